@@ -21,9 +21,9 @@ from nabla_mlir.dialects.ad_rules import RECUR
 from nabla_mlir.dialects.context import context, parse_module
 from nabla_mlir.dialects.regions import functions_of, nested
 from nabla_mlir.dialects.stablehlo import Bool
-from nabla_mlir.dialects.types import is_differentiable
 from nabla_mlir.errors import ImportIRError
-from nabla_mlir.locks import cached_property
+from nabla_mlir.interop.jax_calls import Call, Part, places_of, primitive_call
+from nabla_mlir.interop.jax_lineax import solve_of_lineax
 from nabla_mlir.ops.custom_call import call as custom_call
 from nabla_mlir.ops.custom_call import register_custom_call
 from nabla_mlir.passes.pipeline import Pipeline
@@ -35,52 +35,6 @@ _WITH_RULES = ("cumlogsumexp_p", "igamma_p", "igammac_p", "random_gamma_p")
 _MARKER = "nabla_mlir.rule"
 _TRACER = "jax._src.interpreters.partial_eval"
 _DEPTH = 6  # of rules within each other: some make a new function each time, such as the sinc function's, without end
-
-
-@dataclass
-class Part:
-    """A region: what JAX is to lower for it, with what is known of its arguments when it is asked for."""
-
-    function: Callable[..., Any]
-    arguments: Callable[[], Sequence[Any]]
-    plain: Any = None  # a primitive that is lowered as JAX lowers it
-    name: str = ""  # what tells it from others, where its code has addresses in it
-
-    @cached_property
-    def avals(self) -> Sequence[Any]:
-        """Shapes and dtypes of the arguments."""
-        return self.arguments()
-
-    @cached_property
-    def code(self) -> str:
-        """As JAX prints it."""
-        import jax
-
-        if self.name:
-            return self.name
-        return str(jax.make_jaxpr(self.function)(*self.avals))
-
-
-@dataclass
-class Call:
-    """A call that JAX differentiates by a rule.
-
-    Attributes:
-      root: what the user wrote as the rule; two calls with the same one and the same code are of one function.
-      consts: for each part, how many of the operands it has from outside, which have no part in the rule.
-    """
-
-    name: str  # of the operation
-    label: str = ""
-    parts: Sequence[Part] = ()
-    root: Any = None
-    consts: Sequence[int] = ()
-    wrt: Sequence[int] = ()
-    of: Sequence[int] = ()
-
-    def is_again(self, other: Call) -> bool:
-        """True if the other call, in whose rule this one stands, is of the same function."""
-        return self.root is other.root and all(a.code == b.code for a, b in zip(self.parts, other.parts, strict=True))
 
 
 @dataclass
@@ -140,16 +94,17 @@ class Importer:
         }  # fmt: skip
         for name in _WITH_RULES:
             primitive = getattr(primitives, name)
-            descriptions[primitive] = functools.partial(_primitive_call, primitive)
+            descriptions[primitive] = functools.partial(primitive_call, primitive)
         if "lineax._solve" in sys.modules:
             primitive = sys.modules["lineax._solve"].linear_solve_p
-            descriptions[primitive] = functools.partial(_solve_of_lineax, primitive)
+            descriptions[primitive] = functools.partial(solve_of_lineax, primitive)
         return tuple((primitive, marked(f)) for primitive, f in descriptions.items() if primitive is not plain)
 
     # ------------------------------------------------------------ from a marker to an operation
 
     def _emitted(self, call: Call, op: ir.Operation) -> list[Tensor]:
         operands = [wrap(v) for v in op.operands]
+        operands = [operands[i] for i in call.order] if call.order else operands
         if call.name == "ad.stop_gradient":
             return [_stopped(x) for x in operands]
         if call.name == "ad.linear_solve":
@@ -256,11 +211,6 @@ def _unused(label: str, labels: Sequence[str]) -> str:
 # ---------------------------------------------------------------- what JAX knows of a call
 
 
-def _places(avals: Sequence[Any]) -> list[int]:
-    """Those that have tangents: no integers, no keys of random numbers, whose dtype is none of NumPy's."""
-    return [i for i, x in enumerate(avals) if isinstance(x.dtype, np.dtype) and is_differentiable(x.dtype)]
-
-
 def _without_tangent(aval: Any) -> np.ndarray:
     import jax
 
@@ -284,7 +234,7 @@ def _jvp_call(params: Any, avals: Sequence[Any], outputs: Sequence[Any]) -> Call
     root, inner = _root(params["jvp_jaxpr_fun"])
     consts = params["num_consts"] + inner
     arguments = avals[consts:]
-    wrt, of = _places(arguments), _places(outputs)
+    wrt, of = places_of(arguments), places_of(outputs)
     _, jvp = custom_jvp_call_p.get_bind_params(params)["subfuns"]
 
     def rule(*values: Any) -> list[Any]:
@@ -304,7 +254,7 @@ def _vjp_call(params: Any, avals: Sequence[Any], outputs: Sequence[Any]) -> Call
     root, inner = _root(params["fwd_jaxpr_thunk"])
     consts = params["num_consts"] + inner
     arguments = avals[consts:]
-    wrt, of = _places(arguments), _places(outputs)
+    wrt, of = places_of(arguments), places_of(outputs)
     bound = custom_vjp_call_p.get_bind_params(params)
     _, fwd, bwd = bound["subfuns"]
 
@@ -329,39 +279,6 @@ def _vjp_call(params: Any, avals: Sequence[Any], outputs: Sequence[Any]) -> Call
 
     parts = [Part(_evaluated(params["call_jaxpr"]), lambda: avals), Part(forward, lambda: avals), Part(backward, backward_avals)]
     return Call("ad.custom_vjp", _label(params), parts, root, (consts, consts, 0), wrt, of)
-
-
-def _solve_of_lineax(primitive: Any, params: Any, avals: Sequence[Any], outputs: Sequence[Any]) -> Call:
-    """A linear solve of Lineax, whose factors have no derivatives: by the operator and the right-hand side there is a rule."""
-    operator, state, vector, *_ = (child.num_leaves for child in params["treedef"].children())
-    missing = sys.modules["equinox.internal._primitive"]._missing_dynamic
-    arrays = [i for i, x in enumerate(params["static"]) if x is missing]
-    places = {*range(operator), *range(operator + state, operator + state + vector)}
-    wrt = [i for i in _places(avals) if arrays[i] in places]
-    name = str(([str(a) for a in avals], params["treedef"], params["static"]))
-    return _primitive_call(primitive, params, avals, outputs, wrt, name)
-
-
-def _primitive_call(
-    primitive: Any, params: Any, avals: Sequence[Any], outputs: Sequence[Any], wrt: Sequence[int] | None = None, name: str = ""
-) -> Call:  # fmt: skip
-    """A primitive whose rule is another formula than the derivative of what it is lowered to."""
-    import jax
-
-    wrt, of = _places(avals) if wrt is None else wrt, _places(outputs)
-    f = functools.partial(primitive.bind, **params)
-
-    def rule(*values: Any) -> list[Any]:
-        primals = list(values[: len(avals)])
-
-        def of_active(*active: Any) -> Any:
-            return f(*(active[wrt.index(i)] if i in wrt else x for i, x in enumerate(primals)))
-
-        outs, slopes = jax.jvp(of_active, [primals[i] for i in wrt], list(values[len(avals) :]))
-        return [*outs, *(slopes[i] for i in of)] if primitive.multiple_results else [outs, slopes]
-
-    parts = [Part(f, lambda: avals, primitive, name), Part(rule, lambda: [*avals, *(avals[i] for i in wrt)], name=name and f"rule of {name}")]
-    return Call("ad.custom_jvp", primitive.name, parts, primitive, (0, 0), wrt, of)
 
 
 def _linear_solve(params: Any, avals: Sequence[Any], outputs: Sequence[Any]) -> Call:

@@ -9,8 +9,10 @@ import diffrax
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import lineax
 import numpy as np
 import optax
+import optimistix
 from flax import nnx
 
 RNG = np.random.default_rng(0)
@@ -175,6 +177,39 @@ DIFFRAX: dict[str, Case] = {
     "Euler": _plain(solve(diffrax.Euler(), diffrax.DirectAdjoint()), *_POINT),
     "Tsit5": _plain(solve(diffrax.Tsit5(), diffrax.DirectAdjoint()), *_POINT),
     "Tsit5 of chosen steps": _plain(solve(diffrax.Tsit5(), diffrax.DirectAdjoint(), diffrax.PIDController(1e-4, 1e-6)), *_POINT),
+}  # fmt: skip
+
+
+def linear(solver: Any, operator: Callable[[Any], Any] = lineax.MatrixLinearOperator) -> Case:
+    """A system of four equations as a function of its matrix and its right-hand side."""
+    rng = np.random.default_rng(0)
+    at = rng.normal(size=(4, 4)) + 4 * np.eye(4), rng.normal(size=4)
+    return _plain(lambda m, b: lineax.linear_solve(operator(m), b, solver).value, *at)
+
+
+def _symmetric(m: Any) -> Any:
+    return lineax.MatrixLinearOperator(m @ m.T + jnp.eye(4), lineax.positive_semidefinite_tag)
+
+
+LINEAX: dict[str, Case] = {
+    "Auto": linear(lineax.AutoLinearSolver(True)), "LU": linear(lineax.LU()), "QR": linear(lineax.QR()),
+    "Cholesky": linear(lineax.Cholesky(), _symmetric), "CG": linear(lineax.CG(1e-12, 1e-12), _symmetric),
+    "GMRES": linear(lineax.GMRES(1e-12, 1e-12)),
+    "Diagonal": linear(lineax.Diagonal(well_posed=True), lambda m: lineax.DiagonalLinearOperator(m.diagonal())),
+    "Tridiagonal": linear(lineax.Tridiagonal(), lambda m: lineax.TridiagonalLinearOperator(m.diagonal(), m.diagonal(1), m.diagonal(-1))),
+}  # fmt: skip
+
+
+def _found(find: Callable[..., Any], solver: Any, f: Callable[..., Any]) -> Case:
+    """What a solver of Optimistix finds for a matrix and a vector, from zeros."""
+    rng = np.random.default_rng(0)
+    at = rng.normal(size=(4, 4)) + 4 * np.eye(4), rng.normal(size=4)
+    return _plain(lambda m, b: find(f, solver, jnp.zeros(4), (m, b)).value, *at)
+
+
+OPTIMISTIX: dict[str, Case] = {
+    "Newton": _found(optimistix.root_find, optimistix.Newton(1e-10, 1e-10), lambda y, a: a[0] @ y + 0.1 * jnp.tanh(y) - a[1]),
+    "GaussNewton": _found(optimistix.least_squares, optimistix.GaussNewton(1e-10, 1e-10), lambda y, a: a[0] @ y - a[1] + 0.1 * y**2),
 }  # fmt: skip
 # In these JAX and Flax compute in 32 bits whatever the weights are.
 NARROW = {"MultiHeadAttention", "SimpleCell"}

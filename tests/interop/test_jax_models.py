@@ -18,12 +18,13 @@ import jax.numpy as jnp
 jax.config.update("jax_enable_x64", True)  # before the tables are made
 
 import diffrax
-from jax_models import DIFFRAX, EQUINOX, FLAX, NARROW, OPTAX, noisy, solve
+from jax_models import DIFFRAX, EQUINOX, FLAX, LINEAX, NARROW, OPTAX, OPTIMISTIX, linear, noisy, solve
+from lineax import SVD
 
 import nabla_mlir as nm
 from nabla_mlir.errors import ImportIRError, RuleMissingError
 
-TABLES = {"flax": FLAX, "equinox": EQUINOX, "optax": OPTAX, "diffrax": DIFFRAX}
+TABLES = {"flax": FLAX, "equinox": EQUINOX, "optax": OPTAX, "diffrax": DIFFRAX, "lineax": LINEAX, "optimistix": OPTIMISTIX}
 PAGE = (Path(__file__).parents[2] / "docs" / "frameworks.md").read_text()
 
 
@@ -82,6 +83,16 @@ def test_models(table: str, name: str) -> None:
     for got, wanted in ((own[0], (gradient, values)), (own[1][0], product)):
         for a, b in zip(jax.tree.leaves(jax.tree.map(np.asarray, got)), jax.tree.leaves(wanted), strict=True):
             np.testing.assert_allclose(a, b, rtol=100 * rtol, atol=10 * rtol)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_pseudoinverse_is_differentiated_forward_and_refused_by_name_in_reverse() -> None:
+    f, _, (m, b) = linear(SVD())()
+    imported = nm.from_jax(lambda m, b: f([], m, b), nm.spec((4, 4), "f64"), nm.spec(4, "f64"))
+    wanted = jax.jvp(lambda m: f([], m, b), (m,), (m @ m,))[1]
+    np.testing.assert_allclose(nm.jvp(lambda m: imported(m, b), (m,), (m @ m,))[1], wanted, rtol=1e-10)
+    with pytest.raises(RuleMissingError, match="the rule of linear_solve requires a rule that is linear"):
+        nm.grad(lambda m: imported(m, b).sum())(m)
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -1,0 +1,77 @@
+"""Linear solves of Lineax, whose factors have no derivatives: what JAX knows of their rule, for the import of functions of JAX."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from nabla_mlir.interop.jax_calls import Call, Part, places_of, primitive_call
+
+
+def solve_of_lineax(primitive: Any, params: Any, avals: Sequence[Any], outputs: Sequence[Any]) -> Call:
+    """A solve, as the solution of a system where that is square and of full rank, else by the rule of least squares.
+
+    Args:
+      primitive: Lineax's.
+      params: of the call: the structure of its arguments, and those that are no arrays.
+      avals, outputs: what goes in and comes out.
+    """
+    inner = sys.modules["equinox.internal._primitive"]
+    operator, state, vector, *_ = (child.num_leaves for child in params["treedef"].children())
+    arrays = [i for i, x in enumerate(params["static"]) if x is inner._missing_dynamic]
+    right = [i for i, place in enumerate(arrays) if operator + state <= place < operator + state + vector]
+    rest = [i for i in range(len(avals)) if i not in right]
+    same = [(a.shape, a.dtype) for a in outputs[: len(right)]] == [(avals[i].shape, avals[i].dtype) for i in right]
+    solver = _arguments(params, avals)[4]
+    if not same or not solver.assume_full_rank():
+        wrt = [i for i in places_of(avals) if i in right or arrays[i] < operator]
+        name = str(([str(a) for a in avals], params["treedef"], params["static"]))
+        return primitive_call(primitive, params, avals, outputs, wrt, name)
+
+    def region(work: Callable[..., Any]) -> Part:
+        def of_vector(*values: Any) -> list[Any]:
+            by_place = dict(zip([*rest, *right], values, strict=True))
+            return work([by_place[i] for i in range(len(avals))])
+
+        return Part(of_vector, lambda: [avals[i] for i in (*rest, *right)], primitive)
+
+    works = (_product, _transposed_product, _solution, _transposed_solution)
+    parts = [region(functools.partial(work, primitive, params)) for work in works]
+    return Call("ad.linear_solve", parts=parts, consts=(len(rest),) * 4, order=(*rest * 4, *right))
+
+
+def _arguments(params: Any, values: Sequence[Any]) -> Any:
+    """The operator, its state, the right-hand side, the options, the solver, and whether it raises."""
+    import jax
+
+    return jax.tree.unflatten(params["treedef"], sys.modules["equinox.internal._primitive"]._combine(values, params["static"]))
+
+
+def _product(primitive: Any, params: Any, values: Sequence[Any]) -> list[Any]:
+    import jax
+
+    operator, _, x, *_ = _arguments(params, values)
+    return jax.tree.leaves(operator.mv(x))
+
+
+def _transposed_product(primitive: Any, params: Any, values: Sequence[Any]) -> list[Any]:
+    import jax
+
+    operator, _, x, *_ = _arguments(params, values)
+    return jax.tree.leaves(operator.transpose().mv(x))
+
+
+def _solution(primitive: Any, params: Any, values: Sequence[Any]) -> list[Any]:
+    return list(primitive.bind(*values, **params))
+
+
+def _transposed_solution(primitive: Any, params: Any, values: Sequence[Any]) -> list[Any]:
+    import equinox.internal
+    import jax
+
+    operator, state, x, options, solver, _ = _arguments(params, values)
+    state, options = solver.transpose(state, options)
+    bind = equinox.internal.filter_primitive_bind
+    return jax.tree.leaves(bind(primitive, operator.transpose(), state, x, options, solver, True)[0])
