@@ -68,7 +68,8 @@ def as_array(value: Any, spec: Leaf, dtype: np.dtype, problems: list[tuple[type[
     """The leaf as a NumPy array. A Python scalar takes the declared dtype if that has its kind and range."""
     if type(value) not in (bool, int, float, complex):
         try:
-            return np.asarray(readable(value))
+            array = np.asarray(readable(value))
+            return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
         except (LeakedTracerError, ExchangeError):
             raise
         except (TypeError, ValueError):

@@ -101,6 +101,11 @@ def test_python_scalars_are_weak_and_nothing_else_is(module):
         module.square("three")
 
 
+def test_arrays_of_the_other_byte_order(module):
+    swapped = np.arange(4.0).astype(">f4")
+    np.testing.assert_array_equal(module.add({"w": swapped, "b": ones}), np.arange(4.0) + 1)
+
+
 def test_wrong_arrays_are_all_named_and_never_cast(module):
     with pytest.raises(DeployError) as error:
         module.add({"w": ones.astype(np.float64), "b": ones[:2]})
