@@ -15,7 +15,7 @@ from nabla_mlir.dialects.types import is_differentiable
 from nabla_mlir.errors import DeployError, DtypeError, ExchangeError, user_frame
 from nabla_mlir.exchange import readable
 from nabla_mlir.interop.families import Family, Program, callable_of, of_arrays
-from nabla_mlir.runtime.array import dtype_named
+from nabla_mlir.runtime.element_types import dtype_named
 from nabla_mlir.staging.specs import Spec
 
 # What the custom operation calls, by the name that stands in PyTorch's graphs: another one in each process.

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import ctypes
-import functools
 import math
 from typing import Any
 
 import numpy as np
-from iree.runtime import BufferUsage, HalBufferView, HalElementType, MemoryType
+from iree.runtime import BufferUsage, HalBufferView, MemoryType
 
 from nabla_mlir import thresholds
 from nabla_mlir.array_methods import ArrayMethods
@@ -17,61 +16,11 @@ from nabla_mlir.errors import DeletedArrayError, DtypeError, OutOfMemoryError, T
 from nabla_mlir.locks import new_lock
 from nabla_mlir.runtime.device import Device, reason
 from nabla_mlir.runtime.device import device as _device  # for functions with a parameter of that name
+from nabla_mlir.runtime.element_types import dtype_of, element_type
 from nabla_mlir.runtime.memory import Mapped, aligned_copy, copied, is_mappable, lend, staged
 from nabla_mlir.runtime.timeline import Timepoint
 
 Shape = tuple[int, ...]
-
-_ELEMENT_TYPES = {
-    "bool": HalElementType.BOOL_8,
-    "int8": HalElementType.INT_8, "int16": HalElementType.INT_16,
-    "int32": HalElementType.INT_32, "int64": HalElementType.INT_64,
-    "uint8": HalElementType.UINT_8, "uint16": HalElementType.UINT_16,
-    "uint32": HalElementType.UINT_32, "uint64": HalElementType.UINT_64,
-    "float16": HalElementType.FLOAT_16, "float32": HalElementType.FLOAT_32, "float64": HalElementType.FLOAT_64,
-    "complex64": HalElementType.COMPLEX_64, "complex128": HalElementType.COMPLEX_128,
-    "bfloat16": HalElementType.BFLOAT_16,
-    "float8_e4m3fn": HalElementType.FLOAT_8_E4M3_FN, "float8_e4m3fnuz": HalElementType.FLOAT_8_E4M3_FNUZ,
-    "float8_e5m2": HalElementType.FLOAT_8_E5M2, "float8_e5m2fnuz": HalElementType.FLOAT_8_E5M2_FNUZ,
-}  # fmt: skip
-_SIGNED = {
-    HalElementType.SINT_8: "int8", HalElementType.SINT_16: "int16",
-    HalElementType.SINT_32: "int32", HalElementType.SINT_64: "int64",
-}  # fmt: skip
-_DTYPE_NAMES = {int(element): name for name, element in _ELEMENT_TYPES.items()} | {
-    int(k): v for k, v in _SIGNED.items()
-}
-
-
-@functools.cache
-def dtype_named(name: str) -> np.dtype:
-    """The NumPy dtype of a name such as "float32" or "bfloat16". The narrow types come from ml_dtypes.
-
-    Raises:
-      DtypeError: there is none that a device array can have.
-    """
-    if name not in _ELEMENT_TYPES:
-        raise DtypeError(f"an array requires a numeric dtype, got {name}.", help=f"one of {', '.join(_ELEMENT_TYPES)}.")
-    if name == "bfloat16" or name.startswith("float8"):
-        import ml_dtypes
-
-        return np.dtype(getattr(ml_dtypes, name))
-    return np.dtype(name)
-
-
-@functools.cache
-def element_type(dtype: np.dtype) -> HalElementType:
-    """IREE's name of a dtype. Raises DtypeError if it has none."""
-    dtype_named(dtype.name)
-    return _ELEMENT_TYPES[dtype.name]
-
-
-@functools.cache
-def _dtype_of(element_type: int) -> np.dtype:
-    if element_type not in _DTYPE_NAMES:
-        raise DtypeError(f"an array requires an element type with a NumPy counterpart, got {element_type:#x}.")
-    return dtype_named(_DTYPE_NAMES[element_type])
-
 
 _deletion = new_lock()  # of two threads that give an array away one is refused
 
@@ -108,7 +57,7 @@ class Array(ArrayMethods):
         self.version = version
         self.shape: Shape
         self.dtype: np.dtype
-        self.shape, self.dtype = type or (tuple(view.shape), _dtype_of(int(view.element_type)))
+        self.shape, self.dtype = type or (tuple(view.shape), dtype_of(int(view.element_type)))
         self._host: np.ndarray | None = None
 
     @classmethod

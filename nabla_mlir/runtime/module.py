@@ -13,8 +13,9 @@ import numpy as np
 from iree.runtime.version import VERSION
 
 from nabla_mlir.errors import DeployError, DtypeError, user_frame
-from nabla_mlir.runtime.array import Array, dtype_named
+from nabla_mlir.runtime.array import Array
 from nabla_mlir.runtime.device import pooled
+from nabla_mlir.runtime.element_types import dtype_named
 from nabla_mlir.runtime.executable import Executable, Recipe, Runnable
 from nabla_mlir.runtime.fitting import check_fit, choose
 from nabla_mlir.runtime.interrupts import Interrupts

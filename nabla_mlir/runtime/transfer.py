@@ -15,8 +15,9 @@ from nabla_mlir import thresholds
 from nabla_mlir.conversion import scalar_misfit
 from nabla_mlir.errors import DeployError, DtypeError, ExchangeError, LeakedTracerError, ShapeError, TreeError
 from nabla_mlir.exchange import readable
-from nabla_mlir.runtime.array import Array, element_type
+from nabla_mlir.runtime.array import Array
 from nabla_mlir.runtime.device import Device
+from nabla_mlir.runtime.element_types import element_type
 from nabla_mlir.runtime.manifest import Leaf
 from nabla_mlir.runtime.memory import copied
 from nabla_mlir.runtime.timeline import Timepoint

@@ -15,7 +15,7 @@ from nabla_mlir.dialects.regions import functions_of
 from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.pytree import TreeSpec as OptreeSpec
 from nabla_mlir.pytree import flatten, flatten_like, unflatten
-from nabla_mlir.runtime.array import dtype_named
+from nabla_mlir.runtime.element_types import dtype_named
 from nabla_mlir.runtime.manifest import Argument, Code, EntryPoint, Leaf, Manifest
 from nabla_mlir.runtime.named import VectorizedArray
 from nabla_mlir.runtime.treespec import TreeSpec, vectorized_leaf

@@ -11,7 +11,8 @@ import numpy as np
 
 from nabla_mlir.errors import DeployError, NablaError
 from nabla_mlir.runtime import Executable, Module, load
-from nabla_mlir.runtime.array import Array, dtype_named
+from nabla_mlir.runtime.array import Array
+from nabla_mlir.runtime.element_types import dtype_named
 from nabla_mlir.runtime.manifest import EntryPoint
 from nabla_mlir.runtime.profile import Dispatch, Machine, dispatches_of
 from nabla_mlir.runtime.storage import Artifact

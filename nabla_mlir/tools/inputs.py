@@ -11,7 +11,7 @@ import numpy as np
 
 from nabla_mlir.conversion import rounded
 from nabla_mlir.errors import DeployError
-from nabla_mlir.runtime.array import dtype_named
+from nabla_mlir.runtime.element_types import dtype_named
 from nabla_mlir.runtime.manifest import Leaf
 
 # What `numpy.load` raises for a damaged file: the header is Python, and may name more elements than there is memory for.

@@ -11,7 +11,7 @@ import numpy as np
 
 from nabla_mlir.errors import DeployError, NablaError
 from nabla_mlir.runtime import Module, load
-from nabla_mlir.runtime.array import dtype_named
+from nabla_mlir.runtime.element_types import dtype_named
 from nabla_mlir.runtime.fitting import check_fit
 from nabla_mlir.runtime.manifest import Code, EntryPoint, Leaf
 from nabla_mlir.runtime.storage import Artifact

@@ -10,8 +10,9 @@ from deploy_support import DTYPES
 from vulkan import need_vulkan
 
 from nabla_mlir.errors import DeployError, DtypeError
-from nabla_mlir.runtime.array import Array, dtype_named
+from nabla_mlir.runtime.array import Array
 from nabla_mlir.runtime.device import device
+from nabla_mlir.runtime.element_types import dtype_named
 
 DRIVERS = ["local-sync", "local-task", pytest.param("vulkan", marks=pytest.mark.vulkan)]
 

@@ -10,7 +10,7 @@ from vulkan import need_vulkan
 from nabla_mlir.compiling.compiler import compile_module
 from nabla_mlir.errors import DeployError
 from nabla_mlir.runtime import Array, Executable
-from nabla_mlir.runtime.array import dtype_named
+from nabla_mlir.runtime.element_types import dtype_named
 from nabla_mlir.targets import CPU
 
 ones = np.ones(4, np.float32)

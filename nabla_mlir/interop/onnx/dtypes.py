@@ -9,7 +9,7 @@ import numpy as np
 import nabla_mlir.numpy as nnp
 from nabla_mlir.errors import DtypeError
 from nabla_mlir.interop.onnx.table import Refusal
-from nabla_mlir.runtime.array import dtype_named
+from nabla_mlir.runtime.element_types import dtype_named
 from nabla_mlir.table.tensor import Tensor
 
 # Their largest finite numbers, which NumPy does not know without a package.

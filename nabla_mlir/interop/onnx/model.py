@@ -15,7 +15,7 @@ from nabla_mlir.errors import DtypeError, ImportIRError, ShapeError, TraceError,
 from nabla_mlir.interop.onnx.dtypes import array_of, dtype_of
 from nabla_mlir.interop.onnx.graph import Library, UnknownValue, domain_of
 from nabla_mlir.interop.onnx.table import Refusal, operator_for
-from nabla_mlir.runtime.array import dtype_named
+from nabla_mlir.runtime.element_types import dtype_named
 from nabla_mlir.staging.eager import staged
 from nabla_mlir.table.promotion import adopted
 from nabla_mlir.transforms.vectorized import per_entry
