@@ -187,3 +187,26 @@ def test_what_is_refused(operator: str, version: int, attributes: dict[str, Any]
     model = _model(operator, {"x": np.zeros((2, 1), np.int64)}, 2 if operator == "SVMClassifier" else 1, version, **attributes)
     with pytest.raises(ImportIRError, match=words):
         nm.from_onnx(model)(np.zeros((2, 1), np.int64))
+
+
+_TREE = {
+    "nodes_treeids": [0, 0, 0], "nodes_nodeids": [0, 1, 2], "nodes_featureids": [0, 0, 0], "nodes_values": [0.5, 0.0, 0.0],
+    "nodes_modes": ["BRANCH_LEQ", "LEAF", "LEAF"], "nodes_truenodeids": [1, 0, 0], "nodes_falsenodeids": [2, 0, 0], "n_targets": 1,
+    "target_treeids": [0, 0], "target_nodeids": [1, 2], "target_ids": [0, 0], "target_weights": [1.0, 2.0],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"nodes_truenodeids": [7, 0, 0]}, "children and leaves among its nodes, got node 7 of tree 0"),
+        ({"nodes_truenodeids": [0, 0, 0]}, "trees, got a node that leads back to itself"),
+        ({"nodes_featureids": [99, 0, 0]}, "rows with 100 columns, got shape"),
+        ({"target_ids": [0, 3]}, "weights of 1 targets, got targets up to 3"),
+        ({"target_nodeids": [1, 9]}, "children and leaves among its nodes, got node 9 of tree 0"),
+    ],
+)
+def test_what_is_no_tree_is_refused(changes: dict[str, Any], words: str) -> None:
+    model = _model("TreeEnsembleRegressor", {"x": X}, **(_TREE | changes))
+    with pytest.raises(ImportIRError, match=words):
+        nm.from_onnx(model)(X)

@@ -52,8 +52,18 @@ class Forest:
     roots: np.ndarray
     count: int
 
+    def __post_init__(self) -> None:
+        size, targets = len(self.features), self.leaves[1]
+        for place in np.concatenate([self.passed, self.failed, self.roots, self.leaves[0]]):
+            if not 0 <= place < size:
+                raise Refusal(f"children, roots and leaves among its {size} nodes", f"node {place}")
+        if any(not 0 <= target < self.count for target in targets):
+            raise Refusal(f"weights of {self.count} targets", f"targets up to {targets.max()}")
+
     def total(self, x: Tensor, how: str) -> Tensor:
         """What the leaves of all trees give together, shape (rows, targets)."""
+        if x.ndim != 2 or self.features.max(initial=0) >= x.shape[1]:
+            raise Refusal(f"rows with {self.features.max(initial=0) + 1} columns", f"shape {x.shape}")
         if how not in _AGGREGATES:
             raise Refusal(f"an aggregate among {', '.join(_AGGREGATES)}", how)
         nodes, targets, weights = self.leaves
@@ -76,7 +86,7 @@ class Forest:
     def _is_passed(self, x: Tensor, at: Any) -> Tensor:
         value = nnp.take_along_axis(x, nnp.take(self.features, at), 1)
         numbers = np.array([_MODES.index(mode) for mode in self.modes])
-        branches = numbers[self.passed != np.arange(len(numbers))]
+        branches = numbers[self._is_branch()]
         answers = {int(i): self._answer(_MODES[i], value, at) for i in np.unique(branches)}
         choose = lambda one, i: nnp.where(nnp.take(numbers, at) == i, answers[i], one)  # noqa: E731
         is_passed = functools.reduce(choose, list(answers)[1:], next(iter(answers.values())))
@@ -89,11 +99,17 @@ class Forest:
             return nnp.any(value[..., None] == nnp.take(self.members, at, 0), -1)
         return _TESTS[mode](value, nnp.take(self.thresholds, at))
 
+    def _is_branch(self) -> np.ndarray:
+        own = np.arange(len(self.features))
+        return (self.passed != own) | (self.failed != own)
+
     def _depth(self) -> int:
         """How many branches lie one behind the other."""
-        front, count = set(self.roots.tolist()), 0
-        while any(self.passed[i] != i for i in front):
+        front, count, is_branch = set(self.roots.tolist()), 0, self._is_branch()
+        while any(is_branch[i] for i in front):
             front, count = {int(j) for i in front for j in (self.passed[i], self.failed[i])}, count + 1
+            if count > len(self.features):
+                raise Refusal("trees", "a node that leads back to itself")
         return count
 
 
@@ -114,19 +130,25 @@ def _listed(weights: tuple[Any, Any, Any, Any], count: int, nodes: dict[str, Any
 
     trees, ids = nodes.pop("nodes_treeids"), nodes.pop("nodes_nodeids")
     modes = [m.decode() if isinstance(m, bytes) else m for m in nodes.pop("nodes_modes")]
-    size, place = len(modes), {pair: i for i, pair in enumerate(zip(trees, ids, strict=True))}
+    size, places = len(modes), {pair: i for i, pair in enumerate(zip(trees, ids, strict=True))}
+
+    def place(tree: int, node: int) -> int:
+        if (tree, node) not in places:
+            raise Refusal("children and leaves among its nodes", f"node {node} of tree {tree}")
+        return places[tree, node]
+
     if unknown := set(modes) - {*_TESTS, "LEAF"}:
         raise Refusal(f"modes among {', '.join(_TESTS)}", ", ".join(sorted(unknown)))
 
     def child(name: str) -> np.ndarray:
         targets = zip(trees, modes, nodes.pop(name), strict=True)
-        return np.array([i if mode == "LEAF" else place[tree, to] for i, (tree, mode, to) in enumerate(targets)])
+        return np.array([i if mode == "LEAF" else place(tree, to) for i, (tree, mode, to) in enumerate(targets)])
 
     roots: dict[Any, int] = {}
     for i, tree in enumerate(trees):
         roots.setdefault(tree, i)
     of_trees, of_nodes, targets, values = weights
-    leaves = np.array([place[pair] for pair in zip(of_trees, of_nodes, strict=True)], int), np.array(targets, int), values
+    leaves = np.array([place(*pair) for pair in zip(of_trees, of_nodes, strict=True)], int), np.array(targets, int), values
     return Forest(
         column("nodes_featureids", int), column("nodes_values", np.float32), ["BRANCH_LEQ" if m == "LEAF" else m for m in modes],
         column("nodes_missing_value_tracks_true", bool), child("nodes_truenodeids"), child("nodes_falsenodeids"),
