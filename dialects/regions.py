@@ -147,6 +147,13 @@ def function_around(op: ir.Operation) -> ir.Operation:
     return op
 
 
+def within(block: ir.Block, op: ir.Operation) -> ir.Operation:
+    """The operation of a block that is `op`, or has it in a region."""
+    while op.block != block:
+        op = op.parent.operation
+    return op
+
+
 def check_order(module: ir.Operation) -> None:
     """Checks that values in regions of `ad` and `batch` are made before they are read; elsewhere MLIR does.
 

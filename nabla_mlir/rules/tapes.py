@@ -90,6 +90,13 @@ def row_update(op: ir.Operation, carry: int, counter: Counter) -> ir.Operation |
     return update if used_once else None
 
 
+def reads_row(user: ir.Operation, update: ir.Operation) -> bool:
+    """Whether a user of a tape reads the row that an update of the tape writes."""
+    if user.name != "stablehlo.dynamic_slice":
+        return False
+    return user.results[0].type == update.operands[1].type and list(user.operands)[1:] == list(update.operands)[2:]
+
+
 def count_at(index: Tensor, counter: Counter, dtype: np.dtype) -> Tensor:
     """The value of the loop's own counter in iteration `index`."""
     value = index if dtype == INDEX else convert(index, dtype=dtype)

@@ -18,7 +18,7 @@ from nabla_mlir.staging.eager import Halves, as_inputs, staged
 from nabla_mlir.staging.specs import Spec, as_spec
 from nabla_mlir.staging.tracing import current_trace, is_tracing, results_of, trace_function, trace_region
 from nabla_mlir.table.promotion import as_tensor
-from nabla_mlir.table.registry import Region
+from nabla_mlir.table.registry import Region, zeros
 from nabla_mlir.table.tensor import Tensor, full
 from nabla_mlir.transforms.arguments import seed_array, seed_of, specs_of
 from nabla_mlir.transforms.vectorized import per_entry
@@ -159,11 +159,7 @@ def _seed(what: str, seed: Any, like: Spec, path: str) -> Any:
     if not is_tracing():
         return seed_array(what, seed, like, path)
     tensor = seed_of(what, seed, like, path)
-    return _zeros(like) if tensor is None else tensor
-
-
-def _zeros(like: Any) -> Tensor:
-    return full(like.shape, 0, like.dtype)
+    return full(like.shape, 0, like.dtype) if tensor is None else tensor
 
 
 class _Body:
@@ -225,9 +221,9 @@ class _Body:
     def _ruled(self, block: ir.Block) -> ir.Operation:
         """A derivative of the block for the sake of its first results."""
         if self.what == "jvp":
-            tangents = [_zeros(self.tensors[i]).value for i in self.active]
+            tangents = [zeros(self.tensors[i]).value for i in self.active]
             return ad.JvpOp.build(self.primals(), tangents, block, range(len(self.active)), self.of).op
-        cotangents = [_zeros(self.outs[i]).value for i in self.of]
+        cotangents = [zeros(self.outs[i]).value for i in self.of]
         return ad.VjpOp.build(self.primals(), cotangents, block, range(len(self.active)), self.of).op
 
     def result(self, outs: Sequence[Tensor]) -> Any:

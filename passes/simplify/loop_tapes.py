@@ -11,7 +11,7 @@ from nabla_mlir.ops.shape import concatenate, reshape, slice_
 from nabla_mlir.passes.dce import is_unused
 from nabla_mlir.passes.simplify.pattern import owner
 from nabla_mlir.rules.loops import Counter, find_counter
-from nabla_mlir.rules.tapes import direction, tape_of
+from nabla_mlir.rules.tapes import direction, reads_row, tape_of
 from nabla_mlir.table.regions import body_of, ends_of
 from nabla_mlir.table.tensor import Tensor, splat_of, wrap
 
@@ -73,12 +73,10 @@ def read_from_outside(op: ir.Operation) -> bool:
         if update is None or update.name != "stablehlo.dynamic_update_slice" or update.operands[0] != argument:
             continue
         row = shape_and_dtype(update.operands[1].type)[0]
-        place = list(update.operands)[2:]
-        if not row or argument.type.shape[0] < counter.trips or row[0] != 1 or not direction(op, place[0], counter):
+        if not row or argument.type.shape[0] < counter.trips or row[0] != 1 or not direction(op, update.operands[2], counter):
             continue
         reads = [use.owner.operation for use in argument.uses if use.owner.operation != update]
-        fits = all(r.name == "stablehlo.dynamic_slice" and list(r.operands)[1:] == place for r in reads)
-        if not reads or not fits or any(shape_and_dtype(r.results[0].type)[0] != row for r in reads):
+        if not reads or not all(reads_row(user, update) for user in reads):
             continue
         for one in reads:
             one.operands[0] = op.operands[i]

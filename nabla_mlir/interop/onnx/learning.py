@@ -9,6 +9,7 @@ import numpy as np
 
 import nabla_mlir.numpy as nnp
 from nabla_mlir import nn
+from nabla_mlir.interop.onnx.dtypes import array_of
 from nabla_mlir.interop.onnx.table import Refusal, operator
 from nabla_mlir.scipy import special
 from nabla_mlir.table.tensor import Tensor
@@ -223,9 +224,7 @@ def _label_encoder(
 
 def _numbers(tensor: Any, whole: Any, floats: Any) -> np.ndarray:
     if tensor is not None:
-        import onnx
-
-        found = onnx.numpy_helper.to_array(tensor)
+        found = array_of(tensor)
         if found.dtype.kind in "OUS":
             raise Refusal("keys and values that are numbers", "strings")
         return found

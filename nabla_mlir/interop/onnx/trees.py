@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 import nabla_mlir.numpy as nnp
+from nabla_mlir.interop.onnx.dtypes import array_of
 from nabla_mlir.interop.onnx.learning import POST, integers
 from nabla_mlir.interop.onnx.table import Refusal, operator
 from nabla_mlir.table.tensor import Tensor
@@ -125,7 +126,7 @@ def _listed(weights: tuple[Any, Any, Any, Any], count: int, nodes: dict[str, Any
         tensor = nodes.pop(f"{name}_as_tensor", None)
         numbers = nodes.pop(name, ())
         if tensor is not None:
-            return _array(tensor)
+            return array_of(tensor)
         return np.array(numbers, dtype) if len(numbers) else np.full(size, default, dtype)
 
     trees, ids = nodes.pop("nodes_treeids"), nodes.pop("nodes_nodeids")
@@ -156,14 +157,8 @@ def _listed(weights: tuple[Any, Any, Any, Any], count: int, nodes: dict[str, Any
     )  # fmt: skip
 
 
-def _array(tensor: Any) -> np.ndarray:
-    import onnx
-
-    return onnx.numpy_helper.to_array(tensor)
-
-
 def _floats(values: Any, tensor: Any) -> np.ndarray:
-    return np.array(values, np.float32) if tensor is None else _array(tensor)
+    return np.array(values, np.float32) if tensor is None else array_of(tensor)
 
 
 @operator("TreeEnsembleRegressor", domain=_ML)
@@ -208,7 +203,7 @@ def _tree_ensemble(
     nodes_hitrates: Any = None, nodes_missing_value_tracks_true: Any = None, membership_values: Any = None, n_targets: int = 1,
 ) -> Tensor:  # fmt: skip
     """Branches are numbered, and leaves: here leaves stand behind the branches."""
-    splits, weights, modes = _array(nodes_splits), _array(leaf_weights), [_MODES[i] for i in _array(nodes_modes)]
+    splits, weights, modes = array_of(nodes_splits), array_of(leaf_weights), [_MODES[i] for i in array_of(nodes_modes)]
     count, size = len(splits), len(splits) + len(weights)
     leaves = np.arange(count, size)
     child = lambda ids, is_leaf: np.append(np.add(ids, np.multiply(is_leaf, count)), leaves)  # noqa: E731
@@ -225,7 +220,7 @@ def _tree_ensemble(
 
 def _sets(modes: Sequence[str], size: int, dtype: np.dtype, tensor: Any) -> np.ndarray:
     """The sets of the nodes that ask for membership, which NaN ends, filled up with NaN, which equals nothing."""
-    values = np.zeros(0) if tensor is None else _array(tensor)
+    values = np.zeros(0) if tensor is None else array_of(tensor)
     ends = np.nonzero(np.isnan(values))[0]
     nodes = [i for i, mode in enumerate(modes) if mode == "BRANCH_MEMBER"]
     if len(ends) != len(nodes):

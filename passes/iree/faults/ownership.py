@@ -6,8 +6,9 @@ from collections.abc import Iterable, Iterator
 
 from iree.compiler import ir
 
-from nabla_mlir.dialects.regions import made_by, nested
+from nabla_mlir.dialects.regions import made_by, within
 from nabla_mlir.dialects.stablehlo import BARRIERS
+from nabla_mlir.table.regions import reads_of
 from nabla_mlir.table.traits import is_view
 
 
@@ -39,8 +40,8 @@ def come_before(users: Iterable[ir.Operation], op: ir.Operation, makers: Iterabl
     Args:
       makers: what `op` is computed from: `makers_behind(op)`.
     """
-    rest = {_beside(user, op) for user in users if user != op}
-    if None in rest or op in rest:
+    rest = {within(op.block, user) for user in users if user != op}
+    if op in rest:
         return False
     for maker in makers if rest else ():
         rest.discard(maker)
@@ -52,23 +53,14 @@ def come_before(users: Iterable[ir.Operation], op: ir.Operation, makers: Iterabl
 def makers_behind(op: ir.Operation) -> Iterator[ir.Operation]:
     """The operations that the operands of `op` are computed from, each once."""
     seen: set[ir.Operation] = set()
-    work = [maker for v in op.operands if (maker := made_by(v)) is not None]
+    work = list(op.operands)
     while work:
-        now = work.pop()
-        if now in seen:
+        maker = made_by(work.pop())
+        if maker is None or maker in seen:
             continue
-        seen.add(now)
-        yield now
-        inside = [v for inner in nested(now) for v in inner.operands]
-        work += [maker for v in (*now.operands, *inside) if (maker := made_by(v)) is not None and maker not in seen]
-
-
-def _beside(user: ir.Operation, op: ir.Operation) -> ir.Operation | None:
-    """The operation in the block of `op` that is or holds the user; None if there is none."""
-    outer: ir.Operation | None = user
-    while outer is not None and outer.block != op.block:
-        outer = outer.parent.operation if outer.parent is not None and outer.name != "func.func" else None
-    return outer
+        seen.add(maker)
+        yield maker
+        work += reads_of(maker)
 
 
 def _is_view(op: ir.Operation) -> bool:

@@ -8,7 +8,7 @@ from typing import ClassVar
 from iree.compiler import ir
 from iree.compiler.dialects import arith
 
-from nabla_mlir.dialects.regions import last_of, made_by, nested_in_functions
+from nabla_mlir.dialects.regions import last_of, made_by, nested_in_functions, within
 from nabla_mlir.passes.base import Pass, register
 from nabla_mlir.table.regions import reads_of
 from nabla_mlir.table.traits import runs_regions
@@ -47,11 +47,4 @@ def _shares(op: ir.Operation) -> bool:
             values.add(value)
             before.add(maker)
             work += reads_of(maker)
-    return any(_in_block(use.owner.operation, op.block) not in before for value in values for use in value.uses)
-
-
-def _in_block(op: ir.Operation, block: ir.Block) -> ir.Operation:
-    """The operation of a block that an operation is, or stands in."""
-    while op.block != block:
-        op = op.parent.operation
-    return op
+    return any(within(op.block, use.owner.operation) not in before for value in values for use in value.uses)

@@ -11,7 +11,7 @@ from iree.compiler import ir
 
 from nabla_mlir import thresholds
 from nabla_mlir.dialects.builder import Val, reduce_with
-from nabla_mlir.dialects.regions import made_by
+from nabla_mlir.dialects.regions import made_by, within
 from nabla_mlir.dialects.stablehlo import constant_splat
 from nabla_mlir.dialects.types import is_static_tensor, shape_and_dtype, tensor_type
 from nabla_mlir.passes.dce import is_unused
@@ -127,7 +127,7 @@ class Group:
     def _place(self, inputs: Sequence[ir.Value]) -> ir.Operation:
         """Where the kernel stands: before what reads a result first, behind all that the kernel reads."""
         block = self.sums[0].block
-        places = [_within(block, use.owner.operation) for op in self.sums for use in op.results[0].uses]
+        places = [within(block, use.owner.operation) for op in self.sums for use in op.results[0].uses]
         if not places:
             raise NotSupported("sums that nothing reads")
         first = places[0]
@@ -178,13 +178,6 @@ def _cone(op: ir.Operation, inner: set[ir.Value]) -> set[ir.Value]:
             cone.add(value)
             work += list(value.owner.operation.operands)
     return cone
-
-
-def _within(block: ir.Block, op: ir.Operation) -> ir.Operation:
-    """The operation of a block that is `op`, or has it in a region."""
-    while op.block != block:
-        op = op.parent.operation
-    return op
 
 
 def combines(op: ir.Operation) -> bool:

@@ -14,7 +14,7 @@ from nabla_mlir.passes.base import Pass, register
 from nabla_mlir.passes.iree.faults.aliasing import is_constant
 from nabla_mlir.passes.iree.faults.ownership import come_before, makers_behind, root_of, uses_of
 from nabla_mlir.rules.loops import find_counter
-from nabla_mlir.rules.tapes import row_update
+from nabla_mlir.rules.tapes import reads_row, row_update
 from nabla_mlir.table.regions import captures_of, ends_of
 from nabla_mlir.table.traits import is_choice, updated
 
@@ -72,7 +72,7 @@ class _Loop:
         makers = set(makers_behind(update)) if candidates else set()
         for rows in candidates:
             reads = _users(rows)
-            if all(_reads_row(user, update) for user in reads) and come_before(reads, update, makers):
+            if all(user.block == update.block and reads_row(user, update) for user in reads) and come_before(reads, update, makers):
                 yield rows
 
     def _read_before(self, type: ir.Type) -> Iterator[ir.Value]:
@@ -98,10 +98,3 @@ def _is_written(value: ir.Value) -> bool:
     """Whether the buffer of a value is updated already, or handed over to be."""
     uses = [(use.owner.operation, use.operand_number) for use in uses_of(root_of(value))]
     return any(user.name == "stablehlo.while" or i in updated(user) for user, i in uses)
-
-
-def _reads_row(user: ir.Operation, update: ir.Operation) -> bool:
-    """Whether a user in the body of the loop reads the row that is written."""
-    if user.name != "stablehlo.dynamic_slice" or user.block != update.block:
-        return False
-    return user.results[0].type == update.operands[1].type and list(user.operands)[1:] == list(update.operands)[2:]
