@@ -152,6 +152,10 @@ PACKED_GROUP_WORK: Annotated[int, Measured("multiplications", MACHINE_AVX2)] = 1
 PLACED_RESULT: Annotated[int, Chosen("bytes", "one page; smaller ones are no loss in a pool of slabs")] = 4096
 # unless the program computes so much in all; it then takes far longer than the microsecond that each placed result costs.
 PLACED_PROGRAM: Annotated[int, Chosen("bytes", "a slab has 64 MiB: as many small results can be held in one")] = 1 << 20
+# From here on what a program computes on the way is in a buffer that its next call finds again.
+PLACED_TRANSIENTS: Annotated[int, Chosen("bytes", "a pool of threads keeps as much by itself")] = 64 << 20
+# What functions that ran before may keep of such buffers, all of them together.
+KEPT_TRANSIENTS: Annotated[int, Chosen("bytes", "a hundredth of the memory of a machine")] = 256 << 20
 
 # ---------------------------------------------------------------- kernels on a CPU
 
@@ -215,6 +219,8 @@ NARROW_AXIS: Annotated[int, Chosen("elements of a last axis", "with eight, vecto
 CHOSEN_PARTS: Annotated[int, Chosen("parts", "each is a selection for every element")] = 4
 COPIED_PART: Annotated[int, Chosen("elements that stand together", "a copy of so many is one vector")] = 16
 PIECES: Annotated[int, Chosen("different slices in a block", "more would be more code than it is worth")] = 64
+# How often slices are looked for anew.
+PIECE_ROUNDS: Annotated[int, Chosen("rounds", "a step and its derivative; more would compute all for more offsets")] = 2
 # A product of so many multiplications is worth one of its own, where another order of axes is the alternative.
 SEPARATE_PRODUCT: Annotated[int, Measured("multiplications", MACHINE_AVX2)] = 1 << 18
 SEPARATE_PRODUCTS: Annotated[

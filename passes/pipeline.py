@@ -22,6 +22,7 @@ from nabla_mlir.passes.hoist_products import HoistProductsPass
 from nabla_mlir.passes.inline_calls import InlineCallsPass
 from nabla_mlir.passes.inline_rules import InlineRulesPass
 from nabla_mlir.passes.iree.pipeline import IreePipeline as IreePipeline  # registers its passes
+from nabla_mlir.passes.iree.scheduling.place_transients import PlaceTransientsPass
 from nabla_mlir.passes.jvp import JvpPass
 from nabla_mlir.passes.normalize.normalize import NormalizePass
 from nabla_mlir.passes.remove_stop_gradient import RemoveStopGradientPass
@@ -36,7 +37,8 @@ from nabla_mlir.passes.vmap import VmapPass
 
 # Those in no pipeline; the others are registered where their pipelines are stated.
 ALONE = (
-    ExplainBatchPass, InlineCallsPass, JvpPass, NormalizePass, SparsityPass, SplitPass, TransformPass, VjpPass, VmapPass,
+    ExplainBatchPass, InlineCallsPass, JvpPass, NormalizePass, PlaceTransientsPass, SparsityPass, SplitPass, TransformPass,
+    VjpPass, VmapPass,
 )  # fmt: skip
 
 _EXPAND = (

@@ -14,7 +14,7 @@ import signal
 import tempfile
 import time
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from nabla_mlir import thresholds
 from nabla_mlir.compiling import cache as disk
@@ -26,13 +26,17 @@ from nabla_mlir.targets import Target, merge_flags
 from nabla_mlir.targets import target as as_target
 from nabla_mlir.targets.toolchain import Finished, compiler_version, disassembled, iree_compile, run_compiler
 
+Rewrite = Callable[[bytes], bytes]
+
 _LOG = logger("cache")
 _KEY_VERSION = 1  # of what the key and the entry consist of
 _MEMORY_ENTRIES = 64
 # The names of values in debug output, which nobody sees, would ask the verifier again.
 _NO_NAMES = "--mlir-print-assume-verified"
-_TO_DISPATCHES = ("--compile-to=flow", "--emit-mlir-bytecode", "--verify=false", _NO_NAMES)
-_FROM_DISPATCHES = ("--compile-from=flow", _NO_NAMES)
+_UNVERIFIED = "--verify=false"
+_TO_END = ("-", "-o", "-")
+# What IREE writes into buffers in place: where it does so wrongly, only its verifier says so, before they are laid out.
+_UPDATES = (b"stablehlo.scatter", b"stablehlo.dynamic_update_slice")
 # What the compiler, its linker and the loader of programs say without memory or disk: an object file is then cut off.
 _NO_MEMORY = r"bad_alloc|[Oo]ut of memory|Cannot allocate memory|failed to map segment|pthread_create failed"
 _NO_ROOM = r"No space left on device|[Dd]isk quota exceeded|File too large|iree-lld: error: \S+\.o: "
@@ -47,6 +51,7 @@ def compile_module(
     flags: Sequence[str] = (),
     cache: bool = True,
     timeout: float | None = 1800.0,
+    after_streams: Rewrite | None = None,
 ) -> bytes:
     """Compiles a module and returns the artifact.
 
@@ -57,6 +62,8 @@ def compile_module(
       flags: further flags of iree-compile; they win over those of the target.
       cache: look for the result in the cache and put it there.
       timeout: seconds after which the compiler is stopped.
+      after_streams: what is to be done to the module, as bytecode, behind IREE's stream phase; it raises ValueError where it
+        cannot. The source has to tell: it is the key in the cache.
 
     Raises:
       CompileError: the compiler refused the module, crashed, took too long or is not installed.
@@ -66,7 +73,7 @@ def compile_module(
         source = source.encode()
     arguments = merge_flags(as_target(target).flags(), list(flags))
     if not cache:
-        return _compile(source, arguments, timeout)
+        return _compile(source, arguments, timeout, after_streams)
     key = cache_key(source, arguments)
     if (artifact := _remembered(key)) is not None:
         _LOG.info("%s: compiled before in this process", key[:12])
@@ -74,7 +81,7 @@ def compile_module(
     artifact = disk.read(key)
     _LOG.info("%s: %s", key[:12], "not there, it is compiled" if artifact is None else f"read from {disk.cache_dir()}")
     if artifact is None:
-        artifact = _compile(source, arguments, timeout)
+        artifact = _compile(source, arguments, timeout, after_streams)
         disk.write(key, artifact)
     _remember(key, artifact)
     return artifact
@@ -106,36 +113,63 @@ def _remember(key: str, artifact: bytes) -> None:
             _memory.popitem(last=False)
 
 
-def _compile(source: bytes, arguments: list[str], timeout: float | None) -> bytes:
-    result = _run(source, arguments, timeout)
+def _compile(source: bytes, arguments: list[str], timeout: float | None, after_streams: Rewrite | None) -> bytes:
+    result = _run(source, arguments, timeout, after_streams)
     if result.returncode == 0 and result.stdout:
-        if b"stablehlo.while" in source and _is_artifact(arguments):
+        if b"stablehlo.while" in source and is_artifact(arguments):
             _check_references(result.stdout, source, arguments)
         return result.stdout
     raise _error(result, source, arguments, timeout)
 
 
-def _run(source: bytes, arguments: list[str], timeout: float | None) -> Finished:
-    """Runs the compiler, for a long module in two steps: up to dispatches, and what is left.
+def _run(source: bytes, arguments: list[str], timeout: float | None, after_streams: Rewrite | None) -> Finished:
+    """Runs the compiler, for a long module in steps, and for one that is rewritten on the way.
 
     MLIR verifies all of a module after each pass, which takes half of the first step for a network of many layers. It goes
-    without, and what it has made is verified once, when the second step reads it. That one verifies as ever: there are
+    without, and what it has made is verified once, when the next step reads it. The last one verifies as ever: there are
     modules whose buffers or code, as IREE makes them, nothing but the verifier finds wrong (`WITH_REMEDIES`).
     """
-    to_end = ["-", "-o", "-"]
-    if source.count(b"\n") < thresholds.VERIFIED_ONCE or not _is_artifact(arguments):
-        return run_compiler([*arguments, *to_end], source, timeout=timeout)
-    start = time.monotonic()
-    first = run_compiler([*arguments, *_TO_DISPATCHES, *to_end], source, timeout=timeout)
-    if first.timed_out:
-        return first
-    limit = None if timeout is None else max(timeout - (time.monotonic() - start), 0.0)
-    if first.returncode:  # with the verifier it says more exactly why
-        return run_compiler([*arguments, *to_end], source, timeout=limit)
-    return run_compiler([*arguments, *_FROM_DISPATCHES, *to_end], first.stdout, timeout=limit)
+    until = None if timeout is None else time.monotonic() + timeout
+    module = source
+    *others, last = _steps(source, arguments, after_streams is not None)
+    for flags in others:
+        result = run_compiler([*arguments, *flags, *_TO_END], module, timeout=_left(until))
+        if result.timed_out:
+            return result
+        if result.returncode:  # with the verifier it says more exactly why
+            return run_compiler([*arguments, *_TO_END], source, timeout=_left(until))
+        module = result.stdout
+    if after_streams is not None:
+        try:
+            module = after_streams(module)
+        except ValueError as error:
+            raise CompileError(f"compiling requires a module that can be rewritten behind its streams, got {error}.") from None
+    return run_compiler([*arguments, *last, *_TO_END], module, timeout=_left(until))
 
 
-def _is_artifact(arguments: Sequence[str]) -> bool:
+def _steps(source: bytes, arguments: Sequence[str], is_rewritten: bool) -> list[tuple[str, ...]]:
+    """The flags of each step of a compilation."""
+    to_flow, to_streams, from_flow = _to("flow"), _to("stream"), "--compile-from=flow"
+    if is_rewritten:
+        last = ("--compile-from=stream", _NO_NAMES)
+        if any(update in source for update in _UPDATES):
+            return [(*to_flow, _UNVERIFIED), (from_flow, *to_streams), last]
+        return [(*to_streams, _UNVERIFIED), last]
+    if source.count(b"\n") < thresholds.VERIFIED_ONCE or not is_artifact(arguments):
+        return [()]
+    return [(*to_flow, _UNVERIFIED), (from_flow, _NO_NAMES)]
+
+
+def _to(phase: str) -> tuple[str, ...]:
+    return (f"--compile-to={phase}", "--emit-mlir-bytecode", _NO_NAMES)
+
+
+def _left(until: float | None) -> float | None:
+    return None if until is None else max(until - time.monotonic(), 0.0)
+
+
+def is_artifact(arguments: Sequence[str]) -> bool:
+    """Whether the compiler goes to the end with these flags, to what the runtime loads."""
     return not any(a.startswith(("--compile-to", "--compile-from", "--output-format")) for a in arguments)
 
 

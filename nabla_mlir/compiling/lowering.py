@@ -9,13 +9,15 @@ from collections.abc import Sequence
 
 from iree.compiler import ir
 
-from nabla_mlir.compiling.compiler import compile_module
+from nabla_mlir.compiling.compiler import Rewrite, compile_module, is_artifact
 from nabla_mlir.compiling.progress import watch
+from nabla_mlir.compiling.transients import sized
 from nabla_mlir.dialects.context import context
 from nabla_mlir.dialects.regions import functions_of, is_private, nested
 from nabla_mlir.errors import CompileError
 from nabla_mlir.log import logger
 from nabla_mlir.passes.iree.faults.table import remedies_for
+from nabla_mlir.passes.iree.scheduling.place_transients import PlaceTransientsPass
 from nabla_mlir.passes.iree.scheduling.split_convolutions import is_wide
 from nabla_mlir.passes.pipeline import ExpandTransformsPipeline, IreePipeline, LowerPipeline, Pipeline
 from nabla_mlir.targets import Target
@@ -84,10 +86,17 @@ def _compile_lowered(module: ir.Module, target: Target, flags: Sequence[str], ca
     if target.for_wide_convolutions and any(is_wide(op) for op in nested(legal.operation)):
         flags = [*target.for_wide_convolutions, *flags]
     # Without locations: a moved source line must not miss the cache, and an artifact holds no paths.
+    text = str(legal)
+    if is_artifact(flags) and (with_buffers := _with_transients(legal, target)) != text:
+        try:
+            return compile_legal(with_buffers, target, flags=flags, cache=cache, after_streams=sized)
+        except CompileError as error:
+            _LOG.warning("without a buffer of its own for what is computed on the way, which IREE refuses: %s", error.message)
+            legal = legalize(module, target)
     try:
-        return compile_legal(str(legal), target, flags=flags, cache=cache)
+        return compile_legal(text, target, flags=flags, cache=cache)
     except CompileError as error:
-        if (plain := _without_schedule(module, str(legal), target, flags, cache)) is not None:
+        if (plain := _without_schedule(module, text, target, flags, cache)) is not None:
             warnings.warn(
                 "IREE refuses this module as nabla-schedule writes it; it was compiled as it was before, which is right "
                 f"but slower. Please report it: {error.message}", RuntimeWarning, stacklevel=3,
@@ -101,14 +110,23 @@ def _compile_lowered(module: ir.Module, target: Target, flags: Sequence[str], ca
         raise
 
 
-def compile_legal(text: str, target: Target, *, flags: Sequence[str] = (), cache: bool = True) -> bytes:
+def _with_transients(legal: ir.Module, target: Target) -> str:
+    """A legalised module in which what is computed on the way has buffers that the next call finds again."""
+    if target.kernel_bytes() and not target.codegen.memory_of_results:
+        Pipeline((PlaceTransientsPass(),)).run(legal, verify_each=False)
+    return str(legal)
+
+
+def compile_legal(
+    text: str, target: Target, *, flags: Sequence[str] = (), cache: bool = True, after_streams: Rewrite | None = None
+) -> bytes:
     """Compiles a legalised module, with the flags that avoid a fault of IREE's where it has one."""
     try:
-        return compile_module(text, target, flags=flags, cache=cache)
+        return compile_module(text, target, flags=flags, cache=cache, after_streams=after_streams)
     except CompileError as error:
         for remedy in remedies_for(str(error)):
             with contextlib.suppress(CompileError):
-                return compile_module(text, target, flags=[*flags, *remedy], cache=cache)
+                return compile_module(text, target, flags=[*flags, *remedy], cache=cache, after_streams=after_streams)
         raise
 
 

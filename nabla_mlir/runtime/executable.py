@@ -19,6 +19,7 @@ from nabla_mlir.locks import cached_property
 from nabla_mlir.runtime.array import Array, Shape
 from nabla_mlir.runtime.device import Device, device, pooled, reason
 from nabla_mlir.runtime.manifest import SAVE_AGAIN
+from nabla_mlir.runtime.scratch import REFLECTED, keeping
 from nabla_mlir.runtime.timeline import Timeline, Timepoint, wait_for_others
 from nabla_mlir.runtime.transfer import Kind, check_storage, entered, fill, handed, memory_of
 from nabla_mlir.targets import TARGETS
@@ -51,6 +52,8 @@ class Function:
     ):  # fmt: skip
         self.name, self._vm, self._invoke, self._lock, self.device = name, vm, context.invoke, lock, device
         self._timeline, self.anew = timeline, None
+        if size := vm.reflection.get(REFLECTED):
+            self._invoke = keeping(context.invoke, device, int(size))
         _functions.add(self)
 
     def __call__(

@@ -76,7 +76,9 @@ def dispatches_of(vmfb: bytes, entry: EntryPoint, calls: int = 1) -> tuple[Dispa
         code, profile = Path(folder, "module.vmfb"), Path(folder, "calls.ireeprof")
         code.write_bytes(vmfb)
         command = [
-            _tool("iree-benchmark-module"), f"--module={code}", "--device=local-sync", "--device_allocator=caching",
+            # A pool of one thread: what local-sync runs while it is recorded has no events.
+            _tool("iree-benchmark-module"), f"--module={code}", "--device=local-task", "--task_topology_group_count=1",
+            "--device_allocator=caching",
             f"--function={entry.function or entry.name}", *map(_input, leaves), f"--benchmark_min_time={calls}x",
             "--device_profiling_mode=host-execution", f"--device_profiling_output={profile}",
             "--device_profiling_flush_interval_ms=1",  # what is not written in time is dropped, some 4000 events later

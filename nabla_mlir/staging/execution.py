@@ -34,9 +34,10 @@ from nabla_mlir.passes.inline import TRANSFORMS
 from nabla_mlir.rules.copies import copies_of
 from nabla_mlir.runtime import Executable
 from nabla_mlir.runtime.array import Array
-from nabla_mlir.runtime.device import Device
+from nabla_mlir.runtime.device import Device, pooled
 from nabla_mlir.runtime.executable import Function
 from nabla_mlir.runtime.interrupts import Interrupts
+from nabla_mlir.runtime.scratch import REFLECTED
 from nabla_mlir.runtime.threads import cores
 from nabla_mlir.targets import CPU, target_of
 
@@ -293,7 +294,8 @@ def compiled_function(code: Code, device: Device | None = None) -> Function | En
         vmfb = compile_lowered(code.module, CPU() if device is None else target_of(device.driver), title=code.title)
 
         def load() -> Function:
-            function = Executable.load(vmfb, where).function(code.name)
+            # What a large program computes in is found again by its next call where the device keeps what is freed.
+            function = Executable.load(vmfb, pooled(where) if REFLECTED.encode() in vmfb else where).function(code.name)
             function.anew = load if device is None else None
             return function
 

@@ -52,14 +52,14 @@ def _place(func: ir.Operation) -> None:
     block = func.regions[0].blocks[0]
     end = last_of(block)
     outputs = _given(func)
-    least = 1 if _computed(func) >= thresholds.PLACED_PROGRAM else thresholds.PLACED_RESULT
+    least = 1 if bytes_of_values(func) >= thresholds.PLACED_PROGRAM else thresholds.PLACED_RESULT
     places = [i for i, value in enumerate(end.operands) if i not in outputs and _is_placed(value, least)
               and not _is_in_donated(func, value)]  # fmt: skip
     if not places:
         return
     with func.location:
         with ir.InsertionPoint.at_block_begin(block):
-            buffers = _allocated([_bytes(end.operands[i]) for i in places])
+            buffers = buffers_of([_bytes(end.operands[i]) for i in places])
         with ir.InsertionPoint(end):
             for i, buffer in zip(places, buffers, strict=True):
                 first = _added_to(end.operands[i])
@@ -101,7 +101,7 @@ def _is_placed(value: ir.Value, least: int) -> bool:
     return maker is not None and maker.name != "stablehlo.constant" and _is_static(value) and _bytes(value) >= least
 
 
-def _computed(func: ir.Operation) -> int:
+def bytes_of_values(func: ir.Operation) -> int:
     """The bytes of all values of a function, those in its loops once."""
     return sum(_bytes(value) for op in nested(func) for value in op.results if _is_static(value))
 
@@ -115,7 +115,7 @@ def _bytes(value: ir.Value) -> int:
     return math.prod(val.shape) * val.dtype.itemsize
 
 
-def _allocated(sizes: Sequence[int]) -> list[ir.Value]:
+def buffers_of(sizes: Sequence[int]) -> list[ir.Value]:
     """A buffer of each size, from the allocator of the only device."""
     device = _make("!hal.device", "hal.devices.get", [_number(0, "index")])
     allocator = _make("!hal.allocator", "hal.device.allocator", [device])

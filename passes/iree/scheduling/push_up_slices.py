@@ -60,7 +60,8 @@ class PushUpSlicesPass(Pass):
     def run(self, module: ir.Operation) -> None:
         """Rewrites `module` in place."""
         for block in blocks_in_functions(module):
-            _push_up(block)
+            for _ in range(thresholds.PIECE_ROUNDS):  # what was a slice may be a cheap value now, of which there are slices
+                _push_up(block)
 
 
 def _push_up(block: ir.Block) -> None:
@@ -128,9 +129,21 @@ def _sliced(value: ir.Value, box: Box) -> Val:
             return b.full(number, box.shape, Val(value).dtype)
         if owner.name == "stablehlo.concatenate" and (piece := _piece(owner, box)) is not None:
             return piece
-        if owner.name == "stablehlo.broadcast_in_dim" and not owner.operands[0].type.shape:
-            return b.broadcast(Val(owner.operands[0]), box.shape, ())
+        if owner.name == "stablehlo.broadcast_in_dim":
+            return _broadcast(owner, box)
     return _sliced_from(Val(value), box)
+
+
+def _broadcast(op: ir.Operation, box: Box) -> Val:
+    """The slice of a broadcast: the broadcast of a slice."""
+    x, axes = Val(op.operands[0]), hlo.I64Array.decode(op.attributes["broadcast_dimensions"])
+    start, limit, strides = list[int](), list[int](), list[int]()
+    for size, axis in zip(x.shape, axes, strict=True):
+        is_repeated = size == 1
+        start.append(0 if is_repeated else box.start[axis])
+        limit.append(1 if is_repeated else box.limit[axis])
+        strides.append(1 if is_repeated else box.strides[axis])
+    return b.broadcast(_sliced_from(x, Box(tuple(start), tuple(limit), tuple(strides))), box.shape, axes)
 
 
 def _piece(op: ir.Operation, box: Box) -> Val | None:

@@ -1,0 +1,187 @@
+"""What large functions compute on the way: in memory that the next call finds again, and that other functions give back."""
+
+from __future__ import annotations
+
+import logging
+import resource
+import threading
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import nabla_mlir as nm
+import nabla_mlir.numpy as nnp
+from nabla_mlir import thresholds
+from nabla_mlir.compiling.transients import sized
+from nabla_mlir.runtime import scratch
+from nabla_mlir.runtime.scratch import REFLECTED
+from nabla_mlir.targets.toolchain import disassembled
+
+ROWS = 4608
+WIDE, TALL = nm.spec((ROWS, 16)), nm.spec((16, ROWS))
+
+
+def spread(x, y):
+    """Some 80 MB of products, of which two sums are taken."""
+    z = x @ y
+    return (z - z.max(axis=1, keepdims=True)).sum(axis=0), z.sum()
+
+
+def truth(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    z = x.astype(np.float64) @ y
+    return (z - z.max(axis=1, keepdims=True)).sum(axis=0), z.sum()
+
+
+def arguments(seed: int) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=WIDE.shape).astype(np.float32), rng.normal(size=TALL.shape).astype(np.float32)
+
+
+def check(found, args: tuple[np.ndarray, np.ndarray]) -> None:
+    for ours, wanted in zip(found, truth(*args), strict=True):
+        np.testing.assert_allclose(ours, wanted, rtol=1e-4, atol=1e-4 * np.abs(wanted).max())
+
+
+@pytest.fixture(scope="module")
+def compiled() -> nm.Compiled:
+    return nm.trace(spread, WIDE, TALL, name="spread").lower().compile()
+
+
+def faults(call) -> int:
+    """The pages that a call touches for the first time."""
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    call()
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+
+def test_calls_find_their_memory_again(compiled: nm.Compiled) -> None:
+    args = arguments(0)
+    for _ in range(3):
+        check(compiled(*args), args)
+    device_args = [nnp.asarray(x) for x in args]
+    compiled(*device_args)
+    assert min(faults(lambda: compiled(*device_args)) for _ in range(5)) < 4 * ROWS * ROWS / 4096 / 10
+
+
+def test_jit_finds_it_again() -> None:
+    f = nm.jit(spread)
+    args = [nnp.asarray(x) for x in arguments(0)]
+    check(f(*args), arguments(0))
+    assert min(faults(lambda: f(*args)) for _ in range(5)) < 4 * ROWS * ROWS / 4096 / 10
+
+
+def test_the_size_is_said(compiled: nm.Compiled) -> None:
+    memory = compiled.memory["spread"]
+    assert 4 * ROWS * ROWS <= memory.transients < 4.2 * ROWS * ROWS
+    said = int(compiled.loaded.executable.function("spread")._vm.reflection[REFLECTED])
+    assert 4 * ROWS * ROWS <= said <= memory.transients
+    assert "transients_size" not in disassembled(compiled.vmfb)
+
+
+def test_threads_have_memory_of_their_own(compiled: nm.Compiled) -> None:
+    found: dict[int, list] = {k: [] for k in range(3)}
+
+    def work(k: int) -> None:
+        for _ in range(3):
+            found[k].append([np.asarray(x) for x in compiled(*arguments(k))])
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in found]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for k, results in found.items():
+        for result in results:
+            check(result, arguments(k))
+
+
+@pytest.mark.slow
+def test_calls_that_overlap_have_memory_of_their_own() -> None:
+    lowered = nm.trace(spread, WIDE, TALL, name="spread").lower()
+    compiled = lowered.compile(nm.CPU(asynchronous=True))
+    results = [compiled(*arguments(k)) for k in (0, 1, 0, 2)]
+    for k, found in zip((0, 1, 0, 2), results, strict=True):
+        check(found, arguments(k))
+
+
+@pytest.mark.slow
+def test_derivatives_keep_their_numbers() -> None:
+    """With the buffer and without, bit for bit; arguments stay as they are."""
+
+    def f(x, y):
+        z = nnp.tanh(x @ y)
+        return (z * z[:, ::-1]).sum()
+
+    lowered = nm.trace(nm.value_and_grad(f, (0, 1)), WIDE, TALL, name="f").lower()
+    args = arguments(3)
+    copies = [x.copy() for x in args]
+    with_buffer = lowered.compile(cache=False)
+    assert REFLECTED.encode() in with_buffer.vmfb
+    found = [np.asarray(x) for x in nm.tree.leaves(with_buffer(*args))]
+    again = [np.asarray(x) for x in nm.tree.leaves(with_buffer(*args))]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(thresholds, "PLACED_TRANSIENTS", 1 << 60)
+        without = lowered.compile(cache=False)
+    assert REFLECTED.encode() not in without.vmfb
+    plain = [np.asarray(x) for x in nm.tree.leaves(without(*args))]
+    for a, b, c in zip(found, again, plain, strict=True):
+        assert a.tobytes() == b.tobytes() == c.tobytes()
+    assert all(np.array_equal(x, y) for x, y in zip(args, copies, strict=True))
+
+
+def test_what_iree_refuses_is_compiled_without(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    def refuse(_: bytes) -> bytes:
+        raise ValueError("a size that depends on values")
+
+    monkeypatch.setattr("nabla_mlir.compiling.lowering.sized", refuse)
+    with caplog.at_level(logging.WARNING, "nabla_mlir.compile"):
+        compiled = nm.trace(spread, WIDE, TALL, name="spread").lower().compile(cache=False)
+    assert REFLECTED.encode() not in compiled.vmfb
+    assert "a size that depends on values" in caplog.text
+    check(compiled(*arguments(0)), arguments(0))
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [("", "a buffer whose size nothing says"),
+     ("util.func public @f_transients_size(%arg0: index) -> index { util.return %arg0 : index }", "depends on values")],
+)  # fmt: skip
+def test_sizes_that_are_not_said(query: str, message: str) -> None:
+    text = """util.func public @f(%arg0: index) -> index attributes {iree.reflection = {}} {
+      %size = arith.constant 474080242785 : index
+      util.return %size : index
+    }"""
+    with pytest.raises(ValueError, match=message):
+        sized((text + query).encode())
+
+
+class Trimmed:
+    """A device whose allocator counts how often it gave memory back."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.hal = SimpleNamespace(allocator=SimpleNamespace(trim=self.trim))
+
+    def trim(self) -> None:
+        self.count += 1
+
+
+def test_functions_that_ran_before_give_their_memory_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scratch, "_recent", type(scratch._recent)())
+    monkeypatch.setattr(thresholds, "KEPT_TRANSIENTS", 100)
+    devices = [Trimmed() for _ in range(4)]
+    calls = [scratch.keeping(lambda *_: None, device, size) for device, size in zip(devices, (60, 60, 30, 1000), strict=True)]
+
+    def counts(*order: int) -> list[int]:
+        for k in order:
+            calls[k]()
+        return [device.count for device in devices]
+
+    assert counts(0, 0, 1) == [0, 0, 0, 0]  # 60 beside the one that runs
+    assert counts(2) == [1, 0, 0, 0]  # 120 would be too many: the oldest goes
+    assert counts(1, 2, 1) == [1, 0, 0, 0]
+    assert counts(3) == [1, 0, 0, 0]  # 90 are kept, whatever the one that runs has
+    assert counts(0) == [1, 1, 1, 1]  # all that is left beside it is more than may be kept
+    del calls[:2]
+    assert counts(0) == [1, 1, 1, 1]  # those that are gone are forgotten
