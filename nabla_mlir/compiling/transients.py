@@ -21,7 +21,8 @@ def sized(module: bytes) -> bytes:
     under `REFLECTED`.
 
     Raises:
-      ValueError: a size is not said, or depends on values.
+      ValueError: a size is not said, or depends on values; or a function runs in several parts, of which none would compute
+        in the memory of another.
     """
     with context(), ir.Location.unknown():
         root = ir.Module.parse(module)
@@ -30,6 +31,8 @@ def sized(module: bytes) -> bytes:
         for name, function in functions.items():
             query = functions.get(name + _SUFFIX)
             if query is not None:
+                if sum(map(_computes, nested(function))) > 1:
+                    raise ValueError(f"several executions in {name}")
                 _set_size(function, _said(query))
                 query.erase()
         if any(_is_unknown(op) for op in nested(root.operation)):
@@ -37,6 +40,10 @@ def sized(module: bytes) -> bytes:
         bytecode = io.BytesIO()
         root.operation.write_bytecode(bytecode)
     return bytecode.getvalue()
+
+
+def _computes(op: ir.Operation) -> bool:
+    return op.name == "stream.cmd.execute" and any(inner.name == "stream.cmd.dispatch" for inner in nested(op))
 
 
 def _said(query: ir.Operation) -> int:

@@ -106,6 +106,19 @@ def test_calls_that_overlap_have_memory_of_their_own() -> None:
 
 
 @pytest.mark.slow
+def test_checkpoints_keep_what_they_save() -> None:
+    """Between barriers IREE allocates and frees: one buffer would have room for all of it at once."""
+
+    def f(x, y):
+        part = nm.checkpoint(lambda z: nnp.sort(z, axis=0) * z)
+        z = x @ y
+        return (part(part(z)) ** 2).sum()
+
+    compiled = nm.trace(nm.grad(f), WIDE, TALL, name="f").lower().compile(cache=False)
+    assert REFLECTED.encode() not in compiled.vmfb
+
+
+@pytest.mark.slow
 def test_derivatives_keep_their_numbers() -> None:
     """With the buffer and without, bit for bit; arguments stay as they are."""
 
@@ -145,7 +158,18 @@ def test_what_iree_refuses_is_compiled_without(monkeypatch: pytest.MonkeyPatch, 
 @pytest.mark.parametrize(
     ("query", "message"),
     [("", "a buffer whose size nothing says"),
-     ("util.func public @f_transients_size(%arg0: index) -> index { util.return %arg0 : index }", "depends on values")],
+     ("util.func public @f_transients_size(%arg0: index) -> index { util.return %arg0 : index }", "depends on values"),
+     ("""util.func public @g(%x: !stream.resource<external>, %n: index) {
+           %0 = stream.cmd.execute with(%x as %a: !stream.resource<external>{%n}) { stream.cmd.dispatch @e::@d {
+             rw %a[%n for %n] : !stream.resource<external>{%n}
+           } } => !stream.timepoint
+           %1 = stream.cmd.execute with(%x as %a: !stream.resource<external>{%n}) { stream.cmd.dispatch @e::@d {
+             rw %a[%n for %n] : !stream.resource<external>{%n}
+           } } => !stream.timepoint
+           util.return
+         }
+         util.func public @g_transients_size() -> index { %n = arith.constant 8 : index util.return %n : index }""",
+      "several executions in g")],
 )  # fmt: skip
 def test_sizes_that_are_not_said(query: str, message: str) -> None:
     text = """util.func public @f(%arg0: index) -> index attributes {iree.reflection = {}} {

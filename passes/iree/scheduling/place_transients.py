@@ -17,8 +17,12 @@ from nabla_mlir.passes.iree.scheduling.place_results import buffers_of, bytes_of
 TRANSIENTS = "hal.tensor.transients"
 UNKNOWN = 0x6E61626C61  # stands for the size of the buffer, which IREE knows once it has laid out what is in it
 # With a loop or a branch of the host the buffers of its turns would be one, and values that it carries written over; what
-# is kept from call to call leads to allocations of other functions.
-_ELSEWHERE = ("stablehlo.while", "stablehlo.case", "stablehlo.if", "func.call", "util.global.load", "util.global.store")
+# is kept from call to call leads to allocations of other functions; between barriers IREE allocates anew, and no two of
+# these allocations would share memory.
+_ELSEWHERE = (
+    "stablehlo.while", "stablehlo.case", "stablehlo.if", "func.call", "util.global.load", "util.global.store",
+    "stablehlo.optimization_barrier", "util.optimization_barrier",
+)  # fmt: skip
 
 
 @register
@@ -28,8 +32,8 @@ class PlaceTransientsPass(Pass):
 
     By itself IREE 3.13 takes it from a pool of threads (local-task), which asks the system for whatever has more than 64
     MiB, anew in each call: the first touch of its pages is a tenth to a third of the time of memory-bound programs.
-    `runtime.pooled` has an allocator that gives the same memory again. Functions with loops or branches of the host, calls
-    or state stay as they are.
+    `runtime.pooled` has an allocator that gives the same memory again. Functions with loops or branches of the host, calls,
+    state or barriers stay as they are.
 
     The size of the buffer is not known here: `compiling.transients.sized` puts it in the place of `UNKNOWN`, between
     the two steps of a compilation.
