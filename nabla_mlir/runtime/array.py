@@ -7,7 +7,7 @@ import math
 from typing import Any
 
 import numpy as np
-from iree.runtime import BufferUsage, HalBufferView, MemoryType
+from iree.runtime import BufferUsage, HalBufferView, MemoryType, VmRef
 
 from nabla_mlir import thresholds
 from nabla_mlir.array_methods import ArrayMethods
@@ -42,11 +42,11 @@ class Array(ArrayMethods):
     device: Device
     pending: Timepoint | None
     version: int | None
-    _view: HalBufferView | None
+    _view: HalBufferView | VmRef | None  # as a call has given it, until it is read
     is_alone: bool
 
     def __init__(
-        self, view: HalBufferView, device: Device, version: int | None = None, lent: bool = False,
+        self, view: HalBufferView | VmRef, device: Device, version: int | None = None, lent: bool = False,
         type: tuple[Shape, np.dtype] | None = None, pending: Timepoint | None = None,
     ):  # fmt: skip
         self._view, self.device = view, device
@@ -147,9 +147,16 @@ class Array(ArrayMethods):
                 where=user_frame(),
                 help="donate_argnums gives arguments away: read what the call returns, or pass a copy, x.copy().",
             )  # fmt: skip
+        if type(view) is VmRef:
+            view = self._view = view.deref(HalBufferView)
         return view
 
-    def to_write(self) -> HalBufferView:
+    def handle(self) -> VmRef:
+        """The same in the form that calls take and give, which it is kept in."""
+        self._view = self.memory().ref
+        return self._view
+
+    def to_write(self) -> HalBufferView | VmRef:
         """Its memory for a call to write its result to, during which the array must live."""
         if self._target is None:  # IREE does not clear or copy to a buffer that came through DLPack
             raw = (ctypes.c_ubyte * self.nbytes).from_address(self.numpy().ctypes.data)

@@ -35,12 +35,11 @@ class Mapped:
 
 def copied(array: np.ndarray, where: Device, element: HalElementType) -> HalBufferView:
     """A buffer of the device with the values of an array."""
-    allocate = where.hal.allocator.allocate_buffer_copy
     if array.nbytes and array.dtype.kind != "V":
-        return allocate(MemoryType.DEVICE_LOCAL, where.usage, where.hal, array, element)
+        return where.buffer_of(array, element)
     # As bytes, since ml_dtypes' types have no buffer protocol; never empty, since a device may have no empty buffer.
     raw = array.reshape(-1).view(np.uint8) if array.nbytes else np.zeros(1, np.uint8)
-    return HalBufferView(allocate(MemoryType.DEVICE_LOCAL, where.usage, where.hal, raw), array.shape, element)
+    return HalBufferView(where.buffer_of(raw), array.shape, element)
 
 
 def aligned_copy(array: np.ndarray) -> np.ndarray:
