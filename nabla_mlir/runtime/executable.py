@@ -81,7 +81,7 @@ class Function:
                 if argument.pending is not None:
                     argument.block_until_ready()
             argument.is_alone = False
-            inputs.push_ref(argument.memory())
+            inputs.push_ref(argument._view or argument.memory())
         outputs, where = self.outputs(inputs), self.device
         if types is None or len(types) != len(outputs):
             return self._arrays(outputs, types, None)

@@ -27,7 +27,8 @@ class Mapped:
     def __init__(self, source: HalBufferView | HalBuffer, size: int, device: Device):
         self._device, self._memory = device, None
         self._memory = source.map()
-        self.__array_interface__ = self._memory.asarray((size,), _BYTE).__array_interface__
+        interface = np.frombuffer(self._memory, _BYTE, size).__array_interface__
+        self.__array_interface__ = {**interface, "data": (interface["data"][0], False)}  # which it says is read-only
 
     def __del__(self) -> None:
         self._memory = None  # before the device
