@@ -23,6 +23,13 @@ def rank_of(dtype: np.dtype) -> int:
     return _RANKS.get(dtype.kind, -1) if dtype.fields is None else -1
 
 
+def limits(scalar: type, dtype: np.dtype) -> tuple[Any, Any]:
+    """Python's numbers of a type from the first to the second are numbers of a dtype for sure; None twice if nothing is."""
+    low, high = _range(dtype)
+    is_one = scalar in (int, float) and _SCALARS[scalar] <= rank_of(dtype) and low <= high
+    return (low, high) if is_one else (None, None)
+
+
 @functools.cache
 def _range(dtype: np.dtype) -> tuple[Any, Any]:
     """The least and the largest number of a real dtype of NumPy's; nothing is between those of others."""

@@ -39,6 +39,8 @@ class Chosen:
 COMPARED_PAIRWISE: Annotated[int, Chosen("elements", "six halvings are thirty operations, and memory is bounded")] = 64
 # From here on a copy that NumPy makes, and that is then lent to IREE, is faster than one that IREE makes.
 DIRECT_COPY: Annotated[int, Measured("bytes")] = 1 << 20
+# Up to here a copy for NumPy takes less than a view of memory that is not NumPy's.
+COPIED_READ: Annotated[int, Chosen("bytes", "a view takes 6 µs, a copy 1.5 and one for each 10 kB")] = 1 << 14
 # From here on it is faster to lend the caller's memory for a result than to copy from a buffer.
 LENT_RESULT: Annotated[int, Measured("bytes")] = 1 << 16
 # What the thread pool costs in a call, where it wakes the cores of a virtual machine once, and for each dispatch. These are

@@ -7,7 +7,7 @@ import math
 from typing import Any
 
 import numpy as np
-from iree.runtime import BufferUsage, HalBufferView, MemoryType
+from iree.runtime import BufferUsage, HalBufferView, MemoryType, VmRef
 
 from nabla_mlir import thresholds
 from nabla_mlir.array_methods import ArrayMethods
@@ -28,7 +28,8 @@ _deletion = new_lock()  # of two threads that give an array away one is refused
 class Array(ArrayMethods):
     """An array in the memory of a device.
 
-    It converts to NumPy without a copy where the host can see the memory; that view is read-only. ``x[i] = v`` gives the
+    It converts to NumPy without a copy where the host can see the memory, but for a few numbers, which are copied sooner than
+    seen; what NumPy gets is read-only. ``x[i] = v`` gives the
     array other memory, so that nothing which shares its own changes. Make one with
     `Array.from_numpy`; calls of compiled functions return them, those of modules compiled with `asynchronous=True`
     before the values are there: reading waits for them.
@@ -42,11 +43,11 @@ class Array(ArrayMethods):
     device: Device
     pending: Timepoint | None
     version: int | None
-    _view: HalBufferView | None
+    _view: HalBufferView | VmRef | None  # as a call has given it, until it is read
     is_alone: bool
 
     def __init__(
-        self, view: HalBufferView, device: Device, version: int | None = None, lent: bool = False,
+        self, view: HalBufferView | VmRef, device: Device, version: int | None = None, lent: bool = False,
         type: tuple[Shape, np.dtype] | None = None, pending: Timepoint | None = None,
     ):  # fmt: skip
         self._view, self.device = view, device
@@ -147,9 +148,16 @@ class Array(ArrayMethods):
                 where=user_frame(),
                 help="donate_argnums gives arguments away: read what the call returns, or pass a copy, x.copy().",
             )  # fmt: skip
+        if type(view) is VmRef:
+            view = self._view = view.deref(HalBufferView)
         return view
 
-    def to_write(self) -> HalBufferView:
+    def handle(self) -> VmRef:
+        """The same in the form that calls take and give, which it is kept in."""
+        self._view = self.memory().ref
+        return self._view
+
+    def to_write(self) -> HalBufferView | VmRef:
         """Its memory for a call to write its result to, during which the array must live."""
         if self._target is None:  # IREE does not clear or copy to a buffer that came through DLPack
             raw = (ctypes.c_ubyte * self.nbytes).from_address(self.numpy().ctypes.data)
@@ -224,7 +232,8 @@ class Array(ArrayMethods):
         if self._host is not None or not self.device.is_host or self.dtype.kind == "V" or not self.size:
             return self.numpy().copy()
         self.block_until_ready()
-        return np.array(self.memory().map().asarray(self.shape, self.dtype))  # sooner than by a view, which nobody keeps here
+        values = np.frombuffer(self.memory().map(), self.dtype, self.size)  # sooner than by a view, which nobody keeps here
+        return values.reshape(self.shape).copy()
 
     def known_memory(self) -> np.ndarray | None:
         """As `numpy`, but it does not wait: None if the values are not there and nobody has read this memory before."""
@@ -257,7 +266,7 @@ class Array(ArrayMethods):
         self.block_until_ready()
         if self._host is not None or not self.device.is_host or self.dtype.kind == "V":
             return self.numpy().item()
-        return self.memory().map().asarray((1,), self.dtype).item()  # nobody keeps a view
+        return np.frombuffer(self.memory().map(), self.dtype, 1).item()  # nobody keeps a view
 
     def tolist(self) -> Any:
         """The values as nested lists of Python scalars, or one scalar if the array has no dimension."""
@@ -265,7 +274,14 @@ class Array(ArrayMethods):
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         if dtype is None or np.dtype(dtype) == self.dtype:
-            return self.own() if copy else self.numpy()
+            if copy:
+                return self.own()
+            is_small = self.device.is_host and self._target is not None and self.nbytes <= thresholds.COPIED_READ
+            if copy is None and self._host is None and is_small:
+                host = self.own()
+                host.setflags(write=False)
+                return host
+            return self.numpy()
         host = self.numpy()
         if copy is False:
             raise ValueError(f"an array of another dtype requires a copy, got copy=False, {self.dtype} to {dtype}.")

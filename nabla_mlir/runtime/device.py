@@ -5,8 +5,9 @@ from __future__ import annotations
 import functools
 import os
 import re
+from collections.abc import Callable
 
-from iree.runtime import BufferUsage, HalDevice
+from iree.runtime import BufferUsage, HalBufferView, HalDevice, MemoryType
 
 from nabla_mlir.errors import DeployError
 from nabla_mlir.locks import new_lock
@@ -20,7 +21,8 @@ class Device:
     On a CPU `threads` is how many of them compute.
     """
 
-    __slots__ = ("driver", "hal", "is_host", "memory", "threads", "usage")
+    __slots__ = ("buffer_of", "driver", "hal", "is_host", "memory", "threads", "usage")
+    buffer_of: Callable[..., HalBufferView]  # a copy of an array that has the buffer protocol, of an element type
     driver: str
     hal: HalDevice
     is_host: bool
@@ -35,6 +37,7 @@ class Device:
         maps_memory = any(cls.maps_memory and driver in cls.drivers for cls in TARGETS.values())
         mapping = BufferUsage.MAPPING | BufferUsage.MAPPING_OPTIONAL if maps_memory else 0
         self.usage = int(BufferUsage.DEFAULT | mapping)
+        self.buffer_of = functools.partial(hal.allocator.allocate_buffer_copy, MemoryType.DEVICE_LOCAL, self.usage, hal)
 
     def __eq__(self, other: object) -> bool:
         """Whether arrays of one are read by the other where they are: all drivers of this CPU are one device for that."""

@@ -21,7 +21,7 @@ from nabla_mlir.runtime.device import Device, device, pooled, reason
 from nabla_mlir.runtime.manifest import SAVE_AGAIN
 from nabla_mlir.runtime.scratch import REFLECTED, keeping
 from nabla_mlir.runtime.timeline import Timeline, Timepoint, wait_for_others
-from nabla_mlir.runtime.transfer import Kind, check_storage, entered, fill, handed, memory_of
+from nabla_mlir.runtime.transfer import check_storage, fill, handed, memory_of
 from nabla_mlir.targets import TARGETS
 
 Types = Sequence[tuple[Shape, np.dtype]]
@@ -84,49 +84,21 @@ class Function:
                 if argument.pending is not None:
                     argument.block_until_ready()
             argument.is_alone = False
-            inputs.push_ref(argument.memory())
-        return self._results(inputs, types)
+            inputs.push_ref(argument._view or argument.memory())
+        outputs, where = self.outputs(inputs), self.device
+        if types is None or len(types) != len(outputs):
+            return self._arrays(outputs, types, None)
+        return [Array(outputs.get_as_ref(i), where, None, False, type_) for i, type_ in enumerate(types)]
 
-    def again(self, leaves: Sequence[Any], kinds: Sequence[Kind], types: Types) -> list[Array] | None:
-        """As a call, with arguments that are looked at while they are handed over; None if one is of another kind.
-
-        Args:
-          leaves: as many as there are kinds; anything.
-          kinds: of the arguments of a call before.
-          types: the shape and the dtype of each result.
-        """
-        where, memory = self.device, self.device.memory
-        inputs = VmVariantList(len(kinds))
-        push = inputs.push_ref
-        for leaf, (shape, dtype, scalar) in zip(leaves, kinds, strict=True):
-            if type(leaf) is not Array:
-                view = entered(leaf, shape, dtype, scalar, where)
-                if view is None:
-                    return None
-            elif scalar is not None or leaf.shape != shape or leaf.dtype != dtype or leaf.device.memory is not memory:
-                return None
-            else:
-                if leaf.pending is not None:
-                    leaf.block_until_ready()
-                leaf.is_alone = False
-                view = leaf._view or leaf.memory()
-            push(view)
-        return self._results(inputs, types)
-
-    def _results(self, inputs: VmVariantList, types: Types | None) -> list[Array]:
-        """The results of a call that no timeline has a place for."""
+    def outputs(self, inputs: VmVariantList) -> VmVariantList:
+        """Calls it, where no timeline has a place for that, with memory of the device."""
         outputs = VmVariantList(1)
         try:
             with self._lock:
                 self._invoke(self._vm, inputs, outputs)
         except (ValueError, RuntimeError, IndexError) as error:
             raise self._refusal(error) from None
-        if types is None or len(types) != len(outputs):
-            return self._arrays(outputs, types, None)
-        get, where, results = outputs.get_as_object, self.device, []
-        for i, type_ in enumerate(types):  # a comprehension takes longer, and most calls have one result
-            results.append(Array(get(i, HalBufferView), where, None, False, type_))
-        return results
+        return outputs
 
     @property
     def is_in_order(self) -> bool:

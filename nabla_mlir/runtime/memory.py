@@ -27,7 +27,8 @@ class Mapped:
     def __init__(self, source: HalBufferView | HalBuffer, size: int, device: Device):
         self._device, self._memory = device, None
         self._memory = source.map()
-        self.__array_interface__ = self._memory.asarray((size,), _BYTE).__array_interface__
+        interface = np.frombuffer(self._memory, _BYTE, size).__array_interface__
+        self.__array_interface__ = {**interface, "data": (interface["data"][0], False)}  # which it says is read-only
 
     def __del__(self) -> None:
         self._memory = None  # before the device
@@ -35,12 +36,11 @@ class Mapped:
 
 def copied(array: np.ndarray, where: Device, element: HalElementType) -> HalBufferView:
     """A buffer of the device with the values of an array."""
-    allocate = where.hal.allocator.allocate_buffer_copy
     if array.nbytes and array.dtype.kind != "V":
-        return allocate(MemoryType.DEVICE_LOCAL, where.usage, where.hal, array, element)
+        return where.buffer_of(array, element)
     # As bytes, since ml_dtypes' types have no buffer protocol; never empty, since a device may have no empty buffer.
     raw = array.reshape(-1).view(np.uint8) if array.nbytes else np.zeros(1, np.uint8)
-    return HalBufferView(allocate(MemoryType.DEVICE_LOCAL, where.usage, where.hal, raw), array.shape, element)
+    return HalBufferView(where.buffer_of(raw), array.shape, element)
 
 
 def aligned_copy(array: np.ndarray) -> np.ndarray:

@@ -5,14 +5,15 @@ Needs only NumPy and IREE's runtime.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from iree.runtime import HalBufferView
 
 from nabla_mlir import thresholds
-from nabla_mlir.conversion import scalar_misfit
+from nabla_mlir.conversion import limits, scalar_misfit
 from nabla_mlir.errors import DeployError, DtypeError, ExchangeError, LeakedTracerError, ShapeError, TreeError
 from nabla_mlir.exchange import readable
 from nabla_mlir.runtime.array import Array
@@ -38,24 +39,45 @@ class DeployDtypeError(DeployError, DtypeError):
 
 
 class Kind(NamedTuple):
-    """What a call was made with: an array of a shape and a dtype, or a Python scalar of a type, as an array."""
+    """What a call was made with: an array of a shape and a dtype, or a Python scalar, as an array.
 
-    shape: tuple[int, ...]
+    Attributes:
+      shape: None of a scalar.
+      enter: the memory, on a device, of an argument that is no array of one; None if it is of another kind.
+    """
+
+    shape: tuple[int, ...] | None
     dtype: np.dtype
-    scalar: type | None = None
+    enter: Callable[[Any, Device], HalBufferView | None]
 
+    @staticmethod
+    def of_array(shape: tuple[int, ...], dtype: np.dtype) -> Kind:
+        """Of arrays."""
+        size = math.prod(shape) * dtype.itemsize
+        is_small, element = 0 < size < thresholds.DIRECT_COPY and dtype.kind != "V" and dtype.isnative, element_type(dtype)
 
-def entered(
-    leaf: Any, shape: tuple[int, ...], dtype: np.dtype, scalar: type | None, device: Device
-) -> HalBufferView | None:  # fmt: skip
-    """The memory of an argument that is no array of a device, if it is of this kind; None if it is not."""
-    if scalar is not None:
-        if type(leaf) is not scalar or scalar_misfit(leaf, dtype) is not None:
-            return None
-        leaf = np.array(leaf, dtype)
-    elif type(leaf) is not np.ndarray or leaf.shape != shape or leaf.dtype != dtype:
-        return None
-    return handed(leaf, device)
+        def enter(array: Any, device: Device) -> HalBufferView | None:
+            if type(array) is not np.ndarray or array.shape != shape or array.dtype != dtype:
+                return None
+            if is_small and array.flags.c_contiguous:
+                return device.buffer_of(array, element)
+            return Array.from_numpy(array, device).memory()
+
+        return Kind(shape, dtype, enter)
+
+    @staticmethod
+    def of_scalar(scalar: type, dtype: np.dtype) -> Kind:
+        """Of Python's numbers of a type."""
+        element, (low, high) = element_type(dtype), limits(scalar, dtype)
+
+        def enter(number: Any, device: Device) -> HalBufferView | None:
+            if type(number) is not scalar:
+                return None
+            if (low is None or not low <= number <= high) and scalar_misfit(number, dtype) is not None:
+                return None
+            return device.buffer_of(np.array(number, dtype), element)
+
+        return Kind(None, dtype, enter)
 
 
 def handed(array: np.ndarray, device: Device) -> HalBufferView:

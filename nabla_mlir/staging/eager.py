@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
 
@@ -18,13 +18,13 @@ from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.locks import cached_property
 from nabla_mlir.passes.split.split import Split, split_function
 from nabla_mlir.runtime.array import Array
-from nabla_mlir.runtime.executable import Function
 from nabla_mlir.runtime.transfer import Kind
 from nabla_mlir.staging.donation import Donating
 from nabla_mlir.staging.execution import Code, Execution, OnDevice
+from nabla_mlir.staging.repetition import Call, never, repetition
 from nabla_mlir.staging.specs import Spec, as_spec
 from nabla_mlir.staging.tracing import is_tracing, trace_function
-from nabla_mlir.table.promotion import Defaults, as_tensor, is_scalar, scalar_array, scalar_dtype
+from nabla_mlir.table.promotion import as_tensor, is_scalar, scalar_array, scalar_dtype
 from nabla_mlir.table.regions import emit_call
 from nabla_mlir.table.tensor import Tensor
 from nabla_mlir.table.vectorized import with_axes
@@ -38,12 +38,14 @@ class Program:
       is_ours: one of our own, of which a value is asked: the rules that it would hand to derivatives are not traced.
       donation: the leaves of the arguments whose memory a call may write to.
       title: what messages call it; the name of the function if not given.
+      constants: arguments of the calls by position and by name that are part of the code.
       arrays: the leaves, for a program that is run on them alone: Python may ask for numbers that they decide.
     """
 
     def __init__(
         self, f: Callable[..., Any], in_spec: pytree.TreeSpec, specs: Sequence[Spec], is_jitted: bool = False,
         is_ours: bool = False, donation: Sequence[int] = (), title: str = "", arrays: Sequence[Any] | None = None,
+        constants: Mapping[int | str, Any] | None = None,
     ):  # fmt: skip
         def flat(*tensors: Any) -> list[Any]:
             args, kwargs = pytree.unflatten(in_spec, tensors)
@@ -62,50 +64,26 @@ class Program:
         self.dtypes: list[np.dtype] = [s.dtype for s in specs]
         self._has_scalars = any(s.weak for s in specs)
         self._is_single = self.out_spec.is_leaf()
-        self._in_spec, self._kinds, self._mode = in_spec, [_kind(s) for s in specs], Execution.mode
-        self._kinds += [Kind(x.shape, x.dtype) for x in self.captured]
-        self._defaults = Defaults.float, Defaults.int
-        self._function: Function | None = None  # compiled code that may be called without more ado
-        children = in_spec.children()
-        self._is_plain = not children[1].num_leaves and all(child.is_leaf() for child in children[0].children())
+        self._in_spec, self._kinds = in_spec, [_kind(s) for s in specs]
+        self._constants = constants or {}
+        self.again: Call = never  # as the first call, where that is compiled code alone
 
     def __call__(self, leaves: Sequence[Any]) -> Any:
         """Runs it on the leaves of its arguments."""
         inputs = as_inputs(leaves, self.dtypes) if self._has_scalars else leaves
         results = self.run([*inputs, *self.captured], 0, self._types)
-        self._function = self.run.function
+        if self.again is never and (function := self.run.function) is not None:
+            self.again = repetition(
+                function, self._in_spec, self._kinds, self._constants, self.captured, self.out_spec, self._types
+            )
         return results[0] if self._is_single else pytree.unflatten(self.out_spec, results)
-
-    def again(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """What a call gives whose arguments are like those of the first one, and OTHER if they are not."""
-        if self._function is None or Execution.mode is not self._mode:
-            return OTHER
-        if self._has_scalars and self._defaults != (Defaults.float, Defaults.int):
-            return OTHER
-        if self._is_plain and not kwargs:
-            leaves: Sequence[Any] = args
-        else:
-            tree: Any = (args, kwargs)
-            try:
-                leaves = self._in_spec.flatten_up_to(tree)
-            except (ValueError, TypeError):
-                return OTHER
-        if self.captured:
-            leaves = [*leaves, *self.captured]
-        if len(leaves) != len(self._kinds):
-            return OTHER
-        results = self._function.again(leaves, self._kinds, self._types)
-        if results is None:
-            return OTHER
-        return results[0] if self._is_single else pytree.unflatten(self.out_spec, results)
-
-
-OTHER = object()  # no result
 
 
 def _kind(spec: Spec) -> Kind:
     scalars = {"b": bool, "i": int, "f": float, "c": complex}
-    return Kind(spec.shape, spec.dtype, scalars.get(spec.dtype.kind) if spec.weak else None)
+    if spec.weak and spec.dtype.kind in scalars:
+        return Kind.of_scalar(scalars[spec.dtype.kind], spec.dtype)
+    return Kind.of_array(spec.shape, spec.dtype)
 
 
 def as_inputs(leaves: Sequence[Any], dtypes: Sequence[np.dtype]) -> list[Any]:

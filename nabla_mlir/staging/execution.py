@@ -150,6 +150,11 @@ class Code:
         return f"{self.name} {hashlib.sha256(str(self.module).encode()).hexdigest()}"
 
 
+def _on_host(inputs: Sequence[Any]) -> list[np.ndarray]:
+    """As arrays of NumPy; those of a device keep what they are read as, for the next operation."""
+    return [x.numpy() if type(x) is Array else np.asarray(x) for x in inputs]
+
+
 class Finite:
     """A function that NumPy runs, and once more if its results are not finite, to see where that comes from."""
 
@@ -159,7 +164,7 @@ class Finite:
 
     def __call__(self, inputs: Sequence[Any], storage: int = 0, types: Any = None) -> list[Array]:
         """The results; raises NotFiniteError if they are not finite while the arguments are."""
-        arrays = [np.asarray(x) for x in inputs]
+        arrays = _on_host(inputs)
         results = self.function(arrays)
         if is_finite(arrays) and not is_finite(results):
             self.watched(arrays)
@@ -185,7 +190,7 @@ class Interpreted:
             try:
                 if self.budget is not None:
                     self.budget.spend(self.work)
-                return [Array.from_numpy(y) for y in self.function([np.asarray(x) for x in inputs], self.budget)]
+                return [Array.from_numpy(y) for y in self.function(_on_host(inputs), self.budget)]
             except MemoryError as error:
                 raise OutOfMemoryError(self._code.name, error) from None
             except OutOfStepsError:

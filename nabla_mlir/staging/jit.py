@@ -14,14 +14,16 @@ from nabla_mlir.errors import TraceError, user_frame
 from nabla_mlir.log import logger
 from nabla_mlir.staging.abstract import eval_shape
 from nabla_mlir.staging.donation import Donation
-from nabla_mlir.staging.eager import OTHER, Program, kinds_of, signature_of
+from nabla_mlir.staging.eager import Program, kinds_of, signature_of
 from nabla_mlir.staging.execution import Execution
 from nabla_mlir.staging.positions import parameters_of, positions
 from nabla_mlir.staging.reasons import reason
+from nabla_mlir.staging.repetition import OTHER, Call, never
 from nabla_mlir.staging.stages import Lowered, Traced, trace
 from nabla_mlir.staging.tracing import is_tracing
 
 _LOG = logger("jit")
+_RECENT = 4  # programs that are tried before one is looked up: a quarter of a microsecond each
 
 
 class Jitted(Protocol):
@@ -68,6 +70,7 @@ class StaticArguments(NamedTuple):
 
 class _Switch(threading.local):
     is_off = False  # within `disable_jit`
+    is_used = False  # by any thread so far: what is each thread's own takes time to read
 
 
 @contextlib.contextmanager
@@ -80,6 +83,7 @@ def disable_jit(disable: bool = True) -> Iterator[None]:
       ...     float(nm.jit(lambda x: x + 1.0 if x > 0 else x)(2.0))
       3.0
     """
+    _Switch.is_used = True
     before, _switch.is_off = _switch.is_off, disable
     try:
         yield
@@ -129,15 +133,16 @@ def jit(
     static = StaticArguments.of(parameters, static_argnums, static_argnames)
     donation = Donation.of(parameters, donate_argnums, donate_argnames, static.places, set(static.names))
     programs: dict[Any, Program] = {}
-    recent: Program | None = None  # of the last call: most calls are like the one before
+    recent: tuple[Call, ...] = ()  # most calls are like one of the last
 
     @functools.wraps(fun)
     def jit_f(*args: Any, **kwargs: Any) -> Any:
         nonlocal recent
-        if is_tracing() or _switch.is_off:
+        if is_tracing() or (_Switch.is_used and _switch.is_off):
             return fun(*args, **kwargs)
-        if recent is not None and (found := recent.again(args, kwargs)) is not OTHER:
-            return found
+        for again in recent:
+            if (result := again(args, kwargs)) is not OTHER:
+                return result
         constants: dict[int, Any] = {}
         fixed: dict[str, Any] = {}
         if static.names or static.places:
@@ -146,7 +151,8 @@ def jit(
         leaves, in_spec = pytree.flatten((args, kwargs))
         key: tuple[Any, ...] = (in_spec, kinds_of(leaves), Execution.mode)
         if constants or fixed:
-            key = (*key, tuple(sorted(constants.items())), tuple(sorted(fixed.items())))
+            places = [*sorted(constants.items()), *sorted(fixed.items())]
+            key = (*key, tuple((place, type(value), value) for place, value in places))  # 1 and 1.0 make other code
         try:
             program = programs.get(key)
         except TypeError as error:
@@ -159,12 +165,14 @@ def jit(
             title = getattr(fun, "__name__", "function")
             _LOG.info("%s", reason(title, key, programs, parameters))
             gifts = donation.leaves(in_spec, len(leaves)) if donation else ()
+            values: dict[int | str, Any] = {place: value for part in (constants, fixed) for place, value in part.items()}
             program = programs[key] = Program(
-                flat, in_spec, signature_of(leaves), is_jitted=True, donation=gifts, title=title
+                flat, in_spec, signature_of(leaves), is_jitted=True, donation=gifts, title=title, constants=values
             )
-        if not constants and not fixed:
-            recent = program
-        return program(leaves)
+        out = program(leaves)
+        if program.again is not never:
+            recent = (program.again, *(again for again in recent if again is not program.again))[:_RECENT]
+        return out
 
     def bound(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Callable[..., Any], list[Any], dict[str, Any]]:
         constants, fixed, others = static.divided(args, kwargs)
@@ -182,7 +190,7 @@ def jit(
     def clear_cache() -> None:
         nonlocal recent
         programs.clear()
-        recent = None
+        recent = ()
 
     stages = {"trace": traced, "lower": lambda *args, **kwargs: traced(*args, **kwargs).lower(), "eval_shape": shapes}
     jit_f.__dict__.update(stages, clear_cache=clear_cache)

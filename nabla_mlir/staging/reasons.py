@@ -7,7 +7,7 @@ from typing import Any
 
 from nabla_mlir import pytree
 
-Key = tuple[Any, ...]  # the structure, the kinds of the leaves, the mode, and the static values by position and by name
+Key = tuple[Any, ...]  # the structure, the kinds of the leaves, the mode, and static values: place or name, type, value
 
 
 def reason(name: str, key: Key, before: Iterable[Key], parameters: Sequence[str] | None) -> str:
@@ -51,7 +51,7 @@ def _kind(leaf: Any) -> tuple[Any, Any]:
 
 
 def _static(key: Key) -> str:
-    return ", ".join(f"{name}={value!r}" for part in key[3:] for name, value in part) or "none"
+    return ", ".join(f"{name}={value!r}" for part in key[3:] for name, _, value in part) or "none"
 
 
 def _named(path: str, parameters: Sequence[str] | None) -> str:

@@ -189,3 +189,22 @@ def test_drivers_of_one_cpu_share_memory():
     y = x.to("local-task")
     assert y.device is device("local-task")
     assert np.shares_memory(x.numpy(), y.numpy())
+
+
+@pytest.mark.parametrize("shape", [(), (3,), (0, 2), (2, 3), (64, 64)])
+@pytest.mark.parametrize("dtype", ["bool", "i1", "u4", "f2", "f4", "f8", "c8", "c16"])
+def test_what_numpy_gets_cannot_be_written_and_stays(shape: tuple[int, ...], dtype: str) -> None:
+    """Few numbers are copied, many are seen where they are; both outlive the array."""
+    values = np.random.default_rng(0).integers(0, 2, shape).astype(dtype)
+    a = Array.from_numpy(values)
+    for host in (np.asarray(a), a.numpy(), np.asarray(a)):
+        assert not host.flags.writeable
+        assert (host.dtype, host.shape) == (values.dtype, values.shape)
+    own = a.own()
+    own[...] = 1
+    first = np.asarray(Array.from_numpy(values))
+    del a
+    np.testing.assert_array_equal(host, values)
+    np.testing.assert_array_equal(first, values)
+    with pytest.raises(ValueError, match="copy"):
+        np.asarray(Array.from_numpy(values), np.longdouble, copy=False)

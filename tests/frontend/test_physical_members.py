@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import jax
 import numpy as np
+import oracle
 import pytest
 from jax import numpy as xp
 from test_physical import MODES, SUITES, V, W
@@ -143,8 +143,8 @@ def test_products_alone_and_mapped(kind: str) -> None:
         [*points.values(), *vectors.values()],
     )
     for name, (_, g, _) in SUITES.items():
-        product = lambda x, v, g=g: jax.jvp(jax.grad(g), (x,), (v,))[1]  # noqa: E731
-        want = np.asarray(jax.vmap(jax.vmap(product))(points[name], vectors[name]))
+        product = lambda x, v, g=g: oracle.jvp(oracle.grad(g), (x,), (v,))[1]  # noqa: E731
+        want = np.asarray(oracle.vmap(oracle.vmap(product))(points[name], vectors[name]))
         alone, twice = got[name]
         np.testing.assert_allclose(alone, want[0, 0], rtol=1e-9, atol=1e-9, err_msg=name)
         np.testing.assert_allclose(twice, want.swapaxes(0, 1), rtol=1e-9, atol=1e-9, err_msg=name)
@@ -191,7 +191,7 @@ def test_sizes_and_ties(x: np.ndarray) -> None:
         return [[(h(x[0]), nm.vmap(h)(x)) for h in modes] for modes in hessians]
 
     for (name, (_, g)), modes in zip(ANY_SIZE.items(), run_traced(run, [x]), strict=True):
-        want = jax.vmap(jax.hessian(g))(x)
+        want = oracle.vmap(oracle.hessian(g))(x)
         for mode, (alone, mapped) in zip(MODES, modes, strict=True):
             np.testing.assert_allclose(alone, want[0], rtol=1e-9, atol=1e-9, err_msg=f"{name} {mode}")
             np.testing.assert_allclose(mapped, want, rtol=1e-9, atol=1e-9, err_msg=f"{name} {mode}")

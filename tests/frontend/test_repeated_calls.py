@@ -141,3 +141,50 @@ def test_arrays_of_a_device_go_there() -> None:
 def test_what_is_in_the_trace_of_another_function(scaled: Callable[..., Any]) -> None:
     assert nm.jit(lambda x: scaled(x, 2.0) + nnp.sum(x))(ROW).tolist() == [3.0, 5.0, 7.0]
     np.testing.assert_allclose(nm.vmap(lambda r: scaled(ROW, r))(np.ones(2, F32)), np.stack([ROW, ROW]))
+
+
+def test_static_arguments_of_other_types_are_other_programs() -> None:
+    f = nm.jit(lambda x, n, *, flag=False: x * n if not flag else x - n, static_argnums=1, static_argnames="flag")
+    whole = np.arange(3, dtype=np.int32)
+    for _ in range(2):
+        assert [f(whole, n).dtype.name for n in (1, 1.0, 2, 2.0)] == ["int32", "float32"] * 2
+    for _ in range(2):
+        assert f(whole, 2, flag=True).tolist() == [-2, -1, 0]
+        assert f(whole, 2, flag=False).tolist() == f(whole, 2).tolist() == f(x=whole, n=2).tolist() == [0, 2, 4]
+        assert f(whole, 3).tolist() == [0, 3, 6]
+    with pytest.raises(TraceError, match="hashed"):
+        f(whole, [1])
+
+
+@pytest.mark.parametrize("count", [3, 40])
+def test_trees_of_few_and_of_many_leaves(count: int) -> None:
+    """Calls of four kinds of trees in turn, as training and validation make them; what is missing, too much or elsewhere is seen."""
+    f = nm.jit(lambda tree, scale=1.0: jax.tree.map(lambda leaf: leaf * scale, tree))
+    rows = [device(ROW + i) for i in range(count)]
+    trees = [rows, tuple(rows), {str(i): row for i, row in enumerate(rows)}, [{"w": row, "b": (row, None)} for row in rows]]
+    for _ in range(3):
+        for tree in trees:
+            for scale in (2.0, device(F32(3.0))):
+                got = f(tree, scale=scale)
+                assert jax.tree.structure(got) == jax.tree.structure(jax.tree.map(np.asarray, tree))
+                wanted = [np.asarray(x) * F32(scale) for x in jax.tree.leaves(tree)]
+                assert [x.tolist() for x in jax.tree.leaves(got)] == [x.tolist() for x in wanted]
+    assert len(f(rows[:-1])) == count - 1
+    assert list(f({**trees[2], "more": ROW})) == sorted([*trees[2], "more"])
+    assert f([*rows[:-1], {"a": ROW}])[-1]["a"].tolist() == ROW.tolist()
+    assert f([*rows[:-1], np.float64(2)])[-1].dtype == F64
+
+
+def test_a_deleted_argument_is_refused(scaled: Callable[..., Any]) -> None:
+    x = device(ROW)
+    assert scaled(x, 2.0).tolist() == [0.0, 2.0, 4.0]
+    x.delete()
+    with pytest.raises(nm.errors.DeletedArrayError):
+        scaled(x, 2.0)
+
+
+def test_results_go_back_in_as_they_are(scaled: Callable[..., Any]) -> None:
+    x = scaled(device(ROW), 2.0)
+    assert scaled(scaled(x, 2.0), 2.0).tolist() == [0.0, 8.0, 16.0]
+    assert x.tolist() == np.asarray(x).tolist() == [0.0, 2.0, 4.0]
+    assert float(scaled(x, 0.5)[1]) == 1.0

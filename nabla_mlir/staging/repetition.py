@@ -1,0 +1,154 @@
+"""A call like one before, as Python that is written for it: each argument is looked at while it is handed over.
+
+Half of what a small function takes is spent on its arguments and results: loops over them, and general functions of trees, cost
+more than what is done with each. So each has lines of its own here, which take dicts, lists and tuples apart by their keys and
+lengths, and leave other nodes to optree. Of many arguments the trees alone are written out.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from iree.runtime import VmRef, VmVariantList
+
+from nabla_mlir import pytree
+from nabla_mlir.runtime.array import Array
+from nabla_mlir.runtime.executable import Function, Types
+from nabla_mlir.runtime.transfer import Kind
+from nabla_mlir.staging.execution import Execution
+from nabla_mlir.table.promotion import Defaults
+
+Call = Callable[[tuple[Any, ...], dict[str, Any]], Any]
+OTHER = object()  # no result: the arguments are of other kinds
+_WRITTEN = 32  # as many arguments have lines of their own, which take 0.1 ms each to be compiled
+
+_ARGUMENT = """
+if type({leaf}) is Array:
+    if {leaf}.shape != {shape} or {leaf}.dtype != {dtype} or {leaf}.device.memory is not memory: return OTHER
+    if {leaf}.pending is not None: {leaf}.block_until_ready()
+    {leaf}.is_alone = False
+    if type(view := {leaf}._view) is not VmRef: view = {leaf}.handle()
+elif (view := {enter}({leaf}, where)) is None: return OTHER
+inputs.push_ref(view)
+"""
+
+
+def never(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Where no call can be repeated."""
+    return OTHER
+
+
+def repetition(
+    function: Function, in_spec: pytree.TreeSpec, kinds: Sequence[Kind], constants: Mapping[int | str, Any],
+    captures: Sequence[Array], out_spec: pytree.TreeSpec, types: Types,
+) -> Call:  # fmt: skip
+    """What calls compiled code again, from the arguments and keyword arguments of a call; OTHER if they are of other kinds.
+
+    Args:
+      function: the code, that of the calls in the present mode and with the present default dtypes.
+      in_spec: the structure of the arguments and keyword arguments.
+      kinds: those of its leaves, which are the arguments of the code in front of the captures.
+      constants: arguments by position and by name that are part of the code; by position they are None in the structure.
+      captures: the last arguments of the code.
+      out_spec: the structure of the result.
+      types: the shapes and dtypes of its leaves.
+    """
+    source = _Source(Array=Array, VmRef=VmRef, VmVariantList=VmVariantList, Execution=Execution, Defaults=Defaults, OTHER=OTHER)
+    name = source.name
+    source.lines(f"if Execution.mode is not {name(Execution.mode)}: return OTHER")
+    if any(kind.shape is None for kind in kinds):  # what scalars are depends on them
+        source.lines(f"if Defaults.float is not {name(Defaults.float)} or Defaults.int is not {name(Defaults.int)}: return OTHER")
+    leaves = source.arguments(in_spec, constants)
+    source.lines(f"where = {name(function)}.device")
+    source.lines("memory = where.memory")
+    source.lines(f"inputs = VmVariantList({len(kinds) + len(captures)})")
+    if len(leaves) <= _WRITTEN:
+        for leaf, kind in zip(leaves, kinds, strict=True):
+            places = {field: name(value) for field, value in kind._asdict().items()}
+            source.lines(_ARGUMENT.format(leaf=leaf, **places))
+    else:
+        source.lines(f"for leaf, (shape, dtype, enter) in zip([{', '.join(leaves)}], {name(kinds)}, strict=True):")
+        source.lines(textwrap.indent(_ARGUMENT.format(leaf="leaf", shape="shape", dtype="dtype", enter="enter"), "    "))
+    for capture in captures:
+        source.lines(f"inputs.push_ref({name(capture.memory().ref)})")
+    source.lines(f"outputs = {name(function)}.outputs(inputs)")
+    if len(types) <= _WRITTEN:
+        results = [f"Array(outputs.get_as_ref({i}), where, None, False, {name(type_)})" for i, type_ in enumerate(types)]
+    else:
+        results = [f"*(Array(outputs.get_as_ref(i), where, None, False, type_) for i, type_ in enumerate({name(types)}))"]
+    is_tuple = out_spec.type is tuple and all(child.is_leaf() for child in out_spec.children())
+    row = ", ".join(results)
+    tree = row if out_spec.is_leaf() else f"({row},)" if is_tuple and row else f"{name(out_spec)}.unflatten([{row}])"
+    source.lines(f"return {tree}")
+    return source.call()
+
+
+class _Source:
+    """The lines of a function of `args` and `kwargs`, and the values that names in it stand for."""
+
+    def __init__(self, **names: Any):
+        self._names, self._lines = names, ["def again(args, kwargs):"]
+
+    def lines(self, text: str) -> None:
+        """Adds lines."""
+        self._lines.append(textwrap.indent(text, "    "))
+
+    def name(self, value: Any) -> str:
+        """A name for a value."""
+        name = f"_{len(self._names)}"
+        self._names[name] = value
+        return name
+
+    def call(self) -> Call:
+        """The function."""
+        exec("\n".join(self._lines), self._names)
+        again: Call = self._names["again"]
+        return again
+
+    def arguments(self, spec: pytree.TreeSpec, constants: Mapping[int | str, Any]) -> list[str]:
+        """The variables of the leaves of arguments and keyword arguments; all others have to equal the constants."""
+        args, kwargs = spec.children()
+        fixed = [name for name in constants if isinstance(name, str)]
+        count = kwargs.num_children + len(fixed)
+        self.lines(f"if {f'len(kwargs) != {count}' if count else 'kwargs'} or len(args) != {args.num_children}: return OTHER")
+        places = [f"args_{i}" for i in range(args.num_children)]
+        words = {name: f"kwargs_{i}" for i, name in enumerate([*kwargs.entries(), *fixed])}
+        if places:
+            self.lines(f"[{', '.join(places)}] = args")
+        self._items("kwargs", words)
+        for place, value in constants.items():
+            x, constant = words[place] if isinstance(place, str) else places[place], self.name(value)
+            self.lines(f"if {x} is not {constant} and (type({x}) is not type({constant}) or {x} != {constant}): return OTHER")
+        trees = [(child, places[i]) for i, child in enumerate(args.children()) if i not in constants]
+        trees += [(child, words[name]) for child, name in zip(kwargs.children(), kwargs.entries(), strict=True)]
+        return [leaf for child, variable in trees for leaf in self._leaves(child, variable)]
+
+    def _leaves(self, spec: pytree.TreeSpec, tree: str) -> list[str]:
+        """Takes the tree of a variable apart, and returns the variables of its leaves."""
+        if spec.is_leaf():
+            return [tree]
+        if spec.type is type(None):
+            self.lines(f"if {tree} is not None: return OTHER")
+            return []
+        if spec.type not in (tuple, list, dict):
+            leaves = [f"{tree}_{i}" for i in range(spec.num_leaves)]
+            self.lines(f"try: [{', '.join(leaves)}] = {self.name(spec)}.flatten_up_to({tree})")
+            self.lines("except (ValueError, TypeError): return OTHER")
+            return leaves
+        children = spec.children()
+        variables = [f"{tree}_{i}" for i in range(len(children))]
+        self.lines(f"if type({tree}) is not {spec.type.__name__} or len({tree}) != {len(children)}: return OTHER")
+        if spec.type is dict:
+            self._items(tree, dict(zip(spec.entries(), variables, strict=True)))
+        else:
+            self.lines(f"[{', '.join(variables)}] = {tree}")
+        return [leaf for child, variable in zip(children, variables, strict=True) for leaf in self._leaves(child, variable)]
+
+    def _items(self, tree: str, variables: Mapping[Any, str]) -> None:
+        """Gives the items of a dict to variables, by key."""
+        if variables:
+            items = [f"{tree}[{self.name(key)}]" for key in variables]
+            self.lines(f"try: [{', '.join(variables.values())}] = [{', '.join(items)}]")
+            self.lines("except KeyError: return OTHER")
