@@ -177,6 +177,9 @@ DIFFRAX: dict[str, Case] = {
     "Euler": _plain(solve(diffrax.Euler(), diffrax.DirectAdjoint()), *_POINT),
     "Tsit5": _plain(solve(diffrax.Tsit5(), diffrax.DirectAdjoint()), *_POINT),
     "Tsit5 of chosen steps": _plain(solve(diffrax.Tsit5(), diffrax.DirectAdjoint(), diffrax.PIDController(1e-4, 1e-6)), *_POINT),
+    "Kvaerno5": _plain(solve(diffrax.Kvaerno5(), diffrax.DirectAdjoint(), diffrax.PIDController(1e-4, 1e-6), max_steps=4), *_POINT),
+    "Euler, checkpointed": _plain(solve(diffrax.Euler(), diffrax.RecursiveCheckpointAdjoint()), *_POINT),
+    "Heun along a path of noise": _plain(noisy, np.array(0.6)),
 }  # fmt: skip
 
 
