@@ -256,3 +256,9 @@ def test_refused(k: int) -> None:
     call, error, text = BAD[k]
     with pytest.raises(error, match=text):
         call()
+
+
+def test_indices_of_a_function_are_of_the_default_dtypes() -> None:
+    with nm.enable_x64():
+        assert [nnp.fromfunction(lambda i: i, (2,), dtype=kind).dtype for kind in (float, int, np.int8)] == [np.float64, np.int64, np.int8]
+    assert nnp.fromfunction(lambda i: i, (2,)).dtype == np.float32
