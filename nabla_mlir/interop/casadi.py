@@ -69,7 +69,8 @@ def save_external(f: Callable[..., Any], *specs: Any, path: str | Path, target: 
 
     NAME.o, NAME.c and NAME.h are a static library as of `nm.save_static_library`; NAME_casadi.c has the symbols NAME, jac_NAME,
     fwd1_NAME, adj1_NAME and jac_adj1_NAME. `cc -shared -fPIC NAME.c NAME_casadi.c NAME.o -lm -o NAME.so` makes what
-    `casadi.external("NAME", "NAME.so")` loads, and acados and other code that CasADi generates link to.
+    `casadi.external("NAME", "NAME.so")` loads, and code that CasADi generates links to. acados' `external_function_casadi` takes
+    the symbols of what was compiled with `-Dcasadi_int=int`.
 
     Args:
       f: a function of arrays, of one or two axes or none; it gives such an array, or several.
@@ -271,7 +272,9 @@ def _places(output: Output) -> list[int]:
 _HEAD = """/* What CasADi calls; made by nabla_mlir. */
 #include "HEADER"
 
-typedef long long int casadi_int;
+#ifndef casadi_int  /* as in CasADi's own code: acados defines it as int */
+#define casadi_int long long int
+#endif
 """
 
 _SYMBOL = """

@@ -30,7 +30,8 @@ def from_jax(function: Callable[..., Any], *specs: Any) -> Callable[..., Any]:
     Raises:
       ImportIRError: JAX is not installed, or the program holds something that cannot be imported; it is named.
       RuleMissingError: when it is differentiated, and a rule could not be imported: one that uses arguments of a function
-        around it, that fails, or that makes rules within each other more than six deep.
+        around it, that fails, or that makes rules within each other more than six deep, or one on other code in
+        itself more than twice.
 
     Example:
       >>> import nabla_mlir as nm, jax.numpy as jnp  # doctest: +SKIP

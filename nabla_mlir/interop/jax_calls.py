@@ -45,6 +45,7 @@ class Call:
       root: what the user wrote as the rule; two calls with the same one and the same code are of one function.
       consts: for each part, how many of the operands it has from outside, which have no part in the rule.
       order: the places of the operands in JAX's call, where that has others.
+      narrow: the same call if the operands at some places have no tangents, for rules that ask for that.
     """
 
     name: str  # of the operation
@@ -55,6 +56,7 @@ class Call:
     wrt: Sequence[int] = ()
     of: Sequence[int] = ()
     order: Sequence[int] = ()
+    narrow: Callable[[Sequence[int]], Call] | None = None
 
     def is_again(self, other: Call) -> bool:
         """True if the other call, in whose rule this one stands, is of the same function."""

@@ -23,6 +23,7 @@ from nabla_mlir.dialects.regions import functions_of, nested
 from nabla_mlir.dialects.stablehlo import Bool
 from nabla_mlir.errors import ImportIRError
 from nabla_mlir.interop.jax_calls import Call, Part, places_of, primitive_call
+from nabla_mlir.interop.jax_equinox import computes_its_derivative, refuses_tangents
 from nabla_mlir.interop.jax_lineax import solve_of_lineax
 from nabla_mlir.ops.custom_call import call as custom_call
 from nabla_mlir.ops.custom_call import register_custom_call
@@ -34,15 +35,23 @@ from nabla_mlir.table.tensor import Tensor, wrap
 _WITH_RULES = ("cumlogsumexp_p", "igamma_p", "igammac_p", "random_gamma_p")
 _MARKER = "nabla_mlir.rule"
 _TRACER = "jax._src.interpreters.partial_eval"
-_DEPTH = 6  # of rules within each other: some make a new function each time, such as the sinc function's, without end
+# How many rules may stand within each other: some make a new function each time, such as the sinc function's, without end; of
+# one and the same on other code, such as the adjoint equation's adjoint equation, as many as there are orders of derivatives.
+_DEPTH, _AGAIN = 6, 2
 
 
 @dataclass
 class Importer:
-    """The import of one function of JAX; `around` are the calls whose rules are being imported."""
+    """The import of one function of JAX.
+
+    Attributes:
+      around: the calls whose rules are being imported.
+      inert: the values that have no tangents, since they come from an identity that refuses them.
+    """
 
     calls: list[Call] = field(default_factory=list)
     around: tuple[Call, ...] = ()
+    inert: set[ir.Value] = field(default_factory=set)
 
     def module(self, part: Part) -> ir.Module:
         """The function as a module in which every rule is a region, with the entry `main`."""
@@ -56,7 +65,11 @@ class Importer:
             for op in nested(module.operation):
                 if op.name == "stablehlo.custom_call" and op.attributes["call_target_name"].value == _MARKER:
                     with op.location, ir.InsertionPoint(op):
-                        replace(op, self._emitted(self.calls[op.attributes["mhlo.backend_config"]["call"].value], op))
+                        call = self.calls[op.attributes["mhlo.backend_config"]["call"].value]
+                        results = self._emitted(call, op)
+                        replace(op, results)
+                        if refuses_tangents(call.root):
+                            self.inert.update(x.value for x in results)
         return module
 
     def _lowered(self, part: Part) -> str:
@@ -109,6 +122,11 @@ class Importer:
             return [_stopped(x) for x in operands]
         if call.name == "ad.linear_solve":
             return self._emitted_solve(call, op, operands)
+        if computes_its_derivative(call.root):
+            return _copy(Importer(around=self.around).module(call.parts[0]), [], operands)
+        inert = [i for i, x in enumerate(op.operands) if x in self.inert]
+        if inert and call.narrow is not None:
+            call = call.narrow(inert)
         consts, arguments = operands[: call.consts[0]], operands[call.consts[0] :]
         same = next((other for other in reversed(self.around) if call.is_again(other)), None)
         if same is not None:
@@ -121,8 +139,9 @@ class Importer:
         inner = Importer(around=(*self.around, call))
         modules = [inner.module(call.parts[0])]
         try:
-            if len(self.around) == _DEPTH:
-                raise ImportIRError(f"it stands within {_DEPTH} others")
+            alike = sum(other.root is call.root for other in self.around)
+            if len(self.around) == _DEPTH or alike == _AGAIN:
+                raise ImportIRError(f"it stands within {len(self.around)} others")
             modules += [inner.module(part) for part in call.parts[1:]]
         except Exception as error:  # whatever the user's rule raises
             return _without_rule(call, modules[0], consts, arguments, [r.type for r in op.results], _first_line(error))
@@ -248,13 +267,13 @@ def _jvp_call(params: Any, avals: Sequence[Any], outputs: Sequence[Any]) -> Call
     return Call("ad.custom_jvp", _label(params), parts, root, (consts, consts), wrt, of)
 
 
-def _vjp_call(params: Any, avals: Sequence[Any], outputs: Sequence[Any]) -> Call:
+def _vjp_call(params: Any, avals: Sequence[Any], outputs: Sequence[Any], inert: Sequence[int] = ()) -> Call:
     from jax.extend.core.primitives import custom_vjp_call_p
 
     root, inner = _root(params["fwd_jaxpr_thunk"])
     consts = params["num_consts"] + inner
     arguments = avals[consts:]
-    wrt, of = places_of(arguments), places_of(outputs)
+    wrt, of = [i for i in places_of(arguments) if i + consts not in inert], places_of(outputs)
     bound = custom_vjp_call_p.get_bind_params(params)
     _, fwd, bwd = bound["subfuns"]
 
@@ -278,7 +297,8 @@ def _vjp_call(params: Any, avals: Sequence[Any], outputs: Sequence[Any]) -> Call
         return _dense(bwd.call_wrapped(*residuals, *cotangents)[consts:], arguments, wrt)
 
     parts = [Part(_evaluated(params["call_jaxpr"]), lambda: avals), Part(forward, lambda: avals), Part(backward, backward_avals)]
-    return Call("ad.custom_vjp", _label(params), parts, root, (consts, consts, 0), wrt, of)
+    narrow = functools.partial(_vjp_call, params, avals, outputs)
+    return Call("ad.custom_vjp", _label(params), parts, root, (consts, consts, 0), wrt, of, narrow=narrow)
 
 
 def _linear_solve(params: Any, avals: Sequence[Any], outputs: Sequence[Any]) -> Call:

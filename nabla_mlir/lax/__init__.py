@@ -20,6 +20,7 @@ from nabla_mlir.lax.elementwise import (
     population_count as population_count, reduce_precision as reduce_precision, rem as rem, round as round, select as select,
     select_n as select_n, shift_right_arithmetic as shift_right_arithmetic, shift_right_logical as shift_right_logical,
 )
+from nabla_mlir.lax.fourier import FftType as FftType, fft as fft
 from nabla_mlir.lax.indexing import (
     GatherDimensionNumbers as GatherDimensionNumbers, ScatterDimensionNumbers as ScatterDimensionNumbers,
     dynamic_index_in_dim as dynamic_index_in_dim, dynamic_slice_in_dim as dynamic_slice_in_dim,

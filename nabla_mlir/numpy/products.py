@@ -254,15 +254,15 @@ def multi_dot(arrays: Sequence[Any], *, precision: Any = None) -> Tensor:
 # ---------------------------------------------------------------- einsum
 @library
 def einsum(
-    subscripts: str, /, *operands: Any, optimize: Any = "auto", precision: Any = None, preferred_element_type: Any = None
+    subscripts: Any, /, *operands: Any, optimize: Any = "auto", precision: Any = None, preferred_element_type: Any = None
 ) -> Tensor:  # fmt: skip
     """A sum of products in Einstein's notation, such as ``"ij,jk->ik"``.
 
     Args:
       subscripts: a label per axis of each operand, then ``->`` and the labels of the result; without it the labels
         that are there once, in alphabetical order. A label twice in an operand takes the diagonal; ``...`` stands
-        for axes that broadcast.
-      *operands: the arrays.
+        for axes that broadcast. Or the first array.
+      *operands: the arrays; behind an array as `subscripts` its labels as integers, and so on, and those of the result.
       optimize: "auto" contracts more than two operands in the order that costs least, False from left to right.
       precision: accepted for programs that say it; every product here has the precision of its dtype.
       preferred_element_type: the dtype of the result, in which sums are made if it is wider; of all products here.
@@ -270,6 +270,8 @@ def einsum(
     Raises:
       ShapeError: the subscripts do not fit the shapes.
     """
+    if not isinstance(subscripts, str):
+        subscripts, operands = _lettered([subscripts, *operands])
     shapes = [np.shape(x) for x in operands]
     inputs, output = parse(subscripts, shapes)
     dtype = _at_least(common_dtype(operands), preferred_element_type)
@@ -290,6 +292,17 @@ def einsum(
     missing = [c for c in output if c not in labels]  # axes of size 1 that nothing has any more
     x = reshaped(x, (*(1 for _ in missing), *x.shape))
     return as_preferred(ordered(x, "".join(missing) + labels, output), preferred_element_type)
+
+
+def _lettered(parts: Sequence[Any]) -> tuple[str, tuple[Any, ...]]:
+    """Subscripts with letters, of arrays that each stand before their labels, and the arrays."""
+
+    def letters(labels: Sequence[Any]) -> str:
+        return "".join("..." if label is Ellipsis else string.ascii_letters[label] for label in labels)
+
+    pairs = len(parts) // 2 * 2
+    text = ",".join(map(letters, parts[1:pairs:2]))
+    return text + "".join(f"->{letters(labels)}" for labels in parts[pairs:]), tuple(parts[:pairs:2])
 
 
 def einsum_path(subscripts: str, /, *operands: Any, optimize: Any = "auto") -> Any:

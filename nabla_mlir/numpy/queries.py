@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
 import math
 import operator
 from collections.abc import Callable
@@ -22,7 +21,7 @@ from nabla_mlir.numpy.special_values import described
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.runtime.array import Array
 from nabla_mlir.staging.eager import library
-from nabla_mlir.table.promotion import is_scalar
+from nabla_mlir.table.promotion import Defaults, is_scalar
 from nabla_mlir.table.tensor import Tensor, full
 
 number = np.number
@@ -195,5 +194,5 @@ def fromfunction(function: Callable[..., Any], shape: Any, *, dtype: Any = float
       >>> fromfunction(lambda i, j: i + j, (2, 2), dtype=int).tolist()
       [[0, 1], [1, 2]]
     """
-    kind = np.dtype(np.float32) if dtype is builtins.float else dtype
-    return function(*(asarray(i) for i in np.indices(shape, dtype=np.dtype(kind) if kind is not int else np.int32)), **kwargs)
+    kind = {float: Defaults.float, int: Defaults.int}.get(dtype, dtype)
+    return function(*(asarray(i) for i in np.indices(shape, dtype=kind)), **kwargs)

@@ -15,14 +15,14 @@ from nabla_mlir.dialects.ad_rules import CheckpointOp
 from nabla_mlir.dialects.regions import made_by
 from nabla_mlir.dialects.stablehlo import Bool, String
 from nabla_mlir.ops.barrier import optimization_barrier
-from nabla_mlir.rules.control import branch_batched, branch_pushed, control
+from nabla_mlir.rules.control import active_results, branch_batched, branch_pushed, control
 from nabla_mlir.rules.custom_values import settle_regions
 from nabla_mlir.rules.masks import remasked
 from nabla_mlir.rules.policies import SAVED, attributes_of, emit_checkpoint, exposed
 from nabla_mlir.rules.reverse import Cotangents, accumulate, active_values, pull_back
 from nabla_mlir.sparsity import operands as patterns
 from nabla_mlir.table.batching import Mapped
-from nabla_mlir.table.forward import Tangents, carries_tangent
+from nabla_mlir.table.forward import Tangents
 from nabla_mlir.table.kinds import general
 from nabla_mlir.table.regions import Kept, body_of, captures_of, clone_body, replace
 from nabla_mlir.table.registry import REGISTRY, ZERO, MaybeZero, OpDef, materialize
@@ -41,8 +41,7 @@ name: OpDef = general(
 
 def _jvp(op: ir.Operation, tangents: Tangents) -> None:
     _, ops, outputs = body_of(op.regions[0])
-    varying = active_values(ops, set(tangents))
-    active = [i for i, r in enumerate(outputs) if r in varying and carries_tangent(r)]
+    active = active_results(op, set(tangents))
     if not active:
         return
     with ir.InsertionPoint(op):
@@ -94,7 +93,7 @@ def _batch(op: ir.Operation, mapped: Mapped, size: int, unmapped: dict[ir.Value,
 
 checkpoint: OpDef = control(
     CheckpointOp.name, "A region that reverse mode computes again instead of keeping its values.", _jvp, _vjp, _batch,
-    "once",
+    "once", active_results,
 )
 
 

@@ -195,7 +195,7 @@ def _branches(op: ir.Operation) -> list[tuple[list[ir.Operation], list[ir.Value]
 
 def _case_jvp(op: ir.Operation, tangents: Tangents) -> None:
     """The same choice, of results and tangents together."""
-    active = _active_results(op, set(tangents))
+    active = active_results(op, set(tangents))
     if not active:
         return
 
@@ -217,7 +217,8 @@ def branch_pushed(
     return [*outs, *(materialize(all_tangents.get(outs[i].value, ZERO), outs[i]) for i in active)]
 
 
-def _active_results(op: ir.Operation, roots: set[ir.Value]) -> list[int]:
+def active_results(op: ir.Operation, roots: set[ir.Value]) -> list[int]:
+    """The results of a choice, or of a region that runs once, that vary differentiably with `roots` in some branch."""
     active: set[int] = set()
     for ops, outputs in _branches(op):
         varying = active_values(ops, roots)
@@ -324,10 +325,10 @@ def _taken(index: Tensor, branches: int) -> list[Tensor]:
     return [compare(index, full(index.shape, i, index.dtype), comparison_direction="EQ") for i in range(branches)]
 
 
-def control(name: str, doc: str, jvp: Any, vjp: Any, batch: Any, runs: str = "") -> OpDef:
+def control(name: str, doc: str, jvp: Any, vjp: Any, batch: Any, runs: str = "", active: Any = None) -> OpDef:
     """A record whose rules get the operation itself, since they rewrite its regions."""
     record = OpDef(
-        name=name, kind="control", doc=doc, jvp=jvp, batch=batch, multi=True, vjp=vjp, runs=runs,
+        name=name, kind="control", doc=doc, jvp=jvp, batch=batch, multi=True, vjp=vjp, runs=runs, active=active,
         instructions=LONG,
         transpose=UNSUPPORTED("control flow is transposed by its own vjp rule"),
     )  # fmt: skip
@@ -335,7 +336,8 @@ def control(name: str, doc: str, jvp: Any, vjp: Any, batch: Any, runs: str = "")
 
 
 while_: OpDef = control(
-    "stablehlo.while", "The body repeated while the condition holds.", _while_jvp, while_vjp, _while_batch, "loop"
+    "stablehlo.while", "The body repeated while the condition holds.", _while_jvp, while_vjp, _while_batch, "loop", active_carries
 )
-if_: OpDef = control("stablehlo.if", "One of two branches, by a truth value.", _case_jvp, _case_vjp, _case_batch, "choice")
-case: OpDef = control("stablehlo.case", "One of several branches, by an integer.", _case_jvp, _case_vjp, _case_batch, "choice")
+_CHOICE = (_case_jvp, _case_vjp, _case_batch, "choice", active_results)
+if_: OpDef = control("stablehlo.if", "One of two branches, by a truth value.", *_CHOICE)
+case: OpDef = control("stablehlo.case", "One of several branches, by an integer.", *_CHOICE)

@@ -246,11 +246,17 @@ def _batch(op: ir.Operation, mapped: Mapped, size: int, unmapped: dict[ir.Value,
     mapped.update((old, wrap(r)) for old, r in zip(op.results, new.results, strict=True))
 
 
+def _active(op: ir.Operation, varying: set[ir.Value]) -> Sequence[int]:
+    view = CUSTOM[op.name](op)
+    reads = {*(op.operands[i] for i in view.wrt), *captures_of(op)}  # derivatives by the second are refused, not zero
+    return [] if varying.isdisjoint(reads) else view.of
+
+
 custom_jvp: OpDef = control(
-    "ad.custom_jvp", "A function with a forward rule of its own.", _custom_jvp_jvp, _custom_jvp_vjp, _batch
+    "ad.custom_jvp", "A function with a forward rule of its own.", _custom_jvp_jvp, _custom_jvp_vjp, _batch, active=_active
 )
 custom_vjp: OpDef = control(
-    "ad.custom_vjp", "A function with a reverse rule of its own.", _custom_vjp_jvp, _custom_vjp_vjp, _batch
+    "ad.custom_vjp", "A function with a reverse rule of its own.", _custom_vjp_jvp, _custom_vjp_vjp, _batch, active=_active
 )
 
 

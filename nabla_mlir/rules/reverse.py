@@ -46,7 +46,8 @@ def active_values(ops: Iterable[ir.Operation], roots: Iterable[ir.Value]) -> set
         record = record_of(op, "vjp") if any(carries_tangent(r) for r in op.results) else None
         if record is None or isinstance(record.jvp, Zero):
             continue
-        active.update(r for r in op.results if carries_tangent(r))
+        results = list(op.results) if record.active is None else [op.results[i] for i in record.active(op, active)]
+        active.update(r for r in results if carries_tangent(r))
     return active
 
 

@@ -113,6 +113,7 @@ class OpDef:
         is mapped and in every result, or UNSUPPORTED.
       vjp: only for control flow, whose rules get the operation itself: ``jvp(op, tangents)`` and
         ``batch(op, mapped, size, unmapped)`` extend the tables, ``vjp(op, active, cotangents)`` returns one.
+      active: only for control flow: ``(op, varying values) -> indices of the results that vary with them``; all if not given.
       numpy: reference implementation, for the law tests and where constants are folded.
       sample: argument generator(s) for the law tests.
       elementwise: each element of the result is made of those at its place; smaller operands are repeated.
@@ -152,6 +153,7 @@ class OpDef:
     multi: bool = False
     partials: tuple[Any, ...] | None = None
     vjp: Any = None
+    active: Callable[[ir.Operation, set[ir.Value]], Sequence[int]] | None = None
     define: Callable[..., list[Tensor]] | None = None
     numpy: Callable[..., Any] | None = None
     sample: Any = None

@@ -13,7 +13,6 @@ ELSEWHERE = {
     "jax.pmap": "`nm.vmap(..., axis_name=...)`: there is one device",
     "jax.Device": "the class of `nm.devices()[0]`",
     "jax.ad_checkpoint.print_saved_residuals": "the IR, which says what is kept: `print(nm.trace(nm.grad(f), x).lower())`",
-    "jax.lax.fft": "`nm.numpy.fft.fft` and its like",
     "jax.lax.rng_uniform": "`nm.random.uniform`",
     "jax.lax.rng_bit_generator": "`nm.random.bits`",
     "jax.lax.linalg.eig": "`nm.numpy.linalg.eig`",
@@ -63,7 +62,7 @@ LEFT_OUT: dict[str, dict[str, str]] = {
     _REFS: {"jax": "Ref empty_ref free_ref freeze new_ref ref"},
     _SEEDS: {"jax.lax": "random_gamma_grad igamma_grad_a RandomAlgorithm"},
     _TYPES: {"jax.numpy": "float4_e2m1fn float6_e2m3fn float6_e3m2fn int1 int2 int4 uint1 uint2 uint4"},
-    _NUMBERS: {"jax.lax": "FftType", "jax.lax.linalg": "EigImplementation EighImplementation SvdAlgorithm"},
+    _NUMBERS: {"jax.lax.linalg": "EigImplementation EighImplementation SvdAlgorithm"},
     _EFFECTS: {
         "jax.debug": "DebugEffect OrderedDebugEffect breakpoint",
     },

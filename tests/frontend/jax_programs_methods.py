@@ -313,7 +313,32 @@ def typed_and_named(jax: Any) -> Any:
     )
 
 
+def split_step(jax: Any) -> Any:
+    """Gross and Pitaevskii's equation in a trap, and the slope and curvature of where the wave is by how strong the trap is."""
+    jnp, lax = jax.numpy, jax.lax
+    n = 32
+    x = jnp.linspace(-5, 5, n, endpoint=False)
+    k = 2 * jnp.pi * jnp.fft.fftfreq(n, 10 / n)
+    psi = jnp.exp(-((x - 1) ** 2)) + 0j
+
+    def evolve(w, psi):
+        def kick(p):
+            return p * jnp.exp(-0.025j * (0.5 * w * x**2 + jnp.abs(p) ** 2))
+
+        def step(p, _):
+            p = lax.fft(kick(p), "FFT", (n,))
+            p = kick(lax.fft(jnp.exp(-0.025j * k**2) * p, lax.FftType.IFFT, (n,)))
+            return p, jnp.vdot(p, p).real
+
+        return lax.scan(step, psi, None, length=10)
+
+    where = lambda w: jnp.sum(x * jnp.abs(evolve(w, psi)[0]) ** 2)  # noqa: E731
+    real = lax.fft(x.reshape(4, 8), lax.FftType.RFFT, (4, 8))
+    return evolve(1.0, psi), jax.grad(where)(1.0), jax.grad(jax.grad(where))(1.0), real, lax.fft(real, "IRFFT", (4, 8))
+
+
 PROGRAMS = [
+    split_step,
     deep_equilibrium,
     adaptive_rk45,
     hmm_associative,

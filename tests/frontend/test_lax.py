@@ -313,3 +313,8 @@ def test_custom_gradient_and_transposes() -> None:
     assert [float(g) for g in nm.grad(f, (0, 1))(2.0, 3.0)] == [10.0, 3.0]
     (ct,) = nm.linear_transpose(lambda x: nnp.dot(X, x), nm.spec(4, "f64"))(W)
     np.testing.assert_allclose(ct, X.T @ W)
+
+
+def test_a_transform_of_other_lengths_is_refused() -> None:
+    with pytest.raises(errors.ShapeError, match=r"fft requires axes of \(3,\) for lengths \(4,\), got the shape \(4,\)"):
+        lax.fft(np.ones(4, complex), lax.FftType.IRFFT, 4)

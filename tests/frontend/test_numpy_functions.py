@@ -154,6 +154,8 @@ WHOLE: dict[str, Callable[[Any], Any]] = {
     "polyfit_full": lambda m: [np.asarray(v).astype(float) for v in m.polyfit(G, G**2, 1, full=True)],
     "polyfit_cov": lambda m: m.polyfit(V, V**2, 1, cov=True),
     "lstsq": lambda m: [np.asarray(v).reshape(-1) for v in m.linalg.lstsq(X.T, G, rcond=None)],
+    "einsum of labels that are integers": lambda m: m.einsum(np.stack([X, -X]), [..., 0, 1], X.T, [1, 2], [..., 2, 0]),
+    "einsum of two such without a result": lambda m: m.einsum(X, [5, 7], X, [5, 7]),
     "einsum_path": lambda m: m.einsum_path("ij,jk->ik", X, X.T, optimize="optimal")[0][1:],
     "text": lambda m: [len(m.array_repr(np.ones(2))), len(m.array_str(np.ones(2)))],
 }  # fmt: skip
@@ -254,3 +256,9 @@ def test_refused(k: int) -> None:
     call, error, text = BAD[k]
     with pytest.raises(error, match=text):
         call()
+
+
+def test_indices_of_a_function_are_of_the_default_dtypes() -> None:
+    with nm.enable_x64():
+        assert [nnp.fromfunction(lambda i: i, (2,), dtype=kind).dtype for kind in (float, int, np.int8)] == [np.float64, np.int64, np.int8]
+    assert nnp.fromfunction(lambda i: i, (2,)).dtype == np.float32

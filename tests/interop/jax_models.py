@@ -177,6 +177,9 @@ DIFFRAX: dict[str, Case] = {
     "Euler": _plain(solve(diffrax.Euler(), diffrax.DirectAdjoint()), *_POINT),
     "Tsit5": _plain(solve(diffrax.Tsit5(), diffrax.DirectAdjoint()), *_POINT),
     "Tsit5 of chosen steps": _plain(solve(diffrax.Tsit5(), diffrax.DirectAdjoint(), diffrax.PIDController(1e-4, 1e-6)), *_POINT),
+    "Kvaerno5": _plain(solve(diffrax.Kvaerno5(), diffrax.DirectAdjoint(), diffrax.PIDController(1e-4, 1e-6), max_steps=4), *_POINT),
+    "Euler, checkpointed": _plain(solve(diffrax.Euler(), diffrax.RecursiveCheckpointAdjoint()), *_POINT),
+    "Heun along a path of noise": _plain(noisy, np.array(0.6)),
 }  # fmt: skip
 
 
@@ -207,9 +210,22 @@ def _found(find: Callable[..., Any], solver: Any, f: Callable[..., Any]) -> Case
     return _plain(lambda m, b: find(f, solver, jnp.zeros(4), (m, b)).value, *at)
 
 
+def _residual(y: Any, a: Any) -> Any:
+    return a[0] @ y - a[1] + 0.1 * y**2
+
+
+def _energy(y: Any, a: Any) -> Any:
+    return ((a[0] @ y - a[1]) ** 2).sum() + 0.1 * (y**4).sum()
+
+
 OPTIMISTIX: dict[str, Case] = {
     "Newton": _found(optimistix.root_find, optimistix.Newton(1e-10, 1e-10), lambda y, a: a[0] @ y + 0.1 * jnp.tanh(y) - a[1]),
-    "GaussNewton": _found(optimistix.least_squares, optimistix.GaussNewton(1e-10, 1e-10), lambda y, a: a[0] @ y - a[1] + 0.1 * y**2),
+    "Chord": _found(optimistix.root_find, optimistix.Chord(1e-10, 1e-10), lambda y, a: a[0] @ y + 0.1 * jnp.tanh(y) - a[1]),
+    "FixedPointIteration": _found(
+        optimistix.fixed_point, optimistix.FixedPointIteration(1e-12, 1e-12), lambda y, a: 0.05 * a[0] @ jnp.tanh(y) + a[1]),
+    **{name: _found(optimistix.least_squares, getattr(optimistix, name)(1e-10, 1e-10), _residual) for name in (
+        "GaussNewton", "LevenbergMarquardt", "Dogleg")},
+    **{name: _found(optimistix.minimise, getattr(optimistix, name)(1e-9, 1e-9), _energy) for name in ("BFGS", "NonlinearCG")},
 }  # fmt: skip
 # In these JAX and Flax compute in 32 bits whatever the weights are.
 NARROW = {"MultiHeadAttention", "SimpleCell"}

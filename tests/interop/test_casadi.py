@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +96,68 @@ def test_optimal_control_of_an_oscillator() -> None:
         iterations.append(solution.stats()["iter_count"])
     assert iterations[0] == iterations[1]
     np.testing.assert_allclose(*solutions, rtol=1e-7, atol=1e-8)
+
+
+# The members of acados' `external_function_casadi`, with its types; of acados itself where ACADOS_INSTALL_DIR says where it is.
+ACADOS = r"""
+#include <stdio.h>
+#include <stdlib.h>
+int step(const double **, double **, int *, double *, void *), step_work(int *, int *, int *, int *);
+const int *step_sparsity_in(int), *step_sparsity_out(int);
+int step_n_in(void), step_n_out(void);
+#ifdef WITH_ACADOS
+#include "acados/utils/external_function_generic.h"
+static void evaluate(double *x, double *u, double *y, double *J) {
+  external_function_opts opts;
+  external_function_opts_set_to_default(&opts);
+  external_function_casadi f = {.casadi_fun = step, .casadi_work = step_work, .casadi_sparsity_in = step_sparsity_in,
+    .casadi_sparsity_out = step_sparsity_out, .casadi_n_in = step_n_in, .casadi_n_out = step_n_out};
+  external_function_casadi_assign(&f, calloc(1, external_function_casadi_calculate_size(&f, &opts)));
+  ext_fun_arg_t kinds[] = {COLMAJ, COLMAJ};
+  void *in[] = {x, u}, *out[] = {y, J};
+  f.evaluate(&f, kinds, in, kinds, out);
+}
+#else
+static void evaluate(double *x, double *u, double *y, double *J) {
+  const double *in[] = {x, u};
+  double *out[] = {y, J};
+  step(in, out, 0, 0, 0);
+}
+#endif
+int main(void) {
+  double x[2] = {0.3, -0.2}, u[1] = {0.7}, y[2], J[6];
+  evaluate(x, u, y, J);
+  for (int i = 0; i < 2; i++) printf("%.17g ", y[i]);
+  for (int i = 0; i < 6; i++) printf("%.17g ", J[i]);
+  printf("%d %d %d %d", step_sparsity_in(0)[0], step_sparsity_in(1)[0], step_sparsity_out(1)[0], step_sparsity_out(1)[1]);
+}
+"""
+
+
+def test_the_symbols_are_those_that_acados_takes(tmp_path: Path) -> None:
+    """A step of discrete dynamics and the transpose of its Jacobian by (u, x), as its `disc_dyn_fun_jac` wants them."""
+
+    def step(x: Any, u: Any) -> Any:
+        after = lambda x, u: x + 0.1 * oscillator(x, u)  # noqa: E731
+        by_x, by_u = nm.jacfwd(after, (0, 1))(x, u)
+        return after(x, u), nnp.concatenate([by_u, by_x], axis=1).T
+
+    cc = shutil.which(os.environ.get("CC", "cc"))
+    if cc is None:
+        pytest.skip("needs a C compiler")
+    save_external(step, 2, 1, path=tmp_path / "step")
+    (tmp_path / "main.c").write_text(ACADOS)
+    sources = [tmp_path / name for name in ("main.c", "step.c", "step_casadi.c", "step.o")]
+    flags, place = [], os.environ.get("ACADOS_INSTALL_DIR")
+    if place is not None:
+        flags = ["-DWITH_ACADOS", f"-I{place}/include", f"-I{place}/include/blasfeo/include", f"-I{place}/include/hpipm/include"]
+        flags += [f"-L{place}/lib", "-lacados", "-lhpipm", "-lblasfeo", f"-Wl,-rpath,{place}/lib,--disable-new-dtags"]
+    subprocess.run([cc, "-Dcasadi_int=int", *sources, *flags, "-lm", "-o", tmp_path / "main"], check=True)
+    out = np.array(subprocess.run([tmp_path / "main"], check=True, capture_output=True, text=True).stdout.split(), float)
+    values, slopes = step(np.array([0.3, -0.2]), np.array([0.7]))
+    np.testing.assert_allclose(out[:2], values, rtol=1e-15)
+    np.testing.assert_allclose(out[2:8], np.ravel(slopes, order="F"), rtol=1e-15)
+    assert out[8:].tolist() == [2, 1, 3, 2]
 
 
 def test_what_casadi_has_not_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,8 @@ import jax.numpy as jnp
 jax.config.update("jax_enable_x64", True)  # before the tables are made
 
 import diffrax
-from jax_models import DIFFRAX, EQUINOX, FLAX, LINEAX, NARROW, OPTAX, OPTIMISTIX, linear, noisy, solve
+import equinox.internal
+from jax_models import DIFFRAX, EQUINOX, FLAX, LINEAX, NARROW, OPTAX, OPTIMISTIX, linear, solve
 from lineax import SVD
 
 import nabla_mlir as nm
@@ -106,8 +107,45 @@ def test_callbacks_to_python_are_refused(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_paths_of_noise_have_values_and_their_derivatives_are_refused_by_name() -> None:
-    imported = nm.from_jax(noisy, nm.spec((), "f64"))
-    np.testing.assert_allclose(imported(np.array(0.6)), jax.jit(noisy)(0.6), rtol=1e-12)
-    with pytest.raises(RuleMissingError, match="the rule of _nondifferentiable, which cannot be imported: Unexpected tangent"):
-        nm.grad(lambda y: imported(y).sum())(np.array(0.6))
+@pytest.mark.parametrize(("checkpoints", "steps"), [(None, 16), (3, None)])
+def test_the_default_adjoint_of_diffrax_has_derivatives_of_both_modes_and_orders(checkpoints: Any, steps: Any) -> None:
+    """Also those that JAX refuses, forward mode and HVP; there its other adjoint gives the numbers."""
+    chosen = diffrax.PIDController(1e-2, 1e-3)
+    recursive = solve(diffrax.Heun(), diffrax.RecursiveCheckpointAdjoint(checkpoints), chosen, steps)
+    direct = solve(diffrax.Heun(), diffrax.DirectAdjoint(), chosen, 16)
+    imported = nm.from_jax(recursive, nm.spec(2, "f64"), nm.spec((), "f64"))
+    at = np.array([0.7, -0.4]), np.array(0.7)
+
+    def slopes(system: Any, f: Any) -> Any:
+        return system.grad(lambda y, a: (f(y, a) ** 2).sum(), (0, 1))
+
+    pairs = [
+        (slopes(nm, imported)(*at), slopes(jax, recursive)(*at)),
+        (nm.jvp(imported, at, at)[1], jax.jvp(direct, at, at)[1]),
+        (nm.jvp(slopes(nm, imported), at, at)[1], jax.jvp(slopes(jax, direct), at, at)[1]),
+    ]
+    for ours, theirs in pairs:
+        for a, b in zip(jax.tree.leaves(jax.tree.map(np.asarray, ours)), jax.tree.leaves(theirs), strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-10)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_the_adjoint_equation_of_diffrax_gives_its_own_gradient_not_that_of_the_steps() -> None:
+    f, at = solve(diffrax.Euler(), diffrax.BacksolveAdjoint()), (np.array([0.7, -0.4]), np.array(0.7))
+    imported = nm.from_jax(f, nm.spec(2, "f64"), nm.spec((), "f64"))
+    of_steps = jax.grad(lambda y, a: (solve(diffrax.Euler(), diffrax.DirectAdjoint())(y, a) ** 2).sum(), (0, 1))(*at)
+    ours = nm.grad(lambda y, a: (imported(y, a) ** 2).sum(), (0, 1))(*at)
+    for a, b, other in zip(ours, jax.grad(lambda y, a: (f(y, a) ** 2).sum(), (0, 1))(*at), of_steps, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-12)
+        assert abs(np.asarray(a) - other).max() > 1e-3
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_what_equinox_declares_to_have_no_derivative_is_refused_by_name_where_it_has_a_tangent() -> None:
+    f = lambda x, y: equinox.internal.nondifferentiable(x, name="x") * y  # noqa: E731
+    imported = nm.from_jax(f, nm.spec((), "f64"), nm.spec((), "f64"))
+    at = np.array(2.0), np.array(3.0)
+    assert float(nm.grad(imported, 1)(*at)) == 2.0
+    with pytest.raises(RuleMissingError, match=r"the rule of _nondifferentiable, .* Unexpected tangent\. x cannot"):
+        nm.grad(imported)(*at)

@@ -161,9 +161,9 @@ def test_derivatives_of_models_are_pymc_s(models: Any) -> None:
         np.testing.assert_allclose(ours, theirs, rtol=1e-10, atol=1e-10)
 
 
-def sample(model: Any, draws: int = 500, **options: Any) -> Any:
+def sample(model: Any, draws: int = 500, cores: int = 1, **options: Any) -> Any:
     with model, pytensor.config.change_flags(cxx=CXX):
-        return pm.sample(draws, tune=300, chains=2, cores=1, random_seed=7, progressbar=False, compute_convergence_checks=False, **options).posterior
+        return pm.sample(draws, tune=300, chains=2, cores=cores, random_seed=7, progressbar=False, compute_convergence_checks=False, **options).posterior
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -186,10 +186,30 @@ def test_logistic_regression() -> None:
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_nutpie_of_a_model() -> None:
+def test_chains_in_processes_of_their_own_draw_what_they_draw_in_one() -> None:
+    """The model goes there with our Op in it, which is compiled again."""
+    model = eight_schools(function(normal, target=nm.CPU()))
+    alone, apart = (sample(model, 40, cores) for cores in (1, 2))
+    for name in ("mu", "tau", "eta"):
+        np.testing.assert_array_equal(apart[name], alone[name])
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("backend", ["jax", pytest.param("numba", marks=pytest.mark.slow)])
+def test_nutpie_of_a_model(backend: str) -> None:
     nutpie = pytest.importorskip("nutpie")
-    model = nutpie.compile_pymc_model(eight_schools(function(normal, target=nm.CPU())), backend="jax", gradient_backend="pytensor")
+    model = nutpie.compile_pymc_model(eight_schools(function(normal, target=nm.CPU())), backend=backend, gradient_backend="pytensor")
     posterior = nutpie.sample(model, draws=300, tune=200, chains=2, cores=1, seed=3, progress_bar=False).posterior
     mu, tau = np.asarray(posterior["mu"]), np.asarray(posterior["tau"])
     assert max(split_r_hat(mu), split_r_hat(tau)) < 1.05
     check_moments(mu, tau)
+
+
+def test_numba_calls_the_op_and_its_derivatives() -> None:
+    """The mode that PyTensor chooses by itself from version 3: what Numba does not know runs as a call to Python."""
+    symbols, values = variables()
+    ours, theirs = both(symbols)
+    outputs = [y for f in (ours, theirs) for y in (f["sum"], *pytensor.grad(f["sum"], symbols))]
+    results = pytensor.function(symbols, outputs, mode="NUMBA")(*values)
+    for a, b in zip(results[:4], results[4:], strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-11, atol=1e-12)
