@@ -143,10 +143,10 @@ def _ruled(f: Function, g: Function, rng: Numbers) -> Function:
 def _third(J: Any, number: Any, x: Any, forward: bool) -> Any:
     """The third derivative of a number, twice in one direction: by forward mode over a gradient, or by a gradient of that."""
     slope = J.grad(number)
-    curved = lambda x: J.jvp(slope, (x,), (_direction(J, x),))[1]  # noqa: E731
+    curvature = lambda x: J.jvp(slope, (x,), (_direction(J, x),))[1]  # noqa: E731
     if forward:
-        return J.jvp(curved, (x,), (_direction(J, x),))[1]
-    return J.grad(lambda x: total(J, curved(x)))(x)
+        return J.jvp(curvature, (x,), (_direction(J, x),))[1]
+    return J.grad(lambda x: total(J, curvature(x)))(x)
 
 
 def _derived(f: Function, g: Function, rng: Numbers) -> Function:

@@ -21,6 +21,7 @@ FINITE = EDGES[np.isfinite(EDGES)]
 COMPLEX = (FINITE[:, None] + 1j * FINITE).ravel()
 WHOLE = np.arange(-7, 8, dtype=np.int8)
 N, M = (a.ravel() for a in np.meshgrid(WHOLE, WHOLE))
+BASES, EXPONENTS = (np.array(v, np.int32) for v in ([3, 3, 3, 2, 5, -1, 7], [31, 64, 127, 64, 2**30 + 65, 2**31 - 1, 0]))
 ROWS = np.array([[1.0, np.nan, 3.0, -np.inf], [np.inf, 0.0, 2.0, -np.inf], [-np.inf] * 4, [1.0, 2.0, 3.0, 4.0]])
 Function = Callable[..., Any]
 
@@ -45,6 +46,8 @@ CASES: dict[str, tuple[Function, Function, tuple[np.ndarray, ...]]] = {
     "fmod of integers, also by 0": (nnp.fmod, np.fmod, (N, M)),
     "fmod of unsigned integers": (nnp.fmod, np.fmod, (N.astype(np.uint8), M.astype(np.uint8))),
     "divmod of truth values": (nnp.divmod, np.divmod, (np.array([True, False]), np.array([True, True]))),
+    "powers beyond 63 of int32": (nnp.power, np.power, (BASES, EXPONENTS)),
+    "powers beyond 63 of uint64": (nnp.power, np.power, (BASES.astype(np.uint64), EXPONENTS.astype(np.uint64))),
     "log2 of complex numbers": (nnp.log2, np.log2, (COMPLEX,)),
     "log10 of complex numbers": (nnp.log10, np.log10, (COMPLEX,)),
     "incomplete gamma function": (special.gammainc, scipy.special.gammainc, (X, Y)),
