@@ -89,13 +89,14 @@ def _integers(dtype: np.dtype) -> tuple[int, int]:
     """A dtype holds all integers from the first to the second."""
     if dtype.kind in "iu":
         return int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
-    exact = 2 << _mantissa(dtype)
+    exact = 2 << int(limits_of(dtype).nmant)
     return -exact, exact
 
 
-def _mantissa(dtype: np.dtype) -> int:
-    if dtype.kind == "V":
-        import ml_dtypes
+def limits_of(dtype: np.dtype) -> Any:
+    """`numpy.finfo` of every floating-point dtype, the narrow ones of ml_dtypes included."""
+    if dtype.kind != "V":
+        return np.finfo(dtype)
+    import ml_dtypes
 
-        return int(ml_dtypes.finfo(dtype).nmant)
-    return int(np.finfo(dtype).nmant)
+    return ml_dtypes.finfo(dtype)

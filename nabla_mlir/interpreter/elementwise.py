@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from nabla_mlir.conversion import limits_of
 from nabla_mlir.interpreter.evaluations import evaluation
 
 _COMPARISONS = {"EQ": np.equal, "NE": np.not_equal, "LT": np.less, "LE": np.less_equal, "GT": np.greater, "GE": np.greater_equal}
@@ -181,7 +182,7 @@ def conj(x: np.ndarray) -> np.ndarray:
 @evaluation("stablehlo.reduce_precision")
 def reduce_precision(x: np.ndarray, exponent_bits: int, mantissa_bits: int) -> np.ndarray:
     """x as a float of so many bits would hold it: rounded to even, infinite above its range, 0 below."""
-    info = np.finfo(x.dtype)
+    info = limits_of(x.dtype)
     bits = np.ascontiguousarray(x).view(np.dtype(f"u{x.dtype.itemsize}")).reshape(x.shape)
     cut = info.nmant - mantissa_bits
     if cut > 0:
@@ -194,6 +195,12 @@ def reduce_precision(x: np.ndarray, exponent_bits: int, mantissa_bits: int) -> n
         y = np.where(np.abs(y) >= x.dtype.type(2) ** (bias + 1), np.copysign(x.dtype.type(np.inf), x), y)
         y = np.where(np.abs(y) < x.dtype.type(2) ** (1 - bias), np.copysign(x.dtype.type(0), x), y)
     return np.where(np.isnan(x), x, y)
+
+
+@evaluation("chlo.next_after")
+def next_after(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """The next number of the operands' own dtype: in a wider one it would be rounded back."""
+    return np.nextafter(x, y)
 
 
 @evaluation("stablehlo.optimization_barrier")

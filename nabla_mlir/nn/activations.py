@@ -8,9 +8,10 @@ from typing import Any
 from nabla_mlir.errors import ShapeError, user_frame
 from nabla_mlir.numpy.axes import Axis, axes_of, axis_of, sliced
 from nabla_mlir.numpy.operands import convert, inexact, require_real, tensor
-from nabla_mlir.numpy.reductions import count, finite_max, fold, spread
+from nabla_mlir.numpy.reductions import count, fold, spread
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops import logic as lg
+from nabla_mlir.ops.autodiff import stop_gradient
 from nabla_mlir.staging.eager import Static, library
 from nabla_mlir.table.promotion import broadcast_to
 from nabla_mlir.table.tensor import Tensor, full, full_like
@@ -226,7 +227,12 @@ def shifted_by_largest(name: str, x: Any, axis: Axis) -> tuple[Tensor, tuple[int
     """`x` less its largest element, which is a constant of differentiation: the results do not depend on it."""
     x = require_real(name, inexact(x))
     axes = axes_of(name, axis, x.ndim)
-    return (x - spread(finite_max(x, axes), x.shape, axes), axes) if count(x.shape, axes) else (x, axes)
+    if not count(x.shape, axes):
+        return x, axes
+    largest = fold(stop_gradient(x), axes, "max")
+    is_lowest = lg.compare(largest, full_like(largest, -math.inf), comparison_direction="EQ")
+    largest = lg.select(is_lowest, full_like(largest, 0), largest)
+    return x - spread(largest, x.shape, axes), axes
 
 
 @library

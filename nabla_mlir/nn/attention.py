@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from nabla_mlir.conversion import limits_of
 from nabla_mlir.errors import ShapeError, user_frame
 from nabla_mlir.nn.activations import softmax
 from nabla_mlir.numpy.logic import where
@@ -65,7 +66,7 @@ def dot_product_attention(
     for part in (mask, _within(key_value_seq_lengths, s, (batch, 1, 1, s)), _within(query_seq_lengths, t, (batch, 1, t, 1))):
         if part is not None:
             visible = tensor(part) if visible is None else visible & tensor(part)
-    logits = logits if visible is None else where(visible, logits, _LOWEST * float(np.finfo(logits.dtype).max))
+    logits = logits if visible is None else where(visible, logits, _LOWEST * float(limits_of(logits.dtype).max))
     out = einsum("bnts,bsnh->btnh", softmax(logits), v)
     if query_seq_lengths is not None:
         out = where(_within(query_seq_lengths, t, (batch, t, 1, 1)), out, 0.0)

@@ -209,10 +209,12 @@ def _sized_unique(x: Any, size: Static[int], fill_value: Any, equal_nan: bool) -
     starts = _first_places(first, size + 1, n)
     ends, starts = sliced(starts, 0, 1, size + 1), sliced(starts, 0, 0, size)
     there = logic.less(starts, n)
-    values, indices = (take(v, starts, mode="clip") for v in (elements, order))
-    filler = take(elements, 0) if fill_value is None else convert(tensor(fill_value), x.dtype)
+    places = logic.where(there, starts, 0)  # behind the last element stands the first
+    values, indices = (take(v, places) for v in (elements, order))
+    if fill_value is not None:
+        values = logic.where(there, values, convert(tensor(fill_value), x.dtype))
     inverse = take(cumsum(convert(first, order.dtype)) - 1, argsort(order))
-    return logic.where(there, values, filler), indices, reshaped(inverse, x.shape), ends - starts
+    return values, indices, reshaped(inverse, x.shape), ends - starts
 
 
 def unique_all(x: Any, /, *, size: int | None = None, fill_value: Any = None) -> UniqueAllResult:

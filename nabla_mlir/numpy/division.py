@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from nabla_mlir.dialects.types import is_float
-from nabla_mlir.numpy.operands import meet, require_real
+from nabla_mlir.numpy.operands import convert, meet, require_real
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops import logic as lg
 from nabla_mlir.ops.autodiff import stop_gradient
@@ -16,15 +18,13 @@ from nabla_mlir.table.tensor import Tensor, full_like
 @library
 def fmod(x: Any, y: Any) -> Tensor:
     """The remainder of x / y with the sign of x."""
-    x, y = meet("fmod", x, y)
-    return ew.remainder(require_real("fmod", x), y)
+    return _rest(*_numbers("fmod", x, y))
 
 
 @library
 def remainder(x: Any, y: Any) -> Tensor:
     """The remainder of floor_divide, which has the sign of y, also where it is 0."""
-    x, y = meet("remainder", x, y)
-    return _modulo(require_real("remainder", x), y)
+    return _modulo(*_numbers("remainder", x, y))
 
 
 mod = remainder
@@ -33,15 +33,22 @@ mod = remainder
 @library
 def floor_divide(x: Any, y: Any) -> Tensor:
     """The largest integer not above x / y; `remainder` is what is left. An infinite x / y stays, and so does the sign of 0."""
-    x, y = meet("floor_divide", x, y)
-    return _quotient(require_real("floor_divide", x), y)
+    return _quotient(*_numbers("floor_divide", x, y))
 
 
 @library
 def divmod(x: Any, y: Any) -> tuple[Tensor, Tensor]:
     """``(floor_divide(x, y), remainder(x, y))``."""
-    x, y = meet("divmod", x, y)
-    return _quotient(require_real("divmod", x), y), _modulo(x, y)
+    x, y = _numbers("divmod", x, y)
+    return _quotient(x, y), _modulo(x, y)
+
+
+def _numbers(name: str, x: Any, y: Any) -> tuple[Tensor, Tensor]:
+    """Both in one dtype; truth values in int8, as NumPy has them."""
+    x, y = meet(name, x, y)
+    if x.dtype.kind == "b":
+        return convert(x, np.int8), convert(y, np.int8)
+    return require_real(name, x), y
 
 
 def _less(x: Tensor, y: Tensor) -> Tensor:
@@ -52,9 +59,16 @@ def _equal(x: Tensor, y: Tensor) -> Tensor:
     return lg.compare(x, y, comparison_direction="EQ")
 
 
+def _rest(x: Tensor, y: Tensor) -> Tensor:
+    """The remainder with the sign of x; of a division of integers by 0 it is 0."""
+    if is_float(x.dtype):
+        return ew.remainder(x, y)
+    return ew.remainder(x, lg.select(_equal(y, full_like(y, 0)), full_like(y, 1), y))
+
+
 def _modulo(x: Tensor, y: Tensor) -> Tensor:
-    rest = ew.remainder(x, y)
-    if x.dtype.kind in "ub":
+    rest = _rest(x, y)
+    if x.dtype.kind == "u":
         return rest
     zero = full_like(rest, 0)
     at_zero, is_negative = _equal(rest, zero), _less(y, zero)

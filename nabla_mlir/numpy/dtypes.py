@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from nabla_mlir.conversion import limits_of
 from nabla_mlir.dialects.types import as_dtype
 from nabla_mlir.table.promotion import common_type, promote_dtypes
 
@@ -62,12 +63,7 @@ def finfo(dtype: Any) -> Any:
       >>> finfo("f32").eps == 2.0**-23
       True
     """
-    element = _element(dtype)
-    if element.kind == "V":
-        import ml_dtypes
-
-        return Limits(ml_dtypes.finfo(element))
-    return Limits(np.finfo(element))
+    return Limits(limits_of(_element(dtype)))
 
 
 def iinfo(dtype: Any) -> Any:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from nabla_mlir.conversion import limits_of
 from nabla_mlir.errors import DtypeError, ShapeError, user_frame
 from nabla_mlir.numpy.axes import axis_of
 from nabla_mlir.numpy.joining import concatenate
@@ -120,10 +121,10 @@ def frexp(x: Any, /) -> tuple[Tensor, Tensor]:
       (0.75, 3)
     """
     x = require_real("frexp", inexact(x))
-    bits, fraction = x.dtype.itemsize * 8, np.finfo(x.dtype).nmant
+    bits, fraction = x.dtype.itemsize * 8, limits_of(x.dtype).nmant
     bias = 2 ** (bits - fraction - 2) - 1
     width = np.dtype(f"i{x.dtype.itemsize}")
-    is_tiny = absolute(x) < float(np.finfo(x.dtype).tiny)
+    is_tiny = absolute(x) < float(limits_of(x.dtype).tiny)
     scale = float(2.0 ** (fraction + 1))
     large = where(is_tiny, x * scale, x)
     pattern = ew.bitcast_convert(large, shape=large.shape, dtype=width)
@@ -144,7 +145,7 @@ def ldexp(x1: Any, x2: Any, /) -> Tensor:
     """
     x, e = inexact(x1), tensor(x2)
     require_integer("ldexp", e)
-    fraction = np.finfo(x.dtype).nmant
+    fraction = limits_of(x.dtype).nmant
     bias = 2 ** (x.dtype.itemsize * 8 - fraction - 2) - 1
     width = np.dtype(f"i{x.dtype.itemsize}")
     rest = convert(e, np.int32)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from nabla_mlir.conversion import limits_of
 from nabla_mlir.dialects.types import is_complex, is_float
 from nabla_mlir.numpy.operands import inexact, inexacts, require_real, tensor
 from nabla_mlir.ops import chlo
@@ -152,7 +153,7 @@ def nan_to_num(x: Any, copy: bool = True, nan: float = 0.0, posinf: float | None
         return x
     if is_complex(x.dtype):
         return ew.make_complex(*(nan_to_num(part, copy, nan, posinf, neginf) for part in _parts(x)))
-    largest = float(np.finfo(x.dtype).max)
+    largest = float(limits_of(x.dtype).max)
     high, low = largest if posinf is None else posinf, -largest if neginf is None else neginf
     x = lg.select(is_nan(x), full_like(x, nan), x)
     x = lg.select(lg.compare(x, full_like(x, np.inf), comparison_direction="EQ"), full_like(x, high), x)

@@ -73,8 +73,19 @@ cbrt: Function = _inexact_unary("cbrt", ew.cbrt, "The real cube root.")
 exp2: Function = _inexact_unary(
     "exp2", lambda x: ew.exponential(x * math.log(2)) if is_complex(x.dtype) else ew.power(full_like(x, 2), x), "2 to the power x."
 )
-log2: Function = library(described("log2", "The logarithm to base 2.")(lambda x: ew.log(inexact(x)) * (1 / math.log(2))))
-log10: Function = library(described("log10", "The logarithm to base 10.")(lambda x: ew.log(inexact(x)) * (1 / math.log(10))))
+
+
+def _logarithm(base: int) -> Function:
+    def f(x: Any) -> Tensor:
+        y, c = ew.log(inexact(x)), 1 / math.log(base)
+        # Each part of a complex number alone: an infinite one times the 0 of a complex factor is NaN.
+        return ew.make_complex(ew.real(y) * c, ew.imag(y) * c) if is_complex(y.dtype) else y * c
+
+    return library(described(f"log{base}", f"The logarithm to base {base}.")(f))
+
+
+log2: Function = _logarithm(2)
+log10: Function = _logarithm(10)
 deg2rad: Function = library(described("deg2rad", "Degrees to radians.")(lambda x: inexact(x) * (math.pi / 180)))
 radians = deg2rad
 rad2deg: Function = library(described("rad2deg", "Radians to degrees.")(lambda x: inexact(x) * (180 / math.pi)))
@@ -238,8 +249,9 @@ fmin: Function = _other_number("fmin", ew.minimum, "LE")
 
 def log1p_exp(low: Tensor, high: Tensor) -> Tensor:
     """high + log1p(exp(low - high)) for low <= high, also where both are infinite."""
-    difference = low - high
-    return high + ew.log_plus_one(ew.exponential(lg.select(is_infinite(high), full_like(high, 0), difference)))
+    are_infinite = lg.logical_and(is_infinite(high), lg.compare(low, high, comparison_direction="EQ"))
+    difference = lg.select(are_infinite, full_like(high, 0), low - high)
+    return high + ew.log_plus_one(ew.exponential(difference))
 
 
 @library

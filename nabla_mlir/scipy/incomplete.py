@@ -94,8 +94,9 @@ def _parts(a: Tensor, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _at_ends(a: Tensor, x: Tensor, value: Tensor, at_zero: float) -> Tensor:
-    value = where(x == 0.0, at_zero, where(x == np.inf, 1.0 - at_zero, value))
-    return where((a > 0.0) & (x >= 0.0), value, np.nan)
+    value = where((x == 0.0) | (a == np.inf), at_zero, where((x == np.inf) | (a == 0.0), 1.0 - at_zero, value))
+    is_open = (a == x) & ((x == 0.0) | (x == np.inf))
+    return where((a >= 0.0) & (x >= 0.0) & ~is_open, value, np.nan)
 
 
 @library

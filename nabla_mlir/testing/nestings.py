@@ -140,8 +140,17 @@ def _ruled(f: Function, g: Function, rng: Numbers) -> Function:
     return apply
 
 
+def _third(J: Any, number: Any, x: Any, forward: bool) -> Any:
+    """The third derivative of a number, twice in one direction: by forward mode over a gradient, or by a gradient of that."""
+    slope = J.grad(number)
+    curvature = lambda x: J.jvp(slope, (x,), (_direction(J, x),))[1]  # noqa: E731
+    if forward:
+        return J.jvp(curvature, (x,), (_direction(J, x),))[1]
+    return J.grad(lambda x: total(J, curvature(x)))(x)
+
+
 def _derived(f: Function, g: Function, rng: Numbers) -> Function:
-    way = int(rng.integers(9))
+    way = int(rng.integers(11))
 
     def apply(J: Any, x: Any) -> Any:
         if kind(x) not in "fc":
@@ -170,6 +179,8 @@ def _derived(f: Function, g: Function, rng: Numbers) -> Function:
             return J.hessian(number)(x)
         if way == 8 and x.ndim and x.shape[0]:
             return J.vmap(J.grad(number))(x)
+        if way in (9, 10) and x.size < 40:
+            return _third(J, number, x, forward=way == 9)
         return J.grad(number)(x)
 
     return apply

@@ -66,7 +66,7 @@ def _cast(op: ir.Operation, x: Any) -> np.ndarray:
 
 
 def _quotient(op: ir.Operation, x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    return x / y if x.dtype.kind == "f" else _cast(op, np.trunc(x / y))
+    return x / y if x.dtype.kind in "fc" else _cast(op, np.trunc(x / y))
 
 
 def _shift_right(kind: str) -> Callable[..., np.ndarray]:

@@ -22,6 +22,7 @@ from nabla_mlir.ops.gamma import digamma
 from nabla_mlir.passes.iree.kernels.fuse_chains import FuseChainsPass
 from nabla_mlir.runtime.profile import dispatches_of
 from nabla_mlir.targets import CPU, CUDA
+from nabla_mlir.testing import fuzz
 
 rng = np.random.default_rng(0)
 
@@ -162,6 +163,11 @@ def test_equal_results_are_one() -> None:
     lowered = nm.trace(digamma, nm.spec((), "f8")).lower()
     x = np.float64(-2.3)
     np.testing.assert_allclose(lowered.compile(nm.CPU("host"))(x), scipy.special.digamma(x), rtol=1e-13)
+
+
+def test_results_that_become_equal_are_one() -> None:
+    """1 + x * x and x * x + 1 are one value once IREE has ordered their operands, and it takes another for it."""
+    assert not fuzz.run([fuzz.Sample(93000143)])
 
 
 @pytest.mark.slow

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
-from iree.compiler import ir
+from iree.compiler import ir, passmanager  # type: ignore[attr-defined]  # not in the stubs
 
-from nabla_mlir.dialects.builder import Val, bitcast, reshape, signless
+from nabla_mlir.dialects.builder import Val, bitcast, broadcast, reshape, signless
 from nabla_mlir.dialects.regions import made_by
-from nabla_mlir.dialects.stablehlo import I64Array
+from nabla_mlir.dialects.stablehlo import I64Array, emit
 from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.passes.iree.kernels.code import NestWriter
 from nabla_mlir.passes.iree.kernels.graph import NotSupported, Reader, Shape, splat_of
@@ -59,19 +60,50 @@ def as_dispatch(ops: Sequence[ir.Operation], results: Sequence[ir.Value]) -> Non
             maps.append(dims if operands[-1].shape else ())
             writer.values[node] = writer.writer.named(f"%in{i}", node.dtype)
         codes = [writer.scalar(reader.node(r)) for r in results]
-        # Each once: of several equal results of a dispatch IREE takes one for another.
-        distinct = {code.name: code for code in codes}
-        lines = writer.writer.blocks[0].lines
-        dispatch = _parsed(_text(shape, operands, maps, [*distinct.values()], lines), operands, ops[-1])
-        outputs = dict(zip(distinct, dispatch.results, strict=True))
-        for old, code in zip(results, codes, strict=True):
-            old.replace_all_uses_with(_like(Val(outputs[code.name]), old.type).value)
+        body = _simplified([str(x.type.element_type) for x in operands], writer.writer.blocks[0].lines, codes)
+        outputs: dict[ir.Value, Val] = {}
+        for value in body.results:
+            if isinstance(value, ir.BlockArgument):
+                i = value.arg_number
+                outputs[value] = broadcast(operands[i], shape, maps[i])
+            elif (maker := value.owner).name == "arith.constant":
+                splat = ir.DenseElementsAttr.get_splat(ir.RankedTensorType.get(shape, value.type), maker.attributes["value"])
+                outputs[value] = Val(emit("stablehlo.constant", [], attributes={"value": splat}).results[0])
+        distinct = [value for value in dict.fromkeys(body.results) if value not in outputs]
+        if distinct:
+            dispatch = _parsed(_text(shape, operands, maps, distinct, body.lines), operands, ops[-1])
+            outputs.update(zip(distinct, map(Val, dispatch.results), strict=True))
+        for old, value in zip(results, body.results, strict=True):
+            old.replace_all_uses_with(_like(outputs[value], old.type).value)
     for op in reversed(ops):
         op.erase()
 
 
+class _Body(NamedTuple):
+    """What is computed of each element: lines of code, and the values among them that are results."""
+
+    module: ir.Module  # which holds the values
+    lines: list[str]
+    results: list[ir.Value]
+
+
+def _simplified(inputs: Sequence[str], lines: Sequence[str], codes: Sequence[Code]) -> _Body:
+    """A body as MLIR simplifies it, of inputs named %arg0, %arg1, ...
+
+    IREE 3.13 does that to the body of a dispatch; of results that turn out equal to each other (1 + x and x + 1), to an
+    input or a constant, it then takes one for another.
+    """
+    arguments = ", ".join(f"%in{i}: {t}" for i, t in enumerate(inputs))
+    types = ", ".join(code.type for code in codes)
+    end = f"return {', '.join(code.name for code in codes)} : {types}"
+    module = ir.Module.parse("\n".join([f"func.func @f({arguments}) -> ({types}) {{", *lines, end, "}"]))
+    passmanager.PassManager.parse("builtin.module(canonicalize,cse,canonicalize)").run(module.operation)
+    *ops, last = [op.operation for op in module.body.operations[0].operation.regions[0].blocks[0].operations]
+    return _Body(module, [str(op) for op in ops], list(last.operands))
+
+
 def _text(
-    shape: Shape, operands: Sequence[Val], maps: Sequence[Sequence[int]], codes: Sequence[Code], lines: Sequence[str]
+    shape: Shape, operands: Sequence[Val], maps: Sequence[Sequence[int]], codes: Sequence[ir.Value], lines: Sequence[str]
 ) -> str:
     """A function of the operands with the dispatch in it."""
     count, indices = len(codes), ", ".join(f"d{i}" for i in range(len(shape)))
@@ -79,11 +111,11 @@ def _text(
     places = ", ".join(
         f"affine_map<({indices}) -> ({', '.join(f'd{i}' for i in dims)})>" for dims in (*maps, *[whole] * count)
     )
-    elements = [c.type for c in codes]
+    elements = [str(c.type) for c in codes]
     types = [f"tensor<{''.join(f'{n}x' for n in shape)}{e}>" for e in elements]
     reads = ", ".join(f"%x{i}" for i in range(len(operands))), ", ".join(str(x.type) for x in operands)
     ins = f"ins({reads[0]} : {reads[1]}) " if operands else ""
-    arguments = [f"%in{i}: {x.type.element_type}" for i, x in enumerate(operands)]
+    arguments = [f"%arg{i}: {x.type.element_type}" for i, x in enumerate(operands)]
     arguments += [f"%out{i}: {e}" for i, e in enumerate(elements)]
     results, kinds = ", ".join(f"%y#{i}" for i in range(count)), ", ".join(types)
     return "\n".join([
@@ -93,7 +125,7 @@ def _text(
         f"%y:{count} = linalg.generic {{indexing_maps = [{places}], iterator_types = [{', '.join(_PARALLEL for _ in whole)}]}}",
         f"{ins}outs({', '.join(f'%e{i}' for i in range(count))} : {kinds}) {{",
         f"^bb0({', '.join(arguments)}):", *lines,
-        f"linalg.yield {', '.join(c.name for c in codes)} : {', '.join(elements)} }} -> ({kinds})",
+        f"linalg.yield {', '.join(c.get_name() for c in codes)} : {', '.join(elements)} }} -> ({kinds})",
         f"flow.return {results} : {kinds} }}",
         "return }",
     ])  # fmt: skip

@@ -94,9 +94,12 @@ elementwise(exponential.atanh, "chlo.atanh")
 def power(op: ir.Operation, target: Target) -> Replacement:
     """Lowered to exp(y log x): NaN for every negative base and at 0^0, and inaccurate when |y log x| is large."""
     x, y = operands(op)
+    exponent = splat_of(y.value)
+    if x.dtype.kind in "iu":
+        is_low = exponent is not None and exponent.real < _POWERS
+        return None if is_low or not x.static else _whole_power(x, y)
     if not is_float(x.dtype):
         return None
-    exponent = splat_of(y.value)
     if exponent is not None:
         result = _constant_power(x, exponent)
         if result is not None:
@@ -104,6 +107,22 @@ def power(op: ir.Operation, target: Target) -> Replacement:
     if not has_format(x):
         return b.convert(b.binary("stablehlo.power", b.convert(x, F32), b.convert(y, F32)), x.dtype)
     return exponential.power(x, y)
+
+
+_POWERS = 64  # of a whole number that IREE computes
+
+
+def _whole_power(x: Val, y: Val) -> Val:
+    """Of an exponent IREE 3.13 takes the six lowest bits: six of them after the other."""
+    result, base, mask = splat(1, x), x, splat(_POWERS - 1, y)
+    for place in range(0, 8 * x.dtype.itemsize, 6):
+        result = result * _low_power(base, b.binary("stablehlo.shift_right_logical", y, splat(place, y)) & mask)
+        base = _low_power(base, mask) * base
+    return result if x.dtype.kind == "u" else select(y < splat(0, y), _low_power(x, y), result)
+
+
+def _low_power(x: Val, y: Val) -> Val:
+    return Val(b.make("stablehlo.power", [x, y], [x.type], {}, final=True).results[0])
 
 
 def _constant_power(x: Val, n: complex) -> Val | None:

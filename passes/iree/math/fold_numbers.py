@@ -17,7 +17,8 @@ from nabla_mlir.passes.normalize.known_numbers import fold_of
 from nabla_mlir.table.registry import REGISTRY
 from nabla_mlir.table.traits import CONSTANT, is_cheap
 
-_BITS, _DIVIDE = "stablehlo.bitcast_convert", "stablehlo.divide"
+_BITS, _DIVIDE, _SQRT, _COMPLEX = "stablehlo.bitcast_convert", "stablehlo.divide", "stablehlo.sqrt", "stablehlo.complex"
+_PARTS = {"stablehlo.real": np.real, "stablehlo.imag": np.imag}
 _DECIDING = {"stablehlo.and": False, "stablehlo.or": True}  # the truth value that decides the result
 
 
@@ -26,10 +27,11 @@ _DECIDING = {"stablehlo.and": False, "stablehlo.or": True}  # the truth value th
 class FoldNumbersPass(Pass):
     """Compute what is made of numbers alone, the same for all elements, by operations whose results are rounded once.
 
-    Choices by known truth values are made.
+    Choices by known truth values are made. Complex numbers are made of two real ones.
 
     IREE 3.13 lifts such operations out of a program, compiles them as another one and runs that. In the formula of
-    zeta(2, x), of which the derivative of digamma is made, these are 800: they took 30 s to compile.
+    zeta(2, x), of which the derivative of digamma is made, these are 800: they took 30 s to compile. Of some hundred it
+    forgets one, and refuses the program.
     Example: tests/filecheck/passes/fold_numbers.mlir
     """
 
@@ -37,29 +39,49 @@ class FoldNumbersPass(Pass):
 
     def run(self, module: ir.Operation) -> None:
         """Rewrites `module` in place."""
-        constants: dict[ir.Value, ir.Operation] = {}
+        numbers: dict[ir.Value, np.ndarray] = {}
         for op in nested_in_functions(module):
             if op.name == CONSTANT:
-                constants[op.results[0]] = op
+                if (number := _of_constant(op)) is not None:
+                    numbers[op.results[0]] = number
                 continue
-            if (choice := _choice(op, constants)) is not None:
+            if (choice := _choice(op, numbers)) is not None:
                 op.results[0].replace_all_uses_with(choice)
                 op.erase()
                 continue
-            new = _folded(op, constants) if is_cheap(op) or op.name in (_BITS, _DIVIDE) else None
-            if new is not None:
-                op.results[0].replace_all_uses_with(new.results[0])
-                constants[new.results[0]] = new
+            number = _folded(op, numbers) if is_cheap(op) or op.name in (_BITS, _DIVIDE, _SQRT) else None
+            if number is not None and op.name == _COMPLEX:
+                numbers[op.results[0]] = number
+            elif number is not None:
+                new = _made(op, number)
+                op.results[0].replace_all_uses_with(new)
+                numbers[new] = number
                 op.erase()
 
 
-def _choice(op: ir.Operation, constants: Mapping[ir.Value, ir.Operation]) -> ir.Value | None:
+def _of_constant(op: ir.Operation) -> np.ndarray | None:
+    """The number that all elements of a constant are; None if they differ, or are complex."""
+    dtype = shape_and_dtype(op.results[0].type)[1]
+    number = constant_splat(op) if _is_real(dtype) else None
+    return None if number is None else np.asarray(number, dtype)
+
+
+def _made(op: ir.Operation, number: np.ndarray) -> ir.Value:
+    """A number in the place of an operation. A complex one is of two constants: IREE 3.13 mistakes constants that are complex."""
+    shape, dtype = shape_and_dtype(op.results[0].type)
+    with ir.InsertionPoint(op), op.location:
+        parts = [number.real, number.imag] if dtype.kind == "c" else [number]
+        constants = [emit(CONSTANT, [], attributes={"value": splat(p.item(), shape, p.dtype)}).results[0] for p in parts]
+        return constants[0] if len(parts) == 1 else emit(_COMPLEX, constants).results[0]
+
+
+def _choice(op: ir.Operation, numbers: Mapping[ir.Value, np.ndarray]) -> ir.Value | None:
     """The operand that a choice by a known truth value is, or a conjunction or disjunction with one; None if it is none.
 
     IREE 3.13 finds them inside of a chain, and then takes one result of the chain for another.
     """
     operands = list(op.operands)
-    truths = {i: truth for i, x in enumerate(operands) if (truth := _truth(x, constants)) is not None}
+    truths = {i: bool(numbers[x]) for i, x in enumerate(operands) if x in numbers and numbers[x].dtype.kind == "b"}
     choice = None
     if op.name == "stablehlo.select" and 0 in truths:
         choice = operands[1 if truths[0] else 2]
@@ -69,33 +91,19 @@ def _choice(op: ir.Operation, constants: Mapping[ir.Value, ir.Operation]) -> ir.
     return choice if choice is not None and choice.type == op.results[0].type else None
 
 
-def _truth(x: ir.Value, constants: Mapping[ir.Value, ir.Operation]) -> bool | None:
-    """The truth value of all elements, if it is known."""
-    if x not in constants or shape_and_dtype(x.type)[1] != np.dtype(bool):
-        return None
-    number = constant_splat(constants[x])
-    return None if number is None else bool(number)
-
-
-def _folded(op: ir.Operation, constants: Mapping[ir.Value, ir.Operation]) -> ir.Operation | None:
-    """The constant in place of an operation on constants; None for what NumPy does not compute exactly as it says."""
+def _folded(op: ir.Operation, numbers: Mapping[ir.Value, np.ndarray]) -> np.ndarray | None:
+    """What an operation on numbers is; None for what NumPy does not compute exactly as it says."""
     operands = list(op.operands)
-    if not operands or any(x not in constants for x in operands):
+    if not operands or any(x not in numbers for x in operands):
         return None
     (shape, dtype), *sources = (shape_and_dtype(x.type) for x in (op.results[0], *operands))
-    if not _is_plain(dtype) or any(size not in ((), shape) or not _is_plain(d) for size, d in sources):
+    if not (_is_real(dtype) or dtype.kind == "c") or any(size not in ((), shape) for size, _ in sources):
         return None
-    numbers = [constant_splat(constants[x]) for x in operands]
-    if any(number is None for number in numbers):
-        return None
-    found = _computed(op, dtype, [np.asarray(number, d) for number, (_, d) in zip(numbers, sources, strict=True)])
-    if found is None or found.dtype != dtype or np.isnan(found):
-        return None
-    with ir.InsertionPoint(op), op.location:
-        return emit(CONSTANT, [], attributes={"value": splat(found.item(), shape, dtype)})
+    found = _computed(op, dtype, [numbers[x] for x in operands])
+    return None if found is None or found.dtype != dtype else found
 
 
-def _is_plain(dtype: np.dtype) -> bool:
+def _is_real(dtype: np.dtype) -> bool:
     return dtype.kind in "biuf" and dtype.name in np.sctypeDict
 
 
@@ -103,7 +111,11 @@ def _computed(op: ir.Operation, dtype: np.dtype, xs: Sequence[np.ndarray]) -> np
     fold, x = fold_of(op), xs[0]
     if op.name == _BITS:
         return x.view(dtype) if x.dtype.itemsize == dtype.itemsize else None
-    if fold is None or (op.name == _DIVIDE and dtype.kind != "f"):
+    if op.name == _COMPLEX:
+        return np.stack(xs, -1).view(dtype)[..., 0]
+    if op.name in _PARTS:
+        return np.asarray(_PARTS[op.name](x))
+    if fold is None or (op.name == _DIVIDE and dtype.kind not in "fc") or (op.name == _SQRT and dtype.kind != "f"):
         return None
     if REGISTRY[op.name].read(op).get("compare_type") == "TOTALORDER":
         return None

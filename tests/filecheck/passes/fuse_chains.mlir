@@ -86,3 +86,36 @@ func.func @stages(%x: tensor<3xf32>) -> tensor<3xf32> {
   %f = stablehlo.multiply %t, %e : tensor<3xf32>
   return %f : tensor<3xf32>
 }
+
+// Results that are equal once MLIR has simplified the code (1 + e, e + 1) are one of the dispatch: IREE takes one for another.
+// CHECK-LABEL: func.func @equal
+// CHECK: %[[Y:.*]]:2 = flow.dispatch.region -> (tensor<3xf32>, tensor<3xf32>) {
+// CHECK: linalg.yield %{{.*}}, %{{.*}} : f32, f32
+// CHECK: return %[[Y]]#0, %[[Y]]#1, %[[Y]]#1
+func.func @equal(%x: tensor<3xf32>) -> (tensor<3xf32>, tensor<3xf32>, tensor<3xf32>) {
+  %one = stablehlo.constant dense<1.0> : tensor<3xf32>
+  %a = stablehlo.sine %x : tensor<3xf32>
+  %b = stablehlo.multiply %a, %x : tensor<3xf32>
+  %c = stablehlo.multiply %b, %a : tensor<3xf32>
+  %d = stablehlo.multiply %c, %b : tensor<3xf32>
+  %e = stablehlo.multiply %d, %c : tensor<3xf32>
+  %f = stablehlo.add %one, %e : tensor<3xf32>
+  %g = stablehlo.add %e, %one : tensor<3xf32>
+  return %e, %f, %g : tensor<3xf32>, tensor<3xf32>, tensor<3xf32>
+}
+
+// Those that are a number or an input are no results of the dispatch.
+// CHECK-LABEL: func.func @known
+// CHECK: %[[ZERO:.*]] = stablehlo.constant dense<0> : tensor<3xi32>
+// CHECK: %[[Y:.*]] = flow.dispatch.region -> (tensor<3xi32>) {
+// CHECK: return %[[Y]], %[[ZERO]], %arg0
+func.func @known(%x: tensor<3xi32>) -> (tensor<3xi32>, tensor<3xi32>, tensor<3xi32>) {
+  %a = stablehlo.multiply %x, %x : tensor<3xi32>
+  %b = stablehlo.multiply %a, %x : tensor<3xi32>
+  %c = stablehlo.multiply %b, %a : tensor<3xi32>
+  %d = stablehlo.multiply %c, %b : tensor<3xi32>
+  %e = stablehlo.multiply %d, %c : tensor<3xi32>
+  %f = stablehlo.xor %e, %e : tensor<3xi32>
+  %g = stablehlo.or %f, %x : tensor<3xi32>
+  return %e, %f, %g : tensor<3xi32>, tensor<3xi32>, tensor<3xi32>
+}
