@@ -17,7 +17,8 @@ from nabla_mlir.passes.normalize.known_numbers import fold_of
 from nabla_mlir.table.registry import REGISTRY
 from nabla_mlir.table.traits import CONSTANT, is_cheap
 
-_BITS, _DIVIDE, _SQRT, _COMPLEX = "stablehlo.bitcast_convert", "stablehlo.divide", "stablehlo.sqrt", "stablehlo.complex"
+_BITS, _COMPLEX = "stablehlo.bitcast_convert", "stablehlo.complex"
+_DIVIDE, _SQRT = "stablehlo.divide", "stablehlo.sqrt"
 _PARTS = {"stablehlo.real": np.real, "stablehlo.imag": np.imag}
 _DECIDING = {"stablehlo.and": False, "stablehlo.or": True}  # the truth value that decides the result
 

@@ -9,20 +9,15 @@ from iree.compiler import ir
 
 from nabla_mlir import thresholds
 from nabla_mlir.dialects.regions import last_of, made_by, nested
-from nabla_mlir.dialects.stablehlo import emit
+from nabla_mlir.dialects.stablehlo import OPTIMIZATION_BARRIER, emit
 from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.passes.base import Pass, register
 from nabla_mlir.passes.iree.scheduling.place_results import buffers_of, bytes_of_values
+from nabla_mlir.table.registry import REGISTRY
 
-TRANSIENTS = "hal.tensor.transients"
+_TRANSIENTS = "hal.tensor.transients"
 UNKNOWN = 0x6E61626C61  # stands for the size of the buffer, which IREE knows once it has laid out what is in it
-# With a loop or a branch of the host the buffers of its turns would be one, and values that it carries written over; what
-# is kept from call to call leads to allocations of other functions; between barriers IREE allocates anew, and no two of
-# these allocations would share memory.
-_ELSEWHERE = (
-    "stablehlo.while", "stablehlo.case", "stablehlo.if", "func.call", "util.global.load", "util.global.store",
-    "stablehlo.optimization_barrier", "util.optimization_barrier",
-)  # fmt: skip
+_APART = ("util.global.load", "util.global.store", "util.optimization_barrier", "func.call")
 
 
 @register
@@ -49,7 +44,7 @@ class PlaceTransientsPass(Pass):
 
 
 def _place(func: ir.Operation) -> None:
-    if bytes_of_values(func) < thresholds.PLACED_TRANSIENTS or any(op.name in _ELSEWHERE for op in nested(func)):
+    if bytes_of_values(func) < thresholds.PLACED_TRANSIENTS or any(map(_divides, nested(func))):
         return
     block = func.regions[0].blocks[0]
     end = last_of(block)
@@ -62,7 +57,18 @@ def _place(func: ir.Operation) -> None:
         with ir.InsertionPoint(end):
             for i in places:
                 value = end.operands[i]
-                end.operands[i] = emit(TRANSIENTS, [value, buffer], results=[value.type]).results[0]
+                end.operands[i] = emit(_TRANSIENTS, [value, buffer], results=[value.type]).results[0]
+
+
+def _divides(op: ir.Operation) -> bool:
+    """Whether IREE allocates more than once for a function with this operation.
+
+    In a loop or a branch of the host the buffers of its turns would be one, and values that it carries written over; what
+    is kept from call to call leads to allocations of other functions; between barriers it allocates anew, and no two of
+    these allocations would share memory.
+    """
+    record = REGISTRY.get(op.name)
+    return op.name in (OPTIMIZATION_BARRIER, *_APART) or (record is not None and bool(record.runs))
 
 
 def _is_signless(value: ir.Value) -> bool:
