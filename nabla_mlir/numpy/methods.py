@@ -17,6 +17,7 @@ from nabla_mlir.numpy import (
     joining,
     logic,
     products,
+    rearranging,
     reductions,
     repeats,
     running,
@@ -33,6 +34,12 @@ from nabla_mlir.table.promotion import is_scalar
 from nabla_mlir.table.tensor import Tensor
 from nabla_mlir.table.vectorized import with_axes
 from nabla_mlir.transforms.vectorized import VectorizedArray
+
+
+def _compress(a: Any, condition: Any, axis: int | None = None, *, size: int | None = None, fill_value: Any = 0) -> Any:
+    """The entries along `axis` (of the flattened array if None) at which a vector of truth values holds."""
+    return rearranging.compress(condition, a, axis, size=size, fill_value=fill_value)
+
 
 _BINARY = {
     "add": ufuncs.add, "sub": ufuncs.subtract, "mul": ufuncs.multiply, "truediv": ufuncs.divide,
@@ -54,7 +61,8 @@ _METHODS: dict[str, Callable[..., Any]] = {
     "dot": products.dot, "trace": products.trace, "diagonal": creation.diagonal, "clip": logic.clip,
     "round": ufuncs.round, "conj": ufuncs.conj, "conjugate": ufuncs.conj, "sort": sorting.sort,
     "argsort": sorting.argsort, "take": indexing.take, "searchsorted": sorting.searchsorted,
-    "nonzero": data_dependent.nonzero, "view": views.view,
+    "nonzero": data_dependent.nonzero, "view": views.view, "argpartition": rearranging.argpartition,
+    "choose": rearranging.choose, "compress": _compress,
 }  # fmt: skip
 
 

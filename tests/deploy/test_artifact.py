@@ -278,6 +278,9 @@ ours = sorted(m for m in sys.modules if m.startswith("nabla_mlir"))
 module = load(sys.argv[1])
 ones = np.ones(4, np.float32)
 assert module.add({"w": ones, "b": ones}).tolist() == [2, 2, 2, 2]
+ramp = module.add({"w": np.array([3, 1, 2, 0], np.float32), "b": ones}).reshape(2, 2)
+assert ramp.argsort(axis=None).tolist() == [3, 1, 2, 0] and ramp.compress([False, True]).tolist() == [2]
+assert [x.tolist() for x in ramp.nonzero()] == [[0, 0, 1, 1], [0, 1, 0, 1]] and ramp.argpartition(3, axis=None)[3] == 0
 assert "subprocess" not in ours and not any(m.startswith(("iree.compiler", "optree")) for m in sys.modules)
 print(took, *ours)
 """
@@ -289,7 +292,8 @@ def test_a_process_with_the_runtime_alone(artifact):
     took, *ours = done.stdout.split()
     print(f"importing nabla_mlir.runtime took {float(took) * 1e3:.0f} ms")
     others = {name for name in ours if name.split(".")[1:2] not in (["runtime"], ["targets"])}
-    assert others == {f"nabla_mlir{name}" for name in ("", ".errors", ".array_methods", ".conversion", ".exchange", ".locks", ".thresholds")}
+    names = ("", ".errors", ".array_methods", ".array_operators", ".conversion", ".exchange", ".locks", ".thresholds")
+    assert others == {f"nabla_mlir{name}" for name in names}
 
 
 def test_asynchronous_calls_of_an_artifact(tmp_path, asynchronous_vmfb):

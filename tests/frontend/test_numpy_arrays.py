@@ -8,6 +8,7 @@ import pytest
 from support import Group
 
 from nabla_mlir.array_methods import ArrayMethods
+from nabla_mlir.array_operators import ArrayOperators
 from nabla_mlir.numpy import methods
 
 rng = np.random.default_rng(1)
@@ -263,19 +264,19 @@ def test_against_numpy(group, name):
 
 
 # ---------------------------------------------------------------- methods
+GIVEN = {**vars(ArrayOperators), **vars(ArrayMethods)}
 
 
 @pytest.mark.parametrize("name", sorted(methods.functions()))
 def test_a_method_has_the_signature_and_the_words_of_its_function(name: str) -> None:
-    method, function = vars(ArrayMethods)[name], methods.functions()[name]
+    method, function = GIVEN[name], methods.functions()[name]
     if name.startswith("__") or isinstance(method, property) or name in ("reshape", "transpose"):
         return
-    wanted = list(inspect.signature(function).parameters.values())[1:]
-    found = [p for p in list(inspect.signature(method).parameters.values())[1:] if p.name != "out"]  # which NumPy passes
+    found, wanted = ([p for p in list(inspect.signature(f).parameters.values())[1:] if p.name != "out"] for f in (method, function))
     assert [(p.name, p.default) for p in found] == [(p.name, p.default) for p in wanted]
     assert inspect.getdoc(method) == inspect.getdoc(function).splitlines()[0]
 
 
 def test_every_method_of_arrays_calls_a_function() -> None:
-    given = {n for n, m in vars(ArrayMethods).items() if isinstance(m, (types.FunctionType, property)) and n not in ("_call", "__array_ufunc__")}
+    given = {n for n, m in GIVEN.items() if isinstance(m, (types.FunctionType, property)) and n not in ("_call", "__array_ufunc__")}
     assert given == set(methods.functions())
