@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 
 from nabla_mlir import thresholds
 from nabla_mlir.compiling import cache as disk
+from nabla_mlir.compiling.held_references import held
 from nabla_mlir.compiling.references import lost_buffers
 from nabla_mlir.errors import CompileError, SourceRange
 from nabla_mlir.locks import new_lock
@@ -117,7 +118,7 @@ def _compile(source: bytes, arguments: list[str], timeout: float | None, after_s
     result = _run(source, arguments, timeout, after_streams)
     if result.returncode == 0 and result.stdout:
         if b"stablehlo.while" in source and is_artifact(arguments):
-            _check_references(result.stdout, source, arguments)
+            return _with_references(result.stdout, source, arguments)
         return result.stdout
     raise _error(result, source, arguments, timeout)
 
@@ -173,15 +174,20 @@ def is_artifact(arguments: Sequence[str]) -> bool:
     return not any(a.startswith(("--compile-to", "--compile-from", "--output-format")) for a in arguments)
 
 
-def _check_references(artifact: bytes, source: bytes, arguments: list[str]) -> None:
-    uses = lost_buffers(disassembled(artifact))
-    if uses:
-        raise CompileError(
-            f"compiling requires code that keeps the buffers of its loops, got a fault of IREE in {len(uses)} place(s): "
-            "a loop would use a buffer that it has given away." + _indented([line[:100] for line in uses[:2]]),
-            help="write the loop with other carries; please report it.",
-            reproducer=_save_reproducer(source, arguments, "\n".join(uses)),
-        )  # fmt: skip
+def _with_references(artifact: bytes, source: bytes, arguments: list[str]) -> bytes:
+    """An artifact whose loops keep their buffers until these are used."""
+    text = disassembled(artifact)
+    if not lost_buffers(text):
+        return artifact
+    artifact = held(artifact, text)
+    if not (uses := lost_buffers(disassembled(artifact))):
+        return artifact
+    raise CompileError(
+        f"compiling requires code that keeps the buffers of its loops, got a fault of IREE in {len(uses)} place(s): "
+        "a loop would use a buffer that it has given away." + _indented([line[:100] for line in uses[:2]]),
+        help="write the loop with other carries; please report it.",
+        reproducer=_save_reproducer(source, arguments, "\n".join(uses)),
+    )  # fmt: skip
 
 
 def _error(result: Finished, source: bytes, arguments: list[str], timeout: float | None) -> CompileError:

@@ -152,7 +152,7 @@ WITH_REMEDIES = (
           message="'linalg.generic' op inferred input/output operand",
           remedies=(CPU.for_wide_convolutions, ("--iree-llvmcpu-disable-distribution",))),
     Fault("lost_buffer", "The code of a loop gives a buffer away before it uses it; other code has other registers.",
-          "nabla_mlir/compiling/references.py", f"{_ISSUE}24753", since="", message="a buffer that it has given away",
+          "nabla_mlir/compiling/held_references.py", f"{_ISSUE}24753", since="", message="a buffer that it has given away",
           remedies=(("--iree-hal-force-indirect-command-buffers",), ("--iree-hal-indirect-command-buffers=false",),
                     ("--iree-hal-memoization=false",), ("--iree-stream-partitioning-favor=debug",),
                     ("--iree-stream-partitioning-favor=debug", "--iree-hal-force-indirect-command-buffers"))),

@@ -1,0 +1,103 @@
+"""References that IREE's bytecode would give away before they are used (`references.py`), held instead.
+
+A branch has a list of pairs of registers, 16 bits each: what the first one holds is in the second one behind it. Of a
+reference one bit says that the first one gives it away. Where the block behind the branch, or one that follows, still reads
+the first one, that bit is wrong, and is cleared: both registers hold the reference then, and the buffer stays a little longer.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import struct
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+
+from nabla_mlir.compiling.disassembly import Block, Instruction, functions
+
+_REFERENCE, _GIVEN = 0x8000, 0x4000  # bits of a register's number
+Pairs = tuple[tuple[str, str], ...]  # of registers as the disassembly writes them: %i1, %r1, or %R1 if it is given away
+
+
+def held(artifact: bytes, disassembly: str) -> bytes:
+    """An artifact in which no branch gives away a reference that is still read from its register.
+
+    Args:
+      artifact: IREE's bytecode, in its zip archive.
+      disassembly: of it, by `iree-dump-module`.
+
+    A list of pairs whose bytes stand in other places of the artifact too stays as it is.
+    """
+    rows = [row for blocks in functions(disassembly).values() for row in _rows(blocks)]
+    code = bytearray(artifact)
+    for pairs in dict.fromkeys(pairs for pairs, places in rows if places):
+        wrong = {i for row, places in rows if row == pairs for i in places}
+        old = _encoded(pairs)
+        if artifact.count(old) == sum(_encoded(row) == old for row, _ in rows):
+            new = _encoded([(x.lower() if i in wrong else x, y) for i, (x, y) in enumerate(pairs)])
+            code = code.replace(old, new)
+    return _sealed(bytes(code))
+
+
+def _rows(blocks: Mapping[str, Block]) -> Iterator[tuple[Pairs, tuple[int, ...]]]:
+    """The pairs of each branch, and the places of those that give away what is still read."""
+    reads = _reads(blocks)
+    for block in blocks.values():
+        for instruction in block:
+            for target, pairs in _branches(instruction):
+                later = reads[target] - {y for _, y in pairs}
+                if pairs:
+                    yield pairs, tuple(i for i, (x, _) in enumerate(pairs) if x[1] == "R" and x.lower() in later)
+
+
+def _branches(instruction: Instruction) -> list[tuple[str, Pairs]]:
+    lists = re.findall(r"\^(bb\d+)(?:\(([^)]*)\))?", instruction.operands)
+    return [(label, tuple(re.findall(r"(%[irIR]\d+)->(%[irIR]\d+)", moves))) for label, moves in lists]
+
+
+def _reads(blocks: Mapping[str, Block]) -> dict[str, set[str]]:
+    """For each block the registers of references that it, or one that follows, reads before they are set."""
+    found: dict[str, set[str]] = {label: set() for label in blocks}
+    is_complete = False
+    while not is_complete:
+        is_complete = True
+        for label, block in reversed(blocks.items()):
+            alive = set[str]()
+            for instruction in reversed(block):
+                alive -= set(re.findall(r"%r\d+", instruction.results))
+                for target, pairs in _branches(instruction):
+                    alive |= found[target] - {y for _, y in pairs}
+                    alive |= {x.lower() for x, _ in pairs if x[1] in "rR"}
+                if instruction.operation != "vm.discard.refs":
+                    inner = re.sub(r"\^bb\d+\([^)]*\)", "", instruction.operands)
+                    alive |= {x.lower() for x in re.findall(r"%[rR]\d+", inner)}
+            if alive != found[label]:
+                found[label], is_complete = alive, False
+    return found
+
+
+def _encoded(pairs: Sequence[tuple[str, str]]) -> bytes:
+    """How many there are, and the pairs."""
+    numbers = [_number(x) for pair in pairs for x in pair]
+    return struct.pack(f"<{1 + len(numbers)}H", len(pairs), *numbers)
+
+
+def _number(register: str) -> int:
+    kind, number = register[1], int(register[2:])
+    return number | (_REFERENCE if kind in "rR" else 0) | (_GIVEN if kind == "R" else 0)
+
+
+def _sealed(artifact: bytes) -> bytes:
+    """The archive with the checksums of what is in it now."""
+    code = bytearray(artifact)
+    with zipfile.ZipFile(io.BytesIO(artifact)) as archive:
+        entry = archive.start_dir
+        for file in archive.infolist():
+            name, extra = struct.unpack_from("<HH", code, file.header_offset + 26)
+            start = file.header_offset + 30 + name + extra
+            checksum = struct.pack("<I", zlib.crc32(code[start : start + file.compress_size]))
+            code[file.header_offset + 14 : file.header_offset + 18] = checksum
+            code[entry + 16 : entry + 20] = checksum
+            entry += 46 + sum(struct.unpack_from("<HHH", code, entry + 28))
+    return bytes(code)
