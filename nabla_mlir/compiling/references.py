@@ -4,7 +4,7 @@ Where a branch passes one reference for several arguments, the compiler of IREE 
 also if an earlier one has the same register and is left with nothing: https://github.com/iree-org/iree/issues/24753.
 The call then fails, with "indirect buffer reference slot 0 is out range". Two carries that an iteration makes at once
 lie in one buffer, and which registers they get is chance, so that no form of a loop avoids it. The disassembly says
-exactly whether it happened.
+exactly whether it happened; `held_references` mends it then.
 """
 
 from __future__ import annotations

@@ -131,6 +131,19 @@ def test_the_default_adjoint_of_diffrax_has_derivatives_of_both_modes_and_orders
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("solver", [diffrax.Tsit5(), diffrax.Dopri8()], ids=["Tsit5", "Dopri8"])
+def test_the_usual_solve_of_diffrax(solver: Any) -> None:
+    """With the defaults of its manual: the loops of the gradient are compiled, and IREE's code for them is mended."""
+    f = solve(solver, diffrax.RecursiveCheckpointAdjoint(), diffrax.PIDController(1e-6, 1e-8), 4096)
+    at = np.array([0.7, -0.4]), np.array(0.7)
+    imported = nm.from_jax(f, nm.spec(2, "f64"), nm.spec((), "f64"))
+    ours, theirs = (system.grad(lambda y, a, g=g: (g(y, a) ** 2).sum(), (0, 1))(*at) for system, g in ((nm, imported), (jax, f)))
+    for a, b in zip(ours, theirs, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-10)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
 def test_the_adjoint_equation_of_diffrax_gives_its_own_gradient_not_that_of_the_steps() -> None:
     f, at = solve(diffrax.Euler(), diffrax.BacksolveAdjoint()), (np.array([0.7, -0.4]), np.array(0.7))
     imported = nm.from_jax(f, nm.spec(2, "f64"), nm.spec((), "f64"))
