@@ -62,7 +62,7 @@ def _reads(blocks: Mapping[str, Block]) -> dict[str, set[str]]:
     is_complete = False
     while not is_complete:
         is_complete = True
-        for label, block in reversed(blocks.items()):
+        for label, block in reversed(list(blocks.items())):
             alive = set[str]()
             for instruction in reversed(block):
                 alive -= set(re.findall(r"%r\d+", instruction.results))
