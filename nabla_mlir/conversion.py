@@ -23,18 +23,11 @@ def rank_of(dtype: np.dtype) -> int:
     return _RANKS.get(dtype.kind, -1) if dtype.fields is None else -1
 
 
-def limits(scalar: type, dtype: np.dtype) -> tuple[Any, Any]:
-    """Python's numbers of a type from the first to the second are numbers of a dtype for sure; None twice if nothing is."""
-    low, high = _range(dtype)
-    is_one = scalar in (int, float) and _SCALARS[scalar] <= rank_of(dtype) and low <= high
-    return (low, high) if is_one else (None, None)
-
-
 @functools.cache
-def _range(dtype: np.dtype) -> tuple[Any, Any]:
-    """The least and the largest number of a real dtype of NumPy's; nothing is between those of others."""
-    if dtype.kind not in "iuf":
-        return 1, 0
+def range_of(scalar: type, dtype: np.dtype) -> tuple[Any, Any] | None:
+    """Python's numbers of a type from the first to the second are numbers of a dtype for sure; None if that is not known of any."""
+    if scalar not in (int, float) or dtype.kind not in "iuf" or _SCALARS[scalar] > rank_of(dtype):
+        return None
     if dtype.kind == "f":
         return float(np.finfo(dtype).min), float(np.finfo(dtype).max)
     return int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
@@ -42,11 +35,10 @@ def _range(dtype: np.dtype) -> tuple[Any, Any]:
 
 def scalar_misfit(value: Any, dtype: np.dtype) -> str | None:
     """Why a Python scalar is no number of a dtype: its kind is higher, or it is out of range; None if it is one."""
-    kind = type(value)
-    if kind is float or kind is int:  # most are in range
-        low, high = _range(dtype)
-        if low <= value <= high and _SCALARS[kind] <= rank_of(dtype):
-            return None
+    kind: Any = type(value)
+    known = range_of(kind, dtype)  # most are in it
+    if known is not None and known[0] <= value <= known[1]:
+        return None
     kind = next(t for t in _SCALARS if isinstance(value, t))
     if _SCALARS[kind] > rank_of(dtype):
         return f"a Python {kind.__name__}, {value!r}"

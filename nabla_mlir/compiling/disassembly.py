@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+# What the first of two registers holds is in the second one behind a branch: %i1 or %r1, %R1 if it gives a reference away.
+Moves = tuple[tuple[str, str], ...]
+
 
 class Instruction(NamedTuple):
     """The text of what an instruction sets, of its operation, and of its operands."""
@@ -12,6 +15,22 @@ class Instruction(NamedTuple):
     results: str
     operation: str
     operands: str
+
+    @property
+    def own(self) -> str:
+        """The operands without what branches pass on."""
+        return re.sub(r"\^bb\d+\([^)]*\)", "", self.operands)
+
+    @property
+    def branches(self) -> list[tuple[str, Moves]]:
+        """The labels of the blocks behind it, and what it passes on to each.
+
+        Example:
+          >>> Instruction("", "vm.br", " ^bb1(%i1->%i2, %R3->%r4)").branches
+          [('bb1', (('%i1', '%i2'), ('%R3', '%r4')))]
+        """
+        lists = re.findall(r"\^(bb\d+)\(([^)]*)\)", self.operands)
+        return [(label, tuple(re.findall(r"(%[irR]\d+)->(%[ir]\d+)", moves))) for label, moves in lists]
 
 
 Block = list[Instruction]

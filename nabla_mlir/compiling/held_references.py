@@ -12,12 +12,12 @@ import re
 import struct
 import zipfile
 import zlib
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from nabla_mlir.compiling.disassembly import Block, Instruction, functions
+from nabla_mlir.compiling.disassembly import Block, Moves, functions
 
 _REFERENCE, _GIVEN = 0x8000, 0x4000  # bits of a register's number
-Pairs = tuple[tuple[str, str], ...]  # of registers as the disassembly writes them: %i1, %r1, or %R1 if it is given away
 
 
 def held(artifact: bytes, disassembly: str) -> bytes:
@@ -30,30 +30,26 @@ def held(artifact: bytes, disassembly: str) -> bytes:
     A list of pairs whose bytes stand in other places of the artifact too stays as it is.
     """
     rows = [row for blocks in functions(disassembly).values() for row in _rows(blocks)]
-    code = bytearray(artifact)
-    for pairs in dict.fromkeys(pairs for pairs, places in rows if places):
-        wrong = {i for row, places in rows if row == pairs for i in places}
-        old = _encoded(pairs)
-        if artifact.count(old) == sum(_encoded(row) == old for row, _ in rows):
-            new = _encoded([(x.lower() if i in wrong else x, y) for i, (x, y) in enumerate(pairs)])
-            code = code.replace(old, new)
-    return _sealed(bytes(code))
+    places: dict[Moves, set[int]] = {}
+    for moves, wrong in rows:
+        places.setdefault(moves, set()).update(wrong)
+    counts = Counter(_encoded(moves) for moves, _ in rows)
+    code = artifact
+    for moves, wrong in places.items():
+        old = _encoded(moves)
+        if wrong and artifact.count(old) == counts[old]:
+            code = code.replace(old, _encoded([(x.lower() if i in wrong else x, y) for i, (x, y) in enumerate(moves)]))
+    return _sealed(code)
 
 
-def _rows(blocks: Mapping[str, Block]) -> Iterator[tuple[Pairs, tuple[int, ...]]]:
-    """The pairs of each branch, and the places of those that give away what is still read."""
+def _rows(blocks: Mapping[str, Block]) -> Iterator[tuple[Moves, set[int]]]:
+    """What each branch passes on, and the places in it that give away what is still read."""
     reads = _reads(blocks)
     for block in blocks.values():
         for instruction in block:
-            for target, pairs in _branches(instruction):
-                later = reads[target] - {y for _, y in pairs}
-                if pairs:
-                    yield pairs, tuple(i for i, (x, _) in enumerate(pairs) if x[1] == "R" and x.lower() in later)
-
-
-def _branches(instruction: Instruction) -> list[tuple[str, Pairs]]:
-    lists = re.findall(r"\^(bb\d+)(?:\(([^)]*)\))?", instruction.operands)
-    return [(label, tuple(re.findall(r"(%[irIR]\d+)->(%[irIR]\d+)", moves))) for label, moves in lists]
+            for target, moves in instruction.branches:
+                later = reads[target] - {y for _, y in moves}
+                yield moves, {i for i, (x, _) in enumerate(moves) if x[1] == "R" and x.lower() in later}
 
 
 def _reads(blocks: Mapping[str, Block]) -> dict[str, set[str]]:
@@ -66,21 +62,20 @@ def _reads(blocks: Mapping[str, Block]) -> dict[str, set[str]]:
             alive = set[str]()
             for instruction in reversed(block):
                 alive -= set(re.findall(r"%r\d+", instruction.results))
-                for target, pairs in _branches(instruction):
-                    alive |= found[target] - {y for _, y in pairs}
-                    alive |= {x.lower() for x, _ in pairs if x[1] in "rR"}
+                for target, moves in instruction.branches:
+                    alive |= found[target] - {y for _, y in moves}
+                    alive |= {x.lower() for x, _ in moves if x[1] != "i"}
                 if instruction.operation != "vm.discard.refs":
-                    inner = re.sub(r"\^bb\d+\([^)]*\)", "", instruction.operands)
-                    alive |= {x.lower() for x in re.findall(r"%[rR]\d+", inner)}
+                    alive |= {x.lower() for x in re.findall(r"%[rR]\d+", instruction.own)}
             if alive != found[label]:
                 found[label], is_complete = alive, False
     return found
 
 
-def _encoded(pairs: Sequence[tuple[str, str]]) -> bytes:
-    """How many there are, and the pairs."""
-    numbers = [_number(x) for pair in pairs for x in pair]
-    return struct.pack(f"<{1 + len(numbers)}H", len(pairs), *numbers)
+def _encoded(moves: Sequence[tuple[str, str]]) -> bytes:
+    """How many pairs there are, and the pairs."""
+    numbers = [_number(x) for pair in moves for x in pair]
+    return struct.pack(f"<{1 + len(numbers)}H", len(moves), *numbers)
 
 
 def _number(register: str) -> int:

@@ -17,7 +17,7 @@ from nabla_mlir.dialects.regions import functions_of, is_private, nested
 from nabla_mlir.errors import CompileError
 from nabla_mlir.log import logger
 from nabla_mlir.passes.iree.faults.table import remedies_for
-from nabla_mlir.passes.iree.scheduling.place_transients import PlaceTransientsPass
+from nabla_mlir.passes.iree.scheduling.place_transients import TRANSIENTS, PlaceTransientsPass
 from nabla_mlir.passes.iree.scheduling.split_convolutions import is_wide
 from nabla_mlir.passes.pipeline import ExpandTransformsPipeline, IreePipeline, LowerPipeline, Pipeline
 from nabla_mlir.targets import Target
@@ -87,7 +87,7 @@ def _compile_lowered(module: ir.Module, target: Target, flags: Sequence[str], ca
         flags = [*target.for_wide_convolutions, *flags]
     # Without locations: a moved source line must not miss the cache, and an artifact holds no paths.
     text = str(legal)
-    if is_artifact(flags) and (with_buffers := _with_transients(legal, target)) != text:
+    if is_artifact(flags) and (with_buffers := _with_transients(legal, target)) is not None:
         try:
             return compile_legal(with_buffers, target, flags=flags, cache=cache, after_streams=sized)
         except CompileError as error:
@@ -110,11 +110,12 @@ def _compile_lowered(module: ir.Module, target: Target, flags: Sequence[str], ca
         raise
 
 
-def _with_transients(legal: ir.Module, target: Target) -> str:
-    """A legalised module in which what is computed on the way has buffers that the next call finds again."""
-    if target.kernel_bytes() and not target.codegen.memory_of_results:
-        Pipeline((PlaceTransientsPass(),)).run(legal, verify_each=False)
-    return str(legal)
+def _with_transients(legal: ir.Module, target: Target) -> str | None:
+    """A legalised module in which what is computed on the way has buffers that the next call finds again; None if none has."""
+    if not target.kernel_bytes() or target.codegen.memory_of_results:
+        return None
+    Pipeline((PlaceTransientsPass(),)).run(legal, verify_each=False)
+    return str(legal) if any(op.name == TRANSIENTS for op in nested(legal.operation)) else None
 
 
 def compile_legal(

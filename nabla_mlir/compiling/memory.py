@@ -105,10 +105,9 @@ def _bytes(state: _State, sizes: Sequence[int]) -> int:
 def _step(state: _State, instruction: Instruction, callee: str, buffer: int | None) -> None:
     """Changes the state by an instruction, which may have made a buffer."""
     results, operation, operands = instruction
-    inner = re.sub(r"\^bb\d+\([^)]*\)", "", operands)
     if callee in _FREED:
         state.freed |= state.held.get(_operands(instruction)[_FREED[callee]].lower(), frozenset())
-    registers = re.findall(r"%([rR]\d+)", inner)
+    registers = re.findall(r"%([rR]\d+)", instruction.own)
     operand_buffers = frozenset().union(*(state.held.get(r.lower(), frozenset()) for r in registers))
     buffers = operand_buffers if buffer is None else frozenset({buffer})
     for register in registers:
@@ -142,7 +141,7 @@ def _operands(instruction: Instruction) -> list[str]:
 
 def _branches(state: _State, instruction: Instruction) -> Iterator[tuple[str, _State]]:
     """Where it goes on, and with what; the first one first."""
-    for target, moves in reversed(re.findall(r"\^(bb\d+)\(([^)]*)\)", instruction.operands)):
+    for target, moves in reversed(instruction.branches):
         after = state.copy()
-        after.move(re.findall(r"%([rRi]\d+)->%([ri]\d+)", moves))
+        after.move([(x.lstrip("%"), y.lstrip("%")) for x, y in moves])
         yield target, after

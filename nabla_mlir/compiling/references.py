@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from nabla_mlir.compiling.disassembly import Block, functions
+from nabla_mlir.compiling.disassembly import Block, Moves, functions
 
 _REGISTERS = 256  # more than a function has; all count as given where it starts
 _FENCES = slice(2, 4)  # the operands of an operation of a queue that it waits for and signals
@@ -39,15 +39,15 @@ def _lost_in(blocks: Mapping[str, Block]) -> list[str]:
     while work:
         label = work.pop()
         now = set(holders[label])
-        for number, (results, operation, operands) in enumerate(blocks[label]):
-            inner = re.sub(r"\^bb\d+\([^)]*\)", "", operands)
+        for number, instruction in enumerate(blocks[label]):
+            (results, operation, operands), inner = instruction, instruction.own
             if operation == "vm.discard.refs":
                 now -= {int(r) for r in re.findall(r"%r(\d+)", inner)}
             elif any(r not in now for r in _buffers(inner)):
                 uses[label, number] = f"{f'{results} = ' if results else ''}{operation}{operands}"
             now -= {int(r) for r in re.findall(r"%R(\d+)", inner)}
             now |= {int(r) for r in re.findall(r"%r(\d+)", results)}
-            for target, moves in re.findall(r"\^(bb\d+)\(([^)]*)\)", operands):
+            for target, moves in instruction.branches:
                 after = _moved(now, moves)
                 before = holders.get(target)
                 if before is None or not before <= after:
@@ -56,12 +56,14 @@ def _lost_in(blocks: Mapping[str, Block]) -> list[str]:
     return list(uses.values())
 
 
-def _moved(holders: set[int], moves: str) -> set[int]:
+def _moved(holders: set[int], moves: Moves) -> set[int]:
     after = set(holders)
-    for how, source, target in re.findall(r"%([rR])(\d+)->%r(\d+)", moves):
-        (after.add if int(source) in after else after.discard)(int(target))
-        if how == "R":
-            after.discard(int(source))
+    for source, target in moves:
+        if source[1] == "i":
+            continue
+        (after.add if int(source[2:]) in after else after.discard)(int(target[2:]))
+        if source[1] == "R":
+            after.discard(int(source[2:]))
     return after
 
 

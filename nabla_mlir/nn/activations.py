@@ -8,10 +8,9 @@ from typing import Any
 from nabla_mlir.errors import ShapeError, user_frame
 from nabla_mlir.numpy.axes import Axis, axes_of, axis_of, sliced
 from nabla_mlir.numpy.operands import convert, inexact, require_real, tensor
-from nabla_mlir.numpy.reductions import count, fold, spread
+from nabla_mlir.numpy.reductions import constant_max, count, fold, spread
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops import logic as lg
-from nabla_mlir.ops.autodiff import stop_gradient
 from nabla_mlir.staging.eager import Static, library
 from nabla_mlir.table.promotion import broadcast_to
 from nabla_mlir.table.tensor import Tensor, full, full_like
@@ -229,7 +228,7 @@ def shifted_by_largest(name: str, x: Any, axis: Axis) -> tuple[Tensor, tuple[int
     axes = axes_of(name, axis, x.ndim)
     if not count(x.shape, axes):
         return x, axes
-    largest = fold(stop_gradient(x), axes, "max")
+    largest = constant_max(x, axes)
     is_lowest = lg.compare(largest, full_like(largest, -math.inf), comparison_direction="EQ")
     largest = lg.select(is_lowest, full_like(largest, 0), largest)
     return x - spread(largest, x.shape, axes), axes

@@ -353,6 +353,10 @@ def logmeanexp(x: Any, axis: Static[Axis] = None, where: Any = None, keepdims: b
 
 def finite_max(x: Tensor, axes: Shape) -> Tensor:
     """The largest (real part of an) element as a constant of differentiation, or 0 where that is infinite."""
-    x = stop_gradient(ew.real(x) if is_complex(x.dtype) else x)
-    largest = fold(x, axes, "max")
+    largest = constant_max(x, axes)
     return lg.select(lg.is_finite(largest), largest, full_like(largest, 0))
+
+
+def constant_max(x: Tensor, axes: Shape) -> Tensor:
+    """The largest (real part of an) element as a constant of differentiation."""
+    return fold(stop_gradient(ew.real(x) if is_complex(x.dtype) else x), axes, "max")

@@ -7,7 +7,6 @@ freed. So that the memory of many functions does not add up, those that ran long
 from __future__ import annotations
 
 import weakref
-from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
@@ -18,7 +17,7 @@ from nabla_mlir.runtime.device import Device
 REFLECTED = "nabla.transients"  # where a function says how many bytes it computes in
 
 _lock = new_lock()
-_recent: OrderedDict[int, weakref.ref[_Scratch]] = OrderedDict()  # by identity, those that ran last at the end
+_recent: list[weakref.ref[_Scratch]] = []  # those that ran last at the end
 
 
 class _Scratch:
@@ -42,17 +41,12 @@ def keeping(invoke: Callable[..., object], device: Device, bytes: int) -> Callab
 def _note(scratch: _Scratch) -> None:
     """When one runs, others give memory back until no more than `KEPT_TRANSIENTS` is kept beside it."""
     with _lock:
-        key = id(scratch)
-        if _recent and next(reversed(_recent)) == key:
+        if _recent and _recent[-1]() is scratch:
             return
-        _recent[key] = weakref.ref(scratch)
-        _recent.move_to_end(key)
-        others = [(k, found) for k, ref in _recent.items() if (found := ref()) is not scratch]
-        total = sum(found.bytes for _, found in others if found is not None)
-        for k, found in others:
-            if found is None:
-                del _recent[k]
-            elif total > thresholds.KEPT_TRANSIENTS:
-                del _recent[k]
-                total -= found.bytes
-                found.device.hal.allocator.trim()
+        others = [other for ref in _recent if (other := ref()) is not None and other is not scratch]
+        total = sum(other.bytes for other in others)
+        while total > thresholds.KEPT_TRANSIENTS:
+            oldest = others.pop(0)
+            total -= oldest.bytes
+            oldest.device.hal.allocator.trim()
+        _recent[:] = map(weakref.ref, [*others, scratch])

@@ -13,7 +13,7 @@ import numpy as np
 from iree.runtime import HalBufferView
 
 from nabla_mlir import thresholds
-from nabla_mlir.conversion import limits, scalar_misfit
+from nabla_mlir.conversion import range_of, scalar_misfit
 from nabla_mlir.errors import DeployError, DtypeError, ExchangeError, LeakedTracerError, ShapeError, TreeError
 from nabla_mlir.exchange import readable
 from nabla_mlir.runtime.array import Array
@@ -68,12 +68,13 @@ class Kind(NamedTuple):
     @staticmethod
     def of_scalar(scalar: type, dtype: np.dtype) -> Kind:
         """Of Python's numbers of a type."""
-        element, (low, high) = element_type(dtype), limits(scalar, dtype)
+        element = element_type(dtype)
+        known = range_of(scalar, dtype)
 
         def enter(number: Any, device: Device) -> HalBufferView | None:
             if type(number) is not scalar:
                 return None
-            if (low is None or not low <= number <= high) and scalar_misfit(number, dtype) is not None:
+            if (known is None or not known[0] <= number <= known[1]) and scalar_misfit(number, dtype) is not None:
                 return None
             return device.buffer_of(np.array(number, dtype), element)
 

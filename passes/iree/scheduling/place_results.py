@@ -12,7 +12,7 @@ from iree.compiler import ir
 from nabla_mlir import thresholds
 from nabla_mlir.dialects.arguments import OUTPUT, attribute_of, is_writable
 from nabla_mlir.dialects.builder import Val, bitcast, signless
-from nabla_mlir.dialects.regions import last_of, made_by, nested
+from nabla_mlir.dialects.regions import functions_of, last_of, made_by, nested
 from nabla_mlir.dialects.stablehlo import emit
 from nabla_mlir.passes.base import Pass, register
 from nabla_mlir.passes.iree.kernels.call import added_to
@@ -43,9 +43,13 @@ class PlaceResultsPass(Pass):
     name: ClassVar[str] = "nabla-place-results"
 
     def run(self, module: ir.Operation) -> None:
-        for func in [op.operation for op in module.regions[0].blocks[0].operations]:
-            if func.name == "func.func" and "sym_visibility" not in func.attributes:
-                _place(func)
+        for func in entries_of(module):
+            _place(func)
+
+
+def entries_of(module: ir.Operation) -> list[ir.Operation]:
+    """The functions of a module that its callers see."""
+    return [func for func in functions_of(module).values() if "sym_visibility" not in func.attributes]
 
 
 def _place(func: ir.Operation) -> None:

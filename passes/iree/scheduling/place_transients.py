@@ -12,10 +12,10 @@ from nabla_mlir.dialects.regions import last_of, made_by, nested
 from nabla_mlir.dialects.stablehlo import OPTIMIZATION_BARRIER, emit
 from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.passes.base import Pass, register
-from nabla_mlir.passes.iree.scheduling.place_results import buffers_of, bytes_of_values
+from nabla_mlir.passes.iree.scheduling.place_results import buffers_of, bytes_of_values, entries_of
 from nabla_mlir.table.registry import REGISTRY
 
-_TRANSIENTS = "hal.tensor.transients"
+TRANSIENTS = "hal.tensor.transients"
 UNKNOWN = 0x6E61626C61  # stands for the size of the buffer, which IREE knows once it has laid out what is in it
 _APART = ("util.global.load", "util.global.store", "util.optimization_barrier", "func.call")
 
@@ -38,9 +38,8 @@ class PlaceTransientsPass(Pass):
     name: ClassVar[str] = "nabla-place-transients"
 
     def run(self, module: ir.Operation) -> None:
-        for func in [op.operation for op in module.regions[0].blocks[0].operations]:
-            if func.name == "func.func" and "sym_visibility" not in func.attributes:
-                _place(func)
+        for func in entries_of(module):
+            _place(func)
 
 
 def _place(func: ir.Operation) -> None:
@@ -57,7 +56,7 @@ def _place(func: ir.Operation) -> None:
         with ir.InsertionPoint(end):
             for i in places:
                 value = end.operands[i]
-                end.operands[i] = emit(_TRANSIENTS, [value, buffer], results=[value.type]).results[0]
+                end.operands[i] = emit(TRANSIENTS, [value, buffer], results=[value.type]).results[0]
 
 
 def _divides(op: ir.Operation) -> bool:
