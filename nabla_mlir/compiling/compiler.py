@@ -36,8 +36,9 @@ _MEMORY_ENTRIES = 64
 _NO_NAMES = "--mlir-print-assume-verified"
 _UNVERIFIED = "--verify=false"
 _TO_END = ("-", "-o", "-")
-# What IREE writes into buffers in place: where it does so wrongly, only its verifier says so, before they are laid out.
-_UPDATES = (b"stablehlo.scatter", b"stablehlo.dynamic_update_slice")
+# What IREE writes into buffers in place: where two share one wrongly, only its verifier says so, before they are laid out.
+_UPDATES = (b'"stablehlo.scatter"(', b"stablehlo.dynamic_update_slice ")
+_LOOP = b"stablehlo.while"
 # What the compiler, its linker and the loader of programs say without memory or disk: an object file is then cut off.
 _NO_MEMORY = r"bad_alloc|[Oo]ut of memory|Cannot allocate memory|failed to map segment|pthread_create failed"
 _NO_ROOM = r"No space left on device|[Dd]isk quota exceeded|File too large|iree-lld: error: \S+\.o: "
@@ -117,7 +118,7 @@ def _remember(key: str, artifact: bytes) -> None:
 def _compile(source: bytes, arguments: list[str], timeout: float | None, after_streams: Rewrite | None) -> bytes:
     result = _run(source, arguments, timeout, after_streams)
     if result.returncode == 0 and result.stdout:
-        if b"stablehlo.while" in source and is_artifact(arguments):
+        if _LOOP in source and is_artifact(arguments):
             return _with_references(result.stdout, source, arguments)
         return result.stdout
     raise _error(result, source, arguments, timeout)
@@ -150,15 +151,14 @@ def _run(source: bytes, arguments: list[str], timeout: float | None, after_strea
 
 def _steps(source: bytes, arguments: Sequence[str], is_rewritten: bool) -> list[tuple[str, ...]]:
     """The flags of each step of a compilation."""
-    to_flow, to_streams, from_flow = _to("flow"), _to("stream"), "--compile-from=flow"
-    if is_rewritten:
-        last = ("--compile-from=stream", _NO_NAMES)
-        if any(update in source for update in _UPDATES):
-            return [(*to_flow, _UNVERIFIED), (from_flow, *to_streams), last]
-        return [(*to_streams, _UNVERIFIED), last]
-    if source.count(b"\n") < thresholds.VERIFIED_ONCE or not is_artifact(arguments):
+    if not is_rewritten and (source.count(b"\n") < thresholds.VERIFIED_ONCE or not is_artifact(arguments)):
         return [()]
-    return [(*to_flow, _UNVERIFIED), (from_flow, _NO_NAMES)]
+    to_flow, to_streams = _to("flow"), _to("stream")
+    if _LOOP not in source and sum(map(source.count, _UPDATES)) < 2:
+        return [(*to_streams, _UNVERIFIED), ("--compile-from=stream", _NO_NAMES)]
+    if is_rewritten:
+        return [(*to_flow, _UNVERIFIED), ("--compile-from=flow", *to_streams), ("--compile-from=stream", _NO_NAMES)]
+    return [(*to_flow, _UNVERIFIED), ("--compile-from=flow", _NO_NAMES)]
 
 
 def _to(phase: str) -> tuple[str, ...]:
