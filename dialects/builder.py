@@ -10,6 +10,7 @@ from iree.compiler import ir
 from iree.compiler.dialects import arith, tensor
 
 from nabla_mlir.dialects import stablehlo as hlo
+from nabla_mlir.dialects.regions import made_by
 from nabla_mlir.dialects.types import tensor_type
 from nabla_mlir.dialects.values import BOOL as BOOL
 from nabla_mlir.dialects.values import FINAL as FINAL
@@ -278,12 +279,16 @@ def signless(x: Val) -> Val:
 def stored(x: Val) -> Val:
     """The value in memory: what it is made of has dispatches of its own, and so has what reads it.
 
-    Once there are dispatches, nothing is left of it. It has no effect: equal ones are merged, and unused ones removed.
+    Once there are dispatches, nothing is left of it. It has no effect: equal ones are merged, and unused ones removed. IREE
+    takes one of its barriers away behind another of the same kind, but not behind the other kind.
     """
     if x.dtype.kind == "u":
         return bitcast(stored(signless(x)), x.dtype)
     sizes = [tensor.DimOp(x.value, arith.ConstantOp(ir.IndexType.get(), d).result).result for d, n in enumerate(x.shape) if n < 0]
-    return Val(hlo.emit(hlo.COMPUTE_BARRIER, [x.value, *sizes], results=[x.type]).results[0])
+    start, end = hlo.COMPUTE_BARRIERS
+    maker = made_by(x.value)
+    name = end if maker is not None and maker.name == start else start
+    return Val(hlo.emit(name, [x.value, *sizes], results=[x.type]).results[0])
 
 
 def held(x: Val) -> Val:

@@ -20,8 +20,8 @@ from nabla_mlir.dialects.types import shape_and_dtype, tensor_type
 from nabla_mlir.errors import DtypeError, user_frame
 
 OPTIMIZATION_BARRIER = "stablehlo.optimization_barrier"
-COMPUTE_BARRIER = "iree_tensor_ext.compute_barrier.start"
-BARRIERS = (OPTIMIZATION_BARRIER, COMPUTE_BARRIER)  # operations that return what they are given
+COMPUTE_BARRIERS = ("iree_tensor_ext.compute_barrier.start", "iree_tensor_ext.compute_barrier.end")
+BARRIERS = (OPTIMIZATION_BARRIER, *COMPUTE_BARRIERS)  # operations that return what they are given
 SLICES = ("stablehlo.slice", "stablehlo.dynamic_slice")  # whose result is a window of the first operand
 
 

@@ -39,6 +39,7 @@ from nabla_mlir.passes.iree.linalg.legalize_linalg import LegalizeLinalgPass
 from nabla_mlir.passes.iree.math.fold_numbers import FoldNumbersPass
 from nabla_mlir.passes.iree.math.legalize_fft import LegalizeFftPass
 from nabla_mlir.passes.iree.math.legalize_math import LegalizeMathPass
+from nabla_mlir.passes.iree.scheduling.flatten_indices import FlattenIndicesPass
 from nabla_mlir.passes.iree.scheduling.fold_reshapes import FoldReshapesPass
 from nabla_mlir.passes.iree.scheduling.gather_patches import GatherPatchesPass
 from nabla_mlir.passes.iree.scheduling.order_axes import OrderAxesPass
@@ -71,6 +72,7 @@ class LegalizeForIreePipeline(NamedPipeline):
         Step(OneDevicePass, "Collective operations become nothing, or a constant: less to look at."),
         Step(CountLoopsPass, "It makes conversions of counters, rewritten below; loops that are made below count upwards."),
         Step(LegalizeLinalgPass, "Decompositions are made of everything that follows: roots, products, gathers, sorts."),
+        Step(FlattenIndicesPass, "A kernel takes one index as well as several, and one that is not clamped.", needs="vector_bytes"),
         Step(ScattersAsKernelsPass, "Sums of rows, before they are made of choices.", needs="vector_bytes"),
         Step(RunningAsKernelsPass, "Running sums, before anything is done to their shifts.", needs="vector_bytes"),
         Step(LegalizeFftPass, "Transforms are made of products, and of sines and cosines if they are long."),

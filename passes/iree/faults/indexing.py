@@ -60,7 +60,8 @@ def _wide_enough(indices: Val, limits: Sequence[int]) -> Val:
     return b.convert(indices, np.int64)
 
 
-def _clamp(indices: Val, limits: Sequence[int], vector_dim: int) -> Val:
+def clamp(indices: Val, limits: Sequence[int], vector_dim: int) -> Val:
+    """Start indices that are kept within the array, as the specification of gather says."""
     indices = _wide_enough(indices, limits)
     return b.minimum(b.maximum(indices, 0), _along(limits, indices, vector_dim))
 
@@ -79,5 +80,5 @@ def gather(op: ir.Operation, target: Target) -> Replacement:
         return None
     attributes = {name: op.attributes[name] for name in ("dimension_numbers", "slice_sizes")}
     attributes["indices_are_sorted"] = hlo.Bool.encode(False)
-    starts = _clamp(indices, limits, vector_dim)
+    starts = clamp(indices, limits, vector_dim)
     return Val(b.make(op.name, [x, starts], [op.results[0].type], attributes, final=True).results[0])

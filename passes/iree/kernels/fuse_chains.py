@@ -10,6 +10,7 @@ from iree.compiler import ir
 
 from nabla_mlir import thresholds
 from nabla_mlir.dialects.regions import nested_in_functions
+from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.passes.base import Pass, register
 from nabla_mlir.passes.iree.kernels.bindings import MAX_BINDINGS
 from nabla_mlir.passes.iree.kernels.elementwise import as_dispatch, sources, space_of
@@ -45,14 +46,16 @@ class FuseChainsPass(Pass):
         for holder in [op for op in nested_in_functions(module) if runs_regions(op)]:
             for block in (block for region in holder.regions for block in region.blocks):
                 for chain in _chains(block):
-                    if self._is_long(chain.steps()):
+                    if self._is_long(chain):
                         for ops in self._pieces(chain):
                             _fuse(ops)
 
-    def _is_long(self, steps: Sequence[_Step]) -> bool:
+    def _is_long(self, chain: _Chain) -> bool:
         """Whether IREE would write too much for a chain, or values of a long one to memory."""
+        steps = chain.steps()
         copies = _copies(steps)
-        return copies > self.max_copies or (copies > len(steps) >= self.least_operations)
+        is_cut = copies > len(steps) or any(map(_is_narrowing, chain.ops))
+        return copies > self.max_copies or (is_cut and len(steps) >= self.least_operations)
 
     def _pieces(self, chain: _Chain) -> Iterator[Sequence[ir.Operation]]:
         """The operations of a chain in pieces for one dispatch each, cut where few values pass."""
@@ -127,6 +130,14 @@ def _chains(block: ir.Block) -> list[_Chain]:
     for chain in result:
         chain.ops.sort(key=lambda o: order[o.results[0]])
     return result
+
+
+def _is_narrowing(op: ir.Operation) -> bool:
+    """Whether an operation makes numbers of fewer bits, which IREE writes to memory for what reads them."""
+    if op.name != "stablehlo.convert":
+        return False
+    (source,), (result,) = op.operands, op.results
+    return shape_and_dtype(result.type)[1].itemsize < shape_and_dtype(source.type)[1].itemsize
 
 
 def _copies(steps: Sequence[_Step]) -> int:

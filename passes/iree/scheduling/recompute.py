@@ -94,9 +94,7 @@ class _Order:
 
     def is_there(self, value: ir.Value, stage: int) -> bool:
         """Whether a value is in memory at a stage in any case, or takes none."""
-        maker = made_by(value)
-        is_constant = maker is not None and is_free(maker) and not len(maker.operands)
-        return is_constant or value not in self.places or self.last.get(value, -1) >= stage
+        return _is_constant(value) or value not in self.places or self.last.get(value, -1) >= stage
 
     def late(self, least_bytes: int) -> dict[int, list[_Read]]:
         """The elementwise readers of large elementwise values of earlier stages, by stage, the last ones first."""
@@ -167,7 +165,7 @@ def _make_again(cone: Cone, reads: Sequence[_Read], cut: set[ir.Value], order: _
             for value in (v for v in chain if v not in new):
                 copy = value.owner.operation.clone()
                 for i, operand in enumerate(copy.operands):
-                    if operand in cut and operand not in new and _size(operand) >= least_bytes:
+                    if operand in cut and operand not in new and not _is_constant(operand) and _size(operand) >= least_bytes:
                         with ir.InsertionPoint(copy):  # a barrier, or the same operations would be merged
                             new[operand] = stored(Val(operand)).value
                     copy.operands[i] = new.get(operand, operand)
@@ -181,6 +179,11 @@ def _is_made_again(op: ir.Operation) -> bool:
     if op.name in BARRIERS or len(op.results) != 1 or not is_static_tensor(op.results[0].type):
         return False
     return is_free(op) or (record is not None and record.elementwise and record.instructions < ONE_BY_ONE)
+
+
+def _is_constant(value: ir.Value) -> bool:
+    maker = made_by(value)
+    return maker is not None and is_free(maker) and not len(maker.operands)
 
 
 def _is_made_where_read(value: ir.Value) -> bool:

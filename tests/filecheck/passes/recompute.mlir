@@ -123,3 +123,29 @@ func.func @between(%x: tensor<32x32xf32>, %w: tensor<32x32xf32>) -> tensor<32x32
   %8 = stablehlo.multiply %7, %6 : tensor<32x32xf32>
   return %8 : tensor<32x32xf32>
 }
+
+// -----
+
+// Behind a barrier there is one of the other kind: of two of one kind IREE leaves one, and would merge what is made again
+// with what is there. A constant is in the code, not in memory.
+// CHECK-LABEL: func.func @behind_a_barrier
+// CHECK: %[[HIDDEN:.*]] = iree_tensor_ext.compute_barrier.start
+// CHECK: %[[LATE:.*]] = stablehlo.dot_general
+// CHECK: %[[LATER:.*]] = stablehlo.dot_general %[[LATE]]
+// CHECK: %[[HELD:.*]] = iree_tensor_ext.compute_barrier.end %[[HIDDEN]]
+// CHECK: stablehlo.multiply %[[HELD]], %cst
+// CHECK-NOT: compute_barrier
+// CHECK: return
+func.func @behind_a_barrier(%x: tensor<32x32xf32>, %w: tensor<32x32xf32>) -> tensor<32x32xf32> {
+  %half = stablehlo.constant dense<5.0e-01> : tensor<32x32xf32>
+  %0 = stablehlo.dot_general %x, %w, contracting_dims = [1] x [0] : (tensor<32x32xf32>, tensor<32x32xf32>) -> tensor<32x32xf32>
+  %1 = iree_tensor_ext.compute_barrier.start %0 : tensor<32x32xf32> -> tensor<32x32xf32>
+  %2 = stablehlo.multiply %1, %half : tensor<32x32xf32>
+  %3 = stablehlo.abs %1 : tensor<32x32xf32>
+  %4 = stablehlo.add %1, %2 : tensor<32x32xf32>
+  %5 = stablehlo.dot_general %4, %w, contracting_dims = [1] x [0] : (tensor<32x32xf32>, tensor<32x32xf32>) -> tensor<32x32xf32>
+  %6 = stablehlo.dot_general %5, %1, contracting_dims = [1] x [0] : (tensor<32x32xf32>, tensor<32x32xf32>) -> tensor<32x32xf32>
+  %7 = stablehlo.multiply %6, %2 : tensor<32x32xf32>
+  %8 = stablehlo.multiply %7, %3 : tensor<32x32xf32>
+  return %8 : tensor<32x32xf32>
+}

@@ -1,0 +1,163 @@
+"""Gathers and scatters of single elements, or rows, by several indices of which each is computed on its own."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from iree.compiler import ir
+
+from nabla_mlir.dialects import builder as b
+from nabla_mlir.dialects import stablehlo as hlo
+from nabla_mlir.dialects.builder import Val
+from nabla_mlir.dialects.regions import made_by
+from nabla_mlir.passes.base import register
+from nabla_mlir.passes.iree.driver import PatternPass
+from nabla_mlir.passes.iree.faults.indexing import clamp
+from nabla_mlir.passes.iree.faults.ranges import component_range
+from nabla_mlir.passes.iree.pattern import Patterns, Replacement, Target, operands
+from nabla_mlir.passes.iree.regions import apply_elementwise, is_elementwise
+
+PATTERNS = Patterns()
+
+
+@register
+@dataclass(frozen=True)
+class FlattenIndicesPass(PatternPass):
+    """Gather and scatter by one index where index vectors are put together of several: of x[i, j] element i * columns + j.
+
+    IREE computes a single index where it reads the element, in the operation that uses it; vectors of them are written to
+    memory first, each piece on its own. The four corners of a bilinear interpolation of 384x384 points: 1.1 ms in 9 dispatches
+    and 7.6 MB beside the result, 0.3 ms in one and nothing.
+
+    Example: tests/filecheck/passes/flatten_indices.mlir
+    """
+
+    name: ClassVar[str] = "nabla-flatten-indices"
+    patterns: ClassVar[Patterns] = PATTERNS
+
+
+@dataclass(frozen=True)
+class _Indexed:
+    """Dimensions of an operand that lie side by side and are indexed together, and the columns of their index vectors."""
+
+    shape: tuple[int, ...]  # of the operand
+    axes: tuple[int, ...]  # in the order of the columns
+    columns: list[Val]
+    vector_dim: int
+
+    @property
+    def first(self) -> int:
+        return min(self.axes)
+
+    @property
+    def size(self) -> int:
+        """Of the dimension that they become."""
+        return math.prod(self.shape[d] for d in self.axes)
+
+    def flat_shape(self) -> tuple[int, ...]:
+        return (*self.shape[: self.first], self.size, *self.shape[self.first + len(self.axes) :])
+
+    def moved(self, dims: Iterable[int]) -> list[int]:
+        """Dimensions of the operand, those that are indexed left out, as they are numbered afterwards."""
+        return [d if d < self.first else d - len(self.axes) + 1 for d in dims if d not in self.axes]
+
+    def inside(self) -> list[bool]:
+        """Of each column whether all that it names is visibly there."""
+        bounds = [component_range(c.value, self.vector_dim, 0) for c in self.columns]
+        return [r is not None and r[0] >= 0 and r[1] < self.shape[d] for r, d in zip(bounds, self.axes, strict=True)]
+
+    def index(self) -> Val:
+        """The place in the one dimension; each column is kept within its own, as a gather does."""
+        dtype = np.dtype(np.int32 if self.size < np.iinfo(np.int32).max else np.int64)
+        end = self.first + len(self.axes)
+        total: Val | None = None
+        for column, d, is_inside in zip(self.columns, self.axes, self.inside(), strict=True):
+            place = column if is_inside else clamp(column, [self.shape[d] - 1], self.vector_dim)
+            place = place if place.dtype == dtype else b.convert(place, dtype)
+            stride = math.prod(self.shape[d + 1 : end])
+            term = place * stride if stride > 1 else place
+            total = term if total is None else total + term
+        assert total is not None  # there are two columns at least
+        return total
+
+
+@PATTERNS.of("stablehlo.gather")
+def gather(op: ir.Operation, target: Target) -> Replacement:
+    """Indexed dimensions that lie side by side become one."""
+    dims = hlo.GatherDims.decode(op.attributes["dimension_numbers"])
+    x, indices = operands(op)
+    plan = _indexed(x, indices, dims["start_index_map"], dims["collapsed_slice_dims"], dims["index_vector_dim"])
+    if plan is None:
+        return None
+    numbers = {
+        **dims,
+        "collapsed_slice_dims": sorted([*plan.moved(dims["collapsed_slice_dims"]), plan.first]),
+        "operand_batching_dims": plan.moved(dims["operand_batching_dims"]),
+        "start_index_map": [plan.first],
+    }
+    window = hlo.I64Array.decode(op.attributes["slice_sizes"])
+    attributes = {
+        "dimension_numbers": hlo.GatherDims.encode(numbers),
+        "slice_sizes": hlo.I64Array.encode([*window[: plan.first], 1, *window[plan.first + len(plan.axes) :]]),
+        "indices_are_sorted": hlo.Bool.encode(False),
+    }
+    flat = b.reshape(x, plan.flat_shape())
+    return Val(b.make(op.name, [flat, plan.index()], [op.results[0].type], attributes).results[0])
+
+
+@PATTERNS.of("stablehlo.scatter")
+def scatter(op: ir.Operation, target: Target) -> Replacement:
+    """Likewise. An update that is outside in one dimension is outside of the whole, and dropped."""
+    dims = hlo.ScatterDims.decode(op.attributes["scatter_dimension_numbers"])
+    values = operands(op)
+    n = len(values) // 2
+    axes = dims["scatter_dims_to_operand_dims"]
+    plan = _indexed(values[0], values[n], axes, dims["inserted_window_dims"], dims["index_vector_dim"])
+    if plan is None or not is_elementwise(op.regions[0]):
+        return None
+    index = plan.index()
+    for column, d, is_inside in zip(plan.columns, plan.axes, plan.inside(), strict=True):
+        if not is_inside:
+            within = (column >= 0) & (column <= plan.shape[d] - 1)
+            index = b.select(within, index, plan.size)
+    numbers = {
+        **dims,
+        "inserted_window_dims": sorted([*plan.moved(dims["inserted_window_dims"]), plan.first]),
+        "input_batching_dims": plan.moved(dims["input_batching_dims"]),
+        "scatter_dims_to_operand_dims": [plan.first],
+    }
+    attributes = {
+        "scatter_dimension_numbers": hlo.ScatterDims.encode(numbers),
+        "indices_are_sorted": hlo.Bool.encode(False),
+        "unique_indices": op.attributes["unique_indices"]
+        if "unique_indices" in op.attributes
+        else hlo.Bool.encode(False),
+    }
+    flat = [b.reshape(x, plan.flat_shape()) for x in values[:n]]
+    new = b.make(op.name, [*flat, index, *values[n + 1 :]], [x.type for x in flat], attributes, regions=1)
+    scalars = [b.tensor_type((), x.dtype) for x in values[:n]]
+    b.fill_region(new.regions[0], scalars * 2, lambda *arguments: apply_elementwise(op.regions[0], arguments))
+    return [b.reshape(Val(y), x.shape) for x, y in zip(values[:n], new.results, strict=True)]
+
+
+def _indexed(x: Val, indices: Val, axes: Sequence[int], single: Iterable[int], vector_dim: int) -> _Indexed | None:
+    """What can be indexed at once: dimensions side by side of which single elements are taken, by columns that are visible."""
+    if len(axes) < 2 or not x.static or not indices.static or 0 in x.shape or not set(axes) <= set(single):
+        return None
+    if sorted(axes) != list(range(min(axes), min(axes) + len(axes))):
+        return None
+    maker = made_by(indices.value)
+    if (
+        maker is None
+        or maker.name != "stablehlo.concatenate"
+        or hlo.I64.decode(maker.attributes["dimension"]) != vector_dim
+    ):
+        return None
+    columns = operands(maker)
+    if any(c.shape[vector_dim] != 1 for c in columns):
+        return None
+    return _Indexed(x.shape, tuple(axes), columns, vector_dim)
