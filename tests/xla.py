@@ -22,7 +22,7 @@ from nabla_mlir.compiling.estimates import estimate
 from nabla_mlir.compiling.lowering import lower_module
 from nabla_mlir.dialects.context import parse_module
 from nabla_mlir.dialects.regions import functions_of, made_by, nested
-from nabla_mlir.dialects.stablehlo import COMPUTE_BARRIER, OPTIMIZATION_BARRIER, emit, splat
+from nabla_mlir.dialects.stablehlo import COMPUTE_BARRIERS, OPTIMIZATION_BARRIER, emit, splat
 from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.errors import RuleMissingError
 from nabla_mlir.interpreter import interpreted
@@ -100,10 +100,10 @@ def run_traced(function: Any, inputs: Sequence[np.ndarray], *, legalize: bool = 
 
 def _as_stablehlo(module: ir.Module) -> ir.Module:
     """A legalized module, with StableHLO's operations in the places of IREE's."""
-    for op in [o for o in nested(module.operation) if o.name in (COMPUTE_BARRIER, "linalg.fill")]:
+    for op in [o for o in nested(module.operation) if o.name in (*COMPUTE_BARRIERS, "linalg.fill")]:
         gone = [op]
         with ir.InsertionPoint(op), op.location:
-            if op.name == COMPUTE_BARRIER:
+            if op.name in COMPUTE_BARRIERS:
                 new = emit(OPTIMIZATION_BARRIER, [op.operands[0]], results=[op.results[0].type])
             else:
                 barrier, empty = map(made_by, op.operands)
