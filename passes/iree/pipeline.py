@@ -42,6 +42,7 @@ from nabla_mlir.passes.iree.math.legalize_math import LegalizeMathPass
 from nabla_mlir.passes.iree.scheduling.flatten_indices import FlattenIndicesPass
 from nabla_mlir.passes.iree.scheduling.fold_reshapes import FoldReshapesPass
 from nabla_mlir.passes.iree.scheduling.gather_patches import GatherPatchesPass
+from nabla_mlir.passes.iree.scheduling.gather_rows import GatherRowsPass
 from nabla_mlir.passes.iree.scheduling.order_axes import OrderAxesPass
 from nabla_mlir.passes.iree.scheduling.place_results import PlaceResultsPass
 from nabla_mlir.passes.iree.scheduling.push_up_slices import PushUpSlicesPass
@@ -123,6 +124,7 @@ class SchedulePipeline(NamedPipeline):
         Step(RecomputePass, "What is in memory is known: products with tiles would only hide what is elementwise."),
         Step(SumsAsKernelsPass, "What is made again where a sum reads it is part of the kernel of that sum."),
         Step(ScheduleSumsPass, "What is no kernel: sums become products, which may get tiles below."),
+        Step(GatherRowsPass, "No rewrite knows IREE's gather, and which sums and products are kernels is known."),
         Step(ScheduleProductsPass, "No rewrite knows a product with tiles: they are given last."),
     )  # fmt: skip
 

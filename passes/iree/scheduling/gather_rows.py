@@ -1,0 +1,119 @@
+"""Rows of a matrix that indices name, moved by whole vectors."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+from iree.compiler import ir
+from iree.compiler.dialects import tensor
+
+from nabla_mlir.dialects import builder as b
+from nabla_mlir.dialects import stablehlo as hlo
+from nabla_mlir.dialects.builder import Val
+from nabla_mlir.dialects.regions import blocks_in_functions, made_by
+from nabla_mlir.passes.base import Pass, register
+from nabla_mlir.passes.dce import erase_dead_in
+from nabla_mlir.table.traits import is_elementwise, is_view
+
+_GATHER = "iree_linalg_ext.gather"
+# What reads parts of rows, or rows in another order, in its own dispatch.
+_PARTS = ("stablehlo.reduce", "stablehlo.broadcast_in_dim", "stablehlo.slice", "stablehlo.pad", "stablehlo.transpose",
+          "stablehlo.concatenate", "stablehlo.reverse", "stablehlo.dynamic_slice", "stablehlo.gather")  # fmt: skip
+
+
+@register
+@dataclass(frozen=True)
+class GatherRowsPass(Pass):
+    """Gather rows by IREE's own operation, which moves vectors of their elements.
+
+    As IREE lowers StableHLO's gather, each element is read by an index of its own. That is as good where single columns are
+    read, and better where several gathers meet in one dispatch, which writes none of them. 100,000 rows of 64 numbers in f32
+    of a table of 30,000: 2.1 ms, then 0.7.
+
+    Example: tests/filecheck/passes/gather_rows.mlir
+    """
+
+    name: ClassVar[str] = "nabla-gather-rows"
+
+    def run(self, module: ir.Operation) -> None:
+        """Rewrites `module` in place."""
+        for block in blocks_in_functions(module):
+            gathers = [op.operation for op in block.operations if op.operation.name == "stablehlo.gather"]
+            for op in gathers:
+                if _is_of_rows(op) and _is_on_its_own(op):
+                    _rewrite(op)
+            if gathers:
+                erase_dead_in(block)
+
+
+def _is_of_rows(op: ir.Operation) -> bool:
+    """Whether whole rows are gathered, by one index each, in the order of the indices."""
+    x, indices, result = Val(op.operands[0]), Val(op.operands[1]), Val(op.results[0])
+    if not (x.static and indices.static) or x.dtype.kind not in "fib" or indices.dtype.kind != "i":
+        return False
+    dims = hlo.GatherDims.decode(op.attributes["dimension_numbers"])
+    window = hlo.I64Array.decode(op.attributes["slice_sizes"])
+    last = indices.rank - 1
+    return (
+        math.prod(x.shape[1:]) > 1
+        and 0 not in result.shape
+        and indices.shape[-1:] == (1,)
+        and dims["index_vector_dim"] == last
+        and [*dims["start_index_map"]] == [*dims["collapsed_slice_dims"]] == [0]
+        and not dims["operand_batching_dims"]
+        and tuple(window) == (1, *x.shape[1:])
+        and [*dims["offset_dims"]] == list(range(last, result.rank))
+    )
+
+
+def _is_on_its_own(op: ir.Operation) -> bool:
+    """Whether no other rows are read with these, element by element, nor single columns of them."""
+    value = op.results[0]
+    while len(readers := _readers(value)) == 1:
+        (reader,) = readers
+        if reader.name in _PARTS or not is_elementwise(reader):
+            return reader.name not in _PARTS
+        value = reader.results[0]
+        if _gathers_behind(value) != {op}:
+            return False
+    return any(reader.name != "stablehlo.slice" for reader in readers)
+
+
+def _readers(value: ir.Value) -> list[ir.Operation]:
+    """What reads a value, also in another shape."""
+    found = [use.owner.operation for use in value.uses]
+    return [r for op in found for r in (_readers(op.results[0]) if is_view(op) else [op])]
+
+
+def _gathers_behind(value: ir.Value) -> set[ir.Operation]:
+    """The gathers whose elements an elementwise value is made of."""
+    found: set[ir.Operation] = set()
+    seen, work = {value}, [value]
+    while work:
+        maker = made_by(work.pop())
+        if maker is None:
+            continue
+        if maker.name in ("stablehlo.gather", _GATHER):
+            found.add(maker)
+        elif is_elementwise(maker) or is_view(maker):
+            work += [v for v in maker.operands if v not in seen]
+            seen.update(maker.operands)
+    return found
+
+
+def _rewrite(op: ir.Operation) -> None:
+    with ir.InsertionPoint(op), op.location:
+        indices, result = Val(op.operands[1]), op.results[0]
+        index = b.reshape(indices, indices.shape[:-1])
+        empty = tensor.EmptyOp(list(result.type.shape), result.type.element_type).result
+        table = Val(op.operands[0])
+        if _gathers_behind(table.value):
+            table = b.stored(table)
+        rows = Val(hlo.emit(_GATHER, [table.value, index.value, empty], results=[result.type],
+                            attributes={"dimension_map": hlo.I64Array.encode([0])}).results[0])  # fmt: skip
+        # IREE does a gather again in each dispatch that reads it, which has to read whole rows.
+        if any(reader.name in _PARTS for reader in _readers(result)):
+            rows = b.stored(rows)
+    result.replace_all_uses_with(rows.value)
