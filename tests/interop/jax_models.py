@@ -154,12 +154,12 @@ def _field(t: Any, y: Any, a: Any) -> Any:
     return jnp.stack([y[1], a * (1 - y[0] ** 2) * y[1] - y[0]])
 
 
-def solve(solver: Any, adjoint: Any, controller: Any = None, max_steps: int = 16, saveat: Any = diffrax.SaveAt(t1=True)) -> Callable[..., Any]:
+def solve(solver: Any, adjoint: Any, controller: Any = None, max_steps: int = 16, times: Any = None) -> Callable[..., Any]:
     """Van der Pol's oscillator at time 1/2, or at others, as a function of where it begins and of its damping."""
 
     def end(y0: Any, a: Any) -> Any:
         options = {} if controller is None else {"stepsize_controller": controller}
-        options |= {"adjoint": adjoint, "max_steps": max_steps, "saveat": saveat}
+        options |= {"adjoint": adjoint, "max_steps": max_steps, "saveat": diffrax.SaveAt(ts=times, t1=times is None)}
         return diffrax.diffeqsolve(diffrax.ODETerm(_field), solver, 0.0, 0.5, 0.1, y0, args=a, **options).ys
 
     return end
@@ -183,7 +183,7 @@ DIFFRAX: dict[str, Case] = {
     "ImplicitEuler": _plain(solve(diffrax.ImplicitEuler(root_finder=diffrax.VeryChord(1e-10, 1e-10)), diffrax.DirectAdjoint(), max_steps=6), *_POINT),
     "ReversibleHeun": _plain(solve(diffrax.ReversibleHeun(), diffrax.DirectAdjoint(), max_steps=6), *_POINT),
     "Tsit5 at times in between": _plain(
-        solve(diffrax.Tsit5(), diffrax.DirectAdjoint(), max_steps=6, saveat=diffrax.SaveAt(ts=np.array([0.05, 0.2, 0.33, 0.5]))), *_POINT),
+        solve(diffrax.Tsit5(), diffrax.DirectAdjoint(), max_steps=6, times=np.array([0.05, 0.2, 0.33, 0.5])), *_POINT),
     "Euler, checkpointed": _plain(solve(diffrax.Euler(), diffrax.RecursiveCheckpointAdjoint()), *_POINT),
     "Heun along a path of noise": _plain(noisy, np.array(0.6)),
 }  # fmt: skip
