@@ -19,6 +19,7 @@ from nabla_mlir.interop.laplace_network import Network, network_of
 from nabla_mlir.prepared.sum_operator import SumOperator
 
 _BACKENDS = ("EF", "GGN", "Hessian")
+_ROWS = 32  # of a Hessian at once: memory is that of so many batches, and IREE refuses convolutions with hundreds as one vector
 _ZERO = 1e-6  # eigenvalues below it are no part of a low rank, as in laplace-torch
 
 
@@ -159,8 +160,11 @@ def _backends() -> dict[str, Any]:
             self.low_rank = low_rank
 
         def full(self, x: Any, y: Any, **options: Any) -> tuple[Any, Any]:
-            matrix, loss = self._network.full(*self._point(x), y)
-            return self.factor * loss, self.factor * matrix
+            vector, constants, x = self._point(x)
+            count = len(vector)
+            directions = torch.eye(-(-count // _ROWS) * _ROWS, count, dtype=vector.dtype)  # zeros fill the last block
+            parts = [self._network.products(vector, constants, x, y, block) for block in directions.split(_ROWS)]
+            return self.factor * parts[0][1], self.factor * torch.cat([rows for rows, _ in parts])[:count]
 
         def diag(self, x: Any, y: Any, **options: Any) -> tuple[Any, Any]:
             diagonal, loss = self._network.diagonal(*self._point(x), y)

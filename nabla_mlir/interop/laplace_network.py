@@ -13,7 +13,7 @@ from nabla_mlir import numpy as nnp
 from nabla_mlir import tree
 from nabla_mlir.interop.torch import from_torch
 from nabla_mlir.interop.torch_function import function
-from nabla_mlir.transforms import grad, hessian, value_and_grad, vjp, vmap
+from nabla_mlir.transforms import grad, jvp, value_and_grad, vjp, vmap
 from nabla_mlir.transforms.special import hessian_diagonal
 
 # By module, which they do not keep alive; then by what else is captured.
@@ -45,7 +45,8 @@ class Network:
       jacobians: ``(vector, constants, x) -> (samples, outputs, parameters), outputs``.
       selected: the same for outputs of given numbers, another argument of shape (samples, count).
       gradients: ``(vector, constants, x, y) -> (samples, parameters), losses``.
-      full, diagonal: ``(vector, constants, x, y) ->`` the Hessian of the loss, or its diagonal, and the loss.
+      products: ``(vector, constants, x, y, directions) ->`` rows with the Hessian of the loss times each direction, and the loss.
+      diagonal: ``(vector, constants, x, y) ->`` the diagonal of that Hessian, and the loss.
       layers: ``(vector, constants, x, shifts) ->`` Jacobians by what is added to the results of layers, their inputs, and outputs.
       slopes: ``(outputs, y) ->`` derivatives of the loss by the outputs.
     """
@@ -76,7 +77,7 @@ class Network:
         self._shifted, self._loss = from_torch(shifted), from_torch(loss)
         of = functools.partial(function, target=target)
         self.jacobians, self.selected, self.gradients = of(self._jacobians), of(self._selected), of(self._gradients)
-        self.full = of(lambda *args: (hessian(self.objective)(*args), self.objective(*args)))
+        self.products = of(self._products)
         self.diagonal = of(lambda *args: (hessian_diagonal(self.objective)(*args), self.objective(*args)))
         self.layers, self.slopes = of(self._layers), of(vmap(grad(self._loss_of_one)))
 
@@ -120,6 +121,12 @@ class Network:
             return value_and_grad(lambda vector: self._loss_of_one(self._value(vector, constants, x), y))(vector)[::-1]
 
         return vmap(of_one)(x, y)
+
+    def _products(self, vector: Any, constants: Any, x: Any, y: Any, directions: Any) -> Any:
+        slopes = value_and_grad(lambda vector: self.objective(vector, constants, x, y))
+        along = lambda direction: jvp(slopes, (vector,), (direction,))  # noqa: E731
+        (losses, _), (_, rows) = vmap(along)(directions)
+        return rows, losses[0]
 
     def _layers(self, vector: Any, constants: Any, x: Any, shifts: Any) -> Any:
         def of_one(x: Any) -> Any:

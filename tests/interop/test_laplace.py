@@ -108,6 +108,20 @@ def test_kronecker_factors_of_convolutions_with_buffers(kind: str, approximation
     np.testing.assert_allclose(dense(ours), dense(theirs), rtol=1e-10, atol=1e-13)
 
 
+@pytest.mark.slow
+def test_hessian_of_convolutions_compiles() -> None:
+    """In blocks: of all 512 parameters at once IREE 3.13 makes one vector, which it refuses."""
+    conv = lambda channels, count: torch.nn.Conv2d(channels, count, 3, stride=2)  # noqa: E731
+    model = torch.nn.Sequential(conv(1, 4), torch.nn.Tanh(), conv(4, 6), torch.nn.Tanh(), torch.nn.Flatten(), torch.nn.Linear(24, 10)).float()
+    x, y = torch.randn(50, 1, 12, 12).float(), torch.randint(0, 10, (50,))
+    loss, ours = nm.interop.laplace.Hessian(model, "classification", target=nm.CPU()).full(x, y)
+    torch.set_default_dtype(torch.float32)  # in which curvlinops makes its unit vectors
+    own, theirs = curvature.CurvlinopsHessian(model, "classification").full(x, y)
+    assert ours.shape == (512, 512)
+    np.testing.assert_allclose(loss, own.detach(), rtol=1e-5)
+    np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=2e-5)
+
+
 @pytest.mark.parametrize("kind", ["GGN", "EF"])
 @pytest.mark.parametrize("structure", ["full", "diag"])
 def test_subnetwork(kind: str, structure: str) -> None:
