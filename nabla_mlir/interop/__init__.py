@@ -7,7 +7,8 @@ from types import ModuleType
 
 # Each is imported when it is first asked for.
 _MODULES = (
-    "casadi", "ipopt", "jax", "keras", "numpyro", "onnx", "pytensor", "safetensors", "samplers", "scipy", "threadpools", "torch",
+    "casadi", "ipopt", "jax", "keras", "laplace", "numpyro", "onnx", "pytensor", "safetensors", "samplers", "scipy", "threadpools",
+    "torch",
 )  # fmt: skip
 
 

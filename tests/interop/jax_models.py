@@ -154,12 +154,13 @@ def _field(t: Any, y: Any, a: Any) -> Any:
     return jnp.stack([y[1], a * (1 - y[0] ** 2) * y[1] - y[0]])
 
 
-def solve(solver: Any, adjoint: Any, controller: Any = None, max_steps: int = 16) -> Callable[..., Any]:
-    """Van der Pol's oscillator at time 1/2, as a function of where it begins and of its damping."""
+def solve(solver: Any, adjoint: Any, controller: Any = None, max_steps: int = 16, times: Any = None) -> Callable[..., Any]:
+    """Van der Pol's oscillator at time 1/2, or at others, as a function of where it begins and of its damping."""
 
     def end(y0: Any, a: Any) -> Any:
-        controllers = {} if controller is None else {"stepsize_controller": controller}
-        return diffrax.diffeqsolve(diffrax.ODETerm(_field), solver, 0.0, 0.5, 0.1, y0, args=a, adjoint=adjoint, max_steps=max_steps, **controllers).ys
+        options = {} if controller is None else {"stepsize_controller": controller}
+        options |= {"adjoint": adjoint, "max_steps": max_steps, "saveat": diffrax.SaveAt(ts=times, t1=times is None)}
+        return diffrax.diffeqsolve(diffrax.ODETerm(_field), solver, 0.0, 0.5, 0.1, y0, args=a, **options).ys
 
     return end
 
@@ -178,6 +179,11 @@ DIFFRAX: dict[str, Case] = {
     "Tsit5": _plain(solve(diffrax.Tsit5(), diffrax.DirectAdjoint()), *_POINT),
     "Tsit5 of chosen steps": _plain(solve(diffrax.Tsit5(), diffrax.DirectAdjoint(), diffrax.PIDController(1e-4, 1e-6)), *_POINT),
     "Kvaerno5": _plain(solve(diffrax.Kvaerno5(), diffrax.DirectAdjoint(), diffrax.PIDController(1e-4, 1e-6), max_steps=4), *_POINT),
+    "Kvaerno3": _plain(solve(diffrax.Kvaerno3(), diffrax.DirectAdjoint(), diffrax.PIDController(1e-4, 1e-6), max_steps=4), *_POINT),
+    "ImplicitEuler": _plain(solve(diffrax.ImplicitEuler(root_finder=diffrax.VeryChord(1e-10, 1e-10)), diffrax.DirectAdjoint(), max_steps=6), *_POINT),
+    "ReversibleHeun": _plain(solve(diffrax.ReversibleHeun(), diffrax.DirectAdjoint(), max_steps=6), *_POINT),
+    "Tsit5 at times in between": _plain(
+        solve(diffrax.Tsit5(), diffrax.DirectAdjoint(), max_steps=6, times=np.array([0.05, 0.2, 0.33, 0.5])), *_POINT),
     "Euler, checkpointed": _plain(solve(diffrax.Euler(), diffrax.RecursiveCheckpointAdjoint()), *_POINT),
     "Heun along a path of noise": _plain(noisy, np.array(0.6)),
 }  # fmt: skip
@@ -218,14 +224,21 @@ def _energy(y: Any, a: Any) -> Any:
     return ((a[0] @ y - a[1]) ** 2).sum() + 0.1 * (y**4).sum()
 
 
+def _crossing(a: Any, b: Any) -> Any:
+    """Where a cubic crosses a level."""
+    solver = optimistix.Bisection(1e-12, 1e-12)
+    return optimistix.root_find(lambda y, at: y**3 + at[0] * y - at[1], solver, 0.5, (a, b), {"lower": 0.0, "upper": 2.0}).value
+
+
 OPTIMISTIX: dict[str, Case] = {
     "Newton": _found(optimistix.root_find, optimistix.Newton(1e-10, 1e-10), lambda y, a: a[0] @ y + 0.1 * jnp.tanh(y) - a[1]),
     "Chord": _found(optimistix.root_find, optimistix.Chord(1e-10, 1e-10), lambda y, a: a[0] @ y + 0.1 * jnp.tanh(y) - a[1]),
     "FixedPointIteration": _found(
         optimistix.fixed_point, optimistix.FixedPointIteration(1e-12, 1e-12), lambda y, a: 0.05 * a[0] @ jnp.tanh(y) + a[1]),
     **{name: _found(optimistix.least_squares, getattr(optimistix, name)(1e-10, 1e-10), _residual) for name in (
-        "GaussNewton", "LevenbergMarquardt", "Dogleg")},
+        "GaussNewton", "LevenbergMarquardt", "IndirectLevenbergMarquardt", "Dogleg")},
     **{name: _found(optimistix.minimise, getattr(optimistix, name)(1e-9, 1e-9), _energy) for name in ("BFGS", "NonlinearCG")},
+    "Bisection": _plain(_crossing, np.array(0.7), np.array(2.0)),
 }  # fmt: skip
 # In these JAX and Flax compute in 32 bits whatever the weights are.
 NARROW = {"MultiHeadAttention", "SimpleCell"}

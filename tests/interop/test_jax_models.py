@@ -154,6 +154,23 @@ def test_the_adjoint_equation_of_diffrax_gives_its_own_gradient_not_that_of_the_
         assert abs(np.asarray(a) - other).max() > 1e-3
 
 
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_a_steady_state_of_diffrax_is_differentiated_forward_and_refused_by_name_in_reverse() -> None:
+    def steady(a: Any) -> Any:
+        term = diffrax.ODETerm(lambda t, y, a: jnp.stack([y[1] - y[0], a * (1 - y[0]) - 2 * y[1]]))
+        still = diffrax.Event(diffrax.steady_state_event(1e-4, 1e-4))
+        options = {"stepsize_controller": diffrax.PIDController(1e-3, 1e-5), "adjoint": diffrax.ImplicitAdjoint(), "max_steps": None}
+        return diffrax.diffeqsolve(term, diffrax.Tsit5(), 0.0, jnp.inf, 0.1, jnp.ones(2), args=a, event=still, **options).ys
+
+    a = np.array(0.7)
+    imported = nm.from_jax(steady, nm.spec((), "f64"))
+    np.testing.assert_allclose(imported(a), steady(a), rtol=1e-12)
+    np.testing.assert_allclose(nm.jvp(imported, (a,), (np.ones(()),))[1], np.full((1, 2), 2 / (a + 2) ** 2), rtol=1e-4)  # of a / (a + 2)
+    with pytest.raises(RuleMissingError, match="requires a rule that is linear in its tangents"):
+        nm.grad(lambda a: imported(a).sum())(a)
+
+
 @pytest.mark.filterwarnings("ignore")
 def test_what_equinox_declares_to_have_no_derivative_is_refused_by_name_where_it_has_a_tangent() -> None:
     f = lambda x, y: equinox.internal.nondifferentiable(x, name="x") * y  # noqa: E731

@@ -1,0 +1,145 @@
+"""A module of PyTorch with the derivatives that its curvature is made of: by its parameters as one vector, for each sample."""
+
+from __future__ import annotations
+
+import functools
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from nabla_mlir import numpy as nnp
+from nabla_mlir import tree
+from nabla_mlir.interop.torch import from_torch
+from nabla_mlir.interop.torch_function import function
+from nabla_mlir.transforms import grad, jvp, value_and_grad, vjp, vmap
+from nabla_mlir.transforms.special import hessian_diagonal
+
+# By module, which they do not keep alive; then by what else is captured.
+_NETWORKS: weakref.WeakKeyDictionary[Any, dict[Any, Network]] = weakref.WeakKeyDictionary()
+
+
+def network_of(module: Any, free: Sequence[str], loss: Callable[..., Any], target: Any) -> Network:
+    """The network of a module as it is now: another one after a change of mode, of layers, or of what is free.
+
+    Args:
+      module: a `torch.nn.Module` whose first axes are samples.
+      free: the names of the parameters that derivatives are taken by.
+      loss: of results and labels, a module.
+      target: where it runs.
+    """
+    key = tuple(free), repr(module), tuple(m.training for m in module.modules()), repr(loss), target
+    networks = _NETWORKS.setdefault(module, {})
+    if key not in networks:
+        networks[key] = Network(module, free, loss, target)
+    return networks[key]
+
+
+class Network:
+    """Functions of tensors: of a vector of the free parameters, of constants (other parameters, and buffers), and of samples.
+
+    Both are arguments, so that training in between needs no other programs. Each sample is a batch of its own.
+
+    Attributes:
+      jacobians: ``(vector, constants, x) -> (samples, outputs, parameters), outputs``.
+      selected: the same for outputs of given numbers, another argument of shape (samples, count).
+      gradients: ``(vector, constants, x, y) -> (samples, parameters), losses``.
+      products: ``(vector, constants, x, y, directions) ->`` rows with the Hessian of the loss times each direction, and the loss.
+      diagonal: ``(vector, constants, x, y) ->`` the diagonal of that Hessian, and the loss.
+      layers: ``(vector, constants, x, shifts) ->`` Jacobians by what is added to the results of layers, their inputs, and outputs.
+      slopes: ``(outputs, y) ->`` derivatives of the loss by the outputs.
+    """
+
+    def __init__(self, module: Any, free: Sequence[str], loss: Callable[..., Any], target: Any):
+        import torch
+
+        ref: Any = weakref.ref(module)
+
+        def shifted(state: Any, x: Any, shifts: Any) -> Any:
+            module, inputs = ref(), {}
+            layers = dict(module.named_modules())
+
+            def hook(name: str, _: Any, arguments: Any, y: Any) -> Any:
+                inputs[name] = arguments[0]
+                return y + shifts[name]
+
+            handles = [layers[name].register_forward_hook(functools.partial(hook, name)) for name in shifts]
+            try:
+                y = torch.func.functional_call(module, state, (x,))
+            finally:
+                for handle in handles:
+                    handle.remove()
+            return y, [inputs[name] for name in shifts]
+
+        self._shapes = {name: tuple(p.shape) for name, p in module.named_parameters() if name in set(free)}
+        self._call = from_torch(lambda state, x: torch.func.functional_call(ref(), state, (x,)))
+        self._shifted, self._loss = from_torch(shifted), from_torch(loss)
+        of = functools.partial(function, target=target)
+        self.jacobians, self.selected, self.gradients = of(self._jacobians), of(self._selected), of(self._gradients)
+        self.products = of(self._products)
+        self.diagonal = of(lambda *args: (hessian_diagonal(self.objective)(*args), self.objective(*args)))
+        self.layers, self.slopes = of(self._layers), of(vmap(grad(self._loss_of_one)))
+
+    def objective(self, vector: Any, constants: Any, x: Any, y: Any) -> Any:
+        """The loss of a batch.
+
+        Args:
+          vector, constants: the free parameters, and the other ones with the buffers.
+          x, y: samples and their labels.
+        """
+        return nnp.sum(vmap(lambda x, y: self._loss_of_one(self._value(vector, constants, x), y))(x, y))
+
+    def _loss_of_one(self, value: Any, y: Any) -> Any:
+        return self._loss(value[None], y[None])
+
+    def _state(self, vector: Any, constants: Any) -> dict[str, Any]:
+        ends = np.cumsum([int(np.prod(shape)) for shape in self._shapes.values()])
+        parts = nnp.split(vector, ends[:-1].tolist())
+        free = {name: part.reshape(shape) for (name, shape), part in zip(self._shapes.items(), parts, strict=True)}
+        return {**constants, **free}
+
+    def _value(self, vector: Any, constants: Any, x: Any) -> Any:
+        return self._call(self._state(vector, constants), _batch(x))[0]
+
+    def _jacobians(self, vector: Any, constants: Any, x: Any) -> Any:
+        def of_one(x: Any) -> Any:
+            y, pull = vjp(lambda vector: self._value(vector, constants, x), vector)
+            return vmap(lambda seed: pull(seed)[0])(nnp.eye(y.size, dtype=y.dtype)), y
+
+        return vmap(of_one)(x)
+
+    def _selected(self, vector: Any, constants: Any, x: Any, outputs: Any) -> Any:
+        def of_one(x: Any, outputs: Any) -> Any:
+            y, pull = vjp(lambda vector: self._value(vector, constants, x), vector)
+            return vmap(lambda i: pull((nnp.arange(y.size) == i).astype(y.dtype))[0])(outputs), y
+
+        return vmap(of_one)(x, outputs)
+
+    def _gradients(self, vector: Any, constants: Any, x: Any, y: Any) -> Any:
+        def of_one(x: Any, y: Any) -> Any:
+            return value_and_grad(lambda vector: self._loss_of_one(self._value(vector, constants, x), y))(vector)[::-1]
+
+        return vmap(of_one)(x, y)
+
+    def _products(self, vector: Any, constants: Any, x: Any, y: Any, directions: Any) -> Any:
+        slopes = value_and_grad(lambda vector: self.objective(vector, constants, x, y))
+        along = lambda direction: jvp(slopes, (vector,), (direction,))  # noqa: E731
+        (losses, _), (_, rows) = vmap(along)(directions)
+        return rows, losses[0]
+
+    def _layers(self, vector: Any, constants: Any, x: Any, shifts: Any) -> Any:
+        def of_one(x: Any) -> Any:
+            def value(shifts: Any) -> Any:
+                y, *inputs = self._shifted(self._state(vector, constants), _batch(x), shifts)
+                return y[0], inputs
+
+            y, pull, inputs = vjp(value, shifts, has_aux=True)
+            return vmap(lambda seed: pull(seed)[0])(nnp.eye(y.size, dtype=y.dtype)), inputs, y
+
+        return vmap(of_one)(x)
+
+
+def _batch(x: Any) -> Any:
+    """One sample as a batch."""
+    return tree.map(lambda leaf: leaf[None], x)
