@@ -9,6 +9,7 @@ from iree.compiler import ir
 
 from nabla_mlir.dialects import builder as b
 from nabla_mlir.dialects.builder import Val, complex_, eq, imag, real, select, splat
+from nabla_mlir.passes.iree.math.formats import flip_sign, is_nan, sign_of, with_sign
 from nabla_mlir.passes.iree.pattern import Patterns, Replacement, Target, operands
 
 PATTERNS = Patterns()
@@ -46,13 +47,35 @@ def _ordered(z: Val) -> tuple[Val, Val, Val]:
     return larger, smaller, ratio
 
 
+def _is_infinite(x: Val) -> Val:
+    return eq(abs(x), math.inf)
+
+
+def _is_finite(x: Val) -> Val:
+    return abs(x) < math.inf
+
+
+def _has_infinite_part(z: Val) -> Val:
+    return _is_infinite(real(z)) | _is_infinite(imag(z))
+
+
+def _product(x: Val, y: Val) -> Val:
+    """x y, where a zero stays one beside an infinity and NaN: of functions that are 0 on a whole axis."""
+    product = x * y
+    lost = is_nan(product) & (eq(x, 0.0) | eq(y, 0.0))
+    return select(lost, flip_sign(with_sign(splat(0.0, x), sign_of(x)), sign_of(y)), product)
+
+
 def _modulus(z: Val) -> Val:
+    """That of an infinity is infinite, whatever its other part is."""
     larger, _, ratio = _ordered(z)
-    return larger * b.sqrt(1.0 + ratio * ratio)
+    return select(_has_infinite_part(z), math.inf, larger * b.sqrt(1.0 + ratio * ratio))
 
 
 def _log_modulus(z: Val) -> Val:
     larger, smaller, ratio = _ordered(z)
+    larger = select(_has_infinite_part(z), math.inf, larger)
+    ratio = select(eq(larger, math.inf), 0.0, ratio)
     near = (larger > 0.5) & (larger < 2.0)
     excess = select(near, (larger - 1.0) * (larger + 1.0) + smaller * smaller, ratio * ratio)
     return select(near, splat(0.0, larger), b.log(larger)) + 0.5 * _log1p(excess)
@@ -65,12 +88,46 @@ def modulus(op: ir.Operation, target: Target) -> Replacement:
     return _modulus(z) if z.dtype.kind == "c" else None
 
 
+@_complex("stablehlo.divide")
+def divide(z: Val, w: Val) -> Val:
+    """By Smith's formula (1962), and by annex G of C99 where that gives NaN: IREE 3.13 squares |w|, and knows no infinities."""
+    (x, y), (u, v) = (real(z), imag(z)), (real(w), imag(w))
+    wide = abs(u) >= abs(v)
+    larger, smaller = select(wide, u, v), select(wide, v, u)
+    ratio = smaller / larger
+    size = larger + smaller * ratio
+    re = (select(wide, x, y) + select(wide, y, x) * ratio) / size
+    im = (select(wide, y, -x) - select(wide, x, -y) * ratio) / size
+    lost = is_nan(re) & is_nan(im)
+    at_end = _quotient_of_ends(x, y, u, v)
+    return complex_(select(lost, at_end[0], re), select(lost, at_end[1], im))
+
+
+def _quotient_of_ends(x: Val, y: Val, u: Val, v: Val) -> tuple[Val, Val]:
+    """(x + i y) / (u + i v) where one of them is infinite, or the divisor 0; else NaN."""
+    above = (_is_infinite(x) | _is_infinite(y)) & _is_finite(u) & _is_finite(v)
+    below = (_is_infinite(u) | _is_infinite(v)) & _is_finite(x) & _is_finite(y)
+    p, q = (select(above, _boxed(part), part) for part in (x, y))
+    r, s = (select(below, _boxed(part), part) for part in (u, v))
+    factor = select(above, splat(math.inf, x), select(below, splat(0.0, x), math.nan))
+    zero = eq(u, 0.0) & eq(v, 0.0)
+    infinity = with_sign(splat(math.inf, u), sign_of(u))
+    return select(zero, infinity * x, factor * (p * r + q * s)), select(zero, infinity * y, factor * (q * r - p * s))
+
+
+def _boxed(x: Val) -> Val:
+    """1 of an infinity and 0 of other numbers, with their signs."""
+    return with_sign(select(_is_infinite(x), splat(1.0, x), 0.0), sign_of(x))
+
+
 @_complex("stablehlo.exponential")
 def exp(z: Val) -> Val:
-    """e^x (cos y + i sin y)."""
+    """e^x (cos y + i sin y); at an infinite x without an angle 0, or an infinity."""
     x, y = real(z), imag(z)
     size = b.exp(x)
-    return complex_(size * _cos(y), select(eq(y, 0.0), y, size * _sin(y)))
+    ended = _is_infinite(x) & ~_is_finite(y)
+    re, im = size * _cos(y), select(eq(y, 0.0), y, size * _sin(y))
+    return complex_(select(ended, size, re), select(ended & (x < 0.0), 0.0, im))
 
 
 @_complex("stablehlo.log")
@@ -99,13 +156,20 @@ def expm1(z: Val) -> Val:
 
 @_complex("stablehlo.sqrt")
 def sqrt(z: Val) -> Val:
-    """The principal square root."""
+    """The principal square root: its imaginary part has the sign of that of z, also where that is a zero."""
     x, y = real(z), imag(z)
-    root = b.sqrt(0.5 * (abs(x) + _modulus(z)))
-    other = select(eq(root, 0.0), splat(0.0, x), 0.5 * y / root)
+    larger, _, ratio = _ordered(z)
+    # Scaled, so that |x| + |z| is finite, and normal.
+    great = larger > 1.0
+    scale = select(great, splat(0.125, x), 2.0)
+    root = b.sqrt(scale * abs(x) + scale * larger * b.sqrt(1.0 + ratio * ratio)) * select(great, splat(2.0, x), 0.5)
+    root = select(_is_infinite(x), math.inf, root)
+    other = select(eq(root, 0.0), y, 0.5 * (y / root))
     positive = x >= 0.0
-    signed = select(y < 0.0, -root, root)
-    return complex_(select(positive, root, abs(other)), select(positive, other, signed))
+    signed = with_sign(abs(root), sign_of(y))
+    endless = _is_infinite(y)
+    re, im = select(positive, root, abs(other)), select(positive, other, signed)
+    return complex_(select(endless, math.inf, re), select(endless, y, im))
 
 
 @_complex("stablehlo.rsqrt")
@@ -124,22 +188,23 @@ def cbrt(z: Val) -> Val:
 def sin(z: Val) -> Val:
     """Sin x cosh y + i cos x sinh y."""
     x, y = real(z), imag(z)
-    return complex_(_sin(x) * _cosh(y), _cos(x) * _sinh(y))
+    return complex_(_product(_sin(x), _cosh(y)), _product(_cos(x), _sinh(y)))
 
 
 @_complex("stablehlo.cosine")
 def cos(z: Val) -> Val:
     """Cos x cosh y - i sin x sinh y."""
     x, y = real(z), imag(z)
-    return complex_(_cos(x) * _cosh(y), -(_sin(x) * _sinh(y)))
+    return complex_(_cos(x) * _cosh(y), -_product(_sin(x), _sinh(y)))
 
 
 def _tan_parts(x: Val, y: Val) -> tuple[Val, Val]:
-    """The parts of tan(x + i y), with no term that overflows."""
-    t, h, c = _tan(x), _tanh(y), _cosh(y)
+    """The parts of tan(x + i y), with no term that overflows; far up it is i, whatever x is."""
+    h, c = _tanh(y), _cosh(y)
+    t = select(_is_infinite(y) & ~_is_finite(x), 0.0, _tan(x))
     t2 = t * t
     below = 1.0 + t2 * h * h
-    return t / c / c / below, h * (1.0 + t2) / below
+    return select(eq(x, 0.0), x, t / c / c / below), select(eq(y, 0.0), y, h * (1.0 + t2) / below)
 
 
 @_complex("stablehlo.tan", "chlo.tan")
@@ -159,14 +224,14 @@ def tanh(z: Val) -> Val:
 def sinh(z: Val) -> Val:
     """Sinh x cos y + i cosh x sin y."""
     x, y = real(z), imag(z)
-    return complex_(_sinh(x) * _cos(y), _cosh(x) * _sin(y))
+    return complex_(_product(_sinh(x), _cos(y)), _product(_cosh(x), _sin(y)))
 
 
 @_complex("chlo.cosh")
 def cosh(z: Val) -> Val:
     """Cosh x cos y + i sinh x sin y."""
     x, y = real(z), imag(z)
-    return complex_(_cosh(x) * _cos(y), _sinh(x) * _sin(y))
+    return complex_(_cosh(x) * _cos(y), _product(_sinh(x), _sin(y)))
 
 
 @_complex("stablehlo.logistic")
@@ -187,5 +252,6 @@ def sign(z: Val) -> Val:
 def power(z: Val, w: Val) -> Val:
     """e^(w log z), and 0^w."""
     result = b.exp(w * b.log(z))
-    at_zero = select(eq(w, 0.0), splat(1.0, w), select(real(w) > 0.0, splat(0.0, w), math.nan))
+    nowhere = complex_(splat(math.nan, real(w)), math.nan)
+    at_zero = select(eq(w, 0.0), splat(1.0, w), select(real(w) > 0.0, splat(0.0, w), nowhere))
     return select(eq(z, 0.0), at_zero, result)
