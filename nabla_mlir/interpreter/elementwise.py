@@ -31,15 +31,15 @@ def _complex_quotient(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     above = (np.isinf(x.real) | np.isinf(x.imag)) & np.isfinite(y)
     below = (np.isinf(y.real) | np.isinf(y.imag)) & np.isfinite(x)
     zero = y == 0
-    ended = zero | ((above | below) & np.isnan(quotient.real) & np.isnan(quotient.imag))
-    if not ended.any():
+    is_end = zero | ((above | below) & np.isnan(quotient.real) & np.isnan(quotient.imag))
+    if not is_end.any():
         return quotient
     (p, q), (r, s) = _boxed(x, above), _boxed(y, below)
     factor = np.where(above, np.inf, 0.0).astype(p.dtype)
     infinity = np.copysign(np.inf, y.real).astype(p.dtype)
     re = np.where(zero, infinity * x.real, factor * (p * r + q * s))
     im = np.where(zero, infinity * x.imag, factor * (q * r - p * s))
-    return np.where(ended, complex_(re, im), quotient)
+    return np.where(is_end, complex_(re, im), quotient)
 
 
 def _boxed(z: np.ndarray, where: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

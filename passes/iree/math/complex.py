@@ -8,7 +8,8 @@ from collections.abc import Callable
 from iree.compiler import ir
 
 from nabla_mlir.dialects import builder as b
-from nabla_mlir.dialects.builder import Val, complex_, eq, imag, real, select, splat
+from nabla_mlir.dialects.builder import Val, complex_, eq, select, splat
+from nabla_mlir.dialects.regions import made_by
 from nabla_mlir.passes.iree.math.formats import flip_sign, is_nan, sign_of, with_sign
 from nabla_mlir.passes.iree.pattern import Patterns, Replacement, Target, operands
 
@@ -62,8 +63,8 @@ def _has_infinite_part(z: Val) -> Val:
 def _product(x: Val, y: Val) -> Val:
     """x y, where a zero stays one beside an infinity and NaN: of functions that are 0 on a whole axis."""
     product = x * y
-    lost = is_nan(product) & (eq(x, 0.0) | eq(y, 0.0))
-    return select(lost, flip_sign(with_sign(splat(0.0, x), sign_of(x)), sign_of(y)), product)
+    is_lost = is_nan(product) & (eq(x, 0.0) | eq(y, 0.0))
+    return select(is_lost, flip_sign(with_sign(splat(0.0, x), sign_of(x)), sign_of(y)), product)
 
 
 def _modulus(z: Val) -> Val:
@@ -88,36 +89,82 @@ def modulus(op: ir.Operation, target: Target) -> Replacement:
     return _modulus(z) if z.dtype.kind == "c" else None
 
 
+def real(z: Val) -> Val:
+    """The real part, which is there where a number was made of parts."""
+    return _part(z, 0)
+
+
+def imag(z: Val) -> Val:
+    """The imaginary part."""
+    return _part(z, 1)
+
+
+def _part(z: Val, place: int) -> Val:
+    maker = made_by(z.value)
+    if maker is not None and maker.name == "stablehlo.complex":
+        return Val(maker.operands[place])
+    return (b.real, b.imag)[place](z)
+
+
+@PATTERNS.of("stablehlo.real", "stablehlo.imag")
+def part_of_parts(op: ir.Operation, target: Target) -> Replacement:
+    """What a number was made of."""
+    (z,) = operands(op)
+    maker = made_by(z.value)
+    if maker is None or maker.name != "stablehlo.complex":
+        return None
+    return Val(maker.operands[0 if op.name == "stablehlo.real" else 1])
+
+
+@_complex("stablehlo.add")
+def add(z: Val, w: Val) -> Val:
+    """In parts, as all that follows: chains of complex numbers are fused where those of their parts are (`fuse_chains`)."""
+    return complex_(real(z) + real(w), imag(z) + imag(w))
+
+
+@_complex("stablehlo.subtract")
+def subtract(z: Val, w: Val) -> Val:
+    """In parts."""
+    return complex_(real(z) - real(w), imag(z) - imag(w))
+
+
+@_complex("stablehlo.negate")
+def negate(z: Val) -> Val:
+    """In parts."""
+    return complex_(-real(z), -imag(z))
+
+
+@_complex("stablehlo.multiply")
+def multiply(z: Val, w: Val) -> Val:
+    """In parts, with four products."""
+    (x, y), (u, v) = (real(z), imag(z)), (real(w), imag(w))
+    return complex_(x * u - y * v, x * v + y * u)
+
+
 @_complex("stablehlo.divide")
 def divide(z: Val, w: Val) -> Val:
-    """By Smith's formula (1962), and by annex G of C99 where that gives NaN: IREE 3.13 squares |w|, and knows no infinities."""
-    (x, y), (u, v) = (real(z), imag(z)), (real(w), imag(w))
+    """By Smith's formula (1962), and at ends as annex G of C99 has it: IREE 3.13 squares |w|, and knows no infinities.
+
+    An infinite number is divided, or divides, as its direction, and a zero as 1; the quotient is infinite then, or 0.
+    """
+    above, below = _has_infinite_part(z), _has_infinite_part(w)
+    x, y = (select(above, _boxed(part), part) for part in (real(z), imag(z)))
+    u, v = (select(below, _boxed(part), part) for part in (real(w), imag(w)))
     wide = abs(u) >= abs(v)
     larger, smaller = select(wide, u, v), select(wide, v, u)
+    zero = eq(larger, 0.0)
+    larger = select(zero, with_sign(splat(1.0, u), sign_of(u)), larger)
     ratio = smaller / larger
     size = larger + smaller * ratio
     re = (select(wide, x, y) + select(wide, y, x) * ratio) / size
     im = (select(wide, y, -x) - select(wide, x, -y) * ratio) / size
-    lost = is_nan(re) & is_nan(im)
-    at_end = _quotient_of_ends(x, y, u, v)
-    return complex_(select(lost, at_end[0], re), select(lost, at_end[1], im))
-
-
-def _quotient_of_ends(x: Val, y: Val, u: Val, v: Val) -> tuple[Val, Val]:
-    """(x + i y) / (u + i v) where one of them is infinite, or the divisor 0; else NaN."""
-    above = (_is_infinite(x) | _is_infinite(y)) & _is_finite(u) & _is_finite(v)
-    below = (_is_infinite(u) | _is_infinite(v)) & _is_finite(x) & _is_finite(y)
-    p, q = (select(above, _boxed(part), part) for part in (x, y))
-    r, s = (select(below, _boxed(part), part) for part in (u, v))
-    factor = select(above, splat(math.inf, x), select(below, splat(0.0, x), math.nan))
-    zero = eq(u, 0.0) & eq(v, 0.0)
-    infinity = with_sign(splat(math.inf, u), sign_of(u))
-    return select(zero, infinity * x, factor * (p * r + q * s)), select(zero, infinity * y, factor * (q * r - p * s))
+    factor = select(above | zero, splat(math.inf, x), 1.0) * select(below, splat(0.0, x), 1.0)
+    return complex_(re * factor, im * factor)
 
 
 def _boxed(x: Val) -> Val:
-    """1 of an infinity and 0 of other numbers, with their signs."""
-    return with_sign(select(_is_infinite(x), splat(1.0, x), 0.0), sign_of(x))
+    """The sign of an infinity, and 0 of other numbers."""
+    return select(_is_infinite(x), b.maximum(b.minimum(x, 1.0), -1.0), 0.0)
 
 
 @_complex("stablehlo.exponential")
@@ -125,9 +172,9 @@ def exp(z: Val) -> Val:
     """e^x (cos y + i sin y); at an infinite x without an angle 0, or an infinity."""
     x, y = real(z), imag(z)
     size = b.exp(x)
-    ended = _is_infinite(x) & ~_is_finite(y)
+    is_end = _is_infinite(x) & ~_is_finite(y)
     re, im = size * _cos(y), select(eq(y, 0.0), y, size * _sin(y))
-    return complex_(select(ended, size, re), select(ended & (x < 0.0), 0.0, im))
+    return complex_(select(is_end, size, re), select(is_end & (x < 0.0), 0.0, im))
 
 
 @_complex("stablehlo.log")
