@@ -12,8 +12,12 @@ from nabla_mlir.dialects.builder import Val, complex_, eq, select, splat
 from nabla_mlir.dialects.regions import made_by
 from nabla_mlir.passes.iree.math.formats import flip_sign, is_nan, sign_of, with_sign
 from nabla_mlir.passes.iree.pattern import Patterns, Replacement, Target, operands
+from nabla_mlir.table.traits import runs_regions
 
 PATTERNS = Patterns()
+
+
+_REDUCERS = ("stablehlo.add", "stablehlo.multiply")
 
 
 def _complex(*names: str) -> Callable[[Callable[..., Val]], Callable[..., Val]]:
@@ -22,6 +26,8 @@ def _complex(*names: str) -> Callable[[Callable[..., Val]], Callable[..., Val]]:
     def register(formula: Callable[..., Val]) -> Callable[..., Val]:
         def rewrite(op: ir.Operation, target: Target) -> Replacement:
             values = operands(op)
+            if op.name in _REDUCERS and not runs_regions(op.parent):  # sums are known by what they sum with
+                return None
             return formula(*values) if values[0].dtype.kind == "c" else None
 
         rewrite.__doc__ = formula.__doc__
@@ -104,16 +110,6 @@ def _part(z: Val, place: int) -> Val:
     if maker is not None and maker.name == "stablehlo.complex":
         return Val(maker.operands[place])
     return (b.real, b.imag)[place](z)
-
-
-@PATTERNS.of("stablehlo.real", "stablehlo.imag")
-def part_of_parts(op: ir.Operation, target: Target) -> Replacement:
-    """What a number was made of."""
-    (z,) = operands(op)
-    maker = made_by(z.value)
-    if maker is None or maker.name != "stablehlo.complex":
-        return None
-    return Val(maker.operands[0 if op.name == "stablehlo.real" else 1])
 
 
 @_complex("stablehlo.add")
