@@ -83,6 +83,7 @@ def points(function: Function, dtype: np.dtype, count: int) -> list[np.ndarray]:
     bits = rng.integers(0, np.iinfo(kind).max, shape, kind, endpoint=True).view(dtype)
     near = rng.integers(-9, 10, shape) + rng.normal(size=shape) * 10.0 ** -rng.integers(1, 9, count)
     every = np.concatenate([bits, rng.uniform(-20, 20, shape).astype(dtype), near.astype(dtype)], 1)
+    every = np.where(every.view(kind) << 1 == 0, dtype.type(0), every)  # mpmath has no negative zero
     with np.errstate(invalid="ignore"):  # NaN among the bits
         sizes = np.abs(every.astype("f8"))
     is_normal = np.isfinite(sizes) & ((sizes == 0) | (sizes >= float(ml_dtypes.finfo(dtype).tiny)))

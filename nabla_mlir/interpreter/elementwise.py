@@ -15,12 +15,37 @@ _COMPARISONS = {"EQ": np.equal, "NE": np.not_equal, "LT": np.less, "LE": np.less
 @evaluation("stablehlo.divide")
 def divide(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """x / y; of integers its whole part, all bits set where y is 0."""
+    if x.dtype.kind == "c":
+        return _complex_quotient(x, y)
     if x.dtype.kind not in "iu":
         return np.divide(x, y)
     is_minus = y == -1 if x.dtype.kind == "i" else np.zeros_like(y, bool)  # by which the least number has no quotient
     safe = np.where((y == 0) | is_minus, y.dtype.type(1), y)
     quotient = np.where(is_minus, np.negative(x), (x - np.fmod(x, safe)) // safe)
     return np.where(y == 0, ~np.zeros_like(x), quotient)
+
+
+def _complex_quotient(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """x / y, by annex G of C99 where NumPy gives NaN: a finite number over an infinity is 0, an infinity over one infinite."""
+    quotient = np.asarray(np.divide(x, y))
+    above = (np.isinf(x.real) | np.isinf(x.imag)) & np.isfinite(y)
+    below = (np.isinf(y.real) | np.isinf(y.imag)) & np.isfinite(x)
+    zero = y == 0
+    is_end = zero | ((above | below) & np.isnan(quotient.real) & np.isnan(quotient.imag))
+    if not is_end.any():
+        return quotient
+    (p, q), (r, s) = _boxed(x, above), _boxed(y, below)
+    factor = np.where(above, np.inf, 0.0).astype(p.dtype)
+    infinity = np.copysign(np.inf, y.real).astype(p.dtype)
+    re = np.where(zero, infinity * x.real, factor * (p * r + q * s))
+    im = np.where(zero, infinity * x.imag, factor * (q * r - p * s))
+    return np.where(is_end, complex_(re, im), quotient)
+
+
+def _boxed(z: np.ndarray, where: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The parts, where said as 1 if they are infinite and 0 if not, with their signs."""
+    re, im = (np.where(where, np.copysign(np.isinf(part), part), part).astype(part.dtype) for part in (z.real, z.imag))
+    return re, im
 
 
 @evaluation("stablehlo.remainder")

@@ -14,6 +14,7 @@ import numpy as np
 from nabla_mlir.numpy.logic import where
 from nabla_mlir.numpy.operands import inexact, inexacts, require_real
 from nabla_mlir.numpy.reductions import any
+from nabla_mlir.numpy.special_values import signbit
 from nabla_mlir.numpy.ufuncs import absolute, exp, floor, log, log1p
 from nabla_mlir.ops import gamma
 from nabla_mlir.ops.autodiff import stop_gradient
@@ -66,12 +67,13 @@ def ratio(numerator: Callable[[Any], Any], denominator: Callable[[Any], Any], fi
 # ---------------------------------------------------------------- gamma
 @library
 def gammasgn(x: Any) -> Tensor:
-    """The sign of the gamma function; NaN at the negative whole numbers."""
+    """The sign of the gamma function: at a zero that of the zero, NaN at the negative whole numbers."""
     x = inexact(x)
     whole = floor(stop_gradient(x))
     odd = whole - 2.0 * floor(whole * 0.5) != 0.0
     one = full_like(x, 1)
-    return where(x >= 0.0, one, where(whole == x, np.nan, where(odd, -one, one)))
+    below = where(whole == x, np.nan, where(odd, -one, one))
+    return where(x > 0.0, one, where(x == 0.0, where(signbit(stop_gradient(x)), -one, one), below))
 
 
 def _parts(a: Tensor, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:

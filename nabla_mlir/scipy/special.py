@@ -21,6 +21,7 @@ from nabla_mlir.numpy.ufuncs import exp, expm1, log, log1p, sqrt
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops import gamma as gamma_functions
 from nabla_mlir.ops import logic as lg
+from nabla_mlir.ops.autodiff import stop_gradient
 from nabla_mlir.scipy.error_integrals import dawsn as dawsn
 from nabla_mlir.scipy.error_integrals import erfcx as erfcx
 from nabla_mlir.scipy.error_integrals import fresnel as fresnel
@@ -42,6 +43,8 @@ from nabla_mlir.scipy.integrals import spence as spence
 from nabla_mlir.staging.eager import Static, library
 from nabla_mlir.table.tensor import Tensor, full_like
 from nabla_mlir.transforms.custom import custom_jvp
+
+_NO_TAIL = 40.0  # below -40 ndtr vanishes in f64
 
 
 @library
@@ -248,7 +251,25 @@ def ndtr(x: Any) -> Tensor:
       >>> float(ndtr(0.0))
       0.5
     """
-    return erfc(inexact(x) * -math.sqrt(0.5)) * 0.5
+    x = inexact(x)
+    if x.dtype.itemsize < 4:
+        return ndtr(x.astype(np.float32)).astype(x.dtype)
+    u = x * -math.sqrt(0.5)
+    return erfc(u) * (0.5 + 0.5 * _excess(stop_gradient(x), stop_gradient(u)))
+
+
+def _excess(x: Tensor, u: Tensor) -> Tensor:
+    """u * u - x * x / 2 of a rounded u in the tail of erfc, which that is nearly proportional to exp(-u * u) in."""
+    tail = (x < -1.0) & (x > -_NO_TAIL)
+    (x, dx), (u, du) = _halves(where(tail, x, 0.0)), _halves(where(tail, u, 0.0))
+    return (u * u - 0.5 * x * x) + (2.0 * u * du - x * dx) + (du * du - 0.5 * dx * dx)
+
+
+def _halves(x: Tensor) -> tuple[Tensor, Tensor]:
+    """`x` as a sum of two numbers, the first of which has a square."""
+    info = np.finfo(x.dtype)
+    high = ew.reduce_precision(x, exponent_bits=info.nexp, mantissa_bits=info.nmant // 2 - 1 + info.nmant % 2)
+    return high, x - high
 
 
 @library

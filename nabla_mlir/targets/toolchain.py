@@ -7,6 +7,7 @@ import functools
 import importlib.util
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -81,10 +82,11 @@ def run_compiler(
 ) -> Finished:
     """Runs `iree-compile`, or a program beside it, to its end; whatever happens to it happens to it alone.
 
-    The process has its own session, so that a timeout or an interrupt also ends the linker it may have started.
+    The process has its own session, so that a timeout or an interrupt also ends the linker it may have started. It ends with
+    the thread that waits for it, also if this process is killed.
     """
     process = subprocess.Popen(
-        [iree_compile().with_name(f"{program}{_SUFFIX}"), *arguments],
+        [*_bound_to_parent(), iree_compile().with_name(f"{program}{_SUFFIX}"), *arguments],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -99,6 +101,20 @@ def run_compiler(
         _kill(process)
         raise
     return Finished(process.returncode, stdout, stderr.decode(errors="replace"))
+
+
+@functools.cache
+def _bound_to_parent() -> tuple[str, ...]:
+    """What a command line begins with for the kernel to end its process with ours: of util-linux; nothing where there is none.
+
+    A compiler that nobody waits for may go on for hours, in many gigabytes.
+    """
+    setpriv = shutil.which("setpriv") if sys.platform == "linux" else None
+    if setpriv is None:
+        return ()
+    prefix = (setpriv, "--pdeathsig", "KILL", "--")
+    is_known = subprocess.run([*prefix, setpriv, "--version"], stdin=subprocess.DEVNULL, capture_output=True).returncode == 0
+    return prefix if is_known else ()  # BusyBox has another program of that name
 
 
 _PARSING = 20.0  # seconds for bytecode, and one for each megabyte: it takes a hundredth of that

@@ -7,6 +7,8 @@ import resource
 import signal
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,7 @@ from nabla_mlir.compiling import compiler
 from nabla_mlir.compiling.compiler import clear_memory, compile_module
 from nabla_mlir.errors import CompileError, TargetError
 from nabla_mlir.locks import cached_property, new_lock
-from nabla_mlir.targets import cpu
+from nabla_mlir.targets import cpu, toolchain
 from nabla_mlir.targets.toolchain import Finished
 
 TINY = "func.func @f(%x: tensor<2xf32>) -> tensor<2xf32> {\n  %0 = stablehlo.add %x, %x : tensor<2xf32>\n  return %0 : tensor<2xf32>\n}"
@@ -50,6 +52,41 @@ def test_what_the_machine_does_not_give_the_compiler_is_said(
     monkeypatch.setattr(compiler, "run_compiler", lambda *_, **__: end)
     with pytest.raises(CompileError, match=f"(?s)compiling requires {condition}.*{help}"):
         compile_module(TINY, "cpu", cache=False)
+
+
+@pytest.mark.skipif(not toolchain._bound_to_parent(), reason="needs setpriv of util-linux")
+def test_a_compiler_ends_with_the_process_that_waits_for_it() -> None:
+    """Nobody would stop it: one of 13 GB ran for half an hour after its process was killed."""
+    program = (
+        "import pathlib; from nabla_mlir.targets import toolchain\n"
+        "toolchain.iree_compile = lambda: pathlib.Path('/bin/sleep')\n"
+        "toolchain._bound_to_parent(); print('ready', flush=True); toolchain.run_compiler(['100'], b'', program='sleep')"
+    )
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"ready\n"
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+        child = _awaited(lambda: next((int(n) for n in children.read_text().split() if "sleep" in _command(int(n))), None))
+        process.kill()
+    assert _awaited(lambda: not _command(child)) is True
+
+
+def _command(process: int) -> str:
+    """Of a process that is no setpriv; "" if it has ended."""
+    try:
+        words = Path(f"/proc/{process}/cmdline").read_text().split("\0")
+    except OSError:
+        return ""
+    return "" if "setpriv" in words[0] else words[0]
+
+
+def _awaited(value: Callable[[], Any]) -> Any:
+    """What a function gives when it gives something, within ten seconds."""
+    for _ in range(1000):
+        if found := value():
+            return found
+        time.sleep(0.01)
+    return None
 
 
 def test_a_compiler_that_cannot_start_is_no_unknown_cpu(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -155,3 +155,22 @@ def test_spherical_harmonics() -> None:
         nm.vmap(lambda n: special.sph_harm_y(n, 0, 0.1, 0.2))(n)
     with pytest.raises(ShapeError, match="sph_harm_y requires diff_n=None"):
         special.sph_harm_y(1, 0, 0.1, 0.2, diff_n=1)
+
+
+def test_the_tail_of_the_normal_distribution() -> None:
+    """Rounding its argument by the root of two would cost x * x / 2 units in the last place: 200 here."""
+    x = -np.linspace(1, 20, 400)
+    got = nm.trace(special.ndtr, x, name="f").lower().compile("cpu")(x)
+    want = np.array([float(mpmath.ncdf(mpmath.mpf(v))) for v in x])
+    np.testing.assert_allclose(got, want, rtol=6 * np.finfo(float).eps)
+    np.testing.assert_allclose(nm.vmap(nm.grad(special.ndtr))(x), np.exp(-0.5 * x * x) / np.sqrt(2 * np.pi), rtol=1e-13)
+
+
+def test_the_ends_of_the_gamma_functions() -> None:
+    """The same interpreted and compiled: the sign of a zero is that of the pole at it."""
+    x = np.array([-np.inf, np.inf, 0.0, -0.0])
+    f = lambda x: (special.gammaln(x), special.digamma(x), special.gamma(x))  # noqa: E731
+    want = [[np.inf] * 4, [np.nan, np.inf, -np.inf, np.inf], [np.nan, np.inf, np.inf, -np.inf]]
+    for results in (f(x), nm.trace(f, x, name="f").lower().compile("cpu")(x)):
+        for got, numbers in zip(results, want, strict=True):
+            np.testing.assert_array_equal(got, numbers)

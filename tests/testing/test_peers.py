@@ -38,6 +38,12 @@ def test_programs_of_the_day() -> None:
 
 
 @pytest.mark.slow
+def test_chains_of_complex_numbers_compile() -> None:
+    """A dispatch of 36 buffers was loaded by no device; IREE doubles the code of a chain that is cut at its complex numbers."""
+    assert peers.fault_of(peers.Program(7350028, depth=4, results=[0]), "cpu") in peers.FINE
+
+
+@pytest.mark.slow
 def test_compiled_programs_of_the_day() -> None:
     seed = seed_of_the_day()
     fates = {n: peers.shortest(n, "cpu")[1] for n in range(seed, seed + 12)}

@@ -11,6 +11,7 @@ from iree.compiler import ir
 from nabla_mlir.dialects import builder as b
 from nabla_mlir.dialects import stablehlo as hlo
 from nabla_mlir.dialects.builder import Val, select
+from nabla_mlir.dialects.regions import made_by
 from nabla_mlir.passes.base import register
 from nabla_mlir.passes.iree.driver import PatternPass
 from nabla_mlir.passes.iree.pattern import Patterns, Replacement, Target, attributes_of, operands
@@ -33,6 +34,16 @@ def convert(op: ir.Operation, target: Target) -> Replacement:
     if dtype.kind != "c" or x.dtype.kind == "c":
         return None
     return b.complex_(b.convert(x, np.zeros((), dtype).real.dtype), 0.0)
+
+
+@PATTERNS.of("stablehlo.real", "stablehlo.imag")
+def part_of_parts(op: ir.Operation, target: Target) -> Replacement:
+    """What a number was made of: chains are cut at numbers that are complex."""
+    (z,) = operands(op)
+    maker = made_by(z.value)
+    if maker is None or maker.name != "stablehlo.complex":
+        return None
+    return Val(maker.operands[0 if op.name == "stablehlo.real" else 1])
 
 
 @PATTERNS.of("stablehlo.pad")

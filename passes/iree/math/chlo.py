@@ -13,6 +13,7 @@ from iree.compiler import ir, passmanager  # type: ignore[attr-defined]  # not i
 from nabla_mlir.dialects import builder as b
 from nabla_mlir.dialects.builder import Val
 from nabla_mlir.dialects.context import context
+from nabla_mlir.passes.iree.math.formats import sign_of, with_sign
 from nabla_mlir.passes.iree.pattern import Patterns, Replacement, Target, attributes_of, operands
 from nabla_mlir.table.traits import names_with
 
@@ -66,13 +67,34 @@ def expand_double(op: ir.Operation, target: Target) -> Replacement:
     return None if good else expand(op, target)
 
 
-@PATTERNS.of(
-    "chlo.acos", "chlo.acosh", "chlo.asin", "chlo.asinh", "chlo.atan", "chlo.atanh", "chlo._asin_acos_kernel",
-    "chlo.square",
-)  # fmt: skip
+@PATTERNS.of("chlo._asin_acos_kernel", "chlo.square")
 def expand_complex(op: ir.Operation, target: Target) -> Replacement:
     """As the real ones."""
     return expand(op, target) if operands(op)[0].dtype.kind == "c" else None
+
+
+@PATTERNS.of("chlo.asin", "chlo.asinh", "chlo.atan", "chlo.atanh")
+def expand_odd(op: ir.Operation, target: Target) -> Replacement:
+    """The stock expansion forgets the signs of zeros, on which side of a branch cut a number lies: both parts have those of z."""
+    (z,) = operands(op)
+    if z.dtype.kind != "c" or not z.static:
+        return None
+    (value,) = stock_expansion(op)
+    return b.complex_(_signed(b.real(value), b.real(z)), _signed(b.imag(value), b.imag(z)))
+
+
+@PATTERNS.of("chlo.acos", "chlo.acosh")
+def expand_even(op: ir.Operation, target: Target) -> Replacement:
+    """As the odd ones: the real part is not negative, or of either sign, the imaginary part has the sign of that of z or -z."""
+    (z,) = operands(op)
+    if z.dtype.kind != "c" or not z.static:
+        return None
+    (value,) = stock_expansion(op)
+    return b.complex_(b.real(value), _signed(b.imag(value), b.imag(z) if op.name == "chlo.acosh" else -b.imag(z)))
+
+
+def _signed(x: Val, sign: Val) -> Val:
+    return with_sign(abs(x), sign_of(sign))
 
 
 def stock_expansion(op: ir.Operation, others: Mapping[str, Callable[[], Val]] = MappingProxyType({})) -> list[Val]:

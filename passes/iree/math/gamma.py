@@ -5,13 +5,24 @@ Coefficients are Chebyshev fits made with mpmath, to less than 1/5 ulp, in power
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from iree.compiler import ir
 
 from nabla_mlir.dialects import builder as b
-from nabla_mlir.dialects.builder import convert, select
+from nabla_mlir.dialects.builder import convert, eq, select
 from nabla_mlir.passes.iree.math.chlo import stock_expansion
-from nabla_mlir.passes.iree.math.formats import F32, format_of, has_format, horner, rounded, upper_half
+from nabla_mlir.passes.iree.math.formats import (
+    F32,
+    flip_sign,
+    format_of,
+    has_format,
+    horner,
+    rounded,
+    sign_of,
+    upper_half,
+)
 from nabla_mlir.passes.iree.pattern import Patterns, Replacement, Target, operands
 
 PATTERNS = Patterns()
@@ -82,7 +93,10 @@ def digamma(op: ir.Operation, target: Target) -> Replacement:
     root = float(np.float32(_ROOT)) if single else _ROOT
     distance = rounded(x - root) - (_ROOT - root if single else _ROOT_LOW)
     near = distance * horner(x + x - 3.0, _DIGAMMA_F32 if single else _DIGAMMA_F64)
-    return select((x >= 1.0) & (x <= 2.0), near, stock_expansion(op)[0])
+    pole = flip_sign(
+        b.full(-math.inf, x.shape, x.dtype), sign_of(x)
+    )  # at both zeros, which the expansion takes for one
+    return select((x >= 1.0) & (x <= 2.0), near, select(eq(x, 0.0), pole, stock_expansion(op)[0]))
 
 
 @PATTERNS.of("chlo.erfc")
