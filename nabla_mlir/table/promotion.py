@@ -1,8 +1,9 @@
 """Promotion of dtypes, broadcasting of shapes, and the operators of Tensor that use both.
 
-Mixed dtypes promote by NumPy's table (`numpy.promote_types`: int32 with float32 gives float64). A Python scalar is
-weak: it takes the dtype of the other operand, unless its kind is higher (a float with an integer tensor gives the
-default float dtype).
+Mixed dtypes promote by NumPy's table (`numpy.promote_types`), with one exception while the default float dtype has 32 bits:
+integers take the floating-point dtype beside them, as in JAX and PyTorch (int32 with float32 gives float32, NumPy's float64).
+A Python scalar is weak: it takes the dtype of the other operand, unless its kind is higher (a float with an integer tensor
+gives the default float dtype).
 """
 
 from __future__ import annotations
@@ -99,8 +100,14 @@ def _kind(dtype: np.dtype) -> int:
 
 
 def common_type(a: np.dtype, b: np.dtype) -> np.dtype:
-    """The dtype that two promote to: NumPy's; of the two floating-point formats of 16 bits float32, as in JAX."""
-    return _FLOAT32 if {a, b} == _HALVES else np.promote_types(a, b)
+    """The dtype that two promote to: NumPy's; of the two floating-point formats of 16 bits float32, as in JAX, and of an
+    integer and floating point, where new arrays have 32 bits, the latter: nothing becomes wider than what there is.
+    """
+    if {a, b} == _HALVES:
+        return _FLOAT32
+    if Defaults.float.itemsize < 8 and is_inexact(a) != is_inexact(b):
+        return a if is_inexact(a) else b
+    return np.promote_types(a, b)
 
 
 def _promote(dtypes: Sequence[np.dtype]) -> np.dtype:

@@ -19,9 +19,42 @@ def dtype_of(f, *dtypes):
     return out[0].dtype
 
 
-def test_arrays_promote_by_numpys_table():
+def test_arrays_promote_by_numpys_table_where_new_arrays_have_64_bits():
+    with default_dtypes(np.float64, np.int64):
+        for a, b in itertools.product(DTYPES, repeat=2):
+            assert dtype_of(jnp.add, a, b) == np.promote_types(a, b), (a, b)
+
+
+def test_integers_take_the_floating_point_beside_them_where_new_arrays_have_32_bits():
     for a, b in itertools.product(DTYPES, repeat=2):
-        assert dtype_of(jnp.add, a, b) == np.promote_types(a, b), (a, b)
+        floats = [d for d in (a, b) if d.kind in "fc"]
+        want = floats[0] if len(floats) == 1 else np.promote_types(a, b)
+        assert dtype_of(jnp.add, a, b) == jnp.promote_types(a, b) == jnp.result_type(a, b) == want, (a, b)
+
+
+@pytest.mark.parametrize("name", ["float16", "bfloat16", "float32", "complex64"])
+@pytest.mark.parametrize("integer", ["bool", "uint8", "int32"])
+def test_integers_meet_floating_point_as_in_jax(name, integer):
+    jax = pytest.importorskip("jax")
+    functions = (
+        lambda np, x, n: x * n, lambda np, x, n: np.where(n > 1, x, n), lambda np, x, n: np.concatenate([n, x]), lambda np, x, n: x @ n,
+        lambda np, x, n: np.polyadd(x, n), lambda np, x, n: n / x, lambda np, x, n: n**x, lambda np, x, n: np.einsum("i,i", x, n),
+    )  # fmt: skip
+    with jax.enable_x64(False):
+        for f in functions:
+            x, n = jax.numpy.ones(3, name), jax.numpy.ones(3, integer)
+            want = jax.eval_shape(lambda x, n: f(jax.numpy, x, n), x, n).dtype  # noqa: B023
+            assert nm.eval_shape(lambda x, n: f(jnp, x, n), jnp.ones(3, name), jnp.ones(3, integer)).dtype == want  # noqa: B023
+
+
+def test_powers_of_integer_matrices_and_rint_have_numpys_kinds():
+    a = np.array([[1, 2**31], [0, 1]])
+    for n in (0, 1, 3):
+        got = np.asarray(jnp.linalg.matrix_power(a, n))
+        assert got.dtype == a.dtype
+        assert (got == np.linalg.matrix_power(a, n)).all()
+    assert jnp.linalg.matrix_power(a, -1).dtype == jnp.rint(a).dtype == np.float32
+    assert jnp.sort_complex(a).dtype == np.complex64
 
 
 @pytest.mark.parametrize("scalar", [True, 2, 2.5, 1j])
