@@ -186,6 +186,9 @@ def _with_constants(f: Callable[..., Any], spec: pytree.TreeSpec, leaves: Sequen
 T = TypeVar("T")
 Static = Annotated[T, "static"]  # a parameter that decides shapes: an integer of NumPy, or an array of one, is a number there
 
+LIBRARY: list[dict[Any, Program]] = []  # what is kept of each function
+
+
 def library(f: Callable[..., Any]) -> Callable[..., Any]:
     """Decorator of the functions of our own namespaces: on concrete arrays they are traced once and run as `execution` says.
 
@@ -193,6 +196,7 @@ def library(f: Callable[..., Any]) -> Callable[..., Any]:
     `Static`, such as shapes and axes) is part of the code.
     """
     programs: dict[Any, Program] = {}
+    LIBRARY.append(programs)
     parameters = inspect.signature(f).parameters.values()
     static_names = {p.name for p in parameters if str(p.annotation).startswith("Static[")}
     static_at = [i for i, p in enumerate(parameters) if p.name in static_names]
