@@ -103,7 +103,20 @@ def test_numpy_arrays_keep_their_dtype():
     assert jnp.sum(np.ones(3, np.int8)).dtype == np.int32
     assert jnp.sum(np.ones(3, np.uint8)).dtype == np.uint32
     assert (np.float32(1) + jnp.ones(2)).dtype == np.float32
-    assert (np.float64(1) + jnp.ones(2)).dtype == np.float64
+    assert (np.ones(2) + jnp.ones(2)).dtype == np.float64
+
+
+def test_numbers_of_numpys_have_32_bits_beside_arrays():
+    x, n = jnp.ones(2), jnp.arange(2)
+    f = lambda x, n: (x / np.sqrt(2), np.float64(1) + x, n * np.sqrt(2), n + np.int64(1), x * np.complex128(1j))  # noqa: E731
+    for got in (f(x, n), nm.jit(f)(x, n)):
+        assert [a.dtype.name for a in got] == ["float32"] * 3 + ["int32", "complex64"]
+    assert jnp.add(np.float64(1), np.float64(1)).dtype == jnp.sin(np.float64(1)).dtype == np.float64
+    assert nm.grad(lambda x: x * 2)(np.float64(1)).dtype == np.float64
+    for number in (np.float32(2), np.float64(2)):
+        assert (number * jnp.ones(2, "float16")).dtype == (jnp.ones(2, "float16") / number).dtype == np.float32
+    with default_dtypes(np.float64, np.int64):
+        assert (jnp.ones(2, "float32") / np.sqrt(2)).dtype == np.float64
 
 
 def test_namespace_of_arrays():
@@ -180,3 +193,27 @@ def test_constants_of_narrow_floats_are_interpreted(name):
     numbers = np.array([1, 2, -0.5], np.float32).astype(getattr(ml_dtypes, name))
     f = nm.trace(lambda x: x * jnp.asarray(numbers).astype(np.float32), nm.spec(3, "f4")).lower()
     np.testing.assert_array_equal(f.compile(nm.Interpreter())(np.ones(3, np.float32)), [1, 2, -0.5])
+
+
+@pytest.mark.parametrize(("floating", "integer"), [("float32", "int32"), ("float64", "int64")])
+def test_pythons_types_are_the_default_dtypes(floating, integer):
+    with default_dtypes(np.dtype(floating), np.dtype(integer)):
+        made = [jnp.zeros(2, float), jnp.arange(3, dtype=float), jnp.arange(3).astype(float), jnp.array([1], float)]
+        assert {a.dtype.name for a in made} == {floating, jnp.dtype(float).name, nm.spec(3, float).dtype.name}
+        made = [jnp.zeros(2, int), jnp.ones(2).astype(int), jnp.linspace(0, 4, 3, dtype=int), jnp.full(2, 1, dtype=int)]
+        assert {a.dtype.name for a in made} == {integer}
+        assert jnp.zeros(2, complex).dtype == np.promote_types(floating, "complex64")
+        assert (jnp.zeros(2, bool).dtype, jnp.zeros(2, "float64").dtype) == (np.bool_, np.float64)
+
+
+@pytest.mark.parametrize("name", ["float32", "complex64"])
+def test_functions_of_matrices_keep_their_precision(name):
+    linalg, a = nm.scipy.linalg, np.array([[4, 1, 0], [1, 3, 0.5], [0, 0.5, 2]], name)
+    results = [
+        linalg.sqrtm(a), linalg.funm(a, jnp.exp), *linalg.schur(a), *linalg.rsf2csf(*linalg.schur(a)), linalg.solve_sylvester(a, a, a),
+        linalg.expm(a), *linalg.hessenberg(a, calc_q=True), linalg.convolution_matrix(a[0], 3),
+    ]  # fmt: skip
+    assert {x.dtype.name for x in results} <= {name, "complex64"}
+    made = [linalg.hilbert(3), linalg.pascal(3), linalg.helmert(3), linalg.invhilbert(2), linalg.hadamard(2), linalg.dft(3)]
+    assert [x.dtype.name for x in made] == ["float32"] * 4 + ["int32", "complex64"]
+    assert [linalg.hadamard(2, np.float64).dtype, linalg.dft(2, dtype=np.complex128).dtype] == [np.float64, np.complex128]
