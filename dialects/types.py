@@ -30,11 +30,15 @@ _TO_MLIR = _BUILTIN | _EXTENDED
 _FROM_MLIR = {v: k for k, v in _TO_MLIR.items()}
 
 
+# What Python's types stand for: the dtypes of its numbers, which `nm.set_default_dtypes` sets.
+PYTHON: dict[Any, np.dtype] = {int: np.dtype(np.int32), float: np.dtype(np.float32), complex: np.dtype(np.complex64)}
+
+
 def as_dtype(dtype: Any) -> np.dtype:
     """The NumPy dtype of anything that names one: a dtype, a scalar type, or a name.
 
     A name means what NumPy says, such as "i4", which is int32; MLIR's words, such as "i32" and "bf16", are for what
-    has no such name in NumPy.
+    has no such name in NumPy. Python's `int`, `float` and `complex` are the default dtypes.
 
     Raises:
       DtypeError: nothing has that name.
@@ -43,7 +47,7 @@ def as_dtype(dtype: Any) -> np.dtype:
       >>> as_dtype("f32"), as_dtype("f4"), as_dtype("i8")
       (dtype('float32'), dtype('float32'), dtype('int64'))
     """
-    result = _in_numpy(dtype)
+    result = PYTHON[dtype] if isinstance(dtype, type) and dtype in PYTHON else _in_numpy(dtype)
     if isinstance(dtype, str) and (result is None or result.name not in _BUILTIN):
         result = _in_mlir(dtype) or result
     if result is None:

@@ -11,9 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from nabla_mlir import ad_checkpoint as ad_checkpoint
+    from nabla_mlir import core as core
     from nabla_mlir import custom_batching as custom_batching
+    from nabla_mlir import custom_derivatives as custom_derivatives
     from nabla_mlir import debug as debug
     from nabla_mlir import distributed as distributed
+    from nabla_mlir import dlpack as dlpack
     from nabla_mlir import dtypes as dtypes
     from nabla_mlir import errors as errors
     from nabla_mlir import experimental as experimental
@@ -32,9 +35,13 @@ if TYPE_CHECKING:
     from nabla_mlir import tree as tree
     from nabla_mlir import tree_util as tree_util
     from nabla_mlir import typing as typing
+    from nabla_mlir.dtypes import float0 as float0
     from nabla_mlir.environment import block_until_ready as block_until_ready
+    from nabla_mlir.environment import checking_leaks as checking_leaks
     from nabla_mlir.environment import config as config
+    from nabla_mlir.environment import debug_infs as debug_infs
     from nabla_mlir.environment import default_backend as default_backend
+    from nabla_mlir.environment import default_device as default_device
     from nabla_mlir.environment import default_matmul_precision as default_matmul_precision
     from nabla_mlir.environment import device_count as device_count
     from nabla_mlir.environment import device_get as device_get
@@ -85,6 +92,7 @@ if TYPE_CHECKING:
     from nabla_mlir.staging.compiled import Compiled as Compiled
     from nabla_mlir.staging.execution import debug_nans as debug_nans
     from nabla_mlir.staging.execution import set_execution as set_execution
+    from nabla_mlir.staging.jit import clear_caches as clear_caches
     from nabla_mlir.staging.jit import disable_jit as disable_jit
     from nabla_mlir.staging.jit import jit as jit
     from nabla_mlir.staging.specs import spec as spec
@@ -159,8 +167,8 @@ if TYPE_CHECKING:
 
 # Where each public name is defined; None for a module of that name. A test holds that the block above says the same.
 _HOMES: dict[str, str | None] = {
-    "ad_checkpoint": None, "custom_batching": None, "debug": None, "distributed": None, "dtypes": None, "errors": None,
-    "experimental": None,
+    "ad_checkpoint": None, "core": None, "custom_batching": None, "custom_derivatives": None, "debug": None,
+    "distributed": None, "dlpack": None, "dtypes": None, "errors": None, "experimental": None,
     "flatten_util": None, "image": None, "interop": None, "lax": None, "nn": None, "numpy": None,
     "ops": None, "random": None,
     "scipy": None, "sparse": None, "targets": None, "test_util": None, "tree": None, "tree_util": None, "typing": None,
@@ -211,14 +219,15 @@ _HOMES: dict[str, str | None] = {
     "vectorize": "transforms.vectorized", "broadcast_vectors": "transforms.vectorized",
     "block_until_ready": "environment", "config": "environment", "default_backend": "environment",
     "device_count": "environment", "device_get": "environment", "device_put": "environment", "devices": "environment",
-    "default_matmul_precision": "environment",
+    "default_matmul_precision": "environment", "checking_leaks": "environment", "debug_infs": "environment",
+    "default_device": "environment",
     "effects_barrier": "environment", "enable_x64": "environment", "local_device_count": "environment",
     "local_devices": "environment", "named_call": "environment", "named_scope": "environment", "process_count": "environment",
     "process_index": "environment", "typeof": "environment",
     "segment_max": "numpy.segments", "segment_min": "numpy.segments", "segment_prod": "numpy.segments",
     "segment_sum": "numpy.segments",
     "ShapeDtypeStruct": "staging.abstract", "eval_shape": "staging.abstract", "make_jaxpr": "staging.abstract",
-    "disable_jit": "staging.jit",
+    "float0": "dtypes", "clear_caches": "staging.jit", "disable_jit": "staging.jit",
     "all_to_all": "transforms.collectives", "pbroadcast": "transforms.collectives", "ppermute": "transforms.collectives",
     "pshuffle": "transforms.collectives", "psum_scatter": "transforms.collectives", "pswapaxes": "transforms.collectives",
     "jacobian": "transforms.jacobians",

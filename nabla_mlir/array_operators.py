@@ -174,6 +174,9 @@ class ArrayOperators:
     def __abs__(self) -> Self:
         return self._call("__abs__")
 
+    def __round__(self, ndigits: int | None = None) -> Self:
+        return self._call("round", ndigits or 0)
+
     def __invert__(self) -> Self:
         return self._call("__invert__")
 

@@ -12,9 +12,10 @@ from nabla_mlir.numpy.dtypes import finfo as finfo
 from nabla_mlir.numpy.dtypes import iinfo as iinfo
 from nabla_mlir.numpy.dtypes import result_type as result_type
 from nabla_mlir.table.promotion import Defaults
+from nabla_mlir.transforms.symbolic_zeros import FLOAT0
 
 # That of the cotangents of integers, which a rule may give instead of None: an element has no bytes.
-float0: np.dtype[Any] = np.dtype([("float0", np.void, 0)])
+float0: np.dtype[Any] = FLOAT0
 
 
 def canonicalize_dtype(dtype: Any, allow_extended_dtype: bool = False) -> np.dtype:

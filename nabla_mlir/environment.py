@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -111,6 +111,27 @@ def effects_barrier() -> None:
 
 
 @contextlib.contextmanager
+def default_device(new_val: Any = None) -> Iterator[None]:
+    """Within it new arrays lie on a device, which is this CPU in any case; arrays move to a GPU by ``x.to("cuda")``.
+
+    Args:
+      new_val: one of `nm.devices()`, the name of its driver, "cpu" or None.
+
+    Raises:
+      TraceError: it is another device.
+
+    Example:
+      >>> with default_device(devices()[0]):
+      ...     float(asarray(3.0))
+      3.0
+    """
+    if new_val not in (None, "cpu") and device_of(new_val) != device_of():
+        raise TraceError(f"default_device requires this CPU, got {new_val}.", where=user_frame(),
+                         help="arrays move by x.to(device), and functions are computed where their arguments are.")  # fmt: skip
+    yield
+
+
+@contextlib.contextmanager
 def default_matmul_precision(new_val: Any) -> Iterator[None]:
     """Accepted for programs that say it: products are computed in the dtype of their operands, which is the highest precision.
 
@@ -158,7 +179,15 @@ class Config:
 
     # What programs set, and what is as they ask in any case.
     _granted = ("jax_platform_name", "jax_platforms", "jax_default_matmul_precision", "jax_traceback_filtering",
-                "jax_compilation_cache_dir", "jax_log_compiles")  # fmt: skip
+                "jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs", "jax_log_compiles",
+                "jax_explain_cache_misses", "jax_check_tracer_leaks", "jax_enable_checks", "jax_enable_custom_prng",
+                "jax_threefry_partitionable", "jax_default_prng_impl", "jax_numpy_rank_promotion",
+                "jax_numpy_dtype_promotion", "jax_transfer_guard")  # fmt: skip
+    _values: ClassVar[dict[str, tuple[Any, ...]]] = {
+        "jax_platform_name": ("cpu",), "jax_platforms": ("cpu",), "jax_threefry_partitionable": (True,),
+        "jax_default_prng_impl": ("threefry2x32",), "jax_numpy_rank_promotion": ("allow",),
+        "jax_numpy_dtype_promotion": ("standard",), "jax_transfer_guard": ("allow",),
+    }  # fmt: skip
 
     def __init__(self) -> None:
         self._finite: Any = None
@@ -186,9 +215,9 @@ class Config:
         """
         if name == "jax_enable_x64":
             set_default_dtypes(float=np.float64 if val else np.float32, int=np.int64 if val else np.int32)
-        elif name == "jax_debug_nans":
+        elif name in ("jax_debug_nans", "jax_debug_infs"):
             self._watch(bool(val))
-        elif name not in self._granted or (name.startswith("jax_platform") and val not in (None, "cpu")):
+        elif name not in self._granted or (val is not None and val not in self._values.get(name, (val,))):
             raise TraceError(
                 f"config.update requires a setting that there is here, got {name!r} = {val!r}.", where=user_frame(),
                 help="these are jax_enable_x64 and jax_debug_nans; nm.set_default_dtypes and nm.set_execution have more.",
@@ -206,6 +235,21 @@ class Config:
 
 
 config: Config = Config()
+
+
+@contextlib.contextmanager
+def checking_leaks() -> Iterator[None]:
+    """Accepted for programs that say it: a tensor that leaves its trace is refused in any case, with the line that uses it.
+
+    Example:
+      >>> with checking_leaks():
+      ...     float(asarray(1.0))
+      1.0
+    """
+    yield
+
+
+debug_infs = debug_nans
 
 
 @contextlib.contextmanager

@@ -92,7 +92,9 @@ def result_type(*xs: Any) -> np.dtype:
 
 
 def promote_types(a: Any, b: Any) -> np.dtype:
-    """The dtype in which two dtypes meet: NumPy's table."""
+    """The dtype in which two dtypes meet: NumPy's table, but integers take the floating point beside them while that is of 32 bits
+    by default.
+    """
     return common_type(as_dtype(a), as_dtype(b))
 
 

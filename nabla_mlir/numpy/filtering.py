@@ -16,7 +16,7 @@ from nabla_mlir.numpy.ufuncs import conj
 from nabla_mlir.ops.convolution import convolution, numbers
 from nabla_mlir.ops.shape import reshaped
 from nabla_mlir.staging.eager import Static, library
-from nabla_mlir.table.promotion import Defaults
+from nabla_mlir.table.promotion import Defaults, common_type
 from nabla_mlir.table.tensor import Tensor, constant
 
 
@@ -27,7 +27,7 @@ def convolved(name: str, a: Tensor, v: Tensor, mode: str) -> Tensor:
     if a.ndim != v.ndim or not a.size or not v.size:
         raise ShapeError(f"{name} requires arrays with as many axes and some elements, got shapes {a.shape} and {v.shape}.",
                          where=user_frame())  # fmt: skip
-    dtype = np.promote_types(a.dtype, v.dtype)
+    dtype = common_type(a.dtype, v.dtype)
     a, v = (convert(x, dtype) for x in (a, v))
     around = []
     for n in v.shape:

@@ -9,7 +9,7 @@ from typing import Any
 
 from nabla_mlir.numpy import reductions as red
 from nabla_mlir.numpy.factorizations import real_dtype, square
-from nabla_mlir.numpy.operands import convert
+from nabla_mlir.numpy.operands import convert, tensor
 from nabla_mlir.numpy.systems import inv, solve
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops import linalg as la
@@ -17,14 +17,14 @@ from nabla_mlir.ops import logic as lg
 from nabla_mlir.ops.autodiff import stop_gradient
 from nabla_mlir.ops.shape import reshaped
 from nabla_mlir.staging.eager import Static, library
-from nabla_mlir.table.promotion import broadcast_to
+from nabla_mlir.table.promotion import broadcast_to, is_inexact
 from nabla_mlir.table.tensor import Tensor, full, full_like
 from nabla_mlir.transforms.control import fori_loop
 
 
 @library
 def matrix_power(a: Any, n: Static[int]) -> Tensor:
-    """``a @ a @ ... @ a``, n factors, by repeated squaring; of the inverse if n < 0.
+    """``a @ a @ ... @ a``, n factors, by repeated squaring; of the inverse if n < 0. Other powers of integers are integers.
 
     Args:
       a: matrices of shape (..., m, m).
@@ -38,9 +38,12 @@ def matrix_power(a: Any, n: Static[int]) -> Tensor:
       >>> matrix_power(np.array([[1.0, 1.0], [0.0, 1.0]]), 5).tolist()
       [[1.0, 5.0], [0.0, 1.0]]
     """
-    a, n = square("matrix_power", a), operator.index(n)
+    a, n = tensor(a), operator.index(n)
+    floats = square("matrix_power", a)
     if n < 0:
-        a, n = inv(a), -n
+        a, n = inv(floats), -n
+    elif is_inexact(a.dtype):
+        a = floats
     result, power = None, a
     while n:
         if n & 1:

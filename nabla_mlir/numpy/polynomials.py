@@ -20,6 +20,7 @@ from nabla_mlir.numpy.shapes import atleast_1d, flip
 from nabla_mlir.numpy.systems import inv
 from nabla_mlir.numpy.ufuncs import sqrt
 from nabla_mlir.staging.eager import Static, library
+from nabla_mlir.table.promotion import common_type
 from nabla_mlir.table.tensor import Tensor
 
 
@@ -44,7 +45,7 @@ def polyval(p: Any, x: Any, *, unroll: int = 16) -> Tensor:
 
 
 def _one_dtype(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
-    dtype = np.promote_types(a.dtype, b.dtype)
+    dtype = common_type(a.dtype, b.dtype)
     return convert(a, dtype), convert(b, dtype)
 
 

@@ -16,7 +16,7 @@ from nabla_mlir.numpy.data_dependent import nonzero
 from nabla_mlir.numpy.indexing import take, take_along_axis
 from nabla_mlir.numpy.joining import array_split, concatenate
 from nabla_mlir.numpy.logic import clip, where
-from nabla_mlir.numpy.operands import asarray, convert, operand, require_integer, tensor
+from nabla_mlir.numpy.operands import asarray, convert, inexact, operand, require_integer, tensor
 from nabla_mlir.numpy.shapes import broadcast_arrays, broadcast_to, moveaxis, ravel, reshape
 from nabla_mlir.numpy.sorting import argsort, sort
 from nabla_mlir.ops import elementwise as ew
@@ -348,7 +348,7 @@ def diagflat(v: Any, k: Static[int] = 0) -> Tensor:
 @library
 def sort_complex(a: Any) -> Tensor:
     """The elements as complex numbers in order of their real parts, and among equal ones of the imaginary parts."""
-    x = tensor(a)
+    x = inexact(a)
     x = convert(x, np.promote_types(x.dtype, np.complex64))
     return take_along_axis(x, lexsort([ew.imag(x), ew.real(x)]), -1)
 

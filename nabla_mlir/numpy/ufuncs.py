@@ -335,11 +335,16 @@ def _rounding(name: str, record: Any, doc: str) -> Function:
 
 floor: Function = _rounding("floor", ew.floor, "The largest integer not above x.")
 ceil: Function = _rounding("ceil", ew.ceil, "The smallest integer not below x.")
-rint: Function = _rounding("rint", ew.round_nearest_even, "The nearest integer, ties to even.")
 trunc: Function = _rounding(
     "trunc", lambda x: lg.select(_less(x, full_like(x, 0)), ew.ceil(x), ew.floor(x)), "The integer part of x."
 )
 fix = trunc
+
+
+@library
+def rint(x: Any) -> Tensor:
+    """The nearest integer, ties to even, in floating point."""
+    return ew.round_nearest_even(require_real("rint", inexact(x)))
 
 
 @library

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from math import comb
 from typing import Any
 
 import numpy as np
 
+from nabla_mlir.dialects.types import as_dtype
 from nabla_mlir.errors import ShapeError, user_frame
 from nabla_mlir.numpy.creation import zeros
 from nabla_mlir.numpy.filtering import convolve
@@ -19,6 +21,7 @@ from nabla_mlir.numpy.special_values import described
 from nabla_mlir.numpy.ufuncs import absolute, conj
 from nabla_mlir.ops.shape import reshaped
 from nabla_mlir.staging.eager import Static, library
+from nabla_mlir.table.promotion import Defaults
 from nabla_mlir.table.tensor import Tensor
 from nabla_mlir.transforms.vectorize import vmap
 
@@ -126,12 +129,14 @@ def leslie(f: Any, s: Any) -> Tensor:
 @library
 def convolution_matrix(a: Any, n: Static[int], mode: str = "full") -> Tensor:
     """The matrix whose product with a vector of length n is its convolution with `a`."""
-    return vmap(lambda unit: convolve(a, unit, mode), out_axes=1)(np.eye(n))
+    x = tensor(a)
+    return vmap(lambda unit: convolve(x, unit, mode), out_axes=1)(np.eye(n, dtype=x.dtype))
 
 
 def _known(name: str, doc: str, make: Any) -> Any:
-    """A function of numbers that are known, whose matrix is a constant."""
-    return described(name, doc)(lambda *args, **kwargs: asarray(make(*args, **kwargs)))
+    """A function of numbers that are known, whose matrix is a constant, of the default float dtype if it takes none."""
+    takes_dtype = "dtype" in inspect.signature(make).parameters
+    return described(name, doc)(lambda *args, **kwargs: asarray(make(*args, **kwargs), None if takes_dtype else Defaults.float))
 
 
 def _hilbert(n: int) -> np.ndarray:
@@ -139,7 +144,7 @@ def _hilbert(n: int) -> np.ndarray:
 
 
 def _hadamard(n: int, dtype: Any = int) -> np.ndarray:
-    out = np.ones((1, 1), dtype)
+    out = np.ones((1, 1), as_dtype(dtype))
     while out.shape[0] < n:
         out = np.block([[out, out], [out, -out]])
     if out.shape[0] != n:
@@ -151,7 +156,7 @@ def _dft(n: int, scale: str | None = None, *, dtype: Any = complex) -> np.ndarra
     if scale not in (None, "sqrtn", "n"):
         raise ShapeError(f"dft requires scale None, 'sqrtn' or 'n', got {scale!r}.", where=user_frame())
     powers = np.exp(-2j * np.pi * np.outer(np.arange(n), np.arange(n)) / n)
-    return (powers / {None: 1.0, "sqrtn": np.sqrt(n), "n": n}[scale]).astype(complex if dtype is None else dtype)
+    return (powers / {None: 1.0, "sqrtn": np.sqrt(n), "n": n}[scale]).astype(as_dtype(complex if dtype is None else dtype))
 
 
 def _helmert(n: int, full: bool = False) -> np.ndarray:

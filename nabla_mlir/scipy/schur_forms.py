@@ -33,6 +33,8 @@ from nabla_mlir.transforms.implicit import custom_linear_solve
 from nabla_mlir.transforms.linear import jvp
 from nabla_mlir.transforms.vectorized import per_entry
 
+_NARROW = np.int8  # of constants, which beside floating point of any width take that
+
 
 # ---------------------------------------------------------------- forms
 @library
@@ -126,7 +128,7 @@ def rsf2csf(T: Any, Z: Any, check_finite: bool = True) -> tuple[Tensor, Tensor]:
 def _on(values: Tensor, k: int) -> Tensor:
     """Matrices with these vectors on their k-th diagonal."""
     low, high = max(-k, 0), max(k, 0)
-    square = values[..., None] * np.eye(values.shape[-1])
+    square = values[..., None] * np.eye(values.shape[-1], dtype=_NARROW)
     return pad(square, [(0, 0)] * (values.ndim - 1) + [(low, high), (high, low)])
 
 
@@ -190,7 +192,7 @@ def _by_forms(left: Any, right: Any, c: Tensor, is_solvable: Tensor) -> Tensor:
 
 def _triangular_sylvester(r: Tensor, s: Tensor, f: Tensor) -> Tensor:
     """Y with ``R Y + Y S = F`` for upper triangular R and S, column after column."""
-    columns, unit = np.arange(f.shape[-1]), np.eye(r.shape[-1])
+    columns, unit = np.arange(f.shape[-1]), np.eye(r.shape[-1], dtype=_NARROW)
 
     def step(j: Any, y: Tensor) -> Tensor:
         column = _column(s, j)
@@ -237,7 +239,7 @@ def _sqrtm(a: Any) -> Tensor:
 @custom_jvp
 def _root(a: Tensor) -> Tensor:
     t, z = _triangular(a)
-    rows, columns, unit = np.arange(t.shape[-1])[:, None], np.arange(t.shape[-1]), np.eye(t.shape[-1])
+    rows, columns, unit = np.arange(t.shape[-1])[:, None], np.arange(t.shape[-1]), np.eye(t.shape[-1], dtype=_NARROW)
 
     def step(j: Any, u: Tensor) -> Tensor:
         system = u + unit * _row(_column(u, j), j)
@@ -305,7 +307,7 @@ def _parlett(a: Tensor, func: Callable[[Any], Any]) -> tuple[Tensor, Tensor]:
     """The function of a matrix, and SciPy's estimate of its relative error (Golub and Van Loan, algorithm 9.1.1)."""
     t, z = _triangular(a)
     n, eps = t.shape[-1], float(np.finfo(t.dtype).eps)
-    rows, columns, unit = np.arange(n)[:, None], np.arange(n), np.eye(n)
+    rows, columns, unit = np.arange(n)[:, None], np.arange(n), np.eye(n, dtype=_NARROW)
     values = diagonal(t, axis1=-2, axis2=-1)
 
     def step(j: Any, f: Tensor) -> Tensor:

@@ -24,7 +24,7 @@ from nabla_mlir.staging.execution import Code, Execution, OnDevice
 from nabla_mlir.staging.repetition import Call, never, repetition
 from nabla_mlir.staging.specs import Spec, as_spec
 from nabla_mlir.staging.tracing import is_tracing, trace_function
-from nabla_mlir.table.promotion import as_tensor, is_scalar, scalar_array, scalar_dtype
+from nabla_mlir.table.promotion import as_tensor, is_light, is_scalar, scalar_array, scalar_dtype
 from nabla_mlir.table.regions import emit_call
 from nabla_mlir.table.tensor import Tensor
 from nabla_mlir.table.vectorized import with_axes
@@ -186,6 +186,9 @@ def _with_constants(f: Callable[..., Any], spec: pytree.TreeSpec, leaves: Sequen
 T = TypeVar("T")
 Static = Annotated[T, "static"]  # a parameter that decides shapes: an integer of NumPy, or an array of one, is a number there
 
+LIBRARY: list[dict[Any, Program]] = []  # what is kept of each function
+
+
 def library(f: Callable[..., Any]) -> Callable[..., Any]:
     """Decorator of the functions of our own namespaces: on concrete arrays they are traced once and run as `execution` says.
 
@@ -193,6 +196,7 @@ def library(f: Callable[..., Any]) -> Callable[..., Any]:
     `Static`, such as shapes and axes) is part of the code.
     """
     programs: dict[Any, Program] = {}
+    LIBRARY.append(programs)
     parameters = inspect.signature(f).parameters.values()
     static_names = {p.name for p in parameters if str(p.annotation).startswith("Static[")}
     static_at = [i for i, p in enumerate(parameters) if p.name in static_names]
@@ -209,7 +213,8 @@ def library(f: Callable[..., Any]) -> Callable[..., Any]:
         dynamic = [i for i, x in enumerate(leaves) if pytree.is_array(x)]
         static = {i: x for i, x in enumerate(leaves) if i not in set(dynamic)}
         arrays = [leaves[i] for i in dynamic]
-        key = (in_spec, tuple(dynamic), signature_of(arrays), repr(static), _defaults(), Execution.mode)
+        light = [i for i in dynamic if is_light(leaves[i])]
+        key = (in_spec, tuple(dynamic), tuple(light), signature_of(arrays), repr(static), _defaults(), Execution.mode)
         program = programs.get(key)
         if program is None:
 
@@ -217,13 +222,14 @@ def library(f: Callable[..., Any]) -> Callable[..., Any]:
                 values = [static.get(i) for i in range(len(leaves))]
                 for i, tensor in zip(dynamic, tensors, strict=True):
                     values[i] = tensor
+                    tensor.weak = tensor.weak or i in light
                 inner_args, inner_kwargs = pytree.unflatten(in_spec, values)
                 return f(*inner_args, **inner_kwargs)
 
             _, flat_spec = pytree.flatten((tuple(arrays), {}))
             if len(programs) == thresholds.KEPT_FUNCTIONS:  # a loop over an index, or over a number, makes one for each
                 del programs[next(iter(programs))]
-            program = programs[key] = Program(flat, flat_spec, key[2], is_ours=True, title=f.__name__)
+            program = programs[key] = Program(flat, flat_spec, key[3], is_ours=True, title=f.__name__)
         return program(arrays)
 
     return call

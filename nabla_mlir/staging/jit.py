@@ -6,6 +6,7 @@ import contextlib
 import functools
 import inspect
 import threading
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -14,15 +15,17 @@ from nabla_mlir.errors import TraceError, user_frame
 from nabla_mlir.log import logger
 from nabla_mlir.staging.abstract import eval_shape
 from nabla_mlir.staging.donation import Donation
-from nabla_mlir.staging.eager import Program, kinds_of, signature_of
+from nabla_mlir.staging.eager import LIBRARY, Program, kinds_of, signature_of
 from nabla_mlir.staging.execution import Execution
 from nabla_mlir.staging.positions import parameters_of, positions
 from nabla_mlir.staging.reasons import reason
 from nabla_mlir.staging.repetition import OTHER, Call, never
 from nabla_mlir.staging.stages import Lowered, Traced, trace
 from nabla_mlir.staging.tracing import is_tracing
+from nabla_mlir.table.promotion import Defaults
 
 _LOG = logger("jit")
+_functions: weakref.WeakSet[Any] = weakref.WeakSet()
 _RECENT = 4  # programs that are tried before one is looked up: a quarter of a microsecond each
 
 
@@ -149,7 +152,7 @@ def jit(
             constants, fixed, kwargs = static.divided(args, kwargs)
             args = tuple(None if i in constants else a for i, a in enumerate(args))
         leaves, in_spec = pytree.flatten((args, kwargs))
-        key: tuple[Any, ...] = (in_spec, kinds_of(leaves), Execution.mode)
+        key: tuple[Any, ...] = (in_spec, kinds_of(leaves), Execution.mode, (Defaults.float, Defaults.int))
         if constants or fixed:
             places = [*sorted(constants.items()), *sorted(fixed.items())]
             key = (*key, tuple((place, type(value), value) for place, value in places))  # 1 and 1.0 make other code
@@ -194,7 +197,23 @@ def jit(
 
     stages = {"trace": traced, "lower": lambda *args, **kwargs: traced(*args, **kwargs).lower(), "eval_shape": shapes}
     jit_f.__dict__.update(stages, clear_cache=clear_cache)
+    _functions.add(jit_f)
     return jit_f
+
+
+def clear_caches() -> None:
+    """Lets go of all programs that are kept in this process: those of `jit`, and those of functions on arrays.
+
+    What the compiler made stays in its cache on the disk (`nabla-mlir cache`).
+
+    Example:
+      >>> import nabla_mlir as nm
+      >>> nm.clear_caches()
+    """
+    for function in list(_functions):
+        function.clear_cache()
+    for programs in LIBRARY:
+        programs.clear()
 
 
 def _without(fun: Callable[..., Any], constants: Mapping[int, Any], fixed: Mapping[str, Any]) -> Callable[..., Any]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from nabla_mlir import pytree
 
-Key = tuple[Any, ...]  # the structure, the kinds of the leaves, the mode, and static values: place or name, type, value
+Key = tuple[Any, ...]  # structure, kinds of leaves, mode, default dtypes, and static values: place or name, type, value
 
 
 def reason(name: str, key: Key, before: Iterable[Key], parameters: Sequence[str] | None) -> str:
@@ -41,9 +41,15 @@ def _changes(key: Key, other: Key, parameters: Sequence[str] | None) -> list[str
             changes.append(f"a Python scalar where an array was compiled, or the other way, in {leaf}")
     if key[2] != other[2]:
         changes.append(f"set_execution({key[2]!r}) where it was {other[2]!r}")
-    if key[3:] != other[3:]:
+    if key[3] != other[3]:
+        changes.append(f"default dtypes {_names(key[3])} where they were {_names(other[3])}")
+    if key[4:] != other[4:]:
         changes.append(f"new static arguments {_static(key)} where {_static(other)} were compiled")
     return changes
+
+
+def _names(defaults: tuple[Any, ...]) -> str:
+    return " and ".join(dtype.name for dtype in defaults)
 
 
 def _kind(leaf: Any) -> tuple[Any, Any]:
@@ -51,7 +57,7 @@ def _kind(leaf: Any) -> tuple[Any, Any]:
 
 
 def _static(key: Key) -> str:
-    return ", ".join(f"{name}={value!r}" for part in key[3:] for name, _, value in part) or "none"
+    return ", ".join(f"{name}={value!r}" for part in key[4:] for name, _, value in part) or "none"
 
 
 def _named(path: str, parameters: Sequence[str] | None) -> str:

@@ -58,8 +58,7 @@ def repetition(
     source = _Source(Array=Array, VmRef=VmRef, VmVariantList=VmVariantList, Execution=Execution, Defaults=Defaults, OTHER=OTHER)
     name = source.name
     source.lines(f"if Execution.mode is not {name(Execution.mode)}: return OTHER")
-    if any(kind.shape is None for kind in kinds):  # what scalars are depends on them
-        source.lines(f"if Defaults.float is not {name(Defaults.float)} or Defaults.int is not {name(Defaults.int)}: return OTHER")
+    source.lines(f"if Defaults.float is not {name(Defaults.float)} or Defaults.int is not {name(Defaults.int)}: return OTHER")
     leaves = source.arguments(in_spec, constants)
     source.lines(f"where = {name(function)}.device")
     source.lines("memory = where.memory")

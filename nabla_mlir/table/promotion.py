@@ -1,8 +1,9 @@
 """Promotion of dtypes, broadcasting of shapes, and the operators of Tensor that use both.
 
-Mixed dtypes promote by NumPy's table (`numpy.promote_types`: int32 with float32 gives float64). A Python scalar is
-weak: it takes the dtype of the other operand, unless its kind is higher (a float with an integer tensor gives the
-default float dtype).
+Mixed dtypes promote by NumPy's table (`numpy.promote_types`), with one exception while the default float dtype has 32 bits:
+integers take the floating-point dtype beside them, as in JAX and PyTorch (int32 with float32 gives float32, NumPy's float64).
+A Python scalar is weak: it takes the dtype of the other operand, unless its kind is higher (a float with an integer tensor
+gives the default float dtype). With 32 bits a number of NumPy's with 64, such as `np.sqrt(2)`, has 32 beside an array.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import numpy as np
 
 from nabla_mlir import pytree
 from nabla_mlir.conversion import rank_of, scalar_misfit
-from nabla_mlir.dialects.types import as_dtype, is_complex, is_differentiable
+from nabla_mlir.dialects.types import PYTHON, as_dtype, is_complex, is_differentiable
 from nabla_mlir.errors import DtypeError, ShapeError, user_frame
 from nabla_mlir.exchange import readable
 from nabla_mlir.table.registry import operation
@@ -22,6 +23,9 @@ from nabla_mlir.table.tensor import Tensor, constant, full
 from nabla_mlir.table.vectorized import enter
 
 _KINDS = {"b": 0, "i": 1, "u": 1, "f": 2, "c": 3}
+# What NumPy makes of Python's numbers, as `np.sqrt(2)` does.
+_NUMPYS_NUMBERS = (np.float64, np.complex128, np.int64)
+_WIDE = tuple(map(np.dtype, _NUMPYS_NUMBERS))
 _FLOAT32, _HALVES = np.dtype(np.float32), {as_dtype("bfloat16"), np.dtype(np.float16)}
 
 
@@ -35,6 +39,9 @@ class Defaults:
 
     float: np.dtype = np.dtype(np.float32)
     int: np.dtype = np.dtype(np.int32)
+
+
+_PYTHON_TYPES = (int, float, complex)
 
 
 def set_default_dtypes(*, float: Any = None, int: Any = None) -> None:
@@ -51,11 +58,12 @@ def set_default_dtypes(*, float: Any = None, int: Any = None) -> None:
         Defaults.float = as_dtype(float)
     if int is not None:
         Defaults.int = as_dtype(int)
+    PYTHON.update(zip(_PYTHON_TYPES, (Defaults.int, Defaults.float, np.promote_types(Defaults.float, np.complex64)), strict=True))
 
 
 def scalar_dtype(value: Any) -> np.dtype:
     """The dtype of a Python scalar (or a tensor that stands for one) that meets no other tensor."""
-    if isinstance(value, Tensor):
+    if isinstance(value, (Tensor, np.generic)):
         return value.dtype
     if isinstance(value, bool):
         return np.dtype(bool)
@@ -80,8 +88,8 @@ def promote_dtypes(operands: Sequence[Any]) -> np.dtype:
     strong = [x.dtype for x in operands if not is_weak(x)]
     weak = [scalar_dtype(x) for x in operands if is_weak(x)]
     if not strong:
-        return max(weak, key=_kind)
-    result = _promote(strong)
+        return max(weak, key=lambda dtype: (_kind(dtype), dtype.itemsize))
+    result = _promote([*strong, *(_DEFAULT[scalar_dtype(x).kind]() for x in operands if is_light(x))])
     for own in weak:
         if _kind(own) > _kind(result):
             both_float = _kind(own) == 3 and is_differentiable(result)
@@ -90,8 +98,19 @@ def promote_dtypes(operands: Sequence[Any]) -> np.dtype:
 
 
 def is_weak(x: Any) -> bool:
-    """True for Python scalars, and for tensors that stand for one."""
-    return is_scalar(x) or (isinstance(x, Tensor) and x.weak)
+    """True for Python scalars, for tensors that stand for one, and for what `is_light`."""
+    return is_scalar(x) or is_light(x) or (isinstance(x, Tensor) and x.weak)
+
+
+def is_light(x: Any) -> bool:
+    """True for a number of NumPy's default dtypes while those here are narrower: beside an array it counts as of ours."""
+    is_number = isinstance(x, _NUMPYS_NUMBERS) or (isinstance(x, Tensor) and x.weak and x.dtype in _WIDE)
+    return is_number and Defaults.float.itemsize < 8
+
+
+_DEFAULT: dict[str, Callable[[], np.dtype]] = {
+    "b": lambda: np.dtype(bool), "i": lambda: Defaults.int, "f": lambda: Defaults.float, "c": lambda: scalar_dtype(1j),
+}  # fmt: skip
 
 
 def _kind(dtype: np.dtype) -> int:
@@ -99,8 +118,14 @@ def _kind(dtype: np.dtype) -> int:
 
 
 def common_type(a: np.dtype, b: np.dtype) -> np.dtype:
-    """The dtype that two promote to: NumPy's; of the two floating-point formats of 16 bits float32, as in JAX."""
-    return _FLOAT32 if {a, b} == _HALVES else np.promote_types(a, b)
+    """The dtype that two promote to: NumPy's; of the two floating-point formats of 16 bits float32, as in JAX, and of an
+    integer and floating point, where new arrays have 32 bits, the latter: nothing becomes wider than what there is.
+    """
+    if {a, b} == _HALVES:
+        return _FLOAT32
+    if Defaults.float.itemsize < 8 and is_inexact(a) != is_inexact(b):
+        return a if is_inexact(a) else b
+    return np.promote_types(a, b)
 
 
 def _promote(dtypes: Sequence[np.dtype]) -> np.dtype:

@@ -10,7 +10,8 @@ ROOMS = (
     "errors", "log", "locks", "figures", "thresholds", "array_operators", "array_methods", "exchange", "conversion",
     "targets", "runtime", "sparsity", "dialects", "pytree", "table", "ops", "rules", "passes", "interpreter",
     "compiling", "staging", "transforms", "numpy", "random", "nn", "tree_util", "tree", "flatten_util", "image",
-    "scipy", "lax", "debug", "experimental", "ad_checkpoint", "custom_batching", "dtypes", "typing", "test_util",
+    "scipy", "lax", "debug", "experimental", "ad_checkpoint", "custom_batching", "custom_derivatives", "core", "dlpack", "dtypes",
+    "typing", "test_util",
     "environment", "sparse", "prepared", "interop", "distributed", "explorer", "", "tools", "testing",
 )  # fmt: skip
 # What runs where neither the compiler nor optree is installed.

@@ -8,7 +8,6 @@ ELSEWHERE = {
     "jax.copy_to_host_async": "`np.asarray`: reading an array copies it",
     "jax.export": "`nm.trace(...).lower().compile(...).save(path)`, and `nm.load`",
     "jax.stages": "`nm.Traced`, `nm.Lowered`, `nm.Compiled`",
-    "jax.dlpack": "`nm.numpy.from_dlpack`, and `__dlpack__` of arrays",
     "jax.ffi": "`nm.custom_call` and `nm.register_custom_call`",
     "jax.pmap": "`nm.vmap(..., axis_name=...)`: there is one device",
     "jax.Device": "the class of `nm.devices()[0]`",
@@ -34,23 +33,23 @@ LEFT_OUT: dict[str, dict[str, str]] = {
     _DEVICES: {
         "jax": "NamedSharding P Shard distributed host_count host_id host_ids make_array_from_callback "
         "make_array_from_process_local_data make_array_from_single_device_arrays make_mesh process_indices "
-        "remove_size_one_mesh_axis_from_type reshard set_mesh shard_map sharding smap auto_pcast memory default_device",
+        "remove_size_one_mesh_axis_from_type reshard set_mesh shard_map sharding smap auto_pcast memory",
         "jax.lax": "after_all create_token pcast precv psend ragged_all_to_all with_sharding_constraint dce_sink stage "
         "platform_dependent",
         "jax.debug": "inspect_array_sharding visualize_array_sharding visualize_sharding",
     },
     _SETTINGS: {
-        "jax": "allow_f16_reductions array_garbage_collection_guard check_tracer_leaks checking_leaks debug_infs debug_key_reuse "
+        "jax": "allow_f16_reductions array_garbage_collection_guard check_tracer_leaks debug_key_reuse "
         "default_prng_impl enable_checks enable_custom_prng explain_cache_misses "
         "jax2tf_associative_scan_reductions legacy_prng_key live_arrays log_compiles make_user_context monitoring no_execution "
         "no_tracing numpy_dtype_promotion numpy_rank_promotion print_environment_info profiler softmax_custom_jvp thread_guard "
         "threefry_partitionable transfer_guard transfer_guard_device_to_device transfer_guard_device_to_host "
-        "transfer_guard_host_to_device version clear_caches",
+        "transfer_guard_host_to_device version",
         "jax.lax": "AccuracyMode DotAlgorithm DotAlgorithmPreset Tolerance",
     },
     _INNER: {
-        "jax": "ad api_util core custom_derivatives interpreters lib float0 "
-        "fwd_and_bwd ds",
+        "jax": "ad api_util interpreters lib fwd_and_bwd ds",
+        "jax.dlpack": "is_supported_dtype",
         "jax.lax": "ConvGeneralDilatedDimensionNumbers DotDimensionNumbers PrecisionLike RaggedDotDimensionNumbers "
         "conv_general_permutations conv_general_shape_tuple conv_shape_tuple conv_transpose_shape_tuple "
         "reduce_window_shape_tuple shape_as_value composite",
@@ -68,7 +67,7 @@ LEFT_OUT: dict[str, dict[str, str]] = {
     },
     _RARE: {
         "jax.lax": "conv_general_dilated_local ragged_dot_general scaled_dot",
-        "jax.lax.linalg": "qdwh",
+        "jax.custom_derivatives": "linear_call", "jax.lax.linalg": "qdwh",
         "jax.nn": "scaled_dot_general scaled_matmul",
         "jax.scipy.special": "hyp2f1",
     },
@@ -76,10 +75,11 @@ LEFT_OUT: dict[str, dict[str, str]] = {
 
 # Parameters that functions here do not take: everywhere ("*"), and by the path of a function.
 PARAMETERS = {
-    "*": "out out_sharding sharding accuracy promote_integers overwrite_input kind order allow_int "
+    "*": "out out_sharding sharding accuracy promote_integers overwrite_input kind order "
     "reduce_axes mean wrap_negative_indices allow_negative_indices algorithm implementation axis_index_groups "
     "hermitian subset_by_index",
-    "jax.checkpoint": "concrete static_argnames", "jax.remat": "concrete", "jax.device_put": "src donate may_alias",
+    "jax.checkpoint": "concrete static_argnames", "jax.jacrev": "allow_int", "jax.jacobian": "allow_int",
+    "jax.remat": "concrete", "jax.device_put": "src donate may_alias",
     "jax.jit": "in_shardings out_shardings device backend compiler_options", "jax.make_jaxpr": "axis_env return_shape",
     "jax.vmap": "spmd_axis_name sum_match", "jax.numpy.argsort": "dtype", "jax.numpy.digitize": "method",
     "jax.numpy.einsum": "_dot_general", "jax.numpy.isin": "method", "jax.numpy.mask_indices": "size",

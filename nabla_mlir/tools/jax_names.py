@@ -23,7 +23,8 @@ MODULES = (
     "jax.random", "jax.scipy.linalg", "jax.scipy.special", "jax.scipy.stats", "jax.scipy.ndimage", "jax.scipy.signal",
     "jax.scipy.optimize", "jax.scipy.interpolate", "jax.scipy.integrate", "jax.scipy.fft", "jax.scipy.sparse.linalg",
     "jax.scipy.spatial.transform", "jax.tree", "jax.tree_util", "jax.flatten_util", "jax.image", "jax.ops", "jax.debug",
-    "jax.ad_checkpoint", "jax.custom_batching", "jax.typing", "jax.dtypes", "jax.test_util",
+    "jax.ad_checkpoint", "jax.custom_batching", "jax.custom_derivatives", "jax.dlpack", "jax.typing", "jax.dtypes",
+    "jax.test_util",
 )  # fmt: skip
 _MARKS: dict[Any, str] = {
     inspect.Parameter.POSITIONAL_ONLY: "/", inspect.Parameter.KEYWORD_ONLY: "=", inspect.Parameter.VAR_POSITIONAL: "*",

@@ -39,7 +39,8 @@ def differentiable(what: str, leaf: Any, path: str, holomorphic: bool = False, r
     if not is_differentiable(tensor.dtype):
         raise DtypeError(
             f"{what} requires arguments of floating point, got {tensor.dtype} at argument {path}.", where=user_frame(),
-            help="convert it with astype, or leave it out of argnums.",
+            help="convert it with astype, or leave it out of argnums"
+            + ("; allow_int=True gives None for it." if what == "grad" else "."),
         )  # fmt: skip
     if real and is_complex(tensor.dtype) and not holomorphic:
         raise DtypeError(

@@ -76,7 +76,7 @@ def cond(
       pred: a scalar truth value (a number counts as true unless it is 0).
       true_fun, false_fun: functions of the operands with results of the same structure, shapes and dtypes.
       *operands: pytrees of arrays.
-      operand: the only operand, by the older way of JAX.
+      operand: the only operand, by the older way of JAX; ``cond(pred, x, true_fun, y, false_fun)`` is an older one still.
 
     Under vmap with a mapped `pred` both run, and each entry takes its own.
 
@@ -88,6 +88,9 @@ def cond(
       >>> float(nm.cond(True, lambda x: x + 1.0, lambda x: x - 1.0, 3.0))
       4.0
     """
+    if not callable(true_fun) and len(operands) == 2 and callable(false_fun) and callable(operands[1]):
+        (x, first), (y, second) = (true_fun, false_fun), operands
+        return cond(pred, lambda x, y: first(x), lambda x, y: second(y), x, y)
 
     def run(pred: Any, *operands: Any) -> Any:
         test = _scalar("cond", pred)

@@ -27,6 +27,7 @@ from nabla_mlir.table.promotion import as_tensor
 from nabla_mlir.table.registry import ZERO, materialize
 from nabla_mlir.table.tensor import Tensor, full
 from nabla_mlir.transforms.arguments import seed_of, specs_of
+from nabla_mlir.transforms.symbolic_zeros import CustomVJPPrimal, SymbolicZero
 from nabla_mlir.transforms.vectorized import per_entry
 
 
@@ -74,8 +75,8 @@ class _Call:
         return tensors
 
     def seeds(self, word: str, values: Sequence[Any], likes: Sequence[Tensor], at: Sequence[int], names: Any) -> Any:
-        """Tangents or cotangents, as a rule gives them, for the leaves at `at`; None is zero."""
-        result = [seed_of(word, values[i], likes[i], names[i]) for i in at]
+        """Tangents or cotangents, as a rule gives them, for the leaves at `at`; None and `SymbolicZero` are zero."""
+        result = [None if isinstance(values[i], SymbolicZero) else seed_of(word, values[i], likes[i], names[i]) for i in at]
         return [materialize(ZERO if s is None else s, likes[i]) for s, i in zip(result, at, strict=True)]
 
 
@@ -99,6 +100,7 @@ class _Custom:
     """What custom_jvp and custom_vjp share: the call."""
 
     operation = ""
+    has_symbols = False  # whether the rules get `SymbolicZero` where a derivative is zero
 
     def __init__(self, fun: Callable[..., Any], nondiff_argnums: Sequence[int] = ()):
         functools.update_wrapper(self, fun)
@@ -136,6 +138,11 @@ class _Custom:
 
     def _check(self) -> None:
         raise NotImplementedError
+
+    def _seeds_of(self, spec: pytree.TreeSpec, by_place: dict[int, Tensor], likes: Sequence[Any]) -> Any:
+        """The tangents or cotangents that a rule gets: of leaves that have none, None or a `SymbolicZero`."""
+        zeros = [SymbolicZero.of(like) if self.has_symbols else None for like in likes]
+        return pytree.unflatten(spec, [by_place.get(i, zero) for i, zero in enumerate(zeros)])
 
     def _rules(self, call: _Call, tensors: list[Tensor], call_all: Any) -> list[tuple[ir.Block, ir.Operation]]:
         raise NotImplementedError
@@ -243,12 +250,13 @@ class custom_jvp(_Custom):  # noqa: N801  # a decorator
     operation = "ad.custom_jvp"
     rule: Callable[..., Any] | None = None
 
-    def defjvp(self, jvp: Callable[..., Any]) -> Callable[..., Any]:
+    def defjvp(self, jvp: Callable[..., Any], symbolic_zeros: bool = False) -> Callable[..., Any]:
         """Sets the rule ``jvp(*nondiff_args, primals, tangents) -> (out, out_tangent)``; usable as a decorator.
 
-        Tangents are like their primals; those of integer leaves are None. A tangent of None stands for zero.
+        Tangents are like their primals; those of integer leaves are None, or with `symbolic_zeros` a `SymbolicZero`. A tangent
+        of either kind that the rule gives stands for zero.
         """
-        self.rule = jvp
+        self.rule, self.has_symbols = jvp, symbolic_zeros
         return jvp
 
     def defjvps(self, *jvps: Callable[..., Any] | None) -> None:
@@ -283,7 +291,7 @@ class custom_jvp(_Custom):  # noqa: N801  # a decorator
 
         def rule(*inner: Tensor) -> list[Any]:
             primals, by_place = inner[: len(tensors)], dict(zip(call.wrt, inner[len(tensors) :], strict=True))
-            tangents = pytree.unflatten(call.args_spec, [by_place.get(i) for i in range(len(tensors))])
+            tangents = self._seeds_of(call.args_spec, by_place, tensors)
             assert self.rule is not None
             pair = self.rule(*call.fixed, pytree.unflatten(call.args_spec, primals), tangents)
             if not isinstance(pair, (tuple, list)) or len(pair) != 2:
@@ -324,15 +332,17 @@ class custom_vjp(_Custom):  # noqa: N801  # a decorator
     operation = "ad.custom_vjp"
     rules: tuple[Callable[..., Any], Callable[..., Any]] | None = None
 
-    def defvjp(self, fwd: Callable[..., Any], bwd: Callable[..., Any]) -> None:
+    def defvjp(self, fwd: Callable[..., Any], bwd: Callable[..., Any], symbolic_zeros: bool = False) -> None:
         """Sets the rule.
 
         Args:
           fwd: ``fwd(*args) -> (out, residuals)``, with the arguments of the function.
           bwd: ``bwd(*nondiff_args, residuals, cotangent) -> cotangents``, a tuple with one entry for each argument
             that is differentiated; None for zero and for integers.
+          symbolic_zeros: `fwd` gets each leaf of its arguments as a `CustomVJPPrimal`, and `bwd` a `SymbolicZero` as the
+            cotangent of a result without derivative, and may give them (`nm.custom_derivatives`).
         """
-        self.rules = fwd, bwd
+        self.rules, self.has_symbols = (fwd, bwd), symbolic_zeros
 
     def _check(self) -> None:
         if self.rules is None:
@@ -350,7 +360,8 @@ class custom_vjp(_Custom):  # noqa: N801  # a decorator
         what = f"the rule of {self._name()}"
 
         def forward(*inner: Tensor) -> list[Any]:
-            pair = fwd(*call_all(pytree.unflatten(call.args_spec, inner)))
+            primals = [CustomVJPPrimal.of(x) for x in inner] if self.has_symbols else inner
+            pair = fwd(*call_all(pytree.unflatten(call.args_spec, primals)))
             if not isinstance(pair, (tuple, list)) or len(pair) != 2:
                 raise TreeError(f"{what} requires fwd to return (out, residuals), got {type(pair).__name__}.",
                                 where=user_frame())  # fmt: skip
@@ -362,7 +373,7 @@ class custom_vjp(_Custom):  # noqa: N801  # a decorator
 
         def backward(*inner: Tensor) -> list[Any]:
             values, by_place = inner[: len(residuals)], dict(zip(call.of, inner[len(residuals) :], strict=True))
-            ct = pytree.unflatten(call.out_spec, [by_place.get(i) for i in range(len(call.outs))])
+            ct = self._seeds_of(call.out_spec, by_place, call.outs)
             cts = bwd(*call.fixed, pytree.unflatten(trees["spec"], values), ct)
             count = len(call.args_spec.children())
             if not isinstance(cts, (tuple, list)) or len(cts) != count:

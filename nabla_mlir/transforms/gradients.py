@@ -28,7 +28,7 @@ from nabla_mlir.transforms.vectorized import entrywise
 
 def value_and_grad(
     fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, holomorphic: bool = False,
-    max_residual_bytes: int | None = None, vectorized: str = "union",
+    allow_int: bool = False, max_residual_bytes: int | None = None, vectorized: str = "union",
 ) -> Callable[..., Any]:  # fmt: skip
     """The function ``x -> (fun(x), df/dx)``, in reverse mode.
 
@@ -39,6 +39,7 @@ def value_and_grad(
       holomorphic: whether `fun` is complex-differentiable; needed for a complex result, and then arguments are complex too.
         The gradient of a real result by a complex argument x + iy is df/dx - i df/dy, as in JAX: the conjugate of the
         direction of steepest ascent.
+      allow_int: whether integers and truth values may be among the arguments; they have no derivative, and None stands for it.
       max_residual_bytes: how much may be stored for each loop of `fun` that does not say so itself (`while_loop`).
       vectorized: what the gradient of a function of vectorised tensors is (see `nm.vectorize`). "union": each entry
         of the result is differentiated by itself; every gradient carries all axes of the result, in its order, and
@@ -57,7 +58,7 @@ def value_and_grad(
     """
 
     def run(*args: Any, **kwargs: Any) -> Any:
-        return _value_and_grad(fun, argnums, has_aux, holomorphic, max_residual_bytes, args, kwargs)
+        return _value_and_grad(fun, argnums, has_aux, holomorphic, allow_int, max_residual_bytes, args, kwargs)
 
     call = entrywise("grad", run, vectorized)
     return functools.wraps(fun)(lambda *args, **kwargs: call(*args, **kwargs))
@@ -65,7 +66,7 @@ def value_and_grad(
 
 def grad(
     fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, holomorphic: bool = False,
-    max_residual_bytes: int | None = None, vectorized: str = "union",
+    allow_int: bool = False, max_residual_bytes: int | None = None, vectorized: str = "union",
 ) -> Callable[..., Any]:  # fmt: skip
     """The function ``x -> df/dx``; see `value_and_grad`. With `has_aux` it returns ``(gradient, aux)``.
 
@@ -74,7 +75,7 @@ def grad(
       >>> float(nm.grad(nm.grad(lambda x: x ** 3))(2.0))
       12.0
     """
-    both = value_and_grad(fun, argnums, has_aux, holomorphic, max_residual_bytes, vectorized)
+    both = value_and_grad(fun, argnums, has_aux, holomorphic, allow_int, max_residual_bytes, vectorized)
 
     @functools.wraps(fun)
     def grad_f(*args: Any, **kwargs: Any) -> Any:
@@ -92,17 +93,20 @@ def _value_and_grad(
     argnums: Argnums,
     has_aux: bool,
     holomorphic: bool,
+    allow_int: bool,
     max_residual_bytes: int | None,
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
 ) -> Any:
     wrt, leaves, spec = active_arguments("grad", args, argnums)
     paths = pytree.paths(spec)
-    tensors = [differentiable("grad", x, path, holomorphic, real=False) for x, path in zip(leaves, paths, strict=True)]
+    places = [i for i, x in enumerate(leaves) if not allow_int or is_differentiable(as_tensor(x).dtype)]
+    tensors = [differentiable("grad", leaves[i], paths[i], holomorphic, real=False) for i in places]
     box: dict[str, Any] = {}
 
     def body(*inner: Tensor) -> list[Any]:
-        out = f(*with_arguments(args, wrt, pytree.unflatten(spec, inner)), **kwargs)
+        values = {**dict(enumerate(leaves)), **dict(zip(places, inner, strict=True))}
+        out = f(*with_arguments(args, wrt, pytree.unflatten(spec, [values[i] for i in range(len(leaves))])), **kwargs)
         if has_aux:
             if not isinstance(out, tuple) or len(out) != 2:
                 raise TreeError("has_aux requires that the function returns (value, aux), "
@@ -120,7 +124,8 @@ def _value_and_grad(
     op = ad.VjpOp.build([t.value for t in tensors], [seed.value], block, range(len(tensors)), [0]).op
     holder.erase()
     results = results_of(op)
-    gradients = pytree.unflatten(spec, results[len(outs) :])
+    slopes = dict(zip(places, results[len(outs) :], strict=True))
+    gradients = pytree.unflatten(spec, [slopes.get(i) for i in range(len(leaves))])
     gradients = gradients[0] if is_one(argnums) else gradients
     value = with_axes(results[0], outs[0].axes)
     return ((value, pytree.unflatten(box["aux"], results[1 : len(outs)])) if has_aux else value), gradients

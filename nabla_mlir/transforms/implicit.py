@@ -12,6 +12,7 @@ from nabla_mlir.dialects import stablehlo
 from nabla_mlir.dialects.stablehlo import Bool
 from nabla_mlir.dialects.types import is_differentiable
 from nabla_mlir.errors import DtypeError, TreeError, user_frame
+from nabla_mlir.ops.autodiff import stop_gradient as stop_gradient_op
 from nabla_mlir.staging.eager import staged
 from nabla_mlir.staging.specs import Spec
 from nabla_mlir.staging.tracing import current_trace, results_of, trace_region
@@ -115,7 +116,7 @@ def custom_root(
     Args:
       f: a function from a pytree like `initial_guess` to one like it.
       initial_guess: where `solve` starts; nothing depends differentiably on it.
-      solve: ``solve(f, initial_guess) -> x``; any code, also a loop until convergence.
+      solve: ``solve(f, initial_guess) -> x``; any code, also a loop until convergence, which is not differentiated.
       tangent_solve: ``tangent_solve(g, y) -> x`` with g(x) = y for the linear function g; for scalars
         ``lambda g, y: y / g(1.0)``. It is differentiated, so that for reverse mode it must not hold loops of unknown
         length; use `custom_linear_solve` there.
@@ -132,12 +133,16 @@ def custom_root(
 
     def run(guess: Any) -> Any:
         leaves, spec = pytree.flatten(guess)
-        start = [as_tensor(leaf) for leaf in leaves]
+        start = [stop_gradient_op(as_tensor(leaf)) for leaf in leaves]
         start_tree = pytree.unflatten(spec, [as_tensor(x, x.dtype) for x in start])
         g, parameters = _closed(f, start_tree)
 
+        # What the solver itself uses from outside decides how it gets there, and not where.
+        search, outside = _closed(lambda p: solve(lambda x: g(x, p), start_tree), tuple(parameters))
+        fixed = [stop_gradient_op(x) for x in outside]
+
         def solution(*parameters: Any) -> Any:
-            return solve(lambda x: g(x, parameters), start_tree)
+            return search(parameters, fixed)
 
         def rule(primals: Any, tangents: Any) -> Any:
             x = root(*primals)

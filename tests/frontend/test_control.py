@@ -214,3 +214,10 @@ def test_errors_name_both_types() -> None:
         nm.trace(lambda a, b: nm.scan(lambda c, x: (c, c), 0.0, (a, b)), nm.spec(3), nm.spec(4))
     with pytest.raises(errors.ConcretizationError, match="bool"):
         nm.trace(lambda x: x if x > 0 else -x, nm.spec(()))
+
+
+def test_cond_by_the_oldest_way_of_jax():
+    f = lambda lib, x: lib.cond(x > 1, x, lambda x: 3 * x, 5.0, lambda y: -y)  # noqa: E731
+    for x in (0.5, 2.0):
+        assert float(nm.jit(lambda x: f(nm, x))(x)) == float(f(nm.lax, x)) == (3 * x if x > 1 else -5.0)
+        assert float(nm.grad(lambda x: f(nm, x))(x)) == (3.0 if x > 1 else 0.0)

@@ -392,3 +392,61 @@ def test_the_value_in_a_region_is_that_of_the_rule(way: str, rule: str) -> None:
 
     x = np.array([0.3, 0.7, 1.1])
     np.testing.assert_allclose(run_traced(program(nm, nnp), [x]), program(jax, jnp)(x), rtol=1e-9)
+
+
+@pytest.mark.parametrize("order", [1, 2])
+def test_symbolic_zeros_of_forward_rules(order: int) -> None:
+    def program(lib: Any) -> Any:
+        f = lib.custom_jvp(lambda x, y, n: x**3 * y * n)
+
+        def rule(primals: Any, tangents: Any) -> Any:
+            (x, y, n), (dx, dy, dn) = primals, tangents
+            assert type(dn) is lib.custom_derivatives.SymbolicZero
+            assert (dn.dtype, dn.shape, dn.ndim) == (lib.dtypes.float0, (), 0)
+            return f(x, y, n), dx * y * n * 10.0 + (0.0 if type(dy) is type(dn) else dy * x * n)
+
+        f.defjvp(rule, symbolic_zeros=True)
+        nothing = lib.custom_jvp(lambda x: x)
+        nothing.defjvp(lambda p, t: (p[0], lib.custom_derivatives.zero_from_primal(p[0], symbolic_zeros=True)), symbolic_zeros=True)
+        gradient = lib.grad(lambda x, y: f(x, y, 3) + nothing(x), (0, 1))
+        return gradient(2.0, 4.0) if order == 1 else lib.jacfwd(gradient, (0, 1))(2.0, 4.0)
+
+    np.testing.assert_allclose(jax.tree.leaves(program(nm)), jax.tree.leaves(program(jax)))
+
+
+def test_symbolic_zeros_of_reverse_rules() -> None:
+    def program(lib: Any) -> Any:
+        rules = lib.custom_derivatives
+
+        @functools.partial(lib.custom_vjp, nondiff_argnums=(0,))
+        def g(scale: float, x: Any, n: Any) -> Any:
+            return scale * x["a"] * n, n
+
+        def fwd(scale: float, x: Any, n: Any) -> Any:
+            assert isinstance(x["a"], rules.CustomVJPPrimal)
+            assert (x["a"].perturbed, n.perturbed) == (True, False)
+            x, n = rules.custom_vjp_primal_tree_values((x, n))
+            return g(scale, x, n), n
+
+        def bwd(scale: float, n: Any, ct: Any) -> Any:
+            assert type(ct[1]) is rules.SymbolicZero
+            return {"a": ct[0] * n * 7.0 * scale}, rules.SymbolicZero.from_primal_value(n) if lib is nm else None
+
+        g.defvjp(fwd, bwd, symbolic_zeros=True)
+        return lib.grad(lambda x, n: g(2.0, x, n)[0])({"a": 2.0}, 3)
+
+    np.testing.assert_allclose(jax.tree.leaves(program(nm)), jax.tree.leaves(program(jax)))
+
+
+def test_integers_among_what_is_differentiated() -> None:
+    tree = {"w": np.float32(2), "n": np.int32(3), "mask": np.array([True, False])}
+    loss = lambda t: t["w"] ** 2 * t["n"] * t["mask"].sum()  # noqa: E731
+    want = jax.grad(lambda w: loss({**tree, "w": w}))(tree["w"])
+    for call in (nm.grad(loss, allow_int=True), nm.jit(nm.grad(loss, allow_int=True))):
+        got = call(tree)
+        assert got["n"] is got["mask"] is None
+        np.testing.assert_allclose(got["w"], want)
+    value, slopes = nm.value_and_grad(lambda n, x: n * x, (0, 1), allow_int=True)(3, 2.0)
+    assert (float(value), slopes[0], float(slopes[1])) == (6.0, None, 3.0)
+    with pytest.raises(errors.DtypeError, match=r"floating point, got int32(.|\n)*allow_int=True gives None"):
+        nm.grad(lambda n: n * 1.0)(3)

@@ -112,3 +112,19 @@ def test_errors() -> None:
     one_way = lambda b: nm.custom_linear_solve(lambda x: 2.0 * x, b, lambda _, b: b / 2.0).sum()  # noqa: E731
     with pytest.raises(errors.RuleMissingError, match=r"no solver of the transposed system"):
         traced(nm.grad(one_way))
+
+
+@pytest.mark.parametrize("solve", [
+    lambda lib, a: lambda f, x: lib.lax.fori_loop(0, 20, lambda _, x: x - f(x) / (2 * x), x),
+    lambda lib, a: lambda f, x: lib.lax.while_loop(lambda x: abs(x * x - a) > 1e-12, lambda x: (x + a / x) / 2, x),
+])  # fmt: skip
+def test_the_guess_and_the_solver_may_use_what_is_differentiated(solve: Any) -> None:
+    def slopes(lib: Any) -> Any:
+        def root(a: Any) -> Any:
+            return lib.lax.custom_root(lambda x: x * x - a, a / 2, solve(lib, a), lambda g, y: y / g(1.0))
+
+        return [lib.grad(root)(2.0), lib.grad(lib.grad(root))(2.0), lib.jit(lib.vmap(lib.grad(root)))(np.array([2.0, 9.0]))]
+
+    with jax.enable_x64(True), nm.enable_x64():
+        for mine, theirs in zip(slopes(nm), slopes(jax), strict=True):
+            np.testing.assert_allclose(mine, theirs, rtol=1e-9)

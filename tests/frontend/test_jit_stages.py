@@ -68,6 +68,26 @@ def test_programs_are_let_go() -> None:
     assert len(count) == 2
 
 
+def test_default_dtypes_are_part_of_what_is_compiled() -> None:
+    f = nm.jit(lambda x: (nnp.zeros(2), nnp.arange(2) * x))
+    x = np.ones(2, np.float32)
+    for _ in range(2):
+        assert [a.dtype for a in f(x)] == [np.float32, np.float32]
+        with nm.enable_x64():
+            assert [[a.dtype for a in f(x)] for _ in range(2)] == [[np.float64, np.float64]] * 2
+
+
+def test_all_programs_are_let_go() -> None:
+    count: list[int] = []
+    f = nm.jit(lambda x: count.append(0) or x + 1)
+    g = nm.jit(lambda x: count.append(1) or x + 2)
+    for _ in range(2):
+        for h in (f, g, f, nnp.sin):
+            h(X)
+        nm.clear_caches()
+    assert count == [0, 1, 0, 1]
+
+
 def test_arguments_are_checked() -> None:
     with pytest.raises(TraceError, match="static_argnums among the 1 positional arguments, got 1"):
         nm.jit(lambda x: x, static_argnums=1)

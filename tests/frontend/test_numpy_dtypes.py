@@ -19,9 +19,42 @@ def dtype_of(f, *dtypes):
     return out[0].dtype
 
 
-def test_arrays_promote_by_numpys_table():
+def test_arrays_promote_by_numpys_table_where_new_arrays_have_64_bits():
+    with default_dtypes(np.float64, np.int64):
+        for a, b in itertools.product(DTYPES, repeat=2):
+            assert dtype_of(jnp.add, a, b) == np.promote_types(a, b), (a, b)
+
+
+def test_integers_take_the_floating_point_beside_them_where_new_arrays_have_32_bits():
     for a, b in itertools.product(DTYPES, repeat=2):
-        assert dtype_of(jnp.add, a, b) == np.promote_types(a, b), (a, b)
+        floats = [d for d in (a, b) if d.kind in "fc"]
+        want = floats[0] if len(floats) == 1 else np.promote_types(a, b)
+        assert dtype_of(jnp.add, a, b) == jnp.promote_types(a, b) == jnp.result_type(a, b) == want, (a, b)
+
+
+@pytest.mark.parametrize("name", ["float16", "bfloat16", "float32", "complex64"])
+@pytest.mark.parametrize("integer", ["bool", "uint8", "int32"])
+def test_integers_meet_floating_point_as_in_jax(name, integer):
+    jax = pytest.importorskip("jax")
+    functions = (
+        lambda np, x, n: x * n, lambda np, x, n: np.where(n > 1, x, n), lambda np, x, n: np.concatenate([n, x]), lambda np, x, n: x @ n,
+        lambda np, x, n: np.polyadd(x, n), lambda np, x, n: n / x, lambda np, x, n: n**x, lambda np, x, n: np.einsum("i,i", x, n),
+    )  # fmt: skip
+    with jax.enable_x64(False):
+        for f in functions:
+            x, n = jax.numpy.ones(3, name), jax.numpy.ones(3, integer)
+            want = jax.eval_shape(lambda x, n: f(jax.numpy, x, n), x, n).dtype  # noqa: B023
+            assert nm.eval_shape(lambda x, n: f(jnp, x, n), jnp.ones(3, name), jnp.ones(3, integer)).dtype == want  # noqa: B023
+
+
+def test_powers_of_integer_matrices_and_rint_have_numpys_kinds():
+    a = np.array([[1, 2**31], [0, 1]])
+    for n in (0, 1, 3):
+        got = np.asarray(jnp.linalg.matrix_power(a, n))
+        assert got.dtype == a.dtype
+        assert (got == np.linalg.matrix_power(a, n)).all()
+    assert jnp.linalg.matrix_power(a, -1).dtype == jnp.rint(a).dtype == np.float32
+    assert jnp.sort_complex(a).dtype == np.complex64
 
 
 @pytest.mark.parametrize("scalar", [True, 2, 2.5, 1j])
@@ -70,7 +103,20 @@ def test_numpy_arrays_keep_their_dtype():
     assert jnp.sum(np.ones(3, np.int8)).dtype == np.int32
     assert jnp.sum(np.ones(3, np.uint8)).dtype == np.uint32
     assert (np.float32(1) + jnp.ones(2)).dtype == np.float32
-    assert (np.float64(1) + jnp.ones(2)).dtype == np.float64
+    assert (np.ones(2) + jnp.ones(2)).dtype == np.float64
+
+
+def test_numbers_of_numpys_have_32_bits_beside_arrays():
+    x, n = jnp.ones(2), jnp.arange(2)
+    f = lambda x, n: (x / np.sqrt(2), np.float64(1) + x, n * np.sqrt(2), n + np.int64(1), x * np.complex128(1j))  # noqa: E731
+    for got in (f(x, n), nm.jit(f)(x, n)):
+        assert [a.dtype.name for a in got] == ["float32"] * 3 + ["int32", "complex64"]
+    assert jnp.add(np.float64(1), np.float64(1)).dtype == jnp.sin(np.float64(1)).dtype == np.float64
+    assert nm.grad(lambda x: x * 2)(np.float64(1)).dtype == np.float64
+    for number in (np.float32(2), np.float64(2)):
+        assert (number * jnp.ones(2, "float16")).dtype == (jnp.ones(2, "float16") / number).dtype == np.float32
+    with default_dtypes(np.float64, np.int64):
+        assert (jnp.ones(2, "float32") / np.sqrt(2)).dtype == np.float64
 
 
 def test_namespace_of_arrays():
@@ -147,3 +193,27 @@ def test_constants_of_narrow_floats_are_interpreted(name):
     numbers = np.array([1, 2, -0.5], np.float32).astype(getattr(ml_dtypes, name))
     f = nm.trace(lambda x: x * jnp.asarray(numbers).astype(np.float32), nm.spec(3, "f4")).lower()
     np.testing.assert_array_equal(f.compile(nm.Interpreter())(np.ones(3, np.float32)), [1, 2, -0.5])
+
+
+@pytest.mark.parametrize(("floating", "integer"), [("float32", "int32"), ("float64", "int64")])
+def test_pythons_types_are_the_default_dtypes(floating, integer):
+    with default_dtypes(np.dtype(floating), np.dtype(integer)):
+        made = [jnp.zeros(2, float), jnp.arange(3, dtype=float), jnp.arange(3).astype(float), jnp.array([1], float)]
+        assert {a.dtype.name for a in made} == {floating, jnp.dtype(float).name, nm.spec(3, float).dtype.name}
+        made = [jnp.zeros(2, int), jnp.ones(2).astype(int), jnp.linspace(0, 4, 3, dtype=int), jnp.full(2, 1, dtype=int)]
+        assert {a.dtype.name for a in made} == {integer}
+        assert jnp.zeros(2, complex).dtype == np.promote_types(floating, "complex64")
+        assert (jnp.zeros(2, bool).dtype, jnp.zeros(2, "float64").dtype) == (np.bool_, np.float64)
+
+
+@pytest.mark.parametrize("name", ["float32", "complex64"])
+def test_functions_of_matrices_keep_their_precision(name):
+    linalg, a = nm.scipy.linalg, np.array([[4, 1, 0], [1, 3, 0.5], [0, 0.5, 2]], name)
+    results = [
+        linalg.sqrtm(a), linalg.funm(a, jnp.exp), *linalg.schur(a), *linalg.rsf2csf(*linalg.schur(a)), linalg.solve_sylvester(a, a, a),
+        linalg.expm(a), *linalg.hessenberg(a, calc_q=True), linalg.convolution_matrix(a[0], 3),
+    ]  # fmt: skip
+    assert {x.dtype.name for x in results} <= {name, "complex64"}
+    made = [linalg.hilbert(3), linalg.pascal(3), linalg.helmert(3), linalg.invhilbert(2), linalg.hadamard(2), linalg.dft(3)]
+    assert [x.dtype.name for x in made] == ["float32"] * 4 + ["int32", "complex64"]
+    assert [linalg.hadamard(2, np.float64).dtype, linalg.dft(2, dtype=np.complex128).dtype] == [np.float64, np.complex128]

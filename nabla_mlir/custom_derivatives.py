@@ -1,0 +1,10 @@
+"""Rules of the user's own for derivatives: the names of `jax.custom_derivatives`."""
+
+from nabla_mlir.transforms.closures import closure_convert as closure_convert
+from nabla_mlir.transforms.custom import custom_jvp as custom_jvp
+from nabla_mlir.transforms.custom import custom_vjp as custom_vjp
+from nabla_mlir.transforms.special import custom_gradient as custom_gradient
+from nabla_mlir.transforms.symbolic_zeros import CustomVJPPrimal as CustomVJPPrimal
+from nabla_mlir.transforms.symbolic_zeros import SymbolicZero as SymbolicZero
+from nabla_mlir.transforms.symbolic_zeros import custom_vjp_primal_tree_values as custom_vjp_primal_tree_values
+from nabla_mlir.transforms.symbolic_zeros import zero_from_primal as zero_from_primal
