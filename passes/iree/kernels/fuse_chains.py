@@ -129,7 +129,9 @@ def _chains(block: ir.Block) -> list[_Chain]:
     result = list(dict.fromkeys(chains.values()))
     for chain in result:
         chain.ops.sort(key=lambda o: order[o.results[0]])
-    return result
+    # What a dispatch reads is final when it is written: later, constants and equal values among it could make results of it
+    # equal, of which IREE takes one for another.
+    return sorted(result, key=lambda chain: known[chain.ops[0].results[0]].stage)
 
 
 def _is_narrowing(op: ir.Operation) -> bool:
