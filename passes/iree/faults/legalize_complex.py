@@ -14,6 +14,7 @@ from nabla_mlir.dialects.builder import Val, select
 from nabla_mlir.dialects.regions import made_by
 from nabla_mlir.passes.base import register
 from nabla_mlir.passes.iree.driver import PatternPass
+from nabla_mlir.passes.iree.math.complex import ARITHMETIC
 from nabla_mlir.passes.iree.pattern import Patterns, Replacement, Target, attributes_of, operands
 
 PATTERNS = Patterns()
@@ -82,10 +83,12 @@ def ragged_dot(op: ir.Operation, target: Target) -> Replacement:
 @register
 @dataclass(frozen=True)
 class LegalizeComplexPass(PatternPass):
-    """Take constants, conversions, choices and paddings of complex numbers apart into two parts, which IREE does right.
+    """Take constants, conversions, choices, paddings, sums and products of complex numbers apart into two parts.
+
+    IREE does those right, and fuses chains of them.
 
     Example: tests/filecheck/passes/legalize_complex.mlir
     """
 
     name: ClassVar[str] = "nabla-legalize-complex"
-    patterns: ClassVar[Patterns] = PATTERNS
+    patterns: ClassVar[Patterns] = Patterns(PATTERNS, ARITHMETIC)

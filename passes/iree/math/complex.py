@@ -15,12 +15,12 @@ from nabla_mlir.passes.iree.pattern import Patterns, Replacement, Target, operan
 from nabla_mlir.table.traits import runs_regions
 
 PATTERNS = Patterns()
-
+ARITHMETIC = Patterns()  # what later passes make too
 
 _REDUCERS = ("stablehlo.add", "stablehlo.multiply")
 
 
-def _complex(*names: str) -> Callable[[Callable[..., Val]], Callable[..., Val]]:
+def _complex(*names: str, into: Patterns = PATTERNS) -> Callable[[Callable[..., Val]], Callable[..., Val]]:
     """Registers a formula for complex operands: IREE's use the real operations that it gets wrong or cannot link."""
 
     def register(formula: Callable[..., Val]) -> Callable[..., Val]:
@@ -31,7 +31,7 @@ def _complex(*names: str) -> Callable[[Callable[..., Val]], Callable[..., Val]]:
             return formula(*values) if values[0].dtype.kind == "c" else None
 
         rewrite.__doc__ = formula.__doc__
-        PATTERNS.of(*names)(rewrite)
+        into.of(*names)(rewrite)
         return formula
 
     return register
@@ -112,25 +112,25 @@ def _part(z: Val, place: int) -> Val:
     return (b.real, b.imag)[place](z)
 
 
-@_complex("stablehlo.add")
+@_complex("stablehlo.add", into=ARITHMETIC)
 def add(z: Val, w: Val) -> Val:
     """In parts, as all that follows: chains of complex numbers are fused where those of their parts are (`fuse_chains`)."""
     return complex_(real(z) + real(w), imag(z) + imag(w))
 
 
-@_complex("stablehlo.subtract")
+@_complex("stablehlo.subtract", into=ARITHMETIC)
 def subtract(z: Val, w: Val) -> Val:
     """In parts."""
     return complex_(real(z) - real(w), imag(z) - imag(w))
 
 
-@_complex("stablehlo.negate")
+@_complex("stablehlo.negate", into=ARITHMETIC)
 def negate(z: Val) -> Val:
     """In parts."""
     return complex_(-real(z), -imag(z))
 
 
-@_complex("stablehlo.multiply")
+@_complex("stablehlo.multiply", into=ARITHMETIC)
 def multiply(z: Val, w: Val) -> Val:
     """In parts, with four products."""
     (x, y), (u, v) = (real(z), imag(z)), (real(w), imag(w))

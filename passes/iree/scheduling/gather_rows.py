@@ -15,12 +15,9 @@ from nabla_mlir.dialects.builder import Val
 from nabla_mlir.dialects.regions import blocks_in_functions, made_by
 from nabla_mlir.passes.base import Pass, register
 from nabla_mlir.passes.dce import erase_dead_in
-from nabla_mlir.table.traits import is_elementwise, is_view
+from nabla_mlir.table.traits import is_elementwise, is_part, is_reduction, is_view, moved
 
 _GATHER = "iree_linalg_ext.gather"
-# What reads parts of rows, or rows in another order, in its own dispatch.
-_PARTS = ("stablehlo.reduce", "stablehlo.broadcast_in_dim", "stablehlo.slice", "stablehlo.pad", "stablehlo.transpose",
-          "stablehlo.concatenate", "stablehlo.reverse", "stablehlo.dynamic_slice", "stablehlo.gather")  # fmt: skip
 
 
 @register
@@ -73,12 +70,18 @@ def _is_on_its_own(op: ir.Operation) -> bool:
     value = op.results[0]
     while len(readers := _readers(value)) == 1:
         (reader,) = readers
-        if reader.name in _PARTS or not is_elementwise(reader):
-            return reader.name not in _PARTS
+        if not is_elementwise(reader):
+            return not _takes_parts(reader)
         value = reader.results[0]
         if _gathers_behind(value) != {op}:
             return False
-    return any(reader.name != "stablehlo.slice" for reader in readers)
+    return not all(map(is_part, readers))
+
+
+def _takes_parts(op: ir.Operation) -> bool:
+    """Whether an operation reads parts of rows, or rows in another order, in its own dispatch; a product packs them before."""
+    is_fold = is_reduction(op) and bool(len(op.regions))
+    return is_fold or bool(moved(op))
 
 
 def _readers(value: ir.Value) -> list[ir.Operation]:
@@ -114,6 +117,6 @@ def _rewrite(op: ir.Operation) -> None:
         rows = Val(hlo.emit(_GATHER, [table.value, index.value, empty], results=[result.type],
                             attributes={"dimension_map": hlo.I64Array.encode([0])}).results[0])  # fmt: skip
         # IREE does a gather again in each dispatch that reads it, which has to read whole rows.
-        if any(reader.name in _PARTS for reader in _readers(result)):
+        if any(map(_takes_parts, _readers(result))):
             rows = b.stored(rows)
     result.replace_all_uses_with(rows.value)
