@@ -102,16 +102,19 @@ class Network:
     def _value(self, vector: Any, constants: Any, x: Any) -> Any:
         return self._call(self._state(vector, constants), _batch(x))[0]
 
+    def _pulled(self, vector: Any, constants: Any, x: Any) -> Any:
+        return vjp(lambda vector: self._value(vector, constants, x), vector)
+
     def _jacobians(self, vector: Any, constants: Any, x: Any) -> Any:
         def of_one(x: Any) -> Any:
-            y, pull = vjp(lambda vector: self._value(vector, constants, x), vector)
+            y, pull = self._pulled(vector, constants, x)
             return vmap(lambda seed: pull(seed)[0])(nnp.eye(y.size, dtype=y.dtype)), y
 
         return vmap(of_one)(x)
 
     def _selected(self, vector: Any, constants: Any, x: Any, outputs: Any) -> Any:
         def of_one(x: Any, outputs: Any) -> Any:
-            y, pull = vjp(lambda vector: self._value(vector, constants, x), vector)
+            y, pull = self._pulled(vector, constants, x)
             return vmap(lambda i: pull((nnp.arange(y.size) == i).astype(y.dtype))[0])(outputs), y
 
         return vmap(of_one)(x, outputs)

@@ -24,7 +24,7 @@ from nabla_mlir.staging.execution import Code, Execution, OnDevice
 from nabla_mlir.staging.repetition import Call, never, repetition
 from nabla_mlir.staging.specs import Spec, as_spec
 from nabla_mlir.staging.tracing import is_tracing, trace_function
-from nabla_mlir.table.promotion import as_tensor, is_light, is_scalar, scalar_array, scalar_dtype
+from nabla_mlir.table.promotion import as_tensor, default_dtypes, is_light, is_scalar, scalar_array
 from nabla_mlir.table.regions import emit_call
 from nabla_mlir.table.tensor import Tensor
 from nabla_mlir.table.vectorized import with_axes
@@ -214,7 +214,7 @@ def library(f: Callable[..., Any]) -> Callable[..., Any]:
         static = {i: x for i, x in enumerate(leaves) if i not in set(dynamic)}
         arrays = [leaves[i] for i in dynamic]
         light = [i for i in dynamic if is_light(leaves[i])]
-        key = (in_spec, tuple(dynamic), tuple(light), signature_of(arrays), repr(static), _defaults(), Execution.mode)
+        key = (in_spec, tuple(dynamic), tuple(light), signature_of(arrays), repr(static), default_dtypes(), Execution.mode)
         program = programs.get(key)
         if program is None:
 
@@ -248,5 +248,3 @@ def _plain(x: Any) -> Any:
         return type(x)(*parts) if hasattr(x, "_fields") else type(x)(parts)
     return x.item() if isinstance(x, np.generic) or (pytree.is_array(x) and not np.shape(x)) else x
 
-def _defaults() -> tuple[np.dtype, np.dtype]:
-    return scalar_dtype(1.0), scalar_dtype(1)

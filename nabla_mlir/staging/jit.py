@@ -22,7 +22,7 @@ from nabla_mlir.staging.reasons import reason
 from nabla_mlir.staging.repetition import OTHER, Call, never
 from nabla_mlir.staging.stages import Lowered, Traced, trace
 from nabla_mlir.staging.tracing import is_tracing
-from nabla_mlir.table.promotion import Defaults
+from nabla_mlir.table.promotion import default_dtypes
 
 _LOG = logger("jit")
 _functions: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -152,7 +152,7 @@ def jit(
             constants, fixed, kwargs = static.divided(args, kwargs)
             args = tuple(None if i in constants else a for i, a in enumerate(args))
         leaves, in_spec = pytree.flatten((args, kwargs))
-        key: tuple[Any, ...] = (in_spec, kinds_of(leaves), Execution.mode, (Defaults.float, Defaults.int))
+        key: tuple[Any, ...] = (in_spec, kinds_of(leaves), Execution.mode, default_dtypes())
         if constants or fixed:
             places = [*sorted(constants.items()), *sorted(fixed.items())]
             key = (*key, tuple((place, type(value), value) for place, value in places))  # 1 and 1.0 make other code

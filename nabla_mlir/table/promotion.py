@@ -26,6 +26,7 @@ _KINDS = {"b": 0, "i": 1, "u": 1, "f": 2, "c": 3}
 # What NumPy makes of Python's numbers, as `np.sqrt(2)` does.
 _NUMPYS_NUMBERS = (np.float64, np.complex128, np.int64)
 _WIDE = tuple(map(np.dtype, _NUMPYS_NUMBERS))
+_TYPES = {"i": int, "f": float, "c": complex}
 _FLOAT32, _HALVES = np.dtype(np.float32), {as_dtype("bfloat16"), np.dtype(np.float16)}
 
 
@@ -71,7 +72,12 @@ def scalar_dtype(value: Any) -> np.dtype:
         return Defaults.int
     if isinstance(value, float):
         return Defaults.float
-    return np.promote_types(Defaults.float, np.complex64)
+    return PYTHON[complex]
+
+
+def default_dtypes() -> tuple[np.dtype, np.dtype]:
+    """Those of new arrays, of floating point and of integers: what a program that was traced depends on."""
+    return Defaults.float, Defaults.int
 
 
 def scalar_array(value: Any, dtype: np.dtype, requirement: str) -> np.ndarray:
@@ -89,7 +95,7 @@ def promote_dtypes(operands: Sequence[Any]) -> np.dtype:
     weak = [scalar_dtype(x) for x in operands if is_weak(x)]
     if not strong:
         return max(weak, key=lambda dtype: (_kind(dtype), dtype.itemsize))
-    result = _promote([*strong, *(_DEFAULT[scalar_dtype(x).kind]() for x in operands if is_light(x))])
+    result = _promote([*strong, *(PYTHON[_TYPES[x.dtype.kind]] for x in operands if is_light(x))])
     for own in weak:
         if _kind(own) > _kind(result):
             both_float = _kind(own) == 3 and is_differentiable(result)
@@ -106,11 +112,6 @@ def is_light(x: Any) -> bool:
     """True for a number of NumPy's default dtypes while those here are narrower: beside an array it counts as of ours."""
     is_number = isinstance(x, _NUMPYS_NUMBERS) or (isinstance(x, Tensor) and x.weak and x.dtype in _WIDE)
     return is_number and Defaults.float.itemsize < 8
-
-
-_DEFAULT: dict[str, Callable[[], np.dtype]] = {
-    "b": lambda: np.dtype(bool), "i": lambda: Defaults.int, "f": lambda: Defaults.float, "c": lambda: scalar_dtype(1j),
-}  # fmt: skip
 
 
 def _kind(dtype: np.dtype) -> int:

@@ -11,10 +11,9 @@ from iree.compiler import ir
 from nabla_mlir.dialects import builder as b
 from nabla_mlir.dialects import stablehlo as hlo
 from nabla_mlir.dialects.builder import Val, select
-from nabla_mlir.dialects.regions import made_by
 from nabla_mlir.passes.base import register
 from nabla_mlir.passes.iree.driver import PatternPass
-from nabla_mlir.passes.iree.math.complex import ARITHMETIC
+from nabla_mlir.passes.iree.math.complex import ARITHMETIC, visible_part
 from nabla_mlir.passes.iree.pattern import Patterns, Replacement, Target, attributes_of, operands
 
 PATTERNS = Patterns()
@@ -41,10 +40,7 @@ def convert(op: ir.Operation, target: Target) -> Replacement:
 def part_of_parts(op: ir.Operation, target: Target) -> Replacement:
     """What a number was made of: chains are cut at numbers that are complex."""
     (z,) = operands(op)
-    maker = made_by(z.value)
-    if maker is None or maker.name != "stablehlo.complex":
-        return None
-    return Val(maker.operands[0 if op.name == "stablehlo.real" else 1])
+    return visible_part(z, 0 if op.name == "stablehlo.real" else 1)
 
 
 @PATTERNS.of("stablehlo.pad")

@@ -106,10 +106,14 @@ def imag(z: Val) -> Val:
 
 
 def _part(z: Val, place: int) -> Val:
+    part = visible_part(z, place)
+    return (b.real, b.imag)[place](z) if part is None else part
+
+
+def visible_part(z: Val, place: int) -> Val | None:
+    """The real part (0) or the imaginary one (1) that a number was made of; None if it was made otherwise."""
     maker = made_by(z.value)
-    if maker is not None and maker.name == "stablehlo.complex":
-        return Val(maker.operands[place])
-    return (b.real, b.imag)[place](z)
+    return Val(maker.operands[place]) if maker is not None and maker.name == "stablehlo.complex" else None
 
 
 @_complex("stablehlo.add", into=ARITHMETIC)

@@ -93,9 +93,7 @@ def digamma(op: ir.Operation, target: Target) -> Replacement:
     root = float(np.float32(_ROOT)) if single else _ROOT
     distance = rounded(x - root) - (_ROOT - root if single else _ROOT_LOW)
     near = distance * horner(x + x - 3.0, _DIGAMMA_F32 if single else _DIGAMMA_F64)
-    pole = flip_sign(
-        b.full(-math.inf, x.shape, x.dtype), sign_of(x)
-    )  # at both zeros, which the expansion takes for one
+    pole = flip_sign(b.full(-math.inf, x.shape, x.dtype), sign_of(x))  # at zeros, which the expansion takes for one
     return select((x >= 1.0) & (x <= 2.0), near, select(eq(x, 0.0), pole, stock_expansion(op)[0]))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -65,6 +66,7 @@ class _Indexed:
         """Dimensions of the operand, those that are indexed left out, as they are numbered afterwards."""
         return [d if d < self.first else d - len(self.axes) + 1 for d in dims if d not in self.axes]
 
+    @functools.cached_property
     def inside(self) -> list[bool]:
         """Of each column whether all that it names is visibly there."""
         bounds = [component_range(c.value, self.vector_dim, 0) for c in self.columns]
@@ -75,7 +77,7 @@ class _Indexed:
         dtype = np.dtype(np.int32 if self.size < np.iinfo(np.int32).max else np.int64)
         end = self.first + len(self.axes)
         total: Val | None = None
-        for column, d, is_inside in zip(self.columns, self.axes, self.inside(), strict=True):
+        for column, d, is_inside in zip(self.columns, self.axes, self.inside, strict=True):
             place = column if is_inside else clamp(column, [self.shape[d] - 1], self.vector_dim)
             place = place if place.dtype == dtype else b.convert(place, dtype)
             stride = math.prod(self.shape[d + 1 : end])
@@ -120,7 +122,7 @@ def scatter(op: ir.Operation, target: Target) -> Replacement:
     if plan is None or not is_elementwise(op.regions[0]):
         return None
     index = plan.index()
-    for column, d, is_inside in zip(plan.columns, plan.axes, plan.inside(), strict=True):
+    for column, d, is_inside in zip(plan.columns, plan.axes, plan.inside, strict=True):
         if not is_inside:
             within = (column >= 0) & (column <= plan.shape[d] - 1)
             index = b.select(within, index, plan.size)
