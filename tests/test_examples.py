@@ -106,7 +106,7 @@ def test_laplace(recipe: Any) -> None:
     _, H = recipe("newton").solve("trust-krylov")
     rows = np.random.default_rng(1).normal(size=(4, H.shape[0]))
     want = np.diag(rows @ np.linalg.inv(H.to_dense()) @ rows.T) / 200
-    np.testing.assert_allclose(recipe("laplace").predictive_variance(H, rows, 200), want, rtol=1e-8)
+    np.testing.assert_allclose(recipe("laplace_approximation").predictive_variance(H, rows, 200), want, rtol=1e-8)
 
 
 def test_saddle_free(recipe: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import math
 import os
 import re
 import shutil
@@ -390,21 +391,27 @@ def test_blocks_are_taken_as_they_are_done(client: Any, compiled: Any, local: An
 
 def test_quick_products_are_messages(client: Any, compiled: Any, local: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Their bits are those of tasks, which do what messages cannot: where a worker died, holds too little, or does not answer."""
+    monkeypatch.setattr("nabla_mlir.interop.dask._QUICK", math.inf)
     H = nm.distributed.HessianOperator(compiled, W, SHARDS, client=client)
     tasks: list[Any] = []
     start = H.engine.start
     monkeypatch.setattr(H.engine, "start", lambda matrix: (tasks.append(matrix), start(matrix))[1])
     before = H @ V
-    for _ in range(3):
+
+    def used_tasks() -> bool:
+        count = len(tasks)
         np.testing.assert_array_equal(H @ V, before)
+        return len(tasks) > count
+
+    # Pieces of one group may be made on several workers, which Dask does not promise to mend: some product is a message, not each.
+    assert len(tasks) == 1, "the first product, which says how long one takes"
+    assert not all(used_tasks() for _ in range(100))
     column = V[:, :1]
     np.testing.assert_array_equal(H @ column, H.finish((column, start(column))))
-    assert len(tasks) == 1, "the first product, which says how long one takes"
     kill_one(client, H)
-    np.testing.assert_array_equal(H @ V, before)
-    assert len(tasks) == 2, "its pieces are made again"
-    for _ in range(100):  # until all of a group's pieces are on one worker, which is not promised: tasks go on otherwise
-        np.testing.assert_array_equal(H @ V, before)
+    assert used_tasks(), "its pieces are made again"
+    for _ in range(100):
+        used_tasks()
     monkeypatch.setattr(H.engine, "_digests", ("other",) * len(SHARDS))
     with pytest.raises(DataChangedError, match=r"shard \d+ requires the data of the first pass"):
         H @ V
@@ -412,6 +419,7 @@ def test_quick_products_are_messages(client: Any, compiled: Any, local: Any, mon
     H.update(2 * W)
     np.testing.assert_allclose(H @ V, nm.SumOperator(compiled, 2 * W, SHARDS) @ V, rtol=1e-11)
     monkeypatch.setattr("nabla_mlir.interop.dask._QUICK", 0.0)
+    client.wait_for_workers(3, timeout=60)  # as many groups as before, or the order of the sum is another
     H = nm.distributed.HessianOperator(compiled, W, SHARDS, client=client)
     monkeypatch.setattr("nabla_mlir.interop.dask.answers", None)  # products that take long are never messages
     np.testing.assert_array_equal([H @ V, H @ V], [before, before])
