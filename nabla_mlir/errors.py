@@ -155,6 +155,10 @@ class CompileError(NablaError, RuntimeError):
         super().__init__(message, where=where, help=help)
 
 
+class MemoryLimitError(CompileError):
+    """A function cannot be compiled so that a call holds as little memory as the target allows: its `memory_limit`."""
+
+
 class OutOfMemoryError(NablaError, MemoryError):
     """An array does not fit into the memory of the machine, or of the device."""
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from iree.compiler import ir
 
 from nabla_mlir.compiling.compiler import Rewrite, compile_module, is_artifact
+from nabla_mlir.compiling.limits import within
 from nabla_mlir.compiling.progress import watch
 from nabla_mlir.compiling.transients import sized
 from nabla_mlir.dialects.context import context
@@ -69,7 +70,11 @@ def compile_lowered(
     """Legalises a lowered module for the target and compiles it; `title` is what is said to be compiled."""
     name, start = title or _name_of(module), time.perf_counter()
     with watch(f"compiling {name} for {target.name}"):
-        vmfb = _compile_lowered(module, target, flags, cache)
+        limit = target.allowed_bytes()
+        if limit is None:
+            vmfb = _compile_lowered(module, target, flags, cache)
+        else:
+            vmfb = within(clone_module(module), limit, lambda m: _compile_lowered(m, target, flags, cache))
     _LOG.info("%s for %s: %d bytes in %.2f s", name, target.name, len(vmfb), time.perf_counter() - start)
     return vmfb
 

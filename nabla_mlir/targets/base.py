@@ -131,6 +131,10 @@ class Target:
         """The width of the vector registers that kernels and schedules are written for; 0: none are."""
         return 0
 
+    def allowed_bytes(self) -> int | None:
+        """What a call may allocate at once; None: anything."""
+        return None
+
     def device_targets(self) -> str | None:
         """The text of the module attribute `hal.device.targets`, or None where flags alone describe the device."""
         return None

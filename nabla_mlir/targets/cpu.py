@@ -40,6 +40,8 @@ class CPU(Target):
         the cost of a reduction.
       schedule: rewrite for speed (the pass nabla-schedule); needs `reassociate`.
       threads: how many its calls use where it is loaded; None takes the cores that the process may use there.
+      memory_limit: bytes that a call may allocate at once, results included and arguments not; None is as many as it takes to
+        compute nothing twice. Where that is more, values are forgotten and computed again. Needs `schedule`.
 
     Example:
       >>> CPU("generic").flags()[2]
@@ -54,6 +56,7 @@ class CPU(Target):
     reassociate: bool = True
     schedule: bool = True
     threads: int | None = None
+    memory_limit: int | None = None
 
     name: ClassVar[str] = "cpu"
     drivers: ClassVar[tuple[str, ...]] = ("local-sync", "local-task")
@@ -102,10 +105,12 @@ class CPU(Target):
 
         Raises:
           TargetError: "host" together with another architecture, or LLVM does not know the CPU, a feature or the triple; or no
-            number of threads.
+            number of threads or bytes.
         """
         if self.threads is not None and (type(self.threads) is not int or self.threads < 1):
             raise TargetError(f"target cpu requires a positive number of threads, got {self.threads!r}.")
+        if self.memory_limit is not None and (type(self.memory_limit) is not int or self.memory_limit < 1):
+            raise TargetError(f"target cpu requires a positive number of bytes as memory_limit, got {self.memory_limit!r}.")
         if self.cpu == "host" and self.triple not in ("", _host_triple()):
             raise TargetError(
                 f"target cpu requires a CPU name for another architecture, got cpu='host', {self.triple}."
@@ -122,6 +127,9 @@ class CPU(Target):
         features = set(re.findall(r"\+([^,]+)", _described(self.cpu, self.triple)[1] + "," + self.features))
         features -= set(re.findall(r"-([^,]+)", self.features))
         return 64 if "avx512f" in features else 32 if "avx2" in features else 16
+
+    def allowed_bytes(self) -> int | None:
+        return self.memory_limit
 
     def kernel_bytes(self) -> int:
         return self.vector_bytes() if self.schedule and self.reassociate else 0

@@ -43,6 +43,7 @@ from nabla_mlir.passes.iree.scheduling.flatten_indices import FlattenIndicesPass
 from nabla_mlir.passes.iree.scheduling.fold_reshapes import FoldReshapesPass
 from nabla_mlir.passes.iree.scheduling.gather_patches import GatherPatchesPass
 from nabla_mlir.passes.iree.scheduling.gather_rows import GatherRowsPass
+from nabla_mlir.passes.iree.scheduling.limit_memory import LimitMemoryPass
 from nabla_mlir.passes.iree.scheduling.order_axes import OrderAxesPass
 from nabla_mlir.passes.iree.scheduling.place_results import PlaceResultsPass
 from nabla_mlir.passes.iree.scheduling.push_up_slices import PushUpSlicesPass
@@ -122,6 +123,7 @@ class SchedulePipeline(NamedPipeline):
         Step(LoopsAsKernelsPass, "A loop is read as it is: products with tiles, and barriers, are no part of a kernel."),
         Step(SeparateBlocksPass, "Products of one matrix with several: in an order of axes that kernels and tiles take."),
         Step(RecomputePass, "What is in memory is known: products with tiles would only hide what is elementwise."),
+        Step(LimitMemoryPass, "Likewise; what is made again where it is read takes no memory here."),
         Step(SumsAsKernelsPass, "What is made again where a sum reads it is part of the kernel of that sum."),
         Step(ScheduleSumsPass, "What is no kernel: sums become products, which may get tiles below."),
         Step(GatherRowsPass, "No rewrite knows IREE's gather, and which sums and products are kernels is known."),

@@ -1,0 +1,70 @@
+"""Programs that hold no more memory than a target allows: how much each is to forget is found by compiling it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from iree.compiler import ir
+
+from nabla_mlir import thresholds
+from nabla_mlir.compiling.memory import allocated_at_once
+from nabla_mlir.dialects.context import context
+from nabla_mlir.dialects.locations import source_of
+from nabla_mlir.dialects.regions import functions_of, is_private
+from nabla_mlir.errors import MemoryLimitError
+from nabla_mlir.log import logger
+from nabla_mlir.passes.iree.scheduling.limit_memory import held_at_once, set_limits
+from nabla_mlir.table.traits import bytes_of
+from nabla_mlir.targets.toolchain import disassembled
+
+_LOG = logger("compile")
+_SHOWN = 3  # values of an error
+
+
+def within(module: ir.Module, limit: int, compile: Callable[[ir.Module], bytes]) -> bytes:
+    """The artifact of a module none of whose entry points allocates more than `limit` bytes at once.
+
+    What a pass can say of that is an estimate, before fusion. So what the compiler makes of it is looked at, and the next one is
+    given less: by what was too much, but not by more than a part, since the least that is possible is not known.
+
+    Raises:
+      MemoryLimitError: none was found, or a program does not say what it allocates.
+    """
+    limits: dict[str, int] = {}
+    best: dict[str, int] = {}
+    for _ in range(thresholds.LIMIT_ATTEMPTS):
+        with context():
+            set_limits(module.operation, limits)
+        artifact = compile(module)
+        found = _allocated(artifact, module)
+        excess = {name: size - limit for name, size in found.items() if size > limit}
+        if not excess:
+            return artifact
+        _LOG.info("%s", ", ".join(f"{name} allocates {found[name]} bytes, {more} too many" for name, more in excess.items()))
+        best = {name: min(size, best.get(name, size)) for name, size in found.items()}
+        for name, more in excess.items():
+            last = limits.get(name)
+            limits[name] = limit if last is None else max(last - more, int(thresholds.LIMIT_STEP * last))
+    raise _error(module, limit, best)
+
+
+def _allocated(artifact: bytes, module: ir.Module) -> dict[str, int]:
+    known = allocated_at_once(disassembled(artifact))
+    functions = [name for name, op in functions_of(module.operation).items() if not is_private(op)]
+    if unknown := [name for name in functions if name not in known]:
+        raise MemoryLimitError(f"{unknown[0]} requires sizes that do not depend on values, to be held to a limit of memory.")
+    return {name: known[name] for name in functions}
+
+
+def _error(module: ir.Module, limit: int, best: Mapping[str, int]) -> MemoryLimitError:
+    name = max(best, key=best.__getitem__)
+    values = held_at_once(functions_of(module.operation)[name])[:_SHOWN]
+    where = [source_of(value.owner.operation.location) for value in values]
+    largest = ", ".join(f"{value.type} ({bytes_of(value) / 1e6:.1f} MB{f', line {place.line}' if place else ''})"
+                        for value, place in zip(values, where, strict=True))  # fmt: skip
+    return MemoryLimitError(
+        f"{name} requires {best[name] / 1e6:.1f} MB in the smallest form that was found, got memory_limit={limit}.",
+        where=next(filter(None, where), None),
+        help=f"it holds most of all {largest}. Allow more; compute less at once (smaller batches, nm.map, "
+        "products instead of matrices); or let loops keep less: nm.scan(..., max_residual_bytes=...).",
+    )

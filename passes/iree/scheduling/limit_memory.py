@@ -1,0 +1,200 @@
+"""Values that are forgotten and computed again, so that a function holds no more memory at once than it is allowed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+from iree.compiler import ir
+
+from nabla_mlir.dialects import builder as b
+from nabla_mlir.dialects.builder import Val
+from nabla_mlir.dialects.regions import functions_of, last_of, made_by
+from nabla_mlir.dialects.types import is_static_tensor
+from nabla_mlir.passes.base import Pass, register
+from nabla_mlir.passes.dce import erase_dead, is_pure
+from nabla_mlir.passes.iree.scheduling.rematerialization import Plan, Step, rematerialized
+from nabla_mlir.rules.cost import cost_of
+from nabla_mlir.table.regions import reads_of
+from nabla_mlir.table.traits import bytes_of, is_elementwise, is_free, is_reduction, runs_regions
+
+LIMIT = "nabla.memory_limit"  # an attribute of a function: bytes
+_FLOPS_OF_A_BYTE = 4  # which is moved in the time of so many operations
+_ALL = 1 << 62
+
+
+@register
+@dataclass(frozen=True)
+class LimitMemoryPass(Pass):
+    """Forget values and compute them again, where a function says in `nabla.memory_limit` how many bytes it may hold at once.
+
+    Operations keep their order; `scheduling/rematerialization.py` chooses what is forgotten. What is done again reads a copy of
+    its smallest operand that is made with a value which is known no sooner (a zero is taken away that is made of it): or IREE
+    would merge it with what was done before, or do it at once. The bytes are an estimate: what is elementwise, read once, and
+    that by such an operation or a sum, is taken to be fused.
+
+    Example: tests/filecheck/passes/limit_memory.mlir
+    """
+
+    name: ClassVar[str] = "nabla-limit-memory"
+
+    def run(self, module: ir.Operation) -> None:
+        for func in functions_of(module).values():
+            if LIMIT in func.attributes:
+                limit = ir.IntegerAttr(func.attributes[LIMIT]).value
+                del func.attributes[LIMIT]
+                _Program(func.regions[0].blocks[0]).limit(limit)
+
+
+def set_limits(module: ir.Operation, limits: Mapping[str, int]) -> None:
+    """Says of functions how many bytes they may hold."""
+    functions = functions_of(module)
+    for name, limit in limits.items():
+        functions[name].attributes[LIMIT] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), limit)
+
+
+def held_at_once(func: ir.Operation) -> list[ir.Value]:
+    """The values that a function holds when it holds most, the largest ones first; arguments are not among them."""
+    program = _Program(func.regions[0].blocks[0])
+    values = [program.values[number] for number in program.plan(_ALL).held]
+    return sorted(values, key=bytes_of, reverse=True)
+
+
+class _Program:
+    """A block as steps: operations whose results are in memory, each with what is fused into it."""
+
+    def __init__(self, block: ir.Block):
+        self.block, self.end = block, last_of(block)
+        self.values: list[ir.Value] = []  # that are in memory
+        self.numbers: dict[ir.Value, int] = {}
+        self.roots: dict[ir.Value, tuple[ir.Value, ...]] = {}  # of each value, those in memory that it is made of
+        self.ops: list[ir.Operation] = []
+        self.steps: list[Step] = []
+        for argument in block.arguments:
+            self._store(argument)
+        for op in (o.operation for o in block.operations):
+            roots = self._roots_of(op)
+            if op == self.end:
+                break
+            if _is_fused(op):
+                self.roots[op.results[0]] = roots
+                continue
+            for result in op.results:
+                self._store(result)
+            self.ops.append(op)
+            self.steps.append(Step(self._numbers(roots), self._numbers(op.results), _work(op), _repeats(op, roots)))
+
+    def plan(self, limit: int) -> Plan:
+        """What is to be done again."""
+        return rematerialized(self.steps, [_size(v) for v in self.values], self._numbers(self._roots_of(self.end)), limit)
+
+    def limit(self, limit: int) -> None:
+        """Rewrites the block."""
+        again = self.plan(limit).again
+        current: dict[ir.Value, ir.Value] = {}
+        for number, op in enumerate([*self.ops, self.end]):
+            with ir.InsertionPoint(op), op.location:
+                self._repeat(again.get(number, []), number, current)
+                self._rename(op, current)
+        if again:
+            erase_dead([o.operation for o in self.block.operations][:-1])
+
+    def _store(self, value: ir.Value) -> None:
+        self.numbers[value] = len(self.values)
+        self.values.append(value)
+        self.roots[value] = (value,)
+
+    def _numbers(self, values: Sequence[ir.Value]) -> tuple[int, ...]:
+        return tuple(map(self.numbers.__getitem__, values))
+
+    def _roots_of(self, op: ir.Operation) -> tuple[ir.Value, ...]:
+        return tuple(dict.fromkeys(root for value in reads_of(op) for root in self.roots.get(value, ())))
+
+    def _repeat(self, numbers: Sequence[int], now: int, current: dict[ir.Value, ir.Value]) -> None:
+        """Does steps again before a step; `current` has the last one of each value that was made again."""
+        late = _Late(self.ops[:now], current)
+        results: set[ir.Value] = set()
+        for number in numbers:
+            op, names = self.ops[number], dict(current)
+            roots = [self.values[i] for i in self.steps[number].reads]
+            if not results.intersection(roots):
+                root = min(filter(_is_number, roots), key=bytes_of)
+                names[root] = late.copy(current.get(root, root))
+            copy = op.clone()
+            with ir.InsertionPoint(copy):
+                self._rename(copy, names)
+            current.update(zip(op.results, copy.results, strict=True))
+            results.update(op.results)
+
+    def _rename(self, op: ir.Operation, names: Mapping[ir.Value, ir.Value]) -> None:
+        """Lets an operation, at the insertion point, read other values; what is fused into it is made again of them."""
+        again: dict[ir.Value, ir.Value] = {}
+
+        def renamed(value: ir.Value) -> ir.Value:
+            if value in self.numbers:
+                return names.get(value, value)
+            if value not in again and any(root in names for root in self.roots.get(value, ())):
+                operands = [renamed(operand) for operand in value.owner.operation.operands]
+                copy = value.owner.operation.clone()
+                for i, operand in enumerate(operands):
+                    copy.operands[i] = operand
+                again[value] = copy.results[0]
+            return again.get(value, value)
+
+        for i, operand in enumerate(op.operands):
+            op.operands[i] = renamed(operand)
+
+
+class _Late:
+    """Copies of values that can be made once the last of some operations is done, and no sooner."""
+
+    def __init__(self, ops: Sequence[ir.Operation], current: Mapping[ir.Value, ir.Value]):
+        self.ops, self.current = ops, current
+        self.copies: dict[ir.Value, ir.Value] = {}
+
+    def copy(self, value: ir.Value) -> ir.Value:
+        """A copy in memory; one for each value."""
+        if value not in self.copies:
+            x = Val(value)
+            zero = b.broadcast(b.convert(self._zero, x.dtype), x.shape, ())
+            self.copies[value] = b.stored(b.binary("stablehlo.subtract", x, zero)).value
+        return self.copies[value]
+
+    @cached_property
+    def _zero(self) -> Val:
+        """Made of the sign of a number: by a shift to the right, and once more. Only LLVM sees that it is always zero."""
+        value = next(v for op in reversed(self.ops) for v in op.results if _is_number(v))
+        x = Val(self.current.get(value, value))
+        x = b.reshape(b.slice_(x, [0] * x.rank, [1] * x.rank), ())
+        bits = b.bitcast(x, np.dtype(f"u{x.dtype.itemsize}"))
+        for _ in range(2):
+            bits = b.binary("stablehlo.shift_right_logical", bits, b.splat(8 * bits.dtype.itemsize - 1, bits))
+        return bits
+
+
+def _is_number(value: ir.Value) -> bool:
+    return is_static_tensor(value.type) and bytes_of(value) > 0 and Val(value).dtype.kind in "fiu"
+
+
+def _is_fused(op: ir.Operation) -> bool:
+    if len(op.results) != 1 or not is_static_tensor(op.results[0].type):
+        return False
+    readers = [use.owner for use in op.results[0].uses]
+    return is_free(op) or (is_elementwise(op) and len(readers) == 1 and (is_elementwise(readers[0]) or is_reduction(readers[0])))
+
+
+def _repeats(op: ir.Operation, roots: Sequence[ir.Value]) -> bool:
+    is_static = all(is_static_tensor(result.type) for result in op.results)
+    return is_static and any(map(_is_number, roots)) and is_pure(op) and not runs_regions(op)
+
+
+def _size(value: ir.Value) -> int:
+    return bytes_of(value) if made_by(value) is not None and is_static_tensor(value.type) else 0
+
+
+def _work(op: ir.Operation) -> int:
+    cost = cost_of(op)
+    return max(1, cost.flops + _FLOPS_OF_A_BYTE * cost.bytes)

@@ -1,0 +1,157 @@
+"""What a program forgets and computes again, so that it holds no more memory at once than a limit."""
+
+from __future__ import annotations
+
+import bisect
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from nabla_mlir import thresholds
+
+
+@dataclass(frozen=True)
+class Step:
+    """A step of a program: the numbers of the values that it reads and makes, its work (1 or more), whether it may be repeated."""
+
+    reads: tuple[int, ...]
+    makes: tuple[int, ...]
+    work: int = 1
+    repeats: bool = True
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The steps that are done again before each step, in their order; the most bytes held at once, and which values they are."""
+
+    again: dict[int, list[int]]
+    peak: int
+    held: frozenset[int]
+
+
+def rematerialized(steps: Sequence[Step], sizes: Sequence[int], results: Iterable[int], limit: int) -> Plan:
+    """What to do again so that no more than `limit` bytes are held at once, as far as that goes.
+
+    Steps run in their order. Where a value has no room, others are forgotten: of all that are there the one that costs the
+    least work to have again, for its bytes and the number of steps to its next reader. The heuristic is that of dynamic tensor
+    rematerialization (Kirisame et al., ICLR 2021), which looks at the last reader, as it does not know the next.
+
+    Args:
+      steps: of the program.
+      sizes: bytes of each value. What no step makes is there in any case, and does not count.
+      results: values that stay.
+      limit: bytes.
+
+    Example:
+      A chain of four, whose values are read again on the way back. With room for four values the first one is made again.
+
+      >>> there = [Step((i,), (i + 1,)) for i in range(4)]
+      >>> back = [Step((4, 3), (5,)), Step((5, 2), (6,)), Step((6, 1), (7,))]
+      >>> rematerialized(there + back, [1] * 8, [7], limit=9).peak
+      5
+      >>> plan = rematerialized(there + back, [1] * 8, [7], limit=4)
+      >>> plan.peak, plan.again
+      (4, {6: [0]})
+    """
+    return _Run(steps, sizes, frozenset(results), limit).plan()
+
+
+@dataclass
+class _Run:
+    steps: Sequence[Step]
+    sizes: Sequence[int]
+    results: frozenset[int]
+    limit: float
+    held: set[int] = field(default_factory=set)
+    bytes: int = 0
+    peak: int = 0
+    at_peak: frozenset[int] = frozenset()
+    makers: dict[int, int] = field(default_factory=dict)  # of each value, the step
+    readers: dict[int, list[int]] = field(default_factory=dict)  # of each value, the steps; in their order
+
+    def plan(self) -> Plan:
+        for number, step in enumerate(self.steps):
+            for value in step.makes:
+                self.makers[value], self.readers[value] = number, []
+            for value in dict.fromkeys(step.reads):
+                if value in self.readers:
+                    self.readers[value].append(number)
+        again: dict[int, list[int]] = {}
+        count = 0
+        for now, step in enumerate(self.steps):
+            missing = self._missing(step.reads)
+            for i, number in enumerate(missing):
+                self._do(number, now, {*step.reads, *(v for later in missing[i:] for v in self.steps[later].reads)})
+            if missing:
+                again[now] = missing
+                count += len(missing)
+            self._do(now, now, set(step.reads))
+            for value in (v for n in (*missing, now) for v in (*self.steps[n].reads, *self.steps[n].makes)):
+                if self._next_reader(value, now) == math.inf:
+                    self._forget(value)
+            if count > thresholds.REMATERIALIZED * len(self.steps):
+                self.limit = math.inf  # so much more work is no use: what is held from here on is held
+        return Plan(again, self.peak, self.at_peak)
+
+    def _missing(self, values: Iterable[int]) -> list[int]:
+        """The steps that make what is not there of the values, and of what these steps read, in their order."""
+        found: set[int] = set()
+        work = list(values)
+        while work:
+            value = work.pop()
+            maker = self.makers.get(value)
+            if maker is not None and maker not in found and value not in self.held:
+                found.add(maker)
+                work += self.steps[maker].reads
+        return sorted(found)
+
+    def _do(self, number: int, now: int, needed: set[int]) -> None:
+        """Makes room for what a step makes, beside the values that are needed, and makes it."""
+        made = [value for value in self.steps[number].makes if value not in self.held]
+        size = sum(self.sizes[v] for v in made)
+        while self.bytes + size > self.limit and (victim := self._cheapest(now, needed)) is not None:
+            self._forget(victim)
+            reader = self._next_reader(victim, now)
+            # What it is to be made of is needed then, and so must not be forgotten for having no other reader.
+            for value in {v for n in self._missing([victim]) for v in self.steps[n].reads if v in self.held}:
+                bisect.insort(self.readers[value], int(reader))
+        self.held |= set(made)
+        self.bytes += size
+        if self.bytes > self.peak:
+            self.peak, self.at_peak = self.bytes, frozenset(self.held)
+
+    def _cheapest(self, now: int, needed: set[int]) -> int | None:
+        """The value to forget, of the least work to have it again for its bytes and the steps until then; None if there is none."""
+        best, least = None, math.inf
+        for cost, value in sorted(self._forgettable(now, needed)):
+            if cost >= least:
+                break  # that of its own step alone
+            steps = [self.steps[n] for n in self._missing(self.steps[self.makers[value]].reads)]
+            own = self.steps[self.makers[value]].work
+            cost *= sum((step.work for step in steps), own) / own
+            if cost < least and all(step.repeats for step in steps):
+                best, least = value, cost
+        return best
+
+    def _forgettable(self, now: int, needed: set[int]) -> Iterator[tuple[float, int]]:
+        """Values that may be forgotten now, and what it costs if all that their steps read is there."""
+        for value in self.held:
+            step, size = self.steps[self.makers[value]], self.sizes[value]
+            reader = self._next_reader(value, now)
+            if value in needed or value in self.results or not step.repeats or size * thresholds.FORGOTTEN < self.limit:
+                continue
+            if reader < math.inf:
+                yield step.work / (size * (reader - now)), value
+
+    def _next_reader(self, value: int, now: int) -> float:
+        """The next step after this one that needs a value; a result is needed to the end."""
+        if value in self.results:
+            return len(self.steps)
+        readers = self.readers.get(value, [])
+        place = bisect.bisect_right(readers, now)
+        return readers[place] if place < len(readers) else math.inf
+
+    def _forget(self, value: int) -> None:
+        if value in self.held:
+            self.held.remove(value)
+            self.bytes -= self.sizes[value]
