@@ -105,25 +105,25 @@ class _Run:
                 work += self.steps[maker].reads
         return sorted(found)
 
-    def _do(self, number: int, now: int, needed: set[int]) -> None:
-        """Makes room for what a step makes, beside the values that are needed, and makes it."""
-        made = [value for value in self.steps[number].makes if value not in self.held]
-        size = sum(self.sizes[v] for v in made)
-        while self.bytes + size > self.limit and (victim := self._cheapest(now, needed)) is not None:
+    def _do(self, number: int, now: int, operands: set[int]) -> None:
+        """Makes room for what a step makes, beside operands of this and of later steps, and makes it."""
+        values = [value for value in self.steps[number].makes if value not in self.held]
+        size = sum(self.sizes[v] for v in values)
+        while self.bytes + size > self.limit and (victim := self._cheapest(now, operands)) is not None:
             self._forget(victim)
             reader = self._next_reader(victim, now)
             # What it is to be made of is needed then, and so must not be forgotten for having no other reader.
             for value in {v for n in self._missing([victim]) for v in self.steps[n].reads if v in self.held}:
                 bisect.insort(self.readers[value], int(reader))
-        self.held |= set(made)
+        self.held |= set(values)
         self.bytes += size
         if self.bytes > self.peak:
             self.peak, self.at_peak = self.bytes, frozenset(self.held)
 
-    def _cheapest(self, now: int, needed: set[int]) -> int | None:
+    def _cheapest(self, now: int, operands: set[int]) -> int | None:
         """The value to forget, of the least work to have it again for its bytes and the steps until then; None if there is none."""
         best, least = None, math.inf
-        for cost, value in sorted(self._forgettable(now, needed)):
+        for cost, value in sorted(self._forgettable(now, operands)):
             if cost >= least:
                 break  # that of its own step alone
             steps = [self.steps[n] for n in self._missing(self.steps[self.makers[value]].reads)]
@@ -133,12 +133,12 @@ class _Run:
                 best, least = value, cost
         return best
 
-    def _forgettable(self, now: int, needed: set[int]) -> Iterator[tuple[float, int]]:
+    def _forgettable(self, now: int, operands: set[int]) -> Iterator[tuple[float, int]]:
         """Values that may be forgotten now, and what it costs if all that their steps read is there."""
         for value in self.held:
             step, size = self.steps[self.makers[value]], self.sizes[value]
             reader = self._next_reader(value, now)
-            if value in needed or value in self.results or not step.repeats or size * thresholds.FORGOTTEN < self.limit:
+            if value in operands or value in self.results or not step.repeats or size * thresholds.FORGOTTEN < self.limit:
                 continue
             if reader < math.inf:
                 yield step.work / (size * (reader - now)), value
