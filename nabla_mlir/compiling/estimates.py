@@ -15,28 +15,23 @@ from nabla_mlir.passes.iree.scheduling.split_convolutions import is_split
 from nabla_mlir.rules.cost import cost_of
 from nabla_mlir.rules.loops import find_counter
 from nabla_mlir.runtime.manifest import Estimate
-from nabla_mlir.table.regions import body_of
-from nabla_mlir.table.registry import REGISTRY
-from nabla_mlir.table.traits import (
-    FUNCTION,
-    ONE_BY_ONE,
-    OWN_LOOP,
-    flops_of,
-    is_choice,
-    is_free,
-    is_part,
-    record_or_none,
-    size_of,
-)
+from nabla_mlir.table.registry import REGISTRY, OpDef
+from nabla_mlir.table.traits import FUNCTION, ONE_BY_ONE, OWN_LOOP, flops_of, is_part, size_of
 
 Cost = tuple[float, float, float]  # nanoseconds that threads share, others, and dispatches
 
 
 def estimate(function: ir.Operation) -> Estimate:
     """The time of one call of a function of plain StableHLO, for `Manifest.best_driver`."""
-    shared, serial, dispatches = _total(op.operation for block in function.regions[0].blocks for op in block.operations)
+    shared, serial, dispatches = _total(_body(function.regions[0]))
     loops = [op for op in nested(function) if op.name == "stablehlo.while"]
     return Estimate(round(shared / 1e3, 1), round(serial / 1e3, 1), round(dispatches), all(map(find_counter, loops)))
+
+
+def work_of(function: ir.Operation) -> float:
+    """The microseconds that the elements of arrays take in one call, on one core."""
+    shared, serial, _ = _total(_body(function.regions[0]))
+    return round((shared + serial) / 1e3, 1)
 
 
 def _total(ops: Iterable[ir.Operation]) -> Cost:
@@ -48,35 +43,37 @@ def _total(ops: Iterable[ir.Operation]) -> Cost:
 
 
 def _cost(op: ir.Operation) -> Cost:
-    if op.name == "stablehlo.while":
+    name = op.name  # asked for once: functions that are called once wait for this walk
+    record = REGISTRY.get(name)
+    if name == "stablehlo.while":
         counter = find_counter(op)
         trips = counter.trips if counter else thresholds.UNKNOWN_TRIPS
         shared, serial, dispatches = _total(_body(op.regions[1]))
         # Each iteration also moves its carries and tests its condition.
         return trips * shared, trips * serial, trips * (2 + dispatches)
-    if is_choice(op):
+    if record is None or record.free or name == "stablehlo.slice":
+        return 0.0, 0.0, 0.0
+    if record.runs == "choice":
         shared, serial, dispatches = max((_total(_body(region)) for region in op.regions), key=lambda c: c[0] + c[1])
         return shared, serial, 1 + dispatches
-    work, dispatches = _work(op)
-    record = record_or_none(op)
-    is_shared = work > thresholds.SHARED_WORK and record is not None and not record.sequential
+    work, dispatches = _work(op, name, record)
+    is_shared = work > thresholds.SHARED_WORK and not record.sequential
     return (work, 0.0, dispatches) if is_shared else (0.0, work, dispatches)
 
 
 def _body(region: ir.Region) -> list[ir.Operation]:
-    return [op.operation for op in body_of(region)[1]]
+    """The operations of a region, but for what ends its only block."""
+    return [op.operation for op in region.blocks[0].operations][:-1]
 
 
-def _work(op: ir.Operation) -> tuple[float, float]:
+def _work(op: ir.Operation, name: str, record: OpDef) -> tuple[float, float]:
     """Nanoseconds on one core and the number of dispatches, of an operation without branches and loops."""
-    record = record_or_none(op)
-    if record is None or is_free(op) or op.name == "stablehlo.slice":
-        return 0.0, 0.0
     if record.kind == "contraction":
         cost = cost_of(op)
         work = thresholds.FLOP * cost.flops + thresholds.BYTE * cost.bytes
-        return work, _products(op) if "convolution" in op.name else 1.0
-    elements = max(map(size_of, _moved(op)), default=0)
+        return work, _products(op) if "convolution" in name else 1.0
+    # The result of an elementwise operation is as large as its largest operand.
+    elements = max(map(size_of, op.results if record.elementwise else _moved(op)), default=0)
     if record.elementwise or record.instructions < OWN_LOOP:
         return (thresholds.FUNCTION_ELEMENT if record.instructions >= FUNCTION else thresholds.ELEMENT) * elements, 0.0
     if record.instructions >= ONE_BY_ONE:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import metadata
@@ -23,6 +24,12 @@ from nabla_mlir.staging.entry import Entry
 from nabla_mlir.staging.specs import Spec
 from nabla_mlir.table.vectorized import VectorizedTensor
 from nabla_mlir.targets.toolchain import compiler_version
+
+
+@functools.cache
+def _own_version() -> str:
+    """The version of this package; to look for it takes a millisecond and more."""
+    return metadata.version("nabla-mlir")
 
 
 def tree_spec(spec: OptreeSpec) -> TreeSpec:
@@ -106,7 +113,7 @@ def manifest_of(module: ir.Module, entries: Sequence[Entry], codes: Sequence[Cod
         tuple(entry_point(entry, functions[entry.name], live) for entry in entries),
         tuple(codes),
         iree=compiler_version(),
-        nabla_mlir=metadata.version("nabla-mlir"),
+        nabla_mlir=_own_version(),
         state=bool(state),
         state_bytes=sum(Leaf("", shape, dtype.name).nbytes for shape, dtype in tensors),
     )

@@ -56,7 +56,8 @@ def test_products_of_several_arguments(argnums: Any) -> None:
     wanted = oracle.jvp(slopes, xs, vs)[1]
     one = isinstance(argnums, int)
     found = nm.hvp(loss, argnums)(xs[0] if one else xs, vs[0] if one else vs, *rest)
-    prepared = nm.hvp_module(loss, xs[0] if one else xs, *rest, argnums=argnums, entry_points=("update", "apply")).compile()
+    module = nm.hvp_module(loss, xs[0] if one else xs, *rest, argnums=argnums, entry_points=("update", "apply"))
+    prepared = module.compile(nm.Interpreter())
     prepared.entry("update")(xs[0] if one else xs, *rest)
     for out in (found, prepared.entry("apply")(vs[0] if one else vs)):
         for a, b in zip([out] if one else out, wanted, strict=True):

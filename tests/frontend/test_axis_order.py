@@ -11,6 +11,8 @@ import nabla_mlir as nm
 import nabla_mlir.numpy as nnp
 from nabla_mlir.errors import TraceError
 
+pytestmark = pytest.mark.usefixtures("interpreted")  # the order is decided where functions are traced
+
 # Equal sizes: another order would not be seen in the shape.
 X = nm.vectorize(np.array([1.0, 2.0, 3.0]), "a")
 Y = nm.vectorize(np.array([0.5, 0.25, 4.0]), "b")

@@ -53,18 +53,24 @@ def test_a_name_means_the_same_wherever_it_is_read(name: str) -> None:
         assert read() == expected(meaning)
 
 
+def make(name: str) -> list[Any]:
+    """Arrays of the dtype of a name."""
+    made = [nnp.zeros(3, name), nnp.full((), 1, name), nnp.asarray([1], name), nnp.ones(2).astype(name)]
+    if expected(NAMES[name][0]).kind != "b" and expected(NAMES[name][0]).itemsize > 1:
+        made += [nnp.arange(3, dtype=name), nn.one_hot(np.array([1]), 3, name)]
+    return made
+
+
+@pytest.fixture(scope="module")
+def compiled() -> Any:
+    """Those of all names, as one program."""
+    return nm.jit(lambda: {name: make(name) for name in RUN})()
+
+
 @pytest.mark.parametrize("name", RUN)
-def test_arrays_are_made_by_name(name: str) -> None:
-    wanted = expected(NAMES[name][0])
-
-    def make() -> list[Any]:
-        made = [nnp.zeros(3, name), nnp.full((), 1, name), nnp.asarray([1], name), nnp.ones(2).astype(name)]
-        if wanted.kind != "b" and wanted.itemsize > 1:
-            made += [nnp.arange(3, dtype=name), nn.one_hot(np.array([1]), 3, name)]
-        return made
-
-    made = [nnp.zeros(3, name), *nm.jit(make)()]  # one by itself, and all as one program
-    assert [x.dtype for x in made] == [wanted] * len(made)
+def test_arrays_are_made_by_name(name: str, compiled: Any) -> None:
+    made = [nnp.zeros(3, name), *compiled[name]]
+    assert [x.dtype for x in made] == [expected(NAMES[name][0])] * len(made)
 
 
 @pytest.mark.parametrize("name", [n for n in NAMES if n.isidentifier()])

@@ -52,7 +52,7 @@ def test_transforms_are_transposed_plainly() -> None:
         back = lambda v: fft(v, fft_type="IRFFT", fft_length=(6,))  # noqa: E731
         return [*outs, nm.jvp(back, (half,), (half,))[1] * real_ct, half * nm.vjp(back, half)[1](real_ct)[0]]
 
-    sums = [np.asarray(v).sum() for v in nm.jit(all_of)(x, ct, half, RNG.normal(size=(2, 6)))]
+    sums = [np.asarray(v).sum() for v in run_traced(all_of, [x, ct, half, RNG.normal(size=(2, 6))])]
     for pushed, pulled in zip(sums[::2], sums[1::2], strict=True):
         np.testing.assert_allclose(np.real(pushed), np.real(pulled), rtol=1e-12)
 
@@ -85,10 +85,11 @@ def _identities(a: nm.Tensor, square: nm.Tensor) -> dict[str, nm.Tensor]:
 def test_factors_multiplied_again_have_the_tangent_of_the_matrix() -> None:
     for a, t in ((RNG.normal(size=(4, 3)), RNG.normal(size=(4, 3))),):
         square, change = a.T @ a, a.T @ t + t.T @ a
-        (values, tangents), (_, seconds) = nm.jit(
+        (values, tangents), (_, seconds) = run_traced(
             lambda a, s, t, c: (nm.jvp(_identities, (a, s), (t, c)),
-                                nm.jvp(lambda *x: nm.jvp(_identities, x, (t, c))[1], (a, s), (t, c)))
-        )(a, square, t, change)  # fmt: skip
+                                nm.jvp(lambda *x: nm.jvp(_identities, x, (t, c))[1], (a, s), (t, c))),
+            [a, square, t, change],
+        )  # fmt: skip
         for name, value in values.items():
             wanted = {"qr": (a, t), "svd": (a, t), "solve": (np.eye(3), 0 * square)}.get(name, (square, change))
             np.testing.assert_allclose(value, wanted[0], atol=1e-10, err_msg=name)
@@ -140,7 +141,7 @@ def test_ragged_products_are_products_of_their_groups() -> None:
         many = nm.vmap(lambda x: nm.vjp(first, x)[1](first(x))[0])(nnp.stack([x, t]))
         return [*pairs[0], *pairs[1], many]
 
-    outs = nm.jit(all_of)(x, w, v, t)
+    outs = run_traced(all_of, [x, w, v, t])
     for got, wanted in zip(outs, [by_rows(x), by_rows(t), by_sums(x), by_sums(t)], strict=False):
         np.testing.assert_allclose(got, wanted, rtol=1e-12, atol=1e-12)
     back = [np.concatenate([by_rows(a)[:2] @ w[0].T, by_rows(a)[2:] @ w[1].T]) for a in (x, t)]

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from iree.compiler import ir, passmanager  # type: ignore[attr-defined]  # not in the stubs
 
 from nabla_mlir.dialects.builder import Val, bitcast, broadcast, reshape, signless
-from nabla_mlir.dialects.regions import made_by
+from nabla_mlir.dialects.regions import last_of, made_by
 from nabla_mlir.dialects.stablehlo import I64Array, emit
 from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.passes.iree.kernels.code import NestWriter
@@ -98,8 +98,10 @@ def _simplified(inputs: Sequence[str], lines: Sequence[str], codes: Sequence[Cod
     end = f"return {', '.join(code.name for code in codes)} : {types}"
     module = ir.Module.parse("\n".join([f"func.func @f({arguments}) -> ({types}) {{", *lines, end, "}"]))
     passmanager.PassManager.parse("builtin.module(canonicalize,cse,canonicalize)").run(module.operation)
-    *ops, last = [op.operation for op in module.body.operations[0].operation.regions[0].blocks[0].operations]
-    return _Body(module, [str(op) for op in ops], list(last.operands))
+    function = module.body.operations[0].operation
+    # As a whole: to print one operation MLIR numbers all values of its function.
+    _, *inner, _, _ = function.get_asm(use_local_scope=True).splitlines()
+    return _Body(module, inner, list(last_of(function.regions[0].blocks[0]).operands))
 
 
 def _text(
