@@ -19,7 +19,6 @@ from nabla_mlir.numpy.logic import clip, where
 from nabla_mlir.numpy.operands import asarray, convert, inexact, operand, require_integer, tensor
 from nabla_mlir.numpy.shapes import broadcast_arrays, broadcast_to, moveaxis, ravel, reshape
 from nabla_mlir.numpy.sorting import argsort, sort
-from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops.shape import reshaped
 from nabla_mlir.runtime.array import Array
 from nabla_mlir.staging.eager import Static, library
@@ -350,7 +349,7 @@ def sort_complex(a: Any) -> Tensor:
     """The elements as complex numbers in order of their real parts, and among equal ones of the imaginary parts."""
     x = inexact(a)
     x = convert(x, np.promote_types(x.dtype, np.complex64))
-    return take_along_axis(x, lexsort([ew.imag(x), ew.real(x)]), -1)
+    return sort(x)
 
 
 def rollaxis(a: Any, axis: int, start: int = 0) -> Any:
