@@ -20,7 +20,7 @@ from nabla_mlir.ops.gather import along_axis
 from nabla_mlir.ops.reduction import identity_of
 from nabla_mlir.ops.shape import reshaped, transposed
 from nabla_mlir.staging.eager import Static, library
-from nabla_mlir.table.promotion import Defaults
+from nabla_mlir.table.promotion import Defaults, is_scalar
 from nabla_mlir.table.tensor import Tensor, full_like
 
 
@@ -59,8 +59,8 @@ def attained(x: Tensor, axis: int, combiner: str) -> Tensor:
     re, im = map(stop_gradient, complex_order.parts(x))
     absent = is_nan(x)
     hits = attained(lg.select(absent, full_like(re, np.nan), re), axis, combiner)
-    chosen = lg.select(hits, im, full_like(im, identity_of(combiner, im.dtype)))
-    return lg.logical_or(lg.logical_and(hits, attained(chosen, axis, combiner)), absent)
+    rest = lg.select(hits, im, full_like(im, identity_of(combiner, im.dtype)))
+    return lg.logical_or(lg.logical_and(hits, attained(rest, axis, combiner)), absent)
 
 
 def _first(hits: Tensor, axis: int) -> Tensor:
@@ -78,7 +78,10 @@ def extremum(name: str, combiner: str, x: Any, axis: Axis, keepdims: bool, initi
                          help="give `initial`, the result for no elements.")  # fmt: skip
     out = furthest(masked(x, where, end(combiner, x.dtype)), axes, combiner)
     out = keep(out, x.shape, axes) if keepdims else out
-    return out if initial is None else complex_order.further(*meet(name, out, initial), combiner)
+    if initial is None:
+        return out
+    initial = bool(initial) if is_scalar(initial) and x.dtype.kind == "b" else initial
+    return complex_order.further(*meet(name, out, initial), combiner)
 
 
 @library
