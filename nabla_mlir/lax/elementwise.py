@@ -136,7 +136,8 @@ def convert_element_type(operand: Any, new_dtype: Any) -> Tensor:
       >>> convert_element_type(np.array([1.5]), np.int32).tolist()
       [1]
     """
-    return convert(tensor(operand), dtypes.result_type(new_dtype(0)) if new_dtype in (int, float) else new_dtype)
+    is_python = any(new_dtype is kind for kind in (int, float))  # equal to it is the dtype of 64 bits
+    return convert(tensor(operand), dtypes.result_type(new_dtype(0)) if is_python else new_dtype)
 
 
 @library

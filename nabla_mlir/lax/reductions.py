@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from nabla_mlir import pytree
+from nabla_mlir.dialects.types import is_complex
 from nabla_mlir.errors import ShapeError, user_frame
 from nabla_mlir.lax.convolution import padtype_to_pads
-from nabla_mlir.numpy import logic, reductions, running, sorting, ufuncs
+from nabla_mlir.numpy import extrema, logic, reductions, running, sorting, ufuncs
 from nabla_mlir.numpy.axes import axes_of, axis_of, joined
 from nabla_mlir.numpy.operands import convert, tensor
 from nabla_mlir.numpy.rearranging import lexsort
@@ -34,7 +35,7 @@ def _by_word(name: str, word: str, doc: str) -> Callable[..., Any]:
     @described(name, doc)
     def f(operand: Any, axes: Static[Any]) -> Tensor:
         x = tensor(operand)
-        return reductions.fold(x, axes_of(name, tuple(axes), x.ndim), word)
+        return (extrema.furthest if word in ("max", "min") else reductions.fold)(x, axes_of(name, tuple(axes), x.ndim), word)
 
     return library(f)
 
@@ -73,12 +74,18 @@ def reduce(operands: Any, init_values: Any, computation: Callable[..., Any], dim
         if len({x.shape for x in xs}) != 1:
             raise ShapeError(f"reduce requires arrays of one shape, got {[x.shape for x in xs]}.", where=user_frame())
         axes = axes_of("reduce", tuple(dimensions), xs[0].ndim)
-        word = _WORDS.get(computation) if len(xs) == 1 else None
+        word = _word(computation, xs[0]) if len(xs) == 1 else None
         if word is not None:
             return pytree.unflatten(spec, [reduce_record(xs[0], inits[0], dimensions=tuple(sorted(axes)), body=word)])
         return pytree.unflatten(spec, _halved(xs, inits, axes, _together(computation, spec)))
 
     return staged(per_entry(run))(operands, init_values)
+
+
+def _word(computation: Callable[..., Any], x: Tensor) -> str | None:
+    """What records know a function of elements by; they do not order complex numbers."""
+    word = _WORDS.get(computation)
+    return None if word in ("max", "min") and is_complex(x.dtype) else word
 
 
 def _together(computation: Callable[..., Any], spec: Any) -> Callable[[Sequence[Tensor], Sequence[Tensor]], list[Tensor]]:
@@ -114,13 +121,13 @@ def _halved(xs: Sequence[Tensor], inits: Sequence[Tensor], axes: Sequence[int], 
 @library
 def argmax(operand: Any, axis: Static[int], index_dtype: Any) -> Tensor:
     """The place of the first largest element (or NaN) along an axis."""
-    return convert(reductions.argmax(operand, axis), index_dtype)
+    return convert(extrema.argmax(operand, axis), index_dtype)
 
 
 @library
 def argmin(operand: Any, axis: Static[int], index_dtype: Any) -> Tensor:
     """The place of the first smallest element (or NaN) along an axis."""
-    return convert(reductions.argmin(operand, axis), index_dtype)
+    return convert(extrema.argmin(operand, axis), index_dtype)
 
 
 # ---------------------------------------------------------------- running
@@ -180,7 +187,7 @@ def reduce_window(
         sizes = [windows.spread(n, d) for n, d in zip(x.shape, spread, strict=True)]
         window = [windows.spread(n, d) for n, d in zip(window_dimensions, holes, strict=True)]
         pads = tuple(padtype_to_pads(sizes, window, strides, padding))
-        word = _WORDS.get(computation)
+        word = _word(computation, x)
         if word is not None:
             return windows.reduce_window(
                 x, init, window_dimensions=tuple(window_dimensions), window_strides=strides, base_dilations=spread,

@@ -37,6 +37,9 @@ from nabla_mlir.numpy.filtering import (
     bartlett as bartlett, blackman as blackman, convolve as convolve, correlate as correlate, hamming as hamming,
     hanning as hanning, kaiser as kaiser,
 )
+from nabla_mlir.numpy.extrema import (
+    amax as amax, amin as amin, argmax as argmax, argmin as argmin, max as max, min as min, ptp as ptp,
+)
 from nabla_mlir.numpy.grids import (
     c_ as c_, diag_indices as diag_indices, diag_indices_from as diag_indices_from, index_exp as index_exp,
     indices as indices, ix_ as ix_, mask_indices as mask_indices, mgrid as mgrid, ogrid as ogrid, r_ as r_,
@@ -106,9 +109,8 @@ from nabla_mlir.numpy.rearranging import (
     trim_zeros as trim_zeros, vsplit as vsplit,
 )
 from nabla_mlir.numpy.reductions import (
-    all as all, allclose as allclose, amax as amax, amin as amin, any as any, argmax as argmax, argmin as argmin,
-    array_equal as array_equal, average as average, count_nonzero as count_nonzero, logsumexp as logsumexp, max as max,
-    mean as mean, min as min, prod as prod, ptp as ptp, std as std, sum as sum, var as var,
+    all as all, allclose as allclose, any as any, array_equal as array_equal, average as average,
+    count_nonzero as count_nonzero, logsumexp as logsumexp, mean as mean, prod as prod, std as std, sum as sum, var as var,
 )
 from nabla_mlir.numpy.running import (
     cumlogsumexp as cumlogsumexp, cummax as cummax, cummin as cummin, cumprod as cumprod, cumsum as cumsum,

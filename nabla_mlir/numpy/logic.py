@@ -9,6 +9,7 @@ import numpy as np
 
 from nabla_mlir.dialects.types import is_integer
 from nabla_mlir.numpy.axes import dynamic_shape
+from nabla_mlir.numpy.complex_order import compared
 from nabla_mlir.numpy.operands import convert, inexacts, meet, require_integer, require_real, tensor
 from nabla_mlir.numpy.special_values import described, is_nan, isfinite
 from nabla_mlir.numpy.ufuncs import maximum, minimum
@@ -25,10 +26,7 @@ Function = Callable[..., Any]
 def _comparison(name: str, direction: str, symbol: str) -> Function:
     @described(name, f"True where x {symbol} y.")
     def f(x: Any, y: Any) -> Tensor:
-        x, y = meet(name, x, y)
-        if direction not in ("EQ", "NE"):
-            require_real(name, x)
-        return lg.compare(x, y, comparison_direction=direction)
+        return compared(*meet(name, x, y), direction)
 
     return library(f)
 

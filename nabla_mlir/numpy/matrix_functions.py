@@ -7,6 +7,7 @@ import operator
 from collections.abc import Sequence
 from typing import Any
 
+from nabla_mlir.numpy import extrema
 from nabla_mlir.numpy import reductions as red
 from nabla_mlir.numpy.factorizations import real_dtype, square
 from nabla_mlir.numpy.operands import convert, tensor
@@ -77,7 +78,7 @@ def expm(a: Any) -> Tensor:
     a = square("expm", a)
     real = real_dtype(a.dtype)
     degree, reach = _PADE[real.itemsize]
-    size = red.max(red.sum(ew.absolute(stop_gradient(a)), -2), -1) if a.size else full(a.shape[:-2], 0, real)
+    size = extrema.max(red.sum(ew.absolute(stop_gradient(a)), -2), -1) if a.size else full(a.shape[:-2], 0, real)
     # The first power of two that is large enough, found by counting those that are too small.
     too_small = [lg.compare(size, full_like(size, reach * 2.0**k), comparison_direction="GT")
                  for k in range(_SQUARINGS + 1)]  # fmt: skip

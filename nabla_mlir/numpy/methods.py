@@ -13,6 +13,7 @@ from nabla_mlir.numpy import (
     creation,
     data_dependent,
     division,
+    extrema,
     indexing,
     joining,
     logic,
@@ -54,9 +55,9 @@ _COMPARISONS = {
 _UNARY = {"neg": ufuncs.negative, "pos": ufuncs.positive, "abs": ufuncs.absolute, "invert": logic.bitwise_invert}
 _METHODS: dict[str, Callable[..., Any]] = {
     "sum": reductions.sum, "prod": reductions.prod, "mean": reductions.mean, "var": reductions.var,
-    "std": reductions.std, "max": reductions.max, "min": reductions.min, "argmax": reductions.argmax,
-    "argmin": reductions.argmin, "any": reductions.any, "all": reductions.all, "cumsum": running.cumsum,
-    "cumprod": running.cumprod, "ptp": reductions.ptp, "ravel": shapes.ravel, "flatten": shapes.ravel,
+    "std": reductions.std, "max": extrema.max, "min": extrema.min, "argmax": extrema.argmax,
+    "argmin": extrema.argmin, "any": reductions.any, "all": reductions.all, "cumsum": running.cumsum,
+    "cumprod": running.cumprod, "ptp": extrema.ptp, "ravel": shapes.ravel, "flatten": shapes.ravel,
     "squeeze": shapes.squeeze, "astype": shapes.astype, "swapaxes": shapes.swapaxes, "repeat": repeats.repeat,
     "dot": products.dot, "trace": products.trace, "diagonal": creation.diagonal, "clip": logic.clip,
     "round": ufuncs.round, "conj": ufuncs.conj, "conjugate": ufuncs.conj, "sort": sorting.sort,

@@ -9,8 +9,8 @@ import numpy as np
 
 from nabla_mlir.dialects.types import is_differentiable
 from nabla_mlir.errors import ShapeError, user_frame
+from nabla_mlir.numpy import extrema, running
 from nabla_mlir.numpy import reductions as red
-from nabla_mlir.numpy import running
 from nabla_mlir.numpy.axes import Axis
 from nabla_mlir.numpy.operands import convert, tensor
 from nabla_mlir.ops import logic as lg
@@ -79,7 +79,7 @@ def nanstd(
 
 def _extremum(name: str, a: Any, axis: Axis, keepdims: bool, initial: Any, where: Any) -> Tensor:
     x, numbers = _numbers(a, where)
-    out = red.extremum(name, name[3:], x, axis, keepdims, initial, numbers)
+    out = extrema.extremum(name, name[3:], x, axis, keepdims, initial, numbers)
     if numbers is None or initial is not None or not is_differentiable(x.dtype):
         return out
     return lg.select(red.any(numbers, axis, keepdims), out, full_like(out, np.nan))
@@ -97,9 +97,9 @@ def nanmin(a: Any, axis: Static[Axis] = None, keepdims: bool = False, initial: A
     return _extremum("nanmin", a, axis, keepdims, initial, where)
 
 
-def _place(name: str, find: Callable[..., Tensor], worst: float, a: Any, axis: int | None, keepdims: bool) -> Tensor:
+def _place(name: str, find: Callable[..., Tensor], combiner: str, a: Any, axis: int | None, keepdims: bool) -> Tensor:
     x, numbers = _numbers(a)
-    out = find(red.masked(x, numbers, worst) if numbers is not None else x, axis, keepdims)
+    out = find(red.masked(x, numbers, extrema.end(combiner, x.dtype)) if numbers is not None else x, axis, keepdims)
     if numbers is None:
         return out
     if x.ndim == 0:
@@ -115,13 +115,13 @@ def nanargmax(a: Any, axis: Static[int | None] = None, keepdims: bool = False) -
       >>> int(nanargmax(np.array([np.nan, 1.0, 3.0])))
       2
     """
-    return _place("nanargmax", red.argmax, -np.inf, a, axis, keepdims)
+    return _place("nanargmax", extrema.argmax, "max", a, axis, keepdims)
 
 
 @library
 def nanargmin(a: Any, axis: Static[int | None] = None, keepdims: bool = False) -> Tensor:
     """The place of the first smallest element that is not NaN; -1 if there is none."""
-    return _place("nanargmin", red.argmin, np.inf, a, axis, keepdims)
+    return _place("nanargmin", extrema.argmin, "min", a, axis, keepdims)
 
 
 @library

@@ -10,6 +10,7 @@ import numpy as np
 
 from nabla_mlir.dialects.types import is_complex
 from nabla_mlir.errors import ShapeError, user_frame
+from nabla_mlir.numpy import extrema
 from nabla_mlir.numpy import reductions as red
 from nabla_mlir.numpy.axes import Axis, axes_of
 from nabla_mlir.numpy.factorizations import matrices, svdvals
@@ -67,7 +68,7 @@ def _vector_norm(x: Tensor, ord: Any, axis: int) -> Tensor:
         raise ShapeError(f"norm requires a number as the order of a vector norm, got {ord!r}.", where=user_frame())
     size = ew.absolute(x)
     if math.isinf(ord):
-        return (red.max if ord > 0 else red.min)(size, axis)
+        return (extrema.max if ord > 0 else extrema.min)(size, axis)
     if ord == 0:
         return convert(red.count_nonzero(x, axis), size.dtype)
     if ord == 1:
@@ -81,11 +82,11 @@ def _matrix_norm(x: Tensor, ord: Any, axes: Sequence[int]) -> Tensor:
         return root(red.sum(_squares(x), (rows, columns)))
     x = transposed(x, (*(d for d in range(x.ndim) if d not in axes), rows, columns))
     if ord in (1, -1, math.inf, -math.inf):
-        return (red.max if ord > 0 else red.min)(red.sum(ew.absolute(x), -2 if abs(ord) == 1 else -1), -1)
+        return (extrema.max if ord > 0 else extrema.min)(red.sum(ew.absolute(x), -2 if abs(ord) == 1 else -1), -1)
     if ord == "nuc":
         return red.sum(svdvals(x), -1)
     if ord in (2, -2):
-        return (red.max if ord > 0 else red.min)(svdvals(x), -1)
+        return (extrema.max if ord > 0 else extrema.min)(svdvals(x), -1)
     raise ShapeError(f"norm requires 1, -1, 2, -2, inf, -inf, 'fro' or 'nuc' for matrices, got {ord!r}.",
                      where=user_frame())  # fmt: skip
 
@@ -119,7 +120,7 @@ def cond(x: Any, p: Any = None) -> Tensor:
     a = matrices("cond", x)
     if p in (None, 2, -2):
         s = svdvals(a)
-        ratio = red.max(s, -1) / red.min(s, -1)
+        ratio = extrema.max(s, -1) / extrema.min(s, -1)
         return 1.0 / ratio if p == -2 else ratio
     return norm(a, p, (-2, -1)) * norm(inv(a), p, (-2, -1))
 

@@ -62,6 +62,7 @@ def packbits(a: Any, axis: Static[int | None] = None, bitorder: str = "big") -> 
       [131]
     """
     _check_order("packbits", bitorder)
+    require_integer("packbits", tensor(a), bools=True)
     x = ravel(a) if axis is None else moveaxis(tensor(a), axis_of("packbits", axis, np.ndim(a)), -1)
     bits = convert(convert(x, bool), np.uint8)
     missing = -bits.shape[-1] % 8

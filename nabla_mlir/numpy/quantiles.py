@@ -68,25 +68,25 @@ def percentile(a: Any, q: Any, axis: Static[Axis] = None, method: str = "linear"
       >>> float(percentile(np.array([1.0, 2.0, 4.0]), 75))
       3.0
     """
-    return quantile(a, q / 100, axis, method, keepdims)
+    return _quantile("percentile", a, q / 100, axis, method, keepdims, skip=False)
 
 
 @library
 def nanpercentile(a: Any, q: Any, axis: Static[Axis] = None, method: str = "linear", keepdims: bool = False) -> Tensor:
     """The quantile at q / 100 of the elements that are not NaN; arguments as for `quantile`."""
-    return nanquantile(a, q / 100, axis, method, keepdims)
+    return _quantile("nanpercentile", a, q / 100, axis, method, keepdims, skip=True)
 
 
 @library
 def median(a: Any, axis: Static[Axis] = None, keepdims: bool = False) -> Tensor:
     """The middle element over `axis`, or the mean of the two in the middle."""
-    return quantile(a, 0.5, axis, keepdims=keepdims)
+    return _quantile("median", a, 0.5, axis, "linear", keepdims, skip=False)
 
 
 @library
 def nanmedian(a: Any, axis: Static[Axis] = None, keepdims: bool = False) -> Tensor:
     """The median of the elements that are not NaN; NaN if there is none."""
-    return nanquantile(a, 0.5, axis, keepdims=keepdims)
+    return _quantile("nanmedian", a, 0.5, axis, "linear", keepdims, skip=True)
 
 
 # ---------------------------------------------------------------- how

@@ -16,14 +16,13 @@ from nabla_mlir.numpy.data_dependent import nonzero
 from nabla_mlir.numpy.indexing import take, take_along_axis
 from nabla_mlir.numpy.joining import array_split, concatenate
 from nabla_mlir.numpy.logic import clip, where
-from nabla_mlir.numpy.operands import asarray, convert, inexact, operand, require_integer, tensor
+from nabla_mlir.numpy.operands import asarray, common_dtype, convert, inexact, operand, require_integer, tensor
 from nabla_mlir.numpy.shapes import broadcast_arrays, broadcast_to, moveaxis, ravel, reshape
 from nabla_mlir.numpy.sorting import argsort, sort
-from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops.shape import reshaped
 from nabla_mlir.runtime.array import Array
 from nabla_mlir.staging.eager import Static, library
-from nabla_mlir.table.promotion import Defaults
+from nabla_mlir.table.promotion import Defaults, as_tensor
 from nabla_mlir.table.tensor import Tensor
 
 
@@ -31,7 +30,11 @@ from nabla_mlir.table.tensor import Tensor
 @library
 def append(arr: Any, values: Any, axis: Static[int | None] = None) -> Tensor:
     """`values` behind `arr` along `axis`; both are flattened if it is None."""
-    return concatenate([ravel(arr), ravel(values)]) if axis is None else concatenate([arr, values], axis)
+    if axis is not None:
+        return concatenate([arr, values], axis)
+    parts = [operand(x) for x in (arr, values)]
+    dtype = common_dtype(parts)
+    return concatenate([ravel(as_tensor(x, dtype)) for x in parts])
 
 
 def hsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
@@ -350,7 +353,7 @@ def sort_complex(a: Any) -> Tensor:
     """The elements as complex numbers in order of their real parts, and among equal ones of the imaginary parts."""
     x = inexact(a)
     x = convert(x, np.promote_types(x.dtype, np.complex64))
-    return take_along_axis(x, lexsort([ew.imag(x), ew.real(x)]), -1)
+    return sort(x)
 
 
 def rollaxis(a: Any, axis: int, start: int = 0) -> Any:

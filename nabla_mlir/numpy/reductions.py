@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from nabla_mlir.dialects.types import is_complex, is_differentiable, is_float
+from nabla_mlir.dialects.types import is_complex, is_differentiable
 from nabla_mlir.errors import ShapeError, user_frame
-from nabla_mlir.numpy.axes import Axis, Shape, axes_of, axis_of
+from nabla_mlir.numpy.axes import Axis, Shape, axes_of
 from nabla_mlir.numpy.logic import isclose
-from nabla_mlir.numpy.operands import convert, inexact, inexact_dtype, meet, require_real, tensor
+from nabla_mlir.numpy.operands import convert, inexact, inexact_dtype, meet, tensor
 from nabla_mlir.numpy.special_values import root
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops import logic as lg
@@ -185,84 +185,6 @@ def std(
 ) -> Tensor:  # fmt: skip
     """The standard deviation over `axis`: the root of the variance; its derivative is 0 where all elements are equal."""
     return root(var(a, axis, dtype, ddof, keepdims, where, correction=correction))
-
-
-# ---------------------------------------------------------------- extrema
-def extremum(name: str, combiner: str, x: Any, axis: Axis, keepdims: bool, initial: Any, where: Any) -> Tensor:
-    """The largest or the smallest element over axes, under the name of the function that is called."""
-    x = require_real(name, tensor(x))
-    axes = axes_of(name, axis, x.ndim)
-    if not count(x.shape, axes) and initial is None:
-        raise ShapeError(f"{name} requires at least one element, got shape {x.shape}.", where=user_frame(),
-                         help="give `initial`, the result for no elements.")  # fmt: skip
-    out = fold(masked(x, where, identity_of(combiner, x.dtype)), axes, "min" if combiner == "min" else "max", keepdims)
-    if initial is None:
-        return out
-    out, first = meet(name, out, initial)
-    return ew.maximum(out, first) if combiner == "max" else ew.minimum(out, first)
-
-
-@library
-def max(a: Any, axis: Static[Axis] = None, keepdims: bool = False, initial: Any = None, where: Any = None) -> Tensor:
-    """The largest element over `axis`; NaN if there is one. Ties share the derivative.
-
-    Raises:
-      ShapeError: there is no element, and no `initial`.
-    """
-    return extremum("max", "max", a, axis, keepdims, initial, where)
-
-
-@library
-def min(a: Any, axis: Static[Axis] = None, keepdims: bool = False, initial: Any = None, where: Any = None) -> Tensor:
-    """The smallest element over `axis`; NaN if there is one. Ties share the derivative.
-
-    Raises:
-      ShapeError: there is no element, and no `initial`.
-    """
-    return extremum("min", "min", a, axis, keepdims, initial, where)
-
-
-amax = max
-amin = min
-
-
-@library
-def ptp(a: Any, axis: Static[Axis] = None, keepdims: bool = False) -> Tensor:
-    """The largest less the smallest element."""
-    return max(a, axis, keepdims) - min(a, axis, keepdims)
-
-
-def _place(name: str, combiner: str, x: Any, axis: int | None, keepdims: bool) -> Tensor:
-    x = require_real(name, tensor(x))
-    shape = x.shape
-    if axis is None:
-        x, at = reshaped(x, (x.size,)), 0
-    else:
-        at = axis_of(name, axis, x.ndim)
-    if not x.shape[at]:
-        raise ShapeError(f"{name} requires at least one element, got shape {shape}.", where=user_frame())
-    # The first place that holds the extremum, or a NaN.
-    x = convert(x, np.int8) if x.dtype.kind == "b" else stop_gradient(x) if is_differentiable(x.dtype) else x
-    hits = lg.compare(x, spread(fold(x, (at,), combiner), x.shape, (at,)), comparison_direction="EQ")
-    if is_float(x.dtype):
-        hits = lg.logical_or(hits, lg.compare(x, x, comparison_direction="NE"))
-    places = sh.iota(shape=x.shape, dtype=Defaults.int, iota_dimension=at)
-    out = fold(lg.select(hits, places, full_like(places, x.shape[at])), (at,), "min")
-    if not keepdims:
-        return out
-    return keep(out, shape, (at,) if axis is not None else tuple(range(len(shape))))
-
-
-@library
-def argmax(a: Any, axis: Static[int | None] = None, keepdims: bool = False) -> Tensor:
-    """The place of the first largest element (or NaN) along `axis`, or in the flattened array."""
-    return _place("argmax", "max", a, axis, keepdims)
-
-
-@library
-def argmin(a: Any, axis: Static[int | None] = None, keepdims: bool = False) -> Tensor:
-    """The place of the first smallest element (or NaN) along `axis`, or in the flattened array."""
-    return _place("argmin", "min", a, axis, keepdims)
 
 
 # ---------------------------------------------------------------- truth values

@@ -9,11 +9,12 @@ import numpy as np
 
 from nabla_mlir.dialects.types import as_dtype
 from nabla_mlir.numpy.axes import axis_of, padded, reversed_along
-from nabla_mlir.numpy.operands import convert, inexact, require_real, tensor
+from nabla_mlir.numpy.complex_order import further
+from nabla_mlir.numpy.extrema import end
+from nabla_mlir.numpy.operands import convert, inexact, tensor
 from nabla_mlir.numpy.reductions import sum_dtype
 from nabla_mlir.numpy.ufuncs import logaddexp
 from nabla_mlir.ops import elementwise as ew
-from nabla_mlir.ops.reduction import identity_of
 from nabla_mlir.ops.shape import reshaped
 from nabla_mlir.staging.eager import Static, library
 from nabla_mlir.table.tensor import Tensor
@@ -82,9 +83,8 @@ def cummin(a: Any, axis: Static[int | None] = None, *, reverse: bool = False) ->
 
 
 def _running_extremum(name: str, combiner: str, a: Any, axis: int | None, reverse: bool) -> Tensor:
-    x = require_real(name, tensor(a))
-    record = ew.maximum if combiner == "max" else ew.minimum
-    return _doubled(name, record, identity_of(combiner, x.dtype), x, axis, reverse)
+    x = tensor(a)
+    return _doubled(name, lambda x, y: further(x, y, combiner), end(combiner, x.dtype), x, axis, reverse)
 
 
 @library

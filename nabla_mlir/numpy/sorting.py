@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 
 from nabla_mlir import thresholds
+from nabla_mlir.dialects.types import is_complex, is_float
 from nabla_mlir.errors import ShapeError, user_frame
+from nabla_mlir.numpy import complex_order
 from nabla_mlir.numpy.axes import axis_of, sliced
 from nabla_mlir.numpy.indexing import take
 from nabla_mlir.numpy.logic import less
@@ -17,15 +19,16 @@ from nabla_mlir.numpy.special_values import is_nan
 from nabla_mlir.ops import logic as lg
 from nabla_mlir.ops import shape as sh
 from nabla_mlir.ops import sorting as so
+from nabla_mlir.ops.gather import along_axis
 from nabla_mlir.ops.shape import reshaped
 from nabla_mlir.staging.eager import Static, library
-from nabla_mlir.table.promotion import Defaults, as_tensor, is_inexact
+from nabla_mlir.table.promotion import Defaults, as_tensor
 from nabla_mlir.table.tensor import Tensor, full, full_like
 
 
 def _along(name: str, x: Any, axis: int | None) -> tuple[Tensor, int]:
-    x = require_real(name, tensor(x))
-    if is_inexact(x.dtype):  # in the order of the bits NaN with a sign, such as 0 / 0, stands before all numbers
+    x = tensor(x)
+    if is_float(x.dtype):  # in the order of the bits NaN with a sign, such as 0 / 0, stands before all numbers
         x = lg.select(is_nan(x), full_like(x, np.nan), x)
     if axis is None:
         return reshaped(x, (x.size,)), 0
@@ -34,10 +37,19 @@ def _along(name: str, x: Any, axis: int | None) -> tuple[Tensor, int]:
 
 @library
 def sort(a: Any, axis: Static[int | None] = -1, *, descending: bool = False, stable: bool = True) -> Tensor:
-    """The elements in order along `axis` (of the flattened array if None); NaN last, or first if descending."""
+    """The elements in order along `axis` (of the flattened array if None); NaN last, or first if descending.
+
+    Complex numbers are ordered by their real parts, and where those are equal by the imaginary parts.
+
+    Example:
+      >>> sort(np.array([1 + 2j, 1 - 5j, 0 + 9j])).tolist()
+      [9j, (1-5j), (1+2j)]
+    """
     x, axis = _along("sort", a, axis)
     if x.shape[axis] < 2:
         return x
+    if is_complex(x.dtype):
+        return along_axis(x, _order(x, axis, descending), axis)
     return so.sort(x, dimension=axis, is_stable=stable, comparator="GT" if descending else "LT")[0]
 
 
@@ -45,11 +57,22 @@ def sort(a: Any, axis: Static[int | None] = -1, *, descending: bool = False, sta
 def argsort(a: Any, axis: Static[int | None] = -1, *, descending: bool = False, stable: bool = True) -> Tensor:
     """The places from which `sort` takes its elements."""
     x, axis = _along("argsort", a, axis)
-    if is_inexact(x.dtype):  # both zeros are equal
+    if is_complex(x.dtype):
+        return _order(x, axis, descending)
+    if is_float(x.dtype):  # both zeros are equal
         zero = full_like(x, 0)
         x = lg.select(lg.compare(x, zero, comparison_direction="EQ"), zero, x)
     places = sh.iota(shape=x.shape, dtype=Defaults.int, iota_dimension=axis)
     return so.sort(x, places, dimension=axis, is_stable=stable, comparator="GT" if descending else "LT")[1]
+
+
+def _order(x: Tensor, axis: int, descending: bool) -> Tensor:
+    """The places of complex numbers in order: by the last key first, equal ones stay as they are."""
+    *_, last = ranks = complex_order.keys(x)
+    order = argsort(last, axis, descending=descending)
+    for key in reversed(ranks[:-1]):
+        order = along_axis(order, argsort(along_axis(key, order, axis), axis, descending=descending), axis)
+    return order
 
 
 @library
@@ -59,7 +82,7 @@ def top_k(x: Any, k: Static[int], axis: Static[int] = -1) -> tuple[Tensor, Tenso
     Raises:
       ShapeError: there are fewer than k elements.
     """
-    x, axis = _along("top_k", x, axis)
+    x, axis = _along("top_k", require_real("top_k", tensor(x)), axis)
     if not 0 <= k <= x.shape[axis]:
         raise ShapeError(f"top_k requires 0 <= k <= {x.shape[axis]}, got {k}.", where=user_frame())
     places = sh.iota(shape=x.shape, dtype=Defaults.int, iota_dimension=axis)
@@ -109,8 +132,11 @@ def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> Tens
 
 def _stands_before(a: Tensor, v: Tensor, side: str) -> Tensor:
     """Whether elements of a sorted vector stand before the place of others: a < v, or a <= v on the right; NaN are the last."""
-    out = lg.compare(a, v, comparison_direction="LT" if side == "left" else "LE")
-    if not is_inexact(a.dtype):
+    direction = "LT" if side == "left" else "LE"
+    if is_complex(a.dtype):
+        return complex_order.lexicographic(complex_order.keys(a), complex_order.keys(v), direction)
+    out = lg.compare(a, v, comparison_direction=direction)
+    if not is_float(a.dtype):
         return out
     return lg.logical_or(out, is_nan(v) if side == "right" else lg.logical_and(is_nan(v), lg.logical_not(is_nan(a))))
 

@@ -71,14 +71,14 @@ isinf: Callable[..., Any] = _special("isinf", is_infinite, lg.logical_or, False,
 @library
 def isposinf(x: Any) -> Tensor:
     """True where x is +inf."""
-    x = inexact(x)
+    x = require_real("isposinf", inexact(x))
     return lg.compare(x, full_like(x, np.inf), comparison_direction="EQ")
 
 
 @library
 def isneginf(x: Any) -> Tensor:
     """True where x is -inf."""
-    x = inexact(x)
+    x = require_real("isneginf", inexact(x))
     return lg.compare(x, full_like(x, -np.inf), comparison_direction="EQ")
 
 

@@ -10,11 +10,12 @@ from nabla_mlir.dialects.types import is_complex
 from nabla_mlir.errors import DtypeError, ShapeError, user_frame
 from nabla_mlir.numpy.axes import dynamic_shape
 from nabla_mlir.numpy.creation import diag, linspace
+from nabla_mlir.numpy.extrema import max, min
 from nabla_mlir.numpy.joining import concatenate, diff
 from nabla_mlir.numpy.logic import clip, logical_and, where
-from nabla_mlir.numpy.operands import convert, inexact, inexacts, require_integer, tensor
+from nabla_mlir.numpy.operands import convert, inexact, inexacts, require_integer, require_real, tensor
 from nabla_mlir.numpy.products import matmul, outer
-from nabla_mlir.numpy.reductions import average, max, min, sum
+from nabla_mlir.numpy.reductions import average, sum
 from nabla_mlir.numpy.segments import segment_sum
 from nabla_mlir.numpy.shapes import atleast_2d, matrix_transpose, ravel
 from nabla_mlir.numpy.sorting import searchsorted
@@ -219,7 +220,7 @@ def histogramdd(
     sample: Any, bins: Any = 10, range: Static[Any] = None, weights: Any = None, density: bool = False
 ) -> tuple[Tensor, list[Tensor]]:  # fmt: skip
     """The histogram of points, which are the rows of `sample`, and the edges along each axis; arguments as for `histogram`."""
-    points = inexact(sample)
+    points = require_real("histogram", inexact(sample))
     if points.ndim != 2:
         raise ShapeError(f"histogramdd requires a matrix with a point in each row, got shape {points.shape}.", where=user_frame())
     n, axes = points.shape

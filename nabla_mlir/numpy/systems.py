@@ -8,6 +8,7 @@ import numpy as np
 
 from nabla_mlir.dialects.types import is_complex
 from nabla_mlir.errors import ShapeError, user_frame
+from nabla_mlir.numpy import extrema
 from nabla_mlir.numpy import reductions as red
 from nabla_mlir.numpy.axes import Shape
 from nabla_mlir.numpy.creation import diagonal as diagonal_of
@@ -212,7 +213,7 @@ def significant(s: Tensor, rtol: Any) -> Tensor:
     rtol = convert(tensor(rtol), s.dtype)
     if rtol.ndim:
         rtol = reshaped(rtol, (*rtol.shape, 1))
-    return lg.compare(s, broadcast_to(red.max(s, -1, keepdims=True) * rtol, s.shape), comparison_direction="GT")
+    return lg.compare(s, broadcast_to(extrema.max(s, -1, keepdims=True) * rtol, s.shape), comparison_direction="GT")
 
 
 # ---------------------------------------------------------------- determinants

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from nabla_mlir.errors import ShapeError, user_frame
-from nabla_mlir.numpy import logic, reductions, running, ufuncs
+from nabla_mlir.numpy import extrema, logic, reductions, running, ufuncs
 from nabla_mlir.numpy.axes import axis_of
 from nabla_mlir.numpy.operands import asarray
 from nabla_mlir.numpy.shapes import moveaxis, reshape
@@ -85,7 +85,7 @@ def _at(f: Function, update: str) -> Function:
 # Each with what reduces it, what accumulates it, and the update of indexed elements.
 _METHODS: dict[Function, tuple[Function | None, Function | None, str | None]] = {
     ufuncs.add: (reductions.sum, running.cumsum, "add"), ufuncs.multiply: (reductions.prod, running.cumprod, "multiply"),
-    ufuncs.maximum: (reductions.max, running.cummax, "max"), ufuncs.minimum: (reductions.min, running.cummin, "min"),
+    ufuncs.maximum: (extrema.max, running.cummax, "max"), ufuncs.minimum: (extrema.min, running.cummin, "min"),
     ufuncs.logaddexp: (None, running.cumlogsumexp, None), ufuncs.logaddexp2: (None, None, None),
     logic.logical_and: (reductions.all, None, None), logic.logical_or: (reductions.any, None, None),
     logic.logical_xor: (None, None, None), logic.bitwise_and: (None, None, None), logic.bitwise_or: (None, None, None),

@@ -10,6 +10,7 @@ import numpy as np
 
 from nabla_mlir.dialects.types import is_complex, is_float
 from nabla_mlir.errors import DtypeError, user_frame
+from nabla_mlir.numpy.complex_order import compared, further
 from nabla_mlir.numpy.operands import convert, inexact, inexacts, meet, operand, require_real, tensor
 from nabla_mlir.numpy.special_values import complex_expm1, complex_tanh, described, is_infinite, is_nan
 from nabla_mlir.ops import elementwise as ew
@@ -29,12 +30,10 @@ def _inexact_unary(name: str, record: Any, doc: str) -> Function:
     )
 
 
-def _numeric_binary(name: str, record: Any, doc: str, *, ordered: bool = False, bools: bool = True) -> Function:
+def _numeric_binary(name: str, record: Any, doc: str, *, bools: bool = True) -> Function:
     @described(name, doc)
     def f(x: Any, y: Any) -> Tensor:
         x, y = meet(name, x, y)
-        if ordered:
-            require_real(name, x)
         if x.dtype.kind == "b" and not bools:
             raise DtypeError(f"{name} requires numbers, got bool.", where=user_frame(), help="use logical_xor.")
         return record(x, y)
@@ -95,10 +94,12 @@ add: Function = _numeric_binary("add", ew.add, "x + y; of truth values: or.")
 subtract: Function = _numeric_binary("subtract", ew.subtract, "x - y.", bools=False)
 multiply: Function = _numeric_binary("multiply", ew.multiply, "x * y; of truth values: and.")
 maximum: Function = _numeric_binary(
-    "maximum", ew.maximum, "The larger of x and y; NaN if either is. Ties share the derivative.", ordered=True
+    "maximum", lambda x, y: further(x, y, "max"),
+    "The larger of x and y; NaN if either is. Ties share the derivative; complex numbers as for `max`.",
 )
 minimum: Function = _numeric_binary(
-    "minimum", ew.minimum, "The smaller of x and y; NaN if either is. Ties share the derivative.", ordered=True
+    "minimum", lambda x, y: further(x, y, "min"),
+    "The smaller of x and y; NaN if either is. Ties share the derivative; complex numbers as for `max`.",
 )
 
 
@@ -235,9 +236,9 @@ def _other_number(name: str, record: Any, direction: str) -> Function:
     @described(name, f"As {name.replace('f', '')}imum of x and y, but a NaN gives way to a number.")
     def f(x: Any, y: Any) -> Tensor:
         x, y = meet(name, x, y)
-        if not is_float(require_real(name, x).dtype):
+        if not is_inexact(x.dtype):
             return record(x, y)
-        first = lg.logical_or(lg.compare(x, y, comparison_direction=direction), is_nan(y))
+        first = lg.logical_or(compared(x, y, direction), is_nan(y))
         return lg.select(first, x, y)
 
     return library(f)
@@ -314,6 +315,7 @@ def _sine_of_turns(x: Tensor) -> Tensor:
 def heaviside(x: Any, y: Any) -> Tensor:
     """0 for x < 0, y for x = 0, 1 for x > 0."""
     x, y = inexacts("heaviside", x, y)
+    require_real("heaviside", x)
     zero = full_like(x, 0)
     step = lg.select(_less(zero, x), full_like(x, 1), lg.select(is_nan(x), x, zero))
     return lg.select(lg.compare(x, zero, comparison_direction="EQ"), y, step)
@@ -343,8 +345,8 @@ fix = trunc
 
 @library
 def rint(x: Any) -> Tensor:
-    """The nearest integer, ties to even, in floating point."""
-    return ew.round_nearest_even(require_real("rint", inexact(x)))
+    """The nearest integer, ties to even, in floating point; of a complex number that of each part."""
+    return round(inexact(x))
 
 
 @library

@@ -11,9 +11,9 @@ import numpy as np
 from nabla_mlir.dialects.types import is_float
 from nabla_mlir.errors import DtypeError, ShapeError, user_frame
 from nabla_mlir.numpy.axes import axis_of, shape_of
+from nabla_mlir.numpy.extrema import argmax
 from nabla_mlir.numpy.indexing import take
 from nabla_mlir.numpy.operands import asarray, common_dtype, convert, inexact_dtype
-from nabla_mlir.numpy.reductions import argmax
 from nabla_mlir.numpy.running import cumsum
 from nabla_mlir.numpy.shapes import moveaxis
 from nabla_mlir.numpy.sorting import top_k

@@ -12,7 +12,8 @@ import numpy as np
 
 from nabla_mlir.errors import ShapeError, user_frame
 from nabla_mlir.numpy.axes import shape_of
-from nabla_mlir.numpy.reductions import max, sum
+from nabla_mlir.numpy.extrema import max
+from nabla_mlir.numpy.reductions import sum
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.random.arguments import float_dtype, parameters, real, shape_for, shape_over, spread
 from nabla_mlir.random.distributions import parametrized

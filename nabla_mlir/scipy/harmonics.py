@@ -9,10 +9,10 @@ import numpy as np
 
 from nabla_mlir.errors import ShapeError, TraceError, user_frame
 from nabla_mlir.numpy.bessel import of_real
+from nabla_mlir.numpy.extrema import max
 from nabla_mlir.numpy.joining import stack
 from nabla_mlir.numpy.logic import where
 from nabla_mlir.numpy.operands import convert, inexacts, require_integer, tensor
-from nabla_mlir.numpy.reductions import max
 from nabla_mlir.numpy.ufuncs import absolute, cos, floor, minimum, sin, sqrt
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops.autodiff import stop_gradient

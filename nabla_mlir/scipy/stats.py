@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nabla_mlir.errors import ShapeError, user_frame
-from nabla_mlir.numpy import reductions
+from nabla_mlir.numpy import extrema, reductions
 from nabla_mlir.numpy.axes import axis_of, joined
 from nabla_mlir.numpy.factorizations import cholesky
 from nabla_mlir.numpy.logic import where
@@ -326,8 +326,8 @@ def mode(a: Any, axis: Static[int | None] = 0, nan_policy: str = "propagate", ke
     rows = moveaxis(x, at, -1)
     same = reshaped(rows, (*rows.shape, 1)) == reshaped(rows, (*rows.shape[:-1], 1, rows.shape[-1]))
     counts = sum(same.astype(np.int32), -1)
-    most = reductions.max(counts, -1, keepdims=True)
-    lowest = reductions.min(where(counts == most, rows, reductions.max(rows, -1, keepdims=True)), -1)
+    most = extrema.max(counts, -1, keepdims=True)
+    lowest = extrema.min(where(counts == most, rows, extrema.max(rows, -1, keepdims=True)), -1)
     out = ModeResult(lowest, reshaped(most, most.shape[:-1]))
     shape = tuple(1 if d == at else n for d, n in enumerate(x.shape))
     return ModeResult(*(reshaped(v, shape) for v in out)) if keepdims else out
@@ -369,7 +369,7 @@ def rankdata(
     below, same = (theirs < mine).astype(np.int32), (theirs == mine).astype(np.int32)
     low, ties = sum(below, -1) + 1, sum(same, -1)
     if method == "dense":  # each value counts once: by its first element
-        first = 1 - reductions.max(same * before.astype(np.int32), -1)
+        first = 1 - extrema.max(same * before.astype(np.int32), -1)
         out: Any = sum(below * reshaped(first, (*first.shape[:-1], 1, n)), -1) + 1
     elif method == "ordinal":
         out = low + sum(same * before.astype(np.int32), -1)

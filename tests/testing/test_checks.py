@@ -126,6 +126,12 @@ def test_our_passes_change_no_values(name: str) -> None:
     check_pass(name, programs=12)
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_their_order_changes_no_values(seed: int) -> None:
+    order = np.random.default_rng(seed).permutation([name for name in PLAIN if name in PASSES])[:5]
+    check_pass(",".join(order), [random_module(seed)], programs=0)
+
+
 @pytest.mark.parametrize("seed", range(30))
 def test_random_programs_are_valid_and_finite(seed: int) -> None:
     module = random_module(seed)

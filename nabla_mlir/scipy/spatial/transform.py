@@ -13,12 +13,12 @@ import numpy as np
 
 from nabla_mlir.errors import ShapeError, user_frame
 from nabla_mlir.numpy.calculus import diff
+from nabla_mlir.numpy.extrema import argmax
 from nabla_mlir.numpy.factorizations import eigh
 from nabla_mlir.numpy.joining import concatenate, stack
 from nabla_mlir.numpy.logic import where
 from nabla_mlir.numpy.operands import asarray, inexact, tensor
 from nabla_mlir.numpy.products import cross, matmul
-from nabla_mlir.numpy.reductions import argmax
 from nabla_mlir.numpy.shapes import atleast_1d, matrix_transpose, roll
 from nabla_mlir.numpy.sorting import searchsorted
 from nabla_mlir.numpy.ufuncs import absolute, arctan2, cos, deg2rad, hypot, maximum, rad2deg, sin, sqrt

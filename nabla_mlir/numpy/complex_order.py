@@ -1,0 +1,63 @@
+"""The order of complex numbers, as NumPy's: by their real parts, and among equal ones by the imaginary parts; NaN are last."""
+
+from __future__ import annotations
+
+from functools import reduce
+
+import numpy as np
+
+from nabla_mlir.dialects.types import is_complex
+from nabla_mlir.numpy.special_values import is_nan
+from nabla_mlir.ops import elementwise as ew
+from nabla_mlir.ops import logic as lg
+from nabla_mlir.table.tensor import Tensor, full_like
+
+ENDS = {"max": complex(-np.inf, -np.inf), "min": complex(np.inf, np.inf)}  # what no number is before, of either extremum
+
+
+def parts(z: Tensor) -> list[Tensor]:
+    """What numbers are ordered by, the first key first."""
+    return [ew.real(z), ew.imag(z)]
+
+
+def keys(z: Tensor) -> list[Tensor]:
+    """What all numbers are ordered by, the first key first: which parts are NaN, then the parts."""
+    re, im = parts(z)
+    zero = full_like(re, 0)
+    absent = ew.convert(is_nan(re), dtype=np.dtype(np.int8)) * 2 + ew.convert(is_nan(im), dtype=np.dtype(np.int8))
+    return [absent, *(lg.select(is_nan(part), zero, part) for part in (re, im))]
+
+
+def lexicographic(xs: list[Tensor], ys: list[Tensor], direction: str) -> Tensor:
+    """Whether keys stand before others, the first key first: "LT", "LE", "GT" or "GE"."""
+
+    def before(rest: Tensor, pair: tuple[Tensor, Tensor]) -> Tensor:
+        first, same = (lg.compare(*pair, comparison_direction=d) for d in (f"{direction[0]}T", "EQ"))
+        return lg.logical_or(first, lg.logical_and(same, rest))
+
+    last = lg.compare(xs[-1], ys[-1], comparison_direction=direction)
+    return reduce(before, reversed(list(zip(xs[:-1], ys[:-1], strict=True))), last)
+
+
+def compared(x: Tensor, y: Tensor, direction: str) -> Tensor:
+    """x < y and the like, of real or complex numbers; False where a part is NaN."""
+    if not is_complex(x.dtype) or direction in ("EQ", "NE"):
+        return lg.compare(x, y, comparison_direction=direction)
+    numbers = lg.logical_not(lg.logical_or(is_nan(x), is_nan(y)))
+    return lg.logical_and(lexicographic(parts(x), parts(y), direction), numbers)
+
+
+def further(x: Tensor, y: Tensor, combiner: str) -> Tensor:
+    """The larger ("max") or the smaller ("min") one, the first NaN if there is one; equal ones share the derivative."""
+    if not is_complex(x.dtype):
+        return (ew.maximum if combiner == "max" else ew.minimum)(x, y)
+    first = lg.logical_or(is_nan(x), compared(x, y, "GE" if combiner == "max" else "LE"))
+    ties = lg.compare(x, y, comparison_direction="EQ")
+    return lg.select(first, shared(x, y, ties), y)
+
+
+def shared(x: Tensor, y: Tensor, ties: Tensor) -> Tensor:
+    """`x`, and where it is equal to `y` the same number with half the derivative of each."""
+    finite = lg.logical_and(*map(lg.is_finite, parts(x)))
+    zero = lg.select(lg.logical_and(ties, finite), x - y, full_like(x, 0))
+    return x - zero * 0.5
