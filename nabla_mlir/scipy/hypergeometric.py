@@ -1,5 +1,6 @@
 """Hypergeometric functions: Kummer's by its series, below 0 at positive arguments, and by the asymptotic one far out; that of
-Gauss by its series up to 1/2, and from there by Taylor's series of its differential equation, each half of the way to 1."""
+Gauss by its series up to 1/2, and from there by Taylor's series of its differential equation, each half of the way to 1.
+"""
 
 from __future__ import annotations
 
@@ -107,7 +108,8 @@ def _nearer(a: Tensor, b: Tensor, c: Tensor, s: Tensor, r: Tensor, value: Tensor
 
 def _continued(a: Tensor, b: Tensor, c: Tensor, x: Tensor) -> Tensor:
     """Below 1. Below 0 it is ``s**h F(h, c - l, c, 1 - s)`` of s = 1 / (1 - x), the larger h and the smaller l of a and b: most
-    often all terms of that are positive."""
+    often all terms of that are positive.
+    """
     below, lower = x < 0.0, a < b
     low, high = where(lower, a, b), where(lower, b, a)
     end = where(below, 1.0 / (1.0 - x), 1.0 - x)

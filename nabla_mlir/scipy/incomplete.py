@@ -134,7 +134,8 @@ def _gamma_density(a: Tensor, x: Tensor) -> Tensor:
 
 def with_slopes(f: Callable[..., Tensor], density: Callable[..., Tensor], loops: Callable[..., Tensor] | None = None) -> Any:
     """The function of parameters and an argument, the last one, with derivatives: by that `density`, by the others those of the
-    loops of `loops`, or `f`."""
+    loops of `loops`, or `f`.
+    """
     whole, inner = custom_jvp(f), loops or f
 
     @whole.defjvp

@@ -76,7 +76,7 @@ PARAMETERS = {
     "*": "out out_sharding sharding accuracy promote_integers overwrite_input kind order "
     "reduce_axes mean wrap_negative_indices allow_negative_indices algorithm implementation axis_index_groups "
     "hermitian subset_by_index",
-    "jax.checkpoint": "concrete static_argnames",
+    "jax.checkpoint": "concrete static_argnames", "jax.lax.linalg.qdwh": "dynamic_shape",
     "jax.remat": "concrete", "jax.device_put": "src donate may_alias",
     "jax.jit": "in_shardings out_shardings device backend compiler_options", "jax.make_jaxpr": "axis_env return_shape",
     "jax.vmap": "spmd_axis_name sum_match", "jax.numpy.argsort": "dtype", "jax.numpy.digitize": "method",

@@ -472,7 +472,7 @@ def test_linear_functions_with_a_transpose_of_their_own() -> None:
     x = np.array([1, 3], np.float32)
 
     def program(lib: Any) -> Any:
-        there, back = lambda r, x: {"a": r["k"] * x}, lambda r, ct: 5 * r["k"] * ct["a"]  # noqa: E731
+        there, back = lambda r, x: {"a": r["k"] * x}, lambda r, ct: 5 * r["k"] * ct["a"]
         f = lambda x: lib.custom_derivatives.linear_call(there, back, {"k": 2.0}, x)  # noqa: E731
         slope = lib.grad(lambda x: (f(x)["a"] ** 2).sum())
         transposed = lib.linear_transpose(f, x)
