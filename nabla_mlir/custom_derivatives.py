@@ -4,6 +4,7 @@ from nabla_mlir.transforms.closures import closure_convert as closure_convert
 from nabla_mlir.transforms.custom import custom_jvp as custom_jvp
 from nabla_mlir.transforms.custom import custom_vjp as custom_vjp
 from nabla_mlir.transforms.special import custom_gradient as custom_gradient
+from nabla_mlir.transforms.special import linear_call as linear_call
 from nabla_mlir.transforms.symbolic_zeros import CustomVJPPrimal as CustomVJPPrimal
 from nabla_mlir.transforms.symbolic_zeros import SymbolicZero as SymbolicZero
 from nabla_mlir.transforms.symbolic_zeros import custom_vjp_primal_tree_values as custom_vjp_primal_tree_values

@@ -1,4 +1,5 @@
-"""The names of `jax.experimental` that there are: `jet` and `io_callback`."""
+"""The names of `jax.experimental` that there are: `jet`, `ode` and `io_callback`."""
 
 from nabla_mlir.experimental import jet as jet
+from nabla_mlir.experimental import ode as ode
 from nabla_mlir.transforms.callbacks import io_callback as io_callback

@@ -8,6 +8,7 @@ import numpy as np
 
 from nabla_mlir.dialects.types import is_complex
 from nabla_mlir.errors import ShapeError, user_frame
+from nabla_mlir.lax.polar import qdwh as qdwh
 from nabla_mlir.numpy import factorizations as fa
 from nabla_mlir.numpy import systems
 from nabla_mlir.numpy.creation import arange

@@ -132,16 +132,18 @@ def _gamma_density(a: Tensor, x: Tensor) -> Tensor:
     return where(inside, exp((a - 1.0) * log(y) - y - gamma.lgamma(a)), 0.0)
 
 
-def with_slopes(f: Callable[..., Tensor], density: Callable[..., Tensor]) -> Any:
-    """The function of parameters and an argument, the last one, with derivatives: by that `density`, by the others the loops'."""
-    whole = custom_jvp(f)
+def with_slopes(f: Callable[..., Tensor], density: Callable[..., Tensor], loops: Callable[..., Tensor] | None = None) -> Any:
+    """The function of parameters and an argument, the last one, with derivatives: by that `density`, by the others those of the
+    loops of `loops`, or `f`.
+    """
+    whole, inner = custom_jvp(f), loops or f
 
     @whole.defjvp
     def rule(primals: Any, tangents: Any) -> Any:
         *parameters, x = primals
         total = tangents[-1] * density(*primals)
         for k, t in enumerate(tangents[:-1]):
-            along = lambda p, k=k: f(*parameters[:k], p, *parameters[k + 1 :], x)  # noqa: E731
+            along = lambda p, k=k: inner(*parameters[:k], p, *parameters[k + 1 :], x)  # noqa: E731
             total = total + t * jvp(along, (parameters[k],), (full_like(x, 1),))[1]
         return whole(*primals), total
 

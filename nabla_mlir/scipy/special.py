@@ -30,6 +30,7 @@ from nabla_mlir.scipy.error_integrals import wofz as wofz
 from nabla_mlir.scipy.harmonics import bessel_jn as bessel_jn
 from nabla_mlir.scipy.harmonics import sph_harm_y as sph_harm_y
 from nabla_mlir.scipy.hypergeometric import hyp1f1 as hyp1f1
+from nabla_mlir.scipy.hypergeometric import hyp2f1 as hyp2f1
 from nabla_mlir.scipy.incomplete import betainc as betainc
 from nabla_mlir.scipy.incomplete import gammainc as gammainc
 from nabla_mlir.scipy.incomplete import gammaincc as gammaincc

@@ -67,9 +67,7 @@ LEFT_OUT: dict[str, dict[str, str]] = {
     },
     _RARE: {
         "jax.lax": "conv_general_dilated_local ragged_dot_general scaled_dot",
-        "jax.custom_derivatives": "linear_call", "jax.lax.linalg": "qdwh",
         "jax.nn": "scaled_dot_general scaled_matmul",
-        "jax.scipy.special": "hyp2f1",
     },
 }  # fmt: skip
 
@@ -78,7 +76,7 @@ PARAMETERS = {
     "*": "out out_sharding sharding accuracy promote_integers overwrite_input kind order "
     "reduce_axes mean wrap_negative_indices allow_negative_indices algorithm implementation axis_index_groups "
     "hermitian subset_by_index",
-    "jax.checkpoint": "concrete static_argnames", "jax.jacrev": "allow_int", "jax.jacobian": "allow_int",
+    "jax.checkpoint": "concrete static_argnames", "jax.lax.linalg.qdwh": "dynamic_shape",
     "jax.remat": "concrete", "jax.device_put": "src donate may_alias",
     "jax.jit": "in_shardings out_shardings device backend compiler_options", "jax.make_jaxpr": "axis_env return_shape",
     "jax.vmap": "spmd_axis_name sum_match", "jax.numpy.argsort": "dtype", "jax.numpy.digitize": "method",

@@ -40,7 +40,7 @@ def differentiable(what: str, leaf: Any, path: str, holomorphic: bool = False, r
         raise DtypeError(
             f"{what} requires arguments of floating point, got {tensor.dtype} at argument {path}.", where=user_frame(),
             help="convert it with astype, or leave it out of argnums"
-            + ("; allow_int=True gives None for it." if what == "grad" else "."),
+            + {"grad": "; allow_int=True gives None for it.", "jacrev": "; allow_int=True gives zeros for it."}.get(what, "."),
         )  # fmt: skip
     if real and is_complex(tensor.dtype) and not holomorphic:
         raise DtypeError(

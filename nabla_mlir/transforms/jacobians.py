@@ -13,12 +13,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from nabla_mlir import pytree
-from nabla_mlir.dialects.types import is_complex, is_float
+from nabla_mlir.dialects.types import is_complex, is_differentiable, is_float
 from nabla_mlir.errors import DtypeError, TraceError, user_frame
 from nabla_mlir.ops.linalg import unit_vectors
 from nabla_mlir.ops.shape import reshape, transpose
 from nabla_mlir.staging.positions import Argnums, is_one, parameters_of, positions
-from nabla_mlir.table.tensor import Tensor
+from nabla_mlir.table.promotion import as_tensor
+from nabla_mlir.table.tensor import Tensor, full
 from nabla_mlir.transforms.arguments import active_arguments, differentiable, with_arguments
 from nabla_mlir.transforms.gradients import grad
 from nabla_mlir.transforms.linear import linearized, pullback, pushed
@@ -73,13 +74,14 @@ def jacfwd(
 
 
 def jacrev(
-    fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, holomorphic: bool = False,
+    fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, holomorphic: bool = False, allow_int: bool = False,
     vectorized: str = "union",
 ) -> Callable[..., Any]:  # fmt: skip
     """The Jacobian of `fun` in reverse mode: one vmap of the pullback over the unit vectors of each result leaf.
 
     The arguments are those of `jacfwd`, and the result is laid out as there. Without `holomorphic` results are real; arguments
-    may be complex, and each row is a gradient as `grad` gives it.
+    may be complex, and each row is a gradient as `grad` gives it. With `allow_int` integers and truth values may be among the
+    arguments, by which the Jacobian is zero, in their own dtype.
 
     Example:
       >>> import nabla_mlir as nm, numpy as np
@@ -100,27 +102,37 @@ def jacrev(
             rows.append(call.row(pytree.flatten(vmap(along)(unit_vectors(y.shape, y.dtype)))[0], y.shape))
         return pytree.unflatten(out_spec, rows), out
 
-    return _jacobian("jacrev", rows_of, fun, argnums, has_aux, holomorphic, vectorized)
+    return _jacobian("jacrev", rows_of, fun, argnums, has_aux, holomorphic, vectorized, allow_int)
 
 
 class _Call:
     """A call of a function whose Jacobian is asked for, with the differentiated arguments as plain tensors.
 
     Attributes:
-      tensors: the leaves of these arguments, named axes leading as ordinary ones.
+      integers: the leaves of these arguments without derivatives, which `allow_int` allows, by their places.
+      places: those of the others.
+      tensors: these leaves, named axes leading as ordinary ones.
       function: of the tensors; its results are summed over the entries of vectorised tensors.
     """
 
-    def __init__(self, what: str, f: Any, argnums: Argnums, has_aux: bool, holomorphic: bool, args: Any, kwargs: Any):
+    def __init__(
+        self, what: str, f: Any, argnums: Argnums, has_aux: bool, holomorphic: bool, allow_int: bool, args: Any, kwargs: Any
+    ):
         wrt, leaves, self.spec = active_arguments(what, args, argnums)
         paths = pytree.paths(self.spec)
         real = what != "jacrev"  # reverse mode starts from real results, whatever the arguments are
-        self.tensors = [differentiable(what, x, p, holomorphic, real) for x, p in zip(leaves, paths, strict=True)]
-        self.counts = [len(axes) for axes in axes_of_leaves([args[i] for i in wrt])]
+        all_tensors = dict(enumerate(as_tensor(x) for x in leaves)) if allow_int else {}
+        self.integers = {i: x for i, x in all_tensors.items() if not is_differentiable(x.dtype)}
+        self.places = [i for i in range(len(leaves)) if i not in self.integers]
+        self.tensors = [differentiable(what, leaves[i], paths[i], holomorphic, real) for i in self.places]
+        counts = [len(axes) for axes in axes_of_leaves([args[i] for i in wrt])]
+        self.counts = [counts[i] for i in self.places]
         self.one, self.sums = is_one(argnums), False
 
         def function(*inner: Any) -> Any:
-            out = f(*with_arguments(args, wrt, pytree.unflatten(self.spec, inner)), **kwargs)
+            values = {**dict(enumerate(leaves)), **dict(zip(self.places, inner, strict=True))}
+            at = pytree.unflatten(self.spec, [values[i] for i in range(len(leaves))])
+            out = f(*with_arguments(args, wrt, at), **kwargs)
             if has_aux and not (isinstance(out, tuple) and len(out) == 2):
                 return out  # refused by who reads it
             value, aux = out if has_aux else (out, None)
@@ -133,7 +145,9 @@ class _Call:
         """The Jacobian of one result leaf of a shape, as a tree like the arguments."""
         full_blocks = [reshape(b, shape=(*shape, *x.shape)) for b, x in zip(blocks, self.tensors, strict=True)]
         parts = [_entries_first(b, len(shape), n) for b, n in zip(full_blocks, self.counts, strict=True)]
-        row = pytree.unflatten(self.spec, parts)
+        by_place = {i: full((*shape, *x.shape), 0, x.dtype) for i, x in self.integers.items()}
+        by_place.update(zip(self.places, parts, strict=True))
+        row = pytree.unflatten(self.spec, [by_place[i] for i in range(self.spec.num_leaves)])
         return row[0] if self.one else row
 
 
@@ -155,17 +169,17 @@ def _check_result(what: str, y: Tensor, path: str, holomorphic: bool, real: bool
 
 def _jacobian(
     what: str, jacobian: Callable[[_Call], Any], f: Callable[..., Any], argnums: Argnums, has_aux: bool,
-    holomorphic: bool, vectorized: str,
+    holomorphic: bool, vectorized: str, allow_int: bool = False,
 ) -> Callable[..., Any]:  # fmt: skip
     """The function that gives the Jacobian, and aux if there is any."""
     positions(what, argnums, None)
 
     def run(*args: Any, **kwargs: Any) -> Any:
-        result, out = jacobian(_Call(what, f, argnums, has_aux, holomorphic, args, kwargs))
+        result, out = jacobian(_Call(what, f, argnums, has_aux, holomorphic, allow_int, args, kwargs))
         return (result, out[1]) if has_aux else result
 
     def together(*args: Any, **kwargs: Any) -> Any:
-        call = _Call(what, f, argnums, has_aux, holomorphic, args, kwargs)
+        call = _Call(what, f, argnums, has_aux, holomorphic, allow_int, args, kwargs)
         result, out = jacobian(call)
         if call.sums:
             raise TraceError(

@@ -128,3 +128,30 @@ def custom_gradient(fun: Callable[..., Any]) -> Callable[..., Any]:
         return rule(*args)
 
     return functools.wraps(fun)(lambda *args, **kwargs: staged(call)(*args, **kwargs))
+
+
+def linear_call(fun: Callable[..., Any], fun_transpose: Callable[..., Any], residual_args: Any, linear_args: Any) -> Any:
+    """``fun(residual_args, linear_args)`` of a function that is linear in the latter, with a transpose of the user's own.
+
+    Forward mode calls `fun` with tangents, reverse mode `fun_transpose` with cotangents, and its derivatives call `fun` again.
+
+    Args:
+      fun: from residuals and linear arguments to a pytree.
+      fun_transpose: from residuals and cotangents of that pytree to something like `linear_args`.
+      residual_args: what neither is differentiated by: their derivative is zero, as is that of what the functions read of a trace
+        around them.
+      linear_args: a pytree of floating point.
+
+    Example:
+      >>> import nabla_mlir as nm
+      >>> half = lambda x: linear_call(lambda r, x: x / r, lambda r, ct: 10.0 * ct / r, 2.0, x)
+      >>> float(half(3.0)), float(nm.grad(half)(3.0))
+      (1.5, 5.0)
+    """
+    there, back = custom_vjp(fun), custom_vjp(fun_transpose)
+    for own, other in ((there, back), (back, there)):
+        own.defvjp(
+            lambda residuals, x, own=own: (own(residuals, x), residuals),
+            lambda residuals, ct, other=other: (None, other(residuals, ct)),
+        )
+    return staged(lambda residuals, x: there(residuals, x))(residual_args, linear_args)

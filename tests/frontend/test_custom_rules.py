@@ -450,3 +450,40 @@ def test_integers_among_what_is_differentiated() -> None:
     assert (float(value), slopes[0], float(slopes[1])) == (6.0, None, 3.0)
     with pytest.raises(errors.DtypeError, match=r"floating point, got int32(.|\n)*allow_int=True gives None"):
         nm.grad(lambda n: n * 1.0)(3)
+
+
+def test_integers_among_what_a_jacobian_is_of() -> None:
+    tree, x = {"n": np.int32(3), "w": np.float32(2)}, np.array([1, 2], np.float32)
+    f = lambda t, x: {"y": x**2 * t["n"], "z": x.sum() * t["w"]}  # noqa: E731
+    wanted, spec = jax.tree.flatten(jax.jacrev(f, (0, 1), allow_int=True)(tree, x))
+    for call in (nm.jacrev(f, (0, 1), allow_int=True), nm.jit(nm.jacobian(f, argnums=(0, 1), allow_int=True))):
+        got, own = jax.tree.flatten(call(tree, x))
+        assert own == spec
+        for a, b in zip(got, wanted, strict=True):
+            np.testing.assert_array_equal(a, b)
+            assert a.dtype == b.dtype
+    assert nm.jacrev(lambda m: m * x, allow_int=True)(np.array(True)).tolist() == [False, False]
+    with pytest.raises(errors.DtypeError, match=r"floating point, got int32(.|\n)*allow_int=True gives zeros"):
+        nm.jacrev(f)(tree, x)
+
+
+def test_linear_functions_with_a_transpose_of_their_own() -> None:
+    """Which is none of theirs here: what is asked, and nothing else, tells the two apart."""
+    x = np.array([1, 3], np.float32)
+
+    def program(lib: Any) -> Any:
+        there, back = lambda r, x: {"a": r["k"] * x}, lambda r, ct: 5 * r["k"] * ct["a"]
+        f = lambda x: lib.custom_derivatives.linear_call(there, back, {"k": 2.0}, x)  # noqa: E731
+        slope = lib.grad(lambda x: (f(x)["a"] ** 2).sum())
+        transposed = lib.linear_transpose(f, x)
+        again = lib.linear_transpose(lambda ct: transposed(ct)[0], {"a": x})
+        return [f(x), lib.jit(f)(x), lib.jvp(f, (x,), (x,)), slope(x), lib.jvp(slope, (x,), (x,)),
+                lib.grad(lambda x: (slope(x) ** 2).sum())(x), transposed({"a": x}), again(x)]  # fmt: skip
+
+    for got, wanted in zip(jax.tree.leaves(program(nm)), jax.tree.leaves(program(jax)), strict=True):
+        np.testing.assert_array_equal(got, wanted)
+        assert got.dtype == wanted.dtype
+    call = nm.custom_derivatives.linear_call
+    both = nm.grad(lambda r, x: call(lambda r, x: r * x, lambda r, ct: 5 * r * ct, r, x), (0, 1))
+    rows = nm.vmap(both)(x, x)
+    np.testing.assert_array_equal(rows, [[0, 0], 5 * x])  # no derivative by residuals, of which JAX makes an AssertionError

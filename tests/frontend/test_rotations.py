@@ -89,3 +89,18 @@ def test_what_does_not_fit_is_refused() -> None:
     for call in (lambda: ours.Rotation.identity()[0], lambda: len(ours.Rotation.identity())):
         with pytest.raises(TypeError, match="several rotations, got one"):
             call()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["matrix", "rotvec", "mrp", "product", "mean", "slerp", "euler xyz", "angles ZXZ"])
+def test_rotations_compiled(name: str) -> None:
+    """Values and derivatives of the code for a CPU, beside those of the interpreter and JAX's."""
+    quats, f = QUATS[:6], REPRESENTATIONS[name]
+    value = lambda q: f(ours, q)  # noqa: E731
+    slope = lambda q: nm.grad(lambda q: (value(q) ** 2).sum() + (value(q) * 0.3).sum())(q)  # noqa: E731
+    both = lambda q: (value(q), slope(q))  # noqa: E731
+    results = nm.trace(both, quats, name="f").lower().compile("cpu")(quats)
+    np.testing.assert_allclose(results[0], f(theirs, quats), atol=1e-12)
+    np.testing.assert_allclose(results[1], slope(quats), atol=1e-11)
+    wanted = jax.grad(lambda q: (f(theirs, q) ** 2).sum() + (f(theirs, q) * 0.3).sum())(quats)
+    np.testing.assert_allclose(results[1], wanted, atol=1e-10)

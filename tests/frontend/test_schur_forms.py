@@ -144,3 +144,44 @@ def test_what_has_no_derivative_or_does_not_fit_is_refused() -> None:
     ):  # fmt: skip
         with pytest.raises(ShapeError, match="requires"):
             call()
+
+
+def _polar_by_svd(x: Any) -> Any:
+    u, s, vh = jax.numpy.linalg.svd(x, full_matrices=False)
+    return u @ vh, (vh.T * s) @ vh
+
+
+@pytest.mark.parametrize("shape", [(4, 4), (6, 3), (1, 1)])
+@pytest.mark.parametrize("dtype", ["f4", "f8", "c16"])
+def test_the_polar_decomposition_by_iterations(shape: Any, dtype: str) -> None:
+    x = (rng.normal(size=shape) + 1j * rng.normal(size=shape)).astype(dtype) if dtype == "c16" else rng.normal(size=shape).astype(dtype)
+    for options in ({}, {"max_iterations": 2}, {"eps": 0.1}):
+        theirs = jax.lax.linalg.qdwh(x, **options)
+        for got, wanted in zip(nm.lax.linalg.qdwh(x, **options), theirs, strict=True):
+            np.testing.assert_allclose(got, wanted, atol=2e-6 if dtype == "f4" else 1e-14)
+            assert got.dtype == wanted.dtype
+
+
+@pytest.mark.slow
+def test_derivatives_of_the_polar_decomposition() -> None:
+    x, along = C, rng.normal(size=C.shape)
+    ours, by_svd = lambda x: nm.lax.linalg.qdwh(x)[:2], _polar_by_svd
+    loss = lambda lib, f: lambda x: sum((lib.numpy.sin(y) * np.arange(1.0, 1 + y.size).reshape(y.shape)).sum() for y in f(x))  # noqa: E731
+    slope, wanted = nm.grad(loss(nm, ours)), jax.grad(loss(jax, by_svd))
+    agree(nm.jvp(ours, (x,), (along,))[1], jax.jvp(by_svd, (x,), (along,))[1], 1e-12)
+    agree(slope(x), wanted(x), 1e-12)
+    agree(nm.jvp(slope, (x,), (along,))[1], jax.jvp(wanted, (x,), (along,))[1], 1e-11)
+    agree(nm.grad(lambda x: (slope(x) * along).sum())(x), jax.jvp(wanted, (x,), (along,))[1], 1e-11)
+    agree(nm.vmap(slope)(np.stack([x, 2 * x])), np.stack([wanted(x), wanted(2 * x)]), 1e-12)
+    with pytest.raises(ShapeError, match="qdwh requires a matrix with at least as many rows as columns"):
+        nm.lax.linalg.qdwh(x.T)
+
+
+@pytest.mark.slow
+def test_functions_of_matrices_compiled() -> None:
+    f = lambda a: linalg.funm(a, nnp.exp)  # noqa: E731
+    both = lambda a, t: (f(a), nm.jvp(f, (a,), (t,))[1])  # noqa: E731
+    along = np.tri(4)
+    value, slope = nm.trace(both, A, along, name="f").lower().compile("cpu")(A, along)
+    agree(value, scipy.linalg.expm(A).astype(complex), 1e-11)
+    agree(slope, scipy.linalg.expm_frechet(A, along)[1].astype(complex), 1e-10)
