@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from nabla_mlir.dialects.types import PYTHON
 from nabla_mlir.numpy import issubdtype as issubdtype
 from nabla_mlir.numpy.dtypes import extended
 from nabla_mlir.numpy.dtypes import finfo as finfo
 from nabla_mlir.numpy.dtypes import iinfo as iinfo
 from nabla_mlir.numpy.dtypes import result_type as result_type
-from nabla_mlir.table.promotion import Defaults
 from nabla_mlir.transforms.symbolic_zeros import FLOAT0
 
 # That of the cotangents of integers, which a rule may give instead of None: an element has no bytes.
@@ -25,7 +25,7 @@ def canonicalize_dtype(dtype: Any, allow_extended_dtype: bool = False) -> np.dty
       >>> canonicalize_dtype(float), canonicalize_dtype("float64")
       (dtype('float32'), dtype('float64'))
     """
-    return {float: Defaults.float, int: Defaults.int}.get(dtype) or result_type(dtype)
+    return PYTHON.get(dtype) or result_type(dtype)
 
 
 def __getattr__(name: str) -> Any:

@@ -17,7 +17,7 @@ from nabla_mlir.runtime.device import Device
 from nabla_mlir.runtime.device import device as device_of
 from nabla_mlir.staging.execution import debug_nans
 from nabla_mlir.staging.specs import Spec, as_spec
-from nabla_mlir.table.promotion import Defaults, set_default_dtypes
+from nabla_mlir.table.promotion import Defaults, default_dtypes, set_default_dtypes
 
 
 # ---------------------------------------------------------------- arrays
@@ -261,7 +261,7 @@ def enable_x64(new_val: bool = True) -> Iterator[None]:
       ...     asarray(1.0).dtype
       dtype('float64')
     """
-    before = Defaults.float, Defaults.int
+    before = default_dtypes()
     config.update("jax_enable_x64", new_val)
     try:
         yield

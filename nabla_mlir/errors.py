@@ -81,6 +81,10 @@ class IndexingError(NablaError, IndexError):
     """An index lies outside the array, or there are too many."""
 
 
+class SliceError(IndexingError, ValueError):
+    """A slice has a step of 0."""
+
+
 class CopyError(NablaError, ValueError):
     """A copy was refused that has to be made."""
 
@@ -113,10 +117,18 @@ class ConcretizationError(TraceError):
     """
 
 
-# The names of jax.errors for it, and for tensors that outlive their trace.
+class MaskError(TraceError, IndexError):
+    """A mask of known values was needed to index with, and a traced one came: the number of elements would depend on it."""
+
+
+class StaticArgumentError(TraceError, ValueError):
+    """A static argument of `jit` cannot be hashed, or the function has no argument of that name."""
+
+
+# The names of jax.errors for these, and for tensors that outlive their trace.
 ConcretizationTypeError = TracerBoolConversionError = ConcretizationError
 TracerArrayConversionError = TracerIntegerConversionError = ConcretizationError
-UnexpectedTracerError = LeakedTracerError
+UnexpectedTracerError, NonConcreteBooleanIndexError = LeakedTracerError, MaskError
 
 
 class UnboundAxisError(TraceError, NameError):

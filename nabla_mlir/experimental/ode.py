@@ -138,10 +138,10 @@ def _backward(func: Any, options: Any, residuals: Any, ct: Tensor) -> Any:
     """From each time to the one before: the cotangents of y, of the first time and of the arguments with their equation."""
     ys, ts, args = residuals
     leaves, spec = pytree.flatten(args)
-    moved = [i for i, x in enumerate(leaves) if is_differentiable(x.dtype)]
+    active = [i for i, x in enumerate(leaves) if is_differentiable(x.dtype)]
 
     def slope_of(y: Tensor, t: Tensor, *inner: Tensor) -> Tensor:
-        values = {**dict(enumerate(leaves)), **dict(zip(moved, inner, strict=True))}
+        values = {**dict(enumerate(leaves)), **dict(zip(active, inner, strict=True))}
         return func(y, t, *pytree.unflatten(spec, [values[i] for i in range(len(leaves))]))
 
     def adjoint(state: Any, t: Tensor, *inner: Tensor) -> Any:
@@ -150,7 +150,7 @@ def _backward(func: Any, options: Any, residuals: Any, ct: Tensor) -> Any:
         of_y, of_t, *rest = pull(y_bar)
         return (-slope, of_y, of_t, rest)
 
-    points = [leaves[i] for i in moved]
+    points = [leaves[i] for i in active]
 
     def back(carry: Any, at: Any) -> Any:
         y_bar, t_bar, bars = carry
@@ -165,7 +165,7 @@ def _backward(func: Any, options: Any, residuals: Any, ct: Tensor) -> Any:
     start = ct[-1], full_like(ts[0], 0), [full_like(x, 0) for x in points]
     rows = (ys[1:], ct[:-1], ct[1:], ts[1:], ts[:-1])
     (y_bar, t_bar, bars), ts_bar = scan(back, start, rows, reverse=True)
-    by_place = dict(zip(moved, bars, strict=True))
+    by_place = dict(zip(active, bars, strict=True))
     args_bar = pytree.unflatten(spec, [by_place.get(i) for i in range(len(leaves))])
     return (y_bar, concatenate([t_bar[None], convert(ts_bar, ts.dtype)]), *args_bar)
 

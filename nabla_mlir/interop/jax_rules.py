@@ -34,7 +34,7 @@ from nabla_mlir.table.tensor import Tensor, wrap
 # Primitives of JAX that are lowered to a series, a rejection or a scan, and differentiated by a formula.
 _WITH_RULES = ("cumlogsumexp_p", "igamma_p", "igammac_p", "random_gamma_p")
 _MARKER = "nabla_mlir.rule"
-_TRACER = "jax._src.interpreters.partial_eval"
+_THUNKS = ("jax._src.interpreters.partial_eval", "jax._src.custom_derivatives")  # where JAX makes rules of rules
 # How many rules may stand within each other: some make a new function each time, such as the sinc function's, without end; of
 # one and the same on other code, such as the adjoint equation's adjoint equation, as many as there are orders of derivatives.
 _DEPTH, _AGAIN = 6, 2
@@ -332,7 +332,7 @@ def _root(function: Any) -> tuple[Any, int]:
             continue
         names = getattr(getattr(function, "__code__", None), "co_freevars", ())
         known = {name: cell.cell_contents for name, cell in zip(names, function.__closure__ or (), strict=True)} if names else {}
-        inner = [x for x in known.values() if isinstance(x, WrappedFun) or getattr(x, "__module__", "") == _TRACER]
+        inner = [x for x in known.values() if isinstance(x, WrappedFun) or getattr(x, "__module__", "") in _THUNKS]
         if not inner or not function.__module__.startswith("jax._src."):
             return function, consts
         consts += known.get("num_consts", 0) if function.__qualname__.startswith("lift_") else 0

@@ -7,7 +7,7 @@ from typing import Any
 from nabla_mlir.dialects.types import is_integer
 from nabla_mlir.errors import DtypeError, ShapeError, user_frame
 from nabla_mlir.nn.activations import log_softmax, not_above, shifted_by_largest, softplus_of
-from nabla_mlir.numpy.axes import Axis, axes_of, axis_of
+from nabla_mlir.numpy.axes import Axis, axes_of, axis_of, shape_of
 from nabla_mlir.numpy.operands import convert, inexact, inexacts, tensor
 from nabla_mlir.numpy.reductions import fold
 from nabla_mlir.ops import elementwise as ew
@@ -33,7 +33,7 @@ def _is_label(name: str, labels: Tensor, classes: int, axis: int) -> Tensor:
     if not is_integer(labels.dtype):
         raise DtypeError(f"{name} requires integer labels, got {labels.dtype}.", where=user_frame())
     axis = axis_of(name, axis, labels.ndim + 1)
-    shape = (*labels.shape[:axis], classes, *labels.shape[axis:])
+    shape = (*labels.shape[:axis], *shape_of(name, classes), *labels.shape[axis:])
     places = sh.iota(shape=shape, dtype=labels.dtype, iota_dimension=axis)
     return lg.compare(sh.expand(labels, shape, (axis,)), places, comparison_direction="EQ")
 

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from nabla_mlir.errors import ShapeError, user_frame
 from nabla_mlir.numpy import logic
 from nabla_mlir.numpy.axes import dynamic_shape, joined, padded, sliced
 from nabla_mlir.numpy.creation import iota
@@ -113,6 +114,7 @@ def where(condition: Any, x: Any = None, y: Any = None, /, *, size: int | None =
 
     Raises:
       TraceError: x and y are missing, the condition is traced, and there is no `size`.
+      ShapeError: one of them is missing.
 
     Example:
       >>> where(np.array([True, False]), 1.0, 2.0).tolist()
@@ -120,6 +122,8 @@ def where(condition: Any, x: Any = None, y: Any = None, /, *, size: int | None =
     """
     if x is not None and y is not None:
         return logic.where(condition, x, y)
+    if x is not None or y is not None:
+        raise ShapeError("where requires both x and y or neither, got one of them.", where=user_frame())
     if size is None:
         _numbers("where with one argument", condition)
     return nonzero(condition, size=size, fill_value=fill_value)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from nabla_mlir.dialects.types import is_integer
-from nabla_mlir.errors import DtypeError, IndexingError, TraceError, user_frame
+from nabla_mlir.errors import DtypeError, IndexingError, MaskError, SliceError, TraceError, user_frame
 from nabla_mlir.numpy.axes import Shape
 from nabla_mlir.numpy.operands import operand
 from nabla_mlir.ops import elementwise as ew
@@ -178,7 +178,7 @@ def _is_mask(item: Any) -> bool:
 
 def _masks(mask: Any) -> list[Any]:
     if isinstance(mask, Tensor):
-        raise TraceError("indexing requires a mask with known values, got a traced one.", where=user_frame(),
+        raise MaskError("indexing requires a mask with known values, got a traced one.", where=user_frame(),
                          help="the number of elements would depend on values: use where(mask, x, y), or x.at[...].set "
                          "with where.")  # fmt: skip
     mask = np.asarray(mask)
@@ -188,7 +188,7 @@ def _masks(mask: Any) -> list[Any]:
 def _window(item: slice, n: int, axis: int) -> Window:
     bounds = [None if b is None else _bound(b, axis) for b in (item.start, item.stop, item.step)]
     if bounds[2] == 0:
-        raise IndexingError("a slice requires a step that is not 0, got 0.", where=user_frame())
+        raise SliceError("a slice requires a step that is not 0, got 0.", where=user_frame())
     places = range(*slice(*bounds).indices(n))
     return Window(places.start if len(places) else 0, len(places), places.step if len(places) > 1 else 1)
 

@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from nabla_mlir.dialects.types import as_dtype
+from nabla_mlir.dialects.types import PYTHON, as_dtype
 from nabla_mlir.runtime.device import Device, device
 from nabla_mlir.staging.tracing import is_tracing
-from nabla_mlir.table.promotion import Defaults
 
 _DTYPES = (
     "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64", "complex64",
@@ -43,8 +42,8 @@ class NamespaceInfo:
     def default_dtypes(self, *, device: Any = None) -> dict[str, np.dtype]:
         """The dtypes that `nm.set_default_dtypes` set, the same for all devices."""
         del device
-        parts = np.promote_types(Defaults.float, np.complex64)
-        return {"real floating": Defaults.float, "complex floating": parts, "integral": Defaults.int, "indexing": Defaults.int}
+        parts, whole = PYTHON[float], PYTHON[int]
+        return {"real floating": parts, "complex floating": PYTHON[complex], "integral": whole, "indexing": whole}
 
     def dtypes(self, *, device: Any = None, kind: Any = None) -> dict[str, np.dtype]:
         """The dtypes of the standard by their names: all, or those of a kind, as `isdtype` has it."""

@@ -14,14 +14,14 @@ from numpy import save as save
 from numpy import savez as savez
 from numpy import set_printoptions as set_printoptions
 
-from nabla_mlir.dialects.types import as_dtype, is_complex
+from nabla_mlir.dialects.types import PYTHON, as_dtype, is_complex
 from nabla_mlir.numpy import logic
 from nabla_mlir.numpy.operands import asarray, operand, tensor
 from nabla_mlir.numpy.special_values import described
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.runtime.array import Array
 from nabla_mlir.staging.eager import library
-from nabla_mlir.table.promotion import Defaults, is_scalar
+from nabla_mlir.table.promotion import is_scalar
 from nabla_mlir.table.tensor import Tensor, full
 
 number = np.number
@@ -194,5 +194,4 @@ def fromfunction(function: Callable[..., Any], shape: Any, *, dtype: Any = float
       >>> fromfunction(lambda i, j: i + j, (2, 2), dtype=int).tolist()
       [[0, 1], [1, 2]]
     """
-    kind = {float: Defaults.float, int: Defaults.int}.get(dtype, dtype)
-    return function(*(asarray(i) for i in np.indices(shape, dtype=kind)), **kwargs)
+    return function(*(asarray(i) for i in np.indices(shape, dtype=PYTHON.get(dtype, dtype))), **kwargs)

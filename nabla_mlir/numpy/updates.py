@@ -22,7 +22,7 @@ from nabla_mlir.ops.scatter import scatter
 from nabla_mlir.ops.shape import reshaped
 from nabla_mlir.staging.eager import Static, library
 from nabla_mlir.table.promotion import as_tensor, broadcast_to
-from nabla_mlir.table.tensor import Tensor, current_scope, full
+from nabla_mlir.table.tensor import Tensor, current_scope, full, full_like
 
 _INT32 = np.dtype(np.int32)
 
@@ -178,6 +178,10 @@ class IndexedUpdate:
         shape, items = static_index(tuple(np.shape(self._x)), self._index)
         return _put_index(self._x, items, operand(value), combiner, shape, None if mode is None else word_of("x.at", mode))
 
+    def _factors(self, values: Any, mode: Any) -> Any:
+        """1, and at the places the products of the values."""
+        return IndexedUpdate(_ones(self._x), self._index).multiply(values, mode=mode)
+
     def get(
         self, *, indices_are_sorted: bool = False, unique_indices: bool = False, mode: Any = None, fill_value: Any = None
     ) -> Any:  # fmt: skip
@@ -206,12 +210,12 @@ class IndexedUpdate:
     mul = multiply
 
     def divide(self, values: Any, *, indices_are_sorted: bool = False, unique_indices: bool = False, mode: Any = None) -> Any:
-        """`x` with the elements divided by `values`; each place at most once."""
-        return self.apply(lambda old: old / operand(values), mode=mode)
+        """`x` with the elements divided by `values`, by each that an index names again; of integers a floating-point array."""
+        return self._x / self._factors(values, mode)
 
     def power(self, values: Any, *, indices_are_sorted: bool = False, unique_indices: bool = False, mode: Any = None) -> Any:
-        """`x` with the elements raised to the power `values`; each place at most once."""
-        return self.apply(lambda old: old ** operand(values), mode=mode)
+        """`x` with the elements raised to the power `values`, to each that an index names again."""
+        return self._x ** self._factors(values, mode)
 
     def min(self, values: Any, *, indices_are_sorted: bool = False, unique_indices: bool = False, mode: Any = None) -> Any:
         """`x` with the smaller of the elements and `values`."""
@@ -226,6 +230,11 @@ class IndexedUpdate:
     ) -> Any:  # fmt: skip
         """`x` with func(elements) in their place."""
         return self.set(func(self.get(mode=None if mode is None else "clip")), mode=mode)
+
+
+@library
+def _ones(x: Any) -> Tensor:
+    return full_like(as_tensor(x), 1)
 
 
 @library

@@ -12,7 +12,7 @@ from iree.runtime import BufferUsage, HalBufferView, MemoryType, VmRef
 from nabla_mlir import thresholds
 from nabla_mlir.array_methods import ArrayMethods
 from nabla_mlir.conversion import rank_of
-from nabla_mlir.errors import DeletedArrayError, DtypeError, OutOfMemoryError, TraceError, user_frame
+from nabla_mlir.errors import DeletedArrayError, DtypeError, OutOfMemoryError, ShapeError, TraceError, user_frame
 from nabla_mlir.locks import new_lock
 from nabla_mlir.runtime.device import Device, reason
 from nabla_mlir.runtime.device import device as _device  # for functions with a parameter of that name
@@ -262,7 +262,7 @@ class Array(ArrayMethods):
         if index:
             return self.numpy().item(*index)
         if self.size != 1:
-            raise ValueError(f"item requires an array of size 1, got shape {self.shape}.")
+            raise ShapeError(f"item requires an array of size 1, got shape {self.shape}.")
         self.block_until_ready()
         if self._host is not None or not self.device.is_host or self.dtype.kind == "V":
             return self.numpy().item()

@@ -138,24 +138,24 @@ def _continued(a: Tensor, b: Tensor, c: Tensor, x: Tensor) -> Tensor:
 def _at_one(a: Tensor, b: Tensor, c: Tensor) -> Tensor:
     """The sum of Gauss, where c > a + b."""
     d = c - a - b
-    lost = _pole(c - a) | _pole(c - b) | (d <= 0.0)
-    d, p, q = (where(lost, 1.0, v) for v in (d, c - a, c - b))
+    absent = _pole(c - a) | _pole(c - b) | (d <= 0.0)
+    d, p, q = (where(absent, 1.0, v) for v in (d, c - a, c - b))
     size = exp(gamma.lgamma(c) + gamma.lgamma(d) - gamma.lgamma(p) - gamma.lgamma(q))
-    return where(lost, 0.0, size * gammasgn(c) * gammasgn(p) * gammasgn(q))
+    return where(absent, 0.0, size * gammasgn(c) * gammasgn(p) * gammasgn(q))
 
 
 def _gauss(terms: bool, a: Tensor, b: Tensor, c: Tensor, x: Tensor) -> Tensor:
     """The function; without `terms` polynomials are none of their own, so that derivatives by a and b are right."""
     last = maximum(where(_pole(a), a, -np.inf), where(_pole(b), b, -np.inf))
     known = stop_gradient(last) > -np.inf
-    divided = _pole(c) & ~(known & (stop_gradient(last) > stop_gradient(c)))
+    infinite = _pole(c) & ~(known & (stop_gradient(last) > stop_gradient(c)))
     plain = known & (_pole(c) | (x >= 1.0) | terms)
-    inside = ~plain & ~divided & (x < 1.0) & (x > -np.inf)
-    polynomial = _start(where(plain, a, 0.0), b, where(divided, 1.0, c), where(plain, x, 0.0))[0]
+    inside = ~plain & ~infinite & (x < 1.0) & (x > -np.inf)
+    polynomial = _start(where(plain, a, 0.0), b, where(infinite, 1.0, c), where(plain, x, 0.0))[0]
     lower = _continued(a, b, where(_pole(c), 1.0, c), where(inside, x, 0.0))
     one = where(c - a - b > 0.0, _at_one(a, b, where(_pole(c), 1.0, c)), np.inf)
     value = where(inside, lower, where(x == 1.0, one, where(x > 1.0, np.inf, np.nan)))
-    return where(x == 0.0, 1.0, where(divided, np.inf, where(plain, polynomial, value)))
+    return where(x == 0.0, 1.0, where(infinite, np.inf, where(plain, polynomial, value)))
 
 
 _hyp2f1: Any = with_slopes(

@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from nabla_mlir import pytree
-from nabla_mlir.errors import TraceError, user_frame
+from nabla_mlir.errors import StaticArgumentError, user_frame
 from nabla_mlir.log import logger
 from nabla_mlir.staging.abstract import eval_shape
 from nabla_mlir.staging.donation import Donation
 from nabla_mlir.staging.eager import LIBRARY, Program, kinds_of, signature_of
 from nabla_mlir.staging.execution import Execution
-from nabla_mlir.staging.positions import parameters_of, positions
+from nabla_mlir.staging.positions import keywords_of, parameters_of, positions
 from nabla_mlir.staging.reasons import reason
 from nabla_mlir.staging.repetition import OTHER, Call, never
 from nabla_mlir.staging.stages import Lowered, Traced, trace
@@ -55,11 +55,15 @@ class StaticArguments(NamedTuple):
     names: frozenset[str]
 
     @staticmethod
-    def of(parameters: list[str] | None, argnums: Any, argnames: Any) -> StaticArguments:
+    def of(fun: Callable[..., Any], parameters: list[str] | None, argnums: Any, argnames: Any) -> StaticArguments:
         """Of the arguments of `jit`; given by position they are so by name. Raises TraceError if there is none such."""
         count = None if parameters is None else len(parameters)
         places = positions("jit", () if argnums is None else argnums, count, "static_argnums")
         names = {argnames} if isinstance(argnames, str) else set(argnames or ())
+        unknown = sorted(names - known) if (known := keywords_of(fun)) is not None else []
+        if unknown:
+            raise StaticArgumentError(f"static_argnames requires names of arguments, got {', '.join(map(repr, unknown))}.",
+                                      where=user_frame(), help=f"there are {', '.join(sorted(known or ()))}.")  # fmt: skip
         names |= {parameters[i] for i in places} if parameters is not None else set()
         everywhere = {*places, *(i for i, name in enumerate(parameters or ()) if name in names)}
         return StaticArguments(tuple(sorted(everywhere)), frozenset(names))
@@ -133,7 +137,7 @@ def jit(
     if fun is None:
         return lambda f: jit(f, static_argnums, static_argnames, donate_argnums=donate_argnums, donate_argnames=donate_argnames)
     parameters = parameters_of(fun)
-    static = StaticArguments.of(parameters, static_argnums, static_argnames)
+    static = StaticArguments.of(fun, parameters, static_argnums, static_argnames)
     donation = Donation.of(parameters, donate_argnums, donate_argnames, static.places, set(static.names))
     programs: dict[Any, Program] = {}
     recent: tuple[Call, ...] = ()  # most calls are like one of the last
@@ -159,7 +163,9 @@ def jit(
         try:
             program = programs.get(key)
         except TypeError as error:
-            raise TraceError(f"jit requires static arguments that can be hashed, got {error}.", where=user_frame()) from None
+            raise StaticArgumentError(
+                f"jit requires static arguments that can be hashed, got {error}.", where=user_frame()
+            ) from None
         if program is None:
 
             def flat(*dynamic: Any, **keywords: Any) -> Any:

@@ -55,6 +55,19 @@ class CheckpointPolicies:
         return (("save_anything_except_these_names", *names),)
 
     @staticmethod
+    def save_and_offload_only_these_names(**options: Any) -> Policy:
+        """Keeps the values with names of `names_which_can_be_saved` and `names_which_can_be_offloaded`, all of them where they are:
+        nothing moves to another memory, whatever `offload_src` and `offload_dst` say.
+        """
+        names = (*options["names_which_can_be_saved"], *options["names_which_can_be_offloaded"])
+        return (("save_only_these_names", *names),)
+
+    @staticmethod
+    def offload_dot_with_no_batch_dims(offload_src: str, offload_dst: str) -> Policy:
+        """As `dots_with_no_batch_dims_saveable`: nothing moves to another memory."""
+        return CheckpointPolicies.dots_with_no_batch_dims_saveable
+
+    @staticmethod
     def save_from_both_policies(first: Policy, second: Policy) -> Policy:
         """Keeps what either policy keeps."""
         return first + second

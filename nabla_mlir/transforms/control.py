@@ -15,7 +15,7 @@ from iree.compiler import ir
 from nabla_mlir import pytree
 from nabla_mlir.dialects import stablehlo
 from nabla_mlir.dialects.stablehlo import I64
-from nabla_mlir.dialects.types import is_integer
+from nabla_mlir.dialects.types import is_complex, is_float, is_integer
 from nabla_mlir.errors import DtypeError, ShapeError, TreeError, user_frame
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops import logic as lg
@@ -219,9 +219,14 @@ def while_loop(
     return staged(per_entry(run))(init_val)
 
 
+def _kind(dtype: np.dtype) -> int:
+    """Truth values, integers, real and complex numbers, in the order in which they are made of each other."""
+    return 3 if is_complex(dtype) else 2 if is_float(dtype) else int(is_integer(dtype))
+
+
 def adapted(leaf: Any, carry: Tensor, new: Tensor) -> Tensor:
-    """A carry that was a Python scalar in the dtype that the body gives it, to all its digits."""
-    if not carry.weak or carry.dtype == new.dtype:
+    """A carry that was a Python scalar in the dtype that the body gives it, to all its digits; a float is made no integer."""
+    if not carry.weak or carry.dtype == new.dtype or _kind(carry.dtype) > _kind(new.dtype):
         return carry
     return as_tensor(leaf, new.dtype) if is_scalar(leaf) else ew.convert(carry, dtype=new.dtype)
 

@@ -223,6 +223,8 @@ def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = 
     def run(elems: Any) -> Any:
         leaves, spec = pytree.flatten(elems)
         xs = [as_tensor(x) for x in leaves]
+        if any(x.ndim == 0 for x in xs):
+            raise ShapeError("associative_scan requires arrays with an axis, got a scalar.", where=user_frame())
         places = [axis % x.ndim for x in xs]
         lengths = {x.shape[p] for x, p in zip(xs, places, strict=True)}
         if len(lengths) != 1:

@@ -115,3 +115,10 @@ def test_it_runs_on_iree() -> None:
 def test_an_unknown_policy() -> None:
     with pytest.raises(errors.VerifyError, match=r"policies among nothing_saveable, .*, got some"):
         traced(nm.checkpoint(nnp.sin, policy=(("some",),)))
+
+
+def test_policies_that_move_values_elsewhere_keep_them() -> None:
+    policies = nm.checkpoint_policies
+    names = {"names_which_can_be_saved": ["a"], "names_which_can_be_offloaded": ["b"], "offload_src": "device", "offload_dst": "pinned_host"}
+    assert policies.save_and_offload_only_these_names(**names) == policies.save_only_these_names("a", "b")
+    assert policies.offload_dot_with_no_batch_dims("device", "pinned_host") == policies.dots_with_no_batch_dims_saveable

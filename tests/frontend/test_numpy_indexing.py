@@ -271,3 +271,17 @@ def test_constants_that_are_updated_and_returned(dtype):
     second[1, i] = value
     for got, want in zip(nm.jit(f)(i, value), [[5, 0, 7], [5, 0, 7], first, second, [0, 0, 0], table], strict=True):
         np.testing.assert_array_equal(got, np.asarray(want, dtype))
+
+
+def test_an_index_that_is_named_twice_divides_and_raises_twice(interpreted: None) -> None:
+    jax = pytest.importorskip("jax")
+
+    def program(lib):
+        v, i = lib.numpy.arange(6.0), lib.numpy.array([0, 5, -1, -9])
+        slope = lib.grad(lambda v: v.at[1:3].divide(v[:2] + 1.0).sum())(v)
+        at = lib.numpy.arange(4).at
+        return [*(v.at[i].divide(2.0, mode=mode) for mode in ("drop", "clip")), v.at[i].power(2.0), at[1].divide(2), at[i[1:3]].power(2), slope]
+
+    for got, wanted in zip(program(nm), program(jax), strict=True):
+        np.testing.assert_allclose(got, wanted, rtol=1e-6)
+        assert got.dtype == wanted.dtype
