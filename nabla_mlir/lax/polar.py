@@ -121,9 +121,9 @@ def qdwh(
       ShapeError: it is no matrix, or has more columns than rows.
 
     Example:
-      >>> u, h, *_ = qdwh(np.array([[0.0, -2.0], [1.0, 0.0]]))
-      >>> (u + 0.0).round(6).tolist(), (h + 0.0).round(6).tolist()
-      ([[0.0, -1.0], [1.0, 0.0]], [[1.0, 0.0], [0.0, 2.0]])
+      >>> u, h, *_ = qdwh(np.array([[3.0, 0.0], [0.0, -2.0]]))
+      >>> abs(u).round(6).tolist(), abs(h).round(6).tolist()
+      ([[1.0, 0.0], [0.0, 1.0]], [[3.0, 0.0], [0.0, 2.0]])
     """
     a = matrices("qdwh", x)
     if a.ndim != 2 or a.shape[0] < a.shape[1]:

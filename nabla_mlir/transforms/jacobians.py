@@ -195,7 +195,7 @@ def _jacobian(
 
 
 jacobian = jacrev
-_MODES = {"fwd": jacfwd, "rev": jacrev}
+_MODES: dict[str, Callable[..., Any]] = {"fwd": jacfwd, "rev": jacrev}
 
 
 def hessian(

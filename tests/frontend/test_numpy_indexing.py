@@ -282,6 +282,8 @@ def test_an_index_that_is_named_twice_divides_and_raises_twice(interpreted: None
         at = lib.numpy.arange(4).at
         return [*(v.at[i].divide(2.0, mode=mode) for mode in ("drop", "clip")), v.at[i].power(2.0), at[1].divide(2), at[i[1:3]].power(2), slope]
 
-    for got, wanted in zip(program(nm), program(jax), strict=True):
+    with jax.enable_x64(False):
+        theirs = program(jax)
+    for got, wanted in zip(program(nm), theirs, strict=True):
         np.testing.assert_allclose(got, wanted, rtol=1e-6)
         assert got.dtype == wanted.dtype
