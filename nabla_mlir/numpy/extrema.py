@@ -81,7 +81,8 @@ def extremum(name: str, combiner: str, x: Any, axis: Axis, keepdims: bool, initi
     if initial is None:
         return out
     initial = bool(initial) if is_scalar(initial) and x.dtype.kind == "b" else initial
-    return complex_order.further(*meet(name, out, initial), combiner)
+    out, first = meet(name, out, initial)
+    return complex_order.further(out, first, combiner)
 
 
 @library

@@ -26,7 +26,8 @@ Function = Callable[..., Any]
 def _comparison(name: str, direction: str, symbol: str) -> Function:
     @described(name, f"True where x {symbol} y.")
     def f(x: Any, y: Any) -> Tensor:
-        return compared(*meet(name, x, y), direction)
+        x, y = meet(name, x, y)
+        return compared(x, y, direction)
 
     return library(f)
 
