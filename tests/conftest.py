@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import copy
 import ctypes
-import functools
 import gc
 import os
 import sys
-import threading
 from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
@@ -21,8 +19,7 @@ from chromium import launched
 # JAX computes what most tests compare with, each program once: half of the time of the tests goes into compiling those. Without its
 # newer emitters and without optimisation XLA takes half as long; without fused multiply-adds equal expressions still have equal values.
 # It ends the process at a flag that it does not know: only where it is known.
-_IS_KNOWN = metadata.version("jaxlib").startswith("0.10.")
-if _IS_KNOWN:
+if metadata.version("jaxlib").startswith("0.10."):
     flags = "--xla_cpu_use_fusion_emitters=false --xla_backend_optimization_level=0 --xla_cpu_max_isa=AVX"
     os.environ["XLA_FLAGS"] = f"{flags} {os.environ.get('XLA_FLAGS', '')}".strip()
 
@@ -43,16 +40,6 @@ def pytest_collection_finish() -> None:
     """The modules of all tests stay: garbage is looked for among what tests make, and less often than after 700 objects."""
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)
-    if _IS_KNOWN and "jax" in sys.modules:
-        _share_contexts()
-
-
-def _share_contexts() -> None:
-    """JAX makes a context of MLIR, with all dialects, for each program: a third of what it does before XLA compiles that."""
-    from jax._src.interpreters import mlir
-
-    of_thread = functools.cache(lambda _, make=mlir.make_ir_context: make())
-    mlir.make_ir_context = lambda: of_thread(threading.get_ident())
 
 
 def pytest_unconfigure() -> None:
