@@ -182,15 +182,15 @@ class ArrayMethods(ArrayOperators):
         return self._call("max", axis=axis, keepdims=keepdims, initial=initial, where=where, out=out)
 
     def min(self, axis: Axis = None, keepdims: bool = False, initial: Any = None, where: Any = None, *, out: None = None) -> Self:
-        """The smallest element over `axis`; NaN if there is one. Ties share the derivative."""
+        """The smallest element over `axis`; NaN if there is one. Ties share the derivative; complex numbers as for `max`."""
         return self._call("min", axis=axis, keepdims=keepdims, initial=initial, where=where, out=out)
 
     def argmax(self, axis: int | None = None, keepdims: bool = False, *, out: None = None) -> Self:
-        """The place of the first largest element (or NaN) along `axis`, or in the flattened array."""
+        """The place of the first largest element (or NaN) along `axis`, or in the flattened array; complex numbers as for `max`."""
         return self._call("argmax", axis=axis, keepdims=keepdims, out=out)
 
     def argmin(self, axis: int | None = None, keepdims: bool = False, *, out: None = None) -> Self:
-        """The place of the first smallest element (or NaN) along `axis`, or in the flattened array."""
+        """The place of the first smallest element (or NaN) along `axis`, or in the flattened array; complex numbers as for `max`."""
         return self._call("argmin", axis=axis, keepdims=keepdims, out=out)
 
     def any(self, axis: Axis = None, keepdims: bool = False, *, where: Any = None, out: None = None) -> Self:
