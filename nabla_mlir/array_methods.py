@@ -186,11 +186,11 @@ class ArrayMethods(ArrayOperators):
         return self._call("min", axis=axis, keepdims=keepdims, initial=initial, where=where, out=out)
 
     def argmax(self, axis: int | None = None, keepdims: bool = False, *, out: None = None) -> Self:
-        """The place of the first largest element (or NaN) along `axis`, or in the flattened array; complex numbers as for `max`."""
+        """The place of the first largest element (or NaN) along `axis`, or in the flattened array; complex ones as for `max`."""
         return self._call("argmax", axis=axis, keepdims=keepdims, out=out)
 
     def argmin(self, axis: int | None = None, keepdims: bool = False, *, out: None = None) -> Self:
-        """The place of the first smallest element (or NaN) along `axis`, or in the flattened array; complex numbers as for `max`."""
+        """The place of the first smallest element (or NaN) along `axis`, or in the flattened array; complex ones as for `max`."""
         return self._call("argmin", axis=axis, keepdims=keepdims, out=out)
 
     def any(self, axis: Axis = None, keepdims: bool = False, *, where: Any = None, out: None = None) -> Self:
