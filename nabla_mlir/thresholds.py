@@ -291,11 +291,12 @@ RECOMPUTED: Annotated[int, Chosen("bytes", "what fits a core's cache is not wort
 RECOMPUTED_WORK: Annotated[int, Chosen("instructions a byte", "a byte that is written and read takes as long")] = 8
 RECOMPUTED_AT_ONCE: Annotated[int, Chosen("values", "for the time of the search; activations consist of some tens")] = 256
 # A program within a limit of memory forgets no value smaller than this part of the limit, does at most so many steps again for
-# each of its own, and is compiled so many times, in which it is given at least so much of what it had.
+# each of its own, and is compiled so many times, in which it is given so much of what it had.
 FORGOTTEN: Annotated[int, Chosen("of the limit, the inverse", "smaller ones free too little to be worth the search")] = 1000
 REMATERIALIZED: Annotated[int, Chosen("steps for each", "a program that takes that much longer is not what was asked for")] = 4
 LIMIT_ATTEMPTS: Annotated[int, Chosen("compilations", "each is given less by what the one before had too many")] = 6
-LIMIT_STEP: Annotated[float, Chosen("of the last", "so that six reach a fifth of the first")] = 0.7
+LIMIT_LARGEST: Annotated[float, Chosen("of the last", "so that six reach a sixth of the first")] = 0.7
+LIMIT_SMALLEST: Annotated[float, Chosen("of the last", "so that each is another program")] = 0.95
 # Sums of so many elements that are computed from values this much smaller are one kernel, of at most so many workgroups.
 FUSED_SUMS: Annotated[int, Chosen("elements", "what fits a core's cache is not worth a kernel")] = 1 << 18
 FUSED_SUMS_READ: Annotated[int, Chosen("elements for one", "what is read is small beside what is computed")] = 8

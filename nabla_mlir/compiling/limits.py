@@ -25,7 +25,8 @@ def within(module: ir.Module, limit: int, compile: Callable[[ir.Module], bytes])
     """The artifact of a module none of whose entry points allocates more than `limit` bytes at once.
 
     What a pass can say of that is an estimate, before fusion. So what the compiler makes of it is looked at, and the next one is
-    given less: by what was too much, but not by more than a part, since the least that is possible is not known.
+    given less: by what was too much, but not by more than a part, since the least that is possible is not known, nor by so little
+    that no value less would have room.
 
     Raises:
       MemoryLimitError: none was found, or a program does not say what it allocates.
@@ -44,7 +45,8 @@ def within(module: ir.Module, limit: int, compile: Callable[[ir.Module], bytes])
         best = {name: min(size, best.get(name, size)) for name, size in found.items()}
         for name, more in excess.items():
             last = limits.get(name)
-            limits[name] = limit if last is None else max(last - more, int(thresholds.LIMIT_STEP * last))
+            part = 1.0 if last is None else min(max(1 - more / last, thresholds.LIMIT_LARGEST), thresholds.LIMIT_SMALLEST)
+            limits[name] = int(part * (last or limit))
     raise _error(module, limit, best)
 
 

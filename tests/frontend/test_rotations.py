@@ -92,7 +92,7 @@ def test_what_does_not_fit_is_refused() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["matrix", "rotvec", "mrp", "product", "mean", "slerp", "euler xyz", "angles ZXZ"])
+@pytest.mark.parametrize("name", ["matrix", "rotvec", "mrp", "product", "mean", "slerp", "slerp at one", "euler xyz", "angles ZXZ"])
 def test_rotations_compiled(name: str) -> None:
     """Values and derivatives of the code for a CPU, beside those of the interpreter and JAX's."""
     quats, f = QUATS[:6], REPRESENTATIONS[name]
@@ -102,5 +102,6 @@ def test_rotations_compiled(name: str) -> None:
     results = nm.trace(both, quats, name="f").lower().compile("cpu")(quats)
     np.testing.assert_allclose(results[0], f(theirs, quats), atol=1e-12)
     np.testing.assert_allclose(results[1], slope(quats), atol=1e-11)
-    wanted = jax.grad(lambda q: (f(theirs, q) ** 2).sum() + (f(theirs, q) * 0.3).sum())(quats)
-    np.testing.assert_allclose(results[1], wanted, atol=1e-10)
+    if name != "slerp":  # it begins at angle 0, where JAX's derivative is NaN
+        wanted = jax.grad(lambda q: (f(theirs, q) ** 2).sum() + (f(theirs, q) * 0.3).sum())(quats)
+        np.testing.assert_allclose(results[1], wanted, atol=1e-10)
