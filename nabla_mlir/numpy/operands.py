@@ -183,6 +183,13 @@ def common_dtype(xs: Sequence[Any]) -> np.dtype:
     return promote_dtypes([operand(x) for x in xs])
 
 
+def in_one_dtype(*xs: Any) -> list[Tensor]:
+    """The operands in the dtype in which they meet, each of its own shape; numbers to all its digits."""
+    operands = [operand(x) for x in xs]
+    dtype = promote_dtypes(operands)
+    return [as_tensor(x, dtype) for x in operands]
+
+
 def inexact_dtype(dtype: np.dtype) -> np.dtype:
     """The dtype itself if it is of floating point, else the default float dtype."""
     return dtype if is_inexact(dtype) else Defaults.float

@@ -13,14 +13,13 @@ from nabla_mlir.numpy.factorizations import eigvals
 from nabla_mlir.numpy.filtering import convolve
 from nabla_mlir.numpy.joining import concatenate, stack
 from nabla_mlir.numpy.least_squares import lstsq
-from nabla_mlir.numpy.operands import common_dtype, convert, inexact, operand, tensor
+from nabla_mlir.numpy.operands import convert, in_one_dtype, inexact, tensor
 from nabla_mlir.numpy.products import outer
 from nabla_mlir.numpy.reductions import sum
 from nabla_mlir.numpy.shapes import atleast_1d, flip
 from nabla_mlir.numpy.systems import inv
 from nabla_mlir.numpy.ufuncs import sqrt
 from nabla_mlir.staging.eager import Static, library
-from nabla_mlir.table.promotion import as_tensor
 from nabla_mlir.table.tensor import Tensor
 
 
@@ -37,17 +36,11 @@ def polyval(p: Any, x: Any, *, unroll: int = 16) -> Tensor:
       >>> polyval(np.array([1.0, 0.0, -1.0]), np.array([2.0, 3.0])).tolist()
       [3.0, 8.0]
     """
-    p, x = _one_dtype(p, x)
+    p, x = in_one_dtype(p, x)
     out = zeros_like(x)
     for k in range(p.shape[0]):
         out = out * x + p[k]
     return out
-
-
-def _one_dtype(*operands: Any) -> list[Tensor]:
-    xs = [operand(x) for x in operands]
-    dtype = common_dtype(xs)
-    return [as_tensor(x, dtype) for x in xs]
 
 
 @library
@@ -65,7 +58,7 @@ def polysub(a1: Any, a2: Any) -> Tensor:
 
 
 def _one_length(a1: Any, a2: Any) -> tuple[Tensor, Tensor]:
-    a, b = _one_dtype(a1, a2)
+    a, b = in_one_dtype(a1, a2)
     n = max(a.shape[0], b.shape[0])
     first, second = (concatenate([zeros((n - x.shape[0],), x.dtype), x]) if x.shape[0] < n else x for x in (a, b))
     return first, second

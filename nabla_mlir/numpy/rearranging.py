@@ -16,13 +16,13 @@ from nabla_mlir.numpy.data_dependent import nonzero
 from nabla_mlir.numpy.indexing import take, take_along_axis
 from nabla_mlir.numpy.joining import array_split, concatenate
 from nabla_mlir.numpy.logic import clip, where
-from nabla_mlir.numpy.operands import asarray, common_dtype, convert, inexact, operand, require_integer, tensor
+from nabla_mlir.numpy.operands import asarray, convert, in_one_dtype, inexact, operand, require_integer, tensor
 from nabla_mlir.numpy.shapes import broadcast_arrays, broadcast_to, moveaxis, ravel, reshape
 from nabla_mlir.numpy.sorting import argsort, sort
 from nabla_mlir.ops.shape import reshaped
 from nabla_mlir.runtime.array import Array
 from nabla_mlir.staging.eager import Static, library
-from nabla_mlir.table.promotion import Defaults, as_tensor
+from nabla_mlir.table.promotion import Defaults
 from nabla_mlir.table.tensor import Tensor
 
 
@@ -32,9 +32,7 @@ def append(arr: Any, values: Any, axis: Static[int | None] = None) -> Tensor:
     """`values` behind `arr` along `axis`; both are flattened if it is None."""
     if axis is not None:
         return concatenate([arr, values], axis)
-    parts = [operand(x) for x in (arr, values)]
-    dtype = common_dtype(parts)
-    return concatenate([ravel(as_tensor(x, dtype)) for x in parts])
+    return concatenate([ravel(x) for x in in_one_dtype(arr, values)])
 
 
 def hsplit(ary: Any, indices_or_sections: Any) -> list[Any]:

@@ -13,7 +13,7 @@ from nabla_mlir.numpy import complex_order
 from nabla_mlir.numpy.axes import axis_of, sliced
 from nabla_mlir.numpy.indexing import take
 from nabla_mlir.numpy.logic import less
-from nabla_mlir.numpy.operands import common_dtype, meet, operand, require_real, tensor
+from nabla_mlir.numpy.operands import in_one_dtype, meet, operand, require_real, tensor
 from nabla_mlir.numpy.reductions import any, count_nonzero
 from nabla_mlir.numpy.special_values import is_nan
 from nabla_mlir.ops import logic as lg
@@ -22,7 +22,7 @@ from nabla_mlir.ops import sorting as so
 from nabla_mlir.ops.gather import along_axis
 from nabla_mlir.ops.shape import reshaped
 from nabla_mlir.staging.eager import Static, library
-from nabla_mlir.table.promotion import Defaults, as_tensor
+from nabla_mlir.table.promotion import Defaults
 from nabla_mlir.table.tensor import Tensor, full, full_like
 
 
@@ -117,8 +117,7 @@ def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> Tens
             where=user_frame(),
         )
     a = a if sorter is None else take(a, sorter)
-    dtype = common_dtype([a, v])
-    a, v = as_tensor(a, dtype), as_tensor(v, dtype)
+    a, v = in_one_dtype(a, v)
     if a.size <= thresholds.COMPARED_PAIRWISE:
         a, v = meet("searchsorted", a, reshaped(v, (*v.shape, 1)))
         return count_nonzero(_stands_before(a, v, side), -1)
@@ -152,9 +151,7 @@ def isin(element: Any, test_elements: Any, assume_unique: bool = False, invert: 
       >>> isin(np.array([1, 2, 3]), np.array([3, 1])).tolist()
       [True, False, True]
     """
-    x, elements = operand(element), operand(test_elements)
-    dtype = common_dtype([x, elements])
-    x, elements = as_tensor(x, dtype), as_tensor(elements, dtype)
+    x, elements = in_one_dtype(element, test_elements)
     x, elements = meet("isin", reshaped(x, (*x.shape, 1)), reshaped(elements, (elements.size,)))
     out = any(lg.compare(x, elements, comparison_direction="EQ"), -1)
     return lg.logical_not(out) if invert else out

@@ -9,6 +9,7 @@ import numpy as np
 
 from nabla_mlir.errors import ShapeError, TraceError, user_frame
 from nabla_mlir.numpy.axes import Shape, reversed_along
+from nabla_mlir.numpy.creation import ones_like
 from nabla_mlir.numpy.index_modes import filler, index_inside, longer, shorter, word_of
 from nabla_mlir.numpy.index_plan import Plan, Window, read_index, static_index
 from nabla_mlir.numpy.indexing import get_index, places, starts, static_part, take_index, undropped
@@ -22,7 +23,7 @@ from nabla_mlir.ops.scatter import scatter
 from nabla_mlir.ops.shape import reshaped
 from nabla_mlir.staging.eager import Static, library
 from nabla_mlir.table.promotion import as_tensor, broadcast_to
-from nabla_mlir.table.tensor import Tensor, current_scope, full, full_like
+from nabla_mlir.table.tensor import Tensor, current_scope, full
 
 _INT32 = np.dtype(np.int32)
 
@@ -180,7 +181,7 @@ class IndexedUpdate:
 
     def _factors(self, values: Any, mode: Any) -> Any:
         """1, and at the places the products of the values."""
-        return IndexedUpdate(_ones(self._x), self._index).multiply(values, mode=mode)
+        return IndexedUpdate(ones_like(self._x), self._index).multiply(values, mode=mode)
 
     def get(
         self, *, indices_are_sorted: bool = False, unique_indices: bool = False, mode: Any = None, fill_value: Any = None
@@ -230,11 +231,6 @@ class IndexedUpdate:
     ) -> Any:  # fmt: skip
         """`x` with func(elements) in their place."""
         return self.set(func(self.get(mode=None if mode is None else "clip")), mode=mode)
-
-
-@library
-def _ones(x: Any) -> Tensor:
-    return full_like(as_tensor(x), 1)
 
 
 @library

@@ -48,24 +48,25 @@ def positions(what: str, argnums: Any, count: int | None, word: str = "argnums")
 
 def parameters_of(f: Callable[..., Any]) -> list[str] | None:
     """The names of the arguments that may be given by position; None where any number may, or nobody knows."""
-    try:
-        parameters = inspect.signature(f).parameters.values()
-    except (TypeError, ValueError):
-        return None
-    if any(p.kind == p.VAR_POSITIONAL for p in parameters):
+    parameters = _parameters(f)
+    if parameters is None or any(p.kind == p.VAR_POSITIONAL for p in parameters):
         return None
     return [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
 
 
 def keywords_of(f: Callable[..., Any]) -> set[str] | None:
     """The names of the arguments that may be given by keyword; None where any name may, or nobody knows."""
-    try:
-        parameters = inspect.signature(f).parameters.values()
-    except (TypeError, ValueError):
-        return None
-    if any(p.kind == p.VAR_KEYWORD for p in parameters):
+    parameters = _parameters(f)
+    if parameters is None or any(p.kind == p.VAR_KEYWORD for p in parameters):
         return None
     return {p.name for p in parameters if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD)}
+
+
+def _parameters(f: Callable[..., Any]) -> list[inspect.Parameter] | None:
+    try:
+        return list(inspect.signature(f).parameters.values())
+    except (TypeError, ValueError):  # a builtin without a signature
+        return None
 
 
 def positional(fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:

@@ -9,11 +9,9 @@ with each other. Some are called again, and by two threads at once.
 
 from __future__ import annotations
 
-import traceback
 import warnings
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,8 +19,8 @@ import numpy as np
 import nabla_mlir as nm
 from nabla_mlir import numpy as nnp
 from nabla_mlir.environment import enable_x64
-from nabla_mlir.errors import NablaError
 from nabla_mlir.testing.checks import interpret
+from nabla_mlir.testing.failures import failure
 from nabla_mlir.testing.steps import AXIS, BINARY, DTYPES, STEPS, UNARY, Numbers
 
 _SIZES = (0, 1, 1, 2, 3, 3, 4, 5, 7)
@@ -242,11 +240,8 @@ def _fault_of(program: Program) -> str:
             what = check_derivatives(program)
         if not what and program.seed % 5 == 0:
             what = check_again(program)
-    except NablaError as error:
-        return f"REFUSED {type(error).__name__}: {error.message[:160]}"
     except Exception as error:
-        frames = [f"{Path(f.filename).name}:{f.lineno}" for f in traceback.extract_tb(error.__traceback__)[-2:]]
-        return f"ERROR {type(error).__name__} {' '.join(frames)}: {str(error)[:140]}"
+        return failure(error)
     if any(x.tobytes() != y.tobytes() for x, y in zip(program.arguments, before, strict=True)):
         return "WRITTEN argument"
     return what

@@ -13,11 +13,9 @@ from __future__ import annotations
 
 import os
 import re
-import traceback
 import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,8 +23,8 @@ import numpy as np
 import nabla_mlir as nm
 from nabla_mlir.dialects.context import parse_module
 from nabla_mlir.environment import enable_x64
-from nabla_mlir.errors import NablaError
 from nabla_mlir.interpreter import interpreted
+from nabla_mlir.testing.failures import failure
 from nabla_mlir.testing.nestings import MOST, function, namespace
 from nabla_mlir.testing.operations import Numbers
 
@@ -149,11 +147,8 @@ def fault_of(program: Program, target: str = "interpreter") -> str:
             return NONE
         try:
             return _fault_of(program, right, target)
-        except NablaError as error:
-            return f"REFUSED {type(error).__name__}: {error.message[:200]}"
         except Exception as error:
-            frames = [f"{Path(f.filename).name}:{f.lineno}" for f in traceback.extract_tb(error.__traceback__)[-2:]]
-            return f"ERROR {type(error).__name__} {' '.join(frames)}: {str(error)[:140]}"
+            return failure(error)
 
 
 def _fault_of(program: Program, right: list[np.ndarray], target: str) -> str:

@@ -9,19 +9,17 @@ which steps there are, and what is right. Every step is a result, so that a faul
 
 from __future__ import annotations
 
-import traceback
 import warnings
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import nabla_mlir as nm
 from nabla_mlir.dialects.types import as_dtype
-from nabla_mlir.errors import NablaError
 from nabla_mlir.interpreter import interpreted
 from nabla_mlir.testing import peers
+from nabla_mlir.testing.failures import failure
 from nabla_mlir.testing.operations import Numbers, bounded, kind
 
 # uint32 beside signed integers is int64, by NumPy's table; JAX without 64 bits has none.
@@ -190,11 +188,8 @@ def fault_of(program: Program, target: str = "interpreter") -> str:
             return peers.NONE
         try:
             return _fault_of(program, right, target)
-        except NablaError as error:
-            return f"REFUSED {type(error).__name__}: {error.message[:200]}"
         except Exception as error:
-            frames = [f"{Path(f.filename).name}:{f.lineno}" for f in traceback.extract_tb(error.__traceback__)[-2:]]
-            return f"ERROR {type(error).__name__} {' '.join(frames)}: {str(error)[:140]}"
+            return failure(error)
 
 
 def _fault_of(program: Program, right: Sequence[Sequence[np.ndarray]], target: str) -> str:

@@ -107,7 +107,8 @@ def cases(jax: Any) -> dict[str, Callable[[], Any]]:
         "jacfwd int": lambda: jax.jacfwd(lambda x:x)(1),
         "hessian int": lambda: jax.hessian(lambda x:x)(1),
         "where 2 args": lambda: jnp.where(x>0,x),
-        "clip bad": lambda: jnp.clip(x,jnp.ones(2)),    }  # fmt: skip
+        "clip bad": lambda: jnp.clip(x,jnp.ones(2)),
+    }  # fmt: skip
 
 
 THEIRS, OURS = cases(jax), cases(nm)

@@ -94,13 +94,15 @@ class _Program:
     def limit(self, limit: int) -> None:
         """Rewrites the block."""
         again = self.plan(limit).again
+        if not again:
+            return
         current: dict[ir.Value, ir.Value] = {}
         for number, op in enumerate([*self.ops, self.end]):
             with ir.InsertionPoint(op), op.location:
-                self._repeat(again.get(number, []), number, current)
+                if number in again:
+                    self._repeat(again[number], number, current)
                 self._rename(op, current)
-        if again:
-            erase_dead([o.operation for o in self.block.operations][:-1])
+        erase_dead([o.operation for o in self.block.operations][:-1])
 
     def _store(self, value: ir.Value) -> None:
         self.numbers[value] = len(self.values)
