@@ -9,12 +9,12 @@ import numpy as np
 
 from nabla_mlir.errors import ShapeError, user_frame
 from nabla_mlir.numpy.axes import axes_of
-from nabla_mlir.numpy.factorizations import matrices, svdvals
+from nabla_mlir.numpy.factorizations import matrices, svd
 from nabla_mlir.numpy.operands import convert, inexact
 from nabla_mlir.numpy.products import matmul
 from nabla_mlir.numpy.reductions import count_nonzero, sum
 from nabla_mlir.numpy.shapes import transpose
-from nabla_mlir.numpy.systems import inv, pinv, significant, solve
+from nabla_mlir.numpy.systems import inv, pseudo_inverse, significant, solve
 from nabla_mlir.numpy.ufuncs import absolute, square
 from nabla_mlir.ops.shape import reshaped
 from nabla_mlir.staging.eager import Static, library
@@ -50,9 +50,9 @@ def lstsq(a: Any, b: Any, rcond: Any = None, *, numpy_resid: bool = False) -> tu
     a, b = convert(a, dtype), convert(b, dtype)
     right = reshaped(b, (b.shape[0], 1)) if b.ndim == 1 else b
     bound = max(a.shape) * float(np.finfo(dtype).eps) if rcond is None or (isinstance(rcond, float) and rcond < 0) else rcond
-    x = matmul(pinv(a, bound), right)
+    u, s, vh = svd(a, full_matrices=False)
+    x = matmul(pseudo_inverse(a, u, s, vh, bound), right)
     residuals = sum(square(absolute(right - matmul(a, x))), 0)
-    s = svdvals(a)
     return reshaped(x, (a.shape[1],)) if b.ndim == 1 else x, residuals, count_nonzero(significant(s, bound)), s
 
 

@@ -7,6 +7,8 @@ import operator
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from nabla_mlir.numpy import extrema
 from nabla_mlir.numpy import reductions as red
 from nabla_mlir.numpy.factorizations import real_dtype, square
@@ -19,7 +21,7 @@ from nabla_mlir.ops.autodiff import stop_gradient
 from nabla_mlir.ops.shape import reshaped
 from nabla_mlir.staging.eager import Static, library
 from nabla_mlir.table.promotion import broadcast_to, is_inexact
-from nabla_mlir.table.tensor import Tensor, full, full_like
+from nabla_mlir.table.tensor import Tensor, constant, full, full_like
 from nabla_mlir.transforms.control import fori_loop
 
 
@@ -80,12 +82,12 @@ def expm(a: Any) -> Tensor:
     degree, reach = _PADE[real.itemsize]
     size = extrema.max(red.sum(ew.absolute(stop_gradient(a)), -2), -1) if a.size else full(a.shape[:-2], 0, real)
     # The first power of two that is large enough, found by counting those that are too small.
-    too_small = [lg.compare(size, full_like(size, reach * 2.0**k), comparison_direction="GT")
-                 for k in range(_SQUARINGS + 1)]  # fmt: skip
-    factor = full_like(size, 1)
-    for above in too_small[:_SQUARINGS]:
-        factor = lg.select(above, factor * 0.5, factor)
-    factor = lg.select(too_small[_SQUARINGS], full_like(size, math.nan), factor)
+    bounds = broadcast_to(constant(reach * 2.0 ** np.arange(_SQUARINGS, dtype=real)), (*size.shape, _SQUARINGS))
+    spread = broadcast_to(reshaped(size, (*size.shape, 1)), bounds.shape)
+    too_small = lg.compare(spread, bounds, comparison_direction="GT")
+    factor = red.prod(lg.select(too_small, full_like(bounds, 0.5), full_like(bounds, 1)), -1)
+    too_large = lg.compare(size, full_like(size, reach * 2.0**_SQUARINGS), comparison_direction="GT")
+    factor = lg.select(too_large, full_like(size, math.nan), factor)
     wide = lambda v: broadcast_to(reshaped(v, (*v.shape, 1, 1)), a.shape)  # noqa: E731
     result = _pade(a * convert(wide(factor), a.dtype), degree)
 
@@ -102,16 +104,22 @@ def _pade(a: Tensor, degree: int) -> Tensor:
     """The approximant inv(V - U) (V + U), U its odd and V its even part."""
     f = math.factorial
     numbers = [f(2 * degree - k) * f(degree) / (f(2 * degree) * f(k) * f(degree - k)) for k in range(degree + 1)]
-    identity, square = la.identity_like(a), la.matmul(a, a)
-    powers = [identity, square]
-    while len(powers) <= degree // 2:
-        powers.append(la.matmul(powers[-1], square))
+    powers = [la.identity_like(a), la.matmul(a, a)]
+    powers += [la.matmul(powers[1], powers[1])]
+    powers += [la.matmul(powers[2], powers[1])]
     odd, even = (_combination(numbers[start::2], powers) for start in (1, 0))
     odd = la.matmul(a, odd)
     return solve(even - odd, even + odd)
 
 
 def _combination(numbers: Sequence[float], powers: Sequence[Tensor]) -> Tensor:
+    """The polynomial in A^2 with these coefficients, of which I, A^2, A^4 and A^6 are given (Paterson and Stockmeyer 1973)."""
+    low = _sum(numbers[: len(powers)], powers)
+    high = numbers[len(powers) :]
+    return low + la.matmul(powers[-1], _sum(high, powers[1:])) if high else low
+
+
+def _sum(numbers: Sequence[float], powers: Sequence[Tensor]) -> Tensor:
     total = powers[0] * numbers[0]
     for number, power in zip(numbers[1:], powers[1:], strict=False):
         total = total + power * number

@@ -59,13 +59,6 @@ def _check_rows(name: str, a: Tensor, b: Tensor) -> None:
         )  # fmt: skip
 
 
-def _with_diagonal(values: Tensor) -> Tensor:
-    """Matrices with these vectors on their diagonal."""
-    n = values.shape[-1]
-    wide = sh.broadcast_in_dim(values, shape=(*values.shape, n), broadcast_dimensions=tuple(range(values.ndim)))
-    return la.on_diagonal(wide)
-
-
 def _scaled(x: Tensor, by: Tensor) -> Tensor:
     """The columns of `x` times the entries of `by`."""
     return x * reshaped(convert(by, x.dtype), (*by.shape[:-1], 1, by.shape[-1]))
@@ -172,9 +165,7 @@ def inv(a: Any) -> Tensor:
 def pinv(a: Any, rtol: Any = None, *, rcond: Any = None) -> Tensor:
     """The pseudo-inverse; singular values below ``rtol * largest`` count as zero.
 
-    With C = A V and B = U^H A, of the singular vectors that count, A = C M^-1 B near where it is evaluated, so
-    ``pinv(A) = pinv(B) M pinv(C)``, whose factors have full rank. That form supplies the derivatives, which are those
-    at constant rank (Golub and Pereyra 1973); the value is that of the singular value decomposition.
+    The derivatives are those at constant rank (Golub and Pereyra 1973); the value is that of the singular value decomposition.
 
     Args:
       a: matrices of shape (..., m, n).
@@ -194,18 +185,36 @@ def pinv(a: Any, rtol: Any = None, *, rcond: Any = None) -> Tensor:
         return la.adjoint(a)
     rcond = rtol if rcond is None else rcond
     rcond = 10 * max(a.shape[-2:]) * float(np.finfo(a.dtype).eps) if rcond is None else rcond
-    u, s, vh = (stop_gradient(x) for x in svd(stop_gradient(a), full_matrices=False))
-    counts = significant(s, rcond)
+    u, s, vh = svd(stop_gradient(a), full_matrices=False)
+    return pseudo_inverse(a, u, s, vh, rcond)
+
+
+def pseudo_inverse(a: Tensor, u: Tensor, s: Tensor, vh: Tensor, rtol: Any) -> Tensor:
+    """That of `a`, whose singular value decomposition is known: its derivatives are by `a` alone."""
+    counts = significant(s, rtol)
     one = full_like(s, 1)
-    mask, apart = (lg.select(counts, x, y) for x, y in ((one, full_like(s, 0)), (full_like(s, 0), one)))
-    value = la.matmul(_scaled(la.adjoint(vh), mask / lg.select(counts, s, one)), la.adjoint(u))
-    u, v = _scaled(u, mask), _scaled(la.adjoint(vh), mask)
-    rest = _with_diagonal(convert(apart, a.dtype))
-    c, b = la.matmul(a, v), la.matmul(la.adjoint(u), a)
-    left = la.adjoint(solve(la.matmul(b, la.adjoint(b)) + rest, b))
-    right = solve(la.matmul(la.adjoint(c), c) + rest, la.adjoint(c))
-    smooth = la.matmul(la.matmul(left, la.matmul(b, v)), right)
-    return value + (smooth - stop_gradient(smooth))
+    inverse = lg.select(counts, 1.0 / lg.select(counts, s, one), full_like(s, 0))
+    if a.shape[-2] >= a.shape[-1]:
+        return _of_tall(a, *map(stop_gradient, (u, inverse, vh)))
+    return la.adjoint(_of_tall(la.adjoint(a), *map(stop_gradient, (la.adjoint(vh), inverse, la.adjoint(u)))))
+
+
+@custom_jvp
+def _of_tall(a: Tensor, u: Tensor, inverse: Tensor, vh: Tensor) -> Tensor:
+    """V S^+ U^H, the pseudo-inverse of a matrix with no more columns than rows."""
+    return la.matmul(_scaled(la.adjoint(vh), inverse), la.adjoint(u))
+
+
+@_of_tall.defjvp
+def _of_tall_jvp(primals: Any, tangents: Any) -> tuple[Tensor, Tensor]:
+    """``P' = -P A' P + P P^H A'^H (I - A P) + (I - P A) A'^H P^H P``, by products that are no larger than P."""
+    a, da = primals[0], tangents[0]
+    p = _of_tall(*primals)
+    inner = la.matmul(p, da)
+    outer = la.matmul(la.matmul(p, la.adjoint(p)), la.adjoint(da))
+    swap = la.adjoint(inner)
+    middle = swap - inner - la.matmul(outer, a) - la.matmul(la.matmul(p, a), swap)
+    return p, outer + la.matmul(middle, p)
 
 
 def significant(s: Tensor, rtol: Any) -> Tensor:

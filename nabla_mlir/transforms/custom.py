@@ -150,6 +150,10 @@ class _Custom:
     def _emit(self, fixed: list[Any], call_all: Callable[..., Any], values: tuple[Any, ...]) -> Any:
         leaves, spec = pytree.flatten(tuple(values))
         tensors = [as_tensor(leaf) for leaf in leaves]
+        trace = current_trace()
+        if trace is not None and trace.is_value:
+            outs, out_spec = pytree.flatten(self.fun(*call_all(pytree.unflatten(spec, tensors))))
+            return pytree.unflatten(out_spec, [as_tensor(out) for out in outs])
         call = _Call(self, fixed, spec, specs_of(tensors))
         for tracing in reversed(_tracing.calls):
             if tracing.matches(call):

@@ -16,6 +16,7 @@ from xla import run_traced
 import nabla_mlir as nm
 from nabla_mlir import errors
 from nabla_mlir import numpy as nnp
+from nabla_mlir.numpy import bessel
 
 rng = np.random.default_rng(0)
 X, Y = rng.normal(size=3), rng.normal(size=3)
@@ -487,3 +488,14 @@ def test_linear_functions_with_a_transpose_of_their_own() -> None:
     both = nm.grad(lambda r, x: call(lambda r, x: r * x, lambda r, ct: 5 * r * ct, r, x), (0, 1))
     rows = nm.vmap(both)(x, x)
     np.testing.assert_array_equal(rows, [[0, 0], 5 * x])  # no derivative by residuals, of which JAX makes an AssertionError
+
+
+def test_values_of_functions_of_ours_ask_for_no_rules(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    rule = bessel._i0e.rule
+    monkeypatch.setattr(bessel._i0e, "rule", lambda *xs: asked.append(1) or rule(*xs))
+    x = rng.normal(size=19)
+    np.testing.assert_allclose(nnp.i0(x), np.i0(x), rtol=1e-14)
+    assert not asked
+    np.testing.assert_allclose(nm.grad(lambda x: nnp.i0(x).sum())(x), jax.vmap(jax.grad(jnp.i0))(x), rtol=1e-12)
+    assert asked

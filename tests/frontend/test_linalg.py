@@ -186,6 +186,16 @@ def test_compiled_by_iree() -> None:
     np.testing.assert_allclose(gradient, reference, rtol=1e-9)
 
 
+def test_a_pseudo_inverse_is_one_factorisation() -> None:
+    """Its derivatives are products with itself: neither the value nor a second derivative solves anything."""
+    a, b = nm.spec((9, 4), "f64"), nm.spec(9, "f64")
+    gradient = nm.grad(lambda a: nnp.sum(nnp.linalg.pinv(a) ** 2))
+    product = lambda a, v: nm.jvp(gradient, (a,), (v,))  # noqa: E731
+    texts = [nm.trace(f, *specs).lower().mlir() for f, specs in
+             ((nnp.linalg.pinv, [a]), (nnp.linalg.lstsq, [a, b]), (product, [a, a]))]  # fmt: skip
+    assert [(text.count("gesdd"), text.count("getrf"), text.count("triangular_solve")) for text in texts] == [(1, 0, 0)] * 3
+
+
 @pytest.mark.parametrize("name", ["solve", "inv", "slogdet"])
 def test_one_factorisation_serves_every_derivative(name: str) -> None:
     """They are differentiated by their equations, A X = B and d log|A| = trace(A^-1 dA), not through the factors."""
