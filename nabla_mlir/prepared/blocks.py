@@ -12,7 +12,6 @@ from nabla_mlir import pytree, thresholds
 from nabla_mlir.ops.barrier import optimization_barrier
 from nabla_mlir.rules.cost import written_by
 from nabla_mlir.table.promotion import as_tensor
-from nabla_mlir.table.tensor import Tensor
 from nabla_mlir.transforms.scans import scan
 from nabla_mlir.transforms.vectorize import vmap
 
@@ -53,22 +52,26 @@ def in_a_row(function: Function) -> Function:
 
     def each(vectors: Any) -> Any:
         leaves, spec = pytree.flatten(vectors)
-        results: list[list[Tensor]] = []
-        for i in range(leaves[0].shape[0]):
-            vector = [x[i] for x in leaves]
-            if results:
-                vector, results[-1] = _after(results[-1], vector)
-            found, out_spec = pytree.flatten(function(pytree.unflatten(spec, vector)))
-            results.append([as_tensor(x) for x in found])
-        return pytree.unflatten(out_spec, [nnp.stack(parts) for parts in zip(*results, strict=True)])
+        rows = [pytree.unflatten(spec, [x[i] for x in leaves]) for i in range(leaves[0].shape[0])]
+        results = [pytree.flatten(result) for result in in_turn(function, rows)]
+        parts = zip(*(found for found, _ in results), strict=True)
+        return pytree.unflatten(results[0][1], [nnp.stack(part) for part in parts])
 
     return each
 
 
-def _after(results: list[Tensor], inputs: list[Any]) -> tuple[list[Any], list[Tensor]]:
-    """Both as they are; who reads the second waits for the first."""
-    values = optimization_barrier(*inputs, *results)
-    return values[: len(inputs)], values[len(inputs) :]
+def in_turn(function: Function, vectors: Sequence[Any]) -> list[Any]:
+    """The results for each vector, as `in_a_row` computes them: what stands before and behind each is no part of its kernels."""
+    results: list[Any] = []
+    for vector in vectors:
+        leaves, spec = pytree.flatten(vector)
+        before, before_spec = pytree.flatten(results[-1:])
+        values = optimization_barrier(*leaves, *before)  # who reads the vector waits for the last result
+        results[-1:] = pytree.unflatten(before_spec, values[len(leaves) :])
+        found, found_spec = pytree.flatten(function(pytree.unflatten(spec, values[: len(leaves)])))
+        results.append(pytree.unflatten(found_spec, [as_tensor(x) for x in found]))
+    last, spec = pytree.flatten(results[-1])
+    return [*results[:-1], pytree.unflatten(spec, optimization_barrier(*last))]
 
 
 def _rows(function: Function, length: int) -> Function:

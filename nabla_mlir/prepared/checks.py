@@ -16,9 +16,9 @@ from nabla_mlir.dialects.types import is_float
 from nabla_mlir.errors import DtypeError, TraceError, user_frame
 from nabla_mlir.ops.barrier import optimization_barrier
 from nabla_mlir.ops.shape import iota
-from nabla_mlir.prepared.blocks import Form
+from nabla_mlir.prepared.blocks import Form, in_a_row, in_turn
 from nabla_mlir.staging.eager import staged
-from nabla_mlir.table.tensor import Tensor, full_like
+from nabla_mlir.table.tensor import Tensor, constant, full_like
 from nabla_mlir.transforms.curvature import hessian_product
 from nabla_mlir.transforms.gradients import grad
 from nabla_mlir.transforms.vectorize import vmap
@@ -56,22 +56,26 @@ def check_linear_map(
         av, aw, both, atu = images(v, w, v + 2.0 * w, u)
     else:
         (av, aw, both), (atu,) = images(v, w, v + 2.0 * w), _images(transposed, u_like, [u], form, size)
-    av_norm, aw_norm, u_norm, misfit = _norms(av, aw, u, both - av - 2.0 * aw)
-    v_norm, atu_norm = _norms(v, atu)
+    misfit, at = both - av - 2.0 * aw, _flat(x)
+    products = _products((u, av), (atu, v), *((a, a) for a in (av, aw, u, misfit, v, atu, at)))
+    through, back = products[:2]
+    av_norm, aw_norm, u_norm, misfit_norm, v_norm, atu_norm, at_norm = map(nnp.sqrt, products[2:])
     result = {
-        "linearity": misfit / (av_norm + 2.0 * aw_norm + tiny),
-        "symmetry": nnp.abs(nnp.sum(u * av) - nnp.sum(atu * v)) / (u_norm * av_norm + v_norm * atu_norm + tiny),
+        "linearity": misfit_norm / (av_norm + 2.0 * aw_norm + tiny),
+        "symmetry": nnp.abs(through - back) / (u_norm * av_norm + v_norm * atu_norm + tiny),
         "rounding": nnp.full((), 16 * eps * v.size**0.5, av.dtype),
     }
     if function is None:
         return result
-    at = _flat(x)
-    step = float(np.cbrt(eps)) * nnp.maximum(1.0, _norms(at)[0]) / (v_norm + tiny)
-    found = _images(function, x, [at + s * step * v for s in (1.0, -1.0, 2.0, -2.0)], form_of_function)
+    step = float(np.cbrt(eps)) * nnp.maximum(1.0, at_norm) / (v_norm + tiny)
+    steps = step * constant(np.array([1.0, -1.0, 2.0, -2.0], v.dtype))
+    (points,) = optimization_barrier(at + nnp.reshape(steps, (4, 1)) * v)
+    found = _images(function, x, [points[i] for i in range(4)], form_of_function)
     near, far = (found[0] - found[1]) / (2.0 * step), (found[2] - found[3]) / (4.0 * step)
-    near_norm, found_norm, misfit, curvature = _norms(near, found[0], av - near, far - near)
+    squares = _products(*((a, a) for a in (near, found[0], av - near, far - near)))
+    near_norm, found_norm, misfit_norm, curvature = map(nnp.sqrt, squares)
     scale = av_norm + near_norm + tiny
-    result["finite_difference"] = misfit / scale
+    result["finite_difference"] = misfit_norm / scale
     result["expected_difference"] = (curvature + 4 * eps * found_norm / step) / scale + result["rounding"]
     return result
 
@@ -122,29 +126,38 @@ def _flat(tree: Any) -> Tensor:
 
 def _images(function: Map, like: Any, vectors: Sequence[Tensor], form: Form, size: int | None = None) -> list[Tensor]:
     """The images of vectors, in blocks of `size` that zeros fill up; both are vectors of all leaves."""
+    leaves, spec = pytree.flatten(like)
+    ends = list(itertools.accumulate(map(_size, leaves), initial=0))
+    if form is in_a_row:
+        trees = [pytree.unflatten(spec, [nnp.reshape(vector[start:end], leaf.shape).astype(leaf.dtype)
+                                         for leaf, start, end in zip(leaves, ends, ends[1:], strict=False)])
+                 for vector in vectors]  # fmt: skip
+        return [_flat(image) for image in in_turn(function, trees)]
     size = len(vectors) if size is None else size
     if len(vectors) > size:
         return [*_images(function, like, vectors[:size], form, size), *_images(function, like, vectors[size:], form, size)]
-    leaves, spec = pytree.flatten(like)
-    ends = list(itertools.accumulate(map(_size, leaves), initial=0))
-    rows = nnp.stack([*vectors, *[nnp.zeros_like(vectors[0])] * (size - len(vectors))])
+    # Whole rows of vectors and images are copied as they lie: of other parts each copy would be a program to compile.
+    rows = [*optimization_barrier(*vectors), *[nnp.zeros_like(vectors[0])] * (size - len(vectors))]
     parts = [
-        nnp.reshape(rows[:, start:end], (size, *leaf.shape)).astype(leaf.dtype)
+        nnp.reshape(nnp.stack([row[start:end] for row in rows]), (size, *leaf.shape)).astype(leaf.dtype)
         for leaf, start, end in zip(leaves, ends, ends[1:], strict=False)
     ]
-    images = pytree.flatten(form(function)(pytree.unflatten(spec, optimization_barrier(*parts))))[0]
-    results = nnp.concatenate([nnp.reshape(image, (size, -1)) for image in optimization_barrier(*images)], axis=1)
-    return [results[i] for i in range(len(vectors))]
+    images = optimization_barrier(*pytree.flatten(form(function)(pytree.unflatten(spec, optimization_barrier(*parts))))[0])
+    return [_flat([image[i] for image in images]) for i in range(len(vectors))]
 
 
 def _size(leaf: Any) -> int:
     return math.prod(leaf.shape)
 
 
-def _norms(*vectors: Tensor) -> list[Tensor]:
-    """Of vectors of one size, in one reduction."""
-    norms = nnp.sqrt(nnp.sum(nnp.stack(vectors) ** 2, axis=1))
-    return [norms[i] for i in range(len(vectors))]
+def _products(*pairs: tuple[Tensor, Tensor]) -> list[Tensor]:
+    """Of each pair of vectors; those of one size in one reduction."""
+    products: dict[int, Tensor] = {}
+    for size in dict.fromkeys(a.size for a, _ in pairs):
+        places = [i for i, (a, _) in enumerate(pairs) if a.size == size]
+        left, right = (nnp.stack([pairs[i][side] for i in places]) for side in (0, 1))
+        products |= zip(places, nnp.sum(left * right, axis=1), strict=True)
+    return [products[i] for i in range(len(pairs))]
 
 
 def check_entry_points(available: Iterable[str], asked: Sequence[str]) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import subprocess
 import sys
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,8 @@ from jax.flatten_util import ravel_pytree
 
 import nabla_mlir as nm
 import nabla_mlir.numpy as nnp
+from nabla_mlir.compiling.compiler import compile_module
+from nabla_mlir.compiling.lowering import legalize
 from nabla_mlir.errors import DeployError, DtypeError, ShapeError, TraceError
 from nabla_mlir.runtime.array import Array
 
@@ -463,3 +467,24 @@ def test_check_hvp_finds_a_wrong_derivative() -> None:
     """A function that hides a part of itself from differentiation has another finite difference."""
     report = nm.check_hvp(lambda x: nnp.sum(x**3 * nm.stop_gradient(x) ** 2), np.array([1.0, 2.0]))
     assert float(report["finite_difference"]) > 1000 * float(report["expected_difference"])
+
+
+def test_a_self_check_has_the_kernels_of_the_other_entry_points() -> None:
+    """Beside vectors of all leaves it needs none of its own, however many leaves there are."""
+
+    def loss(p: Any, x: Any) -> Any:
+        for w, b in p:
+            x = nnp.tanh(x @ w + b)
+        return (x**2).sum()
+
+    def kernels(sizes: Sequence[int], names: tuple[str, ...]) -> int:
+        layers = [(nm.spec((m, n), "f32"), nm.spec(n, "f32")) for m, n in itertools.pairwise(sizes)]
+        stage = nm.hvp_module(loss, layers, nm.spec((9, sizes[0]), "f32"), entry_points=names)
+        target = nm.CPU("generic")
+        flags = ("--compile-to=flow",)
+        return compile_module(str(legalize(stage.module, target)), target, flags=flags).count(b"flow.executable private")
+
+    own = [kernels(sizes, ("gradient", "apply", "apply_block", "self_check")) - kernels(sizes, ("gradient", "apply", "apply_block"))
+           for sizes in ((10, 16, 3), (10, 16, 7, 5, 3))]  # fmt: skip
+    assert own[0] <= 18
+    assert own[1] <= own[0] + 2
