@@ -21,7 +21,7 @@ _LOG = logger("compile")
 _SHOWN = 3  # values of an error
 
 
-def within(module: ir.Module, limit: int, compile: Callable[[ir.Module], bytes]) -> bytes:
+def within(module: ir.Module, limit: int, attempts: int, compile: Callable[[ir.Module], bytes]) -> bytes:
     """The artifact of a module none of whose entry points allocates more than `limit` bytes at once.
 
     What a pass can say of that is an estimate, before fusion. So what the compiler makes of it is looked at, and the next one is
@@ -33,7 +33,7 @@ def within(module: ir.Module, limit: int, compile: Callable[[ir.Module], bytes])
     """
     limits: dict[str, int] = {}
     best: dict[str, int] = {}
-    for _ in range(thresholds.LIMIT_ATTEMPTS):
+    for _ in range(attempts):
         with context():
             set_limits(module.operation, limits)
         artifact = compile(module)

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from iree.compiler import ir
 
+from nabla_mlir import thresholds
 from nabla_mlir.compiling.compiler import Rewrite, compile_module, is_artifact
 from nabla_mlir.compiling.limits import within
 from nabla_mlir.compiling.progress import watch
@@ -74,7 +75,8 @@ def compile_lowered(
         if limit is None:
             vmfb = _compile_lowered(module, target, flags, cache)
         else:
-            vmfb = within(clone_module(module), limit, lambda m: _compile_lowered(m, target, flags, cache))
+            attempts = thresholds.LIMIT_ATTEMPTS if target.kernel_bytes() else 1  # nothing is forgotten without a schedule
+            vmfb = within(clone_module(module), limit, attempts, lambda m: _compile_lowered(m, target, flags, cache))
     _LOG.info("%s for %s: %d bytes in %.2f s", name, target.name, len(vmfb), time.perf_counter() - start)
     return vmfb
 

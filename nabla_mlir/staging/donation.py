@@ -78,6 +78,7 @@ class Donating:
     def _writing(self) -> Function | Endless:
         """The compiled function, whose arguments say that they are given away."""
         self._code.lower()
-        code = Code(clone_module(self._code.module), self._code.name, is_lowered=True, title=self._code.title)
+        code = Code(clone_module(self._code.module), self._code.name, is_lowered=True, title=self._code.title,
+                    memory_limit=self._code.memory_limit)  # fmt: skip
         give_away(code.function, self._donation)
         return compiled_function(code)

@@ -39,13 +39,14 @@ class Program:
       donation: the leaves of the arguments whose memory a call may write to.
       title: what messages call it; the name of the function if not given.
       constants: arguments of the calls by position and by name that are part of the code.
+      memory_limit: bytes that a compiled call may allocate at once.
       arrays: the leaves, for a program that is run on them alone: Python may ask for numbers that they decide.
     """
 
     def __init__(
         self, f: Callable[..., Any], in_spec: pytree.TreeSpec, specs: Sequence[Spec], is_jitted: bool = False,
         is_ours: bool = False, donation: Sequence[int] = (), title: str = "", arrays: Sequence[Any] | None = None,
-        constants: Mapping[int | str, Any] | None = None,
+        constants: Mapping[int | str, Any] | None = None, memory_limit: int | None = None,
     ):  # fmt: skip
         def flat(*tensors: Any) -> list[Any]:
             args, kwargs = pytree.unflatten(in_spec, tensors)
@@ -59,7 +60,7 @@ class Program:
         self.captured: list[Any] = [Array.from_numpy(x) for x in captures] if is_jitted else captures
         block = functions_of(module.operation)["main"].regions[0].blocks[0]
         self._types = [shape_and_dtype(v.type) for v in last_of(block).operands]
-        code = Code(module, "main", title=title or getattr(f, "__name__", ""))
+        code = Code(module, "main", title=title or getattr(f, "__name__", ""), memory_limit=memory_limit)
         self.run: OnDevice | Donating = Donating(code, donation) if donation else OnDevice(code, is_jitted)
         self.dtypes: list[np.dtype] = [s.dtype for s in specs]
         self._has_scalars = any(s.weak for s in specs)

@@ -24,7 +24,7 @@ from nabla_mlir import thresholds
 from nabla_mlir.compiling.estimates import estimate, work_of
 from nabla_mlir.compiling.lowering import clone_module, compile_lowered, lower_module
 from nabla_mlir.dialects.regions import functions_of, nested
-from nabla_mlir.errors import DeployError, OutOfMemoryError, RuleMissingError, TraceError, user_frame
+from nabla_mlir.errors import DeployError, OutOfMemoryError, RuleMissingError, TargetError, TraceError, user_frame
 from nabla_mlir.interpreter import Budget, OutOfStepsError, blocks, interpreted
 from nabla_mlir.interpreter.finite import is_finite, stop_at_infinity
 from nabla_mlir.locks import cached_property, new_lock
@@ -116,13 +116,18 @@ class Code:
       name: the function's.
       title: what users know it by, for messages.
       is_lowered: the module holds plain StableHLO that has been simplified.
+      memory_limit: bytes that a call may allocate at once where it is compiled; None is as many as it takes.
     """
 
     module: ir.Module
     name: str
     title: str
+    memory_limit: int | None
 
-    def __init__(self, module: ir.Module, name: str, is_lowered: bool = False, title: str = ""):
+    def __init__(
+        self, module: ir.Module, name: str, is_lowered: bool = False, title: str = "", memory_limit: int | None = None
+    ):
+        self.memory_limit = memory_limit
         self.module, self.name, self.title, self._is_lowered = module, name, title or name, is_lowered
         if not is_lowered and any(map(_needs_passes, nested(module.operation))):
             lower_module(module)
@@ -288,7 +293,14 @@ def _interpreted(code: Code, mode: str) -> Runner:
 
 
 def compiled_function(code: Code, device: Device | None = None) -> Function | Endless:
-    """Compiles a function for this CPU, or for another device; equal code is compiled once per process."""
+    """Compiles a function for this CPU, or for another device; equal code is compiled once per process.
+
+    Raises:
+      TargetError: it may allocate no more than so much on another device.
+    """
+    limit = code.memory_limit
+    if limit is not None and device is not None:
+        raise TargetError(f"memory_limit requires arrays on a CPU, got some on {device.driver}.", where=user_frame())
 
     def compile_() -> Function | Endless:
         cost = estimate(code.function)
@@ -296,7 +308,8 @@ def compiled_function(code: Code, device: Device | None = None) -> Function | En
             _LOG.info("%s %s", code.title, copy)
         # Arrays cross between the two drivers of a CPU without a copy, so each program has the one that suits it.
         where = device or ("local-task" if cost.gain(cores()) > 0 else "local-sync")
-        vmfb = compile_lowered(code.module, CPU() if device is None else target_of(device.driver), title=code.title)
+        target = CPU(memory_limit=limit) if device is None else target_of(device.driver)
+        vmfb = compile_lowered(code.module, target, title=code.title)
 
         def load() -> Function:
             # What a large program computes in is found again by its next call where the device keeps what is freed.
@@ -307,7 +320,7 @@ def compiled_function(code: Code, device: Device | None = None) -> Function | En
         return load() if cost.is_bounded else Endless(load)
 
     code.lower()
-    return _runners.get(f"compile {os.getpid()} {device} {code.digest()}", compile_)  # a fork has threads of its own
+    return _runners.get(f"compile {os.getpid()} {device} {limit} {code.digest()}", compile_)  # a fork has threads of its own
 
 
 def _needs_passes(op: ir.Operation) -> bool:

@@ -104,7 +104,7 @@ _switch = _Switch()
 def jit(
     fun: Callable[..., Any] | None = None, static_argnums: int | Sequence[int] = (), static_argnames: str | Sequence[str] = (),
     *, donate_argnums: int | Sequence[int] = (), donate_argnames: str | Sequence[str] = (), keep_unused: bool = False,
-    inline: bool = False,
+    inline: bool = False, memory_limit: int | None = None,
 ) -> Any:  # fmt: skip
     """The same function, compiled once for each structure, shape and dtype of its arguments.
 
@@ -119,12 +119,17 @@ def jit(
         cannot be read afterwards. What something else may hold (a view by `numpy()`, another call) is copied first.
       keep_unused, inline: accepted for programs that say them; an argument that is not used costs nothing here, and the call
         becomes part of a traced function in any case.
+      memory_limit: bytes that a call may allocate at once on a CPU, results included and arguments not: values are forgotten
+        and computed again, as ``nm.CPU(memory_limit=...)`` says. An interpreted call allocates what it takes.
 
     Inside another traced function the call becomes part of that one.
 
     Returns:
       The function, with JAX's stages: ``square.trace(x)``, ``square.lower(x)`` and ``square.lower(x).compile()``, which is called
       without the static arguments, ``square.eval_shape(x)``, and ``square.clear_cache()``, which lets its programs go.
+
+    Raises:
+      MemoryLimitError: at the first call, if no form was found that allocates as little as `memory_limit`.
 
     Example:
       >>> import nabla_mlir as nm, numpy as np
@@ -135,7 +140,8 @@ def jit(
       [9.0, 16.0]
     """
     if fun is None:
-        return lambda f: jit(f, static_argnums, static_argnames, donate_argnums=donate_argnums, donate_argnames=donate_argnames)
+        return lambda f: jit(f, static_argnums, static_argnames, donate_argnums=donate_argnums, donate_argnames=donate_argnames,
+                             memory_limit=memory_limit)  # fmt: skip
     parameters = parameters_of(fun)
     static = StaticArguments.of(fun, parameters, static_argnums, static_argnames)
     donation = Donation.of(parameters, donate_argnums, donate_argnames, static.places, set(static.names))
@@ -176,8 +182,9 @@ def jit(
             gifts = donation.leaves(in_spec, len(leaves)) if donation else ()
             values: dict[int | str, Any] = {place: value for part in (constants, fixed) for place, value in part.items()}
             program = programs[key] = Program(
-                flat, in_spec, signature_of(leaves), is_jitted=True, donation=gifts, title=title, constants=values
-            )
+                flat, in_spec, signature_of(leaves), is_jitted=True, donation=gifts, title=title, constants=values,
+                memory_limit=memory_limit,
+            )  # fmt: skip
         out = program(leaves)
         if program.again is not never:
             recent = (program.again, *(again for again in recent if again is not program.again))[:_RECENT]

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 import nabla_mlir as nm
 import nabla_mlir.nn as nn
 from nabla_mlir import thresholds
+from nabla_mlir.compiling import limits
 from nabla_mlir.compiling.lowering import clone_module
 from nabla_mlir.dialects.context import context
 from nabla_mlir.dialects.regions import functions_of, nested
@@ -113,6 +114,9 @@ def test_compiled_code_keeps_to_its_limit():
     assert held.memory["f"].allocated <= limit
     before = [np.copy(a) for a in (*w, *v, x)]
     first = held(w, v, x)
+    jitted = nm.jit(nm.hvp(network), memory_limit=limit)
+    for got, want in zip(jitted(w, v, x), first, strict=True):
+        np.testing.assert_array_equal(got, want)
     for got, again, want in zip(first, held(w, v, x), free(w, v, x), strict=True):
         np.testing.assert_array_equal(got, again)
         np.testing.assert_allclose(got, want, rtol=0, atol=1e-5 * np.abs(want).max())
@@ -136,3 +140,13 @@ def test_a_limit_is_a_number_of_bytes():
     for limit in (0, -1, 2.0, True, "1 GB"):
         with pytest.raises(TargetError, match="positive number of bytes as memory_limit"):
             nm.CPU(memory_limit=limit).resolve()
+        with pytest.raises(TargetError, match="positive number of bytes as memory_limit"):
+            nm.jit(lambda x: x + x, memory_limit=limit)(np.ones(3))
+
+
+def test_without_a_schedule_there_is_one_form(monkeypatch):
+    seen, allocated = [], limits._allocated
+    monkeypatch.setattr(limits, "_allocated", lambda *xs: seen.append(1) or allocated(*xs))
+    with pytest.raises(MemoryLimitError, match="f requires"):
+        nm.trace(lambda x: x + x, nm.spec(3, "f32"), name="f").lower().compile(nm.CPU(schedule=False, memory_limit=1))
+    assert len(seen) == 1
