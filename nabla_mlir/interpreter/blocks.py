@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from nabla_mlir.dialects.stablehlo import constant_array
 from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.errors import RuleMissingError
 from nabla_mlir.interpreter.control import CONTROL
-from nabla_mlir.interpreter.evaluations import evaluation_of
+from nabla_mlir.interpreter.evaluations import Evaluation, evaluation_of
 from nabla_mlir.interpreter.frames import Arrays, Block, Body, Budget, Frame, Step
 from nabla_mlir.interpreter.maps import collective, is_plain
 from nabla_mlir.interpreter.state import initial_state, stateful
@@ -151,6 +152,10 @@ class _Reader:
         def step(frame: Frame) -> None:
             frame.update(zip(results, run(frame, [frame[i] for i in operands]), strict=True))
 
+        if isinstance(run, _Plain):
+            (result,) = results
+            step = run.step(operands, result)
+
         def step_and_tell(frame: Frame) -> None:
             step(frame)
             watch(op, [frame[i] for i in operands], [frame[i] for i in results])  # type: ignore[misc]
@@ -182,6 +187,8 @@ class _Reader:
             )
         types = [shape_and_dtype(value.type) for value in op.results]
         parameters, regions = self.parameters(record, op)
+        if len(types) == 1 and not regions:
+            return _Plain(op.name, evaluate, parameters, *types[0], of_elements)
 
         def run(frame: Frame, xs: Arrays) -> Arrays:
             bodies = {name: lambda *ys, f=f: f(frame, list(ys)) for name, f in regions.items()}
@@ -222,6 +229,36 @@ class _Reader:
                 *inner, _ = (o.operation for o in block.operations)
                 regions[name] = body if all(map(_is_of_each_element, inner)) else _one_by_one(body)
         return {name: value for name, value in values.items() if name not in regions}, regions
+
+
+@dataclass(frozen=True)
+class _Plain:
+    """An operation without regions that has one result, as most have: what it does takes little more time than NumPy's part."""
+
+    name: str
+    evaluate: Evaluation
+    parameters: dict[str, Any]
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    of_elements: bool
+
+    def __call__(self, frame: Frame, xs: Arrays) -> Arrays:
+        """Its result."""
+        self.step(range(len(xs)), len(xs))(values := Frame(None, dict(enumerate(xs))))
+        return [values[len(xs)]]
+
+    def step(self, operands: Sequence[int], result: int) -> Step:
+        """The same, from the values of a frame to another of them."""
+        evaluate, parameters, shape, dtype, of_elements = self.evaluate, self.parameters, self.shape, self.dtype, self.of_elements
+
+        def step(frame: Frame) -> None:
+            y = evaluate(*[frame[i] for i in operands], **parameters)
+            if type(y) is not np.ndarray:
+                y = np.asarray(y[0] if type(y) is list else y)
+            assert of_elements or y.shape == shape, f"{self.name} was evaluated to {y.shape}, its type says {shape}"
+            frame[result] = y if y.dtype == dtype else y.astype(dtype)
+
+        return step
 
 
 def _is_of_each_element(op: ir.Operation) -> bool:

@@ -9,6 +9,7 @@ import numpy as np
 from iree.compiler import ir
 
 from nabla_mlir.dialects.stablehlo import String
+from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.table.registry import OpDef
 
 Evaluation = Callable[..., Any]  # (*arrays, **parameters) -> an array, or a list of them; a region is a function of arrays
@@ -42,12 +43,14 @@ def evaluation_of(record: OpDef, op: ir.Operation) -> Evaluation | None:
         except ImportError:
             return None
         f = getattr(special, record.numpy.removeprefix("scipy.special:"))
-        return _of_operands(_even_at_infinity(f) if f is special.gammaln else f)
-    return None if record.numpy is None else _of_operands(record.numpy)
+        return _of_operands(_even_at_infinity(f) if f is special.gammaln else f, op)
+    return None if record.numpy is None else _of_operands(record.numpy, op)
 
 
-def _of_operands(f: Callable[..., Any]) -> Evaluation:
+def _of_operands(f: Callable[..., Any], op: ir.Operation) -> Evaluation:
     """A function of NumPy's, of narrow floats in f32: it has none of its own for them."""
+    if all(shape_and_dtype(x.type)[1].kind != "V" for x in op.operands):
+        return lambda *xs, **_: f(*xs)
 
     def evaluate(*xs: np.ndarray, **_: Any) -> Any:
         return f(*(x.astype(np.float32) if x.dtype.kind == "V" else x for x in xs))
