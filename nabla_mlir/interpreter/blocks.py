@@ -149,12 +149,10 @@ class _Reader:
             return lambda frame: frame.__setitem__(results[0], array)
         run, watch = self.control(op) or self.evaluation(op, of_elements), self.watch
 
-        def step(frame: Frame) -> None:
+        def step_of_any(frame: Frame) -> None:
             frame.update(zip(results, run(frame, [frame[i] for i in operands]), strict=True))
 
-        if isinstance(run, _Plain):
-            (result,) = results
-            step = run.step(operands, result)
+        step = run.step(operands, results[0]) if isinstance(run, _Plain) else step_of_any
 
         def step_and_tell(frame: Frame) -> None:
             step(frame)
