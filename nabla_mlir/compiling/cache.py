@@ -14,12 +14,12 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import secrets
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
 from nabla_mlir.errors import writing
+from nabla_mlir.files import ASIDE, write_files
 
 _DIGEST = hashlib.sha256().digest_size
 _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
@@ -71,7 +71,7 @@ def entries() -> list[CacheEntry]:
     found = []
     for path in (cache_dir() / "vmfb").glob("*/*"):
         with contextlib.suppress(OSError):
-            if not path.name.startswith(".tmp-"):
+            if not path.name.startswith(ASIDE):
                 stat = path.stat()
                 found.append(CacheEntry(path.name, stat.st_size, stat.st_mtime))
     return sorted(found, key=lambda entry: -entry.used)
@@ -88,10 +88,16 @@ def export(path: str | Path) -> int:
     Raises:
       SaveError: the file cannot be written.
     """
-    with writing(path), zipfile.ZipFile(path, "w") as archive:
-        for entry in entries():
-            archive.write(_path(entry.key), f"vmfb/{entry.key[:2]}/{entry.key}")
-    return len(entries())
+    members = entries()
+
+    def write_archive(file: Path) -> None:
+        with zipfile.ZipFile(file, "w") as archive:
+            for entry in members:
+                archive.write(_path(entry.key), f"vmfb/{entry.key[:2]}/{entry.key}")
+
+    with writing(path):
+        write_files({path: write_archive})
+    return len(members)
 
 
 def read(key: str) -> bytes | None:
@@ -117,22 +123,9 @@ def write(key: str, payload: bytes) -> None:
     if len(payload) + _DIGEST > bound:
         return
     with contextlib.suppress(OSError):
-        write_atomically(_path(key), hashlib.sha256(payload).digest() + payload)
+        _path(key).parent.mkdir(parents=True, exist_ok=True)
+        write_files({_path(key): hashlib.sha256(payload).digest() + payload})
         _evict(bound)
-
-
-def write_atomically(path: Path, data: bytes) -> None:
-    """Writes a file so that other processes see the old content or all of the new one."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.parent / f".tmp-{os.getpid()}-{secrets.token_hex(8)}"
-    try:
-        with temporary.open("xb") as file:
-            file.write(data)
-        os.replace(temporary, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
-        raise
 
 
 def _path(key: str) -> Path:
@@ -150,7 +143,7 @@ def _evict(bound: int) -> None:
     total, newest = 0, entries[0][0] if entries else 0.0
     for time, size, path in entries:
         total += size
-        abandoned = path.name.startswith(".tmp-") and newest - time > 3600
+        abandoned = path.name.startswith(ASIDE) and newest - time > 3600
         if total > bound or abandoned:
             total -= size
             with contextlib.suppress(OSError):

@@ -21,6 +21,7 @@ from nabla_mlir.compiling import cache as disk
 from nabla_mlir.compiling.held_references import held
 from nabla_mlir.compiling.references import lost_buffers
 from nabla_mlir.errors import CompileError, SourceRange
+from nabla_mlir.files import write_files
 from nabla_mlir.locks import new_lock
 from nabla_mlir.log import logger
 from nabla_mlir.targets import Target, merge_flags
@@ -277,9 +278,10 @@ def _save_reproducer(source: bytes, arguments: list[str], stderr: str) -> str:
     command = shlex.join([str(iree_compile()), *arguments, f"{name}.{suffix}", "-o", "/dev/null"])
     script = f'#!/bin/sh\n# IREE compiler {compiler_version()}\ncd "$(dirname "$0")" && {command}\n'
     try:
-        disk.write_atomically(folder / f"{name}.{suffix}", source)
-        disk.write_atomically(folder / f"{name}.stderr", stderr.encode())
-        disk.write_atomically(folder / f"{name}.sh", script.encode())
+        folder.mkdir(parents=True, exist_ok=True)
+        write_files({
+            folder / f"{name}.{suffix}": source, folder / f"{name}.stderr": stderr.encode(), folder / f"{name}.sh": script.encode(),
+        })  # fmt: skip
     except OSError:
         return ""
     return str(folder / f"{name}.sh")

@@ -25,6 +25,7 @@ from nabla_mlir.explorer.patterns import pattern_of
 from nabla_mlir.explorer.phases import document_of, phases_in
 from nabla_mlir.explorer.recording import Recorder
 from nabla_mlir.figures import axes_or_new
+from nabla_mlir.files import write_files
 from nabla_mlir.interop.portable import parse
 from nabla_mlir.passes.pipeline import IreePipeline, LowerPipeline
 from nabla_mlir.rules.copies import copies_of
@@ -98,13 +99,13 @@ class Explanation:
           SaveError: there is no such folder, or it cannot be written to.
         """
         path = Path(path)
-        writers: dict[str, Callable[[], Any]] = {".trace.json": self.chrome_trace, ".graph.json": self.model_explorer}
-        writer = next((w for ending, w in writers.items() if path.name.endswith(ending)), None)
+        texts: dict[str, Callable[[], str]] = {
+            ".trace.json": lambda: json.dumps(self.chrome_trace()), ".graph.json": lambda: json.dumps(self.model_explorer()),
+            ".json": self.to_json, "": self.html,
+        }  # fmt: skip
+        text = next(text for ending, text in texts.items() if path.name.endswith(ending))
         with writing(path):
-            if writer is not None:
-                path.write_text(json.dumps(writer()))
-            else:
-                path.write_text(self.to_json() if path.suffix == ".json" else self.html())
+            write_files({path: text().encode()})
         return path
 
     def _repr_html_(self) -> str:

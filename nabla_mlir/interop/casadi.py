@@ -20,7 +20,8 @@ from typing import Any
 import numpy as np
 
 from nabla_mlir import pytree
-from nabla_mlir.errors import DeployError, DtypeError, ShapeError, user_frame
+from nabla_mlir.errors import DeployError, DtypeError, ShapeError, user_frame, writing
+from nabla_mlir.files import write_files
 from nabla_mlir.prepared.sparse_modules import form_of
 from nabla_mlir.sparse import Pattern, cheapest, color, hessian, hessian_pattern, jacobian, jacobian_pattern
 from nabla_mlir.sparse.matrix import read
@@ -95,7 +96,9 @@ def save_external(f: Callable[..., Any], *specs: Any, path: str | Path, target: 
     stages = {s.name: trace(s.function, *(spec(_size(s.inputs[i][1]), "f64") for i in s.read)) for s in symbols if _has_entries(s)}
     header = save_static_library(module(**stages).lower(), path.with_name(name), target)
     text = path.with_name(f"{name}_casadi.c")
-    text.write_text("\n".join([_HEAD.replace("HEADER", header.name), *(_source(name, s) for s in symbols)]))
+    lines = [_HEAD.replace("HEADER", header.name), *(_source(name, s) for s in symbols)]
+    with writing(text):
+        write_files({text: "\n".join(lines).encode()})
     return text
 
 

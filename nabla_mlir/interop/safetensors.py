@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 
 from nabla_mlir import pytree
-from nabla_mlir.errors import DeployError, ShapeError, TreeError, user_frame
+from nabla_mlir.errors import DeployError, ShapeError, TreeError, user_frame, writing
 from nabla_mlir.exchange import readable
+from nabla_mlir.files import write_files
 from nabla_mlir.staging.specs import as_spec
 
 
@@ -26,17 +28,29 @@ def save(tree: Any, path: str | os.PathLike[str], metadata: Mapping[str, str] | 
     Raises:
       DeployError: safetensors is not installed.
       TreeError: two arrays have one name, since a key has dots; or there is a bare array, which has none.
+      SaveError: the file cannot be written.
 
     Example:
       >>> import nabla_mlir as nm  # doctest: +SKIP
       >>> nm.interop.safetensors.save({"w": [x, y]}, "weights.safetensors")  # doctest: +SKIP
       >>> nm.interop.safetensors.load("weights.safetensors", like={"w": [x, y]})  # doctest: +SKIP
     """
-    package = _package()
+    _package()
     leaves, spec = pytree.flatten(tree)
     # Its writer takes memory as it lies: a transposed array would be another one in the file.
     arrays = [np.array(np.asarray(readable(leaf)), order="C") for leaf in leaves]
-    package.save_file(dict(zip(_names(spec), arrays, strict=True)), path, metadata=dict(metadata or {}))
+    content = dict(zip(_names(spec), arrays, strict=True))
+    with writing(path):
+        write_files({path: lambda place: _write(place, content, dict(metadata or {}))})
+
+
+def _write(path: Path, content: dict[str, np.ndarray], metadata: dict[str, str]) -> None:
+    from safetensors import SafetensorError
+
+    try:
+        _package().save_file(content, path, metadata=metadata)
+    except SafetensorError as error:  # that the disk is full, for one
+        raise OSError(str(error)) from None
 
 
 def load(path: str | os.PathLike[str], like: Any = None) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import io
+import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -18,6 +19,7 @@ from nabla_mlir.interpreter.frames import Budget
 from nabla_mlir.locks import new_lock
 from nabla_mlir.runtime.array import Array
 from nabla_mlir.runtime.device import Device, device
+from nabla_mlir.runtime.ending import Gate, stop_at_exit
 from nabla_mlir.runtime.executable import Recipe
 from nabla_mlir.runtime.transfer import check_storage, fill
 
@@ -75,7 +77,9 @@ class InterpretedExecutable:
         work: Mapping[str, float] | None = None,
     ):  # fmt: skip
         self._module, self._watch, self._budget, self._work = module, watch, budget, work or {}
-        self._functions, self._lock = functions(module, watch), new_lock()
+        self._functions = functions(module, watch)
+        self._lock: threading.Lock | Gate = new_lock()
+        stop_at_exit(self)
         self.device: Device = device("local-sync")
 
     @property

@@ -1,7 +1,7 @@
 """Modified Bessel functions of the first kind of order 0 and 1.
 
-Chebyshev series of exp(-x) I(x) on [0, 8] (of order 1: divided by x) and of sqrt(x) exp(-x) I(x) in 16 / x - 1 beyond,
-whose coefficients are computed with 40 digits from the functions themselves.
+Chebyshev series of exp(-x) I0(x) and exp(-x) I1(x) / x (4 + x)^(3/2) on [0, 8], the latter a function that is nowhere small, and of
+sqrt(x) exp(-x) I(x) in 16 / x - 1 beyond. The coefficients are computed with 40 digits from the functions themselves.
 """
 
 from __future__ import annotations
@@ -38,12 +38,13 @@ _I0_HIGH = (
     -2.8276239805165836e-16, 3.461222867697461e-17, 4.46562142029676e-17,
 )  # fmt: skip
 _I1_LOW = (
-    0.25258718644363365, -0.17641651835783406, 0.1026436586898471, -0.05294598120809499, 0.024726449030626516,
-    -0.010564084894626197, 0.004156422944312888, -0.0015135724506312532, 0.0005122859561685758, -0.00016176081582589674,
-    4.781565107550054e-05, -1.3273163656039436e-05, 3.4702513081376785e-06, -8.568720264695455e-07, 2.0032947535521353e-07,
-    -4.445059128796328e-08, 9.381537386495773e-09, -1.8872497517228294e-09, 3.625590281552117e-10, -6.663489723502027e-11,
-    1.1736186298890901e-11, -1.9839743977649436e-12, 3.223793365945575e-13, -5.042185504727912e-14, 7.600684294735408e-15,
-    -1.1055969477353862e-15, 1.5536319577362005e-16, -2.111421214358166e-17,
+    3.1304725782283653, -1.3184683945041278, 0.6566509193747436, -0.2902458837810422, 0.11396962937823193,
+    -0.039594992221504, 0.012033243856000016, -0.003114304350405361, 0.0006389945118533842, -7.734924416673896e-05,
+    -1.1237132123564694e-05, 1.1631753618159e-05, -4.9579106107115845e-06, 1.6049521125787806e-06,
+    -4.3820147866709584e-07, 1.0425257866032521e-07, -2.170642715322716e-08, 3.867368497453769e-09,
+    -5.412514316796323e-10, 3.7419195268696205e-11, 1.016904687077528e-11, -5.904238046530005e-12, 1.952748691134365e-12,
+    -5.336104938526596e-13, 1.3185869642006022e-13, -3.06677756486323e-14, 6.874589583463885e-15, -1.5100678455576855e-15,
+    3.29095188369337e-16, -7.181724768106303e-17,
 )  # fmt: skip
 _I1_HIGH = (
     0.7785762350182801, -0.009761097491361469, -0.00011058893876262371, -3.882564808877691e-06, -2.512236237870209e-07,
@@ -69,21 +70,18 @@ def _series(coefficients: Sequence[float], y: Tensor) -> Tensor:
     return y * high - low + coefficients[0] / 2
 
 
-def _both(x: Tensor, low: Sequence[float], high: Sequence[float]) -> tuple[Tensor, Tensor, Tensor]:
-    """The absolute value, and the two series there: each where it holds, at a place inside elsewhere."""
-    size = ew.absolute(x)
-    eight = full_like(x, 8)
-    return size, _series(low, ew.minimum(size, eight) * 0.25 - 1.0), _series(high, 16.0 / ew.maximum(size, eight) - 1.0)
-
-
-def _chosen(size: Tensor, near: Tensor, far: Tensor) -> Tensor:
-    return lg.select(lg.compare(size, full_like(size, 8), comparison_direction="LE"), near, far)
+def _pieces(x: Tensor, low: Sequence[float], high: Sequence[float]) -> tuple[Tensor, Tensor, Tensor]:
+    """The absolute value, whether the first series holds there, and the one that does; the other one is at 8."""
+    size, eight = ew.absolute(x), full_like(x, 8)
+    is_near = lg.compare(size, eight, comparison_direction="LE")
+    near, far = lg.select(is_near, size, eight), lg.select(is_near, eight, size)
+    return size, is_near, lg.select(is_near, _series(low, near * 0.25 - 1.0), _series(high, 16.0 / far - 1.0))
 
 
 @custom_jvp
 def _i0e(x: Tensor) -> Tensor:
-    size, near, far = _both(x, _I0_LOW, _I0_HIGH)
-    return _chosen(size, near, far * ew.rsqrt(ew.maximum(size, full_like(x, 8))))
+    size, is_near, series = _pieces(x, _I0_LOW, _I0_HIGH)
+    return series * ew.rsqrt(lg.select(is_near, full_like(x, 1), size))
 
 
 @_i0e.defjvp
@@ -95,17 +93,18 @@ def _i0e_jvp(primals: Any, tangents: Any) -> Any:
 
 @custom_jvp
 def _i1e(x: Tensor) -> Tensor:
-    size, near, far = _both(x, _I1_LOW, _I1_HIGH)
-    return _chosen(size, near * x, ew.sign(x) * far * ew.rsqrt(ew.maximum(size, full_like(x, 8))))
+    size, is_near, series = _pieces(x, _I1_LOW, _I1_HIGH)
+    near, far = series / (size + 4.0) * x, series * ew.sign(x)
+    return lg.select(is_near, near, far) * ew.rsqrt(lg.select(is_near, size + 4.0, size))
 
 
 @_i1e.defjvp
 def _i1e_jvp(primals: Any, tangents: Any) -> Any:
     (x,), (t,) = primals, tangents
     y = _i1e(x)
-    size, near, _ = _both(x, _I1_LOW, _I1_HIGH)
-    is_near = lg.compare(size, full_like(x, 8), comparison_direction="LE")
-    ratio = lg.select(is_near, near, y / lg.select(is_near, full_like(x, 8), x))  # I1(x) / x, which has a value at 0
+    size, is_near, series = _pieces(x, _I1_LOW, _I1_HIGH)
+    square = lg.select(is_near, size + 4.0, size)
+    ratio = series * ew.rsqrt(square) / square  # I1(x) / x, which has a value at 0
     return y, t * (_i0e(x) - ratio - ew.sign(x) * y)
 
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from nabla_mlir.dialects.types import is_integer
+from nabla_mlir.dialects.types import is_complex, is_integer
 from nabla_mlir.numpy.axes import dynamic_shape
 from nabla_mlir.numpy.complex_order import compared
-from nabla_mlir.numpy.operands import convert, inexacts, meet, require_integer, require_real, tensor
+from nabla_mlir.numpy.operands import convert, inexacts, meet, require_integer, tensor
 from nabla_mlir.numpy.special_values import described, is_nan, isfinite
 from nabla_mlir.numpy.ufuncs import maximum, minimum
 from nabla_mlir.ops import elementwise as ew
@@ -134,8 +134,11 @@ def choose(condition: Tensor, x: Tensor, y: Tensor) -> Tensor:
 
 @library
 def clip(x: Any, min: Any = None, max: Any = None) -> Tensor:
-    """`x` moved into [min, max]; a bound that is None does not hold. Zero derivative outside and at the bounds."""
-    x = require_real("clip", tensor(x))
+    """`x` moved into [min, max]; a bound that is None does not hold. Zero derivative outside and at the bounds.
+
+    Complex numbers are moved in NumPy's order; at a bound they share the derivative with it.
+    """
+    x = tensor(x)
     bounds = [b for b in (min, max) if b is not None]
     if is_integer(x.dtype) and all(is_scalar(b) and isinstance(b, int) for b in bounds):
         info = np.iinfo(x.dtype)  # a bound beyond the dtype holds by itself
@@ -145,6 +148,8 @@ def clip(x: Any, min: Any = None, max: Any = None) -> Tensor:
         return x
     if min is None or max is None:
         return maximum(x, min) if max is None else minimum(x, max)
+    if is_complex(promote_dtypes([x, *bounds])):
+        return minimum(maximum(x, min), max)
     if all(is_scalar(b) for b in (min, max)):
         x, low, high = _with_scalar_bounds(x, min, max)
         return lg.clamp(low, x, high)

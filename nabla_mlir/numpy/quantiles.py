@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from nabla_mlir.dialects.types import is_complex
 from nabla_mlir.errors import ShapeError, user_frame
 from nabla_mlir.numpy.axes import Axis, axes_of, sliced
+from nabla_mlir.numpy.factorizations import real_dtype
 from nabla_mlir.numpy.indexing import take_along_axis
 from nabla_mlir.numpy.operands import convert, inexact, require_real, tensor
 from nabla_mlir.numpy.reductions import count, count_nonzero, keep
@@ -17,6 +19,7 @@ from nabla_mlir.numpy.sorting import sort
 from nabla_mlir.numpy.special_values import is_nan
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops import logic as lg
+from nabla_mlir.ops.autodiff import stop_gradient
 from nabla_mlir.ops.shape import reshaped, transposed
 from nabla_mlir.staging.eager import Static, library
 from nabla_mlir.table.promotion import Defaults, broadcast_to, is_scalar
@@ -79,7 +82,7 @@ def nanpercentile(a: Any, q: Any, axis: Static[Axis] = None, method: str = "line
 
 @library
 def median(a: Any, axis: Static[Axis] = None, keepdims: bool = False) -> Tensor:
-    """The middle element over `axis`, or the mean of the two in the middle."""
+    """The middle element over `axis`, or the mean of the two in the middle; of complex numbers in NumPy's order."""
     return _quantile("median", a, 0.5, axis, "linear", keepdims, skip=False)
 
 
@@ -91,7 +94,7 @@ def nanmedian(a: Any, axis: Static[Axis] = None, keepdims: bool = False) -> Tens
 
 # ---------------------------------------------------------------- how
 def _quantile(name: str, a: Any, q: Any, axis: Axis, method: str, keepdims: bool, skip: bool) -> Tensor:
-    x = require_real(name, inexact(a))
+    x = inexact(a) if name.endswith("median") else require_real(name, inexact(a))
     axes = axes_of(name, axis, x.ndim)
     n = count(x.shape, axes)
     if not n or (is_scalar(q) and not 0 <= q <= 1) or method not in _METHODS:
@@ -102,10 +105,11 @@ def _quantile(name: str, a: Any, q: Any, axis: Axis, method: str, keepdims: bool
     if is_scalar(q) and not skip:
         out = _unless_nan(reshaped(_between(rows, q * (n - 1), method), rows.shape[:-1]), rows)
         return keep(out, x.shape, axes) if keepdims else out
-    q = full((), q, x.dtype) if is_scalar(q) else convert(tensor(q), x.dtype)
+    real = real_dtype(x.dtype)
+    q = full((), q, real) if is_scalar(q) else convert(tensor(q), real)
     places = broadcast_to(reshaped(q, (q.size,)), (*rows.shape[:-1], q.size))
     if skip:
-        numbers = convert(count_nonzero(lg.compare(rows, rows, comparison_direction="EQ"), -1, True), x.dtype)
+        numbers = convert(count_nonzero(lg.compare(rows, rows, comparison_direction="EQ"), -1, True), real)
         places = places * ew.maximum(numbers - 1.0, full_like(numbers, 0))
     else:
         places = places * float(n - 1)
@@ -138,11 +142,12 @@ def _between(rows: Tensor, place: Any, method: str) -> Tensor:
     if not isinstance(part, Tensor):
         return below * (1 - part) + above * part if part else below
     whole = lg.compare(part, full_like(part, 0), comparison_direction="EQ")
+    part = convert(part, rows.dtype)
     return lg.select(whole, below, below * (1.0 - part) + above * part)
 
 
 def _unless_nan(out: Tensor, rows: Tensor) -> Tensor:
-    """NaN where the last of the sorted row is."""
-    last = reshaped(sliced(rows, rows.ndim - 1, rows.shape[-1] - 1, rows.shape[-1]), rows.shape[:-1])
-    mask = broadcast_to(is_nan(last), out.shape)
-    return lg.select(mask, full(out.shape, np.nan, out.dtype), out)
+    """NaN where the last of the sorted row is: of complex numbers that one, a part of which may be a number."""
+    last = broadcast_to(reshaped(sliced(rows, rows.ndim - 1, rows.shape[-1] - 1, rows.shape[-1]), rows.shape[:-1]), out.shape)
+    absent = stop_gradient(last) if is_complex(out.dtype) else full(out.shape, np.nan, out.dtype)
+    return lg.select(is_nan(last), absent, out)

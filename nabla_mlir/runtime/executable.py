@@ -18,6 +18,7 @@ from nabla_mlir.errors import DeployError, NablaError, OutOfMemoryError
 from nabla_mlir.locks import cached_property
 from nabla_mlir.runtime.array import Array, Shape
 from nabla_mlir.runtime.device import Device, device, pooled, reason
+from nabla_mlir.runtime.ending import Gate, stop_at_exit
 from nabla_mlir.runtime.manifest import SAVE_AGAIN
 from nabla_mlir.runtime.scratch import REFLECTED, keeping
 from nabla_mlir.runtime.timeline import Timeline, Timepoint, wait_for_others
@@ -47,7 +48,7 @@ class Function:
     anew: Callable[[], Function] | None  # loads it again, where it has no state: in a fork of the process
 
     def __init__(
-        self, name: str, vm: VmFunction, context: VmContext, lock: threading.Lock, device: Device,
+        self, name: str, vm: VmFunction, context: VmContext, lock: threading.Lock | Gate, device: Device,
         timeline: Timeline | None,
     ):  # fmt: skip
         self.name, self._vm, self._invoke, self._lock, self.device = name, vm, context.invoke, lock, device
@@ -55,6 +56,7 @@ class Function:
         if size := vm.reflection.get(REFLECTED):
             self._invoke = keeping(context.invoke, device, int(size))
         _functions.add(self)
+        stop_at_exit(self)
 
     def __call__(
         self, arguments: Sequence[Array | np.ndarray], storage: int = 0, types: Types | None = None
@@ -253,7 +255,8 @@ class Executable:
     def __init__(self, module: VmModule, driver: str | Device):
         self.device: Device = device(driver)
         self._module = module
-        self._lock = threading.Lock()
+        self._lock: threading.Lock | Gate = threading.Lock()
+        stop_at_exit(self)
         self._timeline: Timeline | None = None
         self._functions: dict[str, Function] = {}
         try:

@@ -16,6 +16,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
 from nabla_mlir.errors import DeployError
+from nabla_mlir.runtime.ending import WORKER
 
 T = TypeVar("T")
 _limit: ContextVar[float | None] = ContextVar("limit", default=None)
@@ -60,7 +61,7 @@ class _Worker:
     def __init__(self) -> None:
         self._calls: SimpleQueue[tuple[Callable[..., Any], Sequence[Any]] | None] = SimpleQueue()
         self._outcomes: SimpleQueue[tuple[bool, Any]] = SimpleQueue()
-        threading.Thread(target=self._work, daemon=True, name="nabla-call").start()
+        threading.Thread(target=self._work, daemon=True, name=WORKER).start()
 
     def _work(self) -> None:
         while self._answer():

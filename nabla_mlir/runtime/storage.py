@@ -14,15 +14,15 @@ import functools
 import hashlib
 import io
 import os
-import secrets
 import zipfile
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import IO
 
 from nabla_mlir.errors import DeployError, NablaError, writing
+from nabla_mlir.files import write_files
 from nabla_mlir.runtime.manifest import SAVE_AGAIN, Code, Manifest
 
 _ENDINGS = (".vmfb", ".json")
@@ -40,7 +40,7 @@ def save_artifact(
       manifest: what the artifact offers.
       stablehlo: the bytecode of the module it was compiled from.
 
-    A file appears whole or not at all; a mixture of two artifacts fails the checksum when it is loaded.
+    The files appear whole, and all of them or none.
 
     Raises:
       SaveError: the folder cannot be made, or written to.
@@ -50,11 +50,10 @@ def save_artifact(
     with writing(path):
         place.parent.mkdir(parents=True, exist_ok=True)
         if place.suffix == ".zip":
-            _replace(place, functools.partial(_write_archive, files=files))
+            write_files({place: functools.partial(_write_archive, files=files)})
             return place
         place.mkdir(exist_ok=True)
-        for name, data in files.items():
-            _replace(place / name, functools.partial(_write_bytes, data=data))
+        write_files({place / name: data for name, data in files.items()})
     return place / (f"{stem}.vmfb" if len(vmfbs) == 1 else f"{stem}.json")
 
 
@@ -89,7 +88,7 @@ def store_artifact(folder: str | os.PathLike[str], content: bytes) -> Path:
     with writing(folder):
         place.parent.mkdir(parents=True, exist_ok=True)
         if not place.exists():
-            _replace(place, functools.partial(_write_bytes, data=content))
+            write_files({place: content})
     return place
 
 
@@ -265,20 +264,6 @@ def _names(stem: str, codes: Sequence[Code]) -> list[str]:
     labels = [code.label for code in codes]
     names = [f"{x}-{labels[: i + 1].count(x)}" if labels.count(x) > 1 else x for i, x in enumerate(labels)]
     return [f"{stem}.{name}.vmfb" for name in names]
-
-
-def _replace(file: Path, write: Callable[[Path], object]) -> None:
-    """Writes a file aside and moves it into place."""
-    temporary = file.with_name(f".{file.name}.{os.getpid()}-{secrets.token_hex(4)}")
-    try:
-        write(temporary)
-        os.replace(temporary, file)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def _write_bytes(file: Path, data: bytes) -> None:
-    file.write_bytes(data)
 
 
 def _write_archive(file: Path | IO[bytes], files: dict[str, bytes]) -> None:

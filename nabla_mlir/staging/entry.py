@@ -14,6 +14,7 @@ from iree.compiler import ir
 from nabla_mlir import pytree
 from nabla_mlir.dialects.context import parse_module
 from nabla_mlir.errors import DtypeError, ShapeError, TreeError, user_frame, writing
+from nabla_mlir.files import write_files
 from nabla_mlir.locks import cached_property
 from nabla_mlir.runtime.manifest import Sparsity
 from nabla_mlir.runtime.outline import MOST, outline
@@ -136,11 +137,7 @@ class Stage:
         """
         path = Path(path)
         with writing(path):
-            if path.suffix == ".mlirbc":
-                with path.open("wb") as file:
-                    self.module.operation.write_bytecode(file)
-            else:
-                path.write_text(self.mlir())
+            write_files({path: bytecode_of(self.module) if path.suffix == ".mlirbc" else self.mlir().encode()})
         return path
 
     def describe(self) -> str:

@@ -24,6 +24,7 @@ from nabla_mlir.compiling.lowering import clone_module, compile_lowered
 from nabla_mlir.dialects.context import context, parse_module
 from nabla_mlir.dialects.regions import functions_of
 from nabla_mlir.errors import TargetError, writing
+from nabla_mlir.files import write_files
 from nabla_mlir.runtime.manifest import EntryPoint, Leaf
 from nabla_mlir.staging.artifact import entry_point
 from nabla_mlir.staging.stages import Lowered
@@ -93,10 +94,12 @@ def save_static_library(
     header = stem.with_name(stem.name + ".h")
     cmake = stem.with_name(f"{name}-config.cmake")
     with writing(stem):
-        cmake.write_text(_cmake(name, [f"{stem.name}.c", *([f"{stem.name}.o"] if machine_code else [])]))
-        header.write_text(_header(name, entries, cpu))
-        stem.with_name(stem.name + ".c").write_text(_source(name, header.name, entries, program, query and query[1]))
-        stem.with_name(stem.name + ".o").write_bytes(machine_code)
+        write_files({
+            cmake: _cmake(name, [f"{stem.name}.c", *([f"{stem.name}.o"] if machine_code else [])]).encode(),
+            header: _header(name, entries, cpu).encode(),
+            stem.with_name(stem.name + ".c"): _source(name, header.name, entries, program, query and query[1]).encode(),
+            stem.with_name(stem.name + ".o"): machine_code,
+        })
     return header
 
 

@@ -15,7 +15,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from nabla_mlir.errors import CompileError
+from nabla_mlir.errors import CompileError, writing
 
 _SUFFIX = ".exe" if sys.platform == "win32" else ""
 
@@ -65,14 +65,19 @@ def compiler_version() -> str:
 
 
 def disassembled(artifact: bytes) -> str:
-    """The program of an artifact's host part as text, from `iree-dump-module`."""
+    """The program of an artifact's host part as text, from `iree-dump-module`.
+
+    Raises:
+      SaveError: there is no room for the artifact among the temporary files.
+    """
     spec = importlib.util.find_spec("iree._runtime_libs")
     assert spec is not None  # a dependency
     assert spec.submodule_search_locations
     tool = Path(next(iter(spec.submodule_search_locations))) / f"iree-dump-module{_SUFFIX}"
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "module.vmfb"
-        path.write_bytes(artifact)
+        with writing(folder):
+            path.write_bytes(artifact)
         process = subprocess.run([tool, "--output=disassembly", path], capture_output=True, text=True, check=True)
     return process.stdout
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import io
 import json
 from typing import TYPE_CHECKING, Any
 
 from nabla_mlir.errors import DeployError, writing
+from nabla_mlir.files import write_files
 from nabla_mlir.targets import TARGETS
 from nabla_mlir.tools.inputs import bind
 from nabla_mlir.tools.terminal import Progress, print_table
@@ -197,18 +199,27 @@ def run_command(options: argparse.Namespace) -> int:
     results = entry.result.flatten(call(*arguments), "result")
     if len(options.outputs) > len(results):
         raise DeployError(f"{name} requires at most {len(results)} --output, got {len(options.outputs)}.")
+    places = [path if path.endswith(".npy") else f"{path}.npy" for path in options.outputs]
+    with writing(", ".join(places)):
+        write_files({path: _content(value) for path, value in zip(places, results, strict=False)})
     if options.json:
         leaves = [{"name": leaf.name, "dtype": leaf.dtype, "shape": list(leaf.shape)} for leaf in entry.result_leaves]
         values = [{"value": _json_value(np.asarray(value))} for value in results[len(options.outputs) :]]
-        values = [{"file": path} for path in options.outputs] + values
+        values = [{"file": path} for path in places] + values
         print(json.dumps([leaf | value for leaf, value in zip(leaves, values, strict=True)]))
-    for i, (leaf, value) in enumerate(zip(entry.result_leaves, results, strict=True)):
-        if i < len(options.outputs):
-            with writing(options.outputs[i]):
-                np.save(options.outputs[i], np.asarray(value))
-        elif not options.json:
+    for leaf, value in list(zip(entry.result_leaves, results, strict=True))[len(places) :]:
+        if not options.json:
             print(f"{leaf.name}: {leaf} =\n{np.asarray(value)}")
     return 0
+
+
+def _content(value: Any) -> bytes:
+    """Of a .npy: where NumPy writes to a file itself it does not see that the disk is full."""
+    import numpy as np
+
+    file = io.BytesIO()
+    np.save(file, np.asarray(value))
+    return file.getvalue()
 
 
 def _json_value(array: Any) -> Any:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 # A room imports from those before it alone. "" stands for the package itself, which gives users their public names.
 ROOMS = (
-    "errors", "log", "locks", "figures", "thresholds", "array_operators", "array_methods", "exchange", "conversion",
+    "errors", "log", "locks", "files", "figures", "thresholds", "array_operators", "array_methods", "exchange", "conversion",
     "targets", "runtime", "sparsity", "dialects", "pytree", "table", "ops", "rules", "passes", "interpreter",
     "compiling", "staging", "transforms", "numpy", "random", "nn", "tree_util", "tree", "flatten_util", "image",
     "scipy", "lax", "debug", "experimental", "ad_checkpoint", "custom_batching", "custom_derivatives", "core", "dlpack", "dtypes",
@@ -16,8 +16,8 @@ ROOMS = (
 )  # fmt: skip
 # What runs where neither the compiler nor optree is installed.
 DEPLOYED = (
-    "errors", "log", "locks", "figures", "thresholds", "array_operators", "array_methods", "exchange", "conversion", "targets",
-    "runtime",
+    "errors", "log", "locks", "files", "figures", "thresholds", "array_operators", "array_methods", "exchange", "conversion",
+    "targets", "runtime",
 )  # fmt: skip
 _AT_TOP = ("dialects", "passes")  # folders beside nabla_mlir/
 

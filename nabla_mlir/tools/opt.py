@@ -23,6 +23,7 @@ from nabla_mlir.dialects.context import BYTECODE, context
 from nabla_mlir.dialects.locations import source_of
 from nabla_mlir.dialects.regions import check_order, nested
 from nabla_mlir.errors import ImportIRError, NablaError, PassError
+from nabla_mlir.files import write_files
 from nabla_mlir.passes.base import PASSES, PIPELINES, NamedPipeline, Pass, Step
 from nabla_mlir.passes.explain_batch import ExplainBatchPass
 from nabla_mlir.passes.pipeline import Pipeline
@@ -368,7 +369,7 @@ def _write(file: str, data: bytes) -> None:
         sys.stdout.flush()
         return
     try:
-        Path(file).write_bytes(data)
+        write_files({file: data})
     except OSError as error:
         raise UsageError(f"cannot open output file '{file}': {error.strerror}") from None
 

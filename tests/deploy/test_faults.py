@@ -350,16 +350,22 @@ builtins.held = [x, double(x), square(np.ones((300, 300))), nm.HessianOperator(l
 builtins.held.append(builtins.held)
 atexit.register(lambda: print(float(double(3.0)), float(nm.jit(lambda x: x + 3)(1.0)), np.asarray(builtins.held[1])[1]))
 
-def loop():
-    while True:
-        square(np.ones((200, 200)))
+short = nm.trace(lambda x: nnp.sin(x) * 2, nm.spec(30000), name="f").lower()
+called = {"threads": square, "compiled": short.compile(), "interpreted": short.compile(nm.Interpreter())}
 
-if sys.argv[1] == "threads":
+def loop():
+    x = np.ones(30000, np.float32) if way != "threads" else np.ones((200, 200))
+    while True:
+        called[way](x)
+
+way = sys.argv[1]
+if way != "plain":
     threading.Thread(target=loop, daemon=True).start()
+    threading.Event().wait(0.1)
 """
 
 
-@pytest.mark.parametrize("way", ["plain", "threads"])
+@pytest.mark.parametrize("way", ["plain", "threads", "compiled", "interpreted"])
 def test_the_interpreter_ends_with_arrays_alive(way: str) -> None:
     assert python(EXIT, way).split() == ["6.0", "4.0", "2.0"]
 

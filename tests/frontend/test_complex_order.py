@@ -26,7 +26,11 @@ SAME_AS_NUMPY = {
     "nanargmax": lambda np, x: np.nanargmax(x), "nanargmin": lambda np, x: np.nanargmin(x),
     "left": lambda np, x: np.searchsorted(np.sort(x, None), x), "right": lambda np, x: np.searchsorted(np.sort(x, None), x, "right"),
     "lexsort": lambda np, x: np.lexsort((x.real, np.flip(x))), "sort_complex": lambda np, x: np.sort_complex(x),
-    "running": lambda np, x: np.maximum.accumulate(x, 0),
+    "running": lambda np, x: np.maximum.accumulate(x, 0), "median": lambda np, x: np.median(x),
+    "median along": lambda np, x: np.median(x, 0, keepdims=True), "nanmedian": lambda np, x: np.nanmedian(x),
+    "nanmedian along": lambda np, x: np.nanmedian(x, -1), "clip": lambda np, x: np.clip(x, -1j, 2 + 1j),
+    "clip up": lambda np, x: x.clip(1 + 1j, None), "clip down": lambda np, x: np.clip(x, None, np.flip(x)),
+    "clip crossed": lambda np, x: np.clip(x, 2, np.flip(x)), "clip of reals": lambda np, x: np.clip(x.real, x, 2),
 }  # fmt: skip
 
 
@@ -99,8 +103,9 @@ def test_derivatives_are_jaxs_also_where_numbers_are_equal(name):
 
 def test_what_has_no_order_is_refused_by_its_own_name():
     calls = {
-        "top_k": lambda x: nnp.top_k(x, 1), "median": nnp.median, "nanmedian": nnp.nanmedian, "clip": lambda x: nnp.clip(x, 0, 1),
-        "percentile": lambda x: nnp.percentile(x, 5), "heaviside": lambda x: nnp.heaviside(x, x), "histogram": nnp.histogram,
+        "top_k": lambda x: nnp.top_k(x, 1), "quantile": lambda x: nnp.quantile(x, 0.5), "percentile": lambda x: nnp.percentile(x, 5),
+        "nanquantile": lambda x: nnp.nanquantile(x, 0.5), "nanpercentile": lambda x: nnp.nanpercentile(x, 5),
+        "heaviside": lambda x: nnp.heaviside(x, x), "histogram": nnp.histogram,
         "isposinf": nnp.isposinf, "isneginf": nnp.isneginf,
     }  # fmt: skip
     for name, call in calls.items():

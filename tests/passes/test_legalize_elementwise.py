@@ -8,7 +8,10 @@ from collections.abc import Callable
 import mpmath
 import numpy as np
 import pytest
+import scipy.special
 from legalize_support import Program, legalized, ulps
+
+import nabla_mlir as nm
 
 COUNT = 20_000
 # Operation, NumPy function, largest error in ulp.
@@ -291,3 +294,30 @@ def test_iree_still_cannot_link(op: str) -> None:
 
     with pytest.raises(iree.compiler.CompilerToolError):
         Program(module([(op, 2 if op.endswith("2") else 1)], ["f64"], 2))
+
+
+# ---------------------------------------------------------------- bounds that docs/explain/accuracy.md states
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_errors_where_terms_cancel(dtype: type[np.floating]) -> None:
+    """Of the scaled Bessel function, whose series loses none, and near roots, where the terms and not the result have a unit."""
+    numbers = np.random.default_rng(0)
+    z = np.concatenate([numbers.uniform(-20, 20, 300), numbers.uniform(7.5, 8.5, 100), [8.0]]).astype(dtype)
+    high = -(10.0 ** numbers.uniform(-6, -0.2, 300))
+    x, y = high.astype(dtype), np.log(-np.expm1(high)).astype(dtype)
+    roots = np.array([-2.7476826467, -2.4570247382, -3.1435808883, -3.9552942848, -4.0393618397, -9.9999997244])
+    r = (roots[:, None] * (1 + 10.0 ** -numbers.uniform(2, 7, 40))).astype(dtype).ravel()
+    special = nm.scipy.special
+    found = nm.jit(lambda z, x, y, r: (special.i1e(z), nm.numpy.logaddexp(x, y), special.gammaln(r)))(z, x, y, r)
+    with mpmath.workdps(50):
+        true = [
+            [mpmath.besseli(1, v) * mpmath.exp(-abs(v)) for v in map(mpmath.mpf, z.tolist())],
+            [a + mpmath.log1p(mpmath.exp(b - a)) if a > b else b + mpmath.log1p(mpmath.exp(a - b))
+             for a, b in zip(map(mpmath.mpf, x.tolist()), map(mpmath.mpf, y.tolist()), strict=True)],
+            [mpmath.log(abs(mpmath.gamma(v))) for v in map(mpmath.mpf, r.tolist())],
+        ]  # fmt: skip
+        units = [np.asarray(found[0]), np.maximum(abs(x), abs(y)), scipy.special.gammaln(1 - r.astype(np.float64)).astype(dtype)]
+        for values, wanted, unit, most in zip(found, true, units, (5, 10, 25), strict=True):
+            errors = [abs(mpmath.mpf(float(v)) - w) for v, w in zip(np.asarray(values), wanted, strict=True)]
+            assert float(np.max(np.array(errors, float) / np.spacing(abs(unit)))) < most

@@ -34,7 +34,8 @@ def product_of_truth_values(op: ir.Operation, target: Target) -> Replacement:
 def dot_general(op: ir.Operation, target: Target) -> Replacement:
     """Contracting a dimension of size 0 kills the compiler; narrow floats are rounded after every addition.
 
-    Complex products are not vectorised: they become four real ones.
+    Complex products are not vectorised: they become four real ones. One number times itself, for a wider result, has operands of
+    types that it does not convert.
     """
     x, y = operands(op)
     type = op.results[0].type
@@ -43,6 +44,8 @@ def dot_general(op: ir.Operation, target: Target) -> Replacement:
     if 0 in x.shape or 0 in y.shape:
         return b.full(0, type.shape, Val(op.results[0]).dtype)
     dtype = Val(op.results[0]).dtype
+    if {*x.shape, *y.shape} <= {1}:
+        return b.reshape(b.convert(x, dtype), type.shape) * b.reshape(b.convert(y, dtype), type.shape)
     if x.dtype.kind == "c" and y.dtype == x.dtype == dtype:
         attributes = {"dot_dimension_numbers": op.attributes["dot_dimension_numbers"]}
         part = b.tensor_type(tuple(type.shape), b.real(x).dtype)

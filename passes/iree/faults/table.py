@@ -112,6 +112,8 @@ FAULTS = (
     Fault("uniform_numbers", "Uniform numbers in narrow formats are rounded to their upper bound, which is excluded.",
           "nabla-legalize-types"),
     Fault("product_over_nothing", "A product over a dimension of size 0 kills the compiler.", "nabla-legalize-products"),
+    Fault("product_of_a_narrow_number_with_itself", "A product of a narrow number with itself, of one element, does not compile.",
+          "nabla-legalize-products", since=""),
     Fault("sum_of_products_with_a_vector", "A product with a vector, summed over rows and columns, does not compile.",
           "nabla-legalize-reductions"),
     Fault("splat_in_c128", "A complex constant of 128 bits does not compile.", "nabla-legalize-complex"),

@@ -29,3 +29,15 @@ func.func @right(%a: tensor<2x3xf32>, %b: tensor<3x2xf32>) -> tensor<2x2xf32> {
   %1 = stablehlo.multiply %0, %0 : tensor<2x2xf32>
   return %1 : tensor<2x2xf32>
 }
+
+// A product of two numbers is one: IREE refuses that of a narrow one with itself.
+// CHECK-LABEL: func.func @numbers
+// CHECK-SAME: (%[[X:.*]]: tensor<1x1xbf16>)
+// CHECK-NEXT: %[[Y:.*]] = stablehlo.convert %[[X]]
+// CHECK-NEXT: %[[U:.*]] = stablehlo.reshape %[[Y]]
+// CHECK: stablehlo.multiply %{{.*}} : tensor<1xf32>
+// CHECK-NEXT: return
+func.func @numbers(%x: tensor<1x1xbf16>) -> tensor<1xf32> {
+  %0 = stablehlo.dot_general %x, %x, batching_dims = [0] x [0], contracting_dims = [1] x [1] : (tensor<1x1xbf16>, tensor<1x1xbf16>) -> tensor<1xf32>
+  return %0 : tensor<1xf32>
+}

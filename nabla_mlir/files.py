@@ -1,0 +1,57 @@
+"""Files that appear whole or not at all: written aside, and moved to where they belong when all of them are complete."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+ASIDE = ".tmp-"  # with which the names of files begin that are not complete
+Content = bytes | Callable[[Path], object]
+
+
+def write_files(contents: Mapping[str | os.PathLike[str], Content]) -> None:
+    """Writes all of the files, or none: what was there before stays until then.
+
+    Links lead to the file that is replaced; a pipe or a device, such as /dev/stdout, is written to directly.
+
+    Args:
+      contents: by the path of each file, its bytes or what writes them to the path that it is called with.
+
+    Raises:
+      OSError: a folder does not exist or cannot be written to, or the disk is full.
+
+    Example:
+      >>> import tempfile
+      >>> with tempfile.TemporaryDirectory() as folder:
+      ...     write_files({f"{folder}/a": b"1", f"{folder}/b": lambda path: path.write_text("2")})
+      ...     sorted(path.read_text() for path in Path(folder).iterdir())
+      ['1', '2']
+    """
+    asides: dict[Path, Path] = {}
+    try:
+        for path, content in contents.items():
+            place = aside = Path(path)
+            if not _is_stream(place):
+                place = Path(os.path.realpath(place))
+                aside = place.with_name(f"{ASIDE}{os.getpid()}-{secrets.token_hex(8)}")
+                asides[aside] = place
+            if callable(content):
+                content(aside)
+            else:
+                aside.write_bytes(content)
+        for aside, place in asides.items():
+            if place.is_file():
+                aside.chmod(place.stat().st_mode)
+            os.replace(aside, place)
+    finally:
+        for aside in asides:
+            with contextlib.suppress(OSError):
+                aside.unlink()
+
+
+def _is_stream(path: Path) -> bool:
+    """Whether a path stands for something that is written to and cannot be replaced."""
+    return path.absolute().parent == Path("/dev") or (path.exists() and not (path.is_file() or path.is_dir()))
