@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 
 from nabla_mlir import thresholds
-from nabla_mlir.errors import PatternError, user_frame
 from nabla_mlir.sparsity.boxes import Box, coalesced
 from nabla_mlir.sparsity.layouts import Shape, kept_axes, reshaped
-from nabla_mlir.sparsity.rows import Rows, rows_of
+from nabla_mlir.sparsity.rows import Rows, check_size, rows_of
 
 
 class Relation:
@@ -61,10 +60,19 @@ class Relation:
         return Relation(shape, columns, (box,))
 
     @staticmethod
+    def full(shape: Sequence[int], columns: int) -> Relation:
+        """Depends on everything."""
+        return Relation.identity((columns,), columns).gathered([0]).broadcast(shape, ())
+
+    @staticmethod
     def of_rows(shape: Sequence[int], rows: Rows) -> Relation:
         """From compressed rows, one for each element in row-major order."""
         if not rows.indices.size:
             return Relation.none(shape, rows.columns)
+        if rows.count == 1 and (runs := rows.runs()) is not None:  # repeated, it would be written down as often
+            ones, zeros = (1,) * len(shape), (0,) * len(shape)
+            boxes = [Box(zeros, ones, ones, zeros, start, ((size, 1),) if size > 1 else ()) for start, size in runs]
+            return Relation(shape, rows.columns, boxes)
         relation = Relation(shape, rows.columns, None)
         relation._rows = rows
         return relation
@@ -75,6 +83,12 @@ class Relation:
     def is_empty(self) -> bool:
         """Depends on nothing."""
         return self._boxes == ()
+
+    @property
+    def is_full(self) -> bool:
+        """Whether a box has all pairs."""
+        boxes = self._boxes or ()
+        return len(boxes) == 1 and boxes[0].free == ((self.columns, 1),) and boxes[0].counts == self.layout
 
     @property
     def boxes(self) -> tuple[Box, ...] | None:
@@ -115,12 +129,7 @@ class Relation:
         if self._rows is None:
             boxes = self._boxes if self.entries <= thresholds.PATTERN_WRITTEN else self.boxes
             assert boxes is not None
-            if self.entries > thresholds.PATTERN_ENTRIES:
-                raise PatternError(
-                    f"a sparsity pattern requires at most {thresholds.PATTERN_ENTRIES} entries, got one of {self.entries} for "
-                    f"{math.prod(self.shape)} rows and {self.columns} columns.", where=user_frame(),
-                    help="is it dense? `explain()` of a smaller example names the operations that made it so.",
-                )  # fmt: skip
+            check_size(self.entries, math.prod(self.shape), self.columns)
             self._rows = rows_of(boxes, self.layout, self.columns)
         return self._rows
 
@@ -134,8 +143,8 @@ class Relation:
 
     def equals(self, other: Relation) -> bool:
         """Whether both have the same pairs."""
-        if self.same_as(other):
-            return True
+        if self.same_as(other) or self.is_full or other.is_full:
+            return self.same_as(other)
         return np.array_equal(self.rows.offsets, other.rows.offsets) and np.array_equal(
             self.rows.indices, other.rows.indices
         )
@@ -157,8 +166,10 @@ class Relation:
             return self
         if self.is_empty:
             return other
-        if self._boxes is None and self._rows is other._rows:
+        if (self._boxes is None and self._rows is other._rows) or self.is_full:
             return self
+        if other.is_full:
+            return other
         layout = max((self.layout, other.layout, self.shape), key=len)
         mine, others = self.laid_out(layout), other.laid_out(layout)
         if mine is not None and others is not None:
