@@ -32,7 +32,7 @@ from nabla_mlir.sparsity.operands import Operand, Shape, dense
 from nabla_mlir.sparsity.powers import after
 from nabla_mlir.sparsity.relation import Relation
 from nabla_mlir.table.regions import captures_of, ends_of
-from nabla_mlir.table.registry import REGISTRY, UNSUPPORTED, OpDef, Zero
+from nabla_mlir.table.registry import REGISTRY, UNSUPPORTED, ZERO, OpDef, Zero
 from nabla_mlir.table.tensor import wrap
 from nabla_mlir.table.traits import CONSTANT
 
@@ -106,7 +106,11 @@ class Dependence(Values):
             self.causes.append(cause)
 
     def _is_dense(self, values: Sequence[ir.Value]) -> bool:
-        return any(r.has_full_row for r in map(self.relations.get, values) if r is not None)
+        for value in values:
+            relation = self.relations.get(value)
+            if relation is not None and relation.has_full_row:
+                return True
+        return False
 
     # ---------------------------------------------------------------- control flow
 
@@ -268,7 +272,9 @@ def _as_in_tangent(op: ir.Operation, record: OpDef | None, xs: list[Operand], pa
     if record is None or isinstance(record.jvp, UNSUPPORTED):
         raise DerivativeNeeded(op.name)
     if record.elementwise and record.partials is not None:
-        return [x.constant() if isinstance(d, Zero) else x for x, d in zip(xs, record.partials, strict=True)]
+        if ZERO not in record.partials:
+            return xs
+        return [x.constant() if d is ZERO else x for x, d in zip(xs, record.partials, strict=True)]
     if record.linear == "all":
         return xs
     tensors = [wrap(v) for v in op.operands] if callable(record.linear) else []

@@ -17,7 +17,7 @@ from nabla_mlir.dialects.ad import JvpOp
 from nabla_mlir.dialects.context import context
 from nabla_mlir.dialects.regions import functions_of, last_of, made_by, new_function
 from nabla_mlir.dialects.types import is_float
-from nabla_mlir.errors import DtypeError, PatternError, TraceError, user_frame
+from nabla_mlir.errors import DtypeError, NablaError, PatternError, TraceError, user_frame
 from nabla_mlir.numpy import concatenate
 from nabla_mlir.ops.shape import reshaped
 from nabla_mlir.passes.canonicalize_batch import CanonicalizeBatchPass
@@ -237,6 +237,16 @@ def _pattern(
     positions(what, argnums, len(specs))
     if local:
         return _local(what, f, specs, argnums, symmetric)
+    with contextlib.suppress(NablaError):
+        pattern = _traced(what, f, specs, argnums, symmetric, has_lines=False)
+        if not pattern.causes:
+            return pattern
+    return _traced(what, f, specs, argnums, symmetric, has_lines=True)  # there are lines to be named
+
+
+def _traced(
+    what: str, f: Callable[..., Any], specs: Sequence[Any], argnums: Argnums, symmetric: bool, has_lines: bool
+) -> Pattern:
     leaves, in_spec = pytree.flatten(tuple(specs), is_leaf=lambda x: isinstance(x, Spec))
     patterns: list[Pattern] = []
 
@@ -245,7 +255,7 @@ def _pattern(
         patterns.append(pattern_at(call.gradient if symmetric else call, call.tensors, symmetric))
         return []
 
-    trace_function(detect, [as_spec(leaf) for leaf in leaves], "main")
+    trace_function(detect, [as_spec(leaf) for leaf in leaves], "main", has_lines=has_lines)
     return patterns[0]
 
 

@@ -104,7 +104,7 @@ class Relation:
             if self._boxes is None:
                 self._widest = int(self.rows.lengths().max(initial=0))
             else:
-                self._widest = min(self.columns, sum([box.width for box in self._boxes]))
+                self._widest = min(self.columns, sum([box.width if box.free else 1 for box in self._boxes]))
         return self._widest
 
     @property
@@ -241,9 +241,13 @@ class Relation:
 
     def sliced(self, starts: Sequence[int], limits: Sequence[int], strides: Sequence[int]) -> Relation:
         """The elements between starts and limits."""
-        bounds = list(zip(range(len(self.shape)), starts, limits, strides, self.shape, strict=True))
-        shape = [max(0, -(-(limit - start) // stride)) for _, start, limit, stride, _ in bounds]
-        cut = [(axis, start, limit, stride) for axis, start, limit, stride, n in bounds if start or stride != 1 or limit < n]
+        shape = list(self.shape)
+        cut = []
+        for axis, bounds in enumerate(zip(starts, limits, strides, strict=True)):
+            if bounds != (0, shape[axis], 1):
+                start, limit, stride = bounds
+                shape[axis] = max(0, -(-(limit - start) // stride))
+                cut.append((axis, *bounds))
 
         def clip(box: Box | None) -> Box | None:
             for place in cut:

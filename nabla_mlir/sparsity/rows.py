@@ -144,11 +144,14 @@ def _columns(box: Box) -> np.ndarray:
 
 def _in_order(rows: Rows) -> Rows:
     """The same with the entries of each row sorted, each once."""
-    row = rows.row_of_entry()
-    keys = row * max(rows.columns, 1) + rows.indices
-    wrong = np.nonzero(keys[1:] <= keys[:-1])[0]
+    is_wrong = np.zeros(rows.indices.size + 1, bool)  # not behind the one before, in its row
+    np.less_equal(rows.indices[1:], rows.indices[:-1], out=is_wrong[1:-1])
+    is_wrong[rows.offsets] = False
+    wrong = np.nonzero(is_wrong)[0]
     if not wrong.size:
         return rows
+    row = rows.row_of_entry()
+    keys = row * max(rows.columns, 1) + rows.indices
     wrong_rows = np.zeros(rows.count, bool)
     wrong_rows[row[wrong]] = True
     again = wrong_rows[row]

@@ -160,7 +160,7 @@ def _scope(what: str) -> Iterator[Scope]:
 
 def trace_function(
     function: Callable[..., Sequence[Any]], specs: Sequence[Spec], name: str, is_value: bool = False,
-    arrays: Sequence[Any] | None = None,
+    arrays: Sequence[Any] | None = None, has_lines: bool = True,
 ) -> tuple[ir.Module, list[Any]]:  # fmt: skip
     """Traces ``function(*tensors) -> tensors`` into a module with one public function.
 
@@ -168,6 +168,7 @@ def trace_function(
       is_value: the function is run as it stands, and never differentiated.
       arrays: the arguments, where they are at hand: Python may ask for the numbers of what they decide (`if x > 0`), and
         the module is one for these values.
+      has_lines: operations know the user's lines, which takes a quarter of the time.
 
     Returns:
       The module and the captured arrays, which are the last arguments of the function, in order.
@@ -186,7 +187,7 @@ def trace_function(
                 arguments = [Tensor(a, scope) for a in block.arguments]
                 for argument, spec in zip(arguments, specs, strict=True):
                     argument.weak = spec.weak
-                with _places():
+                with _places() if has_lines else contextlib.nullcontext():
                     outs = [checked_output(out) for out in function(*arguments)]
                 ir.Operation.create("func.return", operands=[out.value for out in outs])
         finally:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import collections
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -343,3 +345,39 @@ def test_a_wrong_pattern_is_found() -> None:
 def test_errors(call: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         call()
+
+
+def test_repeated_calls_give_the_containers_of_the_first() -> None:
+    @nm.register_dataclass
+    @dataclasses.dataclass
+    class Both:
+        first: Any
+        second: Any
+
+    Pair = collections.namedtuple("Pair", ["left", "right"])
+    outs: list[Any] = [
+        lambda x: nm.sparse.jacobian(lambda y: y[1:] * y[:-1])(x), lambda x: Both(x, 2.0 * x), lambda x: Pair(x, 2.0 * x),
+        lambda x: {"b": x, "a": 2.0 * x}, lambda x: Both(x, {"b": 2.0 * x}), lambda x: (None, Both(x, x + 1.0)),
+    ]  # fmt: skip
+    for f in outs:
+        jitted, x = nm.jit(f), np.arange(3.0)
+        first, *others = (jitted(x) for _ in range(3))
+        for again in others:
+            assert nm.tree.structure(again) == nm.tree.structure(first)
+            assert all(np.array_equal(a, b) for a, b in zip(nm.tree.leaves(again), nm.tree.leaves(first), strict=True))
+            if isinstance(first, dict):
+                assert list(again) == list(first)
+
+
+def test_lines_are_looked_for_where_they_are_named() -> None:
+    calls = 0
+
+    def f(x: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        return x * x[0] if calls < 2 else x * x.sum()
+
+    assert not nm.sparse.jacobian_pattern(f, nm.spec(3, "f64")).causes
+    assert calls == 1
+    (cause,) = nm.sparse.jacobian_pattern(f, nm.spec(3, "f64")).causes
+    assert cause.endswith(f"{__file__}:{f.__code__.co_firstlineno + 3}")
