@@ -75,6 +75,10 @@ class Coloring:
           >>> import nabla_mlir as nm
           >>> nm.sparse.color(nm.sparse.Pattern.of(np.eye(3))).verify()
         """
+        lengths = self.rows.shape, self.columns.shape
+        if lengths != tuple((n,) for n in self.pattern.shape):
+            raise PatternError(f"a coloring requires a color for each row and column, got {lengths} for {self.pattern!r}.",
+                               where=user_frame())  # fmt: skip
         if self.kind == "acyclic":
             readable = np.full(self.pattern.nnz, is_acyclic(self.pattern, self.columns))
         elif self.kind == "star":

@@ -17,7 +17,7 @@ from nabla_mlir.dialects.ad import JvpOp
 from nabla_mlir.dialects.context import context
 from nabla_mlir.dialects.regions import functions_of, last_of, made_by, new_function
 from nabla_mlir.dialects.types import is_float
-from nabla_mlir.errors import DtypeError, NablaError, PatternError, TraceError, user_frame
+from nabla_mlir.errors import DtypeError, NablaError, PatternError, ShapeError, TraceError, user_frame
 from nabla_mlir.numpy import concatenate
 from nabla_mlir.ops.shape import reshaped
 from nabla_mlir.passes.canonicalize_batch import CanonicalizeBatchPass
@@ -74,7 +74,10 @@ class FlatCall:
 
         def scalar(*inner: Tensor) -> Any:
             args = with_arguments(self._args, self._active, pytree.unflatten(self._spec, inner))
-            return self._f(*args, **self._kwargs)
+            out = self._f(*args, **self._kwargs)
+            if shape := tuple(getattr(out, "shape", ())):
+                raise ShapeError(f"{self.what} requires a scalar result, got shape {shape}.", where=user_frame())
+            return out
 
         return self.flat(grad(scalar, tuple(range(len(leaves))))(*leaves))
 

@@ -272,6 +272,9 @@ def test_a_wrong_coloring_is_refused_with_an_entry() -> None:
         (lambda: color(Pattern.of(np.ones((2, 3))), order="lattice"), r"color requires a stencil for order 'lattice'"),
         (lambda: Pattern.of(np.zeros(3)), r"a pattern requires a matrix, got an array of shape \(3,\)"),
         (lambda: Pattern.of(([0, 3], [0, 0], (3, 3))), r"a pattern requires rows from 0 to 2, got 3"),
+        (lambda: Pattern.of(([0, 1], [0], (3, 3))), r"a pattern requires as many rows as columns"),
+        (lambda: Pattern.of(([0.5], [0], (3, 3))), r"whole numbers, .* of float64"),
+        (lambda: Pattern.of(([0], [0], (3,))), r"and a shape of two"),
         (lambda: Pattern.of(([0, 1], [0, -1], (3, 3))), r"a pattern requires columns from 0 to 2, got -1"),
     ],
 )

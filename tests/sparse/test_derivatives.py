@@ -326,6 +326,11 @@ def test_a_wrong_pattern_is_found() -> None:
         sparse.check_pattern(f, np.eye(6), x)
 
 
+def wrong_coloring(f: Any, n: int, columns: int | None = None) -> Any:
+    pattern = sparse.jacobian_pattern(f, f64(n))
+    return sparse.Coloring(pattern, "column", np.zeros(columns or n, int), np.full(n, -1), "given")
+
+
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
@@ -337,6 +342,11 @@ def test_a_wrong_pattern_is_found() -> None:
         (lambda: sparse.jacobian(lambda x: x > 0)(point(4)), DtypeError, "jacobian requires real results, got bool"),
         (lambda: sparse.jacobian_pattern(heat, f64(4), argnums=1), TraceError, "argnums"),
         (lambda: sparse.hessian(rosenbrock, pattern=np.tri(4))(point(4)), PatternError, "requires a symmetric pattern"),
+        (lambda: sparse.jacobian(heat, coloring=wrong_coloring(heat, 4))(point(4)), PatternError, "every entry can be read"),
+        (lambda: sparse.hessian(rosenbrock, coloring=wrong_coloring(nm.grad(rosenbrock), 4))(point(4)), PatternError, "every entry"),
+        (lambda: sparse.jacobian(heat, coloring=wrong_coloring(heat, 4, 3))(point(4)), PatternError, "a color for each row"),
+        (lambda: sparse.hessian(heat)(point(4)), ShapeError, r"hessian requires a scalar result, got shape \(4,\)"),
+        (lambda: sparse.hessian_pattern(heat, f64(4)), ShapeError, "hessian_pattern requires a scalar result"),
         (lambda: sparse.jacobian(heat)(point(4)) @ point(3), ShapeError, r"requires an array of 4 rows, got shape \(3,\)"),
         (lambda: nm.vmap(sparse.jacobian(heat))(point(8).reshape(2, 4)).to_scipy(), ShapeError,
          r"to_scipy requires a single matrix, got entries of shape \(2, 10\)"),
