@@ -210,7 +210,11 @@ class Dependence(Values):
         block = op.regions[0].blocks[0]
         self.bind(block.arguments, numbers)
         (predicate,) = self.run(block)
-        return bool(self._fold(predicate)) if predicate in self._fixed else None
+        if predicate not in self._fixed:
+            return None
+        # How often it runs may change from turn to turn of a loop around it.
+        self._asked = self._asked or (predicate in self._changing and find_counter(op) is None)
+        return bool(self._fold(predicate))
 
     def _turn(
         self, op: ir.Operation, state: Sequence[Relation], numbers: Sequence[np.ndarray | None]

@@ -84,6 +84,8 @@ EXACT = {
     "convolution": convolved,
     "scan": scanned,
     "loop": diffused,
+    "a loop as long as the turn around it": lambda x: nm.fori_loop(
+        0, 4, lambda i, u: nm.fori_loop(0, i, lambda j, v: v.at[j].add(2.0 * x[i]), u), x),
     "branches": chosen,
     "sum": lambda x: x - x.mean(),
     "solved": lambda x: nnp.linalg.solve(np.eye(10) * 3.0 + 1.0, x),
