@@ -25,7 +25,7 @@ from nabla_mlir.dialects.regions import functions_of, last_of
 from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.errors import PatternError
 from nabla_mlir.passes.courses import after_turns
-from nabla_mlir.passes.dependence_values import Cause, Values
+from nabla_mlir.passes.dependence_values import Cause, LinesNeeded, Values
 from nabla_mlir.passes.normalize.known_numbers import fold_of
 from nabla_mlir.rules.loops import find_counter
 from nabla_mlir.sparsity.operands import Operand, Shape, dense
@@ -101,6 +101,8 @@ class Dependence(Values):
     def _note_cause(self, op: ir.Operation, reads: Sequence[ir.Value], results: Sequence[ir.Value]) -> None:
         if self.columns < 2 or not self._is_dense(results) or self._is_dense(reads):
             return
+        if not self.has_lines:
+            raise LinesNeeded
         cause = Cause(op.name, source_of(op.location))
         if cause not in self.causes:
             self.causes.append(cause)
@@ -146,6 +148,8 @@ class Dependence(Values):
             for result in results:
                 self.relations.pop(result, None)
             return
+        if not self.has_lines:
+            raise LinesNeeded
         start, turns, trial = self._steps, 0, thresholds.PATTERN_TURNS
         while True:
             turns += 1
@@ -290,7 +294,7 @@ def _as_in_tangent(op: ir.Operation, record: OpDef | None, xs: list[Operand], pa
 
 def dependence_of(
     function: ir.Operation, arguments: Sequence[int], module: ir.Operation | None = None,
-    numbers: Mapping[ir.Value, np.ndarray] | None = None, is_derivative: bool = True,
+    numbers: Mapping[ir.Value, np.ndarray] | None = None, is_derivative: bool = True, has_lines: bool = True,
 ) -> Dependence:  # fmt: skip
     """The patterns of the values of a function with respect to the elements of some arguments, in their order.
 
@@ -301,14 +305,16 @@ def dependence_of(
       numbers: those of values that are known; the patterns hold for these.
       is_derivative: it is a derivative, and the arguments are its tangents; else it is to be differentiated with respect
         to them, and the patterns are those of its derivative.
+      has_lines: its operations know the user's lines.
 
     Raises:
+      LinesNeeded: they do not, and something is dense, or there is a loop.
       DerivativeNeeded: the derivative of an operation moves patterns in another way than the operation.
     """
     block = function.regions[0].blocks[0]
     shapes = [shape_and_dtype(block.arguments[i].type)[0] for i in arguments]
     sizes = [math.prod(shape) for shape in shapes]
-    found = Dependence(sum(sizes), {} if module is None else functions_of(module), is_derivative)
+    found = Dependence(sum(sizes), {} if module is None else functions_of(module), is_derivative, has_lines)
     base = 0
     for i, shape, size in zip(arguments, shapes, sizes, strict=True):
         found._set(block.arguments[i], Relation.identity(shape, found.columns, base))

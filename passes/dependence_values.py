@@ -26,6 +26,10 @@ class Cause:
     where: SourceRange | None
 
 
+class LinesNeeded(Exception):  # noqa: N818  # no error: it says what to look at
+    """What made a value dense is to be named, or a loop takes longer than its lines: the IR must have lines."""
+
+
 @dataclass
 class Values:
     """The patterns of the values of a function.
@@ -36,11 +40,13 @@ class Values:
       relations: the patterns of the values that depend on anything.
       causes: what made values dense, in order.
       is_derivative: whether the function is a derivative, with its tangents asked about; else it is to be differentiated.
+      has_lines: whether its operations know the user's lines.
     """
 
     columns: int
     functions: Mapping[str, ir.Operation] = field(default_factory=dict)
     is_derivative: bool = True
+    has_lines: bool = True
     relations: dict[ir.Value, Relation] = field(default_factory=dict)
     causes: list[Cause] = field(default_factory=list)
     _numbers: dict[ir.Value, np.ndarray] = field(default_factory=dict)  # of loops: what is carried
@@ -56,7 +62,7 @@ class Values:
 
     def inside(self, columns: int) -> Self:
         """An analysis of what stands in a region, with other columns: it knows the numbers that are known here."""
-        inner = type(self)(columns, self.functions, self.is_derivative)
+        inner = type(self)(columns, self.functions, self.is_derivative, self.has_lines)
         inner._fixed, inner._numbers, inner._folded = set(self._fixed), dict(self._numbers), dict(self._folded)
         return inner
 

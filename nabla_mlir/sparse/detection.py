@@ -23,6 +23,7 @@ from nabla_mlir.ops.shape import reshaped
 from nabla_mlir.passes.canonicalize_batch import CanonicalizeBatchPass
 from nabla_mlir.passes.dce import DcePass
 from nabla_mlir.passes.dependence import DerivativeNeeded, dependence_of, results_of
+from nabla_mlir.passes.dependence_values import LinesNeeded
 from nabla_mlir.passes.expand import ExpandPass
 from nabla_mlir.passes.inline_rules import InlineRulesPass
 from nabla_mlir.passes.pipeline import Pipeline
@@ -129,17 +130,17 @@ def _analysed(holder: ir.Operation, count: int, trace: Trace) -> tuple[Relation,
     outside = set(captures_of(holder)) if trace.captures else set()
     arrays = {c.value: np.asarray(c.array) for c in trace.captures.values() if c.value in outside}
     with contextlib.suppress(DerivativeNeeded):
-        found = dependence_of(holder, range(count), numbers=arrays, is_derivative=False)
+        found = dependence_of(holder, range(count), numbers=arrays, is_derivative=False, has_lines=trace.has_lines)
         return results_of(holder, found)[0], causes(found)
     module = _apart(holder, arrays)
     _EXPANDED.run(module, verify_each=False)
     func = functions_of(module.operation)["main"]
     with contextlib.suppress(DerivativeNeeded):
-        found = dependence_of(func, range(count), module.operation, is_derivative=False)
+        found = dependence_of(func, range(count), module.operation, is_derivative=False, has_lines=trace.has_lines)
         return results_of(func, found)[0], causes(found)
     func = _differentiated(func, count)
     _DERIVED.run(module, verify_each=False)
-    found = dependence_of(func, range(-count, 0), module.operation)
+    found = dependence_of(func, range(-count, 0), module.operation, has_lines=trace.has_lines)
     return results_of(func, found)[0], causes(found)
 
 
@@ -240,10 +241,8 @@ def _pattern(
     positions(what, argnums, len(specs))
     if local:
         return _local(what, f, specs, argnums, symmetric)
-    with contextlib.suppress(NablaError):
-        pattern = _traced(what, f, specs, argnums, symmetric, has_lines=False)
-        if not pattern.causes:
-            return pattern
+    with contextlib.suppress(NablaError, LinesNeeded):
+        return _traced(what, f, specs, argnums, symmetric, has_lines=False)
     return _traced(what, f, specs, argnums, symmetric, has_lines=True)  # there are lines to be named
 
 

@@ -110,6 +110,12 @@ class Relation:
     @property
     def has_full_row(self) -> bool:
         """Whether some element depends on all columns; where that takes long to say, whether it may."""
+        if self._boxes is not None and len(self._boxes) < self.columns:
+            for box in self._boxes:
+                if box.free:
+                    break
+            else:
+                return False
         if self.widest < self.columns:
             return False
         if self._boxes is None or any(box.width >= self.columns for box in self._boxes):

@@ -50,12 +50,14 @@ class Trace:
       is_value: it is run as it stands, and nothing that is traced now is differentiated: no rules are asked for.
       order: how many derivatives are asked for of what is traced now.
       known: the values that are decided by the arguments, if those are at hand.
+      has_lines: operations know the user's lines.
     """
 
     block: ir.Block
     is_value: bool = False
     known: Known | None = None
     order: int = 0
+    has_lines: bool = True
     captures: dict[int, Capture] = field(default_factory=dict)
     holders: list[ir.Operation] = field(default_factory=list)
 
@@ -178,7 +180,7 @@ def trace_function(
         types = [tensor_type(s.shape, s.dtype) for s in specs]
         with ir.InsertionPoint(module.body):
             block = new_function(name, types)
-        trace, outer = Trace(block, is_value, Known() if arrays is not None else None), _current.trace
+        trace, outer = Trace(block, is_value, Known() if arrays is not None else None, has_lines=has_lines), _current.trace
         if trace.known is not None and arrays is not None:
             trace.known.set(block.arguments, arrays)
         _current.trace = trace
