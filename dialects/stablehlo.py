@@ -213,7 +213,17 @@ class Codec:
 
 
 def _i64_array(values: Sequence[int]) -> ir.Attribute:
+    return _i64_tuple(tuple(values))
+
+
+@functools.lru_cache(maxsize=4096)
+def _i64_tuple(values: tuple[int, ...]) -> ir.Attribute:
     return ir.DenseI64ArrayAttr.get([int(v) for v in values], context())
+
+
+@functools.lru_cache(maxsize=4096)
+def _integers(attribute: ir.Attribute) -> tuple[int, ...]:
+    return tuple(attribute)
 
 
 def _enum_encode(kind: str) -> Callable[[str], ir.Attribute]:
@@ -234,7 +244,7 @@ def _integer_type(width: int) -> ir.Type:
     return ir.IntegerType.get_signless(width, context())
 
 
-I64Array: Codec = Codec(_i64_array, lambda a: tuple(a))
+I64Array: Codec = Codec(_i64_array, _integers)
 BoolArray: Codec = Codec(
     lambda v: ir.DenseBoolArrayAttr.get([bool(x) for x in v], context()), lambda a: tuple(bool(x) for x in a)
 )

@@ -37,6 +37,17 @@ def unflatten(spec: TreeSpec, leaves: Sequence[Any]) -> Any:
     return optree.tree_unflatten(spec, leaves)
 
 
+def is_own(spec: TreeSpec) -> bool:
+    """Whether it is one container of a class that `register_node` knows."""
+    return spec.kind == optree.PyTreeKind.CUSTOM and all(child.is_leaf() for child in spec.children())
+
+
+def maker(tree: Any) -> tuple[Callable[[Any, Any], Any], Any]:
+    """What makes a container again, from its metadata and children, and its metadata."""
+    _, metadata, _, unflatten_node = optree.tree_flatten_one_level(tree, namespace=NAMESPACE)
+    return unflatten_node, metadata
+
+
 def paths(spec: TreeSpec) -> list[str]:
     """The place of each leaf as text, such as ``['w'][0]``."""
     return ["".join(_step(entry) for entry in accessor) for accessor in spec.accessors()]

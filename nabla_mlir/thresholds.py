@@ -253,6 +253,9 @@ PATTERN_ENTRIES: Annotated[int, Chosen("entries", "memory: 8 bytes for each, a f
 PATTERN_STEPS: Annotated[
     int, Chosen("operations of loops that are followed turn by turn", "a few seconds of Python")
 ] = 100_000
+PATTERN_MOVES: Annotated[
+    int, Chosen("elements that the turns of a loop read and write, and runs of columns that they join", "a few seconds of Python")
+] = 1 << 24
 PATTERN_TERMS: Annotated[int, Chosen("terms of a product", "sorted in half a second; of more, bits are joined")] = 1 << 22
 PATTERN_TURNS: Annotated[int, Chosen("turns of a loop", "then four times as many, and so on: powers of one are tried")] = 16
 PATTERN_ROUNDS: Annotated[int, Chosen("rounds of a fixed point", "then whole axes, later all columns, are assumed")] = 4

@@ -14,111 +14,35 @@ import functools
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from iree.compiler import ir
 
 from nabla_mlir import thresholds
-from nabla_mlir.dialects import stablehlo
 from nabla_mlir.dialects.locations import source_of
-from nabla_mlir.dialects.regions import functions_of, last_of, made_by
-from nabla_mlir.dialects.types import is_differentiable, shape_and_dtype
-from nabla_mlir.errors import PatternError, SourceRange
+from nabla_mlir.dialects.regions import functions_of, last_of
+from nabla_mlir.dialects.types import shape_and_dtype
+from nabla_mlir.errors import PatternError
+from nabla_mlir.passes.courses import after_turns
+from nabla_mlir.passes.dependence_values import Cause, LinesNeeded, Values
 from nabla_mlir.passes.normalize.known_numbers import fold_of
 from nabla_mlir.rules.loops import find_counter
 from nabla_mlir.sparsity.operands import Operand, Shape, dense
 from nabla_mlir.sparsity.powers import after
 from nabla_mlir.sparsity.relation import Relation
 from nabla_mlir.table.regions import captures_of, ends_of
-from nabla_mlir.table.registry import REGISTRY, UNSUPPORTED, OpDef, Zero
+from nabla_mlir.table.registry import REGISTRY, UNSUPPORTED, ZERO, OpDef, Zero
 from nabla_mlir.table.tensor import wrap
 from nabla_mlir.table.traits import CONSTANT
-
-
-@dataclass(frozen=True)
-class Cause:
-    """An operation whose result has an element that depends on all columns, although its operands have none."""
-
-    operation: str
-    where: SourceRange | None
 
 
 class DerivativeNeeded(Exception):  # noqa: N818  # no error: it says where to look
     """A function has an operation whose derivative another operation computes: the derivative must be looked at."""
 
 
-@dataclass
-class Dependence:
-    """The patterns of the values of a function.
-
-    Attributes:
-      columns: how many inputs are asked about.
-      functions: those that are called, by name.
-      relations: the patterns of the values that depend on anything.
-      causes: what made values dense, in order.
-      is_derivative: whether the function is a derivative, with its tangents asked about; else it is to be differentiated.
-    """
-
-    columns: int
-    functions: Mapping[str, ir.Operation] = field(default_factory=dict)
-    is_derivative: bool = True
-    relations: dict[ir.Value, Relation] = field(default_factory=dict)
-    causes: list[Cause] = field(default_factory=list)
-    _numbers: dict[ir.Value, np.ndarray] = field(default_factory=dict)  # of loops: what is carried
-    _fixed: set[ir.Value] = field(default_factory=set)  # values that have one number
-    _folded: dict[ir.Value, np.ndarray] = field(default_factory=dict)
-    _steps: int = 0
-    _asked: bool = False  # whether a rule has read a number that a loop changes
-    _changing: set[ir.Value] = field(default_factory=set)
-
-    # ---------------------------------------------------------------- values
-
-    def of(self, value: ir.Value) -> Relation:
-        """The pattern of a value."""
-        found = self.relations.get(value)
-        return Relation.none(shape_and_dtype(value.type)[0], self.columns) if found is None else found
-
-    def _set(self, value: ir.Value, relation: Relation) -> None:
-        self._keep(value, relation, shape_and_dtype(value.type)[1])
-
-    def _keep(self, value: ir.Value, relation: Relation, dtype: np.dtype) -> None:
-        if relation.is_empty or not is_differentiable(dtype):
-            self.relations.pop(value, None)
-        else:
-            self.relations[value] = relation
-
-    def number(self, value: ir.Value) -> np.ndarray | None:
-        """The numbers of a value that are known, or None."""
-        if not self._is_known(value):
-            return None
-        self._asked = self._asked or value in self._changing
-        return self._fold(value)
-
-    def _is_known(self, value: ir.Value) -> bool:
-        if value in self._fixed:
-            return True
-        if value in self.relations:
-            return False
-        maker = made_by(value)  # a constant that was not visited stands outside
-        return maker is not None and maker.name == CONSTANT
-
-    def _fold(self, value: ir.Value) -> np.ndarray:
-        if value in self._numbers:
-            return self._numbers[value]
-        if value not in self._folded:
-            op = value.owner.operation
-            if op.name == CONSTANT:
-                found = stablehlo.constant_array(op)
-            elif op.name == "stablehlo.iota":
-                found = _iota(op)
-            else:
-                fold = fold_of(op)
-                assert fold is not None
-                found = fold(op, *(self._fold(v) for v in op.operands))
-            self._folded[value] = found
-        return self._folded[value]
+class Dependence(Values):
+    """The patterns of the values of a function, each by the rule of its operation."""
 
     # ---------------------------------------------------------------- operations
 
@@ -177,12 +101,18 @@ class Dependence:
     def _note_cause(self, op: ir.Operation, reads: Sequence[ir.Value], results: Sequence[ir.Value]) -> None:
         if self.columns < 2 or not self._is_dense(results) or self._is_dense(reads):
             return
+        if not self.has_lines:
+            raise LinesNeeded
         cause = Cause(op.name, source_of(op.location))
         if cause not in self.causes:
             self.causes.append(cause)
 
     def _is_dense(self, values: Sequence[ir.Value]) -> bool:
-        return any(r.has_full_row for r in map(self.relations.get, values) if r is not None)
+        for value in values:
+            relation = self.relations.get(value)
+            if relation is not None and relation.has_full_row:
+                return True
+        return False
 
     # ---------------------------------------------------------------- control flow
 
@@ -218,16 +148,21 @@ class Dependence:
             for result in results:
                 self.relations.pop(result, None)
             return
+        if not self.has_lines:
+            raise LinesNeeded
         start, turns, trial = self._steps, 0, thresholds.PATTERN_TURNS
         while True:
             turns += 1
             if turns == trial:
                 trial *= 4
+                is_too_long = self._is_too_long(op, turns, self._steps - start)
                 ends = self._jump(op, state, numbers, turns - 1)
+                if ends is None and turns == thresholds.PATTERN_TURNS:
+                    ends = after_turns(self, op, state, numbers, turns - 1, exactly=not is_too_long)
                 if ends is not None:
                     state = ends
                     break
-                if turns > thresholds.PATTERN_TURNS and self._is_too_long(op, turns, self._steps - start):
+                if turns > thresholds.PATTERN_TURNS and is_too_long:
                     state = self._fixed_point(op, state)
                     break
             goes_on = self._condition(op, numbers)
@@ -263,8 +198,7 @@ class Dependence:
         *starts, columns = bases
         found = []
         for counts in (numbers, [None] * len(numbers)):
-            inner = Dependence(columns, self.functions, self.is_derivative)
-            inner._fixed, inner._numbers, inner._folded = set(self._fixed), dict(self._numbers), dict(self._folded)
+            inner = self.inside(columns)
             inner.relations = {v: self.relations[v].among(columns) for v in captures}
             seeds = [Relation.identity(r.shape, columns, base) for r, base in zip(state, starts, strict=True)]
             found.append(inner._turn(op, seeds, counts)[0])
@@ -276,28 +210,22 @@ class Dependence:
         except PatternError:
             return None
 
-    def _bind(self, arguments: Sequence[ir.Value], numbers: Sequence[np.ndarray | None]) -> None:
-        for argument, number in zip(arguments, numbers, strict=True):
-            self._changing.add(argument)
-            if number is None:
-                self._fixed.discard(argument)
-                self._numbers.pop(argument, None)
-            else:
-                self._fixed.add(argument)
-                self._numbers[argument] = number
-
     def _condition(self, op: ir.Operation, numbers: Sequence[np.ndarray | None]) -> bool | None:
         block = op.regions[0].blocks[0]
-        self._bind(block.arguments, numbers)
+        self.bind(block.arguments, numbers)
         (predicate,) = self.run(block)
-        return bool(self._fold(predicate)) if predicate in self._fixed else None
+        if predicate not in self._fixed:
+            return None
+        # How often it runs may change from turn to turn of a loop around it.
+        self._asked = self._asked or (predicate in self._changing and find_counter(op) is None)
+        return bool(self._fold(predicate))
 
     def _turn(
         self, op: ir.Operation, state: Sequence[Relation], numbers: Sequence[np.ndarray | None]
     ) -> tuple[list[Relation], list[np.ndarray | None], bool]:
         """One turn of a loop: what is carried then, its numbers, and whether any of those decided a pattern."""
         block = op.regions[1].blocks[0]
-        self._bind(block.arguments, numbers)
+        self.bind(block.arguments, numbers)
         for argument, relation in zip(block.arguments, state, strict=True):
             self._set(argument, relation)
         before, self._asked = self._asked, False
@@ -313,7 +241,7 @@ class Dependence:
         found, turn = list(state), 0
         while True:
             turn += 1
-            new = [a.union(b) for a, b in zip(found, self._turn(op, found, nothing)[0], strict=True)]
+            new = [self._joint(a, b) for a, b in zip(found, self._turn(op, found, nothing)[0], strict=True)]
             larger = [not a.equals(b) for a, b in zip(found, new, strict=True)]
             if not any(larger):
                 return new
@@ -321,10 +249,15 @@ class Dependence:
                 new = [self._widened(x, turn > 2 * thresholds.PATTERN_ROUNDS) if g else x for x, g in zip(new, larger, strict=True)]
             found = new
 
+    def _joint(self, a: Relation, b: Relation) -> Relation:
+        try:
+            return a.union(b)
+        except PatternError:  # too large to be written down
+            return self._widened(a, True)
+
     def _widened(self, relation: Relation, whole: bool) -> Relation:
         if whole:
-            scalar = Relation.identity((self.columns,), self.columns).gathered([0])
-            return scalar.broadcast(relation.shape, ())
+            return Relation.full(relation.shape, self.columns)
         return relation.spread(range(len(relation.shape)))
 
 
@@ -347,7 +280,9 @@ def _as_in_tangent(op: ir.Operation, record: OpDef | None, xs: list[Operand], pa
     if record is None or isinstance(record.jvp, UNSUPPORTED):
         raise DerivativeNeeded(op.name)
     if record.elementwise and record.partials is not None:
-        return [x.constant() if isinstance(d, Zero) else x for x, d in zip(xs, record.partials, strict=True)]
+        if ZERO not in record.partials:
+            return xs
+        return [x.constant() if d is ZERO else x for x, d in zip(xs, record.partials, strict=True)]
     if record.linear == "all":
         return xs
     tensors = [wrap(v) for v in op.operands] if callable(record.linear) else []
@@ -357,16 +292,9 @@ def _as_in_tangent(op: ir.Operation, record: OpDef | None, xs: list[Operand], pa
     return xs
 
 
-def _iota(op: ir.Operation) -> np.ndarray:
-    shape, dtype = shape_and_dtype(op.results[0].type)
-    axis = op.attributes["iota_dimension"].value
-    line = np.arange(shape[axis]).astype(dtype).reshape([-1 if a == axis else 1 for a in range(len(shape))])
-    return np.broadcast_to(line, shape)
-
-
 def dependence_of(
     function: ir.Operation, arguments: Sequence[int], module: ir.Operation | None = None,
-    numbers: Mapping[ir.Value, np.ndarray] | None = None, is_derivative: bool = True,
+    numbers: Mapping[ir.Value, np.ndarray] | None = None, is_derivative: bool = True, has_lines: bool = True,
 ) -> Dependence:  # fmt: skip
     """The patterns of the values of a function with respect to the elements of some arguments, in their order.
 
@@ -377,14 +305,16 @@ def dependence_of(
       numbers: those of values that are known; the patterns hold for these.
       is_derivative: it is a derivative, and the arguments are its tangents; else it is to be differentiated with respect
         to them, and the patterns are those of its derivative.
+      has_lines: its operations know the user's lines.
 
     Raises:
+      LinesNeeded: they do not, and something is dense, or there is a loop.
       DerivativeNeeded: the derivative of an operation moves patterns in another way than the operation.
     """
     block = function.regions[0].blocks[0]
     shapes = [shape_and_dtype(block.arguments[i].type)[0] for i in arguments]
     sizes = [math.prod(shape) for shape in shapes]
-    found = Dependence(sum(sizes), {} if module is None else functions_of(module), is_derivative)
+    found = Dependence(sum(sizes), {} if module is None else functions_of(module), is_derivative, has_lines)
     base = 0
     for i, shape, size in zip(arguments, shapes, sizes, strict=True):
         found._set(block.arguments[i], Relation.identity(shape, found.columns, base))

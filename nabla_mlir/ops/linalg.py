@@ -17,7 +17,7 @@ from nabla_mlir.ops.contraction import dims, dot_general
 from nabla_mlir.ops.elementwise import conj, convert
 from nabla_mlir.ops.logic import compare, select
 from nabla_mlir.ops.shape import broadcast_in_dim, iota, move_axis, reshape, transpose
-from nabla_mlir.sparsity import operands, structure
+from nabla_mlir.sparsity import operands, products
 from nabla_mlir.table.batching import prefixed
 from nabla_mlir.table.kinds import general
 from nabla_mlir.table.registry import ZERO, MaybeZero, OpDef, Zero
@@ -166,7 +166,7 @@ def _solve_sample(shapes: Any, left_side: bool, lower: bool, unit_diagonal: bool
 
 
 triangular_solve: OpDef = general(
-    "stablehlo.triangular_solve", pattern=structure.triangular_solve,
+    "stablehlo.triangular_solve", pattern=products.triangular_solve,
     doc="X with op(a) X = b or X op(a) = b, of a triangular matrix a.",
     sequential=True, flops=lambda outs, xs, **_: xs[0].shape[-1] * outs[0].size,
     attributes={"left_side": Bool, "lower": Bool, "unit_diagonal": Bool, "transpose_a": enum("transpose")},

@@ -68,7 +68,7 @@ def find_counter(op: ir.Operation) -> Counter | None:
         return None
     carry = arguments.index(left)
     limit = _constant_in(op, right, arguments)
-    start, step = _constant(op.operands[carry]), _step(op, carry)
+    start, step = _constant(op.operands[carry]), step_of(op, carry)
     if start is None or limit is None or step is None or step == 0:
         return None
     trips = _trips(start, limit, step, direction)
@@ -89,7 +89,8 @@ def _trips(start: int, limit: int, step: int, direction: str) -> int | None:
     return -(-distance // step)
 
 
-def _step(op: ir.Operation, carry: int) -> int | None:
+def step_of(op: ir.Operation, carry: int) -> int | None:
+    """What a turn adds to a carry, if that is a constant."""
     arguments, outputs = ends_of(op.regions[1])
     move = made_by(outputs[carry])
     if move is None or move.name not in ("stablehlo.add", "stablehlo.subtract"):

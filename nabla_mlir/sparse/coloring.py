@@ -75,6 +75,10 @@ class Coloring:
           >>> import nabla_mlir as nm
           >>> nm.sparse.color(nm.sparse.Pattern.of(np.eye(3))).verify()
         """
+        lengths = self.rows.shape, self.columns.shape
+        if lengths != tuple((n,) for n in self.pattern.shape):
+            raise PatternError(f"a coloring requires a color for each row and column, got {lengths} for {self.pattern!r}.",
+                               where=user_frame())  # fmt: skip
         if self.kind == "acyclic":
             readable = np.full(self.pattern.nnz, is_acyclic(self.pattern, self.columns))
         elif self.kind == "star":
@@ -124,7 +128,8 @@ def color(
       pattern: of the matrix; what `Pattern.of` takes.
       kind: "column": no two columns of a color share a row. "row": likewise. "bidirectional": both at once, for dense
         rows beside dense columns. "star": of a symmetric matrix, each entry is read from its column or from its mirror
-        image. "acyclic": of a symmetric matrix, by substitution, with about half as many colors.
+        image. "acyclic": of a symmetric matrix, by substitution, with about half as many colors; a star coloring, of that
+        kind, where none of these has fewer.
       order: natural, largest_first, smallest_last, incidence_degree, dynamic_largest_first, random, "lattice" (for
         stencils), "best" of all within a fixed amount of work, or the vertices in an order of your own.
       depth: of an acyclic coloring, how many entries may follow from each other at most: fewer add up fewer rounding
@@ -167,11 +172,19 @@ def color(
             f"color requires a stencil for order 'lattice', got {pattern!r}.", where=user_frame(),
             help="order='best' takes a lattice where there is one.",
         )  # fmt: skip
-    if depth is not None and order == "best":  # a star coloring is an acyclic one of depth 1
-        star = color(pattern, "star")
-        if star.num_colors < best.num_colors and (star.columns >= 0).all():
-            best = Coloring(pattern, kind, star.columns, star.rows, star.order)
+    if kind == "acyclic" and order == "best" and best.num_colors > least and (depth is not None or not _has_diagonal(pattern)):
+        star = color(pattern, "star")  # of depth 1, and where a diagonal entry is not there, a color may have nothing to say
+        if star.num_colors < best.num_colors:
+            return star
+    if kind == "star" and order == "best" and best.num_colors > least and not _has_diagonal(pattern):
+        columns = color(pattern, "column")  # neighbours may have one color there, which no graph coloring takes
+        if columns.num_colors < best.num_colors:
+            best = Coloring(pattern, kind, columns.columns, columns.rows, columns.order)
     return _without_idle(best)
+
+
+def _has_diagonal(pattern: Pattern) -> bool:
+    return np.count_nonzero(pattern.row_of_entry == pattern.indices) == pattern.shape[0]
 
 
 def _trials(

@@ -50,7 +50,7 @@ def jacobian(
       A function with the arguments of `f`; the pattern and the coloring are found when it is traced, so once inside `jit`.
 
     Raises:
-      PatternError: the pattern is too large, or has another shape than the Jacobian.
+      PatternError: the pattern is too large, or has another shape than the Jacobian; or the coloring is none of it.
       DtypeError: an argument or a result is not of floating point.
 
     Example:
@@ -63,7 +63,7 @@ def jacobian(
                            where=user_frame())  # fmt: skip
 
     def run(call: FlatCall) -> SparseMatrix:
-        colors = coloring
+        colors = _verified(coloring)
         if colors is None:
             where = pattern_at(call, call.tensors) if pattern is None else Pattern.of(pattern)
             colors = cheapest(where, order) if kind == "auto" else _colored(where, kind, order)
@@ -87,7 +87,8 @@ def hessian(
         follow by substitution along trees: rounding errors add up along their paths. "column": symmetry is not used.
 
     Raises:
-      PatternError: the pattern is too large, has another shape than the Hessian, or is not symmetric.
+      PatternError: the pattern is too large, has another shape than the Hessian, or is not symmetric; or the coloring is
+        none of it.
       DtypeError: an argument or a result is not of floating point.
 
     Example:
@@ -99,13 +100,20 @@ def hessian(
         raise PatternError(f"hessian requires a kind among {', '.join(_SYMMETRIC)}, got {kind!r}.", where=user_frame())
 
     def run(call: FlatCall) -> SparseMatrix:
-        colors = coloring
+        colors = _verified(coloring)
         if colors is None:
             where = pattern_at(call.gradient, call.tensors, symmetric=True) if pattern is None else Pattern.of(pattern)
             colors = _colored(where, kind, order)
         return _compressed(call, call.gradient, colors, "hessian")
 
     return _transform("hessian", f, argnums, run)
+
+
+def _verified(coloring: Coloring | None) -> Coloring | None:
+    """A user's own coloring; one that hides entries behind others would give a wrong matrix without a word."""
+    if coloring is not None:
+        coloring.verify()
+    return coloring
 
 
 def _transform(what: str, f: Callable[..., Any], argnums: Argnums, run: Callable[[FlatCall], Any]) -> Callable[..., Any]:

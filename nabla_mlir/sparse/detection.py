@@ -17,12 +17,13 @@ from nabla_mlir.dialects.ad import JvpOp
 from nabla_mlir.dialects.context import context
 from nabla_mlir.dialects.regions import functions_of, last_of, made_by, new_function
 from nabla_mlir.dialects.types import is_float
-from nabla_mlir.errors import DtypeError, PatternError, TraceError, user_frame
+from nabla_mlir.errors import DtypeError, NablaError, PatternError, ShapeError, TraceError, user_frame
 from nabla_mlir.numpy import concatenate
 from nabla_mlir.ops.shape import reshaped
 from nabla_mlir.passes.canonicalize_batch import CanonicalizeBatchPass
 from nabla_mlir.passes.dce import DcePass
 from nabla_mlir.passes.dependence import DerivativeNeeded, dependence_of, results_of
+from nabla_mlir.passes.dependence_values import LinesNeeded
 from nabla_mlir.passes.expand import ExpandPass
 from nabla_mlir.passes.inline_rules import InlineRulesPass
 from nabla_mlir.passes.pipeline import Pipeline
@@ -74,7 +75,10 @@ class FlatCall:
 
         def scalar(*inner: Tensor) -> Any:
             args = with_arguments(self._args, self._active, pytree.unflatten(self._spec, inner))
-            return self._f(*args, **self._kwargs)
+            out = self._f(*args, **self._kwargs)
+            if shape := tuple(getattr(out, "shape", ())):
+                raise ShapeError(f"{self.what} requires a scalar result, got shape {shape}.", where=user_frame())
+            return out
 
         return self.flat(grad(scalar, tuple(range(len(leaves))))(*leaves))
 
@@ -126,17 +130,17 @@ def _analysed(holder: ir.Operation, count: int, trace: Trace) -> tuple[Relation,
     outside = set(captures_of(holder)) if trace.captures else set()
     arrays = {c.value: np.asarray(c.array) for c in trace.captures.values() if c.value in outside}
     with contextlib.suppress(DerivativeNeeded):
-        found = dependence_of(holder, range(count), numbers=arrays, is_derivative=False)
+        found = dependence_of(holder, range(count), numbers=arrays, is_derivative=False, has_lines=trace.has_lines)
         return results_of(holder, found)[0], causes(found)
     module = _apart(holder, arrays)
     _EXPANDED.run(module, verify_each=False)
     func = functions_of(module.operation)["main"]
     with contextlib.suppress(DerivativeNeeded):
-        found = dependence_of(func, range(count), module.operation, is_derivative=False)
+        found = dependence_of(func, range(count), module.operation, is_derivative=False, has_lines=trace.has_lines)
         return results_of(func, found)[0], causes(found)
     func = _differentiated(func, count)
     _DERIVED.run(module, verify_each=False)
-    found = dependence_of(func, range(-count, 0), module.operation)
+    found = dependence_of(func, range(-count, 0), module.operation, has_lines=trace.has_lines)
     return results_of(func, found)[0], causes(found)
 
 
@@ -237,6 +241,14 @@ def _pattern(
     positions(what, argnums, len(specs))
     if local:
         return _local(what, f, specs, argnums, symmetric)
+    with contextlib.suppress(NablaError, LinesNeeded):
+        return _traced(what, f, specs, argnums, symmetric, has_lines=False)
+    return _traced(what, f, specs, argnums, symmetric, has_lines=True)  # there are lines to be named
+
+
+def _traced(
+    what: str, f: Callable[..., Any], specs: Sequence[Any], argnums: Argnums, symmetric: bool, has_lines: bool
+) -> Pattern:
     leaves, in_spec = pytree.flatten(tuple(specs), is_leaf=lambda x: isinstance(x, Spec))
     patterns: list[Pattern] = []
 
@@ -245,7 +257,7 @@ def _pattern(
         patterns.append(pattern_at(call.gradient if symmetric else call, call.tensors, symmetric))
         return []
 
-    trace_function(detect, [as_spec(leaf) for leaf in leaves], "main")
+    trace_function(detect, [as_spec(leaf) for leaf in leaves], "main", has_lines=has_lines)
     return patterns[0]
 
 

@@ -51,8 +51,15 @@ class Pattern:
         if isinstance(matrix, Pattern):
             return matrix
         if isinstance(matrix, tuple) and len(matrix) == 3:
-            row, column, shape = (np.asarray(part, np.int64) for part in matrix)
-            return Pattern._from_places(row, column, (int(shape[0]), int(shape[1])))
+            row, column, shape = map(np.asarray, matrix)
+            is_whole = all(part.dtype.kind in "iu" or not part.size for part in (row, column, shape))
+            if not is_whole or row.ndim != 1 or row.shape != column.shape or shape.shape != (2,) or shape.min() < 0:
+                raise PatternError(
+                    "a pattern requires as many rows as columns, whole numbers, and a shape of two, got arrays of shapes "
+                    f"{row.shape}, {column.shape} and {shape.shape} of {row.dtype}, {column.dtype} and {shape.dtype}.",
+                    where=user_frame(), help="give a dense matrix as an array: np.array(rows).",
+                )  # fmt: skip
+            return Pattern._from_places(row.astype(np.int64), column.astype(np.int64), (int(shape[0]), int(shape[1])))
         if hasattr(matrix, "tocoo"):
             found = matrix.tocoo()
             return Pattern._from_places(found.row.astype(np.int64), found.col.astype(np.int64), found.shape)

@@ -45,8 +45,8 @@ class Box(NamedTuple):
     def clipped(self, axis: int, first: int, limit: int, stride: int = 1) -> Box | None:
         """The rows first, first + stride, ... below limit of an axis, counted from there; None if there are none."""
         start, count, step = self.starts[axis], self.counts[axis], self.steps[axis]
-        if first == 0 and stride == 1 and start + step * (count - 1) < limit:
-            return self
+        if stride == 1 and first <= start and start + step * (count - 1) < limit:
+            return self.shifted(axis, -first) if first else self
         shared = math.gcd(step, stride)
         if (first - start) % shared:
             return None
@@ -65,7 +65,8 @@ class Box(NamedTuple):
     def shifted(self, axis: int, low: int, interior: int = 0) -> Box:
         """The box in an array with `low` new rows in front, and `interior` ones between any two."""
         if not interior:
-            return self._replace(starts=_put(self.starts, axis, low + self.starts[axis]))
+            starts = _put(self.starts, axis, low + self.starts[axis])
+            return Box(starts, self.counts, self.steps, self.strides, self.base, self.free)
         spread = interior + 1
         return self.on_axis(
             axis, low + self.starts[axis] * spread, self.counts[axis], self.steps[axis] * spread, self.strides[axis],

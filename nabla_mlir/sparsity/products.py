@@ -63,3 +63,33 @@ def _by_zeros(x: Relation, where: np.ndarray, mine: Any, theirs: Any, shape: Sha
     keys = out * elements.size + elements[b[:, None], i, k[:, None]]
     outer = Rows.of(keys.reshape(-1), math.prod(shape), elements.size)
     return Relation.of_rows(shape, boolean_product(outer, x.rows))
+
+
+def triangular_solve(
+    xs: Sequence[Operand], outs: Sequence[Shape], left_side: bool, lower: bool, transpose_a: str, **_: Any
+) -> list[Relation]:
+    """Of stablehlo.triangular_solve: the product with the inverse of a constant; else all along, and all of the matrix."""
+    a, b = xs
+    rank = len(outs[0])
+    where = a.nonzero() if a.relation.is_empty else None
+    if where is not None and where.ndim and a.shape[-1] ** 3 <= 8 * thresholds.PATTERN_ENTRIES:
+        inverse = _closure(np.tril(where) if lower else np.triu(where))
+        inverse = inverse if transpose_a == "NO_TRANSPOSE" else np.swapaxes(inverse, -1, -2)
+        factors = [Operand(a.relation, lambda: inverse), b]
+        batch = range(rank - 2)
+        dims = {"lhs_batch": batch, "rhs_batch": batch, "lhs": [rank - 1], "rhs": [rank - 2]}
+        return dot_general(factors if left_side else factors[::-1], outs, dims)
+    found = b.relation.spread([rank - 2 if left_side else rank - 1])
+    if not a.relation.is_empty:
+        found = found.union(a.relation.gathered([rank - 2, rank - 1]).broadcast(outs[0], range(rank - 2)))
+    return [found]
+
+
+def _closure(where: np.ndarray) -> np.ndarray:
+    """Where a path leads from a row to a column, that of no step too: where the inverse of a matrix can be other than zero."""
+    closure = where | np.eye(where.shape[-1], dtype=bool)
+    while True:
+        twice = closure.astype(np.float32) @ closure.astype(np.float32) > 0
+        if np.array_equal(twice, closure):
+            return closure
+        closure = twice

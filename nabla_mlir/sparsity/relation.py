@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 
 from nabla_mlir import thresholds
-from nabla_mlir.errors import PatternError, user_frame
 from nabla_mlir.sparsity.boxes import Box, coalesced
 from nabla_mlir.sparsity.layouts import Shape, kept_axes, reshaped
-from nabla_mlir.sparsity.rows import Rows, rows_of
+from nabla_mlir.sparsity.rows import Rows, check_size, rows_of
 
 
 class Relation:
@@ -61,10 +60,19 @@ class Relation:
         return Relation(shape, columns, (box,))
 
     @staticmethod
+    def full(shape: Sequence[int], columns: int) -> Relation:
+        """Depends on everything."""
+        return Relation.identity((columns,), columns).gathered([0]).broadcast(shape, ())
+
+    @staticmethod
     def of_rows(shape: Sequence[int], rows: Rows) -> Relation:
         """From compressed rows, one for each element in row-major order."""
         if not rows.indices.size:
             return Relation.none(shape, rows.columns)
+        if rows.count == 1 and (runs := rows.runs()) is not None:  # repeated, it would be written down as often
+            ones, zeros = (1,) * len(shape), (0,) * len(shape)
+            boxes = [Box(zeros, ones, ones, zeros, start, ((size, 1),) if size > 1 else ()) for start, size in runs]
+            return Relation(shape, rows.columns, boxes)
         relation = Relation(shape, rows.columns, None)
         relation._rows = rows
         return relation
@@ -75,6 +83,12 @@ class Relation:
     def is_empty(self) -> bool:
         """Depends on nothing."""
         return self._boxes == ()
+
+    @property
+    def is_full(self) -> bool:
+        """Whether a box has all pairs."""
+        boxes = self._boxes or ()
+        return len(boxes) == 1 and boxes[0].free == ((self.columns, 1),) and boxes[0].counts == self.layout
 
     @property
     def boxes(self) -> tuple[Box, ...] | None:
@@ -90,12 +104,18 @@ class Relation:
             if self._boxes is None:
                 self._widest = int(self.rows.lengths().max(initial=0))
             else:
-                self._widest = min(self.columns, sum([box.width for box in self._boxes]))
+                self._widest = min(self.columns, sum([box.width if box.free else 1 for box in self._boxes]))
         return self._widest
 
     @property
     def has_full_row(self) -> bool:
         """Whether some element depends on all columns; where that takes long to say, whether it may."""
+        if self._boxes is not None and len(self._boxes) < self.columns:
+            for box in self._boxes:
+                if box.free:
+                    break
+            else:
+                return False
         if self.widest < self.columns:
             return False
         if self._boxes is None or any(box.width >= self.columns for box in self._boxes):
@@ -115,12 +135,7 @@ class Relation:
         if self._rows is None:
             boxes = self._boxes if self.entries <= thresholds.PATTERN_WRITTEN else self.boxes
             assert boxes is not None
-            if self.entries > thresholds.PATTERN_ENTRIES:
-                raise PatternError(
-                    f"a sparsity pattern requires at most {thresholds.PATTERN_ENTRIES} entries, got one of {self.entries} for "
-                    f"{math.prod(self.shape)} rows and {self.columns} columns.", where=user_frame(),
-                    help="is it dense? `explain()` of a smaller example names the operations that made it so.",
-                )  # fmt: skip
+            check_size(self.entries, math.prod(self.shape), self.columns)
             self._rows = rows_of(boxes, self.layout, self.columns)
         return self._rows
 
@@ -134,8 +149,8 @@ class Relation:
 
     def equals(self, other: Relation) -> bool:
         """Whether both have the same pairs."""
-        if self.same_as(other):
-            return True
+        if self.same_as(other) or self.is_full or other.is_full:
+            return self.same_as(other)
         return np.array_equal(self.rows.offsets, other.rows.offsets) and np.array_equal(
             self.rows.indices, other.rows.indices
         )
@@ -157,8 +172,10 @@ class Relation:
             return self
         if self.is_empty:
             return other
-        if self._boxes is None and self._rows is other._rows:
+        if (self._boxes is None and self._rows is other._rows) or self.is_full:
             return self
+        if other.is_full:
+            return other
         layout = max((self.layout, other.layout, self.shape), key=len)
         mine, others = self.laid_out(layout), other.laid_out(layout)
         if mine is not None and others is not None:
@@ -230,9 +247,13 @@ class Relation:
 
     def sliced(self, starts: Sequence[int], limits: Sequence[int], strides: Sequence[int]) -> Relation:
         """The elements between starts and limits."""
-        bounds = list(zip(range(len(self.shape)), starts, limits, strides, self.shape, strict=True))
-        shape = [max(0, -(-(limit - start) // stride)) for _, start, limit, stride, _ in bounds]
-        cut = [(axis, start, limit, stride) for axis, start, limit, stride, n in bounds if start or stride != 1 or limit < n]
+        shape = list(self.shape)
+        cut = []
+        for axis, bounds in enumerate(zip(starts, limits, strides, strict=True)):
+            if bounds != (0, shape[axis], 1):
+                start, limit, stride = bounds
+                shape[axis] = max(0, -(-(limit - start) // stride))
+                cut.append((axis, *bounds))
 
         def clip(box: Box | None) -> Box | None:
             for place in cut:

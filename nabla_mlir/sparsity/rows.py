@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -53,6 +54,14 @@ class Rows:
         """``row * columns + column`` of the entries, sorted."""
         return self.row_of_entry() * max(self.columns, 1) + self.indices
 
+    def runs(self) -> list[tuple[int, int]] | None:
+        """The columns of all rows behind each other as few runs of neighbours (start, size), or None if it takes many."""
+        ends = np.nonzero(np.diff(self.indices) != 1)[0] + 1
+        if len(ends) >= thresholds.PATTERN_PIECES:
+            return None
+        firsts = [0, *ends.tolist()]
+        return [(int(self.indices[a]), b - a) for a, b in itertools.pairwise([*firsts, len(self.indices)])]
+
     def union(self, other: Rows) -> Rows:
         """The entries of either."""
         if other is self:
@@ -65,6 +74,7 @@ class Rows:
         lengths = np.where(source < 0, 0, self.lengths()[source]) if self.count else np.zeros(source.size, np.int64)
         offsets = np.zeros(source.size + 1, np.int64)
         np.cumsum(lengths, out=offsets[1:])
+        check_size(int(offsets[-1]), source.size, self.columns)
         first = np.where(source < 0, 0, self.offsets[source])
         places = np.arange(offsets[-1]) + np.repeat(first - offsets[:-1], lengths)
         return Rows(offsets, self.indices[places], self.columns)
@@ -81,6 +91,16 @@ class Rows:
         offsets = np.zeros(self.columns + 1, np.int64)
         np.cumsum(np.bincount(self.indices, minlength=self.columns), out=offsets[1:])
         return Rows(offsets, self.row_of_entry()[order], self.count)
+
+
+def check_size(entries: int, rows: int, columns: int) -> None:
+    """Raises PatternError if there are too many entries to be written down."""
+    if entries > thresholds.PATTERN_ENTRIES:
+        raise PatternError(
+            f"a sparsity pattern requires at most {thresholds.PATTERN_ENTRIES} entries, got one of {entries} for {rows} rows and "
+            f"{columns} columns.", where=user_frame(),
+            help="is it dense? `explain()` of a smaller example names the operations that made it so.",
+        )  # fmt: skip
 
 
 def rows_of(boxes: Sequence[Box], layout: Sequence[int], columns: int) -> Rows:
@@ -124,11 +144,14 @@ def _columns(box: Box) -> np.ndarray:
 
 def _in_order(rows: Rows) -> Rows:
     """The same with the entries of each row sorted, each once."""
-    row = rows.row_of_entry()
-    keys = row * max(rows.columns, 1) + rows.indices
-    wrong = np.nonzero(keys[1:] <= keys[:-1])[0]
+    is_wrong = np.zeros(rows.indices.size + 1, bool)  # not behind the one before, in its row
+    np.less_equal(rows.indices[1:], rows.indices[:-1], out=is_wrong[1:-1])
+    is_wrong[rows.offsets] = False
+    wrong = np.nonzero(is_wrong)[0]
     if not wrong.size:
         return rows
+    row = rows.row_of_entry()
+    keys = row * max(rows.columns, 1) + rows.indices
     wrong_rows = np.zeros(rows.count, bool)
     wrong_rows[row[wrong]] = True
     again = wrong_rows[row]

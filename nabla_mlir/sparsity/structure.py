@@ -142,13 +142,3 @@ def last_axes(xs: Sequence[Operand], outs: Sequence[Shape], fft_length: Sequence
     """Of stablehlo.fft: all along the transformed axes, which may change in length."""
     x, lead = xs[0].relation, len(outs[0]) - len(fft_length)
     return [x.gathered(range(lead, len(x.shape))).broadcast(outs[0], range(lead))]
-
-
-def triangular_solve(xs: Sequence[Operand], outs: Sequence[Shape], left_side: bool, **_: Any) -> list[Relation]:
-    """Of stablehlo.triangular_solve: each column (or row) of the right-hand side by itself, all of the matrix."""
-    a, b = (x.relation for x in xs)
-    rank = len(outs[0])
-    found = b.spread([rank - 2 if left_side else rank - 1])
-    if not a.is_empty:
-        found = found.union(a.gathered([rank - 2, rank - 1]).broadcast(outs[0], range(rank - 2)))
-    return [found]

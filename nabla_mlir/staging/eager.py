@@ -73,11 +73,10 @@ class Program:
         """Runs it on the leaves of its arguments."""
         inputs = as_inputs(leaves, self.dtypes) if self._has_scalars else leaves
         results = self.run([*inputs, *self.captured], 0, self._types)
+        out = results[0] if self._is_single else pytree.unflatten(self.out_spec, results)
         if self.again is never and (function := self.run.function) is not None:
-            self.again = repetition(
-                function, self._in_spec, self._kinds, self._constants, self.captured, self.out_spec, self._types
-            )
-        return results[0] if self._is_single else pytree.unflatten(self.out_spec, results)
+            self.again = repetition(function, self._in_spec, self._kinds, self._constants, self.captured, out, self._types)
+        return out
 
 
 def _kind(spec: Spec) -> Kind:

@@ -42,7 +42,7 @@ def never(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 def repetition(
     function: Function, in_spec: pytree.TreeSpec, kinds: Sequence[Kind], constants: Mapping[int | str, Any],
-    captures: Sequence[Array], out_spec: pytree.TreeSpec, types: Types,
+    captures: Sequence[Array], out: Any, types: Types,
 ) -> Call:  # fmt: skip
     """What calls compiled code again, from the arguments and keyword arguments of a call; OTHER if they are of other kinds.
 
@@ -52,7 +52,7 @@ def repetition(
       kinds: those of its leaves, which are the arguments of the code in front of the captures.
       constants: arguments by position and by name that are part of the code; by position they are None in the structure.
       captures: the last arguments of the code.
-      out_spec: the structure of the result.
+      out: a result, for its structure.
       types: the shapes and dtypes of its leaves.
     """
     source = _Source(Array=Array, VmRef=VmRef, VmVariantList=VmVariantList, Execution=Execution, Defaults=Defaults, OTHER=OTHER)
@@ -77,10 +77,7 @@ def repetition(
         results = [f"Array(outputs.get_as_ref({i}), where, None, False, {name(type_)})" for i, type_ in enumerate(types)]
     else:
         results = [f"*(Array(outputs.get_as_ref(i), where, None, False, type_) for i, type_ in enumerate({name(types)}))"]
-    is_tuple = out_spec.type is tuple and all(child.is_leaf() for child in out_spec.children())
-    row = ", ".join(results)
-    tree = row if out_spec.is_leaf() else f"({row},)" if is_tuple and row else f"{name(out_spec)}.unflatten([{row}])"
-    source.lines(f"return {tree}")
+    source.lines(f"return {source.tree(out, ', '.join(results))}")
     return source.call()
 
 
@@ -99,6 +96,18 @@ class _Source:
         name = f"_{len(self._names)}"
         self._names[name] = value
         return name
+
+    def tree(self, out: Any, row: str) -> str:
+        """The code of a tree like `out`, of leaves whose code is given."""
+        spec = pytree.flatten_any(out)[1]
+        if spec.is_leaf():
+            return row
+        if spec.type is tuple and row and all(child.is_leaf() for child in spec.children()):
+            return f"({row},)"
+        if not pytree.is_own(spec):
+            return f"{self.name(spec)}.unflatten([{row}])"
+        make, metadata = pytree.maker(out)
+        return f"{self.name(make)}({self.name(metadata)}, ({row},))"
 
     def call(self) -> Call:
         """The function."""

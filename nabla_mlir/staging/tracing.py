@@ -50,12 +50,14 @@ class Trace:
       is_value: it is run as it stands, and nothing that is traced now is differentiated: no rules are asked for.
       order: how many derivatives are asked for of what is traced now.
       known: the values that are decided by the arguments, if those are at hand.
+      has_lines: operations know the user's lines.
     """
 
     block: ir.Block
     is_value: bool = False
     known: Known | None = None
     order: int = 0
+    has_lines: bool = True
     captures: dict[int, Capture] = field(default_factory=dict)
     holders: list[ir.Operation] = field(default_factory=list)
 
@@ -160,7 +162,7 @@ def _scope(what: str) -> Iterator[Scope]:
 
 def trace_function(
     function: Callable[..., Sequence[Any]], specs: Sequence[Spec], name: str, is_value: bool = False,
-    arrays: Sequence[Any] | None = None,
+    arrays: Sequence[Any] | None = None, has_lines: bool = True,
 ) -> tuple[ir.Module, list[Any]]:  # fmt: skip
     """Traces ``function(*tensors) -> tensors`` into a module with one public function.
 
@@ -168,6 +170,7 @@ def trace_function(
       is_value: the function is run as it stands, and never differentiated.
       arrays: the arguments, where they are at hand: Python may ask for the numbers of what they decide (`if x > 0`), and
         the module is one for these values.
+      has_lines: operations know the user's lines, which takes a quarter of the time.
 
     Returns:
       The module and the captured arrays, which are the last arguments of the function, in order.
@@ -177,7 +180,7 @@ def trace_function(
         types = [tensor_type(s.shape, s.dtype) for s in specs]
         with ir.InsertionPoint(module.body):
             block = new_function(name, types)
-        trace, outer = Trace(block, is_value, Known() if arrays is not None else None), _current.trace
+        trace, outer = Trace(block, is_value, Known() if arrays is not None else None, has_lines=has_lines), _current.trace
         if trace.known is not None and arrays is not None:
             trace.known.set(block.arguments, arrays)
         _current.trace = trace
@@ -186,7 +189,7 @@ def trace_function(
                 arguments = [Tensor(a, scope) for a in block.arguments]
                 for argument, spec in zip(arguments, specs, strict=True):
                     argument.weak = spec.weak
-                with _places():
+                with _places() if has_lines else contextlib.nullcontext():
                     outs = [checked_output(out) for out in function(*arguments)]
                 ir.Operation.create("func.return", operands=[out.value for out in outs])
         finally:

@@ -190,9 +190,11 @@ class OpDef:
 
     def apply(self, operands: Sequence[Tensor], params: Params) -> list[Tensor]:
         """Emits the operation with all its parameters given."""
+        has_axes = False
         for operand in operands:
             operand.check_open()
-        if any(operand.axes for operand in operands):
+            has_axes = has_axes or bool(operand.axes)
+        if has_axes:
             return apply_per_entry(lambda entries: self.apply(entries, params), operands)
         results = None
         if self.result is not None:

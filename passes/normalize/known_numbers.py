@@ -97,5 +97,6 @@ _FOLDS: dict[str, Callable[..., np.ndarray]] = {
     "stablehlo.divide": _quotient,
     "stablehlo.select": lambda op, *xs: _cast(op, np.where(*xs)),
     "stablehlo.compare": _compare,
+    "stablehlo.clamp": lambda op, low, x, high: np.asarray(np.minimum(np.maximum(x, low), high)),
     "stablehlo.shift_right_arithmetic": _shift_right("i"), "stablehlo.shift_right_logical": _shift_right("u"),
 }  # fmt: skip

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from xla import run_traced
 
 import nabla_mlir as nm
 from nabla_mlir.errors import PatternError
@@ -16,6 +17,11 @@ from nabla_mlir.sparse.trees import is_acyclic
 from nabla_mlir.sparsity.rows import Rows
 
 color, lower_bound = nm.sparse.color, nm.sparse.lower_bound
+
+
+def sparse_hessian(values: np.ndarray, coloring: Any) -> Any:
+    hessian = nm.sparse.hessian(lambda x: 0.5 * x @ (values @ x), coloring=coloring)
+    return lambda x: hessian(x).to_dense()
 
 
 def random_matrix(seed: int) -> np.ndarray:
@@ -272,6 +278,9 @@ def test_a_wrong_coloring_is_refused_with_an_entry() -> None:
         (lambda: color(Pattern.of(np.ones((2, 3))), order="lattice"), r"color requires a stencil for order 'lattice'"),
         (lambda: Pattern.of(np.zeros(3)), r"a pattern requires a matrix, got an array of shape \(3,\)"),
         (lambda: Pattern.of(([0, 3], [0, 0], (3, 3))), r"a pattern requires rows from 0 to 2, got 3"),
+        (lambda: Pattern.of(([0, 1], [0], (3, 3))), r"a pattern requires as many rows as columns"),
+        (lambda: Pattern.of(([0.5], [0], (3, 3))), r"whole numbers, .* of float64"),
+        (lambda: Pattern.of(([0], [0], (3,))), r"and a shape of two"),
         (lambda: Pattern.of(([0, 1], [0, -1], (3, 3))), r"a pattern requires columns from 0 to 2, got -1"),
     ],
 )
@@ -315,3 +324,19 @@ def test_a_lattice_on_a_line_is_not_taken_for_enough() -> None:
     dense[places, places] = dense[places, places + 1] = dense[places, steps + 1 + places] = True
     natural = nm.sparse.color(nm.sparse.Pattern.of(dense), order="natural").num_colors
     assert nm.sparse.color(nm.sparse.Pattern.of(dense)).num_colors <= natural == 3
+
+
+@pytest.mark.parametrize("depth", [1, 2, None])
+@pytest.mark.parametrize("seed", range(12))
+def test_matrices_without_a_diagonal(seed: int, depth: int | None) -> None:
+    """Columns of one color may be neighbours in a star coloring then, which no substitution takes."""
+    a = random_symmetric(seed) & ~np.eye(len(random_symmetric(seed)), dtype=bool)
+    path = np.eye(9, k=1, dtype=bool) | np.eye(9, k=-1, dtype=bool)
+    for matrix in (a, path):
+        pattern = Pattern.of(matrix)
+        acyclic, star = color(pattern, "acyclic", depth=depth), color(pattern, "star")
+        acyclic.verify()
+        assert lower_bound(pattern, "acyclic") <= acyclic.num_colors <= star.num_colors <= color(pattern, "column").num_colors
+        values = np.random.default_rng(seed).uniform(1.0, 2.0, matrix.shape) * matrix
+        values += values.T
+        assert np.allclose(values, run_traced(lambda x, c=acyclic, v=values: sparse_hessian(v, c)(x), [np.ones(len(values))]))

@@ -35,6 +35,8 @@ def truth(f: Callable[..., Any], n: int) -> np.ndarray:
 PLACES = np.array([3, 3, 0, 7, 5, 1, 9, 2, 2, 8, 4, 6, 1, 0, 9, 3, 5, 5, 7, 2, 8, 0, 6, 4])
 MATRIX = np.where(np.random.default_rng(2).random((10, 10)) < 0.3, 1.5, 0.0)
 
+LOWER = np.tril(np.where(np.random.default_rng(1).random((5, 5)) < 0.4, 1.0, 0.0)) + 3.0 * np.eye(5)
+
 
 def scanned(x: Any) -> Any:
     return nm.scan(lambda c, a: (c * a, c + a), x[0], x[1:])[1]
@@ -82,9 +84,18 @@ EXACT = {
     "convolution": convolved,
     "scan": scanned,
     "loop": diffused,
+    "a loop as long as the turn around it": lambda x: nm.fori_loop(
+        0, 4, lambda i, u: nm.fori_loop(0, i, lambda j, v: v.at[j].add(2.0 * x[i]), u), x),
     "branches": chosen,
     "sum": lambda x: x - x.mean(),
     "solved": lambda x: nnp.linalg.solve(np.eye(10) * 3.0 + 1.0, x),
+    "triangular": lambda x: nm.lax.linalg.triangular_solve(LOWER, x.reshape(5, 2), left_side=True, lower=True).reshape(-1),
+    "triangular from the right": lambda x: nm.lax.linalg.triangular_solve(
+        LOWER, x.reshape(2, 5), left_side=False, lower=True, transpose_a=True).reshape(-1),
+    "triangular, mapped": lambda x: nm.vmap(
+        lambda a, b: nm.lax.linalg.triangular_solve(a, b[:, None], left_side=True, lower=False)[:, 0]
+    )(np.stack([LOWER.T, np.eye(5)]), x.reshape(2, 5)).reshape(-1),
+    "a constant branch": lambda x: nm.lax.switch(1, [lambda y: y, lambda y: y[::-1]], x),
     "mapped": lambda x: nm.vmap(lambda row: nnp.sin(row[0]) * row)(x.reshape(5, 2)).reshape(-1),
     "called": lambda x: nm.jit(lambda y: y * nnp.roll(y, 1))(x) + nm.jit(lambda y: y * nnp.roll(y, 1))(x),
 }

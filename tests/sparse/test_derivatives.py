@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import collections
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -324,6 +326,11 @@ def test_a_wrong_pattern_is_found() -> None:
         sparse.check_pattern(f, np.eye(6), x)
 
 
+def wrong_coloring(f: Any, n: int, columns: int | None = None) -> Any:
+    pattern = sparse.jacobian_pattern(f, f64(n))
+    return sparse.Coloring(pattern, "column", np.zeros(columns or n, int), np.full(n, -1), "given")
+
+
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
@@ -335,6 +342,11 @@ def test_a_wrong_pattern_is_found() -> None:
         (lambda: sparse.jacobian(lambda x: x > 0)(point(4)), DtypeError, "jacobian requires real results, got bool"),
         (lambda: sparse.jacobian_pattern(heat, f64(4), argnums=1), TraceError, "argnums"),
         (lambda: sparse.hessian(rosenbrock, pattern=np.tri(4))(point(4)), PatternError, "requires a symmetric pattern"),
+        (lambda: sparse.jacobian(heat, coloring=wrong_coloring(heat, 4))(point(4)), PatternError, "every entry can be read"),
+        (lambda: sparse.hessian(rosenbrock, coloring=wrong_coloring(nm.grad(rosenbrock), 4))(point(4)), PatternError, "every entry"),
+        (lambda: sparse.jacobian(heat, coloring=wrong_coloring(heat, 4, 3))(point(4)), PatternError, "a color for each row"),
+        (lambda: sparse.hessian(heat)(point(4)), ShapeError, r"hessian requires a scalar result, got shape \(4,\)"),
+        (lambda: sparse.hessian_pattern(heat, f64(4)), ShapeError, "hessian_pattern requires a scalar result"),
         (lambda: sparse.jacobian(heat)(point(4)) @ point(3), ShapeError, r"requires an array of 4 rows, got shape \(3,\)"),
         (lambda: nm.vmap(sparse.jacobian(heat))(point(8).reshape(2, 4)).to_scipy(), ShapeError,
          r"to_scipy requires a single matrix, got entries of shape \(2, 10\)"),
@@ -343,3 +355,39 @@ def test_a_wrong_pattern_is_found() -> None:
 def test_errors(call: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         call()
+
+
+def test_repeated_calls_give_the_containers_of_the_first() -> None:
+    @nm.register_dataclass
+    @dataclasses.dataclass
+    class Both:
+        first: Any
+        second: Any
+
+    Pair = collections.namedtuple("Pair", ["left", "right"])
+    outs: list[Any] = [
+        lambda x: nm.sparse.jacobian(lambda y: y[1:] * y[:-1])(x), lambda x: Both(x, 2.0 * x), lambda x: Pair(x, 2.0 * x),
+        lambda x: {"b": x, "a": 2.0 * x}, lambda x: Both(x, {"b": 2.0 * x}), lambda x: (None, Both(x, x + 1.0)),
+    ]  # fmt: skip
+    for f in outs:
+        jitted, x = nm.jit(f), np.arange(3.0)
+        first, *others = (jitted(x) for _ in range(3))
+        for again in others:
+            assert nm.tree.structure(again) == nm.tree.structure(first)
+            assert all(np.array_equal(a, b) for a, b in zip(nm.tree.leaves(again), nm.tree.leaves(first), strict=True))
+            if isinstance(first, dict):
+                assert list(again) == list(first)
+
+
+def test_lines_are_looked_for_where_they_are_named() -> None:
+    calls = 0
+
+    def f(x: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        return x * x[0] if calls < 2 else x * x.sum()
+
+    assert not nm.sparse.jacobian_pattern(f, nm.spec(3, "f64")).causes
+    assert calls == 1
+    (cause,) = nm.sparse.jacobian_pattern(f, nm.spec(3, "f64")).causes
+    assert cause.endswith(f"{__file__}:{f.__code__.co_firstlineno + 3}")

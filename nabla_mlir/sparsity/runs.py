@@ -1,0 +1,75 @@
+"""Sets of columns as runs of neighbours: what is joined one by one, and is never written to."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from nabla_mlir import thresholds
+from nabla_mlir.errors import PatternError
+from nabla_mlir.sparsity.rows import Rows, check_size
+
+Runs = tuple[int, ...]  # where each begins and where it ends, in order, with a gap between any two
+
+
+class Union:
+    """Joins sets, as long as that takes no more than `thresholds.PATTERN_MOVES` steps for all of them."""
+
+    def __init__(self) -> None:
+        self.steps = 0
+
+    def __call__(self, parts: Iterable[Runs]) -> Runs:
+        """The columns of any of the sets; one of them itself where it has all.
+
+        Raises:
+          PatternError: it takes too long.
+        """
+        distinct = dict.fromkeys(parts)
+        if len(distinct) < 2:
+            return next(iter(distinct), ())
+        ends = sorted(itertools.chain.from_iterable(zip(runs[::2], runs[1::2], strict=True) for runs in distinct))
+        self.steps += len(ends)
+        if self.steps > thresholds.PATTERN_MOVES:
+            raise PatternError(f"a loop requires sets of at most {thresholds.PATTERN_MOVES} runs of columns.")
+        joint: list[int] = []
+        limit = -1
+        for start, end in ends:
+            if start > limit:
+                joint += (start, end)
+                limit = end
+            elif end > limit:
+                joint[-1] = limit = end
+        runs = tuple(joint)
+        return next((part for part in distinct if part == runs), runs)
+
+
+def runs_of(rows: Rows, ranks: np.ndarray) -> list[Runs]:
+    """The columns of each row by their ranks."""
+    width = max(rows.columns, 1)
+    keys = np.sort(rows.row_of_entry() * width + ranks[rows.indices])
+    row = keys // width
+    breaks = np.nonzero((np.diff(keys) != 1) | (np.diff(row) != 0))[0] + 1
+    first = np.concatenate([[0], breaks]) if keys.size else breaks
+    last = np.concatenate([breaks, [keys.size]]) - 1 if keys.size else breaks
+    ends = np.stack([keys[first], keys[last] + 1], axis=1) - (row[first] * width)[:, None]
+    offsets = (2 * np.searchsorted(row[first], np.arange(rows.count + 1))).tolist()
+    numbers = ends.reshape(-1).tolist()
+    return [tuple(numbers[a:b]) for a, b in itertools.pairwise(offsets)]
+
+
+def rows_of(sets: Sequence[Runs], columns: int, order: np.ndarray) -> Rows:
+    """Sets of ranks as rows of columns: that of rank k is order[k].
+
+    Raises:
+      PatternError: there are too many entries.
+    """
+    counts = np.array([len(runs) // 2 for runs in sets], np.int64)
+    ends = np.fromiter(itertools.chain.from_iterable(sets), np.int64, 2 * int(counts.sum())).reshape(-1, 2)
+    lengths = ends[:, 1] - ends[:, 0]
+    size = int(lengths.sum())
+    check_size(size, len(sets), columns)
+    row = np.repeat(np.repeat(np.arange(len(sets)), counts), lengths)
+    ranks = np.arange(size) + np.repeat(ends[:, 0] - np.cumsum(lengths) + lengths, lengths)
+    return Rows.of(row * max(columns, 1) + order[ranks], len(sets), columns)

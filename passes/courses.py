@@ -1,0 +1,159 @@
+"""Loops whose turns differ in the places that they read and write alone, such as scans: followed element by element.
+
+One turn is looked at once, whatever its number: what each element that it writes is made of. Then every turn moves sets of
+columns between the elements at its own places, which are computed for all turns at once. So the time is that of the elements
+that are read and written, and of the runs of columns that are joined, not that of the operations of each turn.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from iree.compiler import ir
+
+from nabla_mlir import thresholds
+from nabla_mlir.errors import PatternError
+from nabla_mlir.passes.dependence_values import Values
+from nabla_mlir.passes.turns import Turn, Window
+from nabla_mlir.rules.loops import find_counter
+from nabla_mlir.sparsity.relation import Relation
+from nabla_mlir.sparsity.rows import Rows
+from nabla_mlir.sparsity.runs import Runs, Union, rows_of, runs_of
+
+
+def after_turns(
+    outer: Values, op: ir.Operation, state: Sequence[Relation], numbers: Sequence[np.ndarray | None], turns: int, exactly: bool
+) -> list[Relation] | None:
+    """What a counted loop carries at its end, from what it carries after some turns.
+
+    Args:
+      outer: the analysis that has come to the loop.
+      op: the loop.
+      state: the patterns of what it carries now.
+      numbers: what it carries now, where that is known.
+      turns: how many turns it has made.
+      exactly: nothing is wanted rather than patterns with entries too many.
+
+    Returns:
+      The patterns, or None: the turns are not counted, differ in more than places, or are too many for their size.
+    """
+    counter = find_counter(op)
+    if counter is None or counter.trips <= turns:
+        return None
+    active = {i for i, r in enumerate(state) if not r.is_empty}
+    while not (turn := Turn(outer, op, state, numbers, counter.trips - turns, active)).active <= active:
+        active |= turn.active
+    try:
+        if turn.steps > thresholds.PATTERN_MOVES or (exactly and not turn.is_steady()):
+            return None
+        return _Course(turn).end()
+    except PatternError:
+        return None
+
+
+class _Course:
+    """All turns, one after the other."""
+
+    def __init__(self, turn: Turn):
+        self._turn, self._union, self._base = turn, Union(), turn.outer.columns
+        self._order, self._ranks = self._columns()
+        self._registers: list[Runs] = [()] * (turn.columns - self._base)
+        for i, base in turn.bases.items():
+            self._put(base, self._sets(turn.state[i]))
+        arrays = {w.array for w in (*turn.reads, *turn.writes)}
+        self._arrays = {a: self._sets(turn.state[a] if isinstance(a, int) else turn.outer.of(a)) for a in arrays}
+
+    def end(self) -> list[Relation]:
+        """What is carried at the end."""
+        windows = [w for part in self._turn.windows.values() for w in part]
+        moves = [self._read(w) if w.update is None else self._write(w) for w in windows]
+        moves.append(self._carry())
+        for number in range(self._turn.count):
+            for move in moves:
+                move(number)
+        return [self._relation(i, r) for i, r in enumerate(self._turn.state)]
+
+    def _relation(self, place: int, before: Relation) -> Relation:
+        size = math.prod(before.shape)
+        base = self._turn.bases.get(place)
+        sets = self._arrays.get(place) if base is None else self._registers[base - self._base : base - self._base + size]
+        if sets is None:
+            return before
+        return Relation.of_rows(before.shape, rows_of(sets, self._base, self._order))
+
+    # ---------------------------------------------------------------- moves
+
+    def _read(self, window: Window) -> Callable[[int], None]:
+        array, firsts, offsets = self._arrays[window.array], window.places.firsts.tolist(), window.places.offsets.tolist()
+        base = window.base
+
+        def move(number: int) -> None:
+            first = firsts[number]
+            self._put(base, [array[first + k] for k in offsets])
+
+        return move
+
+    def _write(self, window: Window) -> Callable[[int], None]:
+        array, firsts, offsets = self._arrays[window.array], window.places.firsts.tolist(), window.places.offsets.tolist()
+        values, union, is_joint = self._sets_of(self._turn.update(window)), self._union, window.is_joint
+
+        def move(number: int) -> None:
+            first = firsts[number]
+            for k, runs in zip(offsets, values(), strict=True):
+                array[first + k] = union([array[first + k], runs]) if is_joint else runs
+
+        return move
+
+    def _carry(self) -> Callable[[int], None]:
+        values = {base: self._sets_of(self._turn.made(self._turn.ends[i])) for i, base in self._turn.bases.items()}
+
+        def move(_: int) -> None:
+            for base, sets in [(base, sets()) for base, sets in values.items()]:
+                self._put(base, sets)
+
+        return move
+
+    def _put(self, base: int, sets: list[Runs]) -> None:
+        self._registers[base - self._base : base - self._base + len(sets)] = sets
+
+    def _sets_of(self, relation: Relation) -> Callable[[], list[Runs]]:
+        """The sets of an array that is made of registers and columns; those of equal rows once."""
+        rows = relation.rows
+        lines = [tuple(line) for line in np.split(rows.indices, rows.offsets[1:-1])] if rows.count else []
+        distinct = {line: k for k, line in enumerate(dict.fromkeys(lines))}
+        which = [distinct[line] for line in lines]
+        sources = [[int(k) - self._base for k in line if k >= self._base] for line in distinct]
+        fixed = [self._runs([int(k) for k in line if k < self._base]) for line in distinct]
+        registers, union = self._registers, self._union
+
+        def sets() -> list[Runs]:
+            new = [union([registers[k] for k in source] + runs) for source, runs in zip(sources, fixed, strict=True)]
+            return [new[k] for k in which]
+
+        return sets
+
+    # ---------------------------------------------------------------- columns
+
+    def _runs(self, columns: list[int]) -> list[Runs]:
+        if not columns:
+            return []
+        return runs_of(Rows(np.array([0, len(columns)]), np.array(columns), self._base), self._ranks)
+
+    def _sets(self, relation: Relation) -> list[Runs]:
+        return runs_of(relation.rows, self._ranks)
+
+    def _columns(self) -> tuple[np.ndarray, np.ndarray]:
+        """The columns in an order in which those that turns meet one after the other stand together, and their ranks."""
+        lists = []
+        for window in self._turn.reads:
+            rows = (self._turn.state[window.array] if isinstance(window.array, int) else self._turn.outer.of(window.array)).rows
+            for offset in window.places.offsets:
+                part = rows.take(window.places.firsts + offset)
+                lists.append(part.indices)
+        places, first = np.unique(np.concatenate([*lists, np.arange(self._base)]), return_index=True)
+        order = places[np.argsort(first)]
+        ranks = np.empty(self._base, np.int64)
+        ranks[order] = np.arange(self._base)
+        return order, ranks
