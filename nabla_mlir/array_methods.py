@@ -135,9 +135,9 @@ class ArrayMethods(ArrayOperators):
         """The places from which `partition` takes its elements."""
         return self._call("argpartition", kth, axis=axis)
 
-    def searchsorted(self, v: Any, side: str = "left", sorter: Any = None) -> Self:
+    def searchsorted(self, v: Any, side: str = "left", sorter: Any = None, *, method: str | None = None) -> Self:
         """The places in the sorted vector `a` at which elements `v` can enter and keep the order; NaN stand behind all numbers."""
-        return self._call("searchsorted", v=v, side=side, sorter=sorter)
+        return self._call("searchsorted", v=v, side=side, sorter=sorter, method=method)
 
     # ---------------------------------------------------------------- reductions and products
 

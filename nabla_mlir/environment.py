@@ -52,7 +52,7 @@ def device_get(x: Any) -> Any:
 
 def block_until_ready(x: Any) -> Any:
     """The pytree itself, once all its arrays are computed."""
-    return _mapped(lambda leaf: leaf.block_until_ready() if isinstance(leaf, Array) else leaf, x)
+    return _mapped(lambda leaf: leaf.block_until_ready() if type(leaf) is Array else leaf, x)
 
 
 def typeof(x: Any) -> Any:

@@ -54,7 +54,7 @@ class InterpretedFunction:
         return arrays
 
     def _filled(self, target: Any, result: np.ndarray, version: int | None) -> Array:
-        if isinstance(target, Array):
+        if type(target) is Array:
             ctypes.memmove(target.numpy().ctypes.data, np.ascontiguousarray(result).ctypes.data, result.nbytes)
             return fill(target, target, version)
         return fill(target, Array.from_numpy(result, self.device), version)

@@ -201,26 +201,27 @@ def reduce_window(
 
 
 # ---------------------------------------------------------------- sorting
-def top_k(operand: Any, k: int, *, axis: int = -1) -> tuple[Any, Any]:
-    """The k largest elements along an axis, the largest first, and their places."""
-    return sorting.top_k(operand, k, axis)
+def top_k(operand: Any, k: int, *, axis: int = -1) -> list[Any]:
+    """The k largest elements along an axis, the largest first, and their places, of int32: a list, as in JAX."""
+    values, places = sorting.top_k(operand, k, axis)
+    return [values, places.astype("int32")]
 
 
 def approx_max_k(
     operand: Any, k: int, reduction_dimension: int = -1, recall_target: float = 0.95, reduction_input_size_override: int = -1,
     aggregate_to_topk: bool = True,
-) -> tuple[Any, Any]:  # fmt: skip
+) -> list[Any]:  # fmt: skip
     """The k largest elements along an axis and their places: exactly, whatever the options allow."""
-    return sorting.top_k(operand, k, reduction_dimension)
+    return top_k(operand, k, axis=reduction_dimension)
 
 
 def approx_min_k(
     operand: Any, k: int, reduction_dimension: int = -1, recall_target: float = 0.95, reduction_input_size_override: int = -1,
     aggregate_to_topk: bool = True,
-) -> tuple[Any, Any]:  # fmt: skip
+) -> list[Any]:  # fmt: skip
     """The k smallest elements along an axis and their places: exactly, whatever the options allow."""
-    values, places = sorting.top_k(ufuncs.negative(operand), k, reduction_dimension)
-    return ufuncs.negative(values), places
+    values, places = top_k(ufuncs.negative(operand), k, axis=reduction_dimension)
+    return [ufuncs.negative(values), places]
 
 
 @library

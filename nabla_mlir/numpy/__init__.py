@@ -76,6 +76,7 @@ from nabla_mlir.numpy.numbers import (
     unpackbits as unpackbits,
 )
 from nabla_mlir.numpy.operands import array as array, asarray as asarray, from_dlpack as from_dlpack
+from nabla_mlir.numpy.padding import pad as pad
 from nabla_mlir.numpy.polynomials import (
     poly as poly, polyadd as polyadd, polyder as polyder, polydiv as polydiv, polyfit as polyfit, polyint as polyint,
     polymul as polymul, polysub as polysub, polyval as polyval, roots as roots, vander as vander,
@@ -127,7 +128,7 @@ from nabla_mlir.numpy.shapes import (
     astype as astype, atleast_1d as atleast_1d, atleast_2d as atleast_2d, atleast_3d as atleast_3d,
     broadcast_arrays as broadcast_arrays, broadcast_shapes as broadcast_shapes, broadcast_to as broadcast_to,
     expand_dims as expand_dims, flip as flip, fliplr as fliplr, flipud as flipud, matrix_transpose as matrix_transpose,
-    moveaxis as moveaxis, pad as pad, permute_dims as permute_dims, ravel as ravel, reshape as reshape,
+    moveaxis as moveaxis, permute_dims as permute_dims, ravel as ravel, reshape as reshape,
     roll as roll, rot90 as rot90, squeeze as squeeze, swapaxes as swapaxes, tile as tile, transpose as transpose,
 )
 from nabla_mlir.numpy.sorting import (

@@ -158,7 +158,7 @@ def plain_index(item: Any) -> Any:
         item = (
             operand(item) if any(isinstance(e, Tensor) for e in item) else np.asarray(item, None if item else np.intp)
         )
-    if isinstance(item, Array):
+    if type(item) is Array:
         item = item.numpy()
     if isinstance(item, bool) or not (hasattr(item, "dtype") or hasattr(item, "__index__")):
         raise TraceError(f"indexing requires integers, slices, None, ... or arrays, got {item!r}.", where=user_frame())

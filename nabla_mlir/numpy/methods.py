@@ -81,7 +81,7 @@ def _binary(f: Callable[..., Any], name: str, flip: bool) -> Callable[..., Any]:
 
 def _beside(x: Any, number: Any) -> Any:
     """A Python number beside a concrete array as an array of its dtype, where it is one: else each number would be a program."""
-    if type(number) not in (int, float) or not isinstance(x, Array) or is_tracing():
+    if type(number) not in (int, float) or type(x) is not Array or is_tracing():
         return number
     fits = rank_of(x.dtype) > 0 and scalar_misfit(number, x.dtype) is None
     return np.asarray(number, x.dtype) if fits else number
@@ -113,7 +113,7 @@ def _transpose(self: Any, *axes: Any) -> Any:
 def _iterate(self: Any) -> Iterator[Any]:
     if not self.shape:
         raise TypeError("iteration requires an array with an axis, got one of shape ().")
-    if isinstance(self, Array) and not is_tracing():  # a program with a slice for each row would take long to make
+    if type(self) is Array and not is_tracing():  # a program with a slice for each row would take long to make
         return (Array.from_numpy(row, self.device) for row in self.numpy())
     return iter(joining.unstack(self))
 

@@ -58,7 +58,7 @@ def asarray(a: Any, dtype: Any = None, *, copy: bool | None = None, device: Any 
 
 def _concrete(x: Any, leaves: Sequence[Any], dtype: np.dtype | None, copy: bool | None) -> Array:
     is_same = isinstance(x, (Array, np.ndarray)) and (dtype is None or dtype == x.dtype)  # float64 == None holds for NumPy
-    if isinstance(x, Array) and is_same:
+    if type(x) is Array and is_same:
         return x.copy() if copy else x
     if copy is False:
         out = Array.lent(x, device_of()) if is_same and x.flags.c_contiguous and x.flags.writeable else None
@@ -66,7 +66,7 @@ def _concrete(x: Any, leaves: Sequence[Any], dtype: np.dtype | None, copy: bool 
             raise CopyError(f"asarray requires memory that it can share for copy=False, got {type(x).__name__}.",
                             where=user_frame(), help="leave `copy` out.")  # fmt: skip
         return out
-    return _astype(x, dtype) if isinstance(x, Array) else Array.from_numpy(_host(x, leaves, dtype))
+    return _astype(x, dtype) if type(x) is Array else Array.from_numpy(_host(x, leaves, dtype))
 
 
 def array(
@@ -106,7 +106,7 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> A
       >>> from_dlpack(np.arange(3.0)).tolist()
       [0.0, 1.0, 2.0]
     """
-    if isinstance(x, Array):
+    if type(x) is Array:
         out = x.copy() if copy else x
     elif is_tracing() or copy is not None:
         out = asarray(x, copy=copy)

@@ -125,7 +125,7 @@ def issubdtype(arg1: Any, arg2: Any) -> bool:
       (True, False)
     """
     kind = arg2 if isinstance(arg2, type) and issubclass(arg2, np.generic) else as_dtype(arg2)
-    dtype = arg1 if isinstance(arg1, type) and issubclass(arg1, np.generic) else as_dtype(arg1)
+    dtype = arg1 if isinstance(arg1, type) and issubclass(arg1, np.generic) and arg1.__module__ == "numpy" else as_dtype(arg1)
     if isinstance(dtype, np.dtype) and dtype.kind == "V":  # the narrow floats of ml_dtypes
         return kind in (np.generic, np.number, np.inexact, np.floating) or kind == dtype
     return np.issubdtype(dtype, kind)

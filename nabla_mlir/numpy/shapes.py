@@ -7,8 +7,6 @@ import operator
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from nabla_mlir.errors import ShapeError, user_frame
 from nabla_mlir.numpy.axes import (
     Axis,
@@ -16,7 +14,6 @@ from nabla_mlir.numpy.axes import (
     axes_of,
     axis_of,
     joined,
-    padded,
     reversed_along,
     shape_of,
     sliced,
@@ -28,7 +25,6 @@ from nabla_mlir.ops import shape as sh
 from nabla_mlir.ops.shape import reshaped, transposed
 from nabla_mlir.staging.eager import Static, library
 from nabla_mlir.table import promotion
-from nabla_mlir.table.promotion import as_tensor
 from nabla_mlir.table.tensor import Tensor, full
 
 
@@ -287,83 +283,3 @@ def tile(A: Any, reps: Static[Any]) -> Tensor:
 
 
 # ---------------------------------------------------------------- padding
-_MODES = ("edge", "reflect", "symmetric", "wrap")
-
-
-@library
-def pad(array: Any, pad_width: Static[Any], mode: str = "constant", constant_values: Any = 0) -> Tensor:
-    """`array` with elements added at the ends of its axes.
-
-    Args:
-      array: an array.
-      pad_width: a number, (before, after), or a pair for each axis.
-      mode: "constant", "edge" (the last element), "reflect" (mirrored at it), "symmetric" (mirrored behind it) or
-        "wrap" (from the other end).
-      constant_values: what is added in mode "constant": a number, or as `pad_width`.
-
-    Raises:
-      ShapeError: the mode is unknown, the widths do not fit the axes, or an empty axis has nothing to add.
-    """
-    x = tensor(array)
-    widths = _pairs("pad", pad_width, x.ndim)
-    if any(w < 0 for pair in widths for w in pair):
-        raise ShapeError(
-            f"pad requires widths that are not negative, got {pad_width}.", where=user_frame(), help="slice instead."
-        )
-    if mode == "constant":
-        return _pad_constant(x, widths, constant_values)
-    if mode not in _MODES:
-        raise ShapeError(f"pad requires mode constant, {', '.join(_MODES)}, got {mode!r}.", where=user_frame())
-    for d, (low, high) in enumerate(widths):
-        if low or high:
-            if not x.shape[d]:
-                raise ShapeError(
-                    f"pad in mode {mode} requires elements along axis {d}, got shape {x.shape}.", where=user_frame()
-                )
-            x = _rearranged(x, d, np.pad(np.arange(x.shape[d]), (low, high), mode=mode))  # type: ignore[call-overload]
-    return x
-
-
-def _pairs(name: str, widths: Any, ndim: int) -> list[tuple[Any, Any]]:
-    try:
-        return [tuple(pair) for pair in np.broadcast_to(np.asarray(widths), (ndim, 2)).tolist()]
-    except ValueError:
-        raise ShapeError(f"{name} requires a number, a pair, or a pair for each of {ndim} axes, got {widths}.",
-                         where=user_frame()) from None  # fmt: skip
-
-
-def _pad_constant(x: Tensor, widths: list[tuple[int, int]], values: Any) -> Tensor:
-    if isinstance(values, (list, tuple)):
-        for d, ((low, high), (before, after)) in enumerate(zip(widths, _pairs("pad", values, x.ndim), strict=True)):
-            x = padded(padded(x, d, low, 0, before) if low else x, d, 0, high, after) if low or high else x
-        return x
-    if not any(w for pair in widths for w in pair):
-        return x
-    lows, highs = (tuple(side) for side in zip(*widths, strict=True))
-    value = convert(as_tensor(values), x.dtype) if not promotion.is_scalar(values) else full((), values, x.dtype)
-    return sh.pad(x, value, edge_padding_low=lows, edge_padding_high=highs, interior_padding=(0,) * x.ndim)
-
-
-def _rearranged(x: Tensor, axis: int, order: np.ndarray) -> Tensor:
-    """``take(x, order, axis)`` for an order that consists of few runs: slices, reversed or repeated, joined."""
-    pieces, start = [], 0
-    while start < len(order):
-        stop = start + 1
-        step = int(order[stop] - order[start]) if stop < len(order) and abs(order[stop] - order[start]) <= 1 else 0
-        while stop < len(order) and order[stop] - order[stop - 1] == step:
-            stop += 1
-        pieces.append(_run(x, axis, int(order[start]), stop - start, step))
-        start = stop
-    return joined(pieces, axis)
-
-
-def _run(x: Tensor, axis: int, first: int, length: int, step: int) -> Tensor:
-    if step == 0:
-        one = sliced(x, axis, first, first + 1)
-        if length == 1:
-            return one
-        shape: Shape = tuple(length if d == axis else n for d, n in enumerate(x.shape))
-        return promotion.broadcast_to(one, shape)
-    if step == 1:
-        return sliced(x, axis, first, first + length)
-    return reversed_along(sliced(x, axis, first - length + 1, first + 1), (axis,))

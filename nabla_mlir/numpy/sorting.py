@@ -90,8 +90,11 @@ def top_k(x: Any, k: Static[int], axis: Static[int] = -1) -> tuple[Tensor, Tenso
     return sliced(values, axis, 0, k), sliced(order, axis, 0, k)
 
 
+_METHODS = ("scan", "scan_unrolled", "sort", "compare_all", "default")
+
+
 @library
-def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> Tensor:
+def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None, *, method: str | None = None) -> Tensor:
     """The places in the sorted vector `a` at which elements `v` can enter and keep the order; NaN stand behind all numbers.
 
     Compares with every element of a short vector, and halves a long one again and again.
@@ -101,9 +104,10 @@ def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> Tens
       v: elements, of any shape.
       side: "left" is before equal elements, "right" behind them.
       sorter: places such that ``a[sorter]`` is the sorted vector.
+      method: "compare_all" compares with every element, "scan", "scan_unrolled" and "sort" halve; None decides by the length.
 
     Raises:
-      ShapeError: `a` is no vector, or `side` another word.
+      ShapeError: `a` is no vector, or `side` or `method` another word.
 
     Example:
       >>> import numpy as np
@@ -116,9 +120,11 @@ def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> Tens
             f"searchsorted requires a vector and side 'left' or 'right', got {a.shape} and {side!r}.",
             where=user_frame(),
         )
+    if method not in (None, *_METHODS):
+        raise ShapeError(f"searchsorted requires one of {', '.join(_METHODS)} as method, got {method!r}.", where=user_frame())
     a = a if sorter is None else take(a, sorter)
     a, v = in_one_dtype(a, v)
-    if a.size <= thresholds.COMPARED_PAIRWISE:
+    if method == "compare_all" or (method is None and a.size <= thresholds.COMPARED_PAIRWISE):
         a, v = meet("searchsorted", a, reshaped(v, (*v.shape, 1)))
         return count_nonzero(_stands_before(a, v, side), -1)
     low, high = (full(v.shape, n, Defaults.int) for n in (0, a.size))
@@ -141,10 +147,12 @@ def _stands_before(a: Tensor, v: Tensor, side: str) -> Tensor:
 
 
 @library
-def isin(element: Any, test_elements: Any, assume_unique: bool = False, invert: bool = False) -> Tensor:
+def isin(
+    element: Any, test_elements: Any, assume_unique: bool = False, invert: bool = False, *, method: str = "auto"
+) -> Tensor:
     """True where an element is one of `test_elements`; with `invert` where it is none of them.
 
-    Compares every pair, whether or not they are `assume_unique`.
+    Compares every pair, whatever `assume_unique` and `method` say: "auto", "compare_all", "binary_search" or "sort", as in JAX.
 
     Example:
       >>> import numpy as np

@@ -136,10 +136,10 @@ def _bincount(x: Any, weights: Any, length: Static[int]) -> Tensor:
 
 
 @library
-def digitize(x: Any, bins: Any, right: bool = False) -> Tensor:
+def digitize(x: Any, bins: Any, right: bool = False, *, method: str | None = None) -> Tensor:
     """The number of the bin of each element: i with ``bins[i-1] <= x < bins[i]``, or ``<`` and ``<=`` if `right`.
 
-    Bins that decrease are taken from the end.
+    Bins that decrease are taken from the end; `method` is that of `searchsorted`.
 
     Example:
       >>> digitize(np.array([0.5, 1.0, 2.5]), np.array([0.0, 1.0, 2.0])).tolist()
@@ -148,7 +148,7 @@ def digitize(x: Any, bins: Any, right: bool = False) -> Tensor:
     edges = tensor(bins)
     if edges.ndim != 1:
         raise ShapeError(f"digitize requires a vector of bins, got shape {edges.shape}.", where=user_frame())
-    rising = searchsorted(edges, x, "left" if right else "right")
+    rising = searchsorted(edges, x, "left" if right else "right", method=method)
     if edges.shape[0] < 2:
         return rising
     falling = edges.shape[0] - searchsorted(edges[::-1], x, "right" if right else "left")
@@ -191,7 +191,7 @@ def histogram(
     Args:
       a: an array.
       bins, range: as for `histogram_bin_edges`.
-      weights: what each element counts.
+      weights: what each element counts, in the shape of `a`.
       density: whether to divide by the total and by the widths, so that the integral is 1.
 
     Example:
@@ -199,6 +199,7 @@ def histogram(
       >>> counts.tolist(), edges.tolist()
       ([3.0, 1.0], [0.0, 2.0, 4.0])
     """
+    weights = None if weights is None else reshaped(tensor(weights), (tensor(weights).size,))
     counts, edges = histogramdd(reshaped(tensor(a), (tensor(a).size, 1)), [bins] if np.ndim(bins) == 1 else bins,
                                 None if range is None else [range], weights, density)  # fmt: skip
     return counts, edges[0]

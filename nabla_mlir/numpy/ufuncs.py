@@ -160,8 +160,8 @@ def sign(x: Any) -> Tensor:
 
 @library
 def square(x: Any) -> Tensor:
-    """x * x."""
-    x = tensor(x)
+    """x * x; of truth values int8, as of `power`."""
+    x = convert(x, "int8") if tensor(x).dtype == bool else tensor(x)
     return ew.square(x) if is_inexact(x.dtype) else x * x
 
 

@@ -163,7 +163,7 @@ class KeyArray:
 
     def _each(self, f: Callable[[Any], Any]) -> KeyArray:
         """What a function of arrays makes of both words; those of the host need no program for that."""
-        words = [x.numpy() if isinstance(x, Array) and x.device.is_host else x for x in (self.high, self.low)]
+        words = [x.numpy() if type(x) is Array and x.device.is_host else x for x in (self.high, self.low)]
         return KeyArray(*(np.asarray(y) if isinstance(y, np.generic) else y for y in map(f, words)))
 
 

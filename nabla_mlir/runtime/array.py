@@ -25,7 +25,12 @@ Shape = tuple[int, ...]
 _deletion = new_lock()  # of two threads that give an array away one is refused
 
 
-class Array(ArrayMethods):
+class _OfAllArrays(type):
+    def __instancecheck__(cls, x: object) -> bool:
+        return isinstance(x, ArrayMethods)
+
+
+class Array(ArrayMethods, metaclass=_OfAllArrays):
     """An array in the memory of a device.
 
     It converts to NumPy without a copy where the host can see the memory, but for a few numbers, which are copied sooner than
@@ -33,6 +38,9 @@ class Array(ArrayMethods):
     array other memory, so that nothing which shares its own changes. Make one with
     `Array.from_numpy`; calls of compiled functions return them, those of modules compiled with `asynchronous=True`
     before the values are there: reading waits for them.
+
+    Values of a trace, and arrays with named axes, are instances too for whom `isinstance` asks, as in JAX; those of a trace are
+    instances of `core.Tracer`.
 
     Example:
       >>> Array.from_numpy(np.arange(3, dtype=np.float32))
@@ -361,7 +369,7 @@ def _host_index(index: Any) -> Any:
     """An index with arrays of ours as NumPy's."""
     if isinstance(index, tuple):
         return tuple(map(_host_index, index))
-    return index.numpy() if isinstance(index, Array) else index
+    return index.numpy() if type(index) is Array else index
 
 
 class _Shared:

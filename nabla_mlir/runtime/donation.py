@@ -22,7 +22,7 @@ def check_given_once(arguments: Sequence[Any], donation: Sequence[int]) -> None:
     """
     for i in donation:
         for j, other in enumerate(arguments):
-            if i != j and arguments[i] is other and isinstance(other, Array):
+            if i != j and arguments[i] is other and type(other) is Array:
                 raise CopyError(
                     f"donate_argnums requires arrays that are no other argument as well, got one as leaves {min(i, j)} and "
                     f"{max(i, j)}.", where=user_frame(), help="pass a copy of it, x.copy(), at one of the places.",
@@ -48,7 +48,7 @@ def call(function: Writing, arguments: Sequence[Any], donation: Sequence[int], t
     inputs, device = list(arguments), function.device
     for i in donation:
         x = inputs[i]
-        array = x if isinstance(x, Array) else Array.from_numpy(np.asarray(x), copy=False)
+        array = x if type(x) is Array else Array.from_numpy(np.asarray(x), copy=False)
         inputs[i] = array.given_away(device)
     places = {address(inputs[i]) for i in donation if inputs[i].size}
     results = function(inputs, 0, types)

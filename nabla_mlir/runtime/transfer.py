@@ -117,7 +117,7 @@ def mismatch(leaf: Any, spec: Leaf) -> tuple[type[Exception], str]:
 
 def memory_of(target: Any, where: Device) -> Array:
     """The array that a call writes for `target`: itself; much memory, if it is aligned, lent; else a buffer."""
-    if isinstance(target, Array):
+    if type(target) is Array:
         return target
     view = Array.lent(target, where) if target.nbytes >= thresholds.LENT_RESULT else None
     return Array.empty(target.shape, target.dtype, where) if view is None else view
@@ -151,7 +151,7 @@ def check_storage(name: str, targets: Sequence[Any], inputs: Sequence[Any], wher
 
 
 def _problem(target: Any, where: Device) -> str | None:
-    if isinstance(target, Array):
+    if type(target) is Array:
         on_host = target.device.is_host and where.is_host
         return None if target.device is where or on_host else f"an array on {target.device.driver}"
     if not isinstance(target, np.ndarray):
@@ -170,5 +170,5 @@ def _overlap(a: Any, b: Any) -> bool:
     """
     if a is b:
         return True
-    left, right = (x.known_memory() if isinstance(x, Array) and x.device.is_host else x for x in (a, b))
+    left, right = (x.known_memory() if type(x) is Array and x.device.is_host else x for x in (a, b))
     return isinstance(left, np.ndarray) and isinstance(right, np.ndarray) and np.may_share_memory(left, right)

@@ -16,8 +16,8 @@ from nabla_mlir.numpy.indexing import take
 from nabla_mlir.numpy.joining import concatenate
 from nabla_mlir.numpy.logic import where
 from nabla_mlir.numpy.operands import convert, tensor
+from nabla_mlir.numpy.padding import pad
 from nabla_mlir.numpy.products import matmul
-from nabla_mlir.numpy.shapes import pad
 from nabla_mlir.numpy.systems import solve, triangular_solve
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops import linalg as la

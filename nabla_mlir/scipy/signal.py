@@ -81,5 +81,10 @@ def convolve2d(
 def correlate2d(
     in1: Any, in2: Any, mode: str = "full", boundary: str = "fill", fillvalue: float = 0, precision: Any = None
 ) -> Any:  # fmt: skip
-    """The correlation of matrices; arguments as for `convolve`."""
-    return _two_axes("correlate2d", correlate, in1, in2, mode, boundary, fillvalue)
+    """The correlation of matrices; arguments as for `convolve`. With an even length of `in2` the middle of "same" is one behind
+    that of `correlate`, as in SciPy.
+    """
+    out = _two_axes("correlate2d", correlate, in1, in2, "full" if mode == "same" else mode, boundary, fillvalue)
+    if mode != "same":
+        return out
+    return out[tuple(slice(k // 2, k // 2 + n) for n, k in zip(np.shape(in1), np.shape(in2), strict=True))]

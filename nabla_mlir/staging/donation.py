@@ -70,7 +70,7 @@ class Donating:
             return call(self._writing, inputs, self._donation, types)
         results = self._plain(inputs, storage, types)
         for i in self._donation:
-            if isinstance(inputs[i], Array):
+            if type(inputs[i]) is Array:
                 inputs[i].delete()
         return results
 

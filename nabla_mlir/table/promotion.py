@@ -120,11 +120,13 @@ def _kind(dtype: np.dtype) -> int:
 
 def common_type(a: np.dtype, b: np.dtype) -> np.dtype:
     """The dtype that two promote to: NumPy's; of the two floating-point formats of 16 bits float32, as in JAX, and of an
-    integer and floating point, where new arrays have 32 bits, the latter: nothing becomes wider than what there is.
+    integer and floating point, where new arrays have 32 bits or NumPy knows the format not, the latter: nothing becomes wider than
+    what there is.
     """
     if {a, b} == _HALVES:
         return _FLOAT32
-    if Defaults.float.itemsize < 8 and is_inexact(a) != is_inexact(b):
+    is_foreign = "V" in (a.kind, b.kind)  # bfloat16 and the formats of 8 bits
+    if (Defaults.float.itemsize < 8 or is_foreign) and is_inexact(a) != is_inexact(b):
         return a if is_inexact(a) else b
     return np.promote_types(a, b)
 

@@ -20,7 +20,9 @@ from nabla_mlir.table.promotion import adopted, as_tensor
 from nabla_mlir.table.regions import body_of, captures_of, clone_body
 from nabla_mlir.table.tensor import Tensor, wrap
 from nabla_mlir.transforms.custom import custom_jvp
+from nabla_mlir.transforms.gradients import stop_gradient
 from nabla_mlir.transforms.linear import jvp, vjp
+from nabla_mlir.transforms.symbolic_zeros import SymbolicZero
 from nabla_mlir.transforms.vectorized import per_entry
 
 Linear = Callable[[Any], Any]
@@ -28,7 +30,7 @@ Linear = Callable[[Any], Any]
 
 def custom_linear_solve(
     matvec: Linear, b: Any, solve: Callable[[Linear, Any], Any],
-    transpose_solve: Callable[[Linear, Any], Any] | None = None, symmetric: bool = False,
+    transpose_solve: Callable[[Linear, Any], Any] | None = None, symmetric: bool = False, has_aux: bool = False,
 ) -> Any:  # fmt: skip
     """The x with ``matvec(x) = b``, found by `solve` and differentiated implicitly: dx = A^-1 (db - dA x).
 
@@ -38,6 +40,7 @@ def custom_linear_solve(
       solve: ``solve(matvec, b) -> x``; any code, also what has no derivative (loops until convergence).
       transpose_solve: ``transpose_solve(vecmat, b) -> x`` for the transposed system; needed in reverse mode.
       symmetric: whether the matrix is symmetric; `solve` then solves the transposed system too.
+      has_aux: whether the solvers return ``(x, aux)``, as this function does then; aux has no derivative.
 
     Raises:
       TreeError: matvec or a solver returns something unlike `b`.
@@ -49,6 +52,10 @@ def custom_linear_solve(
       >>> float(root(2.0)), float(nm.grad(root)(2.0))
       (3.0, -1.5)
     """
+    if has_aux:
+        transposed_alone = None if transpose_solve is None else _without_aux(transpose_solve)
+        x = custom_linear_solve(matvec, b, _without_aux(solve), transposed_alone, symmetric)
+        return x, stop_gradient(solve(matvec, stop_gradient(b))[1])
 
     def run(b: Any) -> Any:
         leaves, spec = pytree.flatten(b)
@@ -107,7 +114,7 @@ def _like(what: str, spec: pytree.TreeSpec, likes: list[Tensor], out: Any) -> li
 
 def custom_root(
     f: Callable[[Any], Any], initial_guess: Any, solve: Callable[[Callable[..., Any], Any], Any],
-    tangent_solve: Callable[[Linear, Any], Any],
+    tangent_solve: Callable[[Linear, Any], Any], has_aux: bool = False,
 ) -> Any:  # fmt: skip
     """The x with ``f(x) = 0``, found by `solve` and differentiated by the implicit function theorem.
 
@@ -120,6 +127,7 @@ def custom_root(
       tangent_solve: ``tangent_solve(g, y) -> x`` with g(x) = y for the linear function g; for scalars
         ``lambda g, y: y / g(1.0)``. It is differentiated, so that for reverse mode it must not hold loops of unknown
         length; use `custom_linear_solve` there.
+      has_aux: whether `solve` returns ``(x, aux)``, as this function does then; aux has no derivative.
 
     Example:
       >>> import nabla_mlir as nm
@@ -145,17 +153,28 @@ def custom_root(
             return search(parameters, fixed)
 
         def rule(primals: Any, tangents: Any) -> Any:
-            x = root(*primals)
+            found = root(*primals)
+            x = found[0] if has_aux else found
             _, rhs = jvp(lambda *p: g(x, p), primals, tangents)
             step = tangent_solve(lambda v: jvp(lambda x: g(x, primals), (x,), (v,))[1], rhs)
             steps, out_spec = pytree.flatten(step)
-            return x, pytree.unflatten(out_spec, [-as_tensor(s) for s in steps])
+            dx = pytree.unflatten(out_spec, [-as_tensor(s) for s in steps])
+            return found, (dx, _zeros(found[1])) if has_aux else dx
 
         root = custom_jvp(solution)
         root.defjvp(rule)
         return root(*parameters)
 
     return staged(per_entry(run))(initial_guess)
+
+
+def _without_aux(solve: Callable[[Linear, Any], Any]) -> Callable[[Linear, Any], Any]:
+    return lambda matvec, b: solve(matvec, b)[0]
+
+
+def _zeros(tree: Any) -> Any:
+    leaves, spec = pytree.flatten(tree)
+    return pytree.unflatten(spec, [SymbolicZero.of(x) for x in leaves])
 
 
 def _closed(f: Callable[[Any], Any], example: Any) -> tuple[Callable[[Any, Any], Any], list[Tensor]]:

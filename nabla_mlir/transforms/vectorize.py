@@ -52,13 +52,13 @@ def vmap(
 
     @functools.wraps(fun)
     def vmap_f(*args: Any, **kwargs: Any) -> Any:
-        numbers = _shared_integers(in_axes, args)
+        whole = _shared_whole(in_axes, args)
 
         def run(*args: Any, **kwargs: Any) -> Any:
-            whole = tuple(numbers.get(i, x) for i, x in enumerate(args))
-            return _vmap(fun, in_axes, out_axes, axis_size, axis_name, whole, kwargs)
+            values = tuple(whole.get(i, x) for i, x in enumerate(args))
+            return _vmap(fun, in_axes, out_axes, axis_size, axis_name, values, kwargs)
 
-        return staged(per_entry(run))(*(None if i in numbers else x for i, x in enumerate(args)), **kwargs)
+        return staged(per_entry(run))(*(None if i in whole else x for i, x in enumerate(args)), **kwargs)
 
     return vmap_f
 
@@ -74,10 +74,10 @@ def _vmap(
                         f"{len(args)}.", where=user_frame())  # fmt: skip
     leaves, spec = pytree.flatten((args, kwargs))
     per_args = pytree.broadcast_prefix(in_axes, pytree.flatten(args)[1], "in_axes")
-    per_kwargs = [0] * (len(leaves) - len(per_args))
-    tensors = [as_tensor(leaf) for leaf in leaves]
+    axes = [*per_args, *[0] * (len(leaves) - len(per_args))]
+    tensors = [x if axis is None and _is_object(x) else as_tensor(x) for axis, x in zip(axes, leaves, strict=True)]
     names = [_argument_name(f, path) for path in pytree.paths(spec)]
-    places = [_place(axis, t, name) for axis, t, name in zip([*per_args, *per_kwargs], tensors, names, strict=True)]
+    places = [_place(axis, t, name) for axis, t, name in zip(axes, tensors, names, strict=True)]
     size = _common_size(places, tensors, names, axis_size)
     leaders = [i for i, place in enumerate(places) if place is not None]
     inner_specs = [Spec(_without(tensors[i].shape, places[i]), tensors[i].dtype) for i in leaders]
@@ -105,12 +105,19 @@ def _vmap(
     return pytree.unflatten(box["spec"], results_of(op))
 
 
-def _shared_integers(in_axes: Any, args: tuple[Any, ...]) -> dict[int, Any]:
-    """The arguments by position that no entry has for itself and that are Python integers, which stay such: sizes, settings."""
+def _shared_whole(in_axes: Any, args: tuple[Any, ...]) -> dict[int, Any]:
+    """The arguments by position that no entry has for itself and that stay as they are: Python integers, which are sizes and
+    settings, and what holds more than numbers, such as the object of a method.
+    """
     if not isinstance(in_axes, (tuple, list)) or len(in_axes) != len(args):
         return {}
-    shared = {i: x for i, (axis, x) in enumerate(zip(in_axes, args, strict=True)) if axis is None}
-    return {i: x for i, x in shared.items() if (leaves := pytree.flatten(x)[0]) and all(isinstance(y, int) for y in leaves)}
+    shared = {i: pytree.flatten(x)[0] for i, (axis, x) in enumerate(zip(in_axes, args, strict=True)) if axis is None}
+    are_integers = {i for i, leaves in shared.items() if leaves and all(isinstance(x, int) for x in leaves)}
+    return {i: args[i] for i, leaves in shared.items() if i in are_integers or any(map(_is_object, leaves))}
+
+
+def _is_object(leaf: Any) -> bool:
+    return not (is_scalar(leaf) or pytree.is_array(leaf))
 
 
 def _argument_name(f: Callable[..., Any], path: str) -> str:

@@ -9,6 +9,7 @@ import jax_programs
 import jax_programs_idioms
 import jax_programs_methods
 import jax_programs_models
+import jax_programs_parameters
 import numpy as np
 import pytest
 
@@ -29,7 +30,7 @@ def _in_double_precision() -> Iterator[None]:
     jax.config.update("jax_enable_x64", before)
 
 
-FILES = (jax_programs, jax_programs_models, jax_programs_methods, jax_programs_idioms)
+FILES = (jax_programs, jax_programs_models, jax_programs_methods, jax_programs_idioms, jax_programs_parameters)
 SLOW = ("transformer_lm", "quantum_circuit")
 PROGRAMS = [
     pytest.param(program, id=program.__name__, marks=[pytest.mark.slow] if program.__name__ in SLOW else [])

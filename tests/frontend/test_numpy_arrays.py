@@ -191,6 +191,12 @@ for mode in ["edge", "reflect", "symmetric", "wrap"]:
     SHAPES[f"pad {mode}"] = lambda xp, a, m=mode: xp.pad(a.x, ((1, 2), (2, 1)), mode=m)
     SHAPES[f"pad {mode} far"] = lambda xp, a, m=mode: xp.pad(a.v, (7, 11), mode=m)
 
+for mode in ["maximum", "minimum", "mean", "median"]:
+    SHAPES[f"pad {mode}"] = lambda xp, a, m=mode: xp.pad(a.x, ((1, 2), (2, 0)), mode=m)
+    SHAPES[f"pad {mode} of two"] = lambda xp, a, m=mode: xp.pad(a.i, 2, mode=m, stat_length=((2, 3),))
+SHAPES["pad ramp"] = lambda xp, a: xp.pad(a.x, ((1, 2), (3, 0)), mode="linear_ramp", end_values=((1, 2), (3, 4)))
+SHAPES["pad ramp of integers"] = lambda xp, a: xp.pad(a.i, 3, mode="linear_ramp", end_values=-5)
+
 PRODUCTS = {
     "matmul": lambda xp, a: a.x @ a.three,
     "matmul vectors": lambda xp, a: a.v @ a.v,

@@ -31,7 +31,7 @@ for domain, names in {
     "above": "arccosh",
     "special": "floor ceil rint trunc isfinite isnan isinf signbit nan_to_num sign absolute isposinf isneginf square",
     "i32": "negative absolute sign square floor isnan invert sin exp bitwise_count",
-    "b": "logical_not invert absolute isfinite",
+    "b": "logical_not invert absolute isfinite square",
     "c": "exp absolute real imag conj angle negative square isnan sin",
     "none": "sin absolute floor",
     "scalar": "sin exp",

@@ -1,0 +1,144 @@
+"""`pad`: elements added at the ends of the axes of an array."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from nabla_mlir.errors import ShapeError, user_frame
+from nabla_mlir.numpy.axes import Shape, joined, padded, reversed_along, sliced
+from nabla_mlir.numpy.extrema import max, min
+from nabla_mlir.numpy.operands import convert, tensor
+from nabla_mlir.numpy.quantiles import median
+from nabla_mlir.numpy.reductions import mean
+from nabla_mlir.numpy.ufuncs import round
+from nabla_mlir.ops import shape as sh
+from nabla_mlir.staging.eager import Static, library
+from nabla_mlir.table import promotion
+from nabla_mlir.table.promotion import as_tensor
+from nabla_mlir.table.tensor import Tensor, full
+
+_MODES = ("edge", "reflect", "symmetric", "wrap")
+_STATISTICS: dict[str, Callable[..., Tensor]] = {"maximum": max, "minimum": min, "mean": mean, "median": median}
+
+
+@library
+def pad(
+    array: Any, pad_width: Static[Any], mode: str = "constant", constant_values: Any = 0, end_values: Any = 0,
+    stat_length: Static[Any] = None,
+) -> Tensor:  # fmt: skip
+    """`array` with elements added at the ends of its axes.
+
+    Args:
+      array: an array.
+      pad_width: a number, (before, after), or a pair for each axis.
+      mode: "constant", "edge" (the last element), "reflect" (mirrored at it), "symmetric" (mirrored behind it),
+        "wrap" (from the other end), "linear_ramp" (from the last element to a value), "empty" (zeros), or what is known of the
+        elements: "maximum", "minimum", "mean", "median".
+      constant_values: what is added in mode "constant": a number, or as `pad_width`.
+      end_values: where the ramps end: a number, or as `pad_width`.
+      stat_length: of how many elements at the end something is known, as `pad_width`; None takes all.
+
+    Raises:
+      ShapeError: the mode is unknown, the widths do not fit the axes, or an empty axis has nothing to add.
+
+    Example:
+      >>> pad(np.array([4.0, 8.0]), (2, 1), "linear_ramp", end_values=(0, 6)).tolist()
+      [0.0, 2.0, 4.0, 8.0, 6.0]
+    """
+    x = tensor(array)
+    widths = _pairs("pad", pad_width, x.ndim)
+    if np.min(widths, initial=0) < 0:
+        raise ShapeError(
+            f"pad requires widths that are not negative, got {pad_width}.", where=user_frame(), help="slice instead."
+        )
+    if mode in ("constant", "empty"):
+        return _pad_constant(x, widths, constant_values if mode == "constant" else 0)
+    if mode not in (*_MODES, "linear_ramp", *_STATISTICS):
+        names = ", ".join(("constant", "empty", *_MODES, "linear_ramp", *_STATISTICS))
+        raise ShapeError(f"pad requires mode {names}, got {mode!r}.", where=user_frame())
+    ends = _pairs("pad", end_values, x.ndim) if mode == "linear_ramp" else None
+    lengths = [(None, None)] * x.ndim if stat_length is None else _pairs("pad", stat_length, x.ndim)
+    for d, (low, high) in enumerate(widths):
+        n = x.shape[d]
+        if not low and not high:
+            continue
+        if not n:
+            raise ShapeError(
+                f"pad in mode {mode} requires elements along axis {d}, got shape {x.shape}.", where=user_frame()
+            )
+        if mode in _MODES:
+            x = _rearranged(x, d, np.pad(np.arange(n), (low, high), mode=mode))  # type: ignore[call-overload]
+        elif ends is not None:
+            before = convert(_ramp(sliced(x, d, 0, 1), d, low, ends[d][0]), x.dtype)
+            after = convert(reversed_along(_ramp(sliced(x, d, n - 1, n), d, high, ends[d][1]), (d,)), x.dtype)
+            x = joined([before, x, after], d)
+        else:
+            first, last = (n if k is None else k for k in lengths[d])
+            before = _known(mode, sliced(x, d, 0, first if first < n else n), d, low)
+            x = joined([before, x, _known(mode, sliced(x, d, n - last if last < n else 0, n), d, high)], d)
+    return x
+
+
+def _ramp(edge: Tensor, axis: int, width: int, end: Any) -> Tensor:
+    """From the end, which it has, to the edge, which it has not."""
+    steps = np.arange(width).reshape([-1 if d == axis else 1 for d in range(edge.ndim)])
+    start = convert(as_tensor(end), edge.dtype)
+    if edge.dtype.kind not in "iu":
+        return start + (edge - start) * (steps / (width or 1)).astype(edge.dtype)
+    start, edge = convert(start, "int64"), convert(edge, "int64")
+    return start + (edge - start) * steps // (width or 1)
+
+
+def _known(mode: str, part: Tensor, axis: int, width: int) -> Tensor:
+    """What the mode says of a part, `width` times; integers are rounded."""
+    value = _STATISTICS[mode](part, axis=axis, keepdims=True)
+    value = convert(round(value) if part.dtype.kind in "iu" and mode in ("mean", "median") else value, part.dtype)
+    return promotion.broadcast_to(value, tuple(width if d == axis else n for d, n in enumerate(part.shape)))
+
+
+def _pairs(name: str, widths: Any, ndim: int) -> list[tuple[Any, Any]]:
+    try:
+        return [tuple(pair) for pair in np.broadcast_to(np.asarray(widths), (ndim, 2)).tolist()]
+    except ValueError:
+        raise ShapeError(f"{name} requires a number, a pair, or a pair for each of {ndim} axes, got {widths}.",
+                         where=user_frame()) from None  # fmt: skip
+
+
+def _pad_constant(x: Tensor, widths: list[tuple[int, int]], values: Any) -> Tensor:
+    if isinstance(values, (list, tuple)):
+        for d, ((low, high), (before, after)) in enumerate(zip(widths, _pairs("pad", values, x.ndim), strict=True)):
+            x = padded(padded(x, d, low, 0, before) if low else x, d, 0, high, after) if low or high else x
+        return x
+    if not any(w for pair in widths for w in pair):
+        return x
+    lows, highs = (tuple(side) for side in zip(*widths, strict=True))
+    value = convert(as_tensor(values), x.dtype) if not promotion.is_scalar(values) else full((), values, x.dtype)
+    return sh.pad(x, value, edge_padding_low=lows, edge_padding_high=highs, interior_padding=(0,) * x.ndim)
+
+
+def _rearranged(x: Tensor, axis: int, order: np.ndarray) -> Tensor:
+    """``take(x, order, axis)`` for an order that consists of few runs: slices, reversed or repeated, joined."""
+    pieces, start = [], 0
+    while start < len(order):
+        stop = start + 1
+        step = int(order[stop] - order[start]) if stop < len(order) and abs(order[stop] - order[start]) <= 1 else 0
+        while stop < len(order) and order[stop] - order[stop - 1] == step:
+            stop += 1
+        pieces.append(_run(x, axis, int(order[start]), stop - start, step))
+        start = stop
+    return joined(pieces, axis)
+
+
+def _run(x: Tensor, axis: int, first: int, length: int, step: int) -> Tensor:
+    if step == 0:
+        one = sliced(x, axis, first, first + 1)
+        if length == 1:
+            return one
+        shape: Shape = tuple(length if d == axis else n for d, n in enumerate(x.shape))
+        return promotion.broadcast_to(one, shape)
+    if step == 1:
+        return sliced(x, axis, first, first + length)
+    return reversed_along(sliced(x, axis, first - length + 1, first + 1), (axis,))
