@@ -118,6 +118,15 @@ def test_long_scans_are_followed_by_their_elements(monkeypatch: pytest.MonkeyPat
     assert 0 <= entries * n - find(f, nm.spec(n, "f64")).nnz <= 4
 
 
+@pytest.mark.parametrize("name", ["window", "recurrence", "table", "masked"])
+@pytest.mark.parametrize("moves", [10, 100, 1 << 24])
+def test_loops_that_are_given_up_lack_nothing(monkeypatch: pytest.MonkeyPatch, name: str, moves: int) -> None:
+    monkeypatch.setattr("nabla_mlir.thresholds.PATTERN_STEPS", 100)
+    monkeypatch.setattr("nabla_mlir.thresholds.PATTERN_MOVES", moves)
+    pattern = nm.sparse.jacobian_pattern(JACOBIANS[name], nm.spec(N, "f64")).to_dense()
+    assert not (truth(JACOBIANS[name]) & ~pattern).any()
+
+
 def test_a_triangle_that_is_too_large_says_what_made_it() -> None:
     with pytest.raises(PatternError, match=r"stablehlo\.while at .*test_scans\.py"):
         nm.sparse.jacobian_pattern(JACOBIANS["cumulative"], nm.spec(20_000, "f64"))
