@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import os
 import re
 from collections.abc import Callable
 
@@ -11,7 +10,7 @@ from iree.runtime import BufferUsage, HalBufferView, HalDevice, MemoryType
 
 from nabla_mlir.errors import DeployError
 from nabla_mlir.locks import new_lock
-from nabla_mlir.runtime.threads import POOL, checked, driver_with
+from nabla_mlir.runtime.threads import POOL, checked, driver_with, generation
 from nabla_mlir.targets import TARGETS
 
 
@@ -67,7 +66,7 @@ def device(driver: str | Device = "local-sync", threads: int | None = None) -> D
         return driver
     count = checked(threads) if driver == POOL else 1
     with _device_lock:
-        return _open(driver, count, os.getpid())
+        return _open(driver, count, generation(driver))
 
 
 def pooled(driver: str | Device, threads: int | None = None) -> Device:
@@ -84,7 +83,7 @@ def pooled(driver: str | Device, threads: int | None = None) -> Device:
 
 
 @functools.cache
-def _open(driver: str, threads: int, process: int) -> Device:
+def _open(driver: str, threads: int, generation: tuple[int, int]) -> Device:
     """A fork has devices of its own; those of before are held, since IREE would wait for their threads to end."""
     names = [name for cls in TARGETS.values() for name in cls.drivers]
     if driver.partition(":")[0] not in names:

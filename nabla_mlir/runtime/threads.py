@@ -18,6 +18,7 @@ from nabla_mlir.locks import new_lock
 POOL = "local-task"  # the driver that has threads of its own
 _flags_lock = new_lock()
 _limit: int | None = None
+_abandoned = 0  # how often pools were
 _FIRST_PROCESS = os.getpid()  # whose pool IREE keeps
 
 
@@ -89,13 +90,24 @@ def checked(threads: int | None) -> int:
 
 def driver_with(name: str, threads: int) -> HalDriver:
     """A driver; that of pools makes all of its devices share so many threads, which a fork of the process has not."""
-    return _driver(name, threads, os.getpid())
+    return _driver(name, threads, generation(name))
+
+
+def generation(name: str) -> tuple[int, int]:
+    """Which pools a driver has: others in each process, and after a call that did not end."""
+    return os.getpid(), _abandoned if name == POOL else 0
+
+
+def abandon_pools() -> None:
+    """What is loaded from now on has pools of its own: a thread of those of before may be in a call that does not end."""
+    global _abandoned
+    _abandoned += 1
 
 
 @functools.cache
-def _driver(name: str, threads: int, process: int) -> HalDriver:
+def _driver(name: str, threads: int, generation: tuple[int, int]) -> HalDriver:
     # A pool as large as IREE makes it by itself has a thread on each core; others run where the system puts them.
-    if name != POOL or (threads == _affinity() <= granted() and process == _FIRST_PROCESS):
+    if name != POOL or (threads == _affinity() <= granted() and generation == (_FIRST_PROCESS, 0)):
         return get_driver(name)
     with _flags_lock:
         try:

@@ -178,6 +178,8 @@ def _is_rounding(program: Program, results: Sequence[Any], right: Sequence[np.nd
     exact = run([x.astype(np.float64) if x.dtype.name in _NARROW.values() else x for x in program.arguments])
     for ours, theirs, value in zip(results, right, exact, strict=True):
         if theirs.dtype.kind in "biu":
+            if np.array_equal(np.asarray(ours), theirs):
+                continue
             return False
         kind = np.complex128 if theirs.dtype.kind == "c" else np.float64
         a, b = (np.abs(np.asarray(x).astype(kind) - value) for x in (ours, theirs))

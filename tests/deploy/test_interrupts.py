@@ -68,6 +68,21 @@ print(int(other.count(np.int32(0), np.int32(5))))
 """
 
 
+POOL = SCRIPT[: SCRIPT.index("def count")] + """
+lowered = nm.trace(lambda x, n: nm.fori_loop(0, n, lambda i, x: nm.numpy.sin(x), x), nm.spec(200), nm.spec((), "i32"), name="f").lower()
+content, x = lowered.compile(nm.CPU()).to_bytes(), np.ones(200, np.float32)
+for _ in range(2):
+    print(interrupted(lambda: nm.load(content, "local-task").f(x, np.int32(2 * 10**9))))
+    print(round(float(nm.load(content, "local-task").f(x, np.int32(3))[0]), 4))
+"""
+
+
+def test_a_thread_of_a_pool_that_does_not_come_back() -> None:
+    """What is loaded anew has another pool: the loop may be one kernel, which its thread does not leave."""
+    done = subprocess.run([sys.executable, "-c", POOL], capture_output=True, text=True, timeout=60)
+    assert done.stdout.split() == ["True", "0.6784", "True", "0.6784"], done.stderr
+
+
 def test_calls_that_do_not_end() -> None:
     done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
