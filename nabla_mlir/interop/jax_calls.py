@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,7 +37,7 @@ class Part:
         return str(jax.make_jaxpr(self.function)(*self.avals))
 
 
-@dataclass
+@dataclass(eq=False)
 class Call:
     """A call that JAX differentiates by a rule.
 
@@ -46,6 +46,7 @@ class Call:
       consts: for each part, how many of the operands it has from outside, which have no part in the rule.
       order: the places of the operands in JAX's call, where that has others.
       narrow: the same call if the operands at some places have no tangents, for rules that ask for that.
+      key: equal of calls that are imported to the same, where that is known without printing them.
     """
 
     name: str  # of the operation
@@ -57,6 +58,7 @@ class Call:
     of: Sequence[int] = ()
     order: Sequence[int] = ()
     narrow: Callable[[Sequence[int]], Call] | None = None
+    key: Hashable = None
 
     def is_again(self, other: Call) -> bool:
         """True if the other call, in whose rule this one stands, is of the same function."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 from nabla_mlir.interop.jax_calls import Call, Part, places_of, primitive_call
@@ -28,7 +28,9 @@ def solve_of_lineax(primitive: Any, params: Any, avals: Sequence[Any], outputs: 
     if not same or not solver.assume_full_rank():
         wrt = [i for i in places_of(avals) if i in right or arrays[i] < operator]
         name = str(([str(a) for a in avals], params["treedef"], params["static"]))
-        return primitive_call(primitive, params, avals, outputs, wrt, name)
+        call = primitive_call(primitive, params, avals, outputs, wrt, name)
+        call.key = _key(params, avals, wrt)
+        return call
 
     def region(work: Callable[..., Any]) -> Part:
         def of_vector(*values: Any) -> list[Any]:
@@ -40,6 +42,16 @@ def solve_of_lineax(primitive: Any, params: Any, avals: Sequence[Any], outputs: 
     works = (_product, _transposed_product, _solution, _transposed_solution)
     parts = [region(functools.partial(work, primitive, params)) for work in works]
     return Call("ad.linear_solve", parts=parts, consts=(len(rest),) * 4, order=(*rest * 4, *right))
+
+
+def _key(params: Any, avals: Sequence[Any], wrt: Sequence[int]) -> Hashable:
+    """What JAX knows a call again by, where all of it can be hashed: functions and programs among it are the same objects."""
+    key = (params["treedef"], params["static"], tuple(map(type, params["static"])), tuple(avals), tuple(wrt))
+    try:
+        hash(key)
+    except TypeError:
+        return None
+    return key
 
 
 def _arguments(params: Any, values: Sequence[Any]) -> Any:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -47,11 +47,13 @@ class Importer:
     Attributes:
       around: the calls whose rules are being imported.
       inert: the values that have no tangents, since they come from an identity that refuses them.
+      known: the modules of calls with a key, by that and by what is around them, which decides where a rule ends.
     """
 
     calls: list[Call] = field(default_factory=list)
     around: tuple[Call, ...] = ()
     inert: set[ir.Value] = field(default_factory=set)
+    known: dict[Hashable, list[ir.Module]] = field(default_factory=dict)
 
     def module(self, part: Part) -> ir.Module:
         """The function as a module in which every rule is a region, with the entry `main`."""
@@ -123,7 +125,7 @@ class Importer:
         if call.name == "ad.linear_solve":
             return self._emitted_solve(call, op, operands)
         if computes_its_derivative(call.root):
-            return _copy(Importer(around=self.around).module(call.parts[0]), [], operands)
+            return _copy(self._within(self.around).module(call.parts[0]), [], operands)
         inert = [i for i, x in enumerate(op.operands) if x in self.inert]
         if inert and call.narrow is not None:
             call = call.narrow(inert)
@@ -136,23 +138,31 @@ class Importer:
             )  # fmt: skip
             return [wrap(r) for r in again.results]
         call.label = _unused(call.label, [other.label for other in self.around])
-        inner = Importer(around=(*self.around, call))
-        modules = [inner.module(call.parts[0])]
-        try:
-            alike = sum(other.root is call.root for other in self.around)
-            if len(self.around) == _DEPTH or alike == _AGAIN:
-                raise ImportIRError(f"it stands within {len(self.around)} others")
-            modules += [inner.module(part) for part in call.parts[1:]]
-        except Exception as error:  # whatever the user's rule raises
-            return _without_rule(call, modules[0], consts, arguments, [r.type for r in op.results], _first_line(error))
+        key = call.key and (call.key, self.around)
+        modules = self.known.get(key, [])
+        if not modules:
+            inner = self._within((*self.around, call))
+            modules = [inner.module(call.parts[0])]
+            try:
+                alike = sum(other.root is call.root for other in self.around)
+                if len(self.around) == _DEPTH or alike == _AGAIN:
+                    raise ImportIRError(f"it stands within {len(self.around)} others")
+                modules += [inner.module(part) for part in call.parts[1:]]
+            except Exception as error:  # whatever the user's rule raises
+                return _without_rule(call, modules[0], consts, arguments, [r.type for r in op.results], _first_line(error))
+            if key:
+                self.known[key] = modules
         results = [r.type for r in op.results]
         bodies = [functools.partial(_copy, m, consts[:count]) for m, count in zip(modules, call.consts, strict=True)]
         types = [_types(m)[count:] for m, count in zip(modules, call.consts, strict=True)]
         return _custom(call.name, call, arguments, results, types, bodies)
 
+    def _within(self, around: tuple[Call, ...]) -> Importer:
+        return Importer(around=around, known=self.known)
+
     def _emitted_solve(self, call: Call, op: ir.Operation, operands: list[Tensor]) -> list[Tensor]:
         """The constants of each region, which come first, are what it uses from outside."""
-        inner = Importer(around=self.around)
+        inner = self._within(self.around)
         total = sum(call.consts)
         b, outside = operands[total:], list(operands[:total])
         bodies = []

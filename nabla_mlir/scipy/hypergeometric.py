@@ -12,7 +12,7 @@ import numpy as np
 from nabla_mlir.numpy.bessel import of_real
 from nabla_mlir.numpy.logic import where
 from nabla_mlir.numpy.reductions import any
-from nabla_mlir.numpy.ufuncs import absolute, exp, floor, log, maximum, minimum
+from nabla_mlir.numpy.ufuncs import absolute, exp, exp2, floor, log, maximum, minimum
 from nabla_mlir.ops import gamma
 from nabla_mlir.ops.autodiff import stop_gradient
 from nabla_mlir.scipy.incomplete import gammasgn, until_still, with_slopes
@@ -114,11 +114,15 @@ def _continued(a: Tensor, b: Tensor, c: Tensor, x: Tensor) -> Tensor:
     low, high = where(lower, a, b), where(lower, b, a)
     end = where(below, 1.0 / (1.0 - x), 1.0 - x)
     near = where(below, x / (x - 1.0), x)
+    # It grows as a power of the distance: where that is near the range of the dtype, all is computed smaller by a power of 2.
+    range_of = np.finfo(x.dtype).maxexp
+    growth = stop_gradient(where(below, minimum(low, 0.0), minimum(c - a - b, 0.0)) * log(end)) / np.log(2)
+    shift = floor(minimum(maximum(growth - 0.5 * range_of, 0.0), 0.7 * range_of))
     a, b, power = where(below, high, a), where(below, c - low, b), where(below, high, 0.0)
     far = near > 0.5
     s = where(far, 0.5, end)
     value, slope = _start(a, b, c, where(far, 0.5, near))
-    size = exp(power * log(s))
+    size = exp(power * log(s)) * exp2(-shift)
 
     def goes_on(state: Any) -> Any:
         return any(stop_gradient(state[0]) > stop_gradient(end))
@@ -132,7 +136,7 @@ def _continued(a: Tensor, b: Tensor, c: Tensor, x: Tensor) -> Tensor:
         value, slope = (where(moves, new * size, old) for new, old in zip(ahead, (value, slope), strict=True))
         return where(moves, maximum(s * 0.5, end), s), value, slope
 
-    return while_loop(goes_on, body, (s, value * size, slope * s * size))[1]
+    return while_loop(goes_on, body, (s, value * size, slope * s * size))[1] * exp2(shift)
 
 
 def _at_one(a: Tensor, b: Tensor, c: Tensor) -> Tensor:
@@ -169,7 +173,8 @@ def hyp2f1(a: Any, b: Any, c: Any, x: Any) -> Tensor:
     """The function of Gauss: the sum of (a)_k (b)_k / (c)_k x**k / k! over k = 0, 1, ..., and its continuation below -1.
 
     Infinite where c is 0, -1, ... and no term before has been the last, and beyond 1 if there is no last term. Digits are lost
-    where large terms cancel: parameters far below 0, or far above c with c - a and c - b of different signs.
+    where large terms cancel: parameters far below 0, or far above c with c - a and c - b of different signs. What is
+    beyond the range of the dtype is infinite; far beyond it, from about its 1.5th power, it may be NaN.
 
     Example:
       >>> round(float(hyp2f1(1.0, 1.0, 2.0, 0.5)), 4)

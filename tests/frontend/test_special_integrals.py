@@ -135,6 +135,13 @@ def test_the_function_of_gauss() -> None:
     wanted = np.vectorize(lambda *v: float(mpmath.hyp2f1(*v)))(a, b, c, x)
     np.testing.assert_allclose(special.hyp2f1(a, b, c, x), wanted, rtol=2e-13)
     np.testing.assert_allclose(special.hyp2f1(np.float32(0.3), 0.7, 1.9, x.astype("float32")), wanted[0], rtol=1e-5)
+    large = np.array([  # near the end of the range of float64, and behind it, where a slope on the way is not
+        (-17.676155363949523, 5.957114736239202, 9.49895253010052, -2.5661766777360128e17),
+        (2.0, 1.5, -17.3, 1 - 1e-15), (-16.43443905118611, -19.694229812509846, 11.559334616958758, -9.593103803211133e16),
+    ])  # fmt: skip
+    with np.errstate(over="ignore"):
+        found = special.hyp2f1(*large.T)
+    np.testing.assert_allclose(found, [float(mpmath.hyp2f1(*v)) for v in large], rtol=1e-11)
     ends = [(0.3, 0.7, 1.9, 1.0), (1.0, 1.0, 2.0, 1.0), (0.3, 0.7, 1.9, 1.2), (-2.0, 0.7, 1.9, 4.0), (-2.0, 1.0, -3.0, 0.4),
             (-4.0, 1.0, -3.0, 0.4), (0.0, 1.0, 2.0, 0.4), (1.2, 0.5, -1.0, 0.3), (1.5, 0.2, 1.5, 1.0), (1.0, 2.0, 3.0, np.nan)]  # fmt: skip
     np.testing.assert_allclose(special.hyp2f1(*np.array(ends).T), scipy.special.hyp2f1(*np.array(ends).T), rtol=1e-13)

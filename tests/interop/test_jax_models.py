@@ -20,7 +20,7 @@ jax.config.update("jax_enable_x64", True)  # before the tables are made
 import diffrax
 import equinox.internal
 from jax_models import DIFFRAX, EQUINOX, FLAX, LINEAX, NARROW, OPTAX, OPTIMISTIX, linear, solve
-from lineax import SVD
+from lineax import QR, SVD, MatrixLinearOperator, linear_solve
 
 import nabla_mlir as nm
 from nabla_mlir.errors import ImportIRError, RuleMissingError
@@ -179,3 +179,30 @@ def test_what_equinox_declares_to_have_no_derivative_is_refused_by_name_where_it
     assert float(nm.grad(imported, 1)(*at)) == 2.0
     with pytest.raises(RuleMissingError, match=r"the rule of _nondifferentiable, .* Unexpected tangent\. x cannot"):
         nm.grad(imported)(*at)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_solve_that_comes_again_is_imported_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    from nabla_mlir.interop.jax_rules import Importer
+
+    parts: list[Any] = []
+    own = Importer.module
+    monkeypatch.setattr(Importer, "module", lambda self, part: parts.append(part) or own(self, part))
+    rng = np.random.default_rng(0)
+    m, b = rng.normal(size=(5, 3)), rng.normal(size=5)
+
+    def least_squares(count: int) -> Any:
+        def f(m: Any, b: Any) -> Any:
+            operator = MatrixLinearOperator(m)
+            return sum((i + 1.0) * linear_solve(operator, b * b**i, QR()).value.sum() for i in range(count))
+
+        return f
+
+    sizes = []
+    for count in (1, 3):
+        parts.clear()
+        f = nm.from_jax(least_squares(count), m, b)
+        sizes.append(len(parts))
+        wanted = jax.jvp(least_squares(count), (m, b), (m * m, b * b))[1]
+        np.testing.assert_allclose(nm.jvp(f, (m, b), (m * m, b * b))[1], wanted, rtol=1e-10)
+    assert sizes[1] - sizes[0] < 2 * (sizes[0] - 1)  # else the program and three times what a solve is made of
