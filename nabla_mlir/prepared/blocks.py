@@ -61,17 +61,20 @@ def in_a_row(function: Function) -> Function:
 
 
 def in_turn(function: Function, vectors: Sequence[Any]) -> list[Any]:
-    """The results for each vector, as `in_a_row` computes them: what stands before and behind each is no part of its kernels."""
+    """The results for each vector, as `in_a_row` computes them."""
     results: list[Any] = []
     for vector in vectors:
-        leaves, spec = pytree.flatten(vector)
-        before, before_spec = pytree.flatten(results[-1:])
-        values = optimization_barrier(*leaves, *before)  # who reads the vector waits for the last result
-        results[-1:] = pytree.unflatten(before_spec, values[len(leaves) :])
-        found, found_spec = pytree.flatten(function(pytree.unflatten(spec, values[: len(leaves)])))
-        results.append(pytree.unflatten(found_spec, [as_tensor(x) for x in found]))
-    last, spec = pytree.flatten(results[-1])
-    return [*results[:-1], pytree.unflatten(spec, optimization_barrier(*last))]
+        if results:  # who reads the vector waits for the last result
+            vector, results[-1] = apart((vector, results[-1]))
+        leaves, spec = pytree.flatten(function(vector))
+        results.append(pytree.unflatten(spec, [as_tensor(x) for x in leaves]))
+    return results
+
+
+def apart(tree: Any) -> Any:
+    """The same values; what makes them and what reads them are in no kernel together."""
+    leaves, spec = pytree.flatten(tree)
+    return pytree.unflatten(spec, optimization_barrier(*leaves))
 
 
 def _rows(function: Function, length: int) -> Function:

@@ -16,7 +16,7 @@ from nabla_mlir.dialects.types import is_float
 from nabla_mlir.errors import DtypeError, TraceError, user_frame
 from nabla_mlir.ops.barrier import optimization_barrier
 from nabla_mlir.ops.shape import iota
-from nabla_mlir.prepared.blocks import Form, in_a_row, in_turn
+from nabla_mlir.prepared.blocks import Form, apart, in_a_row, in_turn
 from nabla_mlir.staging.eager import staged
 from nabla_mlir.table.tensor import Tensor, constant, full_like
 from nabla_mlir.transforms.curvature import hessian_product
@@ -132,7 +132,9 @@ def _images(function: Map, like: Any, vectors: Sequence[Tensor], form: Form, siz
         trees = [pytree.unflatten(spec, [nnp.reshape(vector[start:end], leaf.shape).astype(leaf.dtype)
                                          for leaf, start, end in zip(leaves, ends, ends[1:], strict=False)])
                  for vector in vectors]  # fmt: skip
-        return [_flat(image) for image in in_turn(function, trees)]
+        first, *others = trees
+        *images, last = in_turn(function, [apart(first), *others])
+        return [_flat(image) for image in (*images, apart(last))]
     size = len(vectors) if size is None else size
     if len(vectors) > size:
         return [*_images(function, like, vectors[:size], form, size), *_images(function, like, vectors[size:], form, size)]

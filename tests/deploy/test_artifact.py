@@ -292,7 +292,7 @@ def test_a_process_with_the_runtime_alone(artifact):
     took, *ours = done.stdout.split()
     print(f"importing nabla_mlir.runtime took {float(took) * 1e3:.0f} ms")
     others = {name for name in ours if name.split(".")[1:2] not in (["runtime"], ["targets"])}
-    names = ("", ".errors", ".array_methods", ".array_operators", ".conversion", ".exchange", ".locks", ".thresholds")
+    names = ("", ".errors", ".array_methods", ".array_operators", ".conversion", ".exchange", ".files", ".locks", ".thresholds")
     assert others == {f"nabla_mlir{name}" for name in names}
 
 

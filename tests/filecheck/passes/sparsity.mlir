@@ -35,7 +35,7 @@ func.func @banded(%x: tensor<3xf64>) -> tensor<3xf64> {
 // A sum joins all, and is named with its line.
 // CHECK-LABEL: func.func @centered
 // CHECK-SAME: sparsity.dense = ["stablehlo.reduce at {{.*}}sparsity.mlir:[[# @LINE + 4]]"]
-// CHECK-SAME: sparsity.returns = ["2 boxes, up to 3 of 3 columns"]
+// CHECK-SAME: sparsity.returns = ["1 box, up to 3 of 3 columns"]
 func.func @centered(%x: tensor<3xf64>) -> tensor<3xf64> {
   %zero = stablehlo.constant dense<0.0> : tensor<f64>
   %0 = stablehlo.reduce(%x init: %zero) applies stablehlo.add across dimensions = [0] : (tensor<3xf64>, tensor<f64>) -> tensor<f64>
