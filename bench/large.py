@@ -175,6 +175,9 @@ def report(results: Sequence[Result]) -> None:
         mean = {measure: f"{found[measure]:.2f}" if measure in found else "" for measure in ("times", "peak", "compile")}
         table.add_row("[bold]geometric mean[/bold]", "", "", mean["times"], "", "", mean["peak"], "", "", "", "", mean["compile"])
         console.print(table)
+        for r in rows:
+            if r.failure:
+                console.print(_line(r))
 
 
 def _cells(r: Result) -> list[str]:
