@@ -149,10 +149,7 @@ class _Reader:
             return lambda frame: frame.__setitem__(results[0], array)
         run, watch = self.control(op) or self.evaluation(op, of_elements), self.watch
 
-        def step_of_any(frame: Frame) -> None:
-            frame.update(zip(results, run(frame, [frame[i] for i in operands]), strict=True))
-
-        step = run.step(operands, results[0]) if isinstance(run, _Plain) else step_of_any
+        step = run.step(operands, results[0]) if isinstance(run, _Plain) else _step_of(run, operands, results)
 
         def step_and_tell(frame: Frame) -> None:
             step(frame)
@@ -171,7 +168,7 @@ class _Reader:
         reader = CONTROL.get(op.name)
         return reader(op, lambda i: self.block(op.regions[i].blocks[0])) if reader else None
 
-    def evaluation(self, op: ir.Operation, of_elements: bool) -> Body:
+    def evaluation(self, op: ir.Operation, of_elements: bool) -> Body | _Plain:
         """What an operation on arrays does, with results of its types."""
         record = REGISTRY.get(op.name)
         evaluate = evaluation_of(record, op) if record else None
@@ -229,6 +226,13 @@ class _Reader:
         return {name: value for name, value in values.items() if name not in regions}, regions
 
 
+def _step_of(run: Body, operands: Sequence[int], results: Sequence[int]) -> Step:
+    def step(frame: Frame) -> None:
+        frame.update(zip(results, run(frame, [frame[i] for i in operands]), strict=True))
+
+    return step
+
+
 @dataclass(frozen=True)
 class _Plain:
     """An operation without regions that has one result, as most have: what it does takes little more time than NumPy's part."""
@@ -240,13 +244,8 @@ class _Plain:
     dtype: np.dtype
     of_elements: bool
 
-    def __call__(self, frame: Frame, xs: Arrays) -> Arrays:
-        """Its result."""
-        self.step(range(len(xs)), len(xs))(values := Frame(None, dict(enumerate(xs))))
-        return [values[len(xs)]]
-
     def step(self, operands: Sequence[int], result: int) -> Step:
-        """The same, from the values of a frame to another of them."""
+        """What it does, from the values of a frame to another of them."""
         evaluate, parameters, shape, dtype, of_elements = self.evaluate, self.parameters, self.shape, self.dtype, self.of_elements
 
         def step(frame: Frame) -> None:
