@@ -17,13 +17,17 @@ class Axis(NamedTuple):
     stride: int
 
 
+# Axes that every kernel has room for, free ones and others: fewer kernels are compiled, and one turn of a loop costs nothing.
+AXES = 2
+
+
 class Kind(NamedTuple):
     """What layouts of one kernel share; they differ in numbers.
 
     Args:
       unit: what lies side by side in memory: "k", terms; "f", rows or columns; "s", neither: there is a stride.
-      free: how many axes are free.
-      terms: how many are summed over.
+      free: how many axes are free, `AXES` at least.
+      terms: how many are summed over, likewise.
     """
 
     unit: str
@@ -73,14 +77,15 @@ class Layout:
             unit = "f" if free.size >= terms.size else "k"
         else:
             unit = "k" if terms.stride == 1 else "f" if free.stride == 1 else "s"
-        return Kind(unit, len(self.free), len(self.terms))
+        return Kind(unit, max(AXES, len(self.free)), max(AXES, len(self.terms)))
 
     @property
     def numbers(self) -> tuple[int, ...]:
         """What the kernel is given, in the order in which `View` reads it."""
-        inner = [axis.size for axes in (self.free, self.terms) for axis in axes[1:]]
-        strides = [axis.stride for axis in (*self.free, *self.terms)]
-        return self.elements, self.start, *self.batch, *inner, *strides
+        free, terms = padded(self.free), padded(self.terms)
+        inner = [axis.size for axes in (free, terms) for axis in axes[1:]]
+        strides = [axis.stride for axis in (*free, *terms)]
+        return self.elements, self.start, *[0] * (AXES - len(self.batch)), *self.batch, *inner, *strides
 
 
 def merged(axes: Iterable[Axis]) -> tuple[Axis, ...]:
@@ -94,6 +99,11 @@ def merged(axes: Iterable[Axis]) -> tuple[Axis, ...]:
         else:
             result.append(axis)
     return tuple(result) or (Axis(1, 1),)
+
+
+def padded(axes: Sequence[Axis]) -> tuple[Axis, ...]:
+    """The same places by as many axes as kernels have."""
+    return *[Axis(1, 0)] * (AXES - len(axes)), *axes
 
 
 class View:
@@ -127,14 +137,14 @@ class View:
         self.memory: Memory = Memory(f"%{name}", (-1,), text.form.element, read_only=True, given=(elements,))
 
     @property
-    def run(self) -> str | None:
-        """How many terms follow each other by one stride; None: all."""
-        return self._term_sizes[-1] if self._term_sizes else None
+    def run(self) -> str:
+        """How many terms follow each other by one stride."""
+        return self._term_sizes[-1]
 
     @property
-    def free_run(self) -> Index:
+    def free_run(self) -> str:
         """How many rows, or columns, do."""
-        return self._free_sizes[-1] if self._free_sizes else self.rows
+        return self._free_sizes[-1]
 
     def of_batch(self, places: Sequence[Index]) -> Index:
         """Where the matrix at a place of the batch begins."""
@@ -143,6 +153,23 @@ class View:
     def of_row(self, base: Index, row: Index) -> Index:
         """Where a row, or column, begins."""
         return self._sum(base, self._places(row, self._free_sizes), self._free)
+
+    def of_rows(self, base: Index, first: Index, count: int) -> list[Index]:
+        """Where so many rows begin, from one on; those beyond the last one are copies of it."""
+        t, last = self.t, self.t.add(self.rows, -1)
+        if len(self._free) > AXES:
+            return [self.of_row(base, t.of_indices("minsi", t.add(first, r), last)) for r in range(count)]
+        row = t.of_indices("minsi", first, last)  # the others by steps, since a division takes as long as copying a few vectors
+        places, place = [self.of_row(base, row)], self.row_in_run(row)
+        outer, inner = self._free
+        to_next_run = t.of_indices("subi", outer, t.mul(t.add(self.free_run, -1), inner))
+        for r in range(1, count):
+            place = t.add(place, 1)
+            ends = t.compare("eq", place, self.free_run)
+            step = t.chosen(t.compare("slt", t.add(first, r), self.rows), t.chosen(ends, to_next_run, inner), 0)
+            places.append(t.add(places[-1], step))
+            place = t.chosen(ends, 0, place)
+        return places
 
     def of_run(self, base: Index, run: Index) -> Index:
         """Where the terms of a run begin."""
@@ -154,7 +181,7 @@ class View:
 
     def row_in_run(self, row: Index) -> Index:
         """The place of a row, or column, in its run."""
-        return self.t.of_indices("remui", row, self._free_sizes[-1]) if self._free_sizes else row
+        return self.t.of_indices("remui", row, self._free_sizes[-1])
 
     def _places(self, n: Index, inner: Sequence[str]) -> list[Index]:
         """The place along each axis, from the sizes of all but the first."""

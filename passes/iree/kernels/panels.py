@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -17,7 +17,7 @@ class Panel:
     Args:
       factor: that they are of.
       base: where its matrix begins.
-      first: the first row; those beyond the last one are copies of it, which nothing reads in the end.
+      first: the first row; what is written for those beyond the last one reaches no result.
       width: how many rows.
     """
 
@@ -42,8 +42,8 @@ class Panels:
 
     @staticmethod
     def slack(form: Form) -> int:
-        """Elements behind the last panel."""
-        return form.lanes * max(form.width, form.rows)
+        """Elements behind the last panel; a tile, too, has room there."""
+        return max(form.lanes, form.rows) * max(form.width, form.rows)
 
     def write(self, panel: Panel, term: str, terms: str, to: Index) -> None:
         """Copies so many terms from one on; the panel begins at `to`."""
@@ -57,18 +57,28 @@ class Panels:
 
     def _transposed(self, panel: Panel, term: str, terms: str, to: Index) -> None:
         """Vectors of terms become vectors of rows."""
+        lanes, width = self.form.lanes, panel.width
+        if width % lanes:  # the last vector reaches into the next term, whose turn is to come
+            groups = [(start, min(lanes, width - start)) for start in range(0, width, lanes)]
+            self._transposed_groups(panel, groups, (term, terms), to)
+            return
+        with self.t.loop(0, width, lanes) as start:
+            self._transposed_groups(panel, [(start, lanes)], (term, terms), to)
+
+    def _transposed_groups(self, panel: Panel, groups: Sequence[tuple[Index, int]], block: tuple[str, str], to: Index) -> None:
+        """Groups of rows of a panel: where each begins, and how many they are."""
         t, lanes, factor = self.t, self.form.lanes, panel.factor
-        rows, starts = self._row_places(panel), range(0, panel.width, lanes)
-        with self._runs(panel, term, terms) as (run, place, low, high), t.loop(low, high, lanes) as k:
+        places = [factor.of_rows(panel.base, t.add(panel.first, start), count) for start, count in groups]
+        with self._runs(panel, *block) as (run, place, low, high), t.loop(low, high, lanes) as k:
             mask = t.mask(t.of_indices("subi", high, k))
             at = factor.of_term(run, t.of_indices("subi", k, place))
-            base, groups = t.add(to, self._behind(k, term, panel.width)), []
-            for start in starts:
-                vectors = [t.masked_vector(mask, factor.memory, t.add(row, at)) for row in rows[start : start + lanes]]
-                groups.append(t.transposed([*vectors, *[t.zeros()] * (lanes - len(vectors))]))
+            base, columns = t.add(to, self._behind(k, block[0], panel.width)), []
+            for rows in places:
+                vectors = [t.masked_vector(mask, factor.memory, t.add(row, at)) for row in rows]
+                columns.append(t.transposed([*vectors, *[t.zeros()] * (lanes - len(rows))]))
             for n in range(lanes):
-                for start, group in zip(starts, groups, strict=True):
-                    t.put(group[n], self.memory, self.group, t.add(base, n * panel.width + start))
+                for (start, _), group in zip(groups, columns, strict=True):
+                    t.put(group[n], self.memory, self.group, t.add(t.add(base, n * panel.width), start))
 
     def _rows(self, panel: Panel, term: str, terms: str, to: Index) -> None:
         """Vectors of rows, where all of them lie side by side."""
@@ -87,27 +97,21 @@ class Panels:
             self._elements(panel, term, terms, to)
 
     def _elements(self, panel: Panel, term: str, terms: str, to: Index) -> None:
-        """One element after the other."""
+        """One element after the other, of the rows that there are."""
         t, factor = self.t, panel.factor
-        rows = self._row_places(panel)
-        with self._runs(panel, term, terms) as (run, place, low, high), t.loop(low, high) as k:
-            at = factor.of_term(run, t.of_indices("subi", k, place))
-            base = t.add(to, self._behind(k, term, panel.width))
-            for r, row in enumerate(rows):
-                t.store(t.load(factor.memory, t.add(row, at)), self.memory, self.group, t.add(base, r))
-
-    def _row_places(self, panel: Panel) -> list[Index]:
-        t, last = self.t, self.t.add(panel.factor.rows, -1)
-        rows = [t.of_indices("minsi", t.add(panel.first, r), last) for r in range(panel.width)]
-        return [panel.factor.of_row(panel.base, row) for row in rows]
+        with t.loop(0, t.mul(terms, panel.width), self.form.lanes) as n:
+            t.put(t.zeros(), self.memory, self.group, t.add(to, n))
+        with t.loop(0, t.of_indices("minsi", t.of_indices("subi", factor.rows, panel.first), panel.width)) as r:
+            row = factor.of_row(panel.base, t.add(panel.first, r))
+            with self._runs(panel, term, terms) as (run, place, low, high), t.loop(low, high) as k:
+                at = factor.of_term(run, t.of_indices("subi", k, place))
+                base = t.add(t.add(to, r), self._behind(k, term, panel.width))
+                t.store(t.load(factor.memory, t.add(row, at)), self.memory, self.group, base)
 
     @contextmanager
     def _runs(self, panel: Panel, term: str, terms: str) -> Iterator[tuple[Index, Index, Index, Index]]:
         """What is written inside, for each run of terms: where it begins, its first term, and those to copy of it."""
         t, factor, end = self.t, panel.factor, self.t.add(term, terms)
-        if factor.run is None:
-            yield 0, 0, term, end
-            return
         last = t.of_indices("divui", t.add(end, -1), factor.run)
         with t.loop(t.of_indices("divui", term, factor.run), t.add(last, 1)) as n:
             first = t.mul(n, factor.run)

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from nabla_mlir import thresholds
-from nabla_mlir.passes.iree.kernels.layout import Kind, Layout, View
+from nabla_mlir.passes.iree.kernels.layout import AXES, Kind, Layout, View
 from nabla_mlir.passes.iree.kernels.panels import Panel, Panels
 from nabla_mlir.passes.iree.kernels.text import Form, Index, Memory, Text, Tile, round_up
 
@@ -46,7 +46,12 @@ class Product:
     @property
     def numbers(self) -> tuple[int, ...]:
         """What the kernel is told of it."""
-        return *self.sizes, *self.batch, *self.left.numbers, *self.right.numbers
+        return *self.sizes, *[1] * (AXES - len(self.batch)), *self.batch, *self.left.numbers, *self.right.numbers
+
+    @property
+    def batches(self) -> int:
+        """Batch axes that the kernel has."""
+        return max(AXES, len(self.batch))
 
     @property
     def result_shape(self) -> tuple[int, ...]:
@@ -117,7 +122,7 @@ class ProductKernel:
         """For a product, with registers of that width."""
         form = form_of(product, vector_bytes)
         blocks, batch = Blocks.of(product, form), math.prod(product.batch)
-        name, text = _name_and_text(form, len(product.batch), product.left.kind, product.right.kind)
+        name, text = _name_and_text(form, product.batches, product.left.kind, product.right.kind)
         memory = blocks.terms * (blocks.share[1] + blocks.rows) + Panels.slack(form)
         groups = math.prod(blocks.counts)
         return ProductKernel(
@@ -161,7 +166,8 @@ class _Writer:
         of_batch, batches = t.mul(*self.counts), self._product(self.sizes)
         self.group = t.add(t.mul(self.batch, of_batch), group)
         self.left_at = t.mul(self.terms, self.share[1])
-        memory = t.add(t.add(self.left_at, t.mul(self.terms, self.block_rows)), Panels.slack(form))
+        self.slack_at = t.add(self.left_at, t.mul(self.terms, self.block_rows))
+        memory = t.add(self.slack_at, Panels.slack(form))
         self.c = self._of_sizes("%c", (batches, self.rows, self.columns))
         self.panels = Panels(t, form, self._of_sizes("%panels", (t.mul(batches, of_batch), memory)), self.group)
         memories = [self.a.memory, self.b.memory, self.c, self.panels.memory]
@@ -239,25 +245,29 @@ class _Writer:
         t, form = self.t, self.form
         rows, columns = t.of_indices("subi", self.rows, i), t.of_indices("subi", self.columns, j)
         is_whole = t.op(f"arith.andi {t.compare('sle', form.rows, rows)}, {t.compare('sle', form.width, columns)} : i1")
-        places = [(self.batch, t.add(i, r), j) for r in range(form.rows)]
-        with t.branch(t.compare("eq", t.add(term, self.adds), 0)) as later:
-            self._put_tile(tile, places, is_whole, rows, columns, adds=False)
-            later()
-            self._put_tile(tile, places, is_whole, rows, columns, adds=True)
-
-    def _put_tile(
-        self, tile: Tile, places: Sequence[Sequence[Index]], is_whole: str, rows: str, columns: str, adds: bool
-    ) -> None:
-        t, form = self.t, self.form
+        is_first = t.compare("eq", t.add(term, self.adds), 0)
         with t.branch(is_whole) as otherwise:
-            for row, place in zip(tile, places, strict=True):
-                t.put_row(t.sums(row, t.row(self.c, *place)) if adds else row, self.c, *place)
+            places = [(self.batch, t.add(i, r), j) for r in range(form.rows)]
+            with t.branch(is_first) as later:
+                for row, place in zip(tile, places, strict=True):
+                    t.put_row(row, self.c, *place)
+                later()
+                for row, place in zip(tile, places, strict=True):
+                    t.put_row(t.sums(row, t.row(self.c, *place)), self.c, *place)
             otherwise()
-            masks = [t.mask(t.add(columns, -v * form.lanes)) for v in range(form.vectors)]
-            for r, (row, (batch, i, j)) in enumerate(zip(tile, places, strict=True)):
-                with t.branch(t.compare("slt", r, rows)):
-                    for v, mask in enumerate(masks):
-                        place = batch, i, t.add(j, v * form.lanes)
-                        before = [t.masked_vector(mask, self.c, *place)] if adds else []
-                        (x,) = t.sums(row[v : v + 1], before) if adds else row[v : v + 1]
-                        t.masked_put(mask, x, self.c, *place)
+            self._store_part(tile, (i, j), (rows, columns), is_first)
+
+    def _store_part(self, tile: Tile, place: tuple[str, str], sizes: tuple[str, str], is_first: str) -> None:
+        """Writes what of a tile is in the result: it goes through memory, so that one loop does for all rows and vectors."""
+        t, form, (i, j), (rows, columns) = self.t, self.form, place, sizes
+        for r, row in enumerate(tile):
+            t.put_row(row, self.panels.memory, self.group, t.add(self.slack_at, r * form.width))
+        with t.loop(0, t.of_indices("minsi", rows, form.rows)) as r, t.loop(0, form.width, form.lanes) as lane:
+            mask = t.mask(t.of_indices("subi", columns, lane))
+            x = t.vector(self.panels.memory, self.group, t.add(t.add(self.slack_at, t.mul(r, form.width)), lane))
+            at = self.batch, t.add(i, r), t.add(j, lane)
+            with t.branch(is_first) as later:
+                t.masked_put(mask, x, self.c, *at)
+                later()
+                (total,) = t.sums([x], [t.masked_vector(mask, self.c, *at)])
+                t.masked_put(mask, total, self.c, *at)

@@ -124,6 +124,10 @@ class Text:
         """An operation of `arith` on two indices: subi, muli, divui, minsi."""
         return self.op(f"arith.{operation} {self.index(x)}, {self.index(y)} : index")
 
+    def chosen(self, condition: str, x: Index, y: Index) -> str:
+        """The first of two indices where a condition holds, else the second."""
+        return self.op(f"arith.select {condition}, {self.index(x)}, {self.index(y)} : index")
+
     def multiple(self, x: Index, of: int) -> str:
         """The largest multiple of a number that is not above `x`."""
         return self.of_indices("muli", self.of_indices("divui", x, of), of)
