@@ -260,8 +260,8 @@ class _Writer:
     def _store_part(self, tile: Tile, place: tuple[str, str], sizes: tuple[str, str], is_first: str) -> None:
         """Writes what of a tile is in the result: it goes through memory, so that one loop does for all rows and vectors."""
         t, form, (i, j), (rows, columns) = self.t, self.form, place, sizes
-        for r, row in enumerate(tile):
-            t.put_row(row, self.panels.memory, self.group, t.add(self.slack_at, r * form.width))
+        for n, row in enumerate(tile):
+            t.put_row(row, self.panels.memory, self.group, t.add(self.slack_at, n * form.width))
         with t.loop(0, t.of_indices("minsi", rows, form.rows)) as r, t.loop(0, form.width, form.lanes) as lane:
             mask = t.mask(t.of_indices("subi", columns, lane))
             x = t.vector(self.panels.memory, self.group, t.add(t.add(self.slack_at, t.mul(r, form.width)), lane))
