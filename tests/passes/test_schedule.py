@@ -109,6 +109,32 @@ def test_batches_of_products():
         assert np.all(abs(np.asarray(found) - np.einsum(layout, *(x.astype(float) for x in pair))) <= bound), layout
 
 
+# One matrix with each of several: the axes of both factors, of the result, and the sizes of b, i, j and k; enough for tiles.
+SHARED = [("bki,kj->bij", (3, 64, 96, 48)), ("bki,jk->bij", (2, 60, 70, 80)), ("ik,bkj->bij", (3, 72, 96, 40)),
+          ("ki,bkj->bij", (5, 64, 65, 64)), ("ik,bjk->bij", (2, 64, 80, 64)), ("ki,bjk->bij", (4, 100, 50, 60))]  # fmt: skip
+
+
+def test_products_with_a_shared_factor() -> None:
+    """Each is one loop nest: no product stands alone, and the shared factor is not copied for each of them."""
+    cases = [(layout, dict(zip("bijk", sizes, strict=True)), dtype) for layout, sizes in SHARED for dtype in ("f4", "f8")]
+    pairs = [
+        [rng.normal(size=[size[axis] for axis in axes]).astype(dtype) for axes in layout.split("->")[0].split(",")]
+        for layout, size, dtype in cases
+    ]
+    lowered = nm.trace(
+        lambda pairs: [jnp.einsum(case[0], *pair) for case, pair in zip(cases, pairs, strict=True)], pairs, name="main"
+    ).lower()
+    text = str(legalize(lowered.module, WIDE))
+    assert text.count("linalg.generic") == len(cases)
+    assert "stablehlo.dot_general" not in text
+    assert "stablehlo.concatenate" not in text
+    executable = runtime.Executable.load(compile_module(text, CPU()), "local-task")
+    found = executable.function("main")([x for pair in pairs for x in pair])
+    for (layout, size, dtype), pair, result in zip(cases, pairs, found, strict=True):
+        bound = size["k"] * np.finfo(dtype).eps * np.einsum(layout, *map(abs, pair))
+        assert np.all(abs(np.asarray(result) - np.einsum(layout, *(x.astype(float) for x in pair))) <= bound), layout
+
+
 # Products among what IREE fuses with them, in loops, and under every derivative.
 def _layer(w, x, y):
     return jnp.sum(jnp.tanh(w @ (x * y) + jnp.cos(w @ y)) ** 2)

@@ -13,6 +13,9 @@ from nabla_mlir.dialects.regions import function_around, functions_of
 from nabla_mlir.passes.iree.kernels.text import Form, Memory
 from nabla_mlir.passes.iree.target import machine
 
+# Constants at the beginning of a block, by their type and number.
+Constants = dict[tuple[ir.Block, ir.Type, int], ir.Value]
+
 _ELEMENTS = {np.dtype(np.float32): "f32", np.dtype(np.float64): "f64"}
 
 
@@ -42,6 +45,7 @@ def call_kernel(
     numbers: Sequence[int] = (),
     workload: Sequence[int] = (),
     onto: ir.Value | None = None,
+    constants: Constants | None = None,
 ) -> list[ir.Value]:
     """The results of a kernel, called at the insertion point.
 
@@ -54,6 +58,7 @@ def call_kernel(
       numbers: that it is given as i32 before the operands.
       workload: that its number of workgroups is computed from.
       onto: what the first result is added to, in its memory; nothing else may use it.
+      constants: those that there are by now. Kernels of a large module are given thousands, few of which differ.
     """
     module = function_around(at).parent.operation
     there = (op.operation for op in module.regions[0].blocks[0].operations if op.operation.name == _EXECUTABLE)
@@ -61,9 +66,10 @@ def call_kernel(
         first = next(iter(functions_of(module).values()))
         executable = ir.Module.parse(text)  # must live until its operation has moved
         executable.body.operations[0].operation.move_before(first)
-    groups = [arith.ConstantOp(ir.IndexType.get(), n).result for n in workload]
-    constants = [arith.ConstantOp(ir.IntegerType.get_signless(32), n).result for n in numbers]
-    arguments = [*constants, *operands, *([] if onto is None else [onto])]
+    known = {} if constants is None else constants
+    groups = [_constant(ir.IndexType.get(), n, known) for n in workload]
+    given = [_constant(ir.IntegerType.get_signless(32), n, known) for n in numbers]
+    arguments = [*given, *operands, *([] if onto is None else [onto])]
     ties = [-1 if onto is None else len(arguments) - 1, *[-1] * (len(types) - 1)]
     call = ir.Operation.create("flow.dispatch", results=list(types), operands=[*groups, *arguments], attributes={
         "entry_points": ir.Attribute.parse(f"[@{name}::@{name}]"),
@@ -71,6 +77,15 @@ def call_kernel(
         "tied_operands": ir.Attribute.parse(f"[{', '.join(f'{n} : index' for n in ties)}]"),
     })  # fmt: skip
     return list(call.results)
+
+
+def _constant(type: ir.Type, number: int, known: Constants) -> ir.Value:
+    block = ir.InsertionPoint.current.block
+    key = block, type, number
+    if key not in known:
+        with ir.InsertionPoint.at_block_begin(block):
+            known[key] = arith.ConstantOp(type, number).result
+    return known[key]
 
 
 def added_to(op: ir.Operation) -> ir.Value | None:

@@ -1,4 +1,4 @@
-"""Batches of products of two matrices as loop nests with tile shapes of our own."""
+"""Batches of products of two matrices, or of one with each of several, as loop nests with tile shapes of our own."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from iree.compiler import ir
 
+from nabla_mlir import thresholds
 from nabla_mlir.dialects.builder import Val, full, reshape, stored
-from nabla_mlir.dialects.stablehlo import DotDims
+from nabla_mlir.dialects.stablehlo import DotDims, I64Array
 from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.passes.iree.faults.separate_uses import places_of_broadcasts
 from nabla_mlir.passes.iree.scheduling.nests import (
@@ -19,7 +20,7 @@ from nabla_mlir.passes.iree.scheduling.nests import (
     transposed_in_memory,
 )
 from nabla_mlir.passes.iree.scheduling.order_axes import in_order, is_free
-from nabla_mlir.passes.iree.scheduling.tiles import batched_product
+from nabla_mlir.passes.iree.scheduling.tiles import Tiles, batched_product, shared_product
 
 Axes = tuple[int, ...]
 
@@ -59,7 +60,7 @@ class BatchedProduct:
             lhs = reshape(self._factor(lhs, (*left, free, lc), transposes), (batch, rows, length))
             rhs = reshape(self._factor(rhs, (*right, rc, other), transposes), (batch, length, columns))
             (result,) = loop_nest(lhs, [rhs], [full(0, (batch, rows, columns), dtype)], "bik", "bkj", "bij", tiles)
-            result = stored(result) if self._is_apart() else result
+            result = stored(result) if _takes_tiles(self.op.results[0]) else result
             result = reshape(result, shape_and_dtype(self.op.results[0].type)[0])
         replace_product(self.op, result)
 
@@ -77,8 +78,79 @@ class BatchedProduct:
             transposes[key] = stored(Val(in_order(x.value, order))) if is_free(x.value) else transposed_in_memory(x, order)
         return transposes[key]
 
-    def _is_apart(self) -> bool:
-        """Whether what follows would take the tiles if it were fused: a transpose, or a broadcast."""
-        result = self.op.results[0]
-        followers = {use.owner.operation.name for use in result.uses}
-        return "stablehlo.transpose" in followers or bool(places_of_broadcasts(result))
+
+@dataclass(frozen=True)
+class SharedProduct:
+    """The product of one matrix A with each of several B_b, few and large: C[b, i, j] is a sum over k.
+
+    Args:
+      op: of the result.
+      product: of the matrices; ``op`` itself, or what is transposed there for the axis b to come first.
+      place: of the B_b among its operands.
+      contracted: the axis k of each operand.
+    """
+
+    op: ir.Operation
+    product: ir.Operation
+    place: int
+    contracted: tuple[int, int]
+
+    @staticmethod
+    def of(product: ir.Operation, vector_bytes: int) -> SharedProduct | None:
+        """What a product is, if it is one, and each is small enough for tiles and large enough to pay: with AVX-512."""
+        if vector_bytes < 64 or product.name != "stablehlo.dot_general":
+            return None
+        uses = list(product.results[0].uses)
+        user = uses[0].owner.operation if len(uses) == 1 else None
+        place, op = 0, product
+        if user and user.name == "stablehlo.transpose" and list(I64Array.decode(user.attributes["permutation"])) == [1, 0, 2]:
+            place, op = 1, user  # the axis b moves to the front: the B_b are the factor behind
+        dims, ranks = DotDims.decode(product.attributes["dot_dimension_numbers"]), [Val(x).rank for x in product.operands]
+        axes = [dims[f"{side}_contracting_dimensions"] for side in ("lhs", "rhs")]
+        elements = {v.type.element_type for v in (*product.operands, *product.results)}
+        if dims["lhs_batching_dimensions"] or len(elements) != 1 or ranks != [3 - place, 2 + place]:
+            return None
+        if any(len(a) != 1 for a in axes) or axes[place][0] == 0 or (place == 0 and axes[0][0] == 2):
+            return None
+        found = SharedProduct(op, product, place, (axes[0][0], axes[1][0]))
+        return found if found._tiles(vector_bytes) else None
+
+    @property
+    def sizes(self) -> tuple[int, int, int, int]:
+        """How many products, and rows, columns and terms of each."""
+        b, rows, columns = Val(self.op.results[0]).shape
+        return b, rows, columns, Val(self.product.operands[0]).shape[self.contracted[0]]
+
+    def build(self, vector_bytes: int, transposes: Transposes) -> None:
+        """Replaces the product; `transposes` holds those that there are by now."""
+        shape, dtype = shape_and_dtype(self.op.results[0].type)
+        tiles = self._tiles(vector_bytes)
+        assert tiles is not None  # of what `of` finds
+        left, right = ("b" * (self.place == n) for n in (0, 1))
+        with ir.InsertionPoint(self.op), self.op.location:
+            lhs, rhs = map(Val, self.product.operands)
+            lhs, first = in_memory(lhs.value), left + ("ki" if self.contracted[0] == lhs.rank - 2 else "ik")
+            if self.contracted[1] == rhs.rank - 1:
+                order = (*range(rhs.rank - 2), rhs.rank - 1, rhs.rank - 2)
+                key = rhs.value, self.op.block, order
+                if key not in transposes:
+                    transposes[key] = transposed_in_memory(rhs, order)
+                rhs = transposes[key]
+            (result,) = loop_nest(lhs, [in_memory(rhs.value)], [full(0, shape, dtype)], first, right + "kj", "bij", tiles)
+            result = stored(result) if _takes_tiles(self.op.results[0]) else result
+        replace_product(self.op, result)
+        if self.place == 1:
+            self.product.erase()
+
+    def _tiles(self, vector_bytes: int) -> Tiles | None:
+        count, rows, columns, length = self.sizes
+        work = rows * columns * length
+        if count > thresholds.SEPARATE_PRODUCTS or not thresholds.SEPARATE_PRODUCT <= work < thresholds.PACKED_PRODUCT_AVX512:
+            return None
+        return shared_product(rows, columns, length, vector_bytes // Val(self.op.results[0]).dtype.itemsize)
+
+
+def _takes_tiles(result: ir.Value) -> bool:
+    """Whether what follows a product would take its tiles if it were fused: a transpose, or a broadcast."""
+    followers = {use.owner.operation.name for use in result.uses}
+    return "stablehlo.transpose" in followers or bool(places_of_broadcasts(result))

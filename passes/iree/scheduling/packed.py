@@ -12,6 +12,7 @@ from iree.compiler import ir
 from nabla_mlir import thresholds
 from nabla_mlir.dialects.builder import Val, reshape, transpose
 from nabla_mlir.dialects.types import shape_and_dtype
+from nabla_mlir.passes.iree.kernels.call import Constants
 from nabla_mlir.passes.iree.kernels.layout import Axis, Layout, merged
 from nabla_mlir.passes.iree.kernels.product import Product, ProductKernel
 from nabla_mlir.passes.iree.scheduling.nests import Transposes, replace_product, transposed_in_memory
@@ -96,8 +97,8 @@ class PackedProduct:
             and len(product.numbers) <= _NUMBERS
         )
 
-    def build(self, vector_bytes: int, transposes: Transposes, pads: Pads) -> PackedCall:
-        """Replaces the operation; `transposes` and `pads` hold those that there are by now."""
+    def build(self, vector_bytes: int, transposes: Transposes, pads: Pads, constants: Constants) -> PackedCall:
+        """Replaces the operation; `transposes`, `pads` and `constants` hold those that there are by now."""
         shape, dtype = shape_and_dtype(self.op.results[0].type)
         block = self.op.block
         with ir.InsertionPoint(self.op), self.op.location:
@@ -107,7 +108,7 @@ class PackedProduct:
                 reshape(f.view.in_memory(block, pads), (layout.elements,)).value
                 for f, layout in zip((product.left, product.right), layouts, strict=True)
             ]
-            call = PackedCall.at(self.op, ProductKernel.of(product.product, vector_bytes), factors, dtype)
+            call = PackedCall.at(self.op, ProductKernel.of(product.product, vector_bytes), factors, dtype, constants)
             result = reshape(transpose(reshape(Val(call.result), self.sizes), self.order), shape)
         replace_product(self.op, result)
         return call

@@ -11,7 +11,7 @@ from iree.compiler import ir
 from nabla_mlir.dialects.builder import Val, reshape
 from nabla_mlir.dialects.regions import before_reshapes, made_by, nested_in_functions
 from nabla_mlir.dialects.types import shape_and_dtype, tensor_type
-from nabla_mlir.passes.iree.kernels.call import call_kernel
+from nabla_mlir.passes.iree.kernels.call import Constants, call_kernel
 from nabla_mlir.passes.iree.kernels.product import ProductKernel
 from nabla_mlir.passes.iree.scheduling.nests import replace_product
 
@@ -32,12 +32,17 @@ class PackedCall:
 
     @staticmethod
     def at(
-        op: ir.Operation, kernel: ProductKernel, factors: Sequence[ir.Value], dtype: np.dtype, onto: ir.Value | None = None
+        op: ir.Operation,
+        kernel: ProductKernel,
+        factors: Sequence[ir.Value],
+        dtype: np.dtype,
+        constants: Constants,
+        onto: ir.Value | None = None,
     ) -> PackedCall:
-        """Calls the kernel at the insertion point, in the function of `op`."""
+        """Calls the kernel at the insertion point, in the function of `op`; `constants` holds those that there are by now."""
         types = [tensor_type(size, dtype) for size in kernel.results]
         numbers = (*kernel.numbers, int(onto is not None))
-        result, _ = call_kernel(kernel.name, kernel.text, factors, types, op, numbers, kernel.workload, onto)
+        result, _ = call_kernel(kernel.name, kernel.text, factors, types, op, numbers, kernel.workload, onto, constants)
         return PackedCall(result, kernel, onto is not None)
 
     @property
@@ -45,16 +50,17 @@ class PackedCall:
         """The call."""
         return made_by(self.result)
 
-    def added_to(self, other: PackedCall) -> PackedCall:
+    def added_to(self, other: PackedCall, constants: Constants) -> PackedCall:
         """The sum of both, made where this one stands, in the memory of the other one."""
         with ir.InsertionPoint(self.op), self.op.location:
             shape, dtype = shape_and_dtype(self.result.type)
             before = len(self.kernel.workload) + len(self.kernel.numbers) + 1  # with the number that says whether it adds
             factors = list(self.op.operands)[before : before + 2]
-            return PackedCall.at(self.op, self.kernel, factors, dtype, reshape(Val(other.result), shape).value)
+            memory = reshape(Val(other.result), shape).value
+            return PackedCall.at(self.op, self.kernel, factors, dtype, constants, memory)
 
 
-def add_in_place(module: ir.Operation, calls: Iterable[PackedCall]) -> None:
+def add_in_place(module: ir.Operation, calls: Iterable[PackedCall], constants: Constants) -> None:
     """Sums of two products that nothing else reads: the later product is added to the earlier one as it is made."""
     of = {call.result: call for call in calls}
     for op in [op for op in nested_in_functions(module) if op.name == "stablehlo.add"]:
@@ -66,7 +72,7 @@ def add_in_place(module: ir.Operation, calls: Iterable[PackedCall]) -> None:
             continue
         del of[first.result], of[second.result]  # erased, or read by the sum
         dead = [*_reshapes_of(first.result), second.op, *_reshapes_of(second.result)]
-        total = second.added_to(first)
+        total = second.added_to(first, constants)
         of[total.result] = total
         with ir.InsertionPoint(op), op.location:
             replace_product(op, reshape(Val(total.result), shape_and_dtype(op.results[0].type)[0]))

@@ -16,7 +16,8 @@ from nabla_mlir.dialects.stablehlo import DotDims
 from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.passes.base import Pass, register
 from nabla_mlir.passes.iree.faults.separate_uses import places_of_broadcasts
-from nabla_mlir.passes.iree.scheduling.batches import BatchedProduct
+from nabla_mlir.passes.iree.kernels.call import Constants
+from nabla_mlir.passes.iree.scheduling.batches import BatchedProduct, SharedProduct
 from nabla_mlir.passes.iree.scheduling.nests import (
     Transposes,
     in_memory,
@@ -56,18 +57,21 @@ class ScheduleProductsPass(Pass):
     def run(self, module: ir.Operation) -> None:
         """Rewrites `module` in place."""
         ops = [op for op in nested_in_functions(module) if op.name in ("stablehlo.dot_general", "stablehlo.convolution")]
-        add_in_place(module, _schedule(ops, self.vector_bytes))
+        constants: Constants = {}
+        add_in_place(module, _schedule(ops, self.vector_bytes, constants), constants)
 
 
-def _schedule(ops: Sequence[ir.Operation], vector_bytes: int) -> list[PackedCall]:
-    """Schedules products; the calls of the kernel for large ones."""
+def _schedule(ops: Sequence[ir.Operation], vector_bytes: int, constants: Constants) -> list[PackedCall]:
+    """Schedules products; the calls of the kernel for large ones, which are given `constants`."""
     transposes: Transposes = {}
     pads: Pads = {}
-    products, calls = [], []
+    products: list[MatrixVector | MatrixMatrix | BatchedProduct | SharedProduct] = []
+    calls = []
     for op in ops:
-        if large := packed_product(op, vector_bytes):
-            calls.append(large.build(vector_bytes, transposes, pads))
-        elif op.name == "stablehlo.dot_general" and (product := _product(op)):
+        shared = SharedProduct.of(op, vector_bytes)
+        if shared is None and (large := packed_product(op, vector_bytes)):
+            calls.append(large.build(vector_bytes, transposes, pads, constants))
+        elif product := shared or _product(op):
             products.append(product)
     for group in _groups([p for p in products if isinstance(p, MatrixVector)]):
         group[0].build(group, vector_bytes)
@@ -176,7 +180,9 @@ def _product(op: ir.Operation) -> MatrixVector | MatrixMatrix | BatchedProduct |
     a batch of products of matrices.
     """
     types = [v.type for v in (*op.operands, *op.results)]
-    if not all(t.has_static_shape for t in types) or any(t.element_type != types[0].element_type for t in types):
+    if op.name != "stablehlo.dot_general" or not all(t.has_static_shape for t in types):
+        return None
+    if any(t.element_type != types[0].element_type for t in types):
         return None
     shapes = [tuple(t.shape) for t in types[:2]]
     numbers = DotDims.decode(op.attributes["dot_dimension_numbers"])

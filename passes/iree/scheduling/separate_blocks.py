@@ -15,6 +15,7 @@ from nabla_mlir.dialects.regions import made_by, nested_in_functions
 from nabla_mlir.dialects.stablehlo import DotDims, I64Array
 from nabla_mlir.passes.base import Pass, register
 from nabla_mlir.passes.dce import is_unused
+from nabla_mlir.passes.iree.scheduling.batches import SharedProduct
 from nabla_mlir.passes.iree.scheduling.nests import replace_product
 from nabla_mlir.passes.iree.scheduling.packed_factors import packed_product
 
@@ -26,8 +27,9 @@ class SeparateBlocksPass(Pass):
 
     - ``transpose(dot(A, B))``, whose result has the axis b moved to the front: as ``dot(B, A)``, whose result has it there,
       and a transpose of each matrix. IREE 3.13 moves the axis through memory: 32x16 with 16 of 16x32 takes 91 µs, and 26 so.
-      The kernel for large products writes its result in any order, and those stay; of others that are large, the products
-      stand one after the other: 20x200 with 16 of 200x200 takes 2.4 ms, 0.75 with the factors swapped, and 0.48 one by one.
+      The kernel for large products writes its result in any order, and so do tiles with AVX-512, and those stay; of others
+      that are large, the products stand one after the other: 20x200 with 16 of 200x200 takes 2.4 ms, 0.75 with the factors
+      swapped, and 0.48 one by one.
     - ``dot(B, A)`` over the last axis of B: as one matrix of all rows; over the middle one, large ones one by one too.
 
     Example: tests/filecheck/passes/separate_blocks.mlir
@@ -55,6 +57,8 @@ def _swap_factors(op: ir.Operation, vector_bytes: int) -> None:
     if list(I64Array.decode(op.attributes["permutation"])) != [1, 0, 2]:
         return
     with ir.InsertionPoint(op), op.location:
+        if SharedProduct.of(product, vector_bytes):
+            return
         if _is_best_apart(product, b, a.shape[axes[0]], vector_bytes):
             replace_product(op, _one_by_one(b, lambda part: dot(a, part, ([axes[0]], [axes[1] - 1]))))
         elif packed_product(product, vector_bytes) is None:
@@ -72,16 +76,18 @@ def _merge_rows(op: ir.Operation, vector_bytes: int) -> None:
         if axes[0] == 2:
             rows = reshape(b, (b.shape[0] * b.shape[1], b.shape[2]))
             replace_product(op, reshape(dot(rows, a, ([1], [axes[1]])), (*b.shape[:2], a.shape[1 - axes[1]])))
+        elif SharedProduct.of(op, vector_bytes):
+            return
         elif _is_best_apart(op, b, a.shape[axes[1]], vector_bytes):
             replace_product(op, _one_by_one(b, lambda part: dot(part, a, ([0], [axes[1]]))))
 
 
 def _is_best_apart(product: ir.Operation, b: Val, terms: int, vector_bytes: int) -> bool:
-    """Whether the products are few and large, and tiles are all that there is for them, or as good: with AVX-512."""
+    """Whether the products are few and large, and there is no kernel for them."""
     count, results = b.shape[0], math.prod(Val(product.results[0]).shape)
     if count > thresholds.SEPARATE_PRODUCTS or results // max(count, 1) * terms < thresholds.SEPARATE_PRODUCT:
         return False
-    return vector_bytes >= 64 or packed_product(product, vector_bytes) is None
+    return packed_product(product, vector_bytes) is None
 
 
 def _axes(product: ir.Operation) -> tuple[int, int] | None:

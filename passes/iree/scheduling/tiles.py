@@ -95,6 +95,12 @@ def batched_product(batch: int, rows: int, columns: int, length: int, lanes: int
     return Tiles((share, *within), (1, *one.parallel), (0, *one.reduction))
 
 
+def shared_product(rows: int, columns: int, length: int, lanes: int) -> Tiles | None:
+    """The tiles of one matrix with each of several, each on its own. None where IREE is as good."""
+    one = matrix_product(rows, columns, length, lanes)
+    return one and Tiles((1, *one.distribution), (1, *one.parallel), (0, *one.reduction))
+
+
 def _even_share(rows: int, most: int, tall: int) -> int:
     """About so many of the rows that workgroups are of one size, which makes their shapes static; else all of them."""
     divisors = [n for n in range(max(tall, most // 2 + 1), min(rows, 3 * most) + 1) if rows % n == 0]
