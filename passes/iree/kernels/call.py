@@ -68,8 +68,8 @@ def call_kernel(
         executable.body.operations[0].operation.move_before(first)
     known = {} if constants is None else constants
     groups = [_constant(ir.IndexType.get(), n, known) for n in workload]
-    given = [_constant(ir.IntegerType.get_signless(32), n, known) for n in numbers]
-    arguments = [*given, *operands, *([] if onto is None else [onto])]
+    scalars = [_constant(ir.IntegerType.get_signless(32), n, known) for n in numbers]
+    arguments = [*scalars, *operands, *([] if onto is None else [onto])]
     ties = [-1 if onto is None else len(arguments) - 1, *[-1] * (len(types) - 1)]
     call = ir.Operation.create("flow.dispatch", results=list(types), operands=[*groups, *arguments], attributes={
         "entry_points": ir.Attribute.parse(f"[@{name}::@{name}]"),
