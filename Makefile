@@ -13,9 +13,9 @@ demo: $(VENV)/.demo
 
 # Each process has half of the tests, in their order, for what those of a file have compiled in common; one that ends takes
 # half of what is left to the other.
-# The processes that tests start read the bytecode of those before, which takes them a second less each.
-test: export PYTHONDONTWRITEBYTECODE :=
-test: export PYTHONPYCACHEPREFIX ?= $(abspath $(VENV))/bytecode
+# The processes that tests and benchmarks start read the bytecode of those before, which takes them a second less each.
+test bench: export PYTHONDONTWRITEBYTECODE :=
+test bench: export PYTHONPYCACHEPREFIX ?= $(abspath $(VENV))/bytecode
 test: $(VENV)/.test
 	$(BIN)/python -m pytest -q -n auto --dist worksteal $(ARGS)
 
