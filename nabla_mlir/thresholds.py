@@ -193,6 +193,9 @@ CHAIN_COPIES: Annotated[int, Chosen("operations that IREE may write for it", "or
     1_000
 )
 LONG_CHAIN: Annotated[int, Chosen("operations", "the longest functions; a dispatch costs little beside them")] = 128
+# A shorter one too if IREE would write so many values that only its own operations read.
+SPILLING_CHAIN: Annotated[int, Chosen("operations", "what IREE makes of fewer, others are part of")] = 40
+CHAIN_SPILLS: Annotated[int, Chosen("values", "of fewer, most are in the dispatch that reads them")] = 8
 CHAIN_OPERATIONS: Annotated[
     int, Chosen("operations in one dispatch", "the compiler takes three seconds for so many")
 ] = 10_000

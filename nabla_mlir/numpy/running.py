@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -18,31 +17,24 @@ from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops.shape import reshaped
 from nabla_mlir.staging.eager import Static, library
 from nabla_mlir.table.tensor import Tensor
+from nabla_mlir.transforms.recurrences import Combination, doubled, running_product
 
 
 def _running(
-    name: str, record: Callable[..., Tensor], neutral: int, x: Any, axis: int | None, dtype: Any, include_initial: bool,
-    reverse: bool,
+    name: str, combine: Combination, neutral: int, x: Any, axis: int | None, dtype: Any, include_initial: bool, reverse: bool
 ) -> Tensor:
     x = tensor(x)
     x = convert(x, sum_dtype(x.dtype) if dtype is None else as_dtype(dtype))
-    out = _doubled(name, record, neutral, x, axis, reverse)
+    out = _along(name, combine, x, axis, reverse)
     return padded(out, axis_of(name, axis or 0, out.ndim), 1, 0, neutral) if include_initial else out
 
 
-def _doubled(
-    name: str, record: Callable[..., Tensor], neutral: Any, x: Tensor, axis: int | None, reverse: bool
-) -> Tensor:  # fmt: skip
-    """The elements so far combined. Each round doubles the stretch that one has gathered: log2(n) operations on whole arrays."""
+def _along(name: str, combine: Combination, x: Tensor, axis: int | None, reverse: bool) -> Tensor:
     if axis is None:
         x, axis = reshaped(x, (x.size,)), 0
     axis = axis_of(name, axis, x.ndim)
-    x = reversed_along(x, (axis,)) if reverse else x
-    n, step = x.shape[axis], 1
-    while step < n and x.size:
-        x = record(x, padded(x, axis, step, -step, neutral))
-        step *= 2
-    return reversed_along(x, (axis,)) if reverse else x
+    axes = (axis,) if reverse else ()
+    return reversed_along(combine(reversed_along(x, axes), axis), axes)
 
 
 @library
@@ -53,7 +45,7 @@ def cumsum(
 
     With `reverse` it runs from the end. The code has log2(n) additions of whole arrays.
     """
-    return _running("cumsum", ew.add, 0, a, axis, dtype, include_initial, reverse)
+    return _running("cumsum", doubled(ew.add, 0), 0, a, axis, dtype, include_initial, reverse)
 
 
 @library
@@ -61,7 +53,7 @@ def cumprod(
     a: Any, axis: Static[int | None] = None, dtype: Any = None, include_initial: bool = False, *, reverse: bool = False
 ) -> Tensor:  # fmt: skip
     """The running product along `axis`, or of the flattened array. With `include_initial` a 1 stands first; see `cumsum`."""
-    return _running("cumprod", ew.multiply, 1, a, axis, dtype, include_initial, reverse)
+    return _running("cumprod", running_product, 1, a, axis, dtype, include_initial, reverse)
 
 
 @library
@@ -84,13 +76,13 @@ def cummin(a: Any, axis: Static[int | None] = None, *, reverse: bool = False) ->
 
 def _running_extremum(name: str, combiner: str, a: Any, axis: int | None, reverse: bool) -> Tensor:
     x = tensor(a)
-    return _doubled(name, lambda x, y: further(x, y, combiner), end(combiner, x.dtype), x, axis, reverse)
+    return _along(name, doubled(lambda x, y: further(x, y, combiner), end(combiner, x.dtype)), x, axis, reverse)
 
 
 @library
 def cumlogsumexp(a: Any, axis: Static[int | None] = None, *, reverse: bool = False) -> Tensor:
     """The logarithm of the running sum of exp(a) along `axis`, or of the flattened array, without overflow."""
-    return _doubled("cumlogsumexp", logaddexp, -np.inf, inexact(a), axis, reverse)
+    return _along("cumlogsumexp", doubled(logaddexp, -np.inf), inexact(a), axis, reverse)
 
 
 cumulative_sum = cumsum

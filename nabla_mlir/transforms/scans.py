@@ -17,6 +17,7 @@ from nabla_mlir.table.promotion import as_tensor
 from nabla_mlir.table.tensor import Tensor, full
 from nabla_mlir.transforms.arguments import specs_of
 from nabla_mlir.transforms.control import INDEX, adapted, advice_for, describe, while_loop
+from nabla_mlir.transforms.recurrences import affine_leaves, linear_recurrence, running_product
 from nabla_mlir.transforms.vectorize import vmap
 from nabla_mlir.transforms.vectorized import per_entry
 
@@ -210,6 +211,9 @@ def _part(x: Tensor, start: int, stop: int) -> Tensor:
 def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = False, axis: int = 0) -> Any:
     """All prefix results of an associative operation, in log2(n) steps of whole arrays.
 
+    Where it composes functions h -> a h + b, as pairs (a, b), what is asked for is a linear recurrence: with its derivatives it
+    holds a few arrays, and is a kernel on a CPU.
+
     Args:
       fn: associative, from two pytrees of arrays to one, entry by entry along `axis`.
       elems: a pytree of arrays whose `axis` has one length.
@@ -240,14 +244,20 @@ def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = 
         while step < n:
             # Entry i already covers `step` entries; it takes in those before them.
             cut = [(part(x, p, 0, n - step), part(x, p, step, n)) for x, p in zip(xs, places, strict=True)]
-            low, high = (pytree.unflatten(spec, [c[k] for c in cut]) for k in (0, 1))
-            out = pytree.flatten(fn(high, low) if reverse else fn(low, high))[0]
+            first, second = ([c[k] for c in cut] for k in ((1, 0) if reverse else (0, 1)))
+            both = fn(pytree.unflatten(spec, first), pytree.unflatten(spec, second))
+            out = [as_tensor(x) for x in pytree.flatten(both)[0]]
+            if (affine := affine_leaves(first, second, out)) is not None:
+                a, b = affine
+                along = places[a], -1 if reverse else 1
+                xs[b], xs[a] = linear_recurrence(xs[a], xs[b], *along), running_product(xs[a], *along)
+                break
             if reverse:
                 ends = [part(x, p, n - step, n) for x, p in zip(xs, places, strict=True)]
-                xs = [concatenate(as_tensor(j), e, dimension=p) for j, e, p in zip(out, ends, places, strict=True)]
+                xs = [concatenate(j, e, dimension=p) for j, e, p in zip(out, ends, places, strict=True)]
             else:
                 ends = [part(x, p, 0, step) for x, p in zip(xs, places, strict=True)]
-                xs = [concatenate(e, as_tensor(j), dimension=p) for j, e, p in zip(out, ends, places, strict=True)]
+                xs = [concatenate(e, j, dimension=p) for j, e, p in zip(out, ends, places, strict=True)]
             step *= 2
         return pytree.unflatten(spec, xs)
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from legalize_support import Program, legalized
@@ -88,6 +91,60 @@ def test_derivatives_are_kernels_too() -> None:
     assert "stablehlo.pad" not in text
     found = np.asarray(nm.jit(nm.hvp(loss))(x, v))
     np.testing.assert_allclose(found, np.flip(np.cumsum(np.flip(2 * weights * np.cumsum(v, 1), 1), 1), 1), rtol=1e-10, atol=1e-10)
+
+
+def hvp_of_products(xp: Any, axis: int, reverse: bool, weights: np.ndarray) -> Callable[..., Any]:
+    if xp is nnp:
+        return lambda x, v: nm.hvp(lambda x: (weights * nnp.cumprod(x, axis, reverse=reverse) ** 2).sum())(x, v)
+    loss = lambda x: (weights * jax.lax.cumprod(x, axis, reverse=reverse) ** 2).sum()  # noqa: E731
+    return lambda x, v: jax.jvp(jax.grad(loss), (x,), (v,))[1]
+
+
+@pytest.mark.parametrize("vector_bytes", [64, pytest.param(16, marks=pytest.mark.slow), pytest.param(32, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("dtype", ["f4", pytest.param("f8", marks=pytest.mark.slow)])
+def test_derivatives_of_products_are_recurrences_in_kernels(dtype: str, vector_bytes: int) -> None:
+    functions, arguments = {}, {}
+    for where, reverse in (("block", False), ("few columns", True), ("middle", False), ("one more", True)):
+        shape, axis = SHAPES[where]
+        weights = rng.normal(size=shape).astype(dtype)
+        case = where.replace(" ", "_")
+        functions[case] = [hvp_of_products(xp, axis, reverse, weights.astype(d)) for xp, d in ((nnp, dtype), (jnp, "f8"))]
+        arguments[case] = np.stack([1 + rng.normal(size=shape) / shape[axis] ** 0.5, rng.normal(size=shape)]).astype(dtype)
+    ours = {name: (lambda x, f=f: f[0](x[0], x[1])) for name, f in functions.items()}
+    text = legalized(stage(ours, arguments), vector_bytes=vector_bytes)
+    # The products, their tangents, their cotangents and the tangents of these.
+    assert text.count("flow.dispatch @running_mulf") == len(functions)
+    assert text.count("flow.dispatch @recurrence") == 3 * len(functions)
+    program = Program(text)
+    for case, x in arguments.items():
+        found = program(case, x)
+        with jax.enable_x64(True):
+            wanted = np.asarray(jax.jit(functions[case][1])(*x.astype("f8")))
+        bound = 300 * np.finfo(dtype).eps * np.abs(wanted).max()
+        np.testing.assert_allclose(found, wanted, rtol=0, atol=bound, err_msg=case)
+
+
+def test_scans_of_affine_functions_are_kernels() -> None:
+    """Each direction, coefficients of the element itself and of the one behind it."""
+    a, b = rng.normal(size=(2, 300, 40))
+    ab = np.stack([a, b])
+
+    def scanned(reverse: bool) -> Callable[..., Any]:
+        return lambda x: nm.associative_scan(lambda p, q: (p[0] * q[0], q[0] * p[1] + q[1]), (x[0], x[1]), reverse)[1]
+
+    functions = {f"{name}_{reverse}": f for reverse in (False, True) for name, f in (
+        ("value", scanned(reverse)), ("slope", nm.grad(lambda x, reverse=reverse: (scanned(reverse)(x) ** 2).sum())))}  # fmt: skip
+    text = legalized(stage(functions, dict.fromkeys(functions, ab)), vector_bytes=64)
+    assert {*re.findall(r"flow.dispatch @(recurrence\w*?)_1x", text)} == {
+        "recurrence", "recurrence_reversed", "recurrence_late", "recurrence_reversed_late"}  # fmt: skip
+    program = Program(text)
+    for reverse in (False, True):
+        with jax.enable_x64(True):
+            f = lambda x, reverse=reverse: jax.lax.associative_scan(  # noqa: E731
+                lambda p, q: (p[0] * q[0], q[0] * p[1] + q[1]), (x[0], x[1]), reverse=reverse)[1]  # fmt: skip
+            wanted = f(ab), jax.grad(lambda x, f=f: (f(x) ** 2).sum())(ab)
+        for name, y in zip(("value", "slope"), wanted, strict=True):
+            np.testing.assert_allclose(program(f"{name}_{reverse}", ab), y, rtol=1e-9, atol=1e-9 * np.abs(y).max())
 
 
 def test_what_stays_shifts() -> None:

@@ -9,14 +9,14 @@ from typing import ClassVar, NamedTuple
 from iree.compiler import ir
 
 from nabla_mlir import thresholds
-from nabla_mlir.dialects.regions import nested_in_functions
+from nabla_mlir.dialects.regions import made_by, nested_in_functions
 from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.passes.base import Pass, register
 from nabla_mlir.passes.iree.kernels.bindings import MAX_BINDINGS
 from nabla_mlir.passes.iree.kernels.elementwise import as_dispatch, sources, space_of
 from nabla_mlir.passes.iree.kernels.graph import Shape
 from nabla_mlir.table.regions import reads_of
-from nabla_mlir.table.traits import runs_regions
+from nabla_mlir.table.traits import is_part, runs_regions
 
 # Of an operation that IREE fuses others into (kIreeMaxOperandCount).
 _MAX_OPERANDS = 16
@@ -31,8 +31,9 @@ class FuseChainsPass(Pass):
     several times (a recurrence of two terms, the steps of Runge and Kutta) the code doubles with each step, and values
     that are read far behind become more results of a dispatch than a device binds. Where that would be many operations,
     the chain becomes a `linalg.generic` in a dispatch of its own, or several if it is long or binds many buffers; so does a
-    long one that IREE would make in several dispatches (the sine in f64: seven, 89 ms for 10⁶ elements; in one 17).
-    Shorter chains are left to IREE.
+    long one that IREE would make in several dispatches (the sine in f64: seven, 89 ms for 10⁶ elements; in one 17), and a
+    shorter one of which it would write many values between them (the Hessian-vector product of an optical flow of 512x512 points:
+    39 MB, then 26). Shorter chains are left to IREE.
     Example: tests/filecheck/passes/fuse_chains.mlir
     """
 
@@ -40,6 +41,8 @@ class FuseChainsPass(Pass):
     max_copies: int = thresholds.CHAIN_COPIES  # operations that IREE may write for a chain
     max_operations: int = thresholds.CHAIN_OPERATIONS  # in one dispatch
     least_operations: int = thresholds.LONG_CHAIN  # of a chain whose values IREE would write to memory
+    least_of_spills: int = thresholds.SPILLING_CHAIN  # of one of which it would write many
+    least_spills: int = thresholds.CHAIN_SPILLS  # values, so many
     max_bindings: int = MAX_BINDINGS  # buffers that one dispatch reads and writes
 
     def run(self, module: ir.Operation) -> None:
@@ -53,9 +56,13 @@ class FuseChainsPass(Pass):
     def _is_long(self, chain: _Chain) -> bool:
         """Whether IREE would write too much for a chain, or values of a long one to memory."""
         steps = chain.steps()
-        copies = _copies(steps)
+        parts = _Parts.of(steps)
+        copies = parts.copies()
         is_cut = copies > len(steps) or any(map(_is_narrowing, chain.ops))
-        return copies > self.max_copies or (is_cut and len(steps) >= self.least_operations)
+        if copies > self.max_copies or (is_cut and len(steps) >= self.least_operations):
+            return True
+        spills = parts.spills() - len(_read_in_parts(steps))
+        return is_cut and spills >= self.least_spills and len(steps) >= self.least_of_spills
 
     def _pieces(self, chain: _Chain) -> Iterator[Sequence[ir.Operation]]:
         """The operations of a chain in pieces for one dispatch each, cut where few values pass."""
@@ -142,33 +149,61 @@ def _is_narrowing(op: ir.Operation) -> bool:
     return shape_and_dtype(result.type)[1].itemsize < shape_and_dtype(source.type)[1].itemsize
 
 
-def _copies(steps: Sequence[_Step]) -> int:
-    """The most operations that IREE writes for one of those of a chain.
+def _read_in_parts(steps: Sequence[_Step]) -> set[ir.Value]:
+    """The parts of other values that a chain reads: IREE writes them for a dispatch that is given, and for no other."""
+    return {v for step in steps for v in step.reads if isinstance(v, ir.Value) and is_part(made_by(v))}
 
-    What one operation reads becomes a part of it while it reads few values. What is left is fused once for each reader.
-    """
-    users: list[set[int]] = [set() for _ in steps]
-    for place, step in enumerate(steps):
-        for value in step.reads:
-            if isinstance(value, int):
-                users[value].add(place)
-    home = list(range(len(steps)))  # the operation that each becomes a part of
-    reads = [set(step.reads) for step in steps]
-    sizes = [1] * len(steps)
-    for place in reversed(range(len(steps))):
-        homes = {home[user] for user in users[place]}
-        inner = sum(steps[user].reads.count(place) for user in users[place])
-        if len(homes) != 1 or inner != steps[place].uses:
-            continue
+
+@dataclass(frozen=True)
+class _Parts:
+    """A chain as IREE fuses it: what one operation reads becomes a part of it while it reads few values."""
+
+    steps: Sequence[_Step]
+    users: list[set[int]]
+    home: list[int]  # the step that each becomes a part of
+    reads: list[set[ir.Value | int]]  # of the steps that are their own homes, with their parts
+    sizes: list[int]
+
+    @staticmethod
+    def of(steps: Sequence[_Step]) -> _Parts:
+        users: list[set[int]] = [set() for _ in steps]
+        for place, step in enumerate(steps):
+            for value in step.reads:
+                if isinstance(value, int):
+                    users[value].add(place)
+        parts = _Parts(steps, users, list(range(len(steps))), [set(step.reads) for step in steps], [1] * len(steps))
+        for place in reversed(range(len(steps))):
+            parts._give(place)
+        return parts
+
+    def copies(self) -> int:
+        """The most operations that IREE writes for one of the chain: what is no part is fused once for each reader."""
+        copies = [0] * len(self.steps)
+        for place in self._homes():
+            copies[place] = self.sizes[place] + sum(copies[v] for v in self.reads[place] if isinstance(v, int))
+        return max(copies)
+
+    def spills(self) -> int:
+        """How many values are on their own, and are read in the chain alone."""
+        return sum(1 for place in self._homes() if self.users[place] and self._is_inner(place))
+
+    def _give(self, place: int) -> None:
+        """Makes a step a part of its only reader, if it may be."""
+        homes = {self.home[user] for user in self.users[place]}
+        if len(homes) != 1 or not self._is_inner(place):
+            return
         (reader,) = homes
-        both = reads[reader] - {place} | reads[place]
+        both = self.reads[reader] - {place} | self.reads[place]
         if len(both) < _MAX_OPERANDS:
-            home[place], reads[reader] = reader, both
-            sizes[reader] += sizes[place]
-    copies = [0] * len(steps)
-    for place in (i for i, h in enumerate(home) if h == i):
-        copies[place] = sizes[place] + sum(copies[v] for v in reads[place] if isinstance(v, int))
-    return max(copies)
+            self.home[place], self.reads[reader] = reader, both
+            self.sizes[reader] += self.sizes[place]
+
+    def _homes(self) -> Iterator[int]:
+        return (place for place, home in enumerate(self.home) if home == place)
+
+    def _is_inner(self, place: int) -> bool:
+        """Whether the chain alone reads a value."""
+        return sum(self.steps[user].reads.count(place) for user in self.users[place]) == self.steps[place].uses
 
 
 def _bindings(steps: Sequence[_Step], start: int = 0) -> Iterator[int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -14,28 +14,55 @@ _GROUP = 1 << 14  # elements of a workgroup at least
 
 
 @dataclass(frozen=True)
-class Running:
-    """What is combined.
+class Lines:
+    """The lines of an array along an axis.
 
     Args:
-      operation: of `arith`: addf, mulf, maximumf, minimumf.
-      neutral: what changes nothing, as MLIR writes it.
       outer, count, inner: all axes before, the axis, and all axes behind it.
       is_reversed: from the end.
     """
 
-    operation: str
-    neutral: str
     outer: int
     count: int
     inner: int
     is_reversed: bool
 
     @property
+    def shape(self) -> tuple[int, int, int]:
+        """Of the array."""
+        return self.outer, self.count, self.inner
+
+    @property
     def rows(self) -> int:
         """How many of the outer ones a workgroup has: some at a time, where nothing lies behind the axis."""
         rows = min(self.outer, -(-_GROUP // (self.count * self.inner)))
         return rows if self.inner > 1 or self.outer < _CHAINS else min(-(-rows // _CHAINS) * _CHAINS, self.outer)
+
+    @property
+    def groups(self) -> int:
+        """How many workgroups there are."""
+        return -(-self.outer // self.rows)
+
+    def place(self, t: Text, i: Index) -> Index:
+        """Where the element i stands in the order of a line."""
+        return t.of_indices("subi", self.count - 1, i) if self.is_reversed else i
+
+
+@dataclass(frozen=True)
+class Running(Lines):
+    """What is combined along lines.
+
+    Args:
+      operation: of `arith`: addf, mulf, maximumf, minimumf.
+      neutral: what changes nothing, as MLIR writes it.
+    """
+
+    operation: str
+    neutral: str
+
+
+# Writes everything along an axis, at several places beside it; whether these are vectors.
+Line = Callable[[Sequence[tuple[Index, Index]], bool], None]
 
 
 def running_text(name: str, running: Running, form: Form) -> tuple[str, list[Memory]]:
@@ -49,28 +76,32 @@ def running_text(name: str, running: Running, form: Form) -> tuple[str, list[Mem
     Returns:
       The text, and the buffer of the result.
     """
-    t, shape = Text(form), (running.outer, running.count, running.inner)
-    x, y = Memory("%x", shape, form.element, read_only=True), Memory("%y", shape, form.element)
-    groups, rows = -(-running.outer // running.rows), running.rows
-    line = partial(_line, t, running, x, y)
+    t = Text(form)
+    x, y = Memory("%x", running.shape, form.element, read_only=True), Memory("%y", running.shape, form.element)
+    write_lines(t, running, partial(_line, t, running, x, y))
+    return t.kernel(name, [x, y], (running.groups, 1, 1)), [y]
+
+
+def write_lines(t: Text, lines: Lines, line: Line) -> None:
+    """All lines of a workgroup: side by side as many as keep a core busy."""
+    rows = lines.rows
     first = t.of_indices("muli", t.op("hal.interface.workgroup.id[0] : index"), rows)
-    last = t.of_indices("minsi", t.add(first, rows), running.outer)
-    if running.inner > 1:
+    last = t.of_indices("minsi", t.add(first, rows), lines.outer)
+    if lines.inner > 1:
         with t.loop(first, last) as o:
-            _over_columns(t, running, line, o)
+            _over_columns(t, lines, line, o)
     else:
         whole = t.add(first, t.multiple(t.of_indices("subi", last, first), _CHAINS))
         with t.loop(first, whole, _CHAINS) as o:
             line([(t.add(o, k), 0) for k in range(_CHAINS)], False)
         with t.loop(whole, last) as o:
             line([(o, 0)], False)
-    return t.kernel(name, [x, y], (groups, 1, 1)), [y]
 
 
-def _over_columns(t: Text, running: Running, line: partial[None], o: str) -> None:
+def _over_columns(t: Text, lines: Lines, line: Line, o: str) -> None:
     """Some vectors at a time, then those that are left, then elements."""
     lanes = t.form.lanes
-    step, inner = _CHAINS * lanes, running.inner
+    step, inner = _CHAINS * lanes, lines.inner
     whole = inner // step * step
     if whole:
         with t.loop(0, whole, step) as j:
@@ -84,7 +115,6 @@ def _over_columns(t: Text, running: Running, line: partial[None], o: str) -> Non
 
 
 def _line(t: Text, running: Running, x: Memory, y: Memory, places: Sequence[tuple[Index, Index]], is_vector: bool) -> None:
-    """Everything along the axis, at several places beside it."""
     kind = t.form.vector if is_vector else t.form.element
     neutral = t.constant(f"dense<{running.neutral}>" if is_vector else running.neutral, kind)
     kinds, nothing = [kind] * len(places), [neutral] * len(places)
@@ -96,7 +126,7 @@ def _line(t: Text, running: Running, x: Memory, y: Memory, places: Sequence[tupl
         return [t.op(f"arith.{running.operation} {a}, {b} : {kind}") for a, b in zip(values, others, strict=True)]
 
     def element(base: Sequence[str] | None, i: str, values: list[str]) -> list[str]:
-        at = t.of_indices("subi", running.count - 1, i) if running.is_reversed else i
+        at = running.place(t, i)
         source, target = (t.vector, t.put) if is_vector else (t.load, t.store)
         new = combined(values, [source(x, o, at, j) for o, j in places])
         for value, (o, j) in zip(new if base is None else combined(base, new), places, strict=True):

@@ -1,0 +1,115 @@
+"""Recurrences of first order along an axis: running combinations, and linear ones with coefficients.
+
+A step of 1 goes to the end of the axis, one of -1 to its beginning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from iree.compiler import ir
+
+from nabla_mlir.dialects.regions import made_by
+from nabla_mlir.dialects.types import is_differentiable
+from nabla_mlir.ops.elementwise import multiply
+from nabla_mlir.ops.shape import pad
+from nabla_mlir.table.tensor import Tensor, full
+from nabla_mlir.transforms.custom import custom_jvp
+from nabla_mlir.transforms.implicit import custom_linear_solve
+
+Combination = Callable[[Tensor, int], Tensor]  # of the elements so far along an axis
+
+
+def doubled(record: Callable[..., Tensor], neutral: Any, step: int = 1) -> Combination:
+    """The elements so far combined. Each round doubles the stretch that one has gathered: log2(n) operations on whole arrays."""
+
+    def combine(x: Tensor, axis: int) -> Tensor:
+        distance = step
+        while abs(distance) < x.shape[axis] and x.size:
+            x = record(x, shifted(x, axis, distance, neutral))
+            distance *= 2
+        return x
+
+    return combine
+
+
+def running_product(x: Tensor, axis: int, step: int = 1) -> Tensor:
+    """The product of the elements so far along an axis; its derivatives are linear recurrences."""
+    return _smooth_product(x, axis, step) if is_differentiable(x.dtype) and x.size else doubled(multiply, 1, step)(x, axis)
+
+
+@partial(custom_jvp, nondiff_argnums=(1, 2))
+def _smooth_product(x: Tensor, axis: int, step: int) -> Tensor:
+    return doubled(multiply, 1, step)(x, axis)
+
+
+@_smooth_product.defjvp
+def _smooth_product_jvp(axis: int, step: int, primals: Any, tangents: Any) -> Any:
+    """With y[i] = x[i] y[i-1], dy[i] = x[i] dy[i-1] + y[i-1] dx[i]: nothing is divided by, x may be zero."""
+    (x,), (t,) = primals, tangents
+    y = _smooth_product(x, axis, step)
+    return y, linear_recurrence(x, t * shifted(y, axis, step, 1), axis, step)
+
+
+def linear_recurrence(a: Tensor, b: Tensor, axis: int, step: int = 1) -> Tensor:
+    """The h with h[i] = a[i] h[i-step] + b[i] along an axis, where what lies outside counts as zero.
+
+    It solves a linear system of two diagonals, and so do its derivatives, in both modes: h and the coefficients are all that
+    they keep. The code has log2(n) additions and products of whole arrays, which are one kernel on a CPU.
+    """
+
+    def matvec(h: Tensor) -> Tensor:
+        return h - a * shifted(h, axis, step)
+
+    def solve(_: Any, b: Tensor) -> Tensor:
+        return _recurred(a, b, axis, step)
+
+    def transpose_solve(_: Any, b: Tensor) -> Tensor:
+        return _recurred(shifted(a, axis, -step), b, axis, -step)
+
+    found: Tensor = custom_linear_solve(matvec, b, solve, transpose_solve)
+    return found
+
+
+def affine_leaves(first: Sequence[Tensor], second: Sequence[Tensor], both: Sequence[Tensor]) -> tuple[int, int] | None:
+    """Which leaf is the factor and which the summand, if two functions h -> a h + b were composed, the first one first."""
+    if len(both) != 2 or first[0].shape != first[1].shape or first[0].dtype != first[1].dtype:
+        return None
+    if not is_differentiable(first[0].dtype):
+        return None
+    for a, b in ((0, 1), (1, 0)):
+        factors = _operands(both[a], "stablehlo.multiply")
+        summands = _operands(both[b], "stablehlo.add")
+        products = [v for v in summands if v != second[b].value]
+        is_sum = len(products) == 1 and _operands(Tensor(products[0]), "stablehlo.multiply") in _orders(second[a], first[b])
+        if is_sum and factors in _orders(second[a], first[a]):
+            return a, b
+    return None
+
+
+def _operands(x: Tensor, name: str) -> list[ir.Value]:
+    """Of the operation of that name that makes a value; none of another."""
+    maker = made_by(x.value)
+    return list(maker.operands) if maker is not None and maker.name == name else []
+
+
+def _orders(x: Tensor, y: Tensor) -> list[list[ir.Value]]:
+    return [[x.value, y.value], [y.value, x.value]]
+
+
+def _recurred(a: Tensor, b: Tensor, axis: int, step: int) -> Tensor:
+    """h[i] = a[i] h[i-step] + b[i], in rounds: each doubles the step of the recurrence that is left."""
+    n = b.shape[axis]
+    while abs(step) < n:
+        b = b + a * shifted(b, axis, step)
+        a, step = a * shifted(a, axis, step), 2 * step
+    return b
+
+
+def shifted(x: Tensor, axis: int, step: int, value: Any = 0) -> Tensor:
+    """x[i-step] at i along an axis, and `value` where there is none."""
+    low, high = ([n if d == axis else 0 for d in range(x.ndim)] for n in (step, -step))
+    return pad(x, full((), value, x.dtype) if not isinstance(value, Tensor) else value,
+               edge_padding_low=low, edge_padding_high=high, interior_padding=[0] * x.ndim)  # fmt: skip

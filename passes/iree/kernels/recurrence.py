@@ -1,0 +1,64 @@
+"""Linear recurrences of first order along an axis as a kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from nabla_mlir.passes.iree.kernels.running import Lines, write_lines
+from nabla_mlir.passes.iree.kernels.text import Form, Index, Memory, Text
+
+
+@dataclass(frozen=True)
+class Recurrence(Lines):
+    """Which one.
+
+    Args:
+      is_late: whether each coefficient is that of the element behind its own, in the order of the lines.
+    """
+
+    is_late: bool
+
+
+def recurrence_text(name: str, recurrence: Recurrence, form: Form) -> tuple[str, list[Memory]]:
+    """A kernel for h[o, i, j] = a[o, i, j] h[o, i-1, j] + b[o, i, j], and nothing before the first.
+
+    Args:
+      name: of the kernel.
+      recurrence: which one.
+      form: of vectors.
+
+    Returns:
+      The text, and the buffer of the result.
+    """
+    t, shape = Text(form), recurrence.shape
+    a, b = (Memory(f"%{name}", shape, form.element, read_only=True) for name in "ab")
+    h = Memory("%h", shape, form.element)
+
+    def line(places: Sequence[tuple[Index, Index]], is_vector: bool) -> None:
+        kind = form.vector if is_vector else form.element
+        load, store = (t.vector, t.put) if is_vector else (t.load, t.store)
+        count = len(places)
+        zero = t.constant("dense<0.0>" if is_vector else "0.0", kind)
+
+        def element(i: str, state: list[str]) -> list[str]:
+            at, values = recurrence.place(t, i), state[:count]
+            here = [load(a, o, at, j) for o, j in places]
+            factors = state[count:] if recurrence.is_late else here
+            new = [plus(product(factor, value), load(b, o, at, j))
+                   for factor, value, (o, j) in zip(factors, values, places, strict=True)]  # fmt: skip
+            for value, (o, j) in zip(new, places, strict=True):
+                store(value, h, o, at, j)
+            return [*new, *here] if recurrence.is_late else new
+
+        def product(x: str, y: str) -> str:
+            return t.op(f"arith.mulf {x}, {y} fastmath<contract> : {kind}")
+
+        def plus(x: str, y: str) -> str:
+            return t.op(f"arith.addf {x}, {y} fastmath<contract> : {kind}")
+
+        size = 2 * count if recurrence.is_late else count
+        t.carried(0, recurrence.count, [zero] * size, [kind] * size, element)
+
+    write_lines(t, recurrence, line)
+    return t.kernel(name, [a, b, h], (recurrence.groups, 1, 1)), [h]
