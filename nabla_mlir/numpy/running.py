@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from nabla_mlir.dialects.types import as_dtype
-from nabla_mlir.numpy.axes import axis_of, padded, reversed_along
+from nabla_mlir.numpy.axes import axis_of, padded
 from nabla_mlir.numpy.complex_order import further
 from nabla_mlir.numpy.extrema import end
 from nabla_mlir.numpy.operands import convert, inexact, tensor
@@ -32,9 +32,7 @@ def _running(
 def _along(name: str, combine: Combination, x: Tensor, axis: int | None, reverse: bool) -> Tensor:
     if axis is None:
         x, axis = reshaped(x, (x.size,)), 0
-    axis = axis_of(name, axis, x.ndim)
-    axes = (axis,) if reverse else ()
-    return reversed_along(combine(reversed_along(x, axes), axis), axes)
+    return combine(x, axis_of(name, axis, x.ndim), -1 if reverse else 1)
 
 
 @library

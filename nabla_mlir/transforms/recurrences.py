@@ -19,30 +19,28 @@ from nabla_mlir.table.tensor import Tensor, full
 from nabla_mlir.transforms.custom import custom_jvp
 from nabla_mlir.transforms.implicit import custom_linear_solve
 
-Combination = Callable[[Tensor, int], Tensor]  # of the elements so far along an axis
+Combination = Callable[[Tensor, int, int], Tensor]  # of the elements so far along an axis, by a step
 
 
-def doubled(record: Callable[..., Tensor], neutral: Any, step: int = 1) -> Combination:
+def doubled(record: Callable[..., Tensor], neutral: Any) -> Combination:
     """The elements so far combined. Each round doubles the stretch that one has gathered: log2(n) operations on whole arrays."""
 
-    def combine(x: Tensor, axis: int) -> Tensor:
-        distance = step
-        while abs(distance) < x.shape[axis] and x.size:
-            x = record(x, shifted(x, axis, distance, neutral))
-            distance *= 2
+    def combine(x: Tensor, axis: int, step: int) -> Tensor:
+        while abs(step) < x.shape[axis] and x.size:
+            x, step = record(x, shifted(x, axis, step, neutral)), 2 * step
         return x
 
     return combine
 
 
-def running_product(x: Tensor, axis: int, step: int = 1) -> Tensor:
+def running_product(x: Tensor, axis: int, step: int) -> Tensor:
     """The product of the elements so far along an axis; its derivatives are linear recurrences."""
-    return _smooth_product(x, axis, step) if is_differentiable(x.dtype) and x.size else doubled(multiply, 1, step)(x, axis)
+    return _smooth_product(x, axis, step) if is_differentiable(x.dtype) and x.size else doubled(multiply, 1)(x, axis, step)
 
 
 @partial(custom_jvp, nondiff_argnums=(1, 2))
 def _smooth_product(x: Tensor, axis: int, step: int) -> Tensor:
-    return doubled(multiply, 1, step)(x, axis)
+    return doubled(multiply, 1)(x, axis, step)
 
 
 @_smooth_product.defjvp
