@@ -58,24 +58,29 @@ def stop_at_exit(caller: Caller) -> None:
     _callers.add(caller)
 
 
-def _is_ours(frame: FrameType | None) -> bool:
-    """Whether code of this package runs in the frame, or waits for what does."""
+def _packages(frame: FrameType | None) -> set[str]:
+    """Those whose code runs in the frame, or waits for what does."""
+    names = set()
     while frame is not None:
-        if str(frame.f_globals.get("__name__")).partition(".")[0] == _PACKAGE:
-            return True
+        names.add(str(frame.f_globals.get("__name__")).partition(".")[0])
         frame = frame.f_back
-    return False
+    return names
 
 
 def _end(threads: set[int]) -> None:
-    """Raises SystemExit, of which nothing is told, in those that are seen in code of ours, until none is."""
-    end, asked, times_seen_none = time.monotonic() + _PATIENCE, set[int](), 0
+    """Raises SystemExit, of which nothing is told, in those that are seen in code of ours, until none is.
+
+    Again and again: Python ignores what is raised while it collects garbage. An import would keep its lock.
+    """
+    end, times_seen_none = time.monotonic() + _PATIENCE, 0
     while times_seen_none < 3 and time.monotonic() < end:
         frames = sys._current_frames()
-        ours = {number for number in threads & set(frames) if _is_ours(frames[number])}
-        for number in ours - asked:
-            ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(number), ctypes.py_object(SystemExit))
-        asked |= ours
+        packages = {number: _packages(frames[number]) for number in threads & set(frames)}
+        ours = [number for number, names in packages.items() if _PACKAGE in names]
+        for number in ours:
+            if "importlib" not in packages[number]:
+                ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(number), ctypes.py_object(SystemExit))
+        del frames
         times_seen_none = 0 if ours else times_seen_none + 1
         time.sleep(_PAUSE / 2)
 
