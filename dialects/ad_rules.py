@@ -48,8 +48,10 @@ class _CustomOp(RuleOp, Differentiated):
     @property
     def label(self) -> str:
         """The name by which `ad.recur` refers to this operation from inside its rules."""
-        self.require("name" in self.op.attributes, "the attribute 'name'")
-        return str(ir.StringAttr(self.op.attributes["name"]).value)
+        value = self.value_of("name", "a word")
+        if not isinstance(value, ir.StringAttr):
+            raise self.error("the attribute 'name'")
+        return str(value.value)
 
     def _verify_custom(self) -> tuple[Types, Types, Types, Types]:
         operands, results = self.verify_regions()
@@ -104,7 +106,7 @@ class LinearSolveOp(RuleOp):
     def verify(self) -> None:
         """Raises VerifyError unless every region maps the type of the operands to itself."""
         operands, results = self.verify_regions()
-        self.require(isinstance(self.op.attributes.get("transposable"), ir.BoolAttr), "the attribute 'transposable'")
+        self.require(isinstance(self.value_of("transposable", "true or false"), ir.BoolAttr), "the attribute 'transposable'")
         self.require(operands == results, f"results of types {types_text(operands)}, got {types_text(results)}")
         for region in self.region_names:
             self.verify_types(region, operands, operands)
@@ -114,6 +116,9 @@ POLICIES = (
     "nothing_saveable", "everything_saveable", "dots_saveable", "dots_with_no_batch_dims_saveable",
     "save_only_these_names", "save_any_names_but_these", "save_anything_except_these_names",
 )  # fmt: skip
+
+
+_WORDS = "a list of lists of words"
 
 
 class CheckpointOp(RuleOp):
@@ -130,13 +135,14 @@ class CheckpointOp(RuleOp):
     @property
     def policies(self) -> list[list[str]]:
         """The policies, each a word and its arguments."""
-        value = self.op.attributes.get("policies")
-        lists = [list(words) if isinstance(words, ir.ArrayAttr) else [] for words in value or []]
-        fits = isinstance(value, ir.ArrayAttr) and all(
-            words and all(isinstance(word, ir.StringAttr) for word in words) for words in lists
-        )
-        self.require(fits, f"'policies' as a list of lists of words, got {value}")
-        return [[word.value for word in words] for words in lists]
+        lists = self.items("policies", ir.ArrayAttr, _WORDS)
+        try:
+            policies = [[word.value if isinstance(word, ir.StringAttr) else "" for word in words] for words in lists]
+        except TypeError:  # a word of a type that the bindings do not know
+            policies = [[]]
+        if not all(words and all(words) for words in policies):
+            raise self.error(f"'policies' as {_WORDS}, got {self.op.attributes['policies']}")
+        return policies
 
     @property
     def prevent_cse(self) -> bool:
@@ -149,8 +155,9 @@ class CheckpointOp(RuleOp):
         return self._flag("recompute")
 
     def _flag(self, name: str) -> bool:
-        value = self.op.attributes.get(name)
-        self.require(isinstance(value, ir.BoolAttr), f"the attribute '{name}' as true or false, got {value}")
+        value = self.value_of(name, "true or false")
+        if not isinstance(value, ir.BoolAttr):
+            raise self.error(f"the attribute '{name}' as true or false, got {value}")
         return bool(value.value)
 
     def verify(self) -> None:

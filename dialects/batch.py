@@ -7,10 +7,8 @@ from collections.abc import Mapping, Sequence
 from iree.compiler import ir
 
 from nabla_mlir.dialects.context import context
-from nabla_mlir.dialects.locations import source_of
-from nabla_mlir.dialects.regions import RegionOp, create, nested
+from nabla_mlir.dialects.regions import RegionOp, View, create, nested
 from nabla_mlir.dialects.types import is_static_tensor, shape_and_dtype, tensor_type
-from nabla_mlir.errors import VerifyError
 
 NOT_CARRIED = -1
 Axes = Sequence[Sequence[int]]  # per operand or result: the place of each mapped axis, or NOT_CARRIED
@@ -62,11 +60,7 @@ class VmapOp(RegionOp):
     @property
     def axes(self) -> tuple[str, ...]:
         """The names of the mapped axes, outermost first."""
-        self.require("axes" in self.op.attributes, "the attribute 'axes'")
-        value = self.op.attributes["axes"]
-        if not isinstance(value, ir.ArrayAttr) or not all(isinstance(a, ir.StringAttr) for a in value):
-            raise self.error(f"'axes' as a list of names, got {value}")
-        return tuple(a.value for a in value)
+        return tuple(a.value for a in self.items("axes", ir.StringAttr, "a list of names"))
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -84,11 +78,7 @@ class VmapOp(RegionOp):
         return self._axes("out_axes")
 
     def _axes(self, attribute: str) -> list[tuple[int, ...]]:
-        self.require(attribute in self.op.attributes, f"the attribute '{attribute}'")
-        value = self.op.attributes[attribute]
-        if not isinstance(value, ir.ArrayAttr) or not all(isinstance(a, ir.DenseI64ArrayAttr) for a in value):
-            raise self.error(f"'{attribute}' as a list of array<i64: ...>, got {value}")
-        return [tuple(a) for a in value]
+        return [tuple(a) for a in self.items(attribute, ir.DenseI64ArrayAttr, "a list of array<i64: ...>")]
 
     def verify(self) -> None:
         """Raises VerifyError unless axes, operands and results fit the body."""
@@ -169,22 +159,13 @@ def rename_axes(op: ir.Operation, names: Mapping[str, str]) -> None:
         inner.attributes["axis"] = ir.StringAttr.get(new, context())
 
 
-class CollectiveOp:
+class CollectiveOp(View):
     """A typed view of a collective: an operation inside a map that reads every entry of one of its axes."""
-
-    def __init__(self, op: ir.Operation):
-        self.op = op
-
-    def require(self, condition: bool, what: str) -> None:
-        """Raises VerifyError unless the condition holds."""
-        if not condition:
-            raise VerifyError(f"{self.op.name} requires {what}.", where=source_of(self.op.location))
 
     def verify(self) -> None:
         """Raises VerifyError unless the axis is that of a map around it, and the types fit."""
-        op, attributes = self.op, self.op.attributes
-        has_name = "axis" in attributes and isinstance(attributes["axis"], ir.StringAttr)
-        self.require(has_name, "the attribute 'axis', a name")
+        op = self.op
+        self.require(isinstance(self.value_of("axis", "a name"), ir.StringAttr), "the attribute 'axis', a name")
         bound = _axes_around(op)
         self.require(axis_of(op) in bound, f"an axis of a batch.vmap around it, got '{axis_of(op)}' inside {bound}")
         size = bound[axis_of(op)]
@@ -203,10 +184,10 @@ class CollectiveOp:
             self._verify_dimension(entry, whole, size)
 
     def _verify_dimension(self, entry: ir.Type, whole: ir.Type, size: int) -> None:
-        attributes = self.op.attributes
-        has_dimension = "dimension" in attributes and isinstance(attributes["dimension"], ir.IntegerAttr)
-        self.require(has_dimension, "the attribute 'dimension', an integer")
-        dimension, rank = attributes["dimension"].value, len(shape_and_dtype(entry)[0])
+        value = self.value_of("dimension", "an integer")
+        if not isinstance(value, ir.IntegerAttr):
+            raise self.error("the attribute 'dimension', an integer")
+        dimension, rank = value.value, len(shape_and_dtype(entry)[0])
         self.require(0 <= dimension <= rank, f"a dimension of its rank {rank + 1}, got {dimension}")
         expected = with_axes(entry, [dimension], [size])
         what = "result" if self.op.name == ALL_GATHER else "operand"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from iree.compiler import ir
 
@@ -11,8 +12,55 @@ from nabla_mlir.dialects.locations import source_of
 from nabla_mlir.dialects.types import is_static_tensor
 from nabla_mlir.errors import VerifyError
 
+A = TypeVar("A", bound=ir.Attribute)
+T = TypeVar("T")
 
-class RegionOp:
+
+class View:
+    """A typed view of an operation: its attributes, and what is wrong with them."""
+
+    def __init__(self, op: ir.Operation):
+        self.op = op
+
+    def require(self, condition: bool, what: str) -> None:
+        """Raises VerifyError unless the condition holds."""
+        if not condition:
+            raise self.error(what)
+
+    def error(self, what: str) -> VerifyError:
+        """The error that says what is required: for messages with types and attributes, which take time to print."""
+        return VerifyError(f"{self.op.name} requires {what}.", where=source_of(self.op.location))
+
+    def integers(self, attribute: str) -> tuple[int, ...]:
+        """A required `array<i64: ...>` attribute."""
+        self.require(attribute in self.op.attributes, f"the attribute '{attribute}'")
+        value = self.value_of(attribute, "array<i64: ...>")
+        if not isinstance(value, ir.DenseI64ArrayAttr):
+            raise self.error(f"'{attribute}' as array<i64: ...>, got {value}")
+        return tuple(value)
+
+    def items(self, attribute: str, kind: type[A], what: str) -> list[A]:
+        """The items of a required list of attributes of one kind, which the error calls so."""
+        self.require(attribute in self.op.attributes, f"the attribute '{attribute}'")
+        value = self.value_of(attribute, what)
+        items = self._known(lambda: list(value), attribute, what) if isinstance(value, ir.ArrayAttr) else []
+        if not isinstance(value, ir.ArrayAttr) or not all(isinstance(item, kind) for item in items):
+            raise self.error(f"'{attribute}' as {what}, got {value}")
+        return items
+
+    def value_of(self, attribute: str, what: str) -> ir.Attribute | None:
+        """An attribute, which the error calls so, or None."""
+        attributes = self.op.attributes
+        return self._known(lambda: attributes[attribute], attribute, what) if attribute in attributes else None
+
+    def _known(self, reading: Callable[[], T], attribute: str, what: str) -> T:
+        try:
+            return reading()
+        except TypeError as error:  # an array of a type that the bindings do not know
+            raise self.error(f"'{attribute}' as {what}, got one where {error}") from None
+
+
+class RegionOp(View):
     """A typed view of an operation that owns the function it transforms as a region."""
 
     name = ""
@@ -20,7 +68,7 @@ class RegionOp:
     def __init__(self, op: ir.Operation):
         if op.name != self.name:
             raise TypeError(f"a view of {self.name} requires that operation, got {op.name}.")
-        self.op = op
+        super().__init__(op)
 
     @property
     def block(self) -> ir.Block:
@@ -42,15 +90,6 @@ class RegionOp:
         """The `stablehlo.return` of the body."""
         return last_of(self.block)
 
-    def require(self, condition: bool, what: str) -> None:
-        """Raises VerifyError unless the condition holds."""
-        if not condition:
-            raise self.error(what)
-
-    def error(self, what: str) -> VerifyError:
-        """The error that says what is required: for messages with types and attributes, which take time to print."""
-        return VerifyError(f"{self.name} requires {what}.", where=source_of(self.op.location))
-
     def verify_body(self) -> None:
         """Checks the shape of the only region."""
         self.require(len(self.op.regions) == 1, f"one region, got {len(self.op.regions)}")
@@ -69,18 +108,6 @@ class RegionOp:
         for value in [*self.op.operands, *self.op.results, *block.arguments, *terminator.operands]:
             if not is_static_tensor(value.type):
                 raise self.error(f"tensors of static shape, got {value.type}")
-
-    def integers(self, attribute: str) -> tuple[int, ...]:
-        """A required `array<i64: ...>` attribute."""
-        attributes = self.op.attributes
-        self.require(attribute in attributes, f"the attribute '{attribute}'")
-        try:
-            value = attributes[attribute]
-        except TypeError as error:  # an array of a type that the bindings do not know
-            raise self.error(f"'{attribute}' as array<i64: ...>, got one where {error}") from None
-        if not isinstance(value, ir.DenseI64ArrayAttr):
-            raise self.error(f"'{attribute}' as array<i64: ...>, got {value}")
-        return tuple(value)
 
 
 def create(

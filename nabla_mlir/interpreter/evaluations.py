@@ -10,6 +10,7 @@ from iree.compiler import ir
 
 from nabla_mlir.dialects.stablehlo import String
 from nabla_mlir.dialects.types import shape_and_dtype
+from nabla_mlir.ops.gamma import OVER_ROOTS, ROOTS
 from nabla_mlir.table.registry import OpDef
 
 Evaluation = Callable[..., Any]  # (*arrays, **parameters) -> an array, or a list of them; a region is a function of arrays
@@ -43,7 +44,7 @@ def evaluation_of(record: OpDef, op: ir.Operation) -> Evaluation | None:
         except ImportError:
             return None
         f = getattr(special, record.numpy.removeprefix("scipy.special:"))
-        return _of_operands(_even_at_infinity(f) if f is special.gammaln else f, op)
+        return _of_operands(_lgamma(f) if f is special.gammaln else f, op)
     return None if record.numpy is None else _of_operands(record.numpy, op)
 
 
@@ -58,9 +59,19 @@ def _of_operands(f: Callable[..., Any], op: ir.Operation) -> Evaluation:
     return evaluate
 
 
-def _even_at_infinity(f: Callable[[np.ndarray], np.ndarray]) -> Callable[[np.ndarray], np.ndarray]:
-    """log|gamma| is inf at both infinities by C99, MLIR and JAX, and -inf at one by SciPy."""
-    return lambda x: np.where(np.isinf(x), x.dtype.type(np.inf), f(x))
+def _lgamma(f: Callable[[np.ndarray], np.ndarray]) -> Callable[[np.ndarray], np.ndarray]:
+    """SciPy's, but inf at -inf, as by C99, MLIR and JAX, and in f64 with all digits near its first negative roots."""
+
+    def evaluate(x: np.ndarray) -> np.ndarray:
+        result = np.where(np.isinf(x), x.dtype.type(np.inf), f(x))
+        near = (x > -2.8125) & (x < -2.3125)
+        if x.dtype == np.float64 and near.any():
+            some = x[near]
+            factors = [(some - root) - low for root, low in ROOTS]
+            result[near] = np.polynomial.polynomial.polyval(some * 4.0 + 10.25, OVER_ROOTS) * factors[0] * factors[1]
+        return result
+
+    return evaluate
 
 
 def in_groups(f: Callable[[np.ndarray], np.ndarray], x: np.ndarray, axes: int) -> np.ndarray:

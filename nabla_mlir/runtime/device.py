@@ -6,11 +6,11 @@ import functools
 import re
 from collections.abc import Callable
 
-from iree.runtime import BufferUsage, HalBufferView, HalDevice, MemoryType
+from iree.runtime import BufferUsage, HalBufferView, HalDevice, HalDriver, MemoryType
 
 from nabla_mlir.errors import DeployError
 from nabla_mlir.locks import new_lock
-from nabla_mlir.runtime.threads import POOL, checked, driver_with, generation
+from nabla_mlir.runtime.threads import POOL, checked, driver_with, generation, is_abandoned
 from nabla_mlir.targets import TARGETS
 
 
@@ -20,17 +20,18 @@ class Device:
     On a CPU `threads` is how many of them compute.
     """
 
-    __slots__ = ("buffer_of", "driver", "hal", "is_host", "memory", "threads", "usage")
+    __slots__ = ("buffer_of", "driver", "hal", "is_host", "memory", "pool", "threads", "usage")
     buffer_of: Callable[..., HalBufferView]  # a copy of an array that has the buffer protocol, of an element type
     driver: str
     hal: HalDevice
     is_host: bool
     memory: str
+    pool: HalDriver  # what its threads are of
     threads: int
     usage: int
 
-    def __init__(self, driver: str, hal: HalDevice, threads: int = 1):
-        self.driver, self.hal, self.threads = driver, hal, threads
+    def __init__(self, driver: str, hal: HalDevice, pool: HalDriver, threads: int = 1):
+        self.driver, self.hal, self.pool, self.threads = driver, hal, pool, threads
         self.is_host = driver.startswith("local")
         self.memory = "host" if self.is_host else driver  # the same for devices that read each other's arrays
         maps_memory = any(cls.maps_memory and driver in cls.drivers for cls in TARGETS.values())
@@ -78,8 +79,13 @@ def pooled(driver: str | Device, threads: int | None = None) -> Device:
     shared = device(driver, threads)
     if not shared.is_host:
         return shared
-    hal = driver_with(shared.driver, shared.threads).create_default_device(allocators=["caching"])
-    return Device(shared.driver, hal, shared.threads)
+    pool = driver_with(shared.driver, shared.threads)
+    return Device(shared.driver, pool.create_default_device(allocators=["caching"]), pool, shared.threads)
+
+
+def usable(device: Device) -> Device:
+    """The device, or one like it where its pool has been abandoned."""
+    return pooled(device.driver, device.threads) if is_abandoned(device.pool) else device
 
 
 @functools.cache
@@ -89,7 +95,8 @@ def _open(driver: str, threads: int, generation: tuple[int, int]) -> Device:
     if driver.partition(":")[0] not in names:
         raise DeployError(f"a device requires a known driver, got {driver!r}.", help=f"use one of {', '.join(names)}.")
     try:
-        return Device(driver, driver_with(driver, threads).create_device_by_uri(driver), threads)
+        pool = driver_with(driver, threads)
+        return Device(driver, pool.create_device_by_uri(driver), pool, threads)
     except (RuntimeError, ValueError, OSError) as error:
         has_no_room = "thread creation failed" in str(error)
         raise DeployError(

@@ -17,10 +17,11 @@ from iree.runtime import HalBufferView, VmContext, VmFunction, VmInstance, VmMod
 from nabla_mlir.errors import DeployError, NablaError, OutOfMemoryError
 from nabla_mlir.locks import cached_property
 from nabla_mlir.runtime.array import Array, Shape
-from nabla_mlir.runtime.device import Device, device, pooled, reason
+from nabla_mlir.runtime.device import Device, device, pooled, reason, usable
 from nabla_mlir.runtime.ending import Gate, stop_at_exit
 from nabla_mlir.runtime.manifest import SAVE_AGAIN
 from nabla_mlir.runtime.scratch import REFLECTED, keeping
+from nabla_mlir.runtime.threads import POOL, abandon, generation
 from nabla_mlir.runtime.timeline import Timeline, Timepoint, wait_for_others
 from nabla_mlir.runtime.transfer import check_storage, fill, handed, memory_of
 from nabla_mlir.targets import TARGETS
@@ -45,7 +46,7 @@ class Function:
     _invoke: Callable[..., object]
     name: str
     device: Device
-    anew: Callable[[], Function] | None  # loads it again, where it has no state: in a fork of the process
+    anew: Callable[[], Function] | None  # loads it again, where it has no state and has lost its threads
 
     def __init__(
         self, name: str, vm: VmFunction, context: VmContext, lock: threading.Lock | Gate, device: Device,
@@ -152,10 +153,19 @@ class Function:
             return Array.from_numpy(argument, self.device)
         return argument if argument.device.memory == self.device.memory else argument.to(self.device)
 
-    def lose_threads(self) -> None:
-        """A child of the process has none of the threads that would compute; waiting for them, a call would not end."""
-        message = f"{self.name} requires the process that loaded it, got a fork of it, which has none of its threads."
-        error = DeployError(message, help="load or compile it after the fork, or start processes by multiprocessing's 'spawn'.")
+    def abandon_pool(self) -> None:
+        """After a call of it that does not end, what was loaded on its pool before is not called there: it might wait for that."""
+        if self.device.driver != POOL:
+            return
+        abandon(self.device.pool)
+        for function in list(_functions):
+            if function.device.pool is self.device.pool:
+                function.lose_threads(_HELD, _AGAIN)
+
+    def lose_threads(self, what: str, help: str) -> None:
+        """The threads that would compute are not there, or wait; waiting for them, a call would not end."""
+        error = DeployError(f"{self.name} requires {what}.", help=help)
+        _remains.append((self.device, self._invoke))
 
         def refuse(*call: Any) -> None:
             if self.anew is None:
@@ -198,7 +208,11 @@ class Function:
         return f"<function {self.declaration} on {self.device.driver}>"
 
 
+_HELD = "a pool of threads that is free, got one with a call that was interrupted and goes on"
+_AGAIN = "load it anew, or take a clone() of the module: they have a pool of their own."
+_BEFORE = "load or compile it after the fork, or start processes by multiprocessing's 'spawn'."
 _functions: weakref.WeakSet[Function] = weakref.WeakSet()
+_remains: list[tuple[Device, Callable[..., object]]] = []  # what would wait for its threads where nothing holds it
 
 
 def _lose_threads() -> None:
@@ -207,7 +221,7 @@ def _lose_threads() -> None:
     is_called = any(function.is_called for function in functions)
     for function in functions:
         if is_called or function.device.driver != "local-sync":
-            function.lose_threads()
+            function.lose_threads("the process that loaded it, got a fork of it, which has none of its threads", _BEFORE)
 
 
 os.register_at_fork(after_in_child=_lose_threads)
@@ -334,7 +348,7 @@ class Executable:
 
     def clone(self) -> Executable:
         """The same code with fresh state and a lock of its own, on the same device."""
-        return self.on(self.device)
+        return self.on(usable(self.device))
 
     def on(self, driver: str | Device) -> Executable:
         """The same code with fresh state on another device that can run it."""
@@ -357,11 +371,11 @@ class Executable:
 
 
 def _reopened(content: bytes, driver: str, threads: int) -> Executable:
-    return Executable(*_kept(content, driver, threads, os.getpid()))
+    return Executable(*_kept(content, driver, threads, generation(driver)))
 
 
 @functools.lru_cache(maxsize=_OPEN)
-def _kept(content: bytes, driver: str, threads: int, process: int) -> tuple[VmModule, Device]:
+def _kept(content: bytes, driver: str, threads: int, generation: tuple[int, int]) -> tuple[VmModule, Device]:
     """The module and the device of some content: a process opens it once, and all that is made of it shares them."""
     executable = Executable.load(content, pooled(driver, threads))
     return executable._module, executable.device

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from nabla_mlir.errors import DeployError
 from nabla_mlir.runtime.ending import WORKER
-from nabla_mlir.runtime.threads import abandon_pools
+from nabla_mlir.runtime.executable import Function
 
 T = TypeVar("T")
 _limit: ContextVar[float | None] = ContextVar("limit", default=None)
@@ -141,7 +141,8 @@ class Interrupts:
             return worker.call(function, *arguments)
         except (KeyboardInterrupt, Empty) as error:
             self.is_given_up = True
-            abandon_pools()
+            if isinstance(function, Function):
+                function.abandon_pool()
             if isinstance(error, KeyboardInterrupt):
                 raise
             message = f"{name} requires at most {_limit.get():g} s, as time_limit says, got a call that goes on."

@@ -18,7 +18,7 @@ from nabla_mlir.locks import new_lock
 POOL = "local-task"  # the driver that has threads of its own
 _flags_lock = new_lock()
 _limit: int | None = None
-_abandoned = 0  # how often pools were
+_abandoned: list[HalDriver] = []  # pools; IREE would wait for the threads of one that nothing holds
 _FIRST_PROCESS = os.getpid()  # whose pool IREE keeps
 
 
@@ -95,13 +95,17 @@ def driver_with(name: str, threads: int) -> HalDriver:
 
 def generation(name: str) -> tuple[int, int]:
     """Which pools a driver has: others in each process, and after a call that did not end."""
-    return os.getpid(), _abandoned if name == POOL else 0
+    return os.getpid(), len(_abandoned) if name == POOL else 0
 
 
-def abandon_pools() -> None:
-    """What is loaded from now on has pools of its own: a thread of those of before may be in a call that does not end."""
-    global _abandoned
-    _abandoned += 1
+def abandon(pool: HalDriver) -> None:
+    """What is loaded from now on has pools of its own: a thread of this one is in a call that does not end."""
+    _abandoned.append(pool)
+
+
+def is_abandoned(pool: HalDriver) -> bool:
+    """Whether one of its threads is in a call that does not end."""
+    return any(pool is other for other in _abandoned)
 
 
 @functools.cache

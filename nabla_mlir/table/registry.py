@@ -17,7 +17,7 @@ from nabla_mlir.dialects import stablehlo
 from nabla_mlir.dialects.locations import source_of
 from nabla_mlir.dialects.stablehlo import Codec, DimensionNumbers
 from nabla_mlir.dialects.types import tensor_type
-from nabla_mlir.errors import DtypeError, RuleMissingError, ShapeError, user_frame
+from nabla_mlir.errors import DtypeError, RuleMissingError, ShapeError, VerifyError, user_frame
 from nabla_mlir.sparsity.operands import Rule
 from nabla_mlir.sparsity.operands import dense as dense_pattern
 from nabla_mlir.sparsity.operands import elementwise as elementwise_pattern
@@ -238,12 +238,20 @@ class OpDef:
             set_scope(scope)
 
     def read(self, op: ir.Operation) -> Params:
-        """The parameters of an operation of this record; with them `apply` makes it again."""
+        """The parameters of an operation of this record; with them `apply` makes it again.
+
+        Raises:
+          VerifyError: an attribute is of another kind, or of one that MLIR's bindings do not know.
+        """
         present = op.attributes
-        params = {
-            name: codec.decode(present[name]) if name in present else self.defaults.get(name)
-            for name, codec in self.attributes.items()
-        }
+        try:
+            params = {
+                name: codec.decode(present[name]) if name in present else self.defaults.get(name)
+                for name, codec in self.attributes.items()
+            }
+        except (TypeError, ValueError) as error:
+            message = f"{op.name} requires attributes of the kinds of its record, got one where {_first_line(error)}"
+            raise VerifyError(message, where=source_of(op.location)) from None
         if self.result_params is not None:
             params |= self.result_params(op)
         for region, name in zip(op.regions, self.regions, strict=True):

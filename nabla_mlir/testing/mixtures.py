@@ -166,9 +166,13 @@ def check_derivatives(program: Program) -> str:
         return out
 
     got = interpret(everything, [*xs, *t])
-    for a, b in (("linearize", "jvp"), ("map", "jvp"), ("jacrev", "jacfwd")):
-        if a in got and np.isfinite(got[a]).all() and not _same(got[a], got[b]):
+    for a, b in (("linearize", "jvp"), ("map", "jvp")):
+        if np.isfinite(got[a]).all() and not _same(got[a], got[b]):
             return f"DERIVATIVE {a} is not {b}"
+    # Beside an infinite slope a factor of 0 stands before it in one of them, and gives NaN, and behind it in the other.
+    both = [got[name] for name in ("jacfwd", "jacrev") if name in got]
+    if both and np.isfinite(both).all() and not _same(*both):
+        return "DERIVATIVE jacrev is not jacfwd"
     for a, b in (("grad", "vjp"), ("map of vjp", "vjp"), ("checkpoint", "vjp"), ("vjp of jvp", "hvp")):
         if all(np.isfinite(p).all() for p in got[b]) and not all(
             _same(p, q) for p, q in zip(got[a], got[b], strict=True)

@@ -33,10 +33,12 @@ def _named(*names: str, of: str = "numpy") -> list[tuple[str, Step]]:
 
 
 def _some(J: Any, y: Any) -> Any:
-    """What can be divided by; numbers can."""
-    if isinstance(y, (bool, int, float, complex, np.generic)):
+    """What can be divided by; numbers can. Of truth values integers: by those NumPy and we divide in int8, and JAX in int32."""
+    if isinstance(y, (bool, np.bool_)):
+        return 1
+    if isinstance(y, (int, float, complex, np.generic)):
         return y
-    return y | True if kind(y) == "b" else J.numpy.where(J.numpy.abs(y) < 0.1, J.numpy.ones_like(y), y)
+    return (y | True) * 1 if kind(y) == "b" else J.numpy.where(J.numpy.abs(y) < 0.1, J.numpy.ones_like(y), y)
 
 
 def _strong(J: Any, x: Any) -> Any:

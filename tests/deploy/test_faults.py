@@ -351,7 +351,11 @@ builtins.held.append(builtins.held)
 atexit.register(lambda: print(float(double(3.0)), float(nm.jit(lambda x: x + 3)(1.0)), np.asarray(builtins.held[1])[1]))
 
 short = nm.trace(lambda x: nnp.sin(x) * 2, nm.spec(30000), name="f").lower()
-called = {"threads": square, "compiled": short.compile(), "interpreted": short.compile(nm.Interpreter())}
+called = {
+    "threads": square, "compiled": short.compile(), "interpreted": short.compile(nm.Interpreter()),
+    "eager": lambda x: nnp.cumsum(nnp.sin(x[:5])), "gradients": lambda x: nm.grad(lambda x: nnp.sin(x).sum())(x[:5]),
+    "traces": lambda x: nm.trace(lambda x: nnp.sin(x) * 2, nm.spec(5), name="f").lower(),
+}
 
 def loop():
     x = np.ones(30000, np.float32) if way != "threads" else np.ones((200, 200))
@@ -365,7 +369,7 @@ if way != "plain":
 """
 
 
-@pytest.mark.parametrize("way", ["plain", "threads", "compiled", "interpreted"])
+@pytest.mark.parametrize("way", ["plain", "threads", "compiled", "interpreted", "eager", "gradients", "traces"])
 def test_the_interpreter_ends_with_arrays_alive(way: str) -> None:
     assert python(EXIT, way).split() == ["6.0", "4.0", "2.0"]
 

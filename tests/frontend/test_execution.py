@@ -201,7 +201,7 @@ def test_arrays_of_a_device_are_computed_there() -> None:
 def test_arrays_of_two_devices_are_refused() -> None:
     arrays = [Array.from_numpy(np.ones(2)) for _ in range(3)]
     for array, driver in zip(arrays, ("vulkan", "cuda"), strict=False):
-        array.device = Device(driver, array.device.hal)
+        array.device = Device(driver, array.device.hal, array.device.pool)
     assert execution.device_of(arrays[1:]) is arrays[1].device
     assert execution.device_of(arrays[2:]) is None
     with pytest.raises(DeployError, match=r"(?s)arrays of one device, got some on cuda and vulkan.*x\.to\(driver\)"):

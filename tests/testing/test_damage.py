@@ -82,6 +82,18 @@ def test_an_attribute_that_the_bindings_cannot_hand_over() -> None:
     text = DERIVATIVE.format(body="stablehlo.return %a : tensor<f32>").replace("wrt = array<i64: 0>", "wrt = array<i0: 0>")
     with pytest.raises(VerifyError, match=r"ad.jvp requires 'wrt' as array<i64: ...>, got one where "):
         nm.grad(nm.from_stablehlo(text))
+    text = str(nm.trace(nm.vmap(lambda x: nm.psum(x, "i"), axis_name="i"), nm.spec(3), name="f").module)
+    for known, other in (("array<i64: 3>", "%s"), ('["i"]', "[%s]"), ("[array<i64: 0>]", "[%s]"), ('axis = "i"', "axis = %s")):
+        other = other.replace("%s", "array<i0: 0>")
+        assert known in text
+        with pytest.raises(VerifyError, match=r"batch\.\w+ requires .*, got one where Can't cast"):
+            nm.from_stablehlo(text.replace(known, other, 1))
+    text = str(nm.trace(nm.checkpoint(nnp.sin, policy=nm.checkpoint_policies.dots_saveable), nm.spec(3), name="f").module)
+    for known, other in (("= [[", "= [%s, ["), ('= [["', '= [[%s, "'), ("recompute = false", "recompute = %s")):
+        other = other.replace("%s", "array<i0: 0>")
+        assert known in text
+        with pytest.raises(VerifyError, match=r"ad\.checkpoint requires '\w+' as .*, got "):
+            nm.from_stablehlo(text.replace(known, other, 1))
 
 
 def test_formulas_that_stand_for_functions_have_no_derivatives() -> None:

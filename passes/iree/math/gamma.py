@@ -11,7 +11,8 @@ import numpy as np
 from iree.compiler import ir
 
 from nabla_mlir.dialects import builder as b
-from nabla_mlir.dialects.builder import convert, eq, select
+from nabla_mlir.dialects.builder import Val, convert, eq, select
+from nabla_mlir.ops.gamma import OVER_ROOTS, ROOTS
 from nabla_mlir.passes.iree.math.chlo import stock_expansion
 from nabla_mlir.passes.iree.math.formats import (
     F32,
@@ -41,6 +42,14 @@ _LGAMMA_F64 = (
     -2.0871311005452823e-10, 6.615691316451458e-11, -1.5410479069560222e-11, 4.892185826125285e-12,
     -3.8008085820640625e-12, 1.2170358219385592e-12,
 )  # fmt: skip
+# How large x is where the factors of gamma(x) are multiplied; further left f32 has no number close to a root.
+_BY_FACTORS = 10
+# as ops.gamma.OVER_ROOTS
+_OVER_ROOTS_F32 = (
+    5.448962262150946, -0.8239136148961802, 0.6978423547486939, -0.2009178075482787, 0.14057213743448316,
+    -0.05273325464100253, 0.033079955703060215, -0.013691131125404864, 0.007896701835725793, -0.005246272769658344,
+    0.0032158179104538015, 0.00038967132648421235, -0.000394865442704778, -0.0011261255539138444, 0.000673714973187016,
+)  # fmt: skip
 # digamma(x) / (x - root)
 _DIGAMMA_F32 = (
     0.9510558754378758, -0.21181371044279412, 0.06013566375913525, -0.018550629611152995, 0.005936301096815212,
@@ -69,18 +78,31 @@ def narrow(op: ir.Operation, target: Target) -> Replacement:
 
 @PATTERNS.of("chlo.lgamma")
 def lgamma(op: ir.Operation, target: Target) -> Replacement:
-    """The expansion is thousands of ulp off near 1 and 2, where the logarithm of gamma is 0."""
+    """The expansion is thousands of ulp off near 1 and 2, where the logarithm of gamma is 0, and tens as far as 10."""
     (x,) = operands(op)
     if not (x.static and has_format(x)):
         return None
-    below, above = x < 1.0, x > 2.0
+    below, unit = x < 1.0, b.full(1.0, x.shape, x.dtype)
     # y from 1 to 2 with gamma(x) = gamma(y) times or over the factor; y - 1 and y - 2 are exact.
-    one = x - select(below, 0.0, select(above, b.full(2.0, x.shape, x.dtype), 1.0))
+    one = x - b.floor(x)
     two = one - 1.0
-    factor = b.log(select(below, x, select(above, x - 1.0, 1.0)))
+    factor = select(below, x, 1.0)
+    for k in range(1, _BY_FACTORS + 1):
+        factor = factor * select(x < 1.0 - k, x + float(k), select(x < 1.0 + k, unit, x - float(k)))
+    logarithm = b.log(abs(factor))
     near = one * two * horner(one + two, _LGAMMA_F32 if format_of(x) is F32 else _LGAMMA_F64)
-    near = near + select(below, -factor, factor)
-    return select((x > 0.5) & (x < 3.0), near, stock_expansion(op)[0])
+    near = near + select(below, -logarithm, logarithm)
+    near = select((x > -2.8125) & (x < -2.3125), _between(x), near)
+    return select(abs(x) < float(_BY_FACTORS), near, stock_expansion(op)[0])
+
+
+def _between(x: Val) -> Val:
+    """lgamma(x) by its roots between -3 and -2, where it is small everywhere."""
+    result = horner(x * 4.0 + 10.25, _OVER_ROOTS_F32 if format_of(x) is F32 else OVER_ROOTS)
+    for root, low in ROOTS:
+        high = format_of(x).round(root)
+        result = result * (rounded(x - high) - ((root - high) + low))
+    return result
 
 
 @PATTERNS.of("chlo.digamma")
