@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from nabla_mlir.passes.base import NamedPipeline, Step, register_pipeline, require_target
 from nabla_mlir.passes.iree.faults.count_loops import CountLoopsPass
+from nabla_mlir.passes.iree.faults.forget_empty import ForgetEmptyPass
 from nabla_mlir.passes.iree.faults.forget_unique_indices import ForgetUniqueIndicesPass
 from nabla_mlir.passes.iree.faults.hold_loop_results import HoldLoopResultsPass
 from nabla_mlir.passes.iree.faults.keep_arguments import KeepArgumentsPass
@@ -72,6 +73,7 @@ class LegalizeForIreePipeline(NamedPipeline):
     steps: ClassVar[tuple[Step, ...]] = (
         Step(VerifySupportedPass, "What no pass can help with is refused first, at the line of the user's."),
         Step(OneDevicePass, "Collective operations become nothing, or a constant: less to look at."),
+        Step(ForgetEmptyPass, "What has no elements need not be made right."),
         Step(CountLoopsPass, "It makes conversions of counters, rewritten below; loops that are made below count upwards."),
         Step(LegalizeLinalgPass, "Decompositions are made of everything that follows: roots, products, gathers, sorts."),
         Step(FlattenIndicesPass, "A kernel takes one index as well as several, and one that is not clamped.", needs="vector_bytes"),

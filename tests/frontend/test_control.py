@@ -109,6 +109,18 @@ def test_scan_of_no_steps() -> None:
     check(lambda c: nm.scan(lambda c, _: (c, c), c, None, length=0), (H, np.zeros((0, 2, 4))), H)
 
 
+def test_a_loop_of_values_without_elements_compiles() -> None:
+    """IREE found no end with the two loops of `i0e` in it."""
+
+    def f(x: Any) -> Any:
+        step = lambda c: (c[0] + 1, nnp.tanh(c[1] + nnp.tanh(nm.scipy.special.i0e(c[1]))))  # noqa: E731
+        return nm.while_loop(lambda c: (c[0] < 4) & (c[1].sum() < 3), step, (0, x))[1]
+
+    x = np.zeros((5, 0, 1), np.float32)
+    found = nm.trace(f, x, name="main").lower().compile(nm.CPU())(x)
+    assert (found.shape, found.dtype) == (x.shape, x.dtype)
+
+
 def doubling(loop: Any) -> Callable[..., Any]:
     return lambda x: loop(lambda c: c[0] < 10.0, lambda c: (c[0] * c[1], c[1] * 1.1), (x, x))[1]
 
