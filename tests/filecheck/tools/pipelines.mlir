@@ -12,7 +12,7 @@
 // LIST: --nabla-lower
 
 // Options are given once, and reach the passes that have them; some passes are there for some targets.
-// CPU: builtin.module(cse,nabla-verify-supported,nabla-one-device,nabla-count-loops,nabla-legalize-linalg,
+// CPU: builtin.module(cse,nabla-verify-supported,nabla-one-device,nabla-forget-empty,nabla-count-loops,nabla-legalize-linalg,
 // CPU-SAME: nabla-forget-unique-indices,nabla-read-carries,nabla-sums-in-parts,nabla-fuse-chains,nabla-wait-for-loops,nabla-update-in-place,
 // VULKAN: nabla-legalize-linalg{target=vulkan}
 // VULKAN-SAME: nabla-hold-loop-results,nabla-read-carries,nabla-fuse-chains,nabla-wait-for-loops,nabla-update-in-place{target=vulkan}
