@@ -135,6 +135,15 @@ def test_products_with_a_shared_factor() -> None:
         assert np.all(abs(np.asarray(result) - np.einsum(layout, *(x.astype(float) for x in pair))) <= bound), layout
 
 
+def test_products_of_integers_with_a_shared_factor_have_no_tiles() -> None:
+    several, shared = rng.integers(-9, 9, (3, 64, 96)).astype(np.int32), rng.integers(-9, 9, (64, 48)).astype(np.int32)
+    lowered = nm.trace(lambda b, a: jnp.einsum("bki,kj->bij", b, a), several, shared, name="main").lower()
+    text = str(legalize(lowered.module, WIDE))
+    assert "linalg.generic" not in text
+    (found,) = runtime.Executable.load(compile_module(text, CPU()), "local-task").function("main")([several, shared])
+    np.testing.assert_array_equal(np.asarray(found), np.einsum("bki,kj->bij", several, shared))
+
+
 # Products among what IREE fuses with them, in loops, and under every derivative.
 def _layer(w, x, y):
     return jnp.sum(jnp.tanh(w @ (x * y) + jnp.cos(w @ y)) ** 2)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support import seed_of_the_day
 
 from nabla_mlir.table.registry import REGISTRY
 from nabla_mlir.testing import fuzz
@@ -30,6 +31,18 @@ def test_programs_as_traced_and_lowered(seed: int) -> None:
 def test_programs_as_compiled() -> None:
     """Of the same seeds; also those that were found to be wrong once."""
     assert [str(fault) for fault in fuzz.run([Sample(seed) for seed in [*range(24), *SAVED]])] == []
+
+
+# Ten minutes in all, with the programs of the day in the files beside this one.
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("subject", "minutes"), [("programs", 1.5), ("mixtures", 1.5), ("peers", 2), ("promotions", 1), ("text", 1), ("import", 1)]
+)
+def test_minutes_of_programs(subject: str, minutes: float, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Others every day; the seed of one that is wrong is in what a failure says."""
+    options = ["--minutes", str(minutes), "--seed", str(100 * seed_of_the_day()), "--out", str(tmp_path)]
+    status = fuzz.main(["--of", subject, "--target", "interpreter", *options])
+    assert status == 0, capfd.readouterr().err
 
 
 def test_a_wrong_rule_is_found_and_its_program_shrunk(

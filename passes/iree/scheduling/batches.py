@@ -20,6 +20,7 @@ from nabla_mlir.passes.iree.scheduling.nests import (
     transposed_in_memory,
 )
 from nabla_mlir.passes.iree.scheduling.order_axes import in_order, is_free
+from nabla_mlir.passes.iree.scheduling.packed import is_computed_in
 from nabla_mlir.passes.iree.scheduling.tiles import Tiles, batched_product, shared_product
 
 Axes = tuple[int, ...]
@@ -107,8 +108,7 @@ class SharedProduct:
             place, op = 1, user  # the axis b moves to the front: the B_b are the factor behind
         dims, ranks = DotDims.decode(product.attributes["dot_dimension_numbers"]), [Val(x).rank for x in product.operands]
         axes = [dims[f"{side}_contracting_dimensions"] for side in ("lhs", "rhs")]
-        elements = {v.type.element_type for v in (*product.operands, *product.results)}
-        if dims["lhs_batching_dimensions"] or len(elements) != 1 or ranks != [3 - place, 2 + place]:
+        if dims["lhs_batching_dimensions"] or ranks != [3 - place, 2 + place] or not is_computed_in(product):
             return None
         if any(len(a) != 1 for a in axes) or axes[place][0] == 0 or (place == 0 and axes[0][0] == 2):
             return None
