@@ -277,11 +277,7 @@ class Executable:
             hal = create_hal_module(_instance(), self.device.hal)
             self._context = VmContext(_instance(), modules=[hal, module])
         except (ValueError, RuntimeError, IndexError) as error:
-            drivers = "; ".join(f"{name}: {' or '.join(cls.drivers)}" for name, cls in TARGETS.items())
-            raise DeployError(
-                f"loading requires a module compiled for the driver {self.driver}, got: {reason(error)}.",
-                help=f"load it with the driver of its target ({drivers}).",
-            ) from None
+            raise _not_loaded(self.driver, reason(error)) from None
 
     @staticmethod
     def load(source: bytes | str | os.PathLike[str], driver: str | Device | None = None) -> Executable:
@@ -379,3 +375,16 @@ def _kept(content: bytes, driver: str, threads: int, generation: tuple[int, int]
     """The module and the device of some content: a process opens it once, and all that is made of it shares them."""
     executable = Executable.load(content, pooled(driver, threads))
     return executable._module, executable.device
+
+
+def _not_loaded(driver: str, what: str) -> DeployError:
+    if "binding count" in what:  # IREE fuses without looking at what its runtime can call
+        return DeployError(
+            f"loading requires kernels that read and write few buffers, got: {what}.",
+            help="keep some operations apart with nm.lax.optimization_barrier, so that fewer are fused; please report the program.",
+        )
+    drivers = "; ".join(f"{name}: {' or '.join(cls.drivers)}" for name, cls in TARGETS.items())
+    return DeployError(
+        f"loading requires a module compiled for the driver {driver}, got: {what}.",
+        help=f"load it with the driver of its target ({drivers}).",
+    )

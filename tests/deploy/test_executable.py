@@ -272,6 +272,18 @@ def test_a_driver_that_does_not_fit(vmfb):
         Executable.load(vmfb, "tpu")
 
 
+def test_a_kernel_of_too_many_buffers(vmfb, monkeypatch):
+    """IREE's own words where it has fused more than its runtime calls."""
+
+    def refuse(*_, **__):
+        raise RuntimeError("c/runtime/src/iree/hal/local/x.c:1: INVALID_ARGUMENT; binding count 49 > 32; while loading")
+
+    monkeypatch.setattr("nabla_mlir.runtime.executable.VmContext", refuse)
+    with pytest.raises(DeployError, match=r"requires kernels that read and write few buffers, got: binding count 49 > 32\.") as error:
+        Executable.load(vmfb)
+    assert "optimization_barrier" in error.value.help
+
+
 @pytest.mark.vulkan
 def test_a_module_for_another_device(vmfb, vulkan_vmfb):
     for code, driver in ((vmfb, "vulkan"), (vulkan_vmfb, "local-sync")):
