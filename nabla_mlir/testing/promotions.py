@@ -33,12 +33,27 @@ def _named(*names: str, of: str = "numpy") -> list[tuple[str, Step]]:
 
 
 def _some(J: Any, y: Any) -> Any:
-    """What can be divided by; numbers can. Of truth values integers: by those NumPy and we divide in int8, and JAX in int32."""
+    """What can be divided by; numbers can. Of truth values integers: NumPy and we divide by those in int8, and JAX in int32."""
     if isinstance(y, (bool, np.bool_)):
         return 1
     if isinstance(y, (int, float, complex, np.generic)):
         return y
-    return (y | True) * 1 if kind(y) == "b" else J.numpy.where(J.numpy.abs(y) < 0.1, J.numpy.ones_like(y), y)
+    return (y | True).astype(np.int8) if kind(y) == "b" else J.numpy.where(J.numpy.abs(y) < 0.1, J.numpy.ones_like(y), y)
+
+
+def _apart(J: Any, x: Any) -> Any:
+    """Of floating point off the places, such as integers, where a remainder jumps: there the last bit decides."""
+    return x + 0.3 if hasattr(x, "at") and kind(x) == "f" else x
+
+
+def _signed(J: Any, x: Any) -> Any:
+    """JAX has 32 bits for the product of unsigned integers, and no 64 for what that is combined with."""
+    return x.astype(np.int32) if kind(x) == "u" else x
+
+
+def _exponent(J: Any, y: Any) -> Any:
+    """JAX's powers of integers that overflow differ from NumPy's and ours."""
+    return y % 4 if kind(y) in "iu" else y
 
 
 def _strong(J: Any, x: Any) -> Any:
@@ -63,10 +78,11 @@ STEPS: list[tuple[str, Step]] = [
             "logical_or", "logical_xor", "bitwise_and", "bitwise_or", "bitwise_xor", "hypot",
             "copysign", "heaviside", "outer", "kron", "isclose", "allclose", "fmax", "fmin", "array_equal", "float_power", "isin"),
     *_with(
-        divide=lambda J, x, y: x / _some(J, y), floor_divide=lambda J, x, y: x // _some(J, y),
-        mod=lambda J, x, y: x % _some(J, y), fmod=lambda J, x, y: J.numpy.fmod(x, _some(J, y)),
+        divide=lambda J, x, y: x / _some(J, y), floor_divide=lambda J, x, y: _apart(J, x) // _some(J, y),
+        mod=lambda J, x, y: _apart(J, x) % _some(J, y), fmod=lambda J, x, y: J.numpy.fmod(_apart(J, x), _some(J, y)),
         true_divide=lambda J, x, y: J.numpy.true_divide(x, _some(J, y)), plus=lambda J, x, y: x + y, minus=lambda J, x, y: x - y,
-        times=lambda J, x, y: x * y, power=lambda J, x, y: (J.numpy.abs(x) + 1) ** (y if hasattr(y, "at") else 2),
+        times=lambda J, x, y: x * y,
+        power=lambda J, x, y: (J.numpy.abs(x if kind(x) != "b" else 1) + 1) ** (_exponent(J, y) if hasattr(y, "at") else 2),
         square=lambda J, x, y: x**2 + y, cube=lambda J, x, y: y - x**3, negative=lambda J, x, y: -x + y,
         over=lambda J, x, y: 1 / _some(J, x), twice=lambda J, x, y: 2 * x, half=lambda J, x, y: 0.5 * x,
         turn=lambda J, x, y: 1j * x, less_than=lambda J, x, y: x < y, where=lambda J, x, y: J.numpy.where(x != 0, x, y),
@@ -78,8 +94,8 @@ STEPS: list[tuple[str, Step]] = [
         matmul=lambda J, x, y: J.numpy.outer(x, y)[:3] @ J.numpy.outer(y, x)[:, :3],
         einsum=lambda J, x, y: J.numpy.einsum("i,j->ij", _flat(J, x), _flat(J, y)),
         tensordot=lambda J, x, y: J.numpy.tensordot(x, y, 0), vdot=lambda J, x, y: J.numpy.vdot(_flat(J, x)[:1], _flat(J, y)[:1]),
-        sum_to=lambda J, x, y: J.numpy.sum(x, dtype=np.float16), sum=lambda J, x, y: J.numpy.sum(x),
-        mean=lambda J, x, y: J.numpy.mean(x) * y, prod=lambda J, x, y: J.numpy.prod(_flat(J, x)),
+        sum_to=lambda J, x, y: J.numpy.sum(x, dtype=np.float16), sum=lambda J, x, y: J.numpy.sum(_signed(J, x)),
+        mean=lambda J, x, y: J.numpy.mean(x) * y, prod=lambda J, x, y: J.numpy.prod(_signed(J, _flat(J, x))),
         var=lambda J, x, y: J.numpy.var(x), std=lambda J, x, y: J.numpy.std(x) + y,
         maxima=lambda J, x, y: J.numpy.max(x, initial=1),
         average=lambda J, x, y: J.numpy.average(x, weights=J.numpy.ones_like(x)), median=lambda J, x, y: J.numpy.median(x),
@@ -93,14 +109,15 @@ STEPS: list[tuple[str, Step]] = [
         floor=lambda J, x, y: J.numpy.floor(x), abs=lambda J, x, y: abs(x) + y,
         sign=lambda J, x, y: J.numpy.sign(J.numpy.real(x)), round=lambda J, x, y: J.numpy.round(x) + y,
         real=lambda J, x, y: J.numpy.real(x), conj=lambda J, x, y: J.numpy.conj(x) * y,
-        norm=lambda J, x, y: J.numpy.linalg.norm(x), relu=lambda J, x, y: J.nn.relu(J.numpy.real(x) if kind(x) != "b" else y),
+        norm=lambda J, x, y: J.numpy.linalg.norm(x),
+        relu=lambda J, x, y: J.nn.relu(J.numpy.real(x) if kind(x) != "b" else x.astype(np.int8)),
         silu=lambda J, x, y: J.nn.silu(x) + y, softmax=lambda J, x, y: J.nn.softmax(J.numpy.sin(J.numpy.real(x))),
         expm1=lambda J, x, y: J.numpy.expm1(x), invert=lambda J, x, y: ~x, shift=lambda J, x, y: x << 1,
         diff=lambda J, x, y: J.numpy.diff(_flat(J, x)), pad=lambda J, x, y: J.numpy.pad(_flat(J, x), 1, constant_values=2),
-        divmod=lambda J, x, y: divmod(x, _some(J, y))[1],
+        divmod=lambda J, x, y: divmod(_apart(J, x), _some(J, y))[1],
         cross=lambda J, x, y: J.numpy.cross(J.numpy.resize(x, (3,)), J.numpy.resize(_flat(J, y), (3,))),
         interp=lambda J, x, y: J.numpy.interp(x, np.arange(3), np.arange(3) ** 2),
-        nan_to_num=lambda J, x, y: J.numpy.nan_to_num(x), sinc=lambda J, x, y: J.numpy.sinc(x),
+        nan_to_num=lambda J, x, y: J.numpy.nan_to_num(x), sinc=lambda J, x, y: J.numpy.sinc(0.31 * x + 0.55),
         triangle=lambda J, x, y: J.numpy.tri(2) * J.numpy.ravel(x)[0],
         scan=lambda J, x, y: J.lax.fori_loop(0, 2, lambda i, c: c * x, x),
         cond=lambda J, x, y: J.lax.cond(J.numpy.all(x == x), lambda a: a + 1, lambda a: a, x),

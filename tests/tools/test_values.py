@@ -8,10 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from nabla_mlir.dialects.context import parse_module
 from nabla_mlir.errors import PassError
 from nabla_mlir.passes.base import PASSES
 from nabla_mlir.tools import opt
-from nabla_mlir.tools.values import check_equal
+from nabla_mlir.tools.inputs import InputError
+from nabla_mlir.tools.values import check_equal, inputs_of
 
 MODULE = """
 func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
@@ -99,6 +101,14 @@ def test_files_that_cannot_be_loaded(module: Path, capsys: pytest.CaptureFixture
 def test_differences_are_named(after: list[np.ndarray], message: str) -> None:
     with pytest.raises(PassError, match=message):
         check_equal([np.asarray(np.float64(1))], [np.asarray(x) for x in after], "a pass")
+
+
+def test_arguments_that_no_memory_holds_are_not_made_up() -> None:
+    """NumPy's own error spoke of arrays in general; found by the fuzzer of damaged modules."""
+    module = parse_module("func.func @main(%x: tensor<4611686018427387904xi8>) -> tensor<4611686018427387904xi8> {"
+                          " return %x : tensor<4611686018427387904xi8> }")  # fmt: skip
+    with pytest.raises(InputError, match=r"values require arguments of at most 4 GiB, got int8\[4611686018427387904\]"):
+        inputs_of(module, "main", ())
 
 
 def test_equal_up_to_rounding() -> None:
