@@ -16,7 +16,7 @@ from nabla_mlir.runtime.manifest import Leaf
 from nabla_mlir.tools.inputs import InputError, bind
 
 _DIGITS = {2: 2, 4: 4, 8: 10}  # that agree, of floats of so many bytes
-_MOST_BYTES = 1 << 32  # of an argument that is made up
+_MOST_ELEMENTS = 1 << 27  # of an argument that is made up, of numbers of 64 bits
 
 
 def entries_of(module: ir.Module, name: str | None) -> list[str]:
@@ -47,8 +47,8 @@ def inputs_of(module: ir.Module, entry: str, texts: Sequence[str]) -> list[np.nd
 
 
 def _numbers(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-    if math.prod(shape) * dtype.itemsize > _MOST_BYTES:
-        raise InputError(f"values require arguments of at most {_MOST_BYTES >> 30} GiB, got {dtype.name}{list(shape)}.")
+    if math.prod(shape) > _MOST_ELEMENTS:
+        raise InputError(f"values require arguments of at most {_MOST_ELEMENTS} elements, got {dtype.name}{list(shape)}.")
     if dtype.kind in "iub":
         return rng.integers(0, 2 if dtype.kind == "b" else 5, shape).astype(dtype)
     numbers = rng.normal(size=shape)
