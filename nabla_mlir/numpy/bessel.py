@@ -68,17 +68,22 @@ def _power_series(order: int, x: Tensor) -> Tensor:
     return total * ew.exponential(-x)
 
 
-def _pieces(x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The absolute value, whether it is at most 8, and where the two series are taken: at 8 if they do not hold."""
+def _beyond(coefficients: Sequence[float], x: Tensor) -> Tensor:
+    """exp(-x) I(x) at x from 8 on."""
+    return _series(coefficients, 16.0 / x - 1.0) * ew.rsqrt(x)
+
+
+def _pieces(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Whether the absolute value is at most 8, and where the two series are taken: at it, or at 8 if they do not hold."""
     size, eight = ew.absolute(x), full_like(x, 8)
     is_near = lg.compare(size, eight, comparison_direction="LE")
-    return size, is_near, lg.select(is_near, size, eight), lg.select(is_near, eight, size)
+    return is_near, lg.select(is_near, size, eight), lg.select(is_near, eight, size)
 
 
 @custom_jvp
 def _i0e(x: Tensor) -> Tensor:
-    _, is_near, near, far = _pieces(x)
-    return lg.select(is_near, _power_series(0, near), _series(_I0_HIGH, 16.0 / far - 1.0) * ew.rsqrt(far))
+    is_near, near, far = _pieces(x)
+    return lg.select(is_near, _power_series(0, near), _beyond(_I0_HIGH, far))
 
 
 @_i0e.defjvp
@@ -89,14 +94,14 @@ def _i0e_jvp(primals: Any, tangents: Any) -> Any:
 
 
 def _i1e_over_x(x: Tensor) -> Tensor:
-    _, is_near, near, far = _pieces(x)
-    return lg.select(is_near, _power_series(1, near), _series(_I1_HIGH, 16.0 / far - 1.0) * ew.rsqrt(far) / far)
+    is_near, near, far = _pieces(x)
+    return lg.select(is_near, _power_series(1, near), _beyond(_I1_HIGH, far) / far)
 
 
 @custom_jvp
 def _i1e(x: Tensor) -> Tensor:
-    _, is_near, near, far = _pieces(x)
-    return lg.select(is_near, _power_series(1, near) * x, _series(_I1_HIGH, 16.0 / far - 1.0) * ew.rsqrt(far) * ew.sign(x))
+    is_near, near, far = _pieces(x)
+    return lg.select(is_near, _power_series(1, near) * x, _beyond(_I1_HIGH, far) * ew.sign(x))
 
 
 @_i1e.defjvp

@@ -46,9 +46,9 @@ def _apart(J: Any, x: Any) -> Any:
     return x + 0.3 if hasattr(x, "at") and kind(x) == "f" else x
 
 
-def _signed(J: Any, x: Any) -> Any:
-    """JAX has 32 bits for the product of unsigned integers, and no 64 for what that is combined with."""
-    return x.astype(np.int32) if kind(x) == "u" else x
+def _operand(x: Any) -> Any:
+    """A value that a step reads: JAX without 64 bits has no dtype for sums of uint32, which some steps make, and integers."""
+    return x.astype(np.int32) if hasattr(x, "at") and kind(x) == "u" and x.dtype.itemsize >= 4 else x
 
 
 def _exponent(J: Any, y: Any) -> Any:
@@ -94,8 +94,8 @@ STEPS: list[tuple[str, Step]] = [
         matmul=lambda J, x, y: J.numpy.outer(x, y)[:3] @ J.numpy.outer(y, x)[:, :3],
         einsum=lambda J, x, y: J.numpy.einsum("i,j->ij", _flat(J, x), _flat(J, y)),
         tensordot=lambda J, x, y: J.numpy.tensordot(x, y, 0), vdot=lambda J, x, y: J.numpy.vdot(_flat(J, x)[:1], _flat(J, y)[:1]),
-        sum_to=lambda J, x, y: J.numpy.sum(x, dtype=np.float16), sum=lambda J, x, y: J.numpy.sum(_signed(J, x)),
-        mean=lambda J, x, y: J.numpy.mean(x) * y, prod=lambda J, x, y: J.numpy.prod(_signed(J, _flat(J, x))),
+        sum_to=lambda J, x, y: J.numpy.sum(x, dtype=np.float16), sum=lambda J, x, y: J.numpy.sum(x),
+        mean=lambda J, x, y: J.numpy.mean(x) * y, prod=lambda J, x, y: J.numpy.prod(_flat(J, x)),
         var=lambda J, x, y: J.numpy.var(x), std=lambda J, x, y: J.numpy.std(x) + y,
         maxima=lambda J, x, y: J.numpy.max(x, initial=1),
         average=lambda J, x, y: J.numpy.average(x, weights=J.numpy.ones_like(x)), median=lambda J, x, y: J.numpy.median(x),
@@ -145,7 +145,7 @@ class Program:
         """The value of each step."""
         values = [*xs, *self.scalars]
         for _, f, i, k in self.plan:
-            values.append(_strong(J, f(J, values[i], values[k])))
+            values.append(_strong(J, f(J, _operand(values[i]), _operand(values[k]))))
         return values[len(xs) + len(self.scalars) :]
 
     def planned(self, J: Any, *xs: Any) -> list[Any]:
@@ -157,7 +157,7 @@ class Program:
             if np.shape(values[i]) == () and len(xs) <= i < len(xs) + len(self.scalars):
                 i, k = k % len(xs), i
             try:
-                value = _strong(J, f(J, values[i], values[k]))
+                value = _strong(J, f(J, _operand(values[i]), _operand(values[k])))
             except Exception:
                 continue
             if value.size <= peers.MOST:

@@ -111,7 +111,8 @@ def test_batches_of_products():
 
 # One matrix with each of several: the axes of both factors, of the result, and the sizes of b, i, j and k; enough for tiles.
 SHARED = [("bki,kj->bij", (3, 64, 96, 48)), ("bki,jk->bij", (2, 60, 70, 80)), ("ik,bkj->bij", (3, 72, 96, 40)),
-          ("ki,bkj->bij", (5, 64, 65, 64)), ("ik,bjk->bij", (2, 64, 80, 64)), ("ki,bjk->bij", (4, 100, 50, 60))]  # fmt: skip
+          ("ki,bkj->bij", (5, 64, 65, 64)), ("ik,bjk->bij", (2, 64, 80, 64)), ("ki,bjk->bij", (4, 100, 50, 60)),
+          ("bki,kj->ibj", (3, 64, 96, 48))]  # fmt: skip
 
 
 def test_products_with_a_shared_factor() -> None:

@@ -9,7 +9,7 @@ from typing import ClassVar
 from iree.compiler import ir
 
 from nabla_mlir.dialects.builder import full
-from nabla_mlir.dialects.regions import functions_of, nested
+from nabla_mlir.dialects.regions import blocks_of, nested
 from nabla_mlir.dialects.types import is_static_tensor, shape_and_dtype
 from nabla_mlir.passes.base import Pass, register
 from nabla_mlir.passes.dce import erase_dead_in, is_unused
@@ -29,9 +29,8 @@ class ForgetEmptyPass(Pass):
 
     def run(self, module: ir.Operation) -> None:
         """Rewrites `module` in place."""
-        for function in functions_of(module).values():
-            for block in function.regions[0].blocks:
-                _forget(block)
+        for block in blocks_of(module):
+            _forget(block)
 
 
 def _forget(block: ir.Block) -> None:

@@ -18,6 +18,7 @@ from nabla_mlir.passes.iree.scheduling.nests import (
     loop_nest,
     replace_product,
     transposed_in_memory,
+    transposed_once,
 )
 from nabla_mlir.passes.iree.scheduling.order_axes import in_order, is_free
 from nabla_mlir.passes.iree.scheduling.packed import is_computed_in
@@ -89,65 +90,69 @@ class SharedProduct:
       product: of the matrices; ``op`` itself, or what is transposed there for the axis b to come first.
       place: of the B_b among its operands.
       contracted: the axis k of each operand.
+      tiles: of the loop nest.
     """
 
     op: ir.Operation
     product: ir.Operation
     place: int
     contracted: tuple[int, int]
+    tiles: Tiles
 
     @staticmethod
     def of(product: ir.Operation, vector_bytes: int) -> SharedProduct | None:
         """What a product is, if it is one, and each is small enough for tiles and large enough to pay: with AVX-512."""
-        if vector_bytes < 64 or product.name != "stablehlo.dot_general":
+        if vector_bytes < 64 or product.name != "stablehlo.dot_general" or not is_computed_in(product):
             return None
-        uses = list(product.results[0].uses)
-        user = uses[0].owner.operation if len(uses) == 1 else None
-        place, op = 0, product
-        if user and user.name == "stablehlo.transpose" and list(I64Array.decode(user.attributes["permutation"])) == [1, 0, 2]:
-            place, op = 1, user  # the axis b moves to the front: the B_b are the factor behind
-        dims, ranks = DotDims.decode(product.attributes["dot_dimension_numbers"]), [Val(x).rank for x in product.operands]
-        axes = [dims[f"{side}_contracting_dimensions"] for side in ("lhs", "rhs")]
-        if dims["lhs_batching_dimensions"] or ranks != [3 - place, 2 + place] or not is_computed_in(product):
+        axes, ranks = contracted_axes(product), [Val(x).rank for x in product.operands]
+        if axes is None or sorted(ranks) != [2, 3]:
             return None
-        if any(len(a) != 1 for a in axes) or axes[place][0] == 0 or (place == 0 and axes[0][0] == 2):
+        place = ranks.index(3)
+        op = _with_axis_in_front(product) if place else product
+        if op is None or axes[place] == 0 or (place == 0 and axes[0] == 2):
             return None
-        found = SharedProduct(op, product, place, (axes[0][0], axes[1][0]))
-        return found if found._tiles(vector_bytes) else None
+        count, rows, columns = Val(op.results[0]).shape
+        length = Val(product.operands[0]).shape[axes[0]]
+        work = rows * columns * length
+        if count > thresholds.SEPARATE_PRODUCTS or not thresholds.SEPARATE_PRODUCT <= work < thresholds.PACKED_PRODUCT_AVX512:
+            return None
+        tiles = shared_product(rows, columns, length, vector_bytes // Val(op.results[0]).dtype.itemsize)
+        return SharedProduct(op, product, place, axes, tiles) if tiles else None
 
-    @property
-    def sizes(self) -> tuple[int, int, int, int]:
-        """How many products, and rows, columns and terms of each."""
-        b, rows, columns = Val(self.op.results[0]).shape
-        return b, rows, columns, Val(self.product.operands[0]).shape[self.contracted[0]]
-
-    def build(self, vector_bytes: int, transposes: Transposes) -> None:
+    def build(self, transposes: Transposes) -> None:
         """Replaces the product; `transposes` holds those that there are by now."""
         shape, dtype = shape_and_dtype(self.op.results[0].type)
-        tiles = self._tiles(vector_bytes)
-        assert tiles is not None  # of what `of` finds
         left, right = ("b" * (self.place == n) for n in (0, 1))
         with ir.InsertionPoint(self.op), self.op.location:
             lhs, rhs = map(Val, self.product.operands)
             lhs, first = in_memory(lhs.value), left + ("ki" if self.contracted[0] == lhs.rank - 2 else "ik")
             if self.contracted[1] == rhs.rank - 1:
                 order = (*range(rhs.rank - 2), rhs.rank - 1, rhs.rank - 2)
-                key = rhs.value, self.op.block, order
-                if key not in transposes:
-                    transposes[key] = transposed_in_memory(rhs, order)
-                rhs = transposes[key]
-            (result,) = loop_nest(lhs, [in_memory(rhs.value)], [full(0, shape, dtype)], first, right + "kj", "bij", tiles)
+                rhs = transposed_once(rhs, order, self.op.block, transposes)
+            (result,) = loop_nest(lhs, [in_memory(rhs.value)], [full(0, shape, dtype)], first, right + "kj", "bij", self.tiles)
             result = stored(result) if _takes_tiles(self.op.results[0]) else result
         replace_product(self.op, result)
         if self.place == 1:
             self.product.erase()
 
-    def _tiles(self, vector_bytes: int) -> Tiles | None:
-        count, rows, columns, length = self.sizes
-        work = rows * columns * length
-        if count > thresholds.SEPARATE_PRODUCTS or not thresholds.SEPARATE_PRODUCT <= work < thresholds.PACKED_PRODUCT_AVX512:
-            return None
-        return shared_product(rows, columns, length, vector_bytes // Val(self.op.results[0]).dtype.itemsize)
+
+def contracted_axes(product: ir.Operation) -> tuple[int, int] | None:
+    """The contracted axis of each factor; None if there are several, or batches, or another type of result."""
+    dims = DotDims.decode(product.attributes["dot_dimension_numbers"])
+    left, right = dims["lhs_contracting_dimensions"], dims["rhs_contracting_dimensions"]
+    elements = {v.type.element_type for v in (*product.operands, *product.results)}
+    if dims["lhs_batching_dimensions"] or len(left) != 1 or len(elements) != 1:
+        return None
+    return left[0], right[0]
+
+
+def _with_axis_in_front(product: ir.Operation) -> ir.Operation | None:
+    """What alone reads a product, if that moves the axis in the middle to the front."""
+    uses = list(product.results[0].uses)
+    user = uses[0].owner.operation if len(uses) == 1 else None
+    if user is None or user.name != "stablehlo.transpose" or list(I64Array.decode(user.attributes["permutation"])) != [1, 0, 2]:
+        return None
+    return user
 
 
 def _takes_tiles(result: ir.Value) -> bool:

@@ -55,6 +55,14 @@ def transposed_in_memory(x: Val, order: Sequence[int]) -> Val:
     return stored(transpose(x if made_by(x.value) is None else stored(x), order))
 
 
+def transposed_once(x: Val, order: Sequence[int], block: ir.Block, transposes: Transposes) -> Val:
+    """The transpose in memory in a block, made at the insertion point if there is none by now."""
+    key = x.value, block, tuple(order)
+    if key not in transposes:
+        transposes[key] = transposed_in_memory(x, order)
+    return transposes[key]
+
+
 def in_memory(value: ir.Value) -> Val:
     """The factor of a product in memory: fused with what it is computed from, the product would lose its tiles."""
     made_in = made_by(value)

@@ -15,7 +15,7 @@ from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.passes.iree.kernels.call import Constants
 from nabla_mlir.passes.iree.kernels.layout import Axis, Layout, merged
 from nabla_mlir.passes.iree.kernels.product import Product, ProductKernel
-from nabla_mlir.passes.iree.scheduling.nests import Transposes, replace_product, transposed_in_memory
+from nabla_mlir.passes.iree.scheduling.nests import Transposes, replace_product, transposed_once
 from nabla_mlir.passes.iree.scheduling.packed_calls import PackedCall
 from nabla_mlir.passes.iree.scheduling.views import MemoryView, Pads
 
@@ -44,12 +44,10 @@ class Factor:
 
     def in_order(self, block: ir.Block, transposes: Transposes) -> Factor:
         """The same factor in memory with its batches first and its terms last, made in a block."""
-        value, order = Val(self.view.value), tuple(self.view.dims[n].axis for n in self.dims)
-        key = self.view.value, block, order
-        if key not in transposes:
-            transposes[key] = transposed_in_memory(value, order)
+        order = [self.view.dims[n].axis for n in self.dims]
+        value = transposed_once(Val(self.view.value), order, block, transposes).value
         dims = tuple(self.view.dims[n]._replace(axis=place) for place, n in enumerate(self.dims))
-        view = replace(MemoryView.of(transposes[key].value), dims=dims)
+        view = replace(MemoryView.of(value), dims=dims)
         first, last = len(self.batch), len(self.batch) + len(self.free)
         return Factor(view, view.axes[:first], view.axes[first:last], view.axes[last:], range(len(order)))
 

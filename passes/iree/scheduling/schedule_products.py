@@ -23,7 +23,7 @@ from nabla_mlir.passes.iree.scheduling.nests import (
     in_memory,
     loop_nest,
     replace_product,
-    transposed_in_memory,
+    transposed_once,
 )
 from nabla_mlir.passes.iree.scheduling.packed_calls import PackedCall, add_in_place
 from nabla_mlir.passes.iree.scheduling.packed_factors import packed_product
@@ -65,13 +65,13 @@ def _schedule(ops: Sequence[ir.Operation], vector_bytes: int, constants: Constan
     """Schedules products; the calls of the kernel for large ones, which are given `constants`."""
     transposes: Transposes = {}
     pads: Pads = {}
-    products: list[MatrixVector | MatrixMatrix | BatchedProduct | SharedProduct] = []
-    calls = []
+    products, calls = [], []
     for op in ops:
-        shared = SharedProduct.of(op, vector_bytes)
-        if shared is None and (large := packed_product(op, vector_bytes)):
+        if shared := SharedProduct.of(op, vector_bytes):
+            shared.build(transposes)
+        elif large := packed_product(op, vector_bytes):
             calls.append(large.build(vector_bytes, transposes, pads, constants))
-        elif product := shared or _product(op):
+        elif product := _product(op):
             products.append(product)
     for group in _groups([p for p in products if isinstance(p, MatrixVector)]):
         group[0].build(group, vector_bytes)
@@ -163,16 +163,10 @@ class MatrixMatrix:
         with ir.InsertionPoint(self.op), self.op.location:
             apart = bool(places_of_broadcasts(self.op.results[0]))
             first, lhs = "ki" if lc == 0 else "ik", in_memory(lhs.value)
-            rhs = in_memory((self._transposed(rhs, transposes) if rc == 1 else rhs).value)
+            rhs = in_memory((transposed_once(rhs, (1, 0), self.op.operation.block, transposes) if rc == 1 else rhs).value)
             (result,) = loop_nest(lhs, [rhs], [full(0, (rows, columns), dtype)], first, "kj", "ij", tiles)
             result = stored(result) if apart else result
         replace_product(self.op, result)
-
-    def _transposed(self, x: Val, transposes: Transposes) -> Val:
-        key = x.value, self.op.operation.block, (1, 0)
-        if key not in transposes:
-            transposes[key] = transposed_in_memory(x, (1, 0))
-        return transposes[key]
 
 
 def _product(op: ir.Operation) -> MatrixVector | MatrixMatrix | BatchedProduct | None:

@@ -12,10 +12,10 @@ from iree.compiler import ir
 from nabla_mlir import thresholds
 from nabla_mlir.dialects.builder import Val, concat, cut, dot, reshape, transpose
 from nabla_mlir.dialects.regions import made_by, nested_in_functions
-from nabla_mlir.dialects.stablehlo import DotDims, I64Array
+from nabla_mlir.dialects.stablehlo import I64Array
 from nabla_mlir.passes.base import Pass, register
 from nabla_mlir.passes.dce import is_unused
-from nabla_mlir.passes.iree.scheduling.batches import SharedProduct
+from nabla_mlir.passes.iree.scheduling.batches import SharedProduct, contracted_axes
 from nabla_mlir.passes.iree.scheduling.nests import replace_product
 from nabla_mlir.passes.iree.scheduling.packed_factors import packed_product
 
@@ -51,7 +51,7 @@ def _swap_factors(op: ir.Operation, vector_bytes: int) -> None:
     if product is None or product.name != "stablehlo.dot_general":
         return
     a, b = (Val(v) for v in product.operands)
-    axes = _axes(product)
+    axes = contracted_axes(product)
     if axes is None or (a.rank, b.rank) != (2, 3) or axes[1] == 0:
         return
     if list(I64Array.decode(op.attributes["permutation"])) != [1, 0, 2]:
@@ -69,7 +69,7 @@ def _swap_factors(op: ir.Operation, vector_bytes: int) -> None:
 
 def _merge_rows(op: ir.Operation, vector_bytes: int) -> None:
     b, a = (Val(v) for v in op.operands)
-    axes = _axes(op)
+    axes = contracted_axes(op)
     if axes is None or (b.rank, a.rank) != (3, 2) or axes[0] == 0:
         return
     with ir.InsertionPoint(op), op.location:
@@ -88,16 +88,6 @@ def _is_best_apart(product: ir.Operation, b: Val, terms: int, vector_bytes: int)
     if count > thresholds.SEPARATE_PRODUCTS or results // max(count, 1) * terms < thresholds.SEPARATE_PRODUCT:
         return False
     return packed_product(product, vector_bytes) is None
-
-
-def _axes(product: ir.Operation) -> tuple[int, int] | None:
-    """The contracted axis of each factor; None if there are several, or batches, or another type of result."""
-    dims = DotDims.decode(product.attributes["dot_dimension_numbers"])
-    left, right = dims["lhs_contracting_dimensions"], dims["rhs_contracting_dimensions"]
-    elements = {v.type.element_type for v in (*product.operands, *product.results)}
-    if dims["lhs_batching_dimensions"] or len(left) != 1 or len(elements) != 1:
-        return None
-    return left[0], right[0]
 
 
 def _one_by_one(b: Val, product: Callable[[Val], Val]) -> Val:
