@@ -26,6 +26,7 @@ from nabla_mlir.locks import new_lock
 from nabla_mlir.log import logger
 from nabla_mlir.targets import Target, merge_flags
 from nabla_mlir.targets import target as as_target
+from nabla_mlir.targets.cpu import LOCAL
 from nabla_mlir.targets.toolchain import Finished, compiler_version, disassembled, iree_compile, run_compiler
 
 Rewrite = Callable[[bytes], bytes]
@@ -40,6 +41,9 @@ _TO_END = ("-", "-o", "-")
 # What IREE writes into buffers in place: where two share one wrongly, only its verifier says so, before they are laid out.
 _UPDATES = (b'"stablehlo.scatter"(', b"stablehlo.dynamic_update_slice ")
 _LOOP = b"stablehlo.while"
+# What IREE computes in windows that move: its tiles of those may not fit together, which only its verifier says.
+_WINDOWS = (b"stablehlo.convolution", b"stablehlo.reduce_window", b"stablehlo.select_and_scatter")
+_BYTECODE = b"ML\xefR"
 # What the compiler, its linker and the loader of programs say without memory or disk: an object file is then cut off.
 _NO_MEMORY = r"bad_alloc|[Oo]ut of memory|Cannot allocate memory|failed to map segment|pthread_create failed"
 _NO_ROOM = r"No space left on device|[Dd]isk quota exceeded|File too large|iree-lld: error: \S+\.o: "
@@ -128,9 +132,9 @@ def _compile(source: bytes, arguments: list[str], timeout: float | None, after_s
 def _run(source: bytes, arguments: list[str], timeout: float | None, after_streams: Rewrite | None) -> Finished:
     """Runs the compiler, for a long module in steps, and for one that is rewritten on the way.
 
-    MLIR verifies all of a module after each pass, which takes half of the first step for a network of many layers. It goes
-    without, and what it has made is verified once, when the next step reads it. The last one verifies as ever: there are
-    modules whose buffers or code, as IREE makes them, nothing but the verifier finds wrong (`WITH_REMEDIES`).
+    MLIR verifies all of a module after each pass, which takes half of the first step for a network of many layers, and a
+    quarter of the last. A step goes without, and what it has made is verified once, when the next one reads it, unless there
+    are modules whose buffers or code, as IREE makes them there, nothing but the verifier finds wrong (`WITH_REMEDIES`).
     """
     until = None if timeout is None else time.monotonic() + timeout
     module = source
@@ -147,19 +151,24 @@ def _run(source: bytes, arguments: list[str], timeout: float | None, after_strea
             module = after_streams(module)
         except ValueError as error:
             raise CompileError(f"compiling requires a module that can be rewritten behind its streams, got {error}.") from None
-    return run_compiler([*arguments, *last, *_TO_END], module, timeout=_left(until))
+    result = run_compiler([*arguments, *last, *_TO_END], module, timeout=_left(until))
+    if result.returncode and not result.timed_out and _UNVERIFIED in last:
+        return run_compiler([*arguments, *(flag for flag in last if flag != _UNVERIFIED), *_TO_END], module, timeout=_left(until))
+    return result
 
 
 def _steps(source: bytes, arguments: Sequence[str], is_rewritten: bool) -> list[tuple[str, ...]]:
     """The flags of each step of a compilation."""
-    if not is_rewritten and (source.count(b"\n") < thresholds.VERIFIED_ONCE or not is_artifact(arguments)):
+    is_short = source.startswith(_BYTECODE) or source.count(b"\n") < thresholds.VERIFIED_ONCE
+    if not is_rewritten and (is_short or not is_artifact(arguments)):
         return [()]
     to_flow, to_streams = _to("flow"), _to("stream")
+    last: tuple[str, ...] = ("--compile-from=stream", _NO_NAMES)
+    if set(LOCAL) <= set(arguments) and not is_short and not any(window in source for window in _WINDOWS):
+        last = (*last, _UNVERIFIED)
     if _LOOP not in source and sum(map(source.count, _UPDATES)) < 2:
-        return [(*to_streams, _UNVERIFIED), ("--compile-from=stream", _NO_NAMES)]
-    if is_rewritten:
-        return [(*to_flow, _UNVERIFIED), ("--compile-from=flow", *to_streams), ("--compile-from=stream", _NO_NAMES)]
-    return [(*to_flow, _UNVERIFIED), ("--compile-from=flow", _NO_NAMES)]
+        return [(*to_streams, _UNVERIFIED), last]
+    return [(*to_flow, _UNVERIFIED), ("--compile-from=flow", *to_streams), last]
 
 
 def _to(phase: str) -> tuple[str, ...]:

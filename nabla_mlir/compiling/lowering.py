@@ -92,14 +92,14 @@ def _compile_lowered(module: ir.Module, target: Target, flags: Sequence[str], ca
         flags = [*_STATEFUL, *flags]
     if target.for_wide_convolutions and any(is_wide(op) for op in nested(legal.operation)):
         flags = [*target.for_wide_convolutions, *flags]
-    # Without locations: a moved source line must not miss the cache, and an artifact holds no paths.
-    text = str(legal)
     if is_artifact(flags) and (with_buffers := _with_transients(legal, target)) is not None:
         try:
             return compile_legal(with_buffers, target, flags=flags, cache=cache, after_streams=sized)
         except CompileError as error:
             _LOG.warning("without a buffer of its own for what is computed on the way, which IREE refuses: %s", error.message)
             legal = legalize(module, target)
+    # Without locations: a moved source line must not miss the cache, and an artifact holds no paths.
+    text = str(legal)
     try:
         return compile_legal(text, target, flags=flags, cache=cache)
     except CompileError as error:

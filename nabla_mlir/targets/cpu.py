@@ -18,6 +18,8 @@ from nabla_mlir.errors import CompileError, DeployError, TargetError, user_frame
 from nabla_mlir.targets.base import Codegen, Target
 from nabla_mlir.targets.toolchain import iree_compile, run_compiler
 
+# What code for a CPU is compiled with.
+LOCAL = ("--iree-hal-target-device=local", "--iree-hal-local-target-device-backends=llvm-cpu")
 # Features and ABI without which generic code of an architecture calls a C library, which the embedded format has not.
 _DEFAULTS = {
     "riscv64": ("+m,+a,+f,+d,+c", "lp64d"),
@@ -137,8 +139,7 @@ class CPU(Target):
     def _device_flags(self) -> list[str]:
         host = self.resolve()
         flags = [
-            "--iree-hal-target-device=local",
-            "--iree-hal-local-target-device-backends=llvm-cpu",
+            *LOCAL,
             f"--iree-llvmcpu-target-cpu={host.cpu}",
             "--iree-llvmcpu-debug-symbols=false",
             f"--iree-llvmcpu-reassociate-fp-reductions={str(self.reassociate).lower()}",
@@ -177,7 +178,6 @@ def cpu_features() -> dict[str, bool]:
 
 # ---------------------------------------------------------------- what the compiler knows
 
-_LOCAL = ("--iree-hal-target-device=local", "--iree-hal-local-target-device-backends=llvm-cpu")
 _NOT_LOADED = 127  # the exit code of a program whose libraries do not fit in memory
 _DESCRIBE = ("--compile-to=preprocessing", "-", "-o", "-")  # it then says what a target is, of an empty module
 
@@ -196,7 +196,7 @@ def _named_cpu(name: str, triple: str) -> tuple[str, str]:
 @functools.cache
 def _check_known(features: str, triple: str) -> None:
     """Raises TargetError for features, or a triple, that LLVM does not know: the compiler would crash."""
-    flags = [*_LOCAL, "--iree-llvmcpu-target-cpu=generic", *([f"--iree-llvmcpu-target-triple={triple}"] if triple else []),
+    flags = [*LOCAL, "--iree-llvmcpu-target-cpu=generic", *([f"--iree-llvmcpu-target-triple={triple}"] if triple else []),
              *([f"--iree-llvmcpu-target-cpu-features={features}"] if features else [])]  # fmt: skip
     process = run_compiler([*flags, *_DESCRIBE], b"module {}", timeout=60)
     if "createTargetMachine" in process.stderr:
@@ -226,7 +226,7 @@ def _host_triple() -> str:
 def _described(cpu: str, triple: str) -> tuple[str | None, str]:
     """What the compiler says of a CPU: its name, if it has one, and its features."""
     iree_compile()
-    flags = [*_LOCAL, f"--iree-llvmcpu-target-cpu={cpu}", *([f"--iree-llvmcpu-target-triple={triple}"] if triple else [])]
+    flags = [*LOCAL, f"--iree-llvmcpu-target-cpu={cpu}", *([f"--iree-llvmcpu-target-triple={triple}"] if triple else [])]
     process = run_compiler([*flags, *_DESCRIBE], b"module {}", timeout=60)
     if process.timed_out or process.returncode in (-signal.SIGKILL, -signal.SIGTERM, _NOT_LOADED):
         reason = "".join(process.stderr.splitlines()[:1]) or f"an end of the compiler ({process.returncode})"

@@ -163,9 +163,10 @@ def groups_of(block: ir.Block, is_sum: Test, is_inner: Test) -> Iterator[Group]:
         stages.update((r, stage + is_taken) for r in op.results)
         if is_taken:
             alike.setdefault((stage, loops_of(op)), []).append(op)
+    places = {value: place for place, value in enumerate(op.results[0] for op in ops if len(op.results) == 1)}
     for members in alike.values():
         whole = set().union(*(_cone(op, inner) for op in members))
-        yield Group(members, [op for op in ops if len(op.results) == 1 and op.results[0] in whole])
+        yield Group(members, [value.owner.operation for value in sorted(whole, key=places.__getitem__)])
 
 
 def _cone(op: ir.Operation, inner: set[ir.Value]) -> set[ir.Value]:

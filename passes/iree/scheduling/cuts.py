@@ -8,6 +8,7 @@ from typing import TypeVar
 
 T = TypeVar("T", bound=Hashable)
 _ALL = 1 << 62
+_SOURCE, _SINK = 0, 1
 
 
 def cheapest_cut(reads: Mapping[T, Sequence[T]], costs: Mapping[T, int], wanted: Iterable[T]) -> set[T]:
@@ -25,54 +26,56 @@ def cheapest_cut(reads: Mapping[T, Sequence[T]], costs: Mapping[T, int], wanted:
       >>> cheapest_cut({"x": (), "sin": ("x",), "cos": ("x",)}, {"x": 1, "sin": 1, "cos": 1}, ["sin", "cos"])
       {'x'}
     """
-    # Each value is two places, what comes in and what goes out, with its cost in between.
-    room: dict[object, dict[object, int]] = {}
+    # Each value is two places, what comes in and what goes out, with its cost in between. Places have numbers.
+    numbers = {value: 2 + 2 * i for i, value in enumerate(reads)}
+    room: list[dict[int, int]] = [{} for _ in range(2 + 2 * len(numbers))]
 
-    def edge(start: object, end: object, capacity: int) -> None:
-        room.setdefault(start, {})[end] = capacity
-        room.setdefault(end, {}).setdefault(start, 0)
+    def edge(start: int, end: int, capacity: int) -> None:
+        room[start][end] = capacity
+        room[end].setdefault(start, 0)
 
     for value, operands in reads.items():
-        edge(("in", value), ("out", value), costs.get(value, _ALL))
+        number = numbers[value]
+        edge(number, number + 1, costs.get(value, _ALL))
         if not operands:
-            edge("source", ("in", value), _ALL)
+            edge(_SOURCE, number, _ALL)
         for operand in operands:
-            edge(("out", operand), ("in", value), _ALL)
+            edge(numbers[operand] + 1, number, _ALL)
     for value in wanted:
-        edge(("out", value), "sink", _ALL)
+        edge(numbers[value] + 1, _SINK, _ALL)
     while path := _path(room):
         least = min(room[a][b] for a, b in path)
         for a, b in path:
             room[a][b] -= least
             room[b][a] += least
     reaching = _reaching_sink(room)
-    return {v for v in reads if ("out", v) in reaching and ("in", v) not in reaching}
+    return {v for v, number in numbers.items() if number + 1 in reaching and number not in reaching}
 
 
-def _path(room: Mapping[object, Mapping[object, int]]) -> list[tuple[object, object]]:
+def _path(room: Sequence[Mapping[int, int]]) -> list[tuple[int, int]]:
     """The edges of a shortest way from the source to the sink on which something more can flow."""
-    before: dict[object, object] = {"source": None}
-    work: deque[object] = deque(["source"] if "source" in room else [])
-    while work and "sink" not in before:
+    before = {_SOURCE: _SOURCE}
+    work = deque([_SOURCE])
+    while work and _SINK not in before:
         place = work.popleft()
         for end, left in room[place].items():
             if left and end not in before:
                 before[end] = place
                 work.append(end)
-    path, place = list[tuple[object, object]](), "sink" if "sink" in before else None
-    while place is not None and before[place] is not None:
+    path, place = list[tuple[int, int]](), _SINK if _SINK in before else _SOURCE
+    while place != _SOURCE:
         path.append((before[place], place))
         place = before[place]
     return path
 
 
-def _reaching_sink(room: Mapping[object, Mapping[object, int]]) -> set[object]:
+def _reaching_sink(room: Sequence[Mapping[int, int]]) -> set[int]:
     """The places from which more could flow to the sink."""
-    found: set[object] = {"sink"}
-    work: list[object] = ["sink"]
+    found = {_SINK}
+    work = [_SINK]
     while work:
         end = work.pop()
-        for start in room.get(end, ()):
+        for start in room[end]:
             if start not in found and room[start][end]:
                 found.add(start)
                 work.append(start)

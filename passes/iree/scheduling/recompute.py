@@ -66,16 +66,18 @@ class _Order:
     elementwise and of one stage can be made together.
     """
 
-    block: ir.Block
     ops: list[ir.Operation] = field(default_factory=list)
     places: dict[ir.Value, int] = field(default_factory=dict)
     stages: dict[ir.Value, int] = field(default_factory=dict)
     last: dict[ir.Value, int] = field(default_factory=dict)  # the stage of the last reader that is not elementwise
+    made: Cone = field(default_factory=dict)  # what can be made again
+    where_read: set[ir.Value] = field(default_factory=set)  # of that, what is made in no memory of its own
+    sizes: dict[ir.Value, int] = field(default_factory=dict)
 
     @staticmethod
     def of(block: ir.Block) -> _Order:
         """The order of a block."""
-        order = _Order(block)
+        order = _Order()
         for place, op in enumerate(o.operation for o in block.operations):
             order.ops.append(op)
             begins = order.begins(op)
@@ -83,7 +85,11 @@ class _Order:
             for value in op.results:
                 order.places[value] = place
                 order.stages[value] = begins if follows else begins + 1
-            if not follows:
+            if follows:
+                order.made[op.results[0]] = tuple(op.operands)
+                if is_free(op) and not is_view(op):
+                    order.where_read.add(op.results[0])
+            else:
                 for value in reads_of(op):
                     order.last[value] = max(begins, order.last.get(value, 0))
         return order
@@ -94,7 +100,17 @@ class _Order:
 
     def is_there(self, value: ir.Value, stage: int) -> bool:
         """Whether a value is in memory at a stage in any case, or takes none."""
-        return _is_constant(value) or value not in self.places or self.last.get(value, -1) >= stage
+        return value not in self.places or self.is_constant(value) or self.last.get(value, -1) >= stage
+
+    def is_constant(self, value: ir.Value) -> bool:
+        """Whether a value of the block is made of nothing."""
+        return value in self.where_read and not self.made[value]
+
+    def size(self, value: ir.Value) -> int:
+        """The bytes of a value; 0 if they are not known."""
+        if value not in self.sizes:
+            self.sizes[value] = bytes_of(value) if is_static_tensor(value.type) else 0
+        return self.sizes[value]
 
     def late(self, least_bytes: int) -> dict[int, list[_Read]]:
         """The elementwise readers of large elementwise values of earlier stages, by stage, the last ones first."""
@@ -105,7 +121,8 @@ class _Order:
             begins = self.begins(op)
             for i, value in enumerate(op.operands):
                 maker = made_by(value)
-                if value in self.stages and self.stages[value] < begins and is_elementwise(maker) and _size(value) >= least_bytes:
+                is_late = value in self.stages and self.stages[value] < begins
+                if is_late and is_elementwise(maker) and self.size(value) >= least_bytes:
                     found.setdefault(begins, []).append(_Read(op, place, i))
         return dict(sorted(found.items(), reverse=True))
 
@@ -116,8 +133,8 @@ def _recompute(block: ir.Block, least_bytes: int) -> None:
     for stage, reads in order.late(least_bytes).items():
         cone = _cone([r.value for r in reads], order)
         now = {r.value for r in reads}
-        costs = {v: 0 if v in tape or order.is_there(v, stage) else _size(v) for v in cone}
-        cut = cheapest_cut(cone, {v: c for v, c in costs.items() if not cone[v] or not _is_made_where_read(v)}, now)
+        costs = {v: 0 if v in tape or order.is_there(v, stage) else order.size(v) for v in cone}
+        cut = cheapest_cut(cone, {v: c for v, c in costs.items() if not cone[v] or v not in order.where_read}, now)
         again = _behind(cone, now, cut)
         gain = sum(map(costs.__getitem__, now)) - sum(map(costs.__getitem__, cut))
         if gain < least_bytes or sum(map(_work, again)) > thresholds.RECOMPUTED_WORK * gain:
@@ -137,9 +154,7 @@ def _cone(values: Iterable[ir.Value], order: _Order) -> Cone:
     for value in work:  # breadth first: what is near is in it
         if value in cone:
             continue
-        maker = made_by(value)
-        inside = maker is not None and value in order.places and _is_made_again(maker) and len(cone) < thresholds.RECOMPUTED_AT_ONCE
-        cone[value] = tuple(maker.operands) if inside and maker is not None else ()
+        cone[value] = order.made.get(value, ()) if len(cone) < thresholds.RECOMPUTED_AT_ONCE else ()
         work += cone[value]
     return cone
 
@@ -165,7 +180,8 @@ def _make_again(cone: Cone, reads: Sequence[_Read], cut: set[ir.Value], order: _
             for value in (v for v in chain if v not in new):
                 copy = value.owner.operation.clone()
                 for i, operand in enumerate(copy.operands):
-                    if operand in cut and operand not in new and not _is_constant(operand) and _size(operand) >= least_bytes:
+                    is_held = operand in cut and not _is_constant(operand)
+                    if is_held and operand not in new and order.size(operand) >= least_bytes:
                         with ir.InsertionPoint(copy):  # a barrier, or the same operations would be merged
                             new[operand] = stored(Val(operand)).value
                     copy.operands[i] = new.get(operand, operand)
@@ -184,15 +200,6 @@ def _is_made_again(op: ir.Operation) -> bool:
 def _is_constant(value: ir.Value) -> bool:
     maker = made_by(value)
     return maker is not None and is_free(maker) and not len(maker.operands)
-
-
-def _is_made_where_read(value: ir.Value) -> bool:
-    maker = made_by(value)
-    return is_free(maker) and not is_view(maker)
-
-
-def _size(value: ir.Value) -> int:
-    return bytes_of(value) if is_static_tensor(value.type) else 0
 
 
 def _work(value: ir.Value) -> int:

@@ -112,9 +112,9 @@ def _split(op: ir.Operation) -> None:
         for axis, count in zip(split, counts, strict=True):
             part[places[2][axis]] = count
 
-        def convolution(choice: Sequence[Phase]) -> Val:
+        def convolution(choice: Sequence[Phase]) -> Val | None:
             if not all(p.taps for p in choice):
-                return b.full(0, tuple(part), x.dtype)
+                return None
             starts, limits, steps = ([0] * x.rank, [0] * x.rank), (list(image.shape), list(w.shape)), [1] * x.rank
             for axis, n, p in zip(split, low, choice, strict=True):
                 seen, place, step = places[0][axis], places[1][axis], _phases(window, axis)
@@ -128,6 +128,7 @@ def _split(op: ir.Operation) -> None:
             return Val(b.make(op.name, operands, [type], attributes).results[0])
 
         result = _interleaved(phases, [places[2][axis] for axis in split], convolution)
+        assert result is not None, "a kernel has an element, which some phase sees"
         for axis in split:
             result = b.cut(result, places[2][axis], 0, shape[places[2][axis]])
         replace_product(op, result)
@@ -143,13 +144,19 @@ def _without_zeros(window: Window, split: Sequence[int]) -> dict[str, ir.Attribu
 
 
 def _interleaved(
-    phases: Sequence[Sequence[Phase]], places: Sequence[int], part: Callable[[Sequence[Phase]], Val], choice: tuple[Phase, ...] = ()
-) -> Val:
-    """The results of all phases, those of each axis in turns along it."""
+    phases: Sequence[Sequence[Phase]],
+    places: Sequence[int],
+    part: Callable[[Sequence[Phase]], Val | None],
+    choice: tuple[Phase, ...] = (),
+) -> Val | None:
+    """The results of all phases, those of each axis in turns along it; None where all are zero, as those are that are None."""
     if len(choice) == len(phases):
         return part(choice)
     place = places[len(choice)]
     parts = [_interleaved(phases, places, part, (*choice, phase)) for phase in phases[len(choice)]]
-    shape = parts[0].shape
-    whole = b.concat([b.reshape(x, (*shape[: place + 1], 1, *shape[place + 1 :])) for x in parts], place + 1)
+    if not (seen := [x for x in parts if x is not None]):
+        return None
+    shape, zero = seen[0].shape, b.full(0, seen[0].shape, seen[0].dtype)
+    between = (*shape[: place + 1], 1, *shape[place + 1 :])
+    whole = b.concat([b.reshape(zero if x is None else x, between) for x in parts], place + 1)
     return b.reshape(whole, (*shape[:place], shape[place] * len(parts), *shape[place + 1 :]))

@@ -13,10 +13,15 @@ func.func @image_of_a_strided_one(%x: tensor<32x16x16x64xf32>, %k: tensor<3x3x32
   return %0 : tensor<32x32x32x32xf32>
 }
 
-// Three quarters of the positions see zeros alone.
+// Three quarters of the positions see zeros alone: those of each second row are one constant.
 // CHECK-LABEL: func.func @one_by_one
 // CHECK-COUNT-1: stablehlo.convolution
 // CHECK-NOT: stablehlo.convolution
+// CHECK: stablehlo.concatenate
+// CHECK: stablehlo.constant dense<0.000000e+00> : tensor<32x16x32x64xf32>
+// CHECK: stablehlo.concatenate
+// CHECK-NOT: stablehlo.concatenate
+// CHECK: return
 func.func @one_by_one(%x: tensor<32x16x16x64xf32>, %k: tensor<1x1x64x64xf32>) -> tensor<32x32x32x64xf32> {
   %0 = stablehlo.convolution(%x, %k) dim_numbers = [b, 0, 1, f]x[0, 1, o, i]->[b, 0, 1, f],
     window = {pad = [[0, 1], [0, 1]], lhs_dilate = [2, 2]}
