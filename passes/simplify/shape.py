@@ -149,6 +149,40 @@ def slice_noop(x: Tensor, start_indices: Shape, limit_indices: Shape, strides: S
     return sh.slice_(source, start_indices=starts, limit_indices=limits, strides=steps)
 
 
+@pattern("stablehlo.slice")
+def slice_of_part(x: Tensor, start_indices: Shape, limit_indices: Shape, strides: Shape) -> Tensor | None:
+    """Of one part of a concatenation; of what was padded, or of the padding alone. What comes around a part is not made for it."""
+    shape = tuple(-((a - b) // s) for a, b, s in zip(start_indices, limit_indices, strides, strict=True))
+    limits = tuple(a + (n - 1) * k + 1 for a, n, k in zip(start_indices, shape, strides, strict=True))
+    if 0 in shape:
+        return None
+    if (concatenation := defining(x, "stablehlo.concatenate")) is not None:
+        parts, params = concatenation
+        axis, place = params["dimension"], 0
+        for part in parts:
+            low = tuple(place * (d == axis) for d in range(x.ndim))
+            if place <= start_indices[axis] and limits[axis] <= place + part.shape[axis]:
+                return _slice_behind(part, low, start_indices, limits, strides)
+            place += part.shape[axis]
+    if (padding := defining(x, "stablehlo.pad")) is not None:
+        (source, value), params = padding
+        low, high = params["edge_padding_low"], params["edge_padding_high"]
+        if any(params["interior_padding"]) or min(*low, *high) < 0:
+            return None
+        ends = [a + n for a, n in zip(low, source.shape, strict=True)]
+        if any(limit <= a or end <= start for start, limit, a, end in zip(start_indices, limits, low, ends, strict=True)):
+            return sh.broadcast_in_dim(value, shape=shape, broadcast_dimensions=())
+        if all(a <= start and limit <= end for start, limit, a, end in zip(start_indices, limits, low, ends, strict=True)):
+            return _slice_behind(source, low, start_indices, limits, strides)
+    return None
+
+
+def _slice_behind(x: Tensor, low: Shape, starts: Shape, limits: Shape, strides: Shape) -> Tensor:
+    """A slice of what begins with `x` at `low`."""
+    starts, limits = (tuple(n - a for n, a in zip(edge, low, strict=True)) for edge in (starts, limits))
+    return sh.slice_(x, start_indices=starts, limit_indices=limits, strides=strides)
+
+
 @pattern("stablehlo.pad")
 def pad_noop(
     x: Tensor, value: Tensor, edge_padding_low: Shape, edge_padding_high: Shape, interior_padding: Shape

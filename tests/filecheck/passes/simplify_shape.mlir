@@ -112,6 +112,44 @@ func.func @pad_noop(%x: tensor<5xf32>) -> (tensor<5xf32>, tensor<3xf32>, tensor<
   return %0, %1, %2 : tensor<5xf32>, tensor<3xf32>, tensor<7xf32>
 }
 
+// A part of a concatenation, with what comes around the parts or not.
+// CHECK-LABEL: func.func @slice_of_part
+// CHECK-SAME: (%[[X:.*]]: tensor<2x3xf32>, %[[Y:.*]]: tensor<2x4xf32>)
+// CHECK-DAG: %[[A:.*]] = stablehlo.slice %[[X]] [0:2, 0:3:2]
+// CHECK-DAG: %[[B:.*]] = stablehlo.slice %[[Y]] [1:2, 1:3]
+// CHECK-DAG: %[[C:.*]] = stablehlo.concatenate %[[X]], %[[Y]]
+// CHECK-DAG: %[[D:.*]] = stablehlo.slice %[[C]] [0:2, 2:4]
+// CHECK: return %[[Y]], %[[A]], %[[B]], %[[D]]
+func.func @slice_of_part(%x: tensor<2x3xf32>, %y: tensor<2x4xf32>)
+    -> (tensor<2x4xf32>, tensor<2x2xf32>, tensor<1x2xf32>, tensor<2x2xf32>) {
+  %0 = stablehlo.concatenate %x, %y, dim = 1 : (tensor<2x3xf32>, tensor<2x4xf32>) -> tensor<2x7xf32>
+  %1 = stablehlo.slice %0 [0:2, 3:7] : (tensor<2x7xf32>) -> tensor<2x4xf32>
+  %2 = stablehlo.slice %0 [0:2, 0:4:2] : (tensor<2x7xf32>) -> tensor<2x2xf32>
+  %3 = stablehlo.slice %0 [1:2, 4:6] : (tensor<2x7xf32>) -> tensor<1x2xf32>
+  %4 = stablehlo.slice %0 [0:2, 2:4] : (tensor<2x7xf32>) -> tensor<2x2xf32>
+  return %1, %2, %3, %4 : tensor<2x4xf32>, tensor<2x2xf32>, tensor<1x2xf32>, tensor<2x2xf32>
+}
+
+// What was padded, and the padding alone; not both, nor what lies between the elements.
+// CHECK-LABEL: func.func @slice_of_pad
+// CHECK-SAME: (%[[X:.*]]: tensor<4xf32>, %[[V:.*]]: tensor<f32>)
+// CHECK-DAG: %[[A:.*]] = stablehlo.slice %[[X]] [1:3]
+// CHECK-DAG: %[[B:.*]] = stablehlo.broadcast_in_dim %[[V]], dims = [] : (tensor<f32>) -> tensor<2xf32>
+// CHECK-DAG: %[[P:.*]] = stablehlo.pad %[[X]], %[[V]], low = [2], high = [1], interior = [0]
+// CHECK-DAG: %[[C:.*]] = stablehlo.slice %[[P]] [1:3]
+// CHECK-DAG: %[[Q:.*]] = stablehlo.pad %[[X]], %[[V]], low = [2], high = [1], interior = [1]
+// CHECK-DAG: %[[D:.*]] = stablehlo.slice %[[Q]] [0:2]
+// CHECK: return %[[A]], %[[B]], %[[C]], %[[D]]
+func.func @slice_of_pad(%x: tensor<4xf32>, %v: tensor<f32>) -> (tensor<2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>) {
+  %0 = stablehlo.pad %x, %v, low = [2], high = [1], interior = [0] : (tensor<4xf32>, tensor<f32>) -> tensor<7xf32>
+  %1 = stablehlo.slice %0 [3:5] : (tensor<7xf32>) -> tensor<2xf32>
+  %2 = stablehlo.slice %0 [0:2] : (tensor<7xf32>) -> tensor<2xf32>
+  %3 = stablehlo.slice %0 [1:3] : (tensor<7xf32>) -> tensor<2xf32>
+  %4 = stablehlo.pad %x, %v, low = [2], high = [1], interior = [1] : (tensor<4xf32>, tensor<f32>) -> tensor<10xf32>
+  %5 = stablehlo.slice %4 [0:2] : (tensor<10xf32>) -> tensor<2xf32>
+  return %1, %2, %3, %5 : tensor<2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>
+}
+
 // CHECK-LABEL: func.func @concatenate_one
 // CHECK-SAME: (%[[X:.*]]: tensor<3xf32>, %{{.*}}: tensor<0xf32>)
 // CHECK-NEXT: return %[[X]], %[[X]]
