@@ -111,8 +111,8 @@ UNKNOWN_TRIPS: Annotated[
 
 # ---------------------------------------------------------------- compiling
 
-# A module of so many lines is compiled in two steps, the first without verification after each pass: a process costs as
-# much as that saves with about half of them.
+# A module of so many lines is compiled in steps without verification after each pass: a process costs as much as that
+# saves with about half of them.
 VERIFIED_ONCE: Annotated[int, Chosen("lines of MLIR", "less than a tenth is saved with fewer")] = 300
 
 # ---------------------------------------------------------------- passes over plain StableHLO
