@@ -9,7 +9,6 @@ import numpy as np
 from iree.compiler import ir
 from iree.compiler.dialects import arith, tensor
 
-from nabla_mlir.dialects import linalg
 from nabla_mlir.dialects.builder import Val, complex_, imag, real
 from nabla_mlir.dialects.regions import made_by, nested_in_functions
 from nabla_mlir.dialects.stablehlo import constant_attribute, constant_splat, emit
@@ -79,9 +78,11 @@ def copy_numbers(module: ir.Operation) -> Iterator[int]:
 
 
 def _filled(scalar: ir.Value, shape: tuple[int, ...], number: int) -> ir.Value:
+    from iree.compiler.dialects import linalg  # an eighth of the time in which nabla-opt starts, and rarely needed
+
     mark = arith.ConstantOp(ir.IntegerType.get_signless(32), number).result
     opaque, _ = emit(_BARRIER, [scalar, mark], results=[scalar.type, mark.type]).results
-    return linalg.fill(opaque, tensor.EmptyOp(shape, scalar.type).result)
+    return linalg.fill(opaque, outs=[tensor.EmptyOp(shape, scalar.type).result])
 
 
 # With a constant operand, IREE makes constants of these before it lays out buffers: a fact of IREE, not of the operations.

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from iree.compiler import ir
 from iree.compiler.dialects import arith
 
-from nabla_mlir.dialects import linalg
 from nabla_mlir.dialects.builder import Val, stored, transpose
 from nabla_mlir.dialects.regions import made_by
 from nabla_mlir.dialects.stablehlo import BARRIERS
@@ -22,18 +21,26 @@ def loop_nest(
     matrix: Val, others: Sequence[Val], starts: Sequence[Val], first: str, second: str, third: str, tiles: Tiles
 ) -> list[Val]:
     """starts[n] + sum over k of matrix * others[n], all in one loop nest; letters say which loop an axis follows."""
+    from iree.compiler.dialects import linalg  # an eighth of the time in which nabla-opt starts, and rarely needed
+
     loops = "".join(a for a in "bijk" if a in first + second)
     place = lambda letters: ir.AffineMap.get(len(loops), 0, [ir.AffineDimExpr.get(loops.index(a)) for a in letters])  # noqa: E731
     maps = [place(first), *[place(second)] * len(others), *[place(third)] * len(starts)]
-
-    def sums(elements: Sequence[ir.Value]) -> list[ir.Value]:
-        factor, *rest = elements
-        pairs = zip(rest[: len(others)], rest[len(others) :], strict=True)
-        return [arith.AddFOp(total, arith.MulFOp(factor, other).result).result for other, total in pairs]
-
-    inputs = [matrix.value, *(o.value for o in others)]
-    op = linalg.generic(inputs, [s.value for s in starts], maps, [a == "k" for a in loops], sums)
-    op.attributes[TILES] = tiles.attribute()
+    kinds = [ir.Attribute.parse(f"#linalg.iterator_type<{'reduction' if a == 'k' else 'parallel'}>") for a in loops]
+    op = linalg.GenericOp(
+        [s.type for s in starts], [matrix.value, *(o.value for o in others)], [s.value for s in starts],
+        ir.ArrayAttr.get([ir.AffineMapAttr.get(m) for m in maps]), ir.ArrayAttr.get(kinds),
+    )  # fmt: skip
+    op.operation.attributes[TILES] = tiles.attribute()
+    element = matrix.type.element_type
+    block = op.regions[0].blocks.append(*[element] * len(maps))
+    with ir.InsertionPoint(block):
+        factor, *rest = block.arguments
+        sums = [
+            arith.AddFOp(total, arith.MulFOp(factor, other).result).result
+            for other, total in zip(rest[: len(others)], rest[len(others) :], strict=True)
+        ]
+        linalg.YieldOp(sums)
     return [Val(result) for result in op.results]
 
 
