@@ -159,6 +159,7 @@ def _run(source: bytes, arguments: list[str], timeout: float | None, after_strea
 
 def _steps(source: bytes, arguments: Sequence[str], is_rewritten: bool) -> list[tuple[str, ...]]:
     """The flags of each step of a compilation."""
+    # Of bytecode neither the lines nor the operations can be counted.
     is_short = source.startswith(_BYTECODE) or source.count(b"\n") < thresholds.VERIFIED_ONCE
     if not is_rewritten and (is_short or not is_artifact(arguments)):
         return [()]

@@ -13,6 +13,7 @@ from nabla_mlir.ops import logic as lg
 from nabla_mlir.ops import shape as sh
 from nabla_mlir.ops.elementwise import add
 from nabla_mlir.ops.reduction import COMBINERS, identity_of, reduce
+from nabla_mlir.passes.boxes import Box
 from nabla_mlir.passes.simplify.pattern import Pattern, defining, has_one_use, is_identity, owner, pattern, uncopied
 from nabla_mlir.table.registry import REGISTRY, OpDef
 from nabla_mlir.table.tensor import Tensor, full, full_like, splat_of, wrap
@@ -132,55 +133,45 @@ def reshape_noop(x: Tensor, shape: Shape) -> Tensor | None:
 @pattern("stablehlo.slice")
 def slice_noop(x: Tensor, start_indices: Shape, limit_indices: Shape, strides: Shape) -> Tensor | None:
     """Of everything; of a constant; of a slice."""
-    shape = tuple(-((a - b) // s) for a, b, s in zip(start_indices, limit_indices, strides, strict=True))
-    if shape == x.shape:
+    box = Box(start_indices, limit_indices, strides)
+    if box.shape == x.shape:
         return x
     value = splat_of(x)
     if value is not None:
-        return full(shape, value, x.dtype)
+        return full(box.shape, value, x.dtype)
     inner = defining(x, "stablehlo.slice")
     if inner is None:
         return None
     (source,), p = inner
-    # An empty one may start behind the end of the source.
-    starts = tuple(a + b * k if n else 0 for a, b, k, n in zip(p["start_indices"], start_indices, p["strides"], shape, strict=True))
-    steps = tuple(a * b for a, b in zip(p["strides"], strides, strict=True))
-    limits = tuple(a + (n - 1) * k + 1 if n else a for a, n, k in zip(starts, shape, steps, strict=True))
-    return sh.slice_(source, start_indices=starts, limit_indices=limits, strides=steps)
+    return _slice(source, box.within(Box(p["start_indices"], p["limit_indices"], p["strides"])))
 
 
 @pattern("stablehlo.slice")
 def slice_of_part(x: Tensor, start_indices: Shape, limit_indices: Shape, strides: Shape) -> Tensor | None:
     """Of one part of a concatenation; of what was padded, or of the padding alone. What comes around a part is not made for it."""
-    shape = tuple(-((a - b) // s) for a, b, s in zip(start_indices, limit_indices, strides, strict=True))
-    limits = tuple(a + (n - 1) * k + 1 for a, n, k in zip(start_indices, shape, strides, strict=True))
-    if 0 in shape:
+    box = Box(start_indices, limit_indices, strides)
+    if 0 in box.shape:
         return None
     if (concatenation := defining(x, "stablehlo.concatenate")) is not None:
         parts, params = concatenation
-        axis, place = params["dimension"], 0
-        for part in parts:
-            low = tuple(place * (d == axis) for d in range(x.ndim))
-            if place <= start_indices[axis] and limits[axis] <= place + part.shape[axis]:
-                return _slice_behind(part, low, start_indices, limits, strides)
-            place += part.shape[axis]
-    if (padding := defining(x, "stablehlo.pad")) is not None:
-        (source, value), params = padding
-        low, high = params["edge_padding_low"], params["edge_padding_high"]
-        if any(params["interior_padding"]) or min(*low, *high) < 0:
-            return None
-        ends = [a + n for a, n in zip(low, source.shape, strict=True)]
-        if any(limit <= a or end <= start for start, limit, a, end in zip(start_indices, limits, low, ends, strict=True)):
-            return sh.broadcast_in_dim(value, shape=shape, broadcast_dimensions=())
-        if all(a <= start and limit <= end for start, limit, a, end in zip(start_indices, limits, low, ends, strict=True)):
-            return _slice_behind(source, low, start_indices, limits, strides)
-    return None
+        axis = params["dimension"]
+        found = box.in_part([part.shape[axis] for part in parts], axis)
+        return None if found is None else _slice(parts[found[0]], found[1])
+    if (padding := defining(x, "stablehlo.pad")) is None:
+        return None
+    (source, value), params = padding
+    low, high = params["edge_padding_low"], params["edge_padding_high"]
+    if any(params["interior_padding"]) or min(*low, *high) < 0:
+        return None
+    inner = box.behind(low)
+    places = list(zip(inner.start, inner.limit, source.shape, strict=True))
+    if any(limit <= 0 or size <= start for start, limit, size in places):
+        return sh.broadcast_in_dim(value, shape=box.shape, broadcast_dimensions=())
+    return _slice(source, inner) if all(start >= 0 and limit <= size for start, limit, size in places) else None
 
 
-def _slice_behind(x: Tensor, low: Shape, starts: Shape, limits: Shape, strides: Shape) -> Tensor:
-    """A slice of what begins with `x` at `low`."""
-    starts, limits = (tuple(n - a for n, a in zip(edge, low, strict=True)) for edge in (starts, limits))
-    return sh.slice_(x, start_indices=starts, limit_indices=limits, strides=strides)
+def _slice(x: Tensor, box: Box) -> Tensor:
+    return sh.slice_(x, start_indices=box.start, limit_indices=box.limit, strides=box.strides)
 
 
 @pattern("stablehlo.pad")

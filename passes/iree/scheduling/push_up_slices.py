@@ -15,33 +15,9 @@ from nabla_mlir.dialects.builder import Val
 from nabla_mlir.dialects.regions import blocks_in_functions, made_by
 from nabla_mlir.dialects.types import tensor_type
 from nabla_mlir.passes.base import Pass, register
+from nabla_mlir.passes.boxes import Box
 from nabla_mlir.passes.dce import erase_dead_in
 from nabla_mlir.table.traits import is_cheap
-
-
-@dataclass(frozen=True)
-class Box:
-    """A slice of a value."""
-
-    start: tuple[int, ...]
-    limit: tuple[int, ...]
-    strides: tuple[int, ...]
-
-    @staticmethod
-    def of(op: ir.Operation) -> Box:
-        fields = (op.attributes[name] for name in ("start_indices", "limit_indices", "strides"))
-        return Box(*(tuple(hlo.I64Array.decode(field)) for field in fields))
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return tuple(-(-(n - s) // k) for s, n, k in zip(self.start, self.limit, self.strides, strict=True))
-
-    def within(self, outer: Box) -> Box:
-        """A slice of the slice `outer`, as one of its operand."""
-        start = tuple(o + s * k for o, s, k in zip(outer.start, self.start, outer.strides, strict=True))
-        strides = tuple(k * s for k, s in zip(outer.strides, self.strides, strict=True))
-        limit = tuple(s + (n - 1) * k + 1 for s, n, k in zip(start, self.shape, strides, strict=True))
-        return Box(start, limit, strides)
 
 
 @register
@@ -148,15 +124,9 @@ def _broadcast(op: ir.Operation, box: Box) -> Val:
 
 def _piece(op: ir.Operation, box: Box) -> Val | None:
     """The slice of a concatenation, if it lies in one of the parts."""
-    dim, at = hlo.I64.decode(op.attributes["dimension"]), 0
-    for part in map(Val, op.operands):
-        end = at + part.shape[dim]
-        if at <= box.start[dim] and box.limit[dim] <= end:
-            start, limit = list(box.start), list(box.limit)
-            start[dim], limit[dim] = start[dim] - at, limit[dim] - at
-            return _sliced_from(part, Box(tuple(start), tuple(limit), box.strides))
-        at = end
-    return None
+    dim, parts = hlo.I64.decode(op.attributes["dimension"]), list(map(Val, op.operands))
+    found = box.in_part([part.shape[dim] for part in parts], dim)
+    return None if found is None else _sliced_from(parts[found[0]], found[1])
 
 
 def _sliced_from(x: Val, box: Box) -> Val:

@@ -100,11 +100,8 @@ class _Order:
 
     def is_there(self, value: ir.Value, stage: int) -> bool:
         """Whether a value is in memory at a stage in any case, or takes none."""
-        return value not in self.places or self.is_constant(value) or self.last.get(value, -1) >= stage
-
-    def is_constant(self, value: ir.Value) -> bool:
-        """Whether a value of the block is made of nothing."""
-        return value in self.where_read and not self.made[value]
+        is_constant = self.made.get(value) == ()
+        return value not in self.places or is_constant or self.last.get(value, -1) >= stage
 
     def size(self, value: ir.Value) -> int:
         """The bytes of a value; 0 if they are not known."""

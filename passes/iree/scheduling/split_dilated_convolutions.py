@@ -156,7 +156,8 @@ def _interleaved(
     parts = [_interleaved(phases, places, part, (*choice, phase)) for phase in phases[len(choice)]]
     if not (seen := [x for x in parts if x is not None]):
         return None
-    shape, zero = seen[0].shape, b.full(0, seen[0].shape, seen[0].dtype)
+    shape = seen[0].shape
     between = (*shape[: place + 1], 1, *shape[place + 1 :])
-    whole = b.concat([b.reshape(zero if x is None else x, between) for x in parts], place + 1)
+    pieces = [b.full(0, shape, seen[0].dtype) if x is None else x for x in parts]
+    whole = b.concat([b.reshape(x, between) for x in pieces], place + 1)
     return b.reshape(whole, (*shape[:place], shape[place] * len(parts), *shape[place + 1 :]))
