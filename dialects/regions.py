@@ -181,6 +181,15 @@ def within(block: ir.Block, op: ir.Operation) -> ir.Operation:
     return op
 
 
+def stands_in(block: ir.Block, op: ir.Operation) -> bool:
+    """Whether an operation is one of a block, or in a region of one."""
+    while op.name != "func.func":
+        if op.block == block:
+            return True
+        op = op.parent.operation
+    return False
+
+
 def check_order(module: ir.Operation) -> None:
     """Checks that values in regions of `ad` and `batch` are made before they are read; elsewhere MLIR does.
 

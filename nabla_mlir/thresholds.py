@@ -217,6 +217,17 @@ SUM_BY_ROWS: Annotated[int, Measured("terms")] = 1 << 13
 SUM_IN_PARTS: Annotated[int, Chosen("terms", "accuracy: 10⁶ squares in f32, one after the other, are 8e-4 off")] = (
     1 << 13
 )
+# On a GPU a sum of so many terms is taken in two levels, where there are fewer results than it has threads.
+PARALLEL_TERMS: Annotated[int, Chosen("terms", "H100: 65,536 terms of one sum take 60 to 100 µs in one group of threads")] = 1 << 12
+PARALLEL_RESULTS: Annotated[int, Chosen("results", "an H100 runs 2,048 threads on each of 132 processors")] = 1 << 15
+PARALLEL_PART: Annotated[int, Chosen("terms", "the threads of one group, which take the sum of the parts")] = 32
+# A product has blocks of 64 x 64 results; in parts it has so many results, and at most so many parts.
+PARALLEL_PRODUCT: Annotated[int, Chosen("results", "H100: 4 blocks take 555 µs for what 256 share")] = 1 << 20
+PARALLEL_PARTS: Annotated[int, Chosen("parts", "the sum of the parts is one thread's, or one group's")] = 512
+# What an update of a scatter, and each element of it, take one thread of a GPU; and how many choices all threads make in a ns.
+SERIAL_UPDATE: Annotated[int, Chosen("ns", "H100, 100,000 updates of 3 and of 11 elements")] = 100
+SERIAL_ELEMENT: Annotated[int, Chosen("ns", "H100, 50,000 updates of 64 elements")] = 30
+PARALLEL_CHOICES: Annotated[int, Chosen("choices", "H100, where what they read is in its caches")] = 1000
 # A smaller array is not worth a search for a better order of its axes.
 ORDERED_ARRAY: Annotated[int, Chosen("elements", "16 KiB of f32 are in the first cache")] = 1 << 12
 NARROW_AXIS: Annotated[int, Chosen("elements of a last axis", "with eight, vectors of it are as fast")] = 6

@@ -105,7 +105,7 @@ class Array(ArrayMethods, metaclass=_OfAllArrays):
         where, dtype = _device(device), np.dtype(dtype)
         size = max(math.prod(shape) * dtype.itemsize, 1)
         try:
-            buffer = where.hal.allocator.allocate_buffer(MemoryType.DEVICE_LOCAL, where.usage, size)
+            buffer = where.on(where.hal.allocator.allocate_buffer)(MemoryType.DEVICE_LOCAL, where.usage, size)
         except RuntimeError as error:
             raise OutOfMemoryError("Array.empty", f"{size} bytes, {reason(error)}") from None
         return cls(HalBufferView(buffer, shape, element_type(dtype)), where)
@@ -361,7 +361,7 @@ class Array(ArrayMethods, metaclass=_OfAllArrays):
         if not self.size:
             return np.empty(self.shape, self.dtype)
         if not self.device.is_host and not is_mappable(buffer := memory.get_buffer()):
-            memory = staged(buffer, self.device)
+            memory = self.device.on(staged)(buffer, self.device)
         return np.asarray(Mapped(memory, self.nbytes, self.device)).view(self.dtype).reshape(self.shape)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable
+from typing import ParamSpec, TypeVar
 
 from iree.runtime import BufferUsage, HalBufferView, HalDevice, HalDriver, MemoryType
 
@@ -13,6 +14,9 @@ from nabla_mlir.locks import new_lock
 from nabla_mlir.runtime.threads import POOL, checked, driver_with, generation, is_abandoned
 from nabla_mlir.targets import TARGETS
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
 
 class Device:
     """A device of one of IREE's drivers. There is one object per driver in a process; get it with `device`.
@@ -20,9 +24,10 @@ class Device:
     On a CPU `threads` is how many of them compute.
     """
 
-    __slots__ = ("buffer_of", "driver", "hal", "is_host", "memory", "pool", "threads", "usage")
+    __slots__ = ("buffer_of", "driver", "enter", "hal", "is_host", "memory", "pool", "threads", "usage")
     buffer_of: Callable[..., HalBufferView]  # a copy of an array that has the buffer protocol, of an element type
     driver: str
+    enter: Callable[[], object] | None  # what a thread calls before it allocates there, or computes; None: nothing
     hal: HalDevice
     is_host: bool
     memory: str
@@ -34,10 +39,24 @@ class Device:
         self.driver, self.hal, self.pool, self.threads = driver, hal, pool, threads
         self.is_host = driver.startswith("local")
         self.memory = "host" if self.is_host else driver  # the same for devices that read each other's arrays
-        maps_memory = any(cls.maps_memory and driver in cls.drivers for cls in TARGETS.values())
+        kind = next((cls for cls in TARGETS.values() if driver.partition(":")[0] in cls.drivers), None)
+        maps_memory = kind is not None and kind.maps_memory
         mapping = BufferUsage.MAPPING | BufferUsage.MAPPING_OPTIONAL if maps_memory else 0
         self.usage = int(BufferUsage.DEFAULT | mapping)
-        self.buffer_of = functools.partial(hal.allocator.allocate_buffer_copy, MemoryType.DEVICE_LOCAL, self.usage, hal)
+        self.enter = None if kind is None else kind.entrance()
+        self.buffer_of = self.on(functools.partial(hal.allocator.allocate_buffer_copy, MemoryType.DEVICE_LOCAL, self.usage, hal))
+
+    def on(self, work: Callable[P, T]) -> Callable[P, T]:
+        """The same, for any thread."""
+        enter = self.enter
+        if enter is None:
+            return work
+
+        def entered(*args: P.args, **kwargs: P.kwargs) -> T:
+            enter()
+            return work(*args, **kwargs)
+
+        return entered
 
     def __eq__(self, other: object) -> bool:
         """Whether arrays of one are read by the other where they are: all drivers of this CPU are one device for that."""

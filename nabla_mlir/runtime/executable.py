@@ -52,10 +52,10 @@ class Function:
         self, name: str, vm: VmFunction, context: VmContext, lock: threading.Lock | Gate, device: Device,
         timeline: Timeline | None,
     ):  # fmt: skip
-        self.name, self._vm, self._invoke, self._lock, self.device = name, vm, context.invoke, lock, device
+        self.name, self._vm, self._invoke, self._lock, self.device = name, vm, device.on(context.invoke), lock, device
         self._timeline, self.anew = timeline, None
         if size := vm.reflection.get(REFLECTED):
-            self._invoke = keeping(context.invoke, device, int(size))
+            self._invoke = keeping(self._invoke, device, int(size))
         _functions.add(self)
         stop_at_exit(self)
 
@@ -275,7 +275,7 @@ class Executable:
         self._functions: dict[str, Function] = {}
         try:
             hal = create_hal_module(_instance(), self.device.hal)
-            self._context = VmContext(_instance(), modules=[hal, module])
+            self._context = self.device.on(VmContext)(_instance(), modules=[hal, module])
         except (ValueError, RuntimeError, IndexError) as error:
             raise _not_loaded(self.driver, reason(error)) from None
 

@@ -8,7 +8,7 @@ which gives wrong numbers for some Hessians (tests/frontend/test_compositions.py
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, ClassVar
 
@@ -37,6 +37,7 @@ class Codegen:
       order: whether operations stay in the order that they are written in, where rounding makes a difference.
       reversed_operands: whether what reads a reversed array twice may be fused with it.
       longest_sort, sort_multiple: what it sorts: so many elements at most, and of more than two a multiple of that.
+      parallel_sums: whether a sum with few results is taken by many threads, or need not be.
       sums_of_products: whether a product with a vector may be summed over its rows and columns at once.
       long_sums: whether they are taken in several parts, so that errors do not add up.
       narrow_convolutions, grouped_convolutions, reversed_windows: whether convolutions may have such operands.
@@ -45,6 +46,8 @@ class Codegen:
       sorted_operands: whether a sort whose results are not all used needs little of the stack.
       updates_in_loops: whether a loop may update its own arrays where they are.
       memory_of_results: whether results that are dropped leave memory that is found again.
+      short_divisions: whether numbers of 16 bits may be divided by constants.
+      most_arguments: how many of them one kernel may read; there are results and intermediate values besides.
     """
 
     exponentials: frozenset[str] = frozenset()
@@ -56,6 +59,7 @@ class Codegen:
     reversed_operands: bool = False
     longest_sort: int = 0
     sort_multiple: int = 1
+    parallel_sums: bool = True
     sums_of_products: bool = False
     long_sums: bool = False
     narrow_convolutions: bool = False
@@ -66,6 +70,8 @@ class Codegen:
     sorted_operands: bool = False
     updates_in_loops: bool = False
     memory_of_results: bool = True
+    short_divisions: bool = True
+    most_arguments: int = 24
 
 
 @dataclass(frozen=True)
@@ -107,6 +113,11 @@ class Target:
           DeployError: it does not; the message says what is missing.
         """
         raise NotImplementedError
+
+    @classmethod
+    def entrance(cls) -> Callable[[], None] | None:
+        """What a thread has to call before it uses a device that this thread has just opened; None: nothing."""
+        return None
 
     @classmethod
     def label(cls, data: Mapping[str, Any]) -> list[str]:

@@ -6,7 +6,7 @@ import ctypes
 import functools
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -17,6 +17,14 @@ from nabla_mlir.targets.toolchain import run_compiler
 
 # From sm_90 on, IREE knows no description of its own; the PTX version is the lowest that knows the architecture.
 _PTX_OF_ARCH = {"sm_90": "+ptx80", "sm_100": "+ptx86", "sm_101": "+ptx86", "sm_103": "+ptx88"}
+_FLAGS = (
+    # LLVM makes divisions of 16 bits of indices, which its own backend cannot write (`short_divisions`).
+    "--opt-disable=correlated-propagation",
+    # Constants would be computed by code for this CPU, from IR that is right for GPUs alone.
+    "--iree-opt-const-eval=false",
+    # A kernel that writes many values binds their buffer once, and not more often than the runtime can.
+    "--iree-stream-resource-alias-mutable-bindings",
+)
 
 
 @dataclass(frozen=True)
@@ -38,6 +46,7 @@ class CUDA(Target):
         exponentials=frozenset(["float32", "float64"]), tanh=frozenset(["float32", "float64"]), remainders=8,
         chlo_functions=True, leading_zeros=True, order=True, reversed_operands=True, longest_sort=256,
         sums_of_products=True, long_sums=True, grouped_convolutions=True, unique_indices=True, sorted_operands=True,
+        updates_in_loops=True, parallel_sums=False, short_divisions=False, most_arguments=12,
     )  # fmt: skip
 
     @classmethod
@@ -60,6 +69,13 @@ class CUDA(Target):
         if exact or _number(device) < _number(arch):
             raise DeployError(f"the artifact requires a CUDA device of {arch} or newer, got {device}.",
                               help=f"compile it for this device: CUDA({device!r}).")  # fmt: skip
+
+    @classmethod
+    def entrance(cls) -> Callable[[], None]:
+        """A device has a context, which a thread takes on; IREE 3.13 sees to that where it computes, not where it allocates."""
+        cuda, context = _library(), ctypes.c_void_p()
+        cuda.cuCtxGetCurrent(ctypes.byref(context))
+        return functools.partial(cuda.cuCtxSetCurrent, context)
 
     @classmethod
     def measured(cls) -> dict[str, tuple[Target, Sequence[str] | None]]:
@@ -97,8 +113,8 @@ class CUDA(Target):
 
     def _device_flags(self) -> list[str]:
         if self.device_targets():
-            return super()._device_flags()
-        return ["--iree-hal-target-device=cuda", f"--iree-cuda-target={self.resolve().arch}"]
+            return [*super()._device_flags(), *_FLAGS]
+        return ["--iree-hal-target-device=cuda", f"--iree-cuda-target={self.resolve().arch}", *_FLAGS]
 
 
 @functools.cache
@@ -115,7 +131,7 @@ def cuda_devices() -> tuple[str, ...]:
     Raises:
       OSError: there is no CUDA driver or no device.
     """
-    cuda = library("nvcuda" if sys.platform == "win32" else "cuda", "libcuda.so.1")
+    cuda = _library()
     count = ctypes.c_int()
     if (status := cuda.cuInit(0)) or (status := cuda.cuDeviceGetCount(ctypes.byref(count))):
         raise OSError(f"the CUDA driver reports error {status}")
@@ -128,6 +144,10 @@ def cuda_devices() -> tuple[str, ...]:
         cuda.cuDeviceGetAttribute(ctypes.byref(minor), 76, index)
         architectures.append(f"sm_{major.value}{minor.value}")
     return tuple(architectures)
+
+
+def _library() -> ctypes.CDLL:
+    return library("nvcuda" if sys.platform == "win32" else "cuda", "libcuda.so.1")
 
 
 def _number(arch: str) -> int:

@@ -19,6 +19,7 @@ from nabla_mlir.passes.iree.faults.legalize_products import LegalizeProductsPass
 from nabla_mlir.passes.iree.faults.legalize_reductions import LegalizeReductionsPass
 from nabla_mlir.passes.iree.faults.legalize_sorts import LegalizeSortsPass
 from nabla_mlir.passes.iree.faults.legalize_types import LegalizeTypesPass
+from nabla_mlir.passes.iree.faults.limit_buffers import LimitBuffersPass
 from nabla_mlir.passes.iree.faults.one_device import OneDevicePass
 from nabla_mlir.passes.iree.faults.read_carries import ReadCarriesPass
 from nabla_mlir.passes.iree.faults.separate_constants import SeparateConstantsPass
@@ -55,7 +56,9 @@ from nabla_mlir.passes.iree.scheduling.schedule_sums import ScheduleSumsPass
 from nabla_mlir.passes.iree.scheduling.separate_blocks import SeparateBlocksPass
 from nabla_mlir.passes.iree.scheduling.split_convolutions import SplitConvolutionsPass
 from nabla_mlir.passes.iree.scheduling.split_dilated_convolutions import SplitDilatedConvolutionsPass
+from nabla_mlir.passes.iree.scheduling.split_sums import SplitSumsPass
 from nabla_mlir.passes.iree.scheduling.stacks_as_choices import StacksAsChoicesPass
+from nabla_mlir.passes.iree.scheduling.sum_updates import SumUpdatesPass
 
 
 @register_pipeline
@@ -144,6 +147,7 @@ class OwnBuffersPipeline(NamedPipeline):
     name: ClassVar[str] = "nabla-own-buffers"
     target: str = "cpu"  # kind of device that the module is compiled for: cpu, vulkan or cuda
     steps: ClassVar[tuple[Step, ...]] = (
+        Step(LimitBuffersPass, "What is fused is known, and its barriers are seen by the passes below."),
         Step(WaitForLoopsPass, "Which loops are kernels, not the host's, is known; updates are to see the barriers."),
         Step(UpdateInPlacePass, "It counts the uses of what is updated, so that all other rewrites come before."),
         Step(SeparateUpdatesPass, "An update computed from its own target: the copies made above are other targets."),
@@ -166,6 +170,8 @@ class IreePipeline(NamedPipeline):
         Step(LegalizeForIreePipeline, "What is fast must be right first; its formulas are scheduled like the rest."),
         Step(SchedulePipeline, "Needs the forms that legalisation leaves, and all of them.", needs="vector_bytes"),
         Step(SumsInPartsPass, "Kernels and products are sums that need no parts.", unless="long_sums"),
+        Step(SumUpdatesPass, "Makes sums, which the next pass splits.", unless="parallel_sums"),
+        Step(SplitSumsPass, "For the threads of a GPU, as the pass before the last for one core.", unless="parallel_sums"),
         Step(FuseChainsPass, "Chains are as long as they get: the formulas of functions are part of them."),
         Step(ReuseTapesPass, "Nothing reads tapes anew from here on.", needs="vector_bytes"),
         Step(OwnBuffersPipeline, "Counts the uses of values, and so comes last."),

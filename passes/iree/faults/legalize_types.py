@@ -33,6 +33,24 @@ def add(op: ir.Operation, target: Target) -> Replacement:
     return x | y
 
 
+@PATTERNS.of("stablehlo.divide", "stablehlo.remainder")
+def divide(op: ir.Operation, target: Target) -> Replacement:
+    """Of 16 bits, by a constant: LLVM's code generator for CUDA crashes, and wider integers are made narrow again.
+
+    In f32 the quotient is exact enough: it differs from the next whole number by more than its rounding error.
+    """
+    x, y = operands(op)
+    if target.short_divisions or x.dtype.kind not in "iu" or x.dtype.itemsize != 2:
+        return None
+    by_zero = eq(y, 0)
+    divisor = select(by_zero, 1, y)
+    exact = b.convert(x, F32) / b.convert(divisor, F32)
+    quotient = b.convert(b.op("stablehlo.convert", exact, type=b.like(x, np.int32), final=True), x.dtype)
+    if op.name == "stablehlo.divide":
+        return select(by_zero, -1 if x.dtype.kind == "i" else 0xFFFF, quotient)
+    return select(by_zero, x, x - quotient * divisor)
+
+
 @PATTERNS.of("stablehlo.convert")
 def convert(op: ir.Operation, target: Target) -> Replacement:
     """From float to integer IREE does not saturate: NaN and values out of range give anything.
@@ -98,14 +116,15 @@ def uniform(op: ir.Operation, target: Target) -> Replacement:
 
 @PATTERNS.of("stablehlo.convert")
 def counter_to_float(op: ir.Operation, target: Target) -> Replacement:
-    """The compiler moves scalar arithmetic on loop counters to the host, whose VM cannot convert integers to f64."""
+    """The compiler moves scalar arithmetic on loop counters to the host, whose VM converts integers to f32 alone."""
     (x,) = operands(op)
     owner = made_by(x.value)
     name = owner.name if owner is not None else ""
     opaque = name in (hlo.OPTIMIZATION_BARRIER, "stablehlo.constant")
-    if x.rank or x.dtype.kind not in "iu" or Val(op.results[0]).dtype != np.float64 or opaque:
+    dtype = Val(op.results[0]).dtype
+    if x.rank or x.dtype.kind not in "iu" or not is_float(dtype) or dtype == F32 or opaque:
         return None
-    return b.convert(b.held(x), np.float64)
+    return b.convert(b.held(x), dtype)
 
 
 @PATTERNS.of("stablehlo.convert")

@@ -85,6 +85,8 @@ FAULTS = (
           "nabla-keep-arguments", f"{_ISSUE}16168"),
     Fault("write_that_overtakes_a_read", "A buffer is updated before something else has read it.",
           "nabla-update-in-place", since="3.12"),  # and in 3.3 and 3.6, but not from 3.9 to 3.11
+    Fault("equal_values_that_are_sorted", "Of two equal values, also of different shapes, one buffer is made, which two sorts "
+          "overwrite where the host reads a number in between.", "nabla-update-in-place", since=""),
     Fault("loop_that_updates_an_outer_array", "A loop writes to an array from outside of it that its next iteration reads.",
           "nabla-update-in-place"),
     Fault("constant_updated_by_two_carries", "A constant that two carries of a loop start with is one buffer, which both "
@@ -107,6 +109,7 @@ FAULTS = (
     Fault("carry_that_the_test_reads", "A loop from which constant work is moved, with a carry that only its test reads, does not "
           "compile.", "nabla-read-carries", since=""),
     Fault("counter_as_f64", "The counter of a loop is converted to f64 on the host, which cannot.", "nabla-legalize-types"),
+    Fault("counter_as_f16", "Likewise to f16.", "nabla-legalize-types", since=""),
     Fault("counter_as_unsigned_number", "The counter of a loop is converted to unsigned numbers on the host, which has none.",
           "nabla-legalize-types"),
     Fault("uniform_numbers", "Uniform numbers in narrow formats are rounded to their upper bound, which is excluded.",

@@ -7,13 +7,14 @@ from typing import ClassVar
 
 from iree.compiler import ir
 
-from nabla_mlir.dialects.regions import last_of, made_by, nested_in_functions
+from nabla_mlir.dialects.regions import last_of, made_by, nested_in_functions, stands_in
 from nabla_mlir.dialects.types import is_scalar_integer
 from nabla_mlir.passes.base import register
 from nabla_mlir.passes.iree.driver import TargetPass
 from nabla_mlir.passes.iree.faults.aliasing import computed, copy_numbers, is_constant
 from nabla_mlir.passes.iree.faults.buffers import is_shared_behind_barrier
 from nabla_mlir.passes.iree.faults.ownership import come_before, makers_behind, root_of, uses_of
+from nabla_mlir.passes.iree.faults.twins import Twins
 from nabla_mlir.table.traits import is_choice, updated
 
 TOPOLOGY = (
@@ -39,9 +40,10 @@ class UpdateInPlacePass(TargetPass):
     returned once. An operation owns what is computed in its own block and read by nothing but what it is itself computed
     from: IREE 3.13 forgets, where it looks for operations that may run at once, that a buffer must be read before it is
     written to, and writes first (ScheduleConcurrency.cpp: `t = x + y; return t.at[0].set(9.0), c, t` for a constant c).
-    An argument of the function is the caller's (nabla-keep-arguments). On other targets than a CPU IREE goes on copying
-    in loops: loops inside loops would free buffers twice on Vulkan. Two carries never start as one value: of a
-    buffer that is handed over twice IREE may keep none (nabla_mlir/compiling/references.py).
+    What IREE merges is one buffer (`Twins`). An argument of the function is the caller's (nabla-keep-arguments). On other
+    targets than a CPU IREE goes on copying in loops: loops inside loops would free buffers twice on Vulkan. Two carries
+    never start as one value: of a buffer that is handed over twice IREE may keep none
+    (nabla_mlir/compiling/references.py).
     Example: tests/filecheck/passes/update_in_place.mlir
     """
 
@@ -50,11 +52,11 @@ class UpdateInPlacePass(TargetPass):
     def run(self, module: ir.Operation) -> None:
         work: list[Edge] = [(op, i) for op in nested_in_functions(module) for i in updated(op)]
         seen: set[ir.Value] = set()
-        numbers = copy_numbers(module)
+        numbers, twins = copy_numbers(module), Twins()
         while work:
             op, i = work.pop()
             value = op.operands[i]
-            if not _is_owned(op, i):
+            if not _is_owned(op, i, twins):
                 with ir.InsertionPoint(op), op.location:
                     op.operands[i] = computed(value, next(numbers))
             elif value not in seen:
@@ -69,7 +71,7 @@ class UpdateInPlacePass(TargetPass):
             module.attributes["stream.topology"] = ir.Attribute.parse(TOPOLOGY, module.context)
 
 
-def _is_owned(op: ir.Operation, i: int) -> bool:
+def _is_owned(op: ir.Operation, i: int, twins: Twins) -> bool:
     """Whether the buffer of an operand may be written to by `op`, or by what `op` hands it over to."""
     root = root_of(op.operands[i])
     maker = made_by(root)
@@ -78,7 +80,11 @@ def _is_owned(op: ir.Operation, i: int) -> bool:
     hands_over = op.name == "stablehlo.while" or op.name in _ENDS
     if maker is not None and (is_choice(maker) or (hands_over and is_constant(root))):
         return False
-    others = [u.owner.operation for u in uses_of(root) if (u.owner.operation, u.operand_number) != (op, i)]
+    equal = [*twins.of(root)]
+    if not all(stands_in(op.block, made_by(value)) for value in equal):
+        return False  # IREE moves what does not change out of loops
+    uses = [use for value in (root, *equal) for use in uses_of(value)]
+    others = [u.owner.operation for u in uses if (u.owner.operation, u.operand_number) != (op, i)]
     if op.name == "stablehlo.while":
         is_made = maker is not None or root.owner.owner.name == "stablehlo.while"
         return is_made and op not in others and come_before(others, op, makers_behind(op))

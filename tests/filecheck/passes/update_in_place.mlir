@@ -78,3 +78,40 @@ func.func @passed_on(%x: tensor<3xf32>, %p: tensor<i1>) -> tensor<3xf32> {
   %s = stablehlo.add %r, %y : tensor<3xf32>
   return %s : tensor<3xf32>
 }
+
+// What IREE merges is one buffer, also where the shapes differ: each update has a copy of its own.
+// CHECK-LABEL: func.func @twins
+// CHECK: stablehlo.sine
+// CHECK: %[[ONE:.*]] = stablehlo.or
+// CHECK: %[[COPY:.*]] = stablehlo.bitcast_convert %[[ONE]]
+// CHECK-NEXT: stablehlo.dynamic_update_slice %[[COPY]]
+// CHECK: %[[OTHER:.*]] = stablehlo.or
+// CHECK: %[[COPY:.*]] = stablehlo.bitcast_convert %[[OTHER]]
+// CHECK-NEXT: stablehlo.dynamic_update_slice %[[COPY]]
+func.func @twins(%x: tensor<2x3xf32>, %v: tensor<1x3xf32>, %w: tensor<1xf32>) -> (tensor<2x3xf32>, tensor<6xf32>) {
+  %c = stablehlo.constant dense<0> : tensor<i32>
+  %y = stablehlo.sine %x : tensor<2x3xf32>
+  %r = stablehlo.dynamic_update_slice %y, %v, %c, %c : (tensor<2x3xf32>, tensor<1x3xf32>, tensor<i32>, tensor<i32>) -> tensor<2x3xf32>
+  %flat = stablehlo.reshape %x : (tensor<2x3xf32>) -> tensor<6xf32>
+  %z = stablehlo.sine %flat : tensor<6xf32>
+  %s = stablehlo.dynamic_update_slice %z, %w, %c : (tensor<6xf32>, tensor<1xf32>, tensor<i32>) -> tensor<6xf32>
+  return %r, %s : tensor<2x3xf32>, tensor<6xf32>
+}
+
+// Reductions of different operands, and numbers that differ, are no twins: nothing is copied.
+// CHECK-LABEL: func.func @no_twins
+// CHECK-NOT: stablehlo.or
+// CHECK: return
+func.func @no_twins(%x: tensor<2x3xf32>, %w: tensor<1xf32>) -> (tensor<2xf32>, tensor<2xf32>) {
+  %c = stablehlo.constant dense<0> : tensor<i32>
+  %one = stablehlo.constant dense<1.0> : tensor<2xf32>
+  %two = stablehlo.constant dense<2.0> : tensor<2xf32>
+  %zero = stablehlo.constant dense<0.0> : tensor<f32>
+  %a = stablehlo.reduce(%x init: %zero) applies stablehlo.add across dimensions = [1] : (tensor<2x3xf32>, tensor<f32>) -> tensor<2xf32>
+  %b = stablehlo.reduce(%x init: %zero) applies stablehlo.maximum across dimensions = [1] : (tensor<2x3xf32>, tensor<f32>) -> tensor<2xf32>
+  %p = stablehlo.add %a, %one : tensor<2xf32>
+  %q = stablehlo.add %b, %two : tensor<2xf32>
+  %r = stablehlo.dynamic_update_slice %p, %w, %c : (tensor<2xf32>, tensor<1xf32>, tensor<i32>) -> tensor<2xf32>
+  %s = stablehlo.dynamic_update_slice %q, %w, %c : (tensor<2xf32>, tensor<1xf32>, tensor<i32>) -> tensor<2xf32>
+  return %r, %s : tensor<2xf32>, tensor<2xf32>
+}

@@ -1,0 +1,112 @@
+"""Values that are equal, so that IREE makes them once, and one buffer of them: also where their shapes differ."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+import numpy as np
+from iree.compiler import ir
+
+from nabla_mlir.dialects.regions import function_around, made_by, nested
+from nabla_mlir.dialects.stablehlo import OPTIMIZATION_BARRIER, constant_attribute, constant_splat
+from nabla_mlir.dialects.types import shape_and_dtype
+from nabla_mlir.passes.iree.faults.ownership import root_of
+from nabla_mlir.table.traits import is_elementwise, is_free, size_of
+
+_BARRIERS = (OPTIMIZATION_BARRIER, "util.optimization_barrier")  # whose results IREE does not merge
+_DEPTH = 64  # operations behind which values count as equal: a copy too many does no harm
+
+
+class Twins:
+    """Finds what is computed twice in a function of a module, as it is when it is first asked for.
+
+    IREE merges equal operations, and before that it moves reshapes and makes elementwise operations flat: `sin(x)` and
+    `sin(reshape(x))` are one buffer then, to which two updates may write.
+    """
+
+    def __init__(self) -> None:
+        self._alike: dict[ir.Operation, dict[tuple[str, int, int], list[ir.Operation]]] = {}  # by function
+        self._known: dict[tuple[ir.Value, ir.Value], bool] = {}
+
+    def of(self, root: ir.Value) -> Iterator[ir.Value]:
+        """The values that equal one that is no view, but perhaps for their shape, and are made by another operation."""
+        maker = made_by(root)
+        if maker is None:
+            return
+        place = list(maker.results).index(root)
+        for other in self._operations_like(maker):
+            if other != maker and self._are_equal(root, other.results[place]):
+                yield other.results[place]
+
+    def _operations_like(self, op: ir.Operation) -> list[ir.Operation]:
+        function = function_around(op)
+        if function not in self._alike:  # most functions update nothing whose buffer is in doubt
+            self._alike[function] = defaultdict(list)
+            for each in nested(function):
+                if len(each.results):
+                    self._alike[function][_kind(each)].append(each)
+        return self._alike[function].get(_kind(op), [])
+
+    def _are_equal(self, a: ir.Value, b: ir.Value, depth: int = 0) -> bool:
+        a, b = root_of(a), root_of(b)
+        if a == b or depth == _DEPTH:
+            return True
+        if (a, b) not in self._known:
+            self._known[a, b] = self._are_made_alike(a, b, depth)
+        return self._known[a, b]
+
+    def _are_made_alike(self, a: ir.Value, b: ir.Value, depth: int) -> bool:
+        one, other = made_by(a), made_by(b)
+        if one is None or other is None or _kind(one) != _kind(other) or one.name in _BARRIERS:
+            return False
+        if one.name == "stablehlo.constant":
+            return _are_equal_constants(one, other)
+        if list(one.results).index(a) != list(other.results).index(b) or len(one.operands) != len(other.operands):
+            return False
+        if a.type != b.type and not (is_elementwise(one) or _is_splat(one)):
+            return False
+        is_flat = a.type != b.type
+        if _details(one, is_flat) != _details(other, is_flat):
+            return False
+        if not all(self._are_equal(x, y, depth + 1) for x, y in zip(one.operands, other.operands, strict=True)):
+            return False
+        return not len(one.regions) or _text(one) == _text(other)
+
+
+def _kind(op: ir.Operation) -> tuple[str, int, int]:
+    type = op.results[0].type
+    return op.name, len(op.results), size_of(op.results[0]) if isinstance(type, ir.RankedTensorType) else 0
+
+
+def _is_splat(op: ir.Operation) -> bool:
+    """Whether an operation makes an array of one number."""
+    return is_free(op) and len(op.operands) == 1 and size_of(op.operands[0]) == 1
+
+
+def _are_equal_constants(one: ir.Operation, other: ir.Operation) -> bool:
+    dtype, other_dtype = (shape_and_dtype(op.results[0].type)[1] for op in (one, other))
+    if dtype != other_dtype:
+        return False
+    splats = constant_splat(one), constant_splat(other)
+    if splats != (None, None):
+        return repr(splats[0]) == repr(splats[1])  # 0.0 is not -0.0, and NaN is NaN
+    a, b = constant_attribute(one), constant_attribute(other)
+    if one.results[0].type == other.results[0].type:
+        return bool(a == b)
+    try:
+        return np.array_equal(np.ravel(np.array(a)), np.ravel(np.array(b)))
+    except (TypeError, ValueError):  # of numbers that NumPy does not read
+        return True  # a copy too many does no harm
+
+
+def _details(op: ir.Operation, is_flat: bool) -> object:
+    """The attributes; of what writes one number everywhere, where shapes differ, nothing."""
+    if is_flat and _is_splat(op):
+        return None
+    return str(op.attributes)
+
+
+def _text(op: ir.Operation) -> str:
+    """Of regions; what they read from outside has no name in it."""
+    return op.clone(ip=False).operation.get_asm(use_local_scope=True, enable_debug_info=False)
