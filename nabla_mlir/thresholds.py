@@ -111,9 +111,14 @@ UNKNOWN_TRIPS: Annotated[
 
 # ---------------------------------------------------------------- compiling
 
-# A module of so many lines is compiled in steps without verification after each pass: a process costs as much as that
-# saves with about half of them.
-VERIFIED_ONCE: Annotated[int, Chosen("lines of MLIR", "less than a tenth is saved with fewer")] = 300
+# A module of so many lines is compiled in steps without verification after each pass, which costs a process; behind one of
+# the steps its kernels are divided.
+VERIFIED_ONCE: Annotated[int, Chosen("lines of MLIR", "a third is saved with 200, a tenth with 80, less than nothing with 6")] = 150
+# The kernels of a long module are so many libraries, of which code is made side by side, if they have so many operations.
+LIBRARIES: Annotated[
+    int, Chosen("libraries", "with two cores the last step takes 0.78 of the time of one with 2, 0.93 with 3, 0.9 with 4")
+] = 2
+DIVIDED_KERNELS: Annotated[int, Chosen("operations", "5 % of the time is saved with 570, 12 % with 2,000")] = 500
 
 # ---------------------------------------------------------------- passes over plain StableHLO
 

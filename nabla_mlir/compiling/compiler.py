@@ -29,7 +29,9 @@ from nabla_mlir.targets import target as as_target
 from nabla_mlir.targets.cpu import LOCAL
 from nabla_mlir.targets.toolchain import Finished, compiler_version, disassembled, iree_compile, run_compiler
 
-Rewrite = Callable[[bytes], bytes]
+# What is done to a module before code is generated for it, as bytecode: it gets whether the kernels may be several libraries,
+# and returns whether they are.
+BeforeCode = Callable[[bytes, bool], tuple[bytes, bool]]
 
 _LOG = logger("cache")
 _KEY_VERSION = 1  # of what the key and the entry consist of
@@ -38,6 +40,11 @@ _MEMORY_ENTRIES = 64
 _NO_NAMES = "--mlir-print-assume-verified"
 _UNVERIFIED = "--verify=false"
 _TO_END = ("-", "-o", "-")
+# The last phase of IREE before code: kernels are functions in executables, its own and those that we write.
+_KERNELS = "executable-sources"
+_SEPARATE = "--iree-hal-link-executables=false"
+# Flags with which there has to be one library: C code calls it, or the system's linker makes it; or the user says so.
+_ONE_LIBRARY = ("--iree-hal-link", "--iree-llvmcpu-link", "--iree-llvmcpu-static")
 # What IREE writes into buffers in place: where two share one wrongly, only its verifier says so, before they are laid out.
 _UPDATES = (b'"stablehlo.scatter"(', b"stablehlo.dynamic_update_slice ")
 _LOOP = b"stablehlo.while"
@@ -58,7 +65,8 @@ def compile_module(
     flags: Sequence[str] = (),
     cache: bool = True,
     timeout: float | None = 1800.0,
-    after_streams: Rewrite | None = None,
+    before_code: BeforeCode | None = None,
+    in_steps: bool = False,
 ) -> bytes:
     """Compiles a module and returns the artifact.
 
@@ -69,8 +77,9 @@ def compile_module(
       flags: further flags of iree-compile; they win over those of the target.
       cache: look for the result in the cache and put it there.
       timeout: seconds after which the compiler is stopped.
-      after_streams: what is to be done to the module, as bytecode, behind IREE's stream phase; it raises ValueError where it
-        cannot. The source has to tell: it is the key in the cache.
+      before_code: what is done to a module that is compiled in steps; it raises ValueError where it cannot. The source has to
+        tell what that is: it is the key in the cache.
+      in_steps: compile a short module in steps too.
 
     Raises:
       CompileError: the compiler refused the module, crashed, took too long or is not installed.
@@ -80,7 +89,7 @@ def compile_module(
         source = source.encode()
     arguments = merge_flags(as_target(target).flags(), list(flags))
     if not cache:
-        return _compile(source, arguments, timeout, after_streams)
+        return _compile(source, arguments, timeout, before_code, in_steps)
     key = cache_key(source, arguments)
     if (artifact := _remembered(key)) is not None:
         _LOG.info("%s: compiled before in this process", key[:12])
@@ -88,7 +97,7 @@ def compile_module(
     artifact = disk.read(key)
     _LOG.info("%s: %s", key[:12], "not there, it is compiled" if artifact is None else f"read from {disk.cache_dir()}")
     if artifact is None:
-        artifact = _compile(source, arguments, timeout, after_streams)
+        artifact = _compile(source, arguments, timeout, before_code, in_steps)
         disk.write(key, artifact)
     _remember(key, artifact)
     return artifact
@@ -120,8 +129,10 @@ def _remember(key: str, artifact: bytes) -> None:
             _memory.popitem(last=False)
 
 
-def _compile(source: bytes, arguments: list[str], timeout: float | None, after_streams: Rewrite | None) -> bytes:
-    result = _run(source, arguments, timeout, after_streams)
+def _compile(
+    source: bytes, arguments: list[str], timeout: float | None, before_code: BeforeCode | None, in_steps: bool
+) -> bytes:
+    result = _run(source, arguments, timeout, before_code, in_steps)
     if result.returncode == 0 and result.stdout:
         if _LOOP in source and is_artifact(arguments):
             return _with_references(result.stdout, source, arguments)
@@ -129,8 +140,10 @@ def _compile(source: bytes, arguments: list[str], timeout: float | None, after_s
     raise _error(result, source, arguments, timeout)
 
 
-def _run(source: bytes, arguments: list[str], timeout: float | None, after_streams: Rewrite | None) -> Finished:
-    """Runs the compiler, for a long module in steps, and for one that is rewritten on the way.
+def _run(
+    source: bytes, arguments: list[str], timeout: float | None, before_code: BeforeCode | None, in_steps: bool
+) -> Finished:
+    """Runs the compiler, for a long module in steps, between which it can be rewritten.
 
     MLIR verifies all of a module after each pass, which takes half of the first step for a network of many layers, and a
     quarter of the last. A step goes without, and what it has made is verified once, when the next one reads it, unless there
@@ -138,7 +151,7 @@ def _run(source: bytes, arguments: list[str], timeout: float | None, after_strea
     """
     until = None if timeout is None else time.monotonic() + timeout
     module = source
-    *others, last = _steps(source, arguments, after_streams is not None)
+    *others, last = _steps(source, arguments, in_steps)
     for flags in others:
         result = run_compiler([*arguments, *flags, *_TO_END], module, timeout=_left(until))
         if result.timed_out:
@@ -146,30 +159,42 @@ def _run(source: bytes, arguments: list[str], timeout: float | None, after_strea
         if result.returncode:  # with the verifier it says more exactly why
             return run_compiler([*arguments, *_TO_END], source, timeout=_left(until))
         module = result.stdout
-    if after_streams is not None:
-        try:
-            module = after_streams(module)
-        except ValueError as error:
-            raise CompileError(f"compiling requires a module that can be rewritten behind its streams, got {error}.") from None
-    result = run_compiler([*arguments, *last, *_TO_END], module, timeout=_left(until))
-    if result.returncode and not result.timed_out and _UNVERIFIED in last:
-        return run_compiler([*arguments, *(flag for flag in last if flag != _UNVERIFIED), *_TO_END], module, timeout=_left(until))
+    code, is_divided = _code_of(module, before_code if others else None, _may_divide(arguments))
+    result = run_compiler([*arguments, *last, *([_SEPARATE] if is_divided else []), *_TO_END], code, timeout=_left(until))
+    if result.returncode and not result.timed_out and (is_divided or _UNVERIFIED in last):
+        last = tuple(flag for flag in last if flag != _UNVERIFIED)
+        code, _ = _code_of(module, before_code, may_divide=False)
+        return run_compiler([*arguments, *last, *_TO_END], code, timeout=_left(until))
     return result
 
 
-def _steps(source: bytes, arguments: Sequence[str], is_rewritten: bool) -> list[tuple[str, ...]]:
+def _code_of(module: bytes, before_code: BeforeCode | None, may_divide: bool) -> tuple[bytes, bool]:
+    if before_code is None:
+        return module, False
+    try:
+        return before_code(module, may_divide)
+    except ValueError as error:
+        raise CompileError(f"compiling requires a module that can be rewritten behind its streams, got {error}.") from None
+
+
+def _may_divide(arguments: Sequence[str]) -> bool:
+    """Whether there may be several libraries in what the compiler makes with these flags."""
+    return set(LOCAL) <= set(arguments) and not any(a.startswith(_ONE_LIBRARY) for a in arguments)
+
+
+def _steps(source: bytes, arguments: Sequence[str], in_steps: bool) -> list[tuple[str, ...]]:
     """The flags of each step of a compilation."""
     # Of bytecode neither the lines nor the operations can be counted.
     is_short = source.startswith(_BYTECODE) or source.count(b"\n") < thresholds.VERIFIED_ONCE
-    if not is_rewritten and (is_short or not is_artifact(arguments)):
+    if not in_steps and (is_short or not is_artifact(arguments)):
         return [()]
-    to_flow, to_streams = _to("flow"), _to("stream")
-    last: tuple[str, ...] = ("--compile-from=stream", _NO_NAMES)
+    to_flow, to_kernels = _to("flow"), _to(_KERNELS)
+    last: tuple[str, ...] = (f"--compile-from={_KERNELS}", _NO_NAMES)
     if set(LOCAL) <= set(arguments) and not is_short and not any(window in source for window in _WINDOWS):
         last = (*last, _UNVERIFIED)
     if _LOOP not in source and sum(map(source.count, _UPDATES)) < 2:
-        return [(*to_streams, _UNVERIFIED), last]
-    return [(*to_flow, _UNVERIFIED), ("--compile-from=flow", *to_streams), last]
+        return [(*to_kernels, _UNVERIFIED), last]
+    return [(*to_flow, _UNVERIFIED), ("--compile-from=flow", *to_kernels), last]
 
 
 def _to(phase: str) -> tuple[str, ...]:
@@ -284,7 +309,7 @@ def _save_reproducer(source: bytes, arguments: list[str], stderr: str) -> str:
     """Saves the input, the output and a script with the command; returns the script's path, or "" if that fails."""
     folder = disk.cache_dir() / "reproducers"
     name = cache_key(source, arguments)[:16]
-    suffix = "mlirbc" if source[:4] == b"ML\xefR" else "mlir"
+    suffix = "mlirbc" if source.startswith(_BYTECODE) else "mlir"
     command = shlex.join([str(iree_compile()), *arguments, f"{name}.{suffix}", "-o", "/dev/null"])
     script = f'#!/bin/sh\n# IREE compiler {compiler_version()}\ncd "$(dirname "$0")" && {command}\n'
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import time
 import warnings
 from collections.abc import Sequence
@@ -10,10 +11,11 @@ from collections.abc import Sequence
 from iree.compiler import ir
 
 from nabla_mlir import thresholds
-from nabla_mlir.compiling.compiler import Rewrite, compile_module, is_artifact
+from nabla_mlir.compiling.compiler import compile_module, is_artifact
+from nabla_mlir.compiling.libraries import Rewrite, before_code
 from nabla_mlir.compiling.limits import within
 from nabla_mlir.compiling.progress import watch
-from nabla_mlir.compiling.transients import sized
+from nabla_mlir.compiling.transients import set_sizes
 from nabla_mlir.dialects.context import context
 from nabla_mlir.dialects.regions import functions_of, is_private, nested
 from nabla_mlir.errors import CompileError
@@ -94,7 +96,7 @@ def _compile_lowered(module: ir.Module, target: Target, flags: Sequence[str], ca
         flags = [*target.for_wide_convolutions, *flags]
     if is_artifact(flags) and (with_buffers := _with_transients(legal, target)) is not None:
         try:
-            return compile_legal(with_buffers, target, flags=flags, cache=cache, after_streams=sized)
+            return compile_legal(with_buffers, target, flags=flags, cache=cache, after_streams=set_sizes)
         except CompileError as error:
             _LOG.warning("without a buffer of its own for what is computed on the way, which IREE refuses: %s", error.message)
             legal = legalize(module, target)
@@ -128,13 +130,21 @@ def _with_transients(legal: ir.Module, target: Target) -> str | None:
 def compile_legal(
     text: str, target: Target, *, flags: Sequence[str] = (), cache: bool = True, after_streams: Rewrite | None = None
 ) -> bytes:
-    """Compiles a legalised module, with the flags that avoid a fault of IREE's where it has one."""
+    """Compiles a legalised module, with the flags that avoid a fault of IREE's where it has one.
+
+    Args:
+      after_streams: what is to be done to the module behind IREE's stream phase; it raises ValueError where it cannot.
+    """
+    compile_with = functools.partial(
+        compile_module, text, target, cache=cache, before_code=functools.partial(before_code, after_streams),
+        in_steps=after_streams is not None,
+    )  # fmt: skip
     try:
-        return compile_module(text, target, flags=flags, cache=cache, after_streams=after_streams)
+        return compile_with(flags=flags)
     except CompileError as error:
         for remedy in remedies_for(str(error)):
             with contextlib.suppress(CompileError):
-                return compile_module(text, target, flags=[*flags, *remedy], cache=cache, after_streams=after_streams)
+                return compile_with(flags=[*flags, *remedy])
         raise
 
 

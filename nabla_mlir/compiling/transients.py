@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import io
-
 from iree.compiler import ir
 
-from nabla_mlir.dialects.context import context
 from nabla_mlir.dialects.regions import last_of, made_by, nested
 from nabla_mlir.passes.iree.scheduling.place_transients import UNKNOWN
 from nabla_mlir.runtime.scratch import REFLECTED
@@ -14,8 +11,8 @@ from nabla_mlir.runtime.scratch import REFLECTED
 _SUFFIX = "_transients_size"  # of the function that IREE adds to say the size
 
 
-def sized(module: bytes) -> bytes:
-    """A module after IREE's stream phase with the sizes of its buffers in the place of `UNKNOWN`, as bytecode.
+def set_sizes(module: ir.Module) -> None:
+    """Puts the sizes of the buffers of a module, as it is behind IREE's stream phase, in the place of `UNKNOWN`.
 
     The functions that IREE adds to say these sizes go; each function that has such a buffer says its size to the runtime,
     under `REFLECTED`.
@@ -24,22 +21,17 @@ def sized(module: bytes) -> bytes:
       ValueError: a size is not said, or depends on values; or a function runs in several parts, of which none would compute
         in the memory of another.
     """
-    with context(), ir.Location.unknown():
-        root = ir.Module.parse(module)
-        functions = {op.operation.attributes["sym_name"].value: op.operation for op in root.body.operations
-                     if op.operation.name == "util.func"}  # fmt: skip
-        for name, function in functions.items():
-            query = functions.get(name + _SUFFIX)
-            if query is not None:
-                if sum(map(_computes, nested(function))) > 1:
-                    raise ValueError(f"several executions in {name}")
-                _set_size(function, _said(query))
-                query.erase()
-        if any(_is_unknown(op) for op in nested(root.operation)):
-            raise ValueError("a buffer whose size nothing says")
-        bytecode = io.BytesIO()
-        root.operation.write_bytecode(bytecode)
-    return bytecode.getvalue()
+    functions = {op.operation.attributes["sym_name"].value: op.operation for op in module.body.operations
+                 if op.operation.name == "util.func"}  # fmt: skip
+    for name, function in functions.items():
+        query = functions.get(name + _SUFFIX)
+        if query is not None:
+            if sum(map(_computes, nested(function))) > 1:
+                raise ValueError(f"several executions in {name}")
+            _set_size(function, _said(query))
+            query.erase()
+    if any(_is_unknown(op) for op in nested(module.operation)):
+        raise ValueError("a buffer whose size nothing says")
 
 
 def _computes(op: ir.Operation) -> bool:

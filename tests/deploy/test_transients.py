@@ -9,11 +9,13 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from iree.compiler import ir
 
 import nabla_mlir as nm
 import nabla_mlir.numpy as nnp
 from nabla_mlir import thresholds
-from nabla_mlir.compiling.transients import sized
+from nabla_mlir.compiling.transients import set_sizes
+from nabla_mlir.dialects.context import parse_module
 from nabla_mlir.runtime import scratch
 from nabla_mlir.runtime.scratch import REFLECTED
 from nabla_mlir.targets.toolchain import disassembled
@@ -144,10 +146,10 @@ def test_derivatives_keep_their_numbers() -> None:
 
 
 def test_what_iree_refuses_is_compiled_without(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    def refuse(_: bytes) -> bytes:
+    def refuse(_: ir.Module) -> None:
         raise ValueError("a size that depends on values")
 
-    monkeypatch.setattr("nabla_mlir.compiling.lowering.sized", refuse)
+    monkeypatch.setattr("nabla_mlir.compiling.lowering.set_sizes", refuse)
     with caplog.at_level(logging.WARNING, "nabla_mlir.compile"):
         compiled = nm.trace(spread, WIDE, TALL, name="spread").lower().compile(cache=False)
     assert REFLECTED.encode() not in compiled.vmfb
@@ -177,7 +179,7 @@ def test_sizes_that_are_not_said(query: str, message: str) -> None:
       util.return %size : index
     }"""
     with pytest.raises(ValueError, match=message):
-        sized((text + query).encode())
+        set_sizes(parse_module(text + query))
 
 
 class Trimmed:
