@@ -7,13 +7,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from bounds import xla_figures
 from measuring import flat
-from sizes import Size, barriers_of, size_of
 from workload import Workload
+
+if TYPE_CHECKING:
+    from sizes import Size  # which needs the compiler; a side of JAX does not
 
 FUNCTIONS = ("value", "gradient", "hvp")
 
@@ -59,6 +61,7 @@ def nabla_functions(workload: Workload, function: Callable[..., Any]) -> dict[st
 def build_nabla(workload: Workload, args: tuple[Any, ...], v: Any, path: Path) -> Built:
     """An artifact with the three functions, loaded with both drivers."""
     import jax
+    from sizes import barriers_of, size_of
 
     import nabla_mlir as nm
     from nabla_mlir import runtime
@@ -145,6 +148,7 @@ def build_jax(workload: Workload, args: tuple[Any, ...], v: Any, path: Path) -> 
 
 def _build_jax(workload: Workload, args: tuple[Any, ...], v: Any, path: Path) -> Built:
     import jax
+    from sizes import size_of
 
     x, direction, rest = (jax.tree.map(jax.device_put, tree) for tree in (args[0], v, args[1:]))
     calls, lowerings, seconds = {}, {}, {"total": 0.0}
