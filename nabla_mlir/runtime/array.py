@@ -47,8 +47,10 @@ class Array(ArrayMethods, metaclass=_OfAllArrays):
       Array([0., 1., 2.], dtype=float32, device='local-sync')
     """
 
-    __slots__ = ("__weakref__", "_host", "_target", "_view", "device", "dtype", "is_alone", "pending", "shape", "version")
+    # In the order in which Python clears them: the buffer before what owns it.
+    __slots__ = ("__weakref__", "_host", "_target", "_view", "device", "dtype", "is_alone", "owners", "pending", "shape", "version")
     device: Device
+    owners: tuple[object, ...]  # a tuple, which the garbage collector takes apart last, where a device loses what it has
     pending: Timepoint | None
     version: int | None
     _view: HalBufferView | VmRef | None  # as a call has given it, until it is read
@@ -58,7 +60,7 @@ class Array(ArrayMethods, metaclass=_OfAllArrays):
         self, view: HalBufferView | VmRef, device: Device, version: int | None = None, lent: bool = False,
         type: tuple[Shape, np.dtype] | None = None, pending: Timepoint | None = None,
     ):  # fmt: skip
-        self._view, self.device = view, device
+        self._view, self.device, self.owners = view, device, device.owners
         self.pending = pending  # the end of the call that writes it, until somebody has waited for that
         self._target = None if lent else view  # for a call to write to
         self.is_alone = False  # whether nothing else can have come by this memory: then it may be given away as it is

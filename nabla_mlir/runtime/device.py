@@ -24,26 +24,28 @@ class Device:
     On a CPU `threads` is how many of them compute.
     """
 
-    __slots__ = ("buffer_of", "driver", "enter", "hal", "is_host", "memory", "pool", "threads", "usage")
+    __slots__ = ("buffer_of", "driver", "enter", "hal", "is_host", "memory", "owners", "pool", "threads", "usage")
     buffer_of: Callable[..., HalBufferView]  # a copy of an array that has the buffer protocol, of an element type
     driver: str
     enter: Callable[[], object] | None  # what a thread calls before it allocates there, or computes; None: nothing
     hal: HalDevice
     is_host: bool
     memory: str
+    owners: tuple[HalDriver, HalDevice]  # what has to live as long as its buffers: IREE's do not hold it
     pool: HalDriver  # what its threads are of
     threads: int
     usage: int
 
-    def __init__(self, driver: str, hal: HalDevice, pool: HalDriver, threads: int = 1):
-        self.driver, self.hal, self.pool, self.threads = driver, hal, pool, threads
+    def __init__(
+        self, driver: str, hal: HalDevice, pool: HalDriver, threads: int = 1, enter: Callable[[], object] | None = None
+    ):
+        self.driver, self.hal, self.pool, self.threads, self.enter = driver, hal, pool, threads, enter
+        self.owners = (pool, hal)
         self.is_host = driver.startswith("local")
         self.memory = "host" if self.is_host else driver  # the same for devices that read each other's arrays
-        kind = next((cls for cls in TARGETS.values() if driver.partition(":")[0] in cls.drivers), None)
-        maps_memory = kind is not None and kind.maps_memory
+        maps_memory = any(cls.maps_memory and driver in cls.drivers for cls in TARGETS.values())
         mapping = BufferUsage.MAPPING | BufferUsage.MAPPING_OPTIONAL if maps_memory else 0
         self.usage = int(BufferUsage.DEFAULT | mapping)
-        self.enter = None if kind is None else kind.entrance()
         self.buffer_of = self.on(functools.partial(hal.allocator.allocate_buffer_copy, MemoryType.DEVICE_LOCAL, self.usage, hal))
 
     def on(self, work: Callable[P, T]) -> Callable[P, T]:
@@ -110,12 +112,13 @@ def usable(device: Device) -> Device:
 @functools.cache
 def _open(driver: str, threads: int, generation: tuple[int, int]) -> Device:
     """A fork has devices of its own; those of before are held, since IREE would wait for their threads to end."""
-    names = [name for cls in TARGETS.values() for name in cls.drivers]
-    if driver.partition(":")[0] not in names:
-        raise DeployError(f"a device requires a known driver, got {driver!r}.", help=f"use one of {', '.join(names)}.")
+    kinds = {name: cls for cls in TARGETS.values() for name in cls.drivers}
+    if driver.partition(":")[0] not in kinds:
+        raise DeployError(f"a device requires a known driver, got {driver!r}.", help=f"use one of {', '.join(kinds)}.")
     try:
         pool = driver_with(driver, threads)
-        return Device(driver, pool.create_device_by_uri(driver), pool, threads)
+        hal = pool.create_device_by_uri(driver)
+        return Device(driver, hal, pool, threads, kinds[driver.partition(":")[0]].entrance())
     except (RuntimeError, ValueError, OSError) as error:
         has_no_room = "thread creation failed" in str(error)
         raise DeployError(

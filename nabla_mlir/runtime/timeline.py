@@ -7,6 +7,7 @@ changed with the next write, once in 400 calls. Between executables the host wai
 
 from __future__ import annotations
 
+import contextlib
 import weakref
 
 from iree.runtime import HalDevice, HalFence, HalSemaphore, VmVariantList
@@ -52,6 +53,11 @@ class Timeline:
         self._device = device
         self._open: list[Timepoint] = []
         _TIMELINES.add(self)
+
+    def __del__(self) -> None:
+        """Waits for the calls, without Python's global lock: IREE's threads need it to let go of arrays of NumPy's."""
+        with contextlib.suppress(DeployError):
+            self.wait()
 
     def push_fences(self, inputs: VmVariantList) -> Timepoint:
         """Adds to the arguments of a call what it waits for, the call before if it runs, and what it signals; returns its end."""

@@ -2,7 +2,8 @@
 
     python -m nabla_mlir.testing.fuzz --minutes 10 --seed 1
     python -m nabla_mlir.testing.fuzz --only 4217        # one program again, with what differs
-    python -m nabla_mlir.testing.fuzz --of mixtures      # programs of all dtypes beside NumPy; or damaged files: text, zip ...
+    python -m nabla_mlir.testing.fuzz --of mixtures      # programs of all dtypes beside NumPy; --target cpu compiles them too
+    python -m nabla_mlir.testing.fuzz --of text          # damaged files: text, zip ...
     python -m nabla_mlir.testing.fuzz --of peers         # nestings of transforms beside JAX; --target cpu compiles them
     python -m nabla_mlir.testing.fuzz --of promotions    # operands of different dtypes beside JAX
 
@@ -184,14 +185,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--minutes", type=float, default=10.0, help="how long (10)")
     parser.add_argument("--seed", type=int, default=0, help="of the first program (0); the next ones follow")
     parser.add_argument("--only", type=int, action="append", help="the seed of a program; may be given several times")
-    parser.add_argument("--target", help="what is compiled for (cpu; of peers and promotions interpreter); interpreter: nothing is")
+    parser.add_argument("--target", help="what is compiled for (programs: cpu, others: interpreter); interpreter: nothing is")
     parser.add_argument("--out", type=Path, default=Path("out/fuzz"), help="where faults are saved (out/fuzz)")
     subjects = ("programs", "mixtures", "peers", "promotions", *damage.KINDS)
     parser.add_argument("--of", choices=subjects, default="programs", help="what is tried (programs)")
     options = parser.parse_args(argv)
     if options.of in ("mixtures", "peers", "promotions"):
-        beside = promotions.shortest if options.of == "promotions" else peers.shortest
-        shortest = mixtures.shortest if options.of == "mixtures" else lambda n: beside(n, options.target or "interpreter")
+        subject = {"mixtures": mixtures, "peers": peers, "promotions": promotions}[options.of]
+        shortest = lambda n: subject.shortest(n, options.target or "interpreter")  # noqa: E731
         return _one_by_one(shortest, options.only, options.seed, options.minutes)
     options.target = options.target or "cpu"
     if options.of != "programs":

@@ -2,9 +2,9 @@
 
     python -m nabla_mlir.testing.fuzz --of mixtures --minutes 10 --seed 1
 
-Each is traced, lowered and interpreted, and must give NumPy's values, shapes and dtypes in each of its steps. Of those in f64
-the derivatives are compared: jvp with central differences, vjp with jvp by the adjoint identity, and nestings of transforms
-with each other. Some are called again, and by two threads at once.
+Each is traced, lowered and interpreted, and with `--target cpu` compiled and called twice, and must give NumPy's values, shapes
+and dtypes in each of its steps. Of those in f64 the derivatives are compared: jvp with central differences, vjp with jvp by the
+adjoint identity, and nestings of transforms with each other. Some are called again, and by two threads at once.
 """
 
 from __future__ import annotations
@@ -108,7 +108,19 @@ def _worst(values: Sequence[Any]) -> float:
 
 def check_values(program: Program) -> str:
     """What differs from NumPy; "" if nothing."""
-    got = interpret(lambda *xs: program(nnp, *xs), program.arguments)
+    return _difference(program, interpret(lambda *xs: program(nnp, *xs), program.arguments))
+
+
+def check_compiled(program: Program, target: str) -> str:
+    """What differs from NumPy in two calls of code for a target; "" if nothing."""
+    compiled = nm.trace(lambda *xs: program(nnp, *xs), *program.arguments, name="main").lower().compile(target, cache=False)
+    for call in ("first", "second"):
+        if what := _difference(program, [np.asarray(y) for y in compiled(*program.arguments)]):
+            return f"COMPILED {call} call: {what}"
+    return ""
+
+
+def _difference(program: Program, got: Sequence[Any]) -> str:
     digits = max(_worst(program.arguments), _worst(program.values))
     for i, (a, b) in enumerate(zip(got, program.values, strict=True)):
         if (a.shape, a.dtype) != (b.shape, b.dtype):
@@ -218,28 +230,30 @@ def check_again(program: Program) -> str:
     return ""
 
 
-def fault_of(program: Program) -> str:
+def fault_of(program: Program, target: str = "interpreter") -> str:
     """What is wrong with a program, its cause before a colon; "" if nothing."""
     with np.errstate(all="ignore"), warnings.catch_warnings(), enable_x64():
         warnings.simplefilter("ignore")
-        return _fault_of(program)
+        return _fault_of(program, target)
 
 
-def shortest(seed: int) -> tuple[Program, str]:
+def shortest(seed: int, target: str = "interpreter") -> tuple[Program, str]:
     """The program of a seed and what is wrong with it: with the fewest steps with which something is."""
     program = Program(seed)
-    fault = fault_of(program)
+    fault = fault_of(program, target)
     for steps in range(1, len(program.plan)) if fault else ():
         shorter = Program(seed, steps)
-        if other := fault_of(shorter):
+        if other := fault_of(shorter, target):
             return shorter, other
     return program, fault
 
 
-def _fault_of(program: Program) -> str:
+def _fault_of(program: Program, target: str) -> str:
     before = [x.copy() for x in program.arguments]
     try:
         what = check_values(program)
+        if not what and target != "interpreter":
+            what = check_compiled(program, target)
         if not what and program.seed % 3 == 0:
             what = check_derivatives(program)
         if not what and program.seed % 5 == 0:

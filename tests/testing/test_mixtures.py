@@ -12,9 +12,18 @@ SAVED = [
     100232,  # a slice without elements, of a slice, that starts behind the end of the source
 ]
 
+COMPILED = [
+    900003,  # sorts of the same numbers in two shapes, and a number that the host reads
+    900224,  # a loop that converts its counter to f16
+]
+
 
 def test_programs_that_were_wrong() -> None:
     assert [fault for seed in SAVED if (fault := mixtures.fault_of(mixtures.Program(seed)))] == []
+
+
+def test_programs_that_were_wrong_when_they_were_compiled() -> None:
+    assert [fault for seed in COMPILED if (fault := mixtures.fault_of(mixtures.Program(seed), "cpu"))] == []
 
 
 def test_programs_of_the_day() -> None:

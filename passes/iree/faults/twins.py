@@ -28,16 +28,26 @@ class Twins:
     def __init__(self) -> None:
         self._alike: dict[ir.Operation, dict[tuple[str, int, int], list[ir.Operation]]] = {}  # by function
         self._known: dict[tuple[ir.Value, ir.Value], bool] = {}
+        self._constants: dict[ir.Value, bool] = {}
 
     def of(self, root: ir.Value) -> Iterator[ir.Value]:
         """The values that equal one that is no view, but perhaps for their shape, and are made by another operation."""
         maker = made_by(root)
-        if maker is None:
+        if maker is None or self._is_known(root):  # IREE computes it, and lets nothing write to it
             return
         place = list(maker.results).index(root)
         for other in self._operations_like(maker):
             if other != maker and self._are_equal(root, other.results[place]):
                 yield other.results[place]
+
+    def _is_known(self, value: ir.Value, depth: int = 0) -> bool:
+        """Whether a value is computed from constants alone."""
+        op = made_by(value)
+        if op is None or op.name in _BARRIERS or len(op.regions) or depth == _DEPTH:
+            return False
+        if value not in self._constants:
+            self._constants[value] = all(self._is_known(x, depth + 1) for x in op.operands)
+        return self._constants[value]
 
     def _operations_like(self, op: ir.Operation) -> list[ir.Operation]:
         function = function_around(op)
