@@ -1,7 +1,9 @@
 import copy
 import gc
 import pickle
+import threading
 import weakref
+from concurrent.futures import ThreadPoolExecutor
 
 import ml_dtypes
 import numpy as np
@@ -9,9 +11,11 @@ import pytest
 from deploy_support import DTYPES
 from vulkan import need_vulkan
 
+import nabla_mlir as nm
 from nabla_mlir.errors import DeployError, DtypeError
+from nabla_mlir.runtime import Executable
 from nabla_mlir.runtime.array import Array
-from nabla_mlir.runtime.device import device
+from nabla_mlir.runtime.device import Device, device
 from nabla_mlir.runtime.element_types import dtype_named
 
 DRIVERS = ["local-sync", "local-task", pytest.param("vulkan", marks=pytest.mark.vulkan)]
@@ -208,3 +212,23 @@ def test_what_numpy_gets_cannot_be_written_and_stays(shape: tuple[int, ...], dty
     np.testing.assert_array_equal(first, values)
     with pytest.raises(ValueError, match="copy"):
         np.asarray(Array.from_numpy(values), np.longdouble, copy=False)
+
+
+def test_a_thread_enters_a_device_before_it_uses_it() -> None:
+    """As CUDA's contexts ask; IREE enters them where it computes, and not where it allocates."""
+    calls = []
+    host = device("local-sync")
+    guarded = Device("local-sync", host.hal, host.pool, enter=lambda: calls.append(threading.get_ident()))
+    code = nm.trace(lambda x: x + 1, np.ones(3, np.float32), name="f").lower().compile(nm.CPU()).vmfb
+    function = Executable.load(code, guarded).function("f")
+    steps = (
+        lambda: Array.from_numpy(np.ones(3, np.float32), guarded),
+        lambda: Array.empty((3,), np.float32, guarded),
+        lambda: function([np.ones(3, np.float32)]),
+    )
+    for step in steps:
+        before = len(calls)
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(step).result()
+        assert len(calls) > before
+        assert calls[-1] != threading.get_ident()

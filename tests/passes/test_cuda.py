@@ -70,6 +70,10 @@ def test_what_is_summed_in_another_way_is_the_same(wide: bool) -> None:
             scale = np.abs(want).max()
             np.testing.assert_allclose(got, want, rtol=0, atol=(1e-12 if wide else 1e-5) * scale, err_msg=name)
     assert compile_module(text, GPU)
+    # Neither of two scatters writes which updates it asks for: 5000 by 50 rows by 3 numbers.
+    dispatches = compile_module(text, GPU, flags=["--compile-to=flow"]).decode()
+    assert "flow.dispatch" in dispatches
+    assert "tensor<5000x50x3x" not in dispatches
 
 
 CONSTANT = """func.func @f(%x: tensor<65536xi16>) -> tensor<65536xi16> {
