@@ -97,7 +97,12 @@ class Array(ArrayMethods, metaclass=_OfAllArrays):
                 view = lend(aligned_copy(array), where, element)
             if view is not None:
                 return cls(view, where, lent=True)
-        own = cls(copied(array, where, element), where, type=(array.shape, array.dtype))
+        return cls.owned(array, where)
+
+    @classmethod
+    def owned(cls, array: np.ndarray, device: Device) -> Array:
+        """The values of a contiguous array in memory of IREE's own, which its threads let go of without Python."""
+        own = cls(copied(array, device, element_type(array.dtype)), device, type=(array.shape, array.dtype))
         own.is_alone = True
         return own
 

@@ -150,7 +150,10 @@ class Function:
     def _there(self, argument: Array | np.ndarray) -> Array:
         """The argument where the function can read it."""
         if type(argument) is not Array:
-            return Array.from_numpy(argument, self.device)
+            if self._timeline is None:
+                return Array.from_numpy(argument, self.device)
+            native = np.asarray(argument, argument.dtype.newbyteorder("="), order="C")
+            return Array.owned(native, self.device)  # the call may be the last to need it
         return argument if argument.device.memory == self.device.memory else argument.to(self.device)
 
     def abandon_pool(self) -> None:
