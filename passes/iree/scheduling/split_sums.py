@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
 from iree.compiler import ir
 
 from nabla_mlir import thresholds
@@ -13,7 +14,7 @@ from nabla_mlir.dialects import builder as b
 from nabla_mlir.dialects import stablehlo as hlo
 from nabla_mlir.dialects.builder import Val
 from nabla_mlir.dialects.regions import nested_in_functions
-from nabla_mlir.dialects.types import tensor_type
+from nabla_mlir.dialects.types import is_float, tensor_type
 from nabla_mlir.passes.base import Pass, register
 from nabla_mlir.passes.iree.faults.sums_in_parts import in_parts
 from nabla_mlir.passes.iree.pattern import attributes_of, operands
@@ -21,6 +22,7 @@ from nabla_mlir.passes.iree.regions import single_operation
 from nabla_mlir.table.traits import size_of
 
 DIMS = "dot_dimension_numbers"
+F32 = np.dtype(np.float32)
 
 
 @register
@@ -54,7 +56,7 @@ def _sum(op: ir.Operation) -> Val | None:
         return None
     (x, initial), dims = operands(op), sorted(op.attributes["dimensions"])
     is_wide = size_of(op.results[0]) >= thresholds.PARALLEL_RESULTS
-    if is_wide or not x.static or math.prod(x.shape[d] for d in dims) < thresholds.PARALLEL_TERMS:
+    if is_wide or not (x.static and can_be_summed(x.dtype)) or math.prod(x.shape[d] for d in dims) < thresholds.PARALLEL_TERMS:
         return None
     first, *others = dims
     if math.prod(x.shape[d] for d in others) * thresholds.PARALLEL_PART >= x.shape[first] >= thresholds.PARALLEL_PART:
@@ -67,7 +69,7 @@ def _product(op: ir.Operation) -> Val | None:
     x, y = operands(op)
     numbers = hlo.DotDims.decode(op.attributes[DIMS])
     pairs = [*zip(numbers["lhs_contracting_dimensions"], numbers["rhs_contracting_dimensions"], strict=True)]
-    if not (x.static and y.static and pairs):
+    if not (x.static and y.static and pairs and can_be_summed(Val(op.results[0]).dtype)):
         return None
     i, j = max(pairs, key=lambda pair: x.shape[pair[0]])
     length = x.shape[i]
@@ -84,17 +86,27 @@ def _product(op: ir.Operation) -> Val | None:
         parts[f"{side}_batching_dimensions"].insert(0, dim)
     factors = [_split(b.cut(v, dim, 0, whole), dim, width) for v, dim in ((x, i), (y, j))]
     result = Val(op.results[0])
-    type = tensor_type((count, *result.shape), result.dtype)
-    total = b.reduce_sum(_dot(op, factors, parts, type), [0])
-    if whole == length:
-        return total
-    rest = [b.cut(v, dim, whole, length) for v, dim in ((x, i), (y, j))]
-    return total + _dot(op, rest, numbers, result.type)
+    dtype = sum_dtype(result.dtype)
+    total = b.reduce_sum(_dot(op, factors, parts, tensor_type((count, *result.shape), dtype)), [0])
+    if whole != length:
+        rest = [b.cut(v, dim, whole, length) for v, dim in ((x, i), (y, j))]
+        total = total + _dot(op, rest, numbers, tensor_type(result.shape, dtype))
+    return b.convert(total, result.dtype)
+
+
+def can_be_summed(dtype: np.dtype) -> bool:
+    """Whether IREE compiles sums, also of what nabla-legalize-types has not seen."""
+    return is_float(dtype) or dtype.kind == "i"
+
+
+def sum_dtype(dtype: np.dtype) -> np.dtype:
+    """In what numbers of a dtype are added up: parts of narrow floats are not rounded to them."""
+    return F32 if is_float(dtype) and dtype.itemsize < F32.itemsize else dtype
 
 
 def _parts(length: int, results: int) -> int:
     """In how many parts a contraction is taken: enough for all threads, of so many terms that it is still a product."""
-    most = min(thresholds.PARALLEL_PRODUCT // results, length // thresholds.PARALLEL_PART // 2, thresholds.PARALLEL_PARTS)
+    most = min(thresholds.PARALLEL_PRODUCT // max(results, 1), length // thresholds.PARALLEL_PART // 2, thresholds.PARALLEL_PARTS)
     return next((n for n in range(most, most // 2, -1) if length % n == 0), most)
 
 

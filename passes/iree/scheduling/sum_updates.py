@@ -18,6 +18,7 @@ from nabla_mlir.passes.base import Pass, register
 from nabla_mlir.passes.iree.faults.aliasing import computed, copy_numbers
 from nabla_mlir.passes.iree.pattern import operands
 from nabla_mlir.passes.iree.regions import single_operation
+from nabla_mlir.passes.iree.scheduling.split_sums import can_be_summed, sum_dtype
 
 _DIMS = ("scatter_dims_to_operand_dims", "inserted_window_dims", "update_window_dims")
 
@@ -53,6 +54,8 @@ def _adds_rows(op: ir.Operation) -> bool:
     values = operands(op)
     if len(values) != 3 or single_operation(op.regions[0]) != "stablehlo.add" or not all(v.static for v in values):
         return False
+    if not can_be_summed(values[0].dtype):
+        return False
     dims = hlo.ScatterDims.decode(op.attributes["scatter_dimension_numbers"])
     x, indices, updates = values
     window = [*range(updates.rank - x.rank + 1, updates.rank)]
@@ -75,6 +78,6 @@ def _sums(x: Val, indices: Val, updates: Val, numbers: Iterator[int]) -> Val:
     # Of its own for each scatter: what two of them share, IREE would write to memory, in all of the space.
     asked = Val(computed(b.reshape(indices, (count,)).value, next(numbers)))
     own = Val(computed(b.iota((rows,), 0, asked.dtype).value, next(numbers)))
-    terms = b.broadcast(b.reshape(updates, (count, width)), space, [0, 2])
+    terms = b.broadcast(b.convert(b.reshape(updates, (count, width)), sum_dtype(x.dtype)), space, [0, 2])
     rest = b.select(b.eq(b.broadcast(asked, space, [0]), b.broadcast(own, space, [1])), terms, 0)
-    return x + b.reshape(b.reduce_sum(rest, [0]), x.shape)
+    return b.convert(b.convert(x, sum_dtype(x.dtype)) + b.reshape(b.reduce_sum(rest, [0]), x.shape), x.dtype)
