@@ -27,6 +27,7 @@ import numpy as np
 from frameworks import jax_functions, nabla, nabla_functions
 from measuring import HERE, KNOWN, console, direction, flat, relative_error
 from rich.table import Table
+from side import serve
 from workloads_large import LARGE
 
 SIDES = 8  # that are built at once
@@ -48,7 +49,8 @@ def main() -> int:
     if options.what == "run":
         options.out.mkdir(parents=True, exist_ok=True)
         return run(options.folder, options.only, options.out / "gpu.json")
-    serve({"nabla": Ours, "jax": Jax}[options.what](options.folder, options.only[0]))
+    side = Ours if options.what == "nabla" else Jax
+    serve(lambda: side(options.folder, options.only[0]))
     return 0
 
 
@@ -193,20 +195,6 @@ def _used() -> int:
     free, total = ctypes.c_size_t(), ctypes.c_size_t()
     ctypes.CDLL("libcuda.so.1").cuMemGetInfo_v2(ctypes.byref(free), ctypes.byref(total))
     return total.value - free.value
-
-
-def serve(side: Jax | Ours) -> None:
-    """Answers requests, lines of JSON such as ["time", 3], each with a line."""
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what libraries print must not come between the answers
-    for line in sys.stdin:
-        request, *arguments = json.loads(line)
-        try:
-            answer = {"answer": getattr(side, request)(*arguments)}
-        except Exception as error:  # whatever it is, the other side's numbers are still wanted
-            answer = {"error": f"{type(error).__name__}: {error}"}
-        answers.write(json.dumps(answer) + "\n")
-        answers.flush()
 
 
 # ---------------------------------------------------------------- a run

@@ -184,10 +184,15 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--driver", default="")
     options = parser.parse_args()
+    serve(lambda: Server(options.side, options.workload, options.function, options.folder, options.driver))
+
+
+def serve(make: Callable[[], object]) -> None:
+    """Makes what answers, and has it answer requests with a line each, until the input ends."""
     # What libraries print must not come between the answers.
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    server = Server(options.side, options.workload, options.function, options.folder, options.driver)
+    server = make()
     for line in sys.stdin:
         request, *arguments = json.loads(line)
         try:

@@ -155,6 +155,11 @@ def is_float(dtype: np.dtype) -> bool:
     return dtype.kind == "f" or dtype.name == "bfloat16" or dtype.name.startswith("float8")
 
 
+def is_narrow(dtype: np.dtype) -> bool:
+    """True for floating-point types of two bytes and fewer, in which sums lose digits."""
+    return is_float(dtype) and dtype.itemsize <= 2
+
+
 def is_complex(dtype: np.dtype) -> bool:
     """True for complex types."""
     return dtype.kind == "c"

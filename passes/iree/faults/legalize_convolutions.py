@@ -12,7 +12,7 @@ from nabla_mlir import thresholds
 from nabla_mlir.dialects import builder as b
 from nabla_mlir.dialects import stablehlo as hlo
 from nabla_mlir.dialects.builder import Val
-from nabla_mlir.dialects.types import is_float, tensor_type
+from nabla_mlir.dialects.types import is_narrow, tensor_type
 from nabla_mlir.passes.base import register
 from nabla_mlir.passes.iree.driver import PatternPass
 from nabla_mlir.passes.iree.pattern import Patterns, Replacement, Target, attributes_of, on_signed_numbers, operands
@@ -20,10 +20,6 @@ from nabla_mlir.passes.iree.pattern import Patterns, Replacement, Target, attrib
 PATTERNS = Patterns()
 
 F32 = np.dtype(np.float32)
-
-
-def _is_narrow(dtype: np.dtype) -> bool:
-    return is_float(dtype) and dtype.itemsize <= 2
 
 
 @PATTERNS.of("stablehlo.convolution")
@@ -47,11 +43,11 @@ def convolution(op: ir.Operation, target: Target) -> Replacement:
         x = _padded(x, attributes)
         if x.value != op.operands[0]:
             return Val(b.make(op.name, [x, kernel], [op.results[0].type], attributes).results[0])
-    if not target.narrow_convolutions and _is_narrow(x.dtype):  # tiled with a wrong shape, also if fused with the conversions
+    if not target.narrow_convolutions and is_narrow(x.dtype):  # tiled with a wrong shape, also if fused with the conversions
         wide = [b.stored(b.convert(v, F32)) for v in (x, kernel)]
         wide_op = b.make(op.name, wide, [b.like(result, F32)], attributes)
         return b.convert(Val(wide_op.results[0]), result.dtype)
-    if _is_narrow(result.dtype):
+    if is_narrow(result.dtype):
         wide_op = b.make(op.name, [x, kernel], [b.like(result, F32)], attributes)
         return b.convert(Val(wide_op.results[0]), result.dtype)
     reversed_axes = [k for k, r in enumerate(hlo.BoolArray.decode(attributes["window_reversal"])) if r] \

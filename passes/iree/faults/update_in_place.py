@@ -40,10 +40,9 @@ class UpdateInPlacePass(TargetPass):
     returned once. An operation owns what is computed in its own block and read by nothing but what it is itself computed
     from: IREE 3.13 forgets, where it looks for operations that may run at once, that a buffer must be read before it is
     written to, and writes first (ScheduleConcurrency.cpp: `t = x + y; return t.at[0].set(9.0), c, t` for a constant c).
-    What IREE merges is one buffer (`Twins`). An argument of the function is the caller's (nabla-keep-arguments). On other
-    targets than a CPU IREE goes on copying in loops: loops inside loops would free buffers twice on Vulkan. Two carries
-    never start as one value: of a buffer that is handed over twice IREE may keep none
-    (nabla_mlir/compiling/references.py).
+    What IREE merges is one buffer (`Twins`). An argument of the function is the caller's (nabla-keep-arguments). For Vulkan
+    IREE goes on copying in loops: loops inside loops would free buffers twice there. Two carries never start as one value:
+    of a buffer that is handed over twice IREE may keep none (nabla_mlir/compiling/references.py).
     Example: tests/filecheck/passes/update_in_place.mlir
     """
 

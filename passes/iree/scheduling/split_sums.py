@@ -14,15 +14,14 @@ from nabla_mlir.dialects import builder as b
 from nabla_mlir.dialects import stablehlo as hlo
 from nabla_mlir.dialects.builder import Val
 from nabla_mlir.dialects.regions import nested_in_functions
-from nabla_mlir.dialects.types import is_float, tensor_type
+from nabla_mlir.dialects.types import is_float, is_narrow, tensor_type
 from nabla_mlir.passes.base import Pass, register
 from nabla_mlir.passes.iree.faults.sums_in_parts import in_parts
 from nabla_mlir.passes.iree.pattern import attributes_of, operands
 from nabla_mlir.passes.iree.regions import single_operation
 from nabla_mlir.table.traits import size_of
 
-DIMS = "dot_dimension_numbers"
-F32 = np.dtype(np.float32)
+_DIMS = "dot_dimension_numbers"
 
 
 @register
@@ -32,7 +31,8 @@ class SplitSumsPass(Pass):
 
     IREE 3.13 gives each result of a sum to one group of threads, or to one thread where its terms do not lie side by side:
     of 65,536 numbers an H100 takes 60 to 100 µs for one sum, and of 200,000 rows 5 ms for 500 sums over columns.
-    The terms of a result are added up in about as many parts as each part has terms, and then the parts.
+    A sum is taken in about as many parts as each part has terms, a product in as many as occupy all threads; then the parts
+    are added up.
 
     Example: tests/filecheck/passes/split_sums.mlir
     """
@@ -67,7 +67,7 @@ def _sum(op: ir.Operation) -> Val | None:
 
 def _product(op: ir.Operation) -> Val | None:
     x, y = operands(op)
-    numbers = hlo.DotDims.decode(op.attributes[DIMS])
+    numbers = hlo.DotDims.decode(op.attributes[_DIMS])
     pairs = [*zip(numbers["lhs_contracting_dimensions"], numbers["rhs_contracting_dimensions"], strict=True)]
     if not (x.static and y.static and pairs and can_be_summed(Val(op.results[0]).dtype)):
         return None
@@ -101,7 +101,7 @@ def can_be_summed(dtype: np.dtype) -> bool:
 
 def sum_dtype(dtype: np.dtype) -> np.dtype:
     """In what numbers of a dtype are added up: parts of narrow floats are not rounded to them."""
-    return F32 if is_float(dtype) and dtype.itemsize < F32.itemsize else dtype
+    return np.dtype(np.float32) if is_narrow(dtype) else dtype
 
 
 def _parts(length: int, results: int) -> int:
@@ -115,5 +115,5 @@ def _split(x: Val, dim: int, width: int) -> Val:
 
 
 def _dot(op: ir.Operation, factors: list[Val], numbers: dict[str, list[int]], type: ir.Type) -> Val:
-    attributes = {**attributes_of(op), DIMS: hlo.DotDims.encode(numbers)}
+    attributes = {**attributes_of(op), _DIMS: hlo.DotDims.encode(numbers)}
     return Val(b.make(op.name, factors, [type], attributes).results[0])
