@@ -119,6 +119,8 @@ LIBRARIES: Annotated[
     int, Chosen("libraries", "with two cores the last step takes 0.78 of the time of one with 2, 0.93 with 3, 0.9 with 4")
 ] = 2
 DIVIDED_KERNELS: Annotated[int, Chosen("operations", "5 % of the time is saved with 570, 12 % with 2,000")] = 500
+# Kernels that our passes write are compiled beside the rest of the module, in a process of their own, if they have so many.
+KERNELS_APART: Annotated[int, Chosen("operations", "2 % of the time is lost with 310, 10 % saved with 3,000")] = 1000
 
 # ---------------------------------------------------------------- passes over plain StableHLO
 

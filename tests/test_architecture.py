@@ -56,7 +56,8 @@ LAYERS = {f"nabla_mlir.{room}".rstrip("."): level for level, room in enumerate(R
 # What is deployed: it must run where neither the compiler nor optree is installed.
 RUNTIME = {m for m in MODULES if "." in m and m.split(".")[1] in DEPLOYED}
 # What runs the compiler in another process; it knows no IR.
-COMPILER = {f"nabla_mlir.compiling.{name}" for name in ("compiler", "cache", "disassembly", "held_references", "memory", "references")}
+COMPILER = {f"nabla_mlir.compiling.{name}" for name in
+            ("archive", "compiler", "cache", "disassembly", "held_references", "memory", "references")}  # fmt: skip
 
 # Imports that wait until a function is called, and why; those of the command line wait so that it starts at once.
 LATE = {

@@ -38,7 +38,7 @@ _KEY_VERSION = 1  # of what the key and the entry consist of
 _MEMORY_ENTRIES = 64
 # The names of values in debug output, which nobody sees, would ask the verifier again.
 _NO_NAMES = "--mlir-print-assume-verified"
-_UNVERIFIED = "--verify=false"
+UNVERIFIED = "--verify=false"
 _TO_END = ("-", "-o", "-")
 # The last phase of IREE before code: kernels are functions in executables, its own and those that we write.
 _KERNELS = "executable-sources"
@@ -159,10 +159,10 @@ def _run(
         if result.returncode:  # with the verifier it says more exactly why
             return run_compiler([*arguments, *_TO_END], source, timeout=_left(until))
         module = result.stdout
-    code, is_divided = _code_of(module, before_code if others else None, _may_divide(arguments))
+    code, is_divided = _code_of(module, before_code if others else None, may_divide(arguments))
     result = run_compiler([*arguments, *last, *([_SEPARATE] if is_divided else []), *_TO_END], code, timeout=_left(until))
-    if result.returncode and not result.timed_out and (is_divided or _UNVERIFIED in last):
-        last = tuple(flag for flag in last if flag != _UNVERIFIED)
+    if result.returncode and not result.timed_out and (is_divided or UNVERIFIED in last):
+        last = tuple(flag for flag in last if flag != UNVERIFIED)
         code, _ = _code_of(module, before_code, may_divide=False)
         return run_compiler([*arguments, *last, *_TO_END], code, timeout=_left(until))
     return result
@@ -177,7 +177,7 @@ def _code_of(module: bytes, before_code: BeforeCode | None, may_divide: bool) ->
         raise CompileError(f"compiling requires a module that can be rewritten behind its streams, got {error}.") from None
 
 
-def _may_divide(arguments: Sequence[str]) -> bool:
+def may_divide(arguments: Sequence[str]) -> bool:
     """Whether there may be several libraries in what the compiler makes with these flags."""
     return set(LOCAL) <= set(arguments) and not any(a.startswith(_ONE_LIBRARY) for a in arguments)
 
@@ -191,10 +191,10 @@ def _steps(source: bytes, arguments: Sequence[str], in_steps: bool) -> list[tupl
     to_flow, to_kernels = _to("flow"), _to(_KERNELS)
     last: tuple[str, ...] = (f"--compile-from={_KERNELS}", _NO_NAMES)
     if set(LOCAL) <= set(arguments) and not is_short and not any(window in source for window in _WINDOWS):
-        last = (*last, _UNVERIFIED)
+        last = (*last, UNVERIFIED)
     if _LOOP not in source and sum(map(source.count, _UPDATES)) < 2:
-        return [(*to_kernels, _UNVERIFIED), last]
-    return [(*to_flow, _UNVERIFIED), ("--compile-from=flow", *to_kernels), last]
+        return [(*to_kernels, UNVERIFIED), last]
+    return [(*to_flow, UNVERIFIED), ("--compile-from=flow", *to_kernels), last]
 
 
 def _to(phase: str) -> tuple[str, ...]:
@@ -207,7 +207,7 @@ def _left(until: float | None) -> float | None:
 
 def is_artifact(arguments: Sequence[str]) -> bool:
     """Whether the compiler goes to the end with these flags, to what the runtime loads."""
-    return not any(a.startswith(("--compile-to", "--compile-from", "--output-format")) for a in arguments)
+    return not any(a.startswith(("--compile-to", "--compile-from", "--compile-mode", "--output-format")) for a in arguments)
 
 
 def _with_references(artifact: bytes, source: bytes, arguments: list[str]) -> bytes:

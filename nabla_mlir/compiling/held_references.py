@@ -7,14 +7,12 @@ the first one, that bit is wrong, and is cleared: both registers hold the refere
 
 from __future__ import annotations
 
-import io
 import re
 import struct
-import zipfile
-import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
+from nabla_mlir.compiling.archive import sealed
 from nabla_mlir.compiling.disassembly import Block, Moves, functions
 
 _REFERENCE, _GIVEN = 0x8000, 0x4000  # bits of a register's number
@@ -39,7 +37,7 @@ def held(artifact: bytes, disassembly: str) -> bytes:
         old = _encoded(moves)
         if wrong and artifact.count(old) == counts[old]:
             code = code.replace(old, _encoded([(x.lower() if i in wrong else x, y) for i, (x, y) in enumerate(moves)]))
-    return _sealed(code)
+    return sealed(code)
 
 
 def _rows(blocks: Mapping[str, Block]) -> Iterator[tuple[Moves, set[int]]]:
@@ -81,18 +79,3 @@ def _encoded(moves: Sequence[tuple[str, str]]) -> bytes:
 def _number(register: str) -> int:
     kind, number = register[1], int(register[2:])
     return number | (_REFERENCE if kind in "rR" else 0) | (_GIVEN if kind == "R" else 0)
-
-
-def _sealed(artifact: bytes) -> bytes:
-    """The archive with the checksums of what is in it now."""
-    code = bytearray(artifact)
-    with zipfile.ZipFile(io.BytesIO(artifact)) as archive:
-        entry = archive.start_dir
-        for file in archive.infolist():
-            name, extra = struct.unpack_from("<HH", code, file.header_offset + 26)
-            start = file.header_offset + 30 + name + extra
-            checksum = struct.pack("<I", zlib.crc32(code[start : start + file.compress_size]))
-            code[file.header_offset + 14 : file.header_offset + 18] = checksum
-            code[entry + 16 : entry + 20] = checksum
-            entry += 46 + sum(struct.unpack_from("<HHH", code, entry + 28))
-    return bytes(code)

@@ -13,23 +13,30 @@ from collections.abc import Callable, Sequence
 from iree.compiler import ir
 
 from nabla_mlir import thresholds
+from nabla_mlir.compiling.executables import inside, move_into, name_of, rename_calls
+from nabla_mlir.compiling.kernels_apart import Apart
 from nabla_mlir.dialects.context import context
-from nabla_mlir.dialects.regions import last_of, nested
+from nabla_mlir.dialects.regions import nested
 
 Rewrite = Callable[[ir.Module], None]
 
 
-def before_code(rewrite: Rewrite | None, module: bytes, may_divide: bool) -> tuple[bytes, bool]:
+def before_code(
+    rewrite: Rewrite | None, module: bytes, may_divide: bool, apart: Apart | None = None
+) -> tuple[bytes, bool]:
     """A module, as it is before code is generated for it, with its kernels in several libraries; and whether they are.
 
     Args:
       rewrite: what else is to be done to it.
       module: the module as bytecode.
       may_divide: whether there may be several.
+      apart: the library of stubs, which stays one of its own.
 
     Raises:
       ValueError: it cannot be rewritten.
     """
+    if apart is not None and not may_divide:
+        raise ValueError("stubs of kernels that are compiled apart, in one library with others")
     if rewrite is None and not may_divide:
         return module, False
     with context(), ir.Location.unknown():
@@ -39,7 +46,7 @@ def before_code(rewrite: Rewrite | None, module: bytes, may_divide: bool) -> tup
             return module, False
         if rewrite is not None:
             rewrite(root)
-        is_divided = may_divide and divide(root)
+        is_divided = may_divide and divide(root, apart)
         if rewrite is None and not is_divided:
             return module, False
         bytecode = io.BytesIO()
@@ -47,37 +54,55 @@ def before_code(rewrite: Rewrite | None, module: bytes, may_divide: bool) -> tup
     return bytecode.getvalue(), is_divided
 
 
-def divide(module: ir.Module) -> bool:
+def divide(module: ir.Module, apart: Apart | None = None) -> bool:
     """Puts the kernels of a module before code generation into `thresholds.LIBRARIES` executables; returns whether it did.
 
     They are as many on every machine, so that artifacts do not depend on where they are made. Left alone is what is not worth
-    it, and a module with executables of a kind that is not known here.
+    it, and a module with executables of a kind that is not known here. Beside kernels that are apart, few others are one
+    executable.
+
+    Raises:
+      ValueError: the kernels that are apart, or those beside them, are not as they should be.
     """
     executables = [op.operation for op in module.body.operations if op.operation.name == "hal.executable"]
+    if apart is not None:
+        executables = _others(executables, apart)
     sizes = [len(nested(op)) for op in executables]
-    if len(sizes) <= thresholds.LIBRARIES or sum(sizes) < thresholds.DIVIDED_KERNELS or not _are_alike(executables):
+    count = thresholds.LIBRARIES if sum(sizes) >= thresholds.DIVIDED_KERNELS else 1
+    if len(sizes) <= count or (apart is None and count == 1):
+        return apart is not None
+    if not _are_alike(executables):
+        if apart is not None:
+            raise ValueError("executables of a kind that is not known")
         return False
     home_of: dict[str, str] = {}
-    for places in _shares(sizes):
+    for places in _shares(sizes, count):
         home, *others = (executables[place] for place in places)
-        home_of |= {_name(other): _name(home) for other in others}
-        _move(others, home)
-    for op in nested(module.operation):
-        if op.name == "stream.cmd.dispatch":
-            paths = [ir.SymbolRefAttr(entry).value for entry in op.attributes["entry_points"]]
-            entries = [ir.SymbolRefAttr.get([home_of.get(name, name), *path]) for name, *path in paths]
-            op.attributes["entry_points"] = ir.ArrayAttr.get(entries)
+        home_of |= {name_of(other): name_of(home) for other in others}
+        move_into(inside(home)[0], [inside(other)[0] for other in others])
+        for other in others:
+            other.erase()
+    rename_calls(module, "stream.cmd.dispatch", home_of)
     return True
 
 
-def _shares(sizes: Sequence[int]) -> list[list[int]]:
+def _others(executables: Sequence[ir.Operation], apart: Apart) -> list[ir.Operation]:
+    """The executables beside the one of the kernels that are apart."""
+    stubs = [op for op in executables if name_of(op) == apart.name]
+    exports = [name_of(e) for op in stubs for variant in inside(op)[:-1] for e in inside(variant)[:-2]]
+    if exports != list(apart.kernels):
+        raise ValueError(f"the kernels {', '.join(apart.kernels)}, got {', '.join(exports)}")
+    return [op for op in executables if op not in stubs]
+
+
+def _shares(sizes: Sequence[int], count: int) -> list[list[int]]:
     """The places of the kernels of each library: the largest first, each to the library with the least so far.
 
     Example:
-      >>> _shares([1, 5, 3, 3])
+      >>> _shares([1, 5, 3, 3], 2)
       [[0, 1], [2, 3]]
     """
-    shares: list[list[int]] = [[] for _ in range(thresholds.LIBRARIES)]
+    shares: list[list[int]] = [[] for _ in range(count)]
     for place in sorted(range(len(sizes)), key=lambda place: -sizes[place]):
         min(shares, key=lambda share: sum(sizes[p] for p in share)).append(place)
     return [sorted(share) for share in shares]
@@ -87,35 +112,14 @@ def _are_alike(executables: Sequence[ir.Operation]) -> bool:
     """Whether each is one variant, for the same target, of exports and of functions that no other names so."""
     kinds, functions = [], []
     for executable in executables:
-        variant, *others = _inside(executable)
-        *exports, code, _ = _inside(variant)
-        if len(others) != 1 or code.name != "builtin.module" or any(op.name != "hal.executable.export" for op in exports):
+        variant, *others = inside(executable)
+        *exports, code, _ = inside(variant)
+        if (
+            len(others) != 1
+            or code.name != "builtin.module"
+            or any(op.name != "hal.executable.export" for op in exports)
+        ):
             return False
         kinds.append([{name: op.attributes[name] for name in op.attributes} for op in (variant, code)])
-        functions += [_name(op) for op in _inside(code)]
+        functions += [name_of(op) for op in inside(code)]
     return all(kind == kinds[0] for kind in kinds) and len(set(functions)) == len(functions)
-
-
-def _move(executables: Sequence[ir.Operation], home: ir.Operation) -> None:
-    """Moves the exports and functions of executables to the end of those of another one."""
-    *exports, code, _ = _inside(_inside(home)[0])
-    number = len(exports)
-    last = last_of(code.regions[0].blocks[0])
-    for executable in executables:
-        *exports, own, _ = _inside(_inside(executable)[0])
-        for export in exports:
-            export.attributes["ordinal"] = ir.IntegerAttr.get(ir.IndexType.get(), number)
-            export.move_before(code)
-            number += 1
-        for function in _inside(own):
-            function.move_after(last)
-            last = function
-        executable.erase()
-
-
-def _inside(op: ir.Operation) -> list[ir.Operation]:
-    return [inner.operation for inner in op.regions[0].blocks[0].operations]
-
-
-def _name(op: ir.Operation) -> str:
-    return str(ir.StringAttr(op.attributes["sym_name"]).value)

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from iree.compiler import ir
 
 from nabla_mlir import thresholds
-from nabla_mlir.compiling.compiler import compile_module, is_artifact
+from nabla_mlir.compiling.compiler import compile_module, is_artifact, may_divide
+from nabla_mlir.compiling.kernels_apart import Apart, take_kernels, with_kernels
 from nabla_mlir.compiling.libraries import Rewrite, before_code
 from nabla_mlir.compiling.limits import within
 from nabla_mlir.compiling.progress import watch
@@ -24,7 +25,7 @@ from nabla_mlir.passes.iree.faults.table import remedies_for
 from nabla_mlir.passes.iree.scheduling.place_transients import TRANSIENTS, PlaceTransientsPass
 from nabla_mlir.passes.iree.scheduling.split_convolutions import is_wide
 from nabla_mlir.passes.pipeline import ExpandTransformsPipeline, IreePipeline, LowerPipeline, Pipeline
-from nabla_mlir.targets import Target
+from nabla_mlir.targets import Target, merge_flags
 
 _LOG = logger("compile")
 _LOWER, _EXPAND = (Pipeline(steps().passes()) for steps in (LowerPipeline, ExpandTransformsPipeline))
@@ -77,7 +78,9 @@ def compile_lowered(
         if limit is None:
             vmfb = _compile_lowered(module, target, flags, cache)
         else:
-            attempts = thresholds.LIMIT_ATTEMPTS if target.kernel_bytes() else 1  # nothing is forgotten without a schedule
+            attempts = (
+                thresholds.LIMIT_ATTEMPTS if target.kernel_bytes() else 1
+            )  # nothing is forgotten without a schedule
             vmfb = within(clone_module(module), limit, attempts, lambda m: _compile_lowered(m, target, flags, cache))
     _LOG.info("%s for %s: %d bytes in %.2f s", name, target.name, len(vmfb), time.perf_counter() - start)
     return vmfb
@@ -94,11 +97,12 @@ def _compile_lowered(module: ir.Module, target: Target, flags: Sequence[str], ca
         flags = [*_STATEFUL, *flags]
     if target.for_wide_convolutions and any(is_wide(op) for op in nested(legal.operation)):
         flags = [*target.for_wide_convolutions, *flags]
-    if is_artifact(flags) and (with_buffers := _with_transients(legal, target)) is not None:
+    for attempt in (_compile_apart, _compile_with_transients) if is_artifact(flags) else ():
         try:
-            return compile_legal(with_buffers, target, flags=flags, cache=cache, after_streams=set_sizes)
+            if (artifact := attempt(legal, target, flags, cache)) is not None:
+                return artifact
         except CompileError as error:
-            _LOG.warning("without a buffer of its own for what is computed on the way, which IREE refuses: %s", error.message)
+            _LOG.warning("%s: %s", attempt.__doc__, error.message)
             legal = legalize(module, target)
     # Without locations: a moved source line must not miss the cache, and an artifact holds no paths.
     text = str(legal)
@@ -119,32 +123,65 @@ def _compile_lowered(module: ir.Module, target: Target, flags: Sequence[str], ca
         raise
 
 
-def _with_transients(legal: ir.Module, target: Target) -> str | None:
-    """A legalised module in which what is computed on the way has buffers that the next call finds again; None if none has."""
-    if not target.kernel_bytes() or target.codegen.memory_of_results:
+def _compile_apart(legal: ir.Module, target: Target, flags: Sequence[str], cache: bool) -> bytes | None:
+    """Kernels compiled apart, what is computed on the way in a buffer of its own."""
+    if not may_divide(merge_flags(target.flags(), list(flags))):
         return None
-    Pipeline((PlaceTransientsPass(),)).run(legal, verify_each=False)
-    return str(legal) if any(op.name == TRANSIENTS for op in nested(legal.operation)) else None
+    after_streams = set_sizes if _place_transients(legal, target) else None
+    if (apart := take_kernels(legal)) is None:
+        return None
+    return compile_legal(str(legal), target, flags=flags, cache=cache, after_streams=after_streams, apart=apart)
+
+
+def _compile_with_transients(legal: ir.Module, target: Target, flags: Sequence[str], cache: bool) -> bytes | None:
+    """What is computed on the way in a buffer of its own."""
+    if not _place_transients(legal, target):
+        return None
+    return compile_legal(str(legal), target, flags=flags, cache=cache, after_streams=set_sizes)
+
+
+def _place_transients(legal: ir.Module, target: Target) -> bool:
+    """Whether what a legalised module computes on the way has buffers that the next call finds again, from now on."""
+    if not target.kernel_bytes() or target.codegen.memory_of_results:
+        return False
+    if not _has_transients(legal):
+        Pipeline((PlaceTransientsPass(),)).run(legal, verify_each=False)
+    return _has_transients(legal)
+
+
+def _has_transients(legal: ir.Module) -> bool:
+    return any(op.name == TRANSIENTS for op in nested(legal.operation))
 
 
 def compile_legal(
-    text: str, target: Target, *, flags: Sequence[str] = (), cache: bool = True, after_streams: Rewrite | None = None
+    text: str,
+    target: Target,
+    *,
+    flags: Sequence[str] = (),
+    cache: bool = True,
+    after_streams: Rewrite | None = None,
+    apart: Apart | None = None,
 ) -> bytes:
     """Compiles a legalised module, with the flags that avoid a fault of IREE's where it has one.
 
     Args:
       after_streams: what is to be done to the module behind IREE's stream phase; it raises ValueError where it cannot.
+      apart: the kernels of which it has stubs.
     """
-    compile_with = functools.partial(
-        compile_module, text, target, cache=cache, before_code=functools.partial(before_code, after_streams),
-        in_steps=after_streams is not None,
-    )  # fmt: skip
+
+    def compile_with(flags: Sequence[str]) -> bytes:
+        artifact = functools.partial(
+            compile_module, text, target, flags=flags, cache=cache, in_steps=after_streams is not None or apart is not None,
+            before_code=functools.partial(before_code, after_streams, apart=apart),
+        )  # fmt: skip
+        return artifact() if apart is None else with_kernels(apart, artifact, target, flags, cache)
+
     try:
-        return compile_with(flags=flags)
+        return compile_with(flags)
     except CompileError as error:
         for remedy in remedies_for(str(error)):
             with contextlib.suppress(CompileError):
-                return compile_with(flags=[*flags, *remedy])
+                return compile_with([*flags, *remedy])
         raise
 
 

@@ -133,7 +133,7 @@ def test_executables_of_another_kind_stay_as_they_are(divided: pytest.MonkeyPatc
      (CPU(), ["--iree-hal-link-executables=true"], False), (CPU(), ["--iree-llvmcpu-static-library-output-path=x.o"], False)],
 )  # fmt: skip
 def test_who_needs_one_library_gets_it(target: nm.Target, flags: list[str], may: bool) -> None:
-    assert compiler._may_divide([*target.flags(), *flags]) == may
+    assert compiler.may_divide([*target.flags(), *flags]) == may
 
 
 def test_what_is_refused_in_several_libraries_is_compiled_in_one(divided: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,44 @@
+"""Executables in IR: kernels and the functions that compute them, put together in one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from iree.compiler import ir
+
+from nabla_mlir.dialects.regions import last_of, nested
+
+
+def move_into(home: ir.Operation, executables: Sequence[ir.Operation]) -> None:
+    """Moves the exports and functions of executables, or variants of them, to the end of those of another one."""
+    *exports, code, _ = inside(home)
+    number = len(exports)
+    last = last_of(code.regions[0].blocks[0])
+    for executable in executables:
+        *exports, own, _ = inside(executable)
+        for export in exports:
+            export.attributes["ordinal"] = ir.IntegerAttr.get(ir.IndexType.get(), number)
+            export.move_before(code)
+            number += 1
+        for function in inside(own):
+            function.move_after(last)
+            last = function
+
+
+def rename_calls(module: ir.Module, call: str, home_of: Mapping[str, str]) -> None:
+    """Lets the operations that call kernels find them in the executables that they have moved to."""
+    for op in nested(module.operation):
+        if op.name == call:
+            paths = [ir.SymbolRefAttr(entry).value for entry in op.attributes["entry_points"]]
+            entries = [ir.SymbolRefAttr.get([home_of.get(name, name), *path]) for name, *path in paths]
+            op.attributes["entry_points"] = ir.ArrayAttr.get(entries)
+
+
+def inside(op: ir.Operation) -> list[ir.Operation]:
+    """The operations of a region of one block."""
+    return [inner.operation for inner in op.regions[0].blocks[0].operations]
+
+
+def name_of(op: ir.Operation) -> str:
+    """The name of a symbol."""
+    return str(ir.StringAttr(op.attributes["sym_name"]).value)
