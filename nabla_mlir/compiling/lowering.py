@@ -21,7 +21,7 @@ from nabla_mlir.dialects.regions import functions_of, is_private, nested
 from nabla_mlir.errors import CompileError
 from nabla_mlir.log import logger
 from nabla_mlir.passes.iree.faults.table import remedies_for
-from nabla_mlir.passes.iree.scheduling.place_transients import TRANSIENTS, PlaceTransientsPass
+from nabla_mlir.passes.iree.scheduling.place_transients import TRANSIENTS, PlaceTransientsPass, is_marked
 from nabla_mlir.passes.iree.scheduling.split_convolutions import is_wide
 from nabla_mlir.passes.pipeline import ExpandTransformsPipeline, IreePipeline, LowerPipeline, Pipeline
 from nabla_mlir.targets import Target
@@ -124,7 +124,7 @@ def _with_transients(legal: ir.Module, target: Target) -> str | None:
     if not target.kernel_bytes() or target.codegen.memory_of_results:
         return None
     Pipeline((PlaceTransientsPass(),)).run(legal, verify_each=False)
-    return str(legal) if any(op.name == TRANSIENTS for op in nested(legal.operation)) else None
+    return str(legal) if any(op.name == TRANSIENTS or is_marked(op) for op in nested(legal.operation)) else None
 
 
 def compile_legal(
