@@ -22,7 +22,7 @@ from nabla_mlir.dialects.regions import functions_of, is_private, nested
 from nabla_mlir.errors import CompileError
 from nabla_mlir.log import logger
 from nabla_mlir.passes.iree.faults.table import remedies_for
-from nabla_mlir.passes.iree.scheduling.place_transients import TRANSIENTS, PlaceTransientsPass
+from nabla_mlir.passes.iree.scheduling.place_transients import TRANSIENTS, PlaceTransientsPass, is_marked
 from nabla_mlir.passes.iree.scheduling.split_convolutions import is_wide
 from nabla_mlir.passes.pipeline import ExpandTransformsPipeline, IreePipeline, LowerPipeline, Pipeline
 from nabla_mlir.targets import Target, merge_flags
@@ -150,7 +150,7 @@ def _place_transients(legal: ir.Module, target: Target) -> bool:
 
 
 def _has_transients(legal: ir.Module) -> bool:
-    return any(op.name == TRANSIENTS for op in nested(legal.operation))
+    return any(op.name == TRANSIENTS or is_marked(op) for op in nested(legal.operation))
 
 
 def compile_legal(

@@ -12,6 +12,7 @@ _VISITS = 3  # of a block: a loop's second iteration still holds what the first 
 # The operands that say how much is allocated, and what is freed.
 _ALLOCATED = {"@hal.device.queue.alloca": 7, "@hal.allocator.allocate": 4}
 _FREED = {"@hal.device.queue.dealloca": 4}
+_LASTING = "@hal.allocator.allocate"
 
 
 def allocated_at_once(disassembly: str) -> dict[str, int]:
@@ -38,14 +39,18 @@ def allocated_at_once(disassembly: str) -> dict[str, int]:
 
 @dataclass
 class _State:
-    """At a place of a function: the buffers that each register holds, numbers that are known, and what was freed."""
+    """At a place of a function: the buffers that each register holds, numbers that are known, and what was freed.
+
+    What an allocator gives stays until nothing holds it, whatever a queue is told.
+    """
 
     held: dict[str, frozenset[int]] = field(default_factory=dict)
     numbers: dict[str, int] = field(default_factory=dict)
     freed: frozenset[int] = frozenset()
+    lasting: frozenset[int] = frozenset()
 
     def copy(self) -> _State:
-        return _State(dict(self.held), dict(self.numbers), self.freed)
+        return _State(dict(self.held), dict(self.numbers), self.freed, self.lasting)
 
     def alive(self) -> frozenset[int]:
         return frozenset().union(*self.held.values()) - self.freed
@@ -106,7 +111,9 @@ def _step(state: _State, instruction: Instruction, callee: str, buffer: int | No
     """Changes the state by an instruction, which may have made a buffer."""
     results, operation, operands = instruction
     if callee in _FREED:
-        state.freed |= state.held.get(_operands(instruction)[_FREED[callee]].lower(), frozenset())
+        state.freed |= state.held.get(_operands(instruction)[_FREED[callee]].lower(), frozenset()) - state.lasting
+    if buffer is not None and callee == _LASTING:
+        state.lasting |= {buffer}
     registers = re.findall(r"%([rR]\d+)", instruction.own)
     operand_buffers = frozenset().union(*(state.held.get(r.lower(), frozenset()) for r in registers))
     buffers = operand_buffers if buffer is None else frozenset({buffer})

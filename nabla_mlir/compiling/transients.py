@@ -1,11 +1,12 @@
-"""The sizes of the buffers that `nabla-place-transients` asks for, which IREE says in the middle of a compilation."""
+"""The buffers that `nabla-place-transients` asks for: their sizes, which IREE says in the middle of a compilation."""
 
 from __future__ import annotations
 
 from iree.compiler import ir
 
+from nabla_mlir.compiling.arena import place_in_arena
 from nabla_mlir.dialects.regions import last_of, made_by, nested
-from nabla_mlir.passes.iree.scheduling.place_transients import UNKNOWN
+from nabla_mlir.passes.iree.scheduling.place_transients import UNKNOWN, is_marked
 from nabla_mlir.runtime.scratch import REFLECTED
 
 _SUFFIX = "_transients_size"  # of the function that IREE adds to say the size
@@ -15,7 +16,7 @@ def set_sizes(module: ir.Module) -> None:
     """Puts the sizes of the buffers of a module, as it is behind IREE's stream phase, in the place of `UNKNOWN`.
 
     The functions that IREE adds to say these sizes go; each function that has such a buffer says its size to the runtime,
-    under `REFLECTED`.
+    under `REFLECTED`. Functions with loops get their buffers here.
 
     Raises:
       ValueError: a size is not said, or depends on values; or a function runs in several parts, of which none would compute
@@ -23,12 +24,16 @@ def set_sizes(module: ir.Module) -> None:
     """
     functions = {op.operation.attributes["sym_name"].value: op.operation for op in module.body.operations
                  if op.operation.name == "util.func"}  # fmt: skip
+    queries = {name: query for name, query in functions.items() if name.endswith(_SUFFIX)}
     for name, function in functions.items():
-        query = functions.get(name + _SUFFIX)
-        if query is not None:
+        if (query := queries.get(name + _SUFFIX)) is not None:
             if sum(map(_computes, nested(function))) > 1:
                 raise ValueError(f"several executions in {name}")
             _set_size(function, _said(query))
+        elif is_marked(function):
+            _set_size(function, place_in_arena(function))
+    for name, query in queries.items():
+        if name.removesuffix(_SUFFIX) in functions:
             query.erase()
     if any(_is_unknown(op) for op in nested(module.operation)):
         raise ValueError("a buffer whose size nothing says")
@@ -51,8 +56,11 @@ def _set_size(function: ir.Operation, size: int) -> None:
         if _is_unknown(op):
             op.attributes["value"] = ir.IntegerAttr.get(ir.IndexType.get(), size)
     reflection = ir.DictAttr(function.attributes["iree.reflection"])
-    entries = {e.name: e.attr for e in reflection if not e.name.startswith("iree.abi.transients")}  # which name the function
-    function.attributes["iree.reflection"] = ir.DictAttr.get({**entries, REFLECTED: ir.StringAttr.get(str(size))})
+    # Without what names the function that IREE adds, and the mark that the size takes the place of.
+    entries = {e.name: e.attr for e in reflection if not e.name.startswith(("iree.abi.transients", REFLECTED))}
+    if size:
+        entries[REFLECTED] = ir.StringAttr.get(str(size))
+    function.attributes["iree.reflection"] = ir.DictAttr.get(entries)
 
 
 def _is_unknown(op: ir.Operation) -> bool:

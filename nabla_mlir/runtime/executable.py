@@ -55,7 +55,7 @@ class Function:
         self.name, self._vm, self._invoke, self._lock, self.device = name, vm, device.on(context.invoke), lock, device
         self._timeline, self.anew = timeline, None
         if size := vm.reflection.get(REFLECTED):
-            self._invoke = keeping(self._invoke, device, int(size))
+            self._invoke = keeping(self._invoke, device, int(size), overlaps=timeline is not None)
         _functions.add(self)
         stop_at_exit(self)
 

@@ -114,3 +114,15 @@ def test_sizes_that_values_decide_are_not_stated():
   vm.return %R1
 """
     assert allocated_at_once(text) == {}
+
+
+def test_what_an_allocator_gives_is_not_given_back_on_a_queue():
+    text = """vm.func @f(%r0: !vm.ref<?>) -> () {
+^bb0:
+  %i0:1 = vm.const.i64 4096  // 0x0000000000001000
+  %r1 = vm.call @hal.allocator.allocate(%r0, %i2, %i3, %i4, %i0)
+  vm.call @hal.device.queue.dealloca(%r0, %i2, %r3, %r4, %r1, %i2)
+  %r2 = vm.call @hal.device.queue.alloca(%r0, %i2, %r3, %r4, %i2, %i5, %i5, %i0, %i2)
+  vm.return %R1
+"""
+    assert allocated_at_once(text) == {"f": 8192}

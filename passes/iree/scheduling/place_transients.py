@@ -13,11 +13,16 @@ from nabla_mlir.dialects.stablehlo import OPTIMIZATION_BARRIER, emit
 from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.passes.base import Pass, register
 from nabla_mlir.passes.iree.scheduling.place_results import buffers_of, bytes_of_values, entries_of
+from nabla_mlir.runtime.scratch import REFLECTED
 from nabla_mlir.table.registry import REGISTRY
 
 TRANSIENTS = "hal.tensor.transients"
 UNKNOWN = 0x6E61626C61  # stands for the size of the buffer, which IREE knows once it has laid out what is in it
-_APART = ("util.global.load", "util.global.store", "util.optimization_barrier", "func.call")
+_REFLECTION, _LATER = "iree.reflection", "later"
+# What is kept from call to call leads to allocations of other functions; between barriers IREE allocates anew, and no two of
+# these allocations would share memory.
+_APART = ("util.global.load", "util.global.store", "func.call")
+_BARRIERS = ("util.optimization_barrier", OPTIMIZATION_BARRIER)
 
 
 @register
@@ -27,11 +32,12 @@ class PlaceTransientsPass(Pass):
 
     By itself IREE 3.13 takes it from a pool of threads (local-task), which asks the system for whatever has more than 64
     MiB, anew in each call: the first touch of its pages is a tenth to a third of the time of memory-bound programs.
-    `runtime.pooled` has an allocator that gives the same memory again. Functions with loops or branches of the host, calls,
-    state or barriers stay as they are.
+    `runtime.pooled` has an allocator that gives the same memory again. Functions with calls, state, barriers or branches of
+    the host stay as they are.
 
-    The size of the buffer is not known here: `compiling.transients.sized` puts it in the place of `UNKNOWN`, between
-    the two steps of a compilation.
+    The size of the buffer is not known here: `compiling.transients.set_sizes` puts it in the place of `UNKNOWN`, between
+    the two steps of a compilation. Functions with loops are only marked: what their turns carry is known behind IREE's
+    streams, where `compiling.arena` lays out the buffer.
     Example: tests/filecheck/passes/place_transients.mlir
     """
 
@@ -43,7 +49,14 @@ class PlaceTransientsPass(Pass):
 
 
 def _place(func: ir.Operation) -> None:
-    if bytes_of_values(func) < thresholds.PLACED_TRANSIENTS or any(map(_divides, nested(func))):
+    operations = nested(func)
+    if bytes_of_values(func) < thresholds.PLACED_TRANSIENTS or any(op.name in _APART for op in operations):
+        return
+    runs = set(map(_runs, operations))
+    if "loop" in runs:
+        func.attributes[_REFLECTION] = ir.DictAttr.get({REFLECTED: ir.StringAttr.get(_LATER)})
+        return
+    if runs != {""} or any(op.name in _BARRIERS for op in operations):
         return
     block = func.regions[0].blocks[0]
     end = last_of(block)
@@ -59,15 +72,21 @@ def _place(func: ir.Operation) -> None:
                 end.operands[i] = emit(TRANSIENTS, [value, buffer], results=[value.type]).results[0]
 
 
-def _divides(op: ir.Operation) -> bool:
-    """Whether IREE allocates more than once for a function with this operation.
+def is_marked(func: ir.Operation) -> bool:
+    """Whether a function, in whichever phase of IREE, is to have a buffer that is laid out behind its streams."""
+    if _REFLECTION not in func.attributes:
+        return False
+    reflection = func.attributes[_REFLECTION]
+    return REFLECTED in reflection and bool(reflection[REFLECTED].value == _LATER)
 
-    In a loop or a branch of the host the buffers of its turns would be one, and values that it carries written over; what
-    is kept from call to call leads to allocations of other functions; between barriers it allocates anew, and no two of
-    these allocations would share memory.
+
+def _runs(op: ir.Operation) -> str:
+    """How often the regions of an operation run, if it is a loop or a branch of the host.
+
+    In one buffer values that the turns of a loop carry would be written over, and there would be room for each of the branches.
     """
     record = REGISTRY.get(op.name)
-    return op.name in (OPTIMIZATION_BARRIER, *_APART) or (record is not None and bool(record.runs))
+    return "" if record is None else record.runs
 
 
 def _is_signless(value: ir.Value) -> bool:

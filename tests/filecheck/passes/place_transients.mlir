@@ -22,8 +22,9 @@ func.func @small(%x: tensor<1024xf32>) -> tensor<1024xf32> {
   return %0 : tensor<1024xf32>
 }
 
-// The turns of a loop of the host would share memory.
+// The turns of a loop of the host would share memory: it is only marked, and laid out later.
 // CHECK-LABEL: func.func @loop
+// CHECK-SAME: iree.reflection = {nabla.transients = "later"}
 // CHECK-NOT: hal.
 // CHECK: return
 func.func @loop(%x: tensor<8192x2048xf32>, %n: tensor<i32>) -> tensor<8192x2048xf32> {

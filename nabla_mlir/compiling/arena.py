@@ -1,0 +1,207 @@
+"""One buffer for all that a function with loops allocates outside of them, laid out behind IREE's stream phase.
+
+By itself IREE 3.13 allocates there on a queue, which on a pool of threads asks the system for what has more than 64 MiB, anew
+in each call, and gives it back some time after the call. Loops go on allocating what they make in their turns: that is small,
+and found again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from iree.compiler import ir
+
+from nabla_mlir.dialects.regions import made_by
+from nabla_mlir.dialects.stablehlo import emit
+from nabla_mlir.passes.iree.scheduling.place_results import buffers_of
+
+_ALLOCATION, _END = "stream.resource.alloca", "stream.resource.dealloca"
+_ALIGNMENT = 64  # of what IREE allocates on a CPU
+_MOST = 1.25  # times what the program would hold at once
+# What reads a buffer or writes to it, ends it, or passes it on: to its results, or to other blocks.
+_USES = ("stream.cmd.execute", _END)
+_PASSED = ("stream.timepoint.await", "stream.resource.subview")
+_BRANCHES = ("cf.br", "cf.cond_br")
+
+Blocks = Sequence[ir.Block]
+Place = tuple[int, int]  # of an operation: that of its block, and that in it
+
+
+@dataclass(frozen=True)
+class _Allocation:
+    """What is allocated once in a call, and where; and where it is given back, if that is known."""
+
+    op: ir.Operation
+    size: int
+    place: Place
+    end: ir.Operation | None
+    end_place: Place | None
+    uses: frozenset[Place]
+
+
+def place_in_arena(function: ir.Operation) -> int:
+    """Puts what a function allocates once in a call into one buffer of the device's allocator; returns the bytes of it.
+
+    What begins behind the end of something else may have the same memory, and then waits for that end. Where the program would
+    hold far less at once, since no end is known of much, all stays as it is.
+    """
+    blocks = list(function.regions[0].blocks)
+    allocations = _allocations(blocks)
+    starts = _starts(allocations, blocks)
+    total = max((start + a.size for start, a in zip(starts, allocations, strict=True)), default=0)
+    if total > _MOST * _at_once(allocations, blocks) or not total:
+        return 0
+    with function.location, ir.InsertionPoint.at_block_begin(blocks[0]):
+        (buffer,) = buffers_of([total])
+    ends = {i: _waits(i, starts, allocations, blocks) for i in range(len(starts))}
+    for i, allocation in enumerate(allocations):
+        _replace(allocation, buffer, starts[i], ends[i])
+    for allocation in allocations:
+        if allocation.end is not None:
+            allocation.end.results[0].replace_all_uses_with(allocation.end.operands[2])
+            allocation.end.erase()
+        allocation.op.erase()
+    _return_early(blocks)
+    return total
+
+
+def _return_early(blocks: Blocks) -> None:
+    """Has callers wait for results alone, and not until what else there was is given back.
+
+    A thread of the pool that gives a buffer back wakes the caller before another one has let go of what it has computed in: the
+    next call would not find it free.
+    """
+    for block in blocks:
+        operations = [op.operation for op in block.operations]
+        for op in operations if operations[-1].name == "util.return" else ():
+            if op.name == _END and len(op.operands) == 3:
+                op.results[0].replace_all_uses_with(op.operands[2])
+
+
+def _allocations(blocks: Blocks) -> list[_Allocation]:
+    """Those outside of loops whose size is known."""
+    once = [k for k in range(len(blocks)) if not _leads(blocks, blocks[k].successors, k)]
+    all_places = {op.operation: (k, i) for k, block in enumerate(blocks) for i, op in enumerate(block.operations)}
+    places = {op: place for op, place in all_places.items() if place[0] in once}
+    found = []
+    for op, place in places.items():
+        size = _constant(op.operands[0]) if op.name == _ALLOCATION else None
+        users = _users(op.results[0]) if size is not None else None
+        if size is None or users is None or not all(user in all_places for user in users):
+            continue
+        ends = [user for use in op.results[0].uses if (user := use.owner.operation).name == _END and len(user.operands) == 3]
+        end = ends[0] if len(ends) == 1 and ends[0] in places else None
+        uses = frozenset(all_places[user] for user in users)
+        found.append(_Allocation(op, size, place, end, None if end is None else places[end], uses))
+    return found
+
+
+def _users(buffer: ir.Value) -> list[ir.Operation] | None:
+    """All that use a buffer under any name; None if somebody may hold it behind the call, or something is not known here."""
+    names, users = [buffer], list[ir.Operation]()
+    for name in names:  # which grow meanwhile
+        for use in name.uses:
+            user = use.owner.operation
+            users.append(user)
+            if user.name in _BRANCHES:
+                aliases = [_argument(user, use.operand_number)]
+            elif user.name in _PASSED:
+                aliases = [r for r in user.results if r.type == buffer.type]
+            elif user.name in _USES:
+                aliases = []
+            else:
+                return None
+            names += [value for value in aliases if value not in names]
+    return users
+
+
+def _argument(branch: ir.Operation, number: int) -> ir.Value:
+    """The argument of a block that gets an operand of a branch."""
+    if branch.name == "cf.br":
+        return branch.successors[0].arguments[number]
+    _, first, _ = branch.attributes["operandSegmentSizes"]
+    return branch.successors[number > first].arguments[number - 1 - first * (number > first)]
+
+
+def _constant(value: ir.Value) -> int | None:
+    maker = made_by(value)
+    return ir.IntegerAttr(maker.attributes["value"]).value if maker is not None and maker.name == "arith.constant" else None
+
+
+def _leads(blocks: Blocks, work: Sequence[ir.Block], goal: int, without: int = -1) -> bool:
+    """Whether one of these blocks is another one or leads to it, without going through a third."""
+    work, seen = [blocks.index(block) for block in work], {without}
+    while work:
+        if (k := work.pop()) not in seen:
+            seen.add(k)
+            work += [blocks.index(block) for block in blocks[k].successors]
+    return goal in seen - {without}
+
+
+def _is_over(first: _Allocation, then: _Allocation, blocks: Blocks) -> bool:
+    """Whether the program has given back the one before it asks for the other, on each way there."""
+    if first.end_place is None:
+        return False
+    (end, _), (start, _) = first.end_place, then.place
+    return first.end_place < then.place if end == start else not _leads(blocks, blocks[:1], start, without=end)
+
+
+def _at_once(allocations: Sequence[_Allocation], blocks: Blocks) -> int:
+    """The most bytes that the program would hold at the same time."""
+    return max((sum(a.size for a in allocations if _is_used_behind(b.place, a, blocks)) for b in allocations), default=0)
+
+
+def _is_used_behind(place: Place, allocation: _Allocation, blocks: Blocks) -> bool:
+    """Whether something that is there at a place, or made there, is used later."""
+    k, _ = place
+    after = {j for j in range(len(blocks)) if _leads(blocks, blocks[k].successors, j)}
+    is_there = allocation.place <= place
+    return is_there and any(use > place if use[0] == k else use[0] in after for use in allocation.uses)
+
+
+def _starts(allocations: Sequence[_Allocation], blocks: Blocks) -> list[int]:
+    """Where each one is in the buffer: the large ones first, each as far to the front as those are that it meets."""
+    starts: dict[int, int] = {}
+    for i in sorted(range(len(allocations)), key=lambda i: -allocations[i].size):
+        own, start = allocations[i], 0
+        neighbors = [k for k in starts if not _is_over(allocations[k], own, blocks) and not _is_over(own, allocations[k], blocks)]
+        for k in sorted(neighbors, key=lambda k: starts[k]):
+            if start + own.size <= starts[k]:
+                break
+            start = max(start, _aligned(starts[k] + allocations[k].size))
+        starts[i] = start
+    return [starts[i] for i in range(len(allocations))]
+
+
+def _aligned(size: int) -> int:
+    return -(-size // _ALIGNMENT) * _ALIGNMENT
+
+
+def _waits(i: int, starts: Sequence[int], allocations: Sequence[_Allocation], blocks: Blocks) -> list[ir.Value]:
+    """The ends of those whose memory one takes over."""
+    own = allocations[i]
+    return [
+        a.end.results[0] for start, a in zip(starts, allocations, strict=True)
+        if a.end is not None and a is not own and start < starts[i] + own.size and starts[i] < start + a.size
+        and _is_over(a, own, blocks)
+    ]  # fmt: skip
+
+
+def _replace(allocation: _Allocation, buffer: ir.Value, start: int, ends: Sequence[ir.Value]) -> None:
+    """Has a part of the buffer in the place of what an operation allocates."""
+    op = allocation.op
+    size, *waits = op.operands
+    resource, timepoint = op.results
+    with op.location, ir.InsertionPoint(op):
+        index = ir.IndexType.get()
+        offset = emit("arith.constant", [], results=[index], attributes={"value": ir.IntegerAttr.get(index, start)}).results[0]
+        part = emit("hal.buffer.subspan", [buffer, offset, size], results=[buffer.type]).results[0]
+        encoding = ir.TypeAttr.get(ir.RankedTensorType.get([allocation.size], ir.IntegerType.get_signless(8)))
+        attributes = {name: op.attributes[name] for name in ("affinity",) if name in op.attributes} | {"result_encoding": encoding}
+        memory = emit("stream.tensor.import", [part, size], results=[resource.type], attributes=attributes).results[0]
+        waits += ends
+        name = "stream.timepoint.join" if waits else "stream.timepoint.immediate"
+        ready = emit(name, waits, results=[timepoint.type]).results[0]
+    resource.replace_all_uses_with(memory)
+    timepoint.replace_all_uses_with(ready)
