@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import gc
+import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -13,6 +16,7 @@ from iree.compiler import ir, passmanager  # type: ignore[attr-defined]  # not i
 from nabla_mlir.dialects.context import context
 from nabla_mlir.dialects.locations import source_of
 from nabla_mlir.errors import PassError
+from nabla_mlir.locks import new_lock
 from nabla_mlir.passes.base import PASSES, PIPELINES, NamedPipeline, Pass, Step, register_pipeline
 from nabla_mlir.passes.canonicalize_batch import CanonicalizeBatchPass
 from nabla_mlir.passes.dce import DcePass
@@ -121,7 +125,7 @@ class Pipeline:
           NablaError: what a pass of ours reported.
           PassError: MLIR reported an error.
         """
-        with context(), ir.Location.unknown():
+        with _collector.waits(), context(), ir.Location.unknown():
             try:
                 manager = self.manager()
                 manager.enable_verifier(verify_each)
@@ -130,6 +134,44 @@ class Pipeline:
                     module.operation.verify()
             except ir.MLIRError as error:
                 raise pass_error(error, str(self)) from None
+
+
+class _Collector:
+    """Python's collector of cycles, which looks through all that the process has, several times while passes run."""
+
+    def __init__(self) -> None:
+        self._lock = new_lock()
+        self._running = 0  # pipelines, in all threads
+        self._was_enabled = False
+
+    @contextlib.contextmanager
+    def waits(self) -> Iterator[None]:
+        """Until no pipeline runs: passes make no cycles to speak of."""
+        with self._lock:
+            if self._running == 0:
+                self._was_enabled = gc.isenabled()
+                gc.disable()
+            self._running += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._running -= 1
+                self._resume()
+
+    def forget_threads(self) -> None:
+        """In a fork, where the pipelines of other threads do not end."""
+        if self._running:
+            self._running = 0
+            self._resume()
+
+    def _resume(self) -> None:
+        if self._running == 0 and self._was_enabled:
+            gc.enable()
+
+
+_collector = _Collector()
+os.register_at_fork(after_in_child=_collector.forget_threads)
 
 
 def _callable(item: Pass) -> Callable[..., None]:
