@@ -2,13 +2,14 @@
 
 By itself IREE 3.13 allocates there on a queue, which on a pool of threads asks the system for what has more than 64 MiB, anew
 in each call, and gives it back some time after the call. Loops go on allocating what they make in their turns: that is small,
-and found again.
+and found again. So is what is there between loops alone: it takes the place of theirs, unless the buffer has room for it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import compress
 
 from iree.compiler import ir
 
@@ -18,6 +19,7 @@ from nabla_mlir.passes.iree.scheduling.place_results import buffers_of
 
 _ALLOCATION, _END = "stream.resource.alloca", "stream.resource.dealloca"
 _ALIGNMENT = 64  # of what IREE allocates on a CPU
+_SMALL = 1 << 26  # what IREE's pool finds again
 _MOST = 1.25  # times what the program would hold at once
 # What reads a buffer or writes to it, ends it, or passes it on: to its results, or to other blocks.
 _USES = ("stream.cmd.execute", _END)
@@ -49,7 +51,9 @@ def place_in_arena(function: ir.Operation) -> int:
     blocks = list(function.regions[0].blocks)
     allocations = _allocations(blocks)
     starts = _starts(allocations, blocks)
-    total = max((start + a.size for start, a in zip(starts, allocations, strict=True)), default=0)
+    total = max((start + a.size for start, a in zip(starts, allocations, strict=True) if not _is_passing(a)), default=0)
+    has_room = [start + a.size <= total for start, a in zip(starts, allocations, strict=True)]
+    allocations, starts = list(compress(allocations, has_room)), list(compress(starts, has_room))
     if total > _MOST * _at_once(allocations, blocks) or not total:
         return 0
     with function.location, ir.InsertionPoint.at_block_begin(blocks[0]):
@@ -64,6 +68,12 @@ def place_in_arena(function: ir.Operation) -> int:
         allocation.op.erase()
     _return_early(blocks)
     return total
+
+
+def _is_passing(allocation: _Allocation) -> bool:
+    """Whether it is small, and gone before the next loop."""
+    is_gone = allocation.end_place is not None and allocation.end_place[0] == allocation.place[0]
+    return is_gone and allocation.size <= _SMALL
 
 
 def _return_early(blocks: Blocks) -> None:
@@ -161,9 +171,12 @@ def _is_used_behind(place: Place, allocation: _Allocation, blocks: Blocks) -> bo
 
 
 def _starts(allocations: Sequence[_Allocation], blocks: Blocks) -> list[int]:
-    """Where each one is in the buffer: the large ones first, each as far to the front as those are that it meets."""
+    """Where each one is in the buffer: the large ones first, each as far to the front as those are that it meets.
+
+    Those that are there between loops alone come last.
+    """
     starts: dict[int, int] = {}
-    for i in sorted(range(len(allocations)), key=lambda i: -allocations[i].size):
+    for i in sorted(range(len(allocations)), key=lambda i: (_is_passing(allocations[i]), -allocations[i].size)):
         own, start = allocations[i], 0
         neighbors = [k for k in starts if not _is_over(allocations[k], own, blocks) and not _is_over(own, allocations[k], blocks)]
         for k in sorted(neighbors, key=lambda k: starts[k]):

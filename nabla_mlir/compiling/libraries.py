@@ -14,7 +14,7 @@ from iree.compiler import ir
 
 from nabla_mlir import thresholds
 from nabla_mlir.compiling.executables import inside, move_into, name_of, rename_calls
-from nabla_mlir.compiling.kernels_apart import Apart
+from nabla_mlir.compiling.kernel_library import KernelLibrary
 from nabla_mlir.dialects.context import context
 from nabla_mlir.dialects.regions import nested
 
@@ -22,7 +22,7 @@ Rewrite = Callable[[ir.Module], None]
 
 
 def before_code(
-    rewrite: Rewrite | None, module: bytes, may_divide: bool, apart: Apart | None = None
+    rewrite: Rewrite | None, module: bytes, may_divide: bool, library: KernelLibrary | None = None
 ) -> tuple[bytes, bool]:
     """A module, as it is before code is generated for it, with its kernels in several libraries; and whether they are.
 
@@ -30,12 +30,12 @@ def before_code(
       rewrite: what else is to be done to it.
       module: the module as bytecode.
       may_divide: whether there may be several.
-      apart: the library of stubs, which stays one of its own.
+      library: that of the kernels of which there are stubs, which stays one of its own.
 
     Raises:
       ValueError: it cannot be rewritten.
     """
-    if apart is not None and not may_divide:
+    if library is not None and not may_divide:
         raise ValueError("stubs of kernels that are compiled apart, in one library with others")
     if rewrite is None and not may_divide:
         return module, False
@@ -46,7 +46,7 @@ def before_code(
             return module, False
         if rewrite is not None:
             rewrite(root)
-        is_divided = may_divide and divide(root, apart)
+        is_divided = may_divide and divide(root, library)
         if rewrite is None and not is_divided:
             return module, False
         bytecode = io.BytesIO()
@@ -54,7 +54,7 @@ def before_code(
     return bytecode.getvalue(), is_divided
 
 
-def divide(module: ir.Module, apart: Apart | None = None) -> bool:
+def divide(module: ir.Module, library: KernelLibrary | None = None) -> bool:
     """Puts the kernels of a module before code generation into `thresholds.LIBRARIES` executables; returns whether it did.
 
     They are as many on every machine, so that artifacts do not depend on where they are made. Left alone is what is not worth
@@ -65,14 +65,14 @@ def divide(module: ir.Module, apart: Apart | None = None) -> bool:
       ValueError: the kernels that are apart, or those beside them, are not as they should be.
     """
     executables = [op.operation for op in module.body.operations if op.operation.name == "hal.executable"]
-    if apart is not None:
-        executables = _others(executables, apart)
+    if library is not None:
+        executables = _others(executables, library)
     sizes = [len(nested(op)) for op in executables]
     count = thresholds.LIBRARIES if sum(sizes) >= thresholds.DIVIDED_KERNELS else 1
-    if len(sizes) <= count or (apart is None and count == 1):
-        return apart is not None
+    if len(sizes) <= count or (library is None and count == 1):
+        return library is not None
     if not _are_alike(executables):
-        if apart is not None:
+        if library is not None:
             raise ValueError("executables of a kind that is not known")
         return False
     home_of: dict[str, str] = {}
@@ -86,12 +86,12 @@ def divide(module: ir.Module, apart: Apart | None = None) -> bool:
     return True
 
 
-def _others(executables: Sequence[ir.Operation], apart: Apart) -> list[ir.Operation]:
+def _others(executables: Sequence[ir.Operation], library: KernelLibrary) -> list[ir.Operation]:
     """The executables beside the one of the kernels that are apart."""
-    stubs = [op for op in executables if name_of(op) == apart.name]
+    stubs = [op for op in executables if name_of(op) == library.name]
     exports = [name_of(e) for op in stubs for variant in inside(op)[:-1] for e in inside(variant)[:-2]]
-    if exports != list(apart.kernels):
-        raise ValueError(f"the kernels {', '.join(apart.kernels)}, got {', '.join(exports)}")
+    if exports != list(library.names):
+        raise ValueError(f"the kernels {', '.join(library.names)}, got {', '.join(exports)}")
     return [op for op in executables if op not in stubs]
 
 

@@ -12,7 +12,7 @@ from iree.compiler import ir
 
 from nabla_mlir import thresholds
 from nabla_mlir.compiling.compiler import compile_module, is_artifact, may_divide
-from nabla_mlir.compiling.kernels_apart import Apart, take_kernels, with_kernels
+from nabla_mlir.compiling.kernel_library import KernelLibrary, take_kernels, with_kernels
 from nabla_mlir.compiling.libraries import Rewrite, before_code
 from nabla_mlir.compiling.limits import within
 from nabla_mlir.compiling.progress import watch
@@ -128,9 +128,9 @@ def _compile_apart(legal: ir.Module, target: Target, flags: Sequence[str], cache
     if not may_divide(merge_flags(target.flags(), list(flags))):
         return None
     after_streams = set_sizes if _place_transients(legal, target) else None
-    if (apart := take_kernels(legal)) is None:
+    if (library := take_kernels(legal)) is None:
         return None
-    return compile_legal(str(legal), target, flags=flags, cache=cache, after_streams=after_streams, apart=apart)
+    return compile_legal(str(legal), target, flags=flags, cache=cache, after_streams=after_streams, library=library)
 
 
 def _compile_with_transients(legal: ir.Module, target: Target, flags: Sequence[str], cache: bool) -> bytes | None:
@@ -160,21 +160,21 @@ def compile_legal(
     flags: Sequence[str] = (),
     cache: bool = True,
     after_streams: Rewrite | None = None,
-    apart: Apart | None = None,
+    library: KernelLibrary | None = None,
 ) -> bytes:
     """Compiles a legalised module, with the flags that avoid a fault of IREE's where it has one.
 
     Args:
       after_streams: what is to be done to the module behind IREE's stream phase; it raises ValueError where it cannot.
-      apart: the kernels of which it has stubs.
+      library: of the kernels of which it has stubs.
     """
 
     def compile_with(flags: Sequence[str]) -> bytes:
         artifact = functools.partial(
-            compile_module, text, target, flags=flags, cache=cache, in_steps=after_streams is not None or apart is not None,
-            before_code=functools.partial(before_code, after_streams, apart=apart),
+            compile_module, text, target, flags=flags, cache=cache, in_steps=after_streams is not None or library is not None,
+            before_code=functools.partial(before_code, after_streams, library=library),
         )  # fmt: skip
-        return artifact() if apart is None else with_kernels(apart, artifact, target, flags, cache)
+        return artifact() if library is None else with_kernels(library, artifact, target, flags, cache)
 
     try:
         return compile_with(flags)

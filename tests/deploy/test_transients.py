@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import resource
 import threading
 from types import SimpleNamespace
@@ -234,7 +235,10 @@ def test_loops_allocate_only_in_their_turns() -> None:
 
 
 def test_memory_is_shared_behind_an_end_alone() -> None:
-    """What begins later waits for the end of what it takes the place of; what callers get is not in the buffer."""
+    """What begins later waits for the end of what it takes the place of; what callers get is not in the buffer.
+
+    Nor is what is gone before a loop and has no room beside the rest.
+    """
     fill = "stream.cmd.execute await(%{0}) => with(%{1} as %x: !stream.resource<{3}>{{%{2}}}) {{"
     fill += " stream.cmd.fill %zero, %x[%o for %{2}] : i32 -> !stream.resource<{3}>{{%{2}}} }} => !stream.timepoint"
     module = parse_module(f"""util.func public @f() -> !stream.resource<external> {{
@@ -242,6 +246,10 @@ def test_memory_is_shared_behind_an_end_alone() -> None:
       %o = arith.constant 0 : index
       %n = arith.constant 1024 : index
       %m = arith.constant 4096 : index
+      %k = arith.constant 8192 : index
+      %d, %td = stream.resource.alloca uninitialized : !stream.resource<transient>{{%k}} => !stream.timepoint
+      %ud = {fill.format("td", "d", "k", "transient")}
+      %ed = stream.resource.dealloca await(%ud) => %d : !stream.resource<transient>{{%k}} => !stream.timepoint
       %a, %ta = stream.resource.alloca uninitialized : !stream.resource<transient>{{%n}} => !stream.timepoint
       %b, %tb = stream.resource.alloca uninitialized await(%ta) => !stream.resource<transient>{{%m}} => !stream.timepoint
       %ub = {fill.format("tb", "b", "m", "transient")}
@@ -259,8 +267,9 @@ def test_memory_is_shared_behind_an_end_alone() -> None:
         assert place_in_arena(function) == 4096 + 1024
     operations = [op.operation for op in function.regions[0].blocks[0].operations]
     assert module.operation.verify()
-    assert sum(op.name == "stream.resource.alloca" for op in operations) == 1
-    executions = [op for op in operations if op.name == "stream.cmd.execute"]
+    sizes = [str(op.operands[0].owner) for op in operations if op.name == "stream.resource.alloca"]
+    assert [re.search(r"\d+ : index", size)[0] for size in sizes] == ["8192 : index", "1024 : index"]
+    _, *executions = [op for op in operations if op.name == "stream.cmd.execute"]
     waits = [op for op in operations if op.name == "stream.timepoint.join" and executions[0].results[0] in op.operands]
     assert len(waits) == 1
 

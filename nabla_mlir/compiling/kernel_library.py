@@ -27,21 +27,21 @@ _LIBRARY = ("--compile-mode=hal-executable", UNVERIFIED)  # makes the library al
 
 
 @dataclass(frozen=True)
-class Apart:
+class KernelLibrary:
     """Kernels without the module that calls them.
 
     Attributes:
       name: of the library, in the module too.
-      kernels: the names of the kernels, in their order.
+      names: of the kernels, in their order.
       text: the library as a module.
     """
 
     name: str
-    kernels: tuple[str, ...]
+    names: tuple[str, ...]
     text: str
 
 
-def take_kernels(module: ir.Module) -> Apart | None:
+def take_kernels(module: ir.Module) -> KernelLibrary | None:
     """Takes the kernels out of a legalised module, which has stubs instead; None where they are too few to be worth it."""
     sources = [op.operation for op in module.body.operations if op.operation.name == _SOURCE]
     if sum(len(nested(op)) for op in sources) < thresholds.KERNELS_APART or not all(map(_is_alone, sources)):
@@ -54,8 +54,8 @@ def take_kernels(module: ir.Module) -> Apart | None:
         for op in others:
             op.erase()
         rename_calls(module, "flow.dispatch", callers)
-        library = ir.Module.create()
-        with ir.InsertionPoint(library.body):
+        apart = ir.Module.create()
+        with ir.InsertionPoint(apart.body):
             whole = home.clone()
         whole.attributes["sym_visibility"] = ir.StringAttr.get("public")
         *exports, code, _ = inside(home)
@@ -63,11 +63,11 @@ def take_kernels(module: ir.Module) -> Apart | None:
             *body, _ = kernel.regions[0].blocks[0].operations
             for op in reversed(body):
                 op.operation.erase()
-    return Apart(name, tuple(map(name_of, exports)), str(library))
+    return KernelLibrary(name, tuple(map(name_of, exports)), str(apart))
 
 
 def with_kernels(
-    apart: Apart, compile_rest: Callable[[], bytes], target: Target, flags: Sequence[str], cache: bool
+    library: KernelLibrary, compile_rest: Callable[[], bytes], target: Target, flags: Sequence[str], cache: bool
 ) -> bytes:
     """The artifact of a module with stubs, with the real kernels in their place, which are compiled meanwhile.
 
@@ -75,10 +75,10 @@ def with_kernels(
       CompileError: one of the two is refused, or IREE has changed the stubs or their library.
     """
     with ThreadPoolExecutor(1) as pool:
-        library = pool.submit(compile_module, apart.text, target, flags=[*flags, *_LIBRARY], cache=cache)
+        code = pool.submit(compile_module, library.text, target, flags=[*flags, *_LIBRARY], cache=cache)
         artifact = compile_rest()
     try:
-        return with_file(artifact, f"{apart.name}_", library.result())
+        return with_file(artifact, f"{library.name}_", code.result())
     except ValueError as error:
         raise CompileError(f"compiling kernels apart requires a library for them, got {error}.") from None
 

@@ -15,7 +15,7 @@ from nabla_mlir import thresholds
 from nabla_mlir.compiling import compiler
 from nabla_mlir.compiling.archive import sealed, with_file
 from nabla_mlir.compiling.executables import inside, name_of
-from nabla_mlir.compiling.kernels_apart import take_kernels
+from nabla_mlir.compiling.kernel_library import take_kernels
 from nabla_mlir.compiling.libraries import divide
 from nabla_mlir.compiling.lowering import legalize
 from nabla_mlir.dialects.context import context, parse_module
@@ -119,18 +119,18 @@ def test_stubs_have_the_names_of_the_kernels_and_do_nothing(runs, network: nm.Lo
     before = [op.operation for op in legal.body.operations if op.operation.name == "hal.executable.source"]
     kernels = {name_of(op) for op in before}
     assert len(kernels) > 1
-    apart = take_kernels(legal)
-    assert apart is not None
-    assert set(apart.kernels) == kernels
+    library = take_kernels(legal)
+    assert library is not None
+    assert set(library.names) == kernels
     with context():
         assert legal.operation.verify()
-        library = parse_module(apart.text)
-        assert library.operation.verify()
+        module = parse_module(library.text)
+        assert module.operation.verify()
     (stubs,) = [op.operation for op in legal.body.operations if op.operation.name == "hal.executable.source"]
     *exports, code, _ = inside(stubs)
-    assert tuple(map(name_of, exports)) == apart.kernels
+    assert tuple(map(name_of, exports)) == library.names
     assert all(len(inside(function)) == 1 for function in inside(code))
-    (real,) = [op.operation for op in library.body.operations]
+    (real,) = [op.operation for op in module.body.operations]
     assert all(len(inside(function)) > 1 for function in inside(inside(real)[-2]))
 
 
@@ -144,17 +144,17 @@ def test_few_operations_stay_where_they_are(network: nm.Lowered, monkeypatch: py
 
 def test_stubs_that_the_compiler_has_changed_are_refused(runs, network: nm.Lowered) -> None:
     legal = legalize(network.module, CPU())
-    apart = take_kernels(legal)
-    assert apart is not None
+    library = take_kernels(legal)
+    assert library is not None
     made = run_compiler([*CPU().flags(), "--compile-to=executable-sources", "-", "-o", "-"], str(legal).encode())
     assert made.returncode == 0, made.stderr
     module = parse_module(made.stdout)
     with context():
         variant = next(inside(op.operation)[0] for op in module.body.operations
-                       if op.operation.name == "hal.executable" and name_of(op.operation) == apart.name)  # fmt: skip
+                       if op.operation.name == "hal.executable" and name_of(op.operation) == library.name)  # fmt: skip
         inside(variant)[0].erase()
-        with pytest.raises(ValueError, match=apart.kernels[0]):
-            divide(module, apart)
+        with pytest.raises(ValueError, match=library.names[0]):
+            divide(module, library)
 
 
 @pytest.mark.parametrize("size", [-4000, -1, 0, 1, 63, 64, 5000])
