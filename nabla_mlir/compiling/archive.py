@@ -47,8 +47,16 @@ def with_file(artifact: bytes, start_of_name: str, content: bytes) -> bytes:
     """An artifact with other content in the file whose name begins so.
 
     Raises:
-      ValueError: there are none or several such files, or the program does not read it from where it is.
+      ValueError: there are none or several such files, or the program does not read it from where it is; or the artifact has
+        another form, as with `--iree-vm-emit-polyglot-zip=false`.
     """
+    try:
+        return _with_file(artifact, start_of_name, content)
+    except (struct.error, zipfile.BadZipFile) as error:
+        raise ValueError(f"an artifact of another form: {error}") from error
+
+
+def _with_file(artifact: bytes, start_of_name: str, content: bytes) -> bytes:
     files = _files(artifact)
     try:
         (file,) = (f for f in files if f.name.startswith(start_of_name))

@@ -182,3 +182,16 @@ def test_a_file_of_an_artifact_in_the_place_of_another(size: int, runs, network:
 def test_a_file_that_is_not_the_only_one_is_an_error(name: str, network: nm.Lowered) -> None:
     with pytest.raises(ValueError, match=r"without the one file .*module\.fb"):
         with_file(network.compile(CPU()).vmfb, name, b"")
+
+
+@pytest.mark.parametrize("size", [0, 100, 5000])
+def test_what_is_no_archive_is_an_error(size: int, network: nm.Lowered) -> None:
+    with pytest.raises(ValueError, match="another form"):
+        with_file(network.compile(CPU()).vmfb[:size], "nothing", b"")
+
+
+def test_an_artifact_of_another_form_is_compiled_whole(runs, network: nm.Lowered, whole: nm.Compiled) -> None:
+    plain = network.compile(CPU(), flags=["--iree-vm-emit-polyglot-zip=false"], cache=False)
+    assert sum(STUBBED in run for run in runs) == 1
+    assert not zipfile.is_zipfile(io.BytesIO(plain.vmfb))
+    assert calls(plain) == calls(whole)
