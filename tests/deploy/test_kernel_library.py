@@ -46,12 +46,11 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
 def network() -> nm.Lowered:
     """Sums and a factorization that our kernels compute, and a loop beside them."""
 
-    def loss(w, x):
+    def f(w, x):
         x = nm.fori_loop(0, 2, lambda _, x: nnp.sin(x), nnp.tanh(x @ w))
-        factor = nnp.linalg.cholesky(x.T @ x + SIZE * nnp.eye(SIZE))
-        return nnp.sum((factor - nnp.mean(x, axis=0)) ** 2)
+        return nnp.linalg.cholesky(x.T @ x + SIZE * nnp.eye(SIZE)) - nnp.mean(x, axis=0), nnp.sum(x * x, axis=1)
 
-    return nm.trace(nm.hvp(loss), *[nm.spec((SIZE, SIZE))] * 3, name="hvp").lower()
+    return nm.trace(f, *[nm.spec((SIZE, SIZE))] * 2, name="f").lower()
 
 
 @pytest.fixture(scope="module")
@@ -64,21 +63,21 @@ def whole(network: nm.Lowered) -> nm.Compiled:
 
 
 def arguments() -> list[np.ndarray]:
-    return [np.random.default_rng(seed).normal(size=(SIZE, SIZE)).astype(np.float32) / 10 for seed in range(3)]
+    return [np.random.default_rng(seed).normal(size=(SIZE, SIZE)).astype(np.float32) / 10 for seed in range(2)]
 
 
 def calls(compiled: nm.Compiled) -> list[bytes]:
     """The results of two calls."""
-    return [np.asarray(compiled(*arguments())).tobytes() for _ in range(2)]
+    return [np.asarray(result).tobytes() for _ in range(2) for result in compiled(*arguments())]
 
 
 def test_kernels_apart_compute_the_same(runs: list[list[str]], network: nm.Lowered, whole: nm.Compiled) -> None:
     apart = network.compile(CPU(), cache=False)
     assert sum(STUBBED in run for run in runs) == 1
     assert all("--compile-to" in " ".join(run) or "--compile-from" in " ".join(run) for run in runs if STUBBED not in run)
-    assert apart.vmfb.count(b"\x7fELF") == whole.vmfb.count(b"\x7fELF") + 1
+    assert apart.vmfb.count(b"\x7fELF") == 2
     assert calls(apart) == calls(whole)
-    kernels = [{(d.name, d.count) for d in dispatches_of(each.vmfb, each.loaded.entry_points["hvp"])} for each in (apart, whole)]
+    kernels = [{(d.name, d.count) for d in dispatches_of(each.vmfb, each.loaded.entry_points["f"])} for each in (apart, whole)]
     assert kernels[0] == kernels[1]
 
 
@@ -175,7 +174,7 @@ def test_a_file_of_an_artifact_in_the_place_of_another(size: int, runs, network:
         assert (after.read(program) == before.read(program)) == (size == 0)
         assert sealed(changed) == changed
         if size > 0:  # behind an ELF file's end nothing is read
-            assert "hvp" in Executable.load(changed, "local-sync").functions
+            assert "f" in Executable.load(changed, "local-sync").functions
 
 
 @pytest.mark.parametrize("name", ["nothing", ""])
