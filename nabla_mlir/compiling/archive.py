@@ -20,10 +20,7 @@ _SEGMENTS = 9  # of a program: the field with its data
 _OFFSET, _LENGTH = 3, 4  # of such data: the fields that say where it is
 _LOCAL, _CENTRAL = 30, 46  # bytes of a header before the name
 _SIZES = 1  # the kind of field of a header that holds sizes
-_LOCATOR, _END = (
-    20,
-    22,
-)  # bytes at the end of an archive, behind the 56 and more that say where the list of files begins
+_LOCATOR, _END = 20, 22  # bytes at the end, behind those that say where the list of files begins
 
 
 @dataclass(frozen=True)

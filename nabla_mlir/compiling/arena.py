@@ -13,13 +13,13 @@ from itertools import compress
 
 from iree.compiler import ir
 
+from nabla_mlir import thresholds
 from nabla_mlir.dialects.regions import made_by
 from nabla_mlir.dialects.stablehlo import emit
 from nabla_mlir.passes.iree.scheduling.place_results import buffers_of
 
 _ALLOCATION, _END = "stream.resource.alloca", "stream.resource.dealloca"
 _ALIGNMENT = 64  # of what IREE allocates on a CPU
-_SMALL = 1 << 26  # what IREE's pool finds again
 _MOST = 1.25  # times what the program would hold at once
 # What reads a buffer or writes to it, ends it, or passes it on: to its results, or to other blocks.
 _USES = ("stream.cmd.execute", _END)
@@ -73,7 +73,7 @@ def place_in_arena(function: ir.Operation) -> int:
 def _is_passing(allocation: _Allocation) -> bool:
     """Whether it is small, and gone before the next loop."""
     is_gone = allocation.end_place is not None and allocation.end_place[0] == allocation.place[0]
-    return is_gone and allocation.size <= _SMALL
+    return is_gone and allocation.size <= thresholds.PLACED_TRANSIENTS
 
 
 def _return_early(blocks: Blocks) -> None:

@@ -97,12 +97,12 @@ def _compile_lowered(module: ir.Module, target: Target, flags: Sequence[str], ca
         flags = [*_STATEFUL, *flags]
     if target.for_wide_convolutions and any(is_wide(op) for op in nested(legal.operation)):
         flags = [*target.for_wide_convolutions, *flags]
-    for attempt in (_compile_apart, _compile_with_transients) if is_artifact(flags) else ():
+    for way, attempt in _WAYS.items() if is_artifact(flags) else ():
         try:
             if (artifact := attempt(legal, target, flags, cache)) is not None:
                 return artifact
         except CompileError as error:
-            _LOG.warning("%s: %s", attempt.__doc__, error.message)
+            _LOG.warning("without %s, which IREE refuses: %s", way, error.message)
             legal = legalize(module, target)
     # Without locations: a moved source line must not miss the cache, and an artifact holds no paths.
     text = str(legal)
@@ -125,11 +125,9 @@ def _compile_lowered(module: ir.Module, target: Target, flags: Sequence[str], ca
 
 def _compile_apart(legal: ir.Module, target: Target, flags: Sequence[str], cache: bool) -> bytes | None:
     """Kernels compiled apart, what is computed on the way in a buffer of its own."""
-    if not may_divide(merge_flags(target.flags(), list(flags))):
+    if not may_divide(merge_flags(target.flags(), list(flags))) or (library := take_kernels(legal)) is None:
         return None
     after_streams = set_sizes if _place_transients(legal, target) else None
-    if (library := take_kernels(legal)) is None:
-        return None
     return compile_legal(str(legal), target, flags=flags, cache=cache, after_streams=after_streams, library=library)
 
 
@@ -140,16 +138,15 @@ def _compile_with_transients(legal: ir.Module, target: Target, flags: Sequence[s
     return compile_legal(str(legal), target, flags=flags, cache=cache, after_streams=set_sizes)
 
 
+# The ways to compile a module that rewrite it between the steps, by what they have; each is for a module as it was legalised.
+_WAYS = {"kernels compiled apart": _compile_apart, "a buffer for what is computed on the way": _compile_with_transients}
+
+
 def _place_transients(legal: ir.Module, target: Target) -> bool:
     """Whether what a legalised module computes on the way has buffers that the next call finds again, from now on."""
     if not target.kernel_bytes() or target.codegen.memory_of_results:
         return False
-    if not _has_transients(legal):
-        Pipeline((PlaceTransientsPass(),)).run(legal, verify_each=False)
-    return _has_transients(legal)
-
-
-def _has_transients(legal: ir.Module) -> bool:
+    Pipeline((PlaceTransientsPass(),)).run(legal, verify_each=False)
     return any(op.name == TRANSIENTS or is_marked(op) for op in nested(legal.operation))
 
 
