@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
 from iree.compiler import ir
@@ -130,9 +131,22 @@ def aside(regions: int = 1, *, detached: bool = False) -> ir.Operation:
     return ir.Operation.create("ad.aside", regions=regions, ip=False if detached else None)
 
 
-def block_aside(types: Sequence[ir.Type] = ()) -> ir.Block:
+def block_aside(types: Sequence[ir.Type] = (), *, detached: bool = False) -> ir.Block:
     """A block that is held aside; its `owner` is to be erased at the end."""
-    return ir.Block.create_at_start(aside().regions[0], list(types), [ir.Location.unknown()] * len(types))
+    return ir.Block.create_at_start(aside(detached=detached).regions[0], list(types), [ir.Location.unknown()] * len(types))
+
+
+@contextlib.contextmanager
+def scratch(regions: int = 1) -> Iterator[ir.Operation]:
+    """An operation with empty regions at the insertion point, which is erased at the end, also of an error.
+
+    What is written into it knows the operations around it; the code is moved out of it before the end.
+    """
+    holder = aside(regions)
+    try:
+        yield holder
+    finally:
+        holder.erase()
 
 
 def new_function(name: str, inputs: Sequence[ir.Type], results: Sequence[ir.Type] = ()) -> ir.Block:
@@ -141,6 +155,16 @@ def new_function(name: str, inputs: Sequence[ir.Type], results: Sequence[ir.Type
     attributes = {"sym_name": ir.StringAttr.get(name), "function_type": kind}
     func = ir.Operation.create("func.func", attributes=attributes, regions=1)
     return ir.Block.create_at_start(func.regions[0], list(inputs), [ir.Location.unknown()] * len(inputs))
+
+
+def move_here(ops: Sequence[ir.Operation]) -> None:
+    """Moves operations to the insertion point, in their order."""
+    point = ir.InsertionPoint.current
+    for op in ops:
+        if point.ref_operation is None:
+            point.block.append(op)
+        else:
+            op.move_before(point.ref_operation)
 
 
 def last_of(block: ir.Block) -> ir.Operation:

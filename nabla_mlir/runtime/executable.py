@@ -16,6 +16,7 @@ from iree.runtime import HalBufferView, VmContext, VmFunction, VmInstance, VmMod
 
 from nabla_mlir.errors import DeployError, NablaError, OutOfMemoryError
 from nabla_mlir.locks import cached_property
+from nabla_mlir.runtime import leak_reports
 from nabla_mlir.runtime.array import Array, Shape
 from nabla_mlir.runtime.device import Device, device, pooled, reason, usable
 from nabla_mlir.runtime.ending import Gate, stop_at_exit
@@ -228,6 +229,7 @@ def _lose_threads() -> None:
 
 
 os.register_at_fork(after_in_child=_lose_threads)
+leak_reports.disable()
 
 
 class Runnable(Protocol):

@@ -120,7 +120,6 @@ def pattern_at(function: Callable[..., Tensor], tensors: Sequence[Tensor], symme
     trace = current_trace()
     assert trace is not None, "patterns are looked for inside a trace"
     _, holder, _ = trace_region(lambda *xs: [function(*xs)], specs, "the sparsity of a derivative", is_differentiated=True)
-    trace.keep(holder)  # erased with the trace: an error may hold values of it
     relation, reasons = _analysed(holder, len(specs), trace)
     return _found(relation, reasons, specs, symmetric)
 

@@ -59,8 +59,7 @@ def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 
     specs = [as_spec(leaf) for leaf in leaves]
     if is_tracing():
-        _, holder, _ = trace_region(flat, specs, "the function given to eval_shape")
-        holder.erase()
+        trace_region(flat, specs, "the function given to eval_shape")
     else:
         trace_function(flat, specs, "main")
     return pytree.unflatten(trees["spec"], trees["specs"])

@@ -59,12 +59,19 @@ class Trace:
     order: int = 0
     has_lines: bool = True
     captures: dict[int, Capture] = field(default_factory=dict)
-    holders: list[ir.Operation] = field(default_factory=list)
+    scratch: ir.Block = field(default_factory=lambda: block_aside(detached=True))
 
-    def keep(self, holder: ir.Operation) -> None:
-        """Takes a holder out of the code and keeps its block, to be cloned from, until the trace ends."""
-        holder.detach_from_parent()
-        self.holders.append(holder)
+    def retire(self, holder: ir.Operation) -> None:
+        """Moves a holder out of the code. It lives until the trace ends, since others may read what is in it.
+
+        For example, the step of a scan is traced once to learn its types. A function that it linearises is a region of its own,
+        which reads values of the step and is still cloned from when the trace of the step is of no more use.
+        """
+        self.scratch.append(holder)
+
+    def close(self) -> None:
+        """Erases the holders, which may read each other's values: MLIR drops the reads of a region before it erases any of it."""
+        self.scratch.owner.operation.erase()
 
     def capture(self, array: Any, shape: tuple[int, ...], dtype: np.dtype) -> Tensor:
         """The argument that stands for an array from outside, one for each array.
@@ -194,8 +201,7 @@ def trace_function(
                 ir.Operation.create("func.return", operands=[out.value for out in outs])
         finally:
             _current.trace = outer
-            for holder in trace.holders:  # inner ones, which use values of the outer ones, come first
-                holder.erase()
+            trace.close()
         inputs = [a.type for a in block.arguments]
         block.owner.operation.attributes["function_type"] = _function_type(inputs, [out.value.type for out in outs])
     return module, [c.array for c in trace.captures.values()]
@@ -246,7 +252,8 @@ def trace_region(
       operands: the tensors whose values the first arguments have.
 
     Returns:
-      The block (ending in `stablehlo.return`), the operation that holds it until it is moved, and the results.
+      The block (ending in `stablehlo.return`), the operation that holds it until it is moved, and the results. The holder
+      belongs to the trace, also where the function raises an error: the caller may move the block out of it, and never erases it.
     """
     trace = _current.trace
     assert trace is not None, "regions are traced inside a trace"
@@ -263,10 +270,8 @@ def trace_region(
                 argument.weak = spec.weak
             outs = [checked_output(out) for out in function(*arguments)]
             stablehlo.emit("stablehlo.return", [out.value for out in outs], results=[])
-    except BaseException:
-        trace.keep(holder)  # the user may catch the error and go on with the outer trace
-        raise
     finally:
+        trace.retire(holder)
         trace.is_value = is_value
         trace.order -= is_differentiated
     return block, holder, outs

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from iree.compiler import ir
 
 from nabla_mlir.dialects import stablehlo
-from nabla_mlir.dialects.regions import aside
+from nabla_mlir.dialects.regions import scratch
 from nabla_mlir.table.registry import clone_op
 from nabla_mlir.table.tensor import Tensor, current_scope, set_scope, wrap
 
@@ -131,15 +131,14 @@ def bound_of(op: ir.Operation) -> dict[str, ir.Attribute]:
 def emit_case(index: Tensor, branches: Sequence[Callable[[], Sequence[Tensor]]]) -> list[Tensor]:
     """Emits a choice between branches: `stablehlo.if` for a truth value, `stablehlo.case` for an integer."""
     name = "stablehlo.if" if index.dtype.kind == "b" else "stablehlo.case"
-    # The result types are those of the first branch, which is traced aside to learn them.
-    holder = aside(len(branches))
-    outs = []
-    for region, branch in zip(holder.regions, branches, strict=True):
-        outs.append(fill(region, [], lambda _, b=branch: b()))  # type: ignore[misc]  # mypy has no type for `b`
-    op = stablehlo.emit(name, [index.value], results=[o.value.type for o in outs[0]], regions=len(branches))
-    for old, new in zip(holder.regions, op.regions, strict=True):
-        old.blocks[0].append_to(new)
-    holder.erase()
+    # The result types are those of the first branch, which is emitted into a holder to learn them.
+    with scratch(len(branches)) as holder:
+        outs = []
+        for region, branch in zip(holder.regions, branches, strict=True):
+            outs.append(fill(region, [], lambda _, b=branch: b()))  # type: ignore[misc]  # mypy has no type for `b`
+        op = stablehlo.emit(name, [index.value], results=[o.value.type for o in outs[0]], regions=len(branches))
+        for old, new in zip(holder.regions, op.regions, strict=True):
+            old.blocks[0].append_to(new)
     return [wrap(r) for r in op.results]
 
 

@@ -30,6 +30,14 @@ class Scope:
     def __init__(self, what: str, parent: Scope | None = None):
         self.what, self.parent, self.open = what, parent, True
 
+    def check_open(self, what: str, got: object, help: str) -> None:
+        """Raises LeakedTracerError if the function that was traced in this scope has ended."""
+        if not self.open:
+            raise LeakedTracerError(
+                f"{what} requires that the trace that made it is still open, got {got!r} from {self.what}, which has ended.",
+                where=user_frame(), help=help,
+            )  # fmt: skip
+
 
 class _State(threading.local):
     scope: Scope | None = None
@@ -48,6 +56,8 @@ def set_scope(scope: Scope | None) -> None:
     _state.scope = scope
 
 
+CALL_INSIDE = "call it inside of the function that made it."
+_RETURN_IT = "return the value from the function instead of storing it outside (global, attribute, list)."
 _AS_STATIC = "pass the number as a static argument (jit(f, static_argnums=...))."
 _KEEP = "keep it a tensor, or return it from the function"
 
@@ -117,13 +127,8 @@ class Tensor(ArrayMethods):
 
     def check_open(self) -> None:
         """Raises LeakedTracerError if the function that made this tensor has ended."""
-        if self.scope is not None and not self.scope.open:
-            raise LeakedTracerError(
-                f"a tensor requires that the trace that made it is still open, got {self!r} from {self.scope.what},"
-                " which has ended.",
-                where=user_frame(),
-                help="return the value from the function instead of storing it outside (global, attribute, list).",
-            )
+        if self.scope is not None:
+            self.scope.check_open("a tensor", self, _RETURN_IT)
 
     def _no_value(self, purpose: str, advice: str) -> NoReturn:
         self.check_open()

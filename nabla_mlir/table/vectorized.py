@@ -16,7 +16,7 @@ from iree.compiler import ir
 
 from nabla_mlir.dialects import stablehlo
 from nabla_mlir.dialects.batch import NOT_CARRIED, VmapOp, free_axes
-from nabla_mlir.dialects.regions import block_aside
+from nabla_mlir.dialects.regions import scratch
 from nabla_mlir.dialects.types import tensor_type
 from nabla_mlir.errors import ShapeError, user_frame
 from nabla_mlir.table.axis_order import met, orders_of_results
@@ -117,16 +117,15 @@ def apply_per_entry(make: Callable[[list[Tensor]], Sequence[Tensor]], operands: 
         return list(make(operands))
     places = [i for i, x in enumerate(operands) if x.axes]
     types = [tensor_type(operands[i].shape, operands[i].dtype) for i in places]
-    block = block_aside(types)
-    entries = list(operands)
-    for i, argument in zip(places, block.arguments, strict=True):
-        entries[i] = wrap(argument)
-    with ir.InsertionPoint(block):
-        outs = make(entries)
-        stablehlo.emit("stablehlo.return", [out.value for out in outs], results=[])
-    results = map_over(block, [operands[i] for i in places], axes, len(outs))
-    block.owner.erase()
-    return results
+    with scratch() as holder:
+        block = ir.Block.create_at_start(holder.regions[0], types, [ir.Location.unknown()] * len(types))
+        entries = list(operands)
+        for i, argument in zip(places, block.arguments, strict=True):
+            entries[i] = wrap(argument)
+        with ir.InsertionPoint(block):
+            outs = make(entries)
+            stablehlo.emit("stablehlo.return", [out.value for out in outs], results=[])
+        return map_over(block, [operands[i] for i in places], axes, len(outs))
 
 
 # ---------------------------------------------------------------- functions that run per entry

@@ -121,7 +121,7 @@ def _emit(call: Callable[[], Any], policies: Policy, prevent_cse: bool) -> Any:
         leaves, box["spec"] = pytree.flatten(call())
         return leaves
 
-    block, holder, outs = trace_region(body, [], "a checkpointed function")
+    block, _, outs = trace_region(body, [], "a checkpointed function")
     words = [ir.ArrayAttr.get([ir.StringAttr.get(word) for word in policy]) for policy in policies]
     flags = {"prevent_cse": Bool.encode(prevent_cse), "recompute": Bool.encode(False)}
     op = stablehlo.emit(
@@ -129,7 +129,6 @@ def _emit(call: Callable[[], Any], policies: Policy, prevent_cse: bool) -> Any:
         attributes={"policies": ir.ArrayAttr.get(words), **flags}, regions=1,
     )  # fmt: skip
     block.append_to(op.regions[0])
-    holder.erase()
     return pytree.unflatten(box["spec"], results_of(op))
 
 

@@ -13,7 +13,7 @@ from nabla_mlir.staging.tracing import current_trace, results_of, trace_region
 from nabla_mlir.table.promotion import as_tensor
 from nabla_mlir.table.regions import captures_of
 from nabla_mlir.table.registry import Region
-from nabla_mlir.table.tensor import Tensor, wrap
+from nabla_mlir.table.tensor import CALL_INSIDE, Tensor, current_scope, wrap
 from nabla_mlir.transforms.arguments import specs_of
 
 
@@ -51,17 +51,19 @@ def closure_convert(fun: Callable[..., Any], *example_args: Any) -> tuple[Callab
         return outs
 
     _, holder, _ = trace_region(body, specs_of(tensors), "the function given to closure_convert", operands=tensors)
-    trace.keep(holder)
     values = [v for v in captures_of(holder) if is_differentiable(wrap(v).dtype)]
 
+    scope = current_scope()
+
     def converted(*args: Any) -> Any:
+        if scope is not None:
+            scope.check_open("a function of closure_convert", fun, CALL_INSIDE)
         own = pytree.flatten_like(in_spec, args[: len(example_args)], "arguments", "the examples")
         inside = [as_tensor(x).value for x in (*own, *args[len(example_args) :])]
-        copy = aside()
+        copy = aside(detached=True)
         captures = dict(zip(values, inside[len(own) :], strict=True))
         Region(holder.regions[0], captures).clone_into(copy.regions[0])
         op = ad.JvpOp.build(inside[: len(own)], [], copy.regions[0].blocks[0], [], []).op
-        copy.erase()
         return pytree.unflatten(out_spec, results_of(op))
 
     return converted, [wrap(v) for v in values]

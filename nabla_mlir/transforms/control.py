@@ -140,17 +140,16 @@ def _choose(name: str, by: Tensor, branches: Sequence[Callable[..., Any]], opera
             leaves, box["spec"] = pytree.flatten(branch(*operands))
             return [_unweakened(leaf) for leaf in leaves]
 
-        block, holder, outs = trace_region(body, [], f"a branch of {what}")
-        blocks.append((block, holder))
+        block, _, outs = trace_region(body, [], f"a branch of {what}")
+        blocks.append(block)
         if first is None:
             first = (box["spec"], outs)
         else:
             _same(f"the branches of {what}", *first, box["spec"], outs)
     assert first is not None
     op = stablehlo.emit(name, [by.value], results=_types(first[1]), regions=len(blocks))
-    for region, (block, holder) in zip(op.regions, blocks, strict=True):
+    for region, block in zip(op.regions, blocks, strict=True):
         block.append_to(region)
-        holder.erase()
     return pytree.unflatten(first[0], results_of(op))
 
 
@@ -191,11 +190,10 @@ def while_loop(
     def run(init: Any) -> Any:
         leaves, spec = pytree.flatten(init)
         carry = [as_tensor(leaf) for leaf in leaves]
-        block, holder, outs, out_spec = _trace_body(body_fun, spec, carry)
+        block, outs, out_spec = _trace_body(body_fun, spec, carry)
         if any(c.weak and c.dtype != o.dtype and c.shape == o.shape for c, o in zip(carry, outs, strict=False)):
             carry = [adapted(*each) for each in zip(leaves, carry, outs, strict=True)]
-            holder.erase()
-            block, holder, outs, out_spec = _trace_body(body_fun, spec, carry)
+            block, outs, out_spec = _trace_body(body_fun, spec, carry)
         _same("the carry of while_loop", spec, carry, out_spec, outs)
 
         def test(*state: Tensor) -> list[Tensor]:
@@ -204,7 +202,7 @@ def while_loop(
                 raise DtypeError(f"while_loop requires a condition that is bool, got {pred.dtype}.", where=user_frame())
             return [pred]
 
-        test_block, test_holder, _ = trace_region(test, specs_of(carry), "the condition of while_loop")
+        test_block, _, _ = trace_region(test, specs_of(carry), "the condition of while_loop")
         op = stablehlo.emit(
             "stablehlo.while", [c.value for c in carry], results=_types(carry),
             attributes={} if max_residual_bytes is None else {MAX_RESIDUAL_BYTES: I64.encode(max_residual_bytes)},
@@ -212,8 +210,6 @@ def while_loop(
         )  # fmt: skip
         test_block.append_to(op.regions[0])
         block.append_to(op.regions[1])
-        test_holder.erase()
-        holder.erase()
         return pytree.unflatten(spec, results_of(op))
 
     return staged(per_entry(run))(init_val)
@@ -238,8 +234,8 @@ def _trace_body(body_fun: Any, spec: pytree.TreeSpec, carry: Sequence[Tensor]) -
         leaves, box["spec"] = pytree.flatten(body_fun(pytree.unflatten(spec, state)))
         return leaves
 
-    block, holder, outs = trace_region(body, specs_of(carry), "the body of while_loop")
-    return block, holder, outs, box["spec"]
+    block, _, outs = trace_region(body, specs_of(carry), "the body of while_loop")
+    return block, outs, box["spec"]
 
 
 def fori_loop(

@@ -144,7 +144,7 @@ class _Custom:
         zeros = [SymbolicZero.of(like) if self.has_symbols else None for like in likes]
         return pytree.unflatten(spec, [by_place.get(i, zero) for i, zero in enumerate(zeros)])
 
-    def _rules(self, call: _Call, tensors: list[Tensor], call_all: Any) -> list[tuple[ir.Block, ir.Operation]]:
+    def _rules(self, call: _Call, tensors: list[Tensor], call_all: Any) -> list[ir.Block]:
         raise NotImplementedError
 
     def _emit(self, fixed: list[Any], call_all: Callable[..., Any], values: tuple[Any, ...]) -> Any:
@@ -163,7 +163,7 @@ class _Custom:
             out, call.out_spec = pytree.flatten(self.fun(*call_all(pytree.unflatten(spec, inner))))
             return out
 
-        block, holder, call.outs = trace_region(primal, call.specs, self._name(), operands=tensors)
+        block, _, call.outs = trace_region(primal, call.specs, self._name(), operands=tensors)
         call.label = _label(self._name(), [c.label for c in _tracing.calls])
         before = _tracing.calls
         has_end = self._ends_here()
@@ -181,9 +181,8 @@ class _Custom:
             attributes=attributes | ({WITHOUT_RULE: ir.UnitAttr.get()} if has_end else {}),
             regions=1 + len(rules),
         )  # fmt: skip
-        for region, (body, parent) in zip(op.regions, [(block, holder), *rules], strict=True):
+        for region, body in zip(op.regions, [block, *rules], strict=True):
             body.append_to(region)
-            parent.erase()
         return pytree.unflatten(call.out_spec, results_of(op))
 
     def _ends_here(self) -> bool:
@@ -195,12 +194,12 @@ class _Custom:
         depth = sum(c.function is self for c in _tracing.calls)
         return depth > 0 and depth >= trace.order
 
-    def _ends(self, call: _Call) -> list[tuple[ir.Block, ir.Operation]]:
+    def _ends(self, call: _Call) -> list[ir.Block]:
         """Regions in the place of rules that nobody asks for."""
         ends = []
         for arguments, results in self._ports(call):
             zeros = lambda *_, results=results: [full(s.shape, 0, s.dtype) for s in results]  # noqa: E731
-            ends.append(trace_region(zeros, arguments, f"the rule of {self._name()}")[:2])
+            ends.append(trace_region(zeros, arguments, f"the rule of {self._name()}")[0])
         return ends
 
     def _ports(self, call: _Call) -> list[tuple[list[Spec], list[Spec]]]:
@@ -290,7 +289,7 @@ class custom_jvp(_Custom):  # noqa: N801  # a decorator
         outs = specs_of(call.outs)
         return [([*call.specs, *(call.specs[i] for i in call.wrt)], [*outs, *(outs[i] for i in call.of)])]
 
-    def _rules(self, call: _Call, tensors: list[Tensor], call_all: Any) -> list[tuple[ir.Block, ir.Operation]]:
+    def _rules(self, call: _Call, tensors: list[Tensor], call_all: Any) -> list[ir.Block]:
         what = f"the rule of {self._name()}"
 
         def rule(*inner: Tensor) -> list[Any]:
@@ -308,7 +307,7 @@ class custom_jvp(_Custom):  # noqa: N801  # a decorator
             return [*outs, *call.seeds("tangent", tangent, outs, call.of, names)]
 
         specs = [*call.specs, *(call.specs[i] for i in call.wrt)]
-        return [trace_region(rule, _strong(specs), what, operands=tensors)[:2]]
+        return [trace_region(rule, _strong(specs), what, operands=tensors)[0]]
 
 
 def _added(a: Any, b: Any) -> Any:
@@ -357,7 +356,7 @@ class custom_vjp(_Custom):  # noqa: N801  # a decorator
         outs = specs_of(call.outs)
         return [(call.specs, outs), ([outs[i] for i in call.of], [call.specs[i] for i in call.wrt])]
 
-    def _rules(self, call: _Call, tensors: list[Tensor], call_all: Any) -> list[tuple[ir.Block, ir.Operation]]:
+    def _rules(self, call: _Call, tensors: list[Tensor], call_all: Any) -> list[ir.Block]:
         assert self.rules is not None
         fwd, bwd = self.rules
         trees: dict[str, Any] = {}
@@ -372,7 +371,7 @@ class custom_vjp(_Custom):  # noqa: N801  # a decorator
             residuals, trees["spec"] = pytree.flatten(pair[1])
             return [*call.result(what, pair[0]), *(as_tensor(r) for r in residuals)]
 
-        forward_block, forward_holder, outs = trace_region(forward, _strong(call.specs), what, operands=tensors)
+        forward_block, _, outs = trace_region(forward, _strong(call.specs), what, operands=tensors)
         residuals = [Spec(r.shape, r.dtype) for r in outs[len(call.outs) :]]
 
         def backward(*inner: Tensor) -> list[Any]:
@@ -391,8 +390,7 @@ class custom_vjp(_Custom):  # noqa: N801  # a decorator
             return list(call.seeds("cotangent", leaves, tensors, call.wrt, pytree.paths(call.args_spec)))
 
         specs = [*residuals, *(Spec(call.outs[i].shape, call.outs[i].dtype) for i in call.of)]
-        backward_block, backward_holder, _ = trace_region(backward, specs, what)
-        return [(forward_block, forward_holder), (backward_block, backward_holder)]
+        return [forward_block, trace_region(backward, specs, what)[0]]
 
 
 def _strong(specs: Sequence[Spec]) -> list[Spec]:

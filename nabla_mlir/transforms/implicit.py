@@ -70,11 +70,11 @@ def custom_linear_solve(
         if trace is not None and trace.is_value:
             return pytree.unflatten(spec, _like("solve", spec, tensors, solve(matvec, b)))
 
-        def region(what: str, f: Callable[[Any], Any]) -> tuple[ir.Block, ir.Operation]:
+        def region(what: str, f: Callable[[Any], Any]) -> ir.Block:
             def body(*inner: Tensor) -> list[Tensor]:
                 return _like(what, spec, tensors, f(pytree.unflatten(spec, inner)))
 
-            return trace_region(body, specs, what)[:2]
+            return trace_region(body, specs, what)[0]
 
         def vecmat(x: Any) -> Any:
             return vjp(matvec, x)[1](x)[0]
@@ -90,9 +90,8 @@ def custom_linear_solve(
             "ad.linear_solve", [t.value for t in tensors], results=[t.value.type for t in tensors],
             attributes={"transposable": transposable}, regions=len(blocks),
         )  # fmt: skip
-        for target, (block, holder) in zip(op.regions, blocks, strict=True):
+        for target, block in zip(op.regions, blocks, strict=True):
             block.append_to(target)
-            holder.erase()
         return pytree.unflatten(spec, results_of(op))
 
     return staged(per_entry(run))(b)
@@ -189,9 +188,6 @@ def _closed(f: Callable[[Any], Any], example: Any) -> tuple[Callable[[Any, Any],
     specs = [Spec(x.shape, x.dtype) for x in leaves]
     block, holder, _ = trace_region(body, specs, "the function given to custom_root")
     captures = captures_of(holder)
-    trace = current_trace()
-    assert trace is not None
-    trace.keep(holder)
 
     def g(x: Any, parameters: Any) -> Any:
         arguments, ops, outputs = body_of(block.region)

@@ -15,7 +15,7 @@ from nabla_mlir.dialects.types import is_differentiable
 from nabla_mlir.errors import TreeError, user_frame
 from nabla_mlir.rules.taylor import Expansion, Series, polynomial
 from nabla_mlir.staging.eager import staged
-from nabla_mlir.staging.tracing import current_trace, trace_region
+from nabla_mlir.staging.tracing import trace_region
 from nabla_mlir.table.promotion import adopted, as_tensor
 from nabla_mlir.table.regions import body_of, captures_of, clone_body
 from nabla_mlir.table.tensor import Tensor, full, wrap
@@ -97,11 +97,8 @@ def _like(term: Any, primal: Tensor, argument: int, spec: Any) -> Tensor | None:
 def _pushed(body: Callable[..., Any], tensors: list[Tensor], terms: list[list[Tensor | None]]) -> list[Series | Tensor]:
     """The results of a function as series, with its maps and derivatives expanded before."""
     block, holder, _ = trace_region(body, specs_of(tensors), "the function given to jet", operands=tensors)
-    trace = current_trace()
-    assert trace is not None
     captures = captures_of(holder)
     module = _module(block, captures)
-    trace.keep(holder)
     expand_module(module)
     func = functions_of(module.operation)["main"]
     entry = func.regions[0].blocks[0]

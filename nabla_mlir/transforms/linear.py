@@ -19,7 +19,7 @@ from nabla_mlir.staging.specs import Spec, as_spec
 from nabla_mlir.staging.tracing import current_trace, is_tracing, results_of, trace_function, trace_region
 from nabla_mlir.table.promotion import as_tensor
 from nabla_mlir.table.registry import Region, zeros
-from nabla_mlir.table.tensor import Tensor, full
+from nabla_mlir.table.tensor import CALL_INSIDE, Tensor, current_scope, full
 from nabla_mlir.transforms.arguments import seed_array, seed_of, specs_of
 from nabla_mlir.transforms.vectorized import per_entry
 
@@ -166,7 +166,8 @@ class _Body:
     """A function traced once, whose block is cloned into each derivative that is asked of it."""
 
     def __init__(self, f: Callable[..., Any], primals: tuple[Any, ...], has_aux: bool, what: str):
-        self.what, self.has_aux = what, has_aux
+        self.what, self.has_aux, self.scope = what, has_aux, current_scope()
+        self.f = f
         self.leaves, self.in_spec = pytree.flatten(tuple(primals))
         self.tensors = [as_tensor(leaf) for leaf in self.leaves]
         self.active = [i for i, t in enumerate(self.tensors) if is_differentiable(t.dtype)]
@@ -190,18 +191,20 @@ class _Body:
             return [*leaves, *aux]
 
         active = [self.tensors[i] for i in self.active]
-        self.block, holder, self.outs = trace_region(body, specs_of(active), f"the function given to {what}", True, active)
-        trace = current_trace()
-        assert trace is not None
-        trace.keep(holder)
+        self.block, _, self.outs = trace_region(body, specs_of(active), f"the function given to {what}", True, active)
         self.aux_spec = aux_spec
         self.of = [i for i, out in enumerate(self.outs[: self.count]) if is_differentiable(out.dtype)]
 
-    def clone(self) -> tuple[ir.Block, ir.Operation]:
-        """A copy of the block in a holder of its own at the insertion point."""
-        holder = aside()
+    def clone(self) -> ir.Block:
+        """A copy of the block, for an operation that owns it."""
+        holder = aside(detached=True)
         Region(self.block.region).clone_into(holder.regions[0])
-        return holder.regions[0].blocks[0], holder
+        return holder.regions[0].blocks[0]
+
+    def check_open(self) -> None:
+        """Raises LeakedTracerError if the trace that the function belongs to has ended."""
+        if self.scope is not None:
+            self.scope.check_open(f"the linear function of {self.what}", self.f, CALL_INSIDE)
 
     def primals(self) -> list[ir.Value]:
         """The values of the active arguments."""
@@ -212,10 +215,9 @@ class _Body:
 
         Where the function has rules of the user's, it is what these say, as in JAX: its own derivative is that of their code.
         """
-        block, holder = self.clone()
-        is_ruled = any(inner.name in CUSTOM for inner in nested(holder))
+        block = self.clone()
+        is_ruled = any(inner.name in CUSTOM for inner in nested(block.owner.operation))
         op = self._ruled(block) if is_ruled else ad.JvpOp.build(self.primals(), [], block, [], []).op
-        holder.erase()
         return self.result(results_of(op))
 
     def _ruled(self, block: ir.Block) -> ir.Operation:
@@ -236,28 +238,28 @@ class _Body:
 
     def push(self, tangents: Any) -> Any:
         """The result, and the tangents of it for tangents of the arguments."""
+        self.check_open()
         leaves = pytree.flatten_like(self.in_spec, tuple(tangents), "tangents", "the primals")
         seeds = {i: seed_of("tangent", leaves[i], self.tensors[i], p)
                  for i, p in enumerate(pytree.paths(self.in_spec))}  # fmt: skip
         wrt = [k for k, i in enumerate(self.active) if seeds[i] is not None]
-        block, holder = self.clone()
+        block = self.clone()
         values = [seeds[self.active[k]].value for k in wrt]  # type: ignore[union-attr]
         op = ad.JvpOp.build(self.primals(), values, block, wrt, self.of).op
-        holder.erase()
         results = results_of(op)
         by_place = dict(zip(self.of, results[len(self.outs) :], strict=True))
         return self.result(results), pytree.unflatten(self.out_spec, [by_place.get(i) for i in range(self.count)])
 
     def pull(self, cotangent: Any) -> Any:
         """The cotangents of the arguments for a cotangent of the result."""
+        self.check_open()
         leaves = pytree.flatten_like(self.out_spec, cotangent, "a cotangent", "the result")
         places = pytree.paths(self.out_spec)
         seeds = {i: seed_of("cotangent", leaves[i], self.outs[i], places[i]) for i in self.of}
         of = [i for i in self.of if seeds[i] is not None]
-        block, holder = self.clone()
+        block = self.clone()
         values = [seeds[i].value for i in of]  # type: ignore[union-attr]
         op = ad.VjpOp.build(self.primals(), values, block, range(len(self.active)), of).op
-        holder.erase()
         by_place = dict(zip(self.active, results_of(op)[len(self.outs) :], strict=True))
         return pytree.unflatten(self.in_spec, [by_place.get(i) for i in range(len(self.tensors))])
 

@@ -150,9 +150,8 @@ def _scan_types(
         return [*c, *y]
 
     entries = [Spec(x.shape[1:], x.dtype) for x in rows]
-    _, holder, outs = trace_region(probe, [*specs_of(carry), *entries], "the step of scan")
+    _, _, outs = trace_region(probe, [*specs_of(carry), *entries], "the step of scan")
     new = outs[: box["count"]]
-    holder.erase()
     wider = [adapted(*each) for each in zip(leaves, carry, new, strict=False)]
     if any(a is not c for a, c in zip(wider, carry, strict=False)):
         return _scan_types(f, c_spec, leaves, wider, x_spec, rows)

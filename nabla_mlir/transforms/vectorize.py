@@ -96,12 +96,11 @@ def _vmap(
         return outs
 
     with bound_axis(axis_name, size) as bound:
-        block, holder, _ = trace_region(body, inner_specs, "the function given to vmap")
+        block, _, _ = trace_region(body, inner_specs, "the function given to vmap")
     in_places = [[place] for place in places if place is not None]
     op = batch.VmapOp.build(
         [tensors[i].value for i in leaders], block, [bound.symbol], [size], in_places, [[p] for p in box["places"]]
     ).op
-    holder.erase()
     return pytree.unflatten(box["spec"], results_of(op))
 
 

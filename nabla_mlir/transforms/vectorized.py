@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from nabla_mlir import pytree
+from nabla_mlir.dialects.regions import move_here
 from nabla_mlir.errors import ShapeError, TraceError, user_frame
 from nabla_mlir.ops.shape import broadcast_in_dim, reduce_sum, reshape, transpose
 from nabla_mlir.runtime.named import VectorizedArray
@@ -337,16 +338,14 @@ def _mapped(run: Callable[..., Any], args: Any, kwargs: Any) -> Any:
             outs, out_spec = pytree.flatten(out)
             return [as_tensor(leaf) for leaf in outs]
 
-    block, holder, outs = trace_region(body, [], "a function of vectorised tensors")
+    block, _, outs = trace_region(body, [], "a function of vectorised tensors")
     if scope.operands:
         results = map_over(block, scope.operands, scope.axes, len(outs))
     else:
         results = [_moved(out) for out in outs]
         *ops, terminator = (op.operation for op in block.operations)
         terminator.erase()
-        for op in ops:
-            op.move_before(holder)
-    holder.erase()
+        move_here(ops)
     return pytree.unflatten(out_spec, results)
 
 

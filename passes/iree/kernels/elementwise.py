@@ -54,10 +54,13 @@ def as_dispatch(ops: Sequence[ir.Operation], results: Sequence[ir.Value]) -> Non
     writer = NestWriter(0)
     with ir.InsertionPoint(ops[-1]), ops[-1].location:
         operands, maps = [], []
-        for i, (value, node) in enumerate(reader.inputs.items()):
+        indices: dict[tuple[ir.Value, tuple[int, ...]], int] = {}  # two broadcasts of one value may be one input
+        for value, node in reader.inputs.items():
             source, dims = _before_broadcast(value)
-            operands.append(reshape(signless(Val(source)), space(shape_and_dtype(source.type)[0])))
-            maps.append(dims if operands[-1].shape else ())
+            i = indices.setdefault((source, tuple(dims)), len(operands))
+            if i == len(operands):
+                operands.append(reshape(signless(Val(source)), space(shape_and_dtype(source.type)[0])))
+                maps.append(dims if operands[-1].shape else ())
             writer.values[node] = writer.writer.named(f"%in{i}", node.dtype)
         codes = [writer.scalar(reader.node(r)) for r in results]
         body = _simplified([str(x.type.element_type) for x in operands], writer.writer.blocks[0].lines, codes)
