@@ -207,6 +207,12 @@ CHAIN_OPERATIONS: Annotated[
     int, Chosen("operations in one dispatch", "the compiler takes three seconds for so many")
 ] = 10_000
 
+# ---------------------------------------------------------------- choices
+
+# A branch of so many operations, with results of so many elements, is computed whether it is chosen or not.
+BRANCH_OPERATIONS: Annotated[int, Chosen("operations of all branches", "the host waits longer for the predicate")] = 16
+BRANCH_ELEMENTS: Annotated[int, Chosen("elements of a result", "the host chooses a larger one without a copy")] = 1 << 14
+
 # ---------------------------------------------------------------- rewrites for a CPU
 
 # To turn a right factor with so many times the rows of the left takes longer than the product: 16x512 times the transposed

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from iree.compiler import ir
 
+from nabla_mlir.conversion import limits_of
 from nabla_mlir.dialects import stablehlo
 from nabla_mlir.dialects.stablehlo import I64Array
 from nabla_mlir.dialects.types import is_float, tensor_type
@@ -44,8 +45,11 @@ def identity_of(combiner: str, dtype: np.dtype) -> Any:
     if dtype.kind == "c":
         raise DtypeError(f"{COMBINERS[combiner]} requires real numbers to have a neutral element, got {dtype}.",
                          where=user_frame())  # fmt: skip
-    if is_float(dtype):
+    if is_float(dtype) and not np.isnan(np.asarray(np.inf, dtype)):
         return -np.inf if combiner == "max" else np.inf
+    if is_float(dtype):  # of 8 bits, without infinities
+        info = limits_of(dtype)
+        return float(info.min if combiner == "max" else info.max)
     info = np.iinfo(dtype)
     return int(info.min if combiner == "max" else info.max)
 

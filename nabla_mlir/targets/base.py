@@ -1,9 +1,13 @@
 """What a target is: a typed value that says for what machine a module is compiled, and the table of all kinds.
 
 Common to all targets: f64 stays f64 (IREE's default would turn it into f32), optimisation level 3 without the
-aggressive fusion that breaks some valid modules, and without two rewrites of matrix products and transposes, each of
-which gives wrong numbers for some Hessians (tests/frontend/test_compositions.py holds that), and no debug information
-(artifacts are byte-identical wherever they were built).
+aggressive fusion that breaks some valid modules, without the fusion of values that several operations read, without two
+rewrites of matrix products and transposes, and no debug information (artifacts are byte-identical wherever they were built).
+
+The fusion of values with several readers makes dispatches with several results. Where two of them turn out equal, IREE 3.13
+takes the first result of the dispatch for the later one (dropUnusedAndRedundantDispatchRegionResults, iree-org/iree#20065):
+of ``z = x * y; a = where(c, z, 0); return z, a, where(c, a, 0)`` the third result was z. The two rewrites gave wrong numbers
+for some Hessians (tests/frontend/test_compositions.py).
 """
 
 from __future__ import annotations
@@ -18,6 +22,7 @@ _COMMON_FLAGS = (
     "--iree-input-demote-f64-to-f32=false",
     "--iree-opt-level=O3",
     "--iree-dispatch-creation-enable-aggressive-fusion=false",
+    "--iree-dispatch-creation-fuse-multi-use=false",
     "--iree-opt-generalize-matmul=false",
     "--iree-opt-aggressively-propagate-transposes=false",
     "--iree-vm-bytecode-module-strip-source-map",

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from nabla_mlir.passes.base import NamedPipeline, Step, register_pipeline, require_target
+from nabla_mlir.passes.iree.faults.choose_on_device import ChooseOnDevicePass
 from nabla_mlir.passes.iree.faults.count_loops import CountLoopsPass
 from nabla_mlir.passes.iree.faults.forget_empty import ForgetEmptyPass
 from nabla_mlir.passes.iree.faults.forget_unique_indices import ForgetUniqueIndicesPass
@@ -93,6 +94,7 @@ class LegalizeForIreePipeline(NamedPipeline):
         Step(LegalizeTypesPass, "Conversions come from almost every pass above; what they are made of needs none."),
         Step(ForgetFinalPass, "No pattern is left that must not look again at what it made."),
         Step(FoldNumbersPass, "No formula is made any more, and the numbers in them have the types that they keep."),
+        Step(ChooseOnDevicePass, "Branches are as small as they get, and none is made any more."),
         Step(SeparateUsesPass, "Which sums are read in two ways is only known once all of them are there."),
         Step(SeparatePartsPass, "Likewise for slices that scatters and sorts would take with them."),
         Step(SeparateConstantsPass, "Likewise for constants that several operations update."),

@@ -1,0 +1,91 @@
+"""Choices between values by one predicate, made where the values are computed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from iree.compiler import ir
+
+from nabla_mlir import thresholds
+from nabla_mlir.dialects.regions import nested_in_functions
+from nabla_mlir.dialects.types import is_static_tensor
+from nabla_mlir.ops.logic import compare, select
+from nabla_mlir.ops.shape import broadcast_in_dim
+from nabla_mlir.passes.base import Pass, register
+from nabla_mlir.table.regions import body_of, clone_body, replace
+from nabla_mlir.table.tensor import Tensor, full, wrap
+from nabla_mlir.table.traits import CONSTANT, is_cheap, size_of
+
+_CHOICES = ("stablehlo.if", "stablehlo.case")
+_FREE = (CONSTANT, "stablehlo.broadcast_in_dim", "stablehlo.reshape")
+# They end the process where the divisor is 0, which a branch may be there to prevent.
+_DIVISIONS = ("stablehlo.divide", "stablehlo.remainder")
+
+
+@register
+@dataclass(frozen=True)
+class ChooseOnDevicePass(Pass):
+    """Write a branch that only chooses between small values as a `select`, and broadcast the predicate of a `select`.
+
+    IREE 3.13 decides a branch, and a `select` by one truth value, on the host, which waits for the predicate. Where the result
+    is read by another branch, or a loop, IREE may also put the work before and after the branch into one part of the
+    program ("circular dependency"): the accepted step of a Hamiltonian Monte Carlo in f64 did not compile.
+    Example: tests/filecheck/passes/choose_on_device.mlir
+    """
+
+    name: ClassVar[str] = "nabla-choose-on-device"
+    most_operations: int = thresholds.BRANCH_OPERATIONS  # of all branches, which are computed in any case then
+    most_elements: int = thresholds.BRANCH_ELEMENTS  # of a result, which the host would not copy
+
+    def run(self, module: ir.Operation) -> None:
+        """Rewrites `module` in place."""
+        for op in nested_in_functions(module):
+            if op.name in _CHOICES and self._is_small(op) and self._may_run_always(op):
+                with ir.InsertionPoint(op), op.location:
+                    replace(op, _chosen(op))
+            elif op.name == "stablehlo.select" and self._is_small(op):
+                with ir.InsertionPoint(op), op.location:
+                    op.operands[0] = _broadcast(wrap(op.operands[0]), wrap(op.results[0])).value
+
+    def _is_small(self, op: ir.Operation) -> bool:
+        return all(is_static_tensor(r.type) and size_of(r) <= self.most_elements for r in op.results)
+
+    def _may_run_always(self, op: ir.Operation) -> bool:
+        """True if the branches cost less than the decision, and nothing in them can fail."""
+        inner = [o for region in op.regions for o in body_of(region)[1] if o.name not in _FREE]
+        return len(inner) <= self.most_operations and all(map(self._is_harmless, inner))
+
+    def _is_harmless(self, op: ir.Operation) -> bool:
+        if op.name in _DIVISIONS and wrap(op.results[0]).dtype.kind in "iu":
+            return False
+        return is_cheap(op) and self._is_small(op)
+
+
+def _chosen(op: ir.Operation) -> list[Tensor]:
+    """The results of a branch: `select` between those of all, which are computed before."""
+    by = wrap(op.operands[0])
+    branches = [_inlined(region) for region in op.regions]
+    if op.name == "stablehlo.if":
+        return [_select(by, *each) for each in zip(*branches, strict=True)]
+    results = branches[-1]  # also for an index outside
+    for k in reversed(range(len(branches) - 1)):
+        is_chosen = compare(by, full((), k, by.dtype), comparison_direction="EQ")
+        results = [_select(is_chosen, *each) for each in zip(branches[k], results, strict=True)]
+    return results
+
+
+def _inlined(region: ir.Region) -> Sequence[Tensor]:
+    _, ops, outputs = body_of(region)
+    mapping: dict[ir.Value, ir.Value] = {}
+    clone_body(ops, mapping)
+    return [wrap(mapping.get(v, v)) for v in outputs]
+
+
+def _select(by: Tensor, yes: Tensor, no: Tensor) -> Tensor:
+    return select(_broadcast(by, yes), yes, no)
+
+
+def _broadcast(by: Tensor, like: Tensor) -> Tensor:
+    return by if by.shape == like.shape else broadcast_in_dim(by, shape=like.shape, broadcast_dimensions=())
