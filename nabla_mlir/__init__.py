@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from nabla_mlir import tree as tree
     from nabla_mlir import tree_util as tree_util
     from nabla_mlir import typing as typing
+    from nabla_mlir.compiling.checking import set_checking as set_checking
     from nabla_mlir.dtypes import float0 as float0
     from nabla_mlir.environment import block_until_ready as block_until_ready
     from nabla_mlir.environment import checking_leaks as checking_leaks
@@ -194,7 +195,7 @@ _HOMES: dict[str, str | None] = {
     "spec": "staging.specs",
     "Lowered": "staging.stages", "Traced": "staging.stages", "module": "staging.stages", "trace": "staging.stages",
     "save_static_library": "staging.static_library",
-    "debug_nans": "staging.execution", "set_execution": "staging.execution",
+    "debug_nans": "staging.execution", "set_execution": "staging.execution", "set_checking": "compiling.checking",
     "set_default_dtypes": "table.promotion",
     "Tensor": "table.tensor",
     "CPU": "targets", "CUDA": "targets", "Vulkan": "targets",

@@ -167,6 +167,10 @@ class CompileError(NablaError, RuntimeError):
         super().__init__(message, where=where, help=help)
 
 
+class MiscompileError(CompileError):
+    """Compiled code computes other numbers than the program says, however it is compiled. `reproducer` is a saved folder."""
+
+
 class MemoryLimitError(CompileError):
     """A function cannot be compiled so that a call holds as little memory as the target allows: its `memory_limit`."""
 

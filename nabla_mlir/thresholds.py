@@ -207,6 +207,15 @@ CHAIN_OPERATIONS: Annotated[
     int, Chosen("operations in one dispatch", "the compiler takes three seconds for so many")
 ] = 10_000
 
+# ---------------------------------------------------------------- checks
+
+# A compiled program is checked where the interpreter takes at most this part of the time that compiling it does.
+CHECKING_SHARE: Annotated[float, Chosen("of the compilation", "a user who compiles does not notice it")] = 0.1
+# What compiling takes at least, in all and for each operation; and how many interpretations a check is.
+CHECKED_MODULE: Annotated[float, Chosen("µs", "sin(x) x of 64 numbers takes 0.45 s")] = 450_000.0
+CHECKED_OPERATION: Annotated[float, Chosen("µs", "large networks take 1 to 3 ms for each")] = 1_000.0
+CHECKED_RUNS: Annotated[float, Chosen("interpretations", "one as it stands, and a perturbed one, which takes three")] = 4.0
+
 # ---------------------------------------------------------------- choices
 
 # A branch of so many operations, with results of so many elements, is computed whether it is chosen or not.

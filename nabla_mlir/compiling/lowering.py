@@ -69,19 +69,24 @@ def legalize(module: ir.Module, target: Target, schedule: bool = True) -> ir.Mod
 
 
 def compile_lowered(
-    module: ir.Module, target: Target, *, flags: Sequence[str] = (), cache: bool = True, title: str = ""
+    module: ir.Module, target: Target, *, flags: Sequence[str] = (), cache: bool = True, title: str = "", schedule: bool = True
 ) -> bytes:
-    """Legalises a lowered module for the target and compiles it; `title` is what is said to be compiled."""
+    """Legalises a lowered module for the target and compiles it.
+
+    Args:
+      title: what is said to be compiled.
+      schedule: also rewrite what IREE does slowly.
+    """
     name, start = title or _name_of(module), time.perf_counter()
     with watch(f"compiling {name} for {target.name}"):
         limit = target.allowed_bytes()
         if limit is None:
-            vmfb = _compile_lowered(module, target, flags, cache)
+            vmfb = _compile_lowered(module, target, flags, cache, schedule)
         else:
             attempts = (
                 thresholds.LIMIT_ATTEMPTS if target.kernel_bytes() else 1
             )  # nothing is forgotten without a schedule
-            vmfb = within(clone_module(module), limit, attempts, lambda m: _compile_lowered(m, target, flags, cache))
+            vmfb = within(clone_module(module), limit, attempts, lambda m: _compile_lowered(m, target, flags, cache, schedule))
     _LOG.info("%s for %s: %d bytes in %.2f s", name, target.name, len(vmfb), time.perf_counter() - start)
     return vmfb
 
@@ -91,8 +96,8 @@ def _name_of(module: ir.Module) -> str:
     return next((name for name, op in functions_of(module.operation).items() if not is_private(op)), "a module")
 
 
-def _compile_lowered(module: ir.Module, target: Target, flags: Sequence[str], cache: bool) -> bytes:
-    legal = legalize(module, target)
+def _compile_lowered(module: ir.Module, target: Target, flags: Sequence[str], cache: bool, schedule: bool = True) -> bytes:
+    legal = legalize(module, target, schedule)
     if any(op.operation.name == "util.global" for op in legal.body.operations):
         flags = [*_STATEFUL, *flags]
     if target.for_wide_convolutions and any(is_wide(op) for op in nested(legal.operation)):
@@ -103,7 +108,7 @@ def _compile_lowered(module: ir.Module, target: Target, flags: Sequence[str], ca
                 return artifact
         except CompileError as error:
             _LOG.warning("without %s, which IREE refuses: %s", way, error.message)
-            legal = legalize(module, target)
+            legal = legalize(module, target, schedule)
     # Without locations: a moved source line must not miss the cache, and an artifact holds no paths.
     text = str(legal)
     try:

@@ -27,7 +27,8 @@ from nabla_mlir.table.registry import REGISTRY, OpDef, Region
 from nabla_mlir.table.tensor import current_scope, set_scope, wrap
 from nabla_mlir.table.traits import is_elementwise
 
-Watch = Callable[[ir.Operation, Arrays, Arrays], None]  # what is called after each operation, with operands and results
+# What is called after each operation, with operands and results; it may put other results into its list.
+Watch = Callable[[ir.Operation, Arrays, Arrays], None]
 
 
 class Function:
@@ -153,7 +154,9 @@ class _Reader:
 
         def step_and_tell(frame: Frame) -> None:
             step(frame)
-            watch(op, [frame[i] for i in operands], [frame[i] for i in results])  # type: ignore[misc]
+            found = [frame[i] for i in results]
+            watch(op, [frame[i] for i in operands], found)  # type: ignore[misc]
+            frame.update(zip(results, found, strict=True))
 
         return step if watch is None else step_and_tell
 

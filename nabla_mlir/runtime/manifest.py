@@ -99,6 +99,28 @@ class Memory:
 
 
 @dataclass(frozen=True)
+class Check:
+    """What is known of the numbers of an entry point: whether compiled code was compared with the reference interpreter.
+
+    Args:
+      status: "checked", "differs" or "not checked".
+      detail: on which arguments it was checked, what differs, or why it was not checked.
+      ratio: the largest difference from the interpreter over what rounding explains; at most 1 where it is right.
+      strategy: the name of the strategy by which the module was compiled.
+      result: the number of the result that differs; -1 if none does.
+    """
+
+    status: str
+    detail: str = ""
+    ratio: float = 0.0
+    strategy: str = ""
+    result: int = -1
+
+    def __str__(self) -> str:
+        return f"{self.status}: {self.detail}" if self.detail else self.status
+
+
+@dataclass(frozen=True)
 class Sparsity:
     """Where the entries of a sparse matrix stand that a function returns, in the order in which it returns them.
 
@@ -166,6 +188,7 @@ class Code:
       sha256: of that file.
       trials: what tuning tried before this code was chosen: form, driver, seconds, and why it was refused.
       memory: of a call of each entry point, where the program says it.
+      checks: what is known of the numbers of each entry point; nothing in artifacts of older releases.
     """
 
     target: dict[str, Any]
@@ -174,6 +197,7 @@ class Code:
     sha256: str = ""
     trials: tuple[dict[str, Any], ...] = ()
     memory: Mapping[str, Memory] = field(default_factory=dict)
+    checks: Mapping[str, Check] = field(default_factory=dict)
 
     @property
     def kind(self) -> str:
@@ -341,7 +365,8 @@ def _code(data: dict[str, Any]) -> Code:
     if not isinstance(data["file"], str) or not isinstance(data["target"], dict):
         raise TypeError("'code' as the name of a file and a target")
     memory = {name: Memory(**sizes) for name, sizes in data.get("memory", {}).items()}
-    return Code(**data | {"memory": memory})
+    checks = {name: Check(**fields) for name, fields in data.get("checks", {}).items()}
+    return Code(**data | {"memory": memory, "checks": checks})
 
 
 def _entry_point(data: dict[str, Any]) -> EntryPoint:

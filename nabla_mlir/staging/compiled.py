@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from nabla_mlir.compiling.memory import allocated_at_once
+from nabla_mlir.compiling.reference_check import Checks
 from nabla_mlir.dialects.regions import functions_of
 from nabla_mlir.errors import TraceError, user_frame
 from nabla_mlir.locks import cached_property
@@ -40,6 +41,7 @@ class Compiled(Stage):
     target: Target
     tuned_driver: str = ""
     trials: tuple[Any, ...] = ()
+    checks: Checks = field(default_factory=dict)  # what is known of the numbers of each entry point
 
     def _rest(self) -> tuple[Any, ...]:
         """With what "host" was where it was compiled."""
@@ -51,7 +53,7 @@ class Compiled(Stage):
     @property
     def code(self) -> Code:
         """What a manifest says of the code."""
-        return Code(self.target.to_json(), self.tuned_driver, trials=tuple(map(asdict, self.trials)))
+        return Code(self.target.to_json(), self.tuned_driver, trials=tuple(map(asdict, self.trials)), checks=self.checks)
 
     @cached_property
     def memory(self) -> dict[str, Memory]:

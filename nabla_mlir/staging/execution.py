@@ -21,8 +21,9 @@ import numpy as np
 from iree.compiler import ir
 
 from nabla_mlir import thresholds
+from nabla_mlir.compiling.checking import compile_checked
 from nabla_mlir.compiling.estimates import estimate, work_of
-from nabla_mlir.compiling.lowering import clone_module, compile_lowered, lower_module
+from nabla_mlir.compiling.lowering import clone_module, lower_module
 from nabla_mlir.dialects.regions import functions_of, nested
 from nabla_mlir.errors import DeployError, OutOfMemoryError, RuleMissingError, TargetError, TraceError, user_frame
 from nabla_mlir.interpreter import Budget, OutOfStepsError, blocks, interpreted
@@ -200,7 +201,7 @@ class Interpreted:
             except MemoryError as error:
                 raise OutOfMemoryError(self._code.name, error) from None
             except OutOfStepsError:
-                self._compiled = compiled_function(self._code)
+                self._compiled = compiled_function(self._code, first=inputs)
         return self._compiled(inputs, storage, types)
 
 
@@ -232,10 +233,11 @@ class OnDevice:
     def __init__(self, code: Code, is_jitted: bool = False):
         self._code, self._is_jitted = code, is_jitted
         self._elsewhere: dict[str, Runner] = {}  # by the driver of the device
+        self._first: Sequence[Any] | None = None  # the arguments of the first call, on which compiled code is checked
 
     @cached_property
     def _here(self) -> Runner:
-        return function_of(self._code, self._is_jitted)
+        return function_of(self._code, self._is_jitted, self._first)
 
     @property
     def function(self) -> Function | None:
@@ -247,7 +249,10 @@ class OnDevice:
         """The results, where the arrays are."""
         device = device_of(inputs)
         if device is None:
-            return self._here(inputs, storage, types)
+            if "_here" not in self.__dict__:
+                self._first = inputs[: len(inputs) - storage]
+            here, self._first = self._here, None
+            return here(inputs, storage, types)
         if device.driver not in self._elsewhere:
             self._elsewhere[device.driver] = compiled_function(self._code, device)
         return self._elsewhere[device.driver](inputs, storage, types)
@@ -266,18 +271,19 @@ def steps_of(function: ir.Operation) -> float:
     return thresholds.INTERPRETED_WORK * work_of(function) / thresholds.STEP
 
 
-def function_of(code: Code, is_jitted: bool = False) -> Runner:
+def function_of(code: Code, is_jitted: bool = False, first: Sequence[Any] | None = None) -> Runner:
     """What runs a function. Equal code is read, or compiled, once.
 
     Args:
       is_jitted: it is to be compiled at once, unless everything is interpreted.
+      first: the arguments of its first call.
 
     Raises:
       RuleMissingError: it is to be interpreted, and has an operation that the interpreter does not know.
     """
     mode = Execution.mode
     if (mode == "compile" or (is_jitted and mode == "auto")) and not code.calls_python:
-        return compiled_function(code)
+        return compiled_function(code, first=first)
     return _runners.get(f"{mode} {code.digest()}", lambda: _interpreted(code, mode))
 
 
@@ -292,8 +298,11 @@ def _interpreted(code: Code, mode: str) -> Runner:
         return compiled_function(code)
 
 
-def compiled_function(code: Code, device: Device | None = None) -> Function | Endless:
+def compiled_function(code: Code, device: Device | None = None, first: Sequence[Any] | None = None) -> Function | Endless:
     """Compiles a function for this CPU, or for another device; equal code is compiled once per process.
+
+    Args:
+      first: the arguments of its first call, on which the code is compared with the interpreter; random ones if None.
 
     Raises:
       TargetError: it may allocate no more than so much on another device.
@@ -309,7 +318,8 @@ def compiled_function(code: Code, device: Device | None = None) -> Function | En
         # Arrays cross between the two drivers of a CPU without a copy, so each program has the one that suits it.
         where = device or ("local-task" if cost.gain(cores()) > 0 else "local-sync")
         target = CPU(memory_limit=limit) if device is None else target_of(device.driver)
-        vmfb = compile_lowered(code.module, target, title=code.title)
+        examples = None if first is None else {code.name: _on_host(first)}
+        vmfb, _ = compile_checked(code.module, target, title=code.title, examples=examples)
 
         def load() -> Function:
             # What a large program computes in is found again by its next call where the device keeps what is freed.

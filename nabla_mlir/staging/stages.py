@@ -10,7 +10,8 @@ from typing import Any, overload
 from iree.compiler import ir
 
 from nabla_mlir import pytree
-from nabla_mlir.compiling.lowering import clone_module, compile_lowered, lower_module
+from nabla_mlir.compiling.checking import compile_checked
+from nabla_mlir.compiling.lowering import clone_module, lower_module
 from nabla_mlir.dialects.context import context, parse_module
 from nabla_mlir.dialects.regions import functions_of, nested
 from nabla_mlir.errors import TargetError, TraceError, user_frame
@@ -154,8 +155,8 @@ class Lowered(Stage):
             functions = {entry.name: entry.inputs for entry in self.entries}
             best = tuning.tune(self.module, functions, machine, flags, cache)
             return Compiled(self.module, self.entries, best.vmfb, best.target, best.driver, best.trials)
-        vmfb = compile_lowered(self.module, machine, flags=flags, cache=cache)
-        return Compiled(self.module, self.entries, vmfb, machine)
+        vmfb, checks = compile_checked(self.module, machine, flags=flags, cache=cache)
+        return Compiled(self.module, self.entries, vmfb, machine, checks=checks)
 
 
 # ---------------------------------------------------------------- tracing

@@ -3,6 +3,7 @@
     python -m nabla_mlir.testing.fuzz --minutes 10 --seed 1
     python -m nabla_mlir.testing.fuzz --only 4217        # one program again, with what differs
     python -m nabla_mlir.testing.fuzz --of mixtures      # programs of all dtypes beside NumPy; --target cpu compiles them too
+    python -m nabla_mlir.testing.fuzz --of deep          # deep nestings of transforms on small vectors, compiled
     python -m nabla_mlir.testing.fuzz --of text          # damaged files: text, zip ...
     python -m nabla_mlir.testing.fuzz --of peers         # nestings of transforms beside JAX; --target cpu compiles them
     python -m nabla_mlir.testing.fuzz --of promotions    # operands of different dtypes beside JAX
@@ -30,7 +31,7 @@ from nabla_mlir import numpy as nnp
 from nabla_mlir.errors import NablaError
 from nabla_mlir.interpreter import interpreted
 from nabla_mlir.staging.stages import Lowered, Traced, module, trace
-from nabla_mlir.testing import damage, mixtures, peers, promotions
+from nabla_mlir.testing import damage, deep, mixtures, peers, promotions
 from nabla_mlir.testing.programs import random_function
 from nabla_mlir.transforms import grad, jvp, vjp, vmap
 
@@ -187,7 +188,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", type=int, action="append", help="the seed of a program; may be given several times")
     parser.add_argument("--target", help="what is compiled for (programs: cpu, others: interpreter); interpreter: nothing is")
     parser.add_argument("--out", type=Path, default=Path("out/fuzz"), help="where faults are saved (out/fuzz)")
-    subjects = ("programs", "mixtures", "peers", "promotions", *damage.KINDS)
+    subjects = ("programs", "deep", "mixtures", "peers", "promotions", *damage.KINDS)
     parser.add_argument("--of", choices=subjects, default="programs", help="what is tried (programs)")
     options = parser.parse_args(argv)
     if options.of in ("mixtures", "peers", "promotions"):
@@ -195,6 +196,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         shortest = lambda n: subject.shortest(n, options.target or "interpreter")  # noqa: E731
         return _one_by_one(shortest, options.only, options.seed, options.minutes)
     options.target = options.target or "cpu"
+    if options.of == "deep":
+        return _deep(options.only, options.seed, options.minutes, options.target)
     if options.of != "programs":
         counts = damage.survey(options.of, options.seed, options.minutes)
         return _told(counts, sum(count for fate, count in counts.items() if fate.startswith("FAULT")))
@@ -226,6 +229,21 @@ def _one_by_one(shortest: Function, only: Sequence[int] | None, seed: int, minut
         if time.monotonic() > end:
             break
     return _told(counts, sum(counts.values()) - counts["right"] - sum(counts[fate] for fate in peers.FINE))
+
+
+def _deep(only: Sequence[int] | None, seed: int, minutes: float, target: str) -> int:
+    end, count, faults = time.monotonic() + 60 * minutes, 0, 0
+    while only or time.monotonic() < end:
+        programs = [deep.Deep.of(n) for n in only or range(seed, seed + deep.BATCH)]
+        for fault in deep.faults_of(programs, target):
+            program, what = deep.shrunk(*fault, target)
+            faults += 1
+            print(f"{program}: {what}", file=sys.stderr, flush=True)
+        seed, count = seed + deep.BATCH, count + len(programs)
+        if only:
+            break
+    print(f"{count} programs, {faults} faults")
+    return int(bool(faults))
 
 
 def _told(counts: collections.Counter[str], faults: int) -> int:

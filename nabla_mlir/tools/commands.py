@@ -143,6 +143,8 @@ def info_command(options: argparse.Namespace) -> int:
         [c.label, _details(c), manifest.best_driver(c), str(len(artifact.vmfb(c))), _peaks(c), c.sha256] for c in manifest.code
     ]
     print_table("\ncode", ["target", "options", "driver", "bytes", "peak of a call", "sha256"], rows)
+    if checks := [[c.label, name, check.status, check.detail] for c in manifest.code for name, check in c.checks.items()]:
+        print_table("\nnumbers, compared with the interpreter", ["target", "entry point", "status", "detail"], checks)
     for entry in manifest.entry_points:
         rows = [["argument", leaf.name, str(leaf)] for leaf in _inputs(entry)]
         rows += [["result", leaf.name, str(leaf)] for leaf in entry.result_leaves]

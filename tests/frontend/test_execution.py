@@ -24,13 +24,13 @@ X = np.linspace(-1, 1, 5)
 def compiled(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """What is compiled while the test runs, from no program known."""
     names: list[str] = []
-    compile_lowered = execution.compile_lowered
+    compile_checked = execution.compile_checked
 
-    def count(module: Any, *args: Any, **kwargs: Any) -> bytes:
+    def count(module: Any, *args: Any, **kwargs: Any) -> Any:
         names.append(str(module))
-        return compile_lowered(module, *args, **kwargs)
+        return compile_checked(module, *args, **kwargs)
 
-    monkeypatch.setattr(execution, "compile_lowered", count)
+    monkeypatch.setattr(execution, "compile_checked", count)
     monkeypatch.setattr(execution, "_runners", execution._Runners(8))
     before = execution.Execution.mode
     yield names

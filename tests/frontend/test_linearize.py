@@ -32,7 +32,7 @@ def modules(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The modules that are compiled, as they are: by XLA here."""
     made: list[str] = []
 
-    def executable(code: execution.Code, jitted: bool = False) -> Any:
+    def executable(code: execution.Code, jitted: bool = False, first: Any = None) -> Any:
         code.lower()
         made.append(str(code.module))
         return lambda inputs, *_: run_module(str(code.module), inputs)

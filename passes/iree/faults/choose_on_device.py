@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -76,7 +75,7 @@ def _chosen(op: ir.Operation) -> list[Tensor]:
     return results
 
 
-def _inlined(region: ir.Region) -> Sequence[Tensor]:
+def _inlined(region: ir.Region) -> list[Tensor]:
     _, ops, outputs = body_of(region)
     mapping: dict[ir.Value, ir.Value] = {}
     clone_body(ops, mapping)

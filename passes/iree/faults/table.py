@@ -46,9 +46,10 @@ class Fault:
 
 # Those with a reproducer.
 FAULTS = (
-    Fault("equal_results_of_a_dispatch", "Of two results of a dispatch that turn out equal, the later becomes the first result of all.",
+    Fault("equal_results_of_a_dispatch", "Of two results of a dispatch that turn out equal, the later becomes the first of all.",
           "targets/base.py", "https://github.com/iree-org/iree/pull/20065", since=""),
-    Fault("sum_of_a_narrow_constant", "A sum over a bfloat16 constant takes one lane of each vector.", "nabla-fold-numbers", since=""),
+    Fault("sum_of_a_narrow_constant", "A sum over a bfloat16 constant takes one lane of each vector.", "nabla-fold-numbers",
+          since=""),
     Fault("fft_of_7", "Transforms whose length is no power of two do not compile.", "nabla-legalize-fft", f"{_ISSUE}12263"),
     Fault("fft_of_rank_2", "Transforms along several axes do not compile.", "nabla-legalize-fft", f"{_ISSUE}22695"),
     Fault("fft_in_c128", "Transforms in double precision do not compile.", "nabla-legalize-fft"),

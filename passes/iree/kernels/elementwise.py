@@ -53,7 +53,8 @@ def as_dispatch(ops: Sequence[ir.Operation], results: Sequence[ir.Value]) -> Non
     shape = space(shape_and_dtype(results[0].type)[0])
     writer = NestWriter(0)
     with ir.InsertionPoint(ops[-1]), ops[-1].location:
-        operands, maps = [], []
+        operands: list[Val] = []
+        maps: list[Sequence[int]] = []
         indices: dict[tuple[ir.Value, tuple[int, ...]], int] = {}  # two broadcasts of one value may be one input
         for value, node in reader.inputs.items():
             source, dims = _before_broadcast(value)

@@ -1,0 +1,144 @@
+"""Whether compiled results are right evaluations of a program: they are held against the interpreter and its spread."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from nabla_mlir.conversion import limits_of
+from nabla_mlir.dialects.types import is_complex, is_float
+
+Arrays = Sequence[np.ndarray]
+# Units in the last place, of an element and of the largest one, within which results are right without a further look.
+_CLOSE_ELEMENT, _CLOSE_LARGEST = 16.0, 1.0
+# A difference of so many times the spread of perturbed runs is a fault. The runs are perturbed by `rounding.AMPLITUDE` units: eight
+# of them miss a jump that half of all roundings would show with probability 1/256.
+RUNS, FACTOR = 8, 16.0
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A result that no rounding explains.
+
+    Args:
+      result: its number.
+      place: the index of the element that is worst.
+      got, wanted: the values there.
+      bound: how far apart they may be; 0 where they have to be equal.
+      count: how many elements are wrong.
+    """
+
+    result: int
+    place: tuple[int, ...]
+    got: str
+    wanted: str
+    bound: float
+    count: int
+
+    def __str__(self) -> str:
+        where = f" at {self.place}" if self.place else ""
+        return f"result {self.result}{where} is {self.got} instead of {self.wanted} ({self.count} elements differ)"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a comparison found.
+
+    Args:
+      difference: the first result that is wrong; None if all are right.
+      ratio: the largest difference over its bound; at most 1 where all are right.
+      share: of all elements, those for which there is a bound: rounding does not decide them.
+    """
+
+    difference: Difference | None
+    ratio: float
+    share: float
+
+
+def compare(got: Arrays, wanted: Arrays, rerun: Callable[[int], Arrays]) -> Outcome:
+    """Compares compiled results with the interpreter's.
+
+    Args:
+      got: the compiled results.
+      wanted: the interpreter's.
+      rerun: the interpreter's results in a perturbed run, by its number. Runs are only made until their spread explains the
+        difference: none where results are close, and seldom more than one where they are right.
+    """
+    worst, finite, elements = 0.0, 0, 0
+    for i, (x, y) in enumerate(zip(got, wanted, strict=True)):
+        x, y = np.asarray(x), np.asarray(y)
+        close = bound = _close(y)
+        ratio, spread = _ratio(x, y, bound), np.zeros(y.shape)
+        for k in range(RUNS):
+            if ratio <= 1:
+                break
+            spread = np.maximum(spread, _apart(np.asarray(rerun(k)[i]), y))
+            bound = np.maximum(close, _bound(y, spread))
+            ratio = _ratio(x, y, bound)
+        if ratio > 1:
+            return Outcome(_difference(i, x, y, bound), ratio, 1.0)
+        worst = max(worst, ratio)
+        finite, elements = finite + int(np.isfinite(bound).sum()), elements + y.size
+    return Outcome(None, worst, finite / elements if elements else 1.0)
+
+
+def _numbers(x: np.ndarray) -> np.ndarray:
+    """An array in f64, or in complex numbers of f64."""
+    return x.astype(np.complex128 if is_complex(x.dtype) else np.float64)
+
+
+def _unit(dtype: np.dtype) -> float:
+    """The distance of 1 to the next number; 0 for what has to be equal."""
+    return float(limits_of(dtype).eps) if is_float(dtype) or is_complex(dtype) else 0.0
+
+
+def _close(wanted: np.ndarray) -> np.ndarray:
+    """How far each element may be from the interpreter's without a further look."""
+    unit, size = _unit(wanted.dtype), np.abs(_numbers(wanted))
+    size = np.where(np.isfinite(size), size, 0.0)
+    tiny = float(limits_of(wanted.dtype).tiny) if unit else 0.0
+    return unit * np.maximum(_CLOSE_ELEMENT * size, _CLOSE_LARGEST * size.max(initial=0.0)) + tiny
+
+
+def _bound(wanted: np.ndarray, spread: np.ndarray) -> np.ndarray:
+    """How far each element may be from the interpreter's, by the spread of perturbed runs; infinite where they jump."""
+    if not spread.any():
+        return spread
+    if _unit(wanted.dtype) == 0.0:  # indices, truth values: what jumps in one place may jump in any
+        return np.full(spread.shape, np.inf)
+    sizes = spread[np.isfinite(spread)]
+    typical = float(np.sqrt(np.mean(sizes**2))) if sizes.size else np.inf
+    return FACTOR * np.maximum(spread, typical)
+
+
+def _apart(got: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """The distance of elements; infinite where one of them alone is NaN, or they are different infinities."""
+    x, y = _numbers(got), _numbers(wanted)
+    with np.errstate(all="ignore"):
+        apart = np.abs(x - y)
+    same = (x == y) | (np.isnan(x) & np.isnan(y))
+    return np.where(same, 0.0, np.where(np.isnan(apart), np.inf, apart))
+
+
+def _ratio(got: np.ndarray, wanted: np.ndarray, bound: np.ndarray) -> float:
+    if got.shape != wanted.shape or got.dtype != wanted.dtype:
+        return np.inf
+    return float(_ratios(got, wanted, bound).max(initial=0.0))
+
+
+def _ratios(got: np.ndarray, wanted: np.ndarray, bound: np.ndarray) -> np.ndarray:
+    apart = _apart(got, wanted)
+    with np.errstate(all="ignore"):
+        ratios = np.where(apart == 0, 0.0, apart / bound)
+    return np.where(np.isinf(bound), 0.0, ratios)
+
+
+def _difference(result: int, got: np.ndarray, wanted: np.ndarray, bound: np.ndarray) -> Difference:
+    if got.shape != wanted.shape or got.dtype != wanted.dtype:
+        return Difference(result, (), f"{got.dtype}{list(got.shape)}", f"{wanted.dtype}{list(wanted.shape)}", 0.0, wanted.size)
+    ratios = _ratios(got, wanted, bound)
+    place = np.unravel_index(int(np.argmax(ratios)), ratios.shape)
+    index = tuple(int(k) for k in place)
+    return Difference(result, index, str(got[place]), str(wanted[place]), float(bound[place]), int((ratios > 1).sum()))

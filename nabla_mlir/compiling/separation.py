@@ -1,0 +1,40 @@
+"""Values that nothing is fused with, and that IREE moves no operation across: behind a barrier."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from iree.compiler import ir
+
+from nabla_mlir.dialects.context import context
+from nabla_mlir.dialects.regions import nested
+from nabla_mlir.dialects.stablehlo import BARRIERS, OPTIMIZATION_BARRIER, emit
+from nabla_mlir.dialects.types import is_static_tensor
+from nabla_mlir.table.regions import captures_of
+from nabla_mlir.table.traits import CONSTANT, runs_regions
+
+
+def separate_operations(module: ir.Module) -> None:
+    """Puts each result in functions, loops and branches behind a barrier, in place: no kernel has two operations."""
+    _hold(r for op in nested(module.operation) if op.parent is not None and runs_regions(op.parent.operation) for r in op.results)
+
+
+def separate_control(module: ir.Module) -> None:
+    """Puts what loops and branches read from outside, and what they return, behind a barrier, in place.
+
+    IREE 3.13 may put work before and after a branch into one part of the program ("circular dependency"); it does not where the
+    values that cross are barriers'.
+    """
+    control = [op for op in nested(module.operation) if runs_regions(op) and op.name != "func.func"]
+    _hold(dict.fromkeys(v for op in control for v in (*op.results, *op.operands, *captures_of(op))))
+
+
+def _hold(values: Iterable[ir.Value]) -> None:
+    with context(), ir.Location.unknown():
+        for value in [*values]:
+            owner = value.owner
+            if isinstance(owner, ir.Block) or owner.name in (CONSTANT, *BARRIERS) or not is_static_tensor(value.type):
+                continue
+            with ir.InsertionPoint.after(owner):
+                barrier = emit(OPTIMIZATION_BARRIER, [value], results=[value.type])
+            value.replace_all_uses_except(barrier.results[0], barrier)

@@ -1,0 +1,84 @@
+"""Programs whose compiled code is wrong: the operation from which on it is, and files that show it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+
+import numpy as np
+from iree.compiler import ir
+
+from nabla_mlir.compiling import cache as disk
+from nabla_mlir.compiling.lowering import clone_module, compile_lowered, legalize
+from nabla_mlir.compiling.reference_check import DIFFERS, Examples, check_artifact, entries_of, random_arguments
+from nabla_mlir.dialects.context import context
+from nabla_mlir.dialects.locations import source_of
+from nabla_mlir.dialects.regions import functions_of, last_of
+from nabla_mlir.dialects.types import is_static_tensor
+from nabla_mlir.errors import NablaError
+from nabla_mlir.files import write_files
+from nabla_mlir.table.traits import CONSTANT
+from nabla_mlir.targets import Target
+
+_MOST = 400  # intermediate values that are returned
+
+
+def culprit(module: ir.Module, target: Target, flags: Sequence[str], name: str, examples: Examples | None) -> str:
+    """The first operation of an entry point whose value is wrong, with its line; "" if none is where all values are returned."""
+    whole = clone_module(module)
+    ops = _return_all(whole, name)
+    try:
+        vmfb = compile_lowered(whole, target, flags=flags, cache=False)
+        check = check_artifact(whole, target, vmfb, examples)[name]
+    except NablaError:
+        return ""
+    if check.status != DIFFERS:
+        return ""
+    op = ops[check.result]
+    line = source_of(op.location)
+    return f"{op.name} at {line.filename}:{line.line}" if line else op.name
+
+
+def _return_all(module: ir.Module, name: str) -> list[ir.Operation]:
+    """Lets a function return its intermediate values, and says which operations make them."""
+    function = functions_of(module.operation)[name]
+    block = function.regions[0].blocks[0]
+    ops = [o.operation for o in block.operations if o.operation.name != CONSTANT and len(o.operation.results)]
+    ops = [op for op in ops if is_static_tensor(op.results[0].type)][:_MOST]
+    end = last_of(block)
+    values = [op.results[0] for op in ops]
+    with context(), ir.InsertionPoint(end), ir.Location.unknown():
+        ir.Operation.create("func.return", operands=values)
+    end.erase()
+    inputs = [argument.type for argument in block.arguments]
+    kind = ir.FunctionType.get(inputs, [v.type for v in values], context=context())
+    function.attributes["function_type"] = ir.TypeAttr.get(kind, context=context())
+    if "res_attrs" in function.attributes:
+        del function.attributes["res_attrs"]
+    return ops
+
+
+def save_reproducer(
+    module: ir.Module, target: Target, flags: Sequence[str], name: str, difference: str, examples: Examples | None
+) -> str:
+    """Saves the program, as it is and as IREE gets it, with its arguments; returns the folder, "" if it cannot be written."""
+    text = str(module)
+    folder = disk.cache_dir() / "reproducers" / f"wrong-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+    about = {"entry": name, "difference": difference, "target": target.to_json(), "flags": [*target.flags(), *flags]}
+    arguments = (examples or {}).get(name) or random_arguments(entries_of(module)[name], name)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_files({
+            folder / "lowered.mlir": text.encode(), folder / "legal.mlir": str(legalize(module, target)).encode(),
+            folder / "about.json": json.dumps(about, indent=2, default=str).encode(),
+        })  # fmt: skip
+        np.savez(folder / "arguments.npz", *map(_writable, arguments))
+    except OSError:
+        return ""
+    return str(folder)
+
+
+def _writable(x: np.ndarray) -> np.ndarray:
+    """Narrow floats of ml_dtypes as f32, which NumPy's files know."""
+    return x.astype(np.float32) if x.dtype.kind == "V" else x
