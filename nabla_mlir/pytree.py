@@ -24,7 +24,18 @@ def flatten(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> tuple[li
     Arrays of other systems become NumPy's, on the same memory.
     """
     leaves, spec = flatten_any(tree, is_leaf)
+    if _reenter is not None:
+        leaves, spec = _reenter(tree, is_leaf) or (leaves, spec)
     return [readable(leaf) for leaf in leaves], spec
+
+
+_reenter: Callable[[Any, Any], tuple[list[Any], TreeSpec] | None] | None = None
+
+
+def set_reenter(reenter: Callable[[Any, Any], tuple[list[Any], TreeSpec] | None]) -> None:
+    """Says what a tree is where functions run on entries of the arrays in it: its leaves and structure, or None for itself."""
+    global _reenter
+    _reenter = reenter
 
 
 def flatten_any(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> tuple[list[Any], TreeSpec]:

@@ -71,6 +71,9 @@ KEPT_FUNCTIONS: Annotated[int, Chosen("functions", "a compiled one takes about a
 
 # ---------------------------------------------------------------- reverse mode
 
+# What a map over unit vectors may compute at once (Jacobians, Hessians and their diagonals); more is done in blocks. The
+# result comes on top.
+UNIT_VECTOR_MEMORY: Annotated[int, Chosen("bytes", "a small part of any machine's memory, and blocks that keep it busy")] = 1 << 30
 # Iterations that a loop whose length its values decide keeps at a time: a shorter one runs forward twice, the extra work of
 # a longer one grows with the square of their ratio.
 LOOP_CHUNK: Annotated[int, Chosen("iterations", "memory against work: the length that is kept without being asked")] = (

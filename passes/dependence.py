@@ -31,7 +31,7 @@ from nabla_mlir.rules.loops import find_counter
 from nabla_mlir.sparsity.operands import Operand, Shape, dense
 from nabla_mlir.sparsity.powers import after
 from nabla_mlir.sparsity.relation import Relation
-from nabla_mlir.table.regions import captures_of, ends_of
+from nabla_mlir.table.regions import captures_by_rule, captures_of, ends_of
 from nabla_mlir.table.registry import REGISTRY, UNSUPPORTED, ZERO, OpDef, Zero
 from nabla_mlir.table.tensor import wrap
 from nabla_mlir.table.traits import CONSTANT
@@ -72,16 +72,22 @@ class Dependence(Values):
         elif runs in ("choice", "once"):
             self._branches(op, operands, results)
         else:
-            self._apply(op, record, reads, results)
+            self._apply(op, record, operands, results)
         self._note_cause(op, reads, results)
 
-    def _apply(self, op: ir.Operation, record: OpDef | None, reads: list[ir.Value], results: list[ir.Value]) -> None:
+    def _apply(self, op: ir.Operation, record: OpDef | None, operands: list[ir.Value], results: list[ir.Value]) -> None:
         types = [shape_and_dtype(r.type) for r in results]
-        xs = [Operand(self.of(v), functools.partial(self.number, v)) for v in reads]
+        shapes = [shape for shape, _ in types]
+        xs = [Operand(self.of(v), functools.partial(self.number, v)) for v in operands]
         params = {} if record is None or not record.has_params else record.read(op)
+        captures = captures_of(op) if record is None else captures_by_rule(op, record)
+        others = [Operand(self.of(v), functools.partial(self.number, v)) for v in captures if v in self.relations]
+        if others and not self.is_derivative:
+            raise DerivativeNeeded(op.name)
         if not self.is_derivative:
             xs = _as_in_tangent(op, record, xs, params)
-        for result, (_, dtype), relation in zip(results, types, _moved(record, xs, [t[0] for t in types], params), strict=True):
+        found = dense([*xs, *others], shapes) if others else _moved(record, xs, shapes, params)
+        for result, (_, dtype), relation in zip(results, types, found, strict=True):
             self._keep(result, relation, dtype)
 
     def _note_numbers(self, op: ir.Operation, operands: list[ir.Value], results: list[ir.Value], is_constant: bool) -> None:

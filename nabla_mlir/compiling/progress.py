@@ -16,16 +16,20 @@ _line = new_lock()  # held by who writes on the line
 
 
 @contextlib.contextmanager
-def watch(what: str) -> Iterator[None]:
+def watch(what: str, state: object = "") -> Iterator[None]:
     """Says what is done once it has taken a second, counts the seconds, and says at the end how many they were.
 
     On a terminal or in a notebook; silent when piped, within another line, and while another thread has one.
+
+    Args:
+      what: is done.
+      state: stands behind it, each second as it is then.
     """
     if not _is_watched(sys.stderr) or not _line.acquire(blocking=False):
         yield
         return
     start, end = time.perf_counter(), threading.Event()
-    thread = threading.Thread(target=_count, args=(what, sys.stderr, end), daemon=True)
+    thread = threading.Thread(target=_count, args=(what, state, sys.stderr, end), daemon=True)
     thread.start()
     try:
         yield
@@ -48,10 +52,10 @@ def own_line() -> Iterator[None]:
             _line.release()
 
 
-def _count(what: str, stream: TextIO, end: threading.Event) -> None:
+def _count(what: str, state: object, stream: TextIO, end: threading.Event) -> None:
     seconds = _AFTER
     while not end.wait(_AFTER):
-        _write(stream, f"{what} ... {seconds:.0f} s")
+        _write(stream, f"{what}{state} ... {seconds:.0f} s")
         seconds += _AFTER
 
 

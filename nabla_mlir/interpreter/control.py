@@ -8,6 +8,8 @@ from typing import TypeVar
 from iree.compiler import ir
 
 from nabla_mlir.interpreter.frames import Arrays, Block, Body, Frame
+from nabla_mlir.interpreter.iterations import outermost
+from nabla_mlir.rules.loops import find_counter
 
 Read = Callable[[int], Block]  # the block of a region, by its number
 Control = Callable[[ir.Operation, Read], Body]
@@ -29,11 +31,14 @@ def control(*names: str) -> Callable[[F], F]:
 @control("stablehlo.while")
 def while_(op: ir.Operation, block_of: Read) -> Body:
     """The second region as long as the first says so."""
-    condition, body = block_of(0), block_of(1)
+    condition, body, counter = block_of(0), block_of(1), find_counter(op)
+    total = 0 if counter is None else counter.trips
 
     def run(frame: Frame, carry: Arrays) -> Arrays:
-        while condition(frame, carry)[0]:
-            carry = body(frame, carry)
+        with outermost(total) as iterations:
+            while condition(frame, carry)[0]:
+                carry = body(frame, carry)
+                iterations.done += 1
         return carry
 
     return run

@@ -21,10 +21,12 @@ from nabla_mlir.numpy.operands import operand
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops import logic as lg
 from nabla_mlir.runtime.array import Array
-from nabla_mlir.table.promotion import broadcast_shapes
+from nabla_mlir.runtime.named import VectorizedArray
+from nabla_mlir.table.promotion import as_tensor, broadcast_shapes
 from nabla_mlir.table.tensor import Tensor, full_like
 
 _INT32 = np.dtype(np.int32)
+_TRACED = (Tensor, VectorizedArray)  # what has no known numbers
 
 
 @dataclass(frozen=True)
@@ -156,10 +158,12 @@ def plain_index(item: Any) -> Any:
         return item
     if isinstance(item, (list, tuple)):
         item = (
-            operand(item) if any(isinstance(e, Tensor) for e in item) else np.asarray(item, None if item else np.intp)
+            operand(item) if any(isinstance(e, _TRACED) for e in item) else np.asarray(item, None if item else np.intp)
         )
     if type(item) is Array:
         item = item.numpy()
+    elif isinstance(item, VectorizedArray):
+        item = as_tensor(item)
     if isinstance(item, bool) or not (hasattr(item, "dtype") or hasattr(item, "__index__")):
         raise TraceError(f"indexing requires integers, slices, None, ... or arrays, got {item!r}.", where=user_frame())
     if hasattr(item, "dtype"):
@@ -172,12 +176,12 @@ def plain_index(item: Any) -> Any:
 
 def _is_mask(item: Any) -> bool:
     if isinstance(item, (list, tuple)):
-        return bool(item) and np.asarray(item).dtype == bool if not any(isinstance(e, Tensor) for e in item) else False
+        return bool(item) and np.asarray(item).dtype == bool if not any(isinstance(e, _TRACED) for e in item) else False
     return isinstance(item, (bool, np.bool_)) or getattr(item, "dtype", None) == np.dtype(bool)
 
 
 def _masks(mask: Any) -> list[Any]:
-    if isinstance(mask, Tensor):
+    if isinstance(mask, _TRACED):
         raise MaskError("indexing requires a mask with known values, got a traced one.", where=user_frame(),
                          help="the number of elements would depend on values: use where(mask, x, y), or x.at[...].set "
                          "with where.")  # fmt: skip
@@ -194,7 +198,7 @@ def _window(item: slice, n: int, axis: int) -> Window:
 
 
 def _bound(bound: Any, axis: int) -> int:
-    if isinstance(bound, Tensor):
+    if isinstance(bound, _TRACED):
         raise TraceError(f"a slice requires known bounds, got the traced {bound!r} at axis {axis}.", where=user_frame(),
                          help="use nm.numpy.dynamic_slice(x, starts, sizes), whose sizes are fixed.")  # fmt: skip
     return operator.index(bound)

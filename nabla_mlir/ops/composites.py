@@ -244,7 +244,7 @@ def _emit_scalar(region: ir.Region, name: str, operands: Sequence[Tensor]) -> No
 
 map_: OpDef = composite(
     "stablehlo.map", doc="A function of scalars applied to each element.", define=_map,
-    attributes={"dimensions": I64Array}, regions=("computation",), emit_region=_emit_scalar,
+    attributes={"dimensions": I64Array}, regions=("computation",), emit_region=_emit_scalar, decomposition=_map,
     result=lambda *xs, dimensions, computation: [(xs[0].shape, _map_dtype(xs, computation))],
     sample=[Case(((3, 2), (3, 2)), {"dimensions": (0, 1), "computation": "stablehlo.multiply"}, numpy=np.multiply)],
 )  # fmt: skip

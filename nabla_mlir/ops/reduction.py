@@ -171,7 +171,7 @@ def apply_body(body: Region, arguments: Sequence[Tensor], size: int) -> list[Ten
     block = body.source.blocks[0]
     ops = [op.operation for op in block.operations]
     values = dict(zip(block.arguments, arguments, strict=True))
-    unmapped: dict[ir.Value, ir.Value] = {}
+    unmapped: dict[ir.Value, ir.Value] = dict(body.captures)
     batch_ops(ops[:-1], values, size, unmapped=unmapped)
     return [values[v] if v in values else prefixed(wrap(unmapped.get(v, v)), size) for v in ops[-1].operands]
 
@@ -209,7 +209,7 @@ reduce: OpDef = general(
     "stablehlo.reduce", pattern=patterns.reduce,
     doc="The elements along `dimensions` combined into one, starting from init.", reduces=True,
     attributes={"dimensions": I64Array}, regions=("body",), emit_region=emit_combiner, read_region=read_combiner,
-    result=_result, jvp=_jvp, transpose=_transpose, batch=_batch,
+    decomposition=tree, result=_result, jvp=_jvp, transpose=_transpose, batch=_batch,
     linear=lambda xs, dimensions, body: (0, 1) if body == "add" and len(xs) == 2 else (),
     sample=[
         Case(((2, 3, 4), ()), {"dimensions": (1,), "body": "add"}, values=(None, np.array(0.0)),

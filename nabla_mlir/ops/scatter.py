@@ -254,6 +254,7 @@ scatter: OpDef = general(
     attributes={"scatter_dimension_numbers": ScatterDims, "indices_are_sorted": Bool, "unique_indices": Bool},
     defaults={"indices_are_sorted": False, "unique_indices": False},
     regions=("body",), emit_region=emit_combiner, read_region=read_combiner, result=_scatter_result,
+    decomposition=_applied,
     jvp=_scatter_jvp, linear=_scatter_linear, transpose=_scatter_transpose, batch=_scatter_batch,
     sample=[
         Case(_SHAPES, {**_SCATTER, "body": "add"}, (None, integers(0, 3)), numpy=_scatter_numpy(np.add)),

@@ -145,7 +145,7 @@ select_and_scatter: OpDef = general(
     doc="Elements of source combined into the element of their window of the operand that `select` prefers.",
     instructions=ONE_BY_ONE,
     attributes={"window_dimensions": I64Array, "window_strides": I64Array, "padding": Padding},
-    regions=("select", "scatter"), emit_region=_emit_body, read_region=_read_body,
+    regions=("select", "scatter"), comparators=("select",), emit_region=_emit_body, read_region=_read_body,
     result=lambda x, source, init, **_: [(x.shape, x.dtype)],
     result_params=lambda op: {k: v for k, v in geometry_of(op).items() if "dilations" not in k},
     jvp=_jvp, linear=_linear, transpose=_transpose, batch=_batch,

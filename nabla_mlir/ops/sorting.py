@@ -91,7 +91,7 @@ sort: OpDef = general(
     doc="The operands reordered together along `dimension` by a comparator.",
     instructions=ONE_BY_ONE, updates=lambda op: range(len(op.operands)),
     attributes={"dimension": I64, "is_stable": Bool}, defaults={"dimension": -1, "is_stable": False},
-    regions=("comparator",), emit_region=emit_comparator, read_region=read_comparator,
+    regions=("comparator",), comparators=("comparator",), emit_region=emit_comparator, read_region=read_comparator,
     result=lambda *xs, **_: [(x.shape, x.dtype) for x in xs], jvp=_sort_jvp, batch=_sort_batch, multi=True,
     sample=[Case(((2, 5),), {"dimension": 1, "is_stable": True, "comparator": "LT"}, numpy=lambda x: np.sort(x, 1)),
             Case(((4, 2),), {"dimension": 0, "is_stable": True, "comparator": "GT"}, numpy=lambda x: -np.sort(-x, 0))],

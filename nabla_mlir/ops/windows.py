@@ -307,7 +307,7 @@ reduce_window: OpDef = general(
     attributes={"window_dimensions": I64Array, "window_strides": I64Array, "base_dilations": I64Array,
                 "window_dilations": I64Array, "padding": Padding},
     regions=("body",), emit_region=emit_combiner, read_region=read_combiner,
-    result=_result, result_params=geometry_of, jvp=_jvp, transpose=_transpose, batch=_batch,
+    decomposition=folded, result=_result, result_params=geometry_of, jvp=_jvp, transpose=_transpose, batch=_batch,
     linear=lambda xs, body, **_: (0,) if body == "add" and len(xs) == 2 else (),
     sample=[
         _sample((2, 6), "add", window_dimensions=(1, 3), window_strides=(1, 2), padding=((0, 0), (1, 1))),

@@ -17,8 +17,8 @@ from nabla_mlir.dialects.regions import made_by
 from nabla_mlir.errors import RuleMissingError
 from nabla_mlir.ops.logic import compare, logical_and, logical_not, where_zero
 from nabla_mlir.rules.masks import Known, taken
-from nabla_mlir.table.forward import carries_tangent, recorded
-from nabla_mlir.table.regions import Kept, dependents, reads_of
+from nabla_mlir.table.forward import Tangents, carries_tangent, pushed_through, recorded
+from nabla_mlir.table.regions import Kept, captures_by_rule, decomposed, dependents, reads_of
 from nabla_mlir.table.registry import (
     UNSUPPORTED,
     ZERO,
@@ -86,7 +86,11 @@ def pull_back(
                 operands, operand_cts = [op.operands[2]], [_guarded(cts[0], guards[results[0]])]
             else:
                 operands = list(op.operands)
-                operand_cts = _operand_cotangents(op, operands, active, cts, masks)
+                if any(v in active for v in captures_by_rule(op, record)):
+                    operands = [v for v in dict.fromkeys(reads_of(op)) if v in active]
+                    operand_cts = _through_decomposition(op, record, operands, cts)
+                else:
+                    operand_cts = _operand_cotangents(op, operands, active, cts, masks)
             for value, ct in zip(operands, operand_cts, strict=True):
                 if isinstance(ct, Zero) or value not in active:
                     continue
@@ -161,6 +165,15 @@ def _linearized(
         if after is not before:
             _hoist(new_ops, op)
             before.value.replace_all_uses_with(after.value)
+    found = _pulled_to(list(holders.values()), tangents, new_ops, cts)
+    by_place = dict(zip(holders, found, strict=True))
+    return [by_place.get(i, ZERO) for i in range(len(xs))]
+
+
+def _pulled_to(
+    holders: Sequence[Tensor], tangents: Sequence[MaybeZero], new_ops: Sequence[ir.Operation], cts: Sequence[MaybeZero]
+) -> list[MaybeZero]:
+    """The cotangents of placeholders that `new_ops` make tangents of."""
     inner: Cotangents = {}
     for tangent, ct in zip(tangents, cts, strict=True):
         if isinstance(tangent, Zero) or isinstance(ct, Zero):
@@ -168,9 +181,19 @@ def _linearized(
         total = add_any(inner.get(tangent.value, ZERO), ct)
         assert isinstance(total, Tensor)
         inner[tangent.value] = total
-    active = active_values(new_ops, [h.value for h in holders.values()])
+    active = active_values(new_ops, [h.value for h in holders])
     pull_back(new_ops, active, inner)
-    return [inner.get(holders[i].value, ZERO) if i in holders else ZERO for i in range(len(xs))]
+    return [inner.get(h.value, ZERO) for h in holders]
+
+
+def _through_decomposition(
+    op: ir.Operation, record: OpDef, values: Sequence[ir.Value], cts: Sequence[MaybeZero]
+) -> list[MaybeZero]:
+    """The cotangents of values that an operation reads, some of them in its region: it is linearised without that."""
+    holders = [placeholder(wrap(v)) for v in values]
+    known: Tangents = dict(zip(values, holders, strict=True))
+    tangents, new_ops = recorded(lambda: pushed_through(lambda: decomposed(op, record, "vjp"), known))
+    return _pulled_to(holders, tangents, new_ops, cts)
 
 
 def _hoist(new_ops: Sequence[ir.Operation], op: ir.Operation) -> None:

@@ -19,8 +19,8 @@ from nabla_mlir.dialects.ad_rules import CUSTOM, CheckpointOp, LinearSolveOp
 from nabla_mlir.dialects.regions import block_aside
 from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.rules.loops import find_counter
-from nabla_mlir.table.regions import body_of, reads_of
-from nabla_mlir.table.registry import UNSUPPORTED, OpDef, Zero, clone_op, missing_rule, record_of
+from nabla_mlir.table.regions import body_of, captures_by_rule, decomposed, reads_of
+from nabla_mlir.table.registry import UNSUPPORTED, OpDef, Region, Zero, clone_op, missing_rule, record_of
 from nabla_mlir.table.tensor import Tensor, full, wrap
 
 _INLINED = (*CUSTOM, CheckpointOp.name)
@@ -79,7 +79,7 @@ class Expansion:
     ) -> None:  # fmt: skip
         """Extends `series` and `constants` over the results of operations."""
         for op in ops:
-            if op.name in _INLINED and any(v in series for v in op.operands):
+            if op.name in _INLINED and any(v in series for v in reads_of(op)):
                 self._inline(op, 0, list(op.operands), series, constants)
             elif not any(v in series for v in reads_of(op)):
                 clone_op(op, constants)
@@ -94,7 +94,13 @@ class Expansion:
         record = record_of(op, "jet")
         if record.kind == "control" or isinstance(record.jvp, UNSUPPORTED):
             raise missing_rule(op, "jet", "it has no Taylor rule; loops need a constant number of steps")
+        if any(v in series for v in captures_by_rule(op, record)):
+            self._without_regions(op, record, series, constants)
+            return
         params = record.read(op)
+        for name in record.regions:
+            if isinstance(params[name], Region):
+                params[name].captures = constants
         operands: list[Series | Tensor] = [series[v] if v in series else wrap(constants.get(v, v)) for v in op.operands]
         values = [x.head if isinstance(x, Series) else x for x in operands]
         if isinstance(record.jvp, Zero):
@@ -106,6 +112,21 @@ class Expansion:
         if found is None:
             found = self._found[key] = self._series(record, params, operands, values, len(op.results))
         series.update(zip(op.results, found, strict=True))
+
+    def _without_regions(
+        self, op: ir.Operation, record: OpDef, series: dict[ir.Value, Series], constants: dict[ir.Value, ir.Value]
+    ) -> None:  # fmt: skip
+        """An operation whose region uses a value from outside that varies: pushed through what it is by others."""
+        block = block_aside()
+        self.holders.append(block.owner.operation)
+        with ir.InsertionPoint(block):
+            outputs = [y.value for y in decomposed(op, record, "jet")]
+        self.push([inner.operation for inner in block.operations], series, constants)
+        for result, y in zip(op.results, outputs, strict=True):
+            if y in series:
+                series[result] = series[y]
+            else:
+                constants[result] = constants.get(y, y)
 
     def _series(
         self, record: OpDef, params: Any, operands: list[Series | Tensor], values: list[Tensor], count: int

@@ -67,14 +67,15 @@ class Program:
         self._is_single = self.out_spec.is_leaf()
         self._in_spec, self._kinds = in_spec, [_kind(s) for s in specs]
         self._constants = constants or {}
-        self.again: Call = never  # as the first call, where that is compiled code alone
+        self.again: Call = never  # as the first call, where that is compiled code alone; of what jit decorates
+        self._is_jitted = is_jitted
 
     def __call__(self, leaves: Sequence[Any]) -> Any:
         """Runs it on the leaves of its arguments."""
         inputs = as_inputs(leaves, self.dtypes) if self._has_scalars else leaves
         results = self.run([*inputs, *self.captured], 0, self._types)
         out = results[0] if self._is_single else pytree.unflatten(self.out_spec, results)
-        if self.again is never and (function := self.run.function) is not None:
+        if self._is_jitted and self.again is never and (function := self.run.function) is not None:
             self.again = repetition(function, self._in_spec, self._kinds, self._constants, self.captured, out, self._types)
         return out
 

@@ -1,40 +1,116 @@
-"""Numbers of tensors in a trace whose arguments are at hand: what `if` and `while` ask of a derivative that is computed at once."""
+"""Numbers of tensors in a trace whose arguments are at hand: what `if` and `while` ask of a derivative that is computed at once.
+
+Python may decide by them, but a derivative that follows a value would lose what Python computes of its number: such a value
+has none. Each open derivative has a level, its number counted from the outermost; a value has the levels that follow it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+import contextlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
 from iree.compiler import ir
 
 from nabla_mlir.dialects.regions import made_by, new_function
+from nabla_mlir.dialects.types import is_differentiable, shape_and_dtype
 from nabla_mlir.interpreter import interpreted
 from nabla_mlir.table.regions import clone_body, reads_of
+from nabla_mlir.table.registry import REGISTRY, Zero
 
 MAIN = "main"
+
+Role = Literal["plain", "function", "rule"]  # of a region: any, a function that has a rule of the user's, or such a rule
+
+
+@dataclass(frozen=True)
+class _Arguments:
+    """The values that the arguments of a region stand for, and the derivatives that follow the arguments.
+
+    Attributes:
+      level: of the derivative of the region, if that is asked for.
+      role: the innermost derivative that follows a call of a function with a rule applies the rule, so that only those
+        around it follow the rule, and none the function.
+    """
+
+    values: tuple[ir.Value, ...]
+    level: int | None
+    role: Role
 
 
 class Known:
     """The values of one trace that are decided by those of its arguments.
 
     What was computed once is kept, so that a loop of Python's runs each operation once.
+
+    Attributes:
+      applies_rules: derivatives apply the rules of the user's; those that follow functions as they are written do not.
     """
 
+    applies_rules: bool
     arrays: dict[ir.Value, Any]
     others: dict[ir.Value, ir.Value]
 
     def __init__(self) -> None:
         self.arrays = {}  # of arguments, and of results computed so far
         self.others = {}  # the arguments of a region, and the values that they stand for
+        self.applies_rules = True
+        self._regions: dict[ir.Value, _Arguments] = {}  # by the arguments
+        self._unfollowed: set[ir.Value] = set()  # values known to have no level
 
-    def set(self, arguments: Iterable[ir.Value], arrays: Iterable[Any]) -> None:
+    def assign(self, arguments: Iterable[ir.Value], arrays: Iterable[Any]) -> None:
         """The arguments of the function."""
         self.arrays.update(zip(arguments, arrays, strict=True))
 
-    def bind(self, arguments: Iterable[ir.Value], values: Iterable[ir.Value]) -> None:
-        """The arguments of a region, which have the values of others."""
+    @contextlib.contextmanager
+    def without_rules(self) -> Iterator[None]:
+        """Within it no rules are applied."""
+        before, self.applies_rules = self.applies_rules, False
+        try:
+            yield
+        finally:
+            self.applies_rules = before
+
+    def bind(
+        self, arguments: Sequence[ir.Value], values: Sequence[ir.Value], level: int | None = None, role: Role = "plain"
+    ) -> None:
+        """The arguments of a region, which have the values of others; see `_Arguments`."""
         self.others.update(zip(arguments, values, strict=True))
+        self._regions.update(dict.fromkeys(arguments, _Arguments(tuple(values), level, role if self.applies_rules else "plain")))
+
+    def is_followed(self, value: ir.Value) -> bool:
+        """True if an open derivative of this trace depends on the derivative of the value."""
+        return bool(self._levels(value))
+
+    def _levels(self, value: ir.Value) -> set[int]:
+        levels: set[int] = set()
+        seen: set[ir.Value] = set()
+        stack = [value]
+        while stack:
+            value = stack.pop()
+            if value in seen or value in self._unfollowed or not is_differentiable(shape_and_dtype(value.type)[1]):
+                continue
+            seen.add(value)
+            op = made_by(value)
+            if op is not None:
+                record = REGISTRY.get(op.name)
+                stack.extend([] if record is not None and isinstance(record.jvp, Zero) else reads_of(op))
+            elif value in self._regions:
+                levels |= self._levels_of_argument(value)
+        if not levels:
+            self._unfollowed |= seen
+        return levels
+
+    def _levels_of_argument(self, argument: ir.Value) -> set[int]:
+        region = self._regions[argument]
+        if region.role == "function":
+            return set()
+        levels = self._levels(self.others[argument])
+        if region.role == "rule":
+            levels.discard(max((level for value in region.values for level in self._levels(value)), default=0))
+        return levels if region.level is None else levels | {region.level}
 
     def read(self, value: ir.Value) -> np.ndarray | None:
         """The numbers of a value; None if they depend on an argument that has none, such as that of a loop or a map."""

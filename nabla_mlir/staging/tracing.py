@@ -21,7 +21,7 @@ from nabla_mlir.dialects.context import context
 from nabla_mlir.dialects.regions import block_aside, new_function
 from nabla_mlir.dialects.types import tensor_type
 from nabla_mlir.errors import INTERNAL_FOLDERS, TraceError
-from nabla_mlir.staging.known import Known
+from nabla_mlir.staging.known import Known, Role
 from nabla_mlir.staging.specs import Spec
 from nabla_mlir.table import promotion
 from nabla_mlir.table.tensor import Scope, Tensor, constant, current_scope, set_reader, set_scope, wrap
@@ -83,7 +83,7 @@ class Trace:
             argument = self.block.add_argument(tensor_type(shape, dtype), ir.Location.unknown())
             place = self.captures[id(array)] = Capture(array, argument)
             if self.known is not None and pytree.is_array(array):
-                self.known.set([argument], [array])
+                self.known.assign([argument], [array])
         return Tensor(place.value)
 
 
@@ -152,7 +152,13 @@ def _number_of(tensor: Tensor) -> np.ndarray | None:
         set_scope(scope)
 
 
-set_reader(_number_of)
+def _is_followed(tensor: Tensor) -> bool:
+    """Whether an open derivative would lose what is computed of the numbers of a tensor that has some."""
+    trace = _current.trace
+    return trace is not None and trace.known is not None and trace.known.is_followed(tensor.value)
+
+
+set_reader(_number_of, _is_followed)
 
 
 @contextlib.contextmanager
@@ -189,7 +195,7 @@ def trace_function(
             block = new_function(name, types)
         trace, outer = Trace(block, is_value, Known() if arrays is not None else None, has_lines=has_lines), _current.trace
         if trace.known is not None and arrays is not None:
-            trace.known.set(block.arguments, arrays)
+            trace.known.assign(block.arguments, arrays)
         _current.trace = trace
         try:
             with ir.InsertionPoint(block), _scope(f"the trace of {name}") as scope:
@@ -243,13 +249,14 @@ def checked_output(out: Any) -> Tensor:
 
 def trace_region(
     function: Callable[..., Sequence[Any]], specs: Sequence[Spec], what: str, is_differentiated: bool = False,
-    operands: Sequence[Tensor] = (),
+    operands: Sequence[Tensor] = (), role: Role = "plain",
 ) -> tuple[ir.Block, ir.Operation, list[Tensor]]:  # fmt: skip
     """Traces a function into a block inside the current trace; values from outside are captured as they are.
 
     Args:
       is_differentiated: the block is for an operation that asks for derivatives.
       operands: the tensors whose values the first arguments have.
+      role: what the region is of an operation with rules of the user's; it says which derivatives follow the arguments.
 
     Returns:
       The block (ending in `stablehlo.return`), the operation that holds it until it is moved, and the results. The holder
@@ -259,10 +266,11 @@ def trace_region(
     assert trace is not None, "regions are traced inside a trace"
     block = block_aside([tensor_type(s.shape, s.dtype) for s in specs])
     holder = block.owner.operation
-    if trace.known is not None:
-        trace.known.bind(list(block.arguments)[: len(operands)], [x.value for x in operands])
     is_value, trace.is_value = trace.is_value, trace.is_value and not is_differentiated
     trace.order += is_differentiated
+    if trace.known is not None:
+        level = trace.order if is_differentiated else None
+        trace.known.bind(list(block.arguments)[: len(operands)], [x.value for x in operands], level, role)
     try:
         with ir.InsertionPoint(block), _scope(what) as scope:
             arguments = [Tensor(a, scope) for a in block.arguments]
@@ -275,6 +283,13 @@ def trace_region(
         trace.is_value = is_value
         trace.order -= is_differentiated
     return block, holder, outs
+
+
+def stands_for(argument: Tensor, value: Tensor) -> None:
+    """Notes that an argument of the open region has a value that the derivative of the region does not follow."""
+    trace = _current.trace
+    if trace is not None and trace.known is not None:
+        trace.known.bind([argument.value], [value.value])
 
 
 def results_of(op: ir.Operation) -> list[Tensor]:

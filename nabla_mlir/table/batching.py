@@ -13,8 +13,8 @@ from nabla_mlir.dialects.batch import ALL_GATHER, CURRENT, PSUM_SCATTER, REDUCTI
 from nabla_mlir.dialects.locations import blaming, named
 from nabla_mlir.dialects.regions import block_aside
 from nabla_mlir.dialects.types import tensor_type
-from nabla_mlir.table.regions import reads_of
-from nabla_mlir.table.registry import UNSUPPORTED, Region, clone_op, missing_rule, operation, record_of
+from nabla_mlir.table.regions import captures_by_rule, decomposed, reads_of
+from nabla_mlir.table.registry import UNSUPPORTED, OpDef, Region, clone_op, missing_rule, operation, record_of
 from nabla_mlir.table.tensor import Tensor, full, splat_of, wrap
 
 # Mapped values by the value they had inside the map; a value that does not vary has no entry. Where only some entries
@@ -48,7 +48,9 @@ def batch_ops(ops: Iterable[ir.Operation], mapped: Mapped, size: int, *, unmappe
                 record.batch(op, mapped, size, unmapped)
             continue
         if captures_any(op, mapped):
-            raise missing_rule(op, "vmap", "its region uses a value from outside that varies over the mapped axis")
+            with blaming(op), named("vmap", op.location, op.name):
+                mapped.update(zip(op.results, _batched_without_regions(op, record, mapped, size, unmapped), strict=True))
+            continue
         with blaming(op), named("vmap", op.location, op.name):
             xs = [mapped[v] if v in mapped else wrap(unmapped.get(v, v)) for v in operands]
             params = record.read(op)
@@ -103,6 +105,22 @@ def batch_by_decomposition(define: Callable[..., list[Tensor]]) -> Any:
         return outs
 
     return batch
+
+
+def _batched_without_regions(
+    op: ir.Operation, record: OpDef, mapped: Mapped, size: int, unmapped: dict[ir.Value, ir.Value]
+) -> list[Tensor]:
+    """The results of an operation whose region uses a value from outside that varies: those of what it is by others."""
+    if not any(v in mapped for v in captures_by_rule(op, record)):
+        raise missing_rule(op, "vmap", "its comparator uses a value from outside that varies over the mapped axis")
+    block = block_aside()
+    with ir.InsertionPoint(block):
+        outputs = [y.value for y in decomposed(op, record, "vmap")]
+    varying, constants = dict(mapped), dict(unmapped)  # the operations of the block end with it
+    batch_ops([inner.operation for inner in block.operations], varying, size, unmapped=constants)
+    outs = [varying[y] if y in varying else prefixed(wrap(constants.get(y, y)), size) for y in outputs]
+    block.owner.erase()
+    return outs
 
 
 def captures_any(op: ir.Operation, mapped: Mapped, rules: frozenset[str] = frozenset()) -> bool:

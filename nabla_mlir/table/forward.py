@@ -11,7 +11,7 @@ from nabla_mlir.dialects import debug
 from nabla_mlir.dialects.locations import blaming, named
 from nabla_mlir.dialects.regions import block_aside
 from nabla_mlir.dialects.types import is_differentiable, shape_and_dtype
-from nabla_mlir.table.regions import Kept, reads_of
+from nabla_mlir.table.regions import Kept, captures_by_rule, decomposed, reads_of
 from nabla_mlir.table.registry import UNSUPPORTED, ZERO, MaybeZero, Zero, missing_rule, record_of
 from nabla_mlir.table.tensor import Tensor, wrap
 
@@ -48,7 +48,11 @@ def push_forward(ops: Iterable[ir.Operation], tangents: Tangents) -> None:
         if isinstance(record.jvp, UNSUPPORTED):
             raise missing_rule(op, "jvp", record.jvp.reason)
         with blaming(op), named("jvp", op.location, op.name), ir.InsertionPoint.after(op):
-            outs = tangents_of(op, [tangents_get(tangents, v) for v in operands])
+            if any(v in tangents for v in captures_by_rule(op, record)):
+                found = pushed_through(lambda op=op, record=record: decomposed(op, record, "jvp"), tangents)  # type: ignore[misc]
+                outs = list(zip(op.results, found, strict=True))
+            else:
+                outs = tangents_of(op, [tangents_get(tangents, v) for v in operands])
         for value, tangent in outs:
             if not isinstance(tangent, Zero) and carries_tangent(value):
                 tangents[value] = tangent
@@ -81,13 +85,19 @@ def jvp_by_decomposition(decompose: Callable[..., list[Tensor]]) -> Any:
     """
 
     def jvp(outs: list[Tensor], xs: Sequence[Tensor], tangents: Sequence[MaybeZero], **params: Any) -> list[MaybeZero]:
-        outputs, new_ops = recorded(lambda: decompose(xs, **params))
-        all_tangents = {x.value: t for x, t in zip(xs, tangents, strict=True) if not isinstance(t, Zero)}
-        marks = Kept([y.value for y in outputs])  # a loop is replaced by one that carries tangents too
-        push_forward(new_ops, all_tangents)
-        return [tangents_get(all_tangents, y) for y in marks.release()]
+        known = {x.value: t for x, t in zip(xs, tangents, strict=True) if not isinstance(t, Zero)}
+        return pushed_through(lambda: decompose(xs, **params), known)
 
     return jvp
+
+
+def pushed_through(make: Callable[[], list[Tensor]], tangents: Tangents) -> list[MaybeZero]:
+    """The tangents of what `make` emits and returns, for those of the values that it uses."""
+    outputs, new_ops = recorded(make)
+    all_tangents = dict(tangents)
+    marks = Kept([y.value for y in outputs])  # a loop is replaced by one that carries tangents too
+    push_forward(new_ops, all_tangents)
+    return [tangents_get(all_tangents, y) for y in marks.release()]
 
 
 def recorded(make: Callable[[], list[T]]) -> tuple[list[T], list[ir.Operation]]:

@@ -8,7 +8,7 @@ from iree.compiler import ir
 
 from nabla_mlir.dialects import stablehlo
 from nabla_mlir.dialects.regions import scratch
-from nabla_mlir.table.registry import clone_op
+from nabla_mlir.table.registry import OpDef, clone_op, missing_rule
 from nabla_mlir.table.tensor import Tensor, current_scope, set_scope, wrap
 
 Fill = Callable[[list[Tensor]], Sequence[Tensor]]
@@ -48,6 +48,31 @@ def _collect(region: ir.Region, inside: set[ir.Value], captures: dict[ir.Value, 
                 for inner in operation.regions:
                     _collect(inner, inside, captures)
             inside.update(operation.results)
+
+
+def captures_by_rule(op: ir.Operation, record: OpDef) -> list[ir.Value]:
+    """The values from outside that the results of an operation vary with: those of its regions that are no comparators."""
+    if not len(op.regions):
+        return []
+    inside: set[ir.Value] = set()
+    captures: dict[ir.Value, None] = {}
+    comparators = [i for i, name in enumerate(record.regions) if name in record.comparators]
+    for i, region in enumerate(op.regions):
+        if i not in comparators:
+            _collect(region, inside, captures)
+    return list(captures)
+
+
+def decomposed(op: ir.Operation, record: OpDef, transform: str) -> list[Tensor]:
+    """Emits what an operation is by others, without its regions, and returns its results.
+
+    Raises:
+      RuleMissingError: its record does not say that.
+    """
+    if record.decomposition is None:
+        how = "varies over the mapped axis" if transform == "vmap" else "is differentiated"
+        raise missing_rule(op, transform, f"its region uses a value from outside that {how}")
+    return record.decomposition([wrap(v) for v in op.operands], **record.read(op))
 
 
 def reads_of(op: ir.Operation) -> list[ir.Value]:

@@ -104,6 +104,9 @@ class OpDef:
       result: ``(*operands, **params) -> [(shape, dtype)]`` where MLIR cannot infer the result.
       result_params: parameters that live in the result type, read back from the operation.
       regions: names of the region parameters, in order.
+      comparators: those of them that order elements, so that what they capture has no derivative.
+      decomposition: ``(operands, **params) -> results``, the same by operations without regions: the derivatives and the maps by
+        what the other regions capture are those of it. Without one they are refused.
       jvp: ``(outs, operands, tangents, **params) -> [tangent of each result]``, or ZERO, or UNSUPPORTED.
       transpose: ``(cotangents, i, operands, **params) -> cotangent of operand i``, for operations that are linear
         in operand i, or UNSUPPORTED.
@@ -143,6 +146,8 @@ class OpDef:
     result: ResultTypes | None = None
     result_params: Callable[[ir.Operation], Params] | None = None
     regions: tuple[str, ...] = ()
+    comparators: tuple[str, ...] = ()
+    decomposition: Callable[..., list[Tensor]] | None = None
     emit_region: Callable[[ir.Region, Any, Sequence[Tensor]], None] | None = None
     read_region: Callable[[ir.Region], Any] | None = None
     jvp: Any = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 import threading
 from collections.abc import Callable
@@ -60,19 +61,25 @@ CALL_INSIDE = "call it inside of the function that made it."
 _RETURN_IT = "return the value from the function instead of storing it outside (global, attribute, list)."
 _AS_STATIC = "pass the number as a static argument (jit(f, static_argnums=...))."
 _KEEP = "keep it a tensor, or return it from the function"
+_FOLLOWED = "use functions of nabla_mlir.numpy, which have derivatives, also to make y for y[i] = x"
 
 
 def _unknown(_: Tensor) -> np.ndarray | None:
     return None
 
 
+def _never(_: Tensor) -> bool:
+    return False
+
+
 _reader: Callable[[Tensor], np.ndarray | None] = _unknown
+_is_followed: Callable[[Tensor], bool] = _never
 
 
-def set_reader(reader: Callable[[Tensor], np.ndarray | None]) -> None:
-    """Says what numbers a tensor has: None unless tracing knows them."""
-    global _reader
-    _reader = reader
+def set_reader(reader: Callable[[Tensor], np.ndarray | None], is_followed: Callable[[Tensor], bool]) -> None:
+    """Says what numbers a tensor has: None unless tracing knows them; and of which an open derivative follows the value."""
+    global _reader, _is_followed
+    _reader, _is_followed = reader, is_followed
 
 
 class Tensor(ArrayMethods):
@@ -136,14 +143,26 @@ class Tensor(ArrayMethods):
             f"{purpose} requires a concrete value, got the traced tensor {self!r}.", where=user_frame(), help=advice
         )
 
-    def _number(self, purpose: str, advice: str) -> np.ndarray:
+    def _known(self, purpose: str, advice: str) -> np.ndarray:
         """The numbers, where the arguments of the trace are at hand and decide them."""
         self.check_open()
         array = _reader(self)
         return self._no_value(purpose, advice) if array is None else array
 
+    def _number(self, purpose: str, advice: str) -> np.ndarray:
+        """The numbers, where also no derivative follows them: it would be lost with what Python computes of them."""
+        array = self._known(purpose, advice)
+        if _is_followed(self):
+            call = f"{purpose[:-1]}nm.stop_gradient(x))" if purpose.endswith("()") else "nm.stop_gradient(x)"
+            raise ConcretizationError(
+                f"{purpose} requires a value that no derivative follows, got the traced tensor {self!r}.", where=user_frame(),
+                help=f"{_FOLLOWED}; {call} is the number alone, whose derivative is 0.",
+            )  # fmt: skip
+        return array
+
     def __bool__(self) -> bool:
-        return bool(self._number("bool()", "in `if` use nm.numpy.where or nm.cond; in `while` use nm.while_loop."))
+        # A comparison, whose derivative is 0: also that of a number with 0.
+        return bool(self._known("bool()", "in `if` use nm.numpy.where or nm.cond; in `while` use nm.while_loop."))
 
     def __int__(self) -> int:
         return int(self._number("int()", _AS_STATIC))
@@ -156,6 +175,21 @@ class Tensor(ArrayMethods):
 
     def __complex__(self) -> complex:
         return complex(self._number("complex()", f"{_KEEP}."))
+
+    def __trunc__(self) -> int:
+        return int(self._number("math.trunc()", _AS_STATIC))
+
+    def __floor__(self) -> int:
+        return math.floor(self._number("math.floor()", _AS_STATIC))
+
+    def __ceil__(self) -> int:
+        return math.ceil(self._number("math.ceil()", _AS_STATIC))
+
+    def __dlpack__(self, **_: Any) -> NoReturn:
+        self._no_value("DLPack", f"{_KEEP}.")
+
+    def __dlpack_device__(self) -> NoReturn:
+        self._no_value("DLPack", f"{_KEEP}.")
 
     def __array__(self, *_: Any, **__: Any) -> np.ndarray:
         self._no_value("a NumPy function", "use the function of the same name in nabla_mlir.numpy, and y = y + x for y += x.")

@@ -50,7 +50,11 @@ def closure_convert(fun: Callable[..., Any], *example_args: Any) -> tuple[Callab
         outs, out_spec = pytree.flatten(fun(*pytree.unflatten(in_spec, inner)))
         return outs
 
-    _, holder, _ = trace_region(body, specs_of(tensors), "the function given to closure_convert", operands=tensors)
+    known, trace.known = trace.known, None  # the values may be others where the new function is called
+    try:
+        _, holder, _ = trace_region(body, specs_of(tensors), "the function given to closure_convert")
+    finally:
+        trace.known = known
     values = [v for v in captures_of(holder) if is_differentiable(wrap(v).dtype)]
 
     scope = current_scope()

@@ -163,7 +163,7 @@ class _Custom:
             out, call.out_spec = pytree.flatten(self.fun(*call_all(pytree.unflatten(spec, inner))))
             return out
 
-        block, _, call.outs = trace_region(primal, call.specs, self._name(), operands=tensors)
+        block, _, call.outs = trace_region(primal, call.specs, self._name(), operands=tensors, role="function")
         call.label = _label(self._name(), [c.label for c in _tracing.calls])
         before = _tracing.calls
         has_end = self._ends_here()
@@ -307,7 +307,7 @@ class custom_jvp(_Custom):  # noqa: N801  # a decorator
             return [*outs, *call.seeds("tangent", tangent, outs, call.of, names)]
 
         specs = [*call.specs, *(call.specs[i] for i in call.wrt)]
-        return [trace_region(rule, _strong(specs), what, operands=tensors)[0]]
+        return [trace_region(rule, _strong(specs), what, operands=tensors, role="rule")[0]]
 
 
 def _added(a: Any, b: Any) -> Any:
@@ -371,7 +371,7 @@ class custom_vjp(_Custom):  # noqa: N801  # a decorator
             residuals, trees["spec"] = pytree.flatten(pair[1])
             return [*call.result(what, pair[0]), *(as_tensor(r) for r in residuals)]
 
-        forward_block, _, outs = trace_region(forward, _strong(call.specs), what, operands=tensors)
+        forward_block, _, outs = trace_region(forward, _strong(call.specs), what, operands=tensors, role="rule")
         residuals = [Spec(r.shape, r.dtype) for r in outs[len(call.outs) :]]
 
         def backward(*inner: Tensor) -> list[Any]:

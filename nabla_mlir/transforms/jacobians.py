@@ -15,7 +15,6 @@ from typing import Any
 from nabla_mlir import pytree
 from nabla_mlir.dialects.types import is_complex, is_differentiable, is_float
 from nabla_mlir.errors import DtypeError, TraceError, user_frame
-from nabla_mlir.ops.linalg import unit_vectors
 from nabla_mlir.ops.shape import reshape, transpose
 from nabla_mlir.staging.positions import Argnums, is_one, parameters_of, positions
 from nabla_mlir.table.promotion import as_tensor
@@ -23,13 +22,14 @@ from nabla_mlir.table.tensor import Tensor, full
 from nabla_mlir.transforms.arguments import active_arguments, differentiable, with_arguments
 from nabla_mlir.transforms.gradients import grad
 from nabla_mlir.transforms.linear import linearized, pullback, pushed
-from nabla_mlir.transforms.vectorize import vmap
-from nabla_mlir.transforms.vectorized import axes_of_leaves, entrywise, summed_entries
+from nabla_mlir.transforms.unit_vectors import checked_batch_size, over_unit_vectors, shown
+from nabla_mlir.transforms.vectorized import entrywise, summed_entries
+from nabla_mlir.transforms.vectorized_trees import axes_of_leaves
 
 
 def jacfwd(
     fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, holomorphic: bool = False,
-    vectorized: str = "union",
+    vectorized: str = "union", batch_size: int | None = None,
 ) -> Callable[..., Any]:  # fmt: skip
     """The Jacobian of `fun` in forward mode: one vmap of jvp over the unit vectors of each argument leaf.
 
@@ -40,6 +40,8 @@ def jacfwd(
       holomorphic: whether `fun` is complex-differentiable; needed for complex arguments (by `jacrev` for complex results).
       vectorized: for vectorised tensors, as in `value_and_grad`. "union": the Jacobian of each entry. "parameter":
         that of the sums over all entries of the results; it has the axes of its argument.
+      batch_size: how many unit vectors are mapped over at once, in a loop over such blocks. Without it all of them are, unless what
+        they compute takes more than a gibibyte (`thresholds.UNIT_VECTOR_MEMORY`): then as many as fit. The numbers are the same.
 
     Returns:
       A function whose result has, for each result leaf of shape S and argument leaf of shape A, a leaf of shape
@@ -48,12 +50,14 @@ def jacfwd(
     Raises:
       DtypeError: an argument or a result is not of floating point, or complex where it must not be.
       TraceError: argnums are none of the arguments.
+      ShapeError: `batch_size` is below 1.
 
     Example:
       >>> import nabla_mlir as nm, numpy as np
       >>> nm.jacfwd(lambda x: x * x)(np.array([1.0, 2.0])).tolist()
       [[2.0, 0.0], [0.0, 4.0]]
     """
+    size = checked_batch_size("jacfwd", batch_size)
 
     def rows_of(call: _Call) -> Any:
         out, push = linearized(call.function, tuple(call.tensors), has_aux)
@@ -66,7 +70,7 @@ def jacfwd(
             def along(v: Tensor, k: int = k) -> Any:
                 return push(*(v if j == k else None for j in range(len(call.tensors))))
 
-            columns.append(pytree.flatten(vmap(along, out_axes=-1)(unit_vectors(x.shape, x.dtype)))[0])
+            columns.append(over_unit_vectors(along, x, size, is_last=True)[0])
         rows = [call.row([c[j] for c in columns], y.shape) for j, y in enumerate(outs)]
         return pytree.unflatten(out_spec, rows), out
 
@@ -75,7 +79,7 @@ def jacfwd(
 
 def jacrev(
     fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, holomorphic: bool = False, allow_int: bool = False,
-    vectorized: str = "union",
+    vectorized: str = "union", batch_size: int | None = None,
 ) -> Callable[..., Any]:  # fmt: skip
     """The Jacobian of `fun` in reverse mode: one vmap of the pullback over the unit vectors of each result leaf.
 
@@ -88,6 +92,7 @@ def jacrev(
       >>> nm.jacrev(lambda x: x * x)(np.array([1.0, 2.0])).tolist()
       [[2.0, 0.0], [0.0, 4.0]]
     """
+    size = checked_batch_size("jacrev", batch_size)
 
     def rows_of(call: _Call) -> Any:
         out, pull = pullback(call.function, tuple(call.tensors), has_aux)
@@ -99,7 +104,7 @@ def jacrev(
             def along(ct: Tensor, k: int = k) -> Any:
                 return pull(pytree.unflatten(out_spec, [ct if j == k else None for j in range(len(outs))]))
 
-            rows.append(call.row(pytree.flatten(vmap(along)(unit_vectors(y.shape, y.dtype)))[0], y.shape))
+            rows.append(call.row(over_unit_vectors(along, y, size)[0], y.shape))
         return pytree.unflatten(out_spec, rows), out
 
     return _jacobian("jacrev", rows_of, fun, argnums, has_aux, holomorphic, vectorized, allow_int)
@@ -190,7 +195,7 @@ def _jacobian(
             )  # fmt: skip
         return (result, out[1]) if has_aux else result
 
-    call = entrywise(what, run, vectorized, together)
+    call = shown(what, entrywise(what, run, vectorized, together))
     return functools.wraps(f)(lambda *args, **kwargs: call(*args, **kwargs))
 
 
@@ -200,7 +205,7 @@ _MODES: dict[str, Callable[..., Any]] = {"fwd": jacfwd, "rev": jacrev}
 
 def hessian(
     fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, holomorphic: bool = False, mode: str = "fwd_rev",
-    vectorized: str = "union",
+    vectorized: str = "union", batch_size: int | None = None,
 ) -> Callable[..., Any]:  # fmt: skip
     """The Hessian of a scalar function: the Jacobian of the Jacobian.
 
@@ -210,6 +215,7 @@ def hessian(
       has_aux: whether `fun` returns ``(value, aux)``; the new function then returns ``(hessian, aux)``.
       holomorphic, vectorized: as in `jacfwd`, for both.
       mode: outer and inner mode: "fwd_rev" (the default, and the cheapest), "rev_rev", "rev_fwd" or "fwd_fwd".
+      batch_size: how many unit vectors are mapped over at once, as in `jacfwd`.
 
     Example:
       >>> import nabla_mlir as nm, numpy as np
@@ -221,8 +227,11 @@ def hessian(
         raise TraceError(
             f"hessian requires mode fwd_rev, rev_rev, rev_fwd or fwd_fwd, got {mode!r}.", where=user_frame()
         )
-    options: dict[str, Any] = {"has_aux": has_aux, "holomorphic": holomorphic, "vectorized": vectorized}
-    return _MODES[outer](_MODES[inner](fun, argnums, **options), argnums, **options)
+    options: dict[str, Any] = {
+        "has_aux": has_aux, "holomorphic": holomorphic, "vectorized": vectorized,
+        "batch_size": checked_batch_size("hessian", batch_size),
+    }  # fmt: skip
+    return shown("hessian", _MODES[outer](_MODES[inner](fun, argnums, **options), argnums, **options))
 
 
 def hvp(

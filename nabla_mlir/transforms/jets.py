@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -15,7 +16,7 @@ from nabla_mlir.dialects.types import is_differentiable
 from nabla_mlir.errors import TreeError, user_frame
 from nabla_mlir.rules.taylor import Expansion, Series, polynomial
 from nabla_mlir.staging.eager import staged
-from nabla_mlir.staging.tracing import trace_region
+from nabla_mlir.staging.tracing import current_trace, trace_region
 from nabla_mlir.table.promotion import adopted, as_tensor
 from nabla_mlir.table.regions import body_of, captures_of, clone_body
 from nabla_mlir.table.tensor import Tensor, full, wrap
@@ -96,7 +97,10 @@ def _like(term: Any, primal: Tensor, argument: int, spec: Any) -> Tensor | None:
 
 def _pushed(body: Callable[..., Any], tensors: list[Tensor], terms: list[list[Tensor | None]]) -> list[Series | Tensor]:
     """The results of a function as series, with its maps and derivatives expanded before."""
-    block, holder, _ = trace_region(body, specs_of(tensors), "the function given to jet", operands=tensors)
+    trace = current_trace()
+    assert trace is not None
+    with trace.known.without_rules() if trace.known is not None else contextlib.nullcontext():
+        block, holder, _ = trace_region(body, specs_of(tensors), "the function given to jet", True, tensors)
     captures = captures_of(holder)
     module = _module(block, captures)
     expand_module(module)

@@ -16,7 +16,7 @@ from nabla_mlir.dialects.types import is_differentiable
 from nabla_mlir.errors import TreeError, user_frame
 from nabla_mlir.staging.eager import Halves, as_inputs, staged
 from nabla_mlir.staging.specs import Spec, as_spec
-from nabla_mlir.staging.tracing import current_trace, is_tracing, results_of, trace_function, trace_region
+from nabla_mlir.staging.tracing import current_trace, is_tracing, results_of, stands_for, trace_function, trace_region
 from nabla_mlir.table.promotion import as_tensor
 from nabla_mlir.table.registry import Region, zeros
 from nabla_mlir.table.tensor import CALL_INSIDE, Tensor, current_scope, full
@@ -127,7 +127,7 @@ class _AtPoint:
         self.count = len(outs)
         spec = body.in_spec if self.forward else body.out_spec
         # As a tree of arrays: vectorised tensors and vectorised arrays are nodes of different kinds.
-        self.seed_spec = pytree.flatten(pytree.unflatten(spec, [0] * spec.num_leaves))[1]
+        self.seed_spec = pytree.flatten_any(pytree.unflatten(spec, [0] * spec.num_leaves))[1]
         primals = {i: body.tensors[i] for i in body.active} if self.forward else {i: body.outs[i] for i in body.of}
         self.likes = {i: Spec(t.shape, t.dtype) for i, t in primals.items()}
         seeds = {i: trace.capture(_Seed(), like.shape, like.dtype) for i, like in self.likes.items()}
@@ -165,19 +165,23 @@ def _seed(what: str, seed: Any, like: Spec, path: str) -> Any:
 class _Body:
     """A function traced once, whose block is cloned into each derivative that is asked of it."""
 
-    def __init__(self, f: Callable[..., Any], primals: tuple[Any, ...], has_aux: bool, what: str):
+    def __init__(self, f: Callable[..., Any], primals: tuple[Any, ...], has_aux: bool, what: str, tangents: Any = None):
+        """Traces `f`; tangents, where they are known, say which of the arguments no derivative follows: those with None."""
         self.what, self.has_aux, self.scope = what, has_aux, current_scope()
         self.f = f
         self.leaves, self.in_spec = pytree.flatten(tuple(primals))
         self.tensors = [as_tensor(leaf) for leaf in self.leaves]
         self.active = [i for i, t in enumerate(self.tensors) if is_differentiable(t.dtype)]
         aux_spec = None
+        seeds = None if tangents is None else pytree.flatten_like(self.in_spec, tuple(tangents), "tangents", "the primals")
 
         def body(*inner: Tensor) -> list[Any]:
             nonlocal aux_spec
             values: list[Any] = list(self.tensors)
             for i, value in zip(self.active, inner, strict=True):
                 values[i] = value
+                if seeds is not None and seeds[i] is None:
+                    stands_for(value, self.tensors[i])
             out = f(*pytree.unflatten(self.in_spec, values))
             aux: list[Any] = []
             if has_aux:
@@ -266,7 +270,7 @@ class _Body:
 
 def pushed(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool) -> Any:
     """The result of `f` and its tangent, by one operation."""
-    return _Body(f, tuple(primals), has_aux, "jvp").push(tangents)
+    return _Body(f, tuple(primals), has_aux, "jvp", tangents).push(tangents)
 
 
 def linearized(f: Callable[..., Any], primals: tuple[Any, ...], has_aux: bool) -> Any:

@@ -9,7 +9,7 @@ from nabla_mlir import pytree
 from nabla_mlir.errors import ShapeError, TreeError, user_frame
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops import logic as lg
-from nabla_mlir.ops.shape import concatenate, dynamic_slice, dynamic_update_slice, reshape, slice_
+from nabla_mlir.ops.shape import concatenate, dynamic_slice, dynamic_update_slice, reshape, slice_, transpose
 from nabla_mlir.staging.eager import staged
 from nabla_mlir.staging.specs import Spec
 from nabla_mlir.staging.tracing import trace_region
@@ -20,6 +20,7 @@ from nabla_mlir.transforms.control import INDEX, adapted, advice_for, describe, 
 from nabla_mlir.transforms.recurrences import affine_leaves, linear_recurrence, running_product
 from nabla_mlir.transforms.vectorize import vmap
 from nabla_mlir.transforms.vectorized import per_entry
+from nabla_mlir.transforms.vectorized_trees import axes_of_spec, leaves_of
 
 
 def scan(
@@ -59,10 +60,10 @@ def scan(
         if 0 < steps < 2 * unroll:  # a loop would have one iteration
             order = range(steps - 1, -1, -1) if reverse else range(steps)
             carry, ys = _written_out(f, order, (carry, c_spec), (rows, x_spec))
-            return pytree.unflatten(c_spec, carry), pytree.unflatten(y_spec, ys)
+            return pytree.unflatten(c_spec, carry), _stacked(y_spec, ys)
         tapes = [full((steps, *s.shape), 0, s.dtype) for s in y_specs]
         if steps == 0:
-            return pytree.unflatten(c_spec, carry), pytree.unflatten(y_spec, tapes)
+            return pytree.unflatten(c_spec, carry), _stacked(y_spec, tapes)
         zero = full((), 0, INDEX)
 
         def step(i: Tensor, state: list[Tensor], tapes: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
@@ -90,11 +91,19 @@ def scan(
         )
         for k in range(whole, steps):
             carry, tapes = step(full((), k, INDEX), carry, tapes)
-        return pytree.unflatten(c_spec, carry), pytree.unflatten(y_spec, tapes)
+        return pytree.unflatten(c_spec, carry), _stacked(y_spec, tapes)
 
     if not isinstance(unroll, int) or unroll < 1:
         raise ShapeError(f"scan requires unroll of at least 1, got {unroll!r}.", where=user_frame())
     return staged(per_entry(run))(init, xs)
+
+
+def _stacked(spec: pytree.TreeSpec, ys: Sequence[Tensor]) -> Any:
+    """The results of all steps as a tree: the axis of the steps stands behind those to which the step has given names."""
+    counts = [len(axes) for axes in axes_of_spec(spec)]
+    orders = [(*range(1, n + 1), 0, *range(n + 1, y.ndim)) for y, n in zip(ys, counts, strict=True)]
+    columns = [transpose(y, permutation=order) if n else y for y, order, n in zip(ys, orders, counts, strict=True)]
+    return pytree.unflatten(spec, columns)
 
 
 def _written_out(f: Any, order: Sequence[int], init: tuple[Any, Any], xs: tuple[Any, Any]) -> Any:
@@ -191,10 +200,10 @@ def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None) -> A
         if whole:
             cut = [_part(x, 0, whole) for x in rows]
             blocks = [reshape(x, shape=(whole // batch_size, batch_size, *x.shape[1:])) for x in cut]
-            out, out_spec = pytree.flatten(scan(lambda _, x: (None, vmap(f)(x)), None, pytree.unflatten(spec, blocks))[1])
+            out, out_spec = leaves_of(scan(lambda _, x: (None, vmap(f)(x)), None, pytree.unflatten(spec, blocks))[1])
             parts.append([reshape(y, shape=(whole, *y.shape[2:])) for y in out])
         if n - whole or not n:
-            out, out_spec = pytree.flatten(vmap(f)(pytree.unflatten(spec, [_part(x, whole, n) for x in rows])))
+            out, out_spec = leaves_of(vmap(f)(pytree.unflatten(spec, [_part(x, whole, n) for x in rows])))
             parts.append([as_tensor(y) for y in out])
         each = zip(*parts, strict=True)
         return pytree.unflatten(out_spec, [ys[0] if len(ys) == 1 else concatenate(*ys, dimension=0) for ys in each])

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any
 
 from nabla_mlir import pytree
-from nabla_mlir.ops.linalg import unit_vectors
 from nabla_mlir.ops.shape import reduce_sum, reshaped
 from nabla_mlir.staging.eager import staged
 from nabla_mlir.staging.positions import positions
@@ -16,10 +15,13 @@ from nabla_mlir.table.tensor import Tensor, full
 from nabla_mlir.transforms.arguments import differentiable
 from nabla_mlir.transforms.custom import custom_vjp
 from nabla_mlir.transforms.linear import pullback, pushed
-from nabla_mlir.transforms.vectorize import vmap
+from nabla_mlir.transforms.unit_vectors import checked_batch_size, over_unit_vectors, shown
+from nabla_mlir.transforms.vectorized import per_entry
 
 
-def _along_axes(what: str, fun: Callable[..., Any], argnums: int, args: Any, kwargs: Any) -> tuple[list[Any], Any, list[Tensor]]:
+def _along_axes(
+    what: str, fun: Callable[..., Any], argnums: int, batch_size: int | None, args: Any, kwargs: Any
+) -> tuple[list[Any], Any, list[Tensor]]:
     """For each leaf of the argument the second derivatives of the results along its unit vectors, stacked in front."""
     (at,) = positions(what, argnums, len(args))
     leaves, spec = pytree.flatten(args[at])
@@ -32,45 +34,60 @@ def _along_axes(what: str, fun: Callable[..., Any], argnums: int, args: Any, kwa
 
         return pushed(lambda x: pushed(restricted, (x,), (v,), False)[1], (point[k],), (v,), False)[1]
 
-    rows = [vmap(functools.partial(along, k))(unit_vectors(x.shape, x.dtype)) for k, x in enumerate(point)]
+    rows = []
+    for k, x in enumerate(point):
+        outs, out_spec = over_unit_vectors(functools.partial(along, k), x, batch_size)
+        rows.append(pytree.unflatten(out_spec, outs))
     return rows, spec, point
 
 
-def hessian_diagonal(fun: Callable[..., Any], argnums: int = 0) -> Callable[..., Any]:
+def hessian_diagonal(fun: Callable[..., Any], argnums: int = 0, batch_size: int | None = None) -> Callable[..., Any]:
     """The second derivatives d²f/dx_i² of a scalar function, in the shape of its argument: forward mode twice for each of them.
 
     Args:
       fun: a function with a scalar result.
       argnums: the position of the argument, a pytree.
+      batch_size: how many unit vectors are mapped over at once; without it as many as take up to a gibibyte
+        (`thresholds.UNIT_VECTOR_MEMORY`).
+
+    Raises:
+      ShapeError: `batch_size` is below 1.
 
     Example:
       >>> import nabla_mlir as nm, numpy as np
       >>> nm.hessian_diagonal(lambda x: (x**3).sum() + x[0] * x[1])(np.array([1.0, 2.0])).tolist()
       [6.0, 12.0]
     """
+    size = checked_batch_size("hessian_diagonal", batch_size)
 
     def run(*args: Any, **kwargs: Any) -> Any:
-        rows, spec, point = _along_axes("hessian_diagonal", fun, argnums, args, kwargs)
+        rows, spec, point = _along_axes("hessian_diagonal", fun, argnums, size, args, kwargs)
         return pytree.unflatten(spec, [reshaped(row, x.shape) for row, x in zip(rows, point, strict=True)])
 
-    return staged(run)
+    return shown("hessian_diagonal", staged(per_entry(run)))
 
 
-def laplacian(fun: Callable[..., Any], argnums: int = 0) -> Callable[..., Any]:
+def laplacian(fun: Callable[..., Any], argnums: int = 0, batch_size: int | None = None) -> Callable[..., Any]:
     """The sum of the second derivatives d²f/dx_i² over all elements of an argument, for each result.
 
     Args:
       fun: a function whose results are pytrees of arrays.
       argnums: the position of the argument, a pytree.
+      batch_size: how many unit vectors are mapped over at once; without it as many as take up to a gibibyte
+        (`thresholds.UNIT_VECTOR_MEMORY`).
+
+    Raises:
+      ShapeError: `batch_size` is below 1.
 
     Example:
       >>> import nabla_mlir as nm, numpy as np
       >>> float(nm.laplacian(lambda x: (x**3).sum() + x[0] * x[1])(np.array([1.0, 2.0])))
       18.0
     """
+    size = checked_batch_size("laplacian", batch_size)
 
     def run(*args: Any, **kwargs: Any) -> Any:
-        rows, _, _ = _along_axes("laplacian", fun, argnums, args, kwargs)
+        rows, _, _ = _along_axes("laplacian", fun, argnums, size, args, kwargs)
         leaves = [pytree.flatten(row) for row in rows]
         sums = [[reduce_sum(part, (0,)) for part in parts] for parts, _ in leaves]
         total = sums[0]
@@ -78,7 +95,7 @@ def laplacian(fun: Callable[..., Any], argnums: int = 0) -> Callable[..., Any]:
             total = [a + b for a, b in zip(total, more, strict=True)]
         return pytree.unflatten(leaves[0][1], total)
 
-    return staged(run)
+    return shown("laplacian", staged(per_entry(run)))
 
 
 def linear_transpose(fun: Callable[..., Any], *primals: Any, reduce_axes: tuple[()] = ()) -> Callable[..., Any]:

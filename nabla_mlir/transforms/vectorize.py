@@ -20,6 +20,7 @@ from nabla_mlir.table.promotion import as_tensor, is_scalar
 from nabla_mlir.table.tensor import Tensor
 from nabla_mlir.transforms.collectives import bound_axis
 from nabla_mlir.transforms.vectorized import per_entry
+from nabla_mlir.transforms.vectorized_trees import axes_of_spec
 
 
 def vmap(
@@ -92,7 +93,8 @@ def _vmap(
         out_leaves, box["spec"] = pytree.flatten(f(*inner_args, **inner_kwargs))
         outs = [as_tensor(leaf) for leaf in out_leaves]
         per_out = pytree.broadcast_prefix(out_axes, box["spec"], "out_axes")
-        box["places"] = [_out_place(axis, out) for axis, out in zip(per_out, outs, strict=True)]
+        counts = map(len, axes_of_spec(box["spec"]))
+        box["places"] = [_out_place(axis, out, n) for axis, out, n in zip(per_out, outs, counts, strict=True)]
         return outs
 
     with bound_axis(axis_name, size) as bound:
@@ -160,10 +162,11 @@ def _without(shape: tuple[int, ...], place: int | None) -> tuple[int, ...]:
     return shape[:place] + shape[place + 1 :]
 
 
-def _out_place(axis: Any, out: Tensor) -> int:
+def _out_place(axis: Any, out: Tensor, names: int) -> int:
+    """The place of the mapped axis in a result, behind the axes to which the function has given names."""
     if axis is None:
         return batch.NOT_CARRIED
-    rank = out.ndim + 1
+    rank = out.ndim + 1 - names
     if not isinstance(axis, int) or not -rank <= axis < rank:
         raise ShapeError(f"out_axes requires an axis of a result of rank {rank}, got {axis!r}.", where=user_frame())
-    return axis % rank
+    return names + axis % rank

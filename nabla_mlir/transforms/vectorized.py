@@ -8,7 +8,7 @@ function of vectorised tensors is a gradient for each entry, `nm.while_loop` a l
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,13 +19,11 @@ from nabla_mlir.errors import ShapeError, TraceError, user_frame
 from nabla_mlir.ops.shape import broadcast_in_dim, reduce_sum, reshape, transpose
 from nabla_mlir.runtime.named import VectorizedArray
 from nabla_mlir.staging.eager import staged
-from nabla_mlir.staging.tracing import current_trace, is_tracing, trace_region
+from nabla_mlir.staging.tracing import is_tracing, trace_region
 from nabla_mlir.table.promotion import as_tensor
 from nabla_mlir.table.tensor import NamedAxes, Tensor, wrap
 from nabla_mlir.table.vectorized import (
     TakesApartError,
-    VectorizedTensor,
-    enter,
     map_over,
     name_inside,
     per_entry_scope,
@@ -34,34 +32,9 @@ from nabla_mlir.table.vectorized import (
     whole,
     with_axes,
 )
+from nabla_mlir.transforms.vectorized_trees import axes_of, entered, leaves_of
 
 Names = str | Sequence[str] | Mapping[str, int]
-
-
-def _captured(x: VectorizedArray) -> Tensor:
-    trace = current_trace()
-    assert trace is not None, "arrays become tensors inside a trace"
-    # An argument of the whole trace also if it is small: a constant would belong to the region it is met in.
-    return with_axes(trace.capture(x.data, x.data.shape, x.dtype), x.axes)
-
-
-# Such an array knows nothing of traces, since it also lives where no program is traced.
-VectorizedArray.__nabla_tensor__ = _captured  # type: ignore[attr-defined]
-
-
-def _rebuilt(axes: NamedAxes, children: Iterable[Any]) -> Any:
-    (child,) = children
-    return with_axes(child, axes) if isinstance(child, Tensor) else VectorizedArray(child, axes)
-
-
-# As pytrees both hold the whole, so that transforms which know nothing of names act on all entries together.
-pytree.register_node(VectorizedTensor, lambda x: ((whole(x),), x.axes, ("data",)), _rebuilt)
-pytree.register_node(VectorizedArray, lambda x: ((x.data,), x.axes, ("data",)), _rebuilt)
-
-
-def _leaves(tree: Any) -> tuple[list[Any], pytree.TreeSpec]:
-    """The leaves of a tree; a vectorised tensor is one."""
-    return pytree.flatten(tree, is_leaf=lambda x: isinstance(x, (VectorizedTensor, VectorizedArray)))
 
 
 # ---------------------------------------------------------------- names
@@ -92,7 +65,7 @@ def vectorize(x: Any, axes: Names) -> Any:
         raise ShapeError(f"vectorize requires different names, got {list(names)}.", where=user_frame())
     if is_tracing():
         name_inside(list(sizes))
-    leaves, spec = _leaves(x)
+    leaves, spec = leaves_of(x)
     return pytree.unflatten(spec, [_named(_concrete(leaf), sizes) for leaf in leaves])
 
 
@@ -104,7 +77,7 @@ def _concrete(leaf: Any) -> Any:
 
 
 def _named(x: Any, sizes: Mapping[str, int | None]) -> Any:
-    axes = _axes_of(x)
+    axes = axes_of(x)
     if len(sizes) > len(x.shape):
         raise ShapeError(
             f"vectorize requires an axis for each name, got {len(sizes)} names for shape {tuple(x.shape)}.",
@@ -117,10 +90,6 @@ def _named(x: Any, sizes: Mapping[str, int | None]) -> Any:
             raise ShapeError(f"vectorize requires a name that is not taken, got '{name}' for an array that has axes "
                              f"{dict(axes)}.", where=user_frame())  # fmt: skip
     return _relabelled(x, (*axes, *zip(sizes, x.shape, strict=False)))
-
-
-def _axes_of(x: Any) -> NamedAxes:
-    return getattr(x, "axes", ())
 
 
 def _relabelled(x: Any, axes: NamedAxes) -> Any:
@@ -148,14 +117,14 @@ def devectorize(x: Any) -> Any:
       >>> nm.vectorize(nm.devectorize(x).T, ["column", "row"]).vectorized_axes
       {'column': 3, 'row': 2}
     """
-    leaves, spec = _leaves(x)
+    leaves, spec = leaves_of(x)
     return pytree.unflatten(spec, [_relabelled(_apart(leaf), ()) for leaf in leaves])
 
 
 def _apart(leaf: Any) -> Any:
     if not is_tracing():
         return _concrete(leaf)
-    tensor = leaf if isinstance(leaf, Tensor) else leaf.__nabla_tensor__() if _axes_of(leaf) else as_tensor(leaf)
+    tensor = leaf if isinstance(leaf, Tensor) else leaf.__nabla_tensor__() if axes_of(leaf) else as_tensor(leaf)
     return take_apart(tensor)
 
 
@@ -315,14 +284,9 @@ def entrywise(
 
 def summed_entries(tree: Any) -> Any:
     """The sums over all entries, as plain tensors."""
-    leaves, spec = _leaves(tree)
-    sums = [reduce_sum(whole(x), tuple(range(len(x.axes)))) if _axes_of(x) else x for x in leaves]
+    leaves, spec = leaves_of(tree)
+    sums = [reduce_sum(whole(x), tuple(range(len(x.axes)))) if axes_of(x) else x for x in leaves]
     return pytree.unflatten(spec, sums)
-
-
-def axes_of_leaves(tree: Any) -> list[NamedAxes]:
-    """The named axes of each leaf."""
-    return [_axes_of(leaf) for leaf in _leaves(tree)[0]]
 
 
 def _mapped(run: Callable[..., Any], args: Any, kwargs: Any) -> Any:
@@ -332,8 +296,8 @@ def _mapped(run: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     def body() -> list[Any]:
         nonlocal out_spec, scope
         with per_entry_scope() as scope:
-            leaves, spec = _leaves((args, kwargs))
-            inner_args, inner_kwargs = pytree.unflatten(spec, [_entered(leaf) for leaf in leaves])
+            leaves, spec = leaves_of((args, kwargs))
+            inner_args, inner_kwargs = pytree.unflatten(spec, [entered(leaf) for leaf in leaves])
             out = run(*inner_args, **inner_kwargs)
             outs, out_spec = pytree.flatten(out)
             return [as_tensor(leaf) for leaf in outs]
@@ -347,12 +311,6 @@ def _mapped(run: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         terminator.erase()
         move_here(ops)
     return pytree.unflatten(out_spec, results)
-
-
-def _entered(leaf: Any) -> Any:
-    if isinstance(leaf, VectorizedArray):
-        return enter(_captured(leaf))
-    return enter(leaf) if isinstance(leaf, Tensor) else leaf
 
 
 def _moved(out: Tensor) -> Tensor:

@@ -18,7 +18,7 @@ from nabla_mlir.dialects.stablehlo import String
 from nabla_mlir.dialects.types import is_complex, shape_and_dtype, tensor_type
 from nabla_mlir.errors import DtypeError, ImportIRError, ShapeError
 from nabla_mlir.ops.chlo import broadcast_shape
-from nabla_mlir.ops.composites import einsum_of, unary_einsum
+from nabla_mlir.ops.composites import einsum_of, map_, unary_einsum
 from nabla_mlir.ops.elementwise import complex_sign
 from nabla_mlir.ops.lapack_defined import defined
 from nabla_mlir.ops.reduction import reduce, tree
@@ -26,7 +26,7 @@ from nabla_mlir.ops.shape import broadcast_in_dim
 from nabla_mlir.ops.windows import folded, reduce_window
 from nabla_mlir.passes.base import Pass, register
 from nabla_mlir.passes.normalize.computed_shapes import COMPUTED_SHAPES, is_dynamic, numbers_of
-from nabla_mlir.table.regions import body_of
+from nabla_mlir.table.regions import body_of, captures_of, decomposed
 from nabla_mlir.table.registry import REGISTRY
 from nabla_mlir.table.tensor import constant, wrap
 from nabla_mlir.table.traits import is_cheap, is_choice, is_free
@@ -322,6 +322,13 @@ def _reduction_body(op: ir.Operation) -> list[ir.Value] | None:
     return [y.value for y in tree([wrap(v) for v in op.operands], **reduce.read(op))]
 
 
+def _map_body(op: ir.Operation) -> list[ir.Value] | None:
+    """A body that uses values from outside is applied to whole arrays: IREE refuses it."""
+    if not captures_of(op) or any(is_dynamic(r.type) for r in op.results):
+        return None
+    return [y.value for y in decomposed(op, map_, "importing")]
+
+
 # Where the shapes of the results are not known, these find them.
 _SHAPED: dict[str, Callable[[ir.Operation], list[ir.Value] | None]] = {
     "stablehlo.get_tuple_element": _element, "chlo.constant": _plain_constant, "arith.constant": _plain_constant,
@@ -330,5 +337,5 @@ _SHAPED: dict[str, Callable[[ir.Operation], list[ir.Value] | None]] = {
 }  # fmt: skip
 _REWRITES = _SHAPED | {
     "stablehlo.bitcast_convert": _bitcast, "stablehlo.reduce": _reduction_body, "stablehlo.reduce_window": _window_body,
-    "stablehlo.sign": _sign,
+    "stablehlo.map": _map_body, "stablehlo.sign": _sign,
 }  # fmt: skip

@@ -206,3 +206,12 @@ def test_arrays_of_two_devices_are_refused() -> None:
     assert execution.device_of(arrays[2:]) is None
     with pytest.raises(DeployError, match=r"(?s)arrays of one device, got some on cuda and vulkan.*x\.to\(driver\)"):
         execution.device_of(arrays)
+
+
+@pytest.mark.slow
+def test_compiled_functions_of_captured_arrays_outside_jit() -> None:
+    before, large = nm.set_execution("compile"), np.arange(100.0)
+    try:
+        np.testing.assert_array_equal(nm.grad(lambda x: (x * large).sum())(np.ones(100)), large)
+    finally:
+        nm.set_execution(before)

@@ -1,0 +1,211 @@
+"""Vectorised arrays that functions use from outside: returned untouched, as indices, and what tangents and cotangents carry."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import nabla_mlir as nm
+import nabla_mlir.numpy as nnp
+from nabla_mlir.errors import MaskError, TraceError, TreeError
+
+P, B, T = np.array([1.0, 0.0, 2.0]), np.array([1.0, 10.0]), np.arange(5.0)
+ROWS = np.arange(6.0).reshape(3, 2)
+
+
+@pytest.fixture(autouse=True, params=["interpret", pytest.param("compile", marks=pytest.mark.slow)])
+def execution(request: pytest.FixtureRequest) -> Any:
+    before = nm.set_execution(request.param)
+    with nm.enable_x64():
+        yield
+    nm.set_execution(before)
+
+
+def p() -> Any:
+    return nm.vectorize(P, "p")
+
+
+def b() -> Any:
+    return nm.vectorize(B, "b")
+
+
+# Each gives a result that is the captured array; the expected data of all its results.
+OVER = np.broadcast_to(P[:, None], (3, 4))
+UNTOUCHED: dict[str, tuple[Callable[[Any], Any], list[Any]]] = {
+    "grad": (lambda p: nm.grad(lambda y: (y * y, p), has_aux=True)(p), [2 * P, P]),
+    "grad of a number": (lambda p: nm.grad(lambda y: (y * y, p), has_aux=True)(3.0), [np.full(3, 6.0), P]),
+    "value_and_grad": (lambda p: nm.value_and_grad(lambda y: (y * y, (p, {"a": p})), has_aux=True)(p), [P * P, P, P, 2 * P]),
+    "jacfwd": (lambda p: nm.jacfwd(lambda y: (y * y, p), has_aux=True)(p), [2 * P, P]),
+    "jacrev": (lambda p: nm.jacrev(lambda y: (y * y, p), has_aux=True)(p), [2 * P, P]),
+    "hessian": (lambda p: nm.hessian(lambda y: (y * y, p), has_aux=True)(p), [np.full(3, 2.0), P]),
+    "jvp": (lambda p: nm.jvp(lambda x: (x * p, p), (p,), (p,)), [P * P, P, P * P, 0 * P]),
+    "linearize": (lambda p: nm.linearize(lambda x: (x, p), 2.0)[0], [2.0, P]),
+    "vjp": (lambda p: nm.vjp(lambda x: (x * p, p), 2.0)[0], [2 * P, P]),
+    "pullback": (lambda p: nm.vjp(lambda x: (x * p, p), 2.0)[1]((p, p)), [(P * P).sum()]),
+    "vmap": (lambda p: nm.vmap(lambda x: (x * p, p))(np.ones(4)), [OVER, OVER]),
+    "vmap alone": (lambda p: nm.vmap(lambda x: p)(np.ones(4)), [OVER]),
+    "vmap, out_axes": (lambda p: nm.vmap(lambda x: p, out_axes=None)(np.ones(4)), [P]),
+    "map": (lambda p: nm.map(lambda x: p, np.ones(4)), [OVER]),
+    "checkpoint": (lambda p: nm.checkpoint(lambda x: [x, p])(p), [P, P]),
+    "checkpoint alone": (lambda p: nm.checkpoint(lambda x: p)(3.0), [P]),
+    "gradient of checkpoint": (lambda p: nm.grad(lambda x: nm.checkpoint(lambda x: (x * x, p)[0])(x))(p), [2 * P]),
+    "scan": (lambda p: nm.scan(lambda c, x: (c + x * p, p), p, np.ones(4)), [5 * P, OVER]),
+    "scan's carry": (lambda p: nm.scan(lambda c, x: (p, x), p, np.ones(4)), [P, np.ones((3, 4))]),
+    "cond": (lambda p: nm.cond(p > 0, lambda: p * 2, lambda: p), [2 * P]),
+    "cond of both": (lambda p: nm.cond(p > 1, lambda: p, lambda: p), [P]),
+    "switch": (lambda p: nm.switch((p > 0).astype("int32"), [lambda: p * 2, lambda: p]), [P]),
+    "while_loop": (lambda p: nm.while_loop(lambda c: c[0] < 3, lambda c: (c[0] + 1, p), (p, 0 * p)), [np.full(3, 3.0), P]),
+    "fori_loop": (lambda p: nm.fori_loop(0, 3, lambda i, c: p, 0 * p), [P]),
+    "custom_jvp": (lambda p: _custom(p), [P, P]),
+    "jit": (lambda p: nm.jit(lambda x: (x, p))(3.0), [3.0, P]),
+    "grad of vmap": (lambda p: nm.grad(lambda x: nm.vmap(lambda y: (p, y * x)[1])(np.ones(4)).sum())(p), [np.full(3, 4.0)]),
+    "vmap of grad": (lambda p: nm.vmap(nm.grad(lambda y: (y * y, p), has_aux=True))(np.ones(4)), [np.full((3, 4), 2.0), OVER]),
+}  # fmt: skip
+
+
+def _custom(p: Any) -> Any:
+    f = nm.custom_jvp(lambda x: (x, p))
+    f.defjvp(lambda primals, tangents: (f(*primals), (tangents[0], 0 * p)))
+    return f(p)
+
+
+@pytest.mark.parametrize("name", UNTOUCHED)
+@pytest.mark.parametrize("inside", [False, True], ids=["array", "tensor"])
+def test_a_captured_array_that_is_returned_untouched(name: str, inside: bool) -> None:
+    run, expected = UNTOUCHED[name]
+    out = nm.jit(run)(p()) if inside else run(p())
+    leaves = nm.tree.leaves(out)
+    assert [np.shape(x) for x in leaves] == [np.shape(e) for e in expected]
+    for x, e in zip(leaves, expected, strict=True):
+        np.testing.assert_allclose(x, e, rtol=1e-14)
+
+
+def test_names_of_what_is_returned_untouched() -> None:
+    outer = p()
+    gradient, aux = nm.grad(lambda y: (y * y, outer), has_aux=True)(b())
+    assert list(gradient.axes) == [("b", 2), ("p", 3)]
+    assert list(aux.axes) == [("p", 3), ("b", 2)]  # each in the order in which its own operations meet them
+    np.testing.assert_array_equal(aux.data, np.broadcast_to(P[:, None], (3, 2)))
+    np.testing.assert_array_equal(gradient.data, np.broadcast_to(2 * B[:, None], (2, 3)))
+    inner = b()
+    assert list(nm.cond(outer > 0, lambda: inner, lambda: inner).axes) == [("p", 3), ("b", 2)]
+
+
+def test_names_that_a_function_gives_stand_before_the_mapped_axis() -> None:
+    f = lambda x: x * nm.vectorize(P, "p")  # noqa: E731
+    rows = np.arange(1.0, 9.0).reshape(4, 2)
+    for out in (nm.vmap(f)(rows), nm.map(f, rows), nm.map(f, rows, batch_size=3), nm.scan(lambda c, x: (c, f(x)), 0.0, rows)[1],
+                nm.scan(lambda c, x: (c, f(x)), 0.0, rows, unroll=4)[1]):  # fmt: skip
+        assert out.vectorized_axes == {"p": 3}
+        np.testing.assert_allclose(out.data, P[:, None, None] * rows)
+    np.testing.assert_allclose(nm.vmap(f, out_axes=-1)(rows).data, P[:, None, None] * rows.T)
+    diagonal = nm.hessian_diagonal(lambda x: (f(x) ** 3).sum())(rows[0])
+    np.testing.assert_allclose(diagonal.data, 6 * P[:, None] ** 3 * rows[0])
+
+
+# ---------------------------------------------------------------- indices
+
+
+I = np.array([1, 0, 2])  # noqa: E741  # indices
+HOT = np.eye(5)[I]
+INDICES: dict[str, tuple[Callable[[Any, Any], Any], Any]] = {
+    "take": (lambda y, i: nnp.take(y, i), T[I]), "getitem": (lambda y, i: y[i], T[I]), "of a tuple": (lambda y, i: y[None, i], T[I][:, None]),
+    "of two": (lambda y, i: nnp.outer(y, y)[i, i], T[I] ** 2), "in a list": (lambda y, i: y[[i, i]], np.stack([T[I], T[I]], 1)),
+    "take_along_axis": (lambda y, i: nnp.take_along_axis(y, nnp.reshape(i, (1,)), 0), T[I][:, None]),
+    "at get": (lambda y, i: y.at[i].get(), T[I]), "at get, clip": (lambda y, i: y.at[i + 9].get(mode="clip"), np.full(3, 4.0)),
+    "at add": (lambda y, i: y.at[i].add(1.0), T + HOT), "at set": (lambda y, i: y.at[i].set(7.0), np.where(HOT == 1, 7.0, T)),
+    "at mul": (lambda y, i: y.at[i].mul(3.0), T * (1 + 2 * HOT)), "dynamic_slice": (lambda y, i: nm.lax.dynamic_slice(y, (i,), (2,)),
+                                                                                    np.stack([T[I], T[I + 1]], 1)),
+    "dynamic_index_in_dim": (lambda y, i: nm.lax.dynamic_index_in_dim(y, i, 0, keepdims=False), T[I]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", INDICES)
+@pytest.mark.parametrize("is_captured", [True, False], ids=["captured", "argument"])
+def test_indices_with_names(name: str, is_captured: bool) -> None:
+    read, expected = INDICES[name]
+    index = nm.vectorize(I, "p")
+    f = (lambda y: read(y, index)) if is_captured else read
+    args = (T,) if is_captured else (T, index)
+    assert nm.jit(f)(*args).vectorized_axes == {"p": 3}
+    np.testing.assert_allclose(nm.jit(f)(*args).data, expected)
+    weights = np.arange(1.0, 1 + expected[0].size).reshape(expected[0].shape)
+    loss = lambda *args: (f(*args) * weights).sum()  # noqa: E731
+    slope = np.stack([_slope(lambda y, i=i: (nnp.asarray(read(y, int(i))) * weights).sum()) for i in I])
+    np.testing.assert_allclose(nm.grad(loss)(*args).data, slope, atol=1e-7)
+    np.testing.assert_allclose(nm.jvp(loss, args, (T, *[None] * (len(args) - 1)))[1].data, slope @ T, atol=1e-6)
+
+
+def _slope(f: Callable[[Any], Any]) -> np.ndarray:
+    step = 1e-5
+    return np.array([float(f(nnp.asarray(T + step * e)) - f(nnp.asarray(T - step * e))) / (2 * step) for e in np.eye(5)])
+
+
+def test_masks_and_slices_with_names_are_refused() -> None:
+    with pytest.raises(MaskError, match="a mask with known values"):
+        nm.jit(lambda y: y[p() > 0])(P)
+    with pytest.raises(TraceError, match="a slice requires known bounds"):
+        nm.jit(lambda y: y[: nm.vectorize(I, "p")])(T)
+
+
+# ---------------------------------------------------------------- second derivatives along unit vectors
+
+
+def test_the_diagonal_of_a_hessian_for_each_entry() -> None:
+    x = nm.vectorize(ROWS, "p")
+    f = lambda x: (x**3).sum() + x[0] * x[1] ** 2  # noqa: E731
+    diagonal = np.stack([6 * ROWS[:, 0], 6 * ROWS[:, 1] + 2 * ROWS[:, 0]], 1)
+    found = nm.hessian_diagonal(f)(x)
+    assert found.vectorized_axes == {"p": 3}
+    np.testing.assert_allclose(found.data, diagonal)
+    np.testing.assert_allclose(nm.laplacian(f)(x).data, diagonal.sum(1))
+    np.testing.assert_allclose(nm.jit(nm.hessian_diagonal(f))(x).data, diagonal)
+    np.testing.assert_allclose(nm.hessian_diagonal(lambda x, s: f(x) * s)(ROWS[1], b()).data, B[:, None] * diagonal[1])
+    weights = b()
+    np.testing.assert_allclose(nm.hessian_diagonal(lambda y: f(y) * weights)(ROWS[1]).data, B[:, None] * diagonal[1])
+    tree = nm.hessian_diagonal(lambda t: f(t["x"]) + t["s"] ** 4)({"x": x, "s": p()})
+    np.testing.assert_allclose(tree["x"].data, diagonal)
+    np.testing.assert_allclose(tree["s"].data, 12 * P**2)
+    np.testing.assert_allclose(nm.vmap(nm.hessian_diagonal(f))(ROWS), diagonal)
+
+
+def test_the_diagonal_of_functions_that_take_axes_apart() -> None:
+    with pytest.raises(TraceError, match="devectorize, revectorize and reshape_vectors require"):
+        nm.hessian_diagonal(lambda x: (nm.devectorize(x) ** 3).sum())(nm.vectorize(ROWS, "p"))
+
+
+# ---------------------------------------------------------------- what tangents and cotangents carry
+
+
+def test_tangents_of_jvp_and_hvp_carry_any_axes() -> None:
+    f = lambda x: x * x  # noqa: E731
+    for tangent, expected in ((p(), 2 * P * P), (1.0, 2 * P), (b(), 2 * P[:, None] * B)):
+        y, out = nm.jvp(f, (p(),), (tangent,))
+        np.testing.assert_allclose(out.data, expected)
+        np.testing.assert_allclose(y.data, np.broadcast_to((P * P).reshape(3, *[1] * (expected.ndim - 1)), expected.shape))
+    np.testing.assert_allclose(nm.jvp(f, (np.array(3.0),), (b(),))[1].data, 6 * B)
+    np.testing.assert_allclose(nm.hvp(lambda x: x**3)(p(), b()).data, 6 * P[:, None] * B)
+    np.testing.assert_allclose(nm.hvp(lambda x: x**3)(np.array(2.0), b()).data, 12 * B)
+    np.testing.assert_allclose(nm.hvp(lambda x: x**3)(p(), 1.0).data, 6 * P)
+
+
+@pytest.mark.parametrize("of", [nm.linearize, nm.vjp])
+def test_linear_maps_take_the_axes_of_their_primals_and_results(of: Any) -> None:
+    linear = of(lambda x: x * x, p())[1]
+    out = linear(p())
+    np.testing.assert_allclose((out if of is nm.linearize else out[0]).data, 2 * P * P)
+    for other in (1.0, b(), nm.vectorize(ROWS, ["p", "b"])):
+        with pytest.raises(TreeError, match="structure"):
+            linear(other)
+
+
+def test_the_cotangent_of_a_plain_argument_is_a_sum_over_entries() -> None:
+    y, pull = nm.vjp(lambda w, q: w * q * p(), np.array(3.0), b())
+    assert y.vectorized_axes == {"b": 2, "p": 3} or y.vectorized_axes == {"p": 3, "b": 2}
+    ones = nm.vectorize(np.ones([*y.vectorized_axes.values()]), list(y.vectorized_axes))
+    w, q = pull(ones)
+    assert float(w) == B.sum() * P.sum()
+    np.testing.assert_allclose(q.data, np.full(2, 3 * P.sum()))
