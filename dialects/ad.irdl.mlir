@@ -36,6 +36,36 @@ irdl.dialect @ad {
     irdl.results(output: %tensor)
   }
 
+  // left * right elementwise, and 0 where left is 0, though right be infinite or NaN.
+  irdl.operation @product {
+    %tensor = irdl.base "!builtin.tensor"
+    irdl.operands(left: %tensor, right: %tensor)
+    irdl.results(output: %tensor)
+  }
+
+  // left / right elementwise, and 0 where right is 0; its derivative by right is infinite or NaN there.
+  irdl.operation @quotient {
+    %tensor = irdl.base "!builtin.tensor"
+    irdl.operands(left: %tensor, right: %tensor)
+    irdl.results(output: %tensor)
+  }
+
+  // The root of a degree, elementwise, whose first derivative at 0 is taken to be 0; the second one is infinite or NaN there.
+  irdl.operation @root {
+    %tensor = irdl.base "!builtin.tensor"
+    %degree = irdl.base "#builtin.float"
+    irdl.operands(input: %tensor)
+    irdl.results(output: %tensor)
+    irdl.attributes { "degree" = %degree }
+  }
+
+  // sqrt(left * left + right * right) elementwise without overflow; its first derivatives at the origin are taken to be 0.
+  irdl.operation @hypot {
+    %tensor = irdl.base "!builtin.tensor"
+    irdl.operands(left: %tensor, right: %tensor)
+    irdl.results(output: %tensor)
+  }
+
   // A function with its own forward rule. Operands: its arguments. Regions: `primal` from arguments to results; `rule`
   // from arguments and one tangent for each index of `wrt` to results and one tangent for each index of `of`.
   irdl.operation @custom_jvp {

@@ -132,6 +132,7 @@ class VjpOp(_Derivative):
 
 
 STOP_GRADIENT = "ad.stop_gradient"
+GUARDS = {"ad.product": 2, "ad.quotient": 2, "ad.root": 1, "ad.hypot": 2}  # elementwise operations, and their operands
 
 
 def stop_gradient(x: ir.Value) -> ir.Value:

@@ -7,8 +7,10 @@ from typing import ClassVar
 
 from iree.compiler import ir
 
+from nabla_mlir.dialects.ad import GUARDS
 from nabla_mlir.dialects.ad_rules import CUSTOM, CheckpointOp, LinearSolveOp
 from nabla_mlir.dialects.regions import nested
+from nabla_mlir.ops.guards import RECORDS
 from nabla_mlir.passes.base import Pass, register
 from nabla_mlir.rules.checkpoint import emit_body
 from nabla_mlir.rules.custom_regions import emit_rule
@@ -17,12 +19,16 @@ from nabla_mlir.table.tensor import Tensor, wrap
 
 # The region that is the value of the operation.
 VALUE = {**dict.fromkeys(CUSTOM, 0), LinearSolveOp.name: LinearSolveOp.region_names.index("solve")}
+ENDED = {*VALUE, *GUARDS, "ad.name", CheckpointOp.name}
 
 
 def _value(op: ir.Operation) -> list[Tensor]:
     """What stands for the results of an operation once nothing is differentiated any more."""
     if op.name == "ad.name":
         return [wrap(op.operands[0])]
+    if op.name in GUARDS:
+        record = RECORDS[op.name]
+        return record.define([wrap(v) for v in op.operands], **record.read(op))  # type: ignore[misc]
     if op.name == CheckpointOp.name:
         return emit_body(op)
     return emit_rule(op, VALUE[op.name], list(op.operands))
@@ -35,13 +41,14 @@ class InlineRulesPass(Pass):
 
     The body of `ad.custom_jvp` and `ad.custom_vjp`, and the solver of `ad.linear_solve`, take their place. So does the
     body of `ad.checkpoint`; in a backward pass its inputs pass a barrier, so that it is computed a second time.
+    Guarded products, quotients and roots become what defines them.
     Example: tests/filecheck/passes/inline_rules.mlir
     """
 
     name: ClassVar[str] = "nabla-inline-rules"
 
     def run(self, module: ir.Operation) -> None:
-        while ops := [op for op in nested(module) if op.name in VALUE or op.name in ("ad.name", CheckpointOp.name)]:
+        while ops := [op for op in nested(module) if op.name in ENDED]:
             op = ops[-1]  # an outer one, which may hold others, comes behind them
             with ir.InsertionPoint(op), op.location:
                 replace(op, _value(op))

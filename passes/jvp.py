@@ -30,7 +30,7 @@ def expand_jvp(op: ir.Operation) -> None:
                   f"wrt {list(view.wrt)}, of {list(view.of)}", op.location)  # fmt: skip
     arguments = view.arguments
     tangents: Tangents = {arguments[i]: wrap(t) for i, t in zip(view.wrt, view.seeds, strict=True)}
-    push_forward(view.body, tangents)
+    push_forward(view.body, tangents, are_constant=True)
     outs = list(view.terminator.operands)
     with ir.InsertionPoint(view.terminator), named("jvp", op.location):
         out_tangents = [materialize(tangents.get(outs[i], ZERO), wrap(outs[i])).value for i in view.of]

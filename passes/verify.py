@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from iree.compiler import ir
 
-from nabla_mlir.dialects.ad import STOP_GRADIENT
+from nabla_mlir.dialects.ad import GUARDS, STOP_GRADIENT
 from nabla_mlir.dialects.ad_rules import RECUR, RULES, verify_recur
 from nabla_mlir.dialects.batch import COLLECTIVES, CollectiveOp
 from nabla_mlir.dialects.locations import source_of
@@ -34,6 +34,9 @@ def verify_op(op: ir.Operation) -> None:
     if op.name == RECUR:
         verify_recur(op)
         return
+    if op.name in GUARDS:
+        _verify_guard(op)
+        return
     if op.name not in (STOP_GRADIENT, "ad.name"):
         raise VerifyError(f"the dialects ad and batch have no operation {op.name!r}.", where=source_of(op.location))
     types = [v.type for v in [*op.operands, *op.results]]
@@ -44,6 +47,18 @@ def verify_op(op: ir.Operation) -> None:
         )  # fmt: skip
     if op.name == "ad.name" and not isinstance(dict(op.attributes).get("name"), ir.StringAttr):
         raise VerifyError("ad.name requires the attribute 'name', a string.", where=source_of(op.location))
+
+
+def _verify_guard(op: ir.Operation) -> None:
+    types = [str(v.type) for v in [*op.operands, *op.results]]
+    count = GUARDS[op.name]
+    if len(set(types)) != 1 or len(op.operands) != count or len(op.results) != 1 or not is_static_tensor(op.results[0].type):
+        raise VerifyError(
+            f"{op.name} requires {count} operands and one result of the same type, a tensor of static shape, "
+            f"got {', '.join(types)}.", where=source_of(op.location),
+        )  # fmt: skip
+    if op.name == "ad.root" and not isinstance(dict(op.attributes).get("degree"), ir.FloatAttr):
+        raise VerifyError("ad.root requires the attribute 'degree', a float.", where=source_of(op.location))
 
 
 @register

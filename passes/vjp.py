@@ -38,7 +38,7 @@ def expand_vjp(op: ir.Operation) -> None:
     with ir.InsertionPoint(view.terminator), named("vjp", op.location):
         for i, seed in zip(view.of, view.seeds, strict=True):
             accumulate(cotangents, outs[i], wrap(seed), active)
-        pull_back(body, active, cotangents)
+        pull_back(body, active, cotangents, are_constant=True)
         results = [materialize(cotangents.get(root, ZERO), wrap(root)).value for root in roots]
     # Read again: a rule may have replaced a primal by one that it computes with its derivative.
     inline_region(view, view.primals, [*view.terminator.operands, *results])

@@ -13,6 +13,7 @@ from nabla_mlir.numpy.reductions import fold
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops import logic as lg
 from nabla_mlir.ops import shape as sh
+from nabla_mlir.ops.guards import product
 from nabla_mlir.staging.eager import Static, library
 from nabla_mlir.table.promotion import Defaults
 from nabla_mlir.table.tensor import Tensor, full_like
@@ -115,6 +116,4 @@ def binary_cross_entropy_with_logits(logits: Any, labels: Any) -> Tensor:
 def kl_divergence(log_predictions: Any, targets: Any, axis: Static[Axis] = -1) -> Tensor:
     """sum(targets * (log(targets) - log_predictions)) over `axis`; a target of 0 contributes nothing."""
     predictions, targets = _same_shapes("kl_divergence", log_predictions, targets)
-    absent = lg.compare(targets, full_like(targets, 0), comparison_direction="EQ")
-    logs = ew.log(lg.select(absent, full_like(targets, 1), targets))
-    return fold(targets * (logs - predictions), axes_of("kl_divergence", axis, targets.ndim), "add")
+    return fold(product(targets, ew.log(targets) - predictions), axes_of("kl_divergence", axis, targets.ndim), "add")

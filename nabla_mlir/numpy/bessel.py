@@ -18,8 +18,11 @@ from nabla_mlir.errors import DtypeError, user_frame
 from nabla_mlir.numpy.operands import convert, inexacts
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops import logic as lg
+from nabla_mlir.ops.gamma import lgamma
+from nabla_mlir.ops.guards import quotient
 from nabla_mlir.staging.eager import library
-from nabla_mlir.table.tensor import Tensor, full_like
+from nabla_mlir.table.tensor import Tensor, full, full_like
+from nabla_mlir.transforms.control import fori_loop, while_loop
 from nabla_mlir.transforms.custom import custom_jvp
 from nabla_mlir.transforms.scans import scan
 
@@ -80,6 +83,11 @@ def _pieces(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return is_near, lg.select(is_near, size, eight), lg.select(is_near, eight, size)
 
 
+def _kink(x: Tensor) -> Tensor:
+    """The sign of x, whose derivative at 0 is NaN: that of exp(-abs(x)) has a jump there."""
+    return quotient(x, ew.absolute(x))
+
+
 @custom_jvp
 def _i0e(x: Tensor) -> Tensor:
     is_near, near, far = _pieces(x)
@@ -90,12 +98,20 @@ def _i0e(x: Tensor) -> Tensor:
 def _i0e_jvp(primals: Any, tangents: Any) -> Any:
     (x,), (t,) = primals, tangents
     y = _i0e(x)
-    return y, t * (_i1e(x) - ew.sign(x) * y)
+    return y, t * (_i1e(x) - _kink(x) * y)
 
 
+@custom_jvp
 def _i1e_over_x(x: Tensor) -> Tensor:
     is_near, near, far = _pieces(x)
     return lg.select(is_near, _power_series(1, near), _beyond(_I1_HIGH, far) / far)
+
+
+@_i1e_over_x.defjvp
+def _i1e_over_x_jvp(primals: Any, tangents: Any) -> Any:
+    (x,), (t,) = primals, tangents
+    y = _i1e_over_x(x)
+    return y, t * (ew.exponential(-ew.absolute(x)) * x * _reduced(full((), 2, x.dtype), x) - _kink(x) * y)
 
 
 @custom_jvp
@@ -108,7 +124,68 @@ def _i1e(x: Tensor) -> Tensor:
 def _i1e_jvp(primals: Any, tangents: Any) -> Any:
     (x,), (t,) = primals, tangents
     y = _i1e(x)
-    return y, t * (_i0e(x) - _i1e_over_x(x) - ew.sign(x) * y)
+    return y, t * (_i0e(x) - _i1e_over_x(x) - _kink(x) * y)
+
+
+# ---------------------------------------------------------------- without a factor that has a kink
+@custom_jvp
+def _reduced(order: Tensor, x: Tensor) -> Tensor:
+    """I(x) / x^order of a whole order, which is even: its derivative is x times that of the next order."""
+    is_near, near, far = _pieces(x)
+    square = near * near * 0.25
+    first = full_like(x, 0) + ew.exponential(order * -math.log(2.0) - lgamma(order + 1.0))
+
+    def add(k: Tensor, state: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+        n = convert(k, x.dtype) + 1.0
+        term = state[0] * square / (n * (order + n))
+        return term, state[1] + term
+
+    _, series = fori_loop(0, 24 if x.dtype.itemsize == 4 else 36, add, (first, first))
+
+    def up(state: tuple[Tensor, Tensor, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
+        k, low, high = state
+        return k + 1.0, high, (low - high * ((k + 1.0) * 2.0)) / (far * far)
+
+    start = (full((), 0, x.dtype), _beyond(_I0_HIGH, far), _beyond(_I1_HIGH, far) / far)
+    _, value, _ = while_loop(lambda state: state[0] < order, up, start)
+    half = ew.exponential(far * 0.5)  # the whole exponential may overflow where the value does not
+    return lg.select(is_near, series, value * half * half)
+
+
+@_reduced.defjvp
+def _reduced_jvp(primals: Any, tangents: Any) -> Any:
+    order, x = primals
+    return _reduced(order, x), tangents[1] * (x * _reduced(order + 1.0, x))
+
+
+@custom_jvp
+def _i0(x: Tensor) -> Tensor:
+    return _i0e(x) * ew.exponential(ew.absolute(x))
+
+
+@_i0.defjvp
+def _i0_jvp(primals: Any, tangents: Any) -> Any:
+    (x,), (t,) = primals, tangents
+    return _i0(x), t * _i1(x)
+
+
+@custom_jvp
+def _i1(x: Tensor) -> Tensor:
+    return _i1e(x) * ew.exponential(ew.absolute(x))
+
+
+@_i1.defjvp
+def _i1_jvp(primals: Any, tangents: Any) -> Any:
+    (x,), (t,) = primals, tangents
+    one = full((), 1, x.dtype)
+    return _i1(x), t * (_reduced(one, x) + x * x * _reduced(one * 2.0, x))
+
+
+def log_i0e(x: Tensor) -> Tensor:
+    """log(I0(x)) - x for x that are not negative, with derivatives at 0."""
+    is_near, _, _ = _pieces(x)
+    near, far = lg.select(is_near, x, full_like(x, 0)), lg.select(is_near, full_like(x, 8), x)
+    return lg.select(is_near, ew.log(_i0(near)) - near, ew.log(_i0e(far)))
 
 
 def of_real(name: str, f: Callable[..., Any], *xs: Any) -> Any:
@@ -143,10 +220,10 @@ def i0(x: Any) -> Tensor:
       >>> round(float(i0(1.0)), 5)
       1.26607
     """
-    return of_real("i0", lambda x: _i0e(x) * ew.exponential(ew.absolute(x)), x)
+    return of_real("i0", _i0, x)
 
 
 @library
 def i1(x: Any) -> Tensor:
     """The modified Bessel function of the first kind of order 1."""
-    return of_real("i1", lambda x: _i1e(x) * ew.exponential(ew.absolute(x)), x)
+    return of_real("i1", _i1, x)

@@ -176,7 +176,7 @@ def qr(a: Any, mode: str = "reduced") -> Any:
 def eigh(a: Any, UPLO: str | None = None, symmetrize_input: bool = True) -> Any:
     """Eigenvalues (ascending) and orthonormal eigenvectors of Hermitian matrices: ``a V = V diag(w)``.
 
-    The derivative of the vectors needs eigenvalues that differ; where two are equal their mixing is left out.
+    The derivative of the vectors needs eigenvalues that differ; where two are equal it is NaN. See `matrix_function`.
 
     Args:
       a: Hermitian matrices, shape (..., n, n).

@@ -13,6 +13,7 @@ from nabla_mlir.numpy.factorizations import eigvalsh as eigvalsh
 from nabla_mlir.numpy.factorizations import qr as qr
 from nabla_mlir.numpy.factorizations import svd as svd
 from nabla_mlir.numpy.factorizations import svdvals as svdvals
+from nabla_mlir.numpy.hermitian_functions import matrix_function as matrix_function
 from nabla_mlir.numpy.least_squares import lstsq as lstsq
 from nabla_mlir.numpy.least_squares import tensorinv as tensorinv
 from nabla_mlir.numpy.least_squares import tensorsolve as tensorsolve

@@ -17,6 +17,7 @@ from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops import logic as lg
 from nabla_mlir.ops import shape as sh
 from nabla_mlir.ops.autodiff import stop_gradient
+from nabla_mlir.ops.guards import product
 from nabla_mlir.ops.reduction import identity_of, reduce
 from nabla_mlir.ops.shape import reshaped
 from nabla_mlir.staging.eager import Static, library
@@ -246,16 +247,15 @@ def logsumexp(
     x = inexact(a)
     if b is not None:
         x, factors = meet("logsumexp", x, b)
-        counts = lg.compare(factors, full_like(factors, 0), comparison_direction="NE")
-        where = counts if where is None else lg.logical_and(counts, convert(tensor(where), bool))
     axes = axes_of("logsumexp", axis, x.ndim)
     x = masked(x, where, -np.inf)
     if not count(x.shape, axes):
         out = full(tuple(1 if d in axes else n for d, n in enumerate(x.shape) if d not in axes or keepdims), -np.inf, x.dtype)
         return (out, full_like(out, 0)) if return_sign else out
-    largest = finite_max(x, axes)
+    counts = None if b is None else lg.compare(factors, full_like(factors, 0), comparison_direction="NE")
+    largest = finite_max(masked(x, counts, -np.inf), axes)
     terms = ew.exponential(x - spread(largest, x.shape, axes))
-    total = fold(terms * factors if b is not None else terms, axes, "add")
+    total = fold(terms if b is None else product(factors, terms), axes, "add")
     sign = total / convert(ew.absolute(total), total.dtype) if is_complex(x.dtype) and return_sign else ew.sign(total)
     out = ew.log(ew.absolute(total) if return_sign else total) + largest
     if keepdims:

@@ -24,15 +24,27 @@ from nabla_mlir.ops.shape import reshaped
 from nabla_mlir.staging.eager import Static, library
 from nabla_mlir.table.promotion import Defaults
 from nabla_mlir.table.tensor import Tensor, full, full_like
+from nabla_mlir.transforms.custom import custom_jvp
 
 
 def _along(name: str, x: Any, axis: int | None) -> tuple[Tensor, int]:
     x = tensor(x)
-    if is_float(x.dtype):  # in the order of the bits NaN with a sign, such as 0 / 0, stands before all numbers
-        x = lg.select(is_nan(x), full_like(x, np.nan), x)
+    if is_float(x.dtype):
+        x = _without_sign_of_nan(x)
     if axis is None:
         return reshaped(x, (x.size,)), 0
     return x, axis_of(name, axis, x.ndim)
+
+
+@custom_jvp
+def _without_sign_of_nan(x: Tensor) -> Tensor:
+    """x: in the order of the bits NaN with a sign, such as 0 / 0, stands before all numbers."""
+    return lg.select(is_nan(x), full_like(x, np.nan), x)
+
+
+@_without_sign_of_nan.defjvp
+def _without_sign_of_nan_jvp(primals: Any, tangents: Any) -> Any:
+    return _without_sign_of_nan(*primals), tangents[0]
 
 
 @library

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy as np
 from nabla_mlir.conversion import limits_of
 from nabla_mlir.dialects.types import is_complex, is_float
 from nabla_mlir.numpy.operands import inexact, inexacts, require_real, tensor
-from nabla_mlir.ops import chlo
+from nabla_mlir.ops import chlo, guards
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops import logic as lg
 from nabla_mlir.staging.eager import library
@@ -42,9 +43,23 @@ def is_infinite(x: Tensor) -> Tensor:
 
 def root(x: Tensor, p: float = 2) -> Tensor:
     """The p-th root, whose derivative at 0 is taken to be 0."""
-    at_zero = lg.compare(x, full_like(x, 0), comparison_direction="EQ")
-    safe = lg.select(at_zero, full_like(x, 1), x)
-    return lg.select(at_zero, full_like(x, 0), ew.sqrt(safe) if p == 2 else ew.power(safe, full_like(x, 1 / p)))
+    return guards.root(x, degree=float(p))
+
+
+def polynomial(x: Tensor, coefficients: Sequence[float]) -> Tensor:
+    """The sum of ``coefficients[k] * x**k`` by Horner's rule: a truncated series, whose derivatives are those of the series."""
+    total = full_like(x, coefficients[-1])
+    for c in coefficients[-2::-1]:
+        total = total * x + c
+    return total
+
+
+_SINE_OVER = tuple((-1) ** k / math.factorial(2 * k + 1) for k in range(8))
+
+
+def sine_over(w: Tensor) -> Tensor:
+    """sin(w) / w for numbers up to 1/2, by a series in w * w: it has derivatives at 0."""
+    return polynomial(w * w, _SINE_OVER)
 
 
 def _parts(x: Tensor) -> tuple[Tensor, ...]:

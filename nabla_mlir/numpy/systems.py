@@ -26,8 +26,10 @@ from nabla_mlir.ops.shape import reshaped
 from nabla_mlir.staging.eager import library
 from nabla_mlir.table.promotion import broadcast_shapes, broadcast_to
 from nabla_mlir.table.tensor import Tensor, constant, full, full_like
+from nabla_mlir.transforms.control import cond, fori_loop
 from nabla_mlir.transforms.custom import custom_jvp
 from nabla_mlir.transforms.implicit import custom_linear_solve
+from nabla_mlir.transforms.linear import jvp
 from nabla_mlir.transforms.vectorized import per_entry
 
 _FORWARD: dict[str, Any] = {"left_side": True, "lower": True, "unit_diagonal": True, "transpose_a": "NO_TRANSPOSE"}
@@ -292,8 +294,81 @@ def det(a: Any) -> Tensor:
     a = square("det", a)
     if a.shape[-1] <= 3:
         return _by_formula(a)
+    return _det(a)
+
+
+@custom_jvp
+def _det(a: Tensor) -> Tensor:
     packed, pivots = lu(a)
     return red.prod(diagonal_of(packed, axis1=-2, axis2=-1), -1) * convert(_parity(pivots), a.dtype)
+
+
+@_det.defjvp
+def _det_jvp(primals: Any, tangents: Any) -> tuple[Tensor, Tensor]:
+    """Jacobi's formula: the trace of ``adj(a) a'``."""
+    (a,), (da,) = primals, tangents
+    return _det(a), red.sum(la.matrix_transpose(_adjugate(a)) * da, (-2, -1))
+
+
+@custom_jvp
+def _adjugate(a: Tensor) -> Tensor:
+    """``det(a) a^-1``, of singular matrices too: it is continuous, so that a pivot of 0 may be replaced by a tiny one."""
+    packed, pivots = lu(a)
+    diagonal = diagonal_of(packed, axis1=-2, axis2=-1)
+    size = ew.absolute(diagonal)
+    largest = extrema.max(size, -1, keepdims=True)
+    eps = float(np.finfo(a.dtype).eps)
+    tiny = lg.select(lg.compare(largest, full_like(largest, 0), comparison_direction="EQ"), full_like(largest, 1), largest) * eps**2
+    is_zero = lg.compare(size, full_like(size, 0), comparison_direction="EQ")
+    change = lg.select(is_zero, broadcast_to(tiny, size.shape), full_like(size, 0))
+    packed = packed + _scaled(la.identity_like(a), change)
+    det = red.prod(diagonal + convert(change, a.dtype), -1) * convert(_parity(pivots), a.dtype)
+    rows = rows_at(la.identity_like(a), lapack.row_order(pivots, a.shape[-1]))
+    inverse = la.triangular_solve(packed, la.triangular_solve(packed, rows, **_FORWARD), **_BACKWARD)
+    return inverse * reshaped(det, (*det.shape, 1, 1))
+
+
+_MOST_ROWS = 12  # of the polynomial, whose terms cancel in large matrices
+
+
+@_adjugate.defjvp
+def _adjugate_jvp(primals: Any, tangents: Any) -> tuple[Tensor, Tensor]:
+    """``(trace(adj a') I - adj a') a^-1``; near singular matrices, where it cancels, the derivative of a polynomial."""
+    (a,), (da,) = primals, tangents
+    adjugate = _adjugate(a)
+    size = ew.absolute(diagonal_of(lu(stop_gradient(a))[0], axis1=-2, axis2=-1))
+    bound = extrema.max(size, -1) * (float(np.finfo(a.dtype).eps) ** 0.5 if a.shape[-1] <= _MOST_ROWS else 0.0)
+    singular = lg.compare(extrema.min(size, -1), bound, comparison_direction="LE")
+    singular = broadcast_to(reshaped(singular, (*singular.shape, 1, 1)), a.shape)
+
+    product = la.matmul(adjugate, da)
+    trace = red.sum(diagonal_of(product, axis1=-2, axis2=-1), -1)
+    inner = la.identity_like(a) * reshaped(trace, (*trace.shape, 1, 1)) - product
+    regular = la.matmul(inner, inv(lg.select(singular, la.identity_like(a), a)))
+
+    def with_singular_ones() -> Tensor:
+        many = a.shape[-1] > _MOST_ROWS
+        other = full_like(a, np.nan) * da if many else jvp(_adjugate_polynomial, (a,), (da,))[1]
+        return lg.select(singular, other, regular)
+
+    return adjugate, cond(red.any(singular), with_singular_ones, lambda: regular)
+
+
+def _adjugate_polynomial(a: Tensor) -> Tensor:
+    """The adjugate by products and sums of matrices alone (Faddeev and Le Verrier), of any rank."""
+    n, one = a.shape[-1], la.identity_like(a)
+    scale = stop_gradient(extrema.max(ew.absolute(a), (-2, -1), keepdims=True))
+    is_zero = lg.compare(scale, full_like(scale, 0), comparison_direction="EQ")
+    scale = convert(lg.select(is_zero, full_like(scale, 1), scale), a.dtype)
+    unit = a / scale
+
+    def step(k: Tensor, total: Tensor) -> Tensor:
+        product = la.matmul(unit, total)
+        trace = red.sum(diagonal_of(product, axis1=-2, axis2=-1), -1)
+        return product - one * reshaped(trace / (convert(k, a.dtype) + 1.0), (*trace.shape, 1, 1))
+
+    total = fori_loop(0, n - 1, step, one)
+    return total * (-1.0) ** (n - 1) * ew.power(scale, full_like(scale, n - 1))
 
 
 def _by_formula(a: Tensor) -> Tensor:

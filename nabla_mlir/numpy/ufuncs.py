@@ -12,8 +12,9 @@ from nabla_mlir.dialects.types import is_complex, is_float
 from nabla_mlir.errors import DtypeError, user_frame
 from nabla_mlir.numpy.complex_order import compared, further
 from nabla_mlir.numpy.operands import convert, inexact, inexacts, meet, operand, require_real, tensor
-from nabla_mlir.numpy.special_values import complex_expm1, complex_tanh, described, is_infinite, is_nan
+from nabla_mlir.numpy.special_values import complex_expm1, complex_tanh, described, is_infinite, is_nan, sine_over
 from nabla_mlir.ops import elementwise as ew
+from nabla_mlir.ops import guards
 from nabla_mlir.ops import logic as lg
 from nabla_mlir.staging.eager import Static, library
 from nabla_mlir.table import promotion
@@ -284,21 +285,17 @@ atan2 = arctan2
 def hypot(x: Any, y: Any) -> Tensor:
     """sqrt(x**2 + y**2) without overflow; derivative 0 at the origin."""
     x, y = inexacts("hypot", x, y)
-    swap = _less(ew.absolute(require_real("hypot", x)), ew.absolute(y))
-    large, small = ew.absolute(lg.select(swap, y, x)), lg.select(swap, x, y)
-    at_zero = lg.compare(large, full_like(large, 0), comparison_direction="EQ")
-    out = large * ew.sqrt(ew.square(small / lg.select(at_zero, full_like(large, 1), large)) + 1.0)
-    return lg.select(lg.logical_or(is_infinite(x), is_infinite(y)), full_like(out, np.inf), out)
+    return guards.hypot(require_real("hypot", x), y)
 
 
 @library
 def sinc(x: Any) -> Tensor:
     """sin(pi x) / (pi x), and 1 at 0, smoothly."""
     x = inexact(x)
-    at_zero = lg.compare(x, full_like(x, 0), comparison_direction="EQ")
-    safe = lg.select(at_zero, full_like(x, 1), x)
-    # At 0 the series 1 - (pi x)**2 / 6 has the value and the first two derivatives.
-    return lg.select(at_zero, 1.0 - ew.square(x * math.pi) * (1 / 6), _sine_of_turns(safe) / safe)
+    size = ew.absolute(x)
+    near = _less(size, full_like(size, 0.15))  # there a series, whose derivatives have values at 0
+    small, large = lg.select(near, x * math.pi, full_like(x, 0)), lg.select(near, full_like(x, 1), x)
+    return lg.select(near, sine_over(small), _sine_of_turns(large) / large)
 
 
 def _sine_of_turns(x: Tensor) -> Tensor:

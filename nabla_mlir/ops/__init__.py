@@ -14,6 +14,7 @@ from nabla_mlir.ops import (
     fourier,
     gamma,
     gather,
+    guards,
     lapack,
     linalg,
     logic,
@@ -29,5 +30,5 @@ from nabla_mlir.ops import (
 # The modules that hold records, one family each.
 FAMILIES = (
     autodiff, barrier, chlo, collectives, composites, contraction, convolution, custom_call, eigen, elementwise, fourier, gamma,
-    gather, lapack, linalg, logic, random, reduction, scatter, select_and_scatter, shape, sorting, windows,
+    gather, guards, lapack, linalg, logic, random, reduction, scatter, select_and_scatter, shape, sorting, windows,
 )  # fmt: skip

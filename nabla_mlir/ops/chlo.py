@@ -91,7 +91,7 @@ def _i1e_partial(t: Tensor, y: Tensor, x: Tensor) -> Tensor:
 
 bessel_i1e: OpDef = elementwise(
     "chlo.bessel_i1e", doc="exp(-|x|) times the modified Bessel function I1.", instructions=60, partials=[_i1e_partial],
-    numpy="scipy.special:i1e", sample=(reals(-12, 12, avoid=[-8, 0, 8]),),
+    numpy="scipy.special:i1e", singular=((0.0,),), sample=(reals(-12, 12, avoid=[-8, 0, 8]),),
 )  # fmt: skip
 
 

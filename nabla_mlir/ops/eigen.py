@@ -17,9 +17,9 @@ from nabla_mlir.ops.lapack import (
     diagonal_of,
     in_columns,
     in_rows,
-    inverse_or_zero,
     option,
     register_routine,
+    rotation,
     routine,
     solver,
 )
@@ -53,7 +53,7 @@ def _geev(outs: Any, xs: Any, tangents: Any, *, config: Any, target: str, **_: A
 def _vectors(w: Tensor, v: Tensor, inner: Tensor) -> Tensor:
     """The tangents of vectors of length one whose largest entries are real."""
     n, rows = w.shape[-1], v.ndim - 2
-    rotation = matmul(v, inner * inverse_or_zero(in_columns(w, n) - in_rows(w, n)))
+    motion = matmul(v, rotation(inner, in_columns(w, n) - in_rows(w, n)))
     size = absolute(v)
     longest = in_columns(reduce(size, full((), 0, size.dtype), dimensions=(rows,), body="max"), n)
     row = iota(shape=v.shape, dtype=np.dtype(np.int32), iota_dimension=rows)
@@ -65,9 +65,9 @@ def _vectors(w: Tensor, v: Tensor, inner: Tensor) -> Tensor:
     def entry(x: Tensor) -> Tensor:
         return reduce_sum(select(is_first, x, full(x.shape, 0, x.dtype)), (rows,))
 
-    along = reduce_sum(real(conj(v) * rotation), (rows,))
-    factor = make_complex(-along, -entry(imag(rotation)) / entry(real(v)))
-    return rotation + v * in_columns(factor, n)
+    along = reduce_sum(real(conj(v) * motion), (rows,))
+    factor = make_complex(-along, -entry(imag(motion)) / entry(real(v)))
+    return motion + v * in_columns(factor, n)
 
 
 register_routine("geev", _geev, cubic(25))

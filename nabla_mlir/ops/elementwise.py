@@ -12,7 +12,9 @@ import numpy as np
 
 from nabla_mlir.dialects.stablehlo import I32
 from nabla_mlir.dialects.types import element_dtype, is_complex, shape_and_dtype
-from nabla_mlir.ops.logic import compare, logical_and, select, where_zero
+from nabla_mlir.ops.factors import cancelled, times
+from nabla_mlir.ops.guards import product, quotient
+from nabla_mlir.ops.logic import compare, select, where_zero
 from nabla_mlir.sparsity import operands as patterns
 from nabla_mlir.table.batching import all_prefixed
 from nabla_mlir.table.kinds import elementwise, general, nondifferentiable, structural
@@ -33,11 +35,14 @@ subtract: OpDef = elementwise(
 
 def _multiply_first(t: Tensor, z: Tensor, x: Tensor, y: Tensor) -> Tensor:
     # Of x * x both parts: 2x may have fewer axes than t.
-    return t * (x + x) if x.value == y.value else t * y
+    return times(t, x + x if x.value == y.value else y)
 
 
 def _multiply_second(t: Tensor, z: Tensor, x: Tensor, y: Tensor) -> MaybeZero:
-    return ZERO if x.value == y.value else x * t
+    if x.value == y.value:
+        return ZERO
+    short = cancelled(t, x)
+    return x * t if short is None else short
 
 
 multiply: OpDef = elementwise(
@@ -56,7 +61,7 @@ def _divide_second(t: Tensor, z: Tensor, x: Tensor, y: Tensor) -> Tensor:
 
 divide: OpDef = elementwise(
     "stablehlo.divide", doc="x / y.", partials=[lambda t, z, x, y: t / y, _divide_second], numpy=np.divide,
-    sample=(reals(), reals(0.5, 2)), linear=(0,), joint=False, instructions=8,
+    singular=((0.0, 0.0), (1.0, 0.0)), sample=(reals(), reals(0.5, 2)), linear=(0,), joint=False, instructions=8,
 )  # fmt: skip
 negate: OpDef = elementwise(
     "stablehlo.negate", doc="-x.", partials=[lambda t, y, x: -t], numpy=np.negative, sample=(reals(),), linear="all",
@@ -73,7 +78,7 @@ def _truncate(x: Tensor) -> Tensor:
 
 
 def _power_base(t: Tensor, z: Tensor, x: Tensor, y: Tensor) -> Tensor:
-    # y * x**(y-1), and 0 for x = y = 0, where x**(y-1) is infinite.
+    # y * x**(y-1), and 0 for y = 0, though x**(y-1) be infinite.
     exponent = splat_of(y)
     if exponent is not None:
         if exponent == 0:
@@ -81,22 +86,21 @@ def _power_base(t: Tensor, z: Tensor, x: Tensor, y: Tensor) -> Tensor:
         if exponent == 1:
             return t
         if exponent == 2:
-            return t * (x + x)
-        return t * (full_like(x, exponent) * power(x, full_like(y, exponent - 1)))
-    one = full_like(y, 1)
-    both_zero = logical_and(*(compare(v, full_like(v, 0), comparison_direction="EQ") for v in (x, y)))
-    return t * (y * power(x, select(both_zero, one, y - one)))
+            return times(t, x + x)
+        return times(t, full_like(x, exponent) * power(x, full_like(y, exponent - 1)))
+    return t * product(y, power(x, y - 1.0))
 
 
 def _power_exponent(t: Tensor, z: Tensor, x: Tensor, y: Tensor) -> Tensor:
-    # log(x) * x**y, and 0 for x = 0, where x**y is constant for y > 0.
-    at_zero = compare(x, full_like(x, 0), comparison_direction="EQ")
-    return t * (log(select(at_zero, full_like(x, 1), x)) * z)
+    # x**y * log(x), and 0 where x**y is 0, though log(x) be infinite.
+    return t * product(z, log(x))
 
 
+# A power of 0 that vanishes, is 1, or has a derivative that is not finite; and a base of 2, whose power is 1.
+_POWERS = ((0.0, 0.0), (0.0, 0.5), (0.0, 1.0), (0.0, 1.5), (0.0, 2.0), (0.0, 3.0), (2.0, 0.0), (0.0, -1.0))
 power: OpDef = elementwise(
     "stablehlo.power", doc="x to the power y.", partials=[_power_base, _power_exponent], numpy=np.power,
-    sample=(reals(0.5, 2), reals()), instructions=60,
+    singular=_POWERS, sample=(reals(0.5, 2), reals()), instructions=60,
 )  # fmt: skip
 
 
@@ -113,16 +117,16 @@ def _wins(sign_of: str) -> Any:
 
 maximum: OpDef = elementwise(
     "stablehlo.maximum", doc="The larger of x and y; NaN if either is. Equal operands share the derivative.",
-    partials=_wins("GE"), numpy=np.maximum, sample=(reals(), reals()), commutes=True, instructions=3,
+    partials=_wins("GE"), numpy=np.maximum, singular=((0.0, 0.0),), sample=(reals(), reals()), commutes=True, instructions=3,
 )  # fmt: skip
 minimum: OpDef = elementwise(
     "stablehlo.minimum", doc="The smaller of x and y; NaN if either is. Equal operands share the derivative.",
-    partials=_wins("LE"), numpy=np.minimum, sample=(reals(), reals()), commutes=True, instructions=3,
+    partials=_wins("LE"), numpy=np.minimum, singular=((0.0, 0.0),), sample=(reals(), reals()), commutes=True, instructions=3,
 )  # fmt: skip
 atan2: OpDef = elementwise(
     "stablehlo.atan2", doc="The angle of the point (y, x).",
     partials=[lambda t, z, y, x: t * (x / (x * x + y * y)), lambda t, z, y, x: t * (-y / (x * x + y * y))],
-    numpy=np.arctan2, sample=(reals(avoid=[0]), reals(avoid=[0])), instructions=40,
+    numpy=np.arctan2, singular=((0.0, 0.0),), sample=(reals(avoid=[0]), reals(avoid=[0])), instructions=40,
 )  # fmt: skip
 
 # ---------------------------------------------------------------- exponentials and roots
@@ -135,12 +139,13 @@ exponential_minus_one: OpDef = elementwise(
     numpy=np.expm1, sample=(reals(),), instructions=40,
 )  # fmt: skip
 log: OpDef = elementwise(
-    "stablehlo.log", doc="Natural logarithm.", partials=[lambda t, y, x: t / x], numpy=np.log, sample=(reals(0.2, 3),),
+    "stablehlo.log", doc="Natural logarithm.", partials=[lambda t, y, x: t / x], numpy=np.log,
+    singular=((0.0,),), sample=(reals(0.2, 3),),
     instructions=25,
 )  # fmt: skip
 log_plus_one: OpDef = elementwise(
     "stablehlo.log_plus_one", doc="log(1 + x), accurate near 0.", partials=[lambda t, y, x: t / (x + 1.0)],
-    numpy=np.log1p, sample=(reals(-0.5, 2),), instructions=30,
+    numpy=np.log1p, singular=((-1.0,),), sample=(reals(-0.5, 2),), instructions=30,
 )  # fmt: skip
 logistic: OpDef = elementwise(
     "stablehlo.logistic", doc="1 / (1 + exp(-x)).", partials=[lambda t, y, x: t * (y * (1.0 - y))],
@@ -148,26 +153,21 @@ logistic: OpDef = elementwise(
 )  # fmt: skip
 
 
-def _sqrt_partial(t: Tensor, y: Tensor, x: Tensor) -> Tensor:
-    # t / (2 sqrt(x)), and 0 for t = x = 0.
-    both_zero = logical_and(*(compare(v, full_like(v, 0), comparison_direction="EQ") for v in (t, y)))
-    return select(both_zero, full_like(t, 0), t * (0.5 / y))
-
-
 sqrt: OpDef = elementwise(
-    "stablehlo.sqrt", doc="Square root.", partials=[_sqrt_partial], numpy=np.sqrt,
-    sample=(reals(0.2, 3),), instructions=10,
+    "stablehlo.sqrt", doc="Square root.", partials=[lambda t, y, x: times(t, 0.5 / y)],
+    constant_partials=[lambda t, y, x: product(t, 0.5 / y)], numpy=np.sqrt,
+    singular=((0.0,),), sample=(reals(0.2, 3),), instructions=10,
 )  # fmt: skip
 rsqrt: OpDef = elementwise(
     "stablehlo.rsqrt", doc="1 / sqrt(x).", partials=[lambda t, y, x: t * (y / x * -0.5)],
-    numpy=lambda x: x**-0.5, sample=(reals(0.2, 3),), instructions=15,
+    numpy=lambda x: x**-0.5, singular=((0.0,),), sample=(reals(0.2, 3),), instructions=15,
 )  # fmt: skip
 cbrt: OpDef = elementwise(
     "stablehlo.cbrt", doc="Cube root.", partials=[lambda t, y, x: t / (y * y * 3.0)], numpy=np.cbrt,
-    sample=(reals(-2, 2, avoid=[0]),), instructions=40,
+    singular=((0.0,),), sample=(reals(-2, 2, avoid=[0]),), instructions=40,
 )  # fmt: skip
 square: OpDef = elementwise(
-    "chlo.square", doc="x * x.", partials=[lambda t, y, x: t * (x + x)], numpy=np.square, sample=(reals(),)
+    "chlo.square", doc="x * x.", partials=[lambda t, y, x: times(t, x + x)], numpy=np.square, sample=(reals(),)
 )
 
 # ---------------------------------------------------------------- trigonometric and hyperbolic
@@ -193,11 +193,11 @@ tanh: OpDef = elementwise(
 )  # fmt: skip
 acos: OpDef = elementwise(
     "chlo.acos", doc="Inverse cosine.", partials=[lambda t, y, x: -(t * rsqrt(1.0 - x * x))], numpy=np.arccos,
-    sample=(reals(-0.9, 0.9),), instructions=40,
+    singular=((1.0,), (-1.0,)), sample=(reals(-0.9, 0.9),), instructions=40,
 )  # fmt: skip
 asin: OpDef = elementwise(
     "chlo.asin", doc="Inverse sine.", partials=[lambda t, y, x: t * rsqrt(1.0 - x * x)], numpy=np.arcsin,
-    sample=(reals(-0.9, 0.9),), instructions=40,
+    singular=((1.0,), (-1.0,)), sample=(reals(-0.9, 0.9),), instructions=40,
 )  # fmt: skip
 atan: OpDef = elementwise(
     "chlo.atan", doc="Inverse tangent.", partials=[lambda t, y, x: t / (x * x + 1.0)], numpy=np.arctan,
@@ -213,7 +213,7 @@ sinh: OpDef = elementwise(
 )  # fmt: skip
 acosh: OpDef = elementwise(
     "chlo.acosh", doc="Inverse hyperbolic cosine.", partials=[lambda t, y, x: t * rsqrt(x - 1.0) * rsqrt(x + 1.0)],
-    numpy=np.arccosh, sample=(reals(1.2, 3),), instructions=40,
+    numpy=np.arccosh, singular=((1.0,),), sample=(reals(1.2, 3),), instructions=40,
 )  # fmt: skip
 asinh: OpDef = elementwise(
     "chlo.asinh", doc="Inverse hyperbolic sine.", partials=[lambda t, y, x: t * rsqrt(x * x + 1.0)],
@@ -221,7 +221,7 @@ asinh: OpDef = elementwise(
 )  # fmt: skip
 atanh: OpDef = elementwise(
     "chlo.atanh", doc="Inverse hyperbolic tangent.", partials=[lambda t, y, x: t / ((1.0 - x) * (1.0 + x))],
-    numpy=np.arctanh, sample=(reals(-0.9, 0.9),), instructions=40,
+    numpy=np.arctanh, singular=((1.0,), (-1.0,)), sample=(reals(-0.9, 0.9),), instructions=40,
 )  # fmt: skip
 
 # ---------------------------------------------------------------- special functions
@@ -237,7 +237,7 @@ erfc: OpDef = elementwise(
 erf_inv: OpDef = elementwise(
     "chlo.erf_inv", doc="Inverse of the error function.",
     partials=[lambda t, y, x: t * (exponential(y * y) * (1 / _TWO_OVER_SQRT_PI))], numpy="scipy.special:erfinv",
-    sample=(reals(-0.9, 0.9),), instructions=40,
+    singular=((1.0,), (-1.0,)), sample=(reals(-0.9, 0.9),), instructions=40,
 )  # fmt: skip
 
 # ---------------------------------------------------------------- rounding and sign
@@ -354,21 +354,17 @@ def _absolute_jvp(outs: Any, xs: Any, tangents: Any) -> list[MaybeZero]:
         return [select(rising, t, -t)]
     # d|z| = Re(t * conj(z) / |z|), and 0 at the origin.
     norm = outs[0]
-    safe = select(compare(norm, full_like(norm, 0), comparison_direction="EQ"), full_like(norm, 1), norm)
-    direction = make_complex(real(x) / safe, -(imag(x) / safe))
-    return [real(t * direction)]
+    return [times(real(t), quotient(real(x), norm)) + times(imag(t), quotient(imag(x), norm))]
 
 
 absolute: OpDef = general(
     "stablehlo.abs", doc="Absolute value; of a complex number its modulus. Derivative at 0: 1 (0 for complex), as in JAX.",
     result=_real_result, jvp=_absolute_jvp, batch=_elementwise_batch(lambda: absolute), numpy=np.abs,
-    sample=[Case(((3, 2),), domains=(reals(avoid=[0]),))], elementwise=True,
+    singular=((0.0,),), sample=[Case(((3, 2),), domains=(reals(avoid=[0]),))], elementwise=True,
 )  # fmt: skip
 
 
 def complex_sign(z: Tensor) -> Tensor:
-    """z / abs(z), 0 at 0, with its derivative: `stablehlo.sign` is for real numbers, whose signs have none."""
+    """z / abs(z), 0 at 0, with its derivative, NaN there: `stablehlo.sign` is for real numbers, whose signs have none."""
     size = absolute(z)
-    zero = compare(size, full_like(size, 0), comparison_direction="EQ")
-    unit = divide(z, make_complex(select(zero, full_like(size, 1), size), full_like(size, 0)))
-    return select(zero, full_like(z, 0), unit)
+    return quotient(z, make_complex(size, full_like(size, 0)))

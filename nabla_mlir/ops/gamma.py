@@ -25,11 +25,11 @@ OVER_ROOTS = (
 )  # fmt: skip
 lgamma: OpDef = elementwise(
     "chlo.lgamma", doc="log |gamma(x)|.", partials=[lambda t, y, x: t * digamma(x)], numpy="scipy.special:gammaln",
-    sample=(reals(0.5, 4),), instructions=100,
+    singular=((0.0,), (-1.0,)), sample=(reals(0.5, 4),), instructions=100,
 )  # fmt: skip
 digamma: OpDef = elementwise(
     "chlo.digamma", doc="Derivative of lgamma.", partials=[lambda t, y, x: t * polygamma(full_like(x, 1), x)],
-    numpy="scipy.special:digamma", sample=(reals(0.5, 4),), instructions=100,
+    numpy="scipy.special:digamma", singular=((0.0,), (-1.0,)), sample=(reals(0.5, 4),), instructions=100,
 )  # fmt: skip
 
 

@@ -29,7 +29,7 @@ from nabla_mlir.ops.linalg import (
     triangular_solve,
     tril,
 )
-from nabla_mlir.ops.logic import compare, logical_and, select
+from nabla_mlir.ops.logic import compare, select
 from nabla_mlir.ops.shape import broadcast_in_dim, iota, pad, reduce_sum, slice_
 from nabla_mlir.table.registry import REGISTRY, ZERO, MaybeZero, Zero
 from nabla_mlir.table.tensor import Tensor, full, full_like, wrap
@@ -116,10 +116,14 @@ def _imaginary(x: Tensor) -> Tensor:
     return make_complex(full_like(real(x), 0), imag(x))
 
 
-def inverse_or_zero(x: Tensor) -> Tensor:
-    """1/x, and 0 where x is 0."""
-    at_zero = compare(x, full_like(x, 0), comparison_direction="EQ")
-    return select(at_zero, full_like(x, 0), 1.0 / select(at_zero, full_like(x, 1), x))
+def rotation(inner: Tensor, gaps: Tensor) -> Tensor:
+    """inner / gaps off the diagonal, on which it is 0.
+
+    How vectors of equal values, whose gap is 0, turn into each other is not determined: it is infinite or NaN, though `inner`
+    be 0, which may have a limit beside a gap that vanishes too.
+    """
+    off = mask_like(inner, "NE")
+    return inner * select(off, 1.0 / select(off, gaps, full_like(gaps, 1)), full_like(gaps, 0))
 
 
 # ---------------------------------------------------------------- Cholesky, triangular systems
@@ -311,8 +315,8 @@ def _syevd(outs: Any, xs: Any, tangents: Any, *, config: Any, **_: Any) -> list[
     v, w = outs[:2]
     n = w.shape[-1]
     inner = matmul(matmul(adjoint(v), symmetric_part(tangents[0], option(config, "uplo") == "L")), v)
-    gaps = inverse_or_zero(in_columns(w, n) - in_rows(w, n))
-    return [matmul(v, inner * _as(gaps, v.dtype)), _real(diagonal_of(inner)), ZERO]
+    gaps = _as(in_columns(w, n) - in_rows(w, n), v.dtype)
+    return [matmul(v, rotation(inner, gaps)), _real(diagonal_of(inner)), ZERO]
 
 
 def _gesdd(outs: Any, xs: Any, tangents: Any, *, config: Any, target: str, **_: Any) -> list[MaybeZero]:
@@ -333,26 +337,22 @@ def _gesdd(outs: Any, xs: Any, tangents: Any, *, config: Any, target: str, **_: 
     projection = matmul(adjoint(thin_u), da)
     inner = matmul(projection, v)
     columns, rows = in_columns(s, k), in_rows(s, k)
-    apart = compare(rows, columns, comparison_direction="NE")
-    off = logical_and(apart, mask_like(apart, "NE"))
-    squares = (columns - rows) * (columns + rows)
-    gaps = _as(select(off, inverse_or_zero(squares), full_like(squares, 0)), a.dtype)
+    gaps = _as((columns - rows) * (columns + rows), a.dtype)
     scale_columns, scale_rows = _as(columns, a.dtype), _as(rows, a.dtype)
     left = inner * scale_columns
     right = scale_rows * inner
-    rotate_u = gaps * (left + adjoint(left))
-    rotate_v = gaps * (right + adjoint(right))
-    inverse = inverse_or_zero(s)
+    rotate_u, rotate_v = rotation(left + adjoint(left), gaps), rotation(right + adjoint(right), gaps)
+    inverse = _as(1.0 / s, a.dtype)
     if is_complex(a.dtype):
-        phase = _imaginary(diagonal_of(inner)) * _as(inverse, a.dtype)
+        phase = _imaginary(diagonal_of(inner)) * inverse
         rotate_u = rotate_u + on_diagonal(in_rows(phase, k))
     du, dv = matmul(thin_u, rotate_u), matmul(v, rotate_v)
     if m > k:
         outside = matmul(da, v)
-        du = du + (outside - matmul(thin_u, inner)) * _as(in_columns(inverse, m), a.dtype)
+        du = du + (outside - matmul(thin_u, inner)) * in_columns(inverse, m)
     if n > k:
         outside = matmul(adjoint(da), thin_u)
-        dv = dv + (outside - matmul(v, adjoint(inner))) * _as(in_columns(inverse, n), a.dtype)
+        dv = dv + (outside - matmul(v, adjoint(inner))) * in_columns(inverse, n)
     du, dv = _completed(u, du, k), _completed(adjoint(vt), dv, k)
     return [ZERO, _real(diagonal_of(inner)), du, adjoint(dv), ZERO]
 

@@ -10,15 +10,25 @@ import numpy as np
 from nabla_mlir.dialects import builder
 from nabla_mlir.dialects.stablehlo import Bool, ScatterDims
 from nabla_mlir.ops.elementwise import convert
-from nabla_mlir.ops.gather import Dims, gather, last_starts, lie_inside, per_component
+from nabla_mlir.ops.gather import Dims, along_axis, gather, last_starts, lie_inside, per_component
 from nabla_mlir.ops.logic import compare, logical_and, select, where_zero
 from nabla_mlir.ops.reduction import combine, emit_combiner, read_combiner, reduce
-from nabla_mlir.ops.shape import broadcast_in_dim, concatenate, dynamic_slice, element_count, iota, reshape, transpose
+from nabla_mlir.ops.shape import (
+    broadcast_in_dim,
+    concatenate,
+    dynamic_slice,
+    element_count,
+    iota,
+    reshape,
+    reverse,
+    slice_,
+    transpose,
+)
 from nabla_mlir.sparsity import indexing as patterns
 from nabla_mlir.table.batching import all_prefixed, shifted
 from nabla_mlir.table.forward import jvp_by_decomposition
 from nabla_mlir.table.kinds import general
-from nabla_mlir.table.registry import ZERO, MaybeZero, OpDef, Zero, add_any, materialize
+from nabla_mlir.table.registry import REGISTRY, ZERO, MaybeZero, OpDef, Zero, add_any, materialize
 from nabla_mlir.table.samples import Case, integers
 from nabla_mlir.table.tensor import Tensor, constant, full, full_like, wrap
 from nabla_mlir.table.traits import ONE_BY_ONE
@@ -155,23 +165,56 @@ def _extremum_tangent(y: Tensor, xs: Any, t: MaybeZero, t_updates: MaybeZero, pa
 
 
 def _product_tangent(y: Tensor, xs: Any, t: MaybeZero, t_updates: MaybeZero, params: Any) -> MaybeZero:
-    """x * prod(u): the product of the others, counted with the zeros apart so that a zero factor is exact."""
+    """x * prod(u) moves with each factor by the product of the others, which is a product again: exact where factors are zero."""
     x, indices, updates = xs
     total: MaybeZero = ZERO
     if not isinstance(t, Zero):
-        ones = scatter(full_like(x, 1), indices, updates, body="mul", **params)
-        total = t * ones
+        total = t * scatter(full_like(x, 1), indices, updates, body="mul", **params)
     if isinstance(t_updates, Zero):
         return total
-    is_zero = compare(updates, full_like(updates, 0), comparison_direction="EQ")
-    zeros = scatter(full_like(x, 0), indices, convert(is_zero, dtype=x.dtype), body="add", **params)
-    safe = select(is_zero, full_like(updates, 1), updates)
-    others = scatter(x, indices, safe, body="mul", **params)
-    count, product = (_read_back(v, indices, updates, params) for v in (zeros, others))
-    alone = compare(count, convert(is_zero, dtype=x.dtype), comparison_direction="EQ")
-    return add_any(
-        total, scatter(full_like(x, 0), indices, t_updates * where_zero(alone, product / safe), body="add", **params)
-    )
+    factor = _read_back(x, indices, updates, params)
+    if not params["unique_indices"]:
+        factor = factor * _others(x, indices, updates, params)
+    return add_any(total, scatter(full_like(x, 0), indices, t_updates * factor, body="add", **params))
+
+
+def _others(x: Tensor, indices: Tensor, updates: Tensor, params: Any) -> Tensor:
+    """For each update the product of all others of its index: of those before it and those behind it, in order of indices."""
+    number = np.dtype(np.int64 if x.size > np.iinfo(np.int32).max else np.int32)
+    places = reshape(iota(shape=(x.size,), dtype=number, iota_dimension=0), shape=x.shape)
+    own = _read_back(places, indices, updates, params)
+    own = select(_inside(x, indices, updates, params), own, full_like(own, x.size))
+    count = updates.size
+    position = iota(shape=(count,), dtype=np.dtype(np.int32), iota_dimension=0)
+    by_place = {"dimension": 0, "is_stable": True, "comparator": "LT"}
+    sort = REGISTRY["stablehlo.sort"]
+    place, order = sort.apply([reshape(own, shape=(count,)), position], by_place)
+    _, back = sort.apply([order, position], by_place)
+    factors = along_axis(reshape(updates, shape=(count,)), order, 0)
+    before = _products_before(factors, place)
+    behind = reverse(_products_before(*(reverse(v, dimensions=(0,)) for v in (factors, place))), dimensions=(0,))
+    return reshape(along_axis(before * behind, back, 0), shape=updates.shape)
+
+
+def _products_before(factors: Tensor, place: Tensor) -> Tensor:
+    """The product of the elements before each one that have its place, by doubling the distance (Hillis and Steele 1986)."""
+    one = full_like(factors, 1)
+
+    def from_before(x: Tensor, distance: int) -> Tensor:
+        start, end = (slice_(v, start_indices=(0,), limit_indices=(n,), strides=(1,))
+                      for v, n in ((one, distance), (x, x.size - distance)))  # fmt: skip
+        earlier = slice_(place, start_indices=(0,), limit_indices=(x.size - distance,), strides=(1,))
+        later = slice_(place, start_indices=(distance,), limit_indices=(x.size,), strides=(1,))
+        same = compare(earlier, later, comparison_direction="EQ")
+        return concatenate(start, select(same, end, full_like(end, 1)), dimension=0)
+
+    if factors.size < 2:
+        return one
+    total, distance = from_before(factors, 1), 1
+    while distance < factors.size:
+        total = total * from_before(total, distance)
+        distance *= 2
+    return total
 
 
 def _scatter_transpose(cts: Any, i: int, xs: Any, body: Any, **params: Any) -> Tensor:

@@ -67,6 +67,17 @@ def taken(ct: Tensor, answers: Known | None = None) -> Tensor | None:
     return _follow(ct.value, _mask_of, {} if answers is None else answers)
 
 
+def choice_of(ct: Tensor) -> Tensor | None:
+    """The predicate, one truth value, of a selection that made a cotangent zero as a whole; None where there is none."""
+    op = made_by(before_reshapes(ct.value))
+    if op is None or op.name != "stablehlo.select":
+        return None
+    predicate, value, other = (wrap(v) for v in op.operands)
+    if predicate.ndim or not value.ndim:
+        return None
+    return predicate if _is_zero(other) else logical_not(predicate) if _is_zero(value) else None
+
+
 def _mask_of(value: ir.Value) -> Asking[Tensor | None]:
     """The mask of a value by those of what it is made of."""
     op = made_by(value)
@@ -150,7 +161,7 @@ def _of_selection(op: ir.Operation) -> Asking[Tensor | None]:
     else:
         return None
     before = yield rest.value
-    if own.shape != rest.shape:  # all of it or nothing
+    if own.shape != rest.shape:  # all of it or nothing: see `choice_of`
         return before
     return own if before is None or _implies(own.value, before.value) else logical_and(own, before)
 

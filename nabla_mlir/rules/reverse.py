@@ -8,6 +8,7 @@ is linear in the tangents, is transposed in turn.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 from iree.compiler import ir
 
@@ -15,9 +16,10 @@ from nabla_mlir.dialects import debug
 from nabla_mlir.dialects.locations import blaming, named
 from nabla_mlir.dialects.regions import made_by
 from nabla_mlir.errors import RuleMissingError
-from nabla_mlir.ops.logic import compare, logical_and, logical_not, where_zero
-from nabla_mlir.rules.masks import Known, taken
-from nabla_mlir.table.forward import Tangents, carries_tangent, pushed_through, recorded
+from nabla_mlir.ops.guards import product, share_of
+from nabla_mlir.ops.logic import where_zero
+from nabla_mlir.rules.masks import Known, choice_of, taken
+from nabla_mlir.table.forward import Tangents, carries_tangent, is_constant, pushed_through, recorded
 from nabla_mlir.table.regions import Kept, captures_by_rule, decomposed, dependents, reads_of
 from nabla_mlir.table.registry import (
     UNSUPPORTED,
@@ -31,7 +33,7 @@ from nabla_mlir.table.registry import (
     missing_rule,
     record_of,
 )
-from nabla_mlir.table.tensor import Tensor, full_like, splat_of, wrap
+from nabla_mlir.table.tensor import Tensor, full_like, wrap
 from nabla_mlir.table.traits import is_sum
 
 Cotangents = dict[ir.Value, Tensor]
@@ -59,14 +61,15 @@ def accumulate(cotangents: Cotangents, value: ir.Value, ct: MaybeZero, active: s
 
 
 def pull_back(
-    ops: Sequence[ir.Operation], active: set[ir.Value], cotangents: Cotangents, guards: Guards | None = None
+    ops: Sequence[ir.Operation], active: set[ir.Value], cotangents: Cotangents, are_constant: bool = False
 ) -> None:
     """Extends `cotangents` (keyed by primal value) from the results of `ops` to their active operands.
 
     Everything is emitted at the current insertion point, which must be behind `ops`. Cotangents of one value are
-    summed; a value that receives none has no entry. `guards` are those of a linear map, see `_guards_of`.
+    summed; a value that receives none has no entry. `are_constant`: the cotangents that there are do not vary with `active`.
     """
     masks: Known = {}
+    varying: dict[ir.Value, bool] | None = {} if are_constant else None
     for op in reversed(ops):
         results = list(op.results)
         if not any(r in cotangents for r in results):
@@ -82,15 +85,13 @@ def pull_back(
             if record.kind == "control":
                 by_operand = record.vjp(op, active, cts)
                 operands, operand_cts = list(by_operand), list(by_operand.values())
-            elif guards and results[0] in guards:
-                operands, operand_cts = [op.operands[2]], [_guarded(cts[0], guards[results[0]])]
             else:
                 operands = list(op.operands)
                 if any(v in active for v in captures_by_rule(op, record)):
                     operands = [v for v in dict.fromkeys(reads_of(op)) if v in active]
                     operand_cts = _through_decomposition(op, record, operands, cts)
                 else:
-                    operand_cts = _operand_cotangents(op, operands, active, cts, masks)
+                    operand_cts = _operand_cotangents(op, operands, active, cts, masks, varying)
             for value, ct in zip(operands, operand_cts, strict=True):
                 if isinstance(ct, Zero) or value not in active:
                     continue
@@ -100,8 +101,9 @@ def pull_back(
 
 
 def _operand_cotangents(
-    op: ir.Operation, operands: list[ir.Value], active: set[ir.Value], cts: list[MaybeZero], masks: Known
-) -> list[MaybeZero]:
+    op: ir.Operation, operands: list[ir.Value], active: set[ir.Value], cts: list[MaybeZero], masks: Known,
+    varying: dict[ir.Value, bool] | None,
+) -> list[MaybeZero]:  # fmt: skip
     record = record_of(op, "vjp")
     if isinstance(record.jvp, Zero):
         return [ZERO] * len(operands)
@@ -111,7 +113,10 @@ def _operand_cotangents(
     xs = [wrap(v) for v in operands]
     is_active = [v in active for v in operands]
     if record.partials is not None:
-        return _scaled(record, op, xs, is_active, cts[0], params, masks)
+        ct, partials = cts[0], record.partials
+        if record.constant_partials and varying is not None and is_constant(ct, active, varying):
+            partials = record.constant_partials
+        return _scaled(partials, op, xs, is_active, ct, params, masks)
     linear = record.linear_operands(xs, params)
     if all(i in linear for i, a in enumerate(is_active) if a):
         return _transposed(record, op, xs, is_active, cts, params)
@@ -119,21 +124,27 @@ def _operand_cotangents(
 
 
 def _scaled(
-    record: OpDef, op: ir.Operation, xs: list[Tensor], is_active: list[bool], ct: MaybeZero, params: Params,
+    partials: Sequence[Any], op: ir.Operation, xs: list[Tensor], is_active: list[bool], ct: MaybeZero, params: Params,
     masks: Known,
 ) -> list[MaybeZero]:  # fmt: skip
-    assert record.partials is not None
     if isinstance(ct, Zero):
         return [ZERO] * len(xs)
     y = wrap(op.results[0])
-    mask = None if is_sum(op) else taken(ct, masks)  # the partials of a sum are 1 and -1
+    mask, share = None, None
+    if not is_sum(op):  # whose partials are 1 and -1
+        mask, share = taken(ct, masks), share_of(ct)
+        mask = choice_of(ct) if mask is None else mask
+    if share is not None:
+        weight, ct = share
     operand_cts: list[MaybeZero] = []
-    for partial, a in zip(record.partials, is_active, strict=True):
+    for partial, a in zip(partials, is_active, strict=True):
         if isinstance(partial, Zero) or not a:
             operand_cts.append(ZERO)
             continue
-        product = partial(ct, y, *xs, **params)
-        operand_cts.append(product if mask is None or isinstance(product, Zero) else where_zero(mask, product))
+        own = partial(ct, y, *xs, **params)
+        if isinstance(own, Tensor) and share is not None:
+            own = product(weight, own)
+        operand_cts.append(own if mask is None or isinstance(own, Zero) else where_zero(mask, own))
     return operand_cts
 
 
@@ -204,38 +215,6 @@ def _hoist(new_ops: Sequence[ir.Operation], op: ir.Operation) -> None:
         anchor = new
 
 
-Guards = dict[ir.Value, Tensor]
-
-
-def _guards_of(ops: Sequence[ir.Operation], roots: Iterable[ir.Value]) -> Guards:
-    """Products that are 0 where a tangent is, though their other factor is infinite: where that is, by the results.
-
-    The derivative of a square root is one. The map is linear, and its transpose a product that is 0 where the cotangent is.
-    """
-    varying, guards = dependents(ops, roots), {}
-    for op in ops:
-        if op.name != "stablehlo.select" or op.operands[0] not in varying or splat_of(wrap(op.operands[1])) != 0:
-            continue
-        both = made_by(op.operands[0])
-        if both is not None and both.name == "stablehlo.and":
-            others = [v for v in both.operands if v not in varying]
-            tests = [made_by(v) for v in both.operands if v in varying]
-            if len(others) == 1 and tests[0] is not None and _is_zero_test(tests[0]):
-                guards[op.results[0]] = wrap(others[0])
-    return guards
-
-
-def _is_zero_test(op: ir.Operation) -> bool:
-    is_equality = op.name == "stablehlo.compare" and "EQ" in str(op.attributes["comparison_direction"])
-    return is_equality and splat_of(wrap(op.operands[1])) == 0
-
-
-def _guarded(ct: MaybeZero, infinite: Tensor) -> MaybeZero:
-    if isinstance(ct, Zero):
-        return ct
-    return where_zero(logical_not(logical_and(compare(ct, full_like(ct, 0), comparison_direction="EQ"), infinite)), ct)
-
-
 PLACEHOLDER = "ad.placeholder"
 
 
@@ -268,7 +247,7 @@ def pulled(
         for out, ct in zip(outs, cts, strict=True):
             if not isinstance(out, Zero):
                 accumulate(cotangents, out.value, ct, active)
-        pull_back(new_ops, active, cotangents, _guards_of(new_ops, roots))
+        pull_back(new_ops, active, cotangents)
         return [cotangents.get(root, ZERO) for root in roots]
 
     # Pulling back through a loop replaces it by one with tapes; its results are followed.

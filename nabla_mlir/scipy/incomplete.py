@@ -15,7 +15,7 @@ from nabla_mlir.numpy.logic import where
 from nabla_mlir.numpy.operands import inexact, inexacts, require_real
 from nabla_mlir.numpy.reductions import any
 from nabla_mlir.numpy.special_values import signbit
-from nabla_mlir.numpy.ufuncs import absolute, exp, floor, log, log1p
+from nabla_mlir.numpy.ufuncs import absolute, exp, floor, log, log1p, power
 from nabla_mlir.ops import gamma
 from nabla_mlir.ops.autodiff import stop_gradient
 from nabla_mlir.staging.eager import library
@@ -129,7 +129,8 @@ def _upper(a: Tensor, x: Tensor) -> Tensor:
 def _gamma_density(a: Tensor, x: Tensor) -> Tensor:
     inside = (x > 0.0) & (x < np.inf)
     y = where(inside, x, 1.0)
-    return where(inside, exp((a - 1.0) * log(y) - y - gamma.lgamma(a)), 0.0)
+    at_end = exp(-gamma.lgamma(a)) * power(x, a - 1.0) * exp(-x)  # a power has the slopes that its logarithm has not
+    return where(inside, exp((a - 1.0) * log(y) - y - gamma.lgamma(a)), where(x == 0.0, at_end, 0.0))
 
 
 def with_slopes(f: Callable[..., Tensor], density: Callable[..., Tensor], loops: Callable[..., Tensor] | None = None) -> Any:
@@ -202,7 +203,9 @@ def _beta_density(a: Tensor, b: Tensor, x: Tensor) -> Tensor:
     inside = (x > 0.0) & (x < 1.0)
     y = where(inside, x, 0.5)
     size = gamma.lgamma(a + b) - gamma.lgamma(a) - gamma.lgamma(b)
-    return where(inside, exp((a - 1.0) * log(y) + (b - 1.0) * log1p(-y) + size), 0.0)
+    at_end = exp(size) * power(x, a - 1.0) * power(1.0 - x, b - 1.0)  # a power has the slopes that its logarithm has not
+    at_end = where((x == 0.0) | (x == 1.0), at_end, 0.0)
+    return where(inside, exp((a - 1.0) * log(y) + (b - 1.0) * log1p(-y) + size), at_end)
 
 
 _betainc = with_slopes(_beta, _beta_density)

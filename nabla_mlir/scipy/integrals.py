@@ -14,6 +14,7 @@ import numpy as np
 from nabla_mlir.numpy.bessel import of_real
 from nabla_mlir.numpy.logic import where
 from nabla_mlir.numpy.operands import asarray
+from nabla_mlir.numpy.special_values import sine_over
 from nabla_mlir.numpy.ufuncs import absolute, cos, exp, floor, imag, log, real, sign, sin
 from nabla_mlir.ops import gamma
 from nabla_mlir.ops.autodiff import stop_gradient
@@ -150,8 +151,9 @@ def _sici(x: Tensor) -> tuple[Tensor, Tensor]:
 @_sici.defjvp
 def _sici_jvp(primals: Any, tangents: Any) -> Any:
     (x,), (t,) = primals, tangents
-    at_zero = x == 0.0
-    return _sici(x), (t * where(at_zero, 1.0, sin(x) / where(at_zero, 1.0, x)), t * cos(x) / x)
+    near = absolute(x) < 0.5  # there a series, whose derivatives have values at 0
+    small, large = where(near, x, 0.0), where(near, 1.0, x)
+    return _sici(x), (t * where(near, sine_over(small), sin(large) / large), t * cos(x) / x)
 
 
 @library

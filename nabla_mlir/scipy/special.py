@@ -17,11 +17,12 @@ from nabla_mlir.numpy.bessel import i1e as i1e
 from nabla_mlir.numpy.logic import where
 from nabla_mlir.numpy.operands import inexact, inexacts
 from nabla_mlir.numpy.reductions import logsumexp as logsumexp
-from nabla_mlir.numpy.ufuncs import exp, expm1, log, log1p, sqrt
+from nabla_mlir.numpy.special_values import polynomial
+from nabla_mlir.numpy.ufuncs import absolute, exp, expm1, log, log1p, sqrt
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops import gamma as gamma_functions
-from nabla_mlir.ops import logic as lg
 from nabla_mlir.ops.autodiff import stop_gradient
+from nabla_mlir.ops.guards import product
 from nabla_mlir.scipy.error_integrals import dawsn as dawsn
 from nabla_mlir.scipy.error_integrals import erfcx as erfcx
 from nabla_mlir.scipy.error_integrals import fresnel as fresnel
@@ -110,17 +111,14 @@ def logit(x: Any) -> Tensor:
 def xlogy(x: Any, y: Any) -> Tensor:
     """x * log(y), and 0 where x is 0."""
     x, y = inexacts("xlogy", x, y)
-    zero = full_like(x, 0)
-    absent = lg.compare(x, zero, comparison_direction="EQ")
-    return lg.select(absent, zero, x * ew.log(lg.select(absent, full_like(y, 1), y)))
+    return product(x, ew.log(y))
 
 
 @library
 def xlog1py(x: Any, y: Any) -> Tensor:
     """x * log(1 + y), and 0 where x is 0."""
     x, y = inexacts("xlog1py", x, y)
-    absent = x == 0.0
-    return where(absent, 0.0, x * log1p(where(absent, 0.0, y)))
+    return product(x, ew.log_plus_one(y))
 
 
 # ---------------------------------------------------------------- gamma and beta
@@ -169,7 +167,8 @@ def beta(a: Any, b: Any) -> Tensor:
 def poch(z: Any, m: Any) -> Tensor:
     """Pochhammer's symbol, gamma(z + m) / gamma(z)."""
     z, m = inexacts("poch", z, m)
-    return where(m == 0.0, 1.0, gammasgn(z + m) * gammasgn(z) * exp(gammaln(z + m) - gammaln(z)))
+    at_pole = (m == 0.0) & (gammaln(z) == np.inf)  # 1, but in no direction of m
+    return where(at_pole, 1.0 + product(m, exp(m * np.nan)), gammasgn(z + m) * gammasgn(z) * exp(gammaln(z + m) - gammaln(z)))
 
 
 @library
@@ -202,16 +201,14 @@ def multigammaln(a: Any, d: Static[int]) -> Tensor:
 def entr(x: Any) -> Tensor:
     """-x log(x); 0 at 0, and -inf for negative numbers."""
     x = inexact(x)
-    return where(x < 0.0, -np.inf, -xlogy(where(x < 0.0, 1.0, x), where(x < 0.0, 1.0, x)))
+    return where(x < 0.0, -np.inf, -xlogy(x, x))
 
 
 @library
 def rel_entr(p: Any, q: Any) -> Tensor:
     """p log(p / q); 0 where p is 0 and q is not negative, and inf elsewhere outside of the domain."""
     p, q = inexacts("rel_entr", p, q)
-    inside, at_zero = (p > 0.0) & (q > 0.0), (p == 0.0) & (q >= 0.0)
-    a, b = where(inside, p, 1.0), where(inside, q, 1.0)
-    return where(inside, a * (log(a) - log(b)), where(at_zero, 0.0, np.inf))
+    return where((p < 0.0) | (q < 0.0), np.inf, product(p, log(p) - log(q)))
 
 
 @library
@@ -225,18 +222,25 @@ def kl_div(p: Any, q: Any) -> Tensor:
 def boxcox(x: Any, lmbda: Any) -> Tensor:
     """(x**lmbda - 1) / lmbda, and log(x) where lmbda is 0."""
     x, power = inexacts("boxcox", x, lmbda)
-    flat = power == 0.0
-    factor = where(flat, 1.0, power)
-    return where(flat, log(x), expm1(factor * log(x)) / factor)
+    return _power_less_one(log(x), power)
 
 
 @library
 def boxcox1p(x: Any, lmbda: Any) -> Tensor:
     """boxcox(1 + x, lmbda), accurate near 0."""
     x, power = inexacts("boxcox1p", x, lmbda)
-    flat = power == 0.0
-    factor = where(flat, 1.0, power)
-    return where(flat, log1p(x), expm1(factor * log1p(x)) / factor)
+    return _power_less_one(log1p(x), power)
+
+
+_EXPONENTIAL = [1 / math.factorial(k + 1) for k in range(12)]  # (exp(w) - 1) / w
+
+
+def _power_less_one(logarithm: Tensor, power: Tensor) -> Tensor:
+    """(exp(power * logarithm) - 1) / power, by a series where the exponent is small: it has derivatives at 0."""
+    w = power * logarithm
+    small = absolute(w) < 0.2
+    safe = where(small | (power == 0.0), 1.0, power)
+    return where(small, logarithm * polynomial(where(small, w, 0.0), _EXPONENTIAL), expm1(where(small, 1.0, w)) / safe)
 
 
 # ---------------------------------------------------------------- the normal distribution

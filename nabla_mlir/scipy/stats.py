@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nabla_mlir.errors import ShapeError, user_frame
-from nabla_mlir.numpy import extrema, reductions
+from nabla_mlir.numpy import bessel, extrema, reductions
 from nabla_mlir.numpy.axes import axis_of, joined
 from nabla_mlir.numpy.factorizations import cholesky
 from nabla_mlir.numpy.logic import where
@@ -91,12 +91,12 @@ t: Distribution = Distribution(
 )  # fmt: skip
 gamma: Distribution = Distribution(
     "gamma", "a", log=lambda z, a: sp.xlogy(a - 1.0, _kept(z, z >= 0, 1.0)) - z - sp.gammaln(a), support=lambda z, a: z >= 0,
-    cdf=lambda z, a: sp.gammainc(a, _kept(z, z > 0, 0.0)), sf=lambda z, a: sp.gammaincc(a, _kept(z, z > 0, 0.0)),
+    cdf=lambda z, a: sp.gammainc(a, _kept(z, z >= 0, 0.0)), sf=lambda z, a: sp.gammaincc(a, _kept(z, z >= 0, 0.0)),
 )  # fmt: skip
 chi2: Distribution = Distribution(
-    "chi2", "df", support=lambda z, n: z >= 0, cdf=lambda z, n: sp.gammainc(n * 0.5, _kept(z, z > 0, 0.0) * 0.5),
+    "chi2", "df", support=lambda z, n: z >= 0, cdf=lambda z, n: sp.gammainc(n * 0.5, _kept(z, z >= 0, 0.0) * 0.5),
     log=lambda z, n: sp.xlogy(n * 0.5 - 1.0, _kept(z, z >= 0, 1.0)) - z * 0.5 - sp.gammaln(n * 0.5) - n * (0.5 * math.log(2.0)),
-    sf=lambda z, n: sp.gammaincc(n * 0.5, _kept(z, z > 0, 0.0) * 0.5),
+    sf=lambda z, n: sp.gammaincc(n * 0.5, _kept(z, z >= 0, 0.0) * 0.5),
 )  # fmt: skip
 beta: Distribution = Distribution(
     "beta", "a b", support=lambda z, a, b: (z >= 0) & (z <= 1),
@@ -116,12 +116,17 @@ gennorm: Distribution = Distribution(
 )  # fmt: skip
 vonmises: Distribution = Distribution(
     "vonmises", "kappa", has_place=False, has_scale=False,
-    log=lambda z, k: k * (cos(z) - 1.0) - math.log(2 * math.pi) - log(sp.i0e(k)),
+    log=lambda z, k: k * (cos(z) - 1.0) - math.log(2 * math.pi) - _log_i0e(k),
 )  # fmt: skip
 wrapcauchy: Distribution = Distribution(
     "wrapcauchy", "c", has_place=False, has_scale=False, support=lambda z, c: (z >= 0) & (z <= 2 * math.pi),
     log=lambda z, c: log1p(-c * c) - math.log(2 * math.pi) - log(1.0 + c * c - 2.0 * c * cos(z)),
 )  # fmt: skip
+
+
+def _log_i0e(k: Any) -> Any:
+    """log(I0(k)) - k, which has derivatives at 0 that log(i0e(k)) has not; NaN for negative numbers."""
+    return where(k >= 0, bessel.of_real("vonmises", bessel.log_i0e, k), np.nan)
 
 
 def _inside(z: Any) -> Any:

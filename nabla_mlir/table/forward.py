@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Any, TypeVar
 
 from iree.compiler import ir
 
 from nabla_mlir.dialects import debug
 from nabla_mlir.dialects.locations import blaming, named
-from nabla_mlir.dialects.regions import block_aside
+from nabla_mlir.dialects.regions import block_aside, made_by
 from nabla_mlir.dialects.types import is_differentiable, shape_and_dtype
 from nabla_mlir.table.regions import Kept, captures_by_rule, decomposed, reads_of
-from nabla_mlir.table.registry import UNSUPPORTED, ZERO, MaybeZero, Zero, missing_rule, record_of
-from nabla_mlir.table.tensor import Tensor, wrap
+from nabla_mlir.table.registry import REGISTRY, UNSUPPORTED, ZERO, MaybeZero, Zero, add_any, missing_rule, record_of
+from nabla_mlir.table.tensor import Tensor, splat_of, wrap
 
 Tangents = dict[ir.Value, Tensor]
 T = TypeVar("T")
@@ -24,11 +24,47 @@ def carries_tangent(value: ir.Value) -> bool:
     return is_differentiable(shape_and_dtype(value.type)[1])
 
 
-def push_forward(ops: Iterable[ir.Operation], tangents: Tangents) -> None:
+def varies(value: ir.Value, active: Container[ir.Value], known: dict[ir.Value, bool]) -> bool:
+    """Whether a value may have a derivative with respect to active ones; `known` holds answers of the same block.
+
+    A factor that is 0 and does not vary makes 0 of whatever it multiplies; one that happens to be 0 does not.
+    """
+    work = [value]
+    while work:
+        current = work[-1]
+        if current in known:
+            work.pop()
+            continue
+        op = made_by(current)
+        record = None if op is None else REGISTRY.get(op.name)
+        flat = op is None or (record is not None and isinstance(record.jvp, Zero))
+        if current in active or flat or op is None:
+            known[current] = current in active
+            continue
+        reads = reads_of(op)
+        if any(known.get(v) or v in active for v in reads):
+            known[current] = True
+        elif new := [v for v in reads if v not in known]:
+            work += new
+        else:
+            known[current] = False
+    return known[value]
+
+
+def is_constant(t: MaybeZero, active: Container[ir.Value], known: dict[ir.Value, bool]) -> bool:
+    """Whether a tangent or a cotangent does not vary, and may be 0 somewhere."""
+    return isinstance(t, Zero) or (not splat_of(t) and not varies(t.value, active, known))
+
+
+def push_forward(ops: Iterable[ir.Operation], tangents: Tangents, are_constant: bool = False) -> None:
     """Extends `tangents` (keyed by primal value) over the results of `ops`, emitting behind each operation.
 
     Structural zeros have no entry: an operation none of whose operands has one is left alone.
+
+    Args:
+      are_constant: whether the tangents that there are do not vary with the primals.
     """
+    known: dict[ir.Value, bool] = {}
     for op in ops:
         operands = reads_of(op)
         if not any(v in tangents for v in operands):
@@ -48,11 +84,15 @@ def push_forward(ops: Iterable[ir.Operation], tangents: Tangents) -> None:
         if isinstance(record.jvp, UNSUPPORTED):
             raise missing_rule(op, "jvp", record.jvp.reason)
         with blaming(op), named("jvp", op.location, op.name), ir.InsertionPoint.after(op):
+            own = [tangents_get(tangents, v) for v in operands]
             if any(v in tangents for v in captures_by_rule(op, record)):
                 found = pushed_through(lambda op=op, record=record: decomposed(op, record, "jvp"), tangents)  # type: ignore[misc]
                 outs = list(zip(op.results, found, strict=True))
+            elif record.constant_partials and are_constant and all(is_constant(t, tangents, known) for t in own):
+                y, xs = wrap(op.results[0]), [wrap(v) for v in operands]
+                outs = [(y.value, scaled(record.constant_partials, y, xs, own, record.read(op)))]
             else:
-                outs = tangents_of(op, [tangents_get(tangents, v) for v in operands])
+                outs = tangents_of(op, own)
         for value, tangent in outs:
             if not isinstance(tangent, Zero) and carries_tangent(value):
                 tangents[value] = tangent
@@ -76,6 +116,17 @@ def tangents_of(op: ir.Operation, tangents: Sequence[MaybeZero]) -> list[tuple[i
         if after is not before:
             before.value.replace_all_uses_with(after.value)
     return [(out.value, t) for out, t in zip(outs, out_tangents, strict=True)]
+
+
+def scaled(
+    partials: Sequence[Any], y: Tensor, xs: Sequence[Tensor], tangents: Sequence[MaybeZero], params: dict[str, Any]
+) -> MaybeZero:  # fmt: skip
+    """The tangent of an elementwise result: the sum of what the partials make of those of the operands."""
+    total: MaybeZero = ZERO
+    for partial, tangent in zip(partials, tangents, strict=True):
+        if not isinstance(tangent, Zero) and not isinstance(partial, Zero):
+            total = add_any(total, partial(tangent, y, *xs, **params))
+    return total
 
 
 def jvp_by_decomposition(decompose: Callable[..., list[Tensor]]) -> Any:

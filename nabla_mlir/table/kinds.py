@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from nabla_mlir.table.batching import all_prefixed, batch_by_decomposition
-from nabla_mlir.table.forward import jvp_by_decomposition
+from nabla_mlir.table.forward import jvp_by_decomposition, scaled
 from nabla_mlir.table.registry import (
     UNSUPPORTED,
     ZERO,
@@ -40,12 +40,7 @@ def elementwise(
     """
 
     def jvp(outs: list[Tensor], xs: Sequence[Tensor], tangents: Sequence[MaybeZero], **params: Any) -> list[MaybeZero]:
-        total: MaybeZero = ZERO
-        for partial, tangent in zip(partials, tangents, strict=True):  # type: ignore[arg-type]
-            if isinstance(tangent, Zero) or isinstance(partial, Zero):
-                continue
-            total = add_any(total, partial(tangent, outs[0], *xs, **params))
-        return [total]
+        return [scaled(partials, outs[0], xs, tangents, params)]  # type: ignore[arg-type]
 
     def batch(xs: Sequence[Tensor], mapped: Sequence[bool], size: int, **params: Any) -> list[Tensor]:
         return record.apply(all_prefixed(xs, mapped, size), params)

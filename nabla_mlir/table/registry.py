@@ -114,11 +114,15 @@ class OpDef:
         jointly if `joint`, else each on its own.
       batch: ``(operands, mapped, size, **params) -> results`` with the mapped axis leading in every operand that
         is mapped and in every result, or UNSUPPORTED.
+      partials: for each operand ``(t, y, *xs, **params) -> t * dy/dx_i`` or ZERO, of elementwise operations.
+      constant_partials: the same for a t that does not vary with what is differentiated, if they differ: where it is 0, so
+        is the product, though the derivative be infinite.
       vjp: only for control flow, whose rules get the operation itself: ``jvp(op, tangents)`` and
         ``batch(op, mapped, size, unmapped)`` extend the tables, ``vjp(op, active, cotangents)`` returns one.
       active: only for control flow: ``(op, varying values) -> indices of the results that vary with them``; all if not given.
       numpy: reference implementation, for the law tests and where constants are folded.
       sample: argument generator(s) for the law tests.
+      singular: operands at which the formula of a derivative has no value, for the law of singular points.
       elementwise: each element of the result is made of those at its place; smaller operands are repeated.
       moves: each element of the result is one of an operand in which the operation is linear, or of any if it has none.
       free: no time and no memory of its own: a view, or made where it is read.
@@ -157,11 +161,13 @@ class OpDef:
     batch: Any = None
     multi: bool = False
     partials: tuple[Any, ...] | None = None
+    constant_partials: tuple[Any, ...] | None = None
     vjp: Any = None
     active: Callable[[ir.Operation, set[ir.Value]], Sequence[int]] | None = None
     define: Callable[..., list[Tensor]] | None = None
     numpy: Callable[..., Any] | None = None
     sample: Any = None
+    singular: tuple[tuple[float, ...], ...] = ()
     elementwise: bool = False
     moves: bool = False
     free: bool = False

@@ -101,3 +101,16 @@ func.func @checkpoint(%x: tensor<f32>) -> tensor<f32> {
   }) {policies = [["save_only_these_names", "a"]], prevent_cse = true, recompute = false} : () -> tensor<f32>
   return %y : tensor<f32>
 }
+
+// CHECK-LABEL: func.func @guards
+// CHECK: "ad.root"(%{{.*}}) {degree = 2.000000e+00 : f64} : (tensor<f32>) -> tensor<f32>
+// CHECK: "ad.product"
+// CHECK: "ad.quotient"
+// CHECK: "ad.hypot"
+func.func @guards(%x: tensor<f32>) -> tensor<f32> {
+  %y = "ad.root"(%x) {degree = 2.0 : f64} : (tensor<f32>) -> tensor<f32>
+  %z = "ad.product"(%x, %y) : (tensor<f32>, tensor<f32>) -> tensor<f32>
+  %w = "ad.quotient"(%x, %z) : (tensor<f32>, tensor<f32>) -> tensor<f32>
+  %v = "ad.hypot"(%x, %w) : (tensor<f32>, tensor<f32>) -> tensor<f32>
+  return %v : tensor<f32>
+}

@@ -298,3 +298,35 @@ func.func @name_attribute(%x: tensor<2xf32>) -> tensor<2xf32> {
   %y = "ad.name"(%x) {name = 1} : (tensor<2xf32>) -> tensor<2xf32>
   return %y : tensor<2xf32>
 }
+
+// -----
+
+func.func @product_of_others(%x: tensor<f32>, %y: tensor<2xf32>) -> tensor<f32> {
+  // expected-error@below {{ad.product requires 2 operands and one result of the same type, a tensor of static shape, got tensor<f32>, tensor<2xf32>, tensor<f32>.}}
+  %z = "ad.product"(%x, %y) : (tensor<f32>, tensor<2xf32>) -> tensor<f32>
+  return %z : tensor<f32>
+}
+
+// -----
+
+func.func @root_without_degree(%x: tensor<f32>) -> tensor<f32> {
+  // expected-error@below {{ad.root requires the attribute 'degree', a float.}}
+  %y = "ad.root"(%x) : (tensor<f32>) -> tensor<f32>
+  return %y : tensor<f32>
+}
+
+// -----
+
+func.func @quotient_of_one(%x: tensor<f32>) -> tensor<f32> {
+  // expected-error@below {{ad.quotient requires 2 operands and one result of the same type, a tensor of static shape, got tensor<f32>, tensor<f32>.}}
+  %y = "ad.quotient"(%x) : (tensor<f32>) -> tensor<f32>
+  return %y : tensor<f32>
+}
+
+// -----
+
+func.func @hypot_of_others(%x: tensor<f32>, %y: tensor<f64>) -> tensor<f32> {
+  // expected-error@below {{ad.hypot requires 2 operands and one result of the same type, a tensor of static shape, got tensor<f32>, tensor<f64>, tensor<f32>.}}
+  %z = "ad.hypot"(%x, %y) : (tensor<f32>, tensor<f64>) -> tensor<f32>
+  return %z : tensor<f32>
+}

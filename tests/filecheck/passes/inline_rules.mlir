@@ -59,3 +59,35 @@ func.func @recomputed(%x: tensor<f32>) -> (tensor<f32>, tensor<f32>) {
   }) {policies = [["nothing_saveable"]], prevent_cse = true, recompute = true} : () -> tensor<f32>
   return %y, %z : tensor<f32>, tensor<f32>
 }
+
+// A guarded product is 0 where its first factor is, whatever the second one is.
+// CHECK-LABEL: func.func @product
+// CHECK-SAME: (%[[T:.*]]: tensor<f32>, %[[C:.*]]: tensor<f32>)
+// CHECK: %[[EMPTY:.*]] = stablehlo.compare EQ, %[[T]]
+// CHECK: %[[TC:.*]] = stablehlo.multiply %[[T]], %[[C]]
+// CHECK: stablehlo.select %[[EMPTY]], %{{.*}}, %[[TC]]
+func.func @product(%t: tensor<f32>, %c: tensor<f32>) -> tensor<f32> {
+  %y = "ad.product"(%t, %c) : (tensor<f32>, tensor<f32>) -> tensor<f32>
+  return %y : tensor<f32>
+}
+
+// So is a guarded quotient where its divisor is.
+// CHECK-LABEL: func.func @quotient
+// CHECK-SAME: (%[[A:.*]]: tensor<f32>, %[[Y:.*]]: tensor<f32>)
+// CHECK: %[[EMPTY:.*]] = stablehlo.compare EQ, %[[Y]]
+// CHECK: %[[AY:.*]] = stablehlo.divide %[[A]], %[[Y]]
+// CHECK: stablehlo.select %[[EMPTY]], %{{.*}}, %[[AY]]
+func.func @quotient(%a: tensor<f32>, %y: tensor<f32>) -> tensor<f32> {
+  %z = "ad.quotient"(%a, %y) : (tensor<f32>, tensor<f32>) -> tensor<f32>
+  return %z : tensor<f32>
+}
+
+// A root is one of StableHLO's.
+// CHECK-LABEL: func.func @root
+// CHECK-SAME: (%[[X:.*]]: tensor<f32>)
+// CHECK-NEXT: %[[Y:.*]] = stablehlo.sqrt %[[X]]
+// CHECK-NEXT: return %[[Y]]
+func.func @root(%x: tensor<f32>) -> tensor<f32> {
+  %y = "ad.root"(%x) {degree = 2.0 : f64} : (tensor<f32>) -> tensor<f32>
+  return %y : tensor<f32>
+}

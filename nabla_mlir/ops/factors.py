@@ -1,0 +1,206 @@
+"""Products of which one factor is divided by a root, and the other is a multiple of it: the root cancels.
+
+The derivative of y = sqrt(x) is 1 / (2 y), infinite at 0; that of y * y is 2 y. Their product is 1, at 0 too, where floating
+point makes NaN of 0 * inf. So rules multiply by `times`, which looks for a root among the factors of both sides. What is left
+has all its derivatives at 0: those of a squared norm, of a kernel of a squared distance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from iree.compiler import ir
+
+from nabla_mlir.dialects.regions import before_reshapes, made_by
+from nabla_mlir.table.registry import REGISTRY, operation, record_of
+from nabla_mlir.table.tensor import Tensor, full_like, splat_of, wrap
+
+ROOTS = ("stablehlo.sqrt", "ad.root", "ad.hypot")
+_QUOTIENTS = ("stablehlo.divide", "ad.quotient")
+_PRODUCTS = ("stablehlo.multiply", "ad.product")
+_SUMS = ("stablehlo.add", "stablehlo.subtract")
+_MOVES = ("stablehlo.broadcast_in_dim", "stablehlo.transpose", "stablehlo.slice", "stablehlo.reverse")
+_MOST = 24  # operations that are looked at on each side
+_FIRST = 6  # of a factor, before anything else: most factors have no root
+_DEEP = 8  # operations of which two roots may be made alike
+
+
+def times(t: Tensor, c: Tensor) -> Tensor:
+    """t * c, without a root by which one of them is divided and of which the other is a multiple; see `cancelled`."""
+    short = cancelled(t, c)
+    return t * c if short is None else short
+
+
+def cancelled(t: Tensor, c: Tensor) -> Tensor | None:
+    """t * c without a root that cancels, None if none does.
+
+    For example, of ``(s / y) * (y + y)`` with y = sqrt(x) this is ``s * 2``.
+
+    Args:
+      t: a tangent or a cotangent.
+      c: the factor that a rule multiplies it by.
+    """
+    if not _has_root(c.value):
+        return None
+    for a, b in ((t, c), (c, t)):
+        for y in dict.fromkeys(_divisors(b.value)):
+            rest = _without(a.value, y)
+            share = None if rest is None else _multiplied(b.value, y)
+            if rest is not None and share is not None:
+                return rest * share
+    return None
+
+
+def divided(t: Tensor, y: Tensor) -> Tensor | None:
+    """t / y for a root y of which t is seen to be a multiple, else None."""
+    return _without(t.value, y.value) if is_root(y.value) else None
+
+
+def is_root(value: ir.Value) -> bool:
+    """Whether a value is a root, a modulus or the length of a vector, moved or to some power."""
+    maker = made_by(value)
+    while maker is not None and (maker.name in _MOVES or maker.name in ("stablehlo.reshape", "stablehlo.power")):
+        maker = made_by(maker.operands[0])
+    return maker is not None and (maker.name in ROOTS or _is_modulus(maker))
+
+
+def _is_modulus(op: ir.Operation) -> bool:
+    return op.name == "stablehlo.abs" and op.operands[0].type != op.results[0].type
+
+
+_ROOT_OPS = frozenset((*ROOTS, "stablehlo.abs"))
+_INNER = frozenset((
+    *_PRODUCTS, *_QUOTIENTS, *_SUMS, *_MOVES, "stablehlo.power", "stablehlo.negate", "stablehlo.reshape", "stablehlo.select",
+))  # fmt: skip
+
+
+def _has_root(value: ir.Value) -> bool:
+    """Whether a factor may have a root in it, or be divided by one."""
+    work, left = [value], _FIRST
+    while work and left:
+        left -= 1
+        op = made_by(work.pop())
+        if op is None:
+            continue
+        name = op.name
+        if name in _ROOT_OPS:
+            return True
+        if name in _INNER:
+            work += op.operands
+    return False
+
+
+def _tree(value: ir.Value) -> Iterator[tuple[ir.Value, ir.Operation | None]]:
+    """A value and what it is the product or the sum of, with what makes them."""
+    work, seen = [value], 0
+    while work and seen < _MOST:
+        current = work.pop()
+        seen += 1
+        op = made_by(current)
+        yield current, op
+        if op is None:
+            continue
+        if op.name in (*_PRODUCTS, *_SUMS):
+            work += op.operands
+        elif op.name in _QUOTIENTS or op.name in ("stablehlo.negate", "stablehlo.reshape", *_MOVES):
+            work.append(op.operands[0])
+        elif op.name == "stablehlo.select":
+            work += list(op.operands)[1:]
+
+
+def _roots(value: ir.Value) -> Iterator[ir.Value]:
+    for part, op in _tree(value):
+        if is_root(part):
+            yield part
+        elif op is not None and op.name == "stablehlo.power" and is_root(op.operands[0]):
+            yield op.operands[0]
+
+
+def _divisors(value: ir.Value) -> Iterator[ir.Value]:
+    for _, op in _tree(value):
+        if op is not None and op.name in _QUOTIENTS and is_root(op.operands[1]):
+            yield op.operands[1]
+
+
+Factor = Callable[[ir.Value, ir.Value], Tensor | None]
+
+
+def _without(value: ir.Value, y: ir.Value) -> Tensor | None:
+    """A value divided by a root of which it is a multiple; None if it is not seen to be one."""
+    if _same(before_reshapes(value), before_reshapes(y), _DEEP):
+        return full_like(wrap(value), 1)
+    op = made_by(value)
+    if op is None:
+        return None
+    if op.name == "stablehlo.power" and _same(op.operands[0], y, _DEEP):
+        exponent = splat_of(wrap(op.operands[1]))
+        if isinstance(exponent, float | int) and exponent >= 1:
+            base = wrap(op.operands[0])
+            return base if exponent == 2 else operation("power")(base, full_like(base, exponent - 1))
+        return None
+    if op.name in _QUOTIENTS:
+        above = _without(op.operands[0], y)
+        return None if above is None else REGISTRY[op.name](above, wrap(op.operands[1]))
+    return _in_parts(op, y, _without)
+
+
+def _multiplied(value: ir.Value, y: ir.Value) -> Tensor | None:
+    """A value that is divided by a root, multiplied by it; None if it is not seen to be divided."""
+    op = made_by(value)
+    if op is None:
+        return None
+    if op.name in _QUOTIENTS:
+        if _same(op.operands[1], y, _DEEP):
+            return wrap(op.operands[0])
+        above = _multiplied(op.operands[0], y)
+        return None if above is None else REGISTRY[op.name](above, wrap(op.operands[1]))
+    return _in_parts(op, y, _multiplied)
+
+
+def _in_parts(op: ir.Operation, y: ir.Value, factor: Factor) -> Tensor | None:
+    """A product by one of its factors, a sum by all of its terms, what is moved by what it was."""
+    if splat_of(wrap(op.results[0])) == 0:
+        return wrap(op.results[0])
+    operands = list(op.operands)
+    if op.name in _PRODUCTS:
+        for part, rest in (operands, reversed(operands)):
+            found = factor(part, y)
+            if found is not None:
+                return found * wrap(rest)
+        return None
+    if op.name in _SUMS:
+        one, other = (factor(v, y) for v in operands)
+        return None if one is None or other is None else REGISTRY[op.name](one, other)
+    if op.name == "stablehlo.negate":
+        inner = factor(operands[0], y)
+        return None if inner is None else -inner
+    if op.name == "stablehlo.select":
+        one, other = (factor(v, y) for v in operands[1:])
+        return None if one is None or other is None else REGISTRY[op.name](wrap(operands[0]), one, other)
+    if op.name == "stablehlo.reshape":
+        inner = factor(operands[0], before_reshapes(y))
+        return None if inner is None else REGISTRY[op.name](inner, shape=wrap(op.results[0]).shape)
+    maker = made_by(y)
+    if op.name in _MOVES and maker is not None and maker.name == op.name:
+        record = record_of(op, "vjp")
+        if record.read(op) == record.read(maker):
+            inner = factor(operands[0], maker.operands[0])
+            return None if inner is None else record.apply([inner], record.read(op))[0]
+    return None
+
+
+def _same(a: ir.Value, b: ir.Value, depth: int) -> bool:
+    """Whether two values are one, or are made alike of the same ones."""
+    if a == b:
+        return True
+    first, second = made_by(a), made_by(b)
+    if first is None or second is None or first.name != second.name or depth == 0 or a.type != b.type:
+        return False
+    record = REGISTRY.get(first.name)
+    if record is None:
+        return first.name == "stablehlo.constant" and first.attributes["value"] == second.attributes["value"]
+    if not record.pure or record.kind == "control" or len(first.operands) != len(second.operands) or len(first.results) != 1:
+        return False
+    if record.has_params and record.read(first) != record.read(second):
+        return False
+    return all(_same(x, y, depth - 1) for x, y in zip(first.operands, second.operands, strict=True))

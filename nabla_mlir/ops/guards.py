@@ -1,0 +1,137 @@
+"""Products and quotients with a value where their factors have none, and roots whose derivative at 0 is taken to be 0.
+
+They stand in derivatives until all of these are taken: what they are made of in the end, a selection, has a derivative of its
+own, which loses what this one has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from iree.compiler import ir
+
+from nabla_mlir.dialects.context import context
+from nabla_mlir.dialects.regions import made_by
+from nabla_mlir.dialects.stablehlo import Codec
+from nabla_mlir.ops.factors import divided, times
+from nabla_mlir.ops.logic import compare, logical_or, select, where_zero
+from nabla_mlir.table.kinds import elementwise
+from nabla_mlir.table.registry import OpDef, operation
+from nabla_mlir.table.samples import Case, reals
+from nabla_mlir.table.tensor import Tensor, full_like, splat_of, wrap
+
+
+def _is_zero(x: Tensor) -> Tensor:
+    return compare(x, full_like(x, 0), comparison_direction="EQ")
+
+
+# ---------------------------------------------------------------- a constant 0 times whatever there is
+def _product(xs: Sequence[Tensor]) -> list[Tensor]:
+    t, c = xs
+    return [select(_is_zero(t), full_like(t, 0), t * c)]
+
+
+def _product_numpy(t: Any, c: Any) -> Any:
+    with np.errstate(invalid="ignore"):
+        return np.where(t == 0, np.zeros_like(t), t * c)
+
+
+product: OpDef = elementwise(
+    "ad.product", doc="t * c, and 0 where t is 0, though c be infinite: for t that are constant in what is differentiated.",
+    partials=[lambda s, z, t, c: product(s, c), lambda s, z, t, c: product(t, s)], linear=(0, 1), joint=False,
+    result=lambda t, c: [(t.shape, t.dtype)], define=_product, numpy=_product_numpy, sample=(reals(), reals()), instructions=3,
+)  # fmt: skip
+
+
+def share_of(ct: Tensor) -> tuple[Tensor, Tensor] | None:
+    """The factors t and c of a cotangent ``product(t, c)``, negated and masked or not; None if it is none.
+
+    What multiplies it multiplies c, so that 0 stays 0 though an infinite derivative follow: ``x * log(y)`` has the derivative 0
+    by y at x = y = 0.
+    """
+    op = made_by(ct.value)
+    operands = [] if op is None else [wrap(v) for v in op.operands]
+    if op is None or op.name == product.name:
+        return (operands[0], operands[1]) if operands else None
+    if op.name == "stablehlo.negate":
+        inner = share_of(operands[0])
+        return None if inner is None else (inner[0], -inner[1])
+    if op.name == "stablehlo.select" and splat_of(operands[2]) == 0 and operands[0].shape == ct.shape:
+        inner = share_of(operands[1])
+        return None if inner is None else (inner[0], where_zero(operands[0], inner[1]))
+    return None
+
+
+# ---------------------------------------------------------------- a quotient that is 0 where its divisor is
+def _quotient(xs: Sequence[Tensor]) -> list[Tensor]:
+    a, y = xs
+    return [select(_is_zero(y), full_like(y, 0), a / y)]
+
+
+def _quotient_numpy(a: Any, y: Any) -> Any:
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.where(y == 0, np.zeros_like(a), a / y)
+
+
+quotient: OpDef = elementwise(
+    "ad.quotient", doc="a / y, and 0 where y is 0. Its derivative by y is infinite, or NaN, there.",
+    partials=[lambda t, z, a, y: over(t, y), lambda t, z, a, y: -(t * (z / y))], linear=(0,), joint=False,
+    result=lambda a, y: [(y.shape, y.dtype)], define=_quotient, numpy=_quotient_numpy, sample=(reals(), reals(0.5, 2)),
+    instructions=8,
+)  # fmt: skip
+
+
+def over(t: Tensor, y: Tensor) -> Tensor:
+    """t / y for a root y, and 0 where it is 0; what is left of t where it is seen to be a multiple of y."""
+    rest = divided(t, y)
+    return quotient(t, y) if rest is None else rest
+
+
+# ---------------------------------------------------------------- roots
+F64 = Codec(
+    lambda v: ir.FloatAttr.get(ir.F64Type.get(context()), float(v), loc=ir.Location.unknown(context())),
+    lambda a: a.value,
+)
+
+
+def _root(xs: Sequence[Tensor], *, degree: float) -> list[Tensor]:
+    (x,) = xs
+    return [operation("sqrt")(x) if degree == 2 else operation("power")(x, full_like(x, 1 / degree))]
+
+
+def _root_slope(y: Tensor, degree: float) -> Tensor:
+    power = y if degree == 2 else operation("power")(y, full_like(y, degree - 1))
+    return quotient(full_like(y, 1 / degree), power)
+
+
+root: OpDef = elementwise(
+    "ad.root", doc="The root of a degree, 2 if none is given. Its derivative at 0 is taken to be 0.", attributes={"degree": F64},
+    defaults={"degree": 2.0}, partials=[lambda t, y, x, degree: times(t, _root_slope(y, degree))],
+    constant_partials=[lambda t, y, x, degree: product(t, _root_slope(y, degree))],
+    result=lambda x, degree: [(x.shape, x.dtype)], define=_root, instructions=10,
+    singular=((0.0,),), sample=[Case(((3, 2),), {"degree": 2.0}, (reals(0.2, 3),), numpy=np.sqrt),
+            Case(((3, 2),), {"degree": 3.0}, (reals(0.2, 3),), numpy=np.cbrt)],
+)  # fmt: skip
+
+
+def _hypot(xs: Sequence[Tensor]) -> list[Tensor]:
+    x, y = (operation("abs")(v) for v in xs)
+    swap = compare(x, y, comparison_direction="LT")
+    large, small = select(swap, y, x), select(swap, x, y)
+    out = large * operation("sqrt")(operation("multiply")(*[small / select(_is_zero(large), full_like(large, 1), large)] * 2) + 1.0)
+    infinity = full_like(out, np.inf)
+    is_infinite = logical_or(*(compare(v, infinity, comparison_direction="EQ") for v in (x, y)))
+    return [select(is_infinite, infinity, out)]
+
+
+hypot: OpDef = elementwise(
+    "ad.hypot", doc="sqrt(x * x + y * y) without overflow. Its derivatives at the origin are taken to be 0.",
+    partials=[lambda t, r, x, y: times(t, quotient(x, r)), lambda t, r, x, y: times(t, quotient(y, r))],
+    constant_partials=[lambda t, r, x, y: product(t, quotient(x, r)), lambda t, r, x, y: product(t, quotient(y, r))],
+    result=lambda x, y: [(x.shape, x.dtype)], define=_hypot, numpy=np.hypot,
+    singular=((0.0, 0.0),), sample=(reals(), reals(0.5, 2)), commutes=True,
+    instructions=20,
+)  # fmt: skip
+RECORDS: dict[str, OpDef] = {record.name: record for record in (product, quotient, root, hypot)}

@@ -1,0 +1,279 @@
+"""Derivatives where a formula has no value: the true number, infinite or NaN; the same in all modes."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import mpmath as mp
+import numpy as np
+import pytest
+
+import nabla_mlir as nm
+from nabla_mlir import numpy as nnp
+from nabla_mlir.numpy.segments import segment_prod
+from nabla_mlir.scipy import special, stats
+from nabla_mlir.table.registry import REGISTRY
+from nabla_mlir.testing.checks import interpret
+from nabla_mlir.testing.singular import REFERENCES, reference_of, wrong_numbers
+
+INF, NAN = np.inf, np.nan
+norm = nnp.linalg.norm
+SINGULAR = [name for name, record in REGISTRY.items() if record.singular]
+CONVENTIONS = ("ad.root",)  # whose first derivative is one: 0, as that of a norm
+
+
+# ---------------------------------------------------------------- the law
+@pytest.mark.parametrize("name", SINGULAR)
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_records_have_no_wrong_numbers(name: str, dtype: Any) -> None:
+    record = REGISTRY[name]
+    orders = (2,) if name in CONVENTIONS else (1, 2)
+    found = wrong_numbers(record, reference_of(record), record.singular, interpret, orders, dtype)
+    assert list(found) == []
+
+
+def test_every_reference_is_of_a_record_with_singular_points() -> None:
+    assert sorted(REFERENCES) == sorted(SINGULAR)
+
+
+def _log_density(x: Any, a: Any) -> Any:
+    return (a - 1) * mp.log(x) - x - mp.loggamma(a)
+
+
+def _log_beta_density(x: Any, a: Any, b: Any) -> Any:
+    return (a - 1) * mp.log(x) + (b - 1) * mp.log(1 - x) - mp.loggamma(a) - mp.loggamma(b) + mp.loggamma(a + b)
+
+
+# A function, the same of mpmath's numbers, and its singular points.
+FUNCTIONS: dict[str, tuple[Callable[..., Any], Callable[..., Any], list[tuple[float, ...]]]] = {
+    "xlogy": (special.xlogy, lambda x, y: x * mp.log(y), [(0, 0.5), (0, 0)]),
+    "xlog1py": (special.xlog1py, lambda x, y: x * mp.log(1 + y), [(0, 0.5), (0, -1)]),
+    "entr": (special.entr, lambda x: -x * mp.log(x), [(0,)]),
+    "rel_entr": (special.rel_entr, lambda p, q: p * mp.log(p / q), [(0, 0.5), (0.5, 0)]),
+    "kl_div": (special.kl_div, lambda p, q: p * mp.log(p / q) - p + q, [(0, 0.5)]),
+    "boxcox": (special.boxcox, lambda x, p: (mp.power(x, p) - 1) / p, [(2, 0), (1, 0)]),
+    "poch": (special.poch, lambda z, m: mp.gamma(z + m) / mp.gamma(z), [(2.5, 0), (-0.5, 0)]),
+    "sinc": (nnp.sinc, mp.sincpi, [(0,), (1e-9,), (1,)]),
+    "sine integral": (lambda x: special.sici(x)[0], mp.si, [(0,), (1e-7,)]),
+    "i0": (special.i0, lambda x: mp.besseli(0, x), [(0,)]),
+    "i1": (special.i1, lambda x: mp.besseli(1, x), [(0,)]),
+    "i0e": (special.i0e, lambda x: mp.besseli(0, x) * mp.exp(-abs(x)), [(0,)]),
+    "gammainc(1, x)": (lambda x: special.gammainc(1.0, x), lambda x: 1 - mp.exp(-x), [(0,)]),
+    "gammainc(2, x)": (lambda x: special.gammainc(2.0, x), lambda x: 1 - mp.exp(-x) * (1 + x), [(0,)]),
+    "gammaincc(3, x)": (lambda x: special.gammaincc(3.0, x), lambda x: mp.exp(-x) * (1 + x + x * x / 2), [(0,)]),
+    "gammainc(1/2, x)": (lambda x: special.gammainc(0.5, x), lambda x: mp.erf(mp.sqrt(x)), [(0,)]),
+    "betainc(1, 2, x)": (lambda x: special.betainc(1.0, 2.0, x), lambda x: 1 - (1 - x) ** 2, [(0,), (1,)]),
+    "betainc(2, 2, x)": (lambda x: special.betainc(2.0, 2.0, x), lambda x: x * x * (3 - 2 * x), [(0,), (1,)]),
+    "gamma.cdf": (lambda x: stats.gamma.cdf(x, 2.0), lambda x: 1 - mp.exp(-x) * (1 + x) if x > 0 else mp.mpc(0, 1), [(0,)]),
+    "chi2.cdf": (lambda x: stats.chi2.cdf(x, 2.0), lambda x: 1 - mp.exp(-x / 2) if x > 0 else mp.mpc(0, 1), [(0,)]),
+    "beta.cdf": (lambda x: stats.beta.cdf(x, 1.0, 2.0), lambda x: 1 - (1 - x) ** 2 if x > 0 else mp.mpc(0, 1), [(0,)]),
+    "gamma.logpdf": (stats.gamma.logpdf, _log_density, [(2, 1), (0, 1), (0, 2)]),
+    "beta.logpdf": (stats.beta.logpdf, _log_beta_density, [(0.3, 1, 1), (0, 1, 2), (1, 2, 1)]),
+    "chi2.logpdf": (stats.chi2.logpdf,
+                    lambda x, n: (n / 2 - 1) * mp.log(x) - x / 2 - mp.loggamma(n / 2) - n / 2 * mp.log(2), [(2, 2), (0, 2)]),
+    "vonmises.logpdf": (lambda k: stats.vonmises.logpdf(0.7, k),
+                        lambda k: k * mp.cos(0.7) - mp.log(2 * mp.pi * mp.besseli(0, k)), [(0,)]),
+    "logsumexp(b=)": (lambda b, c: special.logsumexp(np.array([1.0, 2.0]), b=nnp.stack([b, c])),
+                      lambda b, c: mp.log(b * mp.e + c * mp.e**2), [(0, 1)]),
+    "cos(sqrt)": (lambda x: nnp.cos(nnp.sqrt(x)), lambda x: mp.cos(mp.sqrt(x)), [(0,)]),
+    "sqrt * sqrt": (lambda x: nnp.sqrt(x) * nnp.sqrt(x), lambda x: x, [(0,)]),
+    "x * sqrt": (lambda x: x * nnp.sqrt(x), lambda x: x * mp.sqrt(x), [(0,)]),
+    "sqrt of a square": (lambda x: nnp.sqrt(x**4), lambda x: x * x, [(0,)]),
+    "cube of a cube root": (lambda x: nnp.cbrt(x) ** 3, lambda x: x, [(0,)]),
+    "norm, squared": (lambda x, y: norm(nnp.stack([x, y])) ** 2, lambda x, y: x * x + y * y, [(0, 0)]),
+    "cosine of a norm": (lambda x, y: nnp.cos(norm(nnp.stack([x, y]))), lambda x, y: mp.cos(mp.hypot(x, y)), [(0, 0)]),
+    "hypot, squared": (lambda x, y: nnp.hypot(x, y) ** 2, lambda x, y: x * x + y * y, [(0, 0)]),
+    "x * hypot": (lambda x, y: x * nnp.hypot(x, y), lambda x, y: x * mp.hypot(x, y), [(0, 0)]),
+    "modulus, squared": (lambda x, y: nnp.abs(x + 1j * y) ** 2, lambda x, y: x * x + y * y, [(0, 0)]),
+    "std, squared": (lambda x, y: nnp.std(nnp.stack([x, y])) ** 2, lambda x, y: (x - y) ** 2 / 4, [(1, 1)]),
+    "a kernel of Matérn's": (lambda x: (lambda r: (1 + r) * nnp.exp(-r))(norm(nnp.stack([x]))),
+                             lambda x: (1 + abs(x)) * mp.exp(-abs(x)), [(0,)]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_functions_have_no_wrong_numbers(name: str) -> None:
+    f, reference, points = FUNCTIONS[name]
+    assert list(wrong_numbers(f, reference, points, interpret)) == []
+
+
+def test_the_law_sees_a_selection_that_loses_a_slope() -> None:
+    def careless(x: Any, y: Any) -> Any:
+        return nnp.where(x == 0.0, 0.0, x * nnp.log(y))
+
+    found = list(wrong_numbers(careless, lambda x, y: x * mp.log(y), [(0.0, 0.5)], interpret))
+    assert any(line.startswith("jvp by (0,) at (0.0, 0.5): 0.0, the limit is -0.693") for line in found)
+    assert any(line.startswith("vjp of jvp by (0, 1)") for line in found)
+
+
+# ---------------------------------------------------------------- right numbers
+def hessians(f: Callable[[Any], Any], x: Any) -> list[np.ndarray]:
+    """By both modes of both derivatives."""
+    x, modes = np.asarray(x, np.float64), (nm.jacfwd, nm.jacrev)
+    return [np.asarray(outer(inner(f))(x)) for outer, inner in itertools.product(modes, modes)]
+
+
+def _gram(kernel: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda x: kernel(x[:, None] - x[None]).sum()
+
+
+PAIR = np.array([[0.3, -0.2], [0.3, -0.2]])
+SECOND: dict[str, tuple[Callable[[Any], Any], Any, Any]] = {
+    "norm**2": (lambda x: norm(x) ** 2, np.zeros(3), 2 * np.eye(3)),
+    "norm * norm": (lambda x: norm(x) * norm(x), np.zeros(3), 2 * np.eye(3)),
+    "norm**3": (lambda x: norm(x) ** 3, np.zeros(2), np.zeros((2, 2))),
+    "norm, of order 3, **3": (lambda x: norm(x, 3) ** 3, np.zeros(2), np.zeros((2, 2))),
+    "squares of norms of rows": (lambda x: (norm(x.reshape(2, 2), axis=1) ** 2).sum(), [0, 0, 1, 2], 2 * np.eye(4)),
+    "their mean": (lambda x: nnp.square(norm(x.reshape(2, 2), axis=1, keepdims=True)).mean(), [0, 0, 1, 2], np.eye(4)),
+    "Frobenius": (lambda x: norm(x.reshape(2, 2), "fro") ** 2, np.zeros(4), 2 * np.eye(4)),
+    "Gauss's kernel": (lambda x: nnp.exp(-0.5 * (norm(x) / 0.5) ** 2), np.zeros(2), -4 * np.eye(2)),
+    "std**2": (lambda x: nnp.std(x) ** 2, np.ones(2), [[0.5, -0.5], [-0.5, 0.5]]),
+    "sqrt**4": (lambda x: nnp.sqrt(x[0]) ** 4, np.zeros(1), [[2.0]]),
+    "det of rank 2 of 4": (lambda a: nnp.linalg.det(nnp.diag(nnp.concatenate([a, np.array([2.0, 3.0])]))), np.zeros(2),
+                           [[0, 6], [6, 0]]),
+    "segment_prod": (lambda x: segment_prod(x, np.array([0, 0, 1, 0]), 2).sum(), [0, 2, 3, 5],
+                     [[0, 5, 0, 2], [5, 0, 0, 0], [0, 0, 0, 0], [2, 0, 0, 0]]),
+    "segment_prod, two zeros": (lambda x: segment_prod(x, np.array([0, 0, 1, 0]), 2).sum(), [0, 0, 3, 5],
+                                [[0, 5, 0, 0], [5, 0, 0, 0], [0, 0, 0, 0], [0, 0, 0, 0]]),
+    "masked sqrt": (lambda x: nnp.where(x > 0, nnp.sqrt(x), 0.0).sum(), [0, 4], [[0, 0], [0, -1 / 32]]),
+    "masked log in a scan": (
+        lambda x: nm.scan(lambda c, r: (c + nnp.where(r > 0, nnp.log(r), 0.0), None), nnp.zeros((), x.dtype), x)[0],
+        [1, 0, 4], np.diag([-1, 0, -1 / 16])),
+    "trace of a matrix function": (
+        lambda t: nnp.trace(nnp.linalg.matrix_function(lambda w: w**2, np.eye(2) + t[0] * np.array([[0, 1], [1, 0]]))),
+        np.zeros(1), [[4.0]]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SECOND)
+def test_second_derivatives(name: str) -> None:
+    f, x, true = SECOND[name]
+    for found in hessians(f, x):
+        np.testing.assert_allclose(found, np.array(true, np.float64), atol=1e-9, err_msg=name)
+
+
+def test_second_derivatives_of_a_kernel_of_distances_at_equal_points() -> None:
+    by_norm = hessians(_gram(lambda d: nnp.exp(-(norm(d, axis=-1) ** 2))), PAIR)
+    by_squares = hessians(_gram(lambda d: nnp.exp(-(d * d).sum(-1))), PAIR)
+    for one, other in zip(by_norm, by_squares, strict=True):
+        assert np.abs(other).max() > 1
+        np.testing.assert_allclose(one, other, atol=1e-12)
+
+
+UNKNOWN: dict[str, tuple[Callable[[Any], Any], Any]] = {
+    "norm": (norm, np.zeros(2)),
+    "norm, of order 3, **2": (lambda x: norm(x, 3) ** 2, np.zeros(2)),
+    "coupled eigenvalues": (lambda t: (nnp.linalg.eigvalsh(np.eye(2) + t[0] * np.array([[0, 1], [1, 0]])) ** 2).sum(), np.zeros(1)),
+    "coupled singular values": (lambda t: nnp.linalg.norm(np.eye(2) + t[0] * np.array([[0, 1], [1, 0]]), "nuc"), np.zeros(1)),
+    "eigenvalues of a general matrix": (
+        lambda t: (nnp.linalg.eigvals(np.eye(2) + t[0] * np.array([[0, 1], [1, 0]])) ** 2).sum().real, np.zeros(1)),
+    "i0e": (lambda x: special.i0e(x[0]), np.zeros(1)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", UNKNOWN)
+def test_second_derivatives_that_cannot_be_known(name: str) -> None:
+    f, x = UNKNOWN[name]
+    for found in hessians(f, x):
+        assert not np.isfinite(found).all()
+
+
+FIRST: dict[str, tuple[Callable[[Any], Any], Any, Any]] = {
+    "xlogy": (lambda x: special.xlogy(x, 0.5), 0.0, np.log(0.5)),
+    "gamma.logpdf": (lambda a: stats.gamma.logpdf(2.0, a), 1.0, np.log(2) + np.euler_gamma),
+    "entr": (special.entr, 0.0, INF),
+    "i0": (special.i0, 0.0, 0.0),
+    "norm": (lambda x: norm(nnp.stack([x, x])), 0.0, 0.0),
+    "hypot": (lambda x: nnp.hypot(x, 0.0), 0.0, 0.0),
+    "a length that does not matter": (lambda x: (nnp.sqrt(nnp.stack([x, x + 4])) * np.array([0.0, 1.0])).sum(), 0.0, 0.25),
+    "det of rank 2 of 4": (lambda t: nnp.linalg.det(nnp.diag(np.array([1.0, 2.0, 0, 0])) + t * np.ones((4, 4))), 0.0, 0.0),
+    "det of rank 3 of 4": (lambda t: nnp.linalg.det(nnp.diag(np.array([1.0, 2.0, 3.0, 0])) + t * np.ones((4, 4))), 0.0, 6.0),
+    "a function of a multiple of the identity": (
+        lambda t: nnp.linalg.matrix_function(nnp.exp, 2 * np.eye(2) + t * np.array([[0, 1], [1, 0]])).sum(), 0.0, 2 * np.exp(2)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FIRST)
+def test_first_derivatives(name: str) -> None:
+    f, x, true = FIRST[name]
+    x = np.float64(x)
+    found = [nm.grad(f)(x), nm.jit(nm.grad(f))(x), nm.vmap(nm.grad(f))(np.full(2, x))[1]]
+    np.testing.assert_allclose([float(v) for v in found], [true] * 3, rtol=1e-9, atol=1e-12)
+
+
+def test_what_varies_is_not_taken_for_zero() -> None:
+    slope = float(nm.grad(lambda x: nnp.cos(nnp.sqrt(x)))(0.0))
+    assert np.isnan(slope)
+    mixed = nm.grad(nm.grad(lambda w, x: w * nnp.sqrt(x), 1), 0)(0.0, 0.0)
+    assert float(mixed) == INF
+
+
+@pytest.mark.parametrize("f", [nnp.exp, nnp.log, lambda w: w - 1.0], ids=["exp", "log", "difference"])
+def test_vectors_of_equal_eigenvalues_have_no_derivative(f: Callable[[Any], Any]) -> None:
+    def by_vectors(a: Any) -> Any:
+        w, v = nnp.linalg.eigh(a)
+        return (v * f(w)) @ v.T
+
+    couples = np.array([[0.0, 1.0], [1.0, 0.0]])
+    assert np.isnan(nm.jvp(by_vectors, (np.eye(2),), (couples,))[1]).any()
+    assert not np.isfinite(nm.grad(lambda a: by_vectors(a).sum())(np.eye(2))).all()
+    right = nm.grad(lambda a: nnp.linalg.matrix_function(f, a).sum())(np.eye(2))
+    np.testing.assert_allclose(right, np.full((2, 2), np.e if f is nnp.exp else 1.0), rtol=1e-12)
+
+
+def test_a_vector_of_a_single_eigenvalue_moves_beside_equal_ones() -> None:
+    a, e = np.diag([1.0, 1.0, 3.0]), np.array([[0.0, 0.0, 1.0], [0.0, 0.0, 2.0], [1.0, 2.0, 0.0]])
+    moved = nm.jvp(lambda a: nnp.linalg.eigh(a)[1][:, 2], (a,), (e,))[1]
+    np.testing.assert_allclose(np.abs(moved), [0.5, 1.0, 0.0], atol=1e-12)
+
+
+@pytest.mark.parametrize("matrix", ["equal", "close", "apart"])
+def test_functions_of_hermitian_matrices(matrix: str) -> None:
+    rng = np.random.default_rng(5)
+    q = np.linalg.qr(rng.normal(size=(3, 3)) + 1j * rng.normal(size=(3, 3)))[0]
+    w = {"equal": [1, 1, 2], "close": [1, 1 + 1e-9, 2], "apart": [1, 2, 3]}[matrix]
+    a, e = q @ np.diag(w) @ q.conj().T, rng.normal(size=(3, 3)) + 1j * rng.normal(size=(3, 3))
+    e, weights = e + e.conj().T, rng.normal(size=(3, 3))
+
+    def f(t: Any) -> Any:
+        return (nnp.linalg.matrix_function(nnp.log, a + t * e).real * weights).sum()
+
+    with mp.workdps(60):
+        def reference(t: Any) -> Any:
+            return sum(mp.re(x) * y for x, y in zip(mp.logm(mp.matrix(a + 0) + t * mp.matrix(e)), weights.ravel(), strict=True))
+
+        first, second = (float(mp.diff(reference, 0, n)) for n in (1, 2))
+    for mode in (nm.grad, nm.jacfwd):
+        np.testing.assert_allclose(mode(f)(np.float64(0)), first, rtol=1e-9)
+        for outer in (nm.grad, nm.jacfwd):
+            np.testing.assert_allclose(outer(mode(f))(np.float64(0)), second, rtol=1e-7)
+
+
+def test_nan_keep_their_tangents_in_sorts() -> None:
+    x, t = np.array([2.0, NAN, 1.0]), np.array([1.0, 5.0, 3.0])
+    np.testing.assert_array_equal(nm.jvp(nnp.sort, (x,), (t,))[1], [3, 1, 5])
+    np.testing.assert_array_equal(nm.jvp(lambda x: nm.lax.top_k(x, 2)[0], (x,), (t,))[1], [5, 1])
+    np.testing.assert_array_equal(nm.vjp(nnp.sort, x)[1](t)[0], [5, 3, 1])
+
+
+def test_compiled_as_interpreted() -> None:
+    names = ["norm**2", "std**2", "Gauss's kernel", "segment_prod", "masked sqrt", "norm, of order 3, **3"]
+
+    def every(*xs: Any) -> list[Any]:
+        return [outer(inner(SECOND[name][0]))(x) for name, x in zip(names, xs, strict=True)
+                for outer in (nm.jacfwd, nm.jacrev) for inner in (nm.jacfwd, nm.jacrev)]  # fmt: skip
+
+    found = nm.jit(every)(*(np.asarray(SECOND[name][1], np.float32) for name in names))
+    for i, name in enumerate(names):
+        for got in found[4 * i : 4 * i + 4]:
+            np.testing.assert_allclose(got, np.array(SECOND[name][2]), atol=1e-5, err_msg=name)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32])
+def test_narrow_numbers(dtype: Any) -> None:
+    found = np.asarray(nm.hessian(lambda x: norm(x) ** 2)(np.zeros(2, dtype)))
+    assert found.dtype == dtype
+    np.testing.assert_array_equal(found, 2 * np.eye(2))
+    assert float(nm.grad(lambda x: special.xlogy(x, dtype(0.5)))(dtype(0))) == pytest.approx(np.log(0.5), rel=1e-3)
