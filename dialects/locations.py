@@ -77,4 +77,14 @@ def step_of(name: str) -> tuple[str, str] | None:
     return None if match is None else (match[1], match[2] or "")
 
 
+def is_derived(location: ir.Location) -> bool:
+    """True if a rule of a derivative made the operation at a location."""
+    while isinstance(location, ir.NameLoc):
+        step = step_of(location.name_str)
+        if step is not None and step[0] in ("jvp", "vjp"):
+            return True
+        location = location.child_loc
+    return False
+
+
 _STEP = re.compile(r"(jvp|vjp|vmap|simplify|split|factor|legalize)(?:\((.*)\))?")

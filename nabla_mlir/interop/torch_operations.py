@@ -17,6 +17,7 @@ from nabla_mlir import random
 from nabla_mlir.errors import ImportIRError
 from nabla_mlir.interop import torch_losses
 from nabla_mlir.numpy import fft, linalg
+from nabla_mlir.numpy.reductions import widened
 from nabla_mlir.ops import chlo, elementwise
 from nabla_mlir.ops.windows import reduce_window, window_params
 from nabla_mlir.scipy import special
@@ -172,15 +173,15 @@ def _avg_pool(rank: int) -> Callable[..., Tensor]:
         windows, pads, ones = (_each(value, rank) for value in (windows, pads, 1))
         strides = _each(strides, rank) or windows
         ends = [_ends(*of, ceil) for of in zip(x.shape[-rank:], windows, strides, pads, strict=True)]
-        sums = _windows(x, "add", 0, windows, strides, ends, ones)
+        sums = _windows(widened(x), "add", 0, windows, strides, ends, ones)
         if divisor is not None:
-            return sums / divisor
+            return (sums / divisor).astype(x.dtype)
         counts = np.ones(())
         for n, window, stride, pad, (_, high) in zip(x.shape[-rank:], windows, strides, pads, ends, strict=True):
             starts = np.arange(-pad, n + high - window + 1, stride)
             low, last = (-pad, n + pad) if count_pads else (0, n)
             counts = counts[..., None] * (np.minimum(starts + window, last) - np.maximum(starts, low))
-        return sums / counts.astype(x.dtype)
+        return (sums / counts.astype(sums.dtype)).astype(x.dtype)
 
     return pool
 

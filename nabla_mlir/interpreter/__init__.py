@@ -15,6 +15,7 @@ from nabla_mlir.interpreter import (
     schur,
     shape,
     windows,
+    zeta,
 )
 from nabla_mlir.interpreter.blocks import Function, Watch, functions, interpreted
 from nabla_mlir.interpreter.evaluations import EVALUATIONS
@@ -23,4 +24,5 @@ from nabla_mlir.interpreter.frames import Budget, OutOfStepsError
 __all__ = [
     "EVALUATIONS", "Budget", "Function", "OutOfStepsError", "Watch", "callbacks", "contractions", "elementwise", "functions",
     "indexing", "interpreted", "lapack", "linalg", "reductions", "schur", "shape", "windows",
+    "zeta",
 ]  # fmt: skip

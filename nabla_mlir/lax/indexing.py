@@ -49,7 +49,6 @@ class ScatterDimensionNumbers(NamedTuple):
 # ---------------------------------------------------------------- slices
 def _starts(x: Tensor, axis: int, start: Any) -> list[Any]:
     place = require_integer("start_index", tensor(start))
-    place = lg.select(lg.compare(place, full_like(place, 0), comparison_direction="LT"), place + x.shape[axis], place)
     return [place if d == axis else full((), 0, place.dtype) for d in range(x.ndim)]
 
 

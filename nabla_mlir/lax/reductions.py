@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from nabla_mlir import pytree
 from nabla_mlir.dialects.types import is_complex
 from nabla_mlir.errors import ShapeError, user_frame
@@ -16,10 +18,13 @@ from nabla_mlir.numpy.rearranging import lexsort
 from nabla_mlir.numpy.special_values import described
 from nabla_mlir.ops import windows
 from nabla_mlir.ops.gather import along_axis
+from nabla_mlir.ops.logic import logical_and, select
+from nabla_mlir.ops.reduction import COMBINERS, identity_of
 from nabla_mlir.ops.reduction import reduce as reduce_record
 from nabla_mlir.ops.shape import expand, reshaped, transposed
 from nabla_mlir.staging.eager import Static, library, staged
-from nabla_mlir.table.tensor import Tensor
+from nabla_mlir.table.registry import REGISTRY
+from nabla_mlir.table.tensor import Tensor, full, splat_of
 from nabla_mlir.transforms.vectorize import vmap
 from nabla_mlir.transforms.vectorized import per_entry
 
@@ -158,7 +163,7 @@ def reduce_window(
 
     Args:
       operand: an array.
-      init_value: a scalar, which also stands between and around the elements.
+      init_value: a scalar, combined once with each window; padding and what lies between dilated elements count for nothing.
       computation: of two scalars to one.
       window_dimensions: the lengths of the window.
       window_strides: how far it moves; 1 if not given.
@@ -187,17 +192,44 @@ def reduce_window(
         sizes = [windows.spread(n, d) for n, d in zip(x.shape, spread, strict=True)]
         window = [windows.spread(n, d) for n, d in zip(window_dimensions, holes, strict=True)]
         pads = tuple(padtype_to_pads(sizes, window, strides, padding))
+        geometry = {"window_dimensions": tuple(window_dimensions), "window_strides": strides, "base_dilations": spread,
+                    "window_dilations": holes, "padding": pads}  # fmt: skip
         word = _word(computation, x)
-        if word is not None:
-            return windows.reduce_window(
-                x, init, window_dimensions=tuple(window_dimensions), window_strides=strides, base_dilations=spread,
-                window_dilations=holes, padding=pads, body=word,
-            )  # fmt: skip
         join = _together(computation, pytree.flatten(0)[1])
-        (outs,) = windows.fold([windows.padded(x, init, spread, pads)], tuple(window_dimensions), strides, holes, join)
-        return join([expand(init, outs.shape, tuple(range(outs.ndim)))], [outs])[0]
+        out, is_empty = _folded_windows(x, init, join, geometry) if word is None else (_named_windows(x, word, geometry), None)
+        if word is not None and splat_of(init) == identity_of(word, x.dtype):
+            return out
+        start = expand(init, out.shape, tuple(range(out.ndim)))
+        whole = join([start], [out])[0] if word is None else REGISTRY[COMBINERS[word]](start, out)
+        return whole if is_empty is None else select(is_empty, start, whole)
 
     return staged(per_entry(run))(operand, init_value)
+
+
+def _named_windows(x: Tensor, word: str, geometry: dict[str, Any]) -> Tensor:
+    """The elements of each window combined by a named operation; padding is its neutral element."""
+    return windows.reduce_window(x, full((), identity_of(word, x.dtype), x.dtype), body=word, **geometry)
+
+
+def _folded_windows(x: Tensor, init: Tensor, join: Any, geometry: dict[str, Any]) -> tuple[Tensor, Tensor | None]:
+    """The elements of each window combined by a function, which has no neutral element, and where a window holds none.
+
+    Beside each element stands whether it is padding: of an element and padding the element is the combination. The padding has
+    the initial value, at which the function and its derivatives are defined.
+    """
+    around = geometry["base_dilations"], geometry["padding"]
+    shape = geometry["window_dimensions"], geometry["window_strides"], geometry["window_dilations"]
+    values = windows.padded(x, init, *around)
+    if values is x:
+        return windows.fold([x], *shape, join)[0], None
+    is_padding = windows.padded(full(x.shape, False, np.dtype(bool)), full((), True, np.dtype(bool)), *around)
+
+    def join_elements(low: list[Tensor], high: list[Tensor]) -> list[Tensor]:
+        both = join(low[:1], high[:1])[0]
+        return [select(low[1], high[0], select(high[1], low[0], both)), logical_and(low[1], high[1])]
+
+    out, is_empty = windows.fold([values, is_padding], *shape, join_elements)
+    return out, is_empty
 
 
 # ---------------------------------------------------------------- sorting

@@ -8,7 +8,7 @@ from typing import Any
 from nabla_mlir.errors import ShapeError, user_frame
 from nabla_mlir.numpy.axes import Axis, axes_of, axis_of, sliced
 from nabla_mlir.numpy.operands import convert, inexact, require_real, tensor
-from nabla_mlir.numpy.reductions import constant_max, count, fold, spread
+from nabla_mlir.numpy.reductions import constant_max, count, fold, spread, widened
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops import logic as lg
 from nabla_mlir.staging.eager import Static, library
@@ -16,9 +16,9 @@ from nabla_mlir.table.promotion import broadcast_to
 from nabla_mlir.table.tensor import Tensor, full, full_like
 
 
-def not_above(x: Tensor, bound: float) -> Tensor:
-    """Where x <= bound; false where it is NaN."""
-    return lg.compare(x, full_like(x, bound), comparison_direction="LE")
+def not_above(x: Tensor, bound: Any) -> Tensor:
+    """Where x <= bound, a number or an array that broadcasts; false where it is NaN."""
+    return x <= bound
 
 
 @library
@@ -130,7 +130,8 @@ def elu(x: Any, alpha: float = 1.0) -> Tensor:
     """x for x > 0, else alpha * (exp(x) - 1)."""
     x = inexact(x)
     negative, low = _negative_part(x)
-    return lg.select(negative, ew.exponential_minus_one(low) * alpha, x)
+    low = ew.exponential_minus_one(low) * alpha
+    return lg.select(negative, low, convert(x, low.dtype))
 
 
 @library
@@ -138,7 +139,8 @@ def celu(x: Any, alpha: float = 1.0) -> Tensor:
     """x for x > 0, else alpha * (exp(x / alpha) - 1)."""
     x = inexact(x)
     negative, low = _negative_part(x)
-    return lg.select(negative, ew.exponential_minus_one(low / alpha) * alpha, x)
+    low = ew.exponential_minus_one(low / alpha) * alpha
+    return lg.select(negative, low, convert(x, low.dtype))
 
 
 @library
@@ -151,7 +153,8 @@ def selu(x: Any) -> Tensor:
 def leaky_relu(x: Any, negative_slope: float = 0.01) -> Tensor:
     """x for x > 0, else negative_slope * x."""
     x = inexact(x)
-    return lg.select(lg.compare(x, full_like(x, 0), comparison_direction="GE"), x, x * negative_slope)
+    low = x * negative_slope
+    return lg.select(lg.compare(x, full_like(x, 0), comparison_direction="GE"), convert(x, low.dtype), low)
 
 
 @library
@@ -239,8 +242,8 @@ def softmax(x: Any, axis: Static[Axis] = -1, where: Any = None) -> Tensor:
     """exp(x) / sum(exp(x)) over `axis`, without overflow; where `where` does not hold 0, and left out of the sum."""
     mask = _mask(x, where)
     low, axes = shifted_by_largest("softmax", _unless(mask, x, -math.inf), axis)
-    powers = ew.exponential(_unless(mask, low, -math.inf))
-    return powers / spread(fold(powers, axes, "add"), powers.shape, axes)
+    powers = widened(ew.exponential(_unless(mask, low, -math.inf)))
+    return convert(powers / spread(fold(powers, axes, "add"), powers.shape, axes), low.dtype)
 
 
 def _mask(x: Any, where: Any) -> Tensor | None:
@@ -256,4 +259,5 @@ def _unless(mask: Tensor | None, x: Any, value: float) -> Any:
 def log_softmax(x: Any, axis: Static[Axis] = -1, where: Any = None) -> Tensor:
     """x - logsumexp(x) over `axis`, without overflow; where `where` does not hold -inf, and left out of the sum."""
     low, axes = shifted_by_largest("log_softmax", _unless(_mask(x, where), x, -math.inf), axis)
-    return low - spread(ew.log(fold(ew.exponential(low), axes, "add")), low.shape, axes)
+    total = ew.log(fold(widened(ew.exponential(low)), axes, "add"))
+    return low - spread(convert(total, low.dtype), low.shape, axes)

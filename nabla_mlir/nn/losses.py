@@ -9,7 +9,7 @@ from nabla_mlir.errors import DtypeError, ShapeError, user_frame
 from nabla_mlir.nn.activations import log_softmax, not_above, shifted_by_largest, softplus_of
 from nabla_mlir.numpy.axes import Axis, axes_of, axis_of, shape_of
 from nabla_mlir.numpy.operands import convert, inexact, inexacts, tensor
-from nabla_mlir.numpy.reductions import fold
+from nabla_mlir.numpy.reductions import fold, wide_mean, widened
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops import logic as lg
 from nabla_mlir.ops import shape as sh
@@ -61,8 +61,8 @@ def squared_error(predictions: Any, targets: Any) -> Tensor:
 def mse(predictions: Any, targets: Any) -> Tensor:
     """The mean of (predictions - targets)**2 over all elements."""
     predictions, targets = _same_shapes("mse", predictions, targets)
-    squares = ew.square(predictions - targets)
-    return fold(squares, tuple(range(squares.ndim)), "add") / squares.size
+    squares = ew.square(widened(predictions - targets))
+    return convert(wide_mean(squares, tuple(range(squares.ndim))), predictions.dtype)
 
 
 @library
@@ -71,7 +71,8 @@ def huber(predictions: Any, targets: Any, delta: float = 1.0) -> Tensor:
     predictions, targets = _same_shapes("huber", predictions, targets)
     difference = predictions - targets
     size = ew.absolute(difference)
-    return lg.select(not_above(size, delta), ew.square(difference) * 0.5, size * delta - 0.5 * delta * delta)
+    linear = size * delta - 0.5 * delta * delta
+    return lg.select(not_above(size, delta), convert(ew.square(difference) * 0.5, linear.dtype), linear)
 
 
 @library
@@ -102,7 +103,8 @@ def softmax_cross_entropy_with_integer_labels(logits: Any, labels: Any, axis: St
     # The label's logit by comparison: its derivative is a mask, where that of a gather would be a scatter.
     shifted, axes = shifted_by_largest(name, logits, axis)
     mine = lg.select(_is_label(name, labels, logits.shape[axis], axis), shifted, full_like(shifted, 0))
-    return ew.log(fold(ew.exponential(shifted), axes, "add")) - fold(mine, axes, "add")
+    total = ew.log(fold(widened(ew.exponential(shifted)), axes, "add"))
+    return convert(total, shifted.dtype) - fold(mine, axes, "add")
 
 
 @library

@@ -6,8 +6,7 @@ from typing import Any
 
 from nabla_mlir.numpy.axes import Axis, axes_of
 from nabla_mlir.numpy.operands import convert, inexact, tensor
-from nabla_mlir.numpy.reductions import count, fold, spread
-from nabla_mlir.numpy.reductions import mean as mean_of
+from nabla_mlir.numpy.reductions import spread, wide_mean, widened
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.staging.eager import Static, library
 from nabla_mlir.table.tensor import Tensor
@@ -27,12 +26,14 @@ def standardize(
       where: truth values; elements where they are False are left out of mean and variance.
     """
     x = inexact(x)
+    dtype, x = x.dtype, widened(x)
     axes = axes_of("standardize", axis, x.ndim)
-    middle = spread(mean_of(x, axes, where=where), x.shape, axes) if mean is None else tensor(mean)
+    middle = spread(wide_mean(x, axes, where=where), x.shape, axes) if mean is None else tensor(mean)
     deviation = x - middle
     if variance is None:
-        return deviation * spread(ew.rsqrt(mean_of(ew.square(deviation), axes, where=where) + epsilon), x.shape, axes)
-    return deviation * ew.rsqrt(convert(tensor(variance), x.dtype) + epsilon)
+        power = wide_mean(ew.square(deviation), axes, where=where)
+        return convert(deviation * spread(ew.rsqrt(power + epsilon), x.shape, axes), dtype)
+    return convert(deviation * ew.rsqrt(convert(tensor(variance), x.dtype) + epsilon), dtype)
 
 
 @library
@@ -45,9 +46,10 @@ def layer_norm(x: Any, scale: Any = None, bias: Any = None, axis: Static[Axis] =
 def rms_norm(x: Any, scale: Any = None, axis: Static[Axis] = -1, epsilon: float = 1e-6) -> Tensor:
     """x / sqrt(mean(x**2) + epsilon) over `axis`, times scale."""
     x = inexact(x)
+    dtype, x = x.dtype, widened(x)
     axes = axes_of("rms_norm", axis, x.ndim)
-    power = fold(ew.square(x), axes, "add") / count(x.shape, axes)
-    return _affine(x * spread(ew.rsqrt(power + epsilon), x.shape, axes), scale, None)
+    power = wide_mean(ew.square(x), axes)
+    return _affine(convert(x * spread(ew.rsqrt(power + epsilon), x.shape, axes), dtype), scale, None)
 
 
 def _affine(x: Tensor, scale: Any, bias: Any) -> Tensor:

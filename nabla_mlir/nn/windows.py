@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 from nabla_mlir.errors import ShapeError, user_frame
 from nabla_mlir.numpy.operands import common_dtype, convert, inexact, inexact_dtype, require_real, tensor
+from nabla_mlir.numpy.reductions import widened
 from nabla_mlir.ops.convolution import conv_params, convolution
 from nabla_mlir.ops.reduction import identity_of
 from nabla_mlir.ops.windows import reduce_window, spread, window_params
@@ -98,13 +100,11 @@ def avg_pool(
       [2.0, 1.0]
     """
     x = inexact(x)
+    dtype, x = x.dtype, widened(x)
     total = _reduced("avg_pool", x, "add", window, strides, padding)
     if count_padding:
-        size = 1
-        for n in _lengths("avg_pool", "window", window, x.ndim - 2):
-            size *= n
-        return total / size
-    return total / _reduced("avg_pool", full_like(x, 1), "add", window, strides, padding)
+        return convert(total / math.prod(_lengths("avg_pool", "window", window, x.ndim - 2)), dtype)
+    return convert(total / _reduced("avg_pool", full_like(x, 1), "add", window, strides, padding), dtype)
 
 
 def _reduced(name: str, x: Tensor, body: str, window: Lengths, strides: Lengths | None, padding: Padding) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -46,6 +47,7 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
     if xp.ndim != 1 or xp.shape != fp.shape or not xp.size:
         raise ShapeError(f"interp requires points as vectors of one length, got shapes {xp.shape} and {fp.shape}.",
                          where=user_frame())  # fmt: skip
+    inside = partial(take, mode="promise_in_bounds")
     shape = tensor(x).shape
     x = inexact(x)
     dtype = np.result_type(x.dtype, xp.dtype)
@@ -53,7 +55,7 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
     if period is not None:
         x, xp = x % period, xp % period
         order = argsort(xp)
-        xp, fp = take(xp, order), take(fp, order)
+        xp, fp = inside(xp, order), inside(fp, order)
         xp = concatenate([xp[-1:] - period, xp, xp[:1] + period])
         fp = concatenate([fp[-1:], fp, fp[:1]])
     n = xp.shape[0]
@@ -61,8 +63,8 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
         return where(x == x, fp[0], x)
     at = clip(searchsorted(xp, reshaped(x, (x.size,)), "right"), 1, n - 1)
     at = reshaped(at, shape)
-    low, high = take(fp, at - 1), take(fp, at)
-    start, width = take(xp, at - 1), take(xp, at) - take(xp, at - 1)
+    low, high = inside(fp, at - 1), inside(fp, at)
+    start, width = inside(xp, at - 1), inside(xp, at) - inside(xp, at - 1)
     is_step = width == 0
     out = where(is_step, low, low + (x - start) / where(is_step, 1.0, width) * (high - low))
     if period is not None:

@@ -204,7 +204,7 @@ def _sized_unique(x: Any, size: Static[int], fill_value: Any, equal_nan: bool) -
         nothing = full((size,), 0, Defaults.int)
         return full((size,), fill_value or 0, x.dtype), nothing, reshaped(sliced(nothing, 0, 0, 0), x.shape), nothing
     order = argsort(flat)
-    elements = take(flat, order)
+    elements = take(flat, order, mode="promise_in_bounds")
     high, low = sliced(elements, 0, 1, n), sliced(elements, 0, 0, n - 1)
     differs = lg.compare(high, low, comparison_direction="NE")
     if equal_nan and is_inexact(x.dtype):
@@ -214,10 +214,10 @@ def _sized_unique(x: Any, size: Static[int], fill_value: Any, equal_nan: bool) -
     ends, starts = sliced(starts, 0, 1, size + 1), sliced(starts, 0, 0, size)
     there = logic.less(starts, n)
     places = logic.where(there, starts, 0)  # behind the last element stands the first
-    values, indices = (take(v, places) for v in (elements, order))
+    values, indices = (take(v, places, mode="promise_in_bounds") for v in (elements, order))
     if fill_value is not None:
         values = logic.where(there, values, convert(tensor(fill_value), x.dtype))
-    inverse = take(cumsum(convert(first, order.dtype)) - 1, argsort(order))
+    inverse = take(cumsum(convert(first, order.dtype)) - 1, argsort(order), mode="promise_in_bounds")
     return values, indices, reshaped(inverse, x.shape), ends - starts
 
 

@@ -32,7 +32,10 @@ mod = remainder
 
 @library
 def floor_divide(x: Any, y: Any) -> Tensor:
-    """The largest integer not above x / y; `remainder` is what is left. An infinite x / y stays, and so does the sign of 0."""
+    """The largest integer not above x / y; `remainder` is what is left.
+
+    As in NumPy: x / 0 is infinite, an infinity has no quotient (NaN), and what is below 0 over an infinity is -1.
+    """
     return _quotient(*_numbers("floor_divide", x, y))
 
 
@@ -92,8 +95,12 @@ def _quotient(x: Tensor, y: Tensor) -> Tensor:
 
 
 def _float_quotient(x: Tensor, y: Tensor) -> Tensor:
-    """By the remainder, since x / y may be rounded up to an integer; where that says nothing by x / y."""
-    ratio = x / y
-    exact = ew.round_nearest_even((x - _modulo(x, y)) / y)
-    exact = lg.select(_equal(exact, full_like(exact, 0)), ratio * 0.0, exact)  # the zero of the sign of x / y
-    return lg.select(lg.logical_and(lg.is_finite(ratio), lg.is_finite(y)), exact, ew.floor(ratio))
+    """By the remainder, since x / y may be rounded up to an integer; x / 0 is that."""
+    ratio, rest = x / y, _rest(x, y)
+    zero = full_like(x, 0)
+    opposite = lg.compare(_less(rest, zero), _less(y, zero), comparison_direction="NE")
+    is_below = lg.logical_and(opposite, lg.compare(rest, zero, comparison_direction="NE"))
+    whole = (x - rest) / y
+    exact = ew.round_nearest_even(lg.select(is_below, whole - 1, whole))
+    exact = lg.select(_equal(exact, zero), ratio * 0.0, exact)  # the zero of the sign of x / y
+    return lg.select(_equal(y, zero), ratio, exact)

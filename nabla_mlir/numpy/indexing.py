@@ -21,8 +21,8 @@ from nabla_mlir.ops import shape as sh
 from nabla_mlir.ops.gather import along_axis, gather, gather_dims
 from nabla_mlir.ops.shape import reshaped
 from nabla_mlir.staging.eager import Static, library
-from nabla_mlir.table.promotion import as_tensor, broadcast_shapes, broadcast_to
-from nabla_mlir.table.tensor import Tensor, constant, full
+from nabla_mlir.table.promotion import Defaults, as_tensor, broadcast_shapes, broadcast_to
+from nabla_mlir.table.tensor import Tensor, constant, full, full_like, splat_of
 
 _INT32 = np.dtype(np.int32)
 
@@ -117,8 +117,8 @@ def take(
       a: an array.
       indices: integers of any shape, which takes the place of the axis.
       axis: the axis; None flattens first.
-      mode: what happens to indices outside: None checks known ones, and counts negative ones from the end; "clip"
-        moves them inside; "wrap" goes round; "fill" takes `fill_value` for them.
+      mode: what happens to indices outside: "fill" gives `fill_value` for them; "clip" moves them inside; "wrap" goes
+        round; "promise_in_bounds" says that there are none. None is "fill", but for known indices, which are checked.
       unique_indices, indices_are_sorted: change nothing here.
       fill_value: NaN, or the least integer, if not given.
 
@@ -129,23 +129,36 @@ def take(
     if axis is None:
         x, axis = reshaped(x, (x.size,)), 0
     axis = axis_of("take", axis, x.ndim)
-    x, indices = _moded("take", x, indices, axis, mode, fill_value)
-    return take_index(x, (*(slice(None),) * axis, indices))
+    x, indices, outside = _moded("take", x, indices, axis, mode, fill_value)
+    found = take_index(x, (*(slice(None),) * axis, indices))
+    if outside is None:
+        return found
+    others = tuple(d for d in range(found.ndim) if not axis <= d < axis + outside.ndim)
+    return lg.select(sh.expand(outside, found.shape, others), full_like(found, filler(fill_value, x.dtype)), found)
 
 
-def _moded(name: str, x: Tensor, indices: Any, axis: int, mode: Any, fill_value: Any) -> tuple[Tensor, Any]:
-    """The array and the indices into it: longer by an element to be filled in, and inside."""
+def _moded(name: str, x: Tensor, indices: Any, axis: int, mode: Any, fill_value: Any) -> tuple[Tensor, Any, Tensor | None]:
+    """The array, the indices into it, and where these are outside, which is to be filled.
+
+    For known indices the array is longer by an element to be filled in, and all are inside.
+    """
     indices = plain_index(indices)
-    if mode is None and fill_value is None:
-        return x, indices
-    if not isinstance(indices, Tensor) and mode == "clip":  # NumPy's: negative ones do not count from the end
+    if mode == "promise_in_bounds" or (mode is None and fill_value is None and not isinstance(indices, Tensor)):
+        return x, indices, None
+    if name == "take" and mode == "clip" and not isinstance(indices, Tensor):  # NumPy's: negative ones do not count from the end
         indices = np.maximum(indices, 0)
-    if isinstance(indices, Tensor) and mode == "clip":
+    elif name == "take" and mode == "clip":
         indices = lg.clamp(full((), 0, indices.dtype), indices, full((), x.shape[axis] - 1, indices.dtype))
     word = word_of(name, mode or "fill")
+    if isinstance(indices, Tensor) and word == "fill":
+        n = x.shape[axis]
+        i = convert(indices, Defaults.int) if indices.dtype.itemsize < 4 else indices
+        low, high = (full_like(i, v) for v in (-n if i.dtype.kind == "i" else 0, n))
+        is_below, is_above = (lg.compare(i, v, comparison_direction=d) for v, d in ((low, "LT"), (high, "GE")))
+        return x, indices, lg.logical_or(is_below, is_above) if i.dtype.kind == "i" else is_above
     inside = brought_inside(indices, x.shape[axis], word)
     inside = inside if isinstance(inside, Tensor) or inside.ndim else int(inside)
-    return longer(x, [axis] if word == "fill" else [], filler(fill_value, x.dtype)), inside
+    return longer(x, [axis] if word == "fill" else [], filler(fill_value, x.dtype)), inside, None
 
 
 @library
@@ -165,7 +178,7 @@ def take_along_axis(arr: Any, indices: Any, axis: Static[int | None] = -1, mode:
     if axis is None:
         x, axis = reshaped(x, (x.size,)), 0
     axis = axis_of("take_along_axis", axis, x.ndim)
-    x, indices = _moded("take_along_axis", x, indices, axis, mode, fill_value)
+    x, indices, outside = _moded("take_along_axis", x, indices, axis, mode, fill_value)
     if np.ndim(indices) != x.ndim:
         raise ShapeError(
             f"take_along_axis requires as many axes in both, got {x.shape} and {np.shape(indices)}.", where=user_frame()
@@ -175,12 +188,18 @@ def take_along_axis(arr: Any, indices: Any, axis: Static[int | None] = -1, mode:
     x, indices = (broadcast_to(v, (*rest[:axis], v.shape[axis], *rest[axis:])) for v in (x, indices))
     if not indices.size:
         return full(indices.shape, 0, x.dtype)
-    return along_axis(x, indices, axis)
+    found = along_axis(x, indices, axis)
+    if outside is None:
+        return found
+    return lg.select(broadcast_to(outside, found.shape), full_like(found, filler(fill_value, x.dtype)), found)
 
 
 @library
 def dynamic_slice(operand: Any, start_indices: Sequence[Any], slice_sizes: Static[Sequence[int]]) -> Tensor:
-    """The block of the given sizes at computed starts, moved inside the array where it would reach beyond."""
+    """The block of the given sizes at computed starts, moved inside the array where it would reach beyond.
+
+    Negative starts count from the end, as in JAX.
+    """
     x, sizes = tensor(operand), tuple(slice_sizes)
     if (
         len(start_indices) != x.ndim
@@ -189,21 +208,34 @@ def dynamic_slice(operand: Any, start_indices: Sequence[Any], slice_sizes: Stati
     ):
         raise ShapeError(f"dynamic_slice requires a start and a size within {x.shape} for each axis, got sizes {sizes}.",
                          where=user_frame())  # fmt: skip
-    return sh.dynamic_slice(x, *_scalars(start_indices), slice_sizes=sizes)
+    return sh.dynamic_slice(x, *_starts(start_indices, x.shape), slice_sizes=sizes)
 
 
 @library
 def dynamic_update_slice(operand: Any, update: Any, start_indices: Sequence[Any]) -> Tensor:
-    """The array with the block at computed starts replaced by `update`; the block is moved inside if needed."""
+    """The array with the block at computed starts replaced by `update`; the block is moved inside if needed.
+
+    Negative starts count from the end, as in JAX.
+    """
     x = tensor(operand)
     update = convert(tensor(update), x.dtype)
     if len(start_indices) != x.ndim or update.ndim != x.ndim:
         raise ShapeError(f"dynamic_update_slice requires a start for each axis of {x.shape}, got {len(start_indices)} and an "
                          f"update of shape {update.shape}.", where=user_frame())  # fmt: skip
-    return sh.dynamic_update_slice(x, update, *_scalars(start_indices))
+    return sh.dynamic_update_slice(x, update, *_starts(start_indices, x.shape))
 
 
-def _scalars(starts: Sequence[Any]) -> list[Tensor]:
-    tensors = [tensor(s) for s in starts]
-    dtype = np.result_type(*(t.dtype for t in tensors)) if tensors else _INT32
-    return [convert(t, dtype) for t in tensors]
+def _starts(starts: Sequence[Any], shape: Sequence[int]) -> list[Tensor]:
+    """Starts in one dtype, negative ones counted from the end."""
+    is_known = [isinstance(s, (int, np.integer)) and s < 0 for s in starts]
+    numbers = [tensor(max(int(s) + n, 0) if known else s) for s, n, known in zip(starts, shape, is_known, strict=True)]
+    dtype = np.result_type(*(t.dtype for t in numbers)) if numbers else _INT32
+    dtype = np.promote_types(dtype, _INT32) if dtype.kind == "i" else dtype
+    return [_from_end(convert(t, dtype), n) for t, n in zip(numbers, shape, strict=True)]
+
+
+def _from_end(start: Tensor, n: int) -> Tensor:
+    known = splat_of(start)
+    if start.dtype.kind == "u" or (isinstance(known, int) and known >= 0):
+        return start
+    return lg.select(lg.compare(start, full_like(start, 0), comparison_direction="LT"), start + n, start)

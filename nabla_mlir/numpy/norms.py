@@ -45,6 +45,7 @@ def norm(x: Any, ord: Any = None, axis: Static[Axis] = None, keepdims: bool = Fa
       5.0
     """
     x = inexact(x)
+    dtype, x = red.real_kind(x.dtype), red.widened(x)
     axes = axes_of("norm", axis, x.ndim)
     if axis is None and ord is None:
         out = root(red.sum(_squares(x), axes))
@@ -54,7 +55,7 @@ def norm(x: Any, ord: Any = None, axis: Static[Axis] = None, keepdims: bool = Fa
         out = _matrix_norm(x, ord, axes)
     else:
         raise ShapeError(f"norm requires one axis or two, got {axes} of shape {x.shape}.", where=user_frame())
-    return red.keep(out, x.shape, axes) if keepdims else out
+    return convert(red.keep(out, x.shape, axes) if keepdims else out, dtype)
 
 
 def _squares(x: Tensor) -> Tensor:
@@ -101,11 +102,12 @@ def vector_norm(x: Any, axis: Static[Axis] = None, keepdims: bool = False, ord: 
       [6.0, 6.0]
     """
     x = inexact(x)
+    dtype, x = red.real_kind(x.dtype), red.widened(x)
     axes = axes_of("vector_norm", axis, x.ndim)
     rest = [d for d in range(x.ndim) if d not in axes]
     vectors = reshaped(transposed(x, (*rest, *axes)), (*(x.shape[d] for d in rest), math.prod(x.shape[d] for d in axes)))
     out = _vector_norm(vectors, ord, -1)
-    return red.keep(out, x.shape, axes) if keepdims else out
+    return convert(red.keep(out, x.shape, axes) if keepdims else out, dtype)
 
 
 @library

@@ -110,7 +110,7 @@ def delete(arr: Any, obj: Any, axis: int | None = None, *, assume_unique_indices
     n = np.shape(flat)[at]
     places = obj if isinstance(obj, slice) else _known("delete", "obj", obj)
     rest = np.delete(np.arange(n), places)
-    return take(flat, rest, at)
+    return take(flat, rest, at, mode="promise_in_bounds")
 
 
 def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Any:
@@ -145,7 +145,7 @@ def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Any:
     mask = np.zeros(n + count, bool)
     mask[targets] = True
     source[~mask], source[targets] = np.arange(n), n + np.arange(count)
-    return take(both, source, at)
+    return take(both, source, at, mode="promise_in_bounds")
 
 
 def trim_zeros(filt: Any, trim: str = "fb") -> Any:
@@ -177,7 +177,7 @@ def compress(condition: Any, a: Any, axis: int | None = None, *, size: int | Non
         out = take(x, np.flatnonzero(_known("compress", "the condition, or size=,", condition)[:n]), 0)
         return out if axis is None else moveaxis(out, 0, axis)
     (places,) = nonzero(asarray(condition)[:n], size=size, fill_value=n)
-    rows = take(x, clip(places, 0, n - 1), 0)
+    rows = take(x, clip(places, 0, n - 1), 0, mode="promise_in_bounds")
     inside = reshape(places < n, (size, *(1,) * (np.ndim(x) - 1)))
     out = where(inside, rows, fill_value)
     return out if axis is None else moveaxis(out, 0, axis)
@@ -254,7 +254,7 @@ def place(arr: Any, mask: Any, vals: Any, *, inplace: bool = True) -> Any:
     """
     x, holds, values = asarray(arr), ravel(mask), ravel(vals)
     count = holds.astype(Defaults.int).cumsum() - 1
-    result = where(holds, take(values, count % values.size).astype(x.dtype), ravel(x))
+    result = where(holds, take(values, count % values.size, mode="promise_in_bounds").astype(x.dtype), ravel(x))
     return _put("place", arr, reshape(result, x.shape), inplace)
 
 
@@ -335,8 +335,8 @@ def lexsort(keys: Sequence[Any], axis: Static[int] = -1) -> Tensor:
     arrays = [tensor(k) for k in keys]
     order = argsort(arrays[0], axis)
     for key in arrays[1:]:
-        again = argsort(take_along_axis(key, order, axis), axis)
-        order = take_along_axis(order, again, axis)
+        again = argsort(take_along_axis(key, order, axis, mode="promise_in_bounds"), axis)
+        order = take_along_axis(order, again, axis, mode="promise_in_bounds")
     return order
 
 

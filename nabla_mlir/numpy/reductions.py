@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from nabla_mlir.dialects.types import is_complex, is_differentiable
+from nabla_mlir.dialects.types import is_complex, is_differentiable, is_narrow
 from nabla_mlir.errors import ShapeError, user_frame
 from nabla_mlir.numpy.axes import Axis, Shape, axes_of
 from nabla_mlir.numpy.logic import isclose
@@ -57,6 +57,16 @@ def sum_dtype(dtype: np.dtype) -> np.dtype:
     return np.promote_types(dtype, f"u{Defaults.int.itemsize}") if dtype.kind == "u" else dtype
 
 
+def wide_dtype(dtype: np.dtype) -> np.dtype:
+    """The dtype in which a sum is taken that is divided, or of which a root is taken: float32 for narrow floats."""
+    return np.dtype(np.float32) if is_narrow(dtype) else dtype
+
+
+def widened(x: Tensor) -> Tensor:
+    """`x` in the dtype of `wide_dtype`: the sum of numbers of 16 bits overflows or loses digits where their mean does not."""
+    return convert(x, wide_dtype(x.dtype))
+
+
 def masked(x: Tensor, where: Any, neutral: Any) -> Tensor:
     """`x` with a number instead of the elements where a mask, if there is one, does not hold."""
     if where is None:
@@ -104,10 +114,15 @@ def prod(
 
 @library
 def mean(a: Any, axis: Static[Axis] = None, dtype: Any = None, keepdims: bool = False, where: Any = None) -> Tensor:
-    """The mean over `axis`; of integers in the default float dtype."""
+    """The mean over `axis`; of integers in the default float dtype, of narrow floats by a sum in float32."""
     x = tensor(a)
     x = convert(x, inexact_dtype(x.dtype) if dtype is None else dtype)
-    axes = axes_of("mean", axis, x.ndim)
+    return convert(wide_mean(x, axes_of("mean", axis, x.ndim), keepdims, where), x.dtype)
+
+
+def wide_mean(x: Tensor, axes: Shape, keepdims: bool = False, where: Any = None) -> Tensor:
+    """The mean over `axes` in the dtype of its sum."""
+    x = widened(x)
     total = fold(masked(x, where, 0), axes, "add", keepdims)
     if where is None:
         return total / count(x.shape, axes)
@@ -134,9 +149,10 @@ def average(
             raise ShapeError(f"average requires weights of shape {x.shape}, got {weights.shape}.", where=user_frame())
         weights = sh.broadcast_in_dim(weights, shape=x.shape, broadcast_dimensions=axes)
     x, weights = meet("average", x, weights)
+    dtype, x, weights = x.dtype, widened(x), widened(weights)
     total = fold(weights, axes, "add", keepdims)
-    out = fold(x * weights, axes, "add", keepdims) / total
-    return (out, total) if returned else out
+    out = convert(fold(x * weights, axes, "add", keepdims) / total, dtype)
+    return (out, convert(total, dtype)) if returned else out
 
 
 @library
@@ -156,9 +172,14 @@ def var(
       correction: the same as `ddof`, by the name of the array API standard.
     """
     x = inexact(a) if dtype is None else convert(tensor(a), dtype)
-    axes = axes_of("var", axis, x.ndim)
-    mask = None if where is None else broadcast_to(convert(tensor(where), bool), x.shape)
     less = ddof if correction is None else correction
+    return convert(_wide_variance(x, axes_of("var", axis, x.ndim), less, keepdims, where), real_kind(x.dtype))
+
+
+def _wide_variance(x: Tensor, axes: Shape, less: float, keepdims: bool, where: Any) -> Tensor:
+    """The variance over `axes` in the dtype of its sums."""
+    x = widened(x)
+    mask = None if where is None else broadcast_to(convert(tensor(where), bool), x.shape)
     n: Any = count(x.shape, axes) if mask is None else fold(convert(mask, real_kind(x.dtype)), axes, "add")
     centre = x - spread(fold(masked(x, mask, 0), axes, "add") / n, x.shape, axes)
     square = ew.square(centre) if not is_complex(x.dtype) else ew.real(centre * ew.conj(centre))
@@ -185,7 +206,9 @@ def std(
     *, correction: Static[float | None] = None,
 ) -> Tensor:  # fmt: skip
     """The standard deviation over `axis`: the root of the variance; its derivative is 0 where all elements are equal."""
-    return root(var(a, axis, dtype, ddof, keepdims, where, correction=correction))
+    x = inexact(a) if dtype is None else convert(tensor(a), dtype)
+    less = ddof if correction is None else correction
+    return convert(root(_wide_variance(x, axes_of("std", axis, x.ndim), less, keepdims, where)), real_kind(x.dtype))
 
 
 # ---------------------------------------------------------------- truth values
@@ -255,9 +278,10 @@ def logsumexp(
     counts = None if b is None else lg.compare(factors, full_like(factors, 0), comparison_direction="NE")
     largest = finite_max(masked(x, counts, -np.inf), axes)
     terms = ew.exponential(x - spread(largest, x.shape, axes))
-    total = fold(terms if b is None else product(factors, terms), axes, "add")
+    total = fold(widened(terms if b is None else product(factors, terms)), axes, "add")
     sign = total / convert(ew.absolute(total), total.dtype) if is_complex(x.dtype) and return_sign else ew.sign(total)
-    out = ew.log(ew.absolute(total) if return_sign else total) + largest
+    out = convert(ew.log(ew.absolute(total) if return_sign else total), x.dtype) + largest
+    sign = convert(sign, x.dtype)
     if keepdims:
         out, sign = keep(out, x.shape, axes), keep(sign, x.shape, axes)
     return (out, sign) if return_sign else out

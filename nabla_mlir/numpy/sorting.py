@@ -134,7 +134,7 @@ def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None, *, meth
         )
     if method not in (None, *_METHODS):
         raise ShapeError(f"searchsorted requires one of {', '.join(_METHODS)} as method, got {method!r}.", where=user_frame())
-    a = a if sorter is None else take(a, sorter)
+    a = a if sorter is None else take(a, sorter, mode="promise_in_bounds")
     a, v = in_one_dtype(a, v)
     if method == "compare_all" or (method is None and a.size <= thresholds.COMPARED_PAIRWISE):
         a, v = meet("searchsorted", a, reshaped(v, (*v.shape, 1)))

@@ -10,12 +10,12 @@ import numpy as np
 
 from nabla_mlir.conversion import limits_of
 from nabla_mlir.dialects.types import is_complex, is_float
-from nabla_mlir.numpy.operands import inexact, inexacts, require_real, tensor
+from nabla_mlir.numpy.operands import convert, inexact, inexacts, require_real, tensor
 from nabla_mlir.ops import chlo, guards
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops import logic as lg
 from nabla_mlir.staging.eager import library
-from nabla_mlir.table.promotion import is_inexact
+from nabla_mlir.table.promotion import broadcast_to, is_inexact
 from nabla_mlir.table.tensor import Tensor, full, full_like
 from nabla_mlir.transforms.custom import custom_jvp
 
@@ -158,7 +158,7 @@ def complex_tanh(z: Tensor) -> Tensor:
 
 
 @library
-def nan_to_num(x: Any, copy: bool = True, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None) -> Tensor:
+def nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -> Tensor:
     """`x` with NaN replaced by `nan`, and the infinities by the largest finite numbers if nothing is given for them.
 
     The result is always an array of its own, whatever `copy` says.
@@ -170,6 +170,9 @@ def nan_to_num(x: Any, copy: bool = True, nan: float = 0.0, posinf: float | None
         return ew.make_complex(*(nan_to_num(part, copy, nan, posinf, neginf) for part in _parts(x)))
     largest = float(limits_of(x.dtype).max)
     high, low = largest if posinf is None else posinf, -largest if neginf is None else neginf
-    x = lg.select(is_nan(x), full_like(x, nan), x)
-    x = lg.select(lg.compare(x, full_like(x, np.inf), comparison_direction="EQ"), full_like(x, high), x)
-    return lg.select(lg.compare(x, full_like(x, -np.inf), comparison_direction="EQ"), full_like(x, low), x)
+    for number, other in ((nan, None), (high, np.inf), (low, -np.inf)):
+        here = is_nan(x) if other is None else lg.compare(x, full_like(x, other), comparison_direction="EQ")
+        is_plain = isinstance(number, (int, float))
+        value = full_like(x, number) if is_plain else broadcast_to(convert(tensor(number), x.dtype), x.shape)
+        x = lg.select(here, value, x)
+    return x

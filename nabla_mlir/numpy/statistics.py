@@ -15,7 +15,7 @@ from nabla_mlir.numpy.joining import concatenate, diff
 from nabla_mlir.numpy.logic import clip, logical_and, where
 from nabla_mlir.numpy.operands import convert, inexact, inexacts, require_integer, require_real, tensor
 from nabla_mlir.numpy.products import matmul, outer
-from nabla_mlir.numpy.reductions import average, sum
+from nabla_mlir.numpy.reductions import average, sum, widened
 from nabla_mlir.numpy.segments import segment_sum
 from nabla_mlir.numpy.shapes import atleast_2d, matrix_transpose, ravel
 from nabla_mlir.numpy.sorting import searchsorted
@@ -52,9 +52,13 @@ def cov(
       >>> np.asarray(cov(np.array([[1.0, 2.0, 3.0], [3.0, 2.0, 1.0]]))).tolist()
       [[1.0, -1.0], [-1.0, 1.0]]
     """
-    x = _variables(inexact(m), rowvar)
-    x = x if y is None else concatenate([x, _variables(inexact(y), rowvar)])
-    x = x if dtype is None else convert(x, dtype)
+    x = _observations(m, y, rowvar, dtype)
+    return convert(_wide_covariance(x, bias, ddof, fweights, aweights), x.dtype)
+
+
+def _wide_covariance(x: Tensor, bias: bool, ddof: int | None, fweights: Any, aweights: Any) -> Tensor:
+    """The covariance of the rows of `x` in the dtype of its sums."""
+    x = widened(x)
     weights = None if fweights is None else ravel(fweights)
     if aweights is not None:
         weights = ravel(aweights) if weights is None else weights * ravel(aweights)
@@ -69,6 +73,13 @@ def cov(
         rest = whole - less if aweights is None or not less else whole - less * sum(weights * tensor(aweights)) / whole
         out = matmul(centre * weights, conj(matrix_transpose(centre))) / rest
     return reshaped(out, ()) if out.size == 1 else out
+
+
+def _observations(m: Any, y: Any, rowvar: bool, dtype: Any) -> Tensor:
+    """All variables as rows."""
+    x = _variables(inexact(m), rowvar)
+    x = x if y is None else concatenate([x, _variables(inexact(y), rowvar)])
+    return x if dtype is None else convert(x, dtype)
 
 
 def _variables(x: Tensor, rowvar: bool) -> Tensor:
@@ -90,7 +101,12 @@ def corrcoef(x: Any, y: Any = None, rowvar: bool = True, dtype: Any = None) -> T
       >>> np.asarray(corrcoef(np.array([[1.0, 2.0, 3.0], [3.0, 2.0, 1.0]]))).round(6).tolist()
       [[1.0, -1.0], [-1.0, 1.0]]
     """
-    c = cov(x, y, rowvar, dtype=dtype)
+    variables = _observations(x, y, rowvar, dtype)
+    return convert(_normalized(_wide_covariance(variables, False, None, None, None)), variables.dtype)
+
+
+def _normalized(c: Tensor) -> Tensor:
+    """Covariances over the standard deviations of both variables."""
     if not c.ndim:
         return c / c
     deviation = sqrt(real(diag(c)))

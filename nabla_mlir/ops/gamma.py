@@ -23,6 +23,13 @@ OVER_ROOTS = (
     -3.7615698018814913e-06, 2.6717712097073878e-06, 2.6756873013848664e-06, -1.7643350059474352e-06,
     -9.344774658462263e-07, 5.991356885356425e-07, 1.9495529407632423e-07, -1.1866524181842342e-07,
 )  # fmt: skip
+# The Hurwitz zeta function by the Euler-Maclaurin formula (DLMF 25.11.5): so many terms one by one, the others by an integral
+# and corrections of B_2j / (2j)!. For s above 4 (q + ZETA_TERMS) the terms are all there is: (1 + 10 / q)^-s is below 1e-17.
+ZETA_TERMS = 10
+ZETA_CORRECTIONS = (
+    1 / 12, -1 / 720, 1 / 30240, -1 / 1209600, 1 / 47900160, -691 / 1307674368000, 1 / 74724249600, -3617 / 10670622842880000,
+    43867 / 5109094217170944000, -174611 / 802857662698291200000,
+)  # fmt: skip
 lgamma: OpDef = elementwise(
     "chlo.lgamma", doc="log |gamma(x)|.", partials=[lambda t, y, x: t * digamma(x)], numpy="scipy.special:gammaln",
     singular=((0.0,), (-1.0,)), sample=(reals(0.5, 4),), instructions=100,

@@ -73,7 +73,7 @@ def _permutation(key: Any, x: Any, axis: Static[int], independent: bool) -> Tens
     x, key = as_tensor(x), words_of(key)
     if independent or x.ndim == 1:
         return _shuffled(key, x, axis)
-    return take(x, _shuffled(key, _numbers(x.shape[axis]), 0), axis)
+    return take(x, _shuffled(key, _numbers(x.shape[axis]), 0), axis, mode="promise_in_bounds")
 
 
 @library
@@ -158,7 +158,7 @@ def _some(key: Any, x: Any, shape: Static[Any], axis: Static[int]) -> Tensor:
 
 @library
 def _taken(x: Any, places: Any, axis: Static[int]) -> Tensor:
-    return take(as_tensor(x), as_tensor(places), axis)
+    return take(as_tensor(x), as_tensor(places), axis, mode="promise_in_bounds")
 
 
 @library
@@ -179,7 +179,7 @@ def _insertion(a: Tensor, x: Tensor) -> Tensor:
     def halve(_: Any, state: Any) -> Any:
         low, high = state
         middle = ew.divide(low + high, full_like(low, 2))
-        is_below = lg.compare(take(a, middle), x, comparison_direction="LT")
+        is_below = lg.compare(take(a, middle, mode="promise_in_bounds"), x, comparison_direction="LT")
         is_open = lg.compare(low, high, comparison_direction="LT")
         step = full_like(low, 1)
         return (

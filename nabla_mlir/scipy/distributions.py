@@ -35,7 +35,7 @@ class Distribution:
       is_discrete: whether it is of whole numbers.
       has_place, has_scale: whether there are `loc` and `scale`.
       formulas: by name, of the standardized variable and the shapes: "log" (the logarithm of the density or the probability) and
-        "support" (where it is not 0), "cdf", "sf", "logcdf", "logsf", "ppf", "isf", "entropy"; what follows from others follows.
+        "outside" (where that is 0; NaN is nowhere outside), "cdf", "sf", "logcdf", "logsf", "ppf", "isf", "entropy"; what follows from others follows.
     """
 
     def __init__(
@@ -105,10 +105,9 @@ class Distribution:
         return self._probability(name, z, shapes)
 
     def _log_density(self, z: Any, shapes: list[Any], scale: Any) -> Any:
-        support = self._formulas.get("support")
-        inside = None if support is None else support(z, *shapes)
+        outside = self._formulas.get("outside")
         out = self._formulas["log"](z, *shapes) - (log(scale) if self._scale else 0.0)
-        return out if inside is None else where(inside, out, -np.inf)
+        return out if outside is None else where(outside(z, *shapes), -np.inf, out)
 
     def _probability(self, name: str, z: Any, shapes: list[Any]) -> Any:
         if name in self._formulas:

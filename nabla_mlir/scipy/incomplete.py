@@ -6,6 +6,7 @@ loops' own, in forward mode: reverse mode transposes their products alone.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -15,7 +16,8 @@ from nabla_mlir.numpy.logic import where
 from nabla_mlir.numpy.operands import inexact, inexacts, require_real
 from nabla_mlir.numpy.reductions import any
 from nabla_mlir.numpy.special_values import signbit
-from nabla_mlir.numpy.ufuncs import absolute, exp, floor, log, log1p, power
+from nabla_mlir.numpy.ufuncs import absolute, exp, floor, log, power, sqrt
+from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops import gamma
 from nabla_mlir.ops.autodiff import stop_gradient
 from nabla_mlir.staging.eager import library
@@ -27,12 +29,12 @@ from nabla_mlir.transforms.linear import jvp
 _MOST = 2000  # iterations; large parameters take some hundreds
 
 
-def until_still(step: Callable[[Any, Any], Any], start: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    """Repeats ``step(k, state)`` for k = 1, 2, ... until the last of the state is no longer changed by more than a digit.
+def until_still(step: Callable[[Any, Any], Any], start: tuple[Tensor, ...], slack: float = 1.0) -> tuple[Tensor, ...]:
+    """Repeats ``step(k, state)`` for k = 1, 2, ... until the last of the state is no longer changed by more than `slack` digits.
 
     A few more iterations follow, since derivatives settle later than values.
     """
-    eps = float(np.finfo(start[-1].dtype).eps)
+    eps = slack * float(np.finfo(start[-1].dtype).eps)
 
     def goes_on(carry: Any) -> Any:
         k, still, *_ = carry
@@ -61,7 +63,7 @@ def ratio(numerator: Callable[[Any], Any], denominator: Callable[[Any], Any], fi
         return c, d, value * c * d
 
     start = away(first)
-    return until_still(step, (start, full_like(first, 0), start))[-1]
+    return until_still(step, (start, full_like(first, 0), start), 4.0)[-1]  # factors near 1 are rounded three times
 
 
 # ---------------------------------------------------------------- gamma
@@ -76,23 +78,94 @@ def gammasgn(x: Any) -> Tensor:
     return where(x > 0.0, one, where(x == 0.0, where(signbit(stop_gradient(x)), -one, one), below))
 
 
-def _parts(a: Tensor, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Whether the series is the better way, and both: the lower function by it, the upper one by the fraction."""
-    low = x < a + 1.0
-    inside = (x > 0.0) & (x < np.inf)
-    near = where(low & inside, x, 0.5 * (a + 1.0))
-    far = where(low | ~inside, a + 2.0, x)
+_UNIFORM = 20.0  # from here on the uniform expansion has all digits of f64 for x from a / 2 to 2 a
+# The coefficients of eta / (lambda - 1) in powers of eta, where eta^2 / 2 = lambda - 1 - log(lambda).
+_SLOPES = (
+    1.0, -1 / 3, 1 / 12, -2 / 135, 1 / 864, 1 / 2835, -139 / 777600, 3.9192631785224378e-05, -2.1854485106799922e-06,
+    -1.85406221071516e-06, 8.296711340953086e-07, -1.7665952736826079e-07, 6.7078535434014986e-09, 1.0261809784240308e-08,
+    -4.3820360184533532e-09, 9.1476995822367902e-10, -2.551419399494625e-11, -5.8307721325504251e-11, 2.4361948020667416e-11,
+    -5.0276692801141756e-12, 1.1004392031956135e-13, 3.3717632624009854e-13, -1.3923887224181621e-13, 2.8534893807447043e-14,
+    -5.1391118342425726e-16, -1.9752288294349443e-15, 8.0995211567045613e-16,
+)  # fmt: skip
+_STIRLING = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360, 1 / 156)
+_LARGE = 10.0  # from here on Stirling's series has all digits of f64
+
+
+def _of_format(x: Tensor, single: int, double: int) -> int:
+    return single if x.dtype.itemsize <= 4 else double
+
+
+def _over_square(u: Tensor) -> Tensor:
+    """(u - log1p(u)) / u^2 for u from -1/2 to 1, by the series of atanh(u / (2 + u)): nothing cancels."""
+    v = u / (u + 2.0)
+    series = full_like(u, 0)
+    for j in reversed(range(_of_format(u, 8, 17))):
+        series = series * (v * v) + 1.0 / (2 * j + 3)
+    return (1.0 - 2.0 * v * series / (u + 2.0)) / (u + 2.0)
+
+
+def deviance(u: Tensor, quotient: Tensor) -> Tensor:
+    """u - log(1 + u) for 1 + u = quotient, the exponent of densities near their largest value (Loader 2000)."""
+    near = (u >= -0.5) & (u <= 1.0)
+    low = where(near, u, 0.0)
+    return where(near, low * low * _over_square(low), u - log(where(near, 1.0, quotient)))
+
+
+def stirling_rest(a: Tensor) -> Tensor:
+    """lgamma(a) - ((a - 1/2) log(a) - a + log(2 pi) / 2) for a > 0: by its series, below 10 by lgamma."""
+    large = a >= _LARGE
+    high, low = where(large, a, _LARGE), where(large, 1.0, a)
+    inverse = 1.0 / high
+    series = full_like(a, 0)
+    for c in reversed(_STIRLING):
+        series = series * (inverse * inverse) + c
+    below = gamma.lgamma(low) - ((low - 0.5) * log(low) - low + 0.5 * math.log(2 * math.pi))
+    return where(large, series * inverse, below)
+
+
+def _gamma_term(a: Tensor, x: Tensor) -> Tensor:
+    """x^a exp(-x) / gamma(a + 1) for finite x > 0; for large a by the deviance, where the powers would cancel."""
+    large = a >= _LARGE
+    high, low = where(large, a, _LARGE), where(large, 1.0, a)
+    place = where(large, x, _LARGE)
+    near = exp(-high * deviance((place - high) / high, place / high) - stirling_rest(high)) / sqrt(high * (2 * math.pi))
+    return where(large, near, exp(low * log(x) - x - gamma.lgamma(low + 1.0)))
+
+
+def _uniform(a: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:
+    """Both functions at x = a (1 + u) for a >= 20 and u from -1/2 to 1 (DLMF 8.12; the sum by Temme's recurrence)."""
+    eta = u * sqrt(2.0 * _over_square(u))
+    count = _of_format(a, 12, len(_SLOPES) - 1)
+    above, before, total = full_like(a, 0), full_like(a, 0), full_like(a, 0)
+    for m in reversed(range(count)):
+        above, before = before, _SLOPES[m + 1] + (m + 2.0) * above / a
+        total = total * eta + before
+    rest = exp(-0.5 * a * eta * eta) / sqrt(a * (2 * math.pi)) * total / (1.0 + above / a)
+    place = eta * sqrt(0.5 * a)
+    return 0.5 * ew.erfc(-place) - rest, 0.5 * ew.erfc(place) + rest
+
+
+def _parts(a: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+    """The lower and the upper function: by the uniform expansion near x = a, elsewhere one of them by series or fraction."""
+    even = (a >= _UNIFORM) & (a < np.inf) & (x >= 0.5 * a) & (x <= 2.0 * a)
+    large = where(even, a, _UNIFORM)
+    uniform = _uniform(large, where(even, x - large, 0.0) / large)
+    order = where(a < np.inf, a, 1.0)
+    low = x < order + 1.0
+    inside = (x > 0.0) & (x < np.inf) & ~even
+    near = where(low & inside, x, 0.25 * order)
+    far = where(~low & inside, x, 2.0 * order + 2.0)
 
     def term(k: Any, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         part, total = state
-        part = part * near / (a + k)
+        part = part * near / (order + k)
         return part, total + part
 
     series = until_still(term, (full_like(a, 1), full_like(a, 1)))[-1]
-    lower = exp(a * log(near) - near - gamma.lgamma(a + 1.0)) * series
-    fraction = ratio(lambda k: k * (a - k), lambda k: far + 2.0 * k + 1.0 - a, far + 1.0 - a)
-    upper = exp(a * log(far) - far - gamma.lgamma(a)) / fraction
-    return low, lower, upper
+    lower = _gamma_term(order, near) * series
+    fraction = ratio(lambda k: k * (order - k), lambda k: far + 2.0 * k + 1.0 - order, far + 1.0 - order)
+    upper = _gamma_term(order, far) * order / fraction
+    return (where(even, uniform[0], where(low, lower, 1.0 - upper)), where(even, uniform[1], where(low, 1.0 - lower, upper)))
 
 
 def _at_ends(a: Tensor, x: Tensor, value: Tensor, at_zero: float) -> Tensor:
@@ -117,20 +190,18 @@ def gammainc(a: Any, x: Any) -> Tensor:
 
 
 def _lower(a: Tensor, x: Tensor) -> Tensor:
-    low, lower, upper = _parts(a, x)
-    return _at_ends(a, x, where(low, lower, 1.0 - upper), 0.0)
+    return _at_ends(a, x, _parts(a, x)[0], 0.0)
 
 
 def _upper(a: Tensor, x: Tensor) -> Tensor:
-    low, lower, upper = _parts(a, x)
-    return _at_ends(a, x, where(low, 1.0 - lower, upper), 1.0)
+    return _at_ends(a, x, _parts(a, x)[1], 1.0)
 
 
 def _gamma_density(a: Tensor, x: Tensor) -> Tensor:
     inside = (x > 0.0) & (x < np.inf)
     y = where(inside, x, 1.0)
     at_end = exp(-gamma.lgamma(a)) * power(x, a - 1.0) * exp(-x)  # a power has the slopes that its logarithm has not
-    return where(inside, exp((a - 1.0) * log(y) - y - gamma.lgamma(a)), where(x == 0.0, at_end, 0.0))
+    return where(inside, _gamma_term(a, y) * a / y, where(x == 0.0, at_end, 0.0))
 
 
 def with_slopes(f: Callable[..., Tensor], density: Callable[..., Tensor], loops: Callable[..., Tensor] | None = None) -> Any:
@@ -177,26 +248,75 @@ def betainc(a: Any, b: Any, x: Any) -> Tensor:
     return _betainc(*(require_real("betainc", v) for v in inexacts("betainc", a, b, x)))
 
 
+_WIDE = 1000.0  # parameters from here on: the density is a bell, over which a quadrature is as accurate as it is
+_NODES = tuple(np.polynomial.legendre.leggauss(40))
+
+
+def _beta_term(a: Tensor, b: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    """x^a y^b / beta(a, b) for y = 1 - x: the distance from the largest value by deviances, so that no powers cancel."""
+    exponent = _beta_exponent(a, b, x, y, x * b - y * a)
+    return exp(exponent + stirling_rest(a + b) - stirling_rest(a) - stirling_rest(b)) * sqrt(a / (a + b) * b * (0.5 / math.pi))
+
+
+def _beta_exponent(a: Tensor, b: Tensor, x: Tensor, y: Tensor, d: Tensor) -> Tensor:
+    """log(x^a y^b) less its largest value, for d = x b - y a."""
+    share = a / (a + b)
+    return -(a * deviance(d / a, x / share) + b * deviance(-d / b, y / (b / (a + b))))
+
+
+def _left_tail(a: Tensor, b: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    """The integral of the density from 0 to x = 1 - y, left of its mean, for large parameters.
+
+    By Gauss-Legendre quadrature over the part in which the density falls to e^-40 of its value at x.
+    """
+    n = a + b
+    d = x * b - y * a
+    width = sqrt(a / n * (b / n) / n)
+    distance = -d / n / width
+    length = stop_gradient(width * (sqrt(distance * distance + 80.0) - distance))
+    length = where(length < x, length, stop_gradient(x))
+    total = full_like(x, 0)
+    for node, weight in zip(*_NODES, strict=True):
+        step = length * (0.5 * (node + 1.0))
+        at = x - step
+        rest = y + step
+        total = total + exp(_beta_exponent(a, b, at, rest, d - n * step)) / (at * rest) * (0.5 * weight)
+    size = exp(stirling_rest(n) - stirling_rest(a) - stirling_rest(b)) * sqrt(a / n * b * (0.5 / math.pi))
+    return total * length * size
+
+
 def _beta(a: Tensor, b: Tensor, x: Tensor) -> Tensor:
-    swap = x > (a + 1.0) / (a + b + 2.0)
+    finite = (a > 0.0) & (b > 0.0) & (a < np.inf) & (b < np.inf)
+    order, other = where(finite, a, 1.0), where(finite, b, 1.0)
+    wide = (order >= _WIDE) & (other >= _WIDE)
+    middle = where(wide, order / (order + other), (order + 1.0) / (order + other + 2.0))
+    swap = x > middle
     inside = (x > 0.0) & (x < 1.0)
-    y = where(inside, x, 0.5)
-    p, q, z = where(swap, b, a), where(swap, a, b), where(swap, 1.0 - y, y)
+    low = where(inside, x, 0.5)
+    high = 1.0 - low
+    p, q, z, w = where(swap, other, order), where(swap, order, other), where(swap, high, low), where(swap, low, high)
+    p1, q1, z1, w1 = (where(wide, 1.0, p), where(wide, 1.0, q), where(wide, 0.25, z), where(wide, 0.75, w))
+
+    gap = p1 * w1 - q1 * z1 + 1.0
 
     def numerator(k: Any) -> Any:
-        """Even and odd ones: m = k // 2."""
-        m = ((k - 1.0) * 0.5).astype(np.int32).astype(x.dtype)
-        odd = -(p + m) * (p + q + m) * z / ((p + 2.0 * m) * (p + 2.0 * m + 1.0))
-        n = m + 1.0
-        even = n * (q - n) * z / ((p + 2.0 * n - 1.0) * (p + 2.0 * n))
-        return where(k - 2.0 * m == 1.0, odd, even)
+        scale = z1 / (p1 + 2.0 * k - 1.0)
+        return (p1 + k - 1.0) * (k * (q1 - k) * scale) * ((p1 + q1 + k - 1.0) * scale)
 
-    fraction = ratio(numerator, lambda k: 1.0, full_like(p, 1))
-    size = gamma.lgamma(p + q) - gamma.lgamma(p) - gamma.lgamma(q)
-    value = exp(p * log(z) + q * log1p(-z) + size) / (p * fraction)
+    def denominator(k: Any) -> Any:
+        return k + k * (q1 - k) * z1 / (p1 + 2.0 * k - 1.0) + (p1 + k) / (p1 + 2.0 * k + 1.0) * (gap + k * (1.0 + w1))
+
+    # The even part of the fraction of DLMF 8.17.22, by 1 - x where that is small (Didonato and Morris 1992).
+    narrow = _beta_term(p1, q1, z1, w1) / ratio(numerator, denominator, p1 / (p1 + 1.0) * gap)
+    p2, q2 = where(wide, p, _WIDE), where(wide, q, _WIDE)
+    bell = wide & inside
+    value = where(wide, _left_tail(p2, q2, where(bell, z, 0.5), where(bell, w, 0.5)), narrow)
     value = where(swap, 1.0 - value, value)
+    # Without weight at one end, or all of it there.
+    value = where((a == 0.0) | (b == np.inf), 1.0, where((b == 0.0) | (a == np.inf), 0.0, value))
     value = where(x <= 0.0, 0.0, where(x >= 1.0, 1.0, value))
-    return where((a > 0.0) & (b > 0.0) & (x >= 0.0) & (x <= 1.0), value, np.nan)
+    is_open = ((a == 0.0) & (b == 0.0)) | ((a == np.inf) & (b == np.inf))
+    return where((a >= 0.0) & (b >= 0.0) & (x >= 0.0) & (x <= 1.0) & ~is_open, value, np.nan)
 
 
 def _beta_density(a: Tensor, b: Tensor, x: Tensor) -> Tensor:
@@ -205,7 +325,7 @@ def _beta_density(a: Tensor, b: Tensor, x: Tensor) -> Tensor:
     size = gamma.lgamma(a + b) - gamma.lgamma(a) - gamma.lgamma(b)
     at_end = exp(size) * power(x, a - 1.0) * power(1.0 - x, b - 1.0)  # a power has the slopes that its logarithm has not
     at_end = where((x == 0.0) | (x == 1.0), at_end, 0.0)
-    return where(inside, exp((a - 1.0) * log(y) + (b - 1.0) * log1p(-y) + size), at_end)
+    return where(inside, _beta_term(a, b, y, 1.0 - y) / (y * (1.0 - y)), at_end)
 
 
 _betainc = with_slopes(_beta, _beta_density)

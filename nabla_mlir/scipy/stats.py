@@ -18,7 +18,7 @@ from nabla_mlir.numpy.shapes import moveaxis, ravel
 from nabla_mlir.numpy.systems import triangular_solve
 from nabla_mlir.numpy.ufuncs import (
     absolute,
-    arctan,
+    arctan2,
     cos,
     exp,
     expm1,
@@ -27,7 +27,6 @@ from nabla_mlir.numpy.ufuncs import (
     log1p,
     logaddexp,
     power,
-    sign,
     square,
     tan,
 )
@@ -45,82 +44,138 @@ def _softplus(z: Any) -> Any:
     return logaddexp(z, 0.0)
 
 
-def _kept(value: Any, inside: Any, other: float) -> Any:
-    """The value inside, and another one elsewhere, so that formulas outside of their domain do no harm."""
-    return where(inside, value, other)
+def _unless(outside: Any, other: float, value: Any) -> Any:
+    """The value, NaN included, and another one outside, so that formulas beyond their domain do no harm."""
+    return where(outside, other, value)
 
 
 # ---------------------------------------------------------------- of real numbers
+def _exponential_rate(z: Any) -> Any:
+    return _unless(z < 0, 0.0, z)
+
+
 norm: Distribution = Distribution(
     "norm", log=lambda z: z * z * -0.5 - _HALF_LOG_2_PI, cdf=sp.ndtr, sf=lambda z: sp.ndtr(-z), logcdf=sp.log_ndtr,
     logsf=lambda z: sp.log_ndtr(-z), ppf=sp.ndtri, isf=lambda q: -sp.ndtri(q),
 )  # fmt: skip
 expon: Distribution = Distribution(
-    "expon", log=lambda z: -z, support=lambda z: z >= 0, cdf=lambda z: _kept(-expm1(-_kept(z, z >= 0, 0.0)), z >= 0, 0.0),
-    sf=lambda z: _kept(exp(-_kept(z, z >= 0, 0.0)), z >= 0, 1.0), logsf=lambda z: _kept(-z, z >= 0, 0.0),
-    ppf=lambda q: -log1p(-q), isf=lambda q: -log(q),
+    "expon", log=lambda z: -z, outside=lambda z: z < 0, cdf=lambda z: -expm1(-_exponential_rate(z)),
+    sf=lambda z: exp(-_exponential_rate(z)), logsf=lambda z: -_exponential_rate(z), ppf=lambda q: -log1p(-_chance(q)),
+    isf=lambda q: -log(_chance(q)),
 )  # fmt: skip
 uniform: Distribution = Distribution(
-    "uniform", log=lambda z: z * 0.0, support=lambda z: (z >= 0) & (z <= 1),
-    cdf=lambda z: where(z < 0, 0.0, where(z > 1, 1.0, z)), ppf=lambda q: _kept(q, (q >= 0) & (q <= 1), np.nan),
+    "uniform", log=lambda z: z * 0.0, outside=lambda z: (z < 0) | (z > 1),
+    cdf=lambda z: where(z < 0, 0.0, where(z > 1, 1.0, z)), ppf=lambda q: _chance(q),
 )  # fmt: skip
+
+
+def _laplace_quantile(q: Any) -> Any:
+    low = q < 0.5
+    value = log(2.0 * where(low, q, 1.0 - q))
+    return where(low, value, -value)
+
+
+def _laplace_cdf(z: Any) -> Any:
+    tail = 0.5 * exp(-absolute(z))
+    return where(z < 0, tail, 1.0 - tail)
+
+
 laplace: Distribution = Distribution(
-    "laplace", log=lambda z: -absolute(z) - math.log(2.0),
-    cdf=lambda z: where(z < 0, 0.5 * exp(-absolute(z)), 1.0 - 0.5 * exp(-absolute(z))),
-    ppf=lambda q: sign(q - 0.5) * -log1p(-2.0 * absolute(q - 0.5)),
+    "laplace", log=lambda z: -absolute(z) - math.log(2.0), cdf=_laplace_cdf, sf=lambda z: _laplace_cdf(-z), ppf=_laplace_quantile,
+    isf=lambda q: -_laplace_quantile(q),
 )  # fmt: skip
 logistic: Distribution = Distribution(
-    "logistic", log=lambda z: -z - 2.0 * _softplus(-z), cdf=sp.expit, sf=lambda z: sp.expit(-z), ppf=sp.logit,
-    isf=lambda q: -sp.logit(q),
+    "logistic", log=lambda z: -absolute(z) - 2.0 * log1p(exp(-absolute(z))), cdf=sp.expit, sf=lambda z: sp.expit(-z),
+    logcdf=lambda z: -_softplus(-z), logsf=lambda z: -_softplus(z), ppf=sp.logit, isf=lambda q: -sp.logit(q),
 )  # fmt: skip
+
+
+def _cauchy_quantile(q: Any) -> Any:
+    """-cot(pi q), from the nearer end."""
+    q = _chance(q)
+    low = q < 0.5
+    value = 1.0 / tan(math.pi * where(low, q, 1.0 - q))
+    return where(low, -value, value)
+
+
 cauchy: Distribution = Distribution(
-    "cauchy", log=lambda z: -log1p(z * z) - math.log(math.pi), cdf=lambda z: arctan(z) / math.pi + 0.5,
-    sf=lambda z: arctan(-z) / math.pi + 0.5, ppf=lambda q: tan(math.pi * (q - 0.5)), isf=lambda q: tan(math.pi * (0.5 - q)),
+    "cauchy", log=lambda z: -log1p(z * z) - math.log(math.pi), cdf=lambda z: arctan2(1.0, -z) / math.pi,
+    sf=lambda z: arctan2(1.0, z) / math.pi, ppf=_cauchy_quantile, isf=lambda q: -_cauchy_quantile(q),
 )  # fmt: skip
+
+
+def _gumbel_log_density(z: Any) -> Any:
+    """-z - exp(-z); -inf at -inf."""
+    lowest = z == -np.inf
+    y = _unless(lowest, 0.0, z)
+    return where(lowest, -np.inf, -y - exp(-y))
+
+
 gumbel_r: Distribution = Distribution(
-    "gumbel_r", log=lambda z: -z - exp(-z), cdf=lambda z: exp(-exp(-z)), logcdf=lambda z: -exp(-z),
-    sf=lambda z: -expm1(-exp(-z)), ppf=lambda q: -log(-log(q)),
+    "gumbel_r", log=_gumbel_log_density, cdf=lambda z: exp(-exp(-z)), logcdf=lambda z: -exp(-z), sf=lambda z: -expm1(-exp(-z)),
+    ppf=lambda q: -log(-log(q)), isf=lambda q: -log(-log1p(-q)),
 )  # fmt: skip
 gumbel_l: Distribution = Distribution(
-    "gumbel_l", log=lambda z: z - exp(z), cdf=lambda z: -expm1(-exp(z)), sf=lambda z: exp(-exp(z)), logsf=lambda z: -exp(z),
-    ppf=lambda q: log(-log1p(-q)),
+    "gumbel_l", log=lambda z: _gumbel_log_density(-z), cdf=lambda z: -expm1(-exp(z)), sf=lambda z: exp(-exp(z)),
+    logsf=lambda z: -exp(z), ppf=lambda q: log(-log1p(-q)), isf=lambda q: log(-log(q)),
 )  # fmt: skip
 t: Distribution = Distribution(
     "t", "df", log=lambda z, n: sp.gammaln((n + 1.0) * 0.5) - sp.gammaln(n * 0.5) - 0.5 * log(n * math.pi)
     - (n + 1.0) * 0.5 * log1p(z * z / n),
 )  # fmt: skip
+
+
+def _not_positive(z: Any) -> Any:
+    """Where a density of positive numbers vanishes: there, and at infinity."""
+    return (z < 0) | (z == np.inf)
+
+
 gamma: Distribution = Distribution(
-    "gamma", "a", log=lambda z, a: sp.xlogy(a - 1.0, _kept(z, z >= 0, 1.0)) - z - sp.gammaln(a), support=lambda z, a: z >= 0,
-    cdf=lambda z, a: sp.gammainc(a, _kept(z, z >= 0, 0.0)), sf=lambda z, a: sp.gammaincc(a, _kept(z, z >= 0, 0.0)),
+    "gamma", "a", outside=lambda z, a: _not_positive(z),
+    log=lambda z, a: sp.xlogy(a - 1.0, _unless(_not_positive(z), 1.0, z)) - z - sp.gammaln(a),
+    cdf=lambda z, a: sp.gammainc(a, _unless(z < 0, 0.0, z)), sf=lambda z, a: sp.gammaincc(a, _unless(z < 0, 0.0, z)),
 )  # fmt: skip
 chi2: Distribution = Distribution(
-    "chi2", "df", support=lambda z, n: z >= 0, cdf=lambda z, n: sp.gammainc(n * 0.5, _kept(z, z >= 0, 0.0) * 0.5),
-    log=lambda z, n: sp.xlogy(n * 0.5 - 1.0, _kept(z, z >= 0, 1.0)) - z * 0.5 - sp.gammaln(n * 0.5) - n * (0.5 * math.log(2.0)),
-    sf=lambda z, n: sp.gammaincc(n * 0.5, _kept(z, z >= 0, 0.0) * 0.5),
+    "chi2", "df", outside=lambda z, n: _not_positive(z), cdf=lambda z, n: sp.gammainc(n * 0.5, _unless(z < 0, 0.0, z) * 0.5),
+    log=lambda z, n: sp.xlogy(n * 0.5 - 1.0, _unless(_not_positive(z), 1.0, z)) - z * 0.5 - sp.gammaln(n * 0.5)
+    - n * (0.5 * math.log(2.0)),
+    sf=lambda z, n: sp.gammaincc(n * 0.5, _unless(z < 0, 0.0, z) * 0.5),
 )  # fmt: skip
 beta: Distribution = Distribution(
-    "beta", "a b", support=lambda z, a, b: (z >= 0) & (z <= 1),
-    log=lambda z, a, b: sp.xlogy(a - 1.0, _inside(z)) + sp.xlog1py(b - 1.0, -_inside(z)) - sp.betaln(a, b),
+    "beta", "a b", outside=lambda z, a, b: (z < 0) | (z > 1),
+    log=lambda z, a, b: sp.xlogy(a - 1.0, _inside(z)) + sp.xlog1py(b - 1.0, -_inside(z)) - sp.betaln(a, b) + _inside(z) * 0.0,
     cdf=lambda z, a, b: sp.betainc(a, b, where(z < 0, 0.0, where(z > 1, 1.0, z))),
     sf=lambda z, a, b: sp.betainc(b, a, where(z < 0, 1.0, where(z > 1, 0.0, 1.0 - z))),
 )  # fmt: skip
+
+
+def _pareto_log(z: Any) -> Any:
+    return log(_unless(z < 1, 1.0, z))
+
+
 pareto: Distribution = Distribution(
-    "pareto", "b", support=lambda z, b: z >= 1, log=lambda z, b: log(b) - (b + 1.0) * log(_kept(z, z >= 1, 1.0)),
-    cdf=lambda z, b: -expm1(-b * log(_kept(z, z >= 1, 1.0))), sf=lambda z, b: exp(-b * log(_kept(z, z >= 1, 1.0))),
-    logsf=lambda z, b: -b * log(_kept(z, z >= 1, 1.0)), ppf=lambda q, b: exp(-log1p(-q) / b),
+    "pareto", "b", outside=lambda z, b: z < 1, log=lambda z, b: log(b) - (b + 1.0) * _pareto_log(z),
+    cdf=lambda z, b: -expm1(-b * _pareto_log(z)), sf=lambda z, b: exp(-b * _pareto_log(z)), logsf=lambda z, b: -b * _pareto_log(z),
+    ppf=lambda q, b: exp(-log1p(-_chance(q)) / b), isf=lambda q, b: exp(-log(_chance(q)) / b),
 )  # fmt: skip
+
+
+def _gennorm_cdf(z: Any, b: Any) -> Any:
+    tail = 0.5 * sp.gammaincc(1.0 / b, power(absolute(z), b))
+    return where(z < 0, tail, 1.0 - tail)
+
+
 gennorm: Distribution = Distribution(
     "gennorm", "beta", has_place=False, has_scale=False,
-    log=lambda z, b: log(b * 0.5) - sp.gammaln(1.0 / b) - power(absolute(z), b),
-    cdf=lambda z, b: 0.5 * (1.0 + sign(z) * sp.gammainc(1.0 / b, power(absolute(z), b))),
+    log=lambda z, b: log(b * 0.5) - sp.gammaln(1.0 / b) - power(absolute(z), b), cdf=_gennorm_cdf, sf=lambda z, b: _gennorm_cdf(-z, b),
 )  # fmt: skip
 vonmises: Distribution = Distribution(
     "vonmises", "kappa", has_place=False, has_scale=False,
     log=lambda z, k: k * (cos(z) - 1.0) - math.log(2 * math.pi) - _log_i0e(k),
 )  # fmt: skip
 wrapcauchy: Distribution = Distribution(
-    "wrapcauchy", "c", has_place=False, has_scale=False, support=lambda z, c: (z >= 0) & (z <= 2 * math.pi),
-    log=lambda z, c: log1p(-c * c) - math.log(2 * math.pi) - log(1.0 + c * c - 2.0 * c * cos(z)),
+    "wrapcauchy", "c", has_place=False, has_scale=False, outside=lambda z, c: (z < 0) | (z > 2 * math.pi),
+    log=lambda z, c: log1p(-c * c) - math.log(2 * math.pi) - log(1.0 + c * c - 2.0 * c * cos(_unless((z < 0) | (z > 7.0), 0.0, z))),
 )  # fmt: skip
 
 
@@ -130,7 +185,12 @@ def _log_i0e(k: Any) -> Any:
 
 
 def _inside(z: Any) -> Any:
-    return _kept(z, (z >= 0) & (z <= 1), 0.5)
+    return _unless((z < 0) | (z > 1), 0.5, z)
+
+
+def _chance(q: Any) -> Any:
+    """A probability; NaN for other numbers."""
+    return _unless((q < 0) | (q > 1), np.nan, q)
 
 
 def _log_mass(a: Any, b: Any) -> Any:
@@ -138,21 +198,22 @@ def _log_mass(a: Any, b: Any) -> Any:
     swap = a > 0
     low, high = where(swap, -b, a), where(swap, -a, b)
     upper, lower = sp.log_ndtr(high), sp.log_ndtr(low)
-    return upper + log(-expm1(lower - upper))
+    nothing = upper == -np.inf
+    return where(nothing, -np.inf, upper + log(-expm1(lower - _unless(nothing, 0.0, upper))))
 
 
 def _truncated_log_cdf(z: Any, a: Any, b: Any) -> Any:
-    inner = _kept(z, (z > a) & (z < b), (a + b) * 0.5)
+    inner = _unless((z <= a) | (z >= b), (a + b) * 0.5, z)
     return where(z <= a, -np.inf, where(z >= b, 0.0, _log_mass(a, inner) - _log_mass(a, b)))
 
 
 def _truncated_log_sf(z: Any, a: Any, b: Any) -> Any:
-    inner = _kept(z, (z > a) & (z < b), (a + b) * 0.5)
+    inner = _unless((z <= a) | (z >= b), (a + b) * 0.5, z)
     return where(z <= a, 0.0, where(z >= b, -np.inf, _log_mass(inner, b) - _log_mass(a, b)))
 
 
 truncnorm: Distribution = Distribution(
-    "truncnorm", "a b", support=lambda z, a, b: (z >= a) & (z <= b),
+    "truncnorm", "a b", outside=lambda z, a, b: (z < a) | (z > b),
     log=lambda z, a, b: z * z * -0.5 - _HALF_LOG_2_PI - _log_mass(a, b),
     cdf=lambda z, a, b: exp(_truncated_log_cdf(z, a, b)), logcdf=_truncated_log_cdf,
     sf=lambda z, a, b: exp(_truncated_log_sf(z, a, b)), logsf=_truncated_log_sf,
@@ -160,43 +221,51 @@ truncnorm: Distribution = Distribution(
 
 
 # ---------------------------------------------------------------- of whole numbers
-def _is_whole(k: Any) -> Any:
-    return (k >= 0) & (floor(k) == k)
+def _no_count(k: Any) -> Any:
+    """Where k is neither 0, 1, 2, ... nor NaN."""
+    return (k < 0) | (floor(k) < k) | (k == np.inf)
 
 
 def _count(k: Any) -> Any:
-    return _kept(k, k >= 0, 0.0)
+    return _unless(_no_count(k), 0.0, k)
+
+
+def _above(k: Any, n: Any) -> Any:
+    """Where k is neither 0, 1, ..., n nor NaN."""
+    return (k < 0) | (floor(k) < k) | (k > n)
+
+
+def _up_to(k: Any, n: Any) -> Any:
+    return _unless(_above(k, n), 0.0, k)
 
 
 bernoulli: Distribution = Distribution(
-    "bernoulli", "p", is_discrete=True, support=lambda k, p: (k == 0) | (k == 1),
-    log=lambda k, p: sp.xlogy(_kept(k, (k == 0) | (k == 1), 0.0), p) + sp.xlog1py(1.0 - _kept(k, (k == 0) | (k == 1), 0.0), -p),
-    cdf=lambda k, p: where(k < 0, 0.0, where(k < 1, 1.0 - p, 1.0)),
-    ppf=lambda q, p: where((q < 0) | (q > 1), np.nan, where(q <= 1.0 - p, 0.0, 1.0)),
+    "bernoulli", "p", is_discrete=True, outside=lambda k, p: _above(k, 1.0),
+    log=lambda k, p: sp.xlogy(_up_to(k, 1.0), p) + sp.xlog1py(1.0 - _up_to(k, 1.0), -p),
+    cdf=lambda k, p: where(k < 0, 0.0, where(k < 1, 1.0 - p, where(k >= 1, 1.0, k))),
+    ppf=lambda q, p: where(_chance(q) <= 1.0 - p, 0.0, where(_chance(q) >= 0, 1.0, np.nan)),
 )  # fmt: skip
 binom: Distribution = Distribution(
-    "binom", "n p", is_discrete=True, support=lambda k, n, p: _is_whole(k) & (k <= n),
-    log=lambda k, n, p: _log_comb(n, _kept(k, (k >= 0) & (k <= n), 0.0)) + sp.xlogy(_kept(k, (k >= 0) & (k <= n), 0.0), p)
-    + sp.xlog1py(n - _kept(k, (k >= 0) & (k <= n), 0.0), -p),
+    "binom", "n p", is_discrete=True, outside=lambda k, n, p: _above(k, n),
+    log=lambda k, n, p: _log_comb(n, _up_to(k, n)) + sp.xlogy(_up_to(k, n), p) + sp.xlog1py(n - _up_to(k, n), -p),
 )  # fmt: skip
 geom: Distribution = Distribution(
-    "geom", "p", is_discrete=True, support=lambda k, p: (k >= 1) & (floor(k) == k),
-    log=lambda k, p: sp.xlog1py(_kept(k, k >= 1, 1.0) - 1.0, -p) + log(p),
+    "geom", "p", is_discrete=True, outside=lambda k, p: _no_count(k - 1.0), log=lambda k, p: sp.xlog1py(_count(k - 1.0), -p) + log(p),
 )  # fmt: skip
 poisson: Distribution = Distribution(
-    "poisson", "mu", is_discrete=True, support=lambda k, mu: _is_whole(k),
+    "poisson", "mu", is_discrete=True, outside=lambda k, mu: _no_count(k),
     log=lambda k, mu: sp.xlogy(_count(k), mu) - sp.gammaln(_count(k) + 1.0) - mu,
-    cdf=lambda k, mu: where(k >= 0, sp.gammaincc(floor(_count(k)) + 1.0, mu), 0.0),
+    cdf=lambda k, mu: where(k < 0, 0.0, sp.gammaincc(floor(_unless(k < 0, 0.0, k)) + 1.0, mu)),
+    sf=lambda k, mu: where(k < 0, 1.0, sp.gammainc(floor(_unless(k < 0, 0.0, k)) + 1.0, mu)),
 )  # fmt: skip
 nbinom: Distribution = Distribution(
-    "nbinom", "n p", is_discrete=True, support=lambda k, n, p: _is_whole(k),
+    "nbinom", "n p", is_discrete=True, outside=lambda k, n, p: _no_count(k),
     log=lambda k, n, p: sp.gammaln(_count(k) + n) - sp.gammaln(_count(k) + 1.0) - sp.gammaln(n) + n * log(p)
     + sp.xlog1py(_count(k), -p),
 )  # fmt: skip
 betabinom: Distribution = Distribution(
-    "betabinom", "n a b", is_discrete=True, support=lambda k, n, a, b: _is_whole(k) & (k <= n),
-    log=lambda k, n, a, b: _log_comb(n, _kept(k, (k >= 0) & (k <= n), 0.0)) - sp.betaln(a, b)
-    + sp.betaln(_kept(k, (k >= 0) & (k <= n), 0.0) + a, n - _kept(k, (k >= 0) & (k <= n), 0.0) + b),
+    "betabinom", "n a b", is_discrete=True, outside=lambda k, n, a, b: _above(k, n),
+    log=lambda k, n, a, b: _log_comb(n, _up_to(k, n)) - sp.betaln(a, b) + sp.betaln(_up_to(k, n) + a, n - _up_to(k, n) + b),
 )  # fmt: skip
 
 

@@ -3,8 +3,8 @@
     python -m nabla_mlir.testing.fuzz --of deep --minutes 10 --seed 1
 
 Each is a chain of operations on vectors of one to nine elements whose values are read several times (choices, pieces put together,
-reversals, scatters, loops, branches), under three to five transforms, with all stages as results. Many are compiled as one module,
-which takes some 0.2 s for each. A difference that rounding does not explain (`nabla_mlir.compiling.comparison`) is a fault.
+reversals, scatters, loops, branches), under two to five transforms. Several are compiled as one module. A difference that
+rounding does not explain (`nabla_mlir.compiling.comparison`) is a fault.
 """
 
 from __future__ import annotations
@@ -150,11 +150,11 @@ class Deep:
         return [rng.normal(size=int(rng.integers(1, 10))).astype(_DTYPES[self.seed % 3])]
 
     def traced(self) -> Traced:
-        """All stages: the body, and what each transform makes of the one before."""
-        stages = [_body(self.seed, self.steps)]
+        """The body, and what all transforms make of it, as two results that share values."""
+        body = result = _body(self.seed, self.steps)
         for name in self.transforms:
-            stages.append(TRANSFORMS[name](stages[-1]))
-        return nm.trace(lambda x: tuple(f(x) for f in stages), *self.arguments, name=self.name)
+            result = TRANSFORMS[name](result)
+        return nm.trace(lambda x: (body(x), result(x)), *self.arguments, name=self.name)
 
     @property
     def name(self) -> str:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops import logic as lg
-from nabla_mlir.passes.simplify.pattern import defining, has_one_use, owner, pattern
+from nabla_mlir.passes.simplify.pattern import defining, has_free_zeros, has_one_use, owner, pattern
 from nabla_mlir.table.registry import REGISTRY
 from nabla_mlir.table.tensor import Tensor, full, full_like, splat_of, wrap
 from nabla_mlir.table.traits import is_linear_in
@@ -16,10 +17,18 @@ from nabla_mlir.table.traits import is_linear_in
 
 @pattern("stablehlo.add")
 def add_zero(a: Tensor, b: Tensor) -> Tensor | None:
-    """x + 0 -> x."""
+    """x + 0 -> x; where the zero is positive and x is a user's, -0 + 0 stays 0."""
     if a.dtype.kind == "b":
         return None
-    return a if splat_of(b) == 0 else b if splat_of(a) == 0 else None
+    for x, zero in ((a, b), (b, a)):
+        if splat_of(zero) == 0 and (has_free_zeros(a) or _is_negative_zero(zero)):
+            return x
+    return None
+
+
+def _is_negative_zero(x: Tensor) -> bool:
+    number = splat_of(x)
+    return isinstance(number, float) and number == 0 and math.copysign(1, number) < 0
 
 
 @pattern("stablehlo.add")
@@ -34,10 +43,10 @@ def add_negated(a: Tensor, b: Tensor) -> Tensor | None:
 
 @pattern("stablehlo.subtract")
 def subtract_zero(a: Tensor, b: Tensor) -> Tensor | None:
-    """x - 0 -> x, 0 - x -> -x."""
-    if splat_of(b) == 0:
+    """x - 0 -> x, 0 - x -> -x; a user's -0 - -0 and 0 - 0 stay 0."""
+    if splat_of(b) == 0 and (has_free_zeros(a) or (a.dtype.kind != "c" and not _is_negative_zero(b))):
         return a
-    return ew.negate(b) if splat_of(a) == 0 else None
+    return ew.negate(b) if splat_of(a) == 0 and (has_free_zeros(a) or _is_negative_zero(a)) else None
 
 
 @pattern("stablehlo.subtract")
@@ -49,8 +58,8 @@ def subtract_negated(a: Tensor, b: Tensor) -> Tensor | None:
 
 @pattern("stablehlo.subtract")
 def subtract_from_negated(a: Tensor, b: Tensor) -> Tensor | None:
-    """(-x) - y -> -(x + y), so that the sign can go on to where it disappears."""
-    negation = defining(a, "stablehlo.negate")
+    """(-x) - y -> -(x + y), so that the sign can go on to where it disappears; a user's -1 - -1 stays 0."""
+    negation = defining(a, "stablehlo.negate") if has_free_zeros(a) else None
     return ew.negate(ew.add(negation[0][0], b)) if negation and has_one_use(a) else None
 
 

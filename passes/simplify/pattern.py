@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 
 from iree.compiler import ir
 
+from nabla_mlir.dialects.locations import is_derived
 from nabla_mlir.dialects.regions import made_by
 from nabla_mlir.ops.shape import broadcast_in_dim
 from nabla_mlir.table.registry import REGISTRY, Params
@@ -54,6 +55,15 @@ def uncopied(x: Tensor, axes: Collection[int]) -> Tensor:
     rest = [d for d in range(x.ndim) if d not in axes]
     places = tuple(rest.index(d) for d in params["broadcast_dimensions"])
     return broadcast_in_dim(source, shape=tuple(x.shape[d] for d in rest), broadcast_dimensions=places)
+
+
+def has_free_zeros(x: Tensor) -> bool:
+    """True if the operation that is rewritten may give zeros of the other sign: of integers, and where a derivative rule made it.
+
+    What a user wrote keeps the signs of its zeros, which decide about `arctan2` and the sides of branch cuts. The location of an
+    operation says which transform made it.
+    """
+    return x.dtype.kind in "biu" or is_derived(ir.Location.current)
 
 
 def is_identity(permutation: Sequence[int]) -> bool:

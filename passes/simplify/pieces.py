@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nabla_mlir.ops import shape as sh
 from nabla_mlir.ops.elementwise import add
-from nabla_mlir.passes.simplify.pattern import defining, has_one_use, pattern
+from nabla_mlir.passes.simplify.pattern import defining, has_free_zeros, has_one_use, pattern
 from nabla_mlir.table.tensor import Tensor, full, splat_of
 
 MAX_PIECES = 8
@@ -14,7 +14,7 @@ Piece = tuple[int, Tensor | None]  # length along the axis; None for zeros
 @pattern("stablehlo.add")
 def sum_of_pieces(a: Tensor, b: Tensor) -> Tensor | None:
     """pad(x) + pad(y) -> concatenate(x alone, x + y where they overlap, y alone): nothing is padded or added to zero."""
-    if a.dtype.kind not in "fc" or not (has_one_use(a) and has_one_use(b)):
+    if a.dtype.kind not in "fc" or not (has_one_use(a) and has_one_use(b) and has_free_zeros(a)):
         return None
     for axis in range(a.ndim):
         left, right = _pieces(a, axis), _pieces(b, axis)

@@ -14,7 +14,16 @@ from nabla_mlir.ops import shape as sh
 from nabla_mlir.ops.elementwise import add
 from nabla_mlir.ops.reduction import COMBINERS, identity_of, reduce
 from nabla_mlir.passes.boxes import Box
-from nabla_mlir.passes.simplify.pattern import Pattern, defining, has_one_use, is_identity, owner, pattern, uncopied
+from nabla_mlir.passes.simplify.pattern import (
+    Pattern,
+    defining,
+    has_free_zeros,
+    has_one_use,
+    is_identity,
+    owner,
+    pattern,
+    uncopied,
+)
 from nabla_mlir.table.registry import REGISTRY, OpDef
 from nabla_mlir.table.tensor import Tensor, full, full_like, splat_of, wrap
 from nabla_mlir.table.traits import is_part, moved
@@ -255,7 +264,8 @@ def sum_of_broadcast(*xs: Tensor, dimensions: Shape, body: Any) -> Tensor | None
 @pattern("stablehlo.reduce")
 def sum_of_negated(*xs: Tensor, dimensions: Shape, body: Any) -> Tensor | None:
     """sum(-x) -> -sum(x): there is less to negate, and the sign can go on."""
-    negation = defining(xs[0], "stablehlo.negate") if len(xs) == 2 and body == "add" and splat_of(xs[1]) == 0 else None
+    is_sum = len(xs) == 2 and body == "add" and splat_of(xs[1]) == 0 and has_free_zeros(xs[0])
+    negation = defining(xs[0], "stablehlo.negate") if is_sum else None
     if negation is None or not has_one_use(xs[0]):
         return None
     return ew.negate(reduce(negation[0][0], xs[1], dimensions=dimensions, body="add"))
@@ -362,7 +372,7 @@ def add_of_update(a: Tensor, b: Tensor) -> Tensor | None:
     """x + update(0, u) -> update(x, x there + u): in a loop the sum of rows, which then does not touch the others."""
     for x, update in ((a, b), (b, a)):
         inner = defining(update, "stablehlo.dynamic_update_slice") if has_one_use(update) else None
-        if inner is None or splat_of(inner[0][0]) != 0 or splat_of(x) is not None:
+        if inner is None or splat_of(inner[0][0]) != 0 or splat_of(x) is not None or not has_free_zeros(x):
             continue
         _, u, *places = inner[0]
         if 2 * u.size <= x.size and x.dtype.kind != "b":

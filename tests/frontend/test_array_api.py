@@ -154,11 +154,11 @@ def test_division_agrees_with_numpy_also_in_the_sign_of_zero(name) -> None:
     assert np.array_equal(np.signbit(got), np.signbit(want))
 
 
-def test_division_of_and_by_infinities_is_that_of_the_standard() -> None:
+def test_division_of_and_by_infinities_is_that_of_numpy() -> None:
     x, y = np.array([np.inf, -np.inf, 1.0, 1.0, -1.0, 5.0, 1e300]), np.array([2.0, 2.0, 0.0, -0.0, 0.0, -np.inf, 1e-300])
     got = np.asarray(xp.floor_divide(x, y))
-    assert got.tolist() == [np.inf, -np.inf, np.inf, -np.inf, -np.inf, 0.0, np.inf]
-    assert np.signbit(got[5])
+    with np.errstate(all="ignore"):
+        assert_same(got, np.floor_divide(x, y))
 
 
 @pytest.mark.parametrize("by", [3.0, -3.0])

@@ -27,6 +27,12 @@ IMAGE, KERNEL = RNG.normal(size=(2, 2, 5, 4)), RNG.normal(size=(4, 2, 3, 2))
 Q, K = RNG.normal(size=(2, 3, 4, 5)), RNG.normal(size=(2, 6, 2, 5))
 PLACES = np.array([[0], [2], [9]])
 
+
+def _windows_of(j: Any, word: str, x: Any, z: Any, *geometry: Any) -> Any:
+    own = {"own": lambda a, b: a + b + a * b}
+    return j.lax.reduce_window(x, z, own[word] if word in own else getattr(j.lax, word), *geometry)
+
+
 # Functions of arrays of floating point, which are also differentiated and mapped.
 SMOOTH: dict[str, tuple[Callable[..., Any], list[Any]]] = {
     "dot_general": (lambda j, a, b: j.lax.dot_general(a, b, (((1,), (1,)), ((0,), (0,)))), [X, Y]),
@@ -44,6 +50,10 @@ SMOOTH: dict[str, tuple[Callable[..., Any], list[Any]]] = {
             x, k, (2, 1), [(1, 1), (0, 2)], dimension_numbers=("NCHW", "OIHW", "NCHW"), transpose_kernel=True), [IMAGE[:, [0, 1, 0, 1]], KERNEL]),
     "reduce_window": (
         lambda j, x: [j.lax.reduce_window(x, -np.inf, j.lax.max, (2, 2), (1, 2), "SAME"), j.lax.reduce_window(x, 0.0, j.lax.add, (2, 3))], [X]),
+    "reduce_window_initial": (
+        lambda j, x, z: [f(x, z, *w) for f in (partial(_windows_of, j, b) for b in ("add", "mul", "max", "min", "own")) for w in (
+            ((2, 3), (1, 1), ((1, 0), (0, 2))), ((3, 1), (1, 1), ((2, 0), (0, 0))), ((2, 2), (1, 2), "SAME", (2, 1), (1, 2)),
+            ((3, 1), (1, 1), ((4, 0), (0, 0))), ((2, 2),))], [X, np.array(0.7)]),
     "reduce_window_own": (
         lambda j, x: j.lax.reduce_window(x, 1.0, lambda a, b: a * b, (2, 2), None, [(0, 1), (1, 0)], (1, 2), (2, 1)), [X]),
     "reduce": (

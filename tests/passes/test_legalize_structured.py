@@ -10,9 +10,11 @@ import pytest
 from jax import lax
 from legalize_support import Program, check_against_jax, jax_text, legalized
 
+import nabla_mlir as nm
 from nabla_mlir.compiling.compiler import compile_module
 from nabla_mlir.dialects.context import parse_module
 from nabla_mlir.errors import CompileError, RuleMissingError
+from nabla_mlir.ops.windows import reduce_window, window_params
 from nabla_mlir.targets import CUDA
 
 rng = np.random.default_rng(0)
@@ -139,6 +141,32 @@ def test_integers_truth_values_and_complex_windows() -> None:
         },
         1e-4,
     )
+
+
+_FOLDS = {"add": nm.lax.add, "mul": nm.lax.mul, "max": nm.lax.max, "min": nm.lax.min, "and": nm.lax.bitwise_and, "or": nm.lax.bitwise_or}
+
+
+def test_windows_over_all_elements_keep_their_initial_value() -> None:
+    """Each operation, dtype and side of padding; the padding of the operation consists of initial values."""
+    cases = {}
+    for word in _FOLDS:
+        for dtype in (np.float32, np.float64, np.float16, np.int8, np.int64, np.uint8, np.uint32, np.complex64, bool):
+            kind = np.dtype(dtype).kind
+            if (word in ("and", "or") and kind in "fc") or (word in ("max", "min") and kind == "c") or (word == "mul" and kind == "b"):
+                continue
+            x = np.asarray([[1, 2, 3, 1, 5], [3, 2, 2, 4, 1]], dtype)
+            initial = np.asarray(word != "or" if kind == "b" else 3 if kind in "iu" else 1.5, dtype)
+            for i, (padding, window) in enumerate(((((0, 0), (4, 0)), (1, 5)), (((0, 0), (0, 4)), (1, 5)), (((1, 0), (0, 0)), (2, 1)),
+                                                  (((0, 0), (0, 0)), (1, 5)), (((1, 1), (2, 2)), (2, 5)))):  # fmt: skip
+                params = window_params(2, window_dimensions=window, padding=padding)
+                cases[f"{word}_{np.dtype(dtype).name}_{i}"] = (lambda x, z, w=word, p=params: reduce_window(x, z, body=w, **p), (x, initial), padding, window)
+    traces = {name: nm.trace(f, *args, name=name) for name, (f, args, *_) in cases.items()}
+    module = nm.module(**traces).lower().compile(nm.CPU()).loaded
+    ufuncs = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum, "and": np.bitwise_and, "or": np.bitwise_or}
+    for name, (_, (x, initial), padding, window) in cases.items():
+        parts = np.lib.stride_tricks.sliding_window_view(np.pad(x, padding, constant_values=initial), window)
+        want = ufuncs[name.split("_")[0]].reduce(parts, (2, 3), x.dtype, initial=initial)
+        np.testing.assert_allclose(np.asarray(module[name](x, initial)), want, rtol=2e-3, err_msg=name)
 
 
 def test_a_convolution_of_half_precision_compiles_for_cuda() -> None:

@@ -11,7 +11,7 @@ import nabla_mlir.numpy as nnp
 from nabla_mlir import nn
 from nabla_mlir.interop.onnx.dtypes import dtype_of
 from nabla_mlir.interop.onnx.table import Refusal, define, operator
-from nabla_mlir.numpy.reductions import logsumexp
+from nabla_mlir.numpy.reductions import logsumexp, widened
 from nabla_mlir.table.tensor import Tensor
 
 
@@ -31,6 +31,7 @@ def _reduction(f: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _norm(x: Tensor, axis: Any, keepdims: bool) -> Tensor:
+    x = widened(x)
     return nnp.sqrt(nnp.sum(x * x, axis, keepdims=keepdims))
 
 
@@ -43,7 +44,7 @@ _SUMS: dict[str, Callable[..., Any]] = {
     "ReduceL1": lambda x, axis, keep: nnp.sum(nnp.abs(x), axis, keepdims=keep),
     "ReduceL2": _norm,
     "ReduceSumSquare": lambda x, axis, keep: nnp.sum(x * x, axis, keepdims=keep),
-    "ReduceLogSum": lambda x, axis, keep: nnp.log(nnp.sum(x, axis, keepdims=keep)),
+    "ReduceLogSum": lambda x, axis, keep: nnp.log(nnp.sum(widened(x), axis, keepdims=keep)),
     "ReduceLogSumExp": lambda x, axis, keep: logsumexp(x, axis, keepdims=keep),
 }  # fmt: skip
 for _name, _function in _SUMS.items():
@@ -120,10 +121,11 @@ for _name, _function in _SOFT.items():
 @operator("LpNormalization")
 def _lp_normalization(x: Tensor, axis: int = -1, p: int = 2) -> Tensor:
     """Rows of zeros stay zeros."""
+    dtype, x = x.dtype, widened(x)
     size = nnp.sum(nnp.abs(x), axis, keepdims=True) if p == 1 else nnp.sum(x * x, axis, keepdims=True)
     is_zero = size == 0
     size = nnp.where(is_zero, nnp.ones_like(size), size)
-    return nnp.where(is_zero, nnp.zeros_like(x), x / (size if p == 1 else nnp.sqrt(size)))
+    return nnp.where(is_zero, nnp.zeros_like(x), x / (size if p == 1 else nnp.sqrt(size))).astype(dtype)
 
 
 @operator("TopK", static=("k",))

@@ -11,6 +11,7 @@ import nabla_mlir.numpy as nnp
 from nabla_mlir import lax
 from nabla_mlir.interop.onnx.reductions import numbers
 from nabla_mlir.interop.onnx.table import operator
+from nabla_mlir.numpy.reductions import widened
 from nabla_mlir.ops.reduction import identity_of
 from nabla_mlir.ops.windows import reduce_window, window_params
 from nabla_mlir.table.tensor import Tensor, full
@@ -167,14 +168,15 @@ def _by_columns(sizes: Sequence[int]) -> np.ndarray:
 def _average_pool(x: Tensor, kernel_shape: Any = None, strides: Any = None, pads: Any = None, dilations: Any = None,
                   auto_pad: str = "NOTSET", ceil_mode: int = 0, count_include_pad: int = 0) -> Tensor:  # fmt: skip
     pool = _Pool(x, kernel_shape, strides, pads, dilations, auto_pad, ceil_mode)
-    return pool.reduced(x, "add") / pool.counts(count_include_pad).astype(x.dtype)
+    total = pool.reduced(widened(x), "add")
+    return (total / pool.counts(count_include_pad).astype(total.dtype)).astype(x.dtype)
 
 
 @operator("LpPool")
 def _lp_pool(x: Tensor, kernel_shape: Any = None, p: Any = 2, strides: Any = None, pads: Any = None, dilations: Any = None,
              auto_pad: str = "NOTSET", ceil_mode: int = 0) -> Tensor:  # fmt: skip
     pool = _Pool(x, kernel_shape, strides, pads, dilations, auto_pad, ceil_mode)
-    return pool.reduced(nnp.abs(x) ** p, "add") ** (1 / p)
+    return (pool.reduced(widened(nnp.abs(x)) ** p, "add") ** (1 / p)).astype(x.dtype)
 
 
 def _spatial(x: Tensor) -> tuple[int, ...]:
@@ -193,7 +195,7 @@ def _global_max_pool(x: Tensor) -> Tensor:
 
 @operator("GlobalLpPool")
 def _global_lp_pool(x: Tensor, p: Any = 2) -> Tensor:
-    return nnp.sum(nnp.abs(x) ** p, _spatial(x), keepdims=True) ** (1 / p)
+    return (nnp.sum(widened(nnp.abs(x)) ** p, _spatial(x), keepdims=True) ** (1 / p)).astype(x.dtype)
 
 
 @operator("MaxUnpool", static=("output_shape",))

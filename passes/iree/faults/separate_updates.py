@@ -11,6 +11,7 @@ from nabla_mlir.dialects.builder import Val, held
 from nabla_mlir.dialects.regions import made_by, nested, nested_in_functions
 from nabla_mlir.dialects.stablehlo import OPTIMIZATION_BARRIER, SLICES, I64Array, constant_splat
 from nabla_mlir.passes.base import Pass, register
+from nabla_mlir.passes.iree.faults.aliasing import computed, copy_numbers
 from nabla_mlir.passes.iree.faults.buffers import one_buffer
 from nabla_mlir.table.traits import is_elementwise
 
@@ -24,7 +25,8 @@ class SeparateUpdatesPass(Pass):
     `x.at[:, 1].set(x[0])` reads elements that it has changed (a wrong number, silently), `x.at[1:].set(x[:-1])` is a copy
     onto itself that the runtime refuses, and a scatter of gathered rows is computed on the stack, which may be too small.
     A new value of each element from its old one is right in place, unless something else reads the old ones too: it may do so
-    when they are overwritten (`y = x.at[1].multiply(x[1])` beside `2 * x[1]`).
+    when they are overwritten (`y = x.at[1].multiply(x[1])` beside `2 * x[1]`). An update that is the array itself, or a view of it,
+    is copied (`x.at[i].add(x)`).
     Example: tests/filecheck/passes/separate_updates.mlir
     """
 
@@ -32,6 +34,7 @@ class SeparateUpdatesPass(Pass):
 
     def run(self, module: ir.Operation) -> None:
         """Rewrites `module` in place."""
+        numbers = copy_numbers(module)
         for write in nested_in_functions(module):
             if write.name == "stablehlo.dynamic_update_slice":
                 sources = [1]
@@ -42,7 +45,9 @@ class SeparateUpdatesPass(Pass):
             targets = one_buffer(write.operands[i] for i in range(max(1, len(sources) - 1)))
             with ir.InsertionPoint(write), write.location:
                 for i in sources:
-                    if _reads(write.operands[i], targets, write):
+                    if write.operands[i] in targets:  # a barrier would return the same buffer
+                        write.operands[i] = computed(write.operands[i], next(numbers))
+                    elif _reads(write.operands[i], targets, write):
                         write.operands[i] = held(Val(write.operands[i])).value
 
 

@@ -73,6 +73,8 @@ FAULTS = (
     Fault("float8_from_f16", "Conversions between float8 and float16 do not compile.", "nabla-legalize-types"),
     Fault("reversed_unsigned_numbers", "A reverse of unsigned numbers does not compile.", "nabla-legalize-types"),
     Fault("running_or", "Running windows of truth values do not compile.", "nabla-legalize-reductions"),
+    Fault("initial_value_of_a_scan", "Windows over all elements before forget the initial value, and padding that consists of it.",
+          "nabla-legalize-reductions", since=""),
     Fault("sum_of_f16", "A sum of narrow floats is rounded after every term.", "nabla-legalize-reductions"),
     Fault("product_of_truth_values", "A product of truth values adds modulo 2.", "nabla-legalize-products", since=""),
     Fault("the_largest_with_nan", "The search for the largest passes over NaN.", "nabla-legalize-sorts"),

@@ -14,6 +14,7 @@ from nabla_mlir.dialects import stablehlo as hlo
 from nabla_mlir.dialects.builder import Val, select
 from nabla_mlir.dialects.regions import made_by
 from nabla_mlir.errors import RuleMissingError
+from nabla_mlir.ops.reduction import COMBINERS, identity_of
 from nabla_mlir.passes.iree.pattern import Patterns, Replacement, Target, attributes_of, operands
 from nabla_mlir.passes.iree.regions import apply_elementwise, is_elementwise, single_operation
 
@@ -26,26 +27,60 @@ _TRUTH = {"or": "maximum", "add": "maximum", "maximum": "maximum", "and": "minim
 
 @PATTERNS.of("stablehlo.reduce_window")
 def windows_of_other_numbers(op: ir.Operation, target: Target) -> Replacement:
-    """Windows over all elements before do not compile for truth values and sums of unsigned integers.
+    """Windows over all elements before do not compile for truth values and for unsigned integers.
 
-    They are windows of 32-bit integers, and of signed integers of the same bits.
+    They are windows of 32-bit integers, and of signed integers of the same bits, whose order is that of the unsigned ones once
+    the first bit is flipped.
     """
     body = single_operation(op.regions[0])
     if len(op.operands) != 2 or body is None:
         return None
     values, result = operands(op), Val(op.results[0])
-
-    def windows(values: Sequence[Val], body: str) -> Val:
-        window_op = b.make(op.name, values, [b.like(result, values[0].dtype)], attributes_of(op), regions=1)
-        b.fill_region(window_op.regions[0], [v.type for v in (values[1], values[1])], lambda x, y: b.binary(body, x, y))
-        return Val(window_op.results[0])
-
     kind, word = result.dtype.kind, body.removeprefix("stablehlo.")
     if kind == "b" and word in _TRUTH:
-        return b.ne(windows([b.convert(v, np.int32) for v in values], f"stablehlo.{_TRUTH[word]}"), 0)
-    if kind == "u" and word in ("add", "multiply"):
-        return b.bitcast(windows([b.bitcast(v, f"i{v.dtype.itemsize}") for v in values], body), result.dtype)
-    return None
+        return b.ne(_windows(op, [b.convert(v, np.int32) for v in values], f"stablehlo.{_TRUTH[word]}"), 0)
+    if kind != "u":
+        return None
+    signed = np.dtype(f"i{result.dtype.itemsize}")
+    first = int(np.iinfo(signed).min) if word in ("maximum", "minimum") else 0
+    flipped = lambda v: b.binary("stablehlo.xor", v, first) if first else v  # noqa: E731
+    return b.bitcast(flipped(_windows(op, [flipped(b.bitcast(v, signed)) for v in values], body)), result.dtype)
+
+
+def _windows(op: ir.Operation, values: Sequence[Val], body: str, **changes: ir.Attribute) -> Val:
+    """The windows of an operation, of other values, combined by one binary operation."""
+    attributes = attributes_of(op) | changes
+    window_op = b.make(op.name, values, [b.like(Val(op.results[0]), values[0].dtype)], attributes, regions=1)
+    b.fill_region(window_op.regions[0], [values[1].type] * 2, lambda x, y: b.binary(body, x, y))
+    return Val(window_op.results[0])
+
+
+@PATTERNS.of("stablehlo.reduce_window")
+def initial_value_of_a_scan(op: ir.Operation, target: Target) -> Replacement:
+    """Windows over all elements before, or after, are scans that begin with the neutral element, whatever the initial value is.
+
+    The padding consists of initial values too: with the first one, as many as a window over the other side of an array of them
+    holds. So the result combines two scans that begin with the neutral element.
+    """
+    body = single_operation(op.regions[0])
+    x, result = Val(op.operands[0]), Val(op.results[0])
+    word = {name: word for word, name in COMBINERS.items()}.get(body or "")
+    if word is None or len(op.operands) != 2 or not x.static or result.dtype.kind in "bc" or x.shape != result.shape:
+        return None
+    window = _spatial(x.rank, op.attributes, "window_dimensions")
+    padding = hlo.Padding.decode(op.attributes["padding"]) if "padding" in op.attributes else ((0, 0),) * x.rank
+    axes = [d for d, w in enumerate(window) if w > 1]
+    if len(axes) != 1 or window[axes[0]] != x.shape[axes[0]] or sum(padding[axes[0]]) != window[axes[0]] - 1 or 0 not in padding[axes[0]]:
+        return None
+    neutral = identity_of(word, x.dtype)
+    initial = Val(op.operands[1])
+    maker = made_by(initial.value)
+    if maker is not None and maker.name == "stablehlo.constant" and hlo.constant_splat(maker) == neutral:
+        return None
+    start = b.full(neutral, (), x.dtype)
+    opposite = hlo.Padding.encode([(high, low) for low, high in padding])
+    return b.binary(body, _windows(op, [x, start], body),
+                    _windows(op, [b.broadcast(initial, x.shape, []), start], body, padding=opposite))  # fmt: skip
 
 
 @PATTERNS.of("stablehlo.reduce_window")

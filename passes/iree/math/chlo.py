@@ -24,7 +24,7 @@ _LINEAR = 2.0**-100  # below, erf(x) is 2 x / sqrt(pi)
 _BROADCASTING = names_with(lambda record: record.name.startswith("chlo.broadcast_") and record.name != "chlo.broadcast_select")
 
 
-@PATTERNS.of(*_BROADCASTING, "chlo.polygamma", "chlo.zeta")
+@PATTERNS.of(*_BROADCASTING)
 def expand(op: ir.Operation, target: Target) -> Replacement:
     """IREE expands these itself, into operations that it gets wrong (power, sin, log1p) or cannot link in f64."""
     return stock_expansion(op) if all(v.static for v in operands(op)) else None

@@ -12,7 +12,8 @@ from iree.compiler import ir
 
 from nabla_mlir.dialects import builder as b
 from nabla_mlir.dialects.builder import Val, convert, eq, select
-from nabla_mlir.ops.gamma import OVER_ROOTS, ROOTS
+from nabla_mlir.ops.gamma import OVER_ROOTS, ROOTS, ZETA_CORRECTIONS, ZETA_TERMS
+from nabla_mlir.passes.iree.math.arithmetic import splat_of
 from nabla_mlir.passes.iree.math.chlo import stock_expansion
 from nabla_mlir.passes.iree.math.formats import (
     F32,
@@ -67,13 +68,13 @@ _DIGAMMA_F64 = (
 _ROOT, _ROOT_LOW = 1.4616321449683622, 9.549995429965697e-17
 
 
-@PATTERNS.of("chlo.lgamma", "chlo.digamma", "chlo.erf", "chlo.erfc")
+@PATTERNS.of("chlo.lgamma", "chlo.digamma", "chlo.erf", "chlo.erfc", "chlo.zeta", "chlo.polygamma")
 def narrow(op: ir.Operation, target: Target) -> Replacement:
     """Formats of 16 bits are computed in f32."""
-    (x,) = operands(op)
-    if not x.static or has_format(x):
+    xs = operands(op)
+    if not all(x.static for x in xs) or has_format(xs[-1]):
         return None
-    return convert(b.op(op.name, convert(x, F32.dtype), type=b.like(x, F32.dtype)), x.dtype)
+    return convert(b.op(op.name, *(convert(x, F32.dtype) for x in xs), type=b.like(xs[-1], F32.dtype)), xs[-1].dtype)
 
 
 @PATTERNS.of("chlo.lgamma")
@@ -117,6 +118,69 @@ def digamma(op: ir.Operation, target: Target) -> Replacement:
     near = distance * horner(x + x - 3.0, _DIGAMMA_F32 if single else _DIGAMMA_F64)
     pole = flip_sign(b.full(-math.inf, x.shape, x.dtype), sign_of(x))  # at zeros, which the expansion takes for one
     return select((x >= 1.0) & (x <= 2.0), near, select(eq(x, 0.0), pole, stock_expansion(op)[0]))
+
+
+@PATTERNS.of("chlo.zeta")
+def zeta(op: ir.Operation, target: Target) -> Replacement:
+    """The expansion is wrong for q below -9.5 (by factors of 10^11), NaN at infinities, and 0 where q^-s leaves the range of f32.
+
+    Negative numbers are those of the interpreter's formula: zeta(s, q) = zeta(s, 1 - r) + (-1)^s (zeta(s, r) - zeta(s, |q| + 1))
+    for r = |q| - floor(|q|).
+    """
+    s, q = operands(op)
+    if not (q.static and has_format(q)):
+        return None
+    size, low = abs(q), q < 0.0
+    rest = size - b.floor(size)
+    number = splat_of(s.value)
+    s = s if number is None else b.splat(number.real, q)
+    total = _zeta_of_positive(s, number, select(low, size + 1.0, q))
+    if number is not None and not number.real.is_integer():
+        total = select(low, math.nan, total)
+    else:
+        sign = 1.0 - (s - b.floor(s * 0.5) * 2.0) * 2.0
+        below = _zeta_of_positive(s, number, 1.0 - rest) + sign * (_zeta_of_positive(s, number, rest) - total)
+        total = select(low, select(eq(s, b.floor(s)), below, math.nan), total)
+    total = select((q <= 0.0) & ~(rest > 0.0), math.inf, total)
+    total = select(eq(s, 1.0), math.inf, total)
+    return select((s >= 1.0) & eq(q, q), total, math.nan)
+
+
+def _zeta_of_positive(s: Val, number: complex | None, q: Val) -> Val:
+    """The Euler-Maclaurin formula, see `ZETA_CORRECTIONS`; the powers of a known exponent are products."""
+    power = lambda x, y: b.binary("stablehlo.power", x, y)  # noqa: E731
+    minus, last = (-s, 1.0 - s) if number is None else (b.splat(-number.real, q), b.splat(1.0 - number.real, q))
+    a = q + float(ZETA_TERMS)
+    terms = power(q, minus)
+    for k in range(1, ZETA_TERMS):
+        terms = terms + power(q + float(k), minus)
+    near, unit = b.minimum(s, a * 4.0), 1.0 / a
+    factor, series = near * unit, 1.0 / (s - 1.0) + unit * 0.5
+    corrections = ZETA_CORRECTIONS[: 5 if format_of(q) is F32 else None]
+    for j, c in enumerate(corrections, start=1):
+        series = series + factor * unit * c
+        factor = factor * ((near + (2.0 * j - 1.0)) * unit) * ((near + 2.0 * j) * unit)
+    tail = power(a, last) * series
+    return terms + select(a < math.inf, tail, 0.0)
+
+
+@PATTERNS.of("chlo.polygamma")
+def polygamma(op: ir.Operation, target: Target) -> Replacement:
+    """(-1)^(n + 1) n! zeta(n + 1, x), whose expansion is wrong."""
+    n, x = operands(op)
+    if not (x.static and has_format(x)):
+        return None
+    order = splat_of(n.value)
+    if order == 0:
+        return b.op("chlo.digamma", x, type=x.type)
+    if order is not None and 0 < order.real <= 170 and order.real.is_integer():
+        value = b.op("chlo.zeta", b.splat(order.real + 1.0, x), x, type=x.type)
+        return value * (math.gamma(order.real + 1.0) * (1.0 if order.real % 2 else -1.0))
+    value = b.op("chlo.zeta", n + 1.0, x, type=x.type)
+    parity = n - b.floor(n * 0.5) * 2.0
+    value = value * b.exp(b.op("chlo.lgamma", n + 1.0, type=n.type)) * (parity * 2.0 - 1.0)
+    value = select(eq(n, 0.0), b.op("chlo.digamma", x, type=x.type), value)
+    return select((n >= 0.0) & eq(n, b.floor(n)), value, math.nan)
 
 
 @PATTERNS.of("chlo.erfc")

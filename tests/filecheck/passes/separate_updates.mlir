@@ -33,3 +33,19 @@ func.func @read_twice(%x: tensor<3x3xf32>) -> (tensor<3x3xf32>, tensor<1x3xf32>)
   %z = stablehlo.dynamic_update_slice %y, %s, %c, %c : (tensor<3x3xf32>, tensor<1x3xf32>, tensor<i32>, tensor<i32>) -> tensor<3x3xf32>
   return %z, %t : tensor<3x3xf32>, tensor<1x3xf32>
 }
+
+// An array that is added to itself: a barrier would return the buffer that is written, so the update is a copy.
+// CHECK-LABEL: func.func @added_to_itself
+// CHECK: %[[Y:.*]] = stablehlo.sine
+// CHECK: %[[COPY:.*]] = stablehlo.or
+// CHECK: %[[SAME:.*]] = stablehlo.bitcast_convert %[[COPY]]
+// CHECK: "stablehlo.scatter"(%[[Y]], %arg1, %[[SAME]])
+func.func @added_to_itself(%x: tensor<2xf32>, %i: tensor<2x1xi32>) -> tensor<2xf32> {
+  %y = stablehlo.sine %x : tensor<2xf32>
+  %z = "stablehlo.scatter"(%y, %i, %y) <{scatter_dimension_numbers = #stablehlo.scatter<inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], index_vector_dim = 1>}> ({
+  ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+    %s = stablehlo.add %a, %b : tensor<f32>
+    stablehlo.return %s : tensor<f32>
+  }) : (tensor<2xf32>, tensor<2x1xi32>, tensor<2xf32>) -> tensor<2xf32>
+  return %z : tensor<2xf32>
+}

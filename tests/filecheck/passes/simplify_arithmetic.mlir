@@ -6,8 +6,8 @@
 // CHECK-NEXT: return %[[X]], %[[X]]
 func.func @add_zero(%x: tensor<3xf32>) -> (tensor<3xf32>, tensor<3xf32>) {
   %c = stablehlo.constant dense<0.0> : tensor<3xf32>
-  %0 = stablehlo.add %x, %c : tensor<3xf32>
-  %1 = stablehlo.add %c, %x : tensor<3xf32>
+  %0 = stablehlo.add %x, %c : tensor<3xf32> loc("vjp(stablehlo.multiply)")
+  %1 = stablehlo.add %c, %x : tensor<3xf32> loc("vjp(stablehlo.multiply)")
   return %0, %1 : tensor<3xf32>, tensor<3xf32>
 }
 
@@ -42,8 +42,8 @@ func.func @add_same_multiple(%x: tensor<3xf32>) -> tensor<3xf32> {
 // CHECK-NEXT: return %[[X]], %[[N]]
 func.func @subtract_zero(%x: tensor<3xf32>) -> (tensor<3xf32>, tensor<3xf32>) {
   %c = stablehlo.constant dense<0.0> : tensor<3xf32>
-  %0 = stablehlo.subtract %x, %c : tensor<3xf32>
-  %1 = stablehlo.subtract %c, %x : tensor<3xf32>
+  %0 = stablehlo.subtract %x, %c : tensor<3xf32> loc("vjp(stablehlo.multiply)")
+  %1 = stablehlo.subtract %c, %x : tensor<3xf32> loc("vjp(stablehlo.multiply)")
   return %0, %1 : tensor<3xf32>, tensor<3xf32>
 }
 
@@ -65,7 +65,7 @@ func.func @subtract_negated(%x: tensor<3xf32>, %y: tensor<3xf32>) -> tensor<3xf3
 // CHECK-NEXT: return
 func.func @subtract_from_negated(%x: tensor<3xf32>, %y: tensor<3xf32>) -> tensor<3xf32> {
   %0 = stablehlo.negate %x : tensor<3xf32>
-  %1 = stablehlo.subtract %0, %y : tensor<3xf32>
+  %1 = stablehlo.subtract %0, %y : tensor<3xf32> loc("vjp(stablehlo.multiply)")
   %2 = stablehlo.add %x, %1 : tensor<3xf32>
   return %2 : tensor<3xf32>
 }
@@ -346,4 +346,21 @@ func.func @fold_compare(%i: tensor<3xi32>, %x: tensor<3xf32>) -> (tensor<3xi1>, 
   %3 = stablehlo.compare EQ, %i, %i : (tensor<3xi32>, tensor<3xi32>) -> tensor<3xi1>
   %4 = stablehlo.compare EQ, %x, %x : (tensor<3xf32>, tensor<3xf32>) -> tensor<3xi1>
   return %2, %3, %4 : tensor<3xi1>, tensor<3xi1>, tensor<3xi1>
+}
+
+// What a user wrote keeps its signs of zeros: -0 + 0 is 0, so is 0 - 0; -0 + -0 is -0.
+// CHECK-LABEL: func.func @signs_of_zeros
+// CHECK-SAME: (%[[X:.*]]: tensor<3xf32>)
+// CHECK: stablehlo.add %[[X]],
+// CHECK-NEXT: stablehlo.subtract %{{.*}}, %[[X]]
+// CHECK-NOT: stablehlo
+// CHECK: return %{{.*}}, %{{.*}}, %[[X]], %[[X]]
+func.func @signs_of_zeros(%x: tensor<3xf32>) -> (tensor<3xf32>, tensor<3xf32>, tensor<3xf32>, tensor<3xf32>) {
+  %c = stablehlo.constant dense<0.0> : tensor<3xf32>
+  %n = stablehlo.constant dense<-0.0> : tensor<3xf32>
+  %0 = stablehlo.add %x, %c : tensor<3xf32>
+  %1 = stablehlo.subtract %c, %x : tensor<3xf32>
+  %2 = stablehlo.add %x, %n : tensor<3xf32>
+  %3 = stablehlo.subtract %x, %c : tensor<3xf32>
+  return %0, %1, %2, %3 : tensor<3xf32>, tensor<3xf32>, tensor<3xf32>, tensor<3xf32>
 }

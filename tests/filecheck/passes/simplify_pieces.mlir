@@ -14,7 +14,7 @@ func.func @sum_of_pieces(%a: tensor<3xf32>, %b: tensor<3xf32>) -> tensor<4xf32> 
   %zero = stablehlo.constant dense<0.0> : tensor<f32>
   %0 = stablehlo.pad %a, %zero, low = [0], high = [1], interior = [0] : (tensor<3xf32>, tensor<f32>) -> tensor<4xf32>
   %1 = stablehlo.pad %b, %zero, low = [1], high = [0], interior = [0] : (tensor<3xf32>, tensor<f32>) -> tensor<4xf32>
-  %2 = stablehlo.add %0, %1 : tensor<4xf32>
+  %2 = stablehlo.add %0, %1 : tensor<4xf32> loc("vjp(stablehlo.multiply)")
   return %2 : tensor<4xf32>
 }
 
@@ -26,7 +26,7 @@ func.func @sum_of_pieces_around_ones(%a: tensor<3xf32>, %b: tensor<3xf32>) -> te
   %one = stablehlo.constant dense<1.0> : tensor<f32>
   %0 = stablehlo.pad %a, %one, low = [0], high = [1], interior = [0] : (tensor<3xf32>, tensor<f32>) -> tensor<4xf32>
   %1 = stablehlo.pad %b, %one, low = [1], high = [0], interior = [0] : (tensor<3xf32>, tensor<f32>) -> tensor<4xf32>
-  %2 = stablehlo.add %0, %1 : tensor<4xf32>
+  %2 = stablehlo.add %0, %1 : tensor<4xf32> loc("vjp(stablehlo.multiply)")
   return %2 : tensor<4xf32>
 }
 
@@ -43,8 +43,8 @@ func.func @sum_of_columns(%a: tensor<3x2xf32>, %b: tensor<3x2xf32>, %c: tensor<3
   %0 = stablehlo.pad %a, %zero, low = [2, 0], high = [0, 0], interior = [2, 0] : (tensor<3x2xf32>, tensor<f32>) -> tensor<9x2xf32>
   %1 = stablehlo.pad %b, %zero, low = [0, 0], high = [2, 0], interior = [2, 0] : (tensor<3x2xf32>, tensor<f32>) -> tensor<9x2xf32>
   %2 = stablehlo.pad %c, %zero, low = [1, 0], high = [1, 0], interior = [2, 0] : (tensor<3x2xf32>, tensor<f32>) -> tensor<9x2xf32>
-  %3 = stablehlo.add %0, %1 : tensor<9x2xf32>
-  %4 = stablehlo.add %3, %2 : tensor<9x2xf32>
+  %3 = stablehlo.add %0, %1 : tensor<9x2xf32> loc("vjp(stablehlo.multiply)")
+  %4 = stablehlo.add %3, %2 : tensor<9x2xf32> loc("vjp(stablehlo.multiply)")
   return %4 : tensor<9x2xf32>
 }
 
@@ -55,6 +55,6 @@ func.func @sum_of_columns_and_more(%a: tensor<3xf32>, %b: tensor<3xf32>) -> tens
   %zero = stablehlo.constant dense<0.0> : tensor<f32>
   %0 = stablehlo.pad %a, %zero, low = [0], high = [2], interior = [1] : (tensor<3xf32>, tensor<f32>) -> tensor<7xf32>
   %1 = stablehlo.pad %b, %zero, low = [1], high = [1], interior = [1] : (tensor<3xf32>, tensor<f32>) -> tensor<7xf32>
-  %2 = stablehlo.add %0, %1 : tensor<7xf32>
+  %2 = stablehlo.add %0, %1 : tensor<7xf32> loc("vjp(stablehlo.multiply)")
   return %2 : tensor<7xf32>
 }

@@ -213,7 +213,7 @@ func.func @sum_of_negated(%x: tensor<3x4xf32>) -> tensor<3xf32> {
   %zero = stablehlo.constant dense<0.0> : tensor<f32>
   %0 = stablehlo.negate %x : tensor<3x4xf32>
   %1 = stablehlo.reduce(%0 init: %zero) applies stablehlo.add across dimensions = [1]
-    : (tensor<3x4xf32>, tensor<f32>) -> tensor<3xf32>
+    : (tensor<3x4xf32>, tensor<f32>) -> tensor<3xf32> loc("vjp(stablehlo.reduce)")
   return %1 : tensor<3xf32>
 }
 
@@ -299,7 +299,7 @@ func.func @add_of_update(%x: tensor<9x4xf32>, %u: tensor<1x4xf32>, %i: tensor<i3
   %zeros = stablehlo.constant dense<0.0> : tensor<9x4xf32>
   %c0 = stablehlo.constant dense<0> : tensor<i32>
   %0 = stablehlo.dynamic_update_slice %zeros, %u, %i, %c0 : (tensor<9x4xf32>, tensor<1x4xf32>, tensor<i32>, tensor<i32>) -> tensor<9x4xf32>
-  %1 = stablehlo.add %x, %0 : tensor<9x4xf32>
+  %1 = stablehlo.add %x, %0 : tensor<9x4xf32> loc("vjp(stablehlo.multiply)")
   return %1 : tensor<9x4xf32>
 }
 

@@ -28,7 +28,7 @@ func.func @gradient(%tape: tensor<4x3xf32>, %ct: tensor<2xf32>) -> tensor<3x2xf3
     %p = stablehlo.dot_general %h, %c1, contracting_dims = [] x [] : (tensor<3xf32>, tensor<2xf32>) -> tensor<3x2xf32>
     %s = stablehlo.add %sum, %p : tensor<3x2xf32>
     stablehlo.return %i1, %c1, %s : tensor<i32>, tensor<2xf32>, tensor<3x2xf32>
-  }) : (tensor<i32>, tensor<2xf32>, tensor<3x2xf32>) -> (tensor<i32>, tensor<2xf32>, tensor<3x2xf32>)
+  }) : (tensor<i32>, tensor<2xf32>, tensor<3x2xf32>) -> (tensor<i32>, tensor<2xf32>, tensor<3x2xf32>) loc("vjp(stablehlo.while)")
   return %r#2 : tensor<3x2xf32>
 }
 

@@ -1,0 +1,93 @@
+"""Distributions beside SciPy at NaN, at infinities, at the ends of their support and outside of it, in values and in quantiles."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.stats
+
+import nabla_mlir as nm
+from nabla_mlir.scipy import stats
+from nabla_mlir.scipy.distributions import Distribution
+
+# The parameters of each, and the ends of the support.
+SHAPES: dict[str, list[tuple[tuple[float, ...], tuple[float, ...]]]] = {
+    "norm": [((), (0,))], "expon": [((), (0,))], "uniform": [((), (0, 1))], "laplace": [((), (0,))], "logistic": [((), (0,))],
+    "cauchy": [((), (0,))], "gumbel_r": [((), (0,))], "gumbel_l": [((), (0,))], "t": [((2.5,), (0,))],
+    "gamma": [((1.0,), (0,)), ((2.5,), (0,)), ((0.5,), (0,))], "chi2": [((2.0,), (0,)), ((3.5,), (0,)), ((1.0,), (0,))],
+    "beta": [((1.0, 1.0), (0, 1)), ((2.0, 3.5), (0, 1)), ((0.5, 0.5), (0, 1)), ((1.0, 2.0), (0, 1))],
+    "pareto": [((2.5,), (0, 1))], "gennorm": [((1.5,), (0,)), ((0.5,), (0,))], "vonmises": [((1.5,), (-np.pi, np.pi))],
+    "wrapcauchy": [((0.5,), (0, 2 * np.pi))], "truncnorm": [((-1.0, 2.0), (-1, 2)), ((3.0, np.inf), (3,))],
+    "bernoulli": [((0.3,), (0, 1)), ((0.0,), (0, 1)), ((1.0,), (0, 1))], "binom": [((3.0, 0.3), (0, 3)), ((3.0, 0.0), (0, 3)), ((3.0, 1.0), (0, 3))],
+    "geom": [((0.3,), (1,)), ((1.0,), (1,))], "poisson": [((2.5,), (0,)), ((0.0,), (0,))], "nbinom": [((2.5, 0.3), (0,))],
+    "betabinom": [((3.0, 0.5, 2.0), (0, 3))],
+}  # fmt: skip
+# On a circle each place has a density; SciPy's functions are those of one period.
+WITHOUT_INFINITY = ("vonmises",)
+NAMES = ("logpdf", "pdf", "logpmf", "pmf", "cdf", "sf", "logcdf", "logsf")
+DENSITIES = NAMES[:4]
+
+
+def points_of(name: str, ends: tuple[float, ...]) -> np.ndarray:
+    """NaN, infinities, and numbers at, near and far from the ends."""
+    near = [e + d for e in ends for d in (-1.5, -1.0, -1e-3, 0.0, 1e-3, 0.5, 1.0, 2.0)]
+    far = [] if name in WITHOUT_INFINITY else [np.inf, -np.inf, 1e3, -1e3, 1e15, -1e15, 1e300, -1e300]
+    return np.array([np.nan, *near, *far])
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_nan_in_any_argument_gives_nan_or_nothing(name: str) -> None:
+    """Of NaN as a parameter, too, no finite number comes out where the function depends on it."""
+    ours = getattr(stats, name)
+    shapes, ends = SHAPES[name][0]
+    arguments = [ends[0] + 0.5 if not ours.is_discrete else float(ends[0]), *shapes]
+    for function in (n for n in NAMES if hasattr(ours, n)):
+        for k in range(len(arguments)):
+            broken = [np.float64(np.nan if i == k else a) for i, a in enumerate(arguments)]
+            with np.errstate(all="ignore"):
+                assert np.isnan(np.asarray(getattr(ours, function)(*broken))), (function, k)
+
+
+def test_all_distributions_are_in_the_table() -> None:
+    assert {name for name, value in vars(stats).items() if isinstance(value, Distribution)} == set(SHAPES)
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_values_are_those_of_scipy(name: str) -> None:
+    ours, theirs = getattr(stats, name), getattr(scipy.stats, name)
+    compiled = {}
+    for number, (shapes, ends) in enumerate(SHAPES[name]):
+        x = points_of(name, ends)
+        for function in NAMES:
+            if not hasattr(ours, function):
+                continue
+            with np.errstate(all="ignore"):
+                want = getattr(theirs, function)(x, *shapes)
+            if function in DENSITIES:  # SciPy has NaN at some infinities
+                want = np.where(np.isinf(x), -np.inf if function.startswith("log") else 0.0, want)
+            f = lambda x, *s, function=function: getattr(ours, function)(x, *s)  # noqa: E731
+            found = np.asarray(f(x, *map(np.float64, shapes)))
+            # SciPy takes some logarithms of numbers that underflow, or that are within a rounding of 1.
+            want = np.where(np.isneginf(want) & (found < -700), found, want)
+            atol = 1e-15 if function in ("logcdf", "logsf") else 1e-300
+            np.testing.assert_allclose(found, want, rtol=1e-11, atol=atol, err_msg=f"{function} {shapes} at {x}")
+            compiled[f"{function}{number}"] = (f, (x, *map(np.float64, shapes)), found)
+    traces = {key: nm.trace(f, *args, name=key) for key, (f, args, _) in compiled.items()}
+    module = nm.module(**traces).lower().compile(nm.CPU()).loaded
+    for key, (_, args, found) in compiled.items():
+        np.testing.assert_allclose(np.asarray(module[key](*args)), found, rtol=1e-11, atol=1e-300, err_msg=f"compiled {key}")
+
+
+@pytest.mark.parametrize("name", [n for n in SHAPES if hasattr(getattr(stats, n), "ppf")])
+def test_quantiles_are_those_of_scipy(name: str) -> None:
+    q = np.array([np.nan, -np.inf, -0.5, 0.0, 1e-300, 0.25, 0.5, 1 - 1e-10, 1.0, 1.5, np.inf])
+    for shapes, _ in SHAPES[name]:
+        for function in ("ppf", "isf"):
+            want: Any = getattr(getattr(scipy.stats, name), function)(q, *shapes)
+            with np.errstate(all="ignore"):
+                found = getattr(getattr(stats, name), function)(q, *map(np.float64, shapes))
+            if name == "bernoulli":  # SciPy has -1 at a probability of 0: JAX and we have the least value there is
+                want = np.maximum(want, 0.0)
+            np.testing.assert_allclose(np.asarray(found), want, rtol=1e-8, atol=1e-15, err_msg=f"{function} {shapes}")
