@@ -131,7 +131,8 @@ def _between(rows: Tensor, place: Any, method: str) -> Tensor:
     else:
         place = ew.round_nearest_even(place) if method == "nearest" else place
         low_place, high_place = ew.floor(place), ew.ceil(place)
-        below, above = (take_along_axis(rows, convert(k, Defaults.int), -1, mode="promise_in_bounds") for k in (low_place, high_place))
+        below, above = (take_along_axis(rows, convert(k, Defaults.int), -1, mode="promise_in_bounds")
+                        for k in (low_place, high_place))  # fmt: skip
         part = place - low_place
     if method in ("lower", "nearest"):
         return below

@@ -60,7 +60,8 @@ def setdiff1d(ar1: Any, ar2: Any, assume_unique: bool = False, *, size: int | No
 
 def _chosen(flat: Any, mask: Any, size: int, fill_value: Any) -> Any:
     (places,) = nonzero(mask, size=size, fill_value=-1)
-    return where(places < 0, 0 if fill_value is None else fill_value, take(flat, where(places < 0, 0, places), mode="promise_in_bounds"))
+    found = take(flat, where(places < 0, 0, places), mode="promise_in_bounds")
+    return where(places < 0, 0 if fill_value is None else fill_value, found)
 
 
 def intersect1d(

@@ -35,7 +35,8 @@ class Distribution:
       is_discrete: whether it is of whole numbers.
       has_place, has_scale: whether there are `loc` and `scale`.
       formulas: by name, of the standardized variable and the shapes: "log" (the logarithm of the density or the probability) and
-        "outside" (where that is 0; NaN is nowhere outside), "cdf", "sf", "logcdf", "logsf", "ppf", "isf", "entropy"; what follows from others follows.
+        "outside" (where that is 0; NaN is nowhere outside), "cdf", "sf", "logcdf", "logsf", "ppf", "isf", "entropy"; what follows
+        from others follows.
     """
 
     def __init__(

@@ -20,6 +20,7 @@ from nabla_mlir.numpy.ufuncs import absolute, exp, floor, log, power, sqrt
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops import gamma
 from nabla_mlir.ops.autodiff import stop_gradient
+from nabla_mlir.ops.shape import reshaped
 from nabla_mlir.staging.eager import library
 from nabla_mlir.table.tensor import Tensor, full_like
 from nabla_mlir.transforms.control import while_loop
@@ -114,13 +115,18 @@ def deviance(u: Tensor, quotient: Tensor) -> Tensor:
 def stirling_rest(a: Tensor) -> Tensor:
     """lgamma(a) - ((a - 1/2) log(a) - a + log(2 pi) / 2) for a > 0: by its series, below 10 by lgamma."""
     large = a >= _LARGE
-    high, low = where(large, a, _LARGE), where(large, 1.0, a)
-    inverse = 1.0 / high
+    low = where(large, 1.0, a)
+    below = gamma.lgamma(low) - ((low - 0.5) * log(low) - low + 0.5 * math.log(2 * math.pi))
+    return where(large, _stirling_series(where(large, a, _LARGE)), below)
+
+
+def _stirling_series(a: Tensor) -> Tensor:
+    """The same for a >= 10."""
+    inverse = 1.0 / a
     series = full_like(a, 0)
     for c in reversed(_STIRLING):
         series = series * (inverse * inverse) + c
-    below = gamma.lgamma(low) - ((low - 0.5) * log(low) - low + 0.5 * math.log(2 * math.pi))
-    return where(large, series * inverse, below)
+    return series * inverse
 
 
 def _gamma_term(a: Tensor, x: Tensor) -> Tensor:
@@ -128,7 +134,7 @@ def _gamma_term(a: Tensor, x: Tensor) -> Tensor:
     large = a >= _LARGE
     high, low = where(large, a, _LARGE), where(large, 1.0, a)
     place = where(large, x, _LARGE)
-    near = exp(-high * deviance((place - high) / high, place / high) - stirling_rest(high)) / sqrt(high * (2 * math.pi))
+    near = exp(-high * deviance((place - high) / high, place / high) - _stirling_series(high)) / sqrt(high * (2 * math.pi))
     return where(large, near, exp(low * log(x) - x - gamma.lgamma(low + 1.0)))
 
 
@@ -249,12 +255,38 @@ def betainc(a: Any, b: Any, x: Any) -> Tensor:
 
 
 _WIDE = 1000.0  # parameters from here on: the density is a bell, over which a quadrature is as accurate as it is
-_NODES = tuple(np.polynomial.legendre.leggauss(40))
+_NODES = np.polynomial.legendre.leggauss(40)
 
 
-def _beta_term(a: Tensor, b: Tensor, x: Tensor, y: Tensor) -> Tensor:
-    """x^a y^b / beta(a, b) for y = 1 - x: the distance from the largest value by deviances, so that no powers cancel."""
-    exponent = _beta_exponent(a, b, x, y, x * b - y * a)
+def _exact_product(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    """x y as a rounded product and its error (Dekker 1971)."""
+    factor = 4097.0 if x.dtype.itemsize <= 4 else 134217729.0
+    (x1, x2), (y1, y2) = ((high, v - high) for v in (x, y) for high in [v * factor - (v * factor - v)])
+    product = x * y
+    return product, ((x1 * y1 - product) + x1 * y2 + x2 * y1) + x2 * y2
+
+
+def _exact_sum(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    """x + y as a rounded sum and its error (Knuth)."""
+    total = x + y
+    part = total - x
+    return total, (x - (total - part)) + (y - part)
+
+
+def _gap(a: Tensor, b: Tensor, x: Tensor) -> Tensor:
+    """x b - (1 - x) a, the distance of x from the mean times a + b: of large numbers, which cancel, with all digits."""
+    plain = x * b - (1.0 - x) * a
+    a, b, x = (stop_gradient(v) for v in (a, b, x))
+    (first, e1), (second, e2) = _exact_product(x, a), _exact_product(x, b)
+    part, e3 = _exact_sum(first, -a)
+    total, e4 = _exact_sum(part, second)
+    correction = ((total - stop_gradient(plain)) + e4) + ((e1 + e2) + e3)
+    return plain + where(absolute(correction) < np.inf, correction, 0.0)
+
+
+def _beta_term(a: Tensor, b: Tensor, x: Tensor, y: Tensor, d: Tensor) -> Tensor:
+    """x^a y^b / beta(a, b) for y = 1 - x and d = x b - y a: by deviances from the largest value, so that no powers cancel."""
+    exponent = _beta_exponent(a, b, x, y, d)
     return exp(exponent + stirling_rest(a + b) - stirling_rest(a) - stirling_rest(b)) * sqrt(a / (a + b) * b * (0.5 / math.pi))
 
 
@@ -264,24 +296,22 @@ def _beta_exponent(a: Tensor, b: Tensor, x: Tensor, y: Tensor, d: Tensor) -> Ten
     return -(a * deviance(d / a, x / share) + b * deviance(-d / b, y / (b / (a + b))))
 
 
-def _left_tail(a: Tensor, b: Tensor, x: Tensor, y: Tensor) -> Tensor:
+def _left_tail(a: Tensor, b: Tensor, x: Tensor, y: Tensor, d: Tensor) -> Tensor:
     """The integral of the density from 0 to x = 1 - y, left of its mean, for large parameters.
 
     By Gauss-Legendre quadrature over the part in which the density falls to e^-40 of its value at x.
     """
     n = a + b
-    d = x * b - y * a
     width = sqrt(a / n * (b / n) / n)
     distance = -d / n / width
     length = stop_gradient(width * (sqrt(distance * distance + 80.0) - distance))
     length = where(length < x, length, stop_gradient(x))
-    total = full_like(x, 0)
-    for node, weight in zip(*_NODES, strict=True):
-        step = length * (0.5 * (node + 1.0))
-        at = x - step
-        rest = y + step
-        total = total + exp(_beta_exponent(a, b, at, rest, d - n * step)) / (at * rest) * (0.5 * weight)
-    size = exp(stirling_rest(n) - stirling_rest(a) - stirling_rest(b)) * sqrt(a / n * b * (0.5 / math.pi))
+    nodes, weights = (np.asarray(v, x.dtype) for v in (0.5 * (_NODES[0] + 1.0), 0.5 * _NODES[1]))
+    order, other, at, rest, shift, scale = (reshaped(v, (*v.shape, 1)) for v in (a, b, x, y, d, length))
+    step = scale * nodes
+    at, rest, shift = at - step, rest + step, shift - (order + other) * step
+    total = (exp(_beta_exponent(order, other, at, rest, shift)) / (at * rest) * weights).sum(-1)
+    size = exp(_stirling_series(n) - _stirling_series(a) - _stirling_series(b)) * sqrt(a / n * b * (0.5 / math.pi))
     return total * length * size
 
 
@@ -297,7 +327,10 @@ def _beta(a: Tensor, b: Tensor, x: Tensor) -> Tensor:
     p, q, z, w = where(swap, other, order), where(swap, order, other), where(swap, high, low), where(swap, low, high)
     p1, q1, z1, w1 = (where(wide, 1.0, p), where(wide, 1.0, q), where(wide, 0.25, z), where(wide, 0.75, w))
 
-    gap = p1 * w1 - q1 * z1 + 1.0
+    d = _gap(order, other, low)
+    d = where(swap, -d, d)
+    d1, d2 = where(wide, 0.25 * q1 - 0.75 * p1, d), where(wide & inside, d, 0.0)
+    gap = 1.0 - d1
 
     def numerator(k: Any) -> Any:
         scale = z1 / (p1 + 2.0 * k - 1.0)
@@ -307,10 +340,10 @@ def _beta(a: Tensor, b: Tensor, x: Tensor) -> Tensor:
         return k + k * (q1 - k) * z1 / (p1 + 2.0 * k - 1.0) + (p1 + k) / (p1 + 2.0 * k + 1.0) * (gap + k * (1.0 + w1))
 
     # The even part of the fraction of DLMF 8.17.22, by 1 - x where that is small (Didonato and Morris 1992).
-    narrow = _beta_term(p1, q1, z1, w1) / ratio(numerator, denominator, p1 / (p1 + 1.0) * gap)
+    narrow = _beta_term(p1, q1, z1, w1, d1) / ratio(numerator, denominator, p1 / (p1 + 1.0) * gap)
     p2, q2 = where(wide, p, _WIDE), where(wide, q, _WIDE)
     bell = wide & inside
-    value = where(wide, _left_tail(p2, q2, where(bell, z, 0.5), where(bell, w, 0.5)), narrow)
+    value = where(wide, _left_tail(p2, q2, where(bell, z, 0.5), where(bell, w, 0.5), d2), narrow)
     value = where(swap, 1.0 - value, value)
     # Without weight at one end, or all of it there.
     value = where((a == 0.0) | (b == np.inf), 1.0, where((b == 0.0) | (a == np.inf), 0.0, value))
@@ -325,7 +358,7 @@ def _beta_density(a: Tensor, b: Tensor, x: Tensor) -> Tensor:
     size = gamma.lgamma(a + b) - gamma.lgamma(a) - gamma.lgamma(b)
     at_end = exp(size) * power(x, a - 1.0) * power(1.0 - x, b - 1.0)  # a power has the slopes that its logarithm has not
     at_end = where((x == 0.0) | (x == 1.0), at_end, 0.0)
-    return where(inside, _beta_term(a, b, y, 1.0 - y) / (y * (1.0 - y)), at_end)
+    return where(inside, _beta_term(a, b, y, 1.0 - y, _gap(a, b, y)) / (y * (1.0 - y)), at_end)
 
 
 _betainc = with_slopes(_beta, _beta_density)

@@ -167,7 +167,8 @@ def _gennorm_cdf(z: Any, b: Any) -> Any:
 
 gennorm: Distribution = Distribution(
     "gennorm", "beta", has_place=False, has_scale=False,
-    log=lambda z, b: log(b * 0.5) - sp.gammaln(1.0 / b) - power(absolute(z), b), cdf=_gennorm_cdf, sf=lambda z, b: _gennorm_cdf(-z, b),
+    log=lambda z, b: log(b * 0.5) - sp.gammaln(1.0 / b) - power(absolute(z), b), cdf=_gennorm_cdf,
+    sf=lambda z, b: _gennorm_cdf(-z, b),
 )  # fmt: skip
 vonmises: Distribution = Distribution(
     "vonmises", "kappa", has_place=False, has_scale=False,
@@ -250,7 +251,8 @@ binom: Distribution = Distribution(
     log=lambda k, n, p: _log_comb(n, _up_to(k, n)) + sp.xlogy(_up_to(k, n), p) + sp.xlog1py(n - _up_to(k, n), -p),
 )  # fmt: skip
 geom: Distribution = Distribution(
-    "geom", "p", is_discrete=True, outside=lambda k, p: _no_count(k - 1.0), log=lambda k, p: sp.xlog1py(_count(k - 1.0), -p) + log(p),
+    "geom", "p", is_discrete=True, outside=lambda k, p: _no_count(k - 1.0),
+    log=lambda k, p: sp.xlog1py(_count(k - 1.0), -p) + log(p),
 )  # fmt: skip
 poisson: Distribution = Distribution(
     "poisson", "mu", is_discrete=True, outside=lambda k, mu: _no_count(k),

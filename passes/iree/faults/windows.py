@@ -43,8 +43,8 @@ def windows_of_other_numbers(op: ir.Operation, target: Target) -> Replacement:
         return None
     signed = np.dtype(f"i{result.dtype.itemsize}")
     first = int(np.iinfo(signed).min) if word in ("maximum", "minimum") else 0
-    flipped = lambda v: b.binary("stablehlo.xor", v, first) if first else v  # noqa: E731
-    return b.bitcast(flipped(_windows(op, [flipped(b.bitcast(v, signed)) for v in values], body)), result.dtype)
+    in_order = lambda v: b.binary("stablehlo.xor", v, first) if first else v  # noqa: E731
+    return b.bitcast(in_order(_windows(op, [in_order(b.bitcast(v, signed)) for v in values], body)), result.dtype)
 
 
 def _windows(op: ir.Operation, values: Sequence[Val], body: str, **changes: ir.Attribute) -> Val:
@@ -70,7 +70,9 @@ def initial_value_of_a_scan(op: ir.Operation, target: Target) -> Replacement:
     window = _spatial(x.rank, op.attributes, "window_dimensions")
     padding = hlo.Padding.decode(op.attributes["padding"]) if "padding" in op.attributes else ((0, 0),) * x.rank
     axes = [d for d, w in enumerate(window) if w > 1]
-    if len(axes) != 1 or window[axes[0]] != x.shape[axes[0]] or sum(padding[axes[0]]) != window[axes[0]] - 1 or 0 not in padding[axes[0]]:
+    if len(axes) != 1 or window[axes[0]] != x.shape[axes[0]]:
+        return None
+    if sum(padding[axes[0]]) != window[axes[0]] - 1 or 0 not in padding[axes[0]]:
         return None
     neutral = identity_of(word, x.dtype)
     initial = Val(op.operands[1])
