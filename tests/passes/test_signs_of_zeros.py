@@ -17,8 +17,8 @@ X, Y = (v.ravel() for v in np.meshgrid(ZEROS, ZEROS))
 FORMULAS: dict[str, Callable[[Any, Any, Any], Any]] = {
     "x + 0": lambda xp, x, y: x + 0.0, "0 + x": lambda xp, x, y: 0.0 + x, "x + -0": lambda xp, x, y: x + -0.0,
     "x - 0": lambda xp, x, y: x - 0.0, "x - -0": lambda xp, x, y: x - -0.0, "0 - x": lambda xp, x, y: 0.0 - x,
-    "-0 - x": lambda xp, x, y: -0.0 - x, "-x - y": lambda xp, x, y: -x - y, "x - -y": lambda xp, x, y: x - -y,
-    "x + -y": lambda xp, x, y: x + -y, "-(-x)": lambda xp, x, y: -(-x), "x * 1": lambda xp, x, y: x * 1.0,
+    "-0 - x": lambda xp, x, y: -0.0 - x, "-x - y": lambda xp, x, y: -x - y, "x - -y": lambda xp, x, y: x - (-y),
+    "x + -y": lambda xp, x, y: x + (-y), "-(-x)": lambda xp, x, y: -(-x), "x * 1": lambda xp, x, y: x * 1.0,  # noqa: B002
     "x * -1": lambda xp, x, y: x * -1.0, "x * 0": lambda xp, x, y: x * 0.0, "-x * -y": lambda xp, x, y: -x * -y,
     "-x * 3": lambda xp, x, y: -x * 3.0, "-(x * 3)": lambda xp, x, y: -(x * 3.0), "x * 2 * 3": lambda xp, x, y: x * 2.0 * 3.0,
     "x / 1": lambda xp, x, y: x / 1.0, "x / 2": lambda xp, x, y: x / 2.0, "x / -4": lambda xp, x, y: x / -4.0, "x ** 2": lambda xp, x, y: x**2,
