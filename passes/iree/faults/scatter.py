@@ -208,6 +208,8 @@ def _points(form: NormalForm, x: Val, indices: Val, updates: Val, i: int) -> Val
     For example, 7 windows of 2x3 in an operand of 5x3, at row i each, are 14 rows at i and i + 1: its last dimension is whole.
     """
     n, count = len(form.operands), indices.shape[0]
+    if indices.dtype.itemsize > 4 and max(x.shape, default=0) < 2**31:  # IREE refuses wide ones that a reshape makes
+        indices = b.convert(indices, np.int32)
     lead_dims = [d for d in range(x.rank) if d in form.index_map or form.window[d] != x.shape[d]]
     wide = [d for d in lead_dims if form.window[d] > 1]
     whole = [d for d in range(x.rank) if d not in lead_dims]

@@ -54,7 +54,8 @@ def _is_of_rows(op: ir.Operation) -> bool:
     window = hlo.I64Array.decode(op.attributes["slice_sizes"])
     last = indices.rank - 1
     return (
-        math.prod(x.shape[1:]) > 1
+        last >= 1  # one row is a slice
+        and math.prod(x.shape[1:]) > 1
         and 0 not in result.shape
         and indices.shape[-1:] == (1,)
         and dims["index_vector_dim"] == last
