@@ -47,6 +47,10 @@ class Compiled(Stage):
         """With what "host" was where it was compiled."""
         return self.vmfb, self.target.resolve(), self.tuned_driver, self.trials
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        maker, arguments = super().__reduce__()
+        return maker, (*arguments, self.checks)
+
     def _title(self) -> str:
         return f"Compiled module for {self.code.label}, {len(self.vmfb):,} bytes"
 

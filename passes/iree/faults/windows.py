@@ -65,7 +65,9 @@ def initial_value_of_a_scan(op: ir.Operation, target: Target) -> Replacement:
     body = single_operation(op.regions[0])
     x, result = Val(op.operands[0]), Val(op.results[0])
     word = {name: word for word, name in COMBINERS.items()}.get(body or "")
-    if word is None or len(op.operands) != 2 or not x.static or result.dtype.kind in "bc" or x.shape != result.shape:
+    if body is None or word is None or len(op.operands) != 2:
+        return None
+    if not x.static or result.dtype.kind in "bc" or x.shape != result.shape:
         return None
     window = _spatial(x.rank, op.attributes, "window_dimensions")
     padding = hlo.Padding.decode(op.attributes["padding"]) if "padding" in op.attributes else ((0, 0),) * x.rank
