@@ -117,7 +117,7 @@ FUNCTIONS = {
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-@pytest.mark.parametrize("function", FUNCTIONS)
+@pytest.mark.parametrize("function", ["product", *(pytest.param(n, marks=pytest.mark.slow) for n in ("value", "gradient"))])
 def test_injected_faults_are_caught(fault, function, monkeypatch):
     legalize = lowering.legalize
 

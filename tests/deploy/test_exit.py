@@ -46,6 +46,7 @@ def test_nothing_is_printed(program):
     assert ended(SETUP + PROGRAMS[program]) == (0, "", "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("order", ["{other}\n{ours}", "{ours}\n{other}"])
 @pytest.mark.parametrize("package", ["jax.numpy", "torch", "scipy.linalg", "sklearn.linear_model"])
 def test_beside_other_packages(package, order):

@@ -62,6 +62,7 @@ def _gamma_points() -> tuple[np.ndarray, np.ndarray]:
     return a, a + RNG.uniform(-6, 6, a.size) * np.sqrt(a) * np.resize([1, 0.1], a.size)
 
 
+@pytest.mark.slow
 def test_gammainc_at_large_parameters() -> None:
     a, x = _gamma_points()
     want = np.array([float(gamma_tail(*v)) for v in zip(a, x, strict=True)])
@@ -108,6 +109,7 @@ def test_single_precision_at_large_parameters() -> None:
     assert abs(float(special.gammainc(1e6, np.float64(1e6))) - (1 - float(gamma_tail(1e6, 1e6)))) < 1e-15
 
 
+@pytest.mark.slow
 def test_parameters_at_their_ends_are_limits() -> None:
     inf, nan = np.inf, np.nan
     cases: list[tuple[Any, tuple[float, ...], float]] = [
@@ -129,6 +131,7 @@ def _slope(f: Callable[..., Any], args: tuple[float, ...], k: int) -> float:
     return float((f(*up) - f(*down)) / (2 * step))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("args", [(30.0, 25.0), (1e5, 99900.0), (1e9, 1e9 - 2e4)])
 def test_derivatives_of_gammainc(args: tuple[float, ...]) -> None:
     for k in (0, 1):
@@ -140,6 +143,7 @@ def test_derivatives_of_gammainc(args: tuple[float, ...]) -> None:
     np.testing.assert_allclose(float(curvature), _slope(gamma_tail, args, 1) * ((a - 1 - x) / x), rtol=1e-8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("args", [(30.0, 40.0, 0.4), (5000.0, 3000.0, 0.62), (1e8, 3e8, 0.24999)])
 def test_derivatives_of_betainc(args: tuple[float, ...]) -> None:
     for k in (0, 1, 2):

@@ -93,7 +93,12 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], Callable[..., Any], list[tuple[fl
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
+def _is_long(name: str) -> bool:
+    """True for incomplete functions and what is made of them, which take ten seconds and more."""
+    return "inc" in name or "cdf" in name
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] if _is_long(n) else []) for n in FUNCTIONS])
 def test_functions_have_no_wrong_numbers(name: str) -> None:
     f, reference, points = FUNCTIONS[name]
     assert list(wrong_numbers(f, reference, points, interpret)) == []

@@ -146,6 +146,7 @@ def test_integers_truth_values_and_complex_windows() -> None:
 _FOLDS = {"add": nm.lax.add, "mul": nm.lax.mul, "max": nm.lax.max, "min": nm.lax.min, "and": nm.lax.bitwise_and, "or": nm.lax.bitwise_or}
 
 
+@pytest.mark.slow
 def test_windows_over_all_elements_keep_their_initial_value() -> None:
     """Each operation, dtype and side of padding; the padding of the operation consists of initial values."""
     cases = {}

@@ -20,7 +20,7 @@ SCATTERS = ["scatter_add", "scatter_mul", "scatter_max", "scatter_min", "scatter
 
 
 @pytest.mark.parametrize("window", WINDOWS)
-@pytest.mark.parametrize("dtype", [np.int64, np.int32])
+@pytest.mark.parametrize("dtype", [np.int64, pytest.param(np.int32, marks=pytest.mark.slow)])
 def test_they_compile_with_their_derivatives(window, dtype):
     """All five in one module; the check compares them with the interpreter."""
     shape, places, dims = WINDOWS[window]
