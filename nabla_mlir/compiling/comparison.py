@@ -1,4 +1,4 @@
-"""Whether compiled results are right evaluations of a program: they are held against the interpreter and its spread."""
+"""Compares compiled results with the interpreter's: a result is wrong if no rounding explains how far it is off."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a comparison found.
+    """The findings of a comparison.
 
     Args:
       difference: the first result that is wrong; None if all are right.

@@ -99,7 +99,7 @@ class _Comparison:
         self.runs: dict[int, dict[str, list[np.ndarray]]] = {}
 
     def check(self, name: str, strategy: str) -> Check:
-        """What is known of an entry point."""
+        """Compares the results of an entry point."""
         try:
             if self.budget is not None:
                 self.budget.spend(thresholds.INTERPRETED_WORK * work_of(self.entries[name]) / thresholds.STEP)

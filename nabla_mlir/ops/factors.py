@@ -57,7 +57,7 @@ def divided(t: Tensor, y: Tensor) -> Tensor | None:
 
 
 def is_root(value: ir.Value) -> bool:
-    """Whether a value is a root, a modulus or the length of a vector, moved or to some power."""
+    """True for a root, a modulus or the length of a vector, moved or to some power."""
     maker = made_by(value)
     while maker is not None and (maker.name in _MOVES or maker.name in ("stablehlo.reshape", "stablehlo.power")):
         maker = made_by(maker.operands[0])
@@ -75,7 +75,7 @@ _INNER = frozenset((
 
 
 def _has_root(value: ir.Value) -> bool:
-    """Whether a factor may have a root in it, or be divided by one."""
+    """True if a factor may have a root in it, or be divided by one."""
     work, left = [value], _FIRST
     while work and left:
         left -= 1
@@ -190,7 +190,7 @@ def _in_parts(op: ir.Operation, y: ir.Value, factor: Factor) -> Tensor | None:
 
 
 def _same(a: ir.Value, b: ir.Value, depth: int) -> bool:
-    """Whether two values are one, or are made alike of the same ones."""
+    """True for one value, or two that the same operations make of the same values."""
     if a == b:
         return True
     first, second = made_by(a), made_by(b)

@@ -100,7 +100,7 @@ class Memory:
 
 @dataclass(frozen=True)
 class Check:
-    """What is known of the numbers of an entry point: whether compiled code was compared with the reference interpreter.
+    """The state of the numbers of an entry point: compiled code was compared with the reference interpreter, or why it was not.
 
     Args:
       status: "checked", "differs" or "not checked".

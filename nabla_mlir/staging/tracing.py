@@ -153,7 +153,7 @@ def _number_of(tensor: Tensor) -> np.ndarray | None:
 
 
 def _is_followed(tensor: Tensor) -> bool:
-    """Whether an open derivative would lose what is computed of the numbers of a tensor that has some."""
+    """True if an open derivative would lose what is computed from the numbers of a tensor."""
     trace = _current.trace
     return trace is not None and trace.known is not None and trace.known.is_followed(tensor.value)
 

@@ -25,7 +25,7 @@ def carries_tangent(value: ir.Value) -> bool:
 
 
 def varies(value: ir.Value, active: Container[ir.Value], known: dict[ir.Value, bool]) -> bool:
-    """Whether a value may have a derivative with respect to active ones; `known` holds answers of the same block.
+    """True if a value may have a derivative with respect to active ones; `known` holds answers of the same block.
 
     A factor that is 0 and does not vary makes 0 of whatever it multiplies; one that happens to be 0 does not.
     """
@@ -52,7 +52,7 @@ def varies(value: ir.Value, active: Container[ir.Value], known: dict[ir.Value, b
 
 
 def is_constant(t: MaybeZero, active: Container[ir.Value], known: dict[ir.Value, bool]) -> bool:
-    """Whether a tangent or a cotangent does not vary, and may be 0 somewhere."""
+    """True for a tangent or a cotangent that does not vary, and may be 0 somewhere."""
     return isinstance(t, Zero) or (not splat_of(t) and not varies(t.value, active, known))
 
 

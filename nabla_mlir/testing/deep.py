@@ -158,7 +158,7 @@ class Deep:
 
     @property
     def name(self) -> str:
-        """Of its entry point."""
+        """The name of its entry point."""
         return f"f{self.seed}"
 
     def shorter(self) -> Iterator[Deep]:
@@ -202,7 +202,7 @@ def faults_of(programs: Sequence[Deep], target: str = "cpu") -> list[tuple[Deep,
 
 
 def _difference(program: Deep, stage: Lowered, executable: Executable) -> str:
-    """What is wrong with two calls; "" if nothing."""
+    """The first fault of two calls, in words; "" if there is none."""
     operation, inputs = stage.module.operation, program.arguments
     wanted = interpreted(operation, program.name)(inputs)
 

@@ -63,7 +63,7 @@ def derivatives(f: Function, count: int) -> Function:
 
 
 def truths(reference: Function, point: Point, indices: Sequence[int]) -> list[float]:
-    """What a derivative may be at a point: its limits if all arguments move, and if those alone do by which it is taken.
+    """The values that a derivative may have at a point: its limits if all arguments move, and if only those do that it is taken by.
 
     A limit is a number, inf or -inf, or NaN if the derivative grows with either sign. There is none where those from several
     sides differ: what a derivative is there is a convention, or nothing.

@@ -30,7 +30,7 @@ def _rebuilt(axes: NamedAxes, children: Iterable[Any]) -> Any:
 
 
 class _Nodes(threading.local):
-    """Whether a tree that was flattened in this thread had vectorised arrays or tensors."""
+    """True if a tree that was flattened in this thread had vectorised arrays or tensors."""
 
     are_met = False
 
