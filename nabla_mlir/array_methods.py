@@ -156,7 +156,7 @@ class ArrayMethods(ArrayOperators):
         return self._call("prod", axis=axis, dtype=dtype, keepdims=keepdims, initial=initial, where=where, out=out)
 
     def mean(self, axis: Axis = None, dtype: Any = None, keepdims: bool = False, where: Any = None, *, out: None = None) -> Self:
-        """The mean over `axis`; of integers in the default float dtype."""
+        """The mean over `axis`; of integers in the default float dtype, of narrow floats by a sum in float32."""
         return self._call("mean", axis=axis, dtype=dtype, keepdims=keepdims, where=where, out=out)
 
     def var(
