@@ -44,7 +44,7 @@ Mode = Literal["off", "cheap", "always"]
 
 
 class Checking:
-    """How much is checked; change it with `nm.set_checking`."""
+    """The setting of `nm.set_checking`."""
 
     mode: Mode = "cheap"
 

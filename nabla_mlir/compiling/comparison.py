@@ -26,7 +26,7 @@ class Difference:
       result: its number.
       place: the index of the element that is worst.
       got, wanted: the values there.
-      bound: how far apart they may be; 0 where they have to be equal.
+      bound: the distance that is still right; 0 where they have to be equal.
       count: how many elements are wrong.
     """
 
@@ -95,7 +95,7 @@ def _unit(dtype: np.dtype) -> float:
 
 
 def _close(wanted: np.ndarray) -> np.ndarray:
-    """How far each element may be from the interpreter's without a further look."""
+    """The distance from the interpreter's result within which an element is right without a perturbed run."""
     unit, size = _unit(wanted.dtype), np.abs(_numbers(wanted))
     size = np.where(np.isfinite(size), size, 0.0)
     tiny = float(limits_of(wanted.dtype).tiny) if unit else 0.0
@@ -103,7 +103,7 @@ def _close(wanted: np.ndarray) -> np.ndarray:
 
 
 def _bound(wanted: np.ndarray, spread: np.ndarray) -> np.ndarray:
-    """How far each element may be from the interpreter's, by the spread of perturbed runs; infinite where they jump."""
+    """The distance from the interpreter's result that the spread of perturbed runs explains; infinite where they jump."""
     if not spread.any():
         return spread
     if _unit(wanted.dtype) == 0.0:  # indices, truth values: what jumps in one place may jump in any
