@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from iree.compiler import ir
 
 from nabla_mlir.dialects.types import is_integer
 from nabla_mlir.errors import ShapeError, user_frame
@@ -15,8 +16,10 @@ from nabla_mlir.numpy.division import remainder
 from nabla_mlir.numpy.index_plan import expanded
 from nabla_mlir.numpy.operands import convert
 from nabla_mlir.ops import logic as lg
-from nabla_mlir.table.promotion import Defaults, is_inexact
+from nabla_mlir.table.axis_order import IS_FILL
+from nabla_mlir.table.promotion import Defaults, broadcast_to, is_inexact
 from nabla_mlir.table.tensor import Tensor, full_like
+from nabla_mlir.table.vectorized import apply_per_entry
 
 
 class GatherScatterMode(enum.Enum):
@@ -55,6 +58,21 @@ def word_of(name: str, mode: Any) -> str:
         raise ShapeError(f"{name} requires mode 'clip', 'wrap', 'fill', 'drop' or 'promise_in_bounds', got {mode!r}.",
                          where=user_frame())  # fmt: skip
     return str(word)
+
+
+def filled(found: Tensor, outside: Tensor, fill_value: Any) -> Tensor:
+    """The elements that were read, and `fill_value` where the index was outside.
+
+    The named axes of the array lead in the result, though those of a mask do elsewhere: a user wrote no predicate.
+    """
+
+    def make(entries: list[Tensor]) -> list[Tensor]:
+        found, outside = entries
+        result = lg.select(broadcast_to(outside, found.shape), full_like(found, filler(fill_value, found.dtype)), found)
+        result.value.owner.attributes[IS_FILL] = ir.UnitAttr.get()
+        return [result]
+
+    return apply_per_entry(make, [found, outside])[0]
 
 
 def filler(fill_value: Any, dtype: np.dtype) -> Any:

@@ -13,7 +13,7 @@ import numpy as np
 
 from nabla_mlir.errors import ShapeError, user_frame
 from nabla_mlir.numpy.axes import axis_of, joined, reversed_along
-from nabla_mlir.numpy.index_modes import brought_inside, filler, longer, word_of
+from nabla_mlir.numpy.index_modes import brought_inside, filled, filler, longer, word_of
 from nabla_mlir.numpy.index_plan import Plan, Window, plain_index, read_index, static_index, wrapped
 from nabla_mlir.numpy.operands import convert, tensor
 from nabla_mlir.ops import logic as lg
@@ -134,7 +134,7 @@ def take(
     if outside is None:
         return found
     others = tuple(d for d in range(found.ndim) if not axis <= d < axis + outside.ndim)
-    return lg.select(sh.expand(outside, found.shape, others), full_like(found, filler(fill_value, x.dtype)), found)
+    return filled(found, sh.expand(outside, found.shape, others), fill_value)
 
 
 def _moded(name: str, x: Tensor, indices: Any, axis: int, mode: Any, fill_value: Any) -> tuple[Tensor, Any, Tensor | None]:
@@ -189,9 +189,7 @@ def take_along_axis(arr: Any, indices: Any, axis: Static[int | None] = -1, mode:
     if not indices.size:
         return full(indices.shape, 0, x.dtype)
     found = along_axis(x, indices, axis)
-    if outside is None:
-        return found
-    return lg.select(broadcast_to(outside, found.shape), full_like(found, filler(fill_value, x.dtype)), found)
+    return found if outside is None else filled(found, outside, fill_value)
 
 
 @library

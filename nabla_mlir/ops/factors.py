@@ -23,6 +23,7 @@ _MOVES = ("stablehlo.broadcast_in_dim", "stablehlo.transpose", "stablehlo.slice"
 _MOST = 24  # operations that are looked at on each side
 _FIRST = 6  # of a factor, before anything else: most factors have no root
 _DEEP = 8  # operations of which two roots may be made alike
+_LOOKED = 200  # operations in which one search looks for a root
 
 
 def times(t: Tensor, c: Tensor) -> Tensor:
@@ -122,71 +123,120 @@ def _divisors(value: ir.Value) -> Iterator[ir.Value]:
             yield op.operands[1]
 
 
-Factor = Callable[[ir.Value, ir.Value], Tensor | None]
+Build = Callable[..., Tensor]
 
 
-def _without(value: ir.Value, y: ir.Value) -> Tensor | None:
-    """A value divided by a root of which it is a multiple; None if it is not seen to be one."""
-    if _same(before_reshapes(value), before_reshapes(y), _DEEP):
-        return full_like(wrap(value), 1)
-    op = made_by(value)
-    if op is None:
-        return None
-    if op.name == "stablehlo.power" and _same(op.operands[0], y, _DEEP):
-        exponent = splat_of(wrap(op.operands[1]))
-        if isinstance(exponent, float | int) and exponent >= 1:
-            base = wrap(op.operands[0])
-            return base if exponent == 2 else operation("power")(base, full_like(base, exponent - 1))
-        return None
+class _Search:
+    """The search for a root in a value, which looks at each operation once, and emits nothing before it has found all it needs.
+
+    Args:
+      end: what is left of a value where the root cancels in it, as a function that emits it; None where it does not.
+    """
+
+    def __init__(self, end: Callable[[ir.Value, ir.Operation, ir.Value], Build | None]):
+        self._end, self._left = end, _LOOKED
+        self._found: dict[tuple[ir.Value, ir.Value], bool] = {}
+        self._built: dict[tuple[ir.Value, ir.Value], Tensor] = {}
+
+    def __call__(self, value: ir.Value, y: ir.Value) -> Tensor | None:
+        """A value without the root y; None if it is not seen to cancel."""
+        return self._build(value, y) if self._finds(value, y) else None
+
+    def _finds(self, value: ir.Value, y: ir.Value) -> bool:
+        key = (value, y)
+        if key not in self._found:
+            self._found[key] = False
+            self._left -= 1
+            self._found[key] = self._left >= 0 and self._looks(value, y)
+        return self._found[key]
+
+    def _looks(self, value: ir.Value, y: ir.Value) -> bool:
+        op = made_by(value)
+        if op is None:
+            return self._end(value, op, y) is not None
+        if self._end(value, op, y) is not None or splat_of(wrap(value)) == 0:
+            return True
+        parts, _ = _parts(op, y)
+        found = (self._finds(*part) for part in parts)
+        return any(found) if op.name in _PRODUCTS else bool(parts) and all(found)
+
+    def _build(self, value: ir.Value, y: ir.Value) -> Tensor:
+        key = (value, y)
+        if key not in self._built:
+            self._built[key] = self._emit(value, y)
+        return self._built[key]
+
+    def _emit(self, value: ir.Value, y: ir.Value) -> Tensor:
+        op = made_by(value)
+        end = self._end(value, op, y)
+        if end is not None:
+            return end()
+        if splat_of(wrap(value)) == 0:
+            return wrap(value)
+        parts, build = _parts(op, y)
+        if op.name not in _PRODUCTS:
+            return build(*(self._build(*part) for part in parts))
+        first, second = op.operands
+        part, rest = (first, second) if self._finds(first, y) else (second, first)
+        return self._build(part, y) * wrap(rest)
+
+
+def _parts(op: ir.Operation, y: ir.Value) -> tuple[list[tuple[ir.Value, ir.Value]], Build]:
+    """The operands in which a root has to cancel, each with the root as it is there, and what makes the result of what is left.
+
+    A product needs one of them, a sum all of its terms, what is moved what it was. There are none where a root cannot cancel.
+    """
+    operands, rule = list(op.operands), REGISTRY.get(op.name)
+    if op.name in (*_PRODUCTS, *_SUMS):
+        return [(v, y) for v in operands], lambda *parts: rule(*parts)
     if op.name in _QUOTIENTS:
-        above = _without(op.operands[0], y)
-        return None if above is None else REGISTRY[op.name](above, wrap(op.operands[1]))
-    return _in_parts(op, y, _without)
-
-
-def _multiplied(value: ir.Value, y: ir.Value) -> Tensor | None:
-    """A value that is divided by a root, multiplied by it; None if it is not seen to be divided."""
-    op = made_by(value)
-    if op is None:
-        return None
-    if op.name in _QUOTIENTS:
-        if _same(op.operands[1], y, _DEEP):
-            return wrap(op.operands[0])
-        above = _multiplied(op.operands[0], y)
-        return None if above is None else REGISTRY[op.name](above, wrap(op.operands[1]))
-    return _in_parts(op, y, _multiplied)
-
-
-def _in_parts(op: ir.Operation, y: ir.Value, factor: Factor) -> Tensor | None:
-    """A product by one of its factors, a sum by all of its terms, what is moved by what it was."""
-    if splat_of(wrap(op.results[0])) == 0:
-        return wrap(op.results[0])
-    operands = list(op.operands)
-    if op.name in _PRODUCTS:
-        for part, rest in (operands, reversed(operands)):
-            found = factor(part, y)
-            if found is not None:
-                return found * wrap(rest)
-        return None
-    if op.name in _SUMS:
-        one, other = (factor(v, y) for v in operands)
-        return None if one is None or other is None else REGISTRY[op.name](one, other)
+        return [(operands[0], y)], lambda above: rule(above, wrap(operands[1]))
     if op.name == "stablehlo.negate":
-        inner = factor(operands[0], y)
-        return None if inner is None else -inner
+        return [(operands[0], y)], lambda inner: -inner
     if op.name == "stablehlo.select":
-        one, other = (factor(v, y) for v in operands[1:])
-        return None if one is None or other is None else REGISTRY[op.name](wrap(operands[0]), one, other)
+        return [(v, y) for v in operands[1:]], lambda *cases: rule(wrap(operands[0]), *cases)
     if op.name == "stablehlo.reshape":
-        inner = factor(operands[0], before_reshapes(y))
-        return None if inner is None else REGISTRY[op.name](inner, shape=wrap(op.results[0]).shape)
+        return [(operands[0], before_reshapes(y))], lambda inner: rule(inner, shape=wrap(op.results[0]).shape)
     maker = made_by(y)
     if op.name in _MOVES and maker is not None and maker.name == op.name:
         record = record_of(op, "vjp")
         if record.read(op) == record.read(maker):
-            inner = factor(operands[0], maker.operands[0])
-            return None if inner is None else record.apply([inner], record.read(op))[0]
-    return None
+            return [(operands[0], maker.operands[0])], lambda inner: record.apply([inner], record.read(op))[0]
+    return [], lambda *_: None
+
+
+def _is_same(value: ir.Value, y: ir.Value) -> bool:
+    return _same(before_reshapes(value), before_reshapes(y), _DEEP)
+
+
+def _end_of_multiple(value: ir.Value, op: ir.Operation | None, y: ir.Value) -> Build | None:
+    """1 for the root itself, a lower power for a power of it."""
+    if _is_same(value, y):
+        return lambda: full_like(wrap(value), 1)
+    if op is None or op.name != "stablehlo.power" or not _same(op.operands[0], y, _DEEP):
+        return None
+    exponent = splat_of(wrap(op.operands[1]))
+    if not isinstance(exponent, float | int) or exponent < 1:
+        return None
+    base = wrap(op.operands[0])
+    return lambda: base if exponent == 2 else operation("power")(base, full_like(base, exponent - 1))
+
+
+def _end_of_quotient(value: ir.Value, op: ir.Operation | None, y: ir.Value) -> Build | None:
+    """What is divided by the root."""
+    if op is None or op.name not in _QUOTIENTS or not _same(op.operands[1], y, _DEEP):
+        return None
+    return lambda: wrap(op.operands[0])
+
+
+def _without(value: ir.Value, y: ir.Value) -> Tensor | None:
+    """A value divided by a root of which it is a multiple; None if it is not seen to be one."""
+    return _Search(_end_of_multiple)(value, y)
+
+
+def _multiplied(value: ir.Value, y: ir.Value) -> Tensor | None:
+    """A value that is divided by a root, multiplied by it; None if it is not seen to be divided."""
+    return _Search(_end_of_quotient)(value, y)
 
 
 def _same(a: ir.Value, b: ir.Value, depth: int) -> bool:

@@ -11,6 +11,8 @@ from nabla_mlir.dialects.regions import nested
 from nabla_mlir.dialects.stablehlo import I64Array
 
 Names = list[str]
+# A selection that fills in what an index outside of an array reads: its values were met before its mask.
+IS_FILL = "is_fill"
 
 
 def met(groups: Iterable[Sequence[str]]) -> Names:
@@ -27,7 +29,8 @@ def orders_of_results(block: ir.Block, arguments: Sequence[Sequence[str]]) -> li
 def _through(block: ir.Block, orders: dict[ir.Value, Names]) -> list[Names]:
     *ops, terminator = (op.operation for op in block.operations)
     for op in ops:
-        of_operands = met(orders.get(x, []) for x in op.operands)
+        operands = [*op.operands][::-1] if IS_FILL in op.attributes else op.operands
+        of_operands = met(orders.get(x, []) for x in operands)
         if _combines_elements(op):
             orders |= dict.fromkeys(op.results, of_operands)
             continue
