@@ -171,7 +171,7 @@ class _Search:
         end = self._end(value, op, y)
         if end is not None:
             return end()
-        if splat_of(wrap(value)) == 0:
+        if op is None or splat_of(wrap(value)) == 0:
             return wrap(value)
         parts, build = _parts(op, y)
         if op.name not in _PRODUCTS:
@@ -186,23 +186,23 @@ def _parts(op: ir.Operation, y: ir.Value) -> tuple[list[tuple[ir.Value, ir.Value
 
     A product needs one of them, a sum all of its terms, what is moved what it was. There are none where a root cannot cancel.
     """
-    operands, rule = list(op.operands), REGISTRY.get(op.name)
+    operands = list(op.operands)
     if op.name in (*_PRODUCTS, *_SUMS):
-        return [(v, y) for v in operands], lambda *parts: rule(*parts)
+        return [(v, y) for v in operands], lambda *parts: REGISTRY[op.name](*parts)
     if op.name in _QUOTIENTS:
-        return [(operands[0], y)], lambda above: rule(above, wrap(operands[1]))
+        return [(operands[0], y)], lambda above: REGISTRY[op.name](above, wrap(operands[1]))
     if op.name == "stablehlo.negate":
         return [(operands[0], y)], lambda inner: -inner
     if op.name == "stablehlo.select":
-        return [(v, y) for v in operands[1:]], lambda *cases: rule(wrap(operands[0]), *cases)
+        return [(v, y) for v in operands[1:]], lambda *cases: REGISTRY[op.name](wrap(operands[0]), *cases)
     if op.name == "stablehlo.reshape":
-        return [(operands[0], before_reshapes(y))], lambda inner: rule(inner, shape=wrap(op.results[0]).shape)
+        return [(operands[0], before_reshapes(y))], lambda inner: REGISTRY[op.name](inner, shape=wrap(op.results[0]).shape)
     maker = made_by(y)
     if op.name in _MOVES and maker is not None and maker.name == op.name:
         record = record_of(op, "vjp")
         if record.read(op) == record.read(maker):
             return [(operands[0], maker.operands[0])], lambda inner: record.apply([inner], record.read(op))[0]
-    return [], lambda *_: None
+    return [], wrap
 
 
 def _is_same(value: ir.Value, y: ir.Value) -> bool:
