@@ -20,10 +20,20 @@ C = np.array(1.2)
 
 @pytest.fixture(params=["interpret", pytest.param("compile", marks=pytest.mark.slow)])
 def execution(request: pytest.FixtureRequest) -> Any:
-    before = nm.set_execution(request.param)
+    """The execution of what `_ran` runs; all else is interpreted."""
+    before = nm.set_execution("interpret")
     with nm.enable_x64():
         yield request.param
     nm.set_execution(before)
+
+
+def _ran(execution: str, f: Callable[..., Any], *args: Any) -> Any:
+    """The results of a function: compiled as one module, or interpreted."""
+    nm.set_execution(execution)
+    try:
+        return nm.jit(f)(*args) if execution == "compile" else f(*args)
+    finally:
+        nm.set_execution("interpret")
 
 
 def _module(body: str, result: str = "4xf64") -> Any:
@@ -150,25 +160,35 @@ def test_derivatives_by_captured_values(name: str, execution: str) -> None:
     slope = _slopes(g)
     assert abs(slope[4]) > 0.1 or "so" in name or "select" in name, "the program depends on the captured value"
     v = np.array([0.3, -0.2, 0.5, 0.1, 0.7])
-    np.testing.assert_allclose(nm.grad(g)(Z), slope, rtol=1e-7, atol=1e-7)
-    np.testing.assert_allclose(nm.jvp(g, (Z,), (v,))[1], slope @ v, rtol=1e-7, atol=1e-7)
     batch = np.stack([Z, Z * 1.01])
-    np.testing.assert_allclose(nm.vmap(nm.grad(g))(batch), [nm.grad(g)(z) for z in batch], rtol=1e-12) if name != "sort" and (
-        "select" not in name) else None  # fmt: skip
+    modes = ("fwd_rev", "rev_rev", "rev_fwd", "fwd_fwd") if execution == "interpret" else ("fwd_rev", "rev_rev")
+    is_mapped = name != "sort" and "select" not in name
+
+    def derivatives(z: Any) -> Any:
+        rows = nm.vmap(nm.grad(g))(nnp.stack([z, z * 1.01])) if is_mapped else None
+        return nm.grad(g)(z), nm.jvp(g, (z,), (v,))[1], rows, [nm.hessian(g, mode=mode)(z) for mode in modes]
+
+    gradient, tangent, rows, hessians = _ran(execution, derivatives, Z)
+    np.testing.assert_allclose(gradient, slope, rtol=1e-7, atol=1e-7)
+    np.testing.assert_allclose(tangent, slope @ v, rtol=1e-7, atol=1e-7)
+    if is_mapped:
+        np.testing.assert_allclose(rows, [nm.grad(g)(z) for z in batch], rtol=1e-12)
     curvature = _slopes(nm.grad(g))
     np.testing.assert_allclose(curvature, curvature.T, rtol=1e-5, atol=1e-5)
-    for mode in ("fwd_rev", "rev_rev", "rev_fwd", "fwd_fwd"):
-        if execution == "interpret" or mode in ("fwd_rev", "rev_rev"):
-            np.testing.assert_allclose(nm.hessian(g, mode=mode)(Z), curvature, rtol=1e-6, atol=1e-6, err_msg=mode)
+    for mode, hessian in zip(modes, hessians, strict=True):
+        np.testing.assert_allclose(hessian, curvature, rtol=1e-6, atol=1e-6, err_msg=mode)
 
 
 @pytest.mark.parametrize("name", [name for name in PROGRAMS if name not in ("sort", "select_and_scatter, select")])
 def test_maps_over_captured_values(name: str, execution: str) -> None:
     f = PROGRAMS[name]()
     cs, xs = C * np.array([1.0, 1.05, 0.9]), np.stack([X, X * 1.1, X - 0.1])
-    np.testing.assert_allclose(nm.vmap(f, (None, 0))(X, cs), [f(X, c) for c in cs], rtol=1e-12, atol=1e-14)
-    np.testing.assert_allclose(nm.vmap(f)(xs, cs), [f(x, c) for x, c in zip(xs, cs, strict=True)], rtol=1e-12, atol=1e-14)
-    np.testing.assert_allclose(nm.vmap(f, (0, None))(xs, C), [f(x, C) for x in xs], rtol=1e-12, atol=1e-14)
+    by_capture, by_both, by_argument = _ran(
+        execution, lambda xs, cs: (nm.vmap(f, (None, 0))(X, cs), nm.vmap(f)(xs, cs), nm.vmap(f, (0, None))(xs, C)), xs, cs
+    )
+    np.testing.assert_allclose(by_capture, [f(X, c) for c in cs], rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(by_both, [f(x, c) for x, c in zip(xs, cs, strict=True)], rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(by_argument, [f(x, C) for x in xs], rtol=1e-12, atol=1e-14)
     if execution == "interpret":
         twice = nm.vmap(nm.vmap(f, (None, 0)), (0, None))(xs, cs)
         np.testing.assert_allclose(twice, [[f(x, c) for c in cs] for x in xs], rtol=1e-12, atol=1e-14)
