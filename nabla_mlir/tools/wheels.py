@@ -21,7 +21,7 @@ from zipfile import ZipFile
 from nabla_mlir.errors import NablaError
 
 ROOT = Path(__file__).resolve().parents[2]
-SOURCES = ("pyproject.toml", "README.md", "LICENSE", "nabla_mlir", "dialects", "passes")
+SOURCES = ("pyproject.toml", "README.md", "LICENSE", "nabla_mlir")
 RUNTIME = ("numpy", "iree-base-runtime")  # what the deployed rooms import
 COMMAND = "nabla-mlir"  # which also runs and verifies artifacts; others need the compiler
 
