@@ -4,11 +4,53 @@ from __future__ import annotations
 
 import contextlib
 import re
+import threading
 from collections.abc import Iterator
 
 from iree.compiler import ir
 
 from nabla_mlir.errors import NablaError, SourceRange, is_internal
+
+_FRAMES = 32  # of the Python stack that are searched for the user's own lines
+
+
+class _Thread(threading.local):
+    reads_stack = False  # True while this thread traces a function of the user's
+
+
+_thread = _Thread()
+_lock = threading.Lock()
+_open: list[contextlib.ExitStack] = []  # one for all threads that trace at the moment
+_count = 0
+
+
+@contextlib.contextmanager
+def user_lines() -> Iterator[None]:
+    """Within it the operations that this thread makes know the user's lines, which MLIR reads from the Python stack.
+
+    MLIR has one switch for all threads. It is on while any of them traces; operations of the others get the location that
+    `here` gives, as without it.
+    """
+    global _count
+    with _lock:
+        _count += 1
+        if _count == 1:
+            _open.append(contextlib.ExitStack())
+            _open[0].enter_context(ir.loc_tracebacks(max_depth=_FRAMES))
+    before, _thread.reads_stack = _thread.reads_stack, True
+    try:
+        yield
+    finally:
+        _thread.reads_stack = before
+        with _lock:
+            _count -= 1
+            if _count == 0:
+                _open.pop().close()
+
+
+def here() -> ir.Location | None:
+    """The location of an operation that this thread makes now; None if MLIR is to read it from the stack."""
+    return None if _thread.reads_stack else ir.Location.current
 
 
 def source_of(location: ir.Location) -> SourceRange | None:

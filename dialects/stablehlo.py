@@ -16,6 +16,7 @@ import numpy as np
 from iree.compiler import ir
 
 from nabla_mlir.dialects.context import context
+from nabla_mlir.dialects.locations import here
 from nabla_mlir.dialects.types import shape_and_dtype, tensor_type
 from nabla_mlir.errors import DtypeError, user_frame
 
@@ -41,6 +42,7 @@ def emit(
         attributes=attributes,
         regions=regions,
         infer_type=results is None,
+        loc=here(),
     )
 
 

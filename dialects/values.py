@@ -16,6 +16,7 @@ import numpy as np
 from iree.compiler import ir
 
 from nabla_mlir.dialects import stablehlo as hlo
+from nabla_mlir.dialects.locations import here
 from nabla_mlir.dialects.regions import nested
 from nabla_mlir.dialects.types import dtype_of, element_type
 
@@ -253,7 +254,7 @@ def _constant(attribute: ir.Attribute) -> Val:
         # At the start of the block it dominates every later use in the block.
         point = ir.InsertionPoint.at_block_begin(block)
     op = ir.Operation.create(
-        "stablehlo.constant", results=[attribute.type], attributes={"value": attribute}, ip=point
+        "stablehlo.constant", results=[attribute.type], attributes={"value": attribute}, ip=point, loc=here()
     )
     if record is not None:
         record.constants[block, attribute] = op.results[0]

@@ -18,6 +18,7 @@ from iree.compiler._mlir_libs import _mlir
 from nabla_mlir import pytree, thresholds
 from nabla_mlir.dialects import stablehlo
 from nabla_mlir.dialects.context import context
+from nabla_mlir.dialects.locations import user_lines
 from nabla_mlir.dialects.regions import block_aside, new_function
 from nabla_mlir.dialects.types import tensor_type
 from nabla_mlir.errors import INTERNAL_FOLDERS, TraceError
@@ -25,8 +26,6 @@ from nabla_mlir.staging.known import Known, Role
 from nabla_mlir.staging.specs import Spec
 from nabla_mlir.table import promotion
 from nabla_mlir.table.tensor import Scope, Tensor, constant, current_scope, set_reader, set_scope, wrap
-
-_FRAMES = 32  # of the Python stack that are searched for the user's own lines
 
 # The folders as they are, and as this process imports them: they differ behind symbolic links.
 for _folder in {*INTERNAL_FOLDERS, os.path.join(os.path.dirname(os.path.abspath(__file__)), "")}:
@@ -217,7 +216,7 @@ def trace_function(
 def _places() -> Iterator[None]:
     """Within it operations know their lines: MLIR reads them from the stack, and takes names of files that are UTF-8 alone."""
     try:
-        with ir.loc_tracebacks(max_depth=_FRAMES):
+        with user_lines():
             yield
     except RuntimeError as error:
         frames = itertools.chain(traceback.walk_tb(error.__traceback__), traceback.walk_stack(None))
