@@ -1,4 +1,4 @@
-"""Values of running programs: the names of `jax.debug`.
+"""Access to values of running programs, under the names of `jax.debug`.
 
 A program that prints, or calls Python in another way, is interpreted by NumPy, also in `jit`; what is compiled for IREE
 cannot call Python, and `compile` says so.

@@ -1,4 +1,4 @@
-"""The machine and the settings, under the names of JAX: devices, `config`, what moves arrays to a device and back."""
+"""The machine and the settings, under the names of JAX: devices, `config`, and functions that move arrays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Images in other sizes, under the names of `jax.image`: each axis by a matrix of weights of the samples around each place."""
+"""Resizing of images, under the names of `jax.image`: each axis is multiplied by a matrix of weights of nearby samples."""
 
 from __future__ import annotations
 

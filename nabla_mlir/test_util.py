@@ -1,4 +1,4 @@
-"""Derivatives against differences of the function: the names of `jax.test_util`."""
+"""Comparison of derivatives with finite differences, under the names of `jax.test_util`."""
 
 from __future__ import annotations
 

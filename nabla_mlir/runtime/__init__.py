@@ -1,4 +1,4 @@
-"""Running artifacts: load a .vmfb, call its functions on arrays. Needs only NumPy and IREE's runtime.
+"""The runtime of artifacts: it loads a .vmfb and calls its functions on arrays. Needs only NumPy and IREE's runtime.
 
     module = load("hvp.vmfb")
     print(module)

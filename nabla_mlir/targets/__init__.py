@@ -1,4 +1,4 @@
-"""Targets: what a module is compiled for. A kind of target is a file of this room and stands in the list below.
+"""Targets: the kinds of machines for which a module is compiled. A kind is a file of this room, and is in the list below.
 
 A target knows its compiler flags, the drivers that run its artifacts, what this machine has for it, and whether code
 fits. The compiler is not imported; `CPU("host")` asks it, in a process of its own, what the host is called. So the room
