@@ -71,7 +71,7 @@ def _add_model(command: argparse.ArgumentParser) -> None:
     """Adds the options that `compile` and `explain` share: the function and its transforms."""
     command.add_argument("model", metavar="MODEL", help="model.py:function, or a StableHLO module model.mlir[:entry]")
     command.add_argument("--spec", action="append", default=[], metavar="SPEC",
-                         help="the type of an argument, in order or by name: f32[128,4], data=f32[10], a tree of types")  # fmt: skip
+                         help="the type of an argument, in order or by name: f32[128,4], data=f32[10], or a tree")  # fmt: skip
     command.add_argument("--transform", action="append", default=[], metavar="NAME{OPTION=VALUE}",
                          help="grad, value_and_grad, hvp, jvp, vjp, jacfwd, jacrev, hessian, vmap; applied in order")  # fmt: skip
     forms = command.add_mutually_exclusive_group()
