@@ -4,7 +4,7 @@
     print(module)
     y = module.hvp(params, v, data)
 
-`Module` checks and flattens what a user passes, by the manifest. `Executable` below it takes flat lists of arrays.
+`Module` checks and flattens the arguments of a call, by the manifest. `Executable`, below it, accepts flat lists of arrays.
 """
 
 from nabla_mlir.runtime.array import Array
