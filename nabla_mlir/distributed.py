@@ -39,7 +39,7 @@ class HessianOperator(SummedOperator):
       progress: show a bar on a terminal, of tasks on Dask, and of the batches of the first rank on MPI; needs rich.
 
     Raises:
-      BatchError: a shard raises, or does not fit the function; `number` says which. Cluster and operator stay as they were.
+      BatchError: a shard raises, or does not fit the function; `number` is its index. The cluster and the operator remain usable.
       DataChangedError: a shard that was made again is another one.
       DeployError: dask or mpi4py is not installed, the cluster has gone, or none of its workers runs a task: all have died, or are
         paused for their memory.
