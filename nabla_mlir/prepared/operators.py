@@ -133,7 +133,7 @@ class PreparedOperator(PointOperator):
         if bad:
             raise NotFiniteError(
                 f"update requires finite numbers, got NaN or infinity in the {', '.join(bad)}.",
-                help="look at the point and the data; the next update starts afresh.",
+                help="check the point and the data; the next update computes everything again.",
             )
 
     def matrix(self) -> Any:

@@ -153,7 +153,7 @@ class SummedOperator(PointOperator):
           check: True raises NotFiniteBatchError, with the index of the batch, if its value or gradient is not finite.
         """
         if data:
-            raise TraceError(f"update requires a point alone, got {len(data)} more argument(s): the data are those of the batches.",
+            raise TraceError(f"update requires only a point, got {len(data)} more argument(s): the data are those of the batches.",
                              help="make another operator for other data.")  # fmt: skip
         is_vector = isinstance(x, np.ndarray) and x.shape == (self._x.size,)
         point = rounded(x, self._x.dtype, "x") if is_vector else self._x.vector(self._x.spec.flatten(x, "x"))

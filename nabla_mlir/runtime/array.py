@@ -163,7 +163,7 @@ class Array(ArrayMethods, metaclass=_OfAllArrays):
             raise DeletedArrayError(
                 f"an array requires its memory, got {self.dtype}{list(self.shape)} whose memory was given to a call, or deleted.",
                 where=user_frame(),
-                help="donate_argnums gives arguments away: read what the call returns, or pass a copy, x.copy().",
+                help="donate_argnums donates arguments: read the result of the call, or pass a copy, x.copy().",
             )  # fmt: skip
         if type(view) is VmRef:
             view = self._view = view.deref(HalBufferView)

@@ -386,7 +386,7 @@ def _not_loaded(driver: str, what: str) -> DeployError:
     if "binding count" in what:  # IREE fuses without looking at what its runtime can call
         return DeployError(
             f"loading requires kernels that read and write few buffers, got: {what}.",
-            help="keep some operations apart with nm.lax.optimization_barrier, so that fewer are fused; please report the program.",
+            help="separate some operations with nm.lax.optimization_barrier, so that fewer are fused; please report the program.",
         )
     drivers = "; ".join(f"{name}: {' or '.join(cls.drivers)}" for name, cls in TARGETS.items())
     return DeployError(

@@ -84,7 +84,7 @@ def checked(threads: int | None) -> int:
     if threads is None:
         return cores()
     if type(threads) is not int or threads < 1:
-        raise DeployError(f"load requires a positive number of threads, got {threads!r}.", help="None takes the cores it may use.")
+        raise DeployError(f"load requires a positive number of threads, got {threads!r}.", help="None uses all cores.")
     return threads
 
 

@@ -173,7 +173,7 @@ def color(
     if best is None:
         raise PatternError(
             f"color requires a stencil for order 'lattice', got {pattern!r}.", where=user_frame(),
-            help="order='best' takes a lattice where there is one.",
+            help="order='best' uses a lattice if there is one.",
         )  # fmt: skip
     if kind == "acyclic" and order == "best" and best.num_colors > least and (depth is not None or not _has_diagonal(pattern)):
         star = color(pattern, "star")  # of depth 1, and where a diagonal entry is not there, a color may have nothing to say

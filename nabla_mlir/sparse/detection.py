@@ -161,7 +161,7 @@ def _local(what: str, f: Callable[..., Any], args: Sequence[Any], argnums: Argnu
     if any(isinstance(leaf, Spec) for leaf in leaves):
         raise TraceError(
             f"{what} with local=True requires the arrays of a point, got nm.spec.", where=user_frame(),
-            help="a local pattern holds at these arguments alone; without local=True it holds at all.",
+            help="a local pattern holds only at these arguments; without local=True it holds for all.",
         )  # fmt: skip
     specs = [as_spec(leaf) for leaf in leaves]
     active = [as_spec(leaf) for leaf in active_arguments(what, tuple(args), argnums)[1]]

@@ -107,7 +107,7 @@ def _checked(leaf: Any, input_spec: Spec, entry: Entry, i: int) -> Any:
         leaf = np.asarray(leaf)
     if tuple(leaf.shape) != input_spec.shape:
         raise ShapeError(f"{entry.name}() requires {input_spec} for {entry.input_names[i]}, got shape {tuple(leaf.shape)}.",
-                         where=user_frame(), help="trace it anew for other shapes.")  # fmt: skip
+                         where=user_frame(), help="trace it again for other shapes.")  # fmt: skip
     if leaf.dtype != input_spec.dtype:
         raise DtypeError(f"{entry.name}() requires {input_spec} for {entry.input_names[i]}, got {leaf.dtype}.",
                          where=user_frame(), help="convert it with astype.")  # fmt: skip

@@ -72,7 +72,7 @@ def _axis(what: str, name: Any) -> BoundAxis:
     if match is None:
         names = [axis.name for axis in axes if axis.name is not None]
         raise UnboundAxisError(
-            f"{what} requires the name of an axis that is mapped around it, got {name!r}; bound are {names}.",
+            f"{what} requires the name of an axis of an enclosing map, got {name!r}; bound are {names}.",
             where=user_frame(), help=f"call it inside nm.vmap(f, axis_name={name!r}).",
         )  # fmt: skip
     return match

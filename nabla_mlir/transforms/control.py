@@ -126,7 +126,7 @@ def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any, o
 def _scalar(what: str, x: Any) -> Tensor:
     tensor = as_tensor(x)
     if tensor.shape != ():
-        raise ShapeError(f"{what} requires a scalar to decide by, got shape {tensor.shape}.", where=user_frame(),
+        raise ShapeError(f"{what} requires a scalar predicate, got shape {tensor.shape}.", where=user_frame(),
                          help="use nm.vmap for one decision per entry, or nm.numpy.where.")  # fmt: skip
     return tensor
 

@@ -189,7 +189,7 @@ def _jacobian(
         result, out = jacobian(call)
         if call.sums:
             raise TraceError(
-                f"{what} of a function that takes vectorised axes apart requires a result without such axes, got "
+                f"{what} of a function that removes vectorised axes requires a result without such axes, got "
                 "some.", where=user_frame(),
                 help="call nm.devectorize on the result for all pairs of entries, or pass vectorized='parameter' for "
                 "the sums over the entries of the result.",

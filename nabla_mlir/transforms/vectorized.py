@@ -87,7 +87,7 @@ def _named(x: Any, sizes: Mapping[str, int | None]) -> Any:
         if size is not None and size != actual:
             raise ShapeError(f"vectorize requires axis '{name}' of size {size}, got {actual}.", where=user_frame())
         if name in dict(axes):
-            raise ShapeError(f"vectorize requires a name that is not taken, got '{name}' for an array that has axes "
+            raise ShapeError(f"vectorize requires an unused name, got '{name}' for an array that has axes "
                              f"{dict(axes)}.", where=user_frame())  # fmt: skip
     return _relabelled(x, (*axes, *zip(sizes, x.shape, strict=False)))
 
