@@ -137,7 +137,7 @@ def of_numpy(case: Case) -> list[float] | str:
 
 def shown(values: Sequence[float]) -> str:
     """Numbers as they stand in the table."""
-    return ", ".join("NaN" if math.isnan(v) else format(v, ".4g").replace("+", "") for v in values) or "of nothing"
+    return ", ".join("NaN" if math.isnan(v) else format(v, ".4g").replace("+", "") for v in values) or "(empty)"
 
 
 def row(case: Case) -> str:

@@ -1,7 +1,7 @@
-"""What the environment variable NABLA_MLIR_DEBUG asks to see of the expansion of transforms, on standard error.
+"""Messages about the expansion of transforms, on standard error, for the environment variable NABLA_MLIR_DEBUG.
 
-It holds a comma-separated list of topics: `batch` (each map that is expanded, with its axes and what carries them),
-`ad` (each derivative that is expanded), `ops` (each operation that a rule is applied to, with its types).
+The variable holds topics, separated by commas: `batch` (each map that is expanded, with its axes and the values that carry
+them), `ad` (each derivative that is expanded), `ops` (each operation to which a rule is applied, with its types).
 """
 
 from __future__ import annotations

@@ -62,14 +62,14 @@ def write_gallery() -> None:
         title, _, words = doc.strip().partition("\n")
         (OUT / f"gallery_{program.stem}.md").write_text(
             f"# {title}\n\n{words.strip()}\n\n![{title}]({program.stem}.png)\n\nIt prints:\n\n```text\n{output}```\n\n"
-            f"The program, which the site ran when it was built:\n\n```python\n{code.strip()}\n```\n"
+            f"The program, which ran when the site was built:\n\n```python\n{code.strip()}\n```\n"
         )
         cards.append(
             f":::{{grid-item-card}} {title}\n:link: gallery_{program.stem}\n:link-type: doc\n:img-top: {program.stem}.png\n:::\n"
         )
     toctree = "\n".join(f"gallery_{program.stem}" for program in programs)
     (OUT / "gallery.md").write_text(
-        "# Gallery\n\nEach program computes something real, checks it, and draws it; all run when the site is built.\n\n"
+        "# Gallery\n\nEach program solves a real problem, checks the result, and draws it. All run when the site is built.\n\n"
         f"::::{{grid}} 1 2 3 3\n:gutter: 3\n\n{''.join(cards)}::::\n\n```{{toctree}}\n:hidden:\n\n{toctree}\n```\n"
     )
 
@@ -121,7 +121,7 @@ def reference() -> dict[str, str]:
     groups: dict[str, list[str]] = {}
     for name, home in nm._HOMES.items():
         groups.setdefault(_group(home), []).append(name)
-    parts = ["# Names of `nm`\n"]
+    parts = ["# Names of `nm`\n\nThis page lists every public name of `import nabla_mlir as nm`, with its docstring.\n"]
     for title, names in sorted(groups.items()):
         if title:
             parts += [f"## {title}\n", *(entry(f"nm.{name}", getattr(nm, name), 3) for name in sorted(names))]
@@ -130,8 +130,9 @@ def reference() -> dict[str, str]:
         pages[f"api_{module.replace('.', '_')}"] = module_page(module)
     own = [cls for _, cls in inspect.getmembers(errors, inspect.isclass) if issubclass(cls, errors.NablaError)]
     words = (
-        "A message says which operation requires what and what it got, then your line, then what to do. All of them stand "
-        "below, by their classes, with dots for names and values: search the page (Ctrl-F) for words of yours."
+        "This page lists all messages of errors, for those who got one. A message says what an operation requires and what it got, "
+        "then shows your line, then says what to do. The messages are sorted by class, with dots for names and values. Search the "
+        "page (Ctrl-F) for words of your message."
     )
     found = error_pages.messages()
     pages["errors"] = f"# Errors\n\n{words}\n\n" + "".join(
@@ -145,8 +146,8 @@ def _group(home: str | None) -> str:
     """A heading for the names of a module."""
     titles = {
         "transforms": "Transforms", "staging": "Stages and calls", "prepared": "Prepared products and sums over data",
-        "interop": "Programs and solvers of others", "environment": "The machine and the settings", "targets": "Targets",
-        "numpy": "Segments", "runtime": "Running artifacts", "explorer": "Looking into a program",
+        "interop": "Other systems and solvers", "environment": "Machine and settings", "targets": "Targets",
+        "numpy": "Segments", "runtime": "Running artifacts", "explorer": "The explorer",
     }  # fmt: skip
     return "" if home is None else titles.get(home.partition(".")[0], "Others")
 
@@ -201,7 +202,7 @@ def commands_page() -> str:
     """The help of each command."""
     os.environ["COLUMNS"] = "110"
     whole = parser()
-    parts = [f"# Commands\n\n## nabla-mlir\n\n```text\n{whole.format_help()}```\n"]
+    parts = [f"# Commands\n\nThis page shows the help of each command.\n\n## nabla-mlir\n\n```text\n{whole.format_help()}```\n"]
     for action in whole._actions:
         if isinstance(action, argparse._SubParsersAction):
             for name, command in action.choices.items():

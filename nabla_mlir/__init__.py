@@ -253,7 +253,10 @@ def __getattr__(name: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name not in ("iree.compiler", "optree"):
             raise
-        message = f"nm.{name} requires the compiler, got an installation of the runtime alone ({error}): pip install nabla-mlir."
+        message = (
+            f"nm.{name} requires the compiler, got an installation of the runtime alone ({error}): "
+            "install nabla_mlir from the repository or its wheel, as docs/learn/install.md says."
+        )
         raise ModuleNotFoundError(message, name=error.name) from None
     if home is None:
         return module

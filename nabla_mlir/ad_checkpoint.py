@@ -1,4 +1,4 @@
-"""What reverse mode keeps: the names of `jax.ad_checkpoint`."""
+"""Policies for the residuals of reverse mode, under the names of `jax.ad_checkpoint`."""
 
 from nabla_mlir.transforms.checkpointing import checkpoint as checkpoint
 from nabla_mlir.transforms.checkpointing import checkpoint_name as checkpoint_name

@@ -28,7 +28,7 @@ class ArrayMethods(ArrayOperators):
         return self._call("mT")
 
     def reshape(self, *shape: Any) -> Self:
-        """The same elements under another shape, given as one tuple or as numbers; one may be -1."""
+        """An array with the same elements and another shape, given as one tuple or as numbers; one may be -1."""
         return self._call("reshape", *shape)
 
     def transpose(self, *axes: Any) -> Self:
@@ -104,7 +104,7 @@ class ArrayMethods(ArrayOperators):
         return self._call("view", dtype)
 
     def nonzero(self, *, size: int | None = None, fill_value: int = 0) -> tuple[Any, ...]:
-        """The places of the elements that are not 0: for each axis their indices along it, in row-major order."""
+        """The indices of the nonzero elements along each axis, in row-major order."""
         return self._call("nonzero", **_sized(size, fill_value))
 
     def clip(self, min: Any = None, max: Any = None, *, out: None = None) -> Self:
@@ -128,15 +128,15 @@ class ArrayMethods(ArrayOperators):
         return self._call("sort", axis=axis, descending=descending, stable=stable)
 
     def argsort(self, axis: int | None = -1, *, descending: bool = False, stable: bool = True) -> Self:
-        """The places from which `sort` takes its elements."""
+        """The indices of the elements of `sort`."""
         return self._call("argsort", axis=axis, descending=descending, stable=stable)
 
     def argpartition(self, kth: Any, axis: int | None = -1) -> Self:
-        """The places from which `partition` takes its elements."""
+        """The indices of the elements of `partition`."""
         return self._call("argpartition", kth, axis=axis)
 
     def searchsorted(self, v: Any, side: str = "left", sorter: Any = None, *, method: str | None = None) -> Self:
-        """The places in the sorted vector `a` at which elements `v` can enter and keep the order; NaN stand behind all numbers."""
+        """The indices at which elements `v` can be inserted into the sorted vector `a`; NaN come after all numbers."""
         return self._call("searchsorted", v=v, side=side, sorter=sorter, method=method)
 
     # ---------------------------------------------------------------- reductions and products
@@ -186,11 +186,11 @@ class ArrayMethods(ArrayOperators):
         return self._call("min", axis=axis, keepdims=keepdims, initial=initial, where=where, out=out)
 
     def argmax(self, axis: int | None = None, keepdims: bool = False, *, out: None = None) -> Self:
-        """The place of the first largest element (or NaN) along `axis`, or in the flattened array; complex ones as for `max`."""
+        """The index of the first largest element (or NaN) along `axis`, or in the flattened array; complex numbers as in `max`."""
         return self._call("argmax", axis=axis, keepdims=keepdims, out=out)
 
     def argmin(self, axis: int | None = None, keepdims: bool = False, *, out: None = None) -> Self:
-        """The place of the first smallest element (or NaN) along `axis`, or in the flattened array; complex ones as for `max`."""
+        """The index of the first smallest element (or NaN) along `axis`, or in the flattened array; complex numbers as in `max`."""
         return self._call("argmin", axis=axis, keepdims=keepdims, out=out)
 
     def any(self, axis: Axis = None, keepdims: bool = False, *, where: Any = None, out: None = None) -> Self:
@@ -204,7 +204,7 @@ class ArrayMethods(ArrayOperators):
     def cumsum(
         self, axis: int | None = None, dtype: Any = None, include_initial: bool = False, *, reverse: bool = False, out: None = None
     ) -> Self:  # fmt: skip
-        """The running sum along `axis`, or of the flattened array. With `include_initial` a 0 stands first."""
+        """The running sum along `axis`, or of the flattened array. With `include_initial`, a 0 comes first."""
         return self._call(
             "cumsum", axis=axis, dtype=dtype, include_initial=include_initial, reverse=reverse, out=out
         )
@@ -212,7 +212,7 @@ class ArrayMethods(ArrayOperators):
     def cumprod(
         self, axis: int | None = None, dtype: Any = None, include_initial: bool = False, *, reverse: bool = False, out: None = None
     ) -> Self:  # fmt: skip
-        """The running product along `axis`, or of the flattened array. With `include_initial` a 1 stands first; see `cumsum`."""
+        """The running product along `axis`, or of the flattened array. With `include_initial`, a 1 comes first; see `cumsum`."""
         return self._call(
             "cumprod", axis=axis, dtype=dtype, include_initial=include_initial, reverse=reverse, out=out
         )

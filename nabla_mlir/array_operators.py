@@ -1,4 +1,4 @@
-"""The operators of arrays, and how they and all methods find what they call.
+"""The operators of arrays, and the lookup by which operators and methods find their functions.
 
 Each calls the function that its class has under its name; `nabla_mlir.numpy.methods` fills these in. Where that is not
 installed, as where artifacts are deployed, NumPy's method of that name does it on the host.

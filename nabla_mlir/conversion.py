@@ -1,4 +1,4 @@
-"""Numbers of a caller's in the dtype of a program: what is converted, and what is refused because it would be lost.
+"""Conversion of a caller's numbers to the dtype of a program; a conversion that would lose digits is refused.
 
 Needs only NumPy.
 """

@@ -1,4 +1,4 @@
-"""What values of a trace are: the name `Tracer` of `jax.core`, by which programs ask whether they are traced."""
+"""The class `Tracer` of `jax.core`, by which a program asks whether a value is traced."""
 
 from nabla_mlir.table.tensor import Tensor as Tracer
 

@@ -1,4 +1,4 @@
-"""Rules of the user's own for `vmap`: the names of `jax.custom_batching`."""
+"""Custom rules for `vmap`, under the names of `jax.custom_batching`."""
 
 from nabla_mlir.transforms.batching_rules import custom_vmap as custom_vmap
 from nabla_mlir.transforms.batching_rules import sequential_vmap as sequential_vmap

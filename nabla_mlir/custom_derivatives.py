@@ -1,4 +1,4 @@
-"""Rules of the user's own for derivatives: the names of `jax.custom_derivatives`."""
+"""Custom rules for derivatives, under the names of `jax.custom_derivatives`."""
 
 from nabla_mlir.transforms.closures import closure_convert as closure_convert
 from nabla_mlir.transforms.custom import custom_jvp as custom_jvp

@@ -1,7 +1,7 @@
-"""Values of running programs: the names of `jax.debug`.
+"""Access to values of running programs, under the names of `jax.debug`.
 
-A program that prints, or calls Python in another way, is interpreted by NumPy, also in `jit`; what is compiled for IREE
-cannot call Python, and `compile` says so.
+A program that prints, or calls Python otherwise, is interpreted by NumPy, also in `jit`. Code that is compiled for IREE
+cannot call Python; `compile` raises an error.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def print(
       fmt: a format of `str.format`, with a field for each value.
       *args, **kwargs: pytrees of arrays.
       ordered: accepted for programs that say it: lines always come in order.
-      skip_format_check: leaves values alone that no field shows.
+      skip_format_check: True allows values that no field shows.
 
     Raises:
       TraceError: the format does not fit the values.
@@ -62,7 +62,7 @@ def print(
 def log(
     fmt: str, *args: Any, ordered: bool = False, skip_format_check: bool = False, **kwargs: Any
 ) -> None:  # fmt: skip
-    """As `print`, to the logger `nabla_mlir.debug` at the level INFO."""
+    """Writes a message to the logger `nabla_mlir.debug` at the level INFO, when the program runs; see `print`."""
     _check(fmt, args, kwargs, skip_format_check)
     effect(lambda *a, **k: _logger.info(fmt.format(*a, **k)), args, kwargs, ("log", fmt))
 
@@ -71,7 +71,7 @@ def callback(callback: Callable[..., Any], *args: Any, ordered: bool = False, **
     """Calls a Python function on the values of pytrees, as arrays of NumPy, whenever the program runs; see `print`.
 
     Args:
-      callback: a function; what it returns is not used.
+      callback: a function; its result is not used.
       *args, **kwargs: pytrees of arrays, its arguments.
       ordered: accepted for programs that say it: lines always come in order.
 

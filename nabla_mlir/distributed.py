@@ -16,34 +16,34 @@ from nabla_mlir.prepared.sums import Engine, SummedOperator
 
 
 class HessianOperator(SummedOperator):
-    """The Hessian of a sum over shards, ``Σ f(x, *shard)``, computed where the shards are: a `scipy.sparse.linalg.LinearOperator`.
+    """The Hessian of a sum over shards, ``Σ f(x, *shard)``, as a `scipy.sparse.linalg.LinearOperator`.
 
-    With a Dask client each shard, and its residuals at the point, stay on one worker; the point and vectors travel there, and sums
-    come back through a tree. What a worker takes with it when it dies is made again. With a communicator of MPI every rank makes
-    the operator of its own shards, calls it at the same time as the others, and gets the same results.
+    With a Dask client, each shard and its residuals stay on one worker. The point and vectors are sent there, and sums come
+    back through a tree. If a worker dies, its data are computed again. With an MPI communicator, every rank makes the operator
+    of its own shards, all ranks call it at the same time, and all get the same results.
 
     Args:
-      source: as of `nm.SumOperator`; a `Bundle`, or a .zip with code for several targets, travels whole, and each worker takes the
+      source: as in `nm.SumOperator`. A `Bundle`, or a .zip with code for several targets, is sent whole, and each worker uses the
         code that fits it.
       x: the first point, a pytree.
-      shards: with a client a list of tuples of arrays, of dask's delayed objects, or of futures; or dask arrays, one or a tuple of
-        them, whose chunks along the first axis are the shards. With a communicator the batches of this rank, as of
-        `nm.SumOperator`; a rank may have none. Shards with fewer rows than the longest are filled up, as short batches are.
+      shards: with a client, a list of tuples of arrays, of dask's delayed objects, or of futures; or one dask array or a tuple of
+        them, whose chunks along the first axis are the shards. With a communicator, the batches of this rank, as in
+        `nm.SumOperator`; a rank may have none. Shards with fewer rows than the longest are filled up like short batches.
       client: a `dask.distributed.Client`.
       comm: a communicator of mpi4py, such as ``MPI.COMM_WORLD``.
-      reduction, mask, block, damping, target: as of `nm.SumOperator`.
-      max_residual_bytes: what the residuals of all shards may take together, or those of this rank; those of other shards are made
-        again in each product. None: on Dask as much as the workers' memory has room for beside the data, on ranks all.
-      patience: for how many seconds no worker of Dask may run a task while results are waited for: as long as workers may take to
-        come back after they died.
-      progress: show a bar on a terminal, of tasks on Dask, and of the batches of the first rank on MPI; needs rich.
+      reduction, mask, block, damping, target: as in `nm.SumOperator`.
+      max_residual_bytes: the largest size of the residuals of all shards, or of those of this rank. Other residuals are recomputed
+        in each product. None means as much as fits into the workers' memory next to the data (Dask), or all (MPI).
+      patience: the seconds during which no worker of Dask may run a task while results are waited for, so that dead workers can
+        come back.
+      progress: True shows a bar on a terminal, of tasks on Dask, and of the batches of the first rank on MPI; needs rich.
 
     Raises:
-      BatchError: a shard raises, or does not fit the function; `number` says which. Cluster and operator stay as they were.
-      DataChangedError: a shard that was made again is another one.
-      DeployError: dask or mpi4py is not installed, the cluster has gone, or none of its workers runs a task: all have died, or are
+      BatchError: a shard raises, or does not fit the function; `number` is its index. The cluster and the operator remain usable.
+      DataChangedError: a shard has other data when it is read again.
+      DeployError: dask or mpi4py is not installed, the cluster is closed, or no worker runs a task, because all have died or are
         paused for their memory.
-      TraceError: neither a client nor a communicator is given, or both.
+      TraceError: neither a client nor a communicator is passed, or both are.
 
     Example:
       >>> from dask.distributed import Client, LocalCluster  # doctest: +SKIP

@@ -1,4 +1,4 @@
-"""Arrays of other systems: the name of `jax.dlpack`."""
+"""Import of arrays from other systems, under the name of `jax.dlpack`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dtypes: the names of `jax.dtypes`."""
+"""Dtypes, under the names of `jax.dtypes`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The machine and the settings, under the names of JAX: devices, `config`, what moves arrays to a device and back."""
+"""The machine and the settings, under the names of JAX: devices, `config`, and functions that move arrays."""
 
 from __future__ import annotations
 
@@ -82,17 +82,17 @@ def local_devices(process_index: int | None = None, backend: str | None = None, 
 
 
 def device_count(backend: str | None = None) -> int:
-    """How many devices there are."""
+    """The number of devices."""
     return len(devices(backend))
 
 
 def local_device_count(backend: str | None = None) -> int:
-    """How many devices this process has."""
+    """The number of devices of this process."""
     return len(devices(backend))
 
 
 def default_backend() -> str:
-    """The name of what runs functions: "cpu"."""
+    """The name of the backend that runs functions: "cpu"."""
     return "cpu"
 
 
@@ -102,17 +102,17 @@ def process_index(backend: str | None = None) -> int:
 
 
 def process_count(backend: str | None = None) -> int:
-    """How many processes share arrays: 1."""
+    """The number of processes that share arrays: 1."""
     return 1
 
 
 def effects_barrier() -> None:
-    """Waits for what functions print: it is printed when they return, so there is nothing to wait for."""
+    """Waits for the output of functions. It is printed before they return, so this does nothing."""
 
 
 @contextlib.contextmanager
 def default_device(new_val: Any = None) -> Iterator[None]:
-    """Within it new arrays lie on a device, which is this CPU in any case; arrays move to a GPU by ``x.to("cuda")``.
+    """A context for the device of new arrays, which is always this CPU; arrays move to a GPU by ``x.to("cuda")``.
 
     Args:
       new_val: one of `nm.devices()`, the name of its driver, "cpu" or None.
@@ -146,7 +146,7 @@ def default_matmul_precision(new_val: Any) -> Iterator[None]:
 # ---------------------------------------------------------------- names
 @contextlib.contextmanager
 def named_scope(name: str) -> Iterator[None]:
-    """A name for what is traced within it. Errors and IR show the user's own lines here, which say more; nothing is recorded.
+    """A context that names traced operations in JAX. Here it does nothing, because errors and IR show the user's lines.
 
     Raises:
       TraceError: the name is no string.
@@ -194,7 +194,7 @@ class Config:
 
     @property
     def jax_enable_x64(self) -> bool:
-        """Whether new arrays and Python numbers have 64 bits."""
+        """True if new arrays and Python numbers have 64 bits."""
         return Defaults.float == np.float64
 
     @property
@@ -204,7 +204,7 @@ class Config:
 
     @property
     def jax_debug_nans(self) -> bool:
-        """Whether functions say where a NaN comes from."""
+        """True if functions report the source of a NaN."""
         return self._finite is not None
 
     def update(self, name: str, val: Any) -> None:
@@ -254,7 +254,7 @@ debug_infs = debug_nans
 
 @contextlib.contextmanager
 def enable_x64(new_val: bool = True) -> Iterator[None]:
-    """Within it new arrays and Python numbers have 64 bits.
+    """A context in which new arrays and Python numbers have 64 bits.
 
     Example:
       >>> with enable_x64():

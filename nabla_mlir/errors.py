@@ -20,7 +20,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class SourceRange:
-    """A place in the user's source: file, first line, column range (1-based) and the enclosing function."""
+    """A range in the user's source: file, first line, columns (from 1) and the enclosing function."""
 
     filename: str
     line: int
@@ -29,7 +29,7 @@ class SourceRange:
     function: str = ""
 
     def render(self) -> str:
-        """The place and, where the file can be read, its line with the range underlined."""
+        """The text of the range and, if the file can be read, its line with the range underlined."""
         where = f"  --> {self.filename}:{self.line}:{self.column}"
         if self.function:
             where += f" in {self.function}"
@@ -48,7 +48,7 @@ class NablaError(Exception):
     Args:
       message: one sentence, ``<op> requires <condition>, got <values>.``
       where: the user's source line, if it is known.
-      help: what to do about it.
+      help: advice for the user.
     """
 
     message: str
@@ -102,7 +102,7 @@ class TreeError(NablaError, ValueError, TypeError):
 
 
 class TraceError(NablaError, TypeError):
-    """A traced value was used in a way that tracing cannot record."""
+    """The error of a use of a traced value that tracing cannot record."""
 
 
 class LeakedTracerError(TraceError):
@@ -110,7 +110,7 @@ class LeakedTracerError(TraceError):
 
 
 class ConcretizationError(TraceError):
-    """A concrete value of a traced tensor was asked for (`if`, `while`, `float()`, `np.asarray` ...).
+    """The error of a request for the number of a traced tensor (`if`, `while`, `float()`, `np.asarray` ...).
 
     A traced function runs once, on tensors without numbers. Instead of `if` use `nm.numpy.where` or `nm.cond`, of `while`
     `nm.while_loop`, of NumPy's functions those of `nm.numpy`; what is part of the code is a static argument.
@@ -136,7 +136,7 @@ class UnboundAxisError(TraceError, NameError):
 
 
 class RuleMissingError(NablaError, NotImplementedError):
-    """An operation has no rule for the transform that was asked for."""
+    """The error of an operation without a rule for the requested transform."""
 
 
 class PatternError(NablaError, ValueError):
@@ -168,7 +168,7 @@ class CompileError(NablaError, RuntimeError):
 
 
 class MiscompileError(CompileError):
-    """Compiled code computes other numbers than the program says, however it is compiled. `reproducer` is a saved folder."""
+    """The error of a program whose compiled code is wrong with every strategy. `reproducer` is a saved folder."""
 
 
 class MemoryLimitError(CompileError):
@@ -195,7 +195,7 @@ class SaveError(NablaError, OSError):
 
 @contextlib.contextmanager
 def writing(path: object) -> Iterator[None]:
-    """Within it files are written; raises SaveError, which names the path, where one cannot be."""
+    """A context for writing files. It raises SaveError with the path if a file cannot be written."""
     try:
         yield
     except OSError as error:
@@ -210,7 +210,7 @@ class NotFiniteError(NablaError, FloatingPointError):
 
 
 class BatchError(NablaError, RuntimeError):
-    """One batch of a sum over data, or one shard, raises. `number` says which; the batches are counted from zero."""
+    """The error of one batch of a sum over data, or of one shard. `number` is its index, from zero."""
 
     def __init__(self, message: str, *, number: int = -1, where: SourceRange | None = None, help: str = ""):
         self.number = number

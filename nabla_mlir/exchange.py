@@ -1,4 +1,4 @@
-"""Arrays of other systems, such as PyTorch's, JAX's and CuPy's: their numbers as arrays of NumPy, through DLPack.
+"""Conversion of arrays of other systems, such as PyTorch, JAX and CuPy, to arrays of NumPy, through DLPack.
 
 What is read is a view of the same memory wherever that is the host's, and nobody here writes to it.
 """

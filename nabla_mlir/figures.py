@@ -1,4 +1,4 @@
-"""Axes to draw on, by Matplotlib, which is asked for when something is drawn."""
+"""Axes of Matplotlib, which is imported when a figure is drawn."""
 
 from __future__ import annotations
 

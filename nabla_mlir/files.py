@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all: written aside, and moved to where they belong when all of them are complete."""
+"""Writing of files that appear whole or not at all: they are written to temporary names, and renamed when all are complete."""
 
 from __future__ import annotations
 

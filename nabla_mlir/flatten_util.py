@@ -1,4 +1,4 @@
-"""Pytrees as vectors: the name of `jax.flatten_util`."""
+"""Conversion of pytrees to vectors, under the name of `jax.flatten_util`."""
 
 from __future__ import annotations
 

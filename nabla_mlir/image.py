@@ -1,4 +1,4 @@
-"""Images in other sizes, under the names of `jax.image`: each axis by a matrix of weights of the samples around each place."""
+"""Resizing of images, under the names of `jax.image`: each axis is multiplied by a matrix of weights of nearby samples."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Kernel = Callable[[Any, Any], Any]
 
 
 class ResizeMethod(enum.Enum):
-    """How samples around a place are weighted; each has its usual names in lower case as well."""
+    """The weights of samples near a point. Each method also has its usual names in lower case."""
 
     NEAREST = 0
     LINEAR = 1
@@ -100,11 +100,11 @@ def scale_and_translate(
 
     Args:
       image: any array.
-      shape: of the result; axes that are not among `spatial_dims` keep their length.
+      shape: the shape of the result; axes that are not in `spatial_dims` must have their old length.
       spatial_dims: the axes.
       scale, translation: a number for each of them; derivatives by them are those of the weights.
       method: a `ResizeMethod` but the nearest, or its name.
-      antialias: whether an axis that becomes shorter takes means of as many more samples.
+      antialias: True averages over more samples along an axis that becomes shorter.
       precision: accepted; sums are in the dtype of the image.
 
     Raises:
@@ -142,7 +142,7 @@ def resize(image: Any, shape: Static[Sequence[int]], method: Any, antialias: boo
       image: any array.
       shape: the length of each axis; those that stay are not touched.
       method: a `ResizeMethod`, or its name: "nearest", "linear", "bilinear", "cubic", "bicubic", "lanczos3", "lanczos5".
-      antialias: whether an axis that becomes shorter takes means of as many more samples.
+      antialias: True averages over more samples along an axis that becomes shorter.
       precision: accepted; sums are in the dtype of the image.
 
     Raises:

@@ -1,4 +1,4 @@
-"""What threads share: locks that a fork of the process finds free, and attributes that are computed at first use without one."""
+"""State that threads share: locks that are free after a fork, and attributes that are computed at first use without a lock."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is done and why, by Python's `logging`: each compilation with its reason, and what the cache had.
+"""The log, by Python's `logging`: each compilation with its reason, and which entries the cache had.
 
 Loggers: `nabla_mlir.jit` (why a function is traced again), `nabla_mlir.compile` (what is compiled, for what, in how many seconds),
 `nabla_mlir.cache` (what was found). They are silent until a program or NABLA_MLIR_LOG, such as ``NABLA_MLIR_LOG=jit,compile``, asks

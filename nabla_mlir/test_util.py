@@ -1,4 +1,4 @@
-"""Derivatives against differences of the function: the names of `jax.test_util`."""
+"""Comparison of derivatives with finite differences, under the names of `jax.test_util`."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ def check_jvp(
 
     Args:
       f: a function of pytrees of arrays of floating point.
-      f_jvp: what `nm.jvp` is for it: ``functools.partial(nm.jvp, f)``.
+      f_jvp: the function of `nm.jvp` for it: ``functools.partial(nm.jvp, f)``.
       args: the point.
       atol, rtol: how close the two are, 1e-5 in float64 and 2e-3 in float32 if not given.
       eps: half the distance of the two points.
-      err_msg: what the message begins with.
+      err_msg: the beginning of the message.
 
     Raises:
       AssertionError: they are not.
@@ -48,7 +48,10 @@ def check_vjp(
     f: Callable[..., Any], f_vjp: Callable[..., Any], args: Sequence[Any], atol: float | None = None, rtol: float | None = None,
     eps: float | None = None, err_msg: str = "",
 ) -> None:  # fmt: skip
-    """The same of reverse mode: the product of a cotangent and a direction; `f_vjp` is ``functools.partial(nm.vjp, f)``."""
+    """Compares reverse mode with differences, by the product of a cotangent and a direction; see `check_jvp`.
+
+    `f_vjp` is ``functools.partial(nm.vjp, f)``.
+    """
     args = _arrays(args)
     value, pull = f_vjp(*args)
     _compare(value, f(*args), atol, rtol, f"{err_msg} primal")

@@ -1,4 +1,4 @@
-"""The numbers at which one way becomes better than another: each with its unit, and where it comes from.
+"""The numbers at which one strategy becomes better than another, each with its unit and its source.
 
 They stand here because they are nobody's mathematics: with another machine, or another IREE, they may be others. What is
 `Measured` was timed once, on `MACHINE`, and `python bench/measure.py NAME` times it again, beside what stands here. What

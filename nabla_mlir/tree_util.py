@@ -25,7 +25,7 @@ def tree_flatten(tree: Any, is_leaf: Leaf = None) -> tuple[list[Any], PyTreeDef]
 
     Args:
       tree: nested containers.
-      is_leaf: what counts as a leaf besides.
+      is_leaf: a function that is True for further nodes that count as leaves.
 
     Example:
       >>> tree_flatten({"b": 1, "a": (2, None)})[0]
@@ -75,13 +75,13 @@ def treedef_tuple(treedefs: Iterable[PyTreeDef]) -> PyTreeDef:
 
 # ---------------------------------------------------------------- functions of all leaves
 def tree_map(f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: Leaf = None) -> Any:
-    """The tree of ``f(leaf, *others)``, where the others stand at the same place in the other trees.
+    """The tree of ``f(leaf, *others)``, where the others have the same path in the other trees.
 
     Args:
       f: of as many arguments as there are trees.
       tree: the first.
       *rest: trees whose structure begins with that of the first.
-      is_leaf: what counts as a leaf besides.
+      is_leaf: a function that is True for further nodes that count as leaves.
 
     Raises:
       TreeError: the structures differ.
@@ -162,7 +162,7 @@ class DictKey:
 
 @dataclass(frozen=True)
 class SequenceKey:
-    """A place in a list or a tuple."""
+    """A position in a list or a tuple."""
 
     idx: int
 
@@ -207,7 +207,7 @@ def _key(entry: Any) -> Any:
 def tree_flatten_with_path(
     tree: Any, is_leaf: Leaf = None, is_leaf_takes_path: bool = False
 ) -> tuple[list[tuple[KeyPath, Any]], PyTreeDef]:  # fmt: skip
-    """The leaves with their places, and the structure.
+    """The leaves with their paths, and the structure.
 
     Example:
       >>> [(keystr(path), leaf) for path, leaf in tree_flatten_with_path({"w": [1, 2]})[0]]
@@ -221,21 +221,21 @@ def tree_flatten_with_path(
 
 
 def tree_leaves_with_path(tree: Any, is_leaf: Leaf = None, is_leaf_takes_path: bool = False) -> list[tuple[KeyPath, Any]]:
-    """The leaves with their places."""
+    """The leaves with their paths."""
     return tree_flatten_with_path(tree, is_leaf, is_leaf_takes_path)[0]
 
 
 def tree_map_with_path(
     f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: Leaf = None, is_leaf_takes_path: bool = False
 ) -> Any:  # fmt: skip
-    """As `tree_map`, with the place as the first argument of the function."""
+    """The tree of `tree_map`, with the path as the first argument of the function."""
     pairs, spec = tree_flatten_with_path(tree, is_leaf, is_leaf_takes_path)
     others = [pytree.flatten_like(spec, other, "tree_map_with_path", "the first tree") for other in rest]
     return pytree.unflatten(spec, [f(*pair, *each) for pair, *each in zip(pairs, *others, strict=True)])
 
 
 def keystr(keys: KeyPath, *, simple: bool = False, separator: str = "") -> str:
-    """A place as text, such as ``['w'][0]``, or ``w/0`` for ``simple=True, separator="/"``."""
+    """A path as text, such as ``['w'][0]``, or ``w/0`` for ``simple=True, separator="/"``."""
     if not simple:
         return separator.join(map(str, keys))
     names = [next(iter(vars(k).values())) if hasattr(k, "__dataclass_fields__") else k for k in keys]

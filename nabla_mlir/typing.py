@@ -1,4 +1,4 @@
-"""Types for annotations: the names of `jax.typing`, and what they stand for here."""
+"""Types for annotations, under the names of `jax.typing`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""IR to IR: every module here is a pass of the pipeline or serves several; a folder holds the parts of one of them."""
+"""Passes, which transform IR: each module is a pass of the pipeline or serves several; a folder holds the parts of one."""
 
 if __name__ != "nabla_mlir.passes":
     raise ImportError(f"{__name__!r} is a second copy of nabla_mlir.passes; import nabla_mlir.passes instead.")

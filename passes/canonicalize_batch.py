@@ -202,12 +202,16 @@ def _maps(module: ir.Operation) -> list[ir.Operation]:
 @register
 @dataclass(frozen=True)
 class CanonicalizeBatchPass(Pass):
-    """Bring every `batch.vmap` into its canonical form: the prefix leads, and only what varies goes in.
+    """Bring every `batch.vmap` into its canonical form: the batch prefix leads, and only values that vary are operands.
 
-    Operands that carry no axis are used from outside, and what is only broadcast along an axis does not carry it;
-    operations that do not vary are hoisted; a map that holds nothing but a map becomes one map over the axes of both,
-    also if the inner one captures entries of the outer one; axes are moved to the front once, at the boundary, where
-    moves cancel. One sweep reaches the fixed point; nothing raises the number of operations, elements or flops.
+    - An operand without the axis is used from outside the region. A value that is only broadcast along the axis loses it.
+    - An operation that does not vary moves out of the region.
+    - A map that contains only another map becomes one map over the axes of both, also if the inner map captures entries
+      of the outer one.
+    - Axes move to the front once, at the boundary of the region, where such moves cancel.
+
+    One sweep reaches the fixed point. No rewrite raises the number of operations, elements or flops.
+
     Example: tests/filecheck/passes/canonicalize_batch.mlir
     """
 

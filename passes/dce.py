@@ -65,7 +65,8 @@ def erase_dead_in(block: ir.Block) -> None:
 class DcePass(Pass):
     """Remove operations without effects whose results are not used.
 
-    MLIR's own passes leave `ad` and `batch` operations alone; this one knows them.
+    MLIR's own passes do not remove `ad` and `batch` operations; this pass does.
+
     Example: tests/filecheck/passes/dce.mlir
     """
 

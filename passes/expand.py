@@ -22,8 +22,9 @@ EXPANSIONS = {"ad.jvp": expand_jvp, "ad.vjp": expand_vjp, "batch.vmap": expand_v
 class ExpandPass(Pass):
     """Expand every `ad` and `batch` region, innermost first, until none is left.
 
-    Between two levels the code is simplified and dead code removed, so that an outer derivative never
-    differentiates what the inner one does not need.
+    Between two levels the code is simplified and dead code is removed. So an outer derivative never differentiates
+    operations that the inner one does not need.
+
     Example: tests/filecheck/passes/expand.mlir
     """
 

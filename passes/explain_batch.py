@@ -69,10 +69,11 @@ def _lists(values: list[tuple[str, ...]]) -> ir.Attribute:
 @register
 @dataclass(frozen=True)
 class ExplainBatchPass(Pass):
-    """Annotate each value inside a `batch.vmap` with the axes it carries.
+    """Annotate each value inside a `batch.vmap` with the axes that it carries.
 
-    An operation gets `batch.carries`, a list of names for each of its results; a map gets `batch.arguments`, one for
-    each argument of its body. It changes nothing else; `nabla-opt --explain-batch` runs it before printing.
+    An operation gets `batch.carries`, a list of names for each of its results. A map gets `batch.arguments`, a list for each
+    argument of its body. Nothing else changes. `nabla-opt --explain-batch` runs the pass before it prints.
+
     Example: tests/filecheck/passes/explain_batch.mlir
     """
 

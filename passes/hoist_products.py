@@ -143,10 +143,11 @@ def _with_constants(
 @register
 @dataclass(frozen=True)
 class HoistProductsPass(Pass):
-    """Take products out of a loop: ``rows[i] @ w`` in every iteration becomes one product ``rows @ w`` before it.
+    """Hoist products out of a loop: ``rows[i] @ w`` in every iteration becomes one product ``rows @ w`` before it.
 
-    What leads from the row to the product is mapped over all rows. Left alone where there are more rows than
-    iterations, where a bound on the memory of the loop is given, or where the stacked values would be large.
+    The operations between the row and the product are mapped over all rows. The loop stays as it is if there are more rows
+    than iterations, if a limit on the memory of the loop is given, or if the stacked values would be large.
+
     Example: tests/filecheck/passes/hoist_products.mlir
     """
 

@@ -22,10 +22,11 @@ from nabla_mlir.table.tensor import wrap
 @register
 @dataclass(frozen=True)
 class InlineCallsPass(Pass):
-    """Put the body of each called function in place of the call, and drop private functions.
+    """Replace each call by the body of the called function, and drop private functions.
 
-    A composite is a call of its decomposition, and `ApproxTopK` a sort whose region calls its comparator. MLIR's own
-    inliner takes any operation of an unregistered dialect with one region for a table of symbols, and crashes on ours.
+    A composite is a call of its decomposition, and `ApproxTopK` is a sort whose region calls its comparator. MLIR's own
+    inliner treats any operation of an unregistered dialect with one region as a symbol table, and crashes on ours.
+
     Example: tests/filecheck/passes/inline_calls.mlir
     """
 

@@ -37,11 +37,12 @@ def _value(op: ir.Operation) -> list[Tensor]:
 @register
 @dataclass(frozen=True)
 class InlineRulesPass(Pass):
-    """Replace each operation with rules of its own by its value, once every derivative has been expanded.
+    """Replace each operation with custom rules by its value, once every derivative has been expanded.
 
-    The body of `ad.custom_jvp` and `ad.custom_vjp`, and the solver of `ad.linear_solve`, take their place. So does the
-    body of `ad.checkpoint`; in a backward pass its inputs pass a barrier, so that it is computed a second time.
-    Guarded products, quotients and roots become what defines them.
+    `ad.custom_jvp` and `ad.custom_vjp` are replaced by their bodies, and `ad.linear_solve` by its solver. `ad.checkpoint` is
+    replaced by its body, too. In a backward pass its inputs pass a barrier, so that the body is computed a second time.
+    Guarded products, quotients and roots are replaced by their definitions.
+
     Example: tests/filecheck/passes/inline_rules.mlir
     """
 

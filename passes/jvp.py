@@ -42,7 +42,8 @@ def expand_jvp(op: ir.Operation) -> None:
 class JvpPass(Pass):
     """Replace each `ad.jvp` by its body and the tangents of its results.
 
-    Structural zeros emit nothing. Bodies must be free of other transforms (see nabla-expand).
+    Structural zeros emit nothing. Bodies must not contain other transforms (see nabla-expand).
+
     Example: tests/filecheck/passes/jvp.mlir
     """
 

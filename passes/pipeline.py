@@ -46,10 +46,10 @@ ALONE = (
 )  # fmt: skip
 
 _EXPAND = (
-    Step(VerifyPass, "MLIR does not know what the operations of ad and batch require, and the passes below rely on it."),
-    Step(DcePass, "What nobody reads need not be differentiated or mapped."),
-    Step(CanonicalizeBatchPass, "Maps that are merged or do not vary are expanded once, or not at all."),
-    Step(ExpandPass, "From here on there is no transform."),
+    Step(VerifyPass, "MLIR does not know the conditions of ad and batch operations, and later passes rely on them."),
+    Step(DcePass, "An operation whose result nothing reads need not be differentiated or mapped."),
+    Step(CanonicalizeBatchPass, "A merged map is expanded once, and a map that does not vary is not expanded."),
+    Step(ExpandPass, "It leaves no transform for the later passes."),
 )  # fmt: skip
 _SIMPLIFY = Step(SimplifyPass, "Derivatives leave zeros, ones, and shapes that cancel.")
 
@@ -57,7 +57,7 @@ _SIMPLIFY = Step(SimplifyPass, "Derivatives leave zeros, ones, and shapes that c
 @register_pipeline
 @dataclass(frozen=True)
 class ExpandTransformsPipeline(NamedPipeline):
-    """Everything but what ends differentiation: for modules that are called from others."""
+    """Expand all transforms, but leave custom rules and `stop_gradient`: for modules that other modules call."""
 
     name: ClassVar[str] = "nabla-expand-transforms"
     steps: ClassVar[tuple[Step, ...]] = (*_EXPAND, _SIMPLIFY)
@@ -66,17 +66,17 @@ class ExpandTransformsPipeline(NamedPipeline):
 @register_pipeline
 @dataclass(frozen=True)
 class LowerPipeline(NamedPipeline):
-    """From a module as it is traced or imported to plain StableHLO: what `lower()` runs."""
+    """Lower a traced or imported module to plain StableHLO. `lower()` runs this pipeline."""
 
     name: ClassVar[str] = "nabla-lower"
     steps: ClassVar[tuple[Step, ...]] = (
         *_EXPAND,
-        Step(InlineRulesPass, "No derivative is left that would ask for the rules of a function."),
-        Step(RemoveStopGradientPass, "Likewise."),
+        Step(InlineRulesPass, "No derivative is left that would need the rules of a function."),
+        Step(RemoveStopGradientPass, "No derivative is left that it would end."),
         _SIMPLIFY,
-        Step(HoistProductsPass, "Loops are as simple as they get, and what they compute in each iteration is known."),
-        Step(StackProductsPass, "What has been taken out of a loop need not be summed behind it."),
-        Step(VerifyLoweredPass, "The compiler would crash on an operation of ad or batch that is left."),
+        Step(HoistProductsPass, "Loops are simplified, so the pass sees what each iteration computes."),
+        Step(StackProductsPass, "A product that was hoisted out of a loop need not be summed after it."),
+        Step(VerifyLoweredPass, "The compiler would crash on a remaining operation of ad or batch."),
     )
 
 

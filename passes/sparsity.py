@@ -22,11 +22,12 @@ PATTERN, RETURNS, DENSE = "sparsity.pattern", "sparsity.returns", "sparsity.dens
 class SparsityPass(Pass):
     """Annotate each value with its sparsity pattern with respect to some arguments of its function.
 
-    An operation gets `sparsity.pattern`, a text for each of its results: how many boxes (index maps with offsets and
-    strides) or entries the pattern takes, and on how many columns an element depends at most. A function gets
-    `sparsity.returns`, the same for what it returns, and `sparsity.dense`, the operations that first made an element
-    depend on all columns, with their lines. On a derivative, with its tangent as the argument, what is returned has the
-    pattern of the Jacobian or the Hessian. It changes nothing else.
+    An operation gets `sparsity.pattern`, a text for each of its results: how many boxes (index maps with offsets and strides) or
+    entries the pattern has, and on how many columns an element depends at most. A function gets `sparsity.returns`, the same for
+    its results. It also gets `sparsity.dense`, the operations that first made an element depend on all columns, with their lines.
+    For a derivative, with its tangent as the argument, the results have the pattern of the Jacobian or the Hessian. Nothing else
+    changes.
+
     Example: tests/filecheck/passes/sparsity.mlir
     """
 

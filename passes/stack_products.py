@@ -133,11 +133,12 @@ def _whole(product: ir.Operation, op: ir.Operation, counter: Counter, tapes: dic
 @register
 @dataclass(frozen=True)
 class StackProductsPass(Pass):
-    """Sum products after a loop: ``total += a_i b_i`` becomes one product over all rows of a and b.
+    """Compute a sum of products after a loop: ``total += a_i b_i`` becomes one product over all rows of a and b.
 
-    This is what the gradient of a weight that every iteration uses is. Rows that are read from a tape are there
-    already; the other factor is written to one. Left alone where neither is on a tape, where a bound on the memory of the
-    loop is given, or where the tapes would be large.
+    The gradient of a weight that every iteration uses has this form. Rows that are read from a tape exist already; the other
+    factor is written to a tape. The loop stays as it is if neither factor is on a tape, if a limit on the memory of the loop is
+    given, or if the tapes would be large.
+
     Example: tests/filecheck/passes/stack_products.mlir
     """
 

@@ -29,12 +29,17 @@ Values = list[ir.Value]
 @register
 @dataclass(frozen=True)
 class TransformPass(Pass):
-    """Wrap an entry point in a transform; its arguments and results become those of the derivative or the map.
+    """Wrap an entry point in a transform. Its arguments and results become those of the derivative or the map.
 
-    `jvp` takes tangents and gives them behind the results; `vjp` takes cotangents and gives those of `wrt` behind the
-    results; `grad` and `value_and_grad` need one scalar result; `hvp` takes a direction for each of `wrt`; `jacfwd`,
-    `jacrev` and `hessian` give one block for each result and each of `wrt`; `vmap` maps over a leading axis of `size`.
-    Repeat the pass to compose transforms, the first one innermost; `nabla-expand` then carries them out.
+    - `jvp` takes tangents, and returns tangents after the results.
+    - `vjp` takes cotangents, and returns those of `wrt` after the results.
+    - `grad` and `value_and_grad` need one scalar result.
+    - `hvp` takes a direction for each argument of `wrt`.
+    - `jacfwd`, `jacrev` and `hessian` return one block for each result and each argument of `wrt`.
+    - `vmap` maps over a leading axis of `size`.
+
+    Repeat the pass to compose transforms, the first one innermost. `nabla-expand` then expands them.
+
     Example: tests/filecheck/passes/transform.mlir
     """
 

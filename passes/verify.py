@@ -64,7 +64,7 @@ def _verify_guard(op: ir.Operation) -> None:
 @register
 @dataclass(frozen=True)
 class VerifyPass(Pass):
-    """Check every `ad` and `batch` operation: MLIR itself cannot, since it does not know these dialects.
+    """Check every `ad` and `batch` operation. MLIR cannot, because it does not know these dialects.
 
     Example: tests/filecheck/passes/verify.mlir
     """
@@ -80,7 +80,7 @@ class VerifyPass(Pass):
 @register
 @dataclass(frozen=True)
 class VerifyLoweredPass(Pass):
-    """Refuse a module in which an `ad` or `batch` operation is left: the compiler would crash on it.
+    """Refuse a module with a remaining `ad` or `batch` operation: the compiler would crash on it.
 
     Example: tests/filecheck/passes/verify_lowered.mlir
     """

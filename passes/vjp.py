@@ -49,8 +49,9 @@ def expand_vjp(op: ir.Operation) -> None:
 class VjpPass(Pass):
     """Replace each `ad.vjp` by its body and the cotangents of its arguments.
 
-    Built from the jvp and transpose rules of the one table. Only what depends on `wrt` and reaches `of` is pulled
-    back. Bodies must be free of other transforms (see nabla-expand).
+    The rules are the jvp and transpose rules of the table. Only values that depend on `wrt` and reach `of` are pulled back.
+    Bodies must not contain other transforms (see nabla-expand).
+
     Example: tests/filecheck/passes/vjp.mlir
     """
 

@@ -140,8 +140,9 @@ def _result(view: VmapOp, i: int, mapped: Tensor | None, same: ir.Value, place: 
 class VmapPass(Pass):
     """Replace each `batch.vmap` by its body with a leading batch prefix on every value that varies.
 
-    Values that do not vary are neither prefixed nor copied; results that do not vary are broadcast at the end.
-    Bodies must be free of other transforms (see nabla-expand).
+    A value that does not vary gets no prefix and is not copied; such a result is broadcast at the end. Bodies must not contain
+    other transforms (see nabla-expand).
+
     Example: tests/filecheck/passes/vmap.mlir
     """
 

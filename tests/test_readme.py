@@ -20,11 +20,11 @@ def environment():
 
 
 def test_every_block_is_of_a_kind_that_is_run():
-    assert {kind for kind, _ in BLOCKS} == {"python", "sh", "mlir"}
+    assert {kind for kind, _ in BLOCKS} == {"python", "sh", "mlir", "text"}
 
 
 def test_blocks_in_order(tmp_path, monkeypatch):
-    """Python blocks run in one namespace; an mlir block behind one is what it printed; sh blocks use the files."""
+    """Python blocks run in one namespace; an mlir or text block after one is what it printed; sh blocks use the files."""
     monkeypatch.chdir(tmp_path)
     names, printed = {}, ""
     for kind, code in BLOCKS:
@@ -32,7 +32,7 @@ def test_blocks_in_order(tmp_path, monkeypatch):
             with contextlib.redirect_stdout(io.StringIO()) as out:
                 exec(compile(code, str(README), "exec"), names)
             printed = out.getvalue().strip()
-        elif kind == "mlir" and "// RUN:" not in code:
+        elif kind in ("mlir", "text") and "// RUN:" not in code:
             assert code.strip() == printed
         elif kind == "sh" and not code.startswith("make "):
             result = subprocess.run(code, shell=True, check=True, capture_output=True, text=True, env=environment())

@@ -1,8 +1,8 @@
 """Bundle adjustment
 
-Twelve cameras around a knot see its 200 points, with an error of half a pixel. Where the cameras stood and where the points are
-follows by least squares from a bad guess. One entry of the Jacobian in ninety is not zero: its pattern is found on the IR, and a
-few products give all of it.
+Twelve cameras around a knot see its 200 points, with an error of half a pixel. Least squares finds the positions of the cameras and
+of the points from a bad guess. One entry of the Jacobian in ninety is not zero: the pattern is found on the IR, and a few products
+compute all entries.
 """
 
 import matplotlib.pyplot as plt

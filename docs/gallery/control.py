@@ -1,7 +1,7 @@
 """Optimal control of a pendulum
 
-Swing a pendulum up with little torque: the cost is a loop of 60 steps, its gradient and Hessian-vector products are derivatives of
-that loop, and `nm.minimize` asks one artifact for both.
+The program swings a pendulum up with little torque. The cost is a loop of 60 steps. Its gradient and its Hessian-vector products
+are derivatives of that loop, and `nm.minimize` calls one artifact for both.
 """
 
 import matplotlib.pyplot as plt

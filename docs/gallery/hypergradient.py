@@ -1,7 +1,7 @@
-"""The regularisation that validates best, by hypergradients
+"""Choosing a regularisation by hypergradients
 
 At the minimum w of a training loss f with a regularisation t, ``dw/dt = -H⁻¹ ∂²f/∂w∂t``. One linear system with Hessian-vector
-products gives the slope of the validation loss, so that Newton's cousins find the regularisation which a grid would search for.
+products gives the slope of the validation loss. So a quasi-Newton method finds the best regularisation without a grid search.
 """
 
 import matplotlib.pyplot as plt

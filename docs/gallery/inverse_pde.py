@@ -1,7 +1,7 @@
 """An inverse problem of a differential equation
 
-Heat flows through a rod whose conductivity is not known; measured temperatures at the end tell what it was. The simulation is a
-loop, and least squares differentiates through it.
+Heat flows through a rod of unknown conductivity. The program finds the conductivity from temperatures measured at the end. The
+simulation is a loop, and least squares differentiates through it.
 """
 
 import matplotlib.pyplot as plt

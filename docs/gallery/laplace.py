@@ -1,7 +1,7 @@
 """A Laplace approximation
 
-Around the best parameters the loss is a bowl; its curvature says how sure each prediction is. The Hessian comes as a matrix here,
-and the error bars widen where there are no data, as they must.
+Near the best parameters the loss is approximately quadratic, and its curvature says how certain each prediction is. Here the
+Hessian is computed as a matrix. The error bars are wide where there are no data, as they should be.
 """
 
 import matplotlib.pyplot as plt

@@ -1,7 +1,7 @@
-"""Newton's method beside first-order methods
+"""Newton's method compared with first-order methods
 
-Logistic regression on badly scaled data: methods that know curvature by Hessian-vector products need a handful of steps where
-gradient descent and Adam crawl. What counts is the number of passes over the data.
+Logistic regression on badly scaled data: methods that use curvature, by Hessian-vector products, need a handful of steps. Gradient
+descent and Adam make slow progress. The measure is the number of passes over the data.
 """
 
 import matplotlib.pyplot as plt

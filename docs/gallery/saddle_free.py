@@ -1,8 +1,8 @@
 """Saddle-free Newton on a matrix factorisation
 
-The origin is a saddle of ``|A - U Vᵀ|²``: gradient descent lingers there, and Newton's method, which seeks any point without
-slope, goes to it and stays. With the absolute values of the Hessian's eigenvalues (Dauphin et al., 2014) the saddle repels. The
-lowest loss is known: the singular values that rank two leaves over (Eckart and Young).
+The origin is a saddle of ``|A - U Vᵀ|²``. Gradient descent stays near it for long, and Newton's method, which finds any point with
+zero gradient, converges to it. With the absolute values of the Hessian's eigenvalues, the saddle repels (Dauphin et al., 2014). The
+lowest loss is known from the singular values that an approximation of rank two omits (Eckart and Young).
 """
 
 import matplotlib.pyplot as plt
@@ -34,7 +34,7 @@ for method in ("gradient descent", "Newton", "saddle-free Newton"):
     curves[method] = [hessian.value]
     for _ in range(120):
         x, direction = hessian.x, step(hessian, method)
-        for _ in range(20):  # Newton goes where it wants; the others down
+        for _ in range(20):  # Newton may go uphill; the others go down
             if hessian.update(x + direction)[0] <= curves[method][-1] or method == "Newton":
                 break
             direction = direction / 2

@@ -1,7 +1,7 @@
 """The spectrum of a network's Hessian
 
-A network's loss has a few steep directions and many flat ones. Stochastic Lanczos quadrature finds the whole density of eigenvalues
-from Hessian-vector products, which one artifact computes; here the matrix is small enough to compare with all its eigenvalues.
+A network's loss has a few steep directions and many flat ones. Stochastic Lanczos quadrature finds the density of all eigenvalues
+from Hessian-vector products, which one artifact computes. Here the matrix is small enough to compare with all its eigenvalues.
 """
 
 import numpy as np

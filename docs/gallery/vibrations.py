@@ -1,7 +1,7 @@
 """The vibrations of a molecule from its energy
 
-Write the energy of water as a function of positions, and its frequencies are eigenvalues of the mass-weighted Hessian. Six of nine
-are zero: moving and turning the molecule costs nothing, which the derivative knows to rounding.
+Write the energy of water as a function of positions: its frequencies are eigenvalues of the mass-weighted Hessian. Six of nine are
+zero, because moving and rotating the molecule costs nothing. The derivative satisfies this up to rounding.
 """
 
 import matplotlib.pyplot as plt

@@ -1,1 +1,1 @@
-"""From lowered modules to machine code: IREE's compiler, its cache, artifacts, static libraries and tuning."""
+"""The way from lowered modules to machine code: IREE's compiler, its cache, artifacts, static libraries and tuning."""

@@ -67,6 +67,6 @@ def _error(module: ir.Module, limit: int, best: Mapping[str, int]) -> MemoryLimi
     return MemoryLimitError(
         f"{name} requires {best[name] / 1e6:.1f} MB in the smallest form that was found, got memory_limit={limit}.",
         where=next(filter(None, where), None),
-        help=f"it holds most of all {largest}. Allow more; compute less at once (smaller batches, nm.map, "
-        "products instead of matrices); or let loops keep less: nm.scan(..., max_residual_bytes=...).",
+        help=f"the largest live values are {largest}. Allow more; compute less at once (smaller batches, nm.map, "
+        "products instead of matrices); or let loops store less: nm.scan(..., max_residual_bytes=...).",
     )

@@ -1,4 +1,4 @@
-"""The names of `jax.experimental` that there are: `jet`, `ode` and `io_callback`."""
+"""The names `jet`, `ode` and `io_callback` of `jax.experimental`."""
 
 from nabla_mlir.experimental import jet as jet
 from nabla_mlir.experimental import ode as ode

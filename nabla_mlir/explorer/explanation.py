@@ -1,4 +1,4 @@
-"""What explains a program: the data, the page, and what other tools read."""
+"""The explanation of a program: the data, the page, and files for other tools."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from nabla_mlir.targets import target as as_target
 
 @dataclass(frozen=True)
 class Explanation:
-    """What was made of a program, as data (`docs/explorer.md` says what is in it). In a notebook it is the page itself.
+    """The states of a program through its passes, as data (see `docs/explorer.md`). A notebook shows it as the page.
 
     Attributes:
       data: the document, of JSON values.
@@ -52,7 +52,7 @@ class Explanation:
         return json.dumps(self.data, separators=(",", ":"))
 
     def html(self) -> str:
-        """The page: one file, which asks the network for nothing."""
+        """The page as one file, which loads nothing from the network."""
         return page_of(self.data)
 
     def chrome_trace(self) -> dict[str, Any]:
@@ -60,14 +60,14 @@ class Explanation:
         return chrome_trace(self.data)
 
     def model_explorer(self, state: int = -1) -> dict[str, Any]:
-        """The graph of one state of the module, the last one if not given, for Google's Model Explorer."""
+        """The graph of one state of the module (by default the last), for Google's Model Explorer."""
         return model_explorer(self.data, state)
 
     def plot(self, axes: Any = None) -> Any:
-        """Draws the roofline: operations a second of each kernel by operations for each byte, under what the machine can.
+        """Draws the roofline: operations per second of each kernel over operations per byte, with the limits of the machine.
 
         Args:
-          axes: of Matplotlib, to draw on; new ones if not given.
+          axes: axes of Matplotlib; by default new ones.
 
         Returns:
           The axes.
@@ -93,10 +93,10 @@ class Explanation:
         return axes
 
     def save(self, path: str | Path) -> Path:
-        """Writes the page; the document itself for a name that ends in .json, .trace.json or .graph.json for other tools.
+        """Writes the page, or, if the name ends in .json, .trace.json or .graph.json, a file for other tools.
 
         Raises:
-          SaveError: there is no such folder, or it cannot be written to.
+          SaveError: the folder does not exist or cannot be written.
         """
         path = Path(path)
         texts: dict[str, Callable[[], str]] = {
@@ -121,20 +121,20 @@ class Explanation:
 def explain(
     f: Any, *specs: Any, target: str | Target | None = None, sparsity: str = "", name: str | None = None, **kw_specs: Any
 ) -> Explanation:
-    """What the passes make of a function: each operation back to the user's line, with what it costs.
+    """The effect of the passes on a function: the user's line and the cost of each operation.
 
     Args:
-      f: a function of pytrees of arrays, maybe transformed; or a stage (what `nm.trace`, `lower`, `compile` and
-        `nm.hvp_module` give).
+      f: a function of pytrees of arrays, or a transform of one; or a stage (from `nm.trace`, `lower`, `compile` or
+        `nm.hvp_module`).
       specs: for each argument a pytree of `nm.spec(...)` or arrays; none for a stage.
-      target: also compile for it, and say what IREE's phases make of it and which kernel each operation ends in; where it
-        runs here, measure them.
-      sparsity: "jacobian" or "hessian": also show its pattern by the first argument, with a coloring.
-      name: of the entry point.
-      kw_specs: specs of arguments by keyword.
+      target: a target, for which the program is compiled. The page then shows IREE's phases, and the kernel of each operation.
+        Kernels are measured if the target runs here.
+      sparsity: "jacobian" or "hessian" adds its pattern by the first argument, with a coloring.
+      name: the name of the entry point.
+      kw_specs: specs of keyword arguments.
 
     Raises:
-      TraceError: a stage is given together with specs, or the function does something that cannot be recorded.
+      TraceError: a stage is passed together with specs, or the function uses an operation that cannot be recorded.
       CompileError: IREE refuses the module.
 
     Example:
@@ -181,14 +181,14 @@ def _lowered(stage: Stage) -> ir.Module:
 
 
 def compare(a: str | Path, b: str | Path) -> Explanation:
-    """How one file of IR differs from another, operation by operation.
+    """The difference between two files of IR, operation by operation.
 
     Args:
       a: a file of MLIR, as text or bytecode.
       b: the other one.
 
     Raises:
-      ImportIRError: a file cannot be read, or holds no valid IR.
+      ImportIRError: a file cannot be read, or contains no valid IR.
     """
     modules = []
     for file in map(Path, (a, b)):

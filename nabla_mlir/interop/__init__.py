@@ -1,4 +1,4 @@
-"""Programs of other systems, and solvers and frameworks that take ours: StableHLO, JAX, PyTorch, ONNX, SciPy, Ipopt, PyMC, ..."""
+"""Connections to other systems: importers (StableHLO, JAX, PyTorch, ONNX), solvers (SciPy, Ipopt) and frameworks (PyMC, ...)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions of ours as external functions of CasADi: C symbols that `casadi.external` loads, with sparse derivatives.
+"""Functions of nabla_mlir as external functions of CasADi: C symbols that `casadi.external` loads, with sparse derivatives.
 
 CasADi takes from a shared library NAME, and beside it, by their names, its Jacobian, its products with one seed forwards and
 backwards, and the Jacobian of the latter, of which it makes the Hessians of Lagrangians. Matrices lie there by columns.
@@ -66,18 +66,18 @@ class Symbol:
 
 
 def save_external(f: Callable[..., Any], *specs: Any, path: str | Path, target: Any = "cpu") -> Path:
-    """Writes the machine code and the C of an external function of CasADi; returns the path of the C with its symbols.
+    """Writes the machine code and the C code of an external function of CasADi, and returns the path of the C file.
 
-    NAME.o, NAME.c and NAME.h are a static library as of `nm.save_static_library`; NAME_casadi.c has the symbols NAME, jac_NAME,
-    fwd1_NAME, adj1_NAME and jac_adj1_NAME. `cc -shared -fPIC NAME.c NAME_casadi.c NAME.o -lm -o NAME.so` makes what
-    `casadi.external("NAME", "NAME.so")` loads, and code that CasADi generates links to. acados' `external_function_casadi` takes
-    the symbols of what was compiled with `-Dcasadi_int=int`.
+    NAME.o, NAME.c and NAME.h are a static library as in `nm.save_static_library`. NAME_casadi.c has the symbols NAME, jac_NAME,
+    fwd1_NAME, adj1_NAME and jac_adj1_NAME. `cc -shared -fPIC NAME.c NAME_casadi.c NAME.o -lm -o NAME.so` makes the library that
+    `casadi.external("NAME", "NAME.so")` loads, and to which code that CasADi generates links. acados' `external_function_casadi`
+    uses the symbols of a library that was compiled with `-Dcasadi_int=int`.
 
     Args:
-      f: a function of arrays, of one or two axes or none; it gives such an array, or several.
-      specs: of its arguments, of float64; a shape stands for one.
-      path: where the files go, of which the last part is NAME.
-      target: a `CPU`, for another machine too.
+      f: a function of arrays with at most two axes, which returns one or several such arrays.
+      specs: the specs of its arguments, of float64; a shape means a spec.
+      path: the path of the files; its last part is NAME.
+      target: a `CPU`, also of another machine.
 
     Raises:
       DtypeError: an argument or a result is not float64.
@@ -103,14 +103,15 @@ def save_external(f: Callable[..., Any], *specs: Any, path: str | Path, target: 
 
 
 def external(f: Callable[..., Any], *specs: Any, name: str = "f", folder: str | Path | None = None) -> Any:
-    """A `casadi.Function` of a function of ours, compiled for this CPU: in NLPs, integrators and graphs as any other.
+    """A `casadi.Function` of a function of nabla_mlir, compiled for this CPU, for NLPs, integrators and graphs.
 
-    Its derivatives are ours: the Jacobian and the Hessians of Lagrangians are sparse where f is. One thread at a time may call it.
+    nabla_mlir computes its derivatives. The Jacobian and the Hessians of Lagrangians are sparse if f is. Only one thread at a time
+    may call it.
 
     Args:
-      f, specs: as of `save_external`.
-      name: of the function in CasADi.
-      folder: where the library and its sources go; None takes a new folder among the temporary files.
+      f, specs: as in `save_external`.
+      name: the name of the function in CasADi.
+      folder: the folder of the library and its sources; None means a new temporary folder.
 
     Raises:
       DeployError: CasADi or a C compiler is not installed, or the latter fails.

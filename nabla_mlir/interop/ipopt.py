@@ -1,4 +1,4 @@
-"""Nonlinear programs for Ipopt: exact sparse derivatives in the form that its Python package, cyipopt, takes."""
+"""Nonlinear programs for Ipopt: exact sparse derivatives in the form of its Python package, cyipopt."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ _QUIET = {"print_level": 0, "sb": "yes"}
 
 @dataclass(frozen=True)
 class Solution:
-    """What Ipopt found.
+    """The solution that Ipopt found.
 
     Attributes:
       x: the point, a pytree like the first one.
-      value: of the objective there.
-      constraints: their values there; None without constraints.
-      multipliers: of the constraints, a pytree like them: ∇f + Σ multipliers · ∇constraints - lower + upper = 0.
-      lower_multipliers, upper_multipliers: of the bounds, pytrees like x.
-      status: Ipopt's code; 0 is solved, 1 solved to its acceptable tolerance.
-      message: the same in words.
-      iterations: of Ipopt.
-      calls: how often each function was called.
+      value: the value of the objective.
+      constraints: the values of the constraints; None without constraints.
+      multipliers: those of the constraints, a pytree like them: ∇f + Σ multipliers · ∇constraints - lower + upper = 0.
+      lower_multipliers, upper_multipliers: those of the bounds, pytrees like x.
+      status: Ipopt's code: 0 means solved, 1 solved to its acceptable tolerance.
+      message: the status in words.
+      iterations: the number of iterations of Ipopt.
+      calls: the number of calls of each function.
     """
 
     x: Any
@@ -53,7 +53,7 @@ class Solution:
 
 
 class Problem:
-    """``min f(x, *data)`` with ``lower <= constraints(x, *data) <= upper``, as an object that `cyipopt.Problem` takes.
+    """The problem ``min f(x, *data)`` with ``lower <= constraints(x, *data) <= upper``, as an object for `cyipopt.Problem`.
 
     The patterns of the constraints' Jacobian and of the Lagrangian's Hessian are found on the IR and colored, and the five
     functions that Ipopt calls are compiled into one module: value, gradient, constraints, the entries of the Jacobian, and
@@ -61,16 +61,16 @@ class Problem:
 
     Args:
       f: a scalar function of (x, *data).
-      x: a pytree of f64 arrays, or of `nm.spec`: what is found.
+      x: the unknowns, a pytree of f64 arrays or of `nm.spec`.
       data: further arguments, arrays.
-      constraints: a function of the same arguments, of a pytree of f64 arrays.
+      constraints: a function of the same arguments that returns a pytree of f64 arrays.
 
     Attributes:
-      n, m: how many unknowns and constraints there are.
-      jacobian_pattern, hessian_pattern: where their entries stand; the Hessian's has both triangles.
+      n, m: the numbers of unknowns and constraints.
+      jacobian_pattern, hessian_pattern: the positions of their entries; that of the Hessian has both triangles.
 
     Raises:
-      DtypeError: an array of x, or of the constraints, is not f64, in which Ipopt works.
+      DtypeError: an array of x, or of the constraints, is not f64.
       PatternError: a pattern is too large.
 
     Example:
@@ -156,7 +156,7 @@ class Problem:
         return np.array(self._call("hessian", *self._x.leaves(x), sigma, *self._rows.leaves(lagrange))[0])
 
     def intermediate(self, alg_mod: int, iter_count: int, *_: Any) -> bool:
-        """Counts the iterations; a solver goes on while it is true."""
+        """Counts the iterations; the solver continues while it returns True."""
         self.iterations = iter_count
         return True
 
@@ -168,13 +168,13 @@ class Problem:
 
         Args:
           x0: a pytree like x, of arrays.
-          bounds: the lower and the upper one of x: pytrees like x, or a number for all; None is none.
-          constraint_bounds: those of the constraints: pytrees like them, or numbers; 0 and 0 where all are equations.
-          options: of Ipopt, by their names, such as ``{"tol": 1e-10, "print_level": 5}``; it is silent if they say nothing.
+          bounds: the lower and upper bounds of x: pytrees like x, or a number for all; None means no bound.
+          constraint_bounds: the bounds of the constraints: pytrees like them, or numbers; 0 and 0 if all are equations.
+          options: options of Ipopt, such as ``{"tol": 1e-10, "print_level": 5}``; by default it prints nothing.
 
         Raises:
           DeployError: cyipopt is not installed.
-          TreeError, ShapeError: x0 or a bound is not like what it is for.
+          TreeError, ShapeError: x0 or a bound does not fit.
         """
         try:
             import cyipopt

@@ -1,4 +1,4 @@
-"""Functions of JAX as functions of nabla_mlir, and the other way round."""
+"""Import of functions of JAX as functions of nabla_mlir, and export to JAX."""
 
 from __future__ import annotations
 
@@ -16,22 +16,21 @@ from nabla_mlir.interop.stablehlo import imported
 
 
 def from_jax(function: Callable[..., Any], *specs: Any) -> Callable[..., Any]:
-    """A JAX function, for arguments of given shapes and dtypes, as a function that every transform here accepts.
+    """A JAX function as a function that every transform accepts, for arguments of given shapes and dtypes.
 
-    The lowered program is imported, and with it what JAX differentiates by a rule: `jax.custom_jvp`, `jax.custom_vjp`,
-    `jax.lax.stop_gradient`, `jax.lax.custom_linear_solve` and what is made of them, such as `jax.nn.relu` and
-    `jnp.linalg.solve`. A program that JAX lowered elsewhere (`from_stablehlo` of `jax.export`'s) holds no rules: it is
-    differentiated as it stands. The results come flat, as JAX's tree flattens them: one bare, several as a tuple.
+    The lowered program is imported, together with custom rules: `jax.custom_jvp`, `jax.custom_vjp`, `jax.lax.stop_gradient`,
+    `jax.lax.custom_linear_solve` and functions that use them, such as `jax.nn.relu` and `jnp.linalg.solve`. A program that JAX
+    lowered elsewhere (`jax.export`, imported by `from_stablehlo`) has no rules; its operations are differentiated. The results
+    are flat, in the order of JAX's tree: a single result as it is, several as a tuple.
 
     Args:
       function: any function that `jax.jit` accepts.
-      specs: for each argument an array, or anything with a shape and a dtype; pytrees of them are flattened.
+      specs: for each argument an array, or an object with a shape and a dtype; pytrees of them are flattened.
 
     Raises:
-      ImportIRError: JAX is not installed, or the program holds something that cannot be imported; it is named.
-      RuleMissingError: when it is differentiated, and a rule could not be imported: one that uses arguments of a function
-        around it, that fails, or that makes rules within each other more than six deep, or one on other code in
-        itself more than twice.
+      ImportIRError: JAX is not installed, or an operation cannot be imported; the message names it.
+      RuleMissingError: at its differentiation, if a rule could not be imported. Such a rule uses arguments of an enclosing
+        function, fails, nests rules more than six deep, or contains itself with other code more than twice.
 
     Example:
       >>> import nabla_mlir as nm, jax.numpy as jnp  # doctest: +SKIP

@@ -1,4 +1,4 @@
-"""Functions of ours as functions of JAX: one primitive, with rules for jvp, transposition, vmap and jit."""
+"""Functions of nabla_mlir as functions of JAX: one primitive, with rules for jvp, transposition, vmap and jit."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from nabla_mlir.staging.specs import Spec
 
 
 def function(source: Any, *, entry: str | None = None, target: Any = None) -> Callable[..., Any]:
-    """A function of ours as one of JAX, which its transforms take in any order: jit, grad, jvp, vjp, vmap, hessian and the like.
+    """A function of nabla_mlir as a function of JAX, for all its transforms in any order: jit, grad, jvp, vjp, vmap, hessian.
 
-    Each call is one primitive. Its derivatives of every order, in forward and in reverse mode, and its maps are ours. Inside
-    `jax.jit` it is a callback to the host; outside, arrays on the CPU go in without a copy.
+    Each call is one primitive. nabla_mlir computes its derivatives of every order, in forward and reverse mode, and its maps.
+    Inside `jax.jit` a call is a callback to the host. Outside, arrays on the CPU are passed without a copy.
 
     Args:
-      source: a function of pytrees of arrays; or an artifact, loaded or as a path, or a stage, whose StableHLO is differentiated.
-      entry: the entry point of an artifact; not needed where there is one.
-      target: where it runs, such as ``nm.CPU()``; None interprets it until compiling it pays.
+      source: a function of pytrees of arrays; or a stage, or an artifact, loaded or as a path, whose StableHLO is differentiated.
+      entry: the entry point of an artifact; needed if there are several.
+      target: where it runs, such as ``nm.CPU()``. With None it is interpreted until compiling pays.
 
     Returns:
-      A function of pytrees of JAX's arrays, of NumPy's, and of numbers; of its arguments and results JAX's dtypes hold: float32
-      unless `jax_enable_x64` is set.
+      A function of pytrees of arrays of JAX and NumPy, and of numbers. Arguments and results have JAX's dtypes: float32, unless
+      `jax_enable_x64` is set.
 
     Raises:
       DeployError: JAX is not installed.
-      DtypeError: at a call, an argument is no array and no number.
+      DtypeError: at a call, an argument is neither an array nor a number.
 
     Example:
       >>> import nabla_mlir as nm, nabla_mlir.numpy as nnp, jax  # doctest: +SKIP

@@ -1,4 +1,4 @@
-"""Models of Keras as functions of nabla_mlir, by the program that their backend JAX makes of them."""
+"""Import of models of Keras as functions of nabla_mlir, through their backend JAX."""
 
 from __future__ import annotations
 
@@ -12,19 +12,20 @@ from nabla_mlir.interop.jax import from_jax
 
 
 def from_keras(model: Any, *specs: Any, training: bool = False) -> Callable[..., Any]:
-    """A model of Keras 3, for inputs of given shapes and dtypes, as a function of its weights and of the inputs.
+    """A model of Keras 3 as a function of its weights and of the inputs, for inputs of given shapes and dtypes.
 
-    It is the model's `stateless_call`. Weights are what `weights` gives; what is not trainable, such as moving averages and the
-    seeds of dropout, are constants, and what training writes to them is no result. The results come flat, as for `from_jax`.
+    It is the `stateless_call` of the model. The weights are those of `weights`. Values that are not trainable, such as moving
+    averages and the seeds of dropout, are constants, and updates of them in training are not results. The results are flat, as
+    in `from_jax`.
 
     Args:
       model: a `keras.Model`, or a layer, that has been built.
-      specs: for each input an array, or anything with a shape and a dtype.
-      training: whether batch norm takes the statistics of the batch, and dropout draws, the same at each call.
+      specs: for each input an array, or an object with a shape and a dtype.
+      training: True makes batch norm use the statistics of the batch, and dropout draw, with the same draws at each call.
 
     Raises:
-      ImportIRError: Keras is not installed, has another backend than JAX, or the program holds something that cannot be imported.
-      TreeError: at a call, the weights are others than those of the model.
+      ImportIRError: Keras is not installed, has another backend than JAX, or an operation cannot be imported.
+      TreeError: at a call, the weights do not have the names of the model.
 
     Example:
       >>> import nabla_mlir as nm, keras  # doctest: +SKIP
@@ -60,7 +61,7 @@ def from_keras(model: Any, *specs: Any, training: bool = False) -> Callable[...,
 
 
 def weights(model: Any) -> dict[str, np.ndarray]:
-    """The trainable weights of a model of Keras by their paths, with dots, and without the model's own name.
+    """The trainable weights of a model of Keras, by their paths with dots and without the name of the model.
 
     Args:
       model: a model, or a layer, that has been built.

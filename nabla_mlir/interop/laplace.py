@@ -1,4 +1,4 @@
-"""Curvature for laplace-torch: backends whose derivatives of the network are ours.
+"""Curvature for laplace-torch: backends whose derivatives of the network are computed by nabla_mlir.
 
 ``Laplace(model, likelihood, hessian_structure=..., backend=nm.interop.laplace.GGN)``, or `EF` (the empirical Fisher), or `Hessian`;
 each is a `laplace.curvature.CurvatureInterface`, made when it is first asked for. ``backend_kwargs={"target": nm.CPU()}`` compiles

@@ -15,19 +15,19 @@ from nabla_mlir.interop.jax import from_jax
 def log_density(model: Callable[..., Any], *args: Any, seed: int = 0, **kwargs: Any) -> tuple[Callable[[Any], Any], Any]:
     """The log density of a model of NumPyro at unconstrained values of its latent sites, and a point to start from.
 
-    The density has the Jacobians of NumPyro's transforms in it: it is minus the potential energy of its NUTS.
+    The density includes the Jacobians of NumPyro's transforms: it is minus the potential energy of its NUTS.
 
     Args:
-      model: a model, with what it observes among its arguments.
-      args: of the model.
-      seed: of the first point, which NumPyro draws.
-      kwargs: of the model.
+      model: a model, with the observed data among its arguments.
+      args: positional arguments of the model.
+      seed: the seed of the first point, which NumPyro draws.
+      kwargs: keyword arguments of the model.
 
     Returns:
       (f, x0): a function of a dict of arrays by the names of the sites, and such a dict.
 
     Raises:
-      ImportIRError: NumPyro is not installed, or the program holds something that cannot be imported.
+      ImportIRError: NumPyro is not installed, or an operation cannot be imported.
 
     Example:
       >>> import nabla_mlir as nm, numpyro, numpyro.distributions as dist  # doctest: +SKIP

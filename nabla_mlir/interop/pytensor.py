@@ -1,4 +1,4 @@
-"""Functions of ours as functions of PyTensor, which PyMC's models are made of: one Op, with its derivatives and maps."""
+"""Functions of nabla_mlir as functions of PyTensor, for models of PyMC: one Op, with its derivatives and maps."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from nabla_mlir.staging.specs import Spec
 
 
 def function(source: Any, *, entry: str | None = None, target: Any = None) -> Callable[..., Any]:
-    """A function of ours as one of PyTensor: for likelihoods and densities in models of PyMC, and their gradients.
+    """A function of nabla_mlir as a function of PyTensor, for likelihoods and densities in models of PyMC, and their gradients.
 
-    Each call is one Op, with derivatives of every order in forward and in reverse mode, a rule for `vectorize_graph`, and one for
-    the backend JAX, which nutpie asks for by `backend="jax"`.
+    Each call is one Op. It has derivatives of every order in forward and reverse mode, a rule for `vectorize_graph`, and one
+    for the backend JAX, which nutpie uses with `backend="jax"`.
 
     Args:
-      source: a function of pytrees of arrays; or an artifact, loaded or as a path, or a stage, whose StableHLO is differentiated.
-      entry: the entry point of an artifact; not needed where there is one.
-      target: where it runs, such as ``nm.CPU()``; None interprets it until compiling it pays.
+      source: a function of pytrees of arrays; or a stage, or an artifact, loaded or as a path, whose StableHLO is differentiated.
+      entry: the entry point of an artifact; needed if there are several.
+      target: where it runs, such as ``nm.CPU()``. With None it is interpreted until compiling pays.
 
     Returns:
-      A function of pytrees of PyTensor's variables and NumPy's arrays, and of Python's numbers, which are constants; its results
-      are variables. An array whose length may change has to be shared (`pm.Data`), with a value of the same kind.
+      A function of pytrees of variables of PyTensor and arrays of NumPy, and of Python numbers, which are constants. Its results
+      are variables. An array whose length may change must be shared (`pm.Data`), with a value of the same kind.
 
     Raises:
       DeployError: PyTensor is not installed.
-      DtypeError: at a call, an argument is no tensor and no number.
-      ShapeError: at a call, the length of an axis is not known; or, when it runs, results have other ranks than they had then.
+      DtypeError: at a call, an argument is neither a tensor nor a number.
+      ShapeError: at a call, the length of an axis is not known; or, at run time, results have other ranks than at the call.
 
     Example:
       >>> import nabla_mlir as nm, nabla_mlir.numpy as nnp, pytensor, pytensor.tensor as pt  # doctest: +SKIP

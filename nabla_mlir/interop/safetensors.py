@@ -1,4 +1,4 @@
-"""Weights in files of safetensors: pytrees of arrays, by names that are the keys on the way to them."""
+"""Weights in files of safetensors: pytrees of arrays, named by the path of their keys."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from nabla_mlir.staging.specs import as_spec
 
 
 def save(tree: Any, path: str | os.PathLike[str], metadata: Mapping[str, str] | None = None) -> None:
-    """Writes the arrays of a pytree, each under the keys on the way to it: ``layers.0.kernel``.
+    """Writes the arrays of a pytree, each under the path of its keys: ``layers.0.kernel``.
 
     Args:
-      tree: of arrays.
+      tree: a pytree of arrays.
       path: of the file.
-      metadata: further texts.
+      metadata: additional texts.
 
     Raises:
       DeployError: safetensors is not installed.
-      TreeError: two arrays have one name, since a key has dots; or there is a bare array, which has none.
+      TreeError: two arrays have the same name, because a key has dots; or the tree is a bare array, which has no name.
       SaveError: the file cannot be written.
 
     Example:
@@ -58,12 +58,12 @@ def load(path: str | os.PathLike[str], like: Any = None) -> Any:
 
     Args:
       path: of the file.
-      like: a pytree of arrays or specs whose names are those in the file; without one they come as a dict by their names.
+      like: a pytree of arrays or specs with the names of the file; without it, the result is a dict by names.
 
     Raises:
       DeployError: safetensors is not installed.
       TreeError: the file has other names.
-      ShapeError: an array has another shape. Dtypes are those of the file.
+      ShapeError: an array has another shape. (Dtypes are those of the file.)
     """
     arrays = _package().load_file(path)
     if like is None:

@@ -1,4 +1,4 @@
-"""Log densities as samplers call them: of flat vectors, with gradients, products with the Hessian, and many points at once."""
+"""Log densities for samplers: functions of flat vectors, with gradients, products with the Hessian, and many points at once."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ from nabla_mlir.transforms import hvp, value_and_grad, vmap
 class LogDensity:
     """The logarithm of a density over a pytree, for samplers that work on flat vectors of float64.
 
-    It is called with a vector of shape (n,), or with k of them, (k, n), as emcee does where it is vectorized. Several threads may
-    call one at the same time.
+    Call it with a vector of shape (n,), or with k vectors of shape (k, n), as emcee does with `vectorize`. Several threads may call
+    it at the same time.
 
     Args:
-      f: a scalar function of (x, *data); what it leaves out is a constant.
+      f: a scalar function of (x, *data), up to a constant.
       x0: a pytree: the shapes and dtypes of x, and a point to start from.
       data: further arguments, arrays.
-      target: where it runs, such as ``nm.CPU()``; None interprets it until compiling it pays.
+      target: where it runs, such as ``nm.CPU()``. With None it is interpreted until compiling pays.
 
     Attributes:
-      vectors: how pytrees are flattened: `vectors.tree(x)` is the pytree of a vector.
+      vectors: the flattening of pytrees; `vectors.tree(x)` is the pytree of a vector.
       x0: the first point as a vector.
       size: n.
 
     Raises:
-      TraceError: the function has no scalar result of floating point.
+      TraceError: the result of the function is not a floating-point scalar.
 
     Example:
       >>> p = LogDensity(lambda x: -0.5 * (x["a"] ** 2).sum() - x["b"], {"a": np.zeros(2), "b": 0.0})
@@ -117,10 +117,10 @@ class LogDensity:
         return np.array(self._hessp.run([self._point("x", x), self._point("v", v), *self._data])[0])
 
     def nutpie(self, spread: float = 1.0) -> Any:
-        """A model for `nutpie.sample`, with a variable for each leaf, named by its place.
+        """A model for `nutpie.sample`, with a variable for each leaf, named by its path.
 
         Args:
-          spread: chains start at x0 plus what is uniform between plus and minus this.
+          spread: chains start at x0 plus a uniform number between plus and minus this.
 
         Raises:
           DeployError: nutpie is not installed.
@@ -140,7 +140,7 @@ class LogDensity:
 
     @property
     def names(self) -> list[str]:
-        """Of the leaves, such as ``w.0``; x for a bare array."""
+        """The names of the leaves, such as ``w.0``; x for a bare array."""
         return [name or "x" for name in pytree.names(self.vectors.spec)]
 
     def _point(self, what: str, x: Any, shape: str = "(n,)", ndims: tuple[int, ...] = (1,)) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Functions from modules that others wrote: StableHLO text or bytecode in, a function that transforms accept out."""
+"""Import of StableHLO modules, as text or bytecode, as functions that transforms accept."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from nabla_mlir.transforms.vectorized import per_entry
 class ImportedFunction:
     """An entry point of an imported module as a function of its flat arguments.
 
-    Call it on arrays, or inside a traced function; `nm.grad`, `nm.vmap` and all other transforms take it.
+    Call it on arrays, or inside a traced function. `nm.grad`, `nm.vmap` and all other transforms accept it.
     """
 
     module: ir.Module
@@ -82,17 +82,16 @@ def from_stablehlo(
     """A function from a StableHLO module.
 
     Args:
-      source: MLIR text, bytecode, or a portable artifact as `jax.export` writes it; it may hold `ad` and `batch`
-        regions, calls to private functions, tuples and composites.
-      entry: the name of the function; may be left out if only one is public.
-      max_bytes: the most that the source may have; None takes any.
-      time_limit: for a module of somebody whom you do not know: it is imported in a process of its own first (about a second
-        more), which may take so many seconds; whatever it does to the importer it does to that process.
+      source: MLIR text, bytecode, or a portable artifact of `jax.export`. It may contain `ad` and `batch` regions, calls to
+        private functions, tuples and composites.
+      entry: the name of the function; needed if several are public.
+      max_bytes: the largest size of the source; None accepts any.
+      time_limit: the seconds for the import, for modules from unknown sources. The module is then first imported in a separate
+        process, which costs about a second; a crash affects only that process.
 
     Raises:
-      ImportIRError: the source is too large, or takes too long; the module does not parse, has no such function, or uses
-        an operation, a type or a dynamic shape
-        that is not supported; it is named.
+      ImportIRError: the source is too large, or takes too long; the module does not parse, or lacks the function; or it uses an
+        operation, a type or a dynamic shape that is not supported, which the message names.
 
     Example:
       >>> import nabla_mlir as nm
@@ -109,7 +108,7 @@ def from_stablehlo(
 
 
 def imported(module: ir.Module, entry: str | None) -> ImportedFunction:
-    """The same from a module in our context, which is changed."""
+    """The imported function of a module in the context of nabla_mlir; the module is changed."""
     Pipeline.parse("nabla-inline-calls").run(module)
     func = _entry(module, entry)
     for other in functions_of(module.operation).values():

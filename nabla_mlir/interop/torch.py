@@ -1,4 +1,4 @@
-"""Modules of PyTorch as functions of nabla_mlir, and the other way round."""
+"""Import of modules of PyTorch as functions of nabla_mlir, and export to PyTorch."""
 
 from __future__ import annotations
 
@@ -16,25 +16,26 @@ from nabla_mlir.staging.specs import as_spec
 
 
 def from_torch(module: Any, *specs: Any, parameters: bool = False) -> Callable[..., Any]:
-    """A PyTorch module, for arguments of given shapes and dtypes, as a function that every transform here accepts.
+    """A PyTorch module as a function that every transform accepts, for arguments of given shapes and dtypes.
 
-    `torch.export` captures the program and torch-mlir (a package on PyPI, maintained in step with PyTorch) lowers it
-    to StableHLO; linear algebra, Fourier transforms and some others that it does not lower are those of
-    `nabla_mlir.numpy`. What `detach` and `no_grad` hold constant is constant here too. The module is captured in the
-    mode it is in: call ``module.eval()`` first. Buffers are constants, what training writes to them is no result, and
-    what it draws, as for dropout, is the same at each call. The results come flat, as PyTorch's tree flattens them: one
-    bare, several as a tuple.
+    `torch.export` captures the program, and torch-mlir (a package on PyPI, maintained in step with PyTorch) lowers it to StableHLO.
+    Linear algebra, Fourier transforms and some other operations that it does not lower are those of `nabla_mlir.numpy`. Values that
+    `detach` and `no_grad` make constant are constant here, too.
+
+    The module is captured in its current mode: call ``module.eval()`` first for inference. Buffers are constants, and updates of
+    them in training are not results. Random draws, as in dropout, are the same at each call. The results are flat, in the order of
+    PyTorch's tree: a single result as it is, several as a tuple.
 
     Args:
       module: a `torch.nn.Module`, or a function of tensors.
-      specs: for each argument of its `forward` an array, or anything with a shape and a dtype, or a pytree of them; without any
-        the module is captured for the shapes and dtypes of each call, once for each.
-      parameters: whether the function takes the parameters, a dict of arrays by their names, as its first argument;
-        otherwise they are constants.
+      specs: for each argument of its `forward` an array, or an object with a shape and a dtype, or a pytree of them. Without specs,
+        the module is captured once for each combination of shapes and dtypes of the calls.
+      parameters: True makes the parameters, a dict of arrays by their names, the first argument of the function; otherwise they
+        are constants.
 
     Raises:
-      ImportIRError: PyTorch or torch-mlir is not installed, one of them cannot take the module, or the program holds
-        something that cannot be imported; the operation is named.
+      ImportIRError: PyTorch or torch-mlir is not installed, one of them does not accept the module, or an operation cannot be
+        imported; the message names it.
 
     Example:
       >>> import nabla_mlir as nm, torch  # doctest: +SKIP

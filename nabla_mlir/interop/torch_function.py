@@ -1,4 +1,4 @@
-"""Functions of ours as functions of PyTorch: one custom operation, with its derivatives and maps."""
+"""Functions of nabla_mlir as functions of PyTorch: one custom operation, with its derivatives and maps."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ _NAMES: dict[int, str] = {}  # of families that live in the table above
 
 
 def function(source: Any, *, entry: str | None = None, target: Any = None) -> Callable[..., Any]:
-    """A function of ours as one of PyTorch, which autograd differentiates as often as it likes.
+    """A function of nabla_mlir as a function of PyTorch, which autograd differentiates any number of times.
 
-    Each call is one custom operation (`torch.ops.nabla_mlir.call`): with derivatives of every order in reverse mode, a rule for
-    `torch.func.vmap`, and shapes that `torch.compile` knows, so that no graph breaks. A backward pass computes what it needs of
-    the forward one again, as a checkpoint does. Tensors go in and out through DLPack without a copy where they are contiguous and
-    NumPy has their dtype.
+    Each call is one custom operation (`torch.ops.nabla_mlir.call`). It has derivatives of every order in reverse mode, a rule
+    for `torch.func.vmap`, and shapes that `torch.compile` knows, so that no graph breaks. A backward pass recomputes what it
+    needs of the forward pass, like a checkpoint. Tensors pass through DLPack without a copy if they are contiguous and NumPy
+    has their dtype.
 
     Args:
-      source: a function of pytrees of arrays; or an artifact, loaded or as a path, or a stage, whose StableHLO is differentiated.
-      entry: the entry point of an artifact; not needed where there is one.
-      target: where it runs, such as ``nm.CPU()``; None interprets it until compiling it pays.
+      source: a function of pytrees of arrays; or a stage, or an artifact, loaded or as a path, whose StableHLO is differentiated.
+      entry: the entry point of an artifact; needed if there are several.
+      target: where it runs, such as ``nm.CPU()``. With None it is interpreted until compiling pays.
 
     Returns:
-      A function of pytrees of tensors on the CPU, and of Python's numbers, which are constants; its results are tensors.
+      A function of pytrees of tensors on the CPU, and of Python numbers, which are constants. Its results are tensors.
 
     Raises:
       DeployError: PyTorch is not installed.
-      DtypeError: at a call, an argument is no tensor and no number.
+      DtypeError: at a call, an argument is neither a tensor nor a number.
       ExchangeError: at a call, a tensor is on another device.
 
     Example:

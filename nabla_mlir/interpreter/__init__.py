@@ -1,4 +1,4 @@
-"""The reference interpreter: programs as they stand, run by NumPy, one operation after the other.
+"""The reference interpreter: it runs programs without rewrites, with NumPy, one operation after the other.
 
 A program is read once, block by block, and then run on host memory: what stands in `evaluations` for an operation says
 what it does with arrays; elementwise ones that need no more have NumPy's function in their record.

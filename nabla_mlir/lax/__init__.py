@@ -2,7 +2,7 @@
 # ruff: noqa: F401  (other names for the same functions)
 """Operations under the names and with the parameters of `jax.lax`.
 
-They are other spellings of what `numpy`, `scipy.special` and the transforms have, or thin over the same records.
+They are other names of functions of `numpy`, `scipy.special` and the transforms, or thin wrappers of the same records.
 """
 
 from nabla_mlir.lax import linalg as linalg

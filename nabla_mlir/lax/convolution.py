@@ -43,7 +43,7 @@ def _pair(name: str, lhs: Any, rhs: Any, result_dtype: Any) -> tuple[Tensor, Ten
 def dot_general(
     lhs: Any, rhs: Any, dimension_numbers: Static[Any], precision: Any = None, preferred_element_type: Any = None
 ) -> Tensor:  # fmt: skip
-    """The sum of products over pairs of contracting axes; batch axes are paired, and stand in front of the others.
+    """The sum of products over pairs of contracting axes. Batch axes are paired, and come before the others.
 
     Args:
       lhs, rhs: the factors.
@@ -78,7 +78,7 @@ def ragged_dot(
     Every row is multiplied with every matrix and one product is chosen, so the work is that of all groups.
 
     Args:
-      lhs: rows of shape (m, k); those behind the last group give zeros.
+      lhs: rows of shape (m, k); those after the last group give zeros.
       rhs: a matrix for each group, (g, k, n).
       group_sizes: g integers.
       precision: changes nothing.
@@ -154,7 +154,7 @@ def conv_dimension_numbers(lhs_shape: Any, rhs_shape: Any, dimension_numbers: An
 
 
 def padtype_to_pads(in_shape: Any, window_shape: Any, window_strides: Any, padding: Padding) -> list[tuple[int, int]]:
-    """The widths for "SAME" (ceil(n / stride) positions, the odd one behind), "SAME_LOWER" (in front) or "VALID" (none).
+    """The widths for "SAME" (ceil(n / stride) positions, the odd one after), "SAME_LOWER" (before) or "VALID" (none).
 
     Raises:
       ShapeError: there is no such word.
@@ -193,7 +193,7 @@ def conv_general_dilated(
       padding: "SAME", "SAME_LOWER", "VALID", or (low, high) for each spatial axis.
       lhs_dilation: the distance of the elements of the input, between which are zeros.
       rhs_dilation: the distance of the elements of the kernel.
-      dimension_numbers: three words such as ``("NHWC", "HWIO", "NHWC")``, or what `conv_dimension_numbers` returns.
+      dimension_numbers: three words such as ``("NHWC", "HWIO", "NHWC")``, or a result of `conv_dimension_numbers`.
       feature_group_count: in how many groups the features are; each sees its own part of the input's.
       batch_group_count: in how many groups the batch is.
       precision: accepted for programs that say it; every product here has the precision of its dtype.
@@ -270,14 +270,14 @@ def conv_transpose(
     dimension_numbers: Static[Any] = None, transpose_kernel: bool = False, precision: Any = None,
     preferred_element_type: Any = None, use_consistent_padding: bool = False,
 ) -> Tensor:  # fmt: skip
-    """The convolution of an input whose elements stand `strides` apart: the transpose of a convolution with these strides.
+    """The convolution of an input whose elements have the distance `strides`: the transpose of a strided convolution.
 
     Args:
       lhs, rhs, rhs_dilation, precision, preferred_element_type: as for `conv_general_dilated`.
       strides: the distance of the elements of the input.
       padding: "SAME" (as many positions as elements times strides), "VALID" (all), or (low, high) for each spatial axis.
       dimension_numbers: as for `conv_general_dilated`; channels are last if None.
-      transpose_kernel: whether the kernel is that of the convolution: it is reversed, and its features change places.
+      transpose_kernel: True if the kernel is that of the convolution; it is reversed, and its features are exchanged.
       use_consistent_padding: whether given widths are those of the convolution.
 
     Raises:

@@ -23,14 +23,14 @@ from nabla_mlir.table.tensor import Tensor, full_like
 
 
 class RoundingMethod(enum.Enum):
-    """Which neighbour `round` takes of two that are as near."""
+    """The neighbour that `round` selects if two are equally near."""
 
     AWAY_FROM_ZERO = 0
     TO_NEAREST_EVEN = 1
 
 
 class Precision(enum.Enum):
-    """How exact products are: here always as exact as their dtype."""
+    """The precision of products, which is always that of their dtype here."""
 
     DEFAULT = 0
     HIGH = 1
@@ -39,7 +39,7 @@ class Precision(enum.Enum):
 
 @library
 def div(x: Any, y: Any) -> Tensor:
-    """x / y; of integers the quotient without what is behind the point.
+    """x / y; for integers, the quotient rounded towards zero.
 
     Example:
       >>> int(div(-7, 2))
@@ -116,7 +116,7 @@ def mulhi(x: Any, y: Any, /) -> Tensor:
 
 @library
 def shift_right_arithmetic(x: Any, y: Any) -> Tensor:
-    """The bits of x moved towards the lower ones; the sign is kept."""
+    """The bits of x shifted towards the lower ones; the sign stays."""
     x, y = meet("shift_right_arithmetic", x, y)
     return lg.shift_right_arithmetic(require_integer("shift_right_arithmetic", x), y)
 
@@ -130,7 +130,7 @@ def shift_right_logical(x: Any, y: Any) -> Tensor:
 
 @library
 def convert_element_type(operand: Any, new_dtype: Any) -> Tensor:
-    """The elements in another dtype; Python's types stand for the default ones.
+    """The elements in another dtype; Python's types mean the default dtypes.
 
     Example:
       >>> convert_element_type(np.array([1.5]), np.int32).tolist()
@@ -142,7 +142,7 @@ def convert_element_type(operand: Any, new_dtype: Any) -> Tensor:
 
 @library
 def bitcast_convert_type(operand: Any, new_dtype: Any) -> Tensor:
-    """The same bits as elements of another dtype; where that is narrower, they are a new last axis, and the other way round."""
+    """The bits as elements of another dtype. A narrower dtype adds a last axis, and a wider one removes it."""
     x, dtype = tensor(operand), as_dtype(new_dtype)
     if is_complex(x.dtype) or is_complex(dtype):
         raise DtypeError(f"bitcast_convert_type requires real dtypes, got {x.dtype} and {dtype}.", where=user_frame())
@@ -165,7 +165,7 @@ def reduce_precision(operand: Any, exponent_bits: Static[int], mantissa_bits: St
 
 @library
 def select_n(which: Any, *cases: Any) -> Tensor:
-    """For each place the element of the case of that number; a truth value chooses between two.
+    """The element of the case with this number, for each element; a truth value selects between two cases.
 
     Raises:
       ShapeError: shapes differ, or a truth value has another number of cases than two.
@@ -192,12 +192,12 @@ def select(pred: Any, on_true: Any, on_false: Any) -> Tensor:
 
 @library
 def optimization_barrier(operand: Any, /) -> Any:
-    """The values themselves, which a compiler may not move across this place; on every leaf of a pytree."""
+    """The values, across which a compiler may not move operations. It applies to every leaf of a pytree."""
     leaves, spec = pytree.flatten(operand)
     outs = barrier.apply([tensor(leaf) for leaf in leaves], {}) if leaves else []
     return pytree.unflatten(spec, list(outs))
 
 
 def dtype(x: Any) -> np.dtype:
-    """The dtype of an array, or the one that a Python number takes."""
+    """The dtype of an array, or the dtype that a Python number gets."""
     return dtypes.result_type(x)

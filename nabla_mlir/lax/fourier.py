@@ -14,7 +14,7 @@ from nabla_mlir.table.tensor import Tensor
 
 
 class FftType(enum.IntEnum):
-    """Which way the transform goes, and whether its input (RFFT) or its result (IRFFT) is real."""
+    """The direction of the transform, and whether its input (RFFT) or its result (IRFFT) is real."""
 
     FFT = 0
     IFFT = 1
@@ -27,7 +27,7 @@ def fft(x: Any, fft_type: Any, fft_lengths: Any) -> Tensor:
     """The transform along the last ``len(fft_lengths)`` axes.
 
     Args:
-      x: an array; real for RFFT alone, complex for the others.
+      x: an array; real for RFFT, complex for the others.
       fft_type: an `FftType`, or its name.
       fft_lengths: the length along each axis, of the real array where the other is half as long; a number for one.
 

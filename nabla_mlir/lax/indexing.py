@@ -108,14 +108,14 @@ def gather(
     operand: Any, start_indices: Any, dimension_numbers: Static[Any], slice_sizes: Static[Any], *, unique_indices: bool = False,
     indices_are_sorted: bool = False, mode: Any = None, fill_value: Any = None,
 ) -> Tensor:  # fmt: skip
-    """Slices of the operand at computed places; the index vectors are the last axis of `start_indices`.
+    """Slices of the operand at computed indices; the index vectors are the last axis of `start_indices`.
 
     Args:
       operand: an array.
       start_indices: integers.
       dimension_numbers: of `GatherDimensionNumbers`.
       slice_sizes: of each slice.
-      unique_indices, indices_are_sorted: what is known of the places.
+      unique_indices, indices_are_sorted: known properties of the indices.
       mode: of slices that are not inside: "clip", the default (moved inside), "fill" or "promise_in_bounds".
       fill_value: NaN, or the least integer, if not given.
     """
@@ -185,16 +185,16 @@ def scatter_apply(
     operand: Any, scatter_indices: Any, func: Callable[[Any], Any], dimension_numbers: Any, *, update_shape: Sequence[int] = (),
     indices_are_sorted: bool = False, unique_indices: bool = False, mode: Any = None,
 ) -> Any:  # fmt: skip
-    """The operand with a function applied to the elements at computed places, each of them once.
+    """The operand with a function applied once to each element at computed indices.
 
     Args:
       operand: an array.
-      scatter_indices: integers; places that are there twice need `unique_indices` to be true, which they are not.
+      scatter_indices: integers, which must not repeat if `unique_indices` is True.
       func: of an element.
       dimension_numbers: of `ScatterDimensionNumbers`.
       update_shape: the shape that updates would have.
-      indices_are_sorted, unique_indices: what is known of the places.
-      mode: of places outside.
+      indices_are_sorted, unique_indices: known properties of the indices.
+      mode: the treatment of indices out of range.
 
     Raises:
       ShapeError: `update_shape` does not fit.

@@ -93,7 +93,7 @@ def triangular_solve(
 def symmetric_product(
     a_matrix: Any, c_matrix: Any, *, alpha: float = 1.0, beta: float = 0.0, symmetrize_output: bool = False
 ) -> Tensor:  # fmt: skip
-    """``alpha a a^T + beta c``, all of it whatever `symmetrize_output` says."""
+    """``alpha a a^T + beta c``, the full matrix for any `symmetrize_output`."""
     a, c = inexact(a_matrix), inexact(c_matrix)
     return matmul(a, matrix_transpose(a)) * alpha + c * beta
 

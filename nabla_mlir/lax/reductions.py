@@ -125,13 +125,13 @@ def _halved(xs: Sequence[Tensor], inits: Sequence[Tensor], axes: Sequence[int], 
 
 @library
 def argmax(operand: Any, axis: Static[int], index_dtype: Any) -> Tensor:
-    """The place of the first largest element (or NaN) along an axis."""
+    """The index of the first largest element (or NaN) along an axis."""
     return convert(extrema.argmax(operand, axis), index_dtype)
 
 
 @library
 def argmin(operand: Any, axis: Static[int], index_dtype: Any) -> Tensor:
-    """The place of the first smallest element (or NaN) along an axis."""
+    """The index of the first smallest element (or NaN) along an axis."""
     return convert(extrema.argmin(operand, axis), index_dtype)
 
 
@@ -163,7 +163,7 @@ def reduce_window(
 
     Args:
       operand: an array.
-      init_value: a scalar, combined once with each window; padding and what lies between dilated elements count for nothing.
+      init_value: a scalar, combined once with each window; padding and gaps between dilated elements have no effect.
       computation: of two scalars to one.
       window_dimensions: the lengths of the window.
       window_strides: how far it moves; 1 if not given.
@@ -234,7 +234,7 @@ def _folded_windows(x: Tensor, init: Tensor, join: Any, geometry: dict[str, Any]
 
 # ---------------------------------------------------------------- sorting
 def top_k(operand: Any, k: int, *, axis: int = -1) -> list[Any]:
-    """The k largest elements along an axis, the largest first, and their places, of int32: a list, as in JAX."""
+    """The k largest elements along an axis, the largest first, and their int32 indices, in a list as in JAX."""
     values, places = sorting.top_k(operand, k, axis)
     return [values, places.astype("int32")]
 
@@ -243,7 +243,7 @@ def approx_max_k(
     operand: Any, k: int, reduction_dimension: int = -1, recall_target: float = 0.95, reduction_input_size_override: int = -1,
     aggregate_to_topk: bool = True,
 ) -> list[Any]:  # fmt: skip
-    """The k largest elements along an axis and their places: exactly, whatever the options allow."""
+    """The k largest elements along an axis and their indices, computed exactly for any options."""
     return top_k(operand, k, axis=reduction_dimension)
 
 
@@ -251,7 +251,7 @@ def approx_min_k(
     operand: Any, k: int, reduction_dimension: int = -1, recall_target: float = 0.95, reduction_input_size_override: int = -1,
     aggregate_to_topk: bool = True,
 ) -> list[Any]:  # fmt: skip
-    """The k smallest elements along an axis and their places: exactly, whatever the options allow."""
+    """The k smallest elements along an axis and their indices, computed exactly for any options."""
     values, places = top_k(ufuncs.negative(operand), k, axis=reduction_dimension)
     return [ufuncs.negative(values), places]
 

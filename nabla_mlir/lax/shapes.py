@@ -113,7 +113,7 @@ def collapse(operand: Any, start_dimension: Static[int], stop_dimension: Static[
 
 @library
 def concatenate(operands: Sequence[Any], dimension: Static[int]) -> Tensor:
-    """The arrays behind each other along one axis."""
+    """The concatenation of arrays along one axis."""
     return concatenated(operands, dimension)
 
 
@@ -131,7 +131,7 @@ def tile(operand: Any, reps: Static[Any]) -> Tensor:
 
 @library
 def expand_dims(array: Any, dimensions: Static[Any]) -> Tensor:
-    """The array with axes of length 1 at these places of the result."""
+    """The array with axes of length 1 at these positions of the result."""
     return shapes.expand_dims(array, tuple(dimensions))
 
 
@@ -149,7 +149,7 @@ def transpose(operand: Any, permutation: Static[Any]) -> Tensor:
 
 @library
 def reshape(operand: Any, new_sizes: Static[Any], dimensions: Static[Any] = None) -> Tensor:
-    """The same elements under another shape; `dimensions` are an order of the axes in which they are read."""
+    """The same elements with another shape; `dimensions` is the order of the axes in which they are read."""
     x = tensor(operand)
     return shapes.reshape(x if dimensions is None else transposed(x, axes_of("reshape", tuple(dimensions), x.ndim)), new_sizes)
 
@@ -163,7 +163,7 @@ def rev(operand: Any, dimensions: Static[Any]) -> Tensor:
 
 @library
 def pad(operand: Any, padding_value: Any, padding_config: Static[Any]) -> Tensor:
-    """The array with a value before, behind and between its elements: three widths for each axis; negative ones cut off.
+    """The array with a value before, after and between its elements: three widths for each axis; negative ones cut off.
 
     Example:
       >>> pad(np.array([1.0, 2.0]), 0.0, [(1, 0, 1)]).tolist()

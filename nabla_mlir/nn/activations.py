@@ -145,7 +145,7 @@ def celu(x: Any, alpha: float = 1.0) -> Tensor:
 
 @library
 def selu(x: Any) -> Tensor:
-    """Elu scaled so that it keeps mean 0 and variance 1."""
+    """Elu, scaled so that mean 0 and variance 1 are preserved."""
     return elu(x, 1.6732632423543772) * 1.0507009873554805
 
 

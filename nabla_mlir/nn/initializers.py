@@ -113,14 +113,14 @@ def truncated_normal(stddev: Any = 1e-2, dtype: Any = None, lower: Any = -2.0, u
 def variance_scaling(
     scale: float, mode: str, distribution: str, in_axis: Any = -2, out_axis: Any = -1, batch_axis: Any = (), dtype: Any = None
 ) -> Initializer:
-    """The initializer of mean 0 and variance scale / n, where n is how many numbers a layer takes in or gives.
+    """The initializer of mean 0 and variance scale / n, where n is the number of inputs or outputs of a layer.
 
     Args:
       scale: the variance times n.
-      mode: what n is: "fan_in", "fan_out", their mean "fan_avg" or their geometric mean "fan_geo_avg".
+      mode: the meaning of n: "fan_in", "fan_out", their mean "fan_avg" or their geometric mean "fan_geo_avg".
       distribution: "truncated_normal" (between two deviations), "normal" or "uniform".
-      in_axis: the axis, or the axes, of what the layer takes in.
-      out_axis: those of what it gives.
+      in_axis: the axis, or the axes, of the inputs of the layer.
+      out_axis: those of its outputs.
       batch_axis: those that count for neither; all others count for both.
       dtype: of the result if the call names none; real, but for "normal".
 
@@ -175,8 +175,8 @@ def _named(name: str, scale: float, mode: str, distribution: str) -> Initializer
     make.__doc__ = f"""`variance_scaling` with the scale {scale:g}, the mode "{mode}" and the distribution "{distribution}".
 
     Args:
-      in_axis: the axis, or the axes, of what the layer takes in.
-      out_axis: those of what it gives.
+      in_axis: the axis, or the axes, of the inputs of the layer.
+      out_axis: those of its outputs.
       batch_axis: those that count for neither; all others count for both.
       dtype: of the result if the call names none, real.
 

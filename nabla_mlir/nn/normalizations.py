@@ -20,9 +20,9 @@ def standardize(
 
     Args:
       x: an array.
-      axis: the axes over which mean and variance are taken.
+      axis: the axes of mean and variance.
       mean, variance: these, where they are known, with axes that broadcast.
-      epsilon: what is added to the variance.
+      epsilon: the number that is added to the variance.
       where: truth values; elements where they are False are left out of mean and variance.
     """
     x = inexact(x)

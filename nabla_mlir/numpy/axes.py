@@ -1,4 +1,4 @@
-"""Axes and shapes as users write them, and what moves elements along them."""
+"""Axes and shapes in the form of users, and functions that move elements along axes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def axis_of(name: str, axis: Any, ndim: int) -> int:
 
 
 def axes_of(name: str, axis: Axis, ndim: int) -> Shape:
-    """Axes counted from the front, in the order given; None stands for all. Raises ShapeError if one is there twice."""
+    """Axes counted from the front, in the given order; None means all. Raises ShapeError if one is repeated."""
     if axis is None:
         return tuple(range(ndim))
     axes = tuple(axis_of(name, a, ndim) for a in (axis if isinstance(axis, (tuple, list)) else (axis,)))
@@ -64,19 +64,19 @@ def sliced(x: Tensor, axis: int, start: int, stop: int, step: int = 1) -> Tensor
 
 
 def reversed_along(x: Tensor, axes: Sequence[int]) -> Tensor:
-    """The order reversed along `axes`; those of size 1 or 0 are left alone."""
+    """The array reversed along `axes`. Axes of size 1 or 0 need nothing."""
     axes = tuple(d for d in sorted(axes) if x.shape[d] > 1)
     return sh.reverse(x, dimensions=axes) if axes else x
 
 
 def joined(xs: Sequence[Tensor], axis: int) -> Tensor:
-    """The operands behind each other; those of length 0 are left out."""
+    """The concatenation of the operands; those of length 0 are left out."""
     parts = [x for x in xs if x.shape[axis]] or [xs[0]]
     return parts[0] if len(parts) == 1 else sh.concatenate(*parts, dimension=axis)
 
 
 def padded(x: Tensor, axis: int, low: int, high: int, value: Any = 0) -> Tensor:
-    """`x` with `value` before and behind it along one axis; negative widths cut off."""
+    """`x` with `value` before and after it along one axis; negative widths cut elements off."""
     lows, highs = [0] * x.ndim, [0] * x.ndim
     lows[axis], highs[axis] = low, high
     fill = value if isinstance(value, Tensor) else full((), value, x.dtype)

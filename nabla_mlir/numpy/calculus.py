@@ -30,9 +30,9 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
 
     Args:
       x: where.
-      xp: the places of the points, a vector in increasing order.
+      xp: the coordinates of the points, an increasing vector.
       fp: their values.
-      left, right: the value before the first and behind the last point: that of the point if not given, and the
+      left, right: the value before the first and after the last point: by default that of the point, and the
         line through the last two points for "extrapolate".
       period: of xp and x, which need not be in order then.
 
@@ -82,7 +82,7 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: Static[int] = -1) -> T
 
     Args:
       y: the samples.
-      x: their places; at a distance `dx` if not given.
+      x: their coordinates; by default at a distance `dx`.
       dx: the distance.
       axis: along which they lie.
 
@@ -105,8 +105,8 @@ def gradient(f: Any, *varargs: Any, axis: Static[Axis] = None, edge_order: int |
 
     Args:
       f: the samples.
-      *varargs: the distance, for all axes or one each; or the places along each axis.
-      axis: the axes along which slopes are taken; all if None.
+      *varargs: the distance, for all axes or one each; or the coordinates along each axis.
+      axis: the axes of the slopes; None means all.
       edge_order: None or 1: the order of the differences at the ends.
 
     Returns:
@@ -148,7 +148,7 @@ def _slope(y: Tensor, axis: int, step: Any) -> Tensor:
 
 @library
 def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Tensor:
-    """The differences between neighbours of the flattened array, with more elements before and behind them."""
+    """The differences between neighbours of the flattened array, with more elements before and after them."""
     x = ravel(ary)
     parts = [ravel(e) for e in (to_begin,) if e is not None] + [diff(x)] + [ravel(e) for e in (to_end,) if e is not None]
     return concatenate([convert(p, x.dtype) for p in parts])

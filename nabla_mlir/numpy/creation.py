@@ -28,7 +28,7 @@ from nabla_mlir.table.tensor import full as splat
 @placed
 @library
 def full(shape: Static[Any], fill_value: Any, dtype: Any = None, *, device: Any = None) -> Tensor:
-    """An array of `shape` with `fill_value` (broadcast) in every place; dtype that of the value."""
+    """An array of `shape`, filled with `fill_value` (broadcast); by default with the dtype of the value."""
     shape = shape_of("full", shape)
     if is_scalar(fill_value):
         return splat(shape, fill_value, scalar_dtype(fill_value) if dtype is None else as_dtype(dtype))
@@ -68,7 +68,7 @@ def _like(x: Any, shape: Any, dtype: Any) -> tuple[tuple[int, ...], np.dtype]:
 @placed
 @library
 def full_like(a: Any, fill_value: Any, dtype: Any = None, shape: Static[Any] = None, *, device: Any = None) -> Tensor:
-    """As `full`, with the shape and dtype of `a` where they are not given."""
+    """An array filled with a value, by default with the shape and dtype of `a`; see `full`."""
     like, dtype = _like(a, shape, dtype)
     if is_scalar(fill_value):
         return splat(like, fill_value, dtype)
@@ -146,7 +146,7 @@ def linspace(
       endpoint: whether `stop` is the last one.
       retstep: whether to return also their distance.
       dtype: of the result.
-      axis: where the new axis stands, if start and stop have axes.
+      axis: the position of the new axis, if start and stop have axes.
       device: where the result lies; in a trace its target decides that.
     """
     if num < 0:
@@ -231,7 +231,7 @@ def diag(v: Any, k: Static[int] = 0) -> Tensor:
 def meshgrid(*xs: Any, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> tuple[Tensor, ...]:
     """The coordinates of a grid: each vector along the axes of the others ("ij" in order, "xy" swaps 0 and 1).
 
-    With `sparse` the axes of the others have length 1. Results are arrays of their own whatever `copy` says.
+    With `sparse` the axes of the others have length 1. Results are separate arrays for any `copy`.
     """
     vectors = [reshaped(v, (v.size,)) for v in map(tensor, xs)]
     if indexing not in ("xy", "ij"):

@@ -28,7 +28,7 @@ _ADVICE = "pass `size`, the length of the result; for a choice of elements use w
 
 
 class UniqueAllResult(NamedTuple):
-    """Different elements in order, the first place of each, the place of each element among them, and how often each is there."""
+    """The unique elements in order, the first index of each, the index of each element among them, and the counts."""
 
     values: Any
     indices: Any
@@ -44,7 +44,7 @@ class UniqueCountsResult(NamedTuple):
 
 
 class UniqueInverseResult(NamedTuple):
-    """Different elements in order, and the place of each element among them."""
+    """The unique elements in order, and the index of each element among them."""
 
     values: Any
     inverse_indices: Any
@@ -63,12 +63,12 @@ def _places(x: np.ndarray) -> Array:
 
 # ---------------------------------------------------------------- places
 def nonzero(a: Any, *, size: int | None = None, fill_value: int = 0) -> tuple[Any, ...]:
-    """The places of the elements that are not 0: for each axis their indices along it, in row-major order.
+    """The indices of the nonzero elements along each axis, in row-major order.
 
     Args:
       a: an array with axes.
-      size: how many places the result has; needed in traces. None takes all.
-      fill_value: the indices behind the last place, where there are fewer.
+      size: the length of the result; needed in traces. None means all.
+      fill_value: the indices after the last one, if there are fewer.
 
     Raises:
       TraceError: `a` is traced and there is no `size`.
@@ -86,7 +86,7 @@ def nonzero(a: Any, *, size: int | None = None, fill_value: int = 0) -> tuple[An
 
 
 def flatnonzero(a: Any, *, size: int | None = None, fill_value: int = 0) -> Any:
-    """The places of the elements of the flattened array that are not 0; arguments as for `nonzero`.
+    """The indices of the nonzero elements of the flattened array; arguments as in `nonzero`.
 
     Example:
       >>> flatnonzero(np.array([[0, 5], [7, 0]])).tolist()
@@ -98,7 +98,7 @@ def flatnonzero(a: Any, *, size: int | None = None, fill_value: int = 0) -> Any:
 
 
 def argwhere(a: Any, *, size: int | None = None, fill_value: int = 0) -> Any:
-    """The places of the elements that are not 0, a row of indices for each; arguments as for `nonzero`.
+    """The indices of the nonzero elements, one row for each; arguments as in `nonzero`.
 
     Example:
       >>> argwhere(np.array([[0, 5], [7, 0]])).tolist()
@@ -110,7 +110,7 @@ def argwhere(a: Any, *, size: int | None = None, fill_value: int = 0) -> Any:
 
 
 def where(condition: Any, x: Any = None, y: Any = None, /, *, size: int | None = None, fill_value: int = 0) -> Any:
-    """x where the condition holds, else y; without them the places where it holds, as `nonzero` has them.
+    """x where the condition holds, and y elsewhere. Without x and y, the indices where it holds, as in `nonzero`.
 
     Raises:
       TraceError: x and y are missing, the condition is traced, and there is no `size`.
@@ -164,16 +164,16 @@ def unique(
     ar: Any, return_index: bool = False, return_inverse: bool = False, return_counts: bool = False, *, equal_nan: bool = True,
     size: int | None = None, fill_value: Any = None,
 ) -> Any:  # fmt: skip
-    """The different elements in order; with the others that are asked for, a tuple in the order of the arguments.
+    """The unique elements in order; with other requested results, a tuple in the order of the arguments.
 
     Args:
       ar: an array, flattened.
-      return_index: also the first place of each.
-      return_inverse: also for each element of `ar` its place among them, in the shape of `ar`.
+      return_index: True also returns the first index of each.
+      return_inverse: True also returns the index among them of each element of `ar`, in the shape of `ar`.
       return_counts: also how often each is there.
       equal_nan: whether all NaN are one element.
-      size: how many elements the result has; needed in traces. None takes all.
-      fill_value: stands behind the last element, where there are fewer; the first element if None.
+      size: the length of the result; needed in traces. None means all.
+      fill_value: the value after the last element, if there are fewer; None means the first element.
 
     Raises:
       TraceError: `ar` is traced and there is no `size`.
@@ -222,7 +222,7 @@ def _sized_unique(x: Any, size: Static[int], fill_value: Any, equal_nan: bool) -
 
 
 def unique_all(x: Any, /, *, size: int | None = None, fill_value: Any = None) -> UniqueAllResult:
-    """The different elements in order (each NaN is one), with places and counts; `size` as for `unique`.
+    """The unique elements in order (each NaN is one), with indices and counts; `size` as in `unique`.
 
     Example:
       >>> unique_all(np.array([3, 1, 3])).counts.tolist()
@@ -242,7 +242,7 @@ def unique_counts(x: Any, /, *, size: int | None = None, fill_value: Any = None)
 
 
 def unique_inverse(x: Any, /, *, size: int | None = None, fill_value: Any = None) -> UniqueInverseResult:
-    """The different elements in order (each NaN is one), and the place of each element among them; `size` as for `unique`.
+    """The unique elements in order (each NaN is one), and the index of each element among them; `size` as in `unique`.
 
     Example:
       >>> unique_inverse(np.array([3, 1, 3])).inverse_indices.tolist()

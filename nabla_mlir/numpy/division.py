@@ -32,9 +32,9 @@ mod = remainder
 
 @library
 def floor_divide(x: Any, y: Any) -> Tensor:
-    """The largest integer not above x / y; `remainder` is what is left.
+    """The largest integer not above x / y; `remainder` is the rest.
 
-    As in NumPy: x / 0 is infinite, an infinity has no quotient (NaN), and what is below 0 over an infinity is -1.
+    As in NumPy, x / 0 is infinite, an infinity has no quotient (NaN), and a negative number divided by infinity gives -1.
     """
     return _quotient(*_numbers("floor_divide", x, y))
 

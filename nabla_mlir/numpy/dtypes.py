@@ -33,12 +33,12 @@ newaxis: None = None
 
 
 def dtype(name: Any) -> np.dtype:
-    """The NumPy dtype that a name (NumPy's, or MLIR's where NumPy has none), a scalar type or a dtype stands for."""
+    """The NumPy dtype of a name (of NumPy, or of MLIR where NumPy has none), a scalar type, or a dtype."""
     return as_dtype(name)
 
 
 class Limits:
-    """What `finfo` and `iinfo` return: NumPy's, with numbers of Python for those of a narrow dtype."""
+    """The limits that `finfo` and `iinfo` return, as in NumPy, with Python numbers for narrow dtypes."""
 
     def __init__(self, limits: Any):
         self._limits = limits

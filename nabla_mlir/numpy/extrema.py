@@ -1,4 +1,4 @@
-"""The largest and the smallest elements, and their places."""
+"""The largest and the smallest elements, and their indices."""
 
 from __future__ import annotations
 
@@ -140,11 +140,11 @@ def _place(name: str, combiner: str, x: Any, axis: int | None, keepdims: bool) -
 
 @library
 def argmax(a: Any, axis: Static[int | None] = None, keepdims: bool = False) -> Tensor:
-    """The place of the first largest element (or NaN) along `axis`, or in the flattened array; complex ones as for `max`."""
+    """The index of the first largest element (or NaN) along `axis`, or in the flattened array; complex numbers as in `max`."""
     return _place("argmax", "max", a, axis, keepdims)
 
 
 @library
 def argmin(a: Any, axis: Static[int | None] = None, keepdims: bool = False) -> Tensor:
-    """The place of the first smallest element (or NaN) along `axis`, or in the flattened array; complex ones as for `max`."""
+    """The index of the first smallest element (or NaN) along `axis`, or in the flattened array; complex numbers as in `max`."""
     return _place("argmin", "min", a, axis, keepdims)

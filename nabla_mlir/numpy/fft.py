@@ -107,7 +107,7 @@ def fft(a: Any, n: Static[int | None] = None, axis: Static[int] = -1, norm: str 
       a: an array; real numbers become complex.
       n: the length that is transformed: `a` is cut off or padded with zeros to it.
       axis: the axis.
-      norm: where the factor 1/n stands: "backward" (in the inverse; the default), "forward", or "ortho" (its root in
+      norm: the position of the factor 1/n: "backward" (in the inverse; the default), "forward", or "ortho" (its root in
         both).
 
     Raises:
@@ -182,7 +182,7 @@ def fftn(a: Any, s: Static[Any] = None, axes: Static[Any] = None, norm: str | No
     Args:
       a: an array.
       s: the length along each axis; those of `a` if None.
-      axes: the axes; None stands for the last ``len(s)``, or all.
+      axes: the axes; None means the last ``len(s)``, or all.
       norm: as for `fft`.
 
     Raises:
@@ -216,7 +216,7 @@ def irfftn(a: Any, s: Static[Any] = None, axes: Static[Any] = None, norm: str | 
 
 @library
 def fft2(a: Any, s: Static[Any] = None, axes: Static[Any] = (-2, -1), norm: str | None = None) -> Tensor:
-    """`fftn` along two axes, the last two unless `axes` says otherwise."""
+    """The Fourier transform `fftn` along two axes, by default the last two."""
     return _many("fft2", _input("fft2", a), "FFT", s, axes, norm)
 
 
@@ -228,7 +228,7 @@ def ifft2(a: Any, s: Static[Any] = None, axes: Static[Any] = (-2, -1), norm: str
 
 @library
 def rfft2(a: Any, s: Static[Any] = None, axes: Static[Any] = (-2, -1), norm: str | None = None) -> Tensor:
-    """`rfftn` along two axes, the last two unless `axes` says otherwise."""
+    """The Fourier transform `rfftn` along two axes, by default the last two."""
     return _many("rfft2", _input("rfft2", a, real=True), "RFFT", s, axes, norm)
 
 
@@ -246,7 +246,7 @@ def _frequencies(values: np.ndarray, d: float, dtype: Any) -> Tensor:
 @placed
 @library
 def fftfreq(n: Static[int], d: float = 1.0, dtype: Any = None, *, device: Any = None) -> Tensor:
-    """The frequencies of the elements of `fft` of n samples that are `d` apart.
+    """The frequencies of the elements of `fft` of n samples at a distance of `d`.
 
     Example:
       >>> fftfreq(4).tolist()
@@ -258,7 +258,7 @@ def fftfreq(n: Static[int], d: float = 1.0, dtype: Any = None, *, device: Any = 
 @placed
 @library
 def rfftfreq(n: Static[int], d: float = 1.0, dtype: Any = None, *, device: Any = None) -> Tensor:
-    """The frequencies of the elements of `rfft` of n samples that are `d` apart.
+    """The frequencies of the elements of `rfft` of n samples at a distance of `d`.
 
     Example:
       >>> rfftfreq(4).tolist()

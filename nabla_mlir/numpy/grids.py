@@ -1,4 +1,4 @@
-"""Index arrays, grids, and what writes them shortly: `ix_`, `mgrid`, `r_` and their like."""
+"""Index arrays, grids, and short notations for them: `ix_`, `mgrid`, `r_` and similar objects."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, Any]:
 
 
 def tril_indices_from(arr: Any, k: int = 0) -> tuple[Any, Any]:
-    """As `tril_indices`, for the shape of a matrix."""
+    """The indices of the lower triangle of a matrix; see `tril_indices`."""
     return tril_indices(np.shape(arr)[-2], k, np.shape(arr)[-1])
 
 
 def triu_indices_from(arr: Any, k: int = 0) -> tuple[Any, Any]:
-    """As `triu_indices`, for the shape of a matrix."""
+    """The indices of the upper triangle of a matrix; see `triu_indices`."""
     return triu_indices(np.shape(arr)[-2], k, np.shape(arr)[-1])
 
 
@@ -107,7 +107,7 @@ def ix_(*args: Any) -> tuple[Any, ...]:
 # ---------------------------------------------------------------- one number for several
 @library
 def unravel_index(indices: Any, shape: Static[Any]) -> tuple[Tensor, ...]:
-    """The indices along the axes of a shape for places in the flattened array; those outside are moved inside.
+    """The indices along the axes of a shape for indices in the flattened array; those out of range are clamped.
 
     Example:
       >>> [int(i) for i in unravel_index(5, (2, 3))]
@@ -126,12 +126,12 @@ def unravel_index(indices: Any, shape: Static[Any]) -> tuple[Tensor, ...]:
 
 @library
 def ravel_multi_index(multi_index: Any, dims: Static[Any], mode: str = "raise", order: str = "C") -> Tensor:
-    """The place in the flattened array for indices along its axes.
+    """The index in the flattened array for indices along its axes.
 
     Args:
       multi_index: an integer array for each axis.
       dims: the shape.
-      mode: of indices outside: "wrap" or "clip"; "raise", the default, takes them as they are where they are not known.
+      mode: the treatment of indices out of range: "wrap", "clip" or "raise" (the default, which accepts unknown indices).
       order: "C" or "F".
 
     Example:

@@ -32,7 +32,7 @@ def matrix_function(f: Static[Function], a: Any) -> Tensor:
 
     Args:
       f: a function of real numbers, elementwise and smooth at the eigenvalues.
-      a: matrices of shape (..., n, n), of which (a + a^H) / 2 is taken.
+      a: matrices of shape (..., n, n), of which (a + a^H) / 2 is used.
 
     Raises:
       ShapeError: the matrices are not square.

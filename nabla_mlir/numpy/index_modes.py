@@ -1,4 +1,4 @@
-"""Indices outside of an array: what "clip", "wrap", "fill" and "drop" make of them."""
+"""Indices out of range: the modes "clip", "wrap", "fill" and "drop"."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from nabla_mlir.table.vectorized import apply_per_entry
 
 
 class GatherScatterMode(enum.Enum):
-    """What happens to indices outside: moved inside, filled or dropped, promised not to be there."""
+    """The treatment of indices out of range: clamped, filled or dropped, or promised not to occur."""
 
     CLIP = 0
     FILL_OR_DROP = 1
@@ -76,7 +76,7 @@ def filled(found: Tensor, outside: Tensor, fill_value: Any) -> Tensor:
 
 
 def filler(fill_value: Any, dtype: np.dtype) -> Any:
-    """What stands for an element that is not there: NaN, the least signed or the largest unsigned integer, or True."""
+    """The value of a missing element: NaN, the least signed or the largest unsigned integer, or True."""
     if fill_value is not None:
         return fill_value
     if is_inexact(dtype):

@@ -1,4 +1,4 @@
-"""Indexing: ``x[...]``, ``x.at[...]``, take and their like.
+"""Indexing: ``x[...]``, ``x.at[...]``, take and similar functions.
 
 An index is read once into a plan (index_plan.py): a static part, which is a slice operation, and a computed part, which is
 a gather or a scatter. Computed numbers are moved inside the array when reading.
@@ -115,10 +115,10 @@ def take(
 
     Args:
       a: an array.
-      indices: integers of any shape, which takes the place of the axis.
+      indices: integers of any shape; their axes replace the axis.
       axis: the axis; None flattens first.
-      mode: what happens to indices outside: "fill" gives `fill_value` for them; "clip" moves them inside; "wrap" goes
-        round; "promise_in_bounds" says that there are none. None is "fill", but for known indices, which are checked.
+      mode: the treatment of indices out of range: "fill" gives `fill_value`; "clip" clamps them; "wrap" goes
+        round; "promise_in_bounds" promises that there are none. None means "fill"; known indices are checked.
       unique_indices, indices_are_sorted: change nothing here.
       fill_value: NaN, or the least integer, if not given.
 
@@ -163,7 +163,7 @@ def _moded(name: str, x: Tensor, indices: Any, axis: int, mode: Any, fill_value:
 
 @library
 def take_along_axis(arr: Any, indices: Any, axis: Static[int | None] = -1, mode: Any = None, fill_value: Any = None) -> Tensor:
-    """For each place of `indices` the element of `arr` at that place, with the index instead of its own along `axis`.
+    """The element of `arr` for each element of `indices`, which replaces the index along `axis`.
 
     Args:
       arr: an array.

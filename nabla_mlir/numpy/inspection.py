@@ -1,4 +1,4 @@
-"""What the namespace offers, in the form of the array API standard, and where its results are put."""
+"""Information about the namespace, in the form of the array API standard, and its devices."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class NamespaceInfo:
         return {"boolean indexing": True, "data-dependent shapes": True, "max dimensions": 64}
 
     def default_device(self) -> Device:
-        """Where arrays are made."""
+        """The device on which arrays are created."""
         return device(_DRIVERS[0])
 
     def devices(self) -> tuple[Device, ...]:

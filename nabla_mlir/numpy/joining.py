@@ -1,4 +1,4 @@
-"""Functions that put arrays together and take them apart."""
+"""Functions that join and split arrays."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _tensors(name: str, xs: Sequence[Any], dtype: Any = None) -> list[Tensor]:
 
 @library
 def concatenate(arrays: Sequence[Any], axis: Static[int | None] = 0, dtype: Any = None) -> Tensor:
-    """The arrays behind each other along `axis`; flattened first if it is None.
+    """The concatenation of arrays along `axis`; they are flattened first if it is None.
 
     Raises:
       ShapeError: the lengths of the other axes differ.
@@ -86,7 +86,7 @@ def vstack(tup: Sequence[Any], dtype: Any = None) -> Tensor:
 
 @library
 def hstack(tup: Sequence[Any], dtype: Any = None) -> Tensor:
-    """The arrays side by side; vectors behind each other."""
+    """The arrays joined along the second axis, and vectors along the first."""
     tensors = [reshaped(x, (1,)) if x.ndim == 0 else x for x in _tensors("hstack", tup, dtype)]
     return _joined("hstack", tensors, 0 if tensors[0].ndim == 1 else 1)
 
@@ -112,7 +112,7 @@ def _cut(x: Tensor, axis: int, places: Sequence[int]) -> list[Tensor]:
 
 @library
 def split(ary: Any, indices_or_sections: Static[Any], axis: Static[int] = 0) -> list[Tensor]:
-    """`ary` cut along `axis` into so many equal parts, or at the places of a list.
+    """The parts of `ary`, cut along `axis` into a number of equal parts, or at the indices of a list.
 
     Raises:
       ShapeError: the length is not a multiple of the number of parts.
@@ -131,7 +131,7 @@ def split(ary: Any, indices_or_sections: Static[Any], axis: Static[int] = 0) -> 
 
 @library
 def array_split(ary: Any, indices_or_sections: Static[Any], axis: Static[int] = 0) -> list[Tensor]:
-    """As `split`, but the first parts may be longer by one."""
+    """The parts of an array as in `split`; the first parts may be longer by one."""
     if isinstance(indices_or_sections, (list, tuple)):
         return split(ary, indices_or_sections, axis)
     x = tensor(ary)

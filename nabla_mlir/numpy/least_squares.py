@@ -61,9 +61,9 @@ def tensorsolve(a: Any, b: Any, axes: Static[Any] = None) -> Tensor:
     """x with ``tensordot(a, x, x.ndim) = b``: the first axes of `a` are those of `b`, the others those of x.
 
     Args:
-      a: an array whose axes behind those of `b` have as many elements.
+      a: an array whose axes after those of `b` have as many elements.
       b: the right-hand side.
-      axes: of `a`, which are moved behind the others first.
+      axes: axes of `a`, which are moved after the others first.
 
     Raises:
       ShapeError: the numbers of elements differ.

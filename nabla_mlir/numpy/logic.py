@@ -93,7 +93,7 @@ def bitwise_left_shift(x: Any, y: Static[Any]) -> Tensor:
 
 @library
 def bitwise_right_shift(x: Any, y: Static[Any]) -> Tensor:
-    """x // 2**y by shifting bits; the sign is kept."""
+    """x // 2**y by shifting bits; the sign stays."""
     x, n = meet("bitwise_right_shift", x, y)
     unsigned = require_integer("bitwise_right_shift", x).dtype.kind == "u"
     return (lg.shift_right_logical if unsigned else lg.shift_right_arithmetic)(x, n)
@@ -116,7 +116,7 @@ def where(condition: Any, x: Any = None, y: Any = None, /) -> Tensor:
     """x where the condition holds, else y.
 
     Raises:
-      TraceError: x and y are missing: the number of places found would depend on values.
+      TraceError: x and y are missing, and the number of indices would depend on values.
     """
     if x is None or y is None:
         dynamic_shape("where with one argument", "give x and y, or multiply by the mask.")

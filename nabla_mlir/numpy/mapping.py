@@ -18,7 +18,7 @@ from nabla_mlir.transforms.vectorize import vmap
 
 
 def vectorize(pyfunc: Callable[..., Any], *, excluded: Any = frozenset(), signature: str | None = None) -> Callable[..., Any]:
-    """The function mapped over the axes that its arguments have beyond those it takes; they broadcast.
+    """The function mapped over the additional axes of its arguments, which broadcast.
 
     Args:
       pyfunc: a function of scalars, or of arrays with the axes of `signature`.
@@ -26,7 +26,7 @@ def vectorize(pyfunc: Callable[..., Any], *, excluded: Any = frozenset(), signat
       signature: the axes of arguments and results, such as ``"(n,m),(m)->(n)"``.
 
     Raises:
-      ShapeError: the signature does not say what it should, or an argument has too few axes.
+      ShapeError: the signature is not valid, or an argument has too few axes.
 
     Example:
       >>> vectorize(lambda a, b: a @ b, signature="(n),(n)->()")(np.ones((2, 3)), np.ones(3)).tolist()
@@ -70,7 +70,7 @@ def _ranks(signature: str) -> list[int]:
 
 
 def apply_along_axis(func1d: Callable[..., Any], axis: int, arr: Any, *args: Any, **kwargs: Any) -> Any:
-    """A function of vectors applied along one axis; the axes of its results stand there.
+    """A function of vectors applied along one axis, which the axes of its results replace.
 
     Example:
       >>> apply_along_axis(lambda v: v.sum(), 1, np.ones((2, 3))).tolist()
@@ -87,7 +87,7 @@ def apply_along_axis(func1d: Callable[..., Any], axis: int, arr: Any, *args: Any
 
 
 def apply_over_axes(func: Callable[..., Any], a: Any, axes: int | Sequence[int]) -> Any:
-    """``func(x, axis)`` applied for one axis after the other; an axis that it takes away stays, with size 1."""
+    """The result of ``func(x, axis)`` for one axis after the other; an axis that it removes stays with size 1."""
     x = operand(a)
     for axis in axes if isinstance(axes, Sequence) else (axes,):
         out = func(x, axis)

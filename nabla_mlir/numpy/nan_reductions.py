@@ -109,7 +109,7 @@ def _place(name: str, find: Callable[..., Tensor], combiner: str, a: Any, axis: 
 
 @library
 def nanargmax(a: Any, axis: Static[int | None] = None, keepdims: bool = False) -> Tensor:
-    """The place of the first largest element that is not NaN; -1 if there is none.
+    """The index of the first largest element that is not NaN; -1 if there is none.
 
     Example:
       >>> int(nanargmax(np.array([np.nan, 1.0, 3.0])))
@@ -120,7 +120,7 @@ def nanargmax(a: Any, axis: Static[int | None] = None, keepdims: bool = False) -
 
 @library
 def nanargmin(a: Any, axis: Static[int | None] = None, keepdims: bool = False) -> Tensor:
-    """The place of the first smallest element that is not NaN; -1 if there is none."""
+    """The index of the first smallest element that is not NaN; -1 if there is none."""
     return _place("nanargmin", extrema.argmin, "min", a, axis, keepdims)
 
 

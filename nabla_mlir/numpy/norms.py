@@ -26,14 +26,14 @@ from nabla_mlir.table.tensor import Tensor, full_like
 
 @library
 def norm(x: Any, ord: Any = None, axis: Static[Axis] = None, keepdims: bool = False) -> Tensor:
-    """The norm of vectors or matrices. Where a root is taken of 0 the derivative is 0.
+    """The norm of vectors or matrices. At a root of 0, the derivative is 0.
 
     Args:
       x: an array.
       ord: for vectors any number: ``sum(|x|**ord)**(1/ord)``, with the limits inf, -inf and 0 (the number of non-zeros);
         for matrices 1, -1, inf, -inf (sums of columns or rows), 2, -2 (singular values), "fro" or "nuc". None is 2 for
         vectors and "fro" for matrices.
-      axis: one axis of vectors or two of matrices; None takes all of `x`, flattened if `ord` is None.
+      axis: one axis of vectors or two of matrices; None means all of `x`, flattened if `ord` is None.
       keepdims: whether reduced axes stay with size 1.
 
     Raises:

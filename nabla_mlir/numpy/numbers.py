@@ -101,7 +101,7 @@ def _check_order(name: str, bitorder: str) -> None:
 # ---------------------------------------------------------------- floating point
 @library
 def modf(x: Any, /) -> tuple[Tensor, Tensor]:
-    """The part behind the point and the whole part, both with the sign of x.
+    """The fractional part and the integer part, both with the sign of x.
 
     Example:
       >>> [float(v) for v in modf(-2.5)]

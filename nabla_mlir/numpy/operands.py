@@ -25,7 +25,7 @@ from nabla_mlir.table.tensor import Tensor, full
 
 
 def asarray(a: Any, dtype: Any = None, *, copy: bool | None = None, device: Any = None) -> Any:
-    """`a` as an array. Python numbers, also in lists, take the default dtypes; NumPy arrays keep theirs.
+    """`a` as an array. Python numbers, also in lists, get the default dtypes; NumPy arrays keep their dtype.
 
     Args:
       a: an array, a number, or nested lists of those.
@@ -78,7 +78,7 @@ def array(
       object: an array, a number, or nested lists of those.
       dtype: of the result; decided by `object` if not given.
       copy: whether the memory is the result's own; False refuses to copy.
-      order: says nothing here, where there are no strides.
+      order: has no effect, because there are no strides.
       ndmin: axes of length 1 are added in front until there are so many.
       device: where the result lies.
 
@@ -96,7 +96,7 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> A
     Args:
       x: an object with `__dlpack__`.
       device: where the result lies.
-      copy: True copies; False refuses to; None copies where it must. What is shared must not be written to.
+      copy: True copies, False raises instead of copying, and None copies if needed. Shared memory must not be changed.
 
     Raises:
       CopyError: `copy` is False, and the memory cannot be shared.

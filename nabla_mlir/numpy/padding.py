@@ -34,10 +34,10 @@ def pad(
     Args:
       array: an array.
       pad_width: a number, (before, after), or a pair for each axis.
-      mode: "constant", "edge" (the last element), "reflect" (mirrored at it), "symmetric" (mirrored behind it),
+      mode: "constant", "edge" (the last element), "reflect" (mirrored at it), "symmetric" (mirrored after it),
         "wrap" (from the other end), "linear_ramp" (from the last element to a value), "empty" (zeros), or what is known of the
         elements: "maximum", "minimum", "mean", "median".
-      constant_values: what is added in mode "constant": a number, or as `pad_width`.
+      constant_values: the added value in mode "constant": a number, or in the form of `pad_width`.
       end_values: where the ramps end: a number, or as `pad_width`.
       stat_length: of how many elements at the end something is known, as `pad_width`; None takes all.
 

@@ -178,7 +178,7 @@ def roots(p: Any, *, strip_zeros: bool = False) -> Tensor:
 
 @library
 def vander(x: Any, N: Static[int | None] = None, increasing: bool = False) -> Tensor:
-    """The powers of each element of a vector: columns x^(N-1), ..., x, 1, or the other way round."""
+    """The powers of each element of a vector: columns x^(N-1), ..., x, 1, or in the opposite order."""
     x = tensor(x)
     if x.ndim != 1:
         raise ShapeError(f"vander requires a vector, got shape {x.shape}.", where=user_frame())

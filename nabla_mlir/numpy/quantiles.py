@@ -34,9 +34,9 @@ def quantile(a: Any, q: Any, axis: Static[Axis] = None, method: str = "linear", 
 
     Args:
       a: an array.
-      q: a number in [0, 1], or an array of them, whose axes stand in front of those of the result.
-      axis: the axes over which it is taken.
-      method: what stands between two neighbours: "linear", "lower", "higher", "midpoint" or "nearest".
+      q: a number in [0, 1], or an array of numbers, whose axes come before those of the result.
+      axis: the axes that are reduced.
+      method: the value between two neighbours: "linear", "lower", "higher", "midpoint" or "nearest".
       keepdims: whether the axes stay, with size 1.
 
     Raises:

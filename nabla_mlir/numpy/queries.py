@@ -143,7 +143,7 @@ def array_equiv(a1: Any, a2: Any) -> Any:
 def array_repr(
     arr: Any, max_line_width: int | None = None, precision: int | None = None, suppress_small: bool | None = None
 ) -> str:  # fmt: skip
-    """The text that stands for an array: that of NumPy."""
+    """The text of an array, as in NumPy."""
     return np.array_repr(np.asarray(arr), max_line_width, precision, suppress_small)
 
 
@@ -155,7 +155,7 @@ def array_str(
 
 
 def copy(a: Any, order: str | None = None) -> Any:
-    """An array of its own with the same elements; `order` says nothing here, where there are no strides.
+    """A separate array with the same elements; `order` has no effect, because there are no strides.
 
     Example:
       >>> copy(np.ones(2)).tolist()

@@ -1,4 +1,4 @@
-"""Elements put in, taken out and arranged anew."""
+"""Functions that insert, remove and rearrange elements."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from nabla_mlir.table.tensor import Tensor
 # ---------------------------------------------------------------- joining and splitting
 @library
 def append(arr: Any, values: Any, axis: Static[int | None] = None) -> Tensor:
-    """`values` behind `arr` along `axis`; both are flattened if it is None."""
+    """`arr` followed by `values` along `axis`; both are flattened if it is None."""
     if axis is not None:
         return concatenate([arr, values], axis)
     return concatenate([ravel(x) for x in in_one_dtype(arr, values)])
@@ -119,8 +119,8 @@ def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Any:
     Args:
       arr: an array.
       obj: an integer, a slice or integers, all known.
-      values: what comes in; it is broadcast.
-      axis: along which places are counted.
+      values: the inserted elements, which are broadcast.
+      axis: the axis of the indices.
 
     Example:
       >>> insert(np.array([1, 3]), 1, 2).tolist()
@@ -149,7 +149,7 @@ def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Any:
 
 
 def trim_zeros(filt: Any, trim: str = "fb") -> Any:
-    """A vector without the zeros in front ("f") and behind ("b"); it must be known."""
+    """A vector without the zeros at the front ("f") and at the back ("b"); its values must be known."""
     places = np.flatnonzero(_known("trim_zeros", "the vector", filt))
     low = int(places[0]) if places.size and "f" in trim.lower() else 0
     high = int(places[-1]) + 1 if places.size and "b" in trim.lower() else np.shape(filt)[0]
@@ -165,7 +165,7 @@ def compress(condition: Any, a: Any, axis: int | None = None, *, size: int | Non
       a: an array.
       axis: along which.
       size: how many entries the result has, needed in traces.
-      fill_value: what stands behind them.
+      fill_value: the value after them.
 
     Example:
       >>> compress(np.array([True, False, True]), np.array([1, 2, 3])).tolist()
@@ -225,13 +225,13 @@ def _put(name: str, x: Any, result: Any, inplace: bool) -> Any:
 
 
 def put(a: Any, ind: Any, v: Any, mode: str | None = None, *, inplace: bool = True) -> Any:
-    """`a` with the elements at places of the flattened array replaced by `v`, which is repeated.
+    """`a` with the elements at indices of the flattened array replaced by `v`, which is repeated.
 
     Args:
       a: an array.
       ind: integers.
       v: the new elements.
-      mode: of places outside: "clip" or "wrap"; None drops them.
+      mode: the treatment of indices out of range: "clip" or "wrap"; None drops them.
       inplace: whether it is assigned to the array, as by ``x[...] = result``, and the result is None.
 
     Raises:
@@ -259,7 +259,7 @@ def place(arr: Any, mask: Any, vals: Any, *, inplace: bool = True) -> Any:
 
 
 def put_along_axis(arr: Any, indices: Any, values: Any, axis: int | None, inplace: bool = True, *, mode: Any = None) -> Any:
-    """`arr` with, for each place of `indices`, the element at that index along `axis` replaced.
+    """`arr` with the element at each index of `indices` along `axis` replaced.
 
     Args:
       arr: an array.
@@ -305,14 +305,14 @@ def fill_diagonal(a: Any, val: Any, wrap: bool = False, *, inplace: bool = True)
 # ---------------------------------------------------------------- order
 @library
 def partition(a: Any, kth: Static[Any], axis: Static[int | None] = -1) -> Tensor:
-    """The elements with the kth in its place in order, smaller ones before and larger ones behind it: all in order here."""
+    """The elements, with the kth at its sorted position, smaller ones before it, and larger ones after it; here all are sorted."""
     _check_kth("partition", a, kth, axis)
     return sort(a, axis)
 
 
 @library
 def argpartition(a: Any, kth: Static[Any], axis: Static[int | None] = -1) -> Tensor:
-    """The places from which `partition` takes its elements."""
+    """The indices of the elements of `partition`."""
     _check_kth("argpartition", a, kth, axis)
     return argsort(a, axis)
 
@@ -326,7 +326,7 @@ def _check_kth(name: str, a: Any, kth: Any, axis: int | None) -> None:
 
 @library
 def lexsort(keys: Sequence[Any], axis: Static[int] = -1) -> Tensor:
-    """The places of elements in order of the last key, among equal ones of the one before, and so on.
+    """The indices that sort by the last key, then by the key before it, and so on.
 
     Example:
       >>> lexsort([np.array([2, 1, 1]), np.array([0, 1, 0])]).tolist()

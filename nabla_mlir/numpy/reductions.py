@@ -164,9 +164,9 @@ def var(
 
     Args:
       a: an array.
-      axis: the axes over which it is taken.
+      axis: the axes that are reduced.
       dtype: in which it is computed.
-      ddof: what is subtracted from the number of elements.
+      ddof: the number that is subtracted from the number of elements.
       keepdims: whether the axes stay, with size 1.
       where: truth values; elements where they are False are left out.
       correction: the same as `ddof`, by the name of the array API standard.
@@ -257,7 +257,7 @@ def allclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: 
 def logsumexp(
     a: Any, axis: Static[Axis] = None, b: Any = None, keepdims: bool = False, return_sign: bool = False, where: Any = None
 ) -> Any:  # fmt: skip
-    """log(sum(b * exp(a))) over `axis` without overflow: the largest element is taken out first.
+    """log(sum(b * exp(a))) over `axis` without overflow, because the largest element is factored out.
 
     Args:
       a: an array.

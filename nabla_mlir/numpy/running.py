@@ -39,7 +39,7 @@ def _along(name: str, combine: Combination, x: Tensor, axis: int | None, reverse
 def cumsum(
     a: Any, axis: Static[int | None] = None, dtype: Any = None, include_initial: bool = False, *, reverse: bool = False
 ) -> Tensor:  # fmt: skip
-    """The running sum along `axis`, or of the flattened array. With `include_initial` a 0 stands first.
+    """The running sum along `axis`, or of the flattened array. With `include_initial`, a 0 comes first.
 
     With `reverse` it runs from the end. The code has log2(n) additions of whole arrays.
     """
@@ -50,7 +50,7 @@ def cumsum(
 def cumprod(
     a: Any, axis: Static[int | None] = None, dtype: Any = None, include_initial: bool = False, *, reverse: bool = False
 ) -> Tensor:  # fmt: skip
-    """The running product along `axis`, or of the flattened array. With `include_initial` a 1 stands first; see `cumsum`."""
+    """The running product along `axis`, or of the flattened array. With `include_initial`, a 1 comes first; see `cumsum`."""
     return _running("cumprod", running_product, 1, a, axis, dtype, include_initial, reverse)
 
 

@@ -1,4 +1,4 @@
-"""Sets of elements. Their size depends on values: in traces, and under jit, `size` says it."""
+"""Sets of elements. Their size depends on values; in traces, and under jit, pass it as `size`."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ def setdiff1d(ar1: Any, ar2: Any, assume_unique: bool = False, *, size: int | No
 
     Args:
       ar1, ar2: arrays.
-      assume_unique: whether the elements of `ar1` are known to differ; they then keep their order.
+      assume_unique: True if the elements of `ar1` are known to differ; their order then stays.
       size: how many elements the result has, needed in traces.
-      fill_value: what stands behind them; 0 if not given.
+      fill_value: the value after them; by default 0.
 
     Example:
       >>> setdiff1d(np.array([3, 1, 2]), np.array([1])).tolist()
@@ -73,9 +73,9 @@ def intersect1d(
     Args:
       ar1, ar2: arrays.
       assume_unique: whether the elements of each are known to differ.
-      return_indices: whether to return also their places in both, which needs arrays from outside of a trace.
+      return_indices: True also returns their indices in both, which needs concrete arrays.
       size: how many elements the result has, needed in traces.
-      fill_value: what stands behind them; 0 if not given.
+      fill_value: the value after them; by default 0.
 
     Example:
       >>> intersect1d(np.array([3, 1, 2]), np.array([1, 3])).tolist()

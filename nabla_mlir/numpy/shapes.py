@@ -38,7 +38,7 @@ def astype(x: Any, dtype: Any, *, copy: bool = True, device: Any = None) -> Tens
 
 @library
 def reshape(a: Any, shape: Static[Any], order: str = "C", *, copy: bool | None = None) -> Tensor:
-    """The same elements, in row-major order, under another shape; one length may be -1: what is left.
+    """An array with the same elements, in row-major order, and another shape; one length may be -1, which is inferred.
 
     Raises:
       ShapeError: the numbers of elements differ.
@@ -101,7 +101,7 @@ def swapaxes(a: Any, axis1: Static[int], axis2: Static[int]) -> Tensor:
 
 @library
 def moveaxis(a: Any, source: Static[Axis], destination: Static[Axis]) -> Tensor:
-    """Axes `source` moved to the places `destination`; the others keep their order."""
+    """An array with the axes `source` moved to the positions `destination`; the others stay in their order."""
     x = tensor(a)
     sources, destinations = axes_of("moveaxis", source, x.ndim), axes_of("moveaxis", destination, x.ndim)
     if len(sources) != len(destinations):
@@ -130,7 +130,7 @@ def squeeze(a: Any, axis: Static[Axis] = None) -> Tensor:
 
 @library
 def expand_dims(a: Any, axis: Static[Axis]) -> Tensor:
-    """New axes of size 1, at the places `axis` of the result."""
+    """An array with new axes of size 1, at the positions `axis` of the result."""
     x = tensor(a)
     ndim = x.ndim + (len(axis) if isinstance(axis, (tuple, list)) else 1)
     axes, lengths = axes_of("expand_dims", axis, ndim), iter(x.shape)

@@ -67,7 +67,7 @@ def sort(a: Any, axis: Static[int | None] = -1, *, descending: bool = False, sta
 
 @library
 def argsort(a: Any, axis: Static[int | None] = -1, *, descending: bool = False, stable: bool = True) -> Tensor:
-    """The places from which `sort` takes its elements."""
+    """The indices of the elements of `sort`."""
     x, axis = _along("argsort", a, axis)
     if is_complex(x.dtype):
         return _order(x, axis, descending)
@@ -89,7 +89,7 @@ def _order(x: Tensor, axis: int, descending: bool) -> Tensor:
 
 @library
 def top_k(x: Any, k: Static[int], axis: Static[int] = -1) -> tuple[Tensor, Tensor]:
-    """The k largest elements along `axis`, the largest first, and their places.
+    """The k largest elements along `axis`, the largest first, and their indices.
 
     Raises:
       ShapeError: there are fewer than k elements.
@@ -107,15 +107,15 @@ _METHODS = ("scan", "scan_unrolled", "sort", "compare_all", "default")
 
 @library
 def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None, *, method: str | None = None) -> Tensor:
-    """The places in the sorted vector `a` at which elements `v` can enter and keep the order; NaN stand behind all numbers.
+    """The indices at which elements `v` can be inserted into the sorted vector `a`; NaN come after all numbers.
 
     Compares with every element of a short vector, and halves a long one again and again.
 
     Args:
       a: a vector.
       v: elements, of any shape.
-      side: "left" is before equal elements, "right" behind them.
-      sorter: places such that ``a[sorter]`` is the sorted vector.
+      side: "left" is before equal elements, "right" after them.
+      sorter: indices such that ``a[sorter]`` is the sorted vector.
       method: "compare_all" compares with every element, "scan", "scan_unrolled" and "sort" halve; None decides by the length.
 
     Raises:
@@ -164,7 +164,7 @@ def isin(
 ) -> Tensor:
     """True where an element is one of `test_elements`; with `invert` where it is none of them.
 
-    Compares every pair, whatever `assume_unique` and `method` say: "auto", "compare_all", "binary_search" or "sort", as in JAX.
+    It compares every pair, for any `assume_unique` and `method` ("auto", "compare_all", "binary_search" or "sort", as in JAX).
 
     Example:
       >>> import numpy as np

@@ -161,7 +161,7 @@ def complex_tanh(z: Tensor) -> Tensor:
 def nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -> Tensor:
     """`x` with NaN replaced by `nan`, and the infinities by the largest finite numbers if nothing is given for them.
 
-    The result is always an array of its own, whatever `copy` says.
+    The result is always a separate array, for any `copy`.
     """
     x = tensor(x)
     if not is_inexact(x.dtype):

@@ -40,7 +40,7 @@ def cov(
       y: more variables.
       rowvar: if False, variables are columns.
       bias: whether to divide by n instead of n - 1.
-      ddof: what is subtracted from n, whatever `bias` says.
+      ddof: the number that is subtracted from n, for any `bias`.
       fweights: how often each observation counts: whole numbers.
       aweights: the weight of each observation.
       dtype: in which it is computed.
@@ -118,7 +118,7 @@ def _normalized(c: Tensor) -> Tensor:
 
 # ---------------------------------------------------------------- counts
 def bincount(x: Any, weights: Any = None, minlength: int = 0, *, length: int | None = None) -> Any:
-    """How often each whole number from 0 on is in a vector, or the sum of its weights.
+    """The count of each integer from 0 on in a vector, or the sum of its weights.
 
     Args:
       x: integers; negative ones count as 0, as in JAX.
@@ -155,7 +155,7 @@ def _bincount(x: Any, weights: Any, length: Static[int]) -> Tensor:
 def digitize(x: Any, bins: Any, right: bool = False, *, method: str | None = None) -> Tensor:
     """The number of the bin of each element: i with ``bins[i-1] <= x < bins[i]``, or ``<`` and ``<=`` if `right`.
 
-    Bins that decrease are taken from the end; `method` is that of `searchsorted`.
+    Decreasing bins are read from the end; `method` is that of `searchsorted`.
 
     Example:
       >>> digitize(np.array([0.5, 1.0, 2.5]), np.array([0.0, 1.0, 2.0])).tolist()
@@ -202,12 +202,12 @@ def histogram_bin_edges(a: Any, bins: Any = 10, range: Static[Any] = None, weigh
 def histogram(
     a: Any, bins: Any = 10, range: Static[Any] = None, weights: Any = None, density: bool = False
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """How many elements lie in each bin, the last of which has its upper edge, and the edges of the bins.
+    """The counts of elements in bins, and the edges of the bins. The last bin includes its upper edge.
 
     Args:
       a: an array.
       bins, range: as for `histogram_bin_edges`.
-      weights: what each element counts, in the shape of `a`.
+      weights: the weight of each element, in the shape of `a`.
       density: whether to divide by the total and by the widths, so that the integral is 1.
 
     Example:

@@ -77,7 +77,7 @@ def triangular_solve(
     Args:
       a: matrices of shape (..., n, n), of which one triangle is read.
       b: right-hand sides of shape (..., n, k) (if not `left_side`: (..., k, n)), or one vector of shape (n,).
-      left_side: whether `a` stands on the left of X.
+      left_side: True if `a` is on the left of X.
       lower: which triangle is read.
       transpose_a: whether `a` is transposed.
       conjugate_a: whether `a` is conjugated.

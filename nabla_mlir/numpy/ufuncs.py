@@ -175,7 +175,7 @@ def reciprocal(x: Any) -> Tensor:
 
 @library
 def power(x: Any, y: Any) -> Tensor:
-    """x to the power y. A Python integer y is exact: negative bases are fine and no logarithm is taken.
+    """x to the power y. A Python integer y is exact: negative bases are allowed, and no logarithm is used.
 
     Raises:
       DtypeError: an integer to the power of a negative Python integer.

@@ -161,10 +161,10 @@ class IndexUpdate:
 
 
 class IndexedUpdate:
-    """The places of an array that an index names, to be read or replaced.
+    """The elements of an array at an index, to be read or replaced.
 
-    All methods take `mode`, which says what happens to indices outside of the array: "clip" moves them inside, "drop" (or
-    "fill") leaves them out, "promise_in_bounds" says that there are none; None is as for ``x[index]``. What JAX's have besides,
+    All methods have `mode`, the treatment of indices out of range: "clip" clamps them, "drop" (or
+    "fill") leaves them out, "promise_in_bounds" promises that there are none; None is as in ``x[index]``. What JAX's have besides,
     `indices_are_sorted` and `unique_indices`, changes nothing here.
     """
 
@@ -186,7 +186,7 @@ class IndexedUpdate:
     def get(
         self, *, indices_are_sorted: bool = False, unique_indices: bool = False, mode: Any = None, fill_value: Any = None
     ) -> Any:  # fmt: skip
-        """The elements, ``x[index]``; with mode "fill" `fill_value` stands for those outside, NaN or the least integer if None."""
+        """The elements ``x[index]``. With mode "fill", others are `fill_value`, by default NaN or the least integer."""
         if mode is None and fill_value is None:
             return get_index(self._x, self._index)
         shape, items = static_index(tuple(np.shape(self._x)), self._index)
@@ -229,7 +229,7 @@ class IndexedUpdate:
     def apply(
         self, func: Callable[[Any], Any], *, indices_are_sorted: bool = False, unique_indices: bool = False, mode: Any = None
     ) -> Any:  # fmt: skip
-        """`x` with func(elements) in their place."""
+        """`x` with the elements replaced by func(elements)."""
         return self.set(func(self.get(mode=None if mode is None else "clip")), mode=mode)
 
 

@@ -21,7 +21,7 @@ from nabla_mlir.table.tensor import Tensor
 def view(a: Any, dtype: Any = None) -> Tensor:
     """The bits of the elements as elements of another dtype, a copy; the last axis is longer where they are narrower.
 
-    A complex number is two real ones beside each other.
+    A complex number is two adjacent real ones.
 
     Args:
       a: an array.

@@ -1,4 +1,4 @@
-"""The records of the operations, a family a file. Importing this package loads them; an incomplete one fails here."""
+"""The records of the operations, one file for each family. Importing this package loads them; an incomplete record fails."""
 
 from nabla_mlir.ops import (
     autodiff,

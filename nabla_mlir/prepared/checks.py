@@ -1,4 +1,4 @@
-"""Is a product right? Symmetry, linearity, and a finite difference, with the errors that rounding explains."""
+"""Checks of products: symmetry, linearity, and a finite difference, next to the errors that rounding explains."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ def check_linear_map(
     apply: Map, transposed: Map | None, v_like: Any, u_like: Any, function: Map | None, x: Any,
     form: Form = vmap, size: int | None = None, form_of_function: Form = vmap,
 ) -> dict[str, Tensor]:  # fmt: skip
-    """How far a map is from linear, from adjoint to its transposed, and from the derivative of a function at x.
+    """The deviations of a map from linearity, from its transpose, and from the derivative of a function at x.
 
-    Inside a trace; the vectors are fixed and look random. With v, w like `v_like`, u like `u_like`, and D the central
-    difference of the function along v:
+    It is called inside a trace. The vectors are fixed pseudo-random ones. With v, w like `v_like`, u like `u_like`, and D the
+    central difference of the function along v:
 
     - linearity: ``|A(v + 2w) - Av - 2Aw| / (|Av| + 2|Aw|)``
     - symmetry: ``|uᵀ(Av) - (Aᵀu)ᵀv| / (|u||Av| + |Aᵀu||v|)``
-    - rounding: what is expected of these two: ``16 eps sqrt(n)``
+    - rounding: the expected size of these two, ``16 eps sqrt(n)``
     - finite_difference: ``|Av - D| / (|Av| + |D|)``, and expected_difference: an estimate of the error of D, from the
       difference to D with twice the step (Richardson) and the rounding of the function.
 
-    Without `transposed` the map is its own. All is done on vectors of all leaves: what is compiled does not grow with
-    them. The products are made in the `form`, and of the `size`, of other entry points, and behind barriers: their kernels
-    serve here too.
+    Without `transposed`, the map is its own transpose. The checks work on vectors of all leaves, so the code does not grow
+    with their number. The products have the `form` and the `size` of other entry points, and are separated by barriers, so
+    that they use the same kernels.
     """
     _require_real(v_like, u_like)
     infos = [nnp.finfo(leaf.dtype) for leaf in pytree.flatten((v_like, u_like))[0]]
@@ -163,7 +163,7 @@ def _products(*pairs: tuple[Tensor, Tensor]) -> list[Tensor]:
 
 
 def check_entry_points(available: Iterable[str], asked: Sequence[str]) -> None:
-    """Raises TraceError unless there are all that are asked for."""
+    """Raises TraceError if a requested entry point does not exist."""
     unknown = [n for n in asked if n not in available]
     if unknown:
         raise TraceError(f"a prepared product has the entry points {', '.join(available)}, got {', '.join(unknown)}.",

@@ -1,8 +1,8 @@
-"""Traces and spectra of operators from random probes: running estimates with their errors, which end when you have enough.
+"""Traces and spectra of operators from random probes: running estimates with their errors, which you end at any time.
 
-Each probe has a seed of its own, made of `seed` and its number: it is the same whoever computes it, however often, and in blocks of
-any size. Blocks of probes are multiplied at once; of an operator on a cluster several blocks are under way at the same time, each
-a task for each group of shards.
+Each probe has its own seed, made from `seed` and its number. So it is the same on every worker, in every repetition, and in blocks
+of any size. A block of probes is multiplied at once. For an operator on a cluster, several blocks are computed at the same time,
+each as one task for each group of shards.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ Run = Generator[np.ndarray, Any, T]  # yields matrices, and is sent their produc
 
 @dataclass(frozen=True)
 class Estimate:
-    """The mean of what probes have given.
+    """The mean of the samples of probes.
 
     Attributes:
       value: the mean.
       error: its standard error; infinite for one probe.
-      probes: how many there were.
+      probes: their number.
     """
 
     value: float
@@ -40,7 +40,7 @@ class Estimate:
 
     @staticmethod
     def of(samples: Sequence[float]) -> Estimate:
-        """The estimate of samples that are independent of each other."""
+        """The estimate from independent samples."""
         count = len(samples)
         error = float(np.std(samples, ddof=1)) / math.sqrt(count) if count > 1 else math.inf
         return Estimate(float(np.mean(samples)), error, count)
@@ -50,16 +50,16 @@ def hutchinson(
     operator: Any, probes: int = 100, *, tolerance: float = 0.0, seed: int = 0, block: int | None = None,
     as_completed: bool = False,
 ) -> Iterator[Estimate]:  # fmt: skip
-    """Running estimates of the trace, the mean of ``vᵀ A v`` over vectors v of random signs: Hutchinson's.
+    """Running estimates of the trace by Hutchinson's method: the mean of ``vᵀ A v`` over vectors v of random signs.
 
     Args:
       operator: a square `LinearOperator` of real numbers.
-      probes: how many vectors at most.
-      tolerance: it ends when the error is at most this part of the value; 0 takes all probes.
-      seed: of the vectors.
-      block: how many are multiplied at once; None takes what the operator multiplies at once.
-      as_completed: take blocks of probes as they are done, whose number a cluster decides; an early end then depends on who was
-        faster, and does not wait for a slow worker.
+      probes: the largest number of vectors.
+      tolerance: it ends when the relative error is at most this; 0 uses all probes.
+      seed: the seed of the vectors.
+      block: the number of vectors that are multiplied at once; None means as many as the operator does.
+      as_completed: True reads blocks of probes as they finish, and a cluster decides their number. An early end then depends on
+        the speed of the workers, and does not wait for a slow one.
 
     Raises:
       ShapeError: the operator is not square.
@@ -78,23 +78,24 @@ def hutch_plus_plus(
     operator: Any, probes: int = 100, *, tolerance: float = 0.0, seed: int = 0, block: int | None = None,
     as_completed: bool = False,
 ) -> Iterator[Estimate]:  # fmt: skip
-    """Running estimates of the trace by Hutch++ (Meyer, Musco, Musco, Woodruff, 2021): ``tr(Qᵀ A Q)`` and the mean of ``wᵀ A w``.
+    """Running estimates of the trace by Hutch++ (Meyer, Musco, Musco, Woodruff, 2021): ``tr(Qᵀ A Q)`` plus the mean of ``wᵀ A w``.
 
-    The columns of Q span A times a third of the probes, and take another third; w are the other probes without their part in
-    that space. For a relative error of ε it takes products like 1/ε where the eigenvalues have one sign, `hutchinson` like 1/ε²:
-    the better, the faster they fall. It holds ``probes / 3`` vectors.
+    The columns of Q span A times a third of the probes, and their products need another third. w are the remaining probes,
+    projected onto the complement of that space. If the eigenvalues have one sign, a relative error of ε needs a number of products
+    proportional to 1/ε; `hutchinson` needs 1/ε². The advantage grows if the eigenvalues decay fast. It stores ``probes / 3``
+    vectors.
 
     Args:
       operator: a square `LinearOperator` of real numbers.
-      probes: how many products at most.
-      tolerance: it ends when the error is at most this part of the value; 0 takes all probes.
-      seed: of the vectors.
-      block: how many are multiplied at once; None takes what the operator multiplies at once.
-      as_completed: take blocks of probes as they are done, whose number a cluster decides; an early end then depends on who was
-        faster, and does not wait for a slow worker.
+      probes: the largest number of products.
+      tolerance: it ends when the relative error is at most this; 0 uses all probes.
+      seed: the seed of the vectors.
+      block: the number of vectors that are multiplied at once; None means as many as the operator does.
+      as_completed: True reads blocks of probes as they finish, and a cluster decides their number. An early end then depends on
+        the speed of the workers, and does not wait for a slow one.
 
     Yields:
-      Estimates, whose `error` is that of the mean and whose `probes` counts all products; an exact one if Q is the whole space.
+      Estimates. `error` is that of the mean, and `probes` counts all products. The estimate is exact if Q is the whole space.
 
     Raises:
       ShapeError: the operator is not square.
@@ -134,11 +135,11 @@ def _running(
 
 @dataclass(frozen=True, repr=False)
 class Spectrum:
-    """The distribution of eigenvalues, as a few points with weights for each probe.
+    """The distribution of eigenvalues, as a few nodes with weights for each probe.
 
     Attributes:
       nodes, weights: of shape (probes, steps); the weights of a probe add up to one.
-      size: of the matrix.
+      size: the size of the matrix.
     """
 
     nodes: np.ndarray
@@ -151,17 +152,17 @@ class Spectrum:
         return f"Spectrum({self.size} eigenvalues from {low:.4g} to {high:.4g}, {probes} probes of {steps} steps)"
 
     def density(self, at: np.ndarray, width: float) -> np.ndarray:
-        """How many eigenvalues there are, as a part of all, near some values and per unit: with bells of a standard deviation."""
+        """The density of eigenvalues at some values, with Gaussians of a standard deviation; its integral is 1."""
         distances = (np.asarray(at)[..., None] - self.nodes.reshape(-1)) / width
         bells = np.exp(-0.5 * distances**2) / (width * math.sqrt(2 * math.pi))
         return bells @ self.weights.reshape(-1) / len(self.nodes)
 
     def plot(self, axes: Any = None, width: float | None = None) -> Any:
-        """Draws the density of the eigenvalues, on a logarithmic scale, as outliers have little weight.
+        """Draws the density of the eigenvalues. The scale is logarithmic, because outliers have little weight.
 
         Args:
-          axes: of Matplotlib, to draw on; new ones if not given.
-          width: of the bells; a hundredth of the range if not given.
+          axes: axes of Matplotlib; by default new ones.
+          width: the width of the Gaussians; by default a hundredth of the range.
 
         Returns:
           The axes.
@@ -191,19 +192,19 @@ def stochastic_lanczos(
 ) -> Iterator[Spectrum]:  # fmt: skip
     """Running estimates of the spectrum of a symmetric matrix, by stochastic Lanczos quadrature.
 
-    Each probe runs Lanczos' method, with all vectors kept orthogonal; the probes of a block go side by side, so that a step is one
-    product with a matrix. It holds ``steps * block`` vectors; for an operator on a cluster, where several blocks are under way at
-    the same time, those of each.
+    Each probe runs Lanczos' method with full orthogonalisation. The probes of a block run together, so each step is one product
+    with a matrix. It stores ``steps * block`` vectors; on a cluster, where several blocks run at the same time, this many for each
+    block.
 
     Args:
       operator: a symmetric `LinearOperator` of real numbers.
-      steps: of each probe.
-      probes: how many.
-      seed: of the vectors.
-      block: how many go side by side; None takes what the operator multiplies at once.
-      as_completed: as of `hutchinson`.
-      tolerance: it ends when the error of the trace of a function of the matrix is at most this part of it; 0 takes all probes.
-      function: that one, such as `np.log`; the trace of the matrix itself if not given.
+      steps: the number of steps of each probe.
+      probes: their number.
+      seed: the seed of the vectors.
+      block: the number of probes that run together; None means as many as the operator multiplies at once.
+      as_completed: as in `hutchinson`.
+      tolerance: it ends when the relative error of the trace of `function` of the matrix is at most this; 0 uses all probes.
+      function: a function such as `np.log`; by default the identity.
 
     Raises:
       ShapeError: the operator is not square.

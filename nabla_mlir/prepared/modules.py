@@ -1,8 +1,8 @@
-"""Prepared products: linearise once, apply often, move on, in one artifact with state on the device.
+"""Prepared products: one artifact linearises at a point, applies many times, and moves to the next point.
 
-A product ``(x, v, *data) -> (by-products, A(x) v)`` is divided by nabla-split into what x and the data decide and the
-rest, which is linear in v. `update` runs the first half and keeps its residuals in global variables; `apply` and its
-like read them. The same for Hessians, Gauss-Newton, Fisher and Jacobian matrices.
+The pass nabla-split divides a product ``(x, v, *data) -> (by-products, A(x) v)`` into the part that x and the data determine, and
+the rest, which is linear in v. `update` runs the first half and stores its residuals in global variables. `apply` and similar
+entry points read them. This works for Hessians, Gauss-Newton, Fisher and Jacobian matrices.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ _INTO = ("update", "apply", "apply_block", "apply_transposed", "apply_transposed
 
 @dataclass(frozen=True)
 class Family:
-    """A kind of matrix A(x), by how its products are made.
+    """A kind of matrix A(x), defined by its products.
 
     Attributes:
       product: ``(x, v, *data) -> (by-products, A v)``.
-      direct: entry points that need no v: functions of (x, *data).
-      derivative_of: the function whose derivative A is, for a check by finite differences.
-      transposed: the specs of what Aᵀ is applied to, where that is another map; `product` then takes and gives pairs.
+      direct: entry points without v, which are functions of (x, *data).
+      derivative_of: the function with the derivative A, for a check by finite differences.
+      transposed: the specs of the argument of Aᵀ, if Aᵀ is another map; `product` then accepts and returns pairs.
     """
 
     product: Product
@@ -63,45 +63,45 @@ class Family:
 
 
 class Prepared(Lowered):
-    """A module with the entry points of a prepared product; compile it, or look at its IR, as any other stage."""
+    """A module with the entry points of a prepared product. It compiles and prints like any other stage."""
 
 
 def hvp_module(
     f: Callable[..., Any], x_spec: Any, *data_specs: Any, argnums: Argnums = 0, block: int = thresholds.BLOCK,
     max_residual_bytes: int | None = None, entry_points: Sequence[str] = (),
 ) -> Prepared:  # fmt: skip
-    """The Hessian of a scalar function as one artifact that keeps its linearisation on the device.
+    """The Hessian of a scalar function as one artifact, which stores its linearisation on the device.
 
-    Entry points, H being the Hessian at the point of the last `update`:
+    Entry points (H is the Hessian at the point of the last `update`):
 
     - ``value(x, *data)``, ``gradient(x, *data)``;
-    - ``update(x, *data)``: moves to another point; returns the value and the gradient there, computed on the way;
+    - ``update(x, *data)``: moves to another point, and returns the value and the gradient there;
     - ``apply(v)``: H v; ``apply_block(V)``: H v for `block` vectors at once, along a leading axis;
     - ``quadratic(v)``: vᵀ H v;
-    - ``apply_at(x, v, *data)``, ``value_grad_hvp(x, v, *data)``: from nothing, without touching the state;
-    - ``is_finite()``: whether all that `update` kept is finite;
-    - ``self_check()``: the errors of symmetry, of linearity, and against a finite difference of the gradient, each
-      relative, with the error that is to be expected in this dtype;
-    - ``update_into(x, *data, out)``, ``apply_into(v, out)``, ``apply_block_into(V, out)``: the same with the results
-      written to the arrays in `out`, of NumPy or of the device, which is a pytree like the result.
+    - ``apply_at(x, v, *data)``, ``value_grad_hvp(x, v, *data)``: compute everything, without using the state;
+    - ``is_finite()``: True if all stored residuals are finite;
+    - ``self_check()``: the relative errors of symmetry, of linearity, and of a finite difference of the gradient, with the
+      errors that are expected in this dtype;
+    - ``update_into(x, *data, out)``, ``apply_into(v, out)``, ``apply_block_into(V, out)``: the same, with the results written
+      to the arrays in `out`, of NumPy or of the device. `out` is a pytree like the result.
 
-    All of these are functions of the file, for C as for Python; iree-run-module, which calls one function in a process,
-    has `apply_at` and `value_grad_hvp`. Functions of the state return its version behind their results.
+    All of these are functions of the file, for C and for Python. iree-run-module calls one function in a process, so use
+    `apply_at` and `value_grad_hvp` with it. Functions that use the state return its version after their results.
 
-    `apply` and its like fail before the first `update`, which copies what it keeps of its arguments. Once each entry
-    point has been called, no call allocates memory on a CPU: what was freed is used again.
+    `apply` and similar entry points fail before the first `update`. `update` copies the arguments that it stores. After each
+    entry point has been called once, no call allocates memory on a CPU, because freed memory is reused.
 
     Args:
       f: a scalar function.
-      x_spec: the pytree of specs of the argument at `argnums`; for several a tuple of such pytrees.
-      data_specs: those of the other arguments, in order.
-      argnums: the position(s) of what is differentiated; the other arguments are data, which is frozen.
+      x_spec: the pytree of specs of the argument at `argnums`; for several positions, a tuple of such pytrees.
+      data_specs: the specs of the other arguments, in order.
+      argnums: the position(s) of the differentiated arguments; the other arguments are data.
       block: the number of vectors of `apply_block`.
-      max_residual_bytes: what the state may take; what does not fit is computed again in each `apply`.
-      entry_points: those to include; all of them if not given.
+      max_residual_bytes: the largest size of the state; residuals that do not fit are recomputed in each `apply`.
+      entry_points: the entry points to include; by default all.
 
     Raises:
-      PassError: the residuals cannot be made as small as that.
+      PassError: the residuals cannot be made that small.
       TraceError: an entry point does not exist.
 
     Example:
@@ -117,7 +117,7 @@ def hvp_module(
 
 
 def of_x(f: Callable[..., Any], argnums: Argnums, data: int) -> tuple[Callable[..., Any], list[str]]:
-    """`f` as a function of (x, *data), and the names of these."""
+    """A function of (x, *data) with the values of `f`, and the names of these arguments."""
     count = data + len(positions("a prepared product", argnums, None))
     places = positions("a prepared product", argnums, count)
     try:
@@ -141,7 +141,7 @@ def ggnvp_module(
     model: Callable[..., Any], loss: Callable[..., Any], x_spec: Any, *data_specs: Any, block: int = thresholds.BLOCK,
     max_residual_bytes: int | None = None, entry_points: Sequence[str] = (),
 ) -> Prepared:  # fmt: skip
-    """The Gauss-Newton matrix of ``loss(model(x, *data), *data)`` prepared as by `hvp_module`; see `nm.ggnvp`."""
+    """The Gauss-Newton matrix of ``loss(model(x, *data), *data)``, prepared as in `hvp_module`; see `nm.ggnvp`."""
     whole = lambda x, *data: loss(model(x, *data), *data)  # noqa: E731
     family = Family(gauss_newton_product(model, loss), {"value": whole, "gradient": grad(whole)})
     names = of_x(model, 0, len(data_specs))[1]
@@ -152,7 +152,7 @@ def fisher_module(
     model: Callable[..., Any], distribution: str, x_spec: Any, *data_specs: Any, block: int = thresholds.BLOCK,
     max_residual_bytes: int | None = None, entry_points: Sequence[str] = (),
 ) -> Prepared:  # fmt: skip
-    """The Fisher matrix of a model prepared as by `hvp_module`; `value` is the model's result. See `nm.fishervp`."""
+    """The Fisher matrix of a model, prepared as in `hvp_module`; `value` is the result of the model. See `nm.fishervp`."""
     family = Family(fisher_product(model, distribution), {"value": model})
     names = of_x(model, 0, len(data_specs))[1]
     return _module(family, names, x_spec, data_specs, block, max_residual_bytes, entry_points)
@@ -162,7 +162,7 @@ def empirical_fisher_module(
     losses: Callable[..., Any], x_spec: Any, *data_specs: Any, block: int = thresholds.BLOCK,
     max_residual_bytes: int | None = None, entry_points: Sequence[str] = (),
 ) -> Prepared:  # fmt: skip
-    """The empirical Fisher matrix prepared as by `hvp_module`; see `nm.empirical_fishervp`."""
+    """The empirical Fisher matrix, prepared as in `hvp_module`; see `nm.empirical_fishervp`."""
     mean = lambda x, *data: nnp.mean(losses(x, *data))  # noqa: E731
     family = Family(empirical_fisher_product(losses), {"value": mean, "gradient": grad(mean)})
     names = of_x(losses, 0, len(data_specs))[1]
@@ -173,9 +173,9 @@ def jacobian_module(
     f: Callable[..., Any], x_spec: Any, *data_specs: Any, argnums: Argnums = 0, block: int = thresholds.BLOCK,
     max_residual_bytes: int | None = None, entry_points: Sequence[str] = (),
 ) -> Prepared:  # fmt: skip
-    """The Jacobian of a function prepared as by `hvp_module`: `apply` is J v, `apply_transposed` is Jᵀ u.
+    """The Jacobian of a function, prepared as in `hvp_module`: `apply` is J v, and `apply_transposed` is Jᵀ u.
 
-    Both have a block form; `update` and `value` give f(x).
+    Both have a block form. `update` and `value` return f(x).
     """
     g, names = of_x(f, argnums, len(data_specs))
     return _module(jacobian_family(g, x_spec, data_specs), names, x_spec, data_specs, block, max_residual_bytes, entry_points)
@@ -265,7 +265,7 @@ class Methods:
         return tuple(n for n in self.state if not n.startswith("point"))
 
     def products(self, state: dict[str, Tensor], vs: Sequence[Any]) -> tuple[Any, ...]:
-        """The products with the vectors, from the state."""
+        """The products with the vectors, computed from the state."""
         split = self.split
         residuals = [x for n, x in state.items() if n.startswith("residual")]
         late = emit_call(split.rest, [*residuals, *pytree.flatten(tuple(vs))[0]])
@@ -276,7 +276,7 @@ class Methods:
         return pytree.unflatten(self.products_spec, leaves)
 
     def apply(self, state: dict[str, Tensor], v: Any, which: int = 0) -> Any:
-        """The product of the first or the transposed map; the other vectors are zero, and their products dead."""
+        """The product of the first or the transposed map. The other vectors are zero, and their products dead code."""
         vs = [v if k == which else _zeros(like) for k, like in enumerate(self.likes)]
         return self.products(state, vs)[which]
 

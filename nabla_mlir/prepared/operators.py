@@ -1,4 +1,4 @@
-"""Prepared products as linear operators of SciPy: flat vectors in and out, counted and timed."""
+"""Prepared products as linear operators of SciPy, with flat vectors, counts and times."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ _USED = ("update", "apply", "apply_block", "is_finite", "self_check")  # entry p
 
 
 class StalePointError(NablaError, RuntimeError):
-    """A product was computed at another point than that of the operator's last update."""
+    """The error of a product that was computed at another point than that of the operator's last update."""
 
 
 class PreparedOperator(PointOperator):
-    """A matrix A(x) that is known by its products, at the point of the last `update`.
+    """A matrix A(x), given by its products, at the point of the last `update`.
 
     Attributes:
       x, data: the point, as a vector, and the other arguments.
       value, gradient: the by-products of the last update: a number (or an array) and a vector.
-      version: how often the point has been moved.
-      products, updates: how many vectors were multiplied and how often the point was moved.
-      seconds: the time that both took.
+      version: the number of moves of the point.
+      products, updates: the number of multiplied vectors, and of moves of the point.
+      seconds: the time of both.
       damping: a number that is added to the diagonal.
 
-    Vectors and matrices of other dtypes than the operator's, say float32, are taken as SciPy's solvers need it:
+    Vectors and matrices of another dtype than the operator's, for example float32, are accepted as SciPy's solvers need it:
 
     ==================  ==============================================================================================
     given               what happens
@@ -56,10 +56,10 @@ class PreparedOperator(PointOperator):
     pytrees             in `apply` and `update`: the arrays have the shapes and dtypes it was compiled for, or are refused
     ==================  ==============================================================================================
 
-    Threads: any number may multiply at the same time; the calls are put in a row. A product that meets an update of
-    another thread raises StalePointError. Give each thread a `clone` to let them run side by side.
+    Threads: any number of threads may multiply; their calls wait for each other. A product during an update by another thread
+    raises StalePointError. To run threads in parallel, give each a `clone`.
 
-    It can be pickled and copied: the code, the point and the data travel, and the state is made again at that point.
+    It can be pickled and copied: the code, the point and the data are sent, and the receiver computes the state again.
     """
 
     data: tuple[Any, ...]
@@ -88,18 +88,18 @@ class PreparedOperator(PointOperator):
 
     @property
     def module(self) -> Module:
-        """What is run."""
+        """The module that runs."""
         return self._module
 
     # ------------------------------------------------------------ the point
 
     def update(self, x: Any, *data: Any, check: bool = False) -> tuple[Any, np.ndarray | None]:
-        """Moves to another point; returns the value and the gradient there.
+        """Moves to another point, and returns the value and the gradient there.
 
         Args:
           x: a pytree or a flat vector.
-          data: the other arguments; those of the last update if none are given.
-          check: raise NotFiniteError if the value, the gradient or the linearisation is not finite.
+          data: the other arguments; by default those of the last update.
+          check: True raises NotFiniteError if the value, the gradient or the linearisation is not finite.
         """
         has_other_data = bool(data) or self._data_leaves is None
         data = data or self.data
@@ -122,7 +122,7 @@ class PreparedOperator(PointOperator):
         return self.value, self.gradient
 
     def forget_data(self) -> None:
-        """Lets go of the data, which the state does not need; the next update requires them again."""
+        """Frees the data, which the state does not need. The next update needs them again."""
         self.data, self._data_leaves = (), None
 
     def _check_finite(self) -> None:
@@ -133,11 +133,11 @@ class PreparedOperator(PointOperator):
         if bad:
             raise NotFiniteError(
                 f"update requires finite numbers, got NaN or infinity in the {', '.join(bad)}.",
-                help="look at the point and the data; the next update starts afresh.",
+                help="check the point and the data; the next update computes everything again.",
             )
 
     def matrix(self) -> Any:
-        """The matrix with its damping: of `scipy.sparse` if the module gives its entries by `matrix`, else dense."""
+        """The matrix with its damping. It is of `scipy.sparse` if the module has the entry point `matrix`, and dense otherwise."""
         if "matrix" not in self._specs:
             return self.to_dense()
         form, (first, second) = self._form()
@@ -146,7 +146,7 @@ class PreparedOperator(PointOperator):
         return (matrix + self.damping * identity(len(self.x))).asformat(form) if self.damping else matrix
 
     def to_dense(self) -> np.ndarray:
-        """The matrix as an array: from its entries where the module gives them, else from products."""
+        """The matrix as an array, from its entries if the module has them, and from products otherwise."""
         if "matrix" not in self._specs:
             return super().to_dense()
         if self._cells is None:
@@ -176,7 +176,7 @@ class PreparedOperator(PointOperator):
     # ------------------------------------------------------------ products
 
     def apply(self, v: Any) -> Any:
-        """The product with a pytree (without damping), as arrays of the device that know their version."""
+        """The product with a pytree (without damping), as arrays of the device with the version of the point."""
         return self._rows.spec.unflatten(self._product("apply", self._module["apply"].leaves(v), 1))
 
     def _matvec(self, v: np.ndarray) -> np.ndarray:
@@ -230,15 +230,15 @@ class PreparedOperator(PointOperator):
         return results
 
     def self_check(self) -> dict[str, float]:
-        """The errors of the products at this point, and those that are expected; see `nm.hvp_module`."""
+        """The errors of the products at this point, and the expected errors; see `nm.hvp_module`."""
         self._spec("self_check")
         return {name: float(x) for name, x in self._timed(self._module["self_check"]).items()}
 
     def clone(self, x: Any = None) -> Any:
-        """An operator with a state of its own; code and constants are shared.
+        """An operator with its own state, which shares code and constants.
 
         Args:
-          x: where it stands, a pytree or a flat vector; None is the same point.
+          x: its point, a pytree or a flat vector; None means the same point.
         """
         return _at(type(self), self._module.clone(), self.x if x is None else x, self.data, self.damping)
 
@@ -273,13 +273,13 @@ class HessianOperator(PreparedOperator):
     """The Hessian of a scalar function as a `scipy.sparse.linalg.LinearOperator`.
 
     Args:
-      source: the function; or what `hvp_module`, `ggnvp_module`, `fisher_module` or `empirical_fisher_module` made, or
-        that compiled; or an artifact of it, loaded or as a path, which runs without the compiler.
-      x: the first point, a pytree; products take and give flat vectors, leaf after leaf.
+      source: the function; or a module from `hvp_module`, `ggnvp_module`, `fisher_module` or `empirical_fisher_module`,
+        compiled or not; or an artifact of such a module, loaded or as a path, which runs without the compiler.
+      x: the first point, a pytree. Products accept and return flat vectors, leaf after leaf.
       data: the other arguments of the function.
-      block: how many columns of a matrix are multiplied at once.
+      block: the number of columns of a matrix that are multiplied at once.
       damping: a number that is added to the diagonal: ``H + damping * I``.
-      target: where it runs; None interprets it until compiling it for this CPU pays, as functions outside `jit`.
+      target: where it runs. With None it is interpreted until compiling for this CPU pays, like functions outside `jit`.
 
     Example:
       >>> import nabla_mlir as nm, numpy as np
@@ -303,7 +303,7 @@ class HessianOperator(PreparedOperator):
 class JacobianOperator(PreparedOperator):
     """The Jacobian of a function as a `scipy.sparse.linalg.LinearOperator`, its transpose included.
 
-    The arguments are those of `HessianOperator`; the source may be what `jacobian_module` made.
+    The arguments are those of `HessianOperator`; the source may be a module from `jacobian_module`.
 
     Example:
       >>> import nabla_mlir as nm, numpy as np
@@ -318,12 +318,12 @@ class JacobianOperator(PreparedOperator):
         super().__init__(module, x, data, 0.0)
 
     def fun(self, x: np.ndarray) -> np.ndarray:
-        """The results at x, such as the residuals of a problem, as one vector, which the caller may write to."""
+        """The results at x, such as the residuals of a problem, as one vector. The caller may change it."""
         self._move(x)
         return self._rows.vector(self._rows.spec.flatten(self.value))
 
     def jac(self, x: np.ndarray) -> Any:
-        """The matrix at x, as `matrix` gives it."""
+        """The matrix at x, as `matrix` returns it."""
         self._move(x)
         return self.matrix()
 
@@ -338,7 +338,7 @@ class JacobianOperator(PreparedOperator):
         return self.rmatvec(self.matvec(np.asarray(v)))
 
     def to_dense(self) -> np.ndarray:
-        """The matrix, from products with its columns or with its rows, whichever takes less."""
+        """The matrix, from products with its columns or with its rows, whichever is cheaper."""
         m, n = self.shape
         if "matrix" in self._specs or n <= thresholds.PULLBACK_COST * m:
             return super().to_dense()

@@ -1,4 +1,4 @@
-"""What operators at a point have in common: the point, which solvers move, counts and times."""
+"""The base class of operators at a point: the point, which solvers move, counts and times."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ except ImportError as error:  # pragma: no cover
 
 
 class PointOperator(LinearOperator):
-    """A matrix A(x) that is known by its products, at a point that `update` moves; see `PreparedOperator`."""
+    """A matrix A(x), given by its products, at a point that `update` moves; see `PreparedOperator`."""
 
     damping: float
     block: int
@@ -38,7 +38,7 @@ class PointOperator(LinearOperator):
         super().__init__(dtype, shape)
 
     def update(self, x: Any, *data: Any, check: bool = False) -> tuple[Any, np.ndarray | None]:
-        """Moves to another point; returns the value and the gradient there."""
+        """Moves to another point, and returns the value and the gradient there."""
         raise NotImplementedError
 
     # Solvers give the point with each call: it is moved there if it is another one, so what they ask of one is shared.
@@ -49,7 +49,7 @@ class PointOperator(LinearOperator):
         return self.value
 
     def at(self, x: np.ndarray) -> OperatorAt:
-        """The matrix at x, for solvers that keep it while they look at other points."""
+        """The matrix at x, for solvers that use it after they have moved to other points."""
         return OperatorAt(self._standing, x)
 
     def objective(self, x: np.ndarray) -> tuple[Any, np.ndarray]:
@@ -58,14 +58,14 @@ class PointOperator(LinearOperator):
         return self.value, self.jac(x)
 
     def jac(self, x: np.ndarray) -> np.ndarray:
-        """The gradient at x, which the caller may write to."""
+        """The gradient at x. The caller may change it."""
         self._move(x)
         if self.gradient is None:
             raise TraceError("jac requires a module whose update gives the gradient, got one without.")
         return self.gradient.copy()
 
     def hess(self, x: np.ndarray) -> Any:
-        """The matrix at x, as `matrix` gives it."""
+        """The matrix at x, as `matrix` returns it."""
         self._move(x)
         return self.matrix()
 
@@ -114,10 +114,10 @@ class PointOperator(LinearOperator):
 
 
 class OperatorAt(LinearOperator):
-    """A matrix at a point: whoever has prepared it there multiplies.
+    """A matrix at a point. Products use the operator that is prepared there.
 
     Args:
-      standing: gives the operator that stands at a point.
+      standing: a function that returns the operator at a point.
       x: the point, a flat vector.
     """
 

@@ -1,4 +1,4 @@
-"""Sparse Jacobians and Hessians as artifacts: the entries in the order of a format, and where they stand."""
+"""Sparse Jacobians and Hessians as artifacts: the entries in the order of a format, and their positions."""
 
 from __future__ import annotations
 
@@ -68,30 +68,39 @@ def sparse_hessian_module(
     order: str | Sequence[int] = "best", pattern: Any = None, constraints: Callable[..., Any] | None = None,
     entry_points: Sequence[str] = (),
 ) -> Prepared:  # fmt: skip
-    """The Hessian of a scalar function as one artifact, for a solver that wants sparse matrices again and again.
+    """The sparse Hessian of a scalar function as one artifact, for solvers that need it at many points.
 
-    Entry points: ``value(x, *data)`` and ``gradient(x, *data)``; ``hessian(x, *data)``, the entries in the order of the
-    format; and ``structure()``, where they stand: (starts, indices) of csr and csc, (rows, columns) of coo and lower. On
-    request those of `hvp_module`, among them ``update(x, *data)``, which moves to a point and gives the value and the
-    gradient there, and with them ``matrix()``: the entries at that point, from what `update` has kept. The manifest, and the
-    header of a static library, have the same arrays as `structure`, the colors, and the places of the entries in the products.
+    Entry points:
 
-    With constraints also ``constraints(x, *data)``, ``jacobian(x, *data)``, the entries of their Jacobian (by coordinates
-    where the format is lower), and ``lagrangian_hessian(x, sigma, weights, *data)``, those of
-    ``sigma ∇²f + Σ weights · ∇²constraints``, with ``jacobian_structure()`` and ``lagrangian_structure()``.
+    - ``value(x, *data)`` and ``gradient(x, *data)``;
+    - ``hessian(x, *data)``: the entries, in the order of the format;
+    - ``structure()``: the positions of the entries: (starts, indices) for csr and csc, (rows, columns) for coo and lower;
+    - on request those of `hvp_module`, such as ``update(x, *data)``, which moves to a point and returns the value and the gradient
+      there, and ``matrix()``: the entries at that point, from the stored residuals.
+
+    With constraints, there are also:
+
+    - ``constraints(x, *data)``;
+    - ``jacobian(x, *data)``: the entries of their Jacobian (by coordinates if the format is lower), and
+      ``jacobian_structure()``;
+    - ``lagrangian_hessian(x, sigma, weights, *data)``: the entries of ``sigma ∇²f + Σ weights · ∇²constraints``, and
+      ``lagrangian_structure()``.
+
+    The manifest, and the header of a static library, have the arrays of `structure`, the colors, and the indices of the entries in
+    the products.
 
     Args:
       f: a scalar function.
-      x_spec: the pytree of specs of the argument at `argnums`; for several a tuple of such pytrees.
-      data_specs: those of the other arguments, in order.
+      x_spec: the pytree of specs of the argument at `argnums`; for several positions, a tuple of such pytrees.
+      data_specs: the specs of the other arguments, in order.
       argnums: the positional argument(s) to differentiate; the other arguments are data.
-      format: csr, csc, coo, or lower: the coordinates of the lower triangle, which interior-point solvers take.
+      format: csr, csc, coo, or lower: the coordinates of the lower triangle, for interior-point solvers.
       kind, order, pattern: as in `nm.sparse.hessian`; the pattern is that of f alone.
-      constraints: a function of the arguments of f, of a pytree of arrays; the weights are a pytree like it.
-      entry_points: those to include; if not given, those without a state.
+      constraints: a function of the arguments of f that returns a pytree of arrays; the weights are a pytree like it.
+      entry_points: the entry points to include; by default those without a state.
 
     Raises:
-      PatternError: there is no such format, or as in `nm.sparse.hessian`.
+      PatternError: the format does not exist, or as in `nm.sparse.hessian`.
       TraceError: an entry point does not exist.
 
     Example:
@@ -145,7 +154,7 @@ def sparse_jacobian_module(
 ) -> Prepared:  # fmt: skip
     """The Jacobian of a function as one artifact: ``value``, ``jacobian`` and ``structure``, as in `sparse_hessian_module`.
 
-    On request those of `jacobian_module`, and with them ``matrix()``.
+    On request it also has those of `jacobian_module`, and ``matrix()``.
 
     Args:
       f: a function of pytrees of arrays, such as the constraints of a problem.
@@ -154,7 +163,7 @@ def sparse_jacobian_module(
       kind, order, pattern: as in `nm.sparse.jacobian`.
 
     Raises:
-      PatternError: there is no such format, or as in `nm.sparse.jacobian`.
+      PatternError: the format does not exist, or as in `nm.sparse.jacobian`.
       TraceError: an entry point does not exist.
 
     Example:

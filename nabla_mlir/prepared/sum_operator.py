@@ -1,4 +1,4 @@
-"""Sums over batches on one machine, as linear operators of SciPy: data that need not fit in memory."""
+"""Sums over batches on one machine, as linear operators of SciPy, for data that need not fit in memory."""
 
 from __future__ import annotations
 
@@ -22,38 +22,38 @@ _NEEDED = ("update", "apply", "apply_block")
 class SumOperator(SummedOperator):
     """The Hessian of a sum over batches, ``Σ f(x, *batch)``, as a `scipy.sparse.linalg.LinearOperator`.
 
-    One batch is in memory at a time, or a few: value, gradient and products are added up as the batches come by. Residuals, what
-    a batch and x decide of a product, are kept as far as they fit into `max_residual_bytes`; those of other batches are made again
-    in each product, which then reads them again. Products with several columns read them once.
+    One or a few batches are in memory at a time, and value, gradient and products are added up batch by batch. The residuals of a
+    batch, which depend on the batch and x, are stored as far as they fit into `max_residual_bytes`. For the other batches, each
+    product reads the data and recomputes the residuals. Products with several columns do this once.
 
     Args:
-      source: the function, or what `hvp_module`, `ggnvp_module`, `fisher_module` or `empirical_fisher_module` made of one batch, or
-        that compiled; or an artifact of it, loaded or as a path, which runs without the compiler.
+      source: the function; or a module from `hvp_module`, `ggnvp_module`, `fisher_module` or `empirical_fisher_module` for one
+        batch, compiled or not; or an artifact of such a module, loaded or as a path, which runs without the compiler.
       x: the first point, a pytree.
       batches: a sequence of tuples of arrays, the data arguments of the function; or any other iterable that can be read again,
         such as a PyTorch DataLoader; or a function that returns an iterator. Views of memory-mapped arrays are read when needed.
-      reduction: "sum"; or "mean", where f is the mean of its rows, and so is the operator: ``Σ nᵢ f(x, *batchᵢ) / Σ nᵢ``.
-      mask: the name of an argument of f with weights of rows, of shape (rows,): batches are given without it, and rows that fill up
-        a short batch weigh zero.
-      short: what is done with a batch of fewer rows than the first: "pad" runs the same code on it (see `prepared/pieces.py`;
-        without a mask f must be a sum over rows or a mean of them, which is checked), "compile" compiles for its shape.
-      max_residual_bytes: what the residuals may take together; those of an artifact that does not state their size are not kept.
-      threads: how many batches are computed at the same time; None: as many as there are cores, each on one of them, if there are
-        as many batches. The result is the same for any number.
-      block: how many columns of a matrix are multiplied at once.
+      reduction: "sum"; or "mean" if f is the mean of its rows. The operator is then ``Σ nᵢ f(x, *batchᵢ) / Σ nᵢ``.
+      mask: the name of an argument of f with weights of rows, of shape (rows,). Batches are passed without it, and rows that fill
+        up a short batch have weight zero.
+      short: the treatment of a batch with fewer rows than the first. "pad" runs the same code on it (see `prepared/pieces.py`;
+        without a mask, f must be a sum or a mean over rows, which is checked). "compile" compiles for its shape.
+      max_residual_bytes: the largest size of all residuals. Those of an artifact that does not state their size are not stored.
+      threads: the number of batches that are computed at the same time. None means the number of cores, one core for each batch,
+        if there are that many batches. The result is the same for any number.
+      block: the number of columns of a matrix that are multiplied at once.
       damping: a number that is added to the diagonal.
       target: where it runs; None compiles for this CPU.
-      check_data: refuse a pass over the data that differs from the first one.
-      progress: show a bar on a terminal; needs rich.
+      check_data: True refuses a pass over the data that differs from the first one.
+      progress: True shows a bar on a terminal; needs rich.
 
     Attributes:
-      kept: how many batches have their residuals in memory.
+      kept: the number of batches with residuals in memory.
 
     Raises:
-      BatchError: a batch raises, or does not fit the function; `number` says which. The operator stays as it was.
-      DataChangedError: a pass gives other data than the first.
+      BatchError: a batch raises, or does not fit the function; `number` is its index. The operator stays at its point.
+      DataChangedError: a pass reads other data than the first.
       NotFiniteBatchError: a batch has NaN or infinity at the first point.
-      TraceError: the batches can be read once only.
+      TraceError: the batches can be read only once.
 
     Example:
       >>> import nabla_mlir as nm, numpy as np
@@ -102,14 +102,14 @@ class _Works:
 def work_of(
     source: Any, x: Any, data: tuple[Any, ...], reduction: str, mask: str, *, block: int = thresholds.BLOCK, target: Any = None
 ) -> Work:
-    """What is done with each batch, from what a user gives.
+    """The work for each batch, from the arguments of a user.
 
     Args:
       source, x, reduction, mask, block, target: as in `SumOperator`.
       data: a full batch.
 
     Raises:
-      TraceError: there is no such reduction, or no such argument.
+      TraceError: the reduction or the argument does not exist.
     """
     if reduction not in ("sum", "mean"):
         raise TraceError(f"reduction requires 'sum' or 'mean', got {reduction!r}.")
@@ -119,7 +119,7 @@ def work_of(
 
 
 def is_function(source: Any) -> bool:
-    """Whether a source is a function, and not a stage or an artifact, which may be called too."""
+    """True if a source is a function, and not a stage or an artifact, which can be called, too."""
     return callable(source) and not hasattr(source, "entries") and not hasattr(source, "manifest")
 
 

@@ -1,8 +1,8 @@
-"""Sums of products over data: the mathematics, whatever computes the parts of a sum.
+"""Sums of products over data: the mathematics, independent of the engine that computes the parts.
 
-With ``f(x, *batch)`` summed over batches, or averaged over their rows, value, gradient and H v are sums of those of the
-batches. Parts are added as a tree of pairs in the order of the batches: rounding grows with the logarithm of their number,
-and the result is the same bits whether they come one after the other or in groups of a power of two.
+If ``f(x, *batch)`` is summed over batches, or averaged over their rows, its value, gradient and H v are sums over the batches.
+Parts are added as a tree of pairs, in the order of the batches. So rounding grows with the logarithm of their number. The result
+has the same bits whether the parts come one after the other or in groups of a power of two.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from nabla_mlir.prepared.points import PointOperator
 
 
 class PairwiseSum:
-    """Adds what comes one after the other, as the leaves of a tree of pairs.
+    """A sum whose parts come one after the other, and are the leaves of a tree of pairs.
 
     Example:
       >>> total = PairwiseSum()
@@ -43,7 +43,7 @@ class PairwiseSum:
         self._sums.append((count, part))
 
     def result(self) -> Any:
-        """The sum so far; None if there is nothing in it."""
+        """The current sum; None if it has no parts."""
         sums = [part for _, part in self._sums]
         if not sums:
             return None
@@ -54,7 +54,7 @@ class PairwiseSum:
 
 
 def tree_sum(parts: Iterable[Any]) -> Any:
-    """The sum of parts as a tree of pairs; None of none."""
+    """The sum of parts as a tree of pairs; None if there are none."""
     total = PairwiseSum()
     for part in parts:
         total.add(part)
@@ -62,14 +62,14 @@ def tree_sum(parts: Iterable[Any]) -> Any:
 
 
 class Engine(Protocol):
-    """What computes the parts of a sum: threads of this process, workers of a cluster, or ranks."""
+    """The engine that computes the parts of a sum: threads of this process, workers of a cluster, or ranks."""
 
     @property
     def kept(self) -> int:
-        """How many batches have their residuals in memory; of ranks those of this one."""
+        """The number of batches with residuals in memory; on MPI, those of this rank."""
 
     def update(self, x: np.ndarray, check: bool) -> Part:
-        """Moves all batches to a point; the sum of their parts."""
+        """Moves all batches to a point, and returns the sum of their parts."""
 
     def product(self, matrix: np.ndarray) -> np.ndarray:
         """The sum of the batches' products with a matrix."""
@@ -79,17 +79,17 @@ class Engine(Protocol):
         """How many products may be under way at the same time."""
 
     def start(self, matrix: np.ndarray) -> Any:
-        """A product with a matrix that is under way."""
+        """Starts a product with a matrix, and returns its handle."""
 
     def first(self, products: Sequence[Any]) -> int:
-        """Which of several that are under way is done first."""
+        """The handle of the running product that ends first."""
 
     def finish(self, product: Any) -> np.ndarray:
-        """The sum of the batches' products with the matrix."""
+        """The result of a running product."""
 
 
 class AtOnce(ABC):
-    """An engine whose products are computed when they are asked for: at most one is under way."""
+    """An engine that computes a product when it is finished, so that at most one runs."""
 
     window = 1
 
@@ -98,15 +98,15 @@ class AtOnce(ABC):
         """The sum of the batches' products with a matrix."""
 
     def start(self, matrix: np.ndarray) -> np.ndarray:
-        """A product that waits for `finish`."""
+        """A handle; `finish` computes the product."""
         return matrix
 
     def first(self, products: Sequence[np.ndarray]) -> int:
-        """The one that waits longest: all ranks take the same."""
+        """The oldest handle, which is the same on all ranks."""
         return 0
 
     def finish(self, product: np.ndarray) -> np.ndarray:
-        """That product."""
+        """The product of a handle."""
         return self.product(product)
 
 
@@ -115,14 +115,14 @@ class SummedOperator(PointOperator):
 
     Attributes:
       x: the point, as a vector.
-      value, gradient: those of the sum, or of the mean, at that point; None where the source has none.
-      rows: how many rows the data have.
-      products, updates, seconds: how many vectors were multiplied, how often the point was moved, and the time of both.
+      value, gradient: the value and gradient of the sum, or of the mean, at this point; None if the source has none.
+      rows: the number of rows of the data.
+      products, updates, seconds: the number of multiplied vectors and of moves of the point, and the time of both.
       damping: a number that is added to the diagonal.
-      engine: what computes the parts.
-      kept: how many batches have their residuals in memory.
+      engine: the engine that computes the parts.
+      kept: the number of batches with residuals in memory.
 
-    Vectors of other dtypes are taken as by `nm.HessianOperator`. One thread at a time may use it.
+    Vectors of other dtypes are accepted as in `nm.HessianOperator`. Only one thread at a time may use it.
     """
 
     rows: int
@@ -141,19 +141,19 @@ class SummedOperator(PointOperator):
 
     @property
     def kept(self) -> int:
-        """How many batches, of ranks those of this one, have their residuals in memory; those of others are made again."""
+        """The number of batches (on MPI, of this rank) with residuals in memory; other residuals are recomputed."""
         return self.engine.kept
 
     def update(self, x: Any, *data: Any, check: bool = False) -> tuple[Any, np.ndarray | None]:
-        """Moves to another point; returns the value and the gradient there.
+        """Moves to another point, and returns the value and the gradient there.
 
         Args:
           x: a pytree or a flat vector.
-          data: there is none: it stays that of the batches.
-          check: raise NotFiniteBatchError, with the number of the batch, if one has a value or a gradient that is not finite.
+          data: must be empty, because the data are the batches.
+          check: True raises NotFiniteBatchError, with the index of the batch, if its value or gradient is not finite.
         """
         if data:
-            raise TraceError(f"update requires a point alone, got {len(data)} more argument(s): the data are those of the batches.",
+            raise TraceError(f"update requires only a point, got {len(data)} more argument(s): the data are those of the batches.",
                              help="make another operator for other data.")  # fmt: skip
         is_vector = isinstance(x, np.ndarray) and x.shape == (self._x.size,)
         point = rounded(x, self._x.dtype, "x") if is_vector else self._x.vector(self._x.spec.flatten(x, "x"))
@@ -171,20 +171,20 @@ class SummedOperator(PointOperator):
 
     @property
     def window(self) -> int:
-        """How many products may be under way at the same time: on a cluster several, so that workers need not wait for us."""
+        """The number of products that may run at the same time. It is larger than one on a cluster, so that workers do not wait."""
         return self.engine.window
 
     def start(self, matrix: np.ndarray) -> tuple[np.ndarray, Any]:
-        """A product with a real matrix that is under way: what `finish` takes."""
+        """Starts a product with a real matrix, and returns a handle for `finish`."""
         matrix = rounded(matrix, self._x.dtype, "the matrix")
         return matrix, self.engine.start(matrix)
 
     def first(self, products: Sequence[tuple[np.ndarray, Any]]) -> int:
-        """Which of several products that are under way is done first."""
+        """The handle of the running product that ends first."""
         return self.engine.first([product for _, product in products])
 
     def finish(self, product: tuple[np.ndarray, Any]) -> np.ndarray:
-        """What a product that is under way gives."""
+        """The result of a running product."""
         return self._scaled(product[0], self._timed(self.engine.finish, product[1]))
 
     def _scaled(self, matrix: np.ndarray, total: np.ndarray) -> np.ndarray:

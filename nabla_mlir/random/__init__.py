@@ -1,4 +1,4 @@
-"""Random numbers: keys, and what is drawn with them, with the names and the numbers of `jax.random`.
+"""Random numbers: keys and draws, with the names and the numbers of `jax.random`.
 
 The same key gives the same numbers: bits, uniform numbers and integers to the last bit, others to rounding. A key is a
 `KeyArray` (of `key`) or its two words as an array of uint32 (of `PRNGKey`); functions take both, in `jit`, under `vmap` and in

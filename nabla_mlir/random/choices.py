@@ -102,9 +102,9 @@ def choice(
       key: a key.
       a: an array, or an integer n for the numbers 0, ..., n - 1.
       shape: of the result; for an array with more axes it stands in the place of `axis`.
-      replace: whether an element may be taken again.
+      replace: True if an element may be drawn again.
       p: the probabilities of the elements along `axis`, a vector.
-      axis: along which elements are taken.
+      axis: the axis along which elements are drawn.
       mode: that of `gumbel`, for `p` without replacement.
 
     Raises:

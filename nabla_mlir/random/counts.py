@@ -137,7 +137,7 @@ def _poisson_by_rejection(key: KeyArray, mean: Tensor, dtype: np.dtype) -> Tenso
 
 
 def binomial(key: Any, n: Any, p: Any, shape: Any = None, dtype: Any = None) -> Any:
-    """How many of `n` trials succeed, each with probability `p`: the probability of k is n! / (k! (n - k)!) p**k (1 - p)**(n - k).
+    """The number of successes in `n` trials of probability `p`: the probability of k is n! / (k! (n - k)!) p**k (1 - p)**(n - k).
 
     By inversion where the mean is small, else by rejection (Hoermann's BTRS); NaN where a parameter has no meaning.
 
@@ -238,7 +238,7 @@ def _stirling(k: Tensor) -> Tensor:
 
 
 def multinomial(key: Any, n: Any, p: Any, *, shape: Any = None, dtype: Any = None, unroll: int = 1) -> Any:
-    """How many of `n` trials have each of several outcomes, whose probabilities stand in the last axis of `p`.
+    """The counts of several outcomes in `n` trials, whose probabilities are in the last axis of `p`.
 
     One binomial count after the other, each of the trials that are left.
 
@@ -288,7 +288,7 @@ def _multinomial(
 
 
 def geometric(key: Any, p: Any, shape: Any = None, dtype: Any = None) -> Any:
-    """How many trials there are up to the first success, each with probability `p`: that of k is (1 - p)**(k - 1) p.
+    """The number of trials up to the first success, each of probability `p`: the probability of k is (1 - p)**(k - 1) p.
 
     Args:
       key: a key.

@@ -127,7 +127,7 @@ class KeyArray:
                          help="nm.random.key_data(keys) has their words, nm.random.wrap_key_data makes keys of those.")  # fmt: skip
 
     def reshape(self, *shape: Any) -> KeyArray:
-        """The same keys under another shape, given as one tuple or as numbers; one may be -1."""
+        """An array of the same keys with another shape, given as one tuple or as numbers; one may be -1."""
         return self._each(lambda x: x.reshape(*shape))
 
     def ravel(self) -> KeyArray:

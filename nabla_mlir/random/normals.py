@@ -210,7 +210,7 @@ def multivariate_normal(
       cov: the covariance, a symmetric matrix or a stack of them, positive definite; semidefinite ones need another method.
       shape: of the stack of vectors; that to which those of the parameters broadcast if not given.
       dtype: in which the normal numbers are drawn; that of the parameters if not given.
-      method: what A is made with: "cholesky", "eigh" or "svd".
+      method: the factorisation that gives A: "cholesky", "eigh" or "svd".
 
     Raises:
       ShapeError: the parameters do not fit each other or the shape; DtypeError: the dtype is not of real floating point;

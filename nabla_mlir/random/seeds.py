@@ -32,7 +32,7 @@ _BITS = 32  # of a word
 
 
 def key(seed: Any, *, impl: Any = None, dtype: Any = None) -> KeyArray:
-    """A key that a seed stands for; the same seed gives the same key, and the same numbers as in JAX.
+    """The key of a seed. The same seed gives the same key, and the same numbers as in JAX.
 
     Args:
       seed: an integer. A Python integer is one of the default integer dtype: where that has 32 bits, only its low 32 count.
@@ -53,7 +53,7 @@ def key(seed: Any, *, impl: Any = None, dtype: Any = None) -> KeyArray:
 
 
 def PRNGKey(seed: Any, *, impl: Any = None) -> Any:  # noqa: N802
-    """As `key`, in the form of an array of two words of uint32, which all functions take too.
+    """The key of a seed as an array of two words of uint32, which all functions accept, too; see `key`.
 
     Raises:
       DtypeError: the seed is no integer; ShapeError: it is an array of several.

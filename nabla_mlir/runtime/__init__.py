@@ -1,10 +1,10 @@
-"""Running artifacts: load a .vmfb, call its functions on arrays. Needs only NumPy and IREE's runtime.
+"""The runtime of artifacts: it loads a .vmfb and calls its functions on arrays. Needs only NumPy and IREE's runtime.
 
     module = load("hvp.vmfb")
     print(module)
     y = module.hvp(params, v, data)
 
-`Module` checks and flattens what a user passes, by the manifest. `Executable` below it takes flat lists of arrays.
+`Module` checks and flattens the arguments of a call, by the manifest. `Executable`, below it, accepts flat lists of arrays.
 """
 
 from nabla_mlir.runtime.array import Array

@@ -33,13 +33,13 @@ class _OfAllArrays(type):
 class Array(ArrayMethods, metaclass=_OfAllArrays):
     """An array in the memory of a device.
 
-    It converts to NumPy without a copy where the host can see the memory, but for a few numbers, which are copied sooner than
-    seen; what NumPy gets is read-only. ``x[i] = v`` gives the
-    array other memory, so that nothing which shares its own changes. Make one with
-    `Array.from_numpy`; calls of compiled functions return them, those of modules compiled with `asynchronous=True`
-    before the values are there: reading waits for them.
+    It converts to NumPy without a copy if the host can read the memory; a few numbers are copied, because that is faster. The
+    array of NumPy is read-only. ``x[i] = v`` gives the array new memory, so that nothing which shares the old memory changes.
 
-    Values of a trace, and arrays with named axes, are instances too for whom `isinstance` asks, as in JAX; those of a trace are
+    `Array.from_numpy` makes an array, and calls of compiled functions return arrays. A module that was compiled with
+    `asynchronous=True` returns them before their values are computed; reading waits for them.
+
+    For `isinstance`, values of a trace and arrays with named axes are instances, too, as in JAX. Values of a trace are also
     instances of `core.Tracer`.
 
     Example:
@@ -76,11 +76,11 @@ class Array(ArrayMethods, metaclass=_OfAllArrays):
         """A device array with the values of a NumPy array.
 
         Args:
-          array: anything NumPy makes an array of; its dtype is kept.
+          array: any object that NumPy converts to an array; its dtype stays.
           device: the device or the name of its driver.
-          copy: False lends the memory instead of copying it, where it is the host's, contiguous, writable and aligned
-            to 64 bytes (else it is copied after all). Whoever lends it must not write to it as long as the array or
-            anything computed from it lives; the memory itself is kept alive.
+          copy: False shares the memory instead of copying it, if it is on the host, contiguous, writable and aligned to 64
+            bytes; otherwise it is copied. The caller must not write to shared memory while the array, or a value computed
+            from it, is live. The memory itself stays alive.
 
         Raises:
           DtypeError: the dtype has no counterpart on the device.
@@ -101,14 +101,14 @@ class Array(ArrayMethods, metaclass=_OfAllArrays):
 
     @classmethod
     def owned(cls, array: np.ndarray, device: Device) -> Array:
-        """The values of a contiguous array in memory of IREE's own, which its threads let go of without Python."""
+        """A copy of a contiguous array in memory of IREE, which IREE's threads can free without Python."""
         own = cls(copied(array, device, element_type(array.dtype)), device, type=(array.shape, array.dtype))
         own.is_alone = True
         return own
 
     @classmethod
     def empty(cls, shape: tuple[int, ...], dtype: Any, device: str | Device = "local-sync") -> Array:
-        """An array whose values are not set: memory for the results of a call, which it is given as ``out``."""
+        """An array without values: memory for the results of a call, which is passed as ``out``."""
         where, dtype = _device(device), np.dtype(dtype)
         size = max(math.prod(shape) * dtype.itemsize, 1)
         try:
@@ -119,13 +119,15 @@ class Array(ArrayMethods, metaclass=_OfAllArrays):
 
     @classmethod
     def lent(cls, array: np.ndarray, device: Device) -> Array | None:
-        """The memory of a NumPy array itself; None if it is not aligned to 64 bytes, or not on the device."""
+        """An array that shares the memory of a NumPy array; None if that is not aligned to 64 bytes, or not on the device."""
         view = lend(array, device, element_type(array.dtype)) if device.is_host and array.nbytes else None
         return None if view is None else cls(view, device, lent=True)
 
     def given_away(self, device: Device) -> Array:
-        """Its values for one receiver on a device of the host, in memory that IREE may write to: its own, if nothing else
-        can have come by that, else a copy. The array cannot be read any more; of two threads that give it away one is refused.
+        """Its values for one receiver on a device of the host, in memory that IREE may write to.
+
+        It is the memory of the array if nothing else can refer to it, and otherwise a copy. The array cannot be read afterwards.
+        If two threads donate it, one is refused.
         """
         self.block_until_ready()
         memory, is_native = self.memory(), self._target is not None
@@ -141,39 +143,39 @@ class Array(ArrayMethods, metaclass=_OfAllArrays):
         return mine
 
     def delete(self) -> None:
-        """Sets its memory free as far as nothing else holds it; the array cannot be read any more.
+        """Frees its memory, unless something else refers to it. The array cannot be read afterwards.
 
         Raises:
-          DeletedArrayError: it is deleted already.
+          DeletedArrayError: the array is deleted already.
         """
         with _deletion:
             self.memory()
             self._view = self._target = self._host = None
 
     def is_deleted(self) -> bool:
-        """Whether its memory was given away (`jit(f, donate_argnums=...)`) or set free."""
+        """True if its memory was donated (`jit(f, donate_argnums=...)`) or freed."""
         return self._view is None
 
     def memory(self) -> HalBufferView:
-        """The buffer of its values. Raises DeletedArrayError if it has none any more."""
+        """The buffer of its values. Raises DeletedArrayError if the array was deleted."""
         view = self._view
         if view is None:
             raise DeletedArrayError(
                 f"an array requires its memory, got {self.dtype}{list(self.shape)} whose memory was given to a call, or deleted.",
                 where=user_frame(),
-                help="donate_argnums gives arguments away: read what the call returns, or pass a copy, x.copy().",
+                help="donate_argnums donates arguments: read the result of the call, or pass a copy, x.copy().",
             )  # fmt: skip
         if type(view) is VmRef:
             view = self._view = view.deref(HalBufferView)
         return view
 
     def handle(self) -> VmRef:
-        """The same in the form that calls take and give, which it is kept in."""
+        """The memory in the form that calls accept and return, in which it is stored."""
         self._view = self.memory().ref
         return self._view
 
     def to_write(self) -> HalBufferView | VmRef:
-        """Its memory for a call to write its result to, during which the array must live."""
+        """Its memory, into which a call writes its result. The array must live during the call."""
         if self._target is None:  # IREE does not clear or copy to a buffer that came through DLPack
             raw = (ctypes.c_ubyte * self.nbytes).from_address(self.numpy().ctypes.data)
             memory, usage = MemoryType.DEVICE_LOCAL | MemoryType.HOST_VISIBLE, BufferUsage.DEFAULT | BufferUsage.MAPPING
@@ -182,7 +184,7 @@ class Array(ArrayMethods, metaclass=_OfAllArrays):
         return self._target
 
     def written(self, version: int | None, pending: Timepoint | None = None) -> None:
-        """A call has written its result into this array, or will have when `pending` is reached."""
+        """Records that a call has written its result into this array, or will have when `pending` is reached."""
         self.version, self.pending = version, pending
         if not self.device.is_host:
             self._host = None  # a copy of what was there
@@ -208,15 +210,15 @@ class Array(ArrayMethods, metaclass=_OfAllArrays):
         return self.size * self.dtype.itemsize
 
     def is_ready(self) -> bool:
-        """Whether the values are there, so that reading them does not wait."""
+        """True if the values are computed, so that reading does not wait."""
         return self.pending is None or self.pending.is_reached()
 
     def devices(self) -> set[Device]:
-        """Where it lies: one device, as a set of JAX's."""
+        """The set of its devices, which is one device, under the name of JAX."""
         return {self.device}
 
     def block_until_ready(self) -> Array:
-        """Returns the array when its values are there.
+        """Waits until the values are computed, and returns the array.
 
         Raises:
           DeployError: the call that computes them failed on the device.
@@ -227,7 +229,7 @@ class Array(ArrayMethods, metaclass=_OfAllArrays):
         return self
 
     def numpy(self) -> np.ndarray:
-        """The values as a read-only NumPy array; a view of the device's memory where the host can see it."""
+        """The values as a read-only NumPy array. It is a view of the device's memory if the host can read it."""
         self.block_until_ready()
         if self._host is None:
             self.is_alone = False
@@ -237,10 +239,10 @@ class Array(ArrayMethods, metaclass=_OfAllArrays):
         return self._host
 
     def own(self, *, copy: bool = True) -> np.ndarray:
-        """The values as a NumPy array that the caller may write to.
+        """The values as a NumPy array that the caller may change.
 
         Args:
-          copy: False is the memory itself, as far as NumPy knows the dtype: whoever asks for it knows that nobody else reads it.
+          copy: False returns the memory itself, if NumPy knows the dtype. The caller must know that nothing else reads it.
         """
         if not copy and self.dtype.kind != "V":  # of which the interface of arrays has no names
             return np.asarray(_Shared(self.numpy()))
@@ -251,11 +253,11 @@ class Array(ArrayMethods, metaclass=_OfAllArrays):
         return values.reshape(self.shape).copy()
 
     def known_memory(self) -> np.ndarray | None:
-        """As `numpy`, but it does not wait: None if the values are not there and nobody has read this memory before."""
+        """The result of `numpy` without waiting. It is None if the values are not computed and this memory was never read."""
         return self.numpy() if self.pending is None else self._host
 
     def to(self, device: str | Device) -> Array:
-        """The array on another device; itself if it is there already."""
+        """The array on another device, or the array itself if it is there already."""
         where = _device(device)
         if where is self.device:
             return self
@@ -265,14 +267,14 @@ class Array(ArrayMethods, metaclass=_OfAllArrays):
         return Array.from_numpy(self.numpy(), where)
 
     def to_device(self, device: str | Device, /, *, stream: None = None) -> Array:
-        """As `to`, under the name of the array API standard; there are no streams."""
+        """The array on another device, under the name of the array API standard; there are no streams."""
         return self.to(device)
 
     def item(self, *index: int) -> Any:
-        """The element at an index as a Python scalar, one integer for the flat array; without it of an array of size 1.
+        """The element at an index as a Python scalar. One integer is an index of the flat array; without index the size must be 1.
 
         Raises:
-          ValueError: the array has another size, and there is no index.
+          ValueError: there is no index, and the size is not 1.
         """
         if index:
             return self.numpy().item(*index)
@@ -303,7 +305,7 @@ class Array(ArrayMethods, metaclass=_OfAllArrays):
         return host.astype(dtype)
 
     def copy(self) -> Array:
-        """The same values in memory of their own."""
+        """A copy in separate memory."""
         return Array.from_numpy(self.numpy(), self.device)
 
     def __setitem__(self, index: Any, value: Any) -> None:

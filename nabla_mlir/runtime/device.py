@@ -21,7 +21,7 @@ T = TypeVar("T")
 class Device:
     """A device of one of IREE's drivers. There is one object per driver in a process; get it with `device`.
 
-    On a CPU `threads` is how many of them compute.
+    On a CPU, `threads` is the number of computing threads.
     """
 
     __slots__ = ("buffer_of", "driver", "enter", "hal", "is_host", "memory", "owners", "pool", "threads", "usage")
@@ -75,14 +75,14 @@ _device_lock = new_lock()
 
 
 def device(driver: str | Device = "local-sync", threads: int | None = None) -> Device:
-    """The device of a driver: local-sync or local-task (this CPU, on the calling thread or on a pool), vulkan, cuda.
+    """The device of a driver: local-sync (this CPU, on the calling thread), local-task (on a pool of threads), vulkan, cuda.
 
     Args:
-      driver: its name, or the device itself.
-      threads: of the pool, which all devices of so many threads share; None takes the cores that the process may use.
+      driver: the name of the driver, or a device.
+      threads: the threads of the pool, which all devices with this number share; None means the cores of the process.
 
     Raises:
-      DeployError: there is no such driver, or it finds no device on this machine; or no number of threads.
+      DeployError: the driver does not exist, or finds no device on this machine; or the number of threads is not valid.
     """
     if isinstance(driver, Device):
         return driver
@@ -92,10 +92,10 @@ def device(driver: str | Device = "local-sync", threads: int | None = None) -> D
 
 
 def pooled(driver: str | Device, threads: int | None = None) -> Device:
-    """A device of its own on the same cores and memory, on which what is freed serves the next request of that size.
+    """A separate device on the same cores and memory, which reuses freed memory for the next request of that size.
 
-    So the calls of one program allocate nothing once each has been made. The memory goes back when the last array on
-    the device has gone. GPUs, whose drivers have pools themselves, are returned as they are.
+    So the calls of one program allocate nothing after the first call of each. The memory is freed when the last array on the
+    device is. For GPUs, whose drivers have their own pools, the device itself is returned.
     """
     shared = device(driver, threads)
     if not shared.is_host:
@@ -105,7 +105,7 @@ def pooled(driver: str | Device, threads: int | None = None) -> Device:
 
 
 def usable(device: Device) -> Device:
-    """The device, or one like it where its pool has been abandoned."""
+    """The device, or a similar one if its pool was abandoned."""
     return pooled(device.driver, device.threads) if is_abandoned(device.pool) else device
 
 
@@ -129,6 +129,6 @@ def _open(driver: str, threads: int, generation: tuple[int, int]) -> Device:
 
 
 def reason(error: Exception) -> str:
-    """What an error of IREE says, without the places in IREE's own sources."""
+    """The message of an error of IREE, without the locations in IREE's sources."""
     text = re.split(r"c/[\w/.]+:\d+: [A-Z_]+; ", str(error).split("\n")[0], maxsplit=1)[-1]
     return text.partition("; while ")[0].rstrip(".; ") or type(error).__name__

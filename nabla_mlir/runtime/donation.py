@@ -24,8 +24,8 @@ def check_given_once(arguments: Sequence[Any], donation: Sequence[int]) -> None:
         for j, other in enumerate(arguments):
             if i != j and arguments[i] is other and type(other) is Array:
                 raise CopyError(
-                    f"donate_argnums requires arrays that are no other argument as well, got one as leaves {min(i, j)} and "
-                    f"{max(i, j)}.", where=user_frame(), help="pass a copy of it, x.copy(), at one of the places.",
+                    f"donate_argnums requires arrays that are not also another argument, got one as leaves {min(i, j)} and "
+                    f"{max(i, j)}.", where=user_frame(), help="pass a copy of it, x.copy(), for one of them.",
                 )  # fmt: skip
 
 

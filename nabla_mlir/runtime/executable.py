@@ -38,9 +38,9 @@ def _instance() -> VmInstance:
 
 
 class Function:
-    """A function of an executable: takes a flat sequence of arrays, returns a list of `Array`.
+    """A function of an executable, from a flat sequence of arrays to a list of `Array`.
 
-    One that was compiled for asynchronous calls returns before they are done; the calls have a timeline then.
+    If it was compiled for asynchronous calls, it returns before the call ends; the calls then have a timeline.
     """
 
     __slots__ = ("__weakref__", "_invoke", "_lock", "_timeline", "_vm", "anew", "device", "name")
@@ -205,7 +205,7 @@ class Function:
 
     @property
     def declaration(self) -> str:
-        """The function's signature in MLIR's words, where the module has it."""
+        """The signature of the function in MLIR, if the module has it."""
         return self._vm.reflection.get("iree.abi.declaration", self.name)
 
     def __repr__(self) -> str:
@@ -233,15 +233,15 @@ leak_reports.disable()
 
 
 class Runnable(Protocol):
-    """What a module consists of: the functions of compiled code, or of a stage that is interpreted."""
+    """The functions of a module, of compiled code or of an interpreted stage."""
 
     @property
     def driver(self) -> str:
-        """What it runs on."""
+        """The driver on which it runs."""
 
     @property
     def device(self) -> Device:
-        """Where its arrays are."""
+        """The device of its arrays."""
 
     def function(self, name: str) -> Callable[..., list[Array]]:
         """The function of that name."""
@@ -257,17 +257,17 @@ class Runnable(Protocol):
 
     @property
     def digest(self) -> str:
-        """What equal code has in common."""
+        """The key of the code; equal code has equal keys."""
 
     def recipe(self) -> Recipe:
-        """A function and its arguments, all of which can be pickled, that make the same code with fresh state."""
+        """A function and its arguments, which can be pickled and make the same code with fresh state."""
 
 
 class Executable:
-    """A compiled module in a context of its own, which holds the module's state (its global variables).
+    """A compiled module in its own context, which holds the state of the module (its global variables).
 
-    Threads: any number may call. IREE asks that the calls into one context do not overlap, so a lock puts them in a
-    row, during which Python's global lock is free. For calls side by side give each thread a `clone()`; it shares the
+    Threads: any number of threads may call it. IREE does not allow overlapping calls into one context, so a lock makes them wait
+    for each other; Python's global lock is free during a call. For parallel calls, give each thread a `clone()`. It shares the
     code and has its own state.
     """
 
@@ -325,7 +325,7 @@ class Executable:
         """The function of that name.
 
         Raises:
-          DeployError: there is none; the message lists those that exist.
+          DeployError: there is no such function; the message lists those that exist.
         """
         if name not in self._functions:
             vm = self._module.lookup_function(name)
@@ -348,7 +348,7 @@ class Executable:
             self._timeline.wait()
 
     def clone(self) -> Executable:
-        """The same code with fresh state and a lock of its own, on the same device."""
+        """The same code with fresh state and its own lock, on the same device."""
         return self.on(usable(self.device))
 
     def on(self, driver: str | Device) -> Executable:
@@ -357,11 +357,11 @@ class Executable:
 
     @cached_property
     def digest(self) -> str:
-        """The SHA-256 of the .vmfb that it was loaded from."""
+        """The SHA-256 of its .vmfb."""
         return hashlib.sha256(self._module.stashed_flatbuffer_blob).hexdigest()
 
     def recipe(self) -> Recipe:
-        """What makes it in another process, which opens equal content once: on the same driver, with fresh state."""
+        """The function that loads it in another process, on the same driver, with fresh state. Equal content is opened once."""
         return _reopened, (bytes(self._module.stashed_flatbuffer_blob), self.driver, self.device.threads)
 
     def __reduce__(self) -> Recipe:
@@ -386,7 +386,7 @@ def _not_loaded(driver: str, what: str) -> DeployError:
     if "binding count" in what:  # IREE fuses without looking at what its runtime can call
         return DeployError(
             f"loading requires kernels that read and write few buffers, got: {what}.",
-            help="keep some operations apart with nm.lax.optimization_barrier, so that fewer are fused; please report the program.",
+            help="separate some operations with nm.lax.optimization_barrier, so that fewer are fused; please report the program.",
         )
     drivers = "; ".join(f"{name}: {' or '.join(cls.drivers)}" for name, cls in TARGETS.items())
     return DeployError(

@@ -1,4 +1,4 @@
-"""The code of an artifact that fits this machine. What fits, each target says itself."""
+"""Choice of the code of an artifact that fits this machine. Each target decides what fits."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from nabla_mlir.targets import TARGETS, drivers_of
 
 
 def choose(manifest: Manifest, asked: str | None = None, driver: str | None = None) -> Code:
-    """The first code that fits this machine among those that are asked for.
+    """The first code that fits this machine, among the requested ones.
 
     Args:
-      manifest: of the artifact.
-      asked: the name or label of a target; None is any.
+      manifest: the manifest of the artifact.
+      asked: the name or label of a target; None means any.
       driver: only code that this driver runs.
 
     Raises:
-      DeployError: none fits; the message says why not for each.
+      DeployError: none fits; the message gives the reason for each.
     """
     fitting = [c for c in manifest.code if asked is None or c.is_for(asked)]
     fitting = [c for c in fitting if driver is None or driver in drivers_of(c.kind)] or fitting

@@ -1,8 +1,7 @@
-"""Calls that Ctrl-C or a time limit ends: they run on a thread of their own, while the caller waits where that is seen.
+"""Calls that Ctrl-C or a time limit can end. They run on a separate thread, while the caller waits and sees the interrupt.
 
-IREE cannot stop a call, so one that is interrupted goes on behind the scenes until it ends or the process does, and what it
-runs in, an executable with its state, is given up. Only functions with a loop whose length their values decide are called
-so: all others end by themselves.
+IREE cannot stop a call. An interrupted call continues in the background until it or the process ends, and its executable, with
+the state, is abandoned. Only functions with a loop of unknown length are called in this manner; all others end by themselves.
 """
 
 from __future__ import annotations
@@ -25,17 +24,17 @@ _limit: ContextVar[float | None] = ContextVar("limit", default=None)
 
 @contextlib.contextmanager
 def time_limit(seconds: float) -> Iterator[None]:
-    """Within it a compiled call that may not end by itself takes at most so long.
+    """A context in which a compiled call that may not end by itself is limited in time.
 
-    Such are calls of programs with a loop whose length its values decide; what they ran in is given up then, as after
-    Ctrl-C: a function of `jit` is loaded anew by its next call, a loaded artifact says what to do. Other calls end by
-    themselves, and are not bounded.
+    These are calls of programs with a loop whose length depends on values. After the limit, as after Ctrl-C, their executable is
+    abandoned. The next call of a function of `jit` loads it again; a loaded artifact raises an error that says what to do. Other
+    calls end by themselves, and are not limited.
 
     Args:
-      seconds: for each call, greater than 0.
+      seconds: the limit for each call, greater than 0.
 
     Raises:
-      DeployError: a call took longer; or `seconds` is no such number.
+      DeployError: a call took longer; or `seconds` is not a positive number.
 
     Example:
       >>> import nabla_mlir as nm

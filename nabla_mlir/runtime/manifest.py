@@ -1,8 +1,8 @@
-"""The manifest: a readable JSON file that says what an artifact offers and what it needs.
+"""The manifest: a readable JSON file with the functions of an artifact, and its requirements.
 
 {"schema": 1, "iree": "3.13...", "code": [{"file": "hvp.vmfb", "target": {...}, "sha256": "..."}], "entry_points": [...]}
 
-Its form is described by `SCHEMA_FILE`, a JSON schema that is installed with the package.
+`SCHEMA_FILE`, a JSON schema that is installed with the package, describes its form.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Leaf:
 class Argument:
     """An argument of an entry point: its name, its structure and its arrays in the order of the structure's leaves.
 
-    One that is an output is memory of the caller's that the results are written to.
+    An output is memory of the caller into which the results are written.
     """
 
     name: str
@@ -63,7 +63,7 @@ class Argument:
 class Estimate:
     """A rough forecast of one call on a CPU: µs that threads can share, µs that they cannot, and dispatches.
 
-    A call is bounded if no value decides how long its loops go on.
+    A call is bounded if no loop has a length that depends on values.
     """
 
     shared: float = 0.0
@@ -78,9 +78,9 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Memory:
-    """Bytes of a call: of its arguments, of its results, and what it allocates at once, its results among it.
+    """The bytes of a call: of its arguments, of its results, and of its allocations at once, which include the results.
 
-    A device that keeps what is dropped for the next call may hold somewhat more.
+    A device that reuses freed memory in the next call may hold somewhat more.
     """
 
     arguments: int
@@ -89,12 +89,12 @@ class Memory:
 
     @property
     def peak(self) -> int:
-        """What is there at the same time."""
+        """The bytes that are live at the same time."""
         return self.arguments + self.allocated
 
     @property
     def transients(self) -> int:
-        """What is allocated beside the results."""
+        """The bytes that are allocated in addition to the results."""
         return max(self.allocated - self.results, 0)
 
 
@@ -122,14 +122,14 @@ class Check:
 
 @dataclass(frozen=True)
 class Sparsity:
-    """Where the entries of a sparse matrix stand that a function returns, in the order in which it returns them.
+    """The positions of the entries of a sparse matrix that a function returns, in the order in which it returns them.
 
     Args:
       format: csr, csc, coo or lower.
-      shape: of the matrix.
+      shape: the shape of the matrix.
       indices: arrays by name: starts and indices of csr and csc, rows and columns of coo and lower; column_colors and
-        row_colors, the product that each column and row is in (-1 for none), where there are any; and places, where the
-        products, behind each other, have each entry, where it is read and not substituted.
+        row_colors, the product of each column and row (-1 for none), if there are any; and places, the index of each entry in
+        the concatenated products, if entries are read and not substituted.
     """
 
     format: str
@@ -142,14 +142,14 @@ class EntryPoint:
     """A function that the artifact offers.
 
     Args:
-      name: what the user calls it.
-      arguments: in the order of the call; the module takes their leaves one after another.
-      result: the structure of what it returns.
+      name: the name for the user.
+      arguments: the arguments in the order of the call; the module accepts their leaves one after the other.
+      result: the structure of the result.
       result_leaves: the arrays of that structure.
-      doc: a sentence or more for the user.
+      doc: documentation for the user.
       function: the name of the exported function, if it is not `name`.
-      estimate: how long a call takes, for the choice of a driver.
-      sparsity: of the matrix whose entries it returns.
+      estimate: the estimated time of a call, for the choice of a driver.
+      sparsity: the positions of the entries, if it returns a sparse matrix.
     """
 
     name: str
@@ -182,12 +182,12 @@ class Code:
     """The code for one target.
 
     Args:
-      target: the JSON of the target it was compiled for.
+      target: the JSON of its target.
       driver: the driver that runs it best; "" lets the runtime choose by the estimates.
-      file: the name of its .vmfb; `save_artifact` fills it in, and the next field too.
-      sha256: of that file.
-      trials: what tuning tried before this code was chosen: form, driver, seconds, and why it was refused.
-      memory: of a call of each entry point, where the program says it.
+      file: the name of its .vmfb; `save_artifact` sets it, and the next field.
+      sha256: the SHA-256 of that file.
+      trials: the trials of tuning before this code was chosen: form, driver, seconds, and the reason of a rejection.
+      memory: the memory of a call of each entry point, if the program states it.
       checks: what is known of the numbers of each entry point; nothing in artifacts of older releases.
     """
 
@@ -206,12 +206,12 @@ class Code:
 
     @property
     def threads(self) -> int:
-        """How many threads it is to use: as many as it states, or as there are cores that the process may use."""
+        """The number of threads: the stated number, or the number of cores that the process may use."""
         return checked(self.target.get("threads"))
 
     @property
     def label(self) -> str:
-        """The target in a word, with what tells it from others of its kind.
+        """A short name of the target, which distinguishes it from others of its kind.
 
         Example:
           >>> Code({"name": "cuda", "arch": "sm_80"}).label
@@ -221,23 +221,23 @@ class Code:
         return re.sub(r"[^a-z0-9_]+", "-", "-".join(filter(None, parts)).lower()).strip("-")
 
     def is_for(self, asked: str) -> bool:
-        """Whether it is what a user asks for: the name of a target, such as cuda, or a label."""
+        """True if it has the name of a target, such as cuda, or the label, that a user requests."""
         return asked in (self.kind, self.label)
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """All that is known of an artifact.
+    """The description of an artifact.
 
     Args:
       entry_points: its functions.
-      code: for each target, in the order in which a machine that runs several prefers them.
+      code: the code for each target, in the order of preference.
       iree: the version of the compiler.
       nabla_mlir: the version of this package that wrote it.
       stablehlo: the SHA-256 of the .mlirbc; "" if there is none.
-      iree_range: versions of the runtime that can run it, the second excluded.
-      state: whether its functions may share a state, so that they must run in one context.
-      state_bytes: what the state holds once it is written; None if that is not known, as of artifacts of older releases.
+      iree_range: the versions of the runtime that can run it; the second is excluded.
+      state: True if its functions may share a state, so that they must run in one context.
+      state_bytes: the bytes of the state; None if they are not known, as in artifacts of older releases.
       schema: the version of this file's form.
     """
 
@@ -254,7 +254,7 @@ class Manifest:
     def best_driver(self, code: Code) -> str:
         """The driver to run it with: the stated one, or for a CPU the thread pool if the longest entry point gains.
 
-        Calls that return early need the pool.
+        Asynchronous calls need the pool.
         """
         if code.driver:
             return code.driver
@@ -266,7 +266,7 @@ class Manifest:
         return _driver_for(longest, code.threads)
 
     def driver_of(self, code: Code, entry: EntryPoint) -> str:
-        """The driver for one entry point: a CPU's own choice for each, where they share no state."""
+        """The driver for one entry point. On a CPU, each has its own if they share no state."""
         shared = self.state or code.driver or len(drivers_of(code.kind)) == 1 or code.target.get("asynchronous")
         return self.best_driver(code) if shared else _driver_for(entry.estimate, code.threads)
 
@@ -294,7 +294,7 @@ class Manifest:
         """The manifest of a file's text.
 
         Raises:
-          DeployError: it is no manifest, or a newer release wrote it.
+          DeployError: it is not a manifest, or a newer release wrote it.
         """
         try:
             data = json.loads(text)

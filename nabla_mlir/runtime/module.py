@@ -1,4 +1,4 @@
-"""Loaded artifacts: the entry points of a `Module` check, flatten and rebuild what users pass, by the manifest."""
+"""Loaded artifacts. The entry points of a `Module` check and flatten arguments, and rebuild results, by the manifest."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from nabla_mlir.targets import TARGETS
 
 
 class Module:
-    """A loaded artifact: its entry points are attributes and items, and take and return trees of arrays.
+    """A loaded artifact. Its entry points are attributes and items; they accept and return trees of arrays.
 
     Example:
       module = load("hvp.vmfb")
@@ -57,7 +57,7 @@ class Module:
 
     @property
     def entry_points(self) -> dict[str, EntryPoint]:
-        """What each entry point takes and returns, by name."""
+        """The descriptions of the entry points, by name: their arguments and results."""
         return {e.name: e for e in self.manifest.entry_points}
 
     def _entry(self, entry: EntryPoint) -> _Entry:
@@ -76,7 +76,7 @@ class Module:
 
     @property
     def driver(self) -> str:
-        """The driver it runs on, or that of its longest entry points, where each runs on the one that suits it."""
+        """The driver on which it runs. If entry points have separate drivers, it is the driver of the longest."""
         return self.executable.driver
 
     def driver_of(self, name: str) -> str:
@@ -85,22 +85,22 @@ class Module:
 
     @property
     def threads(self) -> int:
-        """How many threads its calls compute on, at most."""
+        """The largest number of threads on which its calls compute."""
         return max(e.device.threads for e in (self.executable, *self._others.values()))
 
     def clone(self) -> Module:
-        """The same code with fresh state: one for each thread lets them run side by side."""
+        """The same code with fresh state. Give each thread a clone to let them run in parallel."""
         clones = {other.driver: other.clone() for other in self._others.values()}
         others = {name: clones[other.driver] for name, other in self._others.items()}
         return Module(self.executable.clone(), self.manifest, self.code, self._stablehlo, others)
 
     def on(self, driver: str) -> Module:
-        """The same code with fresh state, all of it on another driver, which shares no memory for results with others."""
+        """The same code with fresh state, completely on another driver, with separate memory for results."""
         return Module(self.executable.on(pooled(driver)), self.manifest, self.code, self._stablehlo)
 
     @property
     def digest(self) -> str:
-        """A SHA-256 of the code and of what the manifest says: equal artifacts have equal ones, in every process."""
+        """A SHA-256 of the code and of the manifest. Equal artifacts have equal digests, in every process."""
         codes = [self.executable.digest, *(self._others[name].digest for name in sorted(self._others))]
         return hashlib.sha256("\n".join([*codes, self.manifest.to_json()]).encode()).hexdigest()
 
@@ -119,9 +119,9 @@ class Module:
         return self.clone()
 
     def lower(self) -> Any:
-        """The stage `Lowered` that it was compiled from: to compile it for another target, or to transform it.
+        """The stage `Lowered` from which it was compiled, to compile it for another target or to transform it.
 
-        The only thing here that needs the compiler; custom nodes of trees become dicts.
+        Only this method needs the compiler. Custom nodes of trees become dicts.
 
         Raises:
           DeployError: the artifact was saved without its StableHLO, or that file is missing or damaged.
@@ -302,25 +302,23 @@ def load(
     path: str | os.PathLike[str] | bytes, driver: str | None = None, *, target: str | None = None,
     threads: int | None = None, sha256: str | None = None, max_bytes: int | None = None,
 ) -> Module:  # fmt: skip
-    """Loads an artifact: of several targets, the first that fits this machine, in the order they were compiled in.
+    """Loads an artifact. If it has several targets, the first that fits this machine is used, in the order of compilation.
 
     Args:
       path: the .zip, the folder, the .json, the .vmfb of the only target, or the stem of these files; or the content of a
         .zip, such as `compiled.to_bytes()`.
-      driver: where to run it; None takes what the manifest states, or chooses by its estimates, for each entry point
-        where they share no state.
-      target: the target to take, such as "cuda", or as `nabla-mlir info` writes it, "cpu-generic".
-      threads: how many a CPU is to use; None takes what the target states, or the cores that the process may use, by its
-        affinity and its control group. All modules of so many threads share one pool of them, so that they do not
-        fight for cores.
-      sha256: what the .zip must have, or else the manifest, which names those of the other files; None takes any. An
-        artifact is machine code: it can do whatever the process can, as a shared library.
-      max_bytes: the most that each of its files may have, unpacked; None takes any that is plausible.
+      driver: the driver. None uses the driver that the manifest states, or chooses by its estimates, separately for each entry
+        point if they share no state.
+      target: the target, by its name, such as "cuda", or as `nabla-mlir info` prints it, "cpu-generic".
+      threads: the number of threads on a CPU. None uses the number that the target states, or the cores that the process may use,
+        by its affinity and its control group. All modules with this number share one pool, so they do not compete for cores.
+      sha256: the required SHA-256 of the .zip, or of the manifest, which names those of the other files; None accepts any. An
+        artifact is machine code: like a shared library, it can do whatever the process can.
+      max_bytes: the largest unpacked size of each file; None accepts any plausible size.
 
     Raises:
-      DeployError: the SHA-256 is another, or a file is too large; or a file is missing or damaged, or needs another
-        runtime or another machine.
-        The message says what to do.
+      DeployError: the SHA-256 differs, or a file is too large; or a file is missing or damaged, or needs another runtime or
+        another machine. The message says what to do.
     """
     artifact = Artifact(path, sha256, max_bytes)
     manifest = artifact.manifest
@@ -335,7 +333,7 @@ def load(
 
 
 def split_by_driver(manifest: Manifest, code: Code, executable: Executable) -> dict[str, Executable]:
-    """For the entry points that another driver suits better than that of the executable, one on it."""
+    """Executables on another driver, for the entry points that it suits better than the driver of the executable."""
     drivers = {e.name: manifest.driver_of(code, e) for e in manifest.entry_points}
     executables = {driver: executable.on(pooled(driver, code.threads)) for driver in {*drivers.values()} - {executable.driver}}
     return {name: executables[driver] for name, driver in drivers.items() if driver in executables}

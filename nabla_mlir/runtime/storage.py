@@ -1,11 +1,11 @@
-"""An artifact on disk: files beside each other, in a folder of their own, or in one archive.
+"""An artifact on disk: several files with one stem, a folder, or one archive.
 
 hvp.json         the manifest
-hvp.vmfb         what IREE runs; with several targets one file for each, such as hvp.cpu-znver5.vmfb
-hvp.mlirbc       the StableHLO it was compiled from, if it was saved: for other targets and transforms
+hvp.vmfb         the code; with several targets one file for each, such as hvp.cpu-znver5.vmfb
+hvp.mlirbc       the StableHLO from which it was compiled, if it was saved: for other targets and transforms
 
-A path that ends in .zip stands for an archive of these files, as unzip reads it; a folder for the same files inside it;
-any other path for their common stem.
+A path that ends in .zip names an archive of these files, as unzip reads it. A folder contains them. Any other path is their
+common stem.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ _ENDINGS = (".vmfb", ".json")
 def save_artifact(
     path: str | os.PathLike[str], vmfbs: Sequence[bytes], manifest: Manifest, stablehlo: bytes = b""
 ) -> Path:
-    """Writes an artifact; returns the path that loads it. The names and checksums in the manifest are filled in.
+    """Writes an artifact, sets the names and checksums in the manifest, and returns the path that loads it.
 
     Args:
       path: NAME.zip for a single file; a folder, or a name that ends in a slash; or the stem of files, with or without
         .vmfb.
-      vmfbs: for each code of the manifest its content.
-      manifest: what the artifact offers.
-      stablehlo: the bytecode of the module it was compiled from.
+      vmfbs: the content of each code of the manifest.
+      manifest: the manifest.
+      stablehlo: the bytecode of the module from which it was compiled.
 
-    The files appear whole, and all of them or none.
+    Either all files appear, each of them whole, or none.
 
     Raises:
       SaveError: the folder cannot be made, or written to.
@@ -58,7 +58,7 @@ def save_artifact(
 
 
 def artifact_bytes(vmfbs: Sequence[bytes], manifest: Manifest, stablehlo: bytes = b"") -> bytes:
-    """The content of a .zip with an artifact: the same for the same artifact, whoever writes it. See `save_artifact`."""
+    """The content of a .zip with an artifact. Equal artifacts have equal content on every machine. See `save_artifact`."""
     file = io.BytesIO()
     _write_archive(file, _files("artifact", vmfbs, manifest, stablehlo))
     return file.getvalue()
@@ -68,10 +68,10 @@ def store_artifact(folder: str | os.PathLike[str], content: bytes) -> Path:
     """Puts the content of a .zip into a folder that many processes and machines may share, named by its SHA-256.
 
     Args:
-      folder: it is made if there is none.
-      content: as of `artifact_bytes`.
+      folder: the folder; it is created if it does not exist.
+      content: content from `artifact_bytes`.
 
-    A file appears whole or not at all, and is written once: whoever comes second finds it.
+    A file appears whole or not at all. It is written once; the second process finds it.
 
     Raises:
       SaveError: the folder cannot be made, or written to.
@@ -99,16 +99,16 @@ _DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, ValueError, OverflowError, 
 
 
 class Artifact:
-    """A saved artifact that can be read; its files are checked against the manifest as they are.
+    """A saved artifact that can be read. Its files are checked against the manifest when they are read.
 
     Args:
       path: the .zip, the folder, the manifest, the .vmfb of the only target, or their common stem; or the content of a .zip.
-      sha256: of the .zip, or else of the manifest, which names those of the other files; None takes any.
-      max_bytes: the most that each file may have, unpacked; None takes what a file has, or what an archive plausibly says.
+      sha256: the SHA-256 of the .zip, or of the manifest, which names those of the other files; None accepts any.
+      max_bytes: the largest unpacked size of each file; None accepts any size of a file, and a plausible one of an archive.
 
     Raises:
-      DeployError: there is no artifact, or its manifest is missing, damaged or of a newer release; or the SHA-256 is another,
-        or a file is too large.
+      DeployError: there is no artifact, or its manifest is missing, damaged or of a newer release; or the SHA-256 differs, or a
+        file is too large.
     """
 
     def __init__(self, path: str | os.PathLike[str] | bytes, sha256: str | None = None, max_bytes: int | None = None):

@@ -1,4 +1,4 @@
-"""How many threads a program may use, and pools of so many of them."""
+"""The number of threads that a program may use, and pools of threads."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _FIRST_PROCESS = os.getpid()  # whose pool IREE keeps
 
 
 def cores() -> int:
-    """The cores that this process may use: those of its affinity, no more than its control groups grant, or its limit."""
+    """The number of cores that this process may use: those of its affinity, limited by its control groups and `limit`."""
     return max(1, math.ceil(min(_affinity(), granted(), _limit or math.inf)))
 
 
@@ -32,7 +32,7 @@ def _affinity() -> int:
 
 
 def limit(threads: int | None) -> None:
-    """Lets modules that are loaded from now on use no more threads than this, unless they state how many; None lifts it.
+    """Limits the threads of modules that are loaded later, unless they state their number; None removes the limit.
 
     Raises:
       DeployError: it is no positive number.
@@ -84,7 +84,7 @@ def checked(threads: int | None) -> int:
     if threads is None:
         return cores()
     if type(threads) is not int or threads < 1:
-        raise DeployError(f"load requires a positive number of threads, got {threads!r}.", help="None takes the cores it may use.")
+        raise DeployError(f"load requires a positive number of threads, got {threads!r}.", help="None uses all cores.")
     return threads
 
 

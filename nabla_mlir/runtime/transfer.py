@@ -1,4 +1,4 @@
-"""What goes into a call and comes out: values of the caller's as arrays, and memory of his for the results.
+"""Arguments and results of calls: conversion of values to arrays, and memory of the caller for results.
 
 Needs only NumPy and IREE's runtime.
 """
@@ -27,15 +27,15 @@ from nabla_mlir.runtime.timeline import Timepoint
 
 
 class DeployShapeError(DeployError, ShapeError):
-    """An array passed to an artifact has another shape than it was compiled for."""
+    """The error of an array with another shape than the artifact was compiled for."""
 
 
 class DeployTreeError(DeployError, TreeError):
-    """The arguments passed to an artifact are not those it was compiled for."""
+    """The error of arguments with another structure than the artifact was compiled for."""
 
 
 class DeployDtypeError(DeployError, DtypeError):
-    """An array passed to an artifact has another dtype than it was compiled for."""
+    """The error of an array with another dtype than the artifact was compiled for."""
 
 
 class Kind(NamedTuple):

@@ -1,4 +1,4 @@
-"""How many colors are needed at least."""
+"""Lower bounds on the number of colors."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ KINDS = ("column", "row", "bidirectional", "star", "acyclic")
 
 
 def check_kind(what: str, kind: str, pattern: Pattern) -> None:
-    """Raises PatternError unless there is such a kind of coloring, for such a pattern."""
+    """Raises PatternError if the kind of coloring does not exist, or does not fit the pattern."""
     if kind not in KINDS:
         raise PatternError(f"{what} requires a kind among {', '.join(KINDS)}, got {kind!r}.", where=user_frame())
     if kind in ("star", "acyclic") and not pattern.is_symmetric:
@@ -22,19 +22,20 @@ def check_kind(what: str, kind: str, pattern: Pattern) -> None:
 
 
 def lower_bound(pattern: Pattern, kind: str = "column") -> int:
-    """The number of products below which no method of this kind can recover every matrix of a pattern.
+    """A lower bound on the number of products from which a method of this kind can recover every matrix of a pattern.
 
-    Columns: the entries of the longest row; rows: of the longest column. Both at once: r row and c column colors give
-    r n + c m - r c numbers of an m x n matrix, of which no fewer than its entries are needed. Symmetric: p products of an
-    n x n matrix give p n - p (p - 1) / 2 numbers that do not repeat each other by symmetry; and a star coloring has three colors
-    where there is a path of four vertices, or a triangle, and the diagonal is full.
+    - Column colorings need the number of entries of the longest row, and row colorings that of the longest column.
+    - Bidirectional: r row and c column colors give r n + c m - r c numbers of an m x n matrix, which must be at least its number
+      of entries.
+    - Symmetric: p products of an n x n matrix give p n - p (p - 1) / 2 numbers that are independent under symmetry. A star
+      coloring needs three colors if there is a path of four vertices, or a triangle, and the diagonal is full.
 
     Args:
-      pattern: of the matrix; what `Pattern.of` takes.
-      kind: of the coloring, as in `color`.
+      pattern: the pattern of the matrix, in any form that `Pattern.of` accepts.
+      kind: the kind of the coloring, as in `color`.
 
     Raises:
-      PatternError: there is no such kind, or the pattern is not symmetric and must be.
+      PatternError: the kind does not exist, or needs a symmetric pattern.
 
     Example:
       >>> import nabla_mlir as nm

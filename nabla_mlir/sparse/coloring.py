@@ -1,4 +1,4 @@
-"""Colorings of patterns: which columns, or rows, are computed together, and that every entry can be read then."""
+"""Colorings of patterns: groups of columns, or rows, that are computed together, and the check that every entry can be read."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from nabla_mlir.sparsity.rows import Rows
 
 @dataclass(frozen=True, eq=False)
 class Coloring:
-    """Groups of columns, or rows, of a pattern that one product computes together.
+    """Groups of columns, or rows, of a pattern. One product computes a group.
 
     Attributes:
-      pattern: of the matrix.
+      pattern: the pattern of the matrix.
       kind: column, row, bidirectional, star or acyclic.
-      columns: the color of each column; -1 for one that is in no product.
-      rows: the color of each row, likewise; only rows and both at once have them.
-      order: the order of the vertices with which it was found, or "lattice".
+      columns: the color of each column; -1 for a column in no product.
+      rows: the color of each row, in the same form; only row and bidirectional colorings have it.
+      order: the order of the vertices in which it was found, or "lattice".
     """
 
     pattern: Pattern
@@ -40,36 +40,36 @@ class Coloring:
 
     @property
     def num_column_colors(self) -> int:
-        """How many products with columns there are: derivatives in forward mode, or Hessian-vector products."""
+        """The number of products with columns: derivatives in forward mode, or Hessian-vector products."""
         return int(self.columns.max(initial=-1)) + 1
 
     @property
     def num_row_colors(self) -> int:
-        """How many products with rows there are: derivatives in reverse mode."""
+        """The number of products with rows: derivatives in reverse mode."""
         return int(self.rows.max(initial=-1)) + 1
 
     @property
     def num_colors(self) -> int:
-        """How many products there are."""
+        """The number of products."""
         return self.num_column_colors + self.num_row_colors
 
     @cached_property
     def depth(self) -> int:
-        """How many entries follow from each other at most, by substitution; 1 where each is read."""
+        """The largest number of entries that follow from each other by substitution; 1 if each entry is read."""
         return depth_of(self.pattern, self.columns) if self.kind == "acyclic" else min(1, self.num_colors)
 
     @cached_property
     def by_column(self) -> np.ndarray:
-        """For each entry, whether the product of its column's color has it alone in its row."""
+        """An array of truth values: True if the product of the color of its column has the entry alone in its row."""
         return _alone(self.pattern.row_of_entry, self.columns[self.pattern.indices], self.num_column_colors)
 
     @cached_property
     def by_row(self) -> np.ndarray:
-        """For each entry, whether the product of its row's color has it alone in its column."""
+        """An array of truth values: True if the product of the color of its row has the entry alone in its column."""
         return _alone(self.pattern.indices, self.rows[self.pattern.row_of_entry], self.num_row_colors)
 
     def verify(self) -> None:
-        """Raises PatternError, with an entry, unless every entry can be read from the products.
+        """Raises PatternError, with an entry, if an entry cannot be read from the products.
 
         Example:
           >>> import nabla_mlir as nm
@@ -92,7 +92,7 @@ class Coloring:
                                where=user_frame())  # fmt: skip
 
     def plot(self, axes: Any = None) -> Any:
-        """Draws the pattern, each entry in the color of the product that it is read from; see `Pattern.plot`."""
+        """Draws the pattern, with each entry in the color of the product from which it is read; see `Pattern.plot`."""
         of_column, of_row = self.columns[self.pattern.indices], self.rows[self.pattern.row_of_entry]
         mirror_images = self.columns[self.pattern.row_of_entry]  # by symmetry, in the column of its row
         other = mirror_images if self.kind in ("star", "acyclic") else self.num_column_colors + of_row
@@ -122,22 +122,25 @@ def _mirrored(pattern: Pattern, flags: np.ndarray) -> np.ndarray:
 def color(
     pattern: Pattern, kind: str = "column", order: str | Sequence[int] = "best", depth: int | None = None
 ) -> Coloring:
-    """A coloring of a pattern: fewer colors are fewer products.
+    """A coloring of a pattern. Fewer colors mean fewer products.
 
     Args:
-      pattern: of the matrix; what `Pattern.of` takes.
-      kind: "column": no two columns of a color share a row. "row": likewise. "bidirectional": both at once, for dense
-        rows beside dense columns. "star": of a symmetric matrix, each entry is read from its column or from its mirror
-        image. "acyclic": of a symmetric matrix, by substitution, with about half as many colors; a star coloring, of that
-        kind, where none of these has fewer.
-      order: natural, largest_first, smallest_last, incidence_degree, dynamic_largest_first, random, "lattice" (for
-        stencils), "best" of all within a fixed amount of work, or the vertices in an order of your own.
-      depth: of an acyclic coloring, how many entries may follow from each other at most: fewer add up fewer rounding
-        errors and take more colors; 1 is a star coloring.
+      pattern: the pattern of the matrix, in any form that `Pattern.of` accepts.
+      kind: one of these:
+        "column": no two columns of a color share a row;
+        "row": no two rows of a color share a column;
+        "bidirectional": both, for dense rows together with dense columns;
+        "star": for a symmetric matrix; each entry is read from its column or from its mirror image;
+        "acyclic": for a symmetric matrix, by substitution, with about half as many colors. It is a star coloring if no acyclic
+        one has fewer colors.
+      order: natural, largest_first, smallest_last, incidence_degree, dynamic_largest_first, random, "lattice" (for stencils),
+        "best" of all within a fixed amount of work, or a list of the vertices.
+      depth: for an acyclic coloring, the largest number of entries that follow from each other. A smaller depth adds up fewer
+        rounding errors, and needs more colors; 1 is a star coloring.
 
     Raises:
-      PatternError: there is no such kind or order, the pattern is not symmetric and must be, or is no stencil; or a depth is
-        asked of another kind, or is less than 1.
+      PatternError: the kind or the order does not exist, the pattern is not symmetric or not a stencil as the kind needs, or the
+        depth is less than 1 or belongs to another kind.
 
     Example:
       >>> import nabla_mlir as nm
@@ -170,7 +173,7 @@ def color(
     if best is None:
         raise PatternError(
             f"color requires a stencil for order 'lattice', got {pattern!r}.", where=user_frame(),
-            help="order='best' takes a lattice where there is one.",
+            help="order='best' uses a lattice if there is one.",
         )  # fmt: skip
     if kind == "acyclic" and order == "best" and best.num_colors > least and (depth is not None or not _has_diagonal(pattern)):
         star = color(pattern, "star")  # of depth 1, and where a diagonal entry is not there, a color may have nothing to say

@@ -1,4 +1,4 @@
-"""Sparse matrices of second order that optimisers ask for by name: Gauss-Newton, and the Hessian of a Lagrangian."""
+"""Sparse second-order matrices for optimisers: Gauss-Newton, and the Hessian of a Lagrangian."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from nabla_mlir.transforms.vectorized import per_entry
 def gauss_newton(
     model: Callable[..., Any], loss: Callable[..., Any] | None = None, *, kind: str = "auto", order: str | Sequence[int] = "best"
 ) -> Callable[..., Any]:
-    """The Gauss-Newton matrix Jᵀ H J as a `SparseMatrix`, from the derivatives that the coloring of J asks for.
+    """The Gauss-Newton matrix Jᵀ H J as a `SparseMatrix`, from the derivatives of the coloring of J.
 
     J is the Jacobian of ``out = model(x, *data)`` and H the Hessian of ``loss(out, *data)`` with respect to `out`. Both are
-    sparse, and so is their product, whose terms are known when it is traced. It takes the products of J alone: those of
-    Jᵀ H J would be more, of more work each.
+    sparse, and so is their product, whose terms are known when it is traced. It needs only the products of J; products of
+    Jᵀ H J would be more in number, and each more expensive.
 
     Args:
       model: a function of pytrees of arrays, such as the residuals of a problem.
-      loss: a scalar function of its result and the data; half the sum of squares if not given, whose H is the identity.
-      kind, order: of the coloring of J, as in `jacobian`.
+      loss: a scalar function of the result of the model and the data; by default half the sum of squares, with H = I.
+      kind, order: those of the coloring of J, as in `jacobian`.
 
     Returns:
       A function ``(x, *data) -> SparseMatrix``.
 
     Raises:
       PatternError: the product has too many terms, or as in `jacobian`.
-      DtypeError: x or a result is not of floating point.
+      DtypeError: x or a result is not floating-point.
 
     Example:
       >>> import nabla_mlir as nm, numpy as np
@@ -54,11 +54,11 @@ def gauss_newton(
 def lagrangian(f: Callable[..., Any], constraints: Callable[..., Any]) -> Callable[..., Any]:
     """The function ``(x, sigma, weights, *data) -> sigma f + Σ weights · constraints``, both of x and the data.
 
-    Its derivatives are patterns and programs for all multipliers. `nm.sparse_hessian_module` makes an artifact of it.
+    Patterns and programs of its derivatives hold for all multipliers. `nm.sparse_hessian_module` makes an artifact of it.
 
     Args:
       f: a scalar function.
-      constraints: a function with the same arguments, of a pytree of arrays; the multipliers are a pytree like it.
+      constraints: a function with the same arguments that returns a pytree of arrays; the multipliers are a pytree like it.
 
     Raises:
       ShapeError: the multipliers have other shapes than the constraints.
@@ -92,7 +92,7 @@ def lagrangian_hessian(
 ) -> Callable[..., Any]:
     """The Hessian of a Lagrangian, sigma ∇²f + Σ weights · ∇²constraints, as a `SparseMatrix`.
 
-    One pattern and one coloring serve for all multipliers, zeros too: interior-point solvers ask for it again and again.
+    One pattern and one coloring hold for all multipliers, zeros included, as interior-point solvers need it.
 
     Args:
       f, constraints: as in `lagrangian`.

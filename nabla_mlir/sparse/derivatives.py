@@ -1,4 +1,4 @@
-"""Sparse Jacobians and Hessians: products with groups of unit vectors, and where in them each entry stands."""
+"""Sparse Jacobians and Hessians: products with groups of unit vectors, and the position of each entry in them."""
 
 from __future__ import annotations
 
@@ -33,25 +33,25 @@ def jacobian(
 ) -> Callable[..., Any]:  # fmt: skip
     """The Jacobian of `f` as a `SparseMatrix`, from as many derivatives as its coloring has colors.
 
-    J[i, j] = ∂f_i/∂x_j, for the elements of the results and of the arguments at `argnums`, leaves behind each other. Columns
-    that share no row are pushed forward together, rows that share no column pulled back together, in one map over all
-    colors; the values of `f` are computed once.
+    J[i, j] = ∂f_i/∂x_j, for the elements of the results and of the arguments at `argnums`, one leaf after the other. Columns that
+    share no row are pushed forward together, and rows that share no column are pulled back together, in one map over all colors.
+    The values of `f` are computed once.
 
     Args:
       f: a function of pytrees of arrays.
       argnums: the positional argument(s) to differentiate.
-      kind: column, row, bidirectional, or "auto": the cheapest of them, where a row takes as long as two columns.
+      kind: column, row, bidirectional, or "auto": the cheapest of them, if a row costs as much as two columns.
       order: as in `color`.
-      pattern: where entries may stand, as `Pattern.of` takes it; found on the IR if not given. It is not checked: see
-        `check_pattern`.
-      coloring: a coloring of the pattern; the three arguments above are not used then.
+      pattern: the positions of the entries, in any form that `Pattern.of` accepts; by default it is found on the IR. It is not
+        checked: see `check_pattern`.
+      coloring: a coloring of the pattern; it replaces the three arguments above.
 
     Returns:
       A function with the arguments of `f`; the pattern and the coloring are found when it is traced, so once inside `jit`.
 
     Raises:
-      PatternError: the pattern is too large, or has another shape than the Jacobian; or the coloring is none of it.
-      DtypeError: an argument or a result is not of floating point.
+      PatternError: the pattern is too large, or has another shape than the Jacobian; or the coloring is of another pattern.
+      DtypeError: an argument or a result is not floating-point.
 
     Example:
       >>> import nabla_mlir as nm
@@ -83,13 +83,13 @@ def hessian(
     Args:
       f: a scalar function of pytrees of arrays.
       argnums, order, pattern, coloring: as in `jacobian`.
-      kind: "star": each entry is read from a product. "acyclic": about half as many products, from which the entries
-        follow by substitution along trees: rounding errors add up along their paths. "column": symmetry is not used.
+      kind: with "star", each entry is read from a product. "acyclic" needs about half as many products, from which the entries
+        follow by substitution along trees; rounding errors add up along the paths. "column" does not use symmetry.
 
     Raises:
-      PatternError: the pattern is too large, has another shape than the Hessian, or is not symmetric; or the coloring is
-        none of it.
-      DtypeError: an argument or a result is not of floating point.
+      PatternError: the pattern is too large, has another shape than the Hessian, or is not symmetric; or the coloring is of
+        another pattern.
+      DtypeError: an argument or a result is not floating-point.
 
     Example:
       >>> import nabla_mlir as nm
@@ -127,7 +127,7 @@ def _transform(what: str, f: Callable[..., Any], argnums: Argnums, run: Callable
 
 
 def cheapest(pattern: Pattern, order: str | Sequence[int] = "best") -> Coloring:
-    """The coloring whose products take the least time: a row takes as long as `thresholds.PULLBACK_COST` columns.
+    """The coloring with the cheapest products; a row costs as much as `thresholds.PULLBACK_COST` columns.
 
     Args:
       pattern: of the matrix.
@@ -181,7 +181,7 @@ def _compressed(call: FlatCall, function: Callable[..., Tensor], coloring: Color
 def decompressed(
     coloring: Coloring, x_dtype: np.dtype, push: Callable[[Tensor], Tensor], out_dtype: np.dtype, pull: Callable[[Tensor], Tensor]
 ) -> Tensor:
-    """The entries of a matrix of which products with vectors are known: J v by `push`, Jᵀ u by `pull`."""
+    """The entries of a matrix, from its products with vectors: J v by `push`, and Jᵀ u by `pull`."""
     products = []
     if coloring.num_column_colors:
         seeds = _one_hot(coloring.columns, coloring.num_column_colors, x_dtype)
@@ -198,7 +198,7 @@ def decompressed(
 
 
 def sources(coloring: Coloring) -> np.ndarray:
-    """Where each entry is read in the products, column colors before row colors: color * length + place."""
+    """The index of each entry in the products, column colors before row colors: color * length + index."""
     pattern = coloring.pattern
     m, n = pattern.shape
     row, column = pattern.row_of_entry, pattern.indices
@@ -220,20 +220,20 @@ def _substituted(numbers: Tensor, plan: Substitution) -> Tensor:
 
 
 def check_pattern(f: Callable[..., Any], pattern: Any, *args: Any, argnums: Argnums = 0, seed: int = 0) -> None:
-    """Checks a pattern of the Jacobian of `f` at a point: the compressed Jacobian against a product with a random vector.
+    """Checks a pattern of the Jacobian of `f` at a point: it compares the compressed Jacobian with a product by a random vector.
 
-    A wrong pattern gives a wrong matrix without a word; this finds it with probability one, up to rounding, where the entries
-    that it lacks are not zero at the point.
+    A wrong pattern gives a wrong matrix silently. This check finds it with probability one, up to rounding, if a missing entry is
+    not zero at the point.
 
     Args:
       f: the function.
-      pattern: as `Pattern.of` takes it.
-      args: the arguments of `f`, concrete.
+      pattern: a pattern in any form that `Pattern.of` accepts.
+      args: concrete arguments of `f`.
       argnums: as in `jacobian`.
-      seed: of the random vector.
+      seed: the seed of the random vector.
 
     Raises:
-      PatternError: an entry of the Jacobian is not in the pattern; it is named.
+      PatternError: an entry of the Jacobian is not in the pattern; the message names it.
 
     Example:
       >>> import nabla_mlir as nm

@@ -1,4 +1,4 @@
-"""Patterns of derivatives, found on the IR of the derivative with only its tangent asked about."""
+"""Patterns of derivatives, found on the IR of the derivative, with respect to its tangent."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _DERIVED = Pipeline((ExpandPass(), InlineRulesPass(), RemoveStopGradientPass()))
 
 
 class FlatCall:
-    """A call of a function, as one of a vector that gives a vector: the leaves behind each other in row-major order.
+    """A call of a function, as a function from a vector to a vector: the leaves one after the other, in row-major order.
 
     Attributes:
       tensors: the leaves of the arguments that are differentiated.
@@ -92,7 +92,7 @@ class FlatCall:
 
 
 def flat(what: str, out: Any) -> Tensor:
-    """A pytree as one vector: the leaves behind each other in row-major order."""
+    """A pytree as one vector: the leaves one after the other, in row-major order."""
     leaves, spec = pytree.flatten(out)
     for y, path in zip(leaves, pytree.paths(spec), strict=True):
         if not is_float(np.dtype(y.dtype)):
@@ -111,10 +111,10 @@ def parts(vector: Tensor, likes: Sequence[Any]) -> list[Tensor]:
 
 
 def pattern_at(function: Callable[..., Tensor], tensors: Sequence[Tensor], symmetric: bool = False) -> Pattern:
-    """The pattern of the derivative of a function of tensors of the trace, which gives a vector.
+    """The pattern of the derivative of a function of tensors of the trace, whose result is a vector.
 
-    It is looked for on the function itself, then with the transforms in it written out. What neither shows, such as what
-    custom rules say, its derivative does, of which only the tangent is asked about.
+    It is searched on the function itself, then with its transforms expanded. If neither is enough, for example because of custom
+    rules, it is found on the derivative, with respect to its tangent.
     """
     specs = specs_of(tensors)
     trace = current_trace()
@@ -161,7 +161,7 @@ def _local(what: str, f: Callable[..., Any], args: Sequence[Any], argnums: Argnu
     if any(isinstance(leaf, Spec) for leaf in leaves):
         raise TraceError(
             f"{what} with local=True requires the arrays of a point, got nm.spec.", where=user_frame(),
-            help="a local pattern holds at these arguments alone; without local=True it holds at all.",
+            help="a local pattern holds only at these arguments; without local=True it holds for all.",
         )  # fmt: skip
     specs = [as_spec(leaf) for leaf in leaves]
     active = [as_spec(leaf) for leaf in active_arguments(what, tuple(args), argnums)[1]]
@@ -261,25 +261,25 @@ def _traced(
 
 
 def jacobian_pattern(f: Callable[..., Any], *specs: Any, argnums: Argnums = 0, local: bool = False) -> Pattern:
-    """Which entries of the Jacobian of `f` can be other than zero at any x: its pattern, found on the IR.
+    """The sparsity pattern of the Jacobian of `f`, found on the IR: the entries that can be nonzero at any x.
 
-    Rows are the elements of the results and columns those of the arguments at `argnums`, leaves behind each other, each in
-    row-major order. The pattern never lacks an entry; that it has one more than it needs can come from places that are not
-    known before the program runs, and from what happens to be zero (``x * (y - y)``). Custom rules count as they are
-    written. Products with constant zeros, and the sides that constant conditions do not take, are left out.
+    Rows are the elements of the results, and columns those of the arguments at `argnums`, one leaf after the other, each in
+    row-major order. The pattern never lacks an entry. It can have an entry too many, from indices that are not known before the
+    program runs, and from values that happen to be zero (``x * (y - y)``). Custom rules count as they are written.
+    Products with constant zeros, and branches that constant conditions do not select, are left out.
 
     Args:
       f: a function of pytrees of arrays.
       specs: for each argument a pytree of `nm.spec(...)`, or arrays.
       argnums: the positional argument(s) to differentiate.
-      local: give the arrays of a point for the specs, and get the pattern there: the sides that where, min, max, abs and
-        relu do not take at this point, and products with what is zero there, add nothing, and places that depend on data
-        are known. It holds at this point alone.
+      local: True finds the pattern at one point, whose arrays are passed instead of specs. Branches that where, min, max, abs
+        and relu do not select there, and products with values that are zero there, add nothing. Indices that depend on data
+        are known. The pattern holds only at this point.
 
     Raises:
       PatternError: the pattern has too many entries to be written down.
-      DtypeError: an argument or a result is not of floating point.
-      TraceError: a local pattern is asked of specs.
+      DtypeError: an argument or a result is not floating-point.
+      TraceError: a local pattern is requested for specs.
 
     Example:
       >>> import nabla_mlir as nm
@@ -292,9 +292,9 @@ def jacobian_pattern(f: Callable[..., Any], *specs: Any, argnums: Argnums = 0, l
 
 
 def hessian_pattern(f: Callable[..., Any], *specs: Any, argnums: Argnums = 0, local: bool = False) -> Pattern:
-    """Which entries of the Hessian of a scalar function `f` can be other than zero at any x.
+    """The sparsity pattern of the Hessian of a scalar function `f`: the entries that can be nonzero at any x.
 
-    It is the pattern of the Jacobian of the gradient, less the entries whose mirror images are not in it. A linear term adds
+    It is the pattern of the Jacobian of the gradient, without entries whose mirror images are not in it. A linear term adds
     nothing. The arguments and errors are those of `jacobian_pattern`.
 
     Example:

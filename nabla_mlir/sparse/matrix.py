@@ -22,12 +22,12 @@ from nabla_mlir.table.tensor import Tensor, constant, full
 class SparseMatrix:
     """The entries of a matrix of a known pattern.
 
-    It is a pytree whose only leaf is `data`: it goes through `jit`, `grad` and `vmap`, where `data` gets further leading
-    axes and the pattern stays one.
+    It is a pytree whose only leaf is `data`. So it can pass through `jit`, `grad` and `vmap`, where `data` gets more leading axes
+    and the pattern stays the same.
 
     Attributes:
-      data: the entries, row by row: those of CSR.
-      pattern: where they stand.
+      data: the entries, row by row, as in CSR.
+      pattern: the positions of the entries.
 
     Example:
       >>> import nabla_mlir as nm
@@ -46,22 +46,22 @@ class SparseMatrix:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Of the matrix."""
+        """The shape of the matrix."""
         return self.pattern.shape
 
     @property
     def nnz(self) -> int:
-        """The number of entries, those that happen to be zero too."""
+        """The number of entries, including those that happen to be zero."""
         return self.pattern.nnz
 
     @property
     def dtype(self) -> np.dtype:
-        """Of the entries."""
+        """The dtype of the entries."""
         return np.dtype(self.data.dtype)
 
     @property
     def T(self) -> SparseMatrix:  # noqa: N802  # its name everywhere
-        """Rows and columns exchanged."""
+        """The transpose."""
         order = mirror(self.pattern)
         return SparseMatrix(staged(lambda data: as_tensor(data)[..., order])(self.data), self.pattern.T)
 
@@ -77,11 +77,11 @@ class SparseMatrix:
         return staged(_product)(self, other)
 
     def to_dense(self) -> Any:
-        """As an array with all its zeros."""
+        """The matrix as a dense array."""
         return staged(_dense)(self)
 
     def to_scipy(self, format: str = "csr") -> Any:
-        """As a matrix of SciPy.
+        """The matrix as a matrix of SciPy.
 
         Args:
           format: csr, csc or coo.
@@ -110,7 +110,7 @@ def _check_plain(what: str, matrix: SparseMatrix) -> None:
 
 
 def read(numbers: Tensor, places: np.ndarray) -> Tensor:
-    """The numbers at places of a vector. Places are constants of the code: they are as static as the pattern."""
+    """The numbers at some indices of a vector. The indices are constants of the code, like the pattern."""
     dims = gather_dims(collapsed_slice_dims=(0,), start_index_map=(0,), index_vector_dim=1)
     return gather(numbers, constant(places.astype(np.int32).reshape(-1, 1)), dimension_numbers=dims, slice_sizes=(1,))
 

@@ -1,4 +1,4 @@
-"""The sparsity pattern of a matrix: which of its entries can be other than zero."""
+"""The sparsity pattern of a matrix: the entries that can be nonzero."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))  # of a braille
 
 @dataclass(frozen=True, eq=False)
 class Pattern:
-    """Which entries of a matrix can be other than zero, row by row.
+    """The entries of a matrix that can be nonzero, row by row.
 
     Attributes:
       rows: the columns of each row, sorted.
-      grids: shapes that the columns are the elements of, in row-major order; colorings of stencils are looked for there.
-      causes: the operations that made rows dense, with their lines, where the pattern was found by `nm.sparse`.
+      grids: shapes whose elements are the columns, in row-major order; colorings of stencils use them.
+      causes: the operations that made rows dense, with their lines, if `nm.sparse` found the pattern.
 
     Example:
       >>> from nabla_mlir.sparse.pattern import Pattern
@@ -43,10 +43,10 @@ class Pattern:
 
     @staticmethod
     def of(matrix: Any) -> Pattern:
-        """From a pattern, a matrix of SciPy, a dense array, whose zeros are those of the pattern, or ``(rows, columns, shape)``.
+        """A pattern from a pattern, a matrix of SciPy, a dense array (its nonzeros), or ``(rows, columns, shape)``.
 
         Raises:
-          PatternError: it is none of these, or an index lies outside.
+          PatternError: the argument has another form, or an index is out of range.
         """
         if isinstance(matrix, Pattern):
             return matrix
@@ -82,7 +82,7 @@ class Pattern:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Of the matrix."""
+        """The shape of the matrix."""
         return self.rows.count, self.rows.columns
 
     @property
@@ -92,12 +92,12 @@ class Pattern:
 
     @property
     def density(self) -> float:
-        """Entries in all places; 0 for an empty matrix."""
+        """The number of entries divided by the size of the matrix; 0 for an empty matrix."""
         return self.nnz / max(1, math.prod(self.shape))
 
     @property
     def indptr(self) -> np.ndarray:
-        """Where each row begins in `indices`, and the number of entries at the end: CSR."""
+        """The start of each row in `indices`, and at the end the number of entries, as in CSR."""
         return self.rows.offsets
 
     @property
@@ -112,12 +112,12 @@ class Pattern:
 
     @cached_property
     def T(self) -> Pattern:  # noqa: N802  # its name everywhere
-        """Rows and columns exchanged."""
+        """The transpose."""
         return Pattern(self.rows.transposed())
 
     @cached_property
     def is_symmetric(self) -> bool:
-        """Whether rows and columns may be exchanged."""
+        """True if the pattern equals its transpose."""
         if self.shape[0] != self.shape[1]:
             return False
         return np.array_equal(self.indptr, self.T.indptr) and np.array_equal(self.indices, self.T.indices)
@@ -140,26 +140,26 @@ class Pattern:
         return Pattern, (self.rows, self.grids, self.causes)  # what follows from them is made again
 
     def symmetric_part(self) -> Pattern:
-        """The entries whose mirror images are entries, too: the pattern of a Hessian lies in it."""
+        """The entries whose mirror images are entries, too; it contains the pattern of a Hessian."""
         if self.is_symmetric:
             return self
         keys = np.intersect1d(self.rows.keys(), self.T.rows.keys(), assume_unique=True)
         return Pattern(Rows.of(keys, *self.shape), self.grids, self.causes)
 
     def to_dense(self) -> np.ndarray:
-        """As a boolean matrix."""
+        """The pattern as a dense boolean matrix."""
         found = np.zeros(self.shape, bool)
         found[self.row_of_entry, self.indices] = True
         return found
 
     def to_scipy(self) -> Any:
-        """As a boolean matrix of SciPy in CSR form."""
+        """The pattern as a boolean matrix of SciPy in CSR form."""
         from scipy.sparse import csr_matrix
 
         return csr_matrix((np.ones(self.nnz, bool), self.indices, self.indptr), shape=self.shape)
 
     def explain(self) -> str:
-        """How dense the pattern is, and what made it so.
+        """A text with the density of the pattern, and the operations that made it dense.
 
         Example:
           >>> from nabla_mlir.sparse.pattern import Pattern
@@ -176,7 +176,7 @@ class Pattern:
         return "\n".join(lines)
 
     def picture(self, width: int = 40, height: int = 20) -> str:
-        """The pattern in braille: a dot stands for a part of the matrix with an entry.
+        """The pattern in braille: a dot is a part of the matrix with an entry.
 
         Example:
           >>> from nabla_mlir.sparse.pattern import Pattern
@@ -197,8 +197,8 @@ class Pattern:
         """Draws the entries as points, the first row on top.
 
         Args:
-          axes: of Matplotlib, to draw on; new ones if not given.
-          color: of the points: one, or a number for each entry.
+          axes: axes of Matplotlib; by default new ones.
+          color: the color of the points: one color, or a number for each entry.
 
         Returns:
           The axes.

@@ -1,1 +1,1 @@
-"""Which inputs each element of an array depends on: the algebra that derives sparsity patterns, on NumPy alone."""
+"""The algebra that derives sparsity patterns: it finds the inputs on which each element depends. Needs only NumPy."""

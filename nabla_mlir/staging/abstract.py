@@ -31,16 +31,16 @@ class ShapeDtypeStruct(metaclass=_OfSpecs):
 
     @staticmethod
     def like(x: Any) -> Spec:
-        """That of an array."""
+        """The shape and the dtype of an array."""
         return as_spec(x)
 
 
 def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """The shapes and dtypes of the results of a function, which computes nothing.
+    """The shapes and dtypes of the results of a function. Nothing is computed.
 
     Args:
       fun: a function of pytrees of arrays.
-      *args, **kwargs: arrays, or what has their shape and dtype, such as `nm.spec`.
+      *args, **kwargs: arrays, or objects with their shape and dtype, such as `nm.spec`.
 
     Example:
       >>> import nabla_mlir as nm
@@ -66,7 +66,7 @@ def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 
 
 def make_jaxpr(fun: Callable[..., Any], static_argnums: int | tuple[int, ...] = ()) -> Callable[..., Traced]:
-    """The function that traces `fun` for its arguments: what it returns prints as IR; see `nm.trace`.
+    """A function that traces `fun` for its arguments. Its result prints as IR; see `nm.trace`.
 
     Args:
       fun: a function of pytrees of arrays.

@@ -1,4 +1,4 @@
-"""Between compiled functions and files: the manifest of what they offer, and the StableHLO they were made from."""
+"""Conversion between compiled functions and files: the manifest of an artifact, and the StableHLO from which it was compiled."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from nabla_mlir.targets.toolchain import compiler_version
 
 @functools.cache
 def _own_version() -> str:
-    """The version of this package; to look for it takes a millisecond and more."""
+    """The version of this package. The lookup takes more than a millisecond, so it is done once."""
     return metadata.version("nabla-mlir")
 
 
 def tree_spec(spec: OptreeSpec) -> TreeSpec:
-    """The structure of a pytree as the manifest writes it."""
+    """The structure of a pytree, in the form of the manifest."""
     if spec.is_leaf():
         return TreeSpec("leaf")
     children = tuple(tree_spec(child) for child in spec.children())
@@ -54,7 +54,7 @@ def tree_spec(spec: OptreeSpec) -> TreeSpec:
 
 @dataclass(frozen=True)
 class LiveTreeSpec(TreeSpec):
-    """A structure in the process that traced it, where the types of its custom nodes exist."""
+    """The structure of a pytree in the process that traced it, where the types of its custom nodes exist."""
 
     spec: Any = None
 
@@ -65,7 +65,7 @@ class LiveTreeSpec(TreeSpec):
         return unflatten(self.spec, leaves)
 
     def __reduce__(self) -> Any:
-        """Where there are no types of the user's, as what any machine reads, one without a compiler too."""
+        """A structure without the user's types is pickled in a form that any machine reads, also one without the compiler."""
         node = tree_spec(self.spec)
         return (LiveTreeSpec if _has_types(node) else TreeSpec), (
             node.kind, node.children, node.keys, node.type_name, node.axes, *([self.spec] if _has_types(node) else []),
@@ -82,9 +82,9 @@ def _live(spec: OptreeSpec) -> TreeSpec:
 
 
 def entry_point(entry: Entry, function: ir.Operation, live: bool = False) -> EntryPoint:
-    """An entry point, which is `function` in the lowered module, as the manifest describes it.
+    """The description of an entry point in the manifest; `function` is its name in the lowered module.
 
-    With `live` its structures know the types of their custom nodes, which no file can.
+    With `live`, its structures know the types of their custom nodes. A file cannot store these.
     """
     structure = _live if live else tree_spec
     arguments, start = [], 0
@@ -104,7 +104,7 @@ def _leaves(names: Any, specs: Any) -> tuple[Leaf, ...]:
 
 
 def manifest_of(module: ir.Module, entries: Sequence[Entry], codes: Sequence[Code], live: bool = False) -> Manifest:
-    """The manifest of a module that was compiled for one or more targets; `live` if it is for this process."""
+    """The manifest of a module that was compiled for one or more targets. `live` means that it is used in this process only."""
     functions = functions_of(module.operation)
     state = [op.operation for op in module.body.operations if op.operation.name == "util.global"]
     types = [ir.TypeAttr(op.attributes["type"]).value for op in state]
@@ -120,7 +120,7 @@ def manifest_of(module: ir.Module, entries: Sequence[Entry], codes: Sequence[Cod
 
 
 def entry_of(entry_point: EntryPoint) -> Entry:
-    """The entry point that `entry_point` described."""
+    """The entry point of a description that `entry_point` made."""
     leaves = [leaf for argument in entry_point.arguments for leaf in argument.leaves]
     trees = tuple(a.tree.unflatten(range(len(a.leaves))) for a in entry_point.arguments)
     result = entry_point.result.unflatten(range(len(entry_point.result_leaves)))

@@ -1,4 +1,4 @@
-"""Compiled modules: callable here, through the same code that calls a loaded artifact, and files for elsewhere."""
+"""Compiled modules. They are callable here, by the code that calls loaded artifacts, and can be saved for other machines."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from nabla_mlir.targets.toolchain import disassembled
 
 @dataclass(frozen=True, repr=False)
 class Compiled(Stage):
-    """An artifact: callable here, and a file for elsewhere. Entry points are attributes, as of what `nm.load` gives.
+    """A compiled module, which is callable here and can be saved. Entry points are attributes, as in a loaded module.
 
     Example:
       >>> import nabla_mlir as nm, numpy as np
@@ -44,7 +44,7 @@ class Compiled(Stage):
     checks: Checks = field(default_factory=dict)  # what is known of the numbers of each entry point
 
     def _rest(self) -> tuple[Any, ...]:
-        """With what "host" was where it was compiled."""
+        """The other fields; the target "host" is replaced by the CPU for which the module was compiled."""
         return self.vmfb, self.target.resolve(), self.tuned_driver, self.trials
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -56,14 +56,14 @@ class Compiled(Stage):
 
     @property
     def code(self) -> Code:
-        """What a manifest says of the code."""
+        """The description of the code in the manifest."""
         return Code(self.target.to_json(), self.tuned_driver, trials=tuple(map(asdict, self.trials)), checks=self.checks)
 
     @cached_property
     def memory(self) -> dict[str, Memory]:
         """The bytes of a call of each entry point, as its program allocates and frees them.
 
-        An entry point is left out if its program does not say how much that is.
+        An entry point is missing if its program does not state its memory.
 
         Example:
           >>> import nabla_mlir as nm
@@ -75,19 +75,19 @@ class Compiled(Stage):
         return {e.name: _memory(e, peaks[e.name]) for e in self.entries if e.name in peaks}
 
     def cost(self) -> dict[str, FunctionCost]:
-        """As `Lowered.cost`, with the peak of what was compiled, where its program says it."""
+        """The cost, as in `Lowered.cost`, but with the peak memory of the compiled code if its program states it."""
         costs = {name: cost_of_function(f) for name, f in functions_of(self.module.operation).items()}
         peaks = {name: memory.peak + costs[name].state_bytes for name, memory in self.memory.items()}
         return {name: replace(cost, peak_bytes=peaks.get(name, cost.peak_bytes)) for name, cost in costs.items()}
 
     @cached_property
     def manifest(self) -> Manifest:
-        """What the file says of the artifact."""
+        """The manifest of the artifact."""
         return manifest_of(self.module, self.entries, [replace(self.code, memory=self.memory)])
 
     @cached_property
     def loaded(self) -> Module:
-        """The artifact as `nm.load` gives it, in this process, whose trees know the types of their custom nodes.
+        """The artifact as a loaded module in this process. Its trees know the types of their custom nodes.
 
         Raises:
           DeployError: it does not run on this machine.
@@ -103,7 +103,7 @@ class Compiled(Stage):
     def driver(self) -> str:
         """The runtime driver that suits the module: the synchronous one for little work, threads for much.
 
-        Where entry points share no state, each runs on the one that suits it; this is that of the longest.
+        If entry points share no state, each runs on the driver that suits it; this is the driver of the longest.
         """
         return str(self.manifest.best_driver(self.manifest.code[0]))
 
@@ -137,14 +137,14 @@ class Compiled(Stage):
         return self._only(*args, **kwargs)
 
     def save(self, path: str | Path) -> Path:
-        """Writes the artifact and its manifest: beside each other, in a folder or in a .zip, as the path says.
+        """Writes the artifact and its manifest as two files, in a folder, or in a .zip, depending on the path.
 
         `nm.load` reads them without the compiler.
         """
         return save_artifact(path, [self.vmfb], self.manifest, bytecode_of(self.module))
 
     def to_bytes(self) -> bytes:
-        """The artifact as the content of a .zip, which `nm.load` takes."""
+        """The artifact as the content of a .zip, which `nm.load` accepts."""
         return artifact_bytes([self.vmfb], self.manifest, bytecode_of(self.module))
 
     def store(self, folder: str | Path) -> Path:
@@ -154,7 +154,7 @@ class Compiled(Stage):
 
 @dataclass(frozen=True, repr=False)
 class Bundle:
-    """An artifact for several targets: a machine takes the first of `parts` that it runs. Callable here, too.
+    """An artifact for several targets. A machine uses the first of `parts` that it runs. It is callable here, too.
 
     Example:
       >>> import nabla_mlir as nm
@@ -170,16 +170,16 @@ class Bundle:
 
     @cached_property
     def here(self) -> Compiled:
-        """The part that this machine takes.
+        """The part that this machine runs.
 
         Raises:
-          DeployError: it runs none; the message says why not for each.
+          DeployError: it runs none. The message gives the reason for each.
         """
         return self.parts[self.manifest.code.index(choose(self.manifest))]
 
     @cached_property
     def manifest(self) -> Manifest:
-        """What the file says of the artifact."""
+        """The manifest of the artifact."""
         first = self.parts[0]
         return manifest_of(first.module, first.entries, [part.manifest.code[0] for part in self.parts])
 
@@ -203,12 +203,12 @@ class Bundle:
         return self.parts[0].describe()
 
     def save(self, path: str | Path) -> Path:
-        """Writes one file of code for each target and one manifest: in a folder or in a .zip, as the path says."""
+        """Writes one file of code for each target, and one manifest, in a folder or in a .zip, depending on the path."""
         files = [part.vmfb for part in self.parts]
         return save_artifact(path, files, self.manifest, bytecode_of(self.parts[0].module))
 
     def to_bytes(self) -> bytes:
-        """The artifact as the content of a .zip, which `nm.load` takes: of its targets the first that fits."""
+        """The artifact as the content of a .zip. `nm.load` accepts it, and uses the first target that fits."""
         return artifact_bytes([part.vmfb for part in self.parts], self.manifest, bytecode_of(self.parts[0].module))
 
     def store(self, folder: str | Path) -> Path:
@@ -229,7 +229,7 @@ class Bundle:
 
 
 def _memory(entry: Entry, peak: int) -> Memory:
-    """Of an entry point whose calls allocate so much; memory that the caller gives for results counts as results."""
+    """The memory of a call that allocates so much. Memory that the caller passes for results counts as results."""
     sizes = [math.prod(spec.shape) * spec.dtype.itemsize for spec in entry.inputs]
     inputs = len(sizes) - entry.storage
     results = sum(math.prod(spec.shape) * spec.dtype.itemsize for spec in entry.outputs)

@@ -1,4 +1,4 @@
-"""Arguments of `jit` that are given away: which leaves they are, and the function that writes where they lie."""
+"""Donated arguments of `jit`: their leaves, and a function that writes its results into their memory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from nabla_mlir.staging.positions import positions
 
 
 class Donation(NamedTuple):
-    """The arguments that are given away, by position and by name."""
+    """The donated arguments, by position and by name."""
 
     places: tuple[int, ...]
     names: frozenset[str]
@@ -27,7 +27,7 @@ class Donation(NamedTuple):
     def of(
         parameters: list[str] | None, argnums: Any, argnames: Any, static: Sequence[int], static_names: set[str]
     ) -> Donation | None:
-        """Of the arguments of `jit`; None if nothing is given away.
+        """The donation that arguments of `jit` describe; None if nothing is donated.
 
         Raises:
           TraceError: there is no such argument, or it is static.
@@ -43,7 +43,7 @@ class Donation(NamedTuple):
         return Donation(tuple(sorted(everywhere)), frozenset(names)) if everywhere or names else None
 
     def leaves(self, in_spec: pytree.TreeSpec, count: int) -> tuple[int, ...]:
-        """Which leaves of a call with arguments of this structure they are."""
+        """The indices of the donated leaves in a call with arguments of this structure."""
         args, kwargs = pytree.unflatten(in_spec, list(range(count)))
         trees = [args[i] for i in self.places if -len(args) <= i < len(args)]
         trees += [tree for name, tree in kwargs.items() if name in self.names]
@@ -51,10 +51,10 @@ class Donation(NamedTuple):
 
 
 class Donating:
-    """A function that is given the memory of some of its arguments.
+    """A function that may reuse the memory of some of its arguments.
 
-    On a CPU it is compiled to write its results there where it can; on other devices, and where NumPy runs it, the arrays
-    are only deleted.
+    On a CPU it is compiled so that it writes its results there where possible. On other devices, and where NumPy runs
+    it, the arrays are only deleted.
     """
 
     function = None  # each call gives away other arrays
@@ -63,7 +63,7 @@ class Donating:
         self._plain, self._code, self._donation = OnDevice(code, is_jitted=True), code, donation
 
     def __call__(self, inputs: Sequence[Any], storage: int = 0, types: Any = None) -> list[Array]:
-        """The results; the arrays that are given away are deleted."""
+        """The results. The donated arrays are deleted."""
         check_given_once(inputs, self._donation)
         is_compiled = Execution.mode in ("auto", "compile") and not self._code.calls_python
         if is_compiled and device_of(inputs) is None:
@@ -76,7 +76,7 @@ class Donating:
 
     @cached_property
     def _writing(self) -> Function | Endless:
-        """The compiled function, whose arguments say that they are given away."""
+        """The compiled function, whose arguments are marked as donated."""
         self._code.lower()
         code = Code(clone_module(self._code.module), self._code.name, is_lowered=True, title=self._code.title,
                     memory_limit=self._code.memory_limit)  # fmt: skip

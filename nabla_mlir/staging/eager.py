@@ -1,4 +1,4 @@
-"""Functions on concrete arrays: traced, lowered, and run."""
+"""Calls of functions on concrete arrays: they are traced, lowered, and run."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ from nabla_mlir.table.vectorized import with_axes
 
 
 class Program:
-    """A function for arguments of fixed structure, shapes and dtypes: run as `execution` says.
+    """A function for arguments of fixed structure, shapes and dtypes. `execution` decides how it runs.
 
     Args:
-      is_jitted: it is compiled at once.
-      is_ours: one of our own, of which a value is asked: the rules that it would hand to derivatives are not traced.
+      is_jitted: the function is compiled at once.
+      is_ours: a function of nabla_mlir whose value is needed: its rules for derivatives are not traced.
       donation: the leaves of the arguments whose memory a call may write to.
-      title: what messages call it; the name of the function if not given.
+      title: its name in messages; by default the name of the function.
       constants: arguments of the calls by position and by name that are part of the code.
       memory_limit: bytes that a compiled call may allocate at once.
-      arrays: the leaves, for a program that is run on them alone: Python may ask for numbers that they decide.
+      arrays: the leaves, for a program that runs only on them: Python may read numbers that they determine.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class Program:
         self._is_jitted = is_jitted
 
     def __call__(self, leaves: Sequence[Any]) -> Any:
-        """Runs it on the leaves of its arguments."""
+        """Runs the program on the leaves of its arguments."""
         inputs = as_inputs(leaves, self.dtypes) if self._has_scalars else leaves
         results = self.run([*inputs, *self.captured], 0, self._types)
         out = results[0] if self._is_single else pytree.unflatten(self.out_spec, results)
@@ -88,15 +88,15 @@ def _kind(spec: Spec) -> Kind:
 
 
 def as_inputs(leaves: Sequence[Any], dtypes: Sequence[np.dtype]) -> list[Any]:
-    """The leaves of a call as arrays: a Python scalar gets the dtype it was traced with."""
+    """The leaves of a call as arrays. A Python scalar gets the dtype with which it was traced."""
     return [scalar_array(x, d, f"a Python scalar requires the range of {d}") if is_scalar(x) else x
             for x, d in zip(leaves, dtypes, strict=True)]  # fmt: skip
 
 class Halves:
-    """A lowered function in two halves: what its known arguments decide, and the rest.
+    """A lowered function in two halves: the first computes what its known arguments determine, and the second the rest.
 
     Args:
-      module: the function, alone in its module; it is divided in place.
+      module: a module that contains only the function; it is divided in place.
       known: the indices of the known arguments.
     """
 
@@ -108,25 +108,25 @@ class Halves:
 
     @cached_property
     def second(self) -> OnDevice:
-        """The second half: from residuals and the other arguments to the late results."""
+        """The second half, a function of the residuals and the other arguments."""
         return OnDevice(Code(_alone(self.split.rest), "main", is_lowered=True))
 
     def at(self, known: list[Any]) -> SecondHalf:
-        """Runs the first half; the second half that is left."""
+        """Runs the first half, and returns the second half at these values."""
         results = self._first(known)
         count = len(self.split.early)
         return SecondHalf(self, dict(zip(self.split.early, results[:count], strict=True)), results[count:])
 
 @dataclass(frozen=True)
 class SecondHalf:
-    """The second half at values of the known arguments: the results they decide by index, and the residuals."""
+    """The second half at values of the known arguments. It holds the results of the first half, by index, and the residuals."""
 
     halves: Halves
     early: dict[int, Array]
     residuals: list[Array]
 
     def __call__(self, others: list[Any]) -> dict[int, Any]:
-        """All results by index. Inside a trace, where `others` are tensors, the second half becomes part of it."""
+        """All results by index. Inside a trace, where `others` are tensors, the second half becomes part of the trace."""
         split = self.halves.split
         early = {i: x.copy() for i, x in self.early.items()}  # the caller may write to them
         if not split.late:
@@ -138,7 +138,7 @@ class SecondHalf:
         return {**early, **dict(zip(split.late, late, strict=True))}
 
 def _alone(func: ir.Operation) -> ir.Module:
-    """A copy of a function as `main` of a module of its own."""
+    """A copy of a function, as `main` of a separate module."""
     with context(), ir.Location.unknown():
         module = ir.Module.create()
         with ir.InsertionPoint(module.body):
@@ -151,16 +151,16 @@ def signature_of(leaves: Sequence[Any]) -> tuple[Spec, ...]:
     return tuple(as_spec(leaf) for leaf in leaves)
 
 def kinds_of(leaves: Sequence[Any]) -> tuple[Any, ...]:
-    """What a program is compiled for, as a key: as `signature_of`, and found sooner."""
+    """The key of a compiled program. It is equivalent to `signature_of`, and computed faster."""
     return tuple([(leaf.shape, leaf.dtype) if type(leaf) in _ARRAYS else as_spec(leaf) for leaf in leaves])
 
 _ARRAYS = (np.ndarray, Array)
 
 def staged(f: Callable[..., Any]) -> Callable[..., Any]:
-    """The function itself inside a trace; outside, each call is traced anew and run as `execution` says.
+    """A function that is `f` inside a trace. Outside, each call is traced again, and `execution` decides how it runs.
 
-    Tracing anew makes it safe for functions that close over values which change, or that Python decides by values. What is
-    no number among the arguments, such as a function or a string, is part of the code.
+    So it is safe for functions that use changing values from outside, or whose control flow depends on values. An argument
+    that is no number, such as a function or a string, is part of the code.
     """
 
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -175,7 +175,7 @@ def staged(f: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 def _with_constants(f: Callable[..., Any], spec: pytree.TreeSpec, leaves: Sequence[Any], others: dict[int, Any]) -> Any:
-    """A call of `f`, some of whose arguments are no inputs."""
+    """A function that calls `f` with constants for the arguments that are not inputs."""
 
     def inner(*arrays: Any) -> Any:
         rest = iter(arrays)
@@ -191,10 +191,10 @@ LIBRARY: list[dict[Any, Program]] = []  # what is kept of each function
 
 
 def library(f: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorator of the functions of our own namespaces: on concrete arrays they are traced once and run as `execution` says.
+    """Decorator of the functions of nabla_mlir's namespaces: on concrete arrays they are traced once, and run by `execution`.
 
-    Arrays among the arguments are inputs; everything else (Python scalars, dtypes, strings, and what is annotated as
-    `Static`, such as shapes and axes) is part of the code.
+    Arrays among the arguments are inputs. Everything else is part of the code: Python scalars, dtypes, strings, and
+    parameters that are annotated as `Static`, such as shapes and axes.
     """
     programs: dict[Any, Program] = {}
     LIBRARY.append(programs)
@@ -236,7 +236,7 @@ def library(f: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 def _apart(out: Any, args: Sequence[Any]) -> Any:
-    """A result that is an argument itself as a tensor of its own, since either may be assigned to."""
+    """A separate tensor for a result that is also an argument, because the program may assign to either."""
     if not isinstance(out, Tensor) or all(out is not x for x in args):
         return out
     other = with_axes(out, out.axes)

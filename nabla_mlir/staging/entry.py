@@ -1,4 +1,4 @@
-"""Entry points of a module, and what the stages that hold them share."""
+"""Entry points of a module, and the base class of the stages that hold them."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ _LINE = 100  # characters of a signature that is a line
 class Entry:
     """One entry point: the structure of its arguments and results, and the spec of each leaf.
 
-    The last `storage` of the inputs are memory of the caller's that the results are written to; `sparsity` says where the
-    entries of a sparse matrix stand that it returns.
+    The last `storage` inputs are memory of the caller into which the results are written. `sparsity` states the positions
+    of the entries of a sparse matrix that it returns.
     """
 
     name: str
@@ -44,7 +44,7 @@ class Entry:
 
     @cached_property
     def input_names(self) -> tuple[str, ...]:
-        """The name of each input leaf as Python would write it, ``params['w']`` for instance."""
+        """The name of each input leaf in the form of Python, for example ``params['w']``."""
         return tuple(_named(self.arguments, path) for path in pytree.paths(self.in_spec))
 
     @cached_property
@@ -53,14 +53,14 @@ class Entry:
         return tuple("result" + path for path in pytree.paths(self.out_spec))
 
     def describe(self) -> str:
-        """The inputs and outputs, a line each; where there are many, what looks the same is written once."""
+        """A text with the inputs and outputs, one in each line. If there are many, equal ones are joined."""
         lines = [f"{self.name}("]
         lines += outline(self.input_names, self.inputs, "  ")
         lines += [")", *outline(self.output_names, self.outputs, "  -> ")]
         return "\n".join(lines)
 
     def __str__(self) -> str:
-        """As a line of Python, or as `describe` has it where that is too long."""
+        """The signature in one line; the text of `describe` if it is too long."""
         inputs = ", ".join(map("{}: {}".format, self.input_names, self.inputs))
         line = f"{self.name}({inputs}) -> {', '.join(map(str, self.outputs))}"
         return line if len(line) <= _LINE else self.describe()
@@ -68,10 +68,10 @@ class Entry:
     def flatten(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
         """The leaves of a call in a trace, tensors or arrays, checked against the specs.
 
-        Calls of compiled code are checked by nabla_mlir/runtime/module.py, where there are neither tensors nor optree.
+        For calls of compiled code, nabla_mlir/runtime/module.py does the same without tensors and optree.
 
         Raises:
-          TreeError, ShapeError, DtypeError: the arguments are others than it was traced with.
+          TreeError, ShapeError, DtypeError: the arguments differ from those of the trace.
         """
         bound = _bind(self, args, kwargs)
         leaves = pytree.flatten_like(self.in_spec, bound, f"{self.name}()", "the arguments it was traced with")
@@ -107,7 +107,7 @@ def _checked(leaf: Any, input_spec: Spec, entry: Entry, i: int) -> Any:
         leaf = np.asarray(leaf)
     if tuple(leaf.shape) != input_spec.shape:
         raise ShapeError(f"{entry.name}() requires {input_spec} for {entry.input_names[i]}, got shape {tuple(leaf.shape)}.",
-                         where=user_frame(), help="trace it anew for other shapes.")  # fmt: skip
+                         where=user_frame(), help="trace it again for other shapes.")  # fmt: skip
     if leaf.dtype != input_spec.dtype:
         raise DtypeError(f"{entry.name}() requires {input_spec} for {entry.input_names[i]}, got {leaf.dtype}.",
                          where=user_frame(), help="convert it with astype.")  # fmt: skip
@@ -116,7 +116,7 @@ def _checked(leaf: Any, input_spec: Spec, entry: Entry, i: int) -> Any:
 
 @dataclass(frozen=True)
 class Stage:
-    """A module with its entry points. It can be pickled and copied; types in its trees must exist where it arrives."""
+    """A module with its entry points. It can be pickled and copied; the receiver must have the types in its trees."""
 
     module: ir.Module
     entries: tuple[Entry, ...]
@@ -126,14 +126,14 @@ class Stage:
         return str(self.module)
 
     def as_text(self) -> str:
-        """The same, under JAX's name for it."""
+        """The IR as text, under JAX's name."""
         return self.mlir()
 
     def save_mlir(self, path: str | Path) -> Path:
-        """Writes the IR; a name that ends in .mlirbc gets bytecode, any other one text.
+        """Writes the IR to a file: bytecode if the name ends in .mlirbc, otherwise text.
 
         Raises:
-          SaveError: there is no such folder, or it cannot be written to.
+          SaveError: the folder does not exist or cannot be written.
         """
         path = Path(path)
         with writing(path):
@@ -141,12 +141,12 @@ class Stage:
         return path
 
     def describe(self) -> str:
-        """The inputs and outputs of every entry point."""
+        """A text with the inputs and outputs of every entry point."""
         return "\n".join(entry.describe() for entry in self.entries)
 
     @property
     def digest(self) -> str:
-        """A SHA-256 of the IR and of the entry points: equal stages have equal ones, in every process."""
+        """A SHA-256 of the IR and of the entry points. Equal stages have equal digests, in every process."""
         parts = [type(self).__name__, self.mlir(), *map(repr, self.entries), *map(repr, self._rest())]
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
@@ -161,7 +161,7 @@ class Stage:
         return _restored, (type(self), bytecode_of(self.module), self.entries, *self._rest())
 
     def _repr_html_(self) -> str:
-        """What the passes make of the stage, as a page: `nm.explain(stage)`."""
+        """The page of the explorer for this stage, as `nm.explain(stage)`."""
         from nabla_mlir.explorer import explain
 
         return explain(self)._repr_html_()
@@ -176,12 +176,12 @@ class Stage:
         return "\n".join([self._title(), *lines])
 
     def _title(self) -> str:
-        """What the stage is, as the first line of its repr."""
+        """The first line of the repr, which names the stage."""
         return f"{type(self).__name__} module"
 
 
 def bytecode_of(module: ir.Module) -> bytes:
-    """A module as the file beside an artifact holds it."""
+    """The content of the file with the StableHLO of an artifact."""
     file = io.BytesIO()
     module.operation.write_bytecode(file)
     return file.getvalue()

@@ -1,10 +1,10 @@
-"""What runs a function on concrete arrays: NumPy at first, the compiler's code when its calls have cost what compiling does.
+"""The choice between interpreting and compiling a function on concrete arrays.
 
-The rule for functions that are called outside `jit`, which mostly run once: a program is interpreted as long as its calls
-have taken together less than it would take to compile it, so that it never takes more than twice as long as with the better
-of both. The time is reckoned by the program's size and the operations that it runs, not measured: a program behaves alike
-in every run, which is also why nothing is compiled in the background: bits would depend on when that ends. What `jit`
-decorates is compiled at its first call, and so is what is called on arrays of a GPU, which are computed where they are.
+Functions that are called outside `jit` mostly run once. So a program is interpreted by NumPy as long as all its calls together
+have taken less time than its compilation would. Then it never takes more than twice as long as with the better choice. The time
+is estimated by the size of the program and its operations, not measured, so that a program behaves the same in every run. For
+the same reason nothing is compiled in the background: bits would depend on the end of the compilation. Functions of `jit` are
+compiled at their first call, and so are functions that are called on arrays of a GPU, which run there.
 """
 
 from __future__ import annotations
@@ -49,19 +49,19 @@ Runner = Callable[..., list[Array]]  # as `Function`: of arrays, the number of t
 
 
 class Execution:
-    """How functions run on concrete arrays; change it with `nm.set_execution`."""
+    """The current mode of execution; change it with `nm.set_execution`."""
 
     mode: str = "auto"
     outside: str = "auto"  # the mode around `debug_nans`
 
 
 def set_execution(mode: Mode) -> str:
-    """Sets what runs functions on concrete arrays; returns what it was before.
+    """Sets how functions run on concrete arrays, and returns the previous mode.
 
     Args:
-      mode: "auto" compiles what `jit` decorates, and interprets any other program until its calls have cost what compiling
-        it would; "interpret" has NumPy run all of both, "compile" compiles all. Values of the two agree to rounding: each
-        operation is within some units in the last place of its dtype, sums are in another order.
+      mode: "auto" compiles functions of `jit`, and interprets other programs until their calls have cost as much as
+        compilation would. "interpret" lets NumPy run all programs, and "compile" compiles all. The values agree up to
+        rounding: each operation is within some units in the last place of its dtype, and sums are in another order.
 
     Raises:
       TraceError: there is no such mode.
@@ -82,10 +82,11 @@ def set_execution(mode: Mode) -> str:
 
 @contextlib.contextmanager
 def debug_nans(new_val: bool = True) -> Iterator[None]:
-    """Within it functions are interpreted, in `jit` too, and one whose result is NaN or infinity says where that comes from.
+    """A context in which functions are interpreted, in `jit` too, and a result of NaN or infinity raises an error.
 
-    That is the first operation that makes it of finite numbers. Nothing is said of a call whose arguments are not finite, of
-    what something masks, and of artifacts and prepared products (`operator.update(x, check=True)` looks at those).
+    The error names the first operation whose operands are finite and whose result is not. Calls whose arguments are not
+    finite are not checked, nor values that a mask removes, nor artifacts and prepared products
+    (`operator.update(x, check=True)` checks these).
 
     Raises:
       NotFiniteError: with the operation, the values, and the user's line.
@@ -110,14 +111,14 @@ def debug_nans(new_val: bool = True) -> Iterator[None]:
 
 
 class Code:
-    """A function as it is interpreted, and as it is compiled: lowered, which most functions that run once never need.
+    """A function in its traced form, which is interpreted, and its lowered form, which is compiled. It is lowered on demand.
 
     Args:
-      module: a traced one; its derivatives and maps are expanded here, since they would be by the interpreter too.
-      name: the function's.
-      title: what users know it by, for messages.
-      is_lowered: the module holds plain StableHLO that has been simplified.
-      memory_limit: bytes that a call may allocate at once where it is compiled; None is as many as it takes.
+      module: a traced module; its derivatives and maps are expanded here, as the interpreter would do, too.
+      name: the name of the function.
+      title: its name in messages.
+      is_lowered: the module holds simplified plain StableHLO.
+      memory_limit: the bytes that a compiled call may allocate at once; None sets no limit.
     """
 
     module: ir.Module
@@ -135,7 +136,7 @@ class Code:
             self._is_lowered = True
 
     def lower(self) -> None:
-        """Lowers the module, a copy of it: operations of it may be known to an interpreter."""
+        """Lowers a copy of the module, because an interpreter may refer to operations of the original."""
         if not self._is_lowered:
             self.module = clone_module(self.module)
             lower_module(self.module)
@@ -143,27 +144,27 @@ class Code:
 
     @cached_property
     def calls_python(self) -> bool:
-        """Whether it calls functions of Python, which compiled code cannot."""
+        """True if the function calls functions of Python, which compiled code cannot."""
         return any(map(calls_python, nested(self.module.operation)))
 
     @property
     def function(self) -> ir.Operation:
-        """Its operation."""
+        """The operation of the function."""
         return functions_of(self.module.operation)[self.name]
 
     def digest(self) -> str:
-        """What equal code has in common."""
+        """The key of the code; equal code has equal keys."""
         text = self.module.operation.get_asm(assume_verified=True, use_local_scope=True)  # a third faster than `str`
         return f"{self.name} {hashlib.sha256(text.encode()).hexdigest()}"
 
 
 def _on_host(inputs: Sequence[Any]) -> list[np.ndarray]:
-    """As arrays of NumPy; those of a device keep what they are read as, for the next operation."""
+    """The arrays as arrays of NumPy. An array of a device stores its copy for the next operation."""
     return [x.numpy() if type(x) is Array else np.asarray(x) for x in inputs]
 
 
 class Finite:
-    """A function that NumPy runs, and once more if its results are not finite, to see where that comes from."""
+    """A function that NumPy runs. If its results are not finite, NumPy runs it again to find the operation."""
 
     def __init__(self, code: Code):
         self.function: blocks.Function = interpreted(code.module.operation, code.name)
@@ -179,7 +180,7 @@ class Finite:
 
 
 class Interpreted:
-    """A function that NumPy runs until that has taken as long as compiling it."""
+    """A function that NumPy runs until its calls have taken as long as its compilation would."""
 
     budget: Budget | None
     work: float
@@ -206,7 +207,7 @@ class Interpreted:
 
 
 class Endless:
-    """A compiled function that may not end by itself; after a call that Ctrl-C has ended it is loaded anew."""
+    """A compiled function that may not end by itself. After Ctrl-C has ended a call, it is loaded again."""
 
     def __init__(self, load: Callable[[], Function]):
         self._load, self._function, self._interrupts = load, load(), Interrupts("call it again.")
@@ -224,7 +225,7 @@ class Endless:
 
 
 class OnDevice:
-    """A function where its arrays are: on this CPU as `function_of` says, or on another device, compiled for that.
+    """A function that runs where its arrays are: on this CPU by `function_of`, or compiled for another device.
 
     Args:
       is_jitted: it is to be compiled at once, unless everything is interpreted.
@@ -241,7 +242,7 @@ class OnDevice:
 
     @property
     def function(self) -> Function | None:
-        """What runs it on the host if that is compiled code alone; None if it is something else, or has not run yet."""
+        """The compiled code that runs it on the host; None if there is other code, or if it has not run yet."""
         here = self.__dict__.get("_here")
         return here if type(here) is Function and not here.is_in_order else None
 
@@ -259,7 +260,7 @@ class OnDevice:
 
 
 def allowance(functions: Iterable[ir.Operation]) -> Budget | None:
-    """How many operations functions of a module may be interpreted before it pays to compile it; None if it never does."""
+    """The number of operations that may be interpreted before it pays to compile the module; None if it never pays."""
     if Execution.mode != "auto":
         return None
     operations = sum(1 for function in functions for _ in nested(function))
@@ -267,19 +268,19 @@ def allowance(functions: Iterable[ir.Operation]) -> Budget | None:
 
 
 def steps_of(function: ir.Operation) -> float:
-    """The work of a call on the elements of arrays, in the time of one operation on small ones."""
+    """The work of a call on the elements of arrays. The unit is the time of one operation on small arrays."""
     return thresholds.INTERPRETED_WORK * work_of(function) / thresholds.STEP
 
 
 def function_of(code: Code, is_jitted: bool = False, first: Sequence[Any] | None = None) -> Runner:
-    """What runs a function. Equal code is read, or compiled, once.
+    """The callable that runs a function. Equal code is interpreted by one object, and compiled once.
 
     Args:
       is_jitted: it is to be compiled at once, unless everything is interpreted.
       first: the arguments of its first call.
 
     Raises:
-      RuleMissingError: it is to be interpreted, and has an operation that the interpreter does not know.
+      RuleMissingError: the function is interpreted, and has an operation that the interpreter does not know.
     """
     mode = Execution.mode
     if (mode == "compile" or (is_jitted and mode == "auto")) and not code.calls_python:
@@ -299,13 +300,13 @@ def _interpreted(code: Code, mode: str) -> Runner:
 
 
 def compiled_function(code: Code, device: Device | None = None, first: Sequence[Any] | None = None) -> Function | Endless:
-    """Compiles a function for this CPU, or for another device; equal code is compiled once per process.
+    """Compiles a function for this CPU, or for another device. Equal code is compiled once in each process.
 
     Args:
-      first: the arguments of its first call, on which the code is compared with the interpreter; random ones if None.
+      first: the arguments of its first call, on which the code is compared with the interpreter; None: random arguments.
 
     Raises:
-      TargetError: it may allocate no more than so much on another device.
+      TargetError: there is a limit of memory, and another device.
     """
     limit = code.memory_limit
     if limit is not None and device is not None:
@@ -338,10 +339,10 @@ def _needs_passes(op: ir.Operation) -> bool:
 
 
 def device_of(inputs: Iterable[Any]) -> Device | None:
-    """The device that is no CPU and has some of the arrays; None if there is none, or if all is interpreted.
+    """The device of the arrays that is not the CPU; None if there is none, or if everything is interpreted.
 
     Raises:
-      DeployError: they are on several such devices.
+      DeployError: the arrays are on several such devices.
     """
     devices = {x.device.driver: x.device for x in inputs if type(x) is Array and not x.device.is_host}
     if not devices or Execution.mode in ("interpret", _FINITE):
@@ -353,14 +354,14 @@ def device_of(inputs: Iterable[Any]) -> Device | None:
 
 
 class _Runners:
-    """Functions by their code: those used last, since each holds memory. A program that is kept keeps its own."""
+    """A cache of the functions that were used last, by their code. It is bounded, because each function pins memory."""
 
     def __init__(self, most: int):
         self.most, self._lock = most, new_lock()
         self._found: OrderedDict[str, Any] = OrderedDict()
 
     def get(self, key: str, make: Callable[[], Any]) -> Any:
-        """What was made for a key, or is made now."""
+        """The value of a key; it is made if it is not in the cache."""
         with self._lock:
             if key in self._found:
                 self._found.move_to_end(key)

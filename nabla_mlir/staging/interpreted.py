@@ -1,4 +1,4 @@
-"""A stage as the interpreter runs it, in the place of a compiled one."""
+"""A stage that the interpreter runs, with the interface of a compiled one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from nabla_mlir.staging.entry import bytecode_of
 
 @dataclass(frozen=True, repr=False)
 class Interpreted(Compiled):
-    """A stage that is called as a compiled one, and has no code to be saved.
+    """A stage that is called like a compiled one. It has no code that could be saved.
 
     Example:
       >>> import nabla_mlir as nm, numpy as np
@@ -32,17 +32,17 @@ class Interpreted(Compiled):
 
     @cached_property
     def memory(self) -> dict[str, Memory]:
-        """Nothing is known of it."""
+        """An empty mapping: the memory of calls is not known."""
         return {}
 
     @cached_property
     def manifest(self) -> Manifest:
-        """What is said of the entry points."""
+        """The descriptions of the entry points."""
         return manifest_of(self.module, self.entries, [self.code], live=True)
 
     @cached_property
     def loaded(self) -> Module:
-        """The stage in the form of a loaded artifact, with a state of its own."""
+        """The stage in the form of a loaded artifact, with its own state."""
         assert isinstance(self.target, Interpreter)
         executable = InterpretedExecutable(self.module.operation, self.target.watch)
         return Module(executable, self.manifest, self.code, lambda: bytecode_of(self.module))
@@ -53,7 +53,7 @@ class Interpreted(Compiled):
         return InterpretedExecutable.driver
 
     def save(self, path: str | Path) -> Path:
-        """There is no code.
+        """Raises an error, because there is no code.
 
         Raises:
           TargetError: always.

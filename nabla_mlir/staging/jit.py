@@ -1,4 +1,4 @@
-"""`jit`: a function that is compiled once for each structure, shapes and dtypes of its arguments, and static values."""
+"""`jit`: functions that are compiled once for each structure, shape, dtype and static value of their arguments."""
 
 from __future__ import annotations
 
@@ -30,22 +30,22 @@ _RECENT = 4  # programs that are tried before one is looked up: a quarter of a m
 
 
 class Jitted(Protocol):
-    """A function that `jit` gives."""
+    """A function that `jit` returns."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Runs it, compiled for arguments like these."""
+        """Runs the code that was compiled for arguments of this structure, shape and dtype."""
 
     def trace(self, *args: Any, **kwargs: Any) -> Traced:
-        """Its first stage, for arrays or `nm.spec` in the place of arguments, and the values of static ones."""
+        """The traced stage, for arrays or specs as arguments, and the values of static arguments."""
 
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:
-        """The stage after that, with all transforms expanded."""
+        """The lowered stage, with all transforms expanded."""
 
     def eval_shape(self, *args: Any, **kwargs: Any) -> Any:
-        """The shapes and dtypes of its results."""
+        """The shapes and dtypes of the results."""
 
     def clear_cache(self) -> None:
-        """Lets go of all that was compiled for it in this process."""
+        """Frees all programs that were compiled for it in this process."""
 
 
 class StaticArguments(NamedTuple):
@@ -56,7 +56,7 @@ class StaticArguments(NamedTuple):
 
     @staticmethod
     def of(fun: Callable[..., Any], parameters: list[str] | None, argnums: Any, argnames: Any) -> StaticArguments:
-        """Of the arguments of `jit`; given by position they are so by name. Raises TraceError if there is none such."""
+        """The static arguments that arguments of `jit` describe; a position also means its name. Raises TraceError."""
         count = None if parameters is None else len(parameters)
         places = positions("jit", () if argnums is None else argnums, count, "static_argnums")
         names = {argnames} if isinstance(argnames, str) else set(argnames or ())
@@ -69,7 +69,7 @@ class StaticArguments(NamedTuple):
         return StaticArguments(tuple(sorted(everywhere)), frozenset(names))
 
     def divided(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[dict[int, Any], dict[str, Any], dict[str, Any]]:
-        """Static arguments by position and by name, and the keywords of all others."""
+        """The static arguments by position and by name, and the other keyword arguments."""
         constants = {i % len(args): args[i % len(args)] for i in self.places if -len(args) <= i < len(args)}
         fixed = {name: kwargs[name] for name in self.names if name in kwargs}
         return constants, fixed, {name: value for name, value in kwargs.items() if name not in fixed}
@@ -82,7 +82,7 @@ class _Switch(threading.local):
 
 @contextlib.contextmanager
 def disable_jit(disable: bool = True) -> Iterator[None]:
-    """Within it `jit` runs functions as they stand, operation by operation, so that Python's debuggers see values.
+    """A context in which `jit` runs functions without compiling, operation by operation, so that debuggers see values.
 
     Example:
       >>> import nabla_mlir as nm
@@ -106,30 +106,31 @@ def jit(
     *, donate_argnums: int | Sequence[int] = (), donate_argnames: str | Sequence[str] = (), keep_unused: bool = False,
     inline: bool = False, memory_limit: int | None = None,
 ) -> Any:  # fmt: skip
-    """The same function, compiled once for each structure, shape and dtype of its arguments.
+    """A function with the results of `fun`, compiled once for each structure, shape and dtype of its arguments.
 
     Args:
-      fun: a function of pytrees of arrays; it is run only to trace it, so it must not depend on anything else that
-        changes. Without it the result is a decorator with the other arguments.
-      static_argnums: positions of arguments that are not arrays; the function is compiled anew for each value,
-        which must be hashable; given by name they are as static.
-      static_argnames: the same for keyword arguments, which may be given by position too.
-      donate_argnums, donate_argnames: arguments that the caller will not use again: on a CPU the call writes its results
-        where they lie if it can, so that ``jit(lambda a: a.at[0].set(1.0), donate_argnums=0)`` copies nothing. Such arrays
-        cannot be read afterwards. What something else may hold (a view by `numpy()`, another call) is copied first.
-      keep_unused, inline: accepted for programs that say them; an argument that is not used costs nothing here, and the call
-        becomes part of a traced function in any case.
-      memory_limit: bytes that a call may allocate at once on a CPU, results included and arguments not: values are forgotten
-        and computed again, as ``nm.CPU(memory_limit=...)`` says. An interpreted call allocates what it takes.
+      fun: a function of pytrees of arrays. It runs only when it is traced, so it must not depend on other values that
+        change. Without it, the result is a decorator with the other arguments.
+      static_argnums: positions of arguments that are not arrays. The function is compiled for each of their values, which
+        must be hashable. Passed by name, they are static, too.
+      static_argnames: the same for keyword arguments, which may also be passed by position.
+      donate_argnums, donate_argnames: arguments that the caller will not use again. On a CPU the call writes its results
+        into their memory if possible, so ``jit(lambda a: a.at[0].set(1.0), donate_argnums=0)`` copies nothing. Such arrays
+        cannot be read afterwards. An array that something else may use (a view by `numpy()`, another call) is copied first.
+      keep_unused, inline: accepted for programs of JAX. An unused argument costs nothing here, and the call always becomes
+        part of a traced function.
+      memory_limit: the bytes that a call may allocate at once on a CPU, with results and without arguments. Values are
+        recomputed to meet it, as with ``nm.CPU(memory_limit=...)``. It does not limit interpreted calls.
 
     Inside another traced function the call becomes part of that one.
 
     Returns:
-      The function, with JAX's stages: ``square.trace(x)``, ``square.lower(x)`` and ``square.lower(x).compile()``, which is called
-      without the static arguments, ``square.eval_shape(x)``, and ``square.clear_cache()``, which lets its programs go.
+      The function. It has JAX's stages ``square.trace(x)``, ``square.lower(x)`` and ``square.lower(x).compile()``, which is
+      called without the static arguments. It also has ``square.eval_shape(x)``, and ``square.clear_cache()``, which frees its
+      programs.
 
     Raises:
-      MemoryLimitError: at the first call, if no form was found that allocates as little as `memory_limit`.
+      MemoryLimitError: at the first call, if every form of the program allocates more than `memory_limit`.
 
     Example:
       >>> import nabla_mlir as nm, numpy as np
@@ -215,9 +216,9 @@ def jit(
 
 
 def clear_caches() -> None:
-    """Lets go of all programs that are kept in this process: those of `jit`, and those of functions on arrays.
+    """Frees all programs of this process: those of `jit`, and those of functions on arrays.
 
-    What the compiler made stays in its cache on the disk (`nabla-mlir cache`).
+    Compiled modules stay in the cache on disk (`nabla-mlir cache`).
 
     Example:
       >>> import nabla_mlir as nm
@@ -230,7 +231,7 @@ def clear_caches() -> None:
 
 
 def _without(fun: Callable[..., Any], constants: Mapping[int, Any], fixed: Mapping[str, Any]) -> Callable[..., Any]:
-    """A function whose static arguments are bound, with the names of the others."""
+    """A function with bound static arguments, and with the names of the others."""
 
     @functools.wraps(fun)
     def f(*dynamic: Any, **keywords: Any) -> Any:

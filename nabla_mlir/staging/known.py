@@ -1,7 +1,8 @@
-"""Numbers of tensors in a trace whose arguments are at hand: what `if` and `while` ask of a derivative that is computed at once.
+"""Values of tensors in a trace whose arguments are known, for `if` and `while` in a derivative that is computed at once.
 
-Python may decide by them, but a derivative that follows a value would lose what Python computes of its number: such a value
-has none. Each open derivative has a level, its number counted from the outermost; a value has the levels that follow it.
+Python may read such a number. But if a derivative follows the value, results that Python computes from the number would lose
+their derivative, so it cannot be read. Each open derivative has a level, counted from the outermost. A value has the levels of
+the derivatives that follow it.
 """
 
 from __future__ import annotations
@@ -30,9 +31,9 @@ class _Arguments:
     """The values that the arguments of a region stand for, and the derivatives that follow the arguments.
 
     Attributes:
-      level: of the derivative of the region, if that is asked for.
-      role: the innermost derivative that follows a call of a function with a rule applies the rule, so that only those
-        around it follow the rule, and none the function.
+      level: the level of the region's derivative, if the region is differentiated.
+      role: the role of the region in a call with a custom rule. The innermost derivative that follows the call applies the
+        rule. So only the derivatives around it follow the rule, and none follows the function.
     """
 
     values: tuple[ir.Value, ...]
@@ -41,12 +42,12 @@ class _Arguments:
 
 
 class Known:
-    """The values of one trace that are decided by those of its arguments.
+    """The values of one trace that the values of its arguments determine.
 
-    What was computed once is kept, so that a loop of Python's runs each operation once.
+    Computed values are stored, so that a Python loop runs each operation once.
 
     Attributes:
-      applies_rules: derivatives apply the rules of the user's; those that follow functions as they are written do not.
+      applies_rules: derivatives apply custom rules; Taylor mode, which follows the functions themselves, does not.
     """
 
     applies_rules: bool
@@ -61,12 +62,12 @@ class Known:
         self._unfollowed: set[ir.Value] = set()  # values known to have no level
 
     def assign(self, arguments: Iterable[ir.Value], arrays: Iterable[Any]) -> None:
-        """The arguments of the function."""
+        """Sets the values of the arguments of the function."""
         self.arrays.update(zip(arguments, arrays, strict=True))
 
     @contextlib.contextmanager
     def without_rules(self) -> Iterator[None]:
-        """Within it no rules are applied."""
+        """A context in which no custom rules are applied."""
         before, self.applies_rules = self.applies_rules, False
         try:
             yield
@@ -76,7 +77,7 @@ class Known:
     def bind(
         self, arguments: Sequence[ir.Value], values: Sequence[ir.Value], level: int | None = None, role: Role = "plain"
     ) -> None:
-        """The arguments of a region, which have the values of others; see `_Arguments`."""
+        """Sets the values of the arguments of a region to those of other tensors; see `_Arguments`."""
         self.others.update(zip(arguments, values, strict=True))
         self._regions.update(dict.fromkeys(arguments, _Arguments(tuple(values), level, role if self.applies_rules else "plain")))
 
@@ -113,7 +114,7 @@ class Known:
         return levels if region.level is None else levels | {region.level}
 
     def read(self, value: ir.Value) -> np.ndarray | None:
-        """The numbers of a value; None if they depend on an argument that has none, such as that of a loop or a map."""
+        """The numbers of a value; None if it depends on an unknown argument, such as the argument of a loop or a map."""
         steps = self._steps(value)
         if steps is None:
             return None
@@ -127,7 +128,7 @@ class Known:
         return value
 
     def _steps(self, value: ir.Value) -> list[ir.Operation] | None:
-        """The operations that are still to be run for it, in their order."""
+        """The operations that must still run to compute a value, in order."""
         steps: list[ir.Operation] = []
         seen: set[ir.Value] = set()
         stack: list[tuple[ir.Value, ir.Operation | None]] = [(value, None)]

@@ -1,4 +1,4 @@
-"""Arguments chosen by their positions: argnums, static_argnums, nondiff_argnums."""
+"""Selection of arguments by position: argnums, static_argnums, nondiff_argnums."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ Argnums = int | Sequence[int]
 
 
 def is_one(argnums: Any) -> bool:
-    """True for one position, false for several, also if they are one in a tuple."""
+    """True for one position, False for a tuple of positions, also for a tuple of one."""
     return hasattr(argnums, "__index__") and not getattr(argnums, "shape", ())
 
 
 def positions(what: str, argnums: Any, count: int | None, word: str = "argnums") -> tuple[int, ...]:
-    """The positions counted from 0; negative ones count from the end of `count` arguments.
+    """The positions, counted from 0. A negative position counts from the end of `count` arguments.
 
     Args:
-      what: who asks.
+      what: the name of the caller, for messages.
       argnums: a position or a sequence of them.
-      count: how many arguments there are; None where any number may come.
-      word: what the parameter is called.
+      count: the number of arguments; None if it is not fixed.
+      word: the name of the parameter, for messages.
 
     Raises:
-      TraceError: a position is no integer, none of the arguments, or given twice.
+      TraceError: a position is not an integer, is not an argument, or is repeated.
     """
     numbers = [argnums] if is_one(argnums) or not isinstance(argnums, (tuple, list, set, frozenset, range)) else argnums
     result = []
@@ -47,7 +47,7 @@ def positions(what: str, argnums: Any, count: int | None, word: str = "argnums")
 
 
 def parameters_of(f: Callable[..., Any]) -> list[str] | None:
-    """The names of the arguments that may be given by position; None where any number may, or nobody knows."""
+    """The names of the arguments that may be passed by position; None if their number is not fixed or not known."""
     parameters = _parameters(f)
     if parameters is None or any(p.kind == p.VAR_POSITIONAL for p in parameters):
         return None
@@ -55,7 +55,7 @@ def parameters_of(f: Callable[..., Any]) -> list[str] | None:
 
 
 def keywords_of(f: Callable[..., Any]) -> set[str] | None:
-    """The names of the arguments that may be given by keyword; None where any name may, or nobody knows."""
+    """The names of the arguments that may be passed by keyword; None if any name may, or if they are not known."""
     parameters = _parameters(f)
     if parameters is None or any(p.kind == p.VAR_KEYWORD for p in parameters):
         return None
@@ -70,7 +70,7 @@ def _parameters(f: Callable[..., Any]) -> list[inspect.Parameter] | None:
 
 
 def positional(fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
-    """All arguments by position, defaults included, as rules take them."""
+    """All arguments by position, with defaults, in the form that rules expect."""
     try:
         bound = inspect.signature(fun).bind(*args, **kwargs)
     except ValueError:  # a builtin without a signature

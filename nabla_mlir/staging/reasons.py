@@ -1,4 +1,4 @@
-"""Why a function is traced and compiled again: what its new arguments have that those before did not."""
+"""The reason why a function is traced and compiled again: how its new arguments differ from those before."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ Key = tuple[Any, ...]  # structure, kinds of leaves, mode, default dtypes, and s
 
 
 def reason(name: str, key: Key, before: Iterable[Key], parameters: Sequence[str] | None) -> str:
-    """A sentence that says what is new about a call, beside the most similar one before.
+    """A sentence that says how a call differs from the most similar one before.
 
     Args:
-      name: of the function.
-      key: of the call.
-      before: of those that were compiled.
-      parameters: the names of the function's parameters, where they are known.
+      name: the name of the function.
+      key: the key of the call.
+      before: the keys of the calls that were compiled.
+      parameters: the names of the function's parameters, if they are known.
     """
     nearest = min(before, key=lambda other: len(_changes(key, other, parameters)), default=None)
     if nearest is None:

@@ -1,8 +1,8 @@
-"""A call like one before, as Python that is written for it: each argument is looked at while it is handed over.
+"""Generated Python code for calls like an earlier one: it checks each argument while it passes it on.
 
-Half of what a small function takes is spent on its arguments and results: loops over them, and general functions of trees, cost
-more than what is done with each. So each has lines of its own here, which take dicts, lists and tuples apart by their keys and
-lengths, and leave other nodes to optree. Of many arguments the trees alone are written out.
+A small function spends half of its time on its arguments and results. Loops over them, and general functions of trees, cost
+more than the work on each. So the generated code has separate lines for each argument. They flatten dicts, lists and tuples by
+their keys and lengths, and leave other nodes to optree. If there are many arguments, only the trees are written out.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ inputs.push_ref(view)
 
 
 def never(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Where no call can be repeated."""
+    """The function for calls that cannot be repeated; it returns OTHER."""
     return OTHER
 
 
@@ -44,16 +44,16 @@ def repetition(
     function: Function, in_spec: pytree.TreeSpec, kinds: Sequence[Kind], constants: Mapping[int | str, Any],
     captures: Sequence[Array], out: Any, types: Types,
 ) -> Call:  # fmt: skip
-    """What calls compiled code again, from the arguments and keyword arguments of a call; OTHER if they are of other kinds.
+    """A function that calls compiled code again with new arguments. It returns OTHER if their kinds differ.
 
     Args:
-      function: the code, that of the calls in the present mode and with the present default dtypes.
+      function: the code for calls in the current mode and with the current default dtypes.
       in_spec: the structure of the arguments and keyword arguments.
-      kinds: those of its leaves, which are the arguments of the code in front of the captures.
-      constants: arguments by position and by name that are part of the code; by position they are None in the structure.
+      kinds: the kinds of its leaves, which are the first arguments of the code, before the captures.
+      constants: arguments by position and by name that are part of the code; those by position are None in the structure.
       captures: the last arguments of the code.
-      out: a result, for its structure.
-      types: the shapes and dtypes of its leaves.
+      out: a result, which gives the structure.
+      types: the shapes and dtypes of the leaves of `out`.
     """
     source = _Source(Array=Array, VmRef=VmRef, VmVariantList=VmVariantList, Execution=Execution, Defaults=Defaults, OTHER=OTHER)
     name = source.name
@@ -82,23 +82,23 @@ def repetition(
 
 
 class _Source:
-    """The lines of a function of `args` and `kwargs`, and the values that names in it stand for."""
+    """The source of a function of `args` and `kwargs`, and the values of the names in it."""
 
     def __init__(self, **names: Any):
         self._names, self._lines = names, ["def again(args, kwargs):"]
 
     def lines(self, text: str) -> None:
-        """Adds lines."""
+        """Adds lines to the source."""
         self._lines.append(textwrap.indent(text, "    "))
 
     def name(self, value: Any) -> str:
-        """A name for a value."""
+        """A new name that stands for a value."""
         name = f"_{len(self._names)}"
         self._names[name] = value
         return name
 
     def tree(self, out: Any, row: str) -> str:
-        """The code of a tree like `out`, of leaves whose code is given."""
+        """The code of a tree like `out`, from the code of its leaves."""
         spec = pytree.flatten_any(out)[1]
         if spec.is_leaf():
             return row
@@ -110,13 +110,13 @@ class _Source:
         return f"{self.name(make)}({self.name(metadata)}, ({row},))"
 
     def call(self) -> Call:
-        """The function."""
+        """The compiled function."""
         exec("\n".join(self._lines), self._names)
         again: Call = self._names["again"]
         return again
 
     def arguments(self, spec: pytree.TreeSpec, constants: Mapping[int | str, Any]) -> list[str]:
-        """The variables of the leaves of arguments and keyword arguments; all others have to equal the constants."""
+        """Adds code that flattens the arguments, and returns the variables of the leaves. Constants must be equal."""
         args, kwargs = spec.children()
         fixed = [name for name in constants if isinstance(name, str)]
         count = kwargs.num_children + len(fixed)
@@ -134,7 +134,7 @@ class _Source:
         return [leaf for child, variable in trees for leaf in self._leaves(child, variable)]
 
     def _leaves(self, spec: pytree.TreeSpec, tree: str) -> list[str]:
-        """Takes the tree of a variable apart, and returns the variables of its leaves."""
+        """Adds code that flattens the tree of a variable, and returns the variables of its leaves."""
         if spec.is_leaf():
             return [tree]
         if spec.type is type(None):
@@ -155,7 +155,7 @@ class _Source:
         return [leaf for child, variable in zip(children, variables, strict=True) for leaf in self._leaves(child, variable)]
 
     def _items(self, tree: str, variables: Mapping[Any, str]) -> None:
-        """Gives the items of a dict to variables, by key."""
+        """Adds code that assigns the items of a dict to variables, by key."""
         if variables:
             items = [f"{tree}[{self.name(key)}]" for key in variables]
             self.lines(f"try: [{', '.join(variables.values())}] = [{', '.join(items)}]")

@@ -1,4 +1,4 @@
-"""Shapes and dtypes of arguments: what a function is traced for."""
+"""Shapes and dtypes of arguments, for which a function is traced."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from nabla_mlir.table.promotion import Defaults, is_scalar, scalar_dtype
 
 @dataclass(frozen=True)
 class Spec:
-    """Shape and dtype of an argument. Made by `nm.spec`."""
+    """The shape and the dtype of an argument; `nm.spec` makes it."""
 
     shape: tuple[int, ...]
     dtype: np.dtype
@@ -28,12 +28,12 @@ class Spec:
 
 
 def spec(shape: Sequence[int] | int = (), dtype: Any = None) -> Spec:
-    """Describes an argument of a function that is traced.
+    """The shape and the dtype of an argument, for `nm.trace`.
 
     Args:
       shape: the lengths of its axes; an int stands for one axis.
-      dtype: a dtype or its name: NumPy's, such as "i8" for int64, or MLIR's where NumPy has none, such as "bf16"; the
-        default float dtype if not given.
+      dtype: a dtype or its name. It is a name of NumPy, such as "i8" for int64, or a name of MLIR where NumPy has none,
+        such as "bf16". The default is the default float dtype.
 
     Example:
       >>> print(spec((2, 3), "f64"))
@@ -49,7 +49,7 @@ def spec(shape: Sequence[int] | int = (), dtype: Any = None) -> Spec:
 
 
 def as_spec(leaf: Any) -> Spec:
-    """The spec of an argument leaf: itself, or that of an array or a Python scalar (which stays weak)."""
+    """The spec of an argument leaf, which is a spec, an array, or a Python scalar (which stays weak)."""
     if isinstance(leaf, Spec):
         return leaf
     if is_scalar(leaf):

@@ -1,4 +1,4 @@
-"""Traced -> Lowered -> Compiled: each stage prints its IR, saves it, and says its inputs and outputs."""
+"""The stages Traced -> Lowered -> Compiled. Each prints and saves its IR, and describes its inputs and outputs."""
 
 from __future__ import annotations
 
@@ -34,21 +34,21 @@ from nabla_mlir.targets import target as as_target
 
 
 class Traced(Stage):
-    """A function as StableHLO with `ad` and `batch` regions: what it says, before any pass has run."""
+    """A traced function: StableHLO with `ad` and `batch` regions, before any pass."""
 
     @property
     def jaxpr(self) -> Traced:
-        """The stage itself, which prints as IR, for programs of JAX that ask for it."""
+        """The stage itself, which prints as IR, under the name of JAX."""
         return self
 
     def lower(self) -> Lowered:
-        """Expands all transforms. Raises RuleMissingError where an operation has no rule."""
+        """Expands all transforms, and returns the lowered stage. Raises RuleMissingError if an operation has no rule."""
         module = clone_module(self.module)
         lower_module(module)
         return Lowered(module, self.entries)
 
     def compile(self, target: Interpreter) -> Interpreted:
-        """What runs the stage as it stands, before any pass. For other targets it is lowered first.
+        """A callable that the interpreter runs, before any pass. For other targets, lower the stage first.
 
         Raises:
           TargetError: the target is not `nm.Interpreter()`.
@@ -60,17 +60,17 @@ class Traced(Stage):
 
 
 class Lowered(Stage):
-    """Plain StableHLO, derivatives and batches included."""
+    """A lowered function: plain StableHLO, with derivatives and maps expanded."""
 
     @staticmethod
     def restore(stablehlo: bytes, manifest: Manifest) -> Lowered:
-        """The stage that an artifact was compiled from; custom nodes of trees are dicts now."""
+        """The stage from which an artifact was compiled. Custom nodes of trees are dicts."""
         return Lowered(parse_module(stablehlo), tuple(map(entry_of, manifest.entry_points)))
 
     def function(self, name: str | None = None) -> Callable[..., Any]:
-        """An entry point as a function of pytrees that every transform accepts; the only one if not named.
+        """An entry point as a function of pytrees, which every transform accepts. The name may be omitted if there is one.
 
-        It is differentiated as the StableHLO stands here: custom rules and `stop_gradient` have been expanded.
+        Derivatives follow this StableHLO: custom rules and `stop_gradient` are expanded already.
 
         Example:
           >>> import nabla_mlir as nm
@@ -92,7 +92,7 @@ class Lowered(Stage):
         return staged(call)
 
     def has_state(self, name: str | None = None) -> bool:
-        """Whether an entry point, the first one if not named, reads or writes the state of a prepared product.
+        """True if an entry point (by default the first) reads or writes the state of a prepared product.
 
         Example:
           >>> import nabla_mlir as nm
@@ -103,7 +103,7 @@ class Lowered(Stage):
         return any(op.name.startswith("util.global") for op in nested(function))
 
     def cost(self) -> dict[str, FunctionCost]:
-        """Operations, bytes moved, bytes of state and peak memory of each entry point, before the compiler fuses.
+        """The operations, moved bytes, bytes of state and peak memory of each entry point, before the compiler fuses.
 
         Example:
           >>> import nabla_mlir as nm
@@ -132,19 +132,19 @@ class Lowered(Stage):
         self, target: list[Any] | tuple[Any, ...], *, flags: Sequence[str] = ..., cache: bool = ..., tune: bool = ...
     ) -> Bundle: ...
     def compile(self, target: Any = "cpu", *, flags: Sequence[str] = (), cache: bool = True, tune: bool = False) -> Any:
-        """Compiles for a target, or for several, each in a process of its own.
+        """Compiles for one target, or for several, each in a separate process.
 
         Args:
-          target: "cpu", "vulkan", "cuda", or one of `nm.targets`; a list of them makes a `Bundle`, one artifact from
-            which a machine takes the first that it runs. With `nm.Interpreter()` nothing is compiled: NumPy runs the stage.
-          flags: further flags of iree-compile.
-          cache: look for the result in the cache on disk, and put it there.
-          tune: compile several forms (`nabla_mlir.staging.tuning.FORMS`) for the CPU of this machine, time them with both
-            drivers, and keep the fastest that agrees with the default; the manifest says what was tried.
+          target: "cpu", "vulkan", "cuda", or one of `nm.targets`. A list makes a `Bundle`, one artifact of which a machine uses
+            the first target that it runs. With `nm.Interpreter()` nothing is compiled: NumPy runs the stage.
+          flags: additional flags of iree-compile.
+          cache: True reads the result from the cache on disk, or stores it there.
+          tune: True compiles several forms (`nabla_mlir.staging.tuning.FORMS`) for the CPU of this machine, times them with both
+            drivers, and returns the fastest that agrees with the default. The manifest lists the trials.
 
         Raises:
           CompileError: IREE refused the module or crashed; a reproducer is saved.
-          TargetError: the target does not exist, or is to be tuned and no CPU.
+          TargetError: the target does not exist, or `tune` is set for a target that is not a CPU.
         """
         if isinstance(target, (list, tuple)):
             return Bundle(tuple(self.compile(t, flags=flags, cache=cache, tune=tune) for t in target))
@@ -163,17 +163,17 @@ class Lowered(Stage):
 
 
 def trace(f: Callable[..., Any], *specs: Any, name: str | None = None, **kw_specs: Any) -> Traced:
-    """Runs `f` once on tensors and records what it does.
+    """Runs `f` once on tensors, and records its operations.
 
     Args:
       f: a function of pytrees of arrays.
-      specs: for each positional argument a pytree of `nm.spec(...)`, arrays (which stand for their shape and
-        dtype) or Python scalars.
-      name: the name of the entry point; that of the function if not given.
+      specs: for each positional argument, a pytree of `nm.spec(...)`, arrays (of which only shape and dtype count) or
+        Python scalars.
+      name: the name of the entry point; by default the name of the function.
       kw_specs: the same for keyword arguments.
 
     Raises:
-      TraceError: the function does something that cannot be recorded.
+      TraceError: the function uses an operation that cannot be recorded.
 
     Example:
       >>> import nabla_mlir as nm
@@ -234,7 +234,7 @@ def _first_line(f: Callable[..., Any]) -> str:
 
 
 def module(**traced: Traced) -> Traced:
-    """Several traced functions as entry points of one artifact, called by the names given here.
+    """A module with several traced functions as its entry points. The keywords are their names.
 
     Example:
       >>> import nabla_mlir as nm

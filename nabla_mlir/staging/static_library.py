@@ -1,12 +1,12 @@
 """Static libraries: entry points as plain C functions, linked into a program without any runtime.
 
 hvp.o    the machine code, for the target's CPU
-hvp.c    what calls it in order: no threads, no files, memory from malloc
+hvp.c    C functions that call it; they use no threads and no files, and get memory from malloc
 hvp.h    one function for each entry point, for C and C++
 hvp-config.cmake   the same for CMake: find_package(hvp), and the target hvp::hvp
 
-IREE calls its machine code through a small interface (tables of functions, and two structures that say which part of the
-work is meant), whose version 6 the C declares anew and checks.
+IREE calls its machine code through a small interface: tables of functions, and two structures that name a part of the work.
+The C code declares version 6 of this interface, and checks the version.
 """
 
 from __future__ import annotations
@@ -41,21 +41,21 @@ _C_TYPES = {
 def save_static_library(
     lowered: Lowered, path: str | Path, target: str | Target = "cpu", *, flags: Sequence[str] = ()
 ) -> Path:
-    """Compiles a module to machine code and C; returns the path of the header.
+    """Compiles a module to machine code and C functions, and returns the path of the header.
 
-    The functions are named NAME_ENTRY after the file and the entry point, take a pointer for each array (in the order of
-    the trees' leaves, results last) and return 0, or a number that NAME.h explains. They are not to be called by two
-    threads at once. State (of `nm.hvp_module`, for instance) belongs to the program.
+    A function is named NAME_ENTRY, after the file and the entry point. It takes a pointer for each array, in the order of the
+    leaves, with the results last. It returns 0, or an error number that NAME.h explains. Two threads must not call the
+    functions at once. State, for example of `nm.hvp_module`, belongs to the program.
 
     Args:
       lowered: the module.
-      path: where the four files go, with or without a suffix.
-      target: a `CPU`, for another machine too.
-      flags: further flags of iree-compile.
+      path: the path of the four files, with or without a suffix.
+      target: a `CPU`, also one of another machine.
+      flags: additional flags of iree-compile.
 
     Raises:
-      CompileError: the compiler refused the module, or its host's part has an operation that has no C here.
-      TargetError: the target is no CPU, or one for asynchronous calls.
+      CompileError: the compiler refused the module, or the part for the host has an operation without a form in C.
+      TargetError: the target is not a CPU, or is one for asynchronous calls.
 
     Example:
       >>> import nabla_mlir as nm, tempfile
@@ -104,7 +104,7 @@ def save_static_library(
 
 
 def _parameters(entry: EntryPoint) -> list[tuple[str, Leaf, bool]]:
-    """The C name of each array, and whether the function writes it."""
+    """The C name of each array, and True if the function writes it."""
     parameters: list[tuple[str, Leaf, bool]] = []
     leaves = [(leaf, False) for argument in entry.arguments for leaf in argument.leaves if not argument.output]
     for leaf, is_result in leaves + [(leaf, True) for leaf in entry.result_leaves]:
@@ -153,7 +153,7 @@ def _header(name: str, entries: list[EntryPoint], cpu: CPU) -> str:
 
 
 def _cmake(name: str, files: list[str]) -> str:
-    """A package of CMake: a library that the project compiles with its own compiler."""
+    """The text of a CMake package: a library that the project compiles with its own compiler."""
     paths = " ".join(f'"${{CMAKE_CURRENT_LIST_DIR}}/{file}"' for file in files)
     return (
         f"# find_package({name}), with this folder as {name}_DIR or in CMAKE_PREFIX_PATH, or include() of this file.\n"
@@ -172,7 +172,7 @@ def _cmake(name: str, files: list[str]) -> str:
 
 
 def _declared_indices(name: str, entry: EntryPoint) -> list[str]:
-    """Where the entries of a sparse matrix stand, as constants of the library."""
+    """The positions of the entries of a sparse matrix, as constants of the library."""
     if entry.sparsity is None:
         return []
     form = entry.sparsity

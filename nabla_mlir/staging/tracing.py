@@ -1,4 +1,4 @@
-"""From a Python function to IR: the function runs once on tensors, and what it does is recorded."""
+"""Tracing: a Python function runs once on tensors, which record its operations as IR."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ for _folder in {*INTERNAL_FOLDERS, os.path.join(os.path.dirname(os.path.abspath(
 
 @dataclass
 class Capture:
-    """An array from outside that a traced function uses: an extra argument of it."""
+    """An array from outside that a traced function uses. It becomes an additional argument."""
 
     array: Any
     value: ir.Value
@@ -46,9 +46,9 @@ class Trace:
     """One function under construction.
 
     Attributes:
-      is_value: it is run as it stands, and nothing that is traced now is differentiated: no rules are asked for.
-      order: how many derivatives are asked for of what is traced now.
-      known: the values that are decided by the arguments, if those are at hand.
+      is_value: the function runs without being differentiated, so no rules are needed.
+      order: the number of derivatives of the code that is being traced.
+      known: the values that the arguments determine, if the arguments are known.
       has_lines: operations know the user's lines.
     """
 
@@ -61,21 +61,21 @@ class Trace:
     scratch: ir.Block = field(default_factory=lambda: block_aside(detached=True))
 
     def retire(self, holder: ir.Operation) -> None:
-        """Moves a holder out of the code. It lives until the trace ends, since others may read what is in it.
+        """Moves a holder out of the code. It lives until the trace ends, because other code may read its values.
 
-        For example, the step of a scan is traced once to learn its types. A function that it linearises is a region of its own,
-        which reads values of the step and is still cloned from when the trace of the step is of no more use.
+        For example, the step of a scan is traced once to learn its types. A function that the step linearises is a separate
+        region, which reads values of the step. It is cloned even after the trace of the step is no longer used.
         """
         self.scratch.append(holder)
 
     def close(self) -> None:
-        """Erases the holders, which may read each other's values: MLIR drops the reads of a region before it erases any of it."""
+        """Erases the holders. They may read each other's values: MLIR drops the reads of a region before it erases the region."""
         self.scratch.owner.operation.erase()
 
     def capture(self, array: Any, shape: tuple[int, ...], dtype: np.dtype) -> Tensor:
-        """The argument that stands for an array from outside, one for each array.
+        """The argument that stands for an array from outside. Each array has one.
 
-        The tensor is a new one each time, since what is assigned to it is not assigned to the array.
+        Each call returns a new tensor, because an assignment to it must not change the array.
         """
         place = self.captures.get(id(array))
         if place is None:
@@ -100,7 +100,7 @@ def current_trace() -> Trace | None:
 
 @contextlib.contextmanager
 def ensure_compile_time_eval() -> Iterator[None]:
-    """Within it functions of concrete arrays are computed at once, also in a trace, where they give numbers to decide by.
+    """A context in which functions of concrete arrays are computed at once, even in a trace. Python may branch on the results.
 
     Example:
       >>> import nabla_mlir as nm, numpy as np
@@ -137,7 +137,7 @@ promotion.set_capture(_capture_array)
 
 
 def _number_of(tensor: Tensor) -> np.ndarray | None:
-    """The numbers of a tensor of the open trace, if the values of its arguments decide them."""
+    """The numbers of a tensor of the open trace, if the values of its arguments determine them."""
     trace = _current.trace
     if trace is None or trace.known is None or tensor.axes:
         return None
@@ -152,7 +152,7 @@ def _number_of(tensor: Tensor) -> np.ndarray | None:
 
 
 def _is_followed(tensor: Tensor) -> bool:
-    """True if an open derivative would lose what is computed from the numbers of a tensor."""
+    """True if an open derivative follows the tensor, so that results computed from its numbers would lose it."""
     trace = _current.trace
     return trace is not None and trace.known is not None and trace.known.is_followed(tensor.value)
 
@@ -179,9 +179,9 @@ def trace_function(
     """Traces ``function(*tensors) -> tensors`` into a module with one public function.
 
     Args:
-      is_value: the function is run as it stands, and never differentiated.
-      arrays: the arguments, where they are at hand: Python may ask for the numbers of what they decide (`if x > 0`), and
-        the module is one for these values.
+      is_value: the function is never differentiated.
+      arrays: the arguments, if they are known. Python may then read numbers that they determine (`if x > 0`), and the
+        module holds only for these values.
       has_lines: operations know the user's lines, which takes a quarter of the time.
 
     Returns:
@@ -214,7 +214,7 @@ def trace_function(
 
 @contextlib.contextmanager
 def _places() -> Iterator[None]:
-    """Within it operations know their lines: MLIR reads them from the stack, and takes names of files that are UTF-8 alone."""
+    """A context in which operations know their lines. MLIR reads them from the stack, and accepts only file names in UTF-8."""
     try:
         with user_lines():
             yield
@@ -253,13 +253,13 @@ def trace_region(
     """Traces a function into a block inside the current trace; values from outside are captured as they are.
 
     Args:
-      is_differentiated: the block is for an operation that asks for derivatives.
+      is_differentiated: True if the block belongs to an operation that differentiates it.
       operands: the tensors whose values the first arguments have.
-      role: what the region is of an operation with rules of the user's; it says which derivatives follow the arguments.
+      role: the role of the region in an operation with custom rules; it decides which derivatives follow the arguments.
 
     Returns:
       The block (ending in `stablehlo.return`), the operation that holds it until it is moved, and the results. The holder
-      belongs to the trace, also where the function raises an error: the caller may move the block out of it, and never erases it.
+      belongs to the trace, also if the function raises an error. The caller may move the block out of it, but never erases it.
     """
     trace = _current.trace
     assert trace is not None, "regions are traced inside a trace"
@@ -285,7 +285,7 @@ def trace_region(
 
 
 def stands_for(argument: Tensor, value: Tensor) -> None:
-    """Notes that an argument of the open region has a value that the derivative of the region does not follow."""
+    """Records the value of an argument of the open region that the derivative of the region does not follow."""
     trace = _current.trace
     if trace is not None and trace.known is not None:
         trace.known.bind([argument.value], [value.value])
@@ -297,7 +297,7 @@ def results_of(op: ir.Operation) -> list[Tensor]:
 
 
 def bake_captures(module: ir.Module, count: int, captures: Sequence[Any]) -> None:
-    """Makes constants of the arguments behind the first `count`, which stand for captured arrays."""
+    """Replaces the arguments after the first `count`, which stand for captured arrays, by constants."""
     if not captures:
         return
     func = module.body.operations[0].operation

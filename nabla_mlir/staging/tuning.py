@@ -1,4 +1,4 @@
-"""Tuning: the forms of a module that are worth trying on a CPU, each compiled, timed on this machine, and compared."""
+"""Tuning: several forms of a module for a CPU are compiled, timed on this machine, and compared."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _TOLERANCES = {"float32": 1e-3, "complex64": 1e-3, "float64": 1e-9, "complex128"
 
 @dataclass(frozen=True)
 class Trial:
-    """One form on one driver: the seconds of a call of all functions, and why it was not considered, if it was not."""
+    """The trial of one form on one driver: the seconds of a call of all functions, or the reason why it was rejected."""
 
     form: str
     driver: str
@@ -43,7 +43,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class Tuned:
-    """The fastest form: its artifact, target and driver; and all that were tried."""
+    """The fastest form, with its artifact, target and driver, and all trials."""
 
     vmfb: bytes
     target: CPU
@@ -54,17 +54,17 @@ class Tuned:
 def tune(
     module: ir.Module, functions: Mapping[str, Sequence[Spec]], target: Target, flags: Sequence[str], cache: bool
 ) -> Tuned:
-    """Compiles a lowered module in each form and keeps the fastest whose results are those of the default.
+    """Compiles a lowered module in each form, and returns the fastest one whose results agree with the default.
 
     Args:
       module: plain StableHLO.
       functions: the arguments of each function, in an order in which they may be called.
-      target: a CPU, the one of this machine.
-      flags: further flags of iree-compile, for all forms.
-      cache: whether artifacts are looked for and kept in the cache.
+      target: the CPU of this machine.
+      flags: additional flags of iree-compile, for all forms.
+      cache: True reads artifacts from the cache, and stores them there.
 
     Raises:
-      TargetError: the target is no CPU.
+      TargetError: the target is not a CPU.
       CompileError: the default form cannot be compiled.
     """
     if not isinstance(target, CPU):
@@ -94,7 +94,7 @@ def tune(
 
 
 def _timed(vmfb: bytes, functions: Mapping[str, Sequence[Spec]], driver: str) -> tuple[float, list[np.ndarray], str]:
-    """The sum of the median times of the functions, all results, and what went wrong."""
+    """The sum of the median times of the functions, all results, and the error if there was one."""
     executable = Executable.load(vmfb, driver)
     total, results = 0.0, list[np.ndarray]()
     for name, specs in functions.items():
@@ -119,7 +119,7 @@ def _numbers(rng: np.random.Generator, spec: Spec) -> np.ndarray:
 
 
 def _difference(results: Sequence[np.ndarray], reference: Sequence[np.ndarray]) -> str:
-    """Why the results are not the same; nothing if they are."""
+    """The reason why the results differ; "" if they agree."""
     for a, b in zip(results, reference, strict=True):
         exact, other = b.astype(np.complex128), a.astype(np.complex128)
         both = np.isfinite(exact) & np.isfinite(other)
@@ -131,7 +131,7 @@ def _difference(results: Sequence[np.ndarray], reference: Sequence[np.ndarray]) 
 
 
 def _say(trial: Trial) -> None:
-    """A line on a terminal; nothing when piped."""
+    """Prints a line on a terminal, and nothing if the output is piped."""
     if sys.stderr.isatty():
         what = f"not used: {trial.refused}" if trial.refused else f"{trial.seconds * 1e6:,.1f} µs"
         print(f"  {trial.form:24} {trial.driver:12} {what}", file=sys.stderr)

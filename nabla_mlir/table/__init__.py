@@ -1,1 +1,1 @@
-"""What a record of an operation is, and what its rules are written with: tensors, kinds, batching, promotion."""
+"""The class of records, and the means to write their rules: tensors, kinds, batching, promotion."""

@@ -1,8 +1,8 @@
-"""Targets: what a module is compiled for. A kind of target is a file of this room and stands in the list below.
+"""Targets: the kinds of machines for which a module is compiled. A kind is a file of this room, and is in the list below.
 
-A target knows its compiler flags, the drivers that run its artifacts, what this machine has for it, and whether code
-fits. The compiler is not imported; `CPU("host")` asks it, in a process of its own, what the host is called. So the room
-is deployed with the runtime, which asks a target whether code fits.
+A target knows its compiler flags, the drivers that run its artifacts, the devices of this machine, and whether code fits. It
+does not import the compiler; `CPU("host")` asks the compiler for the name of the host in a separate process. So this room is
+deployed with the runtime, which asks a target whether code fits.
 """
 
 from nabla_mlir.targets.base import (

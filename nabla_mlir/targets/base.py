@@ -1,4 +1,4 @@
-"""What a target is: a typed value that says for what machine a module is compiled, and the table of all kinds.
+"""The base class of targets, which are typed values that describe the machine for which a module is compiled, and their table.
 
 Common to all targets: f64 stays f64 (IREE's default would turn it into f32), optimisation level 3 without the
 aggressive fusion that breaks some valid modules, without the fusion of values that several operations read, without two
@@ -31,28 +31,28 @@ _COMMON_FLAGS = (
 
 @dataclass(frozen=True)
 class Codegen:
-    """What IREE 3.13's code generator for a kind of target does right; passes/iree does the rest. Unless it is said, nothing.
+    """The operations that IREE 3.13's code generator computes rightly for a kind of target. passes/iree rewrites all others.
 
     Args:
-      exponentials: floating-point types in which exp, log and logistic are exact and fast.
-      tanh: floating-point types in which tanh is.
-      remainders: bytes of the widest floating-point type in which remainders are right.
-      chlo_functions: whether the stock expansions of CHLO's functions in f32 are right.
-      leading_zeros: whether they are counted in any integer, not in those of 32 bits alone.
-      order: whether operations stay in the order that they are written in, where rounding makes a difference.
-      reversed_operands: whether what reads a reversed array twice may be fused with it.
-      longest_sort, sort_multiple: what it sorts: so many elements at most, and of more than two a multiple of that.
-      parallel_sums: whether a sum with few results is taken by many threads, or need not be.
-      sums_of_products: whether a product with a vector may be summed over its rows and columns at once.
-      long_sums: whether they are taken in several parts, so that errors do not add up.
-      narrow_convolutions, grouped_convolutions, reversed_windows: whether convolutions may have such operands.
-      unique_indices: whether a scatter may say that its indices are.
-      loop_results: whether results of loops that may take no step are freed once.
-      sorted_operands: whether a sort whose results are not all used needs little of the stack.
-      updates_in_loops: whether a loop may update its own arrays where they are.
-      memory_of_results: whether results that are dropped leave memory that is found again.
-      short_divisions: whether numbers of 16 bits may be divided by constants.
-      most_arguments: how many of them one kernel may read; there are results and intermediate values besides.
+      exponentials: the floating-point types in which exp, log and logistic are exact and fast.
+      tanh: the floating-point types in which tanh is.
+      remainders: the bytes of the widest floating-point type with right remainders.
+      chlo_functions: True if the stock expansions of CHLO's functions in f32 are right.
+      leading_zeros: True if they are counted in any integer, not only in those of 32 bits.
+      order: True if operations stay in their order where rounding makes a difference.
+      reversed_operands: True if an operation that reads a reversed array twice may be fused with the reversal.
+      longest_sort, sort_multiple: the longest sort, and a number that must divide the length of sorts of more than two.
+      parallel_sums: True if many threads compute a sum with few results, or if that is not needed.
+      sums_of_products: True if a product with a vector may be summed over rows and columns at once.
+      long_sums: True if long sums are computed in several parts, so that errors do not add up.
+      narrow_convolutions, grouped_convolutions, reversed_windows: True if such convolutions are right.
+      unique_indices: True if a scatter may state that its indices are unique.
+      loop_results: True if the results of loops that may have no iteration are freed once.
+      sorted_operands: True if a sort with unused results needs little of the stack.
+      updates_in_loops: True if a loop may update its own arrays in place.
+      memory_of_results: True if the memory of dropped results is reused.
+      short_divisions: True if 16-bit numbers may be divided by constants.
+      most_arguments: the largest number of arguments of one kernel, besides results and intermediate values.
     """
 
     exponentials: frozenset[str] = frozenset()
@@ -81,13 +81,13 @@ class Codegen:
 
 @dataclass(frozen=True)
 class Target:
-    """What all targets share.
+    """The base class of all targets.
 
     Args:
-      options: further flags of iree-compile; they win over the target's own.
-      asynchronous: calls return before they are done, with arrays that are waited for when they are read. Those of one
-        module keep their order where it matters; one with a loop whose length its values decide waits for those. Who
-        calls such a function from C gives it two fences, as iree-run-module does.
+      options: additional flags of iree-compile, which override those of the target.
+      asynchronous: True makes calls return before they end, with arrays whose values are waited for when they are read. Calls
+        of one module stay in order where it matters; a call with a loop of unknown length waits for its values. A caller in
+        C passes two fences to such a function, as iree-run-module does.
     """
 
     options: tuple[str, ...] = field(default=(), kw_only=True)
@@ -102,17 +102,18 @@ class Target:
 
     @classmethod
     def found(cls) -> Sequence[str]:
-        """What this machine has to run it.
+        """The devices of this machine that run it.
 
         Raises:
-          OSError: nothing; the message says what is missing.
+          OSError: there is no device; the message says what is missing.
         """
         raise NotImplementedError
 
     @classmethod
     def check_fit(cls, data: Mapping[str, Any]) -> None:
-        """Returns if this machine runs code for a target that `to_json` wrote: what would not fail by itself, but crash
-        or compute wrong numbers.
+        """Returns if this machine runs code for a target that `to_json` wrote.
+
+        It checks conditions whose violation would not be an error, but a crash or wrong numbers.
 
         Raises:
           DeployError: it does not; the message says what is missing.
@@ -121,42 +122,42 @@ class Target:
 
     @classmethod
     def entrance(cls) -> Callable[[], None] | None:
-        """What a thread has to call before it uses a device that this thread has just opened; None: nothing."""
+        """The function that a thread must call before it uses a device that it has just opened; None means nothing."""
         return None
 
     @classmethod
     def label(cls, data: Mapping[str, Any]) -> list[str]:
-        """The words that tell a target that `to_json` wrote from others of its kind."""
+        """The words that distinguish a target, in the form of `to_json`, from others of its kind."""
         return [str(data.get(key, "")) for key in cls.labelled]
 
     @classmethod
     def measured(cls) -> dict[str, tuple[Target, Sequence[str] | None]]:
-        """For which targets of the kind, by title, and which dtypes the reference lists the operations; None: all."""
+        """The targets of this kind, by title, and the dtypes for which the reference lists the operations; None means all."""
         return {}
 
     @classmethod
     def here(cls) -> Target:
-        """The target of the kind for what this machine has."""
+        """The target of this kind for this machine."""
         return cls()
 
     def resolve(self) -> Target:
-        """The same target with everything that depends on this machine written out."""
+        """The same target, with all properties of this machine written out."""
         return self
 
     def kernel_bytes(self) -> int:
-        """The width of the vector registers that kernels and schedules are written for; 0: none are."""
+        """The width of the vector registers for which kernels and schedules are written; 0 means that there are none."""
         return 0
 
     def allowed_bytes(self) -> int | None:
-        """What a call may allocate at once; None: anything."""
+        """The bytes that a call may allocate at once; None sets no limit."""
         return None
 
     def device_targets(self) -> str | None:
-        """The text of the module attribute `hal.device.targets`, or None where flags alone describe the device."""
+        """The text of the module attribute `hal.device.targets`, or None if flags alone describe the device."""
         return None
 
     def flags(self) -> list[str]:
-        """The flags of iree-compile. What `device_targets` describes is among them."""
+        """The flags of iree-compile, including the description in `device_targets`."""
         flags = [*self._device_flags(), *_COMMON_FLAGS]
         if self.asynchronous:
             flags.append("--iree-execution-model=async-external")
@@ -166,7 +167,7 @@ class Target:
         return f"nabla_mlir.{type(self).__name__}", repr(self)
 
     def to_json(self) -> dict[str, Any]:
-        """The target as JSON values, resolved, as the manifest keeps it."""
+        """The resolved target as JSON values, in the form of the manifest."""
         return {"name": self.name} | asdict(self.resolve())
 
     @staticmethod
@@ -190,20 +191,20 @@ TARGETS: dict[str, type[Target]] = {}  # all kinds by name; filled in __init__.p
 
 
 def drivers_of(name: str) -> tuple[str, ...]:
-    """The drivers of the runtime that run code for a kind of target, also for one that is not known here."""
+    """The drivers of the runtime that run code for a kind of target, also for an unknown kind."""
     return TARGETS[name].drivers if name in TARGETS else (name,)
 
 
 def target_of(driver: str) -> Target:
-    """What runs on a driver of this machine, such as "vulkan" or "cuda://1"."""
+    """The target for a driver of this machine, such as "vulkan" or "cuda://1"."""
     return next(cls for cls in TARGETS.values() if driver.partition(":")[0] in cls.drivers).here()
 
 
 def target(spec: str | Target | None = "cpu") -> Target:
-    """The target that `spec` names or is.
+    """The target that `spec` names, or `spec` itself.
 
     Raises:
-      TargetError: there is none of that name; the message lists those that exist.
+      TargetError: the name does not exist; the message lists those that exist.
 
     Example:
       >>> target("cuda")
@@ -219,7 +220,7 @@ def target(spec: str | Target | None = "cpu") -> Target:
 
 @dataclass(frozen=True)
 class Availability:
-    """Whether this machine runs a target, and what it found or why not."""
+    """The availability of a target on this machine: its devices, or the reason why it does not run."""
 
     name: str
     runs: bool
@@ -230,7 +231,7 @@ class Availability:
 
 
 def available() -> list[Availability]:
-    """What this machine can run, with a reason for what it cannot. Printable line by line."""
+    """The availability of all targets on this machine, each with its devices or a reason. It prints as a table."""
     return [_available(cls) for cls in TARGETS.values()]
 
 
@@ -242,7 +243,7 @@ def _available(cls: type[Target]) -> Availability:
 
 
 def merge_flags(flags: list[str], more: tuple[str, ...] | list[str]) -> list[str]:
-    """`flags` and `more`, where a flag of `more` takes the place of the same flag of `flags`.
+    """The flags of `flags` and `more`; a flag of `more` replaces the same flag of `flags`.
 
     Example:
       >>> merge_flags(["--a=1", "--b"], ["--a=2"])

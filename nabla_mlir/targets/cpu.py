@@ -29,7 +29,7 @@ _DEFAULTS = {
 
 @dataclass(frozen=True)
 class CPU(Target):
-    """A CPU.
+    """A CPU as the target of compilation.
 
     Args:
       cpu: "host", "generic" (any CPU of the architecture; slow) or an LLVM name such as "znver4".
@@ -38,12 +38,12 @@ class CPU(Target):
       abi: LLVM's name of the calling convention, where an architecture has several; "" is the usual one.
       link_embedded: link into the platform-independent format of IREE. It has no C library: f64 sin, cos, tan, tanh
         and atan2 need `False`, the system's linker, and an artifact that runs only on this system.
-      reassociate: let sums be taken in another order, as vector units need. False keeps the order, at up to 25 times
-        the cost of a reduction.
-      schedule: rewrite for speed (the pass nabla-schedule); needs `reassociate`.
-      threads: how many its calls use where it is loaded; None takes the cores that the process may use there.
-      memory_limit: bytes that a call may allocate at once, results included and arguments not; None is as many as it takes to
-        compute nothing twice. Where that is more, values are forgotten and computed again. Needs `schedule`.
+      reassociate: True allows another order of sums, as vector units need it. False preserves the order, at up to 25 times the
+        cost of a reduction.
+      schedule: True rewrites for speed (the pass nabla-schedule); needs `reassociate`.
+      threads: the number of threads of its calls; None uses the cores that the process may use where it is loaded.
+      memory_limit: the bytes that a call may allocate at once, with results and without arguments. To meet the limit, values are
+        recomputed. None sets no limit. Needs `schedule`.
 
     Example:
       >>> CPU("generic").flags()[2]
@@ -106,8 +106,8 @@ class CPU(Target):
         """The same target with its triple, and the name and the features of the CPU, written out.
 
         Raises:
-          TargetError: "host" together with another architecture, or LLVM does not know the CPU, a feature or the triple; or no
-            number of threads or bytes.
+          TargetError: "host" is combined with another architecture, or LLVM does not know the CPU, a feature or the triple, or the
+            number of threads or bytes is not valid.
         """
         if self.threads is not None and (type(self.threads) is not int or self.threads < 1):
             raise TargetError(f"target cpu requires a positive number of threads, got {self.threads!r}.")
@@ -163,7 +163,7 @@ def _architecture(name: str) -> str:
 
 @functools.cache
 def cpu_features() -> dict[str, bool]:
-    """Whether this CPU has each instruction set that IREE distinguishes, by LLVM's name; empty if not known."""
+    """For each instruction set that IREE distinguishes, by LLVM's name, True if this CPU has it; empty if not known."""
     spec = importlib.util.find_spec("iree._runtime_libs")
     if spec is None or not spec.submodule_search_locations:
         return {}

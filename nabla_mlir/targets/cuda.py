@@ -29,9 +29,9 @@ _FLAGS = (
 
 @dataclass(frozen=True)
 class CUDA(Target):
-    """An NVIDIA GPU. The artifact holds PTX, which newer GPUs run too (unless the architecture ends in a or f).
+    """An NVIDIA GPU. The artifact holds PTX, which newer GPUs also run (unless the architecture ends in a or f).
 
-    Not machine code: IREE 3.13 takes --iree-cuda-use-ptxas but never calls ptxas.
+    It does not hold machine code: IREE 3.13 accepts --iree-cuda-use-ptxas, but never calls ptxas.
 
     Args:
       arch: "host" (the first GPU of this machine) or an architecture, such as "sm_80" or "sm_90".

@@ -1,6 +1,6 @@
 """Vulkan devices. The description of the device is part of the module.
 
-That matters most here: code that assumes another subgroup size than the device has gives wrong numbers, not an error.
+The description matters: code for another subgroup size than the device has gives wrong numbers, not an error.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Vulkan(Target):
         return {"Vulkan": (cls(), ("f32", "i32"))}
 
     def resolve(self) -> Vulkan:
-        """The same target with the properties of the device written out.
+        """The same target, with the properties of the device written out.
 
         Raises:
           TargetError: the profile is unknown, or this machine has no Vulkan device.

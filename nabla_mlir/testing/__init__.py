@@ -1,4 +1,4 @@
-"""For tests of records, passes and IR, here and in other projects: laws, random programs, and .mlir files under pytest.
+"""Tools that test records, passes and IR, here and in other projects: laws, random programs, and .mlir files under pytest.
 
 `check_record` and `check_pass` need NumPy alone; `nabla_mlir.testing.plugin` needs pytest, lit and filecheck, which
 `pip install 'nabla-mlir[testing]'` installs.

@@ -1,4 +1,4 @@
-"""What each command of nabla-mlir does. The compiler and the runtime are loaded by the commands that need them."""
+"""The commands of nabla-mlir. A command imports the compiler or the runtime only if it needs them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def compile_command(options: argparse.Namespace) -> int:
-    """Traces, lowers and compiles; writes what `--emit` asks for."""
+    """Traces, lowers and compiles a function, and writes the form that `--emit` names."""
     progress = Progress()
     with progress.step("loading"):
         from nabla_mlir.tools.requests import parse_target
@@ -36,7 +36,7 @@ def compile_command(options: argparse.Namespace) -> int:
 
 
 def requested(options: argparse.Namespace) -> tuple[Any, list[Any], dict[str, Any]]:
-    """The function that a command line names, transformed, and the specs of its arguments by position and by name."""
+    """The transformed function of a command line, and the specs of its arguments by position and by name."""
     from nabla_mlir.tools.requests import apply_transforms, imported_specs, load_function, parse_spec
 
     specs = [parse_spec(text) for text in options.spec]
@@ -75,7 +75,7 @@ def _write_code(stage: Any, targets: list[Any], options: argparse.Namespace, pro
 
 
 def traced_by(function: Any, positional: list[Any], keywords: dict[str, Any], options: argparse.Namespace) -> Any:
-    """The traced function, or its prepared Hessian or a sparse derivative, which are plain StableHLO at once."""
+    """The traced function. A prepared Hessian or a sparse derivative is plain StableHLO already."""
     import inspect
 
     from nabla_mlir.prepared.modules import hvp_module
@@ -91,7 +91,7 @@ def traced_by(function: Any, positional: list[Any], keywords: dict[str, Any], op
 
 
 def transforms_of(options: argparse.Namespace) -> str:
-    """The name of an entry point after the transforms that are asked for."""
+    """The name of an entry point, made from the names of the transforms."""
     from nabla_mlir.tools.requests import parse_options
 
     return "_".join(parse_options(text, "--transform")[0] for text in options.transform)
@@ -163,14 +163,14 @@ def _properties(manifest: Manifest) -> list[list[str]]:
 
 
 def _details(code: Code) -> str:
-    """The options of a target that its label does not hold."""
+    """The options of a target that are not part of its label."""
     in_label = ("name", *(TARGETS[code.kind].labelled if code.kind in TARGETS else ()))
     options = {k: v for k, v in code.target.items() if k not in in_label and v not in ("", None, [])}
     return ", ".join(f"{key}={_short(value)}" for key, value in options.items())
 
 
 def _peaks(code: Code) -> str:
-    """The bytes of a call of each entry point, where they are known."""
+    """The bytes that a call of each entry point needs, where they are known."""
     return ", ".join(f"{name} {memory.peak:,}" for name, memory in code.memory.items())
 
 
@@ -201,22 +201,22 @@ def run_command(options: argparse.Namespace) -> int:
     results = entry.result.flatten(call(*arguments), "result")
     if len(options.outputs) > len(results):
         raise DeployError(f"{name} requires at most {len(results)} --output, got {len(options.outputs)}.")
-    places = [path if path.endswith(".npy") else f"{path}.npy" for path in options.outputs]
-    with writing(", ".join(places)):
-        write_files({path: _content(value) for path, value in zip(places, results, strict=False)})
+    files = [path if path.endswith(".npy") else f"{path}.npy" for path in options.outputs]
+    with writing(", ".join(files)):
+        write_files({path: _content(value) for path, value in zip(files, results, strict=False)})
     if options.json:
         leaves = [{"name": leaf.name, "dtype": leaf.dtype, "shape": list(leaf.shape)} for leaf in entry.result_leaves]
         values = [{"value": _json_value(np.asarray(value))} for value in results[len(options.outputs) :]]
-        values = [{"file": path} for path in places] + values
+        values = [{"file": path} for path in files] + values
         print(json.dumps([leaf | value for leaf, value in zip(leaves, values, strict=True)]))
-    for leaf, value in list(zip(entry.result_leaves, results, strict=True))[len(places) :]:
+    for leaf, value in list(zip(entry.result_leaves, results, strict=True))[len(files) :]:
         if not options.json:
             print(f"{leaf.name}: {leaf} =\n{np.asarray(value)}")
     return 0
 
 
 def _content(value: Any) -> bytes:
-    """Of a .npy: where NumPy writes to a file itself it does not see that the disk is full."""
+    """The content of a .npy file. It is written later: when NumPy writes a file, it does not notice a full disk."""
     import numpy as np
 
     file = io.BytesIO()
@@ -225,7 +225,7 @@ def _content(value: Any) -> bytes:
 
 
 def _json_value(array: Any) -> Any:
-    """Numbers as JSON has them: complex ones as pairs, and what is not finite by its name."""
+    """Numbers as JSON: a complex number is a pair, and a number that is not finite is its name."""
     if array.dtype.kind == "c":
         return _json_value(array.view(array.real.dtype).reshape(*array.shape, 2))
     return json.loads(json.dumps(array.tolist()), parse_constant=str)
@@ -236,7 +236,7 @@ def _inputs(entry: EntryPoint) -> list[Leaf]:
 
 
 def verify_command(options: argparse.Namespace) -> int:
-    """Checks an artifact; 1 if anything is wrong."""
+    """Checks an artifact; the exit code is 1 if a check fails."""
     from nabla_mlir.tools.verify import verify
 
     progress = Progress()
@@ -256,7 +256,7 @@ def verify_command(options: argparse.Namespace) -> int:
 
 
 def bench_command(options: argparse.Namespace) -> int:
-    """Prints how long the entry points of an artifact take, and their dispatches."""
+    """Prints the times of the entry points of an artifact, and of their dispatches."""
     from nabla_mlir.tools import bench
 
     return bench.run(options.file, options.entry, options.driver, options.json)

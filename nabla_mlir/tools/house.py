@@ -23,7 +23,7 @@ _AT_TOP = ("dialects", "passes")  # folders beside nabla_mlir/
 
 
 def picture(root: Path) -> str:
-    """The rooms from the top down, each with the first sentence of what it says of itself.
+    """A text with the rooms from the top down, each with the first sentence of its docstring.
 
     Args:
       root: of the checkout.
@@ -32,7 +32,7 @@ def picture(root: Path) -> str:
     lines = []
     for room in reversed(ROOMS):
         if room == DEPLOYED[-1]:
-            lines.append("-" * width + " from here on deployed: needs NumPy and iree-base-runtime alone")
+            lines.append("-" * width + " the rooms below are deployed: they need only NumPy and iree-base-runtime")
         lines.append(f"{room or 'nabla_mlir':{width}} {_sentence(root, room)}")
     return "\n".join(lines)
 

@@ -1,4 +1,4 @@
-"""Which names of JAX are here under another name, which are left out and why, and which parameters are not taken."""
+"""Names of JAX that exist here under another name or are left out, with reasons, and parameters that are not accepted."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ ELSEWHERE = {
     "jax.ffi": "`nm.custom_call` and `nm.register_custom_call`",
     "jax.pmap": "`nm.vmap(..., axis_name=...)`: there is one device",
     "jax.Device": "the class of `nm.devices()[0]`",
-    "jax.ad_checkpoint.print_saved_residuals": "the IR, which says what is kept: `print(nm.trace(nm.grad(f), x).lower())`",
+    "jax.ad_checkpoint.print_saved_residuals": "the IR, which shows the stored values: `print(nm.trace(nm.grad(f), x).lower())`",
     "jax.lax.rng_uniform": "`nm.random.uniform`",
     "jax.lax.rng_bit_generator": "`nm.random.bits`",
     "jax.lax.linalg.eig": "`nm.numpy.linalg.eig`",
     "jax.numpy.frompyfunc": "`nm.numpy.vectorize`",
-    "jax.numpy.ufunc": "plain functions; of two arrays with `outer`, associative ones with `reduce`, `accumulate`, `at`",
+    "jax.numpy.ufunc": "plain functions; those of two arrays have `outer`, associative ones `reduce`, `accumulate` and `at`",
 }  # fmt: skip
 
-_DEVICES = "about several devices or processes, of which there is one"
+_DEVICES = "for several devices or processes; there is one of each here"
 _SETTINGS = "settings of JAX's own compiler, tracer and caches"
-_INNER = "parts of how JAX is built"
-_REFS = "references to memory that change"
-_SEEDS = "parts of how random numbers are made: `nm.random` has the numbers, and their derivatives"
+_INNER = "internal parts of JAX"
+_REFS = "references to mutable memory"
+_SEEDS = "internal parts of random number generation; `nm.random` has the numbers and their derivatives"
 _TYPES = "dtypes that IREE does not have"
-_NUMBERS = "enumerations of how an operation is computed, where there is one way"
-_RARE = "rarely used, and not there yet"
-_EFFECTS = "parts of how JAX calls Python, or of its debugger (within `nm.disable_jit` Python's own stops anywhere)"
+_NUMBERS = "enumerations of algorithms, where there is one algorithm"
+_RARE = "rarely used, not written yet"
+_EFFECTS = "parts of JAX's callbacks or of its debugger (inside `nm.disable_jit`, Python's own debugger stops anywhere)"
 
 LEFT_OUT: dict[str, dict[str, str]] = {
     _DEVICES: {
@@ -71,7 +71,7 @@ LEFT_OUT: dict[str, dict[str, str]] = {
     },
 }  # fmt: skip
 
-# Parameters that functions here do not take: everywhere ("*"), and by the path of a function.
+# Parameters that functions here do not accept: everywhere ("*"), and by the path of a function.
 PARAMETERS = {
     "*": "out out_sharding sharding accuracy promote_integers overwrite_input kind order "
     "reduce_axes mean wrap_negative_indices allow_negative_indices algorithm implementation axis_index_groups "

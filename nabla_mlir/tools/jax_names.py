@@ -154,19 +154,23 @@ def page(root: Path) -> str:
         sections += [_wrapped(f"- Left out, {why}: " + ", ".join(f"`{n}`" for n in members) + ".", "  ")
                      for why, members in reasons.items()]  # fmt: skip
     head = _HEAD.format(version=table["version"], **{k.replace(" ", "_"): v for k, v in totals.items()})
-    table_head = ["| module | present | elsewhere | left out |", "|---|---|---|---|"]
+    table_head = ["| module | present | under another name | left out |", "|---|---|---|---|"]
     return "\n".join([head, *table_head, *rows, *sections]).rstrip() + "\n"
 
 
-_HEAD = """# The names of JAX
+_HEAD = """# Names of JAX
 
 <!-- Written by python -m nabla_mlir.tools.jax_names; do not edit. -->
 
-A program of JAX is ported by `import nabla_mlir as jax`, `import nabla_mlir.numpy as jnp` and so on: every path `jax.x` that is
-*present* is `nabla_mlir.x` here, with the same meaning, and takes the parameters of JAX by the same names in the same order.
-Of the public names of JAX {version} in these modules {present} are present, {elsewhere} are here under another name, and
-{left_out} are left out. Parameters that are not taken: those of sharding, of accuracy and of memory (`out`, `out_sharding`,
-`precision` where it is not said, `accuracy`, ...), and those listed in `nabla_mlir/tools/jax_left_out.py`.
+This page lists, for users of JAX, which names of JAX {version} exist here. To port a program, write
+`import nabla_mlir as jax`, `import nabla_mlir.numpy as jnp` and so on. Each path `jax.x` that is *present* is
+`nabla_mlir.x` here, with the same meaning. It accepts the parameters of JAX, under the same names and in the same order.
+
+Of the public names in these modules, {present} are present, {elsewhere} exist under another name, and {left_out} are
+left out.
+
+Parameters that are not accepted: those of sharding, of accuracy and of memory (`out`, `out_sharding`, `precision` unless
+stated otherwise, `accuracy`, ...), and those listed in `nabla_mlir/tools/jax_left_out.py`.
 """
 
 

@@ -1,4 +1,4 @@
-"""nabla-mlir: compiles derivatives to files, shows what a file offers, runs it, and looks after the installation."""
+"""nabla-mlir: compiles derivatives to files, explains them, runs and checks the files, and manages the installation."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nabla_mlir.tools.arguments import parser
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The entry point of the command; returns the exit code."""
+    """Runs the command, and returns its exit code."""
     options = parser().parse_args(sys.argv[1:] if argv is None else argv)
     try:
         return int(options.action(options))
@@ -32,7 +32,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _describe(error: Exception) -> str:
-    """One of our errors, or what the user's own program raised, with its line."""
+    """The text of an error of nabla_mlir, or of the user's program with its line."""
     if isinstance(error, NablaError):
         is_command = error.where is not None and error.where.function == "<module>" and error.where.filename == sys.argv[0]
         return f"error: {type(error)(error.message, help=error.help) if is_command else error}"

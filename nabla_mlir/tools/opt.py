@@ -35,22 +35,22 @@ from nabla_mlir.tools.diagnostics import PARSED, Diagnostic, collected, compare,
 _MARKER = "// -----"
 # Flags that are true or false: `--flag`, `--flag=false`.
 _SWITCHES = {
-    "split-input-file": "process each part of the input between lines '// -----' on its own",
+    "split-input-file": "process separately each part of the input between lines '// -----'",
     "verify-diagnostics": "compare the diagnostics with '// expected-error@+1 {{text}}' annotations in the input",
     "verify-each": "verify the IR after each pass (the default)",
     "no-verify": "do not check operations of ad and batch after parsing",
-    "allow-unregistered-dialect": "accept operations of dialects that are not known",
+    "allow-unregistered-dialect": "accept operations of unknown dialects",
     "emit-bytecode": "write bytecode instead of text",
-    "explain-batch": "annotate each value inside a map with the axes it carries, after the passes",
-    "run": "print what the module computes after the passes, on --input or numbers of its own, instead of the module",
-    "check-values": "refuse the passes if the module computes something else afterwards",
+    "explain-batch": "after the passes, annotate each value inside a map with the axes that it carries",
+    "run": "after the passes, print the results of the functions instead of the module; on --input or on generated numbers",
+    "check-values": "fail if the functions compute other numbers after the passes",
     "list-passes": "print the passes with their options, and stop",
-    "list-pipelines": "print the named pipelines with their options and passes, and why these stand where they do, and stop",
-    "dump-pass-pipeline": "print the pipeline that will be run",
+    "list-pipelines": "print the named pipelines with their options and passes, and the reason for the position of each, and stop",
+    "dump-pass-pipeline": "print the pipeline",
     "mlir-print-ir-before-all": "print the IR before each pass",
     "mlir-print-ir-after-all": "print the IR after each pass",
     "mlir-print-ir-after-change": "print the IR after each pass that changes it",
-    "mlir-print-ir-module-scope": "print the whole module also for passes on functions",
+    "mlir-print-ir-module-scope": "print the whole module, also for passes on functions",
     "mlir-print-op-generic": "print operations in the generic form",
     "mlir-print-debuginfo": "print locations",
     "mlir-print-local-scope": "print locations and attributes inline, without aliases",
@@ -77,20 +77,20 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     summary = (__doc__ or "").split("\n\n")[0]
     parser = _Parser(
         prog="nabla-opt", description=summary, allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter,
-        epilog="The name of every pass and pipeline is a flag too: --nabla-lower, --nabla-expand=simplify=false, --cse.",
+        epilog="The name of every pass and pipeline is a flag, too: --nabla-lower, --nabla-expand=simplify=false, --cse.",
     )  # fmt: skip
     parser.add_argument("file", nargs="?", default="-", help="MLIR text or bytecode; '-' is the standard input")
-    parser.add_argument("-o", dest="output", default="-", metavar="FILE", help="where to write; '-' is standard output")
+    parser.add_argument("-o", dest="output", default="-", metavar="FILE", help="the file to write; '-' is the standard output")
     parser.add_argument("--pass-pipeline", metavar="TEXT", help="such as 'builtin.module(nabla-expand,cse)'")
     parser.add_argument("--mlir-elide-elementsattrs-if-larger", type=int, metavar="N", dest="elide",
-                        help="leave out constants of more than N elements")  # fmt: skip
+                        help="do not print the elements of constants with more than N")  # fmt: skip
     parser.add_argument("--mlir-print-ir-tree-dir", metavar="DIR", dest="tree",
-                        help="write the IR after each pass to a file of its own, in a tree of folders")  # fmt: skip
+                        help="write the IR after each pass to a separate file, in a tree of folders")  # fmt: skip
     parser.add_argument("--load", action="append", default=[], metavar="FILE.py",
-                        help="run a file first, which registers passes, operations or custom calls")  # fmt: skip
+                        help="first run a file that registers passes, operations or custom calls")  # fmt: skip
     parser.add_argument("--input", action="append", default=[], metavar="VALUE", dest="inputs",
-                        help="with --run and --check-values, for each argument: a .npy file, 3.5, [1, 2, 3]")  # fmt: skip
-    parser.add_argument("--entry", metavar="NAME", help="the function to run; all that are not private if not given")
+                        help="a value for --run and --check-values, for each argument: a .npy file, 3.5, [1, 2, 3]")  # fmt: skip
+    parser.add_argument("--entry", metavar="NAME", help="the function to run (default: all that are not private)")
     for flag, help in _SWITCHES.items():
         parser.add_argument(f"--{flag}", action="store_true", help=help, default=flag == "verify-each")
     switched_off, normal = [], []
@@ -143,7 +143,7 @@ def _pass_flag(argument: str) -> str:
 
 def list_passes() -> str:
     """The name, the summary and the options of each pass."""
-    lines = ["Passes of nabla_mlir (those of MLIR, such as cse, canonicalize and symbol-dce, can be used as well):", ""]
+    lines = ["Passes of nabla_mlir (passes of MLIR, such as cse, canonicalize and symbol-dce, can be used, too):", ""]
     for name, cls in sorted(PASSES.items()):
         lines.append(f"  --{name:28} - {summary_of(cls)}")
         lines += [f"    --{o.name:28} - {o.help} ({o.type}, default {o.default})" for o in options_of(cls)]
@@ -152,7 +152,7 @@ def list_passes() -> str:
 
 def list_pipelines() -> str:
     """The name, the summary, the options and the steps of each named pipeline."""
-    lines = ["Named pipelines; each stands for its passes, in this order, wherever the name of a pass can stand:", ""]
+    lines = ["Named pipelines. The name of a pipeline is used like that of a pass, and stands for its passes in this order:", ""]
     for name, cls in sorted(PIPELINES.items()):
         lines.append(f"  --{name:28} - {summary_of(cls)}")
         lines += [f"    --{o.name:28} - {o.help} ({o.type}, default {o.default})" for o in options_of(cls)]
@@ -161,7 +161,7 @@ def list_pipelines() -> str:
 
 
 def condition_of(step: Step) -> str:
-    """Where a step of a pipeline is there at all; "" for everywhere."""
+    """The targets or the option for which a step of a pipeline exists; "" if it always exists."""
     return " or ".join(step.targets) or step.needs.replace("_", "-")
 
 

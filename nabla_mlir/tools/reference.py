@@ -32,27 +32,34 @@ _GENERATED = "<!-- Written by python -m nabla_mlir.tools.reference; do not edit.
 _MAP = "<!-- map: written by python -m nabla_mlir.tools.reference -->"
 _END_OF_MAP = "<!-- end of the map -->"
 _DIALECTS = """\
-A module is StableHLO (and CHLO) with region operations of two dialects: `ad` differentiates a region, `batch` maps one
-over axes. A region ends in `stablehlo.return` and may use values from outside it; those are constants of the transform.
-The IRDL files define both for the stock `iree-opt --irdl-file=`; what IRDL cannot say is checked by `nabla-verify`."""
+This page describes the operations of the dialects `ad` and `batch`, and the records of all operations, for those who read or
+write IR. A module is StableHLO (and CHLO) with region operations of the two dialects: `ad` differentiates a region, and
+`batch` maps it over axes. A region ends in `stablehlo.return`. It may use values from outside; they are constants of the
+transform. The IRDL files define both dialects for the stock `iree-opt --irdl-file=`. `nabla-verify` checks the conditions that
+IRDL cannot express."""
 _RECORDS = """\
-One record for each operation that can be differentiated and batched (`nabla_mlir/ops`). *jvp*: `partials` (one
-derivative per operand, read backwards in reverse mode), `linear` (the operation itself on the tangents, and its
-transpose backwards), `multilinear` (the product rule), `rule` (a function), `zero` (the derivative is zero), or why
-there is none. *linear in*: the operands in which it can be transposed. *facts*: what passes ask of the record (`OpDef` in
-`nabla_mlir/table/registry.py` says what each means)."""
+There is one record for each operation that can be differentiated and batched (`nabla_mlir/ops`). The columns:
+
+- *jvp* is `partials` (one derivative for each operand, read backwards in reverse mode), `linear` (the operation itself on the
+  tangents, and its transpose in reverse mode), `multilinear` (the product rule), `rule` (a function), `zero` (the derivative is
+  zero), or the reason why there is none.
+- *linear in* lists the operands in which the operation can be transposed.
+- *facts* lists the facts that passes ask of the record; `OpDef` in `nabla_mlir/table/registry.py` explains each."""
 
 _COVERAGE = """\
-Each operation of StableHLO and CHLO. *zero*: the derivative vanishes, or the result has no tangent. *rewritten*: it
-becomes others when a module is imported, and their rules hold. Reverse mode is the jvp and its transpose from the same
-table, and what rules emit is in the table again, so that second order follows; `tests/ops/test_laws.py` checks all of it
-against differences. The targets are measured by `python -m nabla_mlir.tools.coverage` on the samples of the records, in
-each dtype that an operation takes: those named run on the CPU (embedded) and on Vulkan with NumPy's numbers, and compile
-for two generations of CUDA. What does not is listed below the table."""
+This page lists each operation of StableHLO and CHLO, with its rules and the targets on which it runs.
+
+- *zero*: the derivative is zero, or the result has no tangent.
+- *rewritten*: the import of a module replaces the operation by others, and their rules hold.
+- Reverse mode is the transpose of the jvp, by the same table. Rules emit only operations of the table, so second order follows.
+  `tests/ops/test_laws.py` compares all of this with differences.
+- The columns of targets are measured by `python -m nabla_mlir.tools.coverage` on the samples of the records, in each dtype that
+  the operation accepts. A dtype is listed if the operation runs on the CPU (embedded) and on Vulkan with NumPy's numbers, and
+  compiles for two generations of CUDA. The exceptions are listed below the table."""
 
 _CONVENTIONS = """\
-Where a derivative does not exist, or formulas give 0 * inf, [docs/conventions.md](../../docs/conventions.md) says what
-holds."""
+[docs/conventions.md](../../docs/conventions.md) states the derivative where it does not exist, and where formulas give
+0 * inf."""
 
 
 def pages(root: Path) -> dict[Path, str]:
@@ -73,14 +80,14 @@ def passes_page(root: Path) -> str:
     names = sorted(PASSES)
     lines = [
         "# Passes", "", _GENERATED,
-        "IR to IR: each module here is a pass, or a family of patterns of one. Run them on a file with `nabla-opt`,",
-        "in a pipeline together with MLIR's own:", "",
+        "This page lists all passes, for those who read or change what happens to a program. A pass transforms IR. Each module",
+        "here is a pass, or a family of patterns of one. `nabla-opt` runs passes on a file, together with MLIR's own:", "",
         "    nabla-opt model.mlir --pass-pipeline='builtin.module(nabla-expand,nabla-simplify,cse)'", "",
-        "Everything that is traced or imported goes through [`nabla-lower`](#nabla-lower) and, on the way to IREE, through",
-        "[`nabla-iree`](#nabla-iree): the named pipelines below.", "",
-        f"## Seeing what happens\n\n{inspect.getdoc(debug)}", "", "`nabla-opt --explain-batch` annotates each value",
+        "Every program that is traced or imported goes through the pipeline [`nabla-lower`](#nabla-lower). On the way to IREE it",
+        "also goes through [`nabla-iree`](#nabla-iree).", "",
+        f"## See what happens\n\n{inspect.getdoc(debug)}", "", "`nabla-opt --explain-batch` annotates each value",
         "inside a map with the axes it carries; `--mlir-print-ir-after-all` prints the module after each pass.", "",
-        "## Named pipelines", "", "`nabla-opt --list-pipelines` prints them. The name of one stands for its passes.",
+        "## Named pipelines", "", "`nabla-opt --list-pipelines` prints them. The name of a pipeline stands for its passes.",
     ]  # fmt: skip
     for name in ("nabla-lower", *sorted({*PIPELINES} - {"nabla-lower"})):
         lines += ["", f"### {name}", "", *_pipeline_section(PIPELINES[name])]
@@ -90,7 +97,7 @@ def passes_page(root: Path) -> str:
         cure = f"[`{fault.cure}`](#{fault.cure})" if fault.cure in PASSES else fault.cure
         lines.append(f"| {_cell(what)} | {fault.seen} | {cure} |")
     lines += [
-        "", "## All passes", "", "| pass | what it does |", "|---|---|",
+        "", "## All passes", "", "| pass | effect |", "|---|---|",
     ]  # fmt: skip
     lines += [f"| [`{name}`](#{name}) | {_cell(_doc(PASSES[name])[0])} |" for name in names]
     for name in names:
@@ -101,7 +108,7 @@ def passes_page(root: Path) -> str:
 def _pipeline_section(cls: type[NamedPipeline]) -> list[str]:
     summary, description, _ = _doc(cls)
     lines = [summary, ""] + ([description, ""] if description else []) + _options_table(cls)
-    lines += ["| pass | only for | why it stands there |", "|---|---|---|"]
+    lines += ["| pass | only for | reason for its position |", "|---|---|---|"]
     return lines + [f"| [`{s.name}`](#{s.name}) | {condition_of(s)} | {_cell(s.why)} |" for s in cls.steps]
 
 
@@ -202,7 +209,7 @@ def _irdl_sections(source: str, views: dict[str, Any], errors: str) -> list[str]
             lines += [inspect.getdoc(views[full]) or "", ""]
         demands = re.findall(rf"expected-error@below \{{\{{({full} requires [^\n]*?)(?:, got [^\n]*)?\}}\}}", errors)
         if demands:
-            lines += ["The verifier's messages, each with what it got instead:", ""]
+            lines += ["Messages of the verifier, without the values that it got:", ""]
             lines += [f"- {demand}" for demand in dict.fromkeys(demands)] + [""]
     return lines
 
@@ -211,7 +218,7 @@ def _table() -> list[str]:
     lines = [
         "## The rule table", "",
         _RECORDS, "",
-        "| operation | kind | what it is | jvp | linear in | facts | attributes |", "|---|---|---|---|---|---|---|",
+        "| operation | kind | meaning | jvp | linear in | facts | attributes |", "|---|---|---|---|---|---|---|",
     ]  # fmt: skip
     for name in sorted(REGISTRY):
         record = REGISTRY[name]
@@ -275,7 +282,7 @@ def operations_page(root: Path) -> str:
                 dtypes = " ".join(dtype for dtype, word in outcome.items() if word == reason)
                 notes[f"`{name}` on {title} in {dtypes}"] = reason.removeprefix("no: ")
         lines.append(f"| `{name}` | {' | '.join(words)} |")
-    lines += ["", "## Why not", ""]
+    lines += ["", "## Exceptions", ""]
     lines += [f"- {what}: {_cell(reason)}" for what, reason in notes.items()]
     reasons = {name: f"refused: {REFUSED[name]}" for name in sorted(REFUSED)}
     for name, record in sorted(REGISTRY.items()):

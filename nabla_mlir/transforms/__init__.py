@@ -1,6 +1,6 @@
-"""Transforms of Python functions. Each emits a region operation; the passes do the work.
+"""Transforms of Python functions. Each emits a region operation, and passes expand it.
 
-Inside a trace a transform emits into it; outside, the whole call is traced, compiled and run.
+Inside a trace, a transform emits into the trace. Outside, the whole call is traced, compiled and run.
 """
 
 from nabla_mlir.transforms import physical as physical

@@ -1,4 +1,4 @@
-"""What the transforms share: choosing, checking and replacing arguments."""
+"""Selection, checks and replacement of arguments, for all transforms."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def with_arguments(args: tuple[Any, ...], wrt: Sequence[int], values: Sequence[A
 
 
 def differentiable(what: str, leaf: Any, path: str, holomorphic: bool = False, real: bool = True) -> Tensor:
-    """A leaf as a tensor that can be differentiated, `real` or holomorphic. Raises DtypeError, naming the place of the leaf."""
+    """A leaf as a tensor that can be differentiated, `real` or holomorphic. Raises DtypeError with the path of the leaf."""
     tensor = as_tensor(leaf)
     if not is_differentiable(tensor.dtype):
         raise DtypeError(
@@ -56,12 +56,12 @@ def differentiable(what: str, leaf: Any, path: str, holomorphic: bool = False, r
 
 
 def specs_of(tensors: Sequence[Tensor]) -> list[Spec]:
-    """The types of tensors, with whether they are weak."""
+    """The types of tensors, and whether each is weak."""
     return [Spec(t.shape, t.dtype, t.weak) for t in tensors]
 
 
 def seed_of(what: str, seed: Any, like: Tensor | Spec, path: str) -> Tensor | None:
-    """A tangent or cotangent as a tensor like its primal; None for a zero or an integer primal."""
+    """A tangent or cotangent as a tensor like its primal. It is None for a zero, and for an integer primal."""
     if seed is None or not is_differentiable(like.dtype):
         return None
     tensor = adopted(seed, like.dtype)
@@ -70,7 +70,7 @@ def seed_of(what: str, seed: Any, like: Tensor | Spec, path: str) -> Tensor | No
 
 
 def seed_array(what: str, seed: Any, like: Spec, path: str) -> Any:
-    """`seed_of` outside a trace: an array; zeros for None."""
+    """A tangent or cotangent outside a trace, as an array; None becomes zeros."""
     if seed is None:
         return np.zeros(like.shape, like.dtype)
     if is_scalar(seed):

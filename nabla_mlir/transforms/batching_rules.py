@@ -1,7 +1,7 @@
-"""Functions with a rule of the user's own for `vmap`: custom_vmap and sequential_vmap, with JAX's signatures.
+"""Functions with a custom rule for `vmap`: custom_vmap and sequential_vmap, with JAX's signatures.
 
-The rule is traced where the function is called in a map: it is given all entries, gathered along the axis of that map, and each
-entry takes its own from the result.
+The rule is traced where the function is called inside a map. It gets all entries, gathered along the axis of the map, and each
+entry reads its own part of the result.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from nabla_mlir.transforms.scans import map as each_of
 
 
 class custom_vmap:  # noqa: N801  # a decorator
-    """Decorator: a function with a rule of its own for `vmap`, which is set by `def_vmap`.
+    """Decorator: a function with a custom rule for `vmap`, which `def_vmap` sets.
 
-    The rule is for the map further inside where there are several; derivatives are those of what the rule computes.
+    With several maps, the rule applies to the innermost. Derivatives are those of the code of the rule.
 
     Example:
       >>> import nabla_mlir as nm, numpy as np
@@ -50,14 +50,14 @@ class custom_vmap:  # noqa: N801  # a decorator
     def def_vmap(self, vmap_rule: Callable[..., tuple[Any, Any]]) -> Callable[..., tuple[Any, Any]]:
         """Sets ``vmap_rule(axis_size, in_batched, *args) -> (out, out_batched)``; usable as a decorator.
 
-        Arguments that vary have the axis of the map in front; `in_batched`, a list of trees like them, says which do, and
-        `out_batched`, a tree like the result, which results do.
+        Arguments that vary have the axis of the map in front. `in_batched`, a list of trees like the arguments, says which
+        do. `out_batched`, a tree like the result, says which results do.
         """
         self.vmap_rule = vmap_rule
         return vmap_rule
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """The function; in a map it is the rule."""
+        """Calls the function; inside a map, calls the rule."""
         name = getattr(self.fun, "__name__", type(self.fun).__name__)
         if self.vmap_rule is None:
             raise TraceError(f"custom_vmap requires a rule for {name}, got none.", where=user_frame(),
@@ -86,7 +86,7 @@ class custom_vmap:  # noqa: N801  # a decorator
 
 
 def _own(x: Tensor, bound: BoundAxis) -> Tensor:
-    """The entry of an array with one for each along its first axis."""
+    """The part of the current entry, in an array with one part for each entry along its first axis."""
     if x.ndim == 0 or x.shape[0] != bound.size:
         raise TreeError(f"a result that varies requires {bound.size} entries along its first axis, got shape {x.shape}.",
                         where=user_frame())  # fmt: skip
@@ -94,7 +94,7 @@ def _own(x: Tensor, bound: BoundAxis) -> Tensor:
 
 
 class _Varying:
-    """Says of a value in a map whether it may differ between entries: whether the arguments of the map are behind it."""
+    """Finds out whether a value inside a map may differ between entries, that is, whether it depends on the map's arguments."""
 
     def __init__(self, bound: BoundAxis):
         self._bound = bound
@@ -124,7 +124,7 @@ class _Varying:
 
 
 def sequential_vmap(f: Callable[..., Any]) -> custom_vmap:
-    """A function that is called for one entry after the other in a map, in a loop.
+    """A function that a map calls in a loop, for one entry after the other.
 
     Example:
       >>> import nabla_mlir as nm, numpy as np

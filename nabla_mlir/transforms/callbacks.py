@@ -1,4 +1,4 @@
-"""Python functions that are called from within programs, at each run: `pure_callback`, and what `nabla_mlir.debug` has."""
+"""Python functions that programs call at each run: `pure_callback`, and the functions of `nabla_mlir.debug`."""
 
 from __future__ import annotations
 
@@ -25,20 +25,21 @@ def pure_callback(
     callback: Callable[..., Any], result_shape_dtypes: Any, *args: Any, sharding: None = None, vmap_method: str | None = None,
     **kwargs: Any,
 ) -> Any:  # fmt: skip
-    """The results of a function of NumPy arrays, called whenever the program runs; the program is interpreted then.
+    """The results of a function of NumPy arrays, which is called whenever the program runs. Such a program is interpreted.
 
     Args:
-      callback: a function without effects: it may be called more often than it stands there, or not at all.
-      result_shape_dtypes: a pytree of what has the shape and dtype of each result, such as `nm.ShapeDtypeStruct`.
+      callback: a function without effects. It may be called more often than it is written, or not at all.
+      result_shape_dtypes: a pytree of objects with the shape and dtype of each result, such as `nm.ShapeDtypeStruct`.
       *args, **kwargs: pytrees of arrays.
       sharding: must be None.
-      vmap_method: what `vmap` does: "sequential" calls it for each entry, "expand_dims" and "broadcast_all" once, with a
-        leading axis for all arguments (of size 1, or of the full size, where they do not vary). None refuses.
+      vmap_method: the rule for `vmap`. "sequential" calls the function for each entry. "expand_dims" and "broadcast_all"
+        call it once, with a leading axis for all arguments; for arguments that do not vary, this axis has size 1 or the full
+        size. With None, `vmap` raises.
 
     Raises:
       TraceError: there is no such method.
-      TreeError: it returns something else than it promises.
-      RuleMissingError: it is differentiated without a custom rule around it, or compiled for IREE, which cannot call Python.
+      TreeError: its result differs from `result_shape_dtypes`.
+      RuleMissingError: it is differentiated without an enclosing custom rule, or compiled for IREE, which cannot call Python.
 
     Example:
       >>> import nabla_mlir as nm, numpy as np
@@ -52,7 +53,7 @@ def pure_callback(
 def io_callback(
     callback: Callable[..., Any], result_shape_dtypes: Any, *args: Any, sharding: None = None, ordered: bool = False, **kwargs: Any
 ) -> Any:  # fmt: skip
-    """As `pure_callback`, for a function with effects: it is called once wherever it stands, always in order."""
+    """The results of a function with effects, which is called once for each call in the program, in order; see `pure_callback`."""
     return _called(callback, result_shape_dtypes, args, kwargs, "sequential", has_effect=True)
 
 
@@ -80,7 +81,7 @@ def _called(
 
 
 def _with_method(run: Callback, vmap_method: str | None) -> Callback:
-    """The function with what `vmap` makes of it as its attribute `batched`."""
+    """The function, with its rule for `vmap` as the attribute `batched`."""
     call = functools.wraps(run)(lambda *arrays: run(*arrays))
     if vmap_method is None:
         call.batched = _refuse  # type: ignore[attr-defined]
@@ -103,7 +104,7 @@ def _at_once(is_full: bool, callback: Callback, mapped: tuple[bool, ...], size: 
 
 
 def effect(callback: Callable[..., Any], args: Any, kwargs: Any, key: Hashable = None) -> None:
-    """Calls a function for its effect, now or, in a trace, whenever the program runs; leaves that are no arrays stay."""
+    """Calls a function for its effect: now, or inside a trace whenever the program runs. Leaves that are not arrays stay."""
     leaves, spec = pytree.flatten((args, kwargs))
     is_array = [isinstance(x, Tensor) or pytree.is_array(x) or is_scalar(x) for x in leaves]
 

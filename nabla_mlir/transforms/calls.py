@@ -1,4 +1,4 @@
-"""Calls of something outside: emission, and the user's rules for their targets."""
+"""Custom calls: emission, and the user's rules for their targets."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from nabla_mlir.table.tensor import Tensor
 def custom_call(target: str, *operands: Any, results: Any, backend_config: str = "") -> Any:
     """Emits ``stablehlo.custom_call @target``; `nm.register_custom_call` gives its derivative and batch rules.
 
-    The module can be transformed, printed and saved; it compiles where something implements the target.
+    The module can be transformed, printed and saved. It compiles if the target is implemented.
 
     Args:
-      target: the name of what is called.
+      target: the name of the called function.
       operands: arrays.
       results: a spec for each result, or one spec.
       backend_config: a text for the target.

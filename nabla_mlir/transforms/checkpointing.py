@@ -1,4 +1,4 @@
-"""Trading time for memory in reverse mode: checkpoint (remat), with JAX's policies."""
+"""Recomputation instead of storage in reverse mode: checkpoint (remat), with JAX's policies."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Policy = tuple[tuple[str, ...], ...]  # each a word and its arguments; what any 
 
 
 class CheckpointPolicies:
-    """What reverse mode may keep of a checkpointed function; the names are JAX's.
+    """Policies that say which values of a checkpointed function reverse mode may store, under the names of JAX.
 
     Example:
       >>> checkpoint_policies.dots_saveable
@@ -41,35 +41,36 @@ class CheckpointPolicies:
 
     @staticmethod
     def save_only_these_names(*names: str) -> Policy:
-        """Keeps the values that `checkpoint_name` gave one of these names."""
+        """Stores the values to which `checkpoint_name` gave one of these names."""
         return (("save_only_these_names", *names),)
 
     @staticmethod
     def save_any_names_but_these(*names: str) -> Policy:
-        """Keeps the values that have a name, but for these."""
+        """Stores the values that have a name, except these names."""
         return (("save_any_names_but_these", *names),)
 
     @staticmethod
     def save_anything_except_these_names(*names: str) -> Policy:
-        """Keeps every value but those that have one of these names."""
+        """Stores every value, except those with one of these names."""
         return (("save_anything_except_these_names", *names),)
 
     @staticmethod
     def save_and_offload_only_these_names(**options: Any) -> Policy:
-        """Keeps the values with names of `names_which_can_be_saved` and `names_which_can_be_offloaded`, all of them where they are:
-        nothing moves to another memory, whatever `offload_src` and `offload_dst` say.
+        """Stores the values with names of `names_which_can_be_saved` and `names_which_can_be_offloaded`.
+
+        Nothing moves to another memory, whatever `offload_src` and `offload_dst` are.
         """
         names = (*options["names_which_can_be_saved"], *options["names_which_can_be_offloaded"])
         return (("save_only_these_names", *names),)
 
     @staticmethod
     def offload_dot_with_no_batch_dims(offload_src: str, offload_dst: str) -> Policy:
-        """As `dots_with_no_batch_dims_saveable`: nothing moves to another memory."""
+        """Stores the same values as `dots_with_no_batch_dims_saveable`; nothing moves to another memory."""
         return CheckpointPolicies.dots_with_no_batch_dims_saveable
 
     @staticmethod
     def save_from_both_policies(first: Policy, second: Policy) -> Policy:
-        """Keeps what either policy keeps."""
+        """Stores the values that either policy stores."""
         return first + second
 
 
@@ -80,13 +81,13 @@ def checkpoint(
     fun: Callable[..., Any], *, prevent_cse: bool = True, policy: Policy | None = None,
     static_argnums: int | Sequence[int] = (),
 ) -> Callable[..., Any]:  # fmt: skip
-    """The same function, whose intermediate values reverse mode computes again instead of keeping them.
+    """A function with the results of `fun`, whose intermediate values reverse mode recomputes instead of storing them.
 
     Args:
       fun: any function of pytrees of arrays.
-      prevent_cse: whether the second computation is held apart from the first; without, a compiler that merges
-        duplicates may undo it.
-      policy: what may be kept, one of `nm.checkpoint_policies`; nothing if it is not given.
+      prevent_cse: True keeps the second computation separate from the first. Otherwise a compiler that merges duplicates
+        may undo the recomputation.
+      policy: one of `nm.checkpoint_policies`, which says which values may be stored; by default none.
       static_argnums: positions of arguments that are not arrays.
 
     Example:
@@ -133,7 +134,7 @@ def _emit(call: Callable[[], Any], policies: Policy, prevent_cse: bool) -> Any:
 
 
 def checkpoint_name(x: Any, name: str) -> Any:
-    """The value itself, with a name for the policies of `checkpoint`; on every leaf of a pytree.
+    """The value, with a name for the policies of `checkpoint`. It applies to every leaf of a pytree.
 
     Example:
       >>> import nabla_mlir as nm

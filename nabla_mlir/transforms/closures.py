@@ -1,4 +1,4 @@
-"""What a function takes from a trace around it, made an argument: `closure_convert`."""
+"""Conversion of captured values of a function to arguments: `closure_convert`."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from nabla_mlir.transforms.arguments import specs_of
 
 
 def closure_convert(fun: Callable[..., Any], *example_args: Any) -> tuple[Callable[..., Any], list[Any]]:
-    """A function like `fun` that takes what `fun` reads of a trace around it as arguments, and these values.
+    """A function like `fun` that takes the values that `fun` captures from an enclosing trace as arguments, and these values.
 
-    So a custom rule, whose function may only differentiate its arguments, can be given a function of the caller's. Outside of
-    a trace there is nothing to take out. Integers, which have no derivative, stay where they are.
+    A custom rule can only differentiate the arguments of its function. So convert a function that is passed to it. Outside a
+    trace, nothing is captured. Integers, which have no derivative, stay captured.
 
     Args:
       fun: any function of arrays.
-      example_args: arguments like those that the function will be called with: shapes and dtypes count.
+      example_args: arguments with the shapes and dtypes of later calls.
 
     Returns:
       ``converted`` and the values, with ``converted(*args, *values) == fun(*args)``.

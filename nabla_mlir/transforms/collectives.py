@@ -1,6 +1,6 @@
-"""Collectives over a mapped axis: what entries of `nm.vmap(f, axis_name=...)` tell each other.
+"""Collectives over a mapped axis: communication between the entries of `nm.vmap(f, axis_name=...)`.
 
-The functions and their signatures are those of jax.lax. Each takes a pytree of arrays and works on every leaf.
+The functions and signatures are those of jax.lax. Each accepts a pytree of arrays, and works on every leaf.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from nabla_mlir.table.tensor import Tensor, constant, full, full_like
 
 @dataclass
 class BoundAxis:
-    """An axis of a map that is being traced: the user's name for it, if any, its name in the IR, its size, the map's block."""
+    """An axis of a map that is being traced, with the user's name (if any), its name in the IR, its size, and the map's block."""
 
     name: str | None
     symbol: str
@@ -47,8 +47,7 @@ def bound_axis(name: str | None, size: int) -> Iterator[BoundAxis]:
     """Binds an axis while the function mapped over it is traced.
 
     Yields:
-      The axis. Its name in the IR differs from that of every axis around it, so that a collective traced for one of those
-      cannot be taken for one over this axis.
+      The axis. Its name in the IR differs from the names of all enclosing axes, so collectives over them cannot be confused.
     """
     outer, symbols = _bound.axes, {axis.symbol for axis in _bound.axes}
     stem = name or "i"
@@ -63,7 +62,7 @@ def bound_axis(name: str | None, size: int) -> Iterator[BoundAxis]:
 
 
 def innermost_axis() -> BoundAxis | None:
-    """The axis of the map that is being traced, of several the one furthest inside."""
+    """The axis of the innermost map that is being traced."""
     return _bound.axes[-1] if is_tracing() and _bound.axes else None
 
 
@@ -73,7 +72,7 @@ def _axis(what: str, name: Any) -> BoundAxis:
     if match is None:
         names = [axis.name for axis in axes if axis.name is not None]
         raise UnboundAxisError(
-            f"{what} requires the name of an axis that is mapped around it, got {name!r}; bound are {names}.",
+            f"{what} requires the name of an axis of an enclosing map, got {name!r}; bound are {names}.",
             where=user_frame(), help=f"call it inside nm.vmap(f, axis_name={name!r}).",
         )  # fmt: skip
     return match
@@ -94,13 +93,12 @@ def psum(x: Any, axis_name: str | tuple[str, ...]) -> Any:
 
     Args:
       x: a pytree of arrays.
-      axis_name: the `axis_name` of a vmap around it, or several.
+      axis_name: the `axis_name` of an enclosing vmap, or several.
 
-    Differentiated inside the map it stands for the sum of what every entry returns: the adjoint of psum is psum, as
-    in JAX.
+    A derivative inside the map is that of the sum of the results of all entries: the adjoint of psum is psum, as in JAX.
 
     Raises:
-      UnboundAxisError: no map around it has an axis of that name.
+      UnboundAxisError: no enclosing map has an axis of that name.
 
     Example:
       >>> import nabla_mlir as nm, numpy as np
@@ -151,12 +149,12 @@ def all_gather(x: Any, axis_name: str, *, axis: int = 0, tiled: bool = False) ->
 
     Args:
       x: a pytree of arrays of shape S.
-      axis_name: the `axis_name` of a vmap around it.
-      axis: where the new axis stands; negative counts from the end of the result.
-      tiled: whether the entries are joined along an axis that they have, instead of a new one.
+      axis_name: the `axis_name` of an enclosing vmap.
+      axis: the position of the new axis; a negative one counts from the end of the result.
+      tiled: True concatenates the entries along an existing axis instead of a new one.
 
     Raises:
-      UnboundAxisError: no map around it has an axis of that name.
+      UnboundAxisError: no enclosing map has an axis of that name.
       ShapeError: `axis` lies outside the result.
 
     Example:
@@ -180,27 +178,27 @@ def _place(what: str, axis: int, rank: int) -> int:
 
 
 def gathered(what: str, x: Tensor, bound: BoundAxis, axis: int, tiled: bool = False) -> Tensor:
-    """What all entries have, along a new axis, or one behind the other along an axis."""
+    """The values of all entries, stacked along a new axis, or concatenated along an existing one."""
     at = _place(what, axis, x.ndim + (not tiled))
     out = collectives.all_gather(x, axis=bound.symbol, dimension=at, extent=bound.size)
     return reshaped(out, (*x.shape[:at], bound.size * x.shape[at], *x.shape[at + 1 :])) if tiled else out
 
 
 def own_part(x: Tensor, bound: BoundAxis, axis: int, length: int = 1) -> Tensor:
-    """The part of the entry itself of an array that all entries have: `length` elements along an axis."""
+    """The part of the current entry, `length` elements along an axis, of an array that all entries share."""
     place = collectives.axis_index(axis=bound.symbol) * length
     starts = [place if d == axis else full((), 0, place.dtype) for d in range(x.ndim)]
     return dynamic_slice(x, *starts, slice_sizes=tuple(length if d == axis else n for d, n in enumerate(x.shape)))
 
 
 def psum_scatter(x: Any, axis_name: str, *, scatter_dimension: int = 0, tiled: bool = False) -> Any:
-    """The sum over the entries of a mapped axis, of which each entry keeps its own slice.
+    """The sum over the entries of a mapped axis, of which each entry gets its own slice.
 
     Args:
       x: a pytree of arrays.
-      axis_name: the `axis_name` of a vmap around it.
+      axis_name: the `axis_name` of an enclosing vmap.
       scatter_dimension: the axis that is divided among the entries; its length is their number.
-      tiled: whether each keeps a part of the axis, whose length is a multiple of their number, and the axis itself.
+      tiled: True gives each entry a part of the axis, which stays; its length is a multiple of the number of entries.
 
     Raises:
       ShapeError: the length does not fit.
@@ -226,14 +224,14 @@ def psum_scatter(x: Any, axis_name: str, *, scatter_dimension: int = 0, tiled: b
 
 
 def all_to_all(x: Any, axis_name: str, split_axis: int, concat_axis: int, *, tiled: bool = False) -> Any:
-    """A mapped axis and an axis of the array exchanged: entry i gets slice i of every entry.
+    """The exchange of a mapped axis and an axis of the array: entry i gets slice i of every entry.
 
     Args:
       x: a pytree of arrays.
-      axis_name: the `axis_name` of a vmap around it.
+      axis_name: the `axis_name` of an enclosing vmap.
       split_axis: the axis that is divided among the entries; its length is their number (if `tiled`, a multiple).
-      concat_axis: where the slices of the others stand.
-      tiled: whether the parts are joined along `concat_axis`, an axis that the array has.
+      concat_axis: the axis of the slices of the other entries.
+      tiled: True concatenates the parts along `concat_axis`, an existing axis.
 
     Raises:
       ShapeError: the length does not fit.
@@ -269,11 +267,11 @@ def ppermute(x: Any, axis_name: str, perm: Sequence[tuple[int, int]]) -> Any:
 
     Args:
       x: a pytree of arrays.
-      axis_name: the `axis_name` of a vmap around it.
-      perm: the pairs; entries that are no destination get zeros.
+      axis_name: the `axis_name` of an enclosing vmap.
+      perm: the pairs; an entry that is not a destination gets zeros.
 
     Raises:
-      ShapeError: a source or a destination is there twice, or lies outside.
+      ShapeError: a source or a destination is repeated, or is out of range.
 
     Example:
       >>> import nabla_mlir as nm, numpy as np
@@ -304,7 +302,7 @@ def pshuffle(x: Any, axis_name: str, perm: Sequence[int]) -> Any:
     """The value of entry perm[i] of a mapped axis, for entry i.
 
     Raises:
-      ShapeError: `perm` is no permutation.
+      ShapeError: `perm` is not a permutation.
     """
     return ppermute(x, axis_name, list(zip(perm, range(len(perm)), strict=True)))
 
@@ -322,12 +320,12 @@ def pbroadcast(x: Any, axis_name: str, source: int) -> Any:
 
 
 def pswapaxes(x: Any, axis_name: str, axis: int) -> Any:
-    """A mapped axis and an axis of the array, of the same length, exchanged."""
+    """The exchange of a mapped axis and an axis of the array of the same length."""
     return all_to_all(x, axis_name, axis, axis)
 
 
 def axis_index(axis_name: str) -> Tensor:
-    """The place of the entry along a mapped axis: an int32 scalar.
+    """The index of the entry along a mapped axis, an int32 scalar.
 
     Example:
       >>> import nabla_mlir as nm, numpy as np
@@ -338,7 +336,7 @@ def axis_index(axis_name: str) -> Tensor:
 
 
 def axis_size(axis_name: str | tuple[str, ...]) -> int:
-    """The size of a mapped axis (or the product of several), a Python integer.
+    """The size of a mapped axis, or the product of several sizes, as a Python integer.
 
     Example:
       >>> import nabla_mlir as nm, numpy as np

@@ -1,7 +1,7 @@
-"""Control flow that is recorded as such: cond, switch, while_loop, fori_loop (scan, map: `nabla_mlir.transforms.scans`).
+"""Control flow in the IR: cond, switch, while_loop, fori_loop (scan, map: `nabla_mlir.transforms.scans`).
 
-The signatures are JAX's. A loop stays one loop through every transform; Python's own `if` and `while` on traced
-values are errors that point here.
+The signatures are JAX's. A loop remains one loop through every transform. Python's own `if` and `while` on traced values
+are errors whose messages name these functions.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def _types(tensors: Sequence[Tensor]) -> list[ir.Type]:
 
 
 def describe(spec: pytree.TreeSpec, tensors: Sequence[Tensor]) -> str:
-    """A tree of tensors as errors show it."""
+    """The text of a tree of tensors, for errors."""
     leaves = [str(Spec(t.shape, t.dtype)) for t in tensors]
     return str(pytree.unflatten(spec, leaves)).replace("'", "")
 
@@ -52,7 +52,7 @@ def _same(
 
 
 def advice_for(tensors: Sequence[Tensor], got: Sequence[Tensor]) -> str:
-    """What to do about types that do not agree: the default dtypes are named where they are the cause."""
+    """Advice about types that do not agree. It names the default dtypes if they are the cause."""
     general = "convert with astype or reshape so that both agree."
     for word, default in (("float", Defaults.float), ("int", Defaults.int)):
         for pair in zip(tensors, got, strict=False):
@@ -70,18 +70,18 @@ def advice_for(tensors: Sequence[Tensor], got: Sequence[Tensor]) -> str:
 def cond(
     pred: Any, true_fun: Callable[..., Any], false_fun: Callable[..., Any], *operands: Any, operand: Any = _ABSENT
 ) -> Any:  # fmt: skip
-    """``true_fun(*operands) if pred else false_fun(*operands)``; only the chosen one runs.
+    """The result of ``true_fun(*operands) if pred else false_fun(*operands)``; only the selected function runs.
 
     Args:
       pred: a scalar truth value (a number counts as true unless it is 0).
       true_fun, false_fun: functions of the operands with results of the same structure, shapes and dtypes.
       *operands: pytrees of arrays.
-      operand: the only operand, by the older way of JAX; ``cond(pred, x, true_fun, y, false_fun)`` is an older one still.
+      operand: the only operand, in an older form of JAX; ``cond(pred, x, true_fun, y, false_fun)`` is an even older form.
 
-    Under vmap with a mapped `pred` both run, and each entry takes its own.
+    Under vmap with a mapped `pred` both run, and each entry selects its result.
 
     Raises:
-      TreeError: the branches return different things; both are shown.
+      TreeError: the results of the branches have different types; both are shown.
 
     Example:
       >>> import nabla_mlir as nm
@@ -102,7 +102,7 @@ def cond(
 
 
 def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any, operand: Any = _ABSENT) -> Any:
-    """``branches[index](*operands)``; the index is clamped to the branches there are.
+    """The result of ``branches[index](*operands)``. The index is clamped to the range of the branches.
 
     Example:
       >>> import nabla_mlir as nm
@@ -126,7 +126,7 @@ def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any, o
 def _scalar(what: str, x: Any) -> Tensor:
     tensor = as_tensor(x)
     if tensor.shape != ():
-        raise ShapeError(f"{what} requires a scalar to decide by, got shape {tensor.shape}.", where=user_frame(),
+        raise ShapeError(f"{what} requires a scalar predicate, got shape {tensor.shape}.", where=user_frame(),
                          help="use nm.vmap for one decision per entry, or nm.numpy.where.")  # fmt: skip
     return tensor
 
@@ -166,20 +166,20 @@ def while_loop(
     cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], init_val: Any,
     max_residual_bytes: int | None = None,
 ) -> Any:  # fmt: skip
-    """``while cond_fun(val): val = body_fun(val)``.
+    """The last value of the loop ``while cond_fun(val): val = body_fun(val)``.
 
     Args:
-      cond_fun: from the carry to a scalar truth value.
-      body_fun: from the carry to a carry of the same structure, shapes and dtypes.
-      init_val: the first carry, any pytree; its Python scalars take the dtype that the body gives them.
-      max_residual_bytes: how much reverse mode may store for this loop. Where its iterations need more, some are run
-        again: from states that are kept (periodic or binomial checkpointing) if their number is known.
+      cond_fun: a function from the carry to a scalar truth value.
+      body_fun: a function from the carry to a carry of the same structure, shapes and dtypes.
+      init_val: the first carry, any pytree. Its Python scalars get the dtype that the body returns.
+      max_residual_bytes: the bytes that reverse mode may store for this loop. If its iterations need more, some of them run
+        again, from stored states (periodic or binomial checkpointing) if their number is known.
 
-    Forward and reverse mode both work, also where the number of iterations depends on data: it is then found by
-    running the loop, and iterations are kept in chunks: of 512 at most, and within a gibibyte unless the bound says more.
+      Forward and reverse mode both work, even if the number of iterations depends on data. The number is then found by
+      running the loop. Iterations are stored in chunks of at most 512, within a gibibyte unless the limit is higher.
 
     Raises:
-      TreeError: the body changes the carry's type; both trees are shown.
+      TreeError: the body changes the type of the carry; both trees are shown.
 
     Example:
       >>> import nabla_mlir as nm
@@ -216,12 +216,12 @@ def while_loop(
 
 
 def _kind(dtype: np.dtype) -> int:
-    """Truth values, integers, real and complex numbers, in the order in which they are made of each other."""
+    """The rank of a dtype among truth values, integers, real and complex numbers, in the order of promotion."""
     return 3 if is_complex(dtype) else 2 if is_float(dtype) else int(is_integer(dtype))
 
 
 def adapted(leaf: Any, carry: Tensor, new: Tensor) -> Tensor:
-    """A carry that was a Python scalar in the dtype that the body gives it, to all its digits; a float is made no integer."""
+    """A carry that was a Python scalar, in the dtype that the body returns, with all digits. A float never becomes an integer."""
     if not carry.weak or carry.dtype == new.dtype or _kind(carry.dtype) > _kind(new.dtype):
         return carry
     return as_tensor(leaf, new.dtype) if is_scalar(leaf) else ew.convert(carry, dtype=new.dtype)
@@ -242,13 +242,13 @@ def fori_loop(
     lower: Any, upper: Any, body_fun: Callable[[Any, Any], Any], init_val: Any, max_residual_bytes: int | None = None, *,
     unroll: int | bool | None = None,
 ) -> Any:  # fmt: skip
-    """``for i in range(lower, upper): val = body_fun(i, val)``.
+    """The last value of the loop ``for i in range(lower, upper): val = body_fun(i, val)``.
 
-    The bounds may be traced integers; where they are Python integers, reverse mode needs no second run;
-    `max_residual_bytes` is that of `while_loop`. `unroll` changes nothing here: write a `scan` with it.
+    The bounds may be traced integers. With Python integers, reverse mode needs no second run. `max_residual_bytes` is that of
+    `while_loop`. `unroll` has no effect here: use `scan` for it.
 
     Raises:
-      DtypeError: a bound is no integer.
+      DtypeError: a bound is not an integer.
 
     Example:
       >>> import nabla_mlir as nm

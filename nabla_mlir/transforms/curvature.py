@@ -22,7 +22,7 @@ Product = Callable[..., tuple[Byproducts, Any]]
 
 
 def hessian_product(f: Callable[..., Any]) -> Product:
-    """H v of a scalar function, with its value and gradient: forward mode over both."""
+    """The product H v for a scalar function, with its value and gradient, by forward mode over both."""
 
     def product(x: Any, v: Any, *data: Any) -> tuple[Byproducts, Any]:
         both = lambda y: value_and_grad(f)(y, *data)  # noqa: E731
@@ -33,7 +33,7 @@ def hessian_product(f: Callable[..., Any]) -> Product:
 
 
 def gauss_newton_product(model: Callable[..., Any], loss: Callable[..., Any]) -> Product:
-    """Jᵀ H_loss J v, with the value and the gradient of the loss of the model."""
+    """The product Jᵀ H_loss J v, with the value and the gradient of the loss of the model."""
 
     def product(x: Any, v: Any, *data: Any) -> tuple[Byproducts, Any]:
         out, jv = pushed(lambda y: model(y, *data), (x,), (v,), False)
@@ -46,7 +46,7 @@ def gauss_newton_product(model: Callable[..., Any], loss: Callable[..., Any]) ->
 
 
 def fisher_product(model: Callable[..., Any], distribution: str) -> Product:
-    """Jᵀ F J v, with the parameters of the distribution that the model gives."""
+    """The product Jᵀ F J v, with the parameters of the distribution that the model returns."""
     if distribution not in DISTRIBUTIONS:
         raise TraceError(
             f"a Fisher product requires a distribution among {', '.join(DISTRIBUTIONS)}, got {distribution!r}.",
@@ -65,7 +65,7 @@ def fisher_product(model: Callable[..., Any], distribution: str) -> Product:
 
 
 def empirical_fisher_product(losses: Callable[..., Any]) -> Product:
-    """Jᵀ J v / n of the losses of n samples, with the mean of the losses and its gradient."""
+    """The product Jᵀ J v / n for the losses of n samples, with the mean of the losses and its gradient."""
 
     def product(x: Any, v: Any, *data: Any) -> tuple[Byproducts, Any]:
         each, jv = pushed(lambda y: losses(y, *data), (x,), (v,), False)
@@ -83,7 +83,7 @@ def empirical_fisher_product(losses: Callable[..., Any]) -> Product:
 
 
 def _over_last(x: Tensor, body: str, init: float) -> Tensor:
-    """A reduction of the last axis, which stays with size 1."""
+    """A reduction of the last axis, which remains with size 1."""
     result = reduce(x, full((), init, x.dtype), dimensions=(x.ndim - 1,), body=body)
     return reshape(result, shape=(*x.shape[:-1], 1))
 
@@ -123,7 +123,7 @@ def ggnvp(model: Callable[..., Any], loss: Callable[..., Any]) -> Callable[..., 
     """The Gauss-Newton product ``(x, v, *data) -> Jᵀ H J v``.
 
     J is the Jacobian of ``out = model(x, *data)`` and H the Hessian of ``loss(out, *data)`` with respect to `out`.
-    Equal to the Hessian-vector product where the model is linear; positive semidefinite where the loss is convex.
+    It equals the Hessian-vector product if the model is linear, and is positive semidefinite if the loss is convex.
 
     Args:
       model: any function of x and data; its result is a pytree of arrays.
@@ -142,7 +142,7 @@ def fishervp(model: Callable[..., Any], distribution: str) -> Callable[..., Any]
     """The Fisher product ``(x, v, *data) -> Jᵀ F J v``, summed over all samples.
 
     Args:
-      model: gives the natural parameters of a distribution for each sample.
+      model: a function that returns the natural parameters of a distribution for each sample.
       distribution: "gaussian" (means, of variance 1), "categorical" (logits in the last axis), "bernoulli" (logits)
         or "poisson" (logarithms of rates); F is its Fisher information, an expectation over the distribution itself.
 

@@ -1,7 +1,7 @@
-"""Functions with derivative rules of the user's own: custom_jvp and custom_vjp, with JAX's signatures.
+"""Functions with custom derivative rules: custom_jvp and custom_vjp, with JAX's signatures.
 
-The rules are traced with the function and stay in the IR (`ad.custom_jvp`, `ad.custom_vjp`), so modules that are
-printed, saved or imported keep them.
+The rules are traced with the function, and are part of the IR (`ad.custom_jvp`, `ad.custom_vjp`). So printed, saved and
+imported modules contain them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from nabla_mlir.transforms.vectorized import per_entry
 
 @dataclass
 class _Call:
-    """One call of a custom function while it is traced: what its rules are traced for."""
+    """One call of a custom function while it is traced. Its rules are traced for the types of this call."""
 
     function: _Custom
     fixed: list[Any]  # the arguments at nondiff_argnums
@@ -44,7 +44,7 @@ class _Call:
     out_spec: Any = None
 
     def matches(self, other: _Call) -> bool:
-        """True if the other call is of the same function on the same types."""
+        """True if the other call has the same function and the same types."""
         return (
             self.function is other.function
             and all(a is b for a, b in zip(self.fixed, other.fixed, strict=True))
@@ -63,7 +63,7 @@ class _Call:
         return [i for i, out in enumerate(self.outs) if is_differentiable(out.dtype)]
 
     def result(self, what: str, out: Any) -> list[Tensor]:
-        """The leaves of what a rule gives as the value, which must be like the function's own."""
+        """The leaves of the value that a rule returns; it must have the type of the function's result."""
         leaves, spec = pytree.flatten(out)
         tensors = [as_tensor(x, o.dtype if _is_weak(x) else None) for x, o in zip(leaves, self.outs, strict=False)]
         got = [(t.shape, t.dtype) for t in tensors]
@@ -75,7 +75,7 @@ class _Call:
         return tensors
 
     def seeds(self, word: str, values: Sequence[Any], likes: Sequence[Tensor], at: Sequence[int], names: Any) -> Any:
-        """Tangents or cotangents, as a rule gives them, for the leaves at `at`; None and `SymbolicZero` are zero."""
+        """The tangents or cotangents that a rule returns, for the leaves at `at`. None and `SymbolicZero` mean zero."""
         result = [None if isinstance(values[i], SymbolicZero) else seed_of(word, values[i], likes[i], names[i]) for i in at]
         return [materialize(ZERO if s is None else s, likes[i]) for s, i in zip(result, at, strict=True)]
 
@@ -97,7 +97,7 @@ _tracing = _Tracing()
 
 
 class _Custom:
-    """What custom_jvp and custom_vjp share: the call."""
+    """The base class of custom_jvp and custom_vjp, which makes the call."""
 
     operation = ""
     has_symbols = False  # whether the rules get `SymbolicZero` where a derivative is zero
@@ -111,7 +111,7 @@ class _Custom:
         )
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """The function; a derivative takes its rule."""
+        """Calls the function; derivatives use its rule."""
         self._check()
         args = positional(self.fun, args, kwargs)
         nondiff = sorted(positions(self._name(), self.nondiff_argnums, len(args), "nondiff_argnums"))
@@ -127,20 +127,20 @@ class _Custom:
         return staged(per_entry(lambda *values: self._emit(fixed, merged, values)))(*rest)
 
     def __getattr__(self, name: str) -> Any:
-        """What the function has, such as `def_vmap` of one with a rule for maps."""
+        """An attribute of the function, such as `def_vmap` of a function with a rule for maps."""
         if name.startswith("__") or "fun" not in vars(self):
             raise AttributeError(name)
         return getattr(self.fun, name)
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
-        """A method of an object: the object is its first argument."""
+        """The function as a method, with the object as its first argument."""
         return self if instance is None else functools.partial(self, instance)
 
     def _check(self) -> None:
         raise NotImplementedError
 
     def _seeds_of(self, spec: pytree.TreeSpec, by_place: dict[int, Tensor], likes: Sequence[Any]) -> Any:
-        """The tangents or cotangents that a rule gets: of leaves that have none, None or a `SymbolicZero`."""
+        """The tangents or cotangents that a rule gets. A leaf without one gets None or a `SymbolicZero`."""
         zeros = [SymbolicZero.of(like) if self.has_symbols else None for like in likes]
         return pytree.unflatten(spec, [by_place.get(i, zero) for i, zero in enumerate(zeros)])
 
@@ -186,8 +186,10 @@ class _Custom:
         return pytree.unflatten(call.out_spec, results_of(op))
 
     def _ends_here(self) -> bool:
-        """True inside rules of this function, as deep as derivatives are asked for: each level may be of a new function
-        (JAX's fixed point solves its adjoint by itself), so that tracing all of them would not end.
+        """True inside rules of this function, nested as deep as there are derivatives.
+
+        A rule may call a new custom function at each level (JAX's fixed point solves its adjoint by itself), so tracing all levels
+        would not end.
         """
         trace = current_trace()
         assert trace is not None
@@ -195,7 +197,7 @@ class _Custom:
         return depth > 0 and depth >= trace.order
 
     def _ends(self, call: _Call) -> list[ir.Block]:
-        """Regions in the place of rules that nobody asks for."""
+        """Regions that replace rules which no derivative uses."""
         ends = []
         for arguments, results in self._ports(call):
             zeros = lambda *_, results=results: [full(s.shape, 0, s.dtype) for s in results]  # noqa: E731
@@ -203,11 +205,11 @@ class _Custom:
         return ends
 
     def _ports(self, call: _Call) -> list[tuple[list[Spec], list[Spec]]]:
-        """The arguments and results of each region of the rule, if nothing is kept between them."""
+        """The arguments and results of each region of the rule, if no residuals pass between them."""
         raise NotImplementedError
 
     def _recur(self, call: _Call, tensors: list[Tensor]) -> Any:
-        """A call from inside the rule: it stands for the whole operation around it."""
+        """A call of the function from inside its own rule, which refers to the enclosing operation."""
         op = stablehlo.emit(
             RECUR, [t.value for t in tensors], results=[o.value.type for o in call.outs],
             attributes={"name": ir.StringAttr.get(call.label)},
@@ -227,15 +229,15 @@ def _label(name: str, labels: list[str]) -> str:
 
 
 class custom_jvp(_Custom):  # noqa: N801  # a decorator
-    """Decorator: a function with a forward rule of its own, from which reverse mode follows by transposition.
+    """Decorator: a function with a custom forward rule. Reverse mode is the transpose of the rule.
 
     Args:
       fun: the function.
-      nondiff_argnums: positions of arguments that are not differentiated (functions, options); the rule takes them
-        first. They may be any Python objects.
+      nondiff_argnums: positions of arguments that are not differentiated (functions, options). They are the first arguments
+        of the rule, and may be any Python objects.
 
-    The rule is code like any other: it is mapped, and differentiated for second derivatives. It may call the function
-    itself. Values that are differentiated must be arguments.
+      The rule is ordinary code: it is mapped, and it is differentiated for second derivatives. It may call the function itself.
+      Values that are differentiated must be arguments.
 
     Example:
       >>> import nabla_mlir as nm
@@ -256,14 +258,14 @@ class custom_jvp(_Custom):  # noqa: N801  # a decorator
     def defjvp(self, jvp: Callable[..., Any], symbolic_zeros: bool = False) -> Callable[..., Any]:
         """Sets the rule ``jvp(*nondiff_args, primals, tangents) -> (out, out_tangent)``; usable as a decorator.
 
-        Tangents are like their primals; those of integer leaves are None, or with `symbolic_zeros` a `SymbolicZero`. A tangent
-        of either kind that the rule gives stands for zero.
+        Tangents have the types of their primals. The tangent of an integer leaf is None, or a `SymbolicZero` with
+        `symbolic_zeros`. If the rule returns one of these, it means zero.
         """
         self.rule, self.has_symbols = jvp, symbolic_zeros
         return jvp
 
     def defjvps(self, *jvps: Callable[..., Any] | None) -> None:
-        """Sets the rule by one function ``jvp(tangent, out, *primals)`` for each argument; None for zero."""
+        """Sets the rule by one function ``jvp(tangent, out, *primals)`` for each argument; None means zero."""
         if self.nondiff_argnums:
             raise TraceError("defjvps requires a function without nondiff_argnums, got "
                              f"{list(self.nondiff_argnums)}.", where=user_frame(), help="use defjvp.")  # fmt: skip
@@ -316,11 +318,11 @@ def _added(a: Any, b: Any) -> Any:
 
 
 class custom_vjp(_Custom):  # noqa: N801  # a decorator
-    """Decorator: a function with a reverse rule of its own; forward mode takes the transpose of that rule.
+    """Decorator: a function with a custom reverse rule. Forward mode is the transpose of the rule.
 
     Args:
       fun: the function.
-      nondiff_argnums: positions of arguments that are not differentiated; ``bwd`` takes them first.
+      nondiff_argnums: positions of arguments that are not differentiated; they are the first arguments of ``bwd``.
 
     Example:
       >>> import nabla_mlir as nm
@@ -340,10 +342,10 @@ class custom_vjp(_Custom):  # noqa: N801  # a decorator
 
         Args:
           fwd: ``fwd(*args) -> (out, residuals)``, with the arguments of the function.
-          bwd: ``bwd(*nondiff_args, residuals, cotangent) -> cotangents``, a tuple with one entry for each argument
-            that is differentiated; None for zero and for integers.
-          symbolic_zeros: `fwd` gets each leaf of its arguments as a `CustomVJPPrimal`, and `bwd` a `SymbolicZero` as the
-            cotangent of a result without derivative, and may give them (`nm.custom_derivatives`).
+          bwd: ``bwd(*nondiff_args, residuals, cotangent) -> cotangents``, a tuple with one entry for each differentiated
+            argument; None means zero, and is used for integers.
+          symbolic_zeros: True passes each leaf of the arguments to `fwd` as a `CustomVJPPrimal`. `bwd` gets a `SymbolicZero` as
+            the cotangent of a result without derivative, and may return one (`nm.custom_derivatives`).
         """
         self.rules, self.has_symbols = (fwd, bwd), symbolic_zeros
 

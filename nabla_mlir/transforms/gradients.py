@@ -1,4 +1,4 @@
-"""Gradients, and the end of differentiation."""
+"""Gradients, and `stop_gradient`."""
 
 from __future__ import annotations
 
@@ -30,25 +30,25 @@ def value_and_grad(
     fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, holomorphic: bool = False,
     allow_int: bool = False, max_residual_bytes: int | None = None, vectorized: str = "union",
 ) -> Callable[..., Any]:  # fmt: skip
-    """The function ``x -> (fun(x), df/dx)``, in reverse mode.
+    """The function ``x -> (fun(x), df/dx)``, by reverse mode.
 
     Args:
-      fun: a function whose result is a scalar of floating point (with `has_aux`: a pair of that and anything).
+      fun: a function whose result is a floating-point scalar; with `has_aux`, a pair of the scalar and any other value.
       argnums: the positional argument(s) to differentiate; a sequence gives a tuple of gradients.
-      has_aux: whether `fun` returns ``(value, aux)``; the new function then returns ``((value, aux), gradient)``.
-      holomorphic: whether `fun` is complex-differentiable; needed for a complex result, and then arguments are complex too.
-        The gradient of a real result by a complex argument x + iy is df/dx - i df/dy, as in JAX: the conjugate of the
+      has_aux: True if `fun` returns ``(value, aux)``; the new function then returns ``((value, aux), gradient)``.
+      holomorphic: True if `fun` is complex-differentiable. It is needed for a complex result, and arguments must be complex
+        then. The gradient of a real result by a complex argument x + iy is df/dx - i df/dy, as in JAX: the conjugate of the
         direction of steepest ascent.
-      allow_int: whether integers and truth values may be among the arguments; they have no derivative, and None stands for it.
-      max_residual_bytes: how much may be stored for each loop of `fun` that does not say so itself (`while_loop`).
-      vectorized: what the gradient of a function of vectorised tensors is (see `nm.vectorize`). "union": each entry
-        of the result is differentiated by itself; every gradient carries all axes of the result, in its order, and
-        nothing is summed. "parameter": the sum over all entries is differentiated; a gradient has the axes of its
-        argument. A function that takes the axes apart (`nm.devectorize`) is differentiated in the second way.
+      allow_int: True allows integers and truth values among the arguments. They have no derivative; the result is None.
+      max_residual_bytes: the bytes that may be stored for each loop of `fun` without a limit of its own (`while_loop`).
+      vectorized: the meaning of the gradient for vectorised tensors (see `nm.vectorize`). With "union", each entry of the
+        result is differentiated separately; every gradient carries all axes of the result, in its order, and nothing is
+        summed. With "parameter", the sum over all entries is differentiated; a gradient has the axes of its argument. A
+        function that removes named axes (`nm.devectorize`) is always differentiated as with "parameter".
 
     Raises:
       ShapeError: the result is not a scalar.
-      DtypeError: an argument or the result is not of floating point, or the result is complex without `holomorphic`.
+      DtypeError: an argument or the result is not floating-point, or the result is complex without `holomorphic`.
 
     Example:
       >>> import nabla_mlir as nm
@@ -159,7 +159,7 @@ def _scalar(out: Any, holomorphic: bool) -> Tensor:
 
 
 def stop_gradient(x: Any) -> Any:
-    """The value itself, whose derivative is zero; on every leaf of a pytree.
+    """The value, with a derivative of zero. It applies to every leaf of a pytree.
 
     Example:
       >>> import nabla_mlir as nm

@@ -1,4 +1,4 @@
-"""Implicit differentiation: solutions of equations, differentiated through the equation and not through the solver."""
+"""Implicit differentiation: solutions of equations, differentiated by the equation, not through the solver."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ def custom_linear_solve(
     matvec: Linear, b: Any, solve: Callable[[Linear, Any], Any],
     transpose_solve: Callable[[Linear, Any], Any] | None = None, symmetric: bool = False, has_aux: bool = False,
 ) -> Any:  # fmt: skip
-    """The x with ``matvec(x) = b``, found by `solve` and differentiated implicitly: dx = A^-1 (db - dA x).
+    """The solution x of ``matvec(x) = b``, found by `solve` and differentiated implicitly: dx = A^-1 (db - dA x).
 
     Args:
-      matvec: a linear function of a pytree like `b`; what it uses from outside may be differentiated.
+      matvec: a linear function of a pytree like `b`. Values that it uses from outside may be differentiated.
       b: the right-hand side, a pytree of floating-point arrays.
-      solve: ``solve(matvec, b) -> x``; any code, also what has no derivative (loops until convergence).
+      solve: ``solve(matvec, b) -> x``; any code, also code without derivative (loops until convergence).
       transpose_solve: ``transpose_solve(vecmat, b) -> x`` for the transposed system; needed in reverse mode.
-      symmetric: whether the matrix is symmetric; `solve` then solves the transposed system too.
-      has_aux: whether the solvers return ``(x, aux)``, as this function does then; aux has no derivative.
+      symmetric: True if the matrix is symmetric; `solve` then also solves the transposed system.
+      has_aux: True if the solvers return ``(x, aux)``; so does this function then. aux has no derivative.
 
     Raises:
-      TreeError: matvec or a solver returns something unlike `b`.
+      TreeError: the result of matvec or of a solver differs from `b` in its type.
 
     Example:
       >>> import nabla_mlir as nm
@@ -98,7 +98,7 @@ def custom_linear_solve(
 
 
 def _like(what: str, spec: pytree.TreeSpec, likes: list[Tensor], out: Any) -> list[Tensor]:
-    """The leaves of a value that must be like the right-hand side."""
+    """The leaves of a value that must have the type of the right-hand side."""
     leaves, got = pytree.flatten(out)
     tensors = [adopted(x, like.dtype) for x, like in zip(leaves, likes, strict=False)]
     if got != spec or [(t.shape, t.dtype) for t in tensors] != [(t.shape, t.dtype) for t in likes]:
@@ -115,18 +115,18 @@ def custom_root(
     f: Callable[[Any], Any], initial_guess: Any, solve: Callable[[Callable[..., Any], Any], Any],
     tangent_solve: Callable[[Linear, Any], Any], has_aux: bool = False,
 ) -> Any:  # fmt: skip
-    """The x with ``f(x) = 0``, found by `solve` and differentiated by the implicit function theorem.
+    """The solution x of ``f(x) = 0``, found by `solve` and differentiated by the implicit function theorem.
 
-    With f depending on parameters p that it uses from outside: dx = -(df/dx)^-1 (df/dp) dp, at the solution.
+    If f depends on parameters p from outside: dx = -(df/dx)^-1 (df/dp) dp, at the solution.
 
     Args:
-      f: a function from a pytree like `initial_guess` to one like it.
-      initial_guess: where `solve` starts; nothing depends differentiably on it.
+      f: a function from a pytree like `initial_guess` to one of the same type.
+      initial_guess: the start of `solve`; the derivative by it is zero.
       solve: ``solve(f, initial_guess) -> x``; any code, also a loop until convergence, which is not differentiated.
       tangent_solve: ``tangent_solve(g, y) -> x`` with g(x) = y for the linear function g; for scalars
-        ``lambda g, y: y / g(1.0)``. It is differentiated, so that for reverse mode it must not hold loops of unknown
-        length; use `custom_linear_solve` there.
-      has_aux: whether `solve` returns ``(x, aux)``, as this function does then; aux has no derivative.
+        ``lambda g, y: y / g(1.0)``. It is differentiated, so for reverse mode it must not contain loops of unknown length;
+        use `custom_linear_solve` there.
+      has_aux: True if `solve` returns ``(x, aux)``; so does this function then. aux has no derivative.
 
     Example:
       >>> import nabla_mlir as nm

@@ -1,8 +1,8 @@
-"""Jacobians, Hessians and Hessian-vector products: maps over the unit vectors, never loops.
+"""Jacobians, Hessians and Hessian-vector products, as maps over unit vectors.
 
-nabla-transform has Jacobians of its own (nabla_mlir/passes/transform.py), of a function that is IR already: it builds the
-operations of which a trace of `vmap`, `linearized` and `pullback` makes the same here. What is around them, trees, named
-axes and checks here, blocks and types there, has nothing in common, so one loop for both would be longer than the two.
+The pass nabla-transform (nabla_mlir/passes/transform.py) has a second implementation, for functions that are IR already. It
+builds the operations that traces of `vmap`, `linearized` and `pullback` build here. The code around them differs: trees, named
+axes and checks here, blocks and types there. So a common loop would be longer than the two.
 """
 
 from __future__ import annotations
@@ -31,25 +31,26 @@ def jacfwd(
     fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, holomorphic: bool = False,
     vectorized: str = "union", batch_size: int | None = None,
 ) -> Callable[..., Any]:  # fmt: skip
-    """The Jacobian of `fun` in forward mode: one vmap of jvp over the unit vectors of each argument leaf.
+    """The Jacobian of `fun` by forward mode: one vmap of jvp over the unit vectors of each argument leaf.
 
     Args:
-      fun: a function whose results are of floating point.
+      fun: a function with floating-point results.
       argnums: the positional argument(s) to differentiate; a sequence gives a tuple for each result leaf.
-      has_aux: whether `fun` returns ``(out, aux)``; the new function then returns ``(jacobian, aux)``.
-      holomorphic: whether `fun` is complex-differentiable; needed for complex arguments (by `jacrev` for complex results).
-      vectorized: for vectorised tensors, as in `value_and_grad`. "union": the Jacobian of each entry. "parameter":
+      has_aux: True if `fun` returns ``(out, aux)``; the new function then returns ``(jacobian, aux)``.
+      holomorphic: True if `fun` is complex-differentiable; needed for complex arguments (`jacrev`: for complex results).
+      vectorized: for vectorised tensors, as in `value_and_grad`. "union" means the Jacobian of each entry. "parameter" means
         that of the sums over all entries of the results; it has the axes of its argument.
-      batch_size: how many unit vectors are mapped over at once, in a loop over such blocks. Without it all of them are, unless what
-        they compute takes more than a gibibyte (`thresholds.UNIT_VECTOR_MEMORY`): then as many as fit. The numbers are the same.
+      batch_size: the number of unit vectors that are mapped over at once, in a loop over such blocks. The default is all of
+        them, or as many as fit if their values need more than a gibibyte (`thresholds.UNIT_VECTOR_MEMORY`). The numbers are
+        the same.
 
     Returns:
       A function whose result has, for each result leaf of shape S and argument leaf of shape A, a leaf of shape
       S + A; trees nest in that order. The emitted code does not grow with the sizes.
 
     Raises:
-      DtypeError: an argument or a result is not of floating point, or complex where it must not be.
-      TraceError: argnums are none of the arguments.
+      DtypeError: an argument or a result is not floating-point, or is complex where it must not be.
+      TraceError: a position of argnums does not exist.
       ShapeError: `batch_size` is below 1.
 
     Example:
@@ -81,11 +82,11 @@ def jacrev(
     fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, holomorphic: bool = False, allow_int: bool = False,
     vectorized: str = "union", batch_size: int | None = None,
 ) -> Callable[..., Any]:  # fmt: skip
-    """The Jacobian of `fun` in reverse mode: one vmap of the pullback over the unit vectors of each result leaf.
+    """The Jacobian of `fun` by reverse mode: one vmap of the pullback over the unit vectors of each result leaf.
 
-    The arguments are those of `jacfwd`, and the result is laid out as there. Without `holomorphic` results are real; arguments
-    may be complex, and each row is a gradient as `grad` gives it. With `allow_int` integers and truth values may be among the
-    arguments, by which the Jacobian is zero, in their own dtype.
+    The arguments and the layout of the result are those of `jacfwd`. Without `holomorphic`, results must be real; arguments
+    may be complex, and each row is a gradient as `grad` computes it. `allow_int` allows integers and truth values among the
+    arguments; the Jacobian by them is zero, in their dtype.
 
     Example:
       >>> import nabla_mlir as nm, numpy as np
@@ -111,13 +112,13 @@ def jacrev(
 
 
 class _Call:
-    """A call of a function whose Jacobian is asked for, with the differentiated arguments as plain tensors.
+    """A call of a function whose Jacobian is computed, with the differentiated arguments as plain tensors.
 
     Attributes:
-      integers: the leaves of these arguments without derivatives, which `allow_int` allows, by their places.
-      places: those of the others.
-      tensors: these leaves, named axes leading as ordinary ones.
-      function: of the tensors; its results are summed over the entries of vectorised tensors.
+      integers: the leaves of these arguments without derivatives, which `allow_int` allows, by their indices.
+      places: the indices of the other leaves.
+      tensors: the other leaves, with named axes as ordinary leading ones.
+      function: a function of the tensors; its results are summed over the entries of vectorised tensors.
     """
 
     def __init__(
@@ -157,7 +158,7 @@ class _Call:
 
 
 def _entries_first(block: Tensor, rank: int, count: int) -> Tensor:
-    """The block with the `count` axes behind the first `rank` ones in front."""
+    """The block with the `count` axes after the first `rank` moved to the front."""
     if not rank or not count:
         return block
     order = (*range(rank, rank + count), *range(rank), *range(rank + count, block.ndim))
@@ -176,7 +177,7 @@ def _jacobian(
     what: str, jacobian: Callable[[_Call], Any], f: Callable[..., Any], argnums: Argnums, has_aux: bool,
     holomorphic: bool, vectorized: str, allow_int: bool = False,
 ) -> Callable[..., Any]:  # fmt: skip
-    """The function that gives the Jacobian, and aux if there is any."""
+    """The function that computes the Jacobian, and returns aux if there is any."""
     positions(what, argnums, None)
 
     def run(*args: Any, **kwargs: Any) -> Any:
@@ -188,7 +189,7 @@ def _jacobian(
         result, out = jacobian(call)
         if call.sums:
             raise TraceError(
-                f"{what} of a function that takes vectorised axes apart requires a result without such axes, got "
+                f"{what} of a function that removes vectorised axes requires a result without such axes, got "
                 "some.", where=user_frame(),
                 help="call nm.devectorize on the result for all pairs of entries, or pass vectorized='parameter' for "
                 "the sums over the entries of the result.",
@@ -212,10 +213,10 @@ def hessian(
     Args:
       fun: the function.
       argnums: the positional argument(s) to differentiate; a sequence gives a tuple of tuples.
-      has_aux: whether `fun` returns ``(value, aux)``; the new function then returns ``(hessian, aux)``.
+      has_aux: True if `fun` returns ``(value, aux)``; the new function then returns ``(hessian, aux)``.
       holomorphic, vectorized: as in `jacfwd`, for both.
       mode: outer and inner mode: "fwd_rev" (the default, and the cheapest), "rev_rev", "rev_fwd" or "fwd_fwd".
-      batch_size: how many unit vectors are mapped over at once, as in `jacfwd`.
+      batch_size: the number of unit vectors that are mapped over at once, as in `jacfwd`.
 
     Example:
       >>> import nabla_mlir as nm, numpy as np
@@ -241,16 +242,16 @@ def hvp(
 
     Args:
       f: a scalar function of x and further arguments.
-      argnums: the position of x among the arguments of `f`; for several x and v are tuples of as many.
-      has_aux: whether `f` returns ``(value, aux)``; aux is dropped.
+      argnums: the position of x among the arguments of `f`. For several positions, x and v are tuples of that length.
+      has_aux: True if `f` returns ``(value, aux)``; aux is dropped.
       vectorized: for vectorised tensors, as in `value_and_grad`.
 
     Returns:
-      A function of ``(x, v, *rest)``: x and v are pytrees of one structure, `rest` are the other arguments of `f`
-      in order.
+      A function of ``(x, v, *rest)``. x and v are pytrees of one structure, and `rest` are the other arguments of `f` in
+      order.
 
     Raises:
-      TraceError: argnums are none of the arguments.
+      TraceError: a position of argnums does not exist.
 
     Example:
       >>> import nabla_mlir as nm, numpy as np
@@ -280,14 +281,14 @@ def hvp(
 
 
 def _merged(wrt: Sequence[int], xs: Sequence[Any], rest: Sequence[Any]) -> list[Any]:
-    """All arguments in order, of which those at `wrt` are given apart."""
+    """All arguments in order; those at `wrt` are passed separately."""
     others = iter(rest)
     by_place = dict(zip(wrt, xs, strict=True))
     return [by_place[i] if i in by_place else next(others) for i in range(len(wrt) + len(rest))]
 
 
 def _hvp_signature(f: Callable[..., Any], argnums: Argnums) -> inspect.Signature:
-    """(x, v, *rest) with the names that `f` gives to x and the rest, so that artifacts have good argument names."""
+    """The signature (x, v, *rest), with the names that `f` has for x and the rest, so that artifacts have good names."""
     names = parameters_of(f)
     if names is None:
         return inspect.Signature.from_callable(lambda x, v, *rest, **kwargs: None)

@@ -24,21 +24,21 @@ from nabla_mlir.transforms.arguments import specs_of
 
 
 def jet(fun: Callable[..., Any], primals: Sequence[Any], series: Sequence[Sequence[Any]], **_: Any) -> tuple[Any, Any]:
-    """The derivatives of t -> fun(x(t)) at t = 0, from those of x: ``x(t) = x0 + x1 t + x2 t²/2! + ...``.
+    """The derivatives of t -> fun(x(t)) at t = 0, from the derivatives of x: ``x(t) = x0 + x1 t + x2 t²/2! + ...``.
 
-    The work grows with the square of the order, where that of nested `nm.jvp` doubles with each. Loops of constant length are
-    unrolled; functions with rules of their own are taken as they are written.
+    The work grows with the square of the order; with nested `nm.jvp` it doubles with each order. Loops of constant length are
+    unrolled. Custom rules are ignored: the code of the function is differentiated.
 
     Args:
       fun: a function of pytrees of arrays.
       primals: its arguments at t = 0.
-      series: for each argument its derivatives by t, the first, the second, ..., each like the argument; 0 where they vanish.
+      series: for each argument its first, second, ... derivative by t, each like the argument; 0 means zero.
 
     Returns:
-      The value, and the list of its derivatives by t, as many as the longest series has (each a pytree like the value).
+      The value, and the list of its derivatives by t (each a pytree like the value). Their number is that of the longest series.
 
     Raises:
-      TreeError: there is not one series for each argument.
+      TreeError: the number of series differs from the number of arguments.
       RuleMissingError: an operation has no Taylor rule, such as a loop of unknown length.
 
     Example:
@@ -72,7 +72,7 @@ def jet(fun: Callable[..., Any], primals: Sequence[Any], series: Sequence[Sequen
 
 
 def _rows(series: Any, primals: Any) -> list[tuple[list[Any], int]]:
-    """For each leaf of the arguments its derivatives, and the argument that it belongs to."""
+    """The derivatives of each leaf of the arguments, and the argument of each leaf."""
     rows = []
     for j, (terms, primal) in enumerate(zip(series, primals, strict=True)):
         count = pytree.flatten(primal)[1].num_leaves
@@ -96,7 +96,7 @@ def _like(term: Any, primal: Tensor, argument: int, spec: Any) -> Tensor | None:
 
 
 def _pushed(body: Callable[..., Any], tensors: list[Tensor], terms: list[list[Tensor | None]]) -> list[Series | Tensor]:
-    """The results of a function as series, with its maps and derivatives expanded before."""
+    """The results of a function as series, after its maps and derivatives are expanded."""
     trace = current_trace()
     assert trace is not None
     with trace.known.without_rules() if trace.known is not None else contextlib.nullcontext():
@@ -129,7 +129,7 @@ def _pushed(body: Callable[..., Any], tensors: list[Tensor], terms: list[list[Te
 
 
 def _module(block: ir.Block, captures: Sequence[ir.Value]) -> ir.Module:
-    """A module with a block as its function `main`, of its arguments and of what it uses from outside."""
+    """A module with a block as its function `main`. Values that the block uses from outside become arguments."""
     arguments, ops, outputs = body_of(block.region)
     inputs = [*arguments, *captures]
     types = [v.type for v in inputs]

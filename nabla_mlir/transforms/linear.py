@@ -25,17 +25,16 @@ from nabla_mlir.transforms.vectorized import per_entry
 
 
 def jvp(fun: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool = False) -> Any:
-    """``(fun(x), df/dx · t)`` in forward mode.
+    """The pair ``(fun(x), df/dx · t)``, by forward mode.
 
     Args:
       fun: any function of arrays.
       primals: its arguments, a tuple or list of pytrees.
-      tangents: as `primals`, with the same shapes and dtypes; None stands for a zero tangent, and is what integer
-        arguments have.
-      has_aux: whether `fun` returns ``(out, aux)``; the result is then ``(out, tangent, aux)``.
+      tangents: like `primals`, with the same shapes and dtypes. None means a zero tangent, and is the tangent of an integer.
+      has_aux: True if `fun` returns ``(out, aux)``; the result is then ``(out, tangent, aux)``.
 
     Raises:
-      TreeError, ShapeError, DtypeError: tangents do not fit the primals.
+      TreeError, ShapeError, DtypeError: the tangents do not fit the primals.
 
     Example:
       >>> import nabla_mlir as nm
@@ -55,10 +54,10 @@ def jvp(fun: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]
 
 
 def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
-    """``fun(x)`` and the linear function ``t -> df/dx · t`` at that x, which can be called many times.
+    """The value ``fun(x)`` and the linear function ``t -> df/dx · t`` at this x, which can be called many times.
 
-    Outside a trace fun runs once: what the linear function needs of x is kept on the device, and each call runs only
-    what depends on t (see the pass nabla-split).
+    Outside a trace, `fun` runs once. The residuals for the linear function stay on the device, and each call computes only
+    the part that depends on t (see the pass nabla-split).
 
     Example:
       >>> import nabla_mlir as nm
@@ -73,15 +72,15 @@ def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> 
 
 
 def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
-    """``fun(x)`` and the pullback ``ct -> ct · df/dx``, which can be called many times; as with `linearize`, fun runs once.
+    """The value ``fun(x)`` and the pullback ``ct -> ct · df/dx``, which can be called many times; `fun` runs once.
 
     Args:
       fun: any function of arrays.
       primals: its arguments, pytrees; cotangents of integer leaves are None.
-      has_aux: whether `fun` returns ``(out, aux)``; the result is then ``(out, pullback, aux)``.
+      has_aux: True if `fun` returns ``(out, aux)``; the result is then ``(out, pullback, aux)``.
 
     Returns:
-      The result and a function that takes a cotangent like it and returns a tuple with one cotangent per argument.
+      The result, and a function from a cotangent of the result to a tuple with one cotangent for each argument.
 
     Example:
       >>> import nabla_mlir as nm
@@ -98,11 +97,11 @@ def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
 
 
 class _Seed:
-    """Stands for a tangent or cotangent while a function is traced; an argument of its own for each."""
+    """A placeholder of a tangent or cotangent while a function is traced. Each is a separate argument."""
 
 
 class _AtPoint:
-    """`linearize` or `vjp` outside a trace: the value now, and a compiled linear function for later calls."""
+    """The result of `linearize` or `vjp` outside a trace: the value, and a compiled linear function for later calls."""
 
     def __init__(self, what: str, f: Callable[..., Any], primals: tuple[Any, ...], has_aux: bool):
         self.forward = what == "jvp"
@@ -120,7 +119,7 @@ class _AtPoint:
         self._point = Halves(module, points).at([inputs[i] for i in points])
 
     def _traced(self, body: _Body) -> list[Tensor]:
-        """The leaves of the value and of the linear function of seeds, which are arguments of the trace."""
+        """The leaves of the value, and of the linear function of the seeds. The seeds are arguments of the trace."""
         trace = current_trace()
         assert trace is not None
         outs, self.out_spec = pytree.flatten(body.value())
@@ -163,10 +162,10 @@ def _seed(what: str, seed: Any, like: Spec, path: str) -> Any:
 
 
 class _Body:
-    """A function traced once, whose block is cloned into each derivative that is asked of it."""
+    """A function that is traced once. Its block is cloned into each of its derivatives."""
 
     def __init__(self, f: Callable[..., Any], primals: tuple[Any, ...], has_aux: bool, what: str, tangents: Any = None):
-        """Traces `f`; tangents, where they are known, say which of the arguments no derivative follows: those with None."""
+        """Traces `f`. If tangents are known, no derivative follows the arguments whose tangent is None."""
         self.what, self.has_aux, self.scope = what, has_aux, current_scope()
         self.f = f
         self.leaves, self.in_spec = pytree.flatten(tuple(primals))
@@ -200,13 +199,13 @@ class _Body:
         self.of = [i for i, out in enumerate(self.outs[: self.count]) if is_differentiable(out.dtype)]
 
     def clone(self) -> ir.Block:
-        """A copy of the block, for an operation that owns it."""
+        """A copy of the block, for a new operation that holds it."""
         holder = aside(detached=True)
         Region(self.block.region).clone_into(holder.regions[0])
         return holder.regions[0].blocks[0]
 
     def check_open(self) -> None:
-        """Raises LeakedTracerError if the trace that the function belongs to has ended."""
+        """Raises LeakedTracerError if the trace of the function has ended."""
         if self.scope is not None:
             self.scope.check_open(f"the linear function of {self.what}", self.f, CALL_INSIDE)
 
@@ -217,7 +216,7 @@ class _Body:
     def value(self) -> Any:
         """The result of the function: a copy of the block, inlined. Duplicates are merged by nabla-simplify.
 
-        Where the function has rules of the user's, it is what these say, as in JAX: its own derivative is that of their code.
+        If the function has custom rules, this is the value that they return, as in JAX; its derivative is that of their code.
         """
         block = self.clone()
         is_ruled = any(inner.name in CUSTOM for inner in nested(block.owner.operation))
@@ -225,7 +224,7 @@ class _Body:
         return self.result(results_of(op))
 
     def _ruled(self, block: ir.Block) -> ir.Operation:
-        """A derivative of the block for the sake of its first results."""
+        """A derivative of the block of which only the first results are used."""
         if self.what == "jvp":
             tangents = [zeros(self.tensors[i]).value for i in self.active]
             return ad.JvpOp.build(self.primals(), tangents, block, range(len(self.active)), self.of).op
@@ -241,7 +240,7 @@ class _Body:
         return out, pytree.unflatten(self.aux_spec, outs[self.count : len(self.outs)])
 
     def push(self, tangents: Any) -> Any:
-        """The result, and the tangents of it for tangents of the arguments."""
+        """The result, and its tangents, for tangents of the arguments."""
         self.check_open()
         leaves = pytree.flatten_like(self.in_spec, tuple(tangents), "tangents", "the primals")
         seeds = {i: seed_of("tangent", leaves[i], self.tensors[i], p)
@@ -274,12 +273,12 @@ def pushed(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any
 
 
 def linearized(f: Callable[..., Any], primals: tuple[Any, ...], has_aux: bool) -> Any:
-    """`linearize` inside a trace: f(x) and the function of tangents, each call of which emits an `ad.jvp`."""
+    """The result of `linearize` inside a trace: f(x), and a function of tangents that emits an `ad.jvp` at each call."""
     body = _Body(f, primals, has_aux, "jvp")
     return body.value(), lambda *tangents: body.push(tangents)[1]
 
 
 def pullback(f: Callable[..., Any], primals: tuple[Any, ...], has_aux: bool) -> Any:
-    """`vjp` inside a trace: f(x) and the pullback, each call of which emits an `ad.vjp`."""
+    """The result of `vjp` inside a trace: f(x), and the pullback, which emits an `ad.vjp` at each call."""
     body = _Body(f, primals, has_aux, "vjp")
     return body.value(), body.pull

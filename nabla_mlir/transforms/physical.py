@@ -1,12 +1,12 @@
-"""Physical operations: the batch prefix as a place in front of the axes, moved in and out by hand.
+"""Physical operations, which move axes by hand between the batch prefix and the logical axes of a tensor.
 
-A tensor has b axes of *prefix* in front of its logical ones, together its physical axes; an operation on tensors with a
-prefix acts on each entry of it, and prefixes line up at their ends. `axis` counts physical axes from 0, negative ones
-from the last. The vocabulary is that of the first Nabla; the contract is this: what a transform puts in front (a mapped
-axis, the unit vectors of a Jacobian) is no part of the prefix, so that every operation here means the same under vmap
-and under derivatives of any order.
+A tensor has b axes of *prefix* before its logical axes; together they are its physical axes. An operation on tensors with a
+prefix acts on each entry of the prefix, and prefixes are aligned at their ends. `axis` counts physical axes from 0, and
+negative ones from the last. The vocabulary is that of the first Nabla. An axis that a transform adds in front (a mapped axis,
+the unit vectors of a Jacobian) is not part of the prefix. So every operation here means the same under vmap and under
+derivatives of any order.
 
-The prefix is made of named axes (see `nm.vectorize`), whose names say how far each stands from the logical axes.
+The prefix consists of named axes (see `nm.vectorize`), whose names state the distance of each from the logical axes.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def _prefix(sizes: Shape) -> NamedAxes:
 
 
 def _on_whole(x: Any, run: Callable[[Tensor, int], tuple[Tensor, int]]) -> Any:
-    """Runs a function of all physical axes and the length of the prefix, which returns both anew."""
+    """Runs a function of the array with all physical axes and the length of the prefix, which returns the new ones."""
 
     def emit(x: Any) -> Any:
         tensor = take_apart(as_tensor(x))
@@ -66,7 +66,7 @@ def batch_dims(x: Any) -> int:
 
 
 def incr_batch_dims(x: Any) -> Any:
-    """The first logical axis becomes the last axis of the prefix: b + 1; the data stay as they are.
+    """Makes the first logical axis the last axis of the prefix: b + 1. The data do not move.
 
     Raises:
       ShapeError: there is no logical axis.
@@ -86,7 +86,7 @@ def incr_batch_dims(x: Any) -> Any:
 
 
 def decr_batch_dims(x: Any) -> Any:
-    """The last axis of the prefix becomes the first logical axis: b - 1; the data stay as they are.
+    """Makes the last axis of the prefix the first logical axis: b - 1. The data do not move.
 
     Raises:
       ShapeError: there is no prefix.
@@ -106,7 +106,7 @@ def decr_batch_dims(x: Any) -> Any:
 
 
 def moveaxis_physical(x: Any, source: int, destination: int) -> Any:
-    """One physical axis moved to another place; the length of the prefix stays, so axes may enter or leave it.
+    """Moves one physical axis to another position. The length of the prefix stays, so axes may enter or leave it.
 
     Example:
       >>> import numpy as np
@@ -122,7 +122,7 @@ def moveaxis_physical(x: Any, source: int, destination: int) -> Any:
 
 
 def move_axis_to_batch_dims(x: Any, axis: int) -> Any:
-    """A logical axis becomes the first axis of the prefix: b + 1. `axis` counts logical axes.
+    """Makes a logical axis the first axis of the prefix: b + 1. `axis` counts logical axes.
 
     Example:
       >>> import numpy as np
@@ -137,7 +137,7 @@ def move_axis_to_batch_dims(x: Any, axis: int) -> Any:
 
 
 def move_axis_from_batch_dims(x: Any, batch_axis: int = 0, logical_destination: int = 0) -> Any:
-    """An axis of the prefix becomes a logical axis, at `logical_destination` among these: b - 1.
+    """Makes an axis of the prefix a logical axis, at `logical_destination` among the logical axes: b - 1.
 
     Example:
       >>> import numpy as np
@@ -154,7 +154,7 @@ def move_axis_from_batch_dims(x: Any, batch_axis: int = 0, logical_destination: 
 
 
 def broadcast_batch_dims(x: Any, shape: Shape) -> Any:
-    """The whole prefix broadcast to `shape`, aligned at its end: b = len(shape).
+    """Broadcasts the whole prefix to `shape`, aligned at its end: b = len(shape).
 
     Raises:
       ShapeError: the prefix does not broadcast to it.
@@ -175,7 +175,7 @@ def broadcast_batch_dims(x: Any, shape: Shape) -> Any:
 
 
 def broadcast_to_physical(x: Any, shape: Shape) -> Any:
-    """All physical axes broadcast to `shape`, aligned at their ends; new axes go in front of the prefix, if there is one.
+    """Broadcasts all physical axes to `shape`, aligned at their ends. New axes come before the prefix, if there is one.
 
     Example:
       >>> import numpy as np
@@ -200,7 +200,7 @@ def _check_broadcast(what: str, shape: Shape, target: Shape) -> None:
 
 
 def unsqueeze_physical(x: Any, axis: int) -> Any:
-    """A new axis of size 1 at the physical place `axis` of the result; before the end of the prefix it is part of it.
+    """Inserts an axis of size 1 at the physical position `axis` of the result. Before the end of the prefix, it is part of it.
 
     Example:
       >>> import numpy as np
@@ -216,7 +216,7 @@ def unsqueeze_physical(x: Any, axis: int) -> Any:
 
 
 def squeeze_physical(x: Any, axis: int) -> Any:
-    """A physical axis of size 1 dropped; the prefix shrinks if it was one of its axes.
+    """Removes a physical axis of size 1. The prefix shrinks if the axis was part of it.
 
     Raises:
       ShapeError: the axis has another size.
@@ -259,7 +259,7 @@ def _fold(body: str) -> Callable[[Tensor, int], Tensor]:
 
 
 def reduce_sum_physical(x: Any, axis: int, keepdims: bool = False) -> Any:
-    """The sum over a physical axis. Without `keepdims` the prefix shrinks if it was one of its axes.
+    """The sum over a physical axis. Without `keepdims`, the prefix shrinks if the axis was part of it.
 
     Example:
       >>> import numpy as np
@@ -292,7 +292,7 @@ def reduce_min_physical(x: Any, axis: int, keepdims: bool = False) -> Any:
 
 
 def mean_physical(x: Any, axis: int, keepdims: bool = False) -> Any:
-    """The mean over a physical axis of a tensor of floating point. See `reduce_sum_physical`.
+    """The mean over a physical axis of a floating-point tensor. See `reduce_sum_physical`.
 
     Example:
       >>> import numpy as np

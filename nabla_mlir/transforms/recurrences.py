@@ -1,6 +1,6 @@
-"""Recurrences of first order along an axis: running combinations, and linear ones with coefficients.
+"""First-order recurrences along an axis: running combinations, and linear recurrences with coefficients.
 
-A step of 1 goes to the end of the axis, one of -1 to its beginning.
+A step of 1 goes towards the end of the axis, and a step of -1 towards its beginning.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Combination = Callable[[Tensor, int, int], Tensor]  # of the elements so far alo
 
 
 def doubled(record: Callable[..., Tensor], neutral: Any) -> Combination:
-    """The elements so far combined. Each round doubles the stretch that one has gathered: log2(n) operations on whole arrays."""
+    """The running combination of the elements. Each round doubles the combined range: log2(n) operations on whole arrays."""
 
     def combine(x: Tensor, axis: int, step: int) -> Tensor:
         while abs(step) < x.shape[axis] and x.size:
@@ -34,7 +34,7 @@ def doubled(record: Callable[..., Tensor], neutral: Any) -> Combination:
 
 
 def running_product(x: Tensor, axis: int, step: int) -> Tensor:
-    """The product of the elements so far along an axis; its derivatives are linear recurrences."""
+    """The running product along an axis. Its derivatives are linear recurrences."""
     return _smooth_product(x, axis, step) if is_differentiable(x.dtype) and x.size else doubled(multiply, 1)(x, axis, step)
 
 
@@ -45,17 +45,17 @@ def _smooth_product(x: Tensor, axis: int, step: int) -> Tensor:
 
 @_smooth_product.defjvp
 def _smooth_product_jvp(axis: int, step: int, primals: Any, tangents: Any) -> Any:
-    """With y[i] = x[i] y[i-1], dy[i] = x[i] dy[i-1] + y[i-1] dx[i]: nothing is divided by, x may be zero."""
+    """The tangent of the running product y: dy[i] = x[i] dy[i-1] + y[i-1] dx[i]. There is no division, so x may be zero."""
     (x,), (t,) = primals, tangents
     y = _smooth_product(x, axis, step)
     return y, linear_recurrence(x, t * shifted(y, axis, step, 1), axis, step)
 
 
 def linear_recurrence(a: Tensor, b: Tensor, axis: int, step: int = 1) -> Tensor:
-    """The h with h[i] = a[i] h[i-step] + b[i] along an axis, where what lies outside counts as zero.
+    """The solution h of h[i] = a[i] h[i-step] + b[i] along an axis; elements outside the array are zero.
 
-    It solves a linear system of two diagonals, and so do its derivatives, in both modes: h and the coefficients are all that
-    they keep. The code has log2(n) additions and products of whole arrays, which are one kernel on a CPU.
+    It solves a linear system with two diagonals, and so do its derivatives, in both modes. They store only h and the
+    coefficients. The code has log2(n) additions and products of whole arrays, which are one kernel on a CPU.
     """
 
     def matvec(h: Tensor) -> Tensor:
@@ -72,7 +72,7 @@ def linear_recurrence(a: Tensor, b: Tensor, axis: int, step: int = 1) -> Tensor:
 
 
 def affine_leaves(first: Sequence[Tensor], second: Sequence[Tensor], both: Sequence[Tensor]) -> tuple[int, int] | None:
-    """Which leaf is the factor and which the summand, if two functions h -> a h + b were composed, the first one first."""
+    """The indices of the factor and of the summand, if the operation composes functions h -> a h + b, the first one first."""
     if len(both) != 2 or first[0].shape != first[1].shape or first[0].dtype != first[1].dtype:
         return None
     if not is_differentiable(first[0].dtype):
@@ -88,7 +88,7 @@ def affine_leaves(first: Sequence[Tensor], second: Sequence[Tensor], both: Seque
 
 
 def _operands(x: Tensor, name: str) -> list[ir.Value]:
-    """Of the operation of that name that makes a value; none of another."""
+    """The operands of the operation that makes a value, if it has this name; otherwise none."""
     maker = made_by(x.value)
     return list(maker.operands) if maker is not None and maker.name == name else []
 
@@ -98,7 +98,7 @@ def _orders(x: Tensor, y: Tensor) -> list[list[ir.Value]]:
 
 
 def _recurred(a: Tensor, b: Tensor, axis: int, step: int) -> Tensor:
-    """h[i] = a[i] h[i-step] + b[i], in rounds: each doubles the step of the recurrence that is left."""
+    """The solution of h[i] = a[i] h[i-step] + b[i], in rounds. Each round doubles the step of the remaining recurrence."""
     n = b.shape[axis]
     while abs(step) < n:
         b = b + a * shifted(b, axis, step)
@@ -107,7 +107,7 @@ def _recurred(a: Tensor, b: Tensor, axis: int, step: int) -> Tensor:
 
 
 def shifted(x: Tensor, axis: int, step: int, value: Any = 0) -> Tensor:
-    """x[i-step] at i along an axis, and `value` where there is none."""
+    """The array with x[i-step] at index i along an axis, and `value` where x has no such element."""
     low, high = ([n if d == axis else 0 for d in range(x.ndim)] for n in (step, -step))
     return pad(x, full((), value, x.dtype) if not isinstance(value, Tensor) else value,
                edge_padding_low=low, edge_padding_high=high, interior_padding=[0] * x.ndim)  # fmt: skip

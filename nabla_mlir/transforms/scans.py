@@ -27,18 +27,18 @@ def scan(
     f: Callable[[Any, Any], tuple[Any, Any]], init: Any, xs: Any = None, length: int | None = None,
     reverse: bool = False, unroll: int = 1, max_residual_bytes: int | None = None,
 ) -> tuple[Any, Any]:  # fmt: skip
-    """A loop over the leading axis of `xs` that carries a state and stacks its results.
+    """The last carry and the stacked results of a loop over the leading axis of `xs`.
 
-    Computes ``carry, ys[i] = f(carry, xs[i])`` for i = 0 ... length - 1 (from the end if `reverse`).
+    It computes ``carry, ys[i] = f(carry, xs[i])`` for i = 0 ... length - 1, from the end if `reverse`.
 
     Args:
-      f: from a carry and one slice of xs to a carry of the same type and one slice of ys.
+      f: a function from a carry and one slice of xs to a carry of the same type and one slice of ys.
       init: the first carry.
       xs: a pytree of arrays with a common leading axis, or None.
-      length: the number of steps, needed where xs has no arrays.
-      reverse: whether to run from the last entry to the first; ys stand in the order of xs.
-      unroll: how many steps one iteration of the loop does; all of them leave no loop.
-      max_residual_bytes: how much reverse mode may store for the loop; see `while_loop`.
+      length: the number of iterations, needed if xs has no arrays.
+      reverse: True runs from the last entry to the first; ys have the order of xs.
+      unroll: the number of calls of f in one iteration of the loop; with all of them there is no loop.
+      max_residual_bytes: the bytes that reverse mode may store for the loop; see `while_loop`.
 
     Raises:
       TreeError: the carry changes its type; ShapeError: leading axes differ.
@@ -99,7 +99,7 @@ def scan(
 
 
 def _stacked(spec: pytree.TreeSpec, ys: Sequence[Tensor]) -> Any:
-    """The results of all steps as a tree: the axis of the steps stands behind those to which the step has given names."""
+    """The results of all iterations as a tree. The axis of the iterations comes after the axes that the step has named."""
     counts = [len(axes) for axes in axes_of_spec(spec)]
     orders = [(*range(1, n + 1), 0, *range(n + 1, y.ndim)) for y, n in zip(ys, counts, strict=True)]
     columns = [transpose(y, permutation=order) if n else y for y, order, n in zip(ys, orders, counts, strict=True)]
@@ -107,7 +107,7 @@ def _stacked(spec: pytree.TreeSpec, ys: Sequence[Tensor]) -> Any:
 
 
 def _written_out(f: Any, order: Sequence[int], init: tuple[Any, Any], xs: tuple[Any, Any]) -> Any:
-    """The last carry and the stacked results of the steps in their order, which leave no loop."""
+    """The last carry and the stacked results, by code without a loop."""
     (carry, c_spec), (rows, x_spec) = init, xs
     results: dict[int, list[Tensor]] = {}
     for k in order:
@@ -143,7 +143,7 @@ def _row(x: Tensor, k: int) -> Tensor:
 def _scan_types(
     f: Any, c_spec: Any, leaves: Sequence[Any], carry: list[Tensor], x_spec: Any, rows: list[Tensor]
 ) -> Any:
-    """Runs the step once on the side, to learn the types of carry and results; weak scalars of the carry adapt."""
+    """Traces the step once, separately, to find the types of carry and results. Weak scalars of the carry adapt."""
     box: dict[str, Any] = {}
 
     def probe(*values: Tensor) -> list[Any]:
@@ -176,12 +176,12 @@ def _scan_types(
 
 
 def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None) -> Any:
-    """``f`` of each entry along the leading axis of `xs`, one after the other (`nm.vmap` does them together).
+    """The results of `f` for each entry along the leading axis of `xs`, one after the other (`nm.vmap`: all at once).
 
     Args:
-      f: of an entry.
+      f: a function of an entry.
       xs: a pytree of arrays with a common leading axis.
-      batch_size: how many entries are done together; one if None.
+      batch_size: the number of entries that are computed at once; None means one.
 
     Example:
       >>> import nabla_mlir as nm, numpy as np
@@ -217,13 +217,13 @@ def _part(x: Tensor, start: int, stop: int) -> Tensor:
 
 
 def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = False, axis: int = 0) -> Any:
-    """All prefix results of an associative operation, in log2(n) steps of whole arrays.
+    """The running combinations of the elements by an associative operation, in log2(n) operations on whole arrays.
 
-    Where it composes functions h -> a h + b, as pairs (a, b), what is asked for is a linear recurrence: with its derivatives it
-    holds a few arrays, and is a kernel on a CPU.
+    If it composes functions h -> a h + b, as pairs (a, b), the result is a linear recurrence. It and its derivatives store a few
+    arrays, and are a kernel on a CPU.
 
     Args:
-      fn: associative, from two pytrees of arrays to one, entry by entry along `axis`.
+      fn: an associative function from two pytrees of arrays to one, entry by entry along `axis`.
       elems: a pytree of arrays whose `axis` has one length.
 
     Example:

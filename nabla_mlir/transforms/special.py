@@ -1,4 +1,4 @@
-"""Derivatives by other ways in: the diagonal of a Hessian and its sum, transposes, a value with its pullback."""
+"""Special derivatives: the diagonal of a Hessian and its sum, transposes, custom gradients."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from nabla_mlir.transforms.vectorized import per_entry
 def _along_axes(
     what: str, fun: Callable[..., Any], argnums: int, batch_size: int | None, args: Any, kwargs: Any
 ) -> tuple[list[Any], Any, list[Tensor]]:
-    """For each leaf of the argument the second derivatives of the results along its unit vectors, stacked in front."""
+    """The second derivatives of the results along the unit vectors of each leaf of the argument, stacked in front."""
     (at,) = positions(what, argnums, len(args))
     leaves, spec = pytree.flatten(args[at])
     point = [differentiable(what, leaf, path) for leaf, path in zip(leaves, pytree.paths(spec), strict=True)]
@@ -42,12 +42,12 @@ def _along_axes(
 
 
 def hessian_diagonal(fun: Callable[..., Any], argnums: int = 0, batch_size: int | None = None) -> Callable[..., Any]:
-    """The second derivatives d²f/dx_i² of a scalar function, in the shape of its argument: forward mode twice for each of them.
+    """The second derivatives d²f/dx_i² of a scalar function, in the shape of its argument, each by forward mode twice.
 
     Args:
       fun: a function with a scalar result.
       argnums: the position of the argument, a pytree.
-      batch_size: how many unit vectors are mapped over at once; without it as many as take up to a gibibyte
+      batch_size: the number of unit vectors that are mapped over at once. By default, as many as need up to a gibibyte
         (`thresholds.UNIT_VECTOR_MEMORY`).
 
     Raises:
@@ -73,7 +73,7 @@ def laplacian(fun: Callable[..., Any], argnums: int = 0, batch_size: int | None 
     Args:
       fun: a function whose results are pytrees of arrays.
       argnums: the position of the argument, a pytree.
-      batch_size: how many unit vectors are mapped over at once; without it as many as take up to a gibibyte
+      batch_size: the number of unit vectors that are mapped over at once. By default, as many as need up to a gibibyte
         (`thresholds.UNIT_VECTOR_MEMORY`).
 
     Raises:
@@ -99,11 +99,11 @@ def laplacian(fun: Callable[..., Any], argnums: int = 0, batch_size: int | None 
 
 
 def linear_transpose(fun: Callable[..., Any], *primals: Any, reduce_axes: tuple[()] = ()) -> Callable[..., Any]:
-    """The transpose of a linear function: from a cotangent of its result to a tuple of those of its arguments.
+    """The transpose of a linear function, from a cotangent of its result to a tuple of cotangents of its arguments.
 
     Args:
       fun: a linear function.
-      *primals: arrays, or what has their shapes and dtypes; their numbers are not used.
+      *primals: arrays, or objects with their shapes and dtypes; their numbers are not used.
       reduce_axes: must be empty.
 
     Example:
@@ -122,10 +122,10 @@ def linear_transpose(fun: Callable[..., Any], *primals: Any, reduce_axes: tuple[
 
 
 def custom_gradient(fun: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorator: a function that returns its value and its pullback, from a cotangent to those of its arguments.
+    """Decorator for a function that returns its value and its pullback, which maps a cotangent to those of the arguments.
 
     Args:
-      fun: from arguments to ``(value, pullback)``; the pullback of several arguments returns a tuple.
+      fun: a function from arguments to ``(value, pullback)``; the pullback of several arguments returns a tuple.
 
     Example:
       >>> import nabla_mlir as nm
@@ -148,16 +148,16 @@ def custom_gradient(fun: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def linear_call(fun: Callable[..., Any], fun_transpose: Callable[..., Any], residual_args: Any, linear_args: Any) -> Any:
-    """``fun(residual_args, linear_args)`` of a function that is linear in the latter, with a transpose of the user's own.
+    """The result of ``fun(residual_args, linear_args)``, which is linear in the latter, with a custom transpose.
 
-    Forward mode calls `fun` with tangents, reverse mode `fun_transpose` with cotangents, and its derivatives call `fun` again.
+    Forward mode calls `fun` with tangents. Reverse mode calls `fun_transpose` with cotangents; its derivatives call `fun`.
 
     Args:
-      fun: from residuals and linear arguments to a pytree.
-      fun_transpose: from residuals and cotangents of that pytree to something like `linear_args`.
-      residual_args: what neither is differentiated by: their derivative is zero, as is that of what the functions read of a trace
-        around them.
-      linear_args: a pytree of floating point.
+      fun: a function from residuals and linear arguments to a pytree.
+      fun_transpose: a function from residuals and cotangents of that pytree to a pytree like `linear_args`.
+      residual_args: arguments by which neither function is differentiated. Their derivative is zero, and so is that of captured
+        values of an enclosing trace.
+      linear_args: a pytree of floating-point arrays.
 
     Example:
       >>> import nabla_mlir as nm

@@ -1,4 +1,4 @@
-"""What rules of the user's own see of derivatives that are zero: the classes of `symbolic_zeros=True`."""
+"""The classes by which custom rules see zero derivatives, with `symbolic_zeros=True`."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ FLOAT0: np.dtype[Any] = np.dtype([("float0", np.void, 0)])
 
 @dataclass(frozen=True)
 class SymbolicZero:
-    """A tangent or a cotangent that is zero whatever the numbers are; a rule may give one too.
+    """A tangent or a cotangent that is zero for all numbers. A rule may also return one.
 
     Attributes:
-      shape: of its primal.
-      dtype: of its primal; `float0` if that has no derivative.
+      shape: the shape of its primal.
+      dtype: the dtype of its primal; `float0` if the primal has no derivative.
 
     Example:
       >>> SymbolicZero((2,), np.dtype("float32")).shape
@@ -32,33 +32,33 @@ class SymbolicZero:
 
     @staticmethod
     def of(spec: Any) -> SymbolicZero:
-        """That of a primal with a shape and a dtype."""
+        """The zero of a primal with a shape and a dtype."""
         return SymbolicZero(tuple(spec.shape), spec.dtype if is_differentiable(spec.dtype) else FLOAT0)
 
     @staticmethod
     def from_primal_value(val: Any) -> SymbolicZero:
-        """That of a value."""
+        """The zero of a value."""
         return SymbolicZero.of(as_spec(val))
 
     @property
     def aval(self) -> Spec:
-        """Its shape and dtype as one."""
+        """The shape and dtype, as one object."""
         return Spec(self.shape, self.dtype)
 
     @property
     def ndim(self) -> int:
-        """The number of its axes."""
+        """The number of axes."""
         return len(self.shape)
 
 
 @dataclass(frozen=True)
 class CustomVJPPrimal:
-    """An argument as the first function of a reverse rule gets it.
+    """An argument, in the form in which the first function of a reverse rule gets it.
 
     Attributes:
       value: the argument.
-      perturbed: whether it may be differentiated. A rule is traced once, for all derivatives that can be asked for, so this is
-        True of everything of floating point, and False of the rest.
+      perturbed: True if it may be differentiated. A rule is traced once for all possible derivatives, so this is True for
+        every floating-point value, and False otherwise.
     """
 
     value: Any
@@ -66,7 +66,7 @@ class CustomVJPPrimal:
 
     @staticmethod
     def of(value: Any) -> CustomVJPPrimal:
-        """That of a tensor."""
+        """The object of a tensor."""
         return CustomVJPPrimal(value, is_differentiable(value.dtype))
 
 
@@ -82,7 +82,7 @@ def custom_vjp_primal_tree_values(tree: Any) -> Any:
 
 
 def zero_from_primal(val: Any, symbolic_zeros: bool = False) -> Any:
-    """The zero tangent of a value: an array, of an integer one of `float0`; with `symbolic_zeros` a `SymbolicZero`.
+    """The zero tangent of a value: an array (for an integer, of `float0`), or a `SymbolicZero` with `symbolic_zeros`.
 
     Example:
       >>> zero_from_primal(np.ones(2)).tolist()

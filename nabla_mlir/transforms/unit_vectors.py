@@ -1,4 +1,4 @@
-"""Maps over the unit vectors of an array, in blocks where all of them together would take too much memory."""
+"""Maps over the unit vectors of an array, in blocks if all of them together would need too much memory."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ _DERIVATIVES = ("ad.jvp", "ad.vjp")
 
 
 def checked_batch_size(what: str, batch_size: int | None) -> int | None:
-    """The size that a caller asks for.
+    """The block size of a caller, after a check.
 
     Raises:
-      ShapeError: it is no integer of at least 1.
+      ShapeError: it is not an integer of at least 1.
     """
     if batch_size is not None and (not isinstance(batch_size, int) or isinstance(batch_size, bool) or batch_size < 1):
         raise ShapeError(f"{what} requires batch_size of at least 1, got {batch_size!r}.", where=user_frame())
@@ -43,7 +43,7 @@ def checked_batch_size(what: str, batch_size: int | None) -> int | None:
 
 
 def shown(what: str, call: Callable[..., Any]) -> Callable[..., Any]:
-    """The same function, which says on a terminal how far it is where a call outside of a trace takes more than a second."""
+    """The same function, with a progress line on a terminal if a call outside a trace takes more than a second."""
 
     @functools.wraps(call)
     def run(*args: Any, **kwargs: Any) -> Any:
@@ -58,16 +58,16 @@ def shown(what: str, call: Callable[..., Any]) -> Callable[..., Any]:
 def over_unit_vectors(
     along: Callable[[Tensor], Any], x: Tensor, batch_size: int | None = None, is_last: bool = False
 ) -> tuple[list[Tensor], pytree.TreeSpec]:
-    """The leaves of a function of each unit vector of the arrays like `x`, stacked, and their structure.
+    """The stacked leaves of a function of each unit vector of arrays like `x`, and their structure.
 
-    All vectors are mapped over at once if what they compute fits into `thresholds.UNIT_VECTOR_MEMORY`; otherwise a loop
-    maps over blocks of them. Both give the same numbers.
+    All vectors are mapped over at once if their values fit into `thresholds.UNIT_VECTOR_MEMORY`. Otherwise a loop maps over
+    blocks of them. Both give the same numbers.
 
     Args:
       along: a function of an array like `x`.
-      x: its shape and dtype count.
-      batch_size: how many vectors a block has; as many as fit if None.
-      is_last: the axis of the vectors is the last one of the results; otherwise the first one.
+      x: an array; only its shape and dtype count.
+      batch_size: the number of vectors in a block; None means as many as fit.
+      is_last: True makes the axis of the vectors the last one of the results, False the first one.
     """
     at_once = lambda vectors: vmap(along, out_axes=-1 if is_last else 0)(vectors)  # noqa: E731
     spec: Any = None
@@ -90,7 +90,7 @@ def over_unit_vectors(
 def _in_blocks(
     at_once: Callable[[Tensor], Any], x: Tensor, size: int, is_last: bool, outs: list[Tensor], spec: pytree.TreeSpec
 ) -> list[Tensor]:
-    """The stacked results for blocks of `size` vectors, each written where it belongs; the last block ends at the end."""
+    """The stacked results for blocks of `size` vectors, each written at its offset. The last block ends with the last vector."""
     n = x.size
     places = [out.ndim - 1 if is_last else len(axes) for out, axes in zip(outs, axes_of_spec(spec), strict=True)]
     index = lambda value: full((), value, INDEX)  # noqa: E731
@@ -111,25 +111,25 @@ def _in_blocks(
 
 
 def _some_unit_vectors(x: Tensor, start: Tensor, size: int) -> Tensor:
-    """The unit vectors from the one numbered `start` on."""
+    """The unit vectors from index `start` on."""
     row, column = (iota(shape=(size, x.size), dtype=INDEX, iota_dimension=d) for d in (0, 1))
     place = ew.add(row, broadcast_in_dim(start, shape=row.shape, broadcast_dimensions=()))
     return reshape(ew.convert(lg.compare(place, column, comparison_direction="EQ"), dtype=x.dtype), shape=(size, *x.shape))
 
 
 def _fitting(holder: ir.Operation, n: int) -> int:
-    """How many vectors a block may have whose map over all `n` of them is in a holder."""
+    """The largest number of vectors in a block, for the map over all `n` vectors that is in a holder."""
     each = _bytes_inside(holder, 1, False, 0) // max(n, 1)
     return max(1, thresholds.UNIT_VECTOR_MEMORY // max(each, 1))
 
 
 def _bytes_inside(op: ir.Operation, times: int, is_reversed: bool, order: int) -> int:
-    """The bytes of all values that the maps inside an operation compute: a bound for what is held at once.
+    """The bytes of all values that the maps inside an operation compute, an upper bound for the live bytes.
 
     Args:
-      times: how many entries the maps around it have; values outside of all maps do not count.
-      is_reversed: reverse mode keeps what its loops compute.
-      order: of how many derivatives it is a part: each makes another of all values.
+      times: the number of entries of the enclosing maps; values outside all maps do not count.
+      is_reversed: True if reverse mode stores the values of its loops.
+      order: the number of enclosing derivatives; each adds another copy of all values.
     """
     total = 0
     for region in op.regions:

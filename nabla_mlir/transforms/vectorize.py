@@ -1,4 +1,4 @@
-"""Vectorisation of a function: vmap."""
+"""The map of a function over an axis: vmap."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ def vmap(
       in_axes: the mapped axis of each positional argument: an int (negative counts from the end) or None (not
         mapped, shared by all entries), or a tuple of ints, None and pytrees of them that are prefixes of the
         arguments. Keyword arguments are mapped over axis 0.
-      out_axes: where the mapped axis stands in the results; None for a result that does not vary.
-      axis_name: a name for the axis, by which collectives (`nm.psum` and its like) find it.
-      axis_size: the size, needed where no argument is mapped.
+      out_axes: the position of the mapped axis in the results; None for a result that does not vary.
+      axis_name: a name for the axis, by which collectives such as `nm.psum` find it.
+      axis_size: the size, needed if no argument is mapped.
 
     Raises:
-      ShapeError: mapped axes have different sizes; each argument is listed with its own.
+      ShapeError: mapped axes have different sizes; the message lists the size of each argument.
       TreeError: in_axes or out_axes do not fit.
 
     Example:
@@ -107,8 +107,10 @@ def _vmap(
 
 
 def _shared_whole(in_axes: Any, args: tuple[Any, ...]) -> dict[int, Any]:
-    """The arguments by position that no entry has for itself and that stay as they are: Python integers, which are sizes and
-    settings, and what holds more than numbers, such as the object of a method.
+    """The arguments, by position, that all entries share and that are not traced.
+
+    These are Python integers, which are sizes and settings, and objects that hold more than numbers, such as the object of a
+    method.
     """
     if not isinstance(in_axes, (tuple, list)) or len(in_axes) != len(args):
         return {}
@@ -163,7 +165,7 @@ def _without(shape: tuple[int, ...], place: int | None) -> tuple[int, ...]:
 
 
 def _out_place(axis: Any, out: Tensor, names: int) -> int:
-    """The place of the mapped axis in a result, behind the axes to which the function has given names."""
+    """The position of the mapped axis in a result, after the axes that the function has named."""
     if axis is None:
         return batch.NOT_CARRIED
     rank = out.ndim + 1 - names

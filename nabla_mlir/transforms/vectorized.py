@@ -1,8 +1,8 @@
-"""Vectorised tensors: axes with names, along which every operation acts on each entry by itself.
+"""Vectorised tensors: arrays with named axes, along which every operation acts on each entry separately.
 
-Operands whose axes have one name go together entry by entry; different names give all pairs, in order of first
-appearance. The semantics are those of Nx (Elixir). Transforms and control flow act on each entry too: `nm.grad` of a
-function of vectorised tensors is a gradient for each entry, `nm.while_loop` a loop with a trip count for each.
+Operands with equal names are combined entry by entry. Different names give all pairs, in order of first appearance. The
+semantics are those of Nx (Elixir). Transforms and control flow act on each entry, too: `nm.grad` of a function of vectorised
+tensors is a gradient for each entry, and `nm.while_loop` has a number of iterations for each.
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ Names = str | Sequence[str] | Mapping[str, int]
 
 
 def vectorize(x: Any, axes: Names) -> Any:
-    """Gives names to the leading axes of arrays: from then on every operation acts on each entry along them.
+    """Gives names to the leading axes of arrays. Every later operation acts on each entry along these axes.
 
     Args:
-      x: a pytree of arrays (or specs) of shape (n_1, ..., n_k, *S); what is vectorised already gets the axes behind those it has.
-      axes: a name, several, or a dict of names and the sizes they must have.
+      x: a pytree of arrays (or specs) of shape (n_1, ..., n_k, *S). New named axes come after existing ones.
+      axes: a name, several names, or a dict of names and required sizes.
 
     Returns:
       The same data, of shape S for each entry.
 
     Raises:
-      ShapeError: there are fewer axes than names, a size differs, or a name is taken.
+      ShapeError: there are fewer axes than names, a size differs, or a name is in use.
 
     Example:
       >>> import nabla_mlir as nm, numpy as np
@@ -70,7 +70,7 @@ def vectorize(x: Any, axes: Names) -> Any:
 
 
 def _concrete(leaf: Any) -> Any:
-    """A tensor inside a trace, an array outside."""
+    """The data as a tensor inside a trace, and as an array outside."""
     if is_tracing():
         return as_tensor(leaf)
     return leaf if pytree.is_array(leaf) else np.asarray(leaf)
@@ -87,7 +87,7 @@ def _named(x: Any, sizes: Mapping[str, int | None]) -> Any:
         if size is not None and size != actual:
             raise ShapeError(f"vectorize requires axis '{name}' of size {size}, got {actual}.", where=user_frame())
         if name in dict(axes):
-            raise ShapeError(f"vectorize requires a name that is not taken, got '{name}' for an array that has axes "
+            raise ShapeError(f"vectorize requires an unused name, got '{name}' for an array that has axes "
                              f"{dict(axes)}.", where=user_frame())  # fmt: skip
     return _relabelled(x, (*axes, *zip(sizes, x.shape, strict=False)))
 
@@ -103,15 +103,15 @@ def _relabelled(x: Any, axes: NamedAxes) -> Any:
 def devectorize(x: Any) -> Any:
     """Makes all named axes of arrays ordinary leading axes again.
 
-    Inside a function that is differentiated for each entry this ends the acting on each entry by itself: the
-    gradient is then that of the sum of what the function returns, with respect to all entries.
+    Inside a function that is differentiated for each entry, it ends the separate treatment of entries. The gradient is then
+    that of the sum of the results, with respect to all entries.
 
     Example:
       >>> import nabla_mlir as nm, numpy as np
       >>> nm.devectorize(nm.vectorize(np.array([[1.0, 2.0]]), "batch").sum()).tolist()
       [3.0]
 
-      The axes of the result are known by their place, in the order of the names:
+      The axes of the result are known by their position, in the order of the names:
 
       >>> x = nm.vectorize(np.arange(6.0).reshape(2, 3), ["row", "column"])
       >>> nm.vectorize(nm.devectorize(x).T, ["column", "row"]).vectorized_axes
@@ -129,12 +129,12 @@ def _apart(leaf: Any) -> Any:
 
 
 def revectorize(x: Any, target_axes: Mapping[str, int], target_shape: Sequence[int] = ()) -> Any:
-    """Reads the data of an array, in row-major order, under other named axes and another shape.
+    """The data of an array, in row-major order, with other named axes and another shape.
 
     Args:
       x: an array; its named axes lead.
       target_axes: names and sizes.
-      target_shape: the shape of one entry. One size, here or there, may be -1: it is what is left.
+      target_shape: the shape of one entry. One size in `target_axes` or `target_shape` may be -1: it is inferred.
 
     Raises:
       ShapeError: the number of elements differs.
@@ -165,11 +165,11 @@ def _filled(sizes: tuple[int, ...], count: int) -> tuple[int, ...]:
 
 
 def reshape_vectors(xs: Sequence[Any], align_ranks: bool = False) -> tuple[Any, ...]:
-    """Gives arrays the same named axes in the same order; an array that had not one of them gets it with size 1.
+    """Gives arrays the same named axes in the same order. An array without one of them gets it with size 1.
 
     Args:
       xs: arrays. The order of the axes is that of first appearance.
-      align_ranks: whether entries also get leading axes of size 1, until all have the same rank.
+      align_ranks: True also adds leading axes of size 1 to entries, until all have the same rank.
 
     Raises:
       ShapeError: an axis has different sizes, neither of them 1.
@@ -191,7 +191,7 @@ def reshape_vectors(xs: Sequence[Any], align_ranks: bool = False) -> tuple[Any, 
 
 
 def broadcast_vectors(xs: Sequence[Any], align_ranks: bool = False) -> tuple[Any, ...]:
-    """As `reshape_vectors`, but an axis that an array had not, or had with size 1, gets the size that it has in the others.
+    """Gives arrays the same named axes with the same sizes. A new axis, or one of size 1, gets the size of the other arrays.
 
     Args:
       xs: arrays.
@@ -239,13 +239,13 @@ def _aligned(x: Tensor, names: Sequence[str], rank: int) -> Tensor:
 
 
 def per_entry(run: Callable[..., Any], together: Callable[..., Any] | None = None) -> Callable[..., Any]:
-    """The function that runs `run` on each entry of its vectorised arguments, and of those tensors it captures.
+    """The function that runs `run` on each entry of its vectorised arguments, and of captured vectorised tensors.
 
-    It is a map over all their axes, which every result carries; without any the function is just run.
+    It is a map over all their axes, which every result carries. Without such axes, the function just runs.
 
     Args:
-      run: emits into the current trace.
-      together: what runs instead, on the vectorised tensors themselves, if `run` asks for their axes.
+      run: a function that emits into the current trace.
+      together: the function that runs instead, on the vectorised tensors themselves, if `run` reads their axes.
     """
 
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -266,16 +266,16 @@ def per_entry(run: Callable[..., Any], together: Callable[..., Any] | None = Non
 def entrywise(
     what: str, run: Callable[..., Any], vectorized: str, together: Callable[..., Any] | None = None
 ) -> Callable[..., Any]:
-    """A transform of functions of vectorised tensors: of each entry ("union"), or of all together ("parameter").
+    """A transform of functions of vectorised tensors: of each entry ("union"), or of all entries together ("parameter").
 
     Args:
-      what: its name.
-      run: emits into the current trace.
-      vectorized: the word.
-      together: what runs on functions that take the axes apart, which cannot be run for each entry; `run` if not given.
+      what: the name of the transform.
+      run: a function that emits into the current trace.
+      vectorized: "union" or "parameter".
+      together: the function for programs that remove named axes, which cannot run for each entry; by default `run`.
 
     Raises:
-      TraceError: there is no such word.
+      TraceError: `vectorized` is neither.
     """
     if vectorized not in ("union", "parameter"):
         raise TraceError(f"{what} requires vectorized='union' or 'parameter', got {vectorized!r}.", where=user_frame())

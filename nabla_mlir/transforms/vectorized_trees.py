@@ -1,4 +1,4 @@
-"""Vectorised arrays and tensors in pytrees: what a tree is where functions run on entries, and the axes of its leaves."""
+"""Vectorised arrays and tensors in pytrees: trees inside functions that run on entries, and the axes of their leaves."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ pytree.register_node(VectorizedArray, _children, _rebuilt)
 
 
 def _reentered(tree: Any, is_leaf: Callable[[Any], bool] | None) -> tuple[list[Any], pytree.TreeSpec] | None:
-    """A tree in a trace with what functions that run per entry see: one entry of each vectorised tensor from outside."""
+    """A tree in a trace, in the form that functions for one entry see: one entry of each vectorised tensor from outside."""
     if not _nodes.are_met:
         return None
     _nodes.are_met = False
@@ -70,7 +70,7 @@ def _is_vectorized(x: Any) -> bool:
 
 
 def entered(leaf: Any) -> Any:
-    """A leaf as functions that are being run per entry see it."""
+    """A leaf, in the form that functions for one entry see."""
     if isinstance(leaf, VectorizedArray):
         return enter(_captured(leaf))
     return enter(leaf) if isinstance(leaf, Tensor) else leaf
@@ -82,7 +82,7 @@ def leaves_of(tree: Any) -> tuple[list[Any], pytree.TreeSpec]:
 
 
 def axes_of(x: Any) -> NamedAxes:
-    """The named axes of anything."""
+    """The named axes of a value."""
     return getattr(x, "axes", ())
 
 
@@ -92,6 +92,6 @@ def axes_of_leaves(tree: Any) -> list[NamedAxes]:
 
 
 def axes_of_spec(spec: pytree.TreeSpec) -> list[NamedAxes]:
-    """The named axes of each leaf of a structure; the leaf is the whole, which they lead."""
+    """The named axes of each leaf of a structure; they are the leading axes of the leaf."""
     tree = pytree.unflatten(spec, [0] * spec.num_leaves)
     return [axes_of(leaf) for leaf in pytree.flatten_any(tree, _is_vectorized)[0]]

@@ -15,9 +15,11 @@ from nabla_mlir.passes.base import Pass, register
 @register
 @dataclass(frozen=True)
 class ForgetFinalPass(Pass):
-    """Remove the marks `nabla.final` of operations that patterns made and none looks at again.
+    """Remove the marks `nabla.final`.
 
-    Between the passes whose names start with nabla-legalize they say what is done already; IREE does not know them.
+    Patterns of the passes whose names start with nabla-legalize put this mark on operations that no pattern may rewrite
+    again. IREE does not know it.
+
     Example: tests/filecheck/passes/forget_final.mlir
     """
 

@@ -1,4 +1,4 @@
-"""The passes on the way to IREE, in their order, and why each of them stands where it does."""
+"""The pipelines that prepare a module for IREE: their passes in order, each with the reason for its position."""
 
 from __future__ import annotations
 
@@ -65,42 +65,45 @@ from nabla_mlir.passes.iree.scheduling.sum_updates import SumUpdatesPass
 @register_pipeline
 @dataclass(frozen=True)
 class LegalizeForIreePipeline(NamedPipeline):
-    """Replace what IREE 3.13 computes wrongly, inexactly or not at all by what it does right.
+    """Rewrite operations that IREE 3.13 computes wrongly, inexactly or not at all into operations that it computes rightly.
 
-    Each pass makes only what later ones, or itself, still look at, so that one run of each is enough:
-    tests/passes/test_iree_pipeline.py holds that for samples of every operation.
+    Each pass creates only operations that the same or later passes still rewrite, so one run of each pass is enough.
+    tests/passes/test_iree_pipeline.py checks this with samples of every operation.
     """
 
     name: ClassVar[str] = "nabla-legalize-for-iree"
     target: str = "cpu"  # kind of device that the module is compiled for: cpu, vulkan or cuda
     vector_bytes: int = 0  # width of a CPU's vector registers, for which large factorisations are kernels; 0: products
     steps: ClassVar[tuple[Step, ...]] = (
-        Step(VerifySupportedPass, "What no pass can help with is refused first, at the line of the user's."),
-        Step(OneDevicePass, "Collective operations become nothing, or a constant: less to look at."),
-        Step(ForgetEmptyPass, "What has no elements need not be made right."),
-        Step(CountLoopsPass, "It makes conversions of counters, rewritten below; loops that are made below count upwards."),
-        Step(LegalizeLinalgPass, "Decompositions are made of everything that follows: roots, products, gathers, sorts."),
-        Step(FlattenIndicesPass, "A kernel takes one index as well as several, and one that is not clamped.", needs="vector_bytes"),
-        Step(ScattersAsKernelsPass, "Sums of rows, before they are made of choices.", needs="vector_bytes"),
-        Step(RunningAsKernelsPass, "Running sums, before anything is done to their shifts.", needs="vector_bytes"),
-        Step(LegalizeFftPass, "Transforms are made of products, and of sines and cosines if they are long."),
-        Step(LegalizeMathPass, "Formulas are made of conversions, choices and loops, and no pass below makes a function."),
-        Step(LegalizeSortsPass, "Sorts are made of loops, choices, conversions, and of gathers that stay in range."),
-        Step(LegalizeIndexingPass, "Scatters are made of reductions, pads, choices and conversions."),
-        Step(LegalizeReductionsPass, "Windows are made of reductions, complex pads and choices, and conversions."),
-        Step(LegalizeConvolutionsPass, "Convolutions are made of complex pads and of conversions."),
-        Step(LegalizeProductsPass, "Products are made of conversions, and of the two parts of complex numbers."),
-        Step(LegalizeComplexPass, "The parts of complex numbers are real constants, choices and pads, which are right."),
-        Step(LegalizeTypesPass, "Conversions come from almost every pass above; what they are made of needs none."),
-        Step(ForgetFinalPass, "No pattern is left that must not look again at what it made."),
-        Step(FoldNumbersPass, "No formula is made any more, and the numbers in them have the types that they keep."),
-        Step(ChooseOnDevicePass, "Branches are as small as they get, and none is made any more."),
-        Step(SeparateUsesPass, "Which sums are read in two ways is only known once all of them are there."),
-        Step(SeparatePartsPass, "Likewise for slices that scatters and sorts would take with them."),
-        Step(SeparateConstantsPass, "Likewise for constants that several operations update."),
-        Step(ForgetUniqueIndicesPass, "The last scatter has been made.", unless="unique_indices"),
-        Step(HoldLoopResultsPass, "The last loop has been made.", unless="loop_results"),
-        Step(ReadCarriesPass, "Likewise, and nothing takes carries out of loops any more."),
+        Step(VerifySupportedPass, "A program that no pass can mend is refused first, with the user's line."),
+        Step(OneDevicePass, "Collective operations disappear or become constants, which leaves less to rewrite."),
+        Step(ForgetEmptyPass, "Values without elements need no other rewrite."),
+        Step(CountLoopsPass, "It creates conversions of counters, which later passes rewrite. Later loops count upwards already."),
+        Step(LegalizeLinalgPass,
+             "Decompositions consist of operations that later passes rewrite: roots, products, gathers, sorts."),
+        Step(FlattenIndicesPass, "Kernels accept a single index, and need it before it is clamped.", needs="vector_bytes"),
+        Step(ScattersAsKernelsPass,
+             "It recognises sums of rows, which later passes rewrite into selections.", needs="vector_bytes"),
+        Step(RunningAsKernelsPass, "It recognises running sums by their shifts, which later passes rewrite.", needs="vector_bytes"),
+        Step(LegalizeFftPass, "Fourier transforms become products, and sines and cosines if they are long."),
+        Step(LegalizeMathPass, "Formulas consist of conversions, selections and loops; no later pass creates a function."),
+        Step(LegalizeSortsPass, "Sorts become loops, selections, conversions, and gathers that stay in range."),
+        Step(LegalizeIndexingPass, "Scatters become reductions, pads, selections and conversions."),
+        Step(LegalizeReductionsPass, "Windows become reductions, complex pads and selections, and conversions."),
+        Step(LegalizeConvolutionsPass, "Convolutions become complex pads and conversions."),
+        Step(LegalizeProductsPass, "Products become conversions, and operations on the two parts of complex numbers."),
+        Step(LegalizeComplexPass,
+             "The parts of complex numbers are real constants, selections and pads, which IREE computes rightly."),
+        Step(LegalizeTypesPass, "Almost every earlier pass creates conversions; their rewritten forms contain none."),
+        Step(ForgetFinalPass, "No later pattern could rewrite its own output again."),
+        Step(FoldNumbersPass, "No later pass creates a formula, and the numbers in formulas have their final types."),
+        Step(ChooseOnDevicePass, "Branches have their final size, and no later pass creates one."),
+        Step(SeparateUsesPass, "All sums exist, so the pass sees which of them are read in two ways."),
+        Step(SeparatePartsPass, "All slices exist, so the pass sees which of them a scatter or sort would include."),
+        Step(SeparateConstantsPass, "All constants exist, so the pass sees which of them several operations update."),
+        Step(ForgetUniqueIndicesPass, "No later pass creates a scatter.", unless="unique_indices"),
+        Step(HoldLoopResultsPass, "No later pass creates a loop.", unless="loop_results"),
+        Step(ReadCarriesPass, "No later pass creates a loop, or removes a carry from one."),
     )  # fmt: skip
 
     def __post_init__(self) -> None:
@@ -110,71 +113,76 @@ class LegalizeForIreePipeline(NamedPipeline):
 @register_pipeline
 @dataclass(frozen=True)
 class SchedulePipeline(NamedPipeline):
-    """Rewrite what IREE 3.13 does slowly on a CPU, and give products the tile shapes of a cost model.
+    """Rewrite operations that IREE 3.13 runs slowly on a CPU, and give products the tile shapes of a cost model.
 
-    The numbers are the same up to the order of sums. What is to be in memory and not fused stands behind a compute
-    barrier, which is gone once there are dispatches.
+    The numbers are the same up to the order of sums. A value that must be in memory, and not be fused, passes a compute
+    barrier. IREE removes the barriers when it has formed dispatches.
     """
 
     name: ClassVar[str] = "nabla-schedule"
     vector_bytes: int = 64  # width of the CPU's vector registers
     steps: ClassVar[tuple[Step, ...]] = (
-        Step(FuseSumsPass, "Sums are read as they are, over one space: below they are moved, and become products."),
-        Step(SplitDilatedConvolutionsPass, "Convolutions without zeros in between are what is looked at below."),
-        Step(SplitConvolutionsPass, "Of what has a wide window and few positions the product for each is best."),
-        Step(GatherPatchesPass, "What is left of one axis or one channel is one product; tiles come at the end."),
-        Step(OrderAxesPass, "Transposes move while values are still elementwise operations and products."),
-        Step(PushUpSlicesPass, "With the axes in place, what only slices read need not be written whole."),
-        Step(StacksAsChoicesPass, "Slices look through stacks, and kernels for loops know choices, not stacks."),
-        Step(FoldReshapesPass, "The passes above leave pairs of reshapes, at which kernels would stop."),
-        Step(LoopsAsKernelsPass, "A loop is read as it is: products with tiles, and barriers, are no part of a kernel."),
-        Step(SeparateBlocksPass, "Products of one matrix with several: in an order of axes that kernels and tiles take."),
-        Step(RecomputePass, "What is in memory is known: products with tiles would only hide what is elementwise."),
-        Step(LimitMemoryPass, "Likewise; what is made again where it is read takes no memory here."),
-        Step(SumsAsKernelsPass, "What is made again where a sum reads it is part of the kernel of that sum."),
-        Step(ScheduleSumsPass, "What is no kernel: sums become products, which may get tiles below."),
-        Step(GatherRowsPass, "No rewrite knows IREE's gather, and which sums and products are kernels is known."),
-        Step(ScheduleProductsPass, "No rewrite knows a product with tiles: they are given last."),
+        Step(FuseSumsPass, "It reads sums over one space in their original form; later passes move them, and make them products."),
+        Step(SplitDilatedConvolutionsPass, "Later passes expect convolutions without zeros between the elements."),
+        Step(SplitConvolutionsPass, "With a wide window and few positions, one product for each position is fastest."),
+        Step(GatherPatchesPass, "A remaining convolution of one axis or one channel is one product. It gets its tiles at the end."),
+        Step(OrderAxesPass, "Transposes can move only while values are elementwise operations and products."),
+        Step(PushUpSlicesPass, "The order of axes is final, so a value that only slices read need not be written whole."),
+        Step(StacksAsChoicesPass,
+             "The pass before moves slices through stacks. Kernels for loops accept selections, but no stacks."),
+        Step(FoldReshapesPass, "Earlier passes leave pairs of reshapes, which would end a kernel."),
+        Step(LoopsAsKernelsPass,
+             "It reads loops in their original form; a kernel contains no products with tiles, and no barriers."),
+        Step(SeparateBlocksPass, "Products of one matrix with several get an order of axes that kernels and tiles accept."),
+        Step(RecomputePass, "It is known which values are in memory; products with tiles would hide elementwise operations."),
+        Step(LimitMemoryPass, "It is known which values are in memory; values that are recomputed where they are read need none."),
+        Step(SumsAsKernelsPass, "A value that is recomputed for a sum becomes part of the kernel of that sum."),
+        Step(ScheduleSumsPass, "Sums that are no kernels become products, which may get tiles later."),
+        Step(GatherRowsPass, "No other rewrite knows IREE's gather. The sums and products that become kernels are known."),
+        Step(ScheduleProductsPass, "No other rewrite knows a product with tiles, so tiles come last."),
     )  # fmt: skip
 
 
 @register_pipeline
 @dataclass(frozen=True)
 class OwnBuffersPipeline(NamedPipeline):
-    """Write into buffers where nothing else needs them any more, and nowhere else.
+    """Update a buffer in place where nothing else reads it later, and copy it otherwise.
 
-    From here on no pass may make another use of a value that is updated in place.
+    No later pass may add another use of a value that is updated in place.
     """
 
     name: ClassVar[str] = "nabla-own-buffers"
     target: str = "cpu"  # kind of device that the module is compiled for: cpu, vulkan or cuda
     steps: ClassVar[tuple[Step, ...]] = (
-        Step(LimitBuffersPass, "What is fused is known, and its barriers are seen by the passes below."),
-        Step(WaitForLoopsPass, "Which loops are kernels, not the host's, is known; updates are to see the barriers."),
-        Step(UpdateInPlacePass, "It counts the uses of what is updated, so that all other rewrites come before."),
-        Step(SeparateUpdatesPass, "An update computed from its own target: the copies made above are other targets."),
-        Step(KeepArgumentsPass, "Which arguments an update may reach is known once each has its own buffer."),
-        Step(KeepSortedPass, "Adds uses and nothing else, of sorts on the stack.", unless="sorted_operands"),
-        Step(PlaceResultsPass, "Memory is chosen for the values that are returned in the end.", unless="memory_of_results"),
+        Step(LimitBuffersPass, "Fusions are final, and later passes must see the barriers of this one."),
+        Step(WaitForLoopsPass, "It is known which loops are kernels and which run on the host; updates must see the barriers."),
+        Step(UpdateInPlacePass, "It counts the uses of updated values, so all other rewrites must be done."),
+        Step(SeparateUpdatesPass,
+             "It looks for updates computed from their own target; a copy of the pass before is another target."),
+        Step(KeepArgumentsPass, "Each update has its own buffer, so the pass sees which arguments an update may reach."),
+        Step(KeepSortedPass, "It only adds uses of results of sorts.", unless="sorted_operands"),
+        Step(PlaceResultsPass, "The returned values are final, so their memory can be chosen.", unless="memory_of_results"),
     )
 
 
 @register_pipeline
 @dataclass(frozen=True)
 class IreePipeline(NamedPipeline):
-    """From plain StableHLO to what IREE compiles to right and fast code: what `compile()` runs."""
+    """Prepare plain StableHLO so that IREE compiles it to right and fast code. `compile()` runs this pipeline."""
 
     name: ClassVar[str] = "nabla-iree"
     target: str = "cpu"  # kind of device that the module is compiled for: cpu, vulkan or cuda
     vector_bytes: int = 0  # width of a CPU's vector registers; 0: nothing is rewritten for speed
     steps: ClassVar[tuple[Step, ...]] = (
         Step("cse", "Equal operations are rewritten once."),
-        Step(LegalizeForIreePipeline, "What is fast must be right first; its formulas are scheduled like the rest."),
-        Step(SchedulePipeline, "Needs the forms that legalisation leaves, and all of them.", needs="vector_bytes"),
-        Step(SumsInPartsPass, "Kernels and products are sums that need no parts.", unless="long_sums"),
-        Step(SumUpdatesPass, "Makes sums, which the next pass splits.", unless="parallel_sums"),
-        Step(SplitSumsPass, "For the threads of a GPU, as the pass before the last for one core.", unless="parallel_sums"),
-        Step(FuseChainsPass, "Chains are as long as they get: the formulas of functions are part of them."),
-        Step(ReuseTapesPass, "Nothing reads tapes anew from here on.", needs="vector_bytes"),
-        Step(OwnBuffersPipeline, "Counts the uses of values, and so comes last."),
+        Step(LegalizeForIreePipeline,
+             "Code must be right before it is made fast; the formulas that it adds are scheduled like the rest."),
+        Step(SchedulePipeline, "It needs all forms that legalisation leaves.", needs="vector_bytes"),
+        Step(SumsInPartsPass, "Sums that became kernels or products need no parts.", unless="long_sums"),
+        Step(SumUpdatesPass, "It creates sums, which the next pass splits.", unless="parallel_sums"),
+        Step(SplitSumsPass,
+             "It splits sums for the threads of a GPU, as nabla-sums-in-parts does for one core of a CPU.", unless="parallel_sums"),
+        Step(FuseChainsPass, "Chains have their final length, with the formulas of functions."),
+        Step(ReuseTapesPass, "No later pass adds a read of a tape.", needs="vector_bytes"),
+        Step(OwnBuffersPipeline, "It counts the uses of values, so it comes last."),
     )  # fmt: skip

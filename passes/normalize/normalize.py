@@ -74,11 +74,16 @@ _ALLOWED = {"stablehlo.return", "func.return", "func.func", "stablehlo.constant"
 @register
 @dataclass(frozen=True)
 class NormalizePass(Pass):
-    """Rewrite what the rule table does not hold, resolve shapes, and refuse the rest by name.
+    """Rewrite operations that are not in the rule table, resolve shapes, and refuse the rest with its name.
 
-    Tuples become their elements, operations with computed shapes those with static ones (as far as the shapes are
-    constants), older names and bodies without a name operations of the table; resources become elements of constants.
-    The checks in modules of StableHLO's test suites are left out. Calls must have been inlined.
+    - Tuples become their elements.
+    - Operations with computed shapes become operations with static shapes, if the shapes are constants.
+    - Older names, and bodies without a name, become operations of the table.
+    - Resources become elements of constants.
+    - The checks in modules of StableHLO's test suites are removed.
+
+    Calls must have been inlined.
+
     Example: tests/filecheck/passes/normalize.mlir
     """
 

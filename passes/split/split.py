@@ -355,13 +355,14 @@ def _call(func: ir.Operation, arguments: Sequence[ir.Value]) -> list[ir.Value]:
 @register
 @dataclass(frozen=True)
 class SplitPass(Pass):
-    """Divide a function into what its known arguments decide, and the rest (partial evaluation).
+    """Divide a function into the part that its known arguments determine, and the rest (partial evaluation).
 
-    `@f` becomes ``@f_known(known) -> (known results, residuals)`` and ``@f_rest(residuals, others) -> (other
-    results)``, and calls them. Of `jvp(grad f)(x; v)` with known x the rest is the linear map of v. Nothing that the
-    known arguments decide is computed in the rest, but for constants, views and reads of tapes. Loops of known length
-    are divided into one that fills tapes and one that reads them, choices by a known predicate into two choices.
-    Transforms are expanded and calls inlined first.
+    `@f` becomes ``@f_known(known) -> (known results, residuals)`` and ``@f_rest(residuals, others) -> (other results)``, and
+    calls both. For `jvp(grad f)(x; v)` with known x, the rest is the linear map of v. The rest computes nothing that the known
+    arguments determine, except constants, views and reads of tapes. A loop of known length is divided into one that fills tapes
+    and one that reads them, and a selection by a known predicate into two selections. Transforms are expanded and calls inlined
+    first.
+
     Example: tests/filecheck/passes/split.mlir
     """
 

@@ -117,7 +117,7 @@ def test_a_pullback_keeps_its_axis_inside_a_map_of_the_same_name() -> None:
 
 
 def test_an_unbound_name() -> None:
-    message = "psum requires the name of an axis that is mapped around it, got 'k'; bound are \\['i'\\]"
+    message = "psum requires the name of an axis of an enclosing map, got 'k'; bound are \\['i'\\]"
     with pytest.raises(UnboundAxisError, match=message) as caught:
         run_traced(lambda x: nm.vmap(lambda r: nm.vmap(lambda e: nm.psum(e, "k"))(r), axis_name="i")(x), [X])
     assert caught.value.where is not None

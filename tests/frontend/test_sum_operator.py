@@ -317,7 +317,7 @@ def test_other_uses_are_refused() -> None:
     with pytest.raises(TraceError, match="short='compile' requires a function as the source, got a Prepared"):
         nm.SumOperator(stage(), W, BATCHES, short="compile", target=TINY)
     H = nm.SumOperator(stage(), W, BATCHES, target=TINY)
-    with pytest.raises(TraceError, match="update requires a point alone, got 1 more"):
+    with pytest.raises(TraceError, match="update requires only a point, got 1 more"):
         H.update(W, X)
     with pytest.raises(DeployError, match="pickle and copy require what can travel, got a SumOperator"):
         pickle.dumps(H)

@@ -122,7 +122,7 @@ def test_errors() -> None:
     x = nm.vectorize(np.zeros((2, 4)), "a")
     with pytest.raises(ShapeError, match=r"vectorize requires an axis for each name, got 1 names for shape \(\)"):
         nm.vectorize(np.float64(1), "a")
-    with pytest.raises(ShapeError, match="vectorize requires a name that is not taken, got 'a'"):
+    with pytest.raises(ShapeError, match="vectorize requires an unused name, got 'a'"):
         nm.vectorize(x, "a")
     with pytest.raises(
         ShapeError, match="an operation requires one size for each vectorised axis, got 2 and 3 for 'a'"

@@ -23,12 +23,12 @@ from nabla_mlir.transforms.vectorized import per_entry
 
 @dataclass(frozen=True)
 class OnnxFunction:
-    """A model as a function of its inputs, in their order, and of its parameters before them if it was imported so.
+    """A model as a function of its inputs, in order; if it was imported with parameters, they come first.
 
-    Lengths that the model leaves open are those of each call. All transforms take it.
+    Lengths that the model leaves open are those of each call. All transforms accept it.
 
     Attributes:
-      parameters: the weights by their names: initializers of floating-point numbers that decide no shape.
+      parameters: the weights by their names: floating-point initializers that do not determine a shape.
       inputs: the names of the arguments.
       outputs: the names of the results.
     """
@@ -84,22 +84,22 @@ class OnnxFunction:
 
 
 def from_onnx(model: Any, *, parameters: bool = False, constants: Mapping[str, Any] | None = None) -> OnnxFunction:
-    """A model of ONNX as a function that every transform here accepts.
+    """A model of ONNX as a function that every transform accepts.
 
-    Each operator is a function of our own arrays, or is expanded into the operators by which ONNX defines it. What follows from
-    shapes, initializers and `constants` alone is computed when the model is, and may decide shapes; lengths that the model leaves
-    open are those of each call. Branches and loops stay such unless their conditions are known. Dropout of
-    inference is the identity.
+    Each operator is a function of arrays of nabla_mlir, or is expanded into the operators by which ONNX defines it. Values that
+    depend only on shapes, initializers and `constants` are computed at import, and may determine shapes. Lengths that the model
+    leaves open are those of each call. Branches and loops remain, unless their conditions are known. Dropout in inference is
+    the identity.
 
     Args:
       model: a path, the bytes of a file, or an `onnx.ModelProto`.
-      parameters: whether the function takes the weights, a dict of arrays by their names, as its first argument; those of the model
-        are its attribute ``parameters``. Otherwise they are constants.
-      constants: values of inputs that are no arguments, because they decide shapes or are strings.
+      parameters: True makes the weights, a dict of arrays by their names, the first argument of the function; its attribute
+        ``parameters`` has the weights of the model. Otherwise they are constants.
+      constants: values of inputs that cannot be arguments, because they determine shapes or are strings.
 
     Raises:
-      ImportIRError: onnx is not installed, the bytes are no model, or it holds an operator, an attribute or a type that is not
-        supported: the operator, its node and the opset are named, at once if the operator is unknown, else at the first call.
+      ImportIRError: onnx is not installed, the bytes are not a model, or an operator, an attribute or a type is not supported. The
+        message names the operator, its node and the opset. An unknown operator is refused at once, others at the first call.
 
     Example:
       >>> import nabla_mlir as nm  # doctest: +SKIP

@@ -1,4 +1,4 @@
-"""Solvers of SciPy over pytrees, with exact derivatives in the form that each of them takes."""
+"""Solvers of SciPy over pytrees, with exact derivatives in the form that each accepts."""
 
 from nabla_mlir.interop.scipy.differential import solve_bvp as solve_bvp
 from nabla_mlir.interop.scipy.differential import solve_ivp as solve_ivp

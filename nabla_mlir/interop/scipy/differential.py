@@ -31,27 +31,27 @@ def solve_ivp(
     f: Callable[..., Any], t_span: Sequence[float], y0: Any, *data: Any, method: str = "RK45", jac: str = "auto",
     t_eval: Any = None, dense_output: bool = False, events: Any = None, target: Any = None, **options: Any,
 ) -> OptimizeResult:  # fmt: skip
-    """``dy/dt = f(t, y, *data)`` from y0 over a pytree y, by `scipy.integrate.solve_ivp`; implicit methods get an exact Jacobian.
+    """The solution of ``dy/dt = f(t, y, *data)`` from y0, for a pytree y, by `scipy.integrate.solve_ivp` with exact Jacobians.
 
     Args:
-      f: a function of (t, y, *data) with a pytree like y as its result; where y is one array, a list of its rows will do.
+      f: a function of (t, y, *data) whose result is a pytree like y; if y is one array, a list of its rows is accepted.
       t_span: the first and the last time.
-      y0: the first state: a pytree of arrays and numbers; a list of numbers is an array.
-      data: further arguments.
-      method: of SciPy's, by its name.
-      jac: the form of the Jacobian that Radau and BDF get: "sparse", "dense" or "auto", which is sparse where it has few entries.
-      t_eval, dense_output: as SciPy's.
-      events: as SciPy's, functions of (t, y) with a pytree y, which may have the attributes `terminal` and `direction`.
-      target: where it runs; None interprets it until compiling it pays.
-      options: SciPy's others, such as ``rtol``, ``max_step``, and ``atol``, which may be a pytree like y.
+      y0: the initial state: a pytree of arrays and numbers; a list of numbers is an array.
+      data: more arguments.
+      method: the name of a method of SciPy. Implicit methods get the Jacobian.
+      jac: the form of the Jacobian for Radau and BDF: "sparse", "dense" or "auto", which is sparse if it has few entries.
+      t_eval, dense_output: as in SciPy.
+      events: as in SciPy: functions of (t, y) with a pytree y, which may have the attributes `terminal` and `direction`.
+      target: where it runs. With None it is interpreted until compiling pays.
+      options: other options of SciPy, such as ``rtol``, ``max_step``, and ``atol``, which may be a pytree like y.
 
     Returns:
-      SciPy's result, where `y` is a pytree like y0 with a last axis for time, `sol` gives such pytrees, and `y_events` are
+      SciPy's result, in which `y` is a pytree like y0 with a last axis for time, `sol` returns such pytrees, and `y_events` are
       lists of them.
 
     Raises:
-      TraceError: there is no such method or form, or `args` or the like is among the options.
-      TreeError, ShapeError, DtypeError: y0 or the result of f is not what it must be.
+      TraceError: the method or form does not exist, or an option such as `args` is not allowed.
+      TreeError, ShapeError, DtypeError: y0 or the result of f has a wrong type.
 
     Example:
       >>> decay = lambda t, y, rate: {"mass": -rate * y["mass"]}
@@ -137,16 +137,16 @@ def _of_trees(found: OptimizeResult, vectors: Vectors) -> OptimizeResult:
 def solve_bvp(
     f: Callable[..., Any], bc: Callable[..., Any], x: Any, y: Any, p: Any = None, **options: Any
 ) -> OptimizeResult:
-    """``dy/dx = f(x, y, p)`` with ``bc(y(a), y(b), p) = 0``, by `scipy.integrate.solve_bvp` with exact Jacobians.
+    """The solution of ``dy/dx = f(x, y, p)`` with ``bc(y(a), y(b), p) = 0``, by `scipy.integrate.solve_bvp` with exact Jacobians.
 
     Args:
-      f: a function of x, shape (m,), y, shape (n, m), and p, shape (k,), if there are unknown parameters, of shape (n, m), as
-        SciPy's: each column of the result depends on that column of y alone. A list of rows will do.
-      bc: a function of y(a) and y(b), shape (n,), and p, of shape (n + k,).
+      f: a function of x, shape (m,), y, shape (n, m), and, if there are unknown parameters, p, shape (k,). Its result has shape
+        (n, m), as in SciPy: each column of the result depends only on the same column of y. A list of rows is accepted.
+      bc: a function of y(a) and y(b), shape (n,), and p; its result has shape (n + k,).
       x: the first mesh, shape (m,).
       y: the first guess there, shape (n, m).
       p: the first guess of the parameters.
-      options: SciPy's others: ``S``, ``tol``, ``max_nodes``, ``bc_tol``, ``verbose``.
+      options: other options of SciPy: ``S``, ``tol``, ``max_nodes``, ``bc_tol``, ``verbose``.
 
     Returns:
       SciPy's result.

@@ -26,25 +26,25 @@ def least_squares(
     f: Callable[..., Any], x0: Any, *data: Any, jac: str = "auto", bounds: Any = None, method: str = "trf", target: Any = None,
     **options: Any,
 ) -> OptimizeResult:  # fmt: skip
-    """``min ½ Σ rho(f_i(x, *data)²)`` over a pytree x, by `scipy.optimize.least_squares` with an exact Jacobian.
+    """The minimum of ``½ Σ rho(f_i(x, *data)²)`` over a pytree x, by `scipy.optimize.least_squares` with an exact Jacobian.
 
     Args:
       f: the residuals: a function of pytrees whose result is a pytree of arrays.
       x0: the first point: a pytree of arrays and numbers; a list of numbers is an array.
-      data: further arguments.
-      jac: the form of the Jacobian: "dense", "sparse" or "operator"; "auto" is sparse where it has few entries and the method
-        takes it.
-      bounds: as for `minimize`.
-      method: trf, dogbox, or lm, which takes dense Jacobians and no bounds.
-      target: where it runs; None interprets it until compiling it pays.
-      options: SciPy's others, such as ``loss="huber"``, ``ftol``, ``x_scale``, ``verbose``, ``tr_solver``.
+      data: more arguments.
+      jac: the form of the Jacobian: "dense", "sparse" or "operator"; "auto" is sparse if it has few entries and the method
+        accepts that.
+      bounds: as in `minimize`.
+      method: trf, dogbox, or lm, which accepts only dense Jacobians and no bounds.
+      target: where it runs. With None it is interpreted until compiling pays.
+      options: other options of SciPy, such as ``loss="huber"``, ``ftol``, ``x_scale``, ``verbose``, ``tr_solver``.
 
     Returns:
       SciPy's result, where `x` and `grad` are pytrees like x0 and `fun` is one like the result of f.
 
     Raises:
-      TraceError: the form does not exist, or the method does not take it; or `args` or the like is among the options.
-      TreeError, ShapeError, DtypeError: x0 or a bound is not what it must be.
+      TraceError: the form does not exist, or the method does not accept it; or an option such as `args` is not allowed.
+      TreeError, ShapeError, DtypeError: x0 or a bound has a wrong type.
 
     Example:
       >>> import nabla_mlir.numpy as nnp
@@ -76,22 +76,22 @@ def root(
     f: Callable[..., Any], x0: Any, *data: Any, method: str = "hybr", tol: float | None = None,
     callback: Callable[..., Any] | None = None, options: Any = None, target: Any = None,
 ) -> OptimizeResult:  # fmt: skip
-    """``f(x, *data) = 0`` over a pytree x, by `scipy.optimize.root`; hybr and lm get an exact Jacobian.
+    """A solution of ``f(x, *data) = 0`` for a pytree x, by `scipy.optimize.root`; hybr and lm get an exact Jacobian.
 
     Args:
       f: a function of pytrees with as many numbers in its result as in x.
       x0: the first point: a pytree of arrays and numbers; a list of numbers is an array.
-      data: further arguments.
-      method: of SciPy's. All but hybr and lm approximate derivatives themselves and get none.
-      tol, options: as SciPy's.
-      callback: as SciPy's, of pytrees: (x, f(x)).
-      target: where it runs; None interprets it until compiling it pays.
+      data: more arguments.
+      method: a method of SciPy. All except hybr and lm approximate derivatives themselves.
+      tol, options: as in SciPy.
+      callback: as in SciPy, with pytrees: (x, f(x)).
+      target: where it runs. With None it is interpreted until compiling pays.
 
     Returns:
       SciPy's result, where `x` is a pytree like x0 and `fun` is one like the result of f.
 
     Raises:
-      TraceError: there is no such method.
+      TraceError: the method does not exist.
       ShapeError: there are more or fewer equations than unknowns.
 
     Example:
@@ -120,16 +120,17 @@ def root(
 def curve_fit(
     f: Callable[..., Any], xdata: Any, ydata: Any, p0: Any = None, *args: Any, **options: Any
 ) -> tuple[Any, ...]:
-    """The parameters with which ``f(xdata, *parameters)`` is nearest to ydata, by `scipy.optimize.curve_fit`.
+    """The parameters for which ``f(xdata, *parameters)`` is nearest to ydata, by `scipy.optimize.curve_fit`.
 
     Args:
       f: the model: a function of xdata and of one number for each parameter, whose result has the shape of ydata.
       xdata, ydata: the data.
-      p0: the first parameters; ones if not given.
-      args, options: SciPy's others: ``sigma``, ``absolute_sigma``, ``bounds``, ``method``, ``full_output``, ``nan_policy`` ...
+      p0: the first parameters; by default ones.
+      args, options: other options of SciPy: ``sigma``, ``absolute_sigma``, ``bounds``, ``method``, ``full_output``,
+      ``nan_policy`` ...
 
     Returns:
-      What SciPy returns: the parameters and their covariance.
+      The parameters and their covariance, as in SciPy.
 
     Raises:
       TraceError: `jac` is among the options.

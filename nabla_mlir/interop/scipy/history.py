@@ -1,4 +1,4 @@
-"""What a solver did: a table of its iterations, a picture of it, and a line on the terminal while it runs."""
+"""The history of a solver: a table of its iterations, a plot, and a line on the terminal while it runs."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _COLUMNS = ("value", "gradient", "step", "seconds", "fun", "jac", "hess")
 
 
 class History:
-    """The iterations of a solver, behind each other.
+    """The iterations of a solver, in order.
 
     Attributes:
-      value: of the objective, shape (iterations,), as the others.
-      gradient: the largest entry of the gradient; NaN where the method asks for none.
-      step: the length of the way from the iteration before.
-      seconds: since the start.
-      fun, jac, hess: how often these were asked for by then; `hess` counts products too.
+      value: the value of the objective, shape (iterations,), like the others.
+      gradient: the largest entry of the gradient; NaN if the method needs none.
+      step: the distance from the iterate before.
+      seconds: the time since the start.
+      fun, jac, hess: the numbers of evaluations so far; `hess` also counts products.
 
     Example:
       >>> import nabla_mlir as nm
@@ -47,13 +47,13 @@ class History:
         self._start = time.perf_counter()
 
     def add(self, value: float, gradient: float, step: float, evaluations: dict[str, int]) -> None:
-        """One more iteration.
+        """Adds an iteration.
 
         Args:
-          value: of the objective.
-          gradient: its largest entry.
-          step: from the iteration before.
-          evaluations: so far, of `fun`, `jac`, `hess` and `hessp`.
+          value: the value of the objective.
+          gradient: the largest entry of the gradient.
+          step: the distance from the iterate before.
+          evaluations: the numbers of evaluations so far, of `fun`, `jac`, `hess` and `hessp`.
         """
         counts = evaluations["fun"], evaluations["jac"], evaluations["hess"] + evaluations["hessp"]
         self._rows.append((value, gradient, step, time.perf_counter() - self._start, *counts))
@@ -73,10 +73,10 @@ class History:
         return f"History({len(self)} iterations, {self.value[0]:.6g} to {self.value[-1]:.6g} in {self.seconds[-1]:.3g} s)"
 
     def plot(self, axes: Any = None) -> Any:
-        """Draws how the value comes down to the lowest one, and the gradient with it, by iteration.
+        """Draws the distance of the value from its minimum, and the gradient, by iteration.
 
         Args:
-          axes: of Matplotlib, to draw on; a new one if not given.
+          axes: axes of Matplotlib; by default new ones.
 
         Returns:
           The axes.

@@ -22,10 +22,10 @@ def bounds_of(who: str, bounds: Any, vectors: Vectors) -> Bounds | None:
     """Bounds for each element of a pytree.
 
     Args:
-      who: the function that they were given to.
+      who: the name of the function for messages.
       bounds: SciPy's: a `Bounds` or a pair (lower, upper) for each element, leaf after leaf; or one pair (lower, upper) of
         numbers, of pytrees like x, or of None; None is no bound.
-      vectors: how x is flattened.
+      vectors: the flattening of x.
 
     Raises:
       ShapeError, TreeError: they are not as many as x has elements, or no such pytrees.
@@ -70,23 +70,23 @@ def NonlinearConstraint(  # noqa: N802
     f: Callable[..., Any], x0: Any, lower: Any, upper: Any, *data: Any, form: str = "auto", with_hessian: bool = True,
     keep_feasible: bool = False, target: Any = None,
 ) -> OfSciPy:  # fmt: skip
-    """``lower <= f(x, *data) <= upper`` as a `scipy.optimize.NonlinearConstraint` on flat vectors, with exact derivatives.
+    """The constraint ``lower <= f(x, *data) <= upper`` as a `scipy.optimize.NonlinearConstraint` with exact derivatives.
 
-    Its Jacobian is dense or sparse, and its Hessian, ``Σ v_i ∇²f_i`` for the multipliers v, sparse or an operator. For solvers
-    that are called directly; `minimize` makes them itself.
+    Its Jacobian is dense or sparse. Its Hessian, ``Σ v_i ∇²f_i`` for the multipliers v, is sparse or an operator. It is for solvers
+    that you call directly; `minimize` makes such constraints itself.
 
     Args:
       f: a function of pytrees of arrays.
       x0: a pytree: the shapes and dtypes of x.
-      lower, upper: pytrees like the result, or numbers; None is none. Equal ones are an equation.
-      data: further arguments.
-      form: of the Jacobian: "dense", "sparse", or "auto".
-      with_hessian: whether it has one; without it is approximated.
-      keep_feasible: whether iterations must satisfy it.
-      target: where it runs; None interprets it until compiling it pays.
+      lower, upper: pytrees like the result, or numbers; None means no bound. Equal bounds are an equation.
+      data: more arguments.
+      form: the form of the Jacobian: "dense", "sparse", or "auto".
+      with_hessian: True gives it a Hessian; otherwise SciPy approximates it.
+      keep_feasible: True if all iterates must satisfy it.
+      target: where it runs. With None it is interpreted until compiling pays.
 
     Raises:
-      TreeError, ShapeError: a bound is not like the result.
+      TreeError, ShapeError: a bound does not have the type of the result.
 
     Example:
       >>> disk = NonlinearConstraint(lambda x: (x * x).sum(), np.zeros(2), None, 1.0)
@@ -142,7 +142,7 @@ def constraints_of(
     """Constraints of SciPy's on functions of pytrees as such on vectors.
 
     Args:
-      who: the function that they were given to.
+      who: the name of the function for messages.
       constraints: one or several of: a `NonlinearConstraint`, whose function is differentiated here; a `LinearConstraint` of
         all elements of x, leaf after leaf; a dict with "type" ("eq" or "ineq"), "fun" and "args".
       x0: the first point.

@@ -1,4 +1,4 @@
-"""What each method of `scipy.optimize.minimize` takes."""
+"""The arguments that each method of `scipy.optimize.minimize` accepts."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from nabla_mlir.errors import TraceError, user_frame
 
 @dataclass(frozen=True)
 class Method:
-    """What a method of SciPy's takes.
+    """The arguments that a method of SciPy accepts.
 
     Attributes:
-      gradient: it asks for gradients.
-      hessians: the forms of the Hessian that it takes, the one that it gets by itself first: "products" is a function of
+      gradient: True if it uses gradients.
+      hessians: the forms of the Hessian that it accepts, the default first: "products" is a function of
         (x, v), "operator" a `LinearOperator`, "sparse" a matrix of `scipy.sparse`, "dense" an array, "update" a strategy of
         SciPy's that approximates it by gradients, such as `scipy.optimize.SR1()`.
-      bounds, constraints: whether it takes them.
+      bounds, constraints: True if it accepts them.
     """
 
     gradient: bool = True
@@ -51,10 +51,10 @@ def method_named(name: str) -> Method:
     """The row of a method.
 
     Args:
-      name: as SciPy's, in any case.
+      name: the name in SciPy, in any case.
 
     Raises:
-      TraceError: there is none.
+      TraceError: the method does not exist.
     """
     if name.lower() not in METHODS:
         raise TraceError(f"minimize requires a method among {', '.join(METHODS)}, got {name!r}.", where=user_frame())

@@ -1,4 +1,4 @@
-"""`scipy.optimize.minimize` over pytrees, with the derivatives that each of its methods takes."""
+"""`scipy.optimize.minimize` over pytrees, with the derivatives that each of its methods accepts."""
 
 from __future__ import annotations
 
@@ -25,34 +25,34 @@ def minimize(
     hess: Any = "auto", tol: float | None = None, callback: Callable[..., Any] | None = None,
     options: Mapping[str, Any] | None = None, progress: bool = False, target: Any = None,
 ) -> OptimizeResult:  # fmt: skip
-    """``min f(x, *data)`` over a pytree x by a method of `scipy.optimize.minimize`, with exact derivatives.
+    """The minimum of ``f(x, *data)`` over a pytree x, by a method of `scipy.optimize.minimize` with exact derivatives.
 
-    Each method gets the derivatives that it takes, and what the value, the gradient and the Hessian share at a point is
-    computed once. SciPy works in float64: leaves of other dtypes are rounded in each call.
+    Each method gets the derivatives that it accepts. The common part of the value, the gradient and the Hessian at a point is
+    computed once. SciPy works in float64; leaves of other dtypes are rounded in each call.
 
     Args:
       f: a scalar function of (x, *data), of pytrees; or an artifact of `nm.hvp_module`, loaded or as a path.
       x0: the first point: a pytree of arrays and numbers; a list of numbers is an array, integers are float64.
-      data: further arguments.
-      method: as SciPy's; by default SLSQP with constraints, L-BFGS-B with bounds, else BFGS.
-      bounds: `scipy.optimize.Bounds` or pairs for all elements, leaf after leaf, as SciPy has them; or one pair
-        (lower, upper) of numbers, None, or pytrees like x.
+      data: more arguments.
+      method: a method of SciPy; by default SLSQP with constraints, L-BFGS-B with bounds, and BFGS otherwise.
+      bounds: `scipy.optimize.Bounds` or pairs for all elements, leaf after leaf, as in SciPy; or one pair (lower, upper) of
+        numbers, None, or pytrees like x.
       constraints: one or several of SciPy's `NonlinearConstraint` and dicts, with functions of the pytree x and without
-        derivatives, which are made here; and of `LinearConstraint` for all elements, leaf after leaf.
+        derivatives, which are added; or of `LinearConstraint` for all elements, leaf after leaf.
       hess: the form of the Hessian: "products", "operator", "sparse", "dense", or a strategy such as `scipy.optimize.SR1()`
-        that approximates it; "auto" is the best that the method takes.
-      tol, options: as SciPy's.
-      callback: as SciPy's, with pytrees: of a parameter `intermediate_result`, or of x; of (x, state) for trust-constr.
-      progress: show the iterations on a terminal or in a notebook; nothing where standard error is piped.
-      target: where it runs, such as ``nm.CPU()``; None interprets it until compiling it pays.
+        that approximates it; "auto" is the best that the method accepts.
+      tol, options: as in SciPy.
+      callback: as in SciPy, with pytrees: a function of `intermediate_result`, or of x, or of (x, state) for trust-constr.
+      progress: True shows the iterations on a terminal or in a notebook, and nothing if standard error is piped.
+      target: where it runs, such as ``nm.CPU()``. With None it is interpreted until compiling pays.
 
     Returns:
-      SciPy's result, where `x` and `jac` are pytrees like x0; `nfev`, `njev` and `nhev` are SciPy's counts, or ours where it
-      has none; `history` is a `History` of the iterations.
+      SciPy's result, in which `x` and `jac` are pytrees like x0. `nfev`, `njev` and `nhev` are SciPy's counts, or those of
+      nabla_mlir if SciPy has none. `history` is a `History` of the iterations.
 
     Raises:
-      TraceError: the method does not exist, or does not take what it was given.
-      TreeError, ShapeError, DtypeError: x0, a bound or a constraint is not what it must be.
+      TraceError: the method does not exist, or does not accept an argument.
+      TreeError, ShapeError, DtypeError: x0, a bound or a constraint has a wrong type.
 
     Example:
       >>> import nabla_mlir as nm

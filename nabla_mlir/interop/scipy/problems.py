@@ -1,4 +1,4 @@
-"""Functions of pytrees as solvers of SciPy call them: of flat vectors, with all that is asked at a point computed once."""
+"""Functions of pytrees for solvers of SciPy: functions of flat vectors that compute everything at a point once."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def start_of(who: str, x0: Any) -> Any:
     """A first point: integers and Python's numbers are float64, and lists of numbers are arrays, as for SciPy.
 
     Args:
-      who: the function that it was given to.
+      who: the name of the function for messages.
       x0: a pytree of real numbers.
 
     Raises:
@@ -64,9 +64,9 @@ def _is_plain(x: Any) -> bool:
 
 
 class Points:
-    """Operators at the two points that a solver looks at: where it stands, and where it tries.
+    """Operators at the two points of a solver: the current point and the trial.
 
-    After a trial that is rejected there is no second look at the point where it stands.
+    After a rejected trial, nothing is computed again at the current point.
 
     Args:
       first: an operator.
@@ -76,7 +76,7 @@ class Points:
         self._operators = [first]
 
     def at(self, x: np.ndarray) -> Any:
-        """The operator that stands at x.
+        """The operator at x.
 
         Args:
           x: a flat vector.
@@ -93,7 +93,7 @@ class Points:
         return operator
 
     def find(self, x: np.ndarray) -> Any:
-        """The operator that stands at x already; None if there is none.
+        """The operator that is already at x; None if there is none.
 
         Args:
           x: a flat vector.
@@ -104,26 +104,26 @@ class Points:
 class Objective:
     """A scalar function with its derivatives, for a solver that works on flat vectors.
 
-    `fun`, `jac`, `hessp` and the like may be given to any solver. What they share at a point is computed once: the first that
-    looks at a point computes the value and the gradient, and what products with the Hessian need is kept on the way.
+    Pass `fun`, `jac`, `hessp` and similar methods to any solver. Their common part at a point is computed once: the first call at a
+    point computes the value and the gradient, and stores the residuals for products with the Hessian.
 
     Args:
-      f: a scalar function of (x, *data); or an artifact, a path to one, or a stage that `nm.hvp_module` and its like made.
+      f: a scalar function of (x, *data); or an artifact, a path to one, or a stage from `nm.hvp_module` and similar functions.
       x0: a pytree: the shapes and dtypes of x, and the first point.
-      data: further arguments.
-      order: the highest derivative that will be asked for: 0, 1 or 2.
-      form: of the Hessian: "products" for `hessp` and `operator` alone, "sparse" or "dense" for `hess` too; "auto" is sparse
-        where the pattern has few entries, else products.
-      target: where it runs; None interprets it until compiling it pays.
+      data: more arguments.
+      order: the highest derivative that the solver uses: 0, 1 or 2.
+      form: the form of the Hessian: "products" for `hessp` and `operator`, "sparse" or "dense" also for `hess`; "auto" is sparse
+        if the pattern has few entries, and products otherwise.
+      target: where it runs. With None it is interpreted until compiling pays.
 
     Attributes:
       vectors: how pytrees are flattened.
       x0: the first point as a vector.
-      form: that of the Hessian.
-      evaluations: how often the value, the gradient, the Hessian, and products with it were computed or looked up.
+      form: the form of the Hessian.
+      evaluations: the numbers of requests for the value, the gradient, the Hessian, and products with it.
 
     Raises:
-      TraceError: the function has no scalar result of floating point.
+      TraceError: the result of the function is not a floating-point scalar.
 
     Example:
       >>> import scipy.optimize
@@ -173,7 +173,7 @@ class Objective:
         return np.asarray(self._points.at(x).to_dense(), np.float64)
 
     def operator(self, x: np.ndarray) -> OperatorAt:
-        """The Hessian at x as a `LinearOperator`, which keeps its point."""
+        """The Hessian at x as a `LinearOperator`, which stays at this point."""
         self.evaluations["hess"] += 1
         return OperatorAt(self._points.at, x)
 
@@ -183,7 +183,7 @@ class Objective:
         return self._points.at(x).matvec(np.asarray(v))
 
     def known(self, x: np.ndarray) -> tuple[float, np.ndarray | None]:
-        """The value and the gradient at a point that was looked at lately; NaN and None where they are not known.
+        """The value and the gradient at a recent point; NaN and None if they are not known.
 
         Args:
           x: a flat vector.
@@ -237,17 +237,17 @@ class Residuals:
     Args:
       f: a function of (x, *data) with a pytree of arrays as its result.
       x0: a pytree: the shapes and dtypes of x, and the first point.
-      data: further arguments.
-      form: of the Jacobian that `jac` gives: "dense", "sparse" or "operator"; "auto" is sparse where the pattern has few
-        entries, else dense; "none" where it is not asked for.
-      target: where it runs; None interprets it until compiling it pays.
+      data: more arguments.
+      form: the form of the Jacobian of `jac`: "dense", "sparse" or "operator"; "auto" is sparse if the pattern has few entries,
+        and dense otherwise; "none" means that it is not used.
+      target: where it runs. With None it is interpreted until compiling pays.
 
     Attributes:
-      vectors, rows: how the pytrees of x and of the results are flattened.
+      vectors, rows: the flattenings of x and of the results.
       x0: the first point as a vector.
-      form: that of the Jacobian.
-      pattern: where its entries stand; None for an operator.
-      evaluations: how often the results and the Jacobian were asked for.
+      form: the form of the Jacobian.
+      pattern: the positions of its entries; None for an operator.
+      evaluations: the numbers of requests for the results and the Jacobian.
 
     Example:
       >>> r = Residuals(lambda x: {"a": x[:1] * 10.0, "b": x * 2.0 - 4.0}, [1.0, 1.0])
@@ -291,7 +291,7 @@ class Residuals:
         return np.asarray(self._points.at(x).fun(x), np.float64)
 
     def jac(self, x: np.ndarray) -> Any:
-        """The Jacobian at x, shape (m, n), in the form that was asked for."""
+        """The Jacobian at x, shape (m, n), in the requested form."""
         self.evaluations["jac"] += 1
         if self.form == "operator":
             return OperatorAt(self._points.at, x)
@@ -303,7 +303,7 @@ class Residuals:
 
 
 def hessian_stage(f: Callable[..., Any], specs: tuple[Any, ...], form: str) -> tuple[str, Lowered]:
-    """The form of the Hessian, and the module that gives it.
+    """The form of the Hessian, and the module that computes it.
 
     Args:
       f: a scalar function.
@@ -341,7 +341,7 @@ def check_scalar(who: str, f: Callable[..., Any], like: Any, data: tuple[Any, ..
       who: what it is.
       f: a function.
       like: the specs of its first argument.
-      data: further arguments.
+      data: more arguments.
       help: what to do instead.
 
     Raises:

@@ -26,11 +26,12 @@ _DIVISIONS = ("stablehlo.divide", "stablehlo.remainder")
 @register
 @dataclass(frozen=True)
 class ChooseOnDevicePass(Pass):
-    """Write a branch that only chooses between small values as a `select`, and broadcast the predicate of a `select`.
+    """Write a branch that only selects between small values as a `select`, and broadcast the predicate of a `select`.
 
-    IREE 3.13 decides a branch, and a `select` by one truth value, on the host, which waits for the predicate. Where the result
-    is read by another branch, or a loop, IREE may also put the work before and after the branch into one part of the
-    program ("circular dependency"): the accepted step of a Hamiltonian Monte Carlo in f64 did not compile.
+    IREE 3.13 decides a branch, and a `select` by one truth value, on the host, which waits for the predicate. If another
+    branch or a loop reads the result, IREE may also put the work before and after the branch into one part of the program
+    ("circular dependency"). For example, the accepted step of a Hamiltonian Monte Carlo in f64 did not compile.
+
     Example: tests/filecheck/passes/choose_on_device.mlir
     """
 

@@ -22,10 +22,11 @@ INDEX = np.dtype(np.int32)
 @register
 @dataclass(frozen=True)
 class CountLoopsPass(Pass):
-    """Let each loop of known length count upwards from 0.
+    """Make each loop of known length count upwards from 0.
 
-    IREE 3.13 keeps the counter of a loop on the host only if it rises to a constant limit; any other costs two transfers
-    and two dispatches in every iteration.
+    IREE 3.13 computes the counter of a loop on the host only if it rises to a constant limit. Any other counter costs two
+    transfers and two dispatches in every iteration.
+
     Example: tests/filecheck/passes/count_loops.mlir
     """
 

@@ -19,9 +19,11 @@ from nabla_mlir.table.traits import CONSTANT
 @register
 @dataclass(frozen=True)
 class ForgetEmptyPass(Pass):
-    """Make a constant of each value without elements: there is one such value, however it is computed.
+    """Replace each value without elements by a constant.
 
-    IREE 3.13 does not find an end with two loops that carry one ("maximum iteration count exceeded in fixed point pipeline").
+    All such values are equal. With two loops that carry one, IREE 3.13 does not terminate ("maximum iteration count exceeded
+    in fixed point pipeline").
+
     Example: tests/filecheck/passes/forget_empty.mlir
     """
 

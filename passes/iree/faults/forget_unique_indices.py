@@ -14,11 +14,12 @@ from nabla_mlir.passes.base import Pass, register
 @register
 @dataclass(frozen=True)
 class ForgetUniqueIndicesPass(Pass):
-    """Let no scatter say that its indices are unique.
+    """Remove from scatters the attribute that says that their indices are unique.
 
-    IREE then distributes the scatter otherwise than what it is fused with, and may stop with "write affecting operations on
-    global resources are restricted to workgroup distributed contexts". A gather, a product and a scatter did up to IREE
-    3.11; no small module does in 3.12 and 3.13.
+    With it, IREE distributes the scatter differently from the operations that are fused with it, and may stop with "write
+    affecting operations on global resources are restricted to workgroup distributed contexts". A gather, a product and a
+    scatter showed this up to IREE 3.11. No small module shows it in 3.12 and 3.13.
+
     Example: tests/filecheck/passes/forget_unique_indices.mlir
     """
 

@@ -16,10 +16,11 @@ from nabla_mlir.rules.loops import find_counter
 @register
 @dataclass(frozen=True)
 class HoldLoopResultsPass(Pass):
-    """Put what a loop that may take no step returns behind a barrier.
+    """Pass the results of a loop that may have no iteration through a barrier.
 
-    IREE 3.13 lets the results of two such loops that one dispatch reads leave in one transient buffer, that of their
-    initial values, and frees it once for each: "Vulkan transient buffer has already been queued for deallocation".
+    If one dispatch reads the results of two such loops, IREE 3.13 puts both into one transient buffer, that of their initial
+    values. It frees the buffer twice: "Vulkan transient buffer has already been queued for deallocation".
+
     Example: tests/filecheck/passes/hold_loop_results.mlir
     """
 

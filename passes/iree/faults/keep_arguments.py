@@ -18,13 +18,14 @@ from nabla_mlir.table.traits import updated
 @register
 @dataclass(frozen=True)
 class KeepArgumentsPass(Pass):
-    """Use each argument that may share its buffer with what an operation updates once more, at the end of its function.
+    """Add a use at the end of the function to each argument that may share its buffer with an updated value.
 
-    IREE copies a buffer before it writes to it if something reads the buffer later. That the caller does is not
-    counted: IREE 3.13 writes to the caller's memory where a function has no further use of an argument, through any
-    operation that it folds away (`x * 1`, a transpose of a row, a conversion to the signed type of the same width). It
-    means to keep what is imported without `consume`, but loses sight of that where the import changes its lifetime to an
-    unknown one (ElideAsyncCopies.cpp, after https://github.com/iree-org/iree/pull/22844).
+    IREE copies a buffer before it writes to it if something reads the buffer later. It does not count reads by the caller.
+    If a function does not use an argument again, IREE 3.13 writes to the caller's memory, through any operation that it folds
+    away (`x * 1`, a transpose of a row, a conversion to the signed type of the same width). IREE means to protect arguments
+    imported without `consume`, but loses this fact where the import changes the lifetime to an unknown one
+    (ElideAsyncCopies.cpp, after https://github.com/iree-org/iree/pull/22844).
+
     Example: tests/filecheck/passes/keep_arguments.mlir
     """
 

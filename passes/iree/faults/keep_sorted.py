@@ -17,9 +17,10 @@ from nabla_mlir.passes.iree.faults.buffers import STACK, bytes_of, use_at_the_en
 @register
 @dataclass(frozen=True)
 class KeepSortedPass(Pass):
-    """Use each result of a sort that nothing else uses, where it is large.
+    """Add a use to each large result of a sort that nothing uses.
 
-    IREE sorts the operand of a result that is not used on the stack, 64 rows at once ("exceeded stack allocation limit").
+    IREE sorts the operand of an unused result on the stack, 64 rows at once ("exceeded stack allocation limit").
+
     Example: tests/filecheck/passes/keep_sorted.mlir
     """
 

@@ -79,9 +79,9 @@ def ragged_dot(op: ir.Operation, target: Target) -> Replacement:
 @register
 @dataclass(frozen=True)
 class LegalizeComplexPass(PatternPass):
-    """Take constants, conversions, choices, paddings, sums and products of complex numbers apart into two parts.
+    """Split constants, conversions, selections, paddings, sums and products of complex numbers into real and imaginary parts.
 
-    IREE does those right, and fuses chains of them.
+    IREE computes the parts rightly, and fuses chains of them.
 
     Example: tests/filecheck/passes/legalize_complex.mlir
     """

@@ -102,9 +102,11 @@ def _part(x: Val, dim: int, i: int, count: int) -> Val:
 @register
 @dataclass(frozen=True)
 class LegalizeConvolutionsPass(PatternPass):
-    """Write otherwise the convolutions that IREE computes wrongly or refuses.
+    """Rewrite the convolutions that IREE computes wrongly or refuses.
 
-    Of unsigned and narrow numbers, of complex ones with padding, with a reversed kernel, in groups on Vulkan.
+    These are convolutions of unsigned and narrow numbers, of complex numbers with padding, with a reversed kernel, and in
+    groups on Vulkan.
+
     Example: tests/filecheck/passes/legalize_convolutions.mlir
     """
 

@@ -14,7 +14,7 @@ from nabla_mlir.passes.iree.pattern import Patterns
 @register
 @dataclass(frozen=True)
 class LegalizeIndexingPass(PatternPass):
-    """Keep gathers and scatters within their arrays, and write otherwise the forms that IREE refuses.
+    """Restrict gathers and scatters to the range of their arrays, and rewrite the forms that IREE refuses.
 
     Example: tests/filecheck/passes/legalize_indexing.mlir
     """

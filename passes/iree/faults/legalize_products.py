@@ -78,10 +78,11 @@ def matrix_times_vector(op: ir.Operation, target: Target) -> Replacement:
 @register
 @dataclass(frozen=True)
 class LegalizeProductsPass(PatternPass):
-    """Write otherwise the products that IREE computes wrongly or refuses.
+    """Rewrite the products that IREE computes wrongly or refuses.
 
-    Of truth values, of complex and narrow numbers, over a dimension of size 0. A vector goes to the side of the
-    contracted dimension, or else IREE would transpose the matrix.
+    These are products of truth values, of complex and narrow numbers, and over a dimension of size 0. A vector becomes the
+    operand on the side of the contracted dimension; otherwise IREE would transpose the matrix.
+
     Example: tests/filecheck/passes/legalize_products.mlir
     """
 

@@ -14,7 +14,7 @@ from nabla_mlir.passes.iree.pattern import Patterns
 @register
 @dataclass(frozen=True)
 class LegalizeReductionsPass(PatternPass):
-    """Write otherwise the reductions and windows that IREE computes wrongly, inexactly, or not at all.
+    """Rewrite the reductions and windows that IREE computes wrongly, inexactly, or not at all.
 
     Example: tests/filecheck/passes/legalize_reductions.mlir
     """

@@ -15,9 +15,10 @@ from nabla_mlir.passes.iree.pattern import Patterns
 @register
 @dataclass(frozen=True)
 class LegalizeSortsPass(PatternPass):
-    """Write otherwise the sorts and the searches for the largest that IREE computes wrongly, or in quadratic time.
+    """Rewrite the sorts and the searches for the largest element that IREE computes wrongly, or in quadratic time.
 
-    With `vector-bytes`, large ones by one key on a CPU are kernels of our own code.
+    With `vector-bytes`, large sorts by one key on a CPU are kernels of nabla_mlir.
+
     Example: tests/filecheck/passes/legalize_sorts.mlir
     """
 

@@ -161,9 +161,11 @@ def reverse(op: ir.Operation, target: Target) -> Replacement:
 @register
 @dataclass(frozen=True)
 class LegalizeTypesPass(PatternPass):
-    """Write otherwise what IREE computes wrongly, or not at all, for some types of numbers.
+    """Rewrite the operations that IREE computes wrongly, or not at all, for some types of numbers.
 
-    Sums of truth values, conversions that should saturate, unsigned counters, reversed unsigned numbers, uniform numbers.
+    These are sums of truth values, conversions that should saturate, unsigned counters, reversed unsigned numbers, and uniform
+    numbers.
+
     Example: tests/filecheck/passes/legalize_types.mlir
     """
 

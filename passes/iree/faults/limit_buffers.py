@@ -21,12 +21,13 @@ _COMPUTED: Buffers = frozenset((None,))  # what is computed in a block, and cons
 @register
 @dataclass(frozen=True)
 class LimitBuffersPass(TargetPass):
-    """Put values into memory where a kernel would read more arguments than a device binds buffers.
+    """Materialise values where a kernel would read more arguments than a device binds buffers.
 
-    IREE 3.13 fuses elementwise operations without looking at how many buffers its runtime can bind, 32 on a CPU and 16 on
-    CUDA: a sum of 40 arguments compiles, and is refused when it is loaded. An operation reads the arguments, of the function
-    or of a loop, that its operands are computed from by elementwise operations. Of the operand with most of them a part
-    has a kernel of its own, behind a compute barrier.
+    IREE 3.13 fuses elementwise operations without regard to the number of buffers that its runtime can bind: 32 on a CPU, 16
+    on CUDA. For example, a sum of 40 arguments compiles, and is refused at load time. An operation reads the arguments, of the
+    function or of a loop, from which elementwise operations compute its operands. A part of the operand with the most
+    arguments gets its own kernel, after a compute barrier.
+
     Example: tests/filecheck/passes/limit_buffers.mlir
     """
 

@@ -57,9 +57,10 @@ def sharding(op: ir.Operation, target: Target) -> Replacement:
 @register
 @dataclass(frozen=True)
 class OneDevicePass(PatternPass):
-    """Remove what a program for one device does not need: collective operations, shardings.
+    """Remove operations that a program for one device does not need: collective operations, shardings.
 
-    Collective operations of IREE 3.13 compile, but cannot run. Groups of several devices are refused.
+    IREE 3.13 compiles collective operations, but cannot run them. Groups of several devices are refused.
+
     Example: tests/filecheck/passes/one_device.mlir
     """
 

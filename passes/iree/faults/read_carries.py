@@ -17,11 +17,12 @@ from nabla_mlir.rules.loops import find_counter
 @register
 @dataclass(frozen=True)
 class ReadCarriesPass(Pass):
-    """Let the body of a loop of unknown length read every carry, by a barrier beside its next value.
+    """Make the body of a loop of unknown length read every carry, by a barrier together with its next value.
 
-    IREE 3.13 moves constant work before a loop, and for that puts the loop's test behind its body. A carry that the test
-    alone reads (`while error > tolerance`) is no argument of that loop then, though it is a result, and the conversion
-    that follows does not know a loop with more results than arguments: it crashes.
+    IREE 3.13 moves constant work before a loop, and for that puts the loop's condition after its body. A carry that only the
+    condition reads (`while error > tolerance`) is then no argument of the loop, although it is a result. The next conversion
+    does not accept a loop with more results than arguments: it crashes.
+
     Example: tests/filecheck/passes/read_carries.mlir
     """
 

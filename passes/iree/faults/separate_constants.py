@@ -19,13 +19,14 @@ Write = tuple[ir.Operation, int]  # an operation that updates its operand of thi
 @register
 @dataclass(frozen=True)
 class SeparateConstantsPass(Pass):
-    """Compute each constant that is updated for that update alone, where equal constants have other uses.
+    """Compute each updated constant separately, if equal constants have other uses.
 
-    IREE merges equal constants and lets scatters and dynamic_update_slices change the one buffer in place: what
-    else reads it, another update or the caller, sees the changed values (a wrong number, silently), or the compiler
-    stops with "'stream.yield' op used resource not listed in explicit captures". An optimization_barrier of the whole
-    constant is no cure; one of a scalar that it is computed from is. Two scatters into one constant whose results are
-    returned were wrong up to IREE 3.11; no small module shows the fault in 3.12 and 3.13.
+    IREE merges equal constants, and lets scatters and dynamic_update_slices change the one buffer in place. Another reader, an
+    update or the caller, then sees the changed values (a wrong number, silently), or the compiler stops with "'stream.yield' op
+    used resource not listed in explicit captures". An optimization_barrier of the whole constant does not help; one of a scalar
+    from which it is computed does. Two scatters into one constant whose results are returned were wrong up to IREE 3.11. No
+    small module shows the fault in 3.12 and 3.13.
+
     Example: tests/filecheck/passes/separate_constants.mlir
     """
 

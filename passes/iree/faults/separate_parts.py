@@ -22,13 +22,15 @@ _JOINS = ("stablehlo.pad", "stablehlo.dynamic_update_slice")
 @register
 @dataclass(frozen=True)
 class SeparatePartsPass(Pass):
-    """Put a barrier between a part of an array and what IREE 3.13 cannot compute together with it.
+    """Put a barrier between a part of an array and an operation that IREE 3.13 cannot compute in the same dispatch.
 
-    In the dispatch of a scatter or a sort it has slices, and what puts the result into a larger array, and what is
-    between them on the stack: "exceeded stack allocation limit of 32768 bytes", or "write affecting operations on global
-    resources are restricted to workgroup distributed contexts". Updates of a scatter that are made of
-    what is gathered or reversed are all of them on the stack too. A reverse, a gather or a running window of
-    elements that do not lie side by side has no vector code: "builtin.unrealized_conversion_cast".
+    - In the dispatch of a scatter or a sort, IREE puts on the stack the slices that it reads, the result that is written into a
+      larger array, and everything between: "exceeded stack allocation limit of 32768 bytes", or "write affecting operations on
+      global resources are restricted to workgroup distributed contexts".
+    - Updates of a scatter that are computed from gathered or reversed values are on the stack, too.
+    - A reverse, a gather or a running window of elements that are not contiguous has no vector code:
+      "builtin.unrealized_conversion_cast".
+
     Example: tests/filecheck/passes/separate_parts.mlir
     """
 

@@ -19,14 +19,16 @@ from nabla_mlir.table.traits import is_elementwise
 @register
 @dataclass(frozen=True)
 class SeparateUpdatesPass(Pass):
-    """Put what is written into an array in memory of its own first, if it is computed from that array.
+    """Compute an update in separate memory first, if it is computed from the array that it updates.
 
-    IREE 3.13 lets the operation that computes an update write it where it belongs, also while it reads the same buffer:
-    `x.at[:, 1].set(x[0])` reads elements that it has changed (a wrong number, silently), `x.at[1:].set(x[:-1])` is a copy
-    onto itself that the runtime refuses, and a scatter of gathered rows is computed on the stack, which may be too small.
-    A new value of each element from its old one is right in place, unless something else reads the old ones too: it may do so
-    when they are overwritten (`y = x.at[1].multiply(x[1])` beside `2 * x[1]`). An update that is the array itself, or a view of it,
-    is copied (`x.at[i].add(x)`).
+    IREE 3.13 lets the operation that computes an update write it to its destination, even while it reads the same buffer.
+    `x.at[:, 1].set(x[0])` reads elements that it has changed (a wrong number, silently). `x.at[1:].set(x[:-1])` is a copy onto
+    itself, which the runtime refuses. A scatter of gathered rows is computed on the stack, which may be too small.
+
+    A new value of each element from its old one is right in place, unless something else also reads the old values, possibly
+    after they are overwritten (`y = x.at[1].multiply(x[1])` together with `2 * x[1]`). An update that is the array itself, or a
+    view of it, is copied (`x.at[i].add(x)`).
+
     Example: tests/filecheck/passes/separate_updates.mlir
     """
 

@@ -19,11 +19,12 @@ Places = tuple[int, ...]
 @register
 @dataclass(frozen=True)
 class SeparateUsesPass(Pass):
-    """Put a barrier behind each sum that is broadcast along different dimensions: ``s[:, None] + s[None, :]``.
+    """Put a barrier after each sum that is broadcast along different dimensions: ``s[:, None] + s[None, :]``.
 
-    IREE 3.13 computes such a sum inside the operation that reads it, for the rows of each workgroup, and reads the
-    columns, which that workgroup has not computed, from memory that holds something else: wrong numbers, silently,
-    from about 64 elements on (pairwise distances by ``|x|² + |y|² - 2 x·y``, for instance).
+    IREE 3.13 computes such a sum inside the operation that reads it, for the rows of each workgroup. It reads the columns, which
+    that workgroup has not computed, from memory with other values: wrong numbers, silently, from about 64 elements on. Pairwise
+    distances are one case: ``|x|² + |y|² - 2 x·y``.
+
     Example: tests/filecheck/passes/separate_uses.mlir
     """
 

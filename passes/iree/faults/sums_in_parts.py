@@ -21,9 +21,10 @@ from nabla_mlir.passes.iree.regions import single_operation
 @register
 @dataclass(frozen=True)
 class SumsInPartsPass(Pass):
-    """Take sums of many floating-point numbers in two levels.
+    """Compute sums of many floating-point numbers in two levels.
 
-    A CPU adds up one term after the other, on one core: 10⁶ squares in f32 are 8e-4 off; in two levels 1e-6.
+    One core of a CPU adds one term after the other. The sum of 10⁶ squares in f32 then has an error of 8e-4, and in two levels
+    1e-6.
 
     Example: tests/filecheck/passes/sums_in_parts.mlir
     """

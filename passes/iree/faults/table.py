@@ -1,9 +1,9 @@
-"""What IREE does wrong or refuses, a record for each fault: what it is, where it is cured, and what shows that it is there.
+"""The faults of IREE: valid modules that it refuses or computes wrongly. A record says what the fault is and where it is cured.
 
-For each there is a reproducer, a module of one function with arguments and the right answer, in
-tests/passes/faults; tests/passes/test_iree_faults.py runs it through IREE as it is, and says which cure can go when a new
-version of IREE gets it right. A fault for which IREE has flags, or that is found in what it has made of a module, has
-remedies: they are tried one after the other when a compilation fails with its message.
+Each fault has a reproducer in tests/passes/faults: a module of one function, with arguments and the right answer.
+tests/passes/test_iree_faults.py compiles it with IREE alone. If a new version of IREE computes it rightly, the test fails and
+names the cure that can go. Some faults have flags of IREE as remedies instead. If a compilation fails with the message of such
+a fault, its remedies are tried one after the other.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ class Fault:
     """A fault of IREE.
 
     Args:
-      name: of the reproducer.
-      what: in one sentence.
+      name: the name of the reproducer.
+      what: the fault, in one sentence.
       cure: the pass or the module that can be deleted, or made smaller, once IREE is right.
-      link: to IREE's own issue; "" where we know of none.
-      since: the first version of IREE that has it, of 3.3, 3.6 and those from 3.9 on, with all of which the reproducers were
-        run; 3.3 says nothing of those before. "" where it is not known.
-      seen: the version of IREE in which it was seen last.
-      targets: where it was seen; the reproducer runs on the first of them, and is compiled for the others.
-      message: what IREE says, where flags help; `remedies` are such flags, at some cost in speed, in the order in which they
-        are tried.
+      link: IREE's issue; "" if we know of none.
+      since: the first version of IREE with the fault. The reproducers were run with 3.3, 3.6, and all versions from 3.9 on,
+        so 3.3 may mean an earlier one. "" if it is not known.
+      seen: the last version of IREE with the fault.
+      targets: the targets with the fault; the reproducer runs on the first of them, and is compiled for the others.
+      message: IREE's message, if flags help. `remedies` are such flags, in the order in which they are tried. They cost some
+        speed.
     """
 
     name: str
@@ -44,9 +44,10 @@ class Fault:
     remedies: tuple[tuple[str, ...], ...] = ()
 
 
-# Those with a reproducer.
+# Faults with a reproducer.
 FAULTS = (
-    Fault("equal_results_of_a_dispatch", "Of two results of a dispatch that turn out equal, the later becomes the first of all.",
+    Fault("equal_results_of_a_dispatch",
+          "If two results of a dispatch are equal, the later one is replaced by the first result of the dispatch.",
           "targets/base.py", "https://github.com/iree-org/iree/pull/20065", since=""),
     Fault("sum_of_a_narrow_constant", "A sum over a bfloat16 constant takes one lane of each vector.", "nabla-fold-numbers",
           since=""),
@@ -73,16 +74,17 @@ FAULTS = (
     Fault("float8_from_f16", "Conversions between float8 and float16 do not compile.", "nabla-legalize-types"),
     Fault("reversed_unsigned_numbers", "A reverse of unsigned numbers does not compile.", "nabla-legalize-types"),
     Fault("running_or", "Running windows of truth values do not compile.", "nabla-legalize-reductions"),
-    Fault("initial_value_of_a_scan", "Windows over all elements before forget the initial value, and padding that consists of it.",
+    Fault("initial_value_of_a_scan",
+          "Windows over all preceding elements ignore the initial value, and padding that consists of it.",
           "nabla-legalize-reductions", since=""),
     Fault("sum_of_f16", "A sum of narrow floats is rounded after every term.", "nabla-legalize-reductions"),
     Fault("product_of_truth_values", "A product of truth values adds modulo 2.", "nabla-legalize-products", since=""),
-    Fault("the_largest_with_nan", "The search for the largest passes over NaN.", "nabla-legalize-sorts"),
+    Fault("the_largest_with_nan", "The search for the largest element ignores NaN.", "nabla-legalize-sorts"),
     Fault("batch_norm_grad", "The gradient of a batch normalisation does not compile.", "nabla-legalize-reductions"),
     Fault("scatter_of_two_operands", "A scatter of several operands does not compile.", "nabla-legalize-indexing"),
     Fault("conversion_out_of_range", "A conversion to integers does not saturate.", "nabla-legalize-types"),
     Fault("sum_of_truth_values", "Truth values are added modulo 2.", "nabla-legalize-types"),
-    Fault("power_of_a_negative_base", "A power is computed by a logarithm, which has no negative numbers.",
+    Fault("power_of_a_negative_base", "A power is computed by a logarithm, which fails for negative bases.",
           "nabla-legalize-math"),
     Fault("sine_of_large_arguments", "Large arguments of sine and cosine are not reduced exactly.", "nabla-legalize-math"),
     Fault("column_from_a_row_of_the_same_array", "An update reads elements of its own target that it has changed.",
@@ -91,32 +93,34 @@ FAULTS = (
           "nabla-keep-arguments", f"{_ISSUE}16168"),
     Fault("write_that_overtakes_a_read", "A buffer is updated before something else has read it.",
           "nabla-update-in-place", since="3.12"),  # and in 3.3 and 3.6, but not from 3.9 to 3.11
-    Fault("equal_values_that_are_sorted", "Of two equal values, also of different shapes, one buffer is made, which two sorts "
-          "overwrite where the host reads a number in between.", "nabla-update-in-place", since=""),
-    Fault("loop_that_updates_an_outer_array", "A loop writes to an array from outside of it that its next iteration reads.",
+    Fault("equal_values_that_are_sorted", "Two equal values, also of different shapes, get one buffer, which two sorts "
+          "overwrite if the host reads a number between them.", "nabla-update-in-place", since=""),
+    Fault("loop_that_updates_an_outer_array", "A loop writes to an array outside the loop that its next iteration reads.",
           "nabla-update-in-place"),
-    Fault("constant_updated_by_two_carries", "A constant that two carries of a loop start with is one buffer, which both "
-          "update, where IREE is told that it need not copy.", "nabla-update-in-place", since="3.10"),
-    Fault("rows_moved_by_one", "Rows of an array that replace others of it are copied onto themselves.",
+    Fault("constant_updated_by_two_carries", "A constant from which two carries of a loop start is one buffer, which both "
+          "update, if IREE is told that it need not copy.", "nabla-update-in-place", since="3.10"),
+    Fault("rows_moved_by_one", "Rows of an array that replace other rows of it are copied onto themselves.",
           "nabla-separate-updates"),
-    Fault("sums_broadcast_both_ways", "A sum that is broadcast along two dimensions is read before it is there.",
+    Fault("sums_broadcast_both_ways", "A sum that is broadcast along two dimensions is read before it is computed.",
           "nabla-separate-uses", since="3.12"),
-    Fault("sort_of_a_slice", "A sort and the slice that it reads are one dispatch, which does not compile.",
+    Fault("sort_of_a_slice", "A sort and the slice that it reads form one dispatch, which does not compile.",
           "nabla-separate-parts"),
-    Fault("reverse_of_a_column", "A reverse of elements that do not lie side by side does not compile.",
+    Fault("reverse_of_a_column", "A reverse of elements that are not contiguous does not compile.",
           "nabla-separate-parts"),
     Fault("equal_elements_of_a_sort", "A stable sort does not keep the order of equal elements.", "nabla-legalize-sorts"),
     Fault("sort_of_one_operand_twice", "A sort of one operand twice does not compile.", "nabla-legalize-sorts"),
-    Fault("unused_result_of_a_sort", "Of a sort, an operand whose result is not used lies on the stack.", "nabla-keep-sorted",
+    Fault("unused_result_of_a_sort", "An operand of a sort whose result is not used is put on the stack.", "nabla-keep-sorted",
           f"{_ISSUE}24735"),
-    Fault("scatter_of_gathered_rows", "Updates of a scatter that a gather or a reversal makes are all of them on the stack.",
+    Fault("scatter_of_gathered_rows", "All updates of a scatter are put on the stack if a gather or a reversal computes them.",
           "nabla-separate-parts", since=""),
     Fault("collective_of_one_device", "Collective operations compile, but do not run.", "nabla-one-device"),
-    Fault("carry_that_the_test_reads", "A loop from which constant work is moved, with a carry that only its test reads, does not "
-          "compile.", "nabla-read-carries", since=""),
-    Fault("counter_as_f64", "The counter of a loop is converted to f64 on the host, which cannot.", "nabla-legalize-types"),
-    Fault("counter_as_f16", "Likewise to f16.", "nabla-legalize-types", since=""),
-    Fault("counter_as_unsigned_number", "The counter of a loop is converted to unsigned numbers on the host, which has none.",
+    Fault("carry_that_the_test_reads", "A loop does not compile if constant work is moved out of it and only its condition reads a "
+          "carry.", "nabla-read-carries", since=""),
+    Fault("counter_as_f64",
+          "The counter of a loop is converted to f64 on the host, which has no such conversion.", "nabla-legalize-types"),
+    Fault("counter_as_f16", "The counter of a loop is converted to f16 on the host, which has no such conversion.",
+          "nabla-legalize-types", since=""),
+    Fault("counter_as_unsigned_number", "The counter of a loop is converted to an unsigned number on the host, which has none.",
           "nabla-legalize-types"),
     Fault("uniform_numbers", "Uniform numbers in narrow formats are rounded to their upper bound, which is excluded.",
           "nabla-legalize-types"),
@@ -126,15 +130,17 @@ FAULTS = (
     Fault("sum_of_products_with_a_vector", "A product with a vector, summed over rows and columns, does not compile.",
           "nabla-legalize-reductions"),
     Fault("splat_in_c128", "A complex constant of 128 bits does not compile.", "nabla-legalize-complex"),
-    Fault("product_with_a_complex_constant", "In a product, a real constant that was converted to complex numbers is its own "
-          "imaginary part as well: the unit matrix acts as 1 + i.", "nabla-legalize-complex", since=""),
-    Fault("product_with_a_complex_choice", "In a product, a choice between complex constants takes real parts for imaginary "
-          "ones as well.", "nabla-legalize-complex", since=""),
+    Fault("product_with_a_complex_constant",
+          "In a product, a real constant that was converted to complex numbers is also used as its "
+          "imaginary part: the unit matrix acts as 1 + i.", "nabla-legalize-complex", since=""),
+    Fault("product_with_a_complex_choice", "In a product, a selection between complex constants also uses the real parts as "
+          "imaginary parts.", "nabla-legalize-complex", since=""),
     Fault("complex_constant", "A complex constant whose elements differ does not compile.", "nabla-legalize-complex",
           targets=("vulkan",), since=""),
-    Fault("loops_that_may_take_no_step", "The results of two loops that may take no step are one buffer, which is freed twice.",
+    Fault("loops_that_may_take_no_step",
+          "The results of two loops that may have no iteration are one buffer, which is freed twice.",
           "nabla-hold-loop-results", targets=("vulkan",), since=""),
-    Fault("loop_beside_a_reader", "A loop that the host counts does not compile where what it starts with is read beside its "
+    Fault("loop_beside_a_reader", "A loop that the host counts does not compile if its initial values are read together with its "
           "results.", "nabla-wait-for-loops", since=""),
     Fault("sort_of_1000", "More than 256 elements are sorted wrongly.", "nabla-legalize-sorts", targets=("vulkan",), since=""),
     Fault("convolution_in_groups", "Convolutions in groups are zero.", "nabla-legalize-convolutions",
@@ -150,19 +156,19 @@ FAULTS = (
     Fault("lapack", "Calls of LAPACK do not compile.", "nabla-legalize-linalg"),
 )  # fmt: skip
 
-# Those that are found by what IREE says of modules that are too large, or too much a matter of chance, to be reproduced.
+# Faults that IREE's message reveals, of modules that are too large or too sensitive for a reproducer.
 WITH_REMEDIES = (
-    Fault("two_scatters_into_one_constant", "Two scatters into one constant whose results meet again do not compile.",
+    Fault("two_scatters_into_one_constant", "Two scatters into one constant do not compile if one operation reads both results.",
           "nabla-separate-constants", since="", message="'stream.yield' op used resource not listed",
           remedies=(("--iree-stream-partitioning-favor=debug",),)),
-    Fault("sum_of_small_sums", "A sum over all of a tensor that was itself made by a small sum does not compile for Vulkan "
+    Fault("sum_of_small_sums", "A sum over a whole tensor does not compile for Vulkan if a small sum computes the tensor "
           "(the energy of charges).", "these flags", since="", message="failed to legalize operation 'memref.alloc'",
           remedies=(("--iree-dispatch-creation-element-wise-fuse-multi-reduction=false",),)),
-    Fault("wide_convolution", "A 3x3 convolution to 256 features, fused with what follows, does not compile (the block of 16 "
-          "products of a convolutional network).", "these flags", since="",
+    Fault("wide_convolution", "A 3x3 convolution to 256 features, fused with the next operation, does not compile (the block "
+          "of 16 products of a convolutional network).", "these flags", since="",
           message="'linalg.generic' op inferred input/output operand",
           remedies=(CPU.for_wide_convolutions, ("--iree-llvmcpu-disable-distribution",))),
-    Fault("lost_buffer", "The code of a loop gives a buffer away before it uses it; other code has other registers.",
+    Fault("lost_buffer", "The code of a loop releases a buffer before it uses it; the remedies lead to other code.",
           "nabla_mlir/compiling/held_references.py", f"{_ISSUE}24753", since="", message="a buffer that it has given away",
           remedies=(("--iree-hal-force-indirect-command-buffers",), ("--iree-hal-indirect-command-buffers=false",),
                     ("--iree-hal-memoization=false",), ("--iree-stream-partitioning-favor=debug",),
@@ -171,7 +177,7 @@ WITH_REMEDIES = (
 
 
 def remedies_for(message: str) -> Iterator[tuple[str, ...]]:
-    """The flags to try with a module for which IREE says this."""
+    """The flags to try with a module for which IREE prints this message."""
     for fault in WITH_REMEDIES:
         if fault.message in message:
             yield from fault.remedies

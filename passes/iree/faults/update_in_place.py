@@ -28,21 +28,26 @@ Edge = tuple[ir.Operation, int]  # an operand that is written to, or handed over
 @register
 @dataclass(frozen=True)
 class UpdateInPlacePass(TargetPass):
-    """Let loops update their carries in place, and copy what is not theirs or the function's.
+    """Make loops update their carries in place, and copy values that neither the loop nor the function owns.
 
-    IREE 3.13 loses sight of the device that the arguments of a loop's body are on, and copies each of them in every
-    iteration to the device where it is already: a row that is written costs as much as the whole array. Told that the
-    device reaches its own memory, it leaves these copies out. They were also what kept it from writing to an array that
-    is still needed: outside of the loop, as another carry, or in the next iteration of a loop around. (An array from
-    outside of a loop that is updated in it was written to with them as well: a wrong number, silently.)
+    IREE 3.13 loses the fact on which device the arguments of a loop's body are, and copies each of them in every iteration to
+    the device where it already is. So writing one row costs as much as the whole array. If IREE is told that the device reaches
+    its own memory, it omits these copies. The copies also prevented IREE from writing to an array that is still needed: outside
+    the loop, as another carry, or in the next iteration of an outer loop. (An array from outside a loop that is updated inside it
+    was overwritten even with the copies: a wrong number, silently.)
 
-    A loop owns what it starts with if that is computed for it alone, and an iteration what it returns if that is
-    returned once. An operation owns what is computed in its own block and read by nothing but what it is itself computed
-    from: IREE 3.13 forgets, where it looks for operations that may run at once, that a buffer must be read before it is
-    written to, and writes first (ScheduleConcurrency.cpp: `t = x + y; return t.at[0].set(9.0), c, t` for a constant c).
-    What IREE merges is one buffer (`Twins`). An argument of the function is the caller's (nabla-keep-arguments). For Vulkan
-    IREE goes on copying in loops: loops inside loops would free buffers twice there. Two carries never start as one value:
-    of a buffer that is handed over twice IREE may keep none (nabla_mlir/compiling/references.py).
+    Ownership, by which the pass decides where a copy is needed:
+
+    - A loop owns its initial value if that is computed for it alone. An iteration owns its result if that is returned once.
+    - An operation owns a value that is computed in its own block, if only operations from which it is itself computed read it.
+      IREE 3.13 searches for operations that may run at the same time, forgets that a buffer must be read before it is written,
+      and writes first (ScheduleConcurrency.cpp: `t = x + y; return t.at[0].set(9.0), c, t` for a constant c).
+    - Values that IREE merges are one buffer (`Twins`). An argument of the function is the caller's (nabla-keep-arguments).
+    - Two carries never start from one value: IREE may pin no reference to a buffer that is passed twice
+      (nabla_mlir/compiling/references.py).
+
+    For Vulkan, IREE still copies in loops, because nested loops would free buffers twice there.
+
     Example: tests/filecheck/passes/update_in_place.mlir
     """
 

@@ -23,9 +23,11 @@ _WITHOUT_RULE = {f"stablehlo.{name}" for name in ("infeed", "outfeed", "send", "
 @register
 @dataclass(frozen=True)
 class VerifySupportedPass(Pass):
-    """Refuse what IREE cannot compile, or never ends on, and no pass writes otherwise.
+    """Refuse operations that IREE cannot compile, or on which it never ends, and that no pass rewrites.
 
-    Channels to the host, dynamic shapes that depend on values, calls of unknown code, functions that call themselves.
+    These are channels to the host, dynamic shapes that depend on values, calls of unknown code, and functions that call
+    themselves.
+
     Example: tests/filecheck/passes/verify_supported.mlir
     """
 

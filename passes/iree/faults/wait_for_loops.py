@@ -17,12 +17,13 @@ from nabla_mlir.table.traits import runs_regions
 @register
 @dataclass(frozen=True)
 class WaitForLoopsPass(Pass):
-    """Put a barrier of a number of the host behind a loop or a branch, if what it needs is read beside it too.
+    """Pass the result of a loop or branch through a barrier on the host, if its operands have other readers, too.
 
-    IREE 3.13 collects what the device does without the host in between (ReferencePartitioning.cpp), and takes a loop or a
-    branch without effects for nothing in between: what both it and a reader of its result need (``loop(sin(x)) * sin(x)``)
-    goes with the latter: "circular dependency: input operation uses partition output". The barrier has an effect, and
-    is nothing that the device waits for.
+    IREE 3.13 collects operations that the device runs without the host in between (ReferencePartitioning.cpp). It ignores loops
+    and branches without effects there. So a value that both the loop and a reader of its result need (``loop(sin(x)) * sin(x)``)
+    goes with the reader: "circular dependency: input operation uses partition output". The barrier, of one number on the host,
+    has an effect, and the device does not wait for it.
+
     Example: tests/filecheck/passes/wait_for_loops.mlir
     """
 

@@ -27,13 +27,21 @@ _MAX_OPERANDS = 16
 class FuseChainsPass(Pass):
     """Write each long chain of elementwise operations over one shape as one operation.
 
-    IREE 3.13 fuses a producer into its consumer once for each operand that reads it: in a chain whose values are used
-    several times (a recurrence of two terms, the steps of Runge and Kutta) the code doubles with each step, and values
-    that are read far behind become more results of a dispatch than a device binds. Where that would be many operations,
-    the chain becomes a `linalg.generic` in a dispatch of its own, or several if it is long or binds many buffers; so does a
-    long one that IREE would make in several dispatches (the sine in f64: seven, 89 ms for 10⁶ elements; in one 17), and a
-    shorter one of which it would write many values between them (the Hessian-vector product of an optical flow of 512x512 points:
-    39 MB, then 26). Shorter chains are left to IREE.
+    IREE 3.13 fuses a producer into its consumer once for each operand that reads it. In a chain whose values are used
+    several times (a recurrence of two terms, the stages of a Runge-Kutta method) the code doubles with each step. Values
+    that are read much later become results of the dispatch, possibly more than a device binds.
+
+    A chain becomes a `linalg.generic` in a separate dispatch in these cases; it becomes several if it is long or binds many
+    buffers:
+
+    - IREE's fusion would make many operations of it.
+    - It is long, and IREE would make several dispatches of it. The sine in f64: seven dispatches, 89 ms for 10⁶ elements;
+      in one 17 ms.
+    - It is shorter, but IREE would write many of its values to memory. The Hessian-vector product of an optical flow of
+      512x512 points: 39 MB, then 26.
+
+    Other chains are left to IREE.
+
     Example: tests/filecheck/passes/fuse_chains.mlir
     """
 

@@ -22,10 +22,10 @@ from nabla_mlir.table.traits import is_elementwise, size_of
 @register
 @dataclass(frozen=True)
 class FuseSumsPass(Pass):
-    """Make large sums over one space, of values that are computed from small ones, in one kernel.
+    """Compute large sums over one space, of values that are computed from small ones, in one kernel.
 
-    IREE writes a value to memory that several sums read, or that is summed over a short axis before it is summed again: of
-    the forces between n bodies some arrays of n x n x 3. Where all that is large is only summed, one pass over the space
+    IREE writes a value to memory if several sums read it, or if it is summed over a short axis and then again. For example, the
+    forces between n bodies need several arrays of n x n x 3. If all large values are only summed, one loop over the space
     computes each element once, adds it to all sums, and stores none.
 
     Example: tests/filecheck/passes/fuse_sums.mlir

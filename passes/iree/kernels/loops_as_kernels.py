@@ -25,7 +25,7 @@ from nabla_mlir.passes.iree.kernels.scalars import ELEMENTWISE, instructions
 @register
 @dataclass(frozen=True)
 class LoopsAsKernelsPass(Pass):
-    """Replace the outermost loops of functions by kernels, where there is code for all of a loop and it is small.
+    """Replace the outermost loops of functions by kernels, if the kernel language covers the whole loop and the loop is small.
 
     Example: tests/filecheck/passes/loops_as_kernels.mlir
     """

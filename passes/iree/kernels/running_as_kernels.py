@@ -32,11 +32,12 @@ _COMBINERS = {"stablehlo.add": ("addf", 0.0), "stablehlo.multiply": ("mulf", 1.0
 @register
 @dataclass(frozen=True)
 class RunningAsKernelsPass(PatternPass):
-    """Combine elements one after the other where all of an array is combined with itself, shifted by 1, 2, 4, ...
+    """Compute running sums and linear recurrences by one loop over the elements.
 
-    That is how running sums are traced, and their derivatives: log2(n) operations on whole arrays, each of which reads
-    and writes memory. The sum of 10^6 numbers so far took 17.6 ms, 0.6 in the kernel, which reads each once. Blocks of
-    128 keep the errors of sums as small. Linear recurrences are traced alike, with coefficients that are multiplied.
+    They are traced, and so are their derivatives, as log2(n) operations that combine the whole array with itself, shifted by 1,
+    2, 4, ... Each of these reads and writes memory. The running sum of 10^6 numbers took 17.6 ms, and takes 0.6 in the kernel,
+    which reads each number once. Blocks of 128 bound the rounding errors as well as the traced form does. Linear recurrences
+    are traced in the same form, with coefficients that are multiplied.
 
     Example: tests/filecheck/passes/running_as_kernels.mlir
     """

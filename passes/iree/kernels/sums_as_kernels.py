@@ -19,12 +19,15 @@ from nabla_mlir.table.traits import is_elementwise, size_of
 @register
 @dataclass(frozen=True)
 class SumsAsKernelsPass(Pass):
-    """Make large reductions in kernels, together with the elementwise operations that only they read.
+    """Compute large reductions in kernels, together with the elementwise operations that only they read.
 
-    IREE reduces rows fast (10,000x1000 over the last axis: 1.9 ms, as fast as memory is read), and what reads a result is
-    computed with it. Everything else is slow: columns take 4 ms, 22 of squares, 42 of exponentials, 13 for the largest
-    elements (kernel: 2.2, 2.6, 5.2, 2.2), axes 0, 2, 3 of 100x10x100x100 38 (2.2), and rows of squares 12 (2.2).
-    Reductions over one space that do not depend on each other are one kernel: what they read is read once.
+    IREE reduces rows fast (10,000x1000 over the last axis: 1.9 ms, the speed of reading memory), and computes readers of the
+    result in the same dispatch. Other reductions of 10,000x1000 are slow:
+
+    - Columns take 4 ms, of squares 22, of exponentials 42, for the largest elements 13 (kernel: 2.2, 2.6, 5.2, 2.2).
+    - Axes 0, 2, 3 of 100x10x100x100 take 38 ms (2.2), and rows of squares 12 (2.2).
+
+    Independent reductions over one space are one kernel, which reads their common operands once.
 
     Example: tests/filecheck/passes/sums_as_kernels.mlir
     """

@@ -16,7 +16,8 @@ from nabla_mlir.passes.iree.pattern import Patterns
 class LegalizeLinalgPass(PatternPass):
     """Write matrix factorisations, triangular systems and calls of LAPACK as products, loops and kernels.
 
-    IREE compiles none of them. With `vector-bytes`, large real ones on a CPU are kernels of our own code.
+    IREE compiles none of them. With `vector-bytes`, large real ones on a CPU are kernels of nabla_mlir.
+
     Example: tests/filecheck/passes/legalize_linalg.mlir
     """
 

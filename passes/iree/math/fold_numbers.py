@@ -26,14 +26,15 @@ _DECIDING = {"stablehlo.and": False, "stablehlo.or": True}  # the truth value th
 @register
 @dataclass(frozen=True)
 class FoldNumbersPass(Pass):
-    """Compute what is made of numbers alone, the same for all elements, by operations whose results are rounded once.
+    """Compute operations on constant numbers that are the same for all elements, if their results are rounded once.
 
-    Choices by known truth values are made. Complex numbers are made of two real ones.
+    Selections by known truth values are made. Complex numbers are made of two real ones.
 
-    IREE 3.13 lifts such operations out of a program, compiles them as another one and runs that. In the formula of
-    zeta(2, x), of which the derivative of digamma is made, these are 800: they took 30 s to compile. Of some hundred it
-    forgets one, and refuses the program. A sum over a bfloat16 constant that is converted to f32 there takes one lane of each
-    vector: of 17 ones it made 2.
+    IREE 3.13 moves such operations into another program, compiles it, and runs it. The formula of zeta(2, x), which the
+    derivative of digamma uses, has 800 of them, and they took 30 s to compile. If there are some hundred, IREE may forget
+    one and refuse the program. Also, a sum over a bfloat16 constant that is converted to f32 there takes one lane of each
+    vector: the sum of 17 ones was 2.
+
     Example: tests/filecheck/passes/fold_numbers.mlir
     """
 

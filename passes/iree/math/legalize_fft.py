@@ -194,8 +194,8 @@ def _power_of_two(re: Val, im: Val) -> tuple[Val, Val]:
 class LegalizeFftPass(PatternPass):
     """Write Fourier transforms as products with matrices of roots of unity.
 
-    IREE compiles those in single precision along the last axis whose lengths are powers of two, which stay. With
-    `vector-bytes`, large ones on a CPU are kernels of our own code.
+    IREE compiles transforms in single precision along the last axis, if its length is a power of two. These stay. With
+    `vector-bytes`, large transforms on a CPU are kernels of nabla_mlir.
 
     Example: tests/filecheck/passes/legalize_fft.mlir
     """

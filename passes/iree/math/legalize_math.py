@@ -21,8 +21,9 @@ from nabla_mlir.passes.iree.pattern import Patterns
 class LegalizeMathPass(PatternPass):
     """Write elementwise functions that IREE computes inexactly, or not at all, as formulas that are a few ulp off.
 
-    Those of CHLO and of complex numbers become others, which are written likewise; all have to be in one pass, since
-    each may need any other.
+    Functions of CHLO and of complex numbers become other functions, which are then written in the same manner. All patterns
+    are in one pass, because a function may need any other.
+
     Example: tests/filecheck/passes/legalize_math.mlir
     """
 

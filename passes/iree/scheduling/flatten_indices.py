@@ -28,11 +28,11 @@ PATTERNS = Patterns()
 @register
 @dataclass(frozen=True)
 class FlattenIndicesPass(PatternPass):
-    """Gather and scatter by one index where index vectors are put together of several: of x[i, j] element i * columns + j.
+    """Gather and scatter by one index instead of an index vector: x[i, j] is element i * columns + j.
 
-    IREE computes a single index where it reads the element, in the operation that uses it; vectors of them are written to
-    memory first, each piece on its own. The four corners of a bilinear interpolation of 384x384 points: 1.1 ms in 9 dispatches
-    and 7.6 MB beside the result, 0.3 ms in one and nothing.
+    IREE computes a single index in the operation that uses it. It writes index vectors to memory first, each component
+    separately. Example, the four corners of a bilinear interpolation of 384x384 points: with vectors 1.1 ms, 9 dispatches
+    and 7.6 MB besides the result; with single indices 0.3 ms, one dispatch, and nothing besides the result.
 
     Example: tests/filecheck/passes/flatten_indices.mlir
     """

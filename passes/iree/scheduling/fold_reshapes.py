@@ -15,7 +15,7 @@ from nabla_mlir.passes.dce import erase_dead_in
 @register
 @dataclass(frozen=True)
 class FoldReshapesPass(Pass):
-    """Make one reshape, or none, of a reshape of a reshape.
+    """Replace a reshape of a reshape by one reshape, or by none.
 
     Example: tests/filecheck/passes/fold_reshapes.mlir
     """

@@ -29,12 +29,12 @@ _ALL = 1 << 62
 @register
 @dataclass(frozen=True)
 class LimitMemoryPass(Pass):
-    """Forget values and compute them again, where a function says in `nabla.memory_limit` how many bytes it may hold at once.
+    """Recompute values where a function states in `nabla.memory_limit` how many bytes may be live at once.
 
-    Operations keep their order; `scheduling/rematerialization.py` chooses what is forgotten. What is done again reads a copy of
-    its smallest operand that is made with a value which is known no sooner (a zero is taken away that is made of it): or IREE
-    would merge it with what was done before, or do it at once. The bytes are an estimate: what is elementwise, read once, and
-    that by such an operation or a sum, is taken to be fused.
+    Operations stay in their order; `scheduling/rematerialization.py` chooses the values that are recomputed. IREE must not
+    merge the second computation with the first, or start it at once. So it reads a copy of its smallest operand, and this
+    copy depends on a value that is known no sooner (a zero made from that value is subtracted). The bytes are an estimate: an
+    elementwise value that one such operation, or one sum, reads once counts as fused.
 
     Example: tests/filecheck/passes/limit_memory.mlir
     """

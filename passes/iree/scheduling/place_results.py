@@ -27,16 +27,19 @@ _PLACED = "hal.tensor.alias"
 @register
 @dataclass(frozen=True)
 class PlaceResultsPass(Pass):
-    """Let each large result of an entry point be in memory of the device's allocator, and small ones of large programs.
+    """Put each large result of an entry point into memory of the device's allocator, and small ones of large programs, too.
 
-    By itself IREE 3.13 takes it from a pool of slabs, 64 MiB each, of which a pool of threads (local-task) searches the
-    slab that was used last and four others, and only what the program itself frees brings a slab among these: results
-    that are held and then dropped are not found again, and each round of them takes fresh slabs. Allocators count what
-    they give, and `runtime.pooled` has one that gives it again. All memory is allocated before anything runs, or else
-    each allocation would cut the program. Arguments that are returned, and constants, stay where they are, and so do
-    small results of small programs: a held one keeps a slab that much else would find no room in. What dispatches add to
-    until it is a result is in its memory from the beginning: behind them it would be copied there. What is written into an
-    argument that is given away (`iree.abi.consume`) stays there, uncopied.
+    By default, IREE 3.13 takes them from a pool of slabs of 64 MiB. A pool of threads (local-task) searches the slab used last
+    and four others, and only memory that the program itself frees returns a slab to these. Results that the caller drops later
+    are not found again, and each round of them takes new slabs. Allocators count their memory, and `runtime.pooled` has one
+    that reuses it.
+
+    - All memory is allocated before anything runs; otherwise each allocation would cut the program.
+    - Returned arguments, and constants, stay where they are.
+    - So do small results of small programs: a live result pins a slab that would have no space for much else.
+    - A buffer to which dispatches add until it is a result is in this memory from the beginning; otherwise it would be copied.
+    - A value written into a donated argument (`iree.abi.consume`) stays there without a copy.
+
     Example: tests/filecheck/passes/place_results.mlir
     """
 

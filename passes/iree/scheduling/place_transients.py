@@ -28,16 +28,16 @@ _BARRIERS = ("util.optimization_barrier", OPTIMIZATION_BARRIER)
 @register
 @dataclass(frozen=True)
 class PlaceTransientsPass(Pass):
-    """Let what a large entry point computes on the way be in one buffer of the device's allocator.
+    """Put the intermediate values of a large entry point into one buffer of the device's allocator.
 
-    By itself IREE 3.13 takes it from a pool of threads (local-task), which asks the system for whatever has more than 64
-    MiB, anew in each call: the first touch of its pages is a tenth to a third of the time of memory-bound programs.
-    `runtime.pooled` has an allocator that gives the same memory again. Functions with calls, state, barriers or branches of
-    the host stay as they are.
+    By default, IREE 3.13 takes them from a pool of threads (local-task), which asks the system for values above 64 MiB in each
+    call. The first touch of these pages is a tenth to a third of the time of memory-bound programs. `runtime.pooled` has an
+    allocator that returns the same memory again. Functions with calls, state, barriers or branches on the host stay as they are.
 
-    The size of the buffer is not known here: `compiling.transients.set_sizes` puts it in the place of `UNKNOWN`, between
-    the two steps of a compilation. Functions with loops are only marked: what their turns carry is known behind IREE's
-    streams, where `compiling.arena` lays out the buffer.
+    The size of the buffer is not known here. `compiling.transients.set_sizes` replaces `UNKNOWN` by it, between the two steps of
+    a compilation. Functions with loops are only marked: the size of their carries is known after IREE's stream phase, where
+    `compiling.arena` lays out the buffer.
+
     Example: tests/filecheck/passes/place_transients.mlir
     """
 

@@ -25,12 +25,12 @@ Cone = dict[ir.Value, Sequence[ir.Value]]  # values, and what each is made of: n
 @register
 @dataclass(frozen=True)
 class RecomputePass(Pass):
-    """Make elementwise values again for those who read them late, where this holds fewer bytes in memory until then.
+    """Recompute elementwise values for late readers, if this needs fewer live bytes until then.
 
-    A derivative reads what the function has computed: of an activation, each factor of its derivative, and of a second
-    derivative as many again. All of them are made of few values, which is what is held instead: the cheapest cut between
-    what is in memory and what is read, so that a value which is there in any case costs nothing. To make a value again
-    takes a few instructions; to write and to read it as many.
+    A derivative reads values of the function: for an activation, each factor of its derivative, and for a second derivative as
+    many again. All of them are computed from few values, which are stored instead. The choice is the cheapest cut between the
+    values in memory and the readers; a value that is in memory anyway costs nothing. To recompute a value takes a few
+    instructions, about as many as to write and read it.
 
     Example: tests/filecheck/passes/recompute.mlir
     """

@@ -22,11 +22,12 @@ from nabla_mlir.table.traits import is_choice, updated
 @register
 @dataclass(frozen=True)
 class ReuseTapesPass(Pass):
-    """Start a tape, all of whose rows a loop writes, as a value of its type that is no longer needed, and not as zeros.
+    """Start a tape whose rows a loop writes completely from a dead value of its type, not from zeros.
 
-    Such a value is a tape of which each iteration reads the row that it then writes, or one that is only read before the
-    loop. The reverse loop of a recurrence so writes its cotangents over its residuals, which nothing reads again: a GRU of
-    200 steps needs 74 MB for a Hessian-vector product, and 104 with tapes of their own. It is also one fill less.
+    The dead value is a tape of which each iteration reads the row that it then writes, or one that is read only before the
+    loop. So the reverse loop of a recurrence writes its cotangents over its residuals, which nothing reads again. A GRU of 200
+    steps needs 74 MB for a Hessian-vector product, and 104 MB with separate tapes. It also saves a fill.
+
     Example: tests/filecheck/passes/reuse_tapes.mlir
     """
 

@@ -43,10 +43,10 @@ _VECTORS = 4
 @register
 @dataclass(frozen=True)
 class ScheduleProductsPass(Pass):
-    """Write products of matrices and vectors for which there are tiles as `linalg.generic` with these tiles.
+    """Write products of matrices and vectors as `linalg.generic` with tiles, where IREE's own choice is slower.
 
-    Where IREE's own choice is slower (passes/iree/scheduling/tiles.py). Products of one matrix with several vectors become
-    one operation that reads the matrix once. Large products and convolutions are calls of a kernel that packs its factors.
+    `passes/iree/scheduling/tiles.py` has the cost model. Products of one matrix with several vectors become one operation that
+    reads the matrix once. Large products and convolutions are calls of a kernel that packs its factors.
 
     Example: tests/filecheck/passes/schedule_products.mlir
     """

@@ -22,10 +22,10 @@ from nabla_mlir.passes.iree.regions import single_operation
 class ScheduleSumsPass(Pass):
     """Rewrite large sums of floating-point numbers.
 
-    - Over the leading dimensions (2000x64 over 2000: 45 µs, as a product 22), or over rows that are not whole vectors
-      (1000x500 over 500: 107 µs, as a product 34): a product of the matrix and a vector of ones.
-    - Over everything, of fewer than are a kernel: over the last dimension first.
-    - "Or" of booleans (200x100 over 200: 13 µs): a sum of ones and zeros (5 µs).
+    - A sum over the leading dimensions becomes a product with a vector of ones (2000x64 over 2000: 45 µs, as a product 22). So
+      does a sum over rows that are not whole vectors (1000x500 over 500: 107 µs, as a product 34).
+    - A sum over all elements, if it is too small for a kernel, is taken over the last dimension first.
+    - "Or" of booleans (200x100 over 200: 13 µs) becomes a sum of ones and zeros (5 µs).
 
     Example: tests/filecheck/passes/schedule_sums.mlir
     """

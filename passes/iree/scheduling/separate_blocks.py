@@ -23,14 +23,15 @@ from nabla_mlir.passes.iree.scheduling.packed_factors import packed_product
 @register
 @dataclass(frozen=True)
 class SeparateBlocksPass(Pass):
-    """Rewrite each product of matrices B of shape (b, ...) with one matrix A, which is what a map over B becomes.
+    """Rewrite each product of matrices B of shape (b, ...) with one matrix A. A map over B becomes such a product.
 
-    - ``transpose(dot(A, B))``, whose result has the axis b moved to the front: as ``dot(B, A)``, whose result has it there,
-      and a transpose of each matrix. IREE 3.13 moves the axis through memory: 32x16 with 16 of 16x32 takes 91 µs, and 26 so.
-      The kernel for large products writes its result in any order, and so do tiles with AVX-512, and those stay; of others
-      that are large, the products stand one after the other: 20x200 with 16 of 200x200 takes 2.4 ms, 0.75 with the factors
-      swapped, and 0.48 one by one.
-    - ``dot(B, A)`` over the last axis of B: as one matrix of all rows; over the middle one, large ones one by one too.
+    - ``transpose(dot(A, B))``, whose result has the axis b moved to the front, becomes ``dot(B, A)``, whose result has it there,
+      and a transpose of each matrix. IREE 3.13 moves the axis through memory: 32x16 times 16 of 16x32 takes 91 µs, and 26 in the
+      new form. The kernel for large products, and tiles with AVX-512, write their result in any order, so their products stay.
+      Other large products become separate products, one after the other: 20x200 times 16 of 200x200 takes 2.4 ms, 0.75 with
+      swapped factors, and 0.48 as separate products.
+    - ``dot(B, A)`` over the last axis of B becomes one product with the matrix of all rows. Over the middle axis, large ones
+      become separate products, too.
 
     Example: tests/filecheck/passes/separate_blocks.mlir
     """

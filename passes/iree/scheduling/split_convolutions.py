@@ -39,11 +39,11 @@ def is_wide(op: ir.Operation) -> bool:
 @register
 @dataclass(frozen=True)
 class SplitConvolutionsPass(Pass):
-    """Replace each convolution by one product for each position of its result, where the window is larger than that.
+    """Replace each convolution by one product for each position of its result, if its window is larger than its result.
 
-    Each product contracts a slice of lhs with rhs, over features and window at once. The gradient of a 3x3 kernel, 16
-    images of 28x28 with 16 channels: 7150 µs in IREE as a convolution, 500 µs as nine products. Large ones
-    are left to nabla-schedule-products.
+    Each product contracts a slice of lhs with rhs, over features and window at once. The gradient of a 3x3 kernel, 16 images of
+    28x28 with 16 channels: 7150 µs in IREE as a convolution, 500 µs as nine products. Large ones are left to
+    nabla-schedule-products.
 
     Example: tests/filecheck/passes/split_convolutions.mlir
     """

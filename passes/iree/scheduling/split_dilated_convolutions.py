@@ -28,9 +28,9 @@ from nabla_mlir.passes.iree.scheduling.windows import Window
 class SplitDilatedConvolutionsPass(Pass):
     """Replace each large convolution of an image with d - 1 zeros between neighbours by d convolutions of the image itself.
 
-    This is what the gradient of a strided convolution with regard to its image is. The positions p = d t + r of one r see
-    every d-th element of the kernel, from one that depends on r: y[d t + r] is a convolution of its own, by t, and no
-    product with a zero is left. Two axes with d = 2: a quarter of the multiplications.
+    The gradient of a strided convolution with respect to its image has this form. The positions p = d t + r with one r read every
+    d-th element of the kernel, from a start that depends on r. So y[d t + r] is a separate convolution over t, and no product
+    with a zero is left. Two axes with d = 2 need a quarter of the multiplications.
 
     Example: tests/filecheck/passes/split_dilated_convolutions.mlir
     """

@@ -27,12 +27,11 @@ _DIMS = "dot_dimension_numbers"
 @register
 @dataclass(frozen=True)
 class SplitSumsPass(Pass):
-    """Take long sums and products with few results in two levels, so that all of a GPU works on them.
+    """Compute long sums and products with few results in two levels, so that the whole GPU works on them.
 
-    IREE 3.13 gives each result of a sum to one group of threads, or to one thread where its terms do not lie side by side:
-    of 65,536 numbers an H100 takes 60 to 100 µs for one sum, and of 200,000 rows 5 ms for 500 sums over columns.
-    A sum is taken in about as many parts as each part has terms, a product in as many as occupy all threads; then the parts
-    are added up.
+    IREE 3.13 gives each result of a sum to one group of threads, or to one thread if its terms are not contiguous. An H100 needs
+    60 to 100 µs for one sum of 65,536 numbers, and 5 ms for 500 sums over columns of 200,000 rows. A sum is divided into about as
+    many parts as each part has terms, a product into as many as occupy all threads. Then the parts are added up.
 
     Example: tests/filecheck/passes/split_sums.mlir
     """

@@ -21,9 +21,10 @@ from nabla_mlir.passes.base import Pass, register
 @register
 @dataclass(frozen=True)
 class StacksAsChoicesPass(Pass):
-    """Write each short stack as a choice by index, which fuses with its neighbours; IREE copies each part on its own.
+    """Write each short stack as a selection by index, which fuses with its neighbours.
 
-    200 steps of a Runge-Kutta method on pairs (`orbit` in bench/workloads.py): 1700 µs, and 1010 µs with choices.
+    IREE copies each part of a stack separately. 200 steps of a Runge-Kutta method on pairs (`orbit` in bench/workloads.py): 1700
+    µs, and 1010 µs with selections.
 
     Example: tests/filecheck/passes/stacks_as_choices.mlir
     """

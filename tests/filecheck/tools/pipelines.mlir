@@ -3,7 +3,7 @@
 // RUN: nabla-opt %s --nabla-iree='target=vulkan' --dump-pass-pipeline 2>&1 | filecheck %s --check-prefixes=CHECK,VULKAN
 // RUN: nabla-opt %s --pass-pipeline='builtin.module(nabla-lower,nabla-iree{vector-bytes=32})' --dump-pass-pipeline 2>&1 | filecheck %s --check-prefix=FAST
 
-// LIST: --nabla-iree {{ *}}- From plain StableHLO to what IREE compiles
+// LIST: --nabla-iree {{ *}}- Prepare plain StableHLO so that IREE compiles
 // LIST-NEXT: --target {{ *}}- kind of device that the module is compiled for
 // LIST-NEXT: --vector-bytes
 // LIST-NEXT: cse {{ *}}Equal operations are rewritten once
