@@ -20,15 +20,8 @@ from iree.compiler import ir
 
 from nabla_mlir.compiling import cache as disk
 from nabla_mlir.compiling.lowering import clone_module, compile_lowered
-from nabla_mlir.compiling.reference_check import (
-    DIFFERS,
-    NOT_CHECKED,
-    Checks,
-    Examples,
-    check_artifact,
-    entries_of,
-    reason_not_to,
-)
+from nabla_mlir.compiling.reference_check import DIFFERS, NOT_CHECKED, Checks, check_artifact, reason_not_to
+from nabla_mlir.compiling.reference_runs import Examples, entries_of
 from nabla_mlir.compiling.separation import separate_control, separate_operations
 from nabla_mlir.compiling.wrong_numbers import culprit, save_reproducer
 from nabla_mlir.errors import CompileError, MiscompileError, user_frame
@@ -130,7 +123,7 @@ def compile_checked(
         module = clone_module(module)
         separate_control(module)
         vmfb = compile_lowered(module, target, flags=flags, cache=cache, title=title)
-    reason = "checking is off" if Checking.mode == "off" else reason_not_to(module, target, Checking.mode == "cheap")
+    reason = "checking is off" if Checking.mode == "off" else reason_not_to(module, target)
     if reason:
         return vmfb, {name: Check(NOT_CHECKED, reason) for name in entries_of(module)}
     checks = _checked(module, target, vmfb, STRATEGIES[0], examples, cache)

@@ -193,7 +193,7 @@ def spread(f, *arguments):
     wanted = interpreted(stage.module.operation, "main")(list(arguments))
 
     def perturbed(k):
-        noise = Perturbation(k)
+        noise = Perturbation([k])
         return interpreted(stage.module.operation, "main", noise)([noise.perturbed(x) for x in arguments])
 
     return wanted, perturbed
