@@ -9,7 +9,7 @@ from iree.compiler import ir
 
 from nabla_mlir import thresholds
 from nabla_mlir.compiling.comparison import Outcome, compare
-from nabla_mlir.compiling.estimates import estimate, work_of
+from nabla_mlir.compiling.estimates import compilation_of, estimate
 from nabla_mlir.compiling.reference_runs import Examples, ReferenceRuns
 from nabla_mlir.dialects.regions import functions_of, nested
 from nabla_mlir.errors import DeployError, RuleMissingError
@@ -119,7 +119,8 @@ class _Comparison:
 
 
 def allowance_of(module: ir.Module) -> Budget:
-    """The steps that one interpretation may take: a part of what compiling the module takes, by its size."""
-    operations = sum(1 for op in functions_of(module.operation).values() for _ in nested(op))
-    whole = thresholds.CHECKED_MODULE + thresholds.CHECKED_OPERATION * operations
-    return Budget(thresholds.CHECKING_SHARE * whole / thresholds.STEP / thresholds.CHECKED_RUNS)
+    """The steps that a check may take, a part of what compiling the module takes: two runs, one of them perturbed."""
+    functions = functions_of(module.operation).values()
+    reading = thresholds.READ_OPERATION * sum(1 for function in functions for _ in nested(function))
+    share = thresholds.CHECKING_SHARE * compilation_of(functions) - reading
+    return Budget(max(share, 0.0) / thresholds.STEP, is_for_checks=True)

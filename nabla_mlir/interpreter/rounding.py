@@ -86,7 +86,7 @@ class Perturbation:
         assert self._rng is not None
         wide = _wide(x)
         noise = self._uniform(wide) * (AMPLITUDE * _unit(x.dtype))
-        value = wide + wide * (noise if relative == 1 else relative * noise)
+        value = wide * (1 + (noise if relative == 1 else relative * noise))  # of infinities the same
         if absolute:
             value += absolute * noise
         size = np.abs(wide)

@@ -22,7 +22,7 @@ from iree.compiler import ir
 
 from nabla_mlir import thresholds
 from nabla_mlir.compiling.checking import compile_checked
-from nabla_mlir.compiling.estimates import estimate, work_of
+from nabla_mlir.compiling.estimates import compilation_of, estimate
 from nabla_mlir.compiling.lowering import clone_module, lower_module
 from nabla_mlir.dialects.regions import functions_of, nested
 from nabla_mlir.errors import DeployError, OutOfMemoryError, RuleMissingError, TargetError, TraceError, user_frame
@@ -182,12 +182,10 @@ class Interpreted:
     """A function that NumPy runs until that has taken as long as compiling it."""
 
     budget: Budget | None
-    work: float
 
     def __init__(self, code: Code):
         self.function: blocks.Function = interpreted(code.module.operation, code.name)
-        function = code.function
-        self.budget, self.work = None if code.calls_python else allowance([function]), steps_of(function)
+        self.budget = None if code.calls_python else allowance([code.function])
         self._code = code
         self._compiled: Runner | None = None
 
@@ -195,8 +193,6 @@ class Interpreted:
         """The results, in arrays of the host."""
         if self._compiled is None:
             try:
-                if self.budget is not None:
-                    self.budget.spend(self.work)
                 return [Array.from_numpy(y) for y in self.function(_on_host(inputs), self.budget)]
             except MemoryError as error:
                 raise OutOfMemoryError(self._code.name, error) from None
@@ -259,16 +255,8 @@ class OnDevice:
 
 
 def allowance(functions: Iterable[ir.Operation]) -> Budget | None:
-    """How many operations functions of a module may be interpreted before it pays to compile it; None if it never does."""
-    if Execution.mode != "auto":
-        return None
-    operations = sum(1 for function in functions for _ in nested(function))
-    return Budget((thresholds.COMPILED_MODULE + thresholds.COMPILED_OPERATION * operations) / thresholds.STEP)
-
-
-def steps_of(function: ir.Operation) -> float:
-    """The work of a call on the elements of arrays, in the time of one operation on small ones."""
-    return thresholds.INTERPRETED_WORK * work_of(function) / thresholds.STEP
+    """The steps for which functions of a module may be interpreted before it pays to compile it; None if it never does."""
+    return Budget(compilation_of(functions) / thresholds.STEP) if Execution.mode == "auto" else None
 
 
 def function_of(code: Code, is_jitted: bool = False, first: Sequence[Any] | None = None) -> Runner:
