@@ -25,7 +25,15 @@ from nabla_mlir.compiling.checking import compile_checked
 from nabla_mlir.compiling.estimates import compilation_of, estimate
 from nabla_mlir.compiling.lowering import clone_module, lower_module
 from nabla_mlir.dialects.regions import functions_of, nested
-from nabla_mlir.errors import DeployError, OutOfMemoryError, RuleMissingError, TargetError, TraceError, user_frame
+from nabla_mlir.errors import (
+    DeployError,
+    OutOfMemoryError,
+    RuleMissingError,
+    TargetError,
+    TraceError,
+    one_of,
+    user_frame,
+)
 from nabla_mlir.interpreter import Budget, OutOfStepsError, blocks, interpreted
 from nabla_mlir.interpreter.finite import is_finite, stop_at_infinity
 from nabla_mlir.locks import cached_property, new_lock
@@ -74,9 +82,7 @@ def set_execution(mode: Mode) -> str:
       >>> nm.set_execution(before)
       'interpret'
     """
-    if mode not in get_args(Mode):
-        raise TraceError(f"set_execution requires one of {', '.join(get_args(Mode))}, got {mode!r}.", where=user_frame())
-    before, Execution.mode = Execution.mode, mode
+    before, Execution.mode = Execution.mode, one_of("set_execution", mode, get_args(Mode), TraceError)
     return before
 
 
@@ -250,7 +256,7 @@ class OnDevice:
             here, self._first = self._here, None
             return here(inputs, storage, types)
         if device.driver not in self._elsewhere:
-            self._elsewhere[device.driver] = compiled_function(self._code, device)
+            self._elsewhere[device.driver] = compiled_function(self._code, device, inputs[: len(inputs) - storage])
         return self._elsewhere[device.driver](inputs, storage, types)
 
 

@@ -88,10 +88,13 @@ class Target:
       asynchronous: calls return before they are done, with arrays that are waited for when they are read. Those of one
         module keep their order where it matters; one with a loop whose length its values decide waits for those. Who
         calls such a function from C gives it two fences, as iree-run-module does.
+      checking: which programs that are compiled for it are compared with the interpreter, as for `nm.set_checking`; None does
+        as that says. The code does not depend on it, and neither does its name in the cache.
     """
 
     options: tuple[str, ...] = field(default=(), kw_only=True)
     asynchronous: bool = field(default=False, kw_only=True)
+    checking: str | None = field(default=None, kw_only=True, compare=False, repr=False)
 
     name: ClassVar[str]
     drivers: ClassVar[tuple[str, ...]]
@@ -167,7 +170,9 @@ class Target:
 
     def to_json(self) -> dict[str, Any]:
         """The target as JSON values, resolved, as the manifest keeps it."""
-        return {"name": self.name} | asdict(self.resolve())
+        data = {"name": self.name} | asdict(self.resolve())
+        del data["checking"]  # of the one who compiles
+        return data
 
     @staticmethod
     def from_json(data: dict[str, Any]) -> Target:
