@@ -27,8 +27,8 @@ from nabla_mlir import pytree
 from nabla_mlir.compiling import checking
 
 NAMES = (
-    "rosenbrock-1e3", "logistic", "digits", "mlp", "attention", "conv", "n-body", "rnn", "mixture", "transformer", "orbit", "bundle",
-    "process", "small", "options", "gelu", "lstm", "springs", "transport", "kalman",
+    "rosenbrock-1e3", "logistic", "digits", "mlp", "attention", "conv", "n-body", "rnn", "mixture", "transformer", "orbit",
+    "bundle", "process", "small", "options", "gelu", "lstm", "springs", "transport", "kalman",
 )  # fmt: skip
 
 

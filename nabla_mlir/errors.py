@@ -229,6 +229,10 @@ class DeployError(NablaError, ValueError):
     """An artifact is corrupt, does not fit this runtime, or was called with wrong arguments."""
 
 
+class WrongNumbersError(DeployError):
+    """Code computes other numbers than the reference values that its artifact carries."""
+
+
 def one_of(what: str, value: Any, values: Sequence[str], error: type[NablaError]) -> Any:
     """The value of a setting, if it is among those that it may have.
 

@@ -63,7 +63,7 @@ LINSPACE_TABLE: Annotated[int, Chosen("elements", "a table is part of the artifa
 # Outside `jit` a program is interpreted until that has taken as long as compiling it, and a compiled one is checked where that
 # takes a small part of it: what compiling takes at least, in all and for each operation.
 COMPILED_MODULE: Annotated[float, Chosen("µs", "sin(x) x of 64 numbers takes 0.45 s")] = 450_000.0
-COMPILED_OPERATION: Annotated[float, Chosen("µs of processors", "20 programs of bench/ take 1 (in loops) to 11 ms for each")] = 3_000.0
+COMPILED_OPERATION: Annotated[float, Chosen("µs of processors", "20 programs of bench/ take 1 to 11 ms for each")] = 3_000.0
 # What the interpreter takes for an operation besides its elements, and to read it before its first run.
 STEP: Annotated[float, Chosen("µs", "operations on small arrays take 3 to 10")] = 4.0
 READ_OPERATION: Annotated[float, Chosen("µs", "20 to 45")] = 30.0

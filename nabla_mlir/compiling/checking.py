@@ -15,7 +15,7 @@ import json
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Literal, get_args
+from typing import Literal, cast, get_args
 
 from iree.compiler import ir
 
@@ -94,6 +94,15 @@ STRATEGIES = (
 )
 
 
+def mode_for(target: Target) -> Mode:
+    """The setting that holds for a target.
+
+    Raises:
+      TargetError: its own is none.
+    """
+    return cast("Mode", one_of("checking of a target", target.checking or Checking.mode, get_args(Mode), TargetError))
+
+
 def compile_checked(
     module: ir.Module, target: Target, *, flags: Sequence[str] = (), cache: bool = True, title: str = "",
     examples: Examples | None = None, anew: bool = False,
@@ -112,7 +121,7 @@ def compile_checked(
       MiscompileError: no strategy gives right numbers.
       CompileError: IREE refuses the module.
     """
-    mode = one_of("checking of a target", target.checking or Checking.mode, get_args(Mode), TargetError)
+    mode = mode_for(target)
     strategy, vmfb = _compiled(module, target, flags, cache, title)
     reason = "checking is off" if mode == "off" else reason_not_to(module, target)
     if reason:

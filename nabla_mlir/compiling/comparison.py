@@ -68,7 +68,7 @@ def compare(got: Arrays, wanted: Arrays, rerun: Callable[[int], Arrays]) -> Outc
       rerun: the interpreter's results in a perturbed run, by its number. Runs are only made until their spread explains the
         difference: none where results are close, and seldom more than one where they are right.
     """
-    worst, decided, numbers, elements = 0.0, 0, 0, 0
+    worst, decided, numbers, elements = 0.0, 0.0, 0, 0
     for i, (x, y) in enumerate(zip(got, wanted, strict=True)):
         x, y = np.asarray(x), np.asarray(y)
         close = bound = _close(y)
@@ -77,15 +77,30 @@ def compare(got: Arrays, wanted: Arrays, rerun: Callable[[int], Arrays]) -> Outc
             if ratio <= 1:
                 break
             distances.append(_apart(np.asarray(rerun(k)[i]), y))
-            bound = np.maximum(close, _bound(y, np.array(distances)))
+            bound = np.maximum(close, _explained(y, np.array(distances)))
             ratio = _ratio(x, y, bound)
         if ratio > 1:
             return Outcome(_difference(i, x, y, bound), ratio, 1.0)
         worst = max(worst, ratio)
-        size = np.abs(_numbers(y))
-        decided += int((bound <= size.max(initial=0.0, where=np.isfinite(size)) + _tiny(y)).sum())
-        numbers, elements = numbers + int((~np.isnan(size)).sum()), elements + y.size
+        decided, elements = decided + share_of(y, bound) * y.size, elements + y.size
+        numbers += int((~np.isnan(_numbers(y))).sum())
     return Outcome(None, worst, decided / elements, numbers / elements) if elements else Outcome(None, worst, 1.0)
+
+
+def bound_of(wanted: np.ndarray, perturbed: Arrays) -> np.ndarray:
+    """The distance from each element of the interpreter's result that is still right; infinite where rounding decides it.
+
+    Args:
+      perturbed: the result in all perturbed runs.
+    """
+    distances = np.array([_apart(np.asarray(y), wanted) for y in perturbed])
+    return np.maximum(_close(wanted), _explained(wanted, distances))
+
+
+def share_of(wanted: np.ndarray, bound: np.ndarray) -> float:
+    """The part of the elements that rounding does not decide: their bound is no larger than the largest element."""
+    size = np.abs(_numbers(wanted))
+    return float((bound <= size.max(initial=0.0, where=np.isfinite(size)) + _tiny(wanted)).mean()) if wanted.size else 1.0
 
 
 def _numbers(x: np.ndarray) -> np.ndarray:
@@ -93,24 +108,24 @@ def _numbers(x: np.ndarray) -> np.ndarray:
     return x.astype(np.complex128 if is_complex(x.dtype) else np.float64)
 
 
-def _unit(dtype: np.dtype) -> float:
+def unit_of(dtype: np.dtype) -> float:
     """The distance of 1 to the next number; 0 for what has to be equal."""
     return float(limits_of(dtype).eps) if is_float(dtype) or is_complex(dtype) else 0.0
 
 
 def _close(wanted: np.ndarray) -> np.ndarray:
     """The distance from the interpreter's result within which an element is right without a perturbed run."""
-    unit, size = _unit(wanted.dtype), np.abs(_numbers(wanted))
+    unit, size = unit_of(wanted.dtype), np.abs(_numbers(wanted))
     size = np.where(np.isfinite(size), size, 0.0)
     return unit * np.maximum(_CLOSE_ELEMENT * size, _CLOSE_LARGEST * size.max(initial=0.0)) + _tiny(wanted)
 
 
 def _tiny(x: np.ndarray) -> float:
     """The smallest normal number of a dtype; 0 for what has to be equal."""
-    return float(limits_of(x.dtype).tiny) if _unit(x.dtype) else 0.0
+    return float(limits_of(x.dtype).tiny) if unit_of(x.dtype) else 0.0
 
 
-def _bound(wanted: np.ndarray, distances: np.ndarray) -> np.ndarray:
+def _explained(wanted: np.ndarray, distances: np.ndarray) -> np.ndarray:
     """The distance from the interpreter's result that perturbed runs explain; infinite where they say nothing.
 
     Args:
@@ -119,7 +134,7 @@ def _bound(wanted: np.ndarray, distances: np.ndarray) -> np.ndarray:
     spread = distances.max(0)
     if not spread.any():
         return spread
-    unit = _unit(wanted.dtype)
+    unit = unit_of(wanted.dtype)
     if unit == 0.0:  # indices, truth values: what jumps in one place may jump in any
         return np.full(spread.shape, np.inf)
     bound = FACTOR * np.maximum(spread, _typical(spread))

@@ -21,6 +21,7 @@ from nabla_mlir.runtime.fitting import check_fit, choose
 from nabla_mlir.runtime.interrupts import Interrupts
 from nabla_mlir.runtime.manifest import Code, EntryPoint, Manifest
 from nabla_mlir.runtime.outline import outline
+from nabla_mlir.runtime.reference import check_numbers
 from nabla_mlir.runtime.storage import Artifact
 from nabla_mlir.runtime.transfer import DeployDtypeError, DeployShapeError, DeployTreeError, as_array, mismatch
 from nabla_mlir.targets import TARGETS
@@ -300,7 +301,7 @@ class _Entry:
 
 def load(
     path: str | os.PathLike[str] | bytes, driver: str | None = None, *, target: str | None = None,
-    threads: int | None = None, sha256: str | None = None, max_bytes: int | None = None,
+    threads: int | None = None, sha256: str | None = None, max_bytes: int | None = None, check: bool = False,
 ) -> Module:  # fmt: skip
     """Loads an artifact: of several targets, the first that fits this machine, in the order they were compiled in.
 
@@ -316,8 +317,11 @@ def load(
       sha256: what the .zip must have, or else the manifest, which names those of the other files; None takes any. An
         artifact is machine code: it can do whatever the process can, as a shared library.
       max_bytes: the most that each of its files may have, unpacked; None takes any that is plausible.
+      check: call each entry point on drawn arguments, and compare the results with the interpreter's, of which the artifact
+        carries sums and samples. A warning names entry points that the interpreter would have taken too long for.
 
     Raises:
+      WrongNumbersError: a number differs from the interpreter's by more than rounding explains.
       DeployError: the SHA-256 is another, or a file is too large; or a file is missing or damaged, or needs another
         runtime or another machine.
         The message says what to do.
@@ -331,7 +335,10 @@ def load(
         code = replace(code, target=code.target | {"threads": threads})
     executable = Executable.load(vmfb, pooled(driver or manifest.best_driver(code), code.threads))
     others = {} if driver else split_by_driver(manifest, code, executable)
-    return Module(executable, manifest, code, artifact.stablehlo, others)
+    module = Module(executable, manifest, code, artifact.stablehlo, others)
+    if check:
+        check_numbers(module)
+    return module
 
 
 def split_by_driver(manifest: Manifest, code: Code, executable: Executable) -> dict[str, Executable]:
