@@ -306,6 +306,8 @@ def test_doctor(capsys: pytest.CaptureFixture[str]) -> None:
     text = capsys.readouterr().out
     assert "iree-base-compiler" in text
     assert "passed" in text
+    assert "checked: on random arguments" in " ".join(text.split())
+    assert "cheap" in text
 
 
 def test_specs_and_options_are_read_as_written() -> None:
