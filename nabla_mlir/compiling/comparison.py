@@ -68,7 +68,7 @@ def compare(got: Arrays, wanted: Arrays, rerun: Callable[[int], Arrays]) -> Outc
       rerun: the interpreter's results in a perturbed run, by its number. Runs are only made until their spread explains the
         difference: none where results are close, and seldom more than one where they are right.
     """
-    worst, decided, numbers, elements = 0.0, 0.0, 0, 0
+    worst, claims, numbers, elements = 0.0, 0.0, 0, 0
     for i, (x, y) in enumerate(zip(got, wanted, strict=True)):
         x, y = np.asarray(x), np.asarray(y)
         close = bound = _close(y)
@@ -82,18 +82,18 @@ def compare(got: Arrays, wanted: Arrays, rerun: Callable[[int], Arrays]) -> Outc
         if ratio > 1:
             return Outcome(_difference(i, x, y, bound), ratio, 1.0)
         worst = max(worst, ratio)
-        decided, elements = decided + share_of(y, bound) * y.size, elements + y.size
+        claims, elements = claims + share_of(y, bound) * y.size, elements + y.size
         numbers += int((~np.isnan(_numbers(y))).sum())
-    return Outcome(None, worst, decided / elements, numbers / elements) if elements else Outcome(None, worst, 1.0)
+    return Outcome(None, worst, claims / elements, numbers / elements) if elements else Outcome(None, worst, 1.0)
 
 
-def bound_of(wanted: np.ndarray, perturbed: Arrays) -> np.ndarray:
+def bound_of(wanted: np.ndarray, reruns: Arrays) -> np.ndarray:
     """The distance from each element of the interpreter's result that is still right; infinite where rounding decides it.
 
     Args:
-      perturbed: the result in all perturbed runs.
+      reruns: the result in all perturbed runs.
     """
-    distances = np.array([_apart(np.asarray(y), wanted) for y in perturbed])
+    distances = np.array([_apart(np.asarray(y), wanted) for y in reruns])
     return np.maximum(_close(wanted), _explained(wanted, distances))
 
 

@@ -60,21 +60,21 @@ def _results(runs: ReferenceRuns, name: str) -> tuple[float, tuple[ResultReferen
     if any(map(calls_python, nested(runs.entries[name]))):
         raise DeployError("it calls functions of Python")
     wanted = runs.call(name)
-    perturbed = [runs.perturbed(name, k) for k in range(RUNS)]
+    reruns = [runs.perturbed(name, k) for k in range(RUNS)]
     samples = max(_LEAST, min(_SAMPLES, _MOST // max(len(wanted), 1)))
-    bounds = [bound_of(y, [run[i] for run in perturbed]) for i, y in enumerate(wanted)]
+    bounds = [bound_of(y, [run[i] for run in reruns]) for i, y in enumerate(wanted)]
     shares = [share_of(y, bound) for y, bound in zip(wanted, bounds, strict=True) if y.size]
-    results = (_result(y, bounds[i], [run[i] for run in perturbed], samples) for i, y in enumerate(wanted))
+    results = (_result(y, bounds[i], [run[i] for run in reruns], samples) for i, y in enumerate(wanted))
     return min(shares, default=1.0), tuple(results)
 
 
-def _result(wanted: np.ndarray, bound: np.ndarray, perturbed: Arrays, samples: int) -> ResultReference:
+def _result(wanted: np.ndarray, bound: np.ndarray, reruns: Arrays, samples: int) -> ResultReference:
     flat, bounds = wanted.reshape(-1), bound.reshape(-1)
     indices = [i for i in _indices(flat, samples) if np.isfinite(bounds[i])]
     values, distances = tuple(text_of(flat[i]) for i in indices), tuple(float(f"{bounds[i]:.2e}") for i in indices)
     if not flat.size or not np.isfinite(bounds).all():
         return ResultReference(tuple(indices), values, distances)
-    total, sums = weighted_sum(wanted), [weighted_sum(y) for y in perturbed]
+    total, sums = weighted_sum(wanted), [weighted_sum(y) for y in reruns]
     size = np.abs(flat.astype(np.complex128))
     size = np.where(np.isfinite(size), size, 1.0)
     weights, unit = weights_of(flat.size), unit_of(wanted.dtype)

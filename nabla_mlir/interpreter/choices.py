@@ -47,9 +47,9 @@ def factored_anew(op: ir.Operation, operands: Arrays, unit: float, rng: np.rando
     evaluate = evaluation_of(record, op)
     assert evaluate is not None  # it has been evaluated
     matrix, *others = operands
-    moved = [matrix + _noise(rng, matrix, unit * _SCALES[routine](matrix))]
-    moved += [x + _noise(rng, x, unit * np.abs(x)) if x.dtype.kind in "fc" else x for x in others]
-    found = evaluate(*(y.astype(x.dtype) for x, y in zip(operands, moved, strict=True)), **record.read(op))
+    arrays = [matrix + _noise(rng, matrix, unit * _SCALES[routine](matrix))]
+    arrays += [x + _noise(rng, x, unit * np.abs(x)) if x.dtype.kind in "fc" else x for x in others]
+    found = evaluate(*(y.astype(x.dtype) for x, y in zip(operands, arrays, strict=True)), **record.read(op))
     results = found if isinstance(found, list) else [found]
     if routine in _OPEN:
         results = _OPEN[routine](rng, results)

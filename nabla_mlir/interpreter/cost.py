@@ -17,12 +17,12 @@ from nabla_mlir.table.traits import FUNCTION, ONE_BY_ONE, flops_of, size_of
 
 def cost_of_steps(ops: Iterable[ir.Operation]) -> Cost:
     """The cost of operations that run one after the other; blocks inside them are charged when they run."""
-    steps = perturbed = 0.0
+    steps = rerun = 0.0
     for op in ops:
         work = _nanoseconds(op) / 1e3 / thresholds.STEP
         noise = thresholds.PERTURBED_STEP + thresholds.PERTURBED_ELEMENT / 1e3 * _floats(op)
-        steps, perturbed = steps + 1 + work, perturbed + 1 + work + noise / thresholds.STEP
-    return Cost(steps, perturbed)
+        steps, rerun = steps + 1 + work, rerun + 1 + work + noise / thresholds.STEP
+    return Cost(steps, rerun)
 
 
 def _floats(op: ir.Operation) -> int:

@@ -64,7 +64,7 @@ class Perturbation:
             kind = self._kinds[id(op)] = _kind_of(op), op
         match kind[0]:
             case "compare":
-                results[0] = self._decided(*operands, results[0])
+                results[0] = self._decided(operands[0], operands[1], results[0])
             case "sum" | "product":
                 factors = operands[:2] if kind[0] == "product" else operands[:1]
                 results[:] = [self._moved(y, *_error_of_sum(factors, y)) for y in results]

@@ -42,6 +42,12 @@ class ResultReference:
     total: str = ""
     total_bound: float = 0.0
 
+    @staticmethod
+    def from_json(data: dict[str, Any]) -> ResultReference:
+        """The reference whose fields a manifest has."""
+        lists = {name: tuple(data[name]) for name in ("indices", "values", "bounds")}
+        return ResultReference(**data | lists)
+
 
 @dataclass(frozen=True)
 class Reference:
@@ -67,11 +73,7 @@ class Reference:
     @staticmethod
     def from_json(data: dict[str, Any]) -> Reference:
         """The reference that `to_json` wrote."""
-        results = tuple(
-            ResultReference(**{key: tuple(value) if isinstance(value, list) else value for key, value in result.items()})
-            for result in data["results"]
-        )
-        return Reference(**data | {"results": results})
+        return Reference(**data | {"results": tuple(map(ResultReference.from_json, data["results"]))})
 
 
 def text_of(x: Any) -> str:
