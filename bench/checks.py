@@ -43,10 +43,10 @@ def main(names: tuple[str, ...]) -> None:
     spent = [0.0]
     check = checking._checked
 
-    def timed(*args: object) -> object:
+    def timed(*args: object, **options: object) -> object:
         start = seconds()
         try:
-            return check(*args)
+            return check(*args, **options)
         finally:
             spent[0] += seconds() - start
 

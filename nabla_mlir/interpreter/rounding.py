@@ -31,6 +31,7 @@ _EXACT = frozenset({
     "stablehlo.negate", "stablehlo.optimization_barrier", "stablehlo.pad", "stablehlo.real", "stablehlo.reshape",
     "stablehlo.reverse", "stablehlo.select", "stablehlo.slice", "stablehlo.transpose", "stablehlo.while",
 })  # fmt: skip
+_DECIDED = ("stablehlo.compare", "stablehlo.return")
 _PRODUCTS = ("stablehlo.dot_general", "stablehlo.convolution")
 _SUMS = ("stablehlo.reduce", "stablehlo.reduce_window", "stablehlo.scatter", "stablehlo.select_and_scatter")
 
@@ -122,8 +123,9 @@ def _kind_of(op: ir.Operation) -> str:
         return "exact"
     if name in _PRODUCTS:
         return "product"
-    if name in _SUMS:
-        return "sum"
+    if name in _SUMS:  # with a region that combines elements: the largest of them is exact
+        inner = [o.operation.name for region in op.regions for o in region.blocks[0].operations]
+        return "sum" if any(name not in (*_EXACT, *_DECIDED) for name in inner) else "exact"
     return "compare" if name == "stablehlo.compare" else "factors" if routine_of(op) else "other"
 
 

@@ -356,3 +356,13 @@ def test_compiled_code_that_goes_on_is_wrong(monkeypatch):
     with pytest.warns(RuntimeWarning, match="got a call that goes on"):
         compiled = stage.compile(example=(np.float64(1.0),))
     assert float(compiled(np.float64(1.0))) == 2.0**-10
+
+
+def test_the_largest_element_is_exact():
+    """Beside a mask of large numbers, too: a maximum is no sum whose terms cancel."""
+    mask = np.where(np.tri(4, dtype=bool), 0.0, -1e30)
+    wanted, perturbed = spread(lambda x: nm.nn.softmax(x + mask, axis=-1), X[:1].T @ X[:1])
+    assert np.isfinite(perturbed(0)[0]).all()
+    outcome = compare([wanted[0] * (1 + 1e-12)], wanted, perturbed)
+    assert outcome.share == 1
+    assert compare([wanted[0] * (1 + 1e-9)], wanted, perturbed).difference is not None
