@@ -1,10 +1,11 @@
 """False alarms of the check: right evaluations of programs that round otherwise than the interpreter, and how many are refused.
 
-usage: false_alarms.py [MINUTES] [SEED]
+usage: false_alarms.py [MINUTES] [SEED] [table]
 
 A right evaluation adds sums up in another order (reversed, one after the other, in two halves), has functions that are off by one
 unit in the last place, and rounds sums of two as if they were exact; it shares no random number with the perturbed runs. Each
-program is evaluated on many arguments, half of them on a grid, where numbers are equal, zero or not finite.
+program is evaluated on many arguments, half of them on a grid, where numbers are equal, zero or not finite. After those of the
+table come random nestings of transforms; with "table" those of the table again and again.
 """
 
 from __future__ import annotations
@@ -160,9 +161,11 @@ PROGRAMS: dict[str, Callable[[Any], Any]] = {
 }  # fmt: skip
 
 
-def _programs(seeds: Iterator[int]) -> Iterator[tuple[str, Callable[[Any], Any] | Deep]]:
+def _programs(seeds: Iterator[int], of_table: bool) -> Iterator[tuple[str, Callable[[Any], Any] | Deep]]:
     """Those of the table, then random nestings of transforms, without an end."""
     yield from PROGRAMS.items()
+    while of_table:
+        yield from PROGRAMS.items()
     for seed in seeds:
         yield f"deep {seed}", Deep.of(seed)
 
@@ -177,10 +180,10 @@ def _arguments(rng: np.random.RandomState, count: int, dtype: Any) -> np.ndarray
     return (rng.normal(size=count) * 10.0 ** rng.randint(-2, 2)).astype(dtype)
 
 
-def main(minutes: float, seed: int) -> None:
+def main(minutes: float, seed: int, of_table: bool = False) -> None:
     """Prints each alarm, then how many evaluations there were, and how many of them left nothing to claim."""
     end, rng, counts = time.time() + 60 * minutes, np.random.RandomState(seed), collections.Counter[str]()
-    for name, program in _programs(itertools.count(1000 * seed)):
+    for name, program in _programs(itertools.count(1000 * seed), of_table):
         for dtype in (np.float64, np.float32):
             count = program.arguments[0].size if isinstance(program, Deep) else int(rng.randint(3, 40))
             x = np.ones(count, program.arguments[0].dtype if isinstance(program, Deep) else dtype)
@@ -213,4 +216,4 @@ def main(minutes: float, seed: int) -> None:
 
 
 if __name__ == "__main__":
-    main(float(sys.argv[1]) if len(sys.argv) > 1 else 5.0, int(sys.argv[2]) if len(sys.argv) > 2 else 0)
+    main(float(sys.argv[1]) if len(sys.argv) > 1 else 5.0, int(sys.argv[2]) if len(sys.argv) > 2 else 0, "table" in sys.argv)
