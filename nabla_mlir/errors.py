@@ -13,7 +13,7 @@ import itertools
 import linecache
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -227,6 +227,21 @@ class NotFiniteBatchError(BatchError, NotFiniteError):
 
 class DeployError(NablaError, ValueError):
     """An artifact is corrupt, does not fit this runtime, or was called with wrong arguments."""
+
+
+class WrongNumbersError(DeployError):
+    """Code computes other numbers than the reference values that its artifact carries."""
+
+
+def one_of(what: str, value: Any, values: Sequence[str], error: type[NablaError]) -> Any:
+    """The value of a setting, if it is among those that it may have.
+
+    Raises:
+      error: it is not.
+    """
+    if value not in values:
+        raise error(f"{what} requires one of {', '.join(values)}, got {value!r}.", where=user_frame())
+    return value
 
 
 def user_frame() -> SourceRange | None:

@@ -9,29 +9,23 @@ operations and the machine, until one is right.
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import json
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Literal, get_args
+from typing import Literal, cast, get_args
 
 from iree.compiler import ir
 
 from nabla_mlir.compiling import cache as disk
 from nabla_mlir.compiling.lowering import clone_module, compile_lowered
-from nabla_mlir.compiling.reference_check import (
-    DIFFERS,
-    NOT_CHECKED,
-    Checks,
-    Examples,
-    check_artifact,
-    entries_of,
-    reason_not_to,
-)
+from nabla_mlir.compiling.reference_check import DIFFERS, NOT_CHECKED, Checks, check_artifact, reason_not_to
+from nabla_mlir.compiling.reference_runs import Examples, entries_of
 from nabla_mlir.compiling.separation import separate_control, separate_operations
 from nabla_mlir.compiling.wrong_numbers import culprit, save_reproducer
-from nabla_mlir.errors import CompileError, MiscompileError, user_frame
+from nabla_mlir.errors import CompileError, MiscompileError, TargetError, one_of, user_frame
 from nabla_mlir.locks import new_lock
 from nabla_mlir.log import logger
 from nabla_mlir.runtime.manifest import Check
@@ -65,55 +59,60 @@ def set_checking(mode: Mode) -> Mode:
       >>> nm.set_checking(before)
       'off'
     """
-    if mode not in get_args(Mode):
-        raise CompileError(f"set_checking requires one of {', '.join(get_args(Mode))}, got {mode!r}.", where=user_frame())
-    before, Checking.mode = Checking.mode, mode
+    before, Checking.mode = Checking.mode, one_of("set_checking", mode, get_args(Mode), CompileError)
     return before
 
 
 @dataclass(frozen=True)
 class Strategy:
-    """A way to compile a lowered module for a target, with flags, from the cache or not; and its name."""
+    """A way to compile a lowered module.
+
+    Args:
+      name: what it is called in manifests and warnings.
+      separate: what puts barriers into a copy of the module.
+      schedule: also rewrite what IREE does slowly.
+    """
 
     name: str
-    compile: Callable[[ir.Module, Target, Sequence[str], bool], bytes]
+    separate: Callable[[ir.Module], None] | None = None
+    schedule: bool = True
 
-
-def _as_chosen(module: ir.Module, target: Target, flags: Sequence[str], cache: bool) -> bytes:
-    return compile_lowered(module, target, flags=flags, cache=cache)
-
-
-def _unscheduled(module: ir.Module, target: Target, flags: Sequence[str], cache: bool) -> bytes:
-    return compile_lowered(module, target, flags=flags, cache=cache, schedule=False)
-
-
-def _separated(separate: Callable[[ir.Module], None]) -> Callable[[ir.Module, Target, Sequence[str], bool], bytes]:
-    def compile_(module: ir.Module, target: Target, flags: Sequence[str], cache: bool) -> bytes:
-        copy = clone_module(module)
-        separate(copy)
-        return compile_lowered(copy, target, flags=flags, cache=cache, schedule=False)
-
-    return compile_
+    def compile(self, module: ir.Module, target: Target, flags: Sequence[str], cache: bool, title: str) -> bytes:
+        """The artifact. Raises CompileError if IREE refuses the module."""
+        if self.separate is not None:
+            module = clone_module(module)
+            self.separate(module)
+        return compile_lowered(module, target, flags=flags, cache=cache, title=title, schedule=self.schedule)
 
 
 # In the order in which they are tried: each leaves out more of what makes a program fast.
 STRATEGIES = (
-    Strategy("as chosen for the target", _as_chosen),
-    Strategy("without rewrites for speed", _unscheduled),
-    Strategy("with barriers around loops and branches", _separated(separate_control)),
-    Strategy("with each operation in a dispatch of its own", _separated(separate_operations)),
+    Strategy("as chosen for the target"),
+    Strategy("with barriers around loops and branches", separate_control),
+    Strategy("without rewrites for speed", schedule=False),
+    Strategy("with each operation in a dispatch of its own", separate_operations, schedule=False),
 )
+
+
+def mode_for(target: Target) -> Mode:
+    """The setting that holds for a target.
+
+    Raises:
+      TargetError: its own is none.
+    """
+    return cast("Mode", one_of("checking of a target", target.checking or Checking.mode, get_args(Mode), TargetError))
 
 
 def compile_checked(
     module: ir.Module, target: Target, *, flags: Sequence[str] = (), cache: bool = True, title: str = "",
-    examples: Examples | None = None,
+    examples: Examples | None = None, anew: bool = False,
 ) -> tuple[bytes, Checks]:  # fmt: skip
     """Compiles a lowered module, and compares its entry points with the interpreter.
 
     Args:
       title: what is said to be compiled.
       examples: arguments of entry points, by name; others get random ones.
+      anew: compare it also where an equal artifact has been compared, on other arguments.
 
     Returns:
       The artifact, and what is known of the numbers of each entry point.
@@ -122,20 +121,45 @@ def compile_checked(
       MiscompileError: no strategy gives right numbers.
       CompileError: IREE refuses the module.
     """
-    try:
-        vmfb = compile_lowered(module, target, flags=flags, cache=cache, title=title)
-    except CompileError as error:
-        if CIRCULAR not in str(error):
-            raise
-        module = clone_module(module)
-        separate_control(module)
-        vmfb = compile_lowered(module, target, flags=flags, cache=cache, title=title)
-    reason = "checking is off" if Checking.mode == "off" else reason_not_to(module, target, Checking.mode == "cheap")
+    mode = mode_for(target)
+    strategy, vmfb = _compiled(module, target, flags, cache, title)
+    reason = "checking is off" if mode == "off" else reason_not_to(module, target)
     if reason:
-        return vmfb, {name: Check(NOT_CHECKED, reason) for name in entries_of(module)}
-    checks = _checked(module, target, vmfb, STRATEGIES[0], examples, cache)
-    wrong = _wrong(checks)
-    return (vmfb, checks) if wrong is None else _compiled_again(module, target, flags, cache, title, examples, wrong)
+        return vmfb, {name: Check(NOT_CHECKED, reason, strategy=strategy.name) for name in entries_of(module)}
+    check = functools.partial(_checked, module, target, examples=examples, cache=cache, is_bounded=mode != "always", anew=anew)
+    checks = check(vmfb, strategy)
+    if (wrong := _wrong(checks)) is None:
+        return vmfb, checks
+    what, advice, folder = _report(module, target, flags, title, examples, *wrong)
+    for other in STRATEGIES[STRATEGIES.index(strategy) + 1 :]:
+        with contextlib.suppress(CompileError):
+            vmfb = other.compile(module, target, flags, cache, title)
+            checks = check(vmfb, other)
+            if _wrong(checks) is None:
+                warnings.warn(
+                    f"compiled code of {what}: it differed from the reference interpreter, and was compiled again "
+                    f"{other.name}, which is right and may be slower; {advice}.", RuntimeWarning, stacklevel=2,
+                )  # fmt: skip
+                return vmfb, checks
+    raise MiscompileError(
+        f"compiling requires code that computes what the program says, got other numbers in {what}.", where=user_frame(),
+        help=f"run it without the compiler (nm.set_execution('interpret')), and {advice}.", reproducer=folder,
+    )  # fmt: skip
+
+
+def _compiled(
+    module: ir.Module, target: Target, flags: Sequence[str], cache: bool, title: str
+) -> tuple[Strategy, bytes]:  # fmt: skip
+    """A module by the first strategy by which IREE does not see a circular dependency in it."""
+    *others, last = STRATEGIES
+    for strategy in others:
+        try:
+            return strategy, strategy.compile(module, target, flags, cache, title)
+        except CompileError as error:
+            if CIRCULAR not in str(error):
+                raise
+            _LOG.warning("IREE refuses %s %s: the next strategy is tried", title or "a module", strategy.name)
+    return last, last.compile(module, target, flags, cache, title)
 
 
 def _wrong(checks: Checks) -> tuple[str, Check] | None:
@@ -143,30 +167,14 @@ def _wrong(checks: Checks) -> tuple[str, Check] | None:
     return next(((name, check) for name, check in checks.items() if check.status == DIFFERS), None)
 
 
-def _compiled_again(
-    module: ir.Module, target: Target, flags: Sequence[str], cache: bool, title: str, examples: Examples | None,
-    wrong: tuple[str, Check],
-) -> tuple[bytes, Checks]:  # fmt: skip
-    """A module whose code differs from the interpreter, by the first other strategy that is right."""
-    name, check = wrong
+def _report(
+    module: ir.Module, target: Target, flags: Sequence[str], title: str, examples: Examples | None, name: str, check: Check
+) -> tuple[str, str, str]:  # fmt: skip
+    """The words for code that differs: what, from which operation on, and what to do; and the folder of a reproducer."""
     where = culprit(module, target, flags, name, examples)
     folder = save_reproducer(module, target, flags, name, check.detail, examples)
     what = f"{title or name}: {check.detail}{f', from {where} on' if where else ''}"
-    advice = f"please report it with the files in {folder}" if folder else "please report it"
-    for strategy in STRATEGIES[1:]:
-        with contextlib.suppress(CompileError):
-            vmfb = strategy.compile(module, target, flags, cache)
-            checks = _checked(module, target, vmfb, strategy, examples, cache)
-            if _wrong(checks) is None:
-                warnings.warn(
-                    f"compiled code of {what}: it differed from the reference interpreter, and was compiled again "
-                    f"{strategy.name}, which is right and may be slower; {advice}.", RuntimeWarning, stacklevel=2,
-                )  # fmt: skip
-                return vmfb, checks
-    raise MiscompileError(
-        f"compiling requires code that computes what the program says, got other numbers in {what}.", where=user_frame(),
-        help=f"run it without the compiler (nm.set_execution('interpret')), and {advice}.", reproducer=folder,
-    )  # fmt: skip
+    return what, f"please report it with the files in {folder}" if folder else "please report it", folder
 
 
 # ---------------------------------------------------------------- what is known of artifacts
@@ -176,16 +184,16 @@ _lock = new_lock()
 
 
 def _checked(
-    module: ir.Module, target: Target, vmfb: bytes, strategy: Strategy, examples: Examples | None, cache: bool
-) -> Checks:
+    module: ir.Module, target: Target, vmfb: bytes, strategy: Strategy, *, examples: Examples | None, cache: bool,
+    is_bounded: bool, anew: bool,
+) -> Checks:  # fmt: skip
     """The checks of an artifact: those that are known of it, also from another process, or new ones."""
     key = hashlib.sha256(b"\0".join([b"check", str(module).encode(), vmfb])).hexdigest()
     with _lock:
         found = _known.get(key)
     if found is None and cache and (payload := disk.read(key)) is not None:
         found = {name: Check(**fields) for name, fields in json.loads(payload).items()}
-    is_bounded = Checking.mode != "always"
-    if found is None or (not is_bounded and any(check.status == NOT_CHECKED for check in found.values())):
+    if found is None or anew or (not is_bounded and any(check.status == NOT_CHECKED for check in found.values())):
         found = check_artifact(module, target, vmfb, examples, strategy.name, is_bounded)
         if cache and _wrong(found) is None:  # what differs is compared again: the interpreter may have been mended
             disk.write(key, json.dumps({name: asdict(check) for name, check in found.items()}).encode())

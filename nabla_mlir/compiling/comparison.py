@@ -49,12 +49,14 @@ class Outcome:
     Args:
       difference: the first result that is wrong; None if all are right.
       ratio: the largest difference over its bound; at most 1 where all are right.
-      share: of all elements, those for which there is a bound: rounding does not decide them.
+      share: of all elements, those that rounding does not decide: their bound is no larger than the largest element.
+      numbers: of all elements, those that are not NaN.
     """
 
     difference: Difference | None
     ratio: float
     share: float
+    numbers: float = 1.0
 
 
 def compare(got: Arrays, wanted: Arrays, rerun: Callable[[int], Arrays]) -> Outcome:
@@ -66,22 +68,39 @@ def compare(got: Arrays, wanted: Arrays, rerun: Callable[[int], Arrays]) -> Outc
       rerun: the interpreter's results in a perturbed run, by its number. Runs are only made until their spread explains the
         difference: none where results are close, and seldom more than one where they are right.
     """
-    worst, finite, elements = 0.0, 0, 0
+    worst, claims, numbers, elements = 0.0, 0.0, 0, 0
     for i, (x, y) in enumerate(zip(got, wanted, strict=True)):
         x, y = np.asarray(x), np.asarray(y)
         close = bound = _close(y)
-        ratio, spread = _ratio(x, y, bound), np.zeros(y.shape)
+        ratio, distances = _ratio(x, y, bound), []
         for k in range(RUNS):
             if ratio <= 1:
                 break
-            spread = np.maximum(spread, _apart(np.asarray(rerun(k)[i]), y))
-            bound = np.maximum(close, _bound(y, spread))
+            distances.append(_apart(np.asarray(rerun(k)[i]), y))
+            bound = np.maximum(close, _explained(y, np.array(distances)))
             ratio = _ratio(x, y, bound)
         if ratio > 1:
             return Outcome(_difference(i, x, y, bound), ratio, 1.0)
         worst = max(worst, ratio)
-        finite, elements = finite + int(np.isfinite(bound).sum()), elements + y.size
-    return Outcome(None, worst, finite / elements if elements else 1.0)
+        claims, elements = claims + share_of(y, bound) * y.size, elements + y.size
+        numbers += int((~np.isnan(_numbers(y))).sum())
+    return Outcome(None, worst, claims / elements, numbers / elements) if elements else Outcome(None, worst, 1.0)
+
+
+def bound_of(wanted: np.ndarray, reruns: Arrays) -> np.ndarray:
+    """The distance from each element of the interpreter's result that is still right; infinite where rounding decides it.
+
+    Args:
+      reruns: the result in all perturbed runs.
+    """
+    distances = np.array([_apart(np.asarray(y), wanted) for y in reruns])
+    return np.maximum(_close(wanted), _explained(wanted, distances))
+
+
+def share_of(wanted: np.ndarray, bound: np.ndarray) -> float:
+    """The part of the elements that rounding does not decide: their bound is no larger than the largest element."""
+    size = np.abs(_numbers(wanted))
+    return float((bound <= size.max(initial=0.0, where=np.isfinite(size)) + _tiny(wanted)).mean()) if wanted.size else 1.0
 
 
 def _numbers(x: np.ndarray) -> np.ndarray:
@@ -89,28 +108,49 @@ def _numbers(x: np.ndarray) -> np.ndarray:
     return x.astype(np.complex128 if is_complex(x.dtype) else np.float64)
 
 
-def _unit(dtype: np.dtype) -> float:
+def unit_of(dtype: np.dtype) -> float:
     """The distance of 1 to the next number; 0 for what has to be equal."""
     return float(limits_of(dtype).eps) if is_float(dtype) or is_complex(dtype) else 0.0
 
 
 def _close(wanted: np.ndarray) -> np.ndarray:
     """The distance from the interpreter's result within which an element is right without a perturbed run."""
-    unit, size = _unit(wanted.dtype), np.abs(_numbers(wanted))
+    unit, size = unit_of(wanted.dtype), np.abs(_numbers(wanted))
     size = np.where(np.isfinite(size), size, 0.0)
-    tiny = float(limits_of(wanted.dtype).tiny) if unit else 0.0
-    return unit * np.maximum(_CLOSE_ELEMENT * size, _CLOSE_LARGEST * size.max(initial=0.0)) + tiny
+    return unit * np.maximum(_CLOSE_ELEMENT * size, _CLOSE_LARGEST * size.max(initial=0.0)) + _tiny(wanted)
 
 
-def _bound(wanted: np.ndarray, spread: np.ndarray) -> np.ndarray:
-    """The distance from the interpreter's result that the spread of perturbed runs explains; infinite where they jump."""
+def _tiny(x: np.ndarray) -> float:
+    """The smallest normal number of a dtype; 0 for what has to be equal."""
+    return float(limits_of(x.dtype).tiny) if unit_of(x.dtype) else 0.0
+
+
+def _explained(wanted: np.ndarray, distances: np.ndarray) -> np.ndarray:
+    """The distance from the interpreter's result that perturbed runs explain; infinite where they say nothing.
+
+    Args:
+      distances: of each run from the interpreter's result.
+    """
+    spread = distances.max(0)
     if not spread.any():
         return spread
-    if _unit(wanted.dtype) == 0.0:  # indices, truth values: what jumps in one place may jump in any
+    unit = unit_of(wanted.dtype)
+    if unit == 0.0:  # indices, truth values: what jumps in one place may jump in any
         return np.full(spread.shape, np.inf)
+    bound = FACTOR * np.maximum(spread, _typical(spread))
+    if len(distances) == RUNS:  # a few runs that are far off, as of a quotient of rounding errors, do not say how far others are
+        with np.errstate(divide="ignore", invalid="ignore"):
+            bound = bound * np.where((spread > 0) & np.isfinite(spread), spread / np.median(distances, axis=0), 1.0)
+    # The quotient by a number that rounding alone makes different from 0.
+    size = np.abs(_numbers(wanted))
+    return np.where((size > unit**-0.5) & (FACTOR * spread > size), np.inf, bound)
+
+
+def _typical(spread: np.ndarray) -> float:
+    """The root of the mean square of what is finite; squares do not overflow."""
     sizes = spread[np.isfinite(spread)]
-    typical = float(np.sqrt(np.mean(sizes**2))) if sizes.size else np.inf
-    return FACTOR * np.maximum(spread, typical)
+    largest = sizes.max(initial=0.0)
+    return float(largest * np.sqrt(np.mean((sizes / largest) ** 2))) if largest > 0 else 0.0 if sizes.size else np.inf
 
 
 def _apart(got: np.ndarray, wanted: np.ndarray) -> np.ndarray:

@@ -28,10 +28,10 @@ def estimate(function: ir.Operation) -> Estimate:
     return Estimate(round(shared / 1e3, 1), round(serial / 1e3, 1), round(dispatches), all(map(find_counter, loops)))
 
 
-def work_of(function: ir.Operation) -> float:
-    """The microseconds that the elements of arrays take in one call, on one core."""
-    shared, serial, _ = _total(_body(function.regions[0]))
-    return round((shared + serial) / 1e3, 1)
+def compilation_of(functions: Iterable[ir.Operation]) -> float:
+    """The microseconds that compiling functions of a module takes at least, by their size."""
+    operations = sum(1 for function in functions for _ in nested(function))
+    return thresholds.COMPILED_MODULE + thresholds.COMPILED_OPERATION * operations
 
 
 def _total(ops: Iterable[ir.Operation]) -> Cost:

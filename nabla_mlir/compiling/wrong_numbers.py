@@ -11,7 +11,8 @@ from iree.compiler import ir
 
 from nabla_mlir.compiling import cache as disk
 from nabla_mlir.compiling.lowering import clone_module, compile_lowered, legalize
-from nabla_mlir.compiling.reference_check import DIFFERS, Examples, check_artifact, entries_of, random_arguments
+from nabla_mlir.compiling.reference_check import DIFFERS, check_artifact
+from nabla_mlir.compiling.reference_runs import Examples, ReferenceRuns
 from nabla_mlir.dialects.context import context
 from nabla_mlir.dialects.locations import source_of
 from nabla_mlir.dialects.regions import functions_of, last_of
@@ -66,7 +67,7 @@ def save_reproducer(
     text = str(module)
     folder = disk.cache_dir() / "reproducers" / f"wrong-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
     about = {"entry": name, "difference": difference, "target": target.to_json(), "flags": [*target.flags(), *flags]}
-    arguments = (examples or {}).get(name) or random_arguments(entries_of(module)[name], name)
+    arguments = ReferenceRuns(module, examples).inputs(name)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         write_files({

@@ -164,11 +164,14 @@ def explain(
     document["halves"], document["copies"] = halves, copies
     document["pattern"] = pattern_of(f, specs, sparsity) if sparsity else None
     document["target"], document["kernels"], document["machine"], document["compiler"] = machine.name, [], None, None
+    document["checks"] = []
     if target is not None or compiled is not None:
         document["kernels"] = dispatches_in(recorder, machine)
         document["compiler"] = document_of(phases_in(recorder, machine), builder.texts, recorder)
         compiled = compiled or Lowered(_lowered(stage), stage.entries).compile(machine)
         document["machine"] = measure(document["kernels"], compiled)
+        document["checks"] = [{"function": name, "status": c.status, "strategy": c.strategy, "text": str(c)}
+                              for name, c in compiled.checks.items()]  # fmt: skip
     return Explanation(document)
 
 
@@ -202,6 +205,7 @@ def compare(a: str | Path, b: str | Path) -> Explanation:
         recorder.replace(modules[1], f"{Path(a).name} to {Path(b).name}")
     document = Document(f"{a} → {b}", [], recorder, str(a)).json
     document |= {"halves": None, "copies": [], "pattern": None, "target": "", "kernels": [], "machine": None, "compiler": None}
+    document["checks"] = []
     return Explanation(document)
 
 

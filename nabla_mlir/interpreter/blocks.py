@@ -17,6 +17,7 @@ from nabla_mlir.dialects.stablehlo import constant_array
 from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.errors import RuleMissingError
 from nabla_mlir.interpreter.control import CONTROL
+from nabla_mlir.interpreter.cost import cost_of_steps
 from nabla_mlir.interpreter.evaluations import Evaluation, evaluation_of
 from nabla_mlir.interpreter.frames import Arrays, Block, Body, Budget, Frame, Step
 from nabla_mlir.interpreter.maps import collective, is_plain
@@ -139,7 +140,7 @@ class _Reader:
         arguments = [self.number(argument) for argument in block.arguments]
         *ops, terminator = (op.operation for op in block.operations)
         steps = [collective(op, self.number) or self.step(op, of_elements) for op in ops]
-        return Block(arguments, steps, [self.number(value) for value in terminator.operands])
+        return Block(arguments, steps, [self.number(value) for value in terminator.operands], cost_of_steps(ops))
 
     def step(self, op: ir.Operation, of_elements: bool) -> Step:
         """What an operation does."""

@@ -35,6 +35,8 @@ def while_(op: ir.Operation, block_of: Read) -> Body:
     total = 0 if counter is None else counter.trips
 
     def run(frame: Frame, carry: Arrays) -> Arrays:
+        if frame.budget is not None:
+            frame.budget.foresee(body.cost, total)
         with outermost(total) as iterations:
             while condition(frame, carry)[0]:
                 carry = body(frame, carry)

@@ -66,17 +66,13 @@ class InterpretedExecutable:
     Args:
       module: of StableHLO, with regions of `ad` and `batch`, and global variables.
       watch: is called after each operation, with its operands and results.
-      budget: how many operations its calls may run; any number if there is none.
-      work: how many the work of each function on its elements counts for.
+      budget: the steps that its calls may take; any number if there is none.
     """
 
     driver = "interpreter"
 
-    def __init__(
-        self, module: ir.Operation, watch: Watch | None = None, budget: Budget | None = None,
-        work: Mapping[str, float] | None = None,
-    ):  # fmt: skip
-        self._module, self._watch, self._budget, self._work = module, watch, budget, work or {}
+    def __init__(self, module: ir.Operation, watch: Watch | None = None, budget: Budget | None = None):
+        self._module, self._watch, self._budget = module, watch, budget
         self._functions = functions(module, watch)
         self._lock: threading.Lock | Gate = new_lock()
         stop_at_exit(self)
@@ -106,15 +102,13 @@ class InterpretedExecutable:
           OutOfStepsError: the budget is spent; the state is as it was.
         """
         with self._lock:
-            if self._budget is not None:
-                self._budget.spend(self._work.get(name, 0))
             results = self._functions[name](arguments, self._budget)
         version = int(results.pop()) if self._functions.has_version(name) else None
         return results, version
 
     def clone(self) -> InterpretedExecutable:
         """The same module with fresh state."""
-        return InterpretedExecutable(self._module, self._watch, self._budget, self._work)
+        return InterpretedExecutable(self._module, self._watch, self._budget)
 
     def wait(self) -> None:
         """Every call has ended when it returns."""

@@ -14,19 +14,46 @@ class OutOfStepsError(Exception):
     """A call has run more operations than it may."""
 
 
+@dataclass(frozen=True)
+class Cost:
+    """The cost of the operations of a block, in the time of one operation on small arrays.
+
+    Args:
+      steps: of one call.
+      perturbed: of one call whose results are perturbed.
+    """
+
+    steps: float
+    perturbed: float
+
+
 class Budget:
-    """How many operations calls may still run. Every loop of a program is charged for each iteration."""
+    """The steps that calls may still take. Every block is charged before it runs, in a loop for each iteration.
 
-    __slots__ = ("steps",)
+    Args:
+      steps: in the time of one operation on small arrays.
+      is_for_checks: a call is charged for a perturbed one too.
+    """
 
-    def __init__(self, steps: float):
+    __slots__ = ("is_for_checks", "steps")
+
+    def __init__(self, steps: float, is_for_checks: bool = False):
         self.steps: float = steps
+        self.is_for_checks = is_for_checks
 
-    def spend(self, steps: float) -> None:
-        """Raises OutOfStepsError if there are not so many left."""
-        self.steps -= steps
+    def spend(self, cost: Cost, times: int = 1) -> None:
+        """Raises OutOfStepsError if there are not so many steps left."""
+        self.steps -= times * self._steps_of(cost)
         if self.steps < 0:
             raise OutOfStepsError
+
+    def foresee(self, cost: Cost, times: int) -> None:
+        """Raises OutOfStepsError if there are not so many steps left, which will be spent one after the other."""
+        if times * self._steps_of(cost) > self.steps:
+            raise OutOfStepsError
+
+    def _steps_of(self, cost: Cost) -> float:
+        return cost.steps + cost.perturbed if self.is_for_checks else cost.steps
 
 
 class Frame(dict[int, np.ndarray]):
@@ -72,14 +99,15 @@ class Block:
     arguments: list[int]
     steps: list[Step | Collective]
     results: list[int]
+    cost: Cost
 
-    def __init__(self, arguments: list[int], steps: list[Step | Collective], results: list[int]):
-        self.arguments, self.steps, self.results = arguments, steps, results
+    def __init__(self, arguments: list[int], steps: list[Step | Collective], results: list[int], cost: Cost):
+        self.arguments, self.steps, self.results, self.cost = arguments, steps, results, cost
 
     def __call__(self, frame: Frame, arguments: Arrays) -> Arrays:
         """Its results."""
         if frame.budget is not None:
-            frame.budget.spend(len(self.steps))
+            frame.budget.spend(self.cost)
         frame.update(zip(self.arguments, arguments, strict=True))
         for step in self.steps:
             step(frame)  # type: ignore[operator]  # collectives stand in maps alone
@@ -87,12 +115,12 @@ class Block:
 
     def of_entries(self, frames: Sequence[Frame]) -> list[Arrays]:
         """The results for each entry of a map, whose frames have the arguments: all take each step before the next."""
+        if frames and (budget := frames[0].budget) is not None:
+            budget.spend(self.cost, len(frames))
         for step in self.steps:
             if isinstance(step, Collective):
                 step.run(frames)
                 continue
             for frame in frames:
-                if frame.budget is not None:
-                    frame.budget.spend(1)
                 step(frame)
         return [[frame[i] for i in self.results] for frame in frames]

@@ -150,6 +150,8 @@ def gesdd(a: np.ndarray, results: Sequence[Any], **parameters: Any) -> list[np.n
     types = [(tuple(shape[rank:]), dtype) for shape, dtype in results[1:4]]
 
     def one(x: np.ndarray) -> Sequence[np.ndarray]:
+        if not np.isfinite(x).all():  # of which LAPACK says on the terminal that it is illegal
+            raise np.linalg.LinAlgError
         if mode == "N":
             return np.linalg.svd(x, compute_uv=False), *(np.zeros(shape, dtype) for shape, dtype in types[1:])
         u, s, vt = np.linalg.svd(x, full_matrices=mode == "A")

@@ -2,18 +2,23 @@
 
 A compiled program rounds in another order than the interpreter: it fuses, reassociates sums and has other approximations of
 functions. A run in which each result is perturbed by some units in its last place stands for such an order. Where a value jumps
-(a comparison of nearly equal numbers, a sort of ties, a conversion to integers) perturbed runs fall on both sides.
+(a comparison of nearly equal numbers, a sort of ties, a conversion to integers) perturbed runs fall on both sides; what a
+factorisation leaves open (signs of eigenvectors) they draw (`nabla_mlir.interpreter.choices`).
 
 After D. S. Parker, Monte Carlo Arithmetic, UCLA CSD-970002 (1997): random rounding of results.
 """
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Sequence
+
 import numpy as np
 from iree.compiler import ir
 
 from nabla_mlir.conversion import limits_of
 from nabla_mlir.dialects.types import is_complex, is_float
+from nabla_mlir.interpreter.choices import factored_anew, routine_of
 from nabla_mlir.interpreter.frames import Arrays
 
 # Units in the last place by which a result is perturbed: the approximations of functions in compiled code are off by as many.
@@ -26,29 +31,48 @@ _EXACT = frozenset({
     "stablehlo.negate", "stablehlo.optimization_barrier", "stablehlo.pad", "stablehlo.real", "stablehlo.reshape",
     "stablehlo.reverse", "stablehlo.select", "stablehlo.slice", "stablehlo.transpose", "stablehlo.while",
 })  # fmt: skip
+_DECIDED = ("stablehlo.compare", "stablehlo.return")
 _PRODUCTS = ("stablehlo.dot_general", "stablehlo.convolution")
-_SUMS = (*_PRODUCTS, "stablehlo.reduce", "stablehlo.reduce_window", "stablehlo.scatter", "stablehlo.select_and_scatter")
+_SUMS = ("stablehlo.reduce", "stablehlo.reduce_window", "stablehlo.scatter", "stablehlo.select_and_scatter")
+
+
+# Random numbers are a piece of this many, which is drawn once: they take most of the time of a perturbed run if each is new.
+_POOL = 1 << 17
 
 
 class Perturbation:
-    """Perturbs the result of each operation; to be given to the interpreter as its watch.
+    """Perturbs the result of each operation; to be given to the interpreter as its watch. It does nothing before it is seeded.
 
     Args:
       seed: of the random numbers, so that a run can be repeated.
     """
 
-    def __init__(self, seed: int):
-        self._rng = np.random.default_rng(seed)
+    def __init__(self, seed: int | Sequence[int] | None = None):
+        self._rng: np.random.Generator | None = None
+        self._kinds: dict[int, tuple[str, ir.Operation]] = {}  # by identity, which the operations keep as long as they are here
+        self.seed(seed)
+
+    def seed(self, seed: int | Sequence[int] | None) -> None:
+        """Starts another run; None ends the perturbation."""
+        self._rng = None if seed is None else np.random.default_rng(seed)
 
     def __call__(self, op: ir.Operation, operands: Arrays, results: Arrays) -> None:
         """Puts perturbed results into the list that it is given."""
-        if op.name == "stablehlo.compare":
-            a, b = operands
-            results[0] = self._decided(a, b, results[0])
-        elif op.name in _SUMS:
-            results[:] = [self._moved(y, *_error_of_sum(op.name, operands, y)) for y in results]
-        elif op.name not in _EXACT:
-            results[:] = [self.perturbed(y) for y in results]
+        if self._rng is None:
+            return
+        kind = self._kinds.get(id(op))
+        if kind is None:
+            kind = self._kinds[id(op)] = _kind_of(op), op
+        match kind[0]:
+            case "compare":
+                results[0] = self._decided(operands[0], operands[1], results[0])
+            case "sum" | "product":
+                factors = operands[:2] if kind[0] == "product" else operands[:1]
+                results[:] = [self._moved(y, *_error_of_sum(factors, y)) for y in results]
+            case "factors":
+                results[:] = factored_anew(op, operands, AMPLITUDE * _unit(operands[0].dtype), self._rng)
+            case "other":
+                results[:] = [self.perturbed(y) for y in results]
 
     def perturbed(self, x: np.ndarray) -> np.ndarray:
         """An array whose elements are off by some units in the last place. What is not of floating point stays as it is."""
@@ -58,15 +82,26 @@ class Perturbation:
         """An array whose elements are off by so many units of themselves, and of a number."""
         if is_complex(x.dtype):
             return (self._moved(x.real, relative, absolute) + 1j * self._moved(x.imag, relative, absolute)).astype(x.dtype)
-        if not is_float(x.dtype):
+        if not is_float(x.dtype) or not x.size:
             return x
-        unit = AMPLITUDE * _unit(x.dtype)
-        wide = np.asarray(x, np.float64)
-        noise = self._rng.uniform(-1, 1, x.shape) * unit
-        # Compiled code may make 0 of what is below the normal numbers.
-        is_tiny = np.abs(wide) < float(limits_of(x.dtype).tiny)
-        value = np.where(is_tiny, wide * self._rng.integers(0, 2, x.shape), wide * (1 + relative * noise))
-        return (value + absolute * noise if absolute else value).astype(x.dtype)
+        assert self._rng is not None
+        wide = _wide(x)
+        noise = self._uniform(wide) * (AMPLITUDE * _unit(x.dtype))
+        value = wide * (1 + (noise if relative == 1 else relative * noise))  # of infinities the same
+        if absolute:
+            value += absolute * noise
+        size = np.abs(wide)
+        is_tiny = (size < float(limits_of(x.dtype).tiny)) & (size > 0)
+        if is_tiny.any():  # compiled code may make 0 of what is below the normal numbers
+            value = np.where(is_tiny, wide * self._rng.integers(0, 2, x.shape), value)
+        return value.astype(x.dtype, copy=False)
+
+    def _uniform(self, like: np.ndarray) -> np.ndarray:
+        """Numbers between -1 and 1."""
+        assert self._rng is not None
+        pool, start = _pool(like.dtype.name), int(self._rng.integers(_POOL))
+        numbers = pool[start : start + like.size] if like.size <= _POOL else np.resize(pool[start : start + _POOL], like.size)
+        return numbers.reshape(like.shape)
 
     def _decided(self, a: np.ndarray, b: np.ndarray, result: np.ndarray) -> np.ndarray:
         """The truth values of a comparison; random ones of numbers that rounding can exchange.
@@ -75,24 +110,49 @@ class Perturbation:
         """
         if not is_float(a.dtype):
             return result
+        assert self._rng is not None
         unit = 2 * AMPLITUDE * _unit(a.dtype)  # both are perturbed
-        a, b = np.asarray(a, np.float64), np.asarray(b, np.float64)
+        a, b = _wide(a), _wide(b)
         is_near = (np.abs(a - b) <= unit * np.maximum(np.abs(a), np.abs(b))) & (a != b)
         return np.where(is_near, self._rng.integers(0, 2, result.shape).astype(bool), result) if is_near.any() else result
+
+
+def _kind_of(op: ir.Operation) -> str:
+    name = op.name
+    if name in _EXACT:
+        return "exact"
+    if name in _PRODUCTS:
+        return "product"
+    if name in _SUMS:  # with a region that combines elements: the largest of them is exact
+        inner = [o.operation.name for region in op.regions for o in region.blocks[0].operations]
+        return "sum" if any(name not in (*_EXACT, *_DECIDED) for name in inner) else "exact"
+    return "compare" if name == "stablehlo.compare" else "factors" if routine_of(op) else "other"
+
+
+@functools.cache
+def _pool(dtype: str) -> np.ndarray:
+    """Random numbers of a dtype, twice behind each other: a piece may begin anywhere."""
+    numbers = np.random.default_rng(0).uniform(-1, 1, _POOL).astype(dtype)
+    return np.concatenate([numbers, numbers])
+
+
+def _wide(x: np.ndarray) -> np.ndarray:
+    """Narrow floats in f32."""
+    return x if x.dtype.kind == "f" and x.dtype.itemsize >= 4 else x.astype(np.float32)
 
 
 def _unit(dtype: np.dtype) -> float:
     return float(limits_of(dtype).eps)
 
 
-def _error_of_sum(name: str, operands: Arrays, result: np.ndarray) -> tuple[float, float]:
+def _error_of_sum(factors: Arrays, result: np.ndarray) -> tuple[float, float]:
     """The error of a sum in units of its result, and of a number: with terms that cancel it is one of their size."""
-    terms = max(np.size(operands[0]) / max(result.size, 1), 1.0)
-    factors = operands[:2] if name in _PRODUCTS else operands[:1]
+    terms = max(np.size(factors[0]) / max(result.size, 1), 1.0)
     if not all(is_float(x.dtype) or is_complex(x.dtype) for x in factors):
         return 1.0, 0.0
     largest = 1.0
     for x in factors:
-        size = np.abs(np.asarray(x, complex if is_complex(x.dtype) else np.float64))
-        largest *= float(np.max(size, initial=0.0, where=np.isfinite(size)))
+        size = np.abs(x if is_complex(x.dtype) else _wide(x))
+        most = float(size.max(initial=0.0))
+        largest *= most if np.isfinite(most) else float(size.max(initial=0.0, where=np.isfinite(size)))
     return float(np.sqrt(terms)), largest

@@ -21,7 +21,7 @@ from nabla_mlir.runtime.device import Device
 from nabla_mlir.runtime.executable import Recipe, Runnable
 from nabla_mlir.staging.compiled import Bundle, Compiled
 from nabla_mlir.staging.entry import bytecode_of
-from nabla_mlir.staging.execution import Execution, allowance, steps_of
+from nabla_mlir.staging.execution import Execution, allowance
 from nabla_mlir.staging.interpreted import Interpreted
 from nabla_mlir.staging.stages import Lowered
 from nabla_mlir.targets import Target
@@ -39,9 +39,8 @@ class InstantExecutable:
     def __init__(self, stage: Lowered):
         self._stage = stage
         operations = functions_of(stage.module.operation)
-        work = {name: steps_of(operation) for name, operation in operations.items()}
         self._budget, self._moving = allowance(operations.values()), new_lock()
-        self._executable: Runnable = InterpretedExecutable(stage.module.operation, budget=self._budget, work=work)
+        self._executable: Runnable = InterpretedExecutable(stage.module.operation, budget=self._budget)
         self._updates = 0  # what the version of the compiled state is behind
         self._point: list[np.ndarray] = []  # that the interpreter's state is of: a module need not keep it
 

@@ -16,6 +16,8 @@ from typing import Any
 
 from nabla_mlir import thresholds
 from nabla_mlir.errors import DeployError, NablaError
+from nabla_mlir.runtime.json_text import dumps
+from nabla_mlir.runtime.reference import Reference
 from nabla_mlir.runtime.threads import checked
 from nabla_mlir.runtime.treespec import TreeSpec
 from nabla_mlir.targets import TARGETS, drivers_of
@@ -150,6 +152,7 @@ class EntryPoint:
       function: the name of the exported function, if it is not `name`.
       estimate: the estimated time of a call, for the choice of a driver.
       sparsity: the positions of the entries, if it returns a sparse matrix.
+      reference: the values that the interpreter computed; None in artifacts of older releases.
     """
 
     name: str
@@ -160,6 +163,7 @@ class EntryPoint:
     function: str = ""
     estimate: Estimate = Estimate()
     sparsity: Sparsity | None = None
+    reference: Reference | None = None
 
     def __str__(self) -> str:
         parts = []
@@ -281,13 +285,14 @@ class Manifest:
                 "result": {"tree": e.result.to_json(), "leaves": [_leaf_json(leaf) for leaf in e.result_leaves]},
                 "estimate": _estimate_json(e.estimate),
                 **({} if e.sparsity is None else {"sparsity": asdict(e.sparsity)}),
+                **({} if e.reference is None else {"reference": e.reference.to_json()}),
             }
             for e in self.entry_points
         ]
         head = {"schema": self.schema, "nabla_mlir": self.nabla_mlir, "iree": self.iree}
         head |= {"iree_range": list(self.iree_range), "stablehlo": self.stablehlo, "state": self.state}
         head |= {} if self.state_bytes is None else {"state_bytes": self.state_bytes}
-        return _dumps(head | {"code": [asdict(c) for c in self.code], "entry_points": entries}) + "\n"
+        return dumps(head | {"code": [asdict(c) for c in self.code], "entry_points": entries}) + "\n"
 
     @staticmethod
     def from_json(text: str, where: str = "the manifest") -> Manifest:
@@ -376,24 +381,10 @@ def _entry_point(data: dict[str, Any]) -> EntryPoint:
     return EntryPoint(
         data["name"], arguments, TreeSpec.from_json(result["tree"]), leaves, data["doc"], data["function"],
         Estimate(**data["estimate"]), _sparsity(data["sparsity"]) if "sparsity" in data else None,
+        Reference.from_json(data["reference"]) if "reference" in data else None,
     )  # fmt: skip
 
 
 def _sparsity(data: dict[str, Any]) -> Sparsity:
     rows, columns = data["shape"]
     return Sparsity(data["format"], (rows, columns), {name: tuple(places) for name, places in data["indices"].items()})
-
-
-def _dumps(value: Any, indent: str = "", key: str = "") -> str:
-    """JSON with one line for what fits into one, so that people can read it."""
-    line = json.dumps(value)
-    is_short = len(indent) + len(key) + len(line) <= 99 or not isinstance(value, (dict, list, tuple))
-    if is_short or (not isinstance(value, dict) and all(isinstance(item, int) for item in value)):
-        return line
-    inner = indent + "  "
-    if isinstance(value, dict):
-        items = [f"{json.dumps(key)}: {_dumps(item, inner, json.dumps(key) + ': ')}" for key, item in value.items()]
-    else:
-        items = [_dumps(item, inner) for item in value]
-    opening, closing = "{}" if isinstance(value, dict) else "[]"
-    return f"{opening}\n" + ",\n".join(inner + item for item in items) + f"\n{indent}{closing}"

@@ -21,6 +21,7 @@ from nabla_mlir.runtime.fitting import check_fit, choose
 from nabla_mlir.runtime.interrupts import Interrupts
 from nabla_mlir.runtime.manifest import Code, EntryPoint, Manifest
 from nabla_mlir.runtime.outline import outline
+from nabla_mlir.runtime.reference import check_numbers
 from nabla_mlir.runtime.storage import Artifact
 from nabla_mlir.runtime.transfer import DeployDtypeError, DeployShapeError, DeployTreeError, as_array, mismatch
 from nabla_mlir.targets import TARGETS
@@ -300,7 +301,7 @@ class _Entry:
 
 def load(
     path: str | os.PathLike[str] | bytes, driver: str | None = None, *, target: str | None = None,
-    threads: int | None = None, sha256: str | None = None, max_bytes: int | None = None,
+    threads: int | None = None, sha256: str | None = None, max_bytes: int | None = None, check: bool = False,
 ) -> Module:  # fmt: skip
     """Loads an artifact. If it has several targets, the first that fits this machine is used, in the order of compilation.
 
@@ -315,8 +316,11 @@ def load(
       sha256: the required SHA-256 of the .zip, or of the manifest, which names those of the other files; None accepts any. An
         artifact is machine code: like a shared library, it can do whatever the process can.
       max_bytes: the largest unpacked size of each file; None accepts any plausible size.
+      check: True calls each entry point on drawn arguments, and compares the results with the interpreter's, of which the
+        artifact carries sums and samples. A warning names entry points without them: the interpreter would take too long.
 
     Raises:
+      WrongNumbersError: a number differs from the interpreter's by more than rounding explains.
       DeployError: the SHA-256 differs, or a file is too large; or a file is missing or damaged, or needs another runtime or
         another machine. The message says what to do.
     """
@@ -329,7 +333,10 @@ def load(
         code = replace(code, target=code.target | {"threads": threads})
     executable = Executable.load(vmfb, pooled(driver or manifest.best_driver(code), code.threads))
     others = {} if driver else split_by_driver(manifest, code, executable)
-    return Module(executable, manifest, code, artifact.stablehlo, others)
+    module = Module(executable, manifest, code, artifact.stablehlo, others)
+    if check:
+        check_numbers(module)
+    return module
 
 
 def split_by_driver(manifest: Manifest, code: Code, executable: Executable) -> dict[str, Executable]:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import metadata
 from typing import Any
 
 import optree
 from iree.compiler import ir
 
+from nabla_mlir.compiling.checking import mode_for
 from nabla_mlir.compiling.estimates import estimate
+from nabla_mlir.compiling.reference_values import references_of
 from nabla_mlir.dialects.regions import functions_of
 from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.pytree import TreeSpec as OptreeSpec
@@ -19,10 +21,12 @@ from nabla_mlir.pytree import flatten, flatten_like, unflatten
 from nabla_mlir.runtime.element_types import dtype_named
 from nabla_mlir.runtime.manifest import Argument, Code, EntryPoint, Leaf, Manifest
 from nabla_mlir.runtime.named import VectorizedArray
+from nabla_mlir.runtime.reference import Reference
 from nabla_mlir.runtime.treespec import TreeSpec, vectorized_leaf
 from nabla_mlir.staging.entry import Entry
 from nabla_mlir.staging.specs import Spec
 from nabla_mlir.table.vectorized import VectorizedTensor
+from nabla_mlir.targets import Target
 from nabla_mlir.targets.toolchain import compiler_version
 
 
@@ -117,6 +121,17 @@ def manifest_of(module: ir.Module, entries: Sequence[Entry], codes: Sequence[Cod
         state=bool(state),
         state_bytes=sum(Leaf("", shape, dtype.name).nbytes for shape, dtype in tensors),
     )
+
+
+def with_references(manifest: Manifest, module: ir.Module, target: Target) -> Manifest:
+    """A manifest that says what the interpreter computes on drawn arguments, for the machines where the code will run."""
+    mode = mode_for(target)
+    if mode == "off":
+        references = {e.name: Reference(absence="checking was off") for e in manifest.entry_points}
+    else:
+        references = references_of(module, is_bounded=mode != "always")
+    entries = tuple(replace(e, reference=references[e.name]) for e in manifest.entry_points)
+    return replace(manifest, entry_points=entries)
 
 
 def entry_of(entry_point: EntryPoint) -> Entry:

@@ -20,7 +20,7 @@ from nabla_mlir.runtime.fitting import check_fit, choose
 from nabla_mlir.runtime.manifest import Code, Manifest, Memory
 from nabla_mlir.runtime.module import split_by_driver
 from nabla_mlir.runtime.storage import artifact_bytes, save_artifact, store_artifact
-from nabla_mlir.staging.artifact import manifest_of
+from nabla_mlir.staging.artifact import manifest_of, with_references
 from nabla_mlir.staging.entry import Entry, Stage, bytecode_of
 from nabla_mlir.targets import Target
 from nabla_mlir.targets.toolchain import disassembled
@@ -86,6 +86,11 @@ class Compiled(Stage):
         return manifest_of(self.module, self.entries, [replace(self.code, memory=self.memory)])
 
     @cached_property
+    def _checkable(self) -> Manifest:
+        """The manifest of a file, with reference values for the machine where it is loaded."""
+        return with_references(self.manifest, self.module, self.target)
+
+    @cached_property
     def loaded(self) -> Module:
         """The artifact as a loaded module in this process. Its trees know the types of their custom nodes.
 
@@ -141,11 +146,11 @@ class Compiled(Stage):
 
         `nm.load` reads them without the compiler.
         """
-        return save_artifact(path, [self.vmfb], self.manifest, bytecode_of(self.module))
+        return save_artifact(path, [self.vmfb], self._checkable, bytecode_of(self.module))
 
     def to_bytes(self) -> bytes:
         """The artifact as the content of a .zip, which `nm.load` accepts."""
-        return artifact_bytes([self.vmfb], self.manifest, bytecode_of(self.module))
+        return artifact_bytes([self.vmfb], self._checkable, bytecode_of(self.module))
 
     def store(self, folder: str | Path) -> Path:
         """Writes the artifact into a folder that many machines share, under the name of its content; see `store_artifact`."""
@@ -183,6 +188,11 @@ class Bundle:
         first = self.parts[0]
         return manifest_of(first.module, first.entries, [part.manifest.code[0] for part in self.parts])
 
+    @cached_property
+    def _checkable(self) -> Manifest:
+        """The manifest of a file, with reference values for the machine where it is loaded."""
+        return with_references(self.manifest, self.parts[0].module, self.parts[0].target)
+
     def entry(self, name: str) -> Callable[..., Any]:
         """An entry point as a Python function of pytrees."""
         return self.here.entry(name)
@@ -205,11 +215,11 @@ class Bundle:
     def save(self, path: str | Path) -> Path:
         """Writes one file of code for each target, and one manifest, in a folder or in a .zip, depending on the path."""
         files = [part.vmfb for part in self.parts]
-        return save_artifact(path, files, self.manifest, bytecode_of(self.parts[0].module))
+        return save_artifact(path, files, self._checkable, bytecode_of(self.parts[0].module))
 
     def to_bytes(self) -> bytes:
         """The artifact as the content of a .zip. `nm.load` accepts it, and uses the first target that fits."""
-        return artifact_bytes([part.vmfb for part in self.parts], self.manifest, bytecode_of(self.parts[0].module))
+        return artifact_bytes([part.vmfb for part in self.parts], self._checkable, bytecode_of(self.parts[0].module))
 
     def store(self, folder: str | Path) -> Path:
         """Writes the artifact into a folder that many machines share, under the name of its content; see `store_artifact`."""

@@ -61,13 +61,16 @@ class Donating:
 
     def __init__(self, code: Code, donation: Sequence[int]):
         self._plain, self._code, self._donation = OnDevice(code, is_jitted=True), code, donation
+        self._first: Sequence[Any] | None = None  # the arguments of the call that compiles it, on which the code is checked
 
     def __call__(self, inputs: Sequence[Any], storage: int = 0, types: Any = None) -> list[Array]:
         """The results. The donated arrays are deleted."""
         check_given_once(inputs, self._donation)
         is_compiled = Execution.mode in ("auto", "compile") and not self._code.calls_python
         if is_compiled and device_of(inputs) is None:
-            return call(self._writing, inputs, self._donation, types)
+            self._first = inputs
+            writing, self._first = self._writing, None
+            return call(writing, inputs, self._donation, types)
         results = self._plain(inputs, storage, types)
         for i in self._donation:
             if type(inputs[i]) is Array:
@@ -81,4 +84,4 @@ class Donating:
         code = Code(clone_module(self._code.module), self._code.name, is_lowered=True, title=self._code.title,
                     memory_limit=self._code.memory_limit)  # fmt: skip
         give_away(code.function, self._donation)
-        return compiled_function(code)
+        return compiled_function(code, first=self._first)

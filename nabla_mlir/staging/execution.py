@@ -22,10 +22,18 @@ from iree.compiler import ir
 
 from nabla_mlir import thresholds
 from nabla_mlir.compiling.checking import compile_checked
-from nabla_mlir.compiling.estimates import estimate, work_of
+from nabla_mlir.compiling.estimates import compilation_of, estimate
 from nabla_mlir.compiling.lowering import clone_module, lower_module
 from nabla_mlir.dialects.regions import functions_of, nested
-from nabla_mlir.errors import DeployError, OutOfMemoryError, RuleMissingError, TargetError, TraceError, user_frame
+from nabla_mlir.errors import (
+    DeployError,
+    OutOfMemoryError,
+    RuleMissingError,
+    TargetError,
+    TraceError,
+    one_of,
+    user_frame,
+)
 from nabla_mlir.interpreter import Budget, OutOfStepsError, blocks, interpreted
 from nabla_mlir.interpreter.finite import is_finite, stop_at_infinity
 from nabla_mlir.locks import cached_property, new_lock
@@ -74,9 +82,7 @@ def set_execution(mode: Mode) -> str:
       >>> nm.set_execution(before)
       'interpret'
     """
-    if mode not in get_args(Mode):
-        raise TraceError(f"set_execution requires one of {', '.join(get_args(Mode))}, got {mode!r}.", where=user_frame())
-    before, Execution.mode = Execution.mode, mode
+    before, Execution.mode = Execution.mode, one_of("set_execution", mode, get_args(Mode), TraceError)
     return before
 
 
@@ -183,12 +189,10 @@ class Interpreted:
     """A function that NumPy runs until its calls have taken as long as its compilation would."""
 
     budget: Budget | None
-    work: float
 
     def __init__(self, code: Code):
         self.function: blocks.Function = interpreted(code.module.operation, code.name)
-        function = code.function
-        self.budget, self.work = None if code.calls_python else allowance([function]), steps_of(function)
+        self.budget = None if code.calls_python else allowance([code.function])
         self._code = code
         self._compiled: Runner | None = None
 
@@ -196,8 +200,6 @@ class Interpreted:
         """The results, in arrays of the host."""
         if self._compiled is None:
             try:
-                if self.budget is not None:
-                    self.budget.spend(self.work)
                 return [Array.from_numpy(y) for y in self.function(_on_host(inputs), self.budget)]
             except MemoryError as error:
                 raise OutOfMemoryError(self._code.name, error) from None
@@ -255,21 +257,13 @@ class OnDevice:
             here, self._first = self._here, None
             return here(inputs, storage, types)
         if device.driver not in self._elsewhere:
-            self._elsewhere[device.driver] = compiled_function(self._code, device)
+            self._elsewhere[device.driver] = compiled_function(self._code, device, inputs[: len(inputs) - storage])
         return self._elsewhere[device.driver](inputs, storage, types)
 
 
 def allowance(functions: Iterable[ir.Operation]) -> Budget | None:
     """The number of operations that may be interpreted before it pays to compile the module; None if it never pays."""
-    if Execution.mode != "auto":
-        return None
-    operations = sum(1 for function in functions for _ in nested(function))
-    return Budget((thresholds.COMPILED_MODULE + thresholds.COMPILED_OPERATION * operations) / thresholds.STEP)
-
-
-def steps_of(function: ir.Operation) -> float:
-    """The work of a call on the elements of arrays. The unit is the time of one operation on small arrays."""
-    return thresholds.INTERPRETED_WORK * work_of(function) / thresholds.STEP
+    return Budget(compilation_of(functions) / thresholds.STEP) if Execution.mode == "auto" else None
 
 
 def function_of(code: Code, is_jitted: bool = False, first: Sequence[Any] | None = None) -> Runner:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, overload
 
+import numpy as np
 from iree.compiler import ir
 
 from nabla_mlir import pytree
@@ -125,13 +126,16 @@ class Lowered(Stage):
 
     @overload
     def compile(
-        self, target: str | Target = ..., *, flags: Sequence[str] = ..., cache: bool = ..., tune: bool = ...
+        self, target: str | Target = ..., *, flags: Sequence[str] = ..., cache: bool = ..., tune: bool = ..., example: Any = ...
     ) -> Compiled: ...
     @overload
     def compile(
-        self, target: list[Any] | tuple[Any, ...], *, flags: Sequence[str] = ..., cache: bool = ..., tune: bool = ...
+        self, target: list[Any] | tuple[Any, ...], *, flags: Sequence[str] = ..., cache: bool = ..., tune: bool = ...,
+        example: Any = ...,
     ) -> Bundle: ...
-    def compile(self, target: Any = "cpu", *, flags: Sequence[str] = (), cache: bool = True, tune: bool = False) -> Any:
+    def compile(
+        self, target: Any = "cpu", *, flags: Sequence[str] = (), cache: bool = True, tune: bool = False, example: Any = None
+    ) -> Any:
         """Compiles for one target, or for several, each in a separate process.
 
         Args:
@@ -141,22 +145,53 @@ class Lowered(Stage):
           cache: True reads the result from the cache on disk, or stores it there.
           tune: True compiles several forms (`nabla_mlir.staging.tuning.FORMS`) for the CPU of this machine, times them with both
             drivers, and returns the fastest that agrees with the default. The manifest lists the trials.
+          example: arguments on which the code is compared with the interpreter, instead of random ones: a tuple as for a call,
+            or a dict of tuples by entry point.
 
         Raises:
           CompileError: IREE refused the module or crashed; a reproducer is saved.
+          MiscompileError: no strategy gives the interpreter's numbers.
           TargetError: the target does not exist, or `tune` is set for a target that is not a CPU.
+          TraceError: an example names an entry point that does not exist.
+          ShapeError, DtypeError, TreeError: an entry point does not accept its example.
+
+        Example:
+          >>> import nabla_mlir as nm, numpy as np
+          >>> lowered = nm.trace(lambda x: x * x, nm.spec(2, "f64"), name="square").lower()
+          >>> print(lowered.compile(example=(np.array([1e100, -3.0]),)).checks["square"])
+          checked: on the arguments of a call
         """
+        examples = None if example is None else self._examples(example)
         if isinstance(target, (list, tuple)):
-            return Bundle(tuple(self.compile(t, flags=flags, cache=cache, tune=tune) for t in target))
+            return Bundle(tuple(self.compile(t, flags=flags, cache=cache, tune=tune, example=example) for t in target))
         machine = as_target(target)
         if isinstance(machine, Interpreter):
             return Interpreted(self.module, self.entries, b"", machine)
         if tune:
             functions = {entry.name: entry.inputs for entry in self.entries}
             best = tuning.tune(self.module, functions, machine, flags, cache)
-            return Compiled(self.module, self.entries, best.vmfb, best.target, best.driver, best.trials)
-        vmfb, checks = compile_checked(self.module, machine, flags=flags, cache=cache)
-        return Compiled(self.module, self.entries, vmfb, machine, checks=checks)
+            driver, trials, machine = best.driver, best.trials, best.target
+        else:
+            driver, trials = "", ()
+        vmfb, checks = compile_checked(
+            self.module, machine, flags=flags, cache=cache, examples=examples, anew=examples is not None
+        )  # fmt: skip
+        return Compiled(self.module, self.entries, vmfb, machine, driver, trials, checks)
+
+    def _examples(self, example: Any) -> dict[str, list[np.ndarray]]:
+        """The arrays of examples, by entry point."""
+        entries = {entry.name: entry for entry in self.entries}
+        if not isinstance(example, dict):
+            if len(entries) != 1:
+                raise TraceError(f"an example requires the name of one of {', '.join(entries)}, got none.", where=user_frame(),
+                                 help="give a dict: compile(example={name: arguments}).")  # fmt: skip
+            example = dict.fromkeys(entries, example)
+        for name, arguments in example.items():
+            if name not in entries or not isinstance(arguments, tuple):
+                got = repr(name) if name not in entries else f"{type(arguments).__name__} for {name}"
+                raise TraceError(f"an example requires a tuple of arguments for one of {', '.join(entries)}, got {got}.",
+                                 where=user_frame())  # fmt: skip
+        return {name: [*map(np.asarray, entries[name].flatten(arguments, {}))] for name, arguments in example.items()}
 
 
 # ---------------------------------------------------------------- tracing

@@ -88,10 +88,13 @@ class Target:
       asynchronous: True makes calls return before they end, with arrays whose values are waited for when they are read. Calls
         of one module stay in order where it matters; a call with a loop of unknown length waits for its values. A caller in
         C passes two fences to such a function, as iree-run-module does.
+      checking: which programs that are compiled for this target are compared with the interpreter, as for `nm.set_checking`. None
+        uses the setting of `nm.set_checking`. Neither the code nor its name in the cache depends on it.
     """
 
     options: tuple[str, ...] = field(default=(), kw_only=True)
     asynchronous: bool = field(default=False, kw_only=True)
+    checking: str | None = field(default=None, kw_only=True, compare=False, repr=False)
 
     name: ClassVar[str]
     drivers: ClassVar[tuple[str, ...]]
@@ -168,7 +171,9 @@ class Target:
 
     def to_json(self) -> dict[str, Any]:
         """The resolved target as JSON values, in the form of the manifest."""
-        return {"name": self.name} | asdict(self.resolve())
+        data = {"name": self.name} | asdict(self.resolve())
+        del data["checking"]  # a setting of the one who compiles
+        return data
 
     @staticmethod
     def from_json(data: dict[str, Any]) -> Target:

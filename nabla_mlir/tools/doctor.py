@@ -16,7 +16,7 @@ PACKAGES = ("nabla-mlir", "nabla-mlir-runtime", "iree-base-compiler", "iree-base
 
 
 def run(as_json: bool = False) -> int:
-    """Prints the tables, or JSON; returns 0 if the self test passes."""
+    """Prints the tables, or JSON; returns 0 if the self test and the check pass."""
     versions = {"python": platform.python_version(), "system": f"{platform.system()} {platform.machine()}"}
     versions |= {name: _version(name) for name in PACKAGES}
     targets = [{"target": a.name, "runs": a.runs, "detail": a.detail} for a in available()]
@@ -24,11 +24,14 @@ def run(as_json: bool = False) -> int:
     start = time.perf_counter()
     result = self_test()
     seconds = time.perf_counter() - start
+    setting, check = checking()
+    is_well = result == "passed" and check.startswith("checked")
     if as_json:
         storage = {"folder": str(cache.cache_dir()), "files": files, "bytes": size, "limit": cache.cache_size()}
         content = {"versions": versions, "targets": targets, "cache": storage, "self_test": {"result": result, "seconds": seconds}}
+        content["checking"] = {"setting": setting, "tiny_program": check}
         print(json.dumps(content, indent=1))
-        return int(result != "passed")
+        return int(not is_well)
     print_table("Versions", ["package", "version"], [[name, version] for name, version in versions.items()])
     rows = [[a.name, "yes" if a.runs else "no", a.detail] for a in available()]
     print_table("Targets", ["target", "runs here", "device, or why not"], rows)
@@ -37,8 +40,9 @@ def run(as_json: bool = False) -> int:
         ["folder", "files", "MB", "limit MB"],
         [[str(cache.cache_dir()), str(files), f"{size / 1e6:.1f}", f"{cache.cache_size() / 1e6:.0f}"]],
     )
+    print_table("Checks of compiled code", ["setting", "a tiny program"], [[setting, check]])
     print_table("Self test", ["what", "seconds", "result"], [["gradient of sum(x^3) on the CPU", f"{seconds:.2f}", result]])
-    return int(result != "passed")
+    return int(not is_well)
 
 
 def self_test() -> str:
@@ -55,6 +59,20 @@ def self_test() -> str:
     except NablaError as error:
         return f"{type(error).__name__}: {error.message}"
     return "passed" if got == [3.0, 12.0, 27.0] else f"wrong numbers: {got}"
+
+
+def checking() -> tuple[str, str]:
+    """The setting, and how the numbers of a tiny program compare with the interpreter's, compiled and checked now."""
+    try:
+        import nabla_mlir as nm
+        from nabla_mlir.compiling.checking import Checking
+
+        stage = nm.trace(lambda x: nm.numpy.sin(x) * x, nm.spec(64), name="tiny").lower()
+        return Checking.mode, str(stage.compile(nm.CPU(checking="always"), cache=False).checks["tiny"])
+    except ImportError as error:
+        return "", f"not possible: {error}"
+    except NablaError as error:
+        return "", f"{type(error).__name__}: {error.message}"
 
 
 def _version(package: str) -> str:

@@ -10,12 +10,12 @@ from iree.compiler import ir
 
 import nabla_mlir as nm
 import nabla_mlir.numpy as nnp
-from nabla_mlir.compiling import checking, lowering
+from nabla_mlir.compiling import checking, lowering, reference_check
 from nabla_mlir.compiling.comparison import compare
 from nabla_mlir.compiling.reference_check import check_artifact
 from nabla_mlir.dialects.context import context
 from nabla_mlir.dialects.regions import functions_of, nested
-from nabla_mlir.errors import CompileError, MiscompileError
+from nabla_mlir.errors import CompileError, MiscompileError, ShapeError, TargetError, TraceError
 from nabla_mlir.interpreter import interpreted
 from nabla_mlir.interpreter.rounding import Perturbation
 
@@ -193,7 +193,7 @@ def spread(f, *arguments):
     wanted = interpreted(stage.module.operation, "main")(list(arguments))
 
     def perturbed(k):
-        noise = Perturbation(k)
+        noise = Perturbation([k])
         return interpreted(stage.module.operation, "main", noise)([noise.perturbed(x) for x in arguments])
 
     return wanted, perturbed
@@ -246,3 +246,123 @@ def test_the_artifact_s_own_check_is_repeatable():
         stage.module, compiled.target, compiled.vmfb
     )
     assert functions_of(stage.module.operation)
+
+
+# ---------------------------------------------------------------- settings and examples
+
+
+def test_an_example_of_the_user_s_is_compared():
+    stage = lowered(program, *ARGUMENTS)
+    with pytest.warns(RuntimeWarning, match=r"result 2 at \(0,\) is 3000"):
+        compiled = stage.compile(CONFUSES, example=(np.array([False, True]), np.array([1e3, 0.0]), np.array([3.0, 5.0])))
+    assert compiled.checks["main"].detail == "on the arguments of a call"
+    with pytest.warns(RuntimeWarning, match="differed"):  # nothing that differs is there on all arguments
+        stage.compile(CONFUSES, example={"main": ARGUMENTS})
+    both = nm.module(f=nm.trace(lambda x: x + 1, X), g=nm.trace(lambda x: x * 2, X)).lower()
+    checks = both.compile(example={"g": (X,)}).checks
+    assert checks["g"].detail == "on the arguments of a call"
+    assert checks["f"].detail.startswith("on random arguments")
+    with pytest.raises(TraceError, match="an example requires the name of one of f, g, got none"):
+        both.compile(example=(X,))
+    with pytest.raises(TraceError, match="an example requires a tuple of arguments for one of f, g, got 'h'"):
+        both.compile(example={"h": (X,)})
+    with pytest.raises(TraceError, match="got ndarray for g"):
+        both.compile(example={"g": X})
+    with pytest.raises(ShapeError, match="requires float64"):
+        both.compile(example={"g": (X[0],)})
+    product = nm.hvp_module(lambda x: nnp.sum(x**3), nm.spec(3, "f64"), entry_points=("update", "apply"))
+    checks = product.compile(example={"update": (np.array([1.0, 2.0, 3.0]),)}).checks
+    assert checks["update"].detail == "on the arguments of a call"
+    assert checks["apply"].status == "checked"
+
+
+def test_a_call_that_gives_arguments_away_is_checked_on_them(monkeypatch):
+    seen = []
+    check = checking.check_artifact
+    monkeypatch.setattr(checking, "check_artifact", lambda *args: seen.append(check(*args)) or seen[-1])
+    f = nm.jit(lambda x, y: (x * 3.125 + y, y - x), donate_argnums=(0, 1))
+    x, y = nm.numpy.asarray(X.copy()), nm.numpy.asarray(2 * X)
+    a, b = f(x, y)
+    np.testing.assert_allclose(np.asarray(a), 5.125 * X)
+    np.testing.assert_allclose(np.asarray(b), X)
+    (checks,) = seen
+    assert checks["main"].status == "checked"
+    assert checks["main"].detail == "on the arguments of a call"
+
+
+def test_a_target_says_what_is_checked():
+    """It is no part of what is compiled: neither of the name in the cache nor of the manifest."""
+    quiet = nm.CPU("host", checking="off")
+    stage = lowered(lambda x: x * 1.75, X)
+    compiled = stage.compile(quiet)
+    assert str(compiled.checks["main"]) == "not checked: checking is off"
+    again = stage.compile(nm.CPU("host"))
+    assert again.checks["main"].status == "checked"
+    assert again.vmfb == compiled.vmfb
+    assert (quiet, repr(quiet)) == (nm.CPU("host"), repr(nm.CPU("host")))
+    assert quiet.to_json() == nm.CPU("host").to_json()
+    before = nm.set_checking("off")
+    try:
+        assert lowered(lambda x: x * 1.5, X).compile(nm.CPU("host", checking="cheap")).checks["main"].status == "checked"
+    finally:
+        nm.set_checking(before)
+    with pytest.raises(TargetError, match="checking of a target requires one of off, cheap, always, got 'some'"):
+        stage.compile(nm.CPU("host", checking="some"))
+
+
+def test_a_circular_dependency_is_compiled_by_the_next_strategy(monkeypatch, caplog):
+    compile_lowered = checking.compile_lowered
+
+    def refusing(module, *args, **kwargs):
+        if "optimization_barrier" not in str(module):
+            raise CompileError("iree-compile requires a valid module, got a circular dependency in it.")
+        return compile_lowered(module, *args, **kwargs)
+
+    monkeypatch.setattr(checking, "compile_lowered", refusing)
+    stage = lowered(lambda x: nm.fori_loop(0, 3, lambda i, c: nnp.sin(c), x), X)
+    check = stage.compile().checks["main"]
+    assert (check.status, check.strategy) == ("checked", "with barriers around loops and branches")
+    assert "IREE refuses a module as chosen for the target: the next strategy is tried" in caplog.text
+    monkeypatch.setattr(checking, "STRATEGIES", checking.STRATEGIES[:2])
+    with pytest.raises(CompileError, match="circular"):  # where there is nothing to put a barrier around
+        lowered(lambda x: x + 1.0, X).compile()
+
+
+def test_loops_whose_length_values_decide_are_checked():
+    def f(x):
+        return nm.while_loop(lambda c: nnp.sum(c) > 1e-3, lambda c: c * 0.5, x)
+
+    assert lowered(f, X).compile().checks["main"].status == "checked"
+    endless = lowered(lambda x: nm.while_loop(lambda c: nnp.sum(c) > -1, lambda c: c * 0.5, x), X)
+    assert str(endless.compile().checks["main"]) == "not checked: the interpreter would take too long"
+    # Ends with the interpreter alone: the last digit never changes again, which rounding may undo.
+    root = lowered(lambda x: nm.while_loop(lambda c: c[0] != c[1], lambda c: ((c[0] + x / c[0]) / 2, c[0]), (x, 0 * x))[0], 2.0)
+    assert root.compile().checks["main"].status in ("checked", "not checked")
+
+
+def test_compiled_code_that_goes_on_is_wrong(monkeypatch):
+    legalize = lowering.legalize
+
+    def wrong(module, target, schedule=True):
+        broken = lowering.clone_module(module)
+        for op in nested(broken.operation):
+            if op.name == "stablehlo.multiply" and schedule:
+                op.operands[1] = op.operands[0]  # c * c, which stays where it is
+        return legalize(broken, target, schedule)
+
+    monkeypatch.setattr(lowering, "legalize", wrong)
+    monkeypatch.setattr(reference_check, "_SECONDS", 0.3)
+    stage = lowered(lambda x: nm.while_loop(lambda c: c > 1e-3, lambda c: c * 0.5, x), np.float64(1.0))
+    with pytest.warns(RuntimeWarning, match="got a call that goes on"):
+        compiled = stage.compile(example=(np.float64(1.0),))
+    assert float(compiled(np.float64(1.0))) == 2.0**-10
+
+
+def test_the_largest_element_is_exact():
+    """Beside a mask of large numbers, too: a maximum is no sum whose terms cancel."""
+    mask = np.where(np.tri(4, dtype=bool), 0.0, -1e30)
+    wanted, perturbed = spread(lambda x: nm.nn.softmax(x + mask, axis=-1), X[:1].T @ X[:1])
+    assert np.isfinite(perturbed(0)[0]).all()
+    outcome = compare([wanted[0] * (1 + 1e-12)], wanted, perturbed)
+    assert outcome.share == 1
+    assert compare([wanted[0] * (1 + 1e-9)], wanted, perturbed).difference is not None

@@ -157,6 +157,8 @@ def test_kernels_know_their_operations(hvp):
     last = hvp["states"][-1]
     assert hvp["target"] == "cpu"
     assert hvp["kernels"]
+    assert [check["status"] for check in hvp["checks"]] == ["checked"]
+    assert hvp["checks"][0]["text"].startswith("checked: on random arguments")
     names = " ".join(k["name"] for k in hvp["kernels"])
     assert "matmul" in names or "matvec" in names
     covered = {n for k in hvp["kernels"] for n in k["operations"]}

@@ -23,6 +23,8 @@ class Kernels {
       element("p", {}, timed.length
         ? `A call runs ${kernels.length} kernels in ${duration(total)} on one core of this machine. A dot far below the roof is slower than what it moves and computes would allow; one above the slope reads from a cache.`
         : `A call runs ${kernels.length} kernels. They were not measured: the target does not run on this machine, or the function needs a state.`)];
+    const { checks } = this.app.model.data;
+    if (checks.length) parts.push(element("p", {}, checks.map((one) => `${one.function} is ${one.text}.`).join(" ")));
     if (timed.length && machine) parts.push(element("div", { class: "columns" },
       element("figure", {}, element("h3", {}, "Roofline"), this.roofline(timed, machine, picked)),
       element("figure", {}, element("h3", {}, "Timeline of a call"), this.timeline(timed, total, picked))));

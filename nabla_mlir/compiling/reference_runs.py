@@ -1,0 +1,108 @@
+"""The interpreter's results of the entry points of a module on drawn arguments or examples, as they stand and perturbed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from iree.compiler import ir
+
+from nabla_mlir.compiling.comparison import Arrays
+from nabla_mlir.dialects.regions import functions_of, is_private, nested
+from nabla_mlir.dialects.types import shape_and_dtype
+from nabla_mlir.interpreter import Budget, functions
+from nabla_mlir.interpreter.choices import routine_of
+from nabla_mlir.interpreter.rounding import Perturbation
+from nabla_mlir.runtime.drawn import DRAWS, drawn
+
+Examples = Mapping[str, Arrays]  # the arguments of entry points by name
+_ENDLESS = 1e15  # steps; smaller ones can still be subtracted
+_PLAIN = -1  # the number of the run that is not perturbed
+# A perturbed run that takes so many times the steps of the plain one, and so many more, has a loop that rounding decides.
+_LONGER, _MORE = 10.0, 1000.0
+
+
+def entries_of(module: ir.Module) -> dict[str, ir.Operation]:
+    """The functions that others may call by name, those first that write the state which others read."""
+    found = {name: op for name, op in functions_of(module.operation).items() if not is_private(op)}
+    return dict(sorted(found.items(), key=lambda item: not _writes_state(item[1])))
+
+
+def _writes_state(function: ir.Operation) -> bool:
+    return any(op.name == "util.global.store" for op in nested(function))
+
+
+def factorises(module: ir.Module) -> bool:
+    """Whether a module has a factorisation, whose argument should be one that has factors."""
+    return any(map(routine_of, nested(module.operation)))
+
+
+class ReferenceRuns:
+    """The calls of the interpreter on one set of arguments; entry points of a state are called in order.
+
+    Args:
+      module: a lowered one.
+      examples: arguments of entry points; others are drawn.
+      draw: one of `DRAWS`.
+      budget: the steps that the calls may take, the perturbed ones not counted; any number if there is none.
+    """
+
+    def __init__(
+        self, module: ir.Module, examples: Examples | None = None, draw: str = DRAWS[0], budget: Budget | None = None
+    ):
+        self.module, self.examples, self.draw = module, examples or {}, draw
+        self.entries, self.is_definite = entries_of(module), factorises(module)
+        self.budget = budget or Budget(_ENDLESS)
+        self._first = self.budget.steps
+        self._noise = Perturbation()
+        self._functions = functions(module.operation, self._noise)  # read once for all runs
+        self._start = dict(self._functions.state)
+        self._states: dict[int, dict[str, Any]] = {}  # of each run
+        self._inputs: dict[str, list[np.ndarray]] = {}  # of entry points that have been called
+        self._results: dict[tuple[str, int], list[np.ndarray]] = {}
+
+    def inputs(self, name: str) -> list[np.ndarray]:
+        """The arguments of an entry point, in memory of their own: a function may write where they lie."""
+        if name in self.examples:
+            return [np.array(x) for x in self.examples[name]]
+        types = [shape_and_dtype(argument.type) for argument in self.entries[name].regions[0].blocks[0].arguments]
+        return drawn(types, name, self.draw, self.is_definite)
+
+    def call(self, name: str) -> list[np.ndarray]:
+        """The results of an entry point.
+
+        Raises:
+          OutOfStepsError: the budget is spent.
+        """
+        self._inputs[name] = self.inputs(name)
+        try:
+            return self._call(name, _PLAIN, self._inputs[name], self.budget)
+        except BaseException:
+            del self._inputs[name]
+            raise
+
+    def perturbed(self, name: str, k: int) -> list[np.ndarray]:
+        """The results of an entry point in a perturbed run, by its number, after those that have been called before it.
+
+        Raises:
+          OutOfStepsError: rounding decides how long a loop goes on.
+        """
+        budget = Budget(_LONGER * (self._first - self.budget.steps) + _MORE)
+        for entry, inputs in self._inputs.items():
+            if (entry, k) not in self._results:
+                self._noise.seed([k, *entry.encode()])
+                try:
+                    self._results[entry, k] = self._call(entry, k, [*map(self._noise.perturbed, inputs)], budget)
+                finally:
+                    self._noise.seed(None)
+        return self._results[name, k]
+
+    def _call(self, name: str, run: int, inputs: list[np.ndarray], budget: Budget) -> list[np.ndarray]:
+        """Calls a function with the state of a run."""
+        state = self._functions.state
+        state.clear()
+        state.update(self._states.get(run, self._start))
+        results = self._functions[name](inputs, budget)
+        self._states[run] = dict(state)
+        return results[:-1] if self._functions.has_version(name) else results

@@ -1,0 +1,96 @@
+"""Reference values that an artifact carries: the interpreter's results on drawn arguments, and how far rounding moves them."""
+
+from __future__ import annotations
+
+import numpy as np
+from iree.compiler import ir
+
+from nabla_mlir.compiling.comparison import FACTOR, RUNS, Arrays, bound_of, share_of, unit_of
+from nabla_mlir.compiling.reference_check import allowance_of
+from nabla_mlir.compiling.reference_runs import ReferenceRuns
+from nabla_mlir.dialects.regions import nested
+from nabla_mlir.errors import DeployError, RuleMissingError
+from nabla_mlir.interpreter import OutOfStepsError
+from nabla_mlir.ops.callbacks import calls_python
+from nabla_mlir.runtime.drawn import DRAWS
+from nabla_mlir.runtime.reference import Reference, ResultReference, text_of, weighted_sum, weights_of
+
+# Elements that are carried of each result, and of all results of an entry point.
+_SAMPLES, _MOST, _LEAST = 8, 96, 2
+
+
+def references_of(module: ir.Module, is_bounded: bool = True) -> dict[str, Reference]:
+    """The reference of each entry point of a lowered module.
+
+    Args:
+      is_bounded: leave out what the interpreter takes too long for, as checks do.
+    """
+    found: dict[str, Reference] = {}
+    for draw in DRAWS:
+        share, references = _on(module, draw, is_bounded)
+        found = found or references
+        if share >= 0.5:
+            return references
+    return found
+
+
+def _on(module: ir.Module, draw: str, is_bounded: bool) -> tuple[float, dict[str, Reference]]:
+    """The references on one draw, and the smallest share of numbers that rounding does not decide."""
+    runs = ReferenceRuns(module, draw=draw, budget=allowance_of(module) if is_bounded else None)
+    found, smallest = {}, 1.0
+    for order, name in enumerate(runs.entries):
+        found[name] = Reference(draw, runs.is_definite, order)
+        try:
+            share, results = _results(runs, name)
+        except (OutOfStepsError, MemoryError, RuleMissingError, DeployError) as error:
+            found[name] = Reference(draw, runs.is_definite, order, absence=_reason(error))
+        else:
+            found[name] = Reference(draw, runs.is_definite, order, results)
+            smallest = min(smallest, share)
+    return smallest, found
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, MemoryError):
+        return "there is no memory for the interpreter's values"
+    return "the interpreter would take too long" if isinstance(error, OutOfStepsError) else str(error).splitlines()[0]
+
+
+def _results(runs: ReferenceRuns, name: str) -> tuple[float, tuple[ResultReference, ...]]:
+    if any(map(calls_python, nested(runs.entries[name]))):
+        raise DeployError("it calls functions of Python")
+    wanted = runs.call(name)
+    reruns = [runs.perturbed(name, k) for k in range(RUNS)]
+    samples = max(_LEAST, min(_SAMPLES, _MOST // max(len(wanted), 1)))
+    bounds = [bound_of(y, [run[i] for run in reruns]) for i, y in enumerate(wanted)]
+    shares = [share_of(y, bound) for y, bound in zip(wanted, bounds, strict=True) if y.size]
+    results = (_result(y, bounds[i], [run[i] for run in reruns], samples) for i, y in enumerate(wanted))
+    return min(shares, default=1.0), tuple(results)
+
+
+def _result(wanted: np.ndarray, bound: np.ndarray, reruns: Arrays, samples: int) -> ResultReference:
+    flat, bounds = wanted.reshape(-1), bound.reshape(-1)
+    indices = [i for i in _indices(flat, samples) if np.isfinite(bounds[i])]
+    values, distances = tuple(text_of(flat[i]) for i in indices), tuple(float(f"{bounds[i]:.2e}") for i in indices)
+    if not flat.size or not np.isfinite(bounds).all():
+        return ResultReference(tuple(indices), values, distances)
+    total, sums = weighted_sum(wanted), [weighted_sum(y) for y in reruns]
+    size = np.abs(flat.astype(np.complex128))
+    size = np.where(np.isfinite(size), size, 1.0)
+    weights, unit = weights_of(flat.size), unit_of(wanted.dtype)
+    # As for elements: sixteen units of each and of the largest, whose errors have any sign; and the order of this sum itself.
+    close = 16 * unit * float(weights @ size) + unit * np.sqrt(flat.size) * float(size.max()) + 1e-14 * float(weights @ size)
+    spread = FACTOR * max(abs(other - total) for other in sums)
+    if not np.isfinite(total):
+        return ResultReference(tuple(indices), values, distances)
+    return ResultReference(tuple(indices), values, distances, text_of(total), float(f"{max(close, spread):.2e}"))
+
+
+def _indices(flat: np.ndarray, samples: int) -> list[int]:
+    """All indices of a short array; of a long one the first, the last, that of the largest element, and some in between."""
+    n = flat.size
+    if n <= samples:
+        return [*range(n)]
+    size = np.abs(flat.astype(np.complex128))
+    spread = (np.floor((weights_of(samples + 1) - 1.0) * n)).astype(int).tolist()
+    return sorted({0, n - 1, int(np.argmax(np.where(np.isfinite(size), size, 0))), *spread[1 : max(samples - 2, 1)]})

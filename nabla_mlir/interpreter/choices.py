@@ -1,0 +1,163 @@
+"""Factorisations as another right routine would return them: of a matrix off by its rounding, with the open choices drawn.
+
+A routine is backward stable: its factors are exact for a matrix whose elements are off by some units of its norm, of its columns,
+or of its rows and columns (Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., theorems 10.3 and 19.4). Beyond that a
+factorisation leaves choices open: phases of eigenvectors and of pairs of singular vectors, bases of spaces with equal values, the
+order of the eigenvalues of a general matrix, and every element of a factor that does not exist.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import numpy as np
+from iree.compiler import ir
+
+from nabla_mlir.dialects.stablehlo import String
+from nabla_mlir.dialects.types import is_complex, shape_and_dtype
+from nabla_mlir.interpreter.evaluations import evaluation_of
+from nabla_mlir.interpreter.frames import Arrays
+from nabla_mlir.table.registry import REGISTRY
+
+Scale = Callable[[np.ndarray], np.ndarray]
+Open = Callable[[np.random.Generator, Arrays], Arrays]  # results with choices of their own
+
+
+def routine_of(op: ir.Operation) -> str:
+    """The routine of a factorisation or a solver, without the letter of its type; "" if the operation is neither."""
+    if op.name in _STABLEHLO:
+        return _STABLEHLO[op.name]
+    if op.name != "stablehlo.custom_call":
+        return ""
+    target = re.fullmatch(r"lapack_[sdcz](\w+)_ffi", String.decode(op.attributes["call_target_name"]))
+    return target[1] if target and target[1] in _SCALES else ""
+
+
+_STABLEHLO = {"stablehlo.cholesky": "cholesky", "stablehlo.triangular_solve": "trsm"}
+
+
+def factored_anew(op: ir.Operation, operands: Arrays, unit: float, rng: np.random.Generator) -> Arrays:
+    """The results of a routine, for operands that are off by some units of their size, and with choices drawn anew.
+
+    Args:
+      unit: the relative distance by which an element is off at most.
+    """
+    routine, record = routine_of(op), REGISTRY[op.name]
+    evaluate = evaluation_of(record, op)
+    assert evaluate is not None  # it has been evaluated
+    matrix, *others = operands
+    arrays = [matrix + _noise(rng, matrix, unit * _SCALES[routine](matrix))]
+    arrays += [x + _noise(rng, x, unit * np.abs(x)) if x.dtype.kind in "fc" else x for x in others]
+    found = evaluate(*(y.astype(x.dtype) for x, y in zip(operands, arrays, strict=True)), **record.read(op))
+    results = found if isinstance(found, list) else [found]
+    if routine in _OPEN:
+        results = _OPEN[routine](rng, results)
+    types = [shape_and_dtype(value.type) for value in op.results]
+    return [np.asarray(y).reshape(shape).astype(dtype) for y, (shape, dtype) in zip(results, types, strict=True)]
+
+
+def _noise(rng: np.random.Generator, x: np.ndarray, size: np.ndarray) -> np.ndarray:
+    size = np.where(np.isfinite(size), size, 0.0)
+    noise = rng.uniform(-1, 1, x.shape) * size
+    return noise + 1j * rng.uniform(-1, 1, x.shape) * size if is_complex(x.dtype) else noise
+
+
+# ---------------------------------------------------------------- the sizes by which elements may be off
+
+
+def _largest(a: np.ndarray, axis: int) -> np.ndarray:
+    return np.abs(a).max(axis, keepdims=True, initial=0)
+
+
+def _of_columns(a: np.ndarray) -> np.ndarray:
+    """The length of each column; squares neither vanish nor overflow."""
+    size = _largest(a, -2)
+    return size * np.linalg.norm(a / np.where(size > 0, size, 1), axis=-2, keepdims=True)
+
+
+def _of_matrix(a: np.ndarray) -> np.ndarray:
+    """Frobenius' norm."""
+    return np.broadcast_to(_of_columns(_of_columns(a).swapaxes(-1, -2)), a.shape)
+
+
+def _of_rows_and_columns(a: np.ndarray) -> np.ndarray:
+    return np.sqrt(_largest(a, -2)) * np.sqrt(_largest(a, -1))
+
+
+_SCALES: dict[str, Scale] = {
+    "cholesky": _of_rows_and_columns, "potrf": _of_rows_and_columns, "trsm": _of_rows_and_columns, "getrf": _of_rows_and_columns,
+    "gtsv": np.abs, "geqrf": _of_columns, "geqp3": _of_columns, "orgqr": _of_columns, "ungqr": _of_columns,
+    "syevd": _of_matrix, "heevd": _of_matrix, "gesdd": _of_matrix, "geev": _of_matrix, "gees": _of_matrix,
+    "gehrd": _of_matrix, "sytrd": _of_matrix, "hetrd": _of_matrix,
+}  # fmt: skip
+
+
+# ---------------------------------------------------------------- choices
+
+
+def _phases(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    """Random signs, or complex numbers of size one."""
+    return np.exp(2j * np.pi * rng.uniform(size=shape)) if is_complex(dtype) else rng.choice([-1.0, 1.0], shape)
+
+
+def _anything_for_nan(rng: np.random.Generator, x: np.ndarray) -> np.ndarray:
+    """Random numbers for a factor that does not exist: some routines leave what they had."""
+    return np.where(np.isnan(x), rng.normal(size=x.shape), x)
+
+
+def _factor(rng: np.random.Generator, results: Arrays) -> Arrays:
+    return [_anything_for_nan(rng, results[0]), *results[1:]]
+
+
+def _eigenvectors(rng: np.random.Generator, results: Arrays) -> Arrays:
+    vectors, *others = results
+    return [vectors * _phases(rng, vectors.shape[:-2] + (1, vectors.shape[-1]), vectors.dtype), *others]
+
+
+def _singular_vectors(rng: np.random.Generator, results: Arrays) -> Arrays:
+    """Pairs with a common phase; those beyond the smaller extent are any basis of what is left."""
+    a, s, u, vt, info = results
+    pairs = _phases(rng, (*s.shape, 1), a.dtype)
+    u, vt = u.copy(), vt.copy()
+    for x, phases in ((u.swapaxes(-1, -2), pairs), (vt, np.conj(pairs))):
+        k = min(s.shape[-1], x.shape[-2])
+        x[..., :k, :] *= phases[..., :k, :]
+        x[..., k:, :] = _unitary(rng, x.shape[-2] - k, x.dtype) @ x[..., k:, :]
+    return [a, s, u, vt, info]
+
+
+def _unitary(rng: np.random.Generator, n: int, dtype: np.dtype) -> np.ndarray:
+    x = rng.normal(size=(n, n)) + (1j * rng.normal(size=(n, n)) if is_complex(dtype) else 0)
+    return np.linalg.qr(x)[0] if n else x
+
+
+def _general_eigenvectors(rng: np.random.Generator, results: Arrays) -> Arrays:
+    """Another order of the eigenvalues, in which conjugate ones stay together, and other signs of the vectors.
+
+    The largest entry of a vector is real. A real matrix has vectors of both sides whose products are positive.
+    """
+    *values, left, right, info = (y.copy() for y in results)
+    n, is_real = left.shape[-1], len(values) == 2
+    for index in np.ndindex(left.shape[:-2]):
+        imaginary = values[1][index] if is_real else np.zeros(n)
+        groups = [[i, i + 1] if imaginary[i] > 0 and i + 1 < n else [i] for i in range(n) if not imaginary[i] < 0]
+        order = [i for k in rng.permutation(len(groups)) for i in groups[k]]
+        order += [i for i in range(n) if i not in order]  # values that are not finite have no partner
+        signs = rng.choice([-1.0, 1.0], (2, n))
+        for value in values:
+            value[index] = value[index][order]
+        for side, vectors in enumerate((left, right)):
+            vectors[index] = vectors[index][:, order] * (_of_pairs(signs[0], imaginary[order]) if is_real else signs[side])
+    return [*values, left, right, info]
+
+
+def _of_pairs(signs: np.ndarray, imaginary: np.ndarray) -> np.ndarray:
+    """The sign of the first of two conjugate vectors for the second too."""
+    return np.where(imaginary < 0, np.roll(signs, 1), signs)
+
+
+_OPEN: dict[str, Open] = {
+    "cholesky": _factor, "potrf": _factor, "syevd": _eigenvectors, "heevd": _eigenvectors, "gesdd": _singular_vectors,
+    "geev": _general_eigenvectors,
+}  # fmt: skip

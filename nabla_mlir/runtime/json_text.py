@@ -1,0 +1,21 @@
+"""JSON that people can read: what fits into a line is one."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+
+def dumps(value: Any, indent: str = "", key: str = "") -> str:
+    """JSON with one line for what fits into one, so that people can read it."""
+    line = json.dumps(value)
+    is_short = len(indent) + len(key) + len(line) <= 99 or not isinstance(value, (dict, list, tuple))
+    if is_short or (not isinstance(value, dict) and all(isinstance(item, int) for item in value)):
+        return line
+    inner = indent + "  "
+    if isinstance(value, dict):
+        items = [f"{json.dumps(key)}: {dumps(item, inner, json.dumps(key) + ': ')}" for key, item in value.items()]
+    else:
+        items = [dumps(item, inner) for item in value]
+    opening, closing = "{}" if isinstance(value, dict) else "[]"
+    return f"{opening}\n" + ",\n".join(inner + item for item in items) + f"\n{indent}{closing}"

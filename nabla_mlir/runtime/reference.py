@@ -1,0 +1,183 @@
+"""Reference values of entry points: what the interpreter computed on drawn arguments, to be compared where the code runs.
+
+An artifact carries a weighted sum and some elements of each result, with the distance that rounding explains: a few kB. The
+arguments are drawn anew from what `Reference` says, so that neither the compiler nor a file of numbers is needed.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nabla_mlir.errors import DeployError, WrongNumbersError
+from nabla_mlir.runtime.drawn import DRAWS, drawn
+from nabla_mlir.runtime.element_types import dtype_named
+
+if TYPE_CHECKING:
+    from nabla_mlir.runtime.manifest import EntryPoint
+    from nabla_mlir.runtime.module import Module
+
+_GOLDEN = 0.6180339887498949  # multiples of it modulo 1 are spread evenly
+
+
+@dataclass(frozen=True)
+class ResultReference:
+    """What is known of one result.
+
+    Args:
+      indices: of elements, in the order of memory by rows.
+      values: of these elements, as text: "nan", "inf" and "1+2j" are no numbers of JSON.
+      bounds: the distance from each value that is still right.
+      total: `weighted_sum` of all elements, as text; "" where rounding decides an element.
+      total_bound: the distance from it that is still right.
+    """
+
+    indices: tuple[int, ...]
+    values: tuple[str, ...]
+    bounds: tuple[float, ...]
+    total: str = ""
+    total_bound: float = 0.0
+
+    @staticmethod
+    def from_json(data: dict[str, Any]) -> ResultReference:
+        """The reference whose fields a manifest has."""
+        lists = {name: tuple(data[name]) for name in ("indices", "values", "bounds")}
+        return ResultReference(**data | lists)
+
+
+@dataclass(frozen=True)
+class Reference:
+    """The interpreter's results of an entry point on drawn arguments.
+
+    Args:
+      draw, is_definite: how the arguments are drawn, as `drawn` has it.
+      order: the position of the call among those of the other entry points, which may write a state that it reads.
+      results: a reference of each result.
+      absence: why there are none; "" if there are.
+    """
+
+    draw: str = DRAWS[0]
+    is_definite: bool = False
+    order: int = 0
+    results: tuple[ResultReference, ...] = ()
+    absence: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """The values of a manifest."""
+        return asdict(self)
+
+    @staticmethod
+    def from_json(data: dict[str, Any]) -> Reference:
+        """The reference that `to_json` wrote."""
+        return Reference(**data | {"results": tuple(map(ResultReference.from_json, data["results"]))})
+
+
+def text_of(x: Any) -> str:
+    """A number as text."""
+    number = complex(x)
+    return repr(number).strip("()") if number.imag else repr(number.real)
+
+
+def weighted_sum(x: np.ndarray) -> complex:
+    """The sum of the elements with weights between 1 and 2, which differ, so that exchanged elements change it.
+
+    NaN counts as 1, infinities as 2 and -2.
+    """
+    wide = np.asarray(x).astype(np.complex128 if x.dtype.kind == "c" else np.float64).reshape(-1)
+    if wide.dtype.kind == "c":
+        wide = np.where(np.isfinite(wide), wide, 1)
+    return complex(np.sum(weights_of(wide.size) * np.nan_to_num(wide, nan=1.0, posinf=2.0, neginf=-2.0)))
+
+
+def weights_of(count: int) -> np.ndarray:
+    """The weights of so many elements."""
+    return 1.0 + np.arange(count, dtype=np.float64) * _GOLDEN % 1.0
+
+
+def arguments_of(entry: EntryPoint, reference: Reference | None) -> list[np.ndarray]:
+    """The arrays of the arguments on which an entry point was computed."""
+    types = [(leaf.shape, dtype_named(leaf.dtype)) for argument in entry.arguments for leaf in argument.leaves]
+    name, reference = entry.function or entry.name, reference or Reference()
+    return drawn(types, name, reference.draw, reference.is_definite)
+
+
+def in_order(entries: Sequence[EntryPoint]) -> list[EntryPoint]:
+    """Entry points in the order of their calls: those first that write a state."""
+    return sorted(entries, key=lambda e: len(entries) if e.reference is None else e.reference.order)
+
+
+def check_numbers(module: Module) -> dict[str, float]:
+    """Compares the entry points of a module with its reference values, in a clone: the state stays as it is.
+
+    Returns:
+      The largest distance of each entry point that was compared, as a part of its bound.
+
+    Raises:
+      WrongNumbersError: a number is further off than rounding explains.
+      DeployError: there are no reference values.
+    """
+    found, reasons = {}, []
+    clone = module.clone()
+    for entry in in_order(module.manifest.entry_points):
+        reference = entry.reference or Reference(absence="it was saved by an older release")
+        if reference.absence:
+            reasons.append(f"{entry.name}: {reference.absence}")
+        else:
+            found[entry.name] = compare(entry, reference, call(clone, entry, reference))
+    if not found:
+        raise DeployError(f"check requires reference values of an entry point, got none ({'; '.join(reasons)}).",
+                          help="load it without check=True, or save the artifact again.")  # fmt: skip
+    if reasons:
+        warnings.warn(f"entry points are not checked: {'; '.join(reasons)}.", RuntimeWarning, stacklevel=3)
+    return found
+
+
+def call(module: Module, entry: EntryPoint, reference: Reference | None) -> list[np.ndarray]:
+    """The results of an entry point on the arguments of its reference."""
+    return [np.asarray(y) for y in module[entry.name].run(arguments_of(entry, reference))]
+
+
+def compare(entry: EntryPoint, reference: Reference, results: Sequence[np.ndarray]) -> float:
+    """The largest distance of results from their references, as a part of its bound.
+
+    Raises:
+      WrongNumbersError: one is further off.
+    """
+    worst = 0.0
+    for k, (result, leaf) in enumerate(zip(results, entry.result_leaves, strict=True)):
+        if (result.shape, result.dtype.name) != (leaf.shape, leaf.dtype):
+            raise _wrong(entry, k, "", f"{result.dtype.name}{list(result.shape)}", str(leaf), 0.0)
+        for where, got, wanted, bound in _numbers(result, reference.results[k]):
+            ratio = _ratio(got, complex(wanted), bound)
+            if not ratio <= 1:
+                raise _wrong(entry, k, where, text_of(got), wanted, bound)
+            worst = max(worst, ratio)
+    return worst
+
+
+def _numbers(result: np.ndarray, reference: ResultReference) -> Iterator[tuple[str, complex, str, float]]:
+    """The place of each number that is known of a result, what it is and has to be, and the bound."""
+    flat = result.reshape(-1)
+    for i, wanted, bound in zip(reference.indices, reference.values, reference.bounds, strict=True):
+        index = tuple(int(k) for k in np.unravel_index(i, result.shape))
+        yield (f" at {index}" if index else ""), complex(flat[i]), wanted, bound
+    if reference.total:
+        yield " in the weighted sum of all elements", weighted_sum(result), reference.total, reference.total_bound
+
+
+def _ratio(got: complex, wanted: complex, bound: float) -> float:
+    if got == wanted or (np.isnan(got) and np.isnan(wanted)):
+        return 0.0
+    distance = abs(got - wanted)
+    return float("inf") if not np.isfinite(distance) or bound == 0 else distance / bound
+
+
+def _wrong(entry: EntryPoint, k: int, where: str, got: str, wanted: str, bound: float) -> WrongNumbersError:
+    return WrongNumbersError(
+        f"{entry.name} requires {wanted} as result {k}{where}, to within {bound:.1e}, on drawn arguments, got {got}.",
+        help="the code is damaged, or wrong on this machine: copy it again, or compile it for this machine, and report it.",
+    )  # fmt: skip
