@@ -115,7 +115,6 @@ def _clamp_jvp(outs: Any, xs: Any, tangents: Any) -> list[MaybeZero]:
     t_low, t, t_high = tangents
     spread_low, spread_high = (_spread(bound, x) for bound in (low, high))
     below = compare(x, spread_low, comparison_direction="LT")
-    above = compare(x, spread_high, comparison_direction="GT")
     total: MaybeZero = ZERO
     if not isinstance(t, Zero):
         inside = logical_and(
@@ -126,6 +125,7 @@ def _clamp_jvp(outs: Any, xs: Any, tangents: Any) -> list[MaybeZero]:
         below = logical_and(below, compare(spread_low, spread_high, comparison_direction="LT"))
         total = add_any(total, where_zero(below, _spread(t_low, x)))
     if not isinstance(t_high, Zero):
+        above = compare(operation("maximum")(x, spread_low), spread_high, comparison_direction="GT")
         total = add_any(total, where_zero(above, _spread(t_high, x)))
     return [total]
 

@@ -45,7 +45,7 @@ CASES: dict[str, tuple[Callable[..., Any], list[list[float]], list[list[float]]]
     "max(x, 0) at 0": (lambda x: nnp.maximum(x, 0.0), [[0, 1, -1]], [[0.5, 1, 0]]),
     "relu at 0": (nm.nn.relu, [[0, 1, -1]], [[0, 1, 0]]),
     "clamp at a bound": (lambda x: clamp(x * 0 - 1.0, x, x * 0 + 1.0), [[-1, 0, 1, 2]], [[0, 1, 0, 0]]),
-    "clamp with crossed bounds": (clamp, [[2.0], [1.5], [1.0]], [[0], [0], [1]]),
+    "clamp with crossed bounds": (clamp, [[2.0, 0.5, 1.0], [1.5, 0.5, 0.2], [1.0, -0.5, 0.2]], [[0, 0, 0], [0, 0, 0], [1, 1, 1]]),
     "sqrt at 0": (nnp.sqrt, [[0, 4]], [[INF, 0.25]]),
     "norm at 0": (nnp.linalg.norm, [[0, 0]], [[0, 0]]),
     "where: log not taken": (lambda x: _where(x, nnp.log), [[0, -1, 2]], [[0, 0, 0.5]]),
