@@ -193,10 +193,11 @@ def _outer(rng: Numbers, x: Any, y: Any, k: Any) -> Any:
 def _running(rng: Numbers, x: Any, y: Any, k: Any) -> Any:
     kinds = [lambda: nnp.cumsum(x, 0), lambda: nnp.flip(nnp.cumsum(y, x.ndim - 1)), lambda: nnp.sum(x, 0) + y]
     if kind_of(x) == "f" and x.size:
+        others = (1,) * (x.ndim - 1)
         kinds += [
             lambda: lax.cummax(x, 0), lambda: nnp.max(x, 0) + y, lambda: bounded(nnp.cumprod(x, 0)),
-            lambda: lax.reduce_window(x, 0.0, lax.add, (2,) + (1,) * (x.ndim - 1), (1,) * x.ndim, ((1, 0),) + ((0, 0),) * (x.ndim - 1)),
-            lambda: lax.reduce_window(x, -np.inf, lax.max, (3,) + (1,) * (x.ndim - 1), (1,) * x.ndim, "SAME"),
+            lambda: lax.reduce_window(x, 0.0, lax.add, (2, *others), (1, *others), [(1, 0), *[(0, 0)] * len(others)]),
+            lambda: lax.reduce_window(x, -np.inf, lax.max, (3, *others), (1, *others), "SAME"),
         ]  # fmt: skip
     return kinds[int(rng.integers(len(kinds)))]().astype(x.dtype)
 

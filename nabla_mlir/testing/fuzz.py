@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import collections
+import contextlib
 import itertools
 import sys
 import time
@@ -234,14 +235,16 @@ def _one_by_one(shortest: Function, only: Sequence[int] | None, seed: int, minut
 def _deep(only: Sequence[int] | None, seed: int, minutes: float, target: str) -> int:
     """Families of programs until the time is over, or single programs; a seed is rounded down to the first of its family."""
     end, count, faults = time.monotonic() + 60 * minutes, deep_batches.Count(), 0
-    for number in itertools.count(seed // deep.FAMILY):
-        programs, is_separate = ([deep.Deep.of(n) for n in only], False) if only else deep_batches.family_of(number)
-        for fault in deep_batches.faults_of(programs, target, is_separate, count):
-            faults += 1
-            print(fault, file=sys.stderr, flush=True)
-            print("  shrunk:", deep_batches.shrunk(fault, target), file=sys.stderr, flush=True)
-        if only or time.monotonic() > end:
-            break
+    with contextlib.suppress(KeyboardInterrupt):  # so that a long run can be ended with its numbers
+        for number in itertools.count(seed // deep.FAMILY):
+            programs, is_separate = ([deep.Deep.of(n) for n in only], False) if only else deep_batches.family_of(number)
+            for fault in deep_batches.faults_of(programs, target, is_separate, count):
+                faults += 1
+                print(fault, file=sys.stderr, flush=True)
+                shortest = deep_batches.shrunk(fault, target)
+                print(f"  shrunk: {shortest}\n{shortest.text}", file=sys.stderr, flush=True)
+            if only or time.monotonic() > end:
+                break
     print(f"{count}; {faults} faults")
     return int(bool(faults))
 

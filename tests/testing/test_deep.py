@@ -36,7 +36,7 @@ def test_separate_functions_agree_with_the_interpreter():
 
 
 def test_the_families_have_all_kinds():
-    families = [deep.Family(number) for number in range(400)]
+    families = [deep.Family.of(number) for number in range(400)]
     assert {family.dtype for family in families} == set(deep._DTYPES)
     assert {family.shape for family in families} == set(deep._SHAPES)
     assert {name for family in families for name in family.steps} == set(STEPS)
@@ -117,7 +117,8 @@ def test_the_command_says_what_was_compiled(capsys, monkeypatch):
     monkeypatch.setattr(deep.Deep, "of", lambda seed: deep.Deep(seed, 1, ("checkpoint",)))  # no loop, which would not end
     assert fuzz.main(["--of", "deep", "--only", str(64 * INTEGERS)]) == 1
     out, err = capsys.readouterr()
-    assert out.startswith("1 programs compiled as one function, 0 too long, ")
+    assert out.startswith("1 programs compiled as one function, 0 too long, 0 undecided, ")
     assert "programs a minute" in out
     assert out.endswith("1 faults\n")
     assert "shrunk: 128 (int64[8], 1 steps, no transform): in the first call result" in err
+    assert "func.func @f128" in err
