@@ -2,128 +2,176 @@
 
     python -m nabla_mlir.testing.fuzz --of deep --minutes 10 --seed 1
 
-Each is a chain of operations on vectors of one to nine elements whose values are read several times (choices, pieces put together,
-reversals, scatters, loops, branches), under two to five transforms. Several are compiled as one module. A difference that
-rounding does not explain (`nabla_mlir.compiling.comparison`) is a fault.
+A program is a chain of one to three steps (`nabla_mlir.testing.deep_steps`), whose values are read several times, under three to
+five transforms. 64 programs are a family: they have one shape and dtype, and draw from a few kinds of steps and transforms, so
+that many of their kernels are equal and compiled once, and that each kind meets itself (swarm testing: A. Groce et al., ISSTA
+2012). `nabla_mlir.testing.deep_batches` compiles a family and compares.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import functools
+import math
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 import nabla_mlir as nm
 from nabla_mlir import numpy as nnp
-from nabla_mlir.compiling.comparison import compare
-from nabla_mlir.compiling.lowering import compile_lowered
-from nabla_mlir.dialects.regions import nested
-from nabla_mlir.errors import NablaError
-from nabla_mlir.interpreter import interpreted
-from nabla_mlir.interpreter.rounding import Perturbation
-from nabla_mlir.runtime import Executable
-from nabla_mlir.runtime.array import Array
-from nabla_mlir.staging.stages import Lowered, Traced
-from nabla_mlir.targets import target as as_target
+from nabla_mlir.staging.stages import Traced
+from nabla_mlir.testing.deep_steps import STEPS, Map, Numbers, bounded, kind_of, real
 
-Map = Callable[[Any], Any]  # from a vector to one like it
-Numbers = np.random.Generator
-_DTYPES = ("float64", "float64", "float32")
-
-
-# ---------------------------------------------------------------- bodies
-
-
-def _scattered(rng: Numbers, x: Any, y: Any) -> Any:
-    places = rng.integers(0, x.shape[0], x.shape[0])
-    at = x.at[places]
-    return (at.add(y), at.set(y[0]), at.multiply(y), at.max(y))[int(rng.integers(4))]
-
-
-def _joined(rng: Numbers, x: Any, y: Any) -> Any:
-    k = int(rng.integers(x.shape[0] + 1))
-    return nnp.concatenate([x[k:], y[:k]])
-
-
-def _summed(rng: Numbers, x: Any, y: Any) -> Any:
-    return (nnp.cumsum(x) * 0.3, nnp.sum(x * y) * x, nnp.mean(x) - y, nnp.max(x) + y, nnp.flip(nnp.cumsum(y)))[int(rng.integers(5))]
-
-
-def _looped(rng: Numbers, x: Any, y: Any) -> Any:
-    kind = int(rng.integers(4))
-    if kind == 0:
-        return nm.fori_loop(0, 2, lambda i, c: nnp.sin(c) * y + i, x)
-    if kind == 1:
-        return nm.scan(lambda c, s: (nnp.tanh(c * s), c + s), x[0], y)[1]
-    if kind == 2:
-        return nm.while_loop(lambda c: c[0] < 3, lambda c: (c[0] + 1, nnp.where(c[1] > 0, c[1] * 0.5, nnp.cos(c[1]))), (0, x))[1]
-    return nm.cond(nnp.sum(x) > 0, lambda: nnp.sin(x) * y, lambda: y - x)
-
-
-# Of one or two values, with choices of its own.
-_STEPS: tuple[Callable[[Numbers, Any, Any], Any], ...] = (
-    lambda rng, x, y: x * y, lambda rng, x, y: x * y, lambda rng, x, y: x + y, lambda rng, x, y: x - 0.7 * y,
-    lambda rng, x, y: nnp.sin(x), lambda rng, x, y: nnp.tanh(x) + y, lambda rng, x, y: nnp.exp(-x * x),
-    lambda rng, x, y: nnp.logaddexp(x, y), lambda rng, x, y: nnp.hypot(x, y), lambda rng, x, y: nnp.hypot(x, x[::-1]),
-    lambda rng, x, y: x / (1.5 + y * y), lambda rng, x, y: nnp.sqrt(1.2 + x * x), lambda rng, x, y: nnp.log1p(y * y),
-    lambda rng, x, y: nnp.where(x > 0, x, y), lambda rng, x, y: nnp.where(_mask(rng, x), x, 0.0),
-    lambda rng, x, y: nnp.where(_mask(rng, x), x, y), lambda rng, x, y: nnp.where(_mask(rng, x) & (y > 0), x, 1.0),
-    lambda rng, x, y: nnp.maximum(x, y), lambda rng, x, y: nnp.minimum(x, 0.5), lambda rng, x, y: nnp.abs(x) * y,
-    lambda rng, x, y: x[::-1], lambda rng, x, y: nnp.roll(x, 1) * y, lambda rng, x, y: nnp.sort(x), lambda rng, x, y: x**3,
-    _joined, _scattered, _summed, _looped,
-)  # fmt: skip
-
-
-def _mask(rng: Numbers, x: Any) -> np.ndarray:
-    return rng.integers(0, 2, x.shape[0]).astype(bool)
-
-
-def _body(seed: int, steps: int) -> Map:
-    """A chain of steps, each of which reads two of the values before; the last few are added up."""
-
-    def apply(x: Any) -> Any:
-        rng = np.random.default_rng([seed, 5])
-        values = [x, nnp.cos(x)]
-        for _ in range(steps):
-            step = _STEPS[int(rng.integers(len(_STEPS)))]
-            a, b = (values[-1 - int(rng.integers(min(len(values), 4)))] for _ in range(2))
-            values.append(nnp.tanh(step(rng, a, b)).astype(x.dtype))
-        return sum(values[-3:])
-
-    return apply
+FAMILY = 64  # programs that follow each other, with one shape and dtype
+_DTYPES = {
+    "float64": 6, "float32": 4, "complex128": 2, "complex64": 2, "int32": 1, "int64": 1, "float16": 1, "bfloat16": 1,
+}  # fmt: skip
+_SHAPES = (*((n,) for n in range(1, 10)), *((n,) for n in range(2, 10)), (0,), (3, 5), (1, 4), (7, 1), (2, 3))
+# By how much the transforms of a program may multiply its operations, of which a body has about twenty: 9 is three derivatives.
+_GROWTHS = (4.0, 5.0, 6.0, 9.0)
 
 
 # ---------------------------------------------------------------- transforms
 
 
 def _direction(x: Any) -> Any:
-    return nnp.cos(3 * x)
+    return 1 - 0.5 * x
 
 
-TRANSFORMS: dict[str, Callable[[Map], Map]] = {
-    "jacrev": lambda f: lambda x: nm.jacrev(f)(x) @ _direction(x),
-    "jacfwd": lambda f: lambda x: nm.jacfwd(f)(x) @ x,
-    "vjp": lambda f: lambda x: nm.vjp(f, x)[1](_direction(x))[0],
-    "jvp": lambda f: lambda x: nm.jvp(f, (x,), (_direction(x),))[1],
-    "linearize": lambda f: lambda x: nm.linearize(f, x)[1](x),
-    "grad": lambda f: nm.grad(lambda x: nnp.sum(nnp.sin(f(x)))),
-    "hvp": lambda f: lambda x: nm.hvp(lambda x: nnp.sum(f(x) * x))(x, _direction(x)),
-    "vmap": lambda f: lambda x: nnp.sum(nm.vmap(f)(nnp.stack([x, 0.5 * x, -x])), 0),
-    "checkpoint": lambda f: lambda x: nm.checkpoint(f)(x) * x,
-    "scan": lambda f: lambda x: nm.scan(lambda c, _: (nnp.tanh(f(c)), c), x, None, length=2)[0],
-    "cond": lambda f: lambda x: nm.cond(x[0] > 0.1, f, lambda x: x * f(0.5 * x), x),
-}  # fmt: skip
+def _applied(matrix: Any, x: Any) -> Any:
+    return nnp.tensordot(matrix, x, x.ndim)
 
 
-BATCH = 8  # programs in one compiled module
-_MOST_ORDERS = 3  # of derivatives: the fourth of such a body has thousands of operations
-_MOST_OPERATIONS = 2_000
+def _size(f: Map) -> Map:
+    """The real number to which every element of a result contributes."""
+    return lambda x: nnp.sum(real(bounded(f(x))))
 
 
-def _order(transform: str) -> int:
-    return 2 if transform == "hvp" else int(transform not in ("vmap", "checkpoint", "scan", "cond"))
+def _hvp(f: Map) -> Map:
+    return lambda x: nm.hvp(_size(f))(x, _direction(x))
+
+
+def _scanned(f: Map) -> Map:
+    return lambda x: nm.scan(lambda c, _: (bounded(f(c)), c), x, None, length=2)[0]
+
+
+def _remade(f: Map) -> Map:
+    return lambda x: nm.scan(nm.checkpoint(lambda c, s: (bounded(f(c) + s), s)), x, nnp.stack([x, x + 1]))[0]
+
+
+def _while(f: Map) -> Map:
+    return lambda x: nm.while_loop(lambda c: c[0] < 2, lambda c: (c[0] + 1, bounded(f(c[1]))), (0, x))[1]
+
+
+def _cond(f: Map) -> Map:
+    return lambda x: nm.cond(real(x).sum() > 0.1, f, lambda x: x * f(x + 1), x)
+
+
+def _mapped(f: Map) -> Map:
+    return lambda x: nnp.sum(nm.vmap(f)(nnp.stack([x, x + 1, -x])), 0).astype(x.dtype)
+
+
+def _mapped_beside(f: Map) -> Map:
+    return lambda x: nm.vmap(lambda a, b: f(a) * b, (0, None), x.ndim)(nnp.stack([x, -x]), x)[..., 1]
+
+
+def _ruled(f: Map) -> Map:
+    """A function with a tangent of its own, which is not the true one."""
+
+    def apply(x: Any) -> Any:
+        own = nm.custom_jvp(f)
+        own.defjvp(lambda primals, tangents: (f(*primals), 0.5 * tangents[0] * primals[0]))
+        return own(x)
+
+    return apply
+
+
+@dataclass(frozen=True)
+class Transform:
+    """One kind of transform.
+
+    Args:
+      apply: from a map to a map.
+      growth: the factor by which it multiplies the operations of a map, fitted to 76 programs.
+      kinds: of dtypes, as letters (`deep_steps.STEPS`).
+    """
+
+    apply: Callable[[Map], Map]
+    growth: float
+    kinds: str = "fci"
+
+
+TRANSFORMS: dict[str, Transform] = {
+    "jacrev": Transform(lambda f: lambda x: _applied(nm.jacrev(f)(x), _direction(x)), 2.0, "f"),
+    "jacfwd": Transform(lambda f: lambda x: _applied(nm.jacfwd(f)(x), x), 1.9, "f"),
+    "hessian": Transform(lambda f: lambda x: _applied(nm.hessian(_size(f))(x), x), 5.2, "f"),
+    "hvp": Transform(_hvp, 3.9, "f"),
+    "grad": Transform(lambda f: lambda x: nm.grad(_size(f))(x), 3.1, "fc"),
+    "vjp": Transform(lambda f: lambda x: nm.vjp(f, x)[1](_direction(x))[0], 1.7, "fc"),
+    "jvp": Transform(lambda f: lambda x: nm.jvp(f, (x,), (_direction(x),))[1], 2.1, "fc"),
+    "linearize": Transform(lambda f: lambda x: nm.linearize(f, x)[1](x), 1.9, "fc"),
+    "map": Transform(_mapped, 1.4),
+    "map beside": Transform(_mapped_beside, 1.4),
+    "checkpoint": Transform(lambda f: lambda x: nm.checkpoint(f)(x) * x, 1.1),
+    "scan": Transform(_scanned, 1.4),
+    "checkpointed scan": Transform(_remade, 1.7),
+    "while": Transform(_while, 1.4),
+    "cond": Transform(_cond, 2.5),
+    "rule": Transform(_ruled, 1.0, "f"),
+}
+
+
+# ---------------------------------------------------------------- programs
+
+
+@dataclass(frozen=True)
+class Family:
+    """The shape, the dtype, and the kinds of steps and transforms that some programs have in common.
+
+    Args:
+      number: the family's own.
+      dtype, shape: of the argument.
+      steps, transforms: the names of those that its programs draw from.
+    """
+
+    number: int
+    dtype: str
+    shape: tuple[int, ...]
+    steps: tuple[str, ...]
+    transforms: tuple[str, ...]
+
+    @staticmethod
+    def of(number: int) -> Family:
+        """The family of a number, which decides all."""
+        rng = np.random.default_rng([number, 6])
+        weights = np.array([*_DTYPES.values()], float)
+        dtype = str(rng.choice([*_DTYPES], p=weights / weights.sum()))
+        shape = _SHAPES[int(rng.integers(len(_SHAPES)))]
+        kind = _kind(dtype)
+        steps = [name for name, step in STEPS.items() if kind in step.kinds]
+        if dtype == "float64" and rng.integers(3):
+            steps = [name for name in steps if not STEPS[name].is_costly]
+        transforms = [name for name, transform in TRANSFORMS.items() if kind in transform.kinds]
+        return Family(number, dtype, shape, _some(rng, steps, 5), _some(rng, transforms, 5))
+
+    @property
+    def kind(self) -> str:
+        """The letter of its dtype."""
+        return _kind(self.dtype)
+
+
+def _kind(dtype: str) -> str:
+    return kind_of(np.empty(0, _dtype(dtype)))
+
+
+def _some(rng: Numbers, names: list[str], count: int) -> tuple[str, ...]:
+    return tuple(str(name) for name in rng.choice(names, min(count, len(names)), replace=False))
+
+
+def _dtype(name: str) -> np.dtype:
+    return np.dtype(ml_dtypes.bfloat16) if name == "bfloat16" else np.dtype(name)
 
 
 @dataclass(frozen=True)
@@ -137,24 +185,57 @@ class Deep:
     @staticmethod
     def of(seed: int) -> Deep:
         """The program of a seed."""
-        rng = np.random.default_rng([seed, 3])
-        names = [str(name) for name in rng.choice(list(TRANSFORMS), int(rng.integers(2, 6)))]
-        while sum(map(_order, names)) > _MOST_ORDERS:
-            names.pop()
-        return Deep(seed, int(rng.integers(2, 7)), tuple(names))
+        rng, family = np.random.default_rng([seed, 3]), Deep(seed, 1, ()).family
+        names = [str(name) for name in rng.choice(family.transforms, int(rng.integers(3, 6)))]
+        most = float(rng.choice(_GROWTHS)) / (2 if family.kind == "c" else 1)  # which is two programs of real numbers
+        while math.prod(TRANSFORMS[name].growth for name in names) > most:
+            largest = max(range(len(names)), key=lambda i: TRANSFORMS[names[i]].growth)
+            smaller = [n for n in TRANSFORMS if TRANSFORMS[n].growth < TRANSFORMS[names[largest]].growth]
+            names[largest] = str(rng.choice([n for n in smaller if family.kind in TRANSFORMS[n].kinds]))
+        return Deep(seed, int(rng.integers(1, 4)), tuple(names))
+
+    @functools.cached_property
+    def family(self) -> Family:
+        """The shape, the dtype and the kinds that it shares with its neighbours."""
+        return Family.of(self.seed // FAMILY)
 
     @property
     def arguments(self) -> list[np.ndarray]:
-        """One vector of one to nine elements."""
-        rng = np.random.default_rng([self.seed, 4])
-        return [rng.normal(size=int(rng.integers(1, 10))).astype(_DTYPES[self.seed % 3])]
+        """An array, and indices of its rows."""
+        rng, family = np.random.default_rng([self.seed, 4]), self.family
+        shape, dtype = family.shape, _dtype(family.dtype)
+        k = rng.integers(0, max(shape[0], 1), shape[0]).astype(np.int32)
+        if dtype.kind == "i":
+            return [rng.integers(-9, 10, shape).astype(dtype), k]
+        x = rng.normal(size=shape)
+        return [(x + 1j * rng.normal(size=shape) if dtype.kind == "c" else x).astype(dtype), k]
+
+    def _body(self, k: Any) -> Map:
+        """A chain of steps, each of which reads two of the values before; the last few are added up."""
+
+        def apply(x: Any) -> Any:
+            rng = np.random.default_rng([self.seed, 5])
+            values = [x, bounded(x) + 1]
+            for _ in range(self.steps):
+                step = STEPS[self.family.steps[int(rng.integers(len(self.family.steps)))]]
+                a, b = (values[-1 - int(rng.integers(min(len(values), 4)))] for _ in range(2))
+                values.append(step.apply(rng, a, b, k).astype(x.dtype))
+            return sum(values[-2:])
+
+        return apply
+
+    def _run(self, x: Any, k: Any) -> tuple[Any, ...]:
+        """The body, and the value of all transforms; a selection between them, and truth values."""
+        body = result = self._body(k)
+        for name in self.transforms:
+            result = TRANSFORMS[name].apply(result)
+        y, z = body(x), result(x)
+        greater = real(z) > real(y)
+        return y, z, nnp.where(greater, y, z), greater
 
     def traced(self) -> Traced:
-        """The body, and what all transforms make of it, as two results that share values."""
-        body = result = _body(self.seed, self.steps)
-        for name in self.transforms:
-            result = TRANSFORMS[name](result)
-        return nm.trace(lambda x: (body(x), result(x)), *self.arguments, name=self.name)
+        """The program."""
+        return nm.trace(self._run, *self.arguments, name=self.name)
 
     @property
     def name(self) -> str:
@@ -169,63 +250,5 @@ class Deep:
                     yield replace(self, steps=steps, transforms=self.transforms[:k])
 
     def __str__(self) -> str:
-        x = self.arguments[0]
-        return f"{self.seed} ({x.dtype}[{x.size}], {self.steps} steps, {', '.join(self.transforms) or 'no transform'})"
-
-
-def faults_of(programs: Sequence[Deep], target: str = "cpu") -> list[tuple[Deep, str]]:
-    """The programs, compiled together, that fail or whose numbers differ, each with what is wrong."""
-    faults, stages = [], dict[Deep, Lowered]()
-    for program in programs:
-        try:
-            stage = program.traced().lower()
-            if len(nested(stage.module.operation)) <= _MOST_OPERATIONS:
-                stages[program] = stage
-        except NablaError as error:
-            faults.append((program, f"not lowered: {type(error).__name__}: {error.message[:200]}"))
-    if not stages:
-        return faults
-    whole = nm.module(**{program.name: stage for program, stage in stages.items()})  # type: ignore[arg-type]
-    machine = as_target(target)
-    try:
-        executable = Executable.load(compile_lowered(whole.module, machine, cache=False), machine.drivers[0])
-    except NablaError as error:
-        if len(stages) == 1:
-            return [*faults, (next(iter(stages)), f"not compiled: {error.message[:300]}")]
-        parts = list(stages)
-        half = len(parts) // 2
-        return [*faults, *faults_of(parts[:half], target), *faults_of(parts[half:], target)]
-    for program, stage in stages.items():
-        if what := _difference(program, stage, executable):
-            faults.append((program, what))
-    return faults
-
-
-def _difference(program: Deep, stage: Lowered, executable: Executable) -> str:
-    """The first fault of two calls, in words; "" if there is none."""
-    operation, inputs = stage.module.operation, program.arguments
-    wanted = interpreted(operation, program.name)(inputs)
-
-    def perturbed(k: int) -> list[np.ndarray]:
-        noise = Perturbation(k)
-        return interpreted(operation, program.name, noise)([noise.perturbed(x) for x in inputs])
-
-    for call in ("first", "second"):
-        try:
-            arguments = [Array.from_numpy(x, executable.device) for x in inputs]
-            got = [np.asarray(y) for y in executable.function(program.name)(arguments)]
-        except NablaError as error:
-            return f"the {call} call fails: {error.message[:300]}"
-        if (difference := compare(got, wanted, perturbed).difference) is not None:
-            return f"in the {call} call {difference}"
-    return ""
-
-
-def shrunk(program: Deep, what: str, target: str = "cpu") -> tuple[Deep, str]:
-    """The shortest program like it that is wrong in the same way, and how."""
-    kind = what.partition(" ")[0]
-    for shorter in program.shorter():
-        for _, other in faults_of([shorter], target):
-            if other.partition(" ")[0] == kind:
-                return shorter, other
-    return program, what
+        shape = "x".join(map(str, self.family.shape))
+        return f"{self.seed} ({self.family.dtype}[{shape}], {self.steps} steps, {', '.join(self.transforms) or 'no transform'})"

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import collections
+import contextlib
 import itertools
 import sys
 import time
@@ -31,7 +32,7 @@ from nabla_mlir import numpy as nnp
 from nabla_mlir.errors import NablaError
 from nabla_mlir.interpreter import interpreted
 from nabla_mlir.staging.stages import Lowered, Traced, module, trace
-from nabla_mlir.testing import damage, deep, mixtures, peers, promotions
+from nabla_mlir.testing import damage, deep, deep_batches, mixtures, peers, promotions
 from nabla_mlir.testing.programs import random_function
 from nabla_mlir.transforms import grad, jvp, vjp, vmap
 
@@ -232,17 +233,19 @@ def _one_by_one(shortest: Function, only: Sequence[int] | None, seed: int, minut
 
 
 def _deep(only: Sequence[int] | None, seed: int, minutes: float, target: str) -> int:
-    end, count, faults = time.monotonic() + 60 * minutes, 0, 0
-    while only or time.monotonic() < end:
-        programs = [deep.Deep.of(n) for n in only or range(seed, seed + deep.BATCH)]
-        for fault in deep.faults_of(programs, target):
-            program, what = deep.shrunk(*fault, target)
-            faults += 1
-            print(f"{program}: {what}", file=sys.stderr, flush=True)
-        seed, count = seed + deep.BATCH, count + len(programs)
-        if only:
-            break
-    print(f"{count} programs, {faults} faults")
+    """Families of programs until the time is over, or single programs; a seed is rounded down to the first of its family."""
+    end, count, faults = time.monotonic() + 60 * minutes, deep_batches.Count(), 0
+    with contextlib.suppress(KeyboardInterrupt):  # so that a long run can be ended with its numbers
+        for number in itertools.count(seed // deep.FAMILY):
+            programs, is_separate = ([deep.Deep.of(n) for n in only], False) if only else deep_batches.family_of(number)
+            for fault in deep_batches.faults_of(programs, target, is_separate, count):
+                faults += 1
+                print(fault, file=sys.stderr, flush=True)
+                shortest = deep_batches.shrunk(fault, target)
+                print(f"  shrunk: {shortest}\n{shortest.text}", file=sys.stderr, flush=True)
+            if only or time.monotonic() > end:
+                break
+    print(f"{count}; {faults} faults")
     return int(bool(faults))
 
 

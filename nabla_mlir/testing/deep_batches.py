@@ -1,0 +1,253 @@
+"""Deep programs (`nabla_mlir.testing.deep`) compiled many at a time, and compared with the interpreter.
+
+IREE's passes cost some 40 ms for each function and 15 ms for each kernel, however small they are. So the programs of a family
+are mostly one function, whose equal kernels are compiled once; some are functions of their own, as a user has them.
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from iree.compiler import ir
+
+from nabla_mlir.compiling.comparison import compare
+from nabla_mlir.compiling.lowering import compile_lowered
+from nabla_mlir.dialects.context import context
+from nabla_mlir.dialects.regions import functions_of, nested
+from nabla_mlir.errors import NablaError
+from nabla_mlir.interpreter import interpreted
+from nabla_mlir.interpreter.rounding import Perturbation
+from nabla_mlir.passes.inline_calls import InlineCallsPass
+from nabla_mlir.runtime import Executable
+from nabla_mlir.runtime.array import Array
+from nabla_mlir.staging.stages import Lowered, module
+from nabla_mlir.targets import target as as_target
+from nabla_mlir.testing.deep import FAMILY, Deep
+
+MOST_OPERATIONS = 150  # of a program that is compiled
+SEPARATE_EVERY = 8  # of so many families one has an entry point for each program
+_ALL = "all"
+
+
+@dataclass
+class Count:
+    """The numbers of a run.
+
+    Args:
+      compiled: programs whose results were compared, by "one function" and "separate functions".
+      left_out: programs that are too long, and are not compiled.
+      undecided: compiled programs most of whose results rounding decides, so that nothing is claimed of them.
+      seconds: the time of each stage.
+    """
+
+    compiled: Counter[str] = field(default_factory=Counter)
+    left_out: int = 0
+    undecided: int = 0
+    seconds: Counter[str] = field(default_factory=Counter)
+
+    def __str__(self) -> str:
+        total = sum(self.seconds.values())
+        rate = 60 * sum(self.compiled.values()) / total if total else 0.0
+        parts = [f"{n} programs compiled as {how}" for how, n in sorted(self.compiled.items())] or ["no program compiled"]
+        times = ", ".join(f"{stage} {seconds:.0f} s" for stage, seconds in self.seconds.most_common())
+        others = f"{self.left_out} too long, {self.undecided} undecided"
+        return f"{', '.join(parts)}, {others}, {rate:.0f} programs a minute ({times})"
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Programs that are wrong, compiled together.
+
+    Args:
+      programs: them; the first is the one whose results differ.
+      what: in words.
+    """
+
+    programs: tuple[Deep, ...]
+    what: str
+    is_separate: bool = False
+
+    @property
+    def text(self) -> str:
+        """The first program after lowering; "" if that fails."""
+        try:
+            return str(self.programs[0].traced().lower())
+        except NablaError:
+            return ""
+
+    def __str__(self) -> str:
+        others = f", compiled with {', '.join(map(str, self.programs[1:]))}" if self.programs[1:] else ""
+        return f"{self.programs[0]}{others}{' as separate functions' if self.is_separate else ''}: {self.what}"
+
+
+def family_of(number: int) -> tuple[list[Deep], bool]:
+    """The programs of a family, and whether they are compiled as separate functions."""
+    return [Deep.of(seed) for seed in range(FAMILY * number, FAMILY * (number + 1))], number % SEPARATE_EVERY == 0
+
+
+def faults_of(programs: Sequence[Deep], target: str = "cpu", is_separate: bool = False, count: Count | None = None) -> list[Fault]:
+    """Compiles programs as one module, and returns those that fail or whose numbers differ.
+
+    Args:
+      programs: of one family.
+      is_separate: each is an entry point; else one function calls all of them.
+      count: to which their number and the times are added.
+    """
+    count = count or Count()
+    faults, stages = [], dict[Deep, Lowered]()
+    with _timed(count, "lowering"):
+        for program in programs:
+            try:
+                stage = program.traced().lower()
+            except NablaError as error:
+                faults.append(Fault((program,), f"not lowered: {type(error).__name__}: {error.message[:200]}", is_separate))
+                continue
+            if len(nested(stage.module.operation)) > MOST_OPERATIONS:
+                count.left_out += 1
+            else:
+                stages[program] = stage
+    return [*faults, *_compiled(stages, target, is_separate, count)] if stages else faults
+
+
+def _compiled(stages: dict[Deep, Lowered], target: str, is_separate: bool, count: Count) -> list[Fault]:
+    """The faults of the compiled module of some programs; one that is refused or that fails is divided."""
+    machine = as_target(target)
+    try:
+        with _timed(count, "compiling"):
+            whole = module(**{program.name: stage for program, stage in stages.items()}).module  # type: ignore[arg-type]
+            if not is_separate:
+                join(whole)
+            executable = Executable.load(compile_lowered(whole, machine, cache=False), machine.drivers[0])
+        with _timed(count, "running"):
+            got = _results(stages, executable, is_separate)
+    except NablaError as error:
+        parts = list(stages.items())
+        if len(parts) == 1:
+            return [Fault((parts[0][0],), f"fails: {error.message[:300]}", is_separate)]
+        half = len(parts) // 2
+        return [fault for part in (parts[:half], parts[half:]) for fault in _compiled(dict(part), target, is_separate, count)]
+    count.compiled["separate functions" if is_separate else "one function"] += len(stages)
+    with _timed(count, "comparing"):
+        return [
+            Fault((program, *(other for other in stages if other is not program)), what, is_separate)
+            for program, stage in stages.items()
+            if (what := _difference(program, stage, [results[program] for results in got], count))
+        ]
+
+
+class _timed:  # noqa: N801  # read as a word of the statement
+    """Adds the time of a block to a count."""
+
+    def __init__(self, count: Count, stage: str):
+        self.count, self.stage = count, stage
+
+    def __enter__(self) -> None:
+        self.start = time.monotonic()
+
+    def __exit__(self, *exception: object) -> None:
+        self.count.seconds[self.stage] += time.monotonic() - self.start  # type: ignore[assignment]
+
+
+def join(whole: ir.Module) -> None:
+    """Adds a function that has the arguments and the results of all others, whose bodies it gets, in place."""
+    functions = functions_of(whole.operation)
+    types = [ir.FunctionType(ir.TypeAttr(op.attributes["function_type"]).value) for op in functions.values()]
+    inputs, results = [t for f in types for t in f.inputs], [t for f in types for t in f.results]
+    with context(), ir.Location.unknown(), ir.InsertionPoint(whole.body):
+        entry = ir.Operation.create("func.func", regions=1, attributes={
+            "sym_name": ir.StringAttr.get(_ALL), "function_type": ir.TypeAttr.get(ir.FunctionType.get(inputs, results)),
+        })  # fmt: skip
+        block = entry.regions[0].blocks.append(*inputs, arg_locs=[ir.Location.unknown()] * len(inputs))
+        with ir.InsertionPoint(block):
+            values, arguments = [], iter(block.arguments)
+            for (name, op), kind in zip(functions.items(), types, strict=True):
+                op.attributes["sym_visibility"] = ir.StringAttr.get("private")
+                callee = {"callee": ir.FlatSymbolRefAttr.get(name)}
+                operands = [next(arguments) for _ in kind.inputs]
+                call = ir.Operation.create("func.call", results=kind.results, operands=operands, attributes=callee)
+                values += call.results
+            ir.Operation.create("func.return", operands=values)
+    InlineCallsPass().run(whole.operation)
+
+
+def _results(stages: dict[Deep, Lowered], executable: Executable, is_separate: bool) -> list[dict[Deep, list[np.ndarray]]]:
+    """The results of two calls, by program."""
+    calls = []
+    arguments = {program: [Array.from_numpy(x, executable.device) for x in program.arguments] for program in stages}
+    for _ in range(2):
+        if is_separate:
+            results = {p: [np.asarray(y) for y in executable.function(p.name)(xs)] for p, xs in arguments.items()}
+        else:
+            flat = iter(executable.function(_ALL)([x for xs in arguments.values() for x in xs]))
+            results = {p: [np.asarray(next(flat)) for _ in _returned(p, stage)] for p, stage in stages.items()}
+        calls.append(results)
+    return calls
+
+
+def _returned(program: Deep, stage: Lowered) -> Sequence[ir.Type]:
+    kind = functions_of(stage.module.operation)[program.name].attributes["function_type"]
+    return ir.FunctionType(ir.TypeAttr(kind).value).results
+
+
+def _difference(program: Deep, stage: Lowered, calls: Sequence[Sequence[np.ndarray]], count: Count) -> str:
+    """The first fault of two calls, in words; "" if there is none."""
+    operation, inputs = stage.module.operation, program.arguments
+    wanted = interpreted(operation, program.name)(inputs)
+
+    @functools.cache
+    def perturbed(k: int) -> list[np.ndarray]:
+        noise = Perturbation(k)
+        return interpreted(operation, program.name, noise)([noise.perturbed(x) for x in inputs])
+
+    first, second = (compare(got, wanted, perturbed) for got in calls)
+    count.undecided += first.share < 0.5
+    for call, outcome in {"first": first, "second": second}.items():
+        if outcome.difference is not None:
+            return f"in the {call} call {outcome.difference}"
+    return ""
+
+
+# ---------------------------------------------------------------- shrinking
+
+
+def shrunk(fault: Fault, target: str = "cpu") -> Fault:
+    """The shortest fault of its kind: of few programs with few steps and transforms."""
+    kind = fault.what.partition(" ")[0]
+
+    def again(programs: Sequence[Deep]) -> Fault | None:
+        found = faults_of(programs, target, fault.is_separate)
+        return next((other for other in found if other.what.partition(" ")[0] == kind), None)
+
+    fault = _fewest(fault, again)
+    for i, program in enumerate(fault.programs):
+        for shorter in program.shorter():
+            others = [*fault.programs[:i], shorter, *fault.programs[i + 1 :]]
+            if (smaller := again(others)) is not None:
+                fault = replace(smaller, programs=tuple(others))
+                break
+    return fault
+
+
+def _fewest(fault: Fault, again: Callable[[Sequence[Deep]], Fault | None]) -> Fault:
+    """The same fault of as few programs as possible: one alone, or halves, or all but one."""
+    programs = list(fault.programs)
+    for some in _smaller(programs):
+        if (smaller := again(some)) is not None:
+            return _fewest(smaller, again) if len(some) > 1 else smaller
+    return fault
+
+
+def _smaller(programs: list[Deep]) -> Iterator[list[Deep]]:
+    if len(programs) < 2:
+        return
+    half = len(programs) // 2
+    yield programs[:1]
+    if len(programs) > 3:
+        yield from (programs[:half], programs[half:])
+    for i in range(len(programs)):
+        yield programs[:i] + programs[i + 1 :]
