@@ -281,23 +281,6 @@ def _with_tangent_jvp(primals: Any, tangents: Any) -> Any:
     return _with_tangent(x, y), y * dx + 0.5 * x * dy
 
 
-@nm.custom_vjp
-def _with_pullback(x: Any, y: Any) -> Any:
-    return x * y - x
-
-
-def _with_pullback_forward(x: Any, y: Any) -> Any:
-    return _with_pullback(x, y), (x, y)
-
-
-def _with_pullback_backward(residuals: Any, dz: Any) -> Any:
-    x, y = residuals
-    return dz * y, 0.5 * dz * x
-
-
-_with_pullback.defvjp(_with_pullback_forward, _with_pullback_backward)
-
-
 @_step("f")
 def _ruled(rng: Numbers, x: Any, y: Any, k: Any) -> Any:
     kinds = (lambda: _with_tangent(x, y), lambda: nm.checkpoint(lambda a: bounded(a * y))(x) + x)
