@@ -229,6 +229,9 @@ CHAIN_OPERATIONS: Annotated[
 # compiling it does.
 CHECKING_SHARE: Annotated[float, Chosen("of the compilation", "a user who compiles does not notice it")] = 0.1
 
+# Arguments that a call gives away are copied for its check, up to so many bytes of them.
+CHECKED_DONATION: Annotated[int, Chosen("bytes", "interpreting a program of more takes longer than a check may")] = 1 << 24
+
 # ---------------------------------------------------------------- choices
 
 # A branch of so many operations, with results of so many elements, is computed whether it is chosen or not.

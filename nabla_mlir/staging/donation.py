@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from nabla_mlir import pytree
+from nabla_mlir import pytree, thresholds
 from nabla_mlir.compiling.lowering import clone_module
 from nabla_mlir.dialects.arguments import give_away
 from nabla_mlir.errors import TraceError, user_frame
@@ -84,4 +84,15 @@ class Donating:
         code = Code(clone_module(self._code.module), self._code.name, is_lowered=True, title=self._code.title,
                     memory_limit=self._code.memory_limit)  # fmt: skip
         give_away(code.function, self._donation)
-        return compiled_function(code, first=self._first)
+        return compiled_function(code, first=self._examples())
+
+    def _examples(self) -> Sequence[Any] | None:
+        """The arguments of the first call for its check: copies of the donated arrays, since a view would keep their memory.
+
+        None if they are large.
+        """
+        first = self._first or ()
+        donated = [i for i in self._donation if first and type(first[i]) is Array]
+        if not first or sum(first[i].nbytes for i in donated) > thresholds.CHECKED_DONATION:
+            return None
+        return [x.own() if i in donated else x for i, x in enumerate(first)]
