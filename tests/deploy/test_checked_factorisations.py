@@ -126,7 +126,7 @@ FAULTS = {f.__name__: f for f in (scaled_operand, swapped_results)}
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-@pytest.mark.parametrize("name", ["cholesky", "of spectrum", "reconstructed", "qr"])
+@pytest.mark.parametrize("name", ["cholesky", *(pytest.param(name, marks=pytest.mark.slow) for name in ("of spectrum", "reconstructed", "qr"))])
 def test_wrong_factorisations_are_caught(name, fault, monkeypatch):
     legalize = lowering.legalize
 

@@ -73,7 +73,7 @@ def test_gammainc_at_large_parameters() -> None:
         np.testing.assert_allclose(np.asarray(low) + np.asarray(high), 1.0, rtol=1e-15)
 
 
-@pytest.mark.parametrize("name", ["gammainc", "gammaincc"])
+@pytest.mark.parametrize("name", ["gammainc", pytest.param("gammaincc", marks=pytest.mark.slow)])
 def test_gamma_over_its_domain(name: str) -> None:
     """Where SciPy is right: it loses the tails of large parameters."""
     a, x = (v.ravel() for v in np.meshgrid(np.logspace(-2, 2.2, 15), np.logspace(-2, 2.5, 16)))
@@ -85,6 +85,7 @@ def test_gamma_over_its_domain(name: str) -> None:
         _assert_near(found[is_normal], want[is_normal], bound)
 
 
+@pytest.mark.slow
 def test_betainc_at_large_parameters() -> None:
     a, b = 10 ** RNG.uniform(2, 12, (2, 30))
     mean = a / (a + b)
@@ -95,6 +96,7 @@ def test_betainc_at_large_parameters() -> None:
         _assert_near(f(a, b, x), want, 60)
 
 
+@pytest.mark.slow
 def test_single_precision_at_large_parameters() -> None:
     """The numbers of the report: 1874 and 2.3 where probabilities are."""
     single = lambda *v: [np.float32(u) for u in v]  # noqa: E731

@@ -48,7 +48,7 @@ def test_derivatives_and_maps_of_slices_at_negative_starts() -> None:
     np.testing.assert_array_equal(rows, X[starts])
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.int32, np.uint8, bool])
+@pytest.mark.parametrize("dtype", [np.float32, *(pytest.param(dtype, marks=pytest.mark.slow) for dtype in (np.int32, np.uint8, bool))])
 @pytest.mark.parametrize("mode", [None, "fill", "clip", "wrap"])
 def test_take_outside_is_that_of_jax(mode: str | None, dtype: Any) -> None:
     x = X.astype(dtype)

@@ -181,7 +181,10 @@ def theirs() -> Iterator[dict[str, Any]]:
     jax.config.update("jax_enable_x64", before)
 
 
-@pytest.mark.parametrize("name", SMOOTH)
+LONG = ("gammas", "betas", "densities")  # their third derivatives take the interpreter ten seconds
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.slow) if name in LONG else name for name in SMOOTH])
 def test_smooth(name: str, theirs: dict[str, Any]) -> None:
     f, args = SMOOTH[name]
     mine = lambda *xs: f(nm, *xs)  # noqa: E731

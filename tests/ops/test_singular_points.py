@@ -95,7 +95,7 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], Callable[..., Any], list[tuple[fl
 
 def _is_long(name: str) -> bool:
     """True for incomplete functions and what is made of them, which take ten seconds and more."""
-    return "inc" in name or "cdf" in name
+    return "inc" in name or "cdf" in name or name in ("vonmises.logpdf", "beta.logpdf")
 
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] if _is_long(n) else []) for n in FUNCTIONS])
@@ -263,6 +263,7 @@ def test_nan_keep_their_tangents_in_sorts() -> None:
     np.testing.assert_array_equal(nm.vjp(nnp.sort, x)[1](t)[0], [5, 3, 1])
 
 
+@pytest.mark.slow
 def test_compiled_as_interpreted() -> None:
     names = ["norm**2", "std**2", "Gauss's kernel", "segment_prod", "masked sqrt", "norm, of order 3, **3"]
 
