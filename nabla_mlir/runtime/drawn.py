@@ -33,7 +33,7 @@ def drawn(
 def _array(rng: np.random.RandomState, shape: tuple[int, ...], dtype: np.dtype, draw: str, is_definite: bool) -> np.ndarray:
     if dtype.kind in "biu" or "int" in dtype.name:  # the small integers of ml_dtypes are void
         return np.asarray(rng.randint(0, 2, shape)).astype(dtype)
-    low, high, scale = (0.2, 0.9, 1.0) if draw == DRAWS[0] else (-1.0, 1.0, float(max(shape, default=1)) ** -0.5)
+    low, high, scale = (0.2, 0.9, 1.0) if draw == DRAWS[0] else (-1.0, 1.0, float(max((1, *shape))) ** -0.5)
     x = scale * rng.uniform(low, high, shape)
     x = np.asarray(x + 1j * scale * rng.uniform(low, high, shape) if dtype.kind == "c" else x)
     is_square = len(shape) > 1 and shape[-1] == shape[-2] > 0

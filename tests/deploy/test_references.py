@@ -13,6 +13,7 @@ import nabla_mlir as nm
 import nabla_mlir.numpy as nnp
 from nabla_mlir.compiling.reference_values import references_of
 from nabla_mlir.errors import DeployError, WrongNumbersError
+from nabla_mlir.runtime.drawn import DRAWS, drawn
 from nabla_mlir.runtime.reference import (
     Reference,
     ResultReference,
@@ -166,3 +167,11 @@ def test_references_are_those_of_the_interpreter():
     with pytest.raises(WrongNumbersError, match=r"got float64\[3\]"):
         compare(entry, entry.reference, [np.zeros(3)])
     assert replace(entry, reference=None).reference is None
+
+
+@pytest.mark.parametrize("draw", DRAWS)
+@pytest.mark.parametrize("shape", [(), (0,), (1,), (2, 0), (0, 0), (3, 3)])
+@pytest.mark.parametrize("dtype", ["float64", "complex64", "int32", "bool"])
+def test_arguments_of_any_shape_are_drawn(draw, shape, dtype):
+    (x,) = drawn([(shape, np.dtype(dtype))], "f", draw, is_definite=True)
+    assert (x.shape, x.dtype) == (shape, np.dtype(dtype))
