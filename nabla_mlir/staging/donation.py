@@ -92,7 +92,7 @@ class Donating:
         None if they are large.
         """
         first = self._first or ()
-        donated = [i for i in self._donation if first and type(first[i]) is Array]
-        if not first or sum(first[i].nbytes for i in donated) > thresholds.CHECKED_DONATION:
+        copies = [i for i in self._donation if first and type(first[i]) is Array]
+        if not first or sum(first[i].nbytes for i in copies) > thresholds.CHECKED_DONATION:
             return None
-        return [x.own() if i in donated else x for i, x in enumerate(first)]
+        return [x.own() if i in copies else x for i, x in enumerate(first)]
