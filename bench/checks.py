@@ -1,4 +1,4 @@
-"""What checking costs: the time of the checks of a cold compilation over the time of lowering and compiling.
+"""The cost of checks: their time in a cold compilation, divided by the time of lowering and compiling.
 
 usage: checks.py [NAME ...]
 
@@ -33,7 +33,7 @@ NAMES = (
 
 
 def seconds() -> float:
-    """Of processors, so far."""
+    """The processor seconds of this process and of the compilers that it started."""
     parts = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(part.ru_utime + part.ru_stime for part in parts)
 

@@ -162,7 +162,7 @@ PROGRAMS: dict[str, Callable[[Any], Any]] = {
 
 
 def _programs(seeds: Iterator[int], of_table: bool) -> Iterator[tuple[str, Callable[[Any], Any] | Deep]]:
-    """Those of the table, then random nestings of transforms, without an end."""
+    """The programs of the table, again and again if `of_table`, else once and then random nestings of transforms."""
     yield from PROGRAMS.items()
     while of_table:
         yield from PROGRAMS.items()

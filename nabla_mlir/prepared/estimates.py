@@ -86,13 +86,8 @@ def hutch_plus_plus(
     vectors.
 
     Args:
-      operator: a square `LinearOperator` of real numbers.
+      operator, tolerance, seed, block, as_completed: as for `hutchinson`.
       probes: the largest number of products.
-      tolerance: it ends when the relative error is at most this; 0 uses all probes.
-      seed: the seed of the vectors.
-      block: the number of vectors that are multiplied at once; None means as many as the operator does.
-      as_completed: True reads blocks of probes as they finish, and a cluster decides their number. An early end then depends on
-        the speed of the workers, and does not wait for a slow one.
 
     Yields:
       Estimates. `error` is that of the mean, and `probes` counts all products. The estimate is exact if Q is the whole space.

@@ -26,7 +26,7 @@ _GOLDEN = 0.6180339887498949  # multiples of it modulo 1 are spread evenly
 
 @dataclass(frozen=True)
 class ResultReference:
-    """What is known of one result.
+    """The reference values of one result.
 
     Args:
       indices: of elements, in the order of memory by rows.
