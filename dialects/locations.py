@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from iree.compiler import ir
 
 from nabla_mlir.errors import NablaError, SourceRange, is_internal
+from nabla_mlir.locks import new_lock
 
 _FRAMES = 32  # of the Python stack that are searched for the user's own lines
 
@@ -19,37 +20,36 @@ class _Thread(threading.local):
 
 
 _thread = _Thread()
-_lock = threading.Lock()
-_open: list[contextlib.ExitStack] = []  # one for all threads that trace at the moment
-_count = 0
+_lock = new_lock()
+_switch = contextlib.ExitStack()
+_tracing = 0  # the threads for which the switch is on, each as often as its traces are nested
 
 
 @contextlib.contextmanager
 def user_lines() -> Iterator[None]:
-    """Within it the operations that this thread makes know the user's lines, which MLIR reads from the Python stack.
+    """A context in which operations of this thread know the user's lines, which MLIR reads from the Python stack.
 
-    MLIR has one switch for all threads. It is on while any of them traces; operations of the others get the location that
-    `here` gives, as without it.
+    MLIR has one switch for all threads. It is on while any thread traces. Operations of the other threads have the location of
+    `here`, as if the switch were off.
     """
-    global _count
+    global _tracing
     with _lock:
-        _count += 1
-        if _count == 1:
-            _open.append(contextlib.ExitStack())
-            _open[0].enter_context(ir.loc_tracebacks(max_depth=_FRAMES))
+        if not _tracing:
+            _switch.enter_context(ir.loc_tracebacks(max_depth=_FRAMES))
+        _tracing += 1
     before, _thread.reads_stack = _thread.reads_stack, True
     try:
         yield
     finally:
         _thread.reads_stack = before
         with _lock:
-            _count -= 1
-            if _count == 0:
-                _open.pop().close()
+            _tracing -= 1
+            if not _tracing:
+                _switch.close()
 
 
 def here() -> ir.Location | None:
-    """The location of an operation that this thread makes now; None if MLIR is to read it from the stack."""
+    """The location for a new operation of this thread; None if MLIR reads it from the stack."""
     return None if _thread.reads_stack else ir.Location.current
 
 

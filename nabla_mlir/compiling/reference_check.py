@@ -10,9 +10,9 @@ from iree.compiler import ir
 from nabla_mlir import thresholds
 from nabla_mlir.compiling.comparison import Outcome, compare
 from nabla_mlir.compiling.estimates import compilation_of, estimate
-from nabla_mlir.compiling.reference_runs import Examples, ReferenceRuns
+from nabla_mlir.compiling.reference_runs import ABSENT, Examples, ReferenceRuns, reason_of
 from nabla_mlir.dialects.regions import functions_of, nested
-from nabla_mlir.errors import DeployError, RuleMissingError
+from nabla_mlir.errors import DeployError
 from nabla_mlir.interpreter import Budget, OutOfStepsError
 from nabla_mlir.ops.callbacks import calls_python
 from nabla_mlir.runtime import Executable, time_limit
@@ -80,12 +80,8 @@ class _Comparison:
             start = time.perf_counter()
             wanted = self.runs.call(name)
             seconds = time.perf_counter() - start
-        except OutOfStepsError:
-            return Check(NOT_CHECKED, "the interpreter would take too long")
-        except MemoryError:
-            return Check(NOT_CHECKED, "there is no memory for the interpreter's values")
-        except (RuleMissingError, DeployError) as error:
-            return Check(NOT_CHECKED, error.message)
+        except ABSENT as error:
+            return Check(NOT_CHECKED, reason_of(error))
         try:
             outcome = compare(self._compiled(name, seconds), wanted, lambda k: self.runs.perturbed(name, k))
         except OutOfStepsError:

@@ -11,7 +11,8 @@ from iree.compiler import ir
 from nabla_mlir.compiling.comparison import Arrays
 from nabla_mlir.dialects.regions import functions_of, is_private, nested
 from nabla_mlir.dialects.types import shape_and_dtype
-from nabla_mlir.interpreter import Budget, functions
+from nabla_mlir.errors import DeployError, RuleMissingError
+from nabla_mlir.interpreter import Budget, OutOfStepsError, functions
 from nabla_mlir.interpreter.choices import routine_of
 from nabla_mlir.interpreter.rounding import Perturbation
 from nabla_mlir.runtime.drawn import DRAWS, drawn
@@ -19,6 +20,8 @@ from nabla_mlir.runtime.drawn import DRAWS, drawn
 Examples = Mapping[str, Arrays]  # the arguments of entry points by name
 _ENDLESS = 1e15  # steps; smaller ones can still be subtracted
 _PLAIN = -1  # the number of the run that is not perturbed
+# The errors of a call by which the interpreter has no results.
+ABSENT = (OutOfStepsError, MemoryError, RuleMissingError, DeployError)
 # A perturbed run that takes so many times the steps of the plain one, and so many more, has a loop that rounding decides.
 _LONGER, _MORE = 10.0, 1000.0
 
@@ -33,19 +36,28 @@ def _writes_state(function: ir.Operation) -> bool:
     return any(op.name == "util.global.store" for op in nested(function))
 
 
+def reason_of(error: Exception) -> str:
+    """The reason why the interpreter has no results, by the error of a call: one of `ABSENT`."""
+    if isinstance(error, OutOfStepsError):
+        return "the interpreter would take too long"
+    if isinstance(error, MemoryError):
+        return "there is no memory for the interpreter's values"
+    return str(getattr(error, "message", error))
+
+
 def factorises(module: ir.Module) -> bool:
-    """Whether a module has a factorisation, whose argument should be one that has factors."""
+    """True if a module contains a factorisation. Its square arguments are drawn positive definite, so that factors exist."""
     return any(map(routine_of, nested(module.operation)))
 
 
 class ReferenceRuns:
-    """The calls of the interpreter on one set of arguments; entry points of a state are called in order.
+    """The interpreter's calls of entry points on one set of arguments. Entry points that share a state are called in order.
 
     Args:
-      module: a lowered one.
-      examples: arguments of entry points; others are drawn.
+      module: a lowered module.
+      examples: arguments by entry point; others are drawn.
       draw: one of `DRAWS`.
-      budget: the steps that the calls may take, the perturbed ones not counted; any number if there is none.
+      budget: the steps that the plain calls may take; None sets no limit.
     """
 
     def __init__(

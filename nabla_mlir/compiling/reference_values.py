@@ -7,10 +7,9 @@ from iree.compiler import ir
 
 from nabla_mlir.compiling.comparison import FACTOR, RUNS, Arrays, bound_of, share_of, unit_of
 from nabla_mlir.compiling.reference_check import allowance_of
-from nabla_mlir.compiling.reference_runs import ReferenceRuns
+from nabla_mlir.compiling.reference_runs import ABSENT, ReferenceRuns, reason_of
 from nabla_mlir.dialects.regions import nested
-from nabla_mlir.errors import DeployError, RuleMissingError
-from nabla_mlir.interpreter import OutOfStepsError
+from nabla_mlir.errors import DeployError
 from nabla_mlir.ops.callbacks import calls_python
 from nabla_mlir.runtime.drawn import DRAWS
 from nabla_mlir.runtime.reference import Reference, ResultReference, text_of, weighted_sum, weights_of
@@ -39,21 +38,14 @@ def _on(module: ir.Module, draw: str, is_bounded: bool) -> tuple[float, dict[str
     runs = ReferenceRuns(module, draw=draw, budget=allowance_of(module) if is_bounded else None)
     found, smallest = {}, 1.0
     for order, name in enumerate(runs.entries):
-        found[name] = Reference(draw, runs.is_definite, order)
         try:
             share, results = _results(runs, name)
-        except (OutOfStepsError, MemoryError, RuleMissingError, DeployError) as error:
-            found[name] = Reference(draw, runs.is_definite, order, absence=_reason(error))
+        except ABSENT as error:
+            found[name] = Reference(draw, runs.is_definite, order, absence=reason_of(error))
         else:
             found[name] = Reference(draw, runs.is_definite, order, results)
             smallest = min(smallest, share)
     return smallest, found
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, MemoryError):
-        return "there is no memory for the interpreter's values"
-    return "the interpreter would take too long" if isinstance(error, OutOfStepsError) else str(error).splitlines()[0]
 
 
 def _results(runs: ReferenceRuns, name: str) -> tuple[float, tuple[ResultReference, ...]]:

@@ -61,9 +61,9 @@ def word_of(name: str, mode: Any) -> str:
 
 
 def filled(found: Tensor, outside: Tensor, fill_value: Any) -> Tensor:
-    """The elements that were read, and `fill_value` where the index was outside.
+    """The elements `found`, and `fill_value` where the mask `outside` is true.
 
-    The named axes of the array lead in the result, though those of a mask do elsewhere: a user wrote no predicate.
+    The named axes of the array come first in the result. In a selection by a user, those of the mask come first.
     """
 
     def make(entries: list[Tensor]) -> list[Tensor]:

@@ -127,10 +127,10 @@ Build = Callable[..., Tensor]
 
 
 class _Search:
-    """The search for a root in a value, which looks at each operation once, and emits nothing before it has found all it needs.
+    """The search for a root in a value. It looks at each operation once, and emits nothing unless the root cancels.
 
     Args:
-      end: what is left of a value where the root cancels in it, as a function that emits it; None where it does not.
+      end: for a value in which the root cancels by itself, a function that emits the rest; None for other values.
     """
 
     def __init__(self, end: Callable[[ir.Value, ir.Operation, ir.Value], Build | None]):
@@ -152,9 +152,11 @@ class _Search:
 
     def _looks(self, value: ir.Value, y: ir.Value) -> bool:
         op = made_by(value)
+        if self._end(value, op, y) is not None:
+            return True
         if op is None:
-            return self._end(value, op, y) is not None
-        if self._end(value, op, y) is not None or splat_of(wrap(value)) == 0:
+            return False
+        if splat_of(wrap(value)) == 0:
             return True
         parts, _ = _parts(op, y)
         found = (self._finds(*part) for part in parts)
@@ -182,9 +184,9 @@ class _Search:
 
 
 def _parts(op: ir.Operation, y: ir.Value) -> tuple[list[tuple[ir.Value, ir.Value]], Build]:
-    """The operands in which a root has to cancel, each with the root as it is there, and what makes the result of what is left.
+    """The operands in which a root has to cancel, each with the root in its shape, and a function that emits what they leave.
 
-    A product needs one of them, a sum all of its terms, what is moved what it was. There are none where a root cannot cancel.
+    The root has to cancel in one factor of a product, and in all terms of a sum. The list is empty if it cannot cancel.
     """
     operands = list(op.operands)
     if op.name in (*_PRODUCTS, *_SUMS):
@@ -223,7 +225,7 @@ def _end_of_multiple(value: ir.Value, op: ir.Operation | None, y: ir.Value) -> B
 
 
 def _end_of_quotient(value: ir.Value, op: ir.Operation | None, y: ir.Value) -> Build | None:
-    """What is divided by the root."""
+    """The numerator of a quotient by the root."""
     if op is None or op.name not in _QUOTIENTS or not _same(op.operands[1], y, _DEEP):
         return None
     return lambda: wrap(op.operands[0])

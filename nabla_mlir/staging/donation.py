@@ -9,7 +9,6 @@ from nabla_mlir import pytree, thresholds
 from nabla_mlir.compiling.lowering import clone_module
 from nabla_mlir.dialects.arguments import give_away
 from nabla_mlir.errors import TraceError, user_frame
-from nabla_mlir.locks import cached_property
 from nabla_mlir.runtime.array import Array
 from nabla_mlir.runtime.donation import call, check_given_once
 from nabla_mlir.runtime.executable import Function
@@ -61,38 +60,36 @@ class Donating:
 
     def __init__(self, code: Code, donation: Sequence[int]):
         self._plain, self._code, self._donation = OnDevice(code, is_jitted=True), code, donation
-        self._first: Sequence[Any] | None = None  # the arguments of the call that compiles it, on which the code is checked
+        self._writing: Function | Endless | None = None  # the compiled function, whose arguments are marked as donated
 
     def __call__(self, inputs: Sequence[Any], storage: int = 0, types: Any = None) -> list[Array]:
         """The results. The donated arrays are deleted."""
         check_given_once(inputs, self._donation)
         is_compiled = Execution.mode in ("auto", "compile") and not self._code.calls_python
         if is_compiled and device_of(inputs) is None:
-            self._first = inputs
-            writing, self._first = self._writing, None
-            return call(writing, inputs, self._donation, types)
+            if self._writing is None:
+                self._writing = self._compiled(inputs)
+            return call(self._writing, inputs, self._donation, types)
         results = self._plain(inputs, storage, types)
         for i in self._donation:
             if type(inputs[i]) is Array:
                 inputs[i].delete()
         return results
 
-    @cached_property
-    def _writing(self) -> Function | Endless:
-        """The compiled function, whose arguments are marked as donated."""
+    def _compiled(self, first: Sequence[Any]) -> Function | Endless:
+        """Compiles the function, and checks it on the arguments of its first call."""
         self._code.lower()
         code = Code(clone_module(self._code.module), self._code.name, is_lowered=True, title=self._code.title,
                     memory_limit=self._code.memory_limit)  # fmt: skip
         give_away(code.function, self._donation)
-        return compiled_function(code, first=self._examples())
+        return compiled_function(code, first=self._examples(first))
 
-    def _examples(self) -> Sequence[Any] | None:
-        """The arguments of the first call for its check: copies of the donated arrays, since a view would keep their memory.
+    def _examples(self, first: Sequence[Any]) -> Sequence[Any] | None:
+        """The arguments of a call, for a check, with copies of the donated arrays; None if these are large.
 
-        None if they are large.
+        A view in place of a copy would share the memory, and a call does not write its results to shared memory.
         """
-        first = self._first or ()
-        copies = [i for i in self._donation if first and type(first[i]) is Array]
-        if not first or sum(first[i].nbytes for i in copies) > thresholds.CHECKED_DONATION:
+        copies = [i for i in self._donation if type(first[i]) is Array]
+        if sum(first[i].nbytes for i in copies) > thresholds.CHECKED_DONATION:
             return None
         return [x.own() if i in copies else x for i, x in enumerate(first)]

@@ -236,26 +236,21 @@ class OnDevice:
     def __init__(self, code: Code, is_jitted: bool = False):
         self._code, self._is_jitted = code, is_jitted
         self._elsewhere: dict[str, Runner] = {}  # by the driver of the device
-        self._first: Sequence[Any] | None = None  # the arguments of the first call, on which compiled code is checked
-
-    @cached_property
-    def _here(self) -> Runner:
-        return function_of(self._code, self._is_jitted, self._first)
+        self._here: Runner | None = None  # what runs it on the host, once it has run there
 
     @property
     def function(self) -> Function | None:
         """The compiled code that runs it on the host; None if there is other code, or if it has not run yet."""
-        here = self.__dict__.get("_here")
+        here = self._here
         return here if type(here) is Function and not here.is_in_order else None
 
     def __call__(self, inputs: Sequence[Any], storage: int = 0, types: Any = None) -> list[Array]:
         """The results, where the arrays are."""
         device = device_of(inputs)
         if device is None:
-            if "_here" not in self.__dict__:
-                self._first = inputs[: len(inputs) - storage]
-            here, self._first = self._here, None
-            return here(inputs, storage, types)
+            if self._here is None:
+                self._here = function_of(self._code, self._is_jitted, inputs[: len(inputs) - storage])
+            return self._here(inputs, storage, types)
         if device.driver not in self._elsewhere:
             self._elsewhere[device.driver] = compiled_function(self._code, device, inputs[: len(inputs) - storage])
         return self._elsewhere[device.driver](inputs, storage, types)

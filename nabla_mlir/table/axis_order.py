@@ -11,7 +11,7 @@ from nabla_mlir.dialects.regions import nested
 from nabla_mlir.dialects.stablehlo import I64Array
 
 Names = list[str]
-# A selection that fills in what an index outside of an array reads: its values were met before its mask.
+# The mark of a selection that fills in elements for indices out of range: the axes of its values come before those of its mask.
 IS_FILL = "is_fill"
 
 

@@ -6,7 +6,7 @@ are mostly one function, whose equal kernels are compiled once; some are functio
 
 from __future__ import annotations
 
-import functools
+import contextlib
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -17,11 +17,10 @@ from iree.compiler import ir
 
 from nabla_mlir.compiling.comparison import compare
 from nabla_mlir.compiling.lowering import compile_lowered
+from nabla_mlir.compiling.reference_runs import ReferenceRuns
 from nabla_mlir.dialects.context import context
 from nabla_mlir.dialects.regions import functions_of, nested
 from nabla_mlir.errors import NablaError
-from nabla_mlir.interpreter import interpreted
-from nabla_mlir.interpreter.rounding import Perturbation
 from nabla_mlir.passes.inline_calls import InlineCallsPass
 from nabla_mlir.runtime import Executable
 from nabla_mlir.runtime.array import Array
@@ -140,17 +139,14 @@ def _compiled(stages: dict[Deep, Lowered], target: str, is_separate: bool, count
         ]
 
 
-class _timed:  # noqa: N801  # read as a word of the statement
+@contextlib.contextmanager
+def _timed(count: Count, stage: str) -> Iterator[None]:
     """Adds the time of a block to a count."""
-
-    def __init__(self, count: Count, stage: str):
-        self.count, self.stage = count, stage
-
-    def __enter__(self) -> None:
-        self.start = time.monotonic()
-
-    def __exit__(self, *exception: object) -> None:
-        self.count.seconds[self.stage] += time.monotonic() - self.start  # type: ignore[assignment]
+    start = time.monotonic()
+    try:
+        yield
+    finally:
+        count.seconds[stage] += time.monotonic() - start  # type: ignore[assignment]
 
 
 def join(whole: ir.Module) -> None:
@@ -196,15 +192,9 @@ def _returned(program: Deep, stage: Lowered) -> Sequence[ir.Type]:
 
 def _difference(program: Deep, stage: Lowered, calls: Sequence[Sequence[np.ndarray]], count: Count) -> str:
     """The first fault of two calls, in words; "" if there is none."""
-    operation, inputs = stage.module.operation, program.arguments
-    wanted = interpreted(operation, program.name)(inputs)
-
-    @functools.cache
-    def perturbed(k: int) -> list[np.ndarray]:
-        noise = Perturbation(k)
-        return interpreted(operation, program.name, noise)([noise.perturbed(x) for x in inputs])
-
-    first, second = (compare(got, wanted, perturbed) for got in calls)
+    runs = ReferenceRuns(stage.module, {program.name: program.arguments})
+    wanted = runs.call(program.name)
+    first, second = (compare(got, wanted, lambda k: runs.perturbed(program.name, k)) for got in calls)
     count.undecided += first.share < 0.5
     for call, outcome in {"first": first, "second": second}.items():
         if outcome.difference is not None:
