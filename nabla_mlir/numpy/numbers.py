@@ -18,6 +18,7 @@ from nabla_mlir.numpy.special_values import isfinite, isinf, nextafter
 from nabla_mlir.numpy.ufuncs import absolute, trunc
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops import logic as lg
+from nabla_mlir.ops.autodiff import stop_gradient
 from nabla_mlir.ops.shape import reshaped
 from nabla_mlir.staging.eager import Static, library
 from nabla_mlir.table.tensor import Tensor, full_like
@@ -160,7 +161,7 @@ def ldexp(x1: Any, x2: Any, /) -> Tensor:
 
 @library
 def spacing(x: Any, /) -> Tensor:
-    """The distance from x to the next number of larger absolute value, with the sign of x."""
-    x = require_real("spacing", inexact(x))
+    """The distance from x to the next number of larger absolute value, with the sign of x. Its derivative is 0."""
+    x = stop_gradient(require_real("spacing", inexact(x)))  # a constant between two powers of 2: no dx - dx, which may be NaN
     away = nextafter(x, where(x < 0, full_like(x, -np.inf), full_like(x, np.inf)))
     return where(isfinite(x), away - x, full_like(x, np.nan))
