@@ -1,4 +1,4 @@
-"""For all tests: each sees the same random numbers, whichever ran before it, and the memory that JAX's programs take is bounded."""
+"""For all tests: each sees the same random numbers, whichever ran before it; files leave no thread that computes, and little memory."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import ctypes
 import gc
 import os
 import sys
+import threading
+import time
 from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
@@ -78,6 +80,23 @@ def memory() -> Iterator[None]:
         if pages * os.sysconf("SC_PAGE_SIZE") > RESIDENT:
             sys.modules["jax"].clear_caches()
             getattr(ctypes.CDLL(None), "malloc_trim", int)(0)  # glibc keeps what is free otherwise
+
+
+_AFTER = 20  # seconds after a file of tests in which what it has started may go on
+
+
+@pytest.fixture(scope="module", autouse=True)
+def idle() -> Iterator[None]:
+    """Fails after a file that leaves a thread which computes: it would take a core from all tests that follow."""
+    yield
+    for _ in range(_AFTER * 10):
+        began = time.process_time()
+        time.sleep(0.02)
+        if time.process_time() - began < 0.01:
+            return
+        time.sleep(0.08)
+    names = ", ".join(thread.name for thread in threading.enumerate())
+    pytest.fail(f"the tests of this file leave a thread that goes on computing; threads of Python: {names}")
 
 
 @pytest.fixture(scope="module")

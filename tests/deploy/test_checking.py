@@ -352,7 +352,11 @@ def test_compiled_code_that_goes_on_is_wrong(monkeypatch):
 
     monkeypatch.setattr(lowering, "legalize", wrong)
     monkeypatch.setattr(reference_check, "_SECONDS", 0.3)
-    stage = lowered(lambda x: nm.while_loop(lambda c: c > 1e-3, lambda c: c * 0.5, x), np.float64(1.0))
+    # The wrong loop ends after some seconds: one that does not would keep a core busy until the last test.
+    stage = lowered(
+        lambda x: nm.while_loop(lambda s: (s[0] > 1e-3) & (s[1] < 4 * 10**9), lambda s: (s[0] * 0.5, s[1] + 1), (x, np.int64(0)))[0],
+        np.float64(1.0),
+    )
     with pytest.warns(RuntimeWarning, match="got a call that goes on"):
         compiled = stage.compile(example=(np.float64(1.0),))
     assert float(compiled(np.float64(1.0))) == 2.0**-10
