@@ -129,6 +129,28 @@ def _stirling_series(a: Tensor) -> Tensor:
     return series * inverse
 
 
+_SHIFT = 10  # by which `gamma_step` raises its argument, for Stirling's series
+
+
+def gamma_step(q: Tensor, p: Tensor) -> Tensor:
+    """lgamma(q + p) - lgamma(q) - p log(q + 10 + p) for 0 < p < 1, with all digits also where p is small: nothing cancels.
+
+    By lgamma(q) = lgamma(q + 10) - log(q (q + 1) ... (q + 9)), and differences of the terms of Stirling's series.
+    """
+    m = q + float(_SHIFT)
+    u, v, w = p / m, 1.0 / (m + p), 1.0 / m
+    slope, powers, power_of_w = full_like(q, 0), full_like(q, 1), full_like(q, 1)
+    for j, c in enumerate(_STIRLING):
+        for _ in range(2 if j else 0):
+            power_of_w = power_of_w * w
+            powers = powers * v + power_of_w  # (v^k - w^k) / (v - w)
+        slope = slope + powers * c
+    steps = np.arange(_SHIFT, dtype=q.dtype)
+    order, more = (reshaped(x, (*x.shape, 1)) for x in (q, p))
+    logs = ew.log_plus_one(more / (order + steps)).sum(-1)
+    return -(m * u * u * _over_square(u)) - 0.5 * ew.log_plus_one(u) - p * v * w * slope - logs
+
+
 def _gamma_term(a: Tensor, x: Tensor) -> Tensor:
     """x^a exp(-x) / gamma(a + 1) for finite x > 0; for large a by the deviance, where the powers would cancel."""
     large = a >= _LARGE
@@ -157,21 +179,28 @@ def _parts(a: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
     large = where(even, a, _UNIFORM)
     uniform = _uniform(large, where(even, x - large, 0.0) / large)
     order = where(a < np.inf, a, 1.0)
-    low = x < order + 1.0
+    small = order < 1.0
+    low = x < where(small, 1.0, order + 1.0)
     inside = (x > 0.0) & (x < np.inf) & ~even
     near = where(low & inside, x, 0.25 * order)
     far = where(~low & inside, x, 2.0 * order + 2.0)
+    a1, x1 = where(small & (order > 0.0), order, 0.5), where(low & inside & small, x, 0.5)
 
     def term(k: Any, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        part, total = state
+        part, plain, gap, gaps, total = state
         part = part * near / (order + k)
-        return part, total + part
+        gap = (gap - plain / k) * x1 / (a1 + k)  # (part - x^k / k!) / a
+        return part, plain * x1 / k, gap, gaps + gap, total + part
 
-    series = until_still(term, (full_like(a, 1), full_like(a, 1)))[-1]
+    one, zero = full_like(a, 1), full_like(a, 0)
+    *_, gaps, series = until_still(term, (one, one, zero, zero, one))
     lower = _gamma_term(order, near) * series
+    # The upper function of a small order is a small difference of 1, the exponential of this number less 1.
+    exponent = a1 * log(x1 / (a1 + (_SHIFT + 1.0))) - gamma_step(one, a1) + ew.log_plus_one(a1 * exp(-x1) * gaps)
+    rest = where(small, -ew.exponential_minus_one(exponent), 1.0 - lower)
     fraction = ratio(lambda k: k * (order - k), lambda k: far + 2.0 * k + 1.0 - order, far + 1.0 - order)
     upper = _gamma_term(order, far) * order / fraction
-    return (where(even, uniform[0], where(low, lower, 1.0 - upper)), where(even, uniform[1], where(low, 1.0 - lower, upper)))
+    return (where(even, uniform[0], where(low, lower, 1.0 - upper)), where(even, uniform[1], where(low, rest, upper)))
 
 
 def _at_ends(a: Tensor, x: Tensor, value: Tensor, at_zero: float) -> Tensor:
@@ -315,6 +344,23 @@ def _left_tail(a: Tensor, b: Tensor, x: Tensor, y: Tensor, d: Tensor) -> Tensor:
     return total * length * size
 
 
+def _log_of_small(p: Tensor, q: Tensor, z: Tensor) -> Tensor:
+    """log(betainc(p, q, z)) for p < 1 and z up to the mean, with all digits also where p is small.
+
+    It is log(z^p gamma(p + q) / (gamma(p + 1) gamma(q)) (1 + p S)) with the series S of DLMF 8.17.7.
+    """
+
+    def term(k: Any, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        part, total = state
+        part = part * ((k - q) / k * z)
+        return part, total + part / (p + k)
+
+    one = full_like(p, 1)
+    series = until_still(term, (one, full_like(p, 0)))[-1]
+    scale = z * ((q + p + float(_SHIFT)) / (p + (_SHIFT + 1.0)))
+    return p * log(scale) + gamma_step(q, p) - gamma_step(one, p) + ew.log_plus_one(p * series)
+
+
 def _beta(a: Tensor, b: Tensor, x: Tensor) -> Tensor:
     finite = (a > 0.0) & (b > 0.0) & (a < np.inf) & (b < np.inf)
     order, other = where(finite, a, 1.0), where(finite, b, 1.0)
@@ -334,17 +380,21 @@ def _beta(a: Tensor, b: Tensor, x: Tensor) -> Tensor:
 
     def numerator(k: Any) -> Any:
         scale = z1 / (p1 + 2.0 * k - 1.0)
-        return (p1 + k - 1.0) * (k * (q1 - k) * scale) * ((p1 + q1 + k - 1.0) * scale)
+        last = k - 1.0  # p1 + k would lose a small p1
+        return where(last == 0.0, 1.0, p1 + last) * (k * (q1 - k) * scale) * ((p1 + q1 + last) * scale)
 
     def denominator(k: Any) -> Any:
         return k + k * (q1 - k) * z1 / (p1 + 2.0 * k - 1.0) + (p1 + k) / (p1 + 2.0 * k + 1.0) * (gap + k * (1.0 + w1))
 
     # The even part of the fraction of DLMF 8.17.22, by 1 - x where that is small (Didonato and Morris 1992).
-    narrow = _beta_term(p1, q1, z1, w1, d1) / ratio(numerator, denominator, p1 / (p1 + 1.0) * gap)
+    narrow = _beta_term(p1, q1, z1, w1, d1) / p1 / ratio(numerator, denominator, gap / (p1 + 1.0))
     p2, q2 = where(wide, p, _WIDE), where(wide, q, _WIDE)
     bell = wide & inside
     value = where(wide, _left_tail(p2, q2, where(bell, z, 0.5), where(bell, w, 0.5), d2), narrow)
-    value = where(swap, 1.0 - value, value)
+    small = p < 1.0
+    exponent = _log_of_small(*(where(small, v, other) for v, other in ((p, 0.5), (q, 0.5), (z, 0.25))))
+    value = where(small, exp(exponent), value)
+    value = where(swap, where(small, -ew.exponential_minus_one(exponent), 1.0 - value), value)
     # Without weight at one end, or all of it there.
     value = where((a == 0.0) | (b == np.inf), 1.0, where((b == 0.0) | (a == np.inf), 0.0, value))
     value = where(x <= 0.0, 0.0, where(x >= 1.0, 1.0, value))

@@ -17,7 +17,7 @@ from nabla_mlir.numpy.bessel import i1e as i1e
 from nabla_mlir.numpy.logic import where
 from nabla_mlir.numpy.operands import inexact, inexacts
 from nabla_mlir.numpy.reductions import logsumexp as logsumexp
-from nabla_mlir.numpy.special_values import polynomial
+from nabla_mlir.numpy.special_values import nan_where, polynomial, times_log, times_log1p
 from nabla_mlir.numpy.ufuncs import absolute, exp, expm1, log, log1p, sqrt
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops import gamma as gamma_functions
@@ -109,16 +109,16 @@ def logit(x: Any) -> Tensor:
 
 @library
 def xlogy(x: Any, y: Any) -> Tensor:
-    """x * log(y), and 0 where x is 0."""
+    """x * log(y), and 0 where x is 0; NaN where x or y is NaN."""
     x, y = inexacts("xlogy", x, y)
-    return product(x, ew.log(y))
+    return times_log(nan_where(y, x), y)
 
 
 @library
 def xlog1py(x: Any, y: Any) -> Tensor:
-    """x * log(1 + y), and 0 where x is 0."""
+    """x * log(1 + y), and 0 where x is 0; NaN where x or y is NaN."""
     x, y = inexacts("xlog1py", x, y)
-    return product(x, ew.log_plus_one(y))
+    return times_log1p(nan_where(y, x), y)
 
 
 # ---------------------------------------------------------------- gamma and beta
@@ -201,14 +201,14 @@ def multigammaln(a: Any, d: Static[int]) -> Tensor:
 def entr(x: Any) -> Tensor:
     """-x log(x); 0 at 0, and -inf for negative numbers."""
     x = inexact(x)
-    return where(x < 0.0, -np.inf, -xlogy(x, x))
+    return where(x < 0.0, -np.inf, -times_log(x, x))
 
 
 @library
 def rel_entr(p: Any, q: Any) -> Tensor:
     """p log(p / q); 0 where p is 0 and q is not negative, and inf elsewhere outside of the domain."""
     p, q = inexacts("rel_entr", p, q)
-    return where((p < 0.0) | (q < 0.0), np.inf, product(p, log(p) - log(q)))
+    return where((p < 0.0) | (q < 0.0), np.inf, product(nan_where(q, p), log(p) - log(q)))
 
 
 @library
