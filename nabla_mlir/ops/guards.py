@@ -68,7 +68,8 @@ def share_of(ct: Tensor) -> tuple[Tensor, Tensor] | None:
 def _quotient(xs: Sequence[Tensor]) -> list[Tensor]:
     a, y = xs
     zero = y - y  # NaN where y is infinite
-    return [select(compare(y, zero, comparison_direction="EQ"), zero, a / y + zero)]
+    value = a / y + zero
+    return [select(compare(y, zero, comparison_direction="EQ"), zero, value)]
 
 
 def _quotient_numpy(a: Any, y: Any) -> Any:

@@ -267,7 +267,7 @@ poisson: Distribution = Distribution(
 )  # fmt: skip
 nbinom: Distribution = Distribution(
     "nbinom", "n p", is_discrete=True, outside=lambda k, n, p: _no_count(k),
-    log=lambda k, n, p: sp.gammaln(_count(k) + n) - sp.gammaln(_count(k) + 1.0) - sp.gammaln(n) + n * log(p)
+    log=lambda k, n, p: -sp.betaln(n, _count(k) + 1.0) - log(n + _count(k)) + n * log(p)
     + times_log1p(_count(k), -p),
 )  # fmt: skip
 betabinom: Distribution = Distribution(
@@ -277,7 +277,7 @@ betabinom: Distribution = Distribution(
 
 
 def _log_comb(n: Any, k: Any) -> Any:
-    return sp.gammaln(n + 1.0) - sp.gammaln(k + 1.0) - sp.gammaln(n - k + 1.0)
+    return -sp.betaln(n - k + 1.0, k + 1.0) - log1p(n)
 
 
 # ---------------------------------------------------------------- statistics
