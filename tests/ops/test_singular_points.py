@@ -217,7 +217,8 @@ def test_what_varies_is_not_taken_for_zero() -> None:
 
 OVERFLOWS: dict[str, Callable[[Any], Any]] = {
     "norm": norm, "norm of order 3": lambda x: norm(x, 3), "Frobenius": lambda x: norm(x.reshape(1, 2)), "std": nnp.std,
-    "a direction": lambda x: (x / norm(x))[0], "hypot": lambda x: nnp.hypot(*(1e108 * x)), "modulus": lambda x: nnp.abs(1e108 * x[0] + 1e108j * x[1]),
+    "a direction": lambda x: (x / norm(x))[0], "hypot": lambda x: nnp.hypot(1e108 * x[0], 1e108 * x[1]),
+    "modulus": lambda x: nnp.abs(1e108 * x[0] + 1e108j * x[1]),
 }  # fmt: skip
 
 
@@ -232,7 +233,9 @@ def test_lengths_that_overflow_have_no_slope(name: str) -> None:
         assert not np.isfinite(found).all()
 
 
-POWERS = {(0.0, 2.0): 0.0, (0.0, 0.5): 0.0, (0.0, 1.0): 0.0, (0.0, 0.0): INF, (2.0, 0.0): np.log(2) ** 2, (2.0, 3.0): 8 * np.log(2) ** 2}
+POWERS = {
+    (0.0, 2.0): 0.0, (0.0, 0.5): 0.0, (0.0, 1.0): 0.0, (0.0, 0.0): INF, (2.0, 0.0): np.log(2) ** 2, (2.0, 3.0): 8 * np.log(2) ** 2,
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("point", POWERS)
