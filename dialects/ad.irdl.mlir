@@ -43,7 +43,7 @@ irdl.dialect @ad {
     irdl.results(output: %tensor)
   }
 
-  // left / right elementwise, and 0 where right is 0; its derivative by right is infinite or NaN there.
+  // left / right elementwise, 0 where right is 0, and NaN where right is infinite; its derivative by right is infinite or NaN at 0.
   irdl.operation @quotient {
     %tensor = irdl.base "!builtin.tensor"
     irdl.operands(left: %tensor, right: %tensor)
@@ -64,6 +64,15 @@ irdl.dialect @ad {
     %tensor = irdl.base "!builtin.tensor"
     irdl.operands(left: %tensor, right: %tensor)
     irdl.results(output: %tensor)
+  }
+
+  // base ** exponent * log(base) ** degree elementwise, and 0 where the power is 0, though the logarithm be infinite.
+  irdl.operation @power_log {
+    %tensor = irdl.base "!builtin.tensor"
+    %degree = irdl.base "#builtin.float"
+    irdl.operands(base: %tensor, exponent: %tensor)
+    irdl.results(output: %tensor)
+    irdl.attributes { "degree" = %degree }
   }
 
   // A function with its own forward rule. Operands: its arguments. Regions: `primal` from arguments to results; `rule`

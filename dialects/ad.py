@@ -132,7 +132,9 @@ class VjpOp(_Derivative):
 
 
 STOP_GRADIENT = "ad.stop_gradient"
-GUARDS = {"ad.product": 2, "ad.quotient": 2, "ad.root": 1, "ad.hypot": 2}  # elementwise operations, and their operands
+# Elementwise operations, each with the number of its operands.
+GUARDS = {"ad.product": 2, "ad.quotient": 2, "ad.root": 1, "ad.hypot": 2, "ad.power_log": 2}
+DEGREES = ("ad.root", "ad.power_log")  # those with the attribute `degree`
 
 
 def stop_gradient(x: ir.Value) -> ir.Value:

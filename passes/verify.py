@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from iree.compiler import ir
 
-from nabla_mlir.dialects.ad import GUARDS, STOP_GRADIENT
+from nabla_mlir.dialects.ad import DEGREES, GUARDS, STOP_GRADIENT
 from nabla_mlir.dialects.ad_rules import RECUR, RULES, verify_recur
 from nabla_mlir.dialects.batch import COLLECTIVES, CollectiveOp
 from nabla_mlir.dialects.locations import source_of
@@ -57,8 +57,8 @@ def _verify_guard(op: ir.Operation) -> None:
             f"{op.name} requires {count} operands and one result of the same type, a tensor of static shape, "
             f"got {', '.join(types)}.", where=source_of(op.location),
         )  # fmt: skip
-    if op.name == "ad.root" and not isinstance(dict(op.attributes).get("degree"), ir.FloatAttr):
-        raise VerifyError("ad.root requires the attribute 'degree', a float.", where=source_of(op.location))
+    if op.name in DEGREES and not isinstance(dict(op.attributes).get("degree"), ir.FloatAttr):
+        raise VerifyError(f"{op.name} requires the attribute 'degree', a float.", where=source_of(op.location))
 
 
 @register

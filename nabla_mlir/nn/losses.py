@@ -10,6 +10,7 @@ from nabla_mlir.nn.activations import log_softmax, not_above, shifted_by_largest
 from nabla_mlir.numpy.axes import Axis, axes_of, axis_of, shape_of
 from nabla_mlir.numpy.operands import convert, inexact, inexacts, tensor
 from nabla_mlir.numpy.reductions import fold, wide_mean, widened
+from nabla_mlir.numpy.special_values import nan_where
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops import logic as lg
 from nabla_mlir.ops import shape as sh
@@ -118,4 +119,5 @@ def binary_cross_entropy_with_logits(logits: Any, labels: Any) -> Tensor:
 def kl_divergence(log_predictions: Any, targets: Any, axis: Static[Axis] = -1) -> Tensor:
     """sum(targets * (log(targets) - log_predictions)) over `axis`; a target of 0 contributes nothing."""
     predictions, targets = _same_shapes("kl_divergence", log_predictions, targets)
-    return fold(product(targets, ew.log(targets) - predictions), axes_of("kl_divergence", axis, targets.ndim), "add")
+    weights = nan_where(predictions, targets)
+    return fold(product(weights, ew.log(targets) - predictions), axes_of("kl_divergence", axis, targets.ndim), "add")

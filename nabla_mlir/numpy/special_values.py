@@ -41,6 +41,21 @@ def is_infinite(x: Tensor) -> Tensor:
     return lg.compare(ew.absolute(x), full_like(x, np.inf), comparison_direction="EQ")
 
 
+def nan_where(y: Tensor, x: Tensor) -> Tensor:
+    """x, but NaN where y is NaN. Its derivative is that of x, so what multiplies it has the derivative NaN there."""
+    return x + lg.select(is_nan(y), full_like(x, np.nan), full_like(x, 0))
+
+
+def times_log(x: Tensor, y: Tensor) -> Tensor:
+    """x * log(y), and 0 where x is 0, even if y is NaN: for sums of which another term is NaN then."""
+    return guards.product(x, ew.log(y))
+
+
+def times_log1p(x: Tensor, y: Tensor) -> Tensor:
+    """x * log(1 + y), and 0 where x is 0, as `times_log`."""
+    return guards.product(x, ew.log_plus_one(y))
+
+
 def root(x: Tensor, p: float = 2) -> Tensor:
     """The p-th root, whose derivative at 0 is taken to be 0."""
     return guards.root(x, degree=float(p))

@@ -13,7 +13,7 @@ import numpy as np
 from nabla_mlir.dialects.stablehlo import I32
 from nabla_mlir.dialects.types import element_dtype, is_complex, shape_and_dtype
 from nabla_mlir.ops.factors import cancelled, times
-from nabla_mlir.ops.guards import product, quotient
+from nabla_mlir.ops.guards import power_log, product, quotient
 from nabla_mlir.ops.logic import compare, select, where_zero
 from nabla_mlir.sparsity import operands as patterns
 from nabla_mlir.table.batching import all_prefixed
@@ -92,8 +92,8 @@ def _power_base(t: Tensor, z: Tensor, x: Tensor, y: Tensor) -> Tensor:
 
 
 def _power_exponent(t: Tensor, z: Tensor, x: Tensor, y: Tensor) -> Tensor:
-    # x**y * log(x), and 0 where x**y is 0, though log(x) be infinite.
-    return t * product(z, log(x))
+    # 0 where x**y is 0, though log(x) be infinite.
+    return t * power_log(x, y)
 
 
 # A power of 0 that vanishes, is 1, or has a derivative that is not finite; and a base of 2, whose power is 1.

@@ -67,16 +67,20 @@ def share_of(ct: Tensor) -> tuple[Tensor, Tensor] | None:
 # ---------------------------------------------------------------- a quotient that is 0 where its divisor is
 def _quotient(xs: Sequence[Tensor]) -> list[Tensor]:
     a, y = xs
-    return [select(_is_zero(y), full_like(y, 0), a / y)]
+    zero = y - y  # NaN where y is infinite
+    value = a / y + zero
+    return [select(compare(y, zero, comparison_direction="EQ"), zero, value)]
 
 
 def _quotient_numpy(a: Any, y: Any) -> Any:
     with np.errstate(invalid="ignore", divide="ignore"):
-        return np.where(y == 0, np.zeros_like(a), a / y)
+        zero = y - y
+        return np.where(y == zero, zero, a / y + zero)
 
 
 quotient: OpDef = elementwise(
-    "ad.quotient", doc="a / y, and 0 where y is 0. Its derivative by y is infinite, or NaN, there.",
+    "ad.quotient", doc="a / y, 0 where y is 0, and NaN where y is infinite: the square of a length may have overflowed. "
+    "Its derivative by y is infinite, or NaN, at 0.",
     partials=[lambda t, z, a, y: over(t, y), lambda t, z, a, y: -(t * (z / y))], linear=(0,), joint=False,
     result=lambda a, y: [(y.shape, y.dtype)], define=_quotient, numpy=_quotient_numpy, sample=(reals(), reals(0.5, 2)),
     instructions=8,
@@ -134,4 +138,30 @@ hypot: OpDef = elementwise(
     singular=((0.0, 0.0),), sample=(reals(), reals(0.5, 2)), commutes=True,
     instructions=20,
 )  # fmt: skip
-RECORDS: dict[str, OpDef] = {record.name: record for record in (product, quotient, root, hypot)}
+
+
+# ---------------------------------------------------------------- derivatives of a power by its exponent
+def _power_log(xs: Sequence[Tensor], *, degree: float) -> list[Tensor]:
+    x, y = xs
+    factor = logarithm = operation("log")(x)
+    for _ in range(int(degree) - 1):
+        factor = factor * logarithm
+    return _product([operation("power")(x, y), factor])
+
+
+def _power_log_by_base(t: Tensor, z: Tensor, x: Tensor, y: Tensor, degree: float) -> Tensor:
+    less = y - 1.0
+    lower = operation("power")(x, less) if degree == 1 else power_log(x, less, degree=degree - 1)
+    return t * (product(y, power_log(x, less, degree=degree)) + lower * degree)
+
+
+power_log: OpDef = elementwise(
+    "ad.power_log", doc="x**y * log(x)**degree, and 0 where x**y is 0: the derivative of x**y by y, of order `degree`.",
+    attributes={"degree": F64}, defaults={"degree": 1.0},
+    partials=[_power_log_by_base, lambda t, z, x, y, degree: t * power_log(x, y, degree=degree + 1)],
+    result=lambda x, y, degree: [(x.shape, x.dtype)], define=_power_log, instructions=90,
+    singular=tuple((0.0, y) for y in (0.0, 1.0, 2.0, 3.0, -1.0)),
+    sample=[Case(((3, 2), (3, 2)), {"degree": k}, (reals(0.5, 2), reals()), numpy=lambda x, y, k=k: x**y * np.log(x) ** k)
+            for k in (1.0, 2.0)],
+)  # fmt: skip
+RECORDS: dict[str, OpDef] = {record.name: record for record in (product, quotient, root, hypot, power_log)}

@@ -12,6 +12,7 @@ from nabla_mlir.errors import TraceError, user_frame
 from nabla_mlir.numpy.logic import where
 from nabla_mlir.numpy.operands import inexacts
 from nabla_mlir.numpy.ufuncs import exp, log, log1p
+from nabla_mlir.ops.autodiff import stop_gradient
 from nabla_mlir.staging.eager import library
 from nabla_mlir.table.tensor import Tensor
 
@@ -108,7 +109,8 @@ class Distribution:
     def _log_density(self, z: Any, shapes: list[Any], scale: Any) -> Any:
         outside = self._formulas.get("outside")
         out = self._formulas["log"](z, *shapes) - (log(scale) if self._scale else 0.0)
-        return out if outside is None else where(outside(z, *shapes), -np.inf, out)
+        # -inf outside, where the formula is finite unless a shape is NaN
+        return out if outside is None else where(outside(z, *shapes), stop_gradient(out) - np.inf, out)
 
     def _probability(self, name: str, z: Any, shapes: list[Any]) -> Any:
         if name in self._formulas:

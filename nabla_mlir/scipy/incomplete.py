@@ -21,6 +21,16 @@ from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops import gamma
 from nabla_mlir.ops.autodiff import stop_gradient
 from nabla_mlir.ops.shape import reshaped
+from nabla_mlir.scipy.gamma_ratios import (
+    LARGE,
+    SHIFT,
+    deviance,
+    gamma_step,
+    of_format,
+    over_square,
+    stirling_rest,
+    stirling_series,
+)
 from nabla_mlir.staging.eager import library
 from nabla_mlir.table.tensor import Tensor, full_like
 from nabla_mlir.transforms.control import while_loop
@@ -88,60 +98,21 @@ _SLOPES = (
     -5.0276692801141756e-12, 1.1004392031956135e-13, 3.3717632624009854e-13, -1.3923887224181621e-13, 2.8534893807447043e-14,
     -5.1391118342425726e-16, -1.9752288294349443e-15, 8.0995211567045613e-16,
 )  # fmt: skip
-_STIRLING = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360, 1 / 156)
-_LARGE = 10.0  # from here on Stirling's series has all digits of f64
-
-
-def _of_format(x: Tensor, single: int, double: int) -> int:
-    return single if x.dtype.itemsize <= 4 else double
-
-
-def _over_square(u: Tensor) -> Tensor:
-    """(u - log1p(u)) / u^2 for u from -1/2 to 1, by the series of atanh(u / (2 + u)): nothing cancels."""
-    v = u / (u + 2.0)
-    series = full_like(u, 0)
-    for j in reversed(range(_of_format(u, 8, 17))):
-        series = series * (v * v) + 1.0 / (2 * j + 3)
-    return (1.0 - 2.0 * v * series / (u + 2.0)) / (u + 2.0)
-
-
-def deviance(u: Tensor, quotient: Tensor) -> Tensor:
-    """u - log(1 + u) for 1 + u = quotient, the exponent of densities near their largest value (Loader 2000)."""
-    near = (u >= -0.5) & (u <= 1.0)
-    low = where(near, u, 0.0)
-    return where(near, low * low * _over_square(low), u - log(where(near, 1.0, quotient)))
-
-
-def stirling_rest(a: Tensor) -> Tensor:
-    """lgamma(a) - ((a - 1/2) log(a) - a + log(2 pi) / 2) for a > 0: by its series, below 10 by lgamma."""
-    large = a >= _LARGE
-    low = where(large, 1.0, a)
-    below = gamma.lgamma(low) - ((low - 0.5) * log(low) - low + 0.5 * math.log(2 * math.pi))
-    return where(large, _stirling_series(where(large, a, _LARGE)), below)
-
-
-def _stirling_series(a: Tensor) -> Tensor:
-    """The same for a >= 10."""
-    inverse = 1.0 / a
-    series = full_like(a, 0)
-    for c in reversed(_STIRLING):
-        series = series * (inverse * inverse) + c
-    return series * inverse
 
 
 def _gamma_term(a: Tensor, x: Tensor) -> Tensor:
     """x^a exp(-x) / gamma(a + 1) for finite x > 0; for large a by the deviance, where the powers would cancel."""
-    large = a >= _LARGE
-    high, low = where(large, a, _LARGE), where(large, 1.0, a)
-    place = where(large, x, _LARGE)
-    near = exp(-high * deviance((place - high) / high, place / high) - _stirling_series(high)) / sqrt(high * (2 * math.pi))
+    large = a >= LARGE
+    high, low = where(large, a, LARGE), where(large, 1.0, a)
+    place = where(large, x, LARGE)
+    near = exp(-high * deviance((place - high) / high, place / high) - stirling_series(high)) / sqrt(high * (2 * math.pi))
     return where(large, near, exp(low * log(x) - x - gamma.lgamma(low + 1.0)))
 
 
 def _uniform(a: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:
     """Both functions at x = a (1 + u) for a >= 20 and u from -1/2 to 1 (DLMF 8.12; the sum by Temme's recurrence)."""
-    eta = u * sqrt(2.0 * _over_square(u))
-    count = _of_format(a, 12, len(_SLOPES) - 1)
+    eta = u * sqrt(2.0 * over_square(u))
+    count = of_format(a, 12, len(_SLOPES) - 1)
     above, before, total = full_like(a, 0), full_like(a, 0), full_like(a, 0)
     for m in reversed(range(count)):
         above, before = before, _SLOPES[m + 1] + (m + 2.0) * above / a
@@ -157,21 +128,28 @@ def _parts(a: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
     large = where(even, a, _UNIFORM)
     uniform = _uniform(large, where(even, x - large, 0.0) / large)
     order = where(a < np.inf, a, 1.0)
-    low = x < order + 1.0
+    small = order < 1.0
+    low = x < where(small, 1.0, order + 1.0)
     inside = (x > 0.0) & (x < np.inf) & ~even
     near = where(low & inside, x, 0.25 * order)
     far = where(~low & inside, x, 2.0 * order + 2.0)
+    a1, x1 = where(small & (order > 0.0), order, 0.5), where(low & inside & small, x, 0.5)
 
     def term(k: Any, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        part, total = state
+        part, plain, gap, gaps, total = state
         part = part * near / (order + k)
-        return part, total + part
+        gap = (gap - plain / k) * x1 / (a1 + k)  # (part - x^k / k!) / a
+        return part, plain * x1 / k, gap, gaps + gap, total + part
 
-    series = until_still(term, (full_like(a, 1), full_like(a, 1)))[-1]
+    one, zero = full_like(a, 1), full_like(a, 0)
+    *_, gaps, series = until_still(term, (one, one, zero, zero, one))
     lower = _gamma_term(order, near) * series
+    # The upper function of a small order is a small difference of 1, the exponential of this number less 1.
+    exponent = a1 * log(x1 / (a1 + (SHIFT + 1.0))) - gamma_step(one, a1) + ew.log_plus_one(a1 * exp(-x1) * gaps)
+    rest = where(small, -ew.exponential_minus_one(exponent), 1.0 - lower)
     fraction = ratio(lambda k: k * (order - k), lambda k: far + 2.0 * k + 1.0 - order, far + 1.0 - order)
     upper = _gamma_term(order, far) * order / fraction
-    return (where(even, uniform[0], where(low, lower, 1.0 - upper)), where(even, uniform[1], where(low, 1.0 - lower, upper)))
+    return (where(even, uniform[0], where(low, lower, 1.0 - upper)), where(even, uniform[1], where(low, rest, upper)))
 
 
 def _at_ends(a: Tensor, x: Tensor, value: Tensor, at_zero: float) -> Tensor:
@@ -311,8 +289,25 @@ def _left_tail(a: Tensor, b: Tensor, x: Tensor, y: Tensor, d: Tensor) -> Tensor:
     step = scale * nodes
     at, rest, shift = at - step, rest + step, shift - (order + other) * step
     total = (exp(_beta_exponent(order, other, at, rest, shift)) / (at * rest) * weights).sum(-1)
-    size = exp(_stirling_series(n) - _stirling_series(a) - _stirling_series(b)) * sqrt(a / n * b * (0.5 / math.pi))
+    size = exp(stirling_series(n) - stirling_series(a) - stirling_series(b)) * sqrt(a / n * b * (0.5 / math.pi))
     return total * length * size
+
+
+def _log_of_small(p: Tensor, q: Tensor, z: Tensor) -> Tensor:
+    """log(betainc(p, q, z)) for p < 1 and z up to the mean, with all digits also where p is small.
+
+    It is log(z^p gamma(p + q) / (gamma(p + 1) gamma(q)) (1 + p S)) with the series S of DLMF 8.17.7.
+    """
+
+    def term(k: Any, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        part, total = state
+        part = part * ((k - q) / k * z)
+        return part, total + part / (p + k)
+
+    one = full_like(p, 1)
+    series = until_still(term, (one, full_like(p, 0)))[-1]
+    scale = z * ((q + p + float(SHIFT)) / (p + (SHIFT + 1.0)))
+    return p * log(scale) + gamma_step(q, p) - gamma_step(one, p) + ew.log_plus_one(p * series)
 
 
 def _beta(a: Tensor, b: Tensor, x: Tensor) -> Tensor:
@@ -334,17 +329,21 @@ def _beta(a: Tensor, b: Tensor, x: Tensor) -> Tensor:
 
     def numerator(k: Any) -> Any:
         scale = z1 / (p1 + 2.0 * k - 1.0)
-        return (p1 + k - 1.0) * (k * (q1 - k) * scale) * ((p1 + q1 + k - 1.0) * scale)
+        last = k - 1.0  # p1 + k would lose a small p1
+        return where(last == 0.0, 1.0, p1 + last) * (k * (q1 - k) * scale) * ((p1 + q1 + last) * scale)
 
     def denominator(k: Any) -> Any:
         return k + k * (q1 - k) * z1 / (p1 + 2.0 * k - 1.0) + (p1 + k) / (p1 + 2.0 * k + 1.0) * (gap + k * (1.0 + w1))
 
     # The even part of the fraction of DLMF 8.17.22, by 1 - x where that is small (Didonato and Morris 1992).
-    narrow = _beta_term(p1, q1, z1, w1, d1) / ratio(numerator, denominator, p1 / (p1 + 1.0) * gap)
+    narrow = _beta_term(p1, q1, z1, w1, d1) / p1 / ratio(numerator, denominator, gap / (p1 + 1.0))
     p2, q2 = where(wide, p, _WIDE), where(wide, q, _WIDE)
     bell = wide & inside
     value = where(wide, _left_tail(p2, q2, where(bell, z, 0.5), where(bell, w, 0.5), d2), narrow)
-    value = where(swap, 1.0 - value, value)
+    small = p < 1.0
+    exponent = _log_of_small(*(where(small, v, other) for v, other in ((p, 0.5), (q, 0.5), (z, 0.25))))
+    value = where(small, exp(exponent), value)
+    value = where(swap, where(small, -ew.exponential_minus_one(exponent), 1.0 - value), value)
     # Without weight at one end, or all of it there.
     value = where((a == 0.0) | (b == np.inf), 1.0, where((b == 0.0) | (a == np.inf), 0.0, value))
     value = where(x <= 0.0, 0.0, where(x >= 1.0, 1.0, value))

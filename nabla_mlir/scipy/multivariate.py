@@ -110,7 +110,8 @@ class _Multinomial:
         """The logarithm of the probability of the counts along the last axis of `x`, -inf if they do not add up to n."""
         x, n, p = inexacts_apart(x, n, p)
         value = sp.gammaln(n + 1.0) + sum(sp.xlogy(x, p) - sp.gammaln(x + 1.0), -1)
-        return where(sum(x, -1) == n, value, -np.inf)
+        rest = sum(x, -1) - n
+        return where((rest < 0.0) | (rest > 0.0), -np.inf, value)
 
     @staticmethod
     def pmf(x: Any, n: Any, p: Any) -> Any:

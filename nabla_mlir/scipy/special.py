@@ -17,7 +17,7 @@ from nabla_mlir.numpy.bessel import i1e as i1e
 from nabla_mlir.numpy.logic import where
 from nabla_mlir.numpy.operands import inexact, inexacts
 from nabla_mlir.numpy.reductions import logsumexp as logsumexp
-from nabla_mlir.numpy.special_values import polynomial
+from nabla_mlir.numpy.special_values import nan_where, polynomial, times_log, times_log1p
 from nabla_mlir.numpy.ufuncs import absolute, exp, expm1, log, log1p, sqrt
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops import gamma as gamma_functions
@@ -28,6 +28,7 @@ from nabla_mlir.scipy.error_integrals import erfcx as erfcx
 from nabla_mlir.scipy.error_integrals import fresnel as fresnel
 from nabla_mlir.scipy.error_integrals import owens_t as owens_t
 from nabla_mlir.scipy.error_integrals import wofz as wofz
+from nabla_mlir.scipy.gamma_ratios import log_beta, log_rising
 from nabla_mlir.scipy.harmonics import bessel_jn as bessel_jn
 from nabla_mlir.scipy.harmonics import sph_harm_y as sph_harm_y
 from nabla_mlir.scipy.hypergeometric import hyp1f1 as hyp1f1
@@ -109,16 +110,16 @@ def logit(x: Any) -> Tensor:
 
 @library
 def xlogy(x: Any, y: Any) -> Tensor:
-    """x * log(y), and 0 where x is 0."""
+    """x * log(y), and 0 where x is 0; NaN where x or y is NaN."""
     x, y = inexacts("xlogy", x, y)
-    return product(x, ew.log(y))
+    return times_log(nan_where(y, x), y)
 
 
 @library
 def xlog1py(x: Any, y: Any) -> Tensor:
-    """x * log(1 + y), and 0 where x is 0."""
+    """x * log(1 + y), and 0 where x is 0; NaN where x or y is NaN."""
     x, y = inexacts("xlog1py", x, y)
-    return product(x, ew.log_plus_one(y))
+    return times_log1p(nan_where(y, x), y)
 
 
 # ---------------------------------------------------------------- gamma and beta
@@ -153,7 +154,7 @@ def factorial(n: Any, exact: bool = False) -> Tensor:
 def betaln(a: Any, b: Any) -> Tensor:
     """log(abs(beta(a, b)))."""
     a, b = inexacts("betaln", a, b)
-    return gammaln(a) + gammaln(b) - gammaln(a + b)
+    return log_beta(a, b)
 
 
 @library
@@ -168,7 +169,7 @@ def poch(z: Any, m: Any) -> Tensor:
     """Pochhammer's symbol, gamma(z + m) / gamma(z)."""
     z, m = inexacts("poch", z, m)
     at_pole = (m == 0.0) & (gammaln(z) == np.inf)  # 1, but in no direction of m
-    return where(at_pole, 1.0 + product(m, exp(m * np.nan)), gammasgn(z + m) * gammasgn(z) * exp(gammaln(z + m) - gammaln(z)))
+    return where(at_pole, 1.0 + product(m, exp(m * np.nan)), gammasgn(z + m) * gammasgn(z) * exp(log_rising(z, m)))
 
 
 @library
@@ -183,7 +184,7 @@ def comb(N: Any, k: Any, *, repetition: bool = False) -> Tensor:
     N = N + k - 1.0 if repetition else N
     inside = (k >= 0.0) & (k <= N)
     n, part = where(inside, N, 1.0), where(inside, k, 0.0)
-    return where(inside, exp(gammaln(n + 1.0) - gammaln(part + 1.0) - gammaln(n - part + 1.0)), 0.0)
+    return where(inside, exp(-log_beta(n - part + 1.0, part + 1.0)) / (n + 1.0), 0.0)
 
 
 @library
@@ -201,14 +202,14 @@ def multigammaln(a: Any, d: Static[int]) -> Tensor:
 def entr(x: Any) -> Tensor:
     """-x log(x); 0 at 0, and -inf for negative numbers."""
     x = inexact(x)
-    return where(x < 0.0, -np.inf, -xlogy(x, x))
+    return where(x < 0.0, -np.inf, -times_log(x, x))
 
 
 @library
 def rel_entr(p: Any, q: Any) -> Tensor:
     """p log(p / q); 0 where p is 0 and q is not negative, and inf elsewhere outside of the domain."""
     p, q = inexacts("rel_entr", p, q)
-    return where((p < 0.0) | (q < 0.0), np.inf, product(p, log(p) - log(q)))
+    return where((p < 0.0) | (q < 0.0), np.inf, product(nan_where(q, p), log(p) - log(q)))
 
 
 @library
@@ -237,7 +238,7 @@ _EXPONENTIAL = [1 / math.factorial(k + 1) for k in range(12)]  # (exp(w) - 1) / 
 
 def _power_less_one(logarithm: Tensor, power: Tensor) -> Tensor:
     """(exp(power * logarithm) - 1) / power, by a series where the exponent is small: it has derivatives at 0."""
-    w = power * logarithm
+    w = product(power, logarithm)
     small = absolute(w) < 0.2
     safe = where(small | (power == 0.0), 1.0, power)
     return where(small, logarithm * polynomial(where(small, w, 0.0), _EXPONENTIAL), expm1(where(small, 1.0, w)) / safe)

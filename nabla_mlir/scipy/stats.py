@@ -14,6 +14,7 @@ from nabla_mlir.numpy.logic import where
 from nabla_mlir.numpy.operands import inexact, tensor
 from nabla_mlir.numpy.reductions import sum
 from nabla_mlir.numpy.shapes import moveaxis, ravel
+from nabla_mlir.numpy.special_values import times_log, times_log1p
 from nabla_mlir.numpy.ufuncs import (
     absolute,
     arctan2,
@@ -59,12 +60,12 @@ norm: Distribution = Distribution(
     logsf=lambda z: sp.log_ndtr(-z), ppf=sp.ndtri, isf=lambda q: -sp.ndtri(q),
 )  # fmt: skip
 expon: Distribution = Distribution(
-    "expon", log=lambda z: -z, outside=lambda z: z < 0, cdf=lambda z: -expm1(-_exponential_rate(z)),
+    "expon", log=lambda z: -_exponential_rate(z), outside=lambda z: z < 0, cdf=lambda z: -expm1(-_exponential_rate(z)),
     sf=lambda z: exp(-_exponential_rate(z)), logsf=lambda z: -_exponential_rate(z), ppf=lambda q: -log1p(-_chance(q)),
     isf=lambda q: -log(_chance(q)),
 )  # fmt: skip
 uniform: Distribution = Distribution(
-    "uniform", log=lambda z: z * 0.0, outside=lambda z: (z < 0) | (z > 1),
+    "uniform", log=lambda z: _unless((z < 0) | (z > 1), 0.5, z) * 0.0, outside=lambda z: (z < 0) | (z > 1),
     cdf=lambda z: where(z < 0, 0.0, where(z > 1, 1.0, z)), ppf=lambda q: _chance(q),
 )  # fmt: skip
 
@@ -130,20 +131,24 @@ def _not_positive(z: Any) -> Any:
     return (z < 0) | (z == np.inf)
 
 
+def _positive(z: Any) -> Any:
+    return _unless(_not_positive(z), 1.0, z)
+
+
 gamma: Distribution = Distribution(
     "gamma", "a", outside=lambda z, a: _not_positive(z),
-    log=lambda z, a: sp.xlogy(a - 1.0, _unless(_not_positive(z), 1.0, z)) - z - sp.gammaln(a),
+    log=lambda z, a: times_log(a - 1.0, _positive(z)) - _positive(z) - sp.gammaln(a),
     cdf=lambda z, a: sp.gammainc(a, _unless(z < 0, 0.0, z)), sf=lambda z, a: sp.gammaincc(a, _unless(z < 0, 0.0, z)),
 )  # fmt: skip
 chi2: Distribution = Distribution(
     "chi2", "df", outside=lambda z, n: _not_positive(z), cdf=lambda z, n: sp.gammainc(n * 0.5, _unless(z < 0, 0.0, z) * 0.5),
-    log=lambda z, n: sp.xlogy(n * 0.5 - 1.0, _unless(_not_positive(z), 1.0, z)) - z * 0.5 - sp.gammaln(n * 0.5)
+    log=lambda z, n: times_log(n * 0.5 - 1.0, _positive(z)) - _positive(z) * 0.5 - sp.gammaln(n * 0.5)
     - n * (0.5 * math.log(2.0)),
     sf=lambda z, n: sp.gammaincc(n * 0.5, _unless(z < 0, 0.0, z) * 0.5),
 )  # fmt: skip
 beta: Distribution = Distribution(
     "beta", "a b", outside=lambda z, a, b: (z < 0) | (z > 1),
-    log=lambda z, a, b: sp.xlogy(a - 1.0, _inside(z)) + sp.xlog1py(b - 1.0, -_inside(z)) - sp.betaln(a, b) + _inside(z) * 0.0,
+    log=lambda z, a, b: times_log(a - 1.0, _inside(z)) + times_log1p(b - 1.0, -_inside(z)) - sp.betaln(a, b) + _inside(z) * 0.0,
     cdf=lambda z, a, b: sp.betainc(a, b, where(z < 0, 0.0, where(z > 1, 1.0, z))),
     sf=lambda z, a, b: sp.betainc(b, a, where(z < 0, 1.0, where(z > 1, 0.0, 1.0 - z))),
 )  # fmt: skip
@@ -242,28 +247,28 @@ def _up_to(k: Any, n: Any) -> Any:
 
 bernoulli: Distribution = Distribution(
     "bernoulli", "p", is_discrete=True, outside=lambda k, p: _above(k, 1.0),
-    log=lambda k, p: sp.xlogy(_up_to(k, 1.0), p) + sp.xlog1py(1.0 - _up_to(k, 1.0), -p),
+    log=lambda k, p: times_log(_up_to(k, 1.0), p) + times_log1p(1.0 - _up_to(k, 1.0), -p),
     cdf=lambda k, p: where(k < 0, 0.0, where(k < 1, 1.0 - p, where(k >= 1, 1.0, k))),
     ppf=lambda q, p: where(_chance(q) <= 1.0 - p, 0.0, where(_chance(q) >= 0, 1.0, np.nan)),
 )  # fmt: skip
 binom: Distribution = Distribution(
     "binom", "n p", is_discrete=True, outside=lambda k, n, p: _above(k, n),
-    log=lambda k, n, p: _log_comb(n, _up_to(k, n)) + sp.xlogy(_up_to(k, n), p) + sp.xlog1py(n - _up_to(k, n), -p),
+    log=lambda k, n, p: _log_comb(n, _up_to(k, n)) + times_log(_up_to(k, n), p) + sp.xlog1py(n - _up_to(k, n), -p),
 )  # fmt: skip
 geom: Distribution = Distribution(
     "geom", "p", is_discrete=True, outside=lambda k, p: _no_count(k - 1.0),
-    log=lambda k, p: sp.xlog1py(_count(k - 1.0), -p) + log(p),
+    log=lambda k, p: times_log1p(_count(k - 1.0), -p) + log(p),
 )  # fmt: skip
 poisson: Distribution = Distribution(
     "poisson", "mu", is_discrete=True, outside=lambda k, mu: _no_count(k),
-    log=lambda k, mu: sp.xlogy(_count(k), mu) - sp.gammaln(_count(k) + 1.0) - mu,
+    log=lambda k, mu: times_log(_count(k), mu) - sp.gammaln(_count(k) + 1.0) - mu,
     cdf=lambda k, mu: where(k < 0, 0.0, sp.gammaincc(floor(_unless(k < 0, 0.0, k)) + 1.0, mu)),
     sf=lambda k, mu: where(k < 0, 1.0, sp.gammainc(floor(_unless(k < 0, 0.0, k)) + 1.0, mu)),
 )  # fmt: skip
 nbinom: Distribution = Distribution(
     "nbinom", "n p", is_discrete=True, outside=lambda k, n, p: _no_count(k),
-    log=lambda k, n, p: sp.gammaln(_count(k) + n) - sp.gammaln(_count(k) + 1.0) - sp.gammaln(n) + n * log(p)
-    + sp.xlog1py(_count(k), -p),
+    log=lambda k, n, p: -sp.betaln(n, _count(k) + 1.0) - log(n + _count(k)) + n * log(p)
+    + times_log1p(_count(k), -p),
 )  # fmt: skip
 betabinom: Distribution = Distribution(
     "betabinom", "n a b", is_discrete=True, outside=lambda k, n, a, b: _above(k, n),
@@ -272,7 +277,7 @@ betabinom: Distribution = Distribution(
 
 
 def _log_comb(n: Any, k: Any) -> Any:
-    return sp.gammaln(n + 1.0) - sp.gammaln(k + 1.0) - sp.gammaln(n - k + 1.0)
+    return -sp.betaln(n - k + 1.0, k + 1.0) - log1p(n)
 
 
 # ---------------------------------------------------------------- statistics

@@ -20,7 +20,8 @@ Function = Callable[..., Any]
 
 # Functions of mpmath's numbers for the records that state singular points.
 REFERENCES: dict[str, Callable[..., Any]] = {
-    "ad.hypot": lambda mp, x, y: mp.hypot(x, y), "ad.root": lambda mp, x: mp.sqrt(x),
+    "ad.hypot": lambda mp, x, y: mp.hypot(x, y), "ad.power_log": lambda mp, x, y: mp.power(x, y) * mp.log(x),
+    "ad.root": lambda mp, x: mp.sqrt(x),
     "chlo.acos": lambda mp, x: mp.acos(x), "chlo.acosh": lambda mp, x: mp.acosh(x), "chlo.asin": lambda mp, x: mp.asin(x),
     "chlo.atanh": lambda mp, x: mp.atanh(x), "chlo.bessel_i1e": lambda mp, x: mp.besseli(1, x) * mp.exp(-abs(x)),
     "chlo.digamma": lambda mp, x: mp.digamma(x), "chlo.erf_inv": lambda mp, x: mp.erfinv(x),

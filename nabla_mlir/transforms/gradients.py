@@ -43,8 +43,9 @@ def value_and_grad(
       max_residual_bytes: the bytes that may be stored for each loop of `fun` without a limit of its own (`while_loop`).
       vectorized: the meaning of the gradient for vectorised tensors (see `nm.vectorize`). With "union", each entry of the
         result is differentiated separately; every gradient carries all axes of the result, in its order, and nothing is
-        summed. With "parameter", the sum over all entries is differentiated; a gradient has the axes of its argument. A
-        function that removes named axes (`nm.devectorize`) is always differentiated as with "parameter".
+        summed, except over axes that `fun` itself names. With "parameter", the sum over all entries is differentiated; a
+        gradient has the axes of its argument. A function that removes named axes (`nm.devectorize`) is always differentiated
+        as with "parameter".
 
     Raises:
       ShapeError: the result is not a scalar.

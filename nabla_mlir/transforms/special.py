@@ -17,6 +17,7 @@ from nabla_mlir.transforms.custom import custom_vjp
 from nabla_mlir.transforms.linear import pullback, pushed
 from nabla_mlir.transforms.unit_vectors import checked_batch_size, over_unit_vectors, shown
 from nabla_mlir.transforms.vectorized import per_entry
+from nabla_mlir.transforms.vectorized_trees import leaves_of
 
 
 def _along_axes(
@@ -88,7 +89,7 @@ def laplacian(fun: Callable[..., Any], argnums: int = 0, batch_size: int | None 
 
     def run(*args: Any, **kwargs: Any) -> Any:
         rows, _, _ = _along_axes("laplacian", fun, argnums, size, args, kwargs)
-        leaves = [pytree.flatten(row) for row in rows]
+        leaves = [leaves_of(row) for row in rows]  # the sums of a tensor with named axes are of each entry
         sums = [[reduce_sum(part, (0,)) for part in parts] for parts, _ in leaves]
         total = sums[0]
         for more in sums[1:]:

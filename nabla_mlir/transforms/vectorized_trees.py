@@ -26,7 +26,8 @@ VectorizedArray.__nabla_tensor__ = _captured  # type: ignore[attr-defined]
 
 def _rebuilt(axes: NamedAxes, children: Iterable[Any]) -> Any:
     (child,) = children
-    return with_axes(child, axes) if isinstance(child, Tensor) else VectorizedArray(child, axes)
+    # A function of entries that names axes itself: the axes of the entries lead.
+    return with_axes(child, (*axes_of(child), *axes)) if isinstance(child, Tensor) else VectorizedArray(child, axes)
 
 
 class _Nodes(threading.local):

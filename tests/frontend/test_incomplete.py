@@ -112,6 +112,81 @@ def test_single_precision_at_large_parameters() -> None:
 
 
 @pytest.mark.slow
+def _small_points(dtype: Any, count: int) -> list[np.ndarray]:
+    """Parameters from the smallest to 1000, and arguments, on a logarithmic scale."""
+    rng = np.random.default_rng(7)
+    low = -30 if dtype is np.float32 else -250
+    columns = [10 ** np.where(rng.random(40) < 0.5, rng.uniform(low, 0, 40), rng.uniform(-4, 3, 40)) for _ in range(count)]
+    return [c.astype(dtype) for c in columns]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_small_orders_of_the_incomplete_gamma_functions(dtype: Any) -> None:
+    a, x = _small_points(dtype, 2)
+    a, x = np.minimum(a, 30), np.minimum(x, 30)
+    for f, ends in ((special.gammaincc, lambda x: (x, MP.inf)), (special.gammainc, lambda x: (0, x))):
+        want = np.array([float(MP.gammainc(float(p), *ends(MP.mpf(float(y))), regularized=True))
+                         for p, y in zip(a, x, strict=True)])  # fmt: skip
+        seen = want > 10 * float(np.finfo(dtype).tiny)
+        assert seen.sum() > 15
+        _assert_near(f(a, x)[seen], want[seen], 10)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_small_parameters_of_the_incomplete_beta_function(dtype: Any) -> None:
+    a, b, _ = _small_points(dtype, 3)
+    x = np.random.default_rng(3).uniform(0, 1, a.size).astype(dtype)
+    x[::4] = x[::4] ** 20
+    want = np.array([float(MP.betainc(*(MP.mpf(float(v)) for v in (p, q)), 0, MP.mpf(float(y)), regularized=True))
+                     for p, q, y in zip(a, b, x, strict=True)])  # fmt: skip
+    seen = want > 10 * float(np.finfo(dtype).tiny)
+    assert seen.sum() > 15
+    _assert_near(special.betainc(a, b, x)[seen], want[seen], 10)
+
+
+@pytest.mark.slow
+def test_small_parameters_compiled() -> None:
+    for dtype in (np.float32, np.float64):
+        a, x = (np.minimum(v, 30) for v in _small_points(dtype, 2))
+        y = x / (x + 1)
+        for f, args in ((special.gammaincc, (a, x)), (special.betainc, (a, a[::-1].copy(), y))):
+            _assert_near(nm.jit(f)(*args), np.asarray(f(*args), np.float64), 20)
+
+
+@pytest.mark.parametrize("args", [(1e-9, 0.3), (1e-3, 0.9), (0.5, 0.2), (0.999, 0.5)])
+def test_derivatives_by_small_orders(args: tuple[float, float]) -> None:
+    a, x = (np.float64(v) for v in args)
+    with MP.workdps(40):
+        upper = lambda a: MP.gammainc(a, x, MP.inf, regularized=True)  # noqa: E731
+        first, second = (float(MP.diff(upper, MP.mpf(a), n, h=MP.mpf(10) ** -14)) for n in (1, 2))
+    f = lambda a: special.gammaincc(a, x)  # noqa: E731
+    for mode in (nm.grad, nm.jacfwd):
+        np.testing.assert_allclose(mode(f)(a), first, rtol=1e-11)
+    for outer, inner in ((nm.jacfwd, nm.grad), (nm.grad, nm.grad)):
+        np.testing.assert_allclose(outer(inner(f))(a), second, rtol=1e-7)
+    np.testing.assert_allclose(nm.vmap(nm.grad(f))(np.array([a, a])), [first] * 2, rtol=1e-11)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_logarithms_of_beta_functions(dtype: Any) -> None:
+    rng = np.random.default_rng(2)
+    a, b = ((10 ** rng.uniform(-6, 14, 60)).astype(dtype) for _ in range(2))
+    want = [MP.loggamma(MP.mpf(float(p))) + MP.loggamma(MP.mpf(float(q))) - MP.loggamma(MP.mpf(float(p)) + MP.mpf(float(q)))
+            for p, q in zip(a, b, strict=True)]  # fmt: skip
+    np.testing.assert_allclose(special.betaln(a, b), np.array([float(v) for v in want]), rtol=10 * float(np.finfo(dtype).eps))
+
+
+def test_ratios_of_gamma_functions_of_large_numbers() -> None:
+    n, k = np.array([1e3, 1e6, 1e10, 1e12, 1e12]), np.array([500.0, 3.0, 2.0, 1.0, 20.0])
+    choose = [float(MP.binomial(*v)) for v in zip(n, k, strict=True)]
+    np.testing.assert_allclose(special.comb(n, k), choose, rtol=1e-12)
+    rising = [float(MP.rf(*v)) for v in zip(n[1:], k[1:], strict=True)]
+    np.testing.assert_allclose(special.poch(n[1:], k[1:]), rising, rtol=1e-12)
+    z, m, one = (np.float64(v) for v in (1e6, 3, 1))
+    np.testing.assert_allclose(nm.grad(special.poch, 1)(z, m), rising[0] * float(MP.digamma(z + m)), rtol=1e-12)
+    np.testing.assert_allclose(nm.grad(special.betaln)(z, one), float(MP.digamma(z) - MP.digamma(z + one)), rtol=1e-7)
+
+
 def test_parameters_at_their_ends_are_limits() -> None:
     inf, nan = np.inf, np.nan
     cases: list[tuple[Any, tuple[float, ...], float]] = [

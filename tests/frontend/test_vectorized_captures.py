@@ -177,6 +177,54 @@ def test_the_diagonal_of_functions_that_take_axes_apart() -> None:
         nm.hessian_diagonal(lambda x: (nm.devectorize(x) ** 3).sum())(nm.vectorize(ROWS, "p"))
 
 
+# ---------------------------------------------------------------- axes that the function names itself
+
+
+def _named_inside(y: Any) -> Any:
+    return y * y * nm.vectorize(P, "p")
+
+
+INSIDE: dict[str, tuple[Callable[[Any], Any], np.ndarray]] = {
+    "value of jvp": (lambda x: nm.jvp(_named_inside, (x,), (1.0,))[0], B[:, None] ** 2 * P),
+    "jvp": (lambda x: nm.jvp(_named_inside, (x,), (1.0,))[1], 2 * B[:, None] * P),
+    "linearize": (lambda x: nm.linearize(_named_inside, x)[1](x), 2 * B[:, None] ** 2 * P),
+    "vjp": (lambda x: nm.vjp(_named_inside, x)[0], B[:, None] ** 2 * P),
+    "value_and_grad": (lambda x: nm.value_and_grad(_named_inside)(x)[0], B[:, None] ** 2 * P),
+    "aux of grad": (lambda x: nm.grad(lambda y: (y, _named_inside(y)), has_aux=True)(x)[1], B[:, None] ** 2 * P),
+    "hessian_diagonal": (lambda x: nm.hessian_diagonal(_named_inside)(x), 0 * B[:, None] + 2 * P),
+    "laplacian": (lambda x: nm.laplacian(_named_inside)(x), 0 * B[:, None] + 2 * P),
+    "cond": (lambda x: nm.cond(x > 2, _named_inside, lambda y: -_named_inside(y), x), np.array([-1, 100])[:, None] * P),
+    "scan": (lambda x: nm.scan(lambda c, t: (c + t, _named_inside(c)), x, np.ones(2))[1],
+             np.stack([B[:, None] ** 2 * P, (B[:, None] + 1) ** 2 * P], -1)),
+    "checkpoint": (lambda x: nm.checkpoint(_named_inside)(x), B[:, None] ** 2 * P),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", INSIDE)
+def test_axes_that_a_function_names_follow_those_of_its_entries(name: str) -> None:
+    run, expected = INSIDE[name]
+    for out in (run(b()), nm.jit(run)(b())):
+        assert list(out.axes) == [("b", 2), ("p", 3)]
+        np.testing.assert_allclose(out.data, expected)
+
+
+def test_axes_that_a_function_names_of_a_plain_argument() -> None:
+    rows = lambda x: (x**3 * nm.vectorize(P, "p")).sum()  # noqa: E731
+    np.testing.assert_allclose(nm.laplacian(rows)(np.array([1.0, 2.0])).data, 18 * P)
+    assert nm.laplacian(rows)(np.array([1.0, 2.0])).vectorized_axes == {"p": 3}
+    tree = nm.laplacian(lambda t: rows(t["x"]) * t["y"] ** 2)({"x": np.array([1.0, 2.0]), "y": np.float64(3)})
+    np.testing.assert_allclose(tree.data, (9 * 18 + 2 * 9) * P)
+
+
+@pytest.mark.parametrize("of", ["grad", "jacfwd", "jacrev", "hessian"])
+def test_gradients_are_sums_over_axes_that_the_function_names(of: str) -> None:
+    slope = 2.0 if of == "hessian" else 2 * B
+    out = getattr(nm, of)(_named_inside)(b())
+    assert out.vectorized_axes == {"b": 2}
+    np.testing.assert_allclose(out.data, slope * P.sum() * np.ones(2))
+    np.testing.assert_allclose(nm.hvp(_named_inside)(b(), 1.0).data, 2 * P.sum() * np.ones(2))
+
+
 # ---------------------------------------------------------------- what tangents and cotangents carry
 
 

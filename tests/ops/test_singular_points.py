@@ -215,6 +215,48 @@ def test_what_varies_is_not_taken_for_zero() -> None:
     assert float(mixed) == INF
 
 
+OVERFLOWS: dict[str, Callable[[Any], Any]] = {
+    "norm": norm, "norm of order 3": lambda x: norm(x, 3), "Frobenius": lambda x: norm(x.reshape(1, 2)), "std": nnp.std,
+    "a direction": lambda x: (x / norm(x))[0], "hypot": lambda x: nnp.hypot(1e108 * x[0], 1e108 * x[1]),
+    "modulus": lambda x: nnp.abs(1e108 * x[0] + 1e108j * x[1]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OVERFLOWS)
+def test_lengths_that_overflow_have_no_slope(name: str) -> None:
+    f, x, t = OVERFLOWS[name], np.array([1.5e200, -1.6e200]), np.ones(2)
+    assert np.isnan(np.asarray(nm.grad(f)(x))).any()
+    assert np.isnan(np.asarray(nm.jvp(f, (x,), (t,))[1]))
+    assert np.isnan(np.asarray(nm.jit(nm.grad(f))(x))).any()
+    assert np.isnan(np.asarray(nm.vmap(nm.grad(f))(np.stack([x, x])))).any()
+    for found in hessians(f, x):
+        assert not np.isfinite(found).all()
+
+
+POWERS = {
+    (0.0, 2.0): 0.0, (0.0, 0.5): 0.0, (0.0, 1.0): 0.0, (0.0, 0.0): INF, (2.0, 0.0): np.log(2) ** 2, (2.0, 3.0): 8 * np.log(2) ** 2,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("point", POWERS)
+def test_second_derivatives_of_a_power_by_its_exponent(point: tuple[float, float]) -> None:
+    x, y = (np.float64(v) for v in point)
+    for found in hessians(lambda y: nnp.power(x, y), y):
+        np.testing.assert_allclose(found, POWERS[point], rtol=1e-14)
+    third = nm.grad(nm.jacfwd(nm.grad(lambda y: nnp.power(x, y))))(y)
+    np.testing.assert_allclose(third, x**y * np.log(x) ** 3 if x else -POWERS[point], rtol=1e-14)
+
+
+@pytest.mark.parametrize("f", [special.xlogy, special.xlog1py, special.rel_entr, special.kl_div])
+def test_products_with_logarithms_of_nan(f: Callable[..., Any]) -> None:
+    for point in itertools.product([0.0, 1.0, NAN], repeat=2):
+        if np.isnan(point).any():
+            assert np.isnan(f(*map(np.float64, point)))
+            assert not np.isfinite([float(v) for v in nm.grad(f, (0, 1))(*map(np.float64, point))]).all()
+    assert float(special.xlogy(0.0, -1.0)) == 0.0
+    assert np.isnan(nm.nn.kl_divergence(np.array([NAN, -1.0]), np.array([0.0, 1.0])))
+
+
 @pytest.mark.parametrize("f", [nnp.exp, nnp.log, lambda w: w - 1.0], ids=["exp", "log", "difference"])
 def test_vectors_of_equal_eigenvalues_have_no_derivative(f: Callable[[Any], Any]) -> None:
     def by_vectors(a: Any) -> Any:

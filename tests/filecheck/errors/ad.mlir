@@ -317,6 +317,14 @@ func.func @root_without_degree(%x: tensor<f32>) -> tensor<f32> {
 
 // -----
 
+func.func @power_log_without_degree(%x: tensor<f32>) -> tensor<f32> {
+  // expected-error@below {{ad.power_log requires the attribute 'degree', a float.}}
+  %y = "ad.power_log"(%x, %x) : (tensor<f32>, tensor<f32>) -> tensor<f32>
+  return %y : tensor<f32>
+}
+
+// -----
+
 func.func @quotient_of_one(%x: tensor<f32>) -> tensor<f32> {
   // expected-error@below {{ad.quotient requires 2 operands and one result of the same type, a tensor of static shape, got tensor<f32>, tensor<f32>.}}
   %y = "ad.quotient"(%x) : (tensor<f32>) -> tensor<f32>

@@ -71,12 +71,14 @@ func.func @product(%t: tensor<f32>, %c: tensor<f32>) -> tensor<f32> {
   return %y : tensor<f32>
 }
 
-// So is a guarded quotient where its divisor is.
+// So is a guarded quotient where its divisor is. It is NaN where its divisor is infinite.
 // CHECK-LABEL: func.func @quotient
 // CHECK-SAME: (%[[A:.*]]: tensor<f32>, %[[Y:.*]]: tensor<f32>)
-// CHECK: %[[EMPTY:.*]] = stablehlo.compare EQ, %[[Y]]
+// CHECK: %[[ZERO:.*]] = stablehlo.subtract %[[Y]], %[[Y]]
 // CHECK: %[[AY:.*]] = stablehlo.divide %[[A]], %[[Y]]
-// CHECK: stablehlo.select %[[EMPTY]], %{{.*}}, %[[AY]]
+// CHECK: %[[SUM:.*]] = stablehlo.add %[[AY]], %[[ZERO]]
+// CHECK: %[[EMPTY:.*]] = stablehlo.compare EQ, %[[Y]], %[[ZERO]]
+// CHECK: stablehlo.select %[[EMPTY]], %[[ZERO]], %[[SUM]]
 func.func @quotient(%a: tensor<f32>, %y: tensor<f32>) -> tensor<f32> {
   %z = "ad.quotient"(%a, %y) : (tensor<f32>, tensor<f32>) -> tensor<f32>
   return %z : tensor<f32>
