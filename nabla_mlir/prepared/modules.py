@@ -42,7 +42,7 @@ from nabla_mlir.transforms.gradients import grad
 from nabla_mlir.transforms.linear import pullback, pushed
 from nabla_mlir.transforms.vectorize import vmap
 
-_INTO = ("update", "apply", "apply_block", "apply_transposed", "apply_transposed_block")  # also as NAME_into
+_INTO = ("update", "apply", "apply_block", "apply_transposed", "apply_transposed_block")  # these also exist as NAME_into
 
 
 @dataclass(frozen=True)
@@ -182,12 +182,12 @@ def jacobian_module(
 
 
 def hessian_family(g: Callable[..., Any]) -> Family:
-    """The Hessians of a scalar function of (x, *data)."""
+    """The family of Hessians of a scalar function of (x, *data)."""
     return Family(hessian_product(g), {"value": g, "gradient": grad(g)}, grad(g))
 
 
 def jacobian_family(g: Callable[..., Any], x_spec: Any, data_specs: Sequence[Any]) -> Family:
-    """The Jacobians of a function of (x, *data)."""
+    """The family of Jacobians of a function of (x, *data)."""
     out = trace(g, x_spec, *data_specs).entries[0]
 
     def product(x: Any, vs: Any, *data: Any) -> Any:
@@ -243,11 +243,11 @@ class Methods:
         func = stage.module.body.operations[0].operation
         with context(), ir.Location.unknown():
             self.split: Split = split_function(func, known, limit)
-        self.stage = stage  # owns the halves
+        self.stage = stage  # the stage owns both halves
         self.state: dict[str, Spec] = self._state(entry.outputs)
 
     def _state(self, outputs: Sequence[Spec]) -> dict[str, Spec]:
-        """What `update` keeps: residuals, products that do not depend on v at all, and the point itself."""
+        """The state that `update` stores: residuals, products that do not depend on v, and the point."""
         split, count = self.split, self.byproducts_spec.num_leaves
         if not set(range(count)) <= set(split.early):
             raise TraceError("a prepared product requires its by-products in the first half, got max_residual_bytes "
@@ -340,6 +340,7 @@ class Methods:
         return form_of_block(operations, self.split.nbytes, self.block)
 
     def _symmetric(self, x_name: str, v_name: str, data_names: list[str]) -> list[Method]:
+        """The entry points that only a symmetric matrix has: quadratic, apply_at, value_grad_hvp."""
         def quadratic(state: dict[str, Tensor], v: Any) -> Tensor:
             return _dot(v, self.apply(state, v))
 
@@ -364,7 +365,7 @@ class Methods:
         last = len(self.likes) - 1
         f = self.family.derivative_of
         form = self._form_of_blocks()
-        form, size = (form, self.block) if form is vmap else (in_a_row, None)  # with the kernels of apply_block, or of apply
+        form, size = (form, self.block) if form is vmap else (in_a_row, None)  # the same kernels as apply_block, or as apply
         return check_linear_map(
             lambda v: self.apply(state, v), (lambda u: self.apply(state, u, last)) if last else None,
             self.likes[0], self.likes[last],

@@ -66,9 +66,9 @@ def lower_bound(pattern: Pattern, kind: str = "column") -> int:
 
 
 def _has_path(pattern: Pattern) -> bool:
-    """Whether some entry joins two vertices that both have another neighbour: a path of four, or a triangle.
+    """True if an entry joins two vertices that both have another neighbour: then there is a path of four vertices, or a triangle.
 
-    Only with a full diagonal: a column without its entry there may be in no product at all.
+    The diagonal must be full, because a column without a diagonal entry may be in no product.
     """
     row, column = pattern.row_of_entry, pattern.indices
     apart = row != column

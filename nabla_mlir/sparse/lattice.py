@@ -1,8 +1,8 @@
-"""Colorings of stencils: a color is a linear form of the place in a grid, modulo the number of colors.
+"""Colorings of stencils: the color is a linear form of the index in a grid, modulo the number of colors.
 
-color(i, j, ...) = (a i + b j + ...) mod k. It is valid for a whole grid if no difference of the places of two columns that
-must differ is mapped to zero, so that few numbers say all: a periodic five-point stencil takes 5 colors with (1, 2), where
-greedy colorings take more. What is found meets all differences that occur, those around the edge of a periodic grid too.
+color(i, j, ...) = (a i + b j + ...) mod k. The coloring is valid for the whole grid if no index difference of two
+columns that must differ is mapped to zero. Example: a periodic five-point stencil needs 5 colors with (1, 2), while
+greedy colorings need more. All differences that occur are checked, also those across the edge of a periodic grid.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ Shape = tuple[int, ...]
 
 
 def candidates(rows: Rows, grid: Shape, least: int, most: int, adjacent: bool = False) -> Iterator[np.ndarray]:
-    """Colors of the columns, with `least` colors or more and fewer than `most`; the fewest first.
+    """Colorings of the columns with at least `least` and fewer than `most` colors; those with the fewest colors come first.
 
     Args:
       rows: a pattern whose columns are the elements of `grid`.
-      adjacent: whether only the columns of the entries of a symmetric pattern must differ from their rows; else all
-        columns that share a row must.
+      adjacent: True if only the row and column of each entry of a symmetric pattern must differ; False if all columns
+        that share a row must.
     """
     if math.prod(grid) != rows.columns or rows.columns < 2 or not rows.indices.size:
         return
     places = np.stack(np.unravel_index(np.arange(rows.columns), grid), axis=1)
-    # A stencil says in few rows what it is; whether all others are of it is looked at for each candidate.
+    # A few rows show what stencil it is. Each candidate is then checked on all rows.
     ends, middle = np.arange(min(64, rows.count)), np.linspace(0, rows.count - 1, 512).astype(np.int64)
     sample = np.unique(np.concatenate([ends, middle, rows.count - 1 - ends]))
     for part in (_only(rows, sample), rows):
@@ -47,14 +47,14 @@ def candidates(rows: Rows, grid: Shape, least: int, most: int, adjacent: bool = 
 
 
 def _only(rows: Rows, sample: np.ndarray) -> Rows:
-    """The pattern with nothing outside some rows."""
+    """The pattern with only the rows of `sample`."""
     source = np.full(rows.count, -1)
     source[sample] = sample
     return rows.take(source)
 
 
 def _forms(apart: np.ndarray, places: np.ndarray, grid: Shape, least: int, most: int) -> Iterator[np.ndarray]:
-    """Colors by the linear forms that map no difference to zero."""
+    """The colors by each linear form that maps no difference to zero."""
     for k in range(max(2, least), most):
         if k ** len(grid) > thresholds.LATTICE_FORMS:
             return
@@ -64,7 +64,7 @@ def _forms(apart: np.ndarray, places: np.ndarray, grid: Shape, least: int, most:
 
 
 def _is_valid(rows: Rows, colors: np.ndarray, adjacent: bool) -> bool:
-    """Whether all columns that must differ do."""
+    """True if all columns that must differ do."""
     row = rows.row_of_entry()
     if adjacent:
         return bool(((colors[row] != colors[rows.indices]) | (row == rows.indices)).all())
@@ -72,7 +72,7 @@ def _is_valid(rows: Rows, colors: np.ndarray, adjacent: bool) -> bool:
 
 
 def _differences(rows: Rows, places: np.ndarray, adjacent: bool) -> np.ndarray | None:
-    """The differences of the places of columns that must differ in color, each once; None if they are too many."""
+    """The index differences of columns that must differ in color, without duplicates; None if there are too many."""
     extent = places.max(axis=0) * 2 + 1
     codes = places @ np.append(np.cumprod(extent[:0:-1])[::-1], 1)
     row, column = rows.row_of_entry(), rows.indices
@@ -95,12 +95,12 @@ def _differences(rows: Rows, places: np.ndarray, adjacent: bool) -> np.ndarray |
 
 
 def _examples(numbers: np.ndarray) -> Iterator[tuple[int, int]]:
-    """Each number that occurs, with a place where it does."""
+    """Each number that occurs, with an index at which it occurs."""
     if not numbers.size:
         return
     least = int(numbers.min())
     span = int(numbers.max()) - least + 1
-    if span > 8 * numbers.size + 1024:  # a table would be larger than what is sorted
+    if span > 8 * numbers.size + 1024:  # a table would be larger than the numbers
         found, places = np.unique(numbers, return_index=True)
     else:
         table = np.full(span, -1)
@@ -111,10 +111,11 @@ def _examples(numbers: np.ndarray) -> Iterator[tuple[int, int]]:
 
 
 def grids_of(columns: int, known: Sequence[Shape], together: np.ndarray) -> list[Shape]:
-    """Those that fit, without axes of one element, the finest first; then those of several fields; the line last.
+    """The grids that fit: known grids, the one with most axes first and without axes of size 1; then grids of several
+    fields; last the line.
 
-    Fields behind each other, such as states and controls, show in the columns of a row, `together`: the distance of two of
-    them is the length of a field.
+    Fields that are concatenated, such as states and controls, show in the columns of a row, `together`: the distance of
+    two of these columns is the length of a field.
     """
     plain = [tuple(n for n in grid if n > 1) for grid in known if math.prod(grid) == columns]
     plain = [grid for grid in plain if len(grid) > 1]

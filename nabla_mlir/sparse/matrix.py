@@ -69,7 +69,7 @@ class SparseMatrix:
         """The product with a vector, with a matrix, or with a sparse matrix, which is sparse.
 
         Raises:
-          ShapeError: its first axis has not the length of a row, or the entries have axes of a map.
+          ShapeError: its first axis does not have the length of a row, or the entries have axes of a map.
           PatternError: the product of sparse matrices has too many terms.
         """
         if isinstance(other, SparseMatrix):
@@ -81,7 +81,7 @@ class SparseMatrix:
         return staged(_dense)(self)
 
     def to_scipy(self, format: str = "csr") -> Any:
-        """The matrix as a matrix of SciPy.
+        """The matrix as a SciPy matrix.
 
         Args:
           format: csr, csc or coo.
@@ -116,7 +116,7 @@ def read(numbers: Tensor, places: np.ndarray) -> Tensor:
 
 
 def added(updates: Tensor, rows: np.ndarray, shape: tuple[int, ...]) -> Tensor:
-    """The sums of the updates at each row of an array of zeros."""
+    """An array of `shape` with the sum of all updates for each row."""
     if not rows.size:
         return full(shape, 0, updates.dtype)
     numbers = scatter_dims(
@@ -124,7 +124,8 @@ def added(updates: Tensor, rows: np.ndarray, shape: tuple[int, ...]) -> Tensor:
         index_vector_dim=1,
     )  # fmt: skip
     places = constant(rows.astype(np.int32).reshape(-1, 1))
-    # IREE would make the updates inside the loop that adds them up, and hold them all on the stack.
+    # Without the barrier, IREE computes the updates inside the loop that sums them, and stores all of them on the
+    # stack.
     (updates,) = optimization_barrier(updates)
     ordered = bool((np.diff(rows) >= 0).all())
     return scatter(
@@ -145,7 +146,7 @@ def _product(matrix: SparseMatrix, other: Any) -> Tensor:
 
 
 def _sparse_product(a: SparseMatrix, b: SparseMatrix) -> SparseMatrix:
-    """The sum of the terms at each place; which terms these are is static."""
+    """The product of two sparse matrices. The terms of each entry are static."""
     _check_plain("@", a)
     _check_plain("@", b)
     if a.shape[1] != b.shape[0]:

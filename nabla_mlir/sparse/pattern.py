@@ -17,9 +17,9 @@ from nabla_mlir.locks import cached_property
 from nabla_mlir.sparsity.rows import Rows
 
 Shape = tuple[int, ...]
-# What to do with a matrix that has a full row or column.
+# The help for a matrix that has a full row or column.
 DENSE = "one such row or column: kind='bidirectional'; many: products (nm.hvp, nm.jvp, nm.HessianOperator) need no entries."
-_DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))  # of a braille character, by row and column
+_DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))  # the dots of a braille character, by row and column
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,7 +137,7 @@ class Pattern:
         return "nabla_mlir.Pattern", self._digest.hex()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Pattern, (self.rows, self.grids, self.causes)  # what follows from them is made again
+        return Pattern, (self.rows, self.grids, self.causes)  # cached properties are recomputed
 
     def symmetric_part(self) -> Pattern:
         """The entries whose mirror images are entries, too; it contains the pattern of a Hessian."""
@@ -153,7 +153,7 @@ class Pattern:
         return found
 
     def to_scipy(self) -> Any:
-        """The pattern as a boolean matrix of SciPy in CSR form."""
+        """The pattern as a boolean SciPy matrix in CSR form."""
         from scipy.sparse import csr_matrix
 
         return csr_matrix((np.ones(self.nnz, bool), self.indices, self.indptr), shape=self.shape)
@@ -223,14 +223,14 @@ class Pattern:
 
 
 def conflicts(rows: Rows) -> Rows:
-    """Which columns share a row with which others, each with itself: the graph that column colorings color."""
+    """The pairs of columns that share a row (each column with itself, too): the graph that column colorings color."""
     first, second = joined(rows.row_of_entry(), rows)
     keys = rows.indices[first] * max(rows.columns, 1) + rows.indices[second]
     return Rows.of(keys, rows.columns, rows.columns)
 
 
 def joined(lines: np.ndarray, rows: Rows) -> tuple[np.ndarray, np.ndarray]:
-    """For each element of a list of rows, itself with each entry of that row: the numbers of both."""
+    """Pairs each element of a list of rows with each entry of that row; returns the indices of both."""
     repeats = rows.lengths()[lines]
     first = np.repeat(np.arange(len(lines)), repeats)
     within = np.arange(len(first)) - np.repeat(np.cumsum(repeats) - repeats, repeats)
@@ -238,6 +238,6 @@ def joined(lines: np.ndarray, rows: Rows) -> tuple[np.ndarray, np.ndarray]:
 
 
 def lists(rows: Rows) -> Sequence[list[int]]:
-    """The columns of each row as lists: what loops of Python read fastest."""
+    """The columns of each row as lists, which Python loops read fastest."""
     indices, offsets = rows.indices.tolist(), rows.offsets.tolist()
     return [indices[a:b] for a, b in pairwise(offsets)]

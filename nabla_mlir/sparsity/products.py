@@ -1,4 +1,4 @@
-"""Rules of products of tensors: with a matrix that is a constant by its zeros, with one that varies by rows and columns."""
+"""Sparsity rules of products of tensors: the zeros of a constant factor count; a factor that varies is treated as dense."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from nabla_mlir.sparsity.rows import product as boolean_product
 
 
 def dot_general(xs: Sequence[Operand], outs: Sequence[Shape], dot_dimension_numbers: Any, **_: Any) -> list[Relation]:
-    """Of stablehlo.dot_general."""
+    """The rule of stablehlo.dot_general."""
     batch_l, batch_r, contract_l, contract_r = dot_dimension_numbers.values()
     lhs, rhs = xs
     left = [a for a in range(len(lhs.shape)) if a not in (*batch_l, *contract_l)]
@@ -34,7 +34,7 @@ def dot_general(xs: Sequence[Operand], outs: Sequence[Shape], dot_dimension_numb
 def _factor(
     x: Operand, other: Operand, mine: Any, theirs: Any, places: Sequence[int], shape: Shape, flip: bool
 ) -> Relation:
-    """What a product has from one of its factors; axes are given as (batching, free, contracting)."""
+    """The dependences of a product through one of its factors; axes are given as (batching, free, contracting)."""
     if x.relation.is_empty:
         return Relation.none(shape, x.relation.columns)
     where = other.nonzero()
@@ -68,7 +68,10 @@ def _by_zeros(x: Relation, where: np.ndarray, mine: Any, theirs: Any, shape: Sha
 def triangular_solve(
     xs: Sequence[Operand], outs: Sequence[Shape], left_side: bool, lower: bool, transpose_a: str, **_: Any
 ) -> list[Relation]:
-    """Of stablehlo.triangular_solve: the product with the inverse of a constant; else all along, and all of the matrix."""
+    """The rule of stablehlo.triangular_solve: the product with the inverse of a constant matrix.
+
+    If the matrix varies, a column of the result depends on the whole right-hand side column and on the whole matrix.
+    """
     a, b = xs
     rank = len(outs[0])
     where = a.nonzero() if a.relation.is_empty else None
@@ -86,7 +89,10 @@ def triangular_solve(
 
 
 def _closure(where: np.ndarray) -> np.ndarray:
-    """Where a path leads from a row to a column, that of no step too: where the inverse of a matrix can be other than zero."""
+    """A mask of the pairs (row, column) that a path of nonzeros joins, empty paths included.
+
+    The inverse of the matrix can be nonzero only there.
+    """
     closure = where | np.eye(where.shape[-1], dtype=bool)
     while True:
         twice = closure.astype(np.float32) @ closure.astype(np.float32) > 0
