@@ -203,7 +203,7 @@ class LocalEngine(AtOnce):
     def _multiplications(self, matrix: np.ndarray) -> Iterator[Callable[[], np.ndarray]]:
         if self._all:
             pieces = [piece for _, piece in sorted(self._pieces.items())]
-            size = 1 << max(0, (len(pieces) // (_TASKS * self._threads)).bit_length() - 1)  # a power of two: each group is a complete tree
+            size = 1 << max(0, (len(pieces) // (_TASKS * self._threads)).bit_length() - 1)  # a power of two: groups are full trees
             for i in range(0, len(pieces), size):
                 yield lambda group=pieces[i : i + size]: tree_sum(piece.product(matrix) for piece in group)  # type: ignore[misc]
             return

@@ -92,9 +92,10 @@ def store_artifact(folder: str | os.PathLike[str], content: bytes) -> Path:
     return place
 
 
-_LARGE = 1 << 30  # bytes of an entry of an archive, up to which it may be compressed by any factor
+_LARGE = 1 << 30  # an entry of an archive up to this many bytes may be compressed by any factor
 _MOST_COMPRESSED = 100
-# What `zipfile` raises for a damaged archive: its headers are not checked, and an entry may be encrypted or packed in any way.
+# The errors of `zipfile` for a damaged archive: it does not check headers, and an entry may be encrypted or in any
+# format.
 _DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, ValueError, OverflowError, NotImplementedError, RuntimeError)
 
 
@@ -202,7 +203,7 @@ class Artifact:
             raise DeployError(f"{self._place} requires a whole archive, got: {error}.", help=SAVE_AGAIN) from None
 
     def _read_file(self, path: Path) -> bytes:
-        """A pipe or a device would never end."""
+        """The content of a regular file; a pipe or a device is refused, because reading it might never end."""
         if path.exists() and not path.is_file():
             message = f"load requires files, got {path}, which is something else."
             raise DeployError(message, help="check the path, and where links lead.")
@@ -214,7 +215,7 @@ class Artifact:
             raise DeployError(f"load requires files of at most {self._max_bytes} bytes, as max_bytes says, got {size} in {name}.")
 
     def _check_size(self, entry: zipfile.ZipInfo) -> None:
-        """An entry that is small in the archive may be larger than memory outside."""
+        """Refuses an entry of an archive that is too large when it is unpacked."""
         self._check_bytes(entry.filename, entry.file_size)
         if entry.file_size > max(_LARGE, _MOST_COMPRESSED * entry.compress_size):
             raise DeployError(
@@ -247,7 +248,7 @@ def _place(path: str | os.PathLike[str], folder: bool = False) -> tuple[Path, st
 
 
 def _files(stem: str, vmfbs: Sequence[bytes], manifest: Manifest, stablehlo: bytes) -> dict[str, bytes]:
-    """The files of an artifact, by name; the manifest among them says the names and the checksums of the others."""
+    """The files of an artifact, by name; the manifest has the names and checksums of the others."""
     codes = tuple(
         replace(code, file=name, sha256=_sha256(vmfb))
         for code, name, vmfb in zip(manifest.code, _names(stem, manifest.code), vmfbs, strict=True)
@@ -258,7 +259,7 @@ def _files(stem: str, vmfbs: Sequence[bytes], manifest: Manifest, stablehlo: byt
 
 
 def _names(stem: str, codes: Sequence[Code]) -> list[str]:
-    """The names of the files of code: by label if there are several, numbered where these are the same."""
+    """The names of the code files: by label if there are several, and numbered if labels are equal."""
     if len(codes) == 1:
         return [f"{stem}.vmfb"]
     labels = [code.label for code in codes]
@@ -267,7 +268,7 @@ def _names(stem: str, codes: Sequence[Code]) -> list[str]:
 
 
 def _write_archive(file: Path | IO[bytes], files: dict[str, bytes]) -> None:
-    with zipfile.ZipFile(file, "w") as archive:  # stored as they are, each with the date 1980: the same bytes each time
+    with zipfile.ZipFile(file, "w") as archive:  # uncompressed and dated 1980, so that equal content gives equal bytes
         for name, data in files.items():
             archive.writestr(zipfile.ZipInfo(name), data)
 
