@@ -1,4 +1,4 @@
-"""The code of a kernel's loops: what is carried, where it lies, and the whole function."""
+"""The code of a kernel's loops: carries, their memory, and the whole function."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ Bound = tuple[Buffer, Place]
 
 @dataclass(frozen=True)
 class _Array:
-    """A carry in memory: written in place, or twice there, so that an iteration reads one copy and writes the other."""
+    """A carry in memory: it is updated in place, or stored twice, so that an iteration reads one copy and writes the other."""
 
-    place: int  # among the carries
+    place: int  # its index among the carries
     size: int
     memory: Buffer
     in_place: bool
 
     def current(self, copy: str, level: int) -> Buffer:
-        """What an iteration reads; `copy` is 0 or 1."""
+        """The memory that an iteration reads; `copy` is 0 or 1."""
         offset = ZERO if self.in_place else Affine(((copy, self.size),))
         return replace(self.memory, offset=offset, floor=level)
 
     def other(self, copy: str, level: int) -> Buffer:
-        """What an iteration writes."""
+        """The memory that an iteration writes."""
         return replace(self.memory, offset=Affine(((copy, -self.size),), self.size), floor=level)
 
 
@@ -43,16 +43,16 @@ class Kernel(NestWriter):
     def write(
         self, name: str, loop: Loop, inputs: Mapping[Node, Place], wanted: Mapping[int, Place]
     ) -> tuple[str, int]:
-        """The text of an executable with the function, and the bytes of memory that it needs as a last result.
+        """The text of an executable with the function, and the bytes of scratch memory that it needs as an additional result.
 
         Args:
-          name: of the function.
-          loop: what it runs.
-          inputs: what the loop reads from outside, and where it lies in the buffers that are bound first.
-          wanted: the carries that are results, and where they lie in the buffers that are bound next.
+          name: the name of the function.
+          loop: the loop that it runs.
+          inputs: the captured values of the loop, and their positions in the first bound buffers.
+          wanted: the carries that are results, and their positions in the next bound buffers.
 
         Raises:
-          NotSupported: it cannot be written.
+          NotSupported: the loop cannot be written as a kernel.
         """
         for i, node in enumerate(inputs):
             self.values[node] = self._binding(f"%in{i}", node)
@@ -67,12 +67,12 @@ class Kernel(NestWriter):
         return self._function(name, bound, [(outputs[i], place) for i, place in wanted.items()])
 
     def loop(self, loop: Loop, outputs: Mapping[int, Buffer]) -> None:
-        """Writes a loop; `outputs` are memory for some of its results."""
+        """Writes a loop; `outputs` is memory for some of its results."""
         writer, all_carries = self.writer, range(len(loop.inits))
         scalars = [i for i in all_carries if loop.inits[i].size == 1]
         arrays = [self._array(loop, i, outputs) for i in all_carries if i not in scalars]
         self._run([], [self._slot(loop.inits[a.place], a.memory) for a in arrays], [loop.inits[i] for i in scalars])
-        # The last that is carried says which copy of the arrays is to be read.
+        # The last carry tells which copy of the arrays is current.
         first = [*(self.scalar(loop.inits[i]) for i in scalars), Code(writer.integer(0), "index")]
         test_names, body_names = ([writer.fresh() for _ in first] for _ in range(2))
         result, types = writer.fresh(), ", ".join(c.type for c in first)
@@ -111,7 +111,7 @@ class Kernel(NestWriter):
         return _Array(place, init.size, self.allocate(init.size * (1 if in_place else 2), init.dtype), in_place)
 
     def _body(self, loop: Loop, scalars: Sequence[Node], arrays: Sequence[_Array], copy: str) -> None:
-        """One iteration. What is written in place and read elsewhere is written last, from memory of its own."""
+        """Writes one iteration. Values that are written in place and also read elsewhere are written last, from scratch memory."""
         region = loop.body
         planner = Planner(region.loops, self.values.__contains__)
         stores: list[Store] = []
@@ -140,7 +140,7 @@ class Kernel(NestWriter):
         before = [*scalars, *starts]
         for step in planner.plan(stores, last, [*wanted, *starts]):
             if isinstance(step, Nest) and any(item in last for item in step.items):
-                for node in before:  # read from what is written over now
+                for node in before:  # read before it is overwritten
                     self.scalar(node)
             self._step(step)
 
@@ -161,7 +161,7 @@ class Kernel(NestWriter):
             self.nest(step)
 
     def _slot(self, source: Node, buffer: Buffer, update: Node | None = None) -> Store:
-        """The store of a value in memory that is there; for an update, only that of the new part."""
+        """The store of a value to existing memory; for an update, the store of its new part only."""
         target = Node("slot", (), source.shape, source.dtype)
         self.buffers[target] = buffer
         if update is None:
@@ -173,6 +173,7 @@ class Kernel(NestWriter):
         return Buffer(name, node.dtype, node.size)
 
     def _function(self, name: str, inputs: Sequence[Bound], outputs: Sequence[Bound]) -> tuple[str, int]:
+        """The text of the function, and the size of its scratch memory."""
         input_count, output_count = (
             1 + max(place.buffer for _, place in bound) if bound else 0 for bound in (inputs, outputs)
         )
@@ -192,13 +193,13 @@ class Kernel(NestWriter):
 
 
 def _is_update(loop: Loop, i: int) -> bool:
-    """True if the carry is written in place: a part of it is new in each iteration, and nothing reads the result."""
+    """True if the carry is updated in place: each iteration replaces a part of it, and nothing else reads the result."""
     new, old = loop.body.results[i], loop.body.arguments[i]
     return new.name == "dynamic_update_slice" and new.operands[0] is old and _uses(loop, new) == 1
 
 
 def _uses(loop: Loop, node: Node) -> int:
-    """How many operations of the body, and results, use a value."""
+    """The number of uses of a value by operations and results of the body."""
     seen: set[Node] = set()
     count, work = 0, [loop.body]
     while work:

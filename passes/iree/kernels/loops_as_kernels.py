@@ -1,4 +1,4 @@
-"""Small loops as one dispatch each, of our own code, instead of several dispatches an iteration."""
+"""Small loops as one dispatch each, instead of several dispatches per iteration."""
 
 from __future__ import annotations
 
@@ -43,6 +43,7 @@ class LoopsAsKernelsPass(Pass):
 
 
 def _replace(op: ir.Operation, name: str, vector_bytes: int) -> None:
+    """Replaces a loop by a call of its kernel. Raises NotSupported if there is no kernel for it."""
     reader = Reader()
     loop = reader.loop(op)
     wanted = [i for i, r in enumerate(op.results) if not is_unused(r)]
@@ -57,7 +58,7 @@ def _replace(op: ir.Operation, name: str, vector_bytes: int) -> None:
     bound, result_places = share_results(types) if shared else (types, [Place(i) for i in range(len(types))])
     with ir.InsertionPoint(op), ir.Location.fused([op.location, *(inner.location for inner in nested(op))]):
         values = [_before(value) for value in reader.inputs]
-        operands, input_places = bind_reads(values, MAX_BINDINGS - 1 - len(bound))  # one is for the kernel's own memory
+        operands, input_places = bind_reads(values, MAX_BINDINGS - 1 - len(bound))  # one binding is for the kernel's scratch memory
         places = dict(zip(reader.inputs.values(), input_places, strict=True)), dict(zip(wanted, result_places, strict=True))
         text, spare = Kernel(vector_bytes).write(name, loop, *places)
         if text.count("\n") > thresholds.KERNEL_LINES:
@@ -70,7 +71,7 @@ def _replace(op: ir.Operation, name: str, vector_bytes: int) -> None:
 
 
 def _before(value: ir.Value) -> ir.Value:
-    """A value that the loop reads, as it is known before the loop: a constant may stand inside."""
+    """The value as it is before the loop; a constant inside the loop is copied."""
     owner = made_by(value)
     if owner is None or owner.name != "stablehlo.constant":
         return value
@@ -78,7 +79,7 @@ def _before(value: ir.Value) -> ir.Value:
 
 
 def _work(region: Region) -> int:
-    """The operations of one iteration; an inner loop counts as one iteration of its own."""
+    """The operations of one iteration; an inner loop counts once."""
     seen: set[Node] = set()
     work = [*region.results, *(n for loop in region.loops for n in loop.inits)]
     total = sum(n.size for n in region.results if n.name != "dynamic_update_slice")

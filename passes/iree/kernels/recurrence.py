@@ -11,22 +11,22 @@ from nabla_mlir.passes.iree.kernels.text import Form, Index, Memory, Text
 
 @dataclass(frozen=True)
 class Recurrence(Lines):
-    """Which one.
+    """The description of a recurrence.
 
     Args:
-      is_late: whether each coefficient is that of the element behind its own, in the order of the lines.
+      is_late: True if element i uses the coefficient of the element before it, in the order of the lines.
     """
 
     is_late: bool
 
 
 def recurrence_text(name: str, recurrence: Recurrence, form: Form) -> tuple[str, list[Memory]]:
-    """A kernel for h[o, i, j] = a[o, i, j] h[o, i-1, j] + b[o, i, j], and nothing before the first.
+    """A kernel for h[o, i, j] = a[o, i, j] h[o, i-1, j] + b[o, i, j], with zero before the first element.
 
     Args:
-      name: of the kernel.
-      recurrence: which one.
-      form: of vectors.
+      name: the name of the kernel.
+      recurrence: the recurrence.
+      form: the form of vectors.
 
     Returns:
       The text, and the buffer of the result.
