@@ -151,9 +151,7 @@ def _trsm_batch(xs: Any, mapped: Any, size: int, **params: Any) -> list[Tensor]:
 
 
 def _getrf(outs: Any, xs: Any, tangents: Any, **_: Any) -> list[MaybeZero]:
-    """The forward rule. P A = L U gives inv(L) P A' inv(U) = inv(L) L' + U' inv(U); the two terms are the triangles of the
-    left side.
-    """
+    """The forward rule: P A = L U gives inv(L) P A' inv(U) = inv(L) L' + U' inv(U), a lower and an upper triangle."""
     lu, pivots = outs[:2]
     m, n = lu.shape[-2:]
     k = min(m, n)

@@ -167,10 +167,7 @@ class Function:
                 function.lose_threads(_HELD, _AGAIN)
 
     def lose_threads(self, what: str, help: str) -> None:
-        """Makes later calls fail, or reload the code if it has no state.
-
-        The computing threads do not exist in this process, or are blocked, so a call would never end.
-        """
+        """Makes later calls fail, or reload the code if it has no state: the threads are lost, so a call would never end."""
         error = DeployError(f"{self.name} requires {what}.", help=help)
         _remains.append((self.device, self._invoke))
 
@@ -185,7 +182,7 @@ class Function:
 
     @property
     def is_called(self) -> bool:
-        """True while a call has not returned."""
+        """True while a call runs."""
         return self._lock.locked()
 
     def _refusal(self, error: Exception) -> NablaError:

@@ -19,14 +19,10 @@ Start = tuple[Node, int]  # a scalar, and the number of its possible values
 
 @dataclass(frozen=True)
 class Space:
-    """The iterations of a nest: the sizes of its loops, the last one over vectors, and the number of elements that are
-    written out.
-
-    A tensor of 100x3 has one loop of 100, with 3 elements in each iteration; a tensor of 100x30 has two loops.
-    """
+    """The iterations of a nest: the sizes of its loops (the last one over vectors), and the elements of one iteration."""
 
     loops: Shape
-    short: int = 1
+    short: int = 1  # elements of an iteration: 3 for a tensor of 100x3, which has one loop of 100
 
     @staticmethod
     def of(shape: Shape) -> Space:

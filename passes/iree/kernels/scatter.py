@@ -1,4 +1,4 @@
-"""Sums of rows at places that indices name, as a kernel: one update after the other, whole vectors of it."""
+"""Sums of rows at given indices as a kernel: one update after another, in whole vectors."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from dataclasses import dataclass
 
 from nabla_mlir.passes.iree.kernels.text import Form, Index, Memory, Text, round_up
 
-LEAST_VECTORS, MOST_GROUPS = 4, 8  # of a workgroup, and of a kernel
+LEAST_VECTORS, MOST_GROUPS = 4, 8  # vectors of a workgroup, and workgroups of a kernel
 
 
 @dataclass(frozen=True)
 class RowSums:
-    """What is summed.
+    """The description of the sums.
 
     Args:
-      places: the dimensions that are indexed, the first ones of the result.
-      width: the elements of a row, all other dimensions as one.
-      count: updates.
+      places: the sizes of the indexed dimensions, which are the first ones of the result.
+      width: the number of elements of a row, over all other dimensions.
+      count: the number of updates.
       indices: the element type of the indices: i32, i64.
-      is_onto_zeros: whether nothing but zeros is added to.
-      groups: workgroups, each for some columns of all rows.
+      is_onto_zeros: True if the updates are added to zeros.
+      groups: the number of workgroups, each for some columns of all rows.
     """
 
     places: tuple[int, ...]
@@ -33,15 +33,16 @@ class RowSums:
 
 
 def scatter_text(name: str, sums: RowSums, form: Form) -> tuple[str, list[Memory]]:
-    """A kernel for a matrix plus updates of its rows; those whose index is out of range are left out.
+    """A kernel for a matrix plus updates of its rows; updates with an index out of range are dropped.
 
     Args:
-      name: of the kernel.
-      sums: what is summed.
-      form: of vectors.
+      name: the name of the kernel.
+      sums: the description of the sums.
+      form: the form of vectors.
 
     Returns:
-      The text, and the buffer of the result. Operands are the indices, the updates, and what they are added to if it is not zeros.
+      The text, and the buffer of the result. The operands are the indices, the updates, and the initial matrix if it is
+      not zero.
     """
     t, element, rows = Text(form), form.element, math.prod(sums.places)
     indices = Memory("%indices", (sums.count, len(sums.places)), sums.indices, read_only=True)
@@ -62,7 +63,7 @@ def scatter_text(name: str, sums: RowSums, form: Form) -> tuple[str, list[Memory
 
 
 def _over_columns(t: Text, columns: tuple[str, str], body: Callable[[str, bool], None]) -> None:
-    """Whole vectors, then the elements that are left."""
+    """Writes whole vectors, then the remaining elements."""
     first, last = columns
     whole = t.add(first, t.multiple(t.of_indices("subi", last, first), t.form.lanes))
     with t.loop(first, whole, t.form.lanes) as j:
@@ -88,7 +89,7 @@ def _add(t: Text, updates: Memory, result: Memory, place: tuple[Index, Index, In
 
 
 def _row(t: Text, sums: RowSums, indices: Memory, n: Index) -> tuple[Index, str]:
-    """The row that an update is for, and whether there is one; a negative index is a very large one without a sign."""
+    """The row of an update, and True if it exists; a negative index is a large unsigned number."""
     row: Index = 0
     is_inside = t.constant(1, "i1")
     for k, size in enumerate(sums.places):
@@ -99,5 +100,5 @@ def _row(t: Text, sums: RowSums, indices: Memory, n: Index) -> tuple[Index, str]
 
 
 def groups_for(width: int, form: Form) -> int:
-    """Workgroups for rows of so many elements: each has some vectors, and there are not many."""
+    """The number of workgroups for rows of this width: each has at least some vectors, and there are only a few."""
     return max(1, min(MOST_GROUPS, width // (LEAST_VECTORS * form.lanes)))

@@ -1,4 +1,4 @@
-"""Large sums of rows at places that indices name, which IREE makes element by element, as kernels."""
+"""Large sums of rows at given indices as kernels; IREE would compute them element by element."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ class ScattersAsKernelsPass(PatternPass):
 
 @PATTERNS.of("stablehlo.scatter")
 def sums_of_rows(op: ir.Operation, target: Target) -> Replacement:
-    """IREE adds one element after the other, and an index out of range must be made one within before."""
+    """IREE adds one element after another, and indices out of range must be clamped before."""
     values = operands(op)
     if len(values) != 3 or op.parent.name != "func.func" or not all(v.static for v in values):
         return None
     x, indices, updates = values
-    if indices.dtype == np.uint64:  # which no number of a kernel is
+    if indices.dtype == np.uint64:  # kernels have no such type
         return None
     size = math.prod(updates.shape)
     if not has_form(x) or size < thresholds.SCATTER_AS_KERNEL or single_operation(op.regions[0]) != "stablehlo.add":

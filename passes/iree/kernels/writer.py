@@ -1,4 +1,7 @@
-"""Text of a kernel: SSA values in nested blocks, each written once, in the outermost block that knows its operands."""
+"""The text of a kernel: SSA values in nested blocks.
+
+Each value is written once, in the outermost block that has its operands.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +60,7 @@ def vector_type(element: str, lanes: int) -> str:
 
 
 class Writer:
-    """Writes operations. The level of a value is the number of the block that it stands in, from the outermost."""
+    """Writes operations. The level of a value is the nesting depth of its block."""
 
     def __init__(self) -> None:
         self.blocks: list[_Block] = [_Block()]
@@ -71,19 +74,19 @@ class Writer:
         return len(self.blocks) - 1
 
     def fresh(self) -> str:
-        """A new name, of a value that the innermost block defines."""
+        """A new name for a value of the innermost block."""
         self._count += 1
         name = f"%v{self._count}"
         self.levels[name] = self.level
         return name
 
     def line(self, text: str) -> None:
-        """Writes an operation with effects, in the innermost block."""
+        """Writes an operation with effects to the innermost block."""
         self.blocks[-1].lines.append(text)
 
     @contextmanager
     def apart(self) -> Iterator[list[str]]:
-        """What is written inside goes to a list of its own; its values are forgotten afterwards."""
+        """A context whose code goes to a separate list; its values are not reused afterwards."""
         inner = _Block()
         self.blocks.append(inner)
         yield inner.lines
@@ -91,13 +94,13 @@ class Writer:
 
     @contextmanager
     def block(self, head: str | None) -> Iterator[None]:
-        """What is written inside stands between `head` and a brace; without `head`, it only forgets its values."""
+        """A context whose code is between `head` and a closing brace; without `head`, only its values are not reused afterwards."""
         with self.apart() as lines:
             yield
         self.blocks[-1].lines += lines if head is None else [head, *(f"  {t}" for t in lines), "}"]
 
     def pure(self, text: str, operands: Sequence[str], floor: int = 0) -> str:
-        """Writes an operation without effects, unless it is known, and returns the name of its result."""
+        """Writes an operation without effects, unless the same one exists; returns the name of its result."""
         level = max([floor, *(self.levels[o] for o in operands)])
         block = self.blocks[level]
         if text not in block.known:
@@ -109,7 +112,7 @@ class Writer:
         return block.known[text]
 
     def code(self, text: str, operands: Sequence[Code], dtype: str, lanes: int) -> Code:
-        """The same, for values."""
+        """The same as `pure`, for `Code` operands and results."""
         return Code(self.pure(text, [o.name for o in operands]), dtype, lanes)
 
     def integer(self, value: int, kind: str = "index") -> str:
@@ -117,7 +120,7 @@ class Writer:
         return self.pure(f"arith.constant {value} : {kind}", ())
 
     def index(self, place: Affine) -> str:
-        """The value of an affine expression, the parts of outer blocks there."""
+        """The value of an affine expression; the parts from outer blocks are computed there."""
         total = None if place.constant and place.terms else self.integer(place.constant)
         for name, factor in sorted(place.terms, key=lambda t: self.levels[t[0]]):
             term = name if factor == 1 else self.pure(f"arith.muli {name}, {self.integer(factor)} : index", [name])
@@ -129,7 +132,7 @@ class Writer:
         return str(total)
 
     def clamped(self, start: Code, places: int) -> Affine:
-        """The index of a dynamic start: at least 0, less than `places`."""
+        """The index of a dynamic start, clamped to 0 ... places - 1."""
         if places == 1:
             return ZERO
         zero, last = self.integer(0), self.integer(places - 1)
@@ -146,7 +149,7 @@ class Writer:
         return self.code(f"vector.broadcast {x.name} : {x.type} to {vector_type(x.dtype, lanes)}", (x,), x.dtype, lanes)
 
     def load(self, buffer: Buffer, place: Affine, lanes: int) -> Code:
-        """Elements from `place` on, `place.lane` apart; one scalar if they are the same."""
+        """Loads elements from `place` on with stride `place.lane`; a single scalar if the stride is 0."""
         step, first = place.lane, place.scalar()
         if step == 0:
             return self._load(buffer, first, 0)
@@ -182,7 +185,7 @@ class Writer:
         )
 
     def store(self, buffer: Buffer, places: Sequence[Affine], values: Sequence[Code], lanes: int) -> None:
-        """Writes each of `values` at its place, the lanes `place.lane` apart."""
+        """Stores each of `values` at its index; its lanes have stride `place.lane`."""
         step, first = places[0].lane, places[0].scalar()
         beside = all(p == places[0] + i for i, p in enumerate(places))
         if lanes and beside and step == len(values):
@@ -218,9 +221,9 @@ class Writer:
     def loop(
         self, blocks: int, step: int, carried: Sequence[Code], body: Body, part: tuple[str, str] | None = None
     ) -> list[Code]:
-        """`body` at 0, step, 2 step, ... It gets the index and the carried values, and returns their new values.
+        """Runs `body` at 0, step, 2 step, ...; it gets the index and the carried values, and returns their new values.
 
-        With `part` only from one index to another.
+        With `part`, only the indices from one to another.
         """
         index, upper = self.fresh(), blocks * step
         start, end = part or (self.integer(0), self.integer(upper))
@@ -241,6 +244,6 @@ class Writer:
         return [self.named(f"{result}#{i}", c.dtype, c.lanes) for i, c in enumerate(carried)]
 
     def named(self, name: str, dtype: str, lanes: int = 0) -> Code:
-        """A value that the innermost block has under this name."""
+        """A value with this name that the innermost block has."""
         self.levels[name] = self.level
         return Code(name, dtype, lanes)

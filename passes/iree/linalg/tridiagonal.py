@@ -25,14 +25,16 @@ def _size(x: Val) -> Val:
 
 
 def tridiagonal_solve(lower: Val, diagonal: Val, upper: Val, right: Val) -> list[Val]:
-    """What gtsv returns: what is left of the diagonals, the solutions, and where a pivot is zero.
+    """The results of gtsv: the remaining diagonals, the solutions, and the index of a zero pivot.
 
     Args:
-      lower: (stack, n), of which the first entry is not read; upper: likewise, the last one.
-      right: (stack, n, m).
+      lower: the lower diagonal, of shape (stack, n); its first entry is not read.
+      upper: the upper diagonal, of shape (stack, n); its last entry is not read.
+      right: the right-hand sides, of shape (stack, n, m).
 
-    Eliminating entry i + 1 of the lower diagonal exchanges rows i and i + 1 if it is larger than the pivot; row i then
-    reaches one place further. So row i of the triangular matrix has three entries, kept as one row of `packed`.
+    The elimination of entry i + 1 of the lower diagonal exchanges rows i and i + 1 if that entry is larger than the
+    pivot; row i then has one more entry. So each row of the triangular matrix has three entries, stored as one row of
+    `packed`.
     """
     stack, n = diagonal.shape
     columns = lambda *xs: b.concat([b.reshape(x, (*x.shape, 1)) for x in xs], 2)  # noqa: E731

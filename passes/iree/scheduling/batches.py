@@ -1,4 +1,4 @@
-"""Batches of products of two matrices, or of one with each of several, as loop nests with tile shapes of our own."""
+"""Batches of products of two matrices, or of one matrix with several, as loop nests with nabla_mlir's own tile shapes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Axes = tuple[int, ...]
 
 @dataclass(frozen=True)
 class BatchedProduct:
-    """A product for each place along the batch axes, over one axis of each factor; each has one axis more."""
+    """A product of matrices for each index of the batch axes; each factor has one contracted and one free axis."""
 
     op: ir.Operation
     batches: tuple[Axes, Axes]
@@ -37,7 +37,7 @@ class BatchedProduct:
 
     @staticmethod
     def of(op: ir.Operation) -> BatchedProduct | None:
-        """What `op` is, if it is one."""
+        """The description of `op` if it is such a product, else None."""
         numbers = DotDims.decode(op.attributes["dot_dimension_numbers"])
         lhs, rhs = (
             (tuple(numbers[f"{side}_batching_dimensions"]), tuple(numbers[f"{side}_contracting_dimensions"]))
@@ -49,7 +49,7 @@ class BatchedProduct:
         return BatchedProduct(op, (lhs[0], rhs[0]), (lhs[1][0], rhs[1][0]))
 
     def build(self, vector_bytes: int, transposes: Transposes) -> None:
-        """Replaces the product, if there are tiles for it; `transposes` holds those that there are by now."""
+        """Replaces the product if there are tiles for it; `transposes` caches transposed factors."""
         lhs, rhs = map(Val, self.op.operands)
         (left, right), (lc, rc), (free, other) = self.batches, self.contracted, (self._free(0), self._free(1))
         batch = math.prod(lhs.shape[a] for a in left)
@@ -67,12 +67,12 @@ class BatchedProduct:
         replace_product(self.op, result)
 
     def _free(self, place: int) -> int:
-        """The axis of a factor that is neither a batch nor summed over."""
+        """The axis of a factor that is neither a batch axis nor contracted."""
         rank = len(self.op.operands[place].type.shape)
         return next(a for a in range(rank) if a not in (*self.batches[place], self.contracted[place]))
 
     def _factor(self, x: Val, order: Axes, transposes: Transposes) -> Val:
-        """A factor in memory with its axes in that order; a free one is computed in it."""
+        """A factor in memory with its axes in that order; a free value is computed in that order."""
         if order == tuple(range(x.rank)):
             return in_memory(x.value)
         key = x.value, self.op.operation.block, order
@@ -86,11 +86,11 @@ class SharedProduct:
     """The product of one matrix A with each of several B_b, few and large: C[b, i, j] is a sum over k.
 
     Args:
-      op: of the result.
-      product: of the matrices; ``op`` itself, or what is transposed there for the axis b to come first.
-      place: of the B_b among its operands.
+      op: the operation of the result.
+      product: the product of the matrices: ``op`` itself, or the product that ``op`` transposes so that axis b comes first.
+      place: the index of the B_b among its operands.
       contracted: the axis k of each operand.
-      tiles: of the loop nest.
+      tiles: the tiles of the loop nest.
     """
 
     op: ir.Operation
@@ -101,7 +101,10 @@ class SharedProduct:
 
     @staticmethod
     def of(product: ir.Operation, vector_bytes: int) -> SharedProduct | None:
-        """What a product is, if it is one, and each is small enough for tiles and large enough to pay: with AVX-512."""
+        """The description of a product, if it has this form; else None.
+
+        It needs AVX-512, and each product must be small enough for tiles and large enough to pay off.
+        """
         if vector_bytes < 64 or product.name != "stablehlo.dot_general" or not is_computed_in(product):
             return None
         axes, ranks = contracted_axes(product), [Val(x).rank for x in product.operands]
@@ -120,7 +123,7 @@ class SharedProduct:
         return SharedProduct(op, product, place, axes, tiles) if tiles else None
 
     def build(self, transposes: Transposes) -> None:
-        """Replaces the product; `transposes` holds those that there are by now."""
+        """Replaces the product; `transposes` caches transposed factors."""
         shape, dtype = shape_and_dtype(self.op.results[0].type)
         left, right = ("b" * (self.place == n) for n in (0, 1))
         with ir.InsertionPoint(self.op), self.op.location:
@@ -137,7 +140,7 @@ class SharedProduct:
 
 
 def contracted_axes(product: ir.Operation) -> tuple[int, int] | None:
-    """The contracted axis of each factor; None if there are several, or batches, or another type of result."""
+    """The contracted axis of each factor; None if there are several, or batch axes, or different element types."""
     dims = DotDims.decode(product.attributes["dot_dimension_numbers"])
     left, right = dims["lhs_contracting_dimensions"], dims["rhs_contracting_dimensions"]
     elements = {v.type.element_type for v in (*product.operands, *product.results)}
@@ -147,7 +150,7 @@ def contracted_axes(product: ir.Operation) -> tuple[int, int] | None:
 
 
 def _with_axis_in_front(product: ir.Operation) -> ir.Operation | None:
-    """What alone reads a product, if that moves the axis in the middle to the front."""
+    """The only reader of a product, if it moves the middle axis to the front; else None."""
     uses = list(product.results[0].uses)
     user = uses[0].owner.operation if len(uses) == 1 else None
     if user is None or user.name != "stablehlo.transpose" or list(I64Array.decode(user.attributes["permutation"])) != [1, 0, 2]:
@@ -156,6 +159,6 @@ def _with_axis_in_front(product: ir.Operation) -> ir.Operation | None:
 
 
 def _takes_tiles(result: ir.Value) -> bool:
-    """Whether what follows a product would take its tiles if it were fused: a transpose, or a broadcast."""
+    """True if a reader (a transpose or a broadcast) would get the tiles of the product if it were fused with it."""
     followers = {use.owner.operation.name for use in result.uses}
     return "stablehlo.transpose" in followers or bool(places_of_broadcasts(result))

@@ -1,4 +1,4 @@
-"""Products of one matrix with each of several: with the axis of these where it is read and written well."""
+"""Products of one matrix with each of several matrices: their axis is moved where it is read and written fast."""
 
 from __future__ import annotations
 
@@ -48,6 +48,7 @@ class SeparateBlocksPass(Pass):
 
 
 def _swap_factors(op: ir.Operation, vector_bytes: int) -> None:
+    """Replaces ``transpose(dot(A, B))`` by a product with exchanged factors, or by separate products."""
     product = made_by(op.operands[0])
     if product is None or product.name != "stablehlo.dot_general":
         return
@@ -84,7 +85,7 @@ def _merge_rows(op: ir.Operation, vector_bytes: int) -> None:
 
 
 def _is_best_apart(product: ir.Operation, b: Val, terms: int, vector_bytes: int) -> bool:
-    """Whether the products are few and large, and there is no kernel for them."""
+    """True if the products are few and large, and there is no kernel for them."""
     count, results = b.shape[0], math.prod(Val(product.results[0]).shape)
     if count > thresholds.SEPARATE_PRODUCTS or results // max(count, 1) * terms < thresholds.SEPARATE_PRODUCT:
         return False

@@ -45,7 +45,7 @@ class SplitDilatedConvolutionsPass(Pass):
                 _split(op)
 
     def _has_large_parts(self, op: ir.Operation) -> bool:
-        """Whether what is left of it is packed."""
+        """True if the convolutions without zeros are large enough for the kernel."""
         if (large := packed_product(op, self.vector_bytes)) is None:
             return False
         phases = math.prod(_phases(Window.of(op), axis) for axis in range(len(op.results[0].type.shape) - 2))
@@ -54,7 +54,7 @@ class SplitDilatedConvolutionsPass(Pass):
 
 
 def _phases(window: Window, axis: int) -> int:
-    """In how many ways a window meets the zeros along an axis; 1 if it is not split."""
+    """The number of phases of a window relative to the zeros along an axis; 1 if it is not split."""
     step = window.padding[axis].interior + 1
     return step if window.strides[axis] == 1 and math.gcd(step, window.dilation[axis]) == 1 else 1
 
@@ -63,10 +63,11 @@ class Phase(NamedTuple):
     """The positions r, r + d, r + 2 d, ... along an axis, as a convolution of the image without its zeros.
 
     Args:
-      first: the first element of the kernel that they see; each d-th one follows.
-      taps: how many.
-      before: zeros in front of the image that the first position sees; negative: what it does not see of the image.
-      reach: the elements of the image and of these zeros that all positions see together.
+      first: the first element of the kernel that they read; they read every d-th element.
+      taps: the number of elements of the kernel that they read.
+      before: the number of zeros in front of the image that the first position reads; negative if it skips elements of
+        the image.
+      reach: the number of elements of the image and of these zeros that all positions read together.
     """
 
     first: int
@@ -76,9 +77,10 @@ class Phase(NamedTuple):
 
 
 def _phase(window: Window, axis: int, r: int, positions: int, size: int) -> Phase:
-    """Position d t + r sees element q of the kernel at place d t + r + q * dilation - low of the image with its zeros.
+    """The phase r: position d t + r reads element q of the kernel at index d t + r + q * dilation - low of the image with zeros.
 
-    That is one of the image's own where d divides it: for each d-th q, and then by d it is the place in the image itself.
+    That index is an element of the image itself if d divides it. This holds for every d-th q, and the index divided by
+    d is then the index in the image.
     """
     step, dilation, low = _phases(window, axis), window.dilation[axis], window.padding[axis].low
     seen = [q for q in range(size) if (r + q * dilation - low) % step == 0] if step > 1 else list(range(size))
@@ -89,7 +91,7 @@ def _phase(window: Window, axis: int, r: int, positions: int, size: int) -> Phas
 
 
 def _split(op: ir.Operation) -> None:
-    """Replaces a convolution by those of its phases, which see parts of one image with zeros around it."""
+    """Replaces a convolution by those of its phases, which read slices of one padded image."""
     window, dims = Window.of(op), hlo.ConvDims.decode(op.attributes["dimension_numbers"])
     x, w, shape = Val(op.operands[0]), Val(op.operands[1]), list(Val(op.results[0]).shape)
     places = [[names.index(axis) for axis in range(x.rank - 2)] for names in dims]
@@ -113,6 +115,7 @@ def _split(op: ir.Operation) -> None:
             part[places[2][axis]] = count
 
         def convolution(choice: Sequence[Phase]) -> Val | None:
+            """The convolution of one combination of phases; None if it reads no element of the kernel."""
             if not all(p.taps for p in choice):
                 return None
             starts, limits, steps = ([0] * x.rank, [0] * x.rank), (list(image.shape), list(w.shape)), [1] * x.rank
@@ -149,7 +152,7 @@ def _interleaved(
     part: Callable[[Sequence[Phase]], Val | None],
     choice: tuple[Phase, ...] = (),
 ) -> Val | None:
-    """The results of all phases, those of each axis in turns along it; None where all are zero, as those are that are None."""
+    """The results of all phases, interleaved along each axis; None if all are zero."""
     if len(choice) == len(phases):
         return part(choice)
     place = places[len(choice)]
