@@ -1,8 +1,9 @@
-"""Loops whose turns differ in the places that they read and write alone, such as scans: followed element by element.
+"""Loops whose iterations differ only in the indices that they read and write, such as scans: patterns element by element.
 
-One turn is looked at once, whatever its number: what each element that it writes is made of. Then every turn moves sets of
-columns between the elements at its own places, which are computed for all turns at once. So the time is that of the elements
-that are read and written, and of the runs of columns that are joined, not that of the operations of each turn.
+One iteration is analysed once: from which elements does it compute each element that it writes? Then every iteration
+moves sets of columns between the elements at its own indices, which are computed for all iterations at once. So the
+time is proportional to the elements that are read and written and to the runs of columns, not to the operations of
+every iteration.
 """
 
 from __future__ import annotations
@@ -26,18 +27,18 @@ from nabla_mlir.sparsity.runs import Runs, Union, rows_of, runs_of
 def after_turns(
     outer: Values, op: ir.Operation, state: Sequence[Relation], numbers: Sequence[np.ndarray | None], turns: int, exactly: bool
 ) -> list[Relation] | None:
-    """What a counted loop carries at its end, from what it carries after some turns.
+    """The patterns of the carried values at the end of a counted loop, from their patterns after some iterations.
 
     Args:
-      outer: the analysis that has come to the loop.
+      outer: the analysis that has reached the loop.
       op: the loop.
-      state: the patterns of what it carries now.
-      numbers: what it carries now, where that is known.
-      turns: how many turns it has made.
-      exactly: nothing is wanted rather than patterns with entries too many.
+      state: the current patterns of the carried values.
+      numbers: the current numbers of the carried values, if they are known.
+      turns: the number of iterations that are already analysed.
+      exactly: return None instead of patterns with too many entries.
 
     Returns:
-      The patterns, or None: the turns are not counted, differ in more than places, or are too many for their size.
+      The patterns. None if the iterations are not counted, differ in more than indices, or move too many elements.
     """
     counter = find_counter(op)
     if counter is None or counter.trips <= turns:
@@ -54,7 +55,7 @@ def after_turns(
 
 
 class _Course:
-    """All turns, one after the other."""
+    """All iterations, one after the other."""
 
     def __init__(self, turn: Turn):
         self._turn, self._union, self._base = turn, Union(), turn.outer.columns
@@ -66,7 +67,7 @@ class _Course:
         self._arrays = {a: self._sets(turn.state[a] if isinstance(a, int) else turn.outer.of(a)) for a in arrays}
 
     def end(self) -> list[Relation]:
-        """What is carried at the end."""
+        """The patterns of the carried values at the end."""
         windows = [w for part in self._turn.windows.values() for w in part]
         moves = [self._read(w) if w.update is None else self._write(w) for w in windows]
         moves.append(self._carry())
@@ -119,7 +120,7 @@ class _Course:
         self._registers[base - self._base : base - self._base + len(sets)] = sets
 
     def _sets_of(self, relation: Relation) -> Callable[[], list[Runs]]:
-        """The sets of an array that is made of registers and columns; those of equal rows once."""
+        """A function that computes the column sets of an array from registers and columns; equal rows are computed once."""
         rows = relation.rows
         lines = [tuple(line) for line in np.split(rows.indices, rows.offsets[1:-1])] if rows.count else []
         distinct = {line: k for k, line in enumerate(dict.fromkeys(lines))}
@@ -145,7 +146,7 @@ class _Course:
         return runs_of(relation.rows, self._ranks)
 
     def _columns(self) -> tuple[np.ndarray, np.ndarray]:
-        """The columns in an order in which those that turns meet one after the other stand together, and their ranks."""
+        """The columns, ordered so that columns that iterations read one after the other are neighbours, and their ranks."""
         lists = []
         for window in self._turn.reads:
             rows = (self._turn.state[window.array] if isinstance(window.array, int) else self._turn.outer.of(window.array)).rows

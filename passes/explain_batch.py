@@ -1,4 +1,4 @@
-"""Which mapped axes each value carries."""
+"""An annotation: the mapped axes that each value carries."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _explain_map(op: ir.Operation, carried: Carried, axes: tuple[str, ...], own:
         carried[argument] = (*carried.get(operand, ()), *own_axes)
     op.attributes[ARGUMENTS] = _lists([carried[a] for a in view.arguments])
     _explain(view.block, carried, inside, ())
-    # Outside the map its own axes are ordinary ones.
+    # Outside the map its axes are ordinary axes.
     for result, value in zip(op.results, view.terminator.operands, strict=True):
         carried[result] = tuple(axis for axis in carried.get(value, ()) if axis not in view.axes)
     if axes:

@@ -24,7 +24,7 @@ from nabla_mlir.table.tensor import Tensor, full, wrap
 def expand_vmap(op: ir.Operation) -> None:
     """Replaces one `batch.vmap` by its body on values with leading batch axes.
 
-    Values that do not vary stay as they are. Several axes are taken one after the other, the innermost first.
+    Values that do not vary do not change. Several axes are expanded one after the other, the innermost first.
     """
     view = VmapOp(op)
     view.verify()
@@ -39,7 +39,7 @@ def expand_vmap(op: ir.Operation) -> None:
 
 
 def _nest(view: VmapOp) -> VmapOp:
-    """A map over several axes as a map over the first one of a map over the others."""
+    """A map over several axes, as a map over the first axis of a map over the others."""
     outer_in, outer_out = ([a[0] for a in axes] for axes in (view.in_axes, view.out_axes))
     inner_in, inner_out = ([_without_first(a) for a in axes] for axes in (view.in_axes, view.out_axes))
     types = [_drop_axis(v.type, p) for v, p in zip(view.op.operands, outer_in, strict=True)]
@@ -70,6 +70,7 @@ def _drop_axis(type: ir.Type, place: int) -> ir.Type:
 
 
 def _expand_axis(view: VmapOp) -> None:
+    """Expands a map over one axis."""
     op, size = view.op, view.sizes[0]
     if debug.wanted("batch"):
         debug.say("batch", f"vmap over {view.axes[0]} = {size} of {len(view.body)} operations, operands "
@@ -103,7 +104,7 @@ def _expand_axis(view: VmapOp) -> None:
 
 
 def _drop_empty(op: ir.Operation) -> None:
-    """A map without entries, all of whose results carry its axis: they have no elements, and nothing is computed."""
+    """Replaces a map without entries by empty arrays, if all its results carry its axis."""
     with op.location:
         for result in op.results:
             shape, dtype = shape_and_dtype(result.type)
@@ -112,7 +113,7 @@ def _drop_empty(op: ir.Operation) -> None:
 
 
 def _entry_numbers(view: VmapOp) -> list[ir.Value]:
-    """The places of the entry that the body asks for, moved to its start: they are mapped values like its arguments."""
+    """Moves the entry indices that the body reads to its start, and returns them: they are mapped values as its arguments are."""
     indices = [o for o in collectives(view.op, view.axes[0]) if o.name == AXIS_INDEX]
     for op in indices:
         op.move_before(view.block.operations[0])
@@ -120,6 +121,7 @@ def _entry_numbers(view: VmapOp) -> list[ir.Value]:
 
 
 def _result(view: VmapOp, i: int, mapped: Tensor | None, same: ir.Value, place: int, size: int) -> Tensor:
+    """Result `i` outside the map: with its axis at `place`, or the value `same` if it does not carry the axis."""
     if place == NOT_CARRIED:
         if mapped is not None:
             raise PassError(

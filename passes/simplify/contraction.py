@@ -36,7 +36,7 @@ class _Factor(NamedTuple):
 
 @pattern("stablehlo.dot_general")
 def dot_of_transpose(lhs: Tensor, rhs: Tensor, dot_dimension_numbers: Any, **params: Any) -> Tensor | None:
-    """A transposed factor is read as it stands, if its free axes keep their order."""
+    """dot(transpose(x), y) -> dot(x, y) with other axes, if the order of the free axes does not change."""
     lb, rb, lc, rc = (dot_dimension_numbers[f] for f in DotDims.lists)
     for side, factor, batch, contract in ((0, lhs, lb, lc), (1, rhs, rb, rc)):
         inner = defining(factor, "stablehlo.transpose")
@@ -56,7 +56,7 @@ def dot_of_transpose(lhs: Tensor, rhs: Tensor, dot_dimension_numbers: Any, **par
 
 @pattern("stablehlo.dot_general")
 def dot_of_constant(lhs: Tensor, rhs: Tensor, dot_dimension_numbers: Any, dtype: np.dtype, **_: Any) -> Tensor | None:
-    """A product with one constant number for each entry is elementwise: so the gradient of a dot product starts."""
+    """A product with one constant number for each entry becomes elementwise; the gradient of a dot product starts so."""
     lb, rb, lc, _rc = (dot_dimension_numbers[f] for f in DotDims.lists)
     for factor, own, x, batch in ((lhs, lb, rhs, rb), (rhs, rb, lhs, lb)):
         value = splat_of(factor)
@@ -92,7 +92,7 @@ def transpose_of_dot(x: Tensor, permutation: tuple[int, ...]) -> Tensor | None:
 
 @pattern("stablehlo.dot_general")
 def dot_of_broadcast(lhs: Tensor, rhs: Tensor, dot_dimension_numbers: Any, **params: Any) -> Tensor | None:
-    """A factor that is copied along a batching axis is used once: the axis becomes free in the other factor."""
+    """A factor that is copied along a batching axis is read once: the axis becomes a free axis of the other factor."""
     lb, rb, lc, rc = (dot_dimension_numbers[f] for f in DotDims.lists)
     for side, factor, own in ((0, lhs, lb), (1, rhs, rb)):
         inner = defining(factor, "stablehlo.broadcast_in_dim")
@@ -135,7 +135,7 @@ def _unbatched(other: Tensor, source: Tensor, theirs: Any, own: Any, flip: bool,
 
 @pattern("stablehlo.dot_general")
 def dot_of_copies(lhs: Tensor, rhs: Tensor, dot_dimension_numbers: Dims, **params: Any) -> Tensor | None:
-    """What is copied along free axes is multiplied once; copied along contracted axes, it multiplies a sum.
+    """Copies along free axes are multiplied once. Copies along contracted axes multiply a sum.
 
     ``dot(A, broadcast(v))`` -> ``broadcast(dot(A, v))`` or ``dot(sum(A), v)``.
     """
@@ -158,7 +158,7 @@ def dot_of_copies(lhs: Tensor, rhs: Tensor, dot_dimension_numbers: Dims, **param
 
 @pattern("stablehlo.reduce")
 def sum_of_product(*xs: Tensor, dimensions: tuple[int, ...], body: Any) -> Tensor | None:
-    """The sum of a product along free axes is the product of sums of the factors; that of a sum of products, likewise."""
+    """The sum of a product over free axes is the product of the summed factors; a sum of products is summed by term."""
     if len(xs) != 2 or body != "add" or splat_of(xs[1]) != 0:
         return None
     if terms := _sum_of_products(xs[0]):
@@ -208,7 +208,7 @@ def _product(side: int, factor: _Factor, other: _Factor, params: Any) -> Tensor:
 
 
 def _first_free_place(factors: Sequence[_Factor], side: int) -> int:
-    """Where the free axes of a factor begin in the product."""
+    """The position of the first free axis of a factor in the product."""
     return len(factors[0].batch) + (len(factors[0].free) if side else 0)
 
 
@@ -218,7 +218,7 @@ def _shape_of_product(factors: Sequence[_Factor]) -> tuple[int, ...]:
 
 
 def _is_summable(x: Tensor, params: Any) -> bool:
-    """Whether a sum of `x` is as precise as the product, which may be more than its factors are."""
+    """True if a sum of `x` is as precise as the product, which may have a wider dtype than its factors."""
     return x.dtype == params["dtype"] and x.dtype.itemsize >= 4
 
 
@@ -227,7 +227,7 @@ def _sum(x: Tensor, dimensions: tuple[int, ...]) -> Tensor:
 
 
 def _copied_axes(x: Tensor) -> set[int]:
-    """The axes along which `x` is copied, if that is all that its broadcast does."""
+    """The axes along which `x` is copied, if its broadcast does nothing else."""
     inner = defining(x, "stablehlo.broadcast_in_dim")
     if inner is None:
         return set()
