@@ -11,11 +11,11 @@ from nabla_mlir.dialects.regions import RegionOp, View, create, nested
 from nabla_mlir.dialects.types import is_static_tensor, shape_and_dtype, tensor_type
 
 NOT_CARRIED = -1
-Axes = Sequence[Sequence[int]]  # per operand or result: the place of each mapped axis, or NOT_CARRIED
+Axes = Sequence[Sequence[int]]  # per operand or result: the position of each mapped axis, or NOT_CARRIED
 
 
 def with_axes(type: ir.Type, places: Sequence[int], sizes: Sequence[int]) -> ir.Type:
-    """The type outside the map of a value that has `type` inside and carries axes at `places`."""
+    """The type of a value outside the map: inside it has `type`, outside also axes at the positions `places`."""
     shape, dtype = shape_and_dtype(type)
     axes = sorted((p, n) for p, n in zip(places, sizes, strict=True) if p != NOT_CARRIED)
     out = list(shape)
@@ -31,8 +31,8 @@ def _places(values: Axes) -> ir.Attribute:
 class VmapOp(RegionOp):
     """``batch.vmap``: the body for each index of the named axes.
 
-    ``in_axes[i][k]`` is the place of axis k in operand i, or -1 if the operand does not carry it (it is then the
-    same for every index, and is not copied); ``out_axes`` likewise for the results.
+    ``in_axes[i][k]`` is the position of axis k in operand i, or -1 if the operand does not carry it (it is then equal
+    for every index, and is not copied); ``out_axes`` likewise for the results.
     """
 
     name = "batch.vmap"
@@ -69,12 +69,12 @@ class VmapOp(RegionOp):
 
     @property
     def in_axes(self) -> list[tuple[int, ...]]:
-        """Where each operand carries each axis."""
+        """The positions of the axes in each operand."""
         return self._axes("in_axes")
 
     @property
     def out_axes(self) -> list[tuple[int, ...]]:
-        """Where each result carries each axis."""
+        """The positions of the axes in each result."""
         return self._axes("out_axes")
 
     def _axes(self, attribute: str) -> list[tuple[int, ...]]:
@@ -118,7 +118,7 @@ PSUM, PMAX, PMIN = "batch.psum", "batch.pmax", "batch.pmin"
 ALL_GATHER, PSUM_SCATTER, AXIS_INDEX = "batch.all_gather", "batch.psum_scatter", "batch.axis_index"
 REDUCTIONS = (PSUM, PMAX, PMIN)
 COLLECTIVES = (*REDUCTIONS, ALL_GATHER, PSUM_SCATTER, AXIS_INDEX)
-# The name that collectives over the axis being expanded have during that expansion; no axis of a map is called so.
+# The name of the axis of collectives while this axis is expanded; no axis of a map has this name.
 CURRENT = ""
 
 
@@ -128,7 +128,7 @@ def axis_of(op: ir.Operation) -> str:
 
 
 def collectives(op: ir.Operation, axis: str) -> list[ir.Operation]:
-    """The collectives in the regions of `op` that mean its axis of this name, not that of a map further inside."""
+    """The collectives in the regions of `op` that use its axis of this name, not the axis of an inner map."""
     result = []
     for inner in (o.operation for region in op.regions for block in region.blocks for o in block.operations):
         if inner.name in COLLECTIVES and axis_of(inner) == axis:
@@ -139,7 +139,7 @@ def collectives(op: ir.Operation, axis: str) -> list[ir.Operation]:
 
 
 def free_axes(op: ir.Operation) -> set[str]:
-    """The names of mapped axes from outside that `op` depends on through collectives, its own or in its regions."""
+    """The mapped axes from outside that `op` depends on through collectives, its own or those in its regions."""
     if op.name in COLLECTIVES:
         return {axis_of(op)}
     inside = {name for region in op.regions for block in region.blocks for o in block.operations
@@ -153,7 +153,7 @@ def bound_axes(op: ir.Operation) -> set[str]:
 
 
 def rename_axes(op: ir.Operation, names: Mapping[str, str]) -> None:
-    """Makes the collectives over axes of the map `op` follow the new names of these."""
+    """Renames the axes of the collectives that use axes of the map `op`."""
     uses = [(inner, new) for old, new in names.items() for inner in collectives(op, old)]
     for inner, new in uses:
         inner.attributes["axis"] = ir.StringAttr.get(new, context())
@@ -195,7 +195,7 @@ class CollectiveOp(View):
 
 
 def _axes_around(op: ir.Operation) -> dict[str, int]:
-    """The axes of the maps around an operation with their sizes; inner ones hide outer ones of the same name."""
+    """The axes of the maps around an operation with their sizes; an inner axis hides an outer one of the same name."""
     bound: dict[str, int] = {}
     parent = op.parent
     while parent is not None:

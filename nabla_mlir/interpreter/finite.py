@@ -1,4 +1,4 @@
-"""Where NaN and infinity come from: the first operation that makes them of finite numbers."""
+"""The source of NaN and infinity: the first operation that computes them from finite numbers."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ _SHOWN = 5  # values in a message
 
 
 def is_finite(arrays: Arrays) -> bool:
-    """Whether arrays have neither NaN nor infinity."""
+    """True if the arrays contain neither NaN nor infinity."""
     return all(np.isfinite(_wide(x)).all() for x in arrays)
 
 
 def stop_at_infinity(op: ir.Operation, operands: Arrays, results: Arrays) -> None:
-    """To be called after each operation.
+    """A watch that stops the interpreter at the first NaN or infinity.
 
     Raises:
-      NotFiniteError: it made NaN or infinity of finite numbers; with the values at the first place, and the user's line.
+      NotFiniteError: the operation computed NaN or infinity from finite numbers. It has the values at the first index,
+        and the user's line.
     """
     if is_finite(results) or not is_finite(operands):
         return

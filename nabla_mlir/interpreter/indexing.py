@@ -1,4 +1,4 @@
-"""Operations whose places are data: gather and scatter."""
+"""Operations with indices as data: gather and scatter."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Shape = tuple[int, ...]
 def _places(
     indices: np.ndarray, vector_dim: int, index_map: Sequence[int], batches: Sequence[int], of_indices: Sequence[int], rank: int
 ) -> np.ndarray:
-    """Where each slice begins: for every place of the indices a place of the operand, of which axis 0 is the number of the axis."""
+    """The start of each slice in the operand, by index vector; axis 0 of the result counts the axes of the operand."""
     if vector_dim == indices.ndim:
         indices = indices[..., None]
     parts = np.moveaxis(indices, vector_dim, 0)
@@ -32,14 +32,14 @@ def _places(
 
 
 def _elements(starts: np.ndarray, sizes: Sequence[int]) -> np.ndarray:
-    """The places of all elements of slices: [axis, places of the indices..., places in a slice...]."""
+    """The indices of all elements of the slices: [axis, index vectors..., positions in a slice...]."""
     offsets = np.indices(sizes, np.int64).reshape(len(sizes), *([1] * (starts.ndim - 1)), *sizes)
     return starts.reshape(starts.shape + (1,) * len(sizes)) + offsets
 
 
 @evaluation("stablehlo.gather")
 def gather(x: np.ndarray, indices: np.ndarray, dimension_numbers: Mapping[str, Any], slice_sizes: Shape, **_: Any) -> np.ndarray:
-    """A slice for each index vector, from a place that is moved so that it lies inside."""
+    """A slice for each index vector; a start index is clamped so that the slice is inside the operand."""
     dims = dimension_numbers
     batches = dims["operand_batching_dims"]
     starts = _places(
@@ -58,7 +58,7 @@ def gather(x: np.ndarray, indices: np.ndarray, dimension_numbers: Mapping[str, A
 
 @evaluation("stablehlo.scatter")
 def scatter(*operands: np.ndarray, scatter_dimension_numbers: Mapping[str, Any], body: Body, **_: Any) -> list[np.ndarray]:
-    """Operands with updates combined into places; an update that does not lie inside as a whole is dropped."""
+    """The operands, combined with the updates at their indices; an update that is partly outside is dropped."""
     count = len(operands) // 2
     xs, indices, updates = operands[:count], operands[count], operands[count + 1 :]
     dims = scatter_dimension_numbers
@@ -80,7 +80,7 @@ def scatter(*operands: np.ndarray, scatter_dimension_numbers: Mapping[str, Any],
 
 
 def _by_slice(update: np.ndarray, windows: Sequence[int], is_inside: np.ndarray) -> np.ndarray:
-    """The elements of the updates that lie inside, slice by slice."""
+    """The elements of the updates that are inside, slice by slice."""
     others = [d for d in range(update.ndim) if d not in windows]
     return update.transpose([*others, *windows]).reshape(is_inside.size, -1)[is_inside].reshape(-1)
 
@@ -88,7 +88,7 @@ def _by_slice(update: np.ndarray, windows: Sequence[int], is_inside: np.ndarray)
 def _written(outs: list[np.ndarray], places: np.ndarray, updates: Sequence[np.ndarray], body: Body) -> list[np.ndarray]:
     at = tuple(places)
     if body == "set":
-        outs[0][at] = updates[0]  # of several for one place NumPy keeps the last
+        outs[0][at] = updates[0]  # of several updates for one index NumPy stores the last
     elif isinstance(body, str) and outs[0].dtype.kind != "V":
         UFUNCS[body].at(outs[0], at, updates[0])
     else:

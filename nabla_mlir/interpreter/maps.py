@@ -1,6 +1,6 @@
-"""Maps as they stand: the body for each entry, one step of all entries after the other, so that collectives see them all.
+"""Maps without expansion: the body for each entry; all entries run a step before the next step, so that collectives work.
 
-This is what a map means, without any batch rule: the oracle of nabla-vmap.
+This is the definition of a map, without any batch rule: the oracle of nabla-vmap.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from nabla_mlir.interpreter.frames import Arrays, Body, Collective, Frame
 
 @control("batch.vmap")
 def vmap(op: ir.Operation, block_of: Read) -> Body:
-    """The results of all entries, stacked along the axes that each result carries; of the others the first one's."""
+    """The results of all entries, stacked along the axes that each result carries; other results are those of the first entry."""
     body, view = block_of(0), VmapOp(op)
     axes, sizes, in_axes, out_axes = view.axes, view.sizes, view.in_axes, view.out_axes
     types = [shape_and_dtype(result.type) for result in op.results]
@@ -51,13 +51,13 @@ def vmap(op: ir.Operation, block_of: Read) -> Body:
 
 
 def is_plain(op: ir.Operation) -> bool:
-    """Whether every collective over an axis of the map stands in its body, not in a region further inside."""
+    """True if every collective over an axis of the map is directly in its body, not in an inner region."""
     view = VmapOp(op)
     return all(inner.parent == op for axis in view.axes for inner in collectives(op, axis))
 
 
 def _entry(x: np.ndarray, places: Sequence[int], index: Sequence[int]) -> np.ndarray:
-    """A view of the entry of an array that carries axes at these places."""
+    """A view of one entry of an array that carries axes at the positions `places`."""
     at: list[int | slice] = [slice(None)] * x.ndim
     for place, i in zip(places, index, strict=True):
         if place != NOT_CARRIED:
