@@ -25,7 +25,7 @@ from nabla_mlir.testing.operations import Numbers, bounded, kind
 # uint32 beside signed integers is int64, by NumPy's table; JAX without 64 bits has none.
 DTYPES = ("bool", "int8", "int16", "int32", "uint8", "uint16", "float16", "bfloat16", "float32", "float32", "complex64")
 SCALARS = (True, 2, 1, 0.5, 3.0, 1.5j, np.float32(0.25), np.int32(3), np.float64(1.5), np.bool_(True))
-Step = Callable[[Any, Any, Any], Any]  # of the module whose names are called, and two operands
+Step = Callable[[Any, Any, Any], Any]  # of the module whose functions are called, and two operands
 
 
 def _named(*names: str, of: str = "numpy") -> list[tuple[str, Step]]:
@@ -33,7 +33,7 @@ def _named(*names: str, of: str = "numpy") -> list[tuple[str, Step]]:
 
 
 def _some(J: Any, y: Any) -> Any:
-    """What can be divided by; numbers can. Of truth values integers: NumPy and we divide by those in int8, and JAX in int32."""
+    """A divisor that is not 0. Booleans become integers: NumPy and nabla_mlir divide them in int8, and JAX in int32."""
     if isinstance(y, (bool, np.bool_)):
         return 1
     if isinstance(y, (int, float, complex, np.generic)):
@@ -42,22 +42,22 @@ def _some(J: Any, y: Any) -> Any:
 
 
 def _apart(J: Any, x: Any) -> Any:
-    """Of floating point off the places, such as integers, where a remainder jumps: there the last bit decides."""
+    """Floating-point numbers away from the jumps of a remainder, such as integers, because the last bit decides there."""
     return x + 0.3 if hasattr(x, "at") and kind(x) == "f" else x
 
 
 def _operand(x: Any) -> Any:
-    """A value that a step reads: JAX without 64 bits has no dtype for sums of uint32, which some steps make, and integers."""
+    """A value as an operand of a step: JAX without 64 bits has no dtype for sums of uint32 and other integers."""
     return x.astype(np.int32) if hasattr(x, "at") and kind(x) == "u" and x.dtype.itemsize >= 4 else x
 
 
 def _exponent(J: Any, y: Any) -> Any:
-    """JAX's powers of integers that overflow differ from NumPy's and ours."""
+    """A small exponent, because JAX's powers of integers that overflow differ from those of NumPy and nabla_mlir."""
     return y % 4 if kind(y) in "iu" else y
 
 
 def _strong(J: Any, x: Any) -> Any:
-    """Of a dtype of its own: JAX's 0.5 * n, of integers, stays a number of any dtype."""
+    """A value with a fixed dtype: in JAX, 0.5 * n for integers n stays a number of any dtype."""
     return J.lax.convert_element_type(bounded(J, x), x.dtype)
 
 
@@ -130,7 +130,7 @@ STEPS: list[tuple[str, Step]] = [
 
 
 class Program:
-    """The program of a seed: its arguments, and the steps that JAX takes."""
+    """The program of a seed: its arguments, and the steps that JAX accepts."""
 
     def __init__(self, seed: int, steps: int = 6):
         self.seed = seed
@@ -149,7 +149,7 @@ class Program:
         return values[len(xs) + len(self.scalars) :]
 
     def planned(self, J: Any, *xs: Any) -> list[Any]:
-        """The same, where each step that the module refuses is left out."""
+        """The values of the steps; steps that the module refuses are left out."""
         values, self.plan = [*xs, *self.scalars], []
         for choice, first, second in self.choices:
             name, f = STEPS[choice % len(STEPS)]
@@ -179,7 +179,7 @@ def _argument(rng: Numbers, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def _gradient(J: Any, program: Program, xs: Sequence[Any]) -> list[Any]:
-    """Of a number that every result moves, in the arguments of floating point."""
+    """The gradient of a number that depends on every result, with respect to the floating-point arguments."""
     places = tuple(i for i, x in enumerate(xs) if kind(x) in "fc")
     if not places:
         return []
@@ -192,7 +192,7 @@ def _gradient(J: Any, program: Program, xs: Sequence[Any]) -> list[Any]:
 
 
 def fault_of(program: Program, target: str = "interpreter") -> str:
-    """What is wrong with a program, its cause before a colon; "" if nothing, `peers.NONE` if JAX has no such program."""
+    """The error of a program, with its cause before a colon; "" if there is none, `peers.NONE` if JAX refuses the program."""
     jax, J = peers.jax_namespace()
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -229,6 +229,6 @@ def _fault_of(program: Program, right: Sequence[Sequence[np.ndarray]], target: s
 
 
 def shortest(seed: int, target: str = "interpreter") -> tuple[Program, str]:
-    """The program of a seed and what is wrong with it."""
+    """The program of a seed and its error."""
     program = Program(seed)
     return program, fault_of(program, target)

@@ -32,7 +32,7 @@ def explain_command(options: argparse.Namespace) -> int:
 
 
 def diff_command(options: argparse.Namespace) -> int:
-    """Prints how two files of IR differ, or writes the page of it; 1 if they do."""
+    """Prints the differences between two files of IR, or writes their page; returns 1 if they differ."""
     from nabla_mlir.explorer import compare
 
     explanation = compare(options.a, options.b)
@@ -50,7 +50,7 @@ def diff_command(options: argparse.Namespace) -> int:
 
 
 def _difference(before: dict[str, Any], after: dict[str, Any]) -> list[tuple[str, dict[str, Any], int]]:
-    """The lines of both, those that are the same once."""
+    """The lines of both files; equal lines occur once."""
     rows, place = [], 0
     for line, old in enumerate(after["same"]):
         if old >= 0:

@@ -1,7 +1,8 @@
 """python -m nabla_mlir.tools.wheels FOLDER: two wheels of one source tree.
 
-`nabla-mlir-runtime` has all files and requires what running artifacts takes, NumPy and IREE's runtime. `nabla-mlir` has none: it
-requires the first, the compiler, and what else tracing takes; extras are its own. Who installs either has one copy of each file.
+`nabla-mlir-runtime` contains all files and requires only the dependencies of artifacts, NumPy and IREE's runtime.
+`nabla-mlir` contains no files: it requires the first wheel, the compiler, and the other dependencies of tracing; it has
+the extras. With either wheel, each file is installed once.
 """
 
 from __future__ import annotations
@@ -22,18 +23,18 @@ from nabla_mlir.errors import NablaError
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = ("pyproject.toml", "README.md", "LICENSE", "nabla_mlir")
-RUNTIME = ("numpy", "iree-base-runtime")  # what the deployed rooms import
-COMMAND = "nabla-mlir"  # which also runs and verifies artifacts; others need the compiler
+RUNTIME = ("numpy", "iree-base-runtime")  # the imports of the rooms that artifacts need
+COMMAND = "nabla-mlir"  # this command also runs and verifies artifacts; other commands need the compiler
 
 
 def build(folder: Path) -> tuple[Path, Path]:
-    """Writes the wheel of the runtime, and that which requires it and the compiler.
+    """Writes the wheel of the runtime, and the wheel that requires it and the compiler.
 
     Args:
-      folder: where they go.
+      folder: the folder for the wheels.
 
     Raises:
-      NablaError: there is no source tree, or setuptools or wheel is not installed.
+      NablaError: the source tree is missing, or setuptools or wheel is not installed.
 
     Example:
       >>> from pathlib import Path
@@ -45,7 +46,7 @@ def build(folder: Path) -> tuple[Path, Path]:
 
 
 def _built(place: Path) -> Path:
-    """The ordinary wheel, of a copy of the tree: setuptools leaves folders in it, and takes what older ones hold."""
+    """The ordinary wheel, built from a copy of the tree, because setuptools leaves folders in it and reads older ones."""
     if not (ROOT / "pyproject.toml").exists():
         raise NablaError(f"wheels requires the source tree, got {ROOT}, which has no pyproject.toml.", help="clone the repository.")
     tree = place / "tree"
@@ -63,6 +64,7 @@ def _built(place: Path) -> Path:
 
 
 def _divided(wheel: Path, folder: Path) -> tuple[Path, Path]:
+    """Divides an ordinary wheel into the two wheels."""
     name, version, *tags = wheel.stem.split("-")
     with ZipFile(wheel) as archive:
         files = {n: archive.read(n) for n in archive.namelist() if not n.endswith("/RECORD")}
@@ -96,7 +98,7 @@ def _written(path: Path, content: dict[str, bytes], about: str, head: dict[str, 
 
 
 def _about(metadata: bytes, name: str, requirements: Sequence[str]) -> bytes:
-    """The metadata of a wheel under another name, with other requirements."""
+    """The metadata of a wheel with another name and other requirements."""
     message: Message = message_from_bytes(metadata)
     message.replace_header("Name", name)
     del message["Requires-Dist"]
@@ -112,7 +114,7 @@ def _name(requirement: str) -> str:
 
 
 def main() -> int:
-    """The command."""
+    """Runs the command."""
     parser = argparse.ArgumentParser(prog="python -m nabla_mlir.tools.wheels", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("folder", nargs="?", type=Path, default=Path("dist"), help="where the wheels go (default: dist)")
     for path in build(parser.parse_args().folder):
