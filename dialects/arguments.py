@@ -22,9 +22,9 @@ def is_writable(function: ir.Operation, i: int) -> bool:
     return any(attribute_of(function, i, name) is not None for name in (DONATED, OUTPUT))
 
 
-def give_away(function: ir.Operation, places: Sequence[int]) -> None:
+def give_away(function: ir.Operation, positions: Sequence[int]) -> None:
     """Marks these arguments, and no others, as donated by the caller."""
     count = len(function.regions[0].blocks[0].arguments)
     with function.context:
-        marks = [ir.DictAttr.get({DONATED: ir.UnitAttr.get()} if i in places else {}) for i in range(count)]
+        marks = [ir.DictAttr.get({DONATED: ir.UnitAttr.get()} if i in positions else {}) for i in range(count)]
         function.attributes["arg_attrs"] = ir.ArrayAttr.get(marks)

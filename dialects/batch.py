@@ -14,17 +14,17 @@ NOT_CARRIED = -1
 Axes = Sequence[Sequence[int]]  # per operand or result: the position of each mapped axis, or NOT_CARRIED
 
 
-def with_axes(type: ir.Type, places: Sequence[int], sizes: Sequence[int]) -> ir.Type:
-    """The type of a value outside the map: inside it has `type`, outside also axes at the positions `places`."""
+def with_axes(type: ir.Type, positions: Sequence[int], sizes: Sequence[int]) -> ir.Type:
+    """The type of a value outside the map: inside it has `type`, outside also axes at the positions `positions`."""
     shape, dtype = shape_and_dtype(type)
-    axes = sorted((p, n) for p, n in zip(places, sizes, strict=True) if p != NOT_CARRIED)
+    axes = sorted((p, n) for p, n in zip(positions, sizes, strict=True) if p != NOT_CARRIED)
     out = list(shape)
-    for place, size in axes:
-        out.insert(place, size)
+    for position, size in axes:
+        out.insert(position, size)
     return tensor_type(tuple(out), dtype)
 
 
-def _places(values: Axes) -> ir.Attribute:
+def _positions(values: Axes) -> ir.Attribute:
     return ir.ArrayAttr.get([ir.DenseI64ArrayAttr.get(list(v), context()) for v in values], context())
 
 
@@ -48,12 +48,12 @@ class VmapOp(RegionOp):
     ) -> VmapOp:
         """Makes the operation at the insertion point; `block` is moved into it."""
         outs = [v.type for v in block.operations[len(block.operations) - 1].operation.operands]
-        results = [with_axes(t, places, sizes) for t, places in zip(outs, out_axes, strict=True)]
+        results = [with_axes(t, positions, sizes) for t, positions in zip(outs, out_axes, strict=True)]
         attributes = {
             "axes": ir.ArrayAttr.get([ir.StringAttr.get(a, context()) for a in axes], context()),
             "sizes": ir.DenseI64ArrayAttr.get(list(sizes), context()),
-            "in_axes": _places(in_axes),
-            "out_axes": _places(out_axes),
+            "in_axes": _positions(in_axes),
+            "out_axes": _positions(out_axes),
         }
         return VmapOp(create("batch.vmap", operands, results, attributes, block))
 
@@ -102,14 +102,14 @@ class VmapOp(RegionOp):
             f"got {len(outside)}, {len(inside)}, {len(axes)}",
         )
         sizes = self.sizes
-        for i, (out, body, places) in enumerate(zip(outside, inside, axes, strict=True)):
-            own = [p for p in places if p != NOT_CARRIED]
+        for i, (out, body, positions) in enumerate(zip(outside, inside, axes, strict=True)):
+            own = [p for p in positions if p != NOT_CARRIED]
             rank = len(shape_and_dtype(body)[0]) + len(own)
             self.require(
-                len(places) == len(sizes) and len(set(own)) == len(own) and all(0 <= p < rank for p in own),
-                f"distinct places below {rank} for the {len(sizes)} axes of {word} {i}, got {list(places)}",
+                len(positions) == len(sizes) and len(set(own)) == len(own) and all(0 <= p < rank for p in own),
+                f"distinct places below {rank} for the {len(sizes)} axes of {word} {i}, got {list(positions)}",
             )
-            expected = with_axes(body, places, sizes)
+            expected = with_axes(body, positions, sizes)
             if out != expected:
                 raise self.error(f"{word} {i} of type {expected}, got {out}")
 

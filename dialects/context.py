@@ -59,8 +59,8 @@ def parse_module(source: str | bytes, *, filename: str = "<module>") -> ir.Modul
 
 def _excerpt(source: str | bytes, location: ir.Location) -> str:
     """The line of a text at a location of the parser, which may not know the dialect of the operation."""
-    place = re.fullmatch(r'loc\("-":(\d+):(\d+)\)', str(location))
-    if place is None or isinstance(source, bytes):
+    position = re.fullmatch(r'loc\("-":(\d+):(\d+)\)', str(location))
+    if position is None or isinstance(source, bytes):
         return ""
-    line, column = (int(n) for n in place.groups())
+    line, column = (int(n) for n in position.groups())
     return f"\n  {source.splitlines()[line - 1]}\n  {' ' * (column - 1)}^"

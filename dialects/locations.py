@@ -55,13 +55,13 @@ def here() -> ir.Location | None:
 
 def source_of(location: ir.Location) -> SourceRange | None:
     """The user's line for a location: its innermost frame outside nabla_mlir."""
-    for place in places_of(location):
-        if not is_internal(place.filename):
-            return place
+    for position in positions_of(location):
+        if not is_internal(position.filename):
+            return position
     return None
 
 
-def places_of(location: ir.Location, function: str = "") -> Iterator[SourceRange]:
+def positions_of(location: ir.Location, function: str = "") -> Iterator[SourceRange]:
     """The source positions in a location, the innermost frame first.
 
     Args:
@@ -74,13 +74,13 @@ def places_of(location: ir.Location, function: str = "") -> Iterator[SourceRange
         yield SourceRange(name, location.start_line, column, end, function)
     elif isinstance(location, ir.NameLoc):
         is_function = step_of(location.name_str) is None and not location.name_str.startswith("@")  # the explorer's numbers
-        yield from places_of(location.child_loc, location.name_str if is_function else function)
+        yield from positions_of(location.child_loc, location.name_str if is_function else function)
     elif isinstance(location, ir.CallSiteLoc):
-        yield from places_of(location.callee, function)
-        yield from places_of(location.caller, function)
+        yield from positions_of(location.callee, function)
+        yield from positions_of(location.caller, function)
     elif isinstance(location, ir.FusedLoc):
         for part in location.locations:
-            yield from places_of(part, function)
+            yield from positions_of(part, function)
 
 
 @contextlib.contextmanager
@@ -89,10 +89,10 @@ def blaming(op: ir.Operation) -> Iterator[None]:
     try:
         yield
     except NablaError as error:
-        place = source_of(op.location)
-        if place is None or getattr(error, "placed", False):
+        position = source_of(op.location)
+        if position is None or getattr(error, "placed", False):
             raise
-        blame = type(error)(error.message, where=place, help=error.help)
+        blame = type(error)(error.message, where=position, help=error.help)
         blame.placed = True  # type: ignore[attr-defined]  # an outer operation does not move it
         raise blame from None
 

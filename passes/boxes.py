@@ -37,14 +37,14 @@ class Box:
     def within(self, outer: Box) -> Box:
         """A slice of the slice `outer`, as a slice of the operand of `outer`."""
         # An empty slice may start after the end of the operand.
-        places = zip(outer.start, self.start, outer.strides, self.shape, strict=True)
-        start = tuple(o + s * k if n else 0 for o, s, k, n in places)
+        positions = zip(outer.start, self.start, outer.strides, self.shape, strict=True)
+        start = tuple(o + s * k if n else 0 for o, s, k, n in positions)
         strides = tuple(k * s for k, s in zip(outer.strides, self.strides, strict=True))
         return Box(start, _end(start, self.shape, strides), strides)
 
-    def behind(self, place: Sequence[int]) -> Box:
-        """The same elements, as a slice of an array that begins at `place`."""
-        start, limit = (tuple(n - a for n, a in zip(edge, place, strict=True)) for edge in (self.start, self.end))
+    def behind(self, position: Sequence[int]) -> Box:
+        """The same elements, as a slice of an array that begins at `position`."""
+        start, limit = (tuple(n - a for n, a in zip(edge, position, strict=True)) for edge in (self.start, self.end))
         return Box(start, limit, self.strides)
 
     def in_part(self, sizes: Sequence[int], axis: int) -> tuple[int, Box] | None:
@@ -54,11 +54,11 @@ class Box:
           sizes: the sizes of the parts along the axis.
           axis: the axis of the concatenation.
         """
-        place = 0
+        position = 0
         for part, size in enumerate(sizes):
-            if place <= self.start[axis] and self.end[axis] <= place + size:
-                return part, self.behind([place * (d == axis) for d in range(len(self.start))])
-            place += size
+            if position <= self.start[axis] and self.end[axis] <= position + size:
+                return part, self.behind([position * (d == axis) for d in range(len(self.start))])
+            position += size
         return None
 
 

@@ -16,10 +16,10 @@ from nabla_mlir.passes.base import Pass, register
 from nabla_mlir.table.regions import reads_of
 from nabla_mlir.table.tensor import wrap
 
-Places = tuple[int, ...]
+Positions = tuple[int, ...]
 
 
-def _rebuild(view: VmapOp, operands: list[ir.Value], in_axes: list[Places], out_axes: list[Places]) -> VmapOp:
+def _rebuild(view: VmapOp, operands: list[ir.Value], in_axes: list[Positions], out_axes: list[Positions]) -> VmapOp:
     with view.op.location, ir.InsertionPoint(view.op):
         return VmapOp.build(operands, view.block, view.axes, view.sizes, in_axes, out_axes)
 
@@ -27,8 +27,8 @@ def _rebuild(view: VmapOp, operands: list[ir.Value], in_axes: list[Places], out_
 def _share_unmapped(op: ir.Operation) -> None:
     """Reads an operand that carries no mapped axis directly from outside; it is no longer an operand of the map."""
     view = VmapOp(op)
-    for argument, operand, places in zip(view.arguments, op.operands, view.in_axes, strict=True):
-        if all(p == NOT_CARRIED for p in places):
+    for argument, operand, positions in zip(view.arguments, op.operands, view.in_axes, strict=True):
+        if all(p == NOT_CARRIED for p in positions):
             argument.replace_all_uses_with(operand)
 
 
@@ -51,14 +51,14 @@ def _share_broadcast(op: ir.Operation) -> ir.Operation:
     """
     view = VmapOp(op)
     operands, in_axes = list(op.operands), view.in_axes
-    for i, (operand, places) in enumerate(zip(operands, in_axes, strict=True)):
-        spread = [p for p in places if p != NOT_CARRIED and _is_repeated(operand, p)]
+    for i, (operand, positions) in enumerate(zip(operands, in_axes, strict=True)):
+        spread = [p for p in positions if p != NOT_CARRIED and _is_repeated(operand, p)]
         if not spread:
             continue
         rest = [d for d in range(len(shape_and_dtype(operand.type)[0])) if d not in spread]
         with op.location, ir.InsertionPoint(op):
             operands[i] = _restricted(operand, rest)
-        in_axes[i] = tuple(NOT_CARRIED if p in spread else p if p == NOT_CARRIED else rest.index(p) for p in places)
+        in_axes[i] = tuple(NOT_CARRIED if p in spread else p if p == NOT_CARRIED else rest.index(p) for p in positions)
     if operands == list(op.operands):
         return op
     new = _rebuild(view, operands, in_axes, view.out_axes).op
@@ -113,10 +113,10 @@ def _merge_inner(op: ir.Operation) -> None:
             inner_operands.append(argument)
             inner_axes.append((NOT_CARRIED,) * len(inner.axes))
     operands, in_axes = [], []
-    for value, places in zip(inner_operands, inner_axes, strict=True):
+    for value, positions in zip(inner_operands, inner_axes, strict=True):
         i = arguments.index(value) if value in arguments else None
         operands.append(value if i is None else op.operands[i])
-        in_axes.append(_joined((NOT_CARRIED,) * len(view.axes) if i is None else view.in_axes[i], places))
+        in_axes.append(_joined((NOT_CARRIED,) * len(view.axes) if i is None else view.in_axes[i], positions))
     out_axes = [_joined(view.out_axes[order.index(j)], inner.out_axes[j]) for j in range(len(results))]
     with op.location, ir.InsertionPoint(op):
         axis_names = _renamed(inner, set(view.axes))
@@ -128,11 +128,11 @@ def _merge_inner(op: ir.Operation) -> None:
     op.erase()
 
 
-def _joined(outer: Places, inner: Places) -> Places:
+def _joined(outer: Positions, inner: Positions) -> Positions:
     """Positions of outer and inner axes in the type outside both maps: inserting the outer axes shifts the inner ones."""
     shifted = list(inner)
-    for place in sorted(p for p in outer if p != NOT_CARRIED):
-        shifted = [p + 1 if p != NOT_CARRIED and p >= place else p for p in shifted]
+    for position in sorted(p for p in outer if p != NOT_CARRIED):
+        shifted = [p + 1 if p != NOT_CARRIED and p >= position else p for p in shifted]
     return (*outer, *shifted)
 
 
@@ -162,18 +162,18 @@ def _lead_with_prefix(op: ir.Operation) -> None:
             view.block.erase_argument(i)
     new = _rebuild(view, operands, [_leading(in_axes[i]) for i in live], [_leading(p) for p in out_axes])
     with op.location, ir.InsertionPoint.after(new.op):
-        for old, result, places in zip(op.results, new.op.results, out_axes, strict=True):
-            value = _moved(result, _leading(places), places)
+        for old, result, positions in zip(op.results, new.op.results, out_axes, strict=True):
+            value = _moved(result, _leading(positions), positions)
             old.replace_all_uses_with(value)
     op.erase()
 
 
-def _leading(places: Places) -> Places:
-    numbers = iter(range(len(places)))
-    return tuple(next(numbers) if p != NOT_CARRIED else NOT_CARRIED for p in places)
+def _leading(positions: Positions) -> Positions:
+    numbers = iter(range(len(positions)))
+    return tuple(next(numbers) if p != NOT_CARRIED else NOT_CARRIED for p in positions)
 
 
-def _moved(value: ir.Value, source: Places, target: Places) -> ir.Value:
+def _moved(value: ir.Value, source: Positions, target: Positions) -> ir.Value:
     """The value with its mapped axes moved from the positions `source` to the positions `target`."""
     if source == target:
         return value

@@ -26,7 +26,7 @@ from nabla_mlir.dialects.locations import source_of
 from nabla_mlir.dialects.regions import functions_of, last_of
 from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.errors import PatternError
-from nabla_mlir.passes.courses import after_turns
+from nabla_mlir.passes.courses import after_iterations
 from nabla_mlir.passes.dependence_values import Cause, LinesNeeded, Values
 from nabla_mlir.passes.normalize.known_numbers import fold_of
 from nabla_mlir.rules.loops import find_counter
@@ -137,8 +137,8 @@ class Dependence(Values):
         regions = list(op.regions)
         number = self.number(operands[0]) if operands and len(regions) > 1 else None
         if number is not None:
-            place = (0 if number else 1) if number.dtype.kind == "b" else int(number)
-            regions = [regions[place if 0 <= place < len(regions) else -1]]
+            position = (0 if number else 1) if number.dtype.kind == "b" else int(number)
+            regions = [regions[position if 0 <= position < len(regions) else -1]]
         found: list[Relation] | None = None
         for region in regions:
             block = region.blocks[0]
@@ -160,19 +160,19 @@ class Dependence(Values):
             return
         if not self.has_lines:
             raise LinesNeeded
-        start, turns, trial = self._steps, 0, thresholds.PATTERN_TURNS
+        start, iterations, trial = self._steps, 0, thresholds.PATTERN_TURNS
         while True:
-            turns += 1
-            if turns == trial:
+            iterations += 1
+            if iterations == trial:
                 trial *= 4
-                is_too_long = self._is_too_long(op, turns, self._steps - start)
-                ends = self._jump(op, state, numbers, turns - 1)
-                if ends is None and turns == thresholds.PATTERN_TURNS:
-                    ends = after_turns(self, op, state, numbers, turns - 1, exactly=not is_too_long)
+                is_too_long = self._is_too_long(op, iterations, self._steps - start)
+                ends = self._jump(op, state, numbers, iterations - 1)
+                if ends is None and iterations == thresholds.PATTERN_TURNS:
+                    ends = after_iterations(self, op, state, numbers, iterations - 1, exactly=not is_too_long)
                 if ends is not None:
                     state = ends
                     break
-                if turns > thresholds.PATTERN_TURNS and is_too_long:
+                if iterations > thresholds.PATTERN_TURNS and is_too_long:
                     state = self._fixed_point(op, state)
                     break
             goes_on = self._condition(op, numbers)
@@ -181,7 +181,7 @@ class Dependence(Values):
                 break
             if not goes_on:
                 break
-            new, numbers, asked = self._turn(op, state, numbers)
+            new, numbers, asked = self._iteration(op, state, numbers)
             same = all(a.same_as(b) for a, b in zip(state, new, strict=True))
             state = new
             if same and not asked:
@@ -191,17 +191,17 @@ class Dependence(Values):
         for result, relation in zip(results, state, strict=True):
             self._set(result, relation)
 
-    def _is_too_long(self, op: ir.Operation, turns: int, steps: int) -> bool:
+    def _is_too_long(self, op: ir.Operation, iterations: int, steps: int) -> bool:
         """True if the loop would reach the limit of steps before its end."""
         counter = find_counter(op)
-        return counter is not None and steps * counter.trips > thresholds.PATTERN_STEPS * turns
+        return counter is not None and steps * counter.trips > thresholds.PATTERN_STEPS * iterations
 
     def _jump(
-        self, op: ir.Operation, state: Sequence[Relation], numbers: Sequence[np.ndarray | None], turns: int
+        self, op: ir.Operation, state: Sequence[Relation], numbers: Sequence[np.ndarray | None], iterations: int
     ) -> list[Relation] | None:
         """The patterns at the end, by powers of the pattern of one iteration; None if they are not known, or too large."""
         counter = find_counter(op)
-        if counter is None or counter.trips <= turns:
+        if counter is None or counter.trips <= iterations:
             return None
         captures = [v for v in captures_of(op) if v in self.relations]
         bases = itertools.accumulate([math.prod(r.shape) for r in state], initial=self.columns)
@@ -211,12 +211,12 @@ class Dependence(Values):
             inner = self.inside(columns)
             inner.relations = {v: self.relations[v].among(columns) for v in captures}
             seeds = [Relation.identity(r.shape, columns, base) for r, base in zip(state, starts, strict=True)]
-            found.append(inner._turn(op, seeds, counts)[0])
+            found.append(inner._iteration(op, seeds, counts)[0])
         try:
             if max(r.entries for r in (*found[0], *found[1], *state)) > thresholds.PATTERN_TERMS:
                 return None
             is_steady = all(a.equals(b) for a, b in zip(*found, strict=True))  # for any numbers
-            return after(found[1], state, counter.trips - turns) if is_steady else None
+            return after(found[1], state, counter.trips - iterations) if is_steady else None
         except PatternError:
             return None
 
@@ -230,7 +230,7 @@ class Dependence(Values):
         self._asked = self._asked or (predicate in self._changing and find_counter(op) is None)
         return bool(self._fold(predicate))
 
-    def _turn(
+    def _iteration(
         self, op: ir.Operation, state: Sequence[Relation], numbers: Sequence[np.ndarray | None]
     ) -> tuple[list[Relation], list[np.ndarray | None], bool]:
         """One iteration of a loop: the carried patterns and numbers, and True if a number decided a pattern."""
@@ -248,15 +248,16 @@ class Dependence(Values):
         """The patterns after any number of iterations; a pattern that does not converge becomes dense."""
         nothing: list[np.ndarray | None] = [None] * len(state)
         self._condition(op, nothing)
-        found, turn = list(state), 0
+        found, iteration = list(state), 0
         while True:
-            turn += 1
-            new = [self._joint(a, b) for a, b in zip(found, self._turn(op, found, nothing)[0], strict=True)]
+            iteration += 1
+            new = [self._joint(a, b) for a, b in zip(found, self._iteration(op, found, nothing)[0], strict=True)]
             larger = [not a.equals(b) for a, b in zip(found, new, strict=True)]
             if not any(larger):
                 return new
-            if turn > thresholds.PATTERN_ROUNDS:
-                new = [self._widened(x, turn > 2 * thresholds.PATTERN_ROUNDS) if g else x for x, g in zip(new, larger, strict=True)]
+            if iteration > thresholds.PATTERN_ROUNDS:
+                is_late = iteration > 2 * thresholds.PATTERN_ROUNDS
+                new = [self._widened(x, is_late) if g else x for x, g in zip(new, larger, strict=True)]
             found = new
 
     def _joint(self, a: Relation, b: Relation) -> Relation:

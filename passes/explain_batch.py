@@ -45,8 +45,8 @@ def _explain(block: ir.Block, carried: Carried, axes: tuple[str, ...], regional:
 def _explain_map(op: ir.Operation, carried: Carried, axes: tuple[str, ...], own: set[str]) -> None:
     view = VmapOp(op)
     inside = (*axes, *view.axes)
-    for argument, operand, places in zip(view.arguments, op.operands, view.in_axes, strict=True):
-        own_axes = [axis for axis, place in zip(view.axes, places, strict=True) if place != NOT_CARRIED]
+    for argument, operand, positions in zip(view.arguments, op.operands, view.in_axes, strict=True):
+        own_axes = [axis for axis, position in zip(view.axes, positions, strict=True) if position != NOT_CARRIED]
         carried[argument] = (*carried.get(operand, ()), *own_axes)
     op.attributes[ARGUMENTS] = _lists([carried[a] for a in view.arguments])
     _explain(view.block, carried, inside, ())

@@ -95,11 +95,11 @@ def _contracted(product: ir.Operation) -> int:
 def _needed(rows: _Rows, products: list[ir.Operation]) -> list[ir.Operation]:
     """The operations from the rows to the products, in order."""
     ops: list[ir.Operation] = []
-    demand = {v for p in products for v in p.results}
+    needed = {v for p in products for v in p.results}
     for inner in reversed(rows.ops):
-        if any(r in demand for r in inner.results):
+        if any(r in needed for r in inner.results):
             ops.append(inner)
-            demand.update(inner.operands)
+            needed.update(inner.operands)
     return ops[::-1]
 
 

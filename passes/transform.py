@@ -180,11 +180,11 @@ def _then_erase(make: Callable[[Values], Values], holder: ir.Operation) -> Calla
     return run
 
 
-def _over_basis(type: ir.Type, out_places: Sequence[int], make: Callable[[ir.Value], Values]) -> Values:
-    """A map of `make` over the unit vectors of a type; each result carries the mapped axis at its position in `out_places`."""
+def _over_basis(type: ir.Type, out_positions: Sequence[int], make: Callable[[ir.Value], Values]) -> Values:
+    """A map of `make` over the unit vectors of a type; each result carries the mapped axis at its position in `out_positions`."""
     basis = unit_vectors(*shape_and_dtype(type))
     holder, block = _body([type], lambda values: make(values[0]))
-    op = VmapOp.build([basis.value], block, ["basis"], [basis.shape[0]], [[0]], [[p] for p in out_places]).op
+    op = VmapOp.build([basis.value], block, ["basis"], [basis.shape[0]], [[0]], [[p] for p in out_positions]).op
     holder.erase()
     return list(op.results)
 
@@ -238,18 +238,18 @@ def _jacrev(item: TransformPass, body: ir.Block) -> Transformed:
 def _vmap(item: TransformPass, body: ir.Block) -> Transformed:
     """A map of the body over a leading axis, or over the axes `in_axes`."""
     arguments, results = _types(body)
-    places = item.in_axes or (0,) * len(arguments)
+    positions = item.in_axes or (0,) * len(arguments)
     item.require(item.size > 0, f"the size of the mapped axis, got {item.size}")
-    item.require(len(places) == len(arguments), f"a place for each of {len(arguments)} arguments, got {list(places)}")
-    for place, type in zip(places, arguments, strict=True):
+    item.require(len(positions) == len(arguments), f"a place for each of {len(arguments)} arguments, got {list(positions)}")
+    for position, type in zip(positions, arguments, strict=True):
         rank = len(shape_and_dtype(type)[0])
-        item.require(NOT_CARRIED <= place <= rank, f"places from -1 to {rank} for {type}, got {place}")
+        item.require(NOT_CARRIED <= position <= rank, f"places from -1 to {rank} for {type}, got {position}")
 
     def make(values: Values) -> Values:
-        in_axes, out_axes = [[p] for p in places], [[0]] * len(results)
+        in_axes, out_axes = [[p] for p in positions], [[0]] * len(results)
         return list(VmapOp.build(values, body, ["batch"], [item.size], in_axes, out_axes).op.results)
 
-    return [with_axes(t, [p], [item.size]) for t, p in zip(arguments, places, strict=True)], make
+    return [with_axes(t, [p], [item.size]) for t, p in zip(arguments, positions, strict=True)], make
 
 
 _TRANSFORMS: dict[str, Callable[..., Transformed]] = {

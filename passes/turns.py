@@ -27,7 +27,7 @@ Array: TypeAlias = int | ir.Value  # the index of a carried value, or a value fr
 
 
 @dataclass
-class Places:
+class Positions:
     """The first element of a window in each iteration, and the offsets of its elements from there."""
 
     firsts: np.ndarray
@@ -40,14 +40,14 @@ class Window:
 
     Attributes:
       array: the array.
-      places: the indices of the elements, in each iteration.
+      positions: the indices of the elements, in each iteration.
       update: the written value; None for a read.
       is_joint: True if the old elements remain in the pattern, for example if the update is added to them.
       base: the first register of the read elements.
     """
 
     array: Array
-    places: Places
+    positions: Positions
     update: ir.Value | None
     is_joint: bool = False
     base: int = 0
@@ -74,8 +74,8 @@ class Turn:
         self.arguments, self._body, self.ends = body_of(op.regions[1])
         self._captures = [v for v in captures_of(op) if v in outer.relations]
         self._order = {inner: k for k, inner in enumerate(self._body)}
-        courses = [_course_of(op, i, number, count) for i, number in enumerate(numbers)]
-        self._numbers = _Numbers(outer, self._order, dict(zip(self.arguments, courses, strict=True)), count)
+        trajectories = [_numbers_over_iterations(op, i, number, count) for i, number in enumerate(numbers)]
+        self._numbers = _Numbers(outer, self._order, dict(zip(self.arguments, trajectories, strict=True)), count)
         self._arrays: dict[ir.Value, Array] = {v: v for v in self._captures}
         self.buffers = {i for i in range(len(self.arguments)) if self._is_buffer(i)}
         self.windows = {inner: windows for inner in self._body if (windows := self._windows(inner))}
@@ -84,7 +84,7 @@ class Turn:
         for i in sorted(active - self.buffers):
             self.bases[i], self.columns = self.columns, self.columns + math.prod(state[i].shape)
         for window in self.reads:
-            window.base, self.columns = self.columns, self.columns + window.places.offsets.size
+            window.base, self.columns = self.columns, self.columns + window.positions.offsets.size
         self._active = active
         self._values = self._analysis([None] * len(self.arguments))
         self.active = {i for i in range(len(self.ends)) if i not in self.buffers and not self.made(self.ends[i]).is_empty}
@@ -103,7 +103,7 @@ class Turn:
     @property
     def steps(self) -> int:
         """The number of elements that all iterations move."""
-        sizes = sum(w.places.offsets.size for w in (*self.reads, *self.writes))
+        sizes = sum(w.positions.offsets.size for w in (*self.reads, *self.writes))
         relations = [self.update(w) for w in self.writes] + [self.made(self.ends[i]) for i in self.bases]
         return self.count * (sizes + sum(r.entries for r in relations))
 
@@ -140,11 +140,11 @@ class Turn:
 
     # ---------------------------------------------------------------- windows
 
-    def _is_buffer(self, place: int) -> bool:
+    def _is_buffer(self, position: int) -> bool:
         """True if iterations only read and write windows of the carried array, and each version is read before the next is
         written.
         """
-        value = self.arguments[place]
+        value = self.arguments[position]
         if not is_differentiable(shape_and_dtype(value.type)[1]):
             return False
         versions = [value]
@@ -160,9 +160,9 @@ class Turn:
                 return False
             value = writers[0].results[0]
             versions.append(value)
-        if self.ends[place] != value or len(users) > len(inside) + 1:
+        if self.ends[position] != value or len(users) > len(inside) + 1:
             return False
-        self._arrays.update(dict.fromkeys(versions, place))
+        self._arrays.update(dict.fromkeys(versions, position))
         return True
 
     def _is_read(self, op: ir.Operation) -> bool:
@@ -171,7 +171,7 @@ class Turn:
     def _operand(self, op: ir.Operation) -> int | None:
         """The index of the operand whose windows the operation reads or writes; None if their indices are not known."""
         if _rule(op) in _WINDOWS:
-            return None if self._places(op) is None else 0
+            return None if self._positions(op) is None else 0
         k = next((k for k in (0, 1) if len(op.operands) == 2 and self._sum(op.operands[k])), None)
         return None if k is None or not _is_joint(op) else 1 - k
 
@@ -181,7 +181,7 @@ class Turn:
         if op is None or op not in self._order or len(list(value.uses)) > 1:
             return []
         if _rule(op) is structure.dynamic_update_slice:
-            return [op] if self._places(op) is not None and self._is_constant(op.operands[0]) else []
+            return [op] if self._positions(op) is not None and self._is_constant(op.operands[0]) else []
         parts = [self._sum(v) for v in op.operands] if _is_joint(op) else [[]]
         return [part for each in parts for part in each] if all(parts) else []
 
@@ -198,11 +198,11 @@ class Turn:
         if k is None or array is None or (isinstance(array, ir.Value) and not self._is_read(op)):
             return []
         writers = [op] if _rule(op) in _WINDOWS else self._sum(op.operands[1 - k])
-        places = [(writer, self._places(writer)) for writer in writers]
-        return [Window(array, at, _update_of(writer), writer != op) for writer, at in places if at is not None]
+        positions = [(writer, self._positions(writer)) for writer in writers]
+        return [Window(array, at, _update_of(writer), writer != op) for writer, at in positions if at is not None]
 
     @functools.cache  # noqa: B019  # a turn lives as long as it is looked at
-    def _places(self, op: ir.Operation) -> Places | None:
+    def _positions(self, op: ir.Operation) -> Positions | None:
         """The elements of the window of an operation in each iteration; None if the start indices are not known."""
         update = _update_of(op)
         sizes = shape_and_dtype(op.results[0].type if update is None else update.type)[0]
@@ -216,7 +216,7 @@ class Turn:
                 firsts += stride * np.clip(start.astype(np.int64), 0, n - size)
             offsets = stride * np.arange(size).reshape(-1, *[1] * offsets.ndim) + offsets
             stride *= n
-        return Places(firsts, offsets.reshape(-1))
+        return Positions(firsts, offsets.reshape(-1))
 
 
 _WINDOWS = (structure.dynamic_slice, structure.dynamic_update_slice)
@@ -238,9 +238,9 @@ def _update_of(op: ir.Operation) -> ir.Value | None:
     return op.operands[1] if _rule(op) is structure.dynamic_update_slice else None
 
 
-def _course_of(op: ir.Operation, place: int, number: np.ndarray | None, count: int) -> np.ndarray | None:
+def _numbers_over_iterations(op: ir.Operation, position: int, number: np.ndarray | None, count: int) -> np.ndarray | None:
     """A carried integer in this and all later iterations, if it is a counter or does not change; else None."""
-    step = 0 if place in invariant_carries(op) else step_of(op, place)
+    step = 0 if position in invariant_carries(op) else step_of(op, position)
     if step is None or number is None or number.shape or number.dtype.kind not in "iu":
         return None
     return (int(number) + step * np.arange(count)).astype(number.dtype)

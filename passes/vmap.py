@@ -59,14 +59,14 @@ def _nest(view: VmapOp) -> VmapOp:
     return outer
 
 
-def _without_first(places: tuple[int, ...]) -> tuple[int, ...]:
-    first, rest = places[0], places[1:]
+def _without_first(positions: tuple[int, ...]) -> tuple[int, ...]:
+    first, rest = positions[0], positions[1:]
     return tuple(p - 1 if first != NOT_CARRIED and p > first else p for p in rest)
 
 
-def _drop_axis(type: ir.Type, place: int) -> ir.Type:
+def _drop_axis(type: ir.Type, position: int) -> ir.Type:
     shape, dtype = shape_and_dtype(type)
-    return type if place == NOT_CARRIED else tensor_type(shape[:place] + shape[place + 1 :], dtype)
+    return type if position == NOT_CARRIED else tensor_type(shape[:position] + shape[position + 1 :], dtype)
 
 
 def _expand_axis(view: VmapOp) -> None:
@@ -76,17 +76,17 @@ def _expand_axis(view: VmapOp) -> None:
         debug.say("batch", f"vmap over {view.axes[0]} = {size} of {len(view.body)} operations, operands "
                   f"{debug.types(op.operands)} carry it at {[p for (p,) in view.in_axes]}, results "
                   f"{debug.types(op.results)} at {[p for (p,) in view.out_axes]}", op.location)  # fmt: skip
-    if size == 0 and all(place != NOT_CARRIED for (place,) in view.out_axes):
+    if size == 0 and all(position != NOT_CARRIED for (position,) in view.out_axes):
         _drop_empty(op)
         return
     mapped: Mapped = {}
     unmapped: dict[ir.Value, ir.Value] = {}
     with op.location:
-        for argument, operand, (place,) in zip(view.arguments, op.operands, view.in_axes, strict=True):
-            if place == NOT_CARRIED:
+        for argument, operand, (position,) in zip(view.arguments, op.operands, view.in_axes, strict=True):
+            if position == NOT_CARRIED:
                 unmapped[argument] = operand
             else:
-                mapped[argument] = move_axis(wrap(operand), place, 0)
+                mapped[argument] = move_axis(wrap(operand), position, 0)
     indices = _entry_numbers(view)
     with op.location:
         mapped.update((index, iota(shape=(size,), dtype=np.dtype(np.int32), iota_dimension=0)) for index in indices)
@@ -95,8 +95,8 @@ def _expand_axis(view: VmapOp) -> None:
     batch_ops(body, mapped, size, unmapped=unmapped)
     with op.location:
         outs = [
-            _result(view, i, mapped.get(v), unmapped.get(v, v), place, size).value
-            for i, (v, (place,)) in enumerate(zip(view.terminator.operands, view.out_axes, strict=True))
+            _result(view, i, mapped.get(v), unmapped.get(v, v), position, size).value
+            for i, (v, (position,)) in enumerate(zip(view.terminator.operands, view.out_axes, strict=True))
         ]
     for result, value in zip(op.results, outs, strict=True):
         result.replace_all_uses_with(value)
@@ -120,9 +120,9 @@ def _entry_numbers(view: VmapOp) -> list[ir.Value]:
     return [op.results[0] for op in indices]
 
 
-def _result(view: VmapOp, i: int, mapped: Tensor | None, same: ir.Value, place: int, size: int) -> Tensor:
-    """Result `i` outside the map: with its axis at `place`, or the value `same` if it does not carry the axis."""
-    if place == NOT_CARRIED:
+def _result(view: VmapOp, i: int, mapped: Tensor | None, same: ir.Value, position: int, size: int) -> Tensor:
+    """Result `i` outside the map: with its axis at `position`, or the value `same` if it does not carry the axis."""
+    if position == NOT_CARRIED:
         if mapped is not None:
             raise PassError(
                 f"batch.vmap requires a place for every axis that a result varies over, got -1 for axis "
@@ -131,10 +131,10 @@ def _result(view: VmapOp, i: int, mapped: Tensor | None, same: ir.Value, place: 
             )  # fmt: skip
         return wrap(same)
     if mapped is not None:
-        return move_axis(mapped, 0, place)
+        return move_axis(mapped, 0, position)
     x = wrap(same)
-    shape = (*x.shape[:place], size, *x.shape[place:])
-    return expand(x, shape, (place,))
+    shape = (*x.shape[:position], size, *x.shape[position:])
+    return expand(x, shape, (position,))
 
 
 @register

@@ -71,7 +71,7 @@ def _with_file(artifact: bytes, start_of_name: str, content: bytes) -> bytes:
             _set_sizes(code, other, len(content))
             _seal(code, other, content)
         if other.start > file.start:
-            _add(code, _place_of(code, other), by)
+            _add(code, _position_of(code, other), by)
     ends = len(code) - _END - _LOCATOR
     _add(code, ends + 8, by)  # the end of the central directory
     _add(code, struct.unpack_from("<Q", artifact, ends + 8)[0] + 48, by)  # the beginning of the central directory
@@ -102,16 +102,16 @@ def _aligned(size: int) -> int:
     return -(-size // _ALIGNMENT) * _ALIGNMENT
 
 
-def _add(code: bytearray, place: int, by: int) -> None:
-    struct.pack_into("<Q", code, place, struct.unpack_from("<Q", code, place)[0] + by)
+def _add(code: bytearray, position: int, by: int) -> None:
+    struct.pack_into("<Q", code, position, struct.unpack_from("<Q", code, position)[0] + by)
 
 
 def _set_sizes(code: bytearray, file: _File, size: int) -> None:
-    for place in (file.header + _LOCAL, file.entry + _CENTRAL):
-        struct.pack_into("<QQ", code, _numbers(code, place + len(file.name.encode())), size, size)
+    for position in (file.header + _LOCAL, file.entry + _CENTRAL):
+        struct.pack_into("<QQ", code, _numbers(code, position + len(file.name.encode())), size, size)
 
 
-def _place_of(code: bytearray, file: _File) -> int:
+def _position_of(code: bytearray, file: _File) -> int:
     """The offset of the field in the central directory that holds the offset of the file."""
     return _numbers(code, file.entry + _CENTRAL + len(file.name.encode())) + 16
 
@@ -129,8 +129,8 @@ def _move_data(code: bytearray, program: int, file: _File, size: int, by: int) -
     segments = _followed(code, _field(code, _followed(code, program + 4), _SEGMENTS))
     (count,) = struct.unpack_from("<I", code, segments)
     is_known = False
-    for place in range(segments + 4, segments + 4 + 4 * count, 4):
-        segment = _followed(code, place)
+    for position in range(segments + 4, segments + 4 + 4 * count, 4):
+        segment = _followed(code, position)
         offset = _field(code, segment, _OFFSET)
         if not offset:
             continue
@@ -144,8 +144,8 @@ def _move_data(code: bytearray, program: int, file: _File, size: int, by: int) -
         raise ValueError(f"a program that does not read {file.name} from its place")
 
 
-def _followed(code: bytearray, place: int) -> int:
-    return int(place + struct.unpack_from("<I", code, place)[0])
+def _followed(code: bytearray, position: int) -> int:
+    return int(position + struct.unpack_from("<I", code, position)[0])
 
 
 def _field(code: bytearray, table: int, number: int) -> int:

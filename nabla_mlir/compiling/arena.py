@@ -28,7 +28,7 @@ _PASSED = ("stream.timepoint.await", "stream.resource.subview")
 _BRANCHES = ("cf.br", "cf.cond_br")
 
 Blocks = Sequence[ir.Block]
-Place = tuple[int, int]  # of an operation: the index of its block, and its index in the block
+Position = tuple[int, int]  # of an operation: the index of its block, and its index in the block
 
 
 @dataclass(frozen=True)
@@ -37,10 +37,10 @@ class _Allocation:
 
     op: ir.Operation
     size: int
-    place: Place
+    position: Position
     end: ir.Operation | None
-    end_place: Place | None
-    uses: frozenset[Place]
+    end_position: Position | None
+    uses: frozenset[Position]
 
 
 def place_in_arena(function: ir.Operation) -> int:
@@ -73,7 +73,7 @@ def place_in_arena(function: ir.Operation) -> int:
 
 def _is_passing(allocation: _Allocation) -> bool:
     """True if the allocation is small, and is freed before the next loop."""
-    is_gone = allocation.end_place is not None and allocation.end_place[0] == allocation.place[0]
+    is_gone = allocation.end_position is not None and allocation.end_position[0] == allocation.position[0]
     return is_gone and allocation.size <= thresholds.PLACED_TRANSIENTS
 
 
@@ -93,18 +93,18 @@ def _return_early(blocks: Blocks) -> None:
 def _allocations(blocks: Blocks) -> list[_Allocation]:
     """The allocations outside of loops with a known size."""
     once = [k for k in range(len(blocks)) if not _leads(blocks, blocks[k].successors, k)]
-    all_places = {op.operation: (k, i) for k, block in enumerate(blocks) for i, op in enumerate(block.operations)}
-    places = {op: place for op, place in all_places.items() if place[0] in once}
+    all_positions = {op.operation: (k, i) for k, block in enumerate(blocks) for i, op in enumerate(block.operations)}
+    positions = {op: position for op, position in all_positions.items() if position[0] in once}
     found = []
-    for op, place in places.items():
+    for op, position in positions.items():
         size = _constant(op.operands[0]) if op.name == _ALLOCATION else None
         users = _users(op.results[0]) if size is not None else None
-        if size is None or users is None or not all(user in all_places for user in users):
+        if size is None or users is None or not all(user in all_positions for user in users):
             continue
         ends = [user for use in op.results[0].uses if (user := use.owner.operation).name == _END and len(user.operands) == 3]
-        end = ends[0] if len(ends) == 1 and ends[0] in places else None
-        uses = frozenset(all_places[user] for user in users)
-        found.append(_Allocation(op, size, place, end, None if end is None else places[end], uses))
+        end = ends[0] if len(ends) == 1 and ends[0] in positions else None
+        uses = frozenset(all_positions[user] for user in users)
+        found.append(_Allocation(op, size, position, end, None if end is None else positions[end], uses))
     return found
 
 
@@ -152,23 +152,23 @@ def _leads(blocks: Blocks, work: Sequence[ir.Block], goal: int, without: int = -
 
 def _is_over(first: _Allocation, then: _Allocation, blocks: Blocks) -> bool:
     """True if, on every path, the first allocation is freed before the second is made."""
-    if first.end_place is None:
+    if first.end_position is None:
         return False
-    (end, _), (start, _) = first.end_place, then.place
-    return first.end_place < then.place if end == start else not _leads(blocks, blocks[:1], start, without=end)
+    (end, _), (start, _) = first.end_position, then.position
+    return first.end_position < then.position if end == start else not _leads(blocks, blocks[:1], start, without=end)
 
 
 def _at_once(allocations: Sequence[_Allocation], blocks: Blocks) -> int:
     """The largest number of bytes that the program would use at the same time."""
-    return max((sum(a.size for a in allocations if _is_used_behind(b.place, a, blocks)) for b in allocations), default=0)
+    return max((sum(a.size for a in allocations if _is_used_behind(b.position, a, blocks)) for b in allocations), default=0)
 
 
-def _is_used_behind(place: Place, allocation: _Allocation, blocks: Blocks) -> bool:
+def _is_used_behind(position: Position, allocation: _Allocation, blocks: Blocks) -> bool:
     """True if an allocation that is live at an operation, or made there, is used later."""
-    k, _ = place
+    k, _ = position
     after = {j for j in range(len(blocks)) if _leads(blocks, blocks[k].successors, j)}
-    is_there = allocation.place <= place
-    return is_there and any(use > place if use[0] == k else use[0] in after for use in allocation.uses)
+    is_live = allocation.position <= position
+    return is_live and any(use > position if use[0] == k else use[0] in after for use in allocation.uses)
 
 
 def _starts(allocations: Sequence[_Allocation], blocks: Blocks) -> list[int]:

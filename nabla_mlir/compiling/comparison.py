@@ -77,7 +77,7 @@ def compare(got: Arrays, wanted: Arrays, rerun: Callable[[int], Arrays]) -> Outc
         for k in range(RUNS):
             if ratio <= 1:
                 break
-            distances.append(_apart(np.asarray(rerun(k)[i]), y))
+            distances.append(_differences(np.asarray(rerun(k)[i]), y))
             bound = np.maximum(close, _explained(y, np.array(distances)))
             ratio = _ratio(x, y, bound)
         if ratio > 1:
@@ -94,7 +94,7 @@ def bound_of(wanted: np.ndarray, reruns: Arrays) -> np.ndarray:
     Args:
       reruns: the result in each perturbed run.
     """
-    distances = np.array([_apart(np.asarray(y), wanted) for y in reruns])
+    distances = np.array([_differences(np.asarray(y), wanted) for y in reruns])
     return np.maximum(_close(wanted), _explained(wanted, distances))
 
 
@@ -154,13 +154,13 @@ def _typical(spread: np.ndarray) -> float:
     return float(largest * np.sqrt(np.mean((sizes / largest) ** 2))) if largest > 0 else 0.0 if sizes.size else np.inf
 
 
-def _apart(got: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+def _differences(got: np.ndarray, wanted: np.ndarray) -> np.ndarray:
     """The distance of elements; infinite if only one of them is NaN, or if they are different infinities."""
     x, y = _numbers(got), _numbers(wanted)
     with np.errstate(all="ignore"):
-        apart = np.abs(x - y)
+        differences = np.abs(x - y)
     same = (x == y) | (np.isnan(x) & np.isnan(y))
-    return np.where(same, 0.0, np.where(np.isnan(apart), np.inf, apart))
+    return np.where(same, 0.0, np.where(np.isnan(differences), np.inf, differences))
 
 
 def _ratio(got: np.ndarray, wanted: np.ndarray, bound: np.ndarray) -> float:
@@ -170,9 +170,9 @@ def _ratio(got: np.ndarray, wanted: np.ndarray, bound: np.ndarray) -> float:
 
 
 def _ratios(got: np.ndarray, wanted: np.ndarray, bound: np.ndarray) -> np.ndarray:
-    apart = _apart(got, wanted)
+    differences = _differences(got, wanted)
     with np.errstate(all="ignore"):
-        ratios = np.where(apart == 0, 0.0, apart / bound)
+        ratios = np.where(differences == 0, 0.0, differences / bound)
     return np.where(np.isinf(bound), 0.0, ratios)
 
 

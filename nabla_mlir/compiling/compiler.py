@@ -244,7 +244,7 @@ def _error(result: Finished, source: bytes, arguments: list[str], timeout: float
             f"compiling requires a module that IREE accepts, got {len(errors) or 'an unknown number of'} error(s)."
         )
         message += _indented(errors or result.stderr.splitlines()[-5:])
-        where = _place(result.stderr)
+        where = _position(result.stderr)
     return CompileError(message, where=where, help=_help(result, reproducer), reproducer=reproducer)
 
 
@@ -297,7 +297,7 @@ def _frames(stderr: str) -> list[str]:
     return [f"in {name}" for name in dict.fromkeys(passes[:2] or functions[:3])]
 
 
-def _place(stderr: str) -> SourceRange | None:
+def _position(stderr: str) -> SourceRange | None:
     """The user's line of the first error; None if the module does not have it."""
     match = re.search(r"^(?!<stdin>)(.+?):(\d+):(\d+): error:", stderr, re.MULTILINE)
     return SourceRange(match[1], int(match[2]), int(match[3])) if match else None

@@ -93,7 +93,7 @@ def _moved(op: ir.Operation) -> list[ir.Value]:
 
 def _products(op: ir.Operation) -> float:
     """The dispatches of a convolution: two for each position of the result, if it becomes products of slices."""
-    _, (_, _, *window), (_, _, *places) = positions(REGISTRY[op.name].read(op)["dimension_numbers"])
+    _, (_, _, *window), (_, _, *spatial) = positions(REGISTRY[op.name].read(op)["dimension_numbers"])
     kernel, result = (shape_and_dtype(v.type)[0] for v in (op.operands[1], op.results[0]))
-    count = math.prod(result[d] for d in places)
+    count = math.prod(result[d] for d in spatial)
     return 2.0 * count if is_split(count, math.prod(kernel[d] for d in window)) else 1.0

@@ -28,12 +28,12 @@ def held(artifact: bytes, disassembly: str) -> bytes:
     If the bytes of a list of pairs also occur elsewhere in the artifact, the list is not changed.
     """
     rows = [row for blocks in functions(disassembly).values() for row in _rows(blocks)]
-    places: dict[Moves, set[int]] = {}
+    positions: dict[Moves, set[int]] = {}
     for moves, wrong in rows:
-        places.setdefault(moves, set()).update(wrong)
+        positions.setdefault(moves, set()).update(wrong)
     counts = Counter(_encoded(moves) for moves, _ in rows)
     code = artifact
-    for moves, wrong in places.items():
+    for moves, wrong in positions.items():
         old = _encoded(moves)
         if wrong and artifact.count(old) == counts[old]:
             code = code.replace(old, _encoded([(x.lower() if i in wrong else x, y) for i, (x, y) in enumerate(moves)]))

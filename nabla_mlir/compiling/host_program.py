@@ -242,8 +242,8 @@ class _Function:
         self._names[op.results[0]] = f"({source} + {offset})"
 
     def _stream_file_read(self, op: ir.Operation) -> None:
-        file, place, target, _, offset, length = self._of(op.operands)[:6]
-        self._emit(f"memcpy({target} + {offset}, {file} + {place}, {length});")
+        file, position, target, _, offset, length = self._of(op.operands)[:6]
+        self._emit(f"memcpy({target} + {offset}, {file} + {position}, {length});")
         self._names[op.results[0]] = "0"
 
     def _allocate(self, op: ir.Operation) -> None:

@@ -56,8 +56,8 @@ def take_kernels(module: ir.Module) -> KernelLibrary | None:
         for op in others:
             op.erase()
         rename_calls(module, "flow.dispatch", callers)
-        apart = ir.Module.create()
-        with ir.InsertionPoint(apart.body):
+        kernels_module = ir.Module.create()
+        with ir.InsertionPoint(kernels_module.body):
             whole = home.clone()
         whole.attributes["sym_visibility"] = ir.StringAttr.get("public")
         *exports, code, _ = inside(home)
@@ -65,7 +65,7 @@ def take_kernels(module: ir.Module) -> KernelLibrary | None:
             *body, _ = kernel.regions[0].blocks[0].operations
             for op in reversed(body):
                 op.operation.erase()
-    return KernelLibrary(name, tuple(map(name_of, exports)), str(apart))
+    return KernelLibrary(name, tuple(map(name_of, exports)), str(kernels_module))
 
 
 def with_kernels(

@@ -79,8 +79,8 @@ def divide(module: ir.Module, library: KernelLibrary | None = None) -> bool:
             raise ValueError("executables of a kind that is not known")
         return False
     home_of: dict[str, str] = {}
-    for places in _shares(sizes, count):
-        home, *others = (executables[place] for place in places)
+    for positions in _shares(sizes, count):
+        home, *others = (executables[position] for position in positions)
         home_of |= {name_of(other): name_of(home) for other in others}
         move_into(inside(home)[0], [inside(other)[0] for other in others])
         for other in others:
@@ -106,8 +106,8 @@ def _shares(sizes: Sequence[int], count: int) -> list[list[int]]:
       [[0, 1], [2, 3]]
     """
     shares: list[list[int]] = [[] for _ in range(count)]
-    for place in sorted(range(len(sizes)), key=lambda place: -sizes[place]):
-        min(shares, key=lambda share: sum(sizes[p] for p in share)).append(place)
+    for position in sorted(range(len(sizes)), key=lambda position: -sizes[position]):
+        min(shares, key=lambda share: sum(sizes[p] for p in share)).append(position)
     return [sorted(share) for share in shares]
 
 

@@ -129,7 +129,7 @@ def _compile_lowered(module: ir.Module, target: Target, flags: Sequence[str], ca
         raise
 
 
-def _compile_apart(legal: ir.Module, target: Target, flags: Sequence[str], cache: bool) -> bytes | None:
+def _compile_separately(legal: ir.Module, target: Target, flags: Sequence[str], cache: bool) -> bytes | None:
     """Compiles kernels in a separate library, and intermediate values in a separate buffer; None if there is no such library."""
     if not may_divide(merge_flags(target.flags(), list(flags))) or (library := take_kernels(legal)) is None:
         return None
@@ -145,7 +145,7 @@ def _compile_with_transients(legal: ir.Module, target: Target, flags: Sequence[s
 
 
 # The strategies that rewrite a module between the steps, by name; each gets the module as it was legalised.
-_WAYS = {"kernels compiled apart": _compile_apart, "a buffer for what is computed on the way": _compile_with_transients}
+_WAYS = {"kernels compiled apart": _compile_separately, "a buffer for what is computed on the way": _compile_with_transients}
 
 
 def _place_transients(legal: ir.Module, target: Target) -> bool:

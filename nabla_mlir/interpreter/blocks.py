@@ -271,7 +271,7 @@ def _one_by_one(body: Body) -> Body:
 
     def run(frame: Frame, xs: Arrays) -> Arrays:
         xs = list(np.broadcast_arrays(*xs))
-        rows = [body(frame, [x[place] for x in xs]) for place in np.ndindex(xs[0].shape)]
+        rows = [body(frame, [x[position] for x in xs]) for position in np.ndindex(xs[0].shape)]
         return [np.array(column).reshape(xs[0].shape) for column in zip(*rows, strict=True)]
 
     return run

@@ -80,5 +80,5 @@ def windows_of(x: np.ndarray, sizes: Shape, strides: Shape, dilation: Shape) -> 
     if not math.prod(counts) or not math.prod(sizes):
         return np.zeros((*counts, *sizes), x.dtype)
     view = np.lib.stride_tricks.sliding_window_view(x, spans)
-    places = tuple(slice(None, None, s) for s in strides)
-    return view[(*places, *(slice(None, None, d) for d in dilation))]
+    positions = tuple(slice(None, None, s) for s in strides)
+    return view[(*positions, *(slice(None, None, d) for d in dilation))]

@@ -126,11 +126,11 @@ class InterpretedExecutable:
         """The function that creates it in another process, with fresh state and without a budget."""
         file = io.BytesIO()
         self._module.write_bytecode(file)
-        return _read_again, (file.getvalue(), self._watch)
+        return _executable_of, (file.getvalue(), self._watch)
 
     def __reduce__(self) -> Recipe:
         return self.recipe()
 
 
-def _read_again(bytecode: bytes, watch: Watch | None) -> InterpretedExecutable:
+def _executable_of(bytecode: bytes, watch: Watch | None) -> InterpretedExecutable:
     return InterpretedExecutable(parse_module(bytecode).operation, watch)

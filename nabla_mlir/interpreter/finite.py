@@ -27,11 +27,11 @@ def stop_at_infinity(op: ir.Operation, operands: Arrays, results: Arrays) -> Non
     if is_finite(results) or not is_finite(operands):
         return
     result = next(_wide(y) for y in results if not is_finite([y]))
-    place = tuple(int(i) for i in np.argwhere(~np.isfinite(result))[0])
+    position = tuple(int(i) for i in np.argwhere(~np.isfinite(result))[0])
     same = [x for x in operands if np.shape(x) == result.shape]
-    values = ", ".join(str(x[place]) for x in same) or ", ".join(_short(x) for x in operands)
+    values = ", ".join(str(x[position]) for x in same) or ", ".join(_short(x) for x in operands)
     raise NotFiniteError(
-        f"{op.name} requires operands with a finite result, got {result[place]} at {place} from {values}.",
+        f"{op.name} requires operands with a finite result, got {result[position]} at {position} from {values}.",
         where=source_of(op.location), help="look at what this line is given, or mask it before (nnp.where on its argument).",
     )  # fmt: skip
 

@@ -61,11 +61,11 @@ class Frame(dict[int, np.ndarray]):
 
     __slots__ = ("budget", "place")
     budget: Budget | None
-    place: dict[str, int]
+    position: dict[str, int]
 
-    def __init__(self, budget: Budget | None, values: dict[int, np.ndarray] | None = None, place: dict[str, int] | None = None):
+    def __init__(self, budget: Budget | None, values: dict[int, np.ndarray] | None = None, position: dict[str, int] | None = None):
         super().__init__(values or {})
-        self.budget, self.place = budget, place or {}
+        self.budget, self.position = budget, position or {}
 
 
 Step = Callable[[Frame], None]
@@ -85,7 +85,7 @@ class Collective:
         """Groups the frames by their indices on the other axes, and gives each entry of a group its result."""
         groups: dict[tuple[tuple[str, int], ...], list[Frame]] = {}
         for frame in frames:
-            others = tuple((name, i) for name, i in frame.place.items() if name != self.axis)
+            others = tuple((name, i) for name, i in frame.position.items() if name != self.axis)
             groups.setdefault(others, []).append(frame)
         for group in groups.values():
             results = self.evaluate([frame[i] for frame in group for i in self.operands], len(group))

@@ -220,11 +220,11 @@ def _size_of(x: np.ndarray) -> np.ndarray:
 def _each(f: Callable[[np.ndarray], Sequence[np.ndarray]], a: np.ndarray, types: Sequence[Any]) -> list[np.ndarray]:
     """The results of a function for each matrix of a stack; NaN for a matrix without a result."""
     outs = [np.full((*a.shape[:-2], *shape), np.nan, dtype) for shape, dtype in types]
-    for place in np.ndindex(a.shape[:-2]):
+    for position in np.ndindex(a.shape[:-2]):
         try:
-            results = f(a[place])
+            results = f(a[position])
         except np.linalg.LinAlgError:
             continue
         for out, result in zip(outs, results, strict=True):
-            out[place] = result
+            out[position] = result
     return outs

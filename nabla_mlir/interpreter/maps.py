@@ -37,14 +37,14 @@ def vmap(op: ir.Operation, block_of: Read) -> Body:
     types = [shape_and_dtype(result.type) for result in op.results]
 
     def run(frame: Frame, xs: Arrays) -> Arrays:
-        places = list(itertools.product(*map(range, sizes)))
-        frames = [Frame(frame.budget, frame, frame.place | dict(zip(axes, place, strict=True))) for place in places]
-        for entry, place in zip(frames, places, strict=True):
-            entry.update((i, _entry(x, a, place)) for i, x, a in zip(body.arguments, xs, in_axes, strict=True))
+        positions = list(itertools.product(*map(range, sizes)))
+        frames = [Frame(frame.budget, frame, frame.position | dict(zip(axes, position, strict=True))) for position in positions]
+        for entry, position in zip(frames, positions, strict=True):
+            entry.update((i, _entry(x, a, position)) for i, x, a in zip(body.arguments, xs, in_axes, strict=True))
         outs = [np.zeros(shape, dtype) for shape, dtype in types]
-        for place, results in zip(places, body.of_entries(frames), strict=True):
+        for position, results in zip(positions, body.of_entries(frames), strict=True):
             for out, result, carried in zip(outs, results, out_axes, strict=True):
-                _entry(out, carried, place)[...] = result
+                _entry(out, carried, position)[...] = result
         return outs
 
     return run
@@ -56,12 +56,12 @@ def is_plain(op: ir.Operation) -> bool:
     return all(inner.parent == op for axis in view.axes for inner in collectives(op, axis))
 
 
-def _entry(x: np.ndarray, places: Sequence[int], index: Sequence[int]) -> np.ndarray:
-    """A view of one entry of an array that carries axes at the positions `places`."""
+def _entry(x: np.ndarray, positions: Sequence[int], index: Sequence[int]) -> np.ndarray:
+    """A view of one entry of an array that carries axes at the positions `positions`."""
     at: list[int | slice] = [slice(None)] * x.ndim
-    for place, i in zip(places, index, strict=True):
-        if place != NOT_CARRIED:
-            at[place] = i
+    for position, i in zip(positions, index, strict=True):
+        if position != NOT_CARRIED:
+            at[position] = i
     return x[(*at, ...)]
 
 

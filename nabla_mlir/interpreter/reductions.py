@@ -78,8 +78,8 @@ def _by_comparison(xs: Sequence[np.ndarray], axis: int, comparator: Callable[...
     """The indices that sort the operands along an axis, by a merge sort with the comparator."""
     columns = [np.moveaxis(x, axis, -1) for x in xs]
     order = np.empty(columns[0].shape, np.intp)
-    for place in np.ndindex(columns[0].shape[:-1]):
-        rows = [c[place] for c in columns]
+    for position in np.ndindex(columns[0].shape[:-1]):
+        rows = [c[position] for c in columns]
 
         def less(i: int, j: int, rows: Sequence[np.ndarray] = rows) -> bool:
             return bool(comparator(*(np.asarray(row[k]) for row in rows for k in (i, j)))[0])
@@ -87,7 +87,7 @@ def _by_comparison(xs: Sequence[np.ndarray], axis: int, comparator: Callable[...
         def sign(i: int, j: int, less: Callable[[int, int], bool] = less) -> int:
             return -1 if less(i, j) else int(less(j, i))
 
-        order[place] = sorted(range(len(rows[0])), key=functools.cmp_to_key(sign))
+        order[position] = sorted(range(len(rows[0])), key=functools.cmp_to_key(sign))
     return np.moveaxis(order, -1, axis)
 
 

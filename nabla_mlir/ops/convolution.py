@@ -35,12 +35,12 @@ def positions(dimension_numbers: Any) -> tuple[Positions, ...]:
     )
 
 
-def numbers(*places: Positions) -> Any:
+def numbers(*sides: Positions) -> Any:
     """The dimension numbers with these positions of lhs, rhs and result."""
     out = []
-    for place, letters in zip(places, _LETTERS, strict=True):
-        keys: list[Any] = [None] * len(place)
-        for position, key in zip(place, (*letters, *range(len(place) - 2)), strict=True):
+    for own_axes, letters in zip(sides, _LETTERS, strict=True):
+        keys: list[Any] = [None] * len(own_axes)
+        for position, key in zip(own_axes, (*letters, *range(len(own_axes) - 2)), strict=True):
             keys[position] = key
         out.append(tuple(keys))
     return tuple(out)
@@ -198,7 +198,7 @@ def _numpy(**params: Any) -> Any:
     """The definition of a convolution in NumPy, one element of the result at a time."""
 
     def run(lhs: Any, rhs: Any) -> Any:
-        left, right, place = positions(params["dimension_numbers"])
+        left, right, own_axes = positions(params["dimension_numbers"])
         x, w = lhs.transpose(left), rhs.transpose(right)  # n i *spatial, o i *window
         for axis, (low, high) in enumerate(params["padding"], 2):
             x = _widened(x, axis, params["lhs_dilation"][axis - 2], low, high)
@@ -208,7 +208,7 @@ def _numpy(**params: Any) -> Any:
         xs = np.split(x, features, 1) if features > 1 else np.split(x, batches, 0)
         ws = np.split(w, max(features, batches), 0)
         parts = [_windows_product(a, b, params["window_strides"]) for a, b in zip(xs, ws, strict=True)]
-        return np.concatenate(parts, 1).transpose(np.argsort(place))
+        return np.concatenate(parts, 1).transpose(np.argsort(own_axes))
 
     return run
 

@@ -37,10 +37,10 @@ def _gather_transpose(
     cts: Any, i: int, xs: Any, dimension_numbers: Dims, slice_sizes: tuple[int, ...], indices_are_sorted: bool
 ) -> Tensor:
     x, indices = xs
-    places = clamped_starts(indices, x.shape, dimension_numbers["start_index_map"], slice_sizes,
+    positions = clamped_starts(indices, x.shape, dimension_numbers["start_index_map"], slice_sizes,
                             dimension_numbers["index_vector_dim"])  # fmt: skip
     return operation("scatter")(
-        full_like(x, 0), places, cts[0], scatter_dimension_numbers=scatter_of(dimension_numbers),
+        full_like(x, 0), positions, cts[0], scatter_dimension_numbers=scatter_of(dimension_numbers),
         indices_are_sorted=indices_are_sorted, unique_indices=False, body="add",
     )  # fmt: skip
 
@@ -158,8 +158,8 @@ def along_axis(x: Tensor, indices: Tensor, axis: int) -> Tensor:
         collapsed_slice_dims=(axis,), operand_batching_dims=others, start_indices_batching_dims=others,
         start_index_map=(axis,), index_vector_dim=x.ndim,
     )  # fmt: skip
-    places = reshape(indices, shape=(*indices.shape, 1))
-    return gather(x, places, dimension_numbers=numbers, slice_sizes=(1,) * x.ndim)
+    positions = reshape(indices, shape=(*indices.shape, 1))
+    return gather(x, positions, dimension_numbers=numbers, slice_sizes=(1,) * x.ndim)
 
 
 def rows_at(x: Tensor, order: Tensor) -> Tensor:

@@ -194,10 +194,10 @@ def row_order(pivots: Tensor, m: int) -> Tensor:
 def inverse_order(order: Tensor) -> Tensor:
     """The inverse of permutations of shape (..., m), by m comparisons for each index and without a loop."""
     shape, axis = (*order.shape, order.shape[-1]), order.ndim
-    index, place = (iota(shape=shape, dtype=order.dtype, iota_dimension=i) for i in (axis - 1, axis))
+    index, position = (iota(shape=shape, dtype=order.dtype, iota_dimension=i) for i in (axis - 1, axis))
     spread = broadcast_in_dim(order, shape=shape, broadcast_dimensions=(*range(axis - 1), axis))
     stands = compare(spread, index, comparison_direction="EQ")
-    return reduce_sum(select(stands, place, full_like(place, 0)), (axis,))
+    return reduce_sum(select(stands, position, full_like(position, 0)), (axis,))
 
 
 def _spread_entry(x: Tensor, at: Tensor) -> Tensor:
@@ -262,8 +262,8 @@ def _geqrf(outs: Any, xs: Any, tangents: Any, *, target: str, **_: Any) -> list[
 def _geqp3(outs: Any, xs: Any, tangents: Any, *, target: str, **_: Any) -> list[MaybeZero]:
     """The forward rule: that of geqrf, for the columns in the order of the pivots (counted from 1)."""
     packed, order, taus = outs
-    places = in_columns(order - 1, packed.shape[-2])
-    da = along_axis(tangents[0], places, packed.ndim - 1)
+    positions = in_columns(order - 1, packed.shape[-2])
+    da = along_axis(tangents[0], positions, packed.ndim - 1)
     dr, dtaus = _geqrf([packed, taus], xs, [da], target=target.replace("geqp3", "geqrf"))
     return [dr, ZERO, dtaus]
 
@@ -333,8 +333,8 @@ def _gesdd(outs: Any, xs: Any, tangents: Any, *, config: Any, target: str, **_: 
         stack = a.shape[:-2]
         shapes = [(a.shape, a.dtype), (s.shape, s.dtype), ((*stack, m, k), a.dtype), ((*stack, k, n), a.dtype),
                   (stack, np.dtype(np.int32))]  # fmt: skip
-        again = routine(target, [a], shapes, mode="S")
-        u, vt = again[2:4]
+        second = routine(target, [a], shapes, mode="S")
+        u, vt = second[2:4]
         inner = matmul(matmul(adjoint(u), da), adjoint(vt))
         return [ZERO, _real(diagonal_of(inner)), ZERO, ZERO, ZERO]
     thin_u, v = block(u, (0, m), (0, k)), adjoint(block(vt, (0, k), (0, n)))

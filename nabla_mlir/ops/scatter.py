@@ -107,9 +107,9 @@ def _one_by_one(step: Any, operands: Any, indices: Tensor, updates: Any, dims: D
         position = iota(shape=sizes, dtype=indices.dtype, iota_dimension=batch.index(d))
         columns.append(reshape(position, shape=(count, 1)))
     rows = concatenate(*columns, dimension=1)
-    apart = tuple(d for d in range(updates[0].ndim) if d not in windows)
-    updates = [transpose(u, permutation=(*apart, *windows)) for u in updates]
-    updates = [reshape(u, shape=(count, *u.shape[len(apart) :])) for u in updates]
+    batch_dims = tuple(d for d in range(updates[0].ndim) if d not in windows)
+    updates = [transpose(u, permutation=(*batch_dims, *windows)) for u in updates]
+    updates = [reshape(u, shape=(count, *u.shape[len(batch_dims) :])) for u in updates]
     params = {
         "scatter_dimension_numbers": scatter_dims(
             update_window_dims=tuple(range(1, len(windows) + 1)), index_vector_dim=1,
@@ -188,30 +188,30 @@ def _others(x: Tensor, indices: Tensor, updates: Tensor, params: Any) -> Tensor:
     Updates are sorted by index; the result is the product of the updates before it times the product of those after it.
     """
     number = np.dtype(np.int64 if x.size > np.iinfo(np.int32).max else np.int32)
-    places = reshape(iota(shape=(x.size,), dtype=number, iota_dimension=0), shape=x.shape)
-    own = _read_back(places, indices, updates, params)
+    positions = reshape(iota(shape=(x.size,), dtype=number, iota_dimension=0), shape=x.shape)
+    own = _read_back(positions, indices, updates, params)
     own = select(_inside(x, indices, updates, params), own, full_like(own, x.size))
     count = updates.size
     position = iota(shape=(count,), dtype=np.dtype(np.int32), iota_dimension=0)
-    by_place = {"dimension": 0, "is_stable": True, "comparator": "LT"}
+    by_position = {"dimension": 0, "is_stable": True, "comparator": "LT"}
     sort = REGISTRY["stablehlo.sort"]
-    place, order = sort.apply([reshape(own, shape=(count,)), position], by_place)
-    _, back = sort.apply([order, position], by_place)
+    targets, order = sort.apply([reshape(own, shape=(count,)), position], by_position)
+    _, back = sort.apply([order, position], by_position)
     factors = along_axis(reshape(updates, shape=(count,)), order, 0)
-    before = _products_before(factors, place)
-    behind = reverse(_products_before(*(reverse(v, dimensions=(0,)) for v in (factors, place))), dimensions=(0,))
+    before = _products_before(factors, targets)
+    behind = reverse(_products_before(*(reverse(v, dimensions=(0,)) for v in (factors, targets))), dimensions=(0,))
     return reshape(along_axis(before * behind, back, 0), shape=updates.shape)
 
 
-def _products_before(factors: Tensor, place: Tensor) -> Tensor:
+def _products_before(factors: Tensor, targets: Tensor) -> Tensor:
     """For each element, the product of the earlier elements with the same index, by doubling distances (Hillis and Steele 1986)."""
     one = full_like(factors, 1)
 
     def from_before(x: Tensor, distance: int) -> Tensor:
         start, end = (slice_(v, start_indices=(0,), limit_indices=(n,), strides=(1,))
                       for v, n in ((one, distance), (x, x.size - distance)))  # fmt: skip
-        earlier = slice_(place, start_indices=(0,), limit_indices=(x.size - distance,), strides=(1,))
-        later = slice_(place, start_indices=(distance,), limit_indices=(x.size,), strides=(1,))
+        earlier = slice_(targets, start_indices=(0,), limit_indices=(x.size - distance,), strides=(1,))
+        later = slice_(targets, start_indices=(distance,), limit_indices=(x.size,), strides=(1,))
         same = compare(earlier, later, comparison_direction="EQ")
         return concatenate(start, select(same, end, full_like(end, 1)), dimension=0)
 

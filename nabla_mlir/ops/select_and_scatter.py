@@ -125,9 +125,9 @@ def _numpy(**params: Any) -> Any:
         lows = [low for low, _ in params["padding"]]
         for at in np.ndindex(*source.shape):
             starts = [i * s - low for i, s, low in zip(at, params["window_strides"], lows, strict=True)]
-            places = [tuple(np.add(starts, offset)) for offset in np.ndindex(*params["window_dimensions"])]
-            places = [p for p in places if all(0 <= i < n for i, n in zip(p, x.shape, strict=True))]
-            out[max(places, key=lambda p: x[p])] += source[at]
+            positions = [tuple(np.add(starts, offset)) for offset in np.ndindex(*params["window_dimensions"])]
+            positions = [p for p in positions if all(0 <= i < n for i, n in zip(p, x.shape, strict=True))]
+            out[max(positions, key=lambda p: x[p])] += source[at]
         return out
 
     return run

@@ -248,19 +248,19 @@ def _start_rows(starts: Sequence[Tensor], mapped: Sequence[bool], size: int, sha
     # One row of start indices for each entry, clamped as in a dynamic slice.
     columns = []
     for start, is_mapped, extent, width in zip(starts, mapped, shape, sizes, strict=True):
-        place = operation("clamp")(full((), 0, start.dtype), start, full((), extent - width, start.dtype))
-        column = place if is_mapped else prefixed(place, size)
+        position = operation("clamp")(full((), 0, start.dtype), start, full((), extent - width, start.dtype))
+        column = position if is_mapped else prefixed(position, size)
         columns.append(reshape(column, shape=(size, 1)))
     return concatenate(*columns, dimension=1) if len(columns) > 1 else columns[0]
 
 
-_PLACES = (None, integers(0, 3), integers(0, 3))
+_POSITIONS = (None, integers(0, 3), integers(0, 3))
 dynamic_slice: OpDef = structural(
     "stablehlo.dynamic_slice", pattern=patterns.dynamic_slice,
     doc="A slice of slice_sizes at a computed start, which is clamped so that the slice is in range.",
     attributes={"slice_sizes": I64Array}, transpose=_dynamic_slice_transpose, batch=_dynamic_slice_batch,
     result=lambda x, *starts, slice_sizes: [(tuple(slice_sizes), x.dtype)],
-    sample=[Case(((4, 5), (), ()), {"slice_sizes": (2, 3)}, _PLACES,
+    sample=[Case(((4, 5), (), ()), {"slice_sizes": (2, 3)}, _POSITIONS,
                  numpy=lambda x, i, j: x[min(i, 2) : min(i, 2) + 2, min(j, 2) : min(j, 2) + 3])],
     moves=True, part=True,
 )  # fmt: skip
@@ -302,7 +302,7 @@ dynamic_update_slice: OpDef = structural(
     "stablehlo.dynamic_update_slice", pattern=patterns.dynamic_update_slice,
     doc="The operand with `update` written at a computed start.", linear=(0, 1),
     transpose=_update_transpose, batch=_update_batch,
-    sample=[Case(((4, 5), (2, 3), (), ()), {}, (None, *_PLACES), numpy=_update_numpy)],
+    sample=[Case(((4, 5), (2, 3), (), ()), {}, (None, *_POSITIONS), numpy=_update_numpy)],
     moves=True, updates=lambda op: (0,),
 )  # fmt: skip
 

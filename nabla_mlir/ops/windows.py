@@ -86,7 +86,7 @@ def _fold_axis(values: Values, axis: int, window: int, stride: int, dilation: in
     if window <= FEW:
         return _tree([[_along(v, axis, k * dilation, count, stride) for v in values] for k in range(window)], join)
     if dilation == 1 and (count == 1 or stride >= window):
-        return _fold_apart(values, axis, count, window, stride, join)
+        return _fold_separately(values, axis, count, window, stride, join)
     return _fold_wide(values, axis, count, window, stride, dilation, join)
 
 
@@ -106,7 +106,7 @@ def _tree(items: list[Values], join: Combine) -> Values:
     return items[0]
 
 
-def _fold_apart(values: Values, axis: int, count: int, window: int, stride: int, join: Combine) -> Values:
+def _fold_separately(values: Values, axis: int, count: int, window: int, stride: int, join: Combine) -> Values:
     """Combines windows that do not overlap: they become a new axis, which is halved until one element is left."""
     stride = max(stride, window) if count > 1 else window
     rows = []

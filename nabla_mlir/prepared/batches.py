@@ -212,9 +212,9 @@ class LocalEngine(AtOnce):
             if piece is not None:
                 yield lambda piece=piece: piece.product(matrix)  # type: ignore[misc]
             else:
-                yield lambda number=number, reading=reading: self._made_again(number, reading, matrix)  # type: ignore[misc]
+                yield lambda number=number, reading=reading: self._recomputed(number, reading, matrix)  # type: ignore[misc]
 
-    def _made_again(self, number: int, reading: Callable[[], tuple[Any, ...]], matrix: np.ndarray) -> np.ndarray:
+    def _recomputed(self, number: int, reading: Callable[[], tuple[Any, ...]], matrix: np.ndarray) -> np.ndarray:
         with naming(number):
             data = reading()
             work = self._work_of(data)

@@ -55,25 +55,25 @@ def in_a_row(function: Function) -> Function:
     def each(vectors: Any) -> Any:
         leaves, spec = pytree.flatten(vectors)
         rows = [pytree.unflatten(spec, [x[i] for x in leaves]) for i in range(leaves[0].shape[0])]
-        results = [pytree.flatten(result) for result in in_turn(function, rows)]
+        results = [pytree.flatten(result) for result in one_by_one(function, rows)]
         parts = zip(*(found for found, _ in results), strict=True)
         return pytree.unflatten(results[0][1], [nnp.stack(part) for part in parts])
 
     return each
 
 
-def in_turn(function: Function, vectors: Sequence[Any]) -> list[Any]:
+def one_by_one(function: Function, vectors: Sequence[Any]) -> list[Any]:
     """The list of results for each vector, computed as in `in_a_row`."""
     results: list[Any] = []
     for vector in vectors:
         if results:  # the readers of the vector wait for the last result
-            vector, results[-1] = apart((vector, results[-1]))
+            vector, results[-1] = columns((vector, results[-1]))
         leaves, spec = pytree.flatten(function(vector))
         results.append(pytree.unflatten(spec, [as_tensor(x) for x in leaves]))
     return results
 
 
-def apart(tree: Any) -> Any:
+def columns(tree: Any) -> Any:
     """The same values behind a barrier: operations before and after it are never in one kernel."""
     leaves, spec = pytree.flatten(tree)
     return pytree.unflatten(spec, optimization_barrier(*leaves))

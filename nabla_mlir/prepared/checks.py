@@ -16,7 +16,7 @@ from nabla_mlir.dialects.types import is_float
 from nabla_mlir.errors import DtypeError, TraceError, user_frame
 from nabla_mlir.ops.barrier import optimization_barrier
 from nabla_mlir.ops.shape import iota
-from nabla_mlir.prepared.blocks import Form, apart, in_a_row, in_turn
+from nabla_mlir.prepared.blocks import Form, columns, in_a_row, one_by_one
 from nabla_mlir.staging.eager import staged
 from nabla_mlir.table.tensor import Tensor, constant, full_like
 from nabla_mlir.transforms.curvature import hessian_product
@@ -113,8 +113,8 @@ def _numbers(like: Any, multiplier: int) -> Tensor:
     leaves, _ = pytree.flatten(like)
     dtype = functools.reduce(np.promote_types, [leaf.dtype for leaf in leaves], leaves[0].dtype)
     # The barrier keeps IREE from compiling a separate program that computes the numbers at compile time.
-    (places,) = optimization_barrier(iota(shape=(sum(map(_size, leaves)),), dtype=np.dtype(np.uint32), iota_dimension=0))
-    spread = (places + full_like(places, 1)) * full_like(places, multiplier)
+    (positions,) = optimization_barrier(iota(shape=(sum(map(_size, leaves)),), dtype=np.dtype(np.uint32), iota_dimension=0))
+    spread = (positions + full_like(positions, 1)) * full_like(positions, multiplier)
     wide = np.dtype(np.float32) if dtype.itemsize < 4 else dtype  # the largest f16 is below 2^32
     return (spread.astype(wide) * 2.0**-31 - 1.0).astype(dtype)
 
@@ -133,8 +133,8 @@ def _images(function: Map, like: Any, vectors: Sequence[Tensor], form: Form, siz
                                          for leaf, start, end in zip(leaves, ends, ends[1:], strict=False)])
                  for vector in vectors]  # fmt: skip
         first, *others = trees
-        *images, last = in_turn(function, [apart(first), *others])
-        return [_flat(image) for image in (*images, apart(last))]
+        *images, last = one_by_one(function, [columns(first), *others])
+        return [_flat(image) for image in (*images, columns(last))]
     size = len(vectors) if size is None else size
     if len(vectors) > size:
         return [*_images(function, like, vectors[:size], form, size), *_images(function, like, vectors[size:], form, size)]
@@ -156,9 +156,9 @@ def _products(*pairs: tuple[Tensor, Tensor]) -> list[Tensor]:
     """The inner product of each pair of vectors; pairs of equal size share one reduction."""
     products: dict[int, Tensor] = {}
     for size in dict.fromkeys(a.size for a, _ in pairs):
-        places = [i for i, (a, _) in enumerate(pairs) if a.size == size]
-        left, right = (nnp.stack([pairs[i][side] for i in places]) for side in (0, 1))
-        products |= zip(places, nnp.sum(left * right, axis=1), strict=True)
+        positions = [i for i, (a, _) in enumerate(pairs) if a.size == size]
+        left, right = (nnp.stack([pairs[i][side] for i in positions]) for side in (0, 1))
+        products |= zip(positions, nnp.sum(left * right, axis=1), strict=True)
     return [products[i] for i in range(len(pairs))]
 
 

@@ -119,22 +119,22 @@ def hvp_module(
 def of_x(f: Callable[..., Any], argnums: Argnums, data: int) -> tuple[Callable[..., Any], list[str]]:
     """A function of (x, *data) with the values of `f`, and the names of these arguments."""
     count = data + len(positions("a prepared product", argnums, None))
-    places = positions("a prepared product", argnums, count)
+    numbers = positions("a prepared product", argnums, count)
     try:
         names = [p.name for p in inspect.signature(f).parameters.values() if p.kind != p.VAR_POSITIONAL][:count]
     except (TypeError, ValueError):
         names = []
     names += [f"arg{i}" for i in range(len(names), count)]
-    rest = [i for i in range(count) if i not in places]
+    rest = [i for i in range(count) if i not in numbers]
 
     def g(x: Any, *data: Any) -> Any:
         values = [None] * count
         values = with_arguments(tuple(values), rest, data)
-        return f(*with_arguments(tuple(values), places, (x,) if is_one(argnums) else x))
+        return f(*with_arguments(tuple(values), numbers, (x,) if is_one(argnums) else x))
 
     others = [names[i] for i in rest]
     several = "x" if "x" not in others else "point"
-    return g, [names[places[0]] if is_one(argnums) else several, *others]
+    return g, [names[numbers[0]] if is_one(argnums) else several, *others]
 
 
 def ggnvp_module(
@@ -271,8 +271,8 @@ class Methods:
         late = emit_call(split.rest, [*residuals, *pytree.flatten(tuple(vs))[0]])
         products = dict(zip(split.late, late, strict=True))
         count = self.byproducts_spec.num_leaves
-        places = range(count, count + self.products_spec.num_leaves)
-        leaves = [products[i] if i in products else state[f"product_{i}"] for i in places]
+        numbers = range(count, count + self.products_spec.num_leaves)
+        leaves = [products[i] if i in products else state[f"product_{i}"] for i in numbers]
         return pytree.unflatten(self.products_spec, leaves)
 
     def apply(self, state: dict[str, Tensor], v: Any, which: int = 0) -> Any:

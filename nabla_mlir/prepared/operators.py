@@ -81,7 +81,7 @@ class PreparedOperator(PointOperator):
         blocks = self._specs.get("apply_block")
         self.block = blocks.arguments[0].leaves[0].shape[0] if blocks else 1
         self.version, self._data_leaves = 0, None
-        self._places: tuple[np.ndarray, ...] = ()  # the index arrays of the entries of `matrix`
+        self._positions: tuple[np.ndarray, ...] = ()  # the index arrays of the entries of `matrix`
         self._cells: np.ndarray | None = None  # the same indices in a flat array of all elements
         super().__init__(self._rows.dtype, (self._rows.size, self._v.size))
         self.update(x, *data)
@@ -141,8 +141,8 @@ class PreparedOperator(PointOperator):
         if "matrix" not in self._specs:
             return self.to_dense()
         form, (first, second) = self._form()
-        places = ((first, second),) if form == "coo" else (second, first)
-        matrix = _FORMATS[form][0]((self._matrix_entries(), *places), shape=self.shape)
+        positions = ((first, second),) if form == "coo" else (second, first)
+        matrix = _FORMATS[form][0]((self._matrix_entries(), *positions), shape=self.shape)
         return (matrix + self.damping * identity(len(self.x))).asformat(form) if self.damping else matrix
 
     def to_dense(self) -> np.ndarray:
@@ -167,8 +167,8 @@ class PreparedOperator(PointOperator):
             raise PatternError(f"matrix requires entries in the order of {', '.join(_FORMATS)}, got those of "
                                f"{None if sparsity is None else sparsity.format}.")  # fmt: skip
         names = _FORMATS[sparsity.format][1]
-        self._places = self._places or tuple(np.asarray(sparsity.indices[name], np.int32) for name in names)
-        return sparsity.format, self._places
+        self._positions = self._positions or tuple(np.asarray(sparsity.indices[name], np.int32) for name in names)
+        return sparsity.format, self._positions
 
     def _matrix_entries(self) -> np.ndarray:
         return np.array(self._product("matrix", (), 0)[0])

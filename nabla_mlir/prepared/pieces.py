@@ -97,8 +97,8 @@ class Work:
     def has_value(self) -> bool:
         """True if the value is a number, which can be summed; the value of a Fisher matrix is the model's result."""
         update = self.module.entry_points["update"]
-        places = [leaf for leaf in update.result_leaves if leaf.name.startswith("result['value']")]
-        return len(places) == 1 and places[0].shape == ()
+        positions = [leaf for leaf in update.result_leaves if leaf.name.startswith("result['value']")]
+        return len(positions) == 1 and positions[0].shape == ()
 
     @cached_property
     def has_gradient(self) -> bool:
@@ -155,10 +155,10 @@ class Work:
         if not self.mask:
             return list(leaves)
         names = [a.name for a in self.module.entry_points["update"].arguments[1:]]
-        place = sum(len(a.leaves) for a in self.module.entry_points["update"].arguments[1 : 1 + names.index(self.mask)])
+        position = sum(len(a.leaves) for a in self.module.entry_points["update"].arguments[1 : 1 + names.index(self.mask)])
         leaf = self.module.entry_points["update"].arguments[1 + names.index(self.mask)].leaves[0]
         mask = (np.arange(leaf.shape[0]) < rows).astype(leaf.dtype)
-        return [*leaves[:place], mask, *leaves[place:]]
+        return [*leaves[:position], mask, *leaves[position:]]
 
     def tree(self, leaves: Sequence[np.ndarray]) -> tuple[Any, ...]:
         """The arguments of a run."""

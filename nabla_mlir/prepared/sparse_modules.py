@@ -34,11 +34,11 @@ class Form:
 
     Attributes:
       order: the indices of the entries in the pattern.
-      places: the index arrays of the format.
+      positions: the index arrays of the format.
     """
 
     order: np.ndarray
-    places: tuple[np.ndarray, np.ndarray]
+    positions: tuple[np.ndarray, np.ndarray]
 
 
 def form_of(pattern: Pattern, format: str) -> Form:
@@ -222,7 +222,7 @@ class _Methods:
         return data if is_in_order else read(data, self.form.order)
 
     def _structure(self) -> Any:
-        return tuple(constant(places.astype(np.int32)) for places in self.form.places)
+        return tuple(constant(positions.astype(np.int32)) for positions in self.form.positions)
 
     def _entries(self, point: Methods, state: dict[str, Tensor]) -> Any:
         """The entries from products of the half that reads the state."""
@@ -236,7 +236,7 @@ class _Methods:
 
     def _sparsity(self) -> Sparsity:
         names = ("starts", "indices") if self.format in ("csr", "csc") else ("rows", "columns")
-        indices = dict(zip(names, self.form.places, strict=True))
+        indices = dict(zip(names, self.form.positions, strict=True))
         coloring = self.coloring
         if coloring.num_column_colors:
             indices["column_colors"] = coloring.columns
@@ -244,5 +244,5 @@ class _Methods:
             indices["row_colors"] = coloring.rows
         if coloring.kind != "acyclic":
             indices["places"] = sources(coloring)[self.form.order]
-        numbers = {name: tuple(np.asarray(places).tolist()) for name, places in indices.items()}
+        numbers = {name: tuple(np.asarray(positions).tolist()) for name, positions in indices.items()}
         return Sparsity(self.format, coloring.pattern.shape, numbers)

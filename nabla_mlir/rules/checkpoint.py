@@ -70,9 +70,9 @@ def _vjp(op: ir.Operation, active: set[ir.Value], cts: Sequence[MaybeZero]) -> C
             accumulate(cotangents, mapping.get(r, r), ct, varying)
         pull_back(clones, varying, cotangents)
         outs = [materialize(cotangents.get(v, ZERO), wrap(v)) for v in captures]
-        for again, value in zip(marks.release(), values.values(), strict=True):
-            made_by = again.owner
-            again.replace_all_uses_with(value)
+        for copy, value in zip(marks.release(), values.values(), strict=True):
+            made_by = copy.owner
+            copy.replace_all_uses_with(value)
             if made_by.name == "ad.name":  # what it names is the same value
                 made_by.operands[0].replace_all_uses_with(value)
         return outs

@@ -268,7 +268,7 @@ def _case_batch(op: ir.Operation, mapped: Mapped, size: int, unmapped: dict[ir.V
     captures = [v for v in captures_of(op) if v in mapped]
 
     if index in mapped:
-        masks = _taken(mapped[index], len(branches))
+        masks = _masks(mapped[index], len(branches))
         outs = [_branch_gated(*b, mapped, size, unmapped, t) for b, t in zip(branches, masks, strict=True)]
         results = outs[-1]
         for values, entries in zip(reversed(outs[:-1]), reversed(masks[:-1]), strict=True):
@@ -323,7 +323,7 @@ def _branch_gated(
     return emit_case(_any(mask), [make, untaken]) if may_not_end else make()
 
 
-def _taken(index: Tensor, branches: int) -> list[Tensor]:
+def _masks(index: Tensor, branches: int) -> list[Tensor]:
     """The mask of each branch: the entries that select it."""
     if index.dtype == BOOL:
         return [index, logical_not(index)]

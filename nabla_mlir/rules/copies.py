@@ -46,10 +46,10 @@ def overwritten(value: ir.Value) -> ir.BlockArgument | None:
     """
     maker = made_by(value)
     while maker is not None:
-        place = list(maker.results).index(value)
-        if maker.name not in ("stablehlo.reshape", "stablehlo.while") and place not in updated(maker):
+        position = list(maker.results).index(value)
+        if maker.name not in ("stablehlo.reshape", "stablehlo.while") and position not in updated(maker):
             return None
-        value = maker.operands[place]
+        value = maker.operands[position]
         maker = made_by(value)
     return ir.BlockArgument(value)
 

@@ -76,8 +76,8 @@ def trace_backward(
         for i, ct, mask in zip(carries, incoming, masks, strict=False):
             accumulate(cotangents, mapping.get(outputs[i], outputs[i]), masked(ct, mask), active)
         for i, (rows, mask) in tapes.items():
-            _, row, *place = (mapping.get(v, v) for v in _made(outputs[i]).operands)
-            starts, sizes = [wrap(v) for v in place], wrap(row).shape
+            _, row, *position = (mapping.get(v, v) for v in _made(outputs[i]).operands)
+            starts, sizes = [wrap(v) for v in position], wrap(row).shape
             row_ct = dynamic_slice(rows, *starts, slice_sizes=sizes)
             accumulate(cotangents, row, masked(row_ct, row_of(mask, starts, sizes)), active)
         pull_back(clones, active, cotangents)

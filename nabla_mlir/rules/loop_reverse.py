@@ -18,7 +18,7 @@ from nabla_mlir.rules.custom_values import settle_regions
 from nabla_mlir.rules.loop_body import Backward, active_carries, step_back, trace_backward
 from nabla_mlir.rules.loop_checkpoints import choose_plan, run_plan
 from nabla_mlir.rules.loops import Counter, carries_behind, find_counter, invariant_carries
-from nabla_mlir.rules.masks import mask_of_rows, masked, repeated, shared_masks, taken, vanishes
+from nabla_mlir.rules.masks import mask_of_rows, masked, repeated, selection_mask, shared_masks, vanishes
 from nabla_mlir.rules.policies import exposed
 from nabla_mlir.rules.reverse import Cotangents, accumulate, active_values
 from nabla_mlir.rules.tapes import INDEX, count_at, empty_tape, read_row, tape_of, write_row
@@ -46,7 +46,7 @@ def while_vjp(op: ir.Operation, active: set[ir.Value], cts: Sequence[MaybeZero])
     seeds = [materialize(cts[i], wrap(op.results[i])) for i in carries]
     contributions: list[tuple[ir.Value, MaybeZero]] = [(inits[i], cts[i]) for i in sorted(invariant)]
     residuals = {v for rule in rules for v in rule.residuals}
-    rows = {i: (ct, taken(ct)) for i in tapes if isinstance(ct := cts[i], Tensor)}
+    rows = {i: (ct, selection_mask(ct)) for i in tapes if isinstance(ct := cts[i], Tensor)}
     masks = _masks([(op.results[i], cts[i]) for i in carries], sums, [cts[i] for i in tapes])
     backward = trace_backward(op, carries, sums, invariant, masks, rows, residuals)
     while not all(proven := _stay(backward, masks)):
@@ -96,7 +96,7 @@ def _masks(
     """
     shared = shared_masks([*(ct for _, ct in seeds), *rows])
     shared = {m.shape: m for whole in shared.values() if (m := mask_of_rows(whole)) is not None} | shared
-    free = [isinstance(ct, Zero) or taken(ct) is not None for _, ct in seeds]
+    free = [isinstance(ct, Zero) or selection_mask(ct) is not None for _, ct in seeds]
     carry_masks = [shared.get(wrap(v).shape) if f else None for (v, _), f in zip(seeds, free, strict=True)]
     shapes = [wrap(v).shape for v in sums]
     by_shape = {n: repeated(shared.get(n[1:]), n) for n in shapes} | shared  # tapes of one shape share one mask

@@ -34,7 +34,7 @@ def invariant_carries(op: ir.Operation) -> list[int]:
 def carries_behind(op: ir.Operation, values: Iterable[ir.Value]) -> set[int]:
     """Indices of the carries on which `values` of the body depend, in this iteration or an earlier one."""
     arguments, ops, outputs = body_of(op.regions[1])
-    places = {a: i for i, a in enumerate(arguments)}
+    positions = {a: i for i, a in enumerate(arguments)}
     producers = {r: o for o in ops for r in o.results}
     work, seen = list(values), set()
     while work:
@@ -42,12 +42,12 @@ def carries_behind(op: ir.Operation, values: Iterable[ir.Value]) -> set[int]:
         if value in seen:
             continue
         seen.add(value)
-        if value in places:
-            work.append(outputs[places[value]])
+        if value in positions:
+            work.append(outputs[positions[value]])
         elif value in producers:
             seen.update(producers[value].results)
             work += reads_of(producers[value])
-    return {i for a, i in places.items() if a in seen}
+    return {i for a, i in positions.items() if a in seen}
 
 
 def find_counter(op: ir.Operation) -> Counter | None:

@@ -2,13 +2,13 @@
 
 ``y = where(x > 0, log(x), 0)`` has the derivative 0 at x = 0, where the derivative of log(x), 1 / x, is infinite. The
 cotangent of log(x) is ``where(x > 0, ct, 0)``; times 1 / x it would be 0 * inf = NaN. So the product with a partial is
-computed inside the mask ``x > 0`` only. `taken` finds the mask: it follows the cotangent back, through operations that
+computed inside the mask ``x > 0`` only. `selection_mask` finds the mask: it follows the cotangent back, through operations that
 move and add elements, to the selection that made it. The mask never tests the value of the cotangent, because a
 cotangent that happens to be zero may have a tangent.
 
 The carry of a backward loop is an argument of its body, so no selection can be found there. If `vanishes` proves that
 the body leaves the carry zero outside the mask of its initial value, the body may apply the mask once more (`masked`):
-this selection changes no value, and `taken` finds it. The same holds for the results of a branch (`remasked`).
+this selection changes no value, and `selection_mask` finds it. The same holds for the results of a branch (`remasked`).
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def _follow(value: ir.Value, ask: Callable[[ir.Value], Asking[Answer]], answers:
     return answers[value]
 
 
-def taken(ct: Tensor, answers: Known | None = None) -> Tensor | None:
+def selection_mask(ct: Tensor, answers: Known | None = None) -> Tensor | None:
     """A mask of the cotangent, False for elements that a selection made zero; None if no selection is found.
 
     Args:
@@ -129,9 +129,9 @@ def _of_scatter(op: ir.Operation) -> Asking[Tensor | None]:
     if params["body"] != "add" or len(op.operands) != 3 or not _is_zero(wrap(op.operands[0])):
         return None
     mask = yield op.operands[2]
-    whole, places, _ = (wrap(v) for v in op.operands)
+    whole, positions, _ = (wrap(v) for v in op.operands)
     never = full(whole.shape, False, np.dtype(bool))
-    return None if mask is None else scatter(never, places, mask, **{**params, "body": "or"})
+    return None if mask is None else scatter(never, positions, mask, **{**params, "body": "or"})
 
 
 def _of_terms(op: ir.Operation) -> Asking[Tensor | None]:
@@ -182,7 +182,7 @@ def shared_masks(cts: Sequence[MaybeZero]) -> dict[tuple[int, ...], Tensor]:
     """For each shape, the mask inside which any of the cotangents that have a mask may differ from zero."""
     masks: dict[tuple[int, ...], Tensor] = {}
     for ct in cts:
-        mask = None if isinstance(ct, Zero) else taken(ct)
+        mask = None if isinstance(ct, Zero) else selection_mask(ct)
         if mask is not None:
             other = masks.get(mask.shape, mask)
             masks[mask.shape] = mask if other.value == mask.value else logical_or(other, mask)
@@ -202,7 +202,7 @@ def remasked(results: Sequence[Tensor], cts: Sequence[MaybeZero]) -> list[Tensor
 
 
 def masked(t: Tensor, mask: Tensor | None) -> Tensor:
-    """The value `t`, which is zero outside of `mask`, as a selection by which `taken` finds the mask."""
+    """The value `t`, which is zero outside of `mask`, as a selection by which `selection_mask` finds the mask."""
     return t if mask is None else where_zero(mask, t)
 
 
@@ -256,8 +256,8 @@ def _vanishes(value: ir.Value, mask: ir.Value) -> Asking[bool]:
         whole_row = wrap(value).shape == (1, *wrap(tape).shape[1:])
         return whole_row and _follow(tape, lambda v: _rows_vanish(v, mask), {})
     if op.name == "stablehlo.dynamic_update_slice":
-        whole, row, *place = op.operands
-        return (yield whole) and _follow(row, lambda v: _row_vanishes(v, mask, place), {})
+        whole, row, *position = op.operands
+        return (yield whole) and _follow(row, lambda v: _row_vanishes(v, mask, position), {})
     if returns_of_regions(op):
         i = list(op.results).index(value)
         return (yield from _all(body_of(region)[2][i] for region in op.regions))
@@ -286,9 +286,9 @@ def _rows_vanish(value: ir.Value, mask: ir.Value) -> Asking[bool]:
     return (yield from _selected(value, is_sum, is_inside))
 
 
-def _row_vanishes(value: ir.Value, mask: ir.Value, place: Sequence[ir.Value]) -> Asking[bool]:
-    """Asks if a row that is written to a tape at index `place` is zero outside of the tape's mask for that row."""
-    return (yield from _selected(value, _keeps_order, lambda predicate: _is_part(predicate, mask, place)))
+def _row_vanishes(value: ir.Value, mask: ir.Value, position: Sequence[ir.Value]) -> Asking[bool]:
+    """Asks if a row that is written to a tape at index `position` is zero outside of the tape's mask for that row."""
+    return (yield from _selected(value, _keeps_order, lambda predicate: _is_part(predicate, mask, position)))
 
 
 def _selected(
@@ -309,15 +309,15 @@ def _selected(
     return (is_inside(predicate) or (yield one)) and (yield other)
 
 
-def _is_part(predicate: ir.Value, mask: ir.Value, place: Sequence[ir.Value]) -> bool:
-    """True if a predicate is, or implies, the tape's mask for the row at index `place`."""
+def _is_part(predicate: ir.Value, mask: ir.Value, position: Sequence[ir.Value]) -> bool:
+    """True if a predicate is, or implies, the tape's mask for the row at index `position`."""
     same, work, seen = mask_of_rows(wrap(mask)), [predicate], set()
     while work:
         part = before_reshapes(work.pop())
         maker = made_by(part)
         if same is not None and _implies(part, same.value):
             return True
-        if maker is not None and maker.name == "stablehlo.dynamic_slice" and list(maker.operands) == [mask, *place]:
+        if maker is not None and maker.name == "stablehlo.dynamic_slice" and list(maker.operands) == [mask, *position]:
             return True
         if maker is not None and maker.name == "stablehlo.and" and part not in seen:
             seen.add(part)

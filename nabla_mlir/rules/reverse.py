@@ -18,7 +18,7 @@ from nabla_mlir.dialects.regions import made_by
 from nabla_mlir.errors import RuleMissingError
 from nabla_mlir.ops.guards import product, share_of
 from nabla_mlir.ops.logic import where_zero
-from nabla_mlir.rules.masks import Known, choice_of, taken
+from nabla_mlir.rules.masks import Known, choice_of, selection_mask
 from nabla_mlir.table.forward import Tangents, carries_tangent, is_constant, pushed_through, recorded
 from nabla_mlir.table.regions import Kept, captures_by_rule, decomposed, dependents, reads_of
 from nabla_mlir.table.registry import (
@@ -134,7 +134,7 @@ def _scaled(
     y = wrap(op.results[0])
     mask, share = None, None
     if not is_sum(op):  # the partials of a sum are 1 and -1
-        mask, share = taken(ct, masks), share_of(ct)
+        mask, share = selection_mask(ct, masks), share_of(ct)
         mask = choice_of(ct) if mask is None else mask
     if share is not None:
         weight, ct = share
@@ -179,8 +179,8 @@ def _linearized(
             _hoist(new_ops, op)
             before.value.replace_all_uses_with(after.value)
     found = _pulled_to(list(holders.values()), tangents, new_ops, cts)
-    by_place = dict(zip(holders, found, strict=True))
-    return [by_place.get(i, ZERO) for i in range(len(xs))]
+    by_position = dict(zip(holders, found, strict=True))
+    return [by_position.get(i, ZERO) for i in range(len(xs))]
 
 
 def _pulled_to(

@@ -50,12 +50,12 @@ def call(function: Writing, arguments: Sequence[Any], donation: Sequence[int], t
         x = inputs[i]
         array = x if type(x) is Array else Array.from_numpy(np.asarray(x), copy=False)
         inputs[i] = array.given_away(device)
-    places = {address(inputs[i]) for i in donation if inputs[i].size}
+    positions = {address(inputs[i]) for i in donation if inputs[i].size}
     results = function(inputs, 0, types)
     spans = [(address(y), y.nbytes) for y in results]
     for y, (start, size) in zip(results, spans, strict=True):
         touching = [1 for other, length in spans if other < start + size and start < other + length]
-        y.is_alone = start in places and len(touching) == 1
+        y.is_alone = start in positions and len(touching) == 1
     return results
 
 

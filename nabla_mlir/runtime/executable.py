@@ -84,7 +84,7 @@ class Function:
                 inputs.push_ref(handed(argument, self.device))
                 continue
             if type(argument) is not Array or argument.device.memory is not memory or argument.pending is not None:
-                argument = self._there(argument)
+                argument = self._in_device_memory(argument)
                 if argument.pending is not None:
                     argument.block_until_ready()
             argument.is_alone = False
@@ -120,7 +120,7 @@ class Function:
             check_storage(self.name, targets, arguments, where)
             memory = [memory_of(target, where) for target in targets]
             wait_for_others(timeline)
-        for argument in map(self._there, arguments):
+        for argument in map(self._in_device_memory, arguments):
             if argument.pending is not None and argument.pending.timeline is not timeline:
                 argument.block_until_ready()
             argument.is_alone = False
@@ -148,7 +148,7 @@ class Function:
         get, where = outputs.get_as_object, self.device
         return [Array(get(i, HalBufferView), where, version, False, kind, pending) for i, kind in enumerate(kinds)]
 
-    def _there(self, argument: Array | np.ndarray) -> Array:
+    def _in_device_memory(self, argument: Array | np.ndarray) -> Array:
         """The argument in memory that the function can read."""
         if type(argument) is not Array:
             if self._timeline is None:
@@ -164,7 +164,7 @@ class Function:
         abandon(self.device.pool)
         for function in list(_functions):
             if function.device.pool is self.device.pool:
-                function.lose_threads(_HELD, _AGAIN)
+                function.lose_threads(_HELD, _RELOAD)
 
     def lose_threads(self, what: str, help: str) -> None:
         """Makes later calls fail, or reload the code if it has no state: the threads are lost, so a call would never end."""
@@ -213,7 +213,7 @@ class Function:
 
 
 _HELD = "a pool of threads that is free, got one with a call that was interrupted and goes on"
-_AGAIN = "load it anew, or take a clone() of the module: they have a pool of their own."
+_RELOAD = "load it anew, or take a clone() of the module: they have a pool of their own."
 _BEFORE = "load or compile it after the fork, or start processes by multiprocessing's 'spawn'."
 _functions: weakref.WeakSet[Function] = weakref.WeakSet()
 _remains: list[tuple[Device, Callable[..., object]]] = []  # objects that would wait for their threads when they are freed
@@ -375,11 +375,11 @@ class Executable:
 
 
 def _reopened(content: bytes, driver: str, threads: int) -> Executable:
-    return Executable(*_kept(content, driver, threads, generation(driver)))
+    return Executable(*_loaded(content, driver, threads, generation(driver)))
 
 
 @functools.lru_cache(maxsize=_OPEN)
-def _kept(content: bytes, driver: str, threads: int, generation: tuple[int, int]) -> tuple[VmModule, Device]:
+def _loaded(content: bytes, driver: str, threads: int, generation: tuple[int, int]) -> tuple[VmModule, Device]:
     """The module and the device for some content; a process loads equal content once, and all users share them."""
     executable = Executable.load(content, pooled(driver, threads))
     return executable._module, executable.device

@@ -387,4 +387,4 @@ def _entry_point(data: dict[str, Any]) -> EntryPoint:
 
 def _sparsity(data: dict[str, Any]) -> Sparsity:
     rows, columns = data["shape"]
-    return Sparsity(data["format"], (rows, columns), {name: tuple(places) for name, places in data["indices"].items()})
+    return Sparsity(data["format"], (rows, columns), {name: tuple(positions) for name, positions in data["indices"].items()})

@@ -28,7 +28,7 @@ class _Scratch:
     def __init__(self, device: Device, bytes: int):
         self.device, self.bytes = device, bytes
         self.calls = self.running = 0  # the number of calls that have begun, and of those that have not ended
-        self.is_there = False  # True if the allocator has a buffer from an earlier call
+        self.is_allocated = False  # True if the allocator has a buffer from an earlier call
 
 
 def keeping(
@@ -46,17 +46,17 @@ def keeping(
         with _lock:
             scratch.calls += 1
             scratch.running += 1
-            number, is_alone, was_there = scratch.calls, scratch.running == 1, scratch.is_there
+            number, is_alone, was_allocated = scratch.calls, scratch.running == 1, scratch.is_allocated
         before = _allocated(device)
         try:
             invoke(*args)
         finally:
             with _lock:
                 scratch.running -= 1
-                scratch.is_there = True
+                scratch.is_allocated = True
                 is_alone &= scratch.calls == number
         growth = _allocated(device) - before
-        if was_there and is_alone and not overlaps and growth >= bytes and growth - _of_results(args[-1]) >= bytes:
+        if was_allocated and is_alone and not overlaps and growth >= bytes and growth - _of_results(args[-1]) >= bytes:
             with _lock:
                 _trim(device, [scratch])
 
@@ -70,8 +70,8 @@ def _allocated(device: Device) -> int:
 
 def _of_results(outputs: VmVariantList) -> int:
     """The bytes of the arrays among the results of a call; a number among the results is the version of its state."""
-    places = [i for i in range(len(outputs)) if type(outputs.get_variant(i)) is not int]
-    return sum(outputs.get_as_object(i, HalBufferView).byte_length for i in places)
+    positions = [i for i in range(len(outputs)) if type(outputs.get_variant(i)) is not int]
+    return sum(outputs.get_as_object(i, HalBufferView).byte_length for i in positions)
 
 
 def _note(scratch: _Scratch) -> None:
@@ -92,4 +92,4 @@ def _trim(device: Device, those: Sequence[_Scratch]) -> None:
     """Frees all unused memory of a device, including the scratch buffers of these functions."""
     device.hal.allocator.trim()
     for other in those:
-        other.is_there &= other.device is not device
+        other.is_allocated &= other.device is not device

@@ -58,8 +58,8 @@ def _quotas(root: Path, group: Path) -> Iterator[float]:
         _, controllers, path = line.split(":", 2)
         if controllers and "cpu" not in controllers.split(","):
             continue
-        place = root / (f"cpu/{path}" if controllers else path.lstrip("/"))
-        for folder in (place, *place.parents):
+        position = root / (f"cpu/{path}" if controllers else path.lstrip("/"))
+        for folder in (position, *position.parents):
             limits = _text(folder / "cpu.max").split() or [
                 _text(folder / "cpu.cfs_quota_us").strip(), _text(folder / "cpu.cfs_period_us").strip(),
             ]  # fmt: skip

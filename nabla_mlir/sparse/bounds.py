@@ -71,8 +71,8 @@ def _has_path(pattern: Pattern) -> bool:
     The diagonal must be full, because a column without a diagonal entry may be in no product.
     """
     row, column = pattern.row_of_entry, pattern.indices
-    apart = row != column
-    if pattern.nnz - np.count_nonzero(apart) < pattern.shape[0]:
+    off_diagonal = row != column
+    if pattern.nnz - np.count_nonzero(off_diagonal) < pattern.shape[0]:
         return False
-    degree = np.bincount(row[apart], minlength=pattern.shape[0])
-    return bool(((degree[row] > 1) & (degree[column] > 1) & apart).any())
+    degree = np.bincount(row[off_diagonal], minlength=pattern.shape[0])
+    return bool(((degree[row] > 1) & (degree[column] > 1) & off_diagonal).any())

@@ -292,9 +292,9 @@ def _without_idle(coloring: Coloring) -> Coloring:
 def _numbered(colors: np.ndarray) -> np.ndarray:
     """The colors renumbered, so that those that occur are 0, 1, 2, ..."""
     found = np.unique(colors[colors >= 0])
-    places = np.full(int(colors.max(initial=-1)) + 2, -1)
-    places[found] = np.arange(len(found))
-    return places[colors]
+    positions = np.full(int(colors.max(initial=-1)) + 2, -1)
+    positions[found] = np.arange(len(found))
+    return positions[colors]
 
 
 def _bidirectional(pattern: Pattern, order: str | Sequence[int]) -> Coloring:

@@ -203,11 +203,11 @@ def sources(coloring: Coloring) -> np.ndarray:
     pattern = coloring.pattern
     m, n = pattern.shape
     row, column = pattern.row_of_entry, pattern.indices
-    places = coloring.columns[column] * m + row
+    offsets = coloring.columns[column] * m + row
     if coloring.kind == "star":
-        return np.where(coloring.by_column, places, places[mirror(pattern)]).astype(np.int32)
+        return np.where(coloring.by_column, offsets, offsets[mirror(pattern)]).astype(np.int32)
     return np.where(
-        coloring.by_column, places, coloring.num_column_colors * m + coloring.rows[row] * n + column
+        coloring.by_column, offsets, coloring.num_column_colors * m + coloring.rows[row] * n + column
     ).astype(np.int32)
 
 

@@ -131,7 +131,7 @@ def _analysed(holder: ir.Operation, count: int, trace: Trace) -> tuple[Relation,
     with contextlib.suppress(DerivativeNeeded):
         found = dependence_of(holder, range(count), numbers=arrays, is_derivative=False, has_lines=trace.has_lines)
         return results_of(holder, found)[0], causes(found)
-    module = _apart(holder, arrays)
+    module = _separate_module(holder, arrays)
     _EXPANDED.run(module, verify_each=False)
     func = functions_of(module.operation)["main"]
     with contextlib.suppress(DerivativeNeeded):
@@ -190,7 +190,7 @@ def _local(what: str, f: Callable[..., Any], args: Sequence[Any], argnums: Argnu
     return _found(results[0], causes(found), active, symmetric)
 
 
-def _apart(holder: ir.Operation, arrays: Mapping[ir.Value, np.ndarray]) -> ir.Module:
+def _separate_module(holder: ir.Operation, arrays: Mapping[ir.Value, np.ndarray]) -> ir.Module:
     """A copy of a block as a function in a separate module; captured values become constants or arguments."""
     block = holder.regions[0].blocks[0]
     outside = captures_of(holder)

@@ -28,16 +28,16 @@ def candidates(rows: Rows, grid: Shape, least: int, most: int, adjacent: bool = 
     """
     if math.prod(grid) != rows.columns or rows.columns < 2 or not rows.indices.size:
         return
-    places = np.stack(np.unravel_index(np.arange(rows.columns), grid), axis=1)
+    positions = np.stack(np.unravel_index(np.arange(rows.columns), grid), axis=1)
     # A few rows show what stencil it is. Each candidate is then checked on all rows.
     ends, middle = np.arange(min(64, rows.count)), np.linspace(0, rows.count - 1, 512).astype(np.int64)
     sample = np.unique(np.concatenate([ends, middle, rows.count - 1 - ends]))
     for part in (_only(rows, sample), rows):
-        apart = _differences(part, places, adjacent)
-        if apart is None or not len(apart):
+        differences = _differences(part, positions, adjacent)
+        if differences is None or not len(differences):
             return
         is_refuted = False
-        for colors in _forms(apart, places, grid, least, min(most, 2 * least + 8)):
+        for colors in _forms(differences, positions, grid, least, min(most, 2 * least + 8)):
             is_refuted = not _is_valid(rows, colors, adjacent)
             if is_refuted:
                 break
@@ -53,14 +53,14 @@ def _only(rows: Rows, sample: np.ndarray) -> Rows:
     return rows.take(source)
 
 
-def _forms(apart: np.ndarray, places: np.ndarray, grid: Shape, least: int, most: int) -> Iterator[np.ndarray]:
+def _forms(differences: np.ndarray, positions: np.ndarray, grid: Shape, least: int, most: int) -> Iterator[np.ndarray]:
     """The colors by each linear form that maps no difference to zero."""
     for k in range(max(2, least), most):
         if k ** len(grid) > thresholds.LATTICE_FORMS:
             return
         forms = np.indices((k,) * len(grid)).reshape(len(grid), -1).T
-        for form in forms[((apart @ forms.T) % k != 0).all(axis=0)]:
-            yield (places @ form) % k
+        for form in forms[((differences @ forms.T) % k != 0).all(axis=0)]:
+            yield (positions @ form) % k
 
 
 def _is_valid(rows: Rows, colors: np.ndarray, adjacent: bool) -> bool:
@@ -71,10 +71,10 @@ def _is_valid(rows: Rows, colors: np.ndarray, adjacent: bool) -> bool:
     return int(np.bincount(row * (int(colors.max()) + 1) + colors[rows.indices]).max()) == 1
 
 
-def _differences(rows: Rows, places: np.ndarray, adjacent: bool) -> np.ndarray | None:
+def _differences(rows: Rows, positions: np.ndarray, adjacent: bool) -> np.ndarray | None:
     """The index differences of columns that must differ in color, without duplicates; None if there are too many."""
-    extent = places.max(axis=0) * 2 + 1
-    codes = places @ np.append(np.cumprod(extent[:0:-1])[::-1], 1)
+    extent = positions.max(axis=0) * 2 + 1
+    codes = positions @ np.append(np.cumprod(extent[:0:-1])[::-1], 1)
     row, column = rows.row_of_entry(), rows.indices
     if adjacent:
         pairs = [(row, column)]
@@ -88,10 +88,10 @@ def _differences(rows: Rows, places: np.ndarray, adjacent: bool) -> np.ndarray |
     for a, b in pairs:
         for value, k in _examples(codes[b] - codes[a]):
             if value:
-                examples[value] = places[b[k]] - places[a[k]]
+                examples[value] = positions[b[k]] - positions[a[k]]
         if len(examples) > thresholds.LATTICE_DIFFERENCES**2:
             return None
-    return np.array(list(examples.values()), np.int64).reshape(-1, places.shape[1])
+    return np.array(list(examples.values()), np.int64).reshape(-1, positions.shape[1])
 
 
 def _examples(numbers: np.ndarray) -> Iterator[tuple[int, int]]:
@@ -101,13 +101,13 @@ def _examples(numbers: np.ndarray) -> Iterator[tuple[int, int]]:
     least = int(numbers.min())
     span = int(numbers.max()) - least + 1
     if span > 8 * numbers.size + 1024:  # a table would be larger than the numbers
-        found, places = np.unique(numbers, return_index=True)
+        found, positions = np.unique(numbers, return_index=True)
     else:
         table = np.full(span, -1)
         table[numbers - least] = np.arange(numbers.size)
         found = np.nonzero(table >= 0)[0]
-        found, places = found + least, table[found]
-    yield from zip(found.tolist(), places.tolist(), strict=True)
+        found, positions = found + least, table[found]
+    yield from zip(found.tolist(), positions.tolist(), strict=True)
 
 
 def grids_of(columns: int, known: Sequence[Shape], together: np.ndarray) -> list[Shape]:

@@ -109,10 +109,10 @@ def _check_plain(what: str, matrix: SparseMatrix) -> None:
         )  # fmt: skip
 
 
-def read(numbers: Tensor, places: np.ndarray) -> Tensor:
+def read(numbers: Tensor, positions: np.ndarray) -> Tensor:
     """The numbers at some indices of a vector. The indices are constants of the code, like the pattern."""
     dims = gather_dims(collapsed_slice_dims=(0,), start_index_map=(0,), index_vector_dim=1)
-    return gather(numbers, constant(places.astype(np.int32).reshape(-1, 1)), dimension_numbers=dims, slice_sizes=(1,))
+    return gather(numbers, constant(positions.astype(np.int32).reshape(-1, 1)), dimension_numbers=dims, slice_sizes=(1,))
 
 
 def added(updates: Tensor, rows: np.ndarray, shape: tuple[int, ...]) -> Tensor:
@@ -123,13 +123,13 @@ def added(updates: Tensor, rows: np.ndarray, shape: tuple[int, ...]) -> Tensor:
         update_window_dims=tuple(range(1, updates.ndim)), inserted_window_dims=(0,), scatter_dims_to_operand_dims=(0,),
         index_vector_dim=1,
     )  # fmt: skip
-    places = constant(rows.astype(np.int32).reshape(-1, 1))
+    positions = constant(rows.astype(np.int32).reshape(-1, 1))
     # Without the barrier, IREE computes the updates inside the loop that sums them, and stores all of them on the
     # stack.
     (updates,) = optimization_barrier(updates)
     ordered = bool((np.diff(rows) >= 0).all())
     return scatter(
-        full(shape, 0, updates.dtype), places, updates, scatter_dimension_numbers=numbers, indices_are_sorted=ordered,
+        full(shape, 0, updates.dtype), positions, updates, scatter_dimension_numbers=numbers, indices_are_sorted=ordered,
         unique_indices=False, body="add",
     )  # fmt: skip
 
@@ -169,5 +169,5 @@ def _sparse_product(a: SparseMatrix, b: SparseMatrix) -> SparseMatrix:
 def _dense(matrix: SparseMatrix) -> Tensor:
     _check_plain("to_dense", matrix)
     m, n = matrix.shape
-    places = matrix.pattern.row_of_entry * n + matrix.pattern.indices
-    return added(as_tensor(matrix.data), places, (m * n,)).reshape(m, n)
+    positions = matrix.pattern.row_of_entry * n + matrix.pattern.indices
+    return added(as_tensor(matrix.data), positions, (m * n,)).reshape(m, n)

@@ -53,17 +53,17 @@ def _by_buckets(graph: Graph, keys: list[int], change: int, largest: bool) -> li
     at = len(buckets) - 1 if largest else 0
     step = -1 if largest else 1
     order: list[int] = []
-    is_taken = [False] * len(graph)
+    is_removed = [False] * len(graph)
     while len(order) < len(graph):
         while not buckets[at]:
             at += step
         vertex = buckets[at].pop()
-        if is_taken[vertex] or keys[vertex] != at:
+        if is_removed[vertex] or keys[vertex] != at:
             continue  # it has moved to another bucket
-        is_taken[vertex] = True
+        is_removed[vertex] = True
         order.append(vertex)
         for other in graph[vertex]:
-            if not is_taken[other]:
+            if not is_removed[other]:
                 keys[other] += change
                 buckets[keys[other]].append(other)
         if change < 0 and not largest:

@@ -59,10 +59,10 @@ class Pattern:
                     f"{row.shape}, {column.shape} and {shape.shape} of {row.dtype}, {column.dtype} and {shape.dtype}.",
                     where=user_frame(), help="give a dense matrix as an array: np.array(rows).",
                 )  # fmt: skip
-            return Pattern._from_places(row.astype(np.int64), column.astype(np.int64), (int(shape[0]), int(shape[1])))
+            return Pattern._from_positions(row.astype(np.int64), column.astype(np.int64), (int(shape[0]), int(shape[1])))
         if hasattr(matrix, "tocoo"):
             found = matrix.tocoo()
-            return Pattern._from_places(found.row.astype(np.int64), found.col.astype(np.int64), found.shape)
+            return Pattern._from_positions(found.row.astype(np.int64), found.col.astype(np.int64), found.shape)
         dense = np.asarray(matrix)
         if dense.ndim != 2:
             raise PatternError(
@@ -70,13 +70,13 @@ class Pattern:
                 help="give a matrix of SciPy, a dense matrix, or (rows, columns, shape).",
             )  # fmt: skip
         row, column = np.nonzero(dense)
-        return Pattern._from_places(row, column, dense.shape)
+        return Pattern._from_positions(row, column, dense.shape)
 
     @staticmethod
-    def _from_places(row: np.ndarray, column: np.ndarray, shape: tuple[int, int]) -> Pattern:
-        for what, places, size in (("row", row, shape[0]), ("column", column, shape[1])):
-            if places.size and (places.min() < 0 or places.max() >= size):
-                bad = int(places[(places < 0) | (places >= size)][0])
+    def _from_positions(row: np.ndarray, column: np.ndarray, shape: tuple[int, int]) -> Pattern:
+        for what, positions, size in (("row", row, shape[0]), ("column", column, shape[1])):
+            if positions.size and (positions.min() < 0 or positions.max() >= size):
+                bad = int(positions[(positions < 0) | (positions >= size)][0])
                 raise PatternError(f"a pattern requires {what}s from 0 to {size - 1}, got {bad}.", where=user_frame())
         return Pattern(Rows.of(row * max(shape[1], 1) + column, *shape))
 

@@ -106,8 +106,8 @@ class Box(NamedTuple):
         return Box(left(self.starts), left(self.counts), left(self.steps), left(self.strides), base, free)
 
 
-def _put(numbers: Numbers, place: int, value: int) -> Numbers:
-    return (*numbers[:place], value, *numbers[place + 1 :])
+def _put(numbers: Numbers, position: int, value: int) -> Numbers:
+    return (*numbers[:position], value, *numbers[position + 1 :])
 
 
 def normal_free(base: int, free: Iterable[tuple[int, int]]) -> tuple[int, tuple[tuple[int, int], ...]]:
@@ -191,15 +191,15 @@ def _pair(a: Box, b: Box, axis: int, alone: bool, stride: int | None = None) -> 
     """One box for two boxes whose rows follow each other on one index map; None if there is none."""
     if a.steps[axis] != 1 or b.steps[axis] != 1 or b.starts[axis] > a.starts[axis] + a.counts[axis]:
         return None
-    apart = b.starts[axis] - a.starts[axis]
+    distance = b.starts[axis] - a.starts[axis]
     strides = {box.strides[axis] for box in (a, b) if box.counts[axis] > 1}
-    if len(strides) > 1 or apart < 0:
+    if len(strides) > 1 or distance < 0:
         return None
     if not strides:
-        if not alone or not apart:
+        if not alone or not distance:
             return None
-        strides = {(b.base - a.base) // apart}
+        strides = {(b.base - a.base) // distance}
     (step,) = strides
-    if (stride is not None and step != stride) or b.base - a.base != step * apart:
+    if (stride is not None and step != stride) or b.base - a.base != step * distance:
         return None
-    return a.on_axis(axis, a.starts[axis], max(a.counts[axis], apart + b.counts[axis]), 1, step, a.base)
+    return a.on_axis(axis, a.starts[axis], max(a.counts[axis], distance + b.counts[axis]), 1, step, a.base)

@@ -32,20 +32,20 @@ def elements_read(shape: Shape, indices: np.ndarray, dims: Dims, sizes: Sequence
     rank = len(batch) + len(window)
     element, inside = np.zeros((*batch, *window), np.int64), np.ones((*batch, *window), bool)
     for d, size in enumerate(shape):
-        place = np.zeros((1,) * rank, np.int64)
+        position = np.zeros((1,) * rank, np.int64)
         if d in dims["start_index_map"]:
             first = starts[..., dims["start_index_map"].index(d)].astype(np.int64)
             first = np.clip(first, 0, size - sizes[d]) if clip else first
-            place = place + first.reshape(batch + (1,) * len(window))
+            position = position + first.reshape(batch + (1,) * len(window))
         if d in dims["operand_batching_dims"]:
             axis = dims["start_indices_batching_dims"][dims["operand_batching_dims"].index(d)]
             axis -= axis > vector
-            place = place + np.arange(size).reshape([-1 if a == axis else 1 for a in range(rank)])
+            position = position + np.arange(size).reshape([-1 if a == axis else 1 for a in range(rank)])
         if d in offset_axes:
             axis = len(batch) + offset_axes.index(d)
-            place = place + np.arange(sizes[d]).reshape([-1 if a == axis else 1 for a in range(rank)])
-        inside &= (place >= 0) & (place < size)
-        element = element * size + place
+            position = position + np.arange(sizes[d]).reshape([-1 if a == axis else 1 for a in range(rank)])
+        inside &= (position >= 0) & (position < size)
+        element = element * size + position
     element = np.where(inside, element, -1)
     # The axes of the windows are offset_dims of the result; the other axes are those of the indices. Both keep their
     # order.
@@ -87,12 +87,12 @@ def gather(
         return [_anywhere(x, dims, slice_sizes, shape)]
     axis = _only_axis(dims, x.shape, slice_sizes)
     if axis is not None and x.boxes is not None:
-        places = np.clip(indices.astype(np.int64).reshape(-1), 0, x.shape[axis] - 1)
-        runs = progressions(places)
+        positions = np.clip(indices.astype(np.int64).reshape(-1), 0, x.shape[axis] - 1)
+        runs = progressions(positions)
         if runs is not None:
             batch = [d for d in range(len(shape)) if d not in dims["offset_dims"]]
             return [_runs(x, axis, runs, dims["offset_dims"], batch, shape)]
-    return [x.taken(elements_read(x.shape, indices, dims, slice_sizes, clip=True).reshape(-1), shape)]
+    return [x.selected(elements_read(x.shape, indices, dims, slice_sizes, clip=True).reshape(-1), shape)]
 
 
 def _runs(
@@ -128,14 +128,14 @@ def _anywhere(x: Relation, dims: Dims, sizes: Sequence[int], shape: Shape) -> Re
     x = x.reshaped([whole[d] for d in own])
     vector, windows = dims["index_vector_dim"], iter(dims["offset_dims"])
     batch = [d for d in range(len(shape)) if d not in dims["offset_dims"]]
-    places = []
+    positions = []
     for d in own:
         if d in dims["operand_batching_dims"]:
             axis = dims["start_indices_batching_dims"][dims["operand_batching_dims"].index(d)]
-            places.append(batch[axis - (axis > vector)])
+            positions.append(batch[axis - (axis > vector)])
         else:
-            places.append(next(windows))
-    return x.broadcast(shape, places)
+            positions.append(next(windows))
+    return x.broadcast(shape, positions)
 
 
 def gather_of(dims: Dims) -> Dims:
@@ -167,9 +167,9 @@ def scatter(
     axis = _only_axis(dims, x.shape, sizes)
     runs = None
     if axis is not None and updates.boxes is not None and body == "add":
-        places = indices.astype(np.int64).reshape(-1)
-        inside = places.size and places.min() >= 0 and places.max() < x.shape[axis]
-        runs = progressions(places) if inside else None
+        positions = indices.astype(np.int64).reshape(-1)
+        inside = positions.size and positions.min() >= 0 and positions.max() < x.shape[axis]
+        runs = progressions(positions) if inside else None
     if axis is not None and runs is not None:
         batch = [d for d in range(len(updates.shape)) if d not in dims["offset_dims"]]
         return [x.union(_written(updates, axis, runs, dims["offset_dims"], batch, x.shape))]
@@ -215,8 +215,8 @@ def _everywhere(updates: Relation, dims: Dims, sizes: Sequence[int], shape: Shap
     at = dict(zip(dims["offset_dims"], offset_axes, strict=True)) | batching
     movable = {d for d in dims["start_index_map"] if sizes[d] < shape[d]}
     away = [u for u in range(len(updates.shape)) if u not in at or at[u] in movable]
-    places = [at[u] for u in range(len(updates.shape)) if u not in away]
+    positions = [at[u] for u in range(len(updates.shape)) if u not in away]
     found = updates.gathered(away)
-    whole = tuple(found.shape[places.index(d)] if d in places else n for d, n in enumerate(shape))
-    found = found.broadcast(whole, places)
+    whole = tuple(found.shape[positions.index(d)] if d in positions else n for d, n in enumerate(shape))
+    found = found.broadcast(whole, positions)
     return found.padded([0] * len(shape), [n - m for n, m in zip(shape, whole, strict=True)])

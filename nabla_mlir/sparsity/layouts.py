@@ -27,13 +27,13 @@ def factors(old: Shape, new: Shape) -> list[tuple[tuple[int, ...], tuple[int, ..
 
 
 @functools.lru_cache(maxsize=1024)
-def kept_axes(old: Shape, new: Shape) -> list[int | None] | None:
+def matching_axes(old: Shape, new: Shape) -> list[int | None] | None:
     """For each axis of `new` the equal axis of `old`, None for an axis of size 1; None if other axes differ."""
     long = [a for a, n in enumerate(old) if n != 1]
     if [old[a] for a in long] != [n for n in new if n != 1]:
         return None
-    places = iter(long)
-    return [None if n == 1 else next(places) for n in new]
+    positions = iter(long)
+    return [None if n == 1 else next(positions) for n in new]
 
 
 def reshaped(box: Box, old: Shape, new: Shape) -> list[Box] | None:
@@ -102,11 +102,11 @@ def _rows(start: int, count: int, step: int, stride: int, inner: int) -> list[tu
     if inner % step:
         return None
     per_row, first, found = inner // step, start // step, []
-    row, place = divmod(first, per_row)
+    row, position = divmod(first, per_row)
     count_before = 0
-    if place or count < per_row:
-        n = min(per_row - place, count)
-        found.append((0, (row, 1, 1, 0), (start % step + step * place, n, step, stride)))
+    if position or count < per_row:
+        n = min(per_row - position, count)
+        found.append((0, (row, 1, 1, 0), (start % step + step * position, n, step, stride)))
         count_before, row = n, row + 1
     whole = (count - count_before) // per_row
     if whole:

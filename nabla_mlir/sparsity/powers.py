@@ -12,11 +12,11 @@ from nabla_mlir.sparsity.relation import Relation
 from nabla_mlir.sparsity.rows import Rows, product
 
 
-def after(turn: Sequence[Relation], state: Sequence[Relation], count: int) -> list[Relation]:
+def after(iteration: Sequence[Relation], state: Sequence[Relation], count: int) -> list[Relation]:
     """The dependence of the carries on the columns after `count` iterations.
 
     Args:
-      turn: the pattern of one iteration: the dependence of each carry on the columns, followed by the previous elements
+      iteration: the pattern of one iteration: the dependence of each carry on the columns, followed by the previous elements
         of all carries.
       state: the current pattern of each carry.
       count: the number of iterations.
@@ -24,7 +24,7 @@ def after(turn: Sequence[Relation], state: Sequence[Relation], count: int) -> li
     Raises:
       PatternError: there are too many entries.
     """
-    columns, parts = state[0].columns, [r.rows for r in turn]
+    columns, parts = state[0].columns, [r.rows for r in iteration]
     front = columns if any((p.indices < columns).any() for p in parts) else 0  # the columns do not change
     away = columns - front
     step = _below_identity([Rows(p.offsets, p.indices - away, p.columns - away) for p in parts], front)

@@ -22,17 +22,17 @@ def dot_general(xs: Sequence[Operand], outs: Sequence[Shape], dot_dimension_numb
     left = [a for a in range(len(lhs.shape)) if a not in (*batch_l, *contract_l)]
     right = [a for a in range(len(rhs.shape)) if a not in (*batch_r, *contract_r)]
     n, shape = len(batch_l), outs[0]
-    place_l = [*range(n), *range(n, n + len(left))]
-    place_r = [*range(n), *range(n + len(left), len(shape))]
+    position_l = [*range(n), *range(n, n + len(left))]
+    position_r = [*range(n), *range(n + len(left), len(shape))]
     found = [
-        _factor(lhs, rhs, (batch_l, left, contract_l), (batch_r, right, contract_r), place_l, shape, flip=False),
-        _factor(rhs, lhs, (batch_r, right, contract_r), (batch_l, left, contract_l), place_r, shape, flip=True),
+        _factor(lhs, rhs, (batch_l, left, contract_l), (batch_r, right, contract_r), position_l, shape, flip=False),
+        _factor(rhs, lhs, (batch_r, right, contract_r), (batch_l, left, contract_l), position_r, shape, flip=True),
     ]
     return [union(found, shape, columns_of(xs))]
 
 
 def _factor(
-    x: Operand, other: Operand, mine: Any, theirs: Any, places: Sequence[int], shape: Shape, flip: bool
+    x: Operand, other: Operand, mine: Any, theirs: Any, positions: Sequence[int], shape: Shape, flip: bool
 ) -> Relation:
     """The dependences of a product through one of its factors; axes are given as (batching, free, contracting)."""
     if x.relation.is_empty:
@@ -47,7 +47,7 @@ def _factor(
     batch, free, contract = mine
     ordered = x.relation.transposed([*batch, *free, *contract])
     rank = len(batch) + len(free)
-    return ordered.gathered(range(rank, len(x.shape))).broadcast(shape, places)
+    return ordered.gathered(range(rank, len(x.shape))).broadcast(shape, positions)
 
 
 def _by_zeros(x: Relation, where: np.ndarray, mine: Any, theirs: Any, shape: Shape, flip: bool) -> Relation:

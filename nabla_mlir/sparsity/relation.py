@@ -13,7 +13,7 @@ import numpy as np
 
 from nabla_mlir import thresholds
 from nabla_mlir.sparsity.boxes import Box, coalesced
-from nabla_mlir.sparsity.layouts import Shape, kept_axes, reshaped
+from nabla_mlir.sparsity.layouts import Shape, matching_axes, reshaped
 from nabla_mlir.sparsity.rows import Rows, check_size, rows_of
 
 
@@ -227,9 +227,9 @@ class Relation:
             new = [b for b in map(box, boxes) if b is not None]
             return Relation(shape, self.columns, new, is_loose=len(new) > 1)
         numbers = np.arange(math.prod(self.shape)).reshape(self.shape)
-        return self.taken(np.asarray(source(numbers)), shape)
+        return self.selected(np.asarray(source(numbers)), shape)
 
-    def taken(self, source: np.ndarray, shape: Sequence[int]) -> Relation:
+    def selected(self, source: np.ndarray, shape: Sequence[int]) -> Relation:
         """Element k of the new array is element source[k] of this one; it has no dependences if source[k] is negative."""
         return Relation.of_rows(shape, self.rows.take(source))
 
@@ -243,7 +243,7 @@ class Relation:
             return Relation.of_rows(shape, self.rows)
         if not all(shape):
             return Relation.none(shape, self.columns)
-        axes = kept_axes(self.layout, tuple(shape))
+        axes = matching_axes(self.layout, tuple(shape))
         if axes is None:
             return Relation(shape, self.columns, self._boxes, self.layout, self._is_loose)
         return Relation(shape, self.columns, [b.arranged(axes, shape) for b in self._boxes], is_loose=self._is_loose)
@@ -259,8 +259,8 @@ class Relation:
                 cut.append((axis, *bounds))
 
         def clip(box: Box | None) -> Box | None:
-            for place in cut:
-                box = box.clipped(*place) if box is not None else None
+            for position in cut:
+                box = box.clipped(*position) if box is not None else None
             return box
 
         return self.moved(shape, clip, lambda x: x[tuple(map(slice, starts, limits, strides))])
@@ -274,7 +274,7 @@ class Relation:
         shape = [n + a + b for n, a, b in zip(spread, low, high, strict=True)]
         axes = [axis for axis in range(len(shape)) if low[axis] or high[axis] or interior[axis]]
 
-        def place(box: Box) -> Box | None:
+        def position(box: Box) -> Box | None:
             found: Box | None = box
             for axis in axes:
                 if found is not None and interior[axis]:
@@ -290,7 +290,7 @@ class Relation:
             cut = wide[tuple(map(slice, starts, limits))]
             return np.pad(cut, [(max(0, a), max(0, b)) for a, b in zip(low, high, strict=True)], constant_values=-1)
 
-        return self.moved(shape, place, numbers)
+        return self.moved(shape, position, numbers)
 
     def placed(self, axis: int, at: int, shape: Sequence[int]) -> Relation:
         """The relation of a larger array, which has this one at offset `at` along an axis and no other dependences."""
@@ -320,8 +320,8 @@ class Relation:
     def broadcast(self, shape: Sequence[int], dimensions: Sequence[int]) -> Relation:
         """The relation of the broadcast array: axis k becomes axis dimensions[k]; other axes, and axes of size 1, are repeated."""
         axes: list[int | None] = [None] * len(shape)
-        for axis, place in enumerate(dimensions):
-            axes[place] = axis
+        for axis, position in enumerate(dimensions):
+            axes[position] = axis
         ones = [p for a, p in enumerate(dimensions) if self.shape[a] == 1 != shape[p]]
 
         def repeat(box: Box) -> Box:
@@ -362,7 +362,7 @@ class Relation:
         if self.is_empty or (where if where.ndim == 0 else where.all()):
             return self
         where = np.broadcast_to(where, self.shape)
-        return self.taken(np.where(where, np.arange(where.size).reshape(where.shape), -1), self.shape)
+        return self.selected(np.where(where, np.arange(where.size).reshape(where.shape), -1), self.shape)
 
 
 def _same(box: Box) -> Box:

@@ -76,8 +76,8 @@ class Rows:
         np.cumsum(lengths, out=offsets[1:])
         check_size(int(offsets[-1]), source.size, self.columns)
         first = np.where(source < 0, 0, self.offsets[source])
-        places = np.arange(offsets[-1]) + np.repeat(first - offsets[:-1], lengths)
-        return Rows(offsets, self.indices[places], self.columns)
+        positions = np.arange(offsets[-1]) + np.repeat(first - offsets[:-1], lengths)
+        return Rows(offsets, self.indices[positions], self.columns)
 
     def grouped(self, target: np.ndarray, rows: int) -> Rows:
         """Adds the entries of row r to row target[r] of `rows` rows; rows with negative targets are dropped."""
@@ -111,13 +111,13 @@ def rows_of(boxes: Sequence[Box], layout: Sequence[int], columns: int) -> Rows:
         lengths[window] += box.width
     offsets = np.zeros(lengths.size + 1, np.int64)
     np.cumsum(lengths.reshape(-1), out=offsets[1:])
-    places = offsets[:-1].copy().reshape(layout)  # the index of the next entry of each row
+    positions = offsets[:-1].copy().reshape(layout)  # the index of the next entry of each row
     indices = np.empty(offsets[-1], np.int64)
     for k in sorted(range(len(boxes)), key=lambda k: _diagonal(boxes[k], layout)):
         box, window = boxes[k], windows[k]
-        here = places[window]
+        here = positions[window]
         indices[here[..., None] + np.arange(box.width) if box.free else here] = _columns(box)
-        places[window] += box.width
+        positions[window] += box.width
     return _in_order(Rows(offsets, indices, columns))
 
 
@@ -154,8 +154,8 @@ def _in_order(rows: Rows) -> Rows:
     keys = row * max(rows.columns, 1) + rows.indices
     wrong_rows = np.zeros(rows.count, bool)
     wrong_rows[row[wrong]] = True
-    again = wrong_rows[row]
-    keys[again] = np.sort(keys[again])
+    unsorted = wrong_rows[row]
+    keys[unsorted] = np.sort(keys[unsorted])
     first = np.concatenate([[True], keys[1:] != keys[:-1]])
     if first.all():
         return Rows(rows.offsets, keys - row * max(rows.columns, 1), rows.columns)

@@ -41,8 +41,8 @@ def pad(
     padded = x.padded(edge_padding_low, edge_padding_high, interior_padding)
     if filling.is_empty:
         return [padded]
-    places = Relation.identity(x.shape, math.prod(x.shape)).padded(edge_padding_low, edge_padding_high, interior_padding)
-    free = places.rows.lengths().reshape(outs[0]) == 0
+    positions = Relation.identity(x.shape, math.prod(x.shape)).padded(edge_padding_low, edge_padding_high, interior_padding)
+    free = positions.rows.lengths().reshape(outs[0]) == 0
     return [padded.union(fitted(filling, outs[0]).restricted(free))]
 
 

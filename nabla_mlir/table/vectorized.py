@@ -83,18 +83,18 @@ def map_over(block: ir.Block, operands: Sequence[Tensor], axes: NamedAxes, outs:
     free = {name for op in block.operations for name in free_axes(op.operation)}
     symbols = [next(s for s in itertools.chain([n], (f"{n}_{k}" for k in itertools.count(1))) if s not in free)
                for n, _ in axes]  # fmt: skip
-    values, places = [], []
+    values, positions = [], []
     for x in operands:
         value, own_axes = _without_stretched(x, dict(axes))
         values.append(value)
-        places.append([own_axes.index(name) if name in own_axes else NOT_CARRIED for name, _ in axes])
+        positions.append([own_axes.index(name) if name in own_axes else NOT_CARRIED for name, _ in axes])
     names = [name for name, _ in axes]
     if len(axes) > 1:
         orders = [met([order, names]) for order in orders_of_results(block, [[n for n, _ in x.axes] for x in operands])]
     else:
         orders = [names] * outs
-    out_places = [[order.index(name) for name in names] for order in orders]
-    op = VmapOp.build(values, block, symbols, [size for _, size in axes], places, out_places).op
+    out_positions = [[order.index(name) for name in names] for order in orders]
+    op = VmapOp.build(values, block, symbols, [size for _, size in axes], positions, out_positions).op
     sizes = dict(axes)
     return [VectorizedTensor(r, tuple((n, sizes[n]) for n in order), current_scope())
             for r, order in zip(op.results, orders, strict=True)]  # fmt: skip
@@ -115,17 +115,17 @@ def apply_per_entry(make: Callable[[list[Tensor]], Sequence[Tensor]], operands: 
     axes = union([x.axes for x in operands])
     if not axes:
         return list(make(operands))
-    places = [i for i, x in enumerate(operands) if x.axes]
-    types = [tensor_type(operands[i].shape, operands[i].dtype) for i in places]
+    positions = [i for i, x in enumerate(operands) if x.axes]
+    types = [tensor_type(operands[i].shape, operands[i].dtype) for i in positions]
     with scratch() as holder:
         block = ir.Block.create_at_start(holder.regions[0], types, [ir.Location.unknown()] * len(types))
         entries = list(operands)
-        for i, argument in zip(places, block.arguments, strict=True):
+        for i, argument in zip(positions, block.arguments, strict=True):
             entries[i] = wrap(argument)
         with ir.InsertionPoint(block):
             outs = make(entries)
             stablehlo.emit("stablehlo.return", [out.value for out in outs], results=[])
-        return map_over(block, [operands[i] for i in places], axes, len(outs))
+        return map_over(block, [operands[i] for i in positions], axes, len(outs))
 
 
 # ---------------------------------------------------------------- functions that run per entry
@@ -203,7 +203,7 @@ def enter(x: Tensor) -> Tensor:
     return x
 
 
-def take_apart(x: Tensor) -> Tensor:
+def unwrapped(x: Tensor) -> Tensor:
     """Returns a tensor whose named axes are read. Raises TakesApartError inside a function that runs per entry of any of them."""
     for entries in _open.entries:
         if entries.operands or (x.axes and entries.is_outside(x)):

@@ -107,8 +107,8 @@ def difference(got: Sequence[Any], wanted: Sequence[Any], dtype: str) -> str:
         scale = max(1.0, float(np.abs(np.nan_to_num(b)).max(initial=0.0)))
         wrong = ~np.isclose(a, b, rtol=_TOLERANCE[dtype], atol=_TOLERANCE[dtype] * scale, equal_nan=True)
         if wrong.any():
-            place = tuple(int(k) for k in np.argwhere(wrong)[0])
-            return f"result {i} is {a[place]} instead of {b[place]} at {list(place)}"
+            position = tuple(int(k) for k in np.argwhere(wrong)[0])
+            return f"result {i} is {a[position]} instead of {b[position]} at {list(position)}"
     return ""
 
 

@@ -133,8 +133,8 @@ def _difference(program: Program, got: Sequence[Any]) -> str:
             scale = max(1.0, float(np.abs(b.astype(wide)).max(initial=0.0)))
             wrong = ~np.isclose(a.astype(wide), b.astype(wide), rtol=digits, atol=digits * scale, equal_nan=True)
         if wrong.any():
-            place = tuple(int(k) for k in np.argwhere(wrong)[0])
-            return f"VALUE {program.plan[i][0]}: {a[place]} instead of {b[place]} at {list(place)} of {b.dtype}"
+            position = tuple(int(k) for k in np.argwhere(wrong)[0])
+            return f"VALUE {program.plan[i][0]}: {a[position]} instead of {b[position]} at {list(position)} of {b.dtype}"
     return ""
 
 
@@ -208,10 +208,10 @@ def check_derivatives(program: Program) -> str:
     if not np.allclose(wanted, coarse, rtol=1e-4, atol=1e-4):  # a kink, or a step
         return ""
     if not np.allclose(wanted, got["jvp"], rtol=1e-4, atol=1e-4):
-        place = tuple(int(k) for k in np.argwhere(~np.isclose(wanted, got["jvp"], rtol=1e-4, atol=1e-4))[0])
+        position = tuple(int(k) for k in np.argwhere(~np.isclose(wanted, got["jvp"], rtol=1e-4, atol=1e-4))[0])
         forward = (r - np.asarray(program.values[i])) / h
-        if np.isclose(forward[place], wanted[place], rtol=1e-3, atol=1e-3):
-            return f"DERIVATIVE differences: {got['jvp'][place]} instead of {wanted[place]} at {list(place)}"
+        if np.isclose(forward[position], wanted[position], rtol=1e-3, atol=1e-3):
+            return f"DERIVATIVE differences: {got['jvp'][position]} instead of {wanted[position]} at {list(position)}"
     return ""
 
 

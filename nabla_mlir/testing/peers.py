@@ -125,8 +125,8 @@ def difference(got: Sequence[Any], right: Sequence[np.ndarray], least: float) ->
                 digits = max(least, _DIGITS.get(b.dtype.name, 0.0))
                 wrong = ~np.isclose(p, q, rtol=digits, atol=digits * scale) & np.isfinite(q)
         if np.any(wrong):
-            place = tuple(int(k) for k in np.argwhere(wrong)[0])
-            return f"VALUE result {i} is {a[place]} instead of {b[place]} at {list(place)} of {b.dtype}{list(b.shape)}"
+            position = tuple(int(k) for k in np.argwhere(wrong)[0])
+            return f"VALUE result {i} is {a[position]} instead of {b[position]} at {list(position)} of {b.dtype}{list(b.shape)}"
     return ""
 
 

@@ -41,7 +41,7 @@ def _some(J: Any, y: Any) -> Any:
     return (y | True).astype(np.int8) if kind(y) == "b" else J.numpy.where(J.numpy.abs(y) < 0.1, J.numpy.ones_like(y), y)
 
 
-def _apart(J: Any, x: Any) -> Any:
+def _off_jumps(J: Any, x: Any) -> Any:
     """Floating-point numbers away from the jumps of a remainder, such as integers, because the last bit decides there."""
     return x + 0.3 if hasattr(x, "at") and kind(x) == "f" else x
 
@@ -78,8 +78,8 @@ STEPS: list[tuple[str, Step]] = [
             "logical_or", "logical_xor", "bitwise_and", "bitwise_or", "bitwise_xor", "hypot",
             "copysign", "heaviside", "outer", "kron", "isclose", "allclose", "fmax", "fmin", "array_equal", "float_power", "isin"),
     *_with(
-        divide=lambda J, x, y: x / _some(J, y), floor_divide=lambda J, x, y: _apart(J, x) // _some(J, y),
-        mod=lambda J, x, y: _apart(J, x) % _some(J, y), fmod=lambda J, x, y: J.numpy.fmod(_apart(J, x), _some(J, y)),
+        divide=lambda J, x, y: x / _some(J, y), floor_divide=lambda J, x, y: _off_jumps(J, x) // _some(J, y),
+        mod=lambda J, x, y: _off_jumps(J, x) % _some(J, y), fmod=lambda J, x, y: J.numpy.fmod(_off_jumps(J, x), _some(J, y)),
         true_divide=lambda J, x, y: J.numpy.true_divide(x, _some(J, y)), plus=lambda J, x, y: x + y, minus=lambda J, x, y: x - y,
         times=lambda J, x, y: x * y,
         power=lambda J, x, y: (J.numpy.abs(x if kind(x) != "b" else 1) + 1) ** (_exponent(J, y) if hasattr(y, "at") else 2),
@@ -114,7 +114,7 @@ STEPS: list[tuple[str, Step]] = [
         silu=lambda J, x, y: J.nn.silu(x) + y, softmax=lambda J, x, y: J.nn.softmax(J.numpy.sin(J.numpy.real(x))),
         expm1=lambda J, x, y: J.numpy.expm1(x), invert=lambda J, x, y: ~x, shift=lambda J, x, y: x << 1,
         diff=lambda J, x, y: J.numpy.diff(_flat(J, x)), pad=lambda J, x, y: J.numpy.pad(_flat(J, x), 1, constant_values=2),
-        divmod=lambda J, x, y: divmod(_apart(J, x), _some(J, y))[1],
+        divmod=lambda J, x, y: divmod(_off_jumps(J, x), _some(J, y))[1],
         cross=lambda J, x, y: J.numpy.cross(J.numpy.resize(x, (3,)), J.numpy.resize(_flat(J, y), (3,))),
         interp=lambda J, x, y: J.numpy.interp(x, np.arange(3), np.arange(3) ** 2),
         nan_to_num=lambda J, x, y: J.numpy.nan_to_num(x), sinc=lambda J, x, y: J.numpy.sinc(0.31 * x + 0.55),
@@ -180,15 +180,15 @@ def _argument(rng: Numbers, shape: tuple[int, ...]) -> np.ndarray:
 
 def _gradient(J: Any, program: Program, xs: Sequence[Any]) -> list[Any]:
     """The gradient of a number that depends on every result, with respect to the floating-point arguments."""
-    places = tuple(i for i, x in enumerate(xs) if kind(x) in "fc")
-    if not places:
+    positions = tuple(i for i, x in enumerate(xs) if kind(x) in "fc")
+    if not positions:
         return []
 
     def number(*xs: Any) -> Any:
         reals = [J.numpy.sum(J.numpy.real(y)).astype(np.float32) for y in program(J, *xs) if kind(y) in "fc"]
         return sum(reals, J.numpy.float32(0))
 
-    return list(J.grad(number, places)(*xs))
+    return list(J.grad(number, positions)(*xs))
 
 
 def fault_of(program: Program, target: str = "interpreter") -> str:

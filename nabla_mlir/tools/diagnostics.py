@@ -32,8 +32,8 @@ class Diagnostic:
 
     def render(self, sources: dict[str, str]) -> str:
         """The diagnostic in MLIR's form, with the line of the source and a caret if it is known."""
-        place = f"{self.file}:{self.line}:{self.column}" if self.line else "<unknown>:0"
-        lines = [f"{place}: {self.severity}: {self.message}"]
+        position = f"{self.file}:{self.line}:{self.column}" if self.line else "<unknown>:0"
+        lines = [f"{position}: {self.severity}: {self.message}"]
         text = sources.get(self.file, "").splitlines()[self.line - 1 : self.line] if self.line else []
         if text and self.column:
             lines += [text[0], " " * (self.column - 1) + "^"]
@@ -60,11 +60,11 @@ def _placed(
 def from_error(error: NablaError, file: str) -> Diagnostic:
     """One of our errors; its help is a note."""
     where = error.where
-    place = ("", 0, 0)
+    position = ("", 0, 0)
     if where is not None:
-        place = (file if where.filename == PARSED else where.filename, where.line, where.column)
-    notes = (Diagnostic("note", error.help, *place),) if error.help else ()
-    return Diagnostic("error", error.message, *place, notes)
+        position = (file if where.filename == PARSED else where.filename, where.line, where.column)
+    notes = (Diagnostic("note", error.help, *position),) if error.help else ()
+    return Diagnostic("error", error.message, *position, notes)
 
 
 @contextlib.contextmanager

@@ -51,13 +51,13 @@ def diff_command(options: argparse.Namespace) -> int:
 
 def _difference(before: dict[str, Any], after: dict[str, Any]) -> list[tuple[str, dict[str, Any], int]]:
     """The lines of both files; equal lines occur once."""
-    rows, place = [], 0
+    rows, position = [], 0
     for line, old in enumerate(after["same"]):
         if old >= 0:
-            rows += [("-", before, i) for i in range(place, old)]
-            place = old + 1
+            rows += [("-", before, i) for i in range(position, old)]
+            position = old + 1
         rows.append((" " if old >= 0 else "+", after, line))
-    return rows + [("-", before, i) for i in range(place, len(before["text"]))]
+    return rows + [("-", before, i) for i in range(position, len(before["text"]))]
 
 
 def _write(explanation: Any, output: str | None, as_json: bool, progress: Progress) -> int:

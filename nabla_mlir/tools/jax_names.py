@@ -115,7 +115,7 @@ def misfits(path: str, theirs: list[str], function: Any) -> list[str]:
     by_position = [p for p in own.values() if p.kind in (kinds.POSITIONAL_ONLY, kinds.POSITIONAL_OR_KEYWORD)]
     takes_many = any(p.kind == kinds.VAR_POSITIONAL for p in own.values())
     absent = {*PARAMETERS["*"].split(), *PARAMETERS.get(path, "").split()}
-    wrong, place = [], 0
+    wrong, position = [], 0
     for mark in theirs:
         name, kind = mark.rstrip("/=*"), mark[len(mark.rstrip("/=*")) :]
         if name in absent or kind in ("*", "**"):
@@ -123,12 +123,12 @@ def misfits(path: str, theirs: list[str], function: Any) -> list[str]:
         if kind == "=":
             fits = takes_any or (name in own and own[name].kind != kinds.POSITIONAL_ONLY)
         elif kind == "/":
-            fits = takes_many or place < len(by_position)
-            place += 1
+            fits = takes_many or position < len(by_position)
+            position += 1
         else:
             names = [p.name for p in by_position]
-            fits = takes_many or (name in names and names.index(name) >= place and own[name].kind == kinds.POSITIONAL_OR_KEYWORD)
-            place = names.index(name) + 1 if name in names else place
+            fits = takes_many or (name in names and names.index(name) >= position and own[name].kind == kinds.POSITIONAL_OR_KEYWORD)
+            position = names.index(name) + 1 if name in names else position
         wrong += [] if fits else [name]
     return wrong
 

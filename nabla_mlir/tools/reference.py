@@ -207,10 +207,10 @@ def _irdl_sections(source: str, views: dict[str, Any], errors: str) -> list[str]
         lines += [f"### {full}", "", *words, "", "```mlir", inspect.cleandoc(definition), "```", ""]
         if full in views:
             lines += [inspect.getdoc(views[full]) or "", ""]
-        demands = re.findall(rf"expected-error@below \{{\{{({full} requires [^\n]*?)(?:, got [^\n]*)?\}}\}}", errors)
-        if demands:
+        checks = re.findall(rf"expected-error@below \{{\{{({full} requires [^\n]*?)(?:, got [^\n]*)?\}}\}}", errors)
+        if checks:
             lines += ["Messages of the verifier, without the values that it got:", ""]
-            lines += [f"- {demand}" for demand in dict.fromkeys(demands)] + [""]
+            lines += [f"- {check}" for check in dict.fromkeys(checks)] + [""]
     return lines
 
 

@@ -170,8 +170,8 @@ def vjp_of(f: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Callable[
 
 def _with_rest(f: Callable[..., Any], args: Sequence[Any], wrt: tuple[int, ...]) -> Callable[..., Any]:
     def g(*active: Any) -> Any:
-        by_place = dict(zip(wrt, active, strict=True))
-        return f(*(by_place.get(i, x) for i, x in enumerate(args)))
+        by_position = dict(zip(wrt, active, strict=True))
+        return f(*(by_position.get(i, x) for i, x in enumerate(args)))
 
     return g
 

@@ -95,9 +95,9 @@ def check_equal(before: Sequence[np.ndarray], after: Sequence[np.ndarray], passe
         scale = float(np.abs(np.nan_to_num(x)).max(initial=0.0))
         wrong = ~np.isclose(x, y, rtol=tolerance, atol=tolerance * scale, equal_nan=True)
         if wrong.any():
-            place = tuple(int(k) for k in np.argwhere(wrong)[0])
+            position = tuple(int(k) for k in np.argwhere(wrong)[0])
             raise PassError(
-                f"{passes} requires the same values before and after, got {a[place]} and {b[place]} at {list(place)} of "
+                f"{passes} requires the same values before and after, got {a[position]} and {b[position]} at {list(position)} of "
                 f"result {i}.",
                 help="--run without the passes, and with each of them alone, says where it changes.",
             )

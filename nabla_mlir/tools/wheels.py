@@ -41,26 +41,26 @@ def build(folder: Path) -> tuple[Path, Path]:
       >>> runtime, whole = build(Path("dist"))  # doctest: +SKIP
     """
     folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory() as place:
-        return _divided(_built(Path(place)), folder)
+    with tempfile.TemporaryDirectory() as directory:
+        return _divided(_built(Path(directory)), folder)
 
 
-def _built(place: Path) -> Path:
+def _built(directory: Path) -> Path:
     """The ordinary wheel, built from a copy of the tree, because setuptools leaves folders in it and reads older ones."""
     if not (ROOT / "pyproject.toml").exists():
         raise NablaError(f"wheels requires the source tree, got {ROOT}, which has no pyproject.toml.", help="clone the repository.")
-    tree = place / "tree"
+    tree = directory / "tree"
     tree.mkdir()
     for name in SOURCES:
         source = ROOT / name
         copy = shutil.copy if source.is_file() else lambda a, b: shutil.copytree(a, b, ignore=shutil.ignore_patterns("__pycache__"))
         copy(source, tree / name)
-    command = f"from setuptools import build_meta; build_meta.build_wheel({str(place)!r})"
+    command = f"from setuptools import build_meta; build_meta.build_wheel({str(directory)!r})"
     result = subprocess.run([sys.executable, "-c", command], cwd=tree, capture_output=True, text=True)
     if result.returncode:
         reason = result.stderr.strip().splitlines()[-1]
         raise NablaError(f"wheels requires setuptools and wheel, got: {reason}", help="pip install 'setuptools>=77' wheel")
-    return next(place.glob("*.whl"))
+    return next(directory.glob("*.whl"))
 
 
 def _divided(wheel: Path, folder: Path) -> tuple[Path, Path]:

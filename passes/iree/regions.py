@@ -50,8 +50,8 @@ def key_of(comparator: ir.Region, operands: Sequence[Val]) -> tuple[Val, str] | 
     for i, operand in enumerate(operands):
         first, second = arguments[2 * i : 2 * i + 2]
         if is_total and direction in ("LT", "GT") and _is_alike(x, y, {first: second}):
-            places: list[Val | None] = [operand if a == first else None for a in arguments]
-            return _values_of(comparator, places, [x])[0], direction
+            positions: list[Val | None] = [operand if a == first else None for a in arguments]
+            return _values_of(comparator, positions, [x])[0], direction
     return None
 
 
@@ -70,12 +70,12 @@ def _is_alike(x: ir.Value, y: ir.Value, counterparts: dict[ir.Value, ir.Value]) 
 def _values_of(region: ir.Region, arguments: Sequence[Val | None], outputs: Sequence[ir.Value]) -> list[Val]:
     """The tensors of some values of a body; operations that they do not need are skipped."""
     block = region.blocks[0]
-    demand = _needed(outputs)
+    needed = _needed(outputs)
     shape = next(a for a in arguments if a is not None)
     pairs = zip(block.arguments, arguments, strict=True)
     values: dict[ir.Value, Val] = {inner: outer for inner, outer in pairs if outer is not None}
     for op in _body(region):
-        if not any(r in demand for r in op.results):
+        if not any(r in needed for r in op.results):
             continue
         if op.name == "stablehlo.constant":
             result = Val(op.results[0])
@@ -128,5 +128,5 @@ def depends_only_on(region: ir.Region, result: int, arguments: Sequence[int]) ->
     """True if one result of a body depends on no other arguments than these."""
     block = region.blocks[0]
     inputs = {block.arguments[i] for i in arguments}
-    demand = _needed([last_of(region.blocks[0]).operands[result]])
-    return all(a in inputs or a not in demand for a in block.arguments)
+    needed = _needed([last_of(region.blocks[0]).operands[result]])
+    return all(a in inputs or a not in needed for a in block.arguments)

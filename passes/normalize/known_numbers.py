@@ -43,16 +43,16 @@ def _has_numpy(op: ir.Operation) -> bool:
 def _elementwise(op: ir.Operation, *xs: np.ndarray) -> np.ndarray:
     rank = len(op.results[0].type.shape)
     if "broadcast_dimensions" in op.attributes:  # of the operand with fewer axes
-        places = I64Array.decode(op.attributes["broadcast_dimensions"])
-        xs = tuple(x if x.ndim in (0, rank) else _repeated(op, x, places) for x in xs)
+        positions = I64Array.decode(op.attributes["broadcast_dimensions"])
+        xs = tuple(x if x.ndim in (0, rank) else _repeated(op, x, positions) for x in xs)
     return REGISTRY[op.name].numpy(*xs)  # type: ignore[misc]  # they have one
 
 
-def _repeated(op: ir.Operation, x: np.ndarray, places: Sequence[int]) -> np.ndarray:
+def _repeated(op: ir.Operation, x: np.ndarray, positions: Sequence[int]) -> np.ndarray:
     """The array with axis k at position places[k] of the result, repeated along the other axes and along axes of size 1."""
     shape = tuple(op.results[0].type.shape)
-    order = np.argsort(places)
-    sizes = [x.shape[list(places).index(d)] if d in places else 1 for d in range(len(shape))]
+    order = np.argsort(positions)
+    sizes = [x.shape[list(positions).index(d)] if d in positions else 1 for d in range(len(shape))]
     return np.broadcast_to(x.transpose(order).reshape(sizes), shape)
 
 

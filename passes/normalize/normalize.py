@@ -153,7 +153,7 @@ def _normalize_block(block: ir.Block) -> None:
         if is_choice(op):
             _settle(op.results, list(op.regions[0].blocks[0].operations)[-1].operation.operands)
         if op.name not in _SHAPED and any(is_dynamic(r.type) for r in op.results):
-            op = _rewritten(op, _again)
+            op = _rewritten(op, _with_static_operands)
         _rewritten(op, _custom_call if op.name == "stablehlo.custom_call" else _REWRITES.get(op.name))
 
 
@@ -182,7 +182,7 @@ def _replace(op: ir.Operation, values: list[ir.Value]) -> None:
     op.erase()
 
 
-def _again(op: ir.Operation) -> list[ir.Value] | None:
+def _with_static_operands(op: ir.Operation) -> list[ir.Value] | None:
     """The same operation on operands that now have static shapes."""
     record = REGISTRY.get(op.name)
     if record is None or any(is_dynamic(v.type) for v in op.operands):

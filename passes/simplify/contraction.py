@@ -44,8 +44,8 @@ def dot_of_transpose(lhs: Tensor, rhs: Tensor, dot_dimension_numbers: Any, **par
             continue
         (source,), p = inner
         permutation = p["permutation"]
-        places = [permutation[d] for d in free(factor.ndim, batch, contract)]
-        if places != sorted(places):
+        positions = [permutation[d] for d in free(factor.ndim, batch, contract)]
+        if positions != sorted(positions):
             continue
         batch, contract = (tuple(permutation[d] for d in ds) for ds in (batch, contract))
         if side == 0:
@@ -99,14 +99,14 @@ def dot_of_broadcast(lhs: Tensor, rhs: Tensor, dot_dimension_numbers: Any, **par
         if inner is None:
             continue
         (source,), p = inner
-        places = p["broadcast_dimensions"]
-        if list(places) != sorted(places) or any(source.shape[i] != factor.shape[d] for i, d in enumerate(places)):
+        positions = p["broadcast_dimensions"]
+        if list(positions) != sorted(positions) or any(source.shape[i] != factor.shape[d] for i, d in enumerate(positions)):
             continue
-        copies = [d for d in range(factor.ndim) if d not in places]
+        copies = [d for d in range(factor.ndim) if d not in positions]
         # Only a leading batching axis, and no free axes before it, keep the result in order.
         if copies != [own[0]] if own else True:
             continue
-        where = {d: i for i, d in enumerate(places)}
+        where = {d: i for i, d in enumerate(positions)}
         own_dims = [tuple(where[d] for d in ds if d in where) for ds in ((lb, lc) if side == 0 else (rb, rc))]
         if side == 0:
             return _unbatched(rhs, source, (rb, rc), own_dims, flip=False, params=params)
@@ -144,11 +144,11 @@ def dot_of_copies(lhs: Tensor, rhs: Tensor, dot_dimension_numbers: Dims, **param
         copies = _copied_axes(factor.x)
         if idle := [d for d in factor.free if d in copies]:
             once = _product(side, factor.without(idle, uncopied(factor.x, idle)), other, params)
-            first = _first_free_place(factors, side)
+            first = _first_free_axis(factors, side)
             lost_axes = [first + factor.free.index(d) for d in idle]
             shape = _shape_of_product(factors)
-            places = tuple(i for i in range(len(shape)) if i not in lost_axes)
-            return broadcast_in_dim(once, shape=shape, broadcast_dimensions=places)
+            positions = tuple(i for i in range(len(shape)) if i not in lost_axes)
+            return broadcast_in_dim(once, shape=shape, broadcast_dimensions=positions)
         lengths = {a: b for a, b in zip(factor.contract, other.contract, strict=True) if a in copies}
         if lengths and _is_summable(other.x, params):
             rest = other.without(lengths.values(), _sum(other.x, tuple(lengths.values())))
@@ -170,7 +170,7 @@ def sum_of_product(*xs: Tensor, dimensions: tuple[int, ...], body: Any) -> Tenso
     before = _factors(lhs, rhs, params.pop("dot_dimension_numbers"))
     factors, sums = list(before), []
     for side, factor in enumerate(before):
-        first = _first_free_place(before, side)
+        first = _first_free_axis(before, side)
         axes = tuple(d for i, d in enumerate(factor.free) if first + i in dimensions)
         if math.prod(factor.x.shape[d] for d in axes) > 1 and _is_summable(factor.x, params):
             sums += [first + factor.free.index(d) for d in axes]
@@ -207,7 +207,7 @@ def _product(side: int, factor: _Factor, other: _Factor, params: Any) -> Tensor:
     return dot_general(left.x, right.x, dot_dimension_numbers=numbers, **params)
 
 
-def _first_free_place(factors: Sequence[_Factor], side: int) -> int:
+def _first_free_axis(factors: Sequence[_Factor], side: int) -> int:
     """The position of the first free axis of a factor in the product."""
     return len(factors[0].batch) + (len(factors[0].free) if side else 0)
 
@@ -232,7 +232,7 @@ def _copied_axes(x: Tensor) -> set[int]:
     if inner is None:
         return set()
     (source,), params = inner
-    places = params["broadcast_dimensions"]
-    if any(x.shape[d] != n for d, n in zip(places, source.shape, strict=True)):
+    positions = params["broadcast_dimensions"]
+    if any(x.shape[d] != n for d, n in zip(positions, source.shape, strict=True)):
         return set()
-    return {d for d, n in enumerate(x.shape) if d not in places and n > 1}
+    return {d for d, n in enumerate(x.shape) if d not in positions and n > 1}

@@ -56,9 +56,9 @@ def transpose_of_counts(x: Tensor, permutation: Shape) -> Tensor | None:
     counters = [defining(v, "stablehlo.iota") for v in inner[0]] if inner else []
     if inner is None or any(c is None for c in counters):
         return None
-    shape, place = tuple(x.shape[d] for d in permutation), sh.inverse(permutation)
+    shape, position = tuple(x.shape[d] for d in permutation), sh.inverse(permutation)
     new_counts = [
-        sh.iota(shape=shape, dtype=v.dtype, iota_dimension=place[c[1]["iota_dimension"]])
+        sh.iota(shape=shape, dtype=v.dtype, iota_dimension=position[c[1]["iota_dimension"]])
         for v, c in zip(inner[0], counters, strict=True) if c
     ]  # fmt: skip
     return lg.compare(*new_counts, **inner[1])

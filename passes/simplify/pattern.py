@@ -53,8 +53,8 @@ def uncopied(x: Tensor, axes: Collection[int]) -> Tensor:
     assert inner is not None
     (source,), params = inner
     rest = [d for d in range(x.ndim) if d not in axes]
-    places = tuple(rest.index(d) for d in params["broadcast_dimensions"])
-    return broadcast_in_dim(source, shape=tuple(x.shape[d] for d in rest), broadcast_dimensions=places)
+    positions = tuple(rest.index(d) for d in params["broadcast_dimensions"])
+    return broadcast_in_dim(source, shape=tuple(x.shape[d] for d in rest), broadcast_dimensions=positions)
 
 
 def has_free_zeros(x: Tensor) -> bool:

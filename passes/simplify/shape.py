@@ -117,8 +117,8 @@ def transpose_of_broadcast(x: Tensor, permutation: Shape) -> Tensor | None:
     if inner is None:
         return None
     (source,), params = inner
-    place = sh.inverse(permutation)
-    dims = tuple(place[d] for d in params["broadcast_dimensions"])
+    position = sh.inverse(permutation)
+    dims = tuple(position[d] for d in params["broadcast_dimensions"])
     if list(dims) != sorted(dims):
         return None
     return sh.broadcast_in_dim(source, shape=tuple(x.shape[d] for d in permutation), broadcast_dimensions=dims)
@@ -175,10 +175,10 @@ def slice_of_part(x: Tensor, start_indices: Shape, limit_indices: Shape, strides
     if any(params["interior_padding"]) or min(*low, *high) < 0:
         return None
     inner = box.behind(low)
-    places = list(zip(inner.start, inner.limit, source.shape, strict=True))
-    if any(limit <= 0 or size <= start for start, limit, size in places):
+    positions = list(zip(inner.start, inner.limit, source.shape, strict=True))
+    if any(limit <= 0 or size <= start for start, limit, size in positions):
         return sh.broadcast_in_dim(value, shape=box.shape, broadcast_dimensions=())
-    return _slice(source, inner) if all(start >= 0 and limit <= size for start, limit, size in places) else None
+    return _slice(source, inner) if all(start >= 0 and limit <= size for start, limit, size in positions) else None
 
 
 def _slice(x: Tensor, box: Box) -> Tensor:
@@ -358,10 +358,10 @@ for _record in (ew.negate, lg.logical_not, ew.add, ew.subtract, ew.multiply, ew.
     pattern(_record.name)(_broadcast_last(_record))
 
 
-def _sum_of_copies(x: Tensor, source: Tensor, places: Shape, dimensions: Shape) -> Tensor | None:
-    copies = [d for d in range(x.ndim) if d not in places]
+def _sum_of_copies(x: Tensor, source: Tensor, positions: Shape, dimensions: Shape) -> Tensor | None:
+    copies = [d for d in range(x.ndim) if d not in positions]
     sums = [d for d in dimensions if d in copies]
-    if not sums or any(source.shape[i] != x.shape[d] for i, d in enumerate(places)):
+    if not sums or any(source.shape[i] != x.shape[d] for i, d in enumerate(positions)):
         return None
     rest = [d for d in range(x.ndim) if d not in sums]
     smaller = uncopied(x, sums)
@@ -377,10 +377,10 @@ def add_of_update(a: Tensor, b: Tensor) -> Tensor | None:
         inner = defining(update, "stablehlo.dynamic_update_slice") if has_one_use(update) else None
         if inner is None or splat_of(inner[0][0]) != 0 or splat_of(x) is not None or not has_free_zeros(x):
             continue
-        _, u, *places = inner[0]
+        _, u, *positions = inner[0]
         if 2 * u.size <= x.size and x.dtype.kind != "b":
-            there = sh.dynamic_slice(x, *places, slice_sizes=u.shape)
-            return sh.dynamic_update_slice(x, add(there, u), *places)
+            window = sh.dynamic_slice(x, *positions, slice_sizes=u.shape)
+            return sh.dynamic_update_slice(x, add(window, u), *positions)
     return None
 
 

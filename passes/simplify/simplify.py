@@ -46,8 +46,8 @@ class _Sweep:
       wanted: the operations to visit; None for all.
     """
 
-    def __init__(self, demand: set[ir.Value] | None):
-        self.wanted = demand
+    def __init__(self, needed: set[ir.Value] | None):
+        self.wanted = needed
         self.touched: set[ir.Value] = set()
         # Patterns emit aside: what they made is moved into place only if they fit.
         self.aside = aside(detached=True)
@@ -151,12 +151,12 @@ def merge_duplicates(block: ir.Block, on_merge: Callable[[ir.Value], None] | Non
             continue
         if isinstance(others, ir.Operation):
             others = seen[key] = {_details(others): [others]}
-        twins = others.setdefault(_details(op), [])
-        twin = next((t for t in twins if _have_equal_regions(t, op)), None)
-        if twin is None:
-            twins.append(op)
+        equals = others.setdefault(_details(op), [])
+        equal = next((t for t in equals if _have_equal_regions(t, op)), None)
+        if equal is None:
+            equals.append(op)
             continue
-        for old, new in zip(op.results, twin.results, strict=True):
+        for old, new in zip(op.results, equal.results, strict=True):
             if on_merge is not None:
                 on_merge(old)
             old.replace_all_uses_with(new)

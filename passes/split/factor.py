@@ -173,10 +173,10 @@ def _together(a: Tensor, b: Tensor, binary: OpDef) -> Tensor | None:
     small = [_broadcast(x) for x in (a, b)]
     if (small[0] is None and p is None) or (small[1] is None and q is None):
         return binary(a, b)
-    places = {(s[0].shape, s[1]) for s in small if s is not None}
-    if len(places) > 1:
+    positions = {(s[0].shape, s[1]) for s in small if s is not None}
+    if len(positions) > 1:
         return None
-    ((shape, dims),) = places
+    ((shape, dims),) = positions
     x, y = (full(shape, splat_of(t) or 0, t.dtype) if s is None else s[0] for t, s in zip((a, b), small, strict=True))
     return broadcast_in_dim(binary(x, y), shape=a.shape, broadcast_dimensions=dims)
 

@@ -83,7 +83,7 @@ def divide(ops: Sequence[ir.Operation], unknown: Iterable[ir.Value], regions: bo
     """
     division = Division(set(unknown))
     _divide(ops, division, regions)
-    _place(ops, division, ())
+    _position(ops, division, ())
     return division
 
 
@@ -155,7 +155,7 @@ def _divide_choice(op: ir.Operation, division: Division) -> Choice:
     return Choice(tuple(sorted(unknown)))
 
 
-def _place(ops: Iterable[ir.Operation], division: Division, around: tuple[ir.Value, ...]) -> None:
+def _position(ops: Iterable[ir.Operation], division: Division, around: tuple[ir.Value, ...]) -> None:
     for op in ops:
         if around:
             division.within.update((result, around) for result in op.results)
@@ -165,7 +165,7 @@ def _place(ops: Iterable[ir.Operation], division: Division, around: tuple[ir.Val
         for region in list(op.regions)[-1:] if op.name == "stablehlo.while" else op.regions:
             arguments, body, _ = body_of(region)
             division.within.update((argument, inner) for argument in arguments)
-            _place(body, division, inner)
+            _position(body, division, inner)
 
 
 # ---------------------------------------------------------------- the choice
@@ -178,16 +178,16 @@ class Residuals:
     """The known values that the late half needs: stored ones, and recomputed ones."""
 
     stored: list[ir.Value]
-    again: set[ir.Value]
+    recomputed: set[ir.Value]
     nbytes: int
 
 
 def needed_by(ops: Iterable[ir.Operation], division: Division) -> list[ir.Value]:
     """The known values that late operations read."""
-    demand: dict[ir.Value, None] = {}
+    needed: dict[ir.Value, None] = {}
 
     def need(values: Iterable[ir.Value]) -> None:
-        demand.update((v, None) for v in values if v not in division.unknown)
+        needed.update((v, None) for v in values if v not in division.unknown)
 
     def visit(ops: Iterable[ir.Operation]) -> None:
         for op in ops:
@@ -207,10 +207,10 @@ def needed_by(ops: Iterable[ir.Operation], division: Division) -> list[ir.Value]
                     visit(body)
 
     visit(ops)
-    return list(demand)
+    return list(needed)
 
 
-def choose(demand: Sequence[ir.Value], division: Division, price: Price) -> Residuals:
+def choose(needed: Sequence[ir.Value], division: Division, price: Price) -> Residuals:
     """The cheapest residuals from which all needed values can be computed.
 
     A value is a pair of nodes, joined by an edge with its bytes as capacity. If the edge is cut, the value is stored.
@@ -219,7 +219,7 @@ def choose(demand: Sequence[ir.Value], division: Division, price: Price) -> Resi
     """
     network = Network()
     nodes: dict[ir.Value, int] = {}
-    work = list(demand)
+    work = list(needed)
     for value in work:
         nodes[value] = _add_value(network, value, division)
         network.edge(nodes[value] + 1, Network.SINK, INFINITY)
@@ -238,9 +238,9 @@ def choose(demand: Sequence[ir.Value], division: Division, price: Price) -> Resi
                 work.append(operand)
             network.edge(nodes[operand] + 1, nodes[value], INFINITY)
     late = network.sink_side()
-    again = {v for v, node in nodes.items() if node in late}
+    recomputed = {v for v, node in nodes.items() if node in late}
     values = [v for v, node in nodes.items() if node + 1 in late and node not in late]
-    return Residuals(values, again, sum(bytes_of(v) * division.copies(v) for v in values))
+    return Residuals(values, recomputed, sum(bytes_of(v) * division.copies(v) for v in values))
 
 
 def _add_value(network: Network, value: ir.Value, division: Division) -> int:
@@ -261,8 +261,8 @@ def _price_of(value: ir.Value, division: Division, price: Price) -> int | None:
         return 0
     if division.part(op) is not None:
         return None
-    again = price(op)
-    return None if again is None else again * division.copies(value)
+    recomputed = price(op)
+    return None if recomputed is None else recomputed * division.copies(value)
 
 
 def is_counter(value: ir.Value, division: Division) -> bool:

@@ -160,17 +160,17 @@ def _divided(source: ir.Operation, known: Sequence[int], max_residual_bytes: int
 
 def _residuals(ops: Sequence[ir.Operation], division: Division, limit: int | None) -> Residuals | None:
     """The cheapest residuals within the limit: the higher the weight of storing, the more is recomputed."""
-    demand = needed_by(ops, division)
-    best = choose(demand, division, only_reads(division))
+    needed = needed_by(ops, division)
+    best = choose(needed, division, only_reads(division))
     if limit is None or best.nbytes <= limit:
         return best
-    residuals = choose(demand, division, priced(division, 0.0))
+    residuals = choose(needed, division, priced(division, 0.0))
     if residuals.nbytes > limit:
         return None
     low, high = 0.0, 1024.0  # what computing again weighs: too little, and enough to store everything
     for _ in range(24):
         middle = (low + high) / 2
-        trial = choose(demand, division, priced(division, middle))
+        trial = choose(needed, division, priced(division, middle))
         if trial.nbytes <= limit:
             residuals, low = trial, middle
         else:
@@ -210,7 +210,7 @@ class _Halves:
                     self._rest_loop(op, part, mapping)
                 elif isinstance(part, Choice):
                     self._rest_choice(op, part, mapping)
-                elif self.division.is_late(op) or any(r in self.residuals.again for r in op.results):
+                elif self.division.is_late(op) or any(r in self.residuals.recomputed for r in op.results):
                     clone_op(op, mapping)  # type: ignore[arg-type]
 
     def stored_in(self, op: ir.Operation) -> list[Box]:

@@ -27,10 +27,10 @@ def computed(value: ir.Value, number: int) -> ir.Value:
     maker = made_by(value)
     if maker is not None and maker.name in _FOLDED and is_constant(value):  # for example complex numbers from constant parts
         parts = [computed(part, number) for part in maker.operands]
-        again = maker.clone().operation
+        copy = maker.clone().operation
         for i, part in enumerate(parts):
-            again.operands[i] = part
-        return again.results[0]
+            copy.operands[i] = part
+        return copy.results[0]
     splat = constant_splat(maker) if maker is not None and maker.name == "stablehlo.constant" else None
     if splat is not None:
         return _hidden_splat(splat, shape, dtype, number)

@@ -53,13 +53,13 @@ def convolution(op: ir.Operation, target: Target) -> Replacement:
         return b.convert(Val(wide_op.results[0]), result.dtype)
     reversed_axes = [k for k, r in enumerate(hlo.BoolArray.decode(attributes["window_reversal"])) if r] \
         if "window_reversal" in attributes else []  # fmt: skip
-    places = hlo.ConvDims.decode(attributes["dimension_numbers"])[1]
-    is_long = kernel.static and any(kernel.shape[places.index(k)] > thresholds.PATCH_WINDOW for k in reversed_axes)
+    positions = hlo.ConvDims.decode(attributes["dimension_numbers"])[1]
+    is_long = kernel.static and any(kernel.shape[positions.index(k)] > thresholds.PATCH_WINDOW for k in reversed_axes)
     is_grouped = hlo.I64.decode(attributes["feature_group_count"]) > 1
     if reversed_axes and (is_long or is_grouped or not target.reversed_windows):
-        kernel = b.reverse(kernel, [places.index(k) for k in reversed_axes])
+        kernel = b.reverse(kernel, [positions.index(k) for k in reversed_axes])
         kernel = b.stored(kernel) if is_long else kernel
-        attributes["window_reversal"] = hlo.BoolArray.encode([False] * (len(places) - 2))
+        attributes["window_reversal"] = hlo.BoolArray.encode([False] * (len(positions) - 2))
         return Val(b.make(op.name, [x, kernel], [op.results[0].type], attributes).results[0])
     if target.grouped_convolutions or not x.static:
         return None
@@ -84,8 +84,8 @@ def convolution(op: ir.Operation, target: Target) -> Replacement:
 
 def _padded(x: Val, attributes: dict[str, ir.Attribute]) -> Val:
     """Pads the operand of a convolution (edges and dilation), and removes the padding from the attributes."""
-    places = hlo.ConvDims.decode(attributes["dimension_numbers"])[0]
-    spatial = [places.index(k) for k in range(x.rank - 2)]
+    positions = hlo.ConvDims.decode(attributes["dimension_numbers"])[0]
+    spatial = [positions.index(k) for k in range(x.rank - 2)]
     amounts = {"padding": hlo.Padding, "lhs_dilation": hlo.I64Array}
     params = {name: codec.decode(attributes.pop(name)) for name, codec in amounts.items() if name in attributes}
     low, high, interior = ([0] * x.rank for _ in range(3))

@@ -216,9 +216,9 @@ def _points(form: NormalForm, x: Val, indices: Val, updates: Val, i: int) -> Val
     lead_dims = [d for d in range(x.rank) if d in form.index_map or form.window[d] != x.shape[d]]
     wide = [d for d in lead_dims if form.window[d] > 1]
     whole = [d for d in range(x.rank) if d not in lead_dims]
-    places = (count, *(form.window[d] for d in wide))
-    total = math.prod(places)
-    columns = [_places_along(d, form, indices, places, 1 + wide.index(d) if d in wide else None) for d in lead_dims]
+    positions = (count, *(form.window[d] for d in wide))
+    total = math.prod(positions)
+    columns = [_positions_along(d, form, indices, positions, 1 + wide.index(d) if d in wide else None) for d in lead_dims]
     indices = b.concat([b.reshape(c, (total, 1)) for c in columns], 1)
     order = [0, *(1 + d for d in wide), *(1 + d for d in range(x.rank) if d not in wide)]
     updates = b.reshape(b.transpose(updates, order), (total, *(x.shape[d] for d in whole)))
@@ -248,11 +248,11 @@ def _points(form: NormalForm, x: Val, indices: Val, updates: Val, i: int) -> Val
     return b.transpose(Val(op.results[0]), [lead.index(d) for d in range(x.rank)])
 
 
-def _places_along(d: int, form: NormalForm, indices: Val, places: tuple[int, ...], axis: int | None) -> Val:
+def _positions_along(d: int, form: NormalForm, indices: Val, positions: tuple[int, ...], axis: int | None) -> Val:
     """The indices of single elements along dimension `d`: the start of their window plus their offset along `axis`."""
-    offset = None if axis is None else b.iota(places, axis, indices.dtype)
+    offset = None if axis is None else b.iota(positions, axis, indices.dtype)
     if d not in form.index_map:
-        return b.full(0, places, indices.dtype) if offset is None else offset
-    k, count = form.index_map.index(d), places[0]
-    start = b.broadcast(b.reshape(b.slice_(indices, [0, k], [count, k + 1]), (count,)), places, [0])
+        return b.full(0, positions, indices.dtype) if offset is None else offset
+    k, count = form.index_map.index(d), positions[0]
+    start = b.broadcast(b.reshape(b.slice_(indices, [0, k], [count, k + 1]), (count,)), positions, [0])
     return start if offset is None else start + offset

@@ -73,7 +73,7 @@ def _reads(update: ir.Value, targets: set[ir.Value], write: ir.Operation) -> boo
         if in_place and _is_replaced_part(maker, write):
             parts.append(maker)
             continue
-        in_place = in_place and _keeps_places(maker)
+        in_place = in_place and _keeps_positions(maker)
         work += [(v, in_place) for v in maker.operands]
         work += [(v, False) for inner in nested(maker) for v in inner.operands]
     return any(not _serves_only(part, write, {v for v, _ in seen}) for part in parts)
@@ -114,7 +114,7 @@ def _known_integer(scalar: ir.Value) -> int | None:
     return None if value is None else int(value.real)
 
 
-def _keeps_places(op: ir.Operation) -> bool:
+def _keeps_positions(op: ir.Operation) -> bool:
     """True if each element of the result depends only on the element at the same index, apart from dimensions of size 1."""
     if is_elementwise(op):
         return True

@@ -13,7 +13,7 @@ from nabla_mlir.dialects.stablehlo import I64Array
 from nabla_mlir.passes.base import Pass, register
 from nabla_mlir.table.traits import is_elementwise, is_reduction, is_view, moved
 
-Places = tuple[int, ...]
+Positions = tuple[int, ...]
 
 
 @register
@@ -35,7 +35,7 @@ class SeparateUsesPass(Pass):
         for op in nested_in_functions(module):
             if is_reduction(op):
                 for result in op.results:
-                    if len(places_of_broadcasts(result)) > 1:
+                    if len(positions_of_broadcasts(result)) > 1:
                         store_before_uses(op, result)
 
 
@@ -48,9 +48,9 @@ def store_before_uses(op: ir.Operation, value: ir.Value) -> None:
         user.operands[i] = copy
 
 
-def places_of_broadcasts(value: ir.Value) -> set[Places]:
+def positions_of_broadcasts(value: ir.Value) -> set[Positions]:
     """The dimensions of each broadcast to which the dimensions of `value` are mapped; values that are fused with it count, too."""
-    places: set[Places] = set()
+    positions: set[Positions] = set()
     sizes = _sizes(value)
     seen, work = {value}, [value]
     while work:
@@ -59,16 +59,16 @@ def places_of_broadcasts(value: ir.Value) -> set[Places]:
             if len(user.results) != 1 or is_reduction(user):
                 continue
             if user.name == "stablehlo.broadcast_in_dim":
-                places.add(_of_broadcast(user))
+                positions.add(_of_broadcast(user))
             elif moved(user) and not is_view(user) and not is_elementwise(user):
                 continue  # a copy
             elif user.results[0] not in seen and _sizes(user.results[0]) == sizes:  # not a broadcast
                 seen.add(user.results[0])
                 work.append(user.results[0])
-    return places
+    return positions
 
 
-def _of_broadcast(op: ir.Operation) -> Places:
+def _of_broadcast(op: ir.Operation) -> Positions:
     dims = I64Array.decode(op.attributes["broadcast_dimensions"])
     rank = len(op.results[0].type.shape)
     # Counted from the end, so that additional leading dimensions make no difference.

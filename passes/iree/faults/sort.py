@@ -101,7 +101,7 @@ def _bitonic(values: Sequence[Val], dim: int, region: ir.Region) -> list[Val]:
     flat = [b.reshape(b.transpose(v, order), (rows, n)) for v in values]
     flat = [_pad(v, length) for v in flat]
     position = b.iota((rows, length), 1, np.int32)
-    place = b.iota((rows, length), 1, np.int32)
+    lane = b.iota((rows, length), 1, np.int32)
     distance, block = b.full(1, (), np.int32), b.full(2, (), np.int32)
 
     def step(distance: Val, block: Val, position: Val, *keys: Val) -> list[Val]:
@@ -112,8 +112,8 @@ def _bitonic(values: Sequence[Val], dim: int, region: ir.Region) -> list[Val]:
         other = _take(position, partner)
         real, other_real = position < n, other < n
         first = (other_real & ~real) | (_before(region, others, keys, other < position) & ~(real & ~other_real))
-        low = eq(place & at(distance), 0)
-        up = eq(place & at(block), 0)
+        low = eq(lane & at(distance), 0)
+        up = eq(lane & at(block), 0)
         take = ne(first, ne(low, up))
         keys = tuple(select(take, o, k) for o, k in zip(others, keys, strict=True))
         position = select(take, other, position)

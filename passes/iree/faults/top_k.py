@@ -41,7 +41,7 @@ def _searched(keys: Val, k: int) -> tuple[Val, Val]:
     position = b.iota(keys.shape, last, np.int32)
     rest = b.full(True, keys.shape, np.dtype(bool))
     columns: list[Val] = []
-    places: list[Val] = []
+    positions: list[Val] = []
     along = lambda v: b.broadcast(v, keys.shape, range(last))  # noqa: E731
     for _ in range(k):
         most = b.reduce_with("stablehlo.maximum", select(rest, keys, least), least, [last])
@@ -50,8 +50,8 @@ def _searched(keys: Val, k: int) -> tuple[Val, Val]:
         at = b.reduce_with("stablehlo.minimum", select(best, position, end), end, [last])
         rest = rest & ~eq(position, along(at))
         columns.append(b.reshape(most, (*most.shape, 1)))
-        places.append(b.reshape(at, (*at.shape, 1)))
-    return b.concat(columns, last), b.concat(places, last)
+        positions.append(b.reshape(at, (*at.shape, 1)))
+    return b.concat(columns, last), b.concat(positions, last)
 
 
 def _sorted(keys: Val) -> tuple[Val, Val]:

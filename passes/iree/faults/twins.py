@@ -35,10 +35,10 @@ class Twins:
         maker = made_by(root)
         if maker is None or self._is_known(root):  # IREE folds it to a constant, to which nothing writes
             return
-        place = list(maker.results).index(root)
+        position = list(maker.results).index(root)
         for other in self._operations_like(maker):
-            if other != maker and self._are_equal(root, other.results[place]):
-                yield other.results[place]
+            if other != maker and self._are_equal(root, other.results[position]):
+                yield other.results[position]
 
     def _is_known(self, value: ir.Value, depth: int = 0) -> bool:
         """True if a value is computed from constants only."""

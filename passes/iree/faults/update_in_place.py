@@ -57,11 +57,11 @@ class UpdateInPlacePass(TargetPass):
         """Copies each updated value that its operation does not own."""
         work: list[Edge] = [(op, i) for op in nested_in_functions(module) for i in updated(op)]
         seen: set[ir.Value] = set()
-        numbers, twins = copy_numbers(module), Twins()
+        numbers, equals = copy_numbers(module), Twins()
         while work:
             op, i = work.pop()
             value = op.operands[i]
-            if not _is_owned(op, i, twins):
+            if not _is_owned(op, i, equals):
                 with ir.InsertionPoint(op), op.location:
                     op.operands[i] = computed(value, next(numbers))
             elif value not in seen:
@@ -76,7 +76,7 @@ class UpdateInPlacePass(TargetPass):
             module.attributes["stream.topology"] = ir.Attribute.parse(TOPOLOGY, module.context)
 
 
-def _is_owned(op: ir.Operation, i: int, twins: Twins) -> bool:
+def _is_owned(op: ir.Operation, i: int, equals: Twins) -> bool:
     """True if `op` may write to the buffer of its operand `i`, or pass it on to operations that write."""
     root = root_of(op.operands[i])
     maker = made_by(root)
@@ -85,7 +85,7 @@ def _is_owned(op: ir.Operation, i: int, twins: Twins) -> bool:
     hands_over = op.name == "stablehlo.while" or op.name in _ENDS
     if maker is not None and (is_choice(maker) or (hands_over and is_constant(root))):
         return False
-    equal = [*twins.of(root)]
+    equal = [*equals.of(root)]
     if not all(stands_in(op.block, made_by(value)) for value in equal):
         return False  # IREE moves loop invariants out of loops
     uses = [use for value in (root, *equal) for use in uses_of(value)]

@@ -88,9 +88,9 @@ def _refuse_recursion(calls: dict[str, dict[str, ir.Operation]]) -> None:
         leaves = [caller for caller, callees in graph.items() if not any(c in graph for c in callees)]
         if not leaves:
             caller, callees = next(iter(graph.items()))
-            place = next(call for callee, call in callees.items() if callee in graph)
+            position = next(call for callee, call in callees.items() if callee in graph)
             raise RuleMissingError(
-                f"func.call requires functions without recursion, got @{caller}.", where=source_of(place.location)
+                f"func.call requires functions without recursion, got @{caller}.", where=source_of(position.location)
             )
         for caller in leaves:
             del graph[caller]

@@ -139,8 +139,8 @@ def separate_windows(op: ir.Operation, target: Target) -> Replacement:
         p == (w - 1,) * 2 for p, w in zip(padding, window, strict=True)
     ):
         shape = [m for n, w in zip(x.shape, window, strict=True) for m in ((n, w) if w > 1 else (n,))]
-        places = [d for d in range(len(shape)) if d not in offsets]
-        return b.reshape(b.broadcast(x, shape, places), [n * w for n, w in zip(x.shape, window, strict=True)])
+        positions = [d for d in range(len(shape)) if d not in offsets]
+        return b.reshape(b.broadcast(x, shape, positions), [n * w for n, w in zip(x.shape, window, strict=True)])
     return None
 
 
@@ -165,11 +165,11 @@ def select_and_scatter(op: ir.Operation, target: Target) -> Replacement:
         limits = [o + (n - 1) * s + 1 for o, n, s in zip(offset, source.shape, strides, strict=True)]
         return b.slice_(v, offset, limits, strides)
 
-    place = _selected(x, padding, [functools.partial(view, offset=offset) for offset in offsets], choose)
+    position = _selected(x, padding, [functools.partial(view, offset=offset) for offset in offsets], choose)
     result = b.broadcast(initial, x.shape, [])
     adds = single_operation(combine) == "stablehlo.add"
     for i, offset in enumerate(offsets):
-        here = b.eq(place, i)
+        here = b.eq(position, i)
         low = [o - p[0] for o, p in zip(offset, padding, strict=True)]
         inner = [s - 1 for s in strides]
         extents = [(n - 1) * s + 1 for n, s in zip(source.shape, strides, strict=True)]
@@ -190,7 +190,7 @@ def _selected(
     padded = b.pad(x, [p[0] for p in padding], [p[1] for p in padding])
     inside = _inside(x.shape, padding) if any(p != (0, 0) for p in padding) else None
     best = views[0](padded)
-    place, is_found = b.full(0, best.shape, np.int32), None if inside is None else views[0](inside)
+    position, is_found = b.full(0, best.shape, np.int32), None if inside is None else views[0](inside)
     for i, view in enumerate(views[1:], start=1):
         value = view(padded)
         keep = apply_elementwise(choose, [best, value])[0]
@@ -199,8 +199,8 @@ def _selected(
             keep = (keep & is_found) | ~valid
             is_found = is_found | valid
         best = select(keep, best, value)
-        place = select(keep, place, i)
-    return place
+        position = select(keep, position, i)
+    return position
 
 
 def _inside(shape: Sequence[int], padding: Sequence[tuple[int, int]]) -> Val:

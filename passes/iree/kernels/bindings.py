@@ -22,14 +22,14 @@ MAX_BINDINGS = 30
 _ALIGNMENT = 64
 
 
-class Place(NamedTuple):
+class Position(NamedTuple):
     """The position of an array: the index of the bound buffer, and the index of its first element."""
 
     buffer: int
     start: int = 0
 
 
-def bind_reads(values: Sequence[ir.Value], room: int) -> tuple[list[ir.Value], list[Place]]:
+def bind_reads(values: Sequence[ir.Value], room: int) -> tuple[list[ir.Value], list[Position]]:
     """At most `room` arrays that contain all values, and the position of each value.
 
     A slice of a flat array is read in place. If there are still too many arrays, the smallest ones of each type are
@@ -51,26 +51,26 @@ def bind_reads(values: Sequence[ir.Value], room: int) -> tuple[list[ir.Value], l
             arrays = [*(a for a in arrays if a not in homes), whole]
     if len(arrays) > room:
         raise NotSupported("a loop that reads too many arrays of different types")
-    places = [(*homes.get(array, (array, 0)), start) for array, start in parts]
-    return arrays, [Place(arrays.index(array), before + start) for array, before, start in places]
+    positions = [(*homes.get(array, (array, 0)), start) for array, start in parts]
+    return arrays, [Position(arrays.index(array), before + start) for array, before, start in positions]
 
 
-def share_results(types: Sequence[ir.Type]) -> tuple[list[ir.Type], list[Place]]:
+def share_results(types: Sequence[ir.Type]) -> tuple[list[ir.Type], list[Position]]:
     """One flat array for each element type, which has room for all results of that type, and the position of each result."""
     ends: dict[np.dtype, int] = {}
-    places = []
+    positions = []
     for shape, dtype in map(shape_and_dtype, types):
         start = ends.setdefault(dtype, 0)
-        places.append(Place(list(ends).index(dtype), start))
+        positions.append(Position(list(ends).index(dtype), start))
         step = _ALIGNMENT // dtype.itemsize
         ends[dtype] = start + -(-math.prod(shape) // step) * step
-    return [tensor_type((end,), dtype) for dtype, end in ends.items()], places
+    return [tensor_type((end,), dtype) for dtype, end in ends.items()], positions
 
 
-def result_at(place: Place, results: Sequence[ir.Value], type: ir.Type) -> ir.Value:
+def result_at(position: Position, results: Sequence[ir.Value], type: ir.Type) -> ir.Value:
     """The result of that type at its position."""
     shape, _ = shape_and_dtype(type)
-    return reshape(cut(Val(results[place.buffer]), 0, place.start, place.start + math.prod(shape)), shape).value
+    return reshape(cut(Val(results[position.buffer]), 0, position.start, position.start + math.prod(shape)), shape).value
 
 
 def _whole(value: ir.Value) -> tuple[ir.Value, int]:

@@ -61,8 +61,8 @@ def call_kernel(
       constants: constants that exist already. Kernels of a large module have thousands of arguments, few of which differ.
     """
     module = function_around(at).parent.operation
-    there = (op.operation for op in module.regions[0].blocks[0].operations if op.operation.name == _EXECUTABLE)
-    if not any(op.attributes["sym_name"].value == name for op in there):
+    executables = (op.operation for op in module.regions[0].blocks[0].operations if op.operation.name == _EXECUTABLE)
+    if not any(op.attributes["sym_name"].value == name for op in executables):
         first = next(iter(functions_of(module).values()))
         executable = ir.Module.parse(text)  # must stay alive until its operation has moved
         executable.body.operations[0].operation.move_before(first)
@@ -92,9 +92,9 @@ def added_to(op: ir.Operation) -> ir.Value | None:
     """The operand to which the first result of a call is added in place; None if there is none."""
     if op.name != "flow.dispatch" or "tied_operands" not in op.attributes:
         return None
-    place = ir.IntegerAttr(ir.ArrayAttr(op.attributes["tied_operands"])[0]).value
+    position = ir.IntegerAttr(ir.ArrayAttr(op.attributes["tied_operands"])[0]).value
     groups, *_ = op.attributes["operandSegmentSizes"]
-    return None if place < 0 else op.operands[groups + place]
+    return None if position < 0 else op.operands[groups + position]
 
 
 _EXECUTABLE = "hal.executable.source"

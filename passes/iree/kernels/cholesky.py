@@ -59,9 +59,9 @@ def _read_triangle(t: Text, a: Memory, u: Memory, b: str, n: int, lower: bool) -
             t.put(x, u, b, t.add(j, k), i)
 
 
-def _minus_panel(t: Text, u: Memory, panel: Memory, b: str, place: tuple[str, str], terms: Index) -> Tile:
+def _minus_panel(t: Text, u: Memory, panel: Memory, b: str, position: tuple[str, str], terms: Index) -> Tile:
     """A tile of U minus the products of `terms` rows of the panel."""
-    row, column = place
+    row, column = position
     width, lanes = t.form.width, t.form.lanes
     mine, other = t.of_indices("divui", column, width), t.of_indices("divui", row, width)
     offset = t.of_indices("remui", row, width)

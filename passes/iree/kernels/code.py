@@ -58,24 +58,24 @@ class NestWriter:
         self.writer.ranges[LANE] = (0, max(lanes, 1) - 1)
         work = [(node, index)]
         while work:
-            part, place = work[-1]
-            if self._known(part, place, lanes) is None:
+            part, position = work[-1]
+            if self._known(part, position, lanes) is None:
                 value = self.values.get(part)
                 if isinstance(value, Buffer):
-                    self._remember(part, place, lanes, self._load(part, linear(place, part.shape), lanes))
+                    self._remember(part, position, lanes, self._load(part, linear(position, part.shape), lanes))
                 elif value is None:
                     try:
-                        sources = reads(part, place, self.writer.ranges, self._start)
+                        sources = reads(part, position, self.writer.ranges, self._start)
                     except NeedsBuffer as need:
                         # A reshape uses the same memory with other sizes.
-                        self._remember(part, place, lanes, self._load(need.node, linear(place, part.shape), lanes))
+                        self._remember(part, position, lanes, self._load(need.node, linear(position, part.shape), lanes))
                         continue
                     codes = [self._known(n, i, lanes) for n, i in sources]
                     missing = [s for s, c in zip(sources, codes, strict=True) if c is None]
                     if missing:
                         work += missing
                         continue
-                    self._remember(part, place, lanes, self._compute(part, place, lanes, [c for c in codes if c]))
+                    self._remember(part, position, lanes, self._compute(part, position, lanes, [c for c in codes if c]))
             work.pop()
         code = self._known(node, index, lanes)
         assert code is not None
@@ -85,10 +85,10 @@ class NestWriter:
         """The only element of `node`."""
         return self.at(node, origin(node), 0)
 
-    def _load(self, node: Node, place: Affine, lanes: int) -> Code:
+    def _load(self, node: Node, position: Affine, lanes: int) -> Code:
         buffer = self.values[node]
         assert isinstance(buffer, Buffer)
-        return self.writer.load(buffer, place, lanes)
+        return self.writer.load(buffer, position, lanes)
 
     def _key(self, node: Node, index: Index, lanes: int) -> object:
         return node, index, lanes if any(i.lane for i in index) else 0
@@ -103,8 +103,8 @@ class NestWriter:
     def _remember(self, node: Node, index: Index, lanes: int, code: Code) -> None:
         self.writer.blocks[self.writer.levels[code.name]].memo[self._key(node, index, lanes)] = code
 
-    def _start(self, scalar: Node, places: int) -> Affine:
-        return ZERO if places == 1 else self.writer.clamped(self.scalar(scalar), places)
+    def _start(self, scalar: Node, positions: int) -> Affine:
+        return ZERO if positions == 1 else self.writer.clamped(self.scalar(scalar), positions)
 
     def _compute(self, node: Node, index: Index, lanes: int, operands: list[Code]) -> Code:
         if node.name == "constant":
@@ -141,12 +141,12 @@ class NestWriter:
         kind = "" if dtype == "i1" else f" : {vector_type(dtype, 0)}"
         return self.writer.code(f"arith.constant {text}{kind}", (), dtype, 0)
 
-    def _iota(self, place: Affine, dtype: str, lanes: int) -> Code:
+    def _iota(self, position: Affine, dtype: str, lanes: int) -> Code:
         kind = dtype if dtype[0] in "iu" else "i32"
-        base = self.writer.index(place.scalar())
+        base = self.writer.index(position.scalar())
         code = Code(self.writer.pure(f"arith.index_cast {base} : index to {vector_type(kind, 0)}", [base]), kind)
-        if place.lane:
-            steps = [place.lane * k for k in range(lanes)]
+        if position.lane:
+            steps = [position.lane * k for k in range(lanes)]
             vector = vector_type(kind, lanes)
             offsets = self.writer.code(f"arith.constant dense<{steps}> : {vector}", (), kind, lanes)
             code = self._apply("add", (code, offsets), kind)
@@ -176,13 +176,13 @@ class NestWriter:
         def body(loops: list[Affine], width: int, carried: list[Code]) -> list[Code]:
             totals = list(carried)
             for item in nest.items:
-                places = space.indices(item.domain, loops)
+                positions = space.indices(item.domain, loops)
                 if isinstance(item, Store):
-                    self._store(item, places, width)
+                    self._store(item, positions, width)
                     continue
                 slot = sums.index(item.target) * each
-                for place in places:
-                    totals[slot : slot + each] = self._accumulate(item.target, place, width, totals[slot : slot + each])
+                for position in positions:
+                    totals[slot : slot + each] = self._accumulate(item.target, position, width, totals[slot : slot + each])
             return totals
 
         starts = [c for t in sums for c in self._begin(t, lanes, has_tail)]
@@ -202,10 +202,10 @@ class NestWriter:
             self.buffers[node] = self.allocate(node.size, node.dtype)
         return self.buffers[node]
 
-    def _store(self, item: Store, places: Sequence[Index], lanes: int) -> None:
+    def _store(self, item: Store, positions: Sequence[Index], lanes: int) -> None:
         starts = [Affine((), s) if isinstance(s, int) else self._start(*s) for s in item.starts]
-        values = [self.at(item.source, place, lanes) for place in places]
-        targets = [linear([s + i for s, i in zip(starts, place, strict=True)], item.whole) for place in places]
+        values = [self.at(item.source, position, lanes) for position in positions]
+        targets = [linear([s + i for s, i in zip(starts, position, strict=True)], item.whole) for position in positions]
         self.writer.store(self.buffers[item.target], targets, values, lanes)
 
     def _each(
@@ -248,21 +248,21 @@ class NestWriter:
         start = self._constant(neutral(target.attributes["combine"], target.dtype), target.dtype)
         return [self.writer.widened(start, lanes) if lanes else start, *([start] if has_tail else [])]
 
-    def _accumulate(self, target: Node, place: Index, lanes: int, sums: list[Code]) -> list[Code]:
-        """The sums after adding the operand's element at index `place`."""
+    def _accumulate(self, target: Node, position: Index, lanes: int, sums: list[Code]) -> list[Code]:
+        """The sums after adding the operand's element at index `position`."""
         if lanes == sums[0].lanes:
-            return [self._add(target, place, lanes, sums[0]), *sums[1:]]
-        element = self.writer.widened(self.at(target.operands[0], place, lanes), lanes)
+            return [self._add(target, position, lanes, sums[0]), *sums[1:]]
+        element = self.writer.widened(self.at(target.operands[0], position, lanes), lanes)
         return [
             sums[0],
             self._apply(target.attributes["combine"], (sums[1], self._within(target, element)), target.dtype),
         ]
 
-    def _add(self, target: Node, place: Index, lanes: int, total: Code) -> Code:
+    def _add(self, target: Node, position: Index, lanes: int, total: Code) -> Code:
         source, combine = target.operands[0], target.attributes["combine"]
         if source.name != "multiply" or source in self.values or combine != "add" or source.dtype[0] != "f":
-            return self._apply(combine, (total, self.at(source, place, lanes)), target.dtype)
-        factors = [self.writer.widened(self.at(n, place, lanes), total.lanes) for n in source.operands]
+            return self._apply(combine, (total, self.at(source, position, lanes)), target.dtype)
+        factors = [self.writer.widened(self.at(n, position, lanes), total.lanes) for n in source.operands]
         names = ", ".join(c.name for c in (*factors, total))
         operation = "vector.fma" if total.lanes else "math.fma"
         return self.writer.code(f"{operation} {names} : {total.type}", (*factors, total), total.dtype, total.lanes)
@@ -301,7 +301,7 @@ class NestWriter:
         outer = [d for d in long if d not in inner and d != lane]
         rows = min(thresholds.SUMMED_ROWS, shape[outer[-1]]) if outer else 1
 
-        def kept(dimensions: list[int], points: list[Point]) -> None:
+        def over_kept(dimensions: list[int], points: list[Point]) -> None:
             if not dimensions:
                 self._sum(target, points, inner, lane, lanes)
                 return
@@ -315,17 +315,17 @@ class NestWriter:
             many, left = divmod(shape[d], width * most)
 
             def tile(first: Affine, carried: list[Code]) -> list[Code]:
-                places = [first + k * width + vector for k in range(most)]
-                kept(rest, [(p | {d: place}, width if d == lane else w) for p, w in points for place in places])
+                positions = [first + k * width + vector for k in range(most)]
+                over_kept(rest, [(p | {d: position}, width if d == lane else w) for p, w in points for position in positions])
                 return carried
 
             self._repeat(many, width * most, 1, [], tile)
             if left:
                 ends = [(low, min(width, shape[d] - low)) for low in range(many * width * most, shape[d], width)]
                 with self.writer.block(None):
-                    kept(rest, [(p | {d: vector + low}, n if d == lane else w) for p, w in points for low, n in ends])
+                    over_kept(rest, [(p | {d: vector + low}, n if d == lane else w) for p, w in points for low, n in ends])
 
-        kept(outer + [lane] * (lane not in inner), [({}, 0)])
+        over_kept(outer + [lane] * (lane not in inner), [({}, 0)])
         self.values[target] = self.buffers[target]
 
     def _sum(self, target: Node, points: Sequence[Point], inner: list[int], lane: int, lanes: int) -> None:
@@ -339,17 +339,17 @@ class NestWriter:
         def body(loops: list[Affine], width: int, carried: list[Code]) -> list[Code]:
             here = dict(zip(order, loops, strict=True))
             sums: list[Code] = []
-            for i, (place, w) in enumerate(points):
-                index = tuple((place | here).get(d, ZERO) for d in range(len(shape)))
+            for i, (position, w) in enumerate(points):
+                index = tuple((position | here).get(d, ZERO) for d in range(len(shape)))
                 sums += self._accumulate(target, index, width if across else w, carried[i * each : (i + 1) * each])
             return sums
 
         sizes = [shape[d] for d in order]
         starts = [c for _, w in points for c in self._begin(target, lanes if across else w, has_tail)]
         sums = self._each(sizes, lanes, [], starts, body) if across else self._scalars(sizes, [], starts, body)
-        for i, (place, w) in enumerate(points):
+        for i, (position, w) in enumerate(points):
             value = self._end(target, sums[i * each : (i + 1) * each], w)
-            index = [place.get(d, ZERO) for d in range(len(shape)) if d not in dimensions]
+            index = [position.get(d, ZERO) for d in range(len(shape)) if d not in dimensions]
             self.writer.store(self.buffers[target], [linear(index, target.shape)], [value], w)
 
     def _scalars(self, sizes: Sequence[int], loops: list[Affine], carried: list[Code], body: Body) -> list[Code]:

@@ -53,10 +53,10 @@ def eigh_text(name: str, batch: int, size: int, n: int, form: Form) -> tuple[str
     reflections.multiply_identity(q, max(n - 2, 0), 1, lambda k: taus[k])
     found = _Iteration(t, diagonal, beside, Rotations(t, *stores, b, from_above=False), q, n).run()
     with t.loop(0, n) as i:
-        place = place_in_order(t, diagonal, i, n, descending=False)
-        Numbers(t, values, (b,))[place] = diagonal[i] * scale
+        position = place_in_order(t, diagonal, i, n, descending=False)
+        Numbers(t, values, (b,))[position] = diagonal[i] * scale
         with t.loop(0, size, form.lanes) as j:
-            t.put(t.vector(q, b, i, j), vectors, b, place, j)
+            t.put(t.vector(q, b, i, j), vectors, b, position, j)
     fill_unless(t, found, b, (values, vectors))
     results = [values, vectors, work, q, reflectors, pair, line, *stores]
     return t.kernel(name, [a, *results], (batch, 1, 1)), results
@@ -126,17 +126,17 @@ class _Reduction:
         t, b, size = self.t, self.reflections.group, self.pair.shape[2]
         below, rows = t.add(k, 1), t.form.rows
         with t.loop(t.multiple(below, rows), size, rows) as start:
-            places = [t.add(start, i) for i in range(rows)]
-            entries = [self._entries(i) for i in places]
+            positions = [t.add(start, i) for i in range(rows)]
+            entries = [self._entries(i) for i in positions]
 
             def add(j: str, sums: list[str]) -> list[str]:
                 x = t.vector(self.reflections.vectors, b, k, j)
-                lines = [self._changed(i, j, *e) for i, e in zip(places, entries, strict=True)]
+                lines = [self._changed(i, j, *e) for i, e in zip(positions, entries, strict=True)]
                 return [t.plus(s, t.multiplied(x, row)) for s, row in zip(sums, lines, strict=True)]
 
             first = t.multiple(below, self.reflections.step)
             sums = t.carried(first, size, [t.zeros()] * rows, [t.form.vector] * rows, add, t.form.lanes)
-            for i, x in zip(places, sums, strict=True):
+            for i, x in zip(positions, sums, strict=True):
                 t.store(t.lane_sum(x), self.pair, b, 2, i)
 
     def _next_pair(self, k: str, tau: Number) -> None:

@@ -114,7 +114,7 @@ def _text(
     """The text of a function of the operands that contains the dispatch."""
     count, indices = len(codes), ", ".join(f"d{i}" for i in range(len(shape)))
     whole = range(len(shape))
-    places = ", ".join(
+    positions = ", ".join(
         f"affine_map<({indices}) -> ({', '.join(f'd{i}' for i in dims)})>" for dims in (*maps, *[whole] * count)
     )
     elements = [str(c.type) for c in codes]
@@ -128,7 +128,7 @@ def _text(
         f"func.func @f({', '.join(f'%x{i}: {x.type}' for i, x in enumerate(operands))}) {{",
         f"%r:{count} = flow.dispatch.region -> ({kinds}) {{",
         *(f"%e{i} = tensor.empty() : {t}" for i, t in enumerate(types)),
-        f"%y:{count} = linalg.generic {{indexing_maps = [{places}], iterator_types = [{', '.join(_PARALLEL for _ in whole)}]}}",
+        f"%y:{count} = linalg.generic {{indexing_maps = [{positions}], iterator_types = [{', '.join(_PARALLEL for _ in whole)}]}}",
         f"{ins}outs({', '.join(f'%e{i}' for i in range(count))} : {kinds}) {{",
         f"^bb0({', '.join(arguments)}):", *lines,
         f"linalg.yield {', '.join(c.get_name() for c in codes)} : {', '.join(elements)} }} -> ({kinds})",

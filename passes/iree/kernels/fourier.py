@@ -258,12 +258,12 @@ class _Writer:
             start = self._start(self.what.target, group, column, i)
             for half in (0, 1):
                 pairs = [lane // 2 + lanes * (lane % 2) for lane in range(half * lanes, (half + 1) * lanes)]
-                vector, place = t.shuffled(*x, pairs), t.add(start, half * lanes)
+                vector, position = t.shuffled(*x, pairs), t.add(start, half * lanes)
                 if self.count:
                     mask = t.mask(t.of_indices("subi", t.mul(self.count, 2), half * lanes))
-                    t.masked_put(mask, vector, self.target, place)
+                    t.masked_put(mask, vector, self.target, position)
                 else:
-                    t.put(vector, self.target, place)
+                    t.put(vector, self.target, position)
 
         return put
 

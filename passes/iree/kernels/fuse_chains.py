@@ -93,8 +93,8 @@ class _Chain:
 
     def steps(self) -> list[_Step]:
         """The operations as numbers."""
-        places: dict[ir.Value, int] = {op.results[0]: i for i, op in enumerate(self.ops)}
-        return [_Step([places.get(v, v) for v in sources(op)], sum(1 for _ in op.results[0].uses)) for op in self.ops]
+        positions: dict[ir.Value, int] = {op.results[0]: i for i, op in enumerate(self.ops)}
+        return [_Step([positions.get(v, v) for v in sources(op)], sum(1 for _ in op.results[0].uses)) for op in self.ops]
 
 
 class _Step(NamedTuple):
@@ -177,13 +177,13 @@ class _Parts:
     @staticmethod
     def of(steps: Sequence[_Step]) -> _Parts:
         users: list[set[int]] = [set() for _ in steps]
-        for place, step in enumerate(steps):
+        for position, step in enumerate(steps):
             for value in step.reads:
                 if isinstance(value, int):
-                    users[value].add(place)
+                    users[value].add(position)
         parts = _Parts(steps, users, list(range(len(steps))), [set(step.reads) for step in steps], [1] * len(steps))
-        for place in reversed(range(len(steps))):
-            parts._give(place)
+        for position in reversed(range(len(steps))):
+            parts._give(position)
         return parts
 
     def copies(self) -> int:
@@ -191,38 +191,38 @@ class _Parts:
         each reader.
         """
         copies = [0] * len(self.steps)
-        for place in self._homes():
-            copies[place] = self.sizes[place] + sum(copies[v] for v in self.reads[place] if isinstance(v, int))
+        for position in self._homes():
+            copies[position] = self.sizes[position] + sum(copies[v] for v in self.reads[position] if isinstance(v, int))
         return max(copies)
 
     def spills(self) -> int:
         """The number of values that are not part of another step and that only the chain reads."""
-        return sum(1 for place in self._homes() if self.users[place] and self._is_inner(place))
+        return sum(1 for position in self._homes() if self.users[position] and self._is_inner(position))
 
-    def _give(self, place: int) -> None:
+    def _give(self, position: int) -> None:
         """Makes a step a part of its only reader, if that is allowed."""
-        homes = {self.home[user] for user in self.users[place]}
-        if len(homes) != 1 or not self._is_inner(place):
+        homes = {self.home[user] for user in self.users[position]}
+        if len(homes) != 1 or not self._is_inner(position):
             return
         (reader,) = homes
-        both = self.reads[reader] - {place} | self.reads[place]
+        both = self.reads[reader] - {position} | self.reads[position]
         if len(both) < _MAX_OPERANDS:
-            self.home[place], self.reads[reader] = reader, both
-            self.sizes[reader] += self.sizes[place]
+            self.home[position], self.reads[reader] = reader, both
+            self.sizes[reader] += self.sizes[position]
 
     def _homes(self) -> Iterator[int]:
-        return (place for place, home in enumerate(self.home) if home == place)
+        return (position for position, home in enumerate(self.home) if home == position)
 
-    def _is_inner(self, place: int) -> bool:
+    def _is_inner(self, position: int) -> bool:
         """True if only the chain reads a value."""
-        return sum(self.steps[user].reads.count(place) for user in self.users[place]) == self.steps[place].uses
+        return sum(self.steps[user].reads.count(position) for user in self.users[position]) == self.steps[position].uses
 
 
 def _bindings(steps: Sequence[_Step], start: int = 0) -> Iterator[int]:
     """The number of buffers of a dispatch with the steps from `start` to k, for each k."""
     inputs: set[ir.Value | int] = set()
     outputs: dict[ir.Value | int, int] = {}  # with the number of remaining uses
-    for place, step in enumerate(steps[start:], start):
+    for position, step in enumerate(steps[start:], start):
         for value in step.reads:
             if value not in outputs:
                 inputs.add(value)
@@ -231,7 +231,7 @@ def _bindings(steps: Sequence[_Step], start: int = 0) -> Iterator[int]:
             if not outputs[value]:
                 del outputs[value]
         if step.uses:
-            outputs[place] = step.uses
+            outputs[position] = step.uses
         yield len(inputs) + len(outputs)
 
 
@@ -239,14 +239,14 @@ def _fuse(ops: Sequence[ir.Operation]) -> None:
     """Replaces several operations by one, at the position of the last one."""
     values = {op.results[0] for op in ops}
     block = [o.operation for o in ops[0].block.operations]
-    places = [i for i, op in enumerate(block) if _makes(op, values)]
-    behind, late = block[places[-1]], set(values)
-    for op in block[places[0] : places[-1]]:
+    positions = [i for i, op in enumerate(block) if _makes(op, values)]
+    behind, late = block[positions[-1]], set(values)
+    for op in block[positions[0] : positions[-1]]:
         if not _makes(op, values) and any(v in late for v in reads_of(op)):
             op.move_after(behind)
             behind = op
             late.update(op.results)
-    inside = [block[i] for i in places]
+    inside = [block[i] for i in positions]
     results = [op.results[0] for op in inside if any(not _makes(use.owner, values) for use in op.results[0].uses)]
     if results:
         as_dispatch(inside, results)

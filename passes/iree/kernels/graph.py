@@ -294,16 +294,16 @@ def _product(op: ir.Operation, operands: Sequence[Node], shape: Shape, dtype: st
     contracting = [numbers[f"{side}_contracting_dimensions"] for side in ("lhs", "rhs")]
     sizes = (*shape, *(operands[0].shape[d] for d in contracting[0]))
     free = len(batch[0])
-    places = []  # for each factor, its dimensions among all dimensions of the product
+    positions = []  # for each factor, its dimensions among all dimensions of the product
     for n, b, c in zip(operands, batch, contracting, strict=True):
-        place = {d: i for i, d in enumerate(b)} | {d: len(shape) + i for i, d in enumerate(c)}
+        position = {d: i for i, d in enumerate(b)} | {d: len(shape) + i for i, d in enumerate(c)}
         for d in range(len(n.shape)):
-            if d not in place:
-                place[d], free = free, free + 1
-        places.append(tuple(place[d] for d in range(len(n.shape))))
-    lane, packed = _vector_dimension(operands, places, shape, sizes)
+            if d not in position:
+                position[d], free = free, free + 1
+        positions.append(tuple(position[d] for d in range(len(n.shape))))
+    lane, packed = _vector_dimension(operands, positions, shape, sizes)
     factors = []
-    for n, p in zip(operands, places, strict=True):
+    for n, p in zip(operands, positions, strict=True):
         if lane in packed and lane in p and p[-1] != lane:
             order = (*(d for d in range(len(p)) if p[d] != lane), p.index(lane))
             n = Node(
@@ -318,7 +318,7 @@ def _product(op: ir.Operation, operands: Sequence[Node], shape: Shape, dtype: st
 
 
 def _vector_dimension(
-    operands: Sequence[Node], places: Sequence[tuple[int, ...]], shape: Shape, sizes: Shape
+    operands: Sequence[Node], positions: Sequence[tuple[int, ...]], shape: Shape, sizes: Shape
 ) -> tuple[int | None, set[int]]:
     """The dimension of a product along which vectors are read, and the dimensions along which a factor must be transposed
     for that.
@@ -327,12 +327,12 @@ def _vector_dimension(
     the loop. Otherwise it is the contracted dimension, if both factors can be read along it.
     """
     columns = [d for d, n in enumerate(shape) if n > 1]
-    last = [p[-1] if p else None for p in places]
+    last = [p[-1] if p else None for p in positions]
     along = last[0] if last[0] == last[1] and last[0] is not None and last[0] >= len(shape) else None
     if not columns:
         return along, set()
     column = columns[-1]
-    owner = next(i for i in (1, 0) if column in places[i])
+    owner = next(i for i in (1, 0) if column in positions[i])
     if last[owner] == column and (along is None or shape[column] >= 4):
         return column, set()
     if along is not None and sizes[along] > 1 and not (operands[owner].fixed and shape[column] >= 4):

@@ -95,8 +95,8 @@ def reads(node: Node, index: Index, ranges: Mapping[str, Range], start: Start) -
     if node.name == "broadcast_in_dim":
         source = tuple(index[d] for d in node.attributes["broadcast_dimensions"])
     elif node.name == "transpose":
-        places = dict(zip(node.attributes["permutation"], index, strict=True))
-        source = tuple(places[d] for d in range(len(index)))
+        positions = dict(zip(node.attributes["permutation"], index, strict=True))
+        source = tuple(positions[d] for d in range(len(index)))
     elif node.name == "slice":
         steps = zip(index, node.attributes["start_indices"], node.attributes["strides"], strict=True)
         source = tuple(i * stride + first for i, first, stride in steps)
@@ -133,11 +133,11 @@ def _inside(index: Index, shape: Shape) -> Index:
 def _reshaped(node: Node, index: Index) -> Index:
     source: list[Affine] = []
     for before, after in _groups(node.operands[0].shape, node.shape):
-        place = linear([index[d] for d in after], tuple(node.shape[d] for d in after))
+        position = linear([index[d] for d in after], tuple(node.shape[d] for d in after))
         long = [d for d in before if node.operands[0].shape[d] != 1]
         if len(long) > 1:
             raise NeedsBuffer(node.operands[0])
-        source += [place if d in long else ZERO for d in before]
+        source += [position if d in long else ZERO for d in before]
     return tuple(source)
 
 
@@ -167,8 +167,8 @@ def _padded(node: Node, index: Index, ranges: Mapping[str, Range]) -> tuple[Node
     operand, padding = node.operands
     source = tuple(i + -low for i, low in zip(index, node.attributes["edge_padding_low"], strict=True))
     inside = True
-    for place, n in zip(source, operand.shape, strict=True):
-        low, high = place.range(ranges)
+    for position, n in zip(source, operand.shape, strict=True):
+        low, high = position.range(ranges)
         if high < 0 or low >= n:
             return padding, origin(padding)
         inside = inside and low >= 0 and high < n

@@ -147,13 +147,13 @@ class View:
         """The number of consecutive rows (or columns) with one stride."""
         return self._free_sizes[-1]
 
-    def of_batch(self, places: Sequence[Index]) -> Index:
+    def of_batch(self, positions: Sequence[Index]) -> Index:
         """The offset of the matrix at an index of the batch."""
-        return self._sum(self.start, places, self._batch)
+        return self._sum(self.start, positions, self._batch)
 
     def of_row(self, base: Index, row: Index) -> Index:
         """The offset of a row (or column)."""
-        return self._sum(base, self._places(row, self._free_sizes), self._free)
+        return self._sum(base, self._positions(row, self._free_sizes), self._free)
 
     def of_rows(self, base: Index, first: Index, count: int) -> list[Index]:
         """The offsets of `count` rows from `first` on; rows after the last one get the offset of the last one."""
@@ -161,38 +161,38 @@ class View:
         if len(self._free) > AXES:
             return [self.of_row(base, t.of_indices("minsi", t.add(first, r), last)) for r in range(count)]
         row = t.of_indices("minsi", first, last)  # later rows add steps, because a division takes as long as copying a few vectors
-        places, place = [self.of_row(base, row)], self.row_in_run(row)
+        positions, position = [self.of_row(base, row)], self.row_in_run(row)
         outer, inner = self._free
         to_next_run = t.of_indices("subi", outer, t.mul(t.add(self.free_run, -1), inner))
         for r in range(1, count):
-            place = t.add(place, 1)
-            ends = t.compare("eq", place, self.free_run)
+            position = t.add(position, 1)
+            ends = t.compare("eq", position, self.free_run)
             step = t.chosen(t.compare("slt", t.add(first, r), self.rows), t.chosen(ends, to_next_run, inner), 0)
-            places.append(t.add(places[-1], step))
-            place = t.chosen(ends, 0, place)
-        return places
+            positions.append(t.add(positions[-1], step))
+            position = t.chosen(ends, 0, position)
+        return positions
 
     def of_run(self, base: Index, run: Index) -> Index:
         """The offset of the terms of a run."""
-        return self._sum(base, self._places(run, self._term_sizes[:-1]), self._terms[:-1])
+        return self._sum(base, self._positions(run, self._term_sizes[:-1]), self._terms[:-1])
 
-    def of_term(self, base: Index, place: Index) -> Index:
+    def of_term(self, base: Index, position: Index) -> Index:
         """The offset of a term, from its index in its run."""
-        return self._sum(base, [place], self._terms[-1:])
+        return self._sum(base, [position], self._terms[-1:])
 
     def row_in_run(self, row: Index) -> Index:
         """The index of a row (or column) in its run."""
         return self.t.of_indices("remui", row, self._free_sizes[-1])
 
-    def _places(self, n: Index, inner: Sequence[str]) -> list[Index]:
+    def _positions(self, n: Index, inner: Sequence[str]) -> list[Index]:
         """The index along each axis, from the sizes of all axes but the first."""
-        places: list[Index] = []
+        positions: list[Index] = []
         for size in reversed(inner):
-            places.append(self.t.of_indices("remui", n, size))
+            positions.append(self.t.of_indices("remui", n, size))
             n = self.t.of_indices("divui", n, size)
-        return [n, *reversed(places)]
+        return [n, *reversed(positions)]
 
-    def _sum(self, base: Index, places: Sequence[Index], strides: Sequence[Index]) -> Index:
-        for place, stride in zip(places, strides, strict=True):
-            base = self.t.add(base, self.t.mul(place, stride))
+    def _sum(self, base: Index, positions: Sequence[Index], strides: Sequence[Index]) -> Index:
+        for position, stride in zip(positions, strides, strict=True):
+            base = self.t.add(base, self.t.mul(position, stride))
         return base

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from nabla_mlir.passes.iree.kernels.bindings import Place
+from nabla_mlir.passes.iree.kernels.bindings import Position
 from nabla_mlir.passes.iree.kernels.code import NestWriter
 from nabla_mlir.passes.iree.kernels.graph import Loop, Node
 from nabla_mlir.passes.iree.kernels.index import ZERO, Affine
@@ -15,14 +15,14 @@ from nabla_mlir.passes.iree.kernels.scalars import BYTES
 from nabla_mlir.passes.iree.kernels.text import binding, executable
 from nabla_mlir.passes.iree.kernels.writer import Buffer, Code
 
-Bound = tuple[Buffer, Place]
+Bound = tuple[Buffer, Position]
 
 
 @dataclass(frozen=True)
 class _Array:
     """A carry in memory: it is updated in place, or stored twice, so that an iteration reads one copy and writes the other."""
 
-    place: int  # its index among the carries
+    position: int  # its index among the carries
     size: int
     memory: Buffer
     in_place: bool
@@ -41,7 +41,7 @@ class Kernel(NestWriter):
     """Writes a kernel that runs a loop."""
 
     def write(
-        self, name: str, loop: Loop, inputs: Mapping[Node, Place], wanted: Mapping[int, Place]
+        self, name: str, loop: Loop, inputs: Mapping[Node, Position], wanted: Mapping[int, Position]
     ) -> tuple[str, int]:
         """The text of an executable with the function, and the bytes of scratch memory that it needs as an additional result.
 
@@ -59,19 +59,19 @@ class Kernel(NestWriter):
         outputs = {i: self._binding(f"%out{i}", loop.results[i]) for i in wanted}
         self._steps(Planner([loop], self.values.__contains__), [], [loop.results[0]], outputs)
         values = self.values
-        apart = [
+        separate = [
             i for i, b in outputs.items() if not isinstance(v := values[loop.results[i]], Buffer) or v.name != b.name
         ]
-        self._run([], [self._slot(loop.results[i], outputs[i]) for i in apart])
-        bound = [(b, place) for n, place in inputs.items() if isinstance(b := self.values[n], Buffer)]
-        return self._function(name, bound, [(outputs[i], place) for i, place in wanted.items()])
+        self._run([], [self._slot(loop.results[i], outputs[i]) for i in separate])
+        bound = [(b, position) for n, position in inputs.items() if isinstance(b := self.values[n], Buffer)]
+        return self._function(name, bound, [(outputs[i], position) for i, position in wanted.items()])
 
     def loop(self, loop: Loop, outputs: Mapping[int, Buffer]) -> None:
         """Writes a loop; `outputs` is memory for some of its results."""
         writer, all_carries = self.writer, range(len(loop.inits))
         scalars = [i for i in all_carries if loop.inits[i].size == 1]
         arrays = [self._array(loop, i, outputs) for i in all_carries if i not in scalars]
-        self._run([], [self._slot(loop.inits[a.place], a.memory) for a in arrays], [loop.inits[i] for i in scalars])
+        self._run([], [self._slot(loop.inits[a.position], a.memory) for a in arrays], [loop.inits[i] for i in scalars])
         # The last carry tells which copy of the arrays is current.
         first = [*(self.scalar(loop.inits[i]) for i in scalars), Code(writer.integer(0), "index")]
         test_names, body_names = ([writer.fresh() for _ in first] for _ in range(2))
@@ -81,15 +81,15 @@ class Kernel(NestWriter):
             *values, copy = (writer.named(n, c.dtype) for n, c in zip(names, first, strict=True))
             self.values.update((nodes[i], v) for i, v in zip(scalars, values, strict=True))
             writer.ranges[copy.name] = (0, 1)
-            self.values.update((nodes[a.place], a.current(copy.name, writer.level)) for a in arrays)
+            self.values.update((nodes[a.position], a.current(copy.name, writer.level)) for a in arrays)
             return copy.name
 
-        with writer.apart() as before:
+        with writer.separate() as before:
             define(loop.condition.arguments, test_names)
             self._run(loop.condition.loops, [], loop.condition.results)
             test = self.scalar(loop.condition.results[0])
             writer.line(f"scf.condition({test.name}) {', '.join(test_names)} : {types}")
-        with writer.apart() as after:
+        with writer.separate() as after:
             copy = define(loop.body.arguments, body_names)
             self._body(loop, [loop.body.results[i] for i in scalars], arrays, copy)
             one = writer.integer(1)
@@ -104,11 +104,11 @@ class Kernel(NestWriter):
             writer.line(line)
         define(loop.results, [f"{result}#{i}" for i in range(len(first))])
 
-    def _array(self, loop: Loop, place: int, outputs: Mapping[int, Buffer]) -> _Array:
-        init, in_place = loop.inits[place], _is_update(loop, place)
-        if in_place and place in outputs:
-            return _Array(place, init.size, outputs[place], in_place)
-        return _Array(place, init.size, self.allocate(init.size * (1 if in_place else 2), init.dtype), in_place)
+    def _array(self, loop: Loop, position: int, outputs: Mapping[int, Buffer]) -> _Array:
+        init, in_place = loop.inits[position], _is_update(loop, position)
+        if in_place and position in outputs:
+            return _Array(position, init.size, outputs[position], in_place)
+        return _Array(position, init.size, self.allocate(init.size * (1 if in_place else 2), init.dtype), in_place)
 
     def _body(self, loop: Loop, scalars: Sequence[Node], arrays: Sequence[_Array], copy: str) -> None:
         """Writes one iteration. Values that are written in place and also read elsewhere are written last, from scratch memory."""
@@ -118,7 +118,7 @@ class Kernel(NestWriter):
         last: list[Store] = []
         wanted = [*scalars]
         for array in arrays:
-            new = region.results[array.place]
+            new = region.results[array.position]
             if not array.in_place:
                 target = array.other(copy, self.writer.level)
                 if new in self.buffers or new in self.values or any(new in inner.results for inner in region.loops):
@@ -128,7 +128,7 @@ class Kernel(NestWriter):
                     planner.keep(new)
                 self.buffers[new] = target
                 wanted.append(new)
-            elif _uses(loop, region.arguments[array.place]) == 1:
+            elif _uses(loop, region.arguments[array.position]) == 1:
                 stores.append(self._slot(new.operands[1], array.memory, new))
             else:
                 part = new.operands[1]
@@ -175,20 +175,20 @@ class Kernel(NestWriter):
     def _function(self, name: str, inputs: Sequence[Bound], outputs: Sequence[Bound]) -> tuple[str, int]:
         """The text of the function, and the size of its scratch memory."""
         input_count, output_count = (
-            1 + max(place.buffer for _, place in bound) if bound else 0 for bound in (inputs, outputs)
+            1 + max(position.buffer for _, position in bound) if bound else 0 for bound in (inputs, outputs)
         )
-        places = [(b, place.buffer, place.start * BYTES[b.dtype]) for b, place in inputs]
-        places += [(b, input_count + place.buffer, place.start * BYTES[b.dtype]) for b, place in outputs]
+        positions = [(b, position.buffer, position.start * BYTES[b.dtype]) for b, position in inputs]
+        positions += [(b, input_count + position.buffer, position.start * BYTES[b.dtype]) for b, position in outputs]
         end = 0
         for buffer in self.spare:
-            places.append((buffer, input_count + output_count, end))
+            positions.append((buffer, input_count + output_count, end))
             end += -(-buffer.size * BYTES[buffer.dtype] // 64) * 64
         read_only = [True] * input_count + [False] * (output_count + (end > 0))
         lines = []
-        for buffer, place, offset in places:
+        for buffer, position, offset in positions:
             start = self.writer.fresh()
             lines.append(f"{start} = arith.constant {offset} : index")
-            lines.append(binding(buffer.name, buffer.type, place, start, read_only[place]))
+            lines.append(binding(buffer.name, buffer.type, position, start, read_only[position]))
         return executable(name, read_only, [*lines, *self.writer.blocks[0].lines]), end
 
 

@@ -102,9 +102,9 @@ def _inverse(t: Text, pivot: str) -> str:
     return t.op(f"arith.select {is_zero}, {one}, {t.scalar('arith.divf', one, pivot)} : {element}")
 
 
-def _minus_panel(t: Text, u: Memory, panel: Memory, b: str, place: tuple[str, str, str], terms: Index) -> Tile:
+def _minus_panel(t: Text, u: Memory, panel: Memory, b: str, position: tuple[str, str, str], terms: Index) -> Tile:
     """A tile minus the products of its rows of L, from the first column of the panel on, with `terms` rows of U."""
-    first, row, column = place
+    first, row, column = position
     own, lanes = t.of_indices("divui", column, t.form.width), t.form.lanes
     rows = [t.add(row, i) for i in range(t.form.rows)]
     return t.minus_products(

@@ -79,15 +79,15 @@ def larger(x: Number, y: Number) -> Number:
 
 @dataclass(frozen=True)
 class Numbers:
-    """A row of numbers in memory, at the leading indices `place`."""
+    """A row of numbers in memory, at the leading indices `position`."""
 
     t: Text
     memory: Memory
-    place: tuple[Index, ...]
+    position: tuple[Index, ...]
 
     def __getitem__(self, i: Index) -> Number:
-        return Number(self.t, self.t.load(self.memory, *self.place, i))
+        return Number(self.t, self.t.load(self.memory, *self.position, i))
 
     def __setitem__(self, i: Index, x: Number | float) -> None:
         value = x.name if isinstance(x, Number) else self.t.number(x)
-        self.t.store(value, self.memory, *self.place, i)
+        self.t.store(value, self.memory, *self.position, i)

@@ -68,12 +68,12 @@ class Panels:
     def _transposed_groups(self, panel: Panel, groups: Sequence[tuple[Index, int]], block: tuple[str, str], to: Index) -> None:
         """Copies groups of rows of a panel; a group has its first row and its number of rows."""
         t, lanes, factor = self.t, self.form.lanes, panel.factor
-        places = [factor.of_rows(panel.base, t.add(panel.first, start), count) for start, count in groups]
-        with self._runs(panel, *block) as (run, place, low, high), t.loop(low, high, lanes) as k:
+        positions = [factor.of_rows(panel.base, t.add(panel.first, start), count) for start, count in groups]
+        with self._runs(panel, *block) as (run, position, low, high), t.loop(low, high, lanes) as k:
             mask = t.mask(t.of_indices("subi", high, k))
-            at = factor.of_term(run, t.of_indices("subi", k, place))
+            at = factor.of_term(run, t.of_indices("subi", k, position))
             base, columns = t.add(to, self._behind(k, block[0], panel.width)), []
-            for rows in places:
+            for rows in positions:
                 vectors = [t.masked_vector(mask, factor.memory, t.add(row, at)) for row in rows]
                 columns.append(t.transposed([*vectors, *[t.zeros()] * (lanes - len(rows))]))
             for n in range(lanes):
@@ -88,8 +88,8 @@ class Panels:
         fits = t.compare("sle", t.add(factor.row_in_run(panel.first), span), factor.free_run)
         with t.branch(fits) as otherwise:
             row = factor.of_row(panel.base, panel.first)
-            with self._runs(panel, term, terms) as (run, place, low, high), t.loop(low, high) as k:
-                at = t.add(row, factor.of_term(run, t.of_indices("subi", k, place)))
+            with self._runs(panel, term, terms) as (run, position, low, high), t.loop(low, high) as k:
+                at = t.add(row, factor.of_term(run, t.of_indices("subi", k, position)))
                 base = t.add(to, self._behind(k, term, panel.width))
                 for start in starts:
                     t.put(t.vector(factor.memory, t.add(at, start)), self.memory, self.group, t.add(base, start))
@@ -103,8 +103,8 @@ class Panels:
             t.put(t.zeros(), self.memory, self.group, t.add(to, n))
         with t.loop(0, t.of_indices("minsi", t.of_indices("subi", factor.rows, panel.first), panel.width)) as r:
             row = factor.of_row(panel.base, t.add(panel.first, r))
-            with self._runs(panel, term, terms) as (run, place, low, high), t.loop(low, high) as k:
-                at = factor.of_term(run, t.of_indices("subi", k, place))
+            with self._runs(panel, term, terms) as (run, position, low, high), t.loop(low, high) as k:
+                at = factor.of_term(run, t.of_indices("subi", k, position))
                 base = t.add(t.add(to, r), self._behind(k, term, panel.width))
                 t.store(t.load(factor.memory, t.add(row, at)), self.memory, self.group, base)
 

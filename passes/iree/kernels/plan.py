@@ -13,7 +13,7 @@ from nabla_mlir.passes.iree.kernels.index import Start as Reading
 # A last dimension up to this size is written out, and vectors run along the dimension before it.
 SHORT = 4
 # A value that one nest needs at more indices than this is materialised first.
-_PLACES = 4
+_POSITIONS = 4
 Start = tuple[Node, int]  # a scalar, and the number of its possible values
 
 
@@ -36,8 +36,8 @@ class Space:
         """The elements of a tensor of `shape` that belong to one iteration."""
         elements = []
         for i in range(self.short):
-            places = iter((*loops, Affine((), i)))
-            elements.append(tuple(ZERO if n == 1 else next(places) for n in shape))
+            positions = iter((*loops, Affine((), i)))
+            elements.append(tuple(ZERO if n == 1 else next(positions) for n in shape))
         return elements
 
 
@@ -108,10 +108,10 @@ class Planner:
             except NeedsBuffer as need:
                 self.keep(need.node)
                 continue
-            again = steps.shared()
-            if not again:
+            repeated = steps.shared()
+            if not repeated:
                 return steps.steps
-            for node in again:
+            for node in repeated:
                 self.keep(node)
 
     def keep(self, node: Node) -> None:
@@ -195,12 +195,12 @@ class _Steps:
         """The values that several steps compute, or one step at many indices, without those that are only a part of others."""
         steps: dict[Node, list[int]] = {}
         for i, seen in enumerate(self._seen):
-            for node, places in seen.items():
+            for node, positions in seen.items():
                 if node.is_work:
-                    steps.setdefault(node, []).extend([i] * (1 if len(places) <= _PLACES else 2))
-        again = [n for n, where in steps.items() if len(where) > 1 and n.name != "reduce"]
-        inner = {(o, tuple(steps[n])) for n in again for o in _parts(n)}
-        return [n for n in again if (n, tuple(steps[n])) not in inner and not self.planner.source(n)]
+                    steps.setdefault(node, []).extend([i] * (1 if len(positions) <= _POSITIONS else 2))
+        repeated = [n for n, where in steps.items() if len(where) > 1 and n.name != "reduce"]
+        inner = {(o, tuple(steps[n])) for n in repeated for o in _parts(n)}
+        return [n for n in repeated if (n, tuple(steps[n])) not in inner and not self.planner.source(n)]
 
     def _provide(self, node: Node) -> int:
         """Adds the steps that compute a node; returns the number of the step after which it exists."""
@@ -228,26 +228,26 @@ class _Steps:
         roots = _roots(item)
         seen, needs = _visit(roots, self.planner, {item.target})
         first = max(self._first, earliest)
-        for node, places in needs.items():
+        for node, positions in needs.items():
             after = self._provide(node)
-            first = max(first, after - 1 if space and self._is_beside(node, places, after - 1, space) else after)
+            first = max(first, after - 1 if space and self._is_beside(node, positions, after - 1, space) else after)
         for i in range(first, len(self.steps)):
             step = self.steps[i]
             if space is not None and isinstance(step, Nest) and step.space is not None and step.space == space:
                 step.items.append(item)
-                for node, places in seen.items():
-                    self._seen[i].setdefault(node, set()).update(places)
+                for node, positions in seen.items():
+                    self._seen[i].setdefault(node, set()).update(positions)
                 return i + 1
         self.steps.append(Nest(space, [item]))
         self._seen.append(seen)
         return len(self.steps)
 
-    def _is_beside(self, node: Node, places: set[Index], step: int, space: Space) -> bool:
+    def _is_beside(self, node: Node, positions: set[Index], step: int, space: Space) -> bool:
         """True if the step computes exactly the needed elements of `node` in the same iterations."""
         if step < self._first or not isinstance(nest := self.steps[step], Nest) or nest.space != space:
             return False
         return any(
-            isinstance(i, Store) and i.source is i.target is node and places <= set(_iteration(i.domain))
+            isinstance(i, Store) and i.source is i.target is node and positions <= set(_iteration(i.domain))
             for i in nest.items
         )
 
@@ -281,17 +281,17 @@ def _visit(
     needs: dict[Node, set[Index]] = {}
     work = list(roots)
 
-    def start(scalar: Node, places: int) -> Affine:
-        if places == 1:
+    def start(scalar: Node, positions: int) -> Affine:
+        if positions == 1:
             return ZERO
         work.append((scalar, origin(scalar)))
-        name = f"start{id(scalar)}.{places}"
-        ranges[name] = (0, places - 1)
+        name = f"start{id(scalar)}.{positions}"
+        ranges[name] = (0, positions - 1)
         return symbol(name)
 
     for _, index in roots:
-        for place in index:
-            for name, _ in place.terms:
+        for position in index:
+            for name, _ in position.terms:
                 ranges.setdefault(name, (0, 0))
     ranges.update(_ranges(roots))
     while work:
@@ -330,8 +330,8 @@ def _ranges(roots: Sequence[tuple[Node, Index]]) -> dict[str, Range]:
     """The ranges of loop symbols, from the sizes of the dimensions along which they run."""
     ranges: dict[str, Range] = {}
     for node, index in roots:
-        for place, n in zip(index, node.shape, strict=True):
-            for name, _ in place.terms:
+        for position, n in zip(index, node.shape, strict=True):
+            for name, _ in position.terms:
                 if name != LANE:
                     ranges[name] = (0, n - 1)
     return ranges

@@ -171,15 +171,15 @@ class _Writer:
         self.c = self._of_sizes("%c", (batches, self.rows, self.columns))
         self.panels = Panels(t, form, self._of_sizes("%panels", (t.mul(batches, of_batch), memory)), self.group)
         memories = [self.a.memory, self.b.memory, self.c, self.panels.memory]
-        for place, m in enumerate(memories):
-            t.bind(m, place)
+        for position, m in enumerate(memories):
+            t.bind(m, position)
         self._blocks(group)
         return t.kernel_of_sizes(self.name, memories)
 
     def _blocks(self, group: str) -> None:
         """Writes the loops over blocks and tiles of one workgroup."""
         t, form, write = self.t, self.form, self.panels.write
-        a, b = (factor.of_batch(self._batch_places()) for factor in (self.a, self.b))
+        a, b = (factor.of_batch(self._batch_positions()) for factor in (self.a, self.b))
         start, end = self._share_of(t.of_indices("remui", group, self.counts[0]), 0, self.rows)
         first, last = self._share_of(t.of_indices("divui", group, self.counts[0]), 1, self.columns)
         with t.loop(0, self.length, self.terms) as term:
@@ -208,13 +208,13 @@ class _Writer:
         names = tuple(map(self.t.index, sizes))
         return Memory(name, (-1,) * len(names), self.form.element, given=names)
 
-    def _batch_places(self) -> Sequence[Index]:
+    def _batch_positions(self) -> Sequence[Index]:
         """The index along each batch axis."""
-        rest, places = self.batch, list[Index]()
+        rest, positions = self.batch, list[Index]()
         for size in reversed(self.sizes):
-            places.append(self.t.of_indices("remui", rest, size))
+            positions.append(self.t.of_indices("remui", rest, size))
             rest = self.t.of_indices("divui", rest, size)
-        return places[::-1]
+        return positions[::-1]
 
     def _share_of(self, group: Index, axis: int, size: str) -> tuple[str, str]:
         start = self.t.of_indices("muli", group, self.share[axis])
@@ -248,19 +248,19 @@ class _Writer:
         is_whole = t.op(f"arith.andi {t.compare('sle', form.rows, rows)}, {t.compare('sle', form.width, columns)} : i1")
         is_first = t.compare("eq", t.add(term, self.adds), 0)
         with t.branch(is_whole) as otherwise:
-            places = [(self.batch, t.add(i, r), j) for r in range(form.rows)]
+            positions = [(self.batch, t.add(i, r), j) for r in range(form.rows)]
             with t.branch(is_first) as later:
-                for row, place in zip(tile, places, strict=True):
-                    t.put_row(row, self.c, *place)
+                for row, position in zip(tile, positions, strict=True):
+                    t.put_row(row, self.c, *position)
                 later()
-                for row, place in zip(tile, places, strict=True):
-                    t.put_row(t.sums(row, t.row(self.c, *place)), self.c, *place)
+                for row, position in zip(tile, positions, strict=True):
+                    t.put_row(t.sums(row, t.row(self.c, *position)), self.c, *position)
             otherwise()
             self._store_part(tile, (i, j), (rows, columns), is_first)
 
-    def _store_part(self, tile: Tile, place: tuple[str, str], sizes: tuple[str, str], is_first: str) -> None:
+    def _store_part(self, tile: Tile, position: tuple[str, str], sizes: tuple[str, str], is_first: str) -> None:
         """Writes the part of a tile that is inside the result. It goes through memory, so one loop handles all rows and vectors."""
-        t, form, (i, j), (rows, columns) = self.t, self.form, place, sizes
+        t, form, (i, j), (rows, columns) = self.t, self.form, position, sizes
         for n, row in enumerate(tile):
             t.put_row(row, self.panels.memory, self.group, t.add(self.slack_at, n * form.width))
         with t.loop(0, t.of_indices("minsi", rows, form.rows)) as r, t.loop(0, form.width, form.lanes) as lane:

@@ -35,19 +35,19 @@ def recurrence_text(name: str, recurrence: Recurrence, form: Form) -> tuple[str,
     a, b = (Memory(f"%{name}", shape, form.element, read_only=True) for name in "ab")
     h = Memory("%h", shape, form.element)
 
-    def line(places: Sequence[tuple[Index, Index]], is_vector: bool) -> None:
+    def line(positions: Sequence[tuple[Index, Index]], is_vector: bool) -> None:
         kind = form.vector if is_vector else form.element
         load, store = (t.vector, t.put) if is_vector else (t.load, t.store)
-        count = len(places)
+        count = len(positions)
         zero = t.constant("dense<0.0>" if is_vector else "0.0", kind)
 
         def element(i: str, state: list[str]) -> list[str]:
-            at, values = recurrence.place(t, i), state[:count]
-            here = [load(a, o, at, j) for o, j in places]
+            at, values = recurrence.position(t, i), state[:count]
+            here = [load(a, o, at, j) for o, j in positions]
             factors = state[count:] if recurrence.is_late else here
             new = [plus(product(factor, value), load(b, o, at, j))
-                   for factor, value, (o, j) in zip(factors, values, places, strict=True)]  # fmt: skip
-            for value, (o, j) in zip(new, places, strict=True):
+                   for factor, value, (o, j) in zip(factors, values, positions, strict=True)]  # fmt: skip
+            for value, (o, j) in zip(new, positions, strict=True):
                 store(value, h, o, at, j)
             return [*new, *here] if recurrence.is_late else new
 

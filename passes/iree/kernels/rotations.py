@@ -13,7 +13,7 @@ from nabla_mlir.passes.iree.kernels.numbers import Number, Numbers
 from nabla_mlir.passes.iree.kernels.text import Form, Index, Memory, Text
 
 STRIP = 4  # vectors of a strip, which stay in registers
-KEPT = 32  # the number of stored rotations for each row of the matrix
+STORED = 32  # the number of stored rotations for each row of the matrix
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Rotations:
     @staticmethod
     def memories(name: str, batch: int, n: int, form: Form) -> tuple[Memory, Memory, Memory, Memory]:
         """The memories of cosines, sines, ends and a strip, for matrices of n rows."""
-        element, size = form.element, KEPT * n
+        element, size = form.element, STORED * n
         return (
             Memory(f"%{name}_cosines", (batch, size), element), Memory(f"%{name}_sines", (batch, size), element),
             Memory(f"%{name}_ends", (batch, 2, size), "i32"),
@@ -88,8 +88,8 @@ class Rotations:
         t, b = self.t, self.group
         with t.loop(0, self.strip.shape[1]) as i:
             for v in range(count):
-                there, here = (rows, t.add(column, v * t.form.lanes)), (self.strip, v * t.form.lanes)
-                (source, j), (target, k) = (there, here) if to_strip else (here, there)
+                destination, origin = (rows, t.add(column, v * t.form.lanes)), (self.strip, v * t.form.lanes)
+                (source, j), (target, k) = (destination, origin) if to_strip else (origin, destination)
                 t.put(t.vector(source, b, i, j), target, b, i, k)
 
     def _sweep(self, count: int, sweep: str, at: str) -> str:

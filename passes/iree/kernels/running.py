@@ -48,7 +48,7 @@ class Lines:
         """The number of workgroups."""
         return -(-self.outer // self.rows)
 
-    def place(self, t: Text, i: Index) -> Index:
+    def position(self, t: Text, i: Index) -> Index:
         """The index of element i in the order of the line."""
         return t.of_indices("subi", self.count - 1, i) if self.is_reversed else i
 
@@ -119,11 +119,11 @@ def _over_columns(t: Text, lines: Lines, line: Line, o: str) -> None:
         line([(o, j) for j in elements], False)
 
 
-def _line(t: Text, running: Running, x: Memory, y: Memory, places: Sequence[tuple[Index, Index]], is_vector: bool) -> None:
+def _line(t: Text, running: Running, x: Memory, y: Memory, positions: Sequence[tuple[Index, Index]], is_vector: bool) -> None:
     """Writes the running combination along several lines at once, block by block."""
     kind = t.form.vector if is_vector else t.form.element
     neutral = t.constant(f"dense<{running.neutral}>" if is_vector else running.neutral, kind)
-    kinds, nothing = [kind] * len(places), [neutral] * len(places)
+    kinds, nothing = [kind] * len(positions), [neutral] * len(positions)
     levels = 0  # of blocks within the axis
     while _BLOCK ** (levels + 1) < running.count:
         levels += 1
@@ -132,10 +132,10 @@ def _line(t: Text, running: Running, x: Memory, y: Memory, places: Sequence[tupl
         return [t.op(f"arith.{running.operation} {a}, {b} : {kind}") for a, b in zip(values, others, strict=True)]
 
     def element(base: Sequence[str] | None, i: str, values: list[str]) -> list[str]:
-        at = running.place(t, i)
+        at = running.position(t, i)
         source, target = (t.vector, t.put) if is_vector else (t.load, t.store)
-        new = combined(values, [source(x, o, at, j) for o, j in places])
-        for value, (o, j) in zip(new if base is None else combined(base, new), places, strict=True):
+        new = combined(values, [source(x, o, at, j) for o, j in positions])
+        for value, (o, j) in zip(new if base is None else combined(base, new), positions, strict=True):
             target(value, y, o, at, j)
         return new
 

@@ -16,7 +16,7 @@ class RowSums:
     """The description of the sums.
 
     Args:
-      places: the sizes of the indexed dimensions, which are the first ones of the result.
+      positions: the sizes of the indexed dimensions, which are the first ones of the result.
       width: the number of elements of a row, over all other dimensions.
       count: the number of updates.
       indices: the element type of the indices: i32, i64.
@@ -24,7 +24,7 @@ class RowSums:
       groups: the number of workgroups, each for some columns of all rows.
     """
 
-    places: tuple[int, ...]
+    positions: tuple[int, ...]
     width: int
     count: int
     indices: str
@@ -44,8 +44,8 @@ def scatter_text(name: str, sums: RowSums, form: Form) -> tuple[str, list[Memory
       The text, and the buffer of the result. The operands are the indices, the updates, and the initial matrix if it is
       not zero.
     """
-    t, element, rows = Text(form), form.element, math.prod(sums.places)
-    indices = Memory("%indices", (sums.count, len(sums.places)), sums.indices, read_only=True)
+    t, element, rows = Text(form), form.element, math.prod(sums.positions)
+    indices = Memory("%indices", (sums.count, len(sums.positions)), sums.indices, read_only=True)
     updates = Memory("%updates", (sums.count, sums.width), element, read_only=True)
     start = Memory("%start", (rows, sums.width), element, read_only=True)
     result = Memory("%result", (rows, sums.width), element)
@@ -72,15 +72,15 @@ def _over_columns(t: Text, columns: tuple[str, str], body: Callable[[str, bool],
         body(j, False)
 
 
-def _begin(t: Text, sums: RowSums, start: Memory, result: Memory, place: tuple[Index, Index], is_vector: bool) -> None:
+def _begin(t: Text, sums: RowSums, start: Memory, result: Memory, position: tuple[Index, Index], is_vector: bool) -> None:
     if is_vector:
-        t.put(t.zeros() if sums.is_onto_zeros else t.vector(start, *place), result, *place)
+        t.put(t.zeros() if sums.is_onto_zeros else t.vector(start, *position), result, *position)
     else:
-        t.store(t.number(0) if sums.is_onto_zeros else t.load(start, *place), result, *place)
+        t.store(t.number(0) if sums.is_onto_zeros else t.load(start, *position), result, *position)
 
 
-def _add(t: Text, updates: Memory, result: Memory, place: tuple[Index, Index, Index], is_vector: bool) -> None:
-    n, row, j = place
+def _add(t: Text, updates: Memory, result: Memory, position: tuple[Index, Index, Index], is_vector: bool) -> None:
+    n, row, j = position
     if is_vector:
         (x,) = t.sums([t.vector(result, row, j)], [t.vector(updates, n, j)])
         t.put(x, result, row, j)
@@ -92,7 +92,7 @@ def _row(t: Text, sums: RowSums, indices: Memory, n: Index) -> tuple[Index, str]
     """The row of an update, and True if it exists; a negative index is a large unsigned number."""
     row: Index = 0
     is_inside = t.constant(1, "i1")
-    for k, size in enumerate(sums.places):
+    for k, size in enumerate(sums.positions):
         index = t.op(f"arith.index_cast {t.load(indices, n, k)} : {sums.indices} to index")
         row = t.add(t.mul(row, size), index)
         is_inside = t.op(f"arith.andi {is_inside}, {t.compare('ult', index, size)} : i1")

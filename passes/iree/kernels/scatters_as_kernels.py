@@ -59,8 +59,8 @@ def sums_of_rows(op: ir.Operation, target: Target) -> Replacement:
     dims = hlo.ScatterDims.decode(op.attributes["scatter_dimension_numbers"])
     window = window_of(dims, values)
     form = normal_form(op, values, dims, window)
-    places = len(form.index_map)
-    if sorted(form.index_map) != list(range(places)) or window != (*[1] * places, *x.shape[places:]):
+    positions = len(form.index_map)
+    if sorted(form.index_map) != list(range(positions)) or window != (*[1] * positions, *x.shape[positions:]):
         return None
     return _call(form, is_onto_zeros)
 
@@ -68,11 +68,11 @@ def sums_of_rows(op: ir.Operation, target: Target) -> Replacement:
 def _call(form: NormalForm, is_onto_zeros: bool) -> Val:
     (x,), (updates,), order = form.operands, form.updates, [form.index_map.index(d) for d in range(len(form.index_map))]
     columns = [b.slice_(form.indices, [0, k], [form.indices.shape[0], k + 1]) for k in order]
-    indices, places, count = b.concat(columns, 1), x.shape[: len(order)], form.indices.shape[0]
-    width, rows = math.prod(x.shape[len(order) :]), math.prod(places)
+    indices, positions, count = b.concat(columns, 1), x.shape[: len(order)], form.indices.shape[0]
+    width, rows = math.prod(x.shape[len(order) :]), math.prod(positions)
     kind = f"i{8 * indices.dtype.itemsize}"
-    sums = RowSums(places, width, count, kind, is_onto_zeros, groups_for(width, form_of(x)))
-    sizes = "x".join(map(str, (*places, width, count)))
+    sums = RowSums(positions, width, count, kind, is_onto_zeros, groups_for(width, form_of(x)))
+    sizes = "x".join(map(str, (*positions, width, count)))
     name = f"scatter_{'zeros_' if is_onto_zeros else ''}{sizes}_{kind}_{form_of(x).element}"
     text, results = scatter_text(name, sums, form_of(x))
     arguments = [indices, b.reshape(updates, (count, width)), *([] if is_onto_zeros else [b.reshape(x, (rows, width))])]

@@ -27,26 +27,26 @@ def sort_text(name: str, rows: int, n: int, element: str) -> tuple[str, list[Mem
     """
     t, digits, groups = Text(Form(element, 1, 1, 1)), BYTES[element], min(rows, GROUPS)
     operand = Memory("%operand", (rows, n), element, read_only=True)
-    keys, places = Memory("%keys", (rows, n), element), Memory("%places", (rows, n), "i32")
-    more_keys, more_places = Memory("%more_keys", (groups, n), element), Memory("%more_places", (groups, n), "i32")
+    keys, positions = Memory("%keys", (rows, n), element), Memory("%places", (rows, n), "i32")
+    more_keys, more_positions = Memory("%more_keys", (groups, n), element), Memory("%more_places", (groups, n), "i32")
     counts = Memory("%counts", (groups, digits, DIGITS), "i32")
     group = t.op("hal.interface.workgroup.id[0] : index")
     with t.loop(group, rows, groups) as row:
         _count(t, operand, counts, (row, group), n)
-        final, between = ((keys, places), row), ((more_keys, more_places), group)
+        final, between = ((keys, positions), row), ((more_keys, more_positions), group)
         for digit in range(digits):
             target, source = (between, final) if digit % 2 == 0 else (final, between)
             with t.loop(0, n) as i:
                 if digit == 0:
-                    key, place = t.load(operand, row, i), t.op(f"arith.index_cast {i} : index to i32")
+                    key, position = t.load(operand, row, i), t.op(f"arith.index_cast {i} : index to i32")
                 else:
-                    (from_keys, from_places), line = source
-                    key, place = t.load(from_keys, line, i), t.load(from_places, line, i)
-                (to_keys, to_places), line = target
+                    (from_keys, from_positions), line = source
+                    key, position = t.load(from_keys, line, i), t.load(from_positions, line, i)
+                (to_keys, to_positions), line = target
                 at = _next(t, counts, (group, digit, _digit(t, key, digit)))
                 t.store(key, to_keys, line, at)
-                t.store(place, to_places, line, at)
-    results = [keys, places, more_keys, more_places, counts]
+                t.store(position, to_positions, line, at)
+    results = [keys, positions, more_keys, more_positions, counts]
     return t.kernel(name, [operand, *results], (groups, 1, 1)), results
 
 
@@ -61,8 +61,8 @@ def _count(t: Text, source: Memory, counts: Memory, lines: tuple[str, str], n: i
     with t.loop(0, n) as i:
         key = t.load(source, row, i)
         for digit in digits:
-            place = group, digit, _digit(t, key, digit)
-            t.store(t.op(f"arith.addi {t.load(counts, *place)}, {one} : i32"), counts, *place)
+            position = group, digit, _digit(t, key, digit)
+            t.store(t.op(f"arith.addi {t.load(counts, *position)}, {one} : i32"), counts, *position)
     for digit in digits:
 
         def add(d: str, sums: list[str], digit: int = digit) -> list[str]:
@@ -82,8 +82,8 @@ def _digit(t: Text, key: str, digit: int) -> str:
     return t.op(f"arith.index_cast {low} : {element} to index")
 
 
-def _next(t: Text, counts: Memory, place: tuple[Index, ...]) -> str:
+def _next(t: Text, counts: Memory, position: tuple[Index, ...]) -> str:
     """The index of the next key with a digit."""
-    count = t.load(counts, *place)
-    t.store(t.op(f"arith.addi {count}, {t.constant(1, 'i32')} : i32"), counts, *place)
+    count = t.load(counts, *position)
+    t.store(t.op(f"arith.addi {count}, {t.constant(1, 'i32')} : i32"), counts, *position)
     return t.op(f"arith.index_cast {count} : i32 to index")

@@ -75,12 +75,12 @@ def place_in_order(t: Text, values: Numbers, i: str, n: int, descending: bool) -
     """The index of value i in sorted order; equal values keep their order."""
     mine = values[i]
 
-    def count(j: str, places: list[str]) -> list[str]:
+    def count(j: str, positions: list[str]) -> list[str]:
         other = values[j]
         is_before = mine.is_less(other) if descending else other.is_less(mine)
         is_equal_before = t.op(f"arith.andi {mine.equals(other)}, {t.compare('slt', j, i)} : i1")
         either = t.op(f"arith.ori {is_before}, {is_equal_before} : i1")
-        return [str(t.add(places[0], t.op(f"arith.index_castui {either} : i1 to index")))]
+        return [str(t.add(positions[0], t.op(f"arith.index_castui {either} : i1 to index")))]
 
     return t.carried(0, n, [t.index(0)], ["index"], count)[0]
 

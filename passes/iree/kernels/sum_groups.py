@@ -35,16 +35,16 @@ class Names:
       prefix: the beginning of the names.
     """
 
-    PLACE: ClassVar[str] = "kernel_without_name"
+    POSITION: ClassVar[str] = "kernel_without_name"
 
     def __init__(self, prefix: str):
         self._prefix = prefix
         self._names: dict[str, str] = {}
 
     def of(self, text: str) -> tuple[str, str]:
-        """The name of the kernel with this text, and the text in which the name replaces `PLACE`."""
+        """The name of the kernel with this text, and the text in which the name replaces `POSITION`."""
         name = self._names.setdefault(text, f"{self._prefix}_{len(self._names)}")
-        return name, text.replace(self.PLACE, name)
+        return name, text.replace(self.POSITION, name)
 
 
 @dataclass(frozen=True)
@@ -96,12 +96,12 @@ class Group:
         if len(inputs) + len(sums) > MAX_BINDINGS or any(n.dtype[0] == "u" for n in reader.inputs.values()):
             raise NotSupported("these buffers")
         groups = self._workgroups()
-        name, text = names.of(SumsKernel(vector_bytes).write(Names.PLACE, sums, list(reader.inputs.values()), groups))
+        name, text = names.of(SumsKernel(vector_bytes).write(Names.POSITION, sums, list(reader.inputs.values()), groups))
         types = []
         for s, op in zip(sums, self.sums, strict=True):
             shape, dtype = shape_and_dtype(op.results[0].type)
             types.append(tensor_type((groups, *shape) if s.is_partial else shape, dtype))
-        first = self._place(inputs)
+        first = self._position(inputs)
         with ir.InsertionPoint(first), first.location:
             results = [Val(r) for r in call_kernel(name, text, inputs, types, first)]
             totals = [_total(op, r) if s.is_partial else r for s, op, r in zip(sums, self.sums, results, strict=True)]
@@ -126,15 +126,15 @@ class Group:
         most = max(most, rows // thresholds.SUM_IN_PARTS)
         return -(-rows // -(-rows // most))
 
-    def _place(self, inputs: Sequence[ir.Value]) -> ir.Operation:
+    def _position(self, inputs: Sequence[ir.Value]) -> ir.Operation:
         """The operation before which the kernel is inserted: the first reader of a result, if it comes after all inputs."""
         block = self.sums[0].block
-        places = [within(block, use.owner.operation) for op in self.sums for use in op.results[0].uses]
-        if not places:
+        positions = [within(block, use.owner.operation) for op in self.sums for use in op.results[0].uses]
+        if not positions:
             raise NotSupported("sums that nothing reads")
-        first = places[0]
-        for place in places[1:]:
-            first = place if place.is_before_in_block(first) else first
+        first = positions[0]
+        for position in positions[1:]:
+            first = position if position.is_before_in_block(first) else first
         owners = (made_by(v) for v in inputs)
         if any(o is not None and o.block == block and not o.is_before_in_block(first) for o in owners):
             raise NotSupported("a sum that is read before another can be made")
@@ -161,14 +161,14 @@ def groups_of(block: ir.Block, is_sum: Test, is_inner: Test) -> Iterator[Group]:
     alike: dict[tuple[int, Shape], list[ir.Operation]] = {}
     for op in ops:
         stage = max((stages.get(v, 0) for v in reads_of(op)), default=0)
-        is_taken = len(op.results) == 1 and op.results[0] in results
-        stages.update((r, stage + is_taken) for r in op.results)
-        if is_taken:
+        is_result = len(op.results) == 1 and op.results[0] in results
+        stages.update((r, stage + is_result) for r in op.results)
+        if is_result:
             alike.setdefault((stage, loops_of(op)), []).append(op)
-    places = {value: place for place, value in enumerate(op.results[0] for op in ops if len(op.results) == 1)}
+    positions = {value: position for position, value in enumerate(op.results[0] for op in ops if len(op.results) == 1)}
     for members in alike.values():
         whole = set().union(*(_cone(op, inner) for op in members))
-        yield Group(members, [value.owner.operation for value in sorted(whole, key=places.__getitem__)])
+        yield Group(members, [value.owner.operation for value in sorted(whole, key=positions.__getitem__)])
 
 
 def _cone(op: ir.Operation, inner: set[ir.Value]) -> set[ir.Value]:

@@ -45,12 +45,12 @@ class Sum:
         """True if it adds to memory, because an outer loop is reduced."""
         return self.is_partial and self.first > 0
 
-    def places(self, loops: Sequence[Affine]) -> dict[Index, list[Index]]:
+    def positions(self, loops: Sequence[Affine]) -> dict[Index, list[Index]]:
         """The elements that one iteration reduces, by the index of their sum."""
         groups: dict[Index, list[Index]] = {}
-        for place in self.space.indices(self.node.operands[0].shape, loops):
-            to = tuple(p for d, p in enumerate(place) if d not in self.node.attributes["dimensions"])
-            groups.setdefault(to, []).append(place)
+        for position in self.space.indices(self.node.operands[0].shape, loops):
+            to = tuple(p for d, p in enumerate(position) if d not in self.node.attributes["dimensions"])
+            groups.setdefault(to, []).append(position)
         return groups
 
 
@@ -104,8 +104,8 @@ class SumsKernel(NestWriter):
         lanes = self._lanes(s.node, s.node.size)
         whole, tail = divmod(s.node.size, lanes)
 
-        def put(place: Affine, carries: list[Code]) -> list[Code]:
-            self.writer.store(self.buffers[s.node], [place + symbol(LANE)], [start], lanes)
+        def put(position: Affine, carries: list[Code]) -> list[Code]:
+            self.writer.store(self.buffers[s.node], [position + symbol(LANE)], [start], lanes)
             return carries
 
         self._repeat(whole, lanes, 1, [], put)
@@ -118,8 +118,8 @@ class SumsKernel(NestWriter):
         """The inner loops; returns the sums that began in outer loops."""
         level = len(loops)
         new = [s for s in sums if s.first == level]
-        places = [(s, to) for s in new for to in s.places(self._around(loops))]
-        starts = [c for s, _ in places for c in self._begin(s.node, self._lane_count, self._has_tail)]
+        positions = [(s, to) for s in new for to in s.positions(self._around(loops))]
+        starts = [c for s, _ in positions for c in self._begin(s.node, self._lane_count, self._has_tail)]
         carries = [*totals, *starts]
         order = sorted(sums, key=lambda s: s.first)  # as they have begun
         if level == len(self._loops) - 1:
@@ -127,7 +127,7 @@ class SumsKernel(NestWriter):
         else:
             step = lambda i, c: self._nest(order, [*loops, i], c)  # noqa: E731
             carries = self.writer.loop(self._loops[level], 1, carries, step, part)
-        for i, (s, to) in enumerate(places):
+        for i, (s, to) in enumerate(positions):
             slot = len(totals) + i * self._slots
             self._finish(s, to, carries[slot : slot + self._slots])
         return carries[: len(totals)]
@@ -155,9 +155,9 @@ class SumsKernel(NestWriter):
             if s.first == len(loops):
                 self._put(s, loops, width)
                 continue
-            for places in s.places(loops).values():
-                for place in places:
-                    new[slot : slot + self._slots] = self._accumulate(s.node, place, width, new[slot : slot + self._slots])
+            for positions in s.positions(loops).values():
+                for position in positions:
+                    new[slot : slot + self._slots] = self._accumulate(s.node, position, width, new[slot : slot + self._slots])
                 slot += self._slots
         return new
 
@@ -165,11 +165,11 @@ class SumsKernel(NestWriter):
         """Writes, or adds, the values of one iteration of a sum along which vectors run."""
         combine, buffer = s.node.attributes["combine"], self._now(s)
         targets, values = [], []
-        for to, places in s.places(loops).items():
+        for to, positions in s.positions(loops).items():
             targets.append(linear(to, s.node.shape))
-            value = self.at(s.node.operands[0], places[0], width)
-            for place in places[1:]:
-                value = self._apply(combine, (value, self.at(s.node.operands[0], place, width)), s.node.dtype)
+            value = self.at(s.node.operands[0], positions[0], width)
+            for position in positions[1:]:
+                value = self._apply(combine, (value, self.at(s.node.operands[0], position, width)), s.node.dtype)
             if s.adds:
                 value = self._apply(combine, (self.writer.load(buffer, targets[-1], width), value), s.node.dtype)
             values.append(value)
@@ -177,10 +177,10 @@ class SumsKernel(NestWriter):
 
     def _finish(self, s: Sum, to: Index, totals: Sequence[Code]) -> None:
         """Writes, or adds, a sum that was computed in registers."""
-        value, place, buffer = self._end(s.node, totals, 0), linear(to, s.node.shape), self._now(s)
+        value, position, buffer = self._end(s.node, totals, 0), linear(to, s.node.shape), self._now(s)
         if s.adds:
-            value = self._apply(s.node.attributes["combine"], (self.writer.load(buffer, place, 0), value), s.node.dtype)
-        self.writer.store(buffer, [place], [value], 0)
+            value = self._apply(s.node.attributes["combine"], (self.writer.load(buffer, position, 0), value), s.node.dtype)
+        self.writer.store(buffer, [position], [value], 0)
 
     def _now(self, s: Sum) -> Buffer:
         """The memory of a sum in this iteration."""

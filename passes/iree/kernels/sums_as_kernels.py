@@ -40,7 +40,7 @@ class SumsAsKernelsPass(Pass):
         """Rewrites `module` in place."""
         names = Names("reductions")
         for block in blocks_of(module):
-            for group in [*groups_of(block, self._is_taken, self._is_inner)]:
+            for group in [*groups_of(block, self._is_suitable, self._is_inner)]:
                 self._replace(group, names)
 
     def _replace(self, group: Group, names: Names) -> None:
@@ -57,7 +57,7 @@ class SumsAsKernelsPass(Pass):
             return False
         return True
 
-    def _is_taken(self, op: ir.Operation) -> bool:
+    def _is_suitable(self, op: ir.Operation) -> bool:
         """True for a reduction that IREE computes slowly."""
         if not combines(op):
             return False

@@ -68,17 +68,17 @@ def _write_in_order(
     """Writes values and vectors in order; a negative value changes its sign, and so does its right vector (the last in
     `vectors`).
     """
-    (b, _), lanes = diagonal.place, t.form.lanes
+    (b, _), lanes = diagonal.position, t.form.lanes
     signs = Numbers(t, diagonal.memory, (b, 1))  # overwrites the superdiagonal, which is no longer needed
     with t.loop(0, n) as i:
         signs[i] = where(diagonal[i].is_less(0.0), Number(t, t.number(-1)), 1.0)
         diagonal[i] = abs(diagonal[i])
     with t.loop(0, n) as i:
-        place = place_in_order(t, diagonal, i, n, descending=True)
-        values[place] = diagonal[i] * scale
+        position = place_in_order(t, diagonal, i, n, descending=True)
+        values[position] = diagonal[i] * scale
         for (source, target), factor in zip(vectors, (Number(t, t.number(1)), signs[i]), strict=True):
             with t.loop(0, source.shape[2], lanes) as j:
-                t.put(t.scaled([t.vector(source, b, i, j)], factor.name)[0], target, b, place, j)
+                t.put(t.scaled([t.vector(source, b, i, j)], factor.name)[0], target, b, position, j)
 
 
 U, Y, Z, V, LINE, PRODUCT = range(6)  # rows of the pending update
@@ -148,12 +148,12 @@ class _Reduction:
         with t.loop(*self._over(k)) as j:
             self._put(t.zeros(), PRODUCT, j)
         with t.loop(t.multiple(k, rows), self.pending.shape[2], rows) as start:
-            places = [t.add(start, i) for i in range(rows)]
-            entries = [[t.splat(self._entry(i, row).name) for i in (U, Z)] for row in places]
-            factors = [t.splat(t.load(self.rows.vectors, b, k, row)) for row in places]
+            positions = [t.add(start, i) for i in range(rows)]
+            entries = [[t.splat(self._entry(i, row).name) for i in (U, Z)] for row in positions]
+            factors = [t.splat(t.load(self.rows.vectors, b, k, row)) for row in positions]
             with t.loop(*self._over(t.add(k, 1))) as j:
                 y, v, product = (self._vector(i, j) for i in (Y, V, PRODUCT))
-                for row, (u, z), factor in zip(places, entries, factors, strict=True):
+                for row, (u, z), factor in zip(positions, entries, factors, strict=True):
                     x = t.minus(t.vector(self.work, b, row, j), t.multiplied(u, y))
                     x = t.minus(x, t.multiplied(z, v))
                     t.put(x, self.work, b, row, j)
@@ -174,8 +174,8 @@ class _Reduction:
         after = t.add(k, 1)
         (inner,) = self.columns.products(k, after, self.pending, [Y])
         with t.loop(t.multiple(after, rows), self.pending.shape[2], rows) as start:
-            places = [t.add(start, i) for i in range(rows)]
-            for row, x in zip(places, self.columns.products(k, after, self.work, places), strict=True):
+            positions = [t.add(start, i) for i in range(rows)]
+            for row, x in zip(positions, self.columns.products(k, after, self.work, positions), strict=True):
                 u = Number(t, t.load(self.rows.vectors, b, k, row))
                 t.store((tau * (x - u * inner)).name, self.pending, b, Z, row)
         with t.loop(t.multiple(k, self.rows.step), after) as i:
@@ -258,14 +258,14 @@ class _Iteration:
 
         def rotate(i: str, values: list[str]) -> list[str]:
             c, s, f, x = (Number(t, v) for v in values)
-            after, place = t.add(i, 1), t.add(end, t.of_indices("subi", i, first))
+            after, position = t.add(i, 1), t.add(end, t.of_indices("subi", i, first))
             g, y = e[after], w[after]
             h, g = s * g, c * g
             e[i], c, s = hypotenuse(f, h)
-            right.keep(place, c, -s)
+            right.keep(position, c, -s)
             f, g, h, y = x * c + g * s, g * c - x * s, y * s, y * c
             w[i], c, s = hypotenuse(f, h)
-            left.keep(place, c, -s)
+            left.keep(position, c, -s)
             return [c.name, s.name, (c * g + s * y).name, (c * y - s * g).name]
 
         inits = [one.name, one.name, start.name, w[first].name]

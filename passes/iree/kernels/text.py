@@ -138,53 +138,53 @@ class Text:
 
     # ---------------------------------------------------------------- memory
 
-    def load(self, memory: Memory, *place: Index) -> str:
+    def load(self, memory: Memory, *position: Index) -> str:
         """Loads one element."""
-        return self.op(f"memref.load {memory.name}{self._at(place)} : {memory.type}")
+        return self.op(f"memref.load {memory.name}{self._at(position)} : {memory.type}")
 
-    def store(self, x: str, memory: Memory, *place: Index) -> None:
+    def store(self, x: str, memory: Memory, *position: Index) -> None:
         """Stores one element."""
-        self.line(f"memref.store {x}, {memory.name}{self._at(place)} : {memory.type}")
+        self.line(f"memref.store {x}, {memory.name}{self._at(position)} : {memory.type}")
 
-    def vector(self, memory: Memory, *place: Index) -> str:
+    def vector(self, memory: Memory, *position: Index) -> str:
         """Loads a vector that begins at an index."""
-        return self.op(f"vector.load {memory.name}{self._at(place)} : {memory.type}, {self.form.vector}")
+        return self.op(f"vector.load {memory.name}{self._at(position)} : {memory.type}, {self.form.vector}")
 
-    def put(self, x: str, memory: Memory, *place: Index) -> None:
+    def put(self, x: str, memory: Memory, *position: Index) -> None:
         """Stores a vector."""
-        self.line(f"vector.store {x}, {memory.name}{self._at(place)} : {memory.type}, {self.form.vector}")
+        self.line(f"vector.store {x}, {memory.name}{self._at(position)} : {memory.type}, {self.form.vector}")
 
-    def prefetch(self, memory: Memory, *place: Index) -> None:
+    def prefetch(self, memory: Memory, *position: Index) -> None:
         """Prefetches an index for writing; an index out of range is allowed."""
-        self.line(f"memref.prefetch {memory.name}{self._at(place)}, write, locality<3>, data : {memory.type}")
+        self.line(f"memref.prefetch {memory.name}{self._at(position)}, write, locality<3>, data : {memory.type}")
 
     def mask(self, count: Index) -> str:
         """A mask of the first `count` lanes: all lanes if it is larger, none if it is negative."""
         return self.op(f"vector.create_mask {self.index(count)} : vector<{self.form.lanes}xi1>")
 
-    def masked_vector(self, mask: str, memory: Memory, *place: Index) -> str:
+    def masked_vector(self, mask: str, memory: Memory, *position: Index) -> str:
         """Loads the lanes in the mask; other lanes are 0 and are not read."""
         types = f"{memory.type}, vector<{self.form.lanes}xi1>, {self.form.vector} into {self.form.vector}"
-        return self.op(f"vector.maskedload {memory.name}{self._at(place)}, {mask}, {self.zeros()} : {types}")
+        return self.op(f"vector.maskedload {memory.name}{self._at(position)}, {mask}, {self.zeros()} : {types}")
 
-    def masked_put(self, mask: str, x: str, memory: Memory, *place: Index) -> None:
+    def masked_put(self, mask: str, x: str, memory: Memory, *position: Index) -> None:
         """Stores the lanes in the mask."""
         types = f"{memory.type}, vector<{self.form.lanes}xi1>, {self.form.vector}"
-        self.line(f"vector.maskedstore {memory.name}{self._at(place)}, {mask}, {x} : {types}")
+        self.line(f"vector.maskedstore {memory.name}{self._at(position)}, {mask}, {x} : {types}")
 
-    def row(self, memory: Memory, *place: Index) -> list[str]:
+    def row(self, memory: Memory, *position: Index) -> list[str]:
         """Loads the vectors of one row of a tile."""
-        *before, column = place
+        *before, column = position
         return [self.vector(memory, *before, self.add(column, v * self.form.lanes)) for v in range(self.form.vectors)]
 
-    def put_row(self, row: Sequence[str], memory: Memory, *place: Index) -> None:
+    def put_row(self, row: Sequence[str], memory: Memory, *position: Index) -> None:
         """Stores the vectors of one row of a tile."""
-        *before, column = place
+        *before, column = position
         for v, x in enumerate(row):
             self.put(x, memory, *before, self.add(column, v * self.form.lanes))
 
-    def _at(self, place: Sequence[Index]) -> str:
-        return f"[{', '.join(map(self.index, place))}]"
+    def _at(self, position: Sequence[Index]) -> str:
+        return f"[{', '.join(map(self.index, position))}]"
 
     # ---------------------------------------------------------------- arithmetic of vectors
 
@@ -323,10 +323,10 @@ class Text:
         sums = self.carried(*terms, flat, [self.form.vector] * len(flat), body)
         return [sums[vectors * i : vectors * (i + 1)] for i in range(len(tile))]
 
-    def bind(self, memory: Memory, place: int) -> None:
-        """Defines a buffer, whose sizes are arguments, from binding number `place`."""
+    def bind(self, memory: Memory, position: int) -> None:
+        """Defines a buffer, whose sizes are arguments, from binding number `position`."""
         type = f"{memory.type}{{{', '.join(memory.given)}}}"
-        self.line(binding(memory.name, type, place, self.index(0), memory.read_only))
+        self.line(binding(memory.name, type, position, self.index(0), memory.read_only))
 
     def kernel(self, name: str, memories: Sequence[Memory], counts: Sequence[int]) -> str:
         """The text of the executable: a function of these buffers with the operations, for a fixed number of workgroups."""
@@ -351,10 +351,10 @@ class Text:
         return f"%v{self._count}"
 
 
-def binding(name: str, type: str, place: int, start: str, read_only: bool) -> str:
+def binding(name: str, type: str, position: int, start: str, read_only: bool) -> str:
     """The operation that defines a buffer of a kernel, from a binding and a start offset."""
     flag = " flags(ReadOnly)" if read_only else ""
-    return f"{name} = hal.interface.binding.subspan layout(#layout) binding({place}) offset({start}){flag} : {type}"
+    return f"{name} = hal.interface.binding.subspan layout(#layout) binding({position}) offset({start}){flag} : {type}"
 
 
 def executable(

@@ -105,7 +105,7 @@ def _of_real_rows(x: Val) -> Val | None:
     first = b.concat([pairs, b.cut(pairs, -1, 0, 1)], x.rank - 1)
     mirror = b.reverse(first, [x.rank - 1])
     re, im, other_re, other_im = b.real(first), b.imag(first), b.real(mirror), -b.imag(mirror)
-    cos, sin = _turns(h + 1, n, re)
+    cos, sin = _twiddles(h + 1, n, re)
     odd_re, odd_im = im - other_im, other_re - re
     parts = re + other_re + odd_re * cos - odd_im * sin, im + other_im + odd_re * sin + odd_im * cos
     return b.complex_(parts[0] * 0.5, parts[1] * 0.5)
@@ -130,13 +130,13 @@ def _to_real_rows(x: Val, n: int) -> Val | None:
     re, im, other_re, other_im = b.real(first), b.imag(first), b.real(mirror), -b.imag(mirror)
     ends = b.compare("EQ", b.iota(re.shape, x.rank - 1, np.int32), 0)
     im, other_im = (b.select(ends, b.splat(0.0, part), part) for part in (im, other_im))
-    cos, sin = _turns(h, n, re)
+    cos, sin = _twiddles(h, n, re)
     odd_re, odd_im = re - other_re, im - other_im
     parts = re + other_re - (odd_im * cos - odd_re * sin), im + other_im + odd_re * cos + odd_im * sin
     return _in_two_steps(b.complex_(*parts), h, True, 1 / n, shape, dtype)
 
 
-def _turns(count: int, n: int, like: Val) -> tuple[Val, Val]:
+def _twiddles(count: int, n: int, like: Val) -> tuple[Val, Val]:
     """Cosines and sines of -2 pi k / n along the last axis, as products from two tables of about sqrt(count) entries."""
     step, tables = share(count), []
     for k in (step * np.arange(-(-count // step)), np.arange(step)):

@@ -52,10 +52,10 @@ def _copy(t: Text, source: Memory, target: Memory, b: str, start: str, end: str)
 
 
 def _solve(
-    t: Text, a: Memory, right: Memory, x: Memory, place: tuple[str, str], forward: bool, transposed: bool, unit: bool
+    t: Text, a: Memory, right: Memory, x: Memory, position: tuple[str, str], forward: bool, transposed: bool, unit: bool
 ) -> None:
     """Writes the substitution for one tile of columns, forward or backward."""
-    (b, column), form, n = place, t.form, a.shape[1]
+    (b, column), form, n = position, t.form, a.shape[1]
 
     def entry(i: str, j: str) -> str:
         return t.load(a, b, j, i) if transposed else t.load(a, b, i, j)

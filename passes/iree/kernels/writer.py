@@ -119,27 +119,27 @@ class Writer:
         """A constant."""
         return self.pure(f"arith.constant {value} : {kind}", ())
 
-    def index(self, place: Affine) -> str:
+    def index(self, position: Affine) -> str:
         """The value of an affine expression; the parts from outer blocks are computed there."""
-        total = None if place.constant and place.terms else self.integer(place.constant)
-        for name, factor in sorted(place.terms, key=lambda t: self.levels[t[0]]):
+        total = None if position.constant and position.terms else self.integer(position.constant)
+        for name, factor in sorted(position.terms, key=lambda t: self.levels[t[0]]):
             term = name if factor == 1 else self.pure(f"arith.muli {name}, {self.integer(factor)} : index", [name])
-            first = not place.constant and total == self.integer(0)
+            first = not position.constant and total == self.integer(0)
             total = term if first or total is None else self.pure(f"arith.addi {total}, {term} : index", [total, term])
-        if place.constant and place.terms:
-            constant = self.integer(place.constant)
+        if position.constant and position.terms:
+            constant = self.integer(position.constant)
             total = self.pure(f"arith.addi {total}, {constant} : index", [str(total)])
         return str(total)
 
-    def clamped(self, start: Code, places: int) -> Affine:
+    def clamped(self, start: Code, positions: int) -> Affine:
         """The index of a dynamic start, clamped to 0 ... places - 1."""
-        if places == 1:
+        if positions == 1:
             return ZERO
-        zero, last = self.integer(0), self.integer(places - 1)
+        zero, last = self.integer(0), self.integer(positions - 1)
         name = self.pure(f"arith.index_cast {start.name} : {start.type} to index", [start.name])
         name = self.pure(f"arith.maxsi {name}, {zero} : index", [name])
         name = self.pure(f"arith.minsi {name}, {last} : index", [name])
-        self.ranges[name] = (0, places - 1)
+        self.ranges[name] = (0, positions - 1)
         return symbol(name)
 
     def widened(self, x: Code, lanes: int) -> Code:
@@ -148,9 +148,9 @@ class Writer:
             return x
         return self.code(f"vector.broadcast {x.name} : {x.type} to {vector_type(x.dtype, lanes)}", (x,), x.dtype, lanes)
 
-    def load(self, buffer: Buffer, place: Affine, lanes: int) -> Code:
-        """Loads elements from `place` on with stride `place.lane`; a single scalar if the stride is 0."""
-        step, first = place.lane, place.scalar()
+    def load(self, buffer: Buffer, position: Affine, lanes: int) -> Code:
+        """Loads elements from `position` on with stride `place.lane`; a single scalar if the stride is 0."""
+        step, first = position.lane, position.scalar()
         if step == 0:
             return self._load(buffer, first, 0)
         if step == 1:
@@ -167,9 +167,9 @@ class Writer:
             f"vector.from_elements {', '.join(p.name for p in parts)} : {kind}", parts, buffer.dtype, lanes
         )
 
-    def _load(self, buffer: Buffer, place: Affine, lanes: int) -> Code:
+    def _load(self, buffer: Buffer, position: Affine, lanes: int) -> Code:
         stored = DTYPES[buffer.dtype]
-        at = self.index(place + buffer.offset)
+        at = self.index(position + buffer.offset)
         kind = f", {vector_type(stored, lanes)}" if lanes else ""
         text = f"{'vector' if lanes else 'memref'}.load {buffer.name}[{at}] : {buffer.type}{kind}"
         name = self.pure(text, [buffer.name, at], buffer.floor)
@@ -184,22 +184,22 @@ class Writer:
             f"vector.shuffle {x.name}, {x.name} {list(order)} : {x.type}, {x.type}", (x,), x.dtype, len(order)
         )
 
-    def store(self, buffer: Buffer, places: Sequence[Affine], values: Sequence[Code], lanes: int) -> None:
+    def store(self, buffer: Buffer, positions: Sequence[Affine], values: Sequence[Code], lanes: int) -> None:
         """Stores each of `values` at its index; its lanes have stride `place.lane`."""
-        step, first = places[0].lane, places[0].scalar()
-        beside = all(p == places[0] + i for i, p in enumerate(places))
+        step, first = positions[0].lane, positions[0].scalar()
+        beside = all(p == positions[0] + i for i, p in enumerate(positions))
         if lanes and beside and step == len(values):
             self._store(buffer, first, self._interleaved([self.widened(x, lanes) for x in values]))
             return
-        for x, place in zip(values, places, strict=True):
+        for x, position in zip(values, positions, strict=True):
             if not lanes:
-                self._store(buffer, place, x)
+                self._store(buffer, position, x)
                 continue
             vector = self.widened(x, lanes)
             for k in range(lanes):
                 text = f"vector.extract {vector.name}[{k}] : {vector_type(x.dtype, 0)} from {vector.type}"
                 element = self.code(text, (vector,), x.dtype, 0)
-                self._store(buffer, place.scalar() + k * place.lane, element)
+                self._store(buffer, position.scalar() + k * position.lane, element)
 
     def _interleaved(self, vectors: Sequence[Code]) -> Code:
         whole, lanes, n = vectors[0], vectors[0].lanes, len(vectors)
@@ -209,12 +209,12 @@ class Writer:
             whole = self.code(text, (whole, x), x.dtype, len(order))
         return whole if n == 1 else self.shuffled(whole, [lanes * j + i for i in range(lanes) for j in range(n)])
 
-    def _store(self, buffer: Buffer, place: Affine, x: Code) -> None:
+    def _store(self, buffer: Buffer, position: Affine, x: Code) -> None:
         stored, name = DTYPES[buffer.dtype], x.name
         if x.dtype == "i1":
             to = f"{x.type} to {vector_type(stored, x.lanes)}"
             name = self.pure(f"arith.extui {name} : {to}", [name])
-        at = self.index(place + buffer.offset)
+        at = self.index(position + buffer.offset)
         kind = f", {vector_type(stored, x.lanes)}" if x.lanes else ""
         self.line(f"{'vector' if x.lanes else 'memref'}.store {name}, {buffer.name}[{at}] : {buffer.type}{kind}")
 

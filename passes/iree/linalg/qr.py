@@ -66,9 +66,9 @@ def reflection(x: Val, j: Val) -> tuple[Val, Val, Val]:
 
     `j` is one index, or one for each vector.
     """
-    places, at = b.iota(x.shape, 1, np.int32), spread(j, x.shape, *range(j.rank))
-    below = places > at
-    alpha = b.reduce_sum(select(eq(places, at), x, 0), [1])
+    positions, at = b.iota(x.shape, 1, np.int32), spread(j, x.shape, *range(j.rank))
+    below = positions > at
+    alpha = b.reduce_sum(select(eq(positions, at), x, 0), [1])
     tail = b.reduce_sum(select(below, squared(x), 0.0), [1])
     trivial = eq(tail, 0.0) & eq(imag(alpha), 0.0) if x.dtype.kind == "c" else eq(tail, 0.0)
     norm = b.sqrt(squared(alpha) + tail)
@@ -77,7 +77,7 @@ def reflection(x: Val, j: Val) -> tuple[Val, Val, Val]:
     tau = select(trivial, 0, (safe - alpha) / safe)
     scale = select(trivial, 1, alpha - as_like(beta, x))
     v = select(below, x / spread(scale, x.shape, 0), 0)
-    return select(eq(places, at), 1, v), tau, select(trivial, alpha, as_like(beta, x))
+    return select(eq(positions, at), 1, v), tau, select(trivial, alpha, as_like(beta, x))
 
 
 def reflect(a: Val, v: Val, tau: Val) -> Val:

@@ -35,7 +35,7 @@ def _quasi_triangularised(a: Val) -> tuple[Val, Val, Val]:
     """(T, Z), and a mask of the matrices whose T has only blocks of 1 x 1 and 2 x 2 on its diagonal."""
     batch, n = a.shape[:2]
     row, column = b.iota(a.shape, 1, np.int32), b.iota(a.shape, 2, np.int32)
-    places = b.iota((batch, n), 1, np.int32)
+    positions = b.iota((batch, n), 1, np.int32)
 
     def entry(t: Val, i: Val, j: Val) -> Val:
         here = eq(row, spread(i, t.shape, 0)) & eq(column, spread(j, t.shape, 0))
@@ -44,8 +44,8 @@ def _quasi_triangularised(a: Val) -> tuple[Val, Val, Val]:
     def block(t: Val) -> tuple[Val, Val]:
         """The first and the last row of the last block that is larger than 2 x 2; (0, 0) if there is none."""
         is_joined = ne(_below(t), 0)
-        last = _largest(select(is_joined & _moved(is_joined), places, 0))
-        return _largest(select(is_joined | (places >= spread(last, places.shape, 0)), 0, places)), last
+        last = _largest(select(is_joined & _moved(is_joined), positions, 0))
+        return _largest(select(is_joined | (positions >= spread(last, positions.shape, 0)), 0, positions)), last
 
     def go_on(i: Val, t: Val, z: Val, first: Val, last: Val, age: Val) -> Val:
         return (i < MOST_STEPS * n) & b.reduce_any(last > 0, [0])
@@ -59,7 +59,7 @@ def _quasi_triangularised(a: Val) -> tuple[Val, Val, Val]:
         is_stuck = eq(age, EXCEPTIONAL)
         total = select(is_stuck, 2.0 * s + 1.5 * far, p + s)
         product = select(is_stuck, (s + 0.75 * far) * (s + 0.75 * far) + 0.4375 * far * far, p * s - q * r)
-        unit = select(eq(places, spread(first, places.shape, 0)), b.full(1.0, places.shape, t.dtype), 0)
+        unit = select(eq(positions, spread(first, positions.shape, 0)), b.full(1.0, positions.shape, t.dtype), 0)
         once = b.dot(inner, unit, ([2], [1]), batch=1)
         twice = b.dot(inner, once, ([2], [1]), batch=1)
         x = twice - spread(total, once.shape, 0) * once + spread(product, once.shape, 0) * unit
@@ -100,9 +100,9 @@ def _standardised(t: Val, z: Val) -> tuple[Val, Val]:
     double, _ = _direction(abs(total), 2.0 * p)  # the cosine of twice the angle
     half = b.sqrt(0.5 + 0.5 * double)
     length = b.sqrt(total * total + 4.0 * p * p)
-    turn = p / (select(eq(length, 0), 1.0, length) * half)
+    reflector = p / (select(eq(length, 0), 1.0, length) * half)
     cosine = select(is_real, cosine, select(is_block, half, 1.0))
-    sine = select(is_real, sine, select(is_block, select(total < 0, turn, -turn), 0.0))
+    sine = select(is_real, sine, select(is_block, select(total < 0, reflector, -reflector), 0.0))
     on = select(is_block, cosine, 1.0 + _moved(cosine - 1.0, -1))
     zero = b.full(0.0, t.shape, t.dtype)
     rotation = select(mask(np.eye(n, dtype=bool), t), spread(on, t.shape, 0, 1), zero)

@@ -72,8 +72,8 @@ def triangularised(a: Val) -> tuple[Val, Val, Val]:
         active = b.maximum(row, column) <= bounds
         difference = select(active & (bounds > 0), t - identity * spread(shift, t.shape, 0), identity)
         packed, taus = geqrf(difference)
-        turn = orgqr(packed, taus)
-        t, z = b.matmul(adjoint(turn), b.matmul(t, turn)), b.matmul(z, turn)
+        rotation = orgqr(packed, taus)
+        t, z = b.matmul(adjoint(rotation), b.matmul(t, rotation)), b.matmul(z, rotation)
         p, q, r, s = corner(t, last)
         converges = ~(_modulus(r) > eps * (_modulus(p) + _modulus(s)))  # true for NaN, which does not converge
         zeros = eq(row, bounds) & (column < row) & spread(converges, t.shape, 0)

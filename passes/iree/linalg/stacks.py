@@ -91,8 +91,8 @@ def first_largest(sizes: Val) -> Val:
     """The index of the first largest entry in each row of `sizes`."""
     last = sizes.shape[1]
     largest = spread(b.reduce_with("stablehlo.maximum", sizes, -math.inf, [1]), sizes.shape, 0)
-    places = select(eq(sizes, largest), b.iota(sizes.shape, 1, np.int32), last)
-    return b.minimum(b.reduce_with("stablehlo.minimum", places, last, [1]), last - 1)
+    positions = select(eq(sizes, largest), b.iota(sizes.shape, 1, np.int32), last)
+    return b.minimum(b.reduce_with("stablehlo.minimum", positions, last, [1]), last - 1)
 
 
 def diagonal_of(a: Val) -> Val:

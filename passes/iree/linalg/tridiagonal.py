@@ -45,12 +45,12 @@ def tridiagonal_solve(lower: Val, diagonal: Val, upper: Val, right: Val) -> list
 
     def eliminate(i: Val, packed: Val, right: Val) -> list[Val]:
         after = i + 1
-        here, there = _row(packed, i), _row(packed, after)
+        here, last_rows = _row(packed, i), _row(packed, after)
         below = b.reshape(_row(lower, after), (stack, 1, 1))
-        there = b.concat([below, b.cut(there, 2, 0, 2)], 2)
+        last_rows = b.concat([below, b.cut(last_rows, 2, 0, 2)], 2)
         swaps = _size(below) > _size(b.cut(here, 2, 0, 1))
         wide = b.broadcast(swaps, here.shape, [0, 1, 2])
-        top, bottom = select(wide, there, here), select(wide, here, there)
+        top, bottom = select(wide, last_rows, here), select(wide, here, last_rows)
         pivot = b.cut(top, 2, 0, 1)
         factor = b.cut(bottom, 2, 0, 1) / pivot
         bottom = bottom - b.broadcast(factor, here.shape, [0, 1, 2]) * top

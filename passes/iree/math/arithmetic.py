@@ -119,8 +119,8 @@ def _whole_power(x: Val, y: Val) -> Val:
     at a time.
     """
     result, base, mask = splat(1, x), x, splat(_POWERS - 1, y)
-    for place in range(0, 8 * x.dtype.itemsize, 6):
-        result = result * _low_power(base, b.binary("stablehlo.shift_right_logical", y, splat(place, y)) & mask)
+    for position in range(0, 8 * x.dtype.itemsize, 6):
+        result = result * _low_power(base, b.binary("stablehlo.shift_right_logical", y, splat(position, y)) & mask)
         base = _low_power(base, mask) * base
     return result if x.dtype.kind == "u" else select(y < splat(0, y), _low_power(x, y), result)
 

@@ -105,15 +105,15 @@ def imag(z: Val) -> Val:
     return _part(z, 1)
 
 
-def _part(z: Val, place: int) -> Val:
-    part = visible_part(z, place)
-    return (b.real, b.imag)[place](z) if part is None else part
+def _part(z: Val, position: int) -> Val:
+    part = visible_part(z, position)
+    return (b.real, b.imag)[position](z) if part is None else part
 
 
-def visible_part(z: Val, place: int) -> Val | None:
+def visible_part(z: Val, position: int) -> Val | None:
     """The real (0) or imaginary (1) part from which a number was made; None if it was made otherwise."""
     maker = made_by(z.value)
-    return Val(maker.operands[place]) if maker is not None and maker.name == "stablehlo.complex" else None
+    return Val(maker.operands[position]) if maker is not None and maker.name == "stablehlo.complex" else None
 
 
 @_complex("stablehlo.add", into=ARITHMETIC)

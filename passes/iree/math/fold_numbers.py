@@ -89,8 +89,8 @@ def _choice(op: ir.Operation, numbers: Mapping[ir.Value, np.ndarray]) -> ir.Valu
     if op.name == "stablehlo.select" and 0 in truths:
         choice = operands[1 if truths[0] else 2]
     elif op.name in _DECIDING and truths:
-        place, truth = next(iter(truths.items()))
-        choice = operands[place if truth is _DECIDING[op.name] else 1 - place]
+        position, truth = next(iter(truths.items()))
+        choice = operands[position if truth is _DECIDING[op.name] else 1 - position]
     return choice if choice is not None and choice.type == op.results[0].type else None
 
 

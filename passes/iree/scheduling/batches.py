@@ -11,7 +11,7 @@ from nabla_mlir import thresholds
 from nabla_mlir.dialects.builder import Val, full, reshape, stored
 from nabla_mlir.dialects.stablehlo import DotDims, I64Array
 from nabla_mlir.dialects.types import shape_and_dtype
-from nabla_mlir.passes.iree.faults.separate_uses import places_of_broadcasts
+from nabla_mlir.passes.iree.faults.separate_uses import positions_of_broadcasts
 from nabla_mlir.passes.iree.scheduling.nests import (
     Transposes,
     in_memory,
@@ -66,10 +66,10 @@ class BatchedProduct:
             result = reshape(result, shape_and_dtype(self.op.results[0].type)[0])
         replace_product(self.op, result)
 
-    def _free(self, place: int) -> int:
+    def _free(self, position: int) -> int:
         """The axis of a factor that is neither a batch axis nor contracted."""
-        rank = len(self.op.operands[place].type.shape)
-        return next(a for a in range(rank) if a not in (*self.batches[place], self.contracted[place]))
+        rank = len(self.op.operands[position].type.shape)
+        return next(a for a in range(rank) if a not in (*self.batches[position], self.contracted[position]))
 
     def _factor(self, x: Val, order: Axes, transposes: Transposes) -> Val:
         """A factor in memory with its axes in that order; a free value is computed in that order."""
@@ -88,14 +88,14 @@ class SharedProduct:
     Args:
       op: the operation of the result.
       product: the product of the matrices: ``op`` itself, or the product that ``op`` transposes so that axis b comes first.
-      place: the index of the B_b among its operands.
+      position: the index of the B_b among its operands.
       contracted: the axis k of each operand.
       tiles: the tiles of the loop nest.
     """
 
     op: ir.Operation
     product: ir.Operation
-    place: int
+    position: int
     contracted: tuple[int, int]
     tiles: Tiles
 
@@ -110,9 +110,9 @@ class SharedProduct:
         axes, ranks = contracted_axes(product), [Val(x).rank for x in product.operands]
         if axes is None or sorted(ranks) != [2, 3]:
             return None
-        place = ranks.index(3)
-        op = _with_axis_in_front(product) if place else product
-        if op is None or axes[place] == 0 or (place == 0 and axes[0] == 2):
+        position = ranks.index(3)
+        op = _with_axis_in_front(product) if position else product
+        if op is None or axes[position] == 0 or (position == 0 and axes[0] == 2):
             return None
         count, rows, columns = Val(op.results[0]).shape
         length = Val(product.operands[0]).shape[axes[0]]
@@ -120,12 +120,12 @@ class SharedProduct:
         if count > thresholds.SEPARATE_PRODUCTS or not thresholds.SEPARATE_PRODUCT <= work < thresholds.PACKED_PRODUCT_AVX512:
             return None
         tiles = shared_product(rows, columns, length, vector_bytes // Val(op.results[0]).dtype.itemsize)
-        return SharedProduct(op, product, place, axes, tiles) if tiles else None
+        return SharedProduct(op, product, position, axes, tiles) if tiles else None
 
     def build(self, transposes: Transposes) -> None:
         """Replaces the product; `transposes` caches transposed factors."""
         shape, dtype = shape_and_dtype(self.op.results[0].type)
-        left, right = ("b" * (self.place == n) for n in (0, 1))
+        left, right = ("b" * (self.position == n) for n in (0, 1))
         with ir.InsertionPoint(self.op), self.op.location:
             lhs, rhs = map(Val, self.product.operands)
             lhs, first = in_memory(lhs.value), left + ("ki" if self.contracted[0] == lhs.rank - 2 else "ik")
@@ -135,7 +135,7 @@ class SharedProduct:
             (result,) = loop_nest(lhs, [in_memory(rhs.value)], [full(0, shape, dtype)], first, right + "kj", "bij", self.tiles)
             result = stored(result) if _takes_tiles(self.op.results[0]) else result
         replace_product(self.op, result)
-        if self.place == 1:
+        if self.position == 1:
             self.product.erase()
 
 
@@ -161,4 +161,4 @@ def _with_axis_in_front(product: ir.Operation) -> ir.Operation | None:
 def _takes_tiles(result: ir.Value) -> bool:
     """True if a reader (a transpose or a broadcast) would get the tiles of the product if it were fused with it."""
     followers = {use.owner.operation.name for use in result.uses}
-    return "stablehlo.transpose" in followers or bool(places_of_broadcasts(result))
+    return "stablehlo.transpose" in followers or bool(positions_of_broadcasts(result))

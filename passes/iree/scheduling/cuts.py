@@ -58,15 +58,15 @@ def _path(room: Sequence[Mapping[int, int]]) -> list[tuple[int, int]]:
     before = {_SOURCE: _SOURCE}
     work = deque([_SOURCE])
     while work and _SINK not in before:
-        place = work.popleft()
-        for end, left in room[place].items():
+        position = work.popleft()
+        for end, left in room[position].items():
             if left and end not in before:
-                before[end] = place
+                before[end] = position
                 work.append(end)
-    path, place = list[tuple[int, int]](), _SINK if _SINK in before else _SOURCE
-    while place != _SOURCE:
-        path.append((before[place], place))
-        place = before[place]
+    path, position = list[tuple[int, int]](), _SINK if _SINK in before else _SOURCE
+    while position != _SOURCE:
+        path.append((before[position], position))
+        position = before[position]
     return path
 
 

@@ -78,10 +78,10 @@ class _Indexed:
         end = self.first + len(self.axes)
         total: Val | None = None
         for column, d, is_inside in zip(self.columns, self.axes, self.inside, strict=True):
-            place = column if is_inside else clamp(column, [self.shape[d] - 1], self.vector_dim)
-            place = place if place.dtype == dtype else b.convert(place, dtype)
+            position = column if is_inside else clamp(column, [self.shape[d] - 1], self.vector_dim)
+            position = position if position.dtype == dtype else b.convert(position, dtype)
             stride = math.prod(self.shape[d + 1 : end])
-            term = place * stride if stride > 1 else place
+            term = position * stride if stride > 1 else position
             total = term if total is None else total + term
         assert total is not None  # there are two columns at least
         return total

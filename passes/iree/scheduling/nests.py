@@ -24,8 +24,8 @@ def loop_nest(
     from iree.compiler.dialects import linalg  # rarely needed, and an eighth of nabla-opt's start time
 
     loops = "".join(a for a in "bijk" if a in first + second)
-    place = lambda letters: ir.AffineMap.get(len(loops), 0, [ir.AffineDimExpr.get(loops.index(a)) for a in letters])  # noqa: E731
-    maps = [place(first), *[place(second)] * len(others), *[place(third)] * len(starts)]
+    position = lambda letters: ir.AffineMap.get(len(loops), 0, [ir.AffineDimExpr.get(loops.index(a)) for a in letters])  # noqa: E731
+    maps = [position(first), *[position(second)] * len(others), *[position(third)] * len(starts)]
     kinds = [ir.Attribute.parse(f"#linalg.iterator_type<{'reduction' if a == 'k' else 'parallel'}>") for a in loops]
     op = linalg.GenericOp(
         [s.type for s in starts], [matrix.value, *(o.value for o in others)], [s.value for s in starts],
@@ -66,8 +66,8 @@ def transposed_once(x: Val, order: Sequence[int], block: ir.Block, transposes: T
 def in_memory(value: ir.Value) -> Val:
     """The factor of a product in memory; if it were fused with its producers, the product would lose its tiles."""
     made_in = made_by(value)
-    is_there = made_in is None or made_in.name in (CONSTANT, *BARRIERS) or TILES in made_in.attributes
-    return Val(value) if is_there else stored(Val(value))
+    is_in_memory = made_in is None or made_in.name in (CONSTANT, *BARRIERS) or TILES in made_in.attributes
+    return Val(value) if is_in_memory else stored(Val(value))
 
 
 def replace_product(op: ir.Operation, result: Val) -> None:

@@ -104,7 +104,7 @@ def in_order(value: ir.Value, order: Permutation) -> ir.Value:
     dims=[0]))``: it is recomputed, not transposed.
     """
     copies: dict[ir.Value, ir.Value] = {}
-    place = inverse(order)
+    position = inverse(order)
 
     def at(value: ir.Value) -> ir.Value:
         if _rank(value) and value not in copies:
@@ -120,9 +120,9 @@ def in_order(value: ir.Value, order: Permutation) -> ir.Value:
         assert op is not None
         if op.name != "stablehlo.broadcast_in_dim":
             return _rebuilt(op, [at(v) for v in op.operands], new_shape)
-        places = [place[d] for d in hlo.I64Array.decode(op.attributes["broadcast_dimensions"])]
-        source = transposed_in_memory(Val(op.operands[0]), sorted(range(len(places)), key=places.__getitem__))
-        return broadcast(source, new_shape, sorted(places)).value
+        positions = [position[d] for d in hlo.I64Array.decode(op.attributes["broadcast_dimensions"])]
+        source = transposed_in_memory(Val(op.operands[0]), sorted(range(len(positions)), key=positions.__getitem__))
+        return broadcast(source, new_shape, sorted(positions)).value
 
     return at(value)
 
@@ -203,8 +203,8 @@ class _Layout:
         """True if the free axes of a factor keep their order, so that the result of the product does, too."""
         batch, contraction = _axes(product)[side]
         free = [d for d in range(_rank(product.operands[side])) if d not in (*batch, *contraction)]
-        places = [self._permutation[d] for d in free]
-        return places == sorted(places)
+        positions = [self._permutation[d] for d in free]
+        return positions == sorted(positions)
 
     def _move(self, op: ir.Operation) -> None:
         """Computes a member in the new order; for a transpose this is its operand."""

@@ -38,7 +38,7 @@ class Factor:
         """The same factor, materialised in a block with its batch axes first and its terms last."""
         order = [self.view.dims[n].axis for n in self.dims]
         value = transposed_once(Val(self.view.value), order, block, transposes).value
-        dims = tuple(self.view.dims[n]._replace(axis=place) for place, n in enumerate(self.dims))
+        dims = tuple(self.view.dims[n]._replace(axis=position) for position, n in enumerate(self.dims))
         view = replace(MemoryView.of(value), dims=dims)
         first, last = len(self.batch), len(self.batch) + len(self.free)
         return Factor(view, view.axes[:first], view.axes[first:last], view.axes[last:], range(len(order)))

@@ -88,10 +88,10 @@ def _of_convolution(op: ir.Operation) -> PackedProduct:
     order = _order_of_terms([t[0] for t in taps], [t[1] for t in taps])
     seen, weights = [taps[n][0] for n in order], [taps[n][1] for n in order]
 
-    place = result_dims.index("f")
-    before, behind = result_dims[:place], result_dims[place + 1 :]
-    is_apart = before and math.prod(positions[d].size for d in behind) >= thresholds.PACKED_SIDE
-    batch = before if behind and is_apart else ()
+    position = result_dims.index("f")
+    before, behind = result_dims[:position], result_dims[position + 1 :]
+    is_separate = before and math.prod(positions[d].size for d in behind) >= thresholds.PACKED_SIDE
+    batch = before if behind and is_separate else ()
     free = [d for d in result_dims if d != "f" and d not in batch]
     windows = Factor(x, [group[0], *(positions[d] for d in batch)], [positions[d] for d in free], seen)
     copies = [Axis(positions[d].size, 0) for d in batch]

@@ -47,7 +47,7 @@ class PlaceResultsPass(Pass):
 
     def run(self, module: ir.Operation) -> None:
         for func in entries_of(module):
-            _place(func)
+            _position(func)
 
 
 def entries_of(module: ir.Operation) -> list[ir.Operation]:
@@ -55,21 +55,21 @@ def entries_of(module: ir.Operation) -> list[ir.Operation]:
     return [func for func in functions_of(module).values() if "sym_visibility" not in func.attributes]
 
 
-def _place(func: ir.Operation) -> None:
+def _position(func: ir.Operation) -> None:
     """Puts the results of one function into buffers of the allocator."""
     block = func.regions[0].blocks[0]
     end = last_of(block)
     outputs = _given(func)
     least = 1 if bytes_of_values(func) >= thresholds.PLACED_PROGRAM else thresholds.PLACED_RESULT
-    places = [i for i, value in enumerate(end.operands) if i not in outputs and _is_placed(value, least)
+    positions = [i for i, value in enumerate(end.operands) if i not in outputs and _is_placed(value, least)
               and not _is_in_donated(func, value)]  # fmt: skip
-    if not places:
+    if not positions:
         return
     with func.location:
         with ir.InsertionPoint.at_block_begin(block):
-            buffers = buffers_of([_bytes(end.operands[i]) for i in places])
+            buffers = buffers_of([_bytes(end.operands[i]) for i in positions])
         with ir.InsertionPoint(end):
-            for i, buffer in zip(places, buffers, strict=True):
+            for i, buffer in zip(positions, buffers, strict=True):
                 first = _added_to(end.operands[i])
                 if first is None:
                     end.operands[i] = _written_to(Val(end.operands[i]), buffer).value

@@ -21,7 +21,7 @@ UNKNOWN = 0x6E61626C61  # represents the size of the buffer, which IREE knows af
 _REFLECTION, _LATER = "iree.reflection", "later"
 #  State that lives between calls leads to allocations by other functions. Between barriers IREE allocates separately,
 # and these allocations would not share memory.
-_APART = ("util.global.load", "util.global.store", "func.call")
+_SEPARATE = ("util.global.load", "util.global.store", "func.call")
 _BARRIERS = ("util.optimization_barrier", OPTIMIZATION_BARRIER)
 
 
@@ -45,13 +45,13 @@ class PlaceTransientsPass(Pass):
 
     def run(self, module: ir.Operation) -> None:
         for func in entries_of(module):
-            _place(func)
+            _position(func)
 
 
-def _place(func: ir.Operation) -> None:
+def _position(func: ir.Operation) -> None:
     """Puts the intermediate values of one function into a buffer, or marks the function for the arena."""
     operations = nested(func)
-    if bytes_of_values(func) < thresholds.PLACED_TRANSIENTS or any(op.name in _APART for op in operations):
+    if bytes_of_values(func) < thresholds.PLACED_TRANSIENTS or any(op.name in _SEPARATE for op in operations):
         return
     runs = set(map(_runs, operations))
     if "loop" in runs:
@@ -61,14 +61,14 @@ def _place(func: ir.Operation) -> None:
         return
     block = func.regions[0].blocks[0]
     end = last_of(block)
-    places = [i for i, value in enumerate(end.operands) if made_by(value) is not None and _is_signless(value)]
-    if not places:
+    positions = [i for i, value in enumerate(end.operands) if made_by(value) is not None and _is_signless(value)]
+    if not positions:
         return
     with func.location:
         with ir.InsertionPoint.at_block_begin(block):
             (buffer,) = buffers_of([UNKNOWN])
         with ir.InsertionPoint(end):
-            for i in places:
+            for i in positions:
                 value = end.operands[i]
                 end.operands[i] = emit(TRANSIENTS, [value, buffer], results=[value.type]).results[0]
 

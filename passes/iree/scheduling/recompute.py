@@ -49,7 +49,7 @@ class _Read:
     """A late read: an elementwise operation, its index in the block, and the index of the operand."""
 
     op: ir.Operation
-    place: int
+    position: int
     operand: int
 
     @property
@@ -67,7 +67,7 @@ class _Order:
     """
 
     ops: list[ir.Operation] = field(default_factory=list)
-    places: dict[ir.Value, int] = field(default_factory=dict)
+    positions: dict[ir.Value, int] = field(default_factory=dict)
     stages: dict[ir.Value, int] = field(default_factory=dict)
     last: dict[ir.Value, int] = field(default_factory=dict)  # the stage of the last reader that is not elementwise
     made: Cone = field(default_factory=dict)  # the operands of values that can be recomputed
@@ -78,12 +78,12 @@ class _Order:
     def of(block: ir.Block) -> _Order:
         """The order of a block."""
         order = _Order()
-        for place, op in enumerate(o.operation for o in block.operations):
+        for position, op in enumerate(o.operation for o in block.operations):
             order.ops.append(op)
             begins = order.begins(op)
-            follows = _is_made_again(op)
+            follows = _is_recomputed(op)
             for value in op.results:
-                order.places[value] = place
+                order.positions[value] = position
                 order.stages[value] = begins if follows else begins + 1
             if follows:
                 order.made[op.results[0]] = tuple(op.operands)
@@ -98,10 +98,10 @@ class _Order:
         """The stage at which an operation can run."""
         return max((self.stages.get(v, 0) for v in reads_of(op)), default=0)
 
-    def is_there(self, value: ir.Value, stage: int) -> bool:
+    def is_available(self, value: ir.Value, stage: int) -> bool:
         """True if a value is in memory at a stage in any case, or needs no memory."""
         is_constant = self.made.get(value) == ()
-        return value not in self.places or is_constant or self.last.get(value, -1) >= stage
+        return value not in self.positions or is_constant or self.last.get(value, -1) >= stage
 
     def size(self, value: ir.Value) -> int:
         """The bytes of a value; 0 if they are not known."""
@@ -112,7 +112,7 @@ class _Order:
     def late(self, least_bytes: int) -> dict[int, list[_Read]]:
         """The elementwise readers of large elementwise values of earlier stages, by stage, the last stage first."""
         found: dict[int, list[_Read]] = {}
-        for place, op in enumerate(self.ops):
+        for position, op in enumerate(self.ops):
             if not is_elementwise(op):
                 continue
             begins = self.begins(op)
@@ -120,7 +120,7 @@ class _Order:
                 maker = made_by(value)
                 is_late = value in self.stages and self.stages[value] < begins
                 if is_late and is_elementwise(maker) and self.size(value) >= least_bytes:
-                    found.setdefault(begins, []).append(_Read(op, place, i))
+                    found.setdefault(begins, []).append(_Read(op, position, i))
         return dict(sorted(found.items(), reverse=True))
 
 
@@ -131,15 +131,15 @@ def _recompute(block: ir.Block, least_bytes: int) -> None:
     for stage, reads in order.late(least_bytes).items():
         cone = _cone([r.value for r in reads], order)
         now = {r.value for r in reads}
-        costs = {v: 0 if v in tape or order.is_there(v, stage) else order.size(v) for v in cone}
+        costs = {v: 0 if v in tape or order.is_available(v, stage) else order.size(v) for v in cone}
         cut = cheapest_cut(cone, {v: c for v, c in costs.items() if not cone[v] or v not in order.where_read}, now)
-        again = _behind(cone, now, cut)
+        recomputed = _behind(cone, now, cut)
         gain = sum(map(costs.__getitem__, now)) - sum(map(costs.__getitem__, cut))
-        if gain < least_bytes or sum(map(_work, again)) > thresholds.RECOMPUTED_WORK * gain:
+        if gain < least_bytes or sum(map(_work, recomputed)) > thresholds.RECOMPUTED_WORK * gain:
             tape |= now
             continue
         tape |= cut
-        _make_again(cone, reads, cut, order, least_bytes)
+        _insert_copies(cone, reads, cut, order, least_bytes)
     for op in reversed(order.ops):
         if is_elementwise(op) and is_unused(op.results[0]):
             op.erase()
@@ -169,11 +169,11 @@ def _behind(cone: Cone, values: Iterable[ir.Value], cut: set[ir.Value]) -> set[i
     return found
 
 
-def _make_again(cone: Cone, reads: Sequence[_Read], cut: set[ir.Value], order: _Order, least_bytes: int) -> None:
+def _insert_copies(cone: Cone, reads: Sequence[_Read], cut: set[ir.Value], order: _Order, least_bytes: int) -> None:
     """Recomputes the read values from the cut, each before its first reader."""
     new: dict[ir.Value, ir.Value] = {}
-    for reader in sorted(reads, key=lambda r: r.place):
-        chain = sorted(_behind(cone, [reader.value], cut), key=order.places.__getitem__)
+    for reader in sorted(reads, key=lambda r: r.position):
+        chain = sorted(_behind(cone, [reader.value], cut), key=order.positions.__getitem__)
         with ir.InsertionPoint(reader.op), reader.op.location:
             for value in (v for v in chain if v not in new):
                 copy = value.owner.operation.clone()
@@ -187,7 +187,7 @@ def _make_again(cone: Cone, reads: Sequence[_Read], cut: set[ir.Value], order: _
         reader.op.operands[reader.operand] = new.get(reader.value, reader.value)
 
 
-def _is_made_again(op: ir.Operation) -> bool:
+def _is_recomputed(op: ir.Operation) -> bool:
     """True if an operation can be repeated: elementwise and not long, or free."""
     record = record_or_none(op)
     if op.name in BARRIERS or len(op.results) != 1 or not is_static_tensor(op.results[0].type):

@@ -150,8 +150,8 @@ class _Run:
         if value in self.results:
             return len(self.steps)
         readers = self.readers.get(value, [])
-        place = bisect.bisect_right(readers, now)
-        return readers[place] if place < len(readers) else math.inf
+        position = bisect.bisect_right(readers, now)
+        return readers[position] if position < len(readers) else math.inf
 
     def _forget(self, value: int) -> None:
         if value in self.held:

@@ -15,7 +15,7 @@ from nabla_mlir.dialects.regions import made_by, nested_in_functions
 from nabla_mlir.dialects.stablehlo import DotDims
 from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.passes.base import Pass, register
-from nabla_mlir.passes.iree.faults.separate_uses import places_of_broadcasts
+from nabla_mlir.passes.iree.faults.separate_uses import positions_of_broadcasts
 from nabla_mlir.passes.iree.kernels.call import Constants
 from nabla_mlir.passes.iree.scheduling.batches import BatchedProduct, SharedProduct
 from nabla_mlir.passes.iree.scheduling.nests import (
@@ -87,16 +87,16 @@ class MatrixVector:
     """The product of a matrix and a vector, over one axis of the matrix."""
 
     op: ir.Operation
-    place: int  # the index of the matrix among the operands
+    position: int  # the index of the matrix among the operands
     axis: int
 
     @property
     def matrix(self) -> ir.Value:
-        return self.op.operands[self.place]
+        return self.op.operands[self.position]
 
     @property
     def vector(self) -> ir.Value:
-        return self.op.operands[1 - self.place]
+        return self.op.operands[1 - self.position]
 
     def build(self, group: Sequence[MatrixVector], vector_bytes: int) -> None:
         """Replaces the products of `group`, which share the matrix and the axis, if there are tiles for them."""
@@ -119,8 +119,8 @@ class MatrixVector:
                 tails = vectors if len(pieces) == 1 else [cut(v, 0, low, high) for v in vectors]
                 tiles = self._tiles(others, high - low, lanes)
                 results = loop_nest(part, tails, results, "ki" if self.axis == 0 else "ik", "k", "i", tiles)
-            apart = [bool(places_of_broadcasts(p.op.results[0])) or self._is_behind(p, others) for p in group]
-            results = [stored(r) if a else r for r, a in zip(results, apart, strict=True)]
+            separate = [bool(positions_of_broadcasts(p.op.results[0])) or self._is_behind(p, others) for p in group]
+            results = [stored(r) if a else r for r, a in zip(results, separate, strict=True)]
             results = [_like_result(p.op, result) for p, result in zip(group, results, strict=True)]
         for product, result in zip(group, results, strict=True):
             replace_product(product.op, result)
@@ -161,11 +161,11 @@ class MatrixMatrix:
                 MatrixMatrix(made_by(product.value), (1, 0)).build(vector_bytes, transposes)
             return
         with ir.InsertionPoint(self.op), self.op.location:
-            apart = bool(places_of_broadcasts(self.op.results[0]))
+            separate = bool(positions_of_broadcasts(self.op.results[0]))
             first, lhs = "ki" if lc == 0 else "ik", in_memory(lhs.value)
             rhs = in_memory((transposed_once(rhs, (1, 0), self.op.operation.block, transposes) if rc == 1 else rhs).value)
             (result,) = loop_nest(lhs, [rhs], [full(0, (rows, columns), dtype)], first, "kj", "ij", tiles)
-            result = stored(result) if apart else result
+            result = stored(result) if separate else result
         replace_product(self.op, result)
 
 

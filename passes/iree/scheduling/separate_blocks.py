@@ -61,7 +61,7 @@ def _swap_factors(op: ir.Operation, vector_bytes: int) -> None:
     with ir.InsertionPoint(op), op.location:
         if SharedProduct.of(product, vector_bytes):
             return
-        if _is_best_apart(product, b, a.shape[axes[0]], vector_bytes):
+        if _is_best_separate(product, b, a.shape[axes[0]], vector_bytes):
             replace_product(op, _one_by_one(b, lambda part: dot(a, part, ([axes[0]], [axes[1] - 1]))))
         elif packed_product(product, vector_bytes) is None:
             replace_product(op, transpose(dot(b, a, ([axes[1]], [axes[0]])), (0, 2, 1)))
@@ -80,11 +80,11 @@ def _merge_rows(op: ir.Operation, vector_bytes: int) -> None:
             replace_product(op, reshape(dot(rows, a, ([1], [axes[1]])), (*b.shape[:2], a.shape[1 - axes[1]])))
         elif SharedProduct.of(op, vector_bytes):
             return
-        elif _is_best_apart(op, b, a.shape[axes[1]], vector_bytes):
+        elif _is_best_separate(op, b, a.shape[axes[1]], vector_bytes):
             replace_product(op, _one_by_one(b, lambda part: dot(part, a, ([0], [axes[1]]))))
 
 
-def _is_best_apart(product: ir.Operation, b: Val, terms: int, vector_bytes: int) -> bool:
+def _is_best_separate(product: ir.Operation, b: Val, terms: int, vector_bytes: int) -> bool:
     """True if the products are few and large, and there is no kernel for them."""
     count, results = b.shape[0], math.prod(Val(product.results[0]).shape)
     if count > thresholds.SEPARATE_PRODUCTS or results // max(count, 1) * terms < thresholds.SEPARATE_PRODUCT:

@@ -81,9 +81,9 @@ def _split(op: ir.Operation) -> None:
             rhs = b.reverse(rhs, [axis for axis, flag in zip(window_axes, moves.reversed_axes, strict=True) if flag])
         over = [left.index("f"), *axes], [right.index("i"), *window_axes]
         products = []
-        for place in itertools.product(*map(range, counts)):
+        for position in itertools.product(*map(range, counts)):
             start, limit, steps = [0] * lhs.rank, list(padded.shape), [1] * lhs.rank
-            for axis, at, n, stride, step in zip(axes, place, window, moves.strides, moves.dilation, strict=True):
+            for axis, at, n, stride, step in zip(axes, position, window, moves.strides, moves.dilation, strict=True):
                 start[axis], limit[axis], steps[axis] = at * stride, at * stride + (n - 1) * step + 1, step
             product = _product(b.slice_(padded, start, limit, steps), rhs, over)  # batch x output features
             products.append(b.reshape(product, (1, *product.shape)))

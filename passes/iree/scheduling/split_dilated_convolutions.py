@@ -94,11 +94,11 @@ def _split(op: ir.Operation) -> None:
     """Replaces a convolution by those of its phases, which read slices of one padded image."""
     window, dims = Window.of(op), hlo.ConvDims.decode(op.attributes["dimension_numbers"])
     x, w, shape = Val(op.operands[0]), Val(op.operands[1]), list(Val(op.results[0]).shape)
-    places = [[names.index(axis) for axis in range(x.rank - 2)] for names in dims]
+    positions = [[names.index(axis) for axis in range(x.rank - 2)] for names in dims]
     split = [axis for axis in range(x.rank - 2) if _phases(window, axis) > 1]
-    counts = [-(-shape[places[2][axis]] // _phases(window, axis)) for axis in split]
+    counts = [-(-shape[positions[2][axis]] // _phases(window, axis)) for axis in split]
     phases = [
-        [_phase(window, axis, r, count, w.shape[places[1][axis]]) for r in range(_phases(window, axis))]
+        [_phase(window, axis, r, count, w.shape[positions[1][axis]]) for r in range(_phases(window, axis))]
         for axis, count in zip(split, counts, strict=True)
     ]
     with ir.InsertionPoint(op), op.location:
@@ -106,13 +106,13 @@ def _split(op: ir.Operation) -> None:
         whole = [max(n - p.before + p.reach for p in of_axis if p.taps) for n, of_axis in zip(low, phases, strict=True)]
         before, behind = [0] * x.rank, [0] * x.rank
         for axis, n, size in zip(split, low, whole, strict=True):
-            place = places[0][axis]
-            before[place], behind[place] = n, size - n - x.shape[place]
+            position = positions[0][axis]
+            before[position], behind[position] = n, size - n - x.shape[position]
         image = b.pad(x, before, behind)
         attributes = attributes_of(op) | _without_zeros(window, split)
         part = list(shape)
         for axis, count in zip(split, counts, strict=True):
-            part[places[2][axis]] = count
+            part[positions[2][axis]] = count
 
         def convolution(choice: Sequence[Phase]) -> Val | None:
             """The convolution of one combination of phases; None if it reads no element of the kernel."""
@@ -120,20 +120,20 @@ def _split(op: ir.Operation) -> None:
                 return None
             starts, limits, steps = ([0] * x.rank, [0] * x.rank), (list(image.shape), list(w.shape)), [1] * x.rank
             for axis, n, p in zip(split, low, choice, strict=True):
-                seen, place, step = places[0][axis], places[1][axis], _phases(window, axis)
+                seen, position, step = positions[0][axis], positions[1][axis], _phases(window, axis)
                 starts[0][seen], limits[0][seen] = n - p.before, n - p.before + p.reach
                 last = p.first + (p.taps - 1) * step
-                starts[1][place] = w.shape[place] - 1 - last if window.reversed_axes[axis] else p.first
-                limits[1][place] = starts[1][place] + last - p.first + 1
-                steps[place] = step
+                starts[1][position] = w.shape[position] - 1 - last if window.reversed_axes[axis] else p.first
+                limits[1][position] = starts[1][position] + last - p.first + 1
+                steps[position] = step
             operands = b.slice_(image, starts[0], limits[0]), b.slice_(w, starts[1], limits[1], steps)
             type = tensor_type(tuple(part), x.dtype)
             return Val(b.make(op.name, operands, [type], attributes).results[0])
 
-        result = _interleaved(phases, [places[2][axis] for axis in split], convolution)
+        result = _interleaved(phases, [positions[2][axis] for axis in split], convolution)
         assert result is not None, "a kernel has an element, which some phase sees"
         for axis in split:
-            result = b.cut(result, places[2][axis], 0, shape[places[2][axis]])
+            result = b.cut(result, positions[2][axis], 0, shape[positions[2][axis]])
         replace_product(op, result)
 
 
@@ -148,19 +148,19 @@ def _without_zeros(window: Window, split: Sequence[int]) -> dict[str, ir.Attribu
 
 def _interleaved(
     phases: Sequence[Sequence[Phase]],
-    places: Sequence[int],
+    positions: Sequence[int],
     part: Callable[[Sequence[Phase]], Val | None],
     choice: tuple[Phase, ...] = (),
 ) -> Val | None:
     """The results of all phases, interleaved along each axis; None if all are zero."""
     if len(choice) == len(phases):
         return part(choice)
-    place = places[len(choice)]
-    parts = [_interleaved(phases, places, part, (*choice, phase)) for phase in phases[len(choice)]]
+    position = positions[len(choice)]
+    parts = [_interleaved(phases, positions, part, (*choice, phase)) for phase in phases[len(choice)]]
     if not (seen := [x for x in parts if x is not None]):
         return None
     shape = seen[0].shape
-    between = (*shape[: place + 1], 1, *shape[place + 1 :])
+    between = (*shape[: position + 1], 1, *shape[position + 1 :])
     pieces = [b.full(0, shape, seen[0].dtype) if x is None else x for x in parts]
-    whole = b.concat([b.reshape(x, between) for x in pieces], place + 1)
-    return b.reshape(whole, (*shape[:place], shape[place] * len(parts), *shape[place + 1 :]))
+    whole = b.concat([b.reshape(x, between) for x in pieces], position + 1)
+    return b.reshape(whole, (*shape[:position], shape[position] * len(parts), *shape[position + 1 :]))
