@@ -59,7 +59,7 @@ class Budget:
 class Frame(dict[int, np.ndarray]):
     """The values of a call by number, and its budget; inside a map there is one for each entry, with its index."""
 
-    __slots__ = ("budget", "place")
+    __slots__ = ("budget", "position")
     budget: Budget | None
     position: dict[str, int]
 
