@@ -1,6 +1,6 @@
 """The vocabulary of the IR: StableHLO emission and attribute codecs, and the dialects `ad` and `batch`.
 
-No rewriting here (that is `nabla_mlir.passes`) and nothing about Python functions (that is `nabla_mlir`).
+This room does not rewrite IR (`passes` does) and knows no Python functions (`nabla_mlir` does).
 """
 
 if __name__ != "nabla_mlir.dialects":

@@ -16,7 +16,7 @@ def _i64s(values: Sequence[int]) -> ir.Attribute:
 
 
 def is_differentiable_type(type: ir.Type) -> bool:
-    """Whether a tensor of this type can have a derivative."""
+    """True if a tensor of this type can have a derivative."""
     return is_differentiable(shape_and_dtype(type)[1])
 
 
@@ -35,7 +35,7 @@ class Differentiated(RegionOp):
 
 
 class _Derivative(Differentiated):
-    """What jvp and vjp share."""
+    """The common base of `ad.jvp` and `ad.vjp`."""
 
     @property
     def primals(self) -> list[ir.Value]:
@@ -77,7 +77,7 @@ class _Derivative(Differentiated):
 
 
 def types_text(types: Sequence[ir.Type]) -> str:
-    """Types as they stand in messages: ``(tensor<f32>, tensor<2xf32>)``."""
+    """Types as messages print them: ``(tensor<f32>, tensor<2xf32>)``."""
     return "(" + ", ".join(map(str, types)) + ")"
 
 

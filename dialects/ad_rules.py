@@ -1,4 +1,4 @@
-"""The operations of `ad` that carry rules of the user's own in regions beside the function itself."""
+"""The operations of `ad` with rules of the user: each rule is a region next to the region of the function."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from nabla_mlir.dialects.regions import RegionOp
 from nabla_mlir.errors import VerifyError
 
 RECUR = "ad.recur"
-WITHOUT_RULE = "without_rule"  # on a custom function in a rule of its own, beyond the derivatives that were asked for
+WITHOUT_RULE = "without_rule"  # on a custom function inside its own rule, beyond the requested derivatives
 Types = list[ir.Type]
 
 
 class RuleOp(RegionOp):
-    """What the operations of this module share: named regions, each of one block that ends in `stablehlo.return`."""
+    """The common base of the operations of this module: named regions of one block that ends in `stablehlo.return`."""
 
     region_names: tuple[str, ...] = ()
 
@@ -28,7 +28,7 @@ class RuleOp(RegionOp):
         return [a.type for a in block.arguments], [v.type for v in terminator.operands]
 
     def verify_regions(self) -> tuple[Types, Types]:
-        """Checks that every region is there; returns the types of operands and results."""
+        """Checks that every region exists; returns the types of operands and results."""
         names = ", ".join(self.region_names)
         self.require(
             len(self.op.regions) == len(self.region_names), f"the regions {names}, got {len(self.op.regions)}"
@@ -94,9 +94,9 @@ class CustomVjpOp(_CustomOp):
 
 
 class LinearSolveOp(RuleOp):
-    """``ad.linear_solve``: b -> x with matvec(x) = b, found by `solve`; the transposed system by `transpose_solve`.
+    """``ad.linear_solve``: b -> x with matvec(x) = b, computed by `solve`; the transposed system by `transpose_solve`.
 
-    Where `transposable` is false nobody gave a solver of the transposed system: that region is not used, and there is
+    If `transposable` is false, the user gave no solver of the transposed system: that region is not used, and there is
     no reverse mode.
     """
 
@@ -122,11 +122,11 @@ _WORDS = "a list of lists of words"
 
 
 class CheckpointOp(RuleOp):
-    """``ad.checkpoint``: a region without arguments that reverse mode computes again instead of keeping its values.
+    """``ad.checkpoint``: a region without arguments whose values reverse mode recomputes instead of storing them.
 
-    ``policies`` is a list of lists of words, the first of which names a policy and the others its arguments; what any
-    of them allows is kept. ``recompute`` marks the region of a backward pass; unless ``prevent_cse`` is false its
-    inputs are held apart from the forward pass when it is inlined.
+    ``policies`` is a list of lists of words: the first word names a policy, the others are its arguments. A value is
+    stored if any policy allows it. ``recompute`` marks the region of a backward pass. Unless ``prevent_cse`` is false,
+    a barrier separates its inputs from the forward pass when it is inlined.
     """
 
     name = "ad.checkpoint"
@@ -146,12 +146,12 @@ class CheckpointOp(RuleOp):
 
     @property
     def prevent_cse(self) -> bool:
-        """Whether the recomputation is held apart from the forward pass."""
+        """True if a barrier separates the recomputation from the forward pass."""
         return self._flag("prevent_cse")
 
     @property
     def recompute(self) -> bool:
-        """Whether this is the region of a backward pass."""
+        """True if this is the region of a backward pass."""
         return self._flag("recompute")
 
     def _flag(self, name: str) -> bool:
@@ -181,7 +181,7 @@ RULES: dict[str, type[CustomJvpOp] | type[CustomVjpOp] | type[LinearSolveOp] | t
 
 
 def verify_recur(op: ir.Operation) -> None:
-    """Raises VerifyError unless an `ad.recur` stands in a rule of its name and fits it."""
+    """Raises VerifyError unless an `ad.recur` is inside a rule of its name and has the types of this rule."""
     label = op.attributes["name"].value if "name" in op.attributes else None
     around = enclosing(op, label)
     if around is None:

@@ -11,28 +11,28 @@ from nabla_mlir.dialects.regions import RegionOp, View, create, nested
 from nabla_mlir.dialects.types import is_static_tensor, shape_and_dtype, tensor_type
 
 NOT_CARRIED = -1
-Axes = Sequence[Sequence[int]]  # per operand or result: the place of each mapped axis, or NOT_CARRIED
+Axes = Sequence[Sequence[int]]  # per operand or result: the position of each mapped axis, or NOT_CARRIED
 
 
-def with_axes(type: ir.Type, places: Sequence[int], sizes: Sequence[int]) -> ir.Type:
-    """The type outside the map of a value that has `type` inside and carries axes at `places`."""
+def with_axes(type: ir.Type, positions: Sequence[int], sizes: Sequence[int]) -> ir.Type:
+    """The type of a value outside the map: inside it has `type`, outside also axes at the positions `positions`."""
     shape, dtype = shape_and_dtype(type)
-    axes = sorted((p, n) for p, n in zip(places, sizes, strict=True) if p != NOT_CARRIED)
+    axes = sorted((p, n) for p, n in zip(positions, sizes, strict=True) if p != NOT_CARRIED)
     out = list(shape)
-    for place, size in axes:
-        out.insert(place, size)
+    for position, size in axes:
+        out.insert(position, size)
     return tensor_type(tuple(out), dtype)
 
 
-def _places(values: Axes) -> ir.Attribute:
+def _positions(values: Axes) -> ir.Attribute:
     return ir.ArrayAttr.get([ir.DenseI64ArrayAttr.get(list(v), context()) for v in values], context())
 
 
 class VmapOp(RegionOp):
     """``batch.vmap``: the body for each index of the named axes.
 
-    ``in_axes[i][k]`` is the place of axis k in operand i, or -1 if the operand does not carry it (it is then the
-    same for every index, and is not copied); ``out_axes`` likewise for the results.
+    ``in_axes[i][k]`` is the position of axis k in operand i, or -1 if the operand does not carry it (it is then equal
+    for every index, and is not copied); ``out_axes`` likewise for the results.
     """
 
     name = "batch.vmap"
@@ -48,12 +48,12 @@ class VmapOp(RegionOp):
     ) -> VmapOp:
         """Makes the operation at the insertion point; `block` is moved into it."""
         outs = [v.type for v in block.operations[len(block.operations) - 1].operation.operands]
-        results = [with_axes(t, places, sizes) for t, places in zip(outs, out_axes, strict=True)]
+        results = [with_axes(t, positions, sizes) for t, positions in zip(outs, out_axes, strict=True)]
         attributes = {
             "axes": ir.ArrayAttr.get([ir.StringAttr.get(a, context()) for a in axes], context()),
             "sizes": ir.DenseI64ArrayAttr.get(list(sizes), context()),
-            "in_axes": _places(in_axes),
-            "out_axes": _places(out_axes),
+            "in_axes": _positions(in_axes),
+            "out_axes": _positions(out_axes),
         }
         return VmapOp(create("batch.vmap", operands, results, attributes, block))
 
@@ -69,12 +69,12 @@ class VmapOp(RegionOp):
 
     @property
     def in_axes(self) -> list[tuple[int, ...]]:
-        """Where each operand carries each axis."""
+        """The positions of the axes in each operand."""
         return self._axes("in_axes")
 
     @property
     def out_axes(self) -> list[tuple[int, ...]]:
-        """Where each result carries each axis."""
+        """The positions of the axes in each result."""
         return self._axes("out_axes")
 
     def _axes(self, attribute: str) -> list[tuple[int, ...]]:
@@ -102,14 +102,14 @@ class VmapOp(RegionOp):
             f"got {len(outside)}, {len(inside)}, {len(axes)}",
         )
         sizes = self.sizes
-        for i, (out, body, places) in enumerate(zip(outside, inside, axes, strict=True)):
-            own = [p for p in places if p != NOT_CARRIED]
+        for i, (out, body, positions) in enumerate(zip(outside, inside, axes, strict=True)):
+            own = [p for p in positions if p != NOT_CARRIED]
             rank = len(shape_and_dtype(body)[0]) + len(own)
             self.require(
-                len(places) == len(sizes) and len(set(own)) == len(own) and all(0 <= p < rank for p in own),
-                f"distinct places below {rank} for the {len(sizes)} axes of {word} {i}, got {list(places)}",
+                len(positions) == len(sizes) and len(set(own)) == len(own) and all(0 <= p < rank for p in own),
+                f"distinct places below {rank} for the {len(sizes)} axes of {word} {i}, got {list(positions)}",
             )
-            expected = with_axes(body, places, sizes)
+            expected = with_axes(body, positions, sizes)
             if out != expected:
                 raise self.error(f"{word} {i} of type {expected}, got {out}")
 
@@ -118,7 +118,7 @@ PSUM, PMAX, PMIN = "batch.psum", "batch.pmax", "batch.pmin"
 ALL_GATHER, PSUM_SCATTER, AXIS_INDEX = "batch.all_gather", "batch.psum_scatter", "batch.axis_index"
 REDUCTIONS = (PSUM, PMAX, PMIN)
 COLLECTIVES = (*REDUCTIONS, ALL_GATHER, PSUM_SCATTER, AXIS_INDEX)
-# The name that collectives over the axis being expanded have during that expansion; no axis of a map is called so.
+# The name of the axis of collectives while this axis is expanded; no axis of a map has this name.
 CURRENT = ""
 
 
@@ -128,7 +128,7 @@ def axis_of(op: ir.Operation) -> str:
 
 
 def collectives(op: ir.Operation, axis: str) -> list[ir.Operation]:
-    """The collectives in the regions of `op` that mean its axis of this name, not that of a map further inside."""
+    """The collectives in the regions of `op` that use its axis of this name, not the axis of an inner map."""
     result = []
     for inner in (o.operation for region in op.regions for block in region.blocks for o in block.operations):
         if inner.name in COLLECTIVES and axis_of(inner) == axis:
@@ -139,7 +139,7 @@ def collectives(op: ir.Operation, axis: str) -> list[ir.Operation]:
 
 
 def free_axes(op: ir.Operation) -> set[str]:
-    """The names of mapped axes from outside that `op` depends on through collectives, its own or in its regions."""
+    """The mapped axes from outside that `op` depends on through collectives, its own or those in its regions."""
     if op.name in COLLECTIVES:
         return {axis_of(op)}
     inside = {name for region in op.regions for block in region.blocks for o in block.operations
@@ -153,7 +153,7 @@ def bound_axes(op: ir.Operation) -> set[str]:
 
 
 def rename_axes(op: ir.Operation, names: Mapping[str, str]) -> None:
-    """Makes the collectives over axes of the map `op` follow the new names of these."""
+    """Renames the axes of the collectives that use axes of the map `op`."""
     uses = [(inner, new) for old, new in names.items() for inner in collectives(op, old)]
     for inner, new in uses:
         inner.attributes["axis"] = ir.StringAttr.get(new, context())
@@ -195,7 +195,7 @@ class CollectiveOp(View):
 
 
 def _axes_around(op: ir.Operation) -> dict[str, int]:
-    """The axes of the maps around an operation with their sizes; inner ones hide outer ones of the same name."""
+    """The axes of the maps around an operation with their sizes; an inner axis hides an outer one of the same name."""
     bound: dict[str, int] = {}
     parent = op.parent
     while parent is not None:

@@ -39,7 +39,7 @@ def eq(x: Val, y: Val | Number) -> Val:
 
 
 def ne(x: Val, y: Val | Number) -> Val:
-    """Elementwise x != y; true where either is NaN."""
+    """Elementwise x != y; true if either is NaN."""
     return compare("NE", x, y)
 
 
@@ -74,12 +74,12 @@ def floor(x: Val) -> Val:
 
 
 def maximum(x: Val, y: Val | Number) -> Val:
-    """Elementwise maximum; NaN if either is."""
+    """Elementwise maximum; NaN if either operand is NaN."""
     return binary("stablehlo.maximum", x, y)
 
 
 def minimum(x: Val, y: Val | Number) -> Val:
-    """Elementwise minimum; NaN if either is."""
+    """Elementwise minimum; NaN if either operand is NaN."""
     return binary("stablehlo.minimum", x, y)
 
 
@@ -267,20 +267,21 @@ def reduce_sum(x: Val, dims: Sequence[int]) -> Val:
 
 
 def reduce_any(x: Val, dims: Sequence[int]) -> Val:
-    """True where any element along some dimensions is."""
+    """True if any element along some dimensions is true."""
     return reduce_with("stablehlo.or", x, False, dims)
 
 
 def signless(x: Val) -> Val:
-    """The bits of unsigned numbers as signed ones: IREE converts no other operations on them than StableHLO's."""
+    """The bits of unsigned numbers as signed ones: apart from StableHLO's own operations, IREE accepts only signed numbers."""
     return bitcast(x, np.dtype(f"i{x.dtype.itemsize}")) if x.dtype.kind == "u" else x
 
 
 def stored(x: Val) -> Val:
-    """The value in memory: what it is made of has dispatches of its own, and so has what reads it.
+    """The value in memory: the operations before it and those after it are in different dispatches.
 
-    Once there are dispatches, nothing is left of it. It has no effect: equal ones are merged, and unused ones removed. IREE
-    takes one of its barriers away behind another of the same kind, but not behind the other kind.
+    Nothing remains of it after the dispatches are formed. It has no effect: equal ones are merged, and unused ones
+    removed. IREE removes one of its two kinds of barriers after another of the same kind, but not after one of the
+    other kind.
     """
     if x.dtype.kind == "u":
         return bitcast(stored(signless(x)), x.dtype)
@@ -292,9 +293,9 @@ def stored(x: Val) -> Val:
 
 
 def held(x: Val) -> Val:
-    """The value behind a barrier that nothing is moved across, nor merged with, to the end of compilation.
+    """The value after a barrier: no pass moves or merges operations across it, to the end of compilation.
 
-    IREE cuts the program there: the host waits for the value, and what is computed next has memory of its own. Where
-    values shall only not be fused, `stored` is the one to take.
+    IREE divides the program there: the host waits for the value, and later computations have their own memory. Use
+    `stored` if values only must not be fused.
     """
     return Val(hlo.emit(hlo.OPTIMIZATION_BARRIER, [x.value], results=[x.type]).results[0])

@@ -11,19 +11,20 @@ from iree.compiler.ir import Context  # mypy finds the module `ir` in any file o
 
 from nabla_mlir.errors import ImportIRError
 
-# The bindings look for a module of Python classes whenever they hand over an operation, and do not remember that
+# The bindings search for a module of Python classes whenever they return an operation, and do not cache a failure. An
+# empty module avoids this search, which would take most of the time of every pass.
 # there is none: an empty one saves that search, which would be most of the time of every pass.
 for _dialect in ("stablehlo", "chlo", "ad", "batch"):
     sys.modules.setdefault(f"iree.compiler.dialects.{_dialect}", types.ModuleType(_dialect))
 
 
-BYTECODE = b"ML\xefR"  # what it starts with
+BYTECODE = b"ML\xefR"  # the first bytes of bytecode
 
 
 def _made() -> Context:
     ctx = Context()
     ctx.allow_unregistered_dialects = True
-    ctx.enable_multithreading(False)  # a fork of the process would wait for threads that it has not
+    ctx.enable_multithreading(False)  # a forked process would wait for threads that do not exist in it
     return ctx
 
 
@@ -31,10 +32,10 @@ _context = _made()
 
 
 def context() -> Context:
-    """The context in which all IR of the process lives.
+    """The single MLIR context of the process.
 
-    `ad` and `batch` are known to MLIR only through their IRDL files, so unregistered dialects are allowed;
-    `nabla-verify` checks them instead.
+    MLIR knows `ad` and `batch` only through their IRDL files, so unregistered dialects are allowed; `nabla-verify`
+    checks them instead.
     """
     return _context
 
@@ -57,9 +58,9 @@ def parse_module(source: str | bytes, *, filename: str = "<module>") -> ir.Modul
 
 
 def _excerpt(source: str | bytes, location: ir.Location) -> str:
-    """The line of a text that a location of the parser points to; the dialect of an operation may be unknown to it."""
-    place = re.fullmatch(r'loc\("-":(\d+):(\d+)\)', str(location))
-    if place is None or isinstance(source, bytes):
+    """The line of a text at a location of the parser, which may not know the dialect of the operation."""
+    position = re.fullmatch(r'loc\("-":(\d+):(\d+)\)', str(location))
+    if position is None or isinstance(source, bytes):
         return ""
-    line, column = (int(n) for n in place.groups())
+    line, column = (int(n) for n in position.groups())
     return f"\n  {source.splitlines()[line - 1]}\n  {' ' * (column - 1)}^"

@@ -24,13 +24,13 @@ def wanted(topic: str) -> bool:
 
 
 def say(topic: str, text: str, location: ir.Location | None = None) -> None:
-    """Prints a line, with the user's place in the source if it is known."""
+    """Prints a line, with the position in the user's source if it is known."""
     source = source_of(location) if location is not None else None
     where = f"  ({source.filename}:{source.line})" if source is not None else ""
     print(f"[nabla {topic}] {text}{where}", file=sys.stderr)
 
 
 def types(values: Iterable[ir.Value], active: Iterable[ir.Value] = ()) -> str:
-    """The types of values, with a star at those that are marked (mapped, or active)."""
+    """The types of values, with a star at mapped or active ones."""
     stars = set(active)
     return "(" + ", ".join(f"{v.type}{'*' if v in stars else ''}" for v in values) + ")"

@@ -1,4 +1,4 @@
-"""From an MLIR location back to the user's source line."""
+"""The user's source line for an MLIR location."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from iree.compiler import ir
 from nabla_mlir.errors import NablaError, SourceRange, is_internal
 from nabla_mlir.locks import new_lock
 
-_FRAMES = 32  # of the Python stack that are searched for the user's own lines
+_FRAMES = 32  # frames of the Python stack to search for the user's lines
 
 
 class _Thread(threading.local):
-    reads_stack = False  # True while this thread traces a function of the user's
+    reads_stack = False  # True while this thread traces a function of the user
 
 
 _thread = _Thread()
 _lock = new_lock()
 _switch = contextlib.ExitStack()
-_tracing = 0  # the threads for which the switch is on, each as often as its traces are nested
+_tracing = 0  # the number of active traces in all threads, which need the switch
 
 
 @contextlib.contextmanager
 def user_lines() -> Iterator[None]:
-    """A context in which operations of this thread know the user's lines, which MLIR reads from the Python stack.
+    """A context in which new operations of this thread have the user's lines, which MLIR reads from the Python stack.
 
-    MLIR has one switch for all threads. It is on while any thread traces. Operations of the other threads have the location of
-    `here`, as if the switch were off.
+    MLIR has one switch for all threads. It is on while any thread traces. Operations of the other threads have the
+    location of `here`, as if the switch were off.
     """
     global _tracing
     with _lock:
@@ -54,19 +54,19 @@ def here() -> ir.Location | None:
 
 
 def source_of(location: ir.Location) -> SourceRange | None:
-    """The user's line that a location stands for: its innermost frame outside nabla_mlir."""
-    for place in places_of(location):
-        if not is_internal(place.filename):
-            return place
+    """The user's line for a location: its innermost frame outside nabla_mlir."""
+    for position in positions_of(location):
+        if not is_internal(position.filename):
+            return position
     return None
 
 
-def places_of(location: ir.Location, function: str = "") -> Iterator[SourceRange]:
-    """The places that a location is made of, the innermost frame first.
+def positions_of(location: ir.Location, function: str = "") -> Iterator[SourceRange]:
+    """The source positions in a location, the innermost frame first.
 
     Args:
-      location: of an operation.
-      function: the name of the function around it. Places in functions are frames of Python, whose columns count from zero.
+      location: the location of an operation.
+      function: the name of the function around it. Positions in functions are frames of Python, with columns from zero.
     """
     if isinstance(location, ir.FileLineColLoc):
         name = location.filename.value if hasattr(location.filename, "value") else str(location.filename)
@@ -74,42 +74,42 @@ def places_of(location: ir.Location, function: str = "") -> Iterator[SourceRange
         yield SourceRange(name, location.start_line, column, end, function)
     elif isinstance(location, ir.NameLoc):
         is_function = step_of(location.name_str) is None and not location.name_str.startswith("@")  # the explorer's numbers
-        yield from places_of(location.child_loc, location.name_str if is_function else function)
+        yield from positions_of(location.child_loc, location.name_str if is_function else function)
     elif isinstance(location, ir.CallSiteLoc):
-        yield from places_of(location.callee, function)
-        yield from places_of(location.caller, function)
+        yield from positions_of(location.callee, function)
+        yield from positions_of(location.caller, function)
     elif isinstance(location, ir.FusedLoc):
         for part in location.locations:
-            yield from places_of(part, function)
+            yield from positions_of(part, function)
 
 
 @contextlib.contextmanager
 def blaming(op: ir.Operation) -> Iterator[None]:
-    """Gives errors of a rule the place in the user's program of the operation that it was applied to."""
+    """A context in which errors of a rule get the position of the operation in the user's program."""
     try:
         yield
     except NablaError as error:
-        place = source_of(op.location)
-        if place is None or getattr(error, "placed", False):
+        position = source_of(op.location)
+        if position is None or getattr(error, "placed", False):
             raise
-        blame = type(error)(error.message, where=place, help=error.help)
+        blame = type(error)(error.message, where=position, help=error.help)
         blame.placed = True  # type: ignore[attr-defined]  # an outer operation does not move it
         raise blame from None
 
 
 def named(step: str, location: ir.Location, of: str = "") -> ir.Location:
-    """The location of an operation that a transform or a pass made for the operation at `location`.
+    """The location of an operation that a transform or a pass emits for the operation at `location`.
 
     Args:
       step: jvp, vjp, vmap, simplify, split, factor or legalize.
-      location: of the operation it was made for.
-      of: the name of that operation, or of the pattern that made it.
+      location: the location of the original operation.
+      of: the name of the original operation, or of the pattern.
     """
     return ir.Location.name(f"{step}({of})" if of else step, childLoc=location)
 
 
 def step_of(name: str) -> tuple[str, str] | None:
-    """The step and what it was done to, where the name of a location says one; None for the name of a function.
+    """The step and its operation or pattern, from the name in a location; None for the name of a function.
 
     Example:
       >>> step_of("vjp(stablehlo.sine)"), step_of("loss.<locals>.<lambda>")
@@ -120,7 +120,7 @@ def step_of(name: str) -> tuple[str, str] | None:
 
 
 def is_derived(location: ir.Location) -> bool:
-    """True if a rule of a derivative made the operation at a location."""
+    """True if a derivative rule emitted the operation at a location."""
     while isinstance(location, ir.NameLoc):
         step = step_of(location.name_str)
         if step is not None and step[0] in ("jvp", "vjp"):

@@ -1,4 +1,4 @@
-"""Operations and their regions: what makes a value, walks over blocks and functions, and the operations that own a region."""
+"""Operations and their regions: the maker of a value, walks over blocks and functions, and operations that own a region."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class View:
-    """A typed view of an operation: its attributes, and what is wrong with them."""
+    """A typed view of an operation: its attributes, and errors about them."""
 
     def __init__(self, op: ir.Operation):
         self.op = op
@@ -29,7 +29,7 @@ class View:
             raise self.error(what)
 
     def error(self, what: str) -> VerifyError:
-        """The error that says what is required: for messages with types and attributes, which take time to print."""
+        """The error for a requirement; messages with types and attributes are formatted only here, because printing takes time."""
         return VerifyError(f"{self.op.name} requires {what}.", where=source_of(self.op.location))
 
     def integers(self, attribute: str) -> tuple[int, ...]:
@@ -41,7 +41,7 @@ class View:
         return tuple(value)
 
     def items(self, attribute: str, kind: type[A], what: str) -> list[A]:
-        """The items of a required list of attributes of one kind, which the error calls so."""
+        """The items of a required list of attributes of one kind; `what` names it in the error."""
         self.require(attribute in self.op.attributes, f"the attribute '{attribute}'")
         value = self.value_of(attribute, what)
         items = self._known(lambda: list(value), attribute, what) if isinstance(value, ir.ArrayAttr) else []
@@ -50,14 +50,14 @@ class View:
         return items
 
     def value_of(self, attribute: str, what: str) -> ir.Attribute | None:
-        """An attribute, which the error calls so, or None."""
+        """An attribute or None; `what` names it in the error."""
         attributes = self.op.attributes
         return self._known(lambda: attributes[attribute], attribute, what) if attribute in attributes else None
 
     def _known(self, reading: Callable[[], T], attribute: str, what: str) -> T:
         try:
             return reading()
-        except TypeError as error:  # an array of a type that the bindings do not know
+        except TypeError as error:  # the bindings do not know this element type
             raise self.error(f"'{attribute}' as {what}, got one where {error}") from None
 
 
@@ -124,23 +124,23 @@ def create(
 
 
 def aside(regions: int = 1, *, detached: bool = False) -> ir.Operation:
-    """An operation with empty regions, at the insertion point or in no block, for code that is not in its place yet.
+    """An operation with empty regions as scratch space, at the insertion point or in no block.
 
-    The code is moved to its place, cloned, or dropped with the operation, which is to be erased.
+    The code in it is moved to its final position, cloned, or dropped with the operation, which the caller erases.
     """
     return ir.Operation.create("ad.aside", regions=regions, ip=False if detached else None)
 
 
 def block_aside(types: Sequence[ir.Type] = (), *, detached: bool = False) -> ir.Block:
-    """A block that is held aside; its `owner` is to be erased at the end."""
+    """A block of a scratch operation; the caller erases its `owner`."""
     return ir.Block.create_at_start(aside(detached=detached).regions[0], list(types), [ir.Location.unknown()] * len(types))
 
 
 @contextlib.contextmanager
 def scratch(regions: int = 1) -> Iterator[ir.Operation]:
-    """An operation with empty regions at the insertion point, which is erased at the end, also of an error.
+    """A context with a scratch operation at the insertion point, which is erased at the end, also after an error.
 
-    What is written into it knows the operations around it; the code is moved out of it before the end.
+    Its code can use the values around it, and is moved out before the end.
     """
     holder = aside(regions)
     try:
@@ -179,34 +179,34 @@ def made_by(value: ir.Value) -> ir.Operation | None:
 
 
 def before_reshapes(value: ir.Value) -> ir.Value:
-    """A value before it was reshaped."""
+    """The operand of the reshapes that compute a value."""
     while (maker := made_by(value)) is not None and maker.name == "stablehlo.reshape":
         value = maker.operands[0]
     return value
 
 
 def functions_of(module: ir.Operation) -> dict[str, ir.Operation]:
-    """The functions of a module by name, as they stand in it."""
+    """The functions of a module by name, in their order."""
     operations = [op.operation for op in module.regions[0].blocks[0].operations]
     return {f.attributes["sym_name"].value: f for f in operations if f.name == "func.func"}
 
 
 def function_around(op: ir.Operation) -> ir.Operation:
-    """The function that an operation stands in, however deep, or that it is."""
+    """The function that contains an operation at any depth, or the operation itself if it is a function."""
     while op.name != "func.func":
         op = op.parent.operation
     return op
 
 
 def within(block: ir.Block, op: ir.Operation) -> ir.Operation:
-    """The operation of a block that is `op`, or has it in a region."""
+    """The operation of a block that is `op`, or contains it."""
     while op.block != block:
         op = op.parent.operation
     return op
 
 
 def stands_in(block: ir.Block, op: ir.Operation) -> bool:
-    """Whether an operation is one of a block, or in a region of one."""
+    """True if an operation is in a block, or in a region inside it."""
     while op.name != "func.func":
         if op.block == block:
             return True
@@ -215,12 +215,12 @@ def stands_in(block: ir.Block, op: ir.Operation) -> bool:
 
 
 def check_order(module: ir.Operation) -> None:
-    """Checks that values in regions of `ad` and `batch` are made before they are read; elsewhere MLIR does.
+    """Checks that values in regions of `ad` and `batch` are defined before their uses; MLIR checks the other regions.
 
-    MLIR takes the region of an operation that it does not know for a graph, in which there is no order.
+    MLIR treats the region of an unknown operation as a graph without an order.
 
     Raises:
-      VerifyError: one is read before; with its type and its reader.
+      VerifyError: a value is used before its definition; the error names its type and its reader.
     """
     for op in nested(module):
         if op.name.startswith(("ad.", "batch.")):
@@ -253,18 +253,18 @@ def blocks_of(module: ir.Operation) -> list[ir.Block]:
 
 
 def nested_in_functions(module: ir.Operation) -> list[ir.Operation]:
-    """The functions of a module and what is in them, inner ones before the operation that holds them; not kernels."""
+    """The functions of a module and the operations in them, inner ones before the operation around them; no kernels."""
     return [op for function in functions_of(module).values() for op in (*nested(function), function)]
 
 
 def blocks_in_functions(module: ir.Operation) -> list[ir.Block]:
-    """The blocks of functions and of all regions in them, inner ones before those around them; not kernels."""
+    """The blocks of functions and of all regions in them, inner ones before outer ones; no kernels."""
     owners = nested_in_functions(module)
     return [block for owner in owners for region in owner.regions for block in region.blocks]
 
 
 def nested(op: ir.Operation) -> list[ir.Operation]:
-    """The operations in the regions of `op`, inner ones before the operation that holds them."""
+    """The operations in the regions of `op`, inner ones before the operation around them."""
     if not len(op.regions):
         return []
     inside: list[ir.Operation] = []
@@ -281,7 +281,7 @@ def nested(op: ir.Operation) -> list[ir.Operation]:
 
 
 def _interruption(error: RuntimeError) -> BaseException:
-    """What a signal raised while MLIR called a function of Python, as KeyboardInterrupt; MLIR hands over its text alone."""
+    """The exception of a signal during a call from MLIR into Python, as KeyboardInterrupt; MLIR returns only its text."""
     name, _, message = str(error).rstrip().rpartition("\n")[2].partition(":")
     kind = getattr(builtins, name, None)
     return kind(message.strip()) if isinstance(kind, type) and issubclass(kind, BaseException) else error

@@ -1,4 +1,4 @@
-"""Constants whose elements stand in the resource section of a module, as exporters of PyTorch write weights."""
+"""Constants whose elements are in the resource section of a module; exporters of PyTorch write weights so."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from nabla_mlir.dialects.stablehlo import elements
 from nabla_mlir.dialects.types import shape_and_dtype
 
 _CONSTANTS = ("stablehlo.constant", "arith.constant")
-_ALIGNMENT = 4  # bytes before the elements: how they are aligned
+_ALIGNMENT = 4  # the first bytes of a resource: the alignment of its elements
 
 
 def inline_resources(module: ir.Operation) -> None:
-    """Gives constants their elements, which rules read; XLA takes resources for other numbers, or refuses them."""
+    """Moves the elements into the constants, because rules read them, and XLA misreads or refuses resources."""
     constants = [op for op in nested(module) if op.name in _CONSTANTS and _name_of(op)]
     if not constants:
         return
@@ -37,7 +37,7 @@ def _array(raw: np.ndarray, dtype: np.dtype, count: int) -> np.ndarray:
 def _name_of(op: ir.Operation) -> str:
     try:
         value = op.attributes["value"]
-    except TypeError:  # complex elements, which the bindings cannot hand over
+    except TypeError:  # the bindings cannot return complex elements
         return ""
     text = "" if isinstance(value, ir.DenseElementsAttr) else str(value)
     return text.removeprefix("dense_resource<").partition("> :")[0] if text.startswith("dense_resource") else ""

@@ -1,7 +1,7 @@
-"""Emission of operations and the codecs between their attributes and plain Python values.
+"""Emission of operations, and codecs between their attributes and plain Python values.
 
-StableHLO is registered in the compiler's bindings but has no Python classes there, so operations are made by
-name. A codec turns a Python value into an attribute and back: ``decode(encode(v)) == v``.
+StableHLO is registered in the compiler's bindings but has no Python classes there, so operations are created by name. A
+codec turns a Python value into an attribute and back: ``decode(encode(v)) == v``.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from nabla_mlir.errors import DtypeError, user_frame
 
 OPTIMIZATION_BARRIER = "stablehlo.optimization_barrier"
 COMPUTE_BARRIERS = ("iree_tensor_ext.compute_barrier.start", "iree_tensor_ext.compute_barrier.end")
-BARRIERS = (OPTIMIZATION_BARRIER, *COMPUTE_BARRIERS)  # operations that return what they are given
-SLICES = ("stablehlo.slice", "stablehlo.dynamic_slice")  # whose result is a window of the first operand
+BARRIERS = (OPTIMIZATION_BARRIER, *COMPUTE_BARRIERS)  # operations that return their operands
+SLICES = ("stablehlo.slice", "stablehlo.dynamic_slice")  # the result is a window of the first operand
 
 
 def emit(
@@ -34,7 +34,7 @@ def emit(
     attributes: Mapping[str, ir.Attribute] | None = None,
     regions: int = 0,
 ) -> ir.Operation:
-    """Makes an operation at the current insertion point. Without `results` MLIR infers their types."""
+    """Creates an operation at the current insertion point. Without `results`, MLIR infers their types."""
     return ir.Operation.create(
         name,
         results=results,
@@ -67,7 +67,7 @@ def elements(array: np.ndarray) -> ir.Attribute:
 
 
 def splat(value: complex | float | int | bool, shape: tuple[int, ...], dtype: np.dtype) -> ir.Attribute:
-    """The dense attribute of `shape` that holds `value` everywhere; its size does not depend on the shape."""
+    """The dense attribute of `shape` with `value` for every element; its size does not depend on the shape."""
     if isinstance(value, np.generic):
         value = value.item()
     return _splat(repr(value), shape, dtype)
@@ -84,7 +84,7 @@ def _splat(text: str, shape: tuple[int, ...], dtype: np.dtype) -> ir.Attribute:
     scalar = elements(np.asarray(value).astype(dtype))
     if not shape:
         return scalar
-    if dtype.kind == "c":  # the bindings cannot hand over a parsed complex attribute
+    if dtype.kind == "c":  # the bindings cannot return a parsed complex attribute
         return elements(np.full(shape, value, dtype))
     return ir.Attribute.parse(f"{str(scalar).rsplit(':', 1)[0]}: {tensor_type(shape, dtype)}", context())
 
@@ -121,14 +121,14 @@ def array_of(attribute: ir.Attribute) -> np.ndarray:
 
 
 def _repeated(number: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """One number everywhere, read-only: `np.broadcast_to` takes ten times as long."""
+    """A read-only array that repeats one number: `np.broadcast_to` takes ten times as long."""
     array = np.ndarray(shape, number.dtype, number, strides=(0,) * len(shape))
     array.flags.writeable = False
     return array
 
 
 def _parsed_elements(attribute: ir.Attribute, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-    # Complex and narrow types have no reader in the bindings; their text is exact (hexadecimal when long).
+    # The bindings have no reader for complex and narrow types; their text is exact (hexadecimal when long).
     body = str(attribute).removeprefix("dense<").removesuffix(f"> : {attribute.type}")
     hexadecimal = re.fullmatch(r'"0x([0-9A-Fa-f]*)"', body)
     if hexadecimal:
@@ -156,13 +156,13 @@ def constant_array(op: ir.Operation) -> np.ndarray:
 
 
 def constant_splat(op: ir.Operation) -> complex | float | int | bool | None:
-    """The value of a `stablehlo.constant` that is the same everywhere, as a Python number; else None."""
+    """The value of a `stablehlo.constant` with equal elements, as a Python number; else None."""
     return splat_value(constant_attribute(op))
 
 
 @dataclass(frozen=True)
 class _ComplexElements:
-    """Stands for a complex dense attribute of parsed IR, which the bindings cannot hand over (3.13)."""
+    """A placeholder for a complex dense attribute of parsed IR, which the bindings of 3.13 cannot return."""
 
     text: str
     type: ir.Type
@@ -176,7 +176,7 @@ def constant_attribute(op: ir.Operation) -> Any:
     try:
         return op.attributes["value"]
     except TypeError:
-        copy = op.clone(ip=False).operation  # printing an operation numbers all values of the function around it
+        copy = op.clone(ip=False).operation  # a clone, because printing an operation numbers all values of its function
         text = copy.get_asm(large_elements_limit=1 << 40, use_local_scope=True)
         return _ComplexElements(text[text.index("dense<") :].split(" loc(")[0].strip(), op.results[0].type)
 
@@ -208,7 +208,7 @@ def _splat_value(attribute: Any) -> complex | float | int | bool | None:
 
 @dataclass(frozen=True)
 class Codec:
-    """A Python value <-> an attribute. `decode(encode(v)) == v` (tested for every record)."""
+    """A conversion between a Python value and an attribute. `decode(encode(v)) == v` (tested for every record)."""
 
     encode: Callable[[Any], ir.Attribute]
     decode: Callable[[ir.Attribute], Any]
@@ -265,8 +265,7 @@ Padding: Codec = Codec(
 class DimensionNumbers:
     """Codec of a struct attribute `#stablehlo.<name><field = [..], field = n>` as a dict of tuples and ints.
 
-    Fields that are empty lists (and, for `implicit_one`, scalars) are left out by the printer, so decoding
-    fills them in.
+    The printer omits fields that are empty lists (and scalars, for `implicit_one`), so decoding adds them.
     """
 
     name: str
@@ -326,5 +325,5 @@ def _conv_decode(text: str) -> tuple[tuple[Any, ...], ...]:
     return tuple(tuple(int(d) if d.strip().isdigit() else d.strip() for d in g.split(",")) for g in groups)
 
 
-# ("b", 0, 1, "f"), ("0", 1, "i", "o"), ("b", 0, 1, "f"): what each dimension of lhs, rhs and result is.
+# ("b", 0, 1, "f"), ("0", 1, "i", "o"), ("b", 0, 1, "f"): the meaning of each dimension of lhs, rhs and result.
 ConvDims: Codec = Codec(_conv_encode, lambda a: _conv_decode(str(a)))

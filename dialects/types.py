@@ -35,13 +35,13 @@ PYTHON: dict[Any, np.dtype] = {int: np.dtype(np.int32), float: np.dtype(np.float
 
 
 def as_dtype(dtype: Any) -> np.dtype:
-    """The NumPy dtype of anything that names one: a dtype, a scalar type, or a name.
+    """The NumPy dtype for a dtype, a scalar type, or a name.
 
-    A name means what NumPy says, such as "i4", which is int32; MLIR's words, such as "i32" and "bf16", are for what
-    has no such name in NumPy. Python's `int`, `float` and `complex` are the default dtypes.
+    A name has NumPy's meaning if it has one, such as "i4" for int32; otherwise that of MLIR, such as "i32" and "bf16".
+    Python's `int`, `float` and `complex` are the default dtypes.
 
     Raises:
-      DtypeError: nothing has that name.
+      DtypeError: the name does not exist.
 
     Example:
       >>> as_dtype("f32"), as_dtype("f4"), as_dtype("i8")

@@ -33,19 +33,19 @@ def write_files(contents: Mapping[str | os.PathLike[str], Content]) -> None:
     asides: dict[Path, Path] = {}
     try:
         for path, content in contents.items():
-            place = aside = Path(path)
-            if not _is_stream(place):
-                place = Path(os.path.realpath(place))
-                aside = place.with_name(f"{ASIDE}{os.getpid()}-{secrets.token_hex(8)}")
-                asides[aside] = place
+            destination = aside = Path(path)
+            if not _is_stream(destination):
+                destination = Path(os.path.realpath(destination))
+                aside = destination.with_name(f"{ASIDE}{os.getpid()}-{secrets.token_hex(8)}")
+                asides[aside] = destination
             if callable(content):
                 content(aside)
             else:
                 aside.write_bytes(content)
-        for aside, place in asides.items():
-            if place.is_file():
-                aside.chmod(place.stat().st_mode)
-            os.replace(aside, place)
+        for aside, destination in asides.items():
+            if destination.is_file():
+                aside.chmod(destination.stat().st_mode)
+            os.replace(aside, destination)
     finally:
         for aside in asides:
             with contextlib.suppress(OSError):

@@ -68,12 +68,12 @@ def _weights(xp: Any, size: int, new_size: int, scale: Any, translation: Any, ke
     """The matrix that gives new samples of old ones; those whose place lies outside are 0."""
     inverse = 1 / scale
     width = xp.maximum(inverse, 1) if antialias else 1.0
-    places = (xp.arange(new_size, dtype=scale.dtype) + 0.5) * inverse - translation * inverse - 0.5
-    weights = kernel(xp, (places - np.arange(size, dtype=scale.dtype)[:, None]) / width)
+    positions = (xp.arange(new_size, dtype=scale.dtype) + 0.5) * inverse - translation * inverse - 0.5
+    weights = kernel(xp, (positions - np.arange(size, dtype=scale.dtype)[:, None]) / width)
     total = xp.sum(weights, 0, keepdims=True)
     is_some = abs(total) > 1000 * np.finfo(np.float32).eps
     weights = xp.where(is_some, weights / xp.where(is_some, total, 1), 0)
-    return xp.where((places >= -0.5) & (places <= size - 0.5), weights, 0)
+    return xp.where((positions >= -0.5) & (positions <= size - 0.5), weights, 0)
 
 
 def _applied(x: Tensor, axes: Sequence[int], matrices: Sequence[Any]) -> Tensor:

@@ -1,4 +1,4 @@
-"""What a pass is, and what a named pipeline is: frozen dataclasses with textual names, whose fields are their options."""
+"""The classes of passes and of named pipelines: frozen dataclasses with textual names, whose fields are their options."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ P = TypeVar("P", bound=type[Pass])
 
 
 def register(cls: P) -> P:
-    """Class decorator: makes a pass known by its textual name. Those of other projects have a prefix of their own.
+    """Class decorator: registers a pass under its textual name. Passes of other projects have their own prefix.
 
     Raises:
-      PassError: the name is taken, or has no prefix.
+      PassError: the name exists already, or has no prefix.
     """
     if not re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)+", cls.name) or cls.name in PASSES:
         raise PassError(f"a pass requires a new name with a prefix, such as 'nabla-vmap', got {cls.name!r}.")
@@ -47,17 +47,18 @@ def register(cls: P) -> P:
 
 
 def require_target(item: Pass | NamedPipeline, target: str) -> None:
-    """Raises PassError unless there is a target of that name."""
+    """Raises PassError unless a target has this name."""
     if target not in TARGETS:
         raise PassError(f"{item.name} requires a target of {', '.join(TARGETS)}, got {target!r}.")
 
 
 @dataclass(frozen=True)
 class Step:
-    """An entry of a named pipeline: a pass of ours, another named pipeline, or the text of a pass of MLIR's.
+    """An entry of a named pipeline: one of our passes, another named pipeline, or the text of an MLIR pass.
 
-    `why` says in one sentence why it stands where it stands. `unless` names what IREE does right where it is
-    left out (a field of `Codegen`), `needs` an option of the pipeline without which it is.
+    `why` says in one sentence why the entry has this position. `unless` names a field of `Codegen`: the step is left
+    out if IREE does this correctly. `needs` names an option of the pipeline: the step is left out if the option is not
+    set.
     """
 
     item: type[Pass] | type[NamedPipeline] | str
@@ -67,36 +68,37 @@ class Step:
 
     @property
     def targets(self) -> tuple[str, ...]:
-        """The kinds of targets for which it is there, where it is not for all."""
+        """The kinds of targets that run the step, if not all do."""
         if not self.unless:
             return ()
         return tuple(name for name, cls in TARGETS.items() if not getattr(cls.codegen, self.unless))
 
     @property
     def name(self) -> str:
-        """Of the pass."""
+        """The name of the pass or pipeline."""
         return self.item if isinstance(self.item, str) else self.item.name
 
 
 @dataclass(frozen=True)
 class NamedPipeline:
-    """An order of passes with a name, which stands for them wherever that of a pass can.
+    """An order of passes with a name, which can be written wherever a pass can.
 
-    The docstring is as that of a pass; its options are handed to the passes that have options of these names.
+    The docstring has the form of that of a pass. An option of the pipeline is given to the passes that have an option
+    of this name.
     """
 
     name: ClassVar[str] = ""
     steps: ClassVar[tuple[Step, ...]] = ()
 
     def passes(self) -> tuple[Pass | str, ...]:
-        """The passes, those of inner pipelines in their places."""
+        """The passes; an inner pipeline is replaced by its passes."""
         parts: list[Pass | str] = []
         for _, item in self.items():
             parts += item.passes() if isinstance(item, NamedPipeline) else [item]
         return tuple(parts)
 
     def items(self) -> Iterator[tuple[Step, Pass | NamedPipeline | str]]:
-        """The steps that are there with these options, and what each stands for with its options."""
+        """The steps that run with these options, each with the configured pass or pipeline."""
         options = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
         for step in self.steps:
             if step.unless and getattr(TARGETS[options["target"]].codegen, step.unless):
@@ -114,7 +116,7 @@ N = TypeVar("N", bound=type[NamedPipeline])
 
 
 def register_pipeline(cls: N) -> N:
-    """Class decorator: makes a pipeline known by its textual name. Raises PassError as `register` does."""
+    """Class decorator: registers a pipeline under its textual name. Raises PassError as `register` does."""
     if not re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)+", cls.name) or cls.name in {*PASSES, *PIPELINES}:
         raise PassError(f"a pipeline requires a new name with a prefix, such as 'nabla-lower', got {cls.name!r}.")
     PIPELINES[cls.name] = cls

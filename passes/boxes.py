@@ -1,4 +1,4 @@
-"""Slices as boxes of elements: what a slice of a slice, or of one part of a concatenation, is."""
+"""Slices as boxes of elements: the composition of two slices, and the part of a concatenation that a slice reads."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from nabla_mlir.dialects.stablehlo import I64Array
 
 @dataclass(frozen=True)
 class Box:
-    """What a slice takes of its operand, along each axis."""
+    """The elements that a slice selects from its operand, along each axis."""
 
     start: tuple[int, ...]
     limit: tuple[int, ...]
@@ -20,45 +20,45 @@ class Box:
 
     @staticmethod
     def of(op: ir.Operation) -> Box:
-        """What `stablehlo.slice` takes."""
+        """The box of a `stablehlo.slice`."""
         fields = (op.attributes[name] for name in ("start_indices", "limit_indices", "strides"))
         return Box(*(tuple(I64Array.decode(field)) for field in fields))
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of what is taken."""
+        """The shape of the selected elements."""
         return tuple(-(-(n - s) // k) for s, n, k in zip(self.start, self.limit, self.strides, strict=True))
 
     @property
     def end(self) -> tuple[int, ...]:
-        """Behind the last element that is taken; the limit may lie further."""
+        """The position after the last selected element; `limit` may be larger."""
         return _end(self.start, self.shape, self.strides)
 
     def within(self, outer: Box) -> Box:
-        """A slice of the slice `outer`, as one of its operand."""
-        # An empty one may start behind the end of the operand.
-        places = zip(outer.start, self.start, outer.strides, self.shape, strict=True)
-        start = tuple(o + s * k if n else 0 for o, s, k, n in places)
+        """A slice of the slice `outer`, as a slice of the operand of `outer`."""
+        # An empty slice may start after the end of the operand.
+        positions = zip(outer.start, self.start, outer.strides, self.shape, strict=True)
+        start = tuple(o + s * k if n else 0 for o, s, k, n in positions)
         strides = tuple(k * s for k, s in zip(outer.strides, self.strides, strict=True))
         return Box(start, _end(start, self.shape, strides), strides)
 
-    def behind(self, place: Sequence[int]) -> Box:
-        """The same elements, as a slice of what begins at `place`."""
-        start, limit = (tuple(n - a for n, a in zip(edge, place, strict=True)) for edge in (self.start, self.end))
+    def behind(self, position: Sequence[int]) -> Box:
+        """The same elements, as a slice of an array that begins at `position`."""
+        start, limit = (tuple(n - a for n, a in zip(edge, position, strict=True)) for edge in (self.start, self.end))
         return Box(start, limit, self.strides)
 
     def in_part(self, sizes: Sequence[int], axis: int) -> tuple[int, Box] | None:
-        """Which part of a concatenation holds all of it, and where; None if none does.
+        """The part of a concatenation that holds the whole box, as its number and the box inside it; None if no part does.
 
         Args:
-          sizes: of the parts, along the axis.
-          axis: along which they follow each other.
+          sizes: the sizes of the parts along the axis.
+          axis: the axis of the concatenation.
         """
-        place = 0
+        position = 0
         for part, size in enumerate(sizes):
-            if place <= self.start[axis] and self.end[axis] <= place + size:
-                return part, self.behind([place * (d == axis) for d in range(len(self.start))])
-            place += size
+            if position <= self.start[axis] and self.end[axis] <= position + size:
+                return part, self.behind([position * (d == axis) for d in range(len(self.start))])
+            position += size
         return None
 
 

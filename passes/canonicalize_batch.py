@@ -1,4 +1,4 @@
-"""One canonical form of maps, before they are expanded."""
+"""The canonical form of maps, before they are expanded."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from nabla_mlir.passes.base import Pass, register
 from nabla_mlir.table.regions import reads_of
 from nabla_mlir.table.tensor import wrap
 
-Places = tuple[int, ...]
+Positions = tuple[int, ...]
 
 
-def _rebuild(view: VmapOp, operands: list[ir.Value], in_axes: list[Places], out_axes: list[Places]) -> VmapOp:
+def _rebuild(view: VmapOp, operands: list[ir.Value], in_axes: list[Positions], out_axes: list[Positions]) -> VmapOp:
     with view.op.location, ir.InsertionPoint(view.op):
         return VmapOp.build(operands, view.block, view.axes, view.sizes, in_axes, out_axes)
 
 
 def _share_unmapped(op: ir.Operation) -> None:
-    """An operand that carries no axis is used from outside as it is: nothing of it is passed into the map."""
+    """Reads an operand that carries no mapped axis directly from outside; it is no longer an operand of the map."""
     view = VmapOp(op)
-    for argument, operand, places in zip(view.arguments, op.operands, view.in_axes, strict=True):
-        if all(p == NOT_CARRIED for p in places):
+    for argument, operand, positions in zip(view.arguments, op.operands, view.in_axes, strict=True):
+        if all(p == NOT_CARRIED for p in positions):
             argument.replace_all_uses_with(operand)
 
 
 def hoist_invariant(op: ir.Operation) -> None:
-    """Operations that depend on no mapped argument are computed once, before the map."""
+    """Moves operations that depend on no mapped argument before the map, so that they are computed once."""
     view = VmapOp(op)
     varying, axes = set(view.arguments), view.axes
     for inner in view.body:
@@ -44,21 +44,21 @@ def hoist_invariant(op: ir.Operation) -> None:
 
 
 def _share_broadcast(op: ir.Operation) -> ir.Operation:
-    """An operand that is a broadcast along mapped axes does not carry them: what is broadcast is passed instead.
+    """Replaces an operand that is broadcast along mapped axes by the smaller array before the broadcast.
 
     Returns:
       The map, which may be a new operation.
     """
     view = VmapOp(op)
     operands, in_axes = list(op.operands), view.in_axes
-    for i, (operand, places) in enumerate(zip(operands, in_axes, strict=True)):
-        spread = [p for p in places if p != NOT_CARRIED and _is_repeated(operand, p)]
+    for i, (operand, positions) in enumerate(zip(operands, in_axes, strict=True)):
+        spread = [p for p in positions if p != NOT_CARRIED and _is_repeated(operand, p)]
         if not spread:
             continue
         rest = [d for d in range(len(shape_and_dtype(operand.type)[0])) if d not in spread]
         with op.location, ir.InsertionPoint(op):
             operands[i] = _restricted(operand, rest)
-        in_axes[i] = tuple(NOT_CARRIED if p in spread else p if p == NOT_CARRIED else rest.index(p) for p in places)
+        in_axes[i] = tuple(NOT_CARRIED if p in spread else p if p == NOT_CARRIED else rest.index(p) for p in positions)
     if operands == list(op.operands):
         return op
     new = _rebuild(view, operands, in_axes, view.out_axes).op
@@ -69,7 +69,7 @@ def _share_broadcast(op: ir.Operation) -> ir.Operation:
 
 
 def _broadcast_of(value: ir.Value) -> ir.Operation | None:
-    """The broadcast that makes a value, if nothing else reads it: then a smaller one can take its place."""
+    """The broadcast that computes a value, if nothing else reads it: a smaller broadcast can then replace it."""
     owner = made_by(value)
     is_broadcast = owner is not None and owner.name == "stablehlo.broadcast_in_dim"
     return owner if is_broadcast and len(list(value.uses)) == 1 else None
@@ -81,7 +81,7 @@ def _is_repeated(value: ir.Value, dimension: int) -> bool:
 
 
 def _restricted(value: ir.Value, rest: list[int]) -> ir.Value:
-    """A broadcast made anew without those of its dimensions that are not kept."""
+    """The broadcast `value` again, with only its dimensions `rest`."""
     op = _broadcast_of(value)
     assert op is not None
     x, shape = wrap(op.operands[0]), shape_and_dtype(value.type)[0]
@@ -93,7 +93,7 @@ def _restricted(value: ir.Value, rest: list[int]) -> ir.Value:
 
 
 def _merge_inner(op: ir.Operation) -> None:
-    """A map that does nothing but another map is one map over both axes."""
+    """Merges a map that contains only another map with it: one map over both axes."""
     view = VmapOp(op)
     body = view.body
     if len(body) != 1 or body[0].name != "batch.vmap":
@@ -104,7 +104,7 @@ def _merge_inner(op: ir.Operation) -> None:
         return
     order = [results.index(r) for r in outputs]
     arguments, inner_operands, inner_axes = view.arguments, list(inner.op.operands), inner.in_axes
-    # What the inner map only captures of the outer entry is passed too: it carries the outer axes alone.
+    # A value of the outer entry that the inner map only captures is passed too; it carries the outer axes alone.
     uses = {v for o in inner.body for v in reads_of(o)} | set(inner.terminator.operands)
     for argument in arguments:
         if argument in uses:
@@ -113,10 +113,10 @@ def _merge_inner(op: ir.Operation) -> None:
             inner_operands.append(argument)
             inner_axes.append((NOT_CARRIED,) * len(inner.axes))
     operands, in_axes = [], []
-    for value, places in zip(inner_operands, inner_axes, strict=True):
+    for value, positions in zip(inner_operands, inner_axes, strict=True):
         i = arguments.index(value) if value in arguments else None
         operands.append(value if i is None else op.operands[i])
-        in_axes.append(_joined((NOT_CARRIED,) * len(view.axes) if i is None else view.in_axes[i], places))
+        in_axes.append(_joined((NOT_CARRIED,) * len(view.axes) if i is None else view.in_axes[i], positions))
     out_axes = [_joined(view.out_axes[order.index(j)], inner.out_axes[j]) for j in range(len(results))]
     with op.location, ir.InsertionPoint(op):
         axis_names = _renamed(inner, set(view.axes))
@@ -128,16 +128,16 @@ def _merge_inner(op: ir.Operation) -> None:
     op.erase()
 
 
-def _joined(outer: Places, inner: Places) -> Places:
-    """Places of outer and inner axes in the type outside both: inserting the outer ones moves the inner ones."""
+def _joined(outer: Positions, inner: Positions) -> Positions:
+    """Positions of outer and inner axes in the type outside both maps: inserting the outer axes shifts the inner ones."""
     shifted = list(inner)
-    for place in sorted(p for p in outer if p != NOT_CARRIED):
-        shifted = [p + 1 if p != NOT_CARRIED and p >= place else p for p in shifted]
+    for position in sorted(p for p in outer if p != NOT_CARRIED):
+        shifted = [p + 1 if p != NOT_CARRIED and p >= position else p for p in shifted]
     return (*outer, *shifted)
 
 
 def _renamed(view: VmapOp, names_outside: set[str]) -> dict[str, str]:
-    """A name for each axis of a map that is neither taken nor that of another axis of the map or inside it."""
+    """A unique name for each axis of a map: it differs from the names in use outside and inside the map."""
     names_in_use, names = names_outside | set(view.axes) | bound_axes(view.op), {}
     for axis in view.axes:
         names[axis] = axis
@@ -162,19 +162,19 @@ def _lead_with_prefix(op: ir.Operation) -> None:
             view.block.erase_argument(i)
     new = _rebuild(view, operands, [_leading(in_axes[i]) for i in live], [_leading(p) for p in out_axes])
     with op.location, ir.InsertionPoint.after(new.op):
-        for old, result, places in zip(op.results, new.op.results, out_axes, strict=True):
-            value = _moved(result, _leading(places), places)
+        for old, result, positions in zip(op.results, new.op.results, out_axes, strict=True):
+            value = _moved(result, _leading(positions), positions)
             old.replace_all_uses_with(value)
     op.erase()
 
 
-def _leading(places: Places) -> Places:
-    numbers = iter(range(len(places)))
-    return tuple(next(numbers) if p != NOT_CARRIED else NOT_CARRIED for p in places)
+def _leading(positions: Positions) -> Positions:
+    numbers = iter(range(len(positions)))
+    return tuple(next(numbers) if p != NOT_CARRIED else NOT_CARRIED for p in positions)
 
 
-def _moved(value: ir.Value, source: Places, target: Places) -> ir.Value:
-    """The value with its mapped axes moved from the places `source` to the places `target`."""
+def _moved(value: ir.Value, source: Positions, target: Positions) -> ir.Value:
+    """The value with its mapped axes moved from the positions `source` to the positions `target`."""
     if source == target:
         return value
     rank = len(shape_and_dtype(value.type)[0])
@@ -218,12 +218,12 @@ class CanonicalizeBatchPass(Pass):
     name: ClassVar[str] = "nabla-canonicalize-batch"
 
     def run(self, module: ir.Operation) -> None:
-        # Inner maps first; axes are moved last, since the moves would stand between maps that can be merged.
+        # Inner maps first. Axes are moved last, because the moves would separate maps that can be merged.
         for view in _maps(module):
             op = _share_broadcast(view)
             _share_unmapped(op)
             hoist_invariant(op)
             _merge_inner(op)
         for op in _maps(module):
-            hoist_invariant(op)  # moves of what does not vary, which a map inside has just made
+            hoist_invariant(op)  # the transposes of invariant values, which an inner map has just added
             _lead_with_prefix(op)

@@ -1,8 +1,9 @@
-"""Loops whose turns differ in the places that they read and write alone, such as scans: followed element by element.
+"""Loops whose iterations differ only in the indices that they read and write, such as scans: patterns element by element.
 
-One turn is looked at once, whatever its number: what each element that it writes is made of. Then every turn moves sets of
-columns between the elements at its own places, which are computed for all turns at once. So the time is that of the elements
-that are read and written, and of the runs of columns that are joined, not that of the operations of each turn.
+One iteration is analysed once: from which elements does it compute each element that it writes? Then every iteration
+moves sets of columns between the elements at its own indices, which are computed for all iterations at once. So the
+time is proportional to the elements that are read and written and to the runs of columns, not to the operations of
+every iteration.
 """
 
 from __future__ import annotations
@@ -23,62 +24,62 @@ from nabla_mlir.sparsity.rows import Rows
 from nabla_mlir.sparsity.runs import Runs, Union, rows_of, runs_of
 
 
-def after_turns(
-    outer: Values, op: ir.Operation, state: Sequence[Relation], numbers: Sequence[np.ndarray | None], turns: int, exactly: bool
+def after_iterations(
+    outer: Values, op: ir.Operation, state: Sequence[Relation], numbers: Sequence[np.ndarray | None], iterations: int, exactly: bool
 ) -> list[Relation] | None:
-    """What a counted loop carries at its end, from what it carries after some turns.
+    """The patterns of the carried values at the end of a counted loop, from their patterns after some iterations.
 
     Args:
-      outer: the analysis that has come to the loop.
+      outer: the analysis that has reached the loop.
       op: the loop.
-      state: the patterns of what it carries now.
-      numbers: what it carries now, where that is known.
-      turns: how many turns it has made.
-      exactly: nothing is wanted rather than patterns with entries too many.
+      state: the current patterns of the carried values.
+      numbers: the current numbers of the carried values, if they are known.
+      iterations: the number of iterations that are already analysed.
+      exactly: return None instead of patterns with too many entries.
 
     Returns:
-      The patterns, or None: the turns are not counted, differ in more than places, or are too many for their size.
+      The patterns. None if the iterations are not counted, differ in more than indices, or move too many elements.
     """
     counter = find_counter(op)
-    if counter is None or counter.trips <= turns:
+    if counter is None or counter.trips <= iterations:
         return None
     active = {i for i, r in enumerate(state) if not r.is_empty}
-    while not (turn := Turn(outer, op, state, numbers, counter.trips - turns, active)).active <= active:
-        active |= turn.active
+    while not (iteration := Turn(outer, op, state, numbers, counter.trips - iterations, active)).active <= active:
+        active |= iteration.active
     try:
-        if turn.steps > thresholds.PATTERN_MOVES or (exactly and not turn.is_steady()):
+        if iteration.steps > thresholds.PATTERN_MOVES or (exactly and not iteration.is_steady()):
             return None
-        return _Course(turn).end()
+        return _Trajectory(iteration).end()
     except PatternError:
         return None
 
 
-class _Course:
-    """All turns, one after the other."""
+class _Trajectory:
+    """All iterations, one after the other."""
 
-    def __init__(self, turn: Turn):
-        self._turn, self._union, self._base = turn, Union(), turn.outer.columns
+    def __init__(self, iteration: Turn):
+        self._iteration, self._union, self._base = iteration, Union(), iteration.outer.columns
         self._order, self._ranks = self._columns()
-        self._registers: list[Runs] = [()] * (turn.columns - self._base)
-        for i, base in turn.bases.items():
-            self._put(base, self._sets(turn.state[i]))
-        arrays = {w.array for w in (*turn.reads, *turn.writes)}
-        self._arrays = {a: self._sets(turn.state[a] if isinstance(a, int) else turn.outer.of(a)) for a in arrays}
+        self._registers: list[Runs] = [()] * (iteration.columns - self._base)
+        for i, base in iteration.bases.items():
+            self._put(base, self._sets(iteration.state[i]))
+        arrays = {w.array for w in (*iteration.reads, *iteration.writes)}
+        self._arrays = {a: self._sets(iteration.state[a] if isinstance(a, int) else iteration.outer.of(a)) for a in arrays}
 
     def end(self) -> list[Relation]:
-        """What is carried at the end."""
-        windows = [w for part in self._turn.windows.values() for w in part]
+        """The patterns of the carried values at the end."""
+        windows = [w for part in self._iteration.windows.values() for w in part]
         moves = [self._read(w) if w.update is None else self._write(w) for w in windows]
         moves.append(self._carry())
-        for number in range(self._turn.count):
+        for number in range(self._iteration.count):
             for move in moves:
                 move(number)
-        return [self._relation(i, r) for i, r in enumerate(self._turn.state)]
+        return [self._relation(i, r) for i, r in enumerate(self._iteration.state)]
 
-    def _relation(self, place: int, before: Relation) -> Relation:
+    def _relation(self, position: int, before: Relation) -> Relation:
         size = math.prod(before.shape)
-        base = self._turn.bases.get(place)
-        sets = self._arrays.get(place) if base is None else self._registers[base - self._base : base - self._base + size]
+        base = self._iteration.bases.get(position)
+        sets = self._arrays.get(position) if base is None else self._registers[base - self._base : base - self._base + size]
         if sets is None:
             return before
         return Relation.of_rows(before.shape, rows_of(sets, self._base, self._order))
@@ -86,7 +87,7 @@ class _Course:
     # ---------------------------------------------------------------- moves
 
     def _read(self, window: Window) -> Callable[[int], None]:
-        array, firsts, offsets = self._arrays[window.array], window.places.firsts.tolist(), window.places.offsets.tolist()
+        array, firsts, offsets = self._arrays[window.array], window.positions.firsts.tolist(), window.positions.offsets.tolist()
         base = window.base
 
         def move(number: int) -> None:
@@ -96,8 +97,8 @@ class _Course:
         return move
 
     def _write(self, window: Window) -> Callable[[int], None]:
-        array, firsts, offsets = self._arrays[window.array], window.places.firsts.tolist(), window.places.offsets.tolist()
-        values, union, is_joint = self._sets_of(self._turn.update(window)), self._union, window.is_joint
+        array, firsts, offsets = self._arrays[window.array], window.positions.firsts.tolist(), window.positions.offsets.tolist()
+        values, union, is_joint = self._sets_of(self._iteration.update(window)), self._union, window.is_joint
 
         def move(number: int) -> None:
             first = firsts[number]
@@ -107,7 +108,7 @@ class _Course:
         return move
 
     def _carry(self) -> Callable[[int], None]:
-        values = {base: self._sets_of(self._turn.made(self._turn.ends[i])) for i, base in self._turn.bases.items()}
+        values = {base: self._sets_of(self._iteration.made(self._iteration.ends[i])) for i, base in self._iteration.bases.items()}
 
         def move(_: int) -> None:
             for base, sets in [(base, sets()) for base, sets in values.items()]:
@@ -119,7 +120,7 @@ class _Course:
         self._registers[base - self._base : base - self._base + len(sets)] = sets
 
     def _sets_of(self, relation: Relation) -> Callable[[], list[Runs]]:
-        """The sets of an array that is made of registers and columns; those of equal rows once."""
+        """A function that computes the column sets of an array from registers and columns; equal rows are computed once."""
         rows = relation.rows
         lines = [tuple(line) for line in np.split(rows.indices, rows.offsets[1:-1])] if rows.count else []
         distinct = {line: k for k, line in enumerate(dict.fromkeys(lines))}
@@ -145,15 +146,16 @@ class _Course:
         return runs_of(relation.rows, self._ranks)
 
     def _columns(self) -> tuple[np.ndarray, np.ndarray]:
-        """The columns in an order in which those that turns meet one after the other stand together, and their ranks."""
+        """The columns, ordered so that columns that iterations read one after the other are neighbours, and their ranks."""
         lists = []
-        for window in self._turn.reads:
-            rows = (self._turn.state[window.array] if isinstance(window.array, int) else self._turn.outer.of(window.array)).rows
-            for offset in window.places.offsets:
-                part = rows.take(window.places.firsts + offset)
+        for window in self._iteration.reads:
+            array, iteration = window.array, self._iteration
+            rows = (iteration.state[array] if isinstance(array, int) else iteration.outer.of(array)).rows
+            for offset in window.positions.offsets:
+                part = rows.take(window.positions.firsts + offset)
                 lists.append(part.indices)
-        places, first = np.unique(np.concatenate([*lists, np.arange(self._base)]), return_index=True)
-        order = places[np.argsort(first)]
+        positions, first = np.unique(np.concatenate([*lists, np.arange(self._base)]), return_index=True)
+        order = positions[np.argsort(first)]
         ranks = np.empty(self._base, np.int64)
         ranks[order] = np.arange(self._base)
         return order, ranks

@@ -12,7 +12,7 @@ from nabla_mlir.dialects.regions import nested
 from nabla_mlir.passes.base import Pass, register
 from nabla_mlir.table.registry import REGISTRY
 
-# What the table does not hold of these dialects is free of effects, but for these operations.
+# Operations of these dialects without a record have no effects, except the following.
 _PURE_DIALECTS = ("stablehlo.", "chlo.", "ad.", "batch.")
 _EFFECTS = {
     "stablehlo.return", "stablehlo.custom_call", "stablehlo.infeed", "stablehlo.outfeed", "stablehlo.send",
@@ -42,7 +42,7 @@ def is_unused(value: ir.Value) -> bool:
 
 
 def erase_dead(ops: Iterable[ir.Operation]) -> None:
-    """Erases those of `ops` (in order of the block) whose results nothing uses."""
+    """Erases the operations of `ops` (in the order of the block) whose results nothing uses."""
     for op in reversed(list(ops)):
         if all(is_unused(r) for r in op.results) and is_pure(op):
             op.erase()

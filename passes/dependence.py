@@ -1,11 +1,13 @@
-"""Which inputs each element of each value depends on: an analysis of a function, by the pattern rules of the records.
+"""The inputs on which each element of each value depends: an analysis of a function, by the pattern rules of the records.
 
-What the rules say of one operation, this carries through a function: from the arguments that are asked about through
-calls, branches (the union) and loops. A loop is followed turn by turn while its condition is a number that is known, so
-that the places it reads and writes are known too; else it is a fixed point, which is widened if it does not come soon.
-On a derivative of which only the tangent is asked about, every operation is linear in what depends on it, so that the
-pattern of the results is that of the Jacobian, or Hessian. So it is on the function itself, where each operation acts on
-each element by itself, or is linear in what depends on anything, as its own tangent is; `jacobian_of` looks there first.
+A rule describes one operation. This module applies the rules to a whole function: from the chosen arguments through
+calls, branches (the union) and loops. A loop is followed iteration by iteration while its condition is a known number;
+then the indices that it reads and writes are known too. Otherwise the result is a fixed point, which is widened if it
+does not converge soon.
+
+In a derivative with respect to its tangents, every operation is linear in the values that depend on them. So the
+pattern of the results is that of the Jacobian or Hessian. The same holds for the function itself, if each operation is
+elementwise or linear in the values that depend on the arguments; `jacobian_of` tries this first.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from nabla_mlir.dialects.locations import source_of
 from nabla_mlir.dialects.regions import functions_of, last_of
 from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.errors import PatternError
-from nabla_mlir.passes.courses import after_turns
+from nabla_mlir.passes.courses import after_iterations
 from nabla_mlir.passes.dependence_values import Cause, LinesNeeded, Values
 from nabla_mlir.passes.normalize.known_numbers import fold_of
 from nabla_mlir.rules.loops import find_counter
@@ -37,8 +39,8 @@ from nabla_mlir.table.tensor import wrap
 from nabla_mlir.table.traits import CONSTANT
 
 
-class DerivativeNeeded(Exception):  # noqa: N818  # no error: it says where to look
-    """A function has an operation whose derivative another operation computes: the derivative must be looked at."""
+class DerivativeNeeded(Exception):  # noqa: N818  # not an error: it asks for another analysis
+    """An operation has a pattern that only its derivative shows: the caller must analyse the derivative instead."""
 
 
 class Dependence(Values):
@@ -47,14 +49,14 @@ class Dependence(Values):
     # ---------------------------------------------------------------- operations
 
     def run(self, block: ir.Block) -> list[ir.Value]:
-        """Visits the operations of a block in order; returns what its terminator has."""
+        """Visits the operations of a block in order; returns the operands of its terminator."""
         *body, end = block.operations
         for op in body:
             self.visit(op.operation)
         return list(end.operands)
 
     def visit(self, op: ir.Operation) -> None:
-        """Gives the results of an operation their patterns."""
+        """Records the patterns of the results of an operation."""
         self._steps += 1
         operands, results, record = list(op.operands), list(op.results), REGISTRY.get(op.name)
         reads = [*operands, *captures_of(op)] if len(op.regions) else operands
@@ -76,6 +78,7 @@ class Dependence(Values):
         self._note_cause(op, reads, results)
 
     def _apply(self, op: ir.Operation, record: OpDef | None, operands: list[ir.Value], results: list[ir.Value]) -> None:
+        """Applies the rule of an operation to the patterns of its operands and captures."""
         types = [shape_and_dtype(r.type) for r in results]
         shapes = [shape for shape, _ in types]
         xs = [Operand(self.of(v), functools.partial(self.number, v)) for v in operands]
@@ -130,12 +133,12 @@ class Dependence(Values):
             self._set(result, self.of(value))
 
     def _branches(self, op: ir.Operation, operands: list[ir.Value], results: list[ir.Value]) -> None:
-        """The union of the branches, or the one that a known number chooses."""
+        """The union over the branches; only the selected branch if its number is known."""
         regions = list(op.regions)
         number = self.number(operands[0]) if operands and len(regions) > 1 else None
         if number is not None:
-            place = (0 if number else 1) if number.dtype.kind == "b" else int(number)
-            regions = [regions[place if 0 <= place < len(regions) else -1]]
+            position = (0 if number else 1) if number.dtype.kind == "b" else int(number)
+            regions = [regions[position if 0 <= position < len(regions) else -1]]
         found: list[Relation] | None = None
         for region in regions:
             block = region.blocks[0]
@@ -147,6 +150,7 @@ class Dependence(Values):
             self._set(result, relation)
 
     def _loop(self, op: ir.Operation, operands: list[ir.Value], results: list[ir.Value]) -> None:
+        """The patterns of the results of a loop: followed by iteration, by powers of an iteration, or a fixed point."""
         state = [self.of(v) for v in operands]
         numbers = [self.number(v) if v in self._fixed else None for v in operands]
         arguments, _ = ends_of(op.regions[1])
@@ -156,19 +160,19 @@ class Dependence(Values):
             return
         if not self.has_lines:
             raise LinesNeeded
-        start, turns, trial = self._steps, 0, thresholds.PATTERN_TURNS
+        start, iterations, trial = self._steps, 0, thresholds.PATTERN_TURNS
         while True:
-            turns += 1
-            if turns == trial:
+            iterations += 1
+            if iterations == trial:
                 trial *= 4
-                is_too_long = self._is_too_long(op, turns, self._steps - start)
-                ends = self._jump(op, state, numbers, turns - 1)
-                if ends is None and turns == thresholds.PATTERN_TURNS:
-                    ends = after_turns(self, op, state, numbers, turns - 1, exactly=not is_too_long)
+                is_too_long = self._is_too_long(op, iterations, self._steps - start)
+                ends = self._jump(op, state, numbers, iterations - 1)
+                if ends is None and iterations == thresholds.PATTERN_TURNS:
+                    ends = after_iterations(self, op, state, numbers, iterations - 1, exactly=not is_too_long)
                 if ends is not None:
                     state = ends
                     break
-                if turns > thresholds.PATTERN_TURNS and is_too_long:
+                if iterations > thresholds.PATTERN_TURNS and is_too_long:
                     state = self._fixed_point(op, state)
                     break
             goes_on = self._condition(op, numbers)
@@ -177,7 +181,7 @@ class Dependence(Values):
                 break
             if not goes_on:
                 break
-            new, numbers, asked = self._turn(op, state, numbers)
+            new, numbers, asked = self._iteration(op, state, numbers)
             same = all(a.same_as(b) for a, b in zip(state, new, strict=True))
             state = new
             if same and not asked:
@@ -187,17 +191,17 @@ class Dependence(Values):
         for result, relation in zip(results, state, strict=True):
             self._set(result, relation)
 
-    def _is_too_long(self, op: ir.Operation, turns: int, steps: int) -> bool:
-        """Whether a loop cannot be followed to its end, as it would be found to be late."""
+    def _is_too_long(self, op: ir.Operation, iterations: int, steps: int) -> bool:
+        """True if the loop would reach the limit of steps before its end."""
         counter = find_counter(op)
-        return counter is not None and steps * counter.trips > thresholds.PATTERN_STEPS * turns
+        return counter is not None and steps * counter.trips > thresholds.PATTERN_STEPS * iterations
 
     def _jump(
-        self, op: ir.Operation, state: Sequence[Relation], numbers: Sequence[np.ndarray | None], turns: int
+        self, op: ir.Operation, state: Sequence[Relation], numbers: Sequence[np.ndarray | None], iterations: int
     ) -> list[Relation] | None:
-        """What is carried at the end, by powers of what a turn does; None if that is not known, or too large."""
+        """The patterns at the end, by powers of the pattern of one iteration; None if they are not known, or too large."""
         counter = find_counter(op)
-        if counter is None or counter.trips <= turns:
+        if counter is None or counter.trips <= iterations:
             return None
         captures = [v for v in captures_of(op) if v in self.relations]
         bases = itertools.accumulate([math.prod(r.shape) for r in state], initial=self.columns)
@@ -207,12 +211,12 @@ class Dependence(Values):
             inner = self.inside(columns)
             inner.relations = {v: self.relations[v].among(columns) for v in captures}
             seeds = [Relation.identity(r.shape, columns, base) for r, base in zip(state, starts, strict=True)]
-            found.append(inner._turn(op, seeds, counts)[0])
+            found.append(inner._iteration(op, seeds, counts)[0])
         try:
             if max(r.entries for r in (*found[0], *found[1], *state)) > thresholds.PATTERN_TERMS:
                 return None
-            is_steady = all(a.equals(b) for a, b in zip(*found, strict=True))  # whatever the numbers are
-            return after(found[1], state, counter.trips - turns) if is_steady else None
+            is_steady = all(a.equals(b) for a, b in zip(*found, strict=True))  # for any numbers
+            return after(found[1], state, counter.trips - iterations) if is_steady else None
         except PatternError:
             return None
 
@@ -222,14 +226,14 @@ class Dependence(Values):
         (predicate,) = self.run(block)
         if predicate not in self._fixed:
             return None
-        # How often it runs may change from turn to turn of a loop around it.
+        # The number of iterations may differ between the iterations of an outer loop.
         self._asked = self._asked or (predicate in self._changing and find_counter(op) is None)
         return bool(self._fold(predicate))
 
-    def _turn(
+    def _iteration(
         self, op: ir.Operation, state: Sequence[Relation], numbers: Sequence[np.ndarray | None]
     ) -> tuple[list[Relation], list[np.ndarray | None], bool]:
-        """One turn of a loop: what is carried then, its numbers, and whether any of those decided a pattern."""
+        """One iteration of a loop: the carried patterns and numbers, and True if a number decided a pattern."""
         block = op.regions[1].blocks[0]
         self.bind(block.arguments, numbers)
         for argument, relation in zip(block.arguments, state, strict=True):
@@ -241,24 +245,25 @@ class Dependence(Values):
         return [self.of(v) for v in ends], carried, asked
 
     def _fixed_point(self, op: ir.Operation, state: Sequence[Relation]) -> list[Relation]:
-        """What may be carried after any number of turns; patterns that go on growing are assumed to be dense."""
+        """The patterns after any number of iterations; a pattern that does not converge becomes dense."""
         nothing: list[np.ndarray | None] = [None] * len(state)
         self._condition(op, nothing)
-        found, turn = list(state), 0
+        found, iteration = list(state), 0
         while True:
-            turn += 1
-            new = [self._joint(a, b) for a, b in zip(found, self._turn(op, found, nothing)[0], strict=True)]
+            iteration += 1
+            new = [self._joint(a, b) for a, b in zip(found, self._iteration(op, found, nothing)[0], strict=True)]
             larger = [not a.equals(b) for a, b in zip(found, new, strict=True)]
             if not any(larger):
                 return new
-            if turn > thresholds.PATTERN_ROUNDS:
-                new = [self._widened(x, turn > 2 * thresholds.PATTERN_ROUNDS) if g else x for x, g in zip(new, larger, strict=True)]
+            if iteration > thresholds.PATTERN_ROUNDS:
+                is_late = iteration > 2 * thresholds.PATTERN_ROUNDS
+                new = [self._widened(x, is_late) if g else x for x, g in zip(new, larger, strict=True)]
             found = new
 
     def _joint(self, a: Relation, b: Relation) -> Relation:
         try:
             return a.union(b)
-        except PatternError:  # too large to be written down
+        except PatternError:  # too many entries for an explicit pattern
             return self._widened(a, True)
 
     def _widened(self, relation: Relation, whole: bool) -> Relation:
@@ -268,20 +273,20 @@ class Dependence(Values):
 
 
 def _moved(record: OpDef | None, xs: Sequence[Operand], outs: Sequence[Shape], params: dict[str, Any]) -> Sequence[Relation]:
-    """The patterns of the results of an operation, by its rule; dense where it has none, or is too large for its rule."""
+    """The patterns of the results, by the rule of the operation; dense if it has no rule, or if the rule would be too large."""
     if record is None or record.pattern is None:
         return dense(xs, outs)
     try:
         return record.pattern(xs, outs, **params)
-    except PatternError:  # too large to be written down row by row
+    except PatternError:  # too many rows for an explicit pattern
         return dense(xs, outs)
 
 
 def _as_in_tangent(op: ir.Operation, record: OpDef | None, xs: list[Operand], params: dict[str, Any]) -> list[Operand]:
-    """The operands of an operation that are operands of its tangent too, if that moves a pattern as the operation does.
+    """The operands that the tangent of the operation reads too, if it has the same pattern as the operation.
 
     Raises:
-      DerivativeNeeded: it is not linear in what depends on anything, nor acts on each element by itself.
+      DerivativeNeeded: the operation is neither elementwise nor linear in the operands that depend on an argument.
     """
     if record is None or isinstance(record.jvp, UNSUPPORTED):
         raise DerivativeNeeded(op.name)
@@ -305,17 +310,17 @@ def dependence_of(
     """The patterns of the values of a function with respect to the elements of some arguments, in their order.
 
     Args:
-      function: what holds its block.
-      arguments: which of them are asked about.
-      module: where the functions are that it calls.
-      numbers: those of values that are known; the patterns hold for these.
-      is_derivative: it is a derivative, and the arguments are its tangents; else it is to be differentiated with respect
-        to them, and the patterns are those of its derivative.
-      has_lines: its operations know the user's lines.
+      function: the operation that holds the block.
+      arguments: the indices of the arguments.
+      module: the module that holds the called functions.
+      numbers: values with known numbers; the patterns hold for these numbers.
+      is_derivative: True if the function is a derivative and the arguments are its tangents. If False, the patterns are
+        those of the derivative of the function with respect to the arguments.
+      has_lines: True if the operations have the lines of the user's code.
 
     Raises:
-      LinesNeeded: they do not, and something is dense, or there is a loop.
-      DerivativeNeeded: the derivative of an operation moves patterns in another way than the operation.
+      LinesNeeded: the operations have no lines, and a pattern is dense or there is a loop.
+      DerivativeNeeded: the derivative of an operation has another pattern than the operation.
     """
     block = function.regions[0].blocks[0]
     shapes = [shape_and_dtype(block.arguments[i].type)[0] for i in arguments]

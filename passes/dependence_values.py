@@ -1,4 +1,4 @@
-"""Patterns and numbers of the values of a function, as far as an analysis has come."""
+"""Patterns and numbers of the values of a function, as far as an analysis has advanced."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class Cause:
     where: SourceRange | None
 
 
-class LinesNeeded(Exception):  # noqa: N818  # no error: it says what to look at
-    """What made a value dense is to be named, or a loop takes longer than its lines: the IR must have lines."""
+class LinesNeeded(Exception):  # noqa: N818  # not an error: it asks for other IR
+    """The analysis needs IR with lines: to name the operation that made a value dense, or because a loop takes long anyway."""
 
 
 @dataclass
@@ -35,12 +35,13 @@ class Values:
     """The patterns of the values of a function.
 
     Attributes:
-      columns: how many inputs are asked about.
-      functions: those that are called, by name.
-      relations: the patterns of the values that depend on anything.
-      causes: what made values dense, in order.
-      is_derivative: whether the function is a derivative, with its tangents asked about; else it is to be differentiated.
-      has_lines: whether its operations know the user's lines.
+      columns: the number of inputs.
+      functions: the called functions, by name.
+      relations: the patterns of the values that depend on an input.
+      causes: the operations that made values dense, in order.
+      is_derivative: True if the function is a derivative and the inputs are its tangents; False if it is to be
+        differentiated.
+      has_lines: True if its operations have the lines of the user's code.
     """
 
     columns: int
@@ -50,24 +51,24 @@ class Values:
     relations: dict[ir.Value, Relation] = field(default_factory=dict)
     causes: list[Cause] = field(default_factory=list)
     _numbers: dict[ir.Value, np.ndarray] = field(default_factory=dict)  # of loops: what is carried
-    _fixed: set[ir.Value] = field(default_factory=set)  # values that have one number
+    _fixed: set[ir.Value] = field(default_factory=set)  # values with a single number
     _folded: dict[ir.Value, np.ndarray] = field(default_factory=dict)
     _steps: int = 0
-    _asked: bool = False  # whether a rule has read a number that a loop changes
+    _asked: bool = False  # True if a rule has read a number that a loop changes
     _changing: set[ir.Value] = field(default_factory=set)
 
     def visit(self, op: ir.Operation) -> None:
-        """Gives the results of an operation their patterns."""
+        """Records the patterns of the results of an operation."""
         raise NotImplementedError
 
     def inside(self, columns: int) -> Self:
-        """An analysis of what stands in a region, with other columns: it knows the numbers that are known here."""
+        """An analysis of a region, with other columns: it starts with the numbers that are known here."""
         inner = type(self)(columns, self.functions, self.is_derivative, self.has_lines)
         inner._fixed, inner._numbers, inner._folded = set(self._fixed), dict(self._numbers), dict(self._folded)
         return inner
 
     def bind(self, arguments: Sequence[ir.Value], numbers: Sequence[np.ndarray | None]) -> None:
-        """Gives the arguments of a turn of a loop their numbers."""
+        """Sets the numbers of the arguments of an iteration."""
         for argument, number in zip(arguments, numbers, strict=True):
             self._changing.add(argument)
             if number is None:
@@ -92,7 +93,7 @@ class Values:
             self.relations[value] = relation
 
     def number(self, value: ir.Value) -> np.ndarray | None:
-        """The numbers of a value that are known, or None."""
+        """The number of a value if it is known, or None."""
         if not self._is_known(value):
             return None
         self._asked = self._asked or value in self._changing
@@ -103,10 +104,11 @@ class Values:
             return True
         if value in self.relations:
             return False
-        maker = made_by(value)  # a constant that was not visited stands outside
+        maker = made_by(value)  # a constant that was not visited is outside
         return maker is not None and maker.name == CONSTANT
 
     def _fold(self, value: ir.Value) -> np.ndarray:
+        """The number of a value, by folding the operations that compute it."""
         if value in self._numbers:
             return self._numbers[value]
         if value not in self._folded:

@@ -1,4 +1,4 @@
-"""Which mapped axes each value carries."""
+"""An annotation: the mapped axes that each value carries."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ def _explain(block: ir.Block, carried: Carried, axes: tuple[str, ...], regional:
 def _explain_map(op: ir.Operation, carried: Carried, axes: tuple[str, ...], own: set[str]) -> None:
     view = VmapOp(op)
     inside = (*axes, *view.axes)
-    for argument, operand, places in zip(view.arguments, op.operands, view.in_axes, strict=True):
-        own_axes = [axis for axis, place in zip(view.axes, places, strict=True) if place != NOT_CARRIED]
+    for argument, operand, positions in zip(view.arguments, op.operands, view.in_axes, strict=True):
+        own_axes = [axis for axis, position in zip(view.axes, positions, strict=True) if position != NOT_CARRIED]
         carried[argument] = (*carried.get(operand, ()), *own_axes)
     op.attributes[ARGUMENTS] = _lists([carried[a] for a in view.arguments])
     _explain(view.block, carried, inside, ())
-    # Outside the map its own axes are ordinary ones.
+    # Outside the map its axes are ordinary axes.
     for result, value in zip(op.results, view.terminator.operands, strict=True):
         carried[result] = tuple(axis for axis in carried.get(value, ()) if axis not in view.axes)
     if axes:

@@ -1,4 +1,4 @@
-"""Products that a loop computes of rows and of what never changes, as one product before the loop."""
+"""Products of rows and an invariant matrix inside a loop: they become one product before the loop."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from nabla_mlir.table.tensor import splat_of, wrap
 
 @dataclass
 class _Rows:
-    """What an iteration computes of row `index` of values from outside alone."""
+    """The operations of an iteration that read only row `index` of arrays from outside."""
 
     index: ir.Value
     count: int  # of rows
@@ -33,10 +33,10 @@ class _Rows:
 
 
 def hoist_products(op: ir.Operation) -> bool:
-    """Computes ``rows[i] @ w`` for all i before the loop, in which a row of that is read instead.
+    """Computes ``rows[i] @ w`` for all i before the loop; the loop then reads a row of this product.
 
-    The operations from the row to the product are mapped over all rows. Left alone where there are more rows than
-    iterations, where a bound on the memory of the loop is given, or where the stacked values would be large.
+    The operations from the row to the product are mapped over all rows. The loop does not change if it has fewer
+    iterations than rows, if its memory is limited, or if the stacked values would be large.
     """
     counter = find_counter(op)
     if counter is None or counter.trips < 2 or MAX_RESIDUAL_BYTES in op.attributes:
@@ -77,7 +77,7 @@ def _rows_of(op: ir.Operation) -> list[_Rows]:
 
 
 def _row_read(op: ir.Operation, varying: set[ir.Value]) -> tuple[ir.Value, ir.Value] | None:
-    """The array and the index where `op` is a row, without its leading axis, of an array that does not vary."""
+    """The array and the index if `op` reads one row, without its leading axis, of an array that does not vary."""
     maker = made_by(op.operands[0]) if op.name == "stablehlo.reshape" else None
     if maker is None or maker.name != "stablehlo.dynamic_slice":
         return None
@@ -95,11 +95,11 @@ def _contracted(product: ir.Operation) -> int:
 def _needed(rows: _Rows, products: list[ir.Operation]) -> list[ir.Operation]:
     """The operations from the rows to the products, in order."""
     ops: list[ir.Operation] = []
-    demand = {v for p in products for v in p.results}
+    needed = {v for p in products for v in p.results}
     for inner in reversed(rows.ops):
-        if any(r in demand for r in inner.results):
+        if any(r in needed for r in inner.results):
             ops.append(inner)
-            demand.update(inner.operands)
+            needed.update(inner.operands)
     return ops[::-1]
 
 
@@ -124,7 +124,7 @@ def _hoist(op: ir.Operation, rows: _Rows, products: list[ir.Operation], parts: l
 def _with_constants(
     ops: list[ir.Operation], inside: dict[ir.Value, ir.Operation], mapped: Mapped
 ) -> list[ir.Operation]:
-    """`ops`, with what they use of the body that is the same in every iteration before them."""
+    """`ops`, after the operations of the body that they use and that are the same in every iteration."""
     in_order: dict[ir.Value, ir.Operation] = {}
 
     def add(inner: ir.Operation) -> None:

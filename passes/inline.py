@@ -1,4 +1,4 @@
-"""What the expansions of `ad` and `batch` operations share: taking a region apart in place."""
+"""Helpers of the expansions of `ad` and `batch` operations: they replace a region by its operations."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ TRANSFORMS: dict[str, type[RegionOp]] = {"ad.jvp": JvpOp, "ad.vjp": VjpOp, "batc
 
 
 def inline_region(view: RegionOp, operands: Sequence[ir.Value], results: Sequence[ir.Value]) -> None:
-    """Moves the body before the operation, with `operands` for its arguments, and drops the operation.
+    """Moves the body before the operation, with `operands` for its arguments, and erases the operation.
 
     Args:
-      results: what replaces each result of the operation; values of the body or of the outside.
+      results: a replacement for each result of the operation: values of the body or from outside.
     """
     op, block = view.op, view.block
     body = view.body
@@ -41,7 +41,7 @@ def expand_all(module: ir.Operation, name: str, expand: Callable[[ir.Operation],
     """Expands every operation called `name`, innermost first.
 
     Raises:
-      PassError: another transform stands in the body of one; it has to be expanded first.
+      PassError: a body contains another transform, which has to be expanded first.
     """
     for op in [op for op in nested(module) if op.name == name]:
         inner = next((o for o in nested(op) if o.name in TRANSFORMS), None)

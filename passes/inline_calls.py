@@ -1,4 +1,4 @@
-"""Calls, and composites, which are calls of what defines them: the bodies in their place."""
+"""Calls and composites (calls of their decompositions) are replaced by the bodies of the functions."""
 
 from __future__ import annotations
 
@@ -51,6 +51,7 @@ class InlineCallsPass(Pass):
 
 
 def _inline_into(name: str, functions: dict[str, ir.Operation], complete: set[str], callers: tuple[str, ...]) -> None:
+    """Inlines the calls inside the function `name`, those of the called functions first."""
     if name in callers:
         raise ImportIRError(f"importing requires functions that do not call themselves, got @{name}.")
     if name in complete:
@@ -73,9 +74,9 @@ def _inline_into(name: str, functions: dict[str, ir.Operation], complete: set[st
 
 
 def _sort_by_call(op: ir.Operation) -> str:
-    """``ApproxTopK`` may return the exact answer: what a sort by its comparator, whose name is returned, puts first.
+    """Replaces ``ApproxTopK`` by a sort, which gives the exact answer; returns the name of its comparator.
 
-    Its operands are arrays to sort together and a scalar for each, which only the approximation reads.
+    The operands are arrays to sort together, and a scalar for each of them that only the approximation reads.
     """
     xs = list(op.operands)[: len(op.results)]
     attributes = {"dimension": op.attributes["mhlo.backend_config"]["reduction_dim"], "is_stable": Bool.encode(True)}
@@ -98,7 +99,7 @@ def _sort_by_call(op: ir.Operation) -> str:
 
 
 def remade(op: ir.Operation, name: str, attributes: dict[str, ir.Attribute]) -> None:
-    """The same operands and results under another name."""
+    """The operation with another name, on the same operands and with the same results."""
     with op.location, ir.InsertionPoint(op):
         copy = ir.Operation.create(
             name, results=[r.type for r in op.results], operands=list(op.operands), attributes=attributes

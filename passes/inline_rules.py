@@ -1,4 +1,4 @@
-"""The end of custom rules."""
+"""Custom rules are replaced by their values, after all derivatives."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from nabla_mlir.rules.custom_regions import emit_rule
 from nabla_mlir.table.regions import replace
 from nabla_mlir.table.tensor import Tensor, wrap
 
-# The region that is the value of the operation.
+# The region that computes the value of the operation.
 VALUE = {**dict.fromkeys(CUSTOM, 0), LinearSolveOp.name: LinearSolveOp.region_names.index("solve")}
 ENDED = {*VALUE, *GUARDS, "ad.name", CheckpointOp.name}
 
 
 def _value(op: ir.Operation) -> list[Tensor]:
-    """What stands for the results of an operation once nothing is differentiated any more."""
+    """The values that replace the results of an operation after all derivatives are expanded."""
     if op.name == "ad.name":
         return [wrap(op.operands[0])]
     if op.name in GUARDS:
@@ -50,6 +50,6 @@ class InlineRulesPass(Pass):
 
     def run(self, module: ir.Operation) -> None:
         while ops := [op for op in nested(module) if op.name in ENDED]:
-            op = ops[-1]  # an outer one, which may hold others, comes behind them
+            op = ops[-1]  # the last one is an outer one, because an operation comes after those inside it
             with ir.InsertionPoint(op), op.location:
                 replace(op, _value(op))

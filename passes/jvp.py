@@ -18,10 +18,10 @@ from nabla_mlir.table.tensor import wrap
 
 
 def expand_jvp(op: ir.Operation) -> None:
-    """Replaces one `ad.jvp` by its body and the tangents of it.
+    """Replaces one `ad.jvp` by its body and the tangents of its results.
 
-    Tangents are keyed by the arguments of the body until the expansion is done: a value that is an argument and
-    is also captured is active only as the argument.
+    During the expansion, tangents are stored by argument of the body. So a value that is an argument and is also
+    captured is active only as the argument.
     """
     view = JvpOp(op)
     view.verify()

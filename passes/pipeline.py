@@ -25,7 +25,7 @@ from nabla_mlir.passes.explain_batch import ExplainBatchPass
 from nabla_mlir.passes.hoist_products import HoistProductsPass
 from nabla_mlir.passes.inline_calls import InlineCallsPass
 from nabla_mlir.passes.inline_rules import InlineRulesPass
-from nabla_mlir.passes.iree.pipeline import IreePipeline as IreePipeline  # registers its passes
+from nabla_mlir.passes.iree.pipeline import IreePipeline as IreePipeline  # the import registers its passes
 from nabla_mlir.passes.iree.scheduling.place_transients import PlaceTransientsPass
 from nabla_mlir.passes.jvp import JvpPass
 from nabla_mlir.passes.normalize.normalize import NormalizePass
@@ -39,7 +39,7 @@ from nabla_mlir.passes.verify import VerifyLoweredPass, VerifyPass
 from nabla_mlir.passes.vjp import VjpPass
 from nabla_mlir.passes.vmap import VmapPass
 
-# Those in no pipeline; the others are registered where their pipelines are stated.
+# Passes that belong to no pipeline; the modules of the pipelines register the others.
 ALONE = (
     ExplainBatchPass, InlineCallsPass, JvpPass, NormalizePass, PlaceTransientsPass, SparsityPass, SplitPass, TransformPass,
     VjpPass, VmapPass,
@@ -119,10 +119,10 @@ class Pipeline:
         return pm
 
     def run(self, module: ir.Operation, verify_each: bool = True) -> None:
-        """Runs the passes on `module`, which is verified between them, or else once they have run.
+        """Runs the passes on `module`; verifies it after each pass, or only at the end.
 
         Raises:
-          NablaError: what a pass of ours reported.
+          NablaError: a pass of ours reported an error.
           PassError: MLIR reported an error.
         """
         with _collector.waits(), context(), ir.Location.unknown():
@@ -137,16 +137,16 @@ class Pipeline:
 
 
 class _Collector:
-    """Python's collector of cycles, which looks through all that the process has, several times while passes run."""
+    """Pauses Python's collector of reference cycles while passes run, because it would visit all objects several times."""
 
     def __init__(self) -> None:
         self._lock = new_lock()
-        self._running = 0  # pipelines, in all threads
+        self._running = 0  # the number of running pipelines, in all threads
         self._was_enabled = False
 
     @contextlib.contextmanager
     def waits(self) -> Iterator[None]:
-        """Until no pipeline runs: passes make no cycles to speak of."""
+        """A context that pauses the collector until no pipeline runs: passes create almost no cycles."""
         with self._lock:
             if self._running == 0:
                 self._was_enabled = gc.isenabled()
@@ -160,7 +160,7 @@ class _Collector:
                 self._resume()
 
     def forget_threads(self) -> None:
-        """In a fork, where the pipelines of other threads do not end."""
+        """Resets the count in a forked process, where the pipelines of other threads never end."""
         if self._running:
             self._running = 0
             self._resume()
@@ -183,7 +183,7 @@ def _callable(item: Pass) -> Callable[..., None]:
 
 
 def pass_error(error: ir.MLIRError, what: str) -> PassError:
-    """MLIR's diagnostics as one of our errors."""
+    """An MLIR error as a `PassError`, with its diagnostics."""
     diagnostics = error.error_diagnostics
     text = "; ".join(d.message for d in diagnostics) or str(error)
     where = source_of(diagnostics[0].location) if diagnostics else None

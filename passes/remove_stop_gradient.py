@@ -1,4 +1,4 @@
-"""The end of differentiation."""
+"""Removal of `ad.stop_gradient`, after all derivatives."""
 
 from __future__ import annotations
 

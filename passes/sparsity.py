@@ -1,4 +1,4 @@
-"""Which inputs each value depends on."""
+"""An annotation: the inputs on which each value depends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Products that loops sum, as one product behind the loop."""
+"""Products that a loop sums: they become one product after the loop."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from nabla_mlir.table.tensor import Tensor, wrap
 def stack_products(op: ir.Operation) -> bool:
     """Sums products after the loop: ``total += a_i b_i`` becomes one product over all rows of a and b.
 
-    Rows that are read from a tape are there already; the other factor is written to one. Left alone where neither is on
-    a tape, where a bound on the memory of the loop is given, or where the tapes would be large.
+    A factor that is read from a tape is already in memory; the other factor is written to a tape. The loop does not
+    change if no factor is on a tape, if its memory is limited, or if the tapes would be large.
     """
     counter = find_counter(op)
     if counter is None or counter.trips < 2 or MAX_RESIDUAL_BYTES in op.attributes:
@@ -50,7 +50,7 @@ def stack_products(op: ir.Operation) -> bool:
 
 
 def _terms(total: ir.Value) -> list[ir.Value]:
-    """What a sum is made of; sums that are used elsewhere too are not taken apart."""
+    """The terms of a sum; an inner sum with other uses counts as one term."""
     made_by = owner(wrap(total))
     if made_by is None or made_by.name != "stablehlo.add" or not has_one_use(wrap(total)):
         return [total]
@@ -65,12 +65,12 @@ def _stackable(product: ir.Operation, op: ir.Operation, counter: Counter) -> boo
     rows = [v for v in product.operands if tape_read(v, op, counter) is None]
     size = sum(int(np.prod((counter.trips, *x.shape))) * x.dtype.itemsize for x in map(wrap, rows))
     inner = not dims["lhs_batching_dimensions"] and all(v in inside for v in product.operands)
-    # With no tape at hand both operands are computed here, by a checkpoint's will perhaps: they are not stored.
+    # If no tape exists, both operands are computed in the loop, perhaps because of a checkpoint: they are not stored.
     return inner and len(rows) < 2 and size <= thresholds.STACKED
 
 
 def _stack(op: ir.Operation, counter: Counter, totals: dict[int, list[ir.Operation]]) -> None:
-    """Replaces the loop by one that writes the operands of the products to tapes, with the products behind it."""
+    """Replaces the loop by one that writes the operands of the products to tapes, followed by the products."""
     arguments, _, outputs = body_of(op.regions[1])
     operands = [v for group in totals.values() for product in group for v in product.operands]
     operand_rows = list(dict.fromkeys(v for v in operands if tape_read(v, op, counter) is None))
@@ -117,7 +117,7 @@ def _sum(values: list[ir.Value]) -> ir.Value:
 
 
 def _whole(product: ir.Operation, op: ir.Operation, counter: Counter, tapes: dict[ir.Value, ir.Value]) -> Tensor:
-    """One product over the rows of all iterations: the row is one more contracted dimension."""
+    """One product over the rows of all iterations: the row becomes one more contracted dimension."""
     params = REGISTRY[product.name].read(product)
     dims = params["dot_dimension_numbers"]
     sides = []

@@ -1,8 +1,7 @@
-"""Any transform of an entry point: the function becomes the body of `ad` and `batch` operations.
+"""Transforms of an entry point: the function becomes the body of `ad` and `batch` operations.
 
-Its Jacobians are also those of nabla_mlir/transforms/jacobians.py, where a trace makes the operations that are built here.
-What is around them, blocks and types here, trees, named axes and checks there, has nothing in common, so one loop for both
-would be longer than the two.
+nabla_mlir/transforms/jacobians.py computes the same Jacobians from Python functions by tracing. This module works on
+blocks and types, that one on trees and named axes; one implementation for both would be longer than two.
 """
 
 from __future__ import annotations
@@ -51,6 +50,7 @@ class TransformPass(Pass):
     in_axes: tuple[int, ...] = ()  # where each argument carries the mapped axis, -1: not at all; leading if left out
 
     def run(self, module: ir.Operation) -> None:
+        """Replaces the entry function by one whose body is the transform."""
         if self.apply not in _TRANSFORMS:
             raise PassError(f"{self.name} requires one of {', '.join(_TRANSFORMS)}, got {self.apply!r}.")
         function = self._entry(module)
@@ -112,7 +112,7 @@ def _types(body: ir.Block) -> tuple[list[ir.Type], list[ir.Type]]:
 
 
 def _differentiated(item: TransformPass, body: ir.Block) -> tuple[list[ir.Type], list[ir.Type], list[int]]:
-    """The types of arguments and results, and the results that are differentiated; `wrt` is checked."""
+    """Checks `wrt`; returns the types of arguments and results, and the results that can be differentiated."""
     arguments, results = _types(body)
     for i in item.wrt:
         item.require(0 <= i < len(arguments), f"indices below {len(arguments)} in wrt, got {i}")
@@ -180,11 +180,11 @@ def _then_erase(make: Callable[[Values], Values], holder: ir.Operation) -> Calla
     return run
 
 
-def _over_basis(type: ir.Type, out_places: Sequence[int], make: Callable[[ir.Value], Values]) -> Values:
-    """A map of `make` over the unit vectors of a type; each result carries the axis at its place."""
+def _over_basis(type: ir.Type, out_positions: Sequence[int], make: Callable[[ir.Value], Values]) -> Values:
+    """A map of `make` over the unit vectors of a type; each result carries the mapped axis at its position in `out_positions`."""
     basis = unit_vectors(*shape_and_dtype(type))
     holder, block = _body([type], lambda values: make(values[0]))
-    op = VmapOp.build([basis.value], block, ["basis"], [basis.shape[0]], [[0]], [[p] for p in out_places]).op
+    op = VmapOp.build([basis.value], block, ["basis"], [basis.shape[0]], [[0]], [[p] for p in out_positions]).op
     holder.erase()
     return list(op.results)
 
@@ -195,6 +195,7 @@ def _block_shaped(value: ir.Value, result: ir.Type, argument: ir.Type) -> ir.Val
 
 
 def _jacfwd(item: TransformPass, body: ir.Block) -> Transformed:
+    """Jacobians by forward mode: a map of `ad.jvp` over unit tangents for each argument of `wrt`."""
     arguments, results, of = _differentiated(item, body)
 
     def make(values: Values) -> Values:
@@ -215,6 +216,7 @@ def _jacfwd(item: TransformPass, body: ir.Block) -> Transformed:
 
 
 def _jacrev(item: TransformPass, body: ir.Block) -> Transformed:
+    """Jacobians by reverse mode: a map of `ad.vjp` over unit cotangents for each result."""
     arguments, results, of = _differentiated(item, body)
 
     def make(values: Values) -> Values:
@@ -234,19 +236,20 @@ def _jacrev(item: TransformPass, body: ir.Block) -> Transformed:
 
 
 def _vmap(item: TransformPass, body: ir.Block) -> Transformed:
+    """A map of the body over a leading axis, or over the axes `in_axes`."""
     arguments, results = _types(body)
-    places = item.in_axes or (0,) * len(arguments)
+    positions = item.in_axes or (0,) * len(arguments)
     item.require(item.size > 0, f"the size of the mapped axis, got {item.size}")
-    item.require(len(places) == len(arguments), f"a place for each of {len(arguments)} arguments, got {list(places)}")
-    for place, type in zip(places, arguments, strict=True):
+    item.require(len(positions) == len(arguments), f"a place for each of {len(arguments)} arguments, got {list(positions)}")
+    for position, type in zip(positions, arguments, strict=True):
         rank = len(shape_and_dtype(type)[0])
-        item.require(NOT_CARRIED <= place <= rank, f"places from -1 to {rank} for {type}, got {place}")
+        item.require(NOT_CARRIED <= position <= rank, f"places from -1 to {rank} for {type}, got {position}")
 
     def make(values: Values) -> Values:
-        in_axes, out_axes = [[p] for p in places], [[0]] * len(results)
+        in_axes, out_axes = [[p] for p in positions], [[0]] * len(results)
         return list(VmapOp.build(values, body, ["batch"], [item.size], in_axes, out_axes).op.results)
 
-    return [with_axes(t, [p], [item.size]) for t, p in zip(arguments, places, strict=True)], make
+    return [with_axes(t, [p], [item.size]) for t, p in zip(arguments, positions, strict=True)], make
 
 
 _TRANSFORMS: dict[str, Callable[..., Transformed]] = {

@@ -1,4 +1,4 @@
-"""Turns of loops that differ in the places that they read and write alone: what each element that one writes is made of."""
+"""One iteration of a loop whose iterations differ only in the indices that they read and write, as input of courses.py."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from nabla_mlir.table.regions import body_of, captures_of
 from nabla_mlir.table.registry import REGISTRY
 from nabla_mlir.table.traits import is_elementwise
 
-Array: TypeAlias = int | ir.Value  # its place among what is carried, or a value from outside
+Array: TypeAlias = int | ir.Value  # the index of a carried value, or a value from outside
 
 
 @dataclass
-class Places:
-    """The element that a window begins with, in each turn, and its elements from there."""
+class Positions:
+    """The first element of a window in each iteration, and the offsets of its elements from there."""
 
     firsts: np.ndarray
     offsets: np.ndarray
@@ -36,34 +36,34 @@ class Places:
 
 @dataclass
 class Window:
-    """A part of an array that a turn reads or writes.
+    """A part of an array that an iteration reads or writes.
 
     Attributes:
-      array: which one.
-      places: where, in each turn.
-      update: what is written; None if it is read.
-      is_joint: what is there already stays, such as where the update is added.
-      base: the first register of what is read.
+      array: the array.
+      positions: the indices of the elements, in each iteration.
+      update: the written value; None for a read.
+      is_joint: True if the old elements remain in the pattern, for example if the update is added to them.
+      base: the first register of the read elements.
     """
 
     array: Array
-    places: Places
+    positions: Positions
     update: ir.Value | None
     is_joint: bool = False
     base: int = 0
 
 
 class Turn:
-    """A turn of a loop, whatever its number: windows in their order, and what is computed between them.
+    """One iteration of a loop, for any number: its windows in order, and the patterns of the values between them.
 
-    Each element that is read in a window, and each that is carried but in the array of a window, is a register: a column
-    behind those of the analysis.
+    A register is a column after the columns of the analysis. There is one for each element that a window reads, and for
+    each carried element outside the arrays of windows.
 
     Attributes:
-      active: what is carried that depends on anything after the turn.
-      count: of the turns to come.
-      bases: the first register of what is carried.
-      columns: those of the analysis, and the registers.
+      active: the indices of the carried values that depend on an input after the iteration.
+      count: the number of iterations that follow.
+      bases: the first register of each carried value.
+      columns: the number of columns of the analysis and registers together.
     """
 
     def __init__(
@@ -74,8 +74,8 @@ class Turn:
         self.arguments, self._body, self.ends = body_of(op.regions[1])
         self._captures = [v for v in captures_of(op) if v in outer.relations]
         self._order = {inner: k for k, inner in enumerate(self._body)}
-        courses = [_course_of(op, i, number, count) for i, number in enumerate(numbers)]
-        self._numbers = _Numbers(outer, self._order, dict(zip(self.arguments, courses, strict=True)), count)
+        trajectories = [_numbers_over_iterations(op, i, number, count) for i, number in enumerate(numbers)]
+        self._numbers = _Numbers(outer, self._order, dict(zip(self.arguments, trajectories, strict=True)), count)
         self._arrays: dict[ir.Value, Array] = {v: v for v in self._captures}
         self.buffers = {i for i in range(len(self.arguments)) if self._is_buffer(i)}
         self.windows = {inner: windows for inner in self._body if (windows := self._windows(inner))}
@@ -84,7 +84,7 @@ class Turn:
         for i in sorted(active - self.buffers):
             self.bases[i], self.columns = self.columns, self.columns + math.prod(state[i].shape)
         for window in self.reads:
-            window.base, self.columns = self.columns, self.columns + window.places.offsets.size
+            window.base, self.columns = self.columns, self.columns + window.positions.offsets.size
         self._active = active
         self._values = self._analysis([None] * len(self.arguments))
         self.active = {i for i in range(len(self.ends)) if i not in self.buffers and not self.made(self.ends[i]).is_empty}
@@ -102,28 +102,28 @@ class Turn:
 
     @property
     def steps(self) -> int:
-        """How many elements all turns move."""
-        sizes = sum(w.places.offsets.size for w in (*self.reads, *self.writes))
+        """The number of elements that all iterations move."""
+        sizes = sum(w.positions.offsets.size for w in (*self.reads, *self.writes))
         relations = [self.update(w) for w in self.writes] + [self.made(self.ends[i]) for i in self.bases]
         return self.count * (sizes + sum(r.entries for r in relations))
 
     def made(self, value: ir.Value) -> Relation:
-        """What a value of the turn is made of."""
+        """The pattern of a value of the iteration, in registers and columns."""
         return self._values.of(value)
 
     def update(self, window: Window) -> Relation:
-        """What is written to a window is made of this."""
+        """The pattern of the value that is written to a window."""
         assert window.update is not None
         return self.made(window.update)
 
     def is_steady(self) -> bool:
-        """Whether nothing but places is different in the next turn."""
+        """True if only the indices differ in the next iteration."""
         next_one = self._analysis(self._now)
         values = [*(w.update for w in self.writes if w.update is not None), *(self.ends[i] for i in self.bases)]
         return all(self.made(v).equals(next_one.of(v)) for v in values)
 
     def _analysis(self, numbers: Sequence[np.ndarray | None]) -> Values:
-        """A turn, with what is known of the numbers that are carried."""
+        """The analysis of one iteration, with the known numbers of the carried values."""
         inner = self.outer.inside(self.columns)
         inner.relations = {v: self.outer.of(v).among(self.columns) for v in self._captures}
         inner.bind(self.arguments, numbers)
@@ -140,9 +140,11 @@ class Turn:
 
     # ---------------------------------------------------------------- windows
 
-    def _is_buffer(self, place: int) -> bool:
-        """Whether an array is carried of which turns read and write windows alone, each version before the next is made."""
-        value = self.arguments[place]
+    def _is_buffer(self, position: int) -> bool:
+        """True if iterations only read and write windows of the carried array, and each version is read before the next is
+        written.
+        """
+        value = self.arguments[position]
         if not is_differentiable(shape_and_dtype(value.type)[1]):
             return False
         versions = [value]
@@ -158,28 +160,28 @@ class Turn:
                 return False
             value = writers[0].results[0]
             versions.append(value)
-        if self.ends[place] != value or len(users) > len(inside) + 1:
+        if self.ends[position] != value or len(users) > len(inside) + 1:
             return False
-        self._arrays.update(dict.fromkeys(versions, place))
+        self._arrays.update(dict.fromkeys(versions, position))
         return True
 
     def _is_read(self, op: ir.Operation) -> bool:
         return _rule(op) is structure.dynamic_slice
 
     def _operand(self, op: ir.Operation) -> int | None:
-        """Which operand an operation reads or writes windows of, at places that are known."""
+        """The index of the operand whose windows the operation reads or writes; None if their indices are not known."""
         if _rule(op) in _WINDOWS:
-            return None if self._places(op) is None else 0
+            return None if self._positions(op) is None else 0
         k = next((k for k in (0, 1) if len(op.operands) == 2 and self._sum(op.operands[k])), None)
         return None if k is None or not _is_joint(op) else 1 - k
 
     def _sum(self, value: ir.Value) -> list[ir.Operation]:
-        """The operations that write the windows outside of which a value is constant; none if it is something else."""
+        """The operations that write the windows of a value which is constant elsewhere; empty for any other value."""
         op = made_by(value)
         if op is None or op not in self._order or len(list(value.uses)) > 1:
             return []
         if _rule(op) is structure.dynamic_update_slice:
-            return [op] if self._places(op) is not None and self._is_constant(op.operands[0]) else []
+            return [op] if self._positions(op) is not None and self._is_constant(op.operands[0]) else []
         parts = [self._sum(v) for v in op.operands] if _is_joint(op) else [[]]
         return [part for each in parts for part in each] if all(parts) else []
 
@@ -196,11 +198,12 @@ class Turn:
         if k is None or array is None or (isinstance(array, ir.Value) and not self._is_read(op)):
             return []
         writers = [op] if _rule(op) in _WINDOWS else self._sum(op.operands[1 - k])
-        places = [(writer, self._places(writer)) for writer in writers]
-        return [Window(array, at, _update_of(writer), writer != op) for writer, at in places if at is not None]
+        positions = [(writer, self._positions(writer)) for writer in writers]
+        return [Window(array, at, _update_of(writer), writer != op) for writer, at in positions if at is not None]
 
     @functools.cache  # noqa: B019  # a turn lives as long as it is looked at
-    def _places(self, op: ir.Operation) -> Places | None:
+    def _positions(self, op: ir.Operation) -> Positions | None:
+        """The elements of the window of an operation in each iteration; None if the start indices are not known."""
         update = _update_of(op)
         sizes = shape_and_dtype(op.results[0].type if update is None else update.type)[0]
         shape = shape_and_dtype(op.operands[0].type)[0]
@@ -213,7 +216,7 @@ class Turn:
                 firsts += stride * np.clip(start.astype(np.int64), 0, n - size)
             offsets = stride * np.arange(size).reshape(-1, *[1] * offsets.ndim) + offsets
             stride *= n
-        return Places(firsts, offsets.reshape(-1))
+        return Positions(firsts, offsets.reshape(-1))
 
 
 _WINDOWS = (structure.dynamic_slice, structure.dynamic_update_slice)
@@ -225,26 +228,26 @@ def _rule(op: ir.Operation) -> Any:
 
 
 def _is_joint(op: ir.Operation) -> bool:
-    """Whether each element of the result depends on those at its place in both operands, and its derivative too."""
+    """True if each element of the result, and of its derivative, depends on the elements at the same index of both operands."""
     record = REGISTRY.get(op.name)
     return record is not None and record.elementwise and record.partials is not None and len(op.operands) == 2
 
 
 def _update_of(op: ir.Operation) -> ir.Value | None:
-    """What an operation writes to a window."""
+    """The value that an operation writes to a window; None for a read."""
     return op.operands[1] if _rule(op) is structure.dynamic_update_slice else None
 
 
-def _course_of(op: ir.Operation, place: int, number: np.ndarray | None, count: int) -> np.ndarray | None:
-    """A number that is carried, in this turn and those after it, if it counts or stays what it is."""
-    step = 0 if place in invariant_carries(op) else step_of(op, place)
+def _numbers_over_iterations(op: ir.Operation, position: int, number: np.ndarray | None, count: int) -> np.ndarray | None:
+    """A carried integer in this and all later iterations, if it is a counter or does not change; else None."""
+    step = 0 if position in invariant_carries(op) else step_of(op, position)
     if step is None or number is None or number.shape or number.dtype.kind not in "iu":
         return None
     return (int(number) + step * np.arange(count)).astype(number.dtype)
 
 
 class _Numbers:
-    """The numbers of values of the body in each turn, where what counts and constants decide them."""
+    """The numbers of values of the body in each iteration, if counters and constants decide them."""
 
     def __init__(
         self, outer: Values, body: Mapping[ir.Operation, int], numbers: Mapping[ir.Value, np.ndarray | None], count: int
@@ -253,12 +256,13 @@ class _Numbers:
         self._numbers = dict(numbers)
 
     def of(self, value: ir.Value) -> np.ndarray | None:
-        """With the turns as a first axis; None if they are not known."""
+        """The numbers, with the iterations as first axis; None if they are not known."""
         if value not in self._numbers:
             self._numbers[value] = self._computed(value)
         return self._numbers[value]
 
     def _computed(self, value: ir.Value) -> np.ndarray | None:
+        """Folds the operation that computes a value, for all iterations at once; None if that is not possible."""
         op = made_by(value)
         if op is None or op not in self._body or not len(op.operands):
             number = self._outer.number(value)

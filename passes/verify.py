@@ -1,4 +1,4 @@
-"""Verification of our dialects, and that none of them is left."""
+"""Verification of our dialects, and of modules in which none of them remains."""
 
 from __future__ import annotations
 

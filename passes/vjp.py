@@ -21,7 +21,7 @@ from nabla_mlir.table.tensor import wrap
 def expand_vjp(op: ir.Operation) -> None:
     """Replaces one `ad.vjp` by its body and the cotangents of its arguments.
 
-    Residuals are the values of the body themselves. What is emitted is again differentiable.
+    The residuals are the values of the body. The emitted operations can be differentiated again.
     """
     view = VjpOp(op)
     view.verify()
@@ -40,7 +40,7 @@ def expand_vjp(op: ir.Operation) -> None:
             accumulate(cotangents, outs[i], wrap(seed), active)
         pull_back(body, active, cotangents, are_constant=True)
         results = [materialize(cotangents.get(root, ZERO), wrap(root)).value for root in roots]
-    # Read again: a rule may have replaced a primal by one that it computes with its derivative.
+    # Read a second time: a rule may have replaced a primal by one that it computes together with its derivative.
     inline_region(view, view.primals, [*view.terminator.operands, *results])
 
 

@@ -24,7 +24,7 @@ from nabla_mlir.table.tensor import Tensor, full, wrap
 def expand_vmap(op: ir.Operation) -> None:
     """Replaces one `batch.vmap` by its body on values with leading batch axes.
 
-    Values that do not vary stay as they are. Several axes are taken one after the other, the innermost first.
+    Values that do not vary do not change. Several axes are expanded one after the other, the innermost first.
     """
     view = VmapOp(op)
     view.verify()
@@ -39,7 +39,7 @@ def expand_vmap(op: ir.Operation) -> None:
 
 
 def _nest(view: VmapOp) -> VmapOp:
-    """A map over several axes as a map over the first one of a map over the others."""
+    """A map over several axes, as a map over the first axis of a map over the others."""
     outer_in, outer_out = ([a[0] for a in axes] for axes in (view.in_axes, view.out_axes))
     inner_in, inner_out = ([_without_first(a) for a in axes] for axes in (view.in_axes, view.out_axes))
     types = [_drop_axis(v.type, p) for v, p in zip(view.op.operands, outer_in, strict=True)]
@@ -59,33 +59,34 @@ def _nest(view: VmapOp) -> VmapOp:
     return outer
 
 
-def _without_first(places: tuple[int, ...]) -> tuple[int, ...]:
-    first, rest = places[0], places[1:]
+def _without_first(positions: tuple[int, ...]) -> tuple[int, ...]:
+    first, rest = positions[0], positions[1:]
     return tuple(p - 1 if first != NOT_CARRIED and p > first else p for p in rest)
 
 
-def _drop_axis(type: ir.Type, place: int) -> ir.Type:
+def _drop_axis(type: ir.Type, position: int) -> ir.Type:
     shape, dtype = shape_and_dtype(type)
-    return type if place == NOT_CARRIED else tensor_type(shape[:place] + shape[place + 1 :], dtype)
+    return type if position == NOT_CARRIED else tensor_type(shape[:position] + shape[position + 1 :], dtype)
 
 
 def _expand_axis(view: VmapOp) -> None:
+    """Expands a map over one axis."""
     op, size = view.op, view.sizes[0]
     if debug.wanted("batch"):
         debug.say("batch", f"vmap over {view.axes[0]} = {size} of {len(view.body)} operations, operands "
                   f"{debug.types(op.operands)} carry it at {[p for (p,) in view.in_axes]}, results "
                   f"{debug.types(op.results)} at {[p for (p,) in view.out_axes]}", op.location)  # fmt: skip
-    if size == 0 and all(place != NOT_CARRIED for (place,) in view.out_axes):
+    if size == 0 and all(position != NOT_CARRIED for (position,) in view.out_axes):
         _drop_empty(op)
         return
     mapped: Mapped = {}
     unmapped: dict[ir.Value, ir.Value] = {}
     with op.location:
-        for argument, operand, (place,) in zip(view.arguments, op.operands, view.in_axes, strict=True):
-            if place == NOT_CARRIED:
+        for argument, operand, (position,) in zip(view.arguments, op.operands, view.in_axes, strict=True):
+            if position == NOT_CARRIED:
                 unmapped[argument] = operand
             else:
-                mapped[argument] = move_axis(wrap(operand), place, 0)
+                mapped[argument] = move_axis(wrap(operand), position, 0)
     indices = _entry_numbers(view)
     with op.location:
         mapped.update((index, iota(shape=(size,), dtype=np.dtype(np.int32), iota_dimension=0)) for index in indices)
@@ -94,8 +95,8 @@ def _expand_axis(view: VmapOp) -> None:
     batch_ops(body, mapped, size, unmapped=unmapped)
     with op.location:
         outs = [
-            _result(view, i, mapped.get(v), unmapped.get(v, v), place, size).value
-            for i, (v, (place,)) in enumerate(zip(view.terminator.operands, view.out_axes, strict=True))
+            _result(view, i, mapped.get(v), unmapped.get(v, v), position, size).value
+            for i, (v, (position,)) in enumerate(zip(view.terminator.operands, view.out_axes, strict=True))
         ]
     for result, value in zip(op.results, outs, strict=True):
         result.replace_all_uses_with(value)
@@ -103,7 +104,7 @@ def _expand_axis(view: VmapOp) -> None:
 
 
 def _drop_empty(op: ir.Operation) -> None:
-    """A map without entries, all of whose results carry its axis: they have no elements, and nothing is computed."""
+    """Replaces a map without entries by empty arrays, if all its results carry its axis."""
     with op.location:
         for result in op.results:
             shape, dtype = shape_and_dtype(result.type)
@@ -112,15 +113,16 @@ def _drop_empty(op: ir.Operation) -> None:
 
 
 def _entry_numbers(view: VmapOp) -> list[ir.Value]:
-    """The places of the entry that the body asks for, moved to its start: they are mapped values like its arguments."""
+    """Moves the entry indices that the body reads to its start, and returns them: they are mapped values as its arguments are."""
     indices = [o for o in collectives(view.op, view.axes[0]) if o.name == AXIS_INDEX]
     for op in indices:
         op.move_before(view.block.operations[0])
     return [op.results[0] for op in indices]
 
 
-def _result(view: VmapOp, i: int, mapped: Tensor | None, same: ir.Value, place: int, size: int) -> Tensor:
-    if place == NOT_CARRIED:
+def _result(view: VmapOp, i: int, mapped: Tensor | None, same: ir.Value, position: int, size: int) -> Tensor:
+    """Result `i` outside the map: with its axis at `position`, or the value `same` if it does not carry the axis."""
+    if position == NOT_CARRIED:
         if mapped is not None:
             raise PassError(
                 f"batch.vmap requires a place for every axis that a result varies over, got -1 for axis "
@@ -129,10 +131,10 @@ def _result(view: VmapOp, i: int, mapped: Tensor | None, same: ir.Value, place: 
             )  # fmt: skip
         return wrap(same)
     if mapped is not None:
-        return move_axis(mapped, 0, place)
+        return move_axis(mapped, 0, position)
     x = wrap(same)
-    shape = (*x.shape[:place], size, *x.shape[place:])
-    return expand(x, shape, (place,))
+    shape = (*x.shape[:position], size, *x.shape[position:])
+    return expand(x, shape, (position,))
 
 
 @register

@@ -1,10 +1,11 @@
-"""IREE's artifacts as files: a zip archive, stored, of the program (a FlatBuffer) and of what it reads, such as libraries.
+"""Edits of IREE's artifacts: an uncompressed zip archive of the program (a FlatBuffer) and of its files, such as libraries.
 
-The program knows where in the archive the others lie, so that they are read from there. What is put in the place of a file
-moves what is behind it, and these places with it.
+The program stores the offsets of the other files in the archive. If a file is replaced by a longer or shorter one, the
+files after it move, and their offsets are adjusted.
 
 Sources: https://github.com/iree-org/iree/blob/main/runtime/src/iree/schemas/bytecode_module_def.fbs,
-https://flatbuffers.dev/internals, and https://pkware.cachefly.net/webdocs/casestudies/APPNOTE.TXT (sections 4.3 and 4.5.3).
+  https://flatbuffers.dev/internals, and https://pkware.cachefly.net/webdocs/casestudies/APPNOTE.TXT (sections 4.3 and
+  4.5.3).
 """
 
 from __future__ import annotations
@@ -15,25 +16,25 @@ import zipfile
 import zlib
 from dataclasses import dataclass
 
-_ALIGNMENT = 64  # of files: what is behind one moves by a multiple of it
-_SEGMENTS = 9  # of a program: the field with its data
-_OFFSET, _LENGTH = 3, 4  # of such data: the fields that say where it is
-_LOCAL, _CENTRAL = 30, 46  # bytes of a header before the name
-_SIZES = 1  # the kind of field of a header that holds sizes
-_LOCATOR, _END = 20, 22  # bytes at the end, behind those that say where the list of files begins
+_ALIGNMENT = 64  # of files: files after a replaced one move by a multiple of it
+_SEGMENTS = 9  # the field of a program with its data segments
+_OFFSET, _LENGTH = 3, 4  # the fields of a segment with its offset and length
+_LOCAL, _CENTRAL = 30, 46  # the size of a header before the file name
+_SIZES = 1  # the kind of extra field that holds 64-bit sizes
+_LOCATOR, _END = 20, 22  # sizes of the two records at the end, after the one with the offset of the central directory
 
 
 @dataclass(frozen=True)
 class _File:
     name: str
-    header: int  # where its header begins, in bytes
-    start: int  # where it begins itself
+    header: int  # the offset of its header
+    start: int  # the offset of its content
     size: int
-    entry: int  # where its entry in the list of files begins
+    entry: int  # the offset of its entry in the central directory
 
 
 def sealed(artifact: bytes) -> bytes:
-    """An artifact with the checksums of what is in it now."""
+    """The artifact with recomputed checksums of its files."""
     code = bytearray(artifact)
     for file in _files(artifact):
         _seal(code, file, artifact[file.start : file.start + file.size])
@@ -41,10 +42,10 @@ def sealed(artifact: bytes) -> bytes:
 
 
 def with_file(artifact: bytes, start_of_name: str, content: bytes) -> bytes:
-    """An artifact with other content in the file whose name begins so.
+    """The artifact with new content for the file whose name begins with `start_of_name`.
 
     Raises:
-      ValueError: there are none or several such files, or the program does not read it from where it is; or the artifact has
+      ValueError: there is not exactly one such file, or the program has another offset for it; or the artifact has
         another form, as with `--iree-vm-emit-polyglot-zip=false`.
     """
     try:
@@ -54,6 +55,7 @@ def with_file(artifact: bytes, start_of_name: str, content: bytes) -> bytes:
 
 
 def _with_file(artifact: bytes, start_of_name: str, content: bytes) -> bytes:
+    """Replaces the content of the file, and adjusts sizes, offsets and checksums."""
     files = _files(artifact)
     try:
         (file,) = (f for f in files if f.name.startswith(start_of_name))
@@ -69,10 +71,10 @@ def _with_file(artifact: bytes, start_of_name: str, content: bytes) -> bytes:
             _set_sizes(code, other, len(content))
             _seal(code, other, content)
         if other.start > file.start:
-            _add(code, _place_of(code, other), by)
+            _add(code, _position_of(code, other), by)
     ends = len(code) - _END - _LOCATOR
-    _add(code, ends + 8, by)  # where the end of the list is
-    _add(code, struct.unpack_from("<Q", artifact, ends + 8)[0] + 48, by)  # where its beginning is
+    _add(code, ends + 8, by)  # the end of the central directory
+    _add(code, struct.unpack_from("<Q", artifact, ends + 8)[0] + 48, by)  # the beginning of the central directory
     _seal(code, files[0], code[files[0].start : files[0].start + files[0].size])
     padding = bytes(file.size + by - len(content))
     code[file.start : file.start + file.size] = content + padding
@@ -100,35 +102,35 @@ def _aligned(size: int) -> int:
     return -(-size // _ALIGNMENT) * _ALIGNMENT
 
 
-def _add(code: bytearray, place: int, by: int) -> None:
-    struct.pack_into("<Q", code, place, struct.unpack_from("<Q", code, place)[0] + by)
+def _add(code: bytearray, position: int, by: int) -> None:
+    struct.pack_into("<Q", code, position, struct.unpack_from("<Q", code, position)[0] + by)
 
 
 def _set_sizes(code: bytearray, file: _File, size: int) -> None:
-    for place in (file.header + _LOCAL, file.entry + _CENTRAL):
-        struct.pack_into("<QQ", code, _numbers(code, place + len(file.name.encode())), size, size)
+    for position in (file.header + _LOCAL, file.entry + _CENTRAL):
+        struct.pack_into("<QQ", code, _numbers(code, position + len(file.name.encode())), size, size)
 
 
-def _place_of(code: bytearray, file: _File) -> int:
-    """Where the list of files says where the file is."""
+def _position_of(code: bytearray, file: _File) -> int:
+    """The offset of the field in the central directory that holds the offset of the file."""
     return _numbers(code, file.entry + _CENTRAL + len(file.name.encode())) + 16
 
 
 def _numbers(code: bytearray, fields: int) -> int:
-    """Where the sizes are that have 64 bits, among the fields that begin there."""
+    """The offset of the 64-bit sizes among the extra fields that begin at `fields`."""
     kind, size = struct.unpack_from("<HH", code, fields)
     return fields + 4 if kind == _SIZES else _numbers(code, fields + 4 + size)
 
 
 def _move_data(code: bytearray, program: int, file: _File, size: int, by: int) -> None:
-    """Tells the program, which begins there, the new size of a file, and that those behind it have moved."""
+    """Writes the new size of a file, and the new offsets of the files after it, into the program that begins at `program`."""
     (length,) = struct.unpack_from("<I", code, program)
     base = _aligned(program + 4 + length)
     segments = _followed(code, _field(code, _followed(code, program + 4), _SEGMENTS))
     (count,) = struct.unpack_from("<I", code, segments)
     is_known = False
-    for place in range(segments + 4, segments + 4 + 4 * count, 4):
-        segment = _followed(code, place)
+    for position in range(segments + 4, segments + 4 + 4 * count, 4):
+        segment = _followed(code, position)
         offset = _field(code, segment, _OFFSET)
         if not offset:
             continue
@@ -142,12 +144,12 @@ def _move_data(code: bytearray, program: int, file: _File, size: int, by: int) -
         raise ValueError(f"a program that does not read {file.name} from its place")
 
 
-def _followed(code: bytearray, place: int) -> int:
-    return int(place + struct.unpack_from("<I", code, place)[0])
+def _followed(code: bytearray, position: int) -> int:
+    return int(position + struct.unpack_from("<I", code, position)[0])
 
 
 def _field(code: bytearray, table: int, number: int) -> int:
-    """Where a field of a table is; 0 where it has none."""
+    """The offset of a field of a FlatBuffer table; 0 if the table does not have it."""
     names = table - struct.unpack_from("<i", code, table)[0]
     if 4 + 2 * number >= struct.unpack_from("<H", code, names)[0]:
         return 0

@@ -1,8 +1,9 @@
-"""One buffer for all that a function with loops allocates outside of them, laid out behind IREE's stream phase.
+"""One buffer for all allocations of a function outside of its loops; it is laid out after IREE's stream phase.
 
-By itself IREE 3.13 allocates there on a queue, which on a pool of threads asks the system for what has more than 64 MiB, anew
-in each call, and gives it back some time after the call. Loops go on allocating what they make in their turns: that is small,
-and found again. So is what is there between loops alone: it takes the place of theirs, unless the buffer has room for it.
+By default IREE 3.13 allocates on a queue. With a thread pool, a buffer of more than 64 MiB is then requested from the
+system in each call, and is freed some time after the call. Loops still allocate their own values in each iteration:
+these are small, and freed memory is reused. A small buffer that is live only between two loops is allocated in the same
+way, unless the common buffer has room for it.
 """
 
 from __future__ import annotations
@@ -19,34 +20,34 @@ from nabla_mlir.dialects.stablehlo import emit
 from nabla_mlir.passes.iree.scheduling.place_results import buffers_of
 
 _ALLOCATION, _END = "stream.resource.alloca", "stream.resource.dealloca"
-_ALIGNMENT = 64  # of what IREE allocates on a CPU
-_MOST = 1.25  # times what the program would hold at once
-# What reads a buffer or writes to it, ends it, or passes it on: to its results, or to other blocks.
+_ALIGNMENT = 64  # of IREE's allocations on a CPU
+_MOST = 1.25  # the buffer may be this many times larger than the program's own use
+# The operations that read, write or free a buffer, or pass it to their results or to other blocks.
 _USES = ("stream.cmd.execute", _END)
 _PASSED = ("stream.timepoint.await", "stream.resource.subview")
 _BRANCHES = ("cf.br", "cf.cond_br")
 
 Blocks = Sequence[ir.Block]
-Place = tuple[int, int]  # of an operation: that of its block, and that in it
+Position = tuple[int, int]  # of an operation: the index of its block, and its index in the block
 
 
 @dataclass(frozen=True)
 class _Allocation:
-    """What is allocated once in a call, and where; and where it is given back, if that is known."""
+    """An allocation that runs once per call, with its position, its uses, and the position where it is freed, if that is known."""
 
     op: ir.Operation
     size: int
-    place: Place
+    position: Position
     end: ir.Operation | None
-    end_place: Place | None
-    uses: frozenset[Place]
+    end_position: Position | None
+    uses: frozenset[Position]
 
 
 def place_in_arena(function: ir.Operation) -> int:
-    """Puts what a function allocates once in a call into one buffer of the device's allocator; returns the bytes of it.
+    """Puts the allocations that run once per call into one buffer of the device's allocator; returns its size.
 
-    What begins behind the end of something else may have the same memory, and then waits for that end. Where the program would
-    hold far less at once, since no end is known of much, all stays as it is.
+    Two values may share memory if one is freed before the other is allocated; the second then waits for the first.
+    Nothing changes if the program by itself would use much less memory, because the end of many values is not known.
     """
     blocks = list(function.regions[0].blocks)
     allocations = _allocations(blocks)
@@ -71,16 +72,16 @@ def place_in_arena(function: ir.Operation) -> int:
 
 
 def _is_passing(allocation: _Allocation) -> bool:
-    """Whether it is small, and gone before the next loop."""
-    is_gone = allocation.end_place is not None and allocation.end_place[0] == allocation.place[0]
+    """True if the allocation is small, and is freed before the next loop."""
+    is_gone = allocation.end_position is not None and allocation.end_position[0] == allocation.position[0]
     return is_gone and allocation.size <= thresholds.PLACED_TRANSIENTS
 
 
 def _return_early(blocks: Blocks) -> None:
-    """Has callers wait for results alone, and not until what else there was is given back.
+    """Makes callers wait for the results only, and not for the deallocation of other buffers.
 
-    A thread of the pool that gives a buffer back wakes the caller before another one has let go of what it has computed in: the
-    next call would not find it free.
+    Otherwise a pool thread that frees a buffer could wake the caller before another thread has released its scratch
+    memory, and the next call would not find that memory free.
     """
     for block in blocks:
         operations = [op.operation for op in block.operations]
@@ -90,27 +91,27 @@ def _return_early(blocks: Blocks) -> None:
 
 
 def _allocations(blocks: Blocks) -> list[_Allocation]:
-    """Those outside of loops whose size is known."""
+    """The allocations outside of loops with a known size."""
     once = [k for k in range(len(blocks)) if not _leads(blocks, blocks[k].successors, k)]
-    all_places = {op.operation: (k, i) for k, block in enumerate(blocks) for i, op in enumerate(block.operations)}
-    places = {op: place for op, place in all_places.items() if place[0] in once}
+    all_positions = {op.operation: (k, i) for k, block in enumerate(blocks) for i, op in enumerate(block.operations)}
+    positions = {op: position for op, position in all_positions.items() if position[0] in once}
     found = []
-    for op, place in places.items():
+    for op, position in positions.items():
         size = _constant(op.operands[0]) if op.name == _ALLOCATION else None
         users = _users(op.results[0]) if size is not None else None
-        if size is None or users is None or not all(user in all_places for user in users):
+        if size is None or users is None or not all(user in all_positions for user in users):
             continue
         ends = [user for use in op.results[0].uses if (user := use.owner.operation).name == _END and len(user.operands) == 3]
-        end = ends[0] if len(ends) == 1 and ends[0] in places else None
-        uses = frozenset(all_places[user] for user in users)
-        found.append(_Allocation(op, size, place, end, None if end is None else places[end], uses))
+        end = ends[0] if len(ends) == 1 and ends[0] in positions else None
+        uses = frozenset(all_positions[user] for user in users)
+        found.append(_Allocation(op, size, position, end, None if end is None else positions[end], uses))
     return found
 
 
 def _users(buffer: ir.Value) -> list[ir.Operation] | None:
-    """All that use a buffer under any name; None if somebody may hold it behind the call, or something is not known here."""
+    """All operations that use a buffer under any name; None if the buffer may outlive the call, or a user is not recognised."""
     names, users = [buffer], list[ir.Operation]()
-    for name in names:  # which grow meanwhile
+    for name in names:  # the list grows during the loop
         for use in name.uses:
             user = use.owner.operation
             users.append(user)
@@ -127,7 +128,7 @@ def _users(buffer: ir.Value) -> list[ir.Operation] | None:
 
 
 def _argument(branch: ir.Operation, number: int) -> ir.Value:
-    """The argument of a block that gets an operand of a branch."""
+    """The block argument that receives an operand of a branch."""
     if branch.name == "cf.br":
         return branch.successors[0].arguments[number]
     _, first, _ = branch.attributes["operandSegmentSizes"]
@@ -140,7 +141,7 @@ def _constant(value: ir.Value) -> int | None:
 
 
 def _leads(blocks: Blocks, work: Sequence[ir.Block], goal: int, without: int = -1) -> bool:
-    """Whether one of these blocks is another one or leads to it, without going through a third."""
+    """True if one of these blocks is block number `goal`, or leads to it without passing block number `without`."""
     work, seen = [blocks.index(block) for block in work], {without}
     while work:
         if (k := work.pop()) not in seen:
@@ -150,30 +151,31 @@ def _leads(blocks: Blocks, work: Sequence[ir.Block], goal: int, without: int = -
 
 
 def _is_over(first: _Allocation, then: _Allocation, blocks: Blocks) -> bool:
-    """Whether the program has given back the one before it asks for the other, on each way there."""
-    if first.end_place is None:
+    """True if, on every path, the first allocation is freed before the second is made."""
+    if first.end_position is None:
         return False
-    (end, _), (start, _) = first.end_place, then.place
-    return first.end_place < then.place if end == start else not _leads(blocks, blocks[:1], start, without=end)
+    (end, _), (start, _) = first.end_position, then.position
+    return first.end_position < then.position if end == start else not _leads(blocks, blocks[:1], start, without=end)
 
 
 def _at_once(allocations: Sequence[_Allocation], blocks: Blocks) -> int:
-    """The most bytes that the program would hold at the same time."""
-    return max((sum(a.size for a in allocations if _is_used_behind(b.place, a, blocks)) for b in allocations), default=0)
+    """The largest number of bytes that the program would use at the same time."""
+    return max((sum(a.size for a in allocations if _is_used_behind(b.position, a, blocks)) for b in allocations), default=0)
 
 
-def _is_used_behind(place: Place, allocation: _Allocation, blocks: Blocks) -> bool:
-    """Whether something that is there at a place, or made there, is used later."""
-    k, _ = place
+def _is_used_behind(position: Position, allocation: _Allocation, blocks: Blocks) -> bool:
+    """True if an allocation that is live at an operation, or made there, is used later."""
+    k, _ = position
     after = {j for j in range(len(blocks)) if _leads(blocks, blocks[k].successors, j)}
-    is_there = allocation.place <= place
-    return is_there and any(use > place if use[0] == k else use[0] in after for use in allocation.uses)
+    is_live = allocation.position <= position
+    return is_live and any(use > position if use[0] == k else use[0] in after for use in allocation.uses)
 
 
 def _starts(allocations: Sequence[_Allocation], blocks: Blocks) -> list[int]:
-    """Where each one is in the buffer: the large ones first, each as far to the front as those are that it meets.
+    """The offset of each allocation in the buffer: larger ones first, each at the smallest offset that is free of live
+    neighbours.
 
-    Those that are there between loops alone come last.
+    Small allocations that are live only between two loops come last.
     """
     starts: dict[int, int] = {}
     for i in sorted(range(len(allocations)), key=lambda i: (_is_passing(allocations[i]), -allocations[i].size)):
@@ -192,7 +194,7 @@ def _aligned(size: int) -> int:
 
 
 def _waits(i: int, starts: Sequence[int], allocations: Sequence[_Allocation], blocks: Blocks) -> list[ir.Value]:
-    """The ends of those whose memory one takes over."""
+    """The ends of the allocations whose memory allocation `i` reuses."""
     own = allocations[i]
     return [
         a.end.results[0] for start, a in zip(starts, allocations, strict=True)
@@ -202,7 +204,7 @@ def _waits(i: int, starts: Sequence[int], allocations: Sequence[_Allocation], bl
 
 
 def _replace(allocation: _Allocation, buffer: ir.Value, start: int, ends: Sequence[ir.Value]) -> None:
-    """Has a part of the buffer in the place of what an operation allocates."""
+    """Replaces an allocation by a part of the buffer."""
     op = allocation.op
     size, *waits = op.operands
     resource, timepoint = op.results

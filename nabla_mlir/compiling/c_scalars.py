@@ -1,4 +1,4 @@
-"""Scalars of a host program in C: their types, numbers, and what arithmetic makes of them."""
+"""Scalars of a host program as C: types, constants, and arithmetic expressions."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _UNSIGNED = {"arith.divui": "/", "arith.remui": "%", "arith.shrui": ">>"}
 _EXTREMES = {"arith.maxsi": ">", "arith.minsi": "<", "arith.maxui": ">", "arith.minui": "<"}
 _CASTS = {f"arith.{word}" for word in ("index_cast", "extsi", "trunci", "sitofp", "fptosi", "extf", "truncf")}
 _UNSIGNED_CASTS = {"arith.index_castui", "arith.extui", "arith.uitofp"}
-# By the number of the predicate; from 6 on unsigned.
+# By the number of the predicate; numbers from 6 on are unsigned.
 _COMPARE = ("==", "!=", "<", "<=", ">", ">=", "<", "<=", ">", ">=")
 
 
 def c_type(type: str, where: str) -> str:
-    """The C type of a variable; memory is a pointer. Raises CompileError for types that have none."""
+    """The C type of a variable; memory is a pointer. Raises CompileError for types without a C type."""
     if type.startswith(("!stream.resource", "!util.buffer", "!hal.buffer")):
         return "char *"
     if type not in _SCALARS:
@@ -35,7 +35,7 @@ def c_type(type: str, where: str) -> str:
 
 
 def stored(type: str) -> str:
-    """The C type of a scalar in memory, where a boolean takes a byte."""
+    """The C type of a scalar in memory, where a boolean is one byte."""
     return "int8_t" if type == "i1" else c_type(type, "memory")
 
 
@@ -53,7 +53,7 @@ def number(value: ir.Attribute) -> str:
 
 
 def arithmetic(op: ir.Operation, names: Mapping[ir.Value, str]) -> str | None:
-    """An operation of `arith` on values of these names as a C expression; None if it is none, or not known."""
+    """An operation of `arith` as a C expression on variables with these names; None for other operations."""
     name = op.name
     if not name.startswith("arith."):
         return None

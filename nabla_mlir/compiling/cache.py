@@ -1,12 +1,12 @@
-"""The disk cache of compiled modules: content-checked, bounded, safe with many writers and after crashes.
+"""The disk cache of compiled modules. It checks its content, has a size bound, and is safe with many writers and after crashes.
 
-An entry is a file named by its key; it holds the SHA-256 of the payload, then the payload. It is written to a
-temporary file and moved into place, so a reader sees all of it or nothing; an entry that does not match its checksum
-counts as absent. Reading an entry marks it as used, and writing one removes the least recently used beyond the bound.
+An entry is a file named by its key: the SHA-256 of the payload, then the payload. It is written to a temporary file and
+renamed, so a reader sees all of it or nothing. An entry that does not match its checksum counts as absent. Reading an
+entry marks it as used; writing one removes the least recently used entries beyond the bound.
 
 Environment:
   NABLA_MLIR_CACHE_DIR: the folder; ~/.cache/nabla_mlir by default.
-  NABLA_MLIR_CACHE_SIZE: the bound in bytes, with K, M or G allowed; 2G by default, 0 keeps nothing on disk.
+  NABLA_MLIR_CACHE_SIZE: the bound in bytes, with K, M or G allowed; 2G by default, 0 stores nothing on disk.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
 def cache_dir() -> Path:
-    """The folder of the cache, whether it exists or not."""
+    """The folder of the cache; it need not exist."""
     return Path(os.environ.get("NABLA_MLIR_CACHE_DIR") or Path.home() / ".cache" / "nabla_mlir").expanduser()
 
 
@@ -40,7 +40,7 @@ def cache_size() -> int:
 
 
 def size_of(text: str, what: str = "a size") -> int:
-    """The bytes that a text such as 500M, 2G or 1000 says.
+    """The number of bytes in a text such as 500M, 2G or 1000.
 
     Raises:
       ValueError: it is not a size.
@@ -59,7 +59,7 @@ def size_of(text: str, what: str = "a size") -> int:
 
 @dataclass(frozen=True)
 class CacheEntry:
-    """A module that was compiled: its key, its bytes, and when it was used last, in seconds since 1970."""
+    """A compiled module in the cache: its key, its size, and the time of its last use, in seconds since 1970."""
 
     key: str
     nbytes: int
@@ -67,7 +67,7 @@ class CacheEntry:
 
 
 def entries() -> list[CacheEntry]:
-    """What is in the cache, those used last first."""
+    """The entries of the cache, most recently used first."""
     found = []
     for path in (cache_dir() / "vmfb").glob("*/*"):
         with contextlib.suppress(OSError):
@@ -78,12 +78,12 @@ def entries() -> list[CacheEntry]:
 
 
 def prune(bound: int) -> None:
-    """Removes the entries that were not used for longest until the rest fits into so many bytes."""
+    """Removes the least recently used entries until the others fit into `bound` bytes."""
     _evict(bound)
 
 
 def export(path: str | Path) -> int:
-    """Writes all entries to a .zip, as they lie in the folder, and returns their number.
+    """Writes all entries to a .zip, with their paths in the folder; returns their number.
 
     Raises:
       SaveError: the file cannot be written.
@@ -118,7 +118,7 @@ def read(key: str) -> bytes | None:
 
 
 def write(key: str, payload: bytes) -> None:
-    """Stores the payload. A disk that is full or read-only is no error: the cache then stays as it was."""
+    """Stores the payload. If the disk is full or read-only, nothing is stored and no error is raised."""
     bound = cache_size()
     if len(payload) + _DIGEST > bound:
         return
@@ -133,7 +133,7 @@ def _path(key: str) -> Path:
 
 
 def _evict(bound: int) -> None:
-    """Removes the least recently used entries until the rest fits, and temporary files that a crash left behind."""
+    """Removes the least recently used entries until the others fit, and temporary files that a crash left."""
     entries = []
     for path in (cache_dir() / "vmfb").glob("*/*"):
         with contextlib.suppress(OSError):

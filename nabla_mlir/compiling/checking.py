@@ -1,9 +1,9 @@
 """Checked compilation: an artifact is compared with the reference interpreter before its numbers are believed.
 
-Each entry point is called once on this machine, on the arguments of the first call or on random ones, and the interpreter runs it
-too, where that costs a small part of the compilation. Where a result differs by more than rounding explains
-(`nabla_mlir.compiling.comparison`), the module is compiled by the next of `STRATEGIES`, with less and less between the
-operations and the machine, until one is right.
+Each entry point is called once on this machine, on the arguments of the first call or on random ones. The interpreter
+runs it, too, if that costs a small part of the compilation. If a result differs by more than rounding explains
+(`nabla_mlir.compiling.comparison`), the module is compiled by the next of `STRATEGIES`, each of which optimises less,
+until the results are right.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from nabla_mlir.runtime.manifest import Check
 from nabla_mlir.targets import Target
 
 _LOG = logger("check")
-# What IREE says of some programs with branches and loops, which it takes with barriers around them.
+# IREE's message for some programs with branches and loops, which it accepts with barriers around them.
 CIRCULAR = "circular dependency"
 Mode = Literal["off", "cheap", "always"]
 
@@ -44,7 +44,7 @@ class Checking:
 
 
 def set_checking(mode: Mode) -> Mode:
-    """Sets which compiled programs are compared with the interpreter; returns what it was before.
+    """Sets which compiled programs are compared with the interpreter; returns the previous setting.
 
     Args:
       mode: "cheap" checks a program whose interpretation costs at most a tenth of its compilation, by an estimate that is known
@@ -65,12 +65,12 @@ def set_checking(mode: Mode) -> Mode:
 
 @dataclass(frozen=True)
 class Strategy:
-    """A way to compile a lowered module.
+    """A strategy to compile a lowered module.
 
     Args:
-      name: what it is called in manifests and warnings.
-      separate: what puts barriers into a copy of the module.
-      schedule: also rewrite what IREE does slowly.
+      name: its name in manifests and warnings.
+      separate: a function that puts barriers into a module; None for no barriers.
+      schedule: True also rewrites code that IREE would make slow.
     """
 
     name: str
@@ -85,7 +85,7 @@ class Strategy:
         return compile_lowered(module, target, flags=flags, cache=cache, title=title, schedule=self.schedule)
 
 
-# In the order in which they are tried: each leaves out more of what makes a program fast.
+# In the order in which they are tried: each applies fewer optimisations.
 STRATEGIES = (
     Strategy("as chosen for the target"),
     Strategy("with barriers around loops and branches", separate_control),
@@ -95,10 +95,10 @@ STRATEGIES = (
 
 
 def mode_for(target: Target) -> Mode:
-    """The setting that holds for a target.
+    """The checking setting of a target.
 
     Raises:
-      TargetError: its own is none.
+      TargetError: the target's own setting does not exist.
     """
     return cast("Mode", one_of("checking of a target", target.checking or Checking.mode, get_args(Mode), TargetError))
 
@@ -110,12 +110,12 @@ def compile_checked(
     """Compiles a lowered module, and compares its entry points with the interpreter.
 
     Args:
-      title: what is said to be compiled.
+      title: the name of the module in messages.
       examples: arguments of entry points, by name; others get random ones.
-      anew: compare it also where an equal artifact has been compared, on other arguments.
+      anew: True compares also if an equal artifact has been compared on other arguments.
 
     Returns:
-      The artifact, and what is known of the numbers of each entry point.
+      The artifact, and the check of each entry point.
 
     Raises:
       MiscompileError: no strategy gives right numbers.
@@ -150,7 +150,7 @@ def compile_checked(
 def _compiled(
     module: ir.Module, target: Target, flags: Sequence[str], cache: bool, title: str
 ) -> tuple[Strategy, bytes]:  # fmt: skip
-    """A module by the first strategy by which IREE does not see a circular dependency in it."""
+    """Compiles a module by the first strategy with which IREE does not report a circular dependency."""
     *others, last = STRATEGIES
     for strategy in others:
         try:
@@ -163,14 +163,14 @@ def _compiled(
 
 
 def _wrong(checks: Checks) -> tuple[str, Check] | None:
-    """The first entry point that differs."""
+    """The first entry point that differs, with its check; None if there is none."""
     return next(((name, check) for name, check in checks.items() if check.status == DIFFERS), None)
 
 
 def _report(
     module: ir.Module, target: Target, flags: Sequence[str], title: str, examples: Examples | None, name: str, check: Check
 ) -> tuple[str, str, str]:  # fmt: skip
-    """The words for code that differs: what, from which operation on, and what to do; and the folder of a reproducer."""
+    """The message about wrong code (what differs, and from which operation on), the advice, and the folder of a reproducer."""
     where = culprit(module, target, flags, name, examples)
     folder = save_reproducer(module, target, flags, name, check.detail, examples)
     what = f"{title or name}: {check.detail}{f', from {where} on' if where else ''}"
@@ -187,7 +187,7 @@ def _checked(
     module: ir.Module, target: Target, vmfb: bytes, strategy: Strategy, *, examples: Examples | None, cache: bool,
     is_bounded: bool, anew: bool,
 ) -> Checks:  # fmt: skip
-    """The checks of an artifact: those that are known of it, also from another process, or new ones."""
+    """The checks of an artifact: known ones, also from another process, or new ones."""
     key = hashlib.sha256(b"\0".join([b"check", str(module).encode(), vmfb])).hexdigest()
     with _lock:
         found = _known.get(key)
@@ -195,7 +195,7 @@ def _checked(
         found = {name: Check(**fields) for name, fields in json.loads(payload).items()}
     if found is None or anew or (not is_bounded and any(check.status == NOT_CHECKED for check in found.values())):
         found = check_artifact(module, target, vmfb, examples, strategy.name, is_bounded)
-        if cache and _wrong(found) is None:  # what differs is compared again: the interpreter may have been mended
+        if cache and _wrong(found) is None:  # a difference is not stored, because the interpreter may be the one at fault
             disk.write(key, json.dumps({name: asdict(check) for name, check in found.items()}).encode())
     with _lock:
         _known[key] = found

@@ -1,4 +1,4 @@
-"""Compares compiled results with the interpreter's: a result is wrong if no rounding explains how far it is off."""
+"""Comparison of compiled results with the interpreter's: a result is wrong if rounding cannot explain its distance."""
 
 from __future__ import annotations
 
@@ -11,23 +11,24 @@ from nabla_mlir.conversion import limits_of
 from nabla_mlir.dialects.types import is_complex, is_float
 
 Arrays = Sequence[np.ndarray]
-# Units in the last place, of an element and of the largest one, within which results are right without a further look.
+# Units in the last place, of an element and of the largest element, within which a result is right without a perturbed
+# run.
 _CLOSE_ELEMENT, _CLOSE_LARGEST = 16.0, 1.0
-# A difference of so many times the spread of perturbed runs is a fault. The runs are perturbed by `rounding.AMPLITUDE` units: eight
-# of them miss a jump that half of all roundings would show with probability 1/256.
+# A difference of this many times the spread of perturbed runs is a fault. The runs are perturbed by
+# `rounding.AMPLITUDE` units. Eight runs miss a jump that half of all roundings would show with probability 1/256.
 RUNS, FACTOR = 8, 16.0
 
 
 @dataclass(frozen=True)
 class Difference:
-    """A result that no rounding explains.
+    """A result that rounding does not explain.
 
     Args:
-      result: its number.
-      place: the index of the element that is worst.
-      got, wanted: the values there.
-      bound: the distance that is still right; 0 where they have to be equal.
-      count: how many elements are wrong.
+      result: the index of the result.
+      place: the index of the element with the largest error.
+      got, wanted: the values of that element.
+      bound: the largest distance that is right; 0 if they must be equal.
+      count: the number of wrong elements.
     """
 
     result: int
@@ -44,13 +45,13 @@ class Difference:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The findings of a comparison.
+    """The result of a comparison.
 
     Args:
-      difference: the first result that is wrong; None if all are right.
-      ratio: the largest difference over its bound; at most 1 where all are right.
-      share: of all elements, those that rounding does not decide: their bound is no larger than the largest element.
-      numbers: of all elements, those that are not NaN.
+      difference: the first wrong result; None if all are right.
+      ratio: the largest quotient of a difference and its bound; at most 1 if all are right.
+      share: the share of elements that rounding does not decide: their bound is not larger than the largest element.
+      numbers: the share of elements that are not NaN.
     """
 
     difference: Difference | None
@@ -63,10 +64,10 @@ def compare(got: Arrays, wanted: Arrays, rerun: Callable[[int], Arrays]) -> Outc
     """Compares compiled results with the interpreter's.
 
     Args:
-      got: the compiled results.
-      wanted: the interpreter's.
-      rerun: the interpreter's results in a perturbed run, by its number. Runs are only made until their spread explains the
-        difference: none where results are close, and seldom more than one where they are right.
+      got: the results of the compiled code.
+      wanted: the results of the interpreter.
+      rerun: a function from the number of a perturbed run to the interpreter's results. Runs are made only until their
+        spread explains the difference: none if results are close, and rarely more than one if they are right.
     """
     worst, claims, numbers, elements = 0.0, 0.0, 0, 0
     for i, (x, y) in enumerate(zip(got, wanted, strict=True)):
@@ -76,7 +77,7 @@ def compare(got: Arrays, wanted: Arrays, rerun: Callable[[int], Arrays]) -> Outc
         for k in range(RUNS):
             if ratio <= 1:
                 break
-            distances.append(_apart(np.asarray(rerun(k)[i]), y))
+            distances.append(_differences(np.asarray(rerun(k)[i]), y))
             bound = np.maximum(close, _explained(y, np.array(distances)))
             ratio = _ratio(x, y, bound)
         if ratio > 1:
@@ -88,28 +89,28 @@ def compare(got: Arrays, wanted: Arrays, rerun: Callable[[int], Arrays]) -> Outc
 
 
 def bound_of(wanted: np.ndarray, reruns: Arrays) -> np.ndarray:
-    """The distance from each element of the interpreter's result that is still right; infinite where rounding decides it.
+    """For each element of the interpreter's result, the largest distance that is right; infinite if rounding decides the element.
 
     Args:
-      reruns: the result in all perturbed runs.
+      reruns: the result in each perturbed run.
     """
-    distances = np.array([_apart(np.asarray(y), wanted) for y in reruns])
+    distances = np.array([_differences(np.asarray(y), wanted) for y in reruns])
     return np.maximum(_close(wanted), _explained(wanted, distances))
 
 
 def share_of(wanted: np.ndarray, bound: np.ndarray) -> float:
-    """The part of the elements that rounding does not decide: their bound is no larger than the largest element."""
+    """The share of elements that rounding does not decide: their bound is not larger than the largest element."""
     size = np.abs(_numbers(wanted))
     return float((bound <= size.max(initial=0.0, where=np.isfinite(size)) + _tiny(wanted)).mean()) if wanted.size else 1.0
 
 
 def _numbers(x: np.ndarray) -> np.ndarray:
-    """An array in f64, or in complex numbers of f64."""
+    """The array in f64, or in complex numbers of f64."""
     return x.astype(np.complex128 if is_complex(x.dtype) else np.float64)
 
 
 def unit_of(dtype: np.dtype) -> float:
-    """The distance of 1 to the next number; 0 for what has to be equal."""
+    """The distance from 1 to the next number; 0 for dtypes whose results must be equal."""
     return float(limits_of(dtype).eps) if is_float(dtype) or is_complex(dtype) else 0.0
 
 
@@ -121,45 +122,45 @@ def _close(wanted: np.ndarray) -> np.ndarray:
 
 
 def _tiny(x: np.ndarray) -> float:
-    """The smallest normal number of a dtype; 0 for what has to be equal."""
+    """The smallest normal number of a dtype; 0 for dtypes whose results must be equal."""
     return float(limits_of(x.dtype).tiny) if unit_of(x.dtype) else 0.0
 
 
 def _explained(wanted: np.ndarray, distances: np.ndarray) -> np.ndarray:
-    """The distance from the interpreter's result that perturbed runs explain; infinite where they say nothing.
+    """The distance from the interpreter's result that perturbed runs explain; infinite if they do not bound it.
 
     Args:
-      distances: of each run from the interpreter's result.
+      distances: the distance of each run from the interpreter's result.
     """
     spread = distances.max(0)
     if not spread.any():
         return spread
     unit = unit_of(wanted.dtype)
-    if unit == 0.0:  # indices, truth values: what jumps in one place may jump in any
+    if unit == 0.0:  # indices and truth values: if one element jumps, any may jump
         return np.full(spread.shape, np.inf)
     bound = FACTOR * np.maximum(spread, _typical(spread))
-    if len(distances) == RUNS:  # a few runs that are far off, as of a quotient of rounding errors, do not say how far others are
+    if len(distances) == RUNS:  # a few outliers, as in a quotient of rounding errors, do not bound the others
         with np.errstate(divide="ignore", invalid="ignore"):
             bound = bound * np.where((spread > 0) & np.isfinite(spread), spread / np.median(distances, axis=0), 1.0)
-    # The quotient by a number that rounding alone makes different from 0.
+    # A quotient by a number that differs from 0 only by rounding.
     size = np.abs(_numbers(wanted))
     return np.where((size > unit**-0.5) & (FACTOR * spread > size), np.inf, bound)
 
 
 def _typical(spread: np.ndarray) -> float:
-    """The root of the mean square of what is finite; squares do not overflow."""
+    """The root mean square of the finite elements; the squares do not overflow."""
     sizes = spread[np.isfinite(spread)]
     largest = sizes.max(initial=0.0)
     return float(largest * np.sqrt(np.mean((sizes / largest) ** 2))) if largest > 0 else 0.0 if sizes.size else np.inf
 
 
-def _apart(got: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """The distance of elements; infinite where one of them alone is NaN, or they are different infinities."""
+def _differences(got: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """The distance of elements; infinite if only one of them is NaN, or if they are different infinities."""
     x, y = _numbers(got), _numbers(wanted)
     with np.errstate(all="ignore"):
-        apart = np.abs(x - y)
+        differences = np.abs(x - y)
     same = (x == y) | (np.isnan(x) & np.isnan(y))
-    return np.where(same, 0.0, np.where(np.isnan(apart), np.inf, apart))
+    return np.where(same, 0.0, np.where(np.isnan(differences), np.inf, differences))
 
 
 def _ratio(got: np.ndarray, wanted: np.ndarray, bound: np.ndarray) -> float:
@@ -169,9 +170,9 @@ def _ratio(got: np.ndarray, wanted: np.ndarray, bound: np.ndarray) -> float:
 
 
 def _ratios(got: np.ndarray, wanted: np.ndarray, bound: np.ndarray) -> np.ndarray:
-    apart = _apart(got, wanted)
+    differences = _differences(got, wanted)
     with np.errstate(all="ignore"):
-        ratios = np.where(apart == 0, 0.0, apart / bound)
+        ratios = np.where(differences == 0, 0.0, differences / bound)
     return np.where(np.isinf(bound), 0.0, ratios)
 
 

@@ -1,7 +1,7 @@
-"""From a StableHLO module to the bytes of a .vmfb, by IREE's compiler in a process of its own.
+"""Runs IREE's compiler in a separate process: from a StableHLO module to the bytes of a .vmfb.
 
-Whatever the compiler does there (it crashes on some modules) reaches the caller as a `CompileError` with the useful
-lines of its output and a saved reproducer. Results are kept in a dictionary and in the disk cache (`nabla_mlir.compiling.cache`).
+If the compiler fails (it crashes on some modules), the caller gets a `CompileError` with the useful lines of the output
+and a saved reproducer. Results are cached in a dictionary and on disk (`nabla_mlir.compiling.cache`).
 """
 
 from __future__ import annotations
@@ -29,29 +29,30 @@ from nabla_mlir.targets import target as as_target
 from nabla_mlir.targets.cpu import LOCAL
 from nabla_mlir.targets.toolchain import Finished, compiler_version, disassembled, iree_compile, run_compiler
 
-# What is done to a module before code is generated for it, as bytecode: it gets whether the kernels may be several libraries,
-# and returns whether they are.
+# A rewrite of a module, as bytecode, before code is generated for it. It gets True if the kernels may be in several
+# libraries, and returns True if they are.
 BeforeCode = Callable[[bytes, bool], tuple[bytes, bool]]
 
 _LOG = logger("cache")
-_KEY_VERSION = 1  # of what the key and the entry consist of
+_KEY_VERSION = 1  # the version of the form of key and entry
 _MEMORY_ENTRIES = 64
-# The names of values in debug output, which nobody sees, would ask the verifier again.
+# The verifier would need the names of values in debug output, which nobody reads.
 _NO_NAMES = "--mlir-print-assume-verified"
 UNVERIFIED = "--verify=false"
 _TO_END = ("-", "-o", "-")
-# The last phase of IREE before code: kernels are functions in executables, its own and those that we write.
+# IREE's last phase before code: kernels are functions in executables, both IREE's and those of nabla_mlir.
 _KERNELS = "executable-sources"
 _SEPARATE = "--iree-hal-link-executables=false"
-# Flags with which there has to be one library: C code calls it, or the system's linker makes it; or the user says so.
+# Flags that require a single library: C code calls it, the system's linker makes it, or the user requests it.
 _ONE_LIBRARY = ("--iree-hal-link", "--iree-llvmcpu-link", "--iree-llvmcpu-static")
-# What IREE writes into buffers in place: where two share one wrongly, only its verifier says so, before they are laid out.
+# Operations that IREE updates in place: if two wrongly share a buffer, only IREE's verifier detects it, before buffers
+# are laid out.
 _UPDATES = (b'"stablehlo.scatter"(', b"stablehlo.dynamic_update_slice ")
 _LOOP = b"stablehlo.while"
-# What IREE computes in windows that move: its tiles of those may not fit together, which only its verifier says.
+# Operations on sliding windows: IREE's tiles of them may not fit together, which only its verifier detects.
 _WINDOWS = (b"stablehlo.convolution", b"stablehlo.reduce_window", b"stablehlo.select_and_scatter")
 _BYTECODE = b"ML\xefR"
-# What the compiler, its linker and the loader of programs say without memory or disk: an object file is then cut off.
+# Messages of the compiler, its linker and the loader without memory or disk space; an object file may be cut off.
 _NO_MEMORY = r"bad_alloc|[Oo]ut of memory|Cannot allocate memory|failed to map segment|pthread_create failed"
 _NO_ROOM = r"No space left on device|[Dd]isk quota exceeded|File too large|iree-lld: error: \S+\.o: "
 _memory: OrderedDict[str, bytes] = OrderedDict()
@@ -74,12 +75,12 @@ def compile_module(
       source: the module as MLIR text or bytecode. Locations in it appear in errors and not in the artifact, but they
         are part of the cache key: leave them out of the source if a moved line should still hit the cache.
       target: a target or its name.
-      flags: further flags of iree-compile; they win over those of the target.
-      cache: look for the result in the cache and put it there.
-      timeout: seconds after which the compiler is stopped.
-      before_code: what is done to a module that is compiled in steps; it raises ValueError where it cannot. The source has to
-        tell what that is: it is the key in the cache.
-      in_steps: compile a short module in steps too.
+      flags: additional flags of iree-compile; they override those of the target.
+      cache: True reads the result from the cache, and stores it there.
+      timeout: the seconds after which the compiler is stopped.
+      before_code: a rewrite of a module that is compiled in steps; it raises ValueError if it fails. The source must
+        determine the rewrite, because the source is the key in the cache.
+      in_steps: True compiles a short module in steps, too.
 
     Raises:
       CompileError: the compiler refused the module, crashed, took too long or is not installed.
@@ -104,13 +105,13 @@ def compile_module(
 
 
 def cache_key(source: bytes, arguments: Sequence[str]) -> str:
-    """The key of a module in the cache: a hash of the source, all flags (they describe the target) and the compiler."""
+    """The key of a module in the cache: a hash of the source, all flags (which describe the target) and the compiler's version."""
     header = json.dumps([_KEY_VERSION, compiler_version(), list(arguments)])
     return hashlib.sha256(header.encode() + b"\0" + source).hexdigest()
 
 
 def clear_memory() -> None:
-    """Forgets the modules that this process has compiled; those on disk stay."""
+    """Drops the modules that this process has compiled; those on disk stay."""
     with _lock:
         _memory.clear()
 
@@ -143,11 +144,11 @@ def _compile(
 def _run(
     source: bytes, arguments: list[str], timeout: float | None, before_code: BeforeCode | None, in_steps: bool
 ) -> Finished:
-    """Runs the compiler, for a long module in steps, between which it can be rewritten.
+    """Runs the compiler; a long module is compiled in steps, between which it can be rewritten.
 
-    MLIR verifies all of a module after each pass, which takes half of the first step for a network of many layers, and a
-    quarter of the last. A step goes without, and what it has made is verified once, when the next one reads it, unless there
-    are modules whose buffers or code, as IREE makes them there, nothing but the verifier finds wrong (`WITH_REMEDIES`).
+    MLIR verifies the whole module after each pass. For a network of many layers this takes half of the first step and a
+    quarter of the last. So a step runs without the verifier, and its result is verified once, when the next step reads
+    it. The exception are modules whose wrong buffers or code only the verifier detects (`WITH_REMEDIES`).
     """
     until = None if timeout is None else time.monotonic() + timeout
     module = source
@@ -156,7 +157,7 @@ def _run(
         result = run_compiler([*arguments, *flags, *_TO_END], module, timeout=_left(until))
         if result.timed_out:
             return result
-        if result.returncode:  # with the verifier it says more exactly why
+        if result.returncode:  # the verifier gives a more exact reason
             return run_compiler([*arguments, *_TO_END], source, timeout=_left(until))
         module = result.stdout
     code, is_divided = _code_of(module, before_code if others else None, may_divide(arguments))
@@ -178,13 +179,13 @@ def _code_of(module: bytes, before_code: BeforeCode | None, may_divide: bool) ->
 
 
 def may_divide(arguments: Sequence[str]) -> bool:
-    """Whether there may be several libraries in what the compiler makes with these flags."""
+    """True if the artifact may have several libraries with these flags."""
     return set(LOCAL) <= set(arguments) and not any(a.startswith(_ONE_LIBRARY) for a in arguments)
 
 
 def _steps(source: bytes, arguments: Sequence[str], in_steps: bool) -> list[tuple[str, ...]]:
     """The flags of each step of a compilation."""
-    # Of bytecode neither the lines nor the operations can be counted.
+    # In bytecode, neither lines nor operations can be counted.
     is_short = source.startswith(_BYTECODE) or source.count(b"\n") < thresholds.VERIFIED_ONCE
     if not in_steps and (is_short or not is_artifact(arguments)):
         return [()]
@@ -206,12 +207,12 @@ def _left(until: float | None) -> float | None:
 
 
 def is_artifact(arguments: Sequence[str]) -> bool:
-    """Whether the compiler goes to the end with these flags, to what the runtime loads."""
+    """True if the compiler produces an artifact for the runtime with these flags."""
     return not any(a.startswith(("--compile-to", "--compile-from", "--compile-mode", "--output-format")) for a in arguments)
 
 
 def _with_references(artifact: bytes, source: bytes, arguments: list[str]) -> bytes:
-    """An artifact whose loops keep their buffers until these are used."""
+    """The artifact, corrected so that loops hold their buffers as long as these are used."""
     text = disassembled(artifact)
     if not lost_buffers(text):
         return artifact
@@ -227,6 +228,7 @@ def _with_references(artifact: bytes, source: bytes, arguments: list[str]) -> by
 
 
 def _error(result: Finished, source: bytes, arguments: list[str], timeout: float | None) -> CompileError:
+    """The error for a failed run of the compiler, with the useful lines of its output and a saved reproducer."""
     reproducer = _save_reproducer(source, arguments, result.stderr)
     where = None
     if result.timed_out:
@@ -242,12 +244,12 @@ def _error(result: Finished, source: bytes, arguments: list[str], timeout: float
             f"compiling requires a module that IREE accepts, got {len(errors) or 'an unknown number of'} error(s)."
         )
         message += _indented(errors or result.stderr.splitlines()[-5:])
-        where = _place(result.stderr)
+        where = _position(result.stderr)
     return CompileError(message, where=where, help=_help(result, reproducer), reproducer=reproducer)
 
 
 def _lack(result: Finished) -> tuple[str, str] | None:
-    """What the machine did not give the compiler, and what to do; None if its end is the fault of the module."""
+    """The resource that the machine did not give the compiler, and advice; None if the module caused the failure."""
     if result.timed_out or result.returncode == 0:
         return None
     if _signal(result) in ("SIGKILL", "SIGTERM"):
@@ -282,21 +284,21 @@ def _signal(result: Finished) -> str:
 
 
 def _errors(stderr: str) -> list[str]:
-    """The lines that say what is wrong, each once, at most eight of them and none longer than a screen line or two."""
+    """The lines with errors, without duplicates: at most eight, each of one or two screen lines."""
     lines = [line.strip() for line in stderr.splitlines() if re.search(r"(^|\s|:)error:", line)]
     lines = [line.replace("<stdin>:", "module:") for line in dict.fromkeys(lines)]
     return [line if len(line) <= 240 else line[:237] + "..." for line in lines[:8]]
 
 
 def _frames(stderr: str) -> list[str]:
-    """The passes in which the compiler crashed, innermost first, or else its functions."""
+    """The passes in which the compiler crashed, innermost first; if none are listed, its functions."""
     passes = re.findall(r"(\w+Pass)::runOnOperation\(", stderr)
     functions = re.findall(r"^\s*#\d+ 0x[0-9a-f]+ (mlir::[\w:]+\w)\(", stderr, re.MULTILINE)
     return [f"in {name}" for name in dict.fromkeys(passes[:2] or functions[:3])]
 
 
-def _place(stderr: str) -> SourceRange | None:
-    """The user's line of the first error, if the module knows it."""
+def _position(stderr: str) -> SourceRange | None:
+    """The user's line of the first error; None if the module does not have it."""
     match = re.search(r"^(?!<stdin>)(.+?):(\d+):(\d+): error:", stderr, re.MULTILINE)
     return SourceRange(match[1], int(match[2]), int(match[3])) if match else None
 

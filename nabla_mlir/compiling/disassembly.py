@@ -1,16 +1,17 @@
-"""The host program of an artifact, as `iree-dump-module` writes it: functions of blocks of instructions."""
+"""The host program of an artifact, parsed from the text of `iree-dump-module`: functions, blocks and instructions."""
 
 from __future__ import annotations
 
 import re
 from typing import NamedTuple
 
-# What the first of two registers holds is in the second one behind a branch: %i1 or %r1, %R1 if it gives a reference away.
+# Pairs of registers: a branch copies the first to the second. %i1 is a number, %r1 a reference, and %R1 a reference
+# that moves.
 Moves = tuple[tuple[str, str], ...]
 
 
 class Instruction(NamedTuple):
-    """The text of what an instruction sets, of its operation, and of its operands."""
+    """An instruction as three texts: its results, its operation and its operands."""
 
     results: str
     operation: str
@@ -18,12 +19,12 @@ class Instruction(NamedTuple):
 
     @property
     def own(self) -> str:
-        """The operands without what branches pass on."""
+        """The operands without those that are passed to other blocks."""
         return re.sub(r"\^bb\d+\([^)]*\)", "", self.operands)
 
     @property
     def branches(self) -> list[tuple[str, Moves]]:
-        """The labels of the blocks behind it, and what it passes on to each.
+        """The labels of the next blocks, each with the registers that are passed to it.
 
         Example:
           >>> Instruction("", "vm.br", " ^bb1(%i1->%i2, %R3->%r4)").branches
@@ -37,7 +38,7 @@ Block = list[Instruction]
 
 
 def functions(text: str) -> dict[str, dict[str, Block]]:
-    """The blocks of each function, by their labels; those without a name have a number.
+    """The blocks of each function, by label; a function without a name has a number.
 
     Example:
       >>> functions('''vm.func @f(%i0: i32) -> () {

@@ -1,4 +1,4 @@
-"""How long a lowered function takes on a CPU, roughly: enough to choose between one thread and a pool of them."""
+"""Rough estimates of the time of a lowered function on a CPU, to choose between one thread and a thread pool."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from nabla_mlir.runtime.manifest import Estimate
 from nabla_mlir.table.registry import REGISTRY, OpDef
 from nabla_mlir.table.traits import FUNCTION, ONE_BY_ONE, OWN_LOOP, flops_of, is_part, size_of
 
-Cost = tuple[float, float, float]  # nanoseconds that threads share, others, and dispatches
+Cost = tuple[float, float, float]  # nanoseconds that threads can share, other nanoseconds, and dispatches
 
 
 def estimate(function: ir.Operation) -> Estimate:
@@ -29,7 +29,7 @@ def estimate(function: ir.Operation) -> Estimate:
 
 
 def compilation_of(functions: Iterable[ir.Operation]) -> float:
-    """The microseconds that compiling functions of a module takes at least, by their size."""
+    """A lower bound, in microseconds, of the time to compile the functions of a module, from their size."""
     operations = sum(1 for function in functions for _ in nested(function))
     return thresholds.COMPILED_MODULE + thresholds.COMPILED_OPERATION * operations
 
@@ -43,7 +43,8 @@ def _total(ops: Iterable[ir.Operation]) -> Cost:
 
 
 def _cost(op: ir.Operation) -> Cost:
-    name = op.name  # asked for once: functions that are called once wait for this walk
+    """The cost of one operation, with its regions; a loop costs its body times the number of iterations."""
+    name = op.name  # read once, because a first call waits for this walk
     record = REGISTRY.get(name)
     if name == "stablehlo.while":
         counter = find_counter(op)
@@ -62,12 +63,12 @@ def _cost(op: ir.Operation) -> Cost:
 
 
 def _body(region: ir.Region) -> list[ir.Operation]:
-    """The operations of a region, but for what ends its only block."""
+    """The operations of a region without its terminator."""
     return [op.operation for op in region.blocks[0].operations][:-1]
 
 
 def _work(op: ir.Operation, name: str, record: OpDef) -> tuple[float, float]:
-    """Nanoseconds on one core and the number of dispatches, of an operation without branches and loops."""
+    """The nanoseconds on one core and the number of dispatches of an operation without regions that run."""
     if record.kind == "contraction":
         cost = cost_of(op)
         work = thresholds.FLOP * cost.flops + thresholds.BYTE * cost.bytes
@@ -84,15 +85,15 @@ def _work(op: ir.Operation, name: str, record: OpDef) -> tuple[float, float]:
 
 
 def _moved(op: ir.Operation) -> list[ir.Value]:
-    """What the operation goes through: of an array that it takes a part of, or writes a part of, not the rest."""
+    """The arrays that the operation reads or writes in full; for a slice, or an update of a part, only that part."""
     if is_part(op):
         return list(op.results)
     return [op.operands[1]] if op.name == "stablehlo.dynamic_update_slice" else [*op.operands, *op.results]
 
 
 def _products(op: ir.Operation) -> float:
-    """The dispatches of a convolution: two for each position of the result, where it becomes products of slices."""
-    _, (_, _, *window), (_, _, *places) = positions(REGISTRY[op.name].read(op)["dimension_numbers"])
+    """The dispatches of a convolution: two for each position of the result, if it becomes products of slices."""
+    _, (_, _, *window), (_, _, *spatial) = positions(REGISTRY[op.name].read(op)["dimension_numbers"])
     kernel, result = (shape_and_dtype(v.type)[0] for v in (op.operands[1], op.results[0]))
-    count = math.prod(result[d] for d in places)
+    count = math.prod(result[d] for d in spatial)
     return 2.0 * count if is_split(count, math.prod(kernel[d] for d in window)) else 1.0

@@ -1,4 +1,4 @@
-"""Executables in IR: kernels and the functions that compute them, put together in one."""
+"""Executables in IR: moves kernels and their functions from several executables into one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from nabla_mlir.dialects.regions import last_of, nested
 
 
 def move_into(home: ir.Operation, executables: Sequence[ir.Operation]) -> None:
-    """Moves the exports and functions of executables, or variants of them, to the end of those of another one."""
+    """Moves the exports and functions of executables (or of their variants) to the end of those of `home`."""
     *exports, code, _ = inside(home)
     number = len(exports)
     last = last_of(code.regions[0].blocks[0])
@@ -26,7 +26,7 @@ def move_into(home: ir.Operation, executables: Sequence[ir.Operation]) -> None:
 
 
 def rename_calls(module: ir.Module, call: str, home_of: Mapping[str, str]) -> None:
-    """Lets the operations that call kernels find them in the executables that they have moved to."""
+    """Updates the calls of kernels that have moved: `home_of` maps the old executable of each to its new one."""
     for op in nested(module.operation):
         if op.name == call:
             paths = [ir.SymbolRefAttr(entry).value for entry in op.attributes["entry_points"]]
@@ -35,7 +35,7 @@ def rename_calls(module: ir.Module, call: str, home_of: Mapping[str, str]) -> No
 
 
 def inside(op: ir.Operation) -> list[ir.Operation]:
-    """The operations of a region of one block."""
+    """The operations of a region with one block."""
     return [inner.operation for inner in op.regions[0].blocks[0].operations]
 
 

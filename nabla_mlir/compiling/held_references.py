@@ -1,8 +1,8 @@
-"""References that IREE's bytecode would give away before they are used (`references.py`), held instead.
+"""Corrects references that IREE's bytecode would give away before their last use (`references.py`).
 
-A branch has a list of pairs of registers, 16 bits each: what the first one holds is in the second one behind it. Of a
-reference one bit says that the first one gives it away. Where the block behind the branch, or one that follows, still reads
-the first one, that bit is wrong, and is cleared: both registers hold the reference then, and the buffer stays a little longer.
+A branch has a list of pairs of 16-bit registers: it copies the first register to the second. For a reference, one bit
+states that the first register gives the reference away. If a later block still reads the first register, this bit is
+wrong. It is cleared here: both registers then hold the reference, and the buffer lives a little longer.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ _REFERENCE, _GIVEN = 0x8000, 0x4000  # bits of a register's number
 
 
 def held(artifact: bytes, disassembly: str) -> bytes:
-    """An artifact in which no branch gives away a reference that is still read from its register.
+    """The artifact, corrected so that no branch gives away a reference that is still read from its register.
 
     Args:
       artifact: IREE's bytecode, in its zip archive.
-      disassembly: of it, by `iree-dump-module`.
+      disassembly: the text of the artifact by `iree-dump-module`.
 
-    A list of pairs whose bytes stand in other places of the artifact too stays as it is.
+    If the bytes of a list of pairs also occur elsewhere in the artifact, the list is not changed.
     """
     rows = [row for blocks in functions(disassembly).values() for row in _rows(blocks)]
-    places: dict[Moves, set[int]] = {}
+    positions: dict[Moves, set[int]] = {}
     for moves, wrong in rows:
-        places.setdefault(moves, set()).update(wrong)
+        positions.setdefault(moves, set()).update(wrong)
     counts = Counter(_encoded(moves) for moves, _ in rows)
     code = artifact
-    for moves, wrong in places.items():
+    for moves, wrong in positions.items():
         old = _encoded(moves)
         if wrong and artifact.count(old) == counts[old]:
             code = code.replace(old, _encoded([(x.lower() if i in wrong else x, y) for i, (x, y) in enumerate(moves)]))
@@ -41,7 +41,7 @@ def held(artifact: bytes, disassembly: str) -> bytes:
 
 
 def _rows(blocks: Mapping[str, Block]) -> Iterator[tuple[Moves, set[int]]]:
-    """What each branch passes on, and the places in it that give away what is still read."""
+    """The pairs of each branch, and the indices of the pairs that give away a reference which is still read."""
     reads = _reads(blocks)
     for block in blocks.values():
         for instruction in block:
@@ -51,7 +51,7 @@ def _rows(blocks: Mapping[str, Block]) -> Iterator[tuple[Moves, set[int]]]:
 
 
 def _reads(blocks: Mapping[str, Block]) -> dict[str, set[str]]:
-    """For each block the registers of references that it, or one that follows, reads before they are set."""
+    """For each block, the reference registers that it or a later block reads before they are set."""
     found: dict[str, set[str]] = {label: set() for label in blocks}
     is_complete = False
     while not is_complete:
@@ -71,7 +71,7 @@ def _reads(blocks: Mapping[str, Block]) -> dict[str, set[str]]:
 
 
 def _encoded(moves: Sequence[tuple[str, str]]) -> bytes:
-    """How many pairs there are, and the pairs."""
+    """The bytes of a list of pairs: their number, then the pairs."""
     numbers = [_number(x) for pair in moves for x in pair]
     return struct.pack(f"<{1 + len(numbers)}H", len(moves), *numbers)
 

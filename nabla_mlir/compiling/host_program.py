@@ -1,8 +1,8 @@
-"""The host's part of a compiled module as C: what IREE's virtual machine would run, without it.
+"""The host program of a compiled module as C, so that it runs without IREE's virtual machine.
 
-IREE divides a module into dispatches, which are machine code, and a program that runs them in order: allocations,
-copies, branches, a little arithmetic. Before it becomes bytecode that program is IR of the dialects stream, util, arith
-and cf; all shapes are known, and everything here runs in order, so that each operation is a line of C or two.
+IREE divides a module into dispatches, which are machine code, and a host program that runs them in order: allocations,
+copies, branches, a little arithmetic. Before it becomes bytecode, this program is IR of the dialects stream, util,
+arith and cf. All shapes are static and everything runs in order, so each operation becomes one or two lines of C.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from nabla_mlir.compiling.c_scalars import arithmetic, c_type, number, stored
 from nabla_mlir.dialects.stablehlo import array_of
 from nabla_mlir.errors import CompileError
 
-# What says nothing to a program that runs in order, on arrays whose shapes the caller vouches for.
+# Operations that need no code in a program that runs in order, on arrays whose shapes the caller guarantees.
 _SILENT = {
     "hal.element_type", "hal.encoding_type", "hal.buffer_view.assert", "hal.devices.get", "hal.device.allocator",
     "hal.memory_type", "hal.buffer_usage", "stream.timepoint.immediate",
@@ -27,14 +27,14 @@ _SILENT = {
 
 
 class HostProgram:
-    """A module of IREE after its executables were translated, as C.
+    """A module of IREE, after translation of its executables, as C.
 
     Attributes:
-      dispatches: the names of the functions of machine code, in the order of their numbers in the C.
-      globals: declarations of state and constants.
-      state: the names of the globals that a call may change, where these are memory.
-      initializers, functions: the C of each body; it reads `args`, writes what `results` point to, of the `sizes`,
-        and goes to `done`.
+      dispatches: the names of the machine code functions, in the order of their numbers in the C code.
+      globals: the declarations of state and constants.
+      state: the names of the memory globals that a call may change.
+      initializers, functions: the C code of each body. It reads `args`, writes to the memory at `results` (of the sizes
+        in `sizes`), and jumps to `done`.
     """
 
     def __init__(self, module: ir.Module):
@@ -65,7 +65,7 @@ class HostProgram:
                 self._counts[f"@{name}::@{export.attributes['sym_name'].value}"] = export
 
     def export(self, symbol: str) -> tuple[int, ir.Operation]:
-        """The number of a dispatch, and the operation that says how many workgroups it takes."""
+        """The number of a dispatch, and the operation that computes its number of workgroups."""
         parts = symbol.split("::")
         name = parts[-1][1:]
         if name not in self.dispatches:
@@ -84,7 +84,7 @@ class HostProgram:
         self.globals.append(f"static {c_type(type, name)} {name} = {start};")
 
     def constant(self, value: ir.Attribute) -> str:
-        """The name of an array that holds constant data."""
+        """The name of a C array with constant data."""
         name = f"data_{self._data}"
         self._data += 1
         data = _bytes(value)
@@ -95,18 +95,18 @@ class HostProgram:
 
 
 class _Function:
-    """A function or an initialiser."""
+    """The C code of a function or an initializer."""
 
     def __init__(self, program: HostProgram, op: ir.Operation):
         self._program, self._op = program, op
         self._names: dict[ir.Value, str] = {}
         self._declared: list[str] = []
         self._lines: list[str] = []
-        self._sizes: dict[str, str] = {}  # of memory, by its C
+        self._sizes: dict[str, str] = {}  # the sizes of memory, by its C expression
         self._blocks = list(op.regions[0].blocks)
 
     def text(self) -> str:
-        """Its C, without the head: `args` are pointers to the arguments, `results` to where the results go."""
+        """The C code without the head; `args` are pointers to the arguments, and `results` pointers to memory for the results."""
         first, *others = self._blocks
         for i, argument in enumerate(first.arguments):
             self._names[argument] = f"((char *)args[{i}])"
@@ -123,7 +123,7 @@ class _Function:
         return "\n".join([*self._declared, *self._lines])
 
     def _declare(self, value: ir.Value) -> str:
-        name = f"v{len(self._declared)}"  # each has a line or two there
+        name = f"v{len(self._declared)}"  # each variable has a line or two in `_declared`
         self._names[value] = name
         type = str(value.type)
         if not _is_time(type):
@@ -147,6 +147,7 @@ class _Function:
             self._operation(op.operation)
 
     def _operation(self, op: ir.Operation) -> None:
+        """Emits one operation: by its own method, or as arithmetic. Raises CompileError for unknown operations."""
         name = op.name
         handler: Callable[[ir.Operation], None] | None = getattr(self, "_" + name.replace(".", "_"), None)
         if name in _SILENT:
@@ -184,7 +185,7 @@ class _Function:
         self._jump(op.successors[1], values[1 + sizes[1] :])
 
     def _jump(self, block: ir.Block, values: Sequence[ir.Value]) -> None:
-        """All values are read before any argument is written."""
+        """Emits a jump to a block; all values are read before any block argument is written."""
         label = f"block_{self._blocks.index(block)}"
         pairs = [(a, v) for a, v in zip(block.arguments, values, strict=True) if not _is_time(str(a.type))]
         reads = [f"{c_type(str(a.type), '')} t{i} = {self._names[v]};" for i, (a, v) in enumerate(pairs)]
@@ -241,8 +242,8 @@ class _Function:
         self._names[op.results[0]] = f"({source} + {offset})"
 
     def _stream_file_read(self, op: ir.Operation) -> None:
-        file, place, target, _, offset, length = self._of(op.operands)[:6]
-        self._emit(f"memcpy({target} + {offset}, {file} + {place}, {length});")
+        file, position, target, _, offset, length = self._of(op.operands)[:6]
+        self._emit(f"memcpy({target} + {offset}, {file} + {position}, {length});")
         self._names[op.results[0]] = "0"
 
     def _allocate(self, op: ir.Operation) -> None:
@@ -323,6 +324,7 @@ class _Function:
         self._emit(f"  (({type} *)({target} + {offset}))[i] = ({type}){value};")
 
     def _stream_cmd_dispatch(self, op: ir.Operation) -> None:
+        """Emits the call of a dispatch, with its constants, buffers and number of workgroups."""
         sizes = list(ir.DenseI32ArrayAttr(op.attributes["operandSegmentSizes"]))
         groups, values = [], list(op.operands)
         for size in sizes:
@@ -367,11 +369,11 @@ def _global_name(name: str) -> str:
 
 
 def _bytes(value: ir.Attribute) -> bytes:
-    """The bytes of constant data: of one array, or of several one after another."""
+    """The bytes of constant data: one array, or several in sequence."""
     text = str(value)
     if not text.startswith("#util.composite<"):
         return _dense(value)
-    # One array a line; padding is of vector type, which is written as tensors are.
+    # One array on each line; padding has a vector type, which is parsed like a tensor.
     lines = text[text.index("[") + 1 : text.rindex("]")].replace(" : vector<", " : tensor<").splitlines()
     pieces = [line.strip().rstrip(",") for line in lines if line.strip()]
     return b"".join(_dense(ir.Attribute.parse(piece, value.context)) for piece in pieces)

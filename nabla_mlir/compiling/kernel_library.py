@@ -1,8 +1,8 @@
-"""Kernels that our passes write, compiled beside the rest of a module.
+"""Kernels that passes write, compiled in parallel with the rest of a module.
 
-Code is generated for them while IREE's first step works on the functions that call them, which keeps one core busy and can
-do nothing with kernels. There the functions call stubs: kernels of the same names that do nothing, in a library whose
-place in the artifact the real one takes.
+Machine code for the kernels is generated while IREE's first step, which uses one core and does not change kernels,
+works on the functions that call them. In that step the functions call stubs: empty kernels with the same names, in a
+separate library. The real library then replaces the library of stubs in the artifact.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from nabla_mlir.errors import CompileError
 from nabla_mlir.targets import Target
 
 _SOURCE = "hal.executable.source"
-_LIBRARY = ("--compile-mode=hal-executable", UNVERIFIED)  # makes the library alone
+_LIBRARY = ("--compile-mode=hal-executable", UNVERIFIED)  # makes only the library
 
 
 @dataclass(frozen=True)
@@ -31,8 +31,8 @@ class KernelLibrary:
     """Kernels without the module that calls them.
 
     Attributes:
-      name: of the library, in the module too.
-      names: of the kernels, in their order.
+      name: the name of the library, also in the module.
+      names: the names of the kernels, in order.
       text: the library as a module.
     """
 
@@ -42,7 +42,9 @@ class KernelLibrary:
 
 
 def take_kernels(module: ir.Module) -> KernelLibrary | None:
-    """Takes the kernels out of a legalised module, which has stubs instead; None where they are too few to be worth it."""
+    """Moves the kernels of a legalised module to a library and leaves stubs; None if the kernels are too small for that to
+    pay off.
+    """
     sources = [op.operation for op in module.body.operations if op.operation.name == _SOURCE]
     if sum(len(nested(op)) for op in sources) < thresholds.KERNELS_APART or not all(map(_is_alone, sources)):
         return None
@@ -54,8 +56,8 @@ def take_kernels(module: ir.Module) -> KernelLibrary | None:
         for op in others:
             op.erase()
         rename_calls(module, "flow.dispatch", callers)
-        apart = ir.Module.create()
-        with ir.InsertionPoint(apart.body):
+        kernels_module = ir.Module.create()
+        with ir.InsertionPoint(kernels_module.body):
             whole = home.clone()
         whole.attributes["sym_visibility"] = ir.StringAttr.get("public")
         *exports, code, _ = inside(home)
@@ -63,13 +65,13 @@ def take_kernels(module: ir.Module) -> KernelLibrary | None:
             *body, _ = kernel.regions[0].blocks[0].operations
             for op in reversed(body):
                 op.operation.erase()
-    return KernelLibrary(name, tuple(map(name_of, exports)), str(apart))
+    return KernelLibrary(name, tuple(map(name_of, exports)), str(kernels_module))
 
 
 def with_kernels(
     library: KernelLibrary, compile_rest: Callable[[], bytes], target: Target, flags: Sequence[str], cache: bool
 ) -> bytes:
-    """The artifact of a module with stubs, with the real kernels in their place, which are compiled meanwhile.
+    """The artifact of a module with stubs, in which the real kernels replace the stubs; both are compiled at the same time.
 
     Raises:
       CompileError: one of the two is refused, or IREE has changed the stubs or their library.
@@ -84,6 +86,6 @@ def with_kernels(
 
 
 def _is_alone(source: ir.Operation) -> bool:
-    """Whether the one kernel of an executable is all its code."""
+    """True if the executable contains only its kernels and no other functions."""
     *exports, code, _ = inside(source)
     return list(map(name_of, exports)) == list(map(name_of, inside(code)))

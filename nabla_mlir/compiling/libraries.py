@@ -1,8 +1,9 @@
-"""The kernels of a long module in a few libraries, of which LLVM makes the machine code side by side.
+"""Divides the kernels of a long module among a few libraries, for which LLVM generates machine code in parallel.
 
-IREE links all kernels of a module into one library, and LLVM works on a library with one core: half of the last step of a
-compilation. A library for each kernel uses all cores, but takes three times the work, for a library costs as much besides
-its code as a kernel does. So we put the kernels together, before there is code for them, and tell IREE to leave them so.
+IREE links all kernels of a module into one library, and LLVM works on one library with one core: half of the last step
+of a compilation. A library for each kernel uses all cores, but costs three times the work, because a library costs as
+much as a kernel in addition to its code. So the kernels are grouped before code is generated, and IREE is told not to
+link them.
 """
 
 from __future__ import annotations
@@ -24,16 +25,18 @@ Rewrite = Callable[[ir.Module], None]
 def before_code(
     rewrite: Rewrite | None, module: bytes, may_divide: bool, library: KernelLibrary | None = None
 ) -> tuple[bytes, bool]:
-    """A module, as it is before code is generated for it, with its kernels in several libraries; and whether they are.
+    """Rewrites a module before code is generated: its kernels may be divided among several libraries.
+
+    Returns the module, and True if it has several libraries.
 
     Args:
-      rewrite: what else is to be done to it.
+      rewrite: an additional rewrite.
       module: the module as bytecode.
-      may_divide: whether there may be several.
-      library: that of the kernels of which there are stubs, which stays one of its own.
+      may_divide: True if there may be several libraries.
+      library: the kernels for which the module has stubs; they stay a separate library.
 
     Raises:
-      ValueError: it cannot be rewritten.
+      ValueError: the module cannot be rewritten.
     """
     if library is not None and not may_divide:
         raise ValueError("stubs of kernels that are compiled apart, in one library with others")
@@ -42,7 +45,7 @@ def before_code(
     with context(), ir.Location.unknown():
         try:
             root = ir.Module.parse(module)
-        except ir.MLIRError:  # the compiler, which reads it next, says what is wrong
+        except ir.MLIRError:  # the compiler reads it next, and reports the error
             return module, False
         if rewrite is not None:
             rewrite(root)
@@ -55,14 +58,14 @@ def before_code(
 
 
 def divide(module: ir.Module, library: KernelLibrary | None = None) -> bool:
-    """Puts the kernels of a module before code generation into `thresholds.LIBRARIES` executables; returns whether it did.
+    """Groups the kernels of a module, before code generation, into `thresholds.LIBRARIES` executables; returns True if it did.
 
-    They are as many on every machine, so that artifacts do not depend on where they are made. Left alone is what is not worth
-    it, and a module with executables of a kind that is not known here. Beside kernels that are apart, few others are one
-    executable.
+    The number is the same on every machine, so that artifacts do not depend on the machine that compiles. Modules that
+    are too small, or that have executables of an unknown form, are not changed. If kernels are in a separate library, a
+    few other kernels form one executable.
 
     Raises:
-      ValueError: the kernels that are apart, or those beside them, are not as they should be.
+      ValueError: the separate kernels, or the others, do not have the expected form.
     """
     executables = [op.operation for op in module.body.operations if op.operation.name == "hal.executable"]
     if library is not None:
@@ -76,8 +79,8 @@ def divide(module: ir.Module, library: KernelLibrary | None = None) -> bool:
             raise ValueError("executables of a kind that is not known")
         return False
     home_of: dict[str, str] = {}
-    for places in _shares(sizes, count):
-        home, *others = (executables[place] for place in places)
+    for positions in _shares(sizes, count):
+        home, *others = (executables[position] for position in positions)
         home_of |= {name_of(other): name_of(home) for other in others}
         move_into(inside(home)[0], [inside(other)[0] for other in others])
         for other in others:
@@ -87,7 +90,7 @@ def divide(module: ir.Module, library: KernelLibrary | None = None) -> bool:
 
 
 def _others(executables: Sequence[ir.Operation], library: KernelLibrary) -> list[ir.Operation]:
-    """The executables beside the one of the kernels that are apart."""
+    """The executables other than the one with the separate kernels."""
     stubs = [op for op in executables if name_of(op) == library.name]
     exports = [name_of(e) for op in stubs for variant in inside(op)[:-1] for e in inside(variant)[:-2]]
     if exports != list(library.names):
@@ -96,20 +99,20 @@ def _others(executables: Sequence[ir.Operation], library: KernelLibrary) -> list
 
 
 def _shares(sizes: Sequence[int], count: int) -> list[list[int]]:
-    """The places of the kernels of each library: the largest first, each to the library with the least so far.
+    """The indices of the kernels in each library: largest kernel first, each to the library with the smallest total size.
 
     Example:
       >>> _shares([1, 5, 3, 3], 2)
       [[0, 1], [2, 3]]
     """
     shares: list[list[int]] = [[] for _ in range(count)]
-    for place in sorted(range(len(sizes)), key=lambda place: -sizes[place]):
-        min(shares, key=lambda share: sum(sizes[p] for p in share)).append(place)
+    for position in sorted(range(len(sizes)), key=lambda position: -sizes[position]):
+        min(shares, key=lambda share: sum(sizes[p] for p in share)).append(position)
     return [sorted(share) for share in shares]
 
 
 def _are_alike(executables: Sequence[ir.Operation]) -> bool:
-    """Whether each is one variant, for the same target, of exports and of functions that no other names so."""
+    """True if each executable has one variant, all for the same target, and all functions have different names."""
     kinds, functions = [], []
     for executable in executables:
         variant, *others = inside(executable)

@@ -1,4 +1,4 @@
-"""Programs that hold no more memory than a target allows: how much each is to forget is found by compiling it."""
+"""Programs under a memory limit: how much a program must recompute is found by compiling it repeatedly."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from nabla_mlir.table.traits import bytes_of
 from nabla_mlir.targets.toolchain import disassembled
 
 _LOG = logger("compile")
-_SHOWN = 3  # values of an error
+_SHOWN = 3  # the number of values in an error message
 
 
 def within(module: ir.Module, limit: int, attempts: int, compile: Callable[[ir.Module], bytes]) -> bytes:
-    """The artifact of a module none of whose entry points allocates more than `limit` bytes at once.
+    """The artifact of a module in which no entry point allocates more than `limit` bytes at once.
 
-    What a pass can say of that is an estimate, before fusion. So what the compiler makes of it is looked at, and the next one is
-    given less: by what was too much, but not by more than a part, since the least that is possible is not known, nor by so little
-    that no value less would have room.
+    A pass can only estimate the memory, because fusion comes later. So the memory of each artifact is measured, and the
+    next attempt gets a smaller limit. The limit is reduced by the excess, but not by more than a fraction, because the
+    smallest possible value is not known; and by at least the size of one value.
 
     Raises:
-      MemoryLimitError: none was found, or a program does not say what it allocates.
+      MemoryLimitError: no attempt met the limit, or a program does not state its allocations.
     """
     limits: dict[str, int] = {}
     best: dict[str, int] = {}
@@ -62,8 +62,8 @@ def _error(module: ir.Module, limit: int, best: Mapping[str, int]) -> MemoryLimi
     name = max(best, key=best.__getitem__)
     values = held_at_once(functions_of(module.operation)[name])[:_SHOWN]
     where = [source_of(value.owner.operation.location) for value in values]
-    largest = ", ".join(f"{value.type} ({bytes_of(value) / 1e6:.1f} MB{f', line {place.line}' if place else ''})"
-                        for value, place in zip(values, where, strict=True))  # fmt: skip
+    largest = ", ".join(f"{value.type} ({bytes_of(value) / 1e6:.1f} MB{f', line {position.line}' if position else ''})"
+                        for value, position in zip(values, where, strict=True))  # fmt: skip
     return MemoryLimitError(
         f"{name} requires {best[name] / 1e6:.1f} MB in the smallest form that was found, got memory_limit={limit}.",
         where=next(filter(None, where), None),

@@ -1,4 +1,4 @@
-"""From traced IR to StableHLO to an artifact: the fixed pipelines, and the call of the compiler."""
+"""The steps from traced IR to StableHLO to an artifact: the fixed pipelines, and the calls of the compiler."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ from nabla_mlir.targets import Target, merge_flags
 _LOG = logger("compile")
 _LOWER, _EXPAND = (Pipeline(steps().passes()) for steps in (LowerPipeline, ExpandTransformsPipeline))
 
-# At this optimisation level IREE drops assertions: reads of state that was never written would not fail.
+# At this optimisation level IREE drops assertions, so reads of state that was never written would not fail.
 _STATEFUL = ("--iree-opt-strip-assertions=false",)
 
 
 def clone_module(module: ir.Module) -> ir.Module:
-    """A copy."""
+    """A copy of the module."""
     with context(), ir.Location.unknown():
         copy = ir.Module.create()
         with ir.InsertionPoint(copy.body):
@@ -47,7 +47,7 @@ def clone_module(module: ir.Module) -> ir.Module:
 
 
 def lower_module(module: ir.Module) -> None:
-    """Expands all transforms in place; what is left is plain StableHLO."""
+    """Expands all transforms in place; the result is plain StableHLO."""
     with watch(f"lowering {_name_of(module)}"):
         _LOWER.run(module)
 
@@ -58,9 +58,9 @@ def expand_module(module: ir.Module) -> None:
 
 
 def legalize(module: ir.Module, target: Target, schedule: bool = True) -> ir.Module:
-    """A copy in which everything that IREE cannot do, or does wrong, on the target is written otherwise.
+    """A copy in which operations that IREE cannot compile, or compiles wrongly for the target, are replaced.
 
-    With `schedule` also what it does slowly.
+    With `schedule`, operations that IREE would make slow are replaced, too.
     """
     legal = clone_module(module)
     width = target.kernel_bytes() if schedule else 0
@@ -74,8 +74,8 @@ def compile_lowered(
     """Legalises a lowered module for the target and compiles it.
 
     Args:
-      title: what is said to be compiled.
-      schedule: also rewrite what IREE does slowly.
+      title: the name of the module in messages.
+      schedule: True also rewrites operations that IREE would make slow.
     """
     name, start = title or _name_of(module), time.perf_counter()
     with watch(f"compiling {name} for {target.name}"):
@@ -85,18 +85,19 @@ def compile_lowered(
         else:
             attempts = (
                 thresholds.LIMIT_ATTEMPTS if target.kernel_bytes() else 1
-            )  # nothing is forgotten without a schedule
+            )  # without a schedule, nothing is recomputed
             vmfb = within(clone_module(module), limit, attempts, lambda m: _compile_lowered(m, target, flags, cache, schedule))
     _LOG.info("%s for %s: %d bytes in %.2f s", name, target.name, len(vmfb), time.perf_counter() - start)
     return vmfb
 
 
 def _name_of(module: ir.Module) -> str:
-    """What to call a module: its first function that others may call."""
+    """A name for a module: that of its first public function."""
     return next((name for name, op in functions_of(module.operation).items() if not is_private(op)), "a module")
 
 
 def _compile_lowered(module: ir.Module, target: Target, flags: Sequence[str], cache: bool, schedule: bool = True) -> bytes:
+    """Legalises and compiles a module; tries the strategies of `_WAYS` first, then without them, then without the schedule."""
     legal = legalize(module, target, schedule)
     if any(op.operation.name == "util.global" for op in legal.body.operations):
         flags = [*_STATEFUL, *flags]
@@ -122,14 +123,14 @@ def _compile_lowered(module: ir.Module, target: Target, flags: Sequence[str], ca
             return plain
         if error.where is not None:
             raise
-        # The error is worth a second run, with locations, to say which line of the user's is meant.
+        # The second run has locations, so that the error shows the line of the user.
         text = legal.operation.get_asm(enable_debug_info=True)
         compile_module(text, target, flags=flags, cache=False)
         raise
 
 
-def _compile_apart(legal: ir.Module, target: Target, flags: Sequence[str], cache: bool) -> bytes | None:
-    """Kernels compiled apart, what is computed on the way in a buffer of its own."""
+def _compile_separately(legal: ir.Module, target: Target, flags: Sequence[str], cache: bool) -> bytes | None:
+    """Compiles kernels in a separate library, and intermediate values in a separate buffer; None if there is no such library."""
     if not may_divide(merge_flags(target.flags(), list(flags))) or (library := take_kernels(legal)) is None:
         return None
     after_streams = set_sizes if _place_transients(legal, target) else None
@@ -137,18 +138,18 @@ def _compile_apart(legal: ir.Module, target: Target, flags: Sequence[str], cache
 
 
 def _compile_with_transients(legal: ir.Module, target: Target, flags: Sequence[str], cache: bool) -> bytes | None:
-    """What is computed on the way in a buffer of its own."""
+    """Compiles intermediate values in a separate buffer; None if that is not possible."""
     if not _place_transients(legal, target):
         return None
     return compile_legal(str(legal), target, flags=flags, cache=cache, after_streams=set_sizes)
 
 
-# The ways to compile a module that rewrite it between the steps, by what they have; each is for a module as it was legalised.
-_WAYS = {"kernels compiled apart": _compile_apart, "a buffer for what is computed on the way": _compile_with_transients}
+# The strategies that rewrite a module between the steps, by name; each gets the module as it was legalised.
+_WAYS = {"kernels compiled apart": _compile_separately, "a buffer for what is computed on the way": _compile_with_transients}
 
 
 def _place_transients(legal: ir.Module, target: Target) -> bool:
-    """Whether what a legalised module computes on the way has buffers that the next call finds again, from now on."""
+    """Puts intermediate values into buffers that the next call reuses; returns True if the module has such a buffer."""
     if not target.kernel_bytes() or target.codegen.memory_of_results:
         return False
     Pipeline((PlaceTransientsPass(),)).run(legal, verify_each=False)
@@ -164,11 +165,11 @@ def compile_legal(
     after_streams: Rewrite | None = None,
     library: KernelLibrary | None = None,
 ) -> bytes:
-    """Compiles a legalised module, with the flags that avoid a fault of IREE's where it has one.
+    """Compiles a legalised module; if IREE fails with a known fault, compiles again with flags that avoid it.
 
     Args:
-      after_streams: what is to be done to the module behind IREE's stream phase; it raises ValueError where it cannot.
-      library: of the kernels of which it has stubs.
+      after_streams: a rewrite of the module after IREE's stream phase; it raises ValueError if it fails.
+      library: the kernels for which the module has stubs.
     """
 
     def compile_with(flags: Sequence[str]) -> bytes:
@@ -190,7 +191,7 @@ def compile_legal(
 def _without_schedule(
     module: ir.Module, schedule: str, target: Target, flags: Sequence[str], cache: bool
 ) -> bytes | None:
-    """The module compiled without the rewrites for speed; None where they made no difference, or not this one."""
+    """The module compiled without the rewrites for speed; None if they changed nothing, or if IREE refuses this module, too."""
     plain = str(legalize(module, target, schedule=False))
     if plain == schedule:
         return None

@@ -1,4 +1,4 @@
-"""The memory of a call, from the host program that IREE made: what it allocates, frees and drops, and in which order."""
+"""The memory of a call, computed from IREE's host program: its allocations and deallocations, in order."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from dataclasses import dataclass, field
 
 from nabla_mlir.compiling.disassembly import Block, Instruction, functions
 
-_VISITS = 3  # of a block: a loop's second iteration still holds what the first one made, and no later one holds more
-# The operands that say how much is allocated, and what is freed.
+_VISITS = 3  # of a block: in the second iteration a loop still holds values of the first, and later iterations hold no more
+# The indices of the operands with the allocated size, and with the freed buffer.
 _ALLOCATED = {"@hal.device.queue.alloca": 7, "@hal.allocator.allocate": 4}
 _FREED = {"@hal.device.queue.dealloca": 4}
 _LASTING = "@hal.allocator.allocate"
 
 
 def allocated_at_once(disassembly: str) -> dict[str, int]:
-    """The bytes that a call of each function has allocated at the same time, at most: its results are among them.
+    """The largest number of bytes that a call of each function has allocated at the same time, including its results.
 
-    Functions whose sizes depend on values are left out. A buffer is there until the program frees it, or nothing holds
-    it any more; all branches are gone through, and loops twice.
+    Functions whose sizes depend on values are left out. A buffer is live until the program frees it, or no register
+    holds it. All branches are followed, and loops are followed twice.
 
     Example:
       >>> allocated_at_once('''vm.func @f(%r0: !vm.ref<?>) -> () {
@@ -39,9 +39,9 @@ def allocated_at_once(disassembly: str) -> dict[str, int]:
 
 @dataclass
 class _State:
-    """At a place of a function: the buffers that each register holds, numbers that are known, and what was freed.
+    """The state at a point of a function: the buffers in each register, known numbers, and freed buffers.
 
-    What an allocator gives stays until nothing holds it, whatever a queue is told.
+    A buffer of an allocator stays live until no register holds it, even after a deallocation on a queue.
     """
 
     held: dict[str, frozenset[int]] = field(default_factory=dict)
@@ -56,7 +56,7 @@ class _State:
         return frozenset().union(*self.held.values()) - self.freed
 
     def move(self, moves: Sequence[tuple[str, str]]) -> None:
-        """What a branch passes on, all at once."""
+        """Copies the registers that a branch passes on, all at once."""
         before = self.copy()
         for source, target in moves:
             self.held.pop(target, None)
@@ -72,7 +72,7 @@ class _State:
 
 
 def _at_once(name: str, program: Mapping[str, Mapping[str, Block]]) -> int | None:
-    """Of one function, with those that it calls; None if a size is not known."""
+    """The peak of one function, including the functions that it calls; None if a size is not known."""
     blocks, sizes, peak = program[name], list[int](), 0
     visits = dict.fromkeys(blocks, 0)
     work = [("bb0", _State())]
@@ -108,7 +108,7 @@ def _bytes(state: _State, sizes: Sequence[int]) -> int:
 
 
 def _step(state: _State, instruction: Instruction, callee: str, buffer: int | None) -> None:
-    """Changes the state by an instruction, which may have made a buffer."""
+    """Updates the state by an instruction, which may have made a buffer."""
     results, operation, operands = instruction
     if callee in _FREED:
         state.freed |= state.held.get(_operands(instruction)[_FREED[callee]].lower(), frozenset()) - state.lasting
@@ -131,7 +131,7 @@ def _step(state: _State, instruction: Instruction, callee: str, buffer: int | No
 
 
 def _number(state: _State, operation: str, operands: str) -> int | None:
-    """The integer that an instruction makes, where it is known."""
+    """The integer that an instruction produces; None if it is not known."""
     if re.fullmatch(r"vm\.const\.i\d+\.zero", operation):
         return 0
     if re.fullmatch(r"vm\.const\.i\d+", operation):
@@ -142,12 +142,12 @@ def _number(state: _State, operation: str, operands: str) -> int | None:
 
 
 def _operands(instruction: Instruction) -> list[str]:
-    """The registers that a call takes."""
+    """The registers that a call reads."""
     return [word.strip(" %") for word in instruction.operands.partition("(")[2].partition(")")[0].split(",")]
 
 
 def _branches(state: _State, instruction: Instruction) -> Iterator[tuple[str, _State]]:
-    """Where it goes on, and with what; the first one first."""
+    """The next blocks with their states; the first one first."""
     for target, moves in reversed(instruction.branches):
         after = state.copy()
         after.move([(x.lstrip("%"), y.lstrip("%")) for x, y in moves])

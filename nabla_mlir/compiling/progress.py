@@ -1,4 +1,4 @@
-"""One line on standard error while something takes long: for those who watch, and for nobody else."""
+"""One line on standard error that shows the progress of long work; only on terminals and in notebooks."""
 
 from __future__ import annotations
 
@@ -11,19 +11,20 @@ from typing import TextIO
 
 from nabla_mlir.locks import new_lock
 
-_AFTER = 1.0  # seconds that nobody minds
-_line = new_lock()  # held by who writes on the line
+_AFTER = 1.0  # seconds of work that show nothing
+_line = new_lock()  # the owner writes the line
 
 
 @contextlib.contextmanager
 def watch(what: str, state: object = "") -> Iterator[None]:
-    """Says what is done once it has taken a second, counts the seconds, and says at the end how many they were.
+    """Shows `what` after one second, counts the seconds, and shows the total time at the end.
 
-    On a terminal or in a notebook; silent when piped, within another line, and while another thread has one.
+    It works on a terminal or in a notebook. It is silent if standard error is piped, inside another `watch`, and while
+    another thread shows a line.
 
     Args:
-      what: is done.
-      state: stands behind it, each second as it is then.
+      what: the name of the work.
+      state: an object whose text is shown after the name, updated each second.
     """
     if not _is_watched(sys.stderr) or not _line.acquire(blocking=False):
         yield
@@ -43,7 +44,7 @@ def watch(what: str, state: object = "") -> Iterator[None]:
 
 @contextlib.contextmanager
 def own_line() -> Iterator[None]:
-    """For who shows progress in another way: nothing is written inside."""
+    """A context for callers that show progress themselves: `watch` writes nothing inside it."""
     mine = _line.acquire(blocking=False)
     try:
         yield
@@ -60,7 +61,7 @@ def _count(what: str, state: object, stream: TextIO, end: threading.Event) -> No
 
 
 def _write(stream: TextIO, text: str) -> None:
-    with contextlib.suppress(OSError, ValueError):  # whoever watched has gone
+    with contextlib.suppress(OSError, ValueError):  # the terminal may be closed
         stream.write(f"\r{text}")
         stream.flush()
 

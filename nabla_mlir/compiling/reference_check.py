@@ -1,4 +1,4 @@
-"""One artifact against the reference interpreter: each entry point is called here, and NumPy runs it too."""
+"""Checks of one artifact: compares the results of its entry points on this machine with those of the interpreter."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from nabla_mlir.targets import TARGETS, Target
 
 Checks = dict[str, Check]  # by entry point
 CHECKED, DIFFERS, NOT_CHECKED = "checked", "differs", "not checked"
-# Reasons that another draw of the arguments may not have.
+# Reasons that may not apply to another draw of the arguments.
 _UNDECIDED, _NO_NUMBERS = "rounding decides its values", "its results are not numbers on random arguments"
-# A compiled loop is stopped that takes so many seconds, and so many times what the interpreter takes.
+# A compiled loop is stopped after this many seconds plus this many times the interpreter's time.
 _SECONDS, _TIMES = 10.0, 100.0
 
 
 def reason_not_to(module: ir.Module, target: Target) -> str:
-    """Why a module cannot be checked here; "" if it can."""
+    """The reason why a module cannot be checked on this machine; "" if it can."""
     if any(map(calls_python, nested(module.operation))):
         return "it calls functions of Python"
     try:
@@ -48,10 +48,10 @@ def check_artifact(
     """Compares the entry points of an artifact with the interpreter, on this machine.
 
     Args:
-      module: the lowered module that it was compiled from.
+      module: the lowered module from which it was compiled.
       examples: arguments by entry point; others get random ones.
       strategy: the name of the strategy by which it was compiled.
-      is_bounded: leave out what would cost more than a part of the compilation.
+      is_bounded: True skips entry points whose check would cost more than a part of the compilation.
     """
     checks: Checks = {}
     for draw in DRAWS:
@@ -92,12 +92,14 @@ class _Comparison:
         return self._check_of(name, outcome, strategy)
 
     def _compiled(self, name: str, seconds: float) -> list[np.ndarray]:
-        """The results of the compiled code, which may take much longer than the interpreter's seconds only where it is wrong."""
+        """The results of the compiled code. It is stopped if it takes much longer than the interpreter, which happens only
+        if it is wrong.
+        """
         arguments = [Array.from_numpy(x, self.executable.device) for x in self.runs.inputs(name)]
         function = self.executable.function(name)
         if estimate(self.entries[name]).is_bounded:
             return [np.asarray(y) for y in function(arguments)]
-        self.runs.perturbed(name, 0)  # ends if no rounding lets the program go on forever
+        self.runs.perturbed(name, 0)  # ends, unless rounding makes the program run forever
         with time_limit(_SECONDS + _TIMES * seconds):
             return [np.asarray(y) for y in self._interrupts.call(name, function, arguments)]
 
@@ -115,7 +117,7 @@ class _Comparison:
 
 
 def allowance_of(module: ir.Module) -> Budget:
-    """The steps that a check may take, a part of what compiling the module takes: two runs, one of them perturbed."""
+    """The budget of a check, a part of the time to compile the module; it covers two runs, one of them perturbed."""
     functions = functions_of(module.operation).values()
     reading = thresholds.READ_OPERATION * sum(1 for function in functions for _ in nested(function))
     share = thresholds.CHECKING_SHARE * compilation_of(functions) - reading

@@ -1,4 +1,4 @@
-"""The interpreter's results of the entry points of a module on drawn arguments or examples, as they stand and perturbed."""
+"""The interpreter's results of the entry points of a module, on drawn arguments or examples, with and without perturbation."""
 
 from __future__ import annotations
 
@@ -17,17 +17,18 @@ from nabla_mlir.interpreter.choices import routine_of
 from nabla_mlir.interpreter.rounding import Perturbation
 from nabla_mlir.runtime.drawn import DRAWS, drawn
 
-Examples = Mapping[str, Arrays]  # the arguments of entry points by name
-_ENDLESS = 1e15  # steps; smaller ones can still be subtracted
-_PLAIN = -1  # the number of the run that is not perturbed
-# The errors of a call by which the interpreter has no results.
+Examples = Mapping[str, Arrays]  # the arguments of entry points, by name
+_ENDLESS = 1e15  # steps; small numbers can still be subtracted from it
+_PLAIN = -1  # the number of the unperturbed run
+# The errors of a call for which the interpreter has no results.
 ABSENT = (OutOfStepsError, MemoryError, RuleMissingError, DeployError)
-# A perturbed run that takes so many times the steps of the plain one, and so many more, has a loop that rounding decides.
+# A perturbed run with this many times the steps of the plain run, plus this many more, has a loop that rounding
+# decides.
 _LONGER, _MORE = 10.0, 1000.0
 
 
 def entries_of(module: ir.Module) -> dict[str, ir.Operation]:
-    """The functions that others may call by name, those first that write the state which others read."""
+    """The public functions by name; those that write state come first, because others read it."""
     found = {name: op for name, op in functions_of(module.operation).items() if not is_private(op)}
     return dict(sorted(found.items(), key=lambda item: not _writes_state(item[1])))
 
@@ -37,7 +38,7 @@ def _writes_state(function: ir.Operation) -> bool:
 
 
 def reason_of(error: Exception) -> str:
-    """The reason why the interpreter has no results, by the error of a call: one of `ABSENT`."""
+    """The reason why the interpreter has no results, from the error of a call (one of `ABSENT`)."""
     if isinstance(error, OutOfStepsError):
         return "the interpreter would take too long"
     if isinstance(error, MemoryError):
@@ -68,14 +69,14 @@ class ReferenceRuns:
         self.budget = budget or Budget(_ENDLESS)
         self._first = self.budget.steps
         self._noise = Perturbation()
-        self._functions = functions(module.operation, self._noise)  # read once for all runs
+        self._functions = functions(module.operation, self._noise)  # compiled once for all runs
         self._start = dict(self._functions.state)
-        self._states: dict[int, dict[str, Any]] = {}  # of each run
-        self._inputs: dict[str, list[np.ndarray]] = {}  # of entry points that have been called
+        self._states: dict[int, dict[str, Any]] = {}  # by the number of the run
+        self._inputs: dict[str, list[np.ndarray]] = {}  # arguments of entry points that have been called
         self._results: dict[tuple[str, int], list[np.ndarray]] = {}
 
     def inputs(self, name: str) -> list[np.ndarray]:
-        """The arguments of an entry point, in memory of their own: a function may write where they lie."""
+        """The arguments of an entry point in new memory, because a function may write to its arguments."""
         if name in self.examples:
             return [np.array(x) for x in self.examples[name]]
         types = [shape_and_dtype(argument.type) for argument in self.entries[name].regions[0].blocks[0].arguments]
@@ -85,7 +86,7 @@ class ReferenceRuns:
         """The results of an entry point.
 
         Raises:
-          OutOfStepsError: the budget is spent.
+          OutOfStepsError: the budget is used up.
         """
         self._inputs[name] = self.inputs(name)
         try:
@@ -95,10 +96,10 @@ class ReferenceRuns:
             raise
 
     def perturbed(self, name: str, k: int) -> list[np.ndarray]:
-        """The results of an entry point in a perturbed run, by its number, after those that have been called before it.
+        """The results of an entry point in perturbed run number `k`, after the entry points that were called before it.
 
         Raises:
-          OutOfStepsError: rounding decides how long a loop goes on.
+          OutOfStepsError: rounding decides the number of iterations of a loop.
         """
         budget = Budget(_LONGER * (self._first - self.budget.steps) + _MORE)
         for entry, inputs in self._inputs.items():

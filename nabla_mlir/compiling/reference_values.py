@@ -1,4 +1,4 @@
-"""Reference values that an artifact carries: the interpreter's results on drawn arguments, and how far rounding moves them."""
+"""Reference values for artifacts: the interpreter's results on drawn arguments, and the distances that rounding explains."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from nabla_mlir.ops.callbacks import calls_python
 from nabla_mlir.runtime.drawn import DRAWS
 from nabla_mlir.runtime.reference import Reference, ResultReference, text_of, weighted_sum, weights_of
 
-# Elements that are carried of each result, and of all results of an entry point.
+# The number of stored elements for each result, and for all results of an entry point.
 _SAMPLES, _MOST, _LEAST = 8, 96, 2
 
 
@@ -22,7 +22,7 @@ def references_of(module: ir.Module, is_bounded: bool = True) -> dict[str, Refer
     """The reference of each entry point of a lowered module.
 
     Args:
-      is_bounded: leave out what the interpreter takes too long for, as checks do.
+      is_bounded: True skips entry points for which the interpreter would take too long, as checks do.
     """
     found: dict[str, Reference] = {}
     for draw in DRAWS:
@@ -34,7 +34,7 @@ def references_of(module: ir.Module, is_bounded: bool = True) -> dict[str, Refer
 
 
 def _on(module: ir.Module, draw: str, is_bounded: bool) -> tuple[float, dict[str, Reference]]:
-    """The references on one draw, and the smallest share of numbers that rounding does not decide."""
+    """The references for one draw, and the smallest share of elements that rounding does not decide."""
     runs = ReferenceRuns(module, draw=draw, budget=allowance_of(module) if is_bounded else None)
     found, smallest = {}, 1.0
     for order, name in enumerate(runs.entries):
@@ -61,6 +61,7 @@ def _results(runs: ReferenceRuns, name: str) -> tuple[float, tuple[ResultReferen
 
 
 def _result(wanted: np.ndarray, bound: np.ndarray, reruns: Arrays, samples: int) -> ResultReference:
+    """The reference of one result: some elements with their bounds, and a weighted sum with its bound."""
     flat, bounds = wanted.reshape(-1), bound.reshape(-1)
     indices = [i for i in _indices(flat, samples) if np.isfinite(bounds[i])]
     values, distances = tuple(text_of(flat[i]) for i in indices), tuple(float(f"{bounds[i]:.2e}") for i in indices)
@@ -70,7 +71,7 @@ def _result(wanted: np.ndarray, bound: np.ndarray, reruns: Arrays, samples: int)
     size = np.abs(flat.astype(np.complex128))
     size = np.where(np.isfinite(size), size, 1.0)
     weights, unit = weights_of(flat.size), unit_of(wanted.dtype)
-    # As for elements: sixteen units of each and of the largest, whose errors have any sign; and the order of this sum itself.
+    # As for elements: sixteen units of each element, one of the largest (errors of random sign), and the rounding of this sum.
     close = 16 * unit * float(weights @ size) + unit * np.sqrt(flat.size) * float(size.max()) + 1e-14 * float(weights @ size)
     spread = FACTOR * max(abs(other - total) for other in sums)
     if not np.isfinite(total):
@@ -79,7 +80,7 @@ def _result(wanted: np.ndarray, bound: np.ndarray, reruns: Arrays, samples: int)
 
 
 def _indices(flat: np.ndarray, samples: int) -> list[int]:
-    """All indices of a short array; of a long one the first, the last, that of the largest element, and some in between."""
+    """All indices of a short array; for a long array the first, the last, the largest element, and some others."""
     n = flat.size
     if n <= samples:
         return [*range(n)]

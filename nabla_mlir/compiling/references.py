@@ -1,10 +1,10 @@
-"""Buffers that IREE's bytecode gives away before it uses them: a check of what the compiler makes of loops.
+"""Detection of a fault of IREE: its bytecode may give a buffer away before the last use.
 
-Where a branch passes one reference for several arguments, the compiler of IREE 3.13 lets the last of them take it away,
-also if an earlier one has the same register and is left with nothing: https://github.com/iree-org/iree/issues/24753.
-The call then fails, with "indirect buffer reference slot 0 is out range". Two carries that an iteration makes at once
-lie in one buffer, and which registers they get is chance, so that no form of a loop avoids it. The disassembly says
-exactly whether it happened; `held_references` mends it then.
+If a branch passes one reference for several arguments, the compiler of IREE 3.13 lets the last of them take the
+reference over, even if an earlier argument has the same register and is then empty:
+https://github.com/iree-org/iree/issues/24753. The call fails with "indirect buffer reference slot 0 is out range". Two
+carries that an iteration computes at once are in one buffer, and their registers are arbitrary, so no form of a loop
+avoids the fault. The disassembly shows exactly if it happened; `held_references` then corrects it.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from collections.abc import Iterator, Mapping
 
 from nabla_mlir.compiling.disassembly import Block, Moves, functions
 
-_REGISTERS = 256  # more than a function has; all count as given where it starts
-_FENCES = slice(2, 4)  # the operands of an operation of a queue that it waits for and signals
+_REGISTERS = 256  # more than a function has; all of them count as set at its start
+_FENCES = slice(2, 4)  # the operands of a queue operation with its wait and signal fences
 
 
 def lost_buffers(disassembly: str) -> list[str]:
-    """The instructions that use a buffer that an earlier one has taken away, in the text of `iree-dump-module`.
+    """The instructions, in the text of `iree-dump-module`, that use a buffer which an earlier instruction has given away.
 
     Example:
       >>> lost_buffers('''^bb0:
@@ -33,7 +33,7 @@ def lost_buffers(disassembly: str) -> list[str]:
 
 
 def _lost_in(blocks: Mapping[str, Block]) -> list[str]:
-    """Which registers hold a reference, forwards through the blocks until nothing changes."""
+    """The instructions of one function that use a lost buffer, by a forward analysis of the registers that hold a reference."""
     holders = {"bb0": set(range(_REGISTERS))}
     work, uses = ["bb0"], {}
     while work:
@@ -68,7 +68,7 @@ def _moved(holders: set[int], moves: Moves) -> set[int]:
 
 
 def _buffers(operands: str) -> Iterator[int]:
-    """The registers of references that an instruction needs; not those of fences, of which none means no wait."""
+    """The registers of references that an instruction needs. An empty register of a fence is allowed: it means no wait."""
     if "@hal.fence." in operands:
         return
     inner = operands[operands.find("(") + 1 :].split(", ")

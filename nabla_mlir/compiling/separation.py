@@ -1,4 +1,4 @@
-"""Values that nothing is fused with, and that IREE moves no operation across: behind a barrier."""
+"""Barriers around values, so that IREE does not fuse them and does not move operations across them."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from nabla_mlir.table.traits import CONSTANT, runs_regions
 
 
 def separate_operations(module: ir.Module) -> None:
-    """Puts each result in functions, loops and branches behind a barrier, in place: no kernel has two operations."""
+    """Puts each result in functions, loops and branches behind a barrier, in place; no kernel then has two operations."""
     _hold(r for op in nested(module.operation) if op.parent is not None and runs_regions(op.parent.operation) for r in op.results)
 
 
 def separate_control(module: ir.Module) -> None:
-    """Puts what loops and branches read from outside, and what they return, behind a barrier, in place.
+    """Puts the operands, captures and results of loops and branches behind barriers, in place.
 
-    IREE 3.13 may put work before and after a branch into one part of the program ("circular dependency"); it does not where the
-    values that cross are barriers'.
+    IREE 3.13 may put work before and after a branch into one part of the program ("circular dependency"). It does not
+    if the values that cross the branch come from barriers.
     """
     control = [op for op in nested(module.operation) if runs_regions(op) and op.name != "func.func"]
     _hold(dict.fromkeys(v for op in control for v in (*op.results, *op.operands, *captures_of(op))))

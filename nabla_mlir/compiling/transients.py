@@ -1,4 +1,4 @@
-"""The buffers that `nabla-place-transients` asks for: their sizes, which IREE says in the middle of a compilation."""
+"""The sizes of the buffers that `nabla-place-transients` requests; IREE computes them in the middle of a compilation."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from nabla_mlir.dialects.regions import last_of, made_by, nested
 from nabla_mlir.passes.iree.scheduling.place_transients import UNKNOWN, is_marked
 from nabla_mlir.runtime.scratch import REFLECTED
 
-_SUFFIX = "_transients_size"  # of the function that IREE adds to say the size
+_SUFFIX = "_transients_size"  # of the function that IREE adds to compute the size
 
 
 def set_sizes(module: ir.Module) -> None:
-    """Puts the sizes of the buffers of a module, as it is behind IREE's stream phase, in the place of `UNKNOWN`.
+    """Replaces `UNKNOWN` by the sizes of the buffers, in a module after IREE's stream phase.
 
-    The functions that IREE adds to say these sizes go; each function that has such a buffer says its size to the runtime,
-    under `REFLECTED`. Functions with loops get their buffers here.
+    The functions that IREE adds to compute these sizes are erased. Each function with such a buffer reports its size to
+    the runtime, under `REFLECTED`. Functions with loops get their buffers here.
 
     Raises:
-      ValueError: a size is not said, or depends on values; or a function runs in several parts, of which none would compute
-        in the memory of another.
+      ValueError: a size is missing or depends on values; or a function runs in several parts, which cannot share
+        memory.
     """
     functions = {op.operation.attributes["sym_name"].value: op.operation for op in module.body.operations
                  if op.operation.name == "util.func"}  # fmt: skip
@@ -56,7 +56,7 @@ def _set_size(function: ir.Operation, size: int) -> None:
         if _is_unknown(op):
             op.attributes["value"] = ir.IntegerAttr.get(ir.IndexType.get(), size)
     reflection = ir.DictAttr(function.attributes["iree.reflection"])
-    # Without what names the function that IREE adds, and the mark that the size takes the place of.
+    # Removes the attribute with the name of the added function, and the mark that the size replaces.
     entries = {e.name: e.attr for e in reflection if not e.name.startswith(("iree.abi.transients", REFLECTED))}
     if size:
         entries[REFLECTED] = ir.StringAttr.get(str(size))

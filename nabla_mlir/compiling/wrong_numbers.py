@@ -1,4 +1,4 @@
-"""Programs whose compiled code is wrong: the operation from which on it is, and files that show it."""
+"""Reports for wrong compiled code: the first operation with a wrong value, and files that reproduce it."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from nabla_mlir.files import write_files
 from nabla_mlir.table.traits import CONSTANT
 from nabla_mlir.targets import Target
 
-_MOST = 400  # intermediate values that are returned
+_MOST = 400  # the largest number of intermediate values that are returned
 
 
 def culprit(module: ir.Module, target: Target, flags: Sequence[str], name: str, examples: Examples | None) -> str:
-    """The first operation of an entry point whose value is wrong, with its line; "" if none is where all values are returned."""
+    """The first operation of an entry point with a wrong value, with its line; "" if the values are right when all are returned."""
     whole = clone_module(module)
     ops = _return_all(whole, name)
     try:
@@ -42,7 +42,7 @@ def culprit(module: ir.Module, target: Target, flags: Sequence[str], name: str, 
 
 
 def _return_all(module: ir.Module, name: str) -> list[ir.Operation]:
-    """Lets a function return its intermediate values, and says which operations make them."""
+    """Makes a function return its intermediate values; returns the operations that compute them."""
     function = functions_of(module.operation)[name]
     block = function.regions[0].blocks[0]
     ops = [o.operation for o in block.operations if o.operation.name != CONSTANT and len(o.operation.results)]
@@ -63,7 +63,7 @@ def _return_all(module: ir.Module, name: str) -> list[ir.Operation]:
 def save_reproducer(
     module: ir.Module, target: Target, flags: Sequence[str], name: str, difference: str, examples: Examples | None
 ) -> str:
-    """Saves the program, as it is and as IREE gets it, with its arguments; returns the folder, "" if it cannot be written."""
+    """Saves the lowered and the legalised program with arguments; returns the folder, or "" if it cannot be written."""
     text = str(module)
     folder = disk.cache_dir() / "reproducers" / f"wrong-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
     about = {"entry": name, "difference": difference, "target": target.to_json(), "flags": [*target.flags(), *flags]}
@@ -81,5 +81,5 @@ def save_reproducer(
 
 
 def _writable(x: np.ndarray) -> np.ndarray:
-    """Narrow floats of ml_dtypes as f32, which NumPy's files know."""
+    """Narrow floats of ml_dtypes as f32, because NumPy's files do not support them."""
     return x.astype(np.float32) if x.dtype.kind == "V" else x

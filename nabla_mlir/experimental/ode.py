@@ -111,9 +111,9 @@ def _solved(f: Any, options: tuple[float, ...], y: Tensor, ts: Tensor) -> Tensor
 
         _, *carry = while_loop(goes_on, body, (full((), 0, np.dtype(np.int32)), *carry))
         t, before, coefficients = carry[2], carry[4], carry[5]
-        place, value = convert((target - before) / (t - before), coefficients.dtype), coefficients[0]
+        position, value = convert((target - before) / (t - before), coefficients.dtype), coefficients[0]
         for k in range(1, 5):
-            value = value * place + coefficients[k]
+            value = value * position + coefficients[k]
         return carry, value
 
     slope = f(y, ts[0])
@@ -165,8 +165,8 @@ def _backward(func: Any, options: Any, residuals: Any, ct: Tensor) -> Any:
     start = ct[-1], full_like(ts[0], 0), [full_like(x, 0) for x in points]
     rows = (ys[1:], ct[:-1], ct[1:], ts[1:], ts[:-1])
     (y_bar, t_bar, bars), ts_bar = scan(back, start, rows, reverse=True)
-    by_place = dict(zip(active, bars, strict=True))
-    args_bar = pytree.unflatten(spec, [by_place.get(i) for i in range(len(leaves))])
+    by_position = dict(zip(active, bars, strict=True))
+    args_bar = pytree.unflatten(spec, [by_position.get(i) for i in range(len(leaves))])
     return (y_bar, concatenate([t_bar[None], convert(ts_bar, ts.dtype)]), *args_bar)
 
 

@@ -28,7 +28,7 @@ _EXECUTABLE = re.compile(r"^  flow\.executable \S+ @(\S+) \{")
 _FUNCTION = re.compile(r"func\.func(?: \w+)? @(\w+)\(")
 _CALL = re.compile(r"flow\.dispatch(?:\[[^\]]*\])? @(\S+?)::@(\S+?)\(.*?\) : (.*?)(?: loc\(|$)")
 _CALLER = re.compile(r"^  (?:util|func)\.func (?:\w+ )?@(\w+)")
-_PLACE = re.compile(r'loc\((?:callsite\()?"@(\d+)"')
+_POSITION = re.compile(r'loc\((?:callsite\()?"@(\d+)"')
 _OF_OTHERS = ("func.func", "^bb", "dispatch.tensor.load", "dispatch.tensor.store", "flow.")  # lines of what a kernel reads
 _TENSOR = re.compile(r"tensor<((?:\d+x)*)(\w+(?:<\w+>)?)>")
 
@@ -63,14 +63,14 @@ def read_kernels(text: str, recorder: Recorder) -> list[dict[str, Any]]:
             if match := _FUNCTION.search(line):
                 names[executable] = match[1]
             if not any(word in line for word in _OF_OTHERS):
-                operations.setdefault(executable, set()).update(map(int, _PLACE.findall(line)))
+                operations.setdefault(executable, set()).update(map(int, _POSITION.findall(line)))
         elif match := _CALL.search(line):
             calls.append({"executable": match[1], "name": match[2], "caller": caller, "bytes": _bytes(match[3])})
     state = recorder.states[-1]
     whole = _whole(recorder)
     kernels: dict[tuple[str, str], dict[str, Any]] = {}
     for call in calls:
-        numbers = sorted({n for n in map(recorder.place_of, operations.get(call["executable"], ())) if n >= 0})
+        numbers = sorted({n for n in map(recorder.position_of, operations.get(call["executable"], ())) if n >= 0})
         numbers = [n for n in numbers if n in whole]
         kernel = kernels.setdefault((call["caller"], call["name"]), {
             "name": call["name"], "entry": call["caller"], "operations": numbers, "calls": 0, "bytes": 0,

@@ -128,12 +128,12 @@ def longest_increasing(numbers: Sequence[int]) -> list[int]:
             low, high = (middle + 1, high) if numbers[tails[middle]] < number else (low, middle)
         before[i] = tails[low - 1] if low else -1
         tails[low : low + 1] = [i]
-    places = []
-    place = tails[-1] if tails else -1
-    while place >= 0:
-        places.append(place)
-        place = before[place]
-    return places[::-1]
+    positions = []
+    position = tails[-1] if tails else -1
+    while position >= 0:
+        positions.append(position)
+        position = before[position]
+    return positions[::-1]
 
 
 def _row(row: Row) -> dict[str, Any]:

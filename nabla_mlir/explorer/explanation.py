@@ -86,8 +86,8 @@ class Explanation:
         axes.loglog(at, np.minimum(at * machine["bandwidth"], machine["peak"]), color="black")
         speed, longest = [max(k["flops"], 1) / k["seconds"] for k in kernels], max(k["seconds"] for k in kernels)
         axes.scatter(intensity, speed, s=[10 + 190 * k["seconds"] / longest for k in kernels], alpha=0.6)
-        for kernel, *place in zip(kernels, intensity, speed, strict=True):
-            axes.annotate(kernel["name"].rpartition("dispatch_")[2], place, fontsize=7)
+        for kernel, *point in zip(kernels, intensity, speed, strict=True):
+            axes.annotate(kernel["name"].rpartition("dispatch_")[2], point, fontsize=7)
         axes.set(xlabel="operations for each byte moved", ylabel="operations a second")
         axes.grid(visible=True, alpha=0.3)
         return axes

@@ -36,7 +36,7 @@ def halves_of(recorder: Recorder) -> dict[str, Any] | None:
         "state": len(recorder.states) - 1,
         "functions": [_function(name, f, {op.name for n, op in accesses if n == name}) for name, f in functions.items()],
         "residuals": sorted(residuals, key=lambda r: -r["nbytes"]),
-        "again": [part for name, f in functions.items() for part in _again(name, f, recorder)],
+        "again": [part for name, f in functions.items() for part in _recomputed(name, f, recorder)],
     }
 
 
@@ -61,7 +61,7 @@ def _residual(symbol: str, value: ir.Value, loads: list[tuple[str, ir.Operation]
     }
 
 
-def _again(name: str, func: ir.Operation, recorder: Recorder) -> list[dict[str, Any]]:
+def _recomputed(name: str, func: ir.Operation, recorder: Recorder) -> list[dict[str, Any]]:
     """What each product makes again from residuals: values that the point decides, as far as the rest of the product reads them."""
     block = func.regions[0].blocks[0]
     asked, known = set(block.arguments), set[ir.Value]()  # what depends on the vectors, and on the residuals alone

@@ -60,14 +60,14 @@ def lines_of(text: str) -> list[Line]:
     lines: list[Line] = []
     stack: list[_Open] = []
     for raw in body:
-        place = _LAST.search(raw)
+        position = _LAST.search(raw)
         plain = without_locations(raw)
         line = Line(plain.strip(), (len(plain) - len(plain.lstrip())) // 2)
         if not line.text or line.text.startswith("//"):
             continue
         lines.append(line)
         opens = line.text.endswith("{")
-        number = numbers.get(place[1], NO_OPERATION) if place is not None and not opens else NO_OPERATION
+        number = numbers.get(position[1], NO_OPERATION) if position is not None and not opens else NO_OPERATION
         if line.text.startswith(("^", "}")) or (stack and not stack[-1].is_open):  # of an operation that has begun
             if not stack:
                 continue
@@ -75,10 +75,10 @@ def lines_of(text: str) -> list[Line]:
             stack[-1].lines.append(line)
             if opens:
                 stack[-1].is_open = True
-            elif place is not None and not line.text.startswith("^"):
+            elif position is not None and not line.text.startswith("^"):
                 for part in stack.pop().lines:
                     part.operation = number
-        elif place is not None and not opens:
+        elif position is not None and not opens:
             line.operation = number
         else:
             stack.append(_Open([line], opens))

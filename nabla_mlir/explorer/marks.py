@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from iree.compiler import ir
 
-from nabla_mlir.dialects.locations import places_of, step_of
+from nabla_mlir.dialects.locations import positions_of, step_of
 from nabla_mlir.errors import SourceRange, is_internal
 
 _MARK = re.compile(r"@(\d+)")
@@ -56,14 +56,14 @@ def forerunners(location: ir.Location) -> tuple[int, ...]:
     return tuple(dict.fromkeys(_outermost(location)))
 
 
-def is_same_place(location: ir.Location) -> bool:
+def is_same_position(location: ir.Location) -> bool:
     """True if a location is a number with nothing around it: nothing has been done to the operation since."""
     return _number(location) is not None
 
 
 def origin_of(location: ir.Location) -> Origin:
     """The steps and the user's lines of a location."""
-    frames = [p for p in places_of(location) if os.path.basename(p.filename) not in _NO_FILES and not is_internal(p.filename)]
+    frames = [p for p in positions_of(location) if os.path.basename(p.filename) not in _NO_FILES and not is_internal(p.filename)]
     return Origin(tuple(dict.fromkeys(_steps(location))), tuple(dict.fromkeys(frames)))
 
 

@@ -103,7 +103,7 @@ def document_of(phases: Phases, texts: Numbers, recorder: Recorder) -> dict[str,
             item |= {
                 "text": [texts.of(line.text if len(line.text) <= _WIDEST else f"{line.text[:_WIDEST]} …") for line in lines],
                 "depth": [line.depth for line in lines],
-                "operation": [recorder.place_of(line.operation) if line.operation >= 0 else -1 for line in lines],
+                "operation": [recorder.position_of(line.operation) if line.operation >= 0 else -1 for line in lines],
                 "same": same_lines(last, lines),
             }
             last = lines
@@ -114,9 +114,9 @@ def document_of(phases: Phases, texts: Numbers, recorder: Recorder) -> dict[str,
 
 def same_lines(before: Sequence[Line], after: Sequence[Line]) -> list[int]:
     """For each line the one of the phase before that says the same but for names, in the same order; -1 for a new one."""
-    places: dict[str, list[int]] = {}
+    positions: dict[str, list[int]] = {}
     for i, line in reversed(list(enumerate(before))):
-        places.setdefault(_MAPS.sub("#map", line.shape), []).append(i)
-    pairs = [own.pop() if (own := places.get(_MAPS.sub("#map", line.shape))) else -1 for line in after]
+        positions.setdefault(_MAPS.sub("#map", line.shape), []).append(i)
+    pairs = [own.pop() if (own := positions.get(_MAPS.sub("#map", line.shape))) else -1 for line in after]
     ordered = set(longest_increasing(pairs))
     return [pair if i in ordered else -1 for i, pair in enumerate(pairs)]

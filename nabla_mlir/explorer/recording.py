@@ -120,9 +120,9 @@ class Recorder:
 
     def number_of(self, op: ir.Operation) -> int:
         """The number of an operation in the last state; -1 for one that is not in it."""
-        return self.place_of(next(iter(marks.forerunners(op.location)), -1))
+        return self.position_of(next(iter(marks.forerunners(op.location)), -1))
 
-    def place_of(self, mark: int) -> int:
+    def position_of(self, mark: int) -> int:
         """The number of the operation of the last state whose location holds `mark`; -1 for none."""
         number = mark - self._first
         return number if 0 <= number < len(self.states[-1].operations) else -1
@@ -170,9 +170,9 @@ class Recorder:
     def _origin(self, op: ir.Operation, last: State) -> tuple[tuple[int, ...], Origin]:
         """The forerunners of an operation and its origin, which is that of the forerunner where nothing was done to it."""
         location = op.location
-        places = [n - self._first for n in marks.forerunners(location)]
-        forerunners = tuple(n for n in places if 0 <= n < len(last.operations))
-        if forerunners and marks.is_same_place(location):
+        positions = [n - self._first for n in marks.forerunners(location)]
+        forerunners = tuple(n for n in positions if 0 <= n < len(last.operations))
+        if forerunners and marks.is_same_position(location):
             return forerunners, last.operations[forerunners[0]].origin
         return forerunners, marks.origin_of(location)
 

@@ -23,10 +23,10 @@ def records_of(states: Iterable[State]) -> dict[str, Any]:
 
 
 def _record(record: OpDef) -> dict[str, Any]:
-    place = _places().get(record.name, ("", 0, ""))
+    position = _positions().get(record.name, ("", 0, ""))
     return {
         "doc": record.doc, "kind": record.kind, "jvp": _jvp(record), "batch": _batch(record),
-        "module": place[0], "line": place[1], "source": place[2],
+        "module": position[0], "line": position[1], "source": position[2],
     }  # fmt: skip
 
 
@@ -50,9 +50,9 @@ def _rule(rule: Any) -> str:
 
 
 @functools.cache
-def _places() -> dict[str, tuple[str, int, str]]:
+def _positions() -> dict[str, tuple[str, int, str]]:
     """The module, the line and the text of each record that is written out."""
-    places = {}
+    positions = {}
     for name, module in sorted(sys.modules.items()):
         if not name.startswith(_ROOMS):
             continue
@@ -62,5 +62,5 @@ def _places() -> dict[str, tuple[str, int, str]]:
             arguments = value.args if isinstance(value, ast.Call) else []
             if arguments and isinstance(arguments[0], ast.Constant) and arguments[0].value in REGISTRY:
                 source = "\n".join(text.splitlines()[node.lineno - 1 : node.end_lineno])
-                places[arguments[0].value] = (name, node.lineno, source)
-    return places
+                positions[arguments[0].value] = (name, node.lineno, source)
+    return positions

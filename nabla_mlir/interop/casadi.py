@@ -128,10 +128,10 @@ def external(f: Callable[..., Any], *specs: Any, name: str = "f", folder: str | 
     cc = shutil.which(os.environ.get("CC", "cc"))
     if cc is None:
         raise DeployError("an external function requires a C compiler, got none.", help="install gcc or clang, or set CC.")
-    place = Path(tempfile.mkdtemp(prefix="nabla_mlir_casadi_")) if folder is None else Path(folder)
-    source = save_external(f, *specs, path=place / name)
-    library = place / f"{name}.so"
-    stems = [place / f"{name}.c", source, place / f"{name}.o"]
+    directory = Path(tempfile.mkdtemp(prefix="nabla_mlir_casadi_")) if folder is None else Path(folder)
+    source = save_external(f, *specs, path=directory / name)
+    library = directory / f"{name}.so"
+    stems = [directory / f"{name}.c", source, directory / f"{name}.o"]
     run = subprocess.run([cc, "-O2", "-shared", "-fPIC", *stems, "-lm", "-o", library], capture_output=True, text=True)
     if run.returncode:
         raise DeployError(f"an external function requires a library, got an error of {cc}: {run.stderr.strip()[-400:]}")
@@ -248,7 +248,7 @@ def _has_entries(symbol: Symbol) -> bool:
 def _source(library: str, symbol: Symbol) -> str:
     name, n, k = symbol.name, len(symbol.inputs), len(symbol.outputs)
     tables = {f"{name}_in_{i}": _dense(shape) for i, (_, shape) in enumerate(symbol.inputs)}
-    tables |= {f"{name}_out_{i}": _places(output) for i, output in enumerate(symbol.outputs)}
+    tables |= {f"{name}_out_{i}": _positions(output) for i, output in enumerate(symbol.outputs)}
     lines = [f"static const casadi_int {table}[] = {{{', '.join(map(str, numbers))}}};" for table, numbers in tables.items()]
     zeros = max((_size(symbol.inputs[i][1]) for i in symbol.read), default=1)
     arguments = [f"arg[{i}] ? arg[{i}] : zeros" for i in symbol.read]
@@ -266,10 +266,10 @@ def _dense(shape: Shape) -> list[int]:
     return [*shape, 1]
 
 
-def _places(output: Output) -> list[int]:
+def _positions(output: Output) -> list[int]:
     if output.pattern is None:
         return _dense(output.shape)
-    starts, rows = form_of(output.pattern, "csc").places
+    starts, rows = form_of(output.pattern, "csc").positions
     return [*output.shape, *starts.tolist(), *rows.tolist()]
 
 

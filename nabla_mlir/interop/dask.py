@@ -211,14 +211,14 @@ def _piece(content: bytes, number: int, x: np.ndarray, data: tuple[Any, ...], ch
 
 
 def _part(sources: Sequence[Any], digests: Sequence[str]) -> Part:
-    return tree_sum(_taken(source, "", lambda piece: piece.part) for source in sources)
+    return tree_sum(_result_of_piece(source, "", lambda piece: piece.part) for source in sources)
 
 
 def _product(sources: Sequence[Any], digests: Sequence[str], matrix: np.ndarray) -> np.ndarray:
-    return tree_sum(_taken(*pair, lambda piece: piece.product(matrix)) for pair in zip(sources, digests, strict=True))
+    return tree_sum(_result_of_piece(*pair, lambda piece: piece.product(matrix)) for pair in zip(sources, digests, strict=True))
 
 
-def _taken(source: Any, digest: str, function: Callable[[Piece], Any]) -> Any:
+def _result_of_piece(source: Any, digest: str, function: Callable[[Piece], Any]) -> Any:
     """What a function gives for a piece that is kept, or for one that is made in the place of another."""
     if isinstance(source, Piece):
         _compare(source, digest)

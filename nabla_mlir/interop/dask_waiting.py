@@ -86,14 +86,14 @@ def _look() -> Any:
     def look(dask_scheduler: Any) -> tuple[bool, list[tuple[str, str, int, int]]]:
         # Dask hands tasks that had preferred a worker, and found none at all, to no other one but that, which may never come back
         # (`bulk_schedule_unrunnable_after_adding_worker` of 2026.8 does not read `loose_restrictions`).
-        there = dask_scheduler.workers
+        known = dask_scheduler.workers
         orphans = [ts for ts in dask_scheduler.unrunnable
-                    if ts.loose_restrictions and ts.worker_restrictions and not ts.worker_restrictions & there.keys()]  # fmt: skip
+                    if ts.loose_restrictions and ts.worker_restrictions and not ts.worker_restrictions & known.keys()]  # fmt: skip
         for ts in orphans:
             ts.worker_restrictions = None
         dask_scheduler.transitions({ts.key: "processing" for ts in orphans}, stimulus_id="nabla_mlir-orphans")
-        is_active = any(ws.executing or (ws.status.name == "running" and ws.processing) for ws in there.values())
-        states = [(ws.address, ws.status.name, ws.metrics.get("memory", 0), ws.memory_limit or 0) for ws in there.values()]
+        is_active = any(ws.executing or (ws.status.name == "running" and ws.processing) for ws in known.values())
+        states = [(ws.address, ws.status.name, ws.metrics.get("memory", 0), ws.memory_limit or 0) for ws in known.values()]
         return is_active, states
 
     return look

@@ -60,12 +60,12 @@ class Call:
     narrow: Callable[[Sequence[int]], Call] | None = None
     key: Hashable = None
 
-    def is_again(self, other: Call) -> bool:
+    def is_equal_call(self, other: Call) -> bool:
         """True if the other call, in whose rule this one stands, is of the same function."""
         return self.root is other.root and all(a.code == b.code for a, b in zip(self.parts, other.parts, strict=True))
 
 
-def places_of(avals: Sequence[Any]) -> list[int]:
+def positions_of(avals: Sequence[Any]) -> list[int]:
     """Those that have tangents: no integers, no keys of random numbers, whose dtype is none of NumPy's."""
     return [i for i, x in enumerate(avals) if isinstance(x.dtype, np.dtype) and is_differentiable(x.dtype)]
 
@@ -76,7 +76,7 @@ def primitive_call(
     """A primitive whose rule is another formula than the derivative of what it is lowered to."""
     import jax
 
-    wrt, of = places_of(avals) if wrt is None else wrt, places_of(outputs)
+    wrt, of = positions_of(avals) if wrt is None else wrt, positions_of(outputs)
     f = functools.partial(primitive.bind, **params)
 
     def rule(*values: Any) -> list[Any]:

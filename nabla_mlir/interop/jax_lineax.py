@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
-from nabla_mlir.interop.jax_calls import Call, Part, places_of, primitive_call
+from nabla_mlir.interop.jax_calls import Call, Part, positions_of, primitive_call
 
 
 def solve_of_lineax(primitive: Any, params: Any, avals: Sequence[Any], outputs: Sequence[Any]) -> Call:
@@ -21,12 +21,12 @@ def solve_of_lineax(primitive: Any, params: Any, avals: Sequence[Any], outputs: 
     inner = sys.modules["equinox.internal._primitive"]
     operator, state, vector, *_ = (child.num_leaves for child in params["treedef"].children())
     arrays = [i for i, x in enumerate(params["static"]) if x is inner._missing_dynamic]
-    right = [i for i, place in enumerate(arrays) if operator + state <= place < operator + state + vector]
+    right = [i for i, position in enumerate(arrays) if operator + state <= position < operator + state + vector]
     rest = [i for i in range(len(avals)) if i not in right]
     same = [(a.shape, a.dtype) for a in outputs[: len(right)]] == [(avals[i].shape, avals[i].dtype) for i in right]
     solver = _arguments(params, avals)[4]
     if not same or not solver.assume_full_rank():
-        wrt = [i for i in places_of(avals) if i in right or arrays[i] < operator]
+        wrt = [i for i in positions_of(avals) if i in right or arrays[i] < operator]
         name = str(([str(a) for a in avals], params["treedef"], params["static"]))
         call = primitive_call(primitive, params, avals, outputs, wrt, name)
         call.key = _key(params, avals, wrt)
@@ -34,8 +34,8 @@ def solve_of_lineax(primitive: Any, params: Any, avals: Sequence[Any], outputs: 
 
     def region(work: Callable[..., Any]) -> Part:
         def of_vector(*values: Any) -> list[Any]:
-            by_place = dict(zip([*rest, *right], values, strict=True))
-            return work([by_place[i] for i in range(len(avals))])
+            by_position = dict(zip([*rest, *right], values, strict=True))
+            return work([by_position[i] for i in range(len(avals))])
 
         return Part(of_vector, lambda: [avals[i] for i in (*rest, *right)], primitive)
 

@@ -22,7 +22,7 @@ from nabla_mlir.dialects.context import context, parse_module
 from nabla_mlir.dialects.regions import functions_of, nested
 from nabla_mlir.dialects.stablehlo import Bool
 from nabla_mlir.errors import ImportIRError
-from nabla_mlir.interop.jax_calls import Call, Part, places_of, primitive_call
+from nabla_mlir.interop.jax_calls import Call, Part, positions_of, primitive_call
 from nabla_mlir.interop.jax_equinox import computes_its_derivative, refuses_tangents
 from nabla_mlir.interop.jax_lineax import solve_of_lineax
 from nabla_mlir.ops.custom_call import call as custom_call
@@ -37,7 +37,7 @@ _MARKER = "nabla_mlir.rule"
 _THUNKS = ("jax._src.interpreters.partial_eval", "jax._src.custom_derivatives")  # where JAX makes rules of rules
 # How many rules may stand within each other: some make a new function each time, such as the sinc function's, without end; of
 # one and the same on other code, such as the adjoint equation's adjoint equation, as many as there are orders of derivatives.
-_DEPTH, _AGAIN = 6, 2
+_DEPTH, _REPEATS = 6, 2
 
 
 @dataclass
@@ -130,13 +130,13 @@ class Importer:
         if inert and call.narrow is not None:
             call = call.narrow(inert)
         consts, arguments = operands[: call.consts[0]], operands[call.consts[0] :]
-        same = next((other for other in reversed(self.around) if call.is_again(other)), None)
+        same = next((other for other in reversed(self.around) if call.is_equal_call(other)), None)
         if same is not None:
-            again = stablehlo.emit(
+            copy = stablehlo.emit(
                 RECUR, [x.value for x in arguments], results=[r.type for r in op.results],
                 attributes={"name": ir.StringAttr.get(same.label)},
             )  # fmt: skip
-            return [wrap(r) for r in again.results]
+            return [wrap(r) for r in copy.results]
         call.label = _unused(call.label, [other.label for other in self.around])
         key = call.key and (call.key, self.around)
         modules = self.known.get(key, [])
@@ -145,7 +145,7 @@ class Importer:
             modules = [inner.module(call.parts[0])]
             try:
                 alike = sum(other.root is call.root for other in self.around)
-                if len(self.around) == _DEPTH or alike == _AGAIN:
+                if len(self.around) == _DEPTH or alike == _REPEATS:
                     raise ImportIRError(f"it stands within {len(self.around)} others")
                 modules += [inner.module(part) for part in call.parts[1:]]
             except Exception as error:  # whatever the user's rule raises
@@ -246,14 +246,14 @@ def _without_tangent(aval: Any) -> np.ndarray:
     return np.zeros(aval.shape, jax.dtypes.float0)
 
 
-def _dense(values: Sequence[Any], avals: Sequence[Any], places: Sequence[int]) -> list[Any]:
-    """The tangents at `places` as arrays: JAX stands for a zero by an object that has no numbers."""
+def _dense(values: Sequence[Any], avals: Sequence[Any], positions: Sequence[int]) -> list[Any]:
+    """The tangents at `positions` as arrays: JAX stands for a zero by an object that has no numbers."""
     import jax.numpy as jnp
     from jax.custom_derivatives import SymbolicZero
     from jax.interpreters.ad import Zero
 
     is_zero = [isinstance(value, (Zero, SymbolicZero)) for value in values]
-    return [jnp.zeros(avals[i].shape, avals[i].dtype) if is_zero[i] else values[i] for i in places]
+    return [jnp.zeros(avals[i].shape, avals[i].dtype) if is_zero[i] else values[i] for i in positions]
 
 
 def _jvp_call(params: Any, avals: Sequence[Any], outputs: Sequence[Any]) -> Call:
@@ -263,12 +263,12 @@ def _jvp_call(params: Any, avals: Sequence[Any], outputs: Sequence[Any]) -> Call
     root, inner = _root(params["jvp_jaxpr_fun"])
     consts = params["num_consts"] + inner
     arguments = avals[consts:]
-    wrt, of = places_of(arguments), places_of(outputs)
+    wrt, of = positions_of(arguments), positions_of(outputs)
     _, jvp = custom_jvp_call_p.get_bind_params(params)["subfuns"]
 
     def rule(*values: Any) -> list[Any]:
-        primals, by_place = values[: len(avals)], dict(zip(wrt, values[len(avals) :], strict=True))
-        tangents = [by_place.get(i, _without_tangent(aval)) for i, aval in enumerate(arguments)]
+        primals, by_position = values[: len(avals)], dict(zip(wrt, values[len(avals) :], strict=True))
+        tangents = [by_position.get(i, _without_tangent(aval)) for i, aval in enumerate(arguments)]
         outs = jvp.call_wrapped(*primals, *(jnp.zeros(aval.shape, aval.dtype) for aval in avals[:consts]), *tangents)
         n = len(outputs)
         return [*outs[:n], *_dense(outs[n:], outputs, of)]
@@ -283,7 +283,7 @@ def _vjp_call(params: Any, avals: Sequence[Any], outputs: Sequence[Any], inert: 
     root, inner = _root(params["fwd_jaxpr_thunk"])
     consts = params["num_consts"] + inner
     arguments = avals[consts:]
-    wrt, of = [i for i in places_of(arguments) if i + consts not in inert], places_of(outputs)
+    wrt, of = [i for i in positions_of(arguments) if i + consts not in inert], positions_of(outputs)
     bound = custom_vjp_call_p.get_bind_params(params)
     _, fwd, bwd = bound["subfuns"]
 
@@ -302,8 +302,8 @@ def _vjp_call(params: Any, avals: Sequence[Any], outputs: Sequence[Any], inert: 
 
     def backward(*values: Any) -> list[Any]:
         n = len(values) - len(of)
-        residuals, by_place = values[:n], dict(zip(of, values[n:], strict=True))
-        cotangents = [by_place.get(i, _without_tangent(aval)) for i, aval in enumerate(outputs)]
+        residuals, by_position = values[:n], dict(zip(of, values[n:], strict=True))
+        cotangents = [by_position.get(i, _without_tangent(aval)) for i, aval in enumerate(outputs)]
         return _dense(bwd.call_wrapped(*residuals, *cotangents)[consts:], arguments, wrt)
 
     parts = [Part(_evaluated(params["call_jaxpr"]), lambda: avals), Part(forward, lambda: avals), Part(backward, backward_avals)]

@@ -41,7 +41,7 @@ def save(tree: Any, path: str | os.PathLike[str], metadata: Mapping[str, str] | 
     arrays = [np.array(np.asarray(readable(leaf)), order="C") for leaf in leaves]
     content = dict(zip(_names(spec), arrays, strict=True))
     with writing(path):
-        write_files({path: lambda place: _write(place, content, dict(metadata or {}))})
+        write_files({path: lambda destination: _write(destination, content, dict(metadata or {}))})
 
 
 def _write(path: Path, content: dict[str, np.ndarray], metadata: dict[str, str]) -> None:

@@ -19,10 +19,10 @@ _NEVER = -1e30  # the logarithm of what cannot happen; infinities would make NaN
 def multilabel_margin_loss(x: Tensor, target: Tensor, reduction: int) -> tuple[Tensor, Tensor]:
     """PyTorch's own decomposition also counts what stands behind the first -1 of a row."""
     n = x.shape[-1]
-    rows, places, labels = x.reshape(-1, n), np.arange(n), target.reshape(-1, n)
-    is_label = places < nnp.min(nnp.where(labels == -1, places, n), -1, keepdims=True)
+    rows, positions, labels = x.reshape(-1, n), np.arange(n), target.reshape(-1, n)
+    is_label = positions < nnp.min(nnp.where(labels == -1, positions, n), -1, keepdims=True)
     labels = nnp.where(is_label, labels, 0)
-    is_target = nnp.any(is_label[:, :, None] & (labels[:, :, None] == places), 1)
+    is_target = nnp.any(is_label[:, :, None] & (labels[:, :, None] == positions), 1)
     margins = nn.relu(1 - (nnp.take_along_axis(rows, labels, -1)[:, :, None] - rows[:, None]))
     losses = nnp.sum(margins * (is_label[:, :, None] & ~is_target[:, None]), (1, 2)) / n
     total = [losses.reshape(x.shape[:-1]), nnp.mean(losses), nnp.sum(losses)][reduction]
@@ -44,9 +44,9 @@ def ctc_loss(log_probs: Tensor, targets: Tensor, lengths: Tensor, target_lengths
     if targets.ndim == 1:
         starts = nnp.cumsum(target_lengths) - target_lengths
         targets = nnp.take(targets, starts[:, None] + np.arange(targets.shape[0]), mode="clip")
-    places = np.arange(2 * targets.shape[1] + 1)
-    labels = nnp.where(places % 2 == 0, blank, nnp.take(nnp.pad(targets, ((0, 0), (0, 1))), places // 2, 1))
-    skips = (labels != blank) & (labels != nnp.pad(labels, ((0, 0), (2, 0)))[:, :-2]) & (places > 1)
+    positions = np.arange(2 * targets.shape[1] + 1)
+    labels = nnp.where(positions % 2 == 0, blank, nnp.take(nnp.pad(targets, ((0, 0), (0, 1))), positions // 2, 1))
+    skips = (labels != blank) & (labels != nnp.pad(labels, ((0, 0), (2, 0)))[:, :-2]) & (positions > 1)
     emissions = nnp.take_along_axis(log_probs, nnp.broadcast_to(labels, (steps, *labels.shape)), 2)
 
     def moved(a: Tensor, by: int) -> Tensor:
@@ -57,10 +57,10 @@ def ctc_loss(log_probs: Tensor, targets: Tensor, lengths: Tensor, target_lengths
         ways = nnp.stack([a, moved(a, 1), nnp.where(skips, moved(a, 2), _NEVER)])
         return nnp.where((t < lengths)[:, None], nn.logsumexp(ways, 0) + emission, a), ()
 
-    first = nnp.where(places < 2, emissions[0], _NEVER)
+    first = nnp.where(positions < 2, emissions[0], _NEVER)
     last, _ = scan(step, first, (emissions[1:], np.arange(1, steps)))
     ends = 2 * target_lengths[:, None]
-    is_end = (places == ends) | ((places == ends - 1) & (ends > 0))
+    is_end = (positions == ends) | ((positions == ends - 1) & (ends > 0))
     total = nn.logsumexp(nnp.where(is_end, last, _NEVER), 1)
     return nnp.where(total < _NEVER / 2, np.inf, -total)
 
@@ -77,10 +77,10 @@ def fractional_max_pool(rank: int) -> Any:
             gap = (n - window) / (count - 1) if count > 1 else 0.0
             starts = nnp.floor((np.arange(count) + draw) * gap) - nnp.floor(draw * gap)
             starts = nnp.where(np.arange(count) == count - 1, n - window, starts).astype(np.int64)
-            places = starts[..., None] + np.arange(window)
+            positions = starts[..., None] + np.arange(window)
             shape = [1] * (2 * rank)
             shape[i], shape[rank + i] = count, window
-            flat = flat * n + places.reshape(*whole, *shape)
+            flat = flat * n + positions.reshape(*whole, *shape)
         flat = nnp.broadcast_to(flat, (*whole, *sizes, *windows)).reshape(*whole, int(np.prod(sizes)), int(np.prod(windows)))
         rows = x.reshape(*whole, 1, -1)
         patches = nnp.take_along_axis(nnp.broadcast_to(rows, (*whole, flat.shape[-2], rows.shape[-1])), flat, -1)

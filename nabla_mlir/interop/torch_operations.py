@@ -61,8 +61,8 @@ def _running(is_better: Callable[[Any, Any], Any]) -> Callable[[Tensor, int], tu
 
     def run(x: Tensor, dim: int) -> tuple[Tensor, Tensor]:
         axis = dim % x.ndim
-        places = np.arange(x.shape[axis]).reshape([-1 if i == axis else 1 for i in range(x.ndim)])
-        return associative_scan(best, (x, nnp.broadcast_to(places, x.shape)), axis=axis)
+        positions = np.arange(x.shape[axis]).reshape([-1 if i == axis else 1 for i in range(x.ndim)])
+        return associative_scan(best, (x, nnp.broadcast_to(positions, x.shape)), axis=axis)
 
     return run
 
@@ -79,8 +79,8 @@ def _searchsorted(rows: Any, x: Any, out_int32: bool, right: bool, side: str | N
 
 
 def _diagonal_scatter(x: Any, values: Tensor, offset: int = 0, first: int = 0, second: int = 1) -> Tensor:
-    places = np.diagonal(np.arange(int(np.prod(x.shape))).reshape(x.shape), offset, first, second)
-    return nnp.reshape(x.reshape(-1).at[places.ravel()].set(nnp.reshape(values, (-1,))), x.shape)
+    positions = np.diagonal(np.arange(int(np.prod(x.shape))).reshape(x.shape), offset, first, second)
+    return nnp.reshape(x.reshape(-1).at[positions.ravel()].set(nnp.reshape(values, (-1,))), x.shape)
 
 
 def _unfold(x: Tensor, dim: int, size: int, step: int) -> Tensor:
@@ -94,20 +94,22 @@ def _scatter_reduce(x: Any, dim: int, index: Tensor, values: Any, reduce: str, i
     if reduce not in combiners or not include_self:
         raise ImportIRError(f"from_torch requires a scatter_reduce of {', '.join(combiners)} that includes the tensor "
                             f"itself, got {reduce} with include_self={include_self}.")  # fmt: skip
-    places = list(np.indices(index.shape))
-    places[dim % x.ndim] = index
+    positions = list(np.indices(index.shape))
+    positions[dim % x.ndim] = index
     updates = values[tuple(slice(n) for n in index.shape)]
-    return getattr(x.at[tuple(places)], combiners[reduce])(updates)
+    return getattr(x.at[tuple(positions)], combiners[reduce])(updates)
 
 
-def _embedding(rows: Tensor, places: Tensor, padding: int = -1, scale_grad_by_freq: bool = False, sparse: bool = False) -> Tensor:
+def _embedding(
+    rows: Tensor, positions: Tensor, padding: int = -1, scale_grad_by_freq: bool = False, sparse: bool = False
+) -> Tensor:
     """The row `padding` has no gradient, which torch-mlir does not know."""
     if scale_grad_by_freq:
         raise ImportIRError("from_torch requires an embedding whose gradient is not scaled, got scale_grad_by_freq=True.")
-    found = nnp.take(rows, places, 0)
+    found = nnp.take(rows, positions, 0)
     if padding < 0:
         return found
-    return nnp.where((places == padding)[..., None], stop_gradient(found), found)
+    return nnp.where((positions == padding)[..., None], stop_gradient(found), found)
 
 
 # ---------------------------------------------------------------- windows
@@ -136,7 +138,7 @@ def _windows(x: Tensor, body: str, start: float, windows: Sequence[int], strides
     return reduce_window(x, full((), start, x.dtype), body=body, **params)
 
 
-def _max_pool(rank: int, with_places: bool = False) -> Callable[..., Any]:
+def _max_pool(rank: int, with_positions: bool = False) -> Callable[..., Any]:
     def pool(x: Tensor, windows: Any, strides: Any = (), pads: Any = 0, dilations: Any = 1, ceil: bool = False) -> Any:
         windows, pads, dilations = (_each(value, rank) for value in (windows, pads, dilations))
         strides = _each(strides, rank) or windows
@@ -144,23 +146,23 @@ def _max_pool(rank: int, with_places: bool = False) -> Callable[..., Any]:
         spans = [d * (w - 1) + 1 for w, d in zip(windows, dilations, strict=True)]
         ends = [_ends(*of, ceil) for of in zip(sizes, spans, strides, pads, strict=True)]
         best = _windows(x, "max", -np.inf, windows, strides, ends, dilations)
-        if not with_places:
+        if not with_positions:
             return best
         steps = [np.arange(count)[:, None] * s - p + d * np.arange(w) for count, s, p, d, w in zip(
             best.shape[-rank:], strides, pads, dilations, windows, strict=True)]  # fmt: skip
-        return best, _places_of_largest(x, sizes, steps)
+        return best, _positions_of_largest(x, sizes, steps)
 
     return pool
 
 
-def _places_of_largest(x: Tensor, sizes: Sequence[int], steps: Sequence[np.ndarray]) -> Tensor:
+def _positions_of_largest(x: Tensor, sizes: Sequence[int], steps: Sequence[np.ndarray]) -> Tensor:
     """Where the largest element of each window stands among those of the spatial axes, written in a row."""
     grids = [np.stack(np.meshgrid(*of, indexing="ij")) for of in (
         [s[:, 0] for s in steps], [s[0] - s[0, 0] for s in steps])]  # fmt: skip
     rank = len(sizes)
-    places = grids[0].reshape(rank, -1, 1) + grids[1].reshape(rank, 1, -1)  # of each window, and inside of one
-    inside = np.all((places >= 0) & (places < np.array(sizes).reshape(-1, 1, 1)), axis=0)
-    flat = np.where(inside, np.ravel_multi_index(tuple(places), sizes, mode="clip"), 0)
+    positions = grids[0].reshape(rank, -1, 1) + grids[1].reshape(rank, 1, -1)  # of each window, and inside of one
+    inside = np.all((positions >= 0) & (positions < np.array(sizes).reshape(-1, 1, 1)), axis=0)
+    flat = np.where(inside, np.ravel_multi_index(tuple(positions), sizes, mode="clip"), 0)
     rows = nnp.reshape(x, (*x.shape[: x.ndim - rank], -1))
     patches = nnp.where(inside, nnp.take(rows, flat, -1), -np.inf)
     largest = nnp.take_along_axis(nnp.broadcast_to(flat, patches.shape), nnp.argmax(patches, -1)[..., None], -1)
@@ -203,11 +205,11 @@ def _adaptive_max_pool(x: Tensor, sizes: Sequence[int]) -> tuple[Tensor, Tensor]
     """The largest elements, and where they stand among those of the spatial axes."""
     spatial = x.shape[-len(sizes) :]
     flat, numbers = x.reshape(*x.shape[: -len(sizes)], -1), np.arange(int(np.prod(spatial))).reshape(spatial)
-    places = []
+    positions = []
     for ends in itertools.product(*(_adaptive(n, count) for n, count in zip(spatial, sizes, strict=True))):
         inside = numbers[tuple(slice(*pair) for pair in ends)].ravel()
-        places.append(nnp.take(inside, nnp.argmax(nnp.take(flat, inside, -1), -1)))
-    where = nnp.stack(places, -1)
+        positions.append(nnp.take(inside, nnp.argmax(nnp.take(flat, inside, -1), -1)))
+    where = nnp.stack(positions, -1)
     shape = (*x.shape[: -len(sizes)], *sizes)
     return nnp.take_along_axis(flat, where, -1).reshape(shape), where.reshape(shape)
 
@@ -221,8 +223,8 @@ def _nearest(rank: int) -> Callable[..., Tensor]:
         for i, n in enumerate(x.shape[-rank:]):
             length = sizes[i] if sizes is not None else int(n * scales[i])
             ratio = n / length if scales is None else 1 / scales[i]
-            places = np.minimum((np.arange(length) * ratio).astype(np.int64), n - 1)
-            x = nnp.take(x, places, x.ndim - rank + i)
+            positions = np.minimum((np.arange(length) * ratio).astype(np.int64), n - 1)
+            x = nnp.take(x, positions, x.ndim - rank + i)
         return x
 
     return upsample
@@ -298,7 +300,7 @@ _ATEN: dict[str, Callable[..., Any]] = {
     "embedding": _embedding, "multilabel_margin_loss_forward": torch_losses.multilabel_margin_loss,
     **{f"fractional_max_pool{rank}d": torch_losses.fractional_max_pool(rank) for rank in (2, 3)},
     **{f"max_pool{rank}d": _max_pool(rank) for rank in (1, 2, 3)},
-    **{f"max_pool{rank}d_with_indices": _max_pool(rank, with_places=True) for rank in (1, 2, 3)},
+    **{f"max_pool{rank}d_with_indices": _max_pool(rank, with_positions=True) for rank in (1, 2, 3)},
     **{f"avg_pool{rank}d": _avg_pool(rank) for rank in (1, 2, 3)},
     "_adaptive_avg_pool3d": _adaptive_avg_pool, "adaptive_max_pool3d": _adaptive_max_pool,
     **{f"upsample_nearest{rank}d.vec": _nearest(rank) for rank in (1, 2, 3)},
@@ -313,7 +315,7 @@ _ATEN: dict[str, Callable[..., Any]] = {
         "fft", "ifft", "rfft", "irfft", "hfft", "ihfft", "fft2", "ifft2", "rfft2", "irfft2", "fftn", "ifftn", "rfftn",
         "irfftn", "fftshift", "ifftshift")},
     "complex": elementwise.make_complex,
-    "polar": lambda size, turn: elementwise.make_complex(size * nnp.cos(turn), size * nnp.sin(turn)),
+    "polar": lambda size, arg: elementwise.make_complex(size * nnp.cos(arg), size * nnp.sin(arg)),
     "angle": nnp.angle, "view_as_real": lambda z: nnp.stack([nnp.real(z), nnp.imag(z)], -1),
     "view_as_complex": lambda x: elementwise.make_complex(x[..., 0], x[..., 1]),
 }  # fmt: skip

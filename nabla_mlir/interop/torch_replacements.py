@@ -66,16 +66,16 @@ def _embedding_bag(
 
     if per_sample_weights is not None and mode != "sum":
         raise NotImplementedError(f"embedding_bag takes per_sample_weights where mode is sum, got {mode}")
-    places, number = input.reshape(-1), torch.arange(input.numel())
+    positions, number = input.reshape(-1), torch.arange(input.numel())
     if input.ndim == 2:
         bags, count = number // input.shape[1], input.shape[0]
     else:
         starts = offsets[:-1] if include_last_offset else offsets
         bags, count = torch.searchsorted(starts, number, right=True) - 1, starts.shape[0]
-    rows = torch.nn.functional.embedding(places, weight, padding_idx, max_norm, norm_type, scale_grad_by_freq)
+    rows = torch.nn.functional.embedding(positions, weight, padding_idx, max_norm, norm_type, scale_grad_by_freq)
     if per_sample_weights is not None:
         rows = rows * per_sample_weights.reshape(-1)[:, None]
-    is_member = torch.ones_like(places, dtype=torch.bool) if padding_idx is None else places != padding_idx % weight.shape[0]
+    is_member = torch.ones_like(positions, dtype=torch.bool) if padding_idx is None else positions != padding_idx % weight.shape[0]
     target, index = rows.new_zeros(count, rows.shape[1]), bags[:, None].expand(rows.shape)
     sizes = rows.new_zeros(count).scatter_reduce(0, bags, is_member.to(rows.dtype), "sum")[:, None]
     if mode == "max":

@@ -1,7 +1,7 @@
 """The reference interpreter: it runs programs without rewrites, with NumPy, one operation after the other.
 
-A program is read once, block by block, and then run on host memory: what stands in `evaluations` for an operation says
-what it does with arrays; elementwise ones that need no more have NumPy's function in their record.
+A program is read once, block by block, and then run on host memory. `evaluations` has a function for each operation; a
+simple elementwise operation uses NumPy's function from its record.
 """
 
 from nabla_mlir.interpreter import (

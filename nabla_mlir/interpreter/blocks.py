@@ -1,4 +1,4 @@
-"""Blocks of operations, read once: for each what it does, where it finds its operands and where its results go."""
+"""Blocks of operations, read once: for each operation a function, the numbers of its operands, and those of its results."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from nabla_mlir.table.registry import REGISTRY, OpDef, Region
 from nabla_mlir.table.tensor import current_scope, set_scope, wrap
 from nabla_mlir.table.traits import is_elementwise
 
-# What is called after each operation, with operands and results; it may put other results into its list.
+# A function that is called after each operation, with operands and results; it may replace results in the list.
 Watch = Callable[[ir.Operation, Arrays, Arrays], None]
 
 
@@ -43,7 +43,7 @@ class Function:
     """
 
     def __init__(self, func: ir.Operation, module: _Module):
-        self.module = module  # which watchers see the operations of
+        self.module = module  # the module whose operations watchers see
         self.run_block: Block = _Reader(module).block(func.regions[0].blocks[0])
 
     def __call__(self, arguments: Sequence[np.ndarray], budget: Budget | None = None) -> Arrays:
@@ -70,7 +70,7 @@ class _Module:
         self.functions: dict[str, Function] = {}
 
     def has_version(self, name: str) -> bool:
-        """Whether a function says behind its results how often the state was written: a plain integer."""
+        """True if a function returns the version of the state after its results, as a plain integer."""
         returns = last_of(self.operations[name].regions[0].blocks[0]).operands
         return bool(len(returns)) and isinstance(returns[len(returns) - 1].type, ir.IntegerType)
 
@@ -84,16 +84,16 @@ class _Module:
 def interpreted(module: ir.Operation, name: str, watch: Watch | None = None) -> Function:
     """A function of a module, to be run by NumPy.
 
-    Maps are run as they stand, an entry after the other; derivatives, which have no meaning but their rules, are expanded
-    in a copy of the module.
+    Maps are run without expansion, one entry after the other. Derivatives are expanded in a copy of the module, because
+    only their rules define them.
 
     Args:
-      module: of StableHLO, with regions of `ad` and `batch`.
-      name: the function's.
-      watch: is called after each operation, with its operands and results.
+      module: StableHLO, with regions of `ad` and `batch`.
+      name: the name of the function.
+      watch: called after each operation, with its operands and results.
 
     Raises:
-      RuleMissingError: the interpreter does not know an operation, with the user's line.
+      RuleMissingError: the interpreter does not know an operation; the error has the user's line.
     """
     return functions(module, watch)[name]
 
@@ -113,7 +113,7 @@ def _is_expanded(op: ir.Operation) -> bool:
 
 
 def _expand_in(block: ir.Block) -> None:
-    """Expands the operations of a block that cannot run as they stand, with all that is in them."""
+    """Expands the operations of a block that cannot run directly, with everything inside them."""
     for op in [o.operation for o in block.operations]:
         if _is_expanded(op):
             ExpandPass().expand(op)
@@ -125,7 +125,7 @@ def _expand_in(block: ir.Block) -> None:
 
 
 class _Reader:
-    """Reads the blocks of one function; a region sees the values around it, by their numbers."""
+    """Reads the blocks of one function; a region refers to outer values by their numbers."""
 
     def __init__(self, module: _Module):
         self.module = module
@@ -136,14 +136,14 @@ class _Reader:
         return self.numbers.setdefault(value, len(self.numbers))
 
     def block(self, block: ir.Block, of_elements: bool = False) -> Block:
-        """A block as a function; one of elements takes arrays of them."""
+        """A block as a function; a block of scalar operations is applied to arrays if `of_elements`."""
         arguments = [self.number(argument) for argument in block.arguments]
         *ops, terminator = (op.operation for op in block.operations)
         steps = [collective(op, self.number) or self.step(op, of_elements) for op in ops]
         return Block(arguments, steps, [self.number(value) for value in terminator.operands], cost_of_steps(ops))
 
     def step(self, op: ir.Operation, of_elements: bool) -> Step:
-        """What an operation does."""
+        """The function of an operation."""
         operands = [self.number(value) for value in op.operands]
         results = [self.number(value) for value in op.results]
         if op.name == "stablehlo.constant":
@@ -162,7 +162,7 @@ class _Reader:
         return step if watch is None else step_and_tell
 
     def control(self, op: ir.Operation) -> Body | None:
-        """What runs its regions, or another function, or knows the module's state."""
+        """The function of an operation that runs its regions or another function, or uses the module's state; None for others."""
         if op.name == "func.call":
             name = ir.FlatSymbolRefAttr(op.attributes["callee"]).value
             function = self.module[name]
@@ -173,7 +173,7 @@ class _Reader:
         return reader(op, lambda i: self.block(op.regions[i].blocks[0])) if reader else None
 
     def evaluation(self, op: ir.Operation, of_elements: bool) -> Body | _Plain:
-        """What an operation on arrays does, with results of its types."""
+        """The function of an operation on arrays; its results have the types of the operation."""
         record = REGISTRY.get(op.name)
         evaluate = evaluation_of(record, op) if record else None
         if record is not None and record.define is not None and evaluate is None:
@@ -201,7 +201,7 @@ class _Reader:
         return run
 
     def definition(self, record: OpDef, op: ir.Operation) -> Body:
-        """An operation that others define."""
+        """The function of an operation that is defined by other operations."""
         block = block_aside([value.type for value in op.operands])
         scope = current_scope()
         set_scope(None)
@@ -211,14 +211,14 @@ class _Reader:
                 stablehlo.emit("stablehlo.return", [out.value for out in outs], results=[])
         finally:
             set_scope(scope)
-        watch, self.watch = self.watch, None  # nobody is shown operations that are erased
+        watch, self.watch = self.watch, None  # watchers do not see operations that are erased
         run = self.block(block)
         self.watch = watch
         block.owner.erase()
         return run
 
     def parameters(self, record: OpDef, op: ir.Operation) -> tuple[dict[str, Any], dict[str, Body]]:
-        """The parameters of an operation, and those that are regions, as functions of the values around it and arrays."""
+        """The parameters of an operation; those that are regions become functions of outer values and arrays."""
         values = record.read(op)
         regions: dict[str, Body] = {}
         for region, name in zip(op.regions, record.regions, strict=True):
@@ -239,7 +239,7 @@ def _step_of(run: Body, operands: Sequence[int], results: Sequence[int]) -> Step
 
 @dataclass(frozen=True)
 class _Plain:
-    """An operation without regions that has one result, as most have: what it does takes little more time than NumPy's part."""
+    """An operation without regions and with one result, the most frequent kind; it adds little time to that of NumPy."""
 
     name: str
     evaluate: Evaluation
@@ -249,7 +249,7 @@ class _Plain:
     of_elements: bool
 
     def step(self, operands: Sequence[int], result: int) -> Step:
-        """What it does, from the values of a frame to another of them."""
+        """The function from some values of a frame to another value."""
         evaluate, parameters, shape, dtype, of_elements = self.evaluate, self.parameters, self.shape, self.dtype, self.of_elements
 
         def step(frame: Frame) -> None:
@@ -267,11 +267,11 @@ def _is_of_each_element(op: ir.Operation) -> bool:
 
 
 def _one_by_one(body: Body) -> Body:
-    """A function of elements, which can do no more than one of each at a time, as one of arrays of them."""
+    """A function of arrays that applies a function of scalars to each element."""
 
     def run(frame: Frame, xs: Arrays) -> Arrays:
         xs = list(np.broadcast_arrays(*xs))
-        rows = [body(frame, [x[place] for x in xs]) for place in np.ndindex(xs[0].shape)]
+        rows = [body(frame, [x[position] for x in xs]) for position in np.ndindex(xs[0].shape)]
         return [np.array(column).reshape(xs[0].shape) for column in zip(*rows, strict=True)]
 
     return run

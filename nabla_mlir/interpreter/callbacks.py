@@ -14,7 +14,7 @@ from nabla_mlir.ops.callbacks import TARGET, callback_of
 
 @evaluation(f"stablehlo.custom_call @{TARGET}")
 def python(*arrays: np.ndarray, backend_config: Any, results: Any, **_: Any) -> list[np.ndarray]:
-    """What the function returns, which must have the shapes that were promised."""
+    """The results of the Python function; raises an error unless they have the declared shapes."""
     got = [np.asarray(y, dtype) for y, (_, dtype) in zip(callback_of(String.decode(backend_config))(*arrays), results, strict=True)]
     for y, (shape, _) in zip(got, results, strict=True):
         if y.shape != shape:

@@ -1,9 +1,10 @@
-"""Factorisations as another right routine would return them: of a matrix off by its rounding, with the open choices drawn.
+"""Factorisations as another correct routine would return them: of a matrix perturbed by rounding, with random free choices.
 
-A routine is backward stable: its factors are exact for a matrix whose elements are off by some units of its norm, of its columns,
-or of its rows and columns (Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., theorems 10.3 and 19.4). Beyond that a
-factorisation leaves choices open: phases of eigenvectors and of pairs of singular vectors, bases of spaces with equal values, the
-order of the eigenvalues of a general matrix, and every element of a factor that does not exist.
+A routine is backward stable: its factors are exact for a matrix whose elements are off by some units of its norm, of
+its columns, or of its rows and columns (Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., theorems 10.3
+and 19.4). In addition, a factorisation leaves choices open: phases of eigenvectors and of pairs of singular vectors,
+bases of spaces with equal values, the order of the eigenvalues of a general matrix, and every element of a factor that
+does not exist.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from nabla_mlir.interpreter.frames import Arrays
 from nabla_mlir.table.registry import REGISTRY
 
 Scale = Callable[[np.ndarray], np.ndarray]
-Open = Callable[[np.random.Generator, Arrays], Arrays]  # results with choices of their own
+Open = Callable[[np.random.Generator, Arrays], Arrays]  # results with random free choices
 
 
 def routine_of(op: ir.Operation) -> str:
@@ -38,10 +39,10 @@ _STABLEHLO = {"stablehlo.cholesky": "cholesky", "stablehlo.triangular_solve": "t
 
 
 def factored_anew(op: ir.Operation, operands: Arrays, unit: float, rng: np.random.Generator) -> Arrays:
-    """The results of a routine, for operands that are off by some units of their size, and with choices drawn anew.
+    """The results of a routine for operands that are perturbed by some units of their size, with random free choices.
 
     Args:
-      unit: the relative distance by which an element is off at most.
+      unit: the largest relative perturbation of an element.
     """
     routine, record = routine_of(op), REGISTRY[op.name]
     evaluate = evaluation_of(record, op)
@@ -71,13 +72,13 @@ def _largest(a: np.ndarray, axis: int) -> np.ndarray:
 
 
 def _of_columns(a: np.ndarray) -> np.ndarray:
-    """The length of each column; squares neither vanish nor overflow."""
+    """The length of each column, without overflow or underflow of the squares."""
     size = _largest(a, -2)
     return size * np.linalg.norm(a / np.where(size > 0, size, 1), axis=-2, keepdims=True)
 
 
 def _of_matrix(a: np.ndarray) -> np.ndarray:
-    """Frobenius' norm."""
+    """The Frobenius norm."""
     return np.broadcast_to(_of_columns(_of_columns(a).swapaxes(-1, -2)), a.shape)
 
 
@@ -102,7 +103,7 @@ def _phases(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype) -
 
 
 def _anything_for_nan(rng: np.random.Generator, x: np.ndarray) -> np.ndarray:
-    """Random numbers for a factor that does not exist: some routines leave what they had."""
+    """Random numbers in place of a factor that does not exist: some routines leave arbitrary numbers there."""
     return np.where(np.isnan(x), rng.normal(size=x.shape), x)
 
 
@@ -116,7 +117,7 @@ def _eigenvectors(rng: np.random.Generator, results: Arrays) -> Arrays:
 
 
 def _singular_vectors(rng: np.random.Generator, results: Arrays) -> Arrays:
-    """Pairs with a common phase; those beyond the smaller extent are any basis of what is left."""
+    """Pairs of vectors with a common random phase; the vectors beyond the smaller extent are a random basis."""
     a, s, u, vt, info = results
     pairs = _phases(rng, (*s.shape, 1), a.dtype)
     u, vt = u.copy(), vt.copy()
@@ -133,7 +134,7 @@ def _unitary(rng: np.random.Generator, n: int, dtype: np.dtype) -> np.ndarray:
 
 
 def _general_eigenvectors(rng: np.random.Generator, results: Arrays) -> Arrays:
-    """Another order of the eigenvalues, in which conjugate ones stay together, and other signs of the vectors.
+    """A random order of the eigenvalues in which conjugate ones stay together, and random signs of the vectors.
 
     The largest entry of a vector is real. A real matrix has vectors of both sides whose products are positive.
     """
@@ -153,7 +154,7 @@ def _general_eigenvectors(rng: np.random.Generator, results: Arrays) -> Arrays:
 
 
 def _of_pairs(signs: np.ndarray, imaginary: np.ndarray) -> np.ndarray:
-    """The sign of the first of two conjugate vectors for the second too."""
+    """The signs, with the sign of the first of two conjugate vectors also for the second."""
     return np.where(imaginary < 0, np.roll(signs, 1), signs)
 
 

@@ -15,7 +15,7 @@ Shape = tuple[int, ...]
 
 
 def _accumulator(dtype: np.dtype) -> np.dtype:
-    """In which a sum of products is taken: narrow floats in f32."""
+    """The dtype in which products are summed: f32 for narrow floats."""
     return np.dtype(np.float32) if dtype.kind in "fV" and dtype.itemsize < 4 else dtype
 
 
@@ -45,7 +45,7 @@ def convolution(
     rhs_dilation: Shape, window_reversal: Sequence[bool], feature_group_count: int, batch_group_count: int, dtype: np.dtype,
     **_: Any,
 ) -> np.ndarray:  # fmt: skip
-    """The sum over windows of the image times the kernel, for each group by itself."""
+    """The sum over windows of the image times the kernel, separately for each group."""
     image, kernel, result = dimension_numbers
     rank = len(window_strides)
     x = x.transpose([image.index(k) for k in ("b", "f", *range(rank))]).astype(_accumulator(dtype), copy=False)
@@ -74,11 +74,11 @@ def _one_group(x: np.ndarray, w: np.ndarray, strides: Shape, dilation: Shape) ->
 
 
 def windows_of(x: np.ndarray, sizes: Shape, strides: Shape, dilation: Shape) -> np.ndarray:
-    """All windows of an array, as a view: their places first, then what each has."""
+    """All windows of an array, as a view: first the positions of the windows, then the indices inside a window."""
     spans = tuple((n - 1) * d + 1 if n else 0 for n, d in zip(sizes, dilation, strict=True))
     counts = [max((n - span) // s + 1, 0) for n, span, s in zip(x.shape, spans, strides, strict=True)]
     if not math.prod(counts) or not math.prod(sizes):
         return np.zeros((*counts, *sizes), x.dtype)
     view = np.lib.stride_tricks.sliding_window_view(x, spans)
-    places = tuple(slice(None, None, s) for s in strides)
-    return view[(*places, *(slice(None, None, d) for d in dilation))]
+    positions = tuple(slice(None, None, s) for s in strides)
+    return view[(*positions, *(slice(None, None, d) for d in dilation))]

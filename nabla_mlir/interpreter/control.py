@@ -1,4 +1,4 @@
-"""Operations that run their regions as they stand: loops, choices, and functions with rules of their own."""
+"""Operations that run their regions: loops, selections, and functions with custom rules."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def control(*names: str) -> Callable[[F], F]:
 
 @control("stablehlo.while")
 def while_(op: ir.Operation, block_of: Read) -> Body:
-    """The second region as long as the first says so."""
+    """Runs the second region while the first one returns true."""
     condition, body, counter = block_of(0), block_of(1), find_counter(op)
     total = 0 if counter is None else counter.trips
 
@@ -55,7 +55,7 @@ def if_(op: ir.Operation, block_of: Read) -> Body:
 
 @control("stablehlo.case")
 def case(op: ir.Operation, block_of: Read) -> Body:
-    """An index that is out of range means the last one."""
+    """Runs the region of the index; an index out of range selects the last region."""
     regions = [block_of(i) for i in range(len(op.regions))]
 
     def run(frame: Frame, xs: Arrays) -> Arrays:
@@ -67,11 +67,11 @@ def case(op: ir.Operation, block_of: Read) -> Body:
 
 @control("ad.custom_jvp", "ad.custom_vjp", "ad.checkpoint")
 def primal(op: ir.Operation, block_of: Read) -> Body:
-    """What it is before anybody differentiates it: its first region."""
+    """Runs the first region, which computes the value without derivatives."""
     return block_of(0)
 
 
 @control("ad.linear_solve")
 def solve(op: ir.Operation, block_of: Read) -> Body:
-    """The region that solves; `matvec` and that of the transposed system are for derivatives."""
+    """Runs the region of the solver; `matvec` and the transposed solver are for derivatives only."""
     return block_of(1)

@@ -1,4 +1,4 @@
-"""The time that the interpreter takes for an operation, plain and perturbed, known before it runs: by kind and by size."""
+"""Estimates of the time of an operation in the interpreter, plain and perturbed, by kind and size, before it runs."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def cost_of_steps(ops: Iterable[ir.Operation]) -> Cost:
 
 
 def _floats(op: ir.Operation) -> int:
-    """The numbers of results that rounding moves."""
+    """The number of elements of results that rounding perturbs."""
     results = [v for v in op.results if isinstance(v.type, ir.RankedTensorType)]
     return sum(size_of(v) for v in results if is_float(dtype := shape_and_dtype(v.type)[1]) or is_complex(dtype))
 
 
 def _nanoseconds(op: ir.Operation) -> float:
-    """The time for the elements, besides what every operation takes."""
+    """The time for the elements, without the constant time of every operation."""
     name = op.name
     record = REGISTRY.get(name)
     if record is None or record.free or record.runs:

@@ -1,4 +1,4 @@
-"""Elementwise operations where NumPy's function is another one: integers, truth values, signed zeros, total order."""
+"""Elementwise operations for which NumPy has no equal function: integers, booleans, signed zeros, total order."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ _COMPARISONS = {"EQ": np.equal, "NE": np.not_equal, "LT": np.less, "LE": np.less
 
 @evaluation("stablehlo.divide")
 def divide(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """x / y; of integers its whole part, all bits set where y is 0."""
+    """x / y; for integers the truncated quotient, with all bits set if y is 0."""
     if x.dtype.kind == "c":
         return _complex_quotient(x, y)
     if x.dtype.kind not in "iu":
         return np.divide(x, y)
-    is_minus = y == -1 if x.dtype.kind == "i" else np.zeros_like(y, bool)  # by which the least number has no quotient
+    is_minus = y == -1 if x.dtype.kind == "i" else np.zeros_like(y, bool)  # the least integer has no quotient by -1
     safe = np.where((y == 0) | is_minus, y.dtype.type(1), y)
     quotient = np.where(is_minus, np.negative(x), (x - np.fmod(x, safe)) // safe)
     return np.where(y == 0, ~np.zeros_like(x), quotient)
 
 
 def _complex_quotient(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """x / y, by annex G of C99 where NumPy gives NaN: a finite number over an infinity is 0, an infinity over one infinite."""
+    """x / y, by annex G of C99 where NumPy gives NaN: finite / infinite is 0, and infinite / finite is infinite."""
     quotient = np.asarray(np.divide(x, y))
     above = (np.isinf(x.real) | np.isinf(x.imag)) & np.isfinite(y)
     below = (np.isinf(y.real) | np.isinf(y.imag)) & np.isfinite(x)
@@ -43,14 +43,14 @@ def _complex_quotient(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 
 def _boxed(z: np.ndarray, where: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The parts, where said as 1 if they are infinite and 0 if not, with their signs."""
+    """The parts of a number; at the positions `where` infinite parts become 1 and others 0, with their signs."""
     re, im = (np.where(where, np.copysign(np.isinf(part), part), part).astype(part.dtype) for part in (z.real, z.imag))
     return re, im
 
 
 @evaluation("stablehlo.remainder")
 def remainder(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """x - trunc(x / y) y, which has the sign of x; of integers x where y is 0."""
+    """x - trunc(x / y) y, with the sign of x; for integers x if y is 0."""
     if x.dtype.kind not in "iu":
         return np.fmod(x, y)
     safe = np.where((y == 0) | (y == -1 if x.dtype.kind == "i" else False), y.dtype.type(1), y)
@@ -59,7 +59,7 @@ def remainder(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 @evaluation("stablehlo.power")
 def power(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """x to the power y; of integers with a negative exponent 0, but of 1 and -1."""
+    """x to the power y; for integers with a negative exponent 0, except for x = 1 and x = -1."""
     if x.dtype.kind != "i":
         return np.power(x, y)
     inverse = np.where(x == 1, 1, np.where(x == -1, np.where(y % 2, -1, 1), np.where(x == 0, -1, 0)))
@@ -74,7 +74,7 @@ def negate(x: np.ndarray) -> np.ndarray:
 
 @evaluation("stablehlo.sign")
 def sign(x: np.ndarray) -> np.ndarray:
-    """-1, 0 or 1, of zero itself; NaN of NaN."""
+    """-1, 0 or 1; signed zeros and NaN stay as they are."""
     return np.where(x == 0, x, np.sign(x))
 
 
@@ -106,14 +106,14 @@ def _bits(x: np.ndarray) -> int:
 
 @evaluation("stablehlo.shift_left")
 def shift_left(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """The bits moved up, 0 if all of them are gone."""
+    """x << y; 0 if all bits are shifted out."""
     is_empty = (y < 0) | (y >= _bits(x))
     return np.where(is_empty, 0, np.left_shift(x, np.where(is_empty, 0, y)))
 
 
 @evaluation("stablehlo.shift_right_logical")
 def shift_right_logical(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """The bits moved down, zeros above them."""
+    """x >> y with zeros as new bits."""
     unsigned = np.dtype(f"u{x.dtype.itemsize}")
     is_empty = (y < 0) | (y >= _bits(x))
     moved_by = np.where(is_empty, 0, y).astype(unsigned)
@@ -122,7 +122,7 @@ def shift_right_logical(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 @evaluation("stablehlo.shift_right_arithmetic")
 def shift_right_arithmetic(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """The bits moved down, the sign above them."""
+    """x >> y with the sign as new bits."""
     signed = x.view(np.dtype(f"i{x.dtype.itemsize}"))
     is_empty = (y < 0) | (y >= _bits(x))
     return np.right_shift(signed, np.where(is_empty, _bits(x) - 1, y).astype(signed.dtype)).view(x.dtype)
@@ -137,7 +137,7 @@ def compare(x: np.ndarray, y: np.ndarray, comparison_direction: str, compare_typ
 
 
 def total_order(x: np.ndarray) -> np.ndarray:
-    """Integers in the total order of floats; of complex numbers the rank by their real, then their imaginary parts."""
+    """Integers in the total order of floats; for complex numbers the rank by real, then imaginary part."""
     if x.dtype.kind == "c":
         return np.unique(x, return_inverse=True)[1].reshape(x.shape)
     if x.dtype.kind in "iub":
@@ -154,13 +154,13 @@ def select(condition: np.ndarray, x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 @evaluation("stablehlo.clamp")
 def clamp(low: np.ndarray, x: np.ndarray, high: np.ndarray) -> np.ndarray:
-    """x within bounds; the upper one where they cross."""
+    """x within bounds; the upper bound if they cross."""
     return np.minimum(np.maximum(x, low), high)
 
 
 @evaluation("stablehlo.convert")
 def convert(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """x in another type: the real part of complex numbers, whether it is not 0, a float cut off within the range of integers."""
+    """x in another dtype: the real part of complex numbers, x != 0 for booleans, a truncated float within the range of integers."""
     if x.dtype.kind == "c" and dtype.kind != "c":
         x = x.real
     if dtype.kind == "b":
@@ -206,7 +206,7 @@ def conj(x: np.ndarray) -> np.ndarray:
 
 @evaluation("stablehlo.reduce_precision")
 def reduce_precision(x: np.ndarray, exponent_bits: int, mantissa_bits: int) -> np.ndarray:
-    """x as a float of so many bits would hold it: rounded to even, infinite above its range, 0 below."""
+    """x as a float with so many bits would represent it: rounded to even, infinite above its range, 0 below."""
     info = limits_of(x.dtype)
     bits = np.ascontiguousarray(x).view(np.dtype(f"u{x.dtype.itemsize}")).reshape(x.shape)
     cut = info.nmant - mantissa_bits
@@ -224,7 +224,7 @@ def reduce_precision(x: np.ndarray, exponent_bits: int, mantissa_bits: int) -> n
 
 @evaluation("chlo.next_after")
 def next_after(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """The next number of the operands' own dtype: in a wider one it would be rounded back."""
+    """The next number in the dtype of the operands; in a wider dtype it would be rounded back."""
     return np.nextafter(x, y)
 
 

@@ -1,4 +1,4 @@
-"""What the operations do with arrays: a function for each, of its operands and the parameters that its record reads."""
+"""The functions of the operations on arrays: each takes the operands, and the parameters that the record reads."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.ops.gamma import OVER_ROOTS, ROOTS
 from nabla_mlir.table.registry import OpDef
 
-Evaluation = Callable[..., Any]  # (*arrays, **parameters) -> an array, or a list of them; a region is a function of arrays
+Evaluation = Callable[..., Any]  # (*arrays, **parameters) -> an array or a list of arrays; a region is a function of arrays
 F = TypeVar("F", bound=Evaluation)
 
 EVALUATIONS: dict[str, Evaluation] = {}
@@ -30,9 +30,9 @@ def evaluation(*names: str) -> Callable[[F], F]:
 
 
 def evaluation_of(record: OpDef, op: ir.Operation) -> Evaluation | None:
-    """What evaluates an operation: its own function here, or that of NumPy or SciPy in its record.
+    """The function that evaluates an operation: a function of this room, or that of NumPy or SciPy in its record.
 
-    None if there is neither, or SciPy is needed and not installed. A custom call has that of its target.
+    None if it has neither, or if SciPy is needed and not installed. A custom call has the function of its target.
     """
     if record.name == "stablehlo.custom_call":
         return EVALUATIONS.get(f"{record.name} @{String.decode(op.attributes['call_target_name'])}")
@@ -49,7 +49,7 @@ def evaluation_of(record: OpDef, op: ir.Operation) -> Evaluation | None:
 
 
 def _of_operands(f: Callable[..., Any], op: ir.Operation) -> Evaluation:
-    """A function of NumPy's, of narrow floats in f32: it has none of its own for them."""
+    """A function of NumPy; for narrow floats it computes in f32, because NumPy has no own version."""
     if all(shape_and_dtype(x.type)[1].kind != "V" for x in op.operands):
         return lambda *xs, **_: f(*xs)
 
@@ -60,7 +60,7 @@ def _of_operands(f: Callable[..., Any], op: ir.Operation) -> Evaluation:
 
 
 def _lgamma(f: Callable[[np.ndarray], np.ndarray]) -> Callable[[np.ndarray], np.ndarray]:
-    """SciPy's, but inf at -inf, as by C99, MLIR and JAX, and in f64 with all digits near its first negative roots."""
+    """SciPy's function, but inf at -inf, as in C99, MLIR and JAX, and in f64 accurate near its first negative roots."""
 
     def evaluate(x: np.ndarray) -> np.ndarray:
         result = np.where(np.isinf(x), x.dtype.type(np.inf), f(x))
@@ -75,7 +75,7 @@ def _lgamma(f: Callable[[np.ndarray], np.ndarray]) -> Callable[[np.ndarray], np.
 
 
 def in_groups(f: Callable[[np.ndarray], np.ndarray], x: np.ndarray, axes: int) -> np.ndarray:
-    """Applies a function of arrays with so many axes to each in a stack of them."""
+    """Applies a function of arrays with `axes` axes to each array in a stack."""
     if not x.size:
         return np.zeros_like(x)
     stack = x.shape[: x.ndim - axes]

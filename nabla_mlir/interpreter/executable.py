@@ -1,4 +1,4 @@
-"""A module as the interpreter runs it, in the form of what the runtime makes of compiled code: functions, a device, state."""
+"""An interpreted module with the interface of an executable of the runtime: functions, a device, state."""
 
 from __future__ import annotations
 
@@ -61,12 +61,12 @@ class InterpretedFunction:
 
 
 class InterpretedExecutable:
-    """A module with a state of its own; calls are put in a row.
+    """A module with its own state; its calls run one after the other.
 
     Args:
-      module: of StableHLO, with regions of `ad` and `batch`, and global variables.
-      watch: is called after each operation, with its operands and results.
-      budget: the steps that its calls may take; any number if there is none.
+      module: StableHLO, with regions of `ad` and `batch`, and global variables.
+      watch: called after each operation, with its operands and results.
+      budget: the number of steps that its calls may take; None for no limit.
     """
 
     driver = "interpreter"
@@ -84,10 +84,10 @@ class InterpretedExecutable:
         return self._functions.state
 
     def function(self, name: str) -> InterpretedFunction:
-        """The function of that name.
+        """The function with this name.
 
         Raises:
-          DeployError: there is none.
+          DeployError: no function has this name.
           RuleMissingError: the interpreter does not know one of its operations.
         """
         if name not in self._functions.operations:
@@ -96,10 +96,10 @@ class InterpretedExecutable:
         return InterpretedFunction(self, name)
 
     def call(self, name: str, arguments: list[np.ndarray]) -> tuple[list[np.ndarray], int | None]:
-        """The results of a function, and the version of the state that it says behind them.
+        """The results of a function, and the version of the state if the function returns it after them.
 
         Raises:
-          OutOfStepsError: the budget is spent; the state is as it was.
+          OutOfStepsError: the budget is spent; the state does not change.
         """
         with self._lock:
             results = self._functions[name](arguments, self._budget)
@@ -111,10 +111,10 @@ class InterpretedExecutable:
         return InterpretedExecutable(self._module, self._watch, self._budget)
 
     def wait(self) -> None:
-        """Every call has ended when it returns."""
+        """Returns at once: every call has already ended."""
 
     def on(self, driver: Any) -> InterpretedExecutable:
-        """The same; there is no other device."""
+        """The executable itself, because there is no other device."""
         return self.clone()
 
     @property
@@ -123,14 +123,14 @@ class InterpretedExecutable:
         return hashlib.sha256(str(self._module).encode()).hexdigest()
 
     def recipe(self) -> Recipe:
-        """What makes it in another process, with fresh state and without a budget."""
+        """The function that creates it in another process, with fresh state and without a budget."""
         file = io.BytesIO()
         self._module.write_bytecode(file)
-        return _read_again, (file.getvalue(), self._watch)
+        return _executable_of, (file.getvalue(), self._watch)
 
     def __reduce__(self) -> Recipe:
         return self.recipe()
 
 
-def _read_again(bytecode: bytes, watch: Watch | None) -> InterpretedExecutable:
+def _executable_of(bytecode: bytes, watch: Watch | None) -> InterpretedExecutable:
     return InterpretedExecutable(parse_module(bytecode).operation, watch)

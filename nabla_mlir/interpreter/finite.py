@@ -1,4 +1,4 @@
-"""Where NaN and infinity come from: the first operation that makes them of finite numbers."""
+"""The source of NaN and infinity: the first operation that computes them from finite numbers."""
 
 from __future__ import annotations
 
@@ -13,24 +13,25 @@ _SHOWN = 5  # values in a message
 
 
 def is_finite(arrays: Arrays) -> bool:
-    """Whether arrays have neither NaN nor infinity."""
+    """True if the arrays contain neither NaN nor infinity."""
     return all(np.isfinite(_wide(x)).all() for x in arrays)
 
 
 def stop_at_infinity(op: ir.Operation, operands: Arrays, results: Arrays) -> None:
-    """To be called after each operation.
+    """A watch that stops the interpreter at the first NaN or infinity.
 
     Raises:
-      NotFiniteError: it made NaN or infinity of finite numbers; with the values at the first place, and the user's line.
+      NotFiniteError: the operation computed NaN or infinity from finite numbers. It has the values at the first index,
+        and the user's line.
     """
     if is_finite(results) or not is_finite(operands):
         return
     result = next(_wide(y) for y in results if not is_finite([y]))
-    place = tuple(int(i) for i in np.argwhere(~np.isfinite(result))[0])
+    position = tuple(int(i) for i in np.argwhere(~np.isfinite(result))[0])
     same = [x for x in operands if np.shape(x) == result.shape]
-    values = ", ".join(str(x[place]) for x in same) or ", ".join(_short(x) for x in operands)
+    values = ", ".join(str(x[position]) for x in same) or ", ".join(_short(x) for x in operands)
     raise NotFiniteError(
-        f"{op.name} requires operands with a finite result, got {result[place]} at {place} from {values}.",
+        f"{op.name} requires operands with a finite result, got {result[position]} at {position} from {values}.",
         where=source_of(op.location), help="look at what this line is given, or mask it before (nnp.where on its argument).",
     )  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""What a call of the interpreter consists of: values by number, blocks that have been read, and a budget of steps."""
+"""The parts of a call of the interpreter: numbered values, blocks that have been read, and a budget of steps."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Arrays = list[np.ndarray]
 
 
 class OutOfStepsError(Exception):
-    """A call has run more operations than it may."""
+    """A call has run more operations than its budget allows."""
 
 
 @dataclass(frozen=True)
@@ -28,11 +28,11 @@ class Cost:
 
 
 class Budget:
-    """The steps that calls may still take. Every block is charged before it runs, in a loop for each iteration.
+    """The number of steps that calls may still take. Every block is charged before it runs; in a loop once per iteration.
 
     Args:
-      steps: in the time of one operation on small arrays.
-      is_for_checks: a call is charged for a perturbed one too.
+      steps: in units of the time of one operation on small arrays.
+      is_for_checks: also charge the cost of a perturbed call.
     """
 
     __slots__ = ("is_for_checks", "steps")
@@ -48,7 +48,7 @@ class Budget:
             raise OutOfStepsError
 
     def foresee(self, cost: Cost, times: int) -> None:
-        """Raises OutOfStepsError if there are not so many steps left, which will be spent one after the other."""
+        """Raises OutOfStepsError if the budget does not suffice for `times` runs; charges nothing."""
         if times * self._steps_of(cost) > self.steps:
             raise OutOfStepsError
 
@@ -57,19 +57,19 @@ class Budget:
 
 
 class Frame(dict[int, np.ndarray]):
-    """The values of a call, by number, and what it may spend; inside a map one for each entry, with its place."""
+    """The values of a call by number, and its budget; inside a map there is one for each entry, with its index."""
 
-    __slots__ = ("budget", "place")
+    __slots__ = ("budget", "position")
     budget: Budget | None
-    place: dict[str, int]
+    position: dict[str, int]
 
-    def __init__(self, budget: Budget | None, values: dict[int, np.ndarray] | None = None, place: dict[str, int] | None = None):
+    def __init__(self, budget: Budget | None, values: dict[int, np.ndarray] | None = None, position: dict[str, int] | None = None):
         super().__init__(values or {})
-        self.budget, self.place = budget, place or {}
+        self.budget, self.position = budget, position or {}
 
 
 Step = Callable[[Frame], None]
-Body = Callable[[Frame, Arrays], Arrays]  # of the values around a block, and its arguments
+Body = Callable[[Frame, Arrays], Arrays]  # a function of outer values and the arguments of the block
 
 
 @dataclass(frozen=True)
@@ -79,13 +79,13 @@ class Collective:
     operands: list[int]
     result: int
     axis: str
-    evaluate: Callable[[list[np.ndarray], int], Arrays]  # of each entry's operand (none for an index), and their number
+    evaluate: Callable[[list[np.ndarray], int], Arrays]  # from the operands of all entries and their number
 
     def run(self, frames: Sequence[Frame]) -> None:
-        """For each of the other axes' places, from the entries of this axis to what each of them gets."""
+        """Groups the frames by their indices on the other axes, and gives each entry of a group its result."""
         groups: dict[tuple[tuple[str, int], ...], list[Frame]] = {}
         for frame in frames:
-            others = tuple((name, i) for name, i in frame.place.items() if name != self.axis)
+            others = tuple((name, i) for name, i in frame.position.items() if name != self.axis)
             groups.setdefault(others, []).append(frame)
         for group in groups.values():
             results = self.evaluate([frame[i] for frame in group for i in self.operands], len(group))
@@ -94,7 +94,7 @@ class Collective:
 
 
 class Block:
-    """A block that has been read: a function of the values around it and its arguments."""
+    """A block that has been read: a function of outer values and its arguments."""
 
     arguments: list[int]
     steps: list[Step | Collective]
@@ -105,7 +105,7 @@ class Block:
         self.arguments, self.steps, self.results, self.cost = arguments, steps, results, cost
 
     def __call__(self, frame: Frame, arguments: Arrays) -> Arrays:
-        """Its results."""
+        """The results of the block."""
         if frame.budget is not None:
             frame.budget.spend(self.cost)
         frame.update(zip(self.arguments, arguments, strict=True))
@@ -114,7 +114,7 @@ class Block:
         return [frame[i] for i in self.results]
 
     def of_entries(self, frames: Sequence[Frame]) -> list[Arrays]:
-        """The results for each entry of a map, whose frames have the arguments: all take each step before the next."""
+        """The results for each entry of a map, whose frames hold the arguments: all entries run a step before the next step."""
         if frames and (budget := frames[0].budget) is not None:
             budget.spend(self.cost, len(frames))
         for step in self.steps:

@@ -1,4 +1,4 @@
-"""Operations whose places are data: gather and scatter."""
+"""Operations with indices as data: gather and scatter."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from nabla_mlir.interpreter.reductions import UFUNCS, Body, combine
 Shape = tuple[int, ...]
 
 
-def _places(
+def _positions(
     indices: np.ndarray, vector_dim: int, index_map: Sequence[int], batches: Sequence[int], of_indices: Sequence[int], rank: int
 ) -> np.ndarray:
-    """Where each slice begins: for every place of the indices a place of the operand, of which axis 0 is the number of the axis."""
+    """The start of each slice in the operand, by index vector; axis 0 of the result counts the axes of the operand."""
     if vector_dim == indices.ndim:
         indices = indices[..., None]
     parts = np.moveaxis(indices, vector_dim, 0)
@@ -32,22 +32,22 @@ def _places(
 
 
 def _elements(starts: np.ndarray, sizes: Sequence[int]) -> np.ndarray:
-    """The places of all elements of slices: [axis, places of the indices..., places in a slice...]."""
+    """The indices of all elements of the slices: [axis, index vectors..., positions in a slice...]."""
     offsets = np.indices(sizes, np.int64).reshape(len(sizes), *([1] * (starts.ndim - 1)), *sizes)
     return starts.reshape(starts.shape + (1,) * len(sizes)) + offsets
 
 
 @evaluation("stablehlo.gather")
 def gather(x: np.ndarray, indices: np.ndarray, dimension_numbers: Mapping[str, Any], slice_sizes: Shape, **_: Any) -> np.ndarray:
-    """A slice for each index vector, from a place that is moved so that it lies inside."""
+    """A slice for each index vector; a start index is clamped so that the slice is inside the operand."""
     dims = dimension_numbers
     batches = dims["operand_batching_dims"]
-    starts = _places(
+    starts = _positions(
         indices, dims["index_vector_dim"], dims["start_index_map"], batches, dims["start_indices_batching_dims"], x.ndim
     )
     limits = np.subtract(x.shape, slice_sizes).reshape(-1, *([1] * (starts.ndim - 1)))
-    places = _elements(np.clip(starts, 0, limits), slice_sizes)
-    out = x[tuple(places)]
+    positions = _elements(np.clip(starts, 0, limits), slice_sizes)
+    out = x[tuple(positions)]
     without = {*dims["collapsed_slice_dims"], *batches}
     count = starts.ndim - 1
     out = out.reshape(out.shape[:count] + tuple(n for d, n in enumerate(slice_sizes) if d not in without))
@@ -58,12 +58,12 @@ def gather(x: np.ndarray, indices: np.ndarray, dimension_numbers: Mapping[str, A
 
 @evaluation("stablehlo.scatter")
 def scatter(*operands: np.ndarray, scatter_dimension_numbers: Mapping[str, Any], body: Body, **_: Any) -> list[np.ndarray]:
-    """Operands with updates combined into places; an update that does not lie inside as a whole is dropped."""
+    """The operands, combined with the updates at their indices; an update that is partly outside is dropped."""
     count = len(operands) // 2
     xs, indices, updates = operands[:count], operands[count], operands[count + 1 :]
     dims = scatter_dimension_numbers
     batches, windows = dims["input_batching_dims"], list(dims["update_window_dims"])
-    starts = _places(
+    starts = _positions(
         indices, dims["index_vector_dim"], dims["scatter_dims_to_operand_dims"], batches, dims["scatter_indices_batching_dims"],
         xs[0].ndim,
     )  # fmt: skip
@@ -72,28 +72,28 @@ def scatter(*operands: np.ndarray, scatter_dimension_numbers: Mapping[str, Any],
     slice_sizes = [1 if d in without else next(sizes) for d in range(xs[0].ndim)]
     limits = np.subtract(xs[0].shape, slice_sizes).reshape(-1, *([1] * (starts.ndim - 1)))
     is_inside = ((starts >= 0) & (starts <= limits)).all(0).reshape(-1)
-    places = _elements(starts, slice_sizes).reshape(xs[0].ndim, is_inside.size, math.prod(slice_sizes))[:, is_inside]
-    if not places.size:
+    positions = _elements(starts, slice_sizes).reshape(xs[0].ndim, is_inside.size, math.prod(slice_sizes))[:, is_inside]
+    if not positions.size:
         return list(xs)
     flat = [_by_slice(u, windows, is_inside) for u in updates]
-    return _written([x.copy() for x in xs], places.reshape(xs[0].ndim, -1), flat, body)
+    return _written([x.copy() for x in xs], positions.reshape(xs[0].ndim, -1), flat, body)
 
 
 def _by_slice(update: np.ndarray, windows: Sequence[int], is_inside: np.ndarray) -> np.ndarray:
-    """The elements of the updates that lie inside, slice by slice."""
+    """The elements of the updates that are inside, slice by slice."""
     others = [d for d in range(update.ndim) if d not in windows]
     return update.transpose([*others, *windows]).reshape(is_inside.size, -1)[is_inside].reshape(-1)
 
 
-def _written(outs: list[np.ndarray], places: np.ndarray, updates: Sequence[np.ndarray], body: Body) -> list[np.ndarray]:
-    at = tuple(places)
+def _written(outs: list[np.ndarray], positions: np.ndarray, updates: Sequence[np.ndarray], body: Body) -> list[np.ndarray]:
+    at = tuple(positions)
     if body == "set":
-        outs[0][at] = updates[0]  # of several for one place NumPy keeps the last
+        outs[0][at] = updates[0]  # of several updates for one index NumPy stores the last
     elif isinstance(body, str) and outs[0].dtype.kind != "V":
         UFUNCS[body].at(outs[0], at, updates[0])
     else:
-        for i in range(places.shape[1]):
-            place = tuple(places[:, i])
-            for out, y in zip(outs, combine(body, *(out[place] for out in outs), *(u[i] for u in updates)), strict=True):
-                out[place] = y
+        for i in range(positions.shape[1]):
+            position = tuple(positions[:, i])
+            for out, y in zip(outs, combine(body, *(out[position] for out in outs), *(u[i] for u in updates)), strict=True):
+                out[position] = y
     return outs

@@ -1,4 +1,4 @@
-"""How far the outermost loop that a thread runs is, for who shows progress from another thread."""
+"""Progress of the outermost loop of a thread, so that another thread can show it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass
 class Iterations:
-    """The iterations of a loop that are done, and how many there are: 0 outside of loops of known length."""
+    """The number of finished iterations of a loop, and their total number; 0 outside loops of known length."""
 
     done: int = 0
     total: int = 0
@@ -28,7 +28,7 @@ _current = _Current()
 
 @contextlib.contextmanager
 def counted() -> Iterator[Iterations]:
-    """Within it the outermost loops of this thread are counted."""
+    """A context in which the outermost loops of this thread are counted."""
     outer, _current.iterations = _current.iterations, Iterations()
     try:
         yield _current.iterations
@@ -38,7 +38,7 @@ def counted() -> Iterator[Iterations]:
 
 @contextlib.contextmanager
 def outermost(total: int) -> Iterator[Iterations]:
-    """The count of a loop that begins; one that nobody reads if nobody asks, or if a loop around it is counted."""
+    """The counter of a loop that begins; an unused counter if nobody shows progress or an outer loop is counted."""
     iterations, _current.iterations = _current.iterations or Iterations(), None
     iterations.done, iterations.total = 0, total
     try:

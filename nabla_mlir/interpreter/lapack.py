@@ -31,7 +31,7 @@ def _success(a: np.ndarray) -> np.ndarray:
 
 @routine("potrf")
 def potrf(a: np.ndarray, **parameters: Any) -> list[np.ndarray]:
-    """The factor of Cholesky, and 1 where there is none."""
+    """The Cholesky factor, and 1 for a matrix without one."""
     factor = cholesky(a, letter_of(parameters, "uplo") == "L")
     return [factor, np.isnan(np.diagonal(factor, axis1=-2, axis2=-1).real).any(-1).astype(np.int32)]
 
@@ -71,9 +71,9 @@ def geqrf(a: np.ndarray, **_: Any) -> list[np.ndarray]:
 
 @routine("geqp3")
 def geqp3(a: np.ndarray, first: np.ndarray, **_: Any) -> list[np.ndarray]:
-    """The same of the columns in an order that is counted from 1: the longest of what is left is the next.
+    """`geqrf` with column pivoting: the next column is the longest of the remaining ones. The permutation counts from 1.
 
-    Columns whose entry of `first` is not zero come before the others, as they stand.
+    Columns whose entry of `first` is not zero come before the others, in their order.
     """
     n = a.shape[-1]
     stack, factors = _stack_of(a), _factors_of(a)
@@ -115,7 +115,7 @@ def _reflect(stack: np.ndarray, factors: np.ndarray, j: int) -> None:
 
 
 def _norms(rows: np.ndarray) -> np.ndarray:
-    """The length of each row, whose squares may overflow or vanish."""
+    """The length of each row, without overflow or underflow of the squares."""
     size = np.abs(rows).max(1, initial=0)
     scale = np.where((size > 0) & np.isfinite(size), size, 1)
     return scale * np.linalg.norm(rows / scale[:, None], axis=1)
@@ -137,7 +137,7 @@ def orgqr(a: np.ndarray, factors: np.ndarray, **_: Any) -> list[np.ndarray]:
 @routine("syevd")
 @routine("heevd")
 def syevd(a: np.ndarray, **parameters: Any) -> list[np.ndarray]:
-    """Eigenvectors and eigenvalues, in ascending order; NaN where they do not converge."""
+    """Eigenvectors and eigenvalues, in ascending order; NaN if they do not converge."""
     triangle: Any = letter_of(parameters, "uplo")
     values, vectors = _each(lambda x: np.linalg.eigh(x, triangle), a, [(a.shape[-1:], a.real.dtype), (a.shape[-2:], a.dtype)])
     return [vectors, values, _success(a)]
@@ -145,7 +145,7 @@ def syevd(a: np.ndarray, **parameters: Any) -> list[np.ndarray]:
 
 @routine("gesdd")
 def gesdd(a: np.ndarray, results: Sequence[Any], **parameters: Any) -> list[np.ndarray]:
-    """The operand, singular values, and vectors, if they are asked for; NaN where they do not converge."""
+    """The operand, the singular values, and the vectors if they are requested; NaN if they do not converge."""
     mode, rank = letter_of(parameters, "mode"), a.ndim - 2
     types = [(tuple(shape[rank:]), dtype) for shape, dtype in results[1:4]]
 
@@ -162,9 +162,9 @@ def gesdd(a: np.ndarray, results: Sequence[Any], **parameters: Any) -> list[np.n
 
 @routine("geev")
 def geev(a: np.ndarray, **_: Any) -> list[np.ndarray]:
-    """Eigenvalues of general matrices, in two parts if those are real, and vectors of both sides.
+    """Eigenvalues of general matrices (two arrays for real matrices), and vectors of both sides.
 
-    They have length one and a largest entry that is real, as NumPy has them from LAPACK.
+    A vector has length one and a largest entry that is real, as in NumPy.
     """
     wide = a.astype(np.result_type(a.dtype, np.complex64))
     types = [(a.shape[-1:], wide.dtype), (a.shape[-2:], wide.dtype), (a.shape[-2:], wide.dtype)]
@@ -218,13 +218,13 @@ def _size_of(x: np.ndarray) -> np.ndarray:
 
 
 def _each(f: Callable[[np.ndarray], Sequence[np.ndarray]], a: np.ndarray, types: Sequence[Any]) -> list[np.ndarray]:
-    """What a function makes of each matrix of a stack; NaN where it finds nothing."""
+    """The results of a function for each matrix of a stack; NaN for a matrix without a result."""
     outs = [np.full((*a.shape[:-2], *shape), np.nan, dtype) for shape, dtype in types]
-    for place in np.ndindex(a.shape[:-2]):
+    for position in np.ndindex(a.shape[:-2]):
         try:
-            results = f(a[place])
+            results = f(a[position])
         except np.linalg.LinAlgError:
             continue
         for out, result in zip(outs, results, strict=True):
-            out[place] = result
+            out[position] = result
     return outs

@@ -12,7 +12,7 @@ from nabla_mlir.interpreter.evaluations import evaluation, in_groups
 
 @evaluation("stablehlo.cholesky")
 def cholesky(x: np.ndarray, lower: bool) -> np.ndarray:
-    """L with L Lᴴ = x, or its adjoint, from that triangle of x; NaN where x is not positive definite."""
+    """L with L Lᴴ = x, or its adjoint, from the same triangle of x; NaN if x is not positive definite."""
 
     def one(a: np.ndarray) -> np.ndarray:
         triangle = np.tril(a) if lower else np.triu(a).conj().T

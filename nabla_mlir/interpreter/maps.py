@@ -1,6 +1,6 @@
-"""Maps as they stand: the body for each entry, one step of all entries after the other, so that collectives see them all.
+"""Maps without expansion: the body for each entry; all entries run a step before the next step, so that collectives work.
 
-This is what a map means, without any batch rule: the oracle of nabla-vmap.
+This is the definition of a map, without any batch rule: the oracle of nabla-vmap.
 """
 
 from __future__ import annotations
@@ -31,37 +31,37 @@ from nabla_mlir.interpreter.frames import Arrays, Body, Collective, Frame
 
 @control("batch.vmap")
 def vmap(op: ir.Operation, block_of: Read) -> Body:
-    """The results of all entries, stacked along the axes that each result carries; of the others the first one's."""
+    """The results of all entries, stacked along the axes that each result carries; other results are those of the first entry."""
     body, view = block_of(0), VmapOp(op)
     axes, sizes, in_axes, out_axes = view.axes, view.sizes, view.in_axes, view.out_axes
     types = [shape_and_dtype(result.type) for result in op.results]
 
     def run(frame: Frame, xs: Arrays) -> Arrays:
-        places = list(itertools.product(*map(range, sizes)))
-        frames = [Frame(frame.budget, frame, frame.place | dict(zip(axes, place, strict=True))) for place in places]
-        for entry, place in zip(frames, places, strict=True):
-            entry.update((i, _entry(x, a, place)) for i, x, a in zip(body.arguments, xs, in_axes, strict=True))
+        positions = list(itertools.product(*map(range, sizes)))
+        frames = [Frame(frame.budget, frame, frame.position | dict(zip(axes, position, strict=True))) for position in positions]
+        for entry, position in zip(frames, positions, strict=True):
+            entry.update((i, _entry(x, a, position)) for i, x, a in zip(body.arguments, xs, in_axes, strict=True))
         outs = [np.zeros(shape, dtype) for shape, dtype in types]
-        for place, results in zip(places, body.of_entries(frames), strict=True):
+        for position, results in zip(positions, body.of_entries(frames), strict=True):
             for out, result, carried in zip(outs, results, out_axes, strict=True):
-                _entry(out, carried, place)[...] = result
+                _entry(out, carried, position)[...] = result
         return outs
 
     return run
 
 
 def is_plain(op: ir.Operation) -> bool:
-    """Whether every collective over an axis of the map stands in its body, not in a region further inside."""
+    """True if every collective over an axis of the map is directly in its body, not in an inner region."""
     view = VmapOp(op)
     return all(inner.parent == op for axis in view.axes for inner in collectives(op, axis))
 
 
-def _entry(x: np.ndarray, places: Sequence[int], index: Sequence[int]) -> np.ndarray:
-    """A view of the entry of an array that carries axes at these places."""
+def _entry(x: np.ndarray, positions: Sequence[int], index: Sequence[int]) -> np.ndarray:
+    """A view of one entry of an array that carries axes at the positions `positions`."""
     at: list[int | slice] = [slice(None)] * x.ndim
-    for place, i in zip(places, index, strict=True):
-        if place != NOT_CARRIED:
-            at[place] = i
+    for position, i in zip(positions, index, strict=True):
+        if position != NOT_CARRIED:
+            at[position] = i
     return x[(*at, ...)]
 
 

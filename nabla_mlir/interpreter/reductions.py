@@ -1,4 +1,4 @@
-"""Many elements combined into one, by an operation with a name or by a region."""
+"""Reductions: many elements become one, by a named operation or by a region."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ UFUNCS: dict[str, np.ufunc] = {**_UFUNCS, **_BITS}
 
 
 def combine(body: Body, *values: np.ndarray) -> list[np.ndarray]:
-    """What a body makes of two elements, for all elements of arrays at once."""
+    """The results of a body for pairs of elements, for all elements of arrays at once."""
     if callable(body):
         return [np.asarray(y) for y in body(*values)]
     a, b = values
@@ -30,7 +30,7 @@ def combine(body: Body, *values: np.ndarray) -> list[np.ndarray]:
 
 @evaluation("stablehlo.reduce")
 def reduce(*operands: np.ndarray, dimensions: Sequence[int], body: Body) -> list[np.ndarray]:
-    """All elements along some axes, and one to begin with, combined."""
+    """The reduction of all elements along some axes, with an initial value."""
     count = len(operands) // 2
     xs, inits = operands[:count], operands[count:]
     axes = tuple(dimensions)
@@ -45,7 +45,7 @@ def reduce(*operands: np.ndarray, dimensions: Sequence[int], body: Body) -> list
 
 
 def fold(body: Body, rows: Sequence[np.ndarray], inits: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """The rows of arrays combined one after the other, from some to begin with."""
+    """The rows of arrays reduced one after the other, from initial values."""
     state = [np.broadcast_to(init, row.shape[1:]) for row, init in zip(rows, inits, strict=True)]
     for i in range(len(rows[0])):
         new = combine(body, *state, *(row[i] for row in rows))
@@ -55,7 +55,7 @@ def fold(body: Body, rows: Sequence[np.ndarray], inits: Sequence[np.ndarray]) ->
 
 @evaluation("stablehlo.sort")
 def sort(*xs: np.ndarray, dimension: int, is_stable: bool, comparator: Body) -> list[np.ndarray]:
-    """Operands reordered together along an axis; equal ones keep their order."""
+    """The operands sorted together along an axis; equal elements stay in order."""
     if not xs[0].size:
         return list(xs)
     if isinstance(comparator, str):
@@ -75,10 +75,11 @@ def _descending(keys: np.ndarray, axis: int) -> np.ndarray:
 
 
 def _by_comparison(xs: Sequence[np.ndarray], axis: int, comparator: Callable[..., Any]) -> np.ndarray:
+    """The indices that sort the operands along an axis, by a merge sort with the comparator."""
     columns = [np.moveaxis(x, axis, -1) for x in xs]
     order = np.empty(columns[0].shape, np.intp)
-    for place in np.ndindex(columns[0].shape[:-1]):
-        rows = [c[place] for c in columns]
+    for position in np.ndindex(columns[0].shape[:-1]):
+        rows = [c[position] for c in columns]
 
         def less(i: int, j: int, rows: Sequence[np.ndarray] = rows) -> bool:
             return bool(comparator(*(np.asarray(row[k]) for row in rows for k in (i, j)))[0])
@@ -86,13 +87,13 @@ def _by_comparison(xs: Sequence[np.ndarray], axis: int, comparator: Callable[...
         def sign(i: int, j: int, less: Callable[[int, int], bool] = less) -> int:
             return -1 if less(i, j) else int(less(j, i))
 
-        order[place] = sorted(range(len(rows[0])), key=functools.cmp_to_key(sign))
+        order[position] = sorted(range(len(rows[0])), key=functools.cmp_to_key(sign))
     return np.moveaxis(order, -1, axis)
 
 
 @evaluation("chlo.top_k")
 def top_k(x: np.ndarray, k: int) -> list[np.ndarray]:
-    """The k largest elements along the last axis, and where they are; of equal ones the first."""
+    """The k largest elements along the last axis, and their indices; of equal elements the first."""
     order = _descending(total_order(x), -1)[..., :k]
     return [np.take_along_axis(x, order, -1), order]
 

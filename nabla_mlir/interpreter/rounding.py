@@ -1,9 +1,10 @@
-"""How far apart two right evaluations of a program may lie: Monte Carlo arithmetic on the interpreter.
+"""The largest difference between two correct evaluations of a program: Monte Carlo arithmetic on the interpreter.
 
-A compiled program rounds in another order than the interpreter: it fuses, reassociates sums and has other approximations of
-functions. A run in which each result is perturbed by some units in its last place stands for such an order. Where a value jumps
-(a comparison of nearly equal numbers, a sort of ties, a conversion to integers) perturbed runs fall on both sides; what a
-factorisation leaves open (signs of eigenvectors) they draw (`nabla_mlir.interpreter.choices`).
+A compiled program rounds in another order than the interpreter: it fuses, reassociates sums and has other
+approximations of functions. A run in which each result is perturbed by some units in its last place represents such an
+order. If a value jumps (a comparison of nearly equal numbers, a sort of ties, a conversion to integers), perturbed runs
+take both sides. They draw the free choices of factorisations, such as signs of eigenvectors, at random
+(`nabla_mlir.interpreter.choices`).
 
 After D. S. Parker, Monte Carlo Arithmetic, UCLA CSD-970002 (1997): random rounding of results.
 """
@@ -23,7 +24,7 @@ from nabla_mlir.interpreter.frames import Arrays
 
 # Units in the last place by which a result is perturbed: the approximations of functions in compiled code are off by as many.
 AMPLITUDE = 4.0
-# Their results are exact, or are made of values that have been perturbed already.
+# The results are exact, or consist of perturbed values.
 _EXACT = frozenset({
     "func.call", "stablehlo.abs", "stablehlo.bitcast_convert", "stablehlo.broadcast_in_dim", "stablehlo.case",
     "stablehlo.complex", "stablehlo.concatenate", "stablehlo.dynamic_slice", "stablehlo.dynamic_update_slice",
@@ -36,15 +37,16 @@ _PRODUCTS = ("stablehlo.dot_general", "stablehlo.convolution")
 _SUMS = ("stablehlo.reduce", "stablehlo.reduce_window", "stablehlo.scatter", "stablehlo.select_and_scatter")
 
 
-# Random numbers are a piece of this many, which is drawn once: they take most of the time of a perturbed run if each is new.
+# Random numbers are a piece of this pool, which is drawn once: new numbers would take most of the time of a perturbed
+# run.
 _POOL = 1 << 17
 
 
 class Perturbation:
-    """Perturbs the result of each operation; to be given to the interpreter as its watch. It does nothing before it is seeded.
+    """Perturbs the result of each operation, as a watch of the interpreter. It does nothing before it is seeded.
 
     Args:
-      seed: of the random numbers, so that a run can be repeated.
+      seed: the seed of the random numbers, so that a run can be repeated.
     """
 
     def __init__(self, seed: int | Sequence[int] | None = None):
@@ -57,7 +59,7 @@ class Perturbation:
         self._rng = None if seed is None else np.random.default_rng(seed)
 
     def __call__(self, op: ir.Operation, operands: Arrays, results: Arrays) -> None:
-        """Puts perturbed results into the list that it is given."""
+        """Replaces the results in the list by perturbed ones."""
         if self._rng is None:
             return
         kind = self._kinds.get(id(op))
@@ -75,11 +77,11 @@ class Perturbation:
                 results[:] = [self.perturbed(y) for y in results]
 
     def perturbed(self, x: np.ndarray) -> np.ndarray:
-        """An array whose elements are off by some units in the last place. What is not of floating point stays as it is."""
+        """An array whose elements are off by some units in the last place. Other dtypes than floating point do not change."""
         return self._moved(x, 1.0, 0.0)
 
     def _moved(self, x: np.ndarray, relative: float, absolute: float) -> np.ndarray:
-        """An array whose elements are off by so many units of themselves, and of a number."""
+        """An array whose elements are off by so many units, relative to themselves and absolute."""
         if is_complex(x.dtype):
             return (self._moved(x.real, relative, absolute) + 1j * self._moved(x.imag, relative, absolute)).astype(x.dtype)
         if not is_float(x.dtype) or not x.size:
@@ -104,9 +106,9 @@ class Perturbation:
         return numbers.reshape(like.shape)
 
     def _decided(self, a: np.ndarray, b: np.ndarray, result: np.ndarray) -> np.ndarray:
-        """The truth values of a comparison; random ones of numbers that rounding can exchange.
+        """The results of a comparison; random ones for numbers that rounding can exchange.
 
-        Equal numbers stay equal: most are one value (the maximum and the element that it is), which rounds in one way.
+        Equal numbers stay equal: most are one value (the maximum and the element that it is), which rounds once.
         """
         if not is_float(a.dtype):
             return result
@@ -131,7 +133,7 @@ def _kind_of(op: ir.Operation) -> str:
 
 @functools.cache
 def _pool(dtype: str) -> np.ndarray:
-    """Random numbers of a dtype, twice behind each other: a piece may begin anywhere."""
+    """Random numbers of a dtype, repeated once: a piece may begin at any position."""
     numbers = np.random.default_rng(0).uniform(-1, 1, _POOL).astype(dtype)
     return np.concatenate([numbers, numbers])
 
@@ -146,7 +148,7 @@ def _unit(dtype: np.dtype) -> float:
 
 
 def _error_of_sum(factors: Arrays, result: np.ndarray) -> tuple[float, float]:
-    """The error of a sum in units of its result, and of a number: with terms that cancel it is one of their size."""
+    """The relative and absolute error of a sum; if terms cancel, the error has the size of the terms."""
     terms = max(np.size(factors[0]) / max(result.size, 1), 1.0)
     if not all(is_float(x.dtype) or is_complex(x.dtype) for x in factors):
         return 1.0, 0.0

@@ -99,7 +99,7 @@ def _shift(t: np.ndarray, z: np.ndarray, first: int, last: int, is_stuck: bool) 
         total, product = (2 * centre, centre**2 + 0.4375 * far**2) if is_stuck else (p + s, p * s - q * r)
         x = inner @ inner[:, 0] - total * inner[:, 0] + product * unit
     v, tau, _ = _reflection(x)
-    _turn(t, z, v, tau, first)
+    _rotate(t, z, v, tau, first)
     _reduce(t, z)
 
 
@@ -108,7 +108,7 @@ def _reduce(t: np.ndarray, z: np.ndarray) -> None:
     for j in range(len(t) - 2):
         if t[j + 2 :, j].any():
             v, tau, beta = _reflection(t[j + 1 :, j])
-            _turn(t, z, v, tau, j + 1)
+            _rotate(t, z, v, tau, j + 1)
             t[j + 1, j], t[j + 2 :, j] = beta, 0
 
 
@@ -124,7 +124,7 @@ def _hessenberg(a: np.ndarray) -> tuple[np.ndarray, list[Any]]:
     return a, taus
 
 
-def _turn(t: np.ndarray, z: np.ndarray, v: np.ndarray, tau: Any, first: int) -> None:
+def _rotate(t: np.ndarray, z: np.ndarray, v: np.ndarray, tau: Any, first: int) -> None:
     """t to H^H t H and z to z H in place, H = 1 - tau v v^H on the rows from the first."""
     at = slice(first, first + len(v))
     for x in (t, z):
@@ -160,9 +160,9 @@ def _standardised(t: np.ndarray, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]
             x = math.sqrt(0.5 + 0.5 * (abs(total) / length)) if length else 1.0
             y = -math.copysign(p / (length * x), p * total) if length else 0.0
         cosine, sine = x / math.hypot(x, y), y / math.hypot(x, y)
-        turn = np.array([[cosine, -sine], [sine, cosine]], t.dtype)
-        t[:, pair], z[:, pair] = t[:, pair] @ turn, z[:, pair] @ turn
-        t[pair] = turn.T @ t[pair]
+        rotation = np.array([[cosine, -sine], [sine, cosine]], t.dtype)
+        t[:, pair], z[:, pair] = t[:, pair] @ rotation, z[:, pair] @ rotation
+        t[pair] = rotation.T @ t[pair]
         t[i + 1, : i + (product >= 0)] = 0
         t[i, :i] = 0
         if product >= 0:

@@ -101,5 +101,5 @@ def dynamic_update_slice(x: np.ndarray, update: np.ndarray, *starts: np.ndarray)
 
 
 def _inside(shape: Shape, starts: Sequence[np.ndarray], sizes: Sequence[int]) -> tuple[slice, ...]:
-    places = [min(max(int(s), 0), n - size) for s, n, size in zip(starts, shape, sizes, strict=True)]
-    return tuple(slice(s, s + size) for s, size in zip(places, sizes, strict=True))
+    positions = [min(max(int(s), 0), n - size) for s, n, size in zip(starts, shape, sizes, strict=True)]
+    return tuple(slice(s, s + size) for s, size in zip(positions, sizes, strict=True))

@@ -45,8 +45,8 @@ def select_and_scatter(
 ) -> np.ndarray:  # fmt: skip
     """Each element of the source combined with the place that is chosen in its window: the first that all others lose to."""
     out = np.full(x.shape, init, x.dtype)
-    for place in np.ndindex(source.shape):
-        starts = [i * s - low for i, s, (low, _) in zip(place, window_strides, padding, strict=True)]
+    for position in np.ndindex(source.shape):
+        starts = [i * s - low for i, s, (low, _) in zip(position, window_strides, padding, strict=True)]
         ends = [start + n for start, n in zip(starts, window_dimensions, strict=True)]
         inside = [range(max(a, 0), min(b, n)) for a, b, n in zip(starts, ends, x.shape, strict=True)]
         winner: tuple[int, ...] | None = None
@@ -55,7 +55,7 @@ def select_and_scatter(
             if winner is None or not _stays(select, x[winner], x[at]):
                 winner = at
         if winner is not None:
-            out[winner] = combine(scatter, out[winner], source[place])[0]
+            out[winner] = combine(scatter, out[winner], source[position])[0]
     return out
 
 

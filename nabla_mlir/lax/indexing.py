@@ -48,8 +48,8 @@ class ScatterDimensionNumbers(NamedTuple):
 
 # ---------------------------------------------------------------- slices
 def _starts(x: Tensor, axis: int, start: Any) -> list[Any]:
-    place = require_integer("start_index", tensor(start))
-    return [place if d == axis else full((), 0, place.dtype) for d in range(x.ndim)]
+    position = require_integer("start_index", tensor(start))
+    return [position if d == axis else full((), 0, position.dtype) for d in range(x.ndim)]
 
 
 @library
@@ -119,25 +119,25 @@ def gather(
       mode: of slices that are not inside: "clip", the default (moved inside), "fill" or "promise_in_bounds".
       fill_value: NaN, or the least integer, if not given.
     """
-    x, places, numbers = tensor(operand), require_integer("gather", tensor(start_indices)), dimension_numbers
+    x, positions, numbers = tensor(operand), require_integer("gather", tensor(start_indices)), dimension_numbers
     sizes = tuple(slice_sizes)
-    dims = gather_dims(**{k: tuple(v) for k, v in numbers._asdict().items()}, index_vector_dim=places.ndim - 1)
-    out = gather_record(x, places, dimension_numbers=dims, slice_sizes=sizes, indices_are_sorted=indices_are_sorted)
+    dims = gather_dims(**{k: tuple(v) for k, v in numbers._asdict().items()}, index_vector_dim=positions.ndim - 1)
+    out = gather_record(x, positions, dimension_numbers=dims, slice_sizes=sizes, indices_are_sorted=indices_are_sorted)
     if mode is None or GatherScatterMode.from_any(mode) is not GatherScatterMode.FILL_OR_DROP:
         return out
     limits = last_starts(x.shape, dims["start_index_map"], sizes)
-    fits = _fits(places, limits)
+    fits = _fits(positions, limits)
     batch = [d for d in range(out.ndim) if d not in dims["offset_dims"]]
     mask = sh.broadcast_in_dim(fits, shape=out.shape, broadcast_dimensions=tuple(batch))
     return lg.select(mask, out, full_like(out, filler(fill_value, out.dtype)))
 
 
-def _fits(places: Tensor, limits: np.ndarray) -> Tensor:
+def _fits(positions: Tensor, limits: np.ndarray) -> Tensor:
     """Which index vectors, along the last axis, lie inside."""
-    every = np.broadcast_to(per_component(limits, places, places.ndim - 1), places.shape)
-    low = lg.compare(places, full_like(places, 0), comparison_direction="GE")
-    high = lg.compare(places, constant(every.astype(places.dtype)), comparison_direction="LE")
-    return reduce(lg.logical_and(low, high), full((), True, np.dtype(bool)), dimensions=(places.ndim - 1,), body="and")
+    every = np.broadcast_to(per_component(limits, positions, positions.ndim - 1), positions.shape)
+    low = lg.compare(positions, full_like(positions, 0), comparison_direction="GE")
+    high = lg.compare(positions, constant(every.astype(positions.dtype)), comparison_direction="LE")
+    return reduce(lg.logical_and(low, high), full((), True, np.dtype(bool)), dimensions=(positions.ndim - 1,), body="and")
 
 
 # ---------------------------------------------------------------- scatter
@@ -149,27 +149,27 @@ def _scattering(name: str, body: str, doc: str) -> Callable[..., Any]:
     ) -> Tensor:  # fmt: skip
         x, new = tensor(operand), tensor(updates)
         new = convert(-new if name == "scatter_sub" else new, x.dtype)
-        places, dims = _places(name, x, scatter_indices, new, dimension_numbers, mode)
-        return scatter_record(x, places, new, scatter_dimension_numbers=dims, indices_are_sorted=indices_are_sorted,
+        positions, dims = _positions(name, x, scatter_indices, new, dimension_numbers, mode)
+        return scatter_record(x, positions, new, scatter_dimension_numbers=dims, indices_are_sorted=indices_are_sorted,
                               unique_indices=unique_indices, body=body)  # fmt: skip
 
     return library(f)
 
 
-def _places(name: str, x: Tensor, indices: Any, new: Tensor, numbers: Any, mode: Any) -> tuple[Tensor, dict[str, Any]]:
-    places = require_integer(name, tensor(indices))
+def _positions(name: str, x: Tensor, indices: Any, new: Tensor, numbers: Any, mode: Any) -> tuple[Tensor, dict[str, Any]]:
+    positions = require_integer(name, tensor(indices))
     dims = scatter_dims(
         update_window_dims=tuple(numbers.update_window_dims), inserted_window_dims=tuple(numbers.inserted_window_dims),
         scatter_dims_to_operand_dims=tuple(numbers.scatter_dims_to_operand_dims),
-        input_batching_dims=tuple(numbers.operand_batching_dims), index_vector_dim=places.ndim - 1,
+        input_batching_dims=tuple(numbers.operand_batching_dims), index_vector_dim=positions.ndim - 1,
         scatter_indices_batching_dims=tuple(numbers.scatter_indices_batching_dims),
     )  # fmt: skip
     if GatherScatterMode.from_any(mode) is GatherScatterMode.CLIP:
         windows = iter(new.shape[d] for d in dims["update_window_dims"])
         absent = {*dims["inserted_window_dims"], *dims["input_batching_dims"]}
         sizes = [1 if d in absent else next(windows) for d in range(x.ndim)]
-        places = clamped_starts(places, x.shape, dims["scatter_dims_to_operand_dims"], sizes, places.ndim - 1)
-    return places, dims
+        positions = clamped_starts(positions, x.shape, dims["scatter_dims_to_operand_dims"], sizes, positions.ndim - 1)
+    return positions, dims
 
 
 _DOC = """The operand with updates {} at computed places; those outside are dropped, or moved inside with mode "clip"."""
@@ -214,8 +214,8 @@ def _applied(func: Any, operand: Any, indices: Any, numbers: Any, shape: tuple[i
 def _read(operand: Any, indices: Any, numbers: Static[Any], shape: Static[Any], mode: Any) -> Tensor:
     x = tensor(operand)
     new = full(shape, 0, x.dtype)
-    places, dims = _places("scatter_apply", x, indices, new, numbers, mode)
+    positions, dims = _positions("scatter_apply", x, indices, new, numbers, mode)
     windows = iter(shape[d] for d in dims["update_window_dims"])
     absent = {*dims["inserted_window_dims"], *dims["input_batching_dims"]}
     sizes = tuple(1 if d in absent else next(windows) for d in range(x.ndim))
-    return gather_record(x, places, dimension_numbers=gather_of(dims), slice_sizes=sizes, indices_are_sorted=False)
+    return gather_record(x, positions, dimension_numbers=gather_of(dims), slice_sizes=sizes, indices_are_sorted=False)

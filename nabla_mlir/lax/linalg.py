@@ -70,11 +70,11 @@ def lu_pivots_to_permutation(pivots: Any, permutation_size: Static[int]) -> Tens
     """The order of rows that exchanges, counted from 0, lead to."""
     exchanges = tensor(pivots)
     order = broadcast_to(tensor(np.arange(permutation_size, dtype=exchanges.dtype)), (*exchanges.shape[:-1], permutation_size))
-    places = arange(permutation_size)
+    positions = arange(permutation_size)
     for k in range(exchanges.shape[-1]):
         other = exchanges[..., k : k + 1]
-        mine, theirs = order[..., k : k + 1], where(places == other, order, 0).sum(-1, keepdims=True, dtype=order.dtype)
-        order = where(places == other, mine, where(places == k, theirs, order))
+        mine, theirs = order[..., k : k + 1], where(positions == other, order, 0).sum(-1, keepdims=True, dtype=order.dtype)
+        order = where(positions == other, mine, where(positions == k, theirs, order))
     return order
 
 

@@ -235,8 +235,8 @@ def _folded_windows(x: Tensor, init: Tensor, join: Any, geometry: dict[str, Any]
 # ---------------------------------------------------------------- sorting
 def top_k(operand: Any, k: int, *, axis: int = -1) -> list[Any]:
     """The k largest elements along an axis, the largest first, and their int32 indices, in a list as in JAX."""
-    values, places = sorting.top_k(operand, k, axis)
-    return [values, places.astype("int32")]
+    values, positions = sorting.top_k(operand, k, axis)
+    return [values, positions.astype("int32")]
 
 
 def approx_max_k(
@@ -252,8 +252,8 @@ def approx_min_k(
     aggregate_to_topk: bool = True,
 ) -> list[Any]:  # fmt: skip
     """The k smallest elements along an axis and their indices, computed exactly for any options."""
-    values, places = top_k(ufuncs.negative(operand), k, axis=reduction_dimension)
-    return [ufuncs.negative(values), places]
+    values, positions = top_k(ufuncs.negative(operand), k, axis=reduction_dimension)
+    return [ufuncs.negative(values), positions]
 
 
 @library

@@ -228,5 +228,5 @@ def index_in_dim(operand: Any, index: Static[int], axis: Static[int] = 0, keepdi
     """``operand[index]`` along one axis, which stays with length 1 if `keepdims`."""
     x = tensor(operand)
     at = axis_of("index_in_dim", axis, x.ndim)
-    place = axis_of("index_in_dim", index, x.shape[at])
-    return x[(*[_ALL] * at, _slice(place, place + 1) if keepdims else place)]
+    position = axis_of("index_in_dim", index, x.shape[at])
+    return x[(*[_ALL] * at, _slice(position, position + 1) if keepdims else position)]

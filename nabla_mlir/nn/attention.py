@@ -96,6 +96,6 @@ def _within(lengths: Any, n: int, shape: tuple[int, ...]) -> Tensor | None:
     """Which of n places lie below a length, one for each of the batch."""
     if lengths is None:
         return None
-    places = np.arange(n).reshape((1, *shape[1:]))
+    positions = np.arange(n).reshape((1, *shape[1:]))
     counts = tensor(lengths)
-    return tensor(places) < reshaped(counts, (counts.size, *(1,) * (len(shape) - 1)))
+    return tensor(positions) < reshaped(counts, (counts.size, *(1,) * (len(shape) - 1)))

@@ -157,8 +157,8 @@ def _fan(shape: tuple[int, ...], mode: str, in_axis: Any, out_axis: Any, batch_a
     if len(shape) < 2 and in_axis == -2:
         raise ShapeError(f"variance_scaling requires two axes, or others than the default ones, got shape {shape}.",
                          where=user_frame())  # fmt: skip
-    inside, outside, apart = (_count(shape, axis) for axis in (in_axis, out_axis, batch_axis))
-    window = math.prod(shape) / (inside * outside * apart)
+    inside, outside, batches = (_count(shape, axis) for axis in (in_axis, out_axis, batch_axis))
+    window = math.prod(shape) / (inside * outside * batches)
     fan_in, fan_out = inside * window, outside * window
     return {"fan_in": fan_in, "fan_out": fan_out, "fan_avg": (fan_in + fan_out) / 2, "fan_geo_avg": (fan_in * fan_out) ** 0.5}[mode]
 

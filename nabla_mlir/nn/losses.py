@@ -36,8 +36,8 @@ def _is_label(name: str, labels: Tensor, classes: int, axis: int) -> Tensor:
         raise DtypeError(f"{name} requires integer labels, got {labels.dtype}.", where=user_frame())
     axis = axis_of(name, axis, labels.ndim + 1)
     shape = (*labels.shape[:axis], *shape_of(name, classes), *labels.shape[axis:])
-    places = sh.iota(shape=shape, dtype=labels.dtype, iota_dimension=axis)
-    return lg.compare(sh.expand(labels, shape, (axis,)), places, comparison_direction="EQ")
+    positions = sh.iota(shape=shape, dtype=labels.dtype, iota_dimension=axis)
+    return lg.compare(sh.expand(labels, shape, (axis,)), positions, comparison_direction="EQ")
 
 
 def _same_shapes(name: str, a: Any, b: Any) -> tuple[Tensor, Tensor]:

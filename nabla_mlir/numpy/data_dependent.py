@@ -57,7 +57,7 @@ def _numbers(name: str, x: Any) -> np.ndarray:
     return np.asarray(asarray(x) if isinstance(x, (list, tuple)) else x)
 
 
-def _places(x: np.ndarray) -> Array:
+def _positions(x: np.ndarray) -> Array:
     return Array.from_numpy(x.astype(Defaults.int))
 
 
@@ -82,7 +82,7 @@ def nonzero(a: Any, *, size: int | None = None, fill_value: int = 0) -> tuple[An
     """
     if size is not None:
         return _sized_nonzero(a, size, fill_value)
-    return tuple(map(_places, np.nonzero(_numbers("nonzero", a))))
+    return tuple(map(_positions, np.nonzero(_numbers("nonzero", a))))
 
 
 def flatnonzero(a: Any, *, size: int | None = None, fill_value: int = 0) -> Any:
@@ -93,8 +93,8 @@ def flatnonzero(a: Any, *, size: int | None = None, fill_value: int = 0) -> Any:
       [1, 2]
     """
     if size is not None:
-        return _sized_places(a, size, fill_value)
-    return _places(np.flatnonzero(_numbers("flatnonzero", a)))
+        return _sized_positions(a, size, fill_value)
+    return _positions(np.flatnonzero(_numbers("flatnonzero", a)))
 
 
 def argwhere(a: Any, *, size: int | None = None, fill_value: int = 0) -> Any:
@@ -106,7 +106,7 @@ def argwhere(a: Any, *, size: int | None = None, fill_value: int = 0) -> Any:
     """
     if size is not None:
         return _sized_rows(a, size, fill_value)
-    return _places(np.argwhere(_numbers("argwhere", a)))
+    return _positions(np.argwhere(_numbers("argwhere", a)))
 
 
 def where(condition: Any, x: Any = None, y: Any = None, /, *, size: int | None = None, fill_value: int = 0) -> Any:
@@ -130,12 +130,12 @@ def where(condition: Any, x: Any = None, y: Any = None, /, *, size: int | None =
 
 
 @library
-def _sized_places(x: Any, size: Static[int], fill_value: Static[int] = 0) -> Tensor:
+def _sized_positions(x: Any, size: Static[int], fill_value: Static[int] = 0) -> Tensor:
     x = convert(tensor(x), bool)
-    return _first_places(reshaped(x, (x.size,)), size, fill_value)
+    return _first_positions(reshaped(x, (x.size,)), size, fill_value)
 
 
-def _first_places(mask: Tensor, size: int, fill_value: int) -> Tensor:
+def _first_positions(mask: Tensor, size: int, fill_value: int) -> Tensor:
     """The first places at which a vector holds, in order."""
     order = argsort(convert(lg.logical_not(mask), np.int8))
     order = padded(order, 0, 0, size - mask.size) if size > mask.size else sliced(order, 0, 0, size)
@@ -146,11 +146,11 @@ def _first_places(mask: Tensor, size: int, fill_value: int) -> Tensor:
 @library
 def _sized_nonzero(x: Any, size: Static[int], fill_value: Static[int]) -> tuple[Tensor, ...]:
     x = tensor(x)
-    places = _sized_places(x, size, -1)
+    positions = _sized_positions(x, size, -1)
     indices = []
     for axis, length in enumerate(x.shape):
-        index = places // max(math.prod(x.shape[axis + 1 :]), 1) % max(length, 1)
-        indices.append(logic.where(places < 0, full((), fill_value, index.dtype), index))
+        index = positions // max(math.prod(x.shape[axis + 1 :]), 1) % max(length, 1)
+        indices.append(logic.where(positions < 0, full((), fill_value, index.dtype), index))
     return tuple(indices)
 
 
@@ -186,8 +186,8 @@ def unique(
     """
     if size is None:
         host = _numbers("unique", ar)
-        values, *places = np.unique(host, return_index=True, return_inverse=True, return_counts=True, equal_nan=equal_nan)
-        parts = [Array.from_numpy(values), *map(_places, places)]
+        values, *positions = np.unique(host, return_index=True, return_inverse=True, return_counts=True, equal_nan=equal_nan)
+        parts = [Array.from_numpy(values), *map(_positions, positions)]
     else:
         parts = list(_sized_unique(ar, size, fill_value, equal_nan))
     choice = [True, return_index, return_inverse, return_counts]
@@ -210,13 +210,13 @@ def _sized_unique(x: Any, size: Static[int], fill_value: Any, equal_nan: bool) -
     if equal_nan and is_inexact(x.dtype):
         differs = lg.logical_and(differs, lg.logical_not(lg.logical_and(is_nan(high), is_nan(low))))
     first = padded(differs, 0, 1, 0, True)
-    starts = _first_places(first, size + 1, n)
+    starts = _first_positions(first, size + 1, n)
     ends, starts = sliced(starts, 0, 1, size + 1), sliced(starts, 0, 0, size)
-    there = logic.less(starts, n)
-    places = logic.where(there, starts, 0)  # behind the last element stands the first
-    values, indices = (take(v, places, mode="promise_in_bounds") for v in (elements, order))
+    exists = logic.less(starts, n)
+    positions = logic.where(exists, starts, 0)  # behind the last element stands the first
+    values, indices = (take(v, positions, mode="promise_in_bounds") for v in (elements, order))
     if fill_value is not None:
-        values = logic.where(there, values, convert(tensor(fill_value), x.dtype))
+        values = logic.where(exists, values, convert(tensor(fill_value), x.dtype))
     inverse = take(cumsum(convert(first, order.dtype)) - 1, argsort(order), mode="promise_in_bounds")
     return values, indices, reshaped(inverse, x.shape), ends - starts
 

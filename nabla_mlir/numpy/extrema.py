@@ -65,8 +65,8 @@ def attained(x: Tensor, axis: int, combiner: str) -> Tensor:
 
 def _first(hits: Tensor, axis: int) -> Tensor:
     """The first place along an axis where something holds."""
-    places = sh.iota(shape=hits.shape, dtype=Defaults.int, iota_dimension=axis)
-    return fold(lg.select(hits, places, full_like(places, hits.shape[axis])), (axis,), "min")
+    positions = sh.iota(shape=hits.shape, dtype=Defaults.int, iota_dimension=axis)
+    return fold(lg.select(hits, positions, full_like(positions, hits.shape[axis])), (axis,), "min")
 
 
 def extremum(name: str, combiner: str, x: Any, axis: Axis, keepdims: bool, initial: Any, where: Any) -> Tensor:
@@ -123,7 +123,7 @@ def ptp(a: Any, axis: Static[Axis] = None, keepdims: bool = False) -> Tensor:
 
 
 # ---------------------------------------------------------------- places
-def _place(name: str, combiner: str, x: Any, axis: int | None, keepdims: bool) -> Tensor:
+def _position(name: str, combiner: str, x: Any, axis: int | None, keepdims: bool) -> Tensor:
     x = tensor(x)
     shape = x.shape
     if axis is None:
@@ -141,10 +141,10 @@ def _place(name: str, combiner: str, x: Any, axis: int | None, keepdims: bool) -
 @library
 def argmax(a: Any, axis: Static[int | None] = None, keepdims: bool = False) -> Tensor:
     """The index of the first largest element (or NaN) along `axis`, or in the flattened array; complex numbers as in `max`."""
-    return _place("argmax", "max", a, axis, keepdims)
+    return _position("argmax", "max", a, axis, keepdims)
 
 
 @library
 def argmin(a: Any, axis: Static[int | None] = None, keepdims: bool = False) -> Tensor:
     """The index of the first smallest element (or NaN) along `axis`, or in the flattened array; complex numbers as in `max`."""
-    return _place("argmin", "min", a, axis, keepdims)
+    return _position("argmin", "min", a, axis, keepdims)

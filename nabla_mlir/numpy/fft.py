@@ -86,16 +86,16 @@ def _one(name: str, x: Tensor, kind: str, n: Any, axis: int, norm: str | None) -
 def _many(name: str, x: Tensor, kind: str, s: Any, axes: Axis, norm: str | None) -> Tensor:
     if axes is None and s is not None:
         axes = tuple(range(x.ndim - len(s), x.ndim))
-    places = axes_of(name, axes, x.ndim)
+    positions = axes_of(name, axes, x.ndim)
     if s is None:
-        s = [x.shape[d] for d in places]
+        s = [x.shape[d] for d in positions]
         if kind == "IRFFT" and s:
             s[-1] = 2 * (s[-1] - 1)
     sizes = _lengths(name, s)
-    if len(sizes) != len(places) or not places:
-        raise ShapeError(f"{name} requires a length for each of at least one axis, got {sizes} for {places}.",
+    if len(sizes) != len(positions) or not positions:
+        raise ShapeError(f"{name} requires a length for each of at least one axis, got {sizes} for {positions}.",
                          where=user_frame())  # fmt: skip
-    return _transform(name, x, kind, sizes, places, norm)
+    return _transform(name, x, kind, sizes, positions, norm)
 
 
 # ---------------------------------------------------------------- along one axis
@@ -277,13 +277,13 @@ def fftshift(x: Any, axes: Static[Axis] = None) -> Tensor:
       [-0.5, -0.25, 0.0, 0.25]
     """
     x = inexact(x)
-    places = axes_of("fftshift", axes, x.ndim)
-    return roll(x, tuple(x.shape[d] // 2 for d in places), places)
+    positions = axes_of("fftshift", axes, x.ndim)
+    return roll(x, tuple(x.shape[d] // 2 for d in positions), positions)
 
 
 @library
 def ifftshift(x: Any, axes: Static[Axis] = None) -> Tensor:
     """The inverse of `fftshift`."""
     x = inexact(x)
-    places = axes_of("ifftshift", axes, x.ndim)
-    return roll(x, tuple(-(x.shape[d] // 2) for d in places), places)
+    positions = axes_of("ifftshift", axes, x.ndim)
+    return roll(x, tuple(-(x.shape[d] // 2) for d in positions), positions)

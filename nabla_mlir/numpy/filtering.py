@@ -34,10 +34,10 @@ def convolved(name: str, a: Tensor, v: Tensor, mode: str) -> Tensor:
         low, high = {"full": (n - 1, n - 1), "valid": (0, 0), "same": (n // 2, n - n // 2 - 1)}[mode]
         around.append((low, high))
     rank = a.ndim
-    place = tuple(range(rank + 2))
+    position = tuple(range(rank + 2))
     ones = (1,) * rank
     out = convolution(
-        reshaped(a, (1, 1, *a.shape)), reshaped(v, (1, 1, *v.shape)), dimension_numbers=numbers(place, place, place),
+        reshaped(a, (1, 1, *a.shape)), reshaped(v, (1, 1, *v.shape)), dimension_numbers=numbers(position, position, position),
         window_strides=ones, padding=tuple(around), lhs_dilation=ones, rhs_dilation=ones, window_reversal=(True,) * rank,
         feature_group_count=1, batch_group_count=1, precision_config=None, dtype=dtype,
     )  # fmt: skip

@@ -43,11 +43,11 @@ def qr(x: Any, *, pivoting: bool = False, full_matrices: bool = True) -> tuple[T
     k = min(m, n)
     order = tensor(np.zeros((*stack, n), np.int32))
     results = [(a.shape, a.dtype), ((*stack, n), np.dtype(np.int32)), ((*stack, k), a.dtype)]
-    packed, places, taus = lapack.routine(f"lapack_{kind}geqp3_ffi", [a, order], results)
+    packed, positions, taus = lapack.routine(f"lapack_{kind}geqp3_ffi", [a, order], results)
     rows = m if full_matrices else k
     r = la.tril(lapack.block(packed, (0, rows), (0, n)), lower=False)
     reflectors = lapack.padded(lapack.block(packed, (0, m), (0, k)), m, rows)
-    return householder_product(reflectors, taus), r, places - 1
+    return householder_product(reflectors, taus), r, positions - 1
 
 
 @library

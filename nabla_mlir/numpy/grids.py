@@ -24,7 +24,7 @@ index_exp: Any = np.index_exp
 
 
 # ---------------------------------------------------------------- places that are known
-def _places(arrays: Sequence[np.ndarray]) -> tuple[Any, ...]:
+def _positions(arrays: Sequence[np.ndarray]) -> tuple[Any, ...]:
     return tuple(asarray(a.astype(Defaults.int)) for a in arrays)
 
 
@@ -35,13 +35,13 @@ def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, Any]:
       >>> [i.tolist() for i in tril_indices(2)]
       [[0, 1, 1], [0, 0, 1]]
     """
-    rows, columns = _places(np.tril_indices(n, k, m))
+    rows, columns = _positions(np.tril_indices(n, k, m))
     return rows, columns
 
 
 def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, Any]:
     """The rows and columns of the elements on and above the k-th diagonal of an n by m matrix."""
-    rows, columns = _places(np.triu_indices(n, k, m))
+    rows, columns = _positions(np.triu_indices(n, k, m))
     return rows, columns
 
 
@@ -57,7 +57,7 @@ def triu_indices_from(arr: Any, k: int = 0) -> tuple[Any, Any]:
 
 def diag_indices(n: int, ndim: int = 2) -> tuple[Any, ...]:
     """The indices of the diagonal of an array with `ndim` axes of length n."""
-    return _places(np.diag_indices(n, ndim))
+    return _positions(np.diag_indices(n, ndim))
 
 
 def diag_indices_from(arr: Any) -> tuple[Any, ...]:
@@ -74,7 +74,7 @@ def diag_indices_from(arr: Any) -> tuple[Any, ...]:
 
 def mask_indices(n: int, mask_func: Callable[..., Any], k: int = 0) -> tuple[Any, Any]:
     """The rows and columns at which ``mask_func(ones((n, n)), k)`` is not 0."""
-    rows, columns = _places(np.nonzero(np.asarray(mask_func(np.ones((n, n), np.int32), k))))
+    rows, columns = _positions(np.nonzero(np.asarray(mask_func(np.ones((n, n), np.int32), k))))
     return rows, columns
 
 
@@ -144,9 +144,9 @@ def ravel_multi_index(multi_index: Any, dims: Static[Any], mode: str = "raise", 
     parts = list(zip(multi_index, dims, strict=True))
     total: Any = 0
     for index, n in parts if order == "C" else reversed(parts):
-        place = require_integer("ravel_multi_index", tensor(index))
-        place = place % n if mode == "wrap" else clip(place, 0, n - 1) if mode == "clip" else place
-        total = total * n + place
+        position = require_integer("ravel_multi_index", tensor(index))
+        position = position % n if mode == "wrap" else clip(position, 0, n - 1) if mode == "clip" else position
+        total = total * n + position
     return total
 
 

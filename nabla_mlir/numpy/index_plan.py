@@ -51,14 +51,14 @@ class Plan:
       windows: the static part, one for each axis of the array.
       dropped: axes that an integer takes away.
       computed: index arrays (NumPy arrays if known, else tensors) by axis; along those the window is everything.
-      place: where the axes of the index arrays stand among the axes that are left.
+      position: where the axes of the index arrays stand among the axes that are left.
       shape: of the result.
     """
 
     windows: tuple[Window, ...]
     dropped: tuple[int, ...]
     computed: dict[int, Any]
-    place: int
+    position: int
     shape: Shape
 
     @property
@@ -105,9 +105,9 @@ def _finished(shape: Shape, windows: list[Window], dropped: list[int], computed:
     advanced = [k for k, kind in enumerate(kinds) if kind in "ai"]
     together = bool(advanced) and advanced == list(range(advanced[0], advanced[-1] + 1))
     if computed and together:
-        place = kinds[: advanced[0]].count("s")
+        position = kinds[: advanced[0]].count("s")
     else:
-        place, advanced = 0, [-1]
+        position, advanced = 0, [-1]
     out: list[int] = list(arrays) if advanced == [-1] else []
     lengths = iter(w.length for d, w in enumerate(windows) if d not in computed and d not in dropped)
     for k, kind in enumerate(kinds):
@@ -115,7 +115,7 @@ def _finished(shape: Shape, windows: list[Window], dropped: list[int], computed:
             out += arrays
         if kind in "ns":
             out.append(1 if kind == "n" else next(lengths))
-    return Plan(tuple(windows), tuple(dropped), computed, place, tuple(out))
+    return Plan(tuple(windows), tuple(dropped), computed, position, tuple(out))
 
 
 def expanded(shape: Shape, items: tuple[Any, ...]) -> list[Any]:
@@ -136,7 +136,7 @@ def expanded(shape: Shape, items: tuple[Any, ...]) -> list[Any]:
 
 def _check_masks(shape: Shape, items: Sequence[Any]) -> None:
     """Raises IndexingError for a mask that is longer or shorter than the axes it stands for, unless it is empty there."""
-    counts = [_axes_taken(item) for item in items]
+    counts = [_axis_count(item) for item in items]
     axis = 0
     for item, count in zip(items, counts, strict=True):
         lengths = shape[axis : axis + count]
@@ -193,8 +193,8 @@ def _window(item: slice, n: int, axis: int) -> Window:
     bounds = [None if b is None else _bound(b, axis) for b in (item.start, item.stop, item.step)]
     if bounds[2] == 0:
         raise SliceError("a slice requires a step that is not 0, got 0.", where=user_frame())
-    places = range(*slice(*bounds).indices(n))
-    return Window(places.start if len(places) else 0, len(places), places.step if len(places) > 1 else 1)
+    positions = range(*slice(*bounds).indices(n))
+    return Window(positions.start if len(positions) else 0, len(positions), positions.step if len(positions) > 1 else 1)
 
 
 def _bound(bound: Any, axis: int) -> int:
@@ -235,7 +235,7 @@ def static_index(shape: Shape, index: Any) -> tuple[Shape, tuple[Any, ...]]:
     _check_masks(shape, items)
     lengths, out = list(shape), []
     axis = 0
-    count = sum(_axes_taken(item) for item in items)
+    count = sum(_axis_count(item) for item in items)
     for item in items:
         if _is_mask(item):
             mask = item if isinstance(item, Tensor) else np.asarray(item)
@@ -245,11 +245,11 @@ def static_index(shape: Shape, index: Any) -> tuple[Shape, tuple[Any, ...]]:
             out += _masks(mask)
             axis += np.ndim(mask)
             continue
-        axis += len(shape) - count if item is Ellipsis else _axes_taken(item)
+        axis += len(shape) - count if item is Ellipsis else _axis_count(item)
         out.append(int(item) if isinstance(item, np.integer) else item)
     return tuple(lengths), tuple(out)
 
 
-def _axes_taken(item: Any) -> int:
+def _axis_count(item: Any) -> int:
     """The number of axes that an item of an index stands for; none yet for the ellipsis."""
     return np.ndim(item) if _is_mask(item) else int(item is not None and item is not Ellipsis)

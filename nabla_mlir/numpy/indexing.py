@@ -43,7 +43,7 @@ def get(x: Tensor, plan: Plan) -> Tensor:
         return reshaped(sh.dynamic_slice(x, *starts(plan, x.ndim), slice_sizes=sizes), plan.shape)
     if plan.computed:
         x, computed = undropped(x, plan)
-        indices, dims = places(x, computed, plan.place)
+        indices, dims = positions(x, computed, plan.position)
         sizes = tuple(1 if d in computed else n for d, n in enumerate(x.shape))
         x = gather(x, indices, dimension_numbers=dims, slice_sizes=sizes)
     return reshaped(x, plan.shape)
@@ -75,8 +75,8 @@ def starts(plan: Plan, ndim: int) -> list[Tensor]:
     return [as_tensor(plan.computed[d], dtype) if d in plan.computed else full((), 0, dtype) for d in range(ndim)]
 
 
-def places(x: Tensor, computed: dict[int, Any], place: int) -> tuple[Tensor, dict[str, Any]]:
-    """The index vectors of a gather, and its dimension numbers: the axes of the index arrays stand at `place`."""
+def positions(x: Tensor, computed: dict[int, Any], position: int) -> tuple[Tensor, dict[str, Any]]:
+    """The index vectors of a gather, and its dimension numbers: the axes of the index arrays stand at `position`."""
     arrays = list(computed.values())
     shape = broadcast_shapes("indexing", [np.shape(i) for i in arrays])
     if any(isinstance(i, Tensor) for i in arrays):
@@ -88,7 +88,7 @@ def places(x: Tensor, computed: dict[int, Any], place: int) -> tuple[Tensor, dic
     windows = x.ndim - len(arrays)
     out = range(windows + len(shape))
     dims = gather_dims(
-        offset_dims=tuple(d for d in out if not place <= d < place + len(shape)), collapsed_slice_dims=tuple(computed),
+        offset_dims=tuple(d for d in out if not position <= d < position + len(shape)), collapsed_slice_dims=tuple(computed),
         start_index_map=tuple(computed), index_vector_dim=len(shape),
     )  # fmt: skip
     return indices, dims

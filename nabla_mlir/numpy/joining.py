@@ -104,9 +104,9 @@ def column_stack(tup: Sequence[Any]) -> Tensor:
     return _joined("column_stack", tensors, 1)
 
 
-def _cut(x: Tensor, axis: int, places: Sequence[int]) -> list[Tensor]:
+def _cut(x: Tensor, axis: int, positions: Sequence[int]) -> list[Tensor]:
     n = x.shape[axis]
-    bounds = [slice(a, b).indices(n)[:2] for a, b in zip([0, *places], [*places, n], strict=True)]
+    bounds = [slice(a, b).indices(n)[:2] for a, b in zip([0, *positions], [*positions, n], strict=True)]
     return [sliced(x, axis, a, max(a, b)) for a, b in bounds]
 
 

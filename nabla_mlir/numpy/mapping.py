@@ -38,8 +38,8 @@ def vectorize(pyfunc: Callable[..., Any], *, excluded: Any = frozenset(), signat
     def call(*args: Any, **kwargs: Any) -> Any:
         static = {i: a for i, a in enumerate(args) if i in excluded}
         options = {n: v for n, v in kwargs.items() if n in excluded}
-        places = [i for i in range(len(args)) if i not in static]
-        arrays = [asarray(args[i]) for i in places] + [asarray(kwargs[n]) for n in kwargs if n not in options]
+        positions = [i for i in range(len(args)) if i not in static]
+        arrays = [asarray(args[i]) for i in positions] + [asarray(kwargs[n]) for n in kwargs if n not in options]
         names = [n for n in kwargs if n not in options]
         core = [0] * len(arrays) if ranks is None else ranks
         if len(core) != len(arrays) or any(a.ndim < r for a, r in zip(arrays, core, strict=True)):
@@ -47,9 +47,9 @@ def vectorize(pyfunc: Callable[..., Any], *, excluded: Any = frozenset(), signat
                              f"{', '.join(str(a.shape) for a in arrays)}.", where=user_frame())  # fmt: skip
 
         def inner(*values: Any) -> Any:
-            by_place = {**static, **dict(zip(places, values, strict=False))}
-            keywords = dict(zip(names, values[len(places) :], strict=True))
-            return pyfunc(*(by_place[i] for i in range(len(args))), **keywords, **options)
+            by_position = {**static, **dict(zip(positions, values, strict=False))}
+            keywords = dict(zip(names, values[len(positions) :], strict=True))
+            return pyfunc(*(by_position[i] for i in range(len(args))), **keywords, **options)
 
         outer = np.broadcast_shapes(*(a.shape[: a.ndim - r] for a, r in zip(arrays, core, strict=True)))
         full = [broadcast_to(a, (*outer, *a.shape[a.ndim - r :])) for a, r in zip(arrays, core, strict=True)]

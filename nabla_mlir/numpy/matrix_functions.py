@@ -91,13 +91,13 @@ def expm(a: Any) -> Tensor:
     wide = lambda v: broadcast_to(reshaped(v, (*v.shape, 1, 1)), a.shape)  # noqa: E731
     result = _pade(a * convert(wide(factor), a.dtype), degree)
 
-    def square_again(i: Any, carry: Any) -> Any:
+    def square_once(i: Any, carry: Any) -> Any:
         result, factor = carry
         more = lg.compare(factor, full_like(factor, 1), comparison_direction="LT")
         square = lg.select(wide(more), la.matmul(result, result), result)
         return square, lg.select(more, factor + factor, factor)
 
-    return fori_loop(0, _SQUARINGS, square_again, (result, factor))[0]
+    return fori_loop(0, _SQUARINGS, square_once, (result, factor))[0]
 
 
 def _pade(a: Tensor, degree: int) -> Tensor:

@@ -97,7 +97,7 @@ def nanmin(a: Any, axis: Static[Axis] = None, keepdims: bool = False, initial: A
     return _extremum("nanmin", a, axis, keepdims, initial, where)
 
 
-def _place(name: str, find: Callable[..., Tensor], combiner: str, a: Any, axis: int | None, keepdims: bool) -> Tensor:
+def _position(name: str, find: Callable[..., Tensor], combiner: str, a: Any, axis: int | None, keepdims: bool) -> Tensor:
     x, numbers = _numbers(a)
     out = find(red.masked(x, numbers, extrema.end(combiner, x.dtype)) if numbers is not None else x, axis, keepdims)
     if numbers is None:
@@ -115,13 +115,13 @@ def nanargmax(a: Any, axis: Static[int | None] = None, keepdims: bool = False) -
       >>> int(nanargmax(np.array([np.nan, 1.0, 3.0])))
       2
     """
-    return _place("nanargmax", extrema.argmax, "max", a, axis, keepdims)
+    return _position("nanargmax", extrema.argmax, "max", a, axis, keepdims)
 
 
 @library
 def nanargmin(a: Any, axis: Static[int | None] = None, keepdims: bool = False) -> Tensor:
     """The index of the first smallest element that is not NaN; -1 if there is none."""
-    return _place("nanargmin", extrema.argmin, "min", a, axis, keepdims)
+    return _position("nanargmin", extrema.argmin, "min", a, axis, keepdims)
 
 
 @library

@@ -107,13 +107,13 @@ def _quantile(name: str, a: Any, q: Any, axis: Axis, method: str, keepdims: bool
         return keep(out, x.shape, axes) if keepdims else out
     real = real_dtype(x.dtype)
     q = full((), q, real) if is_scalar(q) else convert(tensor(q), real)
-    places = broadcast_to(reshaped(q, (q.size,)), (*rows.shape[:-1], q.size))
+    positions = broadcast_to(reshaped(q, (q.size,)), (*rows.shape[:-1], q.size))
     if skip:
         numbers = convert(count_nonzero(lg.compare(rows, rows, comparison_direction="EQ"), -1, True), real)
-        places = places * ew.maximum(numbers - 1.0, full_like(numbers, 0))
+        positions = positions * ew.maximum(numbers - 1.0, full_like(numbers, 0))
     else:
-        places = places * float(n - 1)
-    values = moveaxis(_between(rows, places, method), -1, 0)
+        positions = positions * float(n - 1)
+    values = moveaxis(_between(rows, positions, method), -1, 0)
     if not skip:
         values = _unless_nan(values, rows)
     if keepdims:
@@ -121,19 +121,19 @@ def _quantile(name: str, a: Any, q: Any, axis: Axis, method: str, keepdims: bool
     return reshaped(values, (*q.shape, *rows.shape[:-1]))
 
 
-def _between(rows: Tensor, place: Any, method: str) -> Tensor:
+def _between(rows: Tensor, position: Any, method: str) -> Tensor:
     """The elements of sorted rows at places that may lie between two: one known place, or an array of them."""
-    if not isinstance(place, Tensor):
-        place = float(round(place)) if method == "nearest" else place
-        low, high = math.floor(place), math.ceil(place)
+    if not isinstance(position, Tensor):
+        position = float(round(position)) if method == "nearest" else position
+        low, high = math.floor(position), math.ceil(position)
         below, above = (sliced(rows, rows.ndim - 1, k, k + 1) for k in (low, high))
-        part: Any = place - low
+        part: Any = position - low
     else:
-        place = ew.round_nearest_even(place) if method == "nearest" else place
-        low_place, high_place = ew.floor(place), ew.ceil(place)
+        position = ew.round_nearest_even(position) if method == "nearest" else position
+        low_position, high_position = ew.floor(position), ew.ceil(position)
         below, above = (take_along_axis(rows, convert(k, Defaults.int), -1, mode="promise_in_bounds")
-                        for k in (low_place, high_place))  # fmt: skip
-        part = place - low_place
+                        for k in (low_position, high_position))  # fmt: skip
+        part = position - low_position
     if method in ("lower", "nearest"):
         return below
     if method == "higher":

@@ -108,8 +108,8 @@ def delete(arr: Any, obj: Any, axis: int | None = None, *, assume_unique_indices
     """
     flat, at = (ravel(arr), 0) if axis is None else (operand(arr), axis_of("delete", axis, np.ndim(arr)))
     n = np.shape(flat)[at]
-    places = obj if isinstance(obj, slice) else _known("delete", "obj", obj)
-    rest = np.delete(np.arange(n), places)
+    positions = obj if isinstance(obj, slice) else _known("delete", "obj", obj)
+    rest = np.delete(np.arange(n), positions)
     return take(flat, rest, at, mode="promise_in_bounds")
 
 
@@ -128,13 +128,13 @@ def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Any:
     """
     x, at = (ravel(arr), 0) if axis is None else (asarray(arr), axis_of("insert", axis, np.ndim(arr)))
     n = x.shape[at]
-    places = np.arange(n)[obj] if isinstance(obj, slice) else _known("insert", "obj", obj)
+    positions = np.arange(n)[obj] if isinstance(obj, slice) else _known("insert", "obj", obj)
     values = asarray(values, x.dtype)
-    count = places.size
-    if not places.ndim and values.ndim:  # one place: the values are one slice or several, as NumPy counts their first axis
+    count = positions.size
+    if not positions.ndim and values.ndim:  # one place: the values are one slice or several, as NumPy counts their first axis
         values = moveaxis(reshape(values, (1,) * (x.ndim - values.ndim) + values.shape), 0, at)
         count = values.shape[at]
-    each = np.full(count, places) if not places.ndim else places
+    each = np.full(count, positions) if not positions.ndim else positions
     each = np.where(each < 0, each + n, each)
     order = np.argsort(each, kind="stable")
     targets = np.empty(count, np.int64)
@@ -150,10 +150,10 @@ def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Any:
 
 def trim_zeros(filt: Any, trim: str = "fb") -> Any:
     """A vector without the zeros at the front ("f") and at the back ("b"); its values must be known."""
-    places = np.flatnonzero(_known("trim_zeros", "the vector", filt))
-    low = int(places[0]) if places.size and "f" in trim.lower() else 0
-    high = int(places[-1]) + 1 if places.size and "b" in trim.lower() else np.shape(filt)[0]
-    return asarray(filt)[:0] if not places.size else asarray(filt)[low:high]
+    positions = np.flatnonzero(_known("trim_zeros", "the vector", filt))
+    low = int(positions[0]) if positions.size and "f" in trim.lower() else 0
+    high = int(positions[-1]) + 1 if positions.size and "b" in trim.lower() else np.shape(filt)[0]
+    return asarray(filt)[:0] if not positions.size else asarray(filt)[low:high]
 
 
 # ---------------------------------------------------------------- by truth values
@@ -176,9 +176,9 @@ def compress(condition: Any, a: Any, axis: int | None = None, *, size: int | Non
     if size is None:
         out = take(x, np.flatnonzero(_known("compress", "the condition, or size=,", condition)[:n]), 0)
         return out if axis is None else moveaxis(out, 0, axis)
-    (places,) = nonzero(asarray(condition)[:n], size=size, fill_value=n)
-    rows = take(x, clip(places, 0, n - 1), 0, mode="promise_in_bounds")
-    inside = reshape(places < n, (size, *(1,) * (np.ndim(x) - 1)))
+    (positions,) = nonzero(asarray(condition)[:n], size=size, fill_value=n)
+    rows = take(x, clip(positions, 0, n - 1), 0, mode="promise_in_bounds")
+    inside = reshape(positions < n, (size, *(1,) * (np.ndim(x) - 1)))
     out = where(inside, rows, fill_value)
     return out if axis is None else moveaxis(out, 0, axis)
 
@@ -237,13 +237,13 @@ def put(a: Any, ind: Any, v: Any, mode: str | None = None, *, inplace: bool = Tr
     Raises:
       CopyError: `inplace` is True for an array of NumPy or another system.
     """
-    x, places, values = asarray(a), ravel(ind), ravel(v)
+    x, positions, values = asarray(a), ravel(ind), ravel(v)
     if mode in ("clip", "wrap"):
-        places = clip(places, 0, x.size - 1) if mode == "clip" else places % x.size
-    if not places.size:
+        positions = clip(positions, 0, x.size - 1) if mode == "clip" else positions % x.size
+    if not positions.size:
         return _put("put", a, x, inplace)
-    values = resize(values, (places.size,))
-    return _put("put", a, reshape(ravel(x).at[places].set(values.astype(x.dtype)), x.shape), inplace)
+    values = resize(values, (positions.size,))
+    return _put("put", a, reshape(ravel(x).at[positions].set(values.astype(x.dtype)), x.shape), inplace)
 
 
 def place(arr: Any, mask: Any, vals: Any, *, inplace: bool = True) -> Any:
@@ -335,8 +335,8 @@ def lexsort(keys: Sequence[Any], axis: Static[int] = -1) -> Tensor:
     arrays = [tensor(k) for k in keys]
     order = argsort(arrays[0], axis)
     for key in arrays[1:]:
-        again = argsort(take_along_axis(key, order, axis, mode="promise_in_bounds"), axis)
-        order = take_along_axis(order, again, axis, mode="promise_in_bounds")
+        ranks = argsort(take_along_axis(key, order, axis, mode="promise_in_bounds"), axis)
+        order = take_along_axis(order, ranks, axis, mode="promise_in_bounds")
     return order
 
 

@@ -45,8 +45,8 @@ def _repeat_to(x: Any, repeats: Any, axis: Static[int | None], length: Static[in
     if not count:
         return x
     ends = cumsum(broadcast_to(tensor(repeats), (count,)))
-    places = searchsorted(ends, np.arange(length).astype(ends.dtype), side="right")
-    return take(x, places, axis, mode="clip")
+    positions = searchsorted(ends, np.arange(length).astype(ends.dtype), side="right")
+    return take(x, positions, axis, mode="clip")
 
 
 @library

@@ -52,16 +52,16 @@ def setdiff1d(ar1: Any, ar2: Any, assume_unique: bool = False, *, size: int | No
     flat = ravel(ar1)
     if not assume_unique:
         flat, counts = unique(flat, return_counts=True, size=flat.size)
-        there = counts > 0
+        occurs = counts > 0
     else:
-        there = flat == flat
-    return _chosen(flat, there & logical_not(isin(flat, ar2)), size, fill_value)
+        occurs = flat == flat
+    return _chosen(flat, occurs & logical_not(isin(flat, ar2)), size, fill_value)
 
 
 def _chosen(flat: Any, mask: Any, size: int, fill_value: Any) -> Any:
-    (places,) = nonzero(mask, size=size, fill_value=-1)
-    found = take(flat, where(places < 0, 0, places), mode="promise_in_bounds")
-    return where(places < 0, 0 if fill_value is None else fill_value, found)
+    (positions,) = nonzero(mask, size=size, fill_value=-1)
+    found = take(flat, where(positions < 0, 0, positions), mode="promise_in_bounds")
+    return where(positions < 0, 0 if fill_value is None else fill_value, found)
 
 
 def intersect1d(

@@ -109,8 +109,8 @@ def moveaxis(a: Any, source: Static[Axis], destination: Static[Axis]) -> Tensor:
             f"moveaxis requires as many sources as destinations, got {source} and {destination}.", where=user_frame()
         )
     order = [d for d in range(x.ndim) if d not in sources]
-    for place, axis in sorted(zip(destinations, sources, strict=True)):
-        order.insert(place, axis)
+    for position, axis in sorted(zip(destinations, sources, strict=True)):
+        order.insert(position, axis)
     return transposed(x, order)
 
 

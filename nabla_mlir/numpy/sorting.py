@@ -74,8 +74,8 @@ def argsort(a: Any, axis: Static[int | None] = -1, *, descending: bool = False, 
     if is_float(x.dtype):  # both zeros are equal
         zero = full_like(x, 0)
         x = lg.select(lg.compare(x, zero, comparison_direction="EQ"), zero, x)
-    places = sh.iota(shape=x.shape, dtype=Defaults.int, iota_dimension=axis)
-    return so.sort(x, places, dimension=axis, is_stable=stable, comparator="GT" if descending else "LT")[1]
+    positions = sh.iota(shape=x.shape, dtype=Defaults.int, iota_dimension=axis)
+    return so.sort(x, positions, dimension=axis, is_stable=stable, comparator="GT" if descending else "LT")[1]
 
 
 def _order(x: Tensor, axis: int, descending: bool) -> Tensor:
@@ -97,8 +97,8 @@ def top_k(x: Any, k: Static[int], axis: Static[int] = -1) -> tuple[Tensor, Tenso
     x, axis = _along("top_k", require_real("top_k", tensor(x)), axis)
     if not 0 <= k <= x.shape[axis]:
         raise ShapeError(f"top_k requires 0 <= k <= {x.shape[axis]}, got {k}.", where=user_frame())
-    places = sh.iota(shape=x.shape, dtype=Defaults.int, iota_dimension=axis)
-    values, order = so.sort(x, places, dimension=axis, is_stable=True, comparator="GT")
+    positions = sh.iota(shape=x.shape, dtype=Defaults.int, iota_dimension=axis)
+    values, order = so.sort(x, positions, dimension=axis, is_stable=True, comparator="GT")
     return sliced(values, axis, 0, k), sliced(order, axis, 0, k)
 
 

@@ -144,11 +144,11 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0, *, length: int | N
 
 @library
 def _bincount(x: Any, weights: Any, length: Static[int]) -> Tensor:
-    places = require_integer("bincount", tensor(x))
-    if places.ndim != 1:
-        raise ShapeError(f"bincount requires a vector, got shape {places.shape}.", where=user_frame())
-    values = full(places.shape, 1, Defaults.int) if weights is None else tensor(weights)
-    return segment_sum(values, clip(places, 0, None), length)
+    positions = require_integer("bincount", tensor(x))
+    if positions.ndim != 1:
+        raise ShapeError(f"bincount requires a vector, got shape {positions.shape}.", where=user_frame())
+    values = full(positions.shape, 1, Defaults.int) if weights is None else tensor(weights)
+    return segment_sum(values, clip(positions, 0, None), length)
 
 
 @library
@@ -244,7 +244,7 @@ def histogramdd(
     each = list(bins) if isinstance(bins, (list, tuple)) else [bins] * axes
     if len(each) != axes or (range is not None and len(range) != axes):
         raise ShapeError(f"histogramdd requires bins and range for {axes} axes, got {len(each)} bins.", where=user_frame())
-    edges, place, inside = [], full((n,), 0, Defaults.int), full((n,), True, np.dtype(bool))
+    edges, position, inside = [], full((n,), 0, Defaults.int), full((n,), True, np.dtype(bool))
     for d, own in enumerate(each):
         column = points[:, d]
         lines = histogram_bin_edges(column, own, None if range is None else range[d])
@@ -252,11 +252,11 @@ def histogramdd(
         at = searchsorted(lines, column, "right") - 1
         at = where(column == lines[-1], k - 1, at)
         inside = logical_and(inside, logical_and(column >= lines[0], column <= lines[-1]))
-        place = place * k + at
+        position = position * k + at
         edges.append(lines)
     shape = tuple(lines.shape[0] - 1 for lines in edges)
     values = full((n,), 1, points.dtype) if weights is None else inexact(weights)
-    counts = segment_sum(where(inside, values, 0), where(inside, place, 0), int(np.prod(shape)))
+    counts = segment_sum(where(inside, values, 0), where(inside, position, 0), int(np.prod(shape)))
     counts = reshaped(counts, shape)
     if density:
         counts = counts / sum(counts)

@@ -271,8 +271,8 @@ def _slogdet_jvp(primals: Any, tangents: Any) -> Any:
 def _parity(pivots: Tensor) -> Tensor:
     """1 or -1, as the number of exchanges is even or odd."""
     n = pivots.shape[-1]
-    places = broadcast_to(constant(np.arange(1, n + 1, dtype=pivots.dtype)), pivots.shape)
-    exchanges = lg.compare(pivots, places, comparison_direction="NE")
+    positions = broadcast_to(constant(np.arange(1, n + 1, dtype=pivots.dtype)), pivots.shape)
+    exchanges = lg.compare(pivots, positions, comparison_direction="NE")
     return red.prod(lg.select(exchanges, full_like(pivots, -1), full_like(pivots, 1)), -1)
 
 

@@ -295,10 +295,10 @@ def sinc(x: Any) -> Tensor:
     size = ew.absolute(x)
     near = _less(size, full_like(size, 0.15))  # there a series, whose derivatives have values at 0
     small, large = lg.select(near, x * math.pi, full_like(x, 0)), lg.select(near, full_like(x, 1), x)
-    return lg.select(near, sine_over(small), _sine_of_turns(large) / large)
+    return lg.select(near, sine_over(small), _sine_of_half_circles(large) / large)
 
 
-def _sine_of_turns(x: Tensor) -> Tensor:
+def _sine_of_half_circles(x: Tensor) -> Tensor:
     """sin(pi x) / pi: of real numbers by what is left of the nearest integer, which is exact."""
     if is_complex(x.dtype):
         return ew.sine(x * math.pi) * (1 / math.pi)

@@ -12,7 +12,7 @@ from nabla_mlir.numpy.axes import Shape, reversed_along
 from nabla_mlir.numpy.creation import ones_like
 from nabla_mlir.numpy.index_modes import filler, index_inside, longer, shorter, word_of
 from nabla_mlir.numpy.index_plan import Plan, Window, read_index, static_index
-from nabla_mlir.numpy.indexing import get_index, places, starts, static_part, take_index, undropped
+from nabla_mlir.numpy.indexing import get_index, positions, starts, static_part, take_index, undropped
 from nabla_mlir.numpy.operands import operand, stored
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops import logic as lg
@@ -43,7 +43,7 @@ def put(x: Tensor, index: Any, value: Any, combiner: str) -> Tensor:
     if any(w != Window(0, n) for w, n in zip(plan.windows, x.shape, strict=True)):
         # The static part is taken out, changed by the computed one, and put back.
         part = static_part(x, plan.windows)
-        inner = Plan(tuple(Window(0, n) for n in part.shape), plan.dropped, plan.computed, plan.place, plan.shape)
+        inner = Plan(tuple(Window(0, n) for n in part.shape), plan.dropped, plan.computed, plan.position, plan.shape)
         outer = Plan(plan.windows, (), {}, 0, part.shape)
         return _put_static(x, outer, _scatter(part, inner, value, combiner), "set")
     return _scatter(x, plan, value, combiner)
@@ -97,10 +97,10 @@ def _put_block(x: Tensor, plan: Plan, value: Tensor, combiner: str) -> Tensor:
 def _scatter(x: Tensor, plan: Plan, value: Tensor, combiner: str) -> Tensor:
     shape = x.shape
     x, computed = undropped(x, plan)
-    indices, dims = places(x, computed, plan.place)
+    indices, dims = positions(x, computed, plan.position)
     arrays = indices.shape[:-1]
     windows = [n for d, n in enumerate(x.shape) if d not in computed]
-    updates = reshaped(value, (*windows[: plan.place], *arrays, *windows[plan.place :]))
+    updates = reshaped(value, (*windows[: plan.position], *arrays, *windows[plan.position :]))
     out = scatter(x, indices, updates, scatter_dimension_numbers=scatter_of(dims),
                   unique_indices=_are_unique(computed), body=combiner)  # fmt: skip
     return reshaped(out, shape)

@@ -1,4 +1,4 @@
-"""The barrier: values as they are, across which nothing is moved."""
+"""The optimization barrier: it returns its operands, and no operation is moved or merged across it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _barrier_batch(xs: Any, mapped: Any, size: int) -> list[Tensor]:
 
 optimization_barrier: OpDef = general(
     "stablehlo.optimization_barrier", pattern=patterns.identity,
-    doc="The operands themselves; nothing is moved across.", multi=True, linear="all",
+    doc="The operands themselves; no operation is moved across.", multi=True, linear="all",
     result=lambda *xs: [(x.shape, x.dtype) for x in xs],
     jvp=_barrier_jvp, transpose=lambda cts, i, xs: cts[i], batch=_barrier_batch,
     sample=[Case(((3, 2), (2,)), numpy=lambda x, y: [x, y]), Case(((2,),), numpy=lambda x: x)],

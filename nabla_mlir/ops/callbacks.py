@@ -1,7 +1,7 @@
-"""Calls of Python functions from within programs: custom calls, which the interpreter alone can run.
+"""Calls of Python functions from within programs: custom calls that only the interpreter can run.
 
-A call holds the number of its function in this process. Compiled code has no way to call Python: what IREE's HAL runs is
-machine code of executables and commands of devices. Programs with such calls are interpreted, and refused by `compile`.
+A call holds the number of its function in this process. Compiled code cannot call Python: IREE's HAL runs machine code
+of executables and commands of devices. Programs with such calls are interpreted, and `compile` refuses them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from nabla_mlir.table.registry import ZERO
 from nabla_mlir.table.tensor import Tensor
 
 TARGET = "nabla_python"
-Callback = Callable[..., Sequence[Any]]  # arrays of NumPy to arrays
+Callback = Callable[..., Sequence[Any]]  # arrays of NumPy -> arrays
 
 _callbacks: dict[str, Callback] = {}
 _numbers: dict[Hashable, str] = {}
@@ -29,12 +29,12 @@ _count = itertools.count()
 
 
 def calls_python(op: ir.Operation) -> bool:
-    """Whether an operation is such a call."""
+    """True if an operation calls a Python function."""
     return op.name == "stablehlo.custom_call" and String.decode(op.attributes["call_target_name"]) == TARGET
 
 
 def number_of(callback: Callback, key: Hashable = None) -> str:
-    """The number of a function; that of an equal key, if one is given, is used again."""
+    """The number of a function; if `key` is given, functions with equal keys share one number."""
     if key is not None and key in _numbers:
         return _numbers[key]
     number = str(next(_count))
@@ -45,7 +45,7 @@ def number_of(callback: Callback, key: Hashable = None) -> str:
 
 
 def callback_of(number: str) -> Callback:
-    """The function of a number. Raises RuleMissingError if it belongs to another process."""
+    """The function with this number. Raises RuleMissingError if it belongs to another process."""
     if number not in _callbacks:
         raise RuleMissingError("a call of Python requires the process that traced it, got another one.", where=user_frame(),
                                help="trace the function here.")  # fmt: skip
@@ -55,7 +55,7 @@ def callback_of(number: str) -> Callback:
 def emit_callback(
     number: str, xs: Sequence[Tensor], results: Sequence[tuple[tuple[int, ...], np.dtype]], has_effect: bool
 ) -> list[Tensor]:  # fmt: skip
-    """Emits the call; one with an effect is run also if nobody needs its results."""
+    """Emits the call; a call with an effect runs even if nothing reads its results."""
     config = ir.StringAttr.get(number, context())
     return call(TARGET, xs, results, backend_config=config, has_side_effect=ir.BoolAttr.get(has_effect, context()))
 
@@ -68,7 +68,7 @@ def _jvp(outs: Any, xs: Any, tangents: Any, **params: Any) -> list[Any]:
 
 
 def _batch(xs: Sequence[Tensor], mapped: Sequence[bool], size: int, *, results: Any, **params: Any) -> list[Tensor]:
-    """One call with the axis in front, for a function that calls the other for each entry."""
+    """Emits one call with the mapped axis in front; its function calls the original function once for each entry."""
     one = callback_of(String.decode(params["backend_config"]))
     wide = getattr(one, "batched", _one_by_one)(one, tuple(mapped), size)
     has_effect = bool(params["has_side_effect"].value)

@@ -1,4 +1,4 @@
-"""Operations of CHLO that are not plain elementwise functions, and those that broadcast as NumPy does."""
+"""Operations of CHLO that are not plain elementwise functions, and operations that broadcast as in NumPy."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _i0e_series() -> tuple[tuple[float, ...], tuple[float, ...]]:
 
     angles = (np.arange(4096) + 0.5) * np.pi / 4096
 
-    def i0e(x: Any) -> Any:  # the mean of exp(x (cos(angle) - 1)), which the midpoint rule gives to rounding
+    def i0e(x: Any) -> Any:  # the mean of exp(x (cos(angle) - 1)); the midpoint rule is exact up to rounding
         return np.exp(np.multiply.outer(x, np.cos(angles) - 1)).mean(-1)
 
     near = chebinterpolate(lambda u: i0e(4 * (u + 1)), 29)
@@ -110,7 +110,7 @@ def _top_k_numpy(x: Any, k: int = 2) -> Any:
 
 top_k: OpDef = general(
     "chlo.top_k", pattern=patterns.trailing(1),
-    doc="The k largest elements along the last axis, and where they stand.", attributes={"k": I64},
+    doc="The k largest elements along the last axis, and their indices.", attributes={"k": I64},
     instructions=ONE_BY_ONE,
     result=lambda x, k: [((*x.shape[:-1], k), x.dtype), ((*x.shape[:-1], k), np.dtype(np.int32))],
     jvp=_top_k_jvp, batch=lambda xs, mapped, size, k: top_k.apply(xs, {"k": k}), multi=True,
@@ -148,7 +148,7 @@ def _ragged_result(
 def _ragged_dot(
     xs: Sequence[Tensor], *, ragged_dot_dimension_numbers: Any, precision_config: Any, dtype: np.dtype
 ) -> list[Tensor]:
-    """One dense product: lhs once for each group, with zeros where the row is of another group."""
+    """One dense product: lhs is repeated for each group, with zeros in the rows of other groups."""
     lhs, rhs, sizes = xs
     lb, rb, lc, rc, ragged, group = _ragged_numbers(ragged_dot_dimension_numbers)
     if sizes.ndim != 1:
@@ -162,18 +162,18 @@ def _ragged_dot(
     spread = select(own, expand(lhs, shape, (0,)), full(shape, 0, lhs.dtype))
     params = {"precision_config": None, "dtype": np.dtype(dtype)}
     up = lambda axes: tuple(d + 1 for d in axes)  # noqa: E731
-    if group:  # the group of the row selects the matrix: the groups are contracted too
+    if group:  # the group of the row selects the matrix, so the group axis is contracted, too
         return [
             dot_general(spread, rhs, dot_dimension_numbers=dot_dims((0, *up(lc)), (*group, *rc), up(lb), rb), **params)
         ]
     out = dot_general(spread, rhs, dot_dimension_numbers=dot_dims(up(lc), rc, up(lb), rb), **params)
     out = move_axis(out, len(lb), 0)  # batch, groups, ... -> groups, batch, ...
-    # Rows that are batched are of one group each: its product is the only one that is not zero.
+    # Each batched row belongs to one group; the products of the other groups are zero.
     return [out if ragged in lc else reduce_sum(out, (0,))]
 
 
 def _membership(sizes: Tensor, rows: int) -> Tensor:
-    """For each group and row whether the row is of the group."""
+    """A mask of shape (groups, rows): True if the row belongs to the group."""
     n = sizes.shape[0]
     shape = (n, n)
     earlier = compare(
@@ -204,7 +204,7 @@ def _chlo_enum(kind: str) -> Codec:
 
 
 def broadcast_shape(shapes: Sequence[Shape], broadcast_dimensions: Shape | None) -> Shape:
-    """The shape of the result; the operand of lower rank has its axes at broadcast_dimensions, else at the end."""
+    """The shape of the result; broadcast_dimensions gives the axes of the operand of lower rank, by default the last ones."""
     if broadcast_dimensions is None or len(shapes[0]) == len(shapes[1]):
         return broadcast_shapes("broadcasting", shapes)
     small, large = sorted(shapes, key=len)
@@ -224,6 +224,7 @@ def _spread(x: Tensor, shape: Shape, broadcast_dimensions: Shape | None) -> Tens
 
 
 def _broadcasting(name: str, base: OpDef, sample: Any, **attributes: Codec) -> OpDef:
+    """Registers a CHLO operation that broadcasts its operands, then applies the operation `base` of StableHLO."""
     def result(*xs: Tensor, broadcast_dimensions: Shape | None = None, **_: Any) -> list[Any]:
         dtype = xs[-1].dtype
         if name == "compare":

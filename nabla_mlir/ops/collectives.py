@@ -1,6 +1,6 @@
 """Collectives: operations inside a map that read every entry of a named axis.
 
-Expanding the map over that axis turns them into plain operations; maps over other axes pass through them.
+Expanding the map over that axis replaces them by plain operations; maps over other axes only add a batch axis.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ def _batched(record: Any, entries: Any) -> Any:
     """The batch rule of a collective.
 
     Args:
-      entries: ``(x, is_mapped, size, **params) -> (result, whether that varies)`` where the mapped axis is its own.
+      entries: ``(x, is_mapped, size, **params) -> (result, varies)``, applied if the map is over the axis of the
+        collective; `varies` is True if the result carries the axis.
     """
 
     def batch(op: ir.Operation, mapped: Mapped, size: int, unmapped: dict[ir.Value, ir.Value]) -> None:
@@ -61,7 +62,7 @@ def _axis(op: ir.Operation) -> str:
 
 
 def _collective(name: str, *, entries: Any, attributes: Any = None, **fields: Any) -> OpDef:
-    """A record whose laws are tested inside maps, where alone it has a meaning."""
+    """Registers a collective. It has a meaning only inside a map, so its laws are tested there."""
     fields.setdefault("jvp", jointly_linear_jvp(lambda: record))
     record: OpDef = OpDef(
         name=name, kind="collective", attributes={"axis": String, **(attributes or {})}, sample=[],
@@ -88,13 +89,14 @@ psum: OpDef = _collective(
 
 
 def _extreme(name: str, doc: str, body: str) -> OpDef:
+    """Registers pmax or pmin."""
     def entries(x: Tensor, is_mapped: bool, size: int) -> tuple[Tensor, bool]:
         if not is_mapped:
             return x, False
         return reduce(x, full((), identity_of(body, x.dtype), x.dtype), dimensions=(0,), body=body), False
 
     def jvp(outs: list[Tensor], xs: Any, tangents: Any, axis: str) -> list[MaybeZero]:
-        """The mean of the tangents of the entries that attain it."""
+        """The mean of the tangents of those entries that attain the extremum."""
         (x,), (tangent,), (y,) = xs, tangents, outs
         if isinstance(tangent, Zero):
             return [ZERO]
@@ -132,7 +134,7 @@ def _own_slice(x: Tensor, is_mapped: bool, size: int, dimension: int) -> tuple[T
 
 
 psum_scatter: OpDef = _collective(
-    PSUM_SCATTER, doc="The sum over the entries of a mapped axis, of which each keeps its own slice of `dimension`.",
+    PSUM_SCATTER, doc="The sum over the entries of a mapped axis; each entry gets its own slice of `dimension`.",
     attributes={"dimension": I64}, linear=(0,), entries=_own_slice,
     result=lambda x, axis, dimension: [((*x.shape[:dimension], *x.shape[dimension + 1 :]), x.dtype)],
     transpose=lambda cts, i, xs, axis, dimension: all_gather(
@@ -141,8 +143,8 @@ psum_scatter: OpDef = _collective(
 )  # fmt: skip
 
 axis_index: OpDef = nondifferentiable(
-    AXIS_INDEX, doc="The place of an entry along a mapped axis.", attributes={"axis": String},
+    AXIS_INDEX, doc="The index of an entry along a mapped axis.", attributes={"axis": String},
     result=lambda axis: [((), np.dtype(np.int32))], sample=[],
-    # It varies over its own axis alone, and the expansion of that one replaces it by a mapped value.
+    # It varies only over its own axis, and the expansion of that axis replaces it by a mapped value.
     batch=lambda xs, mapped, size, axis: [axis_index(axis=axis)],
 )  # fmt: skip

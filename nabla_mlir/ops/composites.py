@@ -1,4 +1,4 @@
-"""Operations that others define: older products, batch normalisation, selection of rows, map."""
+"""Operations that are defined by others: older products, batch normalisation, selection of rows, map."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ dot: OpDef = composite(
 
 
 def einsum_of(xs: Sequence[Tensor], *, einsum_config: str, dtype: Any = None) -> list[Tensor]:
-    """What `stablehlo.einsum` and `stablehlo.unary_einsum` compute."""
+    """The results of `stablehlo.einsum` and `stablehlo.unary_einsum`, by other operations."""
     terms, output = parse(einsum_config, [x.shape for x in xs], arrow=True)
     parts = [without_repeats(x, term) for x, term in zip(xs, terms, strict=True)]
     if len(parts) == 1:
@@ -101,7 +101,7 @@ unary_einsum: OpDef = composite(
     "stablehlo.unary_einsum", doc="Transposition, diagonal and sums by Einstein's convention.", define=einsum_of,
     attributes={"einsum_config": String},
     result=lambda x, einsum_config: [(_einsum_shape(einsum_config, [x.shape]), x.dtype)],
-    sample=[],  # no compiler takes it; it is rewritten at import, where it is tested
+    sample=[],  # no compiler accepts it; the importer rewrites it, and its tests are there
 )  # fmt: skip
 
 
@@ -173,12 +173,12 @@ def _norm_results(x: Tensor, scale: Tensor, *_: Tensor, **__: Any) -> list[Any]:
 
 
 batch_norm_training: OpDef = composite(
-    "stablehlo.batch_norm_training", doc="Normalisation over all axes but one, with the mean and variance found.",
+    "stablehlo.batch_norm_training", doc="Normalisation over all axes but one; also returns the mean and the variance.",
     define=_train, result=_norm_results, multi=True, **_NORM,
     sample=[Case(((2, 3, 4), (3,), (3,)), _PARAMS, numpy=_train_numpy)],
 )  # fmt: skip
 batch_norm_inference: OpDef = composite(
-    "stablehlo.batch_norm_inference", doc="Normalisation by a mean and a variance that are given.", define=_normalize,
+    "stablehlo.batch_norm_inference", doc="Normalisation with a mean and a variance that are operands.", define=_normalize,
     result=lambda x, *_, **__: [(x.shape, x.dtype)], **_NORM,
     sample=[Case(((2, 3, 4), (3,), (3,), (3,), (3,)), _PARAMS, (*_POSITIVE[:3], None, reals(0.5, 2)),
                  numpy=lambda x, s, o, m, v: (x - m[:, None]) / np.sqrt(v[:, None] + 0.125) * s[:, None] + o[:, None])],
@@ -217,7 +217,7 @@ def _index_select_shape(x: Tensor, index: Tensor, dim: int, batch_dims: int) -> 
 
 
 torch_index_select: OpDef = composite(
-    "stablehlo.torch_index_select", doc="The slices of the operand along `dim` that an index chooses.",
+    "stablehlo.torch_index_select", doc="The slices of the operand along `dim` at the positions in an index array.",
     define=_index_select, attributes={"dim": I64, "batch_dims": I64},
     result=lambda x, i, dim, batch_dims: [(_index_select_shape(x, i, dim, batch_dims), x.dtype)],
     sample=[Case(((3, 4), (5,)), {"dim": 1, "batch_dims": 0}, (None, integers(0, 3)), numpy=lambda x, i: x[:, i]),

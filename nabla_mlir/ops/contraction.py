@@ -1,4 +1,4 @@
-"""Products of tensors: dot_general (convolution has a file of its own)."""
+"""Products of tensors: dot_general. Convolution has its own file."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ def _result(lhs: Tensor, rhs: Tensor, dot_dimension_numbers: Dims, dtype: np.dty
 def _transpose(
     cts: Any, i: int, xs: Any, dot_dimension_numbers: Dims, dtype: np.dtype, precision_config: Any, algorithm: Any
 ) -> Tensor:
-    """The cotangent of one factor is the product of the other factor with the cotangent.
+    """The cotangent of one factor: the product of the other factor with the cotangent.
 
-    Result axes: batch, free of lhs, free of rhs. The new product contracts the other factor's free axes, and its
-    own result is ordered (batch, mine, theirs' contracted) or the other way round: the one that needs no
-    transposition is taken.
+    The axes of the result of a dot_general are: batch, free of lhs, free of rhs. The new product contracts the free
+    axes of the other factor. Its own result has the order (batch, mine, contracted axes of the other) or the reverse;
+    the order that needs no transposition is used.
     """
     ct = cts[0]
     lb, rb, lc, rc = (dot_dimension_numbers[f] for f in DotDims.lists)
@@ -69,26 +69,27 @@ def _transpose(
     other_free = free(other.ndim, ob, oc)
     batch = tuple(range(len(lb)))
     mine_free = free(mine.ndim, mb, mc)
-    # The contracted axes of `other` come out in its own order; paired, that is this order of the axes of mine.
+    # The contracted axes of `other` are in its own order in the result; this is the order of the paired axes of `mine`.
     mine_contract = tuple(mc[k] for k in np.argsort(oc)) if oc else ()
     params = {"dtype": mine.dtype, "precision_config": precision_config, "algorithm": algorithm}
     other_first = (*mb, *mine_contract, *mine_free)
     if other_first == tuple(range(mine.ndim)):
         return dot_general(other, ct, dot_dimension_numbers=dims(other_free, ct_other, ob, batch), **params)
     out = dot_general(ct, other, dot_dimension_numbers=dims(ct_other, other_free, batch, ob), **params)
-    order = (*mb, *mine_free, *mine_contract)  # axis of `mine` at each place of the result
+    order = (*mb, *mine_free, *mine_contract)  # the axis of `mine` at each index of the result
     if order == tuple(range(mine.ndim)):
         return out
     return transpose(out, permutation=tuple(int(k) for k in np.argsort(order)))
 
 
 def _batch(xs: Any, mapped: Any, size: int, dot_dimension_numbers: Dims, **params: Any) -> list[Tensor]:
+    """The batch of a product: the mapped axis becomes a batching axis of both factors, or a free axis of the mapped one."""
     lhs, rhs = xs
     lb, rb, lc, rc = (dot_dimension_numbers[f] for f in DotDims.lists)
     if mapped[0] and mapped[1]:
         numbers = dims(shifted(lc), shifted(rc), (0, *shifted(lb)), (0, *shifted(rb)))
         return [dot_general(lhs, rhs, dot_dimension_numbers=numbers, **params)]
-    # A factor that does not vary keeps its shape: the mapped axis is a free axis of the other one.
+    # An unmapped factor keeps its shape: the mapped axis is a free axis of the other factor.
     if mapped[0]:
         out = dot_general(lhs, rhs, dot_dimension_numbers=dims(shifted(lc), rc, shifted(lb), rb), **params)
         return [move_axis(out, len(lb), 0)]
@@ -104,7 +105,7 @@ def _batch(xs: Any, mapped: Any, size: int, dot_dimension_numbers: Dims, **param
 
 
 def _mixed(lhs: Tensor, rhs: Tensor, params: Any) -> bool:
-    # Precision and algorithm attributes are per operand; exchanging the operands would exchange them too.
+    # Precision and algorithm attributes are per operand, so exchanging the operands would exchange them, too.
     return params.get("algorithm") is not None or lhs.dtype != rhs.dtype
 
 

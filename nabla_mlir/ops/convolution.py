@@ -1,7 +1,7 @@
 """Convolution in full: any dimension numbers, strides, padding, dilations, window reversal and groups.
 
-The dimension numbers are turned into positions: `lhs` and `out` as (batch, feature, *spatial) and `rhs` as (output
-feature, input feature, *spatial). Both transposes are convolutions again, with these roles exchanged.
+Rules read the dimension numbers as axis positions: (batch, feature, *spatial) for `lhs` and `out`, and (output feature,
+input feature, *spatial) for `rhs`. Both transposes are convolutions, too, with these roles exchanged.
 """
 
 from __future__ import annotations
@@ -28,26 +28,26 @@ _LETTERS = (("b", "f"), ("o", "i"), ("b", "f"))
 
 
 def positions(dimension_numbers: Any) -> tuple[Positions, ...]:
-    """Where the two named axes and each spatial axis of lhs, rhs and result stand."""
+    """For lhs, rhs and result: the positions of the two named axes and of each spatial axis."""
     return tuple(
         tuple(dims.index(key) for key in (*letters, *range(len(dims) - 2)))
         for dims, letters in zip(dimension_numbers, _LETTERS, strict=True)
     )
 
 
-def numbers(*places: Positions) -> Any:
+def numbers(*sides: Positions) -> Any:
     """The dimension numbers with these positions of lhs, rhs and result."""
     out = []
-    for place, letters in zip(places, _LETTERS, strict=True):
-        keys: list[Any] = [None] * len(place)
-        for position, key in zip(place, (*letters, *range(len(place) - 2)), strict=True):
+    for own_axes, letters in zip(sides, _LETTERS, strict=True):
+        keys: list[Any] = [None] * len(own_axes)
+        for position, key in zip(own_axes, (*letters, *range(len(own_axes) - 2)), strict=True):
             keys[position] = key
         out.append(tuple(keys))
     return tuple(out)
 
 
 def _result_params(op: Any) -> dict[str, Any]:
-    """The dtype, and what is trivial and therefore absent."""
+    """The dtype of the result, and the default values of absent attributes."""
     trivial = conv_params(op.results[0].type.rank - 2)
     del trivial["dimension_numbers"]
     return {name: value for name, value in trivial.items() if name not in op.attributes} | {
@@ -73,19 +73,19 @@ def _result(
 
 
 def _merge(x: Tensor, source: int, target: int) -> Tensor:
-    """Axis `source` folded into axis `target`, in front of what `target` counts; positions without `source`."""
+    """Folds axis `source` into axis `target`, as its slower part. Positions are those in the shape with `source`."""
     target -= target > source
     x = move_axis(x, source, target)
     return reshape(x, shape=(*x.shape[:target], x.shape[target] * x.shape[target + 1], *x.shape[target + 2 :]))
 
 
 def _split(x: Tensor, axis: int, outer: int) -> Tensor:
-    """`axis` as two axes (outer, inner)."""
+    """Splits `axis` into two axes (outer, inner)."""
     return reshape(x, shape=(*x.shape[:axis], outer, x.shape[axis] // outer, *x.shape[axis + 1 :]))
 
 
 def _fold(x: Tensor, axis: int, groups: int) -> Tensor:
-    """The leading axis folded into `axis` (numbered without it): inside its groups, outside of what they count."""
+    """Folds the leading axis into `axis` (numbered without it): inside the groups of that axis, outside of their elements."""
     if groups == 1:
         return _merge(x, 0, axis + 1)
     size = x.shape[0]
@@ -94,7 +94,7 @@ def _fold(x: Tensor, axis: int, groups: int) -> Tensor:
 
 
 def _unfold(x: Tensor, axis: int, groups: int, size: int) -> Tensor:
-    """Undoes `_fold`."""
+    """The inverse of `_fold`."""
     inner = x.shape[axis] // (groups * size)
     x = reshape(x, shape=(*x.shape[:axis], groups, size, inner, *x.shape[axis + 1 :]))
     x = move_axis(x, axis + 1, 0)
@@ -120,7 +120,7 @@ def _lhs_cotangent(
     lhs_dilation: Positions, rhs_dilation: Positions, window_reversal: Any, feature_group_count: int,
     batch_group_count: int, **params: Any,
 ) -> Tensor:  # fmt: skip
-    """The cotangent, spread by the strides, under the window reversed, with the kernel's features exchanged."""
+    """The cotangent of lhs: a convolution of the cotangent, dilated by the strides, with the reversed kernel."""
     left, (ro, ri, *rs), out = positions(dimension_numbers)
     groups = max(feature_group_count, batch_group_count)
     if groups > 1:  # the groups move from the output features of the kernel to its input features
@@ -150,7 +150,9 @@ def _rhs_cotangent(
     lhs_dilation: Positions, rhs_dilation: Positions, window_reversal: Any, feature_group_count: int,
     batch_group_count: int, **params: Any,
 ) -> Tensor:  # fmt: skip
-    """The input under the cotangent as the window: batch and features exchanged, and with them their groups."""
+    """The cotangent of rhs: a convolution of lhs with the cotangent as the window; batch and features (and their groups)
+    are exchanged.
+    """
     (lb, lf, *ls), (ro, ri, *rs), (ob, of, *os) = positions(dimension_numbers)
     around = []
     for k, s in enumerate(rs):
@@ -171,7 +173,10 @@ def _rhs_cotangent(
 
 
 def _batch(xs: Any, mapped: Any, size: int, **params: Any) -> list[Tensor]:
-    """One-sided: the mapped axis is a part of lhs's batch, or of rhs's output features. Both: one more group."""
+    """The batch of a convolution. One mapped operand: the axis joins the batch of lhs, or the output features of rhs.
+
+    Two mapped operands: each entry becomes one more group.
+    """
     lhs, rhs = xs
     (lb, lf, *_), (ro, *_), (ob, of, *_) = positions(params["dimension_numbers"])
     features, batches = params["feature_group_count"], params["batch_group_count"]
@@ -190,10 +195,10 @@ def _batch(xs: Any, mapped: Any, size: int, **params: Any) -> list[Tensor]:
 
 
 def _numpy(**params: Any) -> Any:
-    """The definition of a convolution, one element of the result after the other."""
+    """The definition of a convolution in NumPy, one element of the result at a time."""
 
     def run(lhs: Any, rhs: Any) -> Any:
-        left, right, place = positions(params["dimension_numbers"])
+        left, right, own_axes = positions(params["dimension_numbers"])
         x, w = lhs.transpose(left), rhs.transpose(right)  # n i *spatial, o i *window
         for axis, (low, high) in enumerate(params["padding"], 2):
             x = _widened(x, axis, params["lhs_dilation"][axis - 2], low, high)
@@ -203,7 +208,7 @@ def _numpy(**params: Any) -> Any:
         xs = np.split(x, features, 1) if features > 1 else np.split(x, batches, 0)
         ws = np.split(w, max(features, batches), 0)
         parts = [_windows_product(a, b, params["window_strides"]) for a, b in zip(xs, ws, strict=True)]
-        return np.concatenate(parts, 1).transpose(np.argsort(place))
+        return np.concatenate(parts, 1).transpose(np.argsort(own_axes))
 
     return run
 
@@ -228,7 +233,7 @@ def _windows_product(x: Any, w: Any, strides: Positions) -> Any:
 
 
 def conv_params(rank: int, **params: Any) -> dict[str, Any]:
-    """Parameters of a convolution of `rank` spatial axes: batch and features lead, and nothing is dilated."""
+    """Parameters of a convolution with `rank` spatial axes: batch and features lead, and there is no dilation."""
     spatial = tuple(range(rank))
     lead = ("b", "f", *spatial)
     return {

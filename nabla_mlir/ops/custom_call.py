@@ -1,6 +1,7 @@
-"""Custom calls: one record that looks its rules up by the name of the target.
+"""Custom calls: one record, which finds its rules by the name of the target.
 
-The rules of LAPACK's routines, as JAX calls them, are in `lapack.py`; users add theirs with `register_custom_call`.
+The rules of LAPACK's routines, as JAX calls them, are in `lapack.py`; users register their own with
+`register_custom_call`.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from nabla_mlir.table.registry import ZERO, MaybeZero, OpDef, Zero
 from nabla_mlir.table.tensor import Tensor
 from nabla_mlir.table.traits import ONE_BY_ONE
 
-# What a call carries besides its target. Aliases and shardings speak of the shapes of this one call.
+# The other attributes of a call. Aliases and shardings refer to the shapes of this one call.
 _LAYOUTS = ("operand_layouts", "result_layouts")
 _FIXED = ("output_operand_aliases", "sdy.sharding_rule", "mhlo.frontend_attributes")
 _OTHERS = ("backend_config", "mhlo.backend_config", "api_version", "has_side_effect", "called_computations",
@@ -31,7 +32,7 @@ _OTHERS = ("backend_config", "mhlo.backend_config", "api_version", "has_side_eff
 
 @dataclass(frozen=True)
 class Rules:
-    """The rules of one target; None for one that does not exist."""
+    """The rules of one target; None means that there is no such rule."""
 
     jvp: Callable[..., list[MaybeZero]] | None
     batch: Callable[..., list[Tensor]] | None
@@ -51,13 +52,13 @@ def register_custom_call(
     """Adds the rules of a custom call.
 
     Args:
-      target: the name that the calls give as `call_target_name`.
+      target: the `call_target_name` of the calls.
       jvp: ``(results, operands, tangents, **attributes) -> [tangent of each result]``; a tangent may be `ZERO`, and
-        must be linear in those given. Reverse mode is its transpose.
-      batch: ``(operands, mapped, size, **attributes) -> results`` with the mapped axis leading in the operands that
-        are mapped and in every result; "leading" if the target itself takes any number of leading axes.
-      flops: ``(results, operands, **attributes) -> floating-point operations``, by which is decided what to keep and
-        what to compute again; one for each element if not given.
+        must be linear in the tangents of the operands. Reverse mode is its transpose.
+      batch: ``(operands, mapped, size, **attributes) -> results``; the mapped axis leads in the mapped operands and in
+        every result. "leading" means that the target itself accepts any number of leading axes.
+      flops: ``(results, operands, **attributes) -> floating-point operations``; the number decides if results are
+        stored or recomputed. The default is one for each element.
 
     Example:
       >>> import nabla_mlir as nm
@@ -97,14 +98,14 @@ def _flops(outs: Any, xs: Any, **params: Any) -> int:
 
 
 def batch_of_leading_axes(xs: Any, mapped: Any, size: int, *, results: Any, **params: Any) -> list[Tensor]:
-    """The batch rule of a target that takes any number of leading axes."""
+    """The batch rule of a target that accepts any number of leading axes."""
     params |= dict.fromkeys(_FIXED) | {name: _wider_layouts(params[name]) for name in _LAYOUTS}
     wide = [((size, *shape), dtype) for shape, dtype in results]
     return custom_call.apply(all_prefixed(xs, mapped, size), {**params, "results": wide})
 
 
 def _wider_layouts(layouts: ir.Attribute | None) -> ir.Attribute | None:
-    """The same orders of axes in memory (the fastest first) with a new leading axis, the slowest."""
+    """The same orders of axes in memory (the fastest first) with a new leading axis, which is the slowest."""
     if layouts is None:
         return None
     orders = [[d + 1 for d in np.asarray(layout).tolist()] + [0] for layout in ir.ArrayAttr(layouts)]
@@ -112,7 +113,7 @@ def _wider_layouts(layouts: ir.Attribute | None) -> ir.Attribute | None:
 
 
 def layouts_of(orders: Sequence[Sequence[int]]) -> ir.Attribute:
-    """The attribute for orders of axes in memory, the fastest first."""
+    """The attribute for orders of axes in memory; each order lists the fastest axis first."""
     text = ", ".join(f"dense<{list(order)}> : tensor<{len(order)}xindex>" for order in orders)
     return ir.Attribute.parse(f"[{text}]", context())
 
@@ -126,7 +127,7 @@ def call(
 
 
 custom_call: OpDef = general(
-    "stablehlo.custom_call", doc="A call of something outside; its rules are looked up by the name of its target.",
+    "stablehlo.custom_call", doc="A call of an external routine; its rules are found by the name of its target.",
     sequential=True, instructions=ONE_BY_ONE, flops=_flops,
     attributes={"call_target_name": String} | dict.fromkeys((*_LAYOUTS, *_FIXED, *_OTHERS), Raw),
     result=lambda *xs, results, **_: results,

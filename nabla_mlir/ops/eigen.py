@@ -1,7 +1,8 @@
-"""Derivatives and batches of LAPACK's geev, eigenvalues and eigenvectors of general matrices; batches of its reductions.
+"""Derivatives and batches of LAPACK's geev (eigenvalues and eigenvectors of general matrices); batches of its reductions.
 
-With A V = V W and P = inv(V) A' V, the eigenvalues move by the diagonal of P and the vectors by V (P_ij / (w_j - w_i)),
-up to a factor of each that its normalisation fixes: length one, and the largest entry real (Giles 2008, section 3.1).
+With A V = V W and P = inv(V) A' V, the derivative of the eigenvalues is the diagonal of P, and that of the vectors is V
+(P_ij / (w_j - w_i)) up to one factor for each vector. The normalisation fixes that factor: length one, and the largest
+entry real (Giles 2008, section 3.1).
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from nabla_mlir.table.tensor import Tensor, full
 
 
 def _geev(outs: Any, xs: Any, tangents: Any, *, config: Any, target: str, **_: Any) -> list[MaybeZero]:
+    """The forward rule: the tangents of the eigenvalues, and of the left and right vectors that were computed."""
     a = xs[0]
     split = not is_complex(a.dtype)  # the eigenvalues come in two parts
     *values, left, right, _info = outs
@@ -45,13 +47,13 @@ def _geev(outs: Any, xs: Any, tangents: Any, *, config: Any, target: str, **_: A
     dw = diagonal_of(inner)
     out_tangents: list[MaybeZero] = [real(dw), imag(dw)] if split else [dw]
     dleft: MaybeZero = ZERO
-    if wants["left"]:  # the right vectors of the adjoint, whose eigenvalues are conjugate
+    if wants["left"]:  # left vectors are right vectors of the adjoint, whose eigenvalues are conjugate
         dleft = _vectors(conj(w), left, solver(left)(matmul(adjoint(da), left)))
     return [*out_tangents, dleft, _vectors(w, right, inner) if wants["right"] else ZERO, ZERO]
 
 
 def _vectors(w: Tensor, v: Tensor, inner: Tensor) -> Tensor:
-    """The tangents of vectors of length one whose largest entries are real."""
+    """The tangents of eigenvectors of length one whose largest entries are real."""
     n, rows = w.shape[-1], v.ndim - 2
     motion = matmul(v, rotation(inner, in_columns(w, n) - in_rows(w, n)))
     size = absolute(v)
@@ -71,6 +73,6 @@ def _vectors(w: Tensor, v: Tensor, inner: Tensor) -> Tensor:
 
 
 register_routine("geev", _geev, cubic(25))
-# No derivative: what they leave open has no convention.
+# There is no derivative, since the free choices of these reductions have no convention.
 for _routine, _work in (("gees", 25), ("gehrd", 10 / 3), ("sytrd", 4 / 3), ("hetrd", 4 / 3)):
     register_routine(_routine, None, cubic(_work))

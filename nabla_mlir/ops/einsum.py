@@ -1,6 +1,6 @@
-"""Sums of products in Einstein's notation: each axis has a label, and labels that the result has not are summed over.
+"""Sums of products in Einstein's notation: each axis has a label, and labels that the result does not have are summed over.
 
-The source of `stablehlo.einsum` and of the products in `nabla_mlir.numpy`.
+`stablehlo.einsum` and the products in `nabla_mlir.numpy` are built on this module.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ _BOOL, _COUNT = np.dtype(bool), np.dtype(np.int32)
 
 
 def parse(subscripts: str, shapes: Sequence[Shape], arrow: bool = False) -> tuple[list[str], str]:
-    """The labels of each operand and of the result; the axes of an ellipsis get labels of their own.
+    """The labels of each operand and of the result; the axes of an ellipsis get new labels.
 
     Args:
-      subscripts: such as ``"ij,jk->ik"``. Without an arrow the result has the labels that are there once, in order.
-      shapes: of the operands.
-      arrow: whether there must be one.
+      subscripts: such as ``"ij,jk->ik"``. Without an arrow, the result has the labels that occur once, in order.
+      shapes: the shapes of the operands.
+      arrow: True if an arrow is required.
 
     Raises:
-      ShapeError: labels and axes do not fit, or the result has a label twice or one of no operand.
+      ShapeError: labels and axes do not fit, or the result has a label twice, or a label that no operand has.
     """
     text = subscripts.replace(" ", "")
     left, separator, output = text.partition("->")
@@ -61,7 +61,7 @@ def parse(subscripts: str, shapes: Sequence[Shape], arrow: bool = False) -> tupl
 
 
 def lengths_of(subscripts: str, terms: Sequence[str], shapes: Sequence[Shape], units: bool = False) -> dict[str, int]:
-    """The length of each label; with `units` an axis of size 1 goes with any. Raises ShapeError where two differ."""
+    """The length of each label; with `units`, an axis of size 1 fits any length. Raises ShapeError if two lengths differ."""
     lengths: dict[str, int] = {}
     for term, shape in zip(terms, shapes, strict=True):
         for c, n in zip(term, shape, strict=True):
@@ -80,14 +80,14 @@ def _listed(shapes: Sequence[Shape]) -> str:
 
 
 def diagonal(x: Tensor, axis1: int, axis2: int, offset: int = 0) -> Tensor:
-    """The elements x[i, i + offset] of two axes, which become one, the last."""
+    """The elements x[i, i + offset] of two axes; they form one axis, the last."""
     rest = [d for d in range(x.ndim) if d not in (axis1, axis2)]
     x = transposed(x, (*rest, axis1, axis2))
     lead, (m, n) = x.shape[:-2], x.shape[-2:]
     length = max(0, min(m, n - offset) if offset >= 0 else min(m + offset, n))
     if not length or not math.prod(lead):
         return full((*lead, length), 0, x.dtype)
-    # In row-major order the diagonal lies n + 1 elements apart.
+    # In row-major order, neighbours on the diagonal are n + 1 elements apart.
     start = offset if offset >= 0 else -offset * n
     return slice_(
         reshaped(x, (*lead, m * n)), start_indices=(*(0,) * len(lead), start),
@@ -96,7 +96,7 @@ def diagonal(x: Tensor, axis1: int, axis2: int, offset: int = 0) -> Tensor:
 
 
 def without_repeats(x: Tensor, labels: str) -> tuple[Tensor, str]:
-    """The diagonal of axes that have the same label."""
+    """The diagonal of all axes with equal labels, and the labels that remain."""
     for c in dict.fromkeys(labels):
         while labels.count(c) > 1:
             first = labels.index(c)
@@ -107,7 +107,7 @@ def without_repeats(x: Tensor, labels: str) -> tuple[Tensor, str]:
 
 
 def sum_out(x: Tensor, labels: str, rest: str) -> tuple[Tensor, str]:
-    """`x` summed (of truth values: or) over the labels that are not wanted."""
+    """The sum of `x` (for truth values: or) over the labels that are not in `rest`, and the labels that remain."""
     axes = tuple(d for d, c in enumerate(labels) if c not in rest)
     if not axes:
         return x, labels
@@ -117,18 +117,15 @@ def sum_out(x: Tensor, labels: str, rest: str) -> tuple[Tensor, str]:
 
 
 def ordered(x: Tensor, labels: str, out: str) -> Tensor:
-    """`x` with its axes in the order of `out`."""
+    """The array with its axes in the order of `out`."""
     return transposed(x, [labels.index(c) for c in out])
 
 
 def contract(a: Tensor, la: str, b: Tensor, lb: str, out: str, dtype: np.dtype | None = None) -> tuple[Tensor, str]:
-    """The product of two arrays, summed over the labels that are not in `out`, in a dtype if it is another one.
+    """The product of two arrays, summed over the labels that are not in `out`; `dtype` is the dtype of the result.
 
-    Every label stands for one length; none is there twice in an operand. The result has the labels of `out` in the
-    order that costs no transposition if there is one.
-
-    Returns:
-      The product and its labels.
+    Every label has one length, and no operand has a label twice. The labels of the result are those of `out`, in an
+    order that needs no transposition if there is one.
     """
     dtype = a.dtype if dtype is None else dtype
     a, la = sum_out(a, la, lb + out)
@@ -154,7 +151,7 @@ def contract(a: Tensor, la: str, b: Tensor, lb: str, out: str, dtype: np.dtype |
 
 
 def outer(a: Tensor, la: str, b: Tensor, lb: str, out: str) -> Tensor:
-    """Nothing is summed: an elementwise product after broadcasting."""
+    """The product of two arrays if no label is summed: an elementwise product after broadcasting."""
     lengths = dict(zip(la + lb, a.shape + b.shape, strict=True))
     shape = tuple(lengths[c] for c in out)
     return multiply(_placed(a, la, out, shape), _placed(b, lb, out, shape))

@@ -1,6 +1,6 @@
-"""Elementwise operations on numbers: one record each. Truth values, bits and selection are in logic.py.
+"""Elementwise operations on numbers, one record each. Truth values, bits and selection are in logic.py.
 
-A partial is written ``(t, y, *xs) -> t * dy/dx``; it must be linear in t (a law test holds that).
+A partial has the form ``(t, y, *xs) -> t * dy/dx``. It must be linear in t (a law test checks that).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ subtract: OpDef = elementwise(
 
 
 def _multiply_first(t: Tensor, z: Tensor, x: Tensor, y: Tensor) -> Tensor:
-    # Of x * x both parts: 2x may have fewer axes than t.
+    # For x * x this sums both partials: 2x may have fewer axes than t.
     return times(t, x + x if x.value == y.value else y)
 
 
@@ -53,7 +53,8 @@ multiply: OpDef = elementwise(
 
 
 def _divide_second(t: Tensor, z: Tensor, x: Tensor, y: Tensor) -> Tensor:
-    # A constant over y is a power of y, each derivative of which is one term; one far from 1 has its range where 1 / y^2 has none.
+    # For constant x the quotient is a power of y, so each derivative is one term. For x far from 1, 1 / y^2 may
+    # overflow.
     constant = splat_of(x) if x.dtype.kind == "f" else None
     is_near = constant is not None and 1 / 64 <= abs(constant) <= 64
     return -(t * (z / y)) if constant is None or not is_near else t * (full_like(y, -constant) * power(y, full_like(y, -2)))
@@ -78,7 +79,7 @@ def _truncate(x: Tensor) -> Tensor:
 
 
 def _power_base(t: Tensor, z: Tensor, x: Tensor, y: Tensor) -> Tensor:
-    # y * x**(y-1), and 0 for y = 0, though x**(y-1) be infinite.
+    # y * x**(y-1), and 0 for y = 0, even if x**(y-1) is infinite.
     exponent = splat_of(y)
     if exponent is not None:
         if exponent == 0:
@@ -92,11 +93,11 @@ def _power_base(t: Tensor, z: Tensor, x: Tensor, y: Tensor) -> Tensor:
 
 
 def _power_exponent(t: Tensor, z: Tensor, x: Tensor, y: Tensor) -> Tensor:
-    # 0 where x**y is 0, though log(x) be infinite.
+    # x**y * log(x), and 0 where x**y is 0, even if log(x) is infinite.
     return t * power_log(x, y)
 
 
-# A power of 0 that vanishes, is 1, or has a derivative that is not finite; and a base of 2, whose power is 1.
+# Powers of 0: the value is 0, or 1, or the derivative is infinite. A base of 2 with the power 1.
 _POWERS = ((0.0, 0.0), (0.0, 0.5), (0.0, 1.0), (0.0, 1.5), (0.0, 2.0), (0.0, 3.0), (2.0, 0.0), (0.0, -1.0))
 power: OpDef = elementwise(
     "stablehlo.power", doc="x to the power y.", partials=[_power_base, _power_exponent], numpy=np.power,
@@ -105,7 +106,7 @@ power: OpDef = elementwise(
 
 
 def _wins(sign_of: str) -> Any:
-    # The winner takes the tangent; equal operands share it. The share is a factor: it may have fewer axes than t.
+    # The larger operand gets the whole tangent; equal operands get half each. The share may have fewer axes than t.
     def partial(t: Tensor, z: Tensor, x: Tensor, y: Tensor, *, own: int) -> Tensor:
         mine, other = (x, y) if own == 0 else (y, x)
         tie = compare(mine, other, comparison_direction="EQ")
@@ -305,7 +306,7 @@ bitcast_convert: OpDef = nondifferentiable(
 )  # fmt: skip
 
 # ---------------------------------------------------------------- complex numbers
-# Pairing of tangents and cotangents is the plain product Re(ct * t), as in JAX: no conjugation.
+# Tangents and cotangents are paired by the plain product Re(ct * t), as in JAX, without conjugation.
 
 
 def _elementwise_batch(record: Any) -> Any:
@@ -365,6 +366,9 @@ absolute: OpDef = general(
 
 
 def complex_sign(z: Tensor) -> Tensor:
-    """z / abs(z), 0 at 0, with its derivative, NaN there: `stablehlo.sign` is for real numbers, whose signs have none."""
+    """z / abs(z), and 0 at 0. Its derivative at 0 is NaN.
+
+    (`stablehlo.sign` has the derivative 0, which is right for real numbers only.)
+    """
     size = absolute(z)
     return quotient(z, make_complex(size, full_like(size, 0)))

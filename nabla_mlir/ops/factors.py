@@ -1,8 +1,9 @@
-"""Products of which one factor is divided by a root, and the other is a multiple of it: the root cancels.
+"""Products in which a root cancels: one factor is divided by the root, and the other is a multiple of it.
 
-The derivative of y = sqrt(x) is 1 / (2 y), infinite at 0; that of y * y is 2 y. Their product is 1, at 0 too, where floating
-point makes NaN of 0 * inf. So rules multiply by `times`, which looks for a root among the factors of both sides. What is left
-has all its derivatives at 0: those of a squared norm, of a kernel of a squared distance.
+The derivative of y = sqrt(x) is 1 / (2 y), infinite at 0; the derivative of y * y is 2 y. Their product is 1, also at
+0, where floating point computes 0 * inf = NaN. So rules multiply with `times`, which looks for a common root in both
+factors. The product without the root has all its derivatives at 0. Examples are a squared norm, and a kernel of a
+squared distance.
 """
 
 from __future__ import annotations
@@ -20,26 +21,26 @@ _QUOTIENTS = ("stablehlo.divide", "ad.quotient")
 _PRODUCTS = ("stablehlo.multiply", "ad.product")
 _SUMS = ("stablehlo.add", "stablehlo.subtract")
 _MOVES = ("stablehlo.broadcast_in_dim", "stablehlo.transpose", "stablehlo.slice", "stablehlo.reverse")
-_MOST = 24  # operations that are looked at on each side
-_FIRST = 6  # of a factor, before anything else: most factors have no root
-_DEEP = 8  # operations of which two roots may be made alike
-_LOOKED = 200  # operations in which one search looks for a root
+_MOST = 24  # the largest number of operations that are examined on each side
+_FIRST = 6  # the number of operations that are examined first: most factors have no root
+_DEEP = 8  # the depth to which two roots are compared
+_LOOKED = 200  # the largest number of operations in which one search looks for a root
 
 
 def times(t: Tensor, c: Tensor) -> Tensor:
-    """t * c, without a root by which one of them is divided and of which the other is a multiple; see `cancelled`."""
+    """t * c without a root that cancels: one factor is divided by it, and the other is a multiple of it; see `cancelled`."""
     short = cancelled(t, c)
     return t * c if short is None else short
 
 
 def cancelled(t: Tensor, c: Tensor) -> Tensor | None:
-    """t * c without a root that cancels, None if none does.
+    """t * c without a root that cancels; None if no root cancels.
 
-    For example, of ``(s / y) * (y + y)`` with y = sqrt(x) this is ``s * 2``.
+    For example, ``(s / y) * (y + y)`` with y = sqrt(x) becomes ``s * 2``.
 
     Args:
       t: a tangent or a cotangent.
-      c: the factor that a rule multiplies it by.
+      c: the factor by which a rule multiplies it.
     """
     if not _has_root(c.value):
         return None
@@ -53,12 +54,12 @@ def cancelled(t: Tensor, c: Tensor) -> Tensor | None:
 
 
 def divided(t: Tensor, y: Tensor) -> Tensor | None:
-    """t / y for a root y of which t is seen to be a multiple, else None."""
+    """t / y, if y is a root and t is recognised as a multiple of it; else None."""
     return _without(t.value, y.value) if is_root(y.value) else None
 
 
 def is_root(value: ir.Value) -> bool:
-    """True for a root, a modulus or the length of a vector, moved or to some power."""
+    """True for a root, a modulus, the length of a vector, and powers or reshapes of them."""
     maker = made_by(value)
     while maker is not None and (maker.name in _MOVES or maker.name in ("stablehlo.reshape", "stablehlo.power")):
         maker = made_by(maker.operands[0])
@@ -76,7 +77,7 @@ _INNER = frozenset((
 
 
 def _has_root(value: ir.Value) -> bool:
-    """True if a factor may have a root in it, or be divided by one."""
+    """True if a factor may contain a root, or be divided by one."""
     work, left = [value], _FIRST
     while work and left:
         left -= 1
@@ -92,7 +93,7 @@ def _has_root(value: ir.Value) -> bool:
 
 
 def _tree(value: ir.Value) -> Iterator[tuple[ir.Value, ir.Operation | None]]:
-    """A value and what it is the product or the sum of, with what makes them."""
+    """The value, then the factors and terms that it is made of; each with the operation that makes it."""
     work, seen = [value], 0
     while work and seen < _MOST:
         current = work.pop()
@@ -212,7 +213,7 @@ def _is_same(value: ir.Value, y: ir.Value) -> bool:
 
 
 def _end_of_multiple(value: ir.Value, op: ir.Operation | None, y: ir.Value) -> Build | None:
-    """1 for the root itself, a lower power for a power of it."""
+    """A function that emits 1 if `value` is the root y itself, or a lower power if it is a power of y; else None."""
     if _is_same(value, y):
         return lambda: full_like(wrap(value), 1)
     if op is None or op.name != "stablehlo.power" or not _same(op.operands[0], y, _DEEP):
@@ -225,24 +226,24 @@ def _end_of_multiple(value: ir.Value, op: ir.Operation | None, y: ir.Value) -> B
 
 
 def _end_of_quotient(value: ir.Value, op: ir.Operation | None, y: ir.Value) -> Build | None:
-    """The numerator of a quotient by the root."""
+    """A function that emits the numerator if `value` is a quotient by the root y; else None."""
     if op is None or op.name not in _QUOTIENTS or not _same(op.operands[1], y, _DEEP):
         return None
     return lambda: wrap(op.operands[0])
 
 
 def _without(value: ir.Value, y: ir.Value) -> Tensor | None:
-    """A value divided by a root of which it is a multiple; None if it is not seen to be one."""
+    """value / y, if the value is recognised as a multiple of the root y; else None."""
     return _Search(_end_of_multiple)(value, y)
 
 
 def _multiplied(value: ir.Value, y: ir.Value) -> Tensor | None:
-    """A value that is divided by a root, multiplied by it; None if it is not seen to be divided."""
+    """value * y, if the value is recognised as divided by the root y; else None."""
     return _Search(_end_of_quotient)(value, y)
 
 
 def _same(a: ir.Value, b: ir.Value, depth: int) -> bool:
-    """True for one value, or two that the same operations make of the same values."""
+    """True if both values are one value, or if equal operations make them from equal values."""
     if a == b:
         return True
     first, second = made_by(a), made_by(b)

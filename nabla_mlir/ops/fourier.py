@@ -1,4 +1,4 @@
-"""Fourier transforms. Their transposes are plain (nothing is conjugated), as for every operation here."""
+"""Fourier transforms. Their transposes are plain (without conjugation), as for every operation here."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ Shape = tuple[int, ...]
 
 
 def _transpose(cts: Any, i: int, xs: Any, *, fft_type: str, fft_length: Shape) -> Tensor:
-    """The matrices of FFT and IFFT are symmetric; the real transforms are each other's transposes up to weights.
+    """The transpose: FFT and IFFT have symmetric matrices; the real transforms are each other's transposes up to weights.
 
-    Of the spectrum of a real signal only one half is kept: its inner frequencies stand for two.
+    Only one half of the spectrum of a real signal is stored, so each of its inner frequencies counts twice.
     """
     ct = cts[0]
     if fft_type in ("FFT", "IFFT"):
@@ -44,7 +44,7 @@ def _weights(row: np.ndarray, like: Tensor) -> Tensor:
 
 
 def _result(x: Tensor, fft_type: str, fft_length: Shape) -> list[Any]:
-    """Of RFFT one half of the spectrum is kept, which is what IRFFT reads."""
+    """The shape and dtype of the result. RFFT returns one half of the spectrum, and IRFFT reads that half."""
     count, half = len(fft_length), (*fft_length[:-1], fft_length[-1] // 2 + 1)
     size, result_size = half if fft_type == "IRFFT" else fft_length, half if fft_type == "RFFT" else fft_length
     if x.shape[x.ndim - count :] != tuple(size):
@@ -56,7 +56,7 @@ def _result(x: Tensor, fft_type: str, fft_length: Shape) -> list[Any]:
 
 
 def _flops(outs: Any, xs: Any, fft_type: str, fft_length: Shape) -> int:
-    """Of the algorithm of Cooley and Tukey: five for each element and each halving; half as many for real numbers."""
+    """The operations of the Cooley-Tukey algorithm: five for each element and each halving; half as many for real numbers."""
     rows = max(xs[0].size, outs[0].size) // max(1, *(x.shape[-1] for x in (xs[0], outs[0])))
     halvings = math.log2(max(2, math.prod(fft_length)))
     return round((5 if fft_type in ("FFT", "IFFT") else 2.5) * rows * fft_length[-1] * halvings)

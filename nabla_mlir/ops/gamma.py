@@ -1,4 +1,4 @@
-"""The logarithm of the gamma function, its derivatives, and the Hurwitz zeta function that those are made of."""
+"""The logarithm of the gamma function, its derivatives, and the Hurwitz zeta function from which they are computed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from nabla_mlir.table.registry import OpDef
 from nabla_mlir.table.samples import reals, whole
 from nabla_mlir.table.tensor import Tensor, full_like
 
-# The roots of lgamma between -3 and -2, each with what f64 leaves of it, and lgamma over their factors in 4 x + 10.25.
+# The roots of lgamma between -3 and -2, each with its rounding error in f64; and lgamma divided by their factors, a
+# polynomial in 4 x + 10.25.
 ROOTS = ((-2.4570247382208006, -3.7075610815513266e-17), (-2.7476826467274127, 9.055340329338315e-17))
 OVER_ROOTS = (
     5.448962268750848, -0.8239132875236262, 0.697841528009541, -0.2009297149010471, 0.14058903114348204,
@@ -23,8 +24,9 @@ OVER_ROOTS = (
     -3.7615698018814913e-06, 2.6717712097073878e-06, 2.6756873013848664e-06, -1.7643350059474352e-06,
     -9.344774658462263e-07, 5.991356885356425e-07, 1.9495529407632423e-07, -1.1866524181842342e-07,
 )  # fmt: skip
-# The Hurwitz zeta function by the Euler-Maclaurin formula (DLMF 25.11.5): so many terms one by one, the others by an integral
-# and corrections of B_2j / (2j)!. For s above 4 (q + ZETA_TERMS) the terms are all there is: (1 + 10 / q)^-s is below 1e-17.
+#  The Hurwitz zeta function by the Euler-Maclaurin formula (DLMF 25.11.5): the first terms are summed directly, the
+# others by an integral and corrections B_2j / (2j)!. For s above 4 (q + ZETA_TERMS) the others are negligible: (1 + 10
+# / q)^-s is below 1e-17.
 ZETA_TERMS = 10
 ZETA_CORRECTIONS = (
     1 / 12, -1 / 720, 1 / 30240, -1 / 1209600, 1 / 47900160, -691 / 1307674368000, 1 / 74724249600, -3617 / 10670622842880000,
@@ -53,15 +55,15 @@ polygamma: OpDef = elementwise(
     numpy="scipy.special:polygamma", sample=(whole(1, 3), reals(0.5, 4)), instructions=200,
 )  # fmt: skip
 
-_SUMMED = 24  # terms of the series that are added up one by one
-_CORRECTIONS = (1 / 12, -1 / 720, 1 / 30240)  # B_2j / (2j)!, of the Euler-Maclaurin formula for the others
+_SUMMED = 24  # the number of terms of the series that are summed directly
+_CORRECTIONS = (1 / 12, -1 / 720, 1 / 30240)  # B_2j / (2j)! of the Euler-Maclaurin formula for the remaining terms
 
 
 def _by_exponent(s: Tensor, q: Tensor) -> Tensor:
-    """The derivative of zeta by s, that of its Euler-Maclaurin formula (Abramowitz and Stegun 23.2.3, for a = q + N).
+    """The derivative of zeta by s, from the Euler-Maclaurin formula (Abramowitz and Stegun 23.2.3, for a = q + N).
 
     zeta = sum over k < N of (q + k)^-s + a^(1-s) / (s - 1) + a^-s / 2 + sum over j of c_j p_j(s) a^(1-s-2j), where
-    p_j(s) = s (s + 1) ... (s + 2j - 2). The first of the terms left out is below 1e-13 of the leading one.
+    p_j(s) = s (s + 1) ... (s + 2j - 2). The first omitted term is below 1e-13 of the leading one.
     """
     many, axes = (_SUMMED, *s.shape), tuple(range(1, s.ndim + 1))
     terms = iota(shape=many, dtype=q.dtype, iota_dimension=0) + broadcast_in_dim(q, shape=many, broadcast_dimensions=axes)

@@ -1,4 +1,4 @@
-"""Gather: slices of an array at places that are data."""
+"""Gather: slices of an array at positions that are data."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ def _gather_transpose(
     cts: Any, i: int, xs: Any, dimension_numbers: Dims, slice_sizes: tuple[int, ...], indices_are_sorted: bool
 ) -> Tensor:
     x, indices = xs
-    places = clamped_starts(indices, x.shape, dimension_numbers["start_index_map"], slice_sizes,
+    positions = clamped_starts(indices, x.shape, dimension_numbers["start_index_map"], slice_sizes,
                             dimension_numbers["index_vector_dim"])  # fmt: skip
     return operation("scatter")(
-        full_like(x, 0), places, cts[0], scatter_dimension_numbers=scatter_of(dimension_numbers),
+        full_like(x, 0), positions, cts[0], scatter_dimension_numbers=scatter_of(dimension_numbers),
         indices_are_sorted=indices_are_sorted, unique_indices=False, body="add",
     )  # fmt: skip
 
 
 def scatter_of(dims: Dims) -> Dims:
-    """The dimension numbers of the scatter that writes where a gather reads."""
+    """The dimension numbers of the scatter that writes to the positions which the gather reads."""
     return {
         "update_window_dims": dims["offset_dims"], "inserted_window_dims": dims["collapsed_slice_dims"],
         "input_batching_dims": dims["operand_batching_dims"],
@@ -58,7 +58,7 @@ def scatter_of(dims: Dims) -> Dims:
 def clamped_starts(
     indices: Tensor, shape: Sequence[int], index_map: Sequence[int], sizes: Sequence[int], vector_dim: int
 ) -> Tensor:
-    """The starts a gather really reads at: moved inside the operand. Constants that lie inside stay as they are."""
+    """The start indices after clamping into the operand. Constants that are in range stay constants."""
     if not index_map:
         return indices
     limits = last_starts(shape, index_map, sizes)
@@ -75,24 +75,25 @@ def clamped_starts(
 
 
 def last_starts(shape: Sequence[int], index_map: Sequence[int], sizes: Sequence[int]) -> np.ndarray:
-    """The largest start of a window inside the operand, for each component of an index vector."""
+    """For each component of an index vector, the largest start of a window that lies inside the operand."""
     return np.array([shape[d] - sizes[d] for d in index_map], np.int64)
 
 
 def lie_inside(indices: Tensor, limits: np.ndarray, vector_dim: int) -> bool:
-    """Whether the starts are constants from 0 to `limits`, which are those of the components along `vector_dim`."""
+    """True if the starts are constants between 0 and `limits`; `limits` has one number for each component along `vector_dim`."""
     numbers = array_of(indices)
     return numbers is not None and bool(np.all(numbers >= 0) and np.all(numbers <= per_component(limits, indices, vector_dim)))
 
 
 def per_component(numbers: np.ndarray, indices: Tensor, vector_dim: int) -> np.ndarray:
-    """Numbers of the components of index vectors, in a shape that broadcasts to the indices."""
+    """One number for each component of the index vectors, in a shape that broadcasts to the indices."""
     return numbers.reshape([len(numbers) if d == vector_dim else 1 for d in range(indices.ndim)])
 
 
 def _gather_batch(
     xs: Any, mapped: Any, size: int, dimension_numbers: Dims, slice_sizes: tuple[int, ...], indices_are_sorted: bool
 ) -> list[Tensor]:
+    """The batch of a gather: the mapped axis is a batching axis, a window axis of the operand, or an axis of the indices."""
     x, indices = xs
     dims = dict(dimension_numbers)
     if mapped[0] and mapped[1]:
@@ -104,7 +105,7 @@ def _gather_batch(
         slice_sizes = (1, *slice_sizes)
         indices_are_sorted = False
     elif mapped[0]:
-        # The mapped axis is read whole: one more window axis, the first of the result.
+        # The whole mapped axis is read: one more window axis, the first of the result.
         for field in ("collapsed_slice_dims", "start_index_map", "operand_batching_dims"):
             dims[field] = shifted(dims[field])
         dims["offset_dims"] = (0, *shifted(dims["offset_dims"]))
@@ -118,7 +119,7 @@ def _gather_batch(
 
 
 def gather_dims(**fields: Any) -> Dims:
-    """Dimension numbers of a gather; fields that are left out are empty."""
+    """Dimension numbers of a gather; omitted fields are empty."""
     return {"offset_dims": (), "collapsed_slice_dims": (), "operand_batching_dims": (),
             "start_indices_batching_dims": (), "start_index_map": (), "index_vector_dim": 0, **fields}  # fmt: skip
 
@@ -130,7 +131,7 @@ _WINDOW = gather_dims(offset_dims=(0, 1), start_index_map=(1, 0), index_vector_d
 
 gather: OpDef = structural(
     "stablehlo.gather", pattern=patterns.gather,
-    doc="Slices of the operand at computed places; places outside are moved inside.",
+    doc="Slices of the operand at computed start indices, which are clamped so that each slice is in range.",
     moves=True, part=True, instructions=LONG,
     attributes={"dimension_numbers": GatherDims, "slice_sizes": I64Array, "indices_are_sorted": Bool},
     defaults={"indices_are_sorted": False},
@@ -149,7 +150,7 @@ gather: OpDef = structural(
 
 
 def along_axis(x: Tensor, indices: Tensor, axis: int) -> Tensor:
-    """``take_along_axis``: element indices[.., i, ..] along `axis`; all other axes are paired."""
+    """``take_along_axis``: the element indices[.., i, ..] along `axis`; all other axes are paired."""
     if 0 in x.shape:  # a slice of one element is larger than such an axis
         return full(indices.shape, 0, x.dtype)
     others = tuple(d for d in range(x.ndim) if d != axis)
@@ -157,12 +158,12 @@ def along_axis(x: Tensor, indices: Tensor, axis: int) -> Tensor:
         collapsed_slice_dims=(axis,), operand_batching_dims=others, start_indices_batching_dims=others,
         start_index_map=(axis,), index_vector_dim=x.ndim,
     )  # fmt: skip
-    places = reshape(indices, shape=(*indices.shape, 1))
-    return gather(x, places, dimension_numbers=numbers, slice_sizes=(1,) * x.ndim)
+    positions = reshape(indices, shape=(*indices.shape, 1))
+    return gather(x, positions, dimension_numbers=numbers, slice_sizes=(1,) * x.ndim)
 
 
 def rows_at(x: Tensor, order: Tensor) -> Tensor:
-    """Row order[.., i] of each matrix as its row i."""
+    """Each matrix with its rows reordered: row i of the result is row order[.., i]."""
     if 0 in x.shape:
         return full((*order.shape, x.shape[-1]), 0, x.dtype)
     axis, stack = x.ndim - 2, tuple(range(x.ndim - 2))

@@ -1,7 +1,7 @@
-"""Products and quotients with a value where their factors have none, and roots whose derivative at 0 is taken to be 0.
+"""Guards: products and quotients that are defined where their factors are not, and roots whose derivative at 0 is set to 0.
 
-They stand in derivatives until all of these are taken: what they are made of in the end, a selection, has a derivative of its
-own, which loses what this one has.
+Guards stay in the IR until all derivatives are expanded. In the end a guard becomes a selection. The derivative of that
+selection would lose the derivative of the guard.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ def _product_numpy(t: Any, c: Any) -> Any:
 
 
 product: OpDef = elementwise(
-    "ad.product", doc="t * c, and 0 where t is 0, though c be infinite: for t that are constant in what is differentiated.",
+    "ad.product", doc="t * c, and 0 where t is 0 even if c is infinite; t must not vary with the variables.",
     partials=[lambda s, z, t, c: product(s, c), lambda s, z, t, c: product(t, s)], linear=(0, 1), joint=False,
     result=lambda t, c: [(t.shape, t.dtype)], define=_product, numpy=_product_numpy, sample=(reals(), reals()), instructions=3,
 )  # fmt: skip
 
 
 def share_of(ct: Tensor) -> tuple[Tensor, Tensor] | None:
-    """The factors t and c of a cotangent ``product(t, c)``, negated and masked or not; None if it is none.
+    """The factors t and c of a cotangent ``product(t, c)``, which may be negated or masked; None for other cotangents.
 
-    What multiplies it multiplies c, so that 0 stays 0 though an infinite derivative follow: ``x * log(y)`` has the derivative 0
-    by y at x = y = 0.
+    A rule then multiplies c instead of the product, so 0 stays 0 even if an infinite derivative follows: ``x * log(y)``
+    has the derivative 0 by y at x = y = 0.
     """
     op = made_by(ct.value)
     operands = [] if op is None else [wrap(v) for v in op.operands]
@@ -88,7 +88,7 @@ quotient: OpDef = elementwise(
 
 
 def over(t: Tensor, y: Tensor) -> Tensor:
-    """t / y for a root y, and 0 where it is 0; what is left of t where it is seen to be a multiple of y."""
+    """t / y for a root y, and 0 where y is 0; the root cancels if t is recognised as a multiple of y."""
     rest = divided(t, y)
     return quotient(t, y) if rest is None else rest
 
@@ -111,7 +111,7 @@ def _root_slope(y: Tensor, degree: float) -> Tensor:
 
 
 root: OpDef = elementwise(
-    "ad.root", doc="The root of a degree, 2 if none is given. Its derivative at 0 is taken to be 0.", attributes={"degree": F64},
+    "ad.root", doc="The root of a degree (2 by default). Its derivative at 0 is set to 0.", attributes={"degree": F64},
     defaults={"degree": 2.0}, partials=[lambda t, y, x, degree: times(t, _root_slope(y, degree))],
     constant_partials=[lambda t, y, x, degree: product(t, _root_slope(y, degree))],
     result=lambda x, degree: [(x.shape, x.dtype)], define=_root, instructions=10,
@@ -131,7 +131,7 @@ def _hypot(xs: Sequence[Tensor]) -> list[Tensor]:
 
 
 hypot: OpDef = elementwise(
-    "ad.hypot", doc="sqrt(x * x + y * y) without overflow. Its derivatives at the origin are taken to be 0.",
+    "ad.hypot", doc="sqrt(x * x + y * y) without overflow. Its derivatives at the origin are set to 0.",
     partials=[lambda t, r, x, y: times(t, quotient(x, r)), lambda t, r, x, y: times(t, quotient(y, r))],
     constant_partials=[lambda t, r, x, y: product(t, quotient(x, r)), lambda t, r, x, y: product(t, quotient(y, r))],
     result=lambda x, y: [(x.shape, x.dtype)], define=_hypot, numpy=np.hypot,

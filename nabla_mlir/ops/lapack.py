@@ -1,7 +1,7 @@
-"""Derivatives and batches of LAPACK's routines, as JAX's custom calls name them.
+"""Derivatives and batches of LAPACK's routines, under the names of JAX's custom calls.
 
-The formulas follow from differentiating the factorisation and splitting what results into its triangles, as in Giles
-(2008) for the general method and Murray (2016) for Cholesky. All take stacks of matrices.
+Each formula follows from differentiating the factorisation and splitting the result into its triangles: Giles (2008)
+has the general method, Murray (2016) Cholesky. All routines accept stacks of matrices.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ Spec = tuple[tuple[int, ...], np.dtype]
 def routine(
     target: str, xs: Sequence[Tensor], results: Sequence[Spec], stack: int | None = None, **options: str | int
 ) -> list[Tensor]:
-    """Calls a routine of LAPACK: matrices stand in memory column after column, stacks of them one after the other.
+    """Emits a call of a routine of LAPACK, whose matrices are column-major; the matrices of a stack follow one another in memory.
 
     Args:
-      stack: how many axes are stacked; all but those of a matrix, the first operand, unless given.
+      stack: the number of leading stack axes; by default all axes of the first operand but the last two.
     """
     stack = xs[0].ndim - 2 if stack is None else stack
     order = lambda shape: (*range(stack, len(shape)), *reversed(range(stack)))  # noqa: E731
@@ -57,7 +57,7 @@ def routine(
 
 
 def option(config: ir.Attribute, key: str) -> str:
-    """A one-letter option of LAPACK."""
+    """A one-letter option of a call of LAPACK, such as uplo="L"."""
     return chr(config[key].value & 0xFF)
 
 
@@ -67,7 +67,7 @@ def _config(**options: str | int) -> ir.Attribute:
 
 
 def block(x: Tensor, rows: tuple[int, int], columns: tuple[int, int]) -> Tensor:
-    """The rows and columns from a start up to a stop of stacked matrices."""
+    """A block of stacked matrices; `rows` and `columns` are (start, stop)."""
     if rows == (0, x.shape[-2]) and columns == (0, x.shape[-1]):
         return x
     stack = x.shape[:-2]
@@ -78,7 +78,7 @@ def block(x: Tensor, rows: tuple[int, int], columns: tuple[int, int]) -> Tensor:
 
 
 def padded(x: Tensor, rows: int, columns: int, *, before: bool = False) -> Tensor:
-    """`x` in the upper left corner of zeros; in the lower right one with `before`."""
+    """The matrix `x` in the upper left corner of a larger zero matrix; with `before` in the lower right corner."""
     if x.shape[-2:] == (rows, columns):
         return x
     none = (0,) * x.ndim
@@ -88,13 +88,13 @@ def padded(x: Tensor, rows: int, columns: int, *, before: bool = False) -> Tenso
 
 
 def in_columns(v: Tensor, rows: int) -> Tensor:
-    """Entry j of a vector in the whole column j."""
+    """A matrix whose column j is filled with entry j of a vector."""
     return broadcast_in_dim(v, shape=(*v.shape[:-1], rows, v.shape[-1]),
                             broadcast_dimensions=(*range(v.ndim - 1), v.ndim))  # fmt: skip
 
 
 def in_rows(v: Tensor, columns: int) -> Tensor:
-    """Entry i of a vector in the whole row i."""
+    """A matrix whose row i is filled with entry i of a vector."""
     return broadcast_in_dim(v, shape=(*v.shape, columns), broadcast_dimensions=tuple(range(v.ndim)))
 
 
@@ -112,15 +112,15 @@ def _real(x: Tensor) -> Tensor:
 
 
 def _imaginary(x: Tensor) -> Tensor:
-    """i times the imaginary part."""
+    """The imaginary part times i."""
     return make_complex(full_like(real(x), 0), imag(x))
 
 
 def rotation(inner: Tensor, gaps: Tensor) -> Tensor:
-    """inner / gaps off the diagonal, on which it is 0.
+    """inner / gaps off the diagonal, and 0 on it.
 
-    How vectors of equal values, whose gap is 0, turn into each other is not determined: it is infinite or NaN, though `inner`
-    be 0, which may have a limit beside a gap that vanishes too.
+    Vectors of equal values, whose gap is 0, have no determined rotation: the result is infinite or NaN, even if `inner`
+    is 0. A limit may exist if the gap of neighbouring values vanishes as well.
     """
     off = mask_like(inner, "NE")
     return inner * select(off, 1.0 / select(off, gaps, full_like(gaps, 1)), full_like(gaps, 0))
@@ -151,11 +151,11 @@ def _trsm_batch(xs: Any, mapped: Any, size: int, **params: Any) -> list[Tensor]:
 
 
 def _getrf(outs: Any, xs: Any, tangents: Any, **_: Any) -> list[MaybeZero]:
-    """From P A = L U: inv(L) P A' inv(U) = inv(L) L' + U' inv(U), whose terms are its two triangles."""
+    """The forward rule: P A = L U gives inv(L) P A' inv(U) = inv(L) L' + U' inv(U), a lower and an upper triangle."""
     lu, pivots = outs[:2]
     m, n = lu.shape[-2:]
     k = min(m, n)
-    # L and U are made square: what is added is a unit matrix.
+    # L and U are extended to square matrices by a unit matrix.
     low = padded(block(tril(lu, diagonal=0.0), (0, m), (0, k)), m, m)
     low = low + identity_like(low)
     up = padded(block(tril(lu, lower=False), (0, k), (0, n)), n, n)
@@ -169,7 +169,7 @@ def _getrf(outs: Any, xs: Any, tangents: Any, **_: Any) -> list[MaybeZero]:
 
 
 def row_order(pivots: Tensor, m: int) -> Tensor:
-    """The order of m rows that LAPACK's pivots make: row i is exchanged with row pivots[i] (counted from 1), one by one."""
+    """The permutation of m rows by LAPACK's pivots: for each i in order, row i is exchanged with row pivots[i] (counted from 1)."""
     if pivots.axes:  # a loop is emitted for whole values
         return apply_per_entry(lambda entries: [row_order(entries[0], m)], [pivots])[0]
     axis = pivots.ndim - 1
@@ -192,16 +192,16 @@ def row_order(pivots: Tensor, m: int) -> Tensor:
 
 
 def inverse_order(order: Tensor) -> Tensor:
-    """Where each index stands in permutations of shape (..., m): m comparisons for each, and no loop."""
+    """The inverse of permutations of shape (..., m), by m comparisons for each index and without a loop."""
     shape, axis = (*order.shape, order.shape[-1]), order.ndim
-    index, place = (iota(shape=shape, dtype=order.dtype, iota_dimension=i) for i in (axis - 1, axis))
+    index, position = (iota(shape=shape, dtype=order.dtype, iota_dimension=i) for i in (axis - 1, axis))
     spread = broadcast_in_dim(order, shape=shape, broadcast_dimensions=(*range(axis - 1), axis))
     stands = compare(spread, index, comparison_direction="EQ")
-    return reduce_sum(select(stands, place, full_like(place, 0)), (axis,))
+    return reduce_sum(select(stands, position, full_like(position, 0)), (axis,))
 
 
 def _spread_entry(x: Tensor, at: Tensor) -> Tensor:
-    """The one entry of each row of `x` that is marked, in all places of the row."""
+    """For each row of `x`, its one marked entry, repeated along the row."""
     entry = reduce_sum(select(at, x, full_like(x, 0)), (x.ndim - 1,))
     return broadcast_in_dim(entry, shape=x.shape, broadcast_dimensions=tuple(range(x.ndim - 1)))
 
@@ -223,14 +223,14 @@ def solver(a: Tensor) -> Callable[[Tensor], Tensor]:
 
 
 # ---------------------------------------------------------------- QR
-# geqrf gives R and the reflectors of Q in one array, and orgqr makes Q of them. The tangent of Q is Q times a
-# skew-Hermitian matrix, which is determined by its part below the diagonal: that part stands in the tangent of the
-# packed array in the place of the reflectors, which only orgqr reads. (For complex matrices the imaginary diagonal
-# is the tangent of the factors tau.)
+# geqrf returns R and the reflectors of Q in one array, and orgqr computes Q from them. The tangent of Q is Q times a
+# skew-Hermitian matrix, which is determined by its part below the diagonal. That part is stored in the tangent of the
+# packed array, where the reflectors are in the primal; only orgqr reads it. (For complex matrices the imaginary
+# diagonal is stored in the tangent of the factors tau.)
 
 
 def orthogonal(target: str, packed: Tensor, taus: Tensor) -> Tensor:
-    """All m columns of Q."""
+    """The matrix Q with all its m columns."""
     m, k = packed.shape[-2], taus.shape[-1]
     reflectors = padded(block(packed, (0, m), (0, k)), m, m)
     name = target.replace("geqrf", "ungqr" if is_complex(packed.dtype) else "orgqr")
@@ -238,6 +238,7 @@ def orthogonal(target: str, packed: Tensor, taus: Tensor) -> Tensor:
 
 
 def _geqrf(outs: Any, xs: Any, tangents: Any, *, target: str, **_: Any) -> list[MaybeZero]:
+    """The forward rule: the tangent of R, and of the packed reflectors, whose storage holds the rotation of Q (see above)."""
     packed, taus = outs
     m, n = packed.shape[-2:]
     k = min(m, n)
@@ -247,7 +248,7 @@ def _geqrf(outs: Any, xs: Any, tangents: Any, *, target: str, **_: Any) -> list[
     inner = triangular_solve(
         r, block(projection, (0, m), (0, k)), left_side=False, lower=False, unit_diagonal=False, transpose_a="NO_TRANSPOSE"
     )
-    below = tril(inner, diagonal=0.0)  # of the rotation, m x k
+    below = tril(inner, diagonal=0.0)  # the part of the rotation below the diagonal, m x k
     rotation = _skew(below, m)
     diagonal: MaybeZero = ZERO
     if is_complex(packed.dtype):
@@ -259,10 +260,10 @@ def _geqrf(outs: Any, xs: Any, tangents: Any, *, target: str, **_: Any) -> list[
 
 
 def _geqp3(outs: Any, xs: Any, tangents: Any, *, target: str, **_: Any) -> list[MaybeZero]:
-    """The factorisation of the columns in the order that was found, counted from 1."""
+    """The forward rule: that of geqrf, for the columns in the order of the pivots (counted from 1)."""
     packed, order, taus = outs
-    places = in_columns(order - 1, packed.shape[-2])
-    da = along_axis(tangents[0], places, packed.ndim - 1)
+    positions = in_columns(order - 1, packed.shape[-2])
+    da = along_axis(tangents[0], positions, packed.ndim - 1)
     dr, dtaus = _geqrf([packed, taus], xs, [da], target=target.replace("geqp3", "geqrf"))
     return [dr, ZERO, dtaus]
 
@@ -273,6 +274,7 @@ def _skew(below: Tensor, m: int) -> Tensor:
 
 
 def _orgqr(outs: Any, xs: Any, tangents: Any, *, target: str, **_: Any) -> list[MaybeZero]:
+    """The forward rule: Q times the skew-Hermitian matrix that the tangents of the packed array hold."""
     packed, taus = xs
     m, columns, k = packed.shape[-2], packed.shape[-1], taus.shape[-1]
     if isinstance(tangents[0], Zero):
@@ -293,10 +295,10 @@ def _orgqr(outs: Any, xs: Any, tangents: Any, *, target: str, **_: Any) -> list[
 
 
 def _other_columns(q: Tensor, dq: Tensor, columns: int) -> Tensor:
-    """The tangent of columns k, ... of a product of k reflections, Q = 1 - V T V^H, from its first k.
+    """The tangent of columns k, ... of a product of k reflections, Q = 1 - V T V^H, from the tangent of its first k columns.
 
-    With V and 1 - Q cut behind their first k rows (and columns), (1 - Q)_11 = V_1 T V_1^H and (1 - Q)_21 =
-    V_2 T V_1^H. So the columns are those of 1 - M G^H, where M holds the first k of 1 - Q and G M_1 = M_2.
+    Cut V and 1 - Q after their first k rows (and columns): (1 - Q)_11 = V_1 T V_1^H and (1 - Q)_21 = V_2 T V_1^H. So
+    the other columns are those of 1 - M G^H, where M is the first k columns of 1 - Q and G M_1 = M_2.
     """
     k = q.shape[-1]
     top, rest = (0, k), (k, columns)
@@ -311,7 +313,9 @@ def _other_columns(q: Tensor, dq: Tensor, columns: int) -> Tensor:
 
 
 def _syevd(outs: Any, xs: Any, tangents: Any, *, config: Any, **_: Any) -> list[MaybeZero]:
-    """With P = V^H A' V: the eigenvalues move by its diagonal, the vectors by V (P_ij / (w_j - w_i))."""
+    """The forward rule. With P = V^H A' V, the tangent of the eigenvalues is the diagonal of P; that of V is V (P_ij /
+    (w_j - w_i)).
+    """
     v, w = outs[:2]
     n = w.shape[-1]
     inner = matmul(matmul(adjoint(v), symmetric_part(tangents[0], option(config, "uplo") == "L")), v)
@@ -320,7 +324,7 @@ def _syevd(outs: Any, xs: Any, tangents: Any, *, config: Any, **_: Any) -> list[
 
 
 def _gesdd(outs: Any, xs: Any, tangents: Any, *, config: Any, target: str, **_: Any) -> list[MaybeZero]:
-    """With P = U^H A' V: the singular values move by the real part of its diagonal, U and V by rotations."""
+    """The forward rule. With P = U^H A' V, the tangent of the singular values is the real diagonal of P; U and V are rotated."""
     a, da = xs[0], tangents[0]
     m, n = a.shape[-2:]
     k = min(m, n)
@@ -329,8 +333,8 @@ def _gesdd(outs: Any, xs: Any, tangents: Any, *, config: Any, target: str, **_: 
         stack = a.shape[:-2]
         shapes = [(a.shape, a.dtype), (s.shape, s.dtype), ((*stack, m, k), a.dtype), ((*stack, k, n), a.dtype),
                   (stack, np.dtype(np.int32))]  # fmt: skip
-        again = routine(target, [a], shapes, mode="S")
-        u, vt = again[2:4]
+        second = routine(target, [a], shapes, mode="S")
+        u, vt = second[2:4]
         inner = matmul(matmul(adjoint(u), da), adjoint(vt))
         return [ZERO, _real(diagonal_of(inner)), ZERO, ZERO, ZERO]
     thin_u, v = block(u, (0, m), (0, k)), adjoint(block(vt, (0, k), (0, n)))
@@ -358,7 +362,7 @@ def _gesdd(outs: Any, xs: Any, tangents: Any, *, config: Any, target: str, **_: 
 
 
 def _completed(u: Tensor, du: Tensor, k: int) -> Tensor:
-    """The tangent of all columns from that of the first k: the others stay orthogonal to them."""
+    """The tangent of all columns of `u` from that of the first k; the other columns stay orthogonal to those."""
     rows, columns = u.shape[-2:]
     if columns == k:
         return du
@@ -371,17 +375,17 @@ def _completed(u: Tensor, du: Tensor, k: int) -> Tensor:
 
 
 def cubic(work: float) -> Callable[..., int]:
-    """The flops of a routine that does so many for each element and each row, or column, of its matrix."""
+    """The flops of a routine: `work` for each element of its matrix and each row (or column)."""
     return lambda outs, xs, **_: round(work * max(x.size for x in xs) * min(xs[0].shape[-2:]))
 
 
 def register_routine(routine: str, rule: Any, flops: Any, batch: Any = batch_of_leading_axes) -> None:
-    """Adds the rules of a routine of LAPACK, for all dtypes; no jvp if `rule` is None."""
+    """Registers the rules of a routine of LAPACK for all dtypes; without a jvp if `rule` is None."""
     for letter in "sdcz":
         target = f"lapack_{letter}{routine}_ffi"
 
         def jvp(outs: Any, xs: Any, tangents: Any, _target: str = target, **params: Any) -> list[MaybeZero]:
-            if 0 in xs[0].shape:  # no matrix, or one without elements
+            if 0 in xs[0].shape:  # an empty stack, or matrices without elements
                 return [ZERO] * len(outs)
             return rule(outs, xs, tangents, config=params["mhlo.backend_config"], target=_target)
 

@@ -1,4 +1,4 @@
-"""Routines of LAPACK that are written with others, or more exactly, when a module is imported: their rules hold."""
+"""Routines of LAPACK that the importer rewrites by others, or in a more exact form, so that the rules of those apply."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from nabla_mlir.table.tensor import Tensor
 
 
 def _ormqr(target: str, xs: Sequence[Tensor], config: Any) -> list[Tensor]:
-    """A product with the Q that geqrf has packed."""
+    """The product of a matrix with the Q that geqrf packed."""
     packed, taus, c = xs
     q = orthogonal(re.sub("ormqr|unmqr", "geqrf", target), packed, taus)
     q = adjoint(q) if config["transpose"].value else q
@@ -23,14 +23,14 @@ def _ormqr(target: str, xs: Sequence[Tensor], config: Any) -> list[Tensor]:
 
 
 def _potrf(target: str, xs: Sequence[Tensor], config: Any) -> list[Tensor]:
-    """The factor is written over the operand, whose other triangle stays as it is."""
+    """The Cholesky factor in one triangle of the operand; the other triangle is unchanged."""
     (a,), uplo = xs, option(config, "uplo")
     factor, info = routine(target, [a], [(a.shape, a.dtype), (a.shape[:-2], np.dtype(np.int32))], uplo=uplo)
     return [select(mask_like(a, "GE" if uplo == "L" else "LE"), factor, a), info]
 
 
 def _gesvd(target: str, xs: Sequence[Tensor], config: Any) -> list[Tensor]:
-    """The singular values by another method; the results are the same."""
+    """The singular values by gesdd; the results are the same."""
     (a,), mode = xs, option(config, "mode")
     *stack, m, n = a.shape
     k = min(m, n)
@@ -45,6 +45,6 @@ _DEFINED = {"ormqr": _ormqr, "unmqr": _ormqr, "gesvd": _gesvd, "potrf": _potrf}
 
 
 def defined(target: str) -> Any:
-    """How a routine is written with others, a function of its target, operands and options; None if it is not."""
+    """The function ``(target, operands, config) -> results`` that writes a routine by others; None if there is none."""
     name = re.fullmatch(r"lapack_[sdcz](\w+)_ffi", target)
     return _DEFINED.get(name[1]) if name is not None else None

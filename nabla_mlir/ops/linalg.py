@@ -1,4 +1,4 @@
-"""Cholesky factorisation and triangular solves, and the words in which rules of linear algebra are written.
+"""Cholesky factorisation and triangular solves, and helpers for the rules of linear algebra.
 
 Matrices are the last two axes; all axes in front of them are stacked.
 """
@@ -28,7 +28,7 @@ from nabla_mlir.table.tensor import Tensor, full, full_like
 
 
 def matrix_transpose(x: Tensor) -> Tensor:
-    """The last two axes exchanged."""
+    """Exchanges the last two axes."""
     return transpose(x, permutation=(*range(x.ndim - 2), x.ndim - 1, x.ndim - 2))
 
 
@@ -45,9 +45,9 @@ def matmul(x: Tensor, y: Tensor) -> Tensor:
 
 
 def diagonal_mask(rows: int, columns: int, k: int = 0, direction: str = "EQ") -> Tensor:
-    """Where row + k compares so with the column: EQ on the k-th diagonal, GE on and below it, LT above it.
+    """A mask that compares row + k with column: EQ is the k-th diagonal, GE is on and below it, LT is above it.
 
-    Not a constant: a large one would be part of each artifact.
+    It is computed, not a constant: a large constant would be part of each artifact.
     """
     shape, index, k = (rows, columns), np.dtype(np.int32), max(-rows, min(k, columns))
     row, column = (iota(shape=shape, dtype=index, iota_dimension=axis) for axis in (0, 1))
@@ -55,14 +55,16 @@ def diagonal_mask(rows: int, columns: int, k: int = 0, direction: str = "EQ") ->
 
 
 def mask_like(x: Tensor, direction: str = "EQ", k: int = 0) -> Tensor:
-    """The same for each matrix of a stack."""
+    """`diagonal_mask` for each matrix of a stack."""
     rows, columns = x.shape[-2:]
     mask = diagonal_mask(rows, columns, k, direction)
     return broadcast_in_dim(mask, shape=x.shape, broadcast_dimensions=(x.ndim - 2, x.ndim - 1))
 
 
 def masked(x: Tensor, direction: str, k: int = 0) -> Tensor:
-    """`x` where its row + k compares so with its column, and elsewhere exactly 0 (even for what is not finite)."""
+    """The elements of `x` for which row + k compares with column in this direction; exactly 0 elsewhere, even for NaN and
+    infinity.
+    """
     return select(mask_like(x, direction, k), x, full_like(x, 0))
 
 
@@ -72,7 +74,7 @@ def on_diagonal(x: Tensor) -> Tensor:
 
 
 def unit_vectors(shape: tuple[int, ...], dtype: np.dtype) -> Tensor:
-    """The unit vectors of the arrays of a shape, along a leading axis: what a Jacobian is a map over."""
+    """The unit vectors of arrays of a shape, stacked along a leading axis; a Jacobian maps over them."""
     n = math.prod(shape)
     if n == 1:
         return full((1, *shape), 1, dtype)
@@ -85,7 +87,7 @@ def identity_like(x: Tensor) -> Tensor:
 
 
 def tril(x: Tensor, lower: bool = True, *, diagonal: float = 1.0) -> Tensor:
-    """One triangle of `x`, its diagonal times `diagonal`."""
+    """One triangle of `x`, with its diagonal multiplied by `diagonal`."""
     if diagonal not in (0, 1):
         x = x * select(mask_like(x), full_like(x, diagonal), full_like(x, 1))
     if diagonal:
@@ -94,7 +96,7 @@ def tril(x: Tensor, lower: bool = True, *, diagonal: float = 1.0) -> Tensor:
 
 
 def symmetric_part(x: Tensor, lower: bool) -> Tensor:
-    """The Hermitian matrix of which one triangle is that of `x`: what routines see that read only one."""
+    """The Hermitian matrix that has one triangle of `x`: the matrix that a routine sees if it reads only this triangle."""
     half = tril(x, lower, diagonal=0.5)
     return half + adjoint(half)
 
@@ -107,7 +109,7 @@ _TRANSPOSED = {"NO_TRANSPOSE": "TRANSPOSE", "TRANSPOSE": "NO_TRANSPOSE"}
 def _solve_jvp(
     outs: Any, xs: Any, tangents: Any, *, left_side: bool, lower: bool, unit_diagonal: bool, transpose_a: str
 ) -> list[MaybeZero]:
-    """op(A) X = B gives op(A) X' = B' - op(A') X: one more solve. Only the triangle of A' that is read counts."""
+    """The forward rule: op(A) X = B gives op(A) X' = B' - op(A') X, one more solve. Only the triangle of A' that is read counts."""
     a, (da, db), x = xs[0], tangents, outs[0]
     params: dict[str, Any] = {"left_side": left_side, "lower": lower, "unit_diagonal": unit_diagonal}
     params["transpose_a"] = transpose_a
@@ -132,7 +134,7 @@ def _solve_batch(xs: Any, mapped: Any, size: int, *, left_side: bool, **params: 
     if mapped[0]:
         b = b if mapped[1] else prefixed(b, size)
         return [triangular_solve(a, b, left_side=left_side, **params)]
-    # One matrix for all entries: they become more right-hand sides of it.
+    # One matrix for all entries: the entries become more right-hand sides.
     free = b.ndim - 1 if left_side else b.ndim - 2
     wide = move_axis(b, 0, free - 1)
     n = wide.shape[free]
@@ -167,7 +169,7 @@ def _solve_sample(shapes: Any, left_side: bool, lower: bool, unit_diagonal: bool
 
 triangular_solve: OpDef = general(
     "stablehlo.triangular_solve", pattern=products.triangular_solve,
-    doc="X with op(a) X = b or X op(a) = b, of a triangular matrix a.",
+    doc="The solution X of op(a) X = b or X op(a) = b for a triangular matrix a.",
     sequential=True, flops=lambda outs, xs, **_: xs[0].shape[-1] * outs[0].size,
     attributes={"left_side": Bool, "lower": Bool, "unit_diagonal": Bool, "transpose_a": enum("transpose")},
     result=lambda a, b, **_: [(b.shape, b.dtype)],
@@ -186,11 +188,11 @@ triangular_solve: OpDef = general(
 
 
 def cholesky_tangent(factor: Tensor, dx: Tensor, lower: bool) -> Tensor:
-    """The tangent of a Cholesky factor (Murray 2016): L phi(inv(L) A' inv(L)^H), phi the triangle, diagonal halved.
+    """The tangent of a Cholesky factor (Murray 2016): L phi(inv(L) A' inv(L)^H); phi takes the triangle and halves the diagonal.
 
     Args:
-      factor: L, or its adjoint if not lower; its other triangle is not read.
-      dx: the tangent of A, of which only one triangle counts.
+      factor: L, or its adjoint if not `lower`; its other triangle is not read.
+      dx: the tangent of A, of which only one triangle is read.
     """
     low = tril(factor, lower)
     low = low if lower else adjoint(low)
@@ -208,7 +210,7 @@ def _cholesky_jvp(outs: Any, xs: Any, tangents: Any, *, lower: bool) -> list[May
 
 @dataclass(frozen=True)
 class Definite(Domain):
-    """Positive definite matrices; they are not symmetric, since only one triangle is read."""
+    """Positive definite matrices. They are not symmetric, because only one triangle is read."""
 
     def draw(self, rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
         x = rng.uniform(-1, 1, shape)

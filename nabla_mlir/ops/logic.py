@@ -1,4 +1,4 @@
-"""Truth values and bits, and choices by them: comparison, selection, clamping."""
+"""Truth values and bits, and selection by truth values: comparison, select, clamp."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ shift_right_logical: OpDef = _flat(
 
 
 def _ones(x: np.ndarray) -> np.ndarray:
-    """NumPy counts those of the absolute value."""
+    """The number of one bits; the bits are read as unsigned, because NumPy counts those of the absolute value."""
     return np.bitwise_count(np.asarray(x).view(np.dtype(f"u{x.dtype.itemsize}"))).astype(x.dtype)
 
 
@@ -93,14 +93,14 @@ def _select_batch(xs: Any, mapped: Any, size: int) -> list[Tensor]:
         return [select(pred, *branches)]
     if not mapped[0]:
         pred = prefixed(pred, size)
-    if pred.ndim < branches[0].ndim:  # a scalar per entry becomes one truth value per element
+    if pred.ndim < branches[0].ndim:  # one scalar for each entry is broadcast to one truth value for each element
         pred = operation("broadcast_in_dim")(pred, shape=branches[0].shape, broadcast_dimensions=(0,))
     return [select(pred, *branches)]
 
 
 select: OpDef = structural(
     "stablehlo.select", pattern=patterns.choice,
-    doc="x where pred holds, else y; a scalar pred chooses one of them whole.", linear=(1, 2),
+    doc="x where pred is True, else y; a scalar pred selects one of them as a whole.", linear=(1, 2),
     transpose=_select_transpose, batch=_select_batch,
     sample=[Case(((3, 2), (3, 2), (3, 2)), domains=(booleans(),), numpy=np.where),
             Case(((), (3, 2), (3, 2)), domains=(booleans(),), numpy=np.where),
@@ -111,6 +111,7 @@ select: OpDef = structural(
 
 
 def _clamp_jvp(outs: Any, xs: Any, tangents: Any) -> list[MaybeZero]:
+    """The forward rule: the tangent of x strictly between the bounds, and of a bound that x exceeds; 0 at a bound."""
     low, x, high = xs
     t_low, t, t_high = tangents
     spread_low, spread_high = (_spread(bound, x) for bound in (low, high))
@@ -121,7 +122,7 @@ def _clamp_jvp(outs: Any, xs: Any, tangents: Any) -> list[MaybeZero]:
             compare(x, spread_low, comparison_direction="GT"), compare(x, spread_high, comparison_direction="LT")
         )
         total = where_zero(inside, t)
-    if not isinstance(t_low, Zero):  # where the bounds cross the upper one holds
+    if not isinstance(t_low, Zero):  # if low > high, the result is high
         below = logical_and(below, compare(spread_low, spread_high, comparison_direction="LT"))
         total = add_any(total, where_zero(below, _spread(t_low, x)))
     if not isinstance(t_high, Zero):

@@ -1,4 +1,6 @@
-"""Random numbers: the draw is held fixed, so that they can be differentiated by their bounds or moments."""
+"""Random numbers. A derivative treats the underlying standard draw as fixed, so numbers are differentiable by bounds and
+moments.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ Shape = tuple[int, ...]
 
 
 def _rng_jvp(outs: Any, xs: Any, tangents: Any, *, rng_distribution: str) -> list[MaybeZero]:
-    """The draw held fixed: a number is a + (b - a) u, or mean + deviation * z, with the same u or z."""
+    """The forward rule with a fixed draw: a number is a + (b - a) u, or mean + deviation * z, with the same u or z."""
     y, (a, b, _) = outs[0], xs
     spread = lambda v: broadcast_in_dim(v, shape=y.shape, broadcast_dimensions=())  # noqa: E731
     from_a = spread(a)
@@ -36,7 +38,7 @@ def _rng_jvp(outs: Any, xs: Any, tangents: Any, *, rng_distribution: str) -> lis
 
 
 def _rng_batch(xs: Any, mapped: Any, size: int, *, rng_distribution: str) -> list[Tensor]:
-    """Each entry has numbers of its own: standard ones are drawn for all of them, then moved to their parameters."""
+    """Each entry has its own numbers: standard numbers are drawn for all entries, then scaled to their parameters."""
     a, b, shape = xs
     dims = constant_array(shape.value.owner)
     wide = constant(np.asarray([size, *dims], dims.dtype))
@@ -55,9 +57,9 @@ def _rng_result(a: Tensor, b: Tensor, shape: Tensor, **_: Any) -> list[Any]:
 
 
 rng: OpDef = general(
-    "stablehlo.rng", doc="Random numbers between two bounds, or of a mean and a deviation; the draw is held fixed.",
+    "stablehlo.rng", doc="Random numbers between bounds, or with a mean and a deviation; derivatives fix the draw.",
     attributes={"rng_distribution": enum("rng_distribution")}, result=_rng_result, jvp=_rng_jvp, batch=_rng_batch,
-    sample=[],  # random: tested by what holds for every draw
+    sample=[],  # random: the tests check properties of every draw
     pure=False,
 )  # fmt: skip
 
@@ -67,7 +69,7 @@ def _bits_result(state: Tensor, *, shape: Shape, dtype: np.dtype, rng_algorithm:
 
 
 def _bits_batch(xs: Sequence[Tensor], mapped: Any, size: int, **params: Any) -> list[Tensor]:
-    """Each entry draws from its own state, one after the other, so that it gets the bits it gets alone."""
+    """Each entry draws from its own state, in a loop over entries, so that it gets the same bits as without a map."""
     (states,) = xs
     bits = full((size, *params["shape"]), 0, np.dtype(params["dtype"]))
     zero = builder.full(0, (), np.int32)

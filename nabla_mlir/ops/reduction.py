@@ -1,4 +1,4 @@
-"""Reductions over whole axes."""
+"""Reductions over whole axes: `reduce` with any body."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from nabla_mlir.table.registry import REGISTRY, ZERO, MaybeZero, OpDef, Region, 
 from nabla_mlir.table.samples import Case, booleans, integers
 from nabla_mlir.table.tensor import Tensor, full, wrap
 
-# The combiners that have a name; every other body is carried as a Region.
+# The combiners that have a name. Every other body is a parameter of class Region.
 COMBINERS = {
     "add": "stablehlo.add", "mul": "stablehlo.multiply", "max": "stablehlo.maximum", "min": "stablehlo.minimum",
     "and": "stablehlo.and", "or": "stablehlo.or", "xor": "stablehlo.xor",
@@ -47,7 +47,7 @@ def identity_of(combiner: str, dtype: np.dtype) -> Any:
                          where=user_frame())  # fmt: skip
     if is_float(dtype) and not np.isnan(np.asarray(np.inf, dtype)):
         return -np.inf if combiner == "max" else np.inf
-    if is_float(dtype):  # of 8 bits, without infinities
+    if is_float(dtype):  # some 8-bit formats have no infinities
         info = limits_of(dtype)
         return float(info.min if combiner == "max" else info.max)
     info = np.iinfo(dtype)
@@ -55,7 +55,7 @@ def identity_of(combiner: str, dtype: np.dtype) -> Any:
 
 
 def emit_combiner(region: ir.Region, combiner: str, operands: Sequence[Tensor]) -> None:
-    """Fills a region with ``(a, b) -> combiner(a, b)`` on scalars of the first operand's dtype."""
+    """Fills a region with ``(a, b) -> combiner(a, b)`` for scalars of the first operand's dtype."""
     scalar = tensor_type((), operands[0].dtype)
     block = ir.Block.create_at_start(region, [scalar, scalar], [ir.Location.unknown()] * 2)
     with ir.InsertionPoint(block):
@@ -65,7 +65,7 @@ def emit_combiner(region: ir.Region, combiner: str, operands: Sequence[Tensor]) 
 
 
 def read_combiner(region: ir.Region) -> str | None:
-    """The name of the combiner in a region, or None if it has none."""
+    """The name of the combiner in a region; None if the body has no name."""
     block = region.blocks[0]
     if len(block.arguments) != 2:
         return None
@@ -88,6 +88,7 @@ def _result(*operands: Tensor, dimensions: Sequence[int], body: Any) -> list[Any
 
 
 def _jvp(outs: Any, xs: Any, tangents: Any, dimensions: tuple[int, ...], body: Any) -> list[MaybeZero]:
+    """The forward rule: sums and extrema have their own formulas, other bodies are differentiated through a balanced tree."""
     count = len(xs) // 2
     if all(isinstance(t, Zero) for t in tangents):
         return [ZERO] * count
@@ -113,17 +114,17 @@ def expand_scalar(t: MaybeZero, like: Tensor) -> MaybeZero:
 
 
 def _extremum_tangent(y: Tensor, x: Tensor, t: Tensor, dimensions: tuple[int, ...]) -> MaybeZero:
-    """Every element that attains the extremum shares the tangent equally; where it is NaN, so are the shares."""
+    """The mean of the tangents of all elements that attain the extremum; NaN where the extremum is NaN."""
     ties = convert(compare(x, expand(y, x.shape, dimensions), comparison_direction="EQ"), dtype=x.dtype)
     share = ties * expand(1.0 / reduce_sum(ties, dimensions), x.shape, dimensions)
     return reduce_sum(t * share, dimensions)
 
 
 def tree(xs: Sequence[Tensor], dimensions: tuple[int, ...], body: Any) -> list[Tensor]:
-    """The same reduction as a balanced tree: the body applied to halves as whole vectors, log2(n) times.
+    """The same reduction as a balanced tree: the body is applied to two halves as whole vectors, log2(n) times.
 
-    It defines the derivative of every reduction that is neither a sum nor an extremum. It divides by nothing, so a
-    product with zeros among its factors is exact; and its size grows with log(n).
+    It defines the derivative of every reduction that is neither a sum nor an extremum. It does not divide, so a product
+    with zero factors has an exact derivative. Its size grows with log(n).
     """
     count = len(xs) // 2
     inputs, inits = xs[:count], xs[count:]
@@ -132,7 +133,7 @@ def tree(xs: Sequence[Tensor], dimensions: tuple[int, ...], body: Any) -> list[T
     shape = tuple(inputs[0].shape[d] for d in axes)
     n = element_count(tuple(inputs[0].shape[d] for d in dimensions))
     values = [_reduced_first(x, order, (n, *shape)) for x in inputs]
-    # An initial value is a scalar, or has one axis: the prefix, which is the first of the kept axes.
+    # An initial value is a scalar, or has one axis: the mapped axis, which is the first axis of the result.
     start = [expand(i, (1, *shape), tuple(d for d in range(len(shape) + 1) if not 1 <= d <= i.ndim)) for i in inits]
     while n > 1:
         half = n // 2
@@ -156,7 +157,7 @@ def _rows(x: Tensor, start: int, stop: int) -> Tensor:
 
 
 def combine(body: Any, low: Sequence[Tensor], high: Sequence[Tensor]) -> list[Tensor]:
-    """The body of a reduction on whole arrays, element by element."""
+    """Applies the body of a reduction to whole arrays, element by element."""
     if isinstance(body, str):
         return [REGISTRY[COMBINERS[body]](low[0], high[0])]
     shape = low[0].shape
@@ -167,7 +168,7 @@ def combine(body: Any, low: Sequence[Tensor], high: Sequence[Tensor]) -> list[Te
 
 
 def apply_body(body: Region, arguments: Sequence[Tensor], size: int) -> list[Tensor]:
-    """A region on scalars applied to vectors of `size`, entry by entry."""
+    """Applies a region on scalars to vectors of length `size`, entry by entry."""
     block = body.source.blocks[0]
     ops = [op.operation for op in block.operations]
     values = dict(zip(block.arguments, arguments, strict=True))
@@ -194,7 +195,9 @@ def _batch(xs: Any, mapped: Any, size: int, dimensions: tuple[int, ...], body: A
 
 
 def _batch_mapped_init(xs: Any, mapped: Any, size: int, dimensions: tuple[int, ...], body: Any) -> list[Tensor]:
-    """A start value per entry is combined afterwards, which the specification allows: init may enter anywhere."""
+    """The batch for one initial value per entry: it is combined after the reduction. The specification allows init at any
+    position.
+    """
     count = len(xs) // 2
     if not isinstance(body, str):
         return tree(all_prefixed(xs, mapped, size), shifted(dimensions), body)

@@ -1,4 +1,4 @@
-"""Scatter: updates combined into an array at places that are data."""
+"""Scatter: updates are combined into an array at positions that are data."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from nabla_mlir.table.traits import ONE_BY_ONE
 
 
 def scatter_dims(**fields: Any) -> Dims:
-    """Dimension numbers of a scatter; fields that are left out are empty."""
+    """Dimension numbers of a scatter; omitted fields are empty."""
     return {"update_window_dims": (), "inserted_window_dims": (), "input_batching_dims": (),
             "scatter_indices_batching_dims": (), "scatter_dims_to_operand_dims": (), "index_vector_dim": 0,
             **fields}  # fmt: skip
@@ -51,6 +51,7 @@ def _scatter_linear(xs: Any, body: Any, **_: Any) -> tuple[int, ...]:
 
 
 def _scatter_jvp(outs: Any, xs: Any, tangents: Any, body: Any, **params: Any) -> list[MaybeZero]:
+    """The forward rule: add, set, max, min and mul have their own formulas, other bodies are differentiated by decomposition."""
     if len(xs) != 3 or not isinstance(body, str):
         return jvp_by_decomposition(_applied)(outs, xs, tangents, body=body, **params)
     x, indices, updates = xs
@@ -61,7 +62,7 @@ def _scatter_jvp(outs: Any, xs: Any, tangents: Any, body: Any, **params: Any) ->
         return [scatter(materialize(t, x), indices, materialize(t_updates, updates), body="add", **params)]
     if body == "set":
         if not params["unique_indices"]:
-            # With duplicates only the update that was written last counts; its tangent alone is written.
+            # If indices repeat, only the last update counts, so only its tangent is written.
             t_updates = where_zero(_winners(x, indices, updates, params), materialize(t_updates, updates))
             base = scatter(materialize(t, x), indices, full_like(updates, 0), body="set", **params)
             return [scatter(base, indices, t_updates, body="add", **params)]
@@ -74,9 +75,9 @@ def _scatter_jvp(outs: Any, xs: Any, tangents: Any, body: Any, **params: Any) ->
 
 
 def _applied(xs: Sequence[Tensor], body: Any, **params: Any) -> list[Tensor]:
-    """The same scatter by reading, applying the body to whole arrays, and writing.
+    """The same scatter by other operations: read, apply the body to whole arrays, write.
 
-    Where places may repeat, what one update has written the next one reads: one window after the other.
+    If indices may repeat, an update reads the result of an earlier one, so windows are processed one by one.
     """
     count = len(xs) // 2
     operands, indices, updates = xs[:count], xs[count], xs[count + 1 :]
@@ -94,7 +95,7 @@ def _applied(xs: Sequence[Tensor], body: Any, **params: Any) -> list[Tensor]:
 
 
 def _one_by_one(step: Any, operands: Any, indices: Tensor, updates: Any, dims: Dims) -> list[Tensor]:
-    """A step with the single window that each row of indices writes, in order."""
+    """Applies `step` to the single window of each row of indices, in order."""
     vector_dim, windows = dims["index_vector_dim"], dims["update_window_dims"]
     if vector_dim == indices.ndim:
         indices = reshape(indices, shape=(*indices.shape, 1))
@@ -102,13 +103,13 @@ def _one_by_one(step: Any, operands: Any, indices: Tensor, updates: Any, dims: D
     sizes = tuple(indices.shape[d] for d in batch)
     count = element_count(sizes)
     columns = [reshape(transpose(indices, permutation=(*batch, vector_dim)), shape=(count, indices.shape[vector_dim]))]
-    for d in dims["scatter_indices_batching_dims"]:  # a batching axis is indexed by its own number
+    for d in dims["scatter_indices_batching_dims"]:  # the index along a batching axis is its own iota
         position = iota(shape=sizes, dtype=indices.dtype, iota_dimension=batch.index(d))
         columns.append(reshape(position, shape=(count, 1)))
     rows = concatenate(*columns, dimension=1)
-    apart = tuple(d for d in range(updates[0].ndim) if d not in windows)
-    updates = [transpose(u, permutation=(*apart, *windows)) for u in updates]
-    updates = [reshape(u, shape=(count, *u.shape[len(apart) :])) for u in updates]
+    batch_dims = tuple(d for d in range(updates[0].ndim) if d not in windows)
+    updates = [transpose(u, permutation=(*batch_dims, *windows)) for u in updates]
+    updates = [reshape(u, shape=(count, *u.shape[len(batch_dims) :])) for u in updates]
     params = {
         "scatter_dimension_numbers": scatter_dims(
             update_window_dims=tuple(range(1, len(windows) + 1)), index_vector_dim=1,
@@ -130,7 +131,7 @@ def _one_by_one(step: Any, operands: Any, indices: Tensor, updates: Any, dims: D
 
 
 def _read_back(x: Tensor, indices: Tensor, updates: Tensor, params: Any) -> Tensor:
-    """For each update the element of `x` that it was written to."""
+    """For each update, the element of `x` at the index to which the update was written."""
     dims = params["scatter_dimension_numbers"]
     sizes = _window_sizes(x, updates, dims)
     return gather(x, indices, dimension_numbers=patterns.gather_of(dims), slice_sizes=sizes,
@@ -144,7 +145,7 @@ def _window_sizes(x: Tensor, updates: Tensor, dims: Dims) -> tuple[int, ...]:
 
 
 def _winners(x: Tensor, indices: Tensor, updates: Tensor, params: Any) -> Tensor:
-    """True for each update that is the one left standing in its place."""
+    """True for each update that was written last to its index."""
     number = np.dtype(np.int32)
     own = reshape(iota(shape=(updates.size,), dtype=number, iota_dimension=0), shape=updates.shape)
     standing = scatter(full(x.shape, -1, number), indices, own, body="set", **params)
@@ -152,7 +153,7 @@ def _winners(x: Tensor, indices: Tensor, updates: Tensor, params: Any) -> Tensor
 
 
 def _extremum_tangent(y: Tensor, xs: Any, t: MaybeZero, t_updates: MaybeZero, params: Any) -> Tensor:
-    """Everything that attains the extremum of its place shares the tangent equally."""
+    """The mean of the tangents of all elements and updates that attain the extremum at an index."""
     x, indices, updates = xs
     mine = compare(x, y, comparison_direction="EQ")
     theirs = compare(updates, _read_back(y, indices, updates, params), comparison_direction="EQ")
@@ -165,7 +166,10 @@ def _extremum_tangent(y: Tensor, xs: Any, t: MaybeZero, t_updates: MaybeZero, pa
 
 
 def _product_tangent(y: Tensor, xs: Any, t: MaybeZero, t_updates: MaybeZero, params: Any) -> MaybeZero:
-    """x * prod(u) moves with each factor by the product of the others, which is a product again: exact where factors are zero."""
+    """The tangent of x * prod(u): each factor's tangent times the product of the other factors.
+
+    That product is computed without division, so it is exact if factors are zero.
+    """
     x, indices, updates = xs
     total: MaybeZero = ZERO
     if not isinstance(t, Zero):
@@ -179,32 +183,35 @@ def _product_tangent(y: Tensor, xs: Any, t: MaybeZero, t_updates: MaybeZero, par
 
 
 def _others(x: Tensor, indices: Tensor, updates: Tensor, params: Any) -> Tensor:
-    """For each update the product of all others of its index: of those before it and those behind it, in order of indices."""
+    """For each update the product of all other updates with the same index.
+
+    Updates are sorted by index; the result is the product of the updates before it times the product of those after it.
+    """
     number = np.dtype(np.int64 if x.size > np.iinfo(np.int32).max else np.int32)
-    places = reshape(iota(shape=(x.size,), dtype=number, iota_dimension=0), shape=x.shape)
-    own = _read_back(places, indices, updates, params)
+    positions = reshape(iota(shape=(x.size,), dtype=number, iota_dimension=0), shape=x.shape)
+    own = _read_back(positions, indices, updates, params)
     own = select(_inside(x, indices, updates, params), own, full_like(own, x.size))
     count = updates.size
     position = iota(shape=(count,), dtype=np.dtype(np.int32), iota_dimension=0)
-    by_place = {"dimension": 0, "is_stable": True, "comparator": "LT"}
+    by_position = {"dimension": 0, "is_stable": True, "comparator": "LT"}
     sort = REGISTRY["stablehlo.sort"]
-    place, order = sort.apply([reshape(own, shape=(count,)), position], by_place)
-    _, back = sort.apply([order, position], by_place)
+    targets, order = sort.apply([reshape(own, shape=(count,)), position], by_position)
+    _, back = sort.apply([order, position], by_position)
     factors = along_axis(reshape(updates, shape=(count,)), order, 0)
-    before = _products_before(factors, place)
-    behind = reverse(_products_before(*(reverse(v, dimensions=(0,)) for v in (factors, place))), dimensions=(0,))
+    before = _products_before(factors, targets)
+    behind = reverse(_products_before(*(reverse(v, dimensions=(0,)) for v in (factors, targets))), dimensions=(0,))
     return reshape(along_axis(before * behind, back, 0), shape=updates.shape)
 
 
-def _products_before(factors: Tensor, place: Tensor) -> Tensor:
-    """The product of the elements before each one that have its place, by doubling the distance (Hillis and Steele 1986)."""
+def _products_before(factors: Tensor, targets: Tensor) -> Tensor:
+    """For each element, the product of the earlier elements with the same index, by doubling distances (Hillis and Steele 1986)."""
     one = full_like(factors, 1)
 
     def from_before(x: Tensor, distance: int) -> Tensor:
         start, end = (slice_(v, start_indices=(0,), limit_indices=(n,), strides=(1,))
                       for v, n in ((one, distance), (x, x.size - distance)))  # fmt: skip
-        earlier = slice_(place, start_indices=(0,), limit_indices=(x.size - distance,), strides=(1,))
-        later = slice_(place, start_indices=(distance,), limit_indices=(x.size,), strides=(1,))
+        earlier = slice_(targets, start_indices=(0,), limit_indices=(x.size - distance,), strides=(1,))
+        later = slice_(targets, start_indices=(distance,), limit_indices=(x.size,), strides=(1,))
         same = compare(earlier, later, comparison_direction="EQ")
         return concatenate(start, select(same, end, full_like(end, 1)), dimension=0)
 
@@ -229,7 +236,7 @@ def _scatter_transpose(cts: Any, i: int, xs: Any, body: Any, **params: Any) -> T
 
 
 def _inside(x: Tensor, indices: Tensor, updates: Tensor, params: Any) -> Tensor:
-    """True for each update whose window lies inside the operand: the others were dropped."""
+    """True for each update whose window lies inside the operand; the other updates were dropped."""
     dims = params["scatter_dimension_numbers"]
     sizes = _window_sizes(x, updates, dims)
     index_map, vector_dim = dims["scatter_dims_to_operand_dims"], dims["index_vector_dim"]
@@ -253,6 +260,7 @@ def _inside(x: Tensor, indices: Tensor, updates: Tensor, params: Any) -> Tensor:
 
 
 def _scatter_batch(xs: Any, mapped: Any, size: int, body: Any, **params: Any) -> list[Tensor]:
+    """The batch of a scatter: the mapped axis is a batching axis, or a window axis if the indices are unmapped."""
     count = (len(xs) - 1) // 2
     operands, indices, updates = xs[:count], xs[count], xs[count + 1 :]
     dims = dict(params["scatter_dimension_numbers"])
@@ -292,7 +300,7 @@ _SHAPES = ((4, 3), (5, 1), (5, 3))
 scatter: OpDef = general(
     "stablehlo.scatter",
     pattern=patterns.scatter,
-    doc="The operand with updates combined into computed places; those outside are dropped, the last of several wins.",
+    doc="The operand with updates combined in at computed indices; updates out of range are dropped, and the last of several wins.",
     instructions=ONE_BY_ONE, updates=lambda op: range((len(op.operands) - 1) // 2),
     attributes={"scatter_dimension_numbers": ScatterDims, "indices_are_sorted": Bool, "unique_indices": Bool},
     defaults={"indices_are_sorted": False, "unique_indices": False},

@@ -1,4 +1,4 @@
-"""The scatter to a selected element of each window: the reverse mode of pooling."""
+"""select_and_scatter: adds each source element to one selected element of its window; the reverse mode of pooling."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _read_body(region: ir.Region) -> str | None:
 def _chosen(
     x: Tensor, payload: Tensor, *, select: Any, window_dimensions: Shape, window_strides: Shape, padding: Any
 ) -> Tensor:
-    """For each window the payload at the element that is selected; padding is never selected."""
+    """For each window, the payload at the selected element; padding is never selected."""
     ones = (1,) * x.ndim
     zero = lambda v: full((), 0, v.dtype)  # noqa: E731
     values = [padded(v, zero(v), ones, padding) for v in (x, payload)]
@@ -125,9 +125,9 @@ def _numpy(**params: Any) -> Any:
         lows = [low for low, _ in params["padding"]]
         for at in np.ndindex(*source.shape):
             starts = [i * s - low for i, s, low in zip(at, params["window_strides"], lows, strict=True)]
-            places = [tuple(np.add(starts, offset)) for offset in np.ndindex(*params["window_dimensions"])]
-            places = [p for p in places if all(0 <= i < n for i, n in zip(p, x.shape, strict=True))]
-            out[max(places, key=lambda p: x[p])] += source[at]
+            positions = [tuple(np.add(starts, offset)) for offset in np.ndindex(*params["window_dimensions"])]
+            positions = [p for p in positions if all(0 <= i < n for i, n in zip(p, x.shape, strict=True))]
+            out[max(positions, key=lambda p: x[p])] += source[at]
         return out
 
     return run
@@ -142,7 +142,7 @@ def _sample(shape: Shape, source: Shape, **changes: Any) -> Case:
 select_and_scatter: OpDef = general(
     "stablehlo.select_and_scatter",
     pattern=patterns.select_and_scatter,
-    doc="Elements of source combined into the element of their window of the operand that `select` prefers.",
+    doc="Each element of source is combined into the element of its window of the operand that `select` prefers.",
     instructions=ONE_BY_ONE,
     attributes={"window_dimensions": I64Array, "window_strides": I64Array, "padding": Padding},
     regions=("select", "scatter"), comparators=("select",), emit_region=_emit_body, read_region=_read_body,

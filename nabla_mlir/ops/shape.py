@@ -1,4 +1,4 @@
-"""Operations that move elements: reshape, transpose, broadcast, slice, pad, concatenate, and their like."""
+"""Operations that move elements: reshape, transpose, broadcast, slice, pad, concatenate and others."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Shape = tuple[int, ...]
 
 
 def inverse(permutation: Sequence[int]) -> Shape:
-    """The permutation that undoes `permutation`."""
+    """The inverse permutation."""
     return tuple(int(i) for i in np.argsort(permutation))
 
 
@@ -50,7 +50,7 @@ reshape: OpDef = structural(
 
 
 def reduce_sum(x: Tensor, dimensions: Sequence[int]) -> Tensor:
-    """The sum over `dimensions`, the transpose of repeating along them; `x` itself if there are none."""
+    """The sum over `dimensions` (the transpose of repetition along them); `x` itself if `dimensions` is empty."""
     if not dimensions:
         return x
     return operation("reduce")(x, full((), 0, x.dtype), dimensions=tuple(dimensions), body="add")
@@ -60,7 +60,7 @@ def _broadcast_transpose(cts: Any, i: int, xs: Any, shape: Shape, broadcast_dime
     ct, x = cts[0], xs[0]
     axis_of = {d: axis for axis, d in enumerate(broadcast_dimensions) if x.shape[axis] == shape[d]}
     ct = reduce_sum(ct, tuple(d for d in range(len(shape)) if d not in axis_of))
-    order = tuple(axis for d, axis in sorted(axis_of.items()))  # the axes of x that are left, as ct has them
+    order = tuple(axis for d, axis in sorted(axis_of.items()))  # the remaining axes of x, in the order of ct
     if list(order) != sorted(order):
         by_axis = tuple(int(j) for j in np.argsort(order))
         ct = transpose(ct, permutation=by_axis)
@@ -122,7 +122,7 @@ def _pad_transpose(
     ct, (x, _) = cts[0], xs
     if i == 0:
         return _unpad(ct, x, edge_padding_low, edge_padding_high, interior_padding)
-    # The padding value receives what falls on padding: everything, less what falls on the operand.
+    # The padding value gets the cotangents of the padding: the sum of all cotangents minus those of the operand.
     everything = reduce_sum(ct, tuple(range(ct.ndim)))
     if 0 in x.shape:
         return everything
@@ -146,13 +146,14 @@ def _unpad(ct: Tensor, x: Tensor, low: Shape, high: Shape, interior: Shape) -> T
 def _pad_batch(
     xs: Any, mapped: Any, size: int, edge_padding_low: Shape, edge_padding_high: Shape, interior_padding: Shape
 ) -> list[Tensor]:
+    """The batch of a pad; with one padding value per entry, the values are selected where a padded mask is False."""
     x, value = xs
     params = {"edge_padding_low": (0, *edge_padding_low), "edge_padding_high": (0, *edge_padding_high),
               "interior_padding": (0, *interior_padding)}  # fmt: skip
     x = x if mapped[0] else prefixed(x, size)
     if not mapped[1]:
         return [pad(x, value, **params)]
-    # One padding value per entry: pad with zeros, and put the values where a padded mask is false.
+    # One padding value per entry: pad with zeros, then select the values where a padded mask is False.
     padded = pad(x, full((), 0, x.dtype), **params)
     inside = pad(full(x.shape[1:], True, np.dtype(bool)), full((), False, np.dtype(bool)),
                  **{k: v[1:] for k, v in params.items()})  # fmt: skip
@@ -188,7 +189,7 @@ def _concatenate_transpose(cts: Any, i: int, xs: Any, dimension: int) -> Tensor:
 
 concatenate: OpDef = structural(
     "stablehlo.concatenate", pattern=patterns.concatenate,
-    doc="The operands behind each other along `dimension`.", linear="all",
+    doc="The operands joined along `dimension`.", linear="all",
     attributes={"dimension": I64}, transpose=_concatenate_transpose,
     batch=lambda xs, mapped, size, dimension: [concatenate(*all_prefixed(xs, mapped, size), dimension=dimension + 1)],
     sample=[Case(((2, 3), (2, 1)), {"dimension": 1}, numpy=lambda *xs: np.concatenate(xs, 1)),
@@ -221,6 +222,7 @@ def _dynamic_slice_transpose(cts: Any, i: int, xs: Any, slice_sizes: Shape) -> T
 
 
 def _dynamic_slice_batch(xs: Any, mapped: Any, size: int, slice_sizes: Shape) -> list[Tensor]:
+    """The batch of a dynamic slice; mapped starts give a gather."""
     x, *starts = xs
     if not any(mapped[1:]):
         return [dynamic_slice(x, full_like(starts[0], 0) if starts else full((), 0, np.dtype(np.int32)), *starts,
@@ -243,22 +245,22 @@ def _dynamic_slice_batch(xs: Any, mapped: Any, size: int, slice_sizes: Shape) ->
 
 
 def _start_rows(starts: Sequence[Tensor], mapped: Sequence[bool], size: int, shape: Shape, sizes: Shape) -> Tensor:
-    # One row of start indices per entry, clamped as dynamic slices are.
+    # One row of start indices for each entry, clamped as in a dynamic slice.
     columns = []
     for start, is_mapped, extent, width in zip(starts, mapped, shape, sizes, strict=True):
-        place = operation("clamp")(full((), 0, start.dtype), start, full((), extent - width, start.dtype))
-        column = place if is_mapped else prefixed(place, size)
+        position = operation("clamp")(full((), 0, start.dtype), start, full((), extent - width, start.dtype))
+        column = position if is_mapped else prefixed(position, size)
         columns.append(reshape(column, shape=(size, 1)))
     return concatenate(*columns, dimension=1) if len(columns) > 1 else columns[0]
 
 
-_PLACES = (None, integers(0, 3), integers(0, 3))
+_POSITIONS = (None, integers(0, 3), integers(0, 3))
 dynamic_slice: OpDef = structural(
     "stablehlo.dynamic_slice", pattern=patterns.dynamic_slice,
-    doc="A slice of slice_sizes at a computed start, moved inside the operand if needed.",
+    doc="A slice of slice_sizes at a computed start, which is clamped so that the slice is in range.",
     attributes={"slice_sizes": I64Array}, transpose=_dynamic_slice_transpose, batch=_dynamic_slice_batch,
     result=lambda x, *starts, slice_sizes: [(tuple(slice_sizes), x.dtype)],
-    sample=[Case(((4, 5), (), ()), {"slice_sizes": (2, 3)}, _PLACES,
+    sample=[Case(((4, 5), (), ()), {"slice_sizes": (2, 3)}, _POSITIONS,
                  numpy=lambda x, i, j: x[min(i, 2) : min(i, 2) + 2, min(j, 2) : min(j, 2) + 3])],
     moves=True, part=True,
 )  # fmt: skip
@@ -272,6 +274,7 @@ def _update_transpose(cts: Any, i: int, xs: Any) -> MaybeZero:
 
 
 def _update_batch(xs: Any, mapped: Any, size: int) -> list[Tensor]:
+    """The batch of a dynamic update; mapped starts give a scatter."""
     x, update, *starts = xs
     if not any(mapped[2:]):
         x, update = all_prefixed([x, update], mapped[:2], size)
@@ -299,7 +302,7 @@ dynamic_update_slice: OpDef = structural(
     "stablehlo.dynamic_update_slice", pattern=patterns.dynamic_update_slice,
     doc="The operand with `update` written at a computed start.", linear=(0, 1),
     transpose=_update_transpose, batch=_update_batch,
-    sample=[Case(((4, 5), (2, 3), (), ()), {}, (None, *_PLACES), numpy=_update_numpy)],
+    sample=[Case(((4, 5), (2, 3), (), ()), {}, (None, *_POSITIONS), numpy=_update_numpy)],
     moves=True, updates=lambda op: (0,),
 )  # fmt: skip
 
@@ -308,13 +311,13 @@ dynamic_update_slice: OpDef = structural(
 
 
 def expand(x: Tensor, shape: Shape, axes: Sequence[int]) -> Tensor:
-    """`x` repeated along `axes` of the result shape; its own axes keep their order in the others."""
+    """The array `x` repeated along `axes` of the result shape; the axes of `x` are the other axes, in order."""
     axes_of_x = tuple(d for d in range(len(shape)) if d not in set(axes))
     return broadcast_in_dim(x, shape=shape, broadcast_dimensions=axes_of_x)
 
 
 def move_axis(x: Tensor, source: int, destination: int) -> Tensor:
-    """`x` with one axis moved; nothing is emitted if it stands there already."""
+    """The array with one axis moved; no operation is emitted if the axis does not move."""
     if source == destination:
         return x
     order = [d for d in range(x.ndim) if d != source]
@@ -328,12 +331,12 @@ def element_count(shape: Shape) -> int:
 
 
 def reshaped(x: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """`x` under another shape; nothing is emitted if it has it already."""
+    """The array with another shape; no operation is emitted if the shape is the same."""
     return x if x.shape == shape else reshape(x, shape=shape)
 
 
 def transposed(x: Tensor, permutation: Sequence[int]) -> Tensor:
-    """`x` with its axes permuted; nothing is emitted for the identity, a reshape if only axes of size 1 move."""
+    """The array with its axes permuted; no operation for the identity, and a reshape if only axes of size 1 move."""
     permutation = tuple(permutation)
     if permutation == tuple(range(x.ndim)):
         return x

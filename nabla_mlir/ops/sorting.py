@@ -25,7 +25,7 @@ from nabla_mlir.table.traits import ONE_BY_ONE
 
 
 def emit_comparator(region: ir.Region, direction: str, operands: Sequence[Tensor]) -> None:
-    """Fills a region with the comparison of the first operand's elements; floats in total order."""
+    """Fills a region with the comparison of the first operand's elements; floats are compared in total order."""
     types = [tensor_type((), x.dtype) for x in operands for _ in range(2)]
     block = ir.Block.create_at_start(region, types, [ir.Location.unknown()] * len(types))
     with ir.InsertionPoint(block):
@@ -36,7 +36,10 @@ def emit_comparator(region: ir.Region, direction: str, operands: Sequence[Tensor
 
 
 def read_comparator(region: ir.Region) -> str | None:
-    """The direction if a region is as `emit_comparator` writes it, so that the whole array can be ordered at once."""
+    """The direction ("LT" or "GT") of a comparator in the form of `emit_comparator`; None for others.
+
+    With a direction, NumPy can sort the whole array in one call.
+    """
     arguments, ops, results = body_of(region)
     if len(ops) != 1 or ops[0].name != compare.name or list(ops[0].operands) != arguments[:2] or results != list(ops[0].results):
         return None
@@ -47,7 +50,7 @@ def read_comparator(region: ir.Region) -> str | None:
 
 
 def _with_payload(source: Region, payload: ir.Type) -> Any:
-    """The comparator with two more arguments that it does not look at."""
+    """The comparator with two more arguments that it ignores."""
 
     def emit(region: ir.Region, _: Any, __: Any) -> None:
         block = source.source.blocks[0]
@@ -62,7 +65,9 @@ def _with_payload(source: Region, payload: ir.Type) -> Any:
 
 
 def _sort_jvp(outs: Any, xs: Any, tangents: Any, dimension: int, is_stable: bool, comparator: Any) -> list[MaybeZero]:
-    """Tangents move as their primals do: the sort also carries the positions, which then read the tangents."""
+    """The forward rule: tangents move as their primals do. A sort that also carries indices gives the indices for a gather
+    of the tangents.
+    """
     dimension %= xs[0].ndim
     position = iota(shape=xs[0].shape, dtype=np.dtype(np.int32), iota_dimension=dimension)
     params = {"dimension": dimension, "is_stable": is_stable}
@@ -82,7 +87,7 @@ def _sort_jvp(outs: Any, xs: Any, tangents: Any, dimension: int, is_stable: bool
 
 
 def _sort_batch(xs: Any, mapped: Any, size: int, dimension: int, **params: Any) -> list[Tensor]:
-    dimension = dimension + 1 if dimension >= 0 else dimension  # counted from the end it does not move
+    dimension = dimension + 1 if dimension >= 0 else dimension  # a negative dimension counts from the end, so it does not shift
     return sort.apply(all_prefixed(xs, mapped, size), {"dimension": dimension, **params})
 
 

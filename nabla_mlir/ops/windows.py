@@ -1,8 +1,8 @@
-"""Reductions of sliding windows.
+"""Reductions over sliding windows.
 
-A window reduction is folded axis by axis, the last first, which keeps the order of the elements. Along one axis the
-windows are combined from strided slices; wide ones by doubling, so that a cumulative operation over n elements takes
-of the order of log(n) operations.
+Windows are reduced axis by axis, the last axis first, which preserves the order of the elements. Along one axis,
+windows are combined from strided slices; wide windows by doubling, so a cumulative operation over n elements needs
+about log(n) operations.
 """
 
 from __future__ import annotations
@@ -36,23 +36,23 @@ from nabla_mlir.table.tensor import Tensor, full, full_like, splat_of
 Shape = tuple[int, ...]
 Values = list[Tensor]
 Combine = Callable[[Values, Values], Values]
-FEW = 8  # windows of up to so many elements are combined from as many slices
+FEW = 8  # windows of up to this many elements are combined from one slice per element
 
 _GEOMETRY = ("window_strides", "base_dilations", "window_dilations", "padding")
 
 
 def spread(n: int, dilation: int) -> int:
-    """The extent of n elements that stand `dilation` apart."""
+    """The extent of n elements with a distance of `dilation` between neighbours."""
     return 0 if n == 0 else (n - 1) * dilation + 1
 
 
 def positions(n: int, window: int, stride: int, dilation: int = 1) -> int:
-    """How many windows fit into n elements."""
+    """The number of windows that fit into n elements."""
     return 0 if n < spread(window, dilation) or n == 0 else (n - spread(window, dilation)) // stride + 1
 
 
 def geometry_of(op: ir.Operation) -> Params:
-    """Strides, dilations and padding of a window operation; those that are absent are trivial."""
+    """Default strides, dilations and padding for the attributes that a window operation does not have."""
     rank = len(I64Array.decode(op.attributes["window_dimensions"]))
     trivial: Params = dict.fromkeys(_GEOMETRY[:3], (1,) * rank) | {"padding": ((0, 0),) * rank}
     return {name: value for name, value in trivial.items() if name not in op.attributes}
@@ -62,7 +62,7 @@ def geometry_of(op: ir.Operation) -> Params:
 
 
 def padded(x: Tensor, value: Tensor, base_dilations: Shape, padding: Sequence[tuple[int, int]]) -> Tensor:
-    """`x` with `value` between and around its elements; `x` itself where there is nothing to add."""
+    """The array with `value` between and around its elements; `x` itself if there is no padding."""
     if not any(low or high for low, high in padding) and all(d == 1 for d in base_dilations):
         return x
     low, high = zip(*padding, strict=True)
@@ -71,7 +71,7 @@ def padded(x: Tensor, value: Tensor, base_dilations: Shape, padding: Sequence[tu
 
 
 def fold(values: Values, windows: Shape, strides: Shape, dilations: Shape, join: Combine) -> Values:
-    """Each window of `values` (padded) combined into one element."""
+    """Combines each window of `values` (which are padded already) into one element."""
     for axis in reversed(range(len(windows))):
         window, stride, dilation = windows[axis], strides[axis], dilations[axis]
         if window > 1 or stride > 1:
@@ -86,12 +86,12 @@ def _fold_axis(values: Values, axis: int, window: int, stride: int, dilation: in
     if window <= FEW:
         return _tree([[_along(v, axis, k * dilation, count, stride) for v in values] for k in range(window)], join)
     if dilation == 1 and (count == 1 or stride >= window):
-        return _fold_apart(values, axis, count, window, stride, join)
+        return _fold_separately(values, axis, count, window, stride, join)
     return _fold_wide(values, axis, count, window, stride, dilation, join)
 
 
 def _along(x: Tensor, axis: int, start: int, count: int, stride: int = 1) -> Tensor:
-    """`count` elements along one axis, `stride` apart."""
+    """Selects `count` elements along one axis, with a distance of `stride`."""
     starts, limits, strides = [0] * x.ndim, list(x.shape), [1] * x.ndim
     starts[axis], limits[axis], strides[axis] = start, start + spread(count, stride), stride
     if limits == list(x.shape) and not start and stride == 1:
@@ -106,8 +106,8 @@ def _tree(items: list[Values], join: Combine) -> Values:
     return items[0]
 
 
-def _fold_apart(values: Values, axis: int, count: int, window: int, stride: int, join: Combine) -> Values:
-    """Windows that do not overlap are an axis of their own, which is halved until it is gone."""
+def _fold_separately(values: Values, axis: int, count: int, window: int, stride: int, join: Combine) -> Values:
+    """Combines windows that do not overlap: they become a new axis, which is halved until one element is left."""
     stride = max(stride, window) if count > 1 else window
     rows = []
     for v in values:
@@ -118,7 +118,7 @@ def _fold_apart(values: Values, axis: int, count: int, window: int, stride: int,
     n, rest, leftovers = window, [_along(v, axis + 1, 0, window) for v in rows], []
     while n > 1:
         half = n // 2
-        if n % 2:  # the last element waits until the others are one
+        if n % 2:  # the last element is joined after the others are reduced
             leftovers.append([_along(v, axis + 1, n - 1, 1) for v in rest])
         even, odd = ([_along(v, axis + 1, k, half, 2) for v in rest] for k in (0, 1))
         rest, n = join(even, odd), half
@@ -128,7 +128,10 @@ def _fold_apart(values: Values, axis: int, count: int, window: int, stride: int,
 
 
 def _fold_wide(values: Values, axis: int, count: int, window: int, stride: int, dilation: int, join: Combine) -> Values:
-    """`run` holds at each place the combination of `length` elements from there on; the bits of window choose."""
+    """Combines wide windows by doubling: `run` holds at each index the combination of the next `length` elements.
+
+    The bits of `window` tell which runs are joined.
+    """
     run, length, offset, total = values, 1, 0, None
     while True:
         if window & length:
@@ -147,7 +150,7 @@ def folded(
     xs: Sequence[Tensor], *, window_dimensions: Shape, window_strides: Shape, base_dilations: Shape,
     window_dilations: Shape, padding: Any, body: Any,
 ) -> Values:  # fmt: skip
-    """What defines `reduce_window`."""
+    """The definition of `reduce_window` by other operations."""
     count = len(xs) // 2
     inits = list(xs[count:])
     values = [padded(x, i, base_dilations, padding) for x, i in zip(xs[:count], inits, strict=True)]
@@ -189,14 +192,14 @@ def _sum_tangent(xs: Any, tangents: Any, params: Params) -> MaybeZero:
         total = reduce_window(t, full((), 0, t.dtype), body="add", **params)
     if isinstance(t_init, Zero):
         return total
-    # init also stands between and around the elements: it enters once, and once for each place that holds no element.
+    # init is also the padding value: it is combined once, and once more for each padded position.
     counts = reduce_window(full_like(x, 1), full((), 0, x.dtype), body="add", **params)
     entries = full_like(counts, 1 + int(np.prod(params["window_dimensions"]))) - counts
     return add_any(total, expand_scalar(t_init, counts) * entries)
 
 
 def _extremum_tangent(xs: Any, t: Tensor, body: str, params: Params) -> Tensor:
-    """The tangent of the first element of each window that attains its extremum."""
+    """The tangent of the first element of each window that attains the extremum."""
     x, init = xs
     wins = "GE" if body == "max" else "LE"
     values = [padded(x, init, params["base_dilations"], params["padding"]),
@@ -209,7 +212,7 @@ def _extremum_tangent(xs: Any, t: Tensor, body: str, params: Params) -> Tensor:
 
 
 def chooser(wins: Any) -> Combine:
-    """Of two tuples the one whose first value wins; the first of them if both do."""
+    """A function that returns one of two tuples of values: the one whose first value wins, or the first tuple if both do."""
 
     def join(low: Values, high: Values) -> Values:
         first = holds(wins, low[0], high[0])
@@ -219,7 +222,7 @@ def chooser(wins: Any) -> Combine:
 
 
 def holds(wins: Any, a: Tensor, b: Tensor) -> Tensor:
-    """Where a wins against b: by the word of a comparison, or by a body."""
+    """A mask: True where `a` wins against `b`. `wins` is the direction of a comparison, or a body."""
     if isinstance(wins, str):
         return compare(a, b, comparison_direction=wins)
     arguments = [reshape(v, shape=(v.size,)) for v in (a, b)]
@@ -230,7 +233,9 @@ def _transpose(
     cts: Any, i: int, xs: Any, *, body: Any, window_dimensions: Shape, window_strides: Shape, base_dilations: Shape,
     window_dilations: Shape, padding: Any,
 ) -> MaybeZero:  # fmt: skip
-    """Each element receives the sum of the windows that hold it: a window sum of the spread cotangent."""
+    """The cotangent of an element is the sum of the cotangents of the windows that contain it: a window sum of the dilated
+    cotangent.
+    """
     ct, x = cts[0], xs[0]
     if 0 in (ct.size, x.size):
         return full_like(x, 0)
@@ -247,7 +252,7 @@ def _transpose(
 
 
 def prefixed_geometry(params: Params) -> Params:
-    """The parameters of windows that leave a new leading axis alone."""
+    """The parameters of the same windows behind a new leading axis."""
     return {k: v if k in ("body", "select", "scatter") else ((0, 0), *v) if k == "padding" else (1, *v)
             for k, v in params.items()}  # fmt: skip
 
@@ -261,14 +266,14 @@ def _batch(xs: Any, mapped: Any, size: int, **params: Any) -> list[Tensor]:
 
 
 def window_params(rank: int, **params: Any) -> Params:
-    """Parameters of a window operation in which nothing is padded or dilated."""
+    """Parameters of a window operation without padding or dilation."""
     ones = (1,) * rank
     return {"window_dimensions": ones, "window_strides": ones, "base_dilations": ones, "window_dilations": ones,
             "padding": ((0, 0),) * rank, **params}  # fmt: skip
 
 
 def _numpy(ufunc: Any, **params: Any) -> Any:
-    """The definition, one window after the other."""
+    """The definition of a window reduction in NumPy, one window at a time."""
 
     def run(x: Any, init: Any) -> Any:
         for axis, (base, (low, high)) in enumerate(zip(params["base_dilations"], params["padding"], strict=True)):

@@ -1,4 +1,4 @@
-"""Batches in this process: an iterable that is read again in each pass, threads side by side, residuals within a budget."""
+"""Sums over batches in this process: batches that are read again in each pass, threads, and residuals within a memory budget."""
 
 from __future__ import annotations
 
@@ -22,19 +22,20 @@ from nabla_mlir.runtime import Module
 from nabla_mlir.runtime.executable import Executable
 from nabla_mlir.runtime.threads import POOL, cores
 
-_TASKS = 8  # of a product for each thread, where there are as many batches: small ones are multiplied several at a time
-_SMALL = 1 << 20  # bytes of a vector of which many may wait to be added up
+_TASKS = 8  # the number of tasks of a product for each thread; a task multiplies several batches if there are many
+_SMALL = 1 << 20  # the size in bytes of a vector up to which many results may wait for the sum
 
 
 class Batches:
     """An iterable of batches that can be read any number of times.
 
     Args:
-      source: a sequence, whose elements are read when they are needed; any other iterable that can be iterated again; or a
-        function without arguments that returns an iterator. A batch is a tuple or list of arrays, or one array.
+      source: a sequence, whose elements are read when they are needed; any other iterable that can be iterated several
+        times; or a function without arguments that returns an iterator. A batch is a tuple or list of arrays, or one
+        array.
 
     Raises:
-      TraceError: it can be read once only.
+      TraceError: the source can be read only once.
     """
 
     def __init__(self, source: Iterable[Any] | Callable[[], Iterable[Any]]):
@@ -47,7 +48,7 @@ class Batches:
 
     @property
     def count(self) -> int | None:
-        """How many there are, if that is known before they are read."""
+        """The number of batches, if it is known before they are read; else None."""
         try:
             return len(self.source)  # type: ignore[arg-type]
         except TypeError:
@@ -55,11 +56,11 @@ class Batches:
 
     @property
     def is_sequence(self) -> bool:
-        """Whether one can be left out without being read."""
+        """True if a batch can be skipped without reading it."""
         return isinstance(self.source, Sequence)
 
     def __iter__(self) -> Iterator[Callable[[], tuple[Any, ...]]]:
-        """For each batch what reads it: at once, or for a sequence when it is called."""
+        """For each batch, a function that returns it; for a sequence, the batch is read when the function is called."""
         if isinstance(self.source, Sequence):
             for i in range(len(self.source)):
                 yield lambda i=i: as_arguments(self.source[i])  # type: ignore[misc]
@@ -80,19 +81,20 @@ class Batches:
 
 
 def as_arguments(batch: Any) -> tuple[Any, ...]:
-    """The arguments of a batch."""
+    """The arguments of a batch, as a tuple."""
     return tuple(batch) if isinstance(batch, (tuple, list)) else (batch,)
 
 
 @dataclass
 class Limits:
-    """What a local engine may use.
+    """The limits of a local engine.
 
     Args:
-      threads: how many batches are computed at the same time; None: as many as there are cores, where there are as many batches.
-      residual_bytes: how many bytes of residuals are kept between products.
-      progress: whether a terminal shows how far a pass over the batches is.
-      check_data: whether each pass must give the data of the first one.
+      threads: the number of batches that are computed at the same time; None means the number of cores, if there are
+        that many batches.
+      residual_bytes: the largest size of the residuals that stay in memory between products.
+      progress: True shows the progress of each pass on a terminal.
+      check_data: True refuses a pass that reads other data than the first pass.
     """
 
     threads: int | None = None
@@ -105,14 +107,14 @@ class LocalEngine(AtOnce):
     """Computes a sum over batches in this process.
 
     Args:
-      work: what is done with each batch.
+      work: the computation for each batch.
       batches: the data.
-      limits: threads, memory, and what is watched.
-      work_for: gives the work for a batch of another shape, to compile for it; None pads it.
+      limits: the limits on threads and memory, and the checks.
+      work_for: returns the computation for a batch of another shape, compiled for it; None pads the batch.
 
     Attributes:
-      kept: how many batches have their residuals in memory; those of the others are made again in each product.
-      window: how many products may be under way at the same time; one takes all threads.
+      kept: the number of batches with residuals in memory; other residuals are recomputed in each product.
+      window: the number of products that may run at the same time: 1, because a product uses all threads.
     """
 
     work: Work
@@ -136,13 +138,15 @@ class LocalEngine(AtOnce):
 
     @property
     def kept(self) -> int:
-        """How many batches have their residuals in memory."""
+        """The number of batches with residuals in memory."""
         return len(self._pieces)
 
     # ------------------------------------------------------------ what operators ask for
 
     def update(self, x: np.ndarray, check: bool) -> Part:
-        """Moves all batches to a point; the sum of their parts. After an error products are those at the point before."""
+        """Moves all batches to a point; returns the sum of their parts. After an error, products are those at the previous
+        point.
+        """
         before, self._x = self._x, x
         try:
             return self._update(check)
@@ -152,6 +156,7 @@ class LocalEngine(AtOnce):
             raise
 
     def _update(self, check: bool) -> Part:
+        """Runs `update` of each batch in parallel, checks that the data are those of the first pass, and sums the parts."""
         is_first, total, count = not self._digests, PairwiseSum(), 0
 
         def moves() -> Iterator[Callable[[], Part]]:
@@ -198,7 +203,7 @@ class LocalEngine(AtOnce):
     def _multiplications(self, matrix: np.ndarray) -> Iterator[Callable[[], np.ndarray]]:
         if self._all:
             pieces = [piece for _, piece in sorted(self._pieces.items())]
-            size = 1 << max(0, (len(pieces) // (_TASKS * self._threads)).bit_length() - 1)  # a complete tree: the same bits
+            size = 1 << max(0, (len(pieces) // (_TASKS * self._threads)).bit_length() - 1)  # a power of two: groups are full trees
             for i in range(0, len(pieces), size):
                 yield lambda group=pieces[i : i + size]: tree_sum(piece.product(matrix) for piece in group)  # type: ignore[misc]
             return
@@ -207,9 +212,9 @@ class LocalEngine(AtOnce):
             if piece is not None:
                 yield lambda piece=piece: piece.product(matrix)  # type: ignore[misc]
             else:
-                yield lambda number=number, reading=reading: self._made_again(number, reading, matrix)  # type: ignore[misc]
+                yield lambda number=number, reading=reading: self._recomputed(number, reading, matrix)  # type: ignore[misc]
 
-    def _made_again(self, number: int, reading: Callable[[], tuple[Any, ...]], matrix: np.ndarray) -> np.ndarray:
+    def _recomputed(self, number: int, reading: Callable[[], tuple[Any, ...]], matrix: np.ndarray) -> np.ndarray:
         with naming(number):
             data = reading()
             work = self._work_of(data)
@@ -233,7 +238,10 @@ class LocalEngine(AtOnce):
         return self.work if self._work_for is None else self._work_for(data)
 
     def _fits(self, work: Work) -> bool:
-        """Whether the residuals of one more batch may be kept; those of a short one may be twice as many."""
+        """True if the residuals of one more batch may stay in memory, and reserves that memory.
+
+        A batch that is padded may have twice as many residuals.
+        """
         with self._lock:
             size, limit = work.state_bytes, self.limits.residual_bytes
             if size is None or not limit or self._bytes + 2 * size > limit:
@@ -243,7 +251,7 @@ class LocalEngine(AtOnce):
 
     @contextlib.contextmanager
     def _borrowed(self, work: Work) -> Iterator[Piece]:
-        """A piece whose residuals are of no use afterwards."""
+        """A piece from a pool of spare pieces; its residuals are not used afterwards."""
         spare = self._spare.setdefault(work, LifoQueue())
         try:
             piece = spare.get_nowait()
@@ -257,9 +265,9 @@ class LocalEngine(AtOnce):
     # ------------------------------------------------------------ passes
 
     def _in_order(self, calls: Iterable[Callable[[], Any]], size: int) -> Iterator[Any]:
-        """The results of calls, of so many bytes, in their order; some are made at the same time.
+        """The results of calls, in their order; several calls run at the same time. `size` is the bytes of a result.
 
-        Few are ahead of what is read; more where neither their results nor their batches take memory meanwhile.
+        Only a few calls run ahead of the reader; more do if neither their results nor their batches use much memory.
         """
         if self._pool is None:
             for call in calls:
@@ -279,10 +287,10 @@ class LocalEngine(AtOnce):
                 future.cancel()
             for future in futures:
                 if not future.cancelled():
-                    future.exception()  # waits: nothing goes on behind the caller's back
+                    future.exception()  # waits, so that no call runs on after the error
 
     def _watched(self, title: str) -> Iterator[Callable[[], tuple[Any, ...]]]:
-        """The batches, with a bar on a terminal if that is asked for."""
+        """The batches, with a progress bar on a terminal if it is requested."""
         with bar(title, self.batches.count or len(self._digests) or None, self.limits.progress) as watch:
             for count, reading in enumerate(self.batches, 1):
                 yield reading
@@ -293,7 +301,7 @@ _CHANGED = "give batches that are the same in each pass: a DataLoader without sh
 
 
 def on_one_thread(module: Module) -> Module:
-    """The module on the threads that call it, where it would have a pool of its own; with fresh state."""
+    """The module with fresh state, running on the calling thread if it would have its own thread pool."""
     if not isinstance(module.executable, Executable) or module.driver != POOL:
         return module
     return module.on("local-sync")

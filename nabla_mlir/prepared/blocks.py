@@ -1,4 +1,4 @@
-"""Linear functions of one vector for a block of them: how the products of a block are computed."""
+"""Products of a block of vectors: three forms to apply a linear function of one vector to several."""
 
 from __future__ import annotations
 
@@ -16,69 +16,71 @@ from nabla_mlir.transforms.scans import scan
 from nabla_mlir.transforms.vectorize import vmap
 
 Function = Callable[[Any], Any]
-Form = Callable[[Function], Function]  # from a function of a vector to that of vectors along a leading axis
+Form = Callable[[Function], Function]  # from a function of one vector to a function of vectors along a leading axis
 
 
 
 def form_of_block(operations: Sequence[ir.Operation], state: int, size: int) -> Form:
-    """The fastest form of a function for `size` vectors: as one batch, in a row, or in a loop over short rows.
+    """The fastest form of a function for `size` vectors: one batch, one after another, or a loop over short rows.
 
-    A batch is faster where what the vectors share, the state, is more than what each of them writes: there matrices
-    times vectors become products of two matrices. It is where the work is so small that the number of operations
-    counts. Elsewhere it only makes intermediate results larger than the cache: with 16 vectors a recurrent network
-    takes 380 µs for each as a batch, and 52 one after the other; a residual block 3000 and 2000.
+    A batch is faster if the state that the vectors share is larger than the values that each of them writes: products
+    of a matrix with vectors become products of two matrices. It is also faster if the work is so small that the number
+    of operations counts. Otherwise a batch only makes intermediate results larger than the cache. Example, 16 vectors:
+    a recurrent network takes 380 µs for each vector as a batch, and 52 µs one after another; a residual block 3000 and
+    2000 µs.
 
     Args:
-      operations: those of the function for one vector, its return among them.
-      state: bytes that it reads besides the vector.
-      size: how many vectors there are.
+      operations: the operations of the function for one vector, including its return.
+      state: the bytes that it reads in addition to the vector.
+      size: the number of vectors.
     """
     nbytes, count = written_by(operations)
     if state > nbytes or nbytes * size <= thresholds.SMALL_RESULT * count:
         return vmap
     most = max(1, thresholds.WRITTEN_OUT // len(operations))
-    # Where the function is a loop itself all are written out: a loop in a loop is not compiled to a single dispatch.
+    # If the function has a loop, all calls are written out: IREE does not compile nested loops to a single dispatch.
     if most >= size or any(op.name == "stablehlo.while" for op in operations):
         return in_a_row
     return lambda function: _rows(function, max(k for k in range(1, most + 1) if size % k == 0))
 
 
 def in_a_row(function: Function) -> Function:
-    """The function of each vector along a leading axis, written out; each begins when the one before has ended.
+    """The function of each vector along a leading axis, written out; each call begins after the previous one has ended.
 
-    IREE runs at the same time what does not depend on each other: on a pool of threads a dense network took 1070 µs
-    for each of 16 vectors, whose results did not stay in the cache, and 520 in a row. It also compiles sooner.
+    IREE runs independent operations at the same time. On a thread pool, a dense network took 1070 µs for each of 16
+    vectors, because the results did not stay in the cache, and 520 µs one after another. This form also compiles
+    faster.
     """
 
     def each(vectors: Any) -> Any:
         leaves, spec = pytree.flatten(vectors)
         rows = [pytree.unflatten(spec, [x[i] for x in leaves]) for i in range(leaves[0].shape[0])]
-        results = [pytree.flatten(result) for result in in_turn(function, rows)]
+        results = [pytree.flatten(result) for result in one_by_one(function, rows)]
         parts = zip(*(found for found, _ in results), strict=True)
         return pytree.unflatten(results[0][1], [nnp.stack(part) for part in parts])
 
     return each
 
 
-def in_turn(function: Function, vectors: Sequence[Any]) -> list[Any]:
-    """The results for each vector, as `in_a_row` computes them."""
+def one_by_one(function: Function, vectors: Sequence[Any]) -> list[Any]:
+    """The list of results for each vector, computed as in `in_a_row`."""
     results: list[Any] = []
     for vector in vectors:
-        if results:  # who reads the vector waits for the last result
-            vector, results[-1] = apart((vector, results[-1]))
+        if results:  # the readers of the vector wait for the last result
+            vector, results[-1] = columns((vector, results[-1]))
         leaves, spec = pytree.flatten(function(vector))
         results.append(pytree.unflatten(spec, [as_tensor(x) for x in leaves]))
     return results
 
 
-def apart(tree: Any) -> Any:
-    """The same values; what makes them and what reads them are in no kernel together."""
+def columns(tree: Any) -> Any:
+    """The same values behind a barrier: operations before and after it are never in one kernel."""
     leaves, spec = pytree.flatten(tree)
     return pytree.unflatten(spec, optimization_barrier(*leaves))
 
 
 def _rows(function: Function, length: int) -> Function:
-    """A loop whose steps take `length` vectors in a row; their number is a multiple of that."""
+    """A loop whose iterations apply `in_a_row` to `length` vectors each; the number of vectors must be a multiple of that."""
 
     def each(vectors: Any) -> Any:
         leaves, spec = pytree.flatten(vectors)

@@ -16,7 +16,7 @@ from nabla_mlir.dialects.types import is_float
 from nabla_mlir.errors import DtypeError, TraceError, user_frame
 from nabla_mlir.ops.barrier import optimization_barrier
 from nabla_mlir.ops.shape import iota
-from nabla_mlir.prepared.blocks import Form, apart, in_a_row, in_turn
+from nabla_mlir.prepared.blocks import Form, columns, in_a_row, one_by_one
 from nabla_mlir.staging.eager import staged
 from nabla_mlir.table.tensor import Tensor, constant, full_like
 from nabla_mlir.transforms.curvature import hessian_product
@@ -24,7 +24,7 @@ from nabla_mlir.transforms.gradients import grad
 from nabla_mlir.transforms.vectorize import vmap
 
 Map = Callable[[Any], Any]
-_MULTIPLIERS = (0x9E3779B9, 0x85EBCA6B, 0xC2B2AE35)  # odd; the first is 2^32 over the golden ratio, as Knuth hashes
+_MULTIPLIERS = (0x9E3779B9, 0x85EBCA6B, 0xC2B2AE35)  # odd; the first is 2^32 over the golden ratio (Knuth's hashing)
 
 
 def check_linear_map(
@@ -109,13 +109,13 @@ def _require_real(*likes: Any) -> None:
 
 
 def _numbers(like: Any, multiplier: int) -> Tensor:
-    """A vector of all elements of a tree, between -1 and 1 without a pattern: multiples of an odd number modulo 2^32."""
+    """A vector for all elements of a tree: irregular numbers between -1 and 1, multiples of an odd number modulo 2^32."""
     leaves, _ = pytree.flatten(like)
     dtype = functools.reduce(np.promote_types, [leaf.dtype for leaf in leaves], leaves[0].dtype)
-    # Behind a barrier, or IREE would compile a program of its own to make the numbers when it compiles.
-    (places,) = optimization_barrier(iota(shape=(sum(map(_size, leaves)),), dtype=np.dtype(np.uint32), iota_dimension=0))
-    spread = (places + full_like(places, 1)) * full_like(places, multiplier)
-    wide = np.dtype(np.float32) if dtype.itemsize < 4 else dtype  # f16 ends before 2^32
+    # The barrier keeps IREE from compiling a separate program that computes the numbers at compile time.
+    (positions,) = optimization_barrier(iota(shape=(sum(map(_size, leaves)),), dtype=np.dtype(np.uint32), iota_dimension=0))
+    spread = (positions + full_like(positions, 1)) * full_like(positions, multiplier)
+    wide = np.dtype(np.float32) if dtype.itemsize < 4 else dtype  # the largest f16 is below 2^32
     return (spread.astype(wide) * 2.0**-31 - 1.0).astype(dtype)
 
 
@@ -125,7 +125,7 @@ def _flat(tree: Any) -> Tensor:
 
 
 def _images(function: Map, like: Any, vectors: Sequence[Tensor], form: Form, size: int | None = None) -> list[Tensor]:
-    """The images of vectors, in blocks of `size` that zeros fill up; both are vectors of all leaves."""
+    """The images of vectors under a function, computed in blocks of `size` that are padded with zeros; all are flat vectors."""
     leaves, spec = pytree.flatten(like)
     ends = list(itertools.accumulate(map(_size, leaves), initial=0))
     if form is in_a_row:
@@ -133,12 +133,12 @@ def _images(function: Map, like: Any, vectors: Sequence[Tensor], form: Form, siz
                                          for leaf, start, end in zip(leaves, ends, ends[1:], strict=False)])
                  for vector in vectors]  # fmt: skip
         first, *others = trees
-        *images, last = in_turn(function, [apart(first), *others])
-        return [_flat(image) for image in (*images, apart(last))]
+        *images, last = one_by_one(function, [columns(first), *others])
+        return [_flat(image) for image in (*images, columns(last))]
     size = len(vectors) if size is None else size
     if len(vectors) > size:
         return [*_images(function, like, vectors[:size], form, size), *_images(function, like, vectors[size:], form, size)]
-    # Whole rows of vectors and images are copied as they lie: of other parts each copy would be a program to compile.
+    # Whole rows of vectors and images are copied as they are; a copy of a part of a row would be one more dispatch.
     rows = [*optimization_barrier(*vectors), *[nnp.zeros_like(vectors[0])] * (size - len(vectors))]
     parts = [
         nnp.reshape(nnp.stack([row[start:end] for row in rows]), (size, *leaf.shape)).astype(leaf.dtype)
@@ -153,12 +153,12 @@ def _size(leaf: Any) -> int:
 
 
 def _products(*pairs: tuple[Tensor, Tensor]) -> list[Tensor]:
-    """Of each pair of vectors; those of one size in one reduction."""
+    """The inner product of each pair of vectors; pairs of equal size share one reduction."""
     products: dict[int, Tensor] = {}
     for size in dict.fromkeys(a.size for a, _ in pairs):
-        places = [i for i, (a, _) in enumerate(pairs) if a.size == size]
-        left, right = (nnp.stack([pairs[i][side] for i in places]) for side in (0, 1))
-        products |= zip(places, nnp.sum(left * right, axis=1), strict=True)
+        positions = [i for i, (a, _) in enumerate(pairs) if a.size == size]
+        left, right = (nnp.stack([pairs[i][side] for i in positions]) for side in (0, 1))
+        products |= zip(positions, nnp.sum(left * right, axis=1), strict=True)
     return [products[i] for i in range(len(pairs))]
 
 

@@ -118,7 +118,7 @@ def hutch_plus_plus(
 def _running(
     operator: Any, blocks: Iterator[np.ndarray], tolerance: float, as_completed: bool, known: float = 0.0
 ) -> Iterator[Estimate]:
-    """Estimates of a number and the mean of ``vᵀ A v``, one more for each block, until the error is small enough."""
+    """Running estimates of `known` plus the mean of ``vᵀ A v``, one for each block, until the error is small enough."""
     samples: list[float] = []
     for vectors, products in _multiplied(operator, blocks, as_completed):
         samples += (known + np.einsum("ij,ij->j", vectors, products, dtype=float)).tolist()
@@ -228,7 +228,7 @@ def stochastic_lanczos(
 
 
 def _lanczos(start: np.ndarray, steps: int, dtype: np.dtype) -> Run[tuple[np.ndarray, np.ndarray]]:
-    """For each column the diagonal of the tridiagonal matrix and the line beside it."""
+    """For each column, the diagonal and the off-diagonal of Lanczos' tridiagonal matrix."""
     basis = [start]
     diagonal: list[np.ndarray] = []
     off: list[np.ndarray] = []
@@ -238,22 +238,22 @@ def _lanczos(start: np.ndarray, steps: int, dtype: np.dtype) -> Run[tuple[np.nda
         if len(diagonal) == steps:
             return np.array(diagonal).T, np.array(off).reshape(steps - 1, -1).T
         scale = np.linalg.norm(image, axis=0)
-        for _ in range(2):  # once more for what rounding has left
+        for _ in range(2):  # the second pass removes rounding errors
             for vectors in basis:
                 image = image - vectors * np.einsum("ij,ij->j", vectors, image)
         length = np.linalg.norm(image, axis=0)
-        is_over = length <= 1e3 * np.finfo(dtype).eps * scale  # nothing new: the rest of the matrix stands apart
+        is_over = length <= 1e3 * np.finfo(dtype).eps * scale  # no new direction: the remaining matrix is decoupled
         off.append(np.where(is_over, 0.0, length))
         basis.append(np.where(is_over, 0.0, image / np.where(is_over, 1.0, length)))
 
 
 def _width(operator: Any, block: int | None) -> int:
-    """How many columns are multiplied at once."""
+    """The number of columns that are multiplied at once."""
     return block or int(getattr(operator, "block", thresholds.BLOCK))
 
 
 def _blocks(operator: Any, end: int, seed: int, block: int | None, start: int = 0) -> Iterator[np.ndarray]:
-    """The vectors of random signs with the numbers from `start` to before `end`, as columns, some at a time."""
+    """The vectors of random signs number `start` to `end` - 1, as columns, in blocks."""
     rows, columns = operator.shape
     if rows != columns:
         raise ShapeError(f"an estimate requires a square operator, got one of shape {operator.shape}.")
@@ -266,7 +266,7 @@ def _blocks(operator: Any, end: int, seed: int, block: int | None, start: int = 
 def _multiplied(
     operator: Any, blocks: Iterator[np.ndarray], as_completed: bool = False
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Blocks with their products."""
+    """Blocks of vectors with their products."""
 
     def product(vectors: np.ndarray) -> Run[tuple[np.ndarray, np.ndarray]]:
         products = yield vectors
@@ -276,9 +276,10 @@ def _multiplied(
 
 
 def _side_by_side(operator: Any, runs: Iterator[Run[T]], as_completed: bool) -> Iterator[T]:
-    """What runs give, each of which yields matrices and is sent their products: several on a cluster, others one by one.
+    """The results of runs; a run yields matrices and is sent their products.
 
-    In their order; or, where `as_completed`, the one goes on whose product is done first.
+    On a cluster several runs are active at the same time, otherwise one. Results are in the order of the runs; with
+    `as_completed`, the run whose product ends first continues.
     """
     under_way: list[tuple[Run[T], Any]] = []
     window, start, finish = 1, lambda matrix: matrix, operator.matmat

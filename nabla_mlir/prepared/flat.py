@@ -1,4 +1,4 @@
-"""What operators work on: pytrees of a manifest as flat vectors, and numbers in the form of a solver's."""
+"""Conversions for operators: pytrees of a manifest as flat vectors, and numbers in the form that solvers expect."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from nabla_mlir.runtime.treespec import TreeSpec
 
 
 class Flat:
-    """Trees of one structure as vectors, leaf after leaf."""
+    """Pytrees of one structure as vectors: their leaves, concatenated."""
 
     spec: TreeSpec
     shapes: list[tuple[int, ...]]
@@ -29,7 +29,7 @@ class Flat:
         self.size: int = sum(self.sizes)
 
     def leaves(self, vector: np.ndarray, batch: tuple[int, ...] = ()) -> list[np.ndarray]:
-        """The arrays of a vector of this dtype, or of several along a leading axis."""
+        """The leaves of a vector, or of several vectors along a leading axis."""
         array = np.ascontiguousarray(vector)
         if len(self.shapes) == 1:
             return [array.reshape(batch + self.shapes[0])]
@@ -37,31 +37,31 @@ class Flat:
         return [np.ascontiguousarray(p).reshape(batch + s) for p, s in zip(parts, self.shapes, strict=True)]
 
     def vector(self, leaves: Sequence[Any], batch: tuple[int, ...] = ()) -> np.ndarray:
-        """The vector of arrays, in memory of its own."""
+        """The leaves as one vector, in new memory."""
         if len(leaves) == 1:
             return np.array(leaves[0], self.dtype).reshape(*batch, -1)
         return np.concatenate([np.asarray(leaf, self.dtype).reshape(*batch, -1) for leaf in leaves], axis=-1)
 
 
 def is_same(x: np.ndarray, y: np.ndarray) -> bool:
-    """Whether two arrays of one dtype have the same bits, sooner than `np.array_equal`."""
+    """True if two arrays of one dtype have the same bits; faster than `np.array_equal`."""
     return x.shape == y.shape and x.tobytes() == y.tobytes()
 
 
 def plain(value: Any) -> Any:
-    """An array without axes as a number of Python's."""
+    """An array without axes as a Python number; other arrays as they are."""
     return value.item() if hasattr(value, "item") and not value.shape else value
 
 
 def joined(real: np.ndarray, imaginary: np.ndarray) -> np.ndarray:
-    """The complex array of two real ones."""
+    """The complex array with these real and imaginary parts."""
     out = np.empty(real.shape, np.result_type(np.complex64, real.dtype if real.dtype.kind == "f" else np.float32))
     out.real, out.imag = real, imaginary
     return out
 
 
 def is_finite(value: Any) -> bool:
-    """Whether all numbers of a pytree of a manifest are finite."""
+    """True if all numbers of a pytree are finite."""
     if isinstance(value, dict):
         return all(map(is_finite, value.values()))
     if isinstance(value, (tuple, list)):

@@ -1,4 +1,7 @@
-"""Prepared products that answer at once: interpreted until compiling them pays, when their state moves over."""
+"""Prepared products that answer at once: they are interpreted until compiling them pays off.
+
+The state then moves from the interpreter to the compiled code.
+"""
 
 from __future__ import annotations
 
@@ -26,14 +29,14 @@ from nabla_mlir.staging.interpreted import Interpreted
 from nabla_mlir.staging.stages import Lowered
 from nabla_mlir.targets import Target
 
-_MOVE = "update"  # the function that sets the whole state, from a point
+_MOVE = "update"  # the function that sets the whole state from a point
 
 
 class InstantExecutable:
-    """A prepared module with a state of its own, run by NumPy at first, then by compiled code.
+    """A prepared module with its own state; NumPy runs it at first, then compiled code.
 
     Args:
-      stage: what is compiled when that pays.
+      stage: the stage that is compiled when that pays off.
     """
 
     def __init__(self, stage: Lowered):
@@ -41,12 +44,12 @@ class InstantExecutable:
         operations = functions_of(stage.module.operation)
         self._budget, self._moving = allowance(operations.values()), new_lock()
         self._executable: Runnable = InterpretedExecutable(stage.module.operation, budget=self._budget)
-        self._updates = 0  # what the version of the compiled state is behind
-        self._point: list[np.ndarray] = []  # that the interpreter's state is of: a module need not keep it
+        self._updates = 0  # the number of updates before the state moved to compiled code
+        self._point: list[np.ndarray] = []  # the point of the interpreter's state, which the module itself need not store
 
     @property
     def driver(self) -> str:
-        """That of the compiled code, if it has been compiled."""
+        """The driver of the compiled code, if it has been compiled; else that of the interpreter."""
         return self._executable.driver
 
     @property
@@ -55,16 +58,17 @@ class InstantExecutable:
         return self._executable.device
 
     def function(self, name: str) -> Callable[..., list[Array]]:
-        """The function of that name.
+        """The function with this name.
 
         Raises:
-          DeployError: there is none.
-          RuleMissingError: it is to be interpreted whatever that takes, and has an operation that NumPy does not know.
+          DeployError: it does not exist.
+          RuleMissingError: it must be interpreted, and has an operation that NumPy does not have.
         """
         return functools.partial(self._call, name)
 
     def _call(self, name: str, *call: Any) -> list[Array]:
-        with self._moving:  # or the state could be of another thread's point
+        """Calls a function in the interpreter; compiles if that exceeds its budget."""
+        with self._moving:  # otherwise the state could belong to another thread's point
             if isinstance(self._executable, InterpretedExecutable):
                 try:
                     return self._interpreted(self._executable, name, *call)
@@ -87,7 +91,7 @@ class InstantExecutable:
         return results
 
     def _compile(self, interpreter: InterpretedExecutable) -> None:
-        """Puts compiled code with the same state in the place of the interpreter, which runs nothing any more."""
+        """Replaces the interpreter by compiled code with the same state."""
         executable = self._stage.compile().loaded.executable
         if interpreter.state.get("version"):
             executable.function(_MOVE)(self._point)
@@ -95,7 +99,7 @@ class InstantExecutable:
         self._executable, self._point = executable, []
 
     def wait(self) -> None:
-        """Returns when all calls so far have ended."""
+        """Returns when all earlier calls have ended."""
         self._executable.wait()
 
     def clone(self) -> InstantExecutable:
@@ -103,16 +107,16 @@ class InstantExecutable:
         return InstantExecutable(self._stage)
 
     def on(self, driver: str | Device) -> InstantExecutable:
-        """The same with fresh state; where it runs is its own choice."""
+        """The same module with fresh state; it chooses its device itself."""
         return self.clone()
 
     @property
     def digest(self) -> str:
-        """That of the stage."""
+        """The digest of the stage."""
         return self._stage.digest
 
     def recipe(self) -> Recipe:
-        """What makes it in another process, with fresh state, interpreted at first."""
+        """A function and its arguments that make the module in another process, with fresh state, interpreted at first."""
         return InstantExecutable, (self._stage,)
 
     def __reduce__(self) -> Recipe:
@@ -120,9 +124,9 @@ class InstantExecutable:
 
 
 def load_prepared(source: Any, maker: str, point: tuple[Any, ...], target: str | Target | None, **options: Any) -> Module:
-    """A compiled stage, a stage, or a function of which `maker` makes one, as a module in this process.
+    """A module in this process, from a compiled stage, a stage, or a function that `maker` turns into a stage.
 
-    Without a target it runs as functions outside `jit` do: interpreted until compiling it pays.
+    Without a target it runs like functions outside `jit`: it is interpreted until compiling pays off.
     """
     source = _stage_of(source, maker, point, options)
     if isinstance(source, Module):
@@ -134,7 +138,7 @@ def load_prepared(source: Any, maker: str, point: tuple[Any, ...], target: str |
 
 
 def load_compiled(source: Any, maker: str, point: tuple[Any, ...], target: str | Target | None, **options: Any) -> Module:
-    """As `load_prepared`, for work that takes long: compiled at once, unless everything is interpreted."""
+    """As `load_prepared`, for long work: it is compiled at once, unless everything is interpreted."""
     source = _stage_of(source, maker, point, options)
     if isinstance(source, Module):
         return source
@@ -142,7 +146,7 @@ def load_compiled(source: Any, maker: str, point: tuple[Any, ...], target: str |
 
 
 def _stage_of(source: Any, maker: str, point: tuple[Any, ...], options: dict[str, Any]) -> Any:
-    """A prepared stage; of what is compiled a module with a state of its own."""
+    """A prepared stage; for a compiled stage, a module with its own state."""
     if isinstance(source, Bundle):
         source = source.here
     if isinstance(source, Compiled):

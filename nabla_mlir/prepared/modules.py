@@ -42,7 +42,7 @@ from nabla_mlir.transforms.gradients import grad
 from nabla_mlir.transforms.linear import pullback, pushed
 from nabla_mlir.transforms.vectorize import vmap
 
-_INTO = ("update", "apply", "apply_block", "apply_transposed", "apply_transposed_block")  # also as NAME_into
+_INTO = ("update", "apply", "apply_block", "apply_transposed", "apply_transposed_block")  # these also exist as NAME_into
 
 
 @dataclass(frozen=True)
@@ -119,22 +119,22 @@ def hvp_module(
 def of_x(f: Callable[..., Any], argnums: Argnums, data: int) -> tuple[Callable[..., Any], list[str]]:
     """A function of (x, *data) with the values of `f`, and the names of these arguments."""
     count = data + len(positions("a prepared product", argnums, None))
-    places = positions("a prepared product", argnums, count)
+    numbers = positions("a prepared product", argnums, count)
     try:
         names = [p.name for p in inspect.signature(f).parameters.values() if p.kind != p.VAR_POSITIONAL][:count]
     except (TypeError, ValueError):
         names = []
     names += [f"arg{i}" for i in range(len(names), count)]
-    rest = [i for i in range(count) if i not in places]
+    rest = [i for i in range(count) if i not in numbers]
 
     def g(x: Any, *data: Any) -> Any:
         values = [None] * count
         values = with_arguments(tuple(values), rest, data)
-        return f(*with_arguments(tuple(values), places, (x,) if is_one(argnums) else x))
+        return f(*with_arguments(tuple(values), numbers, (x,) if is_one(argnums) else x))
 
     others = [names[i] for i in rest]
     several = "x" if "x" not in others else "point"
-    return g, [names[places[0]] if is_one(argnums) else several, *others]
+    return g, [names[numbers[0]] if is_one(argnums) else several, *others]
 
 
 def ggnvp_module(
@@ -182,12 +182,12 @@ def jacobian_module(
 
 
 def hessian_family(g: Callable[..., Any]) -> Family:
-    """The Hessians of a scalar function of (x, *data)."""
+    """The family of Hessians of a scalar function of (x, *data)."""
     return Family(hessian_product(g), {"value": g, "gradient": grad(g)}, grad(g))
 
 
 def jacobian_family(g: Callable[..., Any], x_spec: Any, data_specs: Sequence[Any]) -> Family:
-    """The Jacobians of a function of (x, *data)."""
+    """The family of Jacobians of a function of (x, *data)."""
     out = trace(g, x_spec, *data_specs).entries[0]
 
     def product(x: Any, vs: Any, *data: Any) -> Any:
@@ -243,11 +243,11 @@ class Methods:
         func = stage.module.body.operations[0].operation
         with context(), ir.Location.unknown():
             self.split: Split = split_function(func, known, limit)
-        self.stage = stage  # owns the halves
+        self.stage = stage  # the stage owns both halves
         self.state: dict[str, Spec] = self._state(entry.outputs)
 
     def _state(self, outputs: Sequence[Spec]) -> dict[str, Spec]:
-        """What `update` keeps: residuals, products that do not depend on v at all, and the point itself."""
+        """The state that `update` stores: residuals, products that do not depend on v, and the point."""
         split, count = self.split, self.byproducts_spec.num_leaves
         if not set(range(count)) <= set(split.early):
             raise TraceError("a prepared product requires its by-products in the first half, got max_residual_bytes "
@@ -271,8 +271,8 @@ class Methods:
         late = emit_call(split.rest, [*residuals, *pytree.flatten(tuple(vs))[0]])
         products = dict(zip(split.late, late, strict=True))
         count = self.byproducts_spec.num_leaves
-        places = range(count, count + self.products_spec.num_leaves)
-        leaves = [products[i] if i in products else state[f"product_{i}"] for i in places]
+        numbers = range(count, count + self.products_spec.num_leaves)
+        leaves = [products[i] if i in products else state[f"product_{i}"] for i in numbers]
         return pytree.unflatten(self.products_spec, leaves)
 
     def apply(self, state: dict[str, Tensor], v: Any, which: int = 0) -> Any:
@@ -340,6 +340,7 @@ class Methods:
         return form_of_block(operations, self.split.nbytes, self.block)
 
     def _symmetric(self, x_name: str, v_name: str, data_names: list[str]) -> list[Method]:
+        """The entry points that only a symmetric matrix has: quadratic, apply_at, value_grad_hvp."""
         def quadratic(state: dict[str, Tensor], v: Any) -> Tensor:
             return _dot(v, self.apply(state, v))
 
@@ -364,7 +365,7 @@ class Methods:
         last = len(self.likes) - 1
         f = self.family.derivative_of
         form = self._form_of_blocks()
-        form, size = (form, self.block) if form is vmap else (in_a_row, None)  # with the kernels of apply_block, or of apply
+        form, size = (form, self.block) if form is vmap else (in_a_row, None)  # the same kernels as apply_block, or as apply
         return check_linear_map(
             lambda v: self.apply(state, v), (lambda u: self.apply(state, u, last)) if last else None,
             self.likes[0], self.likes[last],

@@ -23,7 +23,7 @@ _FORMATS: dict[str, tuple[Any, tuple[str, str]]] = {
     "csr": (csr_matrix, ("starts", "indices")), "csc": (csc_matrix, ("starts", "indices")),
     "coo": (coo_matrix, ("rows", "columns")),
 }  # fmt: skip
-_USED = ("update", "apply", "apply_block", "is_finite", "self_check")  # entry points; fewer compile faster
+_USED = ("update", "apply", "apply_block", "is_finite", "self_check")  # entry points; fewer of them compile faster
 
 
 class StalePointError(NablaError, RuntimeError):
@@ -63,7 +63,7 @@ class PreparedOperator(PointOperator):
     """
 
     data: tuple[Any, ...]
-    _data_leaves: Sequence[Any] | None  # as `update` takes them
+    _data_leaves: Sequence[Any] | None  # in the form of `update`
     version: int | None
     x: np.ndarray
     value: Any
@@ -81,8 +81,8 @@ class PreparedOperator(PointOperator):
         blocks = self._specs.get("apply_block")
         self.block = blocks.arguments[0].leaves[0].shape[0] if blocks else 1
         self.version, self._data_leaves = 0, None
-        self._places: tuple[np.ndarray, ...] = ()  # of the entries of `matrix`
-        self._cells: np.ndarray | None = None  # the same in a flat array of all
+        self._positions: tuple[np.ndarray, ...] = ()  # the index arrays of the entries of `matrix`
+        self._cells: np.ndarray | None = None  # the same indices in a flat array of all elements
         super().__init__(self._rows.dtype, (self._rows.size, self._v.size))
         self.update(x, *data)
 
@@ -141,8 +141,8 @@ class PreparedOperator(PointOperator):
         if "matrix" not in self._specs:
             return self.to_dense()
         form, (first, second) = self._form()
-        places = ((first, second),) if form == "coo" else (second, first)
-        matrix = _FORMATS[form][0]((self._matrix_entries(), *places), shape=self.shape)
+        positions = ((first, second),) if form == "coo" else (second, first)
+        matrix = _FORMATS[form][0]((self._matrix_entries(), *positions), shape=self.shape)
         return (matrix + self.damping * identity(len(self.x))).asformat(form) if self.damping else matrix
 
     def to_dense(self) -> np.ndarray:
@@ -161,14 +161,14 @@ class PreparedOperator(PointOperator):
         return out
 
     def _form(self) -> tuple[str, tuple[np.ndarray, ...]]:
-        """The format of the entries, and their places in it."""
+        """The format of the entries, and their index arrays in it."""
         sparsity = self._specs["matrix"].sparsity
         if sparsity is None or sparsity.format not in _FORMATS:
             raise PatternError(f"matrix requires entries in the order of {', '.join(_FORMATS)}, got those of "
                                f"{None if sparsity is None else sparsity.format}.")  # fmt: skip
         names = _FORMATS[sparsity.format][1]
-        self._places = self._places or tuple(np.asarray(sparsity.indices[name], np.int32) for name in names)
-        return sparsity.format, self._places
+        self._positions = self._positions or tuple(np.asarray(sparsity.indices[name], np.int32) for name in names)
+        return sparsity.format, self._positions
 
     def _matrix_entries(self) -> np.ndarray:
         return np.array(self._product("matrix", (), 0)[0])
@@ -194,7 +194,9 @@ class PreparedOperator(PointOperator):
         return result + self.damping * v if self.damping else result
 
     def _columns(self, name: str, inner: Flat, outer: Flat, vs: np.ndarray) -> np.ndarray:
-        """Blocks of columns; the last one is filled up with zeros, or taken one by one if it is nearly empty."""
+        """The products with blocks of columns. The last block is padded with zeros, or computed column by column if it is
+        nearly empty.
+        """
         if vs.dtype.kind == "c" and inner.dtype.kind != "c":
             both = self._columns(name, inner, outer, np.concatenate([vs.real, vs.imag], axis=1))
             return joined(*np.split(both, 2, axis=1))
@@ -222,7 +224,7 @@ class PreparedOperator(PointOperator):
         version = results[0].version
         with self._lock:
             self.products += count
-        if version not in (self.version, None):  # None: what does not depend on the point
+        if version not in (self.version, None):  # None: the entry point does not depend on the point
             raise StalePointError(
                 f"a product requires the point of the operator's update {self.version}, got that of {version}.",
                 help="another thread has moved the point: give each thread a clone().",
@@ -263,7 +265,7 @@ class PreparedOperator(PointOperator):
 
 
 def _at(kind: type[PreparedOperator], module: Module, x: Any, data: tuple[Any, ...], damping: float) -> Any:
-    """An operator of a kind, at a point where it computes its state."""
+    """An operator of class `kind` at a point; it computes its state there."""
     new = kind.__new__(kind)
     PreparedOperator.__init__(new, module, x, data, damping)
     return new

@@ -1,9 +1,9 @@
 """One batch of a sum over data, at one point: its value, its gradient and its products.
 
-A module has one number of rows. A batch with fewer of them is made as long with copies of its last row, whose part is taken
-off again: with B rows in the module and r in the batch, ``f(batch) = f(batch and B - r copies) - (B - r)/B f(B copies)`` where f is
-a sum over rows, and the same of ``B f`` where it is their mean. Where f has an argument for weights of rows, a mask, the copies
-weigh zero instead, and f may be anything.
+A module is compiled for one number of rows, B. A batch with r < B rows is padded with copies of its last row, and their
+share is subtracted: ``f(batch) = f(batch and B - r copies) - (B - r)/B f(B copies)`` if f is a sum over rows; if f is
+their mean, the same holds for ``B f``. If f has an argument with weights of rows (a mask), the copies get weight zero
+instead, and f may be any function.
 """
 
 from __future__ import annotations
@@ -24,13 +24,15 @@ from nabla_mlir.prepared.operators import HessianOperator
 from nabla_mlir.runtime import Module
 from nabla_mlir.runtime.manifest import Argument
 
-_COLUMNS = 1024  # of the words of an array that are added up for its digest
-_SUMS: set[tuple[str, bool]] = set()  # modules whose functions are sums over rows, or means of them, as has been checked
+_COLUMNS = 1024  # the number of columns in which the words of an array are summed for its digest
+_SUMS: set[tuple[str, bool]] = set()  # modules whose functions have been checked to be sums (or means) over rows
 
 
 @dataclass(frozen=True)
 class Part:
-    """The share of one batch, or of several, in a sum: value and gradient in a vector, rows, and digests of the data."""
+    """The share of one batch, or of several, in a sum: value and gradient as a vector, the number of rows, and digests of
+    the data.
+    """
 
     vector: np.ndarray
     rows: int
@@ -42,12 +44,12 @@ class Part:
 
 @dataclass(frozen=True)
 class Work:
-    """What is done with each batch.
+    """The computation for each batch.
 
     Args:
-      module: with the entry points `update` and `apply`; its state is not used.
-      mean: whether the function is the mean of its rows, and so is the sum; else both are sums.
-      mask: the name of the argument that has the weights of rows; "" if there is none.
+      module: a module with the entry points `update` and `apply`; its state is not used.
+      mean: True if the function is the mean over its rows; the result is then the mean over all rows. Otherwise both are sums.
+      mask: the name of the argument with the weights of rows; "" if there is none.
     """
 
     module: Module
@@ -61,56 +63,56 @@ class Work:
 
     @cached_property
     def x(self) -> Flat:
-        """The point."""
+        """The point, as a flat vector."""
         argument = self.module.entry_points["update"].arguments[0]
         return Flat(argument.tree, argument.leaves)
 
     @cached_property
     def arguments(self) -> tuple[Argument, ...]:
-        """Those that a batch has."""
+        """The arguments that a batch has."""
         return tuple(a for a in self.module.entry_points["update"].arguments[1:] if a.name != self.mask)
 
     @cached_property
     def length(self) -> int:
-        """The rows of a full batch: of its first array that is no scalar; 0 if there is none."""
+        """The number of rows of a full batch: the length of its first array that is not a scalar; 0 if there is none."""
         return next((leaf.shape[0] for a in self.arguments for leaf in a.leaves if leaf.shape), 0)
 
     @cached_property
     def block(self) -> int:
-        """How many columns are multiplied at once."""
+        """The number of columns that are multiplied at once."""
         entry = self.module.entry_points.get("apply_block")
         return entry.arguments[0].leaves[0].shape[0] if entry else 1
 
     @property
     def data_bytes(self) -> int:
-        """What the arrays of a full batch take."""
+        """The size of the arrays of a full batch."""
         return sum(leaf.nbytes for argument in self.arguments for leaf in argument.leaves)
 
     @property
     def state_bytes(self) -> int | None:
-        """What the residuals of a batch take; None where an artifact does not say it."""
+        """The size of the residuals of a batch; None if an artifact does not state it."""
         return self.module.manifest.state_bytes
 
     @cached_property
     def has_value(self) -> bool:
-        """Whether there is a number that can be added up; the value of a Fisher matrix is the model's result."""
+        """True if the value is a number, which can be summed; the value of a Fisher matrix is the model's result."""
         update = self.module.entry_points["update"]
-        places = [leaf for leaf in update.result_leaves if leaf.name.startswith("result['value']")]
-        return len(places) == 1 and places[0].shape == ()
+        positions = [leaf for leaf in update.result_leaves if leaf.name.startswith("result['value']")]
+        return len(positions) == 1 and positions[0].shape == ()
 
     @cached_property
     def has_gradient(self) -> bool:
-        """Whether the update gives one."""
+        """True if the update returns a gradient."""
         leaves = self.module.entry_points["update"].result_leaves
         return any(leaf.name.startswith("result['gradient']") for leaf in leaves)
 
     @property
     def part_size(self) -> int:
-        """The numbers of a part: a value and a gradient, where there are any."""
+        """The length of the vector of a part: the value and the gradient, if they exist."""
         return self.has_value + self.has_gradient * self.x.size
 
     def leaves(self, data: Sequence[Any]) -> list[np.ndarray]:
-        """The arrays of a batch, as NumPy reads them."""
+        """The arrays of a batch, as NumPy arrays."""
         if len(data) != len(self.arguments):
             names = ", ".join(argument.name for argument in self.arguments)
             raise TreeError(f"a batch requires its {len(self.arguments)} arguments ({names}), got {len(data)}.")
@@ -118,10 +120,10 @@ class Work:
         return [np.asarray(readable(leaf)) for a, tree in pairs for leaf in a.tree.flatten(tree, a.name)]
 
     def runs(self, leaves: Sequence[np.ndarray]) -> tuple[int, list[tuple[float, list[np.ndarray]]]]:
-        """The rows of a batch, and what the module is to be run on, with the weight of each run.
+        """The number of rows of a batch, and the runs of the module, each as (weight, arrays).
 
         Raises:
-          ShapeError: an array is neither as long as the module's nor shorter, or they differ in length.
+          ShapeError: an array has more rows than the module, or the arrays differ in their number of rows.
         """
         specs = [leaf for argument in self.arguments for leaf in argument.leaves]
         shorter = [i for i, (a, spec) in enumerate(zip(leaves, specs, strict=True)) if a.shape != spec.shape]
@@ -149,14 +151,14 @@ class Work:
         return rows, [(weight, longer), (-weight * padding / self.length, copies)]
 
     def _masked(self, leaves: Sequence[np.ndarray], rows: int) -> list[np.ndarray]:
-        """The arrays of a run with those of the mask in their place, as one list."""
+        """The arrays of a run as one list, with the mask inserted at its argument."""
         if not self.mask:
             return list(leaves)
         names = [a.name for a in self.module.entry_points["update"].arguments[1:]]
-        place = sum(len(a.leaves) for a in self.module.entry_points["update"].arguments[1 : 1 + names.index(self.mask)])
+        position = sum(len(a.leaves) for a in self.module.entry_points["update"].arguments[1 : 1 + names.index(self.mask)])
         leaf = self.module.entry_points["update"].arguments[1 + names.index(self.mask)].leaves[0]
         mask = (np.arange(leaf.shape[0]) < rows).astype(leaf.dtype)
-        return [*leaves[:place], mask, *leaves[place:]]
+        return [*leaves[:position], mask, *leaves[position:]]
 
     def tree(self, leaves: Sequence[np.ndarray]) -> tuple[Any, ...]:
         """The arguments of a run."""
@@ -165,11 +167,11 @@ class Work:
 
 
 class Piece:
-    """The products of one batch at one point; it holds the residuals.
+    """The products of one batch at one point; it owns the residuals.
 
     Args:
-      work: what is done with it.
-      travels: whether it can be pickled: it then keeps the data, of which the residuals are made again where it arrives.
+      work: the computation for a batch.
+      travels: True if it can be pickled. It then stores the data, from which the receiver recomputes the residuals.
     """
 
     part: Part
@@ -185,16 +187,16 @@ class Piece:
         self._weights: list[float] = []
 
     def move(self, number: int, x: np.ndarray, data: Sequence[Any], check: bool = False) -> Part:
-        """Takes a batch at a point; returns its share in value and gradient.
+        """Moves to a batch and a point; returns the share of the batch in value and gradient.
 
         Args:
-          number: of the batch, for errors.
+          number: the index of the batch, for error messages.
           x: the point, as a vector.
           data: the arguments of the batch.
-          check: refuse a value or a gradient that is not finite.
+          check: True refuses a value or a gradient that is not finite.
 
         Raises:
-          BatchError: with the number, and what the batch raised.
+          BatchError: the batch raised an error; it has the index of the batch.
         """
         self.number = number
         with naming(number):
@@ -213,9 +215,9 @@ class Piece:
         return self.part
 
     def __reduce__(self) -> Any:
-        device = getattr(self.work.module.executable, "device", None)  # the interpreter has none
+        device = getattr(self.work.module.executable, "device", None)  # the interpreter has no device
         if device is not None:
-            device.hal.allocator.trim()  # a worker moves pieces to disk for want of memory: that of those before goes back
+            device.hal.allocator.trim()  # memory is short if pieces move to disk, so that of earlier pieces is freed
         return _moved, (self.work, self.number, self._point, self._data)
 
     def __sizeof__(self) -> int:
@@ -228,13 +230,16 @@ class Piece:
         else:
             self._operators[i].update(x, *data)
         operator = self._operators[i]
-        operator.forget_data()  # what is needed of it is in the state
+        operator.forget_data()  # the state has everything that is needed of the data
         parts: list[Any] = [[operator.value]] if self.work.has_value else []
         parts += [operator.gradient] if operator.gradient is not None else []
         return np.concatenate([np.empty(0), *parts]).astype(self.work.x.dtype)
 
     def _check_sum(self, x: np.ndarray, leaves: list[np.ndarray], rows: int) -> None:
-        """Is the function a sum over rows, or a mean of them? With B rows a and b: f(a..a) + f(b..b) = f(ab..b) + f(ba..a)."""
+        """Checks that the function is a sum over rows, or their mean.
+
+        With B rows a and b: f(a..a) + f(b..b) = f(ab..b) + f(ba..a).
+        """
         work, key = self.work, (self.work.module.digest, self.work.mean)
         if key in _SUMS:
             return
@@ -275,7 +280,7 @@ class Piece:
         """The share of the batch in the product with the columns of a matrix.
 
         Raises:
-          BatchError: with the number.
+          BatchError: the product failed; it has the index of the batch.
         """
         total = np.zeros((self.work.x.size, matrix.shape[1]), self.work.x.dtype)
         with naming(self.number):
@@ -294,7 +299,7 @@ def _moved(work: Work, number: int, x: np.ndarray, data: Sequence[Any]) -> Piece
 
 @contextlib.contextmanager
 def naming(number: int) -> Iterator[None]:
-    """Within it whatever a batch raises says which one it was."""
+    """A context in which each error becomes a BatchError with the index of the batch."""
     try:
         yield
     except BatchError:
@@ -306,7 +311,7 @@ def naming(number: int) -> Iterator[None]:
 
 
 def digest_of(leaves: Sequence[np.ndarray]) -> str:
-    """What equal arrays have in common, at the speed of reading them: sums of their words, in columns.
+    """A digest that equal arrays share, at the speed of reading them: it hashes sums of their words, in columns.
 
     Example:
       >>> a = np.arange(3000.0)

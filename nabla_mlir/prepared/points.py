@@ -1,4 +1,4 @@
-"""The base class of operators at a point: the point, which solvers move, counts and times."""
+"""The base class of operators at a point: solvers move the point; products and times are counted."""
 
 from __future__ import annotations
 
@@ -41,7 +41,8 @@ class PointOperator(LinearOperator):
         """Moves to another point, and returns the value and the gradient there."""
         raise NotImplementedError
 
-    # Solvers give the point with each call: it is moved there if it is another one, so what they ask of one is shared.
+    # Solvers pass the point with each call. The operator moves only if the point is another one, so calls at one point
+    # share work.
 
     def fun(self, x: np.ndarray) -> Any:
         """The value at x: a number, or the results as one vector."""
@@ -79,7 +80,7 @@ class PointOperator(LinearOperator):
         return self.to_dense()
 
     def __repr__(self) -> str:
-        """What it is, where it stands and what it did."""
+        """The class, shape and dtype, the value and gradient norm at the point, and the counts."""
         parts = [f"{self.shape[0]}x{self.shape[1]}, {self.dtype}"]
         value = getattr(self, "value", None)
         if value is not None and np.ndim(value) == 0:

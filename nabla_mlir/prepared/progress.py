@@ -1,4 +1,4 @@
-"""How far a pass over data is, on a terminal."""
+"""A progress bar on a terminal for passes over data."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from nabla_mlir.errors import DeployError
 
 @contextlib.contextmanager
 def bar(title: str, total: int | None, is_wanted: bool) -> Iterator[Callable[[int], None]]:
-    """A function that shows how many parts are done, on standard error; it does nothing where that is no terminal.
+    """A function that shows the number of finished parts on standard error; it does nothing if that is not a terminal.
 
     Args:
-      title: what runs.
-      total: how many parts there are, if that is known.
-      is_wanted: whether anything is to be shown.
+      title: the name of the work.
+      total: the number of parts, if it is known.
+      is_wanted: False shows nothing.
 
     Raises:
       DeployError: rich is not installed.

@@ -1,4 +1,4 @@
-"""The shapes of batches that are elsewhere: trees of arrays without their numbers."""
+"""The shapes of batches that are in another process: trees of arrays without their numbers."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ class Shape:
     dtype: np.dtype
 
     def array(self) -> np.ndarray:
-        """One of that shape and dtype, which takes no memory."""
+        """An array with this shape and dtype that needs no memory."""
         return np.broadcast_to(np.zeros((), self.dtype), self.shape)
 
 
 def shapes_of(tree: Any) -> Any:
-    """A tree of dicts, lists, tuples and arrays, with the shapes of the arrays.
+    """A tree of dicts, lists and tuples with the shape and dtype of each array.
 
     Example:
       >>> shapes_of(({"rows": np.zeros((2, 3))},))
@@ -40,21 +40,21 @@ def shapes_of(tree: Any) -> Any:
 
 
 def arrays_like(tree: Any) -> Any:
-    """The tree with arrays of its shapes, which take no memory."""
+    """The tree with arrays of its shapes, which need no memory."""
     if isinstance(tree, dict):
         return {key: arrays_like(child) for key, child in tree.items()}
     return tuple(map(arrays_like, tree)) if isinstance(tree, tuple) else tree.array()
 
 
 def longest(batches: Sequence[Any]) -> Any:
-    """Of batches that are given by their shapes, one with the most rows, as arrays. Raises TreeError if there is none."""
+    """A batch with the most rows, as arrays; the batches are given by their shapes. Raises TreeError if there are none."""
     if not batches:
         raise TreeError("a sum over batches requires at least one, got none.")
     return arrays_like(max(batches, key=rows_of))
 
 
 def rows_of(tree: Any) -> int:
-    """The rows of a batch that is given by its shapes: of its first array that is no scalar; 0 if there is none."""
+    """The number of rows of a batch that is given by its shapes: the length of its first array that is not a scalar; else 0."""
     return next((leaf.shape[0] for leaf in _leaves(tree) if leaf.shape), 0)
 
 

@@ -1,4 +1,4 @@
-"""What an operator is made of: a function, a stage, or an artifact."""
+"""The sources of operators: functions, stages and artifacts, as loaded modules."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from nabla_mlir.runtime import Module, load
 def prepared_module(
     source: Any, maker: str, point: tuple[Any, ...], target: Any, *, at_once: bool = False, **options: Any
 ) -> Module:
-    """What is run: a loaded artifact as it is; of anything else a module is made, of a function it is traced before.
+    """The module that runs: a loaded artifact as it is, or a module made from a stage or a function.
 
     Args:
       source: as in `HessianOperator`.
-      maker: the name of what makes a stage of a function.
-      point: its arguments, or specs of them.
+      maker: the name of the function that makes a stage of a function.
+      point: the arguments of the function, or specs of them.
       target: where it runs.
-      at_once: compile it now, without a target for this CPU, and do not interpret it first.
-      options: those of the maker.
+      at_once: True compiles now (for this CPU by default), and does not interpret it first.
+      options: the options of the maker.
     """
     if isinstance(source, Module):
         return source
     if isinstance(source, (str, os.PathLike)):
         return load(source)
-    from nabla_mlir.prepared import instant  # which is not there where artifacts are deployed
+    from nabla_mlir.prepared import instant  # machines that only run artifacts do not have this module
 
     return (instant.load_compiled if at_once else instant.load_prepared)(source, maker, point, target, **options)

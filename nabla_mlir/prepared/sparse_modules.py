@@ -33,16 +33,16 @@ class Form:
     """The entries of a pattern in the order of a format.
 
     Attributes:
-      order: the entries, as the pattern numbers them.
-      places: the arrays of indices of the format.
+      order: the indices of the entries in the pattern.
+      positions: the index arrays of the format.
     """
 
     order: np.ndarray
-    places: tuple[np.ndarray, np.ndarray]
+    positions: tuple[np.ndarray, np.ndarray]
 
 
 def form_of(pattern: Pattern, format: str) -> Form:
-    """The order and the indices of a format: csr, csc, coo, or lower, the coordinates of the lower triangle.
+    """The order and the index arrays of a format: csr, csc, coo, or lower (the coordinates of the lower triangle).
 
     Raises:
       PatternError: there is no such format, or the matrix is not square and must be.
@@ -126,7 +126,7 @@ def sparse_hessian_module(
 def _constrained(
     f: Callable[..., Any], constraints: Callable[..., Any], own: _Methods, kind: str, order: Any
 ) -> dict[str, Method]:
-    """The entry points of constraints and of the Lagrangian, of functions of (x, *data)."""
+    """The entry points of constraints and of the Lagrangian, for functions of (x, *data)."""
     args = dict(zip(own.names, own.specs, strict=True))
     entry = trace(constraints, *own.specs).entries[0]
     weights = pytree.unflatten(entry.out_spec, list(entry.outputs))
@@ -182,7 +182,7 @@ def sparse_jacobian_module(
 
 @dataclass(frozen=True)
 class _Methods:
-    """The entry points of a sparse derivative whose pattern and coloring are known."""
+    """The entry points of a sparse derivative with a known pattern and coloring."""
 
     names: list[str]
     specs: tuple[Any, ...]
@@ -191,7 +191,7 @@ class _Methods:
     format: str
 
     def entries(self, name: str, derivative: Callable[..., SparseMatrix], structure: str) -> dict[str, Method]:
-        """The entries of a derivative, and where they stand."""
+        """The entry points with the entries of a derivative, and with their positions."""
         values = Method(
             name, lambda _, *a: self._ordered(derivative(*a).data), dict(zip(self.names, self.specs, strict=True)),
             sparsity=self._sparsity(), doc=f"The {len(self.form.order)} entries in the order of {self.format}.",
@@ -202,7 +202,7 @@ class _Methods:
         self, family: Family, name: str, derivative: Callable[..., SparseMatrix], entry_points: Sequence[str],
         more: Mapping[str, Method] = MappingProxyType({}),
     ) -> Prepared:  # fmt: skip
-        """The artifact; what is kept between calls is there if an entry point needs it."""
+        """The artifact; it has a state if an entry point needs one."""
         args = dict(zip(self.names, self.specs, strict=True))
         available = {n: Method(n, lambda _, *a, f=f: f(*a), args, doc=f"The {n}.") for n, f in family.direct.items()}
         available |= {**self.entries(name, derivative, "structure"), **more}
@@ -222,10 +222,10 @@ class _Methods:
         return data if is_in_order else read(data, self.form.order)
 
     def _structure(self) -> Any:
-        return tuple(constant(places.astype(np.int32)) for places in self.form.places)
+        return tuple(constant(positions.astype(np.int32)) for positions in self.form.positions)
 
     def _entries(self, point: Methods, state: dict[str, Tensor]) -> Any:
-        """From products of the half that reads the state."""
+        """The entries from products of the half that reads the state."""
 
         def product(v: Tensor, which: int) -> Tensor:
             leaves, spec = pytree.flatten(point.likes[which])
@@ -236,7 +236,7 @@ class _Methods:
 
     def _sparsity(self) -> Sparsity:
         names = ("starts", "indices") if self.format in ("csr", "csc") else ("rows", "columns")
-        indices = dict(zip(names, self.form.places, strict=True))
+        indices = dict(zip(names, self.form.positions, strict=True))
         coloring = self.coloring
         if coloring.num_column_colors:
             indices["column_colors"] = coloring.columns
@@ -244,5 +244,5 @@ class _Methods:
             indices["row_colors"] = coloring.rows
         if coloring.kind != "acyclic":
             indices["places"] = sources(coloring)[self.form.order]
-        numbers = {name: tuple(np.asarray(places).tolist()) for name, places in indices.items()}
+        numbers = {name: tuple(np.asarray(positions).tolist()) for name, positions in indices.items()}
         return Sparsity(self.format, coloring.pattern.shape, numbers)

@@ -1,7 +1,8 @@
 """Functions that share state on the device: one writes it, others read it.
 
-The state is a set of global variables of the module, in `util.global`, IREE's own dialect. A version counts the
-writes: every function that reads or writes returns it behind its results, and a read before the first write fails.
+The state consists of global variables of the module, in `util.global` of IREE's own dialect. A version counts the
+writes: every function that reads or writes the state returns the version after its results. A read before the first
+write fails.
 """
 
 from __future__ import annotations
@@ -32,12 +33,12 @@ class Method:
     """A function of the state and of arguments.
 
     Attributes:
-      function: ``(state, *args) -> results``, or ``-> (results, new state)`` for one that writes; the state is a dict
-        of tensors by name.
-      args: the pytree of specs of each argument by its name.
+      function: ``(state, *args) -> results``; a function that writes returns ``(results, new state)``. The state is a
+        dict of tensors by name.
+      args: for each argument its name and its pytree of specs.
       doc: a sentence for the user.
-      into: whether the results are written to memory of the caller's, which is one more argument, `out`.
-      sparsity: where the entries of a sparse matrix stand that it returns.
+      into: True if the results are written to memory of the caller, in an additional argument `out`.
+      sparsity: the positions of the entries, if it returns a sparse matrix.
     """
 
     name: str
@@ -51,9 +52,9 @@ class Method:
 
 
 def assemble(state: State, methods: Sequence[Method]) -> tuple[ir.Module, tuple[Entry, ...]]:
-    """One module with the state as global variables and the methods as its functions, in plain StableHLO.
+    """One module with the state as global variables and the methods as functions, in plain StableHLO.
 
-    What no method reads is not kept.
+    State that no method reads is left out.
     """
     names = {name for method in methods for name in method.reads}
     state = {name: spec for name, spec in state.items() if name in names}
@@ -83,7 +84,10 @@ def assemble(state: State, methods: Sequence[Method]) -> tuple[ir.Module, tuple[
 
 
 def traced_method(method: Method, state: State) -> tuple[ir.Module, Entry]:
-    """The lowered function of a method, whose first arguments are what it reads and last results what it writes of the state."""
+    """The lowered function of a method.
+
+    Its first arguments are the state that it reads, and its last results the state that it writes.
+    """
     leaves, in_spec = pytree.flatten(tuple(method.args.values()))
     inputs = [as_spec(leaf) for leaf in leaves]
     count = len(method.reads)
@@ -107,7 +111,7 @@ def traced_method(method: Method, state: State) -> tuple[ir.Module, Entry]:
 
 
 def _connect(func: ir.Operation, method: Method, state: State) -> None:
-    """Puts loads for the arguments that are state, and stores for the results that are."""
+    """Replaces the arguments that are state by loads, and the results that are state by stores."""
     block = func.regions[0].blocks[0]
     with ir.InsertionPoint.at_block_begin(block):
         versions = _checked_version(method) if method.reads else []
@@ -131,7 +135,7 @@ def _connect(func: ir.Operation, method: Method, state: State) -> None:
 
 
 def _with_storage(entry: Entry) -> Entry:
-    """The entry point with a last argument in the form of its result."""
+    """The entry point with an additional last argument in the form of its result."""
     leaves = pytree.unflatten(entry.in_spec, entry.inputs), pytree.unflatten(entry.out_spec, entry.outputs)
     inputs, in_spec = pytree.flatten((*leaves[0], leaves[1]))
     arguments = (*entry.arguments, "out")
@@ -139,7 +143,7 @@ def _with_storage(entry: Entry) -> Entry:
 
 
 def _add_storage(func: ir.Operation, entry: Entry) -> None:
-    """An argument for each result that IREE writes the result to."""
+    """Adds an argument for each result, to which IREE writes the result."""
     type = ir.FunctionType(ir.TypeAttr(func.attributes["function_type"]).value)
     types = type.results[: len(entry.outputs)]
     for t in types:

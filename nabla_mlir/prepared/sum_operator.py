@@ -86,7 +86,7 @@ class SumOperator(SummedOperator):
 
 
 class _Works:
-    """The work for each shape of batches, compiled when the first of that shape comes."""
+    """The computation for each shape of batches, compiled when the first batch of that shape arrives."""
 
     def __init__(self, make: Callable[[tuple[Any, ...]], Work]):
         self._make = make
@@ -102,7 +102,7 @@ class _Works:
 def work_of(
     source: Any, x: Any, data: tuple[Any, ...], reduction: str, mask: str, *, block: int = thresholds.BLOCK, target: Any = None
 ) -> Work:
-    """The work for each batch, from the arguments of a user.
+    """The computation for each batch, from the arguments of a user.
 
     Args:
       source, x, reduction, mask, block, target: as in `SumOperator`.
@@ -124,7 +124,7 @@ def is_function(source: Any) -> bool:
 
 
 def _with_mask(f: Callable[..., Any], x: Any, data: tuple[Any, ...], mask: str) -> tuple[Any, ...]:
-    """The data with weights of rows, in the dtype of the point, where the function has them."""
+    """The data with weights of rows added at the mask argument, in the dtype of the point."""
     names = list(inspect.signature(f).parameters)[1:]
     if mask not in names:
         raise TraceError(f"mask requires the name of an argument with data, {', '.join(names)}, got {mask!r}.")

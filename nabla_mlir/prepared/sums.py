@@ -21,7 +21,7 @@ from nabla_mlir.prepared.points import PointOperator
 
 
 class PairwiseSum:
-    """A sum whose parts come one after the other, and are the leaves of a tree of pairs.
+    """A sum of parts that arrive one by one; the parts are the leaves of a tree of pairs.
 
     Example:
       >>> total = PairwiseSum()
@@ -32,7 +32,7 @@ class PairwiseSum:
     """
 
     def __init__(self) -> None:
-        self._sums: list[tuple[int, Any]] = []  # of complete subtrees, with their numbers of leaves, which fall
+        self._sums: list[tuple[int, Any]] = []  # complete subtrees with their numbers of leaves, in decreasing order
 
     def add(self, part: Any) -> None:
         """Adds the next part."""

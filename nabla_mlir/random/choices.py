@@ -132,14 +132,14 @@ def choice(
                              where=user_frame())  # fmt: skip
     mode = gumbel_mode("choice", mode)
     if p is None and replace:
-        places = randint(key, shape, 0, n) if count else np.zeros(shape, Defaults.int)
+        positions = randint(key, shape, 0, n) if count else np.zeros(shape, Defaults.int)
     elif p is None:
         if array is not None and count:
             return _some(key, array, shape, axis)
-        places = _order(key, n, count).reshape(shape)
+        positions = _order(key, n, count).reshape(shape)
     else:
-        places = _places(key, p, shape, inexact_dtype(common_dtype([p])), replace, mode)
-    return places if array is None else _taken(array, places, axis)
+        positions = _positions(key, p, shape, inexact_dtype(common_dtype([p])), replace, mode)
+    return positions if array is None else _selected(array, positions, axis)
 
 
 def _draws(name: str, shape: Any) -> tuple[int, ...]:
@@ -157,12 +157,12 @@ def _some(key: Any, x: Any, shape: Static[Any], axis: Static[int]) -> Tensor:
 
 
 @library
-def _taken(x: Any, places: Any, axis: Static[int]) -> Tensor:
-    return take(as_tensor(x), as_tensor(places), axis, mode="promise_in_bounds")
+def _selected(x: Any, positions: Any, axis: Static[int]) -> Tensor:
+    return take(as_tensor(x), as_tensor(positions), axis, mode="promise_in_bounds")
 
 
 @library
-def _places(key: Any, p: Any, shape: Static[Any], dtype: np.dtype, replace: bool, mode: str) -> Tensor:
+def _positions(key: Any, p: Any, shape: Static[Any], dtype: np.dtype, replace: bool, mode: str) -> Tensor:
     p, key = real("choice", p, dtype), words_of(key)
     if not replace:
         return reshaped(top_k(gumbels(key, p.shape, dtype, mode) + ew.log(p), math.prod(shape))[1], shape)
@@ -233,14 +233,14 @@ def categorical(
 @library
 def _with_replacement(key: Any, logits: Any, axis: Static[int], shape: Static[Any], mode: str) -> Tensor:
     x = as_tensor(logits)
-    place = len(shape) - (x.ndim - 1) + axis
-    whole = (*shape[:place], x.shape[axis], *shape[place:])
-    return argmax(gumbels(words_of(key), whole, x.dtype, mode) + broadcast_to(x, whole), place)
+    position = len(shape) - (x.ndim - 1) + axis
+    whole = (*shape[:position], x.shape[axis], *shape[position:])
+    return argmax(gumbels(words_of(key), whole, x.dtype, mode) + broadcast_to(x, whole), position)
 
 
 @library
 def _without_replacement(key: Any, logits: Any, axis: Static[int], shape: Static[Any], mode: str) -> Tensor:
     x = as_tensor(logits)
     x = moveaxis(x + gumbels(words_of(key), x.shape, x.dtype, mode), axis, -1)
-    _, places = top_k(x, math.prod(shape[: len(shape) - (x.ndim - 1)]))
-    return convert(reshaped(moveaxis(places, -1, 0), shape), Defaults.int)
+    _, positions = top_k(x, math.prod(shape[: len(shape) - (x.ndim - 1)]))
+    return convert(reshaped(moveaxis(positions, -1, 0), shape), Defaults.int)

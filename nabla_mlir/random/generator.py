@@ -25,7 +25,7 @@ from nabla_mlir.table.tensor import Tensor, full, full_like
 
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))  # of the rounds, four by four in turn
 _PARITY = 0x1BD11BDA  # of the key's third word, which makes the exclusive or of all three this
-_PLACES = 2**32
+_POSITIONS = 2**32
 
 
 def scrambled(keys: KeyArray, high: Tensor, low: Tensor) -> tuple[Tensor, Tensor]:
@@ -37,16 +37,16 @@ def scrambled(keys: KeyArray, high: Tensor, low: Tensor) -> tuple[Tensor, Tensor
     for group in range(5):
         for n in _ROTATIONS[group % 2]:
             x = x + y
-            turn = lg.logical_or(lg.shift_left(y, number(n)), lg.shift_right_logical(y, number(32 - n)))
-            y = lg.logical_xor(turn, x)
+            rotation = lg.logical_or(lg.shift_left(y, number(n)), lg.shift_right_logical(y, number(32 - n)))
+            y = lg.logical_xor(rotation, x)
         x, y = x + schedule[(group + 1) % 3], y + (schedule[(group + 2) % 3] + number(group + 1))
     return x, y
 
 
-def _at_places(keys: KeyArray, shape: Shape) -> tuple[Tensor, Tensor]:
+def _at_positions(keys: KeyArray, shape: Shape) -> tuple[Tensor, Tensor]:
     """The two words of each place of a shape, for each key."""
     size = math.prod(shape)
-    if size > _PLACES:
+    if size > _POSITIONS:
         raise ShapeError(f"random numbers require at most 2**32 of them a key, got shape {shape}.", where=user_frame(),
                          help="split the key.")  # fmt: skip
     flat = (*keys.shape, size)
@@ -58,7 +58,7 @@ def _at_places(keys: KeyArray, shape: Shape) -> tuple[Tensor, Tensor]:
 
 def split_keys(keys: KeyArray, shape: Shape) -> KeyArray:
     """A shape of new keys of each key."""
-    return KeyArray(*_at_places(keys, shape))
+    return KeyArray(*_at_positions(keys, shape))
 
 
 def split_in(keys: KeyArray, n: int) -> list[KeyArray]:
@@ -74,7 +74,7 @@ def fold(keys: KeyArray, data: Tensor) -> KeyArray:
 
 def random_bits(keys: KeyArray, shape: Shape, dtype: np.dtype) -> Tensor:
     """Unsigned integers, every bit of which is random."""
-    high, low = _at_places(keys, shape)
+    high, low = _at_positions(keys, shape)
     if dtype.itemsize < 8:
         return convert(lg.logical_xor(high, low), dtype)
     high, low = (convert(x, dtype) for x in (high, low))

@@ -1,8 +1,9 @@
-"""`ad.checkpoint`: a region whose values reverse mode computes again instead of keeping them.
+"""`ad.checkpoint`: a region whose values reverse mode recomputes instead of storing.
 
-The backward pass gets a region of its own that holds the forward computation again and its pullback. When it is inlined
-its inputs pass an `optimization_barrier`, or else merging of duplicates would undo the recomputation. What a policy
-allows to keep becomes results of the forward region, which the backward region uses.
+The backward pass gets its own region, which recomputes the forward values and pulls the cotangents back through them.
+When that region is inlined, its inputs pass an `optimization_barrier`; without it, the merging of duplicates would undo
+the recomputation. The values that a policy saves become results of the forward region, and the backward region reads
+those.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ def _jvp(op: ir.Operation, tangents: Tangents) -> None:
 
 
 def _vjp(op: ir.Operation, active: set[ir.Value], cts: Sequence[MaybeZero]) -> Cotangents:
-    """The pullback, in a region that computes the values again."""
+    """Emits the pullback as a region that recomputes the values which the policy did not save."""
     captures = [v for v in captures_of(op) if v in active]
     new = exposed(op)
     _, ops, outputs = body_of(new.regions[0])
@@ -69,9 +70,9 @@ def _vjp(op: ir.Operation, active: set[ir.Value], cts: Sequence[MaybeZero]) -> C
             accumulate(cotangents, mapping.get(r, r), ct, varying)
         pull_back(clones, varying, cotangents)
         outs = [materialize(cotangents.get(v, ZERO), wrap(v)) for v in captures]
-        for again, value in zip(marks.release(), values.values(), strict=True):
-            made_by = again.owner
-            again.replace_all_uses_with(value)
+        for copy, value in zip(marks.release(), values.values(), strict=True):
+            made_by = copy.owner
+            copy.replace_all_uses_with(value)
             if made_by.name == "ad.name":  # what it names is the same value
                 made_by.operands[0].replace_all_uses_with(value)
         return outs
@@ -98,7 +99,9 @@ checkpoint: OpDef = control(
 
 
 def emit_body(op: ir.Operation) -> list[Tensor]:
-    """Emits what the region computes; a recomputation behind a barrier, so that it stays one."""
+    """Emits the operations of the region. If it is a recomputation, its inputs pass a barrier, so that it is not merged
+    with the original.
+    """
     _, ops, outputs = body_of(op.regions[0])
     mapping: dict[ir.Value, ir.Value] = {}
     view = CheckpointOp(op)

@@ -44,7 +44,7 @@ BOOL = np.dtype(bool)
 
 
 def _while_jvp(op: ir.Operation, tangents: Tangents) -> None:
-    """One loop that carries each primal and the tangents of those that vary."""
+    """Emits one loop that carries the primal values and the tangents of the carries that vary."""
     active = active_carries(op, set(tangents))
     inits = [wrap(v) for v in op.operands]
     if not active:
@@ -74,7 +74,7 @@ def _while_jvp(op: ir.Operation, tangents: Tangents) -> None:
 
 
 def _pushed(ops: Any, outputs: Any, mapping: dict[ir.Value, ir.Value], tangents: Tangents) -> list[Tensor]:
-    """A copy of a body with its tangents; the values it returns."""
+    """Emits a copy of a body and its tangents (into `tangents`); returns the values that the body returns."""
     clones = clone_body(ops, mapping)
     marks = Kept([mapping.get(v, v) for v in outputs])
     push_forward(clones, tangents)
@@ -82,7 +82,10 @@ def _pushed(ops: Any, outputs: Any, mapping: dict[ir.Value, ir.Value], tangents:
 
 
 def _while_batch(op: ir.Operation, mapped: Mapped, size: int, unmapped: dict[ir.Value, ir.Value]) -> None:
-    """An unmapped predicate keeps one loop with batched bodies; a mapped one runs until every entry is done."""
+    """Batches a loop. If the predicate is unmapped, the result is one loop with a batched body.
+
+    If the predicate is mapped, the loop runs until the predicate of every entry is false.
+    """
     arguments, ops, outputs = body_of(op.regions[1])
     tests, test_ops, (predicate,) = body_of(op.regions[0])
     changing = {i for i, (a, r) in enumerate(zip(arguments, outputs, strict=True)) if a != r}
@@ -90,10 +93,11 @@ def _while_batch(op: ir.Operation, mapped: Mapped, size: int, unmapped: dict[ir.
     inits = [mapped[v] if v in mapped else wrap(unmapped.get(v, v)) for v in op.operands]
     inits = [prefixed(x, size) if i in varying and op.operands[i] not in mapped else x for i, x in enumerate(inits)]
 
-    # The operations of the condition, or of the body, on batched carries; what results is asked for by value.
+    # Emits the condition, or the body, on batched carries. The caller reads results through the returned function.
     def run(
         region_ops: Any, region_arguments: Any, carry: Sequence[Tensor], alive: Tensor | None, gate: bool
     ) -> Callable[[ir.Value, bool], Tensor]:
+        """Emits the operations of a region on the carries; returns a function from a value of the region to its batch."""
         inner: Mapped = dict(mapped)
         same = dict(unmapped)
         if alive is not None:
@@ -134,10 +138,10 @@ def _while_batch(op: ir.Operation, mapped: Mapped, size: int, unmapped: dict[ir.
 
 
 def _varying_carries(op: ir.Operation, mapped: Mapped, changing: set[int]) -> tuple[set[int], bool]:
-    """The carries that differ between the entries of a map, and whether the predicate does: a fixed point.
+    """Finds the carries that differ between the entries of a map, as a fixed point; also tells if the predicate differs.
 
-    For example, of ``while x < n: x, i = 2 * x, i + 1`` with a mapped n alone the predicate differs; so x and i do, which
-    stop at other values for other entries.
+    Example: in ``while x < n: x, i = 2 * x, i + 1`` only n is mapped. Then the predicate differs between entries, and
+      so do x and i, because each entry stops at its own iteration.
     """
     arguments, ops, outputs = body_of(op.regions[1])
     tests, test_ops, (predicate,) = body_of(op.regions[0])
@@ -157,12 +161,12 @@ def _varying_carries(op: ir.Operation, mapped: Mapped, changing: set[int]) -> tu
 def _while_per_entry(
     inits: Any, test: Any, step: Any, like: ir.Operation, *, live: Tensor | None, own: set[int]
 ) -> list[Tensor]:
-    """Runs while any entry's predicate holds; an entry that is done keeps its exact values.
+    """Emits a loop that runs while the predicate of any entry holds; an entry that has ended keeps its exact values.
 
-    The predicate is a carry, so that it is computed once per iteration.
+    The predicate is a carry, so it is computed once per iteration.
 
     Args:
-      live: the entries that take the results; the others do not start.
+      live: the mask of entries that use the results; the other entries do not start.
       own: the carries that differ between the entries and change.
     """
 
@@ -194,7 +198,7 @@ def _branches(op: ir.Operation) -> list[tuple[list[ir.Operation], list[ir.Value]
 
 
 def _case_jvp(op: ir.Operation, tangents: Tangents) -> None:
-    """The same choice, of results and tangents together."""
+    """Emits one choice with the same index, whose branches return results and tangents."""
     active = active_results(op, set(tangents))
     if not active:
         return
@@ -211,14 +215,14 @@ def _case_jvp(op: ir.Operation, tangents: Tangents) -> None:
 def branch_pushed(
     ops: Sequence[ir.Operation], outputs: Sequence[ir.Value], tangents: Tangents, active: Sequence[int]
 ) -> list[Tensor]:
-    """A copy of a body without arguments: what it returns, and the tangents of the results at `active`."""
+    """Emits a copy of a body without arguments; returns its results, then the tangents of the results at `active`."""
     all_tangents = dict(tangents)
     outs = _pushed(ops, outputs, {}, all_tangents)
     return [*outs, *(materialize(all_tangents.get(outs[i].value, ZERO), outs[i]) for i in active)]
 
 
 def active_results(op: ir.Operation, roots: set[ir.Value]) -> list[int]:
-    """The results of a choice, or of a region that runs once, that vary differentiably with `roots` in some branch."""
+    """Indices of the results of a choice, or of a region that runs once, that depend differentiably on `roots` in some branch."""
     active: set[int] = set()
     for ops, outputs in _branches(op):
         varying = active_values(ops, roots)
@@ -227,10 +231,10 @@ def active_results(op: ir.Operation, roots: set[ir.Value]) -> list[int]:
 
 
 def _case_vjp(op: ir.Operation, active: set[ir.Value], cts: Sequence[MaybeZero]) -> Cotangents:
-    """A second choice by the same index: each branch is run again and pulled back.
+    """Emits a second choice with the same index; each of its branches recomputes a branch and pulls cotangents back through it.
 
-    What a branch computes is known only inside it, so it is computed anew; the compiler shares nothing between the
-    two choices.
+    The values inside a branch are not visible outside it, so they are recomputed. IREE shares nothing between the two
+    choices.
     """
     captures = [v for v in captures_of(op) if v in active]
 
@@ -255,13 +259,16 @@ def _case_vjp(op: ir.Operation, active: set[ir.Value], cts: Sequence[MaybeZero])
 
 
 def _case_batch(op: ir.Operation, mapped: Mapped, size: int, unmapped: dict[ir.Value, ir.Value]) -> None:
-    """With an unmapped index one choice of batched branches; with a mapped one every branch, and a selection."""
+    """Batches a choice. If the index is unmapped, the result is one choice between batched branches.
+
+    If the index is mapped, every branch runs, and a selection picks the result of each entry.
+    """
     index = op.operands[0]
     branches = _branches(op)
     captures = [v for v in captures_of(op) if v in mapped]
 
     if index in mapped:
-        masks = _taken(mapped[index], len(branches))
+        masks = _masks(mapped[index], len(branches))
         outs = [_branch_gated(*b, mapped, size, unmapped, t) for b, t in zip(branches, masks, strict=True)]
         results = outs[-1]
         for values, entries in zip(reversed(outs[:-1]), reversed(masks[:-1]), strict=True):
@@ -282,7 +289,7 @@ def branch_batched(
     ops: Sequence[ir.Operation], outputs: Sequence[ir.Value], wanted: Sequence[bool], mapped: Mapped, size: int,
     unmapped: dict[ir.Value, ir.Value],
 ) -> list[Tensor]:  # fmt: skip
-    """The batch of a body without arguments: what it returns, with the mapped axis where it is wanted."""
+    """Emits the batch of a body without arguments; the results that are `wanted` to carry the mapped axis do."""
     inner, same = dict(mapped), dict(unmapped)
     batch_ops(ops, inner, size, unmapped=same)
     outs = []
@@ -296,7 +303,10 @@ def _branch_gated(
     ops: Sequence[ir.Operation], outputs: Sequence[ir.Value], mapped: Mapped, size: int,
     unmapped: dict[ir.Value, ir.Value], mask: Tensor,
 ) -> list[Tensor]:  # fmt: skip
-    """`branch_batched` for a branch that only some entries take; one that may not end runs only if any of them does."""
+    """Emits `branch_batched` for a branch that only the entries of `mask` select.
+
+    A branch with a loop that may not end runs only if some entry selects it.
+    """
 
     def make() -> list[Tensor]:
         inner, same = dict(mapped), dict(unmapped)
@@ -313,12 +323,12 @@ def _branch_gated(
     return emit_case(_any(mask), [make, untaken]) if may_not_end else make()
 
 
-def _taken(index: Tensor, branches: int) -> list[Tensor]:
-    """For each branch, which entries take it."""
+def _masks(index: Tensor, branches: int) -> list[Tensor]:
+    """The mask of each branch: the entries that select it."""
     if index.dtype == BOOL:
         return [index, logical_not(index)]
     last = branches - 1
-    # An index outside chooses the last branch (StableHLO specification, case).
+    # An index out of range selects the last branch (StableHLO specification, case).
     inside = clamp(full((), 0, index.dtype), index, full((), last, index.dtype))
     outside = compare(inside, index, comparison_direction="NE")
     index = select(outside, full(index.shape, last, index.dtype), index)
@@ -326,7 +336,7 @@ def _taken(index: Tensor, branches: int) -> list[Tensor]:
 
 
 def control(name: str, doc: str, jvp: Any, vjp: Any, batch: Any, runs: str = "", active: Any = None) -> OpDef:
-    """A record whose rules get the operation itself, since they rewrite its regions."""
+    """Registers a record whose rules get the operation itself, because they rewrite its regions."""
     record = OpDef(
         name=name, kind="control", doc=doc, jvp=jvp, batch=batch, multi=True, vjp=vjp, runs=runs, active=active,
         instructions=LONG,

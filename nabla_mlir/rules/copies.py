@@ -1,4 +1,4 @@
-"""Copies of whole arguments that a function makes to write to a part of them."""
+"""Detection of copies of whole arguments that a function makes only to write to a part of them."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from nabla_mlir.dialects.regions import made_by, nested
 from nabla_mlir.errors import SourceRange
 from nabla_mlir.table.traits import bytes_of, updated
 
-_WRITTEN = {"stablehlo.dynamic_update_slice": 1, "stablehlo.scatter": -1}  # the operand that says what is written
-_MANY = 4  # copied bytes for each that is written: less is no matter
+_WRITTEN = {"stablehlo.dynamic_update_slice": 1, "stablehlo.scatter": -1}  # the index of the operand that is written
+_MANY = 4  # A copy is reported if it has at least this many bytes for each byte that is written.
 
 
 @dataclass(frozen=True)
 class Copy:
-    """A copy of an argument, which the caller keeps, in order to write to a part of it.
+    """A copy of an argument that the caller still owns; the function makes it to write to a part of the argument.
 
     Attributes:
-      argument: its number among the arguments of the function.
-      bytes: that are copied.
-      written: bytes that are written, once.
+      argument: the index of the argument.
+      bytes: the size of the copy.
+      written: the bytes that one execution of the operation writes.
       where: the user's line that writes.
     """
 
@@ -40,19 +40,22 @@ class Copy:
 
 
 def overwritten(value: ir.Value) -> ir.BlockArgument | None:
-    """The argument of a block of which operations make a value by writing to parts of it, or by nothing at all."""
+    """The block argument from which operations make `value` only by writing to parts of it; None if there is no such argument.
+
+    `value` may also be the argument itself.
+    """
     maker = made_by(value)
     while maker is not None:
-        place = list(maker.results).index(value)
-        if maker.name not in ("stablehlo.reshape", "stablehlo.while") and place not in updated(maker):
+        position = list(maker.results).index(value)
+        if maker.name not in ("stablehlo.reshape", "stablehlo.while") and position not in updated(maker):
             return None
-        value = maker.operands[place]
+        value = maker.operands[position]
         maker = made_by(value)
     return ir.BlockArgument(value)
 
 
 def copies_of(func: ir.Operation) -> Iterator[Copy]:
-    """Of a `func.func` of plain StableHLO: the copies that would not be made if the caller gave the argument away."""
+    """The copies in a `func.func` of plain StableHLO that would not be made if the caller donated the argument."""
     for op in nested(func):
         if op.name not in _WRITTEN:
             continue
@@ -65,7 +68,7 @@ def copies_of(func: ir.Operation) -> Iterator[Copy]:
 
 
 def _is_read_last(op: ir.Operation) -> bool:
-    """Whether nothing reads behind `op` what it writes to, or what that is made of: else there is a copy in any case."""
+    """True if no operation after `op` reads the buffer that `op` writes to. If one does, the copy is needed in any case."""
     value = op.operands[0]
     while True:
         readers = [use.owner.operation for use in value.uses]

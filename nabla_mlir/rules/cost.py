@@ -1,4 +1,4 @@
-"""What an operation costs, from its IR: floating-point operations, and bytes read and written."""
+"""The cost of operations, computed from their IR: floating-point operations, and bytes read and written."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from nabla_mlir.table.traits import bytes_of, flops_of, is_choice, is_free, runs
 
 @dataclass(frozen=True)
 class Cost:
-    """Floating-point operations, and bytes moved if nothing is fused."""
+    """The number of floating-point operations, and of bytes that are read and written if no operations are fused."""
 
     flops: int = 0
     bytes: int = 0
@@ -29,7 +29,11 @@ class Cost:
 
 
 def cost_of(op: ir.Operation) -> Cost:
-    """The cost of one operation: a loop as often as it runs (once if that is not known), a choice its dearest branch."""
+    """The cost of one operation.
+
+    A loop costs its body times the number of iterations (once if the number is unknown). A choice costs as much as its
+    dearest branch.
+    """
     if op.name == "stablehlo.while":
         counter = find_counter(op)
         trips = 1 if counter is None else counter.trips
@@ -46,7 +50,10 @@ def cost_of_all(ops: Iterable[ir.Operation]) -> Cost:
 
 
 def with_trips(op: ir.Operation, times: int = 1) -> Iterator[tuple[ir.Operation, int]]:
-    """The operations inside of `op` and how often each runs; what is inside of a reduction counts as one with it."""
+    """The operations inside `op`, each with the number of times that it runs.
+
+    The region of a reduction is part of the reduction, so its operations are not listed.
+    """
     counter = find_counter(op) if op.name == "stablehlo.while" else None
     times *= 1 if counter is None else counter.trips
     for inner in (o.operation for region in op.regions for block in region.blocks for o in block.operations):
@@ -56,7 +63,10 @@ def with_trips(op: ir.Operation, times: int = 1) -> Iterator[tuple[ir.Operation,
 
 
 def written_by(ops: Iterable[ir.Operation]) -> tuple[int, int]:
-    """The bytes of the results that are computed, as often as they are, and the number of operations; a loop is one."""
+    """The bytes of the results that `ops` compute, and the number of these results.
+
+    The results in the body of a loop count once per iteration, and the loop itself counts as one.
+    """
     size = count = 0
     for op in ops:
         if op.name == "stablehlo.while":
@@ -70,14 +80,14 @@ def written_by(ops: Iterable[ir.Operation]) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class FunctionCost:
-    """The cost of a call of a function, as its IR says it; fusion makes the bytes and the peak smaller.
+    """The cost of one call of a function, computed from its IR without fusion; fusion makes the bytes and the peak smaller.
 
     Attributes:
       flops: floating-point operations.
-      bytes: read and written by its operations, one after the other.
-      state_bytes: of the state that it reads and writes.
-      peak_bytes: of the values that are alive at the same time: arguments, intermediate values, results, and state,
-        twice where it is replaced.
+      bytes: the sum of the bytes that its operations read and write.
+      state_bytes: size of the state that it reads and writes.
+      peak_bytes: the largest size of the values that are live at the same time: arguments, intermediate values, results
+        and state. State that is replaced counts twice.
     """
 
     flops: int
@@ -87,7 +97,7 @@ class FunctionCost:
 
 
 def cost_of_function(func: ir.Operation) -> FunctionCost:
-    """The cost of a `func.func` of plain StableHLO, with state in `util.global` or without."""
+    """The cost of a `func.func` of plain StableHLO, with or without state in `util.global`."""
     block = func.regions[0].blocks[0]
     ops = [op.operation for op in block.operations]
     total = cost_of_all(op for op in ops if op.name in REGISTRY)
@@ -104,7 +114,7 @@ def _bytes_or_zero(value: ir.Value) -> int:
 
 
 def _peak(block: ir.Block) -> int:
-    """The most bytes alive at a time in a block, those of regions while their operation runs included."""
+    """The largest number of bytes that are live at one time in a block, including regions while their operation runs."""
     ops = [op.operation for op in block.operations]
     last = {value: i for i, op in enumerate(ops) for value in reads_of(op)}
     alive = peak = sum(map(_bytes_or_zero, block.arguments))

@@ -1,4 +1,4 @@
-"""The code of custom rules: the regions of an operation with rules of its own, emitted where a rule is applied."""
+"""The code of custom rules: each rule is a region of its operation, and is emitted where the rule is applied."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from nabla_mlir.table.tensor import Tensor, wrap
 
 
 def emit_rule(op: ir.Operation, region: int, arguments: Sequence[ir.Value]) -> list[Tensor]:
-    """Emits the code of a region of a custom rule on these arguments; returns what it returns.
+    """Emits a region of a custom rule on `arguments`; returns the values that the region returns.
 
     Raises:
       RuleMissingError: the rule was not traced.
@@ -38,7 +38,10 @@ def emit_rule(op: ir.Operation, region: int, arguments: Sequence[ir.Value]) -> l
 
 
 def _recur(op: ir.Operation, inner: ir.Operation, clone: ir.Operation, mapping: dict[ir.Value, ir.Value]) -> None:
-    """Puts the whole operation in the place of an `ad.recur`, unless another rule of that name stands between."""
+    """Replaces an `ad.recur` by a copy of the whole operation `op`.
+
+    It does nothing if a rule of the same name, inside `op`, encloses the `ad.recur`: that rule replaces it later.
+    """
     around = inner
     while around != clone:
         around = around.parent.operation
@@ -65,7 +68,7 @@ def _recur(op: ir.Operation, inner: ir.Operation, clone: ir.Operation, mapping: 
 
 @dataclass(frozen=True)
 class Exposed:
-    """An `ad.custom_vjp` that gets as operands what `fwd`, emitted before it, computed."""
+    """An `ad.custom_vjp` whose operands include the results and residuals of its `fwd`, which is emitted before it."""
 
     op: ir.Operation
     outs: list[ir.Value]
@@ -73,9 +76,9 @@ class Exposed:
 
 
 def exposed_rule(op: ir.Operation) -> Exposed | None:
-    """Emits `fwd` in the place of an `ad.custom_vjp`; None if its `bwd` calls the function again.
+    """Emits `fwd` in front of an `ad.custom_vjp`; returns None if `bwd` calls the function again.
 
-    Reverse mode of a loop finds the residuals in the body then, where they can be stored.
+    Reverse mode of a loop then sees the residuals in the body, and can store them in tapes.
     """
     if any(inner.name == RECUR for o in body_of(op.regions[2])[1] for inner in [*nested(o), o]):
         return None

@@ -1,8 +1,8 @@
-"""Functions with rules of the user's own: `ad.custom_jvp` and `ad.custom_vjp`.
+"""Functions with rules of the user: `ad.custom_jvp` and `ad.custom_vjp`.
 
-A derivative puts the code of the rule in place of the operation, so the derivative of a rule is the derivative of its
-code. `ad.recur` in a rule becomes the whole operation again at that moment: a rule may call its own function, and
-the second derivative takes the rule a second time.
+A derivative replaces the operation by the code of its rule, so the derivative of a rule is the derivative of its code.
+At that moment each `ad.recur` in the rule becomes the whole operation: a rule may call its own function, and the second
+derivative applies the rule a second time.
 """
 
 from __future__ import annotations
@@ -44,8 +44,10 @@ def _refuse_active_captures(op: ir.Operation, active: Collection[ir.Value]) -> N
 
 
 def _take_values(op: ir.Operation, outs: Sequence[Tensor], new_ops: Sequence[ir.Operation]) -> list[ir.Value]:
-    """Replaces the results by those that the rule computed; one that it only hands on becomes a value of its own,
-    since its tangent is another than that of the argument.
+    """Replaces the results of `op` by the values that the rule computed; returns these values.
+
+    If the rule returns one of its arguments, the result becomes a copy of it, because its tangent differs from that of
+    the argument.
     """
     fresh = {r for new in new_ops for r in new.results}
     values = []
@@ -75,7 +77,7 @@ def _custom_jvp_jvp(op: ir.Operation, tangents: Tangents) -> None:
 
 
 def _custom_jvp_vjp(op: ir.Operation, active: set[ir.Value], cts: Sequence[MaybeZero]) -> Cotangents:
-    """The rule is linear in the tangents: it is transposed."""
+    """Transposes the rule, which is linear in the tangents."""
     _refuse_active_captures(op, active)
     view = CustomJvpOp(op)
     operands = list(op.operands)
@@ -97,10 +99,10 @@ def _custom_jvp_vjp(op: ir.Operation, active: set[ir.Value], cts: Sequence[Maybe
 
 
 def _through_values(ops: Sequence[ir.Operation], roots: Sequence[ir.Value]) -> list[ir.Operation]:
-    """`ops`, with every forward rule that is applied to a tangent replaced by its value.
+    """Returns `ops` in which each function with a forward rule that is applied to a tangent is replaced by its body.
 
-    Such a function is linear in it, so its transpose is that of its value; taking the rule again would not end where
-    it calls the function itself on a tangent.
+    Such a function is linear in the tangent, so the transpose of its body is the transpose of its rule. Applying the
+    rule instead would not end if the rule calls its own function on a tangent.
     """
     plain: list[ir.Operation] = []
     varying = set(roots)
@@ -124,7 +126,7 @@ def _through_values(ops: Sequence[ir.Operation], roots: Sequence[ir.Value]) -> l
 
 
 def _emit_fwd(op: ir.Operation) -> list[Tensor]:
-    """Emits `fwd` before the operation, whose results it takes over; returns the residuals."""
+    """Emits `fwd` before the operation and replaces the operation's results by those of `fwd`; returns the residuals."""
     operands = list(op.operands)
     with ir.InsertionPoint(op):
         outs, new_ops = recorded(lambda: emit_rule(op, 1, operands))
@@ -146,7 +148,7 @@ def _custom_vjp_vjp(op: ir.Operation, active: set[ir.Value], cts: Sequence[Maybe
 
 
 def _custom_vjp_jvp(op: ir.Operation, tangents: Tangents) -> None:
-    """`bwd` is linear in the cotangents: its transpose is the forward rule."""
+    """Emits the forward rule: the transpose of `bwd`, which is linear in the cotangents."""
     _refuse_active_captures(op, tangents)
     view = CustomVjpOp(op)
     operands = list(op.operands)
@@ -172,18 +174,19 @@ def batched_region(
     region: ir.Region, target: ir.Region, is_mapped: Sequence[bool], wanted: Sequence[bool | None], mapped: Mapped,
     size: int, unmapped: dict[ir.Value, ir.Value], sums: Sequence[bool] = (),
 ) -> list[bool]:  # fmt: skip
-    """Fills `target` with the batch of a region; returns which results carry the axis.
+    """Fills `target` with the batch of a region; returns for each result if it carries the axis.
 
     Args:
-      is_mapped: for each argument, whether it carries the axis.
-      wanted: for each result, whether it has to carry the axis; None for as it comes.
-      sums: for each result, whether it is summed over the axis if it carries it.
+      is_mapped: for each argument, True if it carries the axis.
+      wanted: for each result, True if it must carry the axis; None if it may, but need not.
+      sums: for each result, True if it is summed over the axis.
     """
     parameters, ops, outputs = body_of(region)
     types = [prefixed_type(p.type, size) if m else p.type for p, m in zip(parameters, is_mapped, strict=True)]
     carries: list[bool] = []
 
     def make(arguments: list[Tensor]) -> list[Tensor]:
+        """Emits the batch of the region on its new arguments, and records in `carries` which results vary."""
         inner, same = dict(mapped), dict(unmapped)
         for parameter, argument, m in zip(parameters, arguments, is_mapped, strict=True):
             if m:
@@ -214,10 +217,10 @@ def prefixed_type(type: ir.Type, size: int) -> ir.Type:
 
 
 def _batch(op: ir.Operation, mapped: Mapped, size: int, unmapped: dict[ir.Value, ir.Value]) -> None:
-    """The same operation with every region batched; all its results carry the axis.
+    """Emits the same operation with every region batched; all its results carry the axis.
 
-    An operand that does not vary stays as it is, and its cotangent is the sum over the axis; in a rule that calls its
-    own function all operands carry the axis, since that call may be on others that do.
+    An unmapped operand stays unmapped, and its cotangent is the sum over the axis. If the rule calls its own function,
+    all operands carry the axis, because the inner call may be on mapped values.
     """
     view = CUSTOM[op.name](op)
     recursive = any(inner.name == RECUR for inner in nested(op))
@@ -253,10 +256,10 @@ def _active(op: ir.Operation, varying: set[ir.Value]) -> Sequence[int]:
 
 
 custom_jvp: OpDef = control(
-    "ad.custom_jvp", "A function with a forward rule of its own.", _custom_jvp_jvp, _custom_jvp_vjp, _batch, active=_active
+    "ad.custom_jvp", "A function with a custom forward rule.", _custom_jvp_jvp, _custom_jvp_vjp, _batch, active=_active
 )
 custom_vjp: OpDef = control(
-    "ad.custom_vjp", "A function with a reverse rule of its own.", _custom_vjp_jvp, _custom_vjp_vjp, _batch, active=_active
+    "ad.custom_vjp", "A function with a custom reverse rule.", _custom_vjp_jvp, _custom_vjp_vjp, _batch, active=_active
 )
 
 
@@ -266,7 +269,7 @@ def _recur_batch(xs: Sequence[Tensor], mapped: Sequence[bool], size: int, types:
 
 
 recur: OpDef = general(
-    RECUR, doc="The custom rule around it, on other operands.", multi=True, attributes={"name": String},
+    RECUR, doc="A call of the enclosing custom rule with other operands.", multi=True, attributes={"name": String},
     result=lambda *xs, types, name: types,
     result_params=lambda op: {"types": [shape_and_dtype(r.type) for r in op.results]},
     jvp=UNSUPPORTED("a rule that differentiates the function it is the rule of has no end"),

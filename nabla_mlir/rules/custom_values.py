@@ -1,4 +1,7 @@
-"""What functions with rules of the user's return once they are differentiated: what the rules compute, also in regions."""
+"""The values of differentiated functions with custom rules: such a function is replaced by the code of its rule.
+
+Functions inside regions (loops, branches, checkpoints) are replaced, too.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +21,10 @@ from nabla_mlir.table.traits import runs_regions
 
 
 def settle(ops: Iterable[ir.Operation], active: set[ir.Value]) -> None:
-    """Puts the code of its rule in place of each such function that is differentiated, for its value.
+    """Replaces each function with a custom rule that depends on `active` by the code of its rule.
 
-    The derivative is there already. That of the value is then that of this code, as in JAX: the function's own rule would be
-    taken a second time. What such a value is made of joins `active`.
+    Its derivative has been emitted already. A later derivative then differentiates this code, as in JAX; it does not
+    apply the function's own rule a second time. The new values join `active`.
     """
     for op in ops:
         if not any(v in active for v in reads_of(op)):
@@ -35,7 +38,7 @@ def settle(ops: Iterable[ir.Operation], active: set[ir.Value]) -> None:
 
 
 def settle_others(body: Sequence[ir.Operation], roots: Sequence[ir.Value], outs: Sequence[ir.Value]) -> None:
-    """`settle` for those of a body that nothing of `outs` is made of: reverse mode does not come by."""
+    """Calls `settle` for those operations of a body on which no value of `outs` depends; reverse mode does not visit them."""
     if not any(inner.name in CUSTOM for op in body for inner in [*nested(op), op]):
         return
     behind = set(outs)
@@ -46,7 +49,7 @@ def settle_others(body: Sequence[ir.Operation], roots: Sequence[ir.Value], outs:
 
 
 def settle_regions(op: ir.Operation, active: set[ir.Value]) -> None:
-    """`settle` for what a loop, a branch or a checkpoint holds; `active` are values outside of it."""
+    """Calls `settle` for the regions of a loop, a branch or a checkpoint; `active` are values outside of it."""
     captures = [v for v in captures_of(op) if v in active]
     is_loop = op.name == "stablehlo.while"
     carries = active_carries(op, active) if is_loop else []
@@ -56,7 +59,7 @@ def settle_regions(op: ir.Operation, active: set[ir.Value]) -> None:
 
 
 def _values(op: ir.Operation) -> list[Tensor]:
-    """The results of a custom function, by the code of its rule."""
+    """The results of a function with a custom rule, computed by the code of its rule."""
     operands = list(op.operands)
     with ir.InsertionPoint(op), op.location:
         seeds = [zeros(wrap(operands[i])).value for i in CustomJvpOp(op).wrt] if op.name == CustomJvpOp.name else []

@@ -1,9 +1,9 @@
-"""Code that a map runs for every entry, though only some of them take its results.
+"""Gates for code that a map runs for every entry, though only some entries use its results.
 
-What it does for the others may be infinite or not a number. The selection behind it drops those values, but not their
-derivatives: a cotangent of zero times an infinite partial is not a number. So whatever enters the code passes a gate,
-``select(taken, x, stop_gradient(x))``: it is the value itself, which simplification finds once every derivative has
-been taken, and its tangents and cotangents are zero for entries that do not take the results.
+For the other entries the code may compute infinity or NaN. The selection after the code drops those values, but not
+their derivatives: a cotangent of zero times an infinite partial is NaN. So each value that enters the code passes a
+gate, ``select(mask, x, stop_gradient(x))``. The gate returns x, and its tangents and cotangents are zero for entries
+outside the mask. Simplification removes the gate once all derivatives have been expanded.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from nabla_mlir.table.traits import is_part
 
 
 def choose(mask: Tensor, a: Tensor, b: Tensor) -> Tensor:
-    """Per entry a or b; `mask` has the mapped axis alone."""
+    """Selects a or b for each entry; `mask` has only the mapped axis."""
     if a.ndim > 1:
         mask = broadcast_in_dim(mask, shape=a.shape, broadcast_dimensions=(0,))
     return select(mask, a, b)
 
 
 def gated(mask: Tensor, x: Tensor) -> Tensor:
-    """`x`, whose derivative is zero where `mask` is false."""
+    """The value `x` with a derivative that is zero where `mask` is false."""
     return choose(mask, x, stop_gradient(x)) if carries_tangent(x.value) else x
 
 
@@ -38,18 +38,15 @@ def batch_gated(
     ops: Sequence[ir.Operation], inner: Mapped, same: dict[ir.Value, ir.Value], size: int, mask: Tensor,
     arguments: Iterable[ir.Value] = (),
 ) -> None:  # fmt: skip
-    """`batch_ops` with a gate at every value from outside that the operations use.
+    """Applies `batch_ops`, with a gate at every value from outside that the operations read.
 
-    A value from outside that all entries share has to be prefixed for it: its cotangent is a sum over entries, of which
-    some do not count.
-
-    Args:
-      arguments: the parameters of the code, which have been gated.
+    A value from outside that all entries share is broadcast along the mapped axis first: its cotangent is a sum over
+    the entries of the mask only.
     """
     inside = set(arguments)
     for op in ops:
         outside = [v for v in dict.fromkeys(reads_of(op)) if v not in inside and carries_tangent(v)]
-        # Behind what reads a part of a value the gate is no larger than what is used.
+        # The gate stands after an operation that reads a part of a value, so it is no larger than that part.
         is_slice = is_part(op) and outside == [op.operands[0]]
         if not is_slice:
             for value in outside:

@@ -1,8 +1,8 @@
 """`ad.linear_solve`: the solution of a linear system, differentiated implicitly.
 
-With A x = b: dx = A^-1 (db - dA x). For a cotangent c of x, with A^T l = c: b receives l, and what A depends on
-receives what -l pulls back through A x. Both are linear solves by the same regions, so every order exists
-(Giles, "An extended collection of matrix derivative results", 2008, section 2.3.1).
+With A x = b: dx = A^-1 (db - dA x). For a cotangent c of x, let A^T l = c: the cotangent of b is l, and the cotangents
+of the values in A are the pullback of -l through A x. Both are linear solves with the same regions, so derivatives of
+every order exist (Giles, "An extended collection of matrix derivative results", 2008, section 2.3.1).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MATVEC, SOLVE, TRANSPOSE_SOLVE = range(3)
 
 
 def emit_linear_solve(b: Sequence[Tensor], matvec: Fill, solve: Fill, transpose_solve: Fill) -> list[Tensor]:
-    """Emits x with A x = b, where the regions give A x, the solution of A x = b and that of A^T x = b."""
+    """Emits x with A x = b; the regions compute A x, the solution of A x = b and the solution of A^T x = b."""
     return _emit(Bool.encode(True), b, matvec, solve, transpose_solve)
 
 
@@ -47,11 +47,12 @@ def _make(transposable: ir.Attribute, operands: Sequence[ir.Value], results: Seq
 
 
 def _copy(op: ir.Operation, region: int) -> Callable[[list[Tensor]], list[Tensor]]:
-    """What a region of `op` computes, on other arguments."""
+    """A function that emits a copy of a region of `op` on other arguments."""
     return lambda xs: emit_rule(op, region, [x.value for x in xs])
 
 
 def _jvp(op: ir.Operation, tangents: Tangents) -> None:
+    """Emits dx as the solution of A dx = db - dA x, with the same regions."""
     xs, matvec = [wrap(r) for r in op.results], _copy(op, MATVEC)
     with ir.InsertionPoint.after(op):
         end = ir.Operation.create("ad.mark")
@@ -72,6 +73,7 @@ def _jvp(op: ir.Operation, tangents: Tangents) -> None:
 
 
 def _vjp(op: ir.Operation, active: set[ir.Value], cts: Sequence[MaybeZero]) -> Cotangents:
+    """Solves A^T l = c for the cotangents c; pulls -l back through A x to the values that A captures."""
     if not op.attributes["transposable"].value:
         raise missing_rule(op, "vjp", "it has no solver of the transposed system (transpose_solve, or symmetric=True)")
     xs, matvec = [wrap(r) for r in op.results], _copy(op, MATVEC)
@@ -98,7 +100,7 @@ def _vjp(op: ir.Operation, active: set[ir.Value], cts: Sequence[MaybeZero]) -> C
 
 
 def _batch(op: ir.Operation, mapped: Mapped, size: int, unmapped: dict[ir.Value, ir.Value]) -> None:
-    """One solve for all entries: right-hand sides and solutions carry the axis."""
+    """Emits one solve for all entries; right-hand sides and solutions carry the axis."""
     b = [mapped[v] if v in mapped else prefixed(wrap(unmapped.get(v, v)), size) for v in op.operands]
     results = [prefixed_type(r.type, size) for r in op.results]
     new = _make(op.attributes["transposable"], [x.value for x in b], results)

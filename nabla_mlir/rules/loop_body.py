@@ -1,7 +1,7 @@
-"""One iteration of a loop backwards: the body of the backward loop, and which values of the forward iteration it needs.
+"""The body of a backward loop: one iteration in reverse, and the values of the forward iteration that it needs.
 
-What it needs is either cheap and computed again, or stored: the carries, and the results of expensive operations. Values
-that do not change from one iteration to the next are never stored.
+Cheap values are recomputed. The carries and the results of expensive operations are stored. Values that do not change
+between iterations are never stored.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from nabla_mlir.table.traits import is_long
 
 @dataclass
 class Backward:
-    """The body of the backward loop, before it is known which values come from tapes."""
+    """The body of the backward loop, before it is known which values are read from tapes."""
 
     holder: ir.Operation
     block: ir.Block
@@ -34,7 +34,7 @@ class Backward:
 
 
 def active_carries(op: ir.Operation, roots: set[ir.Value]) -> list[int]:
-    """The carries that vary differentiably with `roots` (initial values or captures): a fixed point over the body."""
+    """Indices of the carries that depend differentiably on `roots` (initial values or captures): a fixed point over the body."""
     arguments, ops, outputs = body_of(op.regions[1])
     active = {i for i, init in enumerate(op.operands) if init in roots and carries_tangent(init)}
     captures = [v for v in captures_of(op) if v in roots]
@@ -50,11 +50,11 @@ def trace_backward(
     op: ir.Operation, carries: list[int], sums: list[ir.Value], invariant: set[int], masks: Sequence[Tensor | None],
     tapes: Mapping[int, tuple[Tensor, Tensor | None]], residuals: set[ir.Value],
 ) -> Backward:  # fmt: skip
-    """One iteration backwards, on placeholders for everything that the forward iteration knows.
+    """Emits one iteration in reverse, with a placeholder for every value of the forward iteration.
 
     Args:
-      tapes: the cotangents of carries of which every iteration writes a row, and their masks: it reads its row of them.
-      residuals: values of the body that are stored if they are needed, cheap or not.
+      tapes: by carry that is a tape, the cotangent of the whole tape and its mask; the iteration reads its own row of both.
+      residuals: values of the body that are stored if they are needed, even if they are cheap.
     """
     arguments, ops, outputs = body_of(op.regions[1])
     types = [arguments[i].type for i in carries] + [v.type for v in sums]
@@ -67,7 +67,7 @@ def trace_backward(
             if i not in invariant:
                 backward.stored[mapping[argument]] = argument
         clones = clone_body(ops, mapping)
-        # Pulling back through an inner loop replaces it by one with tapes; these follow it.
+        # The pullback of an inner loop replaces the loop by one with tapes; these marks follow its results.
         results = {i: Kept(list(c.results)) for i, c in enumerate(clones) if len(c.regions)}
         roots = [mapping[arguments[i]] for i in carries] + sums
         active = active_values(clones, roots)
@@ -76,8 +76,8 @@ def trace_backward(
         for i, ct, mask in zip(carries, incoming, masks, strict=False):
             accumulate(cotangents, mapping.get(outputs[i], outputs[i]), masked(ct, mask), active)
         for i, (rows, mask) in tapes.items():
-            _, row, *place = (mapping.get(v, v) for v in _made(outputs[i]).operands)
-            starts, sizes = [wrap(v) for v in place], wrap(row).shape
+            _, row, *position = (mapping.get(v, v) for v in _made(outputs[i]).operands)
+            starts, sizes = [wrap(v) for v in position], wrap(row).shape
             row_ct = dynamic_slice(rows, *starts, slice_sizes=sizes)
             accumulate(cotangents, row, masked(row_ct, row_of(mask, starts, sizes)), active)
         pull_back(clones, active, cotangents)
@@ -106,9 +106,9 @@ def _placeholder(type: ir.Type) -> ir.Value:
 def _choose_stored(
     backward: Backward, ops: list[ir.Operation], copies: list[list[ir.Value]], stored: list[bool]
 ) -> None:
-    """Replaces operations that the backward body still needs by placeholders for their stored results, where `stored`.
+    """Replaces operations that the backward body needs by placeholders, if `stored` says that their results are stored.
 
-    Each is held by one use until it is its turn, so that none disappears while the list is walked backwards.
+    A temporary use keeps each result alive until the walk, from the last operation to the first, reaches it.
     """
     with ir.InsertionPoint.at_block_terminator(backward.block):
         marks = [Kept(c) if s else None for c, s in zip(copies, stored, strict=True)]
@@ -122,7 +122,7 @@ def _choose_stored(
             for old, new in zip(original.results, results, strict=True):
                 if next(iter(new.uses), None) is not None:
                     holder = _placeholder(new.type)
-                    backward.stored.pop(holder, None)  # an erased one may have stood at its address, in another place
+                    backward.stored.pop(holder, None)  # an erased placeholder may have had the same address
                     backward.stored[holder] = old
                     new.replace_all_uses_with(holder)
         _erase_unused(maker for v in results if (maker := made_by(v)) is not None)
@@ -131,7 +131,7 @@ def _choose_stored(
 
 
 def _erase_unused(ops: Iterable[ir.Operation]) -> None:
-    """Erases those of `ops` whose results nothing uses, and what was computed for them alone."""
+    """Erases the operations of `ops` whose results nothing uses, and the operations whose results only they used."""
     work = {op.results[0]: op for op in ops if len(op.results)}
     while work:
         _, op = work.popitem()
@@ -144,7 +144,7 @@ def _erase_unused(ops: Iterable[ir.Operation]) -> None:
 
 
 def step_back(backward: Backward, carry: Sequence[Tensor], values: dict[ir.Value, Tensor]) -> list[Tensor]:
-    """Emits one iteration backwards; `values` gives the values of the forward iteration."""
+    """Emits one iteration in reverse; `values` maps the stored values of the forward iteration to their current values."""
     mapping = {a: c.value for a, c in zip(backward.block.arguments, carry, strict=True)}
     *ops, terminator = (o.operation for o in backward.block.operations)
     for holder, value in backward.stored.items():

@@ -1,9 +1,10 @@
-"""Reverse mode of a counted loop under a bound on memory: which states are stored, and when.
+"""Reverse mode of a counted loop under a bound on memory: the states that are stored, and the order of the work.
 
-Iterations are taken in pieces. A piece that is pulled back runs forward once more and fills tapes of its own length;
-the states at which pieces start are kept in a few slots, and reached again from the nearest one. With a slot for every
-piece that is periodic checkpointing (one more forward run), with fewer of them binomial checkpointing (Griewank,
-"Achieving logarithmic growth of temporal and spatial complexity in reverse automatic differentiation", 1992).
+The iterations are divided into pieces. The pullback of a piece runs it forward once more and fills tapes of the length
+of the piece. The states at which pieces start are stored in a few slots; other states are recomputed from the nearest
+slot. With a slot for every piece this is periodic checkpointing (one more forward run). With fewer slots it is binomial
+checkpointing (Griewank, "Achieving logarithmic growth of temporal and spatial complexity in reverse automatic
+differentiation", 1992).
 """
 
 from __future__ import annotations
@@ -23,13 +24,13 @@ from nabla_mlir.rules.tapes import INDEX, read_row, write_row
 from nabla_mlir.table.regions import emit_while
 from nabla_mlir.table.tensor import Tensor, constant, full
 
-START, WORK = 0, 1  # slots beside those of the plan: the first state, and one that is written where nothing is kept
-SHORTEST = 2  # iterations in a piece: with tapes of one row IREE 3.13 does not run the loop that reads them
+START, WORK = 0, 1  # slots next to those of the plan: the first state, and one that is written where nothing is stored
+SHORTEST = 2  # the fewest iterations in a piece: IREE 3.13 does not run a loop that reads tapes of one row
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How a loop of `trips` iterations is reversed: pieces of `length`, with `slots` states kept."""
+    """The division of a loop of `trips` iterations into pieces of `length`, with `slots` stored states."""
 
     trips: int
     length: int
@@ -42,14 +43,15 @@ class Plan:
 
     @property
     def repetitions(self) -> int:
-        """How often an iteration runs forward at most, beside the runs that fill tapes."""
+        """The largest number of times that an iteration runs forward, not counting the runs that fill tapes."""
         if self.slots == 0:
             return self.pieces - 1
         return next(r for r in range(self.pieces) if math.comb(self.slots + r, self.slots) >= self.pieces)
 
 
 def choose_plan(op: ir.Operation, trips: int, row: int, state: int, bound: int) -> Plan:
-    """The plan with the fewest repetitions, and then the fewest pieces, whose states and tapes fit into `bound` bytes.
+    """The plan with the fewest repetitions whose states and tapes fit into `bound` bytes; among equals, the one with the
+    fewest pieces.
 
     Args:
       row: the bytes of the tapes for one iteration.
@@ -77,8 +79,8 @@ def choose_plan(op: ir.Operation, trips: int, row: int, state: int, bound: int) 
 def schedule(plan: Plan) -> list[tuple[int, int, int, int, int]]:
     """The steps of a plan: (slot to start from, its iteration, iteration to run to, slot to store, end of the piece).
 
-    A step that only stores ends its piece where it begins; the others pull a piece back. Pieces are split where both
-    parts need the same number of repetitions.
+    A step that only stores a state has an empty piece: its end is its start. The other steps pull a piece back. A range
+    of pieces is split where both parts need the same number of repetitions.
     """
 
     def step(slot: int, low: int, to: int, store: int, backward: bool) -> tuple[int, int, int, int, int]:
@@ -88,7 +90,7 @@ def schedule(plan: Plan) -> list[tuple[int, int, int, int, int]]:
     steps = []
     work = [
         (0, plan.pieces, START, plan.slots)
-    ]  # pieces low ... high - 1 from the state in a slot, slots that are free
+    ]  # pieces low ... high - 1 from the state in a slot, and the number of free slots
     while work:
         low, high, slot, free = work.pop()
         count = high - low
@@ -115,8 +117,8 @@ def run_plan(
     Args:
       inits: the first state.
       cts: the cotangents at the end of the loop.
-      advance: ``(state, first, stop) -> state``, running iterations.
-      pull_piece: ``(state, first, stop, cts) -> cts``, pulling back iterations from the state at `first`.
+      advance: ``(state, first, stop) -> state`` runs iterations first ... stop - 1.
+      pull_piece: ``(state, first, stop, cts) -> cts`` pulls back these iterations, from the state at `first`.
     """
     table = constant(np.asarray(schedule(plan), INDEX))
     steps = table.shape[0]

@@ -1,7 +1,7 @@
-"""Reverse mode of loops: a forward loop that fills tapes, and a loop that runs backwards over them.
+"""Reverse mode of loops: a forward loop fills tapes, and a backward loop reads them from the last row to the first.
 
-The body of the second is traced first (loop_body.py): it says what the first has to store. How often each of them runs
-depends on what is known of the number of trips, and on how many bytes may be stored.
+The body of the backward loop is emitted first (loop_body.py): it tells which values the forward loop stores. The number
+of runs of each loop depends on what is known about the number of iterations, and on the bound on stored bytes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from nabla_mlir.rules.custom_values import settle_regions
 from nabla_mlir.rules.loop_body import Backward, active_carries, step_back, trace_backward
 from nabla_mlir.rules.loop_checkpoints import choose_plan, run_plan
 from nabla_mlir.rules.loops import Counter, carries_behind, find_counter, invariant_carries
-from nabla_mlir.rules.masks import mask_of_rows, masked, repeated, shared_masks, taken, vanishes
+from nabla_mlir.rules.masks import mask_of_rows, masked, repeated, selection_mask, shared_masks, vanishes
 from nabla_mlir.rules.policies import exposed
 from nabla_mlir.rules.reverse import Cotangents, accumulate, active_values
 from nabla_mlir.rules.tapes import INDEX, count_at, empty_tape, read_row, tape_of, write_row
@@ -28,16 +28,16 @@ from nabla_mlir.table.tensor import Tensor, full, wrap
 
 
 def while_vjp(op: ir.Operation, active: set[ir.Value], cts: Sequence[MaybeZero]) -> Cotangents:
-    """The cotangents of initial values and captures, emitted at the insertion point; `op` itself gains tapes."""
+    """Emits the cotangents of initial values and captures at the insertion point; `op` itself is replaced by a loop with tapes."""
     for inner in body_of(op.regions[1])[1]:
         if inner.name == "ad.checkpoint":
-            exposed(inner)  # what its policy keeps can be stored
+            exposed(inner)  # the values that its policy saves can be stored in tapes
     rules = _exposed_rules(op, active)
     invariant = set(invariant_carries(op))
     counter = find_counter(op)
     varying = [i for i in active_carries(op, active) if i not in invariant]
     tapes = []
-    if counter is not None and residual_bound(op) is None:  # IREE 3.13 loses what loops inside loops read from outside
+    if counter is not None and residual_bound(op) is None:  # in IREE 3.13, nested loops lose values that they read from outside
         tapes = [i for i in varying if tape_of(op, i, counter) is not None]
     carries = [i for i in varying if i not in tapes]
     inits = list(op.operands)
@@ -46,7 +46,7 @@ def while_vjp(op: ir.Operation, active: set[ir.Value], cts: Sequence[MaybeZero])
     seeds = [materialize(cts[i], wrap(op.results[i])) for i in carries]
     contributions: list[tuple[ir.Value, MaybeZero]] = [(inits[i], cts[i]) for i in sorted(invariant)]
     residuals = {v for rule in rules for v in rule.residuals}
-    rows = {i: (ct, taken(ct)) for i in tapes if isinstance(ct := cts[i], Tensor)}
+    rows = {i: (ct, selection_mask(ct)) for i in tapes if isinstance(ct := cts[i], Tensor)}
     masks = _masks([(op.results[i], cts[i]) for i in carries], sums, [cts[i] for i in tapes])
     backward = trace_backward(op, carries, sums, invariant, masks, rows, residuals)
     while not all(proven := _stay(backward, masks)):
@@ -69,7 +69,7 @@ def while_vjp(op: ir.Operation, active: set[ir.Value], cts: Sequence[MaybeZero])
 
 
 def _exposed_rules(op: ir.Operation, active: set[ir.Value]) -> list[Exposed]:
-    """The custom rules of the body that are differentiated, with what they keep computed before them."""
+    """The custom rules of the body that are differentiated; `fwd` of each is emitted in front of it."""
     arguments, ops, _ = body_of(op.regions[1])
     roots = [arguments[i] for i in active_carries(op, active)] + [v for v in captures_of(op) if v in active]
     varying = active_values(ops, roots)
@@ -78,7 +78,7 @@ def _exposed_rules(op: ir.Operation, active: set[ir.Value]) -> list[Exposed]:
 
 
 def _settle(rules: Sequence[Exposed], backward: Backward) -> None:
-    """Puts what `fwd` computed in place of each custom rule, also where a tape is going to store its result."""
+    """Replaces each custom rule by the results of its `fwd`, also among the values that tapes will store."""
     becomes: dict[ir.Value, ir.Value] = {}
     for rule in rules:
         outs = [becomes.get(v, v) for v in rule.outs]  # one that only hands on the result of another
@@ -91,10 +91,12 @@ def _settle(rules: Sequence[Exposed], backward: Backward) -> None:
 def _masks(
     seeds: Sequence[tuple[ir.Value, MaybeZero]], sums: Sequence[ir.Value], rows: Sequence[MaybeZero]
 ) -> list[Tensor | None]:
-    """For each carry of the backward loop, where alone it may differ from zero, by what it starts with or reads."""
+    """For each carry of the backward loop, the mask outside of which it is zero, derived from its initial value or its
+    rows; or None.
+    """
     shared = shared_masks([*(ct for _, ct in seeds), *rows])
     shared = {m.shape: m for whole in shared.values() if (m := mask_of_rows(whole)) is not None} | shared
-    free = [isinstance(ct, Zero) or taken(ct) is not None for _, ct in seeds]
+    free = [isinstance(ct, Zero) or selection_mask(ct) is not None for _, ct in seeds]
     carry_masks = [shared.get(wrap(v).shape) if f else None for (v, _), f in zip(seeds, free, strict=True)]
     shapes = [wrap(v).shape for v in sums]
     by_shape = {n: repeated(shared.get(n[1:]), n) for n in shapes} | shared  # tapes of one shape share one mask
@@ -102,7 +104,7 @@ def _masks(
 
 
 def _stay(backward: Backward, masks: Sequence[Tensor | None]) -> list[bool]:
-    """For each carry of the backward loop, whether an iteration leaves it zero outside of its mask, if it has one."""
+    """For each carry of the backward loop, True if it has no mask, or if an iteration provably leaves it zero outside its mask."""
     arguments, outputs = list(backward.block.arguments), list(backward.block.operations)[-1].operands
     proven = []
     for value, mask in zip(outputs, masks, strict=True):
@@ -112,7 +114,7 @@ def _stay(backward: Backward, masks: Sequence[Tensor | None]) -> list[bool]:
 
 
 def _tapes(backward: Backward, length: int, others: set[ir.Value]) -> tuple[list[ir.Value], list[Tensor]]:
-    """The values that are stored, each once, and their empty tapes."""
+    """The values that are stored, without duplicates, and an empty tape for each."""
     values = [v for v in dict.fromkeys(backward.stored.values()) if v not in others]
     return values, [empty_tape(length, wrap(v)) for v in values]
 
@@ -121,10 +123,10 @@ def _forward(
     op: ir.Operation, start: Sequence[Tensor], index: Tensor, stop: Tensor | None, offset: Tensor | None,
     stored: list[ir.Value], tapes: list[Tensor],
 ) -> tuple[list[Tensor], Tensor, list[Tensor]]:  # fmt: skip
-    """The loop from a state on, counting and filling tapes.
+    """Emits the loop from the state `start` on; it counts its iterations and fills tapes.
 
     Args:
-      stop: the index before which it ends; None for the loop's own condition.
+      stop: the index of the first iteration that does not run; None to use the loop's own condition.
       offset: the index of the first row of the tapes; None for 0.
     """
     n = len(start)
@@ -154,7 +156,7 @@ def _forward(
 def _backward_loop(
     backward: Backward, seeds: Sequence[Tensor], first: Tensor, last: Tensor, known_at: object
 ) -> list[Tensor]:
-    """Runs iterations first, first - 1, ..., last backwards from the cotangents `seeds`."""
+    """Emits a loop that runs iterations first, first - 1, ..., last in reverse, from the cotangents `seeds`."""
 
     def condition(carry: list[Tensor]) -> Tensor:
         return compare(carry[0], last, comparison_direction="GE")
@@ -167,7 +169,7 @@ def _backward_loop(
 
 
 def _counted(op: ir.Operation, backward: Backward, counter: Counter, seeds: list[Tensor]) -> list[Tensor]:
-    """The number of trips is a constant: tapes of that length."""
+    """Emits the backward loop if the number of iterations is a constant; the tapes have that length."""
     sums = [zeros(wrap(v)) for v in backward.sums]
     arguments = body_of(op.regions[1])[0]
     counting = arguments[counter.carry]
@@ -202,9 +204,10 @@ def _counted(op: ir.Operation, backward: Backward, counter: Counter, seeds: list
 def _planned(
     op: ir.Operation, backward: Backward, counter: Counter, cts: list[Tensor], bound: int
 ) -> list[Tensor]:  # fmt: skip
-    """The tapes of all iterations would need more than `bound` bytes: pieces of it, from states that are kept.
+    """Emits the backward loop in pieces, because the tapes of all iterations would need more than `bound` bytes.
 
-    A state is what the tapes depend on: a loop that only collects its results keeps none of them.
+    A state consists of the carries on which the tapes depend. A loop that only collects its results has no such
+    carries.
     """
     counting = op.regions[1].blocks[0].arguments[counter.carry]
     inits = [wrap(v) for v in op.operands]
@@ -216,7 +219,7 @@ def _planned(
 
     def whole(state: Sequence[Tensor]) -> list[Tensor]:
         by_carry = dict(zip(carries, state, strict=True))
-        return [by_carry.get(i, init) for i, init in enumerate(inits)]  # what is not kept is not used either
+        return [by_carry.get(i, init) for i, init in enumerate(inits)]  # the other carries are not read
 
     def advance(state: Sequence[Tensor], first: Tensor, stop: Tensor) -> list[Tensor]:
         end = _forward(op, whole(state), first, stop, None, [], [])[0]
@@ -239,7 +242,7 @@ def _planned(
 
 
 def residual_bound(op: ir.Operation) -> int | None:
-    """How many bytes of states and tapes reverse mode may store for a loop; None for any number."""
+    """The largest number of bytes of states and tapes that reverse mode may store for a loop; None if it is not bounded."""
     return int(op.attributes[MAX_RESIDUAL_BYTES].value) if MAX_RESIDUAL_BYTES in op.attributes else None
 
 
@@ -252,11 +255,11 @@ def _bytes(x: Tensor) -> int:
 
 
 def _uncounted(op: ir.Operation, backward: Backward, seeds: list[Tensor]) -> list[Tensor]:
-    """The number of trips is found by running the loop; iterations are then kept LOOP_CHUNK at a time.
+    """Emits the backward loop if the number of iterations is known only after the loop has run; tapes hold LOOP_CHUNK iterations.
 
-    A loop of up to LOOP_CHUNK trips runs forward twice. A longer one runs from the start again for each chunk: memory
-    stays bounded, and the extra work grows with (trips / LOOP_CHUNK) ** 2. Fewer are kept where so many do not fit into
-    LOOP_MEMORY, or into the bound of the user's.
+    A loop of up to LOOP_CHUNK iterations runs forward twice. A longer one runs from its start again for each chunk:
+    memory stays bounded, and the extra work grows with (trips / LOOP_CHUNK) ** 2. Chunks are shorter if LOOP_CHUNK
+    iterations do not fit into LOOP_MEMORY, or into the user's bound.
     """
     sums = [zeros(wrap(v)) for v in backward.sums]
     zero, one = full((), 0, INDEX), full((), 1, INDEX)
@@ -289,7 +292,7 @@ def _uncounted(op: ir.Operation, backward: Backward, seeds: list[Tensor]) -> lis
     results = emit_while(
         [last_chunk, *seeds, *sums], lambda carry: compare(carry[0], zero, comparison_direction="GE"), back_chunk
     )[1:]
-    # A loop that ran no iteration has nothing to pull back: the start of its last chunk is 0 as well.
+    # A loop that ran no iteration has nothing to pull back; the start of its last chunk is 0, too.
     ran = compare(trips, zero, comparison_direction="GT")
     results = [select(ran, r, s) for r, s in zip(results, [*seeds, *sums], strict=True)]
     backward.holder.erase()

@@ -1,4 +1,4 @@
-"""Analysis of loops: which carries do not change, which one counts, how often the body runs."""
+"""Analysis of loops: the carries that do not change, the carry that counts, and the number of iterations."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _FLIPPED = {"LT": "GT", "GT": "LT", "LE": "GE", "GE": "LE", "NE": "NE", "EQ": "E
 
 @dataclass(frozen=True)
 class Counter:
-    """The carry that counts: it starts at `start`, moves by `step`, and the loop runs `trips` times."""
+    """The carry that counts: it starts at `start`, changes by `step`, and the loop runs `trips` iterations."""
 
     carry: int
     start: int
@@ -26,15 +26,15 @@ class Counter:
 
 
 def invariant_carries(op: ir.Operation) -> list[int]:
-    """The carries that the body hands on as they are."""
+    """Indices of the carries that the body returns unchanged."""
     arguments, outputs = ends_of(op.regions[1])
     return [i for i, (a, r) in enumerate(zip(arguments, outputs, strict=True)) if a == r]
 
 
 def carries_behind(op: ir.Operation, values: Iterable[ir.Value]) -> set[int]:
-    """The carries that values of the body depend on, in this iteration or through those before."""
+    """Indices of the carries on which `values` of the body depend, in this iteration or an earlier one."""
     arguments, ops, outputs = body_of(op.regions[1])
-    places = {a: i for i, a in enumerate(arguments)}
+    positions = {a: i for i, a in enumerate(arguments)}
     producers = {r: o for o in ops for r in o.results}
     work, seen = list(values), set()
     while work:
@@ -42,19 +42,19 @@ def carries_behind(op: ir.Operation, values: Iterable[ir.Value]) -> set[int]:
         if value in seen:
             continue
         seen.add(value)
-        if value in places:
-            work.append(outputs[places[value]])
+        if value in positions:
+            work.append(outputs[positions[value]])
         elif value in producers:
             seen.update(producers[value].results)
             work += reads_of(producers[value])
-    return {i for a, i in places.items() if a in seen}
+    return {i for a, i in positions.items() if a in seen}
 
 
 def find_counter(op: ir.Operation) -> Counter | None:
     """The counter of a loop whose number of trips is a constant, or None.
 
-    Recognised: ``counter <op> limit`` with any integer type, comparison and operand order, moved by adding or
-    subtracting a constant; start and limit are constants.
+    Recognised: ``counter <op> limit`` with any integer type, comparison and operand order, where the body adds or
+    subtracts a constant; start and limit are constants.
     """
     arguments, (predicate,) = ends_of(op.regions[0])
     test = made_by(predicate)
@@ -85,12 +85,12 @@ def _trips(start: int, limit: int, step: int, direction: str) -> int | None:
     if direction == "EQ" or (distance > 0) != rising:
         return 0 if direction != "EQ" and (distance <= 0 if rising else distance >= 0) else None
     if (step > 0) != rising:
-        return None  # runs until the integer wraps around
+        return None  # the loop runs until the integer wraps around
     return -(-distance // step)
 
 
 def step_of(op: ir.Operation, carry: int) -> int | None:
-    """What a turn adds to a carry, if that is a constant."""
+    """The constant that an iteration adds to a carry; None if it is not a constant."""
     arguments, outputs = ends_of(op.regions[1])
     move = made_by(outputs[carry])
     if move is None or move.name not in ("stablehlo.add", "stablehlo.subtract"):
@@ -108,7 +108,7 @@ def step_of(op: ir.Operation, carry: int) -> int | None:
 
 
 def _constant_in(op: ir.Operation, value: ir.Value, arguments: list[ir.Value], region: int = 0) -> int | None:
-    """A constant, or a carry that never changes and started as one."""
+    """The number of a constant, or of a carry that never changes and starts as a constant; None for other values."""
     if value in arguments:
         i = arguments.index(value)
         return _constant(op.operands[i]) if i in invariant_carries(op) else None

@@ -1,4 +1,4 @@
-"""What a policy of `ad.checkpoint` keeps: values of the region that become results of it."""
+"""Policies of `ad.checkpoint`: the values of the region that are saved become results of the region."""
 
 from __future__ import annotations
 
@@ -14,16 +14,19 @@ from nabla_mlir.table.regions import Fill, body_of, clone_body, fill, replace
 from nabla_mlir.table.registry import REGISTRY
 from nabla_mlir.table.tensor import Tensor, wrap
 
-SAVED = "saved"  # how many of the last results are there for the backward pass only
+SAVED = "saved"  # the number of last results that only the backward pass reads
 
 
 def _is_saved(op: ir.Operation, policies: Sequence[Sequence[str]]) -> bool:
-    """True if any of the policies lets the results of `op` be kept."""
+    """True if any of the policies allows that the results of `op` are stored."""
     label = op.attributes["name"].value if op.name == "ad.name" else None
     return any(_allows(policy, op, label) for policy in policies)
 
 
 def _allows(policy: Sequence[str], op: ir.Operation, label: str | None) -> bool:
+    """True if the policy allows that the results of `op`, whose `ad.name` is `label`, are stored. The names of policies
+    are those of JAX.
+    """
     word, *names = policy
     if word == "everything_saveable":
         return True
@@ -43,7 +46,7 @@ def _allows(policy: Sequence[str], op: ir.Operation, label: str | None) -> bool:
 
 
 def emit_checkpoint(make: Fill, attributes: Mapping[str, ir.Attribute]) -> list[Tensor]:
-    """Emits a region without arguments; the types of its results are those that `make` returns."""
+    """Emits an `ad.checkpoint` whose region `make` fills; the types of its results are those of the region."""
     holder = aside()
     types = [out.value.type for out in fill(holder.regions[0], [], make)]
     op = stablehlo.emit(CheckpointOp.name, [], results=types, attributes=dict(attributes), regions=1)
@@ -53,13 +56,13 @@ def emit_checkpoint(make: Fill, attributes: Mapping[str, ir.Attribute]) -> list[
 
 
 def attributes_of(op: ir.Operation, **changes: ir.Attribute) -> dict[str, ir.Attribute]:
-    """The attributes of an operation that one made from it keeps, with some of them changed."""
+    """The attributes of a checkpoint for an operation that replaces it, with some changed."""
     attributes = {key: op.attributes[key] for key in ("policies", "prevent_cse", "recompute")}
     return {**attributes, **changes}
 
 
 def exposed(op: ir.Operation) -> ir.Operation:
-    """The operation with what its policy saves among its results; it takes the place of `op`."""
+    """Replaces `op` by a checkpoint that also returns the values that its policy saves; returns the new operation."""
     if SAVED in op.attributes:
         return op
     _, ops, outputs = body_of(op.regions[0])

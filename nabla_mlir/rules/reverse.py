@@ -1,8 +1,8 @@
-"""Reverse mode over a straight line of operations: cotangents pulled back through each by its record.
+"""Reverse mode over a straight line of operations: cotangents are pulled back through each operation by its record.
 
-There is no third rule set. An elementwise operation multiplies the cotangent by its partials; an operation that is
-linear in its active operands is transposed; any other is linearised by its jvp rule and what that emitted, which
-is linear in the tangents, is transposed in turn.
+There is no third set of rules. For an elementwise operation the cotangent is multiplied by the partials. An operation
+that is linear in its active operands is transposed. Any other operation is linearised by its jvp rule, and the emitted
+operations, which are linear in the tangents, are transposed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from nabla_mlir.dialects.regions import made_by
 from nabla_mlir.errors import RuleMissingError
 from nabla_mlir.ops.guards import product, share_of
 from nabla_mlir.ops.logic import where_zero
-from nabla_mlir.rules.masks import Known, choice_of, taken
+from nabla_mlir.rules.masks import Known, choice_of, selection_mask
 from nabla_mlir.table.forward import Tangents, carries_tangent, is_constant, pushed_through, recorded
 from nabla_mlir.table.regions import Kept, captures_by_rule, decomposed, dependents, reads_of
 from nabla_mlir.table.registry import (
@@ -40,7 +40,7 @@ Cotangents = dict[ir.Value, Tensor]
 
 
 def active_values(ops: Iterable[ir.Operation], roots: Iterable[ir.Value]) -> set[ir.Value]:
-    """The values that depend differentiably on `roots`, the roots included."""
+    """The values that depend differentiably on `roots`, including the roots."""
     active = set(roots)
     for op in ops:
         if not any(v in active for v in reads_of(op)):
@@ -54,7 +54,7 @@ def active_values(ops: Iterable[ir.Operation], roots: Iterable[ir.Value]) -> set
 
 
 def accumulate(cotangents: Cotangents, value: ir.Value, ct: MaybeZero, active: set[ir.Value]) -> None:
-    """Adds to the cotangent of a value, if it is active; a structural zero leaves no entry."""
+    """Adds `ct` to the cotangent of a value if the value is active; a structural zero adds no entry."""
     total = add_any(cotangents.get(value, ZERO), ct) if value in active else ZERO
     if isinstance(total, Tensor):
         cotangents[value] = total
@@ -65,8 +65,8 @@ def pull_back(
 ) -> None:
     """Extends `cotangents` (keyed by primal value) from the results of `ops` to their active operands.
 
-    Everything is emitted at the current insertion point, which must be behind `ops`. Cotangents of one value are
-    summed; a value that receives none has no entry. `are_constant`: the cotangents that there are do not vary with `active`.
+    All code is emitted at the current insertion point, which must be after `ops`. Cotangents of one value are summed; a
+    value that receives none has no entry. `are_constant` states that the initial cotangents do not depend on `active`.
     """
     masks: Known = {}
     varying: dict[ir.Value, bool] | None = {} if are_constant else None
@@ -104,6 +104,7 @@ def _operand_cotangents(
     op: ir.Operation, operands: list[ir.Value], active: set[ir.Value], cts: list[MaybeZero], masks: Known,
     varying: dict[ir.Value, bool] | None,
 ) -> list[MaybeZero]:  # fmt: skip
+    """The cotangents of the operands of one operation: by its partials, its transpose, or its linearised jvp rule."""
     record = record_of(op, "vjp")
     if isinstance(record.jvp, Zero):
         return [ZERO] * len(operands)
@@ -127,12 +128,13 @@ def _scaled(
     partials: Sequence[Any], op: ir.Operation, xs: list[Tensor], is_active: list[bool], ct: MaybeZero, params: Params,
     masks: Known,
 ) -> list[MaybeZero]:  # fmt: skip
+    """The cotangents of an elementwise operation: `ct` times each partial, computed inside the mask of `ct` only."""
     if isinstance(ct, Zero):
         return [ZERO] * len(xs)
     y = wrap(op.results[0])
     mask, share = None, None
-    if not is_sum(op):  # whose partials are 1 and -1
-        mask, share = taken(ct, masks), share_of(ct)
+    if not is_sum(op):  # the partials of a sum are 1 and -1
+        mask, share = selection_mask(ct, masks), share_of(ct)
         mask = choice_of(ct) if mask is None else mask
     if share is not None:
         weight, ct = share
@@ -163,7 +165,7 @@ def _transposed(
 def _linearized(
     record: OpDef, op: ir.Operation, xs: list[Tensor], is_active: list[bool], cts: list[MaybeZero], params: Params
 ) -> list[MaybeZero]:
-    """Emits the jvp on placeholders for the tangents, and transposes it; the placeholders are dead afterwards."""
+    """Emits the jvp rule on placeholders for the tangents, and transposes it; the placeholders are dead afterwards."""
     holders = {i: placeholder(x) for i, (x, a) in enumerate(zip(xs, is_active, strict=True)) if a}
     outs = [wrap(r) for r in op.results]
     old = list(outs)
@@ -177,14 +179,14 @@ def _linearized(
             _hoist(new_ops, op)
             before.value.replace_all_uses_with(after.value)
     found = _pulled_to(list(holders.values()), tangents, new_ops, cts)
-    by_place = dict(zip(holders, found, strict=True))
-    return [by_place.get(i, ZERO) for i in range(len(xs))]
+    by_position = dict(zip(holders, found, strict=True))
+    return [by_position.get(i, ZERO) for i in range(len(xs))]
 
 
 def _pulled_to(
     holders: Sequence[Tensor], tangents: Sequence[MaybeZero], new_ops: Sequence[ir.Operation], cts: Sequence[MaybeZero]
 ) -> list[MaybeZero]:
-    """The cotangents of placeholders that `new_ops` make tangents of."""
+    """The cotangents of the placeholders `holders`, from which `new_ops` compute `tangents`."""
     inner: Cotangents = {}
     for tangent, ct in zip(tangents, cts, strict=True):
         if isinstance(tangent, Zero) or isinstance(ct, Zero):
@@ -200,7 +202,10 @@ def _pulled_to(
 def _through_decomposition(
     op: ir.Operation, record: OpDef, values: Sequence[ir.Value], cts: Sequence[MaybeZero]
 ) -> list[MaybeZero]:
-    """The cotangents of values that an operation reads, some of them in its region: it is linearised without that."""
+    """The cotangents of values that an operation reads, some of them captured by its region.
+
+    The operation is replaced by its decomposition, which has no region, and that is linearised.
+    """
     holders = [placeholder(wrap(v)) for v in values]
     known: Tangents = dict(zip(values, holders, strict=True))
     tangents, new_ops = recorded(lambda: pushed_through(lambda: decomposed(op, record, "vjp"), known))
@@ -208,7 +213,7 @@ def _through_decomposition(
 
 
 def _hoist(new_ops: Sequence[ir.Operation], op: ir.Operation) -> None:
-    # A result that replaces a primal must stand where the primal did, before its users.
+    # A result that replaces a primal must be emitted at the primal's position, before its users.
     anchor = op
     for new in new_ops:
         new.move_after(anchor)
@@ -223,11 +228,11 @@ def transposed(
 ) -> list[MaybeZero]:
     """The transpose of the linear map that `make` emits, applied to `cts`: one cotangent for each of `likes`.
 
-    The map is emitted on placeholders at the current insertion point, and its transpose behind it; what only
-    the map itself needs is dead afterwards.
+    The map is emitted on placeholders at the current insertion point, and its transpose after it. Operations that only
+    the map itself needs are dead afterwards.
 
     Raises:
-      RuleMissingError: the map is not linear, so that its transpose needs the values that it is applied to.
+      RuleMissingError: the map is not linear: its transpose would need the values to which it is applied.
     """
     holders = [placeholder(x) for x in likes]
     outs, new_ops = recorded(lambda: list(make(holders)))
@@ -238,7 +243,7 @@ def pulled(
     what: str, outs: Sequence[MaybeZero], new_ops: list[ir.Operation], holders: Sequence[Tensor],
     cts: Sequence[MaybeZero],
 ) -> list[MaybeZero]:  # fmt: skip
-    """`transposed` of a map that has been emitted already, on these holders; see there."""
+    """Does the same as `transposed` for a map that is emitted already: `new_ops` compute `outs` from the placeholders `holders`."""
     roots = [h.value for h in holders]
     active = active_values(new_ops, roots)
     cotangents: Cotangents = {}
@@ -250,7 +255,7 @@ def pulled(
         pull_back(new_ops, active, cotangents)
         return [cotangents.get(root, ZERO) for root in roots]
 
-    # Pulling back through a loop replaces it by one with tapes; its results are followed.
+    # The pullback of a loop replaces the loop by one with tapes; the marks follow its results.
     marks = {i: Kept(list(op.results)) for i, op in enumerate(new_ops) if len(op.regions) and len(op.results)}
     results, pullback = recorded(pull)
     makers = {i: made_by(mark.release()[0]) for i, mark in marks.items()}
@@ -262,7 +267,7 @@ def pulled(
             help="products of tangents, and decisions by them, have no transpose; use the other mode of "
             "differentiation, which runs the rule as it is.",
         )  # fmt: skip
-    for holder in holders:  # a loop whose values are needed carries tangents too, which nobody reads
+    for holder in holders:  # a loop whose values are needed also carries tangents, which nothing reads
         with ir.InsertionPoint.after(holder.value.owner):
             zero = full_like(holder, 0)
         holder.value.replace_all_uses_with(zero.value)
@@ -270,5 +275,5 @@ def pulled(
 
 
 def placeholder(like: Tensor) -> Tensor:
-    """Stands for a tangent in a linear map that is going to be transposed."""
+    """A value of the type of `like` that represents a tangent in a linear map that will be transposed."""
     return wrap(ir.Operation.create(PLACEHOLDER, results=[like.value.type]).results[0])

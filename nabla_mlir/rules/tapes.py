@@ -1,4 +1,4 @@
-"""Tapes: arrays with one row for each iteration of a loop, written by one loop and read by another."""
+"""Tapes: arrays with one row per iteration of a loop; one loop writes them and another reads them."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from nabla_mlir.rules.loops import Counter
 from nabla_mlir.table.regions import ends_of
 from nabla_mlir.table.tensor import Tensor, full, splat_of, wrap
 
-INDEX = np.dtype(np.int32)  # of the rows
+INDEX = np.dtype(np.int32)  # the dtype of row indices
 
 
 def empty_tape(length: int, like: Tensor) -> Tensor:
-    """A tape of zeros for values like `like`."""
+    """A tape of `length` zero rows, each with the shape and dtype of `like`."""
     return full((length, *like.shape), 0, like.dtype)
 
 
 def write_row(tape: Tensor, value: Tensor, index: Tensor, axis: int = 0) -> Tensor:
-    """The tape with `value` as its row `index` along an axis."""
-    zero = full((), 0, index.dtype)  # all indices are of one type
+    """The tape, with `value` as its row `index` along an axis."""
+    zero = full((), 0, index.dtype)  # all indices have one type
     row = reshape(value, shape=(*value.shape[:axis], 1, *value.shape[axis:]))
     return dynamic_update_slice(tape, row, *[zero] * axis, index, *[zero] * (value.ndim - axis))
 
 
 def read_row(tape: Tensor, index: Tensor, axis: int = 0) -> Tensor:
     """The row `index` of the tape along an axis."""
-    zero = full((), 0, index.dtype)  # all indices are of one type
+    zero = full((), 0, index.dtype)  # all indices have one type
     before, after = tape.shape[:axis], tape.shape[axis + 1 :]
     starts = [*[zero] * axis, index, *[zero] * len(after)]
     row = dynamic_slice(tape, *starts, slice_sizes=(*before, 1, *after))
@@ -41,17 +41,17 @@ def read_row(tape: Tensor, index: Tensor, axis: int = 0) -> Tensor:
 
 @dataclass(frozen=True)
 class Tape:
-    """A carry that is a tape, and the value that an iteration writes to it."""
+    """A carry that is a tape, and the value that each iteration writes to it."""
 
     carry: int
-    row: ir.Value  # what an iteration writes
+    row: ir.Value  # the value that an iteration writes
     direction: int  # 1 if the rows are written from the first to the last, -1 from the last to the first
 
 
 def direction(op: ir.Operation, index: ir.Value, counter: Counter) -> int:
-    """1 or -1 if a value in the body is 0 ... trips - 1, rising or falling, as the loop runs; else 0.
+    """1 if a value in the body counts 0 ... trips - 1 upward as the loop runs, -1 if it counts downward, else 0.
 
-    It is the counter, or the last index less the counter.
+    The value is either the counter, or the last index minus the counter.
     """
     counting = op.regions[1].blocks[0].arguments[counter.carry]
     runs = {(0, 1): 1, (counter.trips - 1, -1): -1}.get((counter.start, counter.step), 0)
@@ -64,7 +64,7 @@ def direction(op: ir.Operation, index: ir.Value, counter: Counter) -> int:
 
 
 def tape_of(op: ir.Operation, carry: int, counter: Counter) -> Tape | None:
-    """The tape that a carry is, if every row of it is written."""
+    """The tape that a carry is, if every row of it is written; else None."""
     update = row_update(op, carry, counter)
     if update is None:
         return None
@@ -76,7 +76,10 @@ def tape_of(op: ir.Operation, carry: int, counter: Counter) -> Tape | None:
 
 
 def row_update(op: ir.Operation, carry: int, counter: Counter) -> ir.Operation | None:
-    """What writes one row of a carry in each iteration, every row once, if nothing else in the loop reads or writes it."""
+    """The operation that writes one row of a carry in each iteration.
+
+    None unless every row is written once and nothing else in the loop reads or writes the carry.
+    """
     arguments, outputs = ends_of(op.regions[1])
     update = made_by(outputs[carry])
     if update is None or update.name != "stablehlo.dynamic_update_slice":
@@ -91,14 +94,14 @@ def row_update(op: ir.Operation, carry: int, counter: Counter) -> ir.Operation |
 
 
 def reads_row(user: ir.Operation, update: ir.Operation) -> bool:
-    """Whether a user of a tape reads the row that an update of the tape writes."""
+    """True if `user`, a user of a tape, reads the row that `update` writes."""
     if user.name != "stablehlo.dynamic_slice":
         return False
     return user.results[0].type == update.operands[1].type and list(user.operands)[1:] == list(update.operands)[2:]
 
 
 def count_at(index: Tensor, counter: Counter, dtype: np.dtype) -> Tensor:
-    """The value of the loop's own counter in iteration `index`."""
+    """The value of the loop's own counter at iteration `index`."""
     value = index if dtype == INDEX else convert(index, dtype=dtype)
     if counter.step != 1:
         value = multiply(value, full((), counter.step, dtype))

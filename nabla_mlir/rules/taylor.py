@@ -1,10 +1,10 @@
-"""Taylor mode: truncated power series pushed through operations, by the forward rules of their records.
+"""Taylor mode: pushes truncated power series through operations, with the forward rules of their records.
 
-A series computes its coefficients when they are asked for. Where an operation is linear, they are those of its operands; of a
-product they are Cauchy's; and any other operation y = f(x) follows from its forward rule y' = jvp(f, x, y, x'), whose
-operations are pushed through as well: coefficient k + 1 of y needs those of the rule up to k. Equal operations on equal series
-are one series, so that the sine's rule, which needs the cosine, whose rule needs the sine, ends. Order k costs k² products,
-where k nested forward modes cost 2^k.
+A series computes a coefficient when it is first read. For a linear operation, coefficient k of the result comes from
+coefficient k of the operands. For a product it is Cauchy's sum. For any other operation y = f(x) it follows from the
+forward rule y' = jvp(f, x, y, x'): the operations of the rule are pushed through as well, and coefficient k + 1 of y
+needs their coefficients up to k. Equal operations on equal series share one series. So the recursion ends for the sine,
+whose rule needs the cosine, whose rule needs the sine. Order k costs k² products; k nested forward modes cost 2^k.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _INLINED = (*CUSTOM, CheckpointOp.name)
 
 
 class Series:
-    """The coefficients of x(t) = x0 + x1 t + x2 t² + ..., made by `rule` in order; None is zero."""
+    """The coefficients of x(t) = x0 + x1 t + x2 t² + ..., computed in order by `rule`; None means zero."""
 
     def __init__(self, rule: Callable[[int], Tensor | None]):
         self._rule = rule
@@ -41,14 +41,14 @@ class Series:
 
     @property
     def head(self) -> Tensor:
-        """Its value at 0."""
+        """The value at t = 0."""
         value = self.at(0)
         assert value is not None
         return value
 
 
 def polynomial(coefficients: Sequence[Tensor | None]) -> Series:
-    """The series with these coefficients, and zeros behind them."""
+    """The series with these coefficients; all later ones are zero."""
     return Series(lambda k: coefficients[k] if k < len(coefficients) else None)
 
 
@@ -68,7 +68,9 @@ def _added(parts: Iterable[Tensor | None]) -> Tensor | None:
 
 
 class Expansion:
-    """Operations pushed through: values that vary have a series, for others a value at the insertion point stands."""
+    """The state of Taylor mode over operations: values that vary have a series, other values have a constant at the
+    insertion point.
+    """
 
     def __init__(self) -> None:
         self._found: dict[Any, list[Series]] = {}  # by operation, parameters and operands
@@ -91,6 +93,9 @@ class Expansion:
                 self._push(op, series, constants)
 
     def _push(self, op: ir.Operation, series: dict[ir.Value, Series], constants: dict[ir.Value, ir.Value]) -> None:
+        """Extends `series` and `constants` over the results of one operation: by linearity, as a product, or by its
+        forward rule.
+        """
         record = record_of(op, "jet")
         if record.kind == "control" or isinstance(record.jvp, UNSUPPORTED):
             raise missing_rule(op, "jet", "it has no Taylor rule; loops need a constant number of steps")
@@ -116,7 +121,7 @@ class Expansion:
     def _without_regions(
         self, op: ir.Operation, record: OpDef, series: dict[ir.Value, Series], constants: dict[ir.Value, ir.Value]
     ) -> None:  # fmt: skip
-        """An operation whose region uses a value from outside that varies: pushed through what it is by others."""
+        """Pushes an operation whose region captures a varying value through its decomposition into other operations."""
         block = block_aside()
         self.holders.append(block.owner.operation)
         with ir.InsertionPoint(block):
@@ -143,7 +148,9 @@ class Expansion:
     def _linear(
         self, record: OpDef, params: Any, operands: list[Series | Tensor], linear: Sequence[int], count: int
     ) -> list[Series]:  # fmt: skip
+        """The series of the results of an operation that is linear in the operands `linear`: it is applied to each coefficient."""
         def all_of(k: int) -> list[Tensor | None]:
+            """Coefficient k of all results."""
             xs: list[Tensor | None] = [
                 x.at(k) if isinstance(x, Series) else x if k == 0 or i not in linear or not record.joint else None
                 for i, x in enumerate(operands)
@@ -157,6 +164,7 @@ class Expansion:
         return _jointly(all_of, count)
 
     def _product(self, record: OpDef, params: Any, operands: list[Series | Tensor], varying: Sequence[int]) -> Series:
+        """The series of a product of two varying operands: coefficient k is the sum of x_n y_(k-n) over n."""
         i, j = varying
         x, y = operands[i], operands[j]
         assert isinstance(x, Series)
@@ -174,6 +182,7 @@ class Expansion:
     def _by_rule(
         self, record: OpDef, params: Any, operands: list[Series | Tensor], values: list[Tensor], varying: Sequence[int], count: int
     ) -> list[Series]:  # fmt: skip
+        """The series of the results y by their forward rule: coefficient k is coefficient k - 1 of y', divided by k."""
         heads = record.apply(values, params)
         slopes: list[Series | None] = []
 
@@ -192,7 +201,7 @@ class Expansion:
         self, record: OpDef, params: Any, operands: list[Series | Tensor], heads: list[Tensor], outs: list[Series],
         varying: Sequence[int],
     ) -> list[Series | None]:  # fmt: skip
-        """The derivative of each result: the forward rule, on the derivatives of the operands."""
+        """The derivatives of the results: the forward rule, applied to the derivatives of the operands."""
         xs = [x for x in operands if isinstance(x, Series)]
         types = [y.value.type for y in heads] + 2 * [x.head.value.type for x in xs]
         block = block_aside(types)
@@ -220,13 +229,14 @@ class Expansion:
         self, op: ir.Operation, region: int, operands: Sequence[ir.Value], series: dict[ir.Value, Series],
         constants: dict[ir.Value, ir.Value],
     ) -> None:  # fmt: skip
-        """The value of a function with a rule of its own, whose series is that of its code."""
+        """Pushes a function with a custom rule through the code of its body."""
         arguments, ops, outputs = body_of(op.regions[region])
         self._bind(arguments, operands, series, constants)
         self.push(ops, series, constants)
         self._bind(list(op.results), outputs, series, constants)
 
     def _unroll(self, op: ir.Operation, series: dict[ir.Value, Series], constants: dict[ir.Value, ir.Value]) -> None:
+        """Pushes a loop with a constant number of iterations through its body, once per iteration."""
         counter = find_counter(op)
         if counter is None:
             raise missing_rule(op, "jet", "the number of its steps is not known")
@@ -248,7 +258,7 @@ class Expansion:
             self._bind(list(op.results), carry, series, constants)
 
     def _solve(self, op: ir.Operation, series: dict[ir.Value, Series], constants: dict[ir.Value, ir.Value]) -> None:
-        """Of A(t) x(t) = b(t): A0 x_k = b_k - (A(t) (x0 + ... + x_(k-1) t^(k-1)))_k, solved as it is for x0."""
+        """Solves A(t) x(t) = b(t): A0 x_k = b_k - (A(t) (x0 + ... + x_(k-1) t^(k-1)))_k, each with the solver of x0."""
         count = len(op.results)
         parameters, ops, outputs = body_of(op.regions[LinearSolveOp.region_names.index("matvec")])
         reads = {v: series[v].head.value for v in reads_of(op) if v in series}
@@ -256,6 +266,7 @@ class Expansion:
         known: list[list[Tensor | None]] = []
 
         def all_of(k: int) -> list[Tensor | None]:
+            """Coefficient k of all results."""
             right = [series[v].at(k) if v in series else wrap(constants.get(v, v)) if k == 0 else None for v in op.operands]
             if k:
                 inner, same = dict(series), dict(constants)
@@ -286,7 +297,7 @@ class Expansion:
 
 
 def _jointly(all_of: Callable[[int], list[Tensor | None]], count: int) -> list[Series]:
-    """A series for each result of what gives all of them at once."""
+    """One series for each result of a function that computes coefficient k of all results at once."""
     rows: dict[int, list[Tensor | None]] = {}
 
     def part(n: int, k: int) -> Tensor | None:

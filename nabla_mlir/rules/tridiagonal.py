@@ -1,7 +1,8 @@
 """Derivatives and batches of LAPACK's gtsv, the solution of tridiagonal systems.
 
-The system is a matrix T of three diagonals (lower, diagonal, upper), each as long as the matrix: the first entry of the
-lower and the last of the upper one are not read. T x = b gives T x' = b' - T' x, once more such a system.
+The matrix T of the system has three diagonals (lower, diagonal, upper), each as long as the matrix; the first entry of
+the lower one and the last entry of the upper one are not read. T x = b gives T x' = b' - T' x, a system with the same
+matrix.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from nabla_mlir.table.tensor import Tensor, full
 
 
 def _shifted(x: Tensor, axis: int, by: int) -> Tensor:
-    """Entry i - `by` in place i along an axis, and zero where there is none."""
+    """The array whose entry i along an axis is entry i - `by` of x, and zero if that is out of range."""
     part = slice_(
         x, start_indices=[max(-by, 0) if d == axis else 0 for d in range(x.ndim)],
         limit_indices=[n - max(by, 0) if d == axis else n for d, n in enumerate(x.shape)], strides=(1,) * x.ndim,
@@ -29,7 +30,7 @@ def _shifted(x: Tensor, axis: int, by: int) -> Tensor:
 
 
 def _product(diagonals: Sequence[MaybeZero], x: Tensor) -> MaybeZero:
-    """T x; a diagonal may be zero."""
+    """The product T x; a diagonal may be a structural zero."""
     rows, total = x.ndim - 2, ZERO
     for diagonal, by in zip(diagonals, (1, 0, -1), strict=True):
         if isinstance(diagonal, Zero):
@@ -48,6 +49,7 @@ def _solve(target: str, diagonals: Sequence[Tensor], b: Tensor) -> Tensor:
 
 
 def _gtsv(outs: Any, xs: Any, tangents: Any, *, target: str, **_: Any) -> list[MaybeZero]:
+    """The forward rule: solves T x' = b' - T' x; the other results are scratch and have no derivative."""
     (*diagonals, _), (*dots, db) = xs, tangents
     lower, diagonal, upper = diagonals
     axis = diagonal.ndim - 1

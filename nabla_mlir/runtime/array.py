@@ -15,14 +15,14 @@ from nabla_mlir.conversion import rank_of
 from nabla_mlir.errors import DeletedArrayError, DtypeError, OutOfMemoryError, ShapeError, TraceError, user_frame
 from nabla_mlir.locks import new_lock
 from nabla_mlir.runtime.device import Device, reason
-from nabla_mlir.runtime.device import device as _device  # for functions with a parameter of that name
+from nabla_mlir.runtime.device import device as _device  # for functions that have a parameter `device`
 from nabla_mlir.runtime.element_types import dtype_of, element_type
 from nabla_mlir.runtime.memory import Mapped, aligned_copy, copied, is_mappable, lend, staged
 from nabla_mlir.runtime.timeline import Timepoint
 
 Shape = tuple[int, ...]
 
-_deletion = new_lock()  # of two threads that give an array away one is refused
+_deletion = new_lock()  # if two threads donate one array, one is refused
 
 
 class _OfAllArrays(type):
@@ -47,13 +47,13 @@ class Array(ArrayMethods, metaclass=_OfAllArrays):
       Array([0., 1., 2.], dtype=float32, device='local-sync')
     """
 
-    # In the order in which Python clears them: the buffer before what owns it.
+    # In the order in which Python clears them: the buffer before its owners.
     __slots__ = ("__weakref__", "_host", "_target", "_view", "device", "dtype", "is_alone", "owners", "pending", "shape", "version")
     device: Device
-    owners: tuple[object, ...]  # a tuple, which the garbage collector takes apart last, where a device loses what it has
+    owners: tuple[object, ...]  # a tuple, because the garbage collector clears it after a device
     pending: Timepoint | None
     version: int | None
-    _view: HalBufferView | VmRef | None  # as a call has given it, until it is read
+    _view: HalBufferView | VmRef | None  # in the form of the call that returned it, until it is read
     is_alone: bool
 
     def __init__(
@@ -61,10 +61,10 @@ class Array(ArrayMethods, metaclass=_OfAllArrays):
         type: tuple[Shape, np.dtype] | None = None, pending: Timepoint | None = None,
     ):  # fmt: skip
         self._view, self.device, self.owners = view, device, device.owners
-        self.pending = pending  # the end of the call that writes it, until somebody has waited for that
-        self._target = None if lent else view  # for a call to write to
-        self.is_alone = False  # whether nothing else can have come by this memory: then it may be given away as it is
-        # Of the state that it was computed from: the number of the `update` before; None if there is no state.
+        self.pending = pending  # the end of the call that writes it, until it has been waited for
+        self._target = None if lent else view  # the memory to which a call may write
+        self.is_alone = False  # True if nothing else can refer to this memory: then it is donated without a copy
+        # The version of the state from which it was computed; None if there is no state.
         self.version = version
         self.shape: Shape
         self.dtype: np.dtype
@@ -132,7 +132,7 @@ class Array(ArrayMethods, metaclass=_OfAllArrays):
         self.block_until_ready()
         memory, is_native = self.memory(), self._target is not None
         self.delete()
-        if is_native and self.is_alone:  # looked at when nobody can take hold of the memory any more
+        if is_native and self.is_alone:  # tested after `delete`, when no other thread can get the memory
             mine = Array(memory, device, type=(self.shape, self.dtype))
         else:
             mine = Array.empty(self.shape, self.dtype, device)
@@ -176,7 +176,7 @@ class Array(ArrayMethods, metaclass=_OfAllArrays):
 
     def to_write(self) -> HalBufferView | VmRef:
         """Its memory, into which a call writes its result. The array must live during the call."""
-        if self._target is None:  # IREE does not clear or copy to a buffer that came through DLPack
+        if self._target is None:  # IREE cannot clear or copy to a buffer from DLPack
             raw = (ctypes.c_ubyte * self.nbytes).from_address(self.numpy().ctypes.data)
             memory, usage = MemoryType.DEVICE_LOCAL | MemoryType.HOST_VISIBLE, BufferUsage.DEFAULT | BufferUsage.MAPPING
             buffer = self.device.hal.allocator.import_host_allocation(raw, int(memory), int(usage))
@@ -187,7 +187,7 @@ class Array(ArrayMethods, metaclass=_OfAllArrays):
         """Records that a call has written its result into this array, or will have when `pending` is reached."""
         self.version, self.pending = version, pending
         if not self.device.is_host:
-            self._host = None  # a copy of what was there
+            self._host = None  # the old content
 
     @property
     def ndim(self) -> int:
@@ -244,12 +244,12 @@ class Array(ArrayMethods, metaclass=_OfAllArrays):
         Args:
           copy: False returns the memory itself, if NumPy knows the dtype. The caller must know that nothing else reads it.
         """
-        if not copy and self.dtype.kind != "V":  # of which the interface of arrays has no names
+        if not copy and self.dtype.kind != "V":  # NumPy's array interface has no names for dtypes of ml_dtypes
             return np.asarray(_Shared(self.numpy()))
         if self._host is not None or not self.device.is_host or self.dtype.kind == "V" or not self.size:
             return self.numpy().copy()
         self.block_until_ready()
-        values = np.frombuffer(self.memory().map(), self.dtype, self.size)  # sooner than by a view, which nobody keeps here
+        values = np.frombuffer(self.memory().map(), self.dtype, self.size)  # faster than a view, which is not needed afterwards
         return values.reshape(self.shape).copy()
 
     def known_memory(self) -> np.ndarray | None:
@@ -263,7 +263,7 @@ class Array(ArrayMethods, metaclass=_OfAllArrays):
             return self
         if where.is_host and self.device.is_host:
             self.is_alone = False
-            return Array(self.memory(), where, pending=self.pending)  # both drivers of a CPU work on the same memory
+            return Array(self.memory(), where, pending=self.pending)  # both drivers of a CPU use the same memory
         return Array.from_numpy(self.numpy(), where)
 
     def to_device(self, device: str | Device, /, *, stream: None = None) -> Array:
@@ -283,7 +283,7 @@ class Array(ArrayMethods, metaclass=_OfAllArrays):
         self.block_until_ready()
         if self._host is not None or not self.device.is_host or self.dtype.kind == "V":
             return self.numpy().item()
-        return np.frombuffer(self.memory().map(), self.dtype, 1).item()  # nobody keeps a view
+        return np.frombuffer(self.memory().map(), self.dtype, 1).item()  # no view remains
 
     def tolist(self) -> Any:
         """The values as nested lists of Python scalars, or one scalar if the array has no dimension."""
@@ -323,13 +323,13 @@ class Array(ArrayMethods, metaclass=_OfAllArrays):
             setattr(self, slot, getattr(new, slot))
 
     def __dlpack__(self, *, stream: Any = None, max_version: Any = None, dl_device: Any = None, copy: bool | None = None) -> Any:
-        # Only DLPack 1.0 can say "read-only"; who speaks an older one gets a copy to do with as he likes, unless he refuses it.
+        # Only DLPack 1.0 can mark memory as read-only. Consumers with older versions get a copy, unless they refuse it.
         if max_version is not None and tuple(max_version) >= (1, 0):
             return self.numpy().__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device, copy=copy)
         return self.own(copy=copy is not False).__dlpack__(stream=stream, dl_device=dl_device)
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        return (1, 0)  # the host: other devices are read through it
+        return (1, 0)  # the host, through which the memory of other devices is read
 
     def __len__(self) -> int:
         if not self.shape:
@@ -375,14 +375,14 @@ class Array(ArrayMethods, metaclass=_OfAllArrays):
 
 
 def _host_index(index: Any) -> Any:
-    """An index with arrays of ours as NumPy's."""
+    """An index whose device arrays are replaced by NumPy arrays."""
     if isinstance(index, tuple):
         return tuple(map(_host_index, index))
     return index.numpy() if type(index) is Array else index
 
 
 class _Shared:
-    """The memory of a NumPy array without the mark that it is read-only: whoever asks for it must not write to it."""
+    """The memory of a NumPy array without its read-only flag; the user of this object must not write to it."""
 
     def __init__(self, host: np.ndarray):
         self._host = host

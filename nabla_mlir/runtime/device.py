@@ -25,14 +25,14 @@ class Device:
     """
 
     __slots__ = ("buffer_of", "driver", "enter", "hal", "is_host", "memory", "owners", "pool", "threads", "usage")
-    buffer_of: Callable[..., HalBufferView]  # a copy of an array that has the buffer protocol, of an element type
+    buffer_of: Callable[..., HalBufferView]  # copies an array with the buffer protocol, as an element type
     driver: str
-    enter: Callable[[], object] | None  # what a thread calls before it allocates there, or computes; None: nothing
+    enter: Callable[[], object] | None  # a thread calls it before it allocates or computes; None if nothing is needed
     hal: HalDevice
     is_host: bool
     memory: str
-    owners: tuple[HalDriver, HalDevice]  # what has to live as long as its buffers: IREE's do not hold it
-    pool: HalDriver  # what its threads are of
+    owners: tuple[HalDriver, HalDevice]  # the objects that must live as long as the buffers; IREE's buffers do not hold them
+    pool: HalDriver  # the pool to which its threads belong
     threads: int
     usage: int
 
@@ -42,14 +42,14 @@ class Device:
         self.driver, self.hal, self.pool, self.threads, self.enter = driver, hal, pool, threads, enter
         self.owners = (pool, hal)
         self.is_host = driver.startswith("local")
-        self.memory = "host" if self.is_host else driver  # the same for devices that read each other's arrays
+        self.memory = "host" if self.is_host else driver  # equal for devices that read each other's arrays
         maps_memory = any(cls.maps_memory and driver in cls.drivers for cls in TARGETS.values())
         mapping = BufferUsage.MAPPING | BufferUsage.MAPPING_OPTIONAL if maps_memory else 0
         self.usage = int(BufferUsage.DEFAULT | mapping)
         self.buffer_of = self.on(functools.partial(hal.allocator.allocate_buffer_copy, MemoryType.DEVICE_LOCAL, self.usage, hal))
 
     def on(self, work: Callable[P, T]) -> Callable[P, T]:
-        """The same, for any thread."""
+        """A function that runs `work` after the calling thread has entered the device."""
         enter = self.enter
         if enter is None:
             return work
@@ -61,7 +61,7 @@ class Device:
         return entered
 
     def __eq__(self, other: object) -> bool:
-        """Whether arrays of one are read by the other where they are: all drivers of this CPU are one device for that."""
+        """True if one device can read the arrays of the other without a copy: all drivers of this CPU count as equal."""
         return isinstance(other, Device) and self.memory == other.memory
 
     def __hash__(self) -> int:
@@ -111,7 +111,10 @@ def usable(device: Device) -> Device:
 
 @functools.cache
 def _open(driver: str, threads: int, generation: tuple[int, int]) -> Device:
-    """A fork has devices of its own; those of before are held, since IREE would wait for their threads to end."""
+    """Opens a device. A forked process has its own devices.
+
+    Devices of the parent process stay referenced, because IREE would wait for their threads to end.
+    """
     kinds = {name: cls for cls in TARGETS.values() for name in cls.drivers}
     if driver.partition(":")[0] not in kinds:
         raise DeployError(f"a device requires a known driver, got {driver!r}.", help=f"use one of {', '.join(kinds)}.")

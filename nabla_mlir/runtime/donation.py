@@ -1,4 +1,4 @@
-"""Arguments that are given to a call: it may write its results where they lie. Needs only NumPy and IREE's runtime."""
+"""Donated arguments: a call may write its results to their memory. Needs only NumPy and IREE's runtime."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from nabla_mlir.runtime.memory import Mapped
 
 
 def check_given_once(arguments: Sequence[Any], donation: Sequence[int]) -> None:
-    """Refuses an array that is given away and is another argument as well.
+    """Refuses a donated array that is also another argument.
 
     Raises:
-      CopyError: with the places of both.
+      CopyError: an array is passed twice; the message has both indices.
     """
     for i in donation:
         for j, other in enumerate(arguments):
@@ -30,37 +30,37 @@ def check_given_once(arguments: Sequence[Any], donation: Sequence[int]) -> None:
 
 
 class Writing(Protocol):
-    """A compiled function that writes to the memory of some of its arguments."""
+    """A compiled function that writes its results to the memory of some of its arguments."""
 
     @property
     def device(self) -> Device:
-        """Where it runs."""
+        """The device on which it runs."""
 
     def __call__(self, inputs: Sequence[Any], storage: int = ..., types: Types | None = ..., /) -> list[Array]:
         """The results."""
 
 
 def call(function: Writing, arguments: Sequence[Any], donation: Sequence[int], types: Types | None) -> list[Array]:
-    """The results of a function that was compiled to write to the memory of these arguments, which are deleted.
+    """The results of a function that was compiled with these donated arguments, which are deleted.
 
-    What it writes in such memory is the only array there, and can be given away in its turn without a copy.
+    A result in donated memory is the only array in it, so it can be donated without a copy.
     """
     inputs, device = list(arguments), function.device
     for i in donation:
         x = inputs[i]
         array = x if type(x) is Array else Array.from_numpy(np.asarray(x), copy=False)
         inputs[i] = array.given_away(device)
-    places = {address(inputs[i]) for i in donation if inputs[i].size}
+    positions = {address(inputs[i]) for i in donation if inputs[i].size}
     results = function(inputs, 0, types)
     spans = [(address(y), y.nbytes) for y in results]
     for y, (start, size) in zip(results, spans, strict=True):
         touching = [1 for other, length in spans if other < start + size and start < other + length]
-        y.is_alone = start in places and len(touching) == 1
+        y.is_alone = start in positions and len(touching) == 1
     return results
 
 
 def address(array: Array) -> int:
-    """Where the values of an array begin in the memory of the host; 0 if there are none."""
+    """The address of the values of an array in host memory; 0 for an array without elements."""
     if not array.size:
         return 0
     return int(Mapped(array.memory(), array.nbytes, array.device).__array_interface__["data"][0])

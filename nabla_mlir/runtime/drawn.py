@@ -1,6 +1,7 @@
-"""Arguments that are drawn for checks: the same numbers with every NumPy, so that a check can be repeated where code runs.
+"""Random arguments for checks. They are the same with every version of NumPy, so that a check can be repeated on another machine.
 
-`numpy.random.RandomState` and its distributions are frozen (NEP 19); nothing else here rounds in an order of its own.
+`numpy.random.RandomState` and its distributions are frozen (NEP 19), and no other operation here depends on the order
+of rounding.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ DRAWS = ("numbers around 1", "small numbers of both signs")
 def drawn(
     types: Sequence[tuple[tuple[int, ...], np.dtype]], name: str, draw: str = DRAWS[0], is_definite: bool = False
 ) -> list[np.ndarray]:
-    """An array of each type, the same for each name and draw.
+    """One array for each type; equal names and draws give equal arrays.
 
     Args:
       draw: one of `DRAWS`.
-      is_definite: square matrices of the first draw are symmetric and positive definite, as factorisations ask for.
+      is_definite: True makes square matrices of the first draw symmetric and positive definite, as factorisations need.
 
     Example:
       >>> drawn([((2,), np.dtype("f4"))], "f")
@@ -31,7 +32,7 @@ def drawn(
 
 
 def _array(rng: np.random.RandomState, shape: tuple[int, ...], dtype: np.dtype, draw: str, is_definite: bool) -> np.ndarray:
-    if dtype.kind in "biu" or "int" in dtype.name:  # the small integers of ml_dtypes are void
+    if dtype.kind in "biu" or "int" in dtype.name:  # NumPy reports the narrow integers of ml_dtypes as void
         return np.asarray(rng.randint(0, 2, shape)).astype(dtype)
     low, high, scale = (0.2, 0.9, 1.0) if draw == DRAWS[0] else (-1.0, 1.0, float(max((1, *shape))) ** -0.5)
     x = scale * rng.uniform(low, high, shape)
@@ -41,7 +42,7 @@ def _array(rng: np.random.RandomState, shape: tuple[int, ...], dtype: np.dtype, 
 
 
 def _definite(x: np.ndarray) -> np.ndarray:
-    """Hermitian matrices with a dominant diagonal, whose eigenvalues differ."""
+    """Hermitian matrices with a dominant diagonal and distinct eigenvalues."""
     n = x.shape[-1]
     diagonal = np.diagonal(x, axis1=-2, axis2=-1).real + 1.0 + np.arange(n) / n
     whole = (x + np.conj(np.swapaxes(x, -1, -2))) / (4.0 * n)

@@ -35,7 +35,7 @@ def dtype_named(name: str) -> np.dtype:
     """The NumPy dtype of a name such as "float32" or "bfloat16". The narrow types come from ml_dtypes.
 
     Raises:
-      DtypeError: there is none that a device array can have.
+      DtypeError: device arrays cannot have this dtype.
     """
     if name not in _ELEMENT_TYPES:
         raise DtypeError(f"an array requires a numeric dtype, got {name}.", help=f"one of {', '.join(_ELEMENT_TYPES)}.")
@@ -48,7 +48,7 @@ def dtype_named(name: str) -> np.dtype:
 
 @functools.cache
 def element_type(dtype: np.dtype) -> HalElementType:
-    """IREE's name of a dtype. Raises DtypeError if it has none."""
+    """The element type of IREE for a dtype. Raises DtypeError if it has none."""
     dtype_named(dtype.name)
     return _ELEMENT_TYPES[dtype.name]
 

@@ -1,6 +1,7 @@
-"""The end of a process whose daemon threads are in code of ours: they end, or stop before IREE's code.
+"""The end of a process whose daemon threads run nabla_mlir: they end, or stop before they enter IREE's code.
 
-Python ends a thread where it next wants the lock of the interpreter, and where that is above code of C++ the process aborts.
+At exit, Python ends a thread when it next requests the interpreter lock. If C++ frames are on its stack then, the
+process aborts.
 """
 
 from __future__ import annotations
@@ -14,17 +15,17 @@ import weakref
 from types import FrameType, TracebackType
 from typing import Protocol
 
-WORKER = "nabla-call"  # the name of threads that make calls of the main one
-_PATIENCE = 1.0  # seconds for calls to return
-_PAUSE = 0.02  # in which the threads of short ones come to their next
+WORKER = "nabla-call"  # the name of threads that run calls for the main thread
+_PATIENCE = 1.0  # seconds in which calls may return
+_PAUSE = 0.02  # seconds in which a thread with short calls reaches its next call
 _PACKAGE = __name__.partition(".")[0]
 
 
 class Gate:
-    """Stands for a lock when the process ends: some threads never come through it.
+    """Replaces a lock when the process ends: threads in `threads` block forever when they acquire it.
 
     Args:
-      threads: their numbers.
+      threads: the identifiers of these threads.
     """
 
     def __init__(self, threads: set[int]):
@@ -37,15 +38,15 @@ class Gate:
             lock.acquire()
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        """Nothing is held."""
+        """Does nothing, because no lock is held."""
 
     def locked(self) -> bool:
-        """Nothing is."""
+        """Always False."""
         return False
 
 
 class Caller(Protocol):
-    """What holds its lock while it runs code."""
+    """An object that holds its lock while it runs code."""
 
     _lock: threading.Lock | Gate
 
@@ -54,12 +55,12 @@ _callers: weakref.WeakSet[Caller] = weakref.WeakSet()
 
 
 def stop_at_exit(caller: Caller) -> None:
-    """Lets other threads call it no more when the process ends."""
+    """Registers a caller: when the process ends, other threads can no longer call it."""
     _callers.add(caller)
 
 
 def _packages(frame: FrameType | None) -> set[str]:
-    """Those whose code runs in the frame, or waits for what does."""
+    """The names of the top-level packages on the stack of a frame."""
     names = set()
     while frame is not None:
         names.add(str(frame.f_globals.get("__name__")).partition(".")[0])
@@ -68,9 +69,10 @@ def _packages(frame: FrameType | None) -> set[str]:
 
 
 def _end(threads: set[int]) -> None:
-    """Raises SystemExit, of which nothing is told, in those that are seen in code of ours, until none is.
+    """Raises SystemExit, which prints nothing, in threads that run nabla_mlir, until none does.
 
-    Again and again: Python ignores what is raised while it collects garbage. An import would keep its lock.
+    It is raised repeatedly, because Python ignores exceptions during garbage collection. A thread in an import is
+    spared, because the import would keep its lock.
     """
     end, times_seen_none = time.monotonic() + _PATIENCE, 0
     while times_seen_none < 3 and time.monotonic() < end:
@@ -87,6 +89,7 @@ def _end(threads: set[int]) -> None:
 
 @atexit.register
 def _stop() -> None:
+    """Ends or blocks the daemon threads that run nabla_mlir, before Python ends."""
     threads = {t.ident for t in threading.enumerate() if t is not threading.current_thread() and t.name != WORKER and t.ident}
     if not threads:
         return
@@ -101,5 +104,5 @@ def _stop() -> None:
     end = time.monotonic() + _PATIENCE
     for lock in locks:
         if not isinstance(lock, Gate):
-            lock.acquire(timeout=max(0.0, end - time.monotonic()))  # and holds it: others wait for it already
+            lock.acquire(timeout=max(0.0, end - time.monotonic()))  # and keeps the lock: other threads wait for it already
     time.sleep(_PAUSE)

@@ -29,7 +29,7 @@ from nabla_mlir.targets import TARGETS
 
 Types = Sequence[tuple[Shape, np.dtype]]
 Recipe = tuple[Callable[..., Any], tuple[Any, ...]]
-_OPEN = 64  # modules that came from other processes and are kept
+_OPEN = 64  # the number of modules from other processes that stay loaded
 
 
 @functools.cache
@@ -47,7 +47,7 @@ class Function:
     _invoke: Callable[..., object]
     name: str
     device: Device
-    anew: Callable[[], Function] | None  # loads it again, where it has no state and has lost its threads
+    anew: Callable[[], Function] | None  # loads the function again, if it has no state and has lost its threads
 
     def __init__(
         self, name: str, vm: VmFunction, context: VmContext, lock: threading.Lock | Gate, device: Device,
@@ -63,17 +63,17 @@ class Function:
     def __call__(
         self, arguments: Sequence[Array | np.ndarray], storage: int = 0, types: Types | None = None
     ) -> list[Array]:
-        """Calls the function; the last `storage` of the arguments are memory that it writes its results to.
+        """Calls the function; the last `storage` arguments are memory for its results.
 
         Args:
           arguments: the arrays.
-          storage: how many of them are memory.
-          types: the shape and the dtype of each result, where they are known: asking for them takes time.
+          storage: the number of arguments that are memory for results.
+          types: the shape and the dtype of each result, if they are known; reading them from the results takes time.
 
         Raises:
           DeployError: the module refuses the arguments (their number, a shape or a dtype), or fails; or the memory for
-            results cannot be written, or is also that of an argument or of another result.
-          OutOfMemoryError: there is no memory for what it computes.
+            results cannot be written, or overlaps with an argument or another result.
+          OutOfMemoryError: there is not enough memory.
         """
         if storage or self._timeline is not None:
             return self._call_in_order(arguments, storage, types)
@@ -84,7 +84,7 @@ class Function:
                 inputs.push_ref(handed(argument, self.device))
                 continue
             if type(argument) is not Array or argument.device.memory is not memory or argument.pending is not None:
-                argument = self._there(argument)
+                argument = self._in_device_memory(argument)
                 if argument.pending is not None:
                     argument.block_until_ready()
             argument.is_alone = False
@@ -95,7 +95,7 @@ class Function:
         return [Array(outputs.get_as_ref(i), where, None, False, type_) for i, type_ in enumerate(types)]
 
     def outputs(self, inputs: VmVariantList) -> VmVariantList:
-        """Calls it, where no timeline has a place for that, with memory of the device."""
+        """Calls a function without a timeline, on arguments in device memory."""
         outputs = VmVariantList(1)
         try:
             with self._lock:
@@ -106,11 +106,11 @@ class Function:
 
     @property
     def is_in_order(self) -> bool:
-        """Whether its calls have places on a timeline."""
+        """True if its calls are ordered on a timeline."""
         return self._timeline is not None
 
     def _call_in_order(self, arguments: Sequence[Array | np.ndarray], storage: int, types: Types | None) -> list[Array]:
-        """A call that writes to memory of the caller's, or has a place on a timeline: after what it reads is written."""
+        """A call that writes to memory of the caller, or that is on a timeline: it runs after its arguments are written."""
         where, timeline = self.device, self._timeline
         pending: Timepoint | None = None
         inputs, outputs = VmVariantList(len(arguments)), VmVariantList(4)
@@ -120,7 +120,7 @@ class Function:
             check_storage(self.name, targets, arguments, where)
             memory = [memory_of(target, where) for target in targets]
             wait_for_others(timeline)
-        for argument in map(self._there, arguments):
+        for argument in map(self._in_device_memory, arguments):
             if argument.pending is not None and argument.pending.timeline is not timeline:
                 argument.block_until_ready()
             argument.is_alone = False
@@ -142,32 +142,32 @@ class Function:
         return self._arrays(outputs, types, pending)
 
     def _arrays(self, outputs: VmVariantList, types: Types | None, pending: Timepoint | None) -> list[Array]:
-        """The results as arrays, which know the version of the state where there is one."""
+        """The results as arrays, with the version of the state if there is one."""
         count, version = self._count(outputs, types)
         kinds: Sequence[tuple[Shape, np.dtype] | None] = [None] * count if types is None else types
         get, where = outputs.get_as_object, self.device
         return [Array(get(i, HalBufferView), where, version, False, kind, pending) for i, kind in enumerate(kinds)]
 
-    def _there(self, argument: Array | np.ndarray) -> Array:
-        """The argument where the function can read it."""
+    def _in_device_memory(self, argument: Array | np.ndarray) -> Array:
+        """The argument in memory that the function can read."""
         if type(argument) is not Array:
             if self._timeline is None:
                 return Array.from_numpy(argument, self.device)
             native = np.asarray(argument, argument.dtype.newbyteorder("="), order="C")
-            return Array.owned(native, self.device)  # the call may be the last to need it
+            return Array.owned(native, self.device)  # a copy, because the call may be the last reader
         return argument if argument.device.memory == self.device.memory else argument.to(self.device)
 
     def abandon_pool(self) -> None:
-        """After a call of it that does not end, what was loaded on its pool before is not called there: it might wait for that."""
+        """Marks the pool of the device as abandoned, after a call that does not end; functions on it would wait for that call."""
         if self.device.driver != POOL:
             return
         abandon(self.device.pool)
         for function in list(_functions):
             if function.device.pool is self.device.pool:
-                function.lose_threads(_HELD, _AGAIN)
+                function.lose_threads(_HELD, _RELOAD)
 
     def lose_threads(self, what: str, help: str) -> None:
-        """The threads that would compute are not there, or wait; waiting for them, a call would not end."""
+        """Makes later calls fail, or reload the code if it has no state: the threads are lost, so a call would never end."""
         error = DeployError(f"{self.name} requires {what}.", help=help)
         _remains.append((self.device, self._invoke))
 
@@ -182,7 +182,7 @@ class Function:
 
     @property
     def is_called(self) -> bool:
-        """Whether a call has not returned."""
+        """True while a call runs."""
         return self._lock.locked()
 
     def _refusal(self, error: Exception) -> NablaError:
@@ -194,7 +194,7 @@ class Function:
 
     @staticmethod
     def _count(outputs: VmVariantList, types: Types | None) -> tuple[int, int | None]:
-        """The number of results, and the version, which a function of state says behind them: how often it was written."""
+        """The number of results, and the version of the state, which a function with state returns after its results."""
         count = len(outputs)
         last = outputs.get_variant(count - 1) if count and (types is None or count > len(types)) else None
         if type(last) is int:
@@ -213,14 +213,17 @@ class Function:
 
 
 _HELD = "a pool of threads that is free, got one with a call that was interrupted and goes on"
-_AGAIN = "load it anew, or take a clone() of the module: they have a pool of their own."
+_RELOAD = "load it anew, or take a clone() of the module: they have a pool of their own."
 _BEFORE = "load or compile it after the fork, or start processes by multiprocessing's 'spawn'."
 _functions: weakref.WeakSet[Function] = weakref.WeakSet()
-_remains: list[tuple[Device, Callable[..., object]]] = []  # what would wait for its threads where nothing holds it
+_remains: list[tuple[Device, Callable[..., object]]] = []  # objects that would wait for their threads when they are freed
 
 
 def _lose_threads() -> None:
-    """In a fork: functions on a pool; and all, if another thread was in a call of IREE, which may hold what they need."""
+    """Runs in a forked process: functions on a thread pool lose their threads.
+
+    All functions do if another thread was in a call of IREE, which may hold locks that they need.
+    """
     functions = list(_functions)
     is_called = any(function.is_called for function in functions)
     for function in functions:
@@ -244,10 +247,10 @@ class Runnable(Protocol):
         """The device of its arrays."""
 
     def function(self, name: str) -> Callable[..., list[Array]]:
-        """The function of that name."""
+        """The function with this name."""
 
     def wait(self) -> None:
-        """Returns when all calls so far have ended."""
+        """Returns when all earlier calls have ended."""
 
     def clone(self) -> Runnable:
         """The same code with fresh state."""
@@ -260,7 +263,7 @@ class Runnable(Protocol):
         """The key of the code; equal code has equal keys."""
 
     def recipe(self) -> Recipe:
-        """A function and its arguments, which can be pickled and make the same code with fresh state."""
+        """A function and its arguments that make the same code with fresh state; both can be pickled."""
 
 
 class Executable:
@@ -313,16 +316,16 @@ class Executable:
 
     @property
     def driver(self) -> str:
-        """The driver it runs on."""
+        """The driver on which it runs."""
         return self.device.driver
 
     @property
     def functions(self) -> tuple[str, ...]:
-        """The names of the functions it offers."""
+        """The names of its functions."""
         return tuple(name for name in self._module.function_names if not name.startswith("__"))
 
     def function(self, name: str) -> Function:
-        """The function of that name.
+        """The function with this name.
 
         Raises:
           DeployError: there is no such function; the message lists those that exist.
@@ -339,7 +342,7 @@ class Executable:
         return self._functions[name]
 
     def wait(self) -> None:
-        """Returns when all calls so far have ended.
+        """Returns when all earlier calls have ended.
 
         Raises:
           DeployError: one of them failed on the device.
@@ -361,7 +364,7 @@ class Executable:
         return hashlib.sha256(self._module.stashed_flatbuffer_blob).hexdigest()
 
     def recipe(self) -> Recipe:
-        """The function that loads it in another process, on the same driver, with fresh state. Equal content is opened once."""
+        """The function that loads it in another process, on the same driver, with fresh state. Equal content is loaded once."""
         return _reopened, (bytes(self._module.stashed_flatbuffer_blob), self.driver, self.device.threads)
 
     def __reduce__(self) -> Recipe:
@@ -372,18 +375,18 @@ class Executable:
 
 
 def _reopened(content: bytes, driver: str, threads: int) -> Executable:
-    return Executable(*_kept(content, driver, threads, generation(driver)))
+    return Executable(*_loaded(content, driver, threads, generation(driver)))
 
 
 @functools.lru_cache(maxsize=_OPEN)
-def _kept(content: bytes, driver: str, threads: int, generation: tuple[int, int]) -> tuple[VmModule, Device]:
-    """The module and the device of some content: a process opens it once, and all that is made of it shares them."""
+def _loaded(content: bytes, driver: str, threads: int, generation: tuple[int, int]) -> tuple[VmModule, Device]:
+    """The module and the device for some content; a process loads equal content once, and all users share them."""
     executable = Executable.load(content, pooled(driver, threads))
     return executable._module, executable.device
 
 
 def _not_loaded(driver: str, what: str) -> DeployError:
-    if "binding count" in what:  # IREE fuses without looking at what its runtime can call
+    if "binding count" in what:  # IREE fuses without regard to the limits of its runtime
         return DeployError(
             f"loading requires kernels that read and write few buffers, got: {what}.",
             help="separate some operations with nm.lax.optimization_barrier, so that fewer are fused; please report the program.",

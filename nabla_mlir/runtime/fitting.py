@@ -1,4 +1,4 @@
-"""Choice of the code of an artifact that fits this machine. Each target decides what fits."""
+"""Choice of the code of an artifact that fits this machine. Each target decides if its code fits."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def choose(manifest: Manifest, asked: str | None = None, driver: str | None = No
 
 
 def check_fit(target: dict[str, Any]) -> None:
-    """Returns if this machine runs code for a target, which is given as in a manifest.
+    """Checks that this machine runs code for a target, which is given in the form of a manifest.
 
     Raises:
       DeployError: it does not; the message says what is missing.

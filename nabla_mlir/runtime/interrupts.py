@@ -56,7 +56,7 @@ def time_limit(seconds: float) -> Iterator[None]:
 
 
 class _Worker:
-    """A thread that makes one call after the other; it does not keep the process alive."""
+    """A thread that makes calls one after another; it does not keep the process alive."""
 
     def __init__(self) -> None:
         self._calls: SimpleQueue[tuple[Callable[..., Any], Sequence[Any]] | None] = SimpleQueue()
@@ -68,7 +68,8 @@ class _Worker:
             pass
 
     def _answer(self) -> bool:
-        # A function of its own: no variable keeps what the last call was given while the thread waits for the next.
+        # A separate function, so that no variable keeps the arguments of the last call while the thread waits for the
+        # next.
         call = self._calls.get()
         if call is None:
             return False
@@ -76,11 +77,11 @@ class _Worker:
         return True
 
     def end(self) -> None:
-        """There are no more calls."""
+        """Ends the thread after its last call."""
         self._calls.put(None)
 
     def call(self, function: Callable[..., T], *arguments: Any) -> T:
-        """What the function returns or raises; the wait for it can be interrupted, and raises Empty at the time limit."""
+        """Returns or raises the outcome of the function; the wait can be interrupted, and raises Empty at the time limit."""
         self._calls.put((function, arguments))
         is_right, outcome = self._outcomes.get(timeout=_limit.get())
         if not is_right:
@@ -90,7 +91,7 @@ class _Worker:
 
 
 def _outcome(function: Callable[..., Any], arguments: Sequence[Any]) -> tuple[bool, Any]:
-    """Whether a call returned, and what; or what it raised."""
+    """(True, result) of a call, or (False, error) if it raised."""
     try:
         return True, function(*arguments)
     except BaseException as error:
@@ -98,20 +99,20 @@ def _outcome(function: Callable[..., Any], arguments: Sequence[Any]) -> tuple[bo
 
 
 class Interrupts:
-    """The calls of an executable that may not end by themselves; one that is interrupted is the last.
+    """The calls of an executable that may not end by themselves; after an interrupted call there are no others.
 
     Args:
-      help: what to do about an executable that has been given up.
+      help: the advice for an executable that has been abandoned.
     """
 
-    _worker: _Worker | None = None  # of all executables: the main thread makes one call at a time
+    _worker: _Worker | None = None  # shared by all executables, because the main thread makes one call at a time
     is_given_up: bool
 
     def __init__(self, help: str):
         self._help, self.is_given_up = help, False
 
     def check(self, name: str) -> None:
-        """Raises DeployError if a call of the executable has been interrupted, and may still hold what this one needs."""
+        """Raises DeployError if a call was interrupted, because it may still hold resources that the next call needs."""
         if self.is_given_up:
             message = f"{name} requires code that is free, got a call of it that was interrupted and goes on."
             raise DeployError(message, help=self._help)
@@ -125,10 +126,10 @@ class Interrupts:
         """
         self.check(name)
         if threading.current_thread() is threading.main_thread():
-            worker, Interrupts._worker = Interrupts._worker or _Worker(), None  # a call within this one has another
+            worker, Interrupts._worker = Interrupts._worker or _Worker(), None  # a nested call gets another worker
             return self._call(worker, name, function, *arguments)
         if _limit.get() is None:
-            return function(*arguments)  # which nobody can interrupt
+            return function(*arguments)  # such a call cannot be interrupted
         worker = _Worker()
         try:
             return self._call(worker, name, function, *arguments)
@@ -155,4 +156,4 @@ def _forget_worker() -> None:
     Interrupts._worker = None
 
 
-os.register_at_fork(after_in_child=_forget_worker)  # a child has no thread but the one that forked
+os.register_at_fork(after_in_child=_forget_worker)  # only the forking thread exists in a child process

@@ -1,4 +1,4 @@
-"""JSON that people can read: what fits into a line is one."""
+"""Readable JSON: a value that fits on one line is written on one line."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def dumps(value: Any, indent: str = "", key: str = "") -> str:
-    """JSON with one line for what fits into one, so that people can read it."""
+    """The value as JSON; parts that fit on one line are written on one line."""
     line = json.dumps(value)
     is_short = len(indent) + len(key) + len(line) <= 99 or not isinstance(value, (dict, list, tuple))
     if is_short or (not isinstance(value, dict) and all(isinstance(item, int) for item in value)):

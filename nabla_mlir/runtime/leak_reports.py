@@ -1,9 +1,9 @@
-"""No leak report of nanobind's when Python ends.
+"""Disables the leak report of nanobind when Python ends.
 
-IREE's bindings print about 155 lines when one of their objects outlives the interpreter: an array in the frame of a daemon
-thread, or in a module that PyTorch holds. The system takes the memory back anyway, and the user can do nothing about it.
-nanobind has a switch for the report, `set_leak_warnings`, which only C++ can call and which IREE's runtime does not export. So
-C code prints to nowhere from the last moment at which Python runs.
+IREE's bindings print about 155 lines if one of their objects outlives the interpreter, for example an array in the
+frame of a daemon thread, or in a module that PyTorch holds. The system frees the memory anyway, and the user can do
+nothing about it. nanobind has a switch for the report, `set_leak_warnings`, but only C++ can call it and IREE's runtime
+does not export it. So C's `stderr` is redirected to /dev/null at the last moment at which Python code runs.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import sys
 
 
 class _LastMoment:
-    """An object whose end points C's `stderr` at /dev/null. Python's own `sys.stderr` does not use it."""
+    """An object that redirects C's `stderr` to /dev/null when it is freed. Python's own `sys.stderr` does not use C's."""
 
     def __init__(self) -> None:
         process = ctypes.CDLL(None)

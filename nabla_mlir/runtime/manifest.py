@@ -24,7 +24,7 @@ from nabla_mlir.targets import TARGETS, drivers_of
 
 SCHEMA = 1
 SCHEMA_FILE = Path(__file__).with_name("manifest.schema.json")
-IREE_RANGE = ("3.13", "3.14")  # of runtimes that run what this release compiles: from the first to before the second
+IREE_RANGE = ("3.13", "3.14")  # versions of runtimes that run code of this release; the last one is excluded
 SAVE_AGAIN = "save the artifact again, or copy all of its files again."
 
 
@@ -176,7 +176,7 @@ class EntryPoint:
 
 
 def _in_words(tree: TreeSpec, leaves: Sequence[Leaf]) -> str:
-    """A tree as text, short where it is large."""
+    """A tree as text; a short text for a large tree."""
     text = str(tree)
     return text if len(text) <= 100 else f"{tree.kind} of {len(leaves)} arrays"
 
@@ -346,7 +346,7 @@ def _argument(data: dict[str, Any]) -> Argument:
 
 def _estimate_json(estimate: Estimate) -> dict[str, Any]:
     data = asdict(estimate)
-    if estimate.is_bounded:  # as all were that older releases read
+    if estimate.is_bounded:  # older releases did not state it; all their loops were bounded
         del data["is_bounded"]
     return data
 
@@ -387,4 +387,4 @@ def _entry_point(data: dict[str, Any]) -> EntryPoint:
 
 def _sparsity(data: dict[str, Any]) -> Sparsity:
     rows, columns = data["shape"]
-    return Sparsity(data["format"], (rows, columns), {name: tuple(places) for name, places in data["indices"].items()})
+    return Sparsity(data["format"], (rows, columns), {name: tuple(positions) for name, positions in data["indices"].items()})

@@ -9,15 +9,15 @@ from iree.runtime import BufferUsage, HalBuffer, HalBufferView, HalElementType, 
 
 from nabla_mlir.runtime.device import Device
 
-_ALIGNMENT = 64  # of buffers in host memory: generated code relies on it
+_ALIGNMENT = 64  # of buffers in host memory; generated code relies on it
 _BYTE = np.dtype(np.uint8)
 
 
 class Mapped:
-    """The bytes of a buffer that the host sees, for NumPy, whose arrays then all keep it alive.
+    """The bytes of a buffer in host memory, as an object with NumPy's array interface, which keeps the buffer alive.
 
-    What IREE 3.13 makes of a mapping is tied to one array object, which NumPy leaves out of the chain from a view to its
-    base: the view then outlives its memory. The device lives as long, which the memory goes back to.
+    A mapping by IREE 3.13 is tied to one array object, but NumPy's views refer to the base, so a view could outlive its
+    memory. The device is referenced, too, because the memory is returned to it.
     """
 
     __slots__ = ("__array_interface__", "_device", "_memory")
@@ -28,23 +28,24 @@ class Mapped:
         self._device, self._memory = device, None
         self._memory = source.map()
         interface = np.frombuffer(self._memory, _BYTE, size).__array_interface__
-        self.__array_interface__ = {**interface, "data": (interface["data"][0], False)}  # which it says is read-only
+        self.__array_interface__ = {**interface, "data": (interface["data"][0], False)}  # the interface would mark it as read-only
 
     def __del__(self) -> None:
-        self._memory = None  # before the device
+        self._memory = None  # freed before the device
 
 
 def copied(array: np.ndarray, where: Device, element: HalElementType) -> HalBufferView:
     """A buffer of the device with the values of an array."""
     if array.nbytes and array.dtype.kind != "V":
         return where.buffer_of(array, element)
-    # As bytes, since ml_dtypes' types have no buffer protocol; never empty, since a device may have no empty buffer.
+    # As bytes, because the dtypes of ml_dtypes have no buffer protocol; never empty, because a device may refuse an
+    # empty buffer.
     raw = array.reshape(-1).view(np.uint8) if array.nbytes else np.zeros(1, np.uint8)
     return HalBufferView(where.buffer_of(raw), array.shape, element)
 
 
 def aligned_copy(array: np.ndarray) -> np.ndarray:
-    """The same values in memory that is aligned as buffers are."""
+    """A copy of the values in memory with the alignment of buffers."""
     raw = np.empty(array.nbytes + _ALIGNMENT, np.uint8)
     start = -raw.ctypes.data % _ALIGNMENT
     copy = raw[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
@@ -53,7 +54,7 @@ def aligned_copy(array: np.ndarray) -> np.ndarray:
 
 
 def lend(array: np.ndarray, where: Device, element: HalElementType) -> HalBufferView | None:
-    """The memory itself as a buffer, kept alive by it; None if the runtime cannot take it."""
+    """A buffer that shares the memory of the array and keeps the array alive; None if the runtime cannot use this memory."""
     if not array.flags.writeable or array.ctypes.data % _ALIGNMENT:
         return None
     # DLPack, because `import_host_allocation` forgets its owner once the buffer is wrapped in a view.
@@ -62,7 +63,7 @@ def lend(array: np.ndarray, where: Device, element: HalElementType) -> HalBuffer
 
 
 def is_mappable(buffer: HalBuffer) -> bool:
-    """Whether the host can see a buffer."""
+    """True if the host can map a buffer."""
     memory, usage = int(MemoryType.HOST_VISIBLE), int(BufferUsage.MAPPING_SCOPED)
     return buffer.memory_type() & memory == memory and buffer.allowed_usage() & usage == usage
 
@@ -78,5 +79,5 @@ def staged(source: HalBuffer, where: Device) -> HalBuffer:
     where.hal.queue_copy(
         source, target, wait_semaphores=HalFence.create_at(signal, 0), signal_semaphores=HalFence.create_at(signal, 1)
     )
-    signal.wait(1)  # not through a fence: that takes 8 ms after a call
+    signal.wait(1)  # not through a fence, which takes 8 ms after a call
     return target

@@ -47,13 +47,13 @@ class Module:
         self, executable: Runnable, manifest: Manifest, code: Code, stablehlo: Callable[[], bytes],
         others: Mapping[str, Runnable] | None = None,
     ):  # fmt: skip
-        """With `others`, which run some of the entry points on other drivers, by the name of the entry point."""
+        """`others` maps entry points that run on other drivers to their executables."""
         self.executable, self.manifest, self.code, self._stablehlo = executable, manifest, code, stablehlo
         self._others = dict(others or {})
         is_bounded = all(e.estimate.is_bounded for e in manifest.entry_points)
         self._interrupts = None if is_bounded else Interrupts("take a clone() of the module from before, or load it anew.")
         self._entries = {e.name: self._entry(e) for e in manifest.entry_points}
-        # An attribute of its own is found sooner than through `__getattr__`.
+        # An attribute of the object is found faster than through `__getattr__`.
         self.__dict__.update({name: entry for name, entry in self._entries.items() if not hasattr(Module, name)})
 
     @property
@@ -70,7 +70,7 @@ class Module:
         return _Entry(entry, functools.partial(self._interrupts.call, entry.name, function))
 
     def _free(self, name: str, function: Callable[..., list[Array]], *call: Any) -> list[Array]:
-        """A call that ends by itself, of code that another call may hold that does not."""
+        """Calls a function that ends by itself; refuses if an abandoned call may still hold the code."""
         assert self._interrupts is not None
         self._interrupts.check(name)
         return function(*call)
@@ -127,7 +127,7 @@ class Module:
         Raises:
           DeployError: the artifact was saved without its StableHLO, or that file is missing or damaged.
         """
-        from nabla_mlir.staging.stages import Lowered  # which is not there where artifacts are deployed
+        from nabla_mlir.staging.stages import Lowered  # machines that only run artifacts do not have this module
 
         return Lowered.restore(self._stablehlo(), self.manifest)
 
@@ -162,7 +162,7 @@ class Module:
 
 @dataclass(frozen=True)
 class _Source:
-    """The StableHLO of a module that travels, or why it has none."""
+    """The StableHLO of a module that is sent to another process, or the reason why it has none."""
 
     data: bytes
     absence: str = ""
@@ -183,9 +183,9 @@ class _Source:
 def _restored(
     manifest: Manifest, code: Code, source: _Source, recipe: Recipe, recipes: dict[str, Recipe], names: dict[str, str]
 ) -> Module:
-    """The module of another process, if its code fits this runtime and this machine."""
+    """The module in another process, if its code fits the runtime and the machine."""
     _check_version(manifest)
-    if code.kind in TARGETS:  # an interpreter fits every machine
+    if code.kind in TARGETS:  # the interpreter fits every machine
         check_fit(code.target)
     executable, *others = [make(*args) for make, args in (recipe, *recipes.values())]
     by_driver = dict(zip(recipes, others, strict=True))
@@ -196,7 +196,7 @@ _ARRAYS = {Array, np.ndarray}
 
 
 class _Entry:
-    """An entry point as a callable: binds, flattens and checks the arguments, and builds the result."""
+    """An entry point as a callable: it binds, flattens and checks the arguments, and builds the result."""
 
     spec: EntryPoint
     __name__: str
@@ -219,23 +219,26 @@ class _Entry:
         Raises:
           TreeError: an argument has another structure.
           ShapeError, DtypeError: an array has another shape or dtype; nothing is cast.
-          TreeError: an argument is missing, unknown or given twice.
-          DeployError: the call fails. All of these are DeployErrors, too, but for the structure of a tree.
+          TreeError: an argument is missing, unknown or passed twice.
+          DeployError: the call fails. The other errors are DeployErrors, too, except those about the structure of a tree.
         """
         results = self.run(self.leaves(*args, **kwargs))
         return results[0] if self._is_single else self.spec.result.unflatten(results)
 
     def run(self, leaves: Sequence[Any]) -> list[Array]:
-        """The leaves of the result, of leaves that have been checked."""
+        """The leaves of the result for leaves that have been checked."""
         return self._function(leaves, self._storage, self._types)
 
     def leaves(self, *args: Any, **kwargs: Any) -> Sequence[Any]:
-        """The arrays of a call, checked; raises what the call raises."""
+        """The arrays of a call, after checks; raises the errors of a call."""
         leaves = None if kwargs else self._right(args)
         return self._checked(args, kwargs) if leaves is None else leaves
 
     def _right(self, args: tuple[Any, ...]) -> Sequence[Any] | None:
-        """The leaves if they are arrays of a device, or of NumPy, of the right types in the right places, or None."""
+        """The leaves, if all are arrays of a device or of NumPy with the right types; None otherwise.
+
+        This is the fast path of a call.
+        """
         if len(args) != len(self._trees):
             return None
         leaves: Sequence[Any] = args
@@ -249,7 +252,7 @@ class _Entry:
         return leaves
 
     def _checked(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
-        """The leaves, converted where that loses nothing; says all that is wrong with them."""
+        """The leaves, converted if that loses nothing; an error lists all problems."""
         leaves: list[Array | np.ndarray] = []
         problems: list[tuple[type[Exception], str]] = []
         for value, argument, checks in zip(self._bind(args, kwargs), self.spec.arguments, self._checks, strict=True):
@@ -266,6 +269,7 @@ class _Entry:
         return leaves
 
     def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Sequence[Any]:
+        """The arguments in the order of the manifest; raises DeployTreeError for missing, unknown or repeated ones."""
         names = self._names
         if not kwargs and len(args) == len(names):
             return args
@@ -340,7 +344,7 @@ def load(
 
 
 def split_by_driver(manifest: Manifest, code: Code, executable: Executable) -> dict[str, Executable]:
-    """Executables on another driver, for the entry points that it suits better than the driver of the executable."""
+    """Executables on another driver, for the entry points that run faster on it."""
     drivers = {e.name: manifest.driver_of(code, e) for e in manifest.entry_points}
     executables = {driver: executable.on(pooled(driver, code.threads)) for driver in {*drivers.values()} - {executable.driver}}
     return {name: executables[driver] for name, driver in drivers.items() if driver in executables}

@@ -1,4 +1,4 @@
-"""Arrays with named axes, outside of traced functions. Needs only NumPy: artifacts take and return them too."""
+"""Arrays with named axes, outside of traced functions. Needs only NumPy, because artifacts accept and return them, too."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class VectorizedArray(ArrayMethods):
     """An array with named axes, outside of traced functions; inside it is a tensor with the same axes.
 
     Attributes:
-      data: the whole array, the named axes leading.
-      axes: their names and sizes, in order.
+      data: the whole array; its named axes lead.
+      axes: the names and sizes of the named axes, in order.
       shape: the shape of one entry.
 
     Example:
@@ -44,7 +44,7 @@ class VectorizedArray(ArrayMethods):
 
     @property
     def dtype(self) -> np.dtype:
-        """The type of the elements."""
+        """The dtype of the elements."""
         return np.dtype(self.data.dtype)
 
     @property

@@ -1,4 +1,4 @@
-"""Long lists of named arrays on one screen: what stands in a row and looks the same is one line."""
+"""Short lists of many named arrays: neighbours with equal types share one line."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import Any
 
-MOST = 24  # lines of a screen
+MOST = 24  # the largest number of lines
 _STEP = re.compile(r"^\w+|\[[^\]]*\]|\.\w+|.")
 
 
 def outline(names: Sequence[str], types: Sequence[Any], indent: str = "") -> list[str]:
-    r"""A line for each array, or fewer: parts of a tree that look the same are written once.
+    r"""One line for each array, or fewer: equal parts of a tree are written once.
 
     Args:
-      names: as Python would write them, ``params['w'][0]``.
-      types: what to write behind each.
-      indent: of each line.
+      names: paths in Python syntax, such as ``params['w'][0]``.
+      types: the text after each name.
+      indent: the indentation of each line.
 
     Example:
       >>> names = [f"p[{i}]['{k}']" for i in range(20) for k in "bw"]

@@ -1,4 +1,4 @@
-"""What a call costs here: the dispatches of IREE's own profile, and what the machine could do at best."""
+"""The cost of a call on this machine: the dispatches of IREE's profile, and the limits of the machine."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from nabla_mlir.errors import DeployError
 from nabla_mlir.runtime.manifest import EntryPoint, Leaf
 from nabla_mlir.runtime.timing import durations
 
-_COPY = 1 << 26  # bytes that are copied to measure the bandwidth
+_COPY = 1 << 26  # the number of bytes that are copied to measure the bandwidth
 _MATRIX = 512
 
 
 @dataclass(frozen=True)
 class Machine:
-    """What this machine does at best, measured: bytes (read and written) and operations (f32) a second."""
+    """Measured limits of this machine: bytes (read and written) and f32 operations per second."""
 
     bandwidth: float
     peak: float
 
     @staticmethod
     def measured(products: Callable[[np.ndarray], Sequence[Callable[[], Any]]] = lambda a: ()) -> Machine:
-        """Copies a large array and multiplies a matrix with itself, as NumPy does and in other ways, whichever is the fastest.
+        """Times the copy of a large array, and the fastest product of a matrix with itself.
 
         Args:
-          products: of a matrix with itself, in other ways.
+          products: returns other functions that compute this product, in addition to NumPy's.
         """
         source, target = np.ones(_COPY, np.uint8), np.empty(_COPY, np.uint8)
         copying = min(durations(lambda: np.copyto(target, source), least=5))
@@ -42,13 +42,13 @@ class Machine:
         return Machine(2 * _COPY / copying, 2 * _MATRIX**3 / multiplying)
 
     def bound(self, bytes: int, flops: int) -> float:
-        """The seconds below which nothing that moves and computes so much can come."""
+        """A lower bound on the seconds of a computation that moves this many bytes and computes this many operations."""
         return max(bytes / self.bandwidth, flops / self.peak)
 
 
 @dataclass(frozen=True)
 class Dispatch:
-    """A kernel of a call: its name, how often a call runs it, on how many workgroups, and seconds in one call."""
+    """A kernel of a call: its name, the number of runs in one call, its workgroups, and its seconds in one call."""
 
     name: str
     count: float
@@ -62,26 +62,26 @@ class Dispatch:
 
 
 def dispatches_of(vmfb: bytes, entry: EntryPoint, calls: int = 1) -> tuple[Dispatch, ...]:
-    """What IREE's own profile of so many calls on one core says; nothing for an entry point that needs state.
+    """The dispatches in IREE's profile of `calls` calls on one core; empty for an entry point that needs state.
 
-    Calls are of arrays of ones. Each dispatch is timed wherever it runs, so that those in a loop count each time.
+    The arguments are arrays of ones. Each run of a dispatch is timed, also those in loops.
 
     Args:
       vmfb: the code.
       entry: the entry point.
-      calls: over how many calls to take the mean.
+      calls: the number of calls over which means are taken.
     """
     leaves = [leaf for argument in entry.arguments for leaf in argument.leaves]
     with tempfile.TemporaryDirectory() as folder:
         code, profile = Path(folder, "module.vmfb"), Path(folder, "calls.ireeprof")
         code.write_bytes(vmfb)
         command = [
-            # A pool of one thread: what local-sync runs while it is recorded has no events.
+            # A pool of one thread, because local-sync records no events.
             _tool("iree-benchmark-module"), f"--module={code}", "--device=local-task", "--task_topology_group_count=1",
             "--device_allocator=caching",
             f"--function={entry.function or entry.name}", *map(_input, leaves), f"--benchmark_min_time={calls}x",
             "--device_profiling_mode=host-execution", f"--device_profiling_output={profile}",
-            "--device_profiling_flush_interval_ms=1",  # what is not written in time is dropped, some 4000 events later
+            "--device_profiling_flush_interval_ms=1",  # events that are not flushed are dropped after about 4000 others
         ]  # fmt: skip
         if subprocess.run(command, capture_output=True).returncode or not profile.exists():
             return ()
@@ -102,7 +102,7 @@ _WORDS = {"bool": "i8", "float": "f", "int": "i", "uint": "ui", "bfloat": "bf", 
 
 
 def _input(leaf: Leaf) -> str:
-    """An argument of ones in the words of IREE's tools."""
+    """An argument of ones, in the syntax of IREE's tools."""
     letters = leaf.dtype.rstrip("0123456789")
     if letters == "complex":
         element = f"complex<f{int(leaf.dtype[len(letters) :]) // 2}>"

@@ -1,7 +1,7 @@
-"""Reference values of entry points: what the interpreter computed on drawn arguments, to be compared where the code runs.
+"""Reference values of entry points: the interpreter's results on drawn arguments, to compare on the machine that runs the code.
 
-An artifact carries a weighted sum and some elements of each result, with the distance that rounding explains: a few kB. The
-arguments are drawn anew from what `Reference` says, so that neither the compiler nor a file of numbers is needed.
+An artifact carries a weighted sum and some elements of each result, with the distance that rounding explains: a few kB.
+The arguments are drawn again from the fields of `Reference`, so neither the compiler nor a file of numbers is needed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from nabla_mlir.runtime.manifest import EntryPoint
     from nabla_mlir.runtime.module import Module
 
-_GOLDEN = 0.6180339887498949  # multiples of it modulo 1 are spread evenly
+_GOLDEN = 0.6180339887498949  # its multiples modulo 1 are evenly distributed
 
 
 @dataclass(frozen=True)
@@ -29,11 +29,11 @@ class ResultReference:
     """The reference values of one result.
 
     Args:
-      indices: of elements, in the order of memory by rows.
-      values: of these elements, as text: "nan", "inf" and "1+2j" are no numbers of JSON.
-      bounds: the distance from each value that is still right.
-      total: `weighted_sum` of all elements, as text; "" where rounding decides an element.
-      total_bound: the distance from it that is still right.
+      indices: the indices of elements, in row-major order.
+      values: the values of these elements as text, because "nan", "inf" and "1+2j" are not numbers in JSON.
+      bounds: the largest right distance from each value.
+      total: `weighted_sum` of all elements, as text; "" if rounding decides an element.
+      total_bound: the largest right distance from the total.
     """
 
     indices: tuple[int, ...]
@@ -54,10 +54,10 @@ class Reference:
     """The interpreter's results of an entry point on drawn arguments.
 
     Args:
-      draw, is_definite: how the arguments are drawn, as `drawn` has it.
+      draw, is_definite: the parameters of `drawn`, by which the arguments are drawn.
       order: the position of the call among those of the other entry points, which may write a state that it reads.
-      results: a reference of each result.
-      absence: why there are none; "" if there are.
+      results: the reference of each result.
+      absence: the reason why there are no results; "" if there are.
     """
 
     draw: str = DRAWS[0]
@@ -83,7 +83,7 @@ def text_of(x: Any) -> str:
 
 
 def weighted_sum(x: np.ndarray) -> complex:
-    """The sum of the elements with weights between 1 and 2, which differ, so that exchanged elements change it.
+    """The sum of the elements with different weights between 1 and 2, so that exchanged elements change it.
 
     NaN counts as 1, infinities as 2 and -2.
     """
@@ -94,7 +94,7 @@ def weighted_sum(x: np.ndarray) -> complex:
 
 
 def weights_of(count: int) -> np.ndarray:
-    """The weights of so many elements."""
+    """The weights of `count` elements."""
     return 1.0 + np.arange(count, dtype=np.float64) * _GOLDEN % 1.0
 
 
@@ -106,18 +106,18 @@ def arguments_of(entry: EntryPoint, reference: Reference | None) -> list[np.ndar
 
 
 def in_order(entries: Sequence[EntryPoint]) -> list[EntryPoint]:
-    """Entry points in the order of their calls: those first that write a state."""
+    """The entry points in the order of their calls: those that write a state come first."""
     return sorted(entries, key=lambda e: len(entries) if e.reference is None else e.reference.order)
 
 
 def check_numbers(module: Module) -> dict[str, float]:
-    """Compares the entry points of a module with its reference values, in a clone: the state stays as it is.
+    """Compares the entry points of a module with its reference values, in a clone, so that its state does not change.
 
     Returns:
-      The largest distance of each entry point that was compared, as a part of its bound.
+      For each compared entry point, the largest distance divided by its bound.
 
     Raises:
-      WrongNumbersError: a number is further off than rounding explains.
+      WrongNumbersError: a number differs by more than rounding explains.
       DeployError: there are no reference values.
     """
     found, reasons = {}, []
@@ -142,10 +142,10 @@ def call(module: Module, entry: EntryPoint, reference: Reference | None) -> list
 
 
 def compare(entry: EntryPoint, reference: Reference, results: Sequence[np.ndarray]) -> float:
-    """The largest distance of results from their references, as a part of its bound.
+    """The largest distance of results from their references, divided by its bound.
 
     Raises:
-      WrongNumbersError: one is further off.
+      WrongNumbersError: a distance is larger than its bound.
     """
     worst = 0.0
     for k, (result, leaf) in enumerate(zip(results, entry.result_leaves, strict=True)):
@@ -160,7 +160,7 @@ def compare(entry: EntryPoint, reference: Reference, results: Sequence[np.ndarra
 
 
 def _numbers(result: np.ndarray, reference: ResultReference) -> Iterator[tuple[str, complex, str, float]]:
-    """The place of each number that is known of a result, what it is and has to be, and the bound."""
+    """For each stored number of a result: its index as text, the computed value, the reference value and the bound."""
     flat = result.reshape(-1)
     for i, wanted, bound in zip(reference.indices, reference.values, reference.bounds, strict=True):
         index = tuple(int(k) for k in np.unravel_index(i, result.shape))

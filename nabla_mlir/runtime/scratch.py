@@ -1,7 +1,7 @@
-"""The memory that a large function computes in, kept for its next call: that of the functions which ran last.
+"""The scratch memory of large functions: it is reused by the next call, for the functions that ran most recently.
 
-Such functions have one buffer for it, from the allocator of their device (`nabla-place-transients`), which keeps what is
-freed. So that the memory of many functions does not add up, those that ran longest ago give theirs back.
+Such a function has one scratch buffer from the allocator of its device (`nabla-place-transients`), which keeps freed
+memory for reuse. To bound the sum over many functions, the memory of those that ran longest ago is freed.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from nabla_mlir import thresholds
 from nabla_mlir.locks import new_lock
 from nabla_mlir.runtime.device import Device
 
-REFLECTED = "nabla.transients"  # where a function says how many bytes it computes in
+REFLECTED = "nabla.transients"  # the attribute with the size of a function's scratch memory
 
 _lock = new_lock()
-_recent: list[weakref.ref[_Scratch]] = []  # those that ran last at the end
+_recent: list[weakref.ref[_Scratch]] = []  # most recent last
 
 
 class _Scratch:
@@ -27,17 +27,17 @@ class _Scratch:
 
     def __init__(self, device: Device, bytes: int):
         self.device, self.bytes = device, bytes
-        self.calls = self.running = 0  # those that have begun, and of them those that have not ended
-        self.is_there = False  # whether the allocator has a buffer from a call before
+        self.calls = self.running = 0  # the number of calls that have begun, and of those that have not ended
+        self.is_allocated = False  # True if the allocator has a buffer from an earlier call
 
 
 def keeping(
     invoke: Callable[..., object], device: Device, bytes: int, *, overlaps: bool = False
 ) -> Callable[..., object]:
-    """The same calls, of a function that computes in so many bytes of the device's allocator.
+    """Wraps the calls of a function that uses `bytes` of scratch memory of the device's allocator.
 
-    A thread of the pool may be kept from letting go of the buffer when a call has ended: the next one then takes another, and
-    what is free behind it is given back. Calls that overlap, in threads too, have buffers of their own.
+    After a call, a pool thread may release the buffer late. The next call then allocates another buffer, and the first
+    one is freed when it is released. Overlapping calls, also from several threads, have separate buffers.
     """
     scratch = _Scratch(device, bytes)
 
@@ -46,17 +46,17 @@ def keeping(
         with _lock:
             scratch.calls += 1
             scratch.running += 1
-            number, is_alone, was_there = scratch.calls, scratch.running == 1, scratch.is_there
+            number, is_alone, was_allocated = scratch.calls, scratch.running == 1, scratch.is_allocated
         before = _allocated(device)
         try:
             invoke(*args)
         finally:
             with _lock:
                 scratch.running -= 1
-                scratch.is_there = True
+                scratch.is_allocated = True
                 is_alone &= scratch.calls == number
         growth = _allocated(device) - before
-        if was_there and is_alone and not overlaps and growth >= bytes and growth - _of_results(args[-1]) >= bytes:
+        if was_allocated and is_alone and not overlaps and growth >= bytes and growth - _of_results(args[-1]) >= bytes:
             with _lock:
                 _trim(device, [scratch])
 
@@ -64,18 +64,18 @@ def keeping(
 
 
 def _allocated(device: Device) -> int:
-    """The bytes that the device's allocator has ever taken from the system."""
+    """The total number of bytes that the device's allocator has requested from the system so far."""
     return int(device.hal.allocator.statistics["device_bytes_allocated"])
 
 
 def _of_results(outputs: VmVariantList) -> int:
-    """The bytes of the arrays among the results of a call; a number is the version of its state."""
-    places = [i for i in range(len(outputs)) if type(outputs.get_variant(i)) is not int]
-    return sum(outputs.get_as_object(i, HalBufferView).byte_length for i in places)
+    """The bytes of the arrays among the results of a call; a number among the results is the version of its state."""
+    positions = [i for i in range(len(outputs)) if type(outputs.get_variant(i)) is not int]
+    return sum(outputs.get_as_object(i, HalBufferView).byte_length for i in positions)
 
 
 def _note(scratch: _Scratch) -> None:
-    """When one runs, others give memory back until no more than `KEPT_TRANSIENTS` is kept beside it."""
+    """Records that a function runs; frees the memory of others until at most `KEPT_TRANSIENTS` bytes of it are left."""
     with _lock:
         if _recent and _recent[-1]() is scratch:
             return
@@ -89,7 +89,7 @@ def _note(scratch: _Scratch) -> None:
 
 
 def _trim(device: Device, those: Sequence[_Scratch]) -> None:
-    """A device gives back all that is free, buffers of those functions among it."""
+    """Frees all unused memory of a device, including the scratch buffers of these functions."""
     device.hal.allocator.trim()
     for other in those:
-        other.is_there &= other.device is not device
+        other.is_allocated &= other.device is not device

@@ -45,16 +45,16 @@ def save_artifact(
     Raises:
       SaveError: the folder cannot be made, or written to.
     """
-    place, stem = _place(path, os.fspath(path).endswith(("/", os.sep)))
+    source, stem = _path(path, os.fspath(path).endswith(("/", os.sep)))
     files = _files(stem, vmfbs, manifest, stablehlo)
     with writing(path):
-        place.parent.mkdir(parents=True, exist_ok=True)
-        if place.suffix == ".zip":
-            write_files({place: functools.partial(_write_archive, files=files)})
-            return place
-        place.mkdir(exist_ok=True)
-        write_files({place / name: data for name, data in files.items()})
-    return place / (f"{stem}.vmfb" if len(vmfbs) == 1 else f"{stem}.json")
+        source.parent.mkdir(parents=True, exist_ok=True)
+        if source.suffix == ".zip":
+            write_files({source: functools.partial(_write_archive, files=files)})
+            return source
+        source.mkdir(exist_ok=True)
+        write_files({source / name: data for name, data in files.items()})
+    return source / (f"{stem}.vmfb" if len(vmfbs) == 1 else f"{stem}.json")
 
 
 def artifact_bytes(vmfbs: Sequence[bytes], manifest: Manifest, stablehlo: bytes = b"") -> bytes:
@@ -84,17 +84,18 @@ def store_artifact(folder: str | os.PathLike[str], content: bytes) -> Path:
       ...     float(nm.load(path).square(3.0))
       9.0
     """
-    place = Path(folder) / f"{_sha256(content)}.zip"
+    source = Path(folder) / f"{_sha256(content)}.zip"
     with writing(folder):
-        place.parent.mkdir(parents=True, exist_ok=True)
-        if not place.exists():
-            write_files({place: content})
-    return place
+        source.parent.mkdir(parents=True, exist_ok=True)
+        if not source.exists():
+            write_files({source: content})
+    return source
 
 
-_LARGE = 1 << 30  # bytes of an entry of an archive, up to which it may be compressed by any factor
+_LARGE = 1 << 30  # an entry of an archive up to this many bytes may be compressed by any factor
 _MOST_COMPRESSED = 100
-# What `zipfile` raises for a damaged archive: its headers are not checked, and an entry may be encrypted or packed in any way.
+# The errors of `zipfile` for a damaged archive: it does not check headers, and an entry may be encrypted or in any
+# format.
 _DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, ValueError, OverflowError, NotImplementedError, RuntimeError)
 
 
@@ -115,8 +116,8 @@ class Artifact:
         self._max_bytes = max_bytes
         self._content = path if isinstance(path, bytes) else None
         path = f"<{len(path)} bytes>.zip" if isinstance(path, bytes) else path
-        self._place, self._stem = _place(path)
-        if Path(path).is_dir() or self._place.suffix == ".zip":
+        self._path, self._stem = _path(path)
+        if Path(path).is_dir() or self._path.suffix == ".zip":
             self._stem = self._only_stem()
         if sha256 is not None:
             self._check_content(sha256)
@@ -135,13 +136,13 @@ class Artifact:
         return self._checked(f"{self._stem}.mlirbc", self.manifest.stablehlo, "lower")
 
     def _check_content(self, sha256: str) -> None:
-        is_archive = self._place.suffix == ".zip"
+        is_archive = self._path.suffix == ".zip"
         if not is_archive:
             data = self._read(f"{self._stem}.json")
         else:
-            data = self._content if self._content is not None else self._read_file(self._place)
+            data = self._content if self._content is not None else self._read_file(self._path)
         if data is not None and _sha256(data) != sha256.lower():
-            name = self._place if is_archive else self._place / f"{self._stem}.json"
+            name = self._path if is_archive else self._path / f"{self._stem}.json"
             raise DeployError(
                 f"load requires {name} to have the SHA-256 {sha256}, got {_sha256(data)}.",
                 help="it is another artifact, or was changed since: its code can do what the process can.",
@@ -150,7 +151,7 @@ class Artifact:
     def _manifest(self) -> Manifest:
         name = f"{self._stem}.json"
         data = self._read(name)
-        where = str(self._place / name)
+        where = str(self._path / name)
         if data is None and self._read(f"{self._stem}.vmfb") is not None:
             raise DeployError(
                 f"load requires the manifest beside the artifact, got {self._stem}.vmfb without {name}.",
@@ -169,28 +170,28 @@ class Artifact:
             stems = [name[:-5] for name in self._listed() if name.endswith(".json")]
         except FileNotFoundError:
             raise DeployError(
-                f"load requires an artifact, got {self._place}, which does not exist.", help="check the path."
+                f"load requires an artifact, got {self._path}, which does not exist.", help="check the path."
             ) from None
         except _DAMAGE as error:
-            raise DeployError(f"load requires an archive, got {self._place}: {error}.", help=SAVE_AGAIN) from None
+            raise DeployError(f"load requires an archive, got {self._path}: {error}.", help=SAVE_AGAIN) from None
         if len(stems) != 1:
             names = ", ".join(f"{name}.json" for name in sorted(stems)) or "none"
-            raise DeployError(f"load requires one manifest in {self._place}, got {names}.", help="name the manifest.")
+            raise DeployError(f"load requires one manifest in {self._path}, got {names}.", help="name the manifest.")
         return stems[0]
 
     def _archive(self) -> Path | IO[bytes]:
-        return self._place if self._content is None else io.BytesIO(self._content)
+        return self._path if self._content is None else io.BytesIO(self._content)
 
     def _listed(self) -> list[str]:
-        if self._place.suffix != ".zip":
-            return os.listdir(self._place)
+        if self._path.suffix != ".zip":
+            return os.listdir(self._path)
         with zipfile.ZipFile(self._archive()) as archive:
             return archive.namelist()
 
     def _read(self, name: str) -> bytes | None:
         try:
-            if self._place.suffix != ".zip":
-                return self._read_file(self._place / name)
+            if self._path.suffix != ".zip":
+                return self._read_file(self._path / name)
             with zipfile.ZipFile(self._archive()) as archive:
                 self._check_size(archive.getinfo(name))
                 return archive.read(name)
@@ -199,10 +200,10 @@ class Artifact:
         except NablaError:
             raise
         except _DAMAGE as error:
-            raise DeployError(f"{self._place} requires a whole archive, got: {error}.", help=SAVE_AGAIN) from None
+            raise DeployError(f"{self._path} requires a whole archive, got: {error}.", help=SAVE_AGAIN) from None
 
     def _read_file(self, path: Path) -> bytes:
-        """A pipe or a device would never end."""
+        """The content of a regular file; a pipe or a device is refused, because reading it might never end."""
         if path.exists() and not path.is_file():
             message = f"load requires files, got {path}, which is something else."
             raise DeployError(message, help="check the path, and where links lead.")
@@ -214,11 +215,11 @@ class Artifact:
             raise DeployError(f"load requires files of at most {self._max_bytes} bytes, as max_bytes says, got {size} in {name}.")
 
     def _check_size(self, entry: zipfile.ZipInfo) -> None:
-        """An entry that is small in the archive may be larger than memory outside."""
+        """Refuses an entry of an archive that is too large when it is unpacked."""
         self._check_bytes(entry.filename, entry.file_size)
         if entry.file_size > max(_LARGE, _MOST_COMPRESSED * entry.compress_size):
             raise DeployError(
-                f"{self._place} requires entries of plausible sizes, got {entry.filename} of {entry.file_size} bytes in "
+                f"{self._path} requires entries of plausible sizes, got {entry.filename} of {entry.file_size} bytes in "
                 f"{entry.compress_size}.", help="unpack it, if you trust it, and load the folder.",
             )  # fmt: skip
 
@@ -227,16 +228,16 @@ class Artifact:
             raise DeployError(f"{who} requires files beside the manifest, got {name!r}.", help=SAVE_AGAIN)
         data = self._read(name)
         if data is None:
-            raise DeployError(f"{who} requires the file {self._place / name}, which does not exist.", help=SAVE_AGAIN)
+            raise DeployError(f"{who} requires the file {self._path / name}, which does not exist.", help=SAVE_AGAIN)
         if _sha256(data) != sha256:
             raise DeployError(
-                f"{self._place / name} requires the content that its manifest names, got another SHA-256 "
+                f"{self._path / name} requires the content that its manifest names, got another SHA-256 "
                 f"({len(data)} bytes).", help=f"the file is damaged or belongs to another manifest: {SAVE_AGAIN}",
             )  # fmt: skip
         return data
 
 
-def _place(path: str | os.PathLike[str], folder: bool = False) -> tuple[Path, str]:
+def _path(path: str | os.PathLike[str], folder: bool = False) -> tuple[Path, str]:
     """The folder or archive that holds the files, and their stem."""
     path = Path(path)
     if path.suffix == ".zip":
@@ -247,7 +248,7 @@ def _place(path: str | os.PathLike[str], folder: bool = False) -> tuple[Path, st
 
 
 def _files(stem: str, vmfbs: Sequence[bytes], manifest: Manifest, stablehlo: bytes) -> dict[str, bytes]:
-    """The files of an artifact, by name; the manifest among them says the names and the checksums of the others."""
+    """The files of an artifact, by name; the manifest has the names and checksums of the others."""
     codes = tuple(
         replace(code, file=name, sha256=_sha256(vmfb))
         for code, name, vmfb in zip(manifest.code, _names(stem, manifest.code), vmfbs, strict=True)
@@ -258,7 +259,7 @@ def _files(stem: str, vmfbs: Sequence[bytes], manifest: Manifest, stablehlo: byt
 
 
 def _names(stem: str, codes: Sequence[Code]) -> list[str]:
-    """The names of the files of code: by label if there are several, numbered where these are the same."""
+    """The names of the code files: by label if there are several, and numbered if labels are equal."""
     if len(codes) == 1:
         return [f"{stem}.vmfb"]
     labels = [code.label for code in codes]
@@ -267,7 +268,7 @@ def _names(stem: str, codes: Sequence[Code]) -> list[str]:
 
 
 def _write_archive(file: Path | IO[bytes], files: dict[str, bytes]) -> None:
-    with zipfile.ZipFile(file, "w") as archive:  # stored as they are, each with the date 1980: the same bytes each time
+    with zipfile.ZipFile(file, "w") as archive:  # uncompressed and dated 1980, so that equal content gives equal bytes
         for name, data in files.items():
             archive.writestr(zipfile.ZipInfo(name), data)
 

@@ -9,17 +9,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from iree.runtime import HalDriver, get_driver
-from iree.runtime._binding import create_hal_driver  # IREE has no other that makes a second pool
+from iree.runtime._binding import create_hal_driver  # the only function of IREE that makes a second pool
 from iree.runtime.flags import parse_flags
 
 from nabla_mlir.errors import DeployError
 from nabla_mlir.locks import new_lock
 
-POOL = "local-task"  # the driver that has threads of its own
+POOL = "local-task"  # the driver with its own threads
 _flags_lock = new_lock()
 _limit: int | None = None
-_abandoned: list[HalDriver] = []  # pools; IREE would wait for the threads of one that nothing holds
-_FIRST_PROCESS = os.getpid()  # whose pool IREE keeps
+_abandoned: list[HalDriver] = []  # abandoned pools stay referenced: IREE would wait for the threads of a pool that is freed
+_FIRST_PROCESS = os.getpid()  # IREE itself holds the pool of the first process
 
 
 def cores() -> int:
@@ -35,7 +35,7 @@ def limit(threads: int | None) -> None:
     """Limits the threads of modules that are loaded later, unless they state their number; None removes the limit.
 
     Raises:
-      DeployError: it is no positive number.
+      DeployError: the number is not positive.
     """
     global _limit
     _limit = None if threads is None else checked(threads)
@@ -43,22 +43,23 @@ def limit(threads: int | None) -> None:
 
 @functools.cache
 def granted(root: Path = Path("/sys/fs/cgroup"), group: Path = Path("/proc/self/cgroup")) -> float:
-    """The cores' worth of time that the control groups of this process grant it; infinite without a limit.
+    """The number of cores that the control groups of this process allow; infinite without a limit.
 
     Args:
-      root: where they are mounted, of the second version or the first.
-      group: the file that names those of the process.
+      root: the mount point of the control groups, version 1 or 2.
+      group: the file that names the control groups of the process.
     """
     return min(_quotas(root, group), default=math.inf)
 
 
 def _quotas(root: Path, group: Path) -> Iterator[float]:
+    """The limits, in cores, of the control groups of the process and of all groups around them."""
     for line in _text(group).splitlines():
         _, controllers, path = line.split(":", 2)
         if controllers and "cpu" not in controllers.split(","):
             continue
-        place = root / (f"cpu/{path}" if controllers else path.lstrip("/"))
-        for folder in (place, *place.parents):
+        position = root / (f"cpu/{path}" if controllers else path.lstrip("/"))
+        for folder in (position, *position.parents):
             limits = _text(folder / "cpu.max").split() or [
                 _text(folder / "cpu.cfs_quota_us").strip(), _text(folder / "cpu.cfs_period_us").strip(),
             ]  # fmt: skip
@@ -76,10 +77,10 @@ def _text(file: Path) -> str:
 
 
 def checked(threads: int | None) -> int:
-    """A number of threads, or that of the cores for None.
+    """The number of threads after a check; None means the number of cores.
 
     Raises:
-      DeployError: it is no positive number.
+      DeployError: the number is not positive.
     """
     if threads is None:
         return cores()
@@ -89,28 +90,30 @@ def checked(threads: int | None) -> int:
 
 
 def driver_with(name: str, threads: int) -> HalDriver:
-    """A driver; that of pools makes all of its devices share so many threads, which a fork of the process has not."""
+    """A driver; all devices of a pool driver share this many threads. A forked process needs a new one."""
     return _driver(name, threads, generation(name))
 
 
 def generation(name: str) -> tuple[int, int]:
-    """Which pools a driver has: others in each process, and after a call that did not end."""
+    """A key of the pools of a driver; it changes in each process, and after a call that did not end."""
     return os.getpid(), len(_abandoned) if name == POOL else 0
 
 
 def abandon(pool: HalDriver) -> None:
-    """What is loaded from now on has pools of its own: a thread of this one is in a call that does not end."""
+    """Marks a pool as abandoned, because one of its threads is in a call that does not end; code that is loaded later has
+    new pools.
+    """
     _abandoned.append(pool)
 
 
 def is_abandoned(pool: HalDriver) -> bool:
-    """Whether one of its threads is in a call that does not end."""
+    """True if a thread of the pool is in a call that does not end."""
     return any(pool is other for other in _abandoned)
 
 
 @functools.cache
 def _driver(name: str, threads: int, generation: tuple[int, int]) -> HalDriver:
-    # A pool as large as IREE makes it by itself has a thread on each core; others run where the system puts them.
+    # A pool of IREE's default size has one thread on each core; the system places the threads of other pools.
     if name != POOL or (threads == _affinity() <= granted() and generation == (_FIRST_PROCESS, 0)):
         return get_driver(name)
     with _flags_lock:

@@ -1,8 +1,8 @@
-"""Calls that return before they are done: when each has ended. Needs only IREE's runtime.
+"""The ends of asynchronous calls, which return before they are done. Needs only IREE's runtime.
 
-A call waits, on the device, for the one before it: for its arguments, for memory of the caller's that it writes to, and for
-the state of a module, of which IREE 3.13 orders reads behind writes but not writes behind reads: a result that was handed out
-changed with the next write, once in 400 calls. Between executables the host waits.
+On the device, a call waits for the call before it: for its arguments, for memory of the caller to which it writes, and
+for the state of a module. IREE 3.13 orders reads of the state after writes, but not writes after reads: a returned
+result changed with the next write, once in 400 calls. Between executables the host waits.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Timepoint:
         self.timeline, self.semaphore = timeline, semaphore
 
     def is_reached(self) -> bool:
-        """Whether the call has ended; one that failed has: who reads its results is told."""
+        """True if the call has ended, also if it failed; the reader of its results gets the error."""
         try:
             return self.semaphore.query() >= 1
         except (RuntimeError, ValueError):
@@ -40,14 +40,14 @@ class Timepoint:
           DeployError: it failed on the device.
         """
         try:
-            self.semaphore.wait(1)  # not through a fence: that takes 8 ms
+            self.semaphore.wait(1)  # not through a fence, which takes 8 ms
         except (RuntimeError, ValueError) as error:
             raise DeployError(f"a call failed on the device after it had returned: {error}.",
                               help="load the module again; its state is lost.") from None  # fmt: skip
 
 
 class Timeline:
-    """The calls into one executable that may not have ended."""
+    """The calls into one executable that may still run."""
 
     def __init__(self, device: HalDevice):
         self._device = device
@@ -60,7 +60,7 @@ class Timeline:
             self.wait()
 
     def push_fences(self, inputs: VmVariantList) -> Timepoint:
-        """Adds to the arguments of a call what it waits for, the call before if it runs, and what it signals; returns its end."""
+        """Appends two fences to the arguments of a call: the end of the call before it, and its own end, which is returned."""
         before = HalFence(1)
         if self._open and not self._open[-1].is_reached():
             before.insert(self._open[-1].semaphore, 1)
@@ -70,13 +70,13 @@ class Timeline:
         return end
 
     def began(self, call: Timepoint) -> None:
-        """The call was accepted."""
+        """Records that the call was accepted."""
         if len(self._open) >= thresholds.OPEN_CALLS:
             self._open = self.unfinished()
         self._open.append(call)
 
     def unfinished(self) -> list[Timepoint]:
-        """The ends of the calls that run."""
+        """The ends of the calls that still run."""
         return [point for point in self._open if not point.is_reached()]
 
     def wait(self) -> None:
@@ -89,7 +89,7 @@ _TIMELINES: weakref.WeakSet[Timeline] = weakref.WeakSet()
 
 
 def wait_for_others(timeline: Timeline | None) -> None:
-    """Returns when the calls of all timelines but this one have ended: they may read what is to be written now."""
+    """Returns when the calls of all other timelines have ended, because they may read memory that is written next."""
     for other in list(_TIMELINES):
         if other is not timeline:
             other.wait()

@@ -1,4 +1,4 @@
-"""How long calls take on this machine."""
+"""The measured time of calls on this machine."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 def durations(call: Callable[[], Any], seconds: float = 0.0, least: int = 3) -> list[float]:
-    """The seconds of each of the calls that fit the time, but of so many at least."""
+    """The seconds of each call, for as many calls as fit into `seconds`, but at least `least`."""
     times: list[float] = []
     end = time.perf_counter() + seconds
     while (start := time.perf_counter()) < end or len(times) < least:
@@ -19,6 +19,6 @@ def durations(call: Callable[[], Any], seconds: float = 0.0, least: int = 3) -> 
 
 
 def median(call: Callable[[], Any], seconds: float) -> float:
-    """The median seconds of the calls that fit the time, after one that is not counted."""
+    """The median seconds of the calls that fit into `seconds`, after one warm-up call."""
     call()
     return statistics.median(durations(call, seconds))

@@ -39,11 +39,11 @@ class DeployDtypeError(DeployError, DtypeError):
 
 
 class Kind(NamedTuple):
-    """What a call was made with: an array of a shape and a dtype, or a Python scalar, as an array.
+    """The kind of an argument, as an array: an array with a shape and a dtype, or a Python scalar.
 
     Attributes:
-      shape: None of a scalar.
-      enter: the memory, on a device, of an argument that is no array of one; None if it is of another kind.
+      shape: the shape; None for a scalar.
+      enter: copies an argument that is not a device array to a device; returns None if it has another kind.
     """
 
     shape: tuple[int, ...] | None
@@ -52,7 +52,7 @@ class Kind(NamedTuple):
 
     @staticmethod
     def of_array(shape: tuple[int, ...], dtype: np.dtype) -> Kind:
-        """Of arrays."""
+        """The kind of arrays with this shape and dtype."""
         size = math.prod(shape) * dtype.itemsize
         is_small, element = 0 < size < thresholds.DIRECT_COPY and dtype.kind != "V" and dtype.isnative, element_type(dtype)
 
@@ -67,7 +67,7 @@ class Kind(NamedTuple):
 
     @staticmethod
     def of_scalar(scalar: type, dtype: np.dtype) -> Kind:
-        """Of Python's numbers of a type."""
+        """The kind of Python scalars of a type."""
         element = element_type(dtype)
         known = range_of(scalar, dtype)
 
@@ -82,14 +82,14 @@ class Kind(NamedTuple):
 
 
 def handed(array: np.ndarray, device: Device) -> HalBufferView:
-    """The values of an array of NumPy in memory of a device."""
+    """A buffer of a device with the values of a NumPy array."""
     if array.nbytes < thresholds.DIRECT_COPY and array.flags.c_contiguous and array.dtype.isnative:
-        return copied(array, device, element_type(array.dtype))  # as below, without an array around it
+        return copied(array, device, element_type(array.dtype))  # as below, without an array object
     return Array.from_numpy(array, device).memory()
 
 
 def as_array(value: Any, spec: Leaf, dtype: np.dtype, problems: list[tuple[type[Exception], str]]) -> Any:
-    """The leaf as a NumPy array. A Python scalar takes the declared dtype if that has its kind and range."""
+    """The leaf as a NumPy array. A Python scalar gets the declared dtype if its kind and range fit."""
     if type(value) not in (bool, int, float, complex):
         try:
             array = np.asarray(readable(value))
@@ -106,7 +106,7 @@ def as_array(value: Any, spec: Leaf, dtype: np.dtype, problems: list[tuple[type[
 
 
 def mismatch(leaf: Any, spec: Leaf) -> tuple[type[Exception], str]:
-    """The kind of error and the words for an array of another shape or dtype."""
+    """The class of the error, and its message, for an array with another shape or dtype."""
     got = Leaf(spec.name, leaf.shape, leaf.dtype.name)
     kind: type[Exception] = DtypeError if got.dtype != spec.dtype else ShapeError
     return kind, f"{spec.name} requires {spec}, got {got}"
@@ -116,7 +116,7 @@ def mismatch(leaf: Any, spec: Leaf) -> tuple[type[Exception], str]:
 
 
 def memory_of(target: Any, where: Device) -> Array:
-    """The array that a call writes for `target`: itself; much memory, if it is aligned, lent; else a buffer."""
+    """The array to which a call writes for `target`: itself; its own memory if it is large and aligned; else a new buffer."""
     if type(target) is Array:
         return target
     view = Array.lent(target, where) if target.nbytes >= thresholds.LENT_RESULT else None
@@ -124,7 +124,7 @@ def memory_of(target: Any, where: Device) -> Array:
 
 
 def fill(target: Any, memory: Array, version: int | None, pending: Timepoint | None = None) -> Array:
-    """What the call returns for `target`, whose `memory` it has written; NumPy's arrays are waited for."""
+    """The result of a call for `target`, after `memory` was written; a NumPy array is filled after the call has ended."""
     memory.written(version, pending)
     if isinstance(target, np.ndarray) and not np.may_share_memory(target, memory.numpy()):
         np.copyto(target, memory.numpy())
@@ -132,10 +132,10 @@ def fill(target: Any, memory: Array, version: int | None, pending: Timepoint | N
 
 
 def check_storage(name: str, targets: Sequence[Any], inputs: Sequence[Any], where: Device) -> None:
-    """Refuses what cannot be written, and memory that is also an argument or another result.
+    """Refuses targets that cannot be written, and memory that is also an argument or another result.
 
     Raises:
-      DeployError: with the reason.
+      DeployError: a target is refused; the message has the reason.
     """
     for i, target in enumerate(targets):
         problem = _problem(target, where)
@@ -164,9 +164,9 @@ def _problem(target: Any, where: Device) -> str | None:
 
 
 def _overlap(a: Any, b: Any) -> bool:
-    """Whether two arrays share memory; only the host's can be looked at, on a device an array overlaps with itself.
+    """True if two arrays share memory. Only host memory can be compared; a device array overlaps only with itself.
 
-    What a call still computes, and nobody has read, is in memory of its own.
+    A value that a call still computes and that was never read is in separate memory.
     """
     if a is b:
         return True

@@ -10,9 +10,9 @@ The JSON of a node is one of
     {"custom": "module.Type", "entries": [[entry, child], ...]}
     {"vectorized": [[axis name, size], ...]}         an array with named axes, which lead
 
-A namedtuple is taken as any namedtuple or dict with these fields and returned as a namedtuple. A custom node (a
-registered dataclass, say) is taken as a dict or as an object with these attributes and returned as a dict: the type
-itself does not exist where an artifact is deployed.
+As an argument, a namedtuple may be any namedtuple or dict with these fields; as a result it is a namedtuple. A custom
+node (such as a registered dataclass) may be a dict or an object with these attributes; as a result it is a dict,
+because the type itself may not exist where an artifact is deployed.
 """
 
 from __future__ import annotations
@@ -59,17 +59,17 @@ class TreeSpec:
 
     @cached_property
     def num_leaves(self) -> int:
-        """How many leaves the tree has."""
+        """The number of leaves of the tree."""
         return 1 if self.kind == "leaf" else sum(child.num_leaves for child in self.children)
 
     def paths(self, name: str = "") -> list[str]:
-        """The path of each leaf as Python would write it, below `name`."""
+        """The path of each leaf in Python syntax, below `name`."""
         if self.kind == "leaf":
             return [name]
         return [path for key, child in self._items() for path in child.paths(name + self._step(key))]
 
     def collect(self, tree: Any, leaves: list[Any]) -> bool:
-        """Appends the leaves of a tree of this structure to a list; False if that is not obvious and `flatten` must tell."""
+        """Appends the leaves of a tree of this structure to a list; returns False if `flatten` must decide."""
         kind = self.kind
         if kind == "leaf":
             leaves.append(tree)
@@ -88,10 +88,10 @@ class TreeSpec:
 
         Args:
           tree: the tree.
-          name: what the tree is called in errors.
+          name: the name of the tree in errors.
 
         Raises:
-          TreeError: the structure differs; the message names each place and shows both structures.
+          TreeError: the structure differs; the message names each difference and shows both structures.
         """
         leaves: list[Any] = []
         problems: list[str] = []
@@ -194,7 +194,7 @@ class TreeSpec:
                 child._flatten(value, path + self._step(key), leaves, problems)
 
     def _children_of(self, tree: Any, path: str, problems: list[str]) -> list[Any] | None:
-        """The values below the node in the order of the children, or None after a problem was noted."""
+        """The values below the node in the order of the children; None after a problem was recorded."""
         if self.kind == "none":
             if tree is not None:
                 problems.append(f"{path} requires None, got {describe(tree)}")
@@ -248,7 +248,7 @@ def vectorized_leaf(axes: Iterable[tuple[str, int]]) -> TreeSpec:
 
 
 def spec_of(tree: Any) -> TreeSpec:
-    """The structure of a tree of tuples, lists, dicts, namedtuples, vectorized arrays and None; all else is a leaf.
+    """The structure of a tree of tuples, lists, dicts, namedtuples, vectorized arrays and None; other values are leaves.
 
     Example:
       >>> print(spec_of({"w": (1, 2), "b": None}))

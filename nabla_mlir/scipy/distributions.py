@@ -41,13 +41,13 @@ class Distribution:
     """
 
     def __init__(
-        self, name: str, shapes: str = "", *, is_discrete: bool = False, has_place: bool = True, has_scale: bool = True,
+        self, name: str, shapes: str = "", *, is_discrete: bool = False, has_location: bool = True, has_scale: bool = True,
         **formulas: Formula,
     ):  # fmt: skip
         self.name = name
         self._formulas = formulas
         self._shapes = [part.partition("=")[::2] for part in shapes.split()]
-        self._place, self._scale = has_place, has_scale and not is_discrete
+        self._position, self._scale = has_location, has_scale and not is_discrete
         density = "pmf" if is_discrete else "pdf"
         self.is_discrete = is_discrete
         names = [f"log{density}", density]
@@ -68,7 +68,7 @@ class Distribution:
     def _function(self, name: str) -> Callable[..., Any]:
         first = {"ppf": ["q"], "isf": ["q"], "entropy": []}.get(name, ["k" if self.is_discrete else "x"])
         names_and_defaults = [(n, None) for n in first] + [(n, float(v) if v else None) for n, v in self._shapes]
-        names_and_defaults += [("loc", 0)] if self._place else []
+        names_and_defaults += [("loc", 0)] if self._position else []
         names_and_defaults += [("scale", 1)] if self._scale else []
         kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
         signature = inspect.Signature([
@@ -78,8 +78,8 @@ class Distribution:
         def f(*args: Any) -> Tensor:
             values = list(inexacts(name, *args))
             scale = values.pop() if self._scale else 1.0
-            place = values.pop() if self._place else 0.0
-            return self._value(name, values, place, scale)
+            position = values.pop() if self._position else 0.0
+            return self._value(name, values, position, scale)
 
         run = library(f)
 
@@ -92,14 +92,14 @@ class Distribution:
         call.__signature__ = signature  # type: ignore[attr-defined]
         return call
 
-    def _value(self, name: str, values: list[Any], place: Any, scale: Any) -> Any:
+    def _value(self, name: str, values: list[Any], position: Any, scale: Any) -> Any:
         if name in ("ppf", "isf"):
             q, *shapes = values
-            return self._quantile(name, q, shapes) * scale + place
+            return self._quantile(name, q, shapes) * scale + position
         if name == "entropy":
             return self._formulas["entropy"](*values) + log(scale)
         x, *shapes = values
-        z = (x - place) / scale if self._scale else x - place
+        z = (x - position) / scale if self._scale else x - position
         if name.startswith("log") and name[3:] in ("pdf", "pmf"):
             return self._log_density(z, shapes, scale)
         if name in ("pdf", "pmf"):

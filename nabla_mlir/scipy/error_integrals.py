@@ -144,8 +144,8 @@ def _fresnel(x: Tensor) -> tuple[Tensor, Tensor]:
 
     lower = series(term, near + 0j, near + 0j)  # C + i S
     angle = (0.5 * math.pi) * far * far
-    turn = ew.make_complex(cos(angle), sin(angle))
-    upper = (0.5 + 0.5j) * (1.0 - turn * _wofz((0.5 * _ROOT) * (1.0 + 1j) * far))
+    phase = ew.make_complex(cos(angle), sin(angle))
+    upper = (0.5 + 0.5j) * (1.0 - phase * _wofz((0.5 * _ROOT) * (1.0 + 1j) * far))
     both = where(low, lower, where(size == np.inf, 0.5 + 0.5j, upper))
     side = where(x != x, np.nan, sign(x))
     return side * imag(both), side * real(both)

@@ -38,7 +38,7 @@ def dct(x: Any, type: Static[int] = 2, n: Static[int | None] = None, axis: Stati
     count = rows.shape[-1]
     order = np.concatenate([np.arange(0, count, 2), np.arange(1, count, 2)[::-1]])  # Makhoul's: even places, then odd ones back
     spectrum = nnp.fft.fft(rows[..., order])
-    cosines, sines = _turn(count, rows.dtype)
+    cosines, sines = _twiddles(count, rows.dtype)
     y = 2 * (spectrum.real * cosines + spectrum.imag * sines)
     return nnp.moveaxis(y * _scale(count, rows.dtype) if norm == "ortho" else y, -1, at)
 
@@ -56,12 +56,12 @@ def idct(x: Any, type: Static[int] = 2, n: Static[int | None] = None, axis: Stat
     if norm == "ortho":
         y = y / _scale(count, y.dtype)
     back = nnp.concatenate([nnp.zeros_like(y[..., :1]), y[..., :0:-1]], axis=-1)
-    cosines, sines = _turn(count, y.dtype)
+    cosines, sines = _twiddles(count, y.dtype)
     spectrum = nnp.asarray((y * cosines + back * sines) / 2) + 1j * ((y * sines - back * cosines) / 2)
     v = nnp.fft.ifft(spectrum).real
-    place = np.empty(count, np.int64)
-    place[np.concatenate([np.arange(0, count, 2), np.arange(1, count, 2)[::-1]])] = np.arange(count)
-    return nnp.moveaxis(v[..., place], -1, at)
+    position = np.empty(count, np.int64)
+    position[np.concatenate([np.arange(0, count, 2), np.arange(1, count, 2)[::-1]])] = np.arange(count)
+    return nnp.moveaxis(v[..., position], -1, at)
 
 
 def dctn(
@@ -104,7 +104,7 @@ def _rows(what: str, x: Any, type: int, n: int | None, axis: int, norm: str | No
     return rows, at
 
 
-def _turn(count: int, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray]:
+def _twiddles(count: int, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray]:
     angles = np.pi * np.arange(count) / (2 * count)
     return np.cos(angles).astype(dtype), np.sin(angles).astype(dtype)
 

@@ -104,8 +104,8 @@ def _gamma_term(a: Tensor, x: Tensor) -> Tensor:
     """x^a exp(-x) / gamma(a + 1) for finite x > 0; for large a by the deviance, where the powers would cancel."""
     large = a >= LARGE
     high, low = where(large, a, LARGE), where(large, 1.0, a)
-    place = where(large, x, LARGE)
-    near = exp(-high * deviance((place - high) / high, place / high) - stirling_series(high)) / sqrt(high * (2 * math.pi))
+    position = where(large, x, LARGE)
+    near = exp(-high * deviance((position - high) / high, position / high) - stirling_series(high)) / sqrt(high * (2 * math.pi))
     return where(large, near, exp(low * log(x) - x - gamma.lgamma(low + 1.0)))
 
 
@@ -118,8 +118,8 @@ def _uniform(a: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:
         above, before = before, _SLOPES[m + 1] + (m + 2.0) * above / a
         total = total * eta + before
     rest = exp(-0.5 * a * eta * eta) / sqrt(a * (2 * math.pi)) * total / (1.0 + above / a)
-    place = eta * sqrt(0.5 * a)
-    return 0.5 * ew.erfc(-place) - rest, 0.5 * ew.erfc(place) + rest
+    position = eta * sqrt(0.5 * a)
+    return 0.5 * ew.erfc(-position) - rest, 0.5 * ew.erfc(position) + rest
 
 
 def _parts(a: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:

@@ -63,15 +63,15 @@ class RegularGridInterpolator:
         return staged(lambda grid, values, xi: self._at(grid, values, xi, rule))(self.grid, self.values, xi)
 
     def _at(self, grid: Any, values: Any, xi: Any, method: str) -> Any:
-        places = nnp.stack(nnp.broadcast_arrays(*xi), axis=-1) if isinstance(xi, tuple) else nnp.asarray(xi)
-        if places.ndim == 1:
-            places = places[:, None] if len(grid) == 1 else places[None]
-        if places.shape[-1] != len(grid):
-            raise ShapeError(f"RegularGridInterpolator requires {len(grid)} coordinates, got shape {places.shape}.",
+        positions = nnp.stack(nnp.broadcast_arrays(*xi), axis=-1) if isinstance(xi, tuple) else nnp.asarray(xi)
+        if positions.ndim == 1:
+            positions = positions[:, None] if len(grid) == 1 else positions[None]
+        if positions.shape[-1] != len(grid):
+            raise ShapeError(f"RegularGridInterpolator requires {len(grid)} coordinates, got shape {positions.shape}.",
                              where=user_frame())  # fmt: skip
-        sides, outside = [], nnp.zeros(places.shape[:-1], bool)
+        sides, outside = [], nnp.zeros(positions.shape[:-1], bool)
         for k, points in enumerate(grid):
-            x = places[..., k]
+            x = positions[..., k]
             below = nnp.clip(nnp.searchsorted(points, x, side="right") - 1, 0, points.shape[0] - 2)
             weight = (x - points[below]) / (points[below + 1] - points[below])
             outside = outside | (x < points[0]) | (x > points[-1])

@@ -124,10 +124,10 @@ class gaussian_kde:  # noqa: N801 (the name in SciPy)
     def resample(self, key: Any, shape: tuple[int, ...] = ()) -> Any:
         """Draws of shape (d, *shape), the numbers of JAX for the same key."""
         first, second = random.split(key)
-        places = random.choice(first, self.n, shape=shape, p=self.weights)
+        positions = random.choice(first, self.n, shape=shape, p=self.weights)
         mean = np.zeros(self.d, self.covariance.dtype)
         noise = random.multivariate_normal(second, mean, self.covariance, shape=shape, dtype=self.dataset.dtype)
-        return take(self.dataset, places, 1) + noise.T
+        return take(self.dataset, positions, 1) + noise.T
 
 
 @library

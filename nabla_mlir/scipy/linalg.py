@@ -148,12 +148,12 @@ def lu_solve(
 
 def _row_order(pivots: Tensor, n: int) -> Tensor:
     """The order of rows that exchanges, counted from 0, lead to."""
-    places = tensor(np.arange(n, dtype=np.int32))
-    order = places + reshaped(pivots[..., :1] * 0, (*pivots.shape[:-1], 1))
+    positions = tensor(np.arange(n, dtype=np.int32))
+    order = positions + reshaped(pivots[..., :1] * 0, (*pivots.shape[:-1], 1))
     for k in range(pivots.shape[-1]):
         other, mine = pivots[..., k : k + 1], order[..., k : k + 1]
-        theirs = where(places == other, order, 0).sum(-1, keepdims=True, dtype=order.dtype)
-        order = where(places == other, mine, where(places == k, theirs, order))
+        theirs = where(positions == other, order, 0).sum(-1, keepdims=True, dtype=order.dtype)
+        order = where(positions == other, mine, where(positions == k, theirs, order))
     return order
 
 
@@ -172,8 +172,8 @@ def lu(a: Any, permute_l: bool = False, overwrite_a: bool = False, check_finite:
     low = where(np.eye(m, k, dtype=bool), 1.0, low)
     high = la.tril(packed[..., :k, :], lower=False)
     order = _row_order(pivots - 1, m)
-    places = tensor(np.arange(m, dtype=np.int32)[:, None])
-    exchange = convert(reshaped(order, (*order.shape[:-1], 1, m)) == places, a.dtype)
+    positions = tensor(np.arange(m, dtype=np.int32)[:, None])
+    exchange = convert(reshaped(order, (*order.shape[:-1], 1, m)) == positions, a.dtype)
     return (matmul(exchange, low), high) if permute_l else (exchange, low, high)
 
 

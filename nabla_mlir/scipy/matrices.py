@@ -109,13 +109,13 @@ def fiedler_companion(a: Any) -> Tensor:
     n = p.size - 1
     if n < 1:
         raise ShapeError(f"fiedler_companion requires two coefficients at least, got {p.size}.", where=user_frame())
-    places = np.full((n, n), n + 1)  # of each element in -p / p[0], 0, 1
-    places[np.arange(3, n, 2), np.arange(1, n - 2, 2)] = n + 2
-    places[np.arange(0, n - 2, 2), np.arange(2, n, 2)] = n + 2
-    places[np.arange(2, n, 2), np.arange(1, n - 1, 2)] = np.arange(3, n + 1, 2)
-    places[np.arange(0, n - 1, 2), np.arange(1, n, 2)] = np.arange(2, n + 1, 2)
-    places[1:2, 0], places[0, 0] = n + 2, 1
-    return take(concatenate([-p / p[0], tensor(np.array([0.0, 1.0], p.dtype))]), places)
+    positions = np.full((n, n), n + 1)  # of each element in -p / p[0], 0, 1
+    positions[np.arange(3, n, 2), np.arange(1, n - 2, 2)] = n + 2
+    positions[np.arange(0, n - 2, 2), np.arange(2, n, 2)] = n + 2
+    positions[np.arange(2, n, 2), np.arange(1, n - 1, 2)] = np.arange(3, n + 1, 2)
+    positions[np.arange(0, n - 1, 2), np.arange(1, n, 2)] = np.arange(2, n + 1, 2)
+    positions[1:2, 0], positions[0, 0] = n + 2, 1
+    return take(concatenate([-p / p[0], tensor(np.array([0.0, 1.0], p.dtype))]), positions)
 
 
 @library

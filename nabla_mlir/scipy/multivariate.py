@@ -40,7 +40,7 @@ class _MultivariateNormal:
         Raises:
           ShapeError: the shapes do not fit.
         """
-        x, mean, cov = inexacts_apart(x, mean, cov)
+        x, mean, cov = separate_inexacts(x, mean, cov)
         if not mean.shape and not cov.shape:
             return square(x - mean) / cov * -0.5 - 0.5 * (math.log(2 * math.pi) + log(cov))
         n = mean.shape[-1] if mean.shape else cov.shape[-1]
@@ -61,7 +61,7 @@ class _MultivariateNormal:
         return exp(multivariate_normal.logpdf(x, mean, cov))
 
 
-def inexacts_apart(*xs: Any) -> list[Tensor]:
+def separate_inexacts(*xs: Any) -> list[Tensor]:
     """Arrays in one dtype of floating point, each with its own shape."""
     tensors = [inexact(x) for x in xs]
     dtype = np.result_type(*(x.dtype for x in tensors))
@@ -82,7 +82,7 @@ class _Dirichlet:
     @library
     def logpdf(x: Any, alpha: Any) -> Tensor:
         """The logarithm of the density at vectors along the first axis of `x`, which may lack its last element."""
-        x, alpha = inexacts_apart(x, alpha)
+        x, alpha = separate_inexacts(x, alpha)
         if x.shape[0] not in (alpha.shape[-1], alpha.shape[-1] - 1):
             raise ShapeError(f"dirichlet requires vectors of {alpha.shape[-1]} elements, got shape {x.shape}.", where=user_frame())
         if x.shape[0] != alpha.shape[-1]:
@@ -108,7 +108,7 @@ class _Multinomial:
     @library
     def logpmf(x: Any, n: Any, p: Any) -> Tensor:
         """The logarithm of the probability of the counts along the last axis of `x`, -inf if they do not add up to n."""
-        x, n, p = inexacts_apart(x, n, p)
+        x, n, p = separate_inexacts(x, n, p)
         value = sp.gammaln(n + 1.0) + sum(sp.xlogy(x, p) - sp.gammaln(x + 1.0), -1)
         rest = sum(x, -1) - n
         return where((rest < 0.0) | (rest > 0.0), -np.inf, value)

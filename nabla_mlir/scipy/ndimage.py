@@ -61,8 +61,8 @@ def map_coordinates(
     if len(coordinates) != x.ndim:
         raise ShapeError(f"map_coordinates requires coordinates for each of {x.ndim} axes, got {len(coordinates)}.",
                          where=user_frame())  # fmt: skip
-    places = [nnp.asarray(c) for c in coordinates]
-    sides = [_neighbours(place, order) for place in places]
+    positions = [nnp.asarray(c) for c in coordinates]
+    sides = [_neighbours(position, order) for position in positions]
     total: Any = 0
     for corner in itertools.product(*sides):
         at = tuple(_MODES[mode](i, n) for (i, _), n in zip(corner, x.shape, strict=True))
@@ -74,12 +74,12 @@ def map_coordinates(
     return total.astype(x.dtype) if x.dtype.kind in "fcV" else nnp.rint(total).astype(x.dtype)
 
 
-def _neighbours(place: Any, order: int) -> list[tuple[Any, Any]]:
+def _neighbours(position: Any, order: int) -> list[tuple[Any, Any]]:
     """The indices beside a place, each with its weight."""
     index = np.dtype(np.int32)
-    if order == 0 or place.dtype.kind in "iu":
-        nearest = place if place.dtype.kind in "iu" else nnp.trunc(place + nnp.copysign(0.5, place))
+    if order == 0 or position.dtype.kind in "iu":
+        nearest = position if position.dtype.kind in "iu" else nnp.trunc(position + nnp.copysign(0.5, position))
         return [(nearest.astype(index), nnp.ones_like(nearest))]
-    below = nnp.floor(place)
-    weight = place - below
+    below = nnp.floor(position)
+    weight = position - below
     return [(below.astype(index), 1 - weight), (below.astype(index) + 1, weight)]

@@ -120,9 +120,9 @@ def rsf2csf(T: Any, Z: Any, check_finite: bool = True) -> tuple[Tensor, Tensor]:
     cosine, sine = where(is_block, offset / length, 1), where(is_block, below / length, 0)
     ones = cosine[..., :1] * 0 + 1
     on = concatenate([ew.conj(cosine), ones], -1) * concatenate([ones, cosine], -1)
-    turn = _on(on, 0) + _on(sine, 1) - _on(sine, -1)
-    t = matmul(matmul(turn, t), la.adjoint(turn))
-    return where(np.tri(n, k=-1, dtype=bool), 0, t), matmul(z, la.adjoint(turn))
+    rotation = _on(on, 0) + _on(sine, 1) - _on(sine, -1)
+    t = matmul(matmul(rotation, t), la.adjoint(rotation))
+    return where(np.tri(n, k=-1, dtype=bool), 0, t), matmul(z, la.adjoint(rotation))
 
 
 def _on(values: Tensor, k: int) -> Tensor:

@@ -142,9 +142,9 @@ def istft(
     weights = _window("istft", window, nperseg, np.dtype(parts.real.dtype))
     step = nperseg - overlap
     length = nperseg + (parts.shape[-2] - 1) * step
-    places = np.arange(parts.shape[-2])[:, None] * step + np.arange(nperseg)
-    x = nnp.zeros((*parts.shape[:-2], length), parts.dtype).at[..., places].add(parts * weights) * nnp.abs(nnp.sum(weights))
-    norm = nnp.zeros(length, weights.dtype).at[places].add(nnp.broadcast_to(weights**2, places.shape))
+    positions = np.arange(parts.shape[-2])[:, None] * step + np.arange(nperseg)
+    x = nnp.zeros((*parts.shape[:-2], length), parts.dtype).at[..., positions].add(parts * weights) * nnp.abs(nnp.sum(weights))
+    norm = nnp.zeros(length, weights.dtype).at[positions].add(nnp.broadcast_to(weights**2, positions.shape))
     x = x / nnp.where(norm > 1e-10, norm, 1)
     if boundary:
         x = x[..., nperseg // 2 : length - nperseg // 2]

@@ -171,16 +171,16 @@ def _gennorm_cdf(z: Any, b: Any) -> Any:
 
 
 gennorm: Distribution = Distribution(
-    "gennorm", "beta", has_place=False, has_scale=False,
+    "gennorm", "beta", has_location=False, has_scale=False,
     log=lambda z, b: log(b * 0.5) - sp.gammaln(1.0 / b) - power(absolute(z), b), cdf=_gennorm_cdf,
     sf=lambda z, b: _gennorm_cdf(-z, b),
 )  # fmt: skip
 vonmises: Distribution = Distribution(
-    "vonmises", "kappa", has_place=False, has_scale=False,
+    "vonmises", "kappa", has_location=False, has_scale=False,
     log=lambda z, k: k * (cos(z) - 1.0) - math.log(2 * math.pi) - _log_i0e(k),
 )  # fmt: skip
 wrapcauchy: Distribution = Distribution(
-    "wrapcauchy", "c", has_place=False, has_scale=False, outside=lambda z, c: (z < 0) | (z > 2 * math.pi),
+    "wrapcauchy", "c", has_location=False, has_scale=False, outside=lambda z, c: (z < 0) | (z > 2 * math.pi),
     log=lambda z, c: log1p(-c * c) - math.log(2 * math.pi) - log(1.0 + c * c - 2.0 * c * cos(_unless((z < 0) | (z > 7.0), 0.0, z))),
 )  # fmt: skip
 

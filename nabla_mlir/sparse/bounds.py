@@ -66,13 +66,13 @@ def lower_bound(pattern: Pattern, kind: str = "column") -> int:
 
 
 def _has_path(pattern: Pattern) -> bool:
-    """Whether some entry joins two vertices that both have another neighbour: a path of four, or a triangle.
+    """True if an entry joins two vertices that both have another neighbour: then there is a path of four vertices, or a triangle.
 
-    Only with a full diagonal: a column without its entry there may be in no product at all.
+    The diagonal must be full, because a column without a diagonal entry may be in no product.
     """
     row, column = pattern.row_of_entry, pattern.indices
-    apart = row != column
-    if pattern.nnz - np.count_nonzero(apart) < pattern.shape[0]:
+    off_diagonal = row != column
+    if pattern.nnz - np.count_nonzero(off_diagonal) < pattern.shape[0]:
         return False
-    degree = np.bincount(row[apart], minlength=pattern.shape[0])
-    return bool(((degree[row] > 1) & (degree[column] > 1) & apart).any())
+    degree = np.bincount(row[off_diagonal], minlength=pattern.shape[0])
+    return bool(((degree[row] > 1) & (degree[column] > 1) & off_diagonal).any())

@@ -1,4 +1,4 @@
-"""Colorings of patterns: groups of columns, or rows, that are computed together, and the check that every entry can be read."""
+"""Colorings of patterns: groups of columns or rows that one product computes, and the check that every entry can be read."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class Coloring:
     def plot(self, axes: Any = None) -> Any:
         """Draws the pattern, with each entry in the color of the product from which it is read; see `Pattern.plot`."""
         of_column, of_row = self.columns[self.pattern.indices], self.rows[self.pattern.row_of_entry]
-        mirror_images = self.columns[self.pattern.row_of_entry]  # by symmetry, in the column of its row
+        mirror_images = self.columns[self.pattern.row_of_entry]  # the color from which the entry is read by symmetry
         other = mirror_images if self.kind in ("star", "acyclic") else self.num_column_colors + of_row
         color = np.where(self.by_column, of_column, other)
         axes = self.pattern.plot(axes, color % 20)
@@ -106,7 +106,7 @@ class Coloring:
 
 
 def _alone(line: np.ndarray, color: np.ndarray, colors: int) -> np.ndarray:
-    """Whether each entry is the only one of its color in its line; those without a color are not."""
+    """True for each entry that is the only one of its color in its line; False for entries without a color."""
     if not colors:
         return np.zeros(len(line), bool)
     keys = line * colors + color
@@ -115,7 +115,7 @@ def _alone(line: np.ndarray, color: np.ndarray, colors: int) -> np.ndarray:
 
 
 def _mirrored(pattern: Pattern, flags: np.ndarray) -> np.ndarray:
-    """What holds of the mirror image of each entry of a symmetric pattern."""
+    """The flags of the mirror image of each entry of a symmetric pattern."""
     return flags[mirror(pattern)]
 
 
@@ -176,11 +176,11 @@ def color(
             help="order='best' uses a lattice if there is one.",
         )  # fmt: skip
     if kind == "acyclic" and order == "best" and best.num_colors > least and (depth is not None or not _has_diagonal(pattern)):
-        star = color(pattern, "star")  # of depth 1, and where a diagonal entry is not there, a color may have nothing to say
+        star = color(pattern, "star")  # of depth 1; without a diagonal entry, a color may be read by nothing
         if star.num_colors < best.num_colors:
             return star
     if kind == "star" and order == "best" and best.num_colors > least and not _has_diagonal(pattern):
-        columns = color(pattern, "column")  # neighbours may have one color there, which no graph coloring takes
+        columns = color(pattern, "column")  # here neighbours may have the same color, which no graph coloring allows
         if columns.num_colors < best.num_colors:
             best = Coloring(pattern, kind, columns.columns, columns.rows, columns.order)
     return _without_idle(best)
@@ -211,7 +211,7 @@ def _trials(
     if not isinstance(order, str):
         yield "given", np.array(paint(_checked(order, pattern.shape[1])), np.int64)
         return
-    total = 1 if most < pattern.shape[1] else 0  # with a lattice, no greedy coloring has to be made
+    total = 1 if most < pattern.shape[1] else 0  # a lattice coloring makes greedy colorings optional
     for name in ORDERS if order == "best" else (order,):
         if total and total + work > thresholds.COLORING_WORK:
             return
@@ -231,7 +231,7 @@ def _checked(order: Sequence[int], count: int) -> list[int]:
 def _painter(
     pattern: Pattern, kind: str, depth: int | None
 ) -> tuple[Callable[[list[int]], list[int]], Callable[[], Sequence[list[int]]], int]:
-    """What colors the vertices in an order; the graph that orders look at; and the work of both, in edges."""
+    """A function that colors the vertices in an order, the graph on which orders are computed, and the work of both, in edges."""
     if kind == "column":
         members = lists(pattern.T.rows)
         graph = functools.cache(lambda: _neighbours(conflicts(pattern.rows)))
@@ -243,13 +243,13 @@ def _painter(
 
 
 def _edges(pattern: Pattern) -> int:
-    """How many pairs of columns share a row, each counted for each row."""
+    """The number of pairs of columns that share a row; a pair counts once for each shared row."""
     lengths = pattern.rows.lengths()
     return int((lengths * lengths).sum())
 
 
 def _neighbours(rows: Rows) -> Sequence[list[int]]:
-    """Without the vertices themselves."""
+    """The neighbours of each vertex, without the vertex itself."""
     keys = rows.keys()
     row = rows.row_of_entry()
     return lists(Rows.of(keys[row != rows.indices], rows.count, rows.columns))
@@ -258,7 +258,7 @@ def _neighbours(rows: Rows) -> Sequence[list[int]]:
 def _lattices(
     pattern: Pattern, kind: str, least: int, most: int, depth: int | None
 ) -> Iterator[tuple[tuple[int, ...], np.ndarray]]:
-    """The lattice coloring of each grid that the columns may be the elements of, if it has fewer colors than those before."""
+    """For each grid that the columns may form, a lattice coloring if it has fewer colors than those before."""
     middle = pattern.shape[0] // 2
     together = pattern.indices[pattern.indptr[middle] : pattern.indptr[middle + 1]]
     for grid in lattice.grids_of(pattern.shape[1], pattern.grids, together):
@@ -273,7 +273,7 @@ def _lattices(
 
 
 def _without_idle(coloring: Coloring) -> Coloring:
-    """Colors from which nothing is read go; their columns are in no product then."""
+    """Removes colors from which no entry is read; their columns are then in no product."""
     pattern, kind = coloring.pattern, coloring.kind
     if kind == "column":
         full = pattern.T.rows.lengths() > 0
@@ -290,15 +290,19 @@ def _without_idle(coloring: Coloring) -> Coloring:
 
 
 def _numbered(colors: np.ndarray) -> np.ndarray:
-    """With the colors that occur numbered from zero."""
+    """The colors renumbered, so that those that occur are 0, 1, 2, ..."""
     found = np.unique(colors[colors >= 0])
-    places = np.full(int(colors.max(initial=-1)) + 2, -1)
-    places[found] = np.arange(len(found))
-    return places[colors]
+    positions = np.full(int(colors.max(initial=-1)) + 2, -1)
+    positions[found] = np.arange(len(found))
+    return positions[colors]
 
 
 def _bidirectional(pattern: Pattern, order: str | Sequence[int]) -> Coloring:
-    """Some rows by rows, all other entries by columns, or the other way round, or rows and columns mixed: the fewest."""
+    """The bidirectional coloring with the fewest colors.
+
+    Candidates: long rows by rows and the other entries by columns; the reverse; and star colorings of the bipartite
+      graph.
+    """
     if not pattern.nnz:
         return Coloring(pattern, "bidirectional", np.full(pattern.shape[1], -1), np.full(pattern.shape[0], -1), "natural")
     found = [_split(pattern, order), _flipped(_split(Pattern(pattern.T.rows), order), pattern)]
@@ -309,7 +313,10 @@ def _bidirectional(pattern: Pattern, order: str | Sequence[int]) -> Coloring:
 
 
 def _mixed(pattern: Pattern, order: str | Sequence[int], least: int) -> Iterator[Coloring]:
-    """Star colorings of the graph of columns and rows, which an entry joins: it is read from the product of either end."""
+    """Star colorings of the bipartite graph of columns and rows.
+
+    An entry is an edge of this graph, and it is read from the product of either end.
+    """
     m, n = pattern.shape
     if order == "lattice" or not isinstance(order, str):
         return
@@ -329,7 +336,11 @@ def _mixed(pattern: Pattern, order: str | Sequence[int], least: int) -> Iterator
 
 
 def _without_unread(coloring: Coloring) -> Coloring:
-    """Of colors of columns and of rows those that are needed: where an entry may be read from one alone, then the fullest."""
+    """Removes colors of columns and rows that are not needed.
+
+    It keeps a color if an entry can be read from it only, then adds the colors from which most remaining entries can be
+    read.
+    """
     pattern, split = coloring.pattern, coloring.num_column_colors
     of_column, of_row = coloring.columns[pattern.indices], coloring.rows[pattern.row_of_entry] + split
     is_read = np.zeros(coloring.num_colors, bool)
@@ -353,11 +364,11 @@ def _flipped(coloring: Coloring, pattern: Pattern) -> Coloring:
 
 
 def _split(pattern: Pattern, order: str | Sequence[int]) -> Coloring:
-    """The longest rows by rows, as many of them as takes the fewest colors."""
+    """The coloring that computes the longest rows by rows; their number is the one with the fewest colors."""
     lengths = pattern.rows.lengths()
     longest = np.argsort(-lengths, kind="stable")
     best: Coloring | None = None
-    # Only where the length falls does it help to take more rows.
+    # More rows help only where the next row is shorter.
     ends = np.nonzero(np.diff(lengths[longest]))[0] + 1
     for count in [0, *ends.tolist()]:
         remaining = int(lengths[longest[count]])
@@ -373,13 +384,13 @@ def _split(pattern: Pattern, order: str | Sequence[int]) -> Coloring:
 
 
 def _least_rows(pattern: Pattern, rows: np.ndarray) -> int:
-    """A bound on the colors of some rows: the most of them that one column meets."""
+    """A lower bound on the colors of some rows: the largest number of them that one column meets."""
     part = pattern.rows.take(rows)
     return int(np.bincount(part.indices, minlength=1).max(initial=0)) if part.indices.size else 0
 
 
 def _both(pattern: Pattern, lines: np.ndarray, order: str | Sequence[int]) -> Coloring:
-    """The rows that are chosen by rows, the others by columns."""
+    """The coloring that computes the rows in the mask `lines` by rows, and the others by columns."""
     numbers = np.arange(pattern.shape[0])
     others = Pattern(pattern.rows.take(np.where(lines, -1, numbers)), pattern.grids)
     mine = Pattern(pattern.rows.take(np.where(lines, numbers, -1)))

@@ -110,7 +110,7 @@ def hessian(
 
 
 def _verified(coloring: Coloring | None) -> Coloring | None:
-    """A user's own coloring; one that hides entries behind others would give a wrong matrix without a word."""
+    """Checks a coloring of the user, because a wrong coloring would give a wrong matrix silently."""
     if coloring is not None:
         coloring.verify()
     return coloring
@@ -130,7 +130,7 @@ def cheapest(pattern: Pattern, order: str | Sequence[int] = "best") -> Coloring:
     """The coloring with the cheapest products; a row costs as much as `thresholds.PULLBACK_COST` columns.
 
     Args:
-      pattern: of the matrix.
+      pattern: the pattern of the matrix.
       order: as in `color`.
 
     Example:
@@ -146,17 +146,18 @@ def cheapest(pattern: Pattern, order: str | Sequence[int] = "best") -> Coloring:
 
 @functools.lru_cache(maxsize=64)
 def _colored(pattern: Pattern, kind: str, order: Any) -> Coloring:
-    """Colorings of equal patterns are made once; what is traced anew for each call has equal patterns."""
+    """The coloring of a pattern; it is cached, because a repeated trace has equal patterns."""
     return color(pattern, kind, order)
 
 
 def _one_hot(colors: np.ndarray, count: int, dtype: np.dtype) -> Tensor:
-    """For each color the sum of the unit vectors that have it: made where it is read, not stored."""
+    """For each color the sum of its unit vectors, as a comparison that is computed where it is read."""
     numbers = constant(np.arange(count, dtype=np.int32)[:, None])
     return (constant(colors.astype(np.int32)) == numbers).astype(dtype)
 
 
 def _compressed(call: FlatCall, function: Callable[..., Tensor], coloring: Coloring, what: str) -> SparseMatrix:
+    """The sparse matrix from products with the groups of a coloring; columns by forward mode, rows by reverse mode."""
     pattern = coloring.pattern
     tensors = tuple(call.tensors)
     columns = sum(call.sizes)
@@ -181,7 +182,7 @@ def _compressed(call: FlatCall, function: Callable[..., Tensor], coloring: Color
 def decompressed(
     coloring: Coloring, x_dtype: np.dtype, push: Callable[[Tensor], Tensor], out_dtype: np.dtype, pull: Callable[[Tensor], Tensor]
 ) -> Tensor:
-    """The entries of a matrix, from its products with vectors: J v by `push`, and Jᵀ u by `pull`."""
+    """The entries of a matrix from its products with vectors: J v by `push`, and Jᵀ u by `pull`."""
     products = []
     if coloring.num_column_colors:
         seeds = _one_hot(coloring.columns, coloring.num_column_colors, x_dtype)
@@ -202,16 +203,16 @@ def sources(coloring: Coloring) -> np.ndarray:
     pattern = coloring.pattern
     m, n = pattern.shape
     row, column = pattern.row_of_entry, pattern.indices
-    places = coloring.columns[column] * m + row
+    offsets = coloring.columns[column] * m + row
     if coloring.kind == "star":
-        return np.where(coloring.by_column, places, places[mirror(pattern)]).astype(np.int32)
+        return np.where(coloring.by_column, offsets, offsets[mirror(pattern)]).astype(np.int32)
     return np.where(
-        coloring.by_column, places, coloring.num_column_colors * m + coloring.rows[row] * n + column
+        coloring.by_column, offsets, coloring.num_column_colors * m + coloring.rows[row] * n + column
     ).astype(np.int32)
 
 
 def _substituted(numbers: Tensor, plan: Substitution) -> Tensor:
-    """The entries between two vertices follow along the trees, in rounds that reach twice as far each."""
+    """The entries from sums over subtrees, along the trees of two colors; each round doubles the distance."""
     values = read(numbers, plan.source)
     for k, (below, above) in enumerate(plan.rounds):
         terms = read(values, below)
@@ -257,6 +258,7 @@ def check_pattern(f: Callable[..., Any], pattern: Any, *args: Any, argnums: Argn
 
 
 def _name_entry(f: Callable[..., Any], pattern: Pattern, args: Sequence[Any], argnums: Argnums, row: int) -> None:
+    """Raises PatternError with an entry of the Jacobian, in this row, that the pattern does not have."""
     def row_of(*args: Any) -> Tensor:
         call = FlatCall("check_pattern", f, argnums, args, {})
         out, pull = pullback(call, tuple(call.tensors), False)

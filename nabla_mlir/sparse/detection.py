@@ -1,4 +1,4 @@
-"""Patterns of derivatives, found on the IR of the derivative, with respect to its tangent."""
+"""Detection of the patterns of derivatives, on the IR of the derivative, with respect to its tangent."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ from nabla_mlir.transforms.arguments import active_arguments, differentiable, sp
 from nabla_mlir.transforms.gradients import grad
 from nabla_mlir.transforms.linear import pushed
 
-# What lowering does for speed alone is left out: the analysis takes less time than that.
+# Passes of lowering that only improve speed are left out, because they take longer than the analysis.
 _EXPANDED = Pipeline((VerifyPass(), DcePass(), CanonicalizeBatchPass(), ExpandPass()))
 _DERIVED = Pipeline((ExpandPass(), InlineRulesPass(), RemoveStopGradientPass()))
 
 
 class FlatCall:
-    """A call of a function, as a function from a vector to a vector: the leaves one after the other, in row-major order.
+    """A call of a function as a function from vector to vector: the leaves are concatenated in row-major order.
 
     Attributes:
       tensors: the leaves of the arguments that are differentiated.
@@ -87,12 +87,12 @@ class FlatCall:
         return flat(self.what, out)
 
     def parts(self, vector: Tensor) -> list[Tensor]:
-        """A vector as leaves like those of the arguments."""
+        """A vector as leaves with the shapes of those of the arguments."""
         return parts(vector, self.tensors)
 
 
 def flat(what: str, out: Any) -> Tensor:
-    """A pytree as one vector: the leaves one after the other, in row-major order."""
+    """A pytree as one vector: its leaves, concatenated in row-major order."""
     leaves, spec = pytree.flatten(out)
     for y, path in zip(leaves, pytree.paths(spec), strict=True):
         if not is_float(np.dtype(y.dtype)):
@@ -102,7 +102,7 @@ def flat(what: str, out: Any) -> Tensor:
 
 
 def parts(vector: Tensor, likes: Sequence[Any]) -> list[Tensor]:
-    """A vector as arrays of the shapes and dtypes of others."""
+    """A vector as arrays with the shapes and dtypes of `likes`."""
     ends = np.cumsum([0, *(math.prod(like.shape) for like in likes)]).tolist()
     return [
         reshaped(vector[a:b].astype(like.dtype), like.shape)
@@ -125,13 +125,13 @@ def pattern_at(function: Callable[..., Tensor], tensors: Sequence[Tensor], symme
 
 
 def _analysed(holder: ir.Operation, count: int, trace: Trace) -> tuple[Relation, list[str]]:
-    """The pattern of the derivative of a block with respect to all its arguments, and what made it dense."""
+    """The pattern of the derivative of a block with respect to all its arguments, and the operations that made it dense."""
     outside = set(captures_of(holder)) if trace.captures else set()
     arrays = {c.value: np.asarray(c.array) for c in trace.captures.values() if c.value in outside}
     with contextlib.suppress(DerivativeNeeded):
         found = dependence_of(holder, range(count), numbers=arrays, is_derivative=False, has_lines=trace.has_lines)
         return results_of(holder, found)[0], causes(found)
-    module = _apart(holder, arrays)
+    module = _separate_module(holder, arrays)
     _EXPANDED.run(module, verify_each=False)
     func = functions_of(module.operation)["main"]
     with contextlib.suppress(DerivativeNeeded):
@@ -156,7 +156,11 @@ def _found(relation: Relation, reasons: list[str], specs: Sequence[Spec], symmet
 
 
 def _local(what: str, f: Callable[..., Any], args: Sequence[Any], argnums: Argnums, symmetric: bool) -> Pattern:
-    """The pattern at a point: that of the half of the derivative that a tangent decides, with the numbers of the other half."""
+    """The pattern at a point.
+
+    The derivative is split into the half that the point determines and the half that depends on the tangent. The first
+    half is run, and the second half is analysed with its numbers.
+    """
     leaves, in_spec = pytree.flatten(tuple(args), is_leaf=lambda x: isinstance(x, Spec))
     if any(isinstance(leaf, Spec) for leaf in leaves):
         raise TraceError(
@@ -186,8 +190,8 @@ def _local(what: str, f: Callable[..., Any], args: Sequence[Any], argnums: Argnu
     return _found(results[0], causes(found), active, symmetric)
 
 
-def _apart(holder: ir.Operation, arrays: Mapping[ir.Value, np.ndarray]) -> ir.Module:
-    """A copy of a block as a function in a module of its own; what it uses from outside is a constant or an argument."""
+def _separate_module(holder: ir.Operation, arrays: Mapping[ir.Value, np.ndarray]) -> ir.Module:
+    """A copy of a block as a function in a separate module; captured values become constants or arguments."""
     block = holder.regions[0].blocks[0]
     outside = captures_of(holder)
     constants = [v for v in outside if v in arrays or _is_constant(made_by(v))]
@@ -212,7 +216,7 @@ def _apart(holder: ir.Operation, arrays: Mapping[ir.Value, np.ndarray]) -> ir.Mo
 
 
 def _differentiated(func: ir.Operation, count: int) -> ir.Operation:
-    """What takes the place of a function: its derivative for tangents of its first arguments, which come last."""
+    """Replaces a function by its derivative; the tangents of its first `count` arguments are its last arguments."""
     block = func.regions[0].blocks[0]
     types = [a.type for a in block.arguments]
     end = last_of(block)
@@ -242,7 +246,7 @@ def _pattern(
         return _local(what, f, specs, argnums, symmetric)
     with contextlib.suppress(NablaError, LinesNeeded):
         return _traced(what, f, specs, argnums, symmetric, has_lines=False)
-    return _traced(what, f, specs, argnums, symmetric, has_lines=True)  # there are lines to be named
+    return _traced(what, f, specs, argnums, symmetric, has_lines=True)  # the lines of the user are needed
 
 
 def _traced(

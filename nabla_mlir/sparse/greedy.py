@@ -1,7 +1,7 @@
-"""Greedy colorings: each vertex in turn takes the first color that its kind of coloring allows.
+"""Greedy colorings: each vertex, in a given order, gets the first color that its kind of coloring allows.
 
-Sets of colors are integers, a bit for each color: what is forbidden is one `or` over neighbours, the first free color the
-lowest zero bit.
+A set of colors is an integer with one bit for each color. The forbidden colors are the `or` over neighbours, and the
+first allowed color is the lowest zero bit.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ Lists = Sequence[list[int]]
 
 
 def distance_two(members: Lists, hyperedges: int, order: Sequence[int]) -> list[int]:
-    """Colors such that no two vertices in one hyperedge have the same.
+    """Colors such that no two vertices of one hyperedge have the same color.
 
     Args:
-      members: the hyperedges of each vertex: of columns, the rows that they have entries in.
-      hyperedges: how many there are.
-      order: in which the vertices are colored; those left out get -1.
+      members: the hyperedges of each vertex; for columns, the rows in which they have entries.
+      hyperedges: the number of hyperedges.
+      order: the vertices in the order of coloring; vertices that are not in it get -1.
     """
     sets = [0] * hyperedges
     colors = [-1] * len(members)
@@ -33,11 +33,11 @@ def distance_two(members: Lists, hyperedges: int, order: Sequence[int]) -> list[
 
 
 def star(graph: Lists, order: Sequence[int]) -> list[int]:
-    """Colors such that neighbours differ, and each path of four vertices has three colors at least.
+    """Colors such that neighbours differ, and each path of four vertices has at least three colors.
 
-    For each vertex it is kept which colors its neighbours have, which of these more than once (it is the hub of a star of
-    both colors then), and which colors the hubs beside it have, whose stars it is a leaf of (the idea of Gebremedhin,
-    Tarafdar, Manne and Pothen 2007, with sets of colors as integers).
+    Three sets are stored for each vertex: the colors of its neighbours; the colors that several neighbours have (the
+    vertex is then the hub of a star of two colors); and the colors of the neighbouring hubs of whose stars it is a
+    leaf. The idea is from Gebremedhin, Tarafdar, Manne and Pothen 2007; sets of colors as integers are new.
     """
     n = len(graph)
     bits, once, often, hubs = [0] * n, [0] * n, [0] * n, [0] * n
@@ -48,7 +48,7 @@ def star(graph: Lists, order: Sequence[int]) -> list[int]:
             bit = bits[w]
             if bit:
                 mask |= hubs[w]
-                if bit & twice:  # two neighbours of one color: any neighbour of theirs would be the fourth of a path
+                if bit & twice:  # two neighbours of one color: each of their other neighbours would be the fourth vertex of a path
                     mask |= once[w]
         mine = ~mask & (mask + 1)
         bits[vertex] = mine
@@ -70,10 +70,10 @@ def star(graph: Lists, order: Sequence[int]) -> list[int]:
 
 
 def acyclic(graph: Lists, order: Sequence[int], depth: int | None = None) -> list[int]:
-    """Colors such that neighbours differ, and the vertices of any two colors make no cycle.
+    """Colors such that neighbours differ, and the vertices of any two colors form no cycle.
 
-    A vertex with two neighbours of one color may not take a color that joins these by a path of both colors already. With
-    a depth, no tree of two colors has a path of more than twice as many edges.
+    If two neighbours of a vertex have one color and a path of two colors joins them, the vertex must not get the other
+    color of the path. With a depth, no path in a tree of two colors has more than twice as many edges.
     """
     n = len(graph)
     colors, bits, once, often = [-1] * n, [0] * n, [0] * n, [0] * n
@@ -106,7 +106,7 @@ def acyclic(graph: Lists, order: Sequence[int], depth: int | None = None) -> lis
 
 
 def _longest_path(graph: Lists, colors: Sequence[int], near: Sequence[int], color: int) -> int:
-    """The edges of the longest path in a tree of two colors that a vertex with these neighbours has if it takes a color."""
+    """The edges of the longest path in the tree of two colors that arises if a vertex with these neighbours gets `color`."""
     longest, arms = 0, dict[int, list[int]]()
     for w in near:
         height, end = _farthest(graph, colors, w, color)
@@ -116,7 +116,7 @@ def _longest_path(graph: Lists, colors: Sequence[int], near: Sequence[int], colo
 
 
 def _farthest(graph: Lists, colors: Sequence[int], start: int, other: int) -> tuple[int, int]:
-    """How far a tree of the color of `start` and another one reaches from there, and a vertex at that distance."""
+    """The largest distance from `start` in its tree of the colors of `start` and `other`, and a vertex at that distance."""
     wanted = (other, colors[start])
     front, before, distance = [(start, -1)], start, 0
     while True:
@@ -134,13 +134,13 @@ def _numbers(mask: int) -> Iterator[int]:
 
 
 class Forest:
-    """Disjoint sets of (vertex, color of its neighbours): the trees of two colors that a vertex belongs to."""
+    """Disjoint sets of pairs (vertex, color of its neighbours): the trees of two colors to which a vertex belongs."""
 
     def __init__(self) -> None:
         self._parent: dict[tuple[int, int], tuple[int, int]] = {}
 
     def find(self, item: tuple[int, int]) -> tuple[int, int]:
-        """What stands for the tree of an item."""
+        """The representative of the tree of an item."""
         parent = self._parent
         root = parent.setdefault(item, item)
         while parent[root] != root:
@@ -150,7 +150,7 @@ class Forest:
         return root
 
     def join(self, a: tuple[int, int], b: tuple[int, int]) -> bool:
-        """Makes two trees one; False if they were one already."""
+        """Joins two trees; returns False if they were one tree already."""
         first, second = self.find(a), self.find(b)
         self._parent[first] = second
         return first != second

@@ -1,8 +1,8 @@
-"""Colorings of stencils: a color is a linear form of the place in a grid, modulo the number of colors.
+"""Colorings of stencils: the color is a linear form of the index in a grid, modulo the number of colors.
 
-color(i, j, ...) = (a i + b j + ...) mod k. It is valid for a whole grid if no difference of the places of two columns that
-must differ is mapped to zero, so that few numbers say all: a periodic five-point stencil takes 5 colors with (1, 2), where
-greedy colorings take more. What is found meets all differences that occur, those around the edge of a periodic grid too.
+color(i, j, ...) = (a i + b j + ...) mod k. The coloring is valid for the whole grid if no index difference of two
+columns that must differ is mapped to zero. Example: a periodic five-point stencil needs 5 colors with (1, 2), while
+greedy colorings need more. All differences that occur are checked, also those across the edge of a periodic grid.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ Shape = tuple[int, ...]
 
 
 def candidates(rows: Rows, grid: Shape, least: int, most: int, adjacent: bool = False) -> Iterator[np.ndarray]:
-    """Colors of the columns, with `least` colors or more and fewer than `most`; the fewest first.
+    """Colorings of the columns with at least `least` and fewer than `most` colors; those with the fewest colors come first.
 
     Args:
       rows: a pattern whose columns are the elements of `grid`.
-      adjacent: whether only the columns of the entries of a symmetric pattern must differ from their rows; else all
-        columns that share a row must.
+      adjacent: True if only the row and column of each entry of a symmetric pattern must differ; False if all columns
+        that share a row must.
     """
     if math.prod(grid) != rows.columns or rows.columns < 2 or not rows.indices.size:
         return
-    places = np.stack(np.unravel_index(np.arange(rows.columns), grid), axis=1)
-    # A stencil says in few rows what it is; whether all others are of it is looked at for each candidate.
+    positions = np.stack(np.unravel_index(np.arange(rows.columns), grid), axis=1)
+    # A few rows show what stencil it is. Each candidate is then checked on all rows.
     ends, middle = np.arange(min(64, rows.count)), np.linspace(0, rows.count - 1, 512).astype(np.int64)
     sample = np.unique(np.concatenate([ends, middle, rows.count - 1 - ends]))
     for part in (_only(rows, sample), rows):
-        apart = _differences(part, places, adjacent)
-        if apart is None or not len(apart):
+        differences = _differences(part, positions, adjacent)
+        if differences is None or not len(differences):
             return
         is_refuted = False
-        for colors in _forms(apart, places, grid, least, min(most, 2 * least + 8)):
+        for colors in _forms(differences, positions, grid, least, min(most, 2 * least + 8)):
             is_refuted = not _is_valid(rows, colors, adjacent)
             if is_refuted:
                 break
@@ -47,34 +47,34 @@ def candidates(rows: Rows, grid: Shape, least: int, most: int, adjacent: bool = 
 
 
 def _only(rows: Rows, sample: np.ndarray) -> Rows:
-    """The pattern with nothing outside some rows."""
+    """The pattern with only the rows of `sample`."""
     source = np.full(rows.count, -1)
     source[sample] = sample
     return rows.take(source)
 
 
-def _forms(apart: np.ndarray, places: np.ndarray, grid: Shape, least: int, most: int) -> Iterator[np.ndarray]:
-    """Colors by the linear forms that map no difference to zero."""
+def _forms(differences: np.ndarray, positions: np.ndarray, grid: Shape, least: int, most: int) -> Iterator[np.ndarray]:
+    """The colors by each linear form that maps no difference to zero."""
     for k in range(max(2, least), most):
         if k ** len(grid) > thresholds.LATTICE_FORMS:
             return
         forms = np.indices((k,) * len(grid)).reshape(len(grid), -1).T
-        for form in forms[((apart @ forms.T) % k != 0).all(axis=0)]:
-            yield (places @ form) % k
+        for form in forms[((differences @ forms.T) % k != 0).all(axis=0)]:
+            yield (positions @ form) % k
 
 
 def _is_valid(rows: Rows, colors: np.ndarray, adjacent: bool) -> bool:
-    """Whether all columns that must differ do."""
+    """True if all columns that must differ do."""
     row = rows.row_of_entry()
     if adjacent:
         return bool(((colors[row] != colors[rows.indices]) | (row == rows.indices)).all())
     return int(np.bincount(row * (int(colors.max()) + 1) + colors[rows.indices]).max()) == 1
 
 
-def _differences(rows: Rows, places: np.ndarray, adjacent: bool) -> np.ndarray | None:
-    """The differences of the places of columns that must differ in color, each once; None if they are too many."""
-    extent = places.max(axis=0) * 2 + 1
-    codes = places @ np.append(np.cumprod(extent[:0:-1])[::-1], 1)
+def _differences(rows: Rows, positions: np.ndarray, adjacent: bool) -> np.ndarray | None:
+    """The index differences of columns that must differ in color, without duplicates; None if there are too many."""
+    extent = positions.max(axis=0) * 2 + 1
+    codes = positions @ np.append(np.cumprod(extent[:0:-1])[::-1], 1)
     row, column = rows.row_of_entry(), rows.indices
     if adjacent:
         pairs = [(row, column)]
@@ -88,33 +88,34 @@ def _differences(rows: Rows, places: np.ndarray, adjacent: bool) -> np.ndarray |
     for a, b in pairs:
         for value, k in _examples(codes[b] - codes[a]):
             if value:
-                examples[value] = places[b[k]] - places[a[k]]
+                examples[value] = positions[b[k]] - positions[a[k]]
         if len(examples) > thresholds.LATTICE_DIFFERENCES**2:
             return None
-    return np.array(list(examples.values()), np.int64).reshape(-1, places.shape[1])
+    return np.array(list(examples.values()), np.int64).reshape(-1, positions.shape[1])
 
 
 def _examples(numbers: np.ndarray) -> Iterator[tuple[int, int]]:
-    """Each number that occurs, with a place where it does."""
+    """Each number that occurs, with an index at which it occurs."""
     if not numbers.size:
         return
     least = int(numbers.min())
     span = int(numbers.max()) - least + 1
-    if span > 8 * numbers.size + 1024:  # a table would be larger than what is sorted
-        found, places = np.unique(numbers, return_index=True)
+    if span > 8 * numbers.size + 1024:  # a table would be larger than the numbers
+        found, positions = np.unique(numbers, return_index=True)
     else:
         table = np.full(span, -1)
         table[numbers - least] = np.arange(numbers.size)
         found = np.nonzero(table >= 0)[0]
-        found, places = found + least, table[found]
-    yield from zip(found.tolist(), places.tolist(), strict=True)
+        found, positions = found + least, table[found]
+    yield from zip(found.tolist(), positions.tolist(), strict=True)
 
 
 def grids_of(columns: int, known: Sequence[Shape], together: np.ndarray) -> list[Shape]:
-    """Those that fit, without axes of one element, the finest first; then those of several fields; the line last.
+    """The grids that fit: known grids, the one with most axes first and without axes of size 1; then grids of several
+    fields; last the line.
 
-    Fields behind each other, such as states and controls, show in the columns of a row, `together`: the distance of two of
-    them is the length of a field.
+    Fields that are concatenated, such as states and controls, show in the columns of a row, `together`: the distance of
+    two of these columns is the length of a field.
     """
     plain = [tuple(n for n in grid if n > 1) for grid in known if math.prod(grid) == columns]
     plain = [grid for grid in plain if len(grid) > 1]

@@ -69,7 +69,7 @@ class SparseMatrix:
         """The product with a vector, with a matrix, or with a sparse matrix, which is sparse.
 
         Raises:
-          ShapeError: its first axis has not the length of a row, or the entries have axes of a map.
+          ShapeError: its first axis does not have the length of a row, or the entries have axes of a map.
           PatternError: the product of sparse matrices has too many terms.
         """
         if isinstance(other, SparseMatrix):
@@ -81,7 +81,7 @@ class SparseMatrix:
         return staged(_dense)(self)
 
     def to_scipy(self, format: str = "csr") -> Any:
-        """The matrix as a matrix of SciPy.
+        """The matrix as a SciPy matrix.
 
         Args:
           format: csr, csc or coo.
@@ -109,26 +109,27 @@ def _check_plain(what: str, matrix: SparseMatrix) -> None:
         )  # fmt: skip
 
 
-def read(numbers: Tensor, places: np.ndarray) -> Tensor:
+def read(numbers: Tensor, positions: np.ndarray) -> Tensor:
     """The numbers at some indices of a vector. The indices are constants of the code, like the pattern."""
     dims = gather_dims(collapsed_slice_dims=(0,), start_index_map=(0,), index_vector_dim=1)
-    return gather(numbers, constant(places.astype(np.int32).reshape(-1, 1)), dimension_numbers=dims, slice_sizes=(1,))
+    return gather(numbers, constant(positions.astype(np.int32).reshape(-1, 1)), dimension_numbers=dims, slice_sizes=(1,))
 
 
 def added(updates: Tensor, rows: np.ndarray, shape: tuple[int, ...]) -> Tensor:
-    """The sums of the updates at each row of an array of zeros."""
+    """An array of `shape` with the sum of all updates for each row."""
     if not rows.size:
         return full(shape, 0, updates.dtype)
     numbers = scatter_dims(
         update_window_dims=tuple(range(1, updates.ndim)), inserted_window_dims=(0,), scatter_dims_to_operand_dims=(0,),
         index_vector_dim=1,
     )  # fmt: skip
-    places = constant(rows.astype(np.int32).reshape(-1, 1))
-    # IREE would make the updates inside the loop that adds them up, and hold them all on the stack.
+    positions = constant(rows.astype(np.int32).reshape(-1, 1))
+    # Without the barrier, IREE computes the updates inside the loop that sums them, and stores all of them on the
+    # stack.
     (updates,) = optimization_barrier(updates)
     ordered = bool((np.diff(rows) >= 0).all())
     return scatter(
-        full(shape, 0, updates.dtype), places, updates, scatter_dimension_numbers=numbers, indices_are_sorted=ordered,
+        full(shape, 0, updates.dtype), positions, updates, scatter_dimension_numbers=numbers, indices_are_sorted=ordered,
         unique_indices=False, body="add",
     )  # fmt: skip
 
@@ -145,7 +146,7 @@ def _product(matrix: SparseMatrix, other: Any) -> Tensor:
 
 
 def _sparse_product(a: SparseMatrix, b: SparseMatrix) -> SparseMatrix:
-    """The sum of the terms at each place; which terms these are is static."""
+    """The product of two sparse matrices. The terms of each entry are static."""
     _check_plain("@", a)
     _check_plain("@", b)
     if a.shape[1] != b.shape[0]:
@@ -168,5 +169,5 @@ def _sparse_product(a: SparseMatrix, b: SparseMatrix) -> SparseMatrix:
 def _dense(matrix: SparseMatrix) -> Tensor:
     _check_plain("to_dense", matrix)
     m, n = matrix.shape
-    places = matrix.pattern.row_of_entry * n + matrix.pattern.indices
-    return added(as_tensor(matrix.data), places, (m * n,)).reshape(m, n)
+    positions = matrix.pattern.row_of_entry * n + matrix.pattern.indices
+    return added(as_tensor(matrix.data), positions, (m * n,)).reshape(m, n)

@@ -1,8 +1,8 @@
-"""Orders in which greedy colorings take the vertices of a graph.
+"""Orders in which greedy colorings visit the vertices of a graph.
 
-natural; largest_first: by degree; smallest_last: the vertex of least degree in what remains comes last (Matula and Beck
-1983); incidence_degree: the one with most neighbours before it comes next; dynamic_largest_first: the one of largest
-degree in what remains comes next; random: by a fixed seed.
+natural: by number. largest_first: by degree. smallest_last: the vertex of least degree in the remaining graph becomes
+  the last (Matula and Beck 1983). incidence_degree: the vertex with most neighbours that were visited comes next.
+  dynamic_largest_first: the vertex of largest degree in the remaining graph comes next. random: with a fixed seed.
 """
 
 from __future__ import annotations
@@ -15,37 +15,37 @@ Graph = Sequence[list[int]]
 
 
 def natural(graph: Graph) -> list[int]:
-    """As they are numbered."""
+    """The vertices in the order of their numbers."""
     return list(range(len(graph)))
 
 
 def largest_first(graph: Graph) -> list[int]:
-    """By degree, the largest first."""
+    """The vertices by degree, the largest first."""
     return np.argsort([-len(n) for n in graph], kind="stable").tolist()
 
 
 def random(graph: Graph) -> list[int]:
-    """By chance, the same each time."""
+    """A random order, the same in each call."""
     return np.random.default_rng(0).permutation(len(graph)).tolist()
 
 
 def smallest_last(graph: Graph) -> list[int]:
-    """The vertex of least degree among those that remain is put last, again and again."""
+    """Repeatedly removes the vertex of least degree from the graph; the order is the reverse of the removals."""
     return _by_buckets(graph, [len(n) for n in graph], -1, largest=False)[::-1]
 
 
 def dynamic_largest_first(graph: Graph) -> list[int]:
-    """The vertex of largest degree among those that remain, again and again."""
+    """Repeatedly removes the vertex of largest degree from the graph; the order is that of the removals."""
     return _by_buckets(graph, [len(n) for n in graph], -1, largest=True)
 
 
 def incidence_degree(graph: Graph) -> list[int]:
-    """The vertex with most neighbours among those that were taken, again and again; at first one of largest degree."""
+    """Repeatedly visits the vertex with most visited neighbours; the first is a vertex of largest degree."""
     return _by_buckets(graph, [0] * len(graph), 1, largest=True)
 
 
 def _by_buckets(graph: Graph, keys: list[int], change: int, largest: bool) -> list[int]:
-    """Takes the vertex of largest or smallest key; the keys of its neighbours change by one."""
+    """Repeatedly removes the vertex with the largest (or smallest) key; the keys of its neighbours change by `change`."""
     buckets: list[list[int]] = [[] for _ in range(max((len(n) for n in graph), default=0) + 2)]
     by_degree = sorted(range(len(graph)), key=lambda v: len(graph[v]))
     for vertex in by_degree if largest else by_degree[::-1]:
@@ -53,17 +53,17 @@ def _by_buckets(graph: Graph, keys: list[int], change: int, largest: bool) -> li
     at = len(buckets) - 1 if largest else 0
     step = -1 if largest else 1
     order: list[int] = []
-    is_taken = [False] * len(graph)
+    is_removed = [False] * len(graph)
     while len(order) < len(graph):
         while not buckets[at]:
             at += step
         vertex = buckets[at].pop()
-        if is_taken[vertex] or keys[vertex] != at:
+        if is_removed[vertex] or keys[vertex] != at:
             continue  # it has moved to another bucket
-        is_taken[vertex] = True
+        is_removed[vertex] = True
         order.append(vertex)
         for other in graph[vertex]:
-            if not is_taken[other]:
+            if not is_removed[other]:
                 keys[other] += change
                 buckets[keys[other]].append(other)
         if change < 0 and not largest:

@@ -17,9 +17,9 @@ from nabla_mlir.locks import cached_property
 from nabla_mlir.sparsity.rows import Rows
 
 Shape = tuple[int, ...]
-# What to do with a matrix that has a full row or column.
+# The help for a matrix that has a full row or column.
 DENSE = "one such row or column: kind='bidirectional'; many: products (nm.hvp, nm.jvp, nm.HessianOperator) need no entries."
-_DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))  # of a braille character, by row and column
+_DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))  # the dots of a braille character, by row and column
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,10 +59,10 @@ class Pattern:
                     f"{row.shape}, {column.shape} and {shape.shape} of {row.dtype}, {column.dtype} and {shape.dtype}.",
                     where=user_frame(), help="give a dense matrix as an array: np.array(rows).",
                 )  # fmt: skip
-            return Pattern._from_places(row.astype(np.int64), column.astype(np.int64), (int(shape[0]), int(shape[1])))
+            return Pattern._from_positions(row.astype(np.int64), column.astype(np.int64), (int(shape[0]), int(shape[1])))
         if hasattr(matrix, "tocoo"):
             found = matrix.tocoo()
-            return Pattern._from_places(found.row.astype(np.int64), found.col.astype(np.int64), found.shape)
+            return Pattern._from_positions(found.row.astype(np.int64), found.col.astype(np.int64), found.shape)
         dense = np.asarray(matrix)
         if dense.ndim != 2:
             raise PatternError(
@@ -70,13 +70,13 @@ class Pattern:
                 help="give a matrix of SciPy, a dense matrix, or (rows, columns, shape).",
             )  # fmt: skip
         row, column = np.nonzero(dense)
-        return Pattern._from_places(row, column, dense.shape)
+        return Pattern._from_positions(row, column, dense.shape)
 
     @staticmethod
-    def _from_places(row: np.ndarray, column: np.ndarray, shape: tuple[int, int]) -> Pattern:
-        for what, places, size in (("row", row, shape[0]), ("column", column, shape[1])):
-            if places.size and (places.min() < 0 or places.max() >= size):
-                bad = int(places[(places < 0) | (places >= size)][0])
+    def _from_positions(row: np.ndarray, column: np.ndarray, shape: tuple[int, int]) -> Pattern:
+        for what, positions, size in (("row", row, shape[0]), ("column", column, shape[1])):
+            if positions.size and (positions.min() < 0 or positions.max() >= size):
+                bad = int(positions[(positions < 0) | (positions >= size)][0])
                 raise PatternError(f"a pattern requires {what}s from 0 to {size - 1}, got {bad}.", where=user_frame())
         return Pattern(Rows.of(row * max(shape[1], 1) + column, *shape))
 
@@ -137,7 +137,7 @@ class Pattern:
         return "nabla_mlir.Pattern", self._digest.hex()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Pattern, (self.rows, self.grids, self.causes)  # what follows from them is made again
+        return Pattern, (self.rows, self.grids, self.causes)  # cached properties are recomputed
 
     def symmetric_part(self) -> Pattern:
         """The entries whose mirror images are entries, too; it contains the pattern of a Hessian."""
@@ -153,7 +153,7 @@ class Pattern:
         return found
 
     def to_scipy(self) -> Any:
-        """The pattern as a boolean matrix of SciPy in CSR form."""
+        """The pattern as a boolean SciPy matrix in CSR form."""
         from scipy.sparse import csr_matrix
 
         return csr_matrix((np.ones(self.nnz, bool), self.indices, self.indptr), shape=self.shape)
@@ -223,14 +223,14 @@ class Pattern:
 
 
 def conflicts(rows: Rows) -> Rows:
-    """Which columns share a row with which others, each with itself: the graph that column colorings color."""
+    """The pairs of columns that share a row (each column with itself, too): the graph that column colorings color."""
     first, second = joined(rows.row_of_entry(), rows)
     keys = rows.indices[first] * max(rows.columns, 1) + rows.indices[second]
     return Rows.of(keys, rows.columns, rows.columns)
 
 
 def joined(lines: np.ndarray, rows: Rows) -> tuple[np.ndarray, np.ndarray]:
-    """For each element of a list of rows, itself with each entry of that row: the numbers of both."""
+    """Pairs each element of a list of rows with each entry of that row; returns the indices of both."""
     repeats = rows.lengths()[lines]
     first = np.repeat(np.arange(len(lines)), repeats)
     within = np.arange(len(first)) - np.repeat(np.cumsum(repeats) - repeats, repeats)
@@ -238,6 +238,6 @@ def joined(lines: np.ndarray, rows: Rows) -> tuple[np.ndarray, np.ndarray]:
 
 
 def lists(rows: Rows) -> Sequence[list[int]]:
-    """The columns of each row as lists: what loops of Python read fastest."""
+    """The columns of each row as lists, which Python loops read fastest."""
     indices, offsets = rows.indices.tolist(), rows.offsets.tolist()
     return [indices[a:b] for a, b in pairwise(offsets)]

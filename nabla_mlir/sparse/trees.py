@@ -1,4 +1,4 @@
-"""Acyclic colorings: the trees that the entries of any two colors make, and the substitution along them."""
+"""Acyclic colorings: the entries of any two colors form trees, and entries follow by substitution along them."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ from nabla_mlir.sparse.pattern import Pattern
 
 @dataclass(frozen=True)
 class Substitution:
-    """How the entries of a symmetric matrix follow from products with the groups of an acyclic coloring.
+    """The plan by which the entries of a symmetric matrix follow from products with the groups of an acyclic coloring.
 
-    The edges of the trees are the entries (i, j), i < j; behind them come the entries of the diagonal.
+    The edges of the trees are the entries (i, j), i < j; the entries of the diagonal follow after them.
 
     Attributes:
-      source: where the number of each edge, and of each entry of the diagonal, is read: color * n + row.
-      rounds: pairs of edges (below, above): in round k the numbers below are added to those above, 2**k further up the
-        tree, the first time with a minus. Each is sum over its subtree then, with alternating signs, which is the entry.
-      entry: the edge, or place of the diagonal, of each entry of the matrix.
+      source: the index in the products from which each edge, and each entry of the diagonal, is read: color * n + row.
+      rounds: pairs of edges (below, above). In round k the numbers below are added to those above, 2**k further up the
+        tree; in the first round they are subtracted. The result is a sum over the subtree with alternating signs, which
+        is the entry.
+      entry: the index of the edge, or of the diagonal entry, for each entry of the matrix.
     """
 
     source: np.ndarray
@@ -36,7 +37,7 @@ def edges_of(pattern: Pattern, colors: np.ndarray) -> tuple[np.ndarray, np.ndarr
 
 
 def is_acyclic(pattern: Pattern, colors: np.ndarray) -> bool:
-    """Whether neighbours have different colors, and the vertices of any two colors make no cycle."""
+    """True if neighbours have different colors, and the vertices of any two colors form no cycle."""
     if not pattern.nnz:
         return True
     upper, a, b = edges_of(pattern, colors)
@@ -47,7 +48,7 @@ def is_acyclic(pattern: Pattern, colors: np.ndarray) -> bool:
 
 
 def substitution(pattern: Pattern, colors: np.ndarray) -> Substitution:
-    """The plan for an acyclic coloring of a symmetric pattern."""
+    """The substitution plan for an acyclic coloring of a symmetric pattern."""
     n = pattern.shape[0]
     row, column = pattern.row_of_entry, pattern.indices
     upper, a, b = edges_of(pattern, colors)
@@ -56,7 +57,7 @@ def substitution(pattern: Pattern, colors: np.ndarray) -> Substitution:
     at_first[edges] = a[edges] == leaves
     i, j = row[upper], column[upper]
     source = np.where(at_first, colors[j] * n + i, colors[i] * n + j)
-    # What is above an edge is the edge that was taken from its other end.
+    # The edge above an edge is the one that is removed at its other end.
     taker = np.full(int(max(a.max(initial=0), b.max(initial=0))) + 1, -1)
     taker[leaves] = edges
     above = taker[np.where(at_first, b, a)] if len(upper) else np.zeros(0, np.int64)
@@ -76,12 +77,15 @@ def substitution(pattern: Pattern, colors: np.ndarray) -> Substitution:
 
 
 def mirror(pattern: Pattern) -> np.ndarray:
-    """The entry (j, i) for each entry (i, j) of a symmetric pattern: sorted by column, then row, they are the mirror images."""
+    """For each entry (i, j) of a symmetric pattern, the entry (j, i): sorting by column, then row, gives the mirror images."""
     return np.argsort(pattern.indices, kind="stable")
 
 
 def depth_of(pattern: Pattern, colors: np.ndarray) -> int:
-    """How many entries follow from each other at most: 1 if each is read from one product, as by a star coloring."""
+    """The largest number of entries that follow from each other.
+
+    It is 1 if each entry is read from one product, as with a star coloring.
+    """
     if not pattern.nnz:
         return 0
     _, a, b = edges_of(pattern, colors)
@@ -94,13 +98,14 @@ def depth_of(pattern: Pattern, colors: np.ndarray) -> int:
 
 
 def peeled(a: np.ndarray, b: np.ndarray) -> tuple[list[int], list[int]]:
-    """The edges between the nodes a and b in an order in which each has an end, a leaf, that no later one has; and the leaves.
+    """The edges of a forest, from the leaves to the roots, and the leaf of each edge; a and b are the ends of the edges.
 
-    Layer by layer, so that the root of each tree is its center. The edges of cycles are left out.
+    Each edge has an end, the leaf, that no later edge has. Leaves are removed layer by layer, so the root of each tree
+    is its center. The edges of cycles are not in the result.
     """
     size = int(max(a.max(initial=0), b.max(initial=0))) + 1
     degree = np.bincount(a, minlength=size) + np.bincount(b, minlength=size)
-    # The exclusive or of the edges of a node is the last one when one is left.
+    # The exclusive or of the remaining edges of a node is its last edge when only one remains.
     last = np.zeros(size, np.int64)
     numbers = np.arange(len(a))
     np.bitwise_xor.at(last, a, numbers)
@@ -110,7 +115,7 @@ def peeled(a: np.ndarray, b: np.ndarray) -> tuple[list[int], list[int]]:
     leaves: list[int] = []
     waiting = np.nonzero(degree == 1)[0].tolist()
     for leaf in waiting:
-        if degrees[leaf] != 1:  # the other end of the last edge of its tree
+        if degrees[leaf] != 1:  # the root: its last edge has been removed
             continue
         edge = edges[leaf]
         order.append(edge)

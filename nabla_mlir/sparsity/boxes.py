@@ -1,11 +1,12 @@
-"""Boxes: the part of a sparsity pattern that an index map with strides and offsets describes, whatever its size.
+"""Boxes: a compact form for the part of a sparsity pattern that is an index map with strides and offsets.
 
-A box is the set of the pairs
+A box is a set of pairs (row, column):
 
     row = starts + steps * i,    column = base + sum(strides * i) + sum(stride_k * j_k)
 
-for 0 <= i < counts (one number for each axis of the array) and 0 <= j_k < count_k (the free counts: columns that all rows
-of the box have). What moves elements moves boxes, at a cost that does not depend on the size of the array.
+for 0 <= i < counts (one number for each axis of the array) and 0 <= j_k < count_k (the free counts: columns that all
+rows of the box have). An operation that moves elements moves boxes, at a cost that does not depend on the size of the
+array.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ Numbers = tuple[int, ...]
 
 
 class Box(NamedTuple):
-    """Rows of an array, and for each its columns; an axis with one row has step 1 and stride 0."""
+    """Rows of an array with their columns; an axis with one row has step 1 and stride 0."""
 
     starts: Numbers
     counts: Numbers
@@ -30,7 +31,7 @@ class Box(NamedTuple):
 
     @property
     def width(self) -> int:
-        """How many columns each row has, those that coincide counted twice."""
+        """The number of columns of each row; columns that coincide count twice."""
         return math.prod([count for count, _ in self.free]) if self.free else 1
 
     def on_axis(self, axis: int, start: int, count: int, step: int, stride: int, base: int) -> Box:
@@ -43,14 +44,14 @@ class Box(NamedTuple):
         )  # fmt: skip
 
     def clipped(self, axis: int, first: int, limit: int, stride: int = 1) -> Box | None:
-        """The rows first, first + stride, ... below limit of an axis, counted from there; None if there are none."""
+        """The rows first, first + stride, ... below limit of an axis, renumbered from 0; None if there are none."""
         start, count, step = self.starts[axis], self.counts[axis], self.steps[axis]
         if stride == 1 and first <= start and start + step * (count - 1) < limit:
             return self.shifted(axis, -first) if first else self
         shared = math.gcd(step, stride)
         if (first - start) % shared:
             return None
-        period = stride // shared  # of the i whose rows are among those asked for
+        period = stride // shared  # of the numbers i of the requested rows
         low = ((first - start) // shared * pow(step // shared, -1, period)) % period if period > 1 else 0
         if start + step * low < first:
             low += -(-(first - start - step * low) // (step * period)) * period
@@ -63,7 +64,7 @@ class Box(NamedTuple):
         )  # fmt: skip
 
     def shifted(self, axis: int, low: int, interior: int = 0) -> Box:
-        """The box in an array with `low` new rows in front, and `interior` ones between any two."""
+        """The box in an array with `low` new rows in front, and `interior` new rows between neighbours."""
         if not interior:
             starts = _put(self.starts, axis, low + self.starts[axis])
             return Box(starts, self.counts, self.steps, self.strides, self.base, self.free)
@@ -80,7 +81,7 @@ class Box(NamedTuple):
         return self.on_axis(axis, size - 1 - last, count, step, -stride, self.base + stride * (count - 1))
 
     def arranged(self, axes: Sequence[int | None], sizes: Sequence[int]) -> Box:
-        """The box with axis axes[k] at place k; where that is None, repeated sizes[k] times."""
+        """The box with axis axes[k] as axis k; if axes[k] is None, axis k is new and repeated sizes[k] times."""
         if not sizes:
             return Box((), (), (), (), self.base, self.free)
         own = list(zip(self.starts, self.counts, self.steps, self.strides, strict=True))
@@ -89,11 +90,11 @@ class Box(NamedTuple):
         return Box(starts, counts, steps, strides, self.base, self.free)
 
     def repeated(self, axis: int, size: int) -> Box:
-        """The box with an axis of one row repeated to `size`."""
+        """The box with an axis of one row repeated to `size` rows."""
         return self.on_axis(axis, 0, size, 1, 0, self.base)
 
     def gathered(self, axes: Iterable[int]) -> Box:
-        """The box without these axes: what remains has the columns of all rows along them."""
+        """The box without these axes; each remaining row has the columns of all rows along them."""
         away = set(axes)
         rest = [a for a in range(len(self.starts)) if a not in away]
         more = [(self.counts[a], self.strides[a]) for a in away]
@@ -105,12 +106,12 @@ class Box(NamedTuple):
         return Box(left(self.starts), left(self.counts), left(self.steps), left(self.strides), base, free)
 
 
-def _put(numbers: Numbers, place: int, value: int) -> Numbers:
-    return (*numbers[:place], value, *numbers[place + 1 :])
+def _put(numbers: Numbers, position: int, value: int) -> Numbers:
+    return (*numbers[:position], value, *numbers[position + 1 :])
 
 
 def normal_free(base: int, free: Iterable[tuple[int, int]]) -> tuple[int, tuple[tuple[int, int], ...]]:
-    """The same columns with positive strides in order, and counts that continue each other made one."""
+    """The same columns in a normal form: positive strides in order, and free counts that continue each other joined."""
     found: list[tuple[int, int]] = []
     for count, stride in free:
         if stride < 0:
@@ -121,7 +122,7 @@ def normal_free(base: int, free: Iterable[tuple[int, int]]) -> tuple[int, tuple[
     for count, stride in sorted(found, key=lambda f: (f[1], f[0])):
         if runs:
             inner, unit = runs[-1]
-            if stride % unit == 0 and stride // unit <= inner:  # they touch or overlap: one longer count
+            if stride % unit == 0 and stride // unit <= inner:  # they touch or overlap, so they form one longer count
                 runs[-1] = (inner + (count - 1) * (stride // unit), unit)
                 continue
         runs.append((count, stride))
@@ -129,15 +130,15 @@ def normal_free(base: int, free: Iterable[tuple[int, int]]) -> tuple[int, tuple[
 
 
 def coalesced(boxes: Iterable[Box]) -> tuple[Box, ...]:
-    """The same pairs in fewer boxes: equal ones once, and neighbours on one index map made one."""
+    """The same pairs in fewer boxes: duplicates are dropped, and neighbours on one index map are joined."""
     found = list(dict.fromkeys(boxes))
     if len(found) < 2:
         return tuple(found)
-    for alone in (False, True):  # rows that stand alone have no stride yet: they join long ones first
+    for alone in (False, True):  # single rows have no stride yet, so they join long boxes first
         for axis in range(len(found[0].starts)):
             starts = {box.starts[axis] for box in found}
             if len(starts) == 1 or (alone and all(box.counts[axis] > 1 for box in found)):
-                continue  # none begins where another one ends
+                continue  # no box begins where another one ends
             found = _joined(found, axis, alone)
             if len(found) == 1:
                 return tuple(found)
@@ -172,7 +173,7 @@ def _chained(group: list[Box], axis: int, alone: bool) -> list[Box]:
 
 
 def _single_rows_joined(group: list[Box], axis: int) -> list[Box]:
-    """Single rows at the ends of long boxes become part of them."""
+    """Joins single rows at the ends of long boxes to these boxes."""
     group = sorted(group, key=lambda b: b.starts[axis])
     found = [group[0]]
     for before, box in pairwise(group):
@@ -187,18 +188,18 @@ def _single_rows_joined(group: list[Box], axis: int) -> list[Box]:
 
 
 def _pair(a: Box, b: Box, axis: int, alone: bool, stride: int | None = None) -> Box | None:
-    """One box of two whose rows follow each other on one index map, or None."""
+    """One box for two boxes whose rows follow each other on one index map; None if there is none."""
     if a.steps[axis] != 1 or b.steps[axis] != 1 or b.starts[axis] > a.starts[axis] + a.counts[axis]:
         return None
-    apart = b.starts[axis] - a.starts[axis]
+    distance = b.starts[axis] - a.starts[axis]
     strides = {box.strides[axis] for box in (a, b) if box.counts[axis] > 1}
-    if len(strides) > 1 or apart < 0:
+    if len(strides) > 1 or distance < 0:
         return None
     if not strides:
-        if not alone or not apart:
+        if not alone or not distance:
             return None
-        strides = {(b.base - a.base) // apart}
+        strides = {(b.base - a.base) // distance}
     (step,) = strides
-    if (stride is not None and step != stride) or b.base - a.base != step * apart:
+    if (stride is not None and step != stride) or b.base - a.base != step * distance:
         return None
-    return a.on_axis(axis, a.starts[axis], max(a.counts[axis], apart + b.counts[axis]), 1, step, a.base)
+    return a.on_axis(axis, a.starts[axis], max(a.counts[axis], distance + b.counts[axis]), 1, step, a.base)

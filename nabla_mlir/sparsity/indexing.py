@@ -1,4 +1,4 @@
-"""Rules of gather and scatter: with places that are constants exactly, with others along whole axes."""
+"""Sparsity rules of gather and scatter: exact for constant indices; for other indices, an element depends on whole axes."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ Dims = dict[str, Any]
 
 
 def elements_read(shape: Shape, indices: np.ndarray, dims: Dims, sizes: Sequence[int], clip: bool) -> np.ndarray:
-    """The element, in row-major order, of an operand of a shape that each element of a gather reads.
+    """For each element of a gather, the index in row-major order of the element of the operand that it reads.
 
     Args:
-      indices: the starts of the windows; with `clip` moved inside, else -1 stands for what lies outside.
+      indices: the starts of the windows; with `clip` they are clamped, else an element out of range gets -1.
       dims: the dimension numbers of the gather.
-      sizes: of a window.
+      sizes: the shape of a window.
     """
     vector = dims["index_vector_dim"]
     starts = indices[..., None] if vector == indices.ndim else np.moveaxis(indices, vector, -1)
@@ -32,28 +32,29 @@ def elements_read(shape: Shape, indices: np.ndarray, dims: Dims, sizes: Sequence
     rank = len(batch) + len(window)
     element, inside = np.zeros((*batch, *window), np.int64), np.ones((*batch, *window), bool)
     for d, size in enumerate(shape):
-        place = np.zeros((1,) * rank, np.int64)
+        position = np.zeros((1,) * rank, np.int64)
         if d in dims["start_index_map"]:
             first = starts[..., dims["start_index_map"].index(d)].astype(np.int64)
             first = np.clip(first, 0, size - sizes[d]) if clip else first
-            place = place + first.reshape(batch + (1,) * len(window))
+            position = position + first.reshape(batch + (1,) * len(window))
         if d in dims["operand_batching_dims"]:
             axis = dims["start_indices_batching_dims"][dims["operand_batching_dims"].index(d)]
             axis -= axis > vector
-            place = place + np.arange(size).reshape([-1 if a == axis else 1 for a in range(rank)])
+            position = position + np.arange(size).reshape([-1 if a == axis else 1 for a in range(rank)])
         if d in offset_axes:
             axis = len(batch) + offset_axes.index(d)
-            place = place + np.arange(sizes[d]).reshape([-1 if a == axis else 1 for a in range(rank)])
-        inside &= (place >= 0) & (place < size)
-        element = element * size + place
+            position = position + np.arange(sizes[d]).reshape([-1 if a == axis else 1 for a in range(rank)])
+        inside &= (position >= 0) & (position < size)
+        element = element * size + position
     element = np.where(inside, element, -1)
-    # The axes of the windows stand at offset_dims, those of the indices at the other places, each in their order.
+    # The axes of the windows are offset_dims of the result; the other axes are those of the indices. Both keep their
+    # order.
     batches, windows = iter(range(len(batch))), iter(range(len(batch), rank))
     return element.transpose([next(windows) if d in dims["offset_dims"] else next(batches) for d in range(rank)])
 
 
 def progressions(indices: np.ndarray) -> list[tuple[int, int, int]] | None:
-    """A list of numbers as few runs (start, count, step), or None if it takes many."""
+    """A list of numbers as a few runs (start, count, step); None if there are too many runs."""
     steps = np.diff(indices)
     changes = np.nonzero(np.diff(steps))[0] + 1
     if len(changes) > 2 * thresholds.PATTERN_PIECES:
@@ -67,7 +68,7 @@ def progressions(indices: np.ndarray) -> list[tuple[int, int, int]] | None:
 
 
 def _only_axis(dims: Dims, shape: Shape, sizes: Sequence[int]) -> int | None:
-    """The axis of the operand of which single elements are read, if all others are read whole."""
+    """The single axis that is indexed one element at a time, if all other axes are read whole; else None."""
     axes = dims["start_index_map"]
     if len(axes) != 1 or dims["operand_batching_dims"] or tuple(dims["collapsed_slice_dims"]) != tuple(axes):
         return None
@@ -79,25 +80,25 @@ def _only_axis(dims: Dims, shape: Shape, sizes: Sequence[int]) -> int | None:
 def gather(
     xs: Sequence[Operand], outs: Sequence[Shape], dimension_numbers: Dims, slice_sizes: Sequence[int], **_: Any
 ) -> list[Relation]:
-    """Of stablehlo.gather: along the axes whose places are not known, all of them."""
+    """The rule of stablehlo.gather; an element depends on a whole axis if its index along that axis is not known."""
     x, dims, shape = xs[0].relation, dimension_numbers, outs[0]
     indices = xs[1].read()
     if indices is None:
         return [_anywhere(x, dims, slice_sizes, shape)]
     axis = _only_axis(dims, x.shape, slice_sizes)
     if axis is not None and x.boxes is not None:
-        places = np.clip(indices.astype(np.int64).reshape(-1), 0, x.shape[axis] - 1)
-        runs = progressions(places)
+        positions = np.clip(indices.astype(np.int64).reshape(-1), 0, x.shape[axis] - 1)
+        runs = progressions(positions)
         if runs is not None:
             batch = [d for d in range(len(shape)) if d not in dims["offset_dims"]]
             return [_runs(x, axis, runs, dims["offset_dims"], batch, shape)]
-    return [x.taken(elements_read(x.shape, indices, dims, slice_sizes, clip=True).reshape(-1), shape)]
+    return [x.selected(elements_read(x.shape, indices, dims, slice_sizes, clip=True).reshape(-1), shape)]
 
 
 def _runs(
     x: Relation, axis: int, runs: Sequence[tuple[int, int, int]], windows: Sequence[int], batch: Sequence[int], shape: Shape
 ) -> Relation:
-    """Slices behind each other along an axis, which then becomes the axes `batch` of the result."""
+    """Joins slices along an axis, which then becomes the axes `batch` of the result."""
     pieces = []
     for start, count, step in runs:
         low, high, strides = [0] * len(x.shape), list(x.shape), [1] * len(x.shape)
@@ -119,7 +120,7 @@ def _runs(
 
 
 def _anywhere(x: Relation, dims: Dims, sizes: Sequence[int], shape: Shape) -> Relation:
-    """The result of a gather with unknown places."""
+    """The result of a gather with unknown indices."""
     x = x.spread([d for d in dims["start_index_map"] if sizes[d] < x.shape[d]])
     whole = [n if d in dims["operand_batching_dims"] else size for d, (n, size) in enumerate(zip(x.shape, sizes, strict=True))]
     x = x.sliced([0] * len(whole), whole, [1] * len(whole))
@@ -127,18 +128,18 @@ def _anywhere(x: Relation, dims: Dims, sizes: Sequence[int], shape: Shape) -> Re
     x = x.reshaped([whole[d] for d in own])
     vector, windows = dims["index_vector_dim"], iter(dims["offset_dims"])
     batch = [d for d in range(len(shape)) if d not in dims["offset_dims"]]
-    places = []
+    positions = []
     for d in own:
         if d in dims["operand_batching_dims"]:
             axis = dims["start_indices_batching_dims"][dims["operand_batching_dims"].index(d)]
-            places.append(batch[axis - (axis > vector)])
+            positions.append(batch[axis - (axis > vector)])
         else:
-            places.append(next(windows))
-    return x.broadcast(shape, places)
+            positions.append(next(windows))
+    return x.broadcast(shape, positions)
 
 
 def gather_of(dims: Dims) -> Dims:
-    """The dimension numbers of the gather that reads where a scatter writes."""
+    """The dimension numbers of the gather that reads the positions to which a scatter writes."""
     return {
         "offset_dims": dims["update_window_dims"], "collapsed_slice_dims": dims["inserted_window_dims"],
         "operand_batching_dims": dims["input_batching_dims"],
@@ -150,7 +151,10 @@ def gather_of(dims: Dims) -> Dims:
 def scatter(
     xs: Sequence[Operand], outs: Sequence[Shape], scatter_dimension_numbers: Dims, body: Any, **_: Any
 ) -> list[Relation]:
-    """Of stablehlo.scatter: what is certainly overwritten goes; along axes whose places are not known, all of them."""
+    """The rule of stablehlo.scatter. Elements that are certainly overwritten lose their dependences.
+
+    If an index is not known, the update may be anywhere along its axis.
+    """
     if len(xs) != 3:
         return dense(xs, outs)
     x, updates, dims = xs[0].relation, xs[2].relation, gather_of(scatter_dimension_numbers)
@@ -163,9 +167,9 @@ def scatter(
     axis = _only_axis(dims, x.shape, sizes)
     runs = None
     if axis is not None and updates.boxes is not None and body == "add":
-        places = indices.astype(np.int64).reshape(-1)
-        inside = places.size and places.min() >= 0 and places.max() < x.shape[axis]
-        runs = progressions(places) if inside else None
+        positions = indices.astype(np.int64).reshape(-1)
+        inside = positions.size and positions.min() >= 0 and positions.max() < x.shape[axis]
+        runs = progressions(positions) if inside else None
     if axis is not None and runs is not None:
         batch = [d for d in range(len(updates.shape)) if d not in dims["offset_dims"]]
         return [x.union(_written(updates, axis, runs, dims["offset_dims"], batch, x.shape))]
@@ -181,7 +185,7 @@ def scatter(
 def _written(
     updates: Relation, axis: int, runs: Sequence[tuple[int, int, int]], windows: Sequence[int], batch: Sequence[int], shape: Shape
 ) -> Relation:
-    """Slices of the updates, each at its run of an axis of the result."""
+    """Slices of the updates, each written to its run along an axis of the result."""
     others = [n for a, n in enumerate(shape) if a != axis]
     x = updates.transposed([*batch, *windows]).reshaped([math.prod(updates.shape[d] for d in batch), *others])
     found, at = Relation.none(shape, updates.columns), 0
@@ -202,7 +206,7 @@ def _written(
 
 
 def _everywhere(updates: Relation, dims: Dims, sizes: Sequence[int], shape: Shape) -> Relation:
-    """What a scatter with unknown places may write: each update anywhere along the axes that are indexed."""
+    """The possible writes of a scatter with unknown indices: each update anywhere along the indexed axes."""
     vector = dims["index_vector_dim"]
     batch = [d for d in range(len(updates.shape)) if d not in dims["offset_dims"]]
     batching = {batch[a - (a > vector)]: d for a, d in zip(
@@ -211,8 +215,8 @@ def _everywhere(updates: Relation, dims: Dims, sizes: Sequence[int], shape: Shap
     at = dict(zip(dims["offset_dims"], offset_axes, strict=True)) | batching
     movable = {d for d in dims["start_index_map"] if sizes[d] < shape[d]}
     away = [u for u in range(len(updates.shape)) if u not in at or at[u] in movable]
-    places = [at[u] for u in range(len(updates.shape)) if u not in away]
+    positions = [at[u] for u in range(len(updates.shape)) if u not in away]
     found = updates.gathered(away)
-    whole = tuple(found.shape[places.index(d)] if d in places else n for d, n in enumerate(shape))
-    found = found.broadcast(whole, places)
+    whole = tuple(found.shape[positions.index(d)] if d in positions else n for d, n in enumerate(shape))
+    found = found.broadcast(whole, positions)
     return found.padded([0] * len(shape), [n - m for n, m in zip(shape, whole, strict=True)])

@@ -1,4 +1,4 @@
-"""Boxes under another shape: axes split and merged in row-major order, as a reshape does."""
+"""Boxes after a reshape: axes are split and merged in row-major order."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _Line = tuple[int, int, int, int]  # start, count, step and stride of one axis
 
 @functools.lru_cache(maxsize=1024)
 def factors(old: Shape, new: Shape) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
-    """The smallest groups of neighbouring axes of two shapes that hold as many elements in both."""
+    """The smallest groups of neighbouring axes of two shapes that have equal numbers of elements in both."""
     groups, i, j = [], 0, 0
     while i < len(old) or j < len(new):
         first, second, left, right = i, j, 1, 1
@@ -27,17 +27,17 @@ def factors(old: Shape, new: Shape) -> list[tuple[tuple[int, ...], tuple[int, ..
 
 
 @functools.lru_cache(maxsize=1024)
-def kept_axes(old: Shape, new: Shape) -> list[int | None] | None:
-    """Which axis of `old` each of `new` is, None for those of one element; None if they differ in more than those."""
+def matching_axes(old: Shape, new: Shape) -> list[int | None] | None:
+    """For each axis of `new` the equal axis of `old`, None for an axis of size 1; None if other axes differ."""
     long = [a for a, n in enumerate(old) if n != 1]
     if [old[a] for a in long] != [n for n in new if n != 1]:
         return None
-    places = iter(long)
-    return [None if n == 1 else next(places) for n in new]
+    positions = iter(long)
+    return [None if n == 1 else next(positions) for n in new]
 
 
 def reshaped(box: Box, old: Shape, new: Shape) -> list[Box] | None:
-    """The boxes of a box under another shape of as many elements, or None where a stride does not fit."""
+    """The boxes of a box after a reshape; None if a stride does not fit."""
     if old == new:
         return [box]
     found: list[tuple[int, list[_Line]]] = [(box.base, [])]  # the base, and the axes so far
@@ -60,7 +60,7 @@ def _box(base: int, axes: Sequence[_Line], free: tuple[tuple[int, int], ...]) ->
 
 
 def _merged(lines: Sequence[_Line], sizes: Sequence[int]) -> _Line | None:
-    """Several axes as one of their product, if one step and one stride say all of it."""
+    """Several axes as one axis, if one step and one stride describe them; else None."""
     start, count, step, stride = 0, 1, 1, 0
     for (own, n, by, move), size in zip(lines, sizes, strict=True):
         if n == 1:
@@ -75,7 +75,7 @@ def _merged(lines: Sequence[_Line], sizes: Sequence[int]) -> _Line | None:
 
 
 def _split(line: _Line, sizes: Sequence[int]) -> list[tuple[int, list[_Line]]] | None:
-    """One axis as several: (offset of the base, axes) of up to three pieces for each of them."""
+    """One axis as several axes: up to three pieces for each, each as (offset of the base, axes)."""
     if not sizes:
         return [(0, [])]
     start, count, step, stride = line
@@ -94,7 +94,7 @@ def _split(line: _Line, sizes: Sequence[int]) -> list[tuple[int, list[_Line]]] |
 
 
 def _rows(start: int, count: int, step: int, stride: int, inner: int) -> list[tuple[int, _Line, _Line]] | None:
-    """An axis over rows of `inner` elements: (offset of the base, along the rows, inside a row)."""
+    """An axis over rows of `inner` elements, as pieces (offset of the base, line along the rows, line inside a row)."""
     if count == 1:
         return [(0, (start // inner, 1, 1, 0), (start % inner, 1, 1, 0))]
     if step % inner == 0:
@@ -102,11 +102,11 @@ def _rows(start: int, count: int, step: int, stride: int, inner: int) -> list[tu
     if inner % step:
         return None
     per_row, first, found = inner // step, start // step, []
-    row, place = divmod(first, per_row)
+    row, position = divmod(first, per_row)
     count_before = 0
-    if place or count < per_row:
-        n = min(per_row - place, count)
-        found.append((0, (row, 1, 1, 0), (start % step + step * place, n, step, stride)))
+    if position or count < per_row:
+        n = min(per_row - position, count)
+        found.append((0, (row, 1, 1, 0), (start % step + step * position, n, step, stride)))
         count_before, row = n, row + 1
     whole = (count - count_before) // per_row
     if whole:

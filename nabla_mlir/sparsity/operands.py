@@ -1,4 +1,4 @@
-"""What the rules of records read: the operands of an operation with their patterns, and their numbers where these are known."""
+"""Operands as sparsity rules read them: their patterns, and their numbers if these are known."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Operand(NamedTuple):
 
     Attributes:
       relation: its pattern.
-      read: gives its numbers, or None if they are not constants of the program.
+      read: returns its numbers, or None if they are not constants of the program.
     """
 
     relation: Relation
@@ -27,30 +27,30 @@ class Operand(NamedTuple):
 
     @property
     def shape(self) -> Shape:
-        """Of the array."""
+        """The shape of the array."""
         return self.relation.shape
 
     def constant(self) -> Operand:
-        """The same numbers, which depend on nothing."""
+        """The same numbers, without dependences."""
         return Operand(Relation.none(self.relation.shape, self.relation.columns), self.read)
 
     def nonzero(self) -> np.ndarray | None:
-        """Where the operand is not always zero; None if it may be anything anywhere."""
+        """A mask of the elements that are not always zero; None if every element may be nonzero."""
         numbers = self.read()
         if numbers is None:
             return None
         if numbers.size and not any(numbers.strides):
-            numbers = numbers.reshape(-1)[:1].reshape(())  # one number, repeated
+            numbers = numbers.reshape(-1)[:1].reshape(())  # one number for all elements
         return numbers != 0
 
 
 def columns_of(xs: Sequence[Operand]) -> int:
-    """How many columns there are."""
+    """The number of columns (inputs)."""
     return xs[0].relation.columns
 
 
 def fitted(relation: Relation, shape: Shape, dimensions: Sequence[int] | None = None) -> Relation:
-    """The pattern of an operand repeated to the shape of the result, its axes at `dimensions`: the last ones, as in NumPy."""
+    """The pattern of an operand, broadcast to the shape of the result; its axes become `dimensions`, by default the last ones."""
     if relation.shape == shape:
         return relation
     rank = len(relation.shape)
@@ -62,13 +62,13 @@ def fitted(relation: Relation, shape: Shape, dimensions: Sequence[int] | None = 
 def elementwise(
     xs: Sequence[Operand], outs: Sequence[Shape], broadcast_dimensions: Sequence[int] | None = None, **_: Any
 ) -> list[Relation]:
-    """Each element depends on what those at its place do."""
+    """The rule of elementwise operations: each element depends on the operand elements at its own index."""
     columns = columns_of(xs)
     return [union((fitted(x.relation, shape, broadcast_dimensions) for x in xs), shape, columns) for shape in outs]
 
 
 def product(xs: Sequence[Operand], outs: Sequence[Shape], **_: Any) -> list[Relation]:
-    """As elementwise; where the other factor is a constant zero, nothing."""
+    """The rule of products: as `elementwise`, but without dependences where the other factor is a constant zero."""
     found = []
     for x, other in zip(xs, reversed(xs), strict=True):
         relation = fitted(x.relation, outs[0])
@@ -78,7 +78,7 @@ def product(xs: Sequence[Operand], outs: Sequence[Shape], **_: Any) -> list[Rela
 
 
 def choice(xs: Sequence[Operand], outs: Sequence[Shape], **_: Any) -> list[Relation]:
-    """What either side depends on; of a constant choice only the side that is taken."""
+    """The rule of select: the dependences of both values; with a constant predicate, only of the selected value."""
     condition, *sides = xs
     where = condition.read()
     found = [fitted(x.relation, outs[0]) for x in sides]
@@ -88,19 +88,19 @@ def choice(xs: Sequence[Operand], outs: Sequence[Shape], **_: Any) -> list[Relat
 
 
 def dense(xs: Sequence[Operand], outs: Sequence[Shape], **_: Any) -> list[Relation]:
-    """Everything depends on all that anything depends on: what holds of every operation."""
+    """The rule that is right for every operation: each element depends on all inputs on which any operand depends."""
     columns = columns_of(xs)
     scalars = [x.relation.gathered(range(len(x.shape))) for x in xs]
     return [union(scalars, (), columns).broadcast(shape, ()) for shape in outs]
 
 
 def identity(xs: Sequence[Operand], outs: Sequence[Shape], **_: Any) -> list[Relation]:
-    """The results are the operands."""
+    """The rule of operations whose results are their operands."""
     return [x.relation for x in xs[: len(outs)]]
 
 
 def trailing(rank: int) -> Rule:
-    """Everything depends on the last `rank` axes of an operand, and on its own place along those before."""
+    """A rule: elements mix along the last `rank` axes of an operand, and stay separate along the axes before them."""
 
     def rule(xs: Sequence[Operand], outs: Sequence[Shape], **_: Any) -> list[Relation]:
         found = []

@@ -1,4 +1,4 @@
-"""Loops whose turns all do the same: their patterns after many turns, by squaring."""
+"""Patterns of loops whose iterations are all equal: the pattern after many iterations, by repeated squaring."""
 
 from __future__ import annotations
 
@@ -12,19 +12,20 @@ from nabla_mlir.sparsity.relation import Relation
 from nabla_mlir.sparsity.rows import Rows, product
 
 
-def after(turn: Sequence[Relation], state: Sequence[Relation], count: int) -> list[Relation]:
-    """What is carried depends on these columns after `count` turns.
+def after(iteration: Sequence[Relation], state: Sequence[Relation], count: int) -> list[Relation]:
+    """The dependence of the carries on the columns after `count` iterations.
 
     Args:
-      turn: what one turn makes each carried array depend on: the columns, and behind them the elements carried before.
-      state: what each depends on now.
-      count: of turns.
+      iteration: the pattern of one iteration: the dependence of each carry on the columns, followed by the previous elements
+        of all carries.
+      state: the current pattern of each carry.
+      count: the number of iterations.
 
     Raises:
       PatternError: there are too many entries.
     """
-    columns, parts = state[0].columns, [r.rows for r in turn]
-    front = columns if any((p.indices < columns).any() for p in parts) else 0  # the columns stay what they are
+    columns, parts = state[0].columns, [r.rows for r in iteration]
+    front = columns if any((p.indices < columns).any() for p in parts) else 0  # the columns do not change
     away = columns - front
     step = _below_identity([Rows(p.offsets, p.indices - away, p.columns - away) for p in parts], front)
     now = _below_identity([r.rows for r in state], front)
@@ -35,7 +36,7 @@ def after(turn: Sequence[Relation], state: Sequence[Relation], count: int) -> li
         if count:
             twice = product(step, step)
             if np.array_equal(twice.offsets, step.offsets) and np.array_equal(twice.indices, step.indices):
-                now, count = product(step, now), 0  # so is every further power
+                now, count = product(step, now), 0  # every further power is the same
             step = twice
     ends = np.cumsum([front, *(math.prod(r.shape) for r in state)]).tolist()
     return [
@@ -45,7 +46,7 @@ def after(turn: Sequence[Relation], state: Sequence[Relation], count: int) -> li
 
 
 def _below_identity(parts: Sequence[Rows], size: int) -> Rows:
-    """The rows of all parts behind each other, with those of the first columns themselves in front."""
+    """The rows of all parts in sequence, below an identity for the first `size` columns."""
     lengths = np.concatenate([np.ones(size, np.int64), *(p.lengths() for p in parts)])
     indices = np.concatenate([np.arange(size), *(p.indices for p in parts)])
     return Rows(np.concatenate([[0], np.cumsum(lengths)]), indices, parts[0].columns)

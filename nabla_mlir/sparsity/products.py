@@ -1,4 +1,4 @@
-"""Rules of products of tensors: with a matrix that is a constant by its zeros, with one that varies by rows and columns."""
+"""Sparsity rules of products of tensors: the zeros of a constant factor count; a factor that varies is treated as dense."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from nabla_mlir.sparsity.rows import product as boolean_product
 
 
 def dot_general(xs: Sequence[Operand], outs: Sequence[Shape], dot_dimension_numbers: Any, **_: Any) -> list[Relation]:
-    """Of stablehlo.dot_general."""
+    """The rule of stablehlo.dot_general."""
     batch_l, batch_r, contract_l, contract_r = dot_dimension_numbers.values()
     lhs, rhs = xs
     left = [a for a in range(len(lhs.shape)) if a not in (*batch_l, *contract_l)]
     right = [a for a in range(len(rhs.shape)) if a not in (*batch_r, *contract_r)]
     n, shape = len(batch_l), outs[0]
-    place_l = [*range(n), *range(n, n + len(left))]
-    place_r = [*range(n), *range(n + len(left), len(shape))]
+    position_l = [*range(n), *range(n, n + len(left))]
+    position_r = [*range(n), *range(n + len(left), len(shape))]
     found = [
-        _factor(lhs, rhs, (batch_l, left, contract_l), (batch_r, right, contract_r), place_l, shape, flip=False),
-        _factor(rhs, lhs, (batch_r, right, contract_r), (batch_l, left, contract_l), place_r, shape, flip=True),
+        _factor(lhs, rhs, (batch_l, left, contract_l), (batch_r, right, contract_r), position_l, shape, flip=False),
+        _factor(rhs, lhs, (batch_r, right, contract_r), (batch_l, left, contract_l), position_r, shape, flip=True),
     ]
     return [union(found, shape, columns_of(xs))]
 
 
 def _factor(
-    x: Operand, other: Operand, mine: Any, theirs: Any, places: Sequence[int], shape: Shape, flip: bool
+    x: Operand, other: Operand, mine: Any, theirs: Any, positions: Sequence[int], shape: Shape, flip: bool
 ) -> Relation:
-    """What a product has from one of its factors; axes are given as (batching, free, contracting)."""
+    """The dependences of a product through one of its factors; axes are given as (batching, free, contracting)."""
     if x.relation.is_empty:
         return Relation.none(shape, x.relation.columns)
     where = other.nonzero()
@@ -47,7 +47,7 @@ def _factor(
     batch, free, contract = mine
     ordered = x.relation.transposed([*batch, *free, *contract])
     rank = len(batch) + len(free)
-    return ordered.gathered(range(rank, len(x.shape))).broadcast(shape, places)
+    return ordered.gathered(range(rank, len(x.shape))).broadcast(shape, positions)
 
 
 def _by_zeros(x: Relation, where: np.ndarray, mine: Any, theirs: Any, shape: Shape, flip: bool) -> Relation:
@@ -68,7 +68,10 @@ def _by_zeros(x: Relation, where: np.ndarray, mine: Any, theirs: Any, shape: Sha
 def triangular_solve(
     xs: Sequence[Operand], outs: Sequence[Shape], left_side: bool, lower: bool, transpose_a: str, **_: Any
 ) -> list[Relation]:
-    """Of stablehlo.triangular_solve: the product with the inverse of a constant; else all along, and all of the matrix."""
+    """The rule of stablehlo.triangular_solve: the product with the inverse of a constant matrix.
+
+    If the matrix varies, a column of the result depends on the whole right-hand side column and on the whole matrix.
+    """
     a, b = xs
     rank = len(outs[0])
     where = a.nonzero() if a.relation.is_empty else None
@@ -86,7 +89,10 @@ def triangular_solve(
 
 
 def _closure(where: np.ndarray) -> np.ndarray:
-    """Where a path leads from a row to a column, that of no step too: where the inverse of a matrix can be other than zero."""
+    """A mask of the pairs (row, column) that a path of nonzeros joins, empty paths included.
+
+    The inverse of the matrix can be nonzero only there.
+    """
     closure = where | np.eye(where.shape[-1], dtype=bool)
     while True:
         twice = closure.astype(np.float32) @ closure.astype(np.float32) > 0

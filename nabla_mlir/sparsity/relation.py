@@ -1,4 +1,7 @@
-"""Which columns each element of an array depends on: boxes as long as they say it, rows in compressed form from there on."""
+"""Relations: for each element of an array, the columns (inputs) on which it depends.
+
+A relation is stored as boxes while these describe it, and else as compressed rows.
+"""
 
 from __future__ import annotations
 
@@ -10,21 +13,21 @@ import numpy as np
 
 from nabla_mlir import thresholds
 from nabla_mlir.sparsity.boxes import Box, coalesced
-from nabla_mlir.sparsity.layouts import Shape, kept_axes, reshaped
+from nabla_mlir.sparsity.layouts import Shape, matching_axes, reshaped
 from nabla_mlir.sparsity.rows import Rows, check_size, rows_of
 
 
 class Relation:
     """The pattern of the derivative of an array with respect to columns.
 
-    It never lacks a pair; whether it has too many is the matter of the rules that made it.
+    It never lacks a pair; it may have too many, which depends on the rules that made it.
 
     Attributes:
-      shape: of the array.
-      columns: how many inputs there are.
-      layout: the shape that the boxes are given in: `shape`, or one that it is a reshape of.
+      shape: the shape of the array.
+      columns: the number of inputs.
+      layout: the shape to which the boxes refer: `shape`, or a shape with the same elements in row-major order.
 
-    Boxes are loose where some of them may be one: they are joined when they are many, or are looked at.
+    Boxes are loose if some of them could be joined; they are joined when there are many of them, or when they are read.
     """
 
     shape: Shape
@@ -46,12 +49,12 @@ class Relation:
 
     @staticmethod
     def none(shape: Sequence[int], columns: int) -> Relation:
-        """Depends on nothing."""
+        """The relation of an array without dependences."""
         return Relation(shape, columns, ())
 
     @staticmethod
     def identity(shape: Sequence[int], columns: int, base: int = 0) -> Relation:
-        """Element k in row-major order is column base + k."""
+        """The relation in which element k, in row-major order, depends on column base + k."""
         strides = tuple(math.prod(shape[a + 1 :]) for a in range(len(shape)))
         if not all(shape):
             return Relation.none(shape, columns)
@@ -61,15 +64,15 @@ class Relation:
 
     @staticmethod
     def full(shape: Sequence[int], columns: int) -> Relation:
-        """Depends on everything."""
+        """The relation in which every element depends on every column."""
         return Relation.identity((columns,), columns).gathered([0]).broadcast(shape, ())
 
     @staticmethod
     def of_rows(shape: Sequence[int], rows: Rows) -> Relation:
-        """From compressed rows, one for each element in row-major order."""
+        """The relation from compressed rows, one for each element in row-major order."""
         if not rows.indices.size:
             return Relation.none(shape, rows.columns)
-        if rows.count == 1 and (runs := rows.runs()) is not None:  # repeated, it would be written down as often
+        if rows.count == 1 and (runs := rows.runs()) is not None:  # if it is broadcast, rows would be copied as often
             ones, zeros = (1,) * len(shape), (0,) * len(shape)
             boxes = [Box(zeros, ones, ones, zeros, start, ((size, 1),) if size > 1 else ()) for start, size in runs]
             return Relation(shape, rows.columns, boxes)
@@ -81,25 +84,25 @@ class Relation:
 
     @property
     def is_empty(self) -> bool:
-        """Depends on nothing."""
+        """True if no element depends on anything."""
         return self._boxes == ()
 
     @property
     def is_full(self) -> bool:
-        """Whether a box has all pairs."""
+        """True if one box has all pairs."""
         boxes = self._boxes or ()
         return len(boxes) == 1 and boxes[0].free == ((self.columns, 1),) and boxes[0].counts == self.layout
 
     @property
     def boxes(self) -> tuple[Box, ...] | None:
-        """As few as can be seen, in `layout`; None if the pattern is held in rows."""
+        """The boxes, joined as far as possible, in `layout`; None if the pattern is stored as rows."""
         if self._boxes is not None and self._is_loose:
             self._boxes, self._is_loose, self._widest = coalesced(self._boxes), False, None
         return self._boxes
 
     @property
     def widest(self) -> int:
-        """A bound on the columns that an element depends on."""
+        """An upper bound on the number of columns on which one element depends."""
         if self._widest is None:
             if self._boxes is None:
                 self._widest = int(self.rows.lengths().max(initial=0))
@@ -109,7 +112,7 @@ class Relation:
 
     @property
     def has_full_row(self) -> bool:
-        """Whether some element depends on all columns; where that takes long to say, whether it may."""
+        """True if an element depends on all columns; if that is expensive to decide, True if one may."""
         if self._boxes is not None and len(self._boxes) < self.columns:
             for box in self._boxes:
                 if box.free:
@@ -124,14 +127,14 @@ class Relation:
 
     @property
     def entries(self) -> int:
-        """A bound on the number of pairs."""
+        """An upper bound on the number of pairs."""
         if self._boxes is None:
             return int(self.rows.indices.size)
         return sum(math.prod(box.counts) * box.width for box in self._boxes)
 
     @property
     def rows(self) -> Rows:
-        """Row by row, in row-major order of the elements."""
+        """The pattern as compressed rows, in row-major order of the elements."""
         if self._rows is None:
             boxes = self._boxes if self.entries <= thresholds.PATTERN_WRITTEN else self.boxes
             assert boxes is not None
@@ -140,7 +143,7 @@ class Relation:
         return self._rows
 
     def same_as(self, other: Relation) -> bool:
-        """Whether both are known to be equal, at a cost that does not depend on the size."""
+        """True if both relations are known to be equal; the cost does not depend on the size."""
         if self is other:
             return True
         if self._boxes is None or other._boxes is None:
@@ -148,7 +151,7 @@ class Relation:
         return self.layout == other.layout and set(self.boxes or ()) == set(other.boxes or ())
 
     def equals(self, other: Relation) -> bool:
-        """Whether both have the same pairs."""
+        """True if both relations have the same pairs."""
         if self.same_as(other) or self.is_full or other.is_full:
             return self.same_as(other)
         return np.array_equal(self.rows.offsets, other.rows.offsets) and np.array_equal(
@@ -156,7 +159,7 @@ class Relation:
         )
 
     def __str__(self) -> str:
-        """``4 boxes`` or ``12 entries``, and how many columns an element depends on at most."""
+        """``4 boxes`` or ``12 entries``, and the largest number of columns on which an element depends."""
         if self.is_empty:
             return "none"
         count = len(self.boxes or ())
@@ -167,7 +170,7 @@ class Relation:
     # ---------------------------------------------------------------- both together
 
     def union(self, other: Relation) -> Relation:
-        """The pairs of either, of arrays of one shape."""
+        """The pairs of both relations, for arrays of the same shape."""
         if other.is_empty or self is other:
             return self
         if self.is_empty:
@@ -191,13 +194,13 @@ class Relation:
         return Relation.of_rows(self.shape, self.rows.union(other.rows))
 
     def among(self, columns: int) -> Relation:
-        """The same pairs, where there are more columns."""
+        """The same pairs in a relation with more columns."""
         if self._boxes is None:
             return Relation.of_rows(self.shape, Rows(self.rows.offsets, self.rows.indices, columns))
         return Relation(self.shape, columns, self._boxes, self.layout, self._is_loose)
 
     def laid_out(self, layout: Shape) -> tuple[Box, ...] | None:
-        """The boxes under another shape of as many elements, or None where they do not fit or are none."""
+        """The boxes in another layout with the same number of elements; None if they do not fit or do not exist."""
         if self._boxes is None or layout == self.layout:
             return self._boxes
         if layout not in self._laid_out:
@@ -210,12 +213,12 @@ class Relation:
     # ---------------------------------------------------------------- moves
 
     def moved(self, shape: Sequence[int], box: Callable[[Box], Box | None], source: Callable[[np.ndarray], Any]) -> Relation:
-        """The array after elements were moved, dropped or repeated.
+        """The relation of an array whose elements were moved, dropped or repeated.
 
         Args:
-          shape: the new one.
-          box: where a box of the old shape goes; None if it goes away.
-          source: the same of an array of element numbers; -1 stands for new elements.
+          shape: the new shape.
+          box: maps a box of the old shape to one of the new shape, or to None if it is dropped.
+          source: applies the same move to an array of element numbers; new elements get -1.
         """
         if self.is_empty or not all(shape):
             return Relation.none(shape, self.columns)
@@ -224,29 +227,29 @@ class Relation:
             new = [b for b in map(box, boxes) if b is not None]
             return Relation(shape, self.columns, new, is_loose=len(new) > 1)
         numbers = np.arange(math.prod(self.shape)).reshape(self.shape)
-        return self.taken(np.asarray(source(numbers)), shape)
+        return self.selected(np.asarray(source(numbers)), shape)
 
-    def taken(self, source: np.ndarray, shape: Sequence[int]) -> Relation:
-        """Element k of the new array is element source[k] of this one, or none if that is negative."""
+    def selected(self, source: np.ndarray, shape: Sequence[int]) -> Relation:
+        """Element k of the new array is element source[k] of this one; it has no dependences if source[k] is negative."""
         return Relation.of_rows(shape, self.rows.take(source))
 
     def grouped(self, target: np.ndarray, shape: Sequence[int]) -> Relation:
-        """Element target[k] of the new array has what element k of this one has; negative ones go."""
+        """Adds the dependences of element k to element target[k] of the new array; elements with negative targets are dropped."""
         return Relation.of_rows(shape, self.rows.grouped(target, math.prod(shape)))
 
     def reshaped(self, shape: Sequence[int]) -> Relation:
-        """The same elements in row-major order."""
+        """The relation after a reshape."""
         if self._boxes is None:
             return Relation.of_rows(shape, self.rows)
         if not all(shape):
             return Relation.none(shape, self.columns)
-        axes = kept_axes(self.layout, tuple(shape))
+        axes = matching_axes(self.layout, tuple(shape))
         if axes is None:
             return Relation(shape, self.columns, self._boxes, self.layout, self._is_loose)
         return Relation(shape, self.columns, [b.arranged(axes, shape) for b in self._boxes], is_loose=self._is_loose)
 
     def sliced(self, starts: Sequence[int], limits: Sequence[int], strides: Sequence[int]) -> Relation:
-        """The elements between starts and limits."""
+        """The relation of a slice: the elements from `starts` up to `limits` with `strides`."""
         shape = list(self.shape)
         cut = []
         for axis, bounds in enumerate(zip(starts, limits, strides, strict=True)):
@@ -256,14 +259,14 @@ class Relation:
                 cut.append((axis, *bounds))
 
         def clip(box: Box | None) -> Box | None:
-            for place in cut:
-                box = box.clipped(*place) if box is not None else None
+            for position in cut:
+                box = box.clipped(*position) if box is not None else None
             return box
 
         return self.moved(shape, clip, lambda x: x[tuple(map(slice, starts, limits, strides))])
 
     def padded(self, low: Sequence[int], high: Sequence[int], interior: Sequence[int] | None = None) -> Relation:
-        """New elements, which depend on nothing, around and between these; negative widths cut."""
+        """The relation after padding with elements without dependences; negative widths cut elements off."""
         interior = (0,) * len(self.shape) if interior is None else interior
         spread = [max(0, n + (n - 1) * i) for n, i in zip(self.shape, interior, strict=True)]
         starts = [max(0, -n) for n in low]
@@ -271,7 +274,7 @@ class Relation:
         shape = [n + a + b for n, a, b in zip(spread, low, high, strict=True)]
         axes = [axis for axis in range(len(shape)) if low[axis] or high[axis] or interior[axis]]
 
-        def place(box: Box) -> Box | None:
+        def position(box: Box) -> Box | None:
             found: Box | None = box
             for axis in axes:
                 if found is not None and interior[axis]:
@@ -287,10 +290,10 @@ class Relation:
             cut = wide[tuple(map(slice, starts, limits))]
             return np.pad(cut, [(max(0, a), max(0, b)) for a, b in zip(low, high, strict=True)], constant_values=-1)
 
-        return self.moved(shape, place, numbers)
+        return self.moved(shape, position, numbers)
 
     def placed(self, axis: int, at: int, shape: Sequence[int]) -> Relation:
-        """Behind `at` new elements along an axis of a larger array, in which nothing else depends on anything."""
+        """The relation of a larger array, which has this one at offset `at` along an axis and no other dependences."""
 
         def numbers(x: np.ndarray) -> np.ndarray:
             wide = np.full(shape, -1)
@@ -300,12 +303,12 @@ class Relation:
         return self.moved(shape, (lambda b: b.shifted(axis, at)) if at else _same, numbers)
 
     def transposed(self, permutation: Sequence[int]) -> Relation:
-        """Axis permutation[k] at place k."""
+        """The relation of the transposed array, whose axis k is axis permutation[k] of this one."""
         shape = [self.shape[a] for a in permutation]
         return self.moved(shape, lambda b: b.arranged(permutation, shape), lambda x: x.transpose(permutation))
 
     def reversed(self, axes: Sequence[int]) -> Relation:
-        """The elements along these axes in reverse order."""
+        """The relation with the elements along these axes in reverse order."""
 
         def flip(box: Box) -> Box:
             for axis in axes:
@@ -315,10 +318,10 @@ class Relation:
         return self.moved(self.shape, flip, lambda x: np.flip(x, tuple(axes)))
 
     def broadcast(self, shape: Sequence[int], dimensions: Sequence[int]) -> Relation:
-        """Axis k at place dimensions[k] of a shape, repeated along the others, and along those of one element."""
+        """The relation of the broadcast array: axis k becomes axis dimensions[k]; other axes, and axes of size 1, are repeated."""
         axes: list[int | None] = [None] * len(shape)
-        for axis, place in enumerate(dimensions):
-            axes[place] = axis
+        for axis, position in enumerate(dimensions):
+            axes[position] = axis
         ones = [p for a, p in enumerate(dimensions) if self.shape[a] == 1 != shape[p]]
 
         def repeat(box: Box) -> Box:
@@ -337,7 +340,7 @@ class Relation:
     # ---------------------------------------------------------------- sums
 
     def gathered(self, axes: Sequence[int]) -> Relation:
-        """Without these axes: each element has what all along them have."""
+        """The relation without these axes: each element depends on everything on which the elements along them depend."""
         axes = tuple(axes)
         shape = tuple(n for a, n in enumerate(self.shape) if a not in axes)
         if self.is_empty or not axes:
@@ -349,17 +352,17 @@ class Relation:
         return self.grouped(np.broadcast_to(rest, self.shape), shape)
 
     def spread(self, axes: Sequence[int]) -> Relation:
-        """Each element has what all along these axes have."""
+        """The relation in which each element depends on everything on which the elements along these axes depend."""
         axes = tuple(axes)
         rest = [a for a in range(len(self.shape)) if a not in axes]
         return self.gathered(axes).broadcast(self.shape, rest) if axes else self
 
     def restricted(self, where: np.ndarray) -> Relation:
-        """Only the elements where that is true depend on anything."""
+        """The relation in which only elements of the mask `where` have dependences."""
         if self.is_empty or (where if where.ndim == 0 else where.all()):
             return self
         where = np.broadcast_to(where, self.shape)
-        return self.taken(np.where(where, np.arange(where.size).reshape(where.shape), -1), self.shape)
+        return self.selected(np.where(where, np.arange(where.size).reshape(where.shape), -1), self.shape)
 
 
 def _same(box: Box) -> Box:
@@ -367,7 +370,7 @@ def _same(box: Box) -> Box:
 
 
 def union(relations: Iterable[Relation], shape: Sequence[int], columns: int) -> Relation:
-    """The pairs of any of several arrays of one shape."""
+    """The pairs of several relations, for arrays of one shape."""
     found: Relation | None = None
     for relation in relations:
         if not relation.is_empty:

@@ -1,4 +1,4 @@
-"""Patterns row by row: the sorted columns of each row, in compressed form, with everything done for all rows at once."""
+"""Patterns in compressed rows: the sorted columns of each row. All operations work on all rows at once."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class Rows:
     """A pattern in compressed rows.
 
     Attributes:
-      offsets: of the first entry of each row in `indices`, and the number of all entries at the end.
-      indices: the columns, sorted in each row, each once.
-      columns: how many there may be.
+      offsets: the index of the first entry of each row in `indices`, and at the end the number of all entries.
+      indices: the columns, sorted within each row and without duplicates.
+      columns: the number of columns of the matrix.
     """
 
     offsets: np.ndarray
@@ -29,7 +29,7 @@ class Rows:
 
     @staticmethod
     def of(keys: np.ndarray, rows: int, columns: int) -> Rows:
-        """From ``row * columns + column`` of the entries, in any order and repeated as may be."""
+        """Rows from the keys ``row * columns + column`` of the entries, in any order and with duplicates."""
         keys = unique(keys)
         width = max(columns, 1)
         row = keys // width
@@ -39,11 +39,11 @@ class Rows:
 
     @property
     def count(self) -> int:
-        """Of rows."""
+        """The number of rows."""
         return len(self.offsets) - 1
 
     def lengths(self) -> np.ndarray:
-        """How many entries each row has."""
+        """The number of entries of each row."""
         return np.diff(self.offsets)
 
     def row_of_entry(self) -> np.ndarray:
@@ -51,11 +51,11 @@ class Rows:
         return np.repeat(np.arange(self.count), self.lengths())
 
     def keys(self) -> np.ndarray:
-        """``row * columns + column`` of the entries, sorted."""
+        """The keys ``row * columns + column`` of the entries, sorted."""
         return self.row_of_entry() * max(self.columns, 1) + self.indices
 
     def runs(self) -> list[tuple[int, int]] | None:
-        """The columns of all rows behind each other as few runs of neighbours (start, size), or None if it takes many."""
+        """The columns of all rows, in sequence, as a few runs of consecutive numbers (start, size); None if there are too many."""
         ends = np.nonzero(np.diff(self.indices) != 1)[0] + 1
         if len(ends) >= thresholds.PATTERN_PIECES:
             return None
@@ -63,30 +63,30 @@ class Rows:
         return [(int(self.indices[a]), b - a) for a, b in itertools.pairwise([*firsts, len(self.indices)])]
 
     def union(self, other: Rows) -> Rows:
-        """The entries of either."""
+        """The entries of both."""
         if other is self:
             return self
         return Rows.of(np.concatenate([self.keys(), other.keys()]), self.count, self.columns)
 
     def take(self, source: np.ndarray) -> Rows:
-        """Row source[r] as row r; nothing where that is negative."""
+        """Rows with row source[r] as row r; a row is empty if source[r] is negative."""
         source = source.reshape(-1)
         lengths = np.where(source < 0, 0, self.lengths()[source]) if self.count else np.zeros(source.size, np.int64)
         offsets = np.zeros(source.size + 1, np.int64)
         np.cumsum(lengths, out=offsets[1:])
         check_size(int(offsets[-1]), source.size, self.columns)
         first = np.where(source < 0, 0, self.offsets[source])
-        places = np.arange(offsets[-1]) + np.repeat(first - offsets[:-1], lengths)
-        return Rows(offsets, self.indices[places], self.columns)
+        positions = np.arange(offsets[-1]) + np.repeat(first - offsets[:-1], lengths)
+        return Rows(offsets, self.indices[positions], self.columns)
 
     def grouped(self, target: np.ndarray, rows: int) -> Rows:
-        """The entries of row r in row target[r] of `rows`; those of negative targets go."""
+        """Adds the entries of row r to row target[r] of `rows` rows; rows with negative targets are dropped."""
         row = target.reshape(-1)[self.row_of_entry()]
         inside = row >= 0
         return Rows.of((row * max(self.columns, 1) + self.indices)[inside], rows, self.columns)
 
     def transposed(self) -> Rows:
-        """Rows and columns exchanged."""
+        """The transposed pattern."""
         order = np.argsort(self.indices, kind="stable")
         offsets = np.zeros(self.columns + 1, np.int64)
         np.cumsum(np.bincount(self.indices, minlength=self.columns), out=offsets[1:])
@@ -94,7 +94,7 @@ class Rows:
 
 
 def check_size(entries: int, rows: int, columns: int) -> None:
-    """Raises PatternError if there are too many entries to be written down."""
+    """Raises PatternError if a pattern has too many entries to be stored."""
     if entries > thresholds.PATTERN_ENTRIES:
         raise PatternError(
             f"a sparsity pattern requires at most {thresholds.PATTERN_ENTRIES} entries, got one of {entries} for {rows} rows and "
@@ -104,25 +104,25 @@ def check_size(entries: int, rows: int, columns: int) -> None:
 
 
 def rows_of(boxes: Sequence[Box], layout: Sequence[int], columns: int) -> Rows:
-    """The rows that boxes describe; nothing is sorted where the boxes come in the order of their columns."""
+    """The rows that boxes describe; they need no sorting if the boxes are in the order of their columns."""
     lengths = np.zeros(layout, np.int64)
     windows = [tuple(slice(s, s + t * c, t) for s, t, c in zip(b.starts, b.steps, b.counts, strict=True)) for b in boxes]
     for box, window in zip(boxes, windows, strict=True):
         lengths[window] += box.width
     offsets = np.zeros(lengths.size + 1, np.int64)
     np.cumsum(lengths.reshape(-1), out=offsets[1:])
-    places = offsets[:-1].copy().reshape(layout)  # of the next entry of each row
+    positions = offsets[:-1].copy().reshape(layout)  # the index of the next entry of each row
     indices = np.empty(offsets[-1], np.int64)
     for k in sorted(range(len(boxes)), key=lambda k: _diagonal(boxes[k], layout)):
         box, window = boxes[k], windows[k]
-        here = places[window]
+        here = positions[window]
         indices[here[..., None] + np.arange(box.width) if box.free else here] = _columns(box)
-        places[window] += box.width
+        positions[window] += box.width
     return _in_order(Rows(offsets, indices, columns))
 
 
 def _diagonal(box: Box, layout: Sequence[int]) -> int:
-    """How far the first column of a box lies behind its first row."""
+    """The distance from the first row of a box to its first column."""
     row = 0
     for start, size in zip(box.starts, layout, strict=True):
         row = row * size + start
@@ -130,7 +130,7 @@ def _diagonal(box: Box, layout: Sequence[int]) -> int:
 
 
 def _columns(box: Box) -> np.ndarray:
-    """Of the entries, those of a row along a last axis if there are several."""
+    """The columns of the entries of a box; if a row has several, they are along a last axis."""
     columns = np.array(box.base, np.int64)
     for count, stride in zip(box.counts, box.strides, strict=True):
         columns = columns[..., None] + np.arange(count) * stride if count > 1 else columns[..., None]
@@ -143,8 +143,8 @@ def _columns(box: Box) -> np.ndarray:
 
 
 def _in_order(rows: Rows) -> Rows:
-    """The same with the entries of each row sorted, each once."""
-    is_wrong = np.zeros(rows.indices.size + 1, bool)  # not behind the one before, in its row
+    """The same pattern with the entries of each row sorted and without duplicates."""
+    is_wrong = np.zeros(rows.indices.size + 1, bool)  # True for an entry that is not larger than the one before it in its row
     np.less_equal(rows.indices[1:], rows.indices[:-1], out=is_wrong[1:-1])
     is_wrong[rows.offsets] = False
     wrong = np.nonzero(is_wrong)[0]
@@ -154,8 +154,8 @@ def _in_order(rows: Rows) -> Rows:
     keys = row * max(rows.columns, 1) + rows.indices
     wrong_rows = np.zeros(rows.count, bool)
     wrong_rows[row[wrong]] = True
-    again = wrong_rows[row]
-    keys[again] = np.sort(keys[again])
+    unsorted = wrong_rows[row]
+    keys[unsorted] = np.sort(keys[unsorted])
     first = np.concatenate([[True], keys[1:] != keys[:-1]])
     if first.all():
         return Rows(rows.offsets, keys - row * max(rows.columns, 1), rows.columns)
@@ -163,7 +163,7 @@ def _in_order(rows: Rows) -> Rows:
 
 
 def unique(keys: np.ndarray) -> np.ndarray:
-    """Sorted, each once."""
+    """The sorted keys without duplicates."""
     if keys.size < 2:
         return keys
     steps = np.diff(keys)
@@ -174,12 +174,12 @@ def unique(keys: np.ndarray) -> np.ndarray:
 
 
 def product(outer: Rows, inner: Rows) -> Rows:
-    """The boolean product: for each row of `outer` the columns of all rows of `inner` that it names.
+    """The boolean product: for each row of `outer`, the columns of all rows of `inner` that its entries name.
 
-    Where that would list many columns more than once, rows are sets of bits.
+    If that would list many columns more than once, rows are computed as bit sets.
 
     Raises:
-      PatternError: it takes too much memory either way.
+      PatternError: both forms need too much memory.
     """
     terms = int(inner.lengths()[outer.indices].sum())
     if terms <= thresholds.PATTERN_TERMS:
@@ -203,7 +203,7 @@ def _as_bits(rows: Rows, words: int) -> np.ndarray:
 
 
 def _joined_bits(outer: Rows, bits: np.ndarray) -> np.ndarray:
-    """For each row the bits of all rows that it names, some at a time."""
+    """For each row, the union of the bit sets of all rows that it names; a few rows at a time."""
     found = np.zeros((outer.count, bits.shape[1]), np.uint64)
     offsets, lengths, step = outer.offsets, outer.lengths(), max(1, thresholds.PATTERN_TERMS // bits.shape[1])
     first = 0

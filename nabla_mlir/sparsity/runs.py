@@ -1,4 +1,4 @@
-"""Sets of columns as runs of neighbours: what is joined one by one, and is never written to."""
+"""Sets of columns as immutable runs of consecutive numbers, which can be joined cheaply."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from nabla_mlir import thresholds
 from nabla_mlir.errors import PatternError
 from nabla_mlir.sparsity.rows import Rows, check_size
 
-Runs = tuple[int, ...]  # where each begins and where it ends, in order, with a gap between any two
+Runs = tuple[int, ...]  # the start and end of each run, in order, with a gap between runs
 
 
 class Union:
-    """Joins sets, as long as that takes no more than `thresholds.PATTERN_MOVES` steps for all of them."""
+    """Joins sets; counts the steps, and raises if all calls together take more than `thresholds.PATTERN_MOVES` steps."""
 
     def __init__(self) -> None:
         self.steps = 0
 
     def __call__(self, parts: Iterable[Runs]) -> Runs:
-        """The columns of any of the sets; one of them itself where it has all.
+        """The union of the sets; one of the sets itself if it contains the others.
 
         Raises:
-          PatternError: it takes too long.
+          PatternError: the joins take too many steps.
         """
         distinct = dict.fromkeys(parts)
         if len(distinct) < 2:
@@ -46,7 +46,7 @@ class Union:
 
 
 def runs_of(rows: Rows, ranks: np.ndarray) -> list[Runs]:
-    """The columns of each row by their ranks."""
+    """The columns of each row as runs of their ranks."""
     width = max(rows.columns, 1)
     keys = np.sort(rows.row_of_entry() * width + ranks[rows.indices])
     row = keys // width
@@ -60,7 +60,7 @@ def runs_of(rows: Rows, ranks: np.ndarray) -> list[Runs]:
 
 
 def rows_of(sets: Sequence[Runs], columns: int, order: np.ndarray) -> Rows:
-    """Sets of ranks as rows of columns: that of rank k is order[k].
+    """Sets of ranks as rows of columns; the column with rank k is order[k].
 
     Raises:
       PatternError: there are too many entries.

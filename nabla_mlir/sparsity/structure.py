@@ -1,4 +1,4 @@
-"""Rules of operations that move elements or combine those along axes: how they move a pattern."""
+"""Sparsity rules of operations that move elements, or that combine elements along axes."""
 
 from __future__ import annotations
 
@@ -14,56 +14,56 @@ from nabla_mlir.sparsity.relation import Relation, union
 
 
 def transpose(xs: Sequence[Operand], outs: Any, permutation: Sequence[int]) -> list[Relation]:
-    """Of stablehlo.transpose."""
+    """The rule of stablehlo.transpose."""
     return [xs[0].relation.transposed(permutation)]
 
 
 def reshape(xs: Sequence[Operand], outs: Sequence[Shape], **_: Any) -> list[Relation]:
-    """Of stablehlo.reshape."""
+    """The rule of stablehlo.reshape."""
     return [xs[0].relation.reshaped(outs[0])]
 
 
 def broadcast_in_dim(xs: Sequence[Operand], outs: Any, broadcast_dimensions: Sequence[int], **_: Any) -> list[Relation]:
-    """Of stablehlo.broadcast_in_dim."""
+    """The rule of stablehlo.broadcast_in_dim."""
     return [xs[0].relation.broadcast(outs[0], broadcast_dimensions)]
 
 
 def slice_(xs: Sequence[Operand], outs: Any, start_indices: Any, limit_indices: Any, strides: Any) -> list[Relation]:
-    """Of stablehlo.slice."""
+    """The rule of stablehlo.slice."""
     return [xs[0].relation.sliced(start_indices, limit_indices, strides)]
 
 
 def pad(
     xs: Sequence[Operand], outs: Sequence[Shape], edge_padding_low: Any, edge_padding_high: Any, interior_padding: Any
 ) -> list[Relation]:
-    """Of stablehlo.pad: what the padding depends on is at the places that the operand does not take."""
+    """The rule of stablehlo.pad; padded elements have the dependences of the padding value."""
     x, filling = (operand.relation for operand in xs)
     padded = x.padded(edge_padding_low, edge_padding_high, interior_padding)
     if filling.is_empty:
         return [padded]
-    places = Relation.identity(x.shape, math.prod(x.shape)).padded(edge_padding_low, edge_padding_high, interior_padding)
-    free = places.rows.lengths().reshape(outs[0]) == 0
+    positions = Relation.identity(x.shape, math.prod(x.shape)).padded(edge_padding_low, edge_padding_high, interior_padding)
+    free = positions.rows.lengths().reshape(outs[0]) == 0
     return [padded.union(fitted(filling, outs[0]).restricted(free))]
 
 
 def joined(pieces: Sequence[Relation], axis: int, shape: Shape, columns: int) -> Relation:
-    """Pieces behind each other along an axis."""
+    """The relation of pieces that are concatenated along an axis."""
     starts = itertools.accumulate((piece.shape[axis] for piece in pieces[:-1]), initial=0)
     return union([piece.placed(axis, at, shape) for piece, at in zip(pieces, starts, strict=True)], shape, columns)
 
 
 def concatenate(xs: Sequence[Operand], outs: Sequence[Shape], dimension: int) -> list[Relation]:
-    """Of stablehlo.concatenate."""
+    """The rule of stablehlo.concatenate."""
     return [joined([x.relation for x in xs], dimension, outs[0], columns_of(xs))]
 
 
 def reverse(xs: Sequence[Operand], outs: Any, dimensions: Sequence[int]) -> list[Relation]:
-    """Of stablehlo.reverse."""
+    """The rule of stablehlo.reverse."""
     return [xs[0].relation.reversed(dimensions)]
 
 
 def _starts(xs: Sequence[Operand], shape: Shape, sizes: Sequence[int]) -> list[int | None]:
-    """Where a window of these sizes starts in a shape; None where that is not known."""
+    """The start of a window along each axis; None if it is not known."""
     found: list[int | None] = []
     for x, n, size in zip(xs, shape, sizes, strict=True):
         number = np.zeros((), np.int64) if n == size else x.read()
@@ -72,7 +72,7 @@ def _starts(xs: Sequence[Operand], shape: Shape, sizes: Sequence[int]) -> list[i
 
 
 def dynamic_slice(xs: Sequence[Operand], outs: Any, slice_sizes: Sequence[int]) -> list[Relation]:
-    """Of stablehlo.dynamic_slice: along an axis whose start is not known, all of it."""
+    """The rule of stablehlo.dynamic_slice; along an axis whose start is not known, an element depends on the whole axis."""
     x = xs[0].relation
     starts = _starts(xs[1:], x.shape, slice_sizes)
     x = x.spread([a for a, start in enumerate(starts) if start is None])
@@ -81,7 +81,7 @@ def dynamic_slice(xs: Sequence[Operand], outs: Any, slice_sizes: Sequence[int]) 
 
 
 def dynamic_update_slice(xs: Sequence[Operand], outs: Any, **_: Any) -> list[Relation]:
-    """Of stablehlo.dynamic_update_slice: what is overwritten goes, if the place is known."""
+    """The rule of stablehlo.dynamic_update_slice; overwritten elements lose their dependences if the start is known."""
     x, update = xs[0].relation, xs[1].relation
     starts = _starts(xs[2:], x.shape, update.shape)
     unknown = [a for a, start in enumerate(starts) if start is None]
@@ -97,7 +97,7 @@ def dynamic_update_slice(xs: Sequence[Operand], outs: Any, **_: Any) -> list[Rel
 
 
 def _around(x: Relation, low: Sequence[int], sizes: Sequence[int]) -> Relation:
-    """The array with nothing in a window of it: what lies before and behind it along each axis."""
+    """The relation without the dependences of a window: the elements before and after it along each axis."""
     if x.is_empty:
         return x
     around = Relation.none(x.shape, x.columns)
@@ -112,7 +112,7 @@ def _around(x: Relation, low: Sequence[int], sizes: Sequence[int]) -> Relation:
 
 
 def _between(x: Relation, axis: int, first: int, limit: int) -> Relation:
-    """Nothing outside [first, limit) of an axis."""
+    """The relation without the dependences of elements outside [first, limit) of an axis."""
     if first >= limit:
         return Relation.none(x.shape, x.columns)
     starts, limits = [0] * len(x.shape), list(x.shape)
@@ -122,7 +122,7 @@ def _between(x: Relation, axis: int, first: int, limit: int) -> Relation:
 
 
 def reduce(xs: Sequence[Operand], outs: Sequence[Shape], dimensions: Sequence[int], **_: Any) -> list[Relation]:
-    """Of stablehlo.reduce: each result depends on all operands along the axes, and on their initial values."""
+    """The rule of stablehlo.reduce: a result depends on all operands along the axes, and on their initial values."""
     count = len(xs) // 2
     parts = [x.relation.gathered(dimensions) for x in xs[:count]]
     parts += [fitted(x.relation, outs[0]) for x in xs[count:]]
@@ -130,7 +130,7 @@ def reduce(xs: Sequence[Operand], outs: Sequence[Shape], dimensions: Sequence[in
 
 
 def along(name: str) -> Any:
-    """The rule of operations that mix each operand along the axis that a parameter gives."""
+    """The rule of operations that mix each operand along the axis in the parameter `name`."""
 
     def rule(xs: Sequence[Operand], outs: Sequence[Shape], **params: Any) -> list[Relation]:
         return [x.relation.spread([params[name] % len(shape)]) for x, shape in zip(xs, outs, strict=True)]
@@ -139,6 +139,6 @@ def along(name: str) -> Any:
 
 
 def last_axes(xs: Sequence[Operand], outs: Sequence[Shape], fft_length: Sequence[int], **_: Any) -> list[Relation]:
-    """Of stablehlo.fft: all along the transformed axes, which may change in length."""
+    """The rule of stablehlo.fft: elements mix along the transformed axes, whose lengths may change."""
     x, lead = xs[0].relation, len(outs[0]) - len(fft_length)
     return [x.gathered(range(lead, len(x.shape))).broadcast(outs[0], range(lead))]

@@ -1,4 +1,4 @@
-"""Rules of operations on windows: convolutions, and reductions of windows."""
+"""Sparsity rules of operations on windows: convolutions and window reductions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def windows(
     x: Relation, out: Shape, sizes: Sequence[int], strides: Sequence[int], padding: Padding,
     base: Sequence[int], dilations: Sequence[int],
 ) -> Relation:  # fmt: skip
-    """Each element of `out` depends on all elements of its window."""
+    """The relation in which each element of `out` depends on all elements of its window."""
     if math.prod(out) * min(x.columns, x.widest * math.prod(sizes)) > thresholds.PATTERN_ENTRIES:
         wide = [a for a, size in enumerate(sizes) if size > 1]
         return x.gathered(wide).broadcast(out, [a for a in range(len(out)) if a not in wide])
@@ -29,7 +29,10 @@ def windows(
 
 
 def _window(x: Relation, axis: int, size: int, dilation: int) -> Relation:
-    """Element i of an axis gets what i, i + dilation, ... have, `size` of them: windows of doubled length from two."""
+    """Element i of an axis gets the dependences of the elements i, i + dilation, ...; `size` of them.
+
+    Windows are built by doubling their length.
+    """
     length = 1
     while length < size:
         step = min(length, size - length)
@@ -39,7 +42,7 @@ def _window(x: Relation, axis: int, size: int, dilation: int) -> Relation:
 
 
 def _ahead(x: Relation, axis: int, distance: int) -> Relation:
-    """Element i of an axis gets what i + distance has."""
+    """Element i of an axis gets the dependences of element i + distance."""
     if distance >= x.shape[axis]:
         return Relation.none(x.shape, x.columns)
     low, high = [0] * len(x.shape), [0] * len(x.shape)
@@ -51,7 +54,7 @@ def reduce_window(
     xs: Sequence[Operand], outs: Sequence[Shape], window_dimensions: Any, window_strides: Any, base_dilations: Any,
     window_dilations: Any, padding: Padding, **_: Any,
 ) -> list[Relation]:  # fmt: skip
-    """Of stablehlo.reduce_window: each result depends on the windows of all operands, and on their initial values."""
+    """The rule of stablehlo.reduce_window: a result depends on the windows of all operands, and on their initial values."""
     ones = (1,) * len(outs[0])
     geometry = (window_dimensions, window_strides or ones, padding or ((0, 0),) * len(ones), base_dilations or ones,
                 window_dilations or ones)  # fmt: skip
@@ -64,7 +67,7 @@ def reduce_window(
 def select_and_scatter(
     xs: Sequence[Operand], outs: Sequence[Shape], window_dimensions: Any, window_strides: Any, **_: Any
 ) -> list[Relation]:
-    """Of stablehlo.select_and_scatter: along an axis with windows, all of it."""
+    """The rule of stablehlo.select_and_scatter: elements mix along the axes with windows."""
     operand, source, init = (x.relation for x in xs)
     strides = window_strides or (1,) * len(outs[0])
     wide = [a for a, (n, s) in enumerate(zip(window_dimensions, strides, strict=True)) if n > 1 or s > 1]
@@ -78,7 +81,7 @@ def convolution(
     xs: Sequence[Operand], outs: Sequence[Shape], dimension_numbers: Any, window_strides: Any, padding: Any,
     lhs_dilation: Any, rhs_dilation: Any, window_reversal: Any, feature_group_count: int, batch_group_count: int, **_: Any,
 ) -> list[Relation]:  # fmt: skip
-    """Of stablehlo.convolution: an output depends on its window in all features of its group, and on its kernel."""
+    """The rule of stablehlo.convolution: an output depends on its window in all features of its group, and on its kernel."""
     image, kernel = (x.relation for x in xs)
     lhs, rhs, out = dimension_numbers
     space = list(range(len(lhs) - 2))
@@ -90,7 +93,7 @@ def convolution(
         order = [lhs.index("b"), lhs.index("f"), *(lhs.index(s) for s in space)]
         x = image.transposed(order)
         batch, features = x.shape[:2]
-        # Groups are axes of their own: (batch groups, batch, feature groups, features, space).
+        # Groups become separate axes: (batch groups, batch, feature groups, features, space).
         x = x.reshaped((batch_group_count, batch // batch_group_count, feature_group_count,
                         features // feature_group_count, *x.shape[2:]))  # fmt: skip
         x = x.gathered([3])

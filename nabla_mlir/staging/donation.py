@@ -19,7 +19,7 @@ from nabla_mlir.staging.positions import positions
 class Donation(NamedTuple):
     """The donated arguments, by position and by name."""
 
-    places: tuple[int, ...]
+    indices: tuple[int, ...]
     names: frozenset[str]
 
     @staticmethod
@@ -31,20 +31,20 @@ class Donation(NamedTuple):
         Raises:
           TraceError: there is no such argument, or it is static.
         """
-        places = positions("jit", () if argnums is None else argnums, len(parameters) if parameters else None, "donate_argnums")
+        indices = positions("jit", () if argnums is None else argnums, len(parameters) if parameters else None, "donate_argnums")
         names = {argnames} if isinstance(argnames, str) else set(argnames or ())
-        names |= {parameters[i] for i in places} if parameters else set()
-        both = [*sorted({*places} & {*static}), *sorted(names & static_names)]
+        names |= {parameters[i] for i in indices} if parameters else set()
+        both = [*sorted({*indices} & {*static}), *sorted(names & static_names)]
         if both:
             raise TraceError(f"jit requires that donated arguments are arrays, got {both[-1]!r}, which is static as well.",
                              where=user_frame())  # fmt: skip
-        everywhere = {*places, *(i for i, name in enumerate(parameters or ()) if name in names)}
+        everywhere = {*indices, *(i for i, name in enumerate(parameters or ()) if name in names)}
         return Donation(tuple(sorted(everywhere)), frozenset(names)) if everywhere or names else None
 
     def leaves(self, in_spec: pytree.TreeSpec, count: int) -> tuple[int, ...]:
         """The indices of the donated leaves in a call with arguments of this structure."""
         args, kwargs = pytree.unflatten(in_spec, list(range(count)))
-        trees = [args[i] for i in self.places if -len(args) <= i < len(args)]
+        trees = [args[i] for i in self.indices if -len(args) <= i < len(args)]
         trees += [tree for name, tree in kwargs.items() if name in self.names]
         return tuple(sorted(pytree.flatten(trees)[0]))
 

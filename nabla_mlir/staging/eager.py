@@ -205,7 +205,7 @@ def library(f: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(f)
     def call(*args: Any, **kwargs: Any) -> Any:
         if is_tracing():
-            return _apart(f(*args, **kwargs), args)
+            return _separate(f(*args, **kwargs), args)
         if static_at and len(args) > static_at[0]:
             args = tuple(_plain(x) if i in static_at else x for i, x in enumerate(args))
         if kwargs:
@@ -235,7 +235,7 @@ def library(f: Callable[..., Any]) -> Callable[..., Any]:
 
     return call
 
-def _apart(out: Any, args: Sequence[Any]) -> Any:
+def _separate(out: Any, args: Sequence[Any]) -> Any:
     """A separate tensor for a result that is also an argument, because the program may assign to either."""
     if not isinstance(out, Tensor) or all(out is not x for x in args):
         return out

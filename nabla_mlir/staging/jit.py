@@ -51,26 +51,26 @@ class Jitted(Protocol):
 class StaticArguments(NamedTuple):
     """The arguments that are part of the code: by position and by name."""
 
-    places: tuple[int, ...]
+    indices: tuple[int, ...]
     names: frozenset[str]
 
     @staticmethod
     def of(fun: Callable[..., Any], parameters: list[str] | None, argnums: Any, argnames: Any) -> StaticArguments:
         """The static arguments that arguments of `jit` describe; a position also means its name. Raises TraceError."""
         count = None if parameters is None else len(parameters)
-        places = positions("jit", () if argnums is None else argnums, count, "static_argnums")
+        indices = positions("jit", () if argnums is None else argnums, count, "static_argnums")
         names = {argnames} if isinstance(argnames, str) else set(argnames or ())
         unknown = sorted(names - known) if (known := keywords_of(fun)) is not None else []
         if unknown:
             raise StaticArgumentError(f"static_argnames requires names of arguments, got {', '.join(map(repr, unknown))}.",
                                       where=user_frame(), help=f"there are {', '.join(sorted(known or ()))}.")  # fmt: skip
-        names |= {parameters[i] for i in places} if parameters is not None else set()
-        everywhere = {*places, *(i for i, name in enumerate(parameters or ()) if name in names)}
+        names |= {parameters[i] for i in indices} if parameters is not None else set()
+        everywhere = {*indices, *(i for i, name in enumerate(parameters or ()) if name in names)}
         return StaticArguments(tuple(sorted(everywhere)), frozenset(names))
 
     def divided(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[dict[int, Any], dict[str, Any], dict[str, Any]]:
         """The static arguments by position and by name, and the other keyword arguments."""
-        constants = {i % len(args): args[i % len(args)] for i in self.places if -len(args) <= i < len(args)}
+        constants = {i % len(args): args[i % len(args)] for i in self.indices if -len(args) <= i < len(args)}
         fixed = {name: kwargs[name] for name in self.names if name in kwargs}
         return constants, fixed, {name: value for name, value in kwargs.items() if name not in fixed}
 
@@ -145,7 +145,7 @@ def jit(
                              memory_limit=memory_limit)  # fmt: skip
     parameters = parameters_of(fun)
     static = StaticArguments.of(fun, parameters, static_argnums, static_argnames)
-    donation = Donation.of(parameters, donate_argnums, donate_argnames, static.places, set(static.names))
+    donation = Donation.of(parameters, donate_argnums, donate_argnames, static.indices, set(static.names))
     programs: dict[Any, Program] = {}
     recent: tuple[Call, ...] = ()  # most calls are like one of the last
 
@@ -159,14 +159,14 @@ def jit(
                 return result
         constants: dict[int, Any] = {}
         fixed: dict[str, Any] = {}
-        if static.names or static.places:
+        if static.names or static.indices:
             constants, fixed, kwargs = static.divided(args, kwargs)
             args = tuple(None if i in constants else a for i, a in enumerate(args))
         leaves, in_spec = pytree.flatten((args, kwargs))
         key: tuple[Any, ...] = (in_spec, kinds_of(leaves), Execution.mode, default_dtypes())
         if constants or fixed:
-            places = [*sorted(constants.items()), *sorted(fixed.items())]
-            key = (*key, tuple((place, type(value), value) for place, value in places))  # 1 and 1.0 make other code
+            indices = [*sorted(constants.items()), *sorted(fixed.items())]
+            key = (*key, tuple((position, type(value), value) for position, value in indices))  # 1 and 1.0 make other code
         try:
             program = programs.get(key)
         except TypeError as error:
@@ -180,10 +180,10 @@ def jit(
 
             title = getattr(fun, "__name__", "function")
             _LOG.info("%s", reason(title, key, programs, parameters))
-            gifts = donation.leaves(in_spec, len(leaves)) if donation else ()
-            values: dict[int | str, Any] = {place: value for part in (constants, fixed) for place, value in part.items()}
+            donated = donation.leaves(in_spec, len(leaves)) if donation else ()
+            values: dict[int | str, Any] = {position: value for part in (constants, fixed) for position, value in part.items()}
             program = programs[key] = Program(
-                flat, in_spec, signature_of(leaves), is_jitted=True, donation=gifts, title=title, constants=values,
+                flat, in_spec, signature_of(leaves), is_jitted=True, donation=donated, title=title, constants=values,
                 memory_limit=memory_limit,
             )  # fmt: skip
         out = program(leaves)

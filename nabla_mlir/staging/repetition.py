@@ -65,8 +65,8 @@ def repetition(
     source.lines(f"inputs = VmVariantList({len(kinds) + len(captures)})")
     if len(leaves) <= _WRITTEN:
         for leaf, kind in zip(leaves, kinds, strict=True):
-            places = {field: name(value) for field, value in kind._asdict().items()}
-            source.lines(_ARGUMENT.format(leaf=leaf, **places))
+            positions = {field: name(value) for field, value in kind._asdict().items()}
+            source.lines(_ARGUMENT.format(leaf=leaf, **positions))
     else:
         source.lines(f"for leaf, (shape, dtype, enter) in zip([{', '.join(leaves)}], {name(kinds)}, strict=True):")
         source.lines(textwrap.indent(_ARGUMENT.format(leaf="leaf", shape="shape", dtype="dtype", enter="enter"), "    "))
@@ -121,15 +121,15 @@ class _Source:
         fixed = [name for name in constants if isinstance(name, str)]
         count = kwargs.num_children + len(fixed)
         self.lines(f"if {f'len(kwargs) != {count}' if count else 'kwargs'} or len(args) != {args.num_children}: return OTHER")
-        places = [f"args_{i}" for i in range(args.num_children)]
+        positions = [f"args_{i}" for i in range(args.num_children)]
         words = {name: f"kwargs_{i}" for i, name in enumerate([*kwargs.entries(), *fixed])}
-        if places:
-            self.lines(f"[{', '.join(places)}] = args")
+        if positions:
+            self.lines(f"[{', '.join(positions)}] = args")
         self._items("kwargs", words)
-        for place, value in constants.items():
-            x, constant = words[place] if isinstance(place, str) else places[place], self.name(value)
+        for position, value in constants.items():
+            x, constant = words[position] if isinstance(position, str) else positions[position], self.name(value)
             self.lines(f"if {x} is not {constant} and (type({x}) is not type({constant}) or {x} != {constant}): return OTHER")
-        trees = [(child, places[i]) for i, child in enumerate(args.children()) if i not in constants]
+        trees = [(child, positions[i]) for i, child in enumerate(args.children()) if i not in constants]
         trees += [(child, words[name]) for child, name in zip(kwargs.children(), kwargs.entries(), strict=True)]
         return [leaf for child, variable in trees for leaf in self._leaves(child, variable)]
 

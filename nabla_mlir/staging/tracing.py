@@ -77,13 +77,13 @@ class Trace:
 
         Each call returns a new tensor, because an assignment to it must not change the array.
         """
-        place = self.captures.get(id(array))
-        if place is None:
+        position = self.captures.get(id(array))
+        if position is None:
             argument = self.block.add_argument(tensor_type(shape, dtype), ir.Location.unknown())
-            place = self.captures[id(array)] = Capture(array, argument)
+            position = self.captures[id(array)] = Capture(array, argument)
             if self.known is not None and pytree.is_array(array):
                 self.known.assign([argument], [array])
-        return Tensor(place.value)
+        return Tensor(position.value)
 
 
 class _Current(threading.local):
@@ -201,7 +201,7 @@ def trace_function(
                 arguments = [Tensor(a, scope) for a in block.arguments]
                 for argument, spec in zip(arguments, specs, strict=True):
                     argument.weak = spec.weak
-                with _places() if has_lines else contextlib.nullcontext():
+                with _positions() if has_lines else contextlib.nullcontext():
                     outs = [checked_output(out) for out in function(*arguments)]
                 ir.Operation.create("func.return", operands=[out.value for out in outs])
         finally:
@@ -213,7 +213,7 @@ def trace_function(
 
 
 @contextlib.contextmanager
-def _places() -> Iterator[None]:
+def _positions() -> Iterator[None]:
     """A context in which operations know their lines. MLIR reads them from the stack, and accepts only file names in UTF-8."""
     try:
         with user_lines():

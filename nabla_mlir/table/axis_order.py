@@ -1,4 +1,4 @@
-"""The order in which the operations of a block meet named axes: that of their operands, as operation by operation."""
+"""The order in which named axes appear in results: operation by operation, in the order of the operands."""
 
 from __future__ import annotations
 
@@ -11,22 +11,26 @@ from nabla_mlir.dialects.regions import nested
 from nabla_mlir.dialects.stablehlo import I64Array
 
 Names = list[str]
-# The mark of a selection that fills in elements for indices out of range: the axes of its values come before those of its mask.
+# Marks a selection that fills in elements for indices out of range: the axes of its values come before those of its
+# mask.
 IS_FILL = "is_fill"
 
 
 def met(groups: Iterable[Sequence[str]]) -> Names:
-    """All names in order of first appearance."""
+    """All names, in the order of first appearance."""
     return list(dict.fromkeys(itertools.chain(*groups)))
 
 
 def orders_of_results(block: ir.Block, arguments: Sequence[Sequence[str]]) -> list[Names]:
-    """For each value that a block returns, the axes it depends on; the arguments carry those given."""
+    """For each value that a block returns, the named axes on which it depends, in order; `arguments` gives those of the
+    arguments.
+    """
     orders = {argument: list(names) for argument, names in zip(block.arguments, arguments, strict=True)}
     return _through(block, orders)
 
 
 def _through(block: ir.Block, orders: dict[ir.Value, Names]) -> list[Names]:
+    """Follows the operations of a block and records in `orders` the named axes of their results; returns those of the block."""
     *ops, terminator = (op.operation for op in block.operations)
     for op in ops:
         operands = [*op.operands][::-1] if IS_FILL in op.attributes else op.operands
@@ -36,11 +40,11 @@ def _through(block: ir.Block, orders: dict[ir.Value, Names]) -> list[Names]:
             continue
         of_captures = met(orders.get(x, []) for inner in nested(op) for x in inner.operands) if len(op.regions) else []
         inner = [_through_region(op, region, orders) for region in op.regions if len(region.blocks)]
-        # The regions of a choice take no arguments: what it chooses by comes first.
+        # The regions of a choice have no arguments: the axes of its index come first.
         is_choice = all(not len(region.blocks[0].arguments) for region in op.regions if len(region.blocks))
         for i, result in enumerate(op.results):
             own = [_of_result(op, i, names) for names in inner]
-            if op.name == "stablehlo.while":  # what it starts with comes first, then what it reads
+            if op.name == "stablehlo.while":  # the axes of its initial value come first, then those of captures
                 order = met([orders.get(op.operands[i], []), *own])
                 orders[result] = [name for name in met([of_operands, of_captures, *own]) if name in order]
             else:
@@ -49,7 +53,7 @@ def _through(block: ir.Block, orders: dict[ir.Value, Names]) -> list[Names]:
 
 
 def _combines_elements(op: ir.Operation) -> bool:
-    """Whether regions say what is done with elements (in an order of their own): their arguments are no operands."""
+    """True if the regions of an operation combine elements: their arguments are elements, not the operands."""
     blocks = [region.blocks[0] for region in op.regions if len(region.blocks)]
     return op.name.startswith("stablehlo.") and any(
         len(block.arguments) and [x.type for x in block.arguments] != [x.type for x in op.operands] for block in blocks
@@ -57,7 +61,7 @@ def _combines_elements(op: ir.Operation) -> bool:
 
 
 def _of_result(op: ir.Operation, i: int, names: list[Names]) -> Names:
-    """What the i-th result has from a region: what that returns there, or, for derivatives, from all of it."""
+    """The axes that result i gets from a region: those of the value returned there, or, for derivatives, of the values in `of`."""
     if i < len(names):
         return names[i]
     of = I64Array.decode(op.attributes["of"]) if "of" in op.attributes else range(len(names))
@@ -67,7 +71,10 @@ def _of_result(op: ir.Operation, i: int, names: list[Names]) -> Names:
 
 
 def _through_region(op: ir.Operation, region: ir.Region, orders: dict[ir.Value, Names]) -> list[Names]:
-    """What a region returns, its arguments being the operands in order; a loop is followed until nothing is added."""
+    """The axes of the values that a region returns; its arguments are the operands, in order.
+
+    The body of a loop is followed until no axis is added.
+    """
     block = region.blocks[0]
     carry = [orders.get(x, []) for x in op.operands]
     carry += [[]] * (len(block.arguments) - len(carry))

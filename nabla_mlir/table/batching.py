@@ -17,8 +17,8 @@ from nabla_mlir.table.regions import captures_by_rule, decomposed, reads_of
 from nabla_mlir.table.registry import UNSUPPORTED, OpDef, Region, clone_op, missing_rule, operation, record_of
 from nabla_mlir.table.tensor import Tensor, full, splat_of, wrap
 
-# Mapped values by the value they had inside the map; a value that does not vary has no entry. Where only some entries
-# take the results of the code, LIVE says which: loops in it must end for the others too.
+# Mapped values, by the value that they have inside the map; a value that does not vary has no entry. If only some
+# entries use the results of the code, LIVE is their mask: loops must end for the other entries, too.
 LIVE = "live"
 Mapped = dict[ir.Value | str, Tensor]
 
@@ -27,10 +27,10 @@ def batch_ops(ops: Iterable[ir.Operation], mapped: Mapped, size: int, *, unmappe
     """Emits `ops` at the insertion point with one mapped axis of `size` in front.
 
     Args:
-      ops: in order; they are not changed.
+      ops: the operations, in order; they are not changed.
       mapped: the values that carry the axis; extended with the results.
-      unmapped: replacements for values that do not vary; an operation all of whose operands do not vary is cloned
-        as it is and extends this one.
+      unmapped: replacements for values that do not vary. An operation without varying operands is cloned unchanged, and
+        its results are added here.
     """
     for op in ops:
         operands = list(op.operands)
@@ -63,7 +63,7 @@ def batch_ops(ops: Iterable[ir.Operation], mapped: Mapped, size: int, *, unmappe
 
 
 def prefixed(x: Tensor, size: int) -> Tensor:
-    """`x` broadcast into a leading mapped axis of `size`; only where an operation cannot take it unprefixed."""
+    """The array `x` broadcast along a new leading axis of `size`; only for operations that cannot use it without that axis."""
     shape = (size, *x.shape)
     value = splat_of(x)
     if value is not None:
@@ -72,19 +72,20 @@ def prefixed(x: Tensor, size: int) -> Tensor:
 
 
 def all_prefixed(operands: Sequence[Tensor], mapped: Sequence[bool], size: int) -> list[Tensor]:
-    """Every operand with the mapped axis leading."""
+    """All operands, each with the mapped axis in front."""
     return [x if m else prefixed(x, size) for x, m in zip(operands, mapped, strict=True)]
 
 
 def shifted(dims: Sequence[int]) -> tuple[int, ...]:
-    """Axis numbers seen from behind a new leading axis."""
+    """The axis numbers behind a new leading axis: each is larger by 1."""
     return tuple(d + 1 for d in dims)
 
 
 def batch_by_decomposition(define: Callable[..., list[Tensor]]) -> Any:
-    """The batch rule of an operation that is defined by others: the batches of those.
+    """The batch rule of an operation that is defined by other operations: their batches.
 
-    The definition is written once for operands without the mapped axis, aside, and then batched.
+    The definition is emitted once into a scratch block, on operands without the mapped axis, and the block is then
+    batched.
     """
 
     def batch(xs: Sequence[Tensor], mapped: Sequence[bool], size: int, **params: Any) -> list[Tensor]:
@@ -110,13 +111,13 @@ def batch_by_decomposition(define: Callable[..., list[Tensor]]) -> Any:
 def _batched_without_regions(
     op: ir.Operation, record: OpDef, mapped: Mapped, size: int, unmapped: dict[ir.Value, ir.Value]
 ) -> list[Tensor]:
-    """The results of an operation whose region uses a value from outside that varies: those of what it is by others."""
+    """The results of an operation whose region captures a varying value: the batches of its decomposition, which has no region."""
     if not any(v in mapped for v in captures_by_rule(op, record)):
         raise missing_rule(op, "vmap", "its comparator uses a value from outside that varies over the mapped axis")
     block = block_aside()
     with ir.InsertionPoint(block):
         outputs = [y.value for y in decomposed(op, record, "vmap")]
-    varying, constants = dict(mapped), dict(unmapped)  # the operations of the block end with it
+    varying, constants = dict(mapped), dict(unmapped)  # copies, because the operations of the block are erased
     batch_ops([inner.operation for inner in block.operations], varying, size, unmapped=constants)
     outs = [varying[y] if y in varying else prefixed(wrap(constants.get(y, y)), size) for y in outputs]
     block.owner.erase()
@@ -124,10 +125,10 @@ def _batched_without_regions(
 
 
 def captures_any(op: ir.Operation, mapped: Mapped, rules: frozenset[str] = frozenset()) -> bool:
-    """True if a region of `op` uses a mapped value from outside, or a custom rule around it, whose operands vary.
+    """True if a region of `op` reads a mapped value from outside, or calls a custom rule that encloses `op`.
 
     Args:
-      rules: the custom rules that stand inside, which `ad.recur` may name without meaning one around.
+      rules: the custom rules inside `op`; an `ad.recur` that names one of them does not call a rule around it.
     """
     if op.name in CUSTOM:
         rules = rules | {CUSTOM[op.name](op).label}
@@ -145,7 +146,7 @@ def captures_any(op: ir.Operation, mapped: Mapped, rules: frozenset[str] = froze
 
 
 def varying_values(ops: Iterable[ir.Operation], roots: Iterable[ir.Value]) -> set[ir.Value]:
-    """The values that vary over the axis being expanded if `roots` do: what collectives over it give does not."""
+    """The values that vary over the axis that is expanded, if `roots` do. The results of collectives over that axis do not vary."""
     values = set(roots)
     for op in ops:
         own_axis = op.name in (*REDUCTIONS, ALL_GATHER, PSUM_SCATTER) and axis_of(op) == CURRENT

@@ -1,4 +1,4 @@
-"""Forward mode over a straight line of operations: tangents pushed through each by its record."""
+"""Forward mode over a straight line of operations: tangents are pushed through each operation by its record."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def carries_tangent(value: ir.Value) -> bool:
 
 
 def varies(value: ir.Value, active: Container[ir.Value], known: dict[ir.Value, bool]) -> bool:
-    """True if a value may have a derivative with respect to active ones; `known` holds answers of the same block.
+    """True if a value may have a derivative with respect to active values; `known` holds answers for the same block.
 
-    A factor that is 0 and does not vary makes 0 of whatever it multiplies; one that happens to be 0 does not.
+    A factor that is 0 and does not vary makes every product 0. A factor that varies and happens to be 0 does not.
     """
     work = [value]
     while work:
@@ -52,17 +52,17 @@ def varies(value: ir.Value, active: Container[ir.Value], known: dict[ir.Value, b
 
 
 def is_constant(t: MaybeZero, active: Container[ir.Value], known: dict[ir.Value, bool]) -> bool:
-    """True for a tangent or a cotangent that does not vary, and may be 0 somewhere."""
+    """True for a tangent or a cotangent that does not vary with active values."""
     return isinstance(t, Zero) or (not splat_of(t) and not varies(t.value, active, known))
 
 
 def push_forward(ops: Iterable[ir.Operation], tangents: Tangents, are_constant: bool = False) -> None:
-    """Extends `tangents` (keyed by primal value) over the results of `ops`, emitting behind each operation.
+    """Extends `tangents` (keyed by primal value) over the results of `ops`; code is emitted after each operation.
 
-    Structural zeros have no entry: an operation none of whose operands has one is left alone.
+    A structural zero has no entry. An operation without tangents of operands is left alone.
 
     Args:
-      are_constant: whether the tangents that there are do not vary with the primals.
+      are_constant: True if the initial tangents do not vary with the primals.
     """
     known: dict[ir.Value, bool] = {}
     for op in ops:
@@ -106,7 +106,7 @@ def tangents_get(tangents: Tangents, value: ir.Value) -> MaybeZero:
 def tangents_of(op: ir.Operation, tangents: Sequence[MaybeZero]) -> list[tuple[ir.Value, MaybeZero]]:
     """The results of an operation with their tangents, emitted at the insertion point.
 
-    A rule may replace a result by one that it computes together with the tangent (`outs[i] = ...`).
+    A rule may replace a result by a value that it computes together with the tangent (`outs[i] = ...`).
     """
     record = record_of(op, "jvp")
     outs = [wrap(r) for r in op.results]
@@ -121,7 +121,7 @@ def tangents_of(op: ir.Operation, tangents: Sequence[MaybeZero]) -> list[tuple[i
 def scaled(
     partials: Sequence[Any], y: Tensor, xs: Sequence[Tensor], tangents: Sequence[MaybeZero], params: dict[str, Any]
 ) -> MaybeZero:  # fmt: skip
-    """The tangent of an elementwise result: the sum of what the partials make of those of the operands."""
+    """The tangent of an elementwise result: the sum of the partials, each applied to the tangent of its operand."""
     total: MaybeZero = ZERO
     for partial, tangent in zip(partials, tangents, strict=True):
         if not isinstance(tangent, Zero) and not isinstance(partial, Zero):
@@ -130,9 +130,9 @@ def scaled(
 
 
 def jvp_by_decomposition(decompose: Callable[..., list[Tensor]]) -> Any:
-    """The jvp rule of an operation that is defined by others: the tangents of those.
+    """The jvp rule of an operation that is defined by other operations: their tangents.
 
-    The primal operation stays; what its definition computes only for the value is dead code.
+    The primal operation stays; operations of the definition that compute only its value are dead code.
     """
 
     def jvp(outs: list[Tensor], xs: Sequence[Tensor], tangents: Sequence[MaybeZero], **params: Any) -> list[MaybeZero]:
@@ -143,16 +143,16 @@ def jvp_by_decomposition(decompose: Callable[..., list[Tensor]]) -> Any:
 
 
 def pushed_through(make: Callable[[], list[Tensor]], tangents: Tangents) -> list[MaybeZero]:
-    """The tangents of what `make` emits and returns, for those of the values that it uses."""
+    """The tangents of the values that `make` emits and returns; `tangents` are those of the values that it reads."""
     outputs, new_ops = recorded(make)
     all_tangents = dict(tangents)
-    marks = Kept([y.value for y in outputs])  # a loop is replaced by one that carries tangents too
+    marks = Kept([y.value for y in outputs])  # a loop is replaced by one that also carries tangents
     push_forward(new_ops, all_tangents)
     return [tangents_get(all_tangents, y) for y in marks.release()]
 
 
 def recorded(make: Callable[[], list[T]]) -> tuple[list[T], list[ir.Operation]]:
-    """Runs a function that emits, and returns its result and the operations it emitted, in order."""
+    """Runs a function that emits operations; returns its result and the emitted operations, in order."""
     block = block_aside()
     with ir.InsertionPoint(block):
         outs = make()

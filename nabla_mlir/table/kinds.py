@@ -1,4 +1,4 @@
-"""The kinds of operations: each supplies every rule that can be derived, so that a record states only the rest."""
+"""The kinds of operations: each kind supplies the rules that can be derived, so that a record states only the other rules."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from nabla_mlir.table.registry import (
 from nabla_mlir.table.tensor import Tensor
 from nabla_mlir.table.traits import LONG, OWN_LOOP
 
-# t, y, *xs -> t * dy/dx_i. One function per operand serves forward and reverse mode, since a diagonal linear map
-# is its own transpose; writing the product out lets a rule say `t / y` instead of `t * (1 / y)`.
+# t, y, *xs -> t * dy/dx_i. One function per operand serves forward and reverse mode, because a diagonal linear map is
+# its own transpose. The product is written out, so that a rule can say `t / y` instead of `t * (1 / y)`.
 Partial = Callable[..., MaybeZero]
 
 
@@ -32,11 +32,11 @@ def elementwise(
     partials: Sequence[Partial | Zero] | Zero,
     **fields: Any,
 ) -> OpDef:
-    """An operation that acts on each element by itself.
+    """Registers an operation that acts on each element separately.
 
     Args:
-      partials: for each operand ``(t, y, *xs, **params) -> t * dy/dx_i`` or ZERO; ZERO for all of them if the
-        derivative vanishes wherever it exists or the result has no tangent. A partial may return ZERO itself.
+      partials: for each operand ``(t, y, *xs, **params) -> t * dy/dx_i`` or ZERO. A single ZERO means that the
+        derivative is zero wherever it exists, or that the result has no tangent. A partial may also return ZERO.
     """
 
     def jvp(outs: list[Tensor], xs: Sequence[Tensor], tangents: Sequence[MaybeZero], **params: Any) -> list[MaybeZero]:
@@ -46,7 +46,7 @@ def elementwise(
         return record.apply(all_prefixed(xs, mapped, size), params)
 
     def transpose(cts: Sequence[MaybeZero], i: int, xs: Sequence[Tensor], **params: Any) -> MaybeZero:
-        # What an operation is linear in has a partial that depends on the other operands alone.
+        # The partial of a linear operand depends only on the other operands.
         return partials[i](cts[0], None, *xs, **params)  # type: ignore[index,operator]
 
     flat = isinstance(partials, Zero)
@@ -59,7 +59,7 @@ def elementwise(
 
 
 def jointly_linear_jvp(record: Callable[[], OpDef]) -> Any:
-    """The jvp of an operation that is linear in several operands together: itself, on the tangents."""
+    """The jvp of an operation that is linear in several operands together: the operation itself, applied to the tangents."""
 
     def jvp(outs: list[Tensor], xs: Sequence[Tensor], tangents: Sequence[MaybeZero], **params: Any) -> list[MaybeZero]:
         op = record()
@@ -73,7 +73,7 @@ def jointly_linear_jvp(record: Callable[[], OpDef]) -> Any:
 
 
 def multilinear_jvp(record: Callable[[], OpDef]) -> Any:
-    """The jvp of an operation that is linear in each operand on its own: the product rule."""
+    """The jvp of an operation that is linear in each operand separately: the product rule."""
 
     def jvp(outs: list[Tensor], xs: Sequence[Tensor], tangents: Sequence[MaybeZero], **params: Any) -> list[MaybeZero]:
         op = record()
@@ -88,7 +88,7 @@ def multilinear_jvp(record: Callable[[], OpDef]) -> Any:
 
 
 def structural(name: str, *, linear: tuple[int, ...] | str = (0,), **fields: Any) -> OpDef:
-    """An operation that moves, selects or sums elements: linear in some operands together."""
+    """Registers an operation that moves, selects or sums elements; it is linear in the operands `linear` together."""
     fields.setdefault("jvp", jointly_linear_jvp(lambda: record))
     fields.setdefault("instructions", 1 if fields.get("elementwise") else OWN_LOOP)
     record = OpDef(name=name, kind="structural", linear=linear, joint=True, **fields)
@@ -96,7 +96,7 @@ def structural(name: str, *, linear: tuple[int, ...] | str = (0,), **fields: Any
 
 
 def contraction(name: str, *, linear: tuple[int, ...] = (0, 1), **fields: Any) -> OpDef:
-    """A product of tensors: linear in each of several operands on its own."""
+    """Registers a product of tensors, which is linear in each of the operands `linear` separately."""
     record = OpDef(
         name=name, kind="contraction", linear=linear, joint=False, jvp=multilinear_jvp(lambda: record), reduces=True,
         instructions=LONG, **fields,
@@ -105,18 +105,15 @@ def contraction(name: str, *, linear: tuple[int, ...] = (0, 1), **fields: Any) -
 
 
 def nondifferentiable(name: str, **fields: Any) -> OpDef:
-    """An operation whose result carries no tangent (integers, comparisons, random bits)."""
+    """Registers an operation whose result has no tangent (integers, comparisons, random bits)."""
     record = OpDef(name=name, kind="nondifferentiable", jvp=ZERO, **fields)
     return register(record)
 
 
 def composite(name: str, *, define: Callable[..., list[Tensor]], **fields: Any) -> OpDef:
-    """An operation that others define: its rules are the rules of those.
+    """Registers an operation that is defined by others; its rules are their rules.
 
-    The operation itself stays in the IR; what its definition computes only for its value is dead code.
-
-    Args:
-      define: ``(xs, **params) -> results``, written with operations of the table.
+    The operation itself stays in the IR; operations of the definition that compute only its value are dead code.
     """
     fields.setdefault("jvp", jvp_by_decomposition(define))
     fields.setdefault("batch", batch_by_decomposition(define))
@@ -127,7 +124,7 @@ def composite(name: str, *, define: Callable[..., list[Tensor]], **fields: Any) 
 
 
 def general(name: str, **fields: Any) -> OpDef:
-    """An operation that states its rules itself."""
+    """Registers an operation whose record states all its rules."""
     fields.setdefault("transpose", UNSUPPORTED("the operation is not linear"))
     fields.setdefault("instructions", 1 if fields.get("elementwise") else LONG)
     record = OpDef(name=name, kind="general", **fields)

@@ -1,9 +1,10 @@
 """Promotion of dtypes, broadcasting of shapes, and the operators of Tensor that use both.
 
-Mixed dtypes promote by NumPy's table (`numpy.promote_types`), with one exception while the default float dtype has 32 bits:
-integers take the floating-point dtype beside them, as in JAX and PyTorch (int32 with float32 gives float32, NumPy's float64).
-A Python scalar is weak: it takes the dtype of the other operand, unless its kind is higher (a float with an integer tensor
-gives the default float dtype). With 32 bits a number of NumPy's with 64, such as `np.sqrt(2)`, has 32 beside an array.
+Mixed dtypes promote by NumPy's table (`numpy.promote_types`), with one exception while the default float dtype has 32
+bits: an integer and a floating-point dtype give the floating-point dtype, as in JAX and PyTorch (int32 with float32
+gives float32; NumPy gives float64). A Python scalar is weak: it gets the dtype of the other operand, unless its kind is
+higher (a float with an integer tensor gives the default float dtype). While the default has 32 bits, a 64-bit NumPy
+number such as `np.sqrt(2)` counts as 32 bits next to an array.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from nabla_mlir.table.tensor import Tensor, constant, full
 from nabla_mlir.table.vectorized import enter
 
 _KINDS = {"b": 0, "i": 1, "u": 1, "f": 2, "c": 3}
-# What NumPy makes of Python's numbers, as `np.sqrt(2)` does.
+# The dtypes that NumPy gives to Python's numbers, as in `np.sqrt(2)`.
 _NUMPYS_NUMBERS = (np.float64, np.complex128, np.int64)
 _WIDE = tuple(map(np.dtype, _NUMPYS_NUMBERS))
 _TYPES = {"i": int, "f": float, "c": complex}
@@ -31,7 +32,7 @@ _FLOAT32, _HALVES = np.dtype(np.float32), {as_dtype("bfloat16"), np.dtype(np.flo
 
 
 def is_scalar(x: Any) -> bool:
-    """True for Python numbers. NumPy's scalars, some of which derive from them, are arrays of a dtype."""
+    """True for Python numbers. NumPy scalars, some of which are subclasses of them, count as arrays with a dtype."""
     return isinstance(x, (bool, int, float, complex)) and not isinstance(x, np.generic)
 
 
@@ -63,7 +64,7 @@ def set_default_dtypes(*, float: Any = None, int: Any = None) -> None:
 
 
 def scalar_dtype(value: Any) -> np.dtype:
-    """The dtype of a Python scalar (or a tensor that stands for one) that meets no other tensor."""
+    """The dtype of a Python scalar (or of a tensor made from one) without another operand."""
     if isinstance(value, (Tensor, np.generic)):
         return value.dtype
     if isinstance(value, bool):
@@ -76,7 +77,7 @@ def scalar_dtype(value: Any) -> np.dtype:
 
 
 def default_dtypes() -> tuple[np.dtype, np.dtype]:
-    """Those of new arrays, of floating point and of integers: what a program that was traced depends on."""
+    """The default dtypes of new arrays (floating point, integers); a trace depends on them."""
     return Defaults.float, Defaults.int
 
 
@@ -90,7 +91,7 @@ def scalar_array(value: Any, dtype: np.dtype, requirement: str) -> np.ndarray:
 
 
 def promote_dtypes(operands: Sequence[Any]) -> np.dtype:
-    """The dtype in which operands (tensors, arrays, Python scalars) meet."""
+    """The common dtype of operands (tensors, arrays, Python scalars)."""
     strong = [x.dtype for x in operands if not is_weak(x)]
     weak = [scalar_dtype(x) for x in operands if is_weak(x)]
     if not strong:
@@ -104,12 +105,12 @@ def promote_dtypes(operands: Sequence[Any]) -> np.dtype:
 
 
 def is_weak(x: Any) -> bool:
-    """True for Python scalars, for tensors that stand for one, and for what `is_light`."""
+    """True for Python scalars, for tensors made from them, and for numbers for which `is_light` is true."""
     return is_scalar(x) or is_light(x) or (isinstance(x, Tensor) and x.weak)
 
 
 def is_light(x: Any) -> bool:
-    """True for a number of NumPy's default dtypes while those here are narrower: beside an array it counts as of ours."""
+    """True for a 64-bit NumPy number while the default dtypes have 32 bits: next to an array it counts as 32 bits."""
     is_number = isinstance(x, _NUMPYS_NUMBERS) or (isinstance(x, Tensor) and x.weak and x.dtype in _WIDE)
     return is_number and Defaults.float.itemsize < 8
 
@@ -119,9 +120,10 @@ def _kind(dtype: np.dtype) -> int:
 
 
 def common_type(a: np.dtype, b: np.dtype) -> np.dtype:
-    """The dtype that two promote to: NumPy's; of the two floating-point formats of 16 bits float32, as in JAX, and of an
-    integer and floating point, where new arrays have 32 bits or NumPy knows the format not, the latter: nothing becomes wider than
-    what there is.
+    """The dtype to which two dtypes promote: NumPy's, with two exceptions, so that results are not wider than needed.
+
+    Two different 16-bit floating-point formats give float32, as in JAX. An integer and a floating-point dtype give the
+    latter, if new arrays have 32 bits or NumPy does not know the format.
     """
     if {a, b} == _HALVES:
         return _FLOAT32
@@ -163,7 +165,7 @@ def as_tensor(x: Any, dtype: np.dtype | None = None) -> Tensor:
 
 
 def adopted(x: Any, dtype: np.dtype) -> Tensor:
-    """A tensor of `x`: of the dtype if `x` is as weak as a Python scalar and of no higher kind, else of its own."""
+    """A tensor of `x`. It has the dtype `dtype` if `x` is weak and not of a higher kind; else it keeps its own."""
     value = x if is_scalar(x) else as_tensor(x)
     fits = is_weak(value) and rank_of(scalar_dtype(value)) <= rank_of(dtype)
     return as_tensor(value, dtype if fits else None)
@@ -181,7 +183,7 @@ _capture: Callable[[np.ndarray], Tensor] = constant
 
 
 def set_capture(capture: Callable[[np.ndarray], Tensor]) -> None:
-    """Says how an array from outside enters a trace (tracing makes it an argument, so that it is not copied)."""
+    """Sets the function by which an array from outside enters a trace; tracing makes it an argument, so it is not copied."""
     global _capture
     _capture = capture
 
@@ -195,7 +197,7 @@ def _captured(x: Any) -> Tensor:
 
 
 def broadcast_shapes(name: str, shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
-    """NumPy's common shape. Raises ShapeError naming the operation and the shapes."""
+    """The common shape, as in NumPy. Raises ShapeError with the name of the operation and the shapes."""
     first = shapes[0]
     if all(s == first for s in shapes):
         return first
@@ -209,18 +211,18 @@ def broadcast_shapes(name: str, shapes: Sequence[tuple[int, ...]]) -> tuple[int,
 
 
 def broadcast_to(x: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """`x` broadcast by NumPy's rules: axes line up at the right, axes of size 1 are repeated."""
+    """The tensor broadcast by NumPy's rules: axes are aligned at the right, and axes of size 1 are repeated."""
     if x.shape == shape:
         return x
     offset = len(shape) - x.ndim
     axes = tuple(i for i, n in enumerate(x.shape) if n != 1 or shape[offset + i] == 1)
-    if len(axes) != x.ndim:  # an axis of size 1 is dropped first, so that only real axes are placed
+    if len(axes) != x.ndim:  # axes of size 1 are dropped first, so only the other axes are mapped
         x = operation("reshape")(x, shape=tuple(x.shape[i] for i in axes))
     return operation("broadcast_in_dim")(x, shape=shape, broadcast_dimensions=tuple(offset + i for i in axes))
 
 
 def promote(name: str, *operands: Any, dtype: np.dtype | None = None) -> list[Tensor]:
-    """The operands as tensors of one dtype and one shape."""
+    """The operands as tensors with one dtype and one shape."""
     operands = tuple(map(readable, operands))
     dtype = dtype or promote_dtypes([x if is_scalar(x) else _with_dtype(x) for x in operands])
     shape = broadcast_shapes(name, [() if is_scalar(x) else np.shape(x) for x in operands])

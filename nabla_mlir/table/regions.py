@@ -15,20 +15,20 @@ Fill = Callable[[list[Tensor]], Sequence[Tensor]]
 
 
 def body_of(region: ir.Region) -> tuple[list[ir.Value], list[ir.Operation], list[ir.Value]]:
-    """Arguments, operations and returned values of a region of one block."""
+    """The arguments, operations and returned values of a region with one block."""
     block = region.blocks[0]
     ops = [op.operation for op in block.operations]
     return list(block.arguments), ops[:-1], list(ops[-1].operands)
 
 
 def ends_of(region: ir.Region) -> tuple[list[ir.Value], list[ir.Value]]:
-    """Arguments and returned values of a region of one block; cheaper than `body_of`."""
+    """The arguments and returned values of a region with one block; cheaper than `body_of`."""
     block = region.blocks[0]
     return list(block.arguments), list(block.operations[len(block.operations) - 1].operation.operands)
 
 
 def captures_of(op: ir.Operation) -> list[ir.Value]:
-    """The values from outside that the regions of an operation use, each once, in order of appearance."""
+    """The values from outside that the regions of an operation read, without duplicates, in order of appearance."""
     inside: set[ir.Value] = set()
     captures: dict[ir.Value, None] = {}
     for region in op.regions:
@@ -51,7 +51,7 @@ def _collect(region: ir.Region, inside: set[ir.Value], captures: dict[ir.Value, 
 
 
 def captures_by_rule(op: ir.Operation, record: OpDef) -> list[ir.Value]:
-    """The values from outside that the results of an operation vary with: those of its regions that are no comparators."""
+    """The captured values on which the results of an operation depend; captures of comparators are not among them."""
     if not len(op.regions):
         return []
     inside: set[ir.Value] = set()
@@ -64,10 +64,10 @@ def captures_by_rule(op: ir.Operation, record: OpDef) -> list[ir.Value]:
 
 
 def decomposed(op: ir.Operation, record: OpDef, transform: str) -> list[Tensor]:
-    """Emits what an operation is by others, without its regions, and returns its results.
+    """Emits the decomposition of an operation into operations without regions; returns its results.
 
     Raises:
-      RuleMissingError: its record does not say that.
+      RuleMissingError: its record has no decomposition.
     """
     if record.decomposition is None:
         how = "varies over the mapped axis" if transform == "vmap" else "is differentiated"
@@ -76,12 +76,12 @@ def decomposed(op: ir.Operation, record: OpDef, transform: str) -> list[Tensor]:
 
 
 def reads_of(op: ir.Operation) -> list[ir.Value]:
-    """Everything an operation reads: its operands, and what its regions capture."""
+    """All values that an operation reads: its operands and the captures of its regions."""
     return [*op.operands, *captures_of(op)] if len(op.regions) else list(op.operands)
 
 
 def dependents(ops: Iterable[ir.Operation], roots: Iterable[ir.Value]) -> set[ir.Value]:
-    """The values that depend on `roots` in any way, the roots included; of loops and branches the results that do."""
+    """The values that depend on `roots`, including the roots; for loops and branches, only those of their results that do."""
     values = set(roots)
     for op in ops:
         if any(v in values for v in reads_of(op)):
@@ -116,7 +116,7 @@ def _dependent_carries(op: ir.Operation, values: set[ir.Value]) -> Iterable[ir.V
 
 
 def fill(region: ir.Region, types: Sequence[ir.Type], make: Fill) -> list[Tensor]:
-    """Gives an empty region its block: `make` gets the arguments and returns what the block returns."""
+    """Gives an empty region its block: `make` gets the arguments and returns the values that the block returns."""
     block = ir.Block.create_at_start(region, list(types), [ir.Location.unknown()] * len(types))
     scope = current_scope()
     with ir.InsertionPoint(block):
@@ -129,7 +129,7 @@ def fill(region: ir.Region, types: Sequence[ir.Type], make: Fill) -> list[Tensor
     return outs
 
 
-MAX_RESIDUAL_BYTES = "ad.max_residual_bytes"  # of a loop: how much reverse mode may store for it
+MAX_RESIDUAL_BYTES = "ad.max_residual_bytes"  # of a loop: the number of bytes that reverse mode may store for it
 
 
 def emit_while(
@@ -138,7 +138,7 @@ def emit_while(
     """Emits ``while condition(carry): carry = body(carry)`` and returns the last carry.
 
     Args:
-      like: the loop that this one is made from; the bound on its memory holds for it too.
+      like: the loop from which this one is made; its bound on memory is copied.
     """
     types = [x.value.type for x in inits]
     attributes = bound_of(like) if like is not None else {}
@@ -149,14 +149,14 @@ def emit_while(
 
 
 def bound_of(op: ir.Operation) -> dict[str, ir.Attribute]:
-    """The attribute that bounds the memory of a loop, if it has one."""
+    """The attribute that bounds the memory of a loop, as a dict; empty if the loop has none."""
     return {MAX_RESIDUAL_BYTES: op.attributes[MAX_RESIDUAL_BYTES]} if MAX_RESIDUAL_BYTES in op.attributes else {}
 
 
 def emit_case(index: Tensor, branches: Sequence[Callable[[], Sequence[Tensor]]]) -> list[Tensor]:
-    """Emits a choice between branches: `stablehlo.if` for a truth value, `stablehlo.case` for an integer."""
+    """Emits a choice between branches: `stablehlo.if` for a truth value as index, `stablehlo.case` for an integer."""
     name = "stablehlo.if" if index.dtype.kind == "b" else "stablehlo.case"
-    # The result types are those of the first branch, which is emitted into a holder to learn them.
+    # The first branch is emitted into a scratch operation, because the result types are its types.
     with scratch(len(branches)) as holder:
         outs = []
         for region, branch in zip(holder.regions, branches, strict=True):
@@ -168,7 +168,7 @@ def emit_case(index: Tensor, branches: Sequence[Callable[[], Sequence[Tensor]]])
 
 
 def clone_body(ops: Iterable[ir.Operation], mapping: dict[ir.Value, ir.Value]) -> list[ir.Operation]:
-    """Clones operations at the insertion point; `mapping` replaces values and is extended with the results."""
+    """Clones operations at the insertion point; `mapping` replaces values, and the results are added to it."""
     return [clone_op(op, mapping) for op in ops]
 
 
@@ -182,20 +182,20 @@ def emit_call(func: ir.Operation, arguments: Sequence[Tensor]) -> list[Tensor]:
 
 
 class Kept:
-    """Values that are followed through replacements: what stands for them is read at the end."""
+    """Values that are followed through replacements: `release` returns the values that replaced them."""
 
     def __init__(self, values: Sequence[ir.Value]):
         self.mark: ir.Operation = ir.Operation.create("ad.mark", operands=list(values))
 
     def release(self) -> list[ir.Value]:
-        """What the values have become."""
+        """The current values, which may replace the original ones."""
         values = list(self.mark.operands)
         self.mark.erase()
         return values
 
 
 def replace(op: ir.Operation, results: Sequence[Tensor]) -> None:
-    """Replaces an operation by values and drops it."""
+    """Replaces the results of an operation by `results`, and erases the operation."""
     for old, new in zip(op.results, results, strict=True):
         old.replace_all_uses_with(new.value)
     op.erase()

@@ -1,7 +1,8 @@
-"""The rule table: what a record is, how it emits, reads back and is checked.
+"""The rule table: the class of records, which emit operations, read their parameters back and check themselves.
 
-A record states for one operation its attributes, the type of its results where MLIR does not infer it, and its
-jvp, transpose and batch rules, or the word that stands for a rule. An incomplete record does not load.
+A record states for one operation its attributes, the types of its results if MLIR does not infer them, and its jvp,
+transpose and batch rules. A rule that does not exist is stated, too (`UNSUPPORTED`). An incomplete record does not
+load.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from nabla_mlir.table.vectorized import apply_per_entry
 
 
 class Zero:
-    """A tangent or cotangent that is zero by structure: nothing is emitted for it."""
+    """A tangent or cotangent that is structurally zero: no operation is emitted for it."""
 
     def __repr__(self) -> str:
         return "ZERO"
@@ -37,7 +38,7 @@ ZERO = Zero()
 
 @dataclass(frozen=True)
 class UNSUPPORTED:
-    """Stands for a rule that does not exist, with the reason the user is told."""
+    """A rule that does not exist, with the reason for the error message."""
 
     reason: str
 
@@ -49,10 +50,10 @@ ResultTypes = Callable[..., list[tuple[tuple[int, ...], np.dtype]]]
 
 @dataclass(eq=False)
 class Region:
-    """A region that a record carries as a parameter: the source to clone from.
+    """A region as a parameter of a record: the region from which copies are made.
 
     Attributes:
-      captures: replacements for values that the region uses from outside.
+      captures: replacements for values that the region captures.
     """
 
     source: ir.Region
@@ -97,49 +98,51 @@ class OpDef:
 
     Attributes:
       name: the operation, e.g. ``stablehlo.sine``.
-      kind: the word for the family that supplied the rules (`elementwise`, `structural`, ...).
-      doc: one sentence; the row in the reference.
-      attributes: codec of each attribute; a value of None means that the attribute is absent.
-      defaults: values of parameters that callers may leave out.
-      result: ``(*operands, **params) -> [(shape, dtype)]`` where MLIR cannot infer the result.
-      result_params: parameters that live in the result type, read back from the operation.
+      kind: the kind that supplied the rules (`elementwise`, `structural`, ...; see kinds.py).
+      doc: one sentence for the reference pages.
+      attributes: the codec of each attribute; the value None means that the attribute is absent.
+      defaults: default values of parameters.
+      result: ``(*operands, **params) -> [(shape, dtype)]``, if MLIR cannot infer the types of the results.
+      result_params: a function that reads parameters from the result types of an operation.
       regions: names of the region parameters, in order.
-      comparators: those of them that order elements, so that what they capture has no derivative.
-      decomposition: ``(operands, **params) -> results``, the same by operations without regions: the derivatives and the maps by
-        what the other regions capture are those of it. Without one they are refused.
+      comparators: the names of regions that order elements; their captures have no derivative.
+      decomposition: ``(operands, **params) -> results``, the same results by operations without regions. Derivatives
+        and maps with respect to captured values use it; without a decomposition they are refused.
       jvp: ``(outs, operands, tangents, **params) -> [tangent of each result]``, or ZERO, or UNSUPPORTED.
       transpose: ``(cotangents, i, operands, **params) -> cotangent of operand i``, for operations that are linear
         in operand i, or UNSUPPORTED.
-      linear: the operands in which the operation is linear (indices, "all", or ``(xs, **params) -> indices``):
-        jointly if `joint`, else each on its own.
-      batch: ``(operands, mapped, size, **params) -> results`` with the mapped axis leading in every operand that
-        is mapped and in every result, or UNSUPPORTED.
-      partials: for each operand ``(t, y, *xs, **params) -> t * dy/dx_i`` or ZERO, of elementwise operations.
-      constant_partials: the same for a t that does not vary with what is differentiated, if they differ: where it is 0, so
-        is the product, though the derivative be infinite.
-      vjp: only for control flow, whose rules get the operation itself: ``jvp(op, tangents)`` and
-        ``batch(op, mapped, size, unmapped)`` extend the tables, ``vjp(op, active, cotangents)`` returns one.
-      active: only for control flow: ``(op, varying values) -> indices of the results that vary with them``; all if not given.
-      numpy: reference implementation, for the law tests and where constants are folded.
+      linear: the operands in which the operation is linear (indices, "all", or ``(xs, **params) -> indices``): in all
+        of them together if `joint`, else in each separately.
+      batch: ``(operands, mapped, size, **params) -> results``, or UNSUPPORTED; the mapped axis leads in every mapped
+        operand and in every result.
+      partials: of elementwise operations: for each operand ``(t, y, *xs, **params) -> t * dy/dx_i``, or ZERO.
+      constant_partials: partials for a t that does not vary with the variables, if they differ: the product is 0 where
+        t is 0, even if the derivative is infinite.
+      vjp: only for control flow, whose rules get the operation itself: ``jvp(op, tangents)`` and ``batch(op, mapped,
+        size, unmapped)`` extend their tables; ``vjp(op, active, cotangents)`` returns the cotangents of the values that
+        the operation reads.
+      active: only for control flow: ``(op, varying values) -> indices of the results that vary with them``; all by default.
+      numpy: a reference implementation, for the law tests and for constant folding.
       sample: argument generator(s) for the law tests.
       singular: operands at which the formula of a derivative has no value, for the law of singular points.
-      elementwise: each element of the result is made of those at its place; smaller operands are repeated.
-      moves: each element of the result is one of an operand in which the operation is linear, or of any if it has none.
-      free: no time and no memory of its own: a view, or made where it is read.
-      view: the bits of its operand, in their order.
-      part: reads a part of its first operand.
-      reduces: many elements combined into one.
-      pattern: how it moves a sparsity pattern: ``(operands, shapes of the results, **params) -> relations``, of
-        nabla_mlir/sparsity; derived from the kind of elementwise operations, dense if it is not given.
+      elementwise: each element of the result depends only on the elements at its own index; smaller operands are repeated.
+      moves: each element of the result is an element of an operand in which the operation is linear, or of any operand
+        if there is no such operand.
+      free: it needs no time and no memory: a view, or a value that is computed by its readers.
+      view: the result has the bits of its operand, in the same order.
+      part: it reads a part of its first operand.
+      reduces: it combines many elements into one.
+      pattern: its sparsity pattern: ``(operands, shapes of the results, **params) -> relations`` (see
+        nabla_mlir/sparsity). It is derived for elementwise operations, and dense by default for others.
       commutes: the operands may be exchanged.
-      pure: may be dropped where no result is used, and merged with an equal one.
-      sequential: what one thread does.
-      runs: how often its regions run as they stand: "loop", "choice" (one of them) or "once"; "" if they say what is
-        done with each element, or are rules.
-      updates: ``op -> operands`` whose place in memory the results take.
-      instructions: what an element takes, as a vector of additions takes one.
-      flops: ``(outs, operands, **params) -> floating-point operations``; one for each element, or none of what moves
-        them, if not given.
+      pure: it may be erased if no result is used, and merged with an equal operation.
+      sequential: one thread executes it.
+      runs: how often its regions run: "loop", "choice" (one of them) or "once"; "" if the regions act on elements, or
+        are rules.
+      updates: ``op -> indices of operands`` whose memory the results reuse.
+      instructions: the cost of one element, on a scale where an addition costs 1.
+      flops: ``(outs, operands, **params) -> floating-point operations``. The default is one for each element, and none
+        for operations that move elements.
     """
 
     name: str
@@ -195,12 +198,12 @@ class OpDef:
             self.pattern = elementwise_pattern if self.elementwise else dense_pattern
 
     def __call__(self, *operands: Tensor, **params: Any) -> Any:
-        """Emits the operation on tensors; a single result comes bare, several as a list."""
+        """Emits the operation on tensors; returns a single result as it is, and several as a list."""
         outs = self.apply(operands, {**self.defaults, **params})
         return outs if self.multi else outs[0]
 
     def apply(self, operands: Sequence[Tensor], params: Params) -> list[Tensor]:
-        """Emits the operation with all its parameters given."""
+        """Emits the operation; `params` has all its parameters."""
         has_axes = False
         for operand in operands:
             operand.check_open()
@@ -249,10 +252,10 @@ class OpDef:
             set_scope(scope)
 
     def read(self, op: ir.Operation) -> Params:
-        """The parameters of an operation of this record; with them `apply` makes it again.
+        """The parameters of an operation of this record; `apply` with them emits an equal operation.
 
         Raises:
-          VerifyError: an attribute is of another kind, or of one that MLIR's bindings do not know.
+          VerifyError: an attribute has the wrong kind, or a kind that MLIR's bindings do not know.
         """
         present = op.attributes
         try:
@@ -272,11 +275,11 @@ class OpDef:
 
     @property
     def has_params(self) -> bool:
-        """Whether there is anything to read but operands."""
+        """True if an operation has parameters (attributes, result parameters, regions)."""
         return bool(self.attributes or self.result_params or self.regions)
 
     def linear_operands(self, xs: Sequence[Tensor], params: Params) -> tuple[int, ...]:
-        """The indices of the operands in which an operation with these parameters is linear."""
+        """Indices of the operands in which an operation with these parameters is linear."""
         if callable(self.linear):
             return tuple(self.linear(xs, **params))
         return tuple(range(len(xs))) if self.linear == "all" else tuple(self.linear)
@@ -291,7 +294,7 @@ REGISTRY: dict[str, OpDef] = {}
 
 
 def register(record: OpDef) -> OpDef:
-    """Adds a record to the table; a second one for the same operation is an error."""
+    """Adds a record to the table. Raises TypeError if the operation already has a record."""
     if record.name in REGISTRY:
         raise TypeError(f"record {record.name!r} exists already.")
     REGISTRY[record.name] = record
@@ -299,7 +302,7 @@ def register(record: OpDef) -> OpDef:
 
 
 def operation(name: str) -> OpDef:
-    """The record of an operation of StableHLO by its short name, for code that stands below the records: ``operation("add")``."""
+    """The record of an operation of StableHLO by its short name, for modules that the records import: ``operation("add")``."""
     return REGISTRY[f"stablehlo.{name}"]
 
 
@@ -321,17 +324,17 @@ def missing_rule(op: ir.Operation, transform: str, reason: str) -> RuleMissingEr
 
 
 def zeros(x: Tensor) -> Tensor:
-    """A zero of the shape and dtype of `x`."""
+    """A zero constant with the shape and dtype of `x`."""
     return full(x.shape, 0, x.dtype)
 
 
 def materialize(tangent: MaybeZero, like: Tensor) -> Tensor:
-    """The tangent itself, or a zero constant like its primal."""
+    """The tangent itself; for a structural zero, a zero constant with the shape and dtype of `like`."""
     return zeros(like) if isinstance(tangent, Zero) else tangent
 
 
 def add_any(a: MaybeZero, b: MaybeZero) -> MaybeZero:
-    """a + b, where either may be a structural zero."""
+    """a + b; either may be a structural zero."""
     if isinstance(a, Zero):
         return b
     if isinstance(b, Zero):

@@ -1,4 +1,4 @@
-"""What the law tests feed to a record: domains for elementwise operations, cases for the others."""
+"""The inputs of the law tests: domains for elementwise operations, cases for other operations."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Domain:
-    """Real numbers of [low, high] that keep `gap` away from each of `avoid`; or integers of that range."""
+    """Real numbers of [low, high] with a distance of at least `gap` from each point of `avoid`; or integers of [low, high]."""
 
     low: float
     high: float
@@ -37,7 +37,7 @@ class Domain:
 
 
 def reals(low: float = -2.0, high: float = 2.0, avoid: Sequence[float] = (), gap: float = 0.1) -> Domain:
-    """Real numbers away from the points where the operation is not smooth."""
+    """Real numbers with a distance from the points where the operation is not smooth."""
     return Domain(low, high, tuple(avoid), gap)
 
 
@@ -47,7 +47,7 @@ def integers(low: int = -5, high: int = 5) -> Domain:
 
 
 def whole(low: int, high: int) -> Domain:
-    """Whole numbers of [low, high] as floating point; the operation is not differentiated in them."""
+    """Integers of [low, high] as floating-point numbers; the operation is not differentiated by them."""
     return Domain(low, high, kind="whole")
 
 
@@ -61,7 +61,7 @@ class Case:
     """One call of a record: the shape (and domain, if not real) of each operand, and the parameters.
 
     Attributes:
-      values: operands given as they are (indices, for instance); None where they are drawn.
+      values: fixed operands (for example indices); None for operands that are drawn.
     """
 
     shapes: tuple[tuple[int, ...], ...]
@@ -72,7 +72,7 @@ class Case:
     smooth: bool = True
 
     def draw(self, rng: np.random.Generator, dtype: np.dtype) -> list[np.ndarray]:
-        """The operands."""
+        """The operands of the case."""
         arrays = []
         for i, shape in enumerate(self.shapes):
             value = self.values[i] if i < len(self.values) else None

@@ -1,4 +1,4 @@
-"""Tensor: an SSA value with a shape, a dtype and operators. Rules and users write with the same class."""
+"""Tensor: an SSA value with a shape, a dtype and operators. Rules and users write code with the same class."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from nabla_mlir.dialects.regions import made_by
 from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.errors import ConcretizationError, LeakedTracerError, user_frame
 
-NamedAxes = tuple[tuple[str, int], ...]  # name and size of each
+NamedAxes = tuple[tuple[str, int], ...]  # (name, size) of each axis
 
 
 class Scope:
-    """The region a tensor was made in. A tensor must not be used after its scope has closed."""
+    """The region in which a tensor was made. A tensor must not be used after its scope is closed."""
 
     __slots__ = ("open", "parent", "what")
     open: bool
@@ -48,12 +48,12 @@ _state = _State()
 
 
 def current_scope() -> Scope | None:
-    """The innermost open scope of this thread: None in passes and outside any trace."""
+    """The innermost open scope of this thread; None in passes and outside of traces."""
     return _state.scope
 
 
 def set_scope(scope: Scope | None) -> None:
-    """Makes `scope` the innermost one of this thread."""
+    """Makes `scope` the innermost scope of this thread."""
     _state.scope = scope
 
 
@@ -77,7 +77,12 @@ _is_followed: Callable[[Tensor], bool] = _never
 
 
 def set_reader(reader: Callable[[Tensor], np.ndarray | None], is_followed: Callable[[Tensor], bool]) -> None:
-    """Says what numbers a tensor has: None unless tracing knows them; and of which an open derivative follows the value."""
+    """Sets how the numbers of a traced tensor are read.
+
+    Args:
+      reader: returns the numbers of a tensor, or None if tracing does not know them.
+      is_followed: True for a tensor with respect to which an open derivative is taken.
+    """
     global _reader, _is_followed
     _reader, _is_followed = reader, is_followed
 
@@ -87,8 +92,8 @@ class Tensor(ArrayMethods):
 
     Passes that write for the compiler have `dialects.values.Val`, whose operators are one operation each.
 
-    Arithmetic follows NumPy: shapes broadcast, mixed dtypes promote by NumPy's table, Python scalars take the
-    dtype of the tensor. It has no numbers: asking for them raises ConcretizationError.
+    Arithmetic follows NumPy: shapes broadcast, mixed dtypes promote by NumPy's table, Python scalars take the dtype of
+    the tensor. It has no numbers: reading them raises ConcretizationError.
     """
 
     __slots__ = ("dtype", "scope", "shape", "value", "weak")
@@ -98,14 +103,14 @@ class Tensor(ArrayMethods):
     value: ir.Value
     weak: bool
     functions: ClassVar[dict[str, Callable[..., Any]]] = {}  # arithmetic by promotion.py, the rest by numpy/methods.py
-    axes: NamedAxes = ()  # of a vectorised tensor, see ops.vectorized
-    device: ClassVar[None] = None  # that of the target
+    axes: NamedAxes = ()  # the named axes of a vectorised tensor, see vectorized.py
+    device: ClassVar[None] = None  # the target determines the device
 
     def __init__(self, value: ir.Value, scope: Scope | None = None):
         self.value = value
         self.shape, self.dtype = shape_and_dtype(value.type)
         self.scope = scope
-        self.weak = False  # a Python scalar that became an argument: it still takes the dtype of others
+        self.weak = False  # True for an argument that was a Python scalar: it still takes the dtype of other operands
 
     @property
     def ndim(self) -> int:
@@ -129,7 +134,7 @@ class Tensor(ArrayMethods):
         return self
 
     def to_device(self, device: Any, /, *, stream: None = None) -> Tensor:
-        """The tensor itself: the target decides on which device it is."""
+        """Returns the tensor itself; the target determines the device."""
         return self
 
     def check_open(self) -> None:
@@ -144,13 +149,13 @@ class Tensor(ArrayMethods):
         )
 
     def _known(self, purpose: str, advice: str) -> np.ndarray:
-        """The numbers, where the arguments of the trace are at hand and decide them."""
+        """The numbers, if the arguments of the trace are available and determine them; else raises ConcretizationError."""
         self.check_open()
         array = _reader(self)
         return self._no_value(purpose, advice) if array is None else array
 
     def _number(self, purpose: str, advice: str) -> np.ndarray:
-        """The numbers, where also no derivative follows them: it would be lost with what Python computes of them."""
+        """The numbers, if also no derivative follows the tensor: Python code that computes with a number would lose it."""
         array = self._known(purpose, advice)
         if _is_followed(self):
             call = f"{purpose[:-1]}nm.stop_gradient(x))" if purpose.endswith("()") else "nm.stop_gradient(x)"
@@ -161,7 +166,7 @@ class Tensor(ArrayMethods):
         return array
 
     def __bool__(self) -> bool:
-        # A comparison, whose derivative is 0: also that of a number with 0.
+        # Comparisons have the derivative 0, also comparisons with the number 0.
         return bool(self._known("bool()", "in `if` use nm.numpy.where or nm.cond; in `while` use nm.while_loop."))
 
     def __int__(self) -> int:
@@ -203,25 +208,25 @@ class Tensor(ArrayMethods):
         self._no_value("a copy or a pickle", "return it from the function; x.copy() is another tensor of the same values.")
 
     def item(self, *index: int) -> Any:
-        """Not available on a traced tensor."""
+        """Raises ConcretizationError: a traced tensor has no numbers."""
         self._no_value("item()", "keep it a tensor, or return it from the function.")
 
     tolist = item
 
 
 def wrap(value: ir.Value) -> Tensor:
-    """A tensor of the current scope."""
+    """A tensor of the current scope for an MLIR value."""
     return Tensor(value, _state.scope)
 
 
 def full(shape: tuple[int, ...], value: complex, dtype: np.dtype) -> Tensor:
-    """A constant of `shape` that holds `value` everywhere; a splat, whatever the size."""
+    """A splat constant: `value` for every element of `shape`."""
     attribute = stablehlo.splat(value, shape, dtype)
     return wrap(stablehlo.emit("stablehlo.constant", [], attributes={"value": attribute}).results[0])
 
 
 def constant(array: np.ndarray) -> Tensor:
-    """A constant that holds `array`."""
+    """A constant with the elements of `array`."""
     attribute = stablehlo.elements(array)
     return wrap(stablehlo.emit("stablehlo.constant", [], attributes={"value": attribute}).results[0])
 
@@ -232,7 +237,7 @@ def full_like(x: Tensor, value: complex) -> Tensor:
 
 
 def splat_of(x: Tensor) -> complex | float | int | bool | None:
-    """The Python number if `x` is a constant that is the same everywhere, else None."""
+    """The Python number if `x` is a constant with equal elements, else None."""
     owner = made_by(x.value)
     if owner is None or owner.name != "stablehlo.constant":
         return None

@@ -1,6 +1,6 @@
-"""What holds of an operation, asked of its record; of one without a record nothing does.
+"""Properties of operations, read from their records; an operation without a record has none of them.
 
-A pass that treats a class of operations asks here, so that an operation is added by its record alone.
+A pass that treats a class of operations uses these functions, so that a new operation needs only its record.
 """
 
 from __future__ import annotations
@@ -14,71 +14,74 @@ from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.table.registry import REGISTRY, OpDef
 from nabla_mlir.table.tensor import wrap
 
-CONSTANT = "stablehlo.constant"  # the one operation of values that has no record: it has no operands
+CONSTANT = "stablehlo.constant"  # the only operation on values without a record, because it has no operands
 
-# Instructions for an element: the words of one scale, on which records say where an operation stands and passes where they
-# change their ways. No time is meant; those of the steps that matter are in nabla_mlir/thresholds.py (`ELEMENT`).
-CHEAP = 3  # to compute it again takes no longer than to read it from memory
+# Instructions per element: the words of one scale, on which records rate operations and passes choose strategies. These
+# are no times; the times of the relevant steps are in nabla_mlir/thresholds.py (`ELEMENT`).
+CHEAP = 3  # recomputing it takes no longer than reading it from memory
 FUNCTION = 8  # a quotient, a root, an exponential
-OWN_LOOP = 10  # of what does not fuse with its neighbours, where the record does not say more
+OWN_LOOP = 10  # the default of operations that do not fuse with their neighbours
 LONG = 20  # it is worth storing for the backward pass
-ONE_BY_ONE = 100  # elements are not done side by side
+ONE_BY_ONE = 100  # elements are processed one after another
 
 
 def record_or_none(op: ir.Operation | None) -> OpDef | None:
-    """The record of an operation, if there is one."""
+    """The record of an operation; None if it has none."""
     return None if op is None else REGISTRY.get(op.name)
 
 
 def names_with(holds: Callable[[OpDef], bool]) -> list[str]:
-    """The operations of whose record something holds, in order."""
+    """The names of the operations whose record satisfies a condition, sorted."""
     return sorted(name for name, record in REGISTRY.items() if holds(record))
 
 
 def is_elementwise(op: ir.Operation | None) -> bool:
-    """Whether each element of the result is made of those at its place."""
+    """True if each element of the result depends only on the elements at its own index."""
     record = record_or_none(op)
     return record is not None and record.elementwise
 
 
 def is_cheap(op: ir.Operation | None) -> bool:
-    """Whether an operation is elementwise, and costs less to compute again than to read from memory."""
+    """True for an elementwise operation that costs less to recompute than to read from memory."""
     record = record_or_none(op)
     return record is not None and record.elementwise and record.instructions <= CHEAP
 
 
 def is_long(op: ir.Operation | None) -> bool:
-    """Whether the result is worth storing rather than computing again."""
+    """True if it is cheaper to store the result than to recompute it."""
     record = record_or_none(op)
     return record is not None and record.instructions >= LONG
 
 
 def is_free(op: ir.Operation | None) -> bool:
-    """Whether an operation takes no time and no memory: a constant, a view, or what is made where it is read."""
+    """True if an operation needs no time and no memory: a constant, a view, or a value that is computed by its readers."""
     record = record_or_none(op)
     return (op is not None and op.name == CONSTANT) or (record is not None and record.free)
 
 
 def is_view(op: ir.Operation | None) -> bool:
-    """Whether the result has the bits of the operand, in their order."""
+    """True if the result has the bits of the operand, in the same order."""
     record = record_or_none(op)
     return record is not None and record.view
 
 
 def is_part(op: ir.Operation | None) -> bool:
-    """Whether an operation reads a part of its first operand."""
+    """True if an operation reads a part of its first operand."""
     record = record_or_none(op)
     return record is not None and record.part
 
 
 def is_reduction(op: ir.Operation | None) -> bool:
-    """Whether many elements become one."""
+    """True if an operation combines many elements into one."""
     record = record_or_none(op)
     return record is not None and record.reduces
 
 
 def is_sum(op: ir.Operation | None) -> bool:
-    """Whether an operation is elementwise and linear in all operands together: zero where they are, of finite partials."""
+    """True for an elementwise operation that is linear in all operands together.
+
+    Its partials are finite, and its result is zero where all operands are zero.
+    """
     record = record_or_none(op)
     if op is None or record is None or not record.elementwise or not record.joint:
         return False
@@ -86,7 +89,7 @@ def is_sum(op: ir.Operation | None) -> bool:
 
 
 def is_linear_in(op: ir.Operation | None, i: int) -> bool:
-    """Whether an operation is elementwise, and linear in operand `i` while the others are held fixed."""
+    """True for an elementwise operation that is linear in operand `i` while the other operands are fixed."""
     record = record_or_none(op)
     if op is None or record is None or not record.elementwise or callable(record.linear):
         return False
@@ -95,25 +98,25 @@ def is_linear_in(op: ir.Operation | None, i: int) -> bool:
 
 
 def is_choice(op: ir.Operation | None) -> bool:
-    """Whether one of the regions runs, by the first operand."""
+    """True if the first operand selects one region, which runs."""
     record = record_or_none(op)
     return record is not None and record.runs == "choice"
 
 
 def returns_of_regions(op: ir.Operation | None) -> bool:
-    """Whether each result is what one of the regions returns at its place."""
+    """True if each result is the value that one of the regions returns at the same index."""
     record = record_or_none(op)
     return record is not None and record.runs in ("choice", "once")
 
 
 def runs_regions(op: ir.Operation) -> bool:
-    """Whether regions run as they stand, as that of a function does; those of others say what is done with elements."""
+    """True if the regions run like the body of a function; the regions of other operations act on elements."""
     record = record_or_none(op)
     return op.name == "func.func" or (record is not None and record.kind == "control")
 
 
 def moved(op: ir.Operation | None) -> list[ir.Value]:
-    """The operands of whose elements the result consists; none if it computes."""
+    """The operands from which the elements of the result are copied; empty if the operation computes new elements."""
     record = record_or_none(op)
     if op is None or record is None or not record.moves:
         return []
@@ -122,7 +125,7 @@ def moved(op: ir.Operation | None) -> list[ir.Value]:
 
 
 def updated(op: ir.Operation) -> Sequence[int]:
-    """The operands whose place in memory the results take."""
+    """Indices of the operands whose memory the results reuse."""
     record = record_or_none(op)
     return () if record is None or record.updates is None else record.updates(op)
 
@@ -131,18 +134,18 @@ def updated(op: ir.Operation) -> Sequence[int]:
 
 
 def size_of(value: ir.Value) -> int:
-    """The number of elements."""
+    """The number of elements of a value."""
     return math.prod(shape_and_dtype(value.type)[0])
 
 
 def bytes_of(value: ir.Value) -> int:
-    """The bytes of a value."""
+    """The size of a value in bytes."""
     shape, dtype = shape_and_dtype(value.type)
     return math.prod(shape) * dtype.itemsize
 
 
 def flops_of(op: ir.Operation) -> int:
-    """Floating-point operations of an operation, as its record says; its regions do not count."""
+    """The floating-point operations of an operation, by its record; its regions are not counted."""
     record = record_or_none(op)
     if record is None:
         return 0

@@ -1,8 +1,8 @@
-"""Vectorised tensors: named batch axes on values, and what an operation on them becomes: a map over those axes.
+"""Vectorised tensors: values with named batch axes. An operation on them becomes a map over those axes.
 
-An operation on vectorised tensors is emitted as a `batch.vmap` over their axes, each operand stating which of them it
-carries. A function that is run *per entry* becomes one such map: inside it tensors have no named axes, and those it
-uses from outside enter as arguments of the map when they are met.
+The operation is emitted as a `batch.vmap` over their axes; each operand states which of the axes it carries. A function
+that runs *per entry* becomes one such map: inside it tensors have no named axes, and a vectorised tensor from outside
+becomes an argument of the map when it is first used.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from nabla_mlir.table.tensor import NamedAxes, Scope, Tensor, current_scope, wra
 
 
 class VectorizedTensor(Tensor):
-    """A tensor with named axes in front, which operations do not see: they act on each entry along them.
+    """A tensor with named leading axes. Operations do not see these axes: they act on each entry along them.
 
     Attributes:
-      value: the whole, the named axes leading.
-      axes: their names and sizes, in order.
+      value: the whole array; its named axes lead.
+      axes: the names and sizes of the named axes, in order.
       shape: the shape of one entry.
     """
 
@@ -52,17 +52,17 @@ class VectorizedTensor(Tensor):
 
 
 def with_axes(x: Tensor, axes: NamedAxes) -> Tensor:
-    """The tensor whose first axes bear these names."""
+    """The tensor with names for its first axes."""
     return VectorizedTensor(x.value, axes, x.scope) if axes else Tensor(x.value, x.scope)
 
 
 def whole(x: Tensor) -> Tensor:
-    """The tensor with its named axes as ordinary leading ones."""
+    """The tensor with its named axes as ordinary leading axes."""
     return Tensor(x.value, x.scope)
 
 
 def union(axes: Sequence[NamedAxes], what: str = "an operation") -> NamedAxes:
-    """All axes in order of first appearance; one of size 1 stretches. Raises ShapeError where sizes differ."""
+    """All axes in order of first appearance; an axis of size 1 stretches. Raises ShapeError if sizes differ."""
     sizes: dict[str, int] = {}
     for name, size in itertools.chain(*axes):
         own = sizes.get(name, 1)
@@ -76,32 +76,32 @@ def union(axes: Sequence[NamedAxes], what: str = "an operation") -> NamedAxes:
 
 
 def map_over(block: ir.Block, operands: Sequence[Tensor], axes: NamedAxes, outs: int) -> list[Tensor]:
-    """The map of a block, whose arguments are the entries of `operands`, over named axes; it owns the block then.
+    """Emits the map of a block over named axes; the arguments of the block are the entries of `operands`.
 
-    Every result carries all axes, in the order in which its own operations meet them.
+    Every result carries all axes, in the order in which its own operations meet them. The map takes the block over.
     """
     free = {name for op in block.operations for name in free_axes(op.operation)}
     symbols = [next(s for s in itertools.chain([n], (f"{n}_{k}" for k in itertools.count(1))) if s not in free)
                for n, _ in axes]  # fmt: skip
-    values, places = [], []
+    values, positions = [], []
     for x in operands:
         value, own_axes = _without_stretched(x, dict(axes))
         values.append(value)
-        places.append([own_axes.index(name) if name in own_axes else NOT_CARRIED for name, _ in axes])
+        positions.append([own_axes.index(name) if name in own_axes else NOT_CARRIED for name, _ in axes])
     names = [name for name, _ in axes]
     if len(axes) > 1:
         orders = [met([order, names]) for order in orders_of_results(block, [[n for n, _ in x.axes] for x in operands])]
     else:
         orders = [names] * outs
-    out_places = [[order.index(name) for name in names] for order in orders]
-    op = VmapOp.build(values, block, symbols, [size for _, size in axes], places, out_places).op
+    out_positions = [[order.index(name) for name in names] for order in orders]
+    op = VmapOp.build(values, block, symbols, [size for _, size in axes], positions, out_positions).op
     sizes = dict(axes)
     return [VectorizedTensor(r, tuple((n, sizes[n]) for n in order), current_scope())
             for r, order in zip(op.results, orders, strict=True)]  # fmt: skip
 
 
 def _without_stretched(x: Tensor, sizes: dict[str, int]) -> tuple[ir.Value, list[str]]:
-    """The value without those of its axes that have size 1 where others have more, and the names of the rest."""
+    """The value without its axes of size 1 that stretch to a larger size, and the names of its other axes."""
     axes = [(name, size) for name, size in x.axes if size == sizes[name]]
     if len(axes) == len(x.axes):
         return x.value, [name for name, _ in axes]
@@ -110,37 +110,37 @@ def _without_stretched(x: Tensor, sizes: dict[str, int]) -> tuple[ir.Value, list
 
 
 def apply_per_entry(make: Callable[[list[Tensor]], Sequence[Tensor]], operands: Sequence[Tensor]) -> list[Tensor]:
-    """What `make` emits for entries of the operands, some of which are vectorised, as a map over all their axes."""
+    """Emits `make` as a map over all named axes of the operands, some of which are vectorised; `make` gets entries."""
     operands = [enter(x) for x in operands]
     axes = union([x.axes for x in operands])
     if not axes:
         return list(make(operands))
-    places = [i for i, x in enumerate(operands) if x.axes]
-    types = [tensor_type(operands[i].shape, operands[i].dtype) for i in places]
+    positions = [i for i, x in enumerate(operands) if x.axes]
+    types = [tensor_type(operands[i].shape, operands[i].dtype) for i in positions]
     with scratch() as holder:
         block = ir.Block.create_at_start(holder.regions[0], types, [ir.Location.unknown()] * len(types))
         entries = list(operands)
-        for i, argument in zip(places, block.arguments, strict=True):
+        for i, argument in zip(positions, block.arguments, strict=True):
             entries[i] = wrap(argument)
         with ir.InsertionPoint(block):
             outs = make(entries)
             stablehlo.emit("stablehlo.return", [out.value for out in outs], results=[])
-        return map_over(block, [operands[i] for i in places], axes, len(outs))
+        return map_over(block, [operands[i] for i in positions], axes, len(outs))
 
 
 # ---------------------------------------------------------------- functions that run per entry
 
 
 class TakesApartError(Exception):
-    """A function that runs per entry asks for the named axes themselves."""
+    """A function that runs per entry reads the named axes themselves."""
 
 
 class Entries:
-    """The map that a function run per entry becomes.
+    """The map that a function which runs per entry becomes.
 
     Attributes:
-      operands: the vectorised tensors it has met, each an argument of the block.
-      inside: axes made inside; a name cannot mean two axes.
+      operands: the vectorised tensors that it has used; each is an argument of the block.
+      inside: names of axes that were made inside; a name must not denote two axes.
     """
 
     scope: Scope | None
@@ -154,11 +154,11 @@ class Entries:
 
     @property
     def axes(self) -> NamedAxes:
-        """The axes of everything that has entered."""
+        """The axes of all tensors that have entered."""
         return union([x.axes for x in self.operands])
 
     def is_outside(self, x: Tensor) -> bool:
-        """True if the tensor was not made inside."""
+        """True if the tensor was made outside of the map."""
         scope = x.scope
         while scope is not None and scope is not self.scope:
             scope = scope.parent
@@ -185,7 +185,7 @@ _open = _Open()
 
 @contextlib.contextmanager
 def per_entry_scope() -> Iterator[Entries]:
-    """Opens a map in the block at the insertion point, which is that of a region being traced."""
+    """Opens a map in the block at the insertion point; this is the block of a region that is being traced."""
     outer = _open.entries
     entries = Entries(current_scope(), ir.InsertionPoint.current.block)
     _open.entries = (*outer, entries)
@@ -196,15 +196,15 @@ def per_entry_scope() -> Iterator[Entries]:
 
 
 def enter(x: Tensor) -> Tensor:
-    """The tensor as the functions that are being run per entry see it."""
+    """The tensor as a function that runs per entry sees it: one entry."""
     for entries in _open.entries if x.axes else ():
         if x.axes and entries.is_outside(x):
             x = entries.enter(x)
     return x
 
 
-def take_apart(x: Tensor) -> Tensor:
-    """A tensor whose named axes are asked for. Raises TakesApartError inside a function that runs per entry of any."""
+def unwrapped(x: Tensor) -> Tensor:
+    """Returns a tensor whose named axes are read. Raises TakesApartError inside a function that runs per entry of any of them."""
     for entries in _open.entries:
         if entries.operands or (x.axes and entries.is_outside(x)):
             raise TakesApartError
@@ -212,7 +212,7 @@ def take_apart(x: Tensor) -> Tensor:
 
 
 def name_inside(names: Sequence[str]) -> None:
-    """Notes that a function which runs per entry gives names to axes of its own."""
+    """Records that a function which runs per entry names axes of its own."""
     for entries in _open.entries:
         if not set(dict(entries.axes)).isdisjoint(names):
             raise TakesApartError

@@ -1,13 +1,14 @@
 """The base class of targets, which are typed values that describe the machine for which a module is compiled, and their table.
 
-Common to all targets: f64 stays f64 (IREE's default would turn it into f32), optimisation level 3 without the
-aggressive fusion that breaks some valid modules, without the fusion of values that several operations read, without two
-rewrites of matrix products and transposes, and no debug information (artifacts are byte-identical wherever they were built).
+Common to all targets: f64 stays f64 (IREE's default would convert it to f32); optimisation level 3, but without the
+aggressive fusion that breaks some valid modules, without the fusion of values that several operations read, and without
+two rewrites of matrix products and transposes; and no debug information, so artifacts do not depend on the machine that
+built them.
 
-The fusion of values with several readers makes dispatches with several results. Where two of them turn out equal, IREE 3.13
-takes the first result of the dispatch for the later one (dropUnusedAndRedundantDispatchRegionResults, iree-org/iree#20065):
-of ``z = x * y; a = where(c, z, 0); return z, a, where(c, a, 0)`` the third result was z. The two rewrites gave wrong numbers
-for some Hessians (tests/frontend/test_compositions.py).
+The fusion of values with several readers makes dispatches with several results. If two of them are equal, IREE 3.13
+replaces the later one by the first result of the dispatch (dropUnusedAndRedundantDispatchRegionResults,
+iree-org/iree#20065): of ``z = x * y; a = where(c, z, 0); return z, a, where(c, a, 0)`` the third result was z. The two
+rewrites gave wrong numbers for some Hessians (tests/frontend/test_compositions.py).
 """
 
 from __future__ import annotations
@@ -100,8 +101,8 @@ class Target:
     drivers: ClassVar[tuple[str, ...]]
     labelled: ClassVar[tuple[str, ...]] = ()  # the fields that tell it from others of its kind
     codegen: ClassVar[Codegen] = Codegen()
-    for_wide_convolutions: ClassVar[tuple[str, ...]] = ()  # flags for modules that have some
-    maps_memory: ClassVar[bool] = False  # where it shares its memory with the host, that may be mapped if it is asked for
+    for_wide_convolutions: ClassVar[tuple[str, ...]] = ()  # flags for modules that contain wide convolutions
+    maps_memory: ClassVar[bool] = False  # True if it shares its memory with the host, which may then map it
 
     @classmethod
     def found(cls) -> Sequence[str]:
@@ -172,7 +173,7 @@ class Target:
     def to_json(self) -> dict[str, Any]:
         """The resolved target as JSON values, in the form of the manifest."""
         data = {"name": self.name} | asdict(self.resolve())
-        del data["checking"]  # a setting of the one who compiles
+        del data["checking"]  # a setting of the user who compiles
         return data
 
     @staticmethod
@@ -192,7 +193,7 @@ class Target:
         return [f"--iree-hal-target-device={self.device_targets()}"]
 
 
-TARGETS: dict[str, type[Target]] = {}  # all kinds by name; filled in __init__.py
+TARGETS: dict[str, type[Target]] = {}  # all kinds, by name; __init__.py fills it
 
 
 def drivers_of(name: str) -> tuple[str, ...]:

@@ -18,9 +18,10 @@ from nabla_mlir.errors import CompileError, DeployError, TargetError, user_frame
 from nabla_mlir.targets.base import Codegen, Target
 from nabla_mlir.targets.toolchain import iree_compile, run_compiler
 
-# What code for a CPU is compiled with.
+# The flags for CPU code.
 LOCAL = ("--iree-hal-target-device=local", "--iree-hal-local-target-device-backends=llvm-cpu")
-# Features and ABI without which generic code of an architecture calls a C library, which the embedded format has not.
+# Features and ABI without which generic code of an architecture calls a C library, which the embedded format does not
+# have.
 _DEFAULTS = {
     "riscv64": ("+m,+a,+f,+d,+c", "lp64d"),
     "riscv32": ("+m,+a,+f,+c", "ilp32f"),
@@ -34,8 +35,8 @@ class CPU(Target):
     Args:
       cpu: "host", "generic" (any CPU of the architecture; slow) or an LLVM name such as "znver4".
       features: LLVM features to add or remove, such as "+avx512f,-avx512fp16".
-      triple: LLVM target triple for another architecture, such as "aarch64-linux-gnu"; "" is this machine's.
-      abi: LLVM's name of the calling convention, where an architecture has several; "" is the usual one.
+      triple: LLVM target triple for another architecture, such as "aarch64-linux-gnu"; "" means this machine's.
+      abi: LLVM's name of the calling convention, if an architecture has several; "" is the default.
       link_embedded: link into the platform-independent format of IREE. It has no C library: f64 sin, cos, tan, tanh
         and atan2 need `False`, the system's linker, and an artifact that runs only on this system.
       reassociate: True allows another order of sums, as vector units need it. False preserves the order, at up to 25 times the
@@ -69,7 +70,8 @@ class CPU(Target):
         grouped_convolutions=True, reversed_windows=True, loop_results=True, updates_in_loops=True, memory_of_results=False,
     )  # fmt: skip
 
-    # With its usual smaller workgroups IREE refuses them; with these it uses as many cores, and is as fast on others.
+    # IREE refuses wide convolutions with its default, smaller workgroups. These use as many cores, and are as fast on
+    # others.
     for_wide_convolutions: ClassVar[tuple[str, ...]] = ("--iree-llvmcpu-distribution-size=256",)
 
     @classmethod
@@ -153,7 +155,7 @@ class CPU(Target):
 
 # ---------------------------------------------------------------- what this machine has
 
-# Other names of an architecture, as systems and LLVM give them.
+# Other names of an architecture in systems and in LLVM.
 _SAME = {"amd64": "x86_64", "x64": "x86_64", "arm64": "aarch64", "armv7l": "armv7", "armv7a": "armv7"}
 
 
@@ -179,12 +181,12 @@ def cpu_features() -> dict[str, bool]:
 # ---------------------------------------------------------------- what the compiler knows
 
 _NOT_LOADED = 127  # the exit code of a program whose libraries do not fit in memory
-_DESCRIBE = ("--compile-to=preprocessing", "-", "-o", "-")  # it then says what a target is, of an empty module
+_DESCRIBE = ("--compile-to=preprocessing", "-", "-o", "-")  # prints the description of a target, for an empty module
 
 
 @functools.cache
 def _named_cpu(name: str, triple: str) -> tuple[str, str]:
-    """LLVM's name of a CPU, and its features, with those that this very machine lacks."""
+    """LLVM's name of a CPU, and those of its features that the runtime can check."""
     cpu, features = _described(name, triple)
     if cpu is None:
         raise TargetError(f"target cpu requires a CPU that LLVM knows, got {name!r}.", where=user_frame(),
@@ -195,7 +197,7 @@ def _named_cpu(name: str, triple: str) -> tuple[str, str]:
 
 @functools.cache
 def _check_known(features: str, triple: str) -> None:
-    """Raises TargetError for features, or a triple, that LLVM does not know: the compiler would crash."""
+    """Raises TargetError for features or a triple that LLVM does not know, with which the compiler would crash."""
     flags = [*LOCAL, "--iree-llvmcpu-target-cpu=generic", *([f"--iree-llvmcpu-target-triple={triple}"] if triple else []),
              *([f"--iree-llvmcpu-target-cpu-features={features}"] if features else [])]  # fmt: skip
     process = run_compiler([*flags, *_DESCRIBE], b"module {}", timeout=60)
@@ -208,14 +210,14 @@ def _check_known(features: str, triple: str) -> None:
 
 
 def _merged(*features: str) -> str:
-    """Features by name, each with the sign that comes last."""
+    """The features, sorted by name; each with its last sign."""
     signs = {feature[1:]: feature[0] for feature in ",".join(features).split(",") if feature}
     return ",".join(f"{signs[name]}{name}" for name in sorted(signs))
 
 
 @functools.cache
 def _host_triple() -> str:
-    """LLVM's name of this kind of machine, for instance x86_64-unknown-linux-gnu."""
+    """LLVM's name of this kind of machine, for example x86_64-unknown-linux-gnu."""
     machine = platform.machine().lower()
     arch = {"amd64": "x86_64", "arm64": "aarch64"}.get(machine, machine)
     system = {"darwin": "apple-darwin", "win32": "pc-windows-msvc"}.get(sys.platform, "unknown-linux-gnu")
@@ -224,7 +226,7 @@ def _host_triple() -> str:
 
 @functools.cache
 def _described(cpu: str, triple: str) -> tuple[str | None, str]:
-    """What the compiler says of a CPU: its name, if it has one, and its features."""
+    """The compiler's description of a CPU: its name (None if unknown) and its features."""
     iree_compile()
     flags = [*LOCAL, f"--iree-llvmcpu-target-cpu={cpu}", *([f"--iree-llvmcpu-target-triple={triple}"] if triple else [])]
     process = run_compiler([*flags, *_DESCRIBE], b"module {}", timeout=60)

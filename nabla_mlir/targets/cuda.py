@@ -15,14 +15,14 @@ from nabla_mlir.targets.base import Codegen, Target
 from nabla_mlir.targets.gpu import GPU, device_target, library, target_info
 from nabla_mlir.targets.toolchain import run_compiler
 
-# From sm_90 on, IREE knows no description of its own; the PTX version is the lowest that knows the architecture.
+# IREE has no descriptions of its own from sm_90 on; the PTX version is the lowest that supports the architecture.
 _PTX_OF_ARCH = {"sm_90": "+ptx80", "sm_100": "+ptx86", "sm_101": "+ptx86", "sm_103": "+ptx88"}
 _FLAGS = (
-    # LLVM makes divisions of 16 bits of indices, which its own backend cannot write (`short_divisions`).
+    # LLVM creates 16-bit divisions of indices, for which its own backend has no instructions (`short_divisions`).
     "--opt-disable=correlated-propagation",
-    # Constants would be computed by code for this CPU, from IR that is right for GPUs alone.
+    # Constants would be computed by code for this CPU, from IR that is right only for GPUs.
     "--iree-opt-const-eval=false",
-    # A kernel that writes many values binds their buffer once, and not more often than the runtime can.
+    # A kernel that writes many values binds their buffer once, so that the runtime's limit on bindings is not exceeded.
     "--iree-stream-resource-alias-mutable-bindings",
 )
 
@@ -65,14 +65,16 @@ class CUDA(Target):
         except OSError as error:
             help = "install an NVIDIA driver, or compile for the CPU."
             raise DeployError(f"the artifact requires a CUDA device, got none: {error}.", help=help) from None
-        exact = arch[-1:] in "af" and arch != device  # PTX for one architecture, or one family, alone
+        exact = arch[-1:] in "af" and arch != device  # PTX for one architecture or one family only
         if exact or _number(device) < _number(arch):
             raise DeployError(f"the artifact requires a CUDA device of {arch} or newer, got {device}.",
                               help=f"compile it for this device: CUDA({device!r}).")  # fmt: skip
 
     @classmethod
     def entrance(cls) -> Callable[[], None]:
-        """A device has a context, which a thread takes on; IREE 3.13 sees to that where it computes, not where it allocates."""
+        """Makes the current CUDA context current in other threads; IREE 3.13 does that when it computes, but not when it
+        allocates.
+        """
         cuda, context = _library(), ctypes.c_void_p()
         cuda.cuCtxGetCurrent(ctypes.byref(context))
         return functools.partial(cuda.cuCtxSetCurrent, context)
@@ -119,7 +121,7 @@ class CUDA(Target):
 
 @functools.cache
 def _is_known(arch: str) -> bool:
-    """Whether the compiler has a description of an architecture."""
+    """True if the compiler has a description of the architecture."""
     flags = ["--iree-hal-target-device=cuda", f"--iree-cuda-target={arch}", "--compile-to=preprocessing", "-", "-o", "-"]
     return b"target_info" in run_compiler(flags, b"module {}", timeout=60).stdout
 

@@ -1,4 +1,4 @@
-"""What targets on GPUs share: the description of a device, and its form in a module."""
+"""Descriptions of GPUs for all GPU targets, and their form in a module."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ class VulkanDevice:
     """The properties of a Vulkan device that generated code depends on.
 
     Args:
-      name: what the driver calls the device, or the name of a profile.
-      subgroup_size: invocations in a subgroup. Code is right only for this one.
-      spirv: the highest SPIR-V version the device reads.
+      name: the driver's name of the device, or the name of a profile.
+      subgroup_size: the number of invocations in a subgroup. Code is right only for this size.
+      spirv: the highest SPIR-V version that the device reads.
       compute: scalar types of arithmetic, among fp64 fp32 fp16 int64 int32 int16 int8.
       storage: widths in storage buffers, among b64 b32 b16 b8.
       subgroup: subgroup operations, among shuffle and arithmetic.
-      workgroup_size: largest workgroup in x, y, z.
-      invocations: most invocations in a workgroup.
+      workgroup_size: the largest workgroup in x, y, z.
+      invocations: the largest number of invocations in a workgroup.
       shared_memory: bytes of workgroup memory.
-      workgroup_count: largest dispatch in x, y, z.
+      workgroup_count: the largest dispatch in x, y, z.
     """
 
     name: str
@@ -61,7 +61,7 @@ GPU = VulkanDevice(
 
 
 def target_info(arch: str, features: str, device: VulkanDevice) -> str:
-    """The description of a GPU as IREE's code generators read it."""
+    """The description of a GPU, in the form that IREE's code generators read."""
     wgp = ", ".join(
         [
             f"compute = {'|'.join(device.compute)}",
@@ -78,7 +78,7 @@ def target_info(arch: str, features: str, device: VulkanDevice) -> str:
 
 
 def device_target(device: str, backend: str, format: str, info: str) -> str:
-    """A device with one form of code, for the attribute `hal.device.targets` of a module."""
+    """A device with one form of code, as text for the module attribute `hal.device.targets`."""
     executable = f'#hal.executable.target<"{backend}", "{format}", {{iree_codegen.target_info = {info}}}>'
     return f'#hal.device.target<"{device}", [{executable}]> : !hal.device'
 

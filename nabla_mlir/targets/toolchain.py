@@ -1,4 +1,4 @@
-"""Finding and running IREE's compiler. It always runs in a process of its own; nothing is imported from it."""
+"""Finds and runs IREE's compiler, always in a separate process; no module of it is imported."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SUFFIX = ".exe" if sys.platform == "win32" else ""
 
 @dataclass(frozen=True)
 class Finished:
-    """How a process ended: its exit code (negative: the signal that killed it), or `timed_out`."""
+    """The outcome of a process: its exit code (negative: the signal that killed it), or `timed_out`."""
 
     returncode: int
     stdout: bytes
@@ -68,7 +68,7 @@ def disassembled(artifact: bytes) -> str:
     """The program of an artifact's host part as text, from `iree-dump-module`.
 
     Raises:
-      SaveError: there is no room for the artifact among the temporary files.
+      SaveError: the folder for temporary files has no room for the artifact.
     """
     spec = importlib.util.find_spec("iree._runtime_libs")
     assert spec is not None  # a dependency
@@ -85,10 +85,10 @@ def disassembled(artifact: bytes) -> str:
 def run_compiler(
     arguments: list[str], stdin: bytes, *, timeout: float | None = None, program: str = "iree-compile"
 ) -> Finished:
-    """Runs `iree-compile`, or a program beside it, to its end; whatever happens to it happens to it alone.
+    """Runs `iree-compile`, or a program next to it, to its end; its failure does not affect this process.
 
-    The process has its own session, so that a timeout or an interrupt also ends the linker it may have started. It ends with
-    the thread that waits for it, also if this process is killed.
+    The process has its own session, so that a timeout or an interrupt also ends a linker that it has started. It ends
+    when the waiting thread ends, also if this process is killed.
     """
     process = subprocess.Popen(
         [*_bound_to_parent(), iree_compile().with_name(f"{program}{_SUFFIX}"), *arguments],
@@ -110,23 +110,27 @@ def run_compiler(
 
 @functools.cache
 def _bound_to_parent() -> tuple[str, ...]:
-    """What a command line begins with for the kernel to end its process with ours: of util-linux; nothing where there is none.
+    """The prefix of a command line (of util-linux) that makes the kernel end the process when this process ends; empty if
+    unavailable.
 
-    A compiler that nobody waits for may go on for hours, in many gigabytes.
+    A compiler for which nobody waits may run for hours, and use many gigabytes.
     """
     setpriv = shutil.which("setpriv") if sys.platform == "linux" else None
     if setpriv is None:
         return ()
     prefix = (setpriv, "--pdeathsig", "KILL", "--")
     is_known = subprocess.run([*prefix, setpriv, "--version"], stdin=subprocess.DEVNULL, capture_output=True).returncode == 0
-    return prefix if is_known else ()  # BusyBox has another program of that name
+    return prefix if is_known else ()  # BusyBox has another program with that name
 
 
-_PARSING = 20.0  # seconds for bytecode, and one for each megabyte: it takes a hundredth of that
+_PARSING = 20.0  # seconds for bytecode, plus one for each megabyte; it usually takes a hundredth of that
 
 
 def bytecode_fault(content: bytes) -> str:
-    """Why MLIR bytecode cannot be read in this process: its reader trusts lengths, and would end the process; "" if it can."""
+    """The reason why MLIR bytecode cannot be read in this process; "" if it can be read.
+
+    MLIR's reader trusts the lengths in the bytecode, so wrong ones would end the process.
+    """
     seconds = _PARSING + len(content) / 1e6
     process = run_compiler(
         ["--allow-unregistered-dialect", "--mlir-disable-threading", "--mlir-elide-elementsattrs-if-larger=8", "-", "-o", "-"],
@@ -141,7 +145,9 @@ def bytecode_fault(content: bytes) -> str:
 
 
 def _is_text(module: bytes) -> bool:
-    """Whether the names of operations are text: unknown ones stand between quotes, with odd bytes in hexadecimal digits."""
+    """True if the names of operations are valid text; MLIR prints unknown names in quotes, with other bytes in hexadecimal
+    digits.
+    """
     names = {name for name in re.findall(rb'"((?:[^"\\\n]|\\.)*)"\(', module) if b"\\" in name}
     try:
         for name in names:

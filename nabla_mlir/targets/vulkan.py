@@ -1,6 +1,6 @@
 """Vulkan devices. The description of the device is part of the module.
 
-The description matters: code for another subgroup size than the device has gives wrong numbers, not an error.
+The description must be right: code for another subgroup size gives wrong numbers, not an error.
 """
 
 from __future__ import annotations
@@ -48,6 +48,7 @@ class Vulkan(Target):
 
     @classmethod
     def check_fit(cls, data: Mapping[str, Any]) -> None:
+        """Refuses code for a device that differs in a property on which the code depends."""
         try:
             profile = VulkanDevice.from_json(data["device"])
         except (KeyError, TypeError, AttributeError) as error:
@@ -143,7 +144,7 @@ def vulkan_devices() -> tuple[VulkanDevice, ...]:
         vk.vkDestroyInstance(instance, None)
 
 
-# The C structures of vulkan.h that are read, with padding for the fields that are not.
+# The C structures of vulkan.h that are read; fields that are not read are padding.
 
 _u32, _ptr = ctypes.c_uint32, ctypes.c_void_p
 
@@ -199,6 +200,7 @@ _SPIRV_OF_VULKAN = {(1, 0): "1.0", (1, 1): "1.3", (1, 2): "1.5", (1, 3): "1.6"}
 
 
 def _describe(vk: ctypes.CDLL, device: ctypes.c_void_p) -> VulkanDevice:
+    """The description of one device, from the Vulkan loader."""
     subgroup = _SubgroupProperties(sType=1000094000)
     properties = _Properties2(sType=1000059001, pNext=ctypes.addressof(subgroup))
     vk.vkGetPhysicalDeviceProperties2(device, ctypes.byref(properties))

@@ -34,19 +34,19 @@ class LawCase:
         return {**self.record.defaults, **self.case.params}
 
     def draw(self, seed: int = 0) -> list[np.ndarray]:
-        """Operands in f64; the same for a seed in every run."""
+        """Operands in f64; a seed gives the same operands in every run."""
         rng = np.random.default_rng([seed, *self.name.encode()])
         return self.case.draw(rng, np.dtype(np.float64))
 
     def apply(self, xs: Sequence[Tensor]) -> list[Tensor]:
-        """The call, in a trace."""
+        """Calls the record, in a trace."""
         params = dict(self.params)
         if params.get("dtype", 0) is None:  # the dtype of a product is that of its factors
             params["dtype"] = xs[0].dtype
         return self.record.apply(xs, params)
 
     def reference(self, xs: Sequence[np.ndarray]) -> Any:
-        """What NumPy, or whatever the record names, makes of the operands; None if it names nothing."""
+        """The results of the reference of the record, usually NumPy; None if it has none."""
         function = self.case.numpy or self.record.numpy
         if isinstance(function, str):
             function = pkgutil.resolve_name(function)
@@ -54,7 +54,7 @@ class LawCase:
 
 
 def law_cases(records: Iterable[OpDef] | None = None) -> list[LawCase]:
-    """Every sample of records, of all that are registered if none are given.
+    """Every sample of the records; by default of all registered records.
 
     Elementwise records are sampled at rank 2, as scalars, and with an axis of size 0 and one of size 1.
     """

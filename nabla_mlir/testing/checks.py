@@ -27,7 +27,7 @@ from nabla_mlir.testing.programs import random_module
 from nabla_mlir.tools.values import check_equal, inputs_of, results_of
 from nabla_mlir.transforms import jvp, vjp
 
-Run = Callable[[Callable[..., Any], Sequence[np.ndarray]], Any]  # a function of tensors and its arguments, to a tree of arrays
+Run = Callable[[Callable[..., Any], Sequence[np.ndarray]], Any]  # a function of tensors and its arguments -> a tree of arrays
 
 
 class LawError(NablaError, AssertionError):
@@ -36,7 +36,7 @@ class LawError(NablaError, AssertionError):
 
 @dataclass(frozen=True)
 class Costs:
-    """The floating-point operations of a sample, of its value alone, with its jvp and with its vjp."""
+    """The floating-point operations of a sample: of its value, with its jvp, and with its vjp."""
 
     name: str
     value: int
@@ -84,7 +84,7 @@ def interpret(function: Callable[..., Any], inputs: Sequence[np.ndarray]) -> Any
 
 
 def check_laws(law: LawCase, run: Run = interpret) -> None:
-    """Checks one sample of a record, by what `run` makes of a function and its arguments. Raises LawError."""
+    """Checks one sample of a record; `run` computes the results of a function of tensors. Raises LawError."""
     laws = Laws(law)
     got = run(laws.trace, laws.inputs())
     reference = law.reference(laws.xs)
@@ -106,7 +106,7 @@ def check_laws(law: LawCase, run: Run = interpret) -> None:
 
 
 def _check_same(law: LawCase, what: str, got: Any, expected: Any, tolerance: float, least: float = 1.0) -> None:
-    """Of numbers whose largest is no less than `least`."""
+    """Compares numbers, relative to the largest element, which counts as `least` if it is smaller."""
     a, b = _flat(got), _flat(expected)
     if a.shape != b.shape:
         raise LawError(f"{law.name} requires {what}, got {a.size} numbers instead of {b.size}.")
@@ -132,7 +132,7 @@ def _pairing(a: Any, b: Any) -> float:
 
 
 def costs_of(law: LawCase) -> Costs:
-    """What a sample costs."""
+    """The costs of a sample."""
     laws = Laws(law)
     operands, count = laws.inputs(), len(laws.xs)
 
@@ -198,7 +198,9 @@ def check_pass(item: Pass | str, modules: Iterable[ir.Module] = (), programs: in
 
 
 def _check_on(pipeline: Pipeline, module: ir.Module) -> bool:
-    """Whether a pass changes a module. Raises LawError where it must not."""
+    """Runs a pass on a module; returns True if it changes the module. Raises LawError if the results differ or the IR is
+    not valid.
+    """
     text, after = str(module), clone_module(module)
     try:
         for _ in range(2):

@@ -1,4 +1,4 @@
-"""What derivatives and maps of an operation consist of: the names of operations, which need rules of their own."""
+"""The operations that derivatives and maps of an operation emit, which need rules themselves."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ TRANSFORMS = {"jvp": _jvp, "vjp": _vjp, "vmap": _vmap}
 
 
 def emitted(law: LawCase, names: Sequence[str]) -> set[str]:
-    """The operations in what transforms of a sample become; the first one is applied first."""
+    """The operations that transforms of a sample emit; the first transform is applied first."""
     xs = law.draw()
     active = active_operands(law, xs)
 
@@ -62,7 +62,7 @@ def emitted(law: LawCase, names: Sequence[str]) -> set[str]:
 
 
 def unruled(law: LawCase) -> dict[str, str]:
-    """The operations that two transforms of a sample emit and that a third would not know, by what is missing."""
+    """The operations that two transforms of a sample emit and that a third transform cannot handle, by missing rule."""
     if not active_operands(law, law.draw()):
         return {}
     pairs = itertools.product(TRANSFORMS, repeat=2)
@@ -71,7 +71,7 @@ def unruled(law: LawCase) -> dict[str, str]:
 
 
 def missing(name: str) -> str:
-    """What an operation lacks that derivatives and maps of it would need; "" if nothing."""
+    """The rule that an operation lacks for derivatives and maps; "" if it has all."""
     record = REGISTRY.get(name)
     if record is None:
         return "no record"

@@ -1,8 +1,9 @@
-"""Damaged files: bytes and lines changed at random, read in a process of their own, which may crash or hang.
+"""Damaged files: bytes and lines are changed at random and read in a separate process, which may crash or hang.
 
     python -m nabla_mlir.testing.fuzz --of zip --minutes 5 --seed 1
 
-A file is read as before, or refused by an error of ours: nothing else, no crash and no hang. The kinds are in `KINDS`.
+A damaged file must be read as before, or refused with one of our errors: no other error, no crash and no hang. `KINDS`
+lists the kinds of files.
 """
 
 from __future__ import annotations
@@ -41,13 +42,13 @@ from nabla_mlir.testing.programs import random_module
 from nabla_mlir.tools.inputs import bind
 from nabla_mlir.tools.values import check_equal, inputs_of
 
-SECONDS = 60  # that one file may take
+SECONDS = 60  # the time limit for one file
 _WORDS = re.compile(r"[\w.]+|[^\w\s]")
 Numbers = np.random.Generator
 
 
 def damaged(content: bytes, rng: Numbers) -> bytes:
-    """The same with bytes changed, cut out, doubled, or the end cut off.
+    """The content with bytes changed, removed or doubled, or with its end removed.
 
     Example:
       >>> damaged(b"abcd", np.random.default_rng(0)) != b"abcd"
@@ -75,7 +76,7 @@ def damaged(content: bytes, rng: Numbers) -> bytes:
 
 
 def altered(text: str, rng: Numbers) -> str:
-    """The same with words and lines taken from elsewhere in it, left out or doubled, and other numbers."""
+    """The text with words and lines moved, removed or doubled, and with other numbers."""
     for _ in range(int(rng.integers(1, 4))):
         lines = text.splitlines()
         i, j = (int(k) for k in rng.integers(len(lines), size=2))
@@ -107,7 +108,7 @@ def _text(rng: Numbers) -> str:
 
 
 def _run_passes(module: ir.Module, rng: Numbers) -> None:
-    """Each result must stay what it is, if there is one to begin with."""
+    """Runs random passes; the results of the functions must not change."""
     operation = module.operation
     Pipeline.parse("nabla-verify").run(module)
     names = [n for n, f in functions_of(operation).items() if not is_private(f)]
@@ -178,7 +179,7 @@ def _read_zip(rng: Numbers, _folder: Path) -> None:
 
 
 def _read_files(rng: Numbers, folder: Path, kind: str) -> None:
-    """The artifact as files, one of which is damaged; the manifest as text."""
+    """Reads an artifact with one damaged file, or its manifest as damaged text."""
     content, x = _artifact()
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         for name in archive.namelist():
@@ -208,7 +209,7 @@ KINDS: dict[str, Callable[[Numbers, Path], None]] = {
 
 
 def read(kind: str, seed: int) -> str:
-    """What becomes of one file: "read", "refused (NAME)", or the error that is not ours."""
+    """Reads one damaged file; returns "read", "refused (NAME)", or another error."""
     with tempfile.TemporaryDirectory() as folder:
         try:
             KINDS[kind](np.random.default_rng([seed, *kind.encode()]), Path(folder))
@@ -230,7 +231,7 @@ def _child(kind: str, first: int) -> None:
 
 
 def survey(kind: str, seed: int, minutes: float) -> collections.Counter[str]:
-    """How often each fate befell the files of a time, from a seed on; faults are printed as they are found."""
+    """Reads damaged files for some minutes and counts the outcomes; faults are printed at once."""
     end, counts = time.monotonic() + 60 * minutes, collections.Counter[str]()
     while time.monotonic() < end:
         command = [sys.executable, "-m", "nabla_mlir.testing.damage", kind, str(seed)]

@@ -24,12 +24,13 @@ from nabla_mlir import numpy as nnp
 from nabla_mlir.staging.stages import Traced
 from nabla_mlir.testing.deep_steps import STEPS, Map, Numbers, bounded, kind_of, real
 
-FAMILY = 64  # programs that follow each other, with one shape and dtype
+FAMILY = 64  # consecutive programs with one shape and dtype
 _DTYPES = {
     "float64": 6, "float32": 4, "complex128": 2, "complex64": 2, "int32": 1, "int64": 1, "float16": 1, "bfloat16": 1,
 }  # fmt: skip
 _SHAPES = (*((n,) for n in range(1, 10)), *((n,) for n in range(2, 10)), (0,), (3, 5), (1, 4), (7, 1), (2, 3))
-# By how much the transforms of a program may multiply its operations, of which a body has about twenty: 9 is three derivatives.
+# The largest growth of the operations of a program by its transforms; a body has about twenty, and 9 is three
+# derivatives.
 _GROWTHS = (4.0, 5.0, 6.0, 9.0)
 
 
@@ -45,7 +46,7 @@ def _applied(matrix: Any, x: Any) -> Any:
 
 
 def _size(f: Map) -> Map:
-    """The real number to which every element of a result contributes."""
+    """A function whose real result depends on every element of the result of `f`."""
     return lambda x: nnp.sum(real(bounded(f(x))))
 
 
@@ -78,7 +79,7 @@ def _mapped_beside(f: Map) -> Map:
 
 
 def _ruled(f: Map) -> Map:
-    """A function with a tangent of its own, which is not the true one."""
+    """A function with a custom tangent that differs from the true one."""
 
     def apply(x: Any) -> Any:
         own = nm.custom_jvp(f)
@@ -93,9 +94,9 @@ class Transform:
     """One kind of transform.
 
     Args:
-      apply: from a map to a map.
+      apply: a function from map to map.
       growth: the factor by which it multiplies the operations of a map, fitted to 76 programs.
-      kinds: of dtypes, as letters (`deep_steps.STEPS`).
+      kinds: the kinds of dtypes, as letters (`deep_steps.STEPS`).
     """
 
     apply: Callable[[Map], Map]
@@ -128,12 +129,12 @@ TRANSFORMS: dict[str, Transform] = {
 
 @dataclass(frozen=True)
 class Family:
-    """The shape, the dtype, and the kinds of steps and transforms that some programs have in common.
+    """The common properties of some programs: shape, dtype, and the kinds of steps and transforms.
 
     Args:
-      number: the family's own.
-      dtype, shape: of the argument.
-      steps, transforms: the names of those that its programs draw from.
+      number: the number of the family.
+      dtype, shape: those of the argument.
+      steps, transforms: the names from which its programs draw.
     """
 
     number: int
@@ -144,7 +145,7 @@ class Family:
 
     @staticmethod
     def of(number: int) -> Family:
-        """The family of a number, which decides all."""
+        """The family with this number, which decides everything."""
         rng = np.random.default_rng([number, 6])
         weights = np.array([*_DTYPES.values()], float)
         dtype = str(rng.choice([*_DTYPES], p=weights / weights.sum()))
@@ -176,7 +177,7 @@ def _dtype(name: str) -> np.dtype:
 
 @dataclass(frozen=True)
 class Deep:
-    """A program by its seed, which decides all but the number of its steps and the transforms."""
+    """A program by its seed, which decides everything except the number of its steps and the transforms."""
 
     seed: int
     steps: int
@@ -184,10 +185,10 @@ class Deep:
 
     @staticmethod
     def of(seed: int) -> Deep:
-        """The program of a seed."""
+        """The program with this seed."""
         rng, family = np.random.default_rng([seed, 3]), Deep(seed, 1, ()).family
         names = [str(name) for name in rng.choice(family.transforms, int(rng.integers(3, 6)))]
-        most = float(rng.choice(_GROWTHS)) / (2 if family.kind == "c" else 1)  # which is two programs of real numbers
+        most = float(rng.choice(_GROWTHS)) / (2 if family.kind == "c" else 1)  # a complex number counts as two real numbers
         while math.prod(TRANSFORMS[name].growth for name in names) > most:
             largest = max(range(len(names)), key=lambda i: TRANSFORMS[names[i]].growth)
             smaller = [n for n in TRANSFORMS if TRANSFORMS[n].growth < TRANSFORMS[names[largest]].growth]
@@ -196,7 +197,7 @@ class Deep:
 
     @functools.cached_property
     def family(self) -> Family:
-        """The shape, the dtype and the kinds that it shares with its neighbours."""
+        """The family of the program."""
         return Family.of(self.seed // FAMILY)
 
     @property
@@ -211,7 +212,7 @@ class Deep:
         return [(x + 1j * rng.normal(size=shape) if dtype.kind == "c" else x).astype(dtype), k]
 
     def _body(self, k: Any) -> Map:
-        """A chain of steps, each of which reads two of the values before; the last few are added up."""
+        """A chain of steps, each of which reads two earlier values; the last few are summed."""
 
         def apply(x: Any) -> Any:
             rng = np.random.default_rng([self.seed, 5])
@@ -225,7 +226,7 @@ class Deep:
         return apply
 
     def _run(self, x: Any, k: Any) -> tuple[Any, ...]:
-        """The body, and the value of all transforms; a selection between them, and truth values."""
+        """The body, the value of all transforms, a selection between them, and boolean values."""
         body = result = self._body(k)
         for name in self.transforms:
             result = TRANSFORMS[name].apply(result)
@@ -243,7 +244,7 @@ class Deep:
         return f"f{self.seed}"
 
     def shorter(self) -> Iterator[Deep]:
-        """The same with fewer steps or transforms, the shortest first."""
+        """The program with fewer steps or transforms, the shortest first."""
         for k in range(len(self.transforms) + 1):
             for steps in range(1, self.steps + 1):
                 if (k, steps) != (len(self.transforms), self.steps):

@@ -28,8 +28,8 @@ from nabla_mlir.staging.stages import Lowered, module
 from nabla_mlir.targets import target as as_target
 from nabla_mlir.testing.deep import FAMILY, Deep
 
-MOST_OPERATIONS = 150  # of a program that is compiled
-SEPARATE_EVERY = 8  # of so many families one has an entry point for each program
+MOST_OPERATIONS = 150  # of a compiled program
+SEPARATE_EVERY = 8  # one family in so many has an entry point for each program
 _ALL = "all"
 
 
@@ -38,9 +38,9 @@ class Count:
     """The numbers of a run.
 
     Args:
-      compiled: programs whose results were compared, by "one function" and "separate functions".
+      compiled: the number of compared programs, by "one function" and "separate functions".
       left_out: programs that are too long, and are not compiled.
-      undecided: compiled programs most of whose results rounding decides, so that nothing is claimed of them.
+      undecided: compiled programs whose results are mostly decided by rounding; they are not compared.
       seconds: the time of each stage.
     """
 
@@ -60,11 +60,11 @@ class Count:
 
 @dataclass(frozen=True)
 class Fault:
-    """Programs that are wrong, compiled together.
+    """Programs with an error that are compiled together.
 
     Args:
-      programs: them; the first is the one whose results differ.
-      what: in words.
+      programs: the programs; the results of the first one differ.
+      what: the error in words.
     """
 
     programs: tuple[Deep, ...]
@@ -85,7 +85,7 @@ class Fault:
 
 
 def family_of(number: int) -> tuple[list[Deep], bool]:
-    """The programs of a family, and whether they are compiled as separate functions."""
+    """The programs of a family, and True if they are compiled as separate functions."""
     return [Deep.of(seed) for seed in range(FAMILY * number, FAMILY * (number + 1))], number % SEPARATE_EVERY == 0
 
 
@@ -93,9 +93,9 @@ def faults_of(programs: Sequence[Deep], target: str = "cpu", is_separate: bool =
     """Compiles programs as one module, and returns those that fail or whose numbers differ.
 
     Args:
-      programs: of one family.
-      is_separate: each is an entry point; else one function calls all of them.
-      count: to which their number and the times are added.
+      programs: programs of one family.
+      is_separate: True if each program is an entry point; otherwise one function calls all of them.
+      count: the counts to which their number and the times are added.
     """
     count = count or Count()
     faults, stages = [], dict[Deep, Lowered]()
@@ -114,7 +114,7 @@ def faults_of(programs: Sequence[Deep], target: str = "cpu", is_separate: bool =
 
 
 def _compiled(stages: dict[Deep, Lowered], target: str, is_separate: bool, count: Count) -> list[Fault]:
-    """The faults of the compiled module of some programs; one that is refused or that fails is divided."""
+    """The faults of some programs, compiled as one module; a module that is refused or fails is divided."""
     machine = as_target(target)
     try:
         with _timed(count, "compiling"):
@@ -150,7 +150,7 @@ def _timed(count: Count, stage: str) -> Iterator[None]:
 
 
 def join(whole: ir.Module) -> None:
-    """Adds a function that has the arguments and the results of all others, whose bodies it gets, in place."""
+    """Adds a function with the arguments and results of all others, and inlines their bodies into it."""
     functions = functions_of(whole.operation)
     types = [ir.FunctionType(ir.TypeAttr(op.attributes["function_type"]).value) for op in functions.values()]
     inputs, results = [t for f in types for t in f.inputs], [t for f in types for t in f.results]
@@ -191,7 +191,7 @@ def _returned(program: Deep, stage: Lowered) -> Sequence[ir.Type]:
 
 
 def _difference(program: Deep, stage: Lowered, calls: Sequence[Sequence[np.ndarray]], count: Count) -> str:
-    """The first fault of two calls, in words; "" if there is none."""
+    """The first fault of two calls, in words; "" if they are correct."""
     runs = ReferenceRuns(stage.module, {program.name: program.arguments})
     wanted = runs.call(program.name)
     first, second = (compare(got, wanted, lambda k: runs.perturbed(program.name, k)) for got in calls)
@@ -209,26 +209,26 @@ def shrunk(fault: Fault, target: str = "cpu") -> Fault:
     """The shortest fault of its kind: of few programs with few steps and transforms."""
     kind = fault.what.partition(" ")[0]
 
-    def again(programs: Sequence[Deep]) -> Fault | None:
+    def fault_again(programs: Sequence[Deep]) -> Fault | None:
         found = faults_of(programs, target, fault.is_separate)
         return next((other for other in found if other.what.partition(" ")[0] == kind), None)
 
-    fault = _fewest(fault, again)
+    fault = _fewest(fault, fault_again)
     for i, program in enumerate(fault.programs):
         for shorter in program.shorter():
             others = [*fault.programs[:i], shorter, *fault.programs[i + 1 :]]
-            if (smaller := again(others)) is not None:
+            if (smaller := fault_again(others)) is not None:
                 fault = replace(smaller, programs=tuple(others))
                 break
     return fault
 
 
-def _fewest(fault: Fault, again: Callable[[Sequence[Deep]], Fault | None]) -> Fault:
-    """The same fault of as few programs as possible: one alone, or halves, or all but one."""
+def _fewest(fault: Fault, fault_again: Callable[[Sequence[Deep]], Fault | None]) -> Fault:
+    """The same fault with as few programs as possible: one alone, or halves, or all but one."""
     programs = list(fault.programs)
     for some in _smaller(programs):
-        if (smaller := again(some)) is not None:
-            return _fewest(smaller, again) if len(some) > 1 else smaller
+        if (smaller := fault_again(some)) is not None:
+            return _fewest(smaller, fault_again) if len(some) > 1 else smaller
     return fault
 
 

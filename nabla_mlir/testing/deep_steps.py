@@ -1,6 +1,7 @@
-"""Steps of small programs: functions of two values of one shape and dtype, and of a vector of indices, that give a value like them.
+"""Steps of small programs: functions of two values of one shape and dtype and of a vector of indices; the result has this shape.
 
-A step is named after its function. `STEPS` says for which kinds of dtypes it is: f (floating point), c (complex), i (integers).
+A step is named after its function. `STEPS` gives the kinds of dtypes of each step: f (floating point), c (complex), i
+(integers).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from nabla_mlir import lax
 from nabla_mlir import numpy as nnp
 
 Numbers = np.random.Generator
-Map = Callable[[Any], Any]  # from a value to one like it
+Map = Callable[[Any], Any]  # from a value to one of the same type
 
 
 @dataclass(frozen=True)
@@ -24,9 +25,9 @@ class Step:
     """One kind of step.
 
     Args:
-      kinds: of dtypes, as letters.
-      apply: the function, of random numbers, two values and indices of rows.
-      is_costly: in f64 it is written out as a polynomial of dozens of operations.
+      kinds: the kinds of dtypes, as letters.
+      apply: the function of random numbers, two values and indices of rows.
+      is_costly: True if its f64 code is a polynomial of dozens of operations.
     """
 
     kinds: str
@@ -46,7 +47,7 @@ def _step(kinds: str = "fci", is_costly: bool = False) -> Callable[[Callable[...
 
 
 def kind_of(x: Any) -> str:
-    """The letter of a dtype: c (complex), i (integers), f (everything of floating point)."""
+    """The letter of a dtype: c (complex), i (integers), f (floating point)."""
     kind = np.dtype(x.dtype).kind
     return kind if kind in "ci" else "f"
 
@@ -59,7 +60,7 @@ def bounded(x: Any) -> Any:
 
 
 def real(x: Any) -> Any:
-    """The real part, of what has one."""
+    """The real part of a complex value; other values do not change."""
     return nnp.real(x) if kind_of(x) == "c" else x
 
 
@@ -150,7 +151,7 @@ def _masked(rng: Numbers, x: Any, y: Any, k: Any) -> Any:
 
 @_step("f")
 def _guarded(rng: Numbers, x: Any, y: Any, k: Any) -> Any:
-    """A quotient and a root whose singular points are masked, as everybody writes them."""
+    """A quotient and a root with masked singular points, as users write them."""
     safe = nnp.where(x > 0, x, 1)
     return nnp.where(x > 0, (nnp.sqrt(safe), y / safe)[int(rng.integers(2))], y).astype(x.dtype)
 

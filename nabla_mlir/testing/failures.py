@@ -1,4 +1,4 @@
-"""What fuzzers say of a program that raises, with its cause before a colon."""
+"""The text of fuzzers for a program that raises an error: the cause before a colon."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from nabla_mlir.errors import NablaError
 
 
 def failure(error: Exception) -> str:
-    """A refusal by its class, and what nobody refused also by the last two places in the code."""
+    """The class of the error; for an unexpected error also its last two positions in the code."""
     name = type(error).__name__
     if isinstance(error, NablaError):
         return f"REFUSED {name}: {error.message[:200]}"

@@ -60,7 +60,7 @@ TRANSFORMS: dict[str, Callable[[Function], Function]] = {
 
 @dataclass(frozen=True)
 class Sample:
-    """One program: the seed decides everything but its length."""
+    """One program: the seed decides everything except its length."""
 
     seed: int
     steps: int = STEPS
@@ -72,7 +72,7 @@ class Sample:
 
     @property
     def dtype(self) -> str:
-        """Of all values."""
+        """The dtype of all values."""
         return "float32" if self.seed // len(TRANSFORMS) % 4 == 3 else "float64"
 
     def traced(self) -> tuple[Traced, list[np.ndarray]]:
@@ -81,13 +81,13 @@ class Sample:
         return trace(TRANSFORMS[self.transform](f), *inputs, name=f"f{self.seed}"), inputs
 
     def shorter(self) -> Iterator[Sample]:
-        """The same with fewer steps, the shortest first."""
+        """The program with fewer steps, the shortest first."""
         return (Sample(self.seed, steps) for steps in range(1, self.steps))
 
 
 @dataclass(frozen=True)
 class Fault:
-    """What is wrong with a program."""
+    """The error of a program."""
 
     sample: Sample
     where: str
@@ -99,7 +99,7 @@ class Fault:
 
 
 def difference(got: Sequence[Any], wanted: Sequence[Any], dtype: str) -> str:
-    """The first number that differs, in words; "" if none does."""
+    """The first number that differs, in words; "" if all agree."""
     for i, (a, b) in enumerate(zip(got, wanted, strict=True)):
         a, b = np.asarray(a), np.asarray(b)
         if (a.shape, a.dtype) != (b.shape, b.dtype):
@@ -107,13 +107,13 @@ def difference(got: Sequence[Any], wanted: Sequence[Any], dtype: str) -> str:
         scale = max(1.0, float(np.abs(np.nan_to_num(b)).max(initial=0.0)))
         wrong = ~np.isclose(a, b, rtol=_TOLERANCE[dtype], atol=_TOLERANCE[dtype] * scale, equal_nan=True)
         if wrong.any():
-            place = tuple(int(k) for k in np.argwhere(wrong)[0])
-            return f"result {i} is {a[place]} instead of {b[place]} at {list(place)}"
+            position = tuple(int(k) for k in np.argwhere(wrong)[0])
+            return f"result {i} is {a[position]} instead of {b[position]} at {list(position)}"
     return ""
 
 
 def interpret(sample: Sample) -> tuple[Lowered | None, list[np.ndarray], list[np.ndarray], Fault | None]:
-    """The lowered program, its arguments and its results, or what is wrong before anything is compiled."""
+    """The lowered program, its arguments and its results; or an error before compilation."""
     try:
         traced, inputs = sample.traced()
         lowered = traced.lower()
@@ -154,7 +154,7 @@ def run(samples: Sequence[Sample], target: str = "cpu") -> list[Fault]:
 
 
 def _called(function: Function, inputs: Sequence[np.ndarray], wanted: Sequence[np.ndarray], dtype: str) -> str:
-    """What is wrong with two calls; "" if nothing."""
+    """The error of two calls; "" if both are correct."""
     before = [x.copy() for x in inputs]
     for call in ("first", "second"):
         try:
@@ -173,7 +173,7 @@ def _leaves(tree: Any) -> list[Any]:
 
 
 def shrunk(fault: Fault, target: str) -> Fault:
-    """The same fault of the shortest program of that seed that has one."""
+    """The same fault of the shortest program with this seed that has one."""
     for sample in fault.sample.shorter():
         for shorter in run([sample], target):
             if shorter.where == fault.where:
@@ -182,7 +182,7 @@ def shrunk(fault: Fault, target: str) -> Fault:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs programs until the time is over; 1 if there was a fault."""
+    """Runs programs until the time is over; returns 1 if there was a fault."""
     parser = argparse.ArgumentParser(prog="python -m nabla_mlir.testing.fuzz", description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--minutes", type=float, default=10.0, help="how long (10)")
     parser.add_argument("--seed", type=int, default=0, help="of the first program (0); the next ones follow")
@@ -235,7 +235,7 @@ def _one_by_one(shortest: Function, only: Sequence[int] | None, seed: int, minut
 def _deep(only: Sequence[int] | None, seed: int, minutes: float, target: str) -> int:
     """Families of programs until the time is over, or single programs; a seed is rounded down to the first of its family."""
     end, count, faults = time.monotonic() + 60 * minutes, deep_batches.Count(), 0
-    with contextlib.suppress(KeyboardInterrupt):  # so that a long run can be ended with its numbers
+    with contextlib.suppress(KeyboardInterrupt):  # a long run can be interrupted, and still prints its numbers
         for number in itertools.count(seed // deep.FAMILY):
             programs, is_separate = ([deep.Deep.of(n) for n in only], False) if only else deep_batches.family_of(number)
             for fault in deep_batches.faults_of(programs, target, is_separate, count):
@@ -250,7 +250,7 @@ def _deep(only: Sequence[int] | None, seed: int, minutes: float, target: str) ->
 
 
 def _told(counts: collections.Counter[str], faults: int) -> int:
-    """Prints how many there were of each cause; 1 if there was a fault."""
+    """Prints the number of each cause; returns 1 if there was a fault."""
     for cause, count in counts.most_common():
         print(f"{count:8} {cause}")
     print(f"{sum(counts.values())} tried, {faults} faults")

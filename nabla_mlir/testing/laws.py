@@ -1,4 +1,4 @@
-"""What the laws of a record compare, as one traced function for each sample."""
+"""The quantities that the laws of a record compare, as one traced function for each sample."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ class Laws:
         self.ct_seed = rng
 
     def inputs(self) -> list[np.ndarray]:
-        """The operands, and two tangents of each that has some."""
+        """The operands, and two tangents of each differentiable operand."""
         return [*self.xs, *self.t, *self.u]
 
     def trace(self, *tensors: Tensor) -> dict[str, Any]:
-        """All quantities; their names are what `checks` compares."""
+        """All quantities, by the names that `checks` compares."""
         n, k = len(self.xs), len(self.active)
         xs, t, u = tensors[:n], tensors[n : n + k], tensors[n + k :]
         out: dict[str, Any] = {"value": self.law.apply(xs)}
@@ -57,7 +57,7 @@ class Laws:
         return f
 
     def cotangents(self, outs: Sequence[Tensor]) -> list[np.ndarray]:
-        """The same numbers in every call, for results of these types."""
+        """Cotangents for results of these types, with the same numbers in every call."""
         rng = np.random.default_rng([11, *self.law.name.encode()])
         return [
             (rng.uniform(-1, 1, y.shape) + (1j * rng.uniform(-1, 1, y.shape) if y.dtype.kind == "c" else 0)).astype(
@@ -92,7 +92,7 @@ class Laws:
         }  # fmt: skip
 
     def _batches(self, xs: Any, t: Any, floats: Sequence[int]) -> dict[str, Any]:
-        """For every choice of mapped operands: vmap beside the stacked loop, of the value and of derivatives."""
+        """For every choice of mapped operands: vmap and the stacked loop, of the value and of derivatives."""
         out: dict[str, Any] = {}
         subsets = [s for r in range(1, len(xs) + 1) for s in itertools.combinations(range(len(xs)), r)]
         for subset in subsets[:7]:

@@ -17,7 +17,7 @@ from typing import Any
 from nabla_mlir import dialects
 
 WARM = "NABLA_MLIR_WARM"  # the variable with the address of the warm process
-_KEPT = ("PYTHONPATH", "PYTHONSAFEPATH", "NABLA_MLIR_CACHE_DIR", "HOME", WARM)
+_PASSED_ON = ("PYTHONPATH", "PYTHONSAFEPATH", "NABLA_MLIR_CACHE_DIR", "HOME", WARM)
 
 
 def configure(config: Any, file: str, name: str = "nabla-mlir", load: Sequence[str] = ()) -> None:
@@ -41,7 +41,7 @@ def configure(config: Any, file: str, name: str = "nabla-mlir", load: Sequence[s
     config.test_source_root = str(folder)
     config.test_exec_root = os.environ.get("NABLA_MLIR_LIT_OUTPUT") or tempfile.mkdtemp(prefix="nabla-lit-")
     # The tools of this very interpreter, and the package as it was found by whoever called lit.
-    config.environment.update({variable: os.environ[variable] for variable in _KEPT if variable in os.environ})
+    config.environment.update({variable: os.environ[variable] for variable in _PASSED_ON if variable in os.environ})
     address = os.environ.get(WARM)
     run = f"{sys.executable} -S -E {Path(__file__).with_name('warm.py')} {address}" if address else f"{sys.executable} -m"
     opt = " ".join([f"{run} nabla_mlir.tools.opt", *(f"--load={folder / path}" for path in load)])

@@ -1,10 +1,11 @@
-"""Random programs of all dtypes, whose values NumPy gives, and derivatives that agree with each other and with differences.
+"""Random programs of all dtypes, compared with NumPy; their derivatives are compared with each other and with differences.
 
     python -m nabla_mlir.testing.fuzz --of mixtures --minutes 10 --seed 1
 
-Each is traced, lowered and interpreted, and with `--target cpu` compiled and called twice, and must give NumPy's values, shapes
-and dtypes in each of its steps. Of those in f64 the derivatives are compared: jvp with central differences, vjp with jvp by the
-adjoint identity, and nestings of transforms with each other. Some are called again, and by two threads at once.
+Each program is traced, lowered and interpreted, and with `--target cpu` compiled and called twice. It must give NumPy's
+values, shapes and dtypes in each of its steps. For programs in f64 the derivatives are compared: jvp with central
+differences, vjp with jvp by the adjoint identity, and nestings of transforms with each other. Some programs are called
+a second time, and by two threads at once.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ def _arguments(rng: Numbers, dtypes: Sequence[str]) -> list[np.ndarray]:
 
 
 class Program:
-    """A program of some steps, chosen as NumPy runs it."""
+    """A program of some steps, which NumPy runs while they are chosen."""
 
     def __init__(self, seed: int, steps: int = 4):
         rng = np.random.default_rng([seed, 77])
@@ -78,7 +79,7 @@ class Program:
             try:
                 value = np.asarray(f(np, np.random.default_rng(own), *(values[i] for i in operands)))
             except Exception:
-                continue  # NumPy refuses it
+                continue  # NumPy raises an error
             if value.size > 3000 or value.dtype.kind not in "biufc" or value.dtype.name not in DTYPES:
                 continue
             if value.dtype.kind in "fc" and not (np.isfinite(value).all() and np.abs(value).max(initial=0) < 1e3):
@@ -88,7 +89,7 @@ class Program:
         self.values: list[Any] = values[3:]
 
     def __call__(self, xp: Any, *inputs: Any) -> list[Any]:
-        """The value of each step, by NumPy or by ours."""
+        """The value of each step, computed with NumPy or with nabla_mlir."""
         values = [xp.asarray(x) for x in inputs]
         for _name, f, operands, own in self.plan:
             values.append(f(xp, np.random.default_rng(own), *(values[i] for i in operands)))
@@ -107,12 +108,12 @@ def _worst(values: Sequence[Any]) -> float:
 
 
 def check_values(program: Program) -> str:
-    """What differs from NumPy; "" if nothing."""
+    """The difference from NumPy; "" if there is none."""
     return _difference(program, interpret(lambda *xs: program(nnp, *xs), program.arguments))
 
 
 def check_compiled(program: Program, target: str) -> str:
-    """What differs from NumPy in two calls of code for a target; "" if nothing."""
+    """The difference from NumPy in two calls of code for a target; "" if there is none."""
     compiled = nm.trace(lambda *xs: program(nnp, *xs), *program.arguments, name="main").lower().compile(target, cache=False)
     for call in ("first", "second"):
         if what := _difference(program, [np.asarray(y) for y in compiled(*program.arguments)]):
@@ -132,8 +133,8 @@ def _difference(program: Program, got: Sequence[Any]) -> str:
             scale = max(1.0, float(np.abs(b.astype(wide)).max(initial=0.0)))
             wrong = ~np.isclose(a.astype(wide), b.astype(wide), rtol=digits, atol=digits * scale, equal_nan=True)
         if wrong.any():
-            place = tuple(int(k) for k in np.argwhere(wrong)[0])
-            return f"VALUE {program.plan[i][0]}: {a[place]} instead of {b[place]} at {list(place)} of {b.dtype}"
+            position = tuple(int(k) for k in np.argwhere(wrong)[0])
+            return f"VALUE {program.plan[i][0]}: {a[position]} instead of {b[position]} at {list(position)} of {b.dtype}"
     return ""
 
 
@@ -143,7 +144,7 @@ def _same(a: Any, b: Any) -> bool:
 
 
 def check_derivatives(program: Program) -> str:
-    """Of the last result in f64, for programs of f64."""
+    """Compares derivatives of the last result in f64, for programs in f64."""
     rng = np.random.default_rng(program.seed)
     if any(v.dtype.kind in "fc" and v.dtype != np.float64 for v in program.values):
         return ""
@@ -181,7 +182,8 @@ def check_derivatives(program: Program) -> str:
     for a, b in (("linearize", "jvp"), ("map", "jvp")):
         if np.isfinite(got[a]).all() and not _same(got[a], got[b]):
             return f"DERIVATIVE {a} is not {b}"
-    # Beside an infinite slope a factor of 0 stands before it in one of them, and gives NaN, and behind it in the other.
+    # Next to an infinite slope, a factor of 0 is multiplied before it in one of them and gives NaN, and after it in the
+    # other.
     both = [got[name] for name in ("jacfwd", "jacrev") if name in got]
     if both and np.isfinite(both).all() and not _same(*both):
         return "DERIVATIVE jacrev is not jacfwd"
@@ -191,7 +193,7 @@ def check_derivatives(program: Program) -> str:
         ):
             return f"DERIVATIVE {a} is not {b}"
     if not all(np.isfinite(p).all() for p in (got["jvp"], *got["vjp"])):
-        return ""  # a kink of infinite slope
+        return ""  # a kink with infinite slope
     left, right = float((ct * got["jvp"]).sum()), float(sum((p * q).sum() for p, q in zip(got["vjp"], t, strict=True)))
     scale = max(1.0, *(float(np.abs(p * q).sum()) for p, q in zip([ct, *got["vjp"]], [got["jvp"], *t], strict=True)))
     if not np.isclose(left, right, rtol=1e-8, atol=1e-8 * scale):
@@ -206,15 +208,15 @@ def check_derivatives(program: Program) -> str:
     if not np.allclose(wanted, coarse, rtol=1e-4, atol=1e-4):  # a kink, or a step
         return ""
     if not np.allclose(wanted, got["jvp"], rtol=1e-4, atol=1e-4):
-        place = tuple(int(k) for k in np.argwhere(~np.isclose(wanted, got["jvp"], rtol=1e-4, atol=1e-4))[0])
+        position = tuple(int(k) for k in np.argwhere(~np.isclose(wanted, got["jvp"], rtol=1e-4, atol=1e-4))[0])
         forward = (r - np.asarray(program.values[i])) / h
-        if np.isclose(forward[place], wanted[place], rtol=1e-3, atol=1e-3):
-            return f"DERIVATIVE differences: {got['jvp'][place]} instead of {wanted[place]} at {list(place)}"
+        if np.isclose(forward[position], wanted[position], rtol=1e-3, atol=1e-3):
+            return f"DERIVATIVE differences: {got['jvp'][position]} instead of {wanted[position]} at {list(position)}"
     return ""
 
 
 def check_again(program: Program) -> str:
-    """Calls of one traced program, the first, a second and two at once in threads, give the same bits."""
+    """Checks that four calls of one traced program (the first, a second, and two in parallel threads) give the same bits."""
     f = nm.jit(lambda *xs: program(nnp, *xs))
     before: Any = nm.set_execution("interpret")
     try:
@@ -231,14 +233,14 @@ def check_again(program: Program) -> str:
 
 
 def fault_of(program: Program, target: str = "interpreter") -> str:
-    """What is wrong with a program, its cause before a colon; "" if nothing."""
+    """The error of a program, with its cause before a colon; "" if there is none."""
     with np.errstate(all="ignore"), warnings.catch_warnings(), enable_x64():
         warnings.simplefilter("ignore")
         return _fault_of(program, target)
 
 
 def shortest(seed: int, target: str = "interpreter") -> tuple[Program, str]:
-    """The program of a seed and what is wrong with it: with the fewest steps with which something is."""
+    """The program of a seed with the fewest steps that has an error, and the error."""
     program = Program(seed)
     fault = fault_of(program, target)
     for steps in range(1, len(program.plan)) if fault else ():

@@ -9,11 +9,11 @@ import numpy as np
 
 from nabla_mlir.testing.operations import Function, Numbers, axis_of, bounded, kind, operation, rng_of
 
-MOST = 400  # elements of a value
+MOST = 400  # of a value
 
 
 def total(J: Any, y: Any) -> Any:
-    """A real number that every element of a result moves."""
+    """A real number that depends on every element of a result."""
     y = J.numpy.real(y)
     wide = np.dtype(y.dtype).name in ("float32", "float64")
     return J.numpy.sum(y if wide else y.astype(np.float32))
@@ -113,10 +113,10 @@ def _branched(f: Function, g: Function, rng: Numbers) -> Function:
 
 
 def _ruled(f: Function, g: Function, rng: Numbers) -> Function:
-    """Rules of its own: derivatives that differ from the true ones, so that one sees that they are taken.
+    """Custom rules with derivatives that differ from the true ones, so that a missing call of the rule is visible.
 
-    Where the rule calls the function itself it is the true one: JAX takes such a call for one with the rule, but within loops
-    for the function without.
+    A rule that calls the function itself uses the true derivative: JAX applies the rule to such a call, except inside
+    loops.
     """
     way = rng.integers(3)
 
@@ -190,7 +190,7 @@ _COMBINED = (_composed, _composed, _added, _jitted, _mapped, _looped, _branched,
 
 
 def function(rng: Numbers, depth: int) -> tuple[Function, str]:
-    """A random function of one array, and how it is built."""
+    """A random function of one array, and its description."""
     if not depth:
         seed = int(rng.integers(2**31))
         return operation(seed), str(seed)
@@ -210,5 +210,5 @@ _NAMES = (
 
 
 def namespace(jax: Any) -> Any:
-    """JAX as the module whose names programs call: ours is one already."""
+    """JAX as the module whose functions programs call; nabla_mlir is already such a module."""
     return types.SimpleNamespace(**{name: getattr(jax, name) for name in _NAMES})

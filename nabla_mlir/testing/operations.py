@@ -1,7 +1,7 @@
 """Random operations on one array, written once for every module with JAX's names.
 
-Each makes its choices anew in each call, from a seed and the shape and dtype that it meets, so that the same function may be
-mapped, differentiated, or called on a row.
+An operation draws its choices in each call, from a seed and the shape and dtype of the array. So the same function can
+be mapped, differentiated, or called on a row.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from typing import Any
 import numpy as np
 
 Numbers = np.random.Generator
-Function = Callable[[Any, Any], Any]  # of the module whose names are called, and an array
+Function = Callable[[Any, Any], Any]  # of the module whose functions are called, and an array
 
 
 def rng_of(seed: int, x: Any) -> Numbers:
-    """The same for each shape and dtype."""
+    """Random numbers that depend only on the seed, shape and dtype."""
     return np.random.default_rng([seed, *x.shape, *str(x.dtype).encode()])
 
 
 def kind(x: Any) -> str:
-    """As NumPy's, and "f" for bfloat16 too."""
+    """NumPy's letter of the kind of dtype; "f" also for bfloat16."""
     name = np.dtype(x.dtype).name
     return "f" if name.startswith("bfloat") else np.dtype(x.dtype).kind
 
@@ -32,7 +32,7 @@ def axis_of(rng: Numbers, x: Any) -> int:
 
 
 def bounded(J: Any, x: Any) -> Any:
-    """Of moderate size, so that steps do not overflow: integers wrap alike anyway."""
+    """A value of moderate size, so that steps do not overflow; integers wrap equally in all modules."""
     if kind(x) == "f":
         return J.numpy.tanh(x)
     return x / (1 + J.numpy.abs(x)).astype(x.dtype) if kind(x) == "c" else x
@@ -44,10 +44,10 @@ ANY: list[Callable[[Any, Numbers, Any], Any]] = []
 INEXACT: list[Callable[[Any, Numbers, Any], Any]] = []
 REAL: list[Callable[[Any, Numbers, Any], Any]] = []
 WHOLE: list[Callable[[Any, Numbers, Any], Any]] = []
-SHAPED: list[Callable[[Any, Numbers, Any], Any]] = []  # with an axis that has elements
+SHAPED: list[Callable[[Any, Numbers, Any], Any]] = []  # these need an axis with elements
 SHARP: list[
     Callable[[Any, Numbers, Any], Any]
-] = []  # steps or ties, which rounding may move: of exact numbers and f64 alone
+] = []  # steps or ties, which rounding may change: only for exact numbers and f64
 
 
 def _unary(table: list[Any], *names: str, of: str = "numpy") -> None:
@@ -319,13 +319,13 @@ def _converted(J: Any, rng: Numbers, x: Any) -> Any:
     )
     if kind(x) == "c" and not name.startswith("c"):
         x = J.numpy.real(x)
-    if name.startswith(("u", "i", "b")) and name != "bfloat16" and kind(x) == "f":  # rounding may move it
+    if name.startswith(("u", "i", "b")) and name != "bfloat16" and kind(x) == "f":  # rounding may change it
         return x
     return x.astype(J.numpy.dtype(name))
 
 
 def _settled(y: Any, x: Any) -> Any:
-    """In a dtype that does not ask how the library promotes integers."""
+    """The value in a dtype that does not depend on the promotion of integers in the library."""
     if kind(x) == "b" or (kind(x) in "fc" and kind(y) in "iu"):
         return y if kind(y) == "b" else y.astype(np.int32)
     if kind(x) in "iu" and kind(y) != "b":
@@ -338,7 +338,7 @@ def _is_exact(x: Any) -> bool:
 
 
 def operation(seed: int) -> Function:
-    """One operation that knows arrays of that shape and dtype."""
+    """An operation that is defined for arrays of every shape and dtype."""
 
     def apply(J: Any, x: Any) -> Any:
         rng = rng_of(seed, x)

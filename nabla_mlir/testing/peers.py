@@ -1,12 +1,12 @@
-"""Random nestings of transforms beside JAX, interpreted and compiled.
+"""Random nestings of transforms, compared with JAX, interpreted and compiled.
 
     python -m nabla_mlir.testing.fuzz --of peers --minutes 10 --seed 1
     python -m nabla_mlir.testing.fuzz --of peers --target cpu
 
-A program has three arguments, of all dtypes with bfloat16, two of which may be one array, and returns a tree of what random
-functions make of them (`nestings`). JAX says which programs there are, and what is right; where its number is not finite nothing
-is said, nor where its narrow numbers are as far from its own in f64 as ours are. A fault is that of the least depth and the
-fewest results that has one.
+A program has three arguments of any dtypes including bfloat16, two of which may be one array. It returns a tree of
+results of random functions (`nestings`). JAX decides which programs exist, and gives the correct results. A result of
+JAX that is not finite is not compared, nor one of a narrow dtype that is as far from JAX's result in f64 as ours. A
+fault is reported for the smallest depth and the fewest results that have one.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _DIGITS = {"bfloat16": 0.1, "float16": 2e-2, "float32": 5e-4, "complex64": 5e-4,
 
 
 def jax_namespace() -> Any:
-    """JAX in 64 bits, computing in the dtypes that a program states."""
+    """JAX in 64 bits; it computes in the dtypes that a program states."""
     os.environ.setdefault("XLA_FLAGS", "--xla_allow_excess_precision=false --xla_backend_optimization_level=0")
     import jax
     import jax.nn
@@ -51,7 +51,7 @@ def jax_namespace() -> Any:
 
 
 class Program:
-    """The program of a seed: which functions, of which arguments."""
+    """The program of a seed: functions and their arguments."""
 
     seed: int
     depth: int
@@ -97,7 +97,7 @@ def _argument(rng: Numbers) -> np.ndarray:
 
 
 def wanted(program: Program) -> list[np.ndarray] | None:
-    """What JAX makes of it; None if it has no such program."""
+    """JAX's results for a program; None if JAX refuses it."""
     jax, J = jax_namespace()
     run = lambda *xs: program(J, *xs)  # noqa: E731
     try:
@@ -110,7 +110,7 @@ def wanted(program: Program) -> list[np.ndarray] | None:
 
 
 def difference(got: Sequence[Any], right: Sequence[np.ndarray], least: float) -> str:
-    """The first number that differs; "" if none does."""
+    """The first number that differs; "" if all agree."""
     for i, (a, b) in enumerate(zip(got, right, strict=True)):
         a = np.asarray(a)
         if (a.shape, a.dtype) != (b.shape, b.dtype):
@@ -125,13 +125,13 @@ def difference(got: Sequence[Any], right: Sequence[np.ndarray], least: float) ->
                 digits = max(least, _DIGITS.get(b.dtype.name, 0.0))
                 wrong = ~np.isclose(p, q, rtol=digits, atol=digits * scale) & np.isfinite(q)
         if np.any(wrong):
-            place = tuple(int(k) for k in np.argwhere(wrong)[0])
-            return f"VALUE result {i} is {a[place]} instead of {b[place]} at {list(place)} of {b.dtype}{list(b.shape)}"
+            position = tuple(int(k) for k in np.argwhere(wrong)[0])
+            return f"VALUE result {i} is {a[position]} instead of {b[position]} at {list(position)} of {b.dtype}{list(b.shape)}"
     return ""
 
 
 def precision(traced: str) -> float:
-    """The digits of the narrowest dtype in a program's text."""
+    """The digits of the narrowest dtype in the text of a program."""
     for name, spelling in (("bfloat16", "bf16"), ("float16", "f16"), ("float32", "f32")):
         if f"x{spelling}>" in traced.replace("bf16", "B") if name == "float16" else f"{spelling}>" in traced:
             return _DIGITS[name]
@@ -139,7 +139,7 @@ def precision(traced: str) -> float:
 
 
 def fault_of(program: Program, target: str = "interpreter") -> str:
-    """What is wrong with a program, its cause before a colon; "" if nothing, `NONE` if JAX has no such program."""
+    """The error of a program, with its cause before a colon; "" if there is none, `NONE` if JAX refuses the program."""
     with np.errstate(all="ignore"), warnings.catch_warnings(), enable_x64():
         warnings.simplefilter("ignore")
         right = wanted(program)
@@ -171,7 +171,7 @@ def _fault_of(program: Program, right: list[np.ndarray], target: str) -> str:
 
 
 def _is_rounding(program: Program, results: Sequence[Any], right: Sequence[np.ndarray], digits: float) -> bool:
-    """Whether ours is as near as JAX's to what JAX's program gives where all its numbers are of f64."""
+    """True if our results are as close as JAX's results to those of JAX's program in f64."""
     jax, J = jax_namespace()
     text = jax.jit(lambda *xs: program(J, *xs), keep_unused=True).lower(*program.arguments).as_text()
     run = interpreted(parse_module(widened(text)).operation, "main")
@@ -190,7 +190,7 @@ def _is_rounding(program: Program, results: Sequence[Any], right: Sequence[np.nd
 
 
 def widened(text: str) -> str:
-    """A module with all numbers of f32 and less in f64, infinities and NaN among them."""
+    """The text of a module with all f32 and narrower numbers as f64, including infinities and NaN."""
     import ml_dtypes
 
     def number(match: re.Match[str]) -> str:
@@ -208,7 +208,7 @@ def _interpreted(lowered: Any) -> Any:
 
 
 def shortest(seed: int, target: str = "interpreter") -> tuple[Program, str]:
-    """The program of a seed and what is wrong with it: a single result, if it is wrong alone."""
+    """The program of a seed and its error: with a single result, if that is wrong alone."""
     program = Program(seed, depth=1 + seed % 5)
     fault = fault_of(program, target)
     if fault in FINE:

@@ -1,6 +1,7 @@
-"""pytest runs .mlir files with RUN lines: lit runs once, for all of the chosen ones, with the tools in a warm process.
+"""pytest runs .mlir files with RUN lines: lit runs once, for all selected files, with the tools in a warm process.
 
-A conftest.py in the folder of the files says so, beside a lit.cfg.py (`nabla_mlir.testing.lit_config`):
+Import this function in a conftest.py in the folder of the files, next to a lit.cfg.py
+(`nabla_mlir.testing.lit_config`):
 
     from nabla_mlir.testing.plugin import pytest_collect_file
 """
@@ -25,7 +26,7 @@ _RESULTS = pytest.StashKey[dict[str, dict[str, Any]]]()
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
-    """One item for each .mlir file that says how it is run."""
+    """One item for each .mlir file with RUN lines."""
     if file_path.suffix != ".mlir" or "RUN:" not in file_path.read_text():
         return None
     return LitFile.from_parent(parent, path=file_path)
@@ -36,7 +37,7 @@ class LitFile(pytest.File):
 
     def collect(self) -> list[pytest.Item]:
         """The only item."""
-        # One name in front of all, by which pytest-xdist keeps them in one process: lit runs them side by side itself.
+        # One common prefix keeps them in one process of pytest-xdist, because lit runs them in parallel itself.
         suite = os.path.relpath(_suite(self.path), self.config.rootpath)
         return [LitItem.from_parent(self, name="lit", nodeid=f"{suite}::{_name(self.path)}")]
 
@@ -54,7 +55,7 @@ class LitItem(pytest.Item):
             raise LitError("lit did not run this file" if result is None else result["output"])
 
     def repr_failure(self, excinfo: Any, style: Any = None) -> Any:
-        """What lit printed."""
+        """The output of lit."""
         return str(excinfo.value) if isinstance(excinfo.value, LitError) else super().repr_failure(excinfo, style)
 
     def reportinfo(self) -> tuple[Path, None, str]:
@@ -63,7 +64,7 @@ class LitItem(pytest.Item):
 
 
 class LitError(Exception):
-    """A file failed; with what lit printed."""
+    """A file failed; the error contains the output of lit."""
 
 
 def _suite(path: Path) -> Path:
@@ -75,13 +76,13 @@ def _suite(path: Path) -> Path:
 
 
 def _name(path: Path) -> str:
-    """What lit calls a file within its suite."""
+    """The name of a file in lit, within its suite."""
     return path.resolve().relative_to(_suite(path)).as_posix()
 
 
 @contextlib.contextmanager
 def warm(address: Path) -> Iterator[Path]:
-    """The tools in a warm process, for as long as it lasts."""
+    """A context with the tools in a warm process."""
     command = [sys.executable, str(Path(__file__).with_name("warm.py")), "serve", str(address)]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as server:
         try:
@@ -93,7 +94,7 @@ def warm(address: Path) -> Iterator[Path]:
 
 
 def run_lit(files: Sequence[Path]) -> dict[str, dict[str, Any]]:
-    """What lit says of each file, by its name within the suite."""
+    """The result of lit for each file, by its name within the suite."""
     with tempfile.TemporaryDirectory() as folder:
         output = Path(folder) / "results.json"
         lit = "from lit.main import main; main()"  # the module cannot be run with -m

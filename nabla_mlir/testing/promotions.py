@@ -25,7 +25,7 @@ from nabla_mlir.testing.operations import Numbers, bounded, kind
 # uint32 beside signed integers is int64, by NumPy's table; JAX without 64 bits has none.
 DTYPES = ("bool", "int8", "int16", "int32", "uint8", "uint16", "float16", "bfloat16", "float32", "float32", "complex64")
 SCALARS = (True, 2, 1, 0.5, 3.0, 1.5j, np.float32(0.25), np.int32(3), np.float64(1.5), np.bool_(True))
-Step = Callable[[Any, Any, Any], Any]  # of the module whose names are called, and two operands
+Step = Callable[[Any, Any, Any], Any]  # of the module whose functions are called, and two operands
 
 
 def _named(*names: str, of: str = "numpy") -> list[tuple[str, Step]]:
@@ -33,7 +33,7 @@ def _named(*names: str, of: str = "numpy") -> list[tuple[str, Step]]:
 
 
 def _some(J: Any, y: Any) -> Any:
-    """What can be divided by; numbers can. Of truth values integers: NumPy and we divide by those in int8, and JAX in int32."""
+    """A divisor that is not 0. Booleans become integers: NumPy and nabla_mlir divide them in int8, and JAX in int32."""
     if isinstance(y, (bool, np.bool_)):
         return 1
     if isinstance(y, (int, float, complex, np.generic)):
@@ -41,23 +41,23 @@ def _some(J: Any, y: Any) -> Any:
     return (y | True).astype(np.int8) if kind(y) == "b" else J.numpy.where(J.numpy.abs(y) < 0.1, J.numpy.ones_like(y), y)
 
 
-def _apart(J: Any, x: Any) -> Any:
-    """Of floating point off the places, such as integers, where a remainder jumps: there the last bit decides."""
+def _off_jumps(J: Any, x: Any) -> Any:
+    """Floating-point numbers away from the jumps of a remainder, such as integers, because the last bit decides there."""
     return x + 0.3 if hasattr(x, "at") and kind(x) == "f" else x
 
 
 def _operand(x: Any) -> Any:
-    """A value that a step reads: JAX without 64 bits has no dtype for sums of uint32, which some steps make, and integers."""
+    """A value as an operand of a step: JAX without 64 bits has no dtype for sums of uint32 and other integers."""
     return x.astype(np.int32) if hasattr(x, "at") and kind(x) == "u" and x.dtype.itemsize >= 4 else x
 
 
 def _exponent(J: Any, y: Any) -> Any:
-    """JAX's powers of integers that overflow differ from NumPy's and ours."""
+    """A small exponent, because JAX's powers of integers that overflow differ from those of NumPy and nabla_mlir."""
     return y % 4 if kind(y) in "iu" else y
 
 
 def _strong(J: Any, x: Any) -> Any:
-    """Of a dtype of its own: JAX's 0.5 * n, of integers, stays a number of any dtype."""
+    """A value with a fixed dtype: in JAX, 0.5 * n for integers n stays a number of any dtype."""
     return J.lax.convert_element_type(bounded(J, x), x.dtype)
 
 
@@ -78,8 +78,8 @@ STEPS: list[tuple[str, Step]] = [
             "logical_or", "logical_xor", "bitwise_and", "bitwise_or", "bitwise_xor", "hypot",
             "copysign", "heaviside", "outer", "kron", "isclose", "allclose", "fmax", "fmin", "array_equal", "float_power", "isin"),
     *_with(
-        divide=lambda J, x, y: x / _some(J, y), floor_divide=lambda J, x, y: _apart(J, x) // _some(J, y),
-        mod=lambda J, x, y: _apart(J, x) % _some(J, y), fmod=lambda J, x, y: J.numpy.fmod(_apart(J, x), _some(J, y)),
+        divide=lambda J, x, y: x / _some(J, y), floor_divide=lambda J, x, y: _off_jumps(J, x) // _some(J, y),
+        mod=lambda J, x, y: _off_jumps(J, x) % _some(J, y), fmod=lambda J, x, y: J.numpy.fmod(_off_jumps(J, x), _some(J, y)),
         true_divide=lambda J, x, y: J.numpy.true_divide(x, _some(J, y)), plus=lambda J, x, y: x + y, minus=lambda J, x, y: x - y,
         times=lambda J, x, y: x * y,
         power=lambda J, x, y: (J.numpy.abs(x if kind(x) != "b" else 1) + 1) ** (_exponent(J, y) if hasattr(y, "at") else 2),
@@ -114,7 +114,7 @@ STEPS: list[tuple[str, Step]] = [
         silu=lambda J, x, y: J.nn.silu(x) + y, softmax=lambda J, x, y: J.nn.softmax(J.numpy.sin(J.numpy.real(x))),
         expm1=lambda J, x, y: J.numpy.expm1(x), invert=lambda J, x, y: ~x, shift=lambda J, x, y: x << 1,
         diff=lambda J, x, y: J.numpy.diff(_flat(J, x)), pad=lambda J, x, y: J.numpy.pad(_flat(J, x), 1, constant_values=2),
-        divmod=lambda J, x, y: divmod(_apart(J, x), _some(J, y))[1],
+        divmod=lambda J, x, y: divmod(_off_jumps(J, x), _some(J, y))[1],
         cross=lambda J, x, y: J.numpy.cross(J.numpy.resize(x, (3,)), J.numpy.resize(_flat(J, y), (3,))),
         interp=lambda J, x, y: J.numpy.interp(x, np.arange(3), np.arange(3) ** 2),
         nan_to_num=lambda J, x, y: J.numpy.nan_to_num(x), sinc=lambda J, x, y: J.numpy.sinc(0.31 * x + 0.55),
@@ -130,7 +130,7 @@ STEPS: list[tuple[str, Step]] = [
 
 
 class Program:
-    """The program of a seed: its arguments, and the steps that JAX takes."""
+    """The program of a seed: its arguments, and the steps that JAX accepts."""
 
     def __init__(self, seed: int, steps: int = 6):
         self.seed = seed
@@ -149,7 +149,7 @@ class Program:
         return values[len(xs) + len(self.scalars) :]
 
     def planned(self, J: Any, *xs: Any) -> list[Any]:
-        """The same, where each step that the module refuses is left out."""
+        """The values of the steps; steps that the module refuses are left out."""
         values, self.plan = [*xs, *self.scalars], []
         for choice, first, second in self.choices:
             name, f = STEPS[choice % len(STEPS)]
@@ -179,20 +179,20 @@ def _argument(rng: Numbers, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def _gradient(J: Any, program: Program, xs: Sequence[Any]) -> list[Any]:
-    """Of a number that every result moves, in the arguments of floating point."""
-    places = tuple(i for i, x in enumerate(xs) if kind(x) in "fc")
-    if not places:
+    """The gradient of a number that depends on every result, with respect to the floating-point arguments."""
+    positions = tuple(i for i, x in enumerate(xs) if kind(x) in "fc")
+    if not positions:
         return []
 
     def number(*xs: Any) -> Any:
         reals = [J.numpy.sum(J.numpy.real(y)).astype(np.float32) for y in program(J, *xs) if kind(y) in "fc"]
         return sum(reals, J.numpy.float32(0))
 
-    return list(J.grad(number, places)(*xs))
+    return list(J.grad(number, positions)(*xs))
 
 
 def fault_of(program: Program, target: str = "interpreter") -> str:
-    """What is wrong with a program, its cause before a colon; "" if nothing, `peers.NONE` if JAX has no such program."""
+    """The error of a program, with its cause before a colon; "" if there is none, `peers.NONE` if JAX refuses the program."""
     jax, J = peers.jax_namespace()
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -229,6 +229,6 @@ def _fault_of(program: Program, right: Sequence[Sequence[np.ndarray]], target: s
 
 
 def shortest(seed: int, target: str = "interpreter") -> tuple[Program, str]:
-    """The program of a seed and what is wrong with it."""
+    """The program of a seed and its error."""
     program = Program(seed)
     return program, fault_of(program, target)

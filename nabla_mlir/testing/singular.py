@@ -1,6 +1,7 @@
-"""The law of singular points: where a rule's formula has no value, a derivative is the true one, infinite or NaN.
+"""The law of singular points: where the formula of a rule has no value, a derivative is the true one, infinite or NaN.
 
-The truth is a limit of derivatives beside the point, computed with many digits by mpmath, which the caller has installed.
+The true value is a limit of derivatives near the point, computed with many digits by mpmath, which the caller has
+installed.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from nabla_mlir.transforms import jvp, vjp
 Point = tuple[float, ...]
 Function = Callable[..., Any]
 
-# Functions of mpmath's numbers for the records that state singular points.
+# Functions of mpmath numbers for the records that state singular points.
 REFERENCES: dict[str, Callable[..., Any]] = {
     "ad.hypot": lambda mp, x, y: mp.hypot(x, y), "ad.power_log": lambda mp, x, y: mp.power(x, y) * mp.log(x),
     "ad.root": lambda mp, x: mp.sqrt(x),
@@ -34,13 +35,13 @@ REFERENCES: dict[str, Callable[..., Any]] = {
 }  # fmt: skip
 
 _NEAR, _NEARER = -10, -15  # exponents of ten of the distances from the point
-_DIGITS, _STEP = 110, -30  # of mpmath, and the exponent of ten of the step of differences
+_DIGITS, _STEP = 110, -30  # digits of mpmath, and the exponent of ten of the step of differences
 _TOLERANCE = 1e-3
-_DIRECTIONS = (1.0, 0.7, 0.4)  # no two arguments move alike
+_DIRECTIONS = (1.0, 0.7, 0.4)  # no two arguments move equally
 
 
 def kinds(count: int) -> list[tuple[tuple[int, ...], tuple[str, ...]]]:
-    """The derivatives of first and second order of a function of so many arguments: by which of them, and in which modes."""
+    """The derivatives of first and second order of a function of `count` arguments: the arguments, and the modes."""
     modes = ("jvp", "vjp")
     first = [((i,), (mode,)) for i in range(count) for mode in modes]
     return first + [((*i, j), (*mode, outer)) for i, mode in first for j in range(count) for outer in modes]
@@ -64,15 +65,15 @@ def derivatives(f: Function, count: int) -> Function:
 
 
 def truths(reference: Function, point: Point, indices: Sequence[int]) -> list[float]:
-    """The values that a derivative may have at a point: its limits if all arguments move, and if only those do that it is taken by.
+    """The possible values of a derivative at a point: its limits if all arguments move, and if only the differentiated ones do.
 
-    A limit is a number, inf or -inf, or NaN if the derivative grows with either sign. There is none where those from several
-    sides differ: what a derivative is there is a convention, or nothing.
+    A limit is a number, inf or -inf, or NaN if the derivative grows with either sign. If the limits from several sides
+    differ, there is none: the derivative is then a convention, or does not exist.
 
     Args:
       reference: a function of mpmath numbers; sides where it is not real do not count.
-      point: where.
-      indices: of the arguments, one for each order.
+      point: the point.
+      indices: the index of an argument for each order.
     """
     every = _common(reference, point, indices, range(len(point)))
     own = _common(reference, point, indices, indices)
@@ -80,7 +81,7 @@ def truths(reference: Function, point: Point, indices: Sequence[int]) -> list[fl
 
 
 def _common(reference: Function, point: Point, indices: Sequence[int], moving: Sequence[int]) -> float | None:
-    """The limit from all sides on which the arguments of these indices lie."""
+    """The common limit from all sides, if the arguments `moving` move; None if the limits differ."""
     signs = [(1, -1) if i in moving else (0,) for i in range(len(point))]
     values = [v for side in itertools.product(*signs) if (v := _limit(reference, point, indices, side)) is not None]
     if not values:
@@ -93,7 +94,7 @@ def _common(reference: Function, point: Point, indices: Sequence[int], moving: S
 
 
 def _limit(reference: Function, point: Point, indices: Sequence[int], signs: Sequence[int]) -> float | None:
-    """From one side; None where the function is not real there, inf or -inf where the derivative grows."""
+    """The limit from one side; None if the function is not real there, inf or -inf if the derivative grows."""
     import mpmath as mp
 
     with mp.workdps(_DIGITS):
@@ -106,7 +107,7 @@ def _limit(reference: Function, point: Point, indices: Sequence[int], signs: Seq
 
 
 def _slope(mp: Any, reference: Function, point: Point, indices: Sequence[int], signs: Sequence[int], distance: Any) -> Any:
-    """A central difference at a distance from the point; None where the function is not real."""
+    """A central difference at a distance from the point; None if the function is not real there."""
     step = mp.mpf(10) ** _STEP
     total = mp.mpf(0)
     for sides in itertools.product((1, -1), repeat=len(indices)):
@@ -127,15 +128,15 @@ def wrong_numbers(
     f: Function, reference: Function, points: Sequence[Point], run: Callable[[Function, Sequence[np.ndarray]], Any],
     orders: Sequence[int] = (1, 2), dtype: Any = np.float64,
 ) -> Iterator[str]:  # fmt: skip
-    """The derivatives at points that are finite numbers and not the truth, or infinite where it is another infinity.
+    """The derivatives at points that are finite but not the true value, or have the wrong infinity.
 
     Args:
       f: an elementwise function of scalars.
-      reference: the same of mpmath's numbers.
-      points: where a formula of a derivative has no value.
+      reference: the same function of mpmath numbers.
+      points: the points at which the formula of a derivative has no value.
       run: runs a function of tensors on arrays; its result is a list of arrays.
-      orders: of the derivatives that are compared; not 1 where the first one is a convention.
-      dtype: of the arguments.
+      orders: the orders of the compared derivatives; without 1 if the first derivative is a convention.
+      dtype: the dtype of the arguments.
     """
     tolerance = max(1e-4, 10 * float(np.finfo(dtype).eps) ** 0.5)  # limits are known to 1e-5
     for point in points:
@@ -156,7 +157,7 @@ def _agrees(got: float, true: float, tolerance: float) -> bool:
 
 
 def reference_of(record: OpDef) -> Function:
-    """The function of mpmath's numbers that a record with singular points computes."""
+    """The function of mpmath numbers for a record with singular points."""
 
     def reference(*xs: Any) -> Any:
         import mpmath as mp

@@ -1,9 +1,9 @@
-"""A tool of the tests in a process that is a copy of a warm one: to start Python and MLIR takes longer than most runs.
+"""Runs tools of the tests in copies of a warm process, because Python and MLIR take longer to start than most runs.
 
-    python warm.py serve SOCKET           imports the tools, and makes a copy of itself for each run
+    python warm.py serve SOCKET           imports the tools, and forks for each run
     python warm.py SOCKET TOOL ARGS...    runs one of them, as `python -m TOOL ARGS...` would here
 
-The copy has the caller's folder, arguments, input and output; how it ends is how the caller ends.
+The copy has the folder, arguments, input and output of the caller, and the caller ends with its exit code.
 """
 
 import json
@@ -15,7 +15,7 @@ TOOLS = "nabla_mlir.tools.opt", "filecheck.__main__"
 
 
 def call(address: str, arguments: list[str]) -> int:
-    """Has the server run a tool, and returns its exit code; that of a tool which crashed is 1."""
+    """Runs a tool on the server, and returns its exit code; 1 for a tool that crashed."""
     with socket.socket(socket.AF_UNIX) as server:
         server.connect(address)
         socket.send_fds(server, [json.dumps([os.getcwd(), *arguments]).encode()], [0, 1, 2])
@@ -23,7 +23,7 @@ def call(address: str, arguments: list[str]) -> int:
 
 
 def serve(address: str) -> None:
-    """Answers calls until it is stopped."""
+    """Answers calls until the process is stopped."""
     import pkgutil
     import signal
 
@@ -57,7 +57,7 @@ def run(tool: str, arguments: list[str]) -> int:
 
     sys.argv = [tool, *arguments]
     sys.stdin, sys.stdout, sys.stderr = open(0), open(1, "w"), open(2, "w", buffering=1)  # noqa: SIM115 - they live as long as the process
-    sys.modules.pop(tool, None)  # it is run anew, with all that it uses as it stands
+    sys.modules.pop(tool, None)  # the module is imported anew, with its dependencies as they are
     code: object = 0
     try:
         runpy.run_module(tool, run_name="__main__", alter_sys=True)

@@ -68,7 +68,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _add_model(command: argparse.ArgumentParser) -> None:
-    """Adds the options that `compile` and `explain` share: the function and its transforms."""
+    """Adds the common options of `compile` and `explain`: the function and its transforms."""
     command.add_argument("model", metavar="MODEL", help="model.py:function, or a StableHLO module model.mlir[:entry]")
     command.add_argument("--spec", action="append", default=[], metavar="SPEC",
                          help="the type of an argument, in order or by name: f32[128,4], data=f32[10], or a tree")  # fmt: skip

@@ -1,4 +1,4 @@
-"""nabla-mlir bench: what a call of each entry point costs here, dispatch by dispatch, against what the machine could do."""
+"""nabla-mlir bench: the time of a call of each entry point on this machine, by dispatch, and the limits of the machine."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from nabla_mlir.runtime.storage import Artifact
 from nabla_mlir.runtime.timing import median
 from nabla_mlir.tools.terminal import Progress, print_table
 
-_SECONDS = 0.2  # that an entry point is called for
-_PROFILED = 30  # calls whose dispatches are looked at,
-_PROFILED_SECONDS = 1.0  # or as many as take so long
+_SECONDS = 0.2  # the time for which an entry point is called
+_PROFILED = 30  # profiled calls,
+_PROFILED_SECONDS = 1.0  # or as many as fit into this time
 
 
 def measured_machine() -> Machine:
-    """What the machine does at best, with the product of matrices as NumPy and as we do it, whichever is faster."""
+    """The best rates of the machine; the matrix product is the faster one of NumPy's and ours."""
     return Machine.measured(_compiled_product)
 
 
 def _compiled_product(a: np.ndarray) -> list[Callable[[], Any]]:
-    """The product of a matrix with itself on a pool of threads, where the compiler is installed."""
+    """The product of a matrix with itself on a pool of threads; empty if the compiler is not installed."""
     try:
         import nabla_mlir as nm
 
@@ -44,7 +44,7 @@ def _compiled_product(a: np.ndarray) -> list[Callable[[], Any]]:
 
 @dataclass(frozen=True)
 class Timing:
-    """An entry point: seconds of a call, its dispatches, bytes of arguments and results, operations if they are known."""
+    """The measured entry point: seconds of a call, its dispatches, bytes of arguments and results, and its operations if known."""
 
     name: str
     seconds: float
@@ -54,12 +54,12 @@ class Timing:
 
     @property
     def kernels(self) -> float:
-        """How many dispatches a call has."""
+        """The number of dispatches of a call."""
         return sum(d.count for d in self.dispatches)
 
     @property
     def copies(self) -> float:
-        """How many of them only move bytes."""
+        """The number of dispatches that only move bytes."""
         return sum(d.count for d in self.dispatches if d.is_copy)
 
     def to_json(self, machine: Machine) -> dict[str, Any]:
@@ -126,13 +126,13 @@ def timing_of(module: Module, artifact: Artifact, name: str, flops: int | None =
     """Measures an entry point of a loaded artifact.
 
     Args:
-      module: the artifact, loaded.
-      artifact: its files.
-      name: the entry point.
-      flops: the operations of a call, if they are known.
+      module: the loaded artifact.
+      artifact: the files of the artifact.
+      name: the name of the entry point.
+      flops: the number of operations of a call, if known.
 
     Raises:
-      DeployError: there is no such entry point, or IREE's tools are missing.
+      DeployError: the entry point does not exist, or IREE's tools are missing.
     """
     if name not in module.entry_points:
         raise DeployError(f"bench requires an entry point among {', '.join(module.entry_points)}, got {name!r}.")
@@ -151,7 +151,7 @@ def timing_of(module: Module, artifact: Artifact, name: str, flops: int | None =
 
 
 def _flops(module: Module) -> dict[str, int]:
-    """The operations of each entry point, where the StableHLO and the compiler are at hand."""
+    """The number of operations of each entry point, if the artifact has its StableHLO and the compiler is installed."""
     try:
         return {name: cost.flops for name, cost in module.lower().cost().items()}
     except (DeployError, ImportError):

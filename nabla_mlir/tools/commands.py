@@ -170,7 +170,7 @@ def _details(code: Code) -> str:
 
 
 def _peaks(code: Code) -> str:
-    """The bytes that a call of each entry point needs, where they are known."""
+    """The bytes that a call of each entry point needs, if they are known."""
     return ", ".join(f"{name} {memory.peak:,}" for name, memory in code.memory.items())
 
 

@@ -2,11 +2,12 @@
 
 python -m nabla_mlir.tools.coverage [ROOT [OPERATION ...]]
 
-compiles the samples of every record (and tests/coverage.mlir, for what no sample can make) in each dtype that the
-operation takes, runs them on the CPU and, if there is one, on a Vulkan device, and compares with NumPy, which computes
-in f64 on the same inputs. Without a CUDA device it only compiles for that. What came out is stored in
-nabla_mlir/ops/coverage.json: for each operation, target and dtype "yes" (it runs and is right), "compiles" or "no: why";
-a dtype that the operation does not take, or NumPy has no answer for, is not there. All operations take most of an hour.
+The command compiles the samples of every record in each dtype of the operation; tests/coverage.mlir has the operations
+without samples. It runs them on the CPU and, if there is one, on a Vulkan device, and compares with NumPy, which
+computes in f64 on the same inputs. Without a CUDA device it only compiles for CUDA. It stores the result in
+nabla_mlir/ops/coverage.json: for each operation, target and dtype "yes" (it runs and is correct), "compiles" or "no:
+why". A dtype that the operation does not accept, or for which NumPy has no result, is missing. All operations take most
+of an hour.
 """
 
 from __future__ import annotations
@@ -40,8 +41,8 @@ from nabla_mlir.targets import TARGETS, available
 MEASURED = Path("nabla_mlir") / "ops" / "coverage.json"
 PROGRAMS = Path("tests") / "coverage.mlir"
 _MEASURED = {title: found for kind in TARGETS.values() for title, found in kind.measured().items()}
-TITLES = {title.lower(): title for title in _MEASURED}  # of the targets, by their names in coverage.json
-# What is allowed in each dtype, relative to the largest element: samples add up and cancel. Integers are exact.
+TITLES = {title.lower(): title for title in _MEASURED}  # the targets, by their names in coverage.json
+# The allowed error in each dtype, relative to the largest element: sums in samples may cancel. Integers are exact.
 DTYPES = {
     "f64": 1e-9, "f32": 5e-4, "f16": 2e-2, "bf16": 1e-1, "i32": 0.0, "i64": 0.0, "i8": 0.0, "ui32": 0.0, "i1": 0.0,
     "c64": 5e-4, "c128": 1e-9,
@@ -52,7 +53,9 @@ _NUMPY = {"f64": "float64", "f32": "float32", "f16": "float16", "i32": "int32", 
 
 @dataclass(frozen=True)
 class Program:
-    """A traced function, its inputs, and its results; None: it returns these itself, behind what is compared."""
+    """A traced function with its inputs and expected results. If these are None, the program returns them itself, after
+    its own results.
+    """
 
     traced: Traced
     inputs: list[np.ndarray]
@@ -60,10 +63,10 @@ class Program:
 
 
 def programs(name: str, source: str, dtype: str) -> list[Program]:
-    """What is compiled for an operation in a dtype: samples of its record, or its function in tests/coverage.mlir.
+    """The programs for an operation in a dtype: samples of its record, or its function in tests/coverage.mlir.
 
     Raises:
-      NablaError, ValueError, TypeError: the operation, or NumPy, does not take the dtype.
+      NablaError, ValueError, TypeError: the operation or NumPy does not accept the dtype.
     """
     record, kind = REGISTRY.get(name), _dtype(dtype)
     rng = np.random.default_rng([*name.encode()])
@@ -78,7 +81,7 @@ def programs(name: str, source: str, dtype: str) -> list[Program]:
 
 
 def _function(source: str, name: str) -> str:
-    """One function of a module without comments, with the private ones that it may call."""
+    """The text of one function of a module without comments, with the private functions that it may call."""
     parts = re.split(r"(?m)^(?=func\.func)", source)
     return "".join(p for p in parts if f"@{name}(" in p.partition("\n")[0] or p.startswith("func.func private"))
 
@@ -91,7 +94,7 @@ def _dtype(name: str) -> np.dtype:
 
 def _trace(f: Callable[..., Any], inputs: Sequence[np.ndarray]) -> Traced:
     traced = trace(f, *(spec(x.shape, x.dtype) for x in inputs), name="f")
-    parse_module(traced.mlir())  # refuses operations on what they do not take
+    parse_module(traced.mlir())  # raises an error for operand types that the operation does not accept
     return traced
 
 
@@ -103,6 +106,7 @@ def _cases(record: OpDef) -> list[Case]:
 
 
 def _sampled(record: OpDef, case: Case, rng: np.random.Generator, kind: np.dtype) -> Program:
+    """The program of one sample in a dtype; NumPy computes the expected results in f64."""
     arrays = case.draw(rng, np.dtype(np.complex128 if kind.kind == "c" else np.float64))
     values = [*case.values, *[None] * len(arrays)]
     inputs = [
@@ -132,7 +136,7 @@ def _renamed(value: Any, kind: np.dtype) -> Any:
 
 
 def _drawn(x: np.ndarray, kind: np.dtype) -> np.ndarray:
-    """Real numbers as those of a dtype: integers are three times as large, rounded, and not 0."""
+    """Numbers of a sample in a dtype: integers are three times as large, rounded, and not 0."""
     if kind.kind in "fVc":
         return x.astype(kind)
     whole = np.rint(3 * x.real)
@@ -141,7 +145,7 @@ def _drawn(x: np.ndarray, kind: np.dtype) -> np.ndarray:
 
 
 def _given(x: np.ndarray, kind: np.dtype) -> np.ndarray:
-    """A value that a sample states, such as where a reduction begins: infinities are the ends of the integers."""
+    """A value that a sample states, such as the initial value of a reduction: infinities become the bounds of integers."""
     if kind.kind not in "iu":
         return x.astype(kind)
     ends = np.iinfo(kind)
@@ -149,7 +153,7 @@ def _given(x: np.ndarray, kind: np.dtype) -> np.ndarray:
 
 
 def measure(name: str, source: str, target: str) -> dict[str, str]:
-    """For each dtype that an operation takes: "yes", or why it does not compile for a target, or run there and be right."""
+    """For each dtype of an operation "yes", or the reason why it does not compile, run or give the correct result on a target."""
     by_dtype: dict[str, list[Program]] = {}
     for dtype in _MEASURED[TITLES[target]][1] or DTYPES:
         try:
@@ -176,7 +180,7 @@ def _alone(dtype: str, group: list[Program], target: str) -> str:
 
 
 def _outcome(by_dtype: Mapping[str, list[Program]], target: str) -> dict[str, str]:
-    """What all dtypes compiled as one module give. Raises NablaError if that does not compile or run."""
+    """The results of all dtypes, compiled as one module. Raises NablaError if it does not compile or run."""
     by_name = {f"{dtype}_{i}": p for dtype, group in by_dtype.items() for i, p in enumerate(group)}
     if not by_name:
         return {}
@@ -216,7 +220,7 @@ def _agree(got: np.ndarray, reference: np.ndarray, tolerance: float) -> bool:
 
 
 def measurable() -> list[str]:
-    """The operations that can be compiled, or stand for others that can."""
+    """The operations that can be compiled, including those that are only defined by others."""
     return sorted(name for name in {*REGISTRY, *REWRITTEN} if name.startswith(("stablehlo.", "chlo.")))
 
 
@@ -235,7 +239,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _all(root: Path) -> int:
-    """All operations, in another process: where that dies, the next one goes on behind what killed it."""
+    """Measures all operations in another process; if an operation crashes it, a new process continues with the next one."""
     path, todo = root / MEASURED, measurable()
     path.write_text("{}\n")
     while todo:

@@ -1,4 +1,6 @@
-"""Diagnostics of the command line tools: collected from MLIR and from our errors, printed as MLIR does, expected."""
+"""Diagnostics of the command line tools: collected from MLIR and from our errors, printed in MLIR's form, and compared
+with annotations.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ _ATTACHED_OP = "see current operation"
 
 @dataclass(frozen=True)
 class Diagnostic:
-    """An error, warning, remark or note with the place that it is about; line 0 is no place."""
+    """An error, warning, remark or note with its position in the source; line 0 means no position."""
 
     severity: str
     message: str
@@ -29,9 +31,9 @@ class Diagnostic:
     notes: tuple[Diagnostic, ...] = ()
 
     def render(self, sources: dict[str, str]) -> str:
-        """The diagnostic in MLIR's form, with the line of the source and a caret where it is known."""
-        place = f"{self.file}:{self.line}:{self.column}" if self.line else "<unknown>:0"
-        lines = [f"{place}: {self.severity}: {self.message}"]
+        """The diagnostic in MLIR's form, with the line of the source and a caret if it is known."""
+        position = f"{self.file}:{self.line}:{self.column}" if self.line else "<unknown>:0"
+        lines = [f"{position}: {self.severity}: {self.message}"]
         text = sources.get(self.file, "").splitlines()[self.line - 1 : self.line] if self.line else []
         if text and self.column:
             lines += [text[0], " " * (self.column - 1) + "^"]
@@ -58,16 +60,16 @@ def _placed(
 def from_error(error: NablaError, file: str) -> Diagnostic:
     """One of our errors; its help is a note."""
     where = error.where
-    place = ("", 0, 0)
+    position = ("", 0, 0)
     if where is not None:
-        place = (file if where.filename == PARSED else where.filename, where.line, where.column)
-    notes = (Diagnostic("note", error.help, *place),) if error.help else ()
-    return Diagnostic("error", error.message, *place, notes)
+        position = (file if where.filename == PARSED else where.filename, where.line, where.column)
+    notes = (Diagnostic("note", error.help, *position),) if error.help else ()
+    return Diagnostic("error", error.message, *position, notes)
 
 
 @contextlib.contextmanager
 def collected(file: str) -> Iterator[list[Diagnostic]]:
-    """Collects what MLIR reports inside the `with`, instead of printing it."""
+    """A context that collects the diagnostics of MLIR instead of printing them."""
     diagnostics: list[Diagnostic] = []
     ctx = context()
     before = ctx.emit_error_diagnostics
@@ -116,7 +118,7 @@ class Expectation:
 
 
 def expectations(text: str) -> list[Expectation]:
-    """The annotations of a source. `above` and `below` skip lines that hold annotations themselves."""
+    """The annotations of a source. `above` and `below` skip lines that contain annotations themselves."""
     lines = text.splitlines()
     matches = {i: m for i, line in enumerate(lines, 1) if (m := _EXPECTED.search(line))}
     result = []
@@ -136,7 +138,7 @@ def expectations(text: str) -> list[Expectation]:
 
 
 def compare(text: str, file: str, diagnostics: Sequence[Diagnostic]) -> list[Diagnostic]:
-    """What differs between the annotations of a source and the diagnostics it gave; empty if nothing does."""
+    """The differences between the annotations of a source and its diagnostics; empty if they agree."""
     annotations = expectations(text)
     problems = []
     for diagnostic in _flat(diagnostics):

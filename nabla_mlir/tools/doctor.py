@@ -1,4 +1,4 @@
-"""nabla-mlir doctor: what is installed, what this machine can run, and whether it works."""
+"""nabla-mlir doctor: installed packages, available devices, and a self test."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def run(as_json: bool = False) -> int:
 
 
 def self_test() -> str:
-    """Traces, differentiates, compiles and runs a small function: "passed", or what went wrong."""
+    """Traces, differentiates, compiles and runs a small function; returns "passed", or the error."""
     try:
         import numpy as np
 
@@ -62,7 +62,7 @@ def self_test() -> str:
 
 
 def checking() -> tuple[str, str]:
-    """The setting, and how the numbers of a tiny program compare with the interpreter's, compiled and checked now."""
+    """The setting of checks, and the comparison of a tiny compiled program with the interpreter."""
     try:
         import nabla_mlir as nm
         from nabla_mlir.compiling.checking import Checking

@@ -32,7 +32,7 @@ def explain_command(options: argparse.Namespace) -> int:
 
 
 def diff_command(options: argparse.Namespace) -> int:
-    """Prints how two files of IR differ, or writes the page of it; 1 if they do."""
+    """Prints the differences between two files of IR, or writes their page; returns 1 if they differ."""
     from nabla_mlir.explorer import compare
 
     explanation = compare(options.a, options.b)
@@ -50,14 +50,14 @@ def diff_command(options: argparse.Namespace) -> int:
 
 
 def _difference(before: dict[str, Any], after: dict[str, Any]) -> list[tuple[str, dict[str, Any], int]]:
-    """The lines of both, those that are the same once."""
-    rows, place = [], 0
+    """The lines of both files; equal lines occur once."""
+    rows, position = [], 0
     for line, old in enumerate(after["same"]):
         if old >= 0:
-            rows += [("-", before, i) for i in range(place, old)]
-            place = old + 1
+            rows += [("-", before, i) for i in range(position, old)]
+            position = old + 1
         rows.append((" " if old >= 0 else "+", after, line))
-    return rows + [("-", before, i) for i in range(place, len(before["text"]))]
+    return rows + [("-", before, i) for i in range(position, len(before["text"]))]
 
 
 def _write(explanation: Any, output: str | None, as_json: bool, progress: Progress) -> int:

@@ -1,11 +1,11 @@
-"""The plan of the house: its rooms from the ground up, which tests/test_architecture.py holds, and a picture of them."""
+"""The plan of the house: its rooms from the bottom up, which tests/test_architecture.py checks, and a picture of them."""
 
 from __future__ import annotations
 
 import ast
 from pathlib import Path
 
-# A room imports from those before it alone. "" stands for the package itself, which gives users their public names.
+# A room imports only from the rooms before it. "" is the package itself, which exports the public names.
 ROOMS = (
     "errors", "log", "locks", "files", "figures", "thresholds", "array_operators", "array_methods", "exchange", "conversion",
     "targets", "runtime", "sparsity", "dialects", "pytree", "table", "ops", "rules", "passes", "interpreter",
@@ -14,19 +14,19 @@ ROOMS = (
     "typing", "test_util",
     "environment", "sparse", "prepared", "interop", "distributed", "explorer", "", "tools", "testing",
 )  # fmt: skip
-# What runs where neither the compiler nor optree is installed.
+# the rooms that run without the compiler and optree
 DEPLOYED = (
     "errors", "log", "locks", "files", "figures", "thresholds", "array_operators", "array_methods", "exchange", "conversion",
     "targets", "runtime",
 )  # fmt: skip
-_AT_TOP = ("dialects", "passes")  # folders beside nabla_mlir/
+_AT_TOP = ("dialects", "passes")  # folders next to nabla_mlir/
 
 
 def picture(root: Path) -> str:
     """A text with the rooms from the top down, each with the first sentence of its docstring.
 
     Args:
-      root: of the checkout.
+      root: the folder of the checkout.
     """
     width = max(map(len, ROOMS)) + 2
     lines = []

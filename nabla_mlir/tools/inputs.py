@@ -14,24 +14,25 @@ from nabla_mlir.errors import DeployError
 from nabla_mlir.runtime.element_types import dtype_named
 from nabla_mlir.runtime.manifest import Leaf
 
-# What `numpy.load` raises for a damaged file: the header is Python, and may name more elements than there is memory for.
+# The errors of `numpy.load` for a damaged file: the header is Python, and its shape may need more memory than
+# available.
 _UNREADABLE = (OSError, ValueError, EOFError, SyntaxError, tokenize.TokenError, MemoryError, OverflowError, TypeError)
 
 
 class InputError(DeployError):
-    """An input of the command line cannot be taken."""
+    """An input of the command line is not valid."""
 
 
 def bind(texts: Sequence[str], leaves: Sequence[Leaf], entry: str) -> list[Any]:
-    """The value of each leaf: those given by name, then the others in order.
+    """The value of each leaf: first the values with names, then the others in order.
 
     Args:
       texts: a .npy file, a number or a list, or NAME=VALUE.
-      leaves: the name, the shape and the dtype of each.
-      entry: what to call them inputs of.
+      leaves: the name, the shape and the dtype of each leaf.
+      entry: the name of the entry point, for errors.
 
     Raises:
-      InputError: there are too many or too few, or one cannot be read.
+      InputError: there are too many or too few inputs, or one cannot be read.
       DtypeError: a value would be lost in the dtype.
     """
     names = {leaf.name: i for i, leaf in enumerate(leaves)}
@@ -51,11 +52,11 @@ def bind(texts: Sequence[str], leaves: Sequence[Leaf], entry: str) -> list[Any]:
 
 
 def read_value(text: str, leaf: Leaf) -> Any:
-    """An array from a .npy file, a number or a list; a number in the dtype of the leaf, if that holds it.
+    """An array from a .npy file, a number or a list; a number in the dtype of the leaf, if the dtype can represent it.
 
     Raises:
-      InputError: it is none of these.
-      DtypeError: the dtype does not hold it.
+      InputError: the text is none of these.
+      DtypeError: the dtype cannot represent the value.
     """
     if text.endswith(".npy"):
         try:

@@ -1,9 +1,10 @@
-"""What every public name of JAX is here: writes docs/jax_names.md from the list in docs/jax_names.json.
+"""The table of JAX's public names: writes docs/jax_names.md from the list in docs/jax_names.json.
 
     python -m nabla_mlir.tools.jax_names          # the page
-    python -m nabla_mlir.tools.jax_names --read   # the list first, from the JAX that is installed
+    python -m nabla_mlir.tools.jax_names --read   # first the list, from the installed JAX
 
-A name is present (the same path, with `nabla_mlir` for `jax`), here under another name, or left out for a reason.
+A name of JAX is present (the same path, with `nabla_mlir` for `jax`), has another name here, or is left out for a
+reason.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _MARKS: dict[Any, str] = {
 
 # ---------------------------------------------------------------- the list
 def read() -> dict[str, Any]:
-    """The public names of the JAX that is installed, with the parameters of its functions."""
+    """The public names of the installed JAX, with the parameters of its functions."""
     jax = importlib.import_module("jax")
     return {"version": jax.__version__, "modules": {name: _names(name) for name in MODULES}}
 
@@ -45,13 +46,13 @@ def _names(module: str) -> dict[str, list[str] | None]:
     for name in sorted(n for n in dir(found) if not n.startswith("_")):
         try:
             names[name] = parameters(getattr(found, name))
-        except AttributeError:  # deprecated: the name is there to say so
+        except AttributeError:  # deprecated: the name only raises an error
             continue
     return names
 
 
 def parameters(value: Any) -> list[str] | None:
-    """The parameters of a function, marked: / by position only, = by keyword only, * and ** any number; None for other things."""
+    """The parameters of a function with marks: / positional only, = keyword only, * and ** any number; None for other objects."""
     if isinstance(value, (type, types.ModuleType)) or not callable(value):
         return None
     try:
@@ -62,13 +63,13 @@ def parameters(value: Any) -> list[str] | None:
 
 
 def stored(root: Path) -> dict[str, Any]:
-    """The list as it is stored."""
+    """The list from the file."""
     return dict(json.loads((root / "docs" / "jax_names.json").read_text()))
 
 
 # ---------------------------------------------------------------- what they are here
 def resolved(path: str) -> Any:
-    """What stands at a path of ours, such as "nabla_mlir.numpy.abs". Raises AttributeError if there is nothing."""
+    """The object at a path of nabla_mlir, such as "nabla_mlir.numpy.abs". Raises AttributeError if there is none."""
     head, *rest = path.split(".")
     value: Any = importlib.import_module(head)
     for k, name in enumerate(rest):
@@ -85,7 +86,7 @@ def resolved(path: str) -> Any:
 
 
 def here(module: str, name: str) -> tuple[str, str]:
-    """What a name of JAX is here: ("present", ""), ("elsewhere", where) or ("left out", why); "?" if nobody said."""
+    """The state of a name of JAX: ("present", ""), ("elsewhere", path) or ("left out", reason); "?" if it is not listed."""
     path = f"{module}.{name}"
     if path in ELSEWHERE:
         return "elsewhere", ELSEWHERE[path]
@@ -105,7 +106,7 @@ def _reason(module: str, name: str) -> str:
 
 # ---------------------------------------------------------------- parameters
 def misfits(path: str, theirs: list[str], function: Any) -> list[str]:
-    """The parameters of JAX's function that ours does not take, or takes in another order."""
+    """The parameters of JAX's function that ours does not accept, or accepts in another order."""
     if theirs[:1] == ["args*"]:  # a ufunc of JAX, which says nothing of its operands; `where` is left out
         return []
     own = inspect.signature(function).parameters
@@ -114,7 +115,7 @@ def misfits(path: str, theirs: list[str], function: Any) -> list[str]:
     by_position = [p for p in own.values() if p.kind in (kinds.POSITIONAL_ONLY, kinds.POSITIONAL_OR_KEYWORD)]
     takes_many = any(p.kind == kinds.VAR_POSITIONAL for p in own.values())
     absent = {*PARAMETERS["*"].split(), *PARAMETERS.get(path, "").split()}
-    wrong, place = [], 0
+    wrong, position = [], 0
     for mark in theirs:
         name, kind = mark.rstrip("/=*"), mark[len(mark.rstrip("/=*")) :]
         if name in absent or kind in ("*", "**"):
@@ -122,12 +123,12 @@ def misfits(path: str, theirs: list[str], function: Any) -> list[str]:
         if kind == "=":
             fits = takes_any or (name in own and own[name].kind != kinds.POSITIONAL_ONLY)
         elif kind == "/":
-            fits = takes_many or place < len(by_position)
-            place += 1
+            fits = takes_many or position < len(by_position)
+            position += 1
         else:
             names = [p.name for p in by_position]
-            fits = takes_many or (name in names and names.index(name) >= place and own[name].kind == kinds.POSITIONAL_OR_KEYWORD)
-            place = names.index(name) + 1 if name in names else place
+            fits = takes_many or (name in names and names.index(name) >= position and own[name].kind == kinds.POSITIONAL_OR_KEYWORD)
+            position = names.index(name) + 1 if name in names else position
         wrong += [] if fits else [name]
     return wrong
 
@@ -186,7 +187,7 @@ def _wrapped(text: str, indent: str = "") -> str:
 
 
 def main() -> None:
-    """Writes the page, and with --read the list before it."""
+    """Writes the page; with --read first the list."""
     root = Path(__file__).resolve().parents[2]
     if "--read" in sys.argv[1:]:
         (root / "docs" / "jax_names.json").write_text(json.dumps(read(), separators=(",", ":")).replace("},", "},\n") + "\n")

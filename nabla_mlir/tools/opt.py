@@ -33,7 +33,7 @@ from nabla_mlir.tools import values
 from nabla_mlir.tools.diagnostics import PARSED, Diagnostic, collected, compare, from_error
 
 _MARKER = "// -----"
-# Flags that are true or false: `--flag`, `--flag=false`.
+# Boolean flags: `--flag`, `--flag=false`.
 _SWITCHES = {
     "split-input-file": "process separately each part of the input between lines '// -----'",
     "verify-diagnostics": "compare the diagnostics with '// expected-error@+1 {{text}}' annotations in the input",
@@ -115,12 +115,12 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
 
 
 def _with_two_dashes(argument: str) -> str:
-    # LLVM's tools take one dash as well.
+    # LLVM's tools accept one dash as well.
     return "-" + argument if re.match(r"-[a-z]{2}", argument) and not argument.startswith("-o") else argument
 
 
 def _load(file: str) -> None:
-    """Runs a file of Python, whose decorators register what is in it."""
+    """Runs a Python file, whose decorators register passes and operations."""
     try:
         runpy.run_path(file)
     except Exception as error:
@@ -181,7 +181,7 @@ class Option:
 
 
 def options_of(cls: type[Pass | NamedPipeline]) -> list[Option]:
-    """The options of a pass or a pipeline: its fields; the comment behind a field is its help."""
+    """The options of a pass or a pipeline: its fields; the comment after a field is its help."""
     source = "\n".join(inspect.getsource(c) for c in cls.__mro__[:-1])
     options = []
     for f in dataclasses.fields(cls):
@@ -247,7 +247,7 @@ def _check_registered(module: ir.Module, ctx: ir.Context) -> None:
 
 
 def _checked(item: Pass) -> Callable[..., None]:
-    """The pass with what MLIR's own verification between passes cannot do: that of our dialects."""
+    """A function that runs the pass and then verifies our dialects, which MLIR's verifier between passes does not know."""
 
     def run(op: Any, _: Any) -> None:
         with context(), ir.Location.unknown():
@@ -263,7 +263,7 @@ def _checked(item: Pass) -> Callable[..., None]:
 def diagnose(
     text: str | bytes, file: str, pipeline: Pipeline, options: argparse.Namespace
 ) -> tuple[ir.Module | None, list[Diagnostic]]:
-    """The transformed module, or None if there was an error, and everything that was reported."""
+    """The transformed module, or None after an error, and all diagnostics."""
     with collected(file) as diagnostics:
         try:
             return process(text, pipeline, options), diagnostics
@@ -276,7 +276,7 @@ def diagnose(
 
 
 def print_module(module: ir.Module, file: str, options: argparse.Namespace) -> str:
-    """The text of a module as the flags ask for it."""
+    """The text of a module in the form that the flags request."""
     text = module.operation.get_asm(
         enable_debug_info=options.mlir_print_debuginfo, print_generic_op_form=options.mlir_print_op_generic,
         use_local_scope=options.mlir_print_local_scope, large_elements_limit=options.elide,
@@ -285,7 +285,7 @@ def print_module(module: ir.Module, file: str, options: argparse.Namespace) -> s
 
 
 def split(text: str) -> list[str]:
-    """The parts between '// -----' lines, each behind as many empty lines as keep its line numbers."""
+    """The parts between '// -----' lines, each after as many empty lines as preserve its line numbers."""
     parts: list[str] = []
     start = 0
     lines = text.splitlines(keepends=True)
@@ -300,7 +300,7 @@ def split(text: str) -> list[str]:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Does what the command line asks for; returns the exit code."""
+    """Runs the command line; returns the exit code."""
     if options.list_passes:
         print(list_passes())
         return 0
@@ -383,7 +383,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except NablaError as error:
         print(f"nabla-opt: error: {error}", file=sys.stderr)
     except BrokenPipeError:
-        sys.stderr.close()  # the reader has had enough; so says mlir-opt: nothing
+        sys.stderr.close()  # the reader has closed the pipe; mlir-opt prints nothing either
     return 1
 
 

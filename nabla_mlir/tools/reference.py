@@ -1,4 +1,4 @@
-"""Writes the reference pages of passes, dialects and operations from what the program itself says.
+"""Writes the reference pages of passes, dialects and operations from docstrings and tables of the program.
 
 python -m nabla_mlir.tools.reference [ROOT]
 """
@@ -138,7 +138,7 @@ def _pass_section(root: Path, cls: type[Pass]) -> list[str]:
 
 
 def _after(cls: type[Pass], text: str) -> str:
-    """What the pass makes of an example; "" if it leaves it as it is."""
+    """The text of an example after the pass; "" if it does not change."""
     module = parse_module(re.sub(r"^//.*\n", "", text, flags=re.M))
     before = str(module)
     Pipeline((cls(),)).run(module.operation)
@@ -147,7 +147,7 @@ def _after(cls: type[Pass], text: str) -> str:
 
 
 def example_of(text: str) -> str:
-    """The first function of a test file with the sentence above it; what lit and filecheck read is left out."""
+    """The first function of a test file with the sentence above it, without lines for lit and filecheck."""
     code = []
     for line in text.splitlines():
         if re.match(r"\s*// (RUN|[A-Z-]+(?:-[A-Z]+)?):|\s*// expected-", line):
@@ -195,7 +195,7 @@ def dialects_page(root: Path) -> str:
 
 
 def _irdl_sections(source: str, views: dict[str, Any], errors: str) -> list[str]:
-    """A section for each operation of an IRDL file: its comment, its definition, and what the verifier demands."""
+    """A section for each operation of an IRDL file: its comment, its definition, and the checks of the verifier."""
     dialect = re.search(r"irdl\.dialect @(\w+)", source)
     assert dialect is not None
     lines = []
@@ -207,10 +207,10 @@ def _irdl_sections(source: str, views: dict[str, Any], errors: str) -> list[str]
         lines += [f"### {full}", "", *words, "", "```mlir", inspect.cleandoc(definition), "```", ""]
         if full in views:
             lines += [inspect.getdoc(views[full]) or "", ""]
-        demands = re.findall(rf"expected-error@below \{{\{{({full} requires [^\n]*?)(?:, got [^\n]*)?\}}\}}", errors)
-        if demands:
+        checks = re.findall(rf"expected-error@below \{{\{{({full} requires [^\n]*?)(?:, got [^\n]*)?\}}\}}", errors)
+        if checks:
             lines += ["Messages of the verifier, without the values that it got:", ""]
-            lines += [f"- {demand}" for demand in dict.fromkeys(demands)] + [""]
+            lines += [f"- {check}" for check in dict.fromkeys(checks)] + [""]
     return lines
 
 
@@ -231,7 +231,7 @@ def _table() -> list[str]:
 
 
 def _facts(record: OpDef) -> str:
-    """What passes ask of the operation, and its instructions for an element where they are more than one."""
+    """The properties of the operation for passes, and its instructions per element if there are several."""
     words = [word for word in ("elementwise", "moves", "free", "view", "part", "reduces", "commutes", "sequential")
              if getattr(record, word)]  # fmt: skip
     words += [] if record.pure else ["not pure"]
@@ -264,7 +264,7 @@ def _linear_word(record: OpDef) -> str:
 
 
 def operations_page(root: Path) -> str:
-    """What can be done with each operation of StableHLO and CHLO: from the table, and from what was measured."""
+    """The table of what works for each operation of StableHLO and CHLO, from the records and from measurements."""
     coverage = json.loads((root / MEASURED).read_text())
     lines = [
         "# Operations", "", _GENERATED, _COVERAGE, "",
@@ -306,13 +306,13 @@ def rule_words(name: str) -> list[str]:
 
 
 def contributing_page(root: Path) -> str:
-    """CONTRIBUTING.md, which is written by hand but for the map of the rooms."""
+    """CONTRIBUTING.md; only its map of the rooms is generated."""
     before, start, rest = (root / "CONTRIBUTING.md").read_text().partition(f"{_MAP}\n")
     return f"{before}{start}\n```text\n{picture(root)}\n```\n\n{rest[rest.index(_END_OF_MAP):]}"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Writes the pages into the checkout that is the first argument, or else the current folder."""
+    """Writes the pages into the checkout given as first argument, or else into the current folder."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     for path, text in pages(Path(arguments[0] if arguments else ".").resolve()).items():
         path.write_text(text)

@@ -1,4 +1,4 @@
-"""What a user asks for in words: specs, transforms and targets of the command line."""
+"""Parsers for arguments of the command line: specs, transforms, targets and functions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from nabla_mlir.targets import TARGETS, Target
 
 
 class RequestError(NablaError, ValueError):
-    """An argument of the command cannot be understood."""
+    """An argument of the command is not valid."""
 
 
 # ---------------------------------------------------------------- specs
@@ -57,6 +57,7 @@ class _NotASpecError(Exception):
 
 
 def _spec_of(node: ast.expr) -> Any:
+    """The spec, or the pytree of specs, of a parsed expression."""
     match node:
         case ast.Name(id=dtype):
             return spec((), dtype_in_mlir(dtype))
@@ -95,7 +96,7 @@ def parse_options(text: str, what: str) -> tuple[str, dict[str, Any]]:
     if match is None:
         raise RequestError(f"{what} requires the form name{{option=value ...}}, got {text!r}.")
     options = {}
-    # A value may hold commas and spaces; a new option begins where a name and an equals sign do.
+    # A value may contain commas and spaces; a new option begins at a name with an equals sign.
     for item in re.split(r"[,\s]\s*(?=\w+=)", match[2] or ""):
         key, separator, value = item.partition("=")
         if not separator and item.strip():
@@ -115,7 +116,7 @@ def _value(text: str) -> Any:
 
 
 def parse_target(text: str) -> Target:
-    """The target that a text such as ``cpu{cpu=generic}`` means; ``cuda:sm_90`` is short for the first option.
+    """The target for a text such as ``cpu{cpu=generic}``; ``cuda:sm_90`` is short for the first option.
 
     Example:
       >>> parse_target("cuda{arch=sm_90}") == parse_target("cuda:sm_90")
@@ -169,8 +170,8 @@ def vjp_of(f: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Callable[
 
 def _with_rest(f: Callable[..., Any], args: Sequence[Any], wrt: tuple[int, ...]) -> Callable[..., Any]:
     def g(*active: Any) -> Any:
-        by_place = dict(zip(wrt, active, strict=True))
-        return f(*(by_place.get(i, x) for i, x in enumerate(args)))
+        by_position = dict(zip(wrt, active, strict=True))
+        return f(*(by_position.get(i, x) for i, x in enumerate(args)))
 
     return g
 
@@ -183,7 +184,7 @@ def _names(f: Callable[..., Any]) -> list[str]:
 
 
 def _signed(new: Callable[..., Any], f: Callable[..., Any], more: list[str]) -> Callable[..., Any]:
-    """`new` under the name of `f`, and with its argument names and some more: they become those of the artifact."""
+    """`new` with the name of `f`, and with its argument names followed by `more`: the artifact uses these names."""
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
     names = dict.fromkeys([*_names(f), *more])
     signature = inspect.Signature([inspect.Parameter(n, kind) for n in names])
@@ -233,7 +234,7 @@ _SPARSE: dict[str, Callable[..., Lowered]] = {"hessian": sparse_hessian_module, 
 
 
 def imported_specs(f: Callable[..., Any], texts: Sequence[str]) -> list[Any]:
-    """The specs of the arguments of an imported function with transforms applied; [] where they are not known."""
+    """The specs of the arguments of an imported function with transforms applied; [] if they are not known."""
     if not isinstance(f, ImportedFunction):
         return []
     specs: list[Any] = [spec(shape, dtype) for shape, dtype in f.inputs]
@@ -242,7 +243,7 @@ def imported_specs(f: Callable[..., Any], texts: Sequence[str]) -> list[Any]:
         argnums = options.get("wrt", options.get("argnums", 0))
         wrt = positions(name, argnums, len(specs)) if name != "vmap" else ()
         if name == "vmap" or (name == "vjp" and (k or len(f.outputs) > 1)):
-            return []  # the size of the axis, or the result of another transform, stands nowhere
+            return []  # the size of the axis, or the result of another transform, is not known here
         if name == "hvp":  # (x, v, *rest)
             x = specs[wrt[0]] if is_one(argnums) else tuple(specs[i] for i in wrt)
             specs = [x, x, *(s for i, s in enumerate(specs) if i not in wrt)]
@@ -257,7 +258,7 @@ def imported_specs(f: Callable[..., Any], texts: Sequence[str]) -> list[Any]:
 
 
 def load_function(text: str) -> Callable[..., Any]:
-    """The function that ``model.py:function`` or ``model.mlir[:entry]`` names."""
+    """The function for a text ``model.py:function`` or ``model.mlir[:entry]``."""
     file, _, name = text.partition(":")
     path = Path(file)
     if not path.is_file():
@@ -285,7 +286,7 @@ def load_function(text: str) -> Callable[..., Any]:
 
 
 def _import_file(path: Path) -> Any:
-    sys.path.insert(0, str(path.resolve().parent))  # for what the file imports from beside it
+    sys.path.insert(0, str(path.resolve().parent))  # for imports from the folder of the file
     loader = importlib.util.spec_from_file_location(path.stem, path)
     if loader is None or loader.loader is None:
         raise RequestError(f"MODEL requires a .py, .mlir or .mlirbc file, got {str(path)!r}.")

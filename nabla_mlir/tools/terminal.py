@@ -1,4 +1,4 @@
-"""What the commands print: pretty on a terminal where rich is installed, plain when piped."""
+"""Output of the commands: formatted on a terminal if rich is installed, plain in a pipe."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _console(stream: object) -> object | None:
 
 
 def colored(stream: TextIO) -> bool:
-    """Whether to write in colors: on a terminal, unless NO_COLOR says otherwise."""
+    """True if output has colors: on a terminal, unless NO_COLOR is set."""
     return stream.isatty() and not os.environ.get("NO_COLOR")
 
 
@@ -70,7 +70,7 @@ class Progress:
 
     @contextlib.contextmanager
     def status(self, what: str) -> Iterator[None]:
-        """Shows what is going on while it does, and leaves nothing behind."""
+        """Shows a text while the context is active, and removes it at the end."""
         if self._console is None:
             with watch(what):
                 yield
@@ -79,6 +79,6 @@ class Progress:
                 yield
 
     def say(self, text: str) -> None:
-        """A line, if anybody watches."""
+        """Prints a line on a terminal."""
         if self._shown:
             print(text, file=sys.stderr)

@@ -1,4 +1,4 @@
-"""nabla-mlir cache and completion: what is kept on disk, and what a shell is told."""
+"""nabla-mlir cache and completion: the files on disk, and the script for a shell."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def list_command(options: argparse.Namespace) -> int:
 
 
 def prune_command(options: argparse.Namespace) -> int:
-    """Removes the entries that were not used for longest."""
+    """Removes the entries that were not used for the longest time."""
     before = cache.entries()
     try:
         cache.prune(cache.size_of(options.to))
@@ -39,7 +39,7 @@ def prune_command(options: argparse.Namespace) -> int:
 
 
 def export_command(options: argparse.Namespace) -> int:
-    """Writes all entries to an archive; each carries its checksum, which is held against it when it is read."""
+    """Writes all entries to an archive, each with its checksum, which is compared when it is read."""
     count = cache.export(options.output)
     print(json.dumps({"file": options.output, "entries": count}) if options.json else f"{count} entries in {options.output}")
     return 0

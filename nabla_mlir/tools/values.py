@@ -1,4 +1,4 @@
-"""nabla-opt on numbers: what a module computes, and whether it computes the same before and after its passes."""
+"""nabla-opt on numbers: the results of a module, and their comparison before and after its passes."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from nabla_mlir.interpreter import interpreted
 from nabla_mlir.runtime.manifest import Leaf
 from nabla_mlir.tools.inputs import InputError, bind
 
-_DIGITS = {2: 2, 4: 4, 8: 10}  # that agree, of floats of so many bytes
-_MOST_ELEMENTS = 1 << 27  # of an argument that is made up, of numbers of 64 bits
+_DIGITS = {2: 2, 4: 4, 8: 10}  # digits that agree, by bytes of the float
+_MOST_ELEMENTS = 1 << 27  # of a generated argument, with elements of 64 bits
 
 
 def entries_of(module: ir.Module, name: str | None) -> list[str]:
-    """The functions that are meant: that of the name, or all that others may call.
+    """The function with the name, or all functions that others may call.
 
     Raises:
-      InputError: there is none.
+      InputError: no such function exists.
     """
     names = [n for n, f in functions_of(module.operation).items() if not is_private(f)]
     if not names or (name is not None and name not in names):
@@ -32,7 +32,7 @@ def entries_of(module: ir.Module, name: str | None) -> list[str]:
 
 
 def inputs_of(module: ir.Module, entry: str, texts: Sequence[str]) -> list[np.ndarray]:
-    """The arguments of a function: those that are given, or, if none are, numbers that are the same in every run."""
+    """The arguments of a function: the given ones, or else numbers that are equal in every run."""
     arguments = functions_of(module.operation)[entry].regions[0].blocks[0].arguments
     types = [shape_and_dtype(argument.type) for argument in arguments]
     if texts or not types:
@@ -56,7 +56,7 @@ def _numbers(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype) 
 
 
 def results_of(module: ir.Module, entry: str, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """What a function computes, as the interpreter runs it."""
+    """The results of a function, computed by the interpreter."""
     return [np.asarray(y) for y in interpreted(module.operation, entry)(list(inputs))]
 
 
@@ -77,10 +77,10 @@ def shown(results: Mapping[str, Sequence[np.ndarray]]) -> str:
 
 
 def check_equal(before: Sequence[np.ndarray], after: Sequence[np.ndarray], passes: str) -> None:
-    """Compares what a module computed before and after passes.
+    """Compares the results of a module before and after passes.
 
     Raises:
-      PassError: the results are others, or of other types; with the first that is.
+      PassError: the results or their types differ; the error names the first difference.
     """
     if len(before) != len(after):
         raise PassError(f"{passes} requires the same results before and after, got {len(before)} and {len(after)}.")
@@ -95,9 +95,9 @@ def check_equal(before: Sequence[np.ndarray], after: Sequence[np.ndarray], passe
         scale = float(np.abs(np.nan_to_num(x)).max(initial=0.0))
         wrong = ~np.isclose(x, y, rtol=tolerance, atol=tolerance * scale, equal_nan=True)
         if wrong.any():
-            place = tuple(int(k) for k in np.argwhere(wrong)[0])
+            position = tuple(int(k) for k in np.argwhere(wrong)[0])
             raise PassError(
-                f"{passes} requires the same values before and after, got {a[place]} and {b[place]} at {list(place)} of "
+                f"{passes} requires the same values before and after, got {a[position]} and {b[position]} at {list(position)} of "
                 f"result {i}.",
                 help="--run without the passes, and with each of them alone, says where it changes.",
             )

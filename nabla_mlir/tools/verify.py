@@ -1,4 +1,4 @@
-"""nabla-mlir verify: whether an artifact is whole, fits this machine, and computes what it should."""
+"""nabla-mlir verify: checks that an artifact is complete, fits this machine, and computes the correct results."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from nabla_mlir.runtime.manifest import Code, EntryPoint
 from nabla_mlir.runtime.reference import Reference, call, compare, in_order
 from nabla_mlir.runtime.storage import Artifact
 
-Row = tuple[str, str, str]  # what was checked, "ok", "failed" or "skipped", and the details
+Row = tuple[str, str, str]  # the subject, "ok", "failed" or "skipped", and the details
 
 
 def verify(path: str, target: str | None = None) -> Iterator[Row]:
-    """Checks an artifact, and yields a row for each thing that was checked.
+    """Checks an artifact, and yields a row for each check.
 
-    The files are read and compared with their checksums; each target is held against this machine; what runs here is
-    called on the drawn arguments for which the artifact carries the interpreter's results, and compared with those; where the
-    compiler is installed, also with what the interpreter makes of the StableHLO in the artifact now.
+    The files are compared with their checksums, and each target with this machine. Code that runs here is called on the
+    arguments for which the artifact contains the interpreter's results, and compared with these. If the compiler is
+    installed, the results are also compared with the interpreter's current results for the StableHLO in the artifact.
 
     Raises:
-      DeployError: there is no artifact, or its manifest is damaged.
+      DeployError: the artifact does not exist, or its manifest is damaged.
     """
     artifact = Artifact(path)
     yield "manifest", "ok", f"schema {artifact.manifest.schema}, {len(artifact.manifest.entry_points)} entry points"
@@ -67,7 +67,7 @@ def _size(reader: Callable[..., bytes], *arguments: Any) -> str:
 
 
 def _references(artifact: Artifact) -> tuple[dict[str, Reference], str]:
-    """What the interpreter makes of the StableHLO of the artifact, or nothing and the reason."""
+    """The interpreter's results for the StableHLO of the artifact; or nothing, and the reason."""
     if not artifact.manifest.stablehlo:
         return {}, "it was saved without StableHLO"
     if importlib.util.find_spec("iree.compiler") is None:
@@ -82,6 +82,7 @@ def _references(artifact: Artifact) -> tuple[dict[str, Reference], str]:
 
 
 def _self_check(path: str, code: Code, current: dict[str, Reference], why: str) -> Iterator[Row]:
+    """The rows for the code of one target: each entry point is called and compared with the references."""
     try:
         module = load(path, target=code.label)
     except NablaError as error:
@@ -99,7 +100,7 @@ def _self_check(path: str, code: Code, current: dict[str, Reference], why: str) 
 
 
 def _compared(module: Module, entry: EntryPoint, carried: Reference | None, current: Reference | None, why: str) -> str:
-    """How the results compare with the references in the artifact, and with those of its StableHLO."""
+    """The comparison of the results with the references in the artifact, and with those of its StableHLO."""
     results = call(module, entry, entry.reference)
     words = []
     for reference, what in ((carried, "the interpreter"), (current, "its StableHLO")):

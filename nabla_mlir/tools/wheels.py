@@ -1,7 +1,8 @@
 """python -m nabla_mlir.tools.wheels FOLDER: two wheels of one source tree.
 
-`nabla-mlir-runtime` has all files and requires what running artifacts takes, NumPy and IREE's runtime. `nabla-mlir` has none: it
-requires the first, the compiler, and what else tracing takes; extras are its own. Who installs either has one copy of each file.
+`nabla-mlir-runtime` contains all files and requires only the dependencies of artifacts, NumPy and IREE's runtime.
+`nabla-mlir` contains no files: it requires the first wheel, the compiler, and the other dependencies of tracing; it has
+the extras. With either wheel, each file is installed once.
 """
 
 from __future__ import annotations
@@ -22,47 +23,48 @@ from nabla_mlir.errors import NablaError
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = ("pyproject.toml", "README.md", "LICENSE", "nabla_mlir")
-RUNTIME = ("numpy", "iree-base-runtime")  # what the deployed rooms import
-COMMAND = "nabla-mlir"  # which also runs and verifies artifacts; others need the compiler
+RUNTIME = ("numpy", "iree-base-runtime")  # the imports of the rooms that artifacts need
+COMMAND = "nabla-mlir"  # this command also runs and verifies artifacts; other commands need the compiler
 
 
 def build(folder: Path) -> tuple[Path, Path]:
-    """Writes the wheel of the runtime, and that which requires it and the compiler.
+    """Writes the wheel of the runtime, and the wheel that requires it and the compiler.
 
     Args:
-      folder: where they go.
+      folder: the folder for the wheels.
 
     Raises:
-      NablaError: there is no source tree, or setuptools or wheel is not installed.
+      NablaError: the source tree is missing, or setuptools or wheel is not installed.
 
     Example:
       >>> from pathlib import Path
       >>> runtime, whole = build(Path("dist"))  # doctest: +SKIP
     """
     folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory() as place:
-        return _divided(_built(Path(place)), folder)
+    with tempfile.TemporaryDirectory() as directory:
+        return _divided(_built(Path(directory)), folder)
 
 
-def _built(place: Path) -> Path:
-    """The ordinary wheel, of a copy of the tree: setuptools leaves folders in it, and takes what older ones hold."""
+def _built(directory: Path) -> Path:
+    """The ordinary wheel, built from a copy of the tree, because setuptools leaves folders in it and reads older ones."""
     if not (ROOT / "pyproject.toml").exists():
         raise NablaError(f"wheels requires the source tree, got {ROOT}, which has no pyproject.toml.", help="clone the repository.")
-    tree = place / "tree"
+    tree = directory / "tree"
     tree.mkdir()
     for name in SOURCES:
         source = ROOT / name
         copy = shutil.copy if source.is_file() else lambda a, b: shutil.copytree(a, b, ignore=shutil.ignore_patterns("__pycache__"))
         copy(source, tree / name)
-    command = f"from setuptools import build_meta; build_meta.build_wheel({str(place)!r})"
+    command = f"from setuptools import build_meta; build_meta.build_wheel({str(directory)!r})"
     result = subprocess.run([sys.executable, "-c", command], cwd=tree, capture_output=True, text=True)
     if result.returncode:
         reason = result.stderr.strip().splitlines()[-1]
         raise NablaError(f"wheels requires setuptools and wheel, got: {reason}", help="pip install 'setuptools>=77' wheel")
-    return next(place.glob("*.whl"))
+    return next(directory.glob("*.whl"))
 
 
 def _divided(wheel: Path, folder: Path) -> tuple[Path, Path]:
+    """Divides an ordinary wheel into the two wheels."""
     name, version, *tags = wheel.stem.split("-")
     with ZipFile(wheel) as archive:
         files = {n: archive.read(n) for n in archive.namelist() if not n.endswith("/RECORD")}
@@ -96,7 +98,7 @@ def _written(path: Path, content: dict[str, bytes], about: str, head: dict[str, 
 
 
 def _about(metadata: bytes, name: str, requirements: Sequence[str]) -> bytes:
-    """The metadata of a wheel under another name, with other requirements."""
+    """The metadata of a wheel with another name and other requirements."""
     message: Message = message_from_bytes(metadata)
     message.replace_header("Name", name)
     del message["Requires-Dist"]
@@ -112,7 +114,7 @@ def _name(requirement: str) -> str:
 
 
 def main() -> int:
-    """The command."""
+    """Runs the command."""
     parser = argparse.ArgumentParser(prog="python -m nabla_mlir.tools.wheels", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("folder", nargs="?", type=Path, default=Path("dist"), help="where the wheels go (default: dist)")
     for path in build(parser.parse_args().folder):

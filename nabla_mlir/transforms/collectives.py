@@ -171,7 +171,7 @@ def _each(x: Any, f: Callable[[Tensor], Tensor]) -> Any:
     return pytree.unflatten(spec, [f(as_tensor(leaf)) for leaf in leaves])
 
 
-def _place(what: str, axis: int, rank: int) -> int:
+def _position(what: str, axis: int, rank: int) -> int:
     if not -rank <= axis < rank:
         raise ShapeError(f"{what} requires an axis of its result of rank {rank}, got {axis}.", where=user_frame())
     return axis % rank
@@ -179,15 +179,15 @@ def _place(what: str, axis: int, rank: int) -> int:
 
 def gathered(what: str, x: Tensor, bound: BoundAxis, axis: int, tiled: bool = False) -> Tensor:
     """The values of all entries, stacked along a new axis, or concatenated along an existing one."""
-    at = _place(what, axis, x.ndim + (not tiled))
+    at = _position(what, axis, x.ndim + (not tiled))
     out = collectives.all_gather(x, axis=bound.symbol, dimension=at, extent=bound.size)
     return reshaped(out, (*x.shape[:at], bound.size * x.shape[at], *x.shape[at + 1 :])) if tiled else out
 
 
 def own_part(x: Tensor, bound: BoundAxis, axis: int, length: int = 1) -> Tensor:
     """The part of the current entry, `length` elements along an axis, of an array that all entries share."""
-    place = collectives.axis_index(axis=bound.symbol) * length
-    starts = [place if d == axis else full((), 0, place.dtype) for d in range(x.ndim)]
+    position = collectives.axis_index(axis=bound.symbol) * length
+    starts = [position if d == axis else full((), 0, position.dtype) for d in range(x.ndim)]
     return dynamic_slice(x, *starts, slice_sizes=tuple(length if d == axis else n for d, n in enumerate(x.shape)))
 
 
@@ -211,7 +211,7 @@ def psum_scatter(x: Any, axis_name: str, *, scatter_dimension: int = 0, tiled: b
     bound = _axis("psum_scatter", axis_name)
 
     def one(t: Tensor) -> Tensor:
-        at = _place("psum_scatter", scatter_dimension, t.ndim)
+        at = _position("psum_scatter", scatter_dimension, t.ndim)
         parts = t.shape[at] // bound.size
         if t.shape[at] != (parts * bound.size if tiled else bound.size):
             raise ShapeError(f"psum_scatter requires an axis divided among {bound.size} entries, got length {t.shape[at]}.",
@@ -244,7 +244,7 @@ def all_to_all(x: Any, axis_name: str, split_axis: int, concat_axis: int, *, til
     bound = _axis("all_to_all", axis_name)
 
     def one(t: Tensor) -> Tensor:
-        at, to = (_place("all_to_all", a, t.ndim) for a in (split_axis, concat_axis))
+        at, to = (_position("all_to_all", a, t.ndim) for a in (split_axis, concat_axis))
         parts = t.shape[at] // bound.size
         if t.shape[at] != (parts * bound.size if tiled else bound.size):
             raise ShapeError(f"all_to_all requires an axis divided among {bound.size} entries, got length {t.shape[at]}.",
@@ -289,8 +289,8 @@ def ppermute(x: Any, axis_name: str, perm: Sequence[tuple[int, int]]) -> Any:
     def one(t: Tensor) -> Tensor:
         every = collectives.all_gather(t, axis=bound.symbol, dimension=0, extent=bound.size)
         mine = reshaped(own_part(constant(order), bound, 0), ())
-        place = lg.clamp(full((), 0, mine.dtype), mine, full((), bound.size - 1, mine.dtype))
-        row = dynamic_slice(every, place, *[full((), 0, mine.dtype)] * t.ndim, slice_sizes=(1, *t.shape))
+        position = lg.clamp(full((), 0, mine.dtype), mine, full((), bound.size - 1, mine.dtype))
+        row = dynamic_slice(every, position, *[full((), 0, mine.dtype)] * t.ndim, slice_sizes=(1, *t.shape))
         is_target = lg.compare(mine, full((), 0, mine.dtype), comparison_direction="GE")
         mask = broadcast_in_dim(is_target, shape=t.shape, broadcast_dimensions=())
         return lg.select(mask, reshaped(row, t.shape), full_like(t, 0))
@@ -313,7 +313,7 @@ def pbroadcast(x: Any, axis_name: str, source: int) -> Any:
 
     def one(t: Tensor) -> Tensor:
         every = collectives.all_gather(t, axis=bound.symbol, dimension=0, extent=bound.size)
-        starts, limits = (_place("pbroadcast", source, bound.size), *[0] * t.ndim), (source % bound.size + 1, *t.shape)
+        starts, limits = (_position("pbroadcast", source, bound.size), *[0] * t.ndim), (source % bound.size + 1, *t.shape)
         return reshaped(slice_(every, start_indices=starts, limit_indices=limits, strides=(1,) * (t.ndim + 1)), t.shape)
 
     return _each(x, one)

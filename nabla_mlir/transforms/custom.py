@@ -139,10 +139,10 @@ class _Custom:
     def _check(self) -> None:
         raise NotImplementedError
 
-    def _seeds_of(self, spec: pytree.TreeSpec, by_place: dict[int, Tensor], likes: Sequence[Any]) -> Any:
+    def _seeds_of(self, spec: pytree.TreeSpec, by_position: dict[int, Tensor], likes: Sequence[Any]) -> Any:
         """The tangents or cotangents that a rule gets. A leaf without one gets None or a `SymbolicZero`."""
         zeros = [SymbolicZero.of(like) if self.has_symbols else None for like in likes]
-        return pytree.unflatten(spec, [by_place.get(i, zero) for i, zero in enumerate(zeros)])
+        return pytree.unflatten(spec, [by_position.get(i, zero) for i, zero in enumerate(zeros)])
 
     def _rules(self, call: _Call, tensors: list[Tensor], call_all: Any) -> list[ir.Block]:
         raise NotImplementedError
@@ -295,8 +295,8 @@ class custom_jvp(_Custom):  # noqa: N801  # a decorator
         what = f"the rule of {self._name()}"
 
         def rule(*inner: Tensor) -> list[Any]:
-            primals, by_place = inner[: len(tensors)], dict(zip(call.wrt, inner[len(tensors) :], strict=True))
-            tangents = self._seeds_of(call.args_spec, by_place, tensors)
+            primals, by_position = inner[: len(tensors)], dict(zip(call.wrt, inner[len(tensors) :], strict=True))
+            tangents = self._seeds_of(call.args_spec, by_position, tensors)
             assert self.rule is not None
             pair = self.rule(*call.fixed, pytree.unflatten(call.args_spec, primals), tangents)
             if not isinstance(pair, (tuple, list)) or len(pair) != 2:
@@ -377,8 +377,8 @@ class custom_vjp(_Custom):  # noqa: N801  # a decorator
         residuals = [Spec(r.shape, r.dtype) for r in outs[len(call.outs) :]]
 
         def backward(*inner: Tensor) -> list[Any]:
-            values, by_place = inner[: len(residuals)], dict(zip(call.of, inner[len(residuals) :], strict=True))
-            ct = self._seeds_of(call.out_spec, by_place, call.outs)
+            values, by_position = inner[: len(residuals)], dict(zip(call.of, inner[len(residuals) :], strict=True))
+            ct = self._seeds_of(call.out_spec, by_position, call.outs)
             cts = bwd(*call.fixed, pytree.unflatten(trees["spec"], values), ct)
             count = len(call.args_spec.children())
             if not isinstance(cts, (tuple, list)) or len(cts) != count:

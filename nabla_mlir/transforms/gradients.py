@@ -101,12 +101,12 @@ def _value_and_grad(
 ) -> Any:
     wrt, leaves, spec = active_arguments("grad", args, argnums)
     paths = pytree.paths(spec)
-    places = [i for i, x in enumerate(leaves) if not allow_int or is_differentiable(as_tensor(x).dtype)]
-    tensors = [differentiable("grad", leaves[i], paths[i], holomorphic, real=False) for i in places]
+    positions = [i for i, x in enumerate(leaves) if not allow_int or is_differentiable(as_tensor(x).dtype)]
+    tensors = [differentiable("grad", leaves[i], paths[i], holomorphic, real=False) for i in positions]
     box: dict[str, Any] = {}
 
     def body(*inner: Tensor) -> list[Any]:
-        values = {**dict(enumerate(leaves)), **dict(zip(places, inner, strict=True))}
+        values = {**dict(enumerate(leaves)), **dict(zip(positions, inner, strict=True))}
         out = f(*with_arguments(args, wrt, pytree.unflatten(spec, [values[i] for i in range(len(leaves))])), **kwargs)
         if has_aux:
             if not isinstance(out, tuple) or len(out) != 2:
@@ -124,7 +124,7 @@ def _value_and_grad(
     seed = full(whole(outs[0]).shape, 1, outs[0].dtype)
     op = ad.VjpOp.build([t.value for t in tensors], [seed.value], block, range(len(tensors)), [0]).op
     results = results_of(op)
-    slopes = dict(zip(places, results[len(outs) :], strict=True))
+    slopes = dict(zip(positions, results[len(outs) :], strict=True))
     gradients = pytree.unflatten(spec, [slopes.get(i) for i in range(len(leaves))])
     gradients = gradients[0] if is_one(argnums) else gradients
     value = with_axes(results[0], outs[0].axes)

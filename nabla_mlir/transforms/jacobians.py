@@ -116,7 +116,7 @@ class _Call:
 
     Attributes:
       integers: the leaves of these arguments without derivatives, which `allow_int` allows, by their indices.
-      places: the indices of the other leaves.
+      positions: the indices of the other leaves.
       tensors: the other leaves, with named axes as ordinary leading ones.
       function: a function of the tensors; its results are summed over the entries of vectorised tensors.
     """
@@ -129,14 +129,14 @@ class _Call:
         real = what != "jacrev"  # reverse mode starts from real results, whatever the arguments are
         all_tensors = dict(enumerate(as_tensor(x) for x in leaves)) if allow_int else {}
         self.integers = {i: x for i, x in all_tensors.items() if not is_differentiable(x.dtype)}
-        self.places = [i for i in range(len(leaves)) if i not in self.integers]
-        self.tensors = [differentiable(what, leaves[i], paths[i], holomorphic, real) for i in self.places]
+        self.positions = [i for i in range(len(leaves)) if i not in self.integers]
+        self.tensors = [differentiable(what, leaves[i], paths[i], holomorphic, real) for i in self.positions]
         counts = [len(axes) for axes in axes_of_leaves([args[i] for i in wrt])]
-        self.counts = [counts[i] for i in self.places]
+        self.counts = [counts[i] for i in self.positions]
         self.one, self.sums = is_one(argnums), False
 
         def function(*inner: Any) -> Any:
-            values = {**dict(enumerate(leaves)), **dict(zip(self.places, inner, strict=True))}
+            values = {**dict(enumerate(leaves)), **dict(zip(self.positions, inner, strict=True))}
             at = pytree.unflatten(self.spec, [values[i] for i in range(len(leaves))])
             out = f(*with_arguments(args, wrt, at), **kwargs)
             if has_aux and not (isinstance(out, tuple) and len(out) == 2):
@@ -151,9 +151,9 @@ class _Call:
         """The Jacobian of one result leaf of a shape, as a tree like the arguments."""
         full_blocks = [reshape(b, shape=(*shape, *x.shape)) for b, x in zip(blocks, self.tensors, strict=True)]
         parts = [_entries_first(b, len(shape), n) for b, n in zip(full_blocks, self.counts, strict=True)]
-        by_place = {i: full((*shape, *x.shape), 0, x.dtype) for i, x in self.integers.items()}
-        by_place.update(zip(self.places, parts, strict=True))
-        row = pytree.unflatten(self.spec, [by_place[i] for i in range(self.spec.num_leaves)])
+        by_position = {i: full((*shape, *x.shape), 0, x.dtype) for i, x in self.integers.items()}
+        by_position.update(zip(self.positions, parts, strict=True))
+        row = pytree.unflatten(self.spec, [by_position[i] for i in range(self.spec.num_leaves)])
         return row[0] if self.one else row
 
 
@@ -283,8 +283,8 @@ def hvp(
 def _merged(wrt: Sequence[int], xs: Sequence[Any], rest: Sequence[Any]) -> list[Any]:
     """All arguments in order; those at `wrt` are passed separately."""
     others = iter(rest)
-    by_place = dict(zip(wrt, xs, strict=True))
-    return [by_place[i] if i in by_place else next(others) for i in range(len(wrt) + len(rest))]
+    by_position = dict(zip(wrt, xs, strict=True))
+    return [by_position[i] if i in by_position else next(others) for i in range(len(wrt) + len(rest))]
 
 
 def _hvp_signature(f: Callable[..., Any], argnums: Argnums) -> inspect.Signature:

@@ -250,21 +250,21 @@ class _Body:
         values = [seeds[self.active[k]].value for k in wrt]  # type: ignore[union-attr]
         op = ad.JvpOp.build(self.primals(), values, block, wrt, self.of).op
         results = results_of(op)
-        by_place = dict(zip(self.of, results[len(self.outs) :], strict=True))
-        return self.result(results), pytree.unflatten(self.out_spec, [by_place.get(i) for i in range(self.count)])
+        by_position = dict(zip(self.of, results[len(self.outs) :], strict=True))
+        return self.result(results), pytree.unflatten(self.out_spec, [by_position.get(i) for i in range(self.count)])
 
     def pull(self, cotangent: Any) -> Any:
         """The cotangents of the arguments for a cotangent of the result."""
         self.check_open()
         leaves = pytree.flatten_like(self.out_spec, cotangent, "a cotangent", "the result")
-        places = pytree.paths(self.out_spec)
-        seeds = {i: seed_of("cotangent", leaves[i], self.outs[i], places[i]) for i in self.of}
+        positions = pytree.paths(self.out_spec)
+        seeds = {i: seed_of("cotangent", leaves[i], self.outs[i], positions[i]) for i in self.of}
         of = [i for i in self.of if seeds[i] is not None]
         block = self.clone()
         values = [seeds[i].value for i in of]  # type: ignore[union-attr]
         op = ad.VjpOp.build(self.primals(), values, block, range(len(self.active)), of).op
-        by_place = dict(zip(self.active, results_of(op)[len(self.outs) :], strict=True))
-        return pytree.unflatten(self.in_spec, [by_place.get(i) for i in range(len(self.tensors))])
+        by_position = dict(zip(self.active, results_of(op)[len(self.outs) :], strict=True))
+        return pytree.unflatten(self.in_spec, [by_position.get(i) for i in range(len(self.tensors))])
 
 
 def pushed(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool) -> Any:

@@ -22,7 +22,7 @@ from nabla_mlir.ops.shape import move_axis, reshape
 from nabla_mlir.staging.eager import staged
 from nabla_mlir.table.promotion import as_tensor, broadcast_to
 from nabla_mlir.table.tensor import NamedAxes, Tensor, full, full_like
-from nabla_mlir.table.vectorized import name_inside, take_apart, whole, with_axes
+from nabla_mlir.table.vectorized import name_inside, unwrapped, whole, with_axes
 
 Shape = Sequence[int]
 
@@ -42,7 +42,7 @@ def _on_whole(x: Any, run: Callable[[Tensor, int], tuple[Tensor, int]]) -> Any:
     """Runs a function of the array with all physical axes and the length of the prefix, which returns the new ones."""
 
     def emit(x: Any) -> Any:
-        tensor = take_apart(as_tensor(x))
+        tensor = unwrapped(as_tensor(x))
         return _prefixed(*run(whole(tensor), len(tensor.axes)))
 
     return staged(emit)(x)
@@ -115,8 +115,8 @@ def moveaxis_physical(x: Any, source: int, destination: int) -> Any:
     """
 
     def run(t: Tensor, b: int) -> tuple[Tensor, int]:
-        places = [_checked("moveaxis_physical", axis, t.ndim) for axis in (source, destination)]
-        return move_axis(t, *places), b
+        positions = [_checked("moveaxis_physical", axis, t.ndim) for axis in (source, destination)]
+        return move_axis(t, *positions), b
 
     return _on_whole(x, run)
 

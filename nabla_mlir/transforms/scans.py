@@ -237,8 +237,8 @@ def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = 
         xs = [as_tensor(x) for x in leaves]
         if any(x.ndim == 0 for x in xs):
             raise ShapeError("associative_scan requires arrays with an axis, got a scalar.", where=user_frame())
-        places = [axis % x.ndim for x in xs]
-        lengths = {x.shape[p] for x, p in zip(xs, places, strict=True)}
+        positions = [axis % x.ndim for x in xs]
+        lengths = {x.shape[p] for x, p in zip(xs, positions, strict=True)}
         if len(lengths) != 1:
             raise ShapeError(f"associative_scan requires one length, got {sorted(lengths)}.", where=user_frame())
         n = lengths.pop()
@@ -251,21 +251,21 @@ def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = 
         step = 1
         while step < n:
             # Entry i already covers `step` entries; it takes in those before them.
-            cut = [(part(x, p, 0, n - step), part(x, p, step, n)) for x, p in zip(xs, places, strict=True)]
+            cut = [(part(x, p, 0, n - step), part(x, p, step, n)) for x, p in zip(xs, positions, strict=True)]
             first, second = ([c[k] for c in cut] for k in ((1, 0) if reverse else (0, 1)))
             both = fn(pytree.unflatten(spec, first), pytree.unflatten(spec, second))
             out = [as_tensor(x) for x in pytree.flatten(both)[0]]
             if (affine := affine_leaves(first, second, out)) is not None:
                 a, b = affine
-                along = places[a], -1 if reverse else 1
+                along = positions[a], -1 if reverse else 1
                 xs[b], xs[a] = linear_recurrence(xs[a], xs[b], *along), running_product(xs[a], *along)
                 break
             if reverse:
-                ends = [part(x, p, n - step, n) for x, p in zip(xs, places, strict=True)]
-                xs = [concatenate(j, e, dimension=p) for j, e, p in zip(out, ends, places, strict=True)]
+                ends = [part(x, p, n - step, n) for x, p in zip(xs, positions, strict=True)]
+                xs = [concatenate(j, e, dimension=p) for j, e, p in zip(out, ends, positions, strict=True)]
             else:
-                ends = [part(x, p, 0, step) for x, p in zip(xs, places, strict=True)]
-                xs = [concatenate(e, j, dimension=p) for j, e, p in zip(out, ends, places, strict=True)]
+                ends = [part(x, p, 0, step) for x, p in zip(xs, positions, strict=True)]
+                xs = [concatenate(e, j, dimension=p) for j, e, p in zip(out, ends, positions, strict=True)]
             step *= 2
         return pytree.unflatten(spec, xs)
 

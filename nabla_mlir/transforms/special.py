@@ -166,10 +166,10 @@ def linear_call(fun: Callable[..., Any], fun_transpose: Callable[..., Any], resi
       >>> float(half(3.0)), float(nm.grad(half)(3.0))
       (1.5, 5.0)
     """
-    there, back = custom_vjp(fun), custom_vjp(fun_transpose)
-    for own, other in ((there, back), (back, there)):
+    forth, back = custom_vjp(fun), custom_vjp(fun_transpose)
+    for own, other in ((forth, back), (back, forth)):
         own.defvjp(
             lambda residuals, x, own=own: (own(residuals, x), residuals),
             lambda residuals, ct, other=other: (None, other(residuals, ct)),
         )
-    return staged(lambda residuals, x: there(residuals, x))(residual_args, linear_args)
+    return staged(lambda residuals, x: forth(residuals, x))(residual_args, linear_args)

@@ -92,7 +92,7 @@ def _in_blocks(
 ) -> list[Tensor]:
     """The stacked results for blocks of `size` vectors, each written at its offset. The last block ends with the last vector."""
     n = x.size
-    places = [out.ndim - 1 if is_last else len(axes) for out, axes in zip(outs, axes_of_spec(spec), strict=True)]
+    positions = [out.ndim - 1 if is_last else len(axes) for out, axes in zip(outs, axes_of_spec(spec), strict=True)]
     index = lambda value: full((), value, INDEX)  # noqa: E731
 
     def step(state: tuple[Tensor, list[Tensor]]) -> tuple[Tensor, list[Tensor]]:
@@ -100,8 +100,8 @@ def _in_blocks(
         start = ew.minimum(ew.multiply(i, index(size)), index(n - size))
         parts, _ = pytree.flatten(at_once(_some_unit_vectors(x, start, size)))
         results = [
-            dynamic_update_slice(whole, part, *(start if d == place else index(0) for d in range(whole.ndim)))
-            for whole, part, place in zip(wholes, parts, places, strict=True)
+            dynamic_update_slice(whole, part, *(start if d == position else index(0) for d in range(whole.ndim)))
+            for whole, part, position in zip(wholes, parts, positions, strict=True)
         ]
         return ew.add(i, index(1)), results
 
@@ -113,8 +113,8 @@ def _in_blocks(
 def _some_unit_vectors(x: Tensor, start: Tensor, size: int) -> Tensor:
     """The unit vectors from index `start` on."""
     row, column = (iota(shape=(size, x.size), dtype=INDEX, iota_dimension=d) for d in (0, 1))
-    place = ew.add(row, broadcast_in_dim(start, shape=row.shape, broadcast_dimensions=()))
-    return reshape(ew.convert(lg.compare(place, column, comparison_direction="EQ"), dtype=x.dtype), shape=(size, *x.shape))
+    position = ew.add(row, broadcast_in_dim(start, shape=row.shape, broadcast_dimensions=()))
+    return reshape(ew.convert(lg.compare(position, column, comparison_direction="EQ"), dtype=x.dtype), shape=(size, *x.shape))
 
 
 def _fitting(holder: ir.Operation, n: int) -> int:

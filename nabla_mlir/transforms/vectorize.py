@@ -78,10 +78,10 @@ def _vmap(
     axes = [*per_args, *[0] * (len(leaves) - len(per_args))]
     tensors = [x if axis is None and _is_object(x) else as_tensor(x) for axis, x in zip(axes, leaves, strict=True)]
     names = [_argument_name(f, path) for path in pytree.paths(spec)]
-    places = [_place(axis, t, name) for axis, t, name in zip(axes, tensors, names, strict=True)]
-    size = _common_size(places, tensors, names, axis_size)
-    leaders = [i for i, place in enumerate(places) if place is not None]
-    inner_specs = [Spec(_without(tensors[i].shape, places[i]), tensors[i].dtype) for i in leaders]
+    positions = [_position(axis, t, name) for axis, t, name in zip(axes, tensors, names, strict=True)]
+    size = _common_size(positions, tensors, names, axis_size)
+    leaders = [i for i, position in enumerate(positions) if position is not None]
+    inner_specs = [Spec(_without(tensors[i].shape, positions[i]), tensors[i].dtype) for i in leaders]
     box: dict[str, Any] = {}
 
     def body(*inner: Tensor) -> list[Any]:
@@ -94,14 +94,14 @@ def _vmap(
         outs = [as_tensor(leaf) for leaf in out_leaves]
         per_out = pytree.broadcast_prefix(out_axes, box["spec"], "out_axes")
         counts = map(len, axes_of_spec(box["spec"]))
-        box["places"] = [_out_place(axis, out, n) for axis, out, n in zip(per_out, outs, counts, strict=True)]
+        box["places"] = [_out_position(axis, out, n) for axis, out, n in zip(per_out, outs, counts, strict=True)]
         return outs
 
     with bound_axis(axis_name, size) as bound:
         block, _, _ = trace_region(body, inner_specs, "the function given to vmap")
-    in_places = [[place] for place in places if place is not None]
+    in_positions = [[position] for position in positions if position is not None]
     op = batch.VmapOp.build(
-        [tensors[i].value for i in leaders], block, [bound.symbol], [size], in_places, [[p] for p in box["places"]]
+        [tensors[i].value for i in leaders], block, [bound.symbol], [size], in_positions, [[p] for p in box["places"]]
     ).op
     return pytree.unflatten(box["spec"], results_of(op))
 
@@ -135,7 +135,7 @@ def _argument_name(f: Callable[..., Any], path: str) -> str:
     return (names[i] if i < len(names) else f"argument {i}") + match[2]
 
 
-def _place(axis: Any, x: Tensor, name: str) -> int | None:
+def _position(axis: Any, x: Tensor, name: str) -> int | None:
     if axis is None:
         return None
     if not isinstance(axis, int) or isinstance(axis, bool):
@@ -146,8 +146,8 @@ def _place(axis: Any, x: Tensor, name: str) -> int | None:
     return axis % x.ndim
 
 
-def _common_size(places: list[int | None], tensors: list[Tensor], names: list[str], axis_size: int | None) -> int:
-    sizes = {n: t.shape[p] for n, t, p in zip(names, tensors, places, strict=True) if p is not None}
+def _common_size(positions: list[int | None], tensors: list[Tensor], names: list[str], axis_size: int | None) -> int:
+    sizes = {n: t.shape[p] for n, t, p in zip(names, tensors, positions, strict=True) if p is not None}
     if axis_size is not None:
         sizes["axis_size"] = axis_size
     if not sizes:
@@ -159,12 +159,12 @@ def _common_size(places: list[int | None], tensors: list[Tensor], names: list[st
     return next(iter(sizes.values()))
 
 
-def _without(shape: tuple[int, ...], place: int | None) -> tuple[int, ...]:
-    assert place is not None
-    return shape[:place] + shape[place + 1 :]
+def _without(shape: tuple[int, ...], position: int | None) -> tuple[int, ...]:
+    assert position is not None
+    return shape[:position] + shape[position + 1 :]
 
 
-def _out_place(axis: Any, out: Tensor, names: int) -> int:
+def _out_position(axis: Any, out: Tensor, names: int) -> int:
     """The position of the mapped axis in a result, after the axes that the function has named."""
     if axis is None:
         return batch.NOT_CARRIED

@@ -27,8 +27,8 @@ from nabla_mlir.table.vectorized import (
     map_over,
     name_inside,
     per_entry_scope,
-    take_apart,
     union,
+    unwrapped,
     whole,
     with_axes,
 )
@@ -118,14 +118,14 @@ def devectorize(x: Any) -> Any:
       {'column': 3, 'row': 2}
     """
     leaves, spec = leaves_of(x)
-    return pytree.unflatten(spec, [_relabelled(_apart(leaf), ()) for leaf in leaves])
+    return pytree.unflatten(spec, [_relabelled(_separate(leaf), ()) for leaf in leaves])
 
 
-def _apart(leaf: Any) -> Any:
+def _separate(leaf: Any) -> Any:
     if not is_tracing():
         return _concrete(leaf)
     tensor = leaf if isinstance(leaf, Tensor) else leaf.__nabla_tensor__() if axes_of(leaf) else as_tensor(leaf)
-    return take_apart(tensor)
+    return unwrapped(tensor)
 
 
 def revectorize(x: Any, target_axes: Mapping[str, int], target_shape: Sequence[int] = ()) -> Any:
@@ -147,7 +147,7 @@ def revectorize(x: Any, target_axes: Mapping[str, int], target_shape: Sequence[i
     """
 
     def run(x: Any) -> Any:
-        tensor = whole(_apart(x))
+        tensor = whole(_separate(x))
         sizes = _filled((*target_axes.values(), *target_shape), tensor.size)
         name_inside(list(target_axes))
         return with_axes(reshape(tensor, shape=sizes), tuple(zip(target_axes, sizes, strict=False)))
@@ -182,7 +182,7 @@ def reshape_vectors(xs: Sequence[Any], align_ranks: bool = False) -> tuple[Any, 
     """
 
     def run(xs: Sequence[Any]) -> tuple[Any, ...]:
-        tensors = [_apart(x) for x in xs]
+        tensors = [_separate(x) for x in xs]
         names = [name for name, _ in union([x.axes for x in tensors], "reshape_vectors")]
         rank = max((x.ndim for x in tensors), default=0) if align_ranks else 0
         return tuple(_aligned(x, names, rank) for x in tensors)
@@ -208,7 +208,7 @@ def broadcast_vectors(xs: Sequence[Any], align_ranks: bool = False) -> tuple[Any
     """
 
     def run(xs: Sequence[Any]) -> tuple[Any, ...]:
-        tensors = [_apart(x) for x in xs]
+        tensors = [_separate(x) for x in xs]
         axes = union([x.axes for x in tensors], "broadcast_vectors")
         rank = max((x.ndim for x in tensors), default=0) if align_ranks else 0
         return tuple(_widened(_aligned(x, [name for name, _ in axes], rank), axes) for x in tensors)

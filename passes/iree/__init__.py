@@ -1,1 +1,1 @@
-"""What is there because of IREE: what it computes wrongly or cannot compile, and what it computes slowly."""
+"""Passes that exist because of IREE: they replace code that IREE computes wrongly, cannot compile, or makes slow."""

@@ -1,4 +1,4 @@
-"""How patterns are applied: to each operation that they are of, and to what they make of it."""
+"""The driver of patterns: it applies each pattern to its operations, and to the operations that patterns create."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ from nabla_mlir.targets import TARGETS, Codegen
 
 @dataclass(frozen=True)
 class TargetPass(Pass):
-    """A pass that does other things for other kinds of device."""
+    """A pass that depends on the kind of device."""
 
-    target: str = "cpu"  # kind of device that the module is compiled for: cpu, vulkan or cuda
+    target: str = "cpu"  # the kind of device: cpu, vulkan or cuda
 
     def __post_init__(self) -> None:
         require_target(self, self.target)
 
     @property
     def codegen(self) -> Codegen:
-        """What IREE does right for the target."""
+        """The operations that IREE compiles rightly for the target."""
         return TARGETS[self.target].codegen
 
 
 @dataclass(frozen=True)
 class PatternPass(TargetPass):
-    """A pass that applies patterns until none of them has anything to do. Types of results never change."""
+    """A pass that applies patterns until none of them matches. The types of results never change."""
 
     patterns: ClassVar[Patterns] = Patterns()
 
@@ -46,9 +46,9 @@ class PatternPass(TargetPass):
 
 
 def rewrite(module: ir.Operation, patterns: Patterns, target: Target) -> None:
-    """Applies patterns to the operations of a module, and to those that they make; not to what they made as final."""
+    """Applies patterns to the operations of a module, and to the operations that they create, except those marked final."""
     table = patterns.by_name
-    # Inner ones first, so that the body of a reduction is legal before the reduction itself is rewritten.
+    # Inner operations come first: the body of a reduction is legal before the reduction is rewritten.
     ops = [op for op in nested_in_functions(module) if op.name in table and FINAL not in op.attributes]
     with recording() as record:
         for op in ops:
@@ -56,6 +56,7 @@ def rewrite(module: ir.Operation, patterns: Patterns, target: Target) -> None:
 
 
 def _legalize(op: ir.Operation, table: dict[str, list[Pattern]], target: Target, record: Recording) -> None:
+    """Applies the patterns to one operation, then to the operations that they create."""
     worklist = [(op.name, op)]
     while worklist:
         name, op = worklist.pop()
@@ -68,7 +69,7 @@ def _legalize(op: ir.Operation, table: dict[str, list[Pattern]], target: Target,
                 for _, part in record.created:
                     part.location = location
                 _replace(op, new)
-                # The last one made is looked at first: bodies before the operations that own them.
+                # The operation that was created last is examined first: bodies before the operations that own them.
                 worklist += [entry for entry in record.created if entry[0] in table]
                 break
 

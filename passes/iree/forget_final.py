@@ -1,4 +1,4 @@
-"""The marks of what the patterns have made are removed."""
+"""Removal of the marks of operations that patterns created as final."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The total order of elements, as that of integers."""
+"""The total order of elements, as an order of integers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from nabla_mlir.dialects.builder import Val, binary, bitcast, convert
 
 
 def to_key(x: Val) -> Val:
-    """Signed integers in the order of the elements, from which they can be told."""
+    """Signed integers in the order of the elements; `from_key` recovers the elements."""
     if x.dtype.kind == "b" or (x.dtype.kind in "iu" and x.dtype.itemsize < 4):
         return convert(x, np.int32)
     if x.dtype.kind == "i":
@@ -21,7 +21,7 @@ def to_key(x: Val) -> Val:
 
 
 def from_key(key: Val, dtype: np.dtype) -> Val:
-    """The elements that such integers are of."""
+    """The elements of these keys."""
     if dtype.kind == "b" or (dtype.kind in "iu" and dtype.itemsize < 4) or dtype.kind == "i":
         return key if key.dtype == dtype else convert(key, dtype)
     if dtype.kind == "u":
@@ -31,7 +31,7 @@ def from_key(key: Val, dtype: np.dtype) -> Val:
 
 
 def _folded(bits: Val) -> Val:
-    """The bits of floats as integers in their order, and back: those below zero count down."""
+    """The bits of floats as integers in their order, and back: negative numbers count down."""
     width = 8 * bits.dtype.itemsize
     sign = binary("stablehlo.shift_right_arithmetic", bits, width - 1)
     return bits ^ (sign & int(np.iinfo(bits.dtype).max))

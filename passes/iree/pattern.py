@@ -1,4 +1,4 @@
-"""What a pattern is: a function that writes one operation otherwise, by the name of the operation."""
+"""Patterns: functions that rewrite one operation, registered by its name."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from nabla_mlir.dialects import builder as b
 from nabla_mlir.dialects.builder import Val
 from nabla_mlir.targets import Codegen
 
-Target = Codegen  # what a pattern is told of the target
+Target = Codegen  # the properties of the target that patterns get
 Replacement = Val | Sequence[Val] | None
 Pattern = Callable[[ir.Operation, Target], Replacement]
 P = TypeVar("P", bound=Pattern)
 
 
 class Patterns:
-    """The patterns of a module, or of a pass, by the names of the operations that they are of."""
+    """The patterns of a module, or of a pass, by the names of their operations."""
 
     def __init__(self, *parts: Patterns):
-        """All patterns of several modules, in the order in which they are tried."""
+        """Collects the patterns of several modules, in the order in which they are tried."""
         self.by_name: dict[str, list[Pattern]] = {}
         for part in parts:
             for name, patterns in part.by_name.items():
@@ -30,8 +30,8 @@ class Patterns:
     def of(self, *names: str) -> Callable[[P], P]:
         """Registers a function as a pattern of the named operations.
 
-        It is called with the insertion point before the operation and returns the values that replace its results, or
-        None if IREE does this operation right on this target. Its docstring names the fact about IREE that it answers.
+        It is called with the insertion point before the operation. It returns the values that replace the results, or
+        None if IREE compiles this operation rightly for the target. Its docstring states the fault of IREE.
         """
 
         def register(function: P) -> P:
@@ -43,12 +43,12 @@ class Patterns:
 
 
 def operands(op: ir.Operation) -> list[Val]:
-    """The operands, wrapped."""
+    """The operands as `Val`."""
     return [Val(v) for v in op.operands]
 
 
 def on_signed_numbers(op: ir.Operation) -> Replacement:
-    """An operation that moves or sums unsigned numbers, on the signed ones of the same bits; None for other numbers."""
+    """An operation that moves or sums unsigned numbers, on signed numbers with the same bits; None for other numbers."""
     result = Val(op.results[0])
     if result.dtype.kind != "u":
         return None

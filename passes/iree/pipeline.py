@@ -73,7 +73,7 @@ class LegalizeForIreePipeline(NamedPipeline):
 
     name: ClassVar[str] = "nabla-legalize-for-iree"
     target: str = "cpu"  # kind of device that the module is compiled for: cpu, vulkan or cuda
-    vector_bytes: int = 0  # width of a CPU's vector registers, for which large factorisations are kernels; 0: products
+    vector_bytes: int = 0  # width of the CPU's vector registers, for kernels of large factorisations; 0: products
     steps: ClassVar[tuple[Step, ...]] = (
         Step(VerifySupportedPass, "A program that no pass can mend is refused first, with the user's line."),
         Step(OneDevicePass, "Collective operations disappear or become constants, which leaves less to rewrite."),
@@ -172,7 +172,7 @@ class IreePipeline(NamedPipeline):
 
     name: ClassVar[str] = "nabla-iree"
     target: str = "cpu"  # kind of device that the module is compiled for: cpu, vulkan or cuda
-    vector_bytes: int = 0  # width of a CPU's vector registers; 0: nothing is rewritten for speed
+    vector_bytes: int = 0  # width of the CPU's vector registers; 0: no rewrites for speed
     steps: ClassVar[tuple[Step, ...]] = (
         Step("cse", "Equal operations are rewritten once."),
         Step(LegalizeForIreePipeline,

@@ -1,4 +1,4 @@
-"""The scalar bodies of reductions, scatters and sorts, applied to whole tensors."""
+"""Scalar bodies of reductions, scatters and sorts, applied to whole tensors."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ def is_elementwise(region: ir.Region) -> bool:
 
 
 def apply_elementwise(region: ir.Region, arguments: Sequence[Val | None], only: int | None = None) -> list[Val]:
-    """The operations of a scalar body on tensors of one shape; `is_elementwise` must hold.
+    """Applies a scalar body, for which `is_elementwise` holds, to tensors of one shape.
 
-    With `only`, that one result alone is made; arguments that it does not depend on may be None.
+    With `only`, just that result is computed; arguments on which it does not depend may be None.
     """
     outputs = list(last_of(region.blocks[0]).operands)
     return _values_of(region, arguments, outputs if only is None else [outputs[only]])
 
 
 def key_of(comparator: ir.Region, operands: Sequence[Val]) -> tuple[Val, str] | None:
-    """(key, LT or GT) of a comparator that compares one function of the elements of one operand, in the total order.
+    """(key, LT or GT) of a comparator that compares the same function of one operand for both elements, in total order.
 
-    None of others, and of floats that are compared as numbers, among which NaN has no place.
+    None for other comparators, also for floats compared as numbers, because NaN has no order there.
     """
     if not is_elementwise(comparator):
         return None
@@ -50,13 +50,13 @@ def key_of(comparator: ir.Region, operands: Sequence[Val]) -> tuple[Val, str] | 
     for i, operand in enumerate(operands):
         first, second = arguments[2 * i : 2 * i + 2]
         if is_total and direction in ("LT", "GT") and _is_alike(x, y, {first: second}):
-            places: list[Val | None] = [operand if a == first else None for a in arguments]
-            return _values_of(comparator, places, [x])[0], direction
+            positions: list[Val | None] = [operand if a == first else None for a in arguments]
+            return _values_of(comparator, positions, [x])[0], direction
     return None
 
 
 def _is_alike(x: ir.Value, y: ir.Value, counterparts: dict[ir.Value, ir.Value]) -> bool:
-    """Whether y is to some arguments what x is to their counterparts, and depends on nothing else."""
+    """True if y is computed from its arguments as x is from their counterparts, and from nothing else."""
     if x in counterparts:
         return y == counterparts[x]
     left, right = made_by(x), made_by(y)
@@ -68,13 +68,14 @@ def _is_alike(x: ir.Value, y: ir.Value, counterparts: dict[ir.Value, ir.Value]) 
 
 
 def _values_of(region: ir.Region, arguments: Sequence[Val | None], outputs: Sequence[ir.Value]) -> list[Val]:
+    """The tensors of some values of a body; operations that they do not need are skipped."""
     block = region.blocks[0]
-    demand = _needed(outputs)
+    needed = _needed(outputs)
     shape = next(a for a in arguments if a is not None)
     pairs = zip(block.arguments, arguments, strict=True)
     values: dict[ir.Value, Val] = {inner: outer for inner, outer in pairs if outer is not None}
     for op in _body(region):
-        if not any(r in demand for r in op.results):
+        if not any(r in needed for r in op.results):
             continue
         if op.name == "stablehlo.constant":
             result = Val(op.results[0])
@@ -90,7 +91,7 @@ def _values_of(region: ir.Region, arguments: Sequence[Val | None], outputs: Sequ
 
 
 def _needed(values: Sequence[ir.Value]) -> set[ir.Value]:
-    """The values and all that they are computed from."""
+    """The values and all values from which they are computed."""
     ops, pending = set(), list(values)
     while pending:
         value = pending.pop()
@@ -105,14 +106,14 @@ def _body(region: ir.Region) -> list[ir.Operation]:
 
 
 def _outer(values: dict[ir.Value, Val], value: ir.Value, shape: Val) -> Val:
-    """The tensor for a scalar; one captured from outside the body is repeated."""
+    """The tensor for a scalar of the body; a captured scalar is broadcast."""
     if value not in values:
         values[value] = b.broadcast(Val(value), shape.shape, [])
     return values[value]
 
 
 def single_operation(region: ir.Region) -> str | None:
-    """The name of the one binary operation that a body of two arguments consists of, if it does."""
+    """The name of the only operation of a body with two arguments, if it is binary; else None."""
     block = region.blocks[0]
     ops = _body(region)
     if len(ops) != 1 or len(ops[0].operands) != 2:
@@ -124,8 +125,8 @@ def single_operation(region: ir.Region) -> str | None:
 
 
 def depends_only_on(region: ir.Region, result: int, arguments: Sequence[int]) -> bool:
-    """True if one result of a body is a function of the given arguments alone."""
+    """True if one result of a body depends on no other arguments than these."""
     block = region.blocks[0]
     inputs = {block.arguments[i] for i in arguments}
-    demand = _needed([last_of(region.blocks[0]).operands[result]])
-    return all(a in inputs or a not in demand for a in block.arguments)
+    needed = _needed([last_of(region.blocks[0]).operands[result]])
+    return all(a in inputs or a not in needed for a in block.arguments)

@@ -1,4 +1,7 @@
-"""What a module is legalised for. Patterns get the first as an argument; formulas and kernels, deep below them, ask here."""
+"""The current target of legalisation.
+
+Patterns get its `Codegen` as an argument; formulas and kernels deep below them call `machine()`.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from nabla_mlir.targets import Codegen
 
 
 class Machine(NamedTuple):
-    """What IREE does right, and the width of a CPU's vector registers, for which kernels are written; 0: none are."""
+    """The operations that IREE compiles rightly, and the width of the CPU's vector registers for kernels; 0 means no kernels."""
 
     codegen: Codegen
     vector_bytes: int
@@ -23,7 +26,7 @@ machine: Callable[[], Machine] = _machine.get
 
 @contextlib.contextmanager
 def for_target(codegen: Codegen, vector_bytes: int) -> Iterator[None]:
-    """Within, this is the `machine()`."""
+    """A context in which `machine()` returns this machine."""
     token = _machine.set(Machine(codegen, vector_bytes))
     try:
         yield

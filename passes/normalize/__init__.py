@@ -1,1 +1,1 @@
-"""nabla-normalize: the pass, and what it computes at compile time."""
+"""nabla-normalize: the pass, and the values that it computes at compile time."""

@@ -1,4 +1,4 @@
-"""Operations whose shapes are operands: with the shapes as they are known when the module is imported."""
+"""Operations with shapes as operands become operations with static shapes, if the shapes are known at import."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from nabla_mlir.table.tensor import Tensor, constant, full, wrap
 
 
 def is_dynamic(type: ir.Type) -> bool:
-    """True for a tensor with a size that is not known."""
+    """True for a tensor with an unknown size."""
     return isinstance(type, ir.RankedTensorType) and not type.has_static_shape
 
 
 def numbers_of(op: ir.Operation, index: int) -> tuple[int, ...]:
-    """The elements of an operand that must be known."""
+    """The elements of an operand, which must be known."""
     number = known(op.operands[index])
     if number is None:
         raise ImportIRError(
@@ -46,7 +46,7 @@ def _static(make: Callable[..., Tensor]) -> Callable[[ir.Operation], list[ir.Val
 
 
 def _shape(op: ir.Operation, index: int) -> tuple[int, ...]:
-    """That of the result, which its type may say, or else an operand."""
+    """The shape of the result, from its type or else from an operand."""
     type = op.results[0].type
     return numbers_of(op, index) if is_dynamic(type) else tuple(type.shape)
 
@@ -63,7 +63,7 @@ def _dynamic_iota(op: ir.Operation) -> list[ir.Value]:
 
 
 def _empty(op: ir.Operation) -> list[ir.Value]:
-    """Any elements will do: nothing depends on them."""
+    """The operand, because the elements are arbitrary."""
     shape, dtype = shape_and_dtype(op.results[0].type)
     return [full(shape, 0, dtype).value]
 

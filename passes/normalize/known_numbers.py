@@ -1,4 +1,4 @@
-"""The numbers that values always have: the arithmetic in which modules compute their shapes."""
+"""Values with known numbers: the arithmetic with which modules compute their shapes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from nabla_mlir.table.traits import is_elementwise
 
 
 def known(value: ir.Value) -> np.ndarray | None:
-    """The number that a value always has, found by folding what shapes are computed with."""
+    """The number of a value, by folding the operations that compute shapes; None if it depends on an argument."""
     owner = made_by(value)
     if owner is None:
         return None
@@ -32,7 +32,7 @@ def known(value: ir.Value) -> np.ndarray | None:
 
 
 def fold_of(op: ir.Operation) -> Callable[..., np.ndarray] | None:
-    """What computes the result of an operation from the numbers of its operands, or None."""
+    """The function that computes the result of an operation from the numbers of its operands, or None."""
     return _FOLDS.get(op.name, _elementwise if _has_numpy(op) else None)
 
 
@@ -43,16 +43,16 @@ def _has_numpy(op: ir.Operation) -> bool:
 def _elementwise(op: ir.Operation, *xs: np.ndarray) -> np.ndarray:
     rank = len(op.results[0].type.shape)
     if "broadcast_dimensions" in op.attributes:  # of the operand with fewer axes
-        places = I64Array.decode(op.attributes["broadcast_dimensions"])
-        xs = tuple(x if x.ndim in (0, rank) else _repeated(op, x, places) for x in xs)
+        positions = I64Array.decode(op.attributes["broadcast_dimensions"])
+        xs = tuple(x if x.ndim in (0, rank) else _repeated(op, x, positions) for x in xs)
     return REGISTRY[op.name].numpy(*xs)  # type: ignore[misc]  # they have one
 
 
-def _repeated(op: ir.Operation, x: np.ndarray, places: Sequence[int]) -> np.ndarray:
-    """Axis k at place places[k] of the result, repeated along the others, and along those of one element."""
+def _repeated(op: ir.Operation, x: np.ndarray, positions: Sequence[int]) -> np.ndarray:
+    """The array with axis k at position places[k] of the result, repeated along the other axes and along axes of size 1."""
     shape = tuple(op.results[0].type.shape)
-    order = np.argsort(places)
-    sizes = [x.shape[list(places).index(d)] if d in places else 1 for d in range(len(shape))]
+    order = np.argsort(positions)
+    sizes = [x.shape[list(positions).index(d)] if d in positions else 1 for d in range(len(shape))]
     return np.broadcast_to(x.transpose(order).reshape(sizes), shape)
 
 
@@ -70,7 +70,7 @@ def _quotient(op: ir.Operation, x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 
 def _shift_right(kind: str) -> Callable[..., np.ndarray]:
-    """A shift of signed numbers, with their sign above them, or of unsigned ones: whatever the type says."""
+    """A right shift of signed numbers (with their sign) or of unsigned ones, independent of the type of the array."""
 
     def shift(op: ir.Operation, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         bits = np.dtype(f"{kind}{x.dtype.itemsize}")

@@ -1,4 +1,4 @@
-"""What an imported module may hold and the table does not: rewritten to operations of the table, or refused."""
+"""Operations of imported modules that the table does not contain: rewritten to operations of the table, or refused."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from nabla_mlir.table.traits import is_cheap, is_choice, is_free
 
 _COLLECTIVE = "it speaks of several devices; there is one"
 _CHANNEL = "it speaks to the outside while it runs"
-# Operations that no record will have, with the reason that the user is told.
+# Operations that will have no record, with the reason for the user.
 REFUSED: dict[str, str] = {
     **dict.fromkeys(
         ["stablehlo.all_gather", "stablehlo.all_reduce", "stablehlo.all_to_all", "stablehlo.collective_broadcast",
@@ -58,7 +58,7 @@ REWRITTEN = (
 
 
 def refused(op: ir.Operation, function: str) -> ImportIRError:
-    """The error for an operation that cannot be imported; it is named, with the reason if there is one."""
+    """The error for an operation that cannot be imported: its name, and the reason if there is one."""
     reason = REFUSED.get(op.name)
     return ImportIRError(
         f"importing requires operations of the table, got {op.name} in {function}"
@@ -117,7 +117,7 @@ def _check(function: ir.Operation) -> None:
 
 
 def _check_result(op: ir.Operation) -> None:
-    """Refuses shapes that do not fit together where MLIR's verifier does not look, but the record knows."""
+    """Refuses shapes that do not fit together and that only the record checks, not MLIR's verifier."""
     record = REGISTRY.get(op.name)
     if record is None or record.result is None:
         return
@@ -132,7 +132,7 @@ def _check_result(op: ir.Operation) -> None:
 
 @contextlib.contextmanager
 def _refusing(op: ir.Operation) -> Iterator[None]:
-    """Errors of the table are errors of the module, at the line of the operation."""
+    """A context in which errors of the table become errors of the module, at the line of the operation."""
     try:
         yield
     except (ShapeError, DtypeError) as error:
@@ -141,6 +141,7 @@ def _refusing(op: ir.Operation) -> Iterator[None]:
 
 
 def _normalize_block(block: ir.Block) -> None:
+    """Rewrites or refuses the operations of a block, and resolves their shapes."""
     for item in list(block.operations):
         op = item.operation
         if op.name == "stablehlo.while":
@@ -152,19 +153,19 @@ def _normalize_block(block: ir.Block) -> None:
         if is_choice(op):
             _settle(op.results, list(op.regions[0].blocks[0].operations)[-1].operation.operands)
         if op.name not in _SHAPED and any(is_dynamic(r.type) for r in op.results):
-            op = _rewritten(op, _again)
+            op = _rewritten(op, _with_static_operands)
         _rewritten(op, _custom_call if op.name == "stablehlo.custom_call" else _REWRITES.get(op.name))
 
 
 def _settle(values: Iterable[ir.Value], likes: Iterable[ir.Value]) -> None:
-    """Gives values of control flow, whose types nothing else says, the types of what they become."""
+    """Sets the types of results of control flow, which only its values determine."""
     for value, like in zip(values, likes, strict=True):
         if is_dynamic(value.type):
             value.set_type(like.type)
 
 
 def _rewritten(op: ir.Operation, rewrite: Callable[[ir.Operation], list[ir.Value] | None] | None) -> ir.Operation:
-    """The operation that makes the last result now."""
+    """Applies a rewrite; returns the operation that now computes the last result."""
     if rewrite is None:
         return op
     with op.location, ir.InsertionPoint(op), _refusing(op):
@@ -181,20 +182,20 @@ def _replace(op: ir.Operation, values: list[ir.Value]) -> None:
     op.erase()
 
 
-def _again(op: ir.Operation) -> list[ir.Value] | None:
-    """The same operation on operands whose shapes are static by now."""
+def _with_static_operands(op: ir.Operation) -> list[ir.Value] | None:
+    """The same operation on operands that now have static shapes."""
     record = REGISTRY.get(op.name)
     if record is None or any(is_dynamic(v.type) for v in op.operands):
         return None
     try:
         params = record.read(op)
     except DtypeError:
-        return None  # its shape stands in its result type alone
+        return None  # only its result type has a shape
     return [y.value for y in record.apply([wrap(v) for v in op.operands], params)]
 
 
 def _flatten_results(function: ir.Operation) -> None:
-    """The function's type as its body has it now; a tuple that is returned becomes several results."""
+    """Sets the type of the function from its body; a returned tuple becomes several results."""
     block = function.regions[0].blocks[0]
     *_, last = block.operations
     values: list[ir.Value] = []
@@ -263,18 +264,18 @@ def _unary_einsum(op: ir.Operation) -> list[ir.Value]:
 
 
 def _sign(op: ir.Operation) -> list[ir.Value] | None:
-    """The sign of a complex number has a derivative; that of a real one has none."""
+    """Rewrites the sign of a complex number, which has a derivative; that of a real number has none."""
     z = wrap(op.operands[0])
     return [complex_sign(z).value] if is_complex(z.dtype) else None
 
 
 def _bitcast(op: ir.Operation) -> list[ir.Value] | None:
-    """The bits of another type have no derivative; those of the same type are the value."""
+    """Drops a bitcast to the same type. The bits of another type have no derivative."""
     return [op.operands[0]] if op.operands[0].type == op.results[0].type else None
 
 
 def _custom_call(op: ir.Operation) -> list[ir.Value] | None:
-    """The names under which older exporters wrote operations of CHLO, and routines that are written with others."""
+    """Rewrites names of older exporters for operations of CHLO, and routines that other operations express."""
     target = String.decode(op.attributes["call_target_name"])
     if "called_computations" in op.attributes and len(op.attributes["called_computations"]):
         raise ImportIRError(
@@ -284,7 +285,7 @@ def _custom_call(op: ir.Operation) -> list[ir.Value] | None:
     if target == "shape_assertion":
         return _assertion(op)
     if target.startswith("check.") and not len(op.results):
-        return []  # of StableHLO's test suites: it compares what is computed with what is expected
+        return []  # these calls of StableHLO's test suites compare results with expected values
     if target == "stablehlo.shape_refinement_operand_wrapper":
         return [op.operands[0]]
     define = defined(target)
@@ -302,7 +303,7 @@ def _custom_call(op: ir.Operation) -> list[ir.Value] | None:
 
 
 def _assertion(op: ir.Operation) -> list[ir.Value]:
-    """A condition on shapes that `jax.export` writes down; it must hold here."""
+    """Checks a condition on shapes that `jax.export` has written."""
     if not all(numbers_of(op, 0)):
         text = String.decode(op.attributes["error_message"])
         for i in range(1, len(op.operands)):
@@ -312,7 +313,7 @@ def _assertion(op: ir.Operation) -> list[ir.Value]:
 
 
 def _window_body(op: ir.Operation) -> list[ir.Value] | None:
-    """A body without a name is applied to whole slices: IREE's windows take one operation, and n * window steps."""
+    """Applies a body without a name to whole slices: IREE accepts one operation, and needs n * window steps."""
     params = reduce_window.read(op)
     if isinstance(params["body"], str) or any(is_dynamic(r.type) for r in op.results):
         return None
@@ -320,7 +321,7 @@ def _window_body(op: ir.Operation) -> list[ir.Value] | None:
 
 
 def _reduction_body(op: ir.Operation) -> list[ir.Value] | None:
-    """A body of other than cheap operations is applied to whole halves, where those operations are legalised."""
+    """Applies a body with expensive operations to whole halves, where these operations can be legalised."""
     _, inner, _ = body_of(op.regions[0])
     if all(is_cheap(o) or is_free(o) for o in inner) or any(is_dynamic(r.type) for r in op.results):
         return None
@@ -328,13 +329,13 @@ def _reduction_body(op: ir.Operation) -> list[ir.Value] | None:
 
 
 def _map_body(op: ir.Operation) -> list[ir.Value] | None:
-    """A body that uses values from outside is applied to whole arrays: IREE refuses it."""
+    """Applies a body that uses values from outside to whole arrays, because IREE refuses it."""
     if not captures_of(op) or any(is_dynamic(r.type) for r in op.results):
         return None
     return [y.value for y in decomposed(op, map_, "importing")]
 
 
-# Where the shapes of the results are not known, these find them.
+# Rewrites that find the shapes of results, if they are unknown.
 _SHAPED: dict[str, Callable[[ir.Operation], list[ir.Value] | None]] = {
     "stablehlo.get_tuple_element": _element, "chlo.constant": _plain_constant, "arith.constant": _plain_constant,
     "chlo.broadcast_select": _broadcast_select, "stablehlo.unary_einsum": _unary_einsum,

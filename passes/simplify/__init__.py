@@ -1,1 +1,1 @@
-"""nabla-simplify: the pass, its patterns by kind of operation, and what it does to loops."""
+"""nabla-simplify: the pass, its patterns by kind of operation, and the simplification of loops."""

@@ -17,7 +17,7 @@ from nabla_mlir.table.traits import is_linear_in
 
 @pattern("stablehlo.add")
 def add_zero(a: Tensor, b: Tensor) -> Tensor | None:
-    """x + 0 -> x; where the zero is positive and x is a user's, -0 + 0 stays 0."""
+    """x + 0 -> x. For an operation of the user and a positive zero, -0 + 0 stays 0."""
     if a.dtype.kind == "b":
         return None
     for x, zero in ((a, b), (b, a)):
@@ -43,7 +43,7 @@ def add_negated(a: Tensor, b: Tensor) -> Tensor | None:
 
 @pattern("stablehlo.subtract")
 def subtract_zero(a: Tensor, b: Tensor) -> Tensor | None:
-    """x - 0 -> x, 0 - x -> -x; a user's -0 - -0 and 0 - 0 stay 0."""
+    """x - 0 -> x, 0 - x -> -x. For an operation of the user, -0 - -0 and 0 - 0 stay 0."""
     if splat_of(b) == 0 and (has_free_zeros(a) or (a.dtype.kind != "c" and not _is_negative_zero(b))):
         return a
     return ew.negate(b) if splat_of(a) == 0 and (has_free_zeros(a) or _is_negative_zero(a)) else None
@@ -58,7 +58,7 @@ def subtract_negated(a: Tensor, b: Tensor) -> Tensor | None:
 
 @pattern("stablehlo.subtract")
 def subtract_from_negated(a: Tensor, b: Tensor) -> Tensor | None:
-    """(-x) - y -> -(x + y), so that the sign can go on to where it disappears; a user's -1 - -1 stays 0."""
+    """(-x) - y -> -(x + y), because the sign can often cancel later. For an operation of the user, -1 - -1 stays 0."""
     negation = defining(a, "stablehlo.negate") if has_free_zeros(a) else None
     return ew.negate(ew.add(negation[0][0], b)) if negation and has_one_use(a) else None
 
@@ -110,7 +110,7 @@ def multiply_one(a: Tensor, b: Tensor) -> Tensor | None:
 
 @pattern("stablehlo.multiply")
 def multiply_negated(a: Tensor, b: Tensor) -> Tensor | None:
-    """(-x) * (-y) -> x * y, (-x) * c -> x * (-c) for a constant c; else the sign goes outwards: -(x * y)."""
+    """(-x) * (-y) -> x * y, (-x) * c -> x * (-c) for a constant c; otherwise the sign moves out: -(x * y)."""
     left, right = defining(a, "stablehlo.negate"), defining(b, "stablehlo.negate")
     if left and right:
         return ew.multiply(left[0][0], right[0][0])
@@ -145,7 +145,7 @@ def multiply_constants(a: Tensor, b: Tensor) -> Tensor | None:
 
 @pattern("stablehlo.multiply")
 def multiply_twice(a: Tensor, b: Tensor) -> Tensor | None:
-    """(x + x) * c -> x * (2 * c) for a constant c of floating point: the half of a sum of squares is gone."""
+    """(x + x) * c -> x * (2 * c) for a constant c of floating point, as in half of a sum of squares."""
     for total, other in ((a, b), (b, a)):
         c = splat_of(other) if a.dtype.kind == "f" and has_one_use(total) else None
         addition = defining(total, "stablehlo.add") if c is not None else None
@@ -200,7 +200,7 @@ def select_once(pred: Tensor, a: Tensor, b: Tensor) -> Tensor | None:
 
 @pattern("stablehlo.select")
 def select_same(pred: Tensor, a: Tensor, b: Tensor) -> Tensor | None:
-    """A choice between equals, or by a constant."""
+    """select(p, x, x) -> x, and a selection by a constant predicate."""
     if a.value == b.value:
         return a
     number = splat_of(pred)
@@ -209,14 +209,14 @@ def select_same(pred: Tensor, a: Tensor, b: Tensor) -> Tensor | None:
 
 @pattern("stablehlo.convert")
 def convert_same(x: Tensor, dtype: np.dtype) -> Tensor | None:
-    """A conversion to the own dtype, or of a conversion that lost nothing."""
+    """A conversion to the same dtype, or of a conversion without loss, is dropped."""
     if x.dtype == dtype:
         return x
     inner = defining(x, "stablehlo.convert")
     if inner is None:
         return None
     source = inner[0][0]
-    # bool -> int -> float and the like: the middle type holds every value of the source.
+    # For example bool -> int -> float: the middle type can represent every value of the source.
     lossless = source.dtype.kind == "b" and x.dtype.kind in "iufc"
     lossless |= source.dtype.kind == x.dtype.kind == "f" and source.dtype.itemsize <= x.dtype.itemsize
     if not lossless or (source.dtype.kind == "b" and dtype.kind == "b"):
@@ -252,7 +252,7 @@ def or_false(a: Tensor, b: Tensor) -> Tensor | None:
 
 @pattern("stablehlo.power")
 def power_of_constant(x: Tensor, y: Tensor) -> Tensor | None:
-    """x**1 -> x, x**2 -> x*x, x**-1 -> 1/x. Others stay one operation, whose derivative is one; x**0.5 is no sqrt."""
+    """x**1 -> x, x**2 -> x*x, x**-1 -> 1/x. Other powers stay one operation with one derivative; x**0.5 is not sqrt."""
     exponent = splat_of(y)
     if exponent == 0:
         return full_like(x, 1)
@@ -281,7 +281,7 @@ def _fold_all(*names: str) -> None:
         pattern(name)(_fold(REGISTRY[name].numpy))
 
 
-_fold_all(  # their results are rounded once, so that the device would find the same number
+_fold_all(  # the results are rounded once, so that the device would compute the same number
     "stablehlo.add", "stablehlo.subtract", "stablehlo.multiply", "stablehlo.negate", "stablehlo.maximum",
     "stablehlo.minimum", "stablehlo.sqrt", "stablehlo.abs", "stablehlo.sign", "stablehlo.floor",
 )  # fmt: skip
@@ -298,7 +298,7 @@ def fold_divide(a: Tensor, b: Tensor) -> Tensor | None:
 
 @pattern("stablehlo.convert")
 def fold_convert(x: Tensor, dtype: np.dtype) -> Tensor | None:
-    """A conversion of a constant; to integers only where the value fits."""
+    """A conversion of a constant is folded; to integers only if the value fits."""
     value = splat_of(x)
     if value is None:
         return None
@@ -316,7 +316,7 @@ def fold_convert(x: Tensor, dtype: np.dtype) -> Tensor | None:
 
 @pattern("stablehlo.compare")
 def fold_compare(a: Tensor, b: Tensor, comparison_direction: str, compare_type: str | None) -> Tensor | None:
-    """A comparison of constants; and of a value with itself where it cannot be NaN."""
+    """A comparison of constants is folded, and of a value with itself if it cannot be NaN."""
     if compare_type == "TOTALORDER":
         return None
     c, d = splat_of(a), splat_of(b)

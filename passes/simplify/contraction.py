@@ -36,7 +36,7 @@ class _Factor(NamedTuple):
 
 @pattern("stablehlo.dot_general")
 def dot_of_transpose(lhs: Tensor, rhs: Tensor, dot_dimension_numbers: Any, **params: Any) -> Tensor | None:
-    """A transposed factor is read as it stands, if its free axes keep their order."""
+    """dot(transpose(x), y) -> dot(x, y) with other axes, if the order of the free axes does not change."""
     lb, rb, lc, rc = (dot_dimension_numbers[f] for f in DotDims.lists)
     for side, factor, batch, contract in ((0, lhs, lb, lc), (1, rhs, rb, rc)):
         inner = defining(factor, "stablehlo.transpose")
@@ -44,8 +44,8 @@ def dot_of_transpose(lhs: Tensor, rhs: Tensor, dot_dimension_numbers: Any, **par
             continue
         (source,), p = inner
         permutation = p["permutation"]
-        places = [permutation[d] for d in free(factor.ndim, batch, contract)]
-        if places != sorted(places):
+        positions = [permutation[d] for d in free(factor.ndim, batch, contract)]
+        if positions != sorted(positions):
             continue
         batch, contract = (tuple(permutation[d] for d in ds) for ds in (batch, contract))
         if side == 0:
@@ -56,7 +56,7 @@ def dot_of_transpose(lhs: Tensor, rhs: Tensor, dot_dimension_numbers: Any, **par
 
 @pattern("stablehlo.dot_general")
 def dot_of_constant(lhs: Tensor, rhs: Tensor, dot_dimension_numbers: Any, dtype: np.dtype, **_: Any) -> Tensor | None:
-    """A product with one constant number for each entry is elementwise: so the gradient of a dot product starts."""
+    """A product with one constant number for each entry becomes elementwise; the gradient of a dot product starts so."""
     lb, rb, lc, _rc = (dot_dimension_numbers[f] for f in DotDims.lists)
     for factor, own, x, batch in ((lhs, lb, rhs, rb), (rhs, rb, lhs, lb)):
         value = splat_of(factor)
@@ -92,21 +92,21 @@ def transpose_of_dot(x: Tensor, permutation: tuple[int, ...]) -> Tensor | None:
 
 @pattern("stablehlo.dot_general")
 def dot_of_broadcast(lhs: Tensor, rhs: Tensor, dot_dimension_numbers: Any, **params: Any) -> Tensor | None:
-    """A factor that is copied along a batching axis is used once: the axis becomes free in the other factor."""
+    """A factor that is copied along a batching axis is read once: the axis becomes a free axis of the other factor."""
     lb, rb, lc, rc = (dot_dimension_numbers[f] for f in DotDims.lists)
     for side, factor, own in ((0, lhs, lb), (1, rhs, rb)):
         inner = defining(factor, "stablehlo.broadcast_in_dim")
         if inner is None:
             continue
         (source,), p = inner
-        places = p["broadcast_dimensions"]
-        if list(places) != sorted(places) or any(source.shape[i] != factor.shape[d] for i, d in enumerate(places)):
+        positions = p["broadcast_dimensions"]
+        if list(positions) != sorted(positions) or any(source.shape[i] != factor.shape[d] for i, d in enumerate(positions)):
             continue
-        copies = [d for d in range(factor.ndim) if d not in places]
+        copies = [d for d in range(factor.ndim) if d not in positions]
         # Only a leading batching axis, and no free axes before it, keep the result in order.
         if copies != [own[0]] if own else True:
             continue
-        where = {d: i for i, d in enumerate(places)}
+        where = {d: i for i, d in enumerate(positions)}
         own_dims = [tuple(where[d] for d in ds if d in where) for ds in ((lb, lc) if side == 0 else (rb, rc))]
         if side == 0:
             return _unbatched(rhs, source, (rb, rc), own_dims, flip=False, params=params)
@@ -135,7 +135,7 @@ def _unbatched(other: Tensor, source: Tensor, theirs: Any, own: Any, flip: bool,
 
 @pattern("stablehlo.dot_general")
 def dot_of_copies(lhs: Tensor, rhs: Tensor, dot_dimension_numbers: Dims, **params: Any) -> Tensor | None:
-    """What is copied along free axes is multiplied once; copied along contracted axes, it multiplies a sum.
+    """Copies along free axes are multiplied once. Copies along contracted axes multiply a sum.
 
     ``dot(A, broadcast(v))`` -> ``broadcast(dot(A, v))`` or ``dot(sum(A), v)``.
     """
@@ -144,11 +144,11 @@ def dot_of_copies(lhs: Tensor, rhs: Tensor, dot_dimension_numbers: Dims, **param
         copies = _copied_axes(factor.x)
         if idle := [d for d in factor.free if d in copies]:
             once = _product(side, factor.without(idle, uncopied(factor.x, idle)), other, params)
-            first = _first_free_place(factors, side)
+            first = _first_free_axis(factors, side)
             lost_axes = [first + factor.free.index(d) for d in idle]
             shape = _shape_of_product(factors)
-            places = tuple(i for i in range(len(shape)) if i not in lost_axes)
-            return broadcast_in_dim(once, shape=shape, broadcast_dimensions=places)
+            positions = tuple(i for i in range(len(shape)) if i not in lost_axes)
+            return broadcast_in_dim(once, shape=shape, broadcast_dimensions=positions)
         lengths = {a: b for a, b in zip(factor.contract, other.contract, strict=True) if a in copies}
         if lengths and _is_summable(other.x, params):
             rest = other.without(lengths.values(), _sum(other.x, tuple(lengths.values())))
@@ -158,7 +158,7 @@ def dot_of_copies(lhs: Tensor, rhs: Tensor, dot_dimension_numbers: Dims, **param
 
 @pattern("stablehlo.reduce")
 def sum_of_product(*xs: Tensor, dimensions: tuple[int, ...], body: Any) -> Tensor | None:
-    """The sum of a product along free axes is the product of sums of the factors; that of a sum of products, likewise."""
+    """The sum of a product over free axes is the product of the summed factors; a sum of products is summed by term."""
     if len(xs) != 2 or body != "add" or splat_of(xs[1]) != 0:
         return None
     if terms := _sum_of_products(xs[0]):
@@ -170,7 +170,7 @@ def sum_of_product(*xs: Tensor, dimensions: tuple[int, ...], body: Any) -> Tenso
     before = _factors(lhs, rhs, params.pop("dot_dimension_numbers"))
     factors, sums = list(before), []
     for side, factor in enumerate(before):
-        first = _first_free_place(before, side)
+        first = _first_free_axis(before, side)
         axes = tuple(d for i, d in enumerate(factor.free) if first + i in dimensions)
         if math.prod(factor.x.shape[d] for d in axes) > 1 and _is_summable(factor.x, params):
             sums += [first + factor.free.index(d) for d in axes]
@@ -207,8 +207,8 @@ def _product(side: int, factor: _Factor, other: _Factor, params: Any) -> Tensor:
     return dot_general(left.x, right.x, dot_dimension_numbers=numbers, **params)
 
 
-def _first_free_place(factors: Sequence[_Factor], side: int) -> int:
-    """Where the free axes of a factor begin in the product."""
+def _first_free_axis(factors: Sequence[_Factor], side: int) -> int:
+    """The position of the first free axis of a factor in the product."""
     return len(factors[0].batch) + (len(factors[0].free) if side else 0)
 
 
@@ -218,7 +218,7 @@ def _shape_of_product(factors: Sequence[_Factor]) -> tuple[int, ...]:
 
 
 def _is_summable(x: Tensor, params: Any) -> bool:
-    """Whether a sum of `x` is as precise as the product, which may be more than its factors are."""
+    """True if a sum of `x` is as precise as the product, which may have a wider dtype than its factors."""
     return x.dtype == params["dtype"] and x.dtype.itemsize >= 4
 
 
@@ -227,12 +227,12 @@ def _sum(x: Tensor, dimensions: tuple[int, ...]) -> Tensor:
 
 
 def _copied_axes(x: Tensor) -> set[int]:
-    """The axes along which `x` is copied, if that is all that its broadcast does."""
+    """The axes along which `x` is copied, if its broadcast does nothing else."""
     inner = defining(x, "stablehlo.broadcast_in_dim")
     if inner is None:
         return set()
     (source,), params = inner
-    places = params["broadcast_dimensions"]
-    if any(x.shape[d] != n for d, n in zip(places, source.shape, strict=True)):
+    positions = params["broadcast_dimensions"]
+    if any(x.shape[d] != n for d, n in zip(positions, source.shape, strict=True)):
         return set()
-    return {d for d, n in enumerate(x.shape) if d not in places and n > 1}
+    return {d for d, n in enumerate(x.shape) if d not in positions and n > 1}

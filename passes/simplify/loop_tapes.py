@@ -1,4 +1,4 @@
-"""Tapes: carries of which every iteration of a counted loop writes one row, at its counter."""
+"""Tapes: carried arrays of which every iteration of a counted loop writes one row, at its counter."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from nabla_mlir.table.tensor import Tensor, splat_of, wrap
 
 
 def shift_tapes(op: ir.Operation) -> bool:
-    """Drops a tape of what a carry was before each iteration where another one holds what it is after it.
+    """Drops a tape of the values of a carry before each iteration if another tape holds the values after it.
 
-    Its rows are the initial value and all rows of the other but the last.
+    Its rows are the initial value, and all rows of the other tape except the last.
     """
     counter = find_counter(op)
     if counter is None or counter.trips < 2:
@@ -47,7 +47,7 @@ def shift_tapes(op: ir.Operation) -> bool:
 
 
 def _comes_back(carry: int, arguments: Sequence[ir.Value], outputs: Sequence[ir.Value]) -> bool:
-    """Whether carries that are handed on as they are lead back to this one: each tape would be made of the next, in a circle."""
+    """True if carries that are passed on unchanged form a cycle with this one: each tape would be computed from the next."""
     at = carry
     for _ in arguments:
         if outputs[at] not in arguments:
@@ -59,9 +59,9 @@ def _comes_back(carry: int, arguments: Sequence[ir.Value], outputs: Sequence[ir.
 
 
 def read_from_outside(op: ir.Operation) -> bool:
-    """Where every iteration reads one row of a carry and then overwrites it, the rows are those that it starts with.
+    """Reads rows from the initial value if every iteration reads one row of a carry and then overwrites it.
 
-    The cotangents of rows that are read come so: a sum that starts at zero and gains a row in every iteration is a tape.
+    The cotangents of rows have this form: a sum that starts at zero and gains a row in every iteration is a tape.
     """
     counter = find_counter(op)
     if counter is None:
@@ -90,13 +90,13 @@ def _rows(x: Tensor, start: int, stop: int | None) -> Tensor:
 
 
 def values_inside(op: ir.Operation) -> set[ir.Value]:
-    """The values that an iteration computes or is given."""
+    """The arguments of the body, and the values that it computes."""
     arguments, ops, _ = body_of(op.regions[1])
     return {*arguments, *(r for o in ops for r in o.results)}
 
 
 def tape_read(value: ir.Value, op: ir.Operation, counter: Counter) -> ir.Value | None:
-    """The tape outside the loop whose row at the counter `value` is, for a counter that is the number of a row."""
+    """The tape outside the loop of which `value` is the row of this iteration; None for another value."""
     made_by = owner(wrap(value))
     if made_by is not None and made_by.name == "stablehlo.reshape":
         made_by = owner(wrap(made_by.operands[0]))
@@ -106,7 +106,7 @@ def tape_read(value: ir.Value, op: ir.Operation, counter: Counter) -> ir.Value |
     shape = shape_and_dtype(rows.type)[0]
     sizes = shape_and_dtype(made_by.results[0].type)[0]
     is_row = sizes == (1, *shape[1:]) and all(splat_of(wrap(i)) == 0 for i in rest)
-    along = counter.step == direction(op, index, counter)  # read in the order in which the loop writes a tape
+    along = counter.step == direction(op, index, counter)  # True if the rows are read in the order in which the loop writes a tape
     if rows in values_inside(op) or not along or not is_row or shape[0] != counter.trips:
         return None
     return rows if shape_and_dtype(value.type)[0] == shape[1:] else None

@@ -1,4 +1,4 @@
-"""Simplification of loops: carries that do not change, that nobody needs, or that are equal; work that can go before."""
+"""Simplification of loops: drops carries that are invariant, dead or equal, and moves work before the loop."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from nabla_mlir.table.traits import is_long
 
 
 def simplify_loop(op: ir.Operation) -> ir.Operation | None:
-    """Simplifies one `stablehlo.while`; returns what it is now, or None if nothing changed."""
+    """Simplifies one `stablehlo.while`; returns the new loop, or None if nothing changed."""
     change = _hoist_expensive(op) | shift_tapes(op) | read_from_outside(op)
     dead = _shared_invariants(op) | _merged_equals(op)
     dead |= _dead(op, dead)
@@ -24,7 +24,7 @@ def simplify_loop(op: ir.Operation) -> ir.Operation | None:
 
 
 def _shared_invariants(op: ir.Operation) -> set[int]:
-    """A carry that the body hands on as it is needs no carrying: its initial value is used from outside."""
+    """Replaces a carry that the body passes on unchanged by its initial value from outside."""
     arguments, outputs = ends_of(op.regions[1])
     tests = op.regions[0].blocks[0].arguments
     equal = set()
@@ -39,7 +39,7 @@ def _shared_invariants(op: ir.Operation) -> set[int]:
 
 
 def _merged_equals(op: ir.Operation) -> set[int]:
-    """Two carries that start equal and change equally are one (by induction over the iterations)."""
+    """Merges two carries with equal initial values and equal updates (by induction over the iterations)."""
     arguments, outputs = ends_of(op.regions[1])
     tests = op.regions[0].blocks[0].arguments
     inits = list(op.operands)
@@ -58,7 +58,7 @@ def _merged_equals(op: ir.Operation) -> set[int]:
 
 
 def _same(a: ir.Value, b: ir.Value, pairs: set[tuple[ir.Value, ir.Value]], answers: dict[object, bool]) -> bool:
-    """True if a and b are computed alike from the same values, given the assumed equalities."""
+    """True if a and b are computed by the same operations from the same values, under the assumed equalities."""
     if a == b or (a, b) in pairs:
         return True
     if (a, b) in answers:
@@ -81,7 +81,7 @@ def _same(a: ir.Value, b: ir.Value, pairs: set[tuple[ir.Value, ir.Value]], answe
 
 
 def _has_equal_attributes(left: ir.Operation, right: ir.Operation) -> bool:
-    """The attribute of a complex constant is none that the bindings hand over."""
+    """True if the attributes are equal; those of complex constants cannot be compared in the bindings."""
     if left.name == "stablehlo.constant":
         return constant_attribute(left) == constant_attribute(right)
     return {n: left.attributes[n] for n in left.attributes} == {n: right.attributes[n] for n in right.attributes}
@@ -98,7 +98,7 @@ def _dead(op: ir.Operation, dead: set[int]) -> set[int]:
 
 
 def _without(op: ir.Operation, dead: set[int]) -> ir.Operation:
-    """Replaces the loop by one without some carries, which nothing reads any more but each other."""
+    """Replaces the loop by one without the carries `dead`, which only read each other."""
     rest = [i for i in range(len(op.operands)) if i not in dead]
     operands, types = [op.operands[i] for i in rest], [op.results[i].type for i in rest]
     with op.location, ir.InsertionPoint(op):
@@ -129,7 +129,7 @@ def _erase_readers(block: ir.Block) -> None:
 
 
 def _hoist_expensive(op: ir.Operation) -> bool:
-    """Moves expensive operations that are the same in every iteration before the loop, with what they need."""
+    """Moves expensive operations that are the same in every iteration before the loop, with their operands."""
     arguments, ops, _ = body_of(op.regions[1])
     varying = set(arguments)
     makers: dict[ir.Value, ir.Operation] = {}

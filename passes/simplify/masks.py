@@ -1,4 +1,4 @@
-"""Simplifications of predicates, which say where a cotangent arrives and which part of a matrix is meant."""
+"""Simplifications of predicates, which select where a cotangent goes and which part of a matrix is used."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from nabla_mlir.passes.simplify.pattern import defining, has_one_use, pattern, u
 from nabla_mlir.table.tensor import Tensor, full, full_like, splat_of
 
 Shape = tuple[int, ...]
-# For which signs of a - b each comparison is true.
+# The signs of a - b for which each comparison is true.
 _SIGNS = {"LT": {-1}, "LE": {-1, 0}, "EQ": {0}, "NE": {-1, 1}, "GE": {0, 1}, "GT": {1}}
 _OPPOSITE = {"or": "and", "and": "or"}
 
@@ -25,20 +25,20 @@ def select_of_not(pred: Tensor, a: Tensor, b: Tensor) -> Tensor | None:
 
 @pattern("stablehlo.or")
 def or_of_opposites(a: Tensor, b: Tensor) -> Tensor | None:
-    """Of two comparisons one always holds: i >= j or i <= j -> True."""
+    """A disjunction of two comparisons that is always true is folded: i >= j or i <= j -> True."""
     signs = _signs_of_both(a, b)
     return full_like(a, True) if signs is not None and signs[0] | signs[1] == {-1, 0, 1} else None
 
 
 @pattern("stablehlo.and")
 def and_of_opposites(a: Tensor, b: Tensor) -> Tensor | None:
-    """Two comparisons never hold both: i > j and i < j -> False."""
+    """A conjunction of two comparisons that is never true is folded: i > j and i < j -> False."""
     signs = _signs_of_both(a, b)
     return full_like(a, False) if signs is not None and not signs[0] & signs[1] else None
 
 
 def _signs_of_both(a: Tensor, b: Tensor) -> tuple[set[int], set[int]] | None:
-    """For which signs of x - y two comparisons of the same integers x and y hold, or None."""
+    """The signs of x - y for which each of two comparisons of the same integers x and y holds, or None."""
     left, right = (defining(x, "stablehlo.compare") for x in (a, b))
     if left is None or right is None or left[0][0].dtype.kind not in "iu":
         return None
@@ -51,14 +51,14 @@ def _signs_of_both(a: Tensor, b: Tensor) -> tuple[set[int], set[int]] | None:
 
 @pattern("stablehlo.transpose")
 def transpose_of_counts(x: Tensor, permutation: Shape) -> Tensor | None:
-    """A transposed comparison of counters, such as the mask of a triangle, compares counters of other axes."""
+    """A transposed comparison of iotas, such as a triangular mask, compares iotas of other axes."""
     inner = defining(x, "stablehlo.compare")
     counters = [defining(v, "stablehlo.iota") for v in inner[0]] if inner else []
     if inner is None or any(c is None for c in counters):
         return None
-    shape, place = tuple(x.shape[d] for d in permutation), sh.inverse(permutation)
+    shape, position = tuple(x.shape[d] for d in permutation), sh.inverse(permutation)
     new_counts = [
-        sh.iota(shape=shape, dtype=v.dtype, iota_dimension=place[c[1]["iota_dimension"]])
+        sh.iota(shape=shape, dtype=v.dtype, iota_dimension=position[c[1]["iota_dimension"]])
         for v, c in zip(inner[0], counters, strict=True) if c
     ]  # fmt: skip
     return lg.compare(*new_counts, **inner[1])
@@ -66,7 +66,7 @@ def transpose_of_counts(x: Tensor, permutation: Shape) -> Tensor | None:
 
 @pattern("stablehlo.reduce")
 def any_of_not(*xs: Tensor, dimensions: Shape, body: Any) -> Tensor | None:
-    """any(not p) -> not all(p), and all(not p) -> not any(p): there is less to negate."""
+    """any(not p) -> not all(p), and all(not p) -> not any(p): fewer elements are negated."""
     negation = defining(xs[0], "stablehlo.not") if _is_logic(xs, body) else None
     if negation is None:
         return None
@@ -76,7 +76,7 @@ def any_of_not(*xs: Tensor, dimensions: Shape, body: Any) -> Tensor | None:
 
 @pattern("stablehlo.reduce")
 def any_of_constant(*xs: Tensor, dimensions: Shape, body: Any) -> Tensor | None:
-    """Of elements that are all true, or all false."""
+    """any or all of a constant is the constant."""
     value = splat_of(xs[0]) if _is_logic(xs, body) else None
     if value is None or any(xs[0].shape[d] == 0 for d in dimensions):
         return None
@@ -97,12 +97,12 @@ def any_of_copies(*xs: Tensor, dimensions: Shape, body: Any) -> Tensor | None:
 
 
 def _is_logic(xs: tuple[Tensor, ...], body: Any) -> bool:
-    """Whether it is asked of all elements whether one, or each, is true."""
+    """True for a reduction that computes any or all of boolean elements."""
     return len(xs) == 2 and body in _OPPOSITE and xs[0].dtype.kind == "b" and splat_of(xs[1]) == (body == "and")
 
 
 def _without_copies(x: Tensor, dimensions: Shape) -> Tensor | None:
-    """A broadcast without the axes `dimensions`, if it copies along them."""
+    """The value before a broadcast along the axes `dimensions`, if it only copies along them."""
     inner = defining(x, "stablehlo.broadcast_in_dim")
     if inner is None or set(dimensions) & set(inner[1]["broadcast_dimensions"]) or any(x.shape[d] == 0 for d in dimensions):
         return None

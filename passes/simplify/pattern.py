@@ -1,4 +1,4 @@
-"""What a simplification pattern is, and the table of them."""
+"""Simplification patterns: their type, their table, and helpers to match operations."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from nabla_mlir.ops.shape import broadcast_in_dim
 from nabla_mlir.table.registry import REGISTRY, Params
 from nabla_mlir.table.tensor import Tensor, wrap
 
-# (operands, params) -> what replaces the only result, or None. Emits at the operation it replaces.
+# (operands, params) -> the replacement of the only result, or None. It is emitted at the operation that it replaces.
 Pattern = Callable[..., Tensor | None]
 PATTERNS: dict[str, list[Pattern]] = {}
 
@@ -53,15 +53,15 @@ def uncopied(x: Tensor, axes: Collection[int]) -> Tensor:
     assert inner is not None
     (source,), params = inner
     rest = [d for d in range(x.ndim) if d not in axes]
-    places = tuple(rest.index(d) for d in params["broadcast_dimensions"])
-    return broadcast_in_dim(source, shape=tuple(x.shape[d] for d in rest), broadcast_dimensions=places)
+    positions = tuple(rest.index(d) for d in params["broadcast_dimensions"])
+    return broadcast_in_dim(source, shape=tuple(x.shape[d] for d in rest), broadcast_dimensions=positions)
 
 
 def has_free_zeros(x: Tensor) -> bool:
-    """True if the operation that is rewritten may give zeros of the other sign: of integers, and where a derivative rule made it.
+    """True if the rewritten operation may return zeros of the other sign: for integers, and if a derivative rule emitted it.
 
-    What a user wrote keeps the signs of its zeros, which decide about `arctan2` and the sides of branch cuts. The location of an
-    operation says which transform made it.
+    The operations of the user preserve the signs of zeros, which decide `arctan2` and the sides of branch cuts. The
+    location of an operation says which transform emitted it.
     """
     return x.dtype.kind in "biu" or is_derived(ir.Location.current)
 

@@ -1,4 +1,4 @@
-"""Sums of padded pieces, which the transposes of slices leave, as concatenations without zeros."""
+"""Sums of padded pieces become concatenations without zeros; the transposes of slices produce such sums."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Piece = tuple[int, Tensor | None]  # length along the axis; None for zeros
 
 @pattern("stablehlo.add")
 def sum_of_pieces(a: Tensor, b: Tensor) -> Tensor | None:
-    """pad(x) + pad(y) -> concatenate(x alone, x + y where they overlap, y alone): nothing is padded or added to zero."""
+    """pad(x) + pad(y) -> concatenate(x alone, x + y where they overlap, y alone), without zeros to add."""
     if a.dtype.kind not in "fc" or not (has_one_use(a) and has_one_use(b) and has_free_zeros(a)):
         return None
     for axis in range(a.ndim):
@@ -26,7 +26,7 @@ def sum_of_pieces(a: Tensor, b: Tensor) -> Tensor | None:
 
 @pattern("stablehlo.add")
 def sum_of_columns(a: Tensor, b: Tensor) -> Tensor | None:
-    """Of every second, third, ... element, zeros between them: as columns of a matrix, which become one stack."""
+    """Two values with zeros between their elements are added as columns of a matrix, which become one stack."""
     pad = defining(a, "stablehlo.pad") or defining(b, "stablehlo.pad")
     if a.dtype.kind not in "fc" or pad is None or not (has_one_use(a) and has_one_use(b)):
         return None
@@ -38,7 +38,7 @@ def sum_of_columns(a: Tensor, b: Tensor) -> Tensor | None:
 
 
 def _as_columns(x: Tensor, axis: int) -> Tensor | None:
-    """A value with zeros between its elements along an axis, as a matrix with one other column there; or as reshaped."""
+    """A value with zeros between its elements along an axis, as a matrix with one nonzero column; or the operand of its reshape."""
     pad = defining(x, "stablehlo.pad")
     if pad is None:
         matrix = defining(x, "stablehlo.reshape")
@@ -56,7 +56,7 @@ def _as_columns(x: Tensor, axis: int) -> Tensor | None:
 
 
 def _pieces(x: Tensor, axis: int) -> list[Piece] | None:
-    """What a padded or concatenated value is made of along an axis, or None."""
+    """The pieces of a padded or concatenated value along an axis, or None."""
     pad = defining(x, "stablehlo.pad")
     if pad is not None:
         (inner, value), p = pad
@@ -72,6 +72,7 @@ def _pieces(x: Tensor, axis: int) -> list[Piece] | None:
 
 
 def _joined(left: list[Piece], right: list[Piece], axis: int, like: Tensor) -> Tensor:
+    """The sum of two lists of pieces of equal total length, as one concatenation."""
     parts: list[Tensor] = []
     i = j = i_end = j_end = 0
     while i < len(left) and j < len(right):

@@ -33,7 +33,9 @@ Shape = tuple[int, ...]
 
 @pattern("stablehlo.broadcast_in_dim")
 def broadcast_noop(x: Tensor, shape: Shape, broadcast_dimensions: Shape) -> Tensor | None:
-    """To the own shape; of a constant; that only adds axes of size 1."""
+    """A broadcast to the same shape, of a constant, or that only adds axes of size 1 becomes its operand, a constant or a
+    reshape.
+    """
     if x.shape == shape and is_identity(broadcast_dimensions):
         return x
     value = splat_of(x)
@@ -57,7 +59,7 @@ def broadcast_of_broadcast(x: Tensor, shape: Shape, broadcast_dimensions: Shape)
 
 @pattern("stablehlo.broadcast_in_dim")
 def broadcast_of_reshape(x: Tensor, shape: Shape, broadcast_dimensions: Shape) -> Tensor | None:
-    """A reshape that only adds or drops axes of size 1 is part of the broadcast behind it."""
+    """A reshape that only adds or drops axes of size 1 is merged into the broadcast after it."""
     inner = defining(x, "stablehlo.reshape")
     if inner is None:
         return None
@@ -75,7 +77,7 @@ def broadcast_of_reshape(x: Tensor, shape: Shape, broadcast_dimensions: Shape) -
 
 @pattern("stablehlo.broadcast_in_dim")
 def broadcast_of_iota(x: Tensor, shape: Shape, broadcast_dimensions: Shape) -> Tensor | None:
-    """Counting along one axis more is still counting."""
+    """A broadcast of an iota is an iota."""
     inner = defining(x, "stablehlo.iota")
     if inner is None:
         return None
@@ -87,7 +89,7 @@ def broadcast_of_iota(x: Tensor, shape: Shape, broadcast_dimensions: Shape) -> T
 
 @pattern("stablehlo.transpose")
 def transpose_noop(x: Tensor, permutation: Shape) -> Tensor | None:
-    """The identity; of a constant; that moves only axes of size 1."""
+    """A transpose that is the identity, of a constant, or that moves only axes of size 1 becomes its operand or a reshape."""
     if is_identity(permutation):
         return x
     shape = tuple(x.shape[d] for d in permutation)
@@ -110,13 +112,13 @@ def transpose_of_transpose(x: Tensor, permutation: Shape) -> Tensor | None:
 
 @pattern("stablehlo.transpose")
 def transpose_of_broadcast(x: Tensor, permutation: Shape) -> Tensor | None:
-    """A broadcast can put its axes in place by itself, if their order does not change."""
+    """A transpose is merged into the broadcast before it, if the order of the operand's axes does not change."""
     inner = defining(x, "stablehlo.broadcast_in_dim")
     if inner is None:
         return None
     (source,), params = inner
-    place = sh.inverse(permutation)
-    dims = tuple(place[d] for d in params["broadcast_dimensions"])
+    position = sh.inverse(permutation)
+    dims = tuple(position[d] for d in params["broadcast_dimensions"])
     if list(dims) != sorted(dims):
         return None
     return sh.broadcast_in_dim(source, shape=tuple(x.shape[d] for d in permutation), broadcast_dimensions=dims)
@@ -124,7 +126,7 @@ def transpose_of_broadcast(x: Tensor, permutation: Shape) -> Tensor | None:
 
 @pattern("stablehlo.reshape")
 def reshape_noop(x: Tensor, shape: Shape) -> Tensor | None:
-    """To the own shape; of a constant; of a reshape; of a broadcast from one element."""
+    """A reshape to the same shape, of a constant, of a reshape, or of a broadcast scalar becomes simpler."""
     if x.shape == shape:
         return x
     value = splat_of(x)
@@ -141,7 +143,7 @@ def reshape_noop(x: Tensor, shape: Shape) -> Tensor | None:
 
 @pattern("stablehlo.slice")
 def slice_noop(x: Tensor, start_indices: Shape, limit_indices: Shape, strides: Shape) -> Tensor | None:
-    """Of everything; of a constant; of a slice."""
+    """A slice of everything becomes its operand; that of a constant or of a slice becomes simpler."""
     box = Box(start_indices, limit_indices, strides)
     if box.shape == x.shape:
         return x
@@ -157,7 +159,7 @@ def slice_noop(x: Tensor, start_indices: Shape, limit_indices: Shape, strides: S
 
 @pattern("stablehlo.slice")
 def slice_of_part(x: Tensor, start_indices: Shape, limit_indices: Shape, strides: Shape) -> Tensor | None:
-    """Of one part of a concatenation; of what was padded, or of the padding alone. What comes around a part is not made for it."""
+    """A slice of one part of a concatenation or of a pad reads the part directly, so that the whole is not computed for it."""
     box = Box(start_indices, limit_indices, strides)
     if 0 in box.shape:
         return None
@@ -173,10 +175,10 @@ def slice_of_part(x: Tensor, start_indices: Shape, limit_indices: Shape, strides
     if any(params["interior_padding"]) or min(*low, *high) < 0:
         return None
     inner = box.behind(low)
-    places = list(zip(inner.start, inner.limit, source.shape, strict=True))
-    if any(limit <= 0 or size <= start for start, limit, size in places):
+    positions = list(zip(inner.start, inner.limit, source.shape, strict=True))
+    if any(limit <= 0 or size <= start for start, limit, size in positions):
         return sh.broadcast_in_dim(value, shape=box.shape, broadcast_dimensions=())
-    return _slice(source, inner) if all(start >= 0 and limit <= size for start, limit, size in places) else None
+    return _slice(source, inner) if all(start >= 0 and limit <= size for start, limit, size in positions) else None
 
 
 def _slice(x: Tensor, box: Box) -> Tensor:
@@ -187,7 +189,7 @@ def _slice(x: Tensor, box: Box) -> Tensor:
 def pad_noop(
     x: Tensor, value: Tensor, edge_padding_low: Shape, edge_padding_high: Shape, interior_padding: Shape
 ) -> Any:
-    """By nothing; that only cuts off is a slice; of zeros by zeros."""
+    """A pad by nothing becomes its operand, a negative one a slice; zeros padded by zeros are zeros."""
     edges = (*edge_padding_low, *edge_padding_high)
     if not any(edges) and not any(interior_padding):
         return x
@@ -211,7 +213,7 @@ def pad_noop(
 
 @pattern("stablehlo.concatenate")
 def concatenate_one(*xs: Tensor, dimension: int) -> Tensor | None:
-    """Of one operand; operands of size 0 are dropped."""
+    """A concatenation of one operand becomes the operand; operands of size 0 are dropped."""
     parts = [x for x in xs if x.shape[dimension] != 0]
     if len(parts) == 1:
         return parts[0]
@@ -222,7 +224,7 @@ def concatenate_one(*xs: Tensor, dimension: int) -> Tensor | None:
 
 @pattern("stablehlo.reverse")
 def reverse_noop(x: Tensor, dimensions: Shape) -> Tensor | None:
-    """Along axes of size 1 or none; of a reverse; of a constant."""
+    """A reverse along axes of size 1, of a reverse, or of a constant becomes simpler."""
     if splat_of(x) is not None:
         return x
     real = tuple(d for d in dimensions if x.shape[d] > 1)
@@ -234,7 +236,7 @@ def reverse_noop(x: Tensor, dimensions: Shape) -> Tensor | None:
 
 @pattern("stablehlo.reduce")
 def reduce_unit_axes(*xs: Tensor, dimensions: Shape, body: Any) -> Tensor | None:
-    """Over axes of size 1 only: a reshape, if the start value is neutral; over no axis: the operand."""
+    """A reduction over axes of size 1 becomes a reshape, if the start value is neutral; over no axis it becomes its operand."""
     if len(xs) != 2 or body not in COMBINERS or body == "xor":
         return None
     x, init = xs
@@ -245,7 +247,7 @@ def reduce_unit_axes(*xs: Tensor, dimensions: Shape, body: Any) -> Tensor | None
 
 @pattern("stablehlo.reduce")
 def sum_of_broadcast(*xs: Tensor, dimensions: Shape, body: Any) -> Tensor | None:
-    """The sum of copies is a multiple: sum over broadcast axes -> x * n; reshapes before a full sum fall away."""
+    """A sum over copies becomes a multiple: sum over broadcast axes -> x * n; a reshape before a full sum is dropped."""
     if len(xs) != 2 or body != "add" or splat_of(xs[1]) != 0 or xs[0].dtype.kind not in "fc":
         return None
     inner = defining(xs[0], "stablehlo.broadcast_in_dim")
@@ -255,7 +257,7 @@ def sum_of_broadcast(*xs: Tensor, dimensions: Shape, body: Any) -> Tensor | None
         return None
     maker = owner(xs[0])
     sources = [] if is_part(maker) else [wrap(v) for v in moved(maker)]
-    if len(sources) != 1 or sources[0].size != xs[0].size:  # else the same elements in another order
+    if len(sources) != 1 or sources[0].size != xs[0].size:  # otherwise the same elements in another order
         return None
     (source,) = sources
     return reduce(source, xs[1], dimensions=tuple(range(source.ndim)), body="add") if source.ndim else source
@@ -263,7 +265,7 @@ def sum_of_broadcast(*xs: Tensor, dimensions: Shape, body: Any) -> Tensor | None
 
 @pattern("stablehlo.reduce")
 def sum_of_negated(*xs: Tensor, dimensions: Shape, body: Any) -> Tensor | None:
-    """sum(-x) -> -sum(x): there is less to negate, and the sign can go on."""
+    """sum(-x) -> -sum(x): fewer elements are negated, and the sign can cancel later."""
     is_sum = len(xs) == 2 and body == "add" and splat_of(xs[1]) == 0 and has_free_zeros(xs[0])
     negation = defining(xs[0], "stablehlo.negate") if is_sum else None
     if negation is None or not has_one_use(xs[0]):
@@ -273,7 +275,7 @@ def sum_of_negated(*xs: Tensor, dimensions: Shape, body: Any) -> Tensor | None:
 
 @pattern("stablehlo.reduce")
 def reduce_of_transpose(*xs: Tensor, dimensions: Shape, body: Any) -> Tensor | None:
-    """The transpose of what is left, which is smaller."""
+    """reduce(transpose(x)) -> transpose(reduce(x)), which is smaller."""
     inner = defining(xs[0], "stablehlo.transpose") if len(xs) == 2 and body in COMBINERS and has_one_use(xs[0]) else None
     if inner is None:
         return None
@@ -310,7 +312,7 @@ def scale_smaller(a: Tensor, b: Tensor) -> Tensor | None:
 
 @pattern("stablehlo.negate")
 def negate_smaller(x: Tensor) -> Tensor | None:
-    """-(x * broadcast(y)) -> x * broadcast(-y), if nothing that reads it takes the sign over."""
+    """-(x * broadcast(y)) -> x * broadcast(-y), if no reader can absorb the sign."""
     (negation,) = (use.owner for use in x.value.uses) if has_one_use(x) else (None,)
     if negation is None or any(_takes_sign(use.owner) for use in negation.results[0].uses):
         return None
@@ -318,13 +320,13 @@ def negate_smaller(x: Tensor) -> Tensor | None:
 
 
 def _takes_sign(op: ir.Operation) -> bool:
-    """Whether patterns let an operation take the sign of an operand over."""
+    """True if a pattern can move the sign of an operand through the operation."""
     record = REGISTRY.get(op.name)
     return op.name == "stablehlo.reduce" or (record is not None and record.kind == "elementwise" and bool(record.linear))
 
 
 def _on_smaller_factor(product: Tensor, change: Callable[[Tensor], Tensor]) -> Tensor | None:
-    """A product with a factor changed before it is broadcast, if nothing else reads either."""
+    """The product with `change` applied to a factor before its broadcast, if nothing else reads product or factor."""
     factors = defining(product, "stablehlo.multiply") if has_one_use(product) else None
     for x, broadcast in (factors[0], factors[0][::-1]) if factors else ():
         y = defining(broadcast, "stablehlo.broadcast_in_dim") if has_one_use(broadcast) else None
@@ -334,8 +336,9 @@ def _on_smaller_factor(product: Tensor, change: Callable[[Tensor], Tensor]) -> T
 
 
 def _broadcast_last(record: OpDef) -> Pattern:
+    """A pattern: an elementwise operation on operands that are broadcast alike is applied before the broadcast."""
     def broadcast_last(*xs: Tensor) -> Tensor | None:
-        """Of operands that are broadcast alike, and constants -> the broadcast of what it makes of the operands."""
+        """f(broadcast(x), broadcast(y), c) -> broadcast(f(x, y, c)) for equal broadcasts and constants c."""
         constants = [splat_of(x) for x in xs]
         operands = [x.value for x, c in zip(xs, constants, strict=True) if c is None]
         broadcasts = [defining(wrap(v), "stablehlo.broadcast_in_dim") for v in operands]
@@ -355,10 +358,10 @@ for _record in (ew.negate, lg.logical_not, ew.add, ew.subtract, ew.multiply, ew.
     pattern(_record.name)(_broadcast_last(_record))
 
 
-def _sum_of_copies(x: Tensor, source: Tensor, places: Shape, dimensions: Shape) -> Tensor | None:
-    copies = [d for d in range(x.ndim) if d not in places]
+def _sum_of_copies(x: Tensor, source: Tensor, positions: Shape, dimensions: Shape) -> Tensor | None:
+    copies = [d for d in range(x.ndim) if d not in positions]
     sums = [d for d in dimensions if d in copies]
-    if not sums or any(source.shape[i] != x.shape[d] for i, d in enumerate(places)):
+    if not sums or any(source.shape[i] != x.shape[d] for i, d in enumerate(positions)):
         return None
     rest = [d for d in range(x.ndim) if d not in sums]
     smaller = uncopied(x, sums)
@@ -369,20 +372,20 @@ def _sum_of_copies(x: Tensor, source: Tensor, places: Shape, dimensions: Shape) 
 
 @pattern("stablehlo.add")
 def add_of_update(a: Tensor, b: Tensor) -> Tensor | None:
-    """x + update(0, u) -> update(x, x there + u): in a loop the sum of rows, which then does not touch the others."""
+    """x + update(0, u) -> update(x, x[window] + u): a loop that sums rows then does not read the other rows."""
     for x, update in ((a, b), (b, a)):
         inner = defining(update, "stablehlo.dynamic_update_slice") if has_one_use(update) else None
         if inner is None or splat_of(inner[0][0]) != 0 or splat_of(x) is not None or not has_free_zeros(x):
             continue
-        _, u, *places = inner[0]
+        _, u, *positions = inner[0]
         if 2 * u.size <= x.size and x.dtype.kind != "b":
-            there = sh.dynamic_slice(x, *places, slice_sizes=u.shape)
-            return sh.dynamic_update_slice(x, add(there, u), *places)
+            window = sh.dynamic_slice(x, *positions, slice_sizes=u.shape)
+            return sh.dynamic_update_slice(x, add(window, u), *positions)
     return None
 
 
 @pattern("stablehlo.dynamic_slice")
 def slice_of_constant(x: Tensor, *_: Tensor, slice_sizes: Shape) -> Tensor | None:
-    """A part of a constant that is the same everywhere."""
+    """A dynamic slice of a constant with equal elements is a smaller constant."""
     value = splat_of(x)
     return None if value is None else full(slice_sizes, value, x.dtype)

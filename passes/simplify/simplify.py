@@ -1,4 +1,4 @@
-"""The few canonicalisations that matter for derivative code."""
+"""nabla-simplify: the canonicalisations that matter for derivative code, applied to a whole block."""
 
 from __future__ import annotations
 
@@ -40,21 +40,21 @@ def simplify_block(block: ir.Block) -> None:
 
 
 class _Sweep:
-    """One walk over a block. An operation beside a change, by which another pattern may fit, is known by its result.
+    """One walk over a block. An operation next to a change, which another pattern may now match, is stored by its result.
 
     Args:
-      wanted: the operations to look at; None for all.
+      wanted: the operations to visit; None for all.
     """
 
-    def __init__(self, demand: set[ir.Value] | None):
-        self.wanted = demand
+    def __init__(self, needed: set[ir.Value] | None):
+        self.wanted = needed
         self.touched: set[ir.Value] = set()
         # Patterns emit aside: what they made is moved into place only if they fit.
         self.aside = aside(detached=True)
         self.scratch = ir.Block.create_at_start(self.aside.regions[0])
 
     def run(self, block: ir.Block) -> None:
-        """Looks at the operations in order, inner ones before the one that holds them."""
+        """Visits the operations in order, inner ones before the operation that contains them."""
         with ir.InsertionPoint(self.scratch):
             self._walk(block)
 
@@ -101,7 +101,7 @@ class _Sweep:
             self.touch_users(value)
 
     def _erase_unused(self, op: ir.Operation) -> None:
-        """Erases an operation that nothing uses, and what was computed for it alone."""
+        """Erases an operation without uses, and the operations that computed values for it alone."""
         work = {op.results[0]: op}
         while work:
             _, op = work.popitem()
@@ -117,12 +117,12 @@ class _Sweep:
                     self.touch_users(value)
 
     def touch_users(self, value: ir.Value) -> None:
-        """Marks what reads a value, to be looked at again."""
+        """Marks the readers of a value, to be visited once more."""
         for use in value.uses:
             self._touch(use.owner.operation)
 
     def _touch(self, op: ir.Operation) -> None:
-        """Marks an operation and those around it."""
+        """Marks an operation and the operations around it."""
         while op is not None and op.name != "builtin.module":
             if len(op.results):
                 self.touched.add(op.results[0])
@@ -130,10 +130,10 @@ class _Sweep:
 
 
 def merge_duplicates(block: ir.Block, on_merge: Callable[[ir.Value], None] | None = None) -> None:
-    """Replaces an operation by an equal one that stands before it in the same block; also in the regions in it.
+    """Replaces an operation by an equal one before it in the same block; also in the regions in it.
 
     Args:
-      on_merge: called with each value before another takes its place.
+      on_merge: called with each value before another replaces it.
     """
     seen: dict[object, ir.Operation | dict[object, list[ir.Operation]]] = {}  # one, or several by what tells them apart
     for op in [o.operation for o in block.operations]:
@@ -151,12 +151,12 @@ def merge_duplicates(block: ir.Block, on_merge: Callable[[ir.Value], None] | Non
             continue
         if isinstance(others, ir.Operation):
             others = seen[key] = {_details(others): [others]}
-        twins = others.setdefault(_details(op), [])
-        twin = next((t for t in twins if _have_equal_regions(t, op)), None)
-        if twin is None:
-            twins.append(op)
+        equals = others.setdefault(_details(op), [])
+        equal = next((t for t in equals if _have_equal_regions(t, op)), None)
+        if equal is None:
+            equals.append(op)
             continue
-        for old, new in zip(op.results, twin.results, strict=True):
+        for old, new in zip(op.results, equal.results, strict=True):
             if on_merge is not None:
                 on_merge(old)
             old.replace_all_uses_with(new)
@@ -164,7 +164,7 @@ def merge_duplicates(block: ir.Block, on_merge: Callable[[ir.Value], None] | Non
 
 
 def _details(op: ir.Operation) -> object:
-    """What tells apart operations of one name on the same operands, but for their regions."""
+    """The result types and attributes, by which operations of one name on the same operands differ (except for regions)."""
     return (*(r.type for r in op.results), _attributes(op))
 
 
@@ -180,7 +180,7 @@ def _attributes(op: ir.Operation) -> object:
 
 
 def rewrite_loops(module: ir.Operation, rewrite: Callable[[ir.Operation], bool]) -> None:
-    """Rewrites all loops, inner ones first, and simplifies the functions if one was changed."""
+    """Rewrites all loops, inner ones first, and simplifies the functions if one changed."""
     changes = [rewrite(op) for op in nested(module) if op.name == "stablehlo.while"]
     if any(changes):
         for block in blocks_of(module):

@@ -1,1 +1,1 @@
-"""nabla-split: the pass, and how the residuals are chosen."""
+"""nabla-split: the pass, and the choice of the residuals."""

@@ -1,4 +1,4 @@
-"""Several residuals of one type as one value, so that the code of a loop has few buffers."""
+"""Boxes: several residuals of one type as one value, so that a loop has few buffers."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from nabla_mlir.ops.shape import concatenate, reshape, slice_
 from nabla_mlir.passes.split.residuals import Division
 from nabla_mlir.table.tensor import Tensor, full, wrap
 
-Mapping = ChainMap[ir.Value, ir.Value]  # from a value of the whole function to its copy in a half
+Mapping = ChainMap[ir.Value, ir.Value]  # from a value of the whole function to its copy in one half
 
 
 @dataclass(frozen=True)
 class Box:
     """Stored values of one type in the same region, as one value: stacked along a first axis if there are several.
 
-    One tape for many values is one buffer: the code of a loop has few of them. Mappings have a box by its first member.
+    One tape for many values is one buffer, so the loop has few of them. A mapping stores a box under its first member.
     """
 
     members: tuple[ir.Value, ...]
@@ -28,16 +28,16 @@ class Box:
 
     @property
     def key(self) -> ir.Value:
-        """What stands for the box in a mapping."""
+        """The value that represents the box in a mapping."""
         return self.members[0]
 
     @property
     def axis(self) -> int:
-        """Where the rows of a tape of boxes are counted."""
+        """The axis of a stacked tape along which its rows are counted."""
         return int(len(self.members) > 1)
 
     def packed(self, values: Mapping, op: ir.Operation) -> Tensor | None:
-        """The box behind the region of `op` that has computed `values`; None if there is nothing of it."""
+        """The box after the region of `op` has computed `values`; None if they contain no member."""
         if self.around[-1] != op.results[0]:
             return wrap(values[self.key]) if self.key in values else None
         members = [wrap(values[v]) if v in values else None for v in self.members]
@@ -50,7 +50,7 @@ class Box:
         return concatenate(*(reshape(x, shape=(1, *shape)) for x in parts), dimension=0)
 
     def unpacked(self, box: Tensor, op: ir.Operation) -> dict[ir.Value, ir.Value]:
-        """What stands for the box inside `op`: its members, if that is where they stand."""
+        """The values of the box inside `op`: its members if they belong to this region, else the box itself."""
         if not self.axis or self.around[-1] != op.results[0]:
             return {self.key: box.value}
         shape = box.shape[1:]
@@ -61,7 +61,7 @@ class Box:
 
 
 def boxes_of(values: Sequence[ir.Value], division: Division) -> list[Box]:
-    """The stored values by where they stand and their type."""
+    """The stored values, grouped by region and type."""
     groups: dict[object, list[ir.Value]] = {}
     for value in values:
         around = division.within.get(value, ())
@@ -70,5 +70,5 @@ def boxes_of(values: Sequence[ir.Value], division: Division) -> list[Box]:
 
 
 def inside(outer: Mapping, arguments: Sequence[ir.Value] = (), values: Sequence[Tensor] = ()) -> Mapping:
-    """The mapping in a region: what is added to it ends with the region."""
+    """A child of the mapping, for one region: its additions end with the region."""
     return outer.new_child({a: v.value for a, v in zip(arguments, values, strict=True)})

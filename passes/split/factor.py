@@ -1,9 +1,8 @@
-"""Factors of known values brought together: in ``(v * a) * b - v * c`` with known a, b, c only ``v * (a * b - c)`` is left.
+"""Collects factors of known values: ``(v * a) * b - v * c`` with known a, b, c becomes ``v * (a * b - c)``.
 
-What depends on unknown values elementwise and linearly, known choices included, is written as a sum of unknown values
-times known factors.
-The factors are computed early and stored as one; only the sum is computed late. As in any reassociation the rounding
-changes.
+A value that depends elementwise and linearly on unknown values is written as a sum of unknown values times known
+factors. The factors are computed early and stored as one; only the sum is computed late. As with any reassociation, the
+rounding changes.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ Terms = dict[ir.Value, Tensor | None]  # unknown value -> its known factor, None
 
 
 def factor(block: ir.Block, division: Division) -> None:
-    """Rewrites a block and those in the divided operations in it."""
+    """Rewrites a block and the blocks of the divided operations in it."""
     _factor_block(block, division)
     for op in [o.operation for o in block.operations]:
         if division.part(op) is not None:
@@ -37,6 +36,7 @@ def factor(block: ir.Block, division: Division) -> None:
 
 
 def _factor_block(block: ir.Block, division: Division) -> None:
+    """Rewrites the sums of one block, by the rules of its operations."""
     sums: dict[ir.Value, Terms] = {}
     for op in [o.operation for o in block.operations]:
         if not division.is_late(op) or op.name not in _RULES or not carries_tangent(op.results[0]):
@@ -96,6 +96,7 @@ def _negate(op: ir.Operation, sums: dict[ir.Value, Terms], division: Division) -
 
 
 def _added(binary: OpDef) -> Callable[[ir.Operation, dict[ir.Value, Terms], Division], Terms | None]:
+    """The rule of an addition or subtraction: joins the terms of both operands."""
     def rule(op: ir.Operation, sums: dict[ir.Value, Terms], division: Division) -> Terms | None:
         left, right = op.operands
         if left not in division.unknown or right not in division.unknown:
@@ -118,7 +119,7 @@ def _added(binary: OpDef) -> Callable[[ir.Operation, dict[ir.Value, Terms], Divi
 
 
 def _select(op: ir.Operation, sums: dict[ir.Value, Terms], division: Division) -> Terms | None:
-    """A known choice of two sums, or of a sum and zeros, is the sum with chosen factors."""
+    """The rule of a selection by a known predicate: selects between the factors of each term."""
     predicate, *branches = op.operands
     if predicate in division.unknown:
         return None
@@ -128,7 +129,7 @@ def _select(op: ir.Operation, sums: dict[ir.Value, Terms], division: Division) -
             return None
         sides.append(_terms(branch, sums) if branch in division.unknown else {})
     if all(factor is None for side in sides for factor in side.values()):
-        return None  # the predicate is smaller than the factor that would stand for it
+        return None  # the predicate is smaller than the factor that would replace it
     new: Terms = {}
     for value in {**sides[0], **sides[1]}:
         values = [_factor(s[value], value) if value in s else full_like(wrap(value), 0) for s in sides]
@@ -165,17 +166,17 @@ def _scaled(terms: Terms, by: Tensor, binary: OpDef) -> Terms | None:
 
 
 def _together(a: Tensor, b: Tensor, binary: OpDef) -> Tensor | None:
-    """Two factors as one; None if that would be larger than both, as for a row and a column."""
+    """The combination of two factors; None if it would be larger than both, as for a row and a column."""
     p, q = splat_of(a), splat_of(b)
     if p is not None and q is not None:
         return full(a.shape, _NUMBERS[binary.name](p, q), a.dtype)
     small = [_broadcast(x) for x in (a, b)]
     if (small[0] is None and p is None) or (small[1] is None and q is None):
         return binary(a, b)
-    places = {(s[0].shape, s[1]) for s in small if s is not None}
-    if len(places) > 1:
+    positions = {(s[0].shape, s[1]) for s in small if s is not None}
+    if len(positions) > 1:
         return None
-    ((shape, dims),) = places
+    ((shape, dims),) = positions
     x, y = (full(shape, splat_of(t) or 0, t.dtype) if s is None else s[0] for t, s in zip((a, b), small, strict=True))
     return broadcast_in_dim(binary(x, y), shape=a.shape, broadcast_dimensions=dims)
 
@@ -187,7 +188,7 @@ _NUMBERS: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def _broadcast(x: Tensor) -> tuple[Tensor, tuple[int, ...]] | None:
-    """What a factor is broadcast from, and the axes of that."""
+    """The operand of the broadcast that computes a factor, and its dimensions; None for another factor."""
     op = made_by(x.value)
     if op is None or op.name != "stablehlo.broadcast_in_dim":
         return None

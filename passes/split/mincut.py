@@ -13,7 +13,7 @@ class Network:
     SOURCE, SINK = 0, 1
 
     def __init__(self) -> None:
-        self._edges: list[list[int]] = [[], []]  # of a node; edge e and its reverse e ^ 1
+        self._edges: list[list[int]] = [[], []]  # by node; edge e has the reverse edge e ^ 1
         self._head: list[int] = []
         self._room: list[int] = []
 
@@ -43,7 +43,7 @@ class Network:
         return side
 
     def _augment(self) -> bool:
-        """Sends flow along shortest paths until none of that length is left; False if there was none at all."""
+        """Sends flow along all shortest paths of one length; False if no path exists."""
         level = {self.SOURCE: 0}
         queue = deque([self.SOURCE])
         while queue:

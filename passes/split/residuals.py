@@ -1,8 +1,8 @@
-"""What to keep between two halves of a function: which operations can run early, and what the late ones need of them.
+"""The choice of the residuals between two halves of a function: which operations run early, and which values the late ones need.
 
-`divide` marks what depends on the unknown arguments, through loops and branches. `choose` then finds the values to
-store, the residuals: a minimum cut of the graph of the known values, where storing a value costs its bytes and
-computing it again costs what the policy says.
+`divide` marks the values that depend on the unknown arguments, through loops and branches. `choose` then finds the
+values to store, the residuals: a minimum cut of the graph of the known values. Storing a value costs its bytes;
+recomputing it costs the price of the policy.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ class Loop:
 
 @dataclass(frozen=True)
 class Choice:
-    """A choice by a known predicate that is divided: the results that depend on unknown values."""
+    """A selection by a known predicate that is divided: the results that depend on unknown values."""
 
     unknown: tuple[int, ...]
 
 
 @dataclass
 class Division:
-    """A function divided by what depends on its unknown arguments.
+    """A function divided by the dependence on its unknown arguments.
 
     Attributes:
-      unknown: the values that do.
-      late: the operations that read unknown values, and are not divided themselves.
-      parts: the operations with regions that are divided.
-      twice: late operations with known results, and the indices of the others: they run early too, for what is known.
-      within: the divided operations around a value in the regions of one, the outermost first.
+      unknown: the values that depend on unknown arguments.
+      late: the operations that read unknown values and are not divided themselves.
+      parts: the divided operations with regions.
+      twice: late operations with some known results, and the indices of the other results: they run early too.
+      within: the divided operations around a value, the outermost first.
 
-    Operations are known by their first result: the hash of an operation changes with its operands.
+    An operation is represented by its first result: the hash of an operation changes with its operands.
     """
 
     unknown: set[ir.Value]
@@ -59,15 +59,15 @@ class Division:
     within: dict[ir.Value, tuple[ir.Value, ...]] = field(default_factory=dict)
 
     def is_late(self, op: ir.Operation) -> bool:
-        """Whether an operation reads unknown values, and is not divided."""
+        """True if an operation reads unknown values and is not divided."""
         return len(op.results) > 0 and op.results[0] in self.late
 
     def part(self, op: ir.Operation) -> Loop | Choice | None:
-        """How an operation is divided, if it is."""
+        """The division of an operation; None if it is not divided."""
         return self.parts.get(op.results[0]) if len(op.results) else None
 
     def copies(self, value: ir.Value) -> int:
-        """How many values it stands for: one for each iteration of the loops around it."""
+        """The number of values that it represents: one for each iteration of the loops around it."""
         count = 1
         for key in self.within.get(value, ()):
             part = self.parts[key]
@@ -76,18 +76,19 @@ class Division:
 
 
 def divide(ops: Sequence[ir.Operation], unknown: Iterable[ir.Value], regions: bool = True) -> Division:
-    """Divides straight-line code, and the loops and choices in it.
+    """Divides straight-line code, and the loops and selections in it.
 
     Args:
-      regions: whether loops and choices are divided; an undivided one runs late as a whole.
+      regions: True if loops and selections are divided; otherwise they run late as a whole.
     """
     division = Division(set(unknown))
     _divide(ops, division, regions)
-    _place(ops, division, ())
+    _position(ops, division, ())
     return division
 
 
 def _divide(ops: Iterable[ir.Operation], division: Division, regions: bool = True) -> None:
+    """Marks the unknown values, and the late and divided operations."""
     for op in ops:
         if not any(v in division.unknown for v in reads_of(op)):
             continue
@@ -112,7 +113,7 @@ def _divide(ops: Iterable[ir.Operation], division: Division, regions: bool = Tru
 
 
 def _unknown_results(op: ir.Operation, division: Division) -> tuple[int, ...]:
-    """Those of an operation that is not divided: not the carries of a loop that runs as long without the others."""
+    """The unknown results of an undivided operation; a loop whose length does not depend on them has known carries too."""
     if op.name == "stablehlo.while":
         unknown = _unknown_carries(op, division)
         tests, ops, _ = body_of(op.regions[0])
@@ -125,7 +126,7 @@ def _unknown_results(op: ir.Operation, division: Division) -> tuple[int, ...]:
 
 
 def _divide_loop(op: ir.Operation, division: Division) -> Loop | None:
-    """None for a loop of no, or of unknown length: there is no tape for it."""
+    """The division of a loop; None if its length is unknown or zero, because it then has no tape."""
     counter = find_counter(op)
     if counter is None or counter.trips == 0:
         return None
@@ -154,7 +155,7 @@ def _divide_choice(op: ir.Operation, division: Division) -> Choice:
     return Choice(tuple(sorted(unknown)))
 
 
-def _place(ops: Iterable[ir.Operation], division: Division, around: tuple[ir.Value, ...]) -> None:
+def _position(ops: Iterable[ir.Operation], division: Division, around: tuple[ir.Value, ...]) -> None:
     for op in ops:
         if around:
             division.within.update((result, around) for result in op.results)
@@ -164,29 +165,29 @@ def _place(ops: Iterable[ir.Operation], division: Division, around: tuple[ir.Val
         for region in list(op.regions)[-1:] if op.name == "stablehlo.while" else op.regions:
             arguments, body, _ = body_of(region)
             division.within.update((argument, inner) for argument in arguments)
-            _place(body, division, inner)
+            _position(body, division, inner)
 
 
 # ---------------------------------------------------------------- the choice
 
-Price = Callable[[ir.Operation], int | None]  # of computing an operation again in the late half; None: it may not be
+Price = Callable[[ir.Operation], int | None]  # the price of recomputing an operation in the late half; None: not allowed
 
 
 @dataclass
 class Residuals:
-    """What the late half needs of the known one: values that are stored, and values that it computes again."""
+    """The known values that the late half needs: stored ones, and recomputed ones."""
 
     stored: list[ir.Value]
-    again: set[ir.Value]
+    recomputed: set[ir.Value]
     nbytes: int
 
 
 def needed_by(ops: Iterable[ir.Operation], division: Division) -> list[ir.Value]:
     """The known values that late operations read."""
-    demand: dict[ir.Value, None] = {}
+    needed: dict[ir.Value, None] = {}
 
     def need(values: Iterable[ir.Value]) -> None:
-        demand.update((v, None) for v in values if v not in division.unknown)
+        needed.update((v, None) for v in values if v not in division.unknown)
 
     def visit(ops: Iterable[ir.Operation]) -> None:
         for op in ops:
@@ -206,18 +207,19 @@ def needed_by(ops: Iterable[ir.Operation], division: Division) -> list[ir.Value]
                     visit(body)
 
     visit(ops)
-    return list(demand)
+    return list(needed)
 
 
-def choose(demand: Sequence[ir.Value], division: Division, price: Price) -> Residuals:
-    """The cheapest residuals from which all that is needed can be had.
+def choose(needed: Sequence[ir.Value], division: Division, price: Price) -> Residuals:
+    """The cheapest residuals from which all needed values can be computed.
 
-    A value is a pair of nodes joined by an edge of its bytes: cut, it is stored. If its first node too is on the
-    side of the sink, it is computed again there, for its price, and so are or are stored its operands.
+    A value is a pair of nodes, joined by an edge with its bytes as capacity. If the edge is cut, the value is stored.
+    If also its first node is on the side of the sink, the value is recomputed in the late half for its price, from
+    operands that are stored or recomputed.
     """
     network = Network()
     nodes: dict[ir.Value, int] = {}
-    work = list(demand)
+    work = list(needed)
     for value in work:
         nodes[value] = _add_value(network, value, division)
         network.edge(nodes[value] + 1, Network.SINK, INFINITY)
@@ -230,25 +232,25 @@ def choose(demand: Sequence[ir.Value], division: Division, price: Price) -> Resi
             continue
         for operand in reads_of(op):
             if operand in division.unknown:
-                continue  # of what runs late in any case
+                continue  # of operations that run late in any case
             if operand not in nodes:
                 nodes[operand] = _add_value(network, operand, division)
                 work.append(operand)
             network.edge(nodes[operand] + 1, nodes[value], INFINITY)
     late = network.sink_side()
-    again = {v for v, node in nodes.items() if node in late}
+    recomputed = {v for v, node in nodes.items() if node in late}
     values = [v for v, node in nodes.items() if node + 1 in late and node not in late]
-    return Residuals(values, again, sum(bytes_of(v) * division.copies(v) for v in values))
+    return Residuals(values, recomputed, sum(bytes_of(v) * division.copies(v) for v in values))
 
 
 def _add_value(network: Network, value: ir.Value, division: Division) -> int:
     entry, exit = network.node(), network.node()
-    # One more than its bytes, so that of equal cuts the one of fewer values is taken.
+    # One more than its bytes: of equal cuts, the one with fewer values is selected.
     network.edge(entry, exit, (bytes_of(value) * division.copies(value) + 1) * UNIT)
     return entry
 
 
-UNIT = 1 << 20  # of capacities: prices may be small fractions of a byte
+UNIT = 1 << 20  # of capacities, because prices may be small fractions of a byte
 
 
 def _price_of(value: ir.Value, division: Division, price: Price) -> int | None:
@@ -259,8 +261,8 @@ def _price_of(value: ir.Value, division: Division, price: Price) -> int | None:
         return 0
     if division.part(op) is not None:
         return None
-    again = price(op)
-    return None if again is None else again * division.copies(value)
+    recomputed = price(op)
+    return None if recomputed is None else recomputed * division.copies(value)
 
 
 def is_counter(value: ir.Value, division: Division) -> bool:
@@ -274,7 +276,7 @@ def is_counter(value: ir.Value, division: Division) -> bool:
 
 
 def only_reads(division: Division) -> Price:
-    """The policy that computes nothing again but what costs nothing: constants, views, and reads of tapes."""
+    """The policy that recomputes only free operations: constants, views, and reads of tapes."""
 
     def price(op: ir.Operation) -> int | None:
         if is_free(op):
@@ -290,7 +292,7 @@ def only_reads(division: Division) -> Price:
 
 
 def priced(division: Division, weight: float) -> Price:
-    """The policy that computes anything again for `weight` times its cost (in bytes moved and operations)."""
+    """The policy that recomputes any operation for `weight` times its cost (bytes moved and operations)."""
     free = only_reads(division)
 
     def price(op: ir.Operation) -> int | None:

@@ -1,4 +1,4 @@
-"""Partial evaluation: a function divided into what some of its arguments decide, and the rest."""
+"""Partial evaluation: divides a function into the part that some arguments determine, and the rest."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ from nabla_mlir.table.tensor import Tensor, full, wrap
 
 @dataclass(frozen=True)
 class Split:
-    """What `split_function` made of a function.
+    """The result of `split_function`.
 
     Attributes:
       known: ``(known arguments) -> (known results, residuals)``.
       rest: ``(residuals, the other arguments) -> the other results``.
-      early: the indices of the results that the known half gives.
+      early: the indices of the results of the known half.
       late: the indices of the other results.
       nbytes: the bytes of the residuals.
     """
@@ -89,7 +89,7 @@ def split_function(
 def _copy(func: ir.Operation) -> ir.Operation:
     with ir.InsertionPoint.after(func):
         copy = func.clone().operation
-    merge_duplicates(copy.regions[0].blocks[0])  # what is computed twice would be stored twice
+    merge_duplicates(copy.regions[0].blocks[0])  # two equal values would be stored twice
     return copy
 
 
@@ -113,14 +113,14 @@ def _state_bytes(func: ir.Operation, known: Sequence[int]) -> int:
 
 
 def _divided(source: ir.Operation, known: Sequence[int], max_residual_bytes: int | None, func: ir.Operation) -> Split:
-    """The halves of `source`, a copy of `func`, which then calls them."""
+    """The halves of `source`, a copy of `func`; `func` then calls them."""
     block = source.regions[0].blocks[0]
     arguments, unknown = list(block.arguments), _unknown(source, known)
     *ops, terminator = (op.operation for op in block.operations)
     outs = list(terminator.operands)
     division = divide(ops, unknown)
     residuals = _residuals(ops, division, max_residual_bytes)
-    if residuals is None:  # tapes may be what is too large
+    if residuals is None:  # perhaps the tapes are too large
         division = divide(ops, unknown, regions=False)
         residuals = _residuals(ops, division, max_residual_bytes)
     if residuals is None:
@@ -159,18 +159,18 @@ def _divided(source: ir.Operation, known: Sequence[int], max_residual_bytes: int
 
 
 def _residuals(ops: Sequence[ir.Operation], division: Division, limit: int | None) -> Residuals | None:
-    """The residuals that cost least, within the limit: the dearer storing is, the more is computed again."""
-    demand = needed_by(ops, division)
-    best = choose(demand, division, only_reads(division))
+    """The cheapest residuals within the limit: the higher the weight of storing, the more is recomputed."""
+    needed = needed_by(ops, division)
+    best = choose(needed, division, only_reads(division))
     if limit is None or best.nbytes <= limit:
         return best
-    residuals = choose(demand, division, priced(division, 0.0))
+    residuals = choose(needed, division, priced(division, 0.0))
     if residuals.nbytes > limit:
         return None
     low, high = 0.0, 1024.0  # what computing again weighs: too little, and enough to store everything
     for _ in range(24):
         middle = (low + high) / 2
-        trial = choose(demand, division, priced(division, middle))
+        trial = choose(needed, division, priced(division, middle))
         if trial.nbytes <= limit:
             residuals, low = trial, middle
         else:
@@ -180,14 +180,14 @@ def _residuals(ops: Sequence[ir.Operation], division: Division, limit: int | Non
 
 @dataclass(frozen=True)
 class _Halves:
-    """Emits both halves of straight-line code, extending a mapping from its values to their copies."""
+    """Emits both halves of straight-line code, and extends a mapping from its values to their copies."""
 
     division: Division
     residuals: Residuals
     boxes: Sequence[Box]
 
     def known(self, ops: Iterable[ir.Operation], mapping: Mapping) -> None:
-        """What is known; a stored value in the region of an operation is mapped to its tape or slot behind that."""
+        """Emits the known operations; a stored value in a region is mapped to its tape or slot after the operation."""
         for op in ops:
             part = self.division.part(op)
             unknown = part.unknown if part else self.division.twice.get(op.results[0]) if len(op.results) else None
@@ -202,7 +202,7 @@ class _Halves:
                     self._known_choice(op, unknown, mapping)
 
     def rest(self, ops: Iterable[ir.Operation], mapping: Mapping) -> None:
-        """What is not known, and what is computed again; stored values are in the mapping."""
+        """Emits the unknown and the recomputed operations; the mapping contains the stored values."""
         for op in ops:
             part = self.division.part(op)
             with named("split", op.location):
@@ -210,15 +210,15 @@ class _Halves:
                     self._rest_loop(op, part, mapping)
                 elif isinstance(part, Choice):
                     self._rest_choice(op, part, mapping)
-                elif self.division.is_late(op) or any(r in self.residuals.again for r in op.results):
+                elif self.division.is_late(op) or any(r in self.residuals.recomputed for r in op.results):
                     clone_op(op, mapping)  # type: ignore[arg-type]
 
     def stored_in(self, op: ir.Operation) -> list[Box]:
-        """What is stored of the regions of a divided operation."""
+        """The boxes of stored values in the regions of a divided operation."""
         return [box for box in self.boxes if op.results[0] in box.around]
 
     def empty(self, box: Box, op: ir.Operation) -> Tensor:
-        """Zeros for what stands behind a divided operation for a box in it: a row for each iteration."""
+        """Zeros in the shape of a box after a divided operation: a row for each iteration."""
         parts = [self.division.parts[o] for o in box.around[box.around.index(op.results[0]) :]]
         shape, dtype = shape_and_dtype(box.key.type)
         rows = [p.counter.trips for p in parts if isinstance(p, Loop)]
@@ -275,7 +275,7 @@ class _Halves:
         mapping.update((op.results[k], r.value) for k, r in zip(part.unknown, results, strict=True))
 
     def _known_choice(self, op: ir.Operation, unknown: Sequence[int], mapping: Mapping) -> None:
-        """The choice of the known results, and of each stored value: zeros where another branch was taken."""
+        """The selection of the known results and of each stored value; a branch that does not compute a value returns zeros."""
         early = [i for i in range(len(op.results)) if i not in unknown]
         boxes = self.stored_in(op)
         if not early and not boxes:
@@ -295,7 +295,7 @@ class _Halves:
         mapping.update((v, r.value) for v, r in zip(values, results, strict=True))
 
     def _rest_choice(self, op: ir.Operation, part: Choice, mapping: Mapping) -> None:
-        """The choice of the other results."""
+        """The selection of the other results."""
 
         def branch(region: ir.Region) -> list[Tensor]:
             _, ops, outputs = body_of(region)
@@ -313,7 +313,7 @@ class _Halves:
 def _function(
     name: str, inputs: Sequence[ir.Type], make: Callable[[Sequence[ir.Value]], Sequence[ir.Value]]
 ) -> ir.Operation:
-    """A function at the insertion point; `make` gets its arguments and returns what it returns."""
+    """A function at the insertion point with the results that `make` returns for its arguments."""
     func = ir.Operation.create("func.func", attributes={"sym_name": ir.StringAttr.get(name),
                                "function_type": _function_type(inputs, [])}, regions=1)  # fmt: skip
     block = ir.Block.create_at_start(func.regions[0], list(inputs), [ir.Location.unknown()] * len(inputs))

@@ -65,16 +65,16 @@ def _keeps_condition(body: Any) -> bool:
 
 def _unrolled(count: int | None, test: bool, begin: Sequence[Any], body: Any) -> tuple[Any, ...]:
     rows: list[Any] = []
-    carry, turn = list(begin), 0
-    while test and (count is None or turn < count):
-        after, *outputs = body(np.array(turn, np.int64), np.array(test), *carry)
+    carry, iteration = list(begin), 0
+    while test and (count is None or iteration < count):
+        after, *outputs = body(np.array(iteration, np.int64), np.array(test), *carry)
         if not isinstance(after, np.ndarray):
             if rows or len(outputs) > len(begin):
                 raise Refusal(
                     "a condition of each turn that is known, since it collects a row in each", "one that is computed"
                 )
             return _while(None if count is None else np.array(count), np.array(True), begin, body)
-        carry, test, turn = outputs[: len(begin)], bool(after.item()), turn + 1
+        carry, test, iteration = outputs[: len(begin)], bool(after.item()), iteration + 1
         rows.append(outputs[len(begin) :])
     if not rows and len(body.graph.output) > 1 + len(begin):
         raise Refusal("at least one turn, since it collects a row in each", "none")
@@ -82,11 +82,11 @@ def _unrolled(count: int | None, test: bool, begin: Sequence[Any], body: Any) ->
 
 
 def _counted(count: int, begin: Sequence[Any], body: Any) -> tuple[Any, ...]:
-    def turn(carry: Any, number: Any) -> Any:
+    def iteration(carry: Any, number: Any) -> Any:
         _, *outputs = body(number, np.array(True), *carry)
         return _tensors(outputs[: len(begin)]), _tensors(outputs[len(begin) :])
 
-    final, rows = scan(turn, _tensors(begin), nnp.asarray(np.arange(count)))
+    final, rows = scan(iteration, _tensors(begin), nnp.asarray(np.arange(count)))
     return *final, *rows
 
 
@@ -95,13 +95,13 @@ def _while(limit: Any, test: Any, begin: Sequence[Any], body: Any) -> tuple[Any,
         raise NeedsValue(*(i for i, x in enumerate((limit, test)) if x is not None and not isinstance(x, np.ndarray)))
 
     def goes_on(state: Any) -> Any:
-        turn, is_on, _ = state
-        return is_on if limit is None else is_on & (turn < nnp.asarray(limit).reshape(()))
+        iteration, is_on, _ = state
+        return is_on if limit is None else is_on & (iteration < nnp.asarray(limit).reshape(()))
 
     def turned(state: Any) -> Any:
-        turn, is_on, carry = state
-        after, *outputs = body(turn, is_on, *carry)
-        return turn + 1, nnp.asarray(after).reshape(()), _tensors(outputs)
+        iteration, is_on, carry = state
+        after, *outputs = body(iteration, is_on, *carry)
+        return iteration + 1, nnp.asarray(after).reshape(()), _tensors(outputs)
 
     is_on = nnp.asarray(np.array(True) if test is None else test).reshape(())
     return tuple(while_loop(goes_on, turned, (nnp.asarray(np.array(0, np.int64)), is_on, _tensors(begin)))[2])
@@ -119,11 +119,11 @@ def _scan(*inputs: Any, body: Any, num_scan_inputs: int, scan_input_axes: Any = 
         column = nnp.moveaxis(columns[i], axis, 0)
         columns[i] = nnp.flip(column, 0) if is_back else column
 
-    def turn(carry: Any, rows: Any) -> Any:
+    def iteration(carry: Any, rows: Any) -> Any:
         outputs = _tensors(body(*carry, *rows))
         return outputs[:states], outputs[states:]
 
-    final, results = scan(turn, begin, tuple(columns))
+    final, results = scan(iteration, begin, tuple(columns))
     ends = zip(results, scan_output_axes or [0] * count, scan_output_directions or [0] * count, strict=True)
     return *final, *(nnp.moveaxis(nnp.flip(y, 0) if is_back else y, 0, axis) for y, axis, is_back in ends)
 
@@ -152,15 +152,15 @@ def _index(position: np.ndarray) -> int:
 
 @operator("SequenceInsert", static=("position",), is_raw=True, is_folded=False)
 def _sequence_insert(xs: list[Any], x: Any, position: Any = None) -> list[Any]:
-    place = len(xs) if position is None else _index(position)
-    place = place + len(xs) if place < 0 else place
-    return [*xs[:place], x, *xs[place:]]
+    at = len(xs) if position is None else _index(position)
+    at = at + len(xs) if at < 0 else at
+    return [*xs[:at], x, *xs[at:]]
 
 
 @operator("SequenceErase", static=("position",), is_raw=True, is_folded=False)
 def _sequence_erase(xs: list[Any], position: Any = None) -> list[Any]:
-    place = (-1 if position is None else _index(position)) % len(xs)
-    return [*xs[:place], *xs[place + 1 :]]
+    at = (-1 if position is None else _index(position)) % len(xs)
+    return [*xs[:at], *xs[at + 1 :]]
 
 
 @operator("SplitToSequence", static=("split",), is_folded=False)

@@ -14,28 +14,28 @@ _WRITES = {"none": "set", "add": "add", "mul": "multiply", "max": "max", "min": 
 
 
 @operator("Gather")
-def _gather(x: Tensor, places: Tensor, axis: int = 0) -> Tensor:
-    return nnp.take(x, places, axis)
+def _gather(x: Tensor, positions: Tensor, axis: int = 0) -> Tensor:
+    return nnp.take(x, positions, axis)
 
 
 @operator("GatherElements")
-def _gather_elements(x: Tensor, places: Tensor, axis: int = 0) -> Tensor:
-    return x[_grid(places, axis % x.ndim)]
+def _gather_elements(x: Tensor, positions: Tensor, axis: int = 0) -> Tensor:
+    return x[_grid(positions, axis % x.ndim)]
 
 
 @operator("GatherND")
-def _gather_nd(x: Tensor, places: Tensor, batch_dims: int = 0) -> Tensor:
-    return x[_coordinates(x, places, batch_dims)]
+def _gather_nd(x: Tensor, positions: Tensor, batch_dims: int = 0) -> Tensor:
+    return x[_coordinates(x, positions, batch_dims)]
 
 
 @operator("Scatter", "ScatterElements")
-def _scatter_elements(x: Tensor, places: Tensor, updates: Tensor, axis: int = 0, reduction: str = "none") -> Tensor:
-    return _written(x, _grid(places, axis % x.ndim), updates, reduction)
+def _scatter_elements(x: Tensor, positions: Tensor, updates: Tensor, axis: int = 0, reduction: str = "none") -> Tensor:
+    return _written(x, _grid(positions, axis % x.ndim), updates, reduction)
 
 
 @operator("ScatterND")
-def _scatter_nd(x: Tensor, places: Tensor, updates: Tensor, reduction: str = "none") -> Tensor:
-    return _written(x, _coordinates(x, places, 0), updates, reduction)
+def _scatter_nd(x: Tensor, positions: Tensor, updates: Tensor, reduction: str = "none") -> Tensor:
+    return _written(x, _coordinates(x, positions, 0), updates, reduction)
 
 
 @operator("TensorScatter")
@@ -48,17 +48,17 @@ def _tensor_scatter(cache: Tensor, update: Tensor, starts: Any = None, axis: int
     return cache.at[tuple(index)].set(update)
 
 
-def _grid(places: Tensor, axis: int) -> tuple[Any, ...]:
-    index: list[Any] = list(np.ogrid[tuple(slice(n) for n in places.shape)])
-    index[axis] = places
+def _grid(positions: Tensor, axis: int) -> tuple[Any, ...]:
+    index: list[Any] = list(np.ogrid[tuple(slice(n) for n in positions.shape)])
+    index[axis] = positions
     return tuple(index)
 
 
-def _coordinates(x: Tensor, places: Tensor, batch_dims: int) -> tuple[Any, ...]:
-    """The last axis of `places` holds one place for each of as many axes of x, behind those of the batch."""
-    rank = places.ndim - 1
+def _coordinates(x: Tensor, positions: Tensor, batch_dims: int) -> tuple[Any, ...]:
+    """The last axis of `positions` holds one place for each of as many axes of x, behind those of the batch."""
+    rank = positions.ndim - 1
     batch = [np.arange(x.shape[i]).reshape([-1 if j == i else 1 for j in range(rank)]) for i in range(batch_dims)]
-    return (*batch, *(places[..., i] for i in range(places.shape[-1])))
+    return (*batch, *(positions[..., i] for i in range(positions.shape[-1])))
 
 
 def _written(x: Tensor, index: tuple[Any, ...], updates: Tensor, reduction: str) -> Tensor:

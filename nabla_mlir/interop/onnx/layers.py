@@ -153,22 +153,22 @@ def _recurrent(step: Callable[..., Any], gates: int, defaults: Sequence[str], st
             bias = nnp.zeros((2, gates * size), dtype=x.dtype) if b is None else b[i].reshape(2, -1)
             zero = nnp.zeros((x.shape[1], size), dtype=x.dtype)
             start = tuple(zero if s is None else s[i] for s in begin)
-            places = np.arange(x.shape[0])
+            positions = np.arange(x.shape[0])
             own = functions[i * len(defaults) : (i + 1) * len(defaults)]
             peephole = None if peepholes is None else peepholes[i]
 
             def body(
                 carry: Any, item: Any, i: int = i, bias: Any = bias, own: Any = own, peephole: Any = peephole
             ) -> Any:
-                row, place = item
+                row, position = item
                 new = step(own, carry, row, w[i], r[i], bias, bound, peephole, linear_before_reset, input_forget)
                 if lengths is None:
                     return new, new[0]
-                is_inside = (place < lengths)[:, None]
+                is_inside = (position < lengths)[:, None]
                 after = tuple(nnp.where(is_inside, n, o) for n, o in zip(new, carry, strict=True))
                 return after, nnp.where(is_inside, new[0], nnp.zeros_like(new[0]))
 
-            final, rows = scan(body, start, (x, nnp.asarray(places)), reverse=is_back)
+            final, rows = scan(body, start, (x, nnp.asarray(positions)), reverse=is_back)
             results.append(rows)
             finals.append(final)
         y = nnp.stack(results, 1)  # (time, direction, batch, hidden)

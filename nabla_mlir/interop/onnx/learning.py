@@ -62,8 +62,8 @@ def _binarizer(x: Tensor, threshold: float = 0.0) -> Tensor:
 
 
 @operator("ArrayFeatureExtractor", domain=_ML)
-def _array_feature_extractor(x: Tensor, places: Tensor) -> Tensor:
-    columns = nnp.take(x, places.reshape(-1), -1)
+def _array_feature_extractor(x: Tensor, positions: Tensor) -> Tensor:
+    columns = nnp.take(x, positions.reshape(-1), -1)
     return columns if x.ndim > 1 else columns[None]
 
 
@@ -167,7 +167,7 @@ def _coupled(scores: Tensor, pairs: Any, a: np.ndarray, b: np.ndarray) -> Tensor
     squares = nnp.sum(r * r, -2)
     q = -r.swapaxes(-1, -2) * r + squares[..., None] * np.eye(count, dtype=np.float32)
 
-    def turn(p: Any, _: Any) -> Any:
+    def iteration(p: Any, _: Any) -> Any:
         qp = nnp.sum(q * p[:, None], -1)
         whole = nnp.sum(p * qp, -1)
         is_done = nnp.max(nnp.abs(qp - whole[:, None]), -1) < 0.005 / count
@@ -181,7 +181,7 @@ def _coupled(scores: Tensor, pairs: Any, a: np.ndarray, b: np.ndarray) -> Tensor
         return nnp.where(is_done[:, None], p, new), None
 
     even = nnp.zeros_like(r[..., 0]) + np.float32(1 / count)
-    return scan(turn, even, None, length=max(100, count))[0]
+    return scan(iteration, even, None, length=max(100, count))[0]
 
 
 @operator("FeatureVectorizer", domain=_ML)

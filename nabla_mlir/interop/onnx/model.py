@@ -108,9 +108,9 @@ def from_onnx(model: Any, *, parameters: bool = False, constants: Mapping[str, A
     """
     proto = _loaded(model)
     graph = proto.graph
-    apart = [x.name for x in graph.initializer if x.data_location == x.EXTERNAL]
-    if apart:
-        raise ImportIRError(f"from_onnx requires data within the model, got {', '.join(apart)} in the file beside it.",
+    external = [x.name for x in graph.initializer if x.data_location == x.EXTERNAL]
+    if external:
+        raise ImportIRError(f"from_onnx requires data within the model, got {', '.join(external)} in the file beside it.",
                             help="give the path of the model instead.")  # fmt: skip
     functions = {(domain_of(f), f.name): f for f in proto.functions}
     library = Library.of(proto.opset_import, functions)

@@ -37,15 +37,15 @@ def _quantize(
     precision: int = 0,
 ) -> Tensor:
     dtype = zero.dtype if zero is not None else dtype_of(output_dtype) if output_dtype else np.dtype(np.uint8)
-    place = (
+    position = (
         dtype_of(precision)
         if precision
         else np.promote_types(np.float32, x.dtype)
         if x.dtype.kind == "f"
         else np.dtype(np.float32)
     )
-    ratio = x.astype(place) / _along(scale, x, axis, block_size).astype(place)
-    shift = 0 if zero is None else _along(zero, x, axis, block_size).astype(place)
+    ratio = x.astype(position) / _along(scale, x, axis, block_size).astype(position)
+    shift = 0 if zero is None else _along(zero, x, axis, block_size).astype(position)
     if dtype.kind in "iu":
         bounds = np.iinfo(dtype)
         return nnp.clip(nnp.round(ratio) + shift, bounds.min, bounds.max).astype(dtype)
@@ -57,9 +57,9 @@ def _dequantize(
     x: Tensor, scale: Tensor, zero: Any = None, axis: int = 1, block_size: int = 0, output_dtype: int = 0
 ) -> Tensor:
     dtype = dtype_of(output_dtype) if output_dtype else scale.dtype
-    place = np.promote_types(np.float32, scale.dtype) if scale.dtype.kind == "f" else np.dtype(np.float32)
-    shift = 0 if zero is None else _along(zero, x, axis, block_size).astype(place)
-    return ((x.astype(place) - shift) * _along(scale, x, axis, block_size).astype(place)).astype(dtype)
+    position = np.promote_types(np.float32, scale.dtype) if scale.dtype.kind == "f" else np.dtype(np.float32)
+    shift = 0 if zero is None else _along(zero, x, axis, block_size).astype(position)
+    return ((x.astype(position) - shift) * _along(scale, x, axis, block_size).astype(position)).astype(dtype)
 
 
 def _shifted(x: Tensor, zero: Any, axis: int) -> Tensor:

@@ -64,16 +64,16 @@ def _extreme(f: Callable[..., Any], x: Tensor, axis: Any, keepdims: bool) -> Ten
     return f(x, axis, keepdims=keepdims, initial=start)
 
 
-def _place(f: Callable[..., Any]) -> Callable[..., Any]:
+def _position(f: Callable[..., Any]) -> Callable[..., Any]:
     def run(x: Tensor, axis: int = 0, keepdims: int = 1, select_last_index: int = 0) -> Tensor:
-        places = f(nnp.flip(x, axis) if select_last_index else x, axis=axis, keepdims=bool(keepdims)).astype(np.int64)
-        return x.shape[axis] - 1 - places if select_last_index else places
+        positions = f(nnp.flip(x, axis) if select_last_index else x, axis=axis, keepdims=bool(keepdims)).astype(np.int64)
+        return x.shape[axis] - 1 - positions if select_last_index else positions
 
     return run
 
 
-define("ArgMax", _place(nnp.argmax))
-define("ArgMin", _place(nnp.argmin))
+define("ArgMax", _position(nnp.argmax))
+define("ArgMin", _position(nnp.argmin))
 
 
 def _running(f: Callable[..., Any], start: int) -> Callable[..., Any]:
@@ -132,9 +132,9 @@ def _lp_normalization(x: Tensor, axis: int = -1, p: int = 2) -> Tensor:
 def _top_k(x: Tensor, k: Any, axis: int = -1, largest: int = 1, sorted: int = 1) -> tuple[Tensor, Tensor]:
     """Of equal elements the first one comes first."""
     (count,) = numbers(k)
-    places = nnp.argsort(x, axis, descending=bool(largest), stable=True)
-    places = nnp.take(places, np.arange(count), axis)
-    return nnp.take_along_axis(x, places, axis), places.astype(np.int64)
+    positions = nnp.argsort(x, axis, descending=bool(largest), stable=True)
+    positions = nnp.take(positions, np.arange(count), axis)
+    return nnp.take_along_axis(x, positions, axis), positions.astype(np.int64)
 
 
 # ---------------------------------------------------------------- random numbers, and what is as large as an input

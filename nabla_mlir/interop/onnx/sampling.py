@@ -79,15 +79,15 @@ def _resize(x: Tensor, roi: Any = None, scales: Any = None, sizes: Any = None, m
             coordinate_transformation_mode: str = "half_pixel", nearest_mode: str = "round_prefer_floor", exclude_outside: int = 0,
             extrapolation_value: float = 0.0, antialias: int = 0, axes: Any = None,
             keep_aspect_ratio_policy: str = "stretch") -> Tensor:  # fmt: skip
-    places = tuple(a % x.ndim for a in axes) if axes else tuple(range(x.ndim))
-    counts, factors = _lengths([x.shape[a] for a in places], scales, sizes, keep_aspect_ratio_policy)
-    whole = np.zeros(2 * len(places)) if roi is None or not roi.size else np.asarray(roi, np.float64)
+    positions = tuple(a % x.ndim for a in axes) if axes else tuple(range(x.ndim))
+    counts, factors = _lengths([x.shape[a] for a in positions], scales, sizes, keep_aspect_ratio_policy)
+    whole = np.zeros(2 * len(positions)) if roi is None or not roi.size else np.asarray(roi, np.float64)
     is_crop = coordinate_transformation_mode == "tf_crop_and_resize"
-    for i, (axis, count, scale) in enumerate(zip(places, counts, factors, strict=True)):
+    for i, (axis, count, scale) in enumerate(zip(positions, counts, factors, strict=True)):
         n = x.shape[axis]
         if count == n and scale == 1 and not is_crop:
             continue
-        where = _origins(coordinate_transformation_mode, count, n, scale, (whole[i], whole[i + len(places)]))
+        where = _origins(coordinate_transformation_mode, count, n, scale, (whole[i], whole[i + len(positions)]))
         if mode == "nearest":
             x = nnp.take(x, np.clip(_NEAREST[nearest_mode](where), 0, n - 1).astype(np.int64), axis)
         else:
@@ -138,14 +138,14 @@ def _folded_back(x: Tensor, low: float, high: float) -> Tensor:
 
 
 def _samples(
-    image: Tensor, places: Sequence[Tensor], mode: str, padding: str, ends: Sequence[tuple[float, float]]
+    image: Tensor, positions: Sequence[Tensor], mode: str, padding: str, ends: Sequence[tuple[float, float]]
 ) -> Tensor:
     """The values of images (batch, channels, *spatial) at places (batch, points), one of them for each spatial axis."""
     sizes = image.shape[2:]
     flat = image.reshape(*image.shape[:2], -1)
     strides = [int(np.prod(sizes[i + 1 :])) for i in range(len(sizes))]
     taps: list[list[tuple[Tensor, Any]]] = []
-    for x in places:
+    for x in positions:
         below = nnp.floor(x)
         if mode == "nearest":
             taps.append([(nnp.round(x), None)])
@@ -183,7 +183,7 @@ def _grid_sample(
 ) -> Tensor:
     kind = {"bilinear": "linear", "bicubic": "cubic"}.get(mode, mode)
     sizes, rank = x.shape[2:], x.ndim - 2
-    places, ends = [], []
+    positions, ends = [], []
     for i, n in enumerate(sizes):
         at = grid[..., rank - 1 - i].reshape(grid.shape[0], -1)
         at = (at + 1) / 2 * (n - 1) if align_corners else ((at + 1) * n - 1) / 2
@@ -193,9 +193,9 @@ def _grid_sample(
             at = nnp.clip(at, 0, n - 1)
         elif padding_mode == "reflection" and kind != "cubic":
             at = _folded_back(at, low, high)
-        places.append(at)
+        positions.append(at)
         ends.append((low, high))
-    values = _samples(x, places, kind, padding_mode, ends)
+    values = _samples(x, positions, kind, padding_mode, ends)
     return values.reshape(*x.shape[:2], *grid.shape[1:-1])
 
 
@@ -227,12 +227,12 @@ def _roi_align(
         axes.append((nnp.clip(at, 0, n - 1), (at >= -1) & (at <= n)))
     (rows, in_rows), (columns, in_columns) = axes
     shape = (rois.shape[0], rows.shape[1], columns.shape[1])
-    places = [
+    positions = [
         nnp.broadcast_to(rows[:, :, None], shape).reshape(shape[0], -1),
         nnp.broadcast_to(columns[:, None], shape).reshape(shape[0], -1),
     ]
     images = nnp.take(x, batch_indices, 0)
-    parts = [_weighted(images, places, offsets) for offsets in itertools.product((0, 1), repeat=2)]
+    parts = [_weighted(images, positions, offsets) for offsets in itertools.product((0, 1), repeat=2)]
     is_inside = (in_rows[:, :, None] & in_columns[:, None]).reshape(shape[0], 1, -1)
     whole = (shape[0], x.shape[1], output_height, sampling_ratio, output_width, sampling_ratio)
     if mode == "max":  # of the four pixels of each sample, as onnx has it
@@ -242,11 +242,11 @@ def _roi_align(
     return nnp.mean(nnp.where(is_inside, total, nnp.zeros_like(total)).reshape(whole), (3, 5))
 
 
-def _weighted(images: Tensor, places: Sequence[Tensor], offsets: Sequence[int]) -> Tensor:
+def _weighted(images: Tensor, positions: Sequence[Tensor], offsets: Sequence[int]) -> Tensor:
     """One of the four pixels around each place, times its weight."""
     index: Any = 0
     weight: Any = 1
-    for at, offset, n, stride in zip(places, offsets, images.shape[2:], (images.shape[3], 1), strict=True):
+    for at, offset, n, stride in zip(positions, offsets, images.shape[2:], (images.shape[3], 1), strict=True):
         below = nnp.floor(at)
         index = index + nnp.clip(below + offset, 0, n - 1).astype(np.int64) * stride
         weight = weight * ((at - below) if offset else 1 - (at - below))

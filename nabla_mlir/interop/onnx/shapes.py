@@ -140,10 +140,10 @@ def _split(
 @operator("Slice", static=("starts", "ends", "axes", "steps"))
 def _slice(x: Tensor, starts: Any = None, ends: Any = None, axes: Any = None, steps: Any = None) -> Tensor:
     begins, limits = numbers(starts), numbers(ends)
-    places = range(len(begins)) if axes is None else numbers(axes)
+    positions = range(len(begins)) if axes is None else numbers(axes)
     strides = (1,) * len(begins) if steps is None else numbers(steps)
     whole = [slice(None)] * x.ndim
-    for axis, start, end, step in zip(places, begins, limits, strides, strict=True):
+    for axis, start, end, step in zip(positions, begins, limits, strides, strict=True):
         n = x.shape[axis]
         # Ends count from the back where they are negative, and are clamped, also below 0 where the steps go down.
         first, last = (i + n if i < 0 else i for i in (start, end))
@@ -157,9 +157,9 @@ def _slice(x: Tensor, starts: Any = None, ends: Any = None, axes: Any = None, st
 def _pad(x: Tensor, pads: Any = None, constant_value: Any = None, axes: Any = None, mode: str = "constant", value: float = 0.0,
          paddings: Any = None) -> Tensor:  # fmt: skip
     widths = numbers(paddings if pads is None else pads)
-    places = range(x.ndim) if axes is None else numbers(axes)
+    positions = range(x.ndim) if axes is None else numbers(axes)
     ends = [(0, 0)] * x.ndim
-    for i, axis in enumerate(places):
+    for i, axis in enumerate(positions):
         ends[axis] = (widths[i], widths[i + len(widths) // 2])
     whole = tuple(slice(max(-low, 0), n - max(-high, 0)) for n, (low, high) in zip(x.shape, ends, strict=True))
     x, ends = x[whole], [(max(low, 0), max(high, 0)) for low, high in ends]
@@ -199,17 +199,17 @@ def _non_zero(x: np.ndarray) -> np.ndarray:
 
 @operator("Unique", static=("x",), is_raw=True)
 def _unique(x: np.ndarray, axis: int | None = None, sorted: int = 1) -> Any:
-    values, places, inverse, counts = np.unique(x, True, True, True, axis)
-    order = np.arange(len(places)) if sorted else np.argsort(places)
+    values, positions, inverse, counts = np.unique(x, True, True, True, axis)
+    order = np.arange(len(positions)) if sorted else np.argsort(positions)
     rank = np.argsort(order)
     values = np.take(values, order, 0 if axis is None else axis)
-    return values, places[order], rank[inverse.ravel()], counts[order]
+    return values, positions[order], rank[inverse.ravel()], counts[order]
 
 
 @operator("OneHot", static=("depth",))
-def _one_hot(places: Tensor, depth: Any, values: Tensor, axis: int = -1) -> Tensor:
+def _one_hot(positions: Tensor, depth: Any, values: Tensor, axis: int = -1) -> Tensor:
     (count,) = numbers(depth)
-    axis %= places.ndim + 1
-    classes = np.arange(count).reshape([-1 if i == axis else 1 for i in range(places.ndim + 1)])
-    places = nnp.expand_dims(places.astype(np.int64), axis)
-    return nnp.where(nnp.where(places < 0, places + count, places) == classes, values[1], values[0])
+    axis %= positions.ndim + 1
+    classes = np.arange(count).reshape([-1 if i == axis else 1 for i in range(positions.ndim + 1)])
+    positions = nnp.expand_dims(positions.astype(np.int64), axis)
+    return nnp.where(nnp.where(positions < 0, positions + count, positions) == classes, values[1], values[0])

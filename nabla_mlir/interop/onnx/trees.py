@@ -55,9 +55,9 @@ class Forest:
 
     def __post_init__(self) -> None:
         size, targets = len(self.features), self.leaves[1]
-        for place in np.concatenate([self.passed, self.failed, self.roots, self.leaves[0]]):
-            if not 0 <= place < size:
-                raise Refusal(f"children, roots and leaves among its {size} nodes", f"node {place}")
+        for position in np.concatenate([self.passed, self.failed, self.roots, self.leaves[0]]):
+            if not 0 <= position < size:
+                raise Refusal(f"children, roots and leaves among its {size} nodes", f"node {position}")
         if any(not 0 <= target < self.count for target in targets):
             raise Refusal(f"weights of {self.count} targets", f"targets up to {targets.max()}")
 
@@ -131,25 +131,25 @@ def _listed(weights: tuple[Any, Any, Any, Any], count: int, nodes: dict[str, Any
 
     trees, ids = nodes.pop("nodes_treeids"), nodes.pop("nodes_nodeids")
     modes = [m.decode() if isinstance(m, bytes) else m for m in nodes.pop("nodes_modes")]
-    size, places = len(modes), {pair: i for i, pair in enumerate(zip(trees, ids, strict=True))}
+    size, positions = len(modes), {pair: i for i, pair in enumerate(zip(trees, ids, strict=True))}
 
-    def place(tree: int, node: int) -> int:
-        if (tree, node) not in places:
+    def position(tree: int, node: int) -> int:
+        if (tree, node) not in positions:
             raise Refusal("children and leaves among its nodes", f"node {node} of tree {tree}")
-        return places[tree, node]
+        return positions[tree, node]
 
     if unknown := set(modes) - {*_TESTS, "LEAF"}:
         raise Refusal(f"modes among {', '.join(_TESTS)}", ", ".join(sorted(unknown)))
 
     def child(name: str) -> np.ndarray:
         targets = zip(trees, modes, nodes.pop(name), strict=True)
-        return np.array([i if mode == "LEAF" else place(tree, to) for i, (tree, mode, to) in enumerate(targets)])
+        return np.array([i if mode == "LEAF" else position(tree, to) for i, (tree, mode, to) in enumerate(targets)])
 
     roots: dict[Any, int] = {}
     for i, tree in enumerate(trees):
         roots.setdefault(tree, i)
     of_trees, of_nodes, targets, values = weights
-    leaves = np.array([place(*pair) for pair in zip(of_trees, of_nodes, strict=True)], int), np.array(targets, int), values
+    leaves = np.array([position(*pair) for pair in zip(of_trees, of_nodes, strict=True)], int), np.array(targets, int), values
     return Forest(
         column("nodes_featureids", int), column("nodes_values", np.float32), ["BRANCH_LEQ" if m == "LEAF" else m for m in modes],
         column("nodes_missing_value_tracks_true", bool), child("nodes_truenodeids"), child("nodes_falsenodeids"),

@@ -125,12 +125,12 @@ class _Pool:
             self.sizes, self.spans, self.strides, self.dilations, self.pads, self.ends, strict=True
         ):
             starts = np.arange(-low, n + end - span + 1, s)
-            places = starts[:, None] + np.arange(0, span, d)
+            positions = starts[:, None] + np.arange(0, span, d)
             first, last = (-low, n + high) if with_pads else (0, n)
-            result = result[..., None] * ((places >= first) & (places < last)).sum(1)
+            result = result[..., None] * ((positions >= first) & (positions < last)).sum(1)
         return result
 
-    def places(self) -> tuple[np.ndarray, np.ndarray]:
+    def positions(self) -> tuple[np.ndarray, np.ndarray]:
         """For each window and each of its elements the place among the spatial ones, and whether it is in the array."""
         axes = [np.arange(-low, n + end - span + 1, s)[:, None] + np.arange(0, span, d) for n, span, s, d, (low, end) in zip(
             self.sizes, self.spans, self.strides, self.dilations, self.ends, strict=True)]  # fmt: skip
@@ -148,11 +148,11 @@ def _max_pool(x: Tensor, kernel_shape: Any = None, strides: Any = None, pads: An
     best = pool.reduced(x, "max")
     if outputs == 1:
         return best
-    places, is_inside = pool.places()
+    positions, is_inside = pool.positions()
     rows = x.reshape(*x.shape[:2], -1)
-    patches = nnp.where(is_inside, nnp.take(rows, places, 2), nnp.full((), identity_of("max", x.dtype), x.dtype))
+    patches = nnp.where(is_inside, nnp.take(rows, positions, 2), nnp.full((), identity_of("max", x.dtype), x.dtype))
     first = nnp.argmax(patches, -1, keepdims=True)
-    found = nnp.take_along_axis(nnp.broadcast_to(places, patches.shape), first, -1)[..., 0].reshape(best.shape)
+    found = nnp.take_along_axis(nnp.broadcast_to(positions, patches.shape), first, -1)[..., 0].reshape(best.shape)
     if storage_order:
         found = nnp.asarray(_by_columns(pool.sizes))[found]
     images = np.arange(x.shape[0] * x.shape[1]).reshape(*x.shape[:2], *(1,) * pool.rank) * int(np.prod(pool.sizes))
@@ -199,14 +199,14 @@ def _global_lp_pool(x: Tensor, p: Any = 2) -> Tensor:
 
 
 @operator("MaxUnpool", static=("output_shape",))
-def _max_unpool(x: Tensor, places: Tensor, output_shape: Any = None, kernel_shape: Any = None, strides: Any = None,
+def _max_unpool(x: Tensor, positions: Tensor, output_shape: Any = None, kernel_shape: Any = None, strides: Any = None,
                 pads: Any = None) -> Tensor:  # fmt: skip
     rank = x.ndim - 2
     strides, pads = strides or [1] * rank, pads or [0] * (2 * rank)
     sizes = [s * (n - 1) + k - pads[i] - pads[i + rank] for i, (n, s, k) in enumerate(
         zip(x.shape[2:], strides, kernel_shape, strict=True))]  # fmt: skip
     shape = (*x.shape[:2], *sizes)
-    flat = nnp.zeros(int(np.prod(shape)), dtype=x.dtype).at[places.reshape(-1)].set(x.reshape(-1)).reshape(shape)
+    flat = nnp.zeros(int(np.prod(shape)), dtype=x.dtype).at[positions.reshape(-1)].set(x.reshape(-1)).reshape(shape)
     if output_shape is None:
         return flat
     return nnp.pad(flat, [(0, m - n) for n, m in zip(shape, numbers(output_shape), strict=True)])
@@ -229,8 +229,8 @@ def _col2im(
     channels = x.shape[1] // int(np.prod(block))
     image = nnp.zeros((1, 1, *sizes), dtype=x.dtype)
     pool = _Pool(image, block, strides, pads, dilations, "NOTSET", 0)
-    places, is_inside = pool.places()
+    positions, is_inside = pool.positions()
     parts = nnp.swapaxes(x.reshape(x.shape[0], channels, -1, x.shape[2]), 2, 3)  # (batch, channels, window, element)
     parts = nnp.where(is_inside, parts, nnp.zeros_like(parts)).reshape(*x.shape[:1], channels, -1)
     flat = nnp.zeros((x.shape[0], channels, int(np.prod(sizes))), dtype=x.dtype)
-    return flat.at[:, :, places.ravel()].add(parts).reshape(x.shape[0], channels, *sizes)
+    return flat.at[:, :, positions.ravel()].add(parts).reshape(x.shape[0], channels, *sizes)

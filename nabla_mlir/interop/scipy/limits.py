@@ -35,9 +35,9 @@ def bounds_of(who: str, bounds: Any, vectors: Vectors) -> Bounds | None:
         return None
     n = vectors.size
     if isinstance(bounds, Bounds):
-        lower, upper, is_kept = bounds.lb, bounds.ub, bounds.keep_feasible
-        _check_size(who, n, max(np.size(lower), np.size(upper), np.size(is_kept)))
-        return Bounds(np.broadcast_to(lower, n), np.broadcast_to(upper, n), is_kept)
+        lower, upper, is_feasible = bounds.lb, bounds.ub, bounds.keep_feasible
+        _check_size(who, n, max(np.size(lower), np.size(upper), np.size(is_feasible)))
+        return Bounds(np.broadcast_to(lower, n), np.broadcast_to(upper, n), is_feasible)
     if _are_pairs(bounds, n):
         pairs = [tuple(np.asarray(pair).tolist()) if isinstance(pair, np.ndarray) else pair for pair in bounds]
         sides = [[other if p[i] is None else p[i] for p in pairs] for i, other in enumerate((-np.inf, np.inf))]
@@ -161,10 +161,10 @@ def constraints_of(
                                  where=user_frame())  # fmt: skip
             result.append(item)
             continue
-        f, lower, upper, data, is_kept = _parts(who, item)
+        f, lower, upper, data, is_feasible = _parts(who, item)
         result.append(
             NonlinearConstraint(
-                f, x0, lower, upper, *data, form=form, with_hessian=with_hessian, keep_feasible=is_kept, target=target
+                f, x0, lower, upper, *data, form=form, with_hessian=with_hessian, keep_feasible=is_feasible, target=target
             )
         )
     return result

@@ -68,9 +68,9 @@ def minimize(
     traits = CUSTOM if callable(method) else method_named(method)
     name = getattr(method, "__name__", str(method))
     form = _form(name, traits, hess)
-    for what, is_set, is_taken in (("bounds", bounds is not None, traits.bounds),
+    for what, is_set, is_supported in (("bounds", bounds is not None, traits.bounds),
                                    ("constraints", has_constraints, traits.constraints)):  # fmt: skip
-        if is_set and not is_taken:
+        if is_set and not is_supported:
             raise TraceError(f"minimize requires a method that takes {what}, got {name}.", where=user_frame())
     order = 2 if form in _FORMS or form == "auto" else 1 if traits.gradient else 0
     objective = Objective(f, x0, *data, order=order, form=_of_objective(form), target=target)

@@ -176,9 +176,9 @@ class Slerp(NamedTuple):
     def __call__(self, times: Any) -> Rotation:
         """The rotations at these times, one or a vector of them."""
         at = asarray(times, dtype=self.times.dtype)
-        places = maximum(searchsorted(self.times, at) - 1, 0)
-        parts = (at - self.times[places]) / self.timedelta[places]
-        return self.rotations[places] * Rotation.from_rotvec(self.rotvecs[places] * parts[..., None])
+        positions = maximum(searchsorted(self.times, at) - 1, 0)
+        parts = (at - self.times[positions]) / self.timedelta[positions]
+        return self.rotations[positions] * Rotation.from_rotvec(self.rotvecs[positions] * parts[..., None])
 
 
 # ---------------------------------------------------------------- quaternions
@@ -315,13 +315,13 @@ def _axes_of(name: str, seq: str, most: int) -> list[int]:
 
 @library
 def _from_euler(angles: Any, seq: Static[str], degrees: Static[bool]) -> Tensor:
-    axes, turns = _axes_of("from_euler", seq, 3), inexact(angles)
-    if turns.shape[-1] != len(axes):
-        raise ShapeError(f"from_euler requires {len(axes)} angles for {seq!r}, got shape {turns.shape}.", where=user_frame())
-    turns = deg2rad(turns) if degrees else turns
+    axes, amounts = _axes_of("from_euler", seq, 3), inexact(angles)
+    if amounts.shape[-1] != len(axes):
+        raise ShapeError(f"from_euler requires {len(axes)} angles for {seq!r}, got shape {amounts.shape}.", where=user_frame())
+    amounts = deg2rad(amounts) if degrees else amounts
     out = None
     for k, axis in enumerate(axes):
-        half = turns[..., k : k + 1] * 0.5
+        half = amounts[..., k : k + 1] * 0.5
         quat = sin(half) * np.eye(4)[axis] + cos(half) * np.eye(4)[3]
         out = quat if out is None else _product(out, quat) if seq.isupper() else _product(quat, out)
     return tensor(out)
@@ -343,9 +343,9 @@ def _as_euler(quat: Any, seq: Static[str], degrees: Static[bool]) -> Tensor:
     at_start, at_end = absolute(middle) <= 1e-7, absolute(middle - np.pi) <= 1e-7
     total, difference = arctan2(b, a), arctan2(d, c)
     one = where(at_start, 2 * total, 2 * difference * (-1 if is_fixed else 1))  # the two outer axes are one
-    is_apart = ~at_start & ~at_end
-    first = where(is_apart, total - difference, one if is_fixed else 0.0)
-    third = where(is_apart, total + difference, 0.0 if is_fixed else one)
+    is_between = ~at_start & ~at_end
+    first = where(is_between, total - difference, one if is_fixed else 0.0)
+    third = where(is_between, total + difference, 0.0 if is_fixed else one)
     if not is_symmetric:
         third, middle = third * sign, middle - np.pi / 2
     out = stack([first, middle, third] if is_fixed else [third, middle, first], -1)

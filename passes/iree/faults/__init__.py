@@ -1,1 +1,1 @@
-"""What IREE computes wrongly or refuses, in terms of what it can: what may be deleted when IREE has mended it."""
+"""Rewrites of code that IREE computes wrongly or refuses; each can be deleted when IREE has mended the fault."""

@@ -1,4 +1,4 @@
-"""Buffers that IREE would write to although the caller, or the same operation, still reads them."""
+"""Buffers to which IREE would write although the caller, or the same operation, still reads them."""
 
 from __future__ import annotations
 
@@ -15,11 +15,13 @@ from nabla_mlir.passes.iree.faults.aliasing import is_constant
 from nabla_mlir.table.registry import REGISTRY
 from nabla_mlir.table.traits import runs_regions
 
-STACK = 32768  # bytes that code of a CPU may have on the stack
+STACK = 32768  # the bytes that CPU code may have on the stack
 
 
 def is_shared_behind_barrier(value: ir.Value) -> bool:
-    """True if something else reads a buffer that a value has come by through a barrier, on which IREE does not look back."""
+    """True if a value gets its buffer through a barrier, and something else reads that buffer; IREE does not look through
+    barriers.
+    """
     buffer = one_buffer([value])
     if not any((maker := made_by(v)) is not None and maker.name == OPTIMIZATION_BARRIER for v in buffer):
         return False
@@ -31,7 +33,7 @@ def _is_argument(value: ir.Value) -> bool:
 
 
 def use_at_the_end(x: Val) -> None:
-    """Something that is done with a value at the end of its block, and costs nothing."""
+    """Adds a use of a value at the end of its block, at no cost."""
     maker = made_by(x.value)
     end = last_of(x.value.owner if maker is None else maker.block)
     with ir.InsertionPoint(end), end.location:
@@ -40,7 +42,7 @@ def use_at_the_end(x: Val) -> None:
 
 
 def one_buffer(values: Sequence[ir.Value] | Iterator[ir.Value]) -> set[ir.Value]:
-    """The values that may lie in the buffer of one of these, by what they are made from; rather too many."""
+    """The values that may share the buffer of one of these values, from which they are made; a superset."""
     group: set[ir.Value] = set()
     work = [*values]
     while work:
@@ -52,7 +54,7 @@ def one_buffer(values: Sequence[ir.Value] | Iterator[ir.Value]) -> set[ir.Value]
 
 
 def _may_share(value: ir.Value) -> Iterator[ir.Value]:
-    """What a value may be a view of: operands as large as itself, and what regions hand over to become it."""
+    """The values of which a value may be a view: operands of the same size, and values that regions return."""
     maker = made_by(value)
     if maker is None:
         owner = value.owner.owner.operation
@@ -71,7 +73,7 @@ def _may_share(value: ir.Value) -> Iterator[ir.Value]:
 
 
 def _handed_over(owner: ir.Operation, i: int) -> Iterator[ir.Value]:
-    """What becomes argument or result `i` of an operation with regions."""
+    """The values that become argument or result `i` of an operation with regions."""
     is_loop = owner.name == "stablehlo.while"
     if is_loop:
         yield owner.operands[i]
@@ -80,7 +82,7 @@ def _handed_over(owner: ir.Operation, i: int) -> Iterator[ir.Value]:
 
 
 def bytes_of(type: ir.Type) -> int | None:
-    """The size of a value; None if it is not known."""
+    """The size of a value in bytes; None if it is not static."""
     if not is_static_tensor(type):
         return None
     shape, dtype = shape_and_dtype(type)

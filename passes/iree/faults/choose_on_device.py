@@ -1,4 +1,4 @@
-"""Choices between values by one predicate, made where the values are computed."""
+"""Selections between values by one predicate, computed on the device with the values."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from nabla_mlir.table.traits import CONSTANT, is_cheap, size_of
 
 _CHOICES = ("stablehlo.if", "stablehlo.case")
 _FREE = (CONSTANT, "stablehlo.broadcast_in_dim", "stablehlo.reshape")
-# They end the process where the divisor is 0, which a branch may be there to prevent.
+# Division by 0 ends the process, and the branch may prevent it.
 _DIVISIONS = ("stablehlo.divide", "stablehlo.remainder")
 
 
@@ -36,8 +36,8 @@ class ChooseOnDevicePass(Pass):
     """
 
     name: ClassVar[str] = "nabla-choose-on-device"
-    most_operations: int = thresholds.BRANCH_OPERATIONS  # of all branches, which are computed in any case then
-    most_elements: int = thresholds.BRANCH_ELEMENTS  # of a result, which the host would not copy
+    most_operations: int = thresholds.BRANCH_OPERATIONS  # of all branches together, because all of them will run
+    most_elements: int = thresholds.BRANCH_ELEMENTS  # of a result; the branch would not copy it
 
     def run(self, module: ir.Operation) -> None:
         """Rewrites `module` in place."""
@@ -53,7 +53,7 @@ class ChooseOnDevicePass(Pass):
         return all(is_static_tensor(r.type) and size_of(r) <= self.most_elements for r in op.results)
 
     def _may_run_always(self, op: ir.Operation) -> bool:
-        """True if the branches cost less than the decision, and nothing in them can fail."""
+        """True if running all branches is cheaper than the decision on the host, and no operation in them can fail."""
         inner = [o for region in op.regions for o in body_of(region)[1] if o.name not in _FREE]
         return len(inner) <= self.most_operations and all(map(self._is_harmless, inner))
 
@@ -64,12 +64,12 @@ class ChooseOnDevicePass(Pass):
 
 
 def _chosen(op: ir.Operation) -> list[Tensor]:
-    """The results of a branch: `select` between those of all, which are computed before."""
+    """The results of a branch as `select` between the results of all branches, which are computed first."""
     by = wrap(op.operands[0])
     branches = [_inlined(region) for region in op.regions]
     if op.name == "stablehlo.if":
         return [_select(by, *each) for each in zip(*branches, strict=True)]
-    results = branches[-1]  # also for an index outside
+    results = branches[-1]  # also for an index out of range
     for k in reversed(range(len(branches) - 1)):
         is_chosen = compare(by, full((), k, by.dtype), comparison_direction="EQ")
         results = [_select(is_chosen, *each) for each in zip(branches[k], results, strict=True)]

@@ -40,7 +40,7 @@ class CountLoopsPass(Pass):
 
 
 def _count_upwards(op: ir.Operation) -> None:
-    """Counts a loop upwards from 0; leaves it alone if its trips are not known."""
+    """Makes a loop count upwards from 0; does nothing if its number of iterations is not known."""
     counter = find_counter(op)
     if counter is None or counter.trips == 0:
         return
@@ -67,7 +67,7 @@ def _count_upwards(op: ir.Operation) -> None:
 
 
 def _value(op: ir.Operation, counter: Counter, number: Tensor) -> Tensor:
-    """The counter in iteration `number`."""
+    """The value of the original counter in iteration `number`."""
     dtype = wrap(op.operands[counter.carry]).dtype
     value = number if dtype == INDEX else convert(number, dtype=dtype)
     start = full((), counter.start, dtype)

@@ -36,6 +36,7 @@ class ForgetEmptyPass(Pass):
 
 
 def _forget(block: ir.Block) -> None:
+    """Replaces the values without elements in a block by constants at its beginning."""
     ops = [inner for op in block.operations for inner in (*nested(op.operation), op.operation)]
     results = [result for op in ops if op.name != CONSTANT for result in op.results]
     carried = [x for op in ops for region in op.regions for inner in region.blocks for x in inner.arguments]

@@ -1,4 +1,4 @@
-"""Scatters that IREE distributes otherwise than what it fuses with them."""
+"""Scatters that IREE distributes differently from the operations that are fused with them."""
 
 from __future__ import annotations
 

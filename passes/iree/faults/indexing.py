@@ -19,7 +19,7 @@ PATTERNS = Patterns()
 
 @PATTERNS.of("stablehlo.broadcast_in_dim")
 def broadcast_in_dim(op: ir.Operation, target: Target) -> Replacement:
-    """With unsorted dimensions a cycle of three is wrong if the sizes are equal, and does not compile if not."""
+    """IREE computes a broadcast with unsorted dimensions wrongly (a cycle of three equal sizes), or does not compile it."""
     dims = hlo.I64Array.decode(op.attributes["broadcast_dimensions"])
     if list(dims) == sorted(dims):
         return None
@@ -46,7 +46,7 @@ def _in_range(indices: ir.Value, vector_dim: int, limits: Sequence[int]) -> bool
 
 
 def _along(values: Sequence[int], indices: Val, vector_dim: int) -> Val:
-    """A constant of the shape of the indices that holds `values` along the dimension of index vectors."""
+    """A constant in the shape of the indices, with one of `values` for each component of the index vectors."""
     if len(set(values)) == 1:
         return b.splat(values[0], indices)
     vector = b.constant(np.array(values, indices.dtype))
@@ -54,21 +54,21 @@ def _along(values: Sequence[int], indices: Val, vector_dim: int) -> Val:
 
 
 def _wide_enough(indices: Val, limits: Sequence[int]) -> Val:
-    """The indices in a type that holds the limits too."""
+    """The indices in an integer type that can also represent the limits."""
     if is_integer(indices.dtype) and max(limits, default=0) <= np.iinfo(indices.dtype).max:
         return indices
     return b.convert(indices, np.int64)
 
 
 def clamp(indices: Val, limits: Sequence[int], vector_dim: int) -> Val:
-    """Start indices that are kept within the array, as the specification of gather says."""
+    """Start indices clamped into the array, as the specification of gather requires."""
     indices = _wide_enough(indices, limits)
     return b.minimum(b.maximum(indices, 0), _along(limits, indices, vector_dim))
 
 
 @PATTERNS.of("stablehlo.gather")
 def gather(op: ir.Operation, target: Target) -> Replacement:
-    """Start indices are not clamped: it reads out of bounds."""
+    """IREE does not clamp the start indices of a gather, and reads out of bounds."""
     dims = hlo.GatherDims.decode(op.attributes["dimension_numbers"])
     sizes = hlo.I64Array.decode(op.attributes["slice_sizes"])
     x, indices = operands(op)

@@ -1,4 +1,4 @@
-"""Complex values that IREE folds wrongly or refuses: in two parts."""
+"""Complex values that IREE folds wrongly or refuses, split into real and imaginary parts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PATTERNS = Patterns()
 
 @PATTERNS.of("stablehlo.constant")
 def constant(op: ir.Operation, target: Target) -> Replacement:
-    """A complex128 splat becomes a fill of 128 bits, which does not compile; on Vulkan no dense complex one does."""
+    """IREE refuses a complex128 splat (a fill of 128 bits); on Vulkan it refuses every dense complex constant."""
     if not isinstance(op.results[0].type.element_type, ir.ComplexType):
         return None
     return b.constant(hlo.constant_array(op))
@@ -29,7 +29,9 @@ def constant(op: ir.Operation, target: Target) -> Replacement:
 
 @PATTERNS.of("stablehlo.convert")
 def convert(op: ir.Operation, target: Target) -> Replacement:
-    """A real constant that is converted for a product becomes its own imaginary part as well: 1 and 0 act as 1 + i and 0."""
+    """If a real constant is converted to complex for a product, IREE also uses it as the imaginary part: 1 and 0 act as 1
+    + i and 0.
+    """
     (x,), dtype = operands(op), Val(op.results[0]).dtype
     if dtype.kind != "c" or x.dtype.kind == "c":
         return None
@@ -38,14 +40,14 @@ def convert(op: ir.Operation, target: Target) -> Replacement:
 
 @PATTERNS.of("stablehlo.real", "stablehlo.imag")
 def part_of_parts(op: ir.Operation, target: Target) -> Replacement:
-    """What a number was made of: chains are cut at numbers that are complex."""
+    """Replaces the real or imaginary part of `complex(re, im)` by re or im; this cuts chains at complex values."""
     (z,) = operands(op)
     return visible_part(z, 0 if op.name == "stablehlo.real" else 1)
 
 
 @PATTERNS.of("stablehlo.pad")
 def pad(op: ir.Operation, target: Target) -> Replacement:
-    """Padding a complex value with a constant kills the compiler."""
+    """The compiler crashes on a complex value that is padded with a constant."""
     x, value = operands(op)
     if x.dtype.kind != "c":
         return None
@@ -57,7 +59,7 @@ def pad(op: ir.Operation, target: Target) -> Replacement:
 
 @PATTERNS.of("stablehlo.select")
 def select_parts(op: ir.Operation, target: Target) -> Replacement:
-    """A choice between complex constants that is a factor of a product is wrong: 1 and 0 act as 1 + i and 0."""
+    """IREE computes a product with a selection between complex constants wrongly: 1 and 0 act as 1 + i and 0."""
     predicate, x, y = operands(op)
     if x.dtype.kind != "c":
         return None
@@ -66,7 +68,7 @@ def select_parts(op: ir.Operation, target: Target) -> Replacement:
 
 @PATTERNS.of("chlo.ragged_dot")
 def ragged_dot(op: ir.Operation, target: Target) -> Replacement:
-    """That of complex numbers does not compile."""
+    """IREE does not compile a ragged product of complex numbers."""
     lhs, rhs, sizes = operands(op)
     if lhs.dtype.kind != "c":
         return None

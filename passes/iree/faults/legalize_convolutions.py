@@ -24,17 +24,18 @@ F32 = np.dtype(np.float32)
 
 @PATTERNS.of("stablehlo.convolution")
 def unsigned(op: ir.Operation, target: Target) -> Replacement:
-    """No unsigned integers compile; the signed ones of the same bits have results of the same bits."""
+    """IREE does not compile convolutions of unsigned integers; signed integers give the same bits."""
     return on_signed_numbers(op)
 
 
 @PATTERNS.of("stablehlo.convolution")
 def convolution(op: ir.Operation, target: Target) -> Replacement:
-    """Narrow floats are rounded after every addition; on Vulkan grouped ones are all zeros.
+    """IREE computes several kinds of convolutions wrongly, or does not compile them.
 
-    A depthwise kernel is not reversed where window_reversal asks for it, no other tiles for a GPU, and one whose length is a
-    multiple of a tile does not compile: it is reversed beforehand. Complex values are padded beforehand too: the padding of a
-    convolution kills the compiler.
+    Narrow floats are rounded after every addition. On Vulkan the results of grouped convolutions are zero. A depthwise
+    kernel is not reversed by window_reversal, other tiles for a GPU are not either, and a kernel whose length is a
+    multiple of a tile does not compile; so kernels are reversed before the convolution. A convolution with complex
+    padding crashes the compiler; so complex values are padded before the convolution.
     """
     x, kernel = operands(op)
     result = Val(op.results[0])
@@ -43,7 +44,7 @@ def convolution(op: ir.Operation, target: Target) -> Replacement:
         x = _padded(x, attributes)
         if x.value != op.operands[0]:
             return Val(b.make(op.name, [x, kernel], [op.results[0].type], attributes).results[0])
-    if not target.narrow_convolutions and is_narrow(x.dtype):  # tiled with a wrong shape, also if fused with the conversions
+    if not target.narrow_convolutions and is_narrow(x.dtype):  # IREE chooses a wrong tile shape, also if the conversions are fused
         wide = [b.stored(b.convert(v, F32)) for v in (x, kernel)]
         wide_op = b.make(op.name, wide, [b.like(result, F32)], attributes)
         return b.convert(Val(wide_op.results[0]), result.dtype)
@@ -52,13 +53,13 @@ def convolution(op: ir.Operation, target: Target) -> Replacement:
         return b.convert(Val(wide_op.results[0]), result.dtype)
     reversed_axes = [k for k, r in enumerate(hlo.BoolArray.decode(attributes["window_reversal"])) if r] \
         if "window_reversal" in attributes else []  # fmt: skip
-    places = hlo.ConvDims.decode(attributes["dimension_numbers"])[1]
-    is_long = kernel.static and any(kernel.shape[places.index(k)] > thresholds.PATCH_WINDOW for k in reversed_axes)
+    positions = hlo.ConvDims.decode(attributes["dimension_numbers"])[1]
+    is_long = kernel.static and any(kernel.shape[positions.index(k)] > thresholds.PATCH_WINDOW for k in reversed_axes)
     is_grouped = hlo.I64.decode(attributes["feature_group_count"]) > 1
     if reversed_axes and (is_long or is_grouped or not target.reversed_windows):
-        kernel = b.reverse(kernel, [places.index(k) for k in reversed_axes])
+        kernel = b.reverse(kernel, [positions.index(k) for k in reversed_axes])
         kernel = b.stored(kernel) if is_long else kernel
-        attributes["window_reversal"] = hlo.BoolArray.encode([False] * (len(places) - 2))
+        attributes["window_reversal"] = hlo.BoolArray.encode([False] * (len(positions) - 2))
         return Val(b.make(op.name, [x, kernel], [op.results[0].type], attributes).results[0])
     if target.grouped_convolutions or not x.static:
         return None
@@ -82,9 +83,9 @@ def convolution(op: ir.Operation, target: Target) -> Replacement:
 
 
 def _padded(x: Val, attributes: dict[str, ir.Attribute]) -> Val:
-    """The operand of a convolution with its padding, which is taken out of the attributes, and what lies between."""
-    places = hlo.ConvDims.decode(attributes["dimension_numbers"])[0]
-    spatial = [places.index(k) for k in range(x.rank - 2)]
+    """Pads the operand of a convolution (edges and dilation), and removes the padding from the attributes."""
+    positions = hlo.ConvDims.decode(attributes["dimension_numbers"])[0]
+    spatial = [positions.index(k) for k in range(x.rank - 2)]
     amounts = {"padding": hlo.Padding, "lhs_dilation": hlo.I64Array}
     params = {name: codec.decode(attributes.pop(name)) for name, codec in amounts.items() if name in attributes}
     low, high, interior = ([0] * x.rank for _ in range(3))

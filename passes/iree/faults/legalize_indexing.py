@@ -1,4 +1,4 @@
-"""Reads and writes by index that IREE does out of bounds, or refuses."""
+"""Reads and writes by index that IREE computes out of bounds, or refuses."""
 
 from __future__ import annotations
 

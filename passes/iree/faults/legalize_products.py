@@ -1,4 +1,4 @@
-"""Products that IREE computes wrongly, refuses, or copies a matrix for."""
+"""Products that IREE computes wrongly or refuses, or for which it copies a matrix."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PATTERNS = Patterns()
 
 @PATTERNS.of("stablehlo.dot_general", "stablehlo.einsum", "stablehlo.dot")
 def product_of_truth_values(op: ir.Operation, target: Target) -> Replacement:
-    """Sums of truth values are taken modulo 2."""
+    """IREE computes sums of truth values modulo 2; they are counted as integers instead."""
     x, y = operands(op)
     if x.dtype != np.bool_ or not (x.static and y.static):
         return None
@@ -32,10 +32,10 @@ def product_of_truth_values(op: ir.Operation, target: Target) -> Replacement:
 
 @PATTERNS.of("stablehlo.dot_general")
 def dot_general(op: ir.Operation, target: Target) -> Replacement:
-    """Contracting a dimension of size 0 kills the compiler; narrow floats are rounded after every addition.
+    """The compiler crashes if a contracted dimension has size 0, and IREE rounds narrow floats after every addition.
 
-    Complex products are not vectorised: they become four real ones. One number times itself, for a wider result, has operands of
-    types that it does not convert.
+    IREE does not vectorise complex products, so they become four real products. For one number times another with a
+    wider result, IREE does not convert the operands.
     """
     x, y = operands(op)
     type = op.results[0].type
@@ -64,7 +64,7 @@ def dot_general(op: ir.Operation, target: Target) -> Replacement:
 
 @PATTERNS.of("stablehlo.dot_general")
 def matrix_times_vector(op: ir.Operation, target: Target) -> Replacement:
-    """A matrix is copied to transpose it, unless the vector stands on the side of the contracted dimension."""
+    """IREE copies a matrix to transpose it, unless the vector is the operand on the side of the contracted dimension."""
     x, y = operands(op)
     if (x.rank, y.rank) not in ((1, 2), (2, 1)) or "algorithm" in op.attributes:
         return None

@@ -20,4 +20,4 @@ class LegalizeReductionsPass(PatternPass):
     """
 
     name: ClassVar[str] = "nabla-legalize-reductions"
-    patterns: ClassVar[Patterns] = Patterns(windows.PATTERNS, reductions.PATTERNS)  # windows read initial values, which sums change
+    patterns: ClassVar[Patterns] = Patterns(windows.PATTERNS, reductions.PATTERNS)  # window patterns must come first

@@ -24,4 +24,4 @@ class LegalizeSortsPass(PatternPass):
 
     name: ClassVar[str] = "nabla-legalize-sorts"
     patterns: ClassVar[Patterns] = Patterns(sorts.PATTERNS, sort.PATTERNS, top_k.PATTERNS)
-    vector_bytes: int = 0  # width of a CPU's vector registers, for which large ones are kernels; 0: comparisons
+    vector_bytes: int = 0  # width of the CPU's vector registers, for kernels of large sorts; 0: no kernels

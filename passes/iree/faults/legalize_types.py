@@ -1,4 +1,4 @@
-"""Numbers that IREE converts wrongly or not at all: truth values, unsigned, narrow and random ones."""
+"""Numbers that IREE converts wrongly or not at all: truth values, unsigned, narrow and random numbers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ F32 = np.dtype(np.float32)
 
 @PATTERNS.of("stablehlo.add")
 def add(op: ir.Operation, target: Target) -> Replacement:
-    """i1 is added modulo 2; StableHLO defines it as or."""
+    """IREE adds truth values modulo 2; StableHLO defines the sum as `or`."""
     x = Val(op.operands[0])
     if x.dtype != BOOL:
         return None
@@ -35,9 +35,10 @@ def add(op: ir.Operation, target: Target) -> Replacement:
 
 @PATTERNS.of("stablehlo.divide", "stablehlo.remainder")
 def divide(op: ir.Operation, target: Target) -> Replacement:
-    """Of 16 bits, by a constant: LLVM's code generator for CUDA crashes, and wider integers are made narrow again.
+    """LLVM's code generator for CUDA crashes on a 16-bit division by a constant, and narrows wider integers to 16 bits.
 
-    In f32 the quotient is exact enough: it differs from the next whole number by more than its rounding error.
+    The quotient is computed in f32, which is exact enough: its distance from the next integer is larger than its
+    rounding error.
     """
     x, y = operands(op)
     if target.short_divisions or x.dtype.kind not in "iu" or x.dtype.itemsize != 2:
@@ -53,9 +54,9 @@ def divide(op: ir.Operation, target: Target) -> Replacement:
 
 @PATTERNS.of("stablehlo.convert")
 def convert(op: ir.Operation, target: Target) -> Replacement:
-    """From float to integer IREE does not saturate: NaN and values out of range give anything.
+    """IREE does not saturate conversions from float to integer: NaN and values out of range give arbitrary results.
 
-    float8 to and from f16 and f64 does not compile (it does by f32).
+    It does not compile conversions between float8 and f16 or f64; conversions through f32 work.
     """
     (x,) = operands(op)
     source, dtype = x.dtype, Val(op.results[0]).dtype
@@ -70,7 +71,7 @@ def _saturating(x: Val, dtype: np.dtype) -> Val:
     if not has_format(x):
         x = b.convert(x, F32)
     low, high = int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
-    # The largest float that is in range: high itself, or the one below high + 1, which is a power of two.
+    # The largest float in range: high itself, or the float below high + 1, which is a power of two.
     edge = x.dtype.type(high)
     top = edge if int(edge) == high else np.nextafter(edge, x.dtype.type(0))
     inside = b.maximum(b.minimum(x, float(top)), float(low))
@@ -82,7 +83,7 @@ def _saturating(x: Val, dtype: np.dtype) -> Val:
 
 @PATTERNS.of("stablehlo.count_leading_zeros")
 def count_leading_zeros(op: ir.Operation, target: Target) -> Replacement:
-    """On Vulkan only 32 bits compile."""
+    """On Vulkan, IREE compiles this operation for 32 bits only."""
     (x,) = operands(op)
     bits = 8 * x.dtype.itemsize
     if target.leading_zeros or bits == 32:
@@ -97,13 +98,13 @@ def count_leading_zeros(op: ir.Operation, target: Target) -> Replacement:
 
 @PATTERNS.of("stablehlo.reverse")
 def reversed_unsigned(op: ir.Operation, target: Target) -> Replacement:
-    """No unsigned integers compile; the signed ones of the same bits have results of the same bits."""
+    """IREE does not compile a reversal of unsigned integers; signed integers give the same bits."""
     return on_signed_numbers(op)
 
 
 @PATTERNS.of("stablehlo.rng")
 def uniform(op: ir.Operation, target: Target) -> Replacement:
-    """Uniform numbers may be rounded to the upper bound, which is excluded; in narrow formats they often are."""
+    """IREE may round uniform numbers to the upper bound, which is excluded; this is frequent in narrow formats."""
     low, high, _ = operands(op)
     result = Val(op.results[0])
     distribution = hlo.enum("rng_distribution").decode(op.attributes["rng_distribution"])
@@ -116,7 +117,7 @@ def uniform(op: ir.Operation, target: Target) -> Replacement:
 
 @PATTERNS.of("stablehlo.convert")
 def counter_to_float(op: ir.Operation, target: Target) -> Replacement:
-    """The compiler moves scalar arithmetic on loop counters to the host, whose VM converts integers to f32 alone."""
+    """IREE moves scalar arithmetic on loop counters to the host, whose VM converts integers only to f32."""
     (x,) = operands(op)
     owner = made_by(x.value)
     name = owner.name if owner is not None else ""
@@ -129,7 +130,7 @@ def counter_to_float(op: ir.Operation, target: Target) -> Replacement:
 
 @PATTERNS.of("stablehlo.convert")
 def counter_to_unsigned(op: ir.Operation, target: Target) -> Replacement:
-    """On the host a conversion of a loop counter to unsigned makes arithmetic of unsigned types, which it has not."""
+    """On the host, a conversion of a loop counter to unsigned leads to unsigned arithmetic, which the VM does not have."""
     (x,) = operands(op)
     dtype = Val(op.results[0]).dtype
     if x.rank or x.dtype.kind not in "iu" or dtype.kind != "u":
@@ -141,7 +142,7 @@ def counter_to_unsigned(op: ir.Operation, target: Target) -> Replacement:
 
 @PATTERNS.of("stablehlo.convert")
 def truth_to_float(op: ir.Operation, target: Target) -> Replacement:
-    """Folded into a product, a conversion of booleans to floats gives one of i1 that the compiler refuses; SPIR-V has none."""
+    """IREE folds a conversion from boolean to float into a product of i1, which it refuses; SPIR-V has no such conversion."""
     (x,) = operands(op)
     result = Val(op.results[0])
     if x.dtype != np.bool_ or not (is_float(result.dtype) and x.static):
@@ -151,7 +152,9 @@ def truth_to_float(op: ir.Operation, target: Target) -> Replacement:
 
 @PATTERNS.of("stablehlo.reverse")
 def reverse(op: ir.Operation, target: Target) -> Replacement:
-    """For Vulkan a reversed matrix fused into what reads it twice does not compile: it is made on its own."""
+    """On Vulkan, IREE does not compile a reversed matrix that is fused into an operation that reads it twice; it gets its
+    own dispatch.
+    """
     if target.reversed_operands:
         return None
     result = Val(b.make(op.name, operands(op), [op.results[0].type], attributes_of(op), final=True).results[0])

@@ -15,7 +15,7 @@ from nabla_mlir.passes.iree.driver import TargetPass
 from nabla_mlir.table.traits import is_elementwise, is_free, is_part, is_view
 
 Buffers = frozenset[ir.Value | None]
-_COMPUTED: Buffers = frozenset((None,))  # what is computed in a block, and constants, lie in one buffer
+_COMPUTED: Buffers = frozenset((None,))  # values that a block computes, and constants, share one buffer
 
 
 @register
@@ -40,13 +40,14 @@ class LimitBuffersPass(TargetPass):
                 self._limit(block)
 
     def _limit(self, block: ir.Block) -> None:
-        sources: dict[ir.Value, Buffers] = {}  # what those values are computed from that are computed where they are read
+        """Materialises operands in a block until each kernel reads few enough arguments."""
+        sources: dict[ir.Value, Buffers] = {}  # the buffers from which values without their own kernel are computed
         for op in [op.operation for op in block.operations]:
             buffers = [sources.get(x, _COMPUTED if made_by(x) else frozenset((x,))) for x in op.operands]
             while len(together := frozenset[ir.Value | None]().union(*buffers)) > self.codegen.most_arguments:
                 i = max(range(len(buffers)), key=lambda i: len(buffers[i]))
                 if len(buffers[i]) == 1:
-                    break  # an operation with so many operands, such as a concatenation, which are copied one by one
+                    break  # an operation with many operands, such as a concatenation, copies them one by one
                 with ir.InsertionPoint(op), op.location:
                     op.operands[i] = stored(Val(op.operands[i])).value
                 buffers[i] = _COMPUTED

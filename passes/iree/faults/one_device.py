@@ -1,4 +1,4 @@
-"""What a program for one device does not need: collective operations and shardings."""
+"""Operations that a program for one device does not need: collectives and shardings."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SHARDINGS = ("Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape", "annota
 
 @PATTERNS.of("stablehlo.replica_id", "stablehlo.partition_id")
 def device_id(op: ir.Operation, target: Target) -> Replacement:
-    """Collective operations compile but cannot run; there is one device, number 0."""
+    """IREE compiles collective operations but cannot run them; the only device has number 0."""
     return b.full(0, (), Val(op.results[0]).dtype)
 
 
@@ -30,7 +30,7 @@ def device_id(op: ir.Operation, target: Target) -> Replacement:
     "stablehlo.collective_broadcast",
 )  # fmt: skip
 def collective(op: ir.Operation, target: Target) -> Replacement:
-    """Collective operations compile but cannot run; on one device they do nothing."""
+    """IREE compiles collective operations but cannot run them; on one device they return their operands."""
     groups = hlo.array_of(op.attributes["replica_groups"])
     if groups.size > 1:
         raise RuleMissingError(f"{op.name} requires one device, got groups of {groups.shape[-1]} at {op.location}.")
@@ -39,7 +39,7 @@ def collective(op: ir.Operation, target: Target) -> Replacement:
 
 @PATTERNS.of("stablehlo.collective_permute")
 def collective_permute(op: ir.Operation, target: Target) -> Replacement:
-    """As the other collectives; without a sender the result is zero."""
+    """As for the other collectives; without a sender the result is zero."""
     (x,) = operands(op)
     pairs = hlo.array_of(op.attributes["source_target_pairs"])
     if pairs.size and pairs.max() > 0:
@@ -49,7 +49,7 @@ def collective_permute(op: ir.Operation, target: Target) -> Replacement:
 
 @PATTERNS.of("stablehlo.custom_call")
 def sharding(op: ir.Operation, target: Target) -> Replacement:
-    """Where an array lies on several devices says nothing about one."""
+    """The distribution of an array over devices has no effect on one device."""
     is_identity = hlo.String.decode(op.attributes["call_target_name"]) in SHARDINGS
     return operands(op)[: len(op.results)] if is_identity else None
 

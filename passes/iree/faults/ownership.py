@@ -1,4 +1,4 @@
-"""Who reads a buffer, and when."""
+"""Ownership: the operations that read a buffer, and their order."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nabla_mlir.table.traits import is_view
 
 
 def root_of(value: ir.Value) -> ir.Value:
-    """What a value is a view of."""
+    """The value of which a value is a view, or itself."""
     maker = made_by(value)
     while maker is not None and _is_view(maker):
         value = maker.operands[list(maker.results).index(value)]
@@ -35,10 +35,10 @@ def uses_of(root: ir.Value) -> list[ir.OpOperand]:
 
 
 def come_before(users: Iterable[ir.Operation], op: ir.Operation, makers: Iterable[ir.Operation]) -> bool:
-    """Whether all users are, or are within, operations that `op` is computed from, so that they are done when it writes.
+    """True if all users are operations from which `op` is computed, or are inside one; they have then ended when `op` writes.
 
     Args:
-      makers: what `op` is computed from: `makers_behind(op)`.
+      makers: the operations from which `op` is computed: `makers_behind(op)`.
     """
     rest = {within(op.block, user) for user in users if user != op}
     if op in rest:
@@ -51,7 +51,7 @@ def come_before(users: Iterable[ir.Operation], op: ir.Operation, makers: Iterabl
 
 
 def makers_behind(op: ir.Operation) -> Iterator[ir.Operation]:
-    """The operations that the operands of `op` are computed from, each once."""
+    """The operations from which the operands of `op` are computed, without duplicates."""
     seen: set[ir.Operation] = set()
     work = list(op.operands)
     while work:

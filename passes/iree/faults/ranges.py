@@ -1,4 +1,4 @@
-"""Bounds of integer values that are visible in the IR, so that indices which cannot leave a buffer are not clamped."""
+"""Bounds of integer values, derived from the IR, so that indices that cannot leave a buffer are not clamped."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _DEPTH = 12
 
 
 def component_range(value: ir.Value, dim: int, component: int, depth: int = _DEPTH) -> Range | None:
-    """Bounds of one component along `dim` (the whole value if `dim` is its rank), or None if they are unknown."""
+    """The bounds of one component along `dim` (of the whole value if `dim` is its rank); None if they are unknown."""
     op = made_by(value)
     rank = value.type.rank
     if op is None or not depth or dim >= rank:
@@ -44,7 +44,7 @@ def component_range(value: ir.Value, dim: int, component: int, depth: int = _DEP
 
 
 def value_range(value: ir.Value, depth: int = _DEPTH) -> Range | None:
-    """Bounds of all elements of an integer value, or None if they are unknown."""
+    """The bounds of all elements of an integer value; None if they are unknown."""
     op = made_by(value)
     if op is None or not depth:
         return _type_range(value)
@@ -91,7 +91,7 @@ def _union(ranges: list[Range | None]) -> Range | None:
 
 def _combine(name: str, x: Range | None, y: Range | None, value: ir.Value) -> Range | None:
     everything = _type_range(value)
-    if name in ("stablehlo.minimum", "stablehlo.maximum"):  # one bound of one side is a bound
+    if name in ("stablehlo.minimum", "stablehlo.maximum"):  # one bound of one operand is a bound of the result
         x, y = x or everything, y or everything
     return None if x is None or y is None else _COMBINED[name](x, y)
 
@@ -111,7 +111,7 @@ _COMBINED: dict[str, Callable[[Range, Range], Range]] = {
 
 
 def _fits(bounds: Range | None, value: ir.Value) -> Range | None:
-    """A range, unless the type of the value cannot hold it: then it may have wrapped."""
+    """The bounds, or None if the type of the value cannot represent them, because the value may have wrapped around."""
     limits = _type_range(value)
     return bounds if bounds and limits and limits[0] <= bounds[0] and bounds[1] <= limits[1] else None
 
@@ -127,7 +127,7 @@ def _type_range(value: ir.Value) -> Range | None:
 
 
 def _known_predicate(value: ir.Value, depth: int) -> bool | None:
-    """The truth of `x < y` and its like where the ranges decide it, as in the wrapping of negative indices."""
+    """The truth of a comparison if the ranges determine it, as in the wrapping of negative indices; else None."""
     op = made_by(value)
     if op is None or not depth:
         return None

@@ -1,4 +1,4 @@
-"""Sums that IREE rounds after every term, adds up on one core, or refuses; and the gradient of batch normalisation."""
+"""Sums that IREE rounds after every term, computes on one core, or refuses; and the gradient of batch normalisation."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _is_narrow(dtype: np.dtype) -> bool:
 
 @PATTERNS.of("stablehlo.reduce", "stablehlo.reduce_window")
 def narrow_sum(op: ir.Operation, target: Target) -> Replacement:
-    """Sums and products of narrow floats are rounded after every term."""
+    """IREE rounds sums and products of narrow floats after every term."""
     if len(op.operands) != 2 or not _is_narrow(Val(op.results[0]).dtype):
         return None
     body = single_operation(op.regions[0])
@@ -46,9 +46,10 @@ def narrow_sum(op: ir.Operation, target: Target) -> Replacement:
 
 @PATTERNS.of("stablehlo.reduce")
 def complex_sum(op: ir.Operation, target: Target) -> Replacement:
-    """Long complex sums are those of their parts, which are taken in two levels; beside loops all are.
+    """A long complex sum becomes sums of its parts, which are computed in two levels. In functions with loops, all complex
+    sums do.
 
-    There some do not compile: what they begin with is a dispatch outside of all regions that are executed.
+    IREE does not compile some of them there: their initial value is a dispatch outside of all regions that run.
     """
     if len(op.operands) != 2 or Val(op.results[0]).dtype.kind != "c" or single_operation(op.regions[0]) != "stablehlo.add":
         return None
@@ -61,9 +62,9 @@ def complex_sum(op: ir.Operation, target: Target) -> Replacement:
 
 @PATTERNS.of("stablehlo.reduce")
 def sum_of_products(op: ir.Operation, target: Target) -> Replacement:
-    """A CPU does not compile the sum over rows and columns of a product with a vector, one factor for each column.
+    """IREE does not compile, for a CPU, the sum over rows and columns of a product with a vector that has one factor per column.
 
-    The sum over the rows, which the vector lacks, is taken first.
+    The sum over the rows, along which the vector is constant, is computed first.
     """
     dims = list(op.attributes["dimensions"])
     if target.sums_of_products or len(dims) < 2 or len(op.operands) != 2 or single_operation(op.regions[0]) != "stablehlo.add":
@@ -82,8 +83,10 @@ def sum_of_products(op: ir.Operation, target: Target) -> Replacement:
 
 
 def _axes_of_vector(value: ir.Value) -> set[int]:
-    """The axes along which a value is not copied; none if it is no broadcast, which may be reordered or reshaped."""
-    axis = {d: d for d in range(len(value.type.shape))}  # of the value, by that of what it is made of
+    """The axes along which a broadcast value varies; empty if the value is not a broadcast (which may be transposed or
+    reshaped).
+    """
+    axis = {d: d for d in range(len(value.type.shape))}  # from an axis of the source to the axis of the value
     while (maker := made_by(value)) is not None and maker.operands:
         source = maker.operands[0]
         if maker.name == "stablehlo.broadcast_in_dim":
@@ -96,7 +99,7 @@ def _axes_of_vector(value: ir.Value) -> set[int]:
             if [source.type.shape[d] for d in before] != [value.type.shape[d] for d in after]:
                 return set()
             axis = {d: axis[e] for d, e in zip(before, after, strict=True) if e in axis}
-        elif [v.type for v in maker.operands] != [value.type]:  # but elementwise, of one tensor
+        elif [v.type for v in maker.operands] != [value.type]:  # otherwise it must be elementwise with one operand type
             return set()
         value = source
     return set()
@@ -104,9 +107,9 @@ def _axes_of_vector(value: ir.Value) -> set[int]:
 
 @PATTERNS.of("stablehlo.reduce")
 def long_sum(op: ir.Operation, target: Target) -> Replacement:
-    """A CPU adds up one term after the other, on one core.
+    """On a CPU, IREE adds the terms of a sum one after another, on one core.
 
-    Sums of rows, whose terms are the columns, are left as they are until it is known that they are no kernel.
+    Sums of rows, whose terms are the columns, are not changed here: a later pass may make them kernels.
     """
     axis = None if target.long_sums else long_axis(op)
     if axis is None:
@@ -116,12 +119,12 @@ def long_sum(op: ir.Operation, target: Target) -> Replacement:
     return None if is_of_rows else in_parts(op, axis)
 
 
-_FEW_COLUMNS = 4  # in a kernel they are one loop with the rows
+_FEW_COLUMNS = 4  # a kernel writes this many columns and the rows as one loop
 
 
 @PATTERNS.of("stablehlo.batch_norm_grad")
 def batch_norm_grad(op: ir.Operation, target: Target) -> Replacement:
-    """Does not compile."""
+    """IREE does not compile this operation."""
     x, scale, mean, variance, grad = operands(op)
     feature = hlo.I64.decode(op.attributes["feature_index"])
     epsilon = op.attributes["epsilon"].value

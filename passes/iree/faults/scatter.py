@@ -1,4 +1,4 @@
-"""Legalisation of scatter: updates out of range, partial windows, several operands."""
+"""Legalisation of scatter: updates out of range, partial windows, and several operands."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ PATTERNS = Patterns()
 
 @dataclass(frozen=True)
 class NormalForm:
-    """A scatter in normal form: N index vectors, and N windows that have all dimensions of the operand."""
+    """A scatter in normal form: N index vectors, and N windows with all dimensions of the operand."""
 
     operands: list[Val]
     indices: Val  # N x K
     updates: list[Val]  # N x window
-    index_map: tuple[int, ...]  # the operand dimension of each index component
+    index_map: tuple[int, ...]  # for each index component, the dimension of the operand
     window: tuple[int, ...]
     body: ir.Region
 
@@ -48,8 +48,10 @@ class NormalForm:
 
 @PATTERNS.of("stablehlo.scatter")
 def scatter(op: ir.Operation, target: Target) -> Replacement:
-    """An update out of range writes outside the buffer; windows smaller than their dimension and several operands
-    do not compile. A window that is not wholly inside the operand is dropped, as in XLA.
+    """IREE writes updates out of range outside of the buffer; it does not compile windows smaller than their dimension, or
+    several operands.
+
+    A window that is not completely inside the operand is dropped, as in XLA.
     """
     values = operands(op)
     n = len(values) // 2
@@ -86,7 +88,7 @@ def scatter(op: ir.Operation, target: Target) -> Replacement:
 
 
 def window_of(dims: dict, values: Sequence[Val]) -> tuple[int, ...]:
-    """The sizes of what an index vector stands for, in all dimensions of the operand."""
+    """The window of one index vector: its size in each dimension of the operand."""
     inserted_dims = {*dims["inserted_window_dims"], *dims["input_batching_dims"]}
     updates = values[len(values) // 2 + 1]
     sizes = iter([updates.shape[d] for d in dims["update_window_dims"]])
@@ -94,7 +96,7 @@ def window_of(dims: dict, values: Sequence[Val]) -> tuple[int, ...]:
 
 
 def _leads(dims: Sequence[int]) -> bool:
-    """Several indexed dimensions that are not the first ones do not compile; a single one does."""
+    """True if the indexed dimensions are the first ones, or only one. IREE does not compile other scatters."""
     return len(dims) < 2 or sorted(dims) == list(range(len(dims)))
 
 
@@ -103,10 +105,10 @@ def _inside(bounds: tuple[int, int] | None, limit: int) -> bool:
 
 
 def normal_form(op: ir.Operation, values: list[Val], dims: dict, window: tuple[int, ...]) -> NormalForm:
-    """One axis of index vectors, which name the batching axes as well.
+    """The scatter with one axis of index vectors, which also index the batching axes.
 
-    For example, updates of 4x5 with indices of 4x5x1, batched along the first axis of a 4x9 operand, are 20 windows of 1x1
-    at (row, index).
+    For example, updates of 4x5 with indices of 4x5x1, batched along the first axis of a 4x9 operand, become 20 windows
+    of 1x1 at (row, index).
     """
     n = len(values) // 2
     indices, updates = values[n], values[n + 1 :]
@@ -133,7 +135,7 @@ def normal_form(op: ir.Operation, values: list[Val], dims: dict, window: tuple[i
 
 
 def _valid(form: NormalForm) -> Val:
-    """True for each window that is wholly inside the operand."""
+    """True for each window that is completely inside the operand."""
     limits = b.broadcast(b.constant(np.array(form.limits, form.indices.dtype)), form.indices.shape, [1])
     good = (form.indices >= 0) & (form.indices <= limits)
     return b.reduce_with("stablehlo.and", good, True, [1])
@@ -142,7 +144,7 @@ def _valid(form: NormalForm) -> Val:
 def _one_window(
     form: NormalForm, into: Sequence[Val], indices: Val, updates: Sequence[Val], valid: Val | None
 ) -> list[Val]:
-    """One window (all arguments have a leading 1): dynamic slices, whose starts IREE does clamp."""
+    """The scatter of one window (all arguments have a leading 1), by dynamic slices, whose start indices IREE clamps."""
     zero = b.full(0, (), indices.dtype)
     start = [zero] * len(form.shape)
     for k, d in enumerate(form.index_map):
@@ -156,7 +158,7 @@ def _one_window(
 
 
 def _loop(form: NormalForm, valid: Val | None) -> list[Val]:
-    """One window after the other, for a body that mixes its operands."""
+    """The scatter as a loop over windows, for a body that combines several operands."""
 
     def row(x: Val, i: Val) -> Val:
         zero = b.full(0, (), np.int32)
@@ -180,7 +182,7 @@ _NEUTRAL = {
 
 
 def _masked(form: NormalForm, i: int, valid: Val | None) -> Val:
-    """The scatter into one operand. A window that is out of range gets a neutral update or goes to a spare place."""
+    """The scatter into one operand. A window out of range gets a neutral update, or is written to a spare index."""
     x, indices, updates = form.operands[i], form.indices, form.updates[i]
     n = len(form.operands)
     name = single_operation(form.body) if n == 1 else None
@@ -192,7 +194,7 @@ def _masked(form: NormalForm, i: int, valid: Val | None) -> Val:
         valid = None
     spare = 0
     if valid is not None:
-        # The spare place is behind the end of the first indexed dimension.
+        # The spare index is after the end of the first indexed dimension.
         first = form.index_map[0]
         spare = form.window[first]
         elsewhere = b.constant(np.array([x.shape[d] if d == first else 0 for d in form.index_map], indices.dtype))
@@ -203,23 +205,24 @@ def _masked(form: NormalForm, i: int, valid: Val | None) -> Val:
 
 
 def _points(form: NormalForm, x: Val, indices: Val, updates: Val, i: int) -> Val:
-    """The scatter with each partial window taken apart into single places along the partial dimensions.
+    """The scatter with each partial window split into single elements along its partial dimensions.
 
-    For example, 7 windows of 2x3 in an operand of 5x3, at row i each, are 14 rows at i and i + 1: its last dimension is whole.
+    For example, 7 windows of 2x3 in an operand of 5x3, each at a row i, become 14 rows at i and i + 1; the last
+    dimension is complete.
     """
     n, count = len(form.operands), indices.shape[0]
-    if indices.dtype.itemsize > 4 and max(x.shape, default=0) < 2**31:  # IREE refuses wide ones that a reshape makes
+    if indices.dtype.itemsize > 4 and max(x.shape, default=0) < 2**31:  # IREE refuses 64-bit indices that come from a reshape
         indices = b.convert(indices, np.int32)
     lead_dims = [d for d in range(x.rank) if d in form.index_map or form.window[d] != x.shape[d]]
     wide = [d for d in lead_dims if form.window[d] > 1]
     whole = [d for d in range(x.rank) if d not in lead_dims]
-    places = (count, *(form.window[d] for d in wide))
-    total = math.prod(places)
-    columns = [_places_along(d, form, indices, places, 1 + wide.index(d) if d in wide else None) for d in lead_dims]
+    positions = (count, *(form.window[d] for d in wide))
+    total = math.prod(positions)
+    columns = [_positions_along(d, form, indices, positions, 1 + wide.index(d) if d in wide else None) for d in lead_dims]
     indices = b.concat([b.reshape(c, (total, 1)) for c in columns], 1)
     order = [0, *(1 + d for d in wide), *(1 + d for d in range(x.rank) if d not in wide)]
     updates = b.reshape(b.transpose(updates, order), (total, *(x.shape[d] for d in whole)))
-    # IREE wants the dimensions that are indexed first.
+    # IREE requires that the indexed dimensions come first.
     lead = list(range(x.rank)) if _leads(lead_dims) else [*lead_dims, *whole]
     x, lead_dims = b.transpose(x, lead), [lead.index(d) for d in lead_dims]
     dims = {
@@ -245,11 +248,11 @@ def _points(form: NormalForm, x: Val, indices: Val, updates: Val, i: int) -> Val
     return b.transpose(Val(op.results[0]), [lead.index(d) for d in range(x.rank)])
 
 
-def _places_along(d: int, form: NormalForm, indices: Val, places: tuple[int, ...], axis: int | None) -> Val:
-    """Where single places lie along dimension `d`: the start of their window, and behind it their number along `axis`."""
-    offset = None if axis is None else b.iota(places, axis, indices.dtype)
+def _positions_along(d: int, form: NormalForm, indices: Val, positions: tuple[int, ...], axis: int | None) -> Val:
+    """The indices of single elements along dimension `d`: the start of their window plus their offset along `axis`."""
+    offset = None if axis is None else b.iota(positions, axis, indices.dtype)
     if d not in form.index_map:
-        return b.full(0, places, indices.dtype) if offset is None else offset
-    k, count = form.index_map.index(d), places[0]
-    start = b.broadcast(b.reshape(b.slice_(indices, [0, k], [count, k + 1]), (count,)), places, [0])
+        return b.full(0, positions, indices.dtype) if offset is None else offset
+    k, count = form.index_map.index(d), positions[0]
+    start = b.broadcast(b.reshape(b.slice_(indices, [0, k], [count, k + 1]), (count,)), positions, [0])
     return start if offset is None else start + offset

@@ -1,4 +1,4 @@
-"""Constants that IREE would update in place although something else reads them."""
+"""Constants that IREE would update in place although another operation reads them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nabla_mlir.passes.base import Pass, register
 from nabla_mlir.passes.iree.faults.aliasing import computed, constant_key, copy_numbers
 from nabla_mlir.table.traits import updated
 
-Write = tuple[ir.Operation, int]  # an operation that updates its operand of this index in place
+Write = tuple[ir.Operation, int]  # an operation, and the index of the operand that it updates in place
 
 
 @register

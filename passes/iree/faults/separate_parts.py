@@ -1,4 +1,4 @@
-"""Parts of arrays that IREE must not compute together with what reads them."""
+"""Parts of arrays that IREE must not compute in one dispatch with their readers."""
 
 from __future__ import annotations
 
@@ -59,13 +59,13 @@ def _parts(op: ir.Operation) -> list[ir.Operation]:
 
 
 def _cut(value: ir.Value) -> ir.Operation | None:
-    """The slice that the value is a view of, if it is one."""
+    """The slice of which the value is a view; None if there is none."""
     maker = _before_views(value)
     return maker if maker is not None and maker.name in SLICES else None
 
 
 def _before_views(value: ir.Value) -> ir.Operation | None:
-    """What makes the value that a value is a view of."""
+    """The operation that makes the value of which a value is a view."""
     maker = made_by(value)
     while maker is not None and _is_moved(maker):
         maker = made_by(maker.operands[0])
@@ -77,7 +77,7 @@ def _is_moved(op: ir.Operation) -> bool:
 
 
 def _gathered_updates(op: ir.Operation) -> list[ir.Value]:
-    """The updates of a scatter that are too many for the stack, and elementwise of what is gathered or reversed."""
+    """The updates of a scatter that are too large for the stack, and that are computed elementwise from a gather or a reverse."""
     if op.name != "stablehlo.scatter":
         return []
     updates = list(op.operands)[len(op.results) + 1 :]
@@ -99,7 +99,7 @@ def _reads_a_gather(value: ir.Value) -> bool:
 
 
 def _is_strided(part: ir.Operation) -> bool:
-    """Whether neighbours in the slice are none in the array."""
+    """True if neighbours in the slice are not neighbours in the array."""
     whole, cut = part.operands[0].type.shape, part.results[0].type.shape
     strides = I64Array.decode(part.attributes["strides"]) if "strides" in part.attributes else (1,) * len(whole)
     last = [(n == 1 or stride > 1) for n, stride, size in zip(cut, strides, whole, strict=True) if size > 1][-1:]

@@ -54,10 +54,10 @@ class SeparateUpdatesPass(Pass):
 
 
 def _reads(update: ir.Value, targets: set[ir.Value], write: ir.Operation) -> bool:
-    """Whether an update is computed from one of the targets, other than each element from the one it replaces."""
+    """True if an update is computed from one of the targets, unless each element depends only on the element that it replaces."""
     seen: set[tuple[ir.Value, bool]] = set()
-    parts: list[ir.Operation] = []  # slices of the target where it will be written
-    work = [(update, write.name == "stablehlo.dynamic_update_slice")]  # whether elements are where they will be written
+    parts: list[ir.Operation] = []  # slices of the target at the index that is written
+    work = [(update, write.name == "stablehlo.dynamic_update_slice")]  # True while elements keep their index
     while work:
         value, in_place = work.pop()
         if (value, in_place) in seen:
@@ -68,19 +68,19 @@ def _reads(update: ir.Value, targets: set[ir.Value], write: ir.Operation) -> boo
         maker = made_by(value)
         if maker is None or maker.name in (OPTIMIZATION_BARRIER, "stablehlo.constant"):
             continue
-        if maker.name == "stablehlo.while" and maker.block != write.block:  # it has ended when this loop begins
+        if maker.name == "stablehlo.while" and maker.block != write.block:  # that loop has ended when this loop begins
             continue
         if in_place and _is_replaced_part(maker, write):
             parts.append(maker)
             continue
-        in_place = in_place and _keeps_places(maker)
+        in_place = in_place and _keeps_positions(maker)
         work += [(v, in_place) for v in maker.operands]
         work += [(v, False) for inner in nested(maker) for v in inner.operands]
     return any(not _serves_only(part, write, {v for v, _ in seen}) for part in parts)
 
 
 def _serves_only(part: ir.Operation, write: ir.Operation, sources: set[ir.Value]) -> bool:
-    """Whether a replaced part, and what is computed from it, are for this update alone: others may read it too late."""
+    """True if only this update uses a replaced part and the values computed from it; other readers may run too late."""
     work = [part]
     while work:
         for use in work.pop().results[0].uses:
@@ -94,7 +94,7 @@ def _serves_only(part: ir.Operation, write: ir.Operation, sources: set[ir.Value]
 
 
 def _is_replaced_part(maker: ir.Operation, write: ir.Operation) -> bool:
-    """True for the slice of the target itself that `write` replaces."""
+    """True for the slice of the target that `write` replaces."""
     if maker.name not in SLICES or maker.operands[0] != write.operands[0]:
         return False
     shape, window = maker.results[0].type.shape, write.operands[1].type.shape
@@ -114,8 +114,8 @@ def _known_integer(scalar: ir.Value) -> int | None:
     return None if value is None else int(value.real)
 
 
-def _keeps_places(op: ir.Operation) -> bool:
-    """True where each element of the result is made of those at its place, up to dimensions of size 1."""
+def _keeps_positions(op: ir.Operation) -> bool:
+    """True if each element of the result depends only on the element at the same index, apart from dimensions of size 1."""
     if is_elementwise(op):
         return True
     if op.name != "stablehlo.reshape":

@@ -1,4 +1,4 @@
-"""Values that IREE must not compute together with what reads them."""
+"""Values that IREE must not compute in one dispatch with their readers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nabla_mlir.dialects.stablehlo import I64Array
 from nabla_mlir.passes.base import Pass, register
 from nabla_mlir.table.traits import is_elementwise, is_reduction, is_view, moved
 
-Places = tuple[int, ...]
+Positions = tuple[int, ...]
 
 
 @register
@@ -35,12 +35,12 @@ class SeparateUsesPass(Pass):
         for op in nested_in_functions(module):
             if is_reduction(op):
                 for result in op.results:
-                    if len(places_of_broadcasts(result)) > 1:
+                    if len(positions_of_broadcasts(result)) > 1:
                         store_before_uses(op, result)
 
 
 def store_before_uses(op: ir.Operation, value: ir.Value) -> None:
-    """Puts a result of `op` in memory: nothing that reads it is computed together with `op`."""
+    """Materialises a result of `op`, so that no reader is computed in the dispatch of `op`."""
     users = [(use.owner.operation, use.operand_number) for use in value.uses]
     with ir.InsertionPoint.after(op), op.location:
         copy = stored(Val(value)).value
@@ -48,9 +48,9 @@ def store_before_uses(op: ir.Operation, value: ir.Value) -> None:
         user.operands[i] = copy
 
 
-def places_of_broadcasts(value: ir.Value) -> set[Places]:
-    """Where the dimensions of `value` lie in each of its broadcasts, also in those of what is fused with it."""
-    places: set[Places] = set()
+def positions_of_broadcasts(value: ir.Value) -> set[Positions]:
+    """The dimensions of each broadcast to which the dimensions of `value` are mapped; values that are fused with it count, too."""
+    positions: set[Positions] = set()
     sizes = _sizes(value)
     seen, work = {value}, [value]
     while work:
@@ -59,22 +59,22 @@ def places_of_broadcasts(value: ir.Value) -> set[Places]:
             if len(user.results) != 1 or is_reduction(user):
                 continue
             if user.name == "stablehlo.broadcast_in_dim":
-                places.add(_of_broadcast(user))
+                positions.add(_of_broadcast(user))
             elif moved(user) and not is_view(user) and not is_elementwise(user):
                 continue  # a copy
-            elif user.results[0] not in seen and _sizes(user.results[0]) == sizes:  # not broadcast
+            elif user.results[0] not in seen and _sizes(user.results[0]) == sizes:  # not a broadcast
                 seen.add(user.results[0])
                 work.append(user.results[0])
-    return places
+    return positions
 
 
-def _of_broadcast(op: ir.Operation) -> Places:
+def _of_broadcast(op: ir.Operation) -> Positions:
     dims = I64Array.decode(op.attributes["broadcast_dimensions"])
     rank = len(op.results[0].type.shape)
-    # Counted from the end, so that further dimensions in front make no difference.
+    # Counted from the end, so that additional leading dimensions make no difference.
     return tuple(d - rank for d, n in zip(dims, op.operands[0].type.shape, strict=True) if n != 1)
 
 
 def _sizes(value: ir.Value) -> list[int]:
-    """Of the dimensions of a value, but for those of size 1."""
+    """The sizes of the dimensions of a value, without those of size 1."""
     return [n for n in value.type.shape if n != 1]

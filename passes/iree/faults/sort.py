@@ -1,4 +1,4 @@
-"""Legalisation of sort: stable, and of any length."""
+"""Legalisation of sort: stable, and for any length."""
 
 from __future__ import annotations
 
@@ -21,8 +21,10 @@ PATTERNS = Patterns()
 
 @PATTERNS.of("stablehlo.sort")
 def sort(op: ir.Operation, target: Target) -> Replacement:
-    """Equal elements lose their order; one operand twice does not compile; the time grows with n^2 on CPU; above 256
-    elements the result is wrong on Vulkan, where lengths that are no multiple of 4 may crash the compiler.
+    """IREE's sort is not stable, does not compile if one operand occurs twice, and needs n^2 time on a CPU.
+
+    On Vulkan, results with more than 256 elements are wrong, and lengths that are not multiples of 4 may crash the
+    compiler.
     """
     values = operands(op)
     x = values[0]
@@ -42,9 +44,9 @@ def sort(op: ir.Operation, target: Target) -> Replacement:
     if not keeps_order and len({v.value for v in values}) == len(values):
         return None
     if keeps_order:
-        # An operand that counts already serves as the last key: the same one twice does not compile. The buffer of the
-        # counter is sorted too. Where another sort reads the same one IREE copies it first, as it does all constants, but
-        # not with --iree-opt-const-expr-hoisting=false.
+        #  An iota operand serves as the last key, because one operand must not occur twice. The sort also reorders the
+        # buffer of that iota. If another sort reads it, IREE copies it first, as it does with all constants, but not
+        # with --iree-opt-const-expr-hoisting=false.
         counters = [v for v in values if counts(v.value, dim)]
         position = counters[0] if counters else b.iota(x.shape, dim, np.int32)
         return _sort(values, [position], dim, region)
@@ -52,7 +54,7 @@ def sort(op: ir.Operation, target: Target) -> Replacement:
 
 
 def counts(value: ir.Value, dim: int) -> bool:
-    """Whether it is the place of each element along the dimension, in a type that holds every place."""
+    """True if the value is the index of each element along the dimension, in a type that can represent every index."""
     op = value.owner
     if isinstance(op, ir.Block) or op.name != "stablehlo.iota":
         return False
@@ -60,8 +62,8 @@ def counts(value: ir.Value, dim: int) -> bool:
 
 
 def _sort(values: Sequence[Val], last: Sequence[Val], dim: int, region: ir.Region) -> list[Val]:
-    """IREE's sort by the comparator and then by the `last` key."""
-    keys = {v.value: v for v in (*values, *last)}  # each value once
+    """IREE's sort by the comparator, and for equal elements by the `last` key."""
+    keys = {v.value: v for v in (*values, *last)}  # without duplicates
     where = {value: i for i, value in enumerate(keys)}
     arrays = list(keys.values())
     attributes = {"dimension": hlo.I64.encode(dim), "is_stable": hlo.Bool.encode(False)}
@@ -79,16 +81,16 @@ def _sort(values: Sequence[Val], last: Sequence[Val], dim: int, region: ir.Regio
 
 
 def _before(region: ir.Region, x: Sequence[Val], y: Sequence[Val], tie: Val) -> Val:
-    """x comes before y by the comparator, or they are equal and `tie` says so."""
+    """True if x comes before y by the comparator, or if they are equal and `tie` is True."""
     pairs = [v for pair in zip(x, y, strict=True) for v in pair]
     exchange = [v for pair in zip(y, x, strict=True) for v in pair]
     return apply_elementwise(region, pairs)[0] | (~apply_elementwise(region, exchange)[0] & tie)
 
 
 def _bitonic(values: Sequence[Val], dim: int, region: ir.Region) -> list[Val]:
-    """A bitonic network, one stage of the loop for each distance between the compared elements.
+    """A bitonic sorting network, as a loop with one iteration for each distance between compared elements.
 
-    The position of each element is the last key, which makes the sort stable and puts the padding last.
+    The index of each element is the last key, so the sort is stable and the padding comes last.
     """
     rank, shape = values[0].rank, values[0].shape
     n = shape[dim]
@@ -99,18 +101,19 @@ def _bitonic(values: Sequence[Val], dim: int, region: ir.Region) -> list[Val]:
     flat = [b.reshape(b.transpose(v, order), (rows, n)) for v in values]
     flat = [_pad(v, length) for v in flat]
     position = b.iota((rows, length), 1, np.int32)
-    place = b.iota((rows, length), 1, np.int32)
+    lane = b.iota((rows, length), 1, np.int32)
     distance, block = b.full(1, (), np.int32), b.full(2, (), np.int32)
 
     def step(distance: Val, block: Val, position: Val, *keys: Val) -> list[Val]:
+        """One stage: compares each element with its partner at this distance, and exchanges them if needed."""
         at = lambda scalar: b.broadcast(scalar, (rows, length), [])  # noqa: E731
         partner = b.iota((length,), 0, np.int32) ^ b.broadcast(distance, (length,), [])
         others = [_take(k, partner) for k in keys]
         other = _take(position, partner)
         real, other_real = position < n, other < n
         first = (other_real & ~real) | (_before(region, others, keys, other < position) & ~(real & ~other_real))
-        low = eq(place & at(distance), 0)
-        up = eq(place & at(block), 0)
+        low = eq(lane & at(distance), 0)
+        up = eq(lane & at(block), 0)
         take = ne(first, ne(low, up))
         keys = tuple(select(take, o, k) for o, k in zip(others, keys, strict=True))
         position = select(take, other, position)
@@ -129,7 +132,7 @@ def _pad(x: Val, length: int) -> Val:
 
 
 def _take(x: Val, columns: Val) -> Val:
-    """The given columns of a matrix; they are in range."""
+    """The columns of a matrix at these indices, which must be in range."""
     dims = {"offset_dims": [0], "collapsed_slice_dims": [1], "start_index_map": [1], "index_vector_dim": 1}
     attributes = {
         "dimension_numbers": hlo.GatherDims.encode(dims),

@@ -1,4 +1,4 @@
-"""Long sums, which IREE adds up one term after the other."""
+"""Long sums, which IREE computes by adding one term after another."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ class SumsInPartsPass(Pass):
                 op.erase()
 
 
-_VECTOR = 16  # elements; rows of any other length are added up three times slower
+_VECTOR = 16  # elements; rows of other lengths are summed three times slower
 
 
 def long_axis(op: ir.Operation) -> int | None:
-    """The longest axis of a sum, if it is long."""
+    """The longest axis of a sum if it is long enough for two levels; else None."""
     if len(op.operands) != 2 or single_operation(op.regions[0]) != "stablehlo.add":
         return None
     x, dims = Val(op.operands[0]), list(op.attributes["dimensions"])
@@ -56,7 +56,7 @@ def long_axis(op: ir.Operation) -> int | None:
 
 
 def in_parts(op: ir.Operation, axis: int) -> Val:
-    """The same sum, in two levels along an axis."""
+    """The same sum in two levels along an axis."""
     (x, initial), dims = operands(op), list(op.attributes["dimensions"])
     length = x.shape[axis]
     width = _near_root(length)
@@ -71,7 +71,7 @@ def in_parts(op: ir.Operation, axis: int) -> Val:
 
 
 def _near_root(n: int) -> int:
-    """A divisor of n within a factor of 4 of its root, of whole vectors if there is one, or else the root rounded down."""
+    """A divisor of n within a factor of 4 of its square root, a multiple of the vector size if possible; else the rounded root."""
     root = math.isqrt(n)
     divisors = [d for d in range(max(root // 4, 2), 4 * root + 1) if n % d == 0]
     return min(divisors, key=lambda d: (d % _VECTOR != 0, abs(math.log(d / root))), default=root)

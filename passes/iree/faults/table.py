@@ -1,4 +1,4 @@
-"""The faults of IREE: valid modules that it refuses or computes wrongly. A record says what the fault is and where it is cured.
+"""The faults of IREE: valid modules that it refuses or computes wrongly. A record has the fault and its cure.
 
 Each fault has a reproducer in tests/passes/faults: a module of one function, with arguments and the right answer.
 tests/passes/test_iree_faults.py compiles it with IREE alone. If a new version of IREE computes it rightly, the test fails and

@@ -1,4 +1,4 @@
-"""Legalisation of chlo.top_k, in the total order of the elements."""
+"""Legalisation of chlo.top_k, in the total order of floating-point numbers."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from nabla_mlir.passes.iree.pattern import Patterns, Replacement, Target, operan
 
 PATTERNS = Patterns()
 
-_ROUNDS = 8  # up to so many, one search for each is less work than a sort
+_ROUNDS = 8  # up to this many searches are less work than a sort
 
 
 @PATTERNS.of("chlo.top_k")
 def top_k(op: ir.Operation, target: Target) -> Replacement:
-    """IREE passes over NaN, which is the largest, takes -0 for 0, and gives equal integers in any order."""
+    """IREE ignores NaN, which is the largest element; it treats -0 as 0, and returns equal integers in any order."""
     (x,) = operands(op)
     if not x.static:
         return None
@@ -36,12 +36,12 @@ def top_k(op: ir.Operation, target: Target) -> Replacement:
 
 
 def _searched(keys: Val, k: int) -> tuple[Val, Val]:
-    """The largest key that is left, k times; of equal ones the first."""
+    """The k largest keys by k searches for the maximum of the remaining keys; among equal keys the first."""
     last, least = keys.rank - 1, int(np.iinfo(keys.dtype).min)
     position = b.iota(keys.shape, last, np.int32)
     rest = b.full(True, keys.shape, np.dtype(bool))
     columns: list[Val] = []
-    places: list[Val] = []
+    positions: list[Val] = []
     along = lambda v: b.broadcast(v, keys.shape, range(last))  # noqa: E731
     for _ in range(k):
         most = b.reduce_with("stablehlo.maximum", select(rest, keys, least), least, [last])
@@ -50,12 +50,12 @@ def _searched(keys: Val, k: int) -> tuple[Val, Val]:
         at = b.reduce_with("stablehlo.minimum", select(best, position, end), end, [last])
         rest = rest & ~eq(position, along(at))
         columns.append(b.reshape(most, (*most.shape, 1)))
-        places.append(b.reshape(at, (*at.shape, 1)))
-    return b.concat(columns, last), b.concat(places, last)
+        positions.append(b.reshape(at, (*at.shape, 1)))
+    return b.concat(columns, last), b.concat(positions, last)
 
 
 def _sorted(keys: Val) -> tuple[Val, Val]:
-    """All keys from the largest on, and where they stood."""
+    """All keys in descending order, and their original indices."""
     last = keys.rank - 1
     xs = [keys, b.iota(keys.shape, last, np.int32)]
     attributes = {"dimension": hlo.I64.encode(last), "is_stable": hlo.Bool.encode(True)}

@@ -1,4 +1,4 @@
-"""Values that are equal, so that IREE makes them once, and one buffer of them: also where their shapes differ."""
+"""Equal values, which IREE computes once into one buffer, even if their shapes differ."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.passes.iree.faults.ownership import root_of
 from nabla_mlir.table.traits import is_elementwise, is_free, size_of
 
-_BARRIERS = (OPTIMIZATION_BARRIER, "util.optimization_barrier")  # whose results IREE does not merge
-_DEPTH = 64  # operations behind which values count as equal: a copy too many does no harm
+_BARRIERS = (OPTIMIZATION_BARRIER, "util.optimization_barrier")  # IREE does not merge their results
+_DEPTH = 64  # the depth up to which values are compared; beyond it they count as equal, which costs at most a copy
 
 
 class Twins:
-    """Finds what is computed twice in a function of a module, as it is when it is first asked for.
+    """Finds equal values in the functions of a module; it sees the module as it is at the first query.
 
-    IREE merges equal operations, and before that it moves reshapes and makes elementwise operations flat: `sin(x)` and
-    `sin(reshape(x))` are one buffer then, to which two updates may write.
+    IREE merges equal operations. Before that, it moves reshapes and makes elementwise operations one-dimensional, so
+    `sin(x)` and `sin(reshape(x))` share one buffer, which two updates may write.
     """
 
     def __init__(self) -> None:
@@ -31,17 +31,17 @@ class Twins:
         self._constants: dict[ir.Value, bool] = {}
 
     def of(self, root: ir.Value) -> Iterator[ir.Value]:
-        """The values that equal one that is no view, but perhaps for their shape, and are made by another operation."""
+        """The values that other operations compute and that equal `root` up to their shape; `root` must not be a view."""
         maker = made_by(root)
-        if maker is None or self._is_known(root):  # IREE computes it, and lets nothing write to it
+        if maker is None or self._is_known(root):  # IREE folds it to a constant, to which nothing writes
             return
-        place = list(maker.results).index(root)
+        position = list(maker.results).index(root)
         for other in self._operations_like(maker):
-            if other != maker and self._are_equal(root, other.results[place]):
-                yield other.results[place]
+            if other != maker and self._are_equal(root, other.results[position]):
+                yield other.results[position]
 
     def _is_known(self, value: ir.Value, depth: int = 0) -> bool:
-        """Whether a value is computed from constants alone."""
+        """True if a value is computed from constants only."""
         op = made_by(value)
         if op is None or op.name in _BARRIERS or len(op.regions) or depth == _DEPTH:
             return False
@@ -51,7 +51,7 @@ class Twins:
 
     def _operations_like(self, op: ir.Operation) -> list[ir.Operation]:
         function = function_around(op)
-        if function not in self._alike:  # most functions update nothing whose buffer is in doubt
+        if function not in self._alike:  # computed lazily, because most functions have no update whose buffer is in doubt
             self._alike[function] = defaultdict(list)
             for each in nested(function):
                 if len(each.results):
@@ -67,6 +67,7 @@ class Twins:
         return self._known[a, b]
 
     def _are_made_alike(self, a: ir.Value, b: ir.Value, depth: int) -> bool:
+        """True if equal operations on equal operands make both values."""
         one, other = made_by(a), made_by(b)
         if one is None or other is None or _kind(one) != _kind(other) or one.name in _BARRIERS:
             return False
@@ -90,11 +91,12 @@ def _kind(op: ir.Operation) -> tuple[str, int, int]:
 
 
 def _is_splat(op: ir.Operation) -> bool:
-    """Whether an operation makes an array of one number."""
+    """True if an operation fills an array with one number."""
     return is_free(op) and len(op.operands) == 1 and size_of(op.operands[0]) == 1
 
 
 def _are_equal_constants(one: ir.Operation, other: ir.Operation) -> bool:
+    """True if two constants have equal elements, even if their shapes differ."""
     dtype, other_dtype = (shape_and_dtype(op.results[0].type)[1] for op in (one, other))
     if dtype != other_dtype:
         return False
@@ -107,16 +109,16 @@ def _are_equal_constants(one: ir.Operation, other: ir.Operation) -> bool:
     try:
         return np.array_equal(np.ravel(np.array(a)), np.ravel(np.array(b)))
     except (TypeError, ValueError):  # of numbers that NumPy does not read
-        return True  # a copy too many does no harm
+        return True  # counts as equal, which costs at most a copy
 
 
 def _details(op: ir.Operation, is_flat: bool) -> object:
-    """The attributes; of what writes one number everywhere, where shapes differ, nothing."""
+    """The attributes; None for operations that fill arrays of different shapes with one number."""
     if is_flat and _is_splat(op):
         return None
     return str(op.attributes)
 
 
 def _text(op: ir.Operation) -> str:
-    """Of regions; what they read from outside has no name in it."""
+    """The text of an operation and its regions, without the names of captured values."""
     return op.clone(ip=False).operation.get_asm(use_local_scope=True, enable_debug_info=False)

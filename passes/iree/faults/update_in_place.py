@@ -1,4 +1,4 @@
-"""Buffers that are updated in place: each is written only where nothing else needs it any more."""
+"""Buffers that are updated in place: each is written only when no other operation needs it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TOPOLOGY = (
 )
 _ENDS = ("stablehlo.return", "func.return")
 
-Edge = tuple[ir.Operation, int]  # an operand that is written to, or handed over to be written to
+Edge = tuple[ir.Operation, int]  # an operation, and the index of an operand that it writes, or passes on to be written
 
 
 @register
@@ -54,13 +54,14 @@ class UpdateInPlacePass(TargetPass):
     name: ClassVar[str] = "nabla-update-in-place"
 
     def run(self, module: ir.Operation) -> None:
+        """Copies each updated value that its operation does not own."""
         work: list[Edge] = [(op, i) for op in nested_in_functions(module) for i in updated(op)]
         seen: set[ir.Value] = set()
-        numbers, twins = copy_numbers(module), Twins()
+        numbers, equals = copy_numbers(module), Twins()
         while work:
             op, i = work.pop()
             value = op.operands[i]
-            if not _is_owned(op, i, twins):
+            if not _is_owned(op, i, equals):
                 with ir.InsertionPoint(op), op.location:
                     op.operands[i] = computed(value, next(numbers))
             elif value not in seen:
@@ -75,8 +76,8 @@ class UpdateInPlacePass(TargetPass):
             module.attributes["stream.topology"] = ir.Attribute.parse(TOPOLOGY, module.context)
 
 
-def _is_owned(op: ir.Operation, i: int, twins: Twins) -> bool:
-    """Whether the buffer of an operand may be written to by `op`, or by what `op` hands it over to."""
+def _is_owned(op: ir.Operation, i: int, equals: Twins) -> bool:
+    """True if `op` may write to the buffer of its operand `i`, or pass it on to operations that write."""
     root = root_of(op.operands[i])
     maker = made_by(root)
     if (root.owner if maker is None else maker.block) != op.block:
@@ -84,9 +85,9 @@ def _is_owned(op: ir.Operation, i: int, twins: Twins) -> bool:
     hands_over = op.name == "stablehlo.while" or op.name in _ENDS
     if maker is not None and (is_choice(maker) or (hands_over and is_constant(root))):
         return False
-    equal = [*twins.of(root)]
+    equal = [*equals.of(root)]
     if not all(stands_in(op.block, made_by(value)) for value in equal):
-        return False  # IREE moves what does not change out of loops
+        return False  # IREE moves loop invariants out of loops
     uses = [use for value in (root, *equal) for use in uses_of(value)]
     others = [u.owner.operation for u in uses if (u.owner.operation, u.operand_number) != (op, i)]
     if op.name == "stablehlo.while":
@@ -99,13 +100,15 @@ def _is_owned(op: ir.Operation, i: int, twins: Twins) -> bool:
 
 
 def _repeated(loop: ir.Operation) -> list[Edge]:
-    """The carries that start as the same value as one before them, or become it; not integers that the host may hold."""
+    """The carries with the same initial value, or next value, as an earlier carry; integers are excluded, because they may
+    be on the host.
+    """
     edges = []
     for op in (loop, _end(loop)):
         seen: set[ir.Value] = set()
         for i, value in enumerate(op.operands):
             root = root_of(value)
-            if is_scalar_integer(value.type):  # perhaps no buffer, but a number of the host
+            if is_scalar_integer(value.type):  # it may be a number on the host, not a buffer
                 continue
             if root in seen:
                 edges.append((op, i))
@@ -115,15 +118,7 @@ def _repeated(loop: ir.Operation) -> list[Edge]:
 
 
 def _passed_on(owner: ir.Operation) -> list[Edge]:
-    """What a branch returns although it comes from outside and something else reads it, or the branch returns it twice.
-
-    IREE 3.13 frees the buffer of the result after its last use, which may be before the last use of the value itself. The
-    next iteration of a loop is such a use, arguments are read by the caller, and equal constants are one buffer.
-
-    Random programs showed it (tests/random_writes.py), and no small one does: a branch that returns a computed value, an
-    argument or a constant, once or twice, whose result is updated once or in a loop, with the value read before or after,
-    is right with IREE 3.13 on both drivers.
-    """
+    """The values that a branch returns twice, or that it returns although they come from outside and are also read elsewhere."""
     edges = []
     is_loop = owner.name == "stablehlo.while"
     ends = [last_of(region.blocks[0]) for region in owner.regions][1 if is_loop else 0 :]
@@ -132,7 +127,7 @@ def _passed_on(owner: ir.Operation) -> list[Edge]:
         for i, value in enumerate(end.operands):
             root = root_of(value)
             maker = made_by(root)
-            if is_scalar_integer(value.type):  # perhaps no buffer, but a number of the host
+            if is_scalar_integer(value.type):  # it may be a number on the host, not a buffer
                 continue
             if is_constant(root):
                 is_shared = True
@@ -156,7 +151,7 @@ def _is_plain(op: ir.Operation) -> bool:
 
 
 def _sources(value: ir.Value) -> list[Edge]:
-    """What is handed over to be this value: at the start of a loop, and to each of its iterations."""
+    """The operands that become this value: the initial value of a loop, and the value that each iteration returns."""
     root = root_of(value)
     maker = made_by(root)
     if maker is None:

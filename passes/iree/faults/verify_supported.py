@@ -1,4 +1,4 @@
-"""What nothing can be made of for IREE is refused by name."""
+"""Refuses operations, by name, that IREE cannot compile and that no pass can rewrite."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class VerifySupportedPass(Pass):
 
 
 def _custom_call(op: ir.Operation) -> None:
-    """Calls of LAPACK and shardings have passes of their own; IREE itself knows ApproxTopK alone."""
+    """Refuses calls of unknown code. Other passes rewrite calls of LAPACK and shardings; IREE itself supports only ApproxTopK."""
     name = hlo.String.decode(op.attributes["call_target_name"])
     if name == PYTHON:
         raise RuleMissingError(
@@ -61,7 +61,7 @@ def _custom_call(op: ir.Operation) -> None:
 
 
 def _philox(op: ir.Operation) -> None:
-    """From a state of three words Philox gives other bits than XLA's."""
+    """Refuses Philox with a state of three words, for which IREE's bits differ from XLA's."""
     words = op.operands[0].type.shape[0]
     if hlo.enum("rng_algorithm").decode(op.attributes["rng_algorithm"]) == "PHILOX" and words != 2:
         raise RuleMissingError(
@@ -81,16 +81,16 @@ _CHECKS: dict[str, Callable[[ir.Operation], None]] = {
 
 
 def _refuse_recursion(calls: dict[str, dict[str, ir.Operation]]) -> None:
-    """The compiler never ends on a function that calls itself. The calls are by caller and callee."""
+    """Refuses functions that call themselves, on which the compiler never ends. `calls` is by caller and callee."""
     graph = dict(calls)
-    # Functions that call none are removed until none is left; in what remains there is a cycle.
+    # Functions without calls are removed repeatedly; if functions remain, they contain a cycle.
     while graph:
         leaves = [caller for caller, callees in graph.items() if not any(c in graph for c in callees)]
         if not leaves:
             caller, callees = next(iter(graph.items()))
-            place = next(call for callee, call in callees.items() if callee in graph)
+            position = next(call for callee, call in callees.items() if callee in graph)
             raise RuleMissingError(
-                f"func.call requires functions without recursion, got @{caller}.", where=source_of(place.location)
+                f"func.call requires functions without recursion, got @{caller}.", where=source_of(position.location)
             )
         for caller in leaves:
             del graph[caller]

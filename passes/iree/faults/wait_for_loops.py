@@ -1,4 +1,4 @@
-"""Loops of the host that IREE would take to be done at any time."""
+"""Loops on the host that IREE would consider ready at any time."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class WaitForLoopsPass(Pass):
 
 
 def _shares(op: ir.Operation) -> bool:
-    """Whether something beside the operation reads what it depends on: arguments and constants are there anyway."""
+    """True if another operation reads a value on which `op` depends; arguments and constants do not count."""
     values, before, work = set[ir.Value](), {op, last_of(op.block)}, reads_of(op)
     while work:
         value = work.pop()

@@ -1,4 +1,4 @@
-"""Windows that IREE refuses, computes on the stack, or chooses from wrongly."""
+"""Windows that IREE refuses, computes on the stack, or selects from wrongly."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _TRUTH = {"or": "maximum", "add": "maximum", "maximum": "maximum", "and": "minim
 
 @PATTERNS.of("stablehlo.reduce_window")
 def windows_of_other_numbers(op: ir.Operation, target: Target) -> Replacement:
-    """Windows over all elements before do not compile for truth values and for unsigned integers.
+    """IREE does not compile cumulative windows for truth values and unsigned integers.
 
-    They are windows of 32-bit integers, and of signed integers of the same bits, whose order is that of the unsigned ones once
-    the first bit is flipped.
+    Truth values become 32-bit integers. Unsigned integers become signed integers of the same width; flipping the first
+    bit gives them the same order.
     """
     body = single_operation(op.regions[0])
     if len(op.operands) != 2 or body is None:
@@ -48,7 +48,7 @@ def windows_of_other_numbers(op: ir.Operation, target: Target) -> Replacement:
 
 
 def _windows(op: ir.Operation, values: Sequence[Val], body: str, **changes: ir.Attribute) -> Val:
-    """The windows of an operation, of other values, combined by one binary operation."""
+    """The window operation on other values, with one binary operation as its body."""
     attributes = attributes_of(op) | changes
     window_op = b.make(op.name, values, [b.like(Val(op.results[0]), values[0].dtype)], attributes, regions=1)
     b.fill_region(window_op.regions[0], [values[1].type] * 2, lambda x, y: b.binary(body, x, y))
@@ -57,10 +57,10 @@ def _windows(op: ir.Operation, values: Sequence[Val], body: str, **changes: ir.A
 
 @PATTERNS.of("stablehlo.reduce_window")
 def initial_value_of_a_scan(op: ir.Operation, target: Target) -> Replacement:
-    """Windows over all elements before, or after, are scans that begin with the neutral element, whatever the initial value is.
+    """IREE ignores the initial value of a cumulative window: it starts the scan with the neutral element.
 
-    The padding consists of initial values too: with the first one, as many as a window over the other side of an array of them
-    holds. So the result combines two scans that begin with the neutral element.
+    The padding consists of initial values, too: one more scan, over an array of initial values in reverse direction,
+    computes its share. So the result combines two scans that start with the neutral element.
     """
     body = single_operation(op.regions[0])
     x, result = Val(op.operands[0]), Val(op.results[0])
@@ -89,7 +89,7 @@ def initial_value_of_a_scan(op: ir.Operation, target: Target) -> Replacement:
 
 @PATTERNS.of("stablehlo.reduce_window")
 def complex_windows(op: ir.Operation, target: Target) -> Replacement:
-    """Padded ones do not compile for complex128: the two parts are padded beforehand."""
+    """IREE does not compile padded windows of complex128; the two parts are padded before."""
     if len(op.operands) != 2 or Val(op.operands[0]).dtype.kind != "c" or not Val(op.operands[0]).static:
         return None
     x, initial = operands(op)
@@ -107,10 +107,11 @@ def complex_windows(op: ir.Operation, target: Target) -> Replacement:
 
 @PATTERNS.of("stablehlo.reduce_window")
 def separate_windows(op: ir.Operation, target: Target) -> Replacement:
-    """Fused with what is pooled, windows overflow the stack of a CPU: those side by side are a reduction.
+    """If windows are fused with the computation of their operand, they overflow the stack of a CPU; windows that do not
+    overlap become reductions.
 
-    For example, windows of 2x2 in 8x8 are a reduction of 4x2x4x2 over its second and last axis. Their transpose, windows of
-    sums that see one element each, repeats the elements.
+    For example, windows of 2x2 in 8x8 become a reduction of 4x2x4x2 over its second and last axis. The transpose of
+    such windows repeats elements.
     """
     x = Val(op.operands[0])
     body = single_operation(op.regions[0])
@@ -121,7 +122,7 @@ def separate_windows(op: ir.Operation, target: Target) -> Replacement:
         for name in ("window_dimensions", "window_strides", "window_dilations", "base_dilations")
     )
     padding = hlo.Padding.decode(op.attributes["padding"]) if "padding" in op.attributes else ((0, 0),) * x.rank
-    # Each axis of a window becomes two, (windows, elements of one): these are the second ones.
+    # Each axis with a window becomes two axes, (windows, elements of a window); these are the second ones.
     parts = [part for w in window for part in (("place", "offset") if w > 1 else ("place",))]
     offsets = [d for d, part in enumerate(parts) if part == "offset"]
     ones = [1] * x.rank
@@ -138,17 +139,17 @@ def separate_windows(op: ir.Operation, target: Target) -> Replacement:
         p == (w - 1,) * 2 for p, w in zip(padding, window, strict=True)
     ):
         shape = [m for n, w in zip(x.shape, window, strict=True) for m in ((n, w) if w > 1 else (n,))]
-        places = [d for d in range(len(shape)) if d not in offsets]
-        return b.reshape(b.broadcast(x, shape, places), [n * w for n, w in zip(x.shape, window, strict=True)])
+        positions = [d for d in range(len(shape)) if d not in offsets]
+        return b.reshape(b.broadcast(x, shape, positions), [n * w for n, w in zip(x.shape, window, strict=True)])
     return None
 
 
 @PATTERNS.of("stablehlo.select_and_scatter")
 def select_and_scatter(op: ir.Operation, target: Target) -> Replacement:
-    """Windows that overlap do not compile, and in others the last of equal elements is selected, not the first.
+    """IREE does not compile overlapping windows, and selects the last of equal elements, not the first.
 
-    For each offset in the window, a strided slice holds the operand there; a running choice finds the offset that
-    each window selects, and what it selects goes back through the transpose of that slice.
+    For each offset in the window, a strided slice holds the elements at that offset. A running selection finds the
+    selected offset of each window, and the source is added through the transpose of that slice.
     """
     x, source, initial = operands(op)
     rank = x.rank
@@ -164,11 +165,11 @@ def select_and_scatter(op: ir.Operation, target: Target) -> Replacement:
         limits = [o + (n - 1) * s + 1 for o, n, s in zip(offset, source.shape, strides, strict=True)]
         return b.slice_(v, offset, limits, strides)
 
-    place = _selected(x, padding, [functools.partial(view, offset=offset) for offset in offsets], choose)
+    position = _selected(x, padding, [functools.partial(view, offset=offset) for offset in offsets], choose)
     result = b.broadcast(initial, x.shape, [])
     adds = single_operation(combine) == "stablehlo.add"
     for i, offset in enumerate(offsets):
-        here = b.eq(place, i)
+        here = b.eq(position, i)
         low = [o - p[0] for o, p in zip(offset, padding, strict=True)]
         inner = [s - 1 for s in strides]
         extents = [(n - 1) * s + 1 for n, s in zip(source.shape, strides, strict=True)]
@@ -185,25 +186,25 @@ def select_and_scatter(op: ir.Operation, target: Target) -> Replacement:
 def _selected(
     x: Val, padding: Sequence[tuple[int, int]], views: Sequence[Callable[[Val], Val]], choose: ir.Region
 ) -> Val:
-    """The number of the element of each window that `choose` keeps; `views` give the first elements, the second ones, ..."""
+    """The index of the element of each window that `choose` selects; `views[i]` returns element i of all windows."""
     padded = b.pad(x, [p[0] for p in padding], [p[1] for p in padding])
     inside = _inside(x.shape, padding) if any(p != (0, 0) for p in padding) else None
     best = views[0](padded)
-    place, is_found = b.full(0, best.shape, np.int32), None if inside is None else views[0](inside)
+    position, is_found = b.full(0, best.shape, np.int32), None if inside is None else views[0](inside)
     for i, view in enumerate(views[1:], start=1):
         value = view(padded)
         keep = apply_elementwise(choose, [best, value])[0]
-        if is_found is not None and inside is not None:  # what is padding is never selected
+        if is_found is not None and inside is not None:  # padding is never selected
             valid = view(inside)
             keep = (keep & is_found) | ~valid
             is_found = is_found | valid
         best = select(keep, best, value)
-        place = select(keep, place, i)
-    return place
+        position = select(keep, position, i)
+    return position
 
 
 def _inside(shape: Sequence[int], padding: Sequence[tuple[int, int]]) -> Val:
-    """True in the operand, false in its padding."""
+    """True in the operand, False in its padding."""
     return b.pad(b.full(True, shape, b.BOOL), [p[0] for p in padding], [p[1] for p in padding], value=False)
 
 

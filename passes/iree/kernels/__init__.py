@@ -1,1 +1,1 @@
-"""Loops as vector code of our own: read into a graph, planned, written as one dispatch."""
+"""Loops as vector code of nabla_mlir: each is read into a graph, planned, and written as one dispatch."""

@@ -1,4 +1,4 @@
-"""Which buffers a kernel binds: IREE allows few to a dispatch, so that several arrays may lie in one."""
+"""The buffers that a kernel binds. IREE limits their number for a dispatch, so several arrays may share one buffer."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from nabla_mlir.passes.iree.kernels.graph import NotSupported
 from nabla_mlir.table.traits import size_of
 
 MAX_BINDINGS = 30
-# IREE's own dispatches read a part of a buffer where it lies if it begins at a multiple of so many bytes.
+# IREE's own dispatches read a part of a buffer in place if it begins at a multiple of this many bytes.
 _ALIGNMENT = 64
 
 
-class Place(NamedTuple):
-    """Where an array lies: in which of the bound buffers, and from which of its elements on."""
+class Position(NamedTuple):
+    """The position of an array: the index of the bound buffer, and the index of its first element."""
 
     buffer: int
     start: int = 0
 
 
-def bind_reads(values: Sequence[ir.Value], room: int) -> tuple[list[ir.Value], list[Place]]:
-    """At most `room` arrays that hold all the values, and the place of each value.
+def bind_reads(values: Sequence[ir.Value], room: int) -> tuple[list[ir.Value], list[Position]]:
+    """At most `room` arrays that contain all values, and the position of each value.
 
-    A value that is a part of a flat array is read where it lies. If there are too many arrays still, the smallest ones
-    of each type are joined.
+    A slice of a flat array is read in place. If there are still too many arrays, the smallest ones of each type are
+    joined.
 
     Raises:
-      NotSupported: that does not make them few enough.
+      NotSupported: there are still too many.
     """
     parts = [_whole(value) for value in values]
     arrays = list(dict.fromkeys(array for array, _ in parts))
@@ -51,30 +51,30 @@ def bind_reads(values: Sequence[ir.Value], room: int) -> tuple[list[ir.Value], l
             arrays = [*(a for a in arrays if a not in homes), whole]
     if len(arrays) > room:
         raise NotSupported("a loop that reads too many arrays of different types")
-    places = [(*homes.get(array, (array, 0)), start) for array, start in parts]
-    return arrays, [Place(arrays.index(array), before + start) for array, before, start in places]
+    positions = [(*homes.get(array, (array, 0)), start) for array, start in parts]
+    return arrays, [Position(arrays.index(array), before + start) for array, before, start in positions]
 
 
-def share_results(types: Sequence[ir.Type]) -> tuple[list[ir.Type], list[Place]]:
-    """One flat array for each element type, with room for the results of that type, and the place of each result."""
+def share_results(types: Sequence[ir.Type]) -> tuple[list[ir.Type], list[Position]]:
+    """One flat array for each element type, which has room for all results of that type, and the position of each result."""
     ends: dict[np.dtype, int] = {}
-    places = []
+    positions = []
     for shape, dtype in map(shape_and_dtype, types):
         start = ends.setdefault(dtype, 0)
-        places.append(Place(list(ends).index(dtype), start))
+        positions.append(Position(list(ends).index(dtype), start))
         step = _ALIGNMENT // dtype.itemsize
         ends[dtype] = start + -(-math.prod(shape) // step) * step
-    return [tensor_type((end,), dtype) for dtype, end in ends.items()], places
+    return [tensor_type((end,), dtype) for dtype, end in ends.items()], positions
 
 
-def result_at(place: Place, results: Sequence[ir.Value], type: ir.Type) -> ir.Value:
-    """The result of that type at its place."""
+def result_at(position: Position, results: Sequence[ir.Value], type: ir.Type) -> ir.Value:
+    """The result of that type at its position."""
     shape, _ = shape_and_dtype(type)
-    return reshape(cut(Val(results[place.buffer]), 0, place.start, place.start + math.prod(shape)), shape).value
+    return reshape(cut(Val(results[position.buffer]), 0, position.start, position.start + math.prod(shape)), shape).value
 
 
 def _whole(value: ir.Value) -> tuple[ir.Value, int]:
-    """The flat array that a value is a part of, as it lies in memory, and where it begins; or itself."""
+    """The flat array of which a value is a contiguous part, and the index of its start; or the value itself."""
     flat = made_by(value)
     part = made_by(flat.operands[0]) if flat is not None and flat.name == "stablehlo.reshape" else flat
     if part is None or part.name != "stablehlo.slice":

@@ -1,4 +1,4 @@
-"""Discrete Fourier transforms of a few numbers that are in registers: the butterflies of longer ones."""
+"""Discrete Fourier transforms of a few numbers in registers: the butterflies of longer transforms."""
 
 from __future__ import annotations
 
@@ -45,19 +45,19 @@ def times(t: Text, x: Complex, y: Complex) -> Complex:
 
 
 def _turned(t: Text, x: Complex, k: int, n: int) -> Complex:
-    """x exp(-2 pi i k / n), for k below n / 2: without a product where it is 1 or -i."""
+    """x exp(-2 pi i k / n), for k below n / 2; without a product if the factor is 1 or -i."""
     if k == 0:
         return x
     if 4 * k == n:
         return Complex(x.im, t.op(f"arith.negf {x.re} : {t.form.vector}"))
     cos, sin = _root(t, k, n)
-    if 8 * k == n:  # both parts are the root of one half
+    if 8 * k == n:  # cosine and sine have the same size
         return Complex(t.multiplied(t.plus(x.re, x.im), cos), t.multiplied(t.minus(x.im, x.re), cos))
     return times(t, x, Complex(cos, sin))
 
 
 def _odd(t: Text, xs: Sequence[Complex]) -> list[Complex]:
-    """Elements j and n - j have the same cosine, and sines of opposite signs."""
+    """The transform for odd n: elements j and n - j share the cosine, and have sines of opposite signs."""
     n = len(xs)
     sums = [plus(t, xs[j], xs[n - j]) for j in range(1, n // 2 + 1)]
     differences = [minus(t, xs[j], xs[n - j]) for j in range(1, n // 2 + 1)]

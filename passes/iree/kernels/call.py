@@ -1,4 +1,4 @@
-"""Calls of kernels: an executable beside the functions of a module, and the operation that runs it."""
+"""Calls of kernels: an executable in the module, and the operation that runs it."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from nabla_mlir.dialects.regions import function_around, functions_of
 from nabla_mlir.passes.iree.kernels.text import Form, Memory
 from nabla_mlir.passes.iree.target import machine
 
-# Constants at the beginning of a block, by their type and number.
+# Constants at the beginning of a block, by type and number.
 Constants = dict[tuple[ir.Block, ir.Type, int], ir.Value]
 
 _ELEMENTS = {np.dtype(np.float32): "f32", np.dtype(np.float64): "f64"}
 
 
 def has_form(x: Val) -> bool:
-    """Whether kernels are written for the machine that is compiled for, and for numbers of this dtype."""
+    """True if kernels can be written for the target machine and for numbers of this dtype."""
     return machine().vector_bytes > 0 and x.dtype in _ELEMENTS
 
 
 def form_of(x: Val) -> Form:
-    """Of the vectors and tiles of a kernel for them."""
+    """The vectors and tiles of a kernel for numbers of this dtype."""
     return Form.of(_ELEMENTS[x.dtype], machine().vector_bytes)
 
 
@@ -50,21 +50,21 @@ def call_kernel(
     """The results of a kernel, called at the insertion point.
 
     Args:
-      name: of the kernel; one that the module already has is not written again.
-      text: of the executable.
-      operands: what it reads.
-      types: of its results.
-      at: an operation of the module's, anywhere in a function.
-      numbers: that it is given as i32 before the operands.
-      workload: that its number of workgroups is computed from.
-      onto: what the first result is added to, in its memory; nothing else may use it.
-      constants: those that there are by now. Kernels of a large module are given thousands, few of which differ.
+      name: the name of the kernel; a kernel that the module already has is not added again.
+      text: the text of the executable.
+      operands: the values that it reads.
+      types: the types of its results.
+      at: an operation in any function of the module.
+      numbers: i32 arguments, which it gets before the operands.
+      workload: the numbers from which its number of workgroups is computed.
+      onto: the value to which the first result is added in place; it must have no other use.
+      constants: constants that exist already. Kernels of a large module have thousands of arguments, few of which differ.
     """
     module = function_around(at).parent.operation
-    there = (op.operation for op in module.regions[0].blocks[0].operations if op.operation.name == _EXECUTABLE)
-    if not any(op.attributes["sym_name"].value == name for op in there):
+    executables = (op.operation for op in module.regions[0].blocks[0].operations if op.operation.name == _EXECUTABLE)
+    if not any(op.attributes["sym_name"].value == name for op in executables):
         first = next(iter(functions_of(module).values()))
-        executable = ir.Module.parse(text)  # must live until its operation has moved
+        executable = ir.Module.parse(text)  # must stay alive until its operation has moved
         executable.body.operations[0].operation.move_before(first)
     known = {} if constants is None else constants
     groups = [_constant(ir.IndexType.get(), n, known) for n in workload]
@@ -89,12 +89,12 @@ def _constant(type: ir.Type, number: int, known: Constants) -> ir.Value:
 
 
 def added_to(op: ir.Operation) -> ir.Value | None:
-    """What the first result of a call is added to, in its memory; None of other operations."""
+    """The operand to which the first result of a call is added in place; None if there is none."""
     if op.name != "flow.dispatch" or "tied_operands" not in op.attributes:
         return None
-    place = ir.IntegerAttr(ir.ArrayAttr(op.attributes["tied_operands"])[0]).value
+    position = ir.IntegerAttr(ir.ArrayAttr(op.attributes["tied_operands"])[0]).value
     groups, *_ = op.attributes["operandSegmentSizes"]
-    return None if place < 0 else op.operands[groups + place]
+    return None if position < 0 else op.operands[groups + position]
 
 
 _EXECUTABLE = "hal.executable.source"

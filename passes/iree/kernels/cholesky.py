@@ -9,16 +9,17 @@ from nabla_mlir.passes.iree.kernels.text import Form, Index, Memory, Text, Tile
 def cholesky_text(name: str, batch: int, n: int, form: Form, lower: bool) -> tuple[str, list[Memory]]:
     """A kernel for U with Uᵀ U = A, of which only the upper part is read; or L = Uᵀ, from the lower part, if `lower`.
 
-    The rows of U are made in panels. Within a panel a tile of rows subtracts the products of those above it and solves
-    with their triangle; then the panel's products are subtracted from all rows below (right-looking, as LAPACK's potrf).
-    A panel also lies in `%panel` tile by tile, since rows of U that are a power of two apart share a place in the cache.
+    The rows of U are computed in panels. Within a panel, each tile of rows subtracts the products of the rows above it,
+    and solves with their triangle. Then the panel's products are subtracted from all rows below (right-looking, as
+    LAPACK's potrf). A panel is also stored in `%panel` tile by tile, because rows of U with a distance of a power of
+    two share cache lines.
 
     Args:
-      name: of the kernel.
-      batch: how many matrices there are, a workgroup for each.
-      n: their rows, a multiple of `form.width`.
-      form: of vectors and tiles.
-      lower: which part of the matrix is meant.
+      name: the name of the kernel.
+      batch: the number of matrices; each has one workgroup.
+      n: the number of rows, a multiple of `form.width`.
+      form: the form of vectors and tiles.
+      lower: True reads the lower part of the matrix.
 
     Returns:
       The text, and the buffers of the results: the factor first, then memory that the kernel needs.
@@ -47,7 +48,7 @@ def cholesky_text(name: str, batch: int, n: int, form: Form, lower: bool) -> tup
 
 
 def _read_triangle(t: Text, a: Memory, u: Memory, b: str, n: int, lower: bool) -> None:
-    """The upper part of U is that of A, or the transposed lower part; more may be written below the diagonal."""
+    """Copies the upper part of A, or the transposed lower part, to U; it may also write below the diagonal."""
     lanes = t.form.lanes
     if not lower:
         with t.loop(0, n) as i, t.loop(t.multiple(i, lanes), n, lanes) as j:
@@ -58,9 +59,9 @@ def _read_triangle(t: Text, a: Memory, u: Memory, b: str, n: int, lower: bool) -
             t.put(x, u, b, t.add(j, k), i)
 
 
-def _minus_panel(t: Text, u: Memory, panel: Memory, b: str, place: tuple[str, str], terms: Index) -> Tile:
-    """A tile of U minus the products of so many rows of the panel: those of its rows' columns with its own columns."""
-    row, column = place
+def _minus_panel(t: Text, u: Memory, panel: Memory, b: str, position: tuple[str, str], terms: Index) -> Tile:
+    """A tile of U minus the products of `terms` rows of the panel."""
+    row, column = position
     width, lanes = t.form.width, t.form.lanes
     mine, other = t.of_indices("divui", column, width), t.of_indices("divui", row, width)
     offset = t.of_indices("remui", row, width)
@@ -72,7 +73,7 @@ def _minus_panel(t: Text, u: Memory, panel: Memory, b: str, place: tuple[str, st
 
 
 def _factor_tile(t: Text, u: Memory, panel: Memory, b: str, first: str, row: str, column: str) -> None:
-    """The final values of a tile of a panel: in U, and in the panel's own memory."""
+    """Computes the final values of a tile of a panel, and writes them to U and to the memory of the panel."""
     above = t.of_indices("subi", row, first)
     tile = _minus_panel(t, u, panel, b, (row, column), above)
     own, diagonal = (t.of_indices("divui", x, t.form.width) for x in (column, row))
@@ -109,7 +110,7 @@ def _clear_below(t: Text, u: Memory, b: str, n: int) -> None:
 
 
 def _write_transposed(t: Text, u: Memory, factor: Memory, b: str, n: int) -> None:
-    """L = Uᵀ, with zeros above the diagonal."""
+    """Writes L = Uᵀ, with zeros above the diagonal."""
     lanes, zeros = t.form.lanes, t.constant("dense<0.0>", t.form.vector)
     with t.loop(0, n, lanes) as first:
         rows = [t.add(first, i) for i in range(lanes)]

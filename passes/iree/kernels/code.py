@@ -20,27 +20,27 @@ from nabla_mlir.passes.iree.kernels.scalars import (
 )
 from nabla_mlir.passes.iree.kernels.writer import Buffer, Code, Writer, vector_type
 
-# What a nest does at the indices of its loops, with so many lanes; it hands on the sums so far.
+# Writes the body of a nest at the loop indices, with this many lanes; returns the updated sums.
 Body = Callable[[list[Affine], int, list[Code]], list[Code]]
-Point = tuple[dict[int, Affine], int]  # an element of a result: the place along each dimension, and lanes
+Point = tuple[dict[int, Affine], int]  # an element of a result: its index along each dimension, and its lanes
 
-_REGISTERS = {64: 16, 32: 8, 16: 8}  # for sums, by their bytes: half of all
-_STACK_BYTES = 16384  # IREE allows 32768
+_REGISTERS = {64: 16, 32: 8, 16: 8}  # registers for sums, by their size in bytes: half of all registers
+_STACK_BYTES = 16384  # IREE's limit is 32768
 
 
 class NestWriter:
-    """Writes expressions and nests. `spare` are buffers too large for the stack."""
+    """Writes expressions and loop nests. `spare` lists the buffers that are too large for the stack."""
 
     def __init__(self, vector_bytes: int):
         self.writer: Writer = Writer()
         self.values: dict[Node, Buffer | Code] = {}
-        self.buffers: dict[Node, Buffer] = {}  # of values that have a place before they are computed
+        self.buffers: dict[Node, Buffer] = {}  # buffers of values that get memory before they are computed
         self.spare: list[Buffer] = []
         self._vector_bytes = vector_bytes
         self._stack = 0
 
     def allocate(self, size: int, dtype: str) -> Buffer:
-        """Memory for the whole kernel, that changes in the innermost block."""
+        """Memory that lives for the whole kernel; its values change in the innermost block."""
         name = f"%m{len(self.writer.levels)}"
         self.writer.levels[name] = 0
         buffer = Buffer(name, dtype, size, ZERO, self.writer.level)
@@ -54,28 +54,28 @@ class NestWriter:
     # Expressions.
 
     def at(self, node: Node, index: Index, lanes: int) -> Code:
-        """The element of `node` at `index`, or `lanes` of them; a scalar if they are all the same."""
+        """The element of `node` at `index`, or `lanes` consecutive elements; a scalar if they are all equal."""
         self.writer.ranges[LANE] = (0, max(lanes, 1) - 1)
         work = [(node, index)]
         while work:
-            part, place = work[-1]
-            if self._known(part, place, lanes) is None:
+            part, position = work[-1]
+            if self._known(part, position, lanes) is None:
                 value = self.values.get(part)
                 if isinstance(value, Buffer):
-                    self._remember(part, place, lanes, self._load(part, linear(place, part.shape), lanes))
+                    self._remember(part, position, lanes, self._load(part, linear(position, part.shape), lanes))
                 elif value is None:
                     try:
-                        sources = reads(part, place, self.writer.ranges, self._start)
+                        sources = reads(part, position, self.writer.ranges, self._start)
                     except NeedsBuffer as need:
-                        # A reshape: the same memory, with other sizes.
-                        self._remember(part, place, lanes, self._load(need.node, linear(place, part.shape), lanes))
+                        # A reshape uses the same memory with other sizes.
+                        self._remember(part, position, lanes, self._load(need.node, linear(position, part.shape), lanes))
                         continue
                     codes = [self._known(n, i, lanes) for n, i in sources]
                     missing = [s for s, c in zip(sources, codes, strict=True) if c is None]
                     if missing:
                         work += missing
                         continue
-                    self._remember(part, place, lanes, self._compute(part, place, lanes, [c for c in codes if c]))
+                    self._remember(part, position, lanes, self._compute(part, position, lanes, [c for c in codes if c]))
             work.pop()
         code = self._known(node, index, lanes)
         assert code is not None
@@ -85,10 +85,10 @@ class NestWriter:
         """The only element of `node`."""
         return self.at(node, origin(node), 0)
 
-    def _load(self, node: Node, place: Affine, lanes: int) -> Code:
+    def _load(self, node: Node, position: Affine, lanes: int) -> Code:
         buffer = self.values[node]
         assert isinstance(buffer, Buffer)
-        return self.writer.load(buffer, place, lanes)
+        return self.writer.load(buffer, position, lanes)
 
     def _key(self, node: Node, index: Index, lanes: int) -> object:
         return node, index, lanes if any(i.lane for i in index) else 0
@@ -103,8 +103,8 @@ class NestWriter:
     def _remember(self, node: Node, index: Index, lanes: int, code: Code) -> None:
         self.writer.blocks[self.writer.levels[code.name]].memo[self._key(node, index, lanes)] = code
 
-    def _start(self, scalar: Node, places: int) -> Affine:
-        return ZERO if places == 1 else self.writer.clamped(self.scalar(scalar), places)
+    def _start(self, scalar: Node, positions: int) -> Affine:
+        return ZERO if positions == 1 else self.writer.clamped(self.scalar(scalar), positions)
 
     def _compute(self, node: Node, index: Index, lanes: int, operands: list[Code]) -> Code:
         if node.name == "constant":
@@ -116,6 +116,7 @@ class NestWriter:
         return self._apply(node.name, operands, node.dtype, node.attributes.get("direction", ""))
 
     def _apply(self, name: str, operands: Sequence[Code], dtype: str, direction: str = "") -> Code:
+        """Writes an elementwise operation on operands that are widened to the same number of lanes."""
         lanes = max(c.lanes for c in operands)
         operands = [self.writer.widened(c, lanes) for c in operands]
         source, result = operands[-1].type, vector_type(dtype, lanes)
@@ -140,12 +141,12 @@ class NestWriter:
         kind = "" if dtype == "i1" else f" : {vector_type(dtype, 0)}"
         return self.writer.code(f"arith.constant {text}{kind}", (), dtype, 0)
 
-    def _iota(self, place: Affine, dtype: str, lanes: int) -> Code:
+    def _iota(self, position: Affine, dtype: str, lanes: int) -> Code:
         kind = dtype if dtype[0] in "iu" else "i32"
-        base = self.writer.index(place.scalar())
+        base = self.writer.index(position.scalar())
         code = Code(self.writer.pure(f"arith.index_cast {base} : index to {vector_type(kind, 0)}", [base]), kind)
-        if place.lane:
-            steps = [place.lane * k for k in range(lanes)]
+        if position.lane:
+            steps = [position.lane * k for k in range(lanes)]
             vector = vector_type(kind, lanes)
             offsets = self.writer.code(f"arith.constant dense<{steps}> : {vector}", (), kind, lanes)
             code = self._apply("add", (code, offsets), kind)
@@ -154,10 +155,11 @@ class NestWriter:
     # Loop nests.
 
     def nest(self, nest: Nest) -> None:
-        """Writes a nest of a plan; then the values of its items are known.
+        """Writes a loop nest of a plan; afterwards the values of its items are known.
 
-        For example, ``y = x + 1`` and ``s = sum(y * y)`` over 100 elements with vectors of 8 are a loop of 12 vectors, which
-        stores y and carries a vector of sums, then the 4 elements that are left, with a scalar of sums of their own.
+        For example, ``y = x + 1`` and ``s = sum(y * y)`` over 100 elements with vectors of 8 become a loop over 12
+        vectors, which stores y and carries a vector of partial sums; the remaining 4 elements have a separate scalar
+        sum.
         """
         if nest.space is None:
             self._reduce(nest.items[0].target)
@@ -169,18 +171,18 @@ class NestWriter:
         sums = [item.target for item in nest.items if isinstance(item, Reduction)]
         lanes = min(self._lanes(item.source, sizes[-1]) for item in nest.items) if sizes else 0
         has_tail = bool(sizes) and sizes[-1] % lanes > 0
-        each = 1 + has_tail  # carries of a sum
+        each = 1 + has_tail  # the number of carries of a sum
 
         def body(loops: list[Affine], width: int, carried: list[Code]) -> list[Code]:
             totals = list(carried)
             for item in nest.items:
-                places = space.indices(item.domain, loops)
+                positions = space.indices(item.domain, loops)
                 if isinstance(item, Store):
-                    self._store(item, places, width)
+                    self._store(item, positions, width)
                     continue
                 slot = sums.index(item.target) * each
-                for place in places:
-                    totals[slot : slot + each] = self._accumulate(item.target, place, width, totals[slot : slot + each])
+                for position in positions:
+                    totals[slot : slot + each] = self._accumulate(item.target, position, width, totals[slot : slot + each])
             return totals
 
         starts = [c for t in sums for c in self._begin(t, lanes, has_tail)]
@@ -192,7 +194,7 @@ class NestWriter:
                 self.values[item.target] = self.buffers[item.target]
 
     def _lanes(self, node: Node, length: int) -> int:
-        """The elements of a vector; those narrower than 4 bytes are computed in as many lanes as those of 4."""
+        """The number of elements of a vector; types narrower than 4 bytes use as many lanes as 4-byte types."""
         return min(length, self._vector_bytes // max(4, BYTES[node.dtype]))
 
     def _buffer(self, node: Node) -> Buffer:
@@ -200,16 +202,16 @@ class NestWriter:
             self.buffers[node] = self.allocate(node.size, node.dtype)
         return self.buffers[node]
 
-    def _store(self, item: Store, places: Sequence[Index], lanes: int) -> None:
+    def _store(self, item: Store, positions: Sequence[Index], lanes: int) -> None:
         starts = [Affine((), s) if isinstance(s, int) else self._start(*s) for s in item.starts]
-        values = [self.at(item.source, place, lanes) for place in places]
-        targets = [linear([s + i for s, i in zip(starts, place, strict=True)], item.whole) for place in places]
+        values = [self.at(item.source, position, lanes) for position in positions]
+        targets = [linear([s + i for s, i in zip(starts, position, strict=True)], item.whole) for position in positions]
         self.writer.store(self.buffers[item.target], targets, values, lanes)
 
     def _each(
         self, sizes: Sequence[int], lanes: int, loops: list[Affine], carried: list[Code], body: Body
     ) -> list[Code]:
-        """The loops of some sizes, the last along vectors."""
+        """Writes loops of these sizes, the last one over vectors."""
         if not sizes:
             return body(loops, 0, carried)
         size, *rest = sizes
@@ -231,7 +233,7 @@ class NestWriter:
         carried: list[Code],
         body: Callable[[Affine, list[Code]], list[Code]],
     ) -> list[Code]:
-        """`body` at 0, step, ...: a loop, unless there are few."""
+        """Runs `body` at 0, step, ...: as a loop, or written out if there are only a few iterations."""
         if count > most:
             return self.writer.loop(count, step, carried, body)
         for i in range(count):
@@ -242,31 +244,31 @@ class NestWriter:
     # Reductions.
 
     def _begin(self, target: Node, lanes: int, has_tail: bool) -> list[Code]:
-        """Where the sums start: that of whole vectors, and that of what is left."""
+        """The initial values of a reduction: one for whole vectors, and one for the remaining elements."""
         start = self._constant(neutral(target.attributes["combine"], target.dtype), target.dtype)
         return [self.writer.widened(start, lanes) if lanes else start, *([start] if has_tail else [])]
 
-    def _accumulate(self, target: Node, place: Index, lanes: int, sums: list[Code]) -> list[Code]:
-        """The sums with the element of the operand at `place`."""
+    def _accumulate(self, target: Node, position: Index, lanes: int, sums: list[Code]) -> list[Code]:
+        """The sums after adding the operand's element at index `position`."""
         if lanes == sums[0].lanes:
-            return [self._add(target, place, lanes, sums[0]), *sums[1:]]
-        element = self.writer.widened(self.at(target.operands[0], place, lanes), lanes)
+            return [self._add(target, position, lanes, sums[0]), *sums[1:]]
+        element = self.writer.widened(self.at(target.operands[0], position, lanes), lanes)
         return [
             sums[0],
             self._apply(target.attributes["combine"], (sums[1], self._within(target, element)), target.dtype),
         ]
 
-    def _add(self, target: Node, place: Index, lanes: int, total: Code) -> Code:
+    def _add(self, target: Node, position: Index, lanes: int, total: Code) -> Code:
         source, combine = target.operands[0], target.attributes["combine"]
         if source.name != "multiply" or source in self.values or combine != "add" or source.dtype[0] != "f":
-            return self._apply(combine, (total, self.at(source, place, lanes)), target.dtype)
-        factors = [self.writer.widened(self.at(n, place, lanes), total.lanes) for n in source.operands]
+            return self._apply(combine, (total, self.at(source, position, lanes)), target.dtype)
+        factors = [self.writer.widened(self.at(n, position, lanes), total.lanes) for n in source.operands]
         names = ", ".join(c.name for c in (*factors, total))
         operation = "vector.fma" if total.lanes else "math.fma"
         return self.writer.code(f"{operation} {names} : {total.type}", (*factors, total), total.dtype, total.lanes)
 
     def _within(self, target: Node, vector: Code) -> Code:
-        """The combination of the lanes, in any order."""
+        """Combines the lanes of a vector, in any order."""
         kind = kind_of(vector.dtype)
         word = VECTOR_COMBINATIONS[target.attributes["combine"]][kind]
         order = " fastmath<reassoc>" if kind == "f" and word in ("add", "mul") else ""
@@ -274,7 +276,7 @@ class NestWriter:
         return self.writer.code(text, (vector,), vector.dtype, 0)
 
     def _end(self, target: Node, sums: Sequence[Code], lanes: int) -> Code:
-        """The result: everything combined, but for `lanes` lanes of it."""
+        """The result of a reduction: all partial sums combined, except for `lanes` lanes."""
         combine = target.attributes["combine"]
         total = self._within(target, sums[0]) if sums[0].lanes and not lanes else sums[0]
         for rest in (*sums[1:], self.scalar(target.operands[1])):
@@ -282,23 +284,24 @@ class NestWriter:
         return total
 
     def _reduce(self, target: Node) -> None:
-        """A reduction to several elements: tiles of the result in registers, and inside the loops of what is reduced.
+        """Writes a reduction with several results: tiles of the result in registers, and inside them loops over the
+        reduced dimensions.
 
-        For example, the product of 6x30 and 30x40 in vectors of 8 is a loop over tiles of some rows and some vectors of
-        columns; inside, a loop over the 30 terms adds one to each sum of the tile. What is left at the borders is smaller
-        tiles, written once each.
+        For example, the product of 6x30 and 30x40 with vectors of 8 is a loop over tiles of some rows and some vectors
+        of columns; an inner loop over the 30 terms adds to each sum of the tile. Smaller tiles at the borders are
+        written once each.
         """
         shape = target.operands[0].shape
         long = [d for d, n in enumerate(shape) if n > 1]
         inner = [d for d in long if d in target.attributes["dimensions"]]
-        lane = target.attributes.get("lane")  # the dimension along which vectors lie
+        lane = target.attributes.get("lane")  # the dimension of vectors
         lane = long[-1] if lane is None else lane
         lanes = self._lanes(target.operands[0], shape[lane])
         self._buffer(target)
         outer = [d for d in long if d not in inner and d != lane]
         rows = min(thresholds.SUMMED_ROWS, shape[outer[-1]]) if outer else 1
 
-        def kept(dimensions: list[int], points: list[Point]) -> None:
+        def over_kept(dimensions: list[int], points: list[Point]) -> None:
             if not dimensions:
                 self._sum(target, points, inner, lane, lanes)
                 return
@@ -312,23 +315,23 @@ class NestWriter:
             many, left = divmod(shape[d], width * most)
 
             def tile(first: Affine, carried: list[Code]) -> list[Code]:
-                places = [first + k * width + vector for k in range(most)]
-                kept(rest, [(p | {d: place}, width if d == lane else w) for p, w in points for place in places])
+                positions = [first + k * width + vector for k in range(most)]
+                over_kept(rest, [(p | {d: position}, width if d == lane else w) for p, w in points for position in positions])
                 return carried
 
             self._repeat(many, width * most, 1, [], tile)
             if left:
                 ends = [(low, min(width, shape[d] - low)) for low in range(many * width * most, shape[d], width)]
                 with self.writer.block(None):
-                    kept(rest, [(p | {d: vector + low}, n if d == lane else w) for p, w in points for low, n in ends])
+                    over_kept(rest, [(p | {d: vector + low}, n if d == lane else w) for p, w in points for low, n in ends])
 
-        kept(outer + [lane] * (lane not in inner), [({}, 0)])
+        over_kept(outer + [lane] * (lane not in inner), [({}, 0)])
         self.values[target] = self.buffers[target]
 
     def _sum(self, target: Node, points: Sequence[Point], inner: list[int], lane: int, lanes: int) -> None:
-        """One tile: the sums at `points`, each a place and how many lanes it has, over the inner dimensions."""
+        """Writes one tile: the sums at `points` (each has an index and its number of lanes) over the inner dimensions."""
         shape, dimensions = target.operands[0].shape, target.attributes["dimensions"]
-        across = lane in inner  # then the lanes of a vector are terms of one sum
+        across = lane in inner  # the lanes of a vector are terms of one sum
         order = [d for d in inner if d != lane] + [lane] * across
         has_tail = across and shape[lane] % lanes > 0
         each = 1 + has_tail
@@ -336,21 +339,21 @@ class NestWriter:
         def body(loops: list[Affine], width: int, carried: list[Code]) -> list[Code]:
             here = dict(zip(order, loops, strict=True))
             sums: list[Code] = []
-            for i, (place, w) in enumerate(points):
-                index = tuple((place | here).get(d, ZERO) for d in range(len(shape)))
+            for i, (position, w) in enumerate(points):
+                index = tuple((position | here).get(d, ZERO) for d in range(len(shape)))
                 sums += self._accumulate(target, index, width if across else w, carried[i * each : (i + 1) * each])
             return sums
 
         sizes = [shape[d] for d in order]
         starts = [c for _, w in points for c in self._begin(target, lanes if across else w, has_tail)]
         sums = self._each(sizes, lanes, [], starts, body) if across else self._scalars(sizes, [], starts, body)
-        for i, (place, w) in enumerate(points):
+        for i, (position, w) in enumerate(points):
             value = self._end(target, sums[i * each : (i + 1) * each], w)
-            index = [place.get(d, ZERO) for d in range(len(shape)) if d not in dimensions]
+            index = [position.get(d, ZERO) for d in range(len(shape)) if d not in dimensions]
             self.writer.store(self.buffers[target], [linear(index, target.shape)], [value], w)
 
     def _scalars(self, sizes: Sequence[int], loops: list[Affine], carried: list[Code], body: Body) -> list[Code]:
-        """Loops without vectors of their own."""
+        """Writes loops without vectors."""
         if not sizes:
             return body(loops, 0, carried)
         size, *rest = sizes

@@ -1,9 +1,9 @@
 """Eigenvalues and eigenvectors of stacked symmetric matrices as a kernel.
 
-Golub and Van Loan, Matrix Computations, section 8.3: reflections make the matrix tridiagonal, T = Qᵀ A Q, and implicit
-shifts make that diagonal, by rotations that Q is multiplied by. In each step of the first part the matrix is changed by
-the step before and multiplied by the next vector while it is read once (Howell and others, Cache efficient
-bidiagonalization using BLAS 2.5 operators, 2008).
+Golub and Van Loan, Matrix Computations, section 8.3: reflections make the matrix tridiagonal, T = Qᵀ A Q. Iterations
+with implicit shifts then make T diagonal by rotations, and Q is multiplied by these. Each step of the first part reads
+the matrix once: it applies the update of the previous step and multiplies by the next vector (Howell and others, Cache
+efficient bidiagonalization using BLAS 2.5 operators, 2008).
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from nabla_mlir.passes.iree.kernels.text import Form, Index, Memory, Text
 
 
 def eigh_text(name: str, batch: int, size: int, n: int, form: Form) -> tuple[str, list[Memory]]:
-    """A kernel for the eigenvalues in ascending order, and eigenvectors in the rows of a matrix; NaN if they are not found.
+    """A kernel for the eigenvalues in ascending order, and the eigenvectors as rows of a matrix; NaN without convergence.
 
     Args:
-      name: of the kernel.
-      batch: how many matrices there are, a workgroup for each.
-      size: their rows and columns, a multiple of `reflection_step(form)`.
-      n: the same, at least 2, without those that were added to the end, which hold zeros.
-      form: of vectors and tiles.
+      name: the name of the kernel.
+      batch: the number of matrices; each has one workgroup.
+      size: the number of rows and columns with padding, a multiple of `reflection_step(form)`.
+      n: the number of rows and columns without padding, at least 2; the padding is zero.
+      form: the form of vectors and tiles.
 
     Returns:
       The text, and the buffers of the results: values, vectors, and memory that the kernel needs.
@@ -53,10 +53,10 @@ def eigh_text(name: str, batch: int, size: int, n: int, form: Form) -> tuple[str
     reflections.multiply_identity(q, max(n - 2, 0), 1, lambda k: taus[k])
     found = _Iteration(t, diagonal, beside, Rotations(t, *stores, b, from_above=False), q, n).run()
     with t.loop(0, n) as i:
-        place = place_in_order(t, diagonal, i, n, descending=False)
-        Numbers(t, values, (b,))[place] = diagonal[i] * scale
+        position = place_in_order(t, diagonal, i, n, descending=False)
+        Numbers(t, values, (b,))[position] = diagonal[i] * scale
         with t.loop(0, size, form.lanes) as j:
-            t.put(t.vector(q, b, i, j), vectors, b, place, j)
+            t.put(t.vector(q, b, i, j), vectors, b, position, j)
     fill_unless(t, found, b, (values, vectors))
     results = [values, vectors, work, q, reflectors, pair, line, *stores]
     return t.kernel(name, [a, *results], (batch, 1, 1)), results
@@ -64,14 +64,14 @@ def eigh_text(name: str, batch: int, size: int, n: int, form: Form) -> tuple[str
 
 @dataclass(frozen=True)
 class _Reduction:
-    """To a tridiagonal matrix. What step k takes away, v wᵀ + w vᵀ, is subtracted by step k + 1.
+    """The reduction to a tridiagonal matrix. The update of step k, v wᵀ + w vᵀ, is subtracted in step k + 1.
 
     Args:
       t: the kernel.
       work: the matrix.
       pair: v, w, and the product of the matrix with the next vector.
-      reflections: whose vectors it makes.
-      n: rows of the matrix.
+      reflections: the reflections, whose vectors it computes.
+      n: the number of rows of the matrix.
     """
 
     t: Text
@@ -81,7 +81,7 @@ class _Reduction:
     n: int
 
     def run(self, diagonal: Numbers, beside: Numbers, taus: Numbers) -> None:
-        """Writes the diagonal of T, what stands beside it, and tau of each reflection."""
+        """Writes the diagonal and the off-diagonal of T, and tau of each reflection."""
         t, b, n = self.t, self.reflections.group, self.n
         with t.loop(0, self.pair.shape[2], t.form.lanes) as j:
             for row in range(3):
@@ -103,7 +103,7 @@ class _Reduction:
         return self.t.vector(self.pair, self.reflections.group, i, j)
 
     def _changed(self, row: Index, j: str, v: str, w: str) -> str:
-        """A vector of a row minus its part of v wᵀ + w vᵀ, given entries of v and w for that row."""
+        """A vector of a row minus its part of v wᵀ + w vᵀ, for the entries v and w of that row."""
         t, b = self.t, self.reflections.group
         x = t.minus(t.vector(self.work, b, row, j), t.multiplied(v, self._vector(1, j)))
         x = t.minus(x, t.multiplied(w, self._vector(0, j)))
@@ -120,25 +120,27 @@ class _Reduction:
             self._changed(k, j, v, w)
 
     def _change_and_multiply(self, k: str) -> None:
-        """Rows below row k; those above it in the first tile are no longer needed."""
+        """Updates the rows below row k and multiplies them by the next vector; the first tile may include rows above,
+        which are not needed.
+        """
         t, b, size = self.t, self.reflections.group, self.pair.shape[2]
         below, rows = t.add(k, 1), t.form.rows
         with t.loop(t.multiple(below, rows), size, rows) as start:
-            places = [t.add(start, i) for i in range(rows)]
-            entries = [self._entries(i) for i in places]
+            positions = [t.add(start, i) for i in range(rows)]
+            entries = [self._entries(i) for i in positions]
 
             def add(j: str, sums: list[str]) -> list[str]:
                 x = t.vector(self.reflections.vectors, b, k, j)
-                lines = [self._changed(i, j, *e) for i, e in zip(places, entries, strict=True)]
+                lines = [self._changed(i, j, *e) for i, e in zip(positions, entries, strict=True)]
                 return [t.plus(s, t.multiplied(x, row)) for s, row in zip(sums, lines, strict=True)]
 
             first = t.multiple(below, self.reflections.step)
             sums = t.carried(first, size, [t.zeros()] * rows, [t.form.vector] * rows, add, t.form.lanes)
-            for i, x in zip(places, sums, strict=True):
+            for i, x in zip(positions, sums, strict=True):
                 t.store(t.lane_sum(x), self.pair, b, 2, i)
 
     def _next_pair(self, k: str, tau: Number) -> None:
-        """v, and w = tau y - (tau² y v / 2) v for the product y of the matrix with v."""
+        """Computes v, and w = tau y - (tau² y v / 2) v for the product y of the matrix with v."""
         t, b = self.t, self.reflections.group
         first = t.add(k, 1)
         (product,) = self.reflections.products(k, first, self.pair, [2])
@@ -158,11 +160,11 @@ class _Iteration:
 
     Args:
       t: the kernel.
-      diagonal: of the matrix; the eigenvalues at the end.
-      beside: what stands beside the diagonal.
-      rotations: where they are kept.
+      diagonal: the diagonal of the matrix; at the end it has the eigenvalues.
+      beside: the off-diagonal.
+      rotations: the memory of the rotations.
       q: the matrix whose rows are rotated.
-      n: eigenvalues.
+      n: the number of eigenvalues.
     """
 
     t: Text
@@ -173,7 +175,7 @@ class _Iteration:
     n: int
 
     def run(self) -> str:
-        """Whether all eigenvalues are found, as i1."""
+        """An i1 that is true if all eigenvalues were found."""
         t = self.t
         size = size_of(t, self.diagonal, self.beside, self.n)
         bound = size * (0.5 * accuracy(t))
@@ -181,7 +183,7 @@ class _Iteration:
         return Sweeps(t, [(self.rotations, self.q)], self.n, block, self._sweep).run(is_finite(size))
 
     def _end_of_block(self, first: str, bound: Number) -> str:
-        """The last row that is tied to a row by numbers beside the diagonal that count."""
+        """The last row of the block: consecutive rows are in one block if their off-diagonal entry is not negligible."""
         t = self.t
 
         def goes_on(values: list[str]) -> str:
@@ -191,6 +193,7 @@ class _Iteration:
         return t.repeated([first], ["index"], goes_on, lambda values: [str(t.add(values[0], 1))])[0]
 
     def _sweep(self, first: str, last: str, end: str) -> None:
+        """Writes one QL sweep with an implicit shift over the rows `first` to `last`."""
         t, element = self.t, self.t.form.element
         d, e = self.diagonal, self.beside
         ratio = (d[t.add(first, 1)] - d[first]) / (e[first] * 2.0)

@@ -1,4 +1,4 @@
-"""Elementwise operations on one shape as one `linalg.generic`, in a dispatch of its own."""
+"""Elementwise operations over one shape as one `linalg.generic`, in a separate dispatch."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from nabla_mlir.passes.iree.kernels.writer import Code
 
 
 def space_of(op: ir.Operation) -> Shape | None:
-    """The shape over which an operation is elementwise, as code can be written for it; else None.
+    """The shape over which an operation is elementwise, if code can be written for it; else None.
 
-    All values of one element are scalars, and a reshape of one is elementwise.
+    All values with one element count as scalars, and their reshapes as elementwise.
     """
     try:
         node = Reader().elementwise(op)
@@ -30,22 +30,22 @@ def space_of(op: ir.Operation) -> Shape | None:
 
 
 def space(shape: Shape) -> Shape:
-    """The indices of a value of that shape: none of a single element."""
+    """The index space of a value of that shape; empty for a single element."""
     return () if math.prod(shape) == 1 else shape
 
 
 def sources(op: ir.Operation) -> list[ir.Value]:
-    """What an elementwise operation reads, as it lies in memory: broadcasts and constants need not be there."""
+    """The values in memory that an elementwise operation reads: sources of broadcasts, and no constants."""
     values = (_before_broadcast(value)[0] for value in op.operands)
     return [v for v in values if (maker := made_by(v)) is None or splat_of(maker) is None]
 
 
 def as_dispatch(ops: Sequence[ir.Operation], results: Sequence[ir.Value]) -> None:
-    """Replaces elementwise operations over one shape, in the order of their block, by one where the last one stands.
+    """Replaces elementwise operations over one shape, in the order of their block, by one dispatch at the position of the last one.
 
     Args:
       ops: the operations; nothing between two of them depends on one of them.
-      results: those of their results that are used elsewhere.
+      results: the results that other operations use.
     """
     reader = Reader()
     for op in ops:
@@ -55,7 +55,7 @@ def as_dispatch(ops: Sequence[ir.Operation], results: Sequence[ir.Value]) -> Non
     with ir.InsertionPoint(ops[-1]), ops[-1].location:
         operands: list[Val] = []
         maps: list[Sequence[int]] = []
-        indices: dict[tuple[ir.Value, tuple[int, ...]], int] = {}  # two broadcasts of one value may be one input
+        indices: dict[tuple[ir.Value, tuple[int, ...]], int] = {}  # several broadcasts of one value may share one input
         for value, node in reader.inputs.items():
             source, dims = _before_broadcast(value)
             i = indices.setdefault((source, tuple(dims)), len(operands))
@@ -84,18 +84,18 @@ def as_dispatch(ops: Sequence[ir.Operation], results: Sequence[ir.Value]) -> Non
 
 
 class _Body(NamedTuple):
-    """What is computed of each element: lines of code, and the values among them that are results."""
+    """The computation of one element: lines of code, and the values that are results."""
 
-    module: ir.Module  # which holds the values
+    module: ir.Module  # owns the values
     lines: list[str]
     results: list[ir.Value]
 
 
 def _simplified(inputs: Sequence[str], lines: Sequence[str], codes: Sequence[Code]) -> _Body:
-    """A body as MLIR simplifies it, of inputs named %arg0, %arg1, ...
+    """A body after MLIR's simplification, with inputs named %arg0, %arg1, ...
 
-    IREE 3.13 does that to the body of a dispatch; of results that turn out equal to each other (1 + x and x + 1), to an
-    input or a constant, it then takes one for another.
+    IREE 3.13 simplifies the body of a dispatch, too. If results are then equal to each other (1 + x and x + 1), to an
+    input or to a constant, it confuses them.
     """
     arguments = ", ".join(f"%in{i}: {t}" for i, t in enumerate(inputs))
     types = ", ".join(code.type for code in codes)
@@ -103,7 +103,7 @@ def _simplified(inputs: Sequence[str], lines: Sequence[str], codes: Sequence[Cod
     module = ir.Module.parse("\n".join([f"func.func @f({arguments}) -> ({types}) {{", *lines, end, "}"]))
     passmanager.PassManager.parse("builtin.module(canonicalize,cse,canonicalize)").run(module.operation)
     function = module.body.operations[0].operation
-    # As a whole: to print one operation MLIR numbers all values of its function.
+    # Printed as a whole, because MLIR numbers all values of the function to print a single operation.
     _, *inner, _, _ = function.get_asm(use_local_scope=True).splitlines()
     return _Body(module, inner, list(last_of(function.regions[0].blocks[0]).operands))
 
@@ -111,10 +111,10 @@ def _simplified(inputs: Sequence[str], lines: Sequence[str], codes: Sequence[Cod
 def _text(
     shape: Shape, operands: Sequence[Val], maps: Sequence[Sequence[int]], codes: Sequence[ir.Value], lines: Sequence[str]
 ) -> str:
-    """A function of the operands with the dispatch in it."""
+    """The text of a function of the operands that contains the dispatch."""
     count, indices = len(codes), ", ".join(f"d{i}" for i in range(len(shape)))
     whole = range(len(shape))
-    places = ", ".join(
+    positions = ", ".join(
         f"affine_map<({indices}) -> ({', '.join(f'd{i}' for i in dims)})>" for dims in (*maps, *[whole] * count)
     )
     elements = [str(c.type) for c in codes]
@@ -128,7 +128,7 @@ def _text(
         f"func.func @f({', '.join(f'%x{i}: {x.type}' for i, x in enumerate(operands))}) {{",
         f"%r:{count} = flow.dispatch.region -> ({kinds}) {{",
         *(f"%e{i} = tensor.empty() : {t}" for i, t in enumerate(types)),
-        f"%y:{count} = linalg.generic {{indexing_maps = [{places}], iterator_types = [{', '.join(_PARALLEL for _ in whole)}]}}",
+        f"%y:{count} = linalg.generic {{indexing_maps = [{positions}], iterator_types = [{', '.join(_PARALLEL for _ in whole)}]}}",
         f"{ins}outs({', '.join(f'%e{i}' for i in range(count))} : {kinds}) {{",
         f"^bb0({', '.join(arguments)}):", *lines,
         f"linalg.yield {', '.join(c.get_name() for c in codes)} : {', '.join(elements)} }} -> ({kinds})",
@@ -141,8 +141,8 @@ _PARALLEL = '"parallel"'
 
 
 def _parsed(text: str, operands: Sequence[Val], at: ir.Operation) -> ir.Operation:
-    """The dispatch of a function's text, moved before an operation."""
-    module = ir.Module.parse(text)  # must live until the dispatch has moved
+    """The dispatch in a function's text, moved before an operation."""
+    module = ir.Module.parse(text)  # must stay alive until the dispatch has moved
     block = module.body.operations[0].operation.regions[0].blocks[0]
     for argument, operand in zip(block.arguments, operands, strict=True):
         argument.replace_all_uses_with(operand.value)
@@ -152,7 +152,7 @@ def _parsed(text: str, operands: Sequence[Val], at: ir.Operation) -> ir.Operatio
 
 
 def _before_broadcast(value: ir.Value) -> tuple[ir.Value, Sequence[int]]:
-    """What `value` is a broadcast of without repeating a dimension, and along which dimensions it lies; or itself."""
+    """The source of a broadcast that repeats no dimension, and its dimensions in the result; or the value itself."""
     op, shape = made_by(value), value.type.shape
     if op is None or op.name != "stablehlo.broadcast_in_dim":
         return value, range(len(shape))

@@ -1,7 +1,7 @@
 """Fourier transforms of many rows or columns as a kernel: a vector holds the same element of several of them.
 
-Stockham's order (Van Loan, Computational Frameworks for the Fast Fourier Transform, section 1.7): each step of a radix reads
-one buffer and writes another, and no element is moved to the place of its reversed digits.
+The steps are in Stockham's order (Van Loan, Computational Frameworks for the Fast Fourier Transform, section 1.7): each
+step of a radix reads one buffer and writes another, so no element is moved to a digit-reversed index.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MOST_GROUPS = 8
 
 
 class Strides(NamedTuple):
-    """How far apart groups of columns, columns, and elements of a column lie, in complex numbers; one of the last two is 1."""
+    """The distances, in complex numbers, between groups of columns, columns, and elements of a column; one of the last two is 1."""
 
     group: int
     column: int
@@ -28,21 +28,21 @@ class Strides(NamedTuple):
 
 @dataclass(frozen=True)
 class Transforms:
-    """What is transformed.
+    """The description of the transforms.
 
     Args:
-      n: elements of a column, complex ones.
-      groups: of columns.
-      columns: of a group; a vector holds some of them.
-      source: where they lie.
-      target: where the results lie.
-      inverse: whether the sign of the exponent is positive.
-      scale: of all results.
+      n: the number of complex elements of a column.
+      groups: the number of groups of columns.
+      columns: the number of columns of a group; a vector holds some of them.
+      source: the strides of the operand.
+      target: the strides of the result.
+      inverse: True for a positive sign of the exponent.
+      scale: a factor of all results.
       whole: if it is not 0, the length of a transform of which this is the first of two: element k of column c is multiplied by
         exp(-2 pi i k c / whole).
-      in_place: whether the results are written where the source lies: columns, strides of which are the same.
-      real: whether the columns are rows of 2 n real numbers, and the spectrum n + 1 complex ones: results of a forward transform,
-        operands of an inverse one.
+      in_place: True if the results are written to the memory of the source; both have columns with equal strides.
+      real: True if the columns are rows of 2 n real numbers with n + 1 complex numbers in the spectrum, which is the
+        result of a forward transform, or the operand of an inverse one.
     """
 
     n: int
@@ -58,8 +58,8 @@ class Transforms:
 
 
 def radices(n: int, form: Form) -> list[int] | None:
-    """The steps of a transform of length n; None if a prime of it is too large."""
-    largest = 8 if form.rows == 8 else 4  # what stays in 32 registers, or in 16
+    """The radices of the steps of a transform of length n; None if a prime factor is too large."""
+    largest = 8 if form.rows == 8 else 4  # the largest radix that fits into 32 registers, or into 16
     steps = []
     for radix in (largest, 4, 2, 3, 5, 7, 11, 13):
         while n % radix == 0:
@@ -69,7 +69,7 @@ def radices(n: int, form: Form) -> list[int] | None:
 
 
 def roots(what: Transforms, form: Form) -> list[np.ndarray]:
-    """The tables that a kernel reads after its source, in f64: pairs of a cosine and a sine, each in a row or a vector."""
+    """The tables that a kernel reads after its source, in f64: pairs of cosine and sine, one pair in each row or vector."""
     tables = [_step_roots(what.n, form)]
     if what.real:
         tables.append(cosines_and_sines(np.arange(what.n + 1), 2 * what.n))
@@ -84,26 +84,26 @@ def fourier_text(name: str, what: Transforms, form: Form, tables: Sequence[np.nd
     """A kernel for the transforms of all columns.
 
     Args:
-      name: of the kernel.
+      name: the name of the kernel.
       what: the transforms; a group has at least as many columns as a vector has lanes.
-      form: of vectors.
-      tables: those of `roots`.
+      form: the form of vectors.
+      tables: the tables from `roots`.
 
     Returns:
-      The text, and the buffers of the results: the transforms, as pairs of numbers, and memory that the kernel needs. Operands
-      are the source, if the results do not take its place, and the tables.
+      The text, and the buffers of the results: the transforms, as pairs of numbers, and memory that the kernel needs.
+      The operands are the source, unless the transform is in place, and the tables.
     """
     return _Writer(what, form, tables).write(name)
 
 
 def cosines_and_sines(k: np.ndarray, n: int) -> np.ndarray:
-    """Cosines and sines of -2 pi k / n, in a second dimension; rounded once where the machine has longer numbers."""
+    """Cosines and sines of -2 pi k / n, along a second dimension; rounded once if the machine has a longer float type."""
     angles = 8 * np.arctan(np.longdouble(1)) * (k % n) / n
     return np.stack([np.cos(angles), -np.sin(angles)], 1).astype(np.float64)
 
 
 def _step_roots(n: int, form: Form) -> np.ndarray:
-    """By which roots the results of each step but the last are multiplied, after one row that nothing reads."""
+    """The roots by which the results of each step (except the last) are multiplied, after one row that is not read."""
     tables, rest = [cosines_and_sines(np.zeros(1, int), 1)], n
     for radix in radices(n, form) or ():
         if rest > radix:
@@ -113,7 +113,7 @@ def _step_roots(n: int, form: Form) -> np.ndarray:
 
 
 def share(n: int) -> int:
-    """A root of a column is a product of two: this many elements have the second one in common."""
+    """The number of elements of a column that share the second factor of their root; a root is a product of two factors."""
     return 1 << (n.bit_length() + 1) // 2
 
 
@@ -133,17 +133,18 @@ class _Writer:
             for name, strides, size in zip(("%source", "%target"), (what.source, what.target), self.sizes, strict=True)
         )
         self.tables = [Memory(f"%roots{i}", table.shape, form.element, read_only=True) for i, table in enumerate(tables)]
-        self.count = ""  # of the columns of a vector that are written; all if nothing is said
+        self.count = ""  # the number of columns of a vector that are written; "" means all
         self.memory = Memory("%memory", (self.workgroups, 2, spectrum, 2, self.lanes), form.element)
         if what.in_place:
             self.source = self.target
         self.workgroup = self.t.op("hal.interface.workgroup.id[0] : index")
 
     def write(self, name: str) -> tuple[str, list[Memory]]:
+        """The text of the kernel, and the buffers of its results."""
         t, what, lanes = self.t, self.what, self.lanes
         with t.loop(self.workgroup, what.groups * self.panels, self.workgroups) as unit:
             group, panel = t.of_indices("divui", unit, self.panels), t.of_indices("remui", unit, self.panels)
-            # The second vector of a group begins within the first one, if that is not a whole one.
+            # If the columns do not fill the first vector, the second one overlaps with it.
             surplus = -what.columns % lanes
             column = t.of_indices("maxsi", t.of_indices("subi", t.mul(panel, lanes), surplus), 0)
             if what.in_place and surplus:
@@ -155,7 +156,7 @@ class _Writer:
         return t.kernel(name, [*operands, *results], (self.workgroups, 1, 1)), results
 
     def _vector(self, group: Index, column: Index) -> None:
-        """The transforms of one vector of columns, from one half of the memory to the other."""
+        """Writes the transforms of one vector of columns; each step goes from one half of the memory to the other."""
         what, side = self.what, 0
         if what.source.column == 1:
             elements = self._columns(group, column)
@@ -182,7 +183,7 @@ class _Writer:
         self._write_rows(group, column, self._reader(side))
 
     def _step(self, radix: int, before: int, first: int, elements: Read, write: Write) -> None:
-        """One step, after those whose radices have the product `before`; its roots begin in row `first` of the table."""
+        """Writes one step, after steps whose radices have the product `before`; its roots begin in row `first` of the table."""
         t, terms = self.t, self.what.n // (before * radix)
 
         def at(p: Index, q: Index, factors: list[Complex]) -> None:
@@ -207,7 +208,7 @@ class _Writer:
     # ---------------------------------------------------------------- what is read and written
 
     def _reader(self, side: int) -> Read:
-        """The elements in one half of the memory."""
+        """A function that reads elements from one half of the memory."""
 
         def elements(i: Index) -> Complex:
             return Complex(*(self.t.vector(self.memory, self.workgroup, side, i, part, 0) for part in (0, 1)))
@@ -215,7 +216,7 @@ class _Writer:
         return elements
 
     def _put(self, side: int) -> Write:
-        """Writes them."""
+        """A function that writes elements to one half of the memory."""
 
         def put(i: Index, x: Complex) -> None:
             for part, value in enumerate(x):
@@ -224,7 +225,7 @@ class _Writer:
         return put
 
     def _final(self, write: Write, column: Index) -> Write:
-        """Writes results: scaled, and turned if this is the first of two transforms."""
+        """A function that writes results: scaled, and multiplied by a root if this is the first of two transforms."""
         t, what = self.t, self.what
 
         def put(i: Index, x: Complex) -> None:
@@ -239,7 +240,7 @@ class _Writer:
         return put
 
     def _columns(self, group: Index, column: Index) -> Read:
-        """The elements of columns of which real and imaginary parts lie side by side."""
+        """A function that reads elements of columns whose real and imaginary parts are adjacent."""
         t, lanes = self.t, self.lanes
 
         def elements(i: Index) -> Complex:
@@ -250,23 +251,24 @@ class _Writer:
         return elements
 
     def _put_columns(self, group: Index, column: Index) -> Write:
+        """A function that writes elements of columns, with real and imaginary parts adjacent."""
         t, lanes = self.t, self.lanes
 
         def put(i: Index, x: Complex) -> None:
             start = self._start(self.what.target, group, column, i)
             for half in (0, 1):
                 pairs = [lane // 2 + lanes * (lane % 2) for lane in range(half * lanes, (half + 1) * lanes)]
-                vector, place = t.shuffled(*x, pairs), t.add(start, half * lanes)
+                vector, position = t.shuffled(*x, pairs), t.add(start, half * lanes)
                 if self.count:
                     mask = t.mask(t.of_indices("subi", t.mul(self.count, 2), half * lanes))
-                    t.masked_put(mask, vector, self.target, place)
+                    t.masked_put(mask, vector, self.target, position)
                 else:
-                    t.put(vector, self.target, place)
+                    t.put(vector, self.target, position)
 
         return put
 
     def _read_rows(self, group: Index, column: Index) -> None:
-        """Copies rows into the memory: whole vectors of each, transposed, and the numbers that are left one by one."""
+        """Copies rows to the memory: whole vectors of each row, transposed, and the remaining numbers one by one."""
         t, put, pairs = self.t, self._put(0), self.lanes // 2
         whole = self.sizes[0] // pairs * pairs
         with t.loop(0, whole, pairs) as i:
@@ -304,12 +306,12 @@ class _Writer:
     # ---------------------------------------------------------------- roots
 
     def _root(self, table: Memory, row: Index) -> Complex:
-        """A root of a table in every lane."""
+        """A root from a table, in every lane."""
         t = self.t
         return Complex(*(t.splat(t.load(table, row, part)) for part in (0, 1)))
 
     def _column_roots(self, i: Index, column: Index) -> list[Complex]:
-        """The two factors of the roots of element i of some columns."""
+        """The two factors of the roots of element i of a vector of columns."""
         t, step = self.t, share(self.what.n)
         rows = t.of_indices("remui", i, step), t.add(t.of_indices("divui", i, step), step)
         return [Complex(*(t.vector(self.tables[-1], row, part, column) for part in (0, 1))) for row in rows]
@@ -317,10 +319,10 @@ class _Writer:
     # ---------------------------------------------------------------- real rows
 
     def _part_halves(self, elements: Read, write: Write) -> None:
-        """The spectrum of real rows, from that of the numbers that two neighbours make.
+        """Writes the spectrum of real rows, from the spectrum Z of the complex numbers that two neighbours form.
 
-        With E and O the spectra of the elements at even and odd places, Z = E + i O is what there is, and E + w O what is
-        wanted; E and O are spectra of real numbers: E(k) = (Z(k) + conj Z(h - k)) / 2.
+        Let E and O be the spectra of the elements at even and odd indices. Then Z = E + i O, and the result is E + w O.
+        E and O are spectra of real numbers, so E(k) = (Z(k) + conj Z(h - k)) / 2.
         """
         t, h = self.t, self.what.n
         half, zero = t.constant("dense<0.5>", t.form.vector), t.zeros()
@@ -335,10 +337,11 @@ class _Writer:
             write(k, Complex(t.multiplied(both.re, half), t.multiplied(both.im, half)))
 
     def _join_halves(self, elements: Read, write: Write) -> None:
-        """Twice the numbers whose inverse transform is the real rows of a spectrum, two neighbours in one number.
+        """Writes twice the complex numbers whose inverse transform gives the real rows of a spectrum, two neighbours in
+        one number.
 
-        As in `_part_halves`: 2 E(k) = X(k) + conj X(h - k), and 2 O(k) = conj(w) (X(k) - conj X(h - k)). The imaginary parts of
-        the first and the last number of a spectrum do not count.
+        As in `_part_halves`: 2 E(k) = X(k) + conj X(h - k), and 2 O(k) = conj(w) (X(k) - conj X(h - k)). The imaginary
+        parts of the first and the last number of a spectrum are ignored.
         """
         t, h = self.t, self.what.n
         first, last = elements(0), elements(h)
@@ -356,13 +359,15 @@ class _Writer:
 
 
 def _extent(what: Transforms, strides: Strides, n: int) -> int:
-    """Up to where a source or a target reaches, in complex numbers."""
+    """The size of a source or a target, in complex numbers."""
     sizes = (what.groups, what.columns, n)
     return 1 + sum(stride * (size - 1) for stride, size in zip(strides, sizes, strict=True))
 
 
 def _swapped(elements: Read) -> Read:
-    """Real parts as imaginary ones: a transform between two such exchanges is the inverse one."""
+    """The elements with real and imaginary parts exchanged; a forward transform between two such exchanges is the inverse
+    transform.
+    """
 
     def swapped(i: Index) -> Complex:
         re, im = elements(i)

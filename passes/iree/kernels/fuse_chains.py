@@ -1,4 +1,4 @@
-"""Long chains of elementwise operations as one operation each, which IREE would take exponential time to fuse."""
+"""Long chains of elementwise operations as one operation each, because IREE would need exponential time to fuse them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from nabla_mlir.passes.iree.kernels.graph import Shape
 from nabla_mlir.table.regions import reads_of
 from nabla_mlir.table.traits import is_part, runs_regions
 
-# Of an operation that IREE fuses others into (kIreeMaxOperandCount).
+# the operand limit of an operation into which IREE fuses others (kIreeMaxOperandCount)
 _MAX_OPERANDS = 16
 
 
@@ -46,12 +46,12 @@ class FuseChainsPass(Pass):
     """
 
     name: ClassVar[str] = "nabla-fuse-chains"
-    max_copies: int = thresholds.CHAIN_COPIES  # operations that IREE may write for a chain
-    max_operations: int = thresholds.CHAIN_OPERATIONS  # in one dispatch
-    least_operations: int = thresholds.LONG_CHAIN  # of a chain whose values IREE would write to memory
-    least_of_spills: int = thresholds.SPILLING_CHAIN  # of one of which it would write many
-    least_spills: int = thresholds.CHAIN_SPILLS  # values, so many
-    max_bindings: int = MAX_BINDINGS  # buffers that one dispatch reads and writes
+    max_copies: int = thresholds.CHAIN_COPIES  # the number of operations that IREE may write for a chain
+    max_operations: int = thresholds.CHAIN_OPERATIONS  # the largest number in one dispatch
+    least_operations: int = thresholds.LONG_CHAIN  # the least length of a chain of which IREE writes values to memory
+    least_of_spills: int = thresholds.SPILLING_CHAIN  # the least length of a chain of which IREE writes many values
+    least_spills: int = thresholds.CHAIN_SPILLS  # the number of values that counts as many
+    max_bindings: int = MAX_BINDINGS  # the largest number of buffers of one dispatch
 
     def run(self, module: ir.Operation) -> None:
         for holder in [op for op in nested_in_functions(module) if runs_regions(op)]:
@@ -62,7 +62,7 @@ class FuseChainsPass(Pass):
                             _fuse(ops)
 
     def _is_long(self, chain: _Chain) -> bool:
-        """Whether IREE would write too much for a chain, or values of a long one to memory."""
+        """True if IREE would write too much code for a chain, or would write values of a long chain to memory."""
         steps = chain.steps()
         parts = _Parts.of(steps)
         copies = parts.copies()
@@ -73,7 +73,7 @@ class FuseChainsPass(Pass):
         return is_cut and spills >= self.least_spills and len(steps) >= self.least_of_spills
 
     def _pieces(self, chain: _Chain) -> Iterator[Sequence[ir.Operation]]:
-        """The operations of a chain in pieces for one dispatch each, cut where few values pass."""
+        """The operations of a chain in pieces for one dispatch each; the chain is cut where few values pass."""
         start, steps = 0, chain.steps()
         while start < len(steps):
             counts = list(_bindings(steps[: start + self.max_operations], start))
@@ -87,18 +87,20 @@ class FuseChainsPass(Pass):
 
 @dataclass(eq=False)
 class _Chain:
-    """Connected operations over one shape that no path leaves and comes back to, in the order of their block."""
+    """Connected operations over one shape, in the order of their block; no path leaves the chain and returns."""
 
     ops: list[ir.Operation] = field(default_factory=list)
 
     def steps(self) -> list[_Step]:
         """The operations as numbers."""
-        places: dict[ir.Value, int] = {op.results[0]: i for i, op in enumerate(self.ops)}
-        return [_Step([places.get(v, v) for v in sources(op)], sum(1 for _ in op.results[0].uses)) for op in self.ops]
+        positions: dict[ir.Value, int] = {op.results[0]: i for i, op in enumerate(self.ops)}
+        return [_Step([positions.get(v, v) for v in sources(op)], sum(1 for _ in op.results[0].uses)) for op in self.ops]
 
 
 class _Step(NamedTuple):
-    """What an operation of a chain reads, values from outside or the places of others, and the uses of its result."""
+    """An operation of a chain: its operands (values from outside, or indices of other steps) and the number of uses of its
+    result.
+    """
 
     reads: list[ir.Value | int]
     uses: int
@@ -106,10 +108,10 @@ class _Step(NamedTuple):
 
 @dataclass(frozen=True)
 class _Value:
-    """A result of an operation in a block. The stage counts how often a path to it left a chain."""
+    """A result of an operation in a block. The stage is the number of times that a path to it left a chain."""
 
     stage: int
-    shape: Shape | None = None  # of the chain
+    shape: Shape | None = None  # the shape of the chain
 
 
 def _chains(block: ir.Block) -> list[_Chain]:
@@ -117,7 +119,7 @@ def _chains(block: ir.Block) -> list[_Chain]:
     known: dict[ir.Value, _Value] = {}
     chains: dict[ir.Value, _Chain] = {}
     order: dict[ir.Value, int] = {}
-    fixed: set[ir.Value] = set()  # numbers known beforehand: equal results of a dispatch are one that IREE takes for another
+    fixed: set[ir.Value] = set()  # constant values: IREE confuses equal results of a dispatch
     for op in (o.operation for o in block.operations):
         reads = [(v, known[v]) for v in reads_of(op) if v in known]
         shape = space_of(op)
@@ -144,13 +146,13 @@ def _chains(block: ir.Block) -> list[_Chain]:
     result = list(dict.fromkeys(chains.values()))
     for chain in result:
         chain.ops.sort(key=lambda o: order[o.results[0]])
-    # What a dispatch reads is final when it is written: later, constants and equal values among it could make results of it
-    # equal, of which IREE takes one for another.
+    #  A dispatch gets its final operands when it is written. If constants and equal values were merged later, results
+    # of the dispatch could become equal, and IREE would confuse them.
     return sorted(result, key=lambda chain: known[chain.ops[0].results[0]].stage)
 
 
 def _is_narrowing(op: ir.Operation) -> bool:
-    """Whether an operation makes numbers of fewer bits, which IREE writes to memory for what reads them."""
+    """True if an operation converts to fewer bits; IREE writes its result to memory for the readers."""
     if op.name != "stablehlo.convert":
         return False
     (source,), (result,) = op.operands, op.results
@@ -158,67 +160,69 @@ def _is_narrowing(op: ir.Operation) -> bool:
 
 
 def _read_in_parts(steps: Sequence[_Step]) -> set[ir.Value]:
-    """The parts of other values that a chain reads: IREE writes them for a dispatch that is given, and for no other."""
+    """The slices of other values that a chain reads: IREE materialises them for a separate dispatch only."""
     return {v for step in steps for v in step.reads if isinstance(v, ir.Value) and is_part(made_by(v))}
 
 
 @dataclass(frozen=True)
 class _Parts:
-    """A chain as IREE fuses it: what one operation reads becomes a part of it while it reads few values."""
+    """A chain as IREE fuses it: an operation becomes a part of its only reader, as long as that reads few values."""
 
     steps: Sequence[_Step]
     users: list[set[int]]
-    home: list[int]  # the step that each becomes a part of
-    reads: list[set[ir.Value | int]]  # of the steps that are their own homes, with their parts
+    home: list[int]  # for each step, the step of which it is a part
+    reads: list[set[ir.Value | int]]  # the values that each home reads, including its parts
     sizes: list[int]
 
     @staticmethod
     def of(steps: Sequence[_Step]) -> _Parts:
         users: list[set[int]] = [set() for _ in steps]
-        for place, step in enumerate(steps):
+        for position, step in enumerate(steps):
             for value in step.reads:
                 if isinstance(value, int):
-                    users[value].add(place)
+                    users[value].add(position)
         parts = _Parts(steps, users, list(range(len(steps))), [set(step.reads) for step in steps], [1] * len(steps))
-        for place in reversed(range(len(steps))):
-            parts._give(place)
+        for position in reversed(range(len(steps))):
+            parts._give(position)
         return parts
 
     def copies(self) -> int:
-        """The most operations that IREE writes for one of the chain: what is no part is fused once for each reader."""
+        """The largest number of operations that IREE writes for a step; a step that is not a part of another is copied for
+        each reader.
+        """
         copies = [0] * len(self.steps)
-        for place in self._homes():
-            copies[place] = self.sizes[place] + sum(copies[v] for v in self.reads[place] if isinstance(v, int))
+        for position in self._homes():
+            copies[position] = self.sizes[position] + sum(copies[v] for v in self.reads[position] if isinstance(v, int))
         return max(copies)
 
     def spills(self) -> int:
-        """How many values are on their own, and are read in the chain alone."""
-        return sum(1 for place in self._homes() if self.users[place] and self._is_inner(place))
+        """The number of values that are not part of another step and that only the chain reads."""
+        return sum(1 for position in self._homes() if self.users[position] and self._is_inner(position))
 
-    def _give(self, place: int) -> None:
-        """Makes a step a part of its only reader, if it may be."""
-        homes = {self.home[user] for user in self.users[place]}
-        if len(homes) != 1 or not self._is_inner(place):
+    def _give(self, position: int) -> None:
+        """Makes a step a part of its only reader, if that is allowed."""
+        homes = {self.home[user] for user in self.users[position]}
+        if len(homes) != 1 or not self._is_inner(position):
             return
         (reader,) = homes
-        both = self.reads[reader] - {place} | self.reads[place]
+        both = self.reads[reader] - {position} | self.reads[position]
         if len(both) < _MAX_OPERANDS:
-            self.home[place], self.reads[reader] = reader, both
-            self.sizes[reader] += self.sizes[place]
+            self.home[position], self.reads[reader] = reader, both
+            self.sizes[reader] += self.sizes[position]
 
     def _homes(self) -> Iterator[int]:
-        return (place for place, home in enumerate(self.home) if home == place)
+        return (position for position, home in enumerate(self.home) if home == position)
 
-    def _is_inner(self, place: int) -> bool:
-        """Whether the chain alone reads a value."""
-        return sum(self.steps[user].reads.count(place) for user in self.users[place]) == self.steps[place].uses
+    def _is_inner(self, position: int) -> bool:
+        """True if only the chain reads a value."""
+        return sum(self.steps[user].reads.count(position) for user in self.users[position]) == self.steps[position].uses
 
 
 def _bindings(steps: Sequence[_Step], start: int = 0) -> Iterator[int]:
-    """How many buffers one dispatch reads and writes that does the steps from `start` to each of those behind."""
+    """The number of buffers of a dispatch with the steps from `start` to k, for each k."""
     inputs: set[ir.Value | int] = set()
-    outputs: dict[ir.Value | int, int] = {}  # and the uses that are left
-    for place, step in enumerate(steps[start:], start):
+    outputs: dict[ir.Value | int, int] = {}  # with the number of remaining uses
+    for position, step in enumerate(steps[start:], start):
         for value in step.reads:
             if value not in outputs:
                 inputs.add(value)
@@ -227,22 +231,22 @@ def _bindings(steps: Sequence[_Step], start: int = 0) -> Iterator[int]:
             if not outputs[value]:
                 del outputs[value]
         if step.uses:
-            outputs[place] = step.uses
+            outputs[position] = step.uses
         yield len(inputs) + len(outputs)
 
 
 def _fuse(ops: Sequence[ir.Operation]) -> None:
-    """Makes one operation of several, where the last of them stands."""
+    """Replaces several operations by one, at the position of the last one."""
     values = {op.results[0] for op in ops}
     block = [o.operation for o in ops[0].block.operations]
-    places = [i for i, op in enumerate(block) if _makes(op, values)]
-    behind, late = block[places[-1]], set(values)
-    for op in block[places[0] : places[-1]]:
+    positions = [i for i, op in enumerate(block) if _makes(op, values)]
+    behind, late = block[positions[-1]], set(values)
+    for op in block[positions[0] : positions[-1]]:
         if not _makes(op, values) and any(v in late for v in reads_of(op)):
             op.move_after(behind)
             behind = op
             late.update(op.results)
-    inside = [block[i] for i in places]
+    inside = [block[i] for i in positions]
     results = [op.results[0] for op in inside if any(not _makes(use.owner, values) for use in op.results[0].uses)]
     if results:
         as_dispatch(inside, results)

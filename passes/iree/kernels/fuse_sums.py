@@ -1,4 +1,4 @@
-"""Large sums of what is computed from small values, as kernels that hold nothing large in memory."""
+"""Large sums of values that are computed from small values, as kernels that store no large value."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class FuseSumsPass(Pass):
 
     name: ClassVar[str] = "nabla-fuse-sums"
     vector_bytes: int = 64  # width of the CPU's vector registers
-    least_size: int = thresholds.FUSED_SUMS  # elements of the space
+    least_size: int = thresholds.FUSED_SUMS  # the number of elements of the space
 
     def run(self, module: ir.Operation) -> None:
         """Rewrites `module` in place."""
@@ -45,11 +45,11 @@ class FuseSumsPass(Pass):
                         group.replace(names, self.vector_bytes)
 
     def _is_sum(self, op: ir.Operation) -> bool:
-        """Whether it is a large reduction, over more than a short last axis."""
+        """True for a large reduction over more than a short last axis."""
         return combines(op) and not is_short(op) and size_of(op.operands[0]) >= self.least_size
 
     def _is_inner(self, op: ir.Operation) -> bool:
-        """Whether it is large, and may be computed element by element where it is read."""
+        """True for a large value that may be computed element by element in its reader."""
         if not is_static_tensor(op.results[0].type) or size_of(op.results[0]) * SHORT < self.least_size:
             return False
         return is_elementwise(op) or op.name in _MOVES or (combines(op) and is_short(op))
@@ -60,5 +60,5 @@ _MOVES = ("stablehlo.broadcast_in_dim", "stablehlo.transpose", "stablehlo.iota",
 
 
 def _reads_little(group: Group) -> bool:
-    """Whether no value is large that is in memory in any case."""
+    """True if the group reads no large value from memory."""
     return all(thresholds.FUSED_SUMS_READ * size_of(v) <= group.size for v in group.inputs)

@@ -1,4 +1,4 @@
-"""A loop as plain Python objects: what a kernel is planned and written from, without MLIR."""
+"""A loop as plain Python objects, without MLIR: kernels are planned and written from it."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ Shape = tuple[int, ...]
 
 
 class NotSupported(Exception):  # noqa: N818 - not an error: the loop stays as it is
-    """The loop cannot be a kernel; the message says why."""
+    """The loop cannot become a kernel; the message has the reason."""
 
 
 @dataclass(eq=False)
 class Node:
-    """A tensor value: the operation that gives it, or where it comes from."""
+    """A tensor value: the operation that computes it, or its origin."""
 
     name: str
     operands: tuple[Node, ...]
@@ -42,7 +42,7 @@ class Node:
 
     def __post_init__(self) -> None:
         self.size: int = math.prod(self.shape)
-        # Whether it changes while a loop runs, and whether its elements come from memory.
+        # True if it changes while a loop runs; and True if its elements come from memory.
         self.fixed: bool = self.name not in ("argument", "result") and all(n.fixed for n in self.operands)
         self.from_memory: bool = self.name in ("input", "argument", "result") or any(
             n.from_memory for n in self.operands
@@ -57,7 +57,7 @@ class Node:
 
 @dataclass(eq=False)
 class Region:
-    """What is computed from arguments: a tree that ends in results. `loops` are those in it, in order."""
+    """A computation from arguments to results; `loops` are its inner loops, in order."""
 
     arguments: list[Node]
     results: list[Node]
@@ -74,21 +74,21 @@ class Loop:
     results: list[Node]
 
 
-# The combinations of a reduction, by the operation in its region.
+# The combiners of a reduction, by the operation in its region.
 REDUCERS = tuple(VECTOR_COMBINATIONS)
 _STRUCTURAL = ("slice", "reshape", "transpose", "broadcast_in_dim", "reverse", "iota", "dynamic_slice",
                "dynamic_update_slice", "concatenate", "pad")  # fmt: skip
 
 
 class Reader:
-    """Reads a loop; `inputs` are the values from outside that it uses, and its arrays of constants, as 'input' nodes."""
+    """Reads a loop; `inputs` maps captured values, and constant arrays, to 'input' nodes."""
 
     def __init__(self) -> None:
         self.inputs: dict[ir.Value, Node] = {}
         self._nodes: dict[ir.Value, Node] = {}
 
     def loop(self, op: ir.Operation) -> Loop:
-        """The loop. Raises NotSupported for what kernels have no code for."""
+        """The loop. Raises NotSupported for operations without kernel code."""
         inits = [self.node(v) for v in op.operands]
         condition, body = (self._region(r) for r in op.regions)
         results = [Node("result", (), n.shape, n.dtype) for n in inits]
@@ -112,7 +112,7 @@ class Reader:
         """The result of an elementwise operation, or of a reshape of one element.
 
         Raises:
-          NotSupported: the operation is another one, or there is no code for it.
+          NotSupported: it is another operation, or has no kernel code.
         """
         name = op.name.partition(".")[2]
         if name not in _OF_EACH_ELEMENT and not (name == "reshape" and math.prod(op.results[0].type.shape) == 1):
@@ -121,12 +121,12 @@ class Reader:
         return self._nodes[op.results[0]]
 
     def read(self, op: ir.Operation) -> Node:
-        """The result of an operation of which there is code. Raises NotSupported if there is none."""
+        """The result of an operation. Raises NotSupported if it has no kernel code."""
         self._nodes[op.results[0]] = self._read(op)
         return self._nodes[op.results[0]]
 
     def node(self, value: ir.Value) -> Node:
-        """A value: of an operation that was read, a constant, or an input."""
+        """The node of a value: the result of an operation that was read, a constant, or an input."""
         if value not in self._nodes:
             owner = made_by(value)
             splat = None if owner is None else splat_of(owner)
@@ -137,7 +137,7 @@ class Reader:
         return self._nodes[value]
 
     def _read(self, op: ir.Operation) -> Node:
-        """The result of an operation; composites as what they are made of, barriers as what stands behind them."""
+        """The node of an operation's result; composites are expanded, and barriers are skipped."""
         dialect, _, name = op.name.partition(".")
         if len(op.results) != 1 or not (dialect in ("stablehlo", "chlo") or op.name in BARRIERS):
             raise NotSupported(op.name)
@@ -204,7 +204,7 @@ def _is_finite(x: Node) -> Node:
 
 
 def _sign(x: Node) -> Node:
-    """-1 or 1; a zero or NaN itself."""
+    """-1 or 1; zeros and NaN are returned unchanged."""
     result = x
     for value, direction in ((-1, "LT"), (1, "GT")):
         test = Node("compare", (x, _full(0, x)), x.shape, "i1", {"direction": direction})
@@ -223,7 +223,7 @@ def _logistic(x: Node) -> Node:
 
 
 def _shifted(name: str) -> Callable[[Node, Node], Node]:
-    """A shift: by as many bits as there are, or more, nothing is left (of a signed number, the sign)."""
+    """A shift. If the amount is at least the number of bits, the result is 0 (or all sign bits in an arithmetic shift)."""
 
     def make(x: Node, n: Node) -> Node:
         bits = 8 * BYTES[x.dtype]
@@ -237,7 +237,7 @@ def _shifted(name: str) -> Callable[[Node, Node], Node]:
     return make
 
 
-# Operations that are others, put together.
+# Composite operations.
 _COMPOSITES: dict[str, Callable[..., Node]] = {
     "square": lambda x: Node("multiply", (x, x), x.shape, x.dtype),
     "is_finite": _is_finite,
@@ -248,7 +248,7 @@ _OF_EACH_ELEMENT = frozenset({*ELEMENTWISE, *_COMPOSITES, "convert", "bitcast_co
 
 
 def _type(value: ir.Value) -> tuple[Shape, str]:
-    """The shape and the element type of a value. Raises NotSupported for what there is no code for."""
+    """The shape and the element type of a value. Raises NotSupported if kernels do not have the type."""
     known = _shape_and_word(value.type)
     if known is None:
         raise NotSupported(f"a value of type {value.type}")
@@ -264,7 +264,7 @@ def _shape_and_word(kind: ir.Type) -> tuple[Shape, str] | None:
 
 
 def splat_of(op: ir.Operation) -> Any:
-    """The number that a constant, or a barrier behind one, holds everywhere; else None."""
+    """The number with which a constant (also behind barriers) is filled; None for other operations."""
     while op.name in BARRIERS and len(op.operands) == 1:
         owner = made_by(op.operands[0])
         if owner is None:
@@ -282,9 +282,9 @@ def _attribute(attribute: ir.Attribute) -> Any:
 
 
 def _product(op: ir.Operation, operands: Sequence[Node], shape: Shape, dtype: str) -> Node:
-    """A product is the sum of products of broadcast factors, over dimensions (batch, rows, columns, contracted).
+    """A product as a sum of products of broadcast factors, over dimensions (batch, rows, columns, contracted).
 
-    Of 3x5 and 5x4, ``a @ b`` is ``sum(broadcast(a, (3, 4, 5), dims=[0, 2]) * broadcast(b, (3, 4, 5), dims=[2, 1]))``
+    For 3x5 and 5x4, ``a @ b`` is ``sum(broadcast(a, (3, 4, 5), dims=[0, 2]) * broadcast(b, (3, 4, 5), dims=[2, 1]))``
     over the last dimension.
     """
     if any(n.dtype != dtype for n in operands) or dtype not in ("f32", "f64"):
@@ -294,16 +294,16 @@ def _product(op: ir.Operation, operands: Sequence[Node], shape: Shape, dtype: st
     contracting = [numbers[f"{side}_contracting_dimensions"] for side in ("lhs", "rhs")]
     sizes = (*shape, *(operands[0].shape[d] for d in contracting[0]))
     free = len(batch[0])
-    places = []  # of the dimensions of each factor among all of them
+    positions = []  # for each factor, its dimensions among all dimensions of the product
     for n, b, c in zip(operands, batch, contracting, strict=True):
-        place = {d: i for i, d in enumerate(b)} | {d: len(shape) + i for i, d in enumerate(c)}
+        position = {d: i for i, d in enumerate(b)} | {d: len(shape) + i for i, d in enumerate(c)}
         for d in range(len(n.shape)):
-            if d not in place:
-                place[d], free = free, free + 1
-        places.append(tuple(place[d] for d in range(len(n.shape))))
-    lane, packed = _vector_dimension(operands, places, shape, sizes)
+            if d not in position:
+                position[d], free = free, free + 1
+        positions.append(tuple(position[d] for d in range(len(n.shape))))
+    lane, packed = _vector_dimension(operands, positions, shape, sizes)
     factors = []
-    for n, p in zip(operands, places, strict=True):
+    for n, p in zip(operands, positions, strict=True):
         if lane in packed and lane in p and p[-1] != lane:
             order = (*(d for d in range(len(p)) if p[d] != lane), p.index(lane))
             n = Node(
@@ -318,20 +318,21 @@ def _product(op: ir.Operation, operands: Sequence[Node], shape: Shape, dtype: st
 
 
 def _vector_dimension(
-    operands: Sequence[Node], places: Sequence[tuple[int, ...]], shape: Shape, sizes: Shape
+    operands: Sequence[Node], positions: Sequence[tuple[int, ...]], shape: Shape, sizes: Shape
 ) -> tuple[int | None, set[int]]:
-    """The dimension of a product that vectors lie along, and the same if a factor has to be transposed for it.
+    """The dimension of a product along which vectors are read, and the dimensions along which a factor must be transposed
+    for that.
 
-    That is the last of the result, if the factor that has it can be read along it, or is transposed once, before
-    the loop; else the contracted one, if both factors can be read along it.
+    It is the last dimension of the result, if the factor that has it can be read along it, or is transposed once before
+    the loop. Otherwise it is the contracted dimension, if both factors can be read along it.
     """
     columns = [d for d, n in enumerate(shape) if n > 1]
-    last = [p[-1] if p else None for p in places]
+    last = [p[-1] if p else None for p in positions]
     along = last[0] if last[0] == last[1] and last[0] is not None and last[0] >= len(shape) else None
     if not columns:
         return along, set()
     column = columns[-1]
-    owner = next(i for i in (1, 0) if column in places[i])
+    owner = next(i for i in (1, 0) if column in positions[i])
     if last[owner] == column and (along is None or shape[column] >= 4):
         return column, set()
     if along is not None and sizes[along] > 1 and not (operands[owner].fixed and shape[column] >= 4):

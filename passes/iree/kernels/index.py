@@ -1,4 +1,4 @@
-"""Where an element comes from: affine indices, and the indices of operands that belong to an index of a result."""
+"""Affine indices, and the indices of operand elements from which an element of a result is computed."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import NamedTuple
 
 from nabla_mlir.passes.iree.kernels.graph import Node, Shape
 
-# The position in a vector, as a symbol.
+# The lane in a vector, as a symbol.
 LANE = "lane"
 Range = tuple[int, int]  # the smallest and the largest value
 
 
 class Affine(NamedTuple):
-    """constant + sum of coefficient * symbol; the terms are sorted, and no coefficient is zero."""
+    """constant + sum of coefficient * symbol; the terms are sorted, and all coefficients are nonzero."""
 
     terms: tuple[tuple[str, int], ...] = ()
     constant: int = 0
@@ -37,7 +37,7 @@ class Affine(NamedTuple):
 
     @property
     def lane(self) -> int:
-        """The step from one lane to the next."""
+        """The step between neighbouring lanes."""
         return next((factor for symbol, factor in self.terms if symbol == LANE), 0)
 
     def scalar(self) -> Affine:
@@ -55,7 +55,7 @@ class Affine(NamedTuple):
 
 ZERO = Affine()
 Index = tuple[Affine, ...]
-# A scalar as an index, clamped to a number of places.
+# A scalar as an index, clamped to a number of indices.
 Start = Callable[[Node, int], Affine]
 
 
@@ -65,7 +65,7 @@ def origin(node: Node) -> Index:
 
 
 class NeedsBuffer(Exception):  # noqa: N818 - asks the planner for something
-    """An element of a value cannot be named by affine indices, unless `node`, it or its operand, is in memory."""
+    """An element has no affine index, unless `node` (the value or its operand) is in memory."""
 
     def __init__(self, node: Node):
         super().__init__(node.name)
@@ -73,12 +73,12 @@ class NeedsBuffer(Exception):  # noqa: N818 - asks the planner for something
 
 
 def symbol(name: str) -> Affine:
-    """The symbol itself."""
+    """The symbol as an affine expression."""
     return Affine(((name, 1),))
 
 
 def linear(index: Sequence[Affine], shape: Shape) -> Affine:
-    """The place of an element in memory."""
+    """The offset of an element in memory."""
     total = ZERO
     for i, n in zip(index, shape, strict=True):
         total = total * n + i
@@ -86,17 +86,17 @@ def linear(index: Sequence[Affine], shape: Shape) -> Affine:
 
 
 def reads(node: Node, index: Index, ranges: Mapping[str, Range], start: Start) -> list[tuple[Node, Index]]:
-    """The elements of operands that the element of `node` at `index` is computed from, or copied from.
+    """The elements of operands from which the element of `node` at `index` is computed or copied.
 
     Raises:
-      NeedsBuffer: that depends on the values of the symbols, or is not affine.
+      NeedsBuffer: they depend on the values of the symbols, or are not affine.
     """
     operands = node.operands
     if node.name == "broadcast_in_dim":
         source = tuple(index[d] for d in node.attributes["broadcast_dimensions"])
     elif node.name == "transpose":
-        places = dict(zip(node.attributes["permutation"], index, strict=True))
-        source = tuple(places[d] for d in range(len(index)))
+        positions = dict(zip(node.attributes["permutation"], index, strict=True))
+        source = tuple(positions[d] for d in range(len(index)))
     elif node.name == "slice":
         steps = zip(index, node.attributes["start_indices"], node.attributes["strides"], strict=True)
         source = tuple(i * stride + first for i, first, stride in steps)
@@ -125,7 +125,7 @@ def reads(node: Node, index: Index, ranges: Mapping[str, Range], start: Start) -
 
 
 def _inside(index: Index, shape: Shape) -> Index:
-    """The index in one canonical form: a dimension of size one has one place, and a scalar none."""
+    """The index in a canonical form: zero in dimensions of size 1, and empty for a scalar."""
     index = index[: len(shape)]
     return index if 1 not in shape else tuple([ZERO if n == 1 else i for i, n in zip(index, shape, strict=True)])
 
@@ -133,17 +133,17 @@ def _inside(index: Index, shape: Shape) -> Index:
 def _reshaped(node: Node, index: Index) -> Index:
     source: list[Affine] = []
     for before, after in _groups(node.operands[0].shape, node.shape):
-        place = linear([index[d] for d in after], tuple(node.shape[d] for d in after))
+        position = linear([index[d] for d in after], tuple(node.shape[d] for d in after))
         long = [d for d in before if node.operands[0].shape[d] != 1]
         if len(long) > 1:
             raise NeedsBuffer(node.operands[0])
-        source += [place if d in long else ZERO for d in before]
+        source += [position if d in long else ZERO for d in before]
     return tuple(source)
 
 
 @functools.lru_cache(maxsize=1024)
 def _groups(before: Shape, after: Shape) -> list[tuple[list[int], list[int]]]:
-    """The smallest runs of dimensions that hold the same number of elements on both sides."""
+    """The smallest groups of neighbouring dimensions with equal numbers of elements in both shapes."""
     groups = []
     i = j = 0
     while i < len(before) or j < len(after):
@@ -167,8 +167,8 @@ def _padded(node: Node, index: Index, ranges: Mapping[str, Range]) -> tuple[Node
     operand, padding = node.operands
     source = tuple(i + -low for i, low in zip(index, node.attributes["edge_padding_low"], strict=True))
     inside = True
-    for place, n in zip(source, operand.shape, strict=True):
-        low, high = place.range(ranges)
+    for position, n in zip(source, operand.shape, strict=True):
+        low, high = position.range(ranges)
         if high < 0 or low >= n:
             return padding, origin(padding)
         inside = inside and low >= 0 and high < n

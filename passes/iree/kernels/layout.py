@@ -1,4 +1,4 @@
-"""How a factor of a product lies in memory, and where a kernel finds its elements."""
+"""The memory layout of a factor of a product, and the addresses of its elements in a kernel."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from nabla_mlir.passes.iree.kernels.text import Index, Memory, Text
 
 
 class Axis(NamedTuple):
-    """An axis: its size, and how many elements apart two neighbours along it stand in memory; negative: backwards."""
+    """An axis: its size, and the distance in memory, in elements, between neighbours along it; a negative one goes backwards."""
 
     size: int
     stride: int
 
 
-# Axes that every kernel has room for, free ones and others: fewer kernels are compiled, and one turn of a loop costs nothing.
+# Every kernel has room for this many axes of each sort: fewer kernels are compiled, and an extra axis costs nothing.
 AXES = 2
 
 
 class Kind(NamedTuple):
-    """What layouts of one kernel share; they differ in numbers.
+    """The properties that all layouts of one kernel share; sizes and strides are arguments of the kernel.
 
     Args:
-      unit: what lies side by side in memory: "k", terms; "f", rows or columns; "s", neither: there is a stride.
-      free: how many axes are free, `AXES` at least.
-      terms: how many are summed over, likewise.
+      unit: the elements that are adjacent in memory: "k" terms, "f" rows or columns, "s" neither (all have strides).
+      free: the number of free axes, at least `AXES`.
+      terms: the number of axes that are summed over, at least `AXES`.
     """
 
     unit: str
@@ -40,17 +40,18 @@ class Kind(NamedTuple):
 
 @dataclass(frozen=True)
 class Layout:
-    """A factor X[b, i, k] of a product: its element stands at the start plus, for each axis, place times stride.
+    """A factor X[b, i, k] of a product: the address of an element is the start plus, for each axis, its index times the stride.
 
-    So a factor may be any view of its memory: a transpose, every second element, or windows that overlap. What is free,
-    and what is summed over, may be several axes, the last one changing fastest.
+    So a factor may be any view of its memory: a transpose, every second element, or overlapping windows. The free
+    dimension and the summed dimension may each consist of several axes, the last one changing fastest.
 
     Args:
-      elements: of the memory.
-      batch: the strides of the batch axes, whose sizes are the product's; 0: all of them have the same matrix.
-      free: the axes of rows, or columns.
+      elements: the number of elements of the memory.
+      batch: the strides of the batch axes, whose sizes are those of the product; 0 means that all matrices are the
+        same.
+      free: the axes of rows (or columns).
       terms: the axes that are summed over.
-      start: the place of the first element.
+      start: the offset of the first element.
     """
 
     elements: int
@@ -61,17 +62,17 @@ class Layout:
 
     @property
     def rows(self) -> int:
-        """What is free, or columns of a right factor."""
+        """The number of rows; the number of columns for a right factor."""
         return math.prod(axis.size for axis in self.free)
 
     @property
     def length(self) -> int:
-        """Terms of a sum."""
+        """The number of terms of a sum."""
         return math.prod(axis.size for axis in self.terms)
 
     @property
     def kind(self) -> Kind:
-        """What the kernel for it is written for."""
+        """The kind of the layout, for which the kernel is written."""
         terms, free = self.terms[-1], self.free[-1]
         if terms.stride == free.stride == 1:
             unit = "f" if free.size >= terms.size else "k"
@@ -81,7 +82,7 @@ class Layout:
 
     @property
     def numbers(self) -> tuple[int, ...]:
-        """What the kernel is given, in the order in which `View` reads it."""
+        """The arguments of the kernel, in the order in which `View` reads them."""
         free, terms = padded(self.free), padded(self.terms)
         inner = [axis.size for axes in (free, terms) for axis in axes[1:]]
         strides = [axis.stride for axis in (*free, *terms)]
@@ -89,7 +90,7 @@ class Layout:
 
 
 def merged(axes: Iterable[Axis]) -> tuple[Axis, ...]:
-    """The same places by fewer axes: those that follow each other in memory are one; one of size 1 is none."""
+    """The same offsets by fewer axes: axes that continue each other in memory are joined, and those of size 1 are dropped."""
     result: list[Axis] = []
     for axis in axes:
         if axis.size == 1:
@@ -102,19 +103,19 @@ def merged(axes: Iterable[Axis]) -> tuple[Axis, ...]:
 
 
 def padded(axes: Sequence[Axis]) -> tuple[Axis, ...]:
-    """The same places by as many axes as kernels have."""
+    """The same offsets by as many axes as kernels have."""
     return *[Axis(1, 0)] * (AXES - len(axes)), *axes
 
 
 class View:
-    """A factor in a kernel: the memory that it is bound to, and the places of its elements.
+    """A factor in a kernel: its memory, and the addresses of its elements.
 
     Args:
-      text: of the kernel, which is given the numbers of the layout next.
-      name: of the factor.
-      kind: of its layout.
-      batches: how many axes of the batch there are.
-      rows: how many rows there are, or columns.
+      text: the text of the kernel; its next arguments are the numbers of the layout.
+      name: the name of the factor.
+      kind: the kind of its layout.
+      batches: the number of batch axes.
+      rows: the number of rows (or columns).
     """
 
     t: Text
@@ -131,67 +132,67 @@ class View:
         self._term_sizes = [number(f"term_size{n}") for n in range(1, kind.terms)]
         free = [number(f"free_stride{n}") for n in range(kind.free)]
         terms = [number(f"term_stride{n}") for n in range(kind.terms)]
-        # That a stride is 1 is written in the kernel; loads are of vectors then.
+        # A stride of 1 is written into the kernel, which then loads vectors.
         self._free: list[Index] = [*free[:-1], 1 if self.unit == "f" else free[-1]]
         self._terms: list[Index] = [*terms[:-1], 1 if self.unit == "k" else terms[-1]]
         self.memory: Memory = Memory(f"%{name}", (-1,), text.form.element, read_only=True, given=(elements,))
 
     @property
     def run(self) -> str:
-        """How many terms follow each other by one stride."""
+        """The number of consecutive terms with one stride."""
         return self._term_sizes[-1]
 
     @property
     def free_run(self) -> str:
-        """How many rows, or columns, do."""
+        """The number of consecutive rows (or columns) with one stride."""
         return self._free_sizes[-1]
 
-    def of_batch(self, places: Sequence[Index]) -> Index:
-        """Where the matrix at a place of the batch begins."""
-        return self._sum(self.start, places, self._batch)
+    def of_batch(self, positions: Sequence[Index]) -> Index:
+        """The offset of the matrix at an index of the batch."""
+        return self._sum(self.start, positions, self._batch)
 
     def of_row(self, base: Index, row: Index) -> Index:
-        """Where a row, or column, begins."""
-        return self._sum(base, self._places(row, self._free_sizes), self._free)
+        """The offset of a row (or column)."""
+        return self._sum(base, self._positions(row, self._free_sizes), self._free)
 
     def of_rows(self, base: Index, first: Index, count: int) -> list[Index]:
-        """Where so many rows begin, from one on; those beyond the last one are copies of it."""
+        """The offsets of `count` rows from `first` on; rows after the last one get the offset of the last one."""
         t, last = self.t, self.t.add(self.rows, -1)
         if len(self._free) > AXES:
             return [self.of_row(base, t.of_indices("minsi", t.add(first, r), last)) for r in range(count)]
-        row = t.of_indices("minsi", first, last)  # the others by steps, since a division takes as long as copying a few vectors
-        places, place = [self.of_row(base, row)], self.row_in_run(row)
+        row = t.of_indices("minsi", first, last)  # later rows add steps, because a division takes as long as copying a few vectors
+        positions, position = [self.of_row(base, row)], self.row_in_run(row)
         outer, inner = self._free
         to_next_run = t.of_indices("subi", outer, t.mul(t.add(self.free_run, -1), inner))
         for r in range(1, count):
-            place = t.add(place, 1)
-            ends = t.compare("eq", place, self.free_run)
+            position = t.add(position, 1)
+            ends = t.compare("eq", position, self.free_run)
             step = t.chosen(t.compare("slt", t.add(first, r), self.rows), t.chosen(ends, to_next_run, inner), 0)
-            places.append(t.add(places[-1], step))
-            place = t.chosen(ends, 0, place)
-        return places
+            positions.append(t.add(positions[-1], step))
+            position = t.chosen(ends, 0, position)
+        return positions
 
     def of_run(self, base: Index, run: Index) -> Index:
-        """Where the terms of a run begin."""
-        return self._sum(base, self._places(run, self._term_sizes[:-1]), self._terms[:-1])
+        """The offset of the terms of a run."""
+        return self._sum(base, self._positions(run, self._term_sizes[:-1]), self._terms[:-1])
 
-    def of_term(self, base: Index, place: Index) -> Index:
-        """Where a term stands, by its place in its run."""
-        return self._sum(base, [place], self._terms[-1:])
+    def of_term(self, base: Index, position: Index) -> Index:
+        """The offset of a term, from its index in its run."""
+        return self._sum(base, [position], self._terms[-1:])
 
     def row_in_run(self, row: Index) -> Index:
-        """The place of a row, or column, in its run."""
+        """The index of a row (or column) in its run."""
         return self.t.of_indices("remui", row, self._free_sizes[-1])
 
-    def _places(self, n: Index, inner: Sequence[str]) -> list[Index]:
-        """The place along each axis, from the sizes of all but the first."""
-        places: list[Index] = []
+    def _positions(self, n: Index, inner: Sequence[str]) -> list[Index]:
+        """The index along each axis, from the sizes of all axes but the first."""
+        positions: list[Index] = []
         for size in reversed(inner):
-            places.append(self.t.of_indices("remui", n, size))
+            positions.append(self.t.of_indices("remui", n, size))
             n = self.t.of_indices("divui", n, size)
-        return [n, *reversed(places)]
+        return [n, *reversed(positions)]
 
-    def _sum(self, base: Index, places: Sequence[Index], strides: Sequence[Index]) -> Index:
-        for place, stride in zip(places, strides, strict=True):
-            base = self.t.add(base, self.t.mul(place, stride))
+    def _sum(self, base: Index, positions: Sequence[Index], strides: Sequence[Index]) -> Index:
+        for position, stride in zip(positions, strides, strict=True):
+            base = self.t.add(base, self.t.mul(position, stride))
         return base

@@ -1,4 +1,4 @@
-"""The code of a kernel's loops: what is carried, where it lies, and the whole function."""
+"""The code of a kernel's loops: carries, their memory, and the whole function."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from nabla_mlir.passes.iree.kernels.bindings import Place
+from nabla_mlir.passes.iree.kernels.bindings import Position
 from nabla_mlir.passes.iree.kernels.code import NestWriter
 from nabla_mlir.passes.iree.kernels.graph import Loop, Node
 from nabla_mlir.passes.iree.kernels.index import ZERO, Affine
@@ -15,25 +15,25 @@ from nabla_mlir.passes.iree.kernels.scalars import BYTES
 from nabla_mlir.passes.iree.kernels.text import binding, executable
 from nabla_mlir.passes.iree.kernels.writer import Buffer, Code
 
-Bound = tuple[Buffer, Place]
+Bound = tuple[Buffer, Position]
 
 
 @dataclass(frozen=True)
 class _Array:
-    """A carry in memory: written in place, or twice there, so that an iteration reads one copy and writes the other."""
+    """A carry in memory: it is updated in place, or stored twice, so that an iteration reads one copy and writes the other."""
 
-    place: int  # among the carries
+    position: int  # its index among the carries
     size: int
     memory: Buffer
     in_place: bool
 
     def current(self, copy: str, level: int) -> Buffer:
-        """What an iteration reads; `copy` is 0 or 1."""
+        """The memory that an iteration reads; `copy` is 0 or 1."""
         offset = ZERO if self.in_place else Affine(((copy, self.size),))
         return replace(self.memory, offset=offset, floor=level)
 
     def other(self, copy: str, level: int) -> Buffer:
-        """What an iteration writes."""
+        """The memory that an iteration writes."""
         return replace(self.memory, offset=Affine(((copy, -self.size),), self.size), floor=level)
 
 
@@ -41,38 +41,38 @@ class Kernel(NestWriter):
     """Writes a kernel that runs a loop."""
 
     def write(
-        self, name: str, loop: Loop, inputs: Mapping[Node, Place], wanted: Mapping[int, Place]
+        self, name: str, loop: Loop, inputs: Mapping[Node, Position], wanted: Mapping[int, Position]
     ) -> tuple[str, int]:
-        """The text of an executable with the function, and the bytes of memory that it needs as a last result.
+        """The text of an executable with the function, and the bytes of scratch memory that it needs as an additional result.
 
         Args:
-          name: of the function.
-          loop: what it runs.
-          inputs: what the loop reads from outside, and where it lies in the buffers that are bound first.
-          wanted: the carries that are results, and where they lie in the buffers that are bound next.
+          name: the name of the function.
+          loop: the loop that it runs.
+          inputs: the captured values of the loop, and their positions in the first bound buffers.
+          wanted: the carries that are results, and their positions in the next bound buffers.
 
         Raises:
-          NotSupported: it cannot be written.
+          NotSupported: the loop cannot be written as a kernel.
         """
         for i, node in enumerate(inputs):
             self.values[node] = self._binding(f"%in{i}", node)
         outputs = {i: self._binding(f"%out{i}", loop.results[i]) for i in wanted}
         self._steps(Planner([loop], self.values.__contains__), [], [loop.results[0]], outputs)
         values = self.values
-        apart = [
+        separate = [
             i for i, b in outputs.items() if not isinstance(v := values[loop.results[i]], Buffer) or v.name != b.name
         ]
-        self._run([], [self._slot(loop.results[i], outputs[i]) for i in apart])
-        bound = [(b, place) for n, place in inputs.items() if isinstance(b := self.values[n], Buffer)]
-        return self._function(name, bound, [(outputs[i], place) for i, place in wanted.items()])
+        self._run([], [self._slot(loop.results[i], outputs[i]) for i in separate])
+        bound = [(b, position) for n, position in inputs.items() if isinstance(b := self.values[n], Buffer)]
+        return self._function(name, bound, [(outputs[i], position) for i, position in wanted.items()])
 
     def loop(self, loop: Loop, outputs: Mapping[int, Buffer]) -> None:
-        """Writes a loop; `outputs` are memory for some of its results."""
+        """Writes a loop; `outputs` is memory for some of its results."""
         writer, all_carries = self.writer, range(len(loop.inits))
         scalars = [i for i in all_carries if loop.inits[i].size == 1]
         arrays = [self._array(loop, i, outputs) for i in all_carries if i not in scalars]
-        self._run([], [self._slot(loop.inits[a.place], a.memory) for a in arrays], [loop.inits[i] for i in scalars])
-        # The last that is carried says which copy of the arrays is to be read.
+        self._run([], [self._slot(loop.inits[a.position], a.memory) for a in arrays], [loop.inits[i] for i in scalars])
+        # The last carry tells which copy of the arrays is current.
         first = [*(self.scalar(loop.inits[i]) for i in scalars), Code(writer.integer(0), "index")]
         test_names, body_names = ([writer.fresh() for _ in first] for _ in range(2))
         result, types = writer.fresh(), ", ".join(c.type for c in first)
@@ -81,7 +81,7 @@ class Kernel(NestWriter):
             *values, copy = (writer.named(n, c.dtype) for n, c in zip(names, first, strict=True))
             self.values.update((nodes[i], v) for i, v in zip(scalars, values, strict=True))
             writer.ranges[copy.name] = (0, 1)
-            self.values.update((nodes[a.place], a.current(copy.name, writer.level)) for a in arrays)
+            self.values.update((nodes[a.position], a.current(copy.name, writer.level)) for a in arrays)
             return copy.name
 
         with writer.apart() as before:
@@ -104,21 +104,21 @@ class Kernel(NestWriter):
             writer.line(line)
         define(loop.results, [f"{result}#{i}" for i in range(len(first))])
 
-    def _array(self, loop: Loop, place: int, outputs: Mapping[int, Buffer]) -> _Array:
-        init, in_place = loop.inits[place], _is_update(loop, place)
-        if in_place and place in outputs:
-            return _Array(place, init.size, outputs[place], in_place)
-        return _Array(place, init.size, self.allocate(init.size * (1 if in_place else 2), init.dtype), in_place)
+    def _array(self, loop: Loop, position: int, outputs: Mapping[int, Buffer]) -> _Array:
+        init, in_place = loop.inits[position], _is_update(loop, position)
+        if in_place and position in outputs:
+            return _Array(position, init.size, outputs[position], in_place)
+        return _Array(position, init.size, self.allocate(init.size * (1 if in_place else 2), init.dtype), in_place)
 
     def _body(self, loop: Loop, scalars: Sequence[Node], arrays: Sequence[_Array], copy: str) -> None:
-        """One iteration. What is written in place and read elsewhere is written last, from memory of its own."""
+        """Writes one iteration. Values that are written in place and also read elsewhere are written last, from scratch memory."""
         region = loop.body
         planner = Planner(region.loops, self.values.__contains__)
         stores: list[Store] = []
         last: list[Store] = []
         wanted = [*scalars]
         for array in arrays:
-            new = region.results[array.place]
+            new = region.results[array.position]
             if not array.in_place:
                 target = array.other(copy, self.writer.level)
                 if new in self.buffers or new in self.values or any(new in inner.results for inner in region.loops):
@@ -128,7 +128,7 @@ class Kernel(NestWriter):
                     planner.keep(new)
                 self.buffers[new] = target
                 wanted.append(new)
-            elif _uses(loop, region.arguments[array.place]) == 1:
+            elif _uses(loop, region.arguments[array.position]) == 1:
                 stores.append(self._slot(new.operands[1], array.memory, new))
             else:
                 part = new.operands[1]
@@ -140,7 +140,7 @@ class Kernel(NestWriter):
         before = [*scalars, *starts]
         for step in planner.plan(stores, last, [*wanted, *starts]):
             if isinstance(step, Nest) and any(item in last for item in step.items):
-                for node in before:  # read from what is written over now
+                for node in before:  # read before it is overwritten
                     self.scalar(node)
             self._step(step)
 
@@ -161,7 +161,7 @@ class Kernel(NestWriter):
             self.nest(step)
 
     def _slot(self, source: Node, buffer: Buffer, update: Node | None = None) -> Store:
-        """The store of a value in memory that is there; for an update, only that of the new part."""
+        """The store of a value to existing memory; for an update, the store of its new part only."""
         target = Node("slot", (), source.shape, source.dtype)
         self.buffers[target] = buffer
         if update is None:
@@ -173,32 +173,33 @@ class Kernel(NestWriter):
         return Buffer(name, node.dtype, node.size)
 
     def _function(self, name: str, inputs: Sequence[Bound], outputs: Sequence[Bound]) -> tuple[str, int]:
+        """The text of the function, and the size of its scratch memory."""
         input_count, output_count = (
-            1 + max(place.buffer for _, place in bound) if bound else 0 for bound in (inputs, outputs)
+            1 + max(position.buffer for _, position in bound) if bound else 0 for bound in (inputs, outputs)
         )
-        places = [(b, place.buffer, place.start * BYTES[b.dtype]) for b, place in inputs]
-        places += [(b, input_count + place.buffer, place.start * BYTES[b.dtype]) for b, place in outputs]
+        positions = [(b, position.buffer, position.start * BYTES[b.dtype]) for b, position in inputs]
+        positions += [(b, input_count + position.buffer, position.start * BYTES[b.dtype]) for b, position in outputs]
         end = 0
         for buffer in self.spare:
-            places.append((buffer, input_count + output_count, end))
+            positions.append((buffer, input_count + output_count, end))
             end += -(-buffer.size * BYTES[buffer.dtype] // 64) * 64
         read_only = [True] * input_count + [False] * (output_count + (end > 0))
         lines = []
-        for buffer, place, offset in places:
+        for buffer, position, offset in positions:
             start = self.writer.fresh()
             lines.append(f"{start} = arith.constant {offset} : index")
-            lines.append(binding(buffer.name, buffer.type, place, start, read_only[place]))
+            lines.append(binding(buffer.name, buffer.type, position, start, read_only[position]))
         return executable(name, read_only, [*lines, *self.writer.blocks[0].lines]), end
 
 
 def _is_update(loop: Loop, i: int) -> bool:
-    """True if the carry is written in place: a part of it is new in each iteration, and nothing reads the result."""
+    """True if the carry is updated in place: each iteration replaces a part of it, and nothing else reads the result."""
     new, old = loop.body.results[i], loop.body.arguments[i]
     return new.name == "dynamic_update_slice" and new.operands[0] is old and _uses(loop, new) == 1
 
 
 def _uses(loop: Loop, node: Node) -> int:
-    """How many operations of the body, and results, use a value."""
+    """The number of uses of a value by operations and results of the body."""
     seen: set[Node] = set()
     count, work = 0, [loop.body]
     while work:

@@ -1,4 +1,4 @@
-"""Small loops as one dispatch each, of our own code, instead of several dispatches an iteration."""
+"""Small loops as one dispatch each, instead of several dispatches per iteration."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from nabla_mlir.dialects.regions import blocks_of, made_by, nested
 from nabla_mlir.dialects.types import tensor_type
 from nabla_mlir.passes.base import Pass, register
 from nabla_mlir.passes.dce import is_unused
-from nabla_mlir.passes.iree.kernels.bindings import MAX_BINDINGS, Place, bind_reads, result_at, share_results
+from nabla_mlir.passes.iree.kernels.bindings import MAX_BINDINGS, Position, bind_reads, result_at, share_results
 from nabla_mlir.passes.iree.kernels.call import call_kernel
 from nabla_mlir.passes.iree.kernels.graph import Node, NotSupported, Reader, Region
 from nabla_mlir.passes.iree.kernels.loops import Kernel
@@ -43,6 +43,7 @@ class LoopsAsKernelsPass(Pass):
 
 
 def _replace(op: ir.Operation, name: str, vector_bytes: int) -> None:
+    """Replaces a loop by a call of its kernel. Raises NotSupported if there is no kernel for it."""
     reader = Reader()
     loop = reader.loop(op)
     wanted = [i for i, r in enumerate(op.results) if not is_unused(r)]
@@ -54,23 +55,24 @@ def _replace(op: ir.Operation, name: str, vector_bytes: int) -> None:
         raise NotSupported("a large loop")
     types = [op.results[i].type for i in wanted]
     shared = len(reader.inputs) + len(types) >= MAX_BINDINGS
-    bound, result_places = share_results(types) if shared else (types, [Place(i) for i in range(len(types))])
+    bound, result_positions = share_results(types) if shared else (types, [Position(i) for i in range(len(types))])
     with ir.InsertionPoint(op), ir.Location.fused([op.location, *(inner.location for inner in nested(op))]):
         values = [_before(value) for value in reader.inputs]
-        operands, input_places = bind_reads(values, MAX_BINDINGS - 1 - len(bound))  # one is for the kernel's own memory
-        places = dict(zip(reader.inputs.values(), input_places, strict=True)), dict(zip(wanted, result_places, strict=True))
-        text, spare = Kernel(vector_bytes).write(name, loop, *places)
+        operands, input_positions = bind_reads(values, MAX_BINDINGS - 1 - len(bound))  # one binding is for scratch memory
+        reads = dict(zip(reader.inputs.values(), input_positions, strict=True))
+        positions = reads, dict(zip(wanted, result_positions, strict=True))
+        text, spare = Kernel(vector_bytes).write(name, loop, *positions)
         if text.count("\n") > thresholds.KERNEL_LINES:
             raise NotSupported("long code")
         memory = [tensor_type((spare,), np.dtype(np.int8))] if spare else []
         results = call_kernel(name, text, operands, [*bound, *memory], op)
-        for i, place, type in zip(wanted, result_places, types, strict=True):
-            op.results[i].replace_all_uses_with(result_at(place, results, type) if shared else results[place.buffer])
+        for i, position, type in zip(wanted, result_positions, types, strict=True):
+            op.results[i].replace_all_uses_with(result_at(position, results, type) if shared else results[position.buffer])
     op.erase()
 
 
 def _before(value: ir.Value) -> ir.Value:
-    """A value that the loop reads, as it is known before the loop: a constant may stand inside."""
+    """The value as it is before the loop; a constant inside the loop is copied."""
     owner = made_by(value)
     if owner is None or owner.name != "stablehlo.constant":
         return value
@@ -78,7 +80,7 @@ def _before(value: ir.Value) -> ir.Value:
 
 
 def _work(region: Region) -> int:
-    """The operations of one iteration; an inner loop counts as one iteration of its own."""
+    """The operations of one iteration; an inner loop counts once."""
     seen: set[Node] = set()
     work = [*region.results, *(n for loop in region.loops for n in loop.inits)]
     total = sum(n.size for n in region.results if n.name != "dynamic_update_slice")

@@ -9,17 +9,17 @@ from nabla_mlir.passes.iree.kernels.text import Form, Index, Memory, Text, Tile
 def lu_text(name: str, batch: int, shape: tuple[int, int], true: tuple[int, int], form: Form) -> tuple[str, list[Memory]]:
     """A kernel for P A = L U, with L and U in one matrix and the row that each row is exchanged with, as LAPACK's getrf.
 
-    A panel of columns is factored one by one: the largest entry left is the pivot, its row moves up, and the rows below
-    lose their multiples of it. Then the panel's triangle is solved for the rows to its right, and their products are
-    subtracted from what is below them (right-looking). These rows also lie in `%panel` tile by tile: in the matrix they
-    may be a power of two apart and share a place in the cache.
+    The columns of a panel are factored one after another: the largest remaining entry is the pivot, its row moves up,
+    and multiples of it are subtracted from the rows below. Then the panel's triangle is solved for the rows to its
+    right, and products with these are subtracted from the rows below (right-looking). The rows are also stored in
+    `%panel` tile by tile, because rows of the matrix with a distance of a power of two share cache lines.
 
     Args:
-      name: of the kernel.
-      batch: how many matrices there are, a workgroup for each.
-      shape: rows, a multiple of `form.rows`, and columns, a multiple of LU_PANEL.
-      true: rows and columns without those that were added to that end; they hold zeros and are never pivots.
-      form: of vectors and tiles.
+      name: the name of the kernel.
+      batch: the number of matrices; each has one workgroup.
+      shape: the number of rows, a multiple of `form.rows`, and of columns, a multiple of LU_PANEL.
+      true: the number of rows and columns without padding; the padding is zero and never a pivot.
+      form: the form of vectors and tiles.
 
     Returns:
       The text, and the buffers of the results: the factors, the pivots (i32, from 0), and memory that the kernel needs.
@@ -45,6 +45,7 @@ def lu_text(name: str, batch: int, shape: tuple[int, int], true: tuple[int, int]
 
 
 def _factor_panel(t: Text, u: Memory, pivots: Memory, b: str, columns: tuple[str, str], rows: int) -> None:
+    """Factors the columns of a panel, with pivots."""
     first, end = columns
     candidate = [t.form.element, "index"]
     best = t.carried(first, rows, [t.number(-1), first], candidate, lambda i, best: _larger(t, u, b, i, first, best))
@@ -79,7 +80,7 @@ def _factor_panel(t: Text, u: Memory, pivots: Memory, b: str, columns: tuple[str
 
 
 def _larger(t: Text, u: Memory, b: str, row: str, column: str, best: list[str]) -> list[str]:
-    """The size and the row of the entry, if it is larger than the best so far."""
+    """The size and the row of an entry, if it is larger than the best so far; else the best so far."""
     size = t.scalar("math.absf", t.load(u, b, row, column))
     more = t.op(f"arith.cmpf ogt, {size}, {best[0]} : {t.form.element}")
     return [t.op(f"arith.select {more}, {size}, {best[0]} : {t.form.element}"),
@@ -94,16 +95,16 @@ def _exchange(t: Text, u: Memory, b: str, i: str, j: str) -> None:
 
 
 def _inverse(t: Text, pivot: str) -> str:
-    """Of the pivot, or 1 for zero, below which there is nothing else; IREE counts subnormal numbers as zero."""
+    """The inverse of the pivot; 1 for a zero pivot, below which all entries are zero. IREE treats subnormal numbers as zero."""
     element, one = t.form.element, t.number(1)
     smallest = t.number(2.0**-126 if element == "f32" else 2.0**-1022)
     is_zero = t.op(f"arith.cmpf olt, {t.scalar('math.absf', pivot)}, {smallest} : {element}")
     return t.op(f"arith.select {is_zero}, {one}, {t.scalar('arith.divf', one, pivot)} : {element}")
 
 
-def _minus_panel(t: Text, u: Memory, panel: Memory, b: str, place: tuple[str, str, str], terms: Index) -> Tile:
-    """A tile minus the products of its rows of L, from the first column of the panel on, and so many rows of U."""
-    first, row, column = place
+def _minus_panel(t: Text, u: Memory, panel: Memory, b: str, position: tuple[str, str, str], terms: Index) -> Tile:
+    """A tile minus the products of its rows of L, from the first column of the panel on, with `terms` rows of U."""
+    first, row, column = position
     own, lanes = t.of_indices("divui", column, t.form.width), t.form.lanes
     rows = [t.add(row, i) for i in range(t.form.rows)]
     return t.minus_products(
@@ -114,7 +115,7 @@ def _minus_panel(t: Text, u: Memory, panel: Memory, b: str, place: tuple[str, st
 
 
 def _solve_right(t: Text, u: Memory, panel: Memory, b: str, columns: tuple[str, str]) -> None:
-    """The rows of U beside the panel: L X = B with ones on the diagonal of L."""
+    """Computes the rows of U to the right of the panel: L X = B with ones on the diagonal of L."""
     first, end = columns
     count = t.of_indices("subi", end, first)
     right = t.add(first, thresholds.LU_PANEL)

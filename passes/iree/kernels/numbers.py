@@ -1,4 +1,4 @@
-"""Scalars of a kernel with the operators of Python: what iterations on a few numbers are written with."""
+"""Scalars of a kernel with Python's operators, for iterations on a few numbers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from nabla_mlir.passes.iree.kernels.text import Index, Memory, Text
 
 @dataclass(frozen=True)
 class Number:
-    """A value of the dtype of the kernel; an operand may be a number of Python."""
+    """A value of the kernel's dtype; operands may be Python numbers."""
 
     t: Text
     name: str
@@ -33,27 +33,27 @@ class Number:
         return Number(self.t, self.t.scalar("math.absf", self.name))
 
     def sqrt(self) -> Number:
-        """The root."""
+        """The square root."""
         return Number(self.t, self.t.scalar("math.sqrt", self.name))
 
     def is_at_most(self, other: Number | float) -> str:
-        """Whether it is, as i1; false of what is not a number."""
+        """x <= y as i1; False for NaN."""
         return self._compared("ole", other)
 
     def is_not_at_most(self, other: Number | float) -> str:
-        """Whether it is not: true of what is not a number."""
+        """not (x <= y) as i1; True for NaN."""
         return self._compared("ugt", other)
 
     def equals(self, other: Number | float) -> str:
-        """Whether it is equal; false of what is not a number."""
+        """x == y as i1; False for NaN."""
         return self._compared("oeq", other)
 
     def is_less(self, other: Number | float) -> str:
-        """Whether it is; false of what is not a number."""
+        """x < y as i1; False for NaN."""
         return self._compared("olt", other)
 
     def with_sign_of(self, other: Number) -> Number:
-        """Its size, with the sign of the other one."""
+        """The absolute value with the sign of `other`."""
         return where(other.is_less(0.0), -abs(self), abs(self))
 
     def _with(self, operation: str, other: Number | float) -> Number:
@@ -73,21 +73,21 @@ def where(condition: str, x: Number, y: Number | float) -> Number:
 
 
 def larger(x: Number, y: Number) -> Number:
-    """The larger one of two, or what is not a number."""
+    """The larger of two numbers; NaN if one is NaN."""
     return Number(x.t, x.t.scalar("arith.maximumf", x.name, y.name))
 
 
 @dataclass(frozen=True)
 class Numbers:
-    """A row of numbers in memory: what stands there behind the first indices of a place."""
+    """A row of numbers in memory, at the leading indices `position`."""
 
     t: Text
     memory: Memory
-    place: tuple[Index, ...]
+    position: tuple[Index, ...]
 
     def __getitem__(self, i: Index) -> Number:
-        return Number(self.t, self.t.load(self.memory, *self.place, i))
+        return Number(self.t, self.t.load(self.memory, *self.position, i))
 
     def __setitem__(self, i: Index, x: Number | float) -> None:
         value = x.name if isinstance(x, Number) else self.t.number(x)
-        self.t.store(value, self.memory, *self.place, i)
+        self.t.store(value, self.memory, *self.position, i)

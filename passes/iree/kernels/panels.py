@@ -1,4 +1,4 @@
-"""Panels of a factor: what a product reads of it for one tile, term after term, copied so that it lies side by side."""
+"""Panels of a factor: the part that a product reads for one tile, copied term by term to adjacent memory."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from nabla_mlir.passes.iree.kernels.text import Form, Index, Memory, Text
 
 @dataclass(frozen=True)
 class Panel:
-    """What a panel holds: for each term of a block, `width` rows (or columns) of a factor.
+    """The content of a panel: `width` rows (or columns) of a factor, for each term of a block.
 
     Args:
-      factor: that they are of.
-      base: where its matrix begins.
-      first: the first row; what is written for those beyond the last one reaches no result.
-      width: how many rows.
+      factor: the factor.
+      base: the offset of its matrix.
+      first: the first row; values for rows after the last one do not reach the result.
+      width: the number of rows.
     """
 
     factor: View
@@ -29,10 +29,10 @@ class Panel:
 
 @dataclass(frozen=True)
 class Panels:
-    """The memory of a workgroup that panels are written to.
+    """The memory of a workgroup for panels.
 
-    Vectors may reach beyond a panel: it is written from its beginning to its end, the next one after it, and behind the
-    last one there is slack.
+    Vectors may reach beyond a panel: panels are written in order, from beginning to end, and the last one is followed
+    by slack.
     """
 
     t: Text
@@ -42,11 +42,11 @@ class Panels:
 
     @staticmethod
     def slack(form: Form) -> int:
-        """Elements behind the last panel; a tile, too, has room there."""
+        """The number of elements after the last panel; they also have room for a tile."""
         return max(form.lanes, form.rows) * max(form.width, form.rows)
 
     def write(self, panel: Panel, term: str, terms: str, to: Index) -> None:
-        """Copies so many terms from one on; the panel begins at `to`."""
+        """Copies `terms` terms from `term` on; the panel begins at offset `to`."""
         match panel.factor.unit:
             case "k":
                 self._transposed(panel, term, terms, to)
@@ -56,9 +56,9 @@ class Panels:
                 self._elements(panel, term, terms, to)
 
     def _transposed(self, panel: Panel, term: str, terms: str, to: Index) -> None:
-        """Vectors of terms become vectors of rows."""
+        """Copies terms: vectors of terms are transposed to vectors of rows."""
         lanes, width = self.form.lanes, panel.width
-        if width % lanes:  # the last vector reaches into the next term, whose turn is to come
+        if width % lanes:  # the last vector reaches into the next term, which is written later
             groups = [(start, min(lanes, width - start)) for start in range(0, width, lanes)]
             self._transposed_groups(panel, groups, (term, terms), to)
             return
@@ -66,14 +66,14 @@ class Panels:
             self._transposed_groups(panel, [(start, lanes)], (term, terms), to)
 
     def _transposed_groups(self, panel: Panel, groups: Sequence[tuple[Index, int]], block: tuple[str, str], to: Index) -> None:
-        """Groups of rows of a panel: where each begins, and how many they are."""
+        """Copies groups of rows of a panel; a group has its first row and its number of rows."""
         t, lanes, factor = self.t, self.form.lanes, panel.factor
-        places = [factor.of_rows(panel.base, t.add(panel.first, start), count) for start, count in groups]
-        with self._runs(panel, *block) as (run, place, low, high), t.loop(low, high, lanes) as k:
+        positions = [factor.of_rows(panel.base, t.add(panel.first, start), count) for start, count in groups]
+        with self._runs(panel, *block) as (run, position, low, high), t.loop(low, high, lanes) as k:
             mask = t.mask(t.of_indices("subi", high, k))
-            at = factor.of_term(run, t.of_indices("subi", k, place))
+            at = factor.of_term(run, t.of_indices("subi", k, position))
             base, columns = t.add(to, self._behind(k, block[0], panel.width)), []
-            for rows in places:
+            for rows in positions:
                 vectors = [t.masked_vector(mask, factor.memory, t.add(row, at)) for row in rows]
                 columns.append(t.transposed([*vectors, *[t.zeros()] * (lanes - len(rows))]))
             for n in range(lanes):
@@ -81,15 +81,15 @@ class Panels:
                     t.put(group[n], self.memory, self.group, t.add(t.add(base, n * panel.width), start))
 
     def _rows(self, panel: Panel, term: str, terms: str, to: Index) -> None:
-        """Vectors of rows, where all of them lie side by side."""
+        """Copies vectors of rows, if all rows are adjacent in memory."""
         t, lanes, factor = self.t, self.form.lanes, panel.factor
         starts = range(0, panel.width, lanes)
         span = starts[-1] + lanes
         fits = t.compare("sle", t.add(factor.row_in_run(panel.first), span), factor.free_run)
         with t.branch(fits) as otherwise:
             row = factor.of_row(panel.base, panel.first)
-            with self._runs(panel, term, terms) as (run, place, low, high), t.loop(low, high) as k:
-                at = t.add(row, factor.of_term(run, t.of_indices("subi", k, place)))
+            with self._runs(panel, term, terms) as (run, position, low, high), t.loop(low, high) as k:
+                at = t.add(row, factor.of_term(run, t.of_indices("subi", k, position)))
                 base = t.add(to, self._behind(k, term, panel.width))
                 for start in starts:
                     t.put(t.vector(factor.memory, t.add(at, start)), self.memory, self.group, t.add(base, start))
@@ -97,20 +97,20 @@ class Panels:
             self._elements(panel, term, terms, to)
 
     def _elements(self, panel: Panel, term: str, terms: str, to: Index) -> None:
-        """One element after the other, of the rows that there are."""
+        """Copies one element after another, for the rows that exist."""
         t, factor = self.t, panel.factor
         with t.loop(0, t.mul(terms, panel.width), self.form.lanes) as n:
             t.put(t.zeros(), self.memory, self.group, t.add(to, n))
         with t.loop(0, t.of_indices("minsi", t.of_indices("subi", factor.rows, panel.first), panel.width)) as r:
             row = factor.of_row(panel.base, t.add(panel.first, r))
-            with self._runs(panel, term, terms) as (run, place, low, high), t.loop(low, high) as k:
-                at = factor.of_term(run, t.of_indices("subi", k, place))
+            with self._runs(panel, term, terms) as (run, position, low, high), t.loop(low, high) as k:
+                at = factor.of_term(run, t.of_indices("subi", k, position))
                 base = t.add(t.add(to, r), self._behind(k, term, panel.width))
                 t.store(t.load(factor.memory, t.add(row, at)), self.memory, self.group, base)
 
     @contextmanager
     def _runs(self, panel: Panel, term: str, terms: str) -> Iterator[tuple[Index, Index, Index, Index]]:
-        """What is written inside, for each run of terms: where it begins, its first term, and those to copy of it."""
+        """A loop over runs of terms; it yields the offset of the run, its first term, and the range of terms to copy."""
         t, factor, end = self.t, panel.factor, self.t.add(term, terms)
         last = t.of_indices("divui", t.add(end, -1), factor.run)
         with t.loop(t.of_indices("divui", term, factor.run), t.add(last, 1)) as n:
@@ -119,5 +119,5 @@ class Panels:
             yield factor.of_run(0, n), first, low, high
 
     def _behind(self, k: Index, term: Index, width: int) -> Index:
-        """How far from the beginning of its panel a term stands."""
+        """The offset of a term from the beginning of its panel."""
         return self.t.mul(self.t.of_indices("subi", k, term), width)

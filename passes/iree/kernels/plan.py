@@ -1,4 +1,4 @@
-"""What a region of a kernel does, in order: loop nests, each for several values, and inner loops."""
+"""The plan of a region of a kernel: loop nests for several values each, and inner loops, in order."""
 
 from __future__ import annotations
 
@@ -10,22 +10,19 @@ from nabla_mlir.passes.iree.kernels.graph import Loop, Node, NotSupported, Shape
 from nabla_mlir.passes.iree.kernels.index import LANE, ZERO, Affine, Index, NeedsBuffer, Range, origin, reads, symbol
 from nabla_mlir.passes.iree.kernels.index import Start as Reading
 
-# A last dimension of at most this size is written out, and vectors lie along the one before.
+# A last dimension up to this size is written out, and vectors run along the dimension before it.
 SHORT = 4
-# A value that one nest needs at more places than this goes to memory first.
-_PLACES = 4
-Start = tuple[Node, int]  # a scalar, and the number of places it may name
+# A value that one nest needs at more indices than this is materialised first.
+_POSITIONS = 4
+Start = tuple[Node, int]  # a scalar, and the number of its possible values
 
 
 @dataclass(frozen=True)
 class Space:
-    """The iterations of a nest: sizes of its loops, the last along vectors, and what is written out inside.
-
-    A tensor of 100x3 has one loop, of 100, and 3 elements in each iteration; one of 100x30 has two loops.
-    """
+    """The iterations of a nest: the sizes of its loops (the last one over vectors), and the elements of one iteration."""
 
     loops: Shape
-    short: int = 1
+    short: int = 1  # elements of an iteration: 3 for a tensor of 100x3, which has one loop of 100
 
     @staticmethod
     def of(shape: Shape) -> Space:
@@ -39,14 +36,14 @@ class Space:
         """The elements of a tensor of `shape` that belong to one iteration."""
         elements = []
         for i in range(self.short):
-            places = iter((*loops, Affine((), i)))
-            elements.append(tuple(ZERO if n == 1 else next(places) for n in shape))
+            positions = iter((*loops, Affine((), i)))
+            elements.append(tuple(ZERO if n == 1 else next(positions) for n in shape))
         return elements
 
 
 @dataclass(eq=False)
 class Store:
-    """Writes `source` into the memory of `target`, of shape `whole`, from `starts` on."""
+    """A store of `source` to the memory of `target`, which has shape `whole`, from the indices `starts` on."""
 
     source: Node
     target: Node
@@ -55,24 +52,24 @@ class Store:
 
     @property
     def domain(self) -> Shape:
-        """The shape of what is computed."""
+        """The shape of the computed value."""
         return self.source.shape
 
 
 @dataclass(eq=False)
 class Reduction:
-    """Computes a reduction: `target` itself, a scalar or in memory."""
+    """A reduction: `target` is its result, a scalar or an array in memory."""
 
     target: Node
 
     @property
     def source(self) -> Node:
-        """What is reduced."""
+        """The operand of the reduction."""
         return self.target.operands[0]
 
     @property
     def domain(self) -> Shape:
-        """The shape of what is reduced."""
+        """The shape of the operand."""
         return self.source.shape
 
 
@@ -81,14 +78,14 @@ Item = Store | Reduction
 
 @dataclass(eq=False)
 class Nest:
-    """Items that share their iterations."""
+    """Items that share their loops."""
 
-    space: Space | None  # None: a reduction to more than one element, alone
+    space: Space | None  # None: a reduction to several elements, in a separate nest
     items: list[Item] = field(default_factory=list)
 
 
 class Planner:
-    """Plans one region. `is_known` says of a node that it is there already."""
+    """Plans one region. `is_known` is True for a node that exists already."""
 
     def __init__(self, loops: Iterable[Loop], is_known: Callable[[Node], bool]):
         self._is_known = is_known
@@ -97,7 +94,7 @@ class Planner:
         self._reads: dict[tuple[Node, Index], list[tuple[Node, Index]]] = {}
 
     def plan(self, stores: Sequence[Store], last: Sequence[Store], wanted: Sequence[Node]) -> list[Nest | Loop]:
-        """The steps that do `stores`, then, after everything else, `last`, and that the `wanted` values need."""
+        """The steps that run `stores`, then `last`, and that compute the `wanted` values."""
         while True:
             try:
                 steps = _Steps(self)
@@ -111,20 +108,20 @@ class Planner:
             except NeedsBuffer as need:
                 self.keep(need.node)
                 continue
-            again = steps.shared()
-            if not again:
+            repeated = steps.shared()
+            if not repeated:
                 return steps.steps
-            for node in again:
+            for node in repeated:
                 self.keep(node)
 
     def keep(self, node: Node) -> None:
-        """From now on `node` has memory of its own."""
+        """Gives `node` its own memory from now on."""
         if self._is_known(node) or node in self._items:
             raise NotSupported(f"{node.name} at these places")
         self._items[node] = list(_items(node))
 
     def source(self, node: Node) -> Loop | list[Item] | None:
-        """What computes a node that stands in memory or is a known scalar; None if it is an expression."""
+        """The items that compute a node in memory, or the loop whose result it is; None if it is an expression."""
         if node in self._loops:
             return self._loops[node]
         if node.name == "reduce" or node.attributes.get("in_memory"):
@@ -132,7 +129,7 @@ class Planner:
         return self._items.get(node)
 
     def reads(self, node: Node, index: Index, ranges: Mapping[str, Range], start: Reading) -> list[tuple[Node, Index]]:
-        """What the element of a node is computed from; found once where that depends on the two alone."""
+        """The elements from which an element of a node is computed; cached if they depend only on these arguments."""
         if node.name in ("dynamic_slice", "pad", "concatenate"):
             return reads(node, index, ranges, start)
         if (node, index) not in self._reads:
@@ -140,11 +137,12 @@ class Planner:
         return self._reads[node, index]
 
     def is_known(self, node: Node) -> bool:
-        """True if nothing needs to be done for it."""
+        """True if the node needs no computation."""
         return self._is_known(node) and node not in self._loops
 
 
 def _items(node: Node) -> Iterable[Item]:
+    """The items that compute a node: stores of its parts, or a reduction."""
     here = [0] * len(node.shape)
     if node.name == "reduce":
         yield Reduction(node)
@@ -169,42 +167,43 @@ def _items(node: Node) -> Iterable[Item]:
 
 
 def starts_of(node: Node) -> list[int | Start]:
-    """Where a dynamic_update_slice writes."""
+    """The start indices of a dynamic_update_slice."""
     _, update, *starts = node.operands
     return [(s, n - m + 1) for s, n, m in zip(starts, node.shape, update.shape, strict=True)]
 
 
 class _Steps:
-    """One attempt: the steps so far, where each item stands, and what each step computes on its way."""
+    """One attempt at a plan: the steps so far, the step of each item, and the nodes that each step computes."""
 
     def __init__(self, planner: Planner):
         self.planner = planner
         self.steps: list[Nest | Loop] = []
-        self._done: dict[Node, int] = {}  # the step after which a node is there
+        self._done: dict[Node, int] = {}  # the step after which a node exists
         self._seen: list[dict[Node, set[Index]]] = []  # by step
         self._first = 0
 
     def close(self) -> None:
-        """Nothing more joins the nests so far."""
+        """Ends the current nests: later items start new ones."""
         self._first = len(self.steps)
 
     def require(self, node: Node) -> None:
-        """Adds what a scalar needs, or a value in memory."""
+        """Adds the computation of a scalar, or of a value in memory."""
         for need in _visit([(node, origin(node))], self.planner, set())[1]:
             self._provide(need)
 
     def shared(self) -> list[Node]:
-        """Values that several steps compute, or one at many places: those that are not only part of others."""
+        """The values that several steps compute, or one step at many indices, without those that are only a part of others."""
         steps: dict[Node, list[int]] = {}
         for i, seen in enumerate(self._seen):
-            for node, places in seen.items():
+            for node, positions in seen.items():
                 if node.is_work:
-                    steps.setdefault(node, []).extend([i] * (1 if len(places) <= _PLACES else 2))
-        again = [n for n, where in steps.items() if len(where) > 1 and n.name != "reduce"]
-        inner = {(o, tuple(steps[n])) for n in again for o in _parts(n)}
-        return [n for n in again if (n, tuple(steps[n])) not in inner and not self.planner.source(n)]
+                    steps.setdefault(node, []).extend([i] * (1 if len(positions) <= _POSITIONS else 2))
+        repeated = [n for n, where in steps.items() if len(where) > 1 and n.name != "reduce"]
+        inner = {(o, tuple(steps[n])) for n in repeated for o in _parts(n)}
+        return [n for n in repeated if (n, tuple(steps[n])) not in inner and not self.planner.source(n)]
 
     def _provide(self, node: Node) -> int:
+        """Adds the steps that compute a node; returns the number of the step after which it exists."""
         if node in self._done:
             return self._done[node]
         source = self.planner.source(node)
@@ -218,37 +217,37 @@ class _Steps:
         else:
             assert source is not None
             for item in source:
-                # A second piece writes over the first.
+                # A second piece would overwrite the first.
                 self._done[node] = self.add(item, self._done.get(node, 0))
         return self._done[node]
 
     def add(self, item: Item, earliest: int = 0) -> int:
-        """Puts an item into the first nest that it fits, and returns the number of the step after that one."""
+        """Adds an item to the first nest that it fits; returns the number of the step after that nest."""
         partial = isinstance(item, Reduction) and item.target.size > 1
         space = None if partial else Space.of(item.domain)
         roots = _roots(item)
         seen, needs = _visit(roots, self.planner, {item.target})
         first = max(self._first, earliest)
-        for node, places in needs.items():
+        for node, positions in needs.items():
             after = self._provide(node)
-            first = max(first, after - 1 if space and self._is_beside(node, places, after - 1, space) else after)
+            first = max(first, after - 1 if space and self._is_beside(node, positions, after - 1, space) else after)
         for i in range(first, len(self.steps)):
             step = self.steps[i]
             if space is not None and isinstance(step, Nest) and step.space is not None and step.space == space:
                 step.items.append(item)
-                for node, places in seen.items():
-                    self._seen[i].setdefault(node, set()).update(places)
+                for node, positions in seen.items():
+                    self._seen[i].setdefault(node, set()).update(positions)
                 return i + 1
         self.steps.append(Nest(space, [item]))
         self._seen.append(seen)
         return len(self.steps)
 
-    def _is_beside(self, node: Node, places: set[Index], step: int, space: Space) -> bool:
-        """True if the step computes just the needed elements of `node` in the same iterations."""
+    def _is_beside(self, node: Node, positions: set[Index], step: int, space: Space) -> bool:
+        """True if the step computes exactly the needed elements of `node` in the same iterations."""
         if step < self._first or not isinstance(nest := self.steps[step], Nest) or nest.space != space:
             return False
         return any(
-            isinstance(i, Store) and i.source is i.target is node and places <= set(_iteration(i.domain))
+            isinstance(i, Store) and i.source is i.target is node and positions <= set(_iteration(i.domain))
             for i in nest.items
         )
 
@@ -276,23 +275,23 @@ def _roots(item: Item) -> list[tuple[Node, Index]]:
 def _visit(
     roots: Sequence[tuple[Node, Index]], planner: Planner, own: set[Node]
 ) -> tuple[dict[Node, set[Index]], dict[Node, set[Index]]]:
-    """All that is computed for some elements, and the values that have to be there before; `own` are computed here."""
+    """All nodes that are computed for some elements, and the nodes that must exist before; `own` nodes are computed here."""
     ranges: dict[str, Range] = {LANE: (0, 0)}
     seen: dict[Node, set[Index]] = {}
     needs: dict[Node, set[Index]] = {}
     work = list(roots)
 
-    def start(scalar: Node, places: int) -> Affine:
-        if places == 1:
+    def start(scalar: Node, positions: int) -> Affine:
+        if positions == 1:
             return ZERO
         work.append((scalar, origin(scalar)))
-        name = f"start{id(scalar)}.{places}"
-        ranges[name] = (0, places - 1)
+        name = f"start{id(scalar)}.{positions}"
+        ranges[name] = (0, positions - 1)
         return symbol(name)
 
     for _, index in roots:
-        for place in index:
-            for name, _ in place.terms:
+        for position in index:
+            for name, _ in position.terms:
                 ranges.setdefault(name, (0, 0))
     ranges.update(_ranges(roots))
     while work:
@@ -321,25 +320,25 @@ def _visit(
 
 
 def _is_read_often(node: Node) -> bool:
-    """True of a broadcast of something computed, to many places; or to a few, as scalars, of a costly function."""
+    """True for a broadcast of a computed value that is read many times; a few reads are enough for a costly function."""
     if node.name != "broadcast_in_dim" or not node.operands[0].is_work:
         return False
     return node.size > node.operands[0].size * (1 if node.operands[0].is_costly else SHORT)
 
 
 def _ranges(roots: Sequence[tuple[Node, Index]]) -> dict[str, Range]:
-    """The ranges of the symbols of loops, from the sizes of the dimensions that they run along."""
+    """The ranges of loop symbols, from the sizes of the dimensions along which they run."""
     ranges: dict[str, Range] = {}
     for node, index in roots:
-        for place, n in zip(index, node.shape, strict=True):
-            for name, _ in place.terms:
+        for position, n in zip(index, node.shape, strict=True):
+            for name, _ in position.terms:
                 if name != LANE:
                     ranges[name] = (0, n - 1)
     return ranges
 
 
 def _parts(node: Node) -> Iterable[Node]:
-    """What is computed right before `node`."""
+    """The nodes that are computed directly before `node`."""
     work = list(node.operands)
     while work:
         if (part := work.pop()).is_work:
@@ -349,7 +348,7 @@ def _parts(node: Node) -> Iterable[Node]:
 
 
 def _needs(loop: Loop, planner: Planner) -> list[Node]:
-    """The values from outside that a loop needs: what it starts from, and what never changes in it, once."""
+    """The values from outside that a loop needs: its initial values, and its invariants, without duplicates."""
     outer: dict[Node, None] = {}
     inside = set(loop.results)
     work = []

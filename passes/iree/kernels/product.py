@@ -1,12 +1,12 @@
 """Products of matrices as a kernel: blocks of both factors are packed, and tiles of the result stay in registers.
 
-The loops are those of Goto and van de Geijn, "Anatomy of high-performance matrix multiplication" (2008): a block of terms
-at a time, whose part of the right factor is packed as panels of columns; of the left factor so many rows as a core's own
-cache holds, packed as panels of rows; then each panel with each. Since panels are read from one end to the other, it does
-not matter how the factors lie in memory, nor how far apart their rows are.
+The loops are those of Goto and van de Geijn, "Anatomy of high-performance matrix multiplication" (2008). For one block
+of terms at a time, the right factor is packed as panels of columns. As many rows of the left factor as fit into a
+core's own cache are packed as panels of rows. Then each panel is multiplied with each. Panels are read from beginning
+to end, so the memory layout of the factors does not matter.
 
-Sizes and strides are numbers that the kernel is given, so that one kernel serves all products whose factors lie alike. A
-factor may be made of windows that overlap (layout.py): then the product is a convolution.
+Sizes and strides are arguments of the kernel, so one kernel serves all products of one kind of layout. A factor may
+consist of overlapping windows (layout.py): then the product is a convolution.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ class Product:
 
     Args:
       batch: the sizes of the batch axes.
-      left: how A lies in memory.
-      right: how B does; its free axes are the columns.
-      element: the type of both, f32 or f64.
+      left: the layout of A.
+      right: the layout of B; its free axes are the columns.
+      element: the element type of both, f32 or f64.
     """
 
     batch: tuple[int, ...]
@@ -40,34 +40,34 @@ class Product:
 
     @property
     def sizes(self) -> tuple[int, int, int]:
-        """Rows, columns, and terms of a sum."""
+        """The number of rows, of columns, and of terms of a sum."""
         return self.left.rows, self.right.rows, self.left.length
 
     @property
     def numbers(self) -> tuple[int, ...]:
-        """What the kernel is told of it."""
+        """The arguments of the kernel."""
         return *self.sizes, *[1] * (AXES - len(self.batch)), *self.batch, *self.left.numbers, *self.right.numbers
 
     @property
     def batches(self) -> int:
-        """Batch axes that the kernel has."""
+        """The number of batch axes of the kernel."""
         return max(AXES, len(self.batch))
 
     @property
     def result_shape(self) -> tuple[int, ...]:
-        """The shape of C, its batches as one axis."""
+        """The shape of C, with its batch axes joined."""
         return math.prod(self.batch), self.left.rows, self.right.rows
 
 
 @dataclass(frozen=True)
 class Blocks:
-    """What is done at a time.
+    """The sizes of the blocks of a product.
 
     Args:
-      terms: of the sums.
-      rows: of the left factor.
-      share: the rows and columns of the result that a workgroup makes.
-      counts: workgroups along rows and columns.
+      terms: the number of terms of a block.
+      rows: the number of rows of the left factor in a block.
+      share: the number of rows and columns of the result for each workgroup.
+      counts: the number of workgroups along rows and along columns.
     """
 
     terms: int
@@ -77,15 +77,15 @@ class Blocks:
 
     @staticmethod
     def of(product: Product, form: Form) -> Blocks:
-        """For a product: even blocks of terms, and shares of whole tiles, as many as pay."""
+        """The blocks of a product: even blocks of terms, and shares of whole tiles, as many as pay off."""
         m, n, length = product.sizes
         of_all = -(-thresholds.PACKED_GROUPS // math.prod(product.batch))
         wanted = max(1, min(of_all, m * n * length // thresholds.PACKED_GROUP_WORK))
 
-        def share(counts: tuple[int, int]) -> tuple[int, int]:  # whole tiles
+        def share(counts: tuple[int, int]) -> tuple[int, int]:  # a multiple of whole tiles
             return round_up(-(-m // counts[0]), form.rows), round_up(-(-n // counts[1]), form.width)
 
-        def cost(counts: tuple[int, int]) -> float:  # packing, in multiplications, and what the largest share has too much
+        def cost(counts: tuple[int, int]) -> float:  # packing, in multiplications, and the excess of the largest share
             rows, columns = share(counts)
             return 10 / rows + 10 / columns + rows * columns * math.prod(counts) / (m * n)
 
@@ -101,14 +101,14 @@ class Blocks:
 
 @dataclass(frozen=True)
 class ProductKernel:
-    """A kernel and how it is called.
+    """A kernel with the arguments of its call.
 
     Args:
-      name: the same for the same text.
-      text: of the executable.
-      numbers: what it is given before the factors, as i32; behind them 1 if it adds to what the result holds, else 0.
-      workload: workgroups in x and y.
-      results: the shapes of what it makes: the product, then memory of its own.
+      name: its name; equal texts have equal names.
+      text: the text of the executable.
+      numbers: i32 arguments before the factors; the last argument is 1 if it adds to the old result, else 0.
+      workload: the number of workgroups in x and y.
+      results: the shapes of the product and of the scratch memory.
     """
 
     name: str
@@ -119,7 +119,7 @@ class ProductKernel:
 
     @staticmethod
     def of(product: Product, vector_bytes: int) -> ProductKernel:
-        """For a product, with registers of that width."""
+        """The kernel of a product, for vector registers of that width."""
         form = form_of(product, vector_bytes)
         blocks, batch = Blocks.of(product, form), math.prod(product.batch)
         name, text = _name_and_text(form, product.batches, product.left.kind, product.right.kind)
@@ -139,7 +139,7 @@ def _name_and_text(form: Form, batches: int, left: Kind, right: Kind) -> tuple[s
 
 
 def form_of(product: Product, vector_bytes: int) -> Form:
-    """The tile of least waste: six rows by two vectors fill 16 registers, eight rows keep 32 of them busy."""
+    """The tile with the least waste: six rows of two vectors use 16 registers, eight rows use 32."""
     form = Form.of(product.element, vector_bytes)
     tallest = 8 if vector_bytes >= 64 else 6
     return replace(form, rows=min((tallest, 4), key=lambda r: -(-product.left.rows // r) * (r + 1)))
@@ -157,10 +157,10 @@ class _Writer:
         self.terms, self.block_rows = number("terms"), number("block_rows")
         self.share = number("share_rows"), number("share_columns")
         self.counts = number("groups_m"), number("groups_n")
-        self.adds = number("adds")  # 1: the product is added to what its memory holds, 0: it is stored there
+        self.adds = number("adds")  # 1: the product is added to the old result; 0: it replaces it
 
     def text(self) -> str:
-        """The executable."""
+        """The text of the executable."""
         t, form = self.t, self.form
         group, self.batch = (t.op(f"hal.interface.workgroup.id[{axis}] : index") for axis in (0, 1))
         of_batch, batches = t.mul(*self.counts), self._product(self.sizes)
@@ -171,14 +171,15 @@ class _Writer:
         self.c = self._of_sizes("%c", (batches, self.rows, self.columns))
         self.panels = Panels(t, form, self._of_sizes("%panels", (t.mul(batches, of_batch), memory)), self.group)
         memories = [self.a.memory, self.b.memory, self.c, self.panels.memory]
-        for place, m in enumerate(memories):
-            t.bind(m, place)
+        for position, m in enumerate(memories):
+            t.bind(m, position)
         self._blocks(group)
         return t.kernel_of_sizes(self.name, memories)
 
     def _blocks(self, group: str) -> None:
+        """Writes the loops over blocks and tiles of one workgroup."""
         t, form, write = self.t, self.form, self.panels.write
-        a, b = (factor.of_batch(self._batch_places()) for factor in (self.a, self.b))
+        a, b = (factor.of_batch(self._batch_positions()) for factor in (self.a, self.b))
         start, end = self._share_of(t.of_indices("remui", group, self.counts[0]), 0, self.rows)
         first, last = self._share_of(t.of_indices("divui", group, self.counts[0]), 1, self.columns)
         with t.loop(0, self.length, self.terms) as term:
@@ -190,7 +191,7 @@ class _Writer:
                 with t.loop(row, below, form.rows) as i:
                     write(Panel(self.a, a, i, form.rows), term, terms, self._row_panel(i, row))
                 with t.loop(first, last, form.width) as j, t.loop(row, below, form.rows) as i:
-                    for r in range(form.rows):  # what the tile is added to, or stored in, arrives while it is summed
+                    for r in range(form.rows):  # prefetches the old result while the tile is computed
                         t.prefetch(self.c, self.batch, t.add(i, r), j)
                     tile = self._tile(self._row_panel(i, row), self._column_panel(j, first), terms)
                     self._store(tile, i, j, term)
@@ -207,13 +208,13 @@ class _Writer:
         names = tuple(map(self.t.index, sizes))
         return Memory(name, (-1,) * len(names), self.form.element, given=names)
 
-    def _batch_places(self) -> Sequence[Index]:
-        """The place along each batch axis."""
-        rest, places = self.batch, list[Index]()
+    def _batch_positions(self) -> Sequence[Index]:
+        """The index along each batch axis."""
+        rest, positions = self.batch, list[Index]()
         for size in reversed(self.sizes):
-            places.append(self.t.of_indices("remui", rest, size))
+            positions.append(self.t.of_indices("remui", rest, size))
             rest = self.t.of_indices("divui", rest, size)
-        return places[::-1]
+        return positions[::-1]
 
     def _share_of(self, group: Index, axis: int, size: str) -> tuple[str, str]:
         start = self.t.of_indices("muli", group, self.share[axis])
@@ -241,25 +242,25 @@ class _Writer:
         )  # fmt: skip
 
     def _store(self, tile: Tile, i: str, j: str, term: str) -> None:
-        """Writes a tile of the result, or adds it to what earlier terms have made."""
+        """Writes a tile of the result, or adds it to the result of earlier terms."""
         t, form = self.t, self.form
         rows, columns = t.of_indices("subi", self.rows, i), t.of_indices("subi", self.columns, j)
         is_whole = t.op(f"arith.andi {t.compare('sle', form.rows, rows)}, {t.compare('sle', form.width, columns)} : i1")
         is_first = t.compare("eq", t.add(term, self.adds), 0)
         with t.branch(is_whole) as otherwise:
-            places = [(self.batch, t.add(i, r), j) for r in range(form.rows)]
+            positions = [(self.batch, t.add(i, r), j) for r in range(form.rows)]
             with t.branch(is_first) as later:
-                for row, place in zip(tile, places, strict=True):
-                    t.put_row(row, self.c, *place)
+                for row, position in zip(tile, positions, strict=True):
+                    t.put_row(row, self.c, *position)
                 later()
-                for row, place in zip(tile, places, strict=True):
-                    t.put_row(t.sums(row, t.row(self.c, *place)), self.c, *place)
+                for row, position in zip(tile, positions, strict=True):
+                    t.put_row(t.sums(row, t.row(self.c, *position)), self.c, *position)
             otherwise()
             self._store_part(tile, (i, j), (rows, columns), is_first)
 
-    def _store_part(self, tile: Tile, place: tuple[str, str], sizes: tuple[str, str], is_first: str) -> None:
-        """Writes what of a tile is in the result: it goes through memory, so that one loop does for all rows and vectors."""
-        t, form, (i, j), (rows, columns) = self.t, self.form, place, sizes
+    def _store_part(self, tile: Tile, position: tuple[str, str], sizes: tuple[str, str], is_first: str) -> None:
+        """Writes the part of a tile that is inside the result. It goes through memory, so one loop handles all rows and vectors."""
+        t, form, (i, j), (rows, columns) = self.t, self.form, position, sizes
         for n, row in enumerate(tile):
             t.put_row(row, self.panels.memory, self.group, t.add(self.slack_at, n * form.width))
         with t.loop(0, t.of_indices("minsi", rows, form.rows)) as r, t.loop(0, form.width, form.lanes) as lane:

@@ -1,4 +1,4 @@
-"""QR factorisations of stacked matrices as kernels: reflections of their columns, which are given as rows."""
+"""QR factorisations of stacked matrices as kernels: reflections of columns, which are stored as rows."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from nabla_mlir.passes.iree.kernels.text import Form, Memory, Text
 
 
 def qr_text(name: str, batch: int, shape: tuple[int, int], true: tuple[int, int], form: Form) -> tuple[str, list[Memory]]:
-    """A kernel for the factors of Aᵀ, as LAPACK's geqrf packs them: row j is column j of the packed matrix.
+    """A kernel for the factors of Aᵀ, packed as by LAPACK's geqrf: row j is column j of the packed matrix.
 
-    Some rows at a time are reflected by all vectors before them (left-looking), then by each other's.
+    A tile of rows is reflected by all earlier vectors (left-looking), then by those of its own rows.
 
     Args:
       name: of the kernel.
@@ -47,7 +47,7 @@ def qr_text(name: str, batch: int, shape: tuple[int, int], true: tuple[int, int]
 
 
 def _pack(t: Text, reflections: Reflections, factors: Memory, k: str, beta: Number) -> None:
-    """Row k: what it becomes, and behind it the vector of its reflection."""
+    """Writes row k: its values after the reflection, then the vector of its reflection."""
     b = reflections.group
     whole = t.multiple(t.add(k, t.form.lanes), t.form.lanes)
     with t.loop(t.add(k, 1), whole) as j:
@@ -58,7 +58,7 @@ def _pack(t: Text, reflections: Reflections, factors: Memory, k: str, beta: Numb
 
 
 def q_text(name: str, batch: int, shape: tuple[int, int], count: int, form: Form) -> tuple[str, list[Memory]]:
-    """A kernel for Qᵀ, the product of reflections, as LAPACK's orgqr makes it of packed factors.
+    """A kernel for Qᵀ, the product of reflections, from packed factors, as LAPACK's orgqr computes it.
 
     Args:
       name: of the kernel.

@@ -11,22 +11,22 @@ from nabla_mlir.passes.iree.kernels.text import Form, Index, Memory, Text
 
 @dataclass(frozen=True)
 class Recurrence(Lines):
-    """Which one.
+    """The description of a recurrence.
 
     Args:
-      is_late: whether each coefficient is that of the element behind its own, in the order of the lines.
+      is_late: True if element i uses the coefficient of the element before it, in the order of the lines.
     """
 
     is_late: bool
 
 
 def recurrence_text(name: str, recurrence: Recurrence, form: Form) -> tuple[str, list[Memory]]:
-    """A kernel for h[o, i, j] = a[o, i, j] h[o, i-1, j] + b[o, i, j], and nothing before the first.
+    """A kernel for h[o, i, j] = a[o, i, j] h[o, i-1, j] + b[o, i, j], with zero before the first element.
 
     Args:
-      name: of the kernel.
-      recurrence: which one.
-      form: of vectors.
+      name: the name of the kernel.
+      recurrence: the recurrence.
+      form: the form of vectors.
 
     Returns:
       The text, and the buffer of the result.
@@ -35,19 +35,19 @@ def recurrence_text(name: str, recurrence: Recurrence, form: Form) -> tuple[str,
     a, b = (Memory(f"%{name}", shape, form.element, read_only=True) for name in "ab")
     h = Memory("%h", shape, form.element)
 
-    def line(places: Sequence[tuple[Index, Index]], is_vector: bool) -> None:
+    def line(positions: Sequence[tuple[Index, Index]], is_vector: bool) -> None:
         kind = form.vector if is_vector else form.element
         load, store = (t.vector, t.put) if is_vector else (t.load, t.store)
-        count = len(places)
+        count = len(positions)
         zero = t.constant("dense<0.0>" if is_vector else "0.0", kind)
 
         def element(i: str, state: list[str]) -> list[str]:
-            at, values = recurrence.place(t, i), state[:count]
-            here = [load(a, o, at, j) for o, j in places]
+            at, values = recurrence.position(t, i), state[:count]
+            here = [load(a, o, at, j) for o, j in positions]
             factors = state[count:] if recurrence.is_late else here
             new = [plus(product(factor, value), load(b, o, at, j))
-                   for factor, value, (o, j) in zip(factors, values, places, strict=True)]  # fmt: skip
-            for value, (o, j) in zip(new, places, strict=True):
+                   for factor, value, (o, j) in zip(factors, values, positions, strict=True)]  # fmt: skip
+            for value, (o, j) in zip(new, positions, strict=True):
                 store(value, h, o, at, j)
             return [*new, *here] if recurrence.is_late else new
 

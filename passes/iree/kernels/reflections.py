@@ -1,7 +1,7 @@
-"""Householder reflections of the rows of a matrix: 1 - tau v vᵀ, from the right.
+"""Householder reflections of the rows of a matrix: 1 - tau v vᵀ, applied from the right.
 
-Golub and Van Loan, Matrix Computations, section 5.1. Rows lie side by side in memory, so that those of a matrix are
-reflected each on its own, some at a time, while they are in a core's first cache.
+Golub and Van Loan, Matrix Computations, section 5.1. The elements of a row are adjacent in memory, so rows are
+reflected independently, a few at a time, while they are in the first-level cache.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from nabla_mlir.passes.iree.kernels.text import Form, Index, Memory, Text
 
 @dataclass(frozen=True)
 class Reflections:
-    """Vectors of reflections in the rows of a memory, zero before their first entry, from a multiple of `step` on.
+    """The vectors of reflections, in the rows of a memory; a row is zero before its first entry, from a multiple of `step` on.
 
     Args:
       t: the kernel.
-      vectors: batch x reflections x columns, a multiple of `step`.
-      group: the matrix of the batch.
-      step: a multiple of the lanes; each vector is read from the last multiple of it that is not behind its first entry.
+      vectors: memory of shape batch x reflections x columns; the number of columns is a multiple of `step`.
+      group: the index of the matrix in the batch.
+      step: a multiple of the lanes; a vector is read from the last multiple of it at or before its first entry.
     """
 
     t: Text
@@ -31,9 +31,11 @@ class Reflections:
     step: int
 
     def make(self, k: Index, row: tuple[Memory, Index], first: Index) -> tuple[Number, Number]:
-        """Makes vector k, whose reflection of a row leaves nothing behind entry `first`: (tau, what this entry becomes).
+        """Computes vector k, whose reflection makes the entries of a row after `first` zero; returns (tau, the new entry
+        `first`).
 
-        Entry `first` of the vector is 1. Squares are those of entries relative to the largest one: none overflows.
+        Entry `first` of the vector is 1. Entries are divided by the largest one before they are squared, so no square
+        overflows.
         """
         t, (memory, i) = self.t, row
         self._copy(k, row, first)
@@ -52,7 +54,7 @@ class Reflections:
         return tau, beta
 
     def apply(self, k: Index, first: Index, tau: Number, rows: Memory, start: Index, count: int) -> None:
-        """Reflects so many rows by vector k, whose first entry is named."""
+        """Reflects `count` rows by vector k, whose first entry has index `first`."""
         t, at = self.t, [self.t.add(start, i) for i in range(count)]
         products = self.products(k, first, rows, at)
         factors = [t.splat((tau * x).name) for x in products]
@@ -63,9 +65,9 @@ class Reflections:
                 t.put(t.minus(row, t.multiplied(factor, v)), rows, self.group, i, j)
 
     def multiply_identity(self, rows: Memory, count: int, before: int, tau: Callable[[str], Number]) -> None:
-        """Makes the rows of the identity those of H(count - 1) ... H(0); vector k begins with entry k + `before`.
+        """Writes the rows of H(count - 1) ... H(0); the first entry of vector k has index k + `before`.
 
-        A row is not changed by vectors that begin behind its one.
+        A row of the identity is not changed by vectors that begin after its 1.
         """
         t, many = self.t, self.t.form.rows
         with t.loop(0, rows.shape[1], many) as start:
@@ -90,7 +92,7 @@ class Reflections:
         return [Number(t, t.lane_sum(x)) for x in sums]
 
     def _copy(self, k: Index, row: tuple[Memory, Index], first: Index) -> None:
-        """Vector k is what stands behind entry `first` of a row, with zeros before."""
+        """Copies the entries of a row after `first` to vector k, with zeros before."""
         t, (memory, i) = self.t, row
         with self._columns(first) as j:
             t.put(t.vector(memory, self.group, i, j), self.vectors, self.group, k, j)
@@ -108,7 +110,7 @@ class Reflections:
         return Number(t, t.op(f"vector.reduction <maximumf>, {best} : {kind} into {t.form.element}"))
 
     def _squares(self, k: Index, first: Index, scale: Number) -> Number:
-        """The sum of the squares of the entries of vector k, times a factor each."""
+        """The sum of the squares of the scaled entries of vector k."""
         t = self.t
 
         def add(j: str, sums: list[str]) -> list[str]:
@@ -127,5 +129,5 @@ class Reflections:
 
 
 def reflection_step(form: Form) -> int:
-    """At a multiple of which vectors of reflections begin to be read: a tile of rows begins at none between them."""
+    """The step of the offsets at which vectors of reflections are read; no tile of rows begins between two of them."""
     return max(form.lanes, form.rows)

@@ -1,8 +1,8 @@
-"""Rotations of neighbouring rows of a matrix: kept as they are found, applied many at a time.
+"""Rotations of neighbouring rows of a matrix: they are stored as they are found, and applied many at a time.
 
-An iteration finds a sweep of them, each of a row and the next one, and needs the matrix for none: it is rotated when many
-sweeps are there, a strip of columns after the other, which stays in a core's cache (Van Zee, van de Geijn and
-Quintana-Orti, Restructuring the tridiagonal and bidiagonal QR algorithms, 2014).
+An iteration finds sweeps of rotations, each of a row and the next one, and does not need the rotated matrix. The matrix
+is rotated by many sweeps at once, one strip of columns after another, so that a strip stays in a core's cache (Van Zee,
+van de Geijn and Quintana-Orti, Restructuring the tridiagonal and bidiagonal QR algorithms, 2014).
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from nabla_mlir.passes.iree.kernels.numbers import Number, Numbers
 from nabla_mlir.passes.iree.kernels.text import Form, Index, Memory, Text
 
 STRIP = 4  # vectors of a strip, which stay in registers
-KEPT = 32  # rotations for each row of the matrix
+STORED = 32  # the number of stored rotations for each row of the matrix
 
 
 @dataclass(frozen=True)
 class Rotations:
-    """Sweeps that are kept in memory.
+    """Sweeps of rotations, stored in memory.
 
     Args:
       t: the kernel.
-      cosines: batch x rotations; a row, r, and the next, q, become c r - s q and s r + c q.
-      sines: likewise.
-      ends: batch x 2 x rotations, i32: the first row of each sweep, and the last one.
-      strip: batch x rows x columns of a strip, in which they lie side by side while they are rotated.
-      group: the matrix of the batch.
-      from_above: whether a sweep begins with its first rows; else with its last ones.
+      cosines: memory of shape batch x rotations; a row r and the next row q become c r - s q and s r + c q.
+      sines: memory of the same shape.
+      ends: i32 memory of shape batch x 2 x rotations: the first and the last row of each sweep.
+      strip: memory of shape batch x rows x columns of a strip, for the strip that is being rotated.
+      group: the index of the matrix in the batch.
+      from_above: True if a sweep begins with its first row, False if with its last row.
     """
 
     t: Text
@@ -40,8 +40,8 @@ class Rotations:
 
     @staticmethod
     def memories(name: str, batch: int, n: int, form: Form) -> tuple[Memory, Memory, Memory, Memory]:
-        """Cosines, sines, ends and a strip for matrices of so many rows."""
-        element, size = form.element, KEPT * n
+        """The memories of cosines, sines, ends and a strip, for matrices of n rows."""
+        element, size = form.element, STORED * n
         return (
             Memory(f"%{name}_cosines", (batch, size), element), Memory(f"%{name}_sines", (batch, size), element),
             Memory(f"%{name}_ends", (batch, 2, size), "i32"),
@@ -49,18 +49,18 @@ class Rotations:
         )  # fmt: skip
 
     def keep(self, at: Index, cosine: Number, sine: Number) -> None:
-        """Writes a rotation."""
+        """Stores a rotation."""
         Numbers(self.t, self.cosines, (self.group,))[at] = cosine
         Numbers(self.t, self.sines, (self.group,))[at] = sine
 
     def end_sweep(self, sweep: str, first: str, last: str) -> None:
-        """Writes between which rows it was."""
+        """Stores the first and the last row of a sweep."""
         for side, row in enumerate((first, last)):
             as_i32 = self.t.op(f"arith.index_cast {self.t.index(row)} : index to i32")
             self.t.store(as_i32, self.ends, self.group, side, sweep)
 
     def make_room(self, rows: Memory, end: str, sweeps: str, n: int) -> tuple[str, str]:
-        """How many rotations and sweeps are kept, once there is room for a sweep over n rows: all are applied if not."""
+        """Applies all sweeps if there is no room for another one over n rows; returns the number of stored rotations and sweeps."""
         t, zero = self.t, self.t.index(0)
         is_full = t.compare("sgt", t.add(end, n), self.cosines.shape[1])
         with t.branch(is_full):
@@ -69,7 +69,7 @@ class Rotations:
         return end, sweeps
 
     def apply(self, rows: Memory, sweeps: str) -> None:
-        """Rotates all rows by so many sweeps."""
+        """Rotates all rows by the stored sweeps."""
         t, lanes = self.t, self.t.form.lanes
         whole = rows.shape[2] // (STRIP * lanes) * (STRIP * lanes)
         for start, stop, count in ((0, whole, STRIP), (whole, rows.shape[2], 1)):
@@ -88,12 +88,12 @@ class Rotations:
         t, b = self.t, self.group
         with t.loop(0, self.strip.shape[1]) as i:
             for v in range(count):
-                there, here = (rows, t.add(column, v * t.form.lanes)), (self.strip, v * t.form.lanes)
-                (source, j), (target, k) = (there, here) if to_strip else (here, there)
+                destination, origin = (rows, t.add(column, v * t.form.lanes)), (self.strip, v * t.form.lanes)
+                (source, j), (target, k) = (destination, origin) if to_strip else (origin, destination)
                 t.put(t.vector(source, b, i, j), target, b, i, k)
 
     def _sweep(self, count: int, sweep: str, at: str) -> str:
-        """Rotates a strip of so many vectors by a sweep, whose first rotation is named; the first one of the next sweep."""
+        """Rotates a strip of `count` vectors by a sweep, whose first rotation has index `at`; returns that of the next sweep."""
         t, b, rows = self.t, self.group, self.strip
         columns = [v * t.form.lanes for v in range(count)]
         first, last = (t.op(f"arith.index_cast {t.load(self.ends, b, side, sweep)} : i32 to index") for side in (0, 1))

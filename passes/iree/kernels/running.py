@@ -1,4 +1,7 @@
-"""Running sums, products and extrema along an axis as a kernel: blocks of blocks, so that few roundings follow each other."""
+"""Running sums, products and extrema along an axis as a kernel.
+
+Elements are combined in blocks, and blocks in blocks of blocks, so that few roundings follow one another.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,9 @@ from functools import partial
 
 from nabla_mlir.passes.iree.kernels.text import Form, Index, Memory, Text
 
-_BLOCK = 128  # elements that are combined one after the other; as many blocks are a block of the next level
-_CHAINS = 4  # vectors, or rows, that are combined side by side: one waits for the last result
-_GROUP = 1 << 14  # elements of a workgroup at least
+_BLOCK = 128  # the number of elements, or of blocks, that are combined one after another; they form a block of the next level
+_CHAINS = 4  # the number of vectors, or rows, that are processed together, because each waits for its last result
+_GROUP = 1 << 14  # the least number of elements of a workgroup
 
 
 @dataclass(frozen=True)
@@ -18,8 +21,8 @@ class Lines:
     """The lines of an array along an axis.
 
     Args:
-      outer, count, inner: all axes before, the axis, and all axes behind it.
-      is_reversed: from the end.
+      outer, count, inner: the product of the sizes before the axis, its size, and the product of the sizes after it.
+      is_reversed: True if lines run from the end.
     """
 
     outer: int
@@ -29,39 +32,41 @@ class Lines:
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """Of the array."""
+        """The shape of the array."""
         return self.outer, self.count, self.inner
 
     @property
     def rows(self) -> int:
-        """How many of the outer ones a workgroup has: some at a time, where nothing lies behind the axis."""
+        """The number of outer indices of a workgroup; a multiple of the lines that are processed together if there are no
+        inner axes.
+        """
         rows = min(self.outer, -(-_GROUP // (self.count * self.inner)))
         return rows if self.inner > 1 or self.outer < _CHAINS else min(-(-rows // _CHAINS) * _CHAINS, self.outer)
 
     @property
     def groups(self) -> int:
-        """How many workgroups there are."""
+        """The number of workgroups."""
         return -(-self.outer // self.rows)
 
-    def place(self, t: Text, i: Index) -> Index:
-        """Where the element i stands in the order of a line."""
+    def position(self, t: Text, i: Index) -> Index:
+        """The index of element i in the order of the line."""
         return t.of_indices("subi", self.count - 1, i) if self.is_reversed else i
 
 
 @dataclass(frozen=True)
 class Running(Lines):
-    """What is combined along lines.
+    """The operation that is combined along lines.
 
     Args:
-      operation: of `arith`: addf, mulf, maximumf, minimumf.
-      neutral: what changes nothing, as MLIR writes it.
+      operation: an operation of `arith`: addf, mulf, maximumf, minimumf.
+      neutral: the neutral element, in MLIR's syntax.
     """
 
     operation: str
     neutral: str
 
 
-# Writes everything along an axis, at several places beside it; whether these are vectors.
+# Writes everything along an axis, for several lines at once; True if these are vectors.
 Line = Callable[[Sequence[tuple[Index, Index]], bool], None]
 
 
@@ -69,9 +74,9 @@ def running_text(name: str, running: Running, form: Form) -> tuple[str, list[Mem
     """A kernel for y[o, i, j] = x[o, 0, j] * ... * x[o, i, j] with an operation for the product.
 
     Args:
-      name: of the kernel.
-      running: what is combined.
-      form: of vectors.
+      name: the name of the kernel.
+      running: the lines and the operation.
+      form: the form of vectors.
 
     Returns:
       The text, and the buffer of the result.
@@ -83,7 +88,7 @@ def running_text(name: str, running: Running, form: Form) -> tuple[str, list[Mem
 
 
 def write_lines(t: Text, lines: Lines, line: Line) -> None:
-    """All lines of a workgroup: side by side as many as keep a core busy."""
+    """Writes all lines of a workgroup; as many lines are interleaved as keep a core busy."""
     rows = lines.rows
     first = t.of_indices("muli", t.op("hal.interface.workgroup.id[0] : index"), rows)
     last = t.of_indices("minsi", t.add(first, rows), lines.outer)
@@ -99,7 +104,7 @@ def write_lines(t: Text, lines: Lines, line: Line) -> None:
 
 
 def _over_columns(t: Text, lines: Lines, line: Line, o: str) -> None:
-    """Some vectors at a time, then those that are left, then elements."""
+    """Writes groups of vectors, then the remaining vectors, then the remaining elements."""
     lanes = t.form.lanes
     step, inner = _CHAINS * lanes, lines.inner
     whole = inner // step * step
@@ -114,10 +119,11 @@ def _over_columns(t: Text, lines: Lines, line: Line, o: str) -> None:
         line([(o, j) for j in elements], False)
 
 
-def _line(t: Text, running: Running, x: Memory, y: Memory, places: Sequence[tuple[Index, Index]], is_vector: bool) -> None:
+def _line(t: Text, running: Running, x: Memory, y: Memory, positions: Sequence[tuple[Index, Index]], is_vector: bool) -> None:
+    """Writes the running combination along several lines at once, block by block."""
     kind = t.form.vector if is_vector else t.form.element
     neutral = t.constant(f"dense<{running.neutral}>" if is_vector else running.neutral, kind)
-    kinds, nothing = [kind] * len(places), [neutral] * len(places)
+    kinds, nothing = [kind] * len(positions), [neutral] * len(positions)
     levels = 0  # of blocks within the axis
     while _BLOCK ** (levels + 1) < running.count:
         levels += 1
@@ -126,15 +132,15 @@ def _line(t: Text, running: Running, x: Memory, y: Memory, places: Sequence[tupl
         return [t.op(f"arith.{running.operation} {a}, {b} : {kind}") for a, b in zip(values, others, strict=True)]
 
     def element(base: Sequence[str] | None, i: str, values: list[str]) -> list[str]:
-        at = running.place(t, i)
+        at = running.position(t, i)
         source, target = (t.vector, t.put) if is_vector else (t.load, t.store)
-        new = combined(values, [source(x, o, at, j) for o, j in places])
-        for value, (o, j) in zip(new if base is None else combined(base, new), places, strict=True):
+        new = combined(values, [source(x, o, at, j) for o, j in positions])
+        for value, (o, j) in zip(new if base is None else combined(base, new), positions, strict=True):
             target(value, y, o, at, j)
         return new
 
     def block(level: int, base: Sequence[str] | None, start: Index, values: list[str]) -> list[str]:
-        """What is combined of a block of this level, behind `base` and after `values`."""
+        """The combination of a block of this level; it comes after `base` and after `values`."""
         before = values if base is None else combined(base, values)
         size = _BLOCK ** (level + 1)
         stop = t.of_indices("minsi", t.add(start, size), running.count)

@@ -1,4 +1,4 @@
-"""Long running sums, products, extrema and linear recurrences, which are combinations of shifted arrays, as kernels."""
+"""Long running sums, products, extrema and linear recurrences as kernels; they are traced as combinations of shifted arrays."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class RunningAsKernelsPass(PatternPass):
     vector_bytes: int = 64  # width of the CPU's vector registers
 
     def run(self, module: ir.Operation) -> None:
-        """Rewrites `module` in place; the shifts go."""
+        """Rewrites `module` in place; the shifts become dead and are erased."""
         block = module.regions[0].blocks[0]
         count = len(block.operations)
         super().run(module)
@@ -57,7 +57,7 @@ class RunningAsKernelsPass(PatternPass):
 
 @PATTERNS.of(*_COMBINERS)
 def combined_with_shifts(op: ir.Operation, target: Target) -> Replacement:
-    """The order of the shifts does not matter, as they are combined by an operation whose terms may be grouped freely."""
+    """Replaces combinations with shifts by 1, 2, 4, ... in any order, because the operation is associative and commutative."""
     result = Val(op.results[0])
     if op.parent.name != "func.func" or not result.static or not has_form(result):
         return None
@@ -74,7 +74,7 @@ def combined_with_shifts(op: ir.Operation, target: Target) -> Replacement:
     while missing:
         maker = made_by(x)
         shift = None if maker is None or maker.name != op.name or maker.block != op.block else _shift(maker)
-        if shift is None or shift[1] != axis or shift[2] not in missing or _uses(x) != 2:  # as itself and shifted
+        if shift is None or shift[1] != axis or shift[2] not in missing or _uses(x) != 2:  # used as itself and shifted
             return None
         missing.remove(shift[2])
         x = shift[0]
@@ -82,7 +82,7 @@ def combined_with_shifts(op: ir.Operation, target: Target) -> Replacement:
 
 
 class _Shift(NamedTuple):
-    """An array whose elements stand further along an axis, and how far; those before are one number."""
+    """An array shifted along an axis by a distance; the new elements at the beginning are filled with one number."""
 
     source: ir.Value
     axis: int
@@ -91,7 +91,7 @@ class _Shift(NamedTuple):
 
 
 def _shift(op: ir.Operation) -> tuple[ir.Value, int, int] | None:
-    """An array that an operation combines with itself, shifted: the array, the axis, and how far; None of another one."""
+    """The array, axis and distance, if an operation combines an array with itself shifted; else None."""
     for x, other in _orders(op):
         shift = _shifted(other)
         if shift is not None and shift.source == x and shift.number == _COMBINERS[op.name][1] and _uses(other) == 1:
@@ -100,7 +100,7 @@ def _shift(op: ir.Operation) -> tuple[ir.Value, int, int] | None:
 
 
 def _shifted(value: ir.Value) -> _Shift | None:
-    """What an array is a shift of."""
+    """The shift that an array is; None if it is not a shift."""
     maker = made_by(value)
     if maker is None or maker.name != "stablehlo.pad":
         return None
@@ -115,7 +115,9 @@ def _shifted(value: ir.Value) -> _Shift | None:
 
 
 def _recurrence(op: ir.Operation) -> Replacement:
-    """h[i] = a[i] h[i-1] + b[i], from b + a * (b shifted by 1), a * (a shifted by 1) and so on, with zeros before both."""
+    """The recurrence h[i] = a[i] h[i-1] + b[i], from b + a * (b shifted by 1), a * (a shifted by 1) and so on, with zeros
+    before both.
+    """
     step = _step(op)
     if step is None:
         return None
@@ -145,7 +147,7 @@ def _recurrence(op: ir.Operation) -> Replacement:
 
 
 class _Step(NamedTuple):
-    """b + a * (b shifted), with zeros before it: both arrays, the axis, and how far."""
+    """b + a * (b shifted), with zeros at the beginning: both arrays, the axis and the distance."""
 
     a: ir.Value
     b: ir.Value
@@ -169,7 +171,7 @@ def _step(op: ir.Operation) -> _Step | None:
 
 
 def _is_sum(op: ir.Operation, summand: ir.Value, b: ir.Value) -> bool:
-    """Whether an operation adds b: to take something away is to add its negative."""
+    """True if an operation adds b; subtracting counts as adding the negative."""
     if op.name == "stablehlo.add":
         return bool(summand == b)
     maker = made_by(b)
@@ -177,7 +179,7 @@ def _is_sum(op: ir.Operation, summand: ir.Value, b: ir.Value) -> bool:
 
 
 def _orders(op: ir.Operation) -> tuple[Sequence[ir.Value], Sequence[ir.Value]]:
-    """Two operands, and the other way round."""
+    """The two operands in both orders."""
     return tuple(op.operands), tuple(reversed(op.operands))
 
 
@@ -186,7 +188,7 @@ def _uses(value: ir.Value) -> int:
 
 
 def _lines(x: Val, axis: int) -> tuple[int, int, int]:
-    """The sizes before an axis, of it, and behind it."""
+    """The sizes before an axis, of the axis, and after it."""
     return math.prod(x.shape[:axis]), x.shape[axis], math.prod(x.shape[axis + 1 :])
 
 

@@ -1,4 +1,4 @@
-"""The elementwise operations of kernels: how each is written with `arith` and `math`, on scalars and on vectors."""
+"""The elementwise operations of kernels: the text of each in `arith` and `math`, for scalars and vectors."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ import numpy as np
 
 from nabla_mlir.table.registry import REGISTRY
 
-# Of each dtype: the type in memory. That of a computation is the same, but for booleans.
+# The type of each dtype in memory. Only booleans have another type in computations.
 DTYPES = {"f32": "f32", "f64": "f64", "i1": "i8", "i32": "i32", "i64": "i64", "ui32": "i32", "ui64": "i64"}
 BYTES = {"f32": 4, "f64": 8, "i1": 1, "i32": 4, "i64": 8, "ui32": 4, "ui64": 8}
 
 
 @dataclass(frozen=True)
 class Scalar:
-    """An operation by kind of operands: {0}, {1}, {2} stand for operands, {t} for the type, {d} for a direction."""
+    """The text of an operation for each kind of operands: {0}, {1}, {2} are the operands, {t} the type, {d} a direction."""
 
     floats: str = ""
     integers: str = ""
     booleans: str = ""
-    unsigned: str = ""  # if it is not that of other integers
+    unsigned: str = ""  # if it differs from that of signed integers
 
     def supports(self, dtype: str) -> bool:
         """True if there is code for operands of this dtype."""
@@ -78,11 +78,11 @@ ELEMENTWISE = {
 
 
 def instructions(name: str) -> int:
-    """What an element takes, of an operation of either dialect; see `OpDef`."""
+    """The cost of one element of an operation of stablehlo or chlo; see `OpDef`."""
     return (REGISTRY.get(f"stablehlo.{name}") or REGISTRY[f"chlo.{name}"]).instructions
 
 
-# Of `compare`: floats are ordered except NE.
+# Directions of `compare`: floats are compared ordered, except NE.
 DIRECTIONS = {
     "f": {"EQ": "f oeq", "NE": "f une", "LT": "f olt", "LE": "f ole", "GT": "f ogt", "GE": "f oge"},
     "i": {"EQ": "i eq", "NE": "i ne", "LT": "i slt", "LE": "i sle", "GT": "i sgt", "GE": "i sge"},
@@ -91,7 +91,7 @@ DIRECTIONS = {
 
 
 def conversion(source: str, result: str) -> str | None:
-    """The operation of a `convert` or "" if the bits are the same; None if there is none (to i1)."""
+    """The operation of a `convert`; "" if the bits are the same; None if there is no operation (to i1)."""
     if source == result:
         return ""
     if result == "i1":
@@ -125,7 +125,7 @@ def kind_of(dtype: str) -> str:
 
 
 def literal(value: float | int | bool, dtype: str) -> str:
-    """A number as `arith.constant` wants it: floats by their bits, for they may be infinite or NaN."""
+    """A number in the syntax of `arith.constant`; floats by their bits, because they may be infinite or NaN."""
     if dtype == "i1":
         return "true" if value else "false"
     if dtype[0] in "iu":
@@ -135,7 +135,7 @@ def literal(value: float | int | bool, dtype: str) -> str:
 
 
 def neutral(combine: str, dtype: str) -> str:
-    """The literal that a reduction starts from."""
+    """The literal of the neutral element of a reduction."""
     if combine in ("maximum", "minimum") and dtype != "i1":
         limits = (-np.inf, np.inf) if dtype[0] == "f" else np.iinfo(f"{dtype[0]}{BYTES[dtype]}")
         low, high = limits if isinstance(limits, tuple) else (limits.min, limits.max)

@@ -1,4 +1,4 @@
-"""Sums of rows at places that indices name, as a kernel: one update after the other, whole vectors of it."""
+"""Sums of rows at given indices as a kernel: one update after another, in whole vectors."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from dataclasses import dataclass
 
 from nabla_mlir.passes.iree.kernels.text import Form, Index, Memory, Text, round_up
 
-LEAST_VECTORS, MOST_GROUPS = 4, 8  # of a workgroup, and of a kernel
+LEAST_VECTORS, MOST_GROUPS = 4, 8  # vectors of a workgroup, and workgroups of a kernel
 
 
 @dataclass(frozen=True)
 class RowSums:
-    """What is summed.
+    """The description of the sums.
 
     Args:
-      places: the dimensions that are indexed, the first ones of the result.
-      width: the elements of a row, all other dimensions as one.
-      count: updates.
+      positions: the sizes of the indexed dimensions, which are the first ones of the result.
+      width: the number of elements of a row, over all other dimensions.
+      count: the number of updates.
       indices: the element type of the indices: i32, i64.
-      is_onto_zeros: whether nothing but zeros is added to.
-      groups: workgroups, each for some columns of all rows.
+      is_onto_zeros: True if the updates are added to zeros.
+      groups: the number of workgroups, each for some columns of all rows.
     """
 
-    places: tuple[int, ...]
+    positions: tuple[int, ...]
     width: int
     count: int
     indices: str
@@ -33,18 +33,19 @@ class RowSums:
 
 
 def scatter_text(name: str, sums: RowSums, form: Form) -> tuple[str, list[Memory]]:
-    """A kernel for a matrix plus updates of its rows; those whose index is out of range are left out.
+    """A kernel for a matrix plus updates of its rows; updates with an index out of range are dropped.
 
     Args:
-      name: of the kernel.
-      sums: what is summed.
-      form: of vectors.
+      name: the name of the kernel.
+      sums: the description of the sums.
+      form: the form of vectors.
 
     Returns:
-      The text, and the buffer of the result. Operands are the indices, the updates, and what they are added to if it is not zeros.
+      The text, and the buffer of the result. The operands are the indices, the updates, and the initial matrix if it is
+      not zero.
     """
-    t, element, rows = Text(form), form.element, math.prod(sums.places)
-    indices = Memory("%indices", (sums.count, len(sums.places)), sums.indices, read_only=True)
+    t, element, rows = Text(form), form.element, math.prod(sums.positions)
+    indices = Memory("%indices", (sums.count, len(sums.positions)), sums.indices, read_only=True)
     updates = Memory("%updates", (sums.count, sums.width), element, read_only=True)
     start = Memory("%start", (rows, sums.width), element, read_only=True)
     result = Memory("%result", (rows, sums.width), element)
@@ -62,7 +63,7 @@ def scatter_text(name: str, sums: RowSums, form: Form) -> tuple[str, list[Memory
 
 
 def _over_columns(t: Text, columns: tuple[str, str], body: Callable[[str, bool], None]) -> None:
-    """Whole vectors, then the elements that are left."""
+    """Writes whole vectors, then the remaining elements."""
     first, last = columns
     whole = t.add(first, t.multiple(t.of_indices("subi", last, first), t.form.lanes))
     with t.loop(first, whole, t.form.lanes) as j:
@@ -71,15 +72,15 @@ def _over_columns(t: Text, columns: tuple[str, str], body: Callable[[str, bool],
         body(j, False)
 
 
-def _begin(t: Text, sums: RowSums, start: Memory, result: Memory, place: tuple[Index, Index], is_vector: bool) -> None:
+def _begin(t: Text, sums: RowSums, start: Memory, result: Memory, position: tuple[Index, Index], is_vector: bool) -> None:
     if is_vector:
-        t.put(t.zeros() if sums.is_onto_zeros else t.vector(start, *place), result, *place)
+        t.put(t.zeros() if sums.is_onto_zeros else t.vector(start, *position), result, *position)
     else:
-        t.store(t.number(0) if sums.is_onto_zeros else t.load(start, *place), result, *place)
+        t.store(t.number(0) if sums.is_onto_zeros else t.load(start, *position), result, *position)
 
 
-def _add(t: Text, updates: Memory, result: Memory, place: tuple[Index, Index, Index], is_vector: bool) -> None:
-    n, row, j = place
+def _add(t: Text, updates: Memory, result: Memory, position: tuple[Index, Index, Index], is_vector: bool) -> None:
+    n, row, j = position
     if is_vector:
         (x,) = t.sums([t.vector(result, row, j)], [t.vector(updates, n, j)])
         t.put(x, result, row, j)
@@ -88,10 +89,10 @@ def _add(t: Text, updates: Memory, result: Memory, place: tuple[Index, Index, In
 
 
 def _row(t: Text, sums: RowSums, indices: Memory, n: Index) -> tuple[Index, str]:
-    """The row that an update is for, and whether there is one; a negative index is a very large one without a sign."""
+    """The row of an update, and True if it exists; a negative index is a large unsigned number."""
     row: Index = 0
     is_inside = t.constant(1, "i1")
-    for k, size in enumerate(sums.places):
+    for k, size in enumerate(sums.positions):
         index = t.op(f"arith.index_cast {t.load(indices, n, k)} : {sums.indices} to index")
         row = t.add(t.mul(row, size), index)
         is_inside = t.op(f"arith.andi {is_inside}, {t.compare('ult', index, size)} : i1")
@@ -99,5 +100,5 @@ def _row(t: Text, sums: RowSums, indices: Memory, n: Index) -> tuple[Index, str]
 
 
 def groups_for(width: int, form: Form) -> int:
-    """Workgroups for rows of so many elements: each has some vectors, and there are not many."""
+    """The number of workgroups for rows of this width: each has at least some vectors, and there are only a few."""
     return max(1, min(MOST_GROUPS, width // (LEAST_VECTORS * form.lanes)))

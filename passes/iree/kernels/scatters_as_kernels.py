@@ -1,4 +1,4 @@
-"""Large sums of rows at places that indices name, which IREE makes element by element, as kernels."""
+"""Large sums of rows at given indices as kernels; IREE would compute them element by element."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ class ScattersAsKernelsPass(PatternPass):
 
 @PATTERNS.of("stablehlo.scatter")
 def sums_of_rows(op: ir.Operation, target: Target) -> Replacement:
-    """IREE adds one element after the other, and an index out of range must be made one within before."""
+    """IREE adds one element after another, and indices out of range must be clamped before."""
     values = operands(op)
     if len(values) != 3 or op.parent.name != "func.func" or not all(v.static for v in values):
         return None
     x, indices, updates = values
-    if indices.dtype == np.uint64:  # which no number of a kernel is
+    if indices.dtype == np.uint64:  # kernels have no such type
         return None
     size = math.prod(updates.shape)
     if not has_form(x) or size < thresholds.SCATTER_AS_KERNEL or single_operation(op.regions[0]) != "stablehlo.add":
@@ -59,8 +59,8 @@ def sums_of_rows(op: ir.Operation, target: Target) -> Replacement:
     dims = hlo.ScatterDims.decode(op.attributes["scatter_dimension_numbers"])
     window = window_of(dims, values)
     form = normal_form(op, values, dims, window)
-    places = len(form.index_map)
-    if sorted(form.index_map) != list(range(places)) or window != (*[1] * places, *x.shape[places:]):
+    positions = len(form.index_map)
+    if sorted(form.index_map) != list(range(positions)) or window != (*[1] * positions, *x.shape[positions:]):
         return None
     return _call(form, is_onto_zeros)
 
@@ -68,11 +68,11 @@ def sums_of_rows(op: ir.Operation, target: Target) -> Replacement:
 def _call(form: NormalForm, is_onto_zeros: bool) -> Val:
     (x,), (updates,), order = form.operands, form.updates, [form.index_map.index(d) for d in range(len(form.index_map))]
     columns = [b.slice_(form.indices, [0, k], [form.indices.shape[0], k + 1]) for k in order]
-    indices, places, count = b.concat(columns, 1), x.shape[: len(order)], form.indices.shape[0]
-    width, rows = math.prod(x.shape[len(order) :]), math.prod(places)
+    indices, positions, count = b.concat(columns, 1), x.shape[: len(order)], form.indices.shape[0]
+    width, rows = math.prod(x.shape[len(order) :]), math.prod(positions)
     kind = f"i{8 * indices.dtype.itemsize}"
-    sums = RowSums(places, width, count, kind, is_onto_zeros, groups_for(width, form_of(x)))
-    sizes = "x".join(map(str, (*places, width, count)))
+    sums = RowSums(positions, width, count, kind, is_onto_zeros, groups_for(width, form_of(x)))
+    sizes = "x".join(map(str, (*positions, width, count)))
     name = f"scatter_{'zeros_' if is_onto_zeros else ''}{sizes}_{kind}_{form_of(x).element}"
     text, results = scatter_text(name, sums, form_of(x))
     arguments = [indices, b.reshape(updates, (count, width)), *([] if is_onto_zeros else [b.reshape(x, (rows, width))])]

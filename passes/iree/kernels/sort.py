@@ -1,7 +1,7 @@
-"""Sorts of the rows of a matrix of integers as a kernel: by one digit of eight bits after the other, from the last.
+"""Radix sorts of the rows of an integer matrix as a kernel: by digits of eight bits, from the last digit on.
 
-Knuth, The Art of Computer Programming, volume 3, section 5.2.5: equal keys keep their order, and the time grows with the
-length of a row.
+Knuth, The Art of Computer Programming, volume 3, section 5.2.5. Equal keys keep their order, and the time is linear in
+the length of a row.
 """
 
 from __future__ import annotations
@@ -9,49 +9,49 @@ from __future__ import annotations
 from nabla_mlir.passes.iree.kernels.scalars import BYTES
 from nabla_mlir.passes.iree.kernels.text import Form, Index, Memory, Text
 
-DIGITS = 256  # that one of eight bits can be
-GROUPS = 64  # at most, each for some rows
+DIGITS = 256  # the number of values of an eight-bit digit
+GROUPS = 64  # at most; each has some of the rows
 
 
 def sort_text(name: str, rows: int, n: int, element: str) -> tuple[str, list[Memory]]:
-    """A kernel for the keys of each row in ascending order, and the places at which they stood.
+    """A kernel for the keys of each row in ascending order, and their original indices.
 
     Args:
-      name: of the kernel.
-      rows: how many there are.
-      n: keys of a row.
+      name: the name of the kernel.
+      rows: the number of rows.
+      n: the number of keys of a row.
       element: the type of the keys: i32 or i64.
 
     Returns:
-      The text, and the buffers of the results: keys, places (i32), and memory that the kernel needs.
+      The text, and the buffers of the results: keys, indices (i32), and scratch memory.
     """
     t, digits, groups = Text(Form(element, 1, 1, 1)), BYTES[element], min(rows, GROUPS)
     operand = Memory("%operand", (rows, n), element, read_only=True)
-    keys, places = Memory("%keys", (rows, n), element), Memory("%places", (rows, n), "i32")
-    more_keys, more_places = Memory("%more_keys", (groups, n), element), Memory("%more_places", (groups, n), "i32")
+    keys, positions = Memory("%keys", (rows, n), element), Memory("%places", (rows, n), "i32")
+    more_keys, more_positions = Memory("%more_keys", (groups, n), element), Memory("%more_places", (groups, n), "i32")
     counts = Memory("%counts", (groups, digits, DIGITS), "i32")
     group = t.op("hal.interface.workgroup.id[0] : index")
     with t.loop(group, rows, groups) as row:
         _count(t, operand, counts, (row, group), n)
-        final, between = ((keys, places), row), ((more_keys, more_places), group)
+        final, between = ((keys, positions), row), ((more_keys, more_positions), group)
         for digit in range(digits):
             target, source = (between, final) if digit % 2 == 0 else (final, between)
             with t.loop(0, n) as i:
                 if digit == 0:
-                    key, place = t.load(operand, row, i), t.op(f"arith.index_cast {i} : index to i32")
+                    key, position = t.load(operand, row, i), t.op(f"arith.index_cast {i} : index to i32")
                 else:
-                    (from_keys, from_places), line = source
-                    key, place = t.load(from_keys, line, i), t.load(from_places, line, i)
-                (to_keys, to_places), line = target
+                    (from_keys, from_positions), line = source
+                    key, position = t.load(from_keys, line, i), t.load(from_positions, line, i)
+                (to_keys, to_positions), line = target
                 at = _next(t, counts, (group, digit, _digit(t, key, digit)))
                 t.store(key, to_keys, line, at)
-                t.store(place, to_places, line, at)
-    results = [keys, places, more_keys, more_places, counts]
+                t.store(position, to_positions, line, at)
+    results = [keys, positions, more_keys, more_positions, counts]
     return t.kernel(name, [operand, *results], (groups, 1, 1)), results
 
 
 def _count(t: Text, source: Memory, counts: Memory, lines: tuple[str, str], n: int) -> None:
-    """Writes how many keys of a row have a smaller digit, for each digit."""
+    """Writes, for each digit, the number of keys of a row with a smaller digit."""
     row, group = lines
     digits = range(BYTES[source.element])
     zero, one = t.constant(0, "i32"), t.constant(1, "i32")
@@ -61,8 +61,8 @@ def _count(t: Text, source: Memory, counts: Memory, lines: tuple[str, str], n: i
     with t.loop(0, n) as i:
         key = t.load(source, row, i)
         for digit in digits:
-            place = group, digit, _digit(t, key, digit)
-            t.store(t.op(f"arith.addi {t.load(counts, *place)}, {one} : i32"), counts, *place)
+            position = group, digit, _digit(t, key, digit)
+            t.store(t.op(f"arith.addi {t.load(counts, *position)}, {one} : i32"), counts, *position)
     for digit in digits:
 
         def add(d: str, sums: list[str], digit: int = digit) -> list[str]:
@@ -74,7 +74,7 @@ def _count(t: Text, source: Memory, counts: Memory, lines: tuple[str, str], n: i
 
 
 def _digit(t: Text, key: str, digit: int) -> str:
-    """A digit of a key; the first bit is that of the sign, which orders the other way round."""
+    """A digit of a key; the sign bit is flipped, because it orders in reverse."""
     element, bits = t.form.element, 8 * BYTES[t.form.element]
     unsigned = t.op(f"arith.xori {key}, {t.constant(-(1 << bits - 1), element)} : {element}")
     shift = t.op(f"arith.shrui {unsigned}, {t.constant(8 * digit, element)} : {element}")
@@ -82,8 +82,8 @@ def _digit(t: Text, key: str, digit: int) -> str:
     return t.op(f"arith.index_cast {low} : {element} to index")
 
 
-def _next(t: Text, counts: Memory, place: tuple[Index, ...]) -> str:
-    """The place of the next key with a digit."""
-    count = t.load(counts, *place)
-    t.store(t.op(f"arith.addi {count}, {t.constant(1, 'i32')} : i32"), counts, *place)
+def _next(t: Text, counts: Memory, position: tuple[Index, ...]) -> str:
+    """The index of the next key with a digit."""
+    count = t.load(counts, *position)
+    t.store(t.op(f"arith.addi {count}, {t.constant(1, 'i32')} : i32"), counts, *position)
     return t.op(f"arith.index_cast {count} : i32 to index")

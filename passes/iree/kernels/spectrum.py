@@ -1,4 +1,4 @@
-"""What kernels for eigenvalues and for singular values have in common: size, iteration, order, and failures."""
+"""Common code of the kernels for eigenvalues and singular values: scaling, iteration, order, and failures."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from nabla_mlir.passes.iree.kernels.numbers import Number, Numbers, larger, wher
 from nabla_mlir.passes.iree.kernels.rotations import Rotations
 from nabla_mlir.passes.iree.kernels.text import Memory, Text
 
-MOST_SWEEPS = 50  # of an iteration, for each value; convergence takes two
+MOST_SWEEPS = 50  # of an iteration, for each value; convergence usually needs two
 
 
 def accuracy(t: Text) -> float:
@@ -20,7 +20,7 @@ def accuracy(t: Text) -> float:
 
 
 def size_of(t: Text, diagonal: Numbers, beside: Numbers, n: int) -> Number:
-    """The largest sum of a number on the diagonal and the one beside it: about the size of the matrix."""
+    """The largest sum of a diagonal entry and its off-diagonal entry: about the norm of the matrix."""
 
     def grow(i: str, best: list[str]) -> list[str]:
         return [larger(Number(t, best[0]), abs(diagonal[i]) + abs(beside[i])).name]
@@ -29,14 +29,14 @@ def size_of(t: Text, diagonal: Numbers, beside: Numbers, n: int) -> Number:
 
 
 def is_finite(x: Number) -> str:
-    """Whether a number is one, as i1."""
+    """An i1 that is true if the number is finite."""
     return (x * 0.0).is_at_most(0.0)
 
 
 def hypotenuse(f: Number, g: Number) -> tuple[Number, Number, Number]:
-    """(r, c, s) with c f + s g = r and c g - s f = 0; no rotation and 0 of numbers whose squares vanish.
+    """(r, c, s) with c f + s g = r and c g - s f = 0; r = 0 without rotation if the squares underflow.
 
-    The matrix has entries of size one at most, so that those are far below its rounding errors.
+    The entries of the matrix are at most 1, so such numbers are far below its rounding errors.
     """
     t = f.t
     zero, one = Number(t, t.number(0)), Number(t, t.number(1))
@@ -47,9 +47,9 @@ def hypotenuse(f: Number, g: Number) -> tuple[Number, Number, Number]:
 
 
 def divide_by_largest(t: Text, a: Memory, work: Memory, group: str) -> Number:
-    """Writes a matrix divided by its largest entry to other memory; that entry, or 1 for zeros.
+    """Writes a matrix divided by its largest entry to other memory; returns that entry, or 1 for a zero matrix.
 
-    No square overflows then, and none that matters vanishes.
+    Then no square overflows, and no relevant square underflows.
     """
     _, rows, columns = a.shape
     kind = t.form.vector
@@ -72,29 +72,29 @@ def divide_by_largest(t: Text, a: Memory, work: Memory, group: str) -> Number:
 
 
 def place_in_order(t: Text, values: Numbers, i: str, n: int, descending: bool) -> str:
-    """The place of value i among n; equal ones keep their order."""
+    """The index of value i in sorted order; equal values keep their order."""
     mine = values[i]
 
-    def count(j: str, places: list[str]) -> list[str]:
+    def count(j: str, positions: list[str]) -> list[str]:
         other = values[j]
         is_before = mine.is_less(other) if descending else other.is_less(mine)
         is_equal_before = t.op(f"arith.andi {mine.equals(other)}, {t.compare('slt', j, i)} : i1")
         either = t.op(f"arith.ori {is_before}, {is_equal_before} : i1")
-        return [str(t.add(places[0], t.op(f"arith.index_castui {either} : i1 to index")))]
+        return [str(t.add(positions[0], t.op(f"arith.index_castui {either} : i1 to index")))]
 
     return t.carried(0, n, [t.index(0)], ["index"], count)[0]
 
 
 @dataclass(frozen=True)
 class Sweeps:
-    """An iteration that finds one value after the other, by sweeps over the block of rows that it is tied to.
+    """An iteration that finds one value after another, by sweeps over the block of rows that contains it.
 
     Args:
       t: the kernel.
-      sides: where the rotations are kept, and the matrices whose rows they rotate.
-      n: values.
-      block: the first row and the last one of the block of the value that is looked for in a step.
-      sweep: makes a sweep between two rows; its rotations are kept from a place on.
+      sides: the memories of rotations, each with the matrix whose rows they rotate.
+      n: the number of values.
+      block: the first and the last row of the block of the value of a step.
+      sweep: computes a sweep between two rows, and stores its rotations from an index on.
     """
 
     t: Text
@@ -104,7 +104,7 @@ class Sweeps:
     sweep: Callable[[str, str, str], None]
 
     def run(self, is_possible: str) -> str:
-        """Whether all values are found, as i1; none is looked for if that is not possible."""
+        """An i1 that is true if all values were found; no value is searched if `is_possible` is false."""
         t, zero = self.t, self.t.index(0)
         kinds = ["i1", "index", "index", "index"]
         found, _, sweeps, _ = t.carried(0, self.n, [is_possible, zero, zero, zero], kinds, self._find)
@@ -135,7 +135,7 @@ class Sweeps:
 
 
 def fill_unless(t: Text, found: str, group: str, memories: Sequence[Memory]) -> None:
-    """Results of an iteration that has not converged are no numbers."""
+    """Fills the results with NaN if the iteration has not converged."""
     element = t.form.element
     nan = t.constant("0x7FC00000" if element == "f32" else "0x7FF8000000000000", element)
     with t.branch(found) as otherwise:

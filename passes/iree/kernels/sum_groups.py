@@ -1,4 +1,4 @@
-"""Reductions over one space that are made together in a kernel, and what they are computed from."""
+"""Groups of reductions over one space that one kernel computes, with the operations that they read."""
 
 from __future__ import annotations
 
@@ -29,27 +29,27 @@ _STARTS = {"stablehlo.add": 0.0, "stablehlo.multiply": 1.0, "stablehlo.maximum":
 
 
 class Names:
-    """The names of the kernels of a pass: those of one text are one kernel.
+    """The names of the kernels of a pass; kernels with equal texts share a name.
 
     Args:
-      prefix: what the names begin with.
+      prefix: the beginning of the names.
     """
 
-    PLACE: ClassVar[str] = "kernel_without_name"
+    POSITION: ClassVar[str] = "kernel_without_name"
 
     def __init__(self, prefix: str):
         self._prefix = prefix
         self._names: dict[str, str] = {}
 
     def of(self, text: str) -> tuple[str, str]:
-        """The name of the kernel of this text, in which `PLACE` stands for the name, and the text with it."""
+        """The name of the kernel with this text, and the text in which the name replaces `POSITION`."""
         name = self._names.setdefault(text, f"{self._prefix}_{len(self._names)}")
-        return name, text.replace(self.PLACE, name)
+        return name, text.replace(self.POSITION, name)
 
 
 @dataclass(frozen=True)
 class Group:
-    """Reductions over one space that do not depend on each other, and what they are computed from, in order."""
+    """Independent reductions over one space, and the operations from which they are computed, in order."""
 
     sums: Sequence[ir.Operation]
     inner: Sequence[ir.Operation]
@@ -61,12 +61,14 @@ class Group:
 
     @property
     def size(self) -> int:
-        """The elements of the space."""
+        """The number of elements of the space."""
         return min(size_of(op.operands[0]) for op in self.sums)
 
     @property
     def stores(self) -> bool:
-        """Whether IREE would write to memory what they are computed from: several of them read it, or a sum within it is short."""
+        """True if IREE would materialise a value that they read, because several of them read it, or because an inner sum
+        is short.
+        """
         whole: set[ir.Value] = set()
         common: set[ir.Value] = set()
         inner = {op.results[0] for op in self.inner}
@@ -78,13 +80,13 @@ class Group:
 
     @property
     def inputs(self) -> list[ir.Value]:
-        """What they read in memory, once each."""
+        """The values that they read from memory, without duplicates."""
         inner = {op.results[0] for op in self.inner}
         operands = (op.operands[0] for op in self.sums), (v for op in self.inner for v in op.operands)
         return [v for v in dict.fromkeys(v for part in operands for v in part) if v not in inner and not _is_number(v)]
 
     def replace(self, names: Names, vector_bytes: int) -> None:
-        """Replaces the reductions by a kernel. Raises NotSupported if there is none."""
+        """Replaces the reductions by a kernel. Raises NotSupported if that is not possible."""
         reader = Reader()
         for op in self.inner:
             reader.read(op)
@@ -94,12 +96,12 @@ class Group:
         if len(inputs) + len(sums) > MAX_BINDINGS or any(n.dtype[0] == "u" for n in reader.inputs.values()):
             raise NotSupported("these buffers")
         groups = self._workgroups()
-        name, text = names.of(SumsKernel(vector_bytes).write(Names.PLACE, sums, list(reader.inputs.values()), groups))
+        name, text = names.of(SumsKernel(vector_bytes).write(Names.POSITION, sums, list(reader.inputs.values()), groups))
         types = []
         for s, op in zip(sums, self.sums, strict=True):
             shape, dtype = shape_and_dtype(op.results[0].type)
             types.append(tensor_type((groups, *shape) if s.is_partial else shape, dtype))
-        first = self._place(inputs)
+        first = self._position(inputs)
         with ir.InsertionPoint(first), first.location:
             results = [Val(r) for r in call_kernel(name, text, inputs, types, first)]
             totals = [_total(op, r) if s.is_partial else r for s, op, r in zip(sums, self.sums, results, strict=True)]
@@ -112,27 +114,27 @@ class Group:
 
     @property
     def parts(self) -> list[tuple[Group, Group]]:
-        """Each of the reductions as a group: with what it is computed from, and from memory alone."""
+        """Each reduction as a group of its own: once with the operations that it reads, once without."""
         inner = {op.results[0] for op in self.inner}
         cones = [(op, _cone(op, inner)) for op in self.sums]
         return [(Group([op], [o for o in self.inner if o.results[0] in cone]), Group([op], [])) for op, cone in cones]
 
     def _workgroups(self) -> int:
-        """How many share the first loop: some for each core, one where they are not worth it, more where sums are long."""
+        """The number of workgroups of the first loop: a few per core, one for little work, more for long sums."""
         rows, size = self.loops[0], self.size
         most = thresholds.FUSED_SUMS_GROUPS if size >= thresholds.FUSED_SUMS_SHARED else 1
         most = max(most, rows // thresholds.SUM_IN_PARTS)
         return -(-rows // -(-rows // most))
 
-    def _place(self, inputs: Sequence[ir.Value]) -> ir.Operation:
-        """Where the kernel stands: before what reads a result first, behind all that the kernel reads."""
+    def _position(self, inputs: Sequence[ir.Value]) -> ir.Operation:
+        """The operation before which the kernel is inserted: the first reader of a result, if it comes after all inputs."""
         block = self.sums[0].block
-        places = [within(block, use.owner.operation) for op in self.sums for use in op.results[0].uses]
-        if not places:
+        positions = [within(block, use.owner.operation) for op in self.sums for use in op.results[0].uses]
+        if not positions:
             raise NotSupported("sums that nothing reads")
-        first = places[0]
-        for place in places[1:]:
-            first = place if place.is_before_in_block(first) else first
+        first = positions[0]
+        for position in positions[1:]:
+            first = position if position.is_before_in_block(first) else first
         owners = (made_by(v) for v in inputs)
         if any(o is not None and o.block == block and not o.is_before_in_block(first) for o in owners):
             raise NotSupported("a sum that is read before another can be made")
@@ -140,12 +142,12 @@ class Group:
 
 
 def groups_of(block: ir.Block, is_sum: Test, is_inner: Test) -> Iterator[Group]:
-    """The groups of a block: those of one space that do not depend on each other, with what only they read.
+    """The groups of a block: independent reductions over one space, with the operations that only they read.
 
     Args:
-      block: of a function or a region.
-      is_sum: which reductions are taken.
-      is_inner: which operations of one result may be computed where they are read.
+      block: a block of a function or a region.
+      is_sum: True for the reductions to group.
+      is_inner: True for operations with one result that may be computed in their reader.
     """
     ops = [o.operation for o in block.operations]
     results = {op.results[0] for op in ops if is_sum(op)}
@@ -159,18 +161,18 @@ def groups_of(block: ir.Block, is_sum: Test, is_inner: Test) -> Iterator[Group]:
     alike: dict[tuple[int, Shape], list[ir.Operation]] = {}
     for op in ops:
         stage = max((stages.get(v, 0) for v in reads_of(op)), default=0)
-        is_taken = len(op.results) == 1 and op.results[0] in results
-        stages.update((r, stage + is_taken) for r in op.results)
-        if is_taken:
+        is_result = len(op.results) == 1 and op.results[0] in results
+        stages.update((r, stage + is_result) for r in op.results)
+        if is_result:
             alike.setdefault((stage, loops_of(op)), []).append(op)
-    places = {value: place for place, value in enumerate(op.results[0] for op in ops if len(op.results) == 1)}
+    positions = {value: position for position, value in enumerate(op.results[0] for op in ops if len(op.results) == 1)}
     for members in alike.values():
         whole = set().union(*(_cone(op, inner) for op in members))
-        yield Group(members, [value.owner.operation for value in sorted(whole, key=places.__getitem__)])
+        yield Group(members, [value.owner.operation for value in sorted(whole, key=positions.__getitem__)])
 
 
 def _cone(op: ir.Operation, inner: set[ir.Value]) -> set[ir.Value]:
-    """What a reduction is computed from in a kernel."""
+    """The values that a kernel computes for a reduction."""
     cone: set[ir.Value] = set()
     work = [op.operands[0]]
     while work:
@@ -182,7 +184,7 @@ def _cone(op: ir.Operation, inner: set[ir.Value]) -> set[ir.Value]:
 
 
 def combines(op: ir.Operation) -> bool:
-    """Whether it is a reduction that a kernel may make: of floating-point numbers, by one operation, from its neutral element."""
+    """True for a reduction of floating-point numbers by one operation, from its neutral element, for which there are kernels."""
     if op.name != "stablehlo.reduce" or len(op.operands) != 2 or not is_static_tensor(op.operands[0].type):
         return False
     start, combine = made_by(op.operands[1]), single_operation(op.regions[0])
@@ -192,12 +194,12 @@ def combines(op: ir.Operation) -> bool:
 
 
 def loops_of(op: ir.Operation) -> Shape:
-    """The sizes of the loops in which a reduction is computed."""
+    """The sizes of the loops of a reduction."""
     return Space.of(tuple(op.operands[0].type.shape)).loops
 
 
 def is_short(op: ir.Operation) -> bool:
-    """Whether a reduction is over a last axis of few elements alone."""
+    """True if a reduction is only over a short last axis."""
     shape = op.operands[0].type.shape
     return list(op.attributes["dimensions"]) == [len(shape) - 1] and shape[-1] <= SHORT
 
@@ -208,14 +210,14 @@ def _is_number(value: ir.Value) -> bool:
 
 
 def _total(op: ir.Operation, parts: Val) -> Val:
-    """The reduction of what the workgroups have made."""
+    """The reduction of the results of the workgroups."""
     combine = single_operation(op.regions[0])
     assert combine is not None
     return reduce_with(combine, parts, _STARTS[combine], [0])
 
 
 def _with_terms(node: Node, known: dict[Node, Node]) -> Node:
-    """The same reduction, in which the short ones that it is computed from are written as their terms."""
+    """The same reduction, in which short inner reductions are written as sums of their terms."""
     operands = tuple(_written(n, known) for n in node.operands)
     return Node(node.name, operands, node.shape, node.dtype, node.attributes)
 
@@ -233,7 +235,7 @@ def _written(node: Node, known: dict[Node, Node]) -> Node:
 
 
 def _terms(x: Node, node: Node) -> Node:
-    """The sum of the parts of `x` along its last axis."""
+    """The sum of the slices of `x` along its last axis."""
     *outer, length = x.shape
     total: Node | None = None
     for i in range(length):

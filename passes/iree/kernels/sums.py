@@ -1,4 +1,4 @@
-"""The code of sums over one space that are made together: what they add up is computed where it is added."""
+"""The code of sums over one space that one kernel computes; each term is computed where it is added."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ from nabla_mlir.passes.iree.kernels.writer import Buffer, Code
 
 @dataclass(frozen=True)
 class Sum:
-    """A reduction as a part of a nest.
+    """A reduction as a part of a loop nest.
 
     Args:
       node: the reduction.
-      space: of what is reduced.
-      first: the loop from which on all are reduced; the number of loops if the last one is not.
-      is_partial: whether each workgroup has a result of its own.
+      space: the space of its operand.
+      first: the index of the first loop from which on all loops are reduced; the number of loops if the last one is not
+        reduced.
+      is_partial: True if each workgroup has a separate result.
     """
 
     node: Node
@@ -32,7 +33,7 @@ class Sum:
 
     @staticmethod
     def of(node: Node) -> Sum:
-        """What a reduction is."""
+        """The description of a reduction."""
         shape, space = node.operands[0].shape, Space.of(node.operands[0].shape)
         long = [d for d, n in enumerate(shape) if n != 1][: len(space.loops)]
         sums = [d in node.attributes["dimensions"] for d in long]
@@ -41,23 +42,23 @@ class Sum:
 
     @property
     def adds(self) -> bool:
-        """Whether it adds to what is in memory, because a loop around others is reduced."""
+        """True if it adds to memory, because an outer loop is reduced."""
         return self.is_partial and self.first > 0
 
-    def places(self, loops: Sequence[Affine]) -> dict[Index, list[Index]]:
-        """What one iteration reduces, by where the sum of it belongs."""
+    def positions(self, loops: Sequence[Affine]) -> dict[Index, list[Index]]:
+        """The elements that one iteration reduces, by the index of their sum."""
         groups: dict[Index, list[Index]] = {}
-        for place in self.space.indices(self.node.operands[0].shape, loops):
-            to = tuple(p for d, p in enumerate(place) if d not in self.node.attributes["dimensions"])
-            groups.setdefault(to, []).append(place)
+        for position in self.space.indices(self.node.operands[0].shape, loops):
+            to = tuple(p for d, p in enumerate(position) if d not in self.node.attributes["dimensions"])
+            groups.setdefault(to, []).append(position)
         return groups
 
 
 class SumsKernel(NestWriter):
-    """Writes a kernel of several sums: workgroups share the first loop, vectors lie along the last one.
+    """Writes a kernel with several sums: workgroups share the first loop, and vectors run along the last loop.
 
-    A sum over the last loops stays in registers; one over a loop around others is added to in memory. Where the first loop
-    is reduced, each workgroup has a result of its own.
+    A sum over the last loops stays in registers; a sum over an outer loop is added to memory. If the first loop is
+    reduced, each workgroup has a separate result.
     """
 
     def write(self, name: str, sums: Sequence[Sum], inputs: Sequence[Node], groups: int) -> str:
@@ -98,13 +99,13 @@ class SumsKernel(NestWriter):
         return executable(name, read_only, [*lines, *writer.blocks[0].lines], (groups, 1, 1))
 
     def _clear(self, s: Sum) -> None:
-        """Writes what a sum begins with."""
+        """Writes the initial values of a sum."""
         start = self._constant(neutral(s.node.attributes["combine"], s.node.dtype), s.node.dtype)
         lanes = self._lanes(s.node, s.node.size)
         whole, tail = divmod(s.node.size, lanes)
 
-        def put(place: Affine, carries: list[Code]) -> list[Code]:
-            self.writer.store(self.buffers[s.node], [place + symbol(LANE)], [start], lanes)
+        def put(position: Affine, carries: list[Code]) -> list[Code]:
+            self.writer.store(self.buffers[s.node], [position + symbol(LANE)], [start], lanes)
             return carries
 
         self._repeat(whole, lanes, 1, [], put)
@@ -114,11 +115,11 @@ class SumsKernel(NestWriter):
     def _nest(
         self, sums: Sequence[Sum], loops: list[Affine], totals: list[Code], part: tuple[str, str] | None = None
     ) -> list[Code]:
-        """The loops inside of some; it hands on the sums that began around it."""
+        """The inner loops; returns the sums that began in outer loops."""
         level = len(loops)
         new = [s for s in sums if s.first == level]
-        places = [(s, to) for s in new for to in s.places(self._around(loops))]
-        starts = [c for s, _ in places for c in self._begin(s.node, self._lane_count, self._has_tail)]
+        positions = [(s, to) for s in new for to in s.positions(self._around(loops))]
+        starts = [c for s, _ in positions for c in self._begin(s.node, self._lane_count, self._has_tail)]
         carries = [*totals, *starts]
         order = sorted(sums, key=lambda s: s.first)  # as they have begun
         if level == len(self._loops) - 1:
@@ -126,7 +127,7 @@ class SumsKernel(NestWriter):
         else:
             step = lambda i, c: self._nest(order, [*loops, i], c)  # noqa: E731
             carries = self.writer.loop(self._loops[level], 1, carries, step, part)
-        for i, (s, to) in enumerate(places):
+        for i, (s, to) in enumerate(positions):
             slot = len(totals) + i * self._slots
             self._finish(s, to, carries[slot : slot + self._slots])
         return carries[: len(totals)]
@@ -135,7 +136,7 @@ class SumsKernel(NestWriter):
         return [*loops, *[ZERO] * (len(self._loops) - len(loops))]
 
     def _vectors(self, sums: Sequence[Sum], loops: list[Affine], carries: list[Code]) -> list[Code]:
-        """The last loop: whole vectors, and what is left."""
+        """The last loop: whole vectors, then the remaining elements."""
         size, lanes = self._loops[-1], self._lane_count
 
         def whole(i: Affine, c: list[Code]) -> list[Code]:
@@ -154,33 +155,33 @@ class SumsKernel(NestWriter):
             if s.first == len(loops):
                 self._put(s, loops, width)
                 continue
-            for places in s.places(loops).values():
-                for place in places:
-                    new[slot : slot + self._slots] = self._accumulate(s.node, place, width, new[slot : slot + self._slots])
+            for positions in s.positions(loops).values():
+                for position in positions:
+                    new[slot : slot + self._slots] = self._accumulate(s.node, position, width, new[slot : slot + self._slots])
                 slot += self._slots
         return new
 
     def _put(self, s: Sum, loops: list[Affine], width: int) -> None:
-        """Writes what one iteration makes of a sum that vectors lie along, or adds it to what is there."""
+        """Writes, or adds, the values of one iteration of a sum along which vectors run."""
         combine, buffer = s.node.attributes["combine"], self._now(s)
         targets, values = [], []
-        for to, places in s.places(loops).items():
+        for to, positions in s.positions(loops).items():
             targets.append(linear(to, s.node.shape))
-            value = self.at(s.node.operands[0], places[0], width)
-            for place in places[1:]:
-                value = self._apply(combine, (value, self.at(s.node.operands[0], place, width)), s.node.dtype)
+            value = self.at(s.node.operands[0], positions[0], width)
+            for position in positions[1:]:
+                value = self._apply(combine, (value, self.at(s.node.operands[0], position, width)), s.node.dtype)
             if s.adds:
                 value = self._apply(combine, (self.writer.load(buffer, targets[-1], width), value), s.node.dtype)
             values.append(value)
         self.writer.store(buffer, targets, values, width)
 
     def _finish(self, s: Sum, to: Index, totals: Sequence[Code]) -> None:
-        """Writes a sum that has been made in registers, or adds it to what is there."""
-        value, place, buffer = self._end(s.node, totals, 0), linear(to, s.node.shape), self._now(s)
+        """Writes, or adds, a sum that was computed in registers."""
+        value, position, buffer = self._end(s.node, totals, 0), linear(to, s.node.shape), self._now(s)
         if s.adds:
-            value = self._apply(s.node.attributes["combine"], (self.writer.load(buffer, place, 0), value), s.node.dtype)
-        self.writer.store(buffer, [place], [value], 0)
+            value = self._apply(s.node.attributes["combine"], (self.writer.load(buffer, position, 0), value), s.node.dtype)
+        self.writer.store(buffer, [position], [value], 0)
 
     def _now(self, s: Sum) -> Buffer:
-        """The memory of a sum, as it is in this iteration."""
+        """The memory of a sum in this iteration."""
         return replace(self.buffers[s.node], floor=self.writer.level)

@@ -34,17 +34,17 @@ class SumsAsKernelsPass(Pass):
 
     name: ClassVar[str] = "nabla-sums-as-kernels"
     vector_bytes: int = 64  # width of the CPU's vector registers
-    least_size: int = thresholds.SUM_AS_KERNEL  # elements of the space
+    least_size: int = thresholds.SUM_AS_KERNEL  # the number of elements of the space
 
     def run(self, module: ir.Operation) -> None:
         """Rewrites `module` in place."""
         names = Names("reductions")
         for block in blocks_of(module):
-            for group in [*groups_of(block, self._is_taken, self._is_inner)]:
+            for group in [*groups_of(block, self._is_suitable, self._is_inner)]:
                 self._replace(group, names)
 
     def _replace(self, group: Group, names: Names) -> None:
-        """Replaces a group, or as much of it as there is code for."""
+        """Replaces a group, or the parts of it for which there are kernels."""
         if self._is_replaced(group, names):
             return
         for choices in group.parts:
@@ -57,8 +57,8 @@ class SumsAsKernelsPass(Pass):
             return False
         return True
 
-    def _is_taken(self, op: ir.Operation) -> bool:
-        """Whether IREE computes a reduction slowly."""
+    def _is_suitable(self, op: ir.Operation) -> bool:
+        """True for a reduction that IREE computes slowly."""
         if not combines(op):
             return False
         size = size_of(op.operands[0])
@@ -71,7 +71,7 @@ class SumsAsKernelsPass(Pass):
         return len(loops_of(op)) > 1 and (not is_of_rows or _is_square(op.operands[0]))
 
     def _is_inner(self, op: ir.Operation) -> bool:
-        """Whether it is as large as what is reduced, and may be computed element by element where it is read."""
+        """True for a value as large as the operand of the reduction that may be computed element by element in its reader."""
         if not is_static_tensor(op.results[0].type) or size_of(op.results[0]) < self.least_size:
             return False
         return is_elementwise(op) or op.name in _MOVES

@@ -1,9 +1,9 @@
 """Singular values and vectors of stacked square matrices as a kernel.
 
-Golub and Van Loan, Matrix Computations, section 8.6: reflections from both sides make the matrix bidiagonal, and implicit
-shifts make that diagonal, by rotations from both sides. A step of the first part reads the matrix twice (Howell and others,
-Cache efficient bidiagonalization using BLAS 2.5 operators, 2008). Where a number on the diagonal vanishes, a sweep without a
-shift moves it to the end (Demmel and Kahan, Accurate singular values of bidiagonal matrices, 1990).
+Golub and Van Loan, Matrix Computations, section 8.6: reflections from both sides make the matrix bidiagonal. Iterations
+with implicit shifts then make it diagonal by rotations from both sides. A step of the first part reads the matrix twice
+(Howell and others, Cache efficient bidiagonalization using BLAS 2.5 operators, 2008). If a diagonal entry is zero, a
+sweep without a shift moves it to the end (Demmel and Kahan, Accurate singular values of bidiagonal matrices, 1990).
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from nabla_mlir.passes.iree.kernels.text import Form, Index, Memory, Text
 
 
 def svd_text(name: str, batch: int, size: int, n: int, form: Form) -> tuple[str, list[Memory]]:
-    """A kernel for the singular values in descending order, and left and right vectors in rows; NaN if they are not found.
+    """A kernel for the singular values in descending order, and left and right vectors as rows; NaN without convergence.
 
     Args:
-      name: of the kernel.
-      batch: how many matrices there are, a workgroup for each.
-      size: their rows and columns, a multiple of `reflection_step(form)`.
-      n: the same, at least 2, without those that were added to the end, which hold zeros.
-      form: of vectors and tiles.
+      name: the name of the kernel.
+      batch: the number of matrices; each has one workgroup.
+      size: the number of rows and columns with padding, a multiple of `reflection_step(form)`.
+      n: the number of rows and columns without padding, at least 2; the padding is zero.
+      form: the form of vectors and tiles.
 
     Returns:
       The text, and the buffers of the results: values, left and right vectors, and memory that the kernel needs.
@@ -65,34 +65,36 @@ def svd_text(name: str, batch: int, size: int, n: int, form: Form) -> tuple[str,
 def _write_in_order(
     t: Text, diagonal: Numbers, scale: Number, vectors: tuple[tuple[Memory, Memory], ...], values: Numbers, n: int
 ) -> None:
-    """Values that were found negative change their sign, and that of their right vectors, the last ones here."""
-    (b, _), lanes = diagonal.place, t.form.lanes
-    signs = Numbers(t, diagonal.memory, (b, 1))  # where what stood above the diagonal is no longer needed
+    """Writes values and vectors in order; a negative value changes its sign, and so does its right vector (the last in
+    `vectors`).
+    """
+    (b, _), lanes = diagonal.position, t.form.lanes
+    signs = Numbers(t, diagonal.memory, (b, 1))  # overwrites the superdiagonal, which is no longer needed
     with t.loop(0, n) as i:
         signs[i] = where(diagonal[i].is_less(0.0), Number(t, t.number(-1)), 1.0)
         diagonal[i] = abs(diagonal[i])
     with t.loop(0, n) as i:
-        place = place_in_order(t, diagonal, i, n, descending=True)
-        values[place] = diagonal[i] * scale
+        position = place_in_order(t, diagonal, i, n, descending=True)
+        values[position] = diagonal[i] * scale
         for (source, target), factor in zip(vectors, (Number(t, t.number(1)), signs[i]), strict=True):
             with t.loop(0, source.shape[2], lanes) as j:
-                t.put(t.scaled([t.vector(source, b, i, j)], factor.name)[0], target, b, place, j)
+                t.put(t.scaled([t.vector(source, b, i, j)], factor.name)[0], target, b, position, j)
 
 
-U, Y, Z, V, LINE, PRODUCT = range(6)  # rows of what is pending
+U, Y, Z, V, LINE, PRODUCT = range(6)  # rows of the pending update
 
 
 @dataclass(frozen=True)
 class _Reduction:
-    """To an upper bidiagonal matrix. What step k takes away, u yᵀ + z vᵀ, is subtracted by step k + 1.
+    """The reduction to an upper bidiagonal matrix. The update of step k, u yᵀ + z vᵀ, is subtracted in step k + 1.
 
     Args:
       t: the kernel.
       work: the matrix.
       pending: u, y, z, v, a row or a column of the matrix, and the product of its transpose with the next u.
       rows: the reflections from the left.
-      columns: those from the right.
-      n: rows of the matrix.
+      columns: the reflections from the right.
+      n: the number of rows of the matrix.
     """
 
     t: Text
@@ -103,7 +105,7 @@ class _Reduction:
     n: int
 
     def run(self, diagonal: Numbers, above: Numbers, left_taus: Numbers, right_taus: Numbers) -> None:
-        """Writes the diagonal, from place 1 on what stands above it (0 at place 0), and tau of each reflection."""
+        """Writes the diagonal, the superdiagonal (from index 1 on; 0 at index 0), and tau of each reflection."""
         t, n = self.t, self.n
         with t.loop(0, self.pending.shape[2], t.form.lanes) as j:
             for i in range(6):
@@ -133,7 +135,7 @@ class _Reduction:
         return self.t.multiple(first, self.rows.step), self.pending.shape[2], self.t.form.lanes
 
     def _read_column(self, k: Index) -> None:
-        """Column k from its diagonal on, as it is now."""
+        """Reads the current column k, from the diagonal on."""
         t, b = self.t, self.rows.group
         y, v = self._entry(Y, k), self._entry(V, k)
         with t.loop(k, self.n) as i:
@@ -141,17 +143,17 @@ class _Reduction:
             t.store(x.name, self.pending, b, LINE, i)
 
     def _change_and_multiply(self, k: str) -> None:
-        """Subtracts what is pending from row k on, and multiplies the transpose by vector k; rows above are not needed."""
+        """Subtracts the pending update from row k on, and multiplies the transpose by vector k; rows above k are not needed."""
         t, b, rows = self.t, self.rows.group, self.t.form.rows
         with t.loop(*self._over(k)) as j:
             self._put(t.zeros(), PRODUCT, j)
         with t.loop(t.multiple(k, rows), self.pending.shape[2], rows) as start:
-            places = [t.add(start, i) for i in range(rows)]
-            entries = [[t.splat(self._entry(i, row).name) for i in (U, Z)] for row in places]
-            factors = [t.splat(t.load(self.rows.vectors, b, k, row)) for row in places]
+            positions = [t.add(start, i) for i in range(rows)]
+            entries = [[t.splat(self._entry(i, row).name) for i in (U, Z)] for row in positions]
+            factors = [t.splat(t.load(self.rows.vectors, b, k, row)) for row in positions]
             with t.loop(*self._over(t.add(k, 1))) as j:
                 y, v, product = (self._vector(i, j) for i in (Y, V, PRODUCT))
-                for row, (u, z), factor in zip(places, entries, factors, strict=True):
+                for row, (u, z), factor in zip(positions, entries, factors, strict=True):
                     x = t.minus(t.vector(self.work, b, row, j), t.multiplied(u, y))
                     x = t.minus(x, t.multiplied(z, v))
                     t.put(x, self.work, b, row, j)
@@ -159,7 +161,7 @@ class _Reduction:
                 self._put(product, PRODUCT, j)
 
     def _read_row(self, k: str, tau: Number) -> None:
-        """The next y, and row k behind its diagonal after the reflection from the left."""
+        """Computes the next y, and row k after its diagonal entry, after the reflection from the left."""
         t, factor = self.t, self.t.splat(tau.name)
         with t.loop(*self._over(t.add(k, 1))) as j:
             y = t.multiplied(factor, self._vector(PRODUCT, j))
@@ -167,13 +169,13 @@ class _Reduction:
             self._put(t.minus(t.vector(self.work, self.rows.group, k, j), y), LINE, j)
 
     def _next_pending(self, k: str, tau: Number) -> None:
-        """u, v and z = tau (A v - u (y v)): zero up to entry k."""
+        """Computes u, v and z = tau (A v - u (y v)), which are zero up to entry k."""
         t, b, rows = self.t, self.rows.group, self.t.form.rows
         after = t.add(k, 1)
         (inner,) = self.columns.products(k, after, self.pending, [Y])
         with t.loop(t.multiple(after, rows), self.pending.shape[2], rows) as start:
-            places = [t.add(start, i) for i in range(rows)]
-            for row, x in zip(places, self.columns.products(k, after, self.work, places), strict=True):
+            positions = [t.add(start, i) for i in range(rows)]
+            for row, x in zip(positions, self.columns.products(k, after, self.work, positions), strict=True):
                 u = Number(t, t.load(self.rows.vectors, b, k, row))
                 t.store((tau * (x - u * inner)).name, self.pending, b, Z, row)
         with t.loop(t.multiple(k, self.rows.step), after) as i:
@@ -190,10 +192,10 @@ class _Iteration:
 
     Args:
       t: the kernel.
-      diagonal: of the matrix; the singular values at the end, some of them negative.
-      above: what stands above the diagonal, from place 1 on.
-      sides: where the rotations from the left and from the right are kept, and the matrices whose rows they rotate.
-      n: singular values.
+      diagonal: the diagonal of the matrix; at the end it has the singular values, some of them negative.
+      above: the superdiagonal, from index 1 on.
+      sides: the memories of the rotations from the left and from the right, each with the matrix whose rows they rotate.
+      n: the number of singular values.
     """
 
     t: Text
@@ -216,19 +218,19 @@ class _Iteration:
         return Sweeps(t, self.sides, self.n, block, sweep).run(is_finite(size))
 
     def _start_of_block(self, last: str, bound: Number) -> str:
-        """The first row that is tied to a row by numbers above the diagonal that count."""
+        """The first row of the block: consecutive rows are in one block if their superdiagonal entry is not negligible."""
         t = self.t
 
         def goes_on(values: list[str]) -> str:
             is_tied = abs(self.above[values[0]]).is_not_at_most(bound)
-            return t.op(f"arith.andi {t.compare('sgt', values[0], 0)}, {is_tied} : i1")  # also if nothing is a number
+            return t.op(f"arith.andi {t.compare('sgt', values[0], 0)}, {is_tied} : i1")  # true also for NaN
 
         return t.repeated([last], ["index"], goes_on, lambda values: [str(t.add(values[0], -1))])[0]
 
     def _shift(self, first: str, last: str, bound: Number) -> Number:
-        """What stands in place of the first number of the diagonal, x - s² / x for the shift s; x for none.
+        """The value that replaces the first diagonal entry x: x - s² / x for the shift s, or x without a shift.
 
-        There is none if a number on the diagonal counts as zero: it is set to zero.
+        There is no shift if a diagonal entry is negligible; that entry is set to zero.
         """
         t, w, e = self.t, self.diagonal, self.above
 
@@ -248,6 +250,7 @@ class _Iteration:
         return where(is_safe, shifted, x)
 
     def _sweep(self, first: str, last: str, end: str, bound: Number) -> None:
+        """Writes one sweep with an implicit shift over the rows `first` to `last`."""
         t, w, e = self.t, self.diagonal, self.above
         one = Number(t, t.number(1))
         start = self._shift(first, last, bound)
@@ -255,14 +258,14 @@ class _Iteration:
 
         def rotate(i: str, values: list[str]) -> list[str]:
             c, s, f, x = (Number(t, v) for v in values)
-            after, place = t.add(i, 1), t.add(end, t.of_indices("subi", i, first))
+            after, position = t.add(i, 1), t.add(end, t.of_indices("subi", i, first))
             g, y = e[after], w[after]
             h, g = s * g, c * g
             e[i], c, s = hypotenuse(f, h)
-            right.keep(place, c, -s)
+            right.keep(position, c, -s)
             f, g, h, y = x * c + g * s, g * c - x * s, y * s, y * c
             w[i], c, s = hypotenuse(f, h)
-            left.keep(place, c, -s)
+            left.keep(position, c, -s)
             return [c.name, s.name, (c * g + s * y).name, (c * y - s * g).name]
 
         inits = [one.name, one.name, start.name, w[first].name]

@@ -1,4 +1,4 @@
-"""Text of kernels for whole matrices: loops with tiles of a few rows and a few vectors, which stay in registers."""
+"""The text of kernels for whole matrices: loops over tiles of a few rows and a few vectors, which stay in registers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from nabla_mlir.passes.iree.kernels.scalars import BYTES
 
 Index = str | int
-Tile = list[list[str]]  # vectors, by row
+Tile = list[list[str]]  # vectors by row
 
 
 @dataclass(frozen=True)
@@ -17,20 +17,20 @@ class Memory:
     """A buffer that a kernel reads or writes: stacked matrices, or rows of numbers."""
 
     name: str
-    shape: tuple[int, ...]  # -1: a size that the kernel is given
+    shape: tuple[int, ...]  # -1: a size that is an argument of the kernel
     element: str
     read_only: bool = False
-    given: tuple[str, ...] = ()  # the values of these
+    given: tuple[str, ...] = ()  # the values of these sizes
 
     @property
     def type(self) -> str:
-        """As the kernel sees it."""
+        """The type of the buffer in the kernel."""
         return f"memref<{'x'.join('?' if n < 0 else str(n) for n in self.shape)}x{self.element}>"
 
 
 @dataclass(frozen=True)
 class Form:
-    """What fits a CPU: elements of a vector, and the rows and vectors of a tile of one dtype."""
+    """The form of vectors and tiles for a CPU and one dtype: lanes of a vector, rows and vectors of a tile."""
 
     element: str
     lanes: int
@@ -39,7 +39,7 @@ class Form:
 
     @staticmethod
     def of(element: str, vector_bytes: int) -> Form:
-        """For registers of that width. With AVX-512 there are 32 of them, 16 without: a tile takes half of them."""
+        """The form for registers of that width. AVX-512 has 32 registers, others have 16; a tile uses half of them."""
         return Form(element, vector_bytes // BYTES[element], 8 if vector_bytes >= 64 else 4)
 
     @property
@@ -71,17 +71,17 @@ class Text:
     # ---------------------------------------------------------------- operations
 
     def line(self, text: str) -> None:
-        """An operation without results."""
+        """Writes an operation without results."""
         self._lines.append(text)
 
     def op(self, text: str) -> str:
-        """An operation; the name of its result."""
+        """Writes an operation; returns the name of its result."""
         name = self._fresh()
         self.line(f"{name} = {text}")
         return name
 
     def constant(self, value: object, type: str) -> str:
-        """A constant, written once."""
+        """A constant; each is written once."""
         key = str(value), type
         if key not in self._constants:
             self._constants[key] = f"%k{len(self._constants)}"
@@ -96,7 +96,7 @@ class Text:
         return self.constant(f"{x:.17e}", self.form.element)
 
     def number_argument(self, name: str) -> str:
-        """A number that the kernel is given: i32 in the call, an index here."""
+        """An argument that is a number: i32 in the call, an index in the kernel."""
         self._arguments.append(f"%{name}")
         return self._arguments[-1]
 
@@ -105,7 +105,7 @@ class Text:
         return self.constant("dense<0.0>", self.form.vector)
 
     def compare(self, relation: str, x: Index, y: Index) -> str:
-        """Whether a relation of `arith.cmpi` holds: eq, sle."""
+        """An i1: a comparison of two indices by a predicate of `arith.cmpi`, such as eq or sle."""
         return self.op(f"arith.cmpi {relation}, {self.index(x)}, {self.index(y)} : index")
 
     def mul(self, x: Index, y: Index) -> Index:
@@ -125,11 +125,11 @@ class Text:
         return self.op(f"arith.{operation} {self.index(x)}, {self.index(y)} : index")
 
     def chosen(self, condition: str, x: Index, y: Index) -> str:
-        """The first of two indices where a condition holds, else the second."""
+        """The index x if the condition holds, else y."""
         return self.op(f"arith.select {condition}, {self.index(x)}, {self.index(y)} : index")
 
     def multiple(self, x: Index, of: int) -> str:
-        """The largest multiple of a number that is not above `x`."""
+        """The largest multiple of `of` that is at most x."""
         return self.of_indices("muli", self.of_indices("divui", x, of), of)
 
     def scalar(self, operation: str, *operands: str) -> str:
@@ -138,53 +138,53 @@ class Text:
 
     # ---------------------------------------------------------------- memory
 
-    def load(self, memory: Memory, *place: Index) -> str:
-        """One element."""
-        return self.op(f"memref.load {memory.name}{self._at(place)} : {memory.type}")
+    def load(self, memory: Memory, *position: Index) -> str:
+        """Loads one element."""
+        return self.op(f"memref.load {memory.name}{self._at(position)} : {memory.type}")
 
-    def store(self, x: str, memory: Memory, *place: Index) -> None:
-        """Writes one element."""
-        self.line(f"memref.store {x}, {memory.name}{self._at(place)} : {memory.type}")
+    def store(self, x: str, memory: Memory, *position: Index) -> None:
+        """Stores one element."""
+        self.line(f"memref.store {x}, {memory.name}{self._at(position)} : {memory.type}")
 
-    def vector(self, memory: Memory, *place: Index) -> str:
-        """The vector that begins at a place."""
-        return self.op(f"vector.load {memory.name}{self._at(place)} : {memory.type}, {self.form.vector}")
+    def vector(self, memory: Memory, *position: Index) -> str:
+        """Loads a vector that begins at an index."""
+        return self.op(f"vector.load {memory.name}{self._at(position)} : {memory.type}, {self.form.vector}")
 
-    def put(self, x: str, memory: Memory, *place: Index) -> None:
-        """Writes a vector."""
-        self.line(f"vector.store {x}, {memory.name}{self._at(place)} : {memory.type}, {self.form.vector}")
+    def put(self, x: str, memory: Memory, *position: Index) -> None:
+        """Stores a vector."""
+        self.line(f"vector.store {x}, {memory.name}{self._at(position)} : {memory.type}, {self.form.vector}")
 
-    def prefetch(self, memory: Memory, *place: Index) -> None:
-        """Says that a place will be written soon; one outside of the buffer does no harm."""
-        self.line(f"memref.prefetch {memory.name}{self._at(place)}, write, locality<3>, data : {memory.type}")
+    def prefetch(self, memory: Memory, *position: Index) -> None:
+        """Prefetches an index for writing; an index out of range is allowed."""
+        self.line(f"memref.prefetch {memory.name}{self._at(position)}, write, locality<3>, data : {memory.type}")
 
     def mask(self, count: Index) -> str:
-        """The first so many lanes: all of them if there are more, none if it is negative."""
+        """A mask of the first `count` lanes: all lanes if it is larger, none if it is negative."""
         return self.op(f"vector.create_mask {self.index(count)} : vector<{self.form.lanes}xi1>")
 
-    def masked_vector(self, mask: str, memory: Memory, *place: Index) -> str:
-        """The vector that begins at a place; what is not in the mask is not read, but 0."""
+    def masked_vector(self, mask: str, memory: Memory, *position: Index) -> str:
+        """Loads the lanes in the mask; other lanes are 0 and are not read."""
         types = f"{memory.type}, vector<{self.form.lanes}xi1>, {self.form.vector} into {self.form.vector}"
-        return self.op(f"vector.maskedload {memory.name}{self._at(place)}, {mask}, {self.zeros()} : {types}")
+        return self.op(f"vector.maskedload {memory.name}{self._at(position)}, {mask}, {self.zeros()} : {types}")
 
-    def masked_put(self, mask: str, x: str, memory: Memory, *place: Index) -> None:
-        """Writes the lanes of a vector that are in the mask."""
+    def masked_put(self, mask: str, x: str, memory: Memory, *position: Index) -> None:
+        """Stores the lanes in the mask."""
         types = f"{memory.type}, vector<{self.form.lanes}xi1>, {self.form.vector}"
-        self.line(f"vector.maskedstore {memory.name}{self._at(place)}, {mask}, {x} : {types}")
+        self.line(f"vector.maskedstore {memory.name}{self._at(position)}, {mask}, {x} : {types}")
 
-    def row(self, memory: Memory, *place: Index) -> list[str]:
-        """The vectors of one row of a tile."""
-        *before, column = place
+    def row(self, memory: Memory, *position: Index) -> list[str]:
+        """Loads the vectors of one row of a tile."""
+        *before, column = position
         return [self.vector(memory, *before, self.add(column, v * self.form.lanes)) for v in range(self.form.vectors)]
 
-    def put_row(self, row: Sequence[str], memory: Memory, *place: Index) -> None:
-        """Writes them."""
-        *before, column = place
+    def put_row(self, row: Sequence[str], memory: Memory, *position: Index) -> None:
+        """Stores the vectors of one row of a tile."""
+        *before, column = position
         for v, x in enumerate(row):
             self.put(x, memory, *before, self.add(column, v * self.form.lanes))
 
-    def _at(self, place: Sequence[Index]) -> str:
-        return f"[{', '.join(map(self.index, place))}]"
+    def _at(self, position: Sequence[Index]) -> str:
+        return f"[{', '.join(map(self.index, position))}]"
 
     # ---------------------------------------------------------------- arithmetic of vectors
 
@@ -201,11 +201,11 @@ class Text:
         return self.op(f"arith.mulf {x}, {y} fastmath<contract> : {self.form.vector}")
 
     def plus(self, x: str, y: str) -> str:
-        """The sums of two vectors, products of which are rounded once where the CPU can."""
+        """The sum of two vectors; a product in it is not rounded separately if the CPU has fused multiply-add."""
         return self.op(f"arith.addf {x}, {y} fastmath<contract> : {self.form.vector}")
 
     def minus(self, x: str, y: str) -> str:
-        """The differences of two vectors, likewise."""
+        """The difference of two vectors, with the same rounding as `plus`."""
         return self.op(f"arith.subf {x}, {y} fastmath<contract> : {self.form.vector}")
 
     def scaled(self, row: Sequence[str], factor: str) -> list[str]:
@@ -214,11 +214,11 @@ class Text:
         return [self.op(f"arith.mulf {x}, {factors} : {self.form.vector}") for x in row]
 
     def sums(self, row: Sequence[str], other: Sequence[str]) -> list[str]:
-        """A row plus another one."""
+        """The sum of two rows."""
         return [self.op(f"arith.addf {x}, {y} : {self.form.vector}") for x, y in zip(row, other, strict=True)]
 
     def minus_product(self, row: Sequence[str], factor: str, other: Sequence[str]) -> list[str]:
-        """A row minus a scalar times another row, rounded once where the CPU can."""
+        """A row minus a scalar times another row, with one rounding if the CPU has fused multiply-add."""
         return self._with_product("arith.subf", row, factor, other)
 
     def _with_product(self, operation: str, row: Sequence[str], factor: str, other: Sequence[str]) -> list[str]:
@@ -227,7 +227,7 @@ class Text:
         return [self.op(f"{operation} {x}, {p} {kind}") for x, p in zip(row, products, strict=True)]
 
     def shuffled(self, x: str, y: str, lanes: Sequence[int]) -> str:
-        """Lanes of two vectors as one: those of the second are counted on."""
+        """Some lanes of two vectors as one vector; the lanes of the second are numbered after those of the first."""
         return self.op(f"vector.shuffle {x}, {y} {list(lanes)} : {self.form.vector}, {self.form.vector}")
 
     def lane(self, x: str, lane: int) -> str:
@@ -235,7 +235,7 @@ class Text:
         return self.op(f"vector.extract {x}[{lane}] : {self.form.element} from {self.form.vector}")
 
     def transposed(self, vectors: Sequence[str]) -> list[str]:
-        """As many vectors as they have lanes, transposed: bit by bit of the place, it changes sides."""
+        """The transpose of as many vectors as each has lanes, by exchanges for each bit of the index."""
         lanes, rows = self.form.lanes, list(vectors)
         bit = 1
         while bit < lanes:
@@ -251,7 +251,7 @@ class Text:
 
     @contextmanager
     def loop(self, start: Index, stop: Index, step: Index = 1) -> Iterator[str]:
-        """What is written inside, for each index."""
+        """A loop; the code inside runs for each index."""
         name = self._fresh()
         self.line(f"scf.for {name} = {self.index(start)} to {self.index(stop)} step {self.index(step)} {{")
         yield name
@@ -261,7 +261,7 @@ class Text:
         self, start: Index, stop: Index, inits: Sequence[str], types: Sequence[str],
         body: Callable[[str, list[str]], Sequence[str]], step: int = 1,
     ) -> list[str]:
-        """The last values of a loop, whose body makes new ones from the index and the old ones."""
+        """The last values of a loop; the body computes new values from the index and the old values."""
         result, index, arguments = self._fresh(), self._fresh(), [self._fresh() for _ in inits]
         bounds = f"{self.index(start)} to {self.index(stop)} step {self.index(step)}"
         pairs = ", ".join(f"{a} = {x}" for a, x in zip(arguments, inits, strict=True))
@@ -275,7 +275,7 @@ class Text:
         self, inits: Sequence[str], types: Sequence[str], goes_on: Callable[[list[str]], str],
         body: Callable[[list[str]], Sequence[str]],
     ) -> list[str]:
-        """The last values of a loop that runs while a condition of them holds."""
+        """The last values of a loop that runs while a condition on them holds."""
         result, tests, arguments = self._fresh(), [self._fresh() for _ in inits], [self._fresh() for _ in inits]
         pairs = ", ".join(f"{a} = {x}" for a, x in zip(tests, inits, strict=True))
         kinds = ", ".join(types)
@@ -289,7 +289,7 @@ class Text:
 
     @contextmanager
     def branch(self, condition: str) -> Iterator[Callable[[], None]]:
-        """What is written inside runs if the condition holds; after a call of what is yielded, if it does not."""
+        """A branch: the code inside runs if the condition holds; code after a call of the yielded function runs otherwise."""
         self.line(f"scf.if {condition} {{")
         yield lambda: self.line("} else {")
         self.line("}")
@@ -310,6 +310,7 @@ class Text:
         self, operation: str, tile: Tile, terms: tuple[Index, Index],
         factor: Callable[[int, str], str], other: Callable[[str], list[str]],
     ) -> Tile:
+        """The tile plus or minus a sum of products, as a loop over the terms."""
         vectors = self.form.vectors
 
         def body(p: str, values: list[str]) -> list[str]:
@@ -322,19 +323,19 @@ class Text:
         sums = self.carried(*terms, flat, [self.form.vector] * len(flat), body)
         return [sums[vectors * i : vectors * (i + 1)] for i in range(len(tile))]
 
-    def bind(self, memory: Memory, place: int) -> None:
-        """Makes a buffer, whose sizes are given, of what the call has at that place."""
+    def bind(self, memory: Memory, position: int) -> None:
+        """Defines a buffer, whose sizes are arguments, from binding number `position`."""
         type = f"{memory.type}{{{', '.join(memory.given)}}}"
-        self.line(binding(memory.name, type, place, self.index(0), memory.read_only))
+        self.line(binding(memory.name, type, position, self.index(0), memory.read_only))
 
     def kernel(self, name: str, memories: Sequence[Memory], counts: Sequence[int]) -> str:
-        """The executable: the operations in a function of these buffers, for so many workgroups."""
+        """The text of the executable: a function of these buffers with the operations, for a fixed number of workgroups."""
         start = self.index(0)
         bindings = [binding(m.name, m.type, i, start, m.read_only) for i, m in enumerate(memories)]
         return executable(name, [m.read_only for m in memories], [*self._beginning(), *bindings, *self._lines], counts)
 
     def kernel_of_sizes(self, name: str, memories: Sequence[Memory]) -> str:
-        """The executable of buffers that have been made, for as many workgroups in x and y as the call says."""
+        """The text of the executable for buffers that are bound already; the call gives the number of workgroups in x and y."""
         lines = [*self._beginning(), *self._lines]
         return executable(name, [m.read_only for m in memories], lines, None, len(self._arguments))
 
@@ -350,18 +351,18 @@ class Text:
         return f"%v{self._count}"
 
 
-def binding(name: str, type: str, place: int, start: str, read_only: bool) -> str:
-    """The operation that makes a buffer of a kernel: what one of its bindings holds from a start on."""
+def binding(name: str, type: str, position: int, start: str, read_only: bool) -> str:
+    """The operation that defines a buffer of a kernel, from a binding and a start offset."""
     flag = " flags(ReadOnly)" if read_only else ""
-    return f"{name} = hal.interface.binding.subspan layout(#layout) binding({place}) offset({start}){flag} : {type}"
+    return f"{name} = hal.interface.binding.subspan layout(#layout) binding({position}) offset({start}){flag} : {type}"
 
 
 def executable(
     name: str, read_only: Sequence[bool], lines: Sequence[str], counts: Sequence[int] | None = (1, 1, 1), numbers: int = 0
 ) -> str:
-    """The text of an executable: a function of that name of so many numbers and bindings.
+    """The text of an executable: a function with this name, and with `numbers` integer arguments and these bindings.
 
-    It is for workgroups in x, y and z; None: the call says how many in x and y.
+    `counts` is the number of workgroups in x, y and z; None means that the call gives the numbers in x and y.
     """
     kinds = ", ".join(f"#hal.pipeline.binding<storage_buffer{', ReadOnly' if flag else ''}>" for flag in read_only)
     constants = f"constants = {numbers}, " if numbers else ""

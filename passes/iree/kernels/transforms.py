@@ -1,4 +1,4 @@
-"""Large Fourier transforms as kernels: one for each axis, two for a long one."""
+"""Large Fourier transforms as kernels: one kernel for each axis, two for a long axis."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ def transform(x: Val, kind: str, lengths: Sequence[int]) -> Val | None:
     """The transform of the last axes of `x`; None if it is small, or a length has a large prime.
 
     Args:
-      x: what is transformed.
+      x: the operand.
       kind: FFT, IFFT, RFFT or IRFFT.
-      lengths: of the axes.
+      lengths: the lengths of the axes.
     """
     size = math.prod(x.shape[: x.rank - len(lengths)]) * math.prod(lengths)
     if machine().vector_bytes == 0 or not x.static or size < thresholds.TRANSFORM_AS_KERNEL:
@@ -54,7 +54,7 @@ def transform(x: Val, kind: str, lengths: Sequence[int]) -> Val | None:
 
 
 def _along(x: Val, axis: int, inverse: bool, in_place: bool = False) -> Val | None:
-    """The transform along one axis of complex numbers, in their memory if nothing else reads it."""
+    """The transform of complex numbers along one axis; in place if nothing else reads them."""
     n, outer, inner = x.shape[axis], math.prod(x.shape[:axis]), math.prod(x.shape[axis + 1 :])
     scale = 1 / n if inverse else 1.0
     if n == 1:
@@ -75,7 +75,10 @@ def _along(x: Val, axis: int, inverse: bool, in_place: bool = False) -> Val | No
 
 
 def _in_two_steps(x: Val, n: int, inverse: bool, scale: float, shape: Sequence[int], dtype: np.dtype) -> Val | None:
-    """Of rows of n numbers: as matrices, first along their columns, then along their rows, which are columns of the result."""
+    """The transform of rows of n numbers as matrices: first along the columns, then along the rows.
+
+    The rows become columns of the result.
+    """
     form, rows = _form(x.dtype), math.prod(shape) // n if dtype.kind == "c" else math.prod(shape) // (2 * n)
     factors = _factors(n, form)
     if factors is None:
@@ -88,7 +91,7 @@ def _in_two_steps(x: Val, n: int, inverse: bool, scale: float, shape: Sequence[i
 
 
 def _of_real_rows(x: Val) -> Val | None:
-    """The first half of the spectrum of real rows: two neighbours are one complex number."""
+    """The first half of the spectrum of real rows; two neighbours form one complex number."""
     n, rows, form = x.shape[-1], math.prod(x.shape[:-1]), _form(x.dtype)
     h, shape, dtype = n // 2, (*x.shape[:-1], n // 2 + 1), _complex(x.dtype)
     if n % 2 or n == 2:
@@ -102,21 +105,21 @@ def _of_real_rows(x: Val) -> Val | None:
     first = b.concat([pairs, b.cut(pairs, -1, 0, 1)], x.rank - 1)
     mirror = b.reverse(first, [x.rank - 1])
     re, im, other_re, other_im = b.real(first), b.imag(first), b.real(mirror), -b.imag(mirror)
-    cos, sin = _turns(h + 1, n, re)
+    cos, sin = _twiddles(h + 1, n, re)
     odd_re, odd_im = im - other_im, other_re - re
     parts = re + other_re + odd_re * cos - odd_im * sin, im + other_im + odd_re * sin + odd_im * cos
     return b.complex_(parts[0] * 0.5, parts[1] * 0.5)
 
 
 def _to_real_rows(x: Val, n: int) -> Val | None:
-    """The real rows of length n of which `x` is the first half of the spectrum."""
+    """The real rows of length n from the first half `x` of their spectrum."""
     h, rows, form, dtype = n // 2, math.prod(x.shape[:-1]), _form(x.dtype), np.zeros(0, x.dtype).real.dtype
     shape = (*x.shape[:-1], n)
     x = b.cut(x, -1, 0, h + 1)
     if n % 2 or n == 2:
         rest = b.reverse(b.cut(x, -1, 1, (n + 1) // 2), [x.rank - 1])
         rest = b.complex_(b.real(rest), -b.imag(rest))
-        first = b.cut(x, -1, 0, 1)  # whose imaginary part does not count
+        first = b.cut(x, -1, 0, 1)  # its imaginary part is ignored
         whole = [b.complex_(b.real(first), 0.0), b.cut(x, -1, 1, h + 1), rest]
         rows_of = _along(b.concat(whole, x.rank - 1), x.rank - 1, True)
         return None if rows_of is None else b.real(rows_of)
@@ -127,14 +130,14 @@ def _to_real_rows(x: Val, n: int) -> Val | None:
     re, im, other_re, other_im = b.real(first), b.imag(first), b.real(mirror), -b.imag(mirror)
     ends = b.compare("EQ", b.iota(re.shape, x.rank - 1, np.int32), 0)
     im, other_im = (b.select(ends, b.splat(0.0, part), part) for part in (im, other_im))
-    cos, sin = _turns(h, n, re)
+    cos, sin = _twiddles(h, n, re)
     odd_re, odd_im = re - other_re, im - other_im
     parts = re + other_re - (odd_im * cos - odd_re * sin), im + other_im + odd_re * cos + odd_im * sin
     return _in_two_steps(b.complex_(*parts), h, True, 1 / n, shape, dtype)
 
 
-def _turns(count: int, n: int, like: Val) -> tuple[Val, Val]:
-    """Cosines and sines of -2 pi k / n along the last axis, from two tables of about the root of that many."""
+def _twiddles(count: int, n: int, like: Val) -> tuple[Val, Val]:
+    """Cosines and sines of -2 pi k / n along the last axis, as products from two tables of about sqrt(count) entries."""
     step, tables = share(count), []
     for k in (step * np.arange(-(-count // step)), np.arange(step)):
         tables.append([b.constant(part) for part in cosines_and_sines(k, n).T.astype(like.dtype)])
@@ -147,7 +150,7 @@ def _turns(count: int, n: int, like: Val) -> tuple[Val, Val]:
 
 
 def _call(x: Val, what: Transforms, shape: Sequence[int], dtype: np.dtype) -> Val:
-    """The kernel's result. A complex array is bound as twice as many real numbers, a row of real ones as pairs."""
+    """The result of the kernel. It sees a complex array as twice as many real numbers, and a row of real numbers as pairs."""
     form = _form(x.dtype)
     name = "_".join(map(str, (
         "irfft" if what.real and what.inverse else "rfft" if what.real else "ifft" if what.inverse else "fft",
@@ -173,12 +176,12 @@ def _complex(dtype: np.dtype) -> np.dtype:
 
 
 def _is_one_step(n: int, form: Form) -> bool:
-    """Whether a kernel transforms that length: its memory stays in a core's cache."""
+    """True if one kernel can transform this length: its memory fits into a core's cache."""
     return n * form.lanes * BYTES[form.element] <= thresholds.TRANSFORM_MEMORY and radices(n, form) is not None
 
 
 def _factors(n: int, form: Form) -> tuple[int, int] | None:
-    """Two factors, about equal, each of which a kernel transforms, in as many columns as a vector has at least."""
+    """Two factors of about equal size that kernels can transform, each at least the number of lanes; None if there are none."""
     if radices(n, form) is None:
         return None
     for n1 in range(math.isqrt(n), form.lanes - 1, -1):

@@ -8,21 +8,21 @@ from nabla_mlir.passes.iree.kernels.text import Form, Memory, Text
 def triangular_text(
     name: str, batch: int, n: int, columns: int, form: Form, lower: bool, transposed: bool, unit: bool
 ) -> tuple[str, list[Memory]]:
-    """A kernel for X with op(A) X = B, where op is the identity or the transposition and one part of A is read.
+    """A kernel for X with op(A) X = B; op is the identity or the transposition, and one triangle of A is read.
 
-    A workgroup makes the columns of one tile, some rows at a time from the first or from the last on: each subtracts
-    the products of those that are known, and solves with the triangle of its own rows. Columns that do not fill a tile
-    are copied to memory where they do; what else is there has no effect on them.
+    A workgroup computes the columns of one tile, a few rows at a time from the first or from the last row on: it
+    subtracts the products of known rows, and solves with the triangle of the current rows. Columns that do not fill a
+    tile are copied to padded memory; the padding does not affect them.
 
     Args:
-      name: of the kernel.
-      batch: how many systems there are.
-      n: rows of A, a multiple of `form.rows`.
-      columns: of B.
-      form: of vectors and tiles.
-      lower: whether A is lower triangular; else it is upper.
-      transposed: whether op is the transposition.
-      unit: whether the diagonal holds ones, and is not read.
+      name: the name of the kernel.
+      batch: the number of systems.
+      n: the number of rows of A, a multiple of `form.rows`.
+      columns: the number of columns of B.
+      form: the form of vectors and tiles.
+      lower: True if A is lower triangular, False if it is upper triangular.
+      transposed: True if op is the transposition.
+      unit: True if the diagonal is one; it is then not read.
 
     Returns:
       The text, and the buffers of the results: X first, then memory that the kernel may need.
@@ -52,9 +52,10 @@ def _copy(t: Text, source: Memory, target: Memory, b: str, start: str, end: str)
 
 
 def _solve(
-    t: Text, a: Memory, right: Memory, x: Memory, place: tuple[str, str], forward: bool, transposed: bool, unit: bool
+    t: Text, a: Memory, right: Memory, x: Memory, position: tuple[str, str], forward: bool, transposed: bool, unit: bool
 ) -> None:
-    (b, column), form, n = place, t.form, a.shape[1]
+    """Writes the substitution for one tile of columns, forward or backward."""
+    (b, column), form, n = position, t.form, a.shape[1]
 
     def entry(i: str, j: str) -> str:
         return t.load(a, b, j, i) if transposed else t.load(a, b, i, j)

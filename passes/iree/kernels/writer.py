@@ -1,4 +1,7 @@
-"""Text of a kernel: SSA values in nested blocks, each written once, in the outermost block that knows its operands."""
+"""The text of a kernel: SSA values in nested blocks.
+
+Each value is written once, in the outermost block that has its operands.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +60,7 @@ def vector_type(element: str, lanes: int) -> str:
 
 
 class Writer:
-    """Writes operations. The level of a value is the number of the block that it stands in, from the outermost."""
+    """Writes operations. The level of a value is the nesting depth of its block."""
 
     def __init__(self) -> None:
         self.blocks: list[_Block] = [_Block()]
@@ -71,19 +74,19 @@ class Writer:
         return len(self.blocks) - 1
 
     def fresh(self) -> str:
-        """A new name, of a value that the innermost block defines."""
+        """A new name for a value of the innermost block."""
         self._count += 1
         name = f"%v{self._count}"
         self.levels[name] = self.level
         return name
 
     def line(self, text: str) -> None:
-        """Writes an operation with effects, in the innermost block."""
+        """Writes an operation with effects to the innermost block."""
         self.blocks[-1].lines.append(text)
 
     @contextmanager
     def apart(self) -> Iterator[list[str]]:
-        """What is written inside goes to a list of its own; its values are forgotten afterwards."""
+        """A context whose code goes to a separate list; its values are not reused afterwards."""
         inner = _Block()
         self.blocks.append(inner)
         yield inner.lines
@@ -91,13 +94,13 @@ class Writer:
 
     @contextmanager
     def block(self, head: str | None) -> Iterator[None]:
-        """What is written inside stands between `head` and a brace; without `head`, it only forgets its values."""
+        """A context whose code is between `head` and a closing brace; without `head`, only its values are not reused afterwards."""
         with self.apart() as lines:
             yield
         self.blocks[-1].lines += lines if head is None else [head, *(f"  {t}" for t in lines), "}"]
 
     def pure(self, text: str, operands: Sequence[str], floor: int = 0) -> str:
-        """Writes an operation without effects, unless it is known, and returns the name of its result."""
+        """Writes an operation without effects, unless the same one exists; returns the name of its result."""
         level = max([floor, *(self.levels[o] for o in operands)])
         block = self.blocks[level]
         if text not in block.known:
@@ -109,34 +112,34 @@ class Writer:
         return block.known[text]
 
     def code(self, text: str, operands: Sequence[Code], dtype: str, lanes: int) -> Code:
-        """The same, for values."""
+        """The same as `pure`, for `Code` operands and results."""
         return Code(self.pure(text, [o.name for o in operands]), dtype, lanes)
 
     def integer(self, value: int, kind: str = "index") -> str:
         """A constant."""
         return self.pure(f"arith.constant {value} : {kind}", ())
 
-    def index(self, place: Affine) -> str:
-        """The value of an affine expression, the parts of outer blocks there."""
-        total = None if place.constant and place.terms else self.integer(place.constant)
-        for name, factor in sorted(place.terms, key=lambda t: self.levels[t[0]]):
+    def index(self, position: Affine) -> str:
+        """The value of an affine expression; the parts from outer blocks are computed there."""
+        total = None if position.constant and position.terms else self.integer(position.constant)
+        for name, factor in sorted(position.terms, key=lambda t: self.levels[t[0]]):
             term = name if factor == 1 else self.pure(f"arith.muli {name}, {self.integer(factor)} : index", [name])
-            first = not place.constant and total == self.integer(0)
+            first = not position.constant and total == self.integer(0)
             total = term if first or total is None else self.pure(f"arith.addi {total}, {term} : index", [total, term])
-        if place.constant and place.terms:
-            constant = self.integer(place.constant)
+        if position.constant and position.terms:
+            constant = self.integer(position.constant)
             total = self.pure(f"arith.addi {total}, {constant} : index", [str(total)])
         return str(total)
 
-    def clamped(self, start: Code, places: int) -> Affine:
-        """The index of a dynamic start: at least 0, less than `places`."""
-        if places == 1:
+    def clamped(self, start: Code, positions: int) -> Affine:
+        """The index of a dynamic start, clamped to 0 ... places - 1."""
+        if positions == 1:
             return ZERO
-        zero, last = self.integer(0), self.integer(places - 1)
+        zero, last = self.integer(0), self.integer(positions - 1)
         name = self.pure(f"arith.index_cast {start.name} : {start.type} to index", [start.name])
         name = self.pure(f"arith.maxsi {name}, {zero} : index", [name])
         name = self.pure(f"arith.minsi {name}, {last} : index", [name])
-        self.ranges[name] = (0, places - 1)
+        self.ranges[name] = (0, positions - 1)
         return symbol(name)
 
     def widened(self, x: Code, lanes: int) -> Code:
@@ -145,9 +148,9 @@ class Writer:
             return x
         return self.code(f"vector.broadcast {x.name} : {x.type} to {vector_type(x.dtype, lanes)}", (x,), x.dtype, lanes)
 
-    def load(self, buffer: Buffer, place: Affine, lanes: int) -> Code:
-        """Elements from `place` on, `place.lane` apart; one scalar if they are the same."""
-        step, first = place.lane, place.scalar()
+    def load(self, buffer: Buffer, position: Affine, lanes: int) -> Code:
+        """Loads elements from `position` on with stride `place.lane`; a single scalar if the stride is 0."""
+        step, first = position.lane, position.scalar()
         if step == 0:
             return self._load(buffer, first, 0)
         if step == 1:
@@ -164,9 +167,9 @@ class Writer:
             f"vector.from_elements {', '.join(p.name for p in parts)} : {kind}", parts, buffer.dtype, lanes
         )
 
-    def _load(self, buffer: Buffer, place: Affine, lanes: int) -> Code:
+    def _load(self, buffer: Buffer, position: Affine, lanes: int) -> Code:
         stored = DTYPES[buffer.dtype]
-        at = self.index(place + buffer.offset)
+        at = self.index(position + buffer.offset)
         kind = f", {vector_type(stored, lanes)}" if lanes else ""
         text = f"{'vector' if lanes else 'memref'}.load {buffer.name}[{at}] : {buffer.type}{kind}"
         name = self.pure(text, [buffer.name, at], buffer.floor)
@@ -181,22 +184,22 @@ class Writer:
             f"vector.shuffle {x.name}, {x.name} {list(order)} : {x.type}, {x.type}", (x,), x.dtype, len(order)
         )
 
-    def store(self, buffer: Buffer, places: Sequence[Affine], values: Sequence[Code], lanes: int) -> None:
-        """Writes each of `values` at its place, the lanes `place.lane` apart."""
-        step, first = places[0].lane, places[0].scalar()
-        beside = all(p == places[0] + i for i, p in enumerate(places))
+    def store(self, buffer: Buffer, positions: Sequence[Affine], values: Sequence[Code], lanes: int) -> None:
+        """Stores each of `values` at its index; its lanes have stride `place.lane`."""
+        step, first = positions[0].lane, positions[0].scalar()
+        beside = all(p == positions[0] + i for i, p in enumerate(positions))
         if lanes and beside and step == len(values):
             self._store(buffer, first, self._interleaved([self.widened(x, lanes) for x in values]))
             return
-        for x, place in zip(values, places, strict=True):
+        for x, position in zip(values, positions, strict=True):
             if not lanes:
-                self._store(buffer, place, x)
+                self._store(buffer, position, x)
                 continue
             vector = self.widened(x, lanes)
             for k in range(lanes):
                 text = f"vector.extract {vector.name}[{k}] : {vector_type(x.dtype, 0)} from {vector.type}"
                 element = self.code(text, (vector,), x.dtype, 0)
-                self._store(buffer, place.scalar() + k * place.lane, element)
+                self._store(buffer, position.scalar() + k * position.lane, element)
 
     def _interleaved(self, vectors: Sequence[Code]) -> Code:
         whole, lanes, n = vectors[0], vectors[0].lanes, len(vectors)
@@ -206,21 +209,21 @@ class Writer:
             whole = self.code(text, (whole, x), x.dtype, len(order))
         return whole if n == 1 else self.shuffled(whole, [lanes * j + i for i in range(lanes) for j in range(n)])
 
-    def _store(self, buffer: Buffer, place: Affine, x: Code) -> None:
+    def _store(self, buffer: Buffer, position: Affine, x: Code) -> None:
         stored, name = DTYPES[buffer.dtype], x.name
         if x.dtype == "i1":
             to = f"{x.type} to {vector_type(stored, x.lanes)}"
             name = self.pure(f"arith.extui {name} : {to}", [name])
-        at = self.index(place + buffer.offset)
+        at = self.index(position + buffer.offset)
         kind = f", {vector_type(stored, x.lanes)}" if x.lanes else ""
         self.line(f"{'vector' if x.lanes else 'memref'}.store {name}, {buffer.name}[{at}] : {buffer.type}{kind}")
 
     def loop(
         self, blocks: int, step: int, carried: Sequence[Code], body: Body, part: tuple[str, str] | None = None
     ) -> list[Code]:
-        """`body` at 0, step, 2 step, ... It gets the index and the carried values, and returns their new values.
+        """Runs `body` at 0, step, 2 step, ...; it gets the index and the carried values, and returns their new values.
 
-        With `part` only from one index to another.
+        With `part`, only the indices from one to another.
         """
         index, upper = self.fresh(), blocks * step
         start, end = part or (self.integer(0), self.integer(upper))
@@ -241,6 +244,6 @@ class Writer:
         return [self.named(f"{result}#{i}", c.dtype, c.lanes) for i, c in enumerate(carried)]
 
     def named(self, name: str, dtype: str, lanes: int = 0) -> Code:
-        """A value that the innermost block has under this name."""
+        """A value with this name that the innermost block has."""
         self.levels[name] = self.level
         return Code(name, dtype, lanes)

@@ -1,1 +1,1 @@
-"""Factorisations and decompositions of matrices for IREE: our LAPACK."""
+"""Factorisations and decompositions of matrices for IREE, which has no LAPACK."""

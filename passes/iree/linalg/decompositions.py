@@ -1,7 +1,7 @@
-"""QR factors, eigenvalues and singular values of stacked real matrices on a CPU: kernels of our own code.
+"""QR factors, eigenvalues and singular values of stacked real matrices on a CPU, by kernels of nabla_mlir.
 
-The kernels work on rows, which lie side by side in memory: they are given transposed matrices where a decomposition is
-one of columns, and return transposed ones.
+The kernels work on rows, which are contiguous in memory. If a decomposition works on columns, they get and return
+transposed matrices.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from nabla_mlir.passes.iree.linalg.dense import cut
 
 
 def qr_kernel(a: Val) -> list[Val]:
-    """The factors of stacked matrices as LAPACK's geqrf packs them, and the factors tau."""
+    """The factors of stacked matrices, packed as by LAPACK's geqrf, and the factors tau."""
     form = form_of(a)
     batch, m, n = a.shape
     rows = _padded(b.swap(a), form)
@@ -29,7 +29,7 @@ def qr_kernel(a: Val) -> list[Val]:
 
 
 def q_kernel(a: Val, taus: Val) -> Val:
-    """The product of reflections that are packed so, its first columns."""
+    """The first columns of the product of reflections in that packed form."""
     form = form_of(a)
     batch, m, n = a.shape
     count = taus.shape[1]
@@ -41,7 +41,7 @@ def q_kernel(a: Val, taus: Val) -> Val:
 
 
 def eigh_kernel(a: Val) -> tuple[Val, Val]:
-    """Eigenvalues of stacked symmetric matrices in ascending order, and eigenvectors in columns."""
+    """Eigenvalues of stacked symmetric matrices in ascending order, and eigenvectors as columns."""
     form = form_of(a)
     batch, n, _ = a.shape
     rows = _padded(a, form)
@@ -52,7 +52,7 @@ def eigh_kernel(a: Val) -> tuple[Val, Val]:
 
 
 def svd_kernel(a: Val) -> tuple[Val, Val, Val]:
-    """(u, s, v) of stacked square matrices: singular values in descending order, and their vectors in columns."""
+    """(u, s, v) of stacked square matrices: singular values in descending order, and their vectors as columns."""
     form = form_of(a)
     batch, n, _ = a.shape
     rows = _padded(a, form)
@@ -63,7 +63,7 @@ def svd_kernel(a: Val) -> tuple[Val, Val, Val]:
 
 
 def _padded(rows: Val, form: Form) -> Val:
-    """With rows of zeros up to whole tiles, and columns up to whole vectors."""
+    """The matrix with zero rows added up to whole tiles, and zero columns up to whole vectors."""
     _, n, m = rows.shape
     size = round_up(n, form.rows if n != m else reflection_step(form)), round_up(m, reflection_step(form))
     return b.pad(rows, [0, 0, 0], [0, size[0] - n, size[1] - m])

@@ -1,7 +1,8 @@
-"""Factorisations and triangular systems of large real matrices on a CPU: kernels of our own code.
+"""Factorisations and triangular systems of large real matrices on a CPU, by kernels of nabla_mlir.
 
-As products of blocks they are hundreds of dispatches, each compiled by itself: the Cholesky factor of a 1024x1024 matrix
-took IREE 30 s to compile and 6.5 ms to compute; as a kernel, which does not grow with the matrix, 1 s and 2 ms.
+As products of blocks they would be hundreds of dispatches, each compiled separately. The Cholesky factor of a 1024x1024
+matrix took IREE 30 s to compile and 6.5 ms to compute; as a kernel, whose code does not grow with the matrix, 1 s and 2
+ms.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ from nabla_mlir.passes.iree.kernels.triangular import triangular_text
 
 
 def has_kernel(a: Val, rows: int) -> bool:
-    """Whether there are kernels for stacked matrices of this dtype, with more rows and columns than so many."""
+    """True if there are kernels for stacked matrices of this dtype, with more than `rows` rows and columns."""
     return has_form(a) and min(a.shape[1:]) > rows
 
 
 def cholesky_kernel(a: Val, lower: bool) -> Val:
-    """The lower factor, or the adjoint upper one, of stacked matrices; only that part of them is read."""
+    """The lower factor of stacked matrices, or its adjoint; only one triangle of the matrices is read."""
     form = form_of(a)
     batch, n, _ = a.shape
     size = round_up(n, form.width)
@@ -36,13 +37,13 @@ def cholesky_kernel(a: Val, lower: bool) -> Val:
 
 
 def triangular_kernel(a: Val, right: Val, lower: bool, transposed: bool, unit: bool) -> Val:
-    """X with op(A) X = B for stacked matrices, where op is the identity or the transposition."""
+    """X with op(A) X = B for stacked matrices; op is the identity or the transposition."""
     form = form_of(a)
     batch, n, columns = right.shape
     if columns <= form.lanes:
         form = replace(form, vectors=1)
     if transposed and columns > form.width:
-        # Each workgroup reads the matrix, of which the kernel would use a few numbers of each cache line at a time.
+        # Each workgroup reads the matrix; the kernel would otherwise use only a few numbers of each cache line.
         a, lower, transposed = b.swap(a), not lower, False
     rows = round_up(n, form.rows)
     flags = "".join(word for word, flag in (("_transposed", transposed), ("_unit", unit)) if flag)
@@ -53,7 +54,7 @@ def triangular_kernel(a: Val, right: Val, lower: bool, transposed: bool, unit: b
 
 
 def lu_kernel(a: Val) -> tuple[Val, Val]:
-    """L and U of stacked matrices in one, and the row, from 0, that each row is exchanged with."""
+    """L and U of stacked matrices in one array, and for each row the row (from 0) with which it is exchanged."""
     form = form_of(a)
     batch, m, n = a.shape
     rows, columns = round_up(m, form.rows), round_up(n, thresholds.LU_PANEL)
@@ -64,7 +65,7 @@ def lu_kernel(a: Val) -> tuple[Val, Val]:
 
 
 def _with_ones(a: Val, size: int) -> Val:
-    """Square matrices made larger, with ones on the new part of the diagonal."""
+    """Square matrices extended to a larger size, with ones on the new part of the diagonal."""
     n = a.shape[-1]
     if n == size:
         return a

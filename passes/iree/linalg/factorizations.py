@@ -1,4 +1,4 @@
-"""Legalisation of products and of the matrix factorisations of StableHLO."""
+"""Legalisation of the matrix factorisations of StableHLO, and of products in them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from nabla_mlir.passes.iree.pattern import Patterns, Replacement, Target, operan
 PATTERNS = Patterns()
 
 
-BLOCK = 32  # rows that are factored one by one; the rest is matrix products
+BLOCK = 32  # the number of rows that are factored one by one; all else is matrix products
 
 
 def adjoint(x: Val) -> Val:
@@ -24,7 +24,7 @@ def adjoint(x: Val) -> Val:
 
 
 def leading(x: Val) -> Val:
-    """`x` with all dimensions but the last two made one."""
+    """The array with all dimensions but the last two merged into one."""
     return b.reshape(x, (int(np.prod(x.shape[:-2])), *x.shape[-2:]))
 
 
@@ -42,10 +42,10 @@ def mask(keep: np.ndarray, like: Val) -> Val:
 
 
 def invert_lower(lower: Val, unit: bool = False) -> Val:
-    """Inverses of stacked lower triangular matrices (batch x n x n); what is above the diagonal is not read.
+    """The inverses of stacked lower triangular matrices (batch x n x n); elements above the diagonal are not read.
 
-    By doubling: if X inverts the diagonal blocks of size s and C is what lies below the diagonal within the blocks
-    of size 2 s, then X - X C X inverts the blocks of size 2 s.
+    By doubling: let X be the inverses of the diagonal blocks of size s, and C the part below them within the blocks of
+    size 2 s. Then X - X C X is the inverse of the blocks of size 2 s.
     """
     n = lower.shape[-1]
     row, column = np.indices((n, n))
@@ -65,12 +65,12 @@ def invert_lower(lower: Val, unit: bool = False) -> Val:
 
 
 def solve_lower(lower: Val, right: Val, unit: bool = False) -> Val:
-    """X with lower X = right, for stacks of one leading dimension. Diagonal blocks are inverted all at once."""
+    """X with lower X = right, for stacks with one leading dimension. All diagonal blocks are inverted at once."""
     batch, n = lower.shape[0], lower.shape[-1]
     bounds = [(i, min(i + BLOCK, n)) for i in range(0, n, BLOCK)]
     blocks = [_block(lower, at, at) for at in bounds]
     rest = BLOCK - blocks[-1].shape[-1]
-    if len(blocks) > 1 and rest:  # the last one gets the size of the others, with ones on the diagonal
+    if len(blocks) > 1 and rest:  # the last block is padded to the size of the others, with ones on the diagonal
         size = BLOCK - rest
         corner = b.broadcast(b.constant(np.eye(rest).astype(lower.dtype)), (batch, rest, rest), [1, 2])
         corner = b.pad(corner, [0, size, size], [0, 0, 0])
@@ -88,7 +88,7 @@ def solve_lower(lower: Val, right: Val, unit: bool = False) -> Val:
 
 
 def _cholesky_block(a: Val) -> Val:
-    """The lower factor of small stacked matrices, one column a step; only the lower part of `a` is read."""
+    """The lower factor of small stacked matrices, one column per iteration; only the lower part of `a` is read."""
     n = a.shape[-1]
     row, column = b.iota(a.shape, 1, np.int32), b.iota(a.shape, 2, np.int32)
 
@@ -108,7 +108,7 @@ def _cholesky_block(a: Val) -> Val:
 
 
 def cholesky_factor(a: Val, lower: bool) -> Val:
-    """L with L L^H = A, of which only the lower part is read, or else L^H, from the upper part."""
+    """L with L L^H = A, from the lower part of A; or L^H, from the upper part."""
     if has_kernel(a, thresholds.KERNEL_ROWS):
         return cholesky_kernel(a, lower)
     return _cholesky_lower(a) if lower else adjoint(_cholesky_lower(adjoint(a)))
@@ -117,8 +117,8 @@ def cholesky_factor(a: Val, lower: bool) -> Val:
 def _cholesky_lower(a: Val) -> Val:
     """The lower Cholesky factor of stacked matrices (batch x n x n); only the lower part of `a` is read.
 
-    One panel of BLOCK columns after the other: subtract the product of the panels before, factor the diagonal block,
-    and solve for what is below.
+    For each panel of BLOCK columns: subtract the product of the earlier panels, factor the diagonal block, and solve
+    for the rows below.
     """
     n = a.shape[-1]
     panels: list[Val] = []  # from their diagonal block on
@@ -140,7 +140,7 @@ def _cholesky_lower(a: Val) -> Val:
 
 @PATTERNS.of("stablehlo.cholesky")
 def cholesky(op: ir.Operation, target: Target) -> Replacement:
-    """Does not compile."""
+    """IREE does not compile this operation."""
     (a,) = operands(op)
     lower = "lower" in op.attributes and hlo.Bool.decode(op.attributes["lower"])
     if 0 in a.shape:
@@ -150,7 +150,7 @@ def cholesky(op: ir.Operation, target: Target) -> Replacement:
 
 @PATTERNS.of("stablehlo.triangular_solve")
 def triangular_solve(op: ir.Operation, target: Target) -> Replacement:
-    """Does not compile."""
+    """IREE does not compile this operation."""
     a, right = operands(op)
     left, lower, unit = (hlo.Bool.decode(op.attributes[name]) for name in ("left_side", "lower", "unit_diagonal"))
     transpose = hlo.enum("transpose").decode(op.attributes["transpose_a"])
@@ -160,7 +160,7 @@ def triangular_solve(op: ir.Operation, target: Target) -> Replacement:
 
 
 def solve_triangular(a: Val, right: Val, left: bool, lower: bool, unit: bool, transpose: str) -> Val:
-    """op(a) X = right, or X op(a) = right if not `left`: by a kernel, or brought to a lower matrix on the left."""
+    """op(a) X = right, or X op(a) = right if not `left`: by a kernel, or as a lower triangular system on the left."""
     if transpose == "ADJOINT":
         a = b.conj(a)
     transposed = transpose != "NO_TRANSPOSE"
@@ -171,7 +171,7 @@ def solve_triangular(a: Val, right: Val, left: bool, lower: bool, unit: bool, tr
         return result if left else b.swap(result)
     if transposed:
         a, lower = b.swap(a), not lower
-    if not lower:  # reversing both dimensions turns an upper matrix into a lower one
+    if not lower:  # reversing both dimensions makes an upper matrix lower
         a, right = b.reverse(a, [1, 2]), b.reverse(right, [1])
     result = solve_lower(a, right, unit)
     if not lower:

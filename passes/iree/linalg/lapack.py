@@ -1,7 +1,7 @@
 """Legalisation of the LAPACK custom calls that JAX emits, and LU, symmetric eigenvalues and singular values.
 
-All work on stacks (batch x rows x columns). Eigenvalues and singular values are found by Jacobi rotations, half of
-the columns against the other half at a time, so that every step is a few passes over the whole matrix.
+All functions work on stacks (batch x rows x columns). Eigenvalues and singular values are computed by Jacobi rotations.
+Each step rotates one half of the columns against the other half, so it is a few passes over the whole matrix.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ from nabla_mlir.passes.iree.pattern import Patterns, Replacement, Target, operan
 
 PATTERNS = Patterns()
 
-MOST_SWEEPS = 30  # of Jacobi rotations over all pairs; convergence takes six to twelve
+MOST_SWEEPS = 30  # of Jacobi rotations over all pairs; convergence needs six to twelve
 
 
 @PATTERNS.of("stablehlo.custom_call")
 def lapack(op: ir.Operation, target: Target) -> Replacement:
-    """No LAPACK routine compiles."""
+    """IREE compiles no routine of LAPACK."""
     name = hlo.String.decode(op.attributes["call_target_name"])
     routine = re.fullmatch(r"lapack_[sdcz](\w+)_ffi", name)
     if routine is None:
@@ -86,12 +86,13 @@ def _no_info(a: Val) -> Val:
 
 
 def _panel_lu(panel: Val) -> tuple[Val, Val, Val]:
-    """LU with row exchanges of a stack of tall panels: the factors, the rows' new order, and the pivots."""
+    """LU with row exchanges for a stack of tall panels: the factors, the order of the rows, and the pivots."""
     batch, m, n = panel.shape
     row, column = b.iota(panel.shape, 1, np.int32), b.iota(panel.shape, 2, np.int32)
     rows, steps = b.iota((batch, m), 1, np.int32), b.iota((batch, n), 1, np.int32)
 
     def step(j: Val, a: Val, order: Val, pivots: Val) -> list[Val]:
+        """Factors column j of the panel, after exchanging row j with the pivot row."""
         candidates = line_at(a, j, 2)
         size = abs(real(candidates)) + abs(imag(candidates)) if a.dtype.kind == "c" else abs(candidates)
         p = first_largest(select(rows < spread(j, rows.shape), -1.0, size))
@@ -112,6 +113,7 @@ def _panel_lu(panel: Val) -> tuple[Val, Val, Val]:
 
 
 def _getrf(op: ir.Operation, a: Val) -> list[Val]:
+    """The results of LAPACK's getrf: by a kernel, or panel by panel."""
     if has_kernel(a, thresholds.KERNEL_ROWS):
         factors, order = lu_kernel(a)
         return [factors, order + 1, _no_info(a)]
@@ -154,7 +156,7 @@ def _halves(x: Val, dim: int) -> tuple[Val, Val]:
 
 
 def _next_round(x: Val, dim: int) -> Val:
-    """The order of a tournament: all but the first move on, so that after n - 1 rounds every pair has met."""
+    """The next round of a tournament: all columns but the first move on, so after n - 1 rounds every pair has met."""
     n = x.shape[dim]
     m = n // 2
     if m == 1:
@@ -178,7 +180,7 @@ def _rotation(app: Val, aqq: Val, apq: Val) -> tuple[Val, Val]:
 
 
 def _rotate(x: Val, c: Val, s: Val, dim: int) -> Val:
-    """The pairs of columns (or of rows, conjugated, for dim 1) of `x`, rotated."""
+    """The pairs of columns of `x` (for dim 1, conjugated rows), rotated."""
     p, q = _halves(x, dim)
     other = 0
     c, s = (spread(v, p.shape, other, dim) for v in (c, s))
@@ -202,7 +204,7 @@ def _sweeps(is_done: Callable[..., Val], carry: list[Val], one_round: Callable[.
 def _eigh(a: Val) -> tuple[Val, Val]:
     """Eigenvalues in ascending order and eigenvectors of stacked Hermitian matrices."""
     batch, size = a.shape[0], a.shape[2]
-    n = size + size % 2 if size > 1 else size  # one column alone is done
+    n = size + size % 2 if size > 1 else size  # a single column needs no rotation
     a = b.pad(a, [0, 0, 0], [0, n - size, n - size])
     vectors = b.broadcast(b.constant(np.eye(n).astype(a.dtype)), a.shape, [1, 2])
     norm = b.reduce_sum(squared(a), [0, 1, 2]) if batch == 1 else b.reduce_sum(squared(a), [1, 2])
@@ -211,7 +213,7 @@ def _eigh(a: Val) -> tuple[Val, Val]:
 
     def done(a: Val, _: Val) -> Val:
         rest = b.reduce_sum(select(off, squared(a), 0.0), [0, 1, 2] if batch == 1 else [1, 2])
-        # Not a number: nothing will converge.
+        # NaN does not converge.
         return ~b.reduce_any(rest > bound, range(rest.rank)) if rest.rank else ~(rest > bound)
 
     def one_round(a: Val, vectors: Val) -> list[Val]:
@@ -230,7 +232,7 @@ def _eigh(a: Val) -> tuple[Val, Val]:
 
 
 def _ordered(values: Val, vectors: Val, descending: bool) -> tuple[Val, Val]:
-    """Values in order, and the columns of `vectors` in the same order."""
+    """The values in order, and the columns of `vectors` in the same order."""
     key = -values if descending else values
     position = b.iota(values.shape, 1, np.int32)
     attributes = {"dimension": hlo.I64.encode(1), "is_stable": hlo.Bool.encode(True)}
@@ -261,7 +263,7 @@ def _svd(a: Val) -> tuple[Val, Val, Val]:
     if has_kernel(a, 1):
         return svd_kernel(a)
     batch, size = a.shape[0], a.shape[2]
-    n = size + size % 2 if size > 1 else size  # one column alone is done
+    n = size + size % 2 if size > 1 else size  # a single column needs no rotation
     a = b.pad(a, [0, 0, 0], [0, n - size, n - size])
     v = b.broadcast(b.constant(np.eye(n).astype(a.dtype)), a.shape, [1, 2])
     eps = float(np.finfo(a.dtype).eps)
@@ -296,7 +298,7 @@ def _svd(a: Val) -> tuple[Val, Val, Val]:
 
 
 def _complete(u: Val) -> Val:
-    """Nearly orthonormal columns, some of which may be zero, made orthonormal; good ones do not change."""
+    """Makes nearly orthonormal columns, some of which may be zero, orthonormal; correct columns do not change."""
     packed, taus = geqrf(u)
     q = orgqr(packed, taus)
     diagonal = diagonal_of(packed)
@@ -307,6 +309,7 @@ def _complete(u: Val) -> Val:
 
 
 def _gesdd(op: ir.Operation, a: Val) -> list[Val]:
+    """The results of LAPACK's gesdd: by a kernel, or a QR factorisation and Jacobi rotations."""
     m, n = a.shape[1:]
     mode = _letter(op, "mode")
     wide = m < n

@@ -1,4 +1,4 @@
-"""Matrix factorisations and decompositions, which IREE has not: our LAPACK."""
+"""Matrix factorisations and decompositions, which IREE does not have."""
 
 from __future__ import annotations
 
@@ -23,4 +23,4 @@ class LegalizeLinalgPass(PatternPass):
 
     name: ClassVar[str] = "nabla-legalize-linalg"
     patterns: ClassVar[Patterns] = Patterns(factorizations.PATTERNS, lapack.PATTERNS)
-    vector_bytes: int = 0  # width of a CPU's vector registers, for which large ones are kernels; 0: products
+    vector_bytes: int = 0  # width of the CPU's vector registers, for kernels of large matrices; 0: products

@@ -1,4 +1,4 @@
-"""Decompositions of stacks of matrices by Householder reflections, as LAPACK packs them."""
+"""Decompositions of stacks of matrices by Householder reflections, packed as by LAPACK."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from nabla_mlir.passes.iree.linalg.stacks import (
 
 
 def geqrf(a: Val) -> list[Val]:
-    """Householder vectors below the diagonal, R on and above it, and the factors tau, as LAPACK has them."""
+    """Householder vectors below the diagonal, R on and above it, and the factors tau, as in LAPACK."""
     if has_kernel(a, thresholds.REFLECTED_ROWS):
         return qr_kernel(a)
     steps = min(a.shape[1:])
@@ -30,9 +30,9 @@ def geqrf(a: Val) -> list[Val]:
 
 
 def geqp3(a: Val, first: Val) -> list[Val]:
-    """The same of the columns in another order, which is counted from 1: the longest that is left is the next.
+    """The same with pivoting: the longest remaining column is the next. Also returns the order of the columns, counted from 1.
 
-    Columns whose entry of `first` is not zero come before the others.
+    Columns with a nonzero entry in `first` come before the others.
     """
     batch, m, n = a.shape
     steps = min(m, n)
@@ -52,7 +52,7 @@ def geqp3(a: Val, first: Val) -> list[Val]:
 
 
 def _reflected(j: Val, a: Val, taus: Val) -> list[Val]:
-    """Step j of the factorisation: the reflection that clears column j below the diagonal."""
+    """Step j of the factorisation: the reflection that makes column j zero below the diagonal."""
     row, column = b.iota(a.shape, 1, np.int32), b.iota(a.shape, 2, np.int32)
     steps, at = b.iota(taus.shape, 1, np.int32), spread(j, a.shape)
     unit, tau, diagonal = reflection(line_at(a, j, 2), j)
@@ -62,13 +62,13 @@ def _reflected(j: Val, a: Val, taus: Val) -> list[Val]:
 
 
 def reflection(x: Val, j: Val) -> tuple[Val, Val, Val]:
-    """(v, tau, beta): the adjoint of 1 - tau v v^H clears each vector behind entry j, which becomes beta; v_j is 1.
+    """(v, tau, beta): the adjoint of 1 - tau v v^H makes each vector zero after entry j, which becomes beta; v_j is 1.
 
-    `j` is one place, or one for each vector.
+    `j` is one index, or one for each vector.
     """
-    places, at = b.iota(x.shape, 1, np.int32), spread(j, x.shape, *range(j.rank))
-    below = places > at
-    alpha = b.reduce_sum(select(eq(places, at), x, 0), [1])
+    positions, at = b.iota(x.shape, 1, np.int32), spread(j, x.shape, *range(j.rank))
+    below = positions > at
+    alpha = b.reduce_sum(select(eq(positions, at), x, 0), [1])
     tail = b.reduce_sum(select(below, squared(x), 0.0), [1])
     trivial = eq(tail, 0.0) & eq(imag(alpha), 0.0) if x.dtype.kind == "c" else eq(tail, 0.0)
     norm = b.sqrt(squared(alpha) + tail)
@@ -77,17 +77,17 @@ def reflection(x: Val, j: Val) -> tuple[Val, Val, Val]:
     tau = select(trivial, 0, (safe - alpha) / safe)
     scale = select(trivial, 1, alpha - as_like(beta, x))
     v = select(below, x / spread(scale, x.shape, 0), 0)
-    return select(eq(places, at), 1, v), tau, select(trivial, alpha, as_like(beta, x))
+    return select(eq(positions, at), 1, v), tau, select(trivial, alpha, as_like(beta, x))
 
 
 def reflect(a: Val, v: Val, tau: Val) -> Val:
-    """The adjoint of 1 - tau v v^H times the matrices."""
+    """The product of the adjoint of 1 - tau v v^H with the matrices."""
     product = b.dot(conj(v), a, ([1], [1]), batch=1)
     return a - spread(v, a.shape, 0, 1) * spread(spread(conj(tau), product.shape, 0) * product, a.shape, 0, 2)
 
 
 def orgqr(a: Val, taus: Val) -> Val:
-    """The product of the reflections, applied to the first columns of the identity."""
+    """The product of the reflections with the first columns of the identity."""
     if has_kernel(a, thresholds.REFLECTED_ROWS):
         return q_kernel(a, taus)
     batch, m, n = a.shape

@@ -1,7 +1,7 @@
-"""Schur's form as LAPACK's gees has it, for real matrices by Francis' double shifts, and the reductions to Hessenberg's form.
+"""Schur's form as LAPACK's gees computes it (for real matrices by Francis' double shifts), and reductions to Hessenberg form.
 
-Golub and Van Loan, Matrix Computations, sections 7.4 and 7.5: a double shift is a reflection of three rows, whose bulge
-the reduction to Hessenberg's form chases out. Blocks of 2 x 2 are turned as LAPACK's lanv2 turns them.
+Golub and Van Loan, Matrix Computations, sections 7.4 and 7.5: a double shift is a reflection of three rows; the
+reduction to Hessenberg form removes the bulge that it creates. Blocks of 2 x 2 are standardised as in LAPACK's lanv2.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from nabla_mlir.passes.iree.linalg.stacks import as_like, diagonal_of, line_at, 
 
 
 def gees(op: ir.Operation, a: Val) -> list[Val]:
-    """T and Z with A = Z T Z^H, and the eigenvalues; they are NaN where the iteration has not come to its end."""
+    """T and Z with A = Z T Z^H, and the eigenvalues; all are NaN without convergence."""
     inside, size = within_range(a)
     triangular, basis, is_done = (triangularised if a.dtype.kind == "c" else _quasi_triangularised)(inside)
     factor = select(is_done, size, math.nan)
@@ -32,25 +32,26 @@ def gees(op: ir.Operation, a: Val) -> list[Val]:
 
 
 def _quasi_triangularised(a: Val) -> tuple[Val, Val, Val]:
-    """(T, Z), and for which matrices of the stack T has no blocks but those of 1 x 1 and 2 x 2 on its diagonal."""
+    """(T, Z), and a mask of the matrices whose T has only blocks of 1 x 1 and 2 x 2 on its diagonal."""
     batch, n = a.shape[:2]
     row, column = b.iota(a.shape, 1, np.int32), b.iota(a.shape, 2, np.int32)
-    places = b.iota((batch, n), 1, np.int32)
+    positions = b.iota((batch, n), 1, np.int32)
 
     def entry(t: Val, i: Val, j: Val) -> Val:
         here = eq(row, spread(i, t.shape, 0)) & eq(column, spread(j, t.shape, 0))
         return b.reduce_sum(select(here, t, 0), [1, 2])
 
     def block(t: Val) -> tuple[Val, Val]:
-        """The first and the last row of the last block that is larger than 2 x 2; (0, 0) where there is none."""
+        """The first and the last row of the last block that is larger than 2 x 2; (0, 0) if there is none."""
         is_joined = ne(_below(t), 0)
-        last = _largest(select(is_joined & _moved(is_joined), places, 0))
-        return _largest(select(is_joined | (places >= spread(last, places.shape, 0)), 0, places)), last
+        last = _largest(select(is_joined & _moved(is_joined), positions, 0))
+        return _largest(select(is_joined | (positions >= spread(last, positions.shape, 0)), 0, positions)), last
 
     def go_on(i: Val, t: Val, z: Val, first: Val, last: Val, age: Val) -> Val:
         return (i < MOST_STEPS * n) & b.reduce_any(last > 0, [0])
 
     def step(i: Val, t: Val, z: Val, first: Val, last: Val, age: Val) -> list[Val]:
+        """One double-shift step on the active block of each matrix."""
         low, high = (spread(v, t.shape, 0) for v in (first, last))
         inner = select((row >= low) & (column >= low) & (row <= high) & (column <= high), t, 0)
         p, q, r, s = (entry(t, last - x, last - y) for x, y in ((1, 1), (1, 0), (0, 1), (0, 0)))
@@ -58,7 +59,7 @@ def _quasi_triangularised(a: Val) -> tuple[Val, Val, Val]:
         is_stuck = eq(age, EXCEPTIONAL)
         total = select(is_stuck, 2.0 * s + 1.5 * far, p + s)
         product = select(is_stuck, (s + 0.75 * far) * (s + 0.75 * far) + 0.4375 * far * far, p * s - q * r)
-        unit = select(eq(places, spread(first, places.shape, 0)), b.full(1.0, places.shape, t.dtype), 0)
+        unit = select(eq(positions, spread(first, positions.shape, 0)), b.full(1.0, positions.shape, t.dtype), 0)
         once = b.dot(inner, unit, ([2], [1]), batch=1)
         twice = b.dot(inner, once, ([2], [1]), batch=1)
         x = twice - spread(total, once.shape, 0) * once + spread(product, once.shape, 0) * unit
@@ -76,7 +77,7 @@ def _quasi_triangularised(a: Val) -> tuple[Val, Val, Val]:
 
 
 def _without_small(t: Val) -> Val:
-    """Zeros in the place of elements below the diagonal that are as small as rounding errors of what is beside them."""
+    """Sets elements below the diagonal to zero if they are as small as rounding errors of their diagonal neighbours."""
     n = t.shape[2]
     sizes = abs(diagonal_of(t))
     bound = float(np.finfo(t.dtype).eps) * (spread(sizes, t.shape, 0, 1) + spread(sizes, t.shape, 0, 2))
@@ -84,7 +85,7 @@ def _without_small(t: Val) -> Val:
 
 
 def _standardised(t: Val, z: Val) -> tuple[Val, Val]:
-    """Blocks of 2 x 2 with real eigenvalues made triangular; those of the others have equal elements on the diagonal."""
+    """Makes blocks of 2 x 2 with real eigenvalues triangular; other blocks get equal elements on the diagonal."""
     n = t.shape[2]
     c, above, d = _below(t), _below(b.swap(t)), diagonal_of(t)
     before = _moved(d)
@@ -96,12 +97,12 @@ def _standardised(t: Val, z: Val) -> tuple[Val, Val]:
     split = p + select(p < 0, -root, root)
     cosine, sine = _direction(split, c)
     total = above + c
-    double, _ = _direction(abs(total), 2.0 * p)  # of twice the angle
+    double, _ = _direction(abs(total), 2.0 * p)  # the cosine of twice the angle
     half = b.sqrt(0.5 + 0.5 * double)
     length = b.sqrt(total * total + 4.0 * p * p)
-    turn = p / (select(eq(length, 0), 1.0, length) * half)
+    reflector = p / (select(eq(length, 0), 1.0, length) * half)
     cosine = select(is_real, cosine, select(is_block, half, 1.0))
-    sine = select(is_real, sine, select(is_block, select(total < 0, turn, -turn), 0.0))
+    sine = select(is_real, sine, select(is_block, select(total < 0, reflector, -reflector), 0.0))
     on = select(is_block, cosine, 1.0 + _moved(cosine - 1.0, -1))
     zero = b.full(0.0, t.shape, t.dtype)
     rotation = select(mask(np.eye(n, dtype=bool), t), spread(on, t.shape, 0, 1), zero)
@@ -118,7 +119,7 @@ def _standardised(t: Val, z: Val) -> tuple[Val, Val]:
 
 
 def _direction(x: Val, y: Val) -> tuple[Val, Val]:
-    """(x, y) made one long; (1, 0) for zeros."""
+    """The unit vector in the direction of (x, y); (1, 0) for zeros."""
     length = b.sqrt(x * x + y * y)
     is_zero = eq(length, 0)
     length = select(is_zero, 1.0, length)
@@ -126,18 +127,18 @@ def _direction(x: Val, y: Val) -> tuple[Val, Val]:
 
 
 def _eigenvalues(t: Val) -> list[Val]:
-    """The real and the imaginary parts, from T as `_standardised` leaves it."""
+    """The real and the imaginary parts of the eigenvalues, from T after `_standardised`."""
     size = b.sqrt(abs(_below(t))) * b.sqrt(abs(_below(b.swap(t))))
     return [diagonal_of(t), _moved(size, -1) - size]
 
 
 def _below(t: Val) -> Val:
-    """Element (i, i - 1) of each matrix at place i, and 0 in the first place."""
+    """The subdiagonal of each matrix: element (i, i - 1) at index i, and 0 at index 0."""
     return b.reduce_sum(select(mask(np.eye(t.shape[2], k=-1, dtype=bool), t), t, 0), [2])
 
 
 def _moved(x: Val, by: int = 1) -> Val:
-    """Rows moved by one place, to the right or to the left; zeros come in."""
+    """Rows shifted by one index, to the right or to the left, with zeros at the end."""
     n = x.shape[1]
     zero = b.full(0 if x.dtype.kind != "b" else False, (x.shape[0], 1), x.dtype)
     return b.concat([zero, b.cut(x, 1, 0, n - 1)] if by > 0 else [b.cut(x, 1, 1, n), zero], 1)
@@ -148,11 +149,12 @@ def _largest(x: Val) -> Val:
 
 
 def gehrd(op: ir.Operation, a: Val) -> list[Val]:
-    """Hessenberg's form, the reflections below it, and their factors."""
+    """The Hessenberg form, with the reflections below it, and their factors."""
     return [*_reduced(a), b.full(0, a.shape[:1], np.int32)]
 
 
 def _reduced(a: Val) -> tuple[Val, Val]:
+    """Reduces a matrix to Hessenberg form by one reflection per column; returns the packed matrix and the factors tau."""
     n = a.shape[2]
     row, column = b.iota(a.shape, 1, np.int32), b.iota(a.shape, 2, np.int32)
     taus = b.full(0, (a.shape[0], n - 1), a.dtype)
@@ -170,7 +172,7 @@ def _reduced(a: Val) -> tuple[Val, Val]:
 
 
 def sytrd(op: ir.Operation, a: Val) -> list[Val]:
-    """Tridiagonal form of Hermitian matrices, of which one triangle is read: the reflections, diagonals and factors."""
+    """The tridiagonal form of Hermitian matrices, of which one triangle is read: reflections, diagonals and factors."""
     n = a.shape[2]
     is_lower = chr(op.attributes["mhlo.backend_config"]["uplo"].value & 0xFF) == "L"
     x = a if is_lower else b.reverse(a, [1, 2])

@@ -1,7 +1,7 @@
 """Eigenvalues and eigenvectors of stacks of general matrices, by the shifted QR iteration on Hessenberg matrices.
 
-Golub and Van Loan, Matrix Computations, section 7.5, in complex arithmetic: a similar triangular matrix T = Z^H A Z holds
-the eigenvalues on its diagonal. The eigenvectors of T come from back substitution.
+Golub and Van Loan, Matrix Computations, section 7.5, in complex arithmetic: the similar triangular matrix T = Z^H A Z
+has the eigenvalues on its diagonal. The eigenvectors of T are computed by back substitution.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from nabla_mlir.passes.iree.linalg.stacks import (
     within_range,
 )
 
-MOST_STEPS = 30  # of the QR iteration for each eigenvalue; convergence takes two or three
-EXCEPTIONAL = 10  # steps without an eigenvalue, after which a shift of another kind breaks a cycle
+MOST_STEPS = 30  # of the QR iteration for each eigenvalue; convergence needs two or three
+EXCEPTIONAL = 10  # steps without a converged eigenvalue, after which an exceptional shift breaks a cycle
 
 
 def geev(op: ir.Operation, a: Val) -> list[Val]:
-    """The results of LAPACK's routine; vectors have length one and a largest entry that is real.
+    """The results of LAPACK's geev; vectors have length one, and their largest entry is real.
 
-    Eigenvalues are NaN where the iteration has not come to its end.
+    Eigenvalues are NaN without convergence.
     """
     inside, size = within_range(a)
     triangular, basis, is_done = triangularised(inside if a.dtype.kind == "c" else b.complex_(inside, 0.0))
@@ -45,7 +45,7 @@ def geev(op: ir.Operation, a: Val) -> list[Val]:
 
 
 def triangularised(a: Val) -> tuple[Val, Val, Val]:
-    """(T, Z), and of which matrices of the stack T is triangular; `a` is complex."""
+    """(T, Z), and a mask of the matrices whose T is triangular; `a` is complex."""
     batch, n = a.shape[:2]
     identity = b.broadcast(b.constant(np.eye(n).astype(a.dtype)), a.shape, [1, 2])
     if n == 1:
@@ -65,16 +65,17 @@ def triangularised(a: Val) -> tuple[Val, Val, Val]:
         return (i < MOST_STEPS * n) & b.reduce_any(last > 0, [0])
 
     def step(i: Val, t: Val, z: Val, last: Val, age: Val) -> list[Val]:
+        """One shifted QR step on the active part of each matrix."""
         p, q, r, s = corner(t, last)
         shift = select(eq(age, EXCEPTIONAL), s + as_like(_modulus(r), r), _shift(p, q, r, s))
         bounds = spread(last, t.shape, 0)
         active = b.maximum(row, column) <= bounds
         difference = select(active & (bounds > 0), t - identity * spread(shift, t.shape, 0), identity)
         packed, taus = geqrf(difference)
-        turn = orgqr(packed, taus)
-        t, z = b.matmul(adjoint(turn), b.matmul(t, turn)), b.matmul(z, turn)
+        rotation = orgqr(packed, taus)
+        t, z = b.matmul(adjoint(rotation), b.matmul(t, rotation)), b.matmul(z, rotation)
         p, q, r, s = corner(t, last)
-        converges = ~(_modulus(r) > eps * (_modulus(p) + _modulus(s)))  # not a number: nothing will converge
+        converges = ~(_modulus(r) > eps * (_modulus(p) + _modulus(s)))  # true for NaN, which does not converge
         zeros = eq(row, bounds) & (column < row) & spread(converges, t.shape, 0)
         is_last = eq(last, 0)
         last = select(converges & ~is_last, last - 1, last)
@@ -96,7 +97,7 @@ def _shift(p: Val, q: Val, r: Val, s: Val) -> Val:
 
 
 def hessenberg(a: Val, z: Val | None = None) -> tuple[Val, Val]:
-    """(H, Z) with A Z = Z H: H is zero below its first subdiagonal. With `z`, Z is z times that."""
+    """(H, Z) with A Z = Z H, where H is zero below its first subdiagonal. With `z`, the result is multiplied by z from the left."""
     n = a.shape[2]
     if z is None:
         z = b.broadcast(b.constant(np.eye(n).astype(a.dtype)), a.shape, [1, 2])
@@ -118,7 +119,7 @@ def turned(t: Val, z: Val, v: Val, tau: Val) -> tuple[Val, Val]:
 def _eigenvectors(t: Val) -> Val:
     """X with T X = X D for upper triangular T, where D is its diagonal; the diagonal of X is 1.
 
-    Equal eigenvalues are told apart by a change of T as small as its rounding errors.
+    Equal eigenvalues are separated by a change of T of the size of its rounding errors.
     """
     n = t.shape[2]
     row, column = b.iota(t.shape, 1, np.int32), b.iota(t.shape, 2, np.int32)
@@ -139,7 +140,7 @@ def _eigenvectors(t: Val) -> Val:
 
 
 def _normalised(v: Val) -> Val:
-    """Columns of length one whose largest entry is real and positive."""
+    """Columns scaled to length one, with a real and positive largest entry."""
     size = squared(v)
     row = b.iota(v.shape, 1, np.int32)
     largest = spread(b.reduce_with("stablehlo.maximum", size, 0.0, [1]), v.shape, 0, 2)

@@ -1,4 +1,4 @@
-"""Parts of stacks of matrices (batch x rows x columns): what the decompositions of LAPACK are written with."""
+"""Helpers for stacks of matrices (batch x rows x columns), for the decompositions of LAPACK."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ def scaled(x: Val, factor: Val) -> Val:
 
 
 def within_range(a: Val) -> tuple[Val, Val]:
-    """A stack of matrices whose squares neither vanish nor overflow, and by what each matrix was divided for that.
+    """A stack of matrices whose squares neither underflow nor overflow, and the divisor of each matrix.
 
-    That is 1 where they do not anyway.
+    The divisor is 1 if no scaling is needed.
     """
     limits = np.finfo(a.dtype)
     parts = [a] if a.dtype.kind != "c" else [real(a), imag(a)]
@@ -44,7 +44,7 @@ def as_like(x: Val, like: Val) -> Val:
 
 
 def line_at(x: Val, position: Val, dim: int) -> Val:
-    """The entries of a stack of matrices at one position along `dim` (a scalar), that dimension dropped."""
+    """The entries of a stack of matrices at one index along `dim` (a scalar); that dimension is dropped."""
     zero = b.full(0, (), np.int32)
     start = [position if d == dim else zero for d in range(3)]
     sizes = [1 if d == dim else n for d, n in enumerate(x.shape)]
@@ -52,7 +52,7 @@ def line_at(x: Val, position: Val, dim: int) -> Val:
 
 
 def spread(x: Val, shape: tuple[int, ...], *dims: int) -> Val:
-    """`x` repeated to a shape of which its own dimensions are `dims`."""
+    """The value broadcast to a shape, of which its own dimensions are `dims`."""
     return b.broadcast(x, shape, dims)
 
 
@@ -63,7 +63,7 @@ def diagonal_entry(a: Val, j: Val) -> Val:
 
 
 def take_rows(x: Val, order: Val) -> Val:
-    """Row order[b, i] of each matrix as its row i."""
+    """Each matrix with its rows reordered: row i of the result is row order[b, i]."""
     dims = {
         "offset_dims": [2], "collapsed_slice_dims": [1], "operand_batching_dims": [0],
         "start_indices_batching_dims": [0], "start_index_map": [1], "index_vector_dim": 2,
@@ -79,7 +79,7 @@ def take_rows(x: Val, order: Val) -> Val:
 
 
 def exchange_rows(x: Val, j: Val, p: Val) -> Val:
-    """Row j (a scalar) and row p[b] of each matrix exchanged."""
+    """Each matrix with rows j (a scalar) and p[b] exchanged."""
     index = b.iota(x.shape, 1, np.int32)
     row_j = spread(line_at(x, j, 1), x.shape, 0, 2)
     row_p = b.broadcast(take_rows(x, b.reshape(p, (x.shape[0], 1))), x.shape, [0, 1, 2])
@@ -88,11 +88,11 @@ def exchange_rows(x: Val, j: Val, p: Val) -> Val:
 
 
 def first_largest(sizes: Val) -> Val:
-    """The position of the first largest entry of each row of `sizes`."""
+    """The index of the first largest entry in each row of `sizes`."""
     last = sizes.shape[1]
     largest = spread(b.reduce_with("stablehlo.maximum", sizes, -math.inf, [1]), sizes.shape, 0)
-    places = select(eq(sizes, largest), b.iota(sizes.shape, 1, np.int32), last)
-    return b.minimum(b.reduce_with("stablehlo.minimum", places, last, [1]), last - 1)
+    positions = select(eq(sizes, largest), b.iota(sizes.shape, 1, np.int32), last)
+    return b.minimum(b.reduce_with("stablehlo.minimum", positions, last, [1]), last - 1)
 
 
 def diagonal_of(a: Val) -> Val:

@@ -25,14 +25,16 @@ def _size(x: Val) -> Val:
 
 
 def tridiagonal_solve(lower: Val, diagonal: Val, upper: Val, right: Val) -> list[Val]:
-    """What gtsv returns: what is left of the diagonals, the solutions, and where a pivot is zero.
+    """The results of gtsv: the remaining diagonals, the solutions, and the index of a zero pivot.
 
     Args:
-      lower: (stack, n), of which the first entry is not read; upper: likewise, the last one.
-      right: (stack, n, m).
+      lower: the lower diagonal, of shape (stack, n); its first entry is not read.
+      upper: the upper diagonal, of shape (stack, n); its last entry is not read.
+      right: the right-hand sides, of shape (stack, n, m).
 
-    Eliminating entry i + 1 of the lower diagonal exchanges rows i and i + 1 if it is larger than the pivot; row i then
-    reaches one place further. So row i of the triangular matrix has three entries, kept as one row of `packed`.
+    The elimination of entry i + 1 of the lower diagonal exchanges rows i and i + 1 if that entry is larger than the
+    pivot; row i then has one more entry. So each row of the triangular matrix has three entries, stored as one row of
+    `packed`.
     """
     stack, n = diagonal.shape
     columns = lambda *xs: b.concat([b.reshape(x, (*x.shape, 1)) for x in xs], 2)  # noqa: E731
@@ -43,12 +45,12 @@ def tridiagonal_solve(lower: Val, diagonal: Val, upper: Val, right: Val) -> list
 
     def eliminate(i: Val, packed: Val, right: Val) -> list[Val]:
         after = i + 1
-        here, there = _row(packed, i), _row(packed, after)
+        here, last_rows = _row(packed, i), _row(packed, after)
         below = b.reshape(_row(lower, after), (stack, 1, 1))
-        there = b.concat([below, b.cut(there, 2, 0, 2)], 2)
+        last_rows = b.concat([below, b.cut(last_rows, 2, 0, 2)], 2)
         swaps = _size(below) > _size(b.cut(here, 2, 0, 1))
         wide = b.broadcast(swaps, here.shape, [0, 1, 2])
-        top, bottom = select(wide, there, here), select(wide, here, there)
+        top, bottom = select(wide, last_rows, here), select(wide, here, last_rows)
         pivot = b.cut(top, 2, 0, 1)
         factor = b.cut(bottom, 2, 0, 1) / pivot
         bottom = bottom - b.broadcast(factor, here.shape, [0, 1, 2]) * top

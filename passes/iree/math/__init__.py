@@ -1,1 +1,1 @@
-"""Elementwise mathematics and Fourier transforms for IREE: our libm."""
+"""Elementwise mathematics and Fourier transforms for IREE, which has no complete math library."""

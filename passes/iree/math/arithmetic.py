@@ -26,9 +26,10 @@ F32, F64 = np.dtype(np.float32), np.dtype(np.float64)
 def elementwise(
     formula: Callable[..., Val], *names: str, right: Callable[[np.dtype, Target], bool] = lambda dtype, target: False
 ) -> Pattern:
-    """Registers a formula for real operands; `right` tells where IREE needs no help. Narrow floats go by float32.
+    """Registers a formula for real operands. `right` returns True if IREE's own code is right. Narrow floats are computed
+    in float32.
 
-    The value at a constant is one, so that no formula is compiled for it.
+    The value at constant operands is a constant, so no formula is compiled for it.
     """
 
     def rewrite(op: ir.Operation, target: Target) -> Replacement:
@@ -50,7 +51,7 @@ def elementwise(
 
 
 def _at_constants(name: str, values: list[Val]) -> Val | None:
-    """The value of a function at constants, rounded once, or None."""
+    """The value of a function at constants, rounded once; None if the operands are not constants."""
     numbers = np.array([splat_of(v.value) for v in values])
     reference = REGISTRY[name].numpy
     if reference is None or numbers.dtype.kind != "f" or not values[0].static:
@@ -63,24 +64,25 @@ def _is_exponential_right(dtype: np.dtype, target: Target) -> bool:
     return dtype.name in target.exponentials
 
 
-# sine, cosine, tan: the error of f32 is absolute near 0 and grows with |x|, infinite at 1e20; f64 needs a libm.
+# sine, cosine, tan: in f32 the error is absolute near 0 and grows with |x|, without bound at 1e20; f64 needs a math library.
 elementwise(trigonometric.sin, "stablehlo.sine")
 elementwise(trigonometric.cos, "stablehlo.cosine")
 elementwise(trigonometric.tan, "stablehlo.tan", "chlo.tan")
-# atan2: NaN at (0, 0) and (inf, inf), 40 ulp off elsewhere; f64 needs a libm. The others are made of it.
+# atan2: NaN at (0, 0) and (inf, inf), errors of 40 ulp elsewhere; f64 needs a math library. The other inverses use atan2.
 elementwise(trigonometric.atan2, "stablehlo.atan2")
 elementwise(trigonometric.atan, "chlo.atan")
 elementwise(trigonometric.asin, "chlo.asin")
 elementwise(trigonometric.acos, "chlo.acos")
-# cbrt: f64 does not compile; f32 is NaN at infinity, and 12 ulp off.
+# cbrt: f64 does not compile; f32 is NaN at infinity, with errors of 12 ulp elsewhere.
 elementwise(exponential.cbrt, "stablehlo.cbrt")
-# f64 exp and log are scalar code on CPU, three to five times slower than ours, and do not compile for Vulkan,
-# where those of f32 are 20 ulp off. f64 tanh needs a libm.
+#  exp and log in f64 are scalar code on a CPU, three to five times slower than these formulas. On Vulkan f64 does not
+# compile, and f32 has errors of 20 ulp. tanh in f64 needs a math library.
 elementwise(exponential.exp, "stablehlo.exponential", right=_is_exponential_right)
 elementwise(exponential.log, "stablehlo.log", right=_is_exponential_right)
 elementwise(exponential.logistic, "stablehlo.logistic", right=_is_exponential_right)
 elementwise(exponential.tanh, "stablehlo.tanh", right=lambda dtype, target: dtype.name in target.tanh)
-# expm1, log1p: f64 is exp(x) - 1, log(1 + x) on CPU; f32 log1p is so on Vulkan. The hyperbolic ones are made of them.
+#  expm1, log1p: on a CPU, f64 is exp(x) - 1 and log(1 + x); on Vulkan, so is log1p in f32. The hyperbolic functions use
+# them.
 elementwise(exponential.expm1, "stablehlo.exponential_minus_one")
 elementwise(exponential.log1p, "stablehlo.log_plus_one")
 elementwise(exponential.sinh, "chlo.sinh")
@@ -92,7 +94,7 @@ elementwise(exponential.atanh, "chlo.atanh")
 
 @PATTERNS.of("stablehlo.power")
 def power(op: ir.Operation, target: Target) -> Replacement:
-    """Lowered to exp(y log x): NaN for every negative base and at 0^0, and inaccurate when |y log x| is large."""
+    """IREE computes exp(y log x), which is NaN for negative bases and at 0^0, and inaccurate if |y log x| is large."""
     x, y = operands(op)
     exponent = splat_of(y.value)
     if x.dtype.kind in "iu":
@@ -109,14 +111,16 @@ def power(op: ir.Operation, target: Target) -> Replacement:
     return exponential.power(x, y)
 
 
-_POWERS = 64  # of a whole number that IREE computes
+_POWERS = 64  # the number of values of the exponent that IREE handles
 
 
 def _whole_power(x: Val, y: Val) -> Val:
-    """Of an exponent IREE 3.13 takes the six lowest bits: six of them after the other."""
+    """A power with an integer exponent. IREE 3.13 uses only the six lowest bits of the exponent, so six bits are processed
+    at a time.
+    """
     result, base, mask = splat(1, x), x, splat(_POWERS - 1, y)
-    for place in range(0, 8 * x.dtype.itemsize, 6):
-        result = result * _low_power(base, b.binary("stablehlo.shift_right_logical", y, splat(place, y)) & mask)
+    for position in range(0, 8 * x.dtype.itemsize, 6):
+        result = result * _low_power(base, b.binary("stablehlo.shift_right_logical", y, splat(position, y)) & mask)
         base = _low_power(base, mask) * base
     return result if x.dtype.kind == "u" else select(y < splat(0, y), _low_power(x, y), result)
 
@@ -126,9 +130,9 @@ def _low_power(x: Val, y: Val) -> Val:
 
 
 def _constant_power(x: Val, n: complex) -> Val | None:
-    """x^n by few roundings, or None."""
+    """x^n with few roundings, or None."""
     if n in (0.5, -0.5):
-        # x + 0 is 0 for -0.
+        # x + 0 turns -0 into 0.
         root = select(eq(x, -math.inf), math.inf, b.sqrt(x + 0.0))
         return root if n == 0.5 else 1.0 / root
     if isinstance(n, complex) or not -8 <= n <= 8 or n != int(n):
@@ -145,7 +149,7 @@ def _constant_power(x: Val, n: complex) -> Val | None:
 
 
 def splat_of(value: ir.Value) -> complex | None:
-    """The number that a value is everywhere: a splat constant, maybe broadcast or reshaped. Else None."""
+    """The number with which a value is filled: a splat constant, also behind a broadcast or a reshape; else None."""
     while not isinstance(value.owner, ir.Block):
         op = value.owner
         if op.name == "stablehlo.constant":
@@ -158,7 +162,7 @@ def splat_of(value: ir.Value) -> complex | None:
 
 @PATTERNS.of("stablehlo.remainder")
 def remainder(op: ir.Operation, target: Target) -> Replacement:
-    """f64 needs a libm on CPU; x rem inf is NaN on Vulkan; narrow floats are reduced in their own precision there."""
+    """On a CPU, f64 needs a math library. On Vulkan, x rem inf is NaN, and narrow floats are reduced in their own precision."""
     x, y = operands(op)
     if not is_float(x.dtype) or x.dtype.itemsize <= target.remainders:
         return None
@@ -169,13 +173,13 @@ def remainder(op: ir.Operation, target: Target) -> Replacement:
 
 
 def exact_remainder(x: Val, y: Val, loop: bool) -> Val:
-    """The remainder of x / y with the sign of x: exact. Without a `loop`, for quotients up to 2^(2 mantissa)."""
+    """The exact remainder of x / y, with the sign of x. Without a `loop`, for quotients up to 2^(2 mantissa)."""
     ax, ay = abs(x), abs(y)
     valid = (ax < math.inf) & (ay > 0.0)
     rest, divisor = select(valid, ax, 0.0), select(valid & (ay < math.inf), ay, 1.0)
     if loop:
         rest = _remainder_step(_remainder_step(rest, divisor), divisor)
-        # Hardly ever entered; it takes one step for each half mantissa of the quotient.
+        # Rarely entered; it needs one step for each half mantissa of the quotient.
         (rest,) = b.while_loop(
             [rest],
             lambda r: b.reduce_any(r >= divisor, range(r.rank)),
@@ -189,7 +193,7 @@ def exact_remainder(x: Val, y: Val, loop: bool) -> Val:
 
 
 def _remainder_step(rest: Val, divisor: Val) -> Val:
-    """`rest` less the part of its quotient by `divisor` that fits in half a mantissa."""
+    """`rest` minus the part of its quotient by `divisor` that fits into half a mantissa."""
     form = format_of(rest)
     bits = b.bitcast(divisor, form.signed)
     ahead = sar(b.bitcast(rest, form.signed), form.mantissa) - sar(bits, form.mantissa)
@@ -197,7 +201,7 @@ def _remainder_step(rest: Val, divisor: Val) -> Val:
     multiple = b.bitcast(bits + (scale << form.mantissa), rest.dtype)
     high = upper_half(multiple)
     q = b.floor(rest / multiple)
-    # Both products are exact, and so are the differences, as they are small multiples of the last digit.
+    # Both products are exact, and so are the differences, because they are small multiples of the last digit.
     rest = (rest - q * high) - q * (multiple - high)
     rest = select(rest < 0.0, rest + multiple, rest)
     return select(rest >= multiple, rest - multiple, rest)

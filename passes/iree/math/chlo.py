@@ -1,4 +1,4 @@
-"""Legalisation of CHLO operations by their stock expansion, whose operations have patterns of their own."""
+"""Legalisation of CHLO operations by their stock expansion; the operations of the expansion have other patterns."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from nabla_mlir.table.traits import names_with
 
 PATTERNS = Patterns()
 
-_LINEAR = 2.0**-100  # below, erf(x) is 2 x / sqrt(pi)
+_LINEAR = 2.0**-100  # below this, erf(x) is 2 x / sqrt(pi)
 
 _BROADCASTING = names_with(lambda record: record.name.startswith("chlo.broadcast_") and record.name != "chlo.broadcast_select")
 
 
 @PATTERNS.of(*_BROADCASTING)
 def expand(op: ir.Operation, target: Target) -> Replacement:
-    """IREE expands these itself, into operations that it gets wrong (power, sin, log1p) or cannot link in f64."""
+    """IREE expands these operations into operations that it computes wrongly (power, sin, log1p), or cannot link in f64."""
     return stock_expansion(op) if all(v.static for v in operands(op)) else None
 
 
 @PATTERNS.of("chlo.broadcast_select")
 def broadcast_select(op: ir.Operation, target: Target) -> Replacement:
-    """The stock expansion computes the shape at run time, with types that have no place here."""
+    """The stock expansion computes the shape at run time, with types that are not supported here."""
     xs = operands(op)
     if not all(v.static for v in xs):
         return None
@@ -43,7 +43,7 @@ def broadcast_select(op: ir.Operation, target: Target) -> Replacement:
 
 @PATTERNS.of("chlo.erf")
 def erf(op: ir.Operation, target: Target) -> Replacement:
-    """IREE's own formula vanishes below 2^-120 in f32."""
+    """IREE's own formula is 0 below 2^-120 in f32."""
     (x,) = operands(op)
     if x.dtype != np.float32 or not target.chlo_functions or not x.static:
         return None
@@ -52,7 +52,7 @@ def erf(op: ir.Operation, target: Target) -> Replacement:
 
 @PATTERNS.of("chlo.erf_inv")
 def erf_inv(op: ir.Operation, target: Target) -> Replacement:
-    """In f64 the expansion loses 1 - x^2 close to 1: 1 - x is exact there."""
+    """In f64 the stock expansion loses the digits of 1 - x^2 close to 1; 1 - x is exact there."""
     (x,) = operands(op)
     if x.dtype != np.float64 or not x.static:
         return None
@@ -62,20 +62,23 @@ def erf_inv(op: ir.Operation, target: Target) -> Replacement:
 
 @PATTERNS.of("chlo.erf", "chlo.erf_inv", "chlo.bessel_i1e", "chlo.next_after")
 def expand_double(op: ir.Operation, target: Target) -> Replacement:
-    """The exponential in their expansion is slow in f64 on CPU, and does not compile on Vulkan."""
+    """The exponential in the stock expansions is slow in f64 on a CPU, and does not compile on Vulkan."""
     good = operands(op)[0].dtype != np.float64 and target.chlo_functions
     return None if good else expand(op, target)
 
 
 @PATTERNS.of("chlo._asin_acos_kernel", "chlo.square")
 def expand_complex(op: ir.Operation, target: Target) -> Replacement:
-    """As the real ones."""
+    """Expands complex operands, for the same reason as `expand`."""
     return expand(op, target) if operands(op)[0].dtype.kind == "c" else None
 
 
 @PATTERNS.of("chlo.asin", "chlo.asinh", "chlo.atan", "chlo.atanh")
 def expand_odd(op: ir.Operation, target: Target) -> Replacement:
-    """The stock expansion forgets the signs of zeros, on which side of a branch cut a number lies: both parts have those of z."""
+    """The stock expansion loses the signs of zeros, which tell the side of a branch cut.
+
+    Both parts of the result get the signs of the parts of z.
+    """
     (z,) = operands(op)
     if z.dtype.kind != "c" or not z.static:
         return None
@@ -85,7 +88,10 @@ def expand_odd(op: ir.Operation, target: Target) -> Replacement:
 
 @PATTERNS.of("chlo.acos", "chlo.acosh")
 def expand_even(op: ir.Operation, target: Target) -> Replacement:
-    """As the odd ones: the real part is not negative, or of either sign, the imaginary part has the sign of that of z or -z."""
+    """The stock expansion loses the signs of zeros, as in `expand_odd`.
+
+    The imaginary part gets the sign of that of z (or of -z); the real part needs no sign.
+    """
     (z,) = operands(op)
     if z.dtype.kind != "c" or not z.static:
         return None
@@ -98,9 +104,9 @@ def _signed(x: Val, sign: Val) -> Val:
 
 
 def stock_expansion(op: ir.Operation, others: Mapping[str, Callable[[], Val]] = MappingProxyType({})) -> list[Val]:
-    """The results of an operation of static shapes by what MLIR's own pass makes of it.
+    """The results of an operation with static shapes by MLIR's own expansion pass.
 
-    `others` make what stands for operations of some names in it.
+    `others` maps names of operations in the expansion to functions that make their replacements.
     """
     attributes = ", ".join(f"{name} = {value}" for name, value in attributes_of(op).items())
     types = tuple(str(v.type) for v in op.operands)
@@ -122,7 +128,7 @@ def stock_expansion(op: ir.Operation, others: Mapping[str, Callable[[], Val]] = 
 
 @functools.lru_cache(maxsize=256)
 def _expansion(name: str, attributes: str, operand_types: tuple[str, ...], result_types: tuple[str, ...]) -> ir.Module:
-    """A function that holds the expansion of one operation."""
+    """A module with a function that contains the expansion of one operation."""
     arguments = ", ".join(f"%{i}: {t}" for i, t in enumerate(operand_types))
     names = ", ".join(f"%{i}" for i in range(len(operand_types)))
     results = ", ".join(result_types)

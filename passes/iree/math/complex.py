@@ -1,4 +1,4 @@
-"""Legalisation of complex elementwise mathematics, in terms of real operations (which have patterns of their own)."""
+"""Legalisation of complex elementwise mathematics by real operations, which have their own patterns."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from nabla_mlir.passes.iree.pattern import Patterns, Replacement, Target, operan
 from nabla_mlir.table.traits import runs_regions
 
 PATTERNS = Patterns()
-ARITHMETIC = Patterns()  # what later passes make too
+ARITHMETIC = Patterns()  # operations that later passes also create
 
 _REDUCERS = ("stablehlo.add", "stablehlo.multiply")
 
 
 def _complex(*names: str, into: Patterns = PATTERNS) -> Callable[[Callable[..., Val]], Callable[..., Val]]:
-    """Registers a formula for complex operands: IREE's use the real operations that it gets wrong or cannot link."""
+    """Registers a formula for complex operands; IREE's formulas use real operations that it computes wrongly, or cannot link."""
 
     def register(formula: Callable[..., Val]) -> Callable[..., Val]:
         def rewrite(op: ir.Operation, target: Target) -> Replacement:
             values = operands(op)
-            if op.name in _REDUCERS and not runs_regions(op.parent):  # sums are known by what they sum with
+            if op.name in _REDUCERS and not runs_regions(op.parent):  # sums are recognised by the operation in their region
                 return None
             return formula(*values) if values[0].dtype.kind == "c" else None
 
@@ -67,14 +67,14 @@ def _has_infinite_part(z: Val) -> Val:
 
 
 def _product(x: Val, y: Val) -> Val:
-    """x y, where a zero stays one beside an infinity and NaN: of functions that are 0 on a whole axis."""
+    """x y, in which zero times infinity or NaN is zero; for functions that are 0 on a whole axis."""
     product = x * y
     is_lost = is_nan(product) & (eq(x, 0.0) | eq(y, 0.0))
     return select(is_lost, flip_sign(with_sign(splat(0.0, x), sign_of(x)), sign_of(y)), product)
 
 
 def _modulus(z: Val) -> Val:
-    """That of an infinity is infinite, whatever its other part is."""
+    """The modulus; infinite if one part is infinite, even if the other is NaN."""
     larger, _, ratio = _ordered(z)
     return select(_has_infinite_part(z), math.inf, larger * b.sqrt(1.0 + ratio * ratio))
 
@@ -90,62 +90,65 @@ def _log_modulus(z: Val) -> Val:
 
 @PATTERNS.of("stablehlo.abs")
 def modulus(op: ir.Operation, target: Target) -> Replacement:
-    """The modulus of complex128 needs a libm."""
+    """The modulus of complex128 needs a math library."""
     (z,) = operands(op)
     return _modulus(z) if z.dtype.kind == "c" else None
 
 
 def real(z: Val) -> Val:
-    """The real part, which is there where a number was made of parts."""
+    """The real part; read directly if the number was made from two parts."""
     return _part(z, 0)
 
 
 def imag(z: Val) -> Val:
-    """The imaginary part."""
+    """The imaginary part; read directly if the number was made from two parts."""
     return _part(z, 1)
 
 
-def _part(z: Val, place: int) -> Val:
-    part = visible_part(z, place)
-    return (b.real, b.imag)[place](z) if part is None else part
+def _part(z: Val, position: int) -> Val:
+    part = visible_part(z, position)
+    return (b.real, b.imag)[position](z) if part is None else part
 
 
-def visible_part(z: Val, place: int) -> Val | None:
-    """The real part (0) or the imaginary one (1) that a number was made of; None if it was made otherwise."""
+def visible_part(z: Val, position: int) -> Val | None:
+    """The real (0) or imaginary (1) part from which a number was made; None if it was made otherwise."""
     maker = made_by(z.value)
-    return Val(maker.operands[place]) if maker is not None and maker.name == "stablehlo.complex" else None
+    return Val(maker.operands[position]) if maker is not None and maker.name == "stablehlo.complex" else None
 
 
 @_complex("stablehlo.add", into=ARITHMETIC)
 def add(z: Val, w: Val) -> Val:
-    """In parts, as all that follows: chains of complex numbers are fused where those of their parts are (`fuse_chains`)."""
+    """The sum by parts, as for all operations below: chains of complex numbers are fused if chains of their parts are
+    (`fuse_chains`).
+    """
     return complex_(real(z) + real(w), imag(z) + imag(w))
 
 
 @_complex("stablehlo.subtract", into=ARITHMETIC)
 def subtract(z: Val, w: Val) -> Val:
-    """In parts."""
+    """The difference by parts."""
     return complex_(real(z) - real(w), imag(z) - imag(w))
 
 
 @_complex("stablehlo.negate", into=ARITHMETIC)
 def negate(z: Val) -> Val:
-    """In parts."""
+    """The negative by parts."""
     return complex_(-real(z), -imag(z))
 
 
 @_complex("stablehlo.multiply", into=ARITHMETIC)
 def multiply(z: Val, w: Val) -> Val:
-    """In parts, with four products."""
+    """The product by parts, with four real products."""
     (x, y), (u, v) = (real(z), imag(z)), (real(w), imag(w))
     return complex_(x * u - y * v, x * v + y * u)
 
 
 @_complex("stablehlo.divide")
 def divide(z: Val, w: Val) -> Val:
-    """By Smith's formula (1962), and at ends as annex G of C99 has it: IREE 3.13 squares |w|, and knows no infinities.
+    """The quotient by Smith's formula (1962), with the special values of annex G of C99; IREE 3.13 squares |w| and ignores
+    infinities.
 
-    An infinite number is divided, or divides, as its direction, and a zero as 1; the quotient is infinite then, or 0.
+    An infinite operand is replaced by its direction, and a zero divisor by 1; the result is then infinite or 0.
     """
     above, below = _has_infinite_part(z), _has_infinite_part(w)
     x, y = (select(above, _boxed(part), part) for part in (real(z), imag(z)))
@@ -163,13 +166,13 @@ def divide(z: Val, w: Val) -> Val:
 
 
 def _boxed(x: Val) -> Val:
-    """The sign of an infinity, and 0 of other numbers."""
+    """The sign of an infinite number, and 0 for other numbers."""
     return select(_is_infinite(x), b.maximum(b.minimum(x, 1.0), -1.0), 0.0)
 
 
 @_complex("stablehlo.exponential")
 def exp(z: Val) -> Val:
-    """e^x (cos y + i sin y); at an infinite x without an angle 0, or an infinity."""
+    """e^x (cos y + i sin y); for infinite x without an angle, 0 or an infinity."""
     x, y = real(z), imag(z)
     size = b.exp(x)
     is_end = _is_infinite(x) & ~_is_finite(y)
@@ -203,10 +206,10 @@ def expm1(z: Val) -> Val:
 
 @_complex("stablehlo.sqrt")
 def sqrt(z: Val) -> Val:
-    """The principal square root: its imaginary part has the sign of that of z, also where that is a zero."""
+    """The principal square root; its imaginary part has the sign of that of z, also for zeros."""
     x, y = real(z), imag(z)
     larger, _, ratio = _ordered(z)
-    # Scaled, so that |x| + |z| is finite, and normal.
+    # Scaled, so that |x| + |z| is finite and normal.
     great = larger > 1.0
     scale = select(great, splat(0.125, x), 2.0)
     root = b.sqrt(scale * abs(x) + scale * larger * b.sqrt(1.0 + ratio * ratio)) * select(great, splat(2.0, x), 0.5)
@@ -227,7 +230,7 @@ def rsqrt(z: Val) -> Val:
 
 @_complex("stablehlo.cbrt")
 def cbrt(z: Val) -> Val:
-    """The principal cube root; complex ones do not compile."""
+    """The principal cube root; IREE does not compile complex ones."""
     return select(eq(z, 0.0), z, b.exp(b.log(z) * (1.0 / 3.0)))
 
 
@@ -246,7 +249,7 @@ def cos(z: Val) -> Val:
 
 
 def _tan_parts(x: Val, y: Val) -> tuple[Val, Val]:
-    """The parts of tan(x + i y), with no term that overflows; far up it is i, whatever x is."""
+    """The parts of tan(x + i y), without overflow; for large y it is i for every x."""
     h, c = _tanh(y), _cosh(y)
     t = select(_is_infinite(y) & ~_is_finite(x), 0.0, _tan(x))
     t2 = t * t

@@ -27,7 +27,7 @@ _CBRT = (0.5068079255708303, 0.6576729089262948, -0.19248042619989061, 0.0260399
 
 
 def _exp_parts(x: Val, low: Val | None = None) -> tuple[Val, Val]:
-    """(e^r - 1, k) where x + low = k ln 2 + r; for x in the range of exp."""
+    """(e^r - 1, k) where x + low = k ln 2 + r, for x in the range of exp."""
     form = format_of(x)
     k_float, k = nearest_integer(x * (1 / LN2))
     high = x - k_float * form.ln2_high
@@ -49,7 +49,7 @@ def expm1(x: Val) -> Val:
     """e^x - 1, accurate near 0."""
     form = format_of(x)
     p, k = _exp_parts(minimum(maximum(x, -0.75 * form.mantissa), form.log_max))
-    # Half of the power, so that the largest one is finite: 2 ((2^(k-1) p) + (2^(k-1) - 1/2)).
+    # Half of the power, so that the largest power is finite: 2 ((2^(k-1) p) + (2^(k-1) - 1/2)).
     power = bitcast((k + (form.bias - 1)) << form.mantissa, x.dtype)
     result = (power * p + (power - 0.5)) * 2.0
     return select(abs(x) < form.smallest * 2.0**form.mantissa, x, result)
@@ -65,7 +65,7 @@ def _split_log(x: Val) -> tuple[Val, Val]:
 
 
 def _normal(x: Val) -> tuple[Val, Val]:
-    """`x` scaled to a normal number, and what the scaling adds to its exponent."""
+    """`x` scaled to a normal number, and the correction of its exponent."""
     form = format_of(x)
     tiny = x < form.smallest
     scale = form.mantissa + 2
@@ -157,7 +157,7 @@ def atanh(x: Val) -> Val:
 
 
 def cbrt(x: Val) -> Val:
-    """The cube root: a polynomial, and steps of Halley's method, which treble the digits."""
+    """The cube root: a polynomial, then steps of Halley's method, which triple the number of digits."""
     form = format_of(x)
     ax = abs(x)
     normal, extra = _normal(ax)
@@ -168,16 +168,17 @@ def cbrt(x: Val) -> Val:
         y = upper_half(y) if last else y  # then its square is exact
         cube = y * y * y
         y = y + y * ((m - cube) / (cube + cube + m))
-    # A denormal number was multiplied by 2^(mantissa + 2).
+    # A subnormal number was multiplied by 2^(mantissa + 2).
     root = scale_by_power(y, k) * select(extra < 0.0, splat(2.0 ** (-(form.mantissa + 2) / 3), x), 1.0)
     root = select((ax > 0.0) & (ax < math.inf), root, ax)
     return with_sign(root, sign_of(x))
 
 
 def power(x: Val, y: Val) -> Val:
-    """x^y with the values that C gives: log and exp carry half as many digits again as the format.
+    """x^y with the special values of C: log and exp have half as many more digits than the format.
 
-    The logarithm is (t1 + t2) with t1 of half the mantissa, so that its product with half of y is exact.
+    The logarithm is (t1 + t2), where t1 has half of the mantissa, so that its product with the upper half of y is
+    exact.
     """
     form = format_of(x)
     ax = abs(x)
@@ -203,7 +204,7 @@ def power(x: Val, y: Val) -> Val:
     k_high = k * form.ln2_high
     t1 = upper_half((z_high + z_low) + k_high)
     t2 = z_low - ((t1 - k_high) - z_high)
-    # Beyond this |y|, x^y overflows or vanishes for every x but 1.
+    # Beyond this |y|, x^y overflows or underflows for every x except 1.
     most = 2.0 ** (form.mantissa + 12)
     exponent = minimum(maximum(y, -most), most)
     y_high = upper_half(exponent)

@@ -1,4 +1,4 @@
-"""Formulas of numbers: they are computed here, not by IREE's compiler, which makes a program for them."""
+"""Constant folding of operations on numbers, which IREE's compiler would compile as a separate program."""
 
 from __future__ import annotations
 
@@ -63,14 +63,14 @@ class FoldNumbersPass(Pass):
 
 
 def _of_constant(op: ir.Operation) -> np.ndarray | None:
-    """The number that all elements of a constant are; None if they differ, or are complex."""
+    """The number with which a constant is filled; None if its elements differ, or are complex."""
     dtype = shape_and_dtype(op.results[0].type)[1]
     number = constant_splat(op) if _is_real(dtype) else None
     return None if number is None else np.asarray(number, dtype)
 
 
 def _made(op: ir.Operation, number: np.ndarray) -> ir.Value:
-    """A number in the place of an operation. A complex one is of two constants: IREE 3.13 mistakes constants that are complex."""
+    """Replaces an operation by a number. A complex number becomes two constants, because IREE 3.13 confuses complex constants."""
     shape, dtype = shape_and_dtype(op.results[0].type)
     with ir.InsertionPoint(op), op.location:
         parts = [number.real, number.imag] if dtype.kind == "c" else [number]
@@ -79,9 +79,9 @@ def _made(op: ir.Operation, number: np.ndarray) -> ir.Value:
 
 
 def _choice(op: ir.Operation, numbers: Mapping[ir.Value, np.ndarray]) -> ir.Value | None:
-    """The operand that a choice by a known truth value is, or a conjunction or disjunction with one; None if it is none.
+    """The operand that a selection by a known truth value returns, or a conjunction or disjunction with one; else None.
 
-    IREE 3.13 finds them inside of a chain, and then takes one result of the chain for another.
+    IREE 3.13 folds these inside a chain, and then confuses results of the chain.
     """
     operands = list(op.operands)
     truths = {i: bool(numbers[x]) for i, x in enumerate(operands) if x in numbers and numbers[x].dtype.kind == "b"}
@@ -89,13 +89,13 @@ def _choice(op: ir.Operation, numbers: Mapping[ir.Value, np.ndarray]) -> ir.Valu
     if op.name == "stablehlo.select" and 0 in truths:
         choice = operands[1 if truths[0] else 2]
     elif op.name in _DECIDING and truths:
-        place, truth = next(iter(truths.items()))
-        choice = operands[place if truth is _DECIDING[op.name] else 1 - place]
+        position, truth = next(iter(truths.items()))
+        choice = operands[position if truth is _DECIDING[op.name] else 1 - position]
     return choice if choice is not None and choice.type == op.results[0].type else None
 
 
 def _folded(op: ir.Operation, numbers: Mapping[ir.Value, np.ndarray]) -> np.ndarray | None:
-    """What an operation on numbers is; None for what NumPy does not compute exactly as it says."""
+    """The result of an operation on numbers; None if NumPy does not compute it with a single rounding."""
     operands = list(op.operands)
     if not operands or any(x not in numbers for x in operands):
         return None
@@ -111,6 +111,7 @@ def _is_real(dtype: np.dtype) -> bool:
 
 
 def _computed(op: ir.Operation, dtype: np.dtype, xs: Sequence[np.ndarray]) -> np.ndarray | None:
+    """The result by NumPy, in the semantics of the operation; None if they may differ."""
     fold, x = fold_of(op), xs[0]
     if op.name == _BITS:
         return x.view(dtype) if x.dtype.itemsize == dtype.itemsize else None

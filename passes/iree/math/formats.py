@@ -1,9 +1,9 @@
-"""The formats of real numbers as bits: what the formulas of the elementary functions are made of.
+"""The formats of real numbers as bits, on which the formulas of the elementary functions are built.
 
-The formulas, of float32 and float64 values, do not branch, so that all of them vectorise and also work in the body of a
-reduction. They rely on IEEE arithmetic and stay right if a product and a sum are contracted into one rounding. Vulkan
-drivers also reassociate (Mesa turns (a + b) - b into a): what must be rounded as written goes through `rounded` there.
-Coefficients are near-minimax (Chebyshev) fits made with mpmath to less than 1/20 ulp.
+The formulas for float32 and float64 have no branches, so they vectorise and also work in the body of a reduction. They
+rely on IEEE arithmetic, and stay right if a product and a sum are contracted into one rounding. Vulkan drivers also
+reassociate (Mesa replaces (a + b) - b by a), so expressions that must be rounded as written use `rounded`. Coefficients
+are near-minimax (Chebyshev) fits made with mpmath to less than 1/20 ulp.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from nabla_mlir.passes.iree.target import machine
 
 @dataclass(frozen=True)
 class Format:
-    """A float format: its bits, and the coefficients that are accurate enough for it."""
+    """A float format: its bits, and coefficients that are accurate enough for it."""
 
     dtype: np.dtype
     bits: np.dtype  # unsigned integers of the same width
     signed: np.dtype
     mantissa: int  # explicit bits
     bias: int
-    half: int  # mask that leaves half of the mantissa, so that products of two halves are exact
-    smallest: float  # normal
+    half: int  # a mask for half of the mantissa, so that products of two halves are exact
+    smallest: float  # the smallest normal number
     log_max: float  # exp overflows above
     log_min: float  # exp is zero below
     ln2_high: float  # k * ln2_high is exact for every exponent k
@@ -45,22 +45,22 @@ class Format:
         return 1 << (8 * self.dtype.itemsize - 1)
 
     def round(self, x: float) -> float:
-        """The number of this format next to `x`."""
+        """The number of this format nearest to `x`."""
         return self.dtype.type(x).item()
 
     @property
     def half_pi_low(self) -> float:
-        """pi/2 less the number of this format next to it."""
+        """pi/2 minus the nearest number of this format."""
         return math.pi / 2 - self.round(math.pi / 2) if self is F32 else 6.123233995736766e-17
 
     @property
     def ln2_low(self) -> float:
-        """Ln 2 - ln2_high, from 80 bits of ln 2."""
+        """The difference ln 2 - ln2_high, from 80 bits of ln 2."""
         return float((0xB17217F7D1CF79ABC9E3 - int(self.ln2_high * 2.0**60) * 2**20) * 2.0**-80)
 
     @property
     def magic(self) -> float:
-        """Adding it rounds to an integer, which then stands in the low bits."""
+        """Adding it rounds to an integer, which is then in the low bits."""
         return 1.5 * 2.0**self.mantissa
 
 
@@ -95,7 +95,7 @@ F64 = Format(
 
 
 def rounded(x: Val) -> Val:
-    """`x`, out of sight of the algebra of the compiler, which reassociates on Vulkan."""
+    """`x` behind a barrier, so that compilers on Vulkan do not reassociate it."""
     return x if machine().codegen.order else maximum(x, -float(np.finfo(x.dtype).max))
 
 
@@ -135,7 +135,7 @@ def flip_sign(x: Val, sign: Val) -> Val:
 
 
 def upper_half(x: Val) -> Val:
-    """`x` cut to half of its mantissa."""
+    """`x` truncated to half of its mantissa."""
     form = format_of(x)
     return bitcast(bitcast(x, form.bits) & form.half, x.dtype)
 
@@ -146,7 +146,7 @@ def is_nan(x: Val) -> Val:
 
 
 def scale_by_power(x: Val, k: Val) -> Val:
-    """x * 2^k for an integer k from -2 bias to 2 bias, rounding once; k has the width of x."""
+    """x * 2^k for an integer k from -2 bias to 2 bias, with one rounding; k has the width of x."""
     form = format_of(x)
     half = sar(k, 1)
     first, second = half + form.bias, k - half + form.bias
@@ -168,5 +168,5 @@ def nearest_integer(x: Val) -> tuple[Val, Val]:
 
 
 def sign_is_set(x: Val) -> Val:
-    """True where the sign bit is set, as it is in -0."""
+    """True where the sign bit is set, also for -0."""
     return bitcast(x, format_of(x).signed) < 0

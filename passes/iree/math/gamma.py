@@ -1,4 +1,4 @@
-"""Legalisation of the gamma and error functions where their stock expansions lose digits.
+"""Legalisation of the gamma and error functions, where their stock expansions lose digits.
 
 Coefficients are Chebyshev fits made with mpmath, to less than 1/5 ulp, in powers of t = 2 x - 3 from -1 to 1.
 """
@@ -43,7 +43,7 @@ _LGAMMA_F64 = (
     -2.0871311005452823e-10, 6.615691316451458e-11, -1.5410479069560222e-11, 4.892185826125285e-12,
     -3.8008085820640625e-12, 1.2170358219385592e-12,
 )  # fmt: skip
-# How large x is where the factors of gamma(x) are multiplied; further left f32 has no number close to a root.
+# The size of x up to which factors of gamma(x) are multiplied; f32 has no number close to a root further left.
 _BY_FACTORS = 10
 # as ops.gamma.OVER_ROOTS
 _OVER_ROOTS_F32 = (
@@ -70,7 +70,7 @@ _ROOT, _ROOT_LOW = 1.4616321449683622, 9.549995429965697e-17
 
 @PATTERNS.of("chlo.lgamma", "chlo.digamma", "chlo.erf", "chlo.erfc", "chlo.zeta", "chlo.polygamma")
 def narrow(op: ir.Operation, target: Target) -> Replacement:
-    """Formats of 16 bits are computed in f32."""
+    """16-bit formats are computed in f32."""
     xs = operands(op)
     if not all(x.static for x in xs) or has_format(xs[-1]):
         return None
@@ -79,12 +79,12 @@ def narrow(op: ir.Operation, target: Target) -> Replacement:
 
 @PATTERNS.of("chlo.lgamma")
 def lgamma(op: ir.Operation, target: Target) -> Replacement:
-    """The expansion is thousands of ulp off near 1 and 2, where the logarithm of gamma is 0, and tens as far as 10."""
+    """The stock expansion has errors of thousands of ulp near 1 and 2, where log gamma is 0, and tens of ulp up to 10."""
     (x,) = operands(op)
     if not (x.static and has_format(x)):
         return None
     below, unit = x < 1.0, b.full(1.0, x.shape, x.dtype)
-    # y from 1 to 2 with gamma(x) = gamma(y) times or over the factor; y - 1 and y - 2 are exact.
+    # y from 1 to 2, with gamma(x) = gamma(y) times or divided by the factor; y - 1 and y - 2 are exact.
     one = x - b.floor(x)
     two = one - 1.0
     factor = select(below, x, 1.0)
@@ -98,7 +98,7 @@ def lgamma(op: ir.Operation, target: Target) -> Replacement:
 
 
 def _between(x: Val) -> Val:
-    """lgamma(x) by its roots between -3 and -2, where it is small everywhere."""
+    """lgamma(x) from its roots between -3 and -2, where it is small."""
     result = horner(x * 4.0 + 10.25, _OVER_ROOTS_F32 if format_of(x) is F32 else OVER_ROOTS)
     for root, low in ROOTS:
         high = format_of(x).round(root)
@@ -108,7 +108,7 @@ def _between(x: Val) -> Val:
 
 @PATTERNS.of("chlo.digamma")
 def digamma(op: ir.Operation, target: Target) -> Replacement:
-    """The expansion is thousands of ulp off near its root."""
+    """The stock expansion has errors of thousands of ulp near its root."""
     (x,) = operands(op)
     if not (x.static and has_format(x)):
         return None
@@ -116,15 +116,16 @@ def digamma(op: ir.Operation, target: Target) -> Replacement:
     root = float(np.float32(_ROOT)) if single else _ROOT
     distance = rounded(x - root) - (_ROOT - root if single else _ROOT_LOW)
     near = distance * horner(x + x - 3.0, _DIGAMMA_F32 if single else _DIGAMMA_F64)
-    pole = flip_sign(b.full(-math.inf, x.shape, x.dtype), sign_of(x))  # at zeros, which the expansion takes for one
+    pole = flip_sign(b.full(-math.inf, x.shape, x.dtype), sign_of(x))  # at zeros, which the expansion treats as one
     return select((x >= 1.0) & (x <= 2.0), near, select(eq(x, 0.0), pole, stock_expansion(op)[0]))
 
 
 @PATTERNS.of("chlo.zeta")
 def zeta(op: ir.Operation, target: Target) -> Replacement:
-    """The expansion is wrong for q below -9.5 (by factors of 10^11), NaN at infinities, and 0 where q^-s leaves the range of f32.
+    """The stock expansion is wrong for q below -9.5 (by factors of 10^11), NaN at infinity, and 0 where q^-s leaves the
+    range of f32.
 
-    Negative numbers are those of the interpreter's formula: zeta(s, q) = zeta(s, 1 - r) + (-1)^s (zeta(s, r) - zeta(s, |q| + 1))
+    Negative numbers use the interpreter's formula: zeta(s, q) = zeta(s, 1 - r) + (-1)^s (zeta(s, r) - zeta(s, |q| + 1))
     for r = |q| - floor(|q|).
     """
     s, q = operands(op)
@@ -147,7 +148,7 @@ def zeta(op: ir.Operation, target: Target) -> Replacement:
 
 
 def _zeta_of_positive(s: Val, number: complex | None, q: Val) -> Val:
-    """The Euler-Maclaurin formula, see `ZETA_CORRECTIONS`; the powers of a known exponent are products."""
+    """The Euler-Maclaurin formula, see `ZETA_CORRECTIONS`; powers with a known exponent are products."""
     power = lambda x, y: b.binary("stablehlo.power", x, y)  # noqa: E731
     minus, last = (-s, 1.0 - s) if number is None else (b.splat(-number.real, q), b.splat(1.0 - number.real, q))
     a = q + float(ZETA_TERMS)
@@ -166,7 +167,7 @@ def _zeta_of_positive(s: Val, number: complex | None, q: Val) -> Val:
 
 @PATTERNS.of("chlo.polygamma")
 def polygamma(op: ir.Operation, target: Target) -> Replacement:
-    """(-1)^(n + 1) n! zeta(n + 1, x), whose expansion is wrong."""
+    """(-1)^(n + 1) n! zeta(n + 1, x); the stock expansion is wrong."""
     n, x = operands(op)
     if not (x.static and has_format(x)):
         return None
@@ -185,7 +186,7 @@ def polygamma(op: ir.Operation, target: Target) -> Replacement:
 
 @PATTERNS.of("chlo.erfc")
 def erfc(op: ir.Operation, target: Target) -> Replacement:
-    """The expansion rounds the square in exp(-x^2): 60 ulp at x = 8."""
+    """The stock expansion rounds the square in exp(-x^2): 60 ulp at x = 8."""
     (x,) = operands(op)
     if not (x.static and has_format(x)):
         return None

@@ -1,7 +1,7 @@
 """Legalisation of fast Fourier transforms: any length, up to three dimensions, single and double precision.
 
-A transform of length n1 n2 is one of length n1 (a product with a small matrix), a multiplication by roots of unity,
-and one of length n2. Real and imaginary parts are kept apart, so that all products are real.
+A transform of length n1 n2 consists of transforms of length n1 (a product with a small matrix), a multiplication by
+roots of unity, and transforms of length n2. Real and imaginary parts are separate arrays, so all products are real.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Parts = tuple[Val, Val | None]  # real and imaginary part; None is zero
 
 @PATTERNS.of("stablehlo.fft")
 def fft(op: ir.Operation, target: Target) -> Replacement:
-    """Only single precision along the last axis and lengths that are powers of two compile."""
+    """IREE compiles only transforms in single precision along the last axis whose length is a power of two."""
     (x,) = operands(op)
     lengths = hlo.I64Array.decode(op.attributes["fft_length"])
     kind = hlo.enum("fft_type").decode(op.attributes["fft_type"])
@@ -66,7 +66,7 @@ def _both(parts: Parts) -> tuple[Val, Val]:
 
 
 def _whole_spectrum(parts: Parts, n: int) -> Parts:
-    """All n values of the spectrum of a real signal, of which the second half mirrors the first."""
+    """All n values of the spectrum of a real signal; the second half mirrors the first half."""
     re, im = _both(parts)
     mirror = [b.reverse(b.cut(p, -1, 1, (n + 1) // 2), [p.rank - 1]) for p in (re, im) if n > 2]
     re, im = (b.cut(p, -1, 0, n // 2 + 1) for p in (re, im))
@@ -76,7 +76,7 @@ def _whole_spectrum(parts: Parts, n: int) -> Parts:
 
 
 def _along(parts: Parts, axis: int, inverse: bool) -> Parts:
-    """The transform along one axis, scaled by 1/n if it is the inverse one."""
+    """The transform along one axis; the inverse one is scaled by 1/n."""
     rank, shape = parts[0].rank, parts[0].shape
     order = [*(d for d in range(rank) if d != axis), axis]
     back = sorted(range(rank), key=lambda i: order[i])
@@ -84,7 +84,7 @@ def _along(parts: Parts, axis: int, inverse: bool) -> Parts:
     flat = (math.prod(shape) // n, n)
     re, im = (None if p is None else b.reshape(b.transpose(p, order), flat) for p in parts)
     assert re is not None
-    if inverse:  # swapping the parts before and after turns the sign of the exponent
+    if inverse:  # swapping the parts before and after changes the sign of the exponent
         im, re = _transform(_both((re, im))[1], re)
         assert re is not None
         re, im = re * (1.0 / n), im * (1.0 / n)
@@ -101,7 +101,7 @@ def _roots(n: int, exponents: np.ndarray, dtype: np.dtype) -> tuple[np.ndarray, 
 
 
 def _radix(n: int) -> int:
-    """A factor of n for one step: the largest up to 32, or the smallest prime; n if it is done at once."""
+    """A factor of n for one step: the largest up to 32, or the smallest prime; n if it is done in one product."""
     if n <= thresholds.DENSE_TRANSFORM:
         return n
     small = [d for d in range(2, 33) if n % d == 0]
@@ -130,7 +130,7 @@ def _transform(re: Val, im: Val | None) -> tuple[Val, Val]:
 
 
 def _dense(re: Val, im: Val | None, axis: int) -> tuple[Val, Val]:
-    """The transform along `axis` as a product with its matrix; the transformed axis becomes the last one."""
+    """The transform along `axis` as a product with its matrix; the transformed axis is the last one of the result."""
     n = re.shape[axis]
     cos, sin = _roots(n, np.outer(np.arange(n), np.arange(n)), re.dtype)
     matrix = b.constant(np.concatenate([cos, sin], 1))
@@ -202,4 +202,4 @@ class LegalizeFftPass(PatternPass):
 
     name: ClassVar[str] = "nabla-legalize-fft"
     patterns: ClassVar[Patterns] = PATTERNS
-    vector_bytes: int = 0  # width of a CPU's vector registers, for which large ones are kernels; 0: products
+    vector_bytes: int = 0  # width of the CPU's vector registers, for kernels of large transforms; 0: products

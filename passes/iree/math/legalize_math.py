@@ -1,4 +1,4 @@
-"""Elementwise functions that IREE computes inexactly, or not at all: our libm."""
+"""Elementwise functions that IREE computes inexactly, or not at all."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class LegalizeMathPass(PatternPass):
     patterns: ClassVar[Patterns] = Patterns(arithmetic.PATTERNS, chlo.PATTERNS, complex.PATTERNS, gamma.PATTERNS)
 
     def run(self, module: ir.Operation) -> None:
-        """The formulas take numbers apart into bits: their derivative is not that of the function."""
+        """Rewrites `module` in place. Derivatives must be expanded before, because the formulas work on the bits of numbers."""
         for op in nested(module):
             if op.name.startswith("ad."):
                 raise VerifyError(

@@ -69,7 +69,7 @@ def tan(x: Val) -> Val:
 
 
 def _window(start: Val, words: int, most: int) -> list[Val]:
-    """`words` words of 64 bits of the string 0^64 (2/pi), from bit `start` (at most `most`) on."""
+    """`words` words of 64 bits of the bit string 0^64 (2/pi), from bit `start` (at most `most`) on."""
     stream = f"{0:016x}{_TWO_OVER_PI}"
     table = [splat(int(stream[16 * i : 16 * i + 16], 16), start) for i in range(most // 64 + words + 1)]
     index, shift = start >> 6, start & 63
@@ -85,11 +85,11 @@ def _window(start: Val, words: int, most: int) -> list[Val]:
 
 
 def _multiply(m: Val, window: Sequence[Val]) -> tuple[Val, Val]:
-    """The upper two of the three words of m * window modulo 2^192; m has 53 bits. In 32-bit digits."""
+    """The upper two of the three words of m * window modulo 2^192, in 32-bit digits; m has 53 bits."""
     digit = 0xFFFFFFFF
     m0, m1 = m & digit, m >> 32
     digits = [d for word in reversed(window) for d in (word & digit, word >> 32)]
-    lows = [m0 * d for d in digits[1:]]  # the lowest one changes only the last bit
+    lows = [m0 * d for d in digits[1:]]  # the lowest digit affects only the last bit
     carry = ((lows[0] & digit) + m1 * digits[0]) >> 32
     sums = []
     for i in range(1, 5):
@@ -100,7 +100,7 @@ def _multiply(m: Val, window: Sequence[Val]) -> tuple[Val, Val]:
 
 
 def _reduce(ax: Val) -> tuple[Val, Val]:
-    """(r, q): ax = q pi/2 + r with |r| <= pi/4, by multiplying with the bits of 2/pi that matter (Payne, Hanek).
+    """(r, q): ax = q pi/2 + r with |r| <= pi/4, by a product with the relevant bits of 2/pi (Payne, Hanek).
 
     The mantissa times the window of 2/pi that starts at the bit of weight 2 is the quotient modulo 4 in fixed
     point, with 62 (126) bits of fraction. NaN for infinities and NaN.
@@ -121,7 +121,7 @@ def _reduce(ax: Val) -> tuple[Val, Val]:
     sign = fraction & F64.sign
     flip = sar(bitcast(fraction, i64), 63)
     size = bitcast(fraction, i64) ^ flip
-    # Both parts are positive and the upper one is exact, so that nothing cancels next to a multiple of pi/2.
+    # Both parts are positive and the upper one is exact, so nothing cancels near a multiple of pi/2.
     if form is F32:
         upper = convert(convert(bitcast(bitcast(size, u64) >> 38, i64), np.int32), ax.dtype)
         lower = convert(convert(bitcast(bitcast(size, u64) >> 7, i64) & 0x7FFFFFFF, np.int32), ax.dtype)
@@ -141,7 +141,7 @@ def _reduce(ax: Val) -> tuple[Val, Val]:
 
 
 def atan2(y: Val, x: Val) -> Val:
-    """The angle of (x, y), with the values that C gives at zeros and infinities."""
+    """The angle of (x, y), with the special values of C at zeros and infinities."""
     form = format_of(x)
     ax, ay = abs(x), abs(y)
     steep = ay > ax

@@ -1,1 +1,1 @@
-"""How IREE should compute what it would compute slowly: tiles, forms of products, slices in place."""
+"""Rewrites for speed: tiles, forms of products, fused kernels, and memory."""

@@ -1,4 +1,4 @@
-"""Batches of products of two matrices, or of one with each of several, as loop nests with tile shapes of our own."""
+"""Batches of products of two matrices, or of one matrix with several, as loop nests with nabla_mlir's own tile shapes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from nabla_mlir import thresholds
 from nabla_mlir.dialects.builder import Val, full, reshape, stored
 from nabla_mlir.dialects.stablehlo import DotDims, I64Array
 from nabla_mlir.dialects.types import shape_and_dtype
-from nabla_mlir.passes.iree.faults.separate_uses import places_of_broadcasts
+from nabla_mlir.passes.iree.faults.separate_uses import positions_of_broadcasts
 from nabla_mlir.passes.iree.scheduling.nests import (
     Transposes,
     in_memory,
@@ -29,7 +29,7 @@ Axes = tuple[int, ...]
 
 @dataclass(frozen=True)
 class BatchedProduct:
-    """A product for each place along the batch axes, over one axis of each factor; each has one axis more."""
+    """A product of matrices for each index of the batch axes; each factor has one contracted and one free axis."""
 
     op: ir.Operation
     batches: tuple[Axes, Axes]
@@ -37,7 +37,7 @@ class BatchedProduct:
 
     @staticmethod
     def of(op: ir.Operation) -> BatchedProduct | None:
-        """What `op` is, if it is one."""
+        """The description of `op` if it is such a product, else None."""
         numbers = DotDims.decode(op.attributes["dot_dimension_numbers"])
         lhs, rhs = (
             (tuple(numbers[f"{side}_batching_dimensions"]), tuple(numbers[f"{side}_contracting_dimensions"]))
@@ -49,7 +49,7 @@ class BatchedProduct:
         return BatchedProduct(op, (lhs[0], rhs[0]), (lhs[1][0], rhs[1][0]))
 
     def build(self, vector_bytes: int, transposes: Transposes) -> None:
-        """Replaces the product, if there are tiles for it; `transposes` holds those that there are by now."""
+        """Replaces the product if there are tiles for it; `transposes` caches transposed factors."""
         lhs, rhs = map(Val, self.op.operands)
         (left, right), (lc, rc), (free, other) = self.batches, self.contracted, (self._free(0), self._free(1))
         batch = math.prod(lhs.shape[a] for a in left)
@@ -66,13 +66,13 @@ class BatchedProduct:
             result = reshape(result, shape_and_dtype(self.op.results[0].type)[0])
         replace_product(self.op, result)
 
-    def _free(self, place: int) -> int:
-        """The axis of a factor that is neither a batch nor summed over."""
-        rank = len(self.op.operands[place].type.shape)
-        return next(a for a in range(rank) if a not in (*self.batches[place], self.contracted[place]))
+    def _free(self, position: int) -> int:
+        """The axis of a factor that is neither a batch axis nor contracted."""
+        rank = len(self.op.operands[position].type.shape)
+        return next(a for a in range(rank) if a not in (*self.batches[position], self.contracted[position]))
 
     def _factor(self, x: Val, order: Axes, transposes: Transposes) -> Val:
-        """A factor in memory with its axes in that order; a free one is computed in it."""
+        """A factor in memory with its axes in that order; a free value is computed in that order."""
         if order == tuple(range(x.rank)):
             return in_memory(x.value)
         key = x.value, self.op.operation.block, order
@@ -86,30 +86,33 @@ class SharedProduct:
     """The product of one matrix A with each of several B_b, few and large: C[b, i, j] is a sum over k.
 
     Args:
-      op: of the result.
-      product: of the matrices; ``op`` itself, or what is transposed there for the axis b to come first.
-      place: of the B_b among its operands.
+      op: the operation of the result.
+      product: the product of the matrices: ``op`` itself, or the product that ``op`` transposes so that axis b comes first.
+      position: the index of the B_b among its operands.
       contracted: the axis k of each operand.
-      tiles: of the loop nest.
+      tiles: the tiles of the loop nest.
     """
 
     op: ir.Operation
     product: ir.Operation
-    place: int
+    position: int
     contracted: tuple[int, int]
     tiles: Tiles
 
     @staticmethod
     def of(product: ir.Operation, vector_bytes: int) -> SharedProduct | None:
-        """What a product is, if it is one, and each is small enough for tiles and large enough to pay: with AVX-512."""
+        """The description of a product, if it has this form; else None.
+
+        It needs AVX-512, and each product must be small enough for tiles and large enough to pay off.
+        """
         if vector_bytes < 64 or product.name != "stablehlo.dot_general" or not is_computed_in(product):
             return None
         axes, ranks = contracted_axes(product), [Val(x).rank for x in product.operands]
         if axes is None or sorted(ranks) != [2, 3]:
             return None
-        place = ranks.index(3)
-        op = _with_axis_in_front(product) if place else product
-        if op is None or axes[place] == 0 or (place == 0 and axes[0] == 2):
+        position = ranks.index(3)
+        op = _with_axis_in_front(product) if position else product
+        if op is None or axes[position] == 0 or (position == 0 and axes[0] == 2):
             return None
         count, rows, columns = Val(op.results[0]).shape
         length = Val(product.operands[0]).shape[axes[0]]
@@ -117,12 +120,12 @@ class SharedProduct:
         if count > thresholds.SEPARATE_PRODUCTS or not thresholds.SEPARATE_PRODUCT <= work < thresholds.PACKED_PRODUCT_AVX512:
             return None
         tiles = shared_product(rows, columns, length, vector_bytes // Val(op.results[0]).dtype.itemsize)
-        return SharedProduct(op, product, place, axes, tiles) if tiles else None
+        return SharedProduct(op, product, position, axes, tiles) if tiles else None
 
     def build(self, transposes: Transposes) -> None:
-        """Replaces the product; `transposes` holds those that there are by now."""
+        """Replaces the product; `transposes` caches transposed factors."""
         shape, dtype = shape_and_dtype(self.op.results[0].type)
-        left, right = ("b" * (self.place == n) for n in (0, 1))
+        left, right = ("b" * (self.position == n) for n in (0, 1))
         with ir.InsertionPoint(self.op), self.op.location:
             lhs, rhs = map(Val, self.product.operands)
             lhs, first = in_memory(lhs.value), left + ("ki" if self.contracted[0] == lhs.rank - 2 else "ik")
@@ -132,12 +135,12 @@ class SharedProduct:
             (result,) = loop_nest(lhs, [in_memory(rhs.value)], [full(0, shape, dtype)], first, right + "kj", "bij", self.tiles)
             result = stored(result) if _takes_tiles(self.op.results[0]) else result
         replace_product(self.op, result)
-        if self.place == 1:
+        if self.position == 1:
             self.product.erase()
 
 
 def contracted_axes(product: ir.Operation) -> tuple[int, int] | None:
-    """The contracted axis of each factor; None if there are several, or batches, or another type of result."""
+    """The contracted axis of each factor; None if there are several, or batch axes, or different element types."""
     dims = DotDims.decode(product.attributes["dot_dimension_numbers"])
     left, right = dims["lhs_contracting_dimensions"], dims["rhs_contracting_dimensions"]
     elements = {v.type.element_type for v in (*product.operands, *product.results)}
@@ -147,7 +150,7 @@ def contracted_axes(product: ir.Operation) -> tuple[int, int] | None:
 
 
 def _with_axis_in_front(product: ir.Operation) -> ir.Operation | None:
-    """What alone reads a product, if that moves the axis in the middle to the front."""
+    """The only reader of a product, if it moves the middle axis to the front; else None."""
     uses = list(product.results[0].uses)
     user = uses[0].owner.operation if len(uses) == 1 else None
     if user is None or user.name != "stablehlo.transpose" or list(I64Array.decode(user.attributes["permutation"])) != [1, 0, 2]:
@@ -156,6 +159,6 @@ def _with_axis_in_front(product: ir.Operation) -> ir.Operation | None:
 
 
 def _takes_tiles(result: ir.Value) -> bool:
-    """Whether what follows a product would take its tiles if it were fused: a transpose, or a broadcast."""
+    """True if a reader (a transpose or a broadcast) would get the tiles of the product if it were fused with it."""
     followers = {use.owner.operation.name for use in result.uses}
-    return "stablehlo.transpose" in followers or bool(places_of_broadcasts(result))
+    return "stablehlo.transpose" in followers or bool(positions_of_broadcasts(result))

@@ -1,4 +1,4 @@
-"""The cheapest set of values from which others can be made."""
+"""The cheapest set of values from which other values can be computed."""
 
 from __future__ import annotations
 
@@ -12,21 +12,22 @@ _SOURCE, _SINK = 0, 1
 
 
 def cheapest_cut(reads: Mapping[T, Sequence[T]], costs: Mapping[T, int], wanted: Iterable[T]) -> set[T]:
-    """The values to hold, of the lowest total cost, from which the wanted ones can be made.
+    """The set of values with the lowest total storage cost from which the wanted values can be computed.
 
-    By the theorem of Ford and Fulkerson: what flows from the values that read nothing to those that are wanted, through
-    each at most its cost, is as much as the cheapest cut. Of several the one nearest to what is wanted.
+    The theorem of Ford and Fulkerson: the maximal flow from values without operands to wanted values, where each value
+    lets at most its cost pass, equals the cheapest cut. Among several cheapest cuts, the result is the one nearest to
+    the wanted values.
 
     Args:
-      reads: what each value is made of.
-      costs: of holding a value; one that is not there is never held, and reads something.
-      wanted: the values to be made.
+      reads: the operands of each value.
+      costs: the cost of storing a value; a value without a cost is never stored, and must have operands.
+      wanted: the values to compute.
 
     Example:
       >>> cheapest_cut({"x": (), "sin": ("x",), "cos": ("x",)}, {"x": 1, "sin": 1, "cos": 1}, ["sin", "cos"])
       {'x'}
     """
-    # Each value is two places, what comes in and what goes out, with its cost in between. Places have numbers.
+    # Each value is two nodes, input and output, and the capacity between them is its cost.
     numbers = {value: 2 + 2 * i for i, value in enumerate(reads)}
     room: list[dict[int, int]] = [{} for _ in range(2 + 2 * len(numbers))]
 
@@ -53,24 +54,24 @@ def cheapest_cut(reads: Mapping[T, Sequence[T]], costs: Mapping[T, int], wanted:
 
 
 def _path(room: Sequence[Mapping[int, int]]) -> list[tuple[int, int]]:
-    """The edges of a shortest way from the source to the sink on which something more can flow."""
+    """The edges of a shortest path from source to sink with remaining capacity."""
     before = {_SOURCE: _SOURCE}
     work = deque([_SOURCE])
     while work and _SINK not in before:
-        place = work.popleft()
-        for end, left in room[place].items():
+        position = work.popleft()
+        for end, left in room[position].items():
             if left and end not in before:
-                before[end] = place
+                before[end] = position
                 work.append(end)
-    path, place = list[tuple[int, int]](), _SINK if _SINK in before else _SOURCE
-    while place != _SOURCE:
-        path.append((before[place], place))
-        place = before[place]
+    path, position = list[tuple[int, int]](), _SINK if _SINK in before else _SOURCE
+    while position != _SOURCE:
+        path.append((before[position], position))
+        position = before[position]
     return path
 
 
 def _reaching_sink(room: Sequence[Mapping[int, int]]) -> set[int]:
-    """The places from which more could flow to the sink."""
+    """The nodes from which more could flow to the sink."""
     found = {_SINK}
     work = [_SINK]
     while work:

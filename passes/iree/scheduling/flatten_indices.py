@@ -1,4 +1,4 @@
-"""Gathers and scatters of single elements, or rows, by several indices of which each is computed on its own."""
+"""Gathers and scatters of single elements, or rows, by several indices that are computed separately."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ class FlattenIndicesPass(PatternPass):
 
 @dataclass(frozen=True)
 class _Indexed:
-    """Dimensions of an operand that lie side by side and are indexed together, and the columns of their index vectors."""
+    """Neighbouring dimensions of an operand that are indexed together, and the columns of their index vectors."""
 
-    shape: tuple[int, ...]  # of the operand
-    axes: tuple[int, ...]  # in the order of the columns
+    shape: tuple[int, ...]  # the shape of the operand
+    axes: tuple[int, ...]  # the dimensions, in the order of the columns
     columns: list[Val]
     vector_dim: int
 
@@ -56,32 +56,32 @@ class _Indexed:
 
     @property
     def size(self) -> int:
-        """Of the dimension that they become."""
+        """The size of the merged dimension."""
         return math.prod(self.shape[d] for d in self.axes)
 
     def flat_shape(self) -> tuple[int, ...]:
         return (*self.shape[: self.first], self.size, *self.shape[self.first + len(self.axes) :])
 
     def moved(self, dims: Iterable[int]) -> list[int]:
-        """Dimensions of the operand, those that are indexed left out, as they are numbered afterwards."""
+        """The new numbers of dimensions of the operand, without the indexed ones."""
         return [d if d < self.first else d - len(self.axes) + 1 for d in dims if d not in self.axes]
 
     @functools.cached_property
     def inside(self) -> list[bool]:
-        """Of each column whether all that it names is visibly there."""
+        """For each column, True if its indices are provably in range."""
         bounds = [component_range(c.value, self.vector_dim, 0) for c in self.columns]
         return [r is not None and r[0] >= 0 and r[1] < self.shape[d] for r, d in zip(bounds, self.axes, strict=True)]
 
     def index(self) -> Val:
-        """The place in the one dimension; each column is kept within its own, as a gather does."""
+        """The index along the merged dimension; each column is clamped to its own range, as in a gather."""
         dtype = np.dtype(np.int32 if self.size < np.iinfo(np.int32).max else np.int64)
         end = self.first + len(self.axes)
         total: Val | None = None
         for column, d, is_inside in zip(self.columns, self.axes, self.inside, strict=True):
-            place = column if is_inside else clamp(column, [self.shape[d] - 1], self.vector_dim)
-            place = place if place.dtype == dtype else b.convert(place, dtype)
+            position = column if is_inside else clamp(column, [self.shape[d] - 1], self.vector_dim)
+            position = position if position.dtype == dtype else b.convert(position, dtype)
             stride = math.prod(self.shape[d + 1 : end])
-            term = place * stride if stride > 1 else place
+            term = position * stride if stride > 1 else position
             total = term if total is None else total + term
         assert total is not None  # there are two columns at least
         return total
@@ -89,7 +89,7 @@ class _Indexed:
 
 @PATTERNS.of("stablehlo.gather")
 def gather(op: ir.Operation, target: Target) -> Replacement:
-    """Indexed dimensions that lie side by side become one."""
+    """Merges neighbouring indexed dimensions into one."""
     dims = hlo.GatherDims.decode(op.attributes["dimension_numbers"])
     x, indices = operands(op)
     plan = _indexed(x, indices, dims["start_index_map"], dims["collapsed_slice_dims"], dims["index_vector_dim"])
@@ -113,7 +113,7 @@ def gather(op: ir.Operation, target: Target) -> Replacement:
 
 @PATTERNS.of("stablehlo.scatter")
 def scatter(op: ir.Operation, target: Target) -> Replacement:
-    """Likewise. An update that is outside in one dimension is outside of the whole, and dropped."""
+    """Merges neighbouring indexed dimensions into one. An update out of range in one dimension gets an index out of range."""
     dims = hlo.ScatterDims.decode(op.attributes["scatter_dimension_numbers"])
     values = operands(op)
     n = len(values) // 2
@@ -147,7 +147,7 @@ def scatter(op: ir.Operation, target: Target) -> Replacement:
 
 
 def _indexed(x: Val, indices: Val, axes: Sequence[int], single: Iterable[int], vector_dim: int) -> _Indexed | None:
-    """What can be indexed at once: dimensions side by side of which single elements are taken, by columns that are visible."""
+    """The dimensions that can be merged: neighbours of which single elements are selected, by columns that are concatenated."""
     if len(axes) < 2 or not x.static or not indices.static or 0 in x.shape or not set(axes) <= set(single):
         return None
     if sorted(axes) != list(range(min(axes), min(axes) + len(axes))):

@@ -1,4 +1,4 @@
-"""Reshapes of reshapes."""
+"""Folding of reshapes of reshapes."""
 
 from __future__ import annotations
 

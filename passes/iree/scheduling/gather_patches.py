@@ -44,6 +44,7 @@ class GatherPatchesPass(Pass):
 
 
 def _gather(op: ir.Operation) -> None:
+    """Replaces a convolution by one product of its patches with the kernel."""
     lhs, rhs, result = Val(op.operands[0]), Val(op.operands[1]), Val(op.results[0])
     rank = lhs.rank - 2
     if not (lhs.static and rhs.static) or lhs.dtype not in (np.float32, np.float64) or rank == 0:
@@ -85,7 +86,7 @@ def _ordered(x: Val, dims: Sequence[str | int], wanted: Sequence[str | int]) -> 
 
 
 def _view(window: Window, x: Val, offset: Sequence[int], counts: Sequence[int]) -> Val:
-    """What one element of the window sees of (batch, *spatial, channels), at all positions."""
+    """The slice of (batch, *spatial, channels) that one element of the window reads at all positions."""
     start = [at * step for at, step in zip(offset, window.dilation, strict=True)]
     limit = [s + (n - 1) * stride + 1 for s, n, stride in zip(start, counts, window.strides, strict=True)]
     return b.slice_(x, [0, *start, 0], [x.shape[0], *limit, x.shape[-1]], [1, *window.strides, 1])

@@ -1,4 +1,4 @@
-"""Rows of a matrix that indices name, moved by whole vectors."""
+"""Gathers of rows of a matrix, in whole vectors."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class GatherRowsPass(Pass):
 
 
 def _is_of_rows(op: ir.Operation) -> bool:
-    """Whether whole rows are gathered, by one index each, in the order of the indices."""
+    """True if whole rows are gathered, by one index each, in the order of the indices."""
     x, indices, result = Val(op.operands[0]), Val(op.operands[1]), Val(op.results[0])
     if not (x.static and indices.static) or x.dtype.kind not in "fib" or indices.dtype.kind != "i":
         return False
@@ -67,7 +67,7 @@ def _is_of_rows(op: ir.Operation) -> bool:
 
 
 def _is_on_its_own(op: ir.Operation) -> bool:
-    """Whether no other rows are read with these, element by element, nor single columns of them."""
+    """True if no other gather is in the same dispatch, and readers do not use single columns."""
     value = op.results[0]
     while len(readers := _readers(value)) == 1:
         (reader,) = readers
@@ -80,19 +80,19 @@ def _is_on_its_own(op: ir.Operation) -> bool:
 
 
 def _takes_parts(op: ir.Operation) -> bool:
-    """Whether an operation reads parts of rows, or rows in another order, in its own dispatch; a product packs them before."""
+    """True if an operation reads parts of rows, or reordered rows, in its own dispatch; products pack their factors first."""
     is_fold = is_reduction(op) and bool(len(op.regions))
     return is_fold or bool(moved(op))
 
 
 def _readers(value: ir.Value) -> list[ir.Operation]:
-    """What reads a value, also in another shape."""
+    """The operations that read a value, also through reshapes."""
     found = [use.owner.operation for use in value.uses]
     return [r for op in found for r in (_readers(op.results[0]) if is_view(op) else [op])]
 
 
 def _gathers_behind(value: ir.Value) -> set[ir.Operation]:
-    """The gathers whose elements an elementwise value is made of."""
+    """The gathers from whose elements an elementwise value is computed."""
     found: set[ir.Operation] = set()
     seen, work = {value}, [value]
     while work:
@@ -108,6 +108,7 @@ def _gathers_behind(value: ir.Value) -> set[ir.Operation]:
 
 
 def _rewrite(op: ir.Operation) -> None:
+    """Replaces a gather by IREE's own gather of rows."""
     with ir.InsertionPoint(op), op.location:
         indices, result = Val(op.operands[1]), op.results[0]
         index = b.reshape(indices, indices.shape[:-1])
@@ -117,7 +118,7 @@ def _rewrite(op: ir.Operation) -> None:
             table = b.stored(table)
         rows = Val(hlo.emit(_GATHER, [table.value, index.value, empty], results=[result.type],
                             attributes={"dimension_map": hlo.I64Array.encode([0])}).results[0])  # fmt: skip
-        # IREE does a gather again in each dispatch that reads it, which has to read whole rows.
+        # IREE repeats a gather in each dispatch that reads it, so such a dispatch must read whole rows.
         if any(map(_takes_parts, _readers(result))):
             rows = b.stored(rows)
     result.replace_all_uses_with(rows.value)

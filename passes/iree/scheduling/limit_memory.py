@@ -1,4 +1,4 @@
-"""Values that are forgotten and computed again, so that a function holds no more memory at once than it is allowed."""
+"""Recomputation of values, so that a function needs no more live bytes than its limit."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from nabla_mlir.rules.cost import cost_of
 from nabla_mlir.table.regions import reads_of
 from nabla_mlir.table.traits import bytes_of, is_elementwise, is_free, is_reduction, runs_regions
 
-LIMIT = "nabla.memory_limit"  # an attribute of a function: bytes
-_FLOPS_OF_A_BYTE = 4  # which is moved in the time of so many operations
+LIMIT = "nabla.memory_limit"  # the attribute of a function with its limit in bytes
+_FLOPS_OF_A_BYTE = 4  # the number of operations in the time in which one byte is moved
 _ALL = 1 << 62
 
 
@@ -50,27 +50,27 @@ class LimitMemoryPass(Pass):
 
 
 def set_limits(module: ir.Operation, limits: Mapping[str, int]) -> None:
-    """Says of functions how many bytes they may hold."""
+    """Sets the memory limits of functions as attributes."""
     functions = functions_of(module)
     for name, limit in limits.items():
         functions[name].attributes[LIMIT] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), limit)
 
 
 def held_at_once(func: ir.Operation) -> list[ir.Value]:
-    """The values that a function holds when it holds most, the largest ones first; arguments are not among them."""
+    """The values that are live at the peak of a function, the largest first; without arguments."""
     program = _Program(func.regions[0].blocks[0])
     values = [program.values[number] for number in program.plan(_ALL).held]
     return sorted(values, key=bytes_of, reverse=True)
 
 
 class _Program:
-    """A block as steps: operations whose results are in memory, each with what is fused into it."""
+    """A block as steps: operations whose results are in memory, each with the operations that are fused into it."""
 
     def __init__(self, block: ir.Block):
         self.block, self.end = block, last_of(block)
-        self.values: list[ir.Value] = []  # that are in memory
+        self.values: list[ir.Value] = []  # the values in memory
         self.numbers: dict[ir.Value, int] = {}
-        self.roots: dict[ir.Value, tuple[ir.Value, ...]] = {}  # of each value, those in memory that it is made of
+        self.roots: dict[ir.Value, tuple[ir.Value, ...]] = {}  # for each value, the values in memory from which it is computed
         self.ops: list[ir.Operation] = []
         self.steps: list[Step] = []
         for argument in block.arguments:
@@ -88,11 +88,11 @@ class _Program:
             self.steps.append(Step(self._numbers(roots), self._numbers(op.results), _work(op), _repeats(op, roots)))
 
     def plan(self, limit: int) -> Plan:
-        """What is to be done again."""
+        """The plan of recomputations for a limit."""
         return rematerialized(self.steps, [_size(v) for v in self.values], self._numbers(self._roots_of(self.end)), limit)
 
     def limit(self, limit: int) -> None:
-        """Rewrites the block."""
+        """Rewrites the block so that it meets the limit."""
         again = self.plan(limit).again
         if not again:
             return
@@ -116,7 +116,7 @@ class _Program:
         return tuple(dict.fromkeys(root for value in reads_of(op) for root in self.roots.get(value, ())))
 
     def _repeat(self, numbers: Sequence[int], now: int, current: dict[ir.Value, ir.Value]) -> None:
-        """Does steps again before a step; `current` has the last one of each value that was made again."""
+        """Repeats steps before step `now`; `current` maps each value to its latest copy."""
         late = _Late(self.ops[:now], current)
         results: set[ir.Value] = set()
         for number in numbers:
@@ -132,7 +132,7 @@ class _Program:
             results.update(op.results)
 
     def _rename(self, op: ir.Operation, names: Mapping[ir.Value, ir.Value]) -> None:
-        """Lets an operation, at the insertion point, read other values; what is fused into it is made again of them."""
+        """Makes an operation read the latest copies; operations that are fused into it are repeated for them."""
         again: dict[ir.Value, ir.Value] = {}
 
         def renamed(value: ir.Value) -> ir.Value:
@@ -151,14 +151,14 @@ class _Program:
 
 
 class _Late:
-    """Copies of values that can be made once the last of some operations is done, and no sooner."""
+    """Copies of values that cannot be computed before the last of some operations has ended."""
 
     def __init__(self, ops: Sequence[ir.Operation], current: Mapping[ir.Value, ir.Value]):
         self.ops, self.current = ops, current
         self.copies: dict[ir.Value, ir.Value] = {}
 
     def copy(self, value: ir.Value) -> ir.Value:
-        """A copy in memory; one for each value."""
+        """A materialised copy of a value; each value is copied once."""
         if value not in self.copies:
             x = Val(value)
             zero = b.broadcast(b.convert(self._zero, x.dtype), x.shape, ())
@@ -167,7 +167,7 @@ class _Late:
 
     @cached_property
     def _zero(self) -> Val:
-        """Made of the sign of a number: by a shift to the right, and once more. Only LLVM sees that it is always zero."""
+        """A zero from the sign bit of a number, by two right shifts; only LLVM sees that it is always zero."""
         value = next(v for op in reversed(self.ops) for v in op.results if _is_number(v))
         x = Val(self.current.get(value, value))
         x = b.reshape(b.slice_(x, [0] * x.rank, [1] * x.rank), ())

@@ -1,4 +1,4 @@
-"""Products as loop nests: what they read in memory, and the nest with its tiles."""
+"""Products as loop nests: their factors in memory, and the nest with its tiles."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from nabla_mlir.dialects.stablehlo import BARRIERS
 from nabla_mlir.passes.iree.scheduling.tiles import TILES, Tiles
 from nabla_mlir.table.traits import CONSTANT
 
-# Transposes by what they are of, the block that they stand in, and the order of the axes.
+# Transposes by value, block and order of the axes.
 Transposes = dict[tuple[ir.Value, ir.Block, tuple[int, ...]], Val]
 
 
 def loop_nest(
     matrix: Val, others: Sequence[Val], starts: Sequence[Val], first: str, second: str, third: str, tiles: Tiles
 ) -> list[Val]:
-    """starts[n] + sum over k of matrix * others[n], all in one loop nest; letters say which loop an axis follows."""
-    from iree.compiler.dialects import linalg  # an eighth of the time in which nabla-opt starts, and rarely needed
+    """starts[n] + sum over k of matrix * others[n] as one loop nest; letters give the loop of each axis."""
+    from iree.compiler.dialects import linalg  # rarely needed, and an eighth of nabla-opt's start time
 
     loops = "".join(a for a in "bijk" if a in first + second)
-    place = lambda letters: ir.AffineMap.get(len(loops), 0, [ir.AffineDimExpr.get(loops.index(a)) for a in letters])  # noqa: E731
-    maps = [place(first), *[place(second)] * len(others), *[place(third)] * len(starts)]
+    position = lambda letters: ir.AffineMap.get(len(loops), 0, [ir.AffineDimExpr.get(loops.index(a)) for a in letters])  # noqa: E731
+    maps = [position(first), *[position(second)] * len(others), *[position(third)] * len(starts)]
     kinds = [ir.Attribute.parse(f"#linalg.iterator_type<{'reduction' if a == 'k' else 'parallel'}>") for a in loops]
     op = linalg.GenericOp(
         [s.type for s in starts], [matrix.value, *(o.value for o in others)], [s.value for s in starts],
@@ -47,8 +47,8 @@ def loop_nest(
 def transposed_in_memory(x: Val, order: Sequence[int]) -> Val:
     """The transpose in memory: axis i is axis order[i] of `x`.
 
-    It is stored on both sides: what is fused with it reads or writes along the wrong axis, and a product loses its tiles
-    (128x64 over 128: 215 µs and 7).
+    Both its operand and its result are materialised. Otherwise a fused operation would read or write along the wrong
+    axis, and a product would lose its tiles (128x64 over 128: 215 µs, then 7).
     """
     if list(order) == list(range(x.rank)):
         return x
@@ -56,7 +56,7 @@ def transposed_in_memory(x: Val, order: Sequence[int]) -> Val:
 
 
 def transposed_once(x: Val, order: Sequence[int], block: ir.Block, transposes: Transposes) -> Val:
-    """The transpose in memory in a block, made at the insertion point if there is none by now."""
+    """The cached transpose of a value in a block, made at the insertion point if there is none."""
     key = x.value, block, tuple(order)
     if key not in transposes:
         transposes[key] = transposed_in_memory(x, order)
@@ -64,13 +64,13 @@ def transposed_once(x: Val, order: Sequence[int], block: ir.Block, transposes: T
 
 
 def in_memory(value: ir.Value) -> Val:
-    """The factor of a product in memory: fused with what it is computed from, the product would lose its tiles."""
+    """The factor of a product in memory; if it were fused with its producers, the product would lose its tiles."""
     made_in = made_by(value)
-    is_there = made_in is None or made_in.name in (CONSTANT, *BARRIERS) or TILES in made_in.attributes
-    return Val(value) if is_there else stored(Val(value))
+    is_in_memory = made_in is None or made_in.name in (CONSTANT, *BARRIERS) or TILES in made_in.attributes
+    return Val(value) if is_in_memory else stored(Val(value))
 
 
 def replace_product(op: ir.Operation, result: Val) -> None:
-    """Puts `result` in the place of the only result of `op`."""
+    """Replaces the only result of `op` by `result`, and erases `op`."""
     op.results[0].replace_all_uses_with(result.value)
     op.erase()

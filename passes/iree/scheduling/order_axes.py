@@ -1,4 +1,4 @@
-"""The order of axes in memory: values are computed in the order in which products make and read them."""
+"""The order of axes in memory: values are computed in the order in which products write and read them."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class OrderAxesPass(Pass):
 
 
 def _order(block: ir.Block) -> None:
-    """Transposes first, then points; what is transposed still is stored."""
+    """Moves transposes, then reorders arrays of points; remaining transposes are materialised."""
     transposes, shapes = [], []
     for op in (o.operation for o in block.operations):
         if op.name == "stablehlo.transpose" and size_of(op.results[0]) >= thresholds.ORDERED_ARRAY:
@@ -68,7 +68,7 @@ def _order(block: ir.Block) -> None:
 
 
 def _store(op: ir.Operation) -> None:
-    """Stores a transpose on the sides on which it would be fused with elementwise operations."""
+    """Materialises the operand or the result of a transpose if it would be fused with elementwise operations."""
     maker = made_by(op.operands[0])
     if maker is not None and is_elementwise(maker):
         with ir.InsertionPoint(op), op.location:
@@ -82,7 +82,7 @@ def _store(op: ir.Operation) -> None:
 
 
 def is_free(value: ir.Value) -> bool:
-    """Whether a value can be computed in any order of its axes: of broadcasts and constants, elementwise."""
+    """True if a value can be computed in any order of its axes: elementwise from broadcasts and constants."""
     seen, work = {value}, [value]
     while work:
         op = made_by(current := work.pop())
@@ -100,11 +100,11 @@ def is_free(value: ir.Value) -> bool:
 def in_order(value: ir.Value, order: Permutation) -> ir.Value:
     """A free value with its axes in another order: axis i of the result is axis order[i].
 
-    For example, ``exp(broadcast(row, (3, 5), dims=[1]))`` in the order (1, 0) is ``exp(broadcast(row, (5, 3), dims=[0]))``:
-    it is computed again so, not transposed.
+    For example, ``exp(broadcast(row, (3, 5), dims=[1]))`` in the order (1, 0) is ``exp(broadcast(row, (5, 3),
+    dims=[0]))``: it is recomputed, not transposed.
     """
     copies: dict[ir.Value, ir.Value] = {}
-    place = inverse(order)
+    position = inverse(order)
 
     def at(value: ir.Value) -> ir.Value:
         if _rank(value) and value not in copies:
@@ -120,30 +120,30 @@ def in_order(value: ir.Value, order: Permutation) -> ir.Value:
         assert op is not None
         if op.name != "stablehlo.broadcast_in_dim":
             return _rebuilt(op, [at(v) for v in op.operands], new_shape)
-        places = [place[d] for d in hlo.I64Array.decode(op.attributes["broadcast_dimensions"])]
-        source = transposed_in_memory(Val(op.operands[0]), sorted(range(len(places)), key=places.__getitem__))
-        return broadcast(source, new_shape, sorted(places)).value
+        positions = [position[d] for d in hlo.I64Array.decode(op.attributes["broadcast_dimensions"])]
+        source = transposed_in_memory(Val(op.operands[0]), sorted(range(len(positions)), key=positions.__getitem__))
+        return broadcast(source, new_shape, sorted(positions)).value
 
     return at(value)
 
 
 class _Layout:
-    """Values of a block, the members, that are rewritten in another order of their axes, all by one permutation.
+    """Values of a block (members) that are rewritten with another order of their axes, all by one permutation.
 
-    For example, with ``t = transpose(x)`` and ``u = t * broadcast(row)``, the members are t and u. In the new order t is x, u
-    is ``x * broadcast'(row)``, and what reads u as it was gets ``transpose(x * broadcast'(row))``.
+    For example, let ``t = transpose(x)`` and ``u = t * broadcast(row)``; the members are t and u. In the new order t is
+    x, and u is ``x * broadcast'(row)``. A reader that needs the old u gets ``transpose(x * broadcast'(row))``.
     """
 
     def __init__(self, block: ir.Block, permutation: Permutation):
         self._block, self._permutation = block, permutation
         self._members: dict[ir.Value, None] = {}
         self._free: dict[ir.Value, bool] = {}
-        self._moved: dict[ir.Value, ir.Value] = {}  # each member in the new order
+        self._moved: dict[ir.Value, ir.Value] = {}  # from each member to its value in the new order
 
     def sink(self) -> None:
-        """Moves transposes behind the elementwise operations that read them, if fewer elements are transposed then.
+        """Moves transposes after the elementwise operations that read them, if this transposes fewer elements.
 
-        The other operands of these are transposes by the same permutation, or free (made where they are read).
+        The other operands of these operations are transposes by the same permutation, or free values.
         """
         for op in (o.operation for o in self._block.operations):
             is_start = op.name == "stablehlo.transpose" and _permutation(op) == self._permutation
@@ -156,7 +156,7 @@ class _Layout:
             self._rewrite(new_values)
 
     def move_free(self, shape: Shape) -> None:
-        """Computes the free values of a shape in the other order, if nothing has to be transposed then."""
+        """Computes the free values of a shape in the new order, if that needs no transpose."""
         for op in (o.operation for o in self._block.operations):
             if self._can_move(op) and tuple(op.results[0].type.shape) == shape:
                 self._members[op.results[0]] = None
@@ -164,11 +164,11 @@ class _Layout:
             self._rewrite(())
 
     def _exits(self) -> list[ir.Value]:
-        """The members that something reads as they are."""
+        """The members that some reader needs in the old order."""
         return [v for v in self._members if any(not self._absorbs(user) for user in _users(v))]
 
     def _can_move(self, op: ir.Operation) -> bool:
-        """Whether an operation can be computed in the new order: its operands are members, free, or scalars."""
+        """True if an operation can be computed in the new order: its operands are members, free values or scalars."""
         return is_elementwise(op) and all(v in self._members or not _rank(v) or self._is_free(v) for v in op.operands)
 
     def _is_free(self, value: ir.Value) -> bool:
@@ -177,7 +177,7 @@ class _Layout:
         return self._free[value]
 
     def _rewrite(self, exits: Sequence[ir.Value]) -> None:
-        """Computes the members in the new order, and transposes the exits back for those who read them as they were."""
+        """Computes the members in the new order, and transposes the exits back for readers that need the old order."""
         for op in [o.operation for o in self._block.operations]:
             if any(r in self._members for r in op.results):
                 self._move(op)
@@ -190,7 +190,7 @@ class _Layout:
         erase_dead_in(self._block)
 
     def _absorbs(self, op: ir.Operation) -> bool:
-        """Whether a user of a member can read what the member is the transpose of."""
+        """True if a user of a member can read the member in the new order."""
         if any(r in self._members for r in op.results):
             return True
         if op.block != self._block:
@@ -200,14 +200,14 @@ class _Layout:
         return op.name == "stablehlo.transpose" or (op.name == "stablehlo.reduce" and _combiner(op) != "")
 
     def _is_in_order(self, product: ir.Operation, side: int) -> bool:
-        """Whether the free axes of a factor keep their order, so that the product keeps its own."""
+        """True if the free axes of a factor keep their order, so that the result of the product does, too."""
         batch, contraction = _axes(product)[side]
         free = [d for d in range(_rank(product.operands[side])) if d not in (*batch, *contraction)]
-        places = [self._permutation[d] for d in free]
-        return places == sorted(places)
+        positions = [self._permutation[d] for d in free]
+        return positions == sorted(positions)
 
     def _move(self, op: ir.Operation) -> None:
-        """Computes a member in the new order; of the transpose that begins it, that is its operand."""
+        """Computes a member in the new order; for a transpose this is its operand."""
         if op.name == "stablehlo.transpose" and _permutation(op) == self._permutation:
             self._moved[op.results[0]] = op.operands[0]
             return
@@ -217,7 +217,7 @@ class _Layout:
             self._moved[op.results[0]] = _rebuilt(op, operands, tuple(op.results[0].type.shape[d] for d in order))
 
     def _absorb(self, op: ir.Operation) -> None:
-        """Writes a user on what its operands are the transposes of."""
+        """Rewrites a user so that it reads members in the new order."""
         with ir.InsertionPoint(op), op.location:
             if op.name == "stablehlo.transpose":
                 order = [self._permutation[d] for d in _permutation(op)]
@@ -230,7 +230,7 @@ class _Layout:
         op.erase()
 
     def _multiplied(self, op: ir.Operation) -> Val:
-        """A product with the axes of its factors numbered as they lie now."""
+        """A product whose axis numbers are adapted to the new order of its factors."""
         factors = [self._moved.get(v, v) for v in op.operands]
         axes = [
             [[self._permutation[d] for d in ds] if v in self._moved else ds for ds in own]
@@ -249,7 +249,7 @@ def _axes(product: ir.Operation) -> list[tuple[Sequence[int], Sequence[int]]]:
 
 
 def _reduced(op: ir.Operation, source: ir.Value, permutation: Permutation) -> Val:
-    """The result of a reduction, whose operand is the transpose of `source`."""
+    """The result of a reduction whose operand is the transpose of `source`."""
     dims = [permutation[d] for d in hlo.I64Array.decode(op.attributes["dimensions"])]
     rest = [d for d in range(_rank(source)) if d not in dims]
     combine = _combiner(op)
@@ -258,7 +258,7 @@ def _reduced(op: ir.Operation, source: ir.Value, permutation: Permutation) -> Va
 
 
 def _combiner(op: ir.Operation) -> str:
-    """The operation that a reduction of one array combines with; "" if it is another function."""
+    """The operation by which a reduction of one array combines; "" for other functions."""
     name = single_operation(op.regions[0]) if len(op.operands) == 2 else None
     return name if name is not None and name in COMBINERS.values() else ""
 
@@ -271,7 +271,7 @@ def _rebuilt(op: ir.Operation, operands: Sequence[ir.Value], shape: Shape) -> ir
 
 
 def _is_narrow(value: ir.Value) -> bool:
-    """Whether the last axis of a large array of points is short."""
+    """True for a large array of points with a short last axis."""
     shape = value.type.shape
     return len(shape) > 2 and shape[-1] <= thresholds.NARROW_AXIS < shape[-2] and size_of(value) >= thresholds.ORDERED_ARRAY
 

@@ -20,21 +20,13 @@ from nabla_mlir.passes.iree.scheduling.packed_calls import PackedCall
 from nabla_mlir.passes.iree.scheduling.views import MemoryView, Pads
 
 _ELEMENTS = {np.dtype(np.float32): "f32", np.dtype(np.float64): "f64"}
-# IREE gives a kernel 64 numbers at most; some of them are the blocks.
+# IREE passes at most 64 numbers to a kernel; some of them are the blocks.
 _NUMBERS = 56
 
 
 @dataclass(frozen=True)
 class Factor:
-    """A factor of a product, and its axes; those of an image are several for each of its own: positions, and windows.
-
-    Args:
-      view: what it is read from.
-      batch: axes that both factors have, and the result too.
-      free: axes that the result has.
-      terms: axes that are summed over.
-      dims: which axes of the view these are, one by one; empty: there are windows.
-    """
+    """A factor of a product, with its axes; an axis of an image becomes two axes: positions and windows."""
 
     view: MemoryView
     batch: Sequence[Axis]
@@ -43,10 +35,10 @@ class Factor:
     dims: Sequence[int] = ()
 
     def in_order(self, block: ir.Block, transposes: Transposes) -> Factor:
-        """The same factor in memory with its batches first and its terms last, made in a block."""
+        """The same factor, materialised in a block with its batch axes first and its terms last."""
         order = [self.view.dims[n].axis for n in self.dims]
         value = transposed_once(Val(self.view.value), order, block, transposes).value
-        dims = tuple(self.view.dims[n]._replace(axis=place) for place, n in enumerate(self.dims))
+        dims = tuple(self.view.dims[n]._replace(axis=position) for position, n in enumerate(self.dims))
         view = replace(MemoryView.of(value), dims=dims)
         first, last = len(self.batch), len(self.batch) + len(self.free)
         return Factor(view, view.axes[:first], view.axes[first:last], view.axes[last:], range(len(order)))
@@ -57,11 +49,11 @@ class PackedProduct:
     """A product of stacked matrices, or a convolution.
 
     Args:
-      op: that is replaced.
+      op: the operation that is replaced.
       left: the factor of the rows.
       right: the factor of the columns.
-      order: axis n of the result, before those that are one there are merged, is axis order[n] of what the kernel makes:
-        batches, free axes of the left factor, those of the right one.
+      order: axis n of the result (before axes are merged) is axis order[n] of the kernel's result, whose axes are:
+        batch, free axes of the left factor, free axes of the right factor.
     """
 
     op: ir.Operation
@@ -71,12 +63,12 @@ class PackedProduct:
 
     @property
     def sizes(self) -> list[int]:
-        """Of the axes that the kernel makes."""
+        """The sizes of the axes of the kernel's result."""
         return [axis.size for axis in (*self.left.batch, *self.left.free, *self.right.free)]
 
     @property
     def product(self) -> Product:
-        """What the kernel computes, with as few axes as there can be."""
+        """The product for the kernel, with as few axes as possible."""
         batch = _merged_pairs(self.left.batch, self.right.batch)
         left, right = (
             Layout(f.view.elements, tuple(axis.stride for axis in axes), merged(f.free), merged(f.terms), f.view.start)
@@ -85,7 +77,7 @@ class PackedProduct:
         return Product(tuple(axis.size for axis in batch[0]), left, right, _ELEMENTS[Val(self.op.results[0]).dtype])
 
     def is_large(self, least: int) -> bool:
-        """Whether it has so many multiplications, no side is short, and the kernel can count its elements."""
+        """True if it has at least `least` multiplications, no short side, and 32-bit element counts."""
         product = self.product
         elements = product.left.elements, product.right.elements, math.prod(product.result_shape)
         return (
@@ -96,7 +88,7 @@ class PackedProduct:
         )
 
     def build(self, vector_bytes: int, transposes: Transposes, pads: Pads, constants: Constants) -> PackedCall:
-        """Replaces the operation; `transposes`, `pads` and `constants` hold those that there are by now."""
+        """Replaces the operation; `transposes`, `pads` and `constants` are caches."""
         shape, dtype = shape_and_dtype(self.op.results[0].type)
         block = self.op.block
         with ir.InsertionPoint(self.op), self.op.location:
@@ -112,7 +104,7 @@ class PackedProduct:
         return call
 
     def _in_order(self, block: ir.Block, transposes: Transposes) -> PackedProduct:
-        """With factors in which rows or terms lie side by side, where windows do not forbid it."""
+        """The product with factors whose rows or terms are contiguous, unless windows prevent that."""
         layouts = self.product.left, self.product.right
         left, right = (
             f.in_order(block, transposes) if layout.kind.unit == "s" and f.dims else f
@@ -122,14 +114,14 @@ class PackedProduct:
 
 
 def is_computed_in(op: ir.Operation) -> bool:
-    """Whether an operation has static shapes and one type of element, for which there is a kernel."""
+    """True if an operation has static shapes and one element type for which there is a kernel."""
     values = *op.operands, *op.results
     return all(v.type.has_static_shape for v in values) and {Val(v).dtype for v in values} <= _ELEMENTS.keys() and \
         len({Val(v).dtype for v in values}) == 1  # fmt: skip
 
 
 def _merged_pairs(left: Sequence[Axis], right: Sequence[Axis]) -> tuple[list[Axis], list[Axis]]:
-    """The axes of a batch, by the stride of each factor: those that follow each other in both are one."""
+    """The batch axes with the strides of both factors; axes that continue each other in both factors are joined."""
     pairs: list[tuple[Axis, Axis]] = []
     for pair in zip(left, right, strict=True):
         if pair[0].size == 1:

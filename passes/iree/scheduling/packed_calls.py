@@ -1,4 +1,4 @@
-"""Calls of the kernel for large products, and sums of what they make."""
+"""Calls of the kernel for large products, and sums of their results."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class PackedCall:
     """A call of the kernel.
 
     Args:
-      result: the product, its batches as one axis.
-      kernel: that makes it.
-      adds: whether it adds to what its memory held.
+      result: the product, with its batch axes merged.
+      kernel: the kernel.
+      adds: True if it adds to the old content of its memory.
     """
 
     result: ir.Value
@@ -39,7 +39,7 @@ class PackedCall:
         constants: Constants,
         onto: ir.Value | None = None,
     ) -> PackedCall:
-        """Calls the kernel at the insertion point, in the function of `op`; `constants` holds those that there are by now."""
+        """Calls the kernel at the insertion point, in the function of `op`; `constants` is a cache."""
         types = [tensor_type(size, dtype) for size in kernel.results]
         numbers = (*kernel.numbers, int(onto is not None))
         result, _ = call_kernel(kernel.name, kernel.text, factors, types, op, numbers, kernel.workload, onto, constants)
@@ -51,17 +51,17 @@ class PackedCall:
         return made_by(self.result)
 
     def added_to(self, other: PackedCall, constants: Constants) -> PackedCall:
-        """The sum of both, made where this one stands, in the memory of the other one."""
+        """The sum of both products, computed at the position of this call, in the memory of the other."""
         with ir.InsertionPoint(self.op), self.op.location:
             shape, dtype = shape_and_dtype(self.result.type)
-            before = len(self.kernel.workload) + len(self.kernel.numbers) + 1  # with the number that says whether it adds
+            before = len(self.kernel.workload) + len(self.kernel.numbers) + 1  # including the number that tells if it adds
             factors = list(self.op.operands)[before : before + 2]
             memory = reshape(Val(other.result), shape).value
             return PackedCall.at(self.op, self.kernel, factors, dtype, constants, memory)
 
 
 def add_in_place(module: ir.Operation, calls: Iterable[PackedCall], constants: Constants) -> None:
-    """Sums of two products that nothing else reads: the later product is added to the earlier one as it is made."""
+    """Replaces sums of two products that nothing else reads: the later product is added to the earlier one in place."""
     of = {call.result: call for call in calls}
     for op in [op for op in nested_in_functions(module) if op.name == "stablehlo.add"]:
         pair = [call for x in op.operands if (call := of.get(before_reshapes(x))) and _is_read_by(call.result, op)]
@@ -81,13 +81,13 @@ def add_in_place(module: ir.Operation, calls: Iterable[PackedCall], constants: C
 
 
 def _reshapes_of(value: ir.Value) -> list[ir.Operation]:
-    """The reshapes of a value that has one use, and of these."""
+    """The chain of reshapes that begins at a value with one use."""
     user = next(iter(value.uses)).owner.operation
     return [user, *_reshapes_of(user.results[0])] if user.name == "stablehlo.reshape" else []
 
 
 def _is_read_by(value: ir.Value, op: ir.Operation) -> bool:
-    """Whether an operation alone reads a value, perhaps reshaped."""
+    """True if `op` is the only reader of a value, also through reshapes."""
     users = [use.owner.operation for use in value.uses]
     if len(users) == 1 and users[0].name == "stablehlo.reshape":
         return _is_read_by(users[0].results[0], op)

@@ -1,4 +1,4 @@
-"""Products and convolutions that are packed: which axes of their operands are rows, columns, terms, and batches."""
+"""Products and convolutions as packed products: their axes as rows, columns, terms and batches."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from nabla_mlir.passes.iree.scheduling.windows import Window, groups_of
 
 
 def packed_product(op: ir.Operation, vector_bytes: int) -> PackedProduct | None:
-    """The packed product that an operation is, if it is one and large enough."""
+    """The packed product for an operation, if it is large enough; else None."""
     if op.name == "stablehlo.dot_general" and is_computed_in(op):
         product = _of_product(op)
         least = thresholds.PACKED_PRODUCT_AVX512 if vector_bytes >= 64 else thresholds.PACKED_PRODUCT
@@ -46,9 +46,10 @@ def _of_product(op: ir.Operation) -> PackedProduct:
 
 
 def _order_of_terms(left: Sequence[Axis], right: Sequence[Axis]) -> list[int]:
-    """The order in which axes are summed over: as they lie in the left factor, unless terms lie side by side in the right one.
+    """The order in which axes are summed over: their order in the left factor, or in the right one if only its terms are
+    contiguous.
 
-    So vectors of terms are read wherever there are any.
+    So vectors of terms are read wherever possible.
     """
     by = right if _has_unit(right) and not _has_unit(left) else left
     return sorted(range(len(by)), key=lambda n: (-abs(by[n].stride), n))
@@ -62,11 +63,11 @@ def _has_unit(axes: Sequence[Axis]) -> bool:
 
 
 def _of_convolution(op: ir.Operation) -> PackedProduct:
-    """Of an image, positions are free and windows are summed over; of the kernel, features are free.
+    """A convolution as a product: positions of the image are free, windows are summed over, and features of the kernel are free.
 
-    Groups of features, or of images, are a batch. Where the features of the result are last, the kernel is the right factor,
-    else the left one. What comes before the features then is a batch too if what follows them fills tiles; if not, the
-    features are the rows of one product, and the result is transposed.
+    Groups of features, or of images, are batch axes. If the features of the result are last, the kernel is the right
+    factor, else the left one. In the latter case, the axes before the features are batch axes, too, if the axes after
+    them fill tiles. Otherwise the features are the rows of one product, and the result is transposed.
     """
     window, (by_feature, by_batch) = Window.of(op), groups_of(op)
     image_dims, kernel_dims, result_dims = ConvDims.decode(op.attributes["dimension_numbers"])
@@ -76,7 +77,7 @@ def _of_convolution(op: ir.Operation) -> PackedProduct:
     image, kernel = dict(zip(image_dims, x.axes, strict=True)), dict(zip(kernel_dims, w.axes, strict=True))
     groups = by_feature * by_batch
 
-    # The groups of an axis come first on it.
+    # The group is the slower part of an axis.
     of_group = {name: _split(axis, count) for name, axis, count in
                 (("b", image["b"], by_batch), ("i", image["f"], by_feature), ("o", kernel["o"], groups))}  # fmt: skip
     group = of_group["b"][0] if by_batch > 1 else of_group["i"][0], of_group["o"][0]
@@ -87,10 +88,10 @@ def _of_convolution(op: ir.Operation) -> PackedProduct:
     order = _order_of_terms([t[0] for t in taps], [t[1] for t in taps])
     seen, weights = [taps[n][0] for n in order], [taps[n][1] for n in order]
 
-    place = result_dims.index("f")
-    before, behind = result_dims[:place], result_dims[place + 1 :]
-    is_apart = before and math.prod(positions[d].size for d in behind) >= thresholds.PACKED_SIDE
-    batch = before if behind and is_apart else ()
+    position = result_dims.index("f")
+    before, behind = result_dims[:position], result_dims[position + 1 :]
+    is_separate = before and math.prod(positions[d].size for d in behind) >= thresholds.PACKED_SIDE
+    batch = before if behind and is_separate else ()
     free = [d for d in result_dims if d != "f" and d not in batch]
     windows = Factor(x, [group[0], *(positions[d] for d in batch)], [positions[d] for d in free], seen)
     copies = [Axis(positions[d].size, 0) for d in batch]
@@ -102,6 +103,6 @@ def _of_convolution(op: ir.Operation) -> PackedProduct:
 
 
 def _split(axis: Axis, count: int) -> tuple[Axis, Axis]:
-    """An axis as two: so many groups, and the places in one of them."""
+    """An axis as two axes: groups, and the elements of one group."""
     size = axis.size // count
     return Axis(count, axis.stride * size), Axis(size, axis.stride)

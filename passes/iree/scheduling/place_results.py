@@ -1,4 +1,4 @@
-"""Results of entry points in memory of their own, which the device finds again once they are dropped."""
+"""Results of entry points in separate memory, which the device can reuse after they are dropped."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from nabla_mlir.passes.base import Pass, register
 from nabla_mlir.passes.iree.kernels.call import added_to
 from nabla_mlir.rules.copies import overwritten
 
-# What the heaps of the host have, and no more: a caching allocator keeps nothing that is asked for with other bits.
+# Exactly the bits of host heaps, because a caching allocator does not reuse memory with other bits.
 _MEMORY = 0x30  # device-visible, device-local
 _USAGE = 0x9000C03  # transfers, dispatches, mapping
 _PLACED = "hal.tensor.alias"
@@ -47,28 +47,29 @@ class PlaceResultsPass(Pass):
 
     def run(self, module: ir.Operation) -> None:
         for func in entries_of(module):
-            _place(func)
+            _position(func)
 
 
 def entries_of(module: ir.Operation) -> list[ir.Operation]:
-    """The functions of a module that its callers see."""
+    """The public functions of a module."""
     return [func for func in functions_of(module).values() if "sym_visibility" not in func.attributes]
 
 
-def _place(func: ir.Operation) -> None:
+def _position(func: ir.Operation) -> None:
+    """Puts the results of one function into buffers of the allocator."""
     block = func.regions[0].blocks[0]
     end = last_of(block)
     outputs = _given(func)
     least = 1 if bytes_of_values(func) >= thresholds.PLACED_PROGRAM else thresholds.PLACED_RESULT
-    places = [i for i, value in enumerate(end.operands) if i not in outputs and _is_placed(value, least)
+    positions = [i for i, value in enumerate(end.operands) if i not in outputs and _is_placed(value, least)
               and not _is_in_donated(func, value)]  # fmt: skip
-    if not places:
+    if not positions:
         return
     with func.location:
         with ir.InsertionPoint.at_block_begin(block):
-            buffers = buffers_of([_bytes(end.operands[i]) for i in places])
+            buffers = buffers_of([_bytes(end.operands[i]) for i in positions])
         with ir.InsertionPoint(end):
-            for i, buffer in zip(places, buffers, strict=True):
+            for i, buffer in zip(positions, buffers, strict=True):
                 first = _added_to(end.operands[i])
                 if first is None:
                     end.operands[i] = _written_to(Val(end.operands[i]), buffer).value
@@ -79,7 +80,7 @@ def _place(func: ir.Operation) -> None:
 
 
 def _added_to(result: ir.Value) -> ir.Value | None:
-    """What dispatches add to in its memory, the first of them, until it is the result; None if none does."""
+    """The first value to which dispatches add in place until it is the result; None if there is none."""
     value, first = result, None
     while (maker := made_by(value)) is not None:
         if maker.name == "stablehlo.reshape":
@@ -92,13 +93,13 @@ def _added_to(result: ir.Value) -> ir.Value | None:
 
 
 def _given(func: ir.Operation) -> set[int]:
-    """The results for which an argument is the memory."""
+    """The indices of results whose memory is an argument."""
     marks = [attribute_of(func, i, OUTPUT) for i in range(len(func.regions[0].blocks[0].arguments))]
     return {ir.IntegerAttr(mark).value for mark in marks if mark is not None}
 
 
 def _is_in_donated(func: ir.Operation, value: ir.Value) -> bool:
-    """Whether a result is what operations make of an argument that is given away by writing to parts of it."""
+    """True if a result is a donated argument, after writes to parts of it."""
     argument = overwritten(value)
     return argument is not None and is_writable(func, argument.arg_number)
 
@@ -109,7 +110,7 @@ def _is_placed(value: ir.Value, least: int) -> bool:
 
 
 def bytes_of_values(func: ir.Operation) -> int:
-    """The bytes of all values of a function, those in its loops once."""
+    """The bytes of all values of a function; values in loops count once."""
     return sum(_bytes(value) for op in nested(func) for value in op.results if _is_static(value))
 
 
@@ -123,10 +124,10 @@ def _bytes(value: ir.Value) -> int:
 
 
 def buffers_of(sizes: Sequence[int]) -> list[ir.Value]:
-    """A buffer of each size, from the allocator of the only device."""
+    """One buffer of each size, from the allocator of the only device."""
     device = _make("!hal.device", "hal.devices.get", [_number(0, "index")])
     allocator = _make("!hal.allocator", "hal.device.allocator", [device])
-    queues = _number(-1, "i64")  # any
+    queues = _number(-1, "i64")  # any queue
     kind = [_number(_MEMORY, "i32", "hal.memory_type", "type"), _number(_USAGE, "i32", "hal.buffer_usage", "usage")]
     return [
         _make("!hal.buffer", "hal.allocator.allocate", [allocator, queues, *kind, _number(size, "index")]) for size in sizes
@@ -144,7 +145,7 @@ def _make(
 
 
 def _written_to(value: Val, buffer: ir.Value) -> Val:
-    """The value, which IREE computes in the buffer."""
+    """The value, computed in the buffer."""
     if value.dtype.kind == "u":
         return bitcast(_written_to(signless(value), buffer), value.dtype)
     sizes = {"operandSegmentSizes": ir.DenseI32ArrayAttr.get([1, 0, 1, 0])}

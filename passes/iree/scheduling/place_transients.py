@@ -1,4 +1,4 @@
-"""What a large program computes on the way in one buffer, which the next call finds again."""
+"""The intermediate values of a large program in one buffer, which the next call reuses."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from nabla_mlir.runtime.scratch import REFLECTED
 from nabla_mlir.table.registry import REGISTRY
 
 TRANSIENTS = "hal.tensor.transients"
-UNKNOWN = 0x6E61626C61  # stands for the size of the buffer, which IREE knows once it has laid out what is in it
+UNKNOWN = 0x6E61626C61  # represents the size of the buffer, which IREE knows after it has laid out the buffer
 _REFLECTION, _LATER = "iree.reflection", "later"
-# What is kept from call to call leads to allocations of other functions; between barriers IREE allocates anew, and no two of
-# these allocations would share memory.
-_APART = ("util.global.load", "util.global.store", "func.call")
+#  State that lives between calls leads to allocations by other functions. Between barriers IREE allocates separately,
+# and these allocations would not share memory.
+_SEPARATE = ("util.global.load", "util.global.store", "func.call")
 _BARRIERS = ("util.optimization_barrier", OPTIMIZATION_BARRIER)
 
 
@@ -45,12 +45,13 @@ class PlaceTransientsPass(Pass):
 
     def run(self, module: ir.Operation) -> None:
         for func in entries_of(module):
-            _place(func)
+            _position(func)
 
 
-def _place(func: ir.Operation) -> None:
+def _position(func: ir.Operation) -> None:
+    """Puts the intermediate values of one function into a buffer, or marks the function for the arena."""
     operations = nested(func)
-    if bytes_of_values(func) < thresholds.PLACED_TRANSIENTS or any(op.name in _APART for op in operations):
+    if bytes_of_values(func) < thresholds.PLACED_TRANSIENTS or any(op.name in _SEPARATE for op in operations):
         return
     runs = set(map(_runs, operations))
     if "loop" in runs:
@@ -60,20 +61,20 @@ def _place(func: ir.Operation) -> None:
         return
     block = func.regions[0].blocks[0]
     end = last_of(block)
-    places = [i for i, value in enumerate(end.operands) if made_by(value) is not None and _is_signless(value)]
-    if not places:
+    positions = [i for i, value in enumerate(end.operands) if made_by(value) is not None and _is_signless(value)]
+    if not positions:
         return
     with func.location:
         with ir.InsertionPoint.at_block_begin(block):
             (buffer,) = buffers_of([UNKNOWN])
         with ir.InsertionPoint(end):
-            for i in places:
+            for i in positions:
                 value = end.operands[i]
                 end.operands[i] = emit(TRANSIENTS, [value, buffer], results=[value.type]).results[0]
 
 
 def is_marked(func: ir.Operation) -> bool:
-    """Whether a function, in whichever phase of IREE, is to have a buffer that is laid out behind its streams."""
+    """True if a function, in any phase of IREE, is marked for a buffer that is laid out after the stream phase."""
     if _REFLECTION not in func.attributes:
         return False
     reflection = func.attributes[_REFLECTION]
@@ -81,9 +82,9 @@ def is_marked(func: ir.Operation) -> bool:
 
 
 def _runs(op: ir.Operation) -> str:
-    """How often the regions of an operation run, if it is a loop or a branch of the host.
+    """The kind of regions of an operation: "loop" or "choice" if the host runs it.
 
-    In one buffer values that the turns of a loop carry would be written over, and there would be room for each of the branches.
+    In one buffer, the values that loop iterations carry would be overwritten, and each branch would need its own space.
     """
     record = REGISTRY.get(op.name)
     return "" if record is None else record.runs

@@ -1,4 +1,4 @@
-"""Slices of elementwise values that nobody needs whole, computed from slices of what they are made of."""
+"""Slices of elementwise values of which only slices are read: they are computed from slices of the operands."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class PushUpSlicesPass(Pass):
     def run(self, module: ir.Operation) -> None:
         """Rewrites `module` in place."""
         for block in blocks_in_functions(module):
-            for _ in range(thresholds.PIECE_ROUNDS):  # what was a slice may be a cheap value now, of which there are slices
+            for _ in range(thresholds.PIECE_ROUNDS):  # a slice may have become a cheap value that has slices, too
                 _push_up(block)
 
 
@@ -55,7 +55,7 @@ def _push_up(block: ir.Block) -> None:
 
 
 def _only_sliced(ops: Sequence[ir.Operation]) -> dict[ir.Value, ir.Operation]:
-    """Large values that are cheap to compute and used by slices and each other alone, with their operations."""
+    """Large, cheap values that only slices, and each other, read; with their operations."""
     parts_only: dict[ir.Value, ir.Operation] = {}
     for op in reversed(ops):
         if not is_cheap(op) or not op.results[0].type.has_static_shape:
@@ -76,7 +76,7 @@ def _computed(
     value: ir.Value, box: Box, parts_only: dict[ir.Value, ir.Operation], copies: dict[tuple[ir.Value, Box], Val],
     before: ir.Operation,
 ) -> Val:  # fmt: skip
-    """A slice of a value; those of dissolved values are computed from slices of their operands, each of them once."""
+    """A slice of a value; if the value itself is not needed, its slice is computed from slices of its operands, each once."""
     if (copy := copies.get((value, box))) is not None:
         return copy
     if value in parts_only:
@@ -123,7 +123,7 @@ def _broadcast(op: ir.Operation, box: Box) -> Val:
 
 
 def _piece(op: ir.Operation, box: Box) -> Val | None:
-    """The slice of a concatenation, if it lies in one of the parts."""
+    """The slice of a concatenation, if it is inside one of the parts; else None."""
     dim, parts = hlo.I64.decode(op.attributes["dimension"]), list(map(Val, op.operands))
     found = box.in_part([part.shape[dim] for part in parts], dim)
     return None if found is None else _sliced_from(parts[found[0]], found[1])

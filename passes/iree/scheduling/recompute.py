@@ -1,4 +1,4 @@
-"""Values that are made again where they are read late, instead of being held in memory until then."""
+"""Recomputation of values for late readers, so that they need not stay in memory until then."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from nabla_mlir.passes.iree.scheduling.cuts import cheapest_cut
 from nabla_mlir.table.regions import reads_of
 from nabla_mlir.table.traits import ONE_BY_ONE, bytes_of, is_elementwise, is_free, is_view, record_or_none, size_of
 
-Cone = dict[ir.Value, Sequence[ir.Value]]  # values, and what each is made of: nothing if it is in memory
+Cone = dict[ir.Value, Sequence[ir.Value]]  # values with their operands; empty if the value is in memory
 
 
 @register
@@ -36,7 +36,7 @@ class RecomputePass(Pass):
     """
 
     name: ClassVar[str] = "nabla-recompute"
-    least_bytes: int = thresholds.RECOMPUTED  # of a value that is worth it
+    least_bytes: int = thresholds.RECOMPUTED  # the least size of a value that is recomputed
 
     def run(self, module: ir.Operation) -> None:
         """Rewrites `module` in place."""
@@ -46,44 +46,44 @@ class RecomputePass(Pass):
 
 @dataclass(frozen=True)
 class _Read:
-    """An elementwise operation that reads a value late: what it is, where it stands, and which operand that is."""
+    """A late read: an elementwise operation, its index in the block, and the index of the operand."""
 
     op: ir.Operation
-    place: int
+    position: int
     operand: int
 
     @property
     def value(self) -> ir.Value:
-        """What it reads."""
+        """The value that it reads."""
         return self.op.operands[self.operand]
 
 
 @dataclass
 class _Order:
-    """When values of a block are there.
+    """The order of the values of a block.
 
-    The stage of a value is the number of operations before it that are not elementwise, on the longest way to it: what is
-    elementwise and of one stage can be made together.
+    The stage of a value is the number of operations before it that are not elementwise, on the longest path to it.
+    Elementwise operations of one stage can be computed together.
     """
 
     ops: list[ir.Operation] = field(default_factory=list)
-    places: dict[ir.Value, int] = field(default_factory=dict)
+    positions: dict[ir.Value, int] = field(default_factory=dict)
     stages: dict[ir.Value, int] = field(default_factory=dict)
     last: dict[ir.Value, int] = field(default_factory=dict)  # the stage of the last reader that is not elementwise
-    made: Cone = field(default_factory=dict)  # what can be made again
-    where_read: set[ir.Value] = field(default_factory=set)  # of that, what is made in no memory of its own
+    made: Cone = field(default_factory=dict)  # the operands of values that can be recomputed
+    where_read: set[ir.Value] = field(default_factory=set)  # of these, values that are computed in their readers
     sizes: dict[ir.Value, int] = field(default_factory=dict)
 
     @staticmethod
     def of(block: ir.Block) -> _Order:
         """The order of a block."""
         order = _Order()
-        for place, op in enumerate(o.operation for o in block.operations):
+        for position, op in enumerate(o.operation for o in block.operations):
             order.ops.append(op)
             begins = order.begins(op)
-            follows = _is_made_again(op)
+            follows = _is_recomputed(op)
             for value in op.results:
-                order.places[value] = place
+                order.positions[value] = position
                 order.stages[value] = begins if follows else begins + 1
             if follows:
                 order.made[op.results[0]] = tuple(op.operands)
@@ -98,10 +98,10 @@ class _Order:
         """The stage at which an operation can run."""
         return max((self.stages.get(v, 0) for v in reads_of(op)), default=0)
 
-    def is_there(self, value: ir.Value, stage: int) -> bool:
-        """Whether a value is in memory at a stage in any case, or takes none."""
+    def is_available(self, value: ir.Value, stage: int) -> bool:
+        """True if a value is in memory at a stage in any case, or needs no memory."""
         is_constant = self.made.get(value) == ()
-        return value not in self.places or is_constant or self.last.get(value, -1) >= stage
+        return value not in self.positions or is_constant or self.last.get(value, -1) >= stage
 
     def size(self, value: ir.Value) -> int:
         """The bytes of a value; 0 if they are not known."""
@@ -110,9 +110,9 @@ class _Order:
         return self.sizes[value]
 
     def late(self, least_bytes: int) -> dict[int, list[_Read]]:
-        """The elementwise readers of large elementwise values of earlier stages, by stage, the last ones first."""
+        """The elementwise readers of large elementwise values of earlier stages, by stage, the last stage first."""
         found: dict[int, list[_Read]] = {}
-        for place, op in enumerate(self.ops):
+        for position, op in enumerate(self.ops):
             if not is_elementwise(op):
                 continue
             begins = self.begins(op)
@@ -120,35 +120,36 @@ class _Order:
                 maker = made_by(value)
                 is_late = value in self.stages and self.stages[value] < begins
                 if is_late and is_elementwise(maker) and self.size(value) >= least_bytes:
-                    found.setdefault(begins, []).append(_Read(op, place, i))
+                    found.setdefault(begins, []).append(_Read(op, position, i))
         return dict(sorted(found.items(), reverse=True))
 
 
 def _recompute(block: ir.Block, least_bytes: int) -> None:
+    """Chooses for each stage the values to store and the values to recompute."""
     order = _Order.of(block)
-    tape: set[ir.Value] = set()  # for a later stage
+    tape: set[ir.Value] = set()  # values that stay in memory for a later stage
     for stage, reads in order.late(least_bytes).items():
         cone = _cone([r.value for r in reads], order)
         now = {r.value for r in reads}
-        costs = {v: 0 if v in tape or order.is_there(v, stage) else order.size(v) for v in cone}
+        costs = {v: 0 if v in tape or order.is_available(v, stage) else order.size(v) for v in cone}
         cut = cheapest_cut(cone, {v: c for v, c in costs.items() if not cone[v] or v not in order.where_read}, now)
-        again = _behind(cone, now, cut)
+        recomputed = _behind(cone, now, cut)
         gain = sum(map(costs.__getitem__, now)) - sum(map(costs.__getitem__, cut))
-        if gain < least_bytes or sum(map(_work, again)) > thresholds.RECOMPUTED_WORK * gain:
+        if gain < least_bytes or sum(map(_work, recomputed)) > thresholds.RECOMPUTED_WORK * gain:
             tape |= now
             continue
         tape |= cut
-        _make_again(cone, reads, cut, order, least_bytes)
+        _insert_copies(cone, reads, cut, order, least_bytes)
     for op in reversed(order.ops):
         if is_elementwise(op) and is_unused(op.results[0]):
             op.erase()
 
 
 def _cone(values: Iterable[ir.Value], order: _Order) -> Cone:
-    """What values are made of, elementwise and in this block, and of that what each reads: nothing if it is in memory."""
+    """The elementwise values of this block from which values are computed, each with its operands (empty if it is in memory)."""
     cone: Cone = {}
     work = list(dict.fromkeys(values))
-    for value in work:  # breadth first: what is near is in it
+    for value in work:  # breadth first, so that near values are included
         if value in cone:
             continue
         cone[value] = order.made.get(value, ()) if len(cone) < thresholds.RECOMPUTED_AT_ONCE else ()
@@ -157,7 +158,7 @@ def _cone(values: Iterable[ir.Value], order: _Order) -> Cone:
 
 
 def _behind(cone: Cone, values: Iterable[ir.Value], cut: set[ir.Value]) -> set[ir.Value]:
-    """What is to be made again of the values, beginning with the cut."""
+    """The values to recompute for `values`, from the cut on."""
     found: set[ir.Value] = set()
     work = [v for v in values if v not in cut]
     while work:
@@ -168,26 +169,26 @@ def _behind(cone: Cone, values: Iterable[ir.Value], cut: set[ir.Value]) -> set[i
     return found
 
 
-def _make_again(cone: Cone, reads: Sequence[_Read], cut: set[ir.Value], order: _Order, least_bytes: int) -> None:
-    """Makes what is read again from the cut, each value before the first reader that needs it."""
+def _insert_copies(cone: Cone, reads: Sequence[_Read], cut: set[ir.Value], order: _Order, least_bytes: int) -> None:
+    """Recomputes the read values from the cut, each before its first reader."""
     new: dict[ir.Value, ir.Value] = {}
-    for reader in sorted(reads, key=lambda r: r.place):
-        chain = sorted(_behind(cone, [reader.value], cut), key=order.places.__getitem__)
+    for reader in sorted(reads, key=lambda r: r.position):
+        chain = sorted(_behind(cone, [reader.value], cut), key=order.positions.__getitem__)
         with ir.InsertionPoint(reader.op), reader.op.location:
             for value in (v for v in chain if v not in new):
                 copy = value.owner.operation.clone()
                 for i, operand in enumerate(copy.operands):
                     is_held = operand in cut and not _is_constant(operand)
                     if is_held and operand not in new and order.size(operand) >= least_bytes:
-                        with ir.InsertionPoint(copy):  # a barrier, or the same operations would be merged
+                        with ir.InsertionPoint(copy):  # the barrier prevents that the copies are merged with the originals
                             new[operand] = stored(Val(operand)).value
                     copy.operands[i] = new.get(operand, operand)
                 new[value] = copy.results[0]
         reader.op.operands[reader.operand] = new.get(reader.value, reader.value)
 
 
-def _is_made_again(op: ir.Operation) -> bool:
-    """Whether an operation can be done again: elementwise and not long, or free."""
+def _is_recomputed(op: ir.Operation) -> bool:
+    """True if an operation can be repeated: elementwise and not long, or free."""
     record = record_or_none(op)
     if op.name in BARRIERS or len(op.results) != 1 or not is_static_tensor(op.results[0].type):
         return False

@@ -1,4 +1,4 @@
-"""What a program forgets and computes again, so that it holds no more memory at once than a limit."""
+"""A plan of values to drop and recompute, so that a program needs no more live memory than a limit."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from nabla_mlir import thresholds
 
 @dataclass(frozen=True)
 class Step:
-    """A step of a program: the numbers of the values that it reads and makes, its work (1 or more), whether it may be repeated."""
+    """A step of a program: the values that it reads and makes, its work (at least 1), and True if it may be repeated."""
 
     reads: tuple[int, ...]
     makes: tuple[int, ...]
@@ -22,7 +22,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Plan:
-    """The steps that are done again before each step, in their order; the most bytes held at once, and which values they are."""
+    """The steps that are repeated before each step, in order; the peak of live bytes, and the values that are live then."""
 
     again: dict[int, list[int]]
     peak: int
@@ -30,20 +30,22 @@ class Plan:
 
 
 def rematerialized(steps: Sequence[Step], sizes: Sequence[int], results: Iterable[int], limit: int) -> Plan:
-    """What to do again so that no more than `limit` bytes are held at once, as far as that goes.
+    """A plan that needs at most `limit` live bytes, as far as possible.
 
-    Steps run in their order. Where a value has no room, others are forgotten: of all that are there the one that costs the
-    least work to have again, for its bytes and the number of steps to its next reader. The heuristic is that of dynamic tensor
-    rematerialization (Kirisame et al., ICLR 2021), which looks at the last reader, as it does not know the next.
+    Steps run in their order. If a new value has no room, others are dropped: the one with the least work of
+    recomputation, divided by its bytes and by the number of steps until its next reader. The heuristic is that of
+    dynamic tensor rematerialization (Kirisame et al., ICLR 2021), which uses the last reader, because it does not know
+    the next one.
 
     Args:
-      steps: of the program.
-      sizes: bytes of each value. What no step makes is there in any case, and does not count.
-      results: values that stay.
-      limit: bytes.
+      steps: the steps of the program.
+      sizes: the bytes of each value. Values that no step makes are always live, and do not count.
+      results: the values that must be live at the end.
+      limit: the limit in bytes.
 
     Example:
-      A chain of four, whose values are read again on the way back. With room for four values the first one is made again.
+      A chain of four steps, whose values are read again on the way back. With room for four values the first one is
+      recomputed.
 
       >>> there = [Step((i,), (i + 1,)) for i in range(4)]
       >>> back = [Step((4, 3), (5,)), Step((5, 2), (6,)), Step((6, 1), (7,))]
@@ -66,8 +68,8 @@ class _Run:
     bytes: int = 0
     peak: int = 0
     at_peak: frozenset[int] = frozenset()
-    makers: dict[int, int] = field(default_factory=dict)  # of each value, the step
-    readers: dict[int, list[int]] = field(default_factory=dict)  # of each value, the steps; in their order
+    makers: dict[int, int] = field(default_factory=dict)  # from each value to the step that makes it
+    readers: dict[int, list[int]] = field(default_factory=dict)  # from each value to the steps that read it, in order
 
     def plan(self) -> Plan:
         for number, step in enumerate(self.steps):
@@ -90,11 +92,11 @@ class _Run:
                 if self._next_reader(value, now) == math.inf:
                     self._forget(value)
             if count > thresholds.REMATERIALIZED * len(self.steps):
-                self.limit = math.inf  # so much more work is no use: what is held from here on is held
+                self.limit = math.inf  # too much work is useless: from here on values stay live
         return Plan(again, self.peak, self.at_peak)
 
     def _missing(self, values: Iterable[int]) -> list[int]:
-        """The steps that make what is not there of the values, and of what these steps read, in their order."""
+        """The steps that make missing values, and missing operands of these steps, in order."""
         found: set[int] = set()
         work = list(values)
         while work:
@@ -106,13 +108,13 @@ class _Run:
         return sorted(found)
 
     def _do(self, number: int, now: int, operands: set[int]) -> None:
-        """Makes room for what a step makes, beside operands of this and of later steps, and makes it."""
+        """Makes room for the results of a step, without dropping operands of this and later steps, and runs it."""
         values = [value for value in self.steps[number].makes if value not in self.held]
         size = sum(self.sizes[v] for v in values)
         while self.bytes + size > self.limit and (victim := self._cheapest(now, operands)) is not None:
             self._forget(victim)
             reader = self._next_reader(victim, now)
-            # What it is to be made of is needed then, and so must not be forgotten for having no other reader.
+            # The values for its recomputation are needed then, so they must not be dropped for lack of readers.
             for value in {v for n in self._missing([victim]) for v in self.steps[n].reads if v in self.held}:
                 bisect.insort(self.readers[value], int(reader))
         self.held |= set(values)
@@ -121,11 +123,11 @@ class _Run:
             self.peak, self.at_peak = self.bytes, frozenset(self.held)
 
     def _cheapest(self, now: int, operands: set[int]) -> int | None:
-        """The value to forget, of the least work to have it again for its bytes and the steps until then; None if there is none."""
+        """The value with the least work of recomputation for its bytes and its remaining steps; None if no value may be dropped."""
         best, least = None, math.inf
         for cost, value in sorted(self._forgettable(now, operands)):
             if cost >= least:
-                break  # that of its own step alone
+                break  # the cost of its own step is a lower bound
             steps = [self.steps[n] for n in self._missing(self.steps[self.makers[value]].reads)]
             own = self.steps[self.makers[value]].work
             cost *= sum((step.work for step in steps), own) / own
@@ -134,7 +136,7 @@ class _Run:
         return best
 
     def _forgettable(self, now: int, operands: set[int]) -> Iterator[tuple[float, int]]:
-        """Values that may be forgotten now, and what it costs if all that their steps read is there."""
+        """The values that may be dropped now, with the cost if all operands of their steps are live."""
         for value in self.held:
             step, size = self.steps[self.makers[value]], self.sizes[value]
             reader = self._next_reader(value, now)
@@ -144,12 +146,12 @@ class _Run:
                 yield step.work / (size * (reader - now)), value
 
     def _next_reader(self, value: int, now: int) -> float:
-        """The next step after this one that needs a value; a result is needed to the end."""
+        """The next step after `now` that reads a value; results are needed until the end."""
         if value in self.results:
             return len(self.steps)
         readers = self.readers.get(value, [])
-        place = bisect.bisect_right(readers, now)
-        return readers[place] if place < len(readers) else math.inf
+        position = bisect.bisect_right(readers, now)
+        return readers[position] if position < len(readers) else math.inf
 
     def _forget(self, value: int) -> None:
         if value in self.held:

@@ -1,4 +1,4 @@
-"""Tapes that are written where values lie that nothing needs any more."""
+"""Tapes that reuse the memory of dead values."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class ReuseTapesPass(Pass):
 
 
 class _Loop:
-    """A loop whose tapes are to start as other values."""
+    """A loop whose tapes may start as other values."""
 
     def __init__(self, op: ir.Operation):
         self._op = op
@@ -64,11 +64,11 @@ class _Loop:
 
     @cached_property
     def _makers(self) -> set[ir.Operation]:
-        """What the loop is computed from. What it starts with instead is computed before it too."""
+        """The operations from which the loop is computed; the new initial values are computed before it, too."""
         return set(makers_behind(self._op))
 
     def _consumed(self, update: ir.Operation) -> Iterator[ir.Value]:
-        """Values of which each iteration reads the row that it writes, before it does so; nothing else reads any."""
+        """Captured values of which each iteration reads the row that it then writes, and that nothing else reads."""
         candidates = [v for v in captures_of(self._op) if v.type == update.results[0].type and self._is_own(v)]
         makers = set(makers_behind(update)) if candidates else set()
         for rows in candidates:
@@ -77,25 +77,25 @@ class _Loop:
                 yield rows
 
     def _read_before(self, type: ir.Type) -> Iterator[ir.Value]:
-        """Values of a type that are computed before the loop, and only read by what it is itself computed from."""
+        """Values of a type that are computed before the loop, and that only operations before the loop read."""
         values = [v for op in self._op.block.operations for v in op.results if v.type == type]
         for value in [v for v in values if self._is_own(v) and not _is_written(v)]:
             if made_by(value) in self._makers and come_before(_users(value), self._op, self._makers):
                 yield value
 
     def _is_own(self, value: ir.Value) -> bool:
-        """Whether the buffer of a value is made in the block of the loop, by something that is no constant and no choice."""
+        """True if the buffer of a value is made in the block of the loop, and is neither a constant nor a choice."""
         maker = made_by(root_of(value))
         is_beside = maker is not None and maker.block == self._op.block
         return is_beside and not is_constant(value) and not is_choice(maker)
 
 
 def _users(value: ir.Value) -> list[ir.Operation]:
-    """What reads the buffer of a value."""
+    """The operations that read the buffer of a value."""
     return [use.owner.operation for use in uses_of(root_of(value))]
 
 
 def _is_written(value: ir.Value) -> bool:
-    """Whether the buffer of a value is updated already, or handed over to be."""
+    """True if the buffer of a value is updated already, or passed on to be updated."""
     uses = [(use.owner.operation, use.operand_number) for use in uses_of(root_of(value))]
     return any(user.name == "stablehlo.while" or i in updated(user) for user, i in uses)

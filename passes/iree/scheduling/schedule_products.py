@@ -1,4 +1,4 @@
-"""Products of matrices and vectors as loop nests with tile shapes of our own."""
+"""Products of matrices and vectors as loop nests with nabla_mlir's own tile shapes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from nabla_mlir.dialects.regions import made_by, nested_in_functions
 from nabla_mlir.dialects.stablehlo import DotDims
 from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.passes.base import Pass, register
-from nabla_mlir.passes.iree.faults.separate_uses import places_of_broadcasts
+from nabla_mlir.passes.iree.faults.separate_uses import positions_of_broadcasts
 from nabla_mlir.passes.iree.kernels.call import Constants
 from nabla_mlir.passes.iree.scheduling.batches import BatchedProduct, SharedProduct
 from nabla_mlir.passes.iree.scheduling.nests import (
@@ -36,7 +36,7 @@ from nabla_mlir.passes.iree.scheduling.tiles import (
 from nabla_mlir.passes.iree.scheduling.views import Pads
 from nabla_mlir.table.traits import record_or_none, size_of
 
-# As many vectors at once as accumulators fit registers.
+# The number of vectors whose accumulators fit into registers.
 _VECTORS = 4
 
 
@@ -62,7 +62,7 @@ class ScheduleProductsPass(Pass):
 
 
 def _schedule(ops: Sequence[ir.Operation], vector_bytes: int, constants: Constants) -> list[PackedCall]:
-    """Schedules products; the calls of the kernel for large ones, which are given `constants`."""
+    """Schedules products; returns the calls of the kernel for large ones, which use the cache `constants`."""
     transposes: Transposes = {}
     pads: Pads = {}
     products, calls = [], []
@@ -76,7 +76,7 @@ def _schedule(ops: Sequence[ir.Operation], vector_bytes: int, constants: Constan
     for group in _groups([p for p in products if isinstance(p, MatrixVector)]):
         group[0].build(group, vector_bytes)
     for product in products:
-        # Measured with narrower vectors, the same tiles are no faster than IREE's, and often slower.
+        # With narrower vectors, the same tiles were measured to be no faster than IREE's, and often slower.
         if not isinstance(product, MatrixVector) and vector_bytes >= 64:
             product.build(vector_bytes, transposes)
     return calls
@@ -87,16 +87,16 @@ class MatrixVector:
     """The product of a matrix and a vector, over one axis of the matrix."""
 
     op: ir.Operation
-    place: int  # of the matrix among the operands
+    position: int  # the index of the matrix among the operands
     axis: int
 
     @property
     def matrix(self) -> ir.Value:
-        return self.op.operands[self.place]
+        return self.op.operands[self.position]
 
     @property
     def vector(self) -> ir.Value:
-        return self.op.operands[1 - self.place]
+        return self.op.operands[1 - self.position]
 
     def build(self, group: Sequence[MatrixVector], vector_bytes: int) -> None:
         """Replaces the products of `group`, which share the matrix and the axis, if there are tiles for them."""
@@ -119,20 +119,20 @@ class MatrixVector:
                 tails = vectors if len(pieces) == 1 else [cut(v, 0, low, high) for v in vectors]
                 tiles = self._tiles(others, high - low, lanes)
                 results = loop_nest(part, tails, results, "ki" if self.axis == 0 else "ik", "k", "i", tiles)
-            apart = [bool(places_of_broadcasts(p.op.results[0])) or self._is_behind(p, others) for p in group]
-            results = [stored(r) if a else r for r, a in zip(results, apart, strict=True)]
+            separate = [bool(positions_of_broadcasts(p.op.results[0])) or self._is_behind(p, others) for p in group]
+            results = [stored(r) if a else r for r, a in zip(results, separate, strict=True)]
             results = [_like_result(p.op, result) for p, result in zip(group, results, strict=True)]
         for product, result in zip(group, results, strict=True):
             replace_product(product.op, result)
 
     def _is_behind(self, product: MatrixVector, rows: int) -> bool:
-        """Whether what follows is better computed after the product than with it, where it goes row by row."""
+        """True if the readers are faster after the product than fused with it, where they would run row by row."""
         return self.axis == 1 and rows * _work_behind(product.op.results[0]) > thresholds.OWN_DISPATCH
 
     def _tiles(self, others: int, length: int, lanes: int) -> Tiles:
         if self.axis == 0:
             return columns_times_vector(others, length, lanes)
-        # The rest of a row is shorter than four vectors, and one step.
+        # The remaining columns are fewer than four vectors, and form one step.
         return rows_times_vector(others, length, lanes) or Tiles((others, 0), (1, 0), (0, length))
 
 
@@ -155,23 +155,25 @@ class MatrixMatrix:
         if self.axes == (1, 1) and columns >= thresholds.SWAPPED_FACTORS * rows:
             with ir.InsertionPoint(self.op), self.op.location:
                 product = dot(rhs, swap(lhs), ([1], [0]))
-                by_tiles = rows > thresholds.SWAPPED_ROWS  # a transpose fused with it would take the tiles
+                by_tiles = rows > thresholds.SWAPPED_ROWS  # a fused transpose would get the tiles
                 replace_product(self.op, swap(stored(product) if by_tiles else product))
             if by_tiles:
                 MatrixMatrix(made_by(product.value), (1, 0)).build(vector_bytes, transposes)
             return
         with ir.InsertionPoint(self.op), self.op.location:
-            apart = bool(places_of_broadcasts(self.op.results[0]))
+            separate = bool(positions_of_broadcasts(self.op.results[0]))
             first, lhs = "ki" if lc == 0 else "ik", in_memory(lhs.value)
             rhs = in_memory((transposed_once(rhs, (1, 0), self.op.operation.block, transposes) if rc == 1 else rhs).value)
             (result,) = loop_nest(lhs, [rhs], [full(0, (rows, columns), dtype)], first, "kj", "ij", tiles)
-            result = stored(result) if apart else result
+            result = stored(result) if separate else result
         replace_product(self.op, result)
 
 
 def _product(op: ir.Operation) -> MatrixVector | MatrixMatrix | BatchedProduct | None:
-    """What `op` is, if it is a product of two static matrices, or of one and a vector, in one floating-point dtype; or
-    a batch of products of matrices.
+    """The description of a product of two static matrices, or of a matrix and a vector, in one floating-point dtype; or of
+    a batch of such products.
+
+    None for other operations.
     """
     types = [v.type for v in (*op.operands, *op.results)]
     if op.name != "stablehlo.dot_general" or not all(t.has_static_shape for t in types):
@@ -199,7 +201,7 @@ def _product(op: ir.Operation) -> MatrixVector | MatrixMatrix | BatchedProduct |
 
 
 def _groups(products: Iterable[MatrixVector]) -> list[list[MatrixVector]]:
-    """Products that can be one: of one matrix over one axis, their vectors known where the first of them stands."""
+    """Products that can be computed at once: with one matrix and axis, and vectors that are known at the first of them."""
     groups: list[list[MatrixVector]] = []
     open_: dict[tuple[ir.Value, int, ir.Block], list[MatrixVector]] = {}
     for product in products:
@@ -219,7 +221,7 @@ def _is_before(value: ir.Value, op: ir.Operation) -> bool:
 
 
 def _work_behind(value: ir.Value) -> int:
-    """The instructions for each element in what IREE fuses with a value: elementwise operations of that many elements."""
+    """The instructions per element of the operations that IREE fuses with a value."""
     total, seen, work = 0, {value}, [value]
     while work:
         for use in work.pop().uses:
@@ -235,5 +237,5 @@ def _work_behind(value: ir.Value) -> int:
 
 
 def _like_result(op: ir.Operation, value: Val) -> Val:
-    """`value` in the shape of the result, which has an axis of size 1 where a vector is a matrix."""
+    """`value` in the shape of the result, which may have an axis of size 1."""
     return reshape(value, shape_and_dtype(op.results[0].type)[0])

@@ -1,4 +1,4 @@
-"""Sums in the forms in which IREE takes them fastest: over columns and odd rows as products with ones."""
+"""Sums in the forms that IREE computes fastest: sums over columns, and over odd rows, as products with ones."""
 
 from __future__ import annotations
 
@@ -41,6 +41,7 @@ class ScheduleSumsPass(Pass):
 
 
 def _schedule(op: ir.Operation, vector_bytes: int) -> None:
+    """Rewrites one sum, or an `or` of booleans as a sum."""
     combiner = single_operation(op.regions[0]) if len(op.operands) == 2 else None
     x, result, dims = Val(op.operands[0]), Val(op.results[0]), sorted(op.attributes["dimensions"])
     if not x.static or math.prod(x.shape) < thresholds.SUM_AS_PRODUCT or not _is_zero(op.operands[1]):

@@ -1,4 +1,4 @@
-"""Products of one matrix with each of several: with the axis of these where it is read and written well."""
+"""Products of one matrix with each of several matrices: their axis is moved where it is read and written fast."""
 
 from __future__ import annotations
 
@@ -48,6 +48,7 @@ class SeparateBlocksPass(Pass):
 
 
 def _swap_factors(op: ir.Operation, vector_bytes: int) -> None:
+    """Replaces ``transpose(dot(A, B))`` by a product with exchanged factors, or by separate products."""
     product = made_by(op.operands[0])
     if product is None or product.name != "stablehlo.dot_general":
         return
@@ -60,7 +61,7 @@ def _swap_factors(op: ir.Operation, vector_bytes: int) -> None:
     with ir.InsertionPoint(op), op.location:
         if SharedProduct.of(product, vector_bytes):
             return
-        if _is_best_apart(product, b, a.shape[axes[0]], vector_bytes):
+        if _is_best_separate(product, b, a.shape[axes[0]], vector_bytes):
             replace_product(op, _one_by_one(b, lambda part: dot(a, part, ([axes[0]], [axes[1] - 1]))))
         elif packed_product(product, vector_bytes) is None:
             replace_product(op, transpose(dot(b, a, ([axes[1]], [axes[0]])), (0, 2, 1)))
@@ -79,12 +80,12 @@ def _merge_rows(op: ir.Operation, vector_bytes: int) -> None:
             replace_product(op, reshape(dot(rows, a, ([1], [axes[1]])), (*b.shape[:2], a.shape[1 - axes[1]])))
         elif SharedProduct.of(op, vector_bytes):
             return
-        elif _is_best_apart(op, b, a.shape[axes[1]], vector_bytes):
+        elif _is_best_separate(op, b, a.shape[axes[1]], vector_bytes):
             replace_product(op, _one_by_one(b, lambda part: dot(part, a, ([0], [axes[1]]))))
 
 
-def _is_best_apart(product: ir.Operation, b: Val, terms: int, vector_bytes: int) -> bool:
-    """Whether the products are few and large, and there is no kernel for them."""
+def _is_best_separate(product: ir.Operation, b: Val, terms: int, vector_bytes: int) -> bool:
+    """True if the products are few and large, and there is no kernel for them."""
     count, results = b.shape[0], math.prod(Val(product.results[0]).shape)
     if count > thresholds.SEPARATE_PRODUCTS or results // max(count, 1) * terms < thresholds.SEPARATE_PRODUCT:
         return False

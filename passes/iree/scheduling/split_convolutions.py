@@ -18,17 +18,17 @@ from nabla_mlir.passes.base import Pass, register
 from nabla_mlir.passes.iree.scheduling.packed_factors import packed_product
 from nabla_mlir.passes.iree.scheduling.windows import Window, groups_of
 
-# Features, in and out, from which on IREE 3.13 refuses the sizes of workgroups that it takes by itself.
+# The number of features, in and out, from which on IREE 3.13 refuses its own workgroup sizes.
 _WIDE = 64
 
 
 def is_split(positions: int, window: int) -> bool:
-    """Whether nabla-split-convolutions applies, by the positions of the result and the elements of the window."""
+    """True if nabla-split-convolutions applies, from the number of positions of the result and of elements of the window."""
     return 0 < positions < window and positions <= thresholds.SPLIT_POSITIONS
 
 
 def is_wide(op: ir.Operation) -> bool:
-    """Whether an operation is a convolution of many features to many."""
+    """True for a convolution from many features to many features."""
     if op.name != "stablehlo.convolution":
         return False
     _, kernel, _ = hlo.ConvDims.decode(op.attributes["dimension_numbers"])
@@ -59,6 +59,7 @@ class SplitConvolutionsPass(Pass):
 
 
 def _split(op: ir.Operation) -> None:
+    """Replaces a convolution by one product for each position of its result."""
     lhs, rhs, result = Val(op.operands[0]), Val(op.operands[1]), Val(op.results[0])
     rank = lhs.rank - 2
     if not (lhs.static and rhs.static) or len({lhs.dtype, rhs.dtype, result.dtype}) > 1 or rank == 0:
@@ -80,9 +81,9 @@ def _split(op: ir.Operation) -> None:
             rhs = b.reverse(rhs, [axis for axis, flag in zip(window_axes, moves.reversed_axes, strict=True) if flag])
         over = [left.index("f"), *axes], [right.index("i"), *window_axes]
         products = []
-        for place in itertools.product(*map(range, counts)):
+        for position in itertools.product(*map(range, counts)):
             start, limit, steps = [0] * lhs.rank, list(padded.shape), [1] * lhs.rank
-            for axis, at, n, stride, step in zip(axes, place, window, moves.strides, moves.dilation, strict=True):
+            for axis, at, n, stride, step in zip(axes, position, window, moves.strides, moves.dilation, strict=True):
                 start[axis], limit[axis], steps[axis] = at * stride, at * stride + (n - 1) * step + 1, step
             product = _product(b.slice_(padded, start, limit, steps), rhs, over)  # batch x output features
             products.append(b.reshape(product, (1, *product.shape)))
@@ -95,7 +96,7 @@ def _split(op: ir.Operation) -> None:
 
 
 def _product(lhs: Val, rhs: Val, over: tuple[list[int], list[int]]) -> Val:
-    """The product over some dimensions; of matrices, where those come first in both factors."""
+    """The product over some dimensions; as a product of matrices if these dimensions lead in both factors."""
     leading = list(range(lhs.rank - 1))
     if over != (leading, leading):
         return b.dot(lhs, rhs, over)

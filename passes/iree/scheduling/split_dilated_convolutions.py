@@ -45,7 +45,7 @@ class SplitDilatedConvolutionsPass(Pass):
                 _split(op)
 
     def _has_large_parts(self, op: ir.Operation) -> bool:
-        """Whether what is left of it is packed."""
+        """True if the convolutions without zeros are large enough for the kernel."""
         if (large := packed_product(op, self.vector_bytes)) is None:
             return False
         phases = math.prod(_phases(Window.of(op), axis) for axis in range(len(op.results[0].type.shape) - 2))
@@ -54,7 +54,7 @@ class SplitDilatedConvolutionsPass(Pass):
 
 
 def _phases(window: Window, axis: int) -> int:
-    """In how many ways a window meets the zeros along an axis; 1 if it is not split."""
+    """The number of phases of a window relative to the zeros along an axis; 1 if it is not split."""
     step = window.padding[axis].interior + 1
     return step if window.strides[axis] == 1 and math.gcd(step, window.dilation[axis]) == 1 else 1
 
@@ -63,10 +63,11 @@ class Phase(NamedTuple):
     """The positions r, r + d, r + 2 d, ... along an axis, as a convolution of the image without its zeros.
 
     Args:
-      first: the first element of the kernel that they see; each d-th one follows.
-      taps: how many.
-      before: zeros in front of the image that the first position sees; negative: what it does not see of the image.
-      reach: the elements of the image and of these zeros that all positions see together.
+      first: the first element of the kernel that they read; they read every d-th element.
+      taps: the number of elements of the kernel that they read.
+      before: the number of zeros in front of the image that the first position reads; negative if it skips elements of
+        the image.
+      reach: the number of elements of the image and of these zeros that all positions read together.
     """
 
     first: int
@@ -76,9 +77,10 @@ class Phase(NamedTuple):
 
 
 def _phase(window: Window, axis: int, r: int, positions: int, size: int) -> Phase:
-    """Position d t + r sees element q of the kernel at place d t + r + q * dilation - low of the image with its zeros.
+    """The phase r: position d t + r reads element q of the kernel at index d t + r + q * dilation - low of the image with zeros.
 
-    That is one of the image's own where d divides it: for each d-th q, and then by d it is the place in the image itself.
+    That index is an element of the image itself if d divides it. This holds for every d-th q, and the index divided by
+    d is then the index in the image.
     """
     step, dilation, low = _phases(window, axis), window.dilation[axis], window.padding[axis].low
     seen = [q for q in range(size) if (r + q * dilation - low) % step == 0] if step > 1 else list(range(size))
@@ -89,14 +91,14 @@ def _phase(window: Window, axis: int, r: int, positions: int, size: int) -> Phas
 
 
 def _split(op: ir.Operation) -> None:
-    """Replaces a convolution by those of its phases, which see parts of one image with zeros around it."""
+    """Replaces a convolution by those of its phases, which read slices of one padded image."""
     window, dims = Window.of(op), hlo.ConvDims.decode(op.attributes["dimension_numbers"])
     x, w, shape = Val(op.operands[0]), Val(op.operands[1]), list(Val(op.results[0]).shape)
-    places = [[names.index(axis) for axis in range(x.rank - 2)] for names in dims]
+    positions = [[names.index(axis) for axis in range(x.rank - 2)] for names in dims]
     split = [axis for axis in range(x.rank - 2) if _phases(window, axis) > 1]
-    counts = [-(-shape[places[2][axis]] // _phases(window, axis)) for axis in split]
+    counts = [-(-shape[positions[2][axis]] // _phases(window, axis)) for axis in split]
     phases = [
-        [_phase(window, axis, r, count, w.shape[places[1][axis]]) for r in range(_phases(window, axis))]
+        [_phase(window, axis, r, count, w.shape[positions[1][axis]]) for r in range(_phases(window, axis))]
         for axis, count in zip(split, counts, strict=True)
     ]
     with ir.InsertionPoint(op), op.location:
@@ -104,33 +106,34 @@ def _split(op: ir.Operation) -> None:
         whole = [max(n - p.before + p.reach for p in of_axis if p.taps) for n, of_axis in zip(low, phases, strict=True)]
         before, behind = [0] * x.rank, [0] * x.rank
         for axis, n, size in zip(split, low, whole, strict=True):
-            place = places[0][axis]
-            before[place], behind[place] = n, size - n - x.shape[place]
+            position = positions[0][axis]
+            before[position], behind[position] = n, size - n - x.shape[position]
         image = b.pad(x, before, behind)
         attributes = attributes_of(op) | _without_zeros(window, split)
         part = list(shape)
         for axis, count in zip(split, counts, strict=True):
-            part[places[2][axis]] = count
+            part[positions[2][axis]] = count
 
         def convolution(choice: Sequence[Phase]) -> Val | None:
+            """The convolution of one combination of phases; None if it reads no element of the kernel."""
             if not all(p.taps for p in choice):
                 return None
             starts, limits, steps = ([0] * x.rank, [0] * x.rank), (list(image.shape), list(w.shape)), [1] * x.rank
             for axis, n, p in zip(split, low, choice, strict=True):
-                seen, place, step = places[0][axis], places[1][axis], _phases(window, axis)
+                seen, position, step = positions[0][axis], positions[1][axis], _phases(window, axis)
                 starts[0][seen], limits[0][seen] = n - p.before, n - p.before + p.reach
                 last = p.first + (p.taps - 1) * step
-                starts[1][place] = w.shape[place] - 1 - last if window.reversed_axes[axis] else p.first
-                limits[1][place] = starts[1][place] + last - p.first + 1
-                steps[place] = step
+                starts[1][position] = w.shape[position] - 1 - last if window.reversed_axes[axis] else p.first
+                limits[1][position] = starts[1][position] + last - p.first + 1
+                steps[position] = step
             operands = b.slice_(image, starts[0], limits[0]), b.slice_(w, starts[1], limits[1], steps)
             type = tensor_type(tuple(part), x.dtype)
             return Val(b.make(op.name, operands, [type], attributes).results[0])
 
-        result = _interleaved(phases, [places[2][axis] for axis in split], convolution)
+        result = _interleaved(phases, [positions[2][axis] for axis in split], convolution)
         assert result is not None, "a kernel has an element, which some phase sees"
         for axis in split:
-            result = b.cut(result, places[2][axis], 0, shape[places[2][axis]])
+            result = b.cut(result, positions[2][axis], 0, shape[positions[2][axis]])
         replace_product(op, result)
 
 
@@ -145,19 +148,19 @@ def _without_zeros(window: Window, split: Sequence[int]) -> dict[str, ir.Attribu
 
 def _interleaved(
     phases: Sequence[Sequence[Phase]],
-    places: Sequence[int],
+    positions: Sequence[int],
     part: Callable[[Sequence[Phase]], Val | None],
     choice: tuple[Phase, ...] = (),
 ) -> Val | None:
-    """The results of all phases, those of each axis in turns along it; None where all are zero, as those are that are None."""
+    """The results of all phases, interleaved along each axis; None if all are zero."""
     if len(choice) == len(phases):
         return part(choice)
-    place = places[len(choice)]
-    parts = [_interleaved(phases, places, part, (*choice, phase)) for phase in phases[len(choice)]]
+    position = positions[len(choice)]
+    parts = [_interleaved(phases, positions, part, (*choice, phase)) for phase in phases[len(choice)]]
     if not (seen := [x for x in parts if x is not None]):
         return None
     shape = seen[0].shape
-    between = (*shape[: place + 1], 1, *shape[place + 1 :])
+    between = (*shape[: position + 1], 1, *shape[position + 1 :])
     pieces = [b.full(0, shape, seen[0].dtype) if x is None else x for x in parts]
-    whole = b.concat([b.reshape(x, between) for x in pieces], place + 1)
-    return b.reshape(whole, (*shape[:place], shape[place] * len(parts), *shape[place + 1 :]))
+    whole = b.concat([b.reshape(x, between) for x in pieces], position + 1)
+    return b.reshape(whole, (*shape[:position], shape[position] * len(parts), *shape[position + 1 :]))

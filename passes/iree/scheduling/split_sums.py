@@ -1,4 +1,4 @@
-"""Sums for GPUs, which IREE gives to few threads."""
+"""Sums for GPUs, which IREE would compute by few threads."""
 
 from __future__ import annotations
 
@@ -65,6 +65,7 @@ def _sum(op: ir.Operation) -> Val | None:
 
 
 def _product(op: ir.Operation) -> Val | None:
+    """Replaces a product with few results by a batch of products over parts, and their sum; None if it has many results."""
     x, y = operands(op)
     numbers = hlo.DotDims.decode(op.attributes[_DIMS])
     pairs = [*zip(numbers["lhs_contracting_dimensions"], numbers["rhs_contracting_dimensions"], strict=True)]
@@ -81,7 +82,7 @@ def _product(op: ir.Operation) -> Val | None:
     for side, dim in (("lhs", i), ("rhs", j)):
         for what in ("batching", "contracting"):
             key = f"{side}_{what}_dimensions"
-            parts[key] = [d + (d >= dim) for d in numbers[key]]  # the part stands before its terms
+            parts[key] = [d + (d >= dim) for d in numbers[key]]  # the part axis comes before its terms
         parts[f"{side}_batching_dimensions"].insert(0, dim)
     factors = [_split(b.cut(v, dim, 0, whole), dim, width) for v, dim in ((x, i), (y, j))]
     result = Val(op.results[0])
@@ -94,17 +95,17 @@ def _product(op: ir.Operation) -> Val | None:
 
 
 def can_be_summed(dtype: np.dtype) -> bool:
-    """Whether IREE compiles sums, also of what nabla-legalize-types has not seen."""
+    """True if IREE compiles sums of this dtype without nabla-legalize-types."""
     return is_float(dtype) or dtype.kind == "i"
 
 
 def sum_dtype(dtype: np.dtype) -> np.dtype:
-    """In what numbers of a dtype are added up: parts of narrow floats are not rounded to them."""
+    """The dtype in which partial sums are added; f32 for narrow floats, so that partial sums are not rounded to them."""
     return np.dtype(np.float32) if is_narrow(dtype) else dtype
 
 
 def _parts(length: int, results: int) -> int:
-    """In how many parts a contraction is taken: enough for all threads, of so many terms that it is still a product."""
+    """The number of parts of a contraction: enough for all threads, but with enough terms to remain a product."""
     most = min(thresholds.PARALLEL_PRODUCT // max(results, 1), length // thresholds.PARALLEL_PART // 2, thresholds.PARALLEL_PARTS)
     return next((n for n in range(most, most // 2, -1) if length % n == 0), most)
 

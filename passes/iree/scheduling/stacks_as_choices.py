@@ -1,4 +1,4 @@
-"""Short stacks as choices by index."""
+"""Short stacks as selections by index."""
 
 from __future__ import annotations
 
@@ -38,6 +38,7 @@ class StacksAsChoicesPass(Pass):
 
 
 def _choose(block: ir.Block) -> None:
+    """Replaces the short concatenations of a block by selections between their parts."""
     for op in [op.operation for op in block.operations if op.operation.name == "stablehlo.concatenate"]:
         result, parts = Val(op.results[0]), [Val(v) for v in op.operands]
         dim = hlo.I64.decode(op.attributes["dimension"])

@@ -1,4 +1,4 @@
-"""Scatters for GPUs, which IREE gives to one thread."""
+"""Scatters for GPUs, which IREE would compute by one thread."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class SumUpdatesPass(Pass):
 
 
 def _adds_rows(op: ir.Operation) -> bool:
-    """Whether the indices of a scatter are of whole rows, to which it adds, and a sum takes less time."""
+    """True if a scatter adds whole rows, and a sum takes less time."""
     values = operands(op)
     if len(values) != 3 or single_operation(op.regions[0]) != "stablehlo.add" or not all(v.static for v in values):
         return False
@@ -75,7 +75,7 @@ def _takes_less(x: Val, updates: Val) -> bool:
 def _sums(x: Val, indices: Val, updates: Val, numbers: Iterator[int]) -> Val:
     rows, width, count = x.shape[0], math.prod(x.shape[1:]), math.prod(indices.shape)
     space = (count, rows, width)
-    # Of its own for each scatter: what two of them share, IREE would write to memory, in all of the space.
+    # Each scatter has its own mask, because IREE would write a shared one to memory.
     asked = Val(computed(b.reshape(indices, (count,)).value, next(numbers)))
     own = Val(computed(b.iota((rows,), 0, asked.dtype).value, next(numbers)))
     terms = b.broadcast(b.convert(b.reshape(updates, (count, width)), sum_dtype(x.dtype)), space, [0, 2])

@@ -1,8 +1,8 @@
 """Tile shapes of products on a CPU: a small model of vector units and cores, from measurements.
 
-Measured with IREE 3.13 on an AVX-512 machine (2 cores, f32, µs; IREE's own choice, then this one): a 2000x500 matrix
-times a vector 143 and 41, its transpose times a vector 490 and 42; 20000x512: 1048 and 831, 18400 and 956. On one of
-them: a product 256x512 (sum over 512) 906 and 489, 200x100 (100) 65 and 22, 1797x10 (32) 77 and 18, 512x24 (80) 45 and
+Measured with IREE 3.13 on an AVX-512 machine (2 cores, f32, µs; IREE's own tiles, then these): a 2000x500 matrix times
+a vector 143 and 41, its transpose times a vector 490 and 42; 20000x512: 1048 and 831, 18400 and 956. On one of
+the cores: a product 256x512 (sum over 512) 906 and 489, 200x100 (100) 65 and 22, 1797x10 (32) 77 and 18, 512x24 (80) 45 and
 15; with the second factor transposed 256x512 (512) 646 and 550, 200x100 (100) 70 and 26, 1797x64 (32) 96 and 36.
 """
 
@@ -14,19 +14,19 @@ from iree.compiler import ir
 
 from nabla_mlir import thresholds
 
-TILES = "compilation_info"  # the attribute of a product for which we have chosen tiles
+TILES = "compilation_info"  # the attribute of a product whose tiles nabla_mlir has chosen
 
 
 @dataclass(frozen=True)
 class Tiles:
-    """For each loop of an operation: elements in a workgroup, in a parallel vector, in a vector of a reduction; 0: all."""
+    """For each loop of an operation, the elements of a workgroup, of a parallel vector, and of a reduction vector; 0 means all."""
 
     distribution: tuple[int, ...]
     parallel: tuple[int, ...]
     reduction: tuple[int, ...]
 
     def attribute(self) -> ir.Attribute:
-        """IREE's `compilation_info`."""
+        """IREE's attribute `compilation_info`."""
         tiles = (f"distribution = {list(self.distribution)}, vector_common_parallel = {list(self.parallel)}, "
                  f"vector_reduction = {list(self.reduction)}")  # fmt: skip
         return ir.Attribute.parse(
@@ -41,10 +41,10 @@ def largest_divisor(n: int, bound: int) -> int:
 
 
 def rows_times_vector(rows: int, length: int, lanes: int) -> Tiles | None:
-    """Dot products of contiguous rows: one row at a time, up to four vectors of it at once.
+    """Tiles for dot products of contiguous rows: one row at a time, up to four vectors of it at once.
 
-    None if the length has no divisor that fills a vector (a tile that does not divide it is six times slower), or is
-    so short that IREE's own choice is as good.
+    None if no divisor of the length fills a vector (a tile that does not divide it is six times slower), or if it is so
+    short that IREE's own tiles are as fast.
     """
     step = largest_divisor(length, 4 * lanes)
     if length < lanes or step < lanes:
@@ -53,16 +53,16 @@ def rows_times_vector(rows: int, length: int, lanes: int) -> Tiles | None:
 
 
 def columns_times_vector(columns: int, length: int, lanes: int) -> Tiles:
-    """Sums of scaled rows: up to four vectors of columns stay in registers while rows pass by."""
+    """Tiles for sums of scaled rows: up to four vectors of columns stay in registers over all rows."""
     width = min(columns, 4 * lanes)
     share = -(-columns // _groups(columns * length))
     return Tiles((-(-share // width) * width, 0), (width, 0), (0, largest_divisor(length, 4)))
 
 
 def matrix_product(rows: int, columns: int, length: int, lanes: int) -> Tiles | None:
-    """Eight rows by two vectors of columns stay in registers, of which AVX-512 has 32, or sixteen by one.
+    """Tiles of eight rows by two vectors of columns in registers (AVX-512 has 32 registers), or of sixteen by one.
 
-    A workgroup takes a strip of columns, which stays in the cache while the rows pass by. None where IREE is as good.
+    A workgroup has a strip of columns, which stays in the cache over all rows. None if IREE's own tiles are as fast.
     """
     if rows < thresholds.TILED_ROWS or columns < thresholds.TILED_ROWS:
         return None
@@ -73,7 +73,7 @@ def matrix_product(rows: int, columns: int, length: int, lanes: int) -> Tiles | 
     groups, strips = _groups(rows * columns * length // 8), -(-columns // width)
     share = rows if strips >= groups else -(-rows * strips // groups)
     share = _even_share(rows, max(tall, min(share, thresholds.CACHED_FACTOR // length)), tall)
-    # Rows that are left over take several steps at once better, others one.
+    # Remaining rows are faster with several steps at once, full tiles with one.
     step = 1
     if share % tall:
         step = next((n for n in (4, 3, 2, *range(5, 33)) if length % n == 0), 1)
@@ -81,10 +81,10 @@ def matrix_product(rows: int, columns: int, length: int, lanes: int) -> Tiles | 
 
 
 def batched_product(batch: int, rows: int, columns: int, length: int, lanes: int) -> Tiles | None:
-    """The tiles of each product, and for a workgroup as many whole products as make it large enough.
+    """The tiles of each product; a workgroup has as many whole products as make it large enough.
 
-    None where IREE is as good, which it is when both sizes fill vectors. Measured (50 products on one core, µs; IREE's
-    own choice, then this one): 20x500 (sum over 20) 670 and 142, 500x20 (20) 625 and 228, 20x20 (500) 348 and 186;
+    None if IREE's own tiles are as fast, which holds if both sizes fill vectors. Measured (50 products on one core, µs;
+    IREE's own tiles, then these): 20x500 (sum over 20) 670 and 142, 500x20 (20) 625 and 228, 20x20 (500) 348 and 186;
     32x32 (16) 17 and 19.
     """
     one = matrix_product(rows, columns, length, lanes)
@@ -96,13 +96,13 @@ def batched_product(batch: int, rows: int, columns: int, length: int, lanes: int
 
 
 def shared_product(rows: int, columns: int, length: int, lanes: int) -> Tiles | None:
-    """The tiles of one matrix with each of several, each on its own. None where IREE is as good."""
+    """The tiles for one matrix times each of several, separately. None if IREE's own tiles are as fast."""
     one = matrix_product(rows, columns, length, lanes)
     return one and Tiles((1, *one.distribution), (1, *one.parallel), (0, *one.reduction))
 
 
 def _even_share(rows: int, most: int, tall: int) -> int:
-    """About so many of the rows that workgroups are of one size, which makes their shapes static; else all of them."""
+    """About `most` rows, such that all workgroups have equal, static sizes; all rows if that is not possible."""
     divisors = [n for n in range(max(tall, most // 2 + 1), min(rows, 3 * most) + 1) if rows % n == 0]
     return min(divisors, key=lambda n: (n % tall != 0, abs(n - most)), default=rows)
 

@@ -1,4 +1,4 @@
-"""Values as views: a transpose, a reversal or a slice is read where what it is made of lies in memory."""
+"""Values as views: a transpose, a reversal or a slice is read from the memory of its operand."""
 
 from __future__ import annotations
 
@@ -15,36 +15,36 @@ from nabla_mlir.dialects.stablehlo import BARRIERS, SLICES, I64Array
 from nabla_mlir.passes.iree.kernels.layout import Axis
 from nabla_mlir.table.traits import CONSTANT
 
-# What has been padded, by value, block and amounts.
+# Padded values, by value, block and amounts.
 Pads = dict[tuple[ir.Value, ir.Block, tuple[tuple[int, int, int], ...]], Val]
 
 
 @dataclass(frozen=True)
 class Padding:
-    """Zeros before an axis, behind it, and between any two neighbours; negative ones take elements away."""
+    """The number of zeros before an axis, after it, and between neighbours; negative numbers remove elements."""
 
     low: int = 0
     high: int = 0
     interior: int = 0
 
     def size(self, before: int) -> int:
-        """Of an axis with this padding."""
+        """The size of an axis with this padding."""
         return before + self.low + self.high + max(0, before - 1) * self.interior
 
     @property
     def backwards(self) -> Padding:
-        """The same for an axis that is read backwards."""
+        """The same padding for the reversed axis."""
         return replace(self, low=self.high, high=self.low)
 
 
 class ViewAxis(NamedTuple):
-    """An axis of a view: so many elements of an axis of the value, from the first one on, by a step.
+    """An axis of a view: a range of an axis of the value, with a first element and a step.
 
     Args:
-      axis: of the value.
-      first: place of the first element.
-      step: to the next one; negative: backwards.
-      size: how many there are.
+      axis: the axis of the value.
+      first: the index of the first element.
+      step: the step to the next element; negative for a reversed axis.
+      size: the number of elements.
     """
 
     axis: int
@@ -54,18 +54,18 @@ class ViewAxis(NamedTuple):
 
     @property
     def backwards(self) -> ViewAxis:
-        """The same elements in the other order."""
+        """The same elements in reverse order."""
         return self._replace(first=self.first + (self.size - 1) * self.step, step=-self.step)
 
 
 @dataclass(frozen=True)
 class MemoryView:
-    """A value as a view of one that lies in memory.
+    """A value as a view of a value in memory.
 
     Args:
-      value: that lies in memory.
+      value: the value in memory.
       dims: the axes of the view.
-      padding: of each axis of the value.
+      padding: the padding of each axis of the value.
     """
 
     value: ir.Value
@@ -74,11 +74,11 @@ class MemoryView:
 
     @staticmethod
     def of(value: ir.Value, padding: Sequence[Padding] = ()) -> MemoryView:
-        """The view that transposes and reversals make, and slices unless there is padding.
+        """The view of a value through transposes and reversals, and through slices if there is no padding.
 
         Args:
-          value: that is seen.
-          padding: along each of its axes.
+          value: the value.
+          padding: the padding along each of its axes.
         """
         dims = [ViewAxis(n, 0, 1, size) for n, size in enumerate(value.type.shape)]
         is_padded = any(p != Padding() for p in padding)
@@ -95,28 +95,28 @@ class MemoryView:
         return MemoryView(value, tuple(dims), tuple(zeros))
 
     def backwards(self, axes: Sequence[int]) -> MemoryView:
-        """The same with some axes reversed."""
+        """The same view with some axes reversed."""
         return replace(self, dims=tuple(d.backwards if n in axes else d for n, d in enumerate(self.dims)))
 
     @property
     def elements(self) -> int:
-        """How many the value has, with its padding."""
+        """The number of elements of the value, with its padding."""
         return _strides(self._shape)[1]
 
     @property
     def axes(self) -> list[Axis]:
-        """The axes of the view, as they lie in memory."""
+        """The axes of the view, with their strides in memory."""
         strides, _ = _strides(self._shape)
         return [Axis(d.size, d.step * strides[d.axis]) for d in self.dims]
 
     @property
     def start(self) -> int:
-        """Where the first element of the view stands."""
+        """The offset of the first element of the view."""
         strides, _ = _strides(self._shape)
         return sum(d.first * strides[d.axis] for d in self.dims)
 
     def in_memory(self, block: ir.Block, pads: Pads) -> Val:
-        """The value with its padding, made in a block; `pads` holds those that there are by now."""
+        """The value with its padding, made in a block; `pads` is a cache."""
         amounts = tuple((p.low, p.high, p.interior) for p in self.padding)
         if not any(map(any, amounts)):
             return Val(self.value)
@@ -132,7 +132,7 @@ class MemoryView:
 
 
 def _strides(shape: Sequence[int]) -> tuple[list[int], int]:
-    """How far apart the elements along each axis stand, and how many there are."""
+    """The stride of each axis, and the number of elements."""
     strides, step = [0] * len(shape), 1
     for axis in reversed(range(len(shape))):
         strides[axis], step = step, step * shape[axis]
@@ -140,7 +140,7 @@ def _strides(shape: Sequence[int]) -> tuple[list[int], int]:
 
 
 def _of_transpose(op: ir.Operation, dims: Sequence[ViewAxis]) -> list[ViewAxis]:
-    """The axes of a view of a transpose, as those of a view of what is transposed."""
+    """The axes of a view of a transpose, as axes of a view of its operand."""
     permutation = I64Array.decode(op.attributes["permutation"])
     return [d._replace(axis=permutation[d.axis]) for d in dims]
 
@@ -159,7 +159,7 @@ _VIEWS = {"stablehlo.transpose": _of_transpose, "stablehlo.reverse": _of_reverse
 
 
 def _is_in_memory(value: ir.Value) -> bool:
-    """Whether a value is there as a whole, or is needed more than once."""
+    """True if a value is materialised, or has several readers."""
     maker = made_by(value)
     while maker is not None and maker.name in _VIEWS:
         maker = made_by(maker.operands[0])

@@ -1,4 +1,4 @@
-"""What a convolution does: which axes are what, and how its window moves."""
+"""The axes of a convolution, and the movement of its window."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from nabla_mlir.passes.iree.scheduling.views import Padding
 
 @dataclass(frozen=True)
 class Window:
-    """How the window of a convolution moves, for each spatial axis.
+    """The movement of the window of a convolution, for each spatial axis.
 
     Args:
-      strides: positions of the result are so far apart.
-      dilation: elements of the kernel are.
-      padding: of the input, with what lies between its elements.
-      reversed_axes: whether the kernel is read backwards.
+      strides: the distance of neighbouring positions of the result.
+      dilation: the distance of neighbouring elements of the kernel.
+      padding: the padding of the input, also between its elements.
+      reversed_axes: True if the kernel is reversed.
     """
 
     strides: Sequence[int]
@@ -29,7 +29,7 @@ class Window:
 
     @staticmethod
     def of(op: ir.Operation) -> Window:
-        """Of a stablehlo.convolution."""
+        """The window of a stablehlo.convolution."""
         attributes, rank = op.attributes, len(op.results[0].type.shape) - 2
         numbers = lambda name: list(attributes[name]) if name in attributes else [1] * rank  # noqa: E731
         sides = hlo.Padding.decode(attributes["padding"]) if "padding" in attributes else ((0, 0),) * rank
@@ -39,6 +39,6 @@ class Window:
 
 
 def groups_of(op: ir.Operation) -> tuple[int, int]:
-    """In how many groups a convolution divides its features, and its batch."""
+    """The number of groups of features, and of groups of the batch."""
     features, batches = (hlo.I64.decode(op.attributes[f"{name}_group_count"]) for name in ("feature", "batch"))
     return features, batches
