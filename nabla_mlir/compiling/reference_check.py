@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 from iree.compiler import ir
 
 from nabla_mlir import thresholds
-from nabla_mlir.compiling.comparison import Outcome, compare
+from nabla_mlir.compiling.comparison import Arrays, Outcome, compare
 from nabla_mlir.compiling.estimates import compilation_of, estimate
 from nabla_mlir.compiling.reference_runs import ABSENT, Examples, ReferenceRuns, reason_of
 from nabla_mlir.dialects.regions import functions_of, nested
@@ -24,7 +26,10 @@ from nabla_mlir.targets import TARGETS, Target
 
 Checks = dict[str, Check]  # by entry point
 CHECKED, DIFFERS, NOT_CHECKED = "checked", "differs", "not checked"
-# Reasons that may not apply to another draw of the arguments.
+# The order of the draws: large numbers saturate networks, and only definite matrices have factors.
+_DRAWS = (DRAWS[1], DRAWS[0], *DRAWS[2:])
+_DRAWS_OF_FACTORS = DRAWS
+_RANDOM = "on random arguments, "
 _UNDECIDED, _NO_NUMBERS = "rounding decides its values", "its results are not numbers on random arguments"
 # A compiled loop is stopped after this many seconds plus this many times the interpreter's time.
 _SECONDS, _TIMES = 10.0, 100.0
@@ -53,29 +58,59 @@ def check_artifact(
       strategy: the name of the strategy by which it was compiled.
       is_bounded: True skips entry points whose check would cost more than a part of the compilation.
     """
-    checks: Checks = {}
-    for draw in DRAWS:
-        run = _Comparison(module, target, vmfb, examples or {}, draw, is_bounded)
-        found = {name: run.check(name, strategy) for name in run.entries}
-        checks |= {name: check for name, check in found.items() if name not in checks or checks[name].status == NOT_CHECKED}
-        if all(check.detail not in (_UNDECIDED, _NO_NUMBERS) for check in checks.values()):
+    comparison = _Comparison(module, target, vmfb, strategy)
+    allowance = allowance_of(module)
+    first, *others = _DRAWS_OF_FACTORS if comparison.runs.is_definite else _DRAWS
+    checks = comparison.checks(examples or {}, first, allowance if is_bounded else None)
+    for draw in (first, *others) if examples else others:
+        if any(check.status == DIFFERS for check in checks.values()):
             break
+        if all(check.status == NOT_CHECKED for check in checks.values()):
+            allowance = allowance_of(module)
+        found = comparison.checks({}, draw, allowance)
+        checks = {name: _joined(check, found[name]) for name, check in checks.items()}
     return checks
 
 
-class _Comparison:
-    """The calls of an artifact and of the interpreter on one set of arguments."""
+def _joined(first: Check, second: Check) -> Check:
+    """The findings of an entry point on two sets of arguments: of the first if the second says nothing."""
+    if second.status == NOT_CHECKED:
+        return first
+    if first.status == NOT_CHECKED or second.status == DIFFERS:
+        return second
+    other = second.detail.removeprefix(_RANDOM) if _RANDOM in first.detail else second.detail
+    return replace(first, detail=f"{first.detail}, {other}", ratio=max(first.ratio, second.ratio))
 
-    def __init__(
-        self, module: ir.Module, target: Target, vmfb: bytes, examples: Examples, draw: str, is_bounded: bool
-    ):  # fmt: skip
-        self.runs = ReferenceRuns(module, examples, draw, allowance_of(module) if is_bounded else None)
-        self.entries = self.runs.entries
+
+class _Comparison:
+    """The calls of an artifact and of the interpreter, on one set of arguments after the other."""
+
+    def __init__(self, module: ir.Module, target: Target, vmfb: bytes, strategy: str):
+        self.runs = ReferenceRuns(module)
         self.executable = Executable.load(vmfb, target.drivers[0])
+        self._start, self._strategy = self.executable, strategy
         self._interrupts = Interrupts("the code is wrong.")
 
-    def check(self, name: str, strategy: str) -> Check:
+    def checks(self, examples: Examples, draw: str, budget: Budget | None) -> Checks:
+        """Compares the results of all entry points on one set of arguments.
+
+        Args:
+          budget: from which what the interpreter takes is subtracted; None sets no limit.
+        """
+        self.runs.set_arguments(examples, draw, budget)
+        if self.runs.has_state:
+            self.executable = self._start.clone()
+        return {name: self._check(name) for name in self.runs.entries}
+
+    def _check(self, name: str) -> Check:
         """Compares the results of an entry point."""
+        runs = 0
+
+        def rerun(k: int) -> Arrays:
+            nonlocal runs
+            runs = max(runs, k + 1)
+            return self.runs.perturbed(name, k)
+
         try:
             start = time.perf_counter()
             wanted = self.runs.call(name)
@@ -83,27 +118,28 @@ class _Comparison:
         except ABSENT as error:
             return Check(NOT_CHECKED, reason_of(error))
         try:
-            outcome = compare(self._compiled(name, seconds), wanted, lambda k: self.runs.perturbed(name, k))
+            outcome = compare(self._compiled(name, seconds, rerun), wanted, rerun)
         except OutOfStepsError:
             return Check(NOT_CHECKED, "rounding decides how long it runs")
         except DeployError as error:
             status = DIFFERS if self._interrupts.is_given_up else NOT_CHECKED
-            return Check(status, error.message, np.inf if status == DIFFERS else 0.0, strategy)
-        return self._check_of(name, outcome, strategy)
+            return Check(status, error.message, np.inf if status == DIFFERS else 0.0, self._strategy)
+        finally:
+            self.runs.budget.settle(runs)
+        return self._check_of(name, outcome)
 
-    def _compiled(self, name: str, seconds: float) -> list[np.ndarray]:
-        """The results of the compiled code. It is stopped if it takes much longer than the interpreter, which happens only
-        if it is wrong.
-        """
+    def _compiled(self, name: str, seconds: float, rerun: Callable[[int], Arrays]) -> list[np.ndarray]:
+        """The results of the compiled code, which may take much longer than the interpreter's seconds only where it is wrong."""
         arguments = [Array.from_numpy(x, self.executable.device) for x in self.runs.inputs(name)]
         function = self.executable.function(name)
-        if estimate(self.entries[name]).is_bounded:
+        if estimate(self.runs.entries[name]).is_bounded:
             return [np.asarray(y) for y in function(arguments)]
-        self.runs.perturbed(name, 0)  # ends, unless rounding makes the program run forever
+        rerun(0)  # ends, unless rounding makes the program run forever
         with time_limit(_SECONDS + _TIMES * seconds):
             return [np.asarray(y) for y in self._interrupts.call(name, function, arguments)]
 
-    def _check_of(self, name: str, outcome: Outcome, strategy: str) -> Check:
+    def _check_of(self, name: str, outcome: Outcome) -> Check:
+        strategy = self._strategy
         if outcome.difference is not None:
             return Check(DIFFERS, str(outcome.difference), outcome.ratio, strategy, outcome.difference.result)
         if outcome.share < 0.5:
@@ -111,7 +147,7 @@ class _Comparison:
         is_example = name in self.runs.examples
         if outcome.numbers < 0.5 and not is_example:
             return Check(NOT_CHECKED, _NO_NUMBERS)
-        detail = "on the arguments of a call" if is_example else f"on random arguments, {self.runs.draw}"
+        detail = "on the arguments of a call" if is_example else f"{_RANDOM}{self.runs.draw}"
         part = "" if outcome.share == 1 else f"; rounding decides {1 - outcome.share:.0%} of the elements"
         return Check(CHECKED, detail + part, outcome.ratio, strategy)
 

@@ -64,16 +64,26 @@ class ReferenceRuns:
     def __init__(
         self, module: ir.Module, examples: Examples | None = None, draw: str = DRAWS[0], budget: Budget | None = None
     ):
-        self.module, self.examples, self.draw = module, examples or {}, draw
+        self.module = module
         self.entries, self.is_definite = entries_of(module), factorises(module)
-        self.budget = budget or Budget(_ENDLESS)
-        self._first = self.budget.steps
         self._noise = Perturbation()
         self._functions = functions(module.operation, self._noise)  # compiled once for all runs
         self._start = dict(self._functions.state)
-        self._states: dict[int, dict[str, Any]] = {}  # by the number of the run
-        self._inputs: dict[str, list[np.ndarray]] = {}  # arguments of entry points that have been called
+        self.set_arguments(examples, draw, budget)
+
+    def set_arguments(self, examples: Examples | None = None, draw: str = DRAWS[0], budget: Budget | None = None) -> None:
+        """Starts with other arguments, and the state that the module has first."""
+        self.examples, self.draw = examples or {}, draw
+        self.budget = budget or Budget(_ENDLESS)
+        self._first = self.budget.steps
+        self._states: dict[int, dict[str, Any]] = {}  # of each run
+        self._inputs: dict[str, list[np.ndarray]] = {}  # of entry points that have been called
         self._results: dict[tuple[str, int], list[np.ndarray]] = {}
+
+    @property
+    def has_state(self) -> bool:
+        """True if a call may read what another one wrote."""
+        return bool(self._start)
 
     def inputs(self, name: str) -> list[np.ndarray]:
         """The arguments of an entry point in new memory, because a function may write to its arguments."""

@@ -35,15 +35,18 @@ class Budget:
       is_for_checks: also charge the cost of a perturbed call.
     """
 
-    __slots__ = ("is_for_checks", "steps")
+    __slots__ = ("is_for_checks", "reserve", "steps")
 
     def __init__(self, steps: float, is_for_checks: bool = False):
         self.steps: float = steps
         self.is_for_checks = is_for_checks
+        self.reserve = 0.0  # the steps of perturbed runs that calls were charged for
 
     def spend(self, cost: Cost, times: int = 1) -> None:
         """Raises OutOfStepsError if there are not so many steps left."""
         self.steps -= times * self._steps_of(cost)
+        if self.is_for_checks:
+            self.reserve += times * cost.perturbed
         if self.steps < 0:
             raise OutOfStepsError
 
@@ -51,6 +54,11 @@ class Budget:
         """Raises OutOfStepsError if the budget does not suffice for `times` runs; charges nothing."""
         if times * self._steps_of(cost) > self.steps:
             raise OutOfStepsError
+
+    def settle(self, runs: int) -> None:
+        """Charges the calls since the last settlement for so many perturbed runs, instead of the one that each was charged for."""
+        self.steps += (1 - runs) * self.reserve
+        self.reserve = 0.0
 
     def _steps_of(self, cost: Cost) -> float:
         return cost.steps + cost.perturbed if self.is_for_checks else cost.steps

@@ -10,7 +10,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-DRAWS = ("numbers around 1", "small numbers of both signs")
+# Each name stands for the same numbers in every release: artifacts carry it.
+DRAWS = ("numbers around 1", "small numbers of both signs", "numbers of both signs", "large numbers of both signs")
+_RANGES = dict(zip(DRAWS, ((0.2, 0.9), (-1.0, 1.0), (-2.5, 2.5), (-20.0, 20.0)), strict=True))  # of real numbers
 
 
 def drawn(
@@ -33,12 +35,22 @@ def drawn(
 
 def _array(rng: np.random.RandomState, shape: tuple[int, ...], dtype: np.dtype, draw: str, is_definite: bool) -> np.ndarray:
     if dtype.kind in "biu" or "int" in dtype.name:  # NumPy reports the narrow integers of ml_dtypes as void
-        return np.asarray(rng.randint(0, 2, shape)).astype(dtype)
-    low, high, scale = (0.2, 0.9, 1.0) if draw == DRAWS[0] else (-1.0, 1.0, float(max((1, *shape))) ** -0.5)
+        return np.asarray(rng.randint(*_range_of(dtype, draw), shape)).astype(dtype)
+    low, high = _RANGES[draw]
+    scale = float(max((1, *shape))) ** -0.5 if draw == DRAWS[1] else 1.0
     x = scale * rng.uniform(low, high, shape)
     x = np.asarray(x + 1j * scale * rng.uniform(low, high, shape) if dtype.kind == "c" else x)
     is_square = len(shape) > 1 and shape[-1] == shape[-2] > 0
     return (_definite(x) if is_definite and is_square else x).astype(dtype)
+
+
+def _range_of(dtype: np.dtype, draw: str) -> tuple[int, int]:
+    """The smallest of the integers that are drawn, and the one after the largest. Narrow types hold -2 to 1, or 0 to 3."""
+    if draw in DRAWS[:2] or dtype.kind == "b":
+        return 0, 2
+    largest = 9 if draw == DRAWS[2] else 100
+    is_wide, is_unsigned = dtype.kind in "iu", dtype.kind == "u" or dtype.name.startswith("uint")
+    return (0 if is_unsigned else -largest if is_wide else -2), (largest + 1 if is_wide else 4 if is_unsigned else 2)
 
 
 def _definite(x: np.ndarray) -> np.ndarray:

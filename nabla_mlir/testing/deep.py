@@ -89,6 +89,33 @@ def _ruled(f: Map) -> Map:
     return apply
 
 
+def _transposed(f: Map) -> Map:
+    """The linearisation at a point, applied twice, and its transpose by reverse mode."""
+
+    def apply(x: Any) -> Any:
+        linear = nm.linearize(f, x)[1]
+        return nm.vjp(lambda t: linear(t) + linear(bounded(t)), _direction(x))[1](x)[0]
+
+    return apply
+
+
+def _pulled_by_rule(f: Map) -> Map:
+    """A function with a cotangent of its own, which is not the true one; its residuals are its argument and its value."""
+
+    def apply(x: Any) -> Any:
+        own = nm.custom_vjp(f)
+        own.defvjp(lambda a: (y := f(a), (a, y)), lambda residuals, ct: (0.5 * ct * residuals[0] + bounded(residuals[1]),))
+        return own(x)
+
+    return apply
+
+
+def _rematerialised(f: Map) -> Map:
+    """The gradient of a checkpointed function under a policy: products stay."""
+    policy = nm.checkpoint_policies.dots_saveable
+    return lambda x: nm.grad(_size(nm.checkpoint(lambda a: f(a) * x, policy=policy)))(x)
+
+
 @dataclass(frozen=True)
 class Transform:
     """One kind of transform.
@@ -121,6 +148,9 @@ TRANSFORMS: dict[str, Transform] = {
     "while": Transform(_while, 1.4),
     "cond": Transform(_cond, 2.5),
     "rule": Transform(_ruled, 1.0, "f"),
+    "reverse rule": Transform(_pulled_by_rule, 1.1, "f"),
+    "transposed": Transform(_transposed, 2.2, "f"),
+    "remat": Transform(_rematerialised, 3.3, "f"),
 }
 
 
@@ -237,6 +267,11 @@ class Deep:
     def traced(self) -> Traced:
         """The program."""
         return nm.trace(self._run, *self.arguments, name=self.name)
+
+    @property
+    def is_donating(self) -> bool:
+        """True if a call may write to the memory of its array."""
+        return self.seed % 2 == 1
 
     @property
     def name(self) -> str:

@@ -2,6 +2,8 @@
 
 IREE's passes cost some 40 ms for each function and 15 ms for each kernel, however small they are. So the programs of a family
 are mostly one function, whose equal kernels are compiled once; some are functions of their own, as a user has them.
+Half of the programs donate their array; the others' arrays and all indices have to be as they were. Code runs in a process of
+its own with a time limit.
 """
 
 from __future__ import annotations
@@ -12,21 +14,20 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-import numpy as np
 from iree.compiler import ir
 
 from nabla_mlir.compiling.comparison import compare
 from nabla_mlir.compiling.lowering import compile_lowered
 from nabla_mlir.compiling.reference_runs import ReferenceRuns
+from nabla_mlir.dialects.arguments import give_away
 from nabla_mlir.dialects.context import context
 from nabla_mlir.dialects.regions import functions_of, nested
 from nabla_mlir.errors import NablaError
 from nabla_mlir.passes.inline_calls import InlineCallsPass
-from nabla_mlir.runtime import Executable
-from nabla_mlir.runtime.array import Array
 from nabla_mlir.staging.stages import Lowered, module
 from nabla_mlir.targets import target as as_target
 from nabla_mlir.testing.deep import FAMILY, Deep
+from nabla_mlir.testing.separate_runs import Call, EndedError, Result, run
 
 MOST_OPERATIONS = 150  # of a compiled program
 SEPARATE_EVERY = 8  # one family in so many has an entry point for each program
@@ -121,13 +122,18 @@ def _compiled(stages: dict[Deep, Lowered], target: str, is_separate: bool, count
             whole = module(**{program.name: stage for program, stage in stages.items()}).module  # type: ignore[arg-type]
             if not is_separate:
                 join(whole)
-            executable = Executable.load(compile_lowered(whole, machine, cache=False), machine.drivers[0])
+            calls = _calls(stages, is_separate)
+            for call in calls:
+                give_away(functions_of(whole.operation)[call.name], call.donated)
+            vmfb = compile_lowered(whole, machine, cache=False)
         with _timed(count, "running"):
-            got = _results(stages, executable, is_separate)
+            results = run(vmfb, machine.drivers[0], [*calls, *calls])
+            got = [_by_program(stages, calls, some) for some in (results[: len(calls)], results[len(calls) :])]
     except NablaError as error:
         parts = list(stages.items())
         if len(parts) == 1:
-            return [Fault((parts[0][0],), f"fails: {error.message[:300]}", is_separate)]
+            what = error.what if isinstance(error, EndedError) else "fails"
+            return [Fault((parts[0][0],), f"{what}: {error.message[:300]}", is_separate)]
         half = len(parts) // 2
         return [fault for part in (parts[:half], parts[half:]) for fault in _compiled(dict(part), target, is_separate, count)]
     count.compiled["separate functions" if is_separate else "one function"] += len(stages)
@@ -171,18 +177,25 @@ def join(whole: ir.Module) -> None:
     InlineCallsPass().run(whole.operation)
 
 
-def _results(stages: dict[Deep, Lowered], executable: Executable, is_separate: bool) -> list[dict[Deep, list[np.ndarray]]]:
-    """The results of two calls, by program."""
-    calls = []
-    arguments = {program: [Array.from_numpy(x, executable.device) for x in program.arguments] for program in stages}
-    for _ in range(2):
-        if is_separate:
-            results = {p: [np.asarray(y) for y in executable.function(p.name)(xs)] for p, xs in arguments.items()}
-        else:
-            flat = iter(executable.function(_ALL)([x for xs in arguments.values() for x in xs]))
-            results = {p: [np.asarray(next(flat)) for _ in _returned(p, stage)] for p, stage in stages.items()}
-        calls.append(results)
-    return calls
+def _calls(stages: dict[Deep, Lowered], is_separate: bool) -> list[Call]:
+    """The calls of all programs: one of the function that calls them, or one of each."""
+    each = [Call(p.name, tuple(p.arguments), (0,) if p.is_donating else ()) for p in stages]
+    if is_separate:
+        return each
+    donated = [2 * i for i, call in enumerate(each) if call.donated]
+    return [Call(_ALL, tuple(x for call in each for x in call.arguments), tuple(donated))]
+
+
+def _by_program(stages: dict[Deep, Lowered], calls: list[Call], results: list[Result]) -> dict[Deep, Result]:
+    """The results of each program."""
+    if len(calls) == len(stages) and calls[0].name != _ALL:
+        return dict(zip(stages, results, strict=True))
+    (whole,) = results
+    values, found = iter(whole.values), {}
+    for i, (program, stage) in enumerate(stages.items()):
+        own = tuple(next(values) for _ in _returned(program, stage))
+        found[program] = Result(own, tuple(k - 2 * i for k in whole.changed if k // 2 == i))
+    return found
 
 
 def _returned(program: Deep, stage: Lowered) -> Sequence[ir.Type]:
@@ -190,16 +203,17 @@ def _returned(program: Deep, stage: Lowered) -> Sequence[ir.Type]:
     return ir.FunctionType(ir.TypeAttr(kind).value).results
 
 
-def _difference(program: Deep, stage: Lowered, calls: Sequence[Sequence[np.ndarray]], count: Count) -> str:
-    """The first fault of two calls, in words; "" if they are correct."""
+def _difference(program: Deep, stage: Lowered, calls: Sequence[Result], count: Count) -> str:
+    """The first fault of two calls, in words; "" if there is none."""
     runs = ReferenceRuns(stage.module, {program.name: program.arguments})
     wanted = runs.call(program.name)
-    first, second = (compare(got, wanted, lambda k: runs.perturbed(program.name, k)) for got in calls)
+    first, second = (compare(got.values, wanted, lambda k: runs.perturbed(program.name, k)) for got in calls)
     count.undecided += first.share < 0.5
     for call, outcome in {"first": first, "second": second}.items():
         if outcome.difference is not None:
             return f"in the {call} call {outcome.difference}"
-    return ""
+    changed = sorted({i for got in calls for i in got.changed})
+    return f"changes arguments that are not donated: {changed}" if changed else ""
 
 
 # ---------------------------------------------------------------- shrinking

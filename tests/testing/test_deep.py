@@ -7,9 +7,10 @@ import pytest
 
 from nabla_mlir.compiling.lowering import clone_module, compile_lowered
 from nabla_mlir.dialects.regions import functions_of, nested
+from nabla_mlir.errors import DeployError
 from nabla_mlir.interpreter import interpreted
 from nabla_mlir.staging.stages import module
-from nabla_mlir.testing import deep, deep_batches, fuzz
+from nabla_mlir.testing import deep, deep_batches, fuzz, separate_runs
 from nabla_mlir.testing.deep_batches import Count, faults_of, join, shrunk
 from nabla_mlir.testing.deep_steps import STEPS
 
@@ -122,3 +123,55 @@ def test_the_command_says_what_was_compiled(capsys, monkeypatch):
     assert out.endswith("1 faults\n")
     assert "shrunk: 128 (int64[8], 1 steps, no transform): in the first call result" in err
     assert "func.func @f128" in err
+
+
+def endless(module, *arguments, **options):
+    """A compiler that writes loops that do not end: their values do not change."""
+    broken = clone_module(module)
+    for op in nested(broken.operation):
+        if op.name == "stablehlo.while":
+            *_, end = op.regions[1].blocks[0].operations
+            for i, value in enumerate(op.regions[1].blocks[0].arguments):
+                end.operation.operands[i] = value
+    return compile_lowered(broken, *arguments, **options)
+
+
+def test_a_loop_that_does_not_end_is_a_fault(monkeypatch):
+    """It is told with its seed, and what is tried next runs in another process."""
+    program = deep.Deep(64 * INTEGERS, 1, ("while",))
+    with monkeypatch.context() as patch:
+        patch.setattr(deep_batches, "compile_lowered", endless)
+        patch.setattr(separate_runs, "SECONDS", 5.0)
+        (found,) = faults_of([program])
+    assert found.programs == (program,)
+    assert found.what == "hangs: calls of a module require at most 5 s, got one that goes on."
+    assert faults_of([program]) == []
+
+
+def test_a_process_that_crashes_is_a_fault():
+    process = separate_runs._Process()
+    process._open()
+    process._process.kill()
+    process._process.join()
+    with pytest.raises(separate_runs.EndedError, match="got exit status -9") as caught:
+        process.run(b"", "local-sync", [], 60.0)
+    assert caught.value.what == "crashes"
+    with pytest.raises(DeployError):  # of the next process
+        process.run(b"no module", "local-sync", [], 60.0)
+    process.end()
+
+
+def test_programs_donate_their_arrays_and_keep_the_others(monkeypatch):
+    stages = {p: p.traced().lower() for p in [deep.Deep(128, 1, ()), deep.Deep(129, 1, ())]}
+    (call,) = deep_batches._calls(stages, False)
+    assert call.donated == (2,)
+    assert [c.donated for c in deep_batches._calls(stages, True)] == [(), (0,)]
+    run = deep_batches.run
+
+    def spoiled(*arguments):
+        return [replace(result, changed=(3,)) for result in run(*arguments)]
+
+    monkeypatch.setattr(deep_batches, "run", spoiled)
+    (found,) = faults_of([*stages])
+    assert found.programs[0].seed == 129
+    assert found.what == "changes arguments that are not donated: [1]"

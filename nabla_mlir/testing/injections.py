@@ -1,0 +1,228 @@
+"""Faults put into programs as a compiler that is wrong would: to measure which of them checked compilation catches.
+
+A fault changes one operation of a lowered module, in place, and leaves a valid module of the same functions.
+`bench/injections.py` compiles such modules for programs that mean something else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from iree.compiler import ir
+
+from nabla_mlir.dialects.context import context
+from nabla_mlir.dialects.regions import nested
+from nabla_mlir.dialects.stablehlo import constant_array, elements, emit
+from nabla_mlir.dialects.types import is_complex, is_float, is_static_tensor, shape_and_dtype, tensor_type
+from nabla_mlir.table.traits import CONSTANT, runs_regions
+
+Numbers = np.random.RandomState
+Change = Callable[[ir.Operation, Numbers], bool]  # of an operation, in place; False where it does not apply
+
+_COMMUTATIVE = frozenset(f"stablehlo.{name}" for name in ("add", "multiply", "and", "or", "xor", "maximum", "minimum"))
+_REVERSE = {"LT": "GE", "GE": "LT", "GT": "LE", "LE": "GT", "EQ": "NE", "NE": "EQ"}
+_INDEXED = ("stablehlo.gather", "stablehlo.dynamic_slice", "stablehlo.scatter", "stablehlo.dynamic_update_slice")
+
+
+@dataclass(frozen=True)
+class Injection:
+    """One fault in a module.
+
+    Args:
+      fault: its name.
+      operation: the operation that it changed, and its index among those of the module.
+    """
+
+    fault: str
+    operation: str
+
+    def __str__(self) -> str:
+        return f"{self.fault} of {self.operation}"
+
+
+def inject(module: ir.Module, fault: str, rng: Numbers) -> Injection | None:
+    """Puts a fault into one operation of a module, chosen at random; None where no operation can have it."""
+    ops = [op for op in nested(module.operation) if op.parent is not None and _is_step(op)]
+    for k in rng.permutation(len(ops)):
+        with context(), ir.Location.unknown():
+            name = ops[k].name
+            if FAULTS[fault](ops[k], rng):
+                return Injection(fault, f"{name} {k}")
+    return None
+
+
+def _is_step(op: ir.Operation) -> bool:
+    """True for an operation of a function, a loop or a branch; the regions of reductions are part of an operation."""
+    assert op.parent is not None
+    return runs_regions(op.parent.operation)
+
+
+# ---------------------------------------------------------------- operands
+
+
+def _exchange_two_operands(op: ir.Operation, rng: Numbers) -> bool:
+    """The two operands of an operation that is not commutative."""
+    if len(op.operands) != 2 or op.name in _COMMUTATIVE or runs_regions(op):
+        return False
+    return _exchange(op, 0, 1)
+
+
+def _exchange_values(op: ir.Operation, rng: Numbers) -> bool:
+    """Two operands of one type, of an operation with more than two: a selection, a loop, a return."""
+    count = len(op.operands)
+    pairs = [(i, j) for i in range(count) for j in range(i) if count > 2 or runs_regions(op)]
+    return any(_exchange(op, *pairs[k]) for k in rng.permutation(len(pairs)))
+
+
+def _exchange(op: ir.Operation, i: int, j: int) -> bool:
+    a, b = op.operands[i], op.operands[j]
+    if a == b or a.type != b.type:
+        return False
+    op.operands[i], op.operands[j] = b, a
+    return True
+
+
+def _take_another_value(op: ir.Operation, rng: Numbers) -> bool:
+    """An operand becomes another value of its type, which is known by then."""
+    block = op.block
+    before = [*block.arguments]
+    for other in block.operations:
+        if other.operation == op:
+            break
+        before += other.operation.results
+    choices = [(i, v) for i, x in enumerate(op.operands) for v in before if v.type == x.type and v != x]
+    if not choices:
+        return False
+    index, value = choices[rng.randint(len(choices))]
+    op.operands[index] = value
+    return True
+
+
+def _shift_index(op: ir.Operation, rng: Numbers) -> bool:
+    """The index of a gather, a scatter or a slice is off by one."""
+    if op.name not in _INDEXED:
+        return False
+    indices = [i for i, v in enumerate(op.operands) if not is_float(dtype := shape_and_dtype(v.type)[1]) and not is_complex(dtype)]
+    starts = {"stablehlo.gather": [1], "stablehlo.dynamic_slice": [*range(1, len(op.operands))],
+              "stablehlo.dynamic_update_slice": [*range(2, len(op.operands))]}  # fmt: skip
+    found = starts.get(op.name, [len(op.operands) // 2])
+    found = [i for i in found if i in indices]
+    if not found:
+        return False
+    index = found[rng.randint(len(found))]
+    value = op.operands[index]
+    with ir.InsertionPoint(op):
+        op.operands[index] = emit("stablehlo.add", [value, _filled(value.type, 1)], results=[value.type]).results[0]
+    return True
+
+
+def _change_initial_value(op: ir.Operation, rng: Numbers) -> bool:
+    """The initial value of a reduction: it becomes a half, a one, or true."""
+    if op.name not in ("stablehlo.reduce", "stablehlo.reduce_window"):
+        return False
+    index = len(op.operands) // 2
+    type_ = op.operands[index].type
+    with ir.InsertionPoint(op):
+        op.operands[index] = _filled(type_, 0.5 if is_float(shape_and_dtype(type_)[1]) else 1)
+    return True
+
+
+# ---------------------------------------------------------------- results
+
+
+def _negate(op: ir.Operation, rng: Numbers) -> bool:
+    """A result has the other sign, or is the other truth value."""
+    if not _is_tensor(op):
+        return False
+    return _replace(op, lambda y: emit("stablehlo.not" if _is_truth(y) else "stablehlo.negate", [y], results=[y.type]))
+
+
+def _drop_row(op: ir.Operation, rng: Numbers) -> bool:
+    """The last row of a result is zero."""
+    if not _is_tensor(op) or not (shape := shape_and_dtype(op.results[0].type)[0]) or 0 in shape:
+        return False
+    rows = np.arange(shape[0]).reshape(-1, *(1,) * (len(shape) - 1)) < shape[0] - 1
+    mask = np.broadcast_to(rows, shape)
+    return _replace(op, lambda y: emit("stablehlo.select", [_constant(mask), y, _filled(y.type, 0)], results=[y.type]))
+
+
+def _skip(op: ir.Operation, rng: Numbers) -> bool:
+    """The operation is left out: its result is one of its operands."""
+    found = [v for v in op.operands if len(op.results) == 1 and v.type == op.results[0].type]
+    if not found or op.name == "stablehlo.optimization_barrier":
+        return False
+    uses = list(op.results[0].uses)
+    op.results[0].replace_all_uses_with(found[rng.randint(len(found))])
+    return bool(uses)
+
+
+# ---------------------------------------------------------------- attributes
+
+
+def _change_constant(op: ir.Operation, rng: Numbers) -> bool:
+    """One element of a constant is off by a hundredth of a per cent; of integers and truth values by one."""
+    if op.name != CONSTANT or not is_static_tensor(op.results[0].type):
+        return False
+    x = np.array(constant_array(op))
+    if not x.size or x.dtype.kind == "V":
+        return False
+    flat = x.reshape(-1)
+    k = rng.randint(flat.size)
+    flat[k] = ~flat[k] if x.dtype == bool else flat[k] + 1 if x.dtype.kind in "iu" else flat[k] * 1.01 or 0.01
+    if np.array_equal(x, constant_array(op), equal_nan=x.dtype.kind in "fc"):
+        return False
+    with ir.InsertionPoint(op):
+        op.results[0].replace_all_uses_with(_constant(x))
+    return True
+
+
+def _reverse_comparison(op: ir.Operation, rng: Numbers) -> bool:
+    """A comparison is true where it was false."""
+    if op.name != "stablehlo.compare":
+        return False
+    text = str(op.attributes["comparison_direction"])
+    old = next(word for word in _REVERSE if f" {word}>" in text)
+    op.attributes["comparison_direction"] = ir.Attribute.parse(text.replace(f" {old}>", f" {_REVERSE[old]}>"))
+    return True
+
+
+def _is_tensor(op: ir.Operation) -> bool:
+    return len(op.results) == 1 and is_static_tensor(op.results[0].type) and "quant" not in str(op.results[0].type)
+
+
+def _is_truth(value: ir.Value) -> bool:
+    return shape_and_dtype(value.type)[1] == np.dtype(bool)
+
+
+def _replace(op: ir.Operation, by: Callable[[ir.Value], ir.Operation]) -> bool:
+    (result,) = op.results
+    if not list(result.uses):
+        return False
+    with ir.InsertionPoint.after(op):
+        before = {o.operation for o in op.block.operations}
+        value = by(result).results[0]
+        added = [o.operation for o in op.block.operations if o.operation not in before]
+    result.replace_all_uses_except(value, added)
+    return True
+
+
+def _filled(type_: ir.Type, number: float) -> ir.Value:
+    shape, dtype = shape_and_dtype(type_)
+    return _constant(np.full(shape, number).astype(dtype))
+
+
+def _constant(x: np.ndarray) -> ir.Value:
+    type_ = tensor_type(x.shape, x.dtype)
+    return emit(CONSTANT, [], results=[type_], attributes={"value": elements(x)}).results[0]
+
+
+FAULTS: dict[str, Change] = {
+    change.__name__.strip("_").replace("_", " "): change
+    for change in (
+        _exchange_two_operands, _exchange_values, _take_another_value, _shift_index, _change_initial_value, _negate, _drop_row,
+        _skip, _change_constant, _reverse_comparison,
+    )
+}  # fmt: skip
+

@@ -1,0 +1,142 @@
+"""Calls of compiled functions in a process of their own, which may crash, or be ended when a call goes on."""
+
+from __future__ import annotations
+
+import atexit
+import multiprocessing
+from collections.abc import Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+
+import numpy as np
+
+from nabla_mlir.errors import DeployError, NablaError
+from nabla_mlir.runtime import Executable
+from nabla_mlir.runtime.array import Array
+from nabla_mlir.runtime.donation import call
+
+SECONDS = 30.0  # that the calls of one module may take
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call of a function of a module.
+
+    Args:
+      name: of the function.
+      arguments: of its types.
+      donated: the indices of arguments to whose memory it may write.
+    """
+
+    name: str
+    arguments: tuple[np.ndarray, ...]
+    donated: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Result:
+    """The results of a call, and the indices of arguments that it changed though they are not donated."""
+
+    values: tuple[np.ndarray, ...]
+    changed: tuple[int, ...]
+
+
+class EndedError(NablaError):
+    """The process of a call ended, or was ended.
+
+    Args:
+      what: "hangs" or "crashes".
+    """
+
+    def __init__(self, what: str, message: str):
+        super().__init__(message)
+        self.what = what
+
+
+def run(vmfb: bytes, driver: str, calls: Sequence[Call], seconds: float | None = None) -> list[Result]:
+    """The results of calls of a module, one after the other, in the process that is kept for them.
+
+    Args:
+      seconds: that all of them may take (`SECONDS`).
+
+    Raises:
+      EndedError: a call goes on for longer, or ends the process.
+      DeployError: the runtime refuses the module or a call.
+    """
+    return _PROCESS.run(vmfb, driver, calls, SECONDS if seconds is None else seconds)
+
+
+class _Process:
+    """One process, started at the first call and again after each that ended it."""
+
+    def __init__(self) -> None:
+        self._process: multiprocessing.process.BaseProcess | None = None
+        self._pipe: Connection | None = None
+
+    def run(self, vmfb: bytes, driver: str, calls: Sequence[Call], seconds: float) -> list[Result]:
+        pipe = self._open()
+        try:
+            pipe.send((vmfb, driver, calls))
+            if not pipe.poll(seconds):
+                raise EndedError("hangs", f"calls of a module require at most {seconds:g} s, got one that goes on.")
+            answer = pipe.recv()
+        except (EOFError, OSError):
+            assert self._process is not None
+            self._process.join()
+            code = self._process.exitcode
+            self.end()
+            raise EndedError("crashes", f"calls of a module require a process that goes on, got exit status {code}.") from None
+        except BaseException:
+            self.end()
+            raise
+        if isinstance(answer, str):
+            raise DeployError(answer)
+        return answer  # type: ignore[no-any-return]
+
+    def _open(self) -> Connection:
+        if self._pipe is None:
+            method = multiprocessing.get_context("spawn")  # a fork would have none of the threads of IREE
+            self._pipe, end = method.Pipe()
+            self._process = method.Process(target=_serve, args=(end,), daemon=True)
+            self._process.start()
+            end.close()
+            self._pipe.recv()  # it is ready
+            atexit.register(self.end)
+        return self._pipe
+
+    def end(self) -> None:
+        """Ends the process; the next call starts another one."""
+        if self._process is not None and self._pipe is not None:
+            self._process.kill()
+            self._process.join()
+            self._pipe.close()
+        self._process = self._pipe = None
+        atexit.unregister(self.end)
+
+
+_PROCESS = _Process()
+
+
+def _serve(pipe: Connection) -> None:
+    """Runs what it is sent, until the other end is closed."""
+    pipe.send("ready")
+    while True:
+        try:
+            vmfb, driver, calls = pipe.recv()
+        except EOFError:
+            return
+        try:
+            executable = Executable.load(vmfb, driver)
+            answer: list[Result] | str = [_called(executable, item) for item in calls]
+        except NablaError as error:
+            answer = error.message
+        pipe.send(answer)
+
+
+def _called(executable: Executable, item: Call) -> Result:
+    function = executable.function(item.name)
+    inputs = [Array.from_numpy(x, executable.device) for x in item.arguments]
+    outputs = call(function, inputs, item.donated, None) if item.donated else function(inputs)
+    values = tuple(np.array(y) for y in outputs)
+    others = [i for i in range(len(inputs)) if i not in item.donated]
+    return Result(values, tuple(i for i in others if np.asarray(inputs[i]).tobytes() != item.arguments[i].tobytes()))

@@ -1,0 +1,99 @@
+"""Faults injected into programs: each is one changed operation of a valid module, and the check catches those on rare values."""
+
+import io
+
+import numpy as np
+import pytest
+
+import nabla_mlir as nm
+import nabla_mlir.numpy as nnp
+from nabla_mlir.compiling import reference_check
+from nabla_mlir.compiling.lowering import clone_module
+from nabla_mlir.compiling.reference_check import check_artifact
+from nabla_mlir.dialects.context import parse_module
+from nabla_mlir.interpreter import Budget, OutOfStepsError, interpreted
+from nabla_mlir.interpreter.executable import InterpretedExecutable
+from nabla_mlir.testing.injections import FAULTS, inject
+
+X = np.array([[0.5, -1.25, 2.0], [1.5, 0.25, -3.0]])
+
+
+def every_kind(x, i):
+    """A program with an operation for each fault."""
+    y = nnp.where(x > 0, x, nnp.exp(x) - 1.0) / (2.0 + x * x)
+    return nnp.sum(y, axis=0) - nm.fori_loop(0, 2, lambda _, c: c - 0.5 * x[i], x[i]), y[:, ::-1]
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_each_fault_leaves_a_valid_module_with_other_numbers(fault):
+    module = nm.trace(every_kind, X, np.int32(0), name="f").lower().module
+    before, right = str(module), interpreted(module.operation, "f")([X, np.int32(0)])
+    differ = 0
+    for k in range(6):
+        broken = clone_module(module)
+        injection = inject(broken, fault, np.random.RandomState(k))
+        assert injection is not None
+        assert injection.fault == fault
+        assert broken.operation.verify()
+        try:
+            got = interpreted(broken.operation, "f")([X, np.int32(0)], Budget(1e4))
+        except OutOfStepsError:  # of a loop
+            differ += 1
+        else:
+            differ += not all(np.array_equal(a, b) for a, b in zip(got, right, strict=True))
+    assert differ
+    assert str(module) == before
+
+
+def test_no_operation_can_have_a_fault():
+    module = nm.trace(lambda x: x * x, X, name="f").lower().module
+    assert inject(module, "shift index", np.random.RandomState(0)) is None
+
+
+class Interpreter:
+    """The interpreter in the place of compiled code."""
+
+    @staticmethod
+    def load(content, driver):
+        return InterpretedExecutable(parse_module(content).operation)
+
+
+# Programs whose values of one sign, of one size, or of 0 and 1 do not show a fault, and the operation that has it.
+RARE = {
+    "negative numbers": (lambda x: nnp.where(x > 0, x, nnp.exp(x) - 1), np.ones(3), "negate", "stablehlo.exponential"),
+    "positive numbers": (lambda x: nnp.log(nnp.abs(x)) + nnp.where(x > 0, nnp.exp(x), x), np.ones(3), "negate", "stablehlo.exponential"),
+    "sums that saturate": (
+        lambda w: nm.grad(lambda w: nnp.sum(nm.nn.sigmoid(nnp.ones((4, 500)) @ w)))(w), np.ones(500), "negate", "stablehlo.subtract",
+    ),
+    "integers": (lambda i: i // 3 + (i & 4), np.ones(8, np.int32), "skip", "stablehlo.select"),
+    "large numbers": (lambda x: nnp.minimum(x, 6.0) * 2, np.ones(4), "skip", "stablehlo.minimum"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", RARE)
+def test_faults_on_rare_values_are_caught(name, monkeypatch):
+    f, x, fault, operation = RARE[name]
+    monkeypatch.setattr(reference_check, "Executable", Interpreter)
+    module = nm.trace(f, x, name="f").lower().module
+    caught = 0
+    for k in range(40):
+        broken = clone_module(module)
+        injection = inject(broken, fault, np.random.RandomState(k))
+        if injection is None or not injection.operation.startswith(operation):
+            continue
+        file = io.BytesIO()
+        broken.operation.write_bytecode(file)
+        (check,) = check_artifact(module, nm.CPU("host"), file.getvalue()).values()
+        assert check.status == "differs", injection
+        caught += 1
+    assert caught
+
+
+def test_the_arguments_of_a_call_are_not_all_that_is_checked(monkeypatch):
+    """Zeros show nothing of a product."""
+    monkeypatch.setattr(reference_check, "Executable", Interpreter)
+    module = nm.trace(lambda x: x * 3.0 - 2.0 * x * x, X, name="f").lower().module
+    file = io.BytesIO()
+    nm.trace(lambda x: x * 3.0 + 2.0 * x * x, X, name="f").lower().module.operation.write_bytecode(file)
+    (check,) = check_artifact(module, nm.CPU("host"), file.getvalue(), {"f": [0 * X]}).values()
+    assert check.status == "differs"
