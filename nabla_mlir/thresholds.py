@@ -71,6 +71,7 @@ READ_OPERATION: Annotated[float, Chosen("µs", "20 to 45")] = 30.0
 INTERPRETED_ELEMENT: Annotated[float, Chosen("ns", "0.2 to 3")] = 1.0
 INTERPRETED_FUNCTION: Annotated[float, Chosen("ns", "exp and log 0.5 to 1, sin 0.6 and 8.4, logistic 2 and 14")] = 5.0
 INTERPRETED_SPECIAL: Annotated[float, Chosen("ns", "of SciPy: erf 3.5, digamma 9, lgamma 13, erfinv 17")] = 15.0
+DRAWN_ELEMENT: Annotated[float, Chosen("ns of an argument for a check, drawn, copied and given to the code", "20 to 30")] = 25.0
 INTERPRETED_PICKED: Annotated[float, Chosen("ns of a gathered element", "x[i] of 10⁵ takes 17")] = 20.0
 INTERPRETED_ONE_BY_ONE: Annotated[float, Chosen("ns", "scatters 35, sorts 80")] = 60.0
 INTERPRETED_FLOP: Annotated[float, Chosen("ns", "0.02 in f32, 0.05 in f64, on one core")] = 0.05

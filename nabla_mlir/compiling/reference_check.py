@@ -30,6 +30,7 @@ CHECKED, DIFFERS, NOT_CHECKED = "checked", "differs", "not checked"
 _DRAWS = (DRAWS[1], DRAWS[0], *DRAWS[2:])
 _DRAWS_OF_FACTORS = DRAWS
 _RANDOM = "on random arguments, "
+_REST = 0.5  # the part of what the first draw leaves that further draws may take: their calls of compiled code cost time, too
 _UNDECIDED, _NO_NUMBERS = "rounding decides its values", "its results are not numbers on random arguments"
 # A compiled loop is stopped after this many seconds plus this many times the interpreter's time.
 _SECONDS, _TIMES = 10.0, 100.0
@@ -62,6 +63,7 @@ def check_artifact(
     allowance = allowance_of(module)
     first, *others = _DRAWS_OF_FACTORS if comparison.runs.is_definite else _DRAWS
     checks = comparison.checks(examples or {}, first, allowance if is_bounded else None)
+    allowance.steps *= _REST
     for draw in (first, *others) if examples else others:
         if any(check.status == DIFFERS for check in checks.values()):
             break
@@ -97,6 +99,8 @@ class _Comparison:
         Args:
           budget: from which what the interpreter takes is subtracted; None sets no limit.
         """
+        if budget is not None:
+            budget.steps -= self.runs.size * thresholds.DRAWN_ELEMENT / (1000 * thresholds.STEP)
         self.runs.set_arguments(examples, draw, budget)
         if self.runs.has_state:
             self.executable = self._start.clone()

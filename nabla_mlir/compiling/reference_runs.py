@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -74,6 +75,7 @@ class ReferenceRuns:
     def set_arguments(self, examples: Examples | None = None, draw: str = DRAWS[0], budget: Budget | None = None) -> None:
         """Starts with other arguments, and the state that the module has first."""
         self.examples, self.draw = examples or {}, draw
+        self._given = dict(self.examples)  # the arguments by entry point, drawn when they are first needed
         self.budget = budget or Budget(_ENDLESS)
         self._first = self.budget.steps
         self._states: dict[int, dict[str, Any]] = {}  # of each run
@@ -85,12 +87,19 @@ class ReferenceRuns:
         """True if a call may read what another one wrote."""
         return bool(self._start)
 
+    @property
+    def size(self) -> int:
+        """The number of elements of the arguments of all entry points."""
+        return sum(math.prod(shape) for name in self.entries for shape, _ in self._types(name))
+
+    def _types(self, name: str) -> list[tuple[tuple[int, ...], np.dtype]]:
+        return [shape_and_dtype(argument.type) for argument in self.entries[name].regions[0].blocks[0].arguments]
+
     def inputs(self, name: str) -> list[np.ndarray]:
         """The arguments of an entry point in new memory, because a function may write to its arguments."""
-        if name in self.examples:
-            return [np.array(x) for x in self.examples[name]]
-        types = [shape_and_dtype(argument.type) for argument in self.entries[name].regions[0].blocks[0].arguments]
-        return drawn(types, name, self.draw, self.is_definite)
+        if name not in self._given:
+            self._given[name] = drawn(self._types(name), name, self.draw, self.is_definite)
+        return [np.array(x) for x in self._given[name]]
 
     def call(self, name: str) -> list[np.ndarray]:
         """The results of an entry point.
