@@ -27,8 +27,9 @@ from measuring import console
 from rich.progress import track
 
 import nabla_mlir as nm
-from nabla_mlir import nn, scipy
+from nabla_mlir import nn
 from nabla_mlir import numpy as nnp
+from nabla_mlir.jax import scipy
 
 jax.config.update("jax_enable_x64", True)
 DTYPES = (np.dtype(ml_dtypes.bfloat16), np.dtype("f2"), np.dtype("f4"), np.dtype("f8"))

@@ -23,7 +23,7 @@ from workloads import WORKLOADS
 from workloads_sweep import SWEEP
 
 import nabla_mlir as nm
-from nabla_mlir import pytree
+from nabla_mlir.base import pytree
 from nabla_mlir.compiling import checking
 
 NAMES = (

@@ -21,8 +21,8 @@ import numpy as np
 from iree.compiler import ir
 
 import nabla_mlir as nm
+import nabla_mlir.jax.scipy.special as special
 import nabla_mlir.numpy as nnp
-import nabla_mlir.scipy.special as special
 from nabla_mlir.compiling.comparison import compare
 from nabla_mlir.compiling.reference_runs import ReferenceRuns
 from nabla_mlir.dialects.types import is_float
@@ -121,7 +121,7 @@ def _matrix(x: Any) -> Any:
 # Of one vector. The first are at discontinuities, the next cancel or lose everything, the others are ordinary.
 PROGRAMS: dict[str, Callable[[Any], Any]] = {
     "sort": lambda x: nnp.sort(nnp.exp(x)), "argsort": lambda x: nnp.argsort(nnp.sin(x) ** 2 + nnp.cos(x) ** 2),
-    "argmax": lambda x: nnp.argmax(nnp.tanh(x * x)), "top k": lambda x: nm.lax.top_k(nnp.exp(-x * x), 2),
+    "argmax": lambda x: nnp.argmax(nnp.tanh(x * x)), "top k": lambda x: nm.jax.lax.top_k(nnp.exp(-x * x), 2),
     "floor": lambda x: nnp.floor(x / 3 * 3), "round": lambda x: nnp.round(x * 1.5 / 1.5),
     "int": lambda x: (x * 7 / 7).astype("int32"),
     "sign": lambda x: nnp.sign(nnp.sin(x) - x), "mod": lambda x: nnp.mod(x * 2 / 2, 0.5),

@@ -116,7 +116,8 @@ class Ours:
 
     def build(self) -> dict[str, float]:
         """Loads it, puts its arguments on the GPU, and calls it once."""
-        from nabla_mlir import pytree, runtime
+        from nabla_mlir import runtime
+        from nabla_mlir.base import pytree
 
         start = time.perf_counter()
         module = runtime.load(self.folder / f"{self.name}.vmfb", "cuda")

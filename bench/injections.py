@@ -33,6 +33,7 @@ from workloads_sweep import SWEEP
 
 import nabla_mlir as nm
 import nabla_mlir.numpy as nnp
+from nabla_mlir.base.errors import NablaError
 from nabla_mlir.compiling import reference_check
 from nabla_mlir.compiling.comparison import compare
 from nabla_mlir.compiling.lowering import clone_module, compile_lowered
@@ -40,7 +41,6 @@ from nabla_mlir.compiling.reference_check import CHECKED, DIFFERS, check_artifac
 from nabla_mlir.compiling.reference_runs import ReferenceRuns, entries_of
 from nabla_mlir.dialects.context import parse_module
 from nabla_mlir.dialects.types import shape_and_dtype
-from nabla_mlir.errors import NablaError
 from nabla_mlir.interpreter import Budget, OutOfStepsError, functions
 from nabla_mlir.interpreter.executable import InterpretedExecutable
 from nabla_mlir.testing.deep import Deep

@@ -1,4 +1,4 @@
-"""Measures thresholds again: what stands in nabla_mlir/thresholds.py beside what this machine gives.
+"""Measures thresholds again: what stands in nabla_mlir/base/thresholds.py beside what this machine gives.
 
 usage: python bench/measure.py [NAME ...]
 Without a name all of them, in a few minutes. Where one way overtakes another, both are timed at several sizes, and the
@@ -21,7 +21,8 @@ from rich.table import Table
 
 import nabla_mlir as nm
 from nabla_mlir import numpy as nnp
-from nabla_mlir import runtime, thresholds
+from nabla_mlir import runtime
+from nabla_mlir.base import thresholds
 from nabla_mlir.prepared.blocks import in_a_row
 from nabla_mlir.runtime.timing import median
 from nabla_mlir.runtime.transfer import fill, memory_of

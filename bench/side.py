@@ -92,7 +92,8 @@ class Server:
         from sizes import barriers_of
 
         import nabla_mlir as nm
-        from nabla_mlir import pytree, runtime
+        from nabla_mlir import runtime
+        from nabla_mlir.base import pytree
         from nabla_mlir.runtime.profile import dispatches_of
 
         f = nabla_functions(self.workload, self.workload.function(nabla()))[self.name]

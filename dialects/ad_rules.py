@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from iree.compiler import ir
 
+from nabla_mlir.base.errors import VerifyError
 from nabla_mlir.dialects.ad import Differentiated, is_differentiable_type, types_text
 from nabla_mlir.dialects.locations import source_of
 from nabla_mlir.dialects.regions import RegionOp
-from nabla_mlir.errors import VerifyError
 
 RECUR = "ad.recur"
 WITHOUT_RULE = "without_rule"  # on a custom function inside its own rule, beyond the requested derivatives

@@ -9,7 +9,7 @@ import types
 from iree.compiler import ir
 from iree.compiler.ir import Context  # mypy finds the module `ir` in any file only if one imports from it
 
-from nabla_mlir.errors import ImportIRError
+from nabla_mlir.base.errors import ImportIRError
 
 # The bindings search for a module of Python classes whenever they return an operation, and do not cache a failure. An
 # empty module avoids this search, which would take most of the time of every pass.

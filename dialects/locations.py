@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 from iree.compiler import ir
 
-from nabla_mlir.errors import NablaError, SourceRange, is_internal
-from nabla_mlir.locks import new_lock
+from nabla_mlir.base.errors import NablaError, SourceRange, is_internal
+from nabla_mlir.base.locks import new_lock
 
 _FRAMES = 32  # frames of the Python stack to search for the user's lines
 

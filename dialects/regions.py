@@ -9,9 +9,9 @@ from typing import TypeVar
 
 from iree.compiler import ir
 
+from nabla_mlir.base.errors import VerifyError
 from nabla_mlir.dialects.locations import source_of
 from nabla_mlir.dialects.types import is_static_tensor
-from nabla_mlir.errors import VerifyError
 
 A = TypeVar("A", bound=ir.Attribute)
 T = TypeVar("T")

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 from iree.compiler import ir
 
+from nabla_mlir.base.errors import DtypeError, user_frame
 from nabla_mlir.dialects.context import context
 from nabla_mlir.dialects.locations import here
 from nabla_mlir.dialects.types import shape_and_dtype, tensor_type
-from nabla_mlir.errors import DtypeError, user_frame
 
 OPTIMIZATION_BARRIER = "stablehlo.optimization_barrier"
 COMPUTE_BARRIERS = ("iree_tensor_ext.compute_barrier.start", "iree_tensor_ext.compute_barrier.end")

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from iree.compiler import ir
 
+from nabla_mlir.base.errors import DtypeError, user_frame
 from nabla_mlir.dialects.context import context
-from nabla_mlir.errors import DtypeError, user_frame
 
 # MLIR spelling of each element type; unsigned integers keep their sign in StableHLO, signed ones are signless.
 _BUILTIN = {

@@ -16,7 +16,7 @@ from typing import Any
 import error_pages
 
 import nabla_mlir as nm
-from nabla_mlir import errors
+from nabla_mlir.base import errors
 from nabla_mlir.tools.arguments import parser
 
 DOCS = Path(__file__).resolve().parent
@@ -126,7 +126,7 @@ def reference() -> dict[str, str]:
         if title:
             parts += [f"## {title}\n", *(entry(f"nm.{name}", getattr(nm, name), 3) for name in sorted(names))]
     pages = {"api": "\n".join(parts)}
-    for module in ("numpy", "nn", "random", "lax", "sparse", "interop.scipy"):
+    for module in ("numpy", "nn", "random", "sparse", "interop.scipy", "jax.lax"):
         pages[f"api_{module.replace('.', '_')}"] = module_page(module)
     own = [cls for _, cls in inspect.getmembers(errors, inspect.isclass) if issubclass(cls, errors.NablaError)]
     words = (
@@ -142,14 +142,14 @@ def reference() -> dict[str, str]:
     return pages
 
 
-def _group(home: str | None) -> str:
-    """A heading for the names of a module."""
+def _group(home: str) -> str:
+    """The heading for names that a module defines; empty for modules themselves."""
     titles = {
         "transforms": "Transforms", "staging": "Stages and calls", "prepared": "Prepared products and sums over data",
-        "interop": "Other systems and solvers", "environment": "Machine and settings", "targets": "Targets",
+        "interop": "Other systems and solvers", "jax": "Machine and settings", "targets": "Targets",
         "numpy": "Segments", "runtime": "Running artifacts", "explorer": "The explorer",
     }  # fmt: skip
-    return "" if home is None else titles.get(home.partition(".")[0], "Others")
+    return "" if home == "nabla_mlir" else titles.get(home.split(".")[1], "Others")
 
 
 def module_page(name: str) -> str:

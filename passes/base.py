@@ -10,7 +10,7 @@ from typing import ClassVar, TypeVar
 
 from iree.compiler import ir
 
-from nabla_mlir.errors import PassError
+from nabla_mlir.base.errors import PassError
 from nabla_mlir.targets import TARGETS
 
 

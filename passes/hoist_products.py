@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from iree.compiler import ir
 
-from nabla_mlir import thresholds
+from nabla_mlir.base import thresholds
 from nabla_mlir.dialects.regions import made_by
 from nabla_mlir.passes.base import Pass, register
 from nabla_mlir.passes.dce import is_pure

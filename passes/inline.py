@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 
 from iree.compiler import ir
 
+from nabla_mlir.base.errors import PassError
 from nabla_mlir.dialects.ad import JvpOp, VjpOp
 from nabla_mlir.dialects.batch import VmapOp
 from nabla_mlir.dialects.locations import source_of
 from nabla_mlir.dialects.regions import RegionOp, nested
-from nabla_mlir.errors import PassError
 from nabla_mlir.passes.dce import erase_dead
 
 TRANSFORMS: dict[str, type[RegionOp]] = {"ad.jvp": JvpOp, "ad.vjp": VjpOp, "batch.vmap": VmapOp}

@@ -8,11 +8,11 @@ from typing import ClassVar
 import numpy as np
 from iree.compiler import ir
 
+from nabla_mlir.base.errors import ImportIRError
 from nabla_mlir.dialects import stablehlo
 from nabla_mlir.dialects.regions import functions_of, is_private, nested
 from nabla_mlir.dialects.stablehlo import Bool
 from nabla_mlir.dialects.types import shape_and_dtype, tensor_type
-from nabla_mlir.errors import ImportIRError
 from nabla_mlir.ops.shape import slice_
 from nabla_mlir.passes.base import Pass, register
 from nabla_mlir.table.registry import clone_op

@@ -13,10 +13,10 @@ from typing import Any, ClassVar
 
 from iree.compiler import ir, passmanager  # type: ignore[attr-defined]  # not in the stubs
 
+from nabla_mlir.base.errors import PassError
+from nabla_mlir.base.locks import new_lock
 from nabla_mlir.dialects.context import context
 from nabla_mlir.dialects.locations import source_of
-from nabla_mlir.errors import PassError
-from nabla_mlir.locks import new_lock
 from nabla_mlir.passes.base import PASSES, PIPELINES, NamedPipeline, Pass, Step, register_pipeline
 from nabla_mlir.passes.canonicalize_batch import CanonicalizeBatchPass
 from nabla_mlir.passes.dce import DcePass

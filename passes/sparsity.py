@@ -7,12 +7,12 @@ from typing import ClassVar
 
 from iree.compiler import ir
 
+from nabla_mlir.base.errors import PassError
 from nabla_mlir.dialects.context import context
 from nabla_mlir.dialects.regions import functions_of, is_private, nested
 from nabla_mlir.dialects.types import is_differentiable, shape_and_dtype
-from nabla_mlir.errors import PassError
 from nabla_mlir.passes.base import Pass, register
-from nabla_mlir.passes.dependence import Dependence, dependence_of, results_of
+from nabla_mlir.passes.dependence.analysis import Dependence, dependence_of, results_of
 
 PATTERN, RETURNS, DENSE = "sparsity.pattern", "sparsity.returns", "sparsity.dense"
 

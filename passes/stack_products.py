@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 from iree.compiler import ir
 
-from nabla_mlir import thresholds
+from nabla_mlir.base import thresholds
 from nabla_mlir.ops.contraction import dot_general
 from nabla_mlir.ops.elementwise import add
 from nabla_mlir.passes.base import Pass, register

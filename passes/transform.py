@@ -12,12 +12,12 @@ from typing import ClassVar
 
 from iree.compiler import ir
 
+from nabla_mlir.base.errors import PassError
 from nabla_mlir.dialects import builder, stablehlo
 from nabla_mlir.dialects.ad import JvpOp, VjpOp, is_differentiable_type
 from nabla_mlir.dialects.batch import NOT_CARRIED, VmapOp, with_axes
 from nabla_mlir.dialects.regions import block_aside, functions_of, is_private
 from nabla_mlir.dialects.types import shape_and_dtype
-from nabla_mlir.errors import PassError
 from nabla_mlir.ops.linalg import unit_vectors
 from nabla_mlir.passes.base import Pass, register
 from nabla_mlir.table.registry import clone_op

@@ -7,13 +7,13 @@ from typing import ClassVar
 
 from iree.compiler import ir
 
+from nabla_mlir.base.errors import VerifyError
 from nabla_mlir.dialects.ad import DEGREES, GUARDS, STOP_GRADIENT
 from nabla_mlir.dialects.ad_rules import RECUR, RULES, verify_recur
 from nabla_mlir.dialects.batch import COLLECTIVES, CollectiveOp
 from nabla_mlir.dialects.locations import source_of
 from nabla_mlir.dialects.regions import nested
 from nabla_mlir.dialects.types import is_static_tensor
-from nabla_mlir.errors import VerifyError
 from nabla_mlir.passes.base import Pass, register
 from nabla_mlir.passes.inline import TRANSFORMS
 

@@ -8,12 +8,12 @@ from typing import ClassVar
 import numpy as np
 from iree.compiler import ir
 
+from nabla_mlir.base.errors import PassError
 from nabla_mlir.dialects import debug
 from nabla_mlir.dialects.batch import AXIS_INDEX, CURRENT, NOT_CARRIED, VmapOp, collectives, rename_axes
 from nabla_mlir.dialects.locations import source_of
 from nabla_mlir.dialects.regions import block_aside
 from nabla_mlir.dialects.types import shape_and_dtype, tensor_type
-from nabla_mlir.errors import PassError
 from nabla_mlir.ops.shape import expand, iota, move_axis
 from nabla_mlir.passes.base import Pass, register
 from nabla_mlir.passes.inline import expand_all

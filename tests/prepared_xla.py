@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import xla
 
-from nabla_mlir import pytree
+from nabla_mlir.base import pytree
 from nabla_mlir.prepared import modules as prepared
 from nabla_mlir.prepared.stateful import traced_method
 from nabla_mlir.transforms.curvature import hessian_product

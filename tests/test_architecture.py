@@ -54,7 +54,7 @@ MODULES = [module_name(path) for path in SOURCES]
 # A module may import from its own layer and from those below it; a longer name wins over a shorter one.
 LAYERS = {f"nabla_mlir.{room}".rstrip("."): level for level, room in enumerate(ROOMS)}
 # What is deployed: it must run where neither the compiler nor optree is installed.
-RUNTIME = {m for m in MODULES if "." in m and m.split(".")[1] in DEPLOYED}
+RUNTIME = {m for m in MODULES if "." in m and m.split(".")[1] in DEPLOYED} - {"nabla_mlir.base.pytree"}  # it needs optree
 # What runs the compiler in another process; it knows no IR.
 COMPILER = {f"nabla_mlir.compiling.{name}" for name in
             ("archive", "compiler", "cache", "disassembly", "held_references", "memory", "references")}  # fmt: skip
@@ -62,8 +62,6 @@ COMPILER = {f"nabla_mlir.compiling.{name}" for name in
 # Imports that wait until a function is called, and why; those of the command line wait so that it starts at once.
 LATE = {
     ("nabla_mlir.prepared.sources", "nabla_mlir.prepared"): "operators run where the compiler is not installed",
-    ("nabla_mlir.staging.entry", "nabla_mlir.explorer"): "a stage shows itself in a notebook by what is built on stages",
-    ("nabla_mlir.runtime.module", "nabla_mlir.staging.stages"): "artifacts run where the compiler is not installed",
 }
 
 
@@ -72,7 +70,7 @@ def layer(module: str) -> int:
 
 
 def imports(path: Path) -> Iterator[tuple[str, int]]:
-    """The modules of the project that a file imports, also inside functions, but not for type checkers only."""
+    """The modules of the project that a file imports, also inside functions and under conditions, but not for type checkers only."""
     tree = ast.parse(path.read_text())
     skipped = {
         id(inner)
@@ -115,7 +113,7 @@ def test_imports_stand_at_the_top(path: Path) -> None:
             late = [i.module for i in ast.walk(node) if isinstance(i, ast.ImportFrom) and "nabla_mlir" in (i.module or "")]
             assert all((module_name(path), module) in LATE for module in late), f"{relative(path)} imports {late} late"
         if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
-            assert path.name == "__init__.py", f"{relative(path)}:{node.lineno} hides what it imports"
+            assert path.name in ("__init__.py", "names.py"), f"{relative(path)}:{node.lineno} hides what it imports"
 
 
 OTHERS = sorted(p for folder in ("tests", "bench", "demo", "examples") for p in (ROOT / folder).rglob("*.py"))
@@ -134,8 +132,7 @@ def test_what_is_imported_exists(path: Path) -> None:
 
 def test_no_files_import_each_other_in_a_circle() -> None:
     graph = {
-        module_name(path): {i for i, _ in imports(path) if i in MODULES and (module_name(path), i) not in LATE}
-        for path in SOURCES
+        module_name(path): {i for i, _ in imports(path) if i in MODULES} for path in SOURCES
     }
     while graph:  # files that import none of the others are taken away until none is left
         ended = {module for module, imported in graph.items() if not imported - {module}}
@@ -347,21 +344,22 @@ def test_files_have_one_subject() -> None:
     assert not long, "more than 400 lines are two subjects: two files"
 
 
-def test_public_names() -> None:
-    tree = ast.parse((ROOT / "nabla_mlir" / "__init__.py").read_text())
-    (block,) = [n for n in tree.body if isinstance(n, ast.If)]
-    declared: dict[str, str | None] = {}
-    for statement in block.body:
-        assert isinstance(statement, ast.ImportFrom)
-        (alias,) = statement.names
-        assert alias.asname == alias.name
-        home = (statement.module or "").removeprefix("nabla_mlir").removeprefix(".")
-        declared[alias.name] = home or None
-    assert declared == nabla_mlir._HOMES
-    assert sorted(nabla_mlir.__all__) == sorted(declared)
-    for name in declared:
-        assert getattr(nabla_mlir, name) is not None
-        assert name in dir(nabla_mlir)
+@pytest.mark.parametrize("package", [nabla_mlir, nabla_mlir.jax], ids=["nm", "nm.jax"])
+def test_public_names(package: ModuleType) -> None:
+    tree = ast.parse((Path(str(package.__file__)).with_suffix(".pyi")).read_text())
+    statements = [s for s in tree.body if isinstance(s, ast.ImportFrom)]
+    assert len(statements) == len(tree.body) - 1, "beside the docstring there are imports alone"
+    names = [alias.name for s in statements for alias in s.names]
+    assert names == [alias.asname for s in statements for alias in s.names]
+    assert sorted(package.__all__) == sorted(set(names)) == sorted(names)
+    for name in names:
+        assert getattr(package, name) is not None
+        assert name in dir(package)
+    assert not {"TYPE_CHECKING", "locks"} & set(dir(package))
+
+
+def test_the_top_of_the_package_holds_rooms_alone() -> None:
+    assert {p.name for p in (ROOT / "nabla_mlir").glob("*.py*")} == {"__init__.py", "__init__.pyi"}
 
 
 def public_objects(module: ModuleType) -> Iterator[tuple[str, object]]:
@@ -426,7 +424,8 @@ def test_wheel_holds_the_tree(tmp_path: Path) -> None:
     wanted = {f"nabla_mlir/{relative(p)}".replace("nabla_mlir/nabla_mlir/", "nabla_mlir/") for p in SOURCES}
     wanted |= {f"nabla_mlir/dialects/{p.name}" for p in (ROOT / "dialects").glob("*.irdl.mlir")}
     page = {relative(p) for p in (ROOT / "nabla_mlir" / "explorer").rglob("*") if p.suffix in (".json", ".js", ".css", ".html")}
-    assert held == wanted | {"nabla_mlir/py.typed", "nabla_mlir/runtime/manifest.schema.json"} | page
+    stubs = {"nabla_mlir/py.typed", "nabla_mlir/__init__.pyi", "nabla_mlir/jax/__init__.pyi"}
+    assert held == wanted | stubs | {"nabla_mlir/runtime/manifest.schema.json"} | page
     assert all(".dist-info/" in name for name in zipfile.ZipFile(whole).namelist())
     first, second = (parsed(wheel) for wheel in (runtime, whole))
     assert (first["Name"], second["Name"]) == ("nabla-mlir-runtime", "nabla-mlir")

@@ -17,14 +17,14 @@ from jax._src import compiler as jax_compiler
 from jax._src.lib import xla_client
 from jaxlib import lapack
 
-from nabla_mlir import pytree
+from nabla_mlir.base import pytree
+from nabla_mlir.base.errors import RuleMissingError
 from nabla_mlir.compiling.estimates import estimate
 from nabla_mlir.compiling.lowering import lower_module
 from nabla_mlir.dialects.context import parse_module
 from nabla_mlir.dialects.regions import functions_of, made_by, nested
 from nabla_mlir.dialects.stablehlo import COMPUTE_BARRIERS, OPTIMIZATION_BARRIER, emit, splat
 from nabla_mlir.dialects.types import shape_and_dtype
-from nabla_mlir.errors import RuleMissingError
 from nabla_mlir.interpreter import interpreted
 from nabla_mlir.passes.iree.pipeline import LegalizeForIreePipeline
 from nabla_mlir.passes.pipeline import Pipeline

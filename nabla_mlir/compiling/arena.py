@@ -14,7 +14,7 @@ from itertools import compress
 
 from iree.compiler import ir
 
-from nabla_mlir import thresholds
+from nabla_mlir.base import thresholds
 from nabla_mlir.dialects.regions import made_by
 from nabla_mlir.dialects.stablehlo import emit
 from nabla_mlir.passes.iree.scheduling.place_results import buffers_of

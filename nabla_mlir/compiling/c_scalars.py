@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 from iree.compiler import ir
 
-from nabla_mlir.errors import CompileError
+from nabla_mlir.base.errors import CompileError
 
 _INTEGERS = {"i1": "int32_t", "i8": "int8_t", "i16": "int16_t", "i32": "int32_t", "i64": "int64_t", "index": "int64_t"}
 _SCALARS = _INTEGERS | {"f32": "float", "f64": "double"}

@@ -18,8 +18,8 @@ import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from nabla_mlir.errors import writing
-from nabla_mlir.files import ASIDE, write_files
+from nabla_mlir.base.errors import writing
+from nabla_mlir.base.files import ASIDE, write_files
 
 _DIGEST = hashlib.sha256().digest_size
 _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}

@@ -19,15 +19,15 @@ from typing import Literal, cast, get_args
 
 from iree.compiler import ir
 
+from nabla_mlir.base.errors import CompileError, MiscompileError, TargetError, one_of, user_frame
+from nabla_mlir.base.locks import new_lock
+from nabla_mlir.base.log import logger
 from nabla_mlir.compiling import cache as disk
 from nabla_mlir.compiling.lowering import clone_module, compile_lowered
 from nabla_mlir.compiling.reference_check import DIFFERS, NOT_CHECKED, Checks, check_artifact, reason_not_to
 from nabla_mlir.compiling.reference_runs import Examples, entries_of
 from nabla_mlir.compiling.separation import separate_control, separate_operations
 from nabla_mlir.compiling.wrong_numbers import culprit, save_reproducer
-from nabla_mlir.errors import CompileError, MiscompileError, TargetError, one_of, user_frame
-from nabla_mlir.locks import new_lock
-from nabla_mlir.log import logger
 from nabla_mlir.runtime.manifest import Check
 from nabla_mlir.targets import Target
 

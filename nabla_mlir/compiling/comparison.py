@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nabla_mlir.conversion import limits_of
+from nabla_mlir.base.conversion import limits_of
 from nabla_mlir.dialects.types import is_complex, is_float
 
 Arrays = Sequence[np.ndarray]

@@ -16,14 +16,14 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 
-from nabla_mlir import thresholds
+from nabla_mlir.base import thresholds
+from nabla_mlir.base.errors import CompileError, SourceRange
+from nabla_mlir.base.files import write_files
+from nabla_mlir.base.locks import new_lock
+from nabla_mlir.base.log import logger
 from nabla_mlir.compiling import cache as disk
 from nabla_mlir.compiling.held_references import held
 from nabla_mlir.compiling.references import lost_buffers
-from nabla_mlir.errors import CompileError, SourceRange
-from nabla_mlir.files import write_files
-from nabla_mlir.locks import new_lock
-from nabla_mlir.log import logger
 from nabla_mlir.targets import Target, merge_flags
 from nabla_mlir.targets import target as as_target
 from nabla_mlir.targets.cpu import LOCAL

@@ -13,9 +13,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from iree.compiler import ir
 
+from nabla_mlir.base.errors import CompileError
 from nabla_mlir.compiling.c_scalars import arithmetic, c_type, number, stored
 from nabla_mlir.dialects.stablehlo import array_of
-from nabla_mlir.errors import CompileError
 
 # Operations that need no code in a program that runs in order, on arrays whose shapes the caller guarantees.
 _SILENT = {

@@ -13,13 +13,13 @@ from dataclasses import dataclass
 
 from iree.compiler import ir
 
-from nabla_mlir import thresholds
+from nabla_mlir.base import thresholds
+from nabla_mlir.base.errors import CompileError
 from nabla_mlir.compiling.archive import with_file
 from nabla_mlir.compiling.compiler import UNVERIFIED, compile_module
 from nabla_mlir.compiling.executables import inside, move_into, name_of, rename_calls
 from nabla_mlir.dialects.context import context
 from nabla_mlir.dialects.regions import nested
-from nabla_mlir.errors import CompileError
 from nabla_mlir.targets import Target
 
 _SOURCE = "hal.executable.source"

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 
 from iree.compiler import ir
 
-from nabla_mlir import thresholds
+from nabla_mlir.base import thresholds
 from nabla_mlir.compiling.executables import inside, move_into, name_of, rename_calls
 from nabla_mlir.compiling.kernel_library import KernelLibrary
 from nabla_mlir.dialects.context import context

@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping
 
 from iree.compiler import ir
 
-from nabla_mlir import thresholds
+from nabla_mlir.base import thresholds
+from nabla_mlir.base.errors import MemoryLimitError
+from nabla_mlir.base.log import logger
 from nabla_mlir.compiling.memory import allocated_at_once
 from nabla_mlir.dialects.context import context
 from nabla_mlir.dialects.locations import source_of
 from nabla_mlir.dialects.regions import functions_of, is_private
-from nabla_mlir.errors import MemoryLimitError
-from nabla_mlir.log import logger
 from nabla_mlir.passes.iree.scheduling.limit_memory import held_at_once, set_limits
 from nabla_mlir.table.traits import bytes_of
 from nabla_mlir.targets.toolchain import disassembled

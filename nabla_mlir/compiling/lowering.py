@@ -10,7 +10,9 @@ from collections.abc import Sequence
 
 from iree.compiler import ir
 
-from nabla_mlir import thresholds
+from nabla_mlir.base import thresholds
+from nabla_mlir.base.errors import CompileError
+from nabla_mlir.base.log import logger
 from nabla_mlir.compiling.compiler import compile_module, is_artifact, may_divide
 from nabla_mlir.compiling.kernel_library import KernelLibrary, take_kernels, with_kernels
 from nabla_mlir.compiling.libraries import Rewrite, before_code
@@ -19,8 +21,6 @@ from nabla_mlir.compiling.progress import watch
 from nabla_mlir.compiling.transients import set_sizes
 from nabla_mlir.dialects.context import context
 from nabla_mlir.dialects.regions import functions_of, is_private, nested
-from nabla_mlir.errors import CompileError
-from nabla_mlir.log import logger
 from nabla_mlir.passes.iree.faults.table import remedies_for
 from nabla_mlir.passes.iree.scheduling.place_transients import TRANSIENTS, PlaceTransientsPass, is_marked
 from nabla_mlir.passes.iree.scheduling.split_convolutions import is_wide

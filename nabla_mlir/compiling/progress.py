@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 from typing import TextIO
 
-from nabla_mlir.locks import new_lock
+from nabla_mlir.base.locks import new_lock
 
 _AFTER = 1.0  # seconds of work that show nothing
 _line = new_lock()  # the owner writes the line

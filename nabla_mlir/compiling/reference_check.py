@@ -9,12 +9,12 @@ from dataclasses import replace
 import numpy as np
 from iree.compiler import ir
 
-from nabla_mlir import thresholds
+from nabla_mlir.base import thresholds
+from nabla_mlir.base.errors import DeployError
 from nabla_mlir.compiling.comparison import Arrays, Outcome, compare
 from nabla_mlir.compiling.estimates import compilation_of, estimate
 from nabla_mlir.compiling.reference_runs import ABSENT, Examples, ReferenceRuns, reason_of
 from nabla_mlir.dialects.regions import functions_of, nested
-from nabla_mlir.errors import DeployError
 from nabla_mlir.interpreter import Budget, OutOfStepsError
 from nabla_mlir.ops.callbacks import calls_python
 from nabla_mlir.runtime import Executable, time_limit

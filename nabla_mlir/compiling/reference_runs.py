@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from iree.compiler import ir
 
+from nabla_mlir.base.errors import DeployError, RuleMissingError
 from nabla_mlir.compiling.comparison import Arrays
 from nabla_mlir.dialects.regions import functions_of, is_private, nested
 from nabla_mlir.dialects.types import shape_and_dtype
-from nabla_mlir.errors import DeployError, RuleMissingError
 from nabla_mlir.interpreter import Budget, OutOfStepsError, functions
 from nabla_mlir.interpreter.choices import routine_of
 from nabla_mlir.interpreter.rounding import Perturbation

@@ -7,11 +7,11 @@ from dataclasses import replace
 import numpy as np
 from iree.compiler import ir
 
+from nabla_mlir.base.errors import DeployError
 from nabla_mlir.compiling.comparison import FACTOR, RUNS, Arrays, bound_of, share_of, unit_of
 from nabla_mlir.compiling.reference_check import allowance_of
 from nabla_mlir.compiling.reference_runs import ABSENT, ReferenceRuns, reason_of
 from nabla_mlir.dialects.regions import nested
-from nabla_mlir.errors import DeployError
 from nabla_mlir.interpreter import Budget
 from nabla_mlir.ops.callbacks import calls_python
 from nabla_mlir.runtime.drawn import DRAWS

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 import numpy as np
 from iree.compiler import ir
 
+from nabla_mlir.base.errors import NablaError
+from nabla_mlir.base.files import write_files
 from nabla_mlir.compiling import cache as disk
 from nabla_mlir.compiling.lowering import clone_module, compile_lowered, legalize
 from nabla_mlir.compiling.reference_check import DIFFERS, check_artifact
@@ -17,8 +19,6 @@ from nabla_mlir.dialects.context import context
 from nabla_mlir.dialects.locations import source_of
 from nabla_mlir.dialects.regions import functions_of, last_of
 from nabla_mlir.dialects.types import is_static_tensor
-from nabla_mlir.errors import NablaError
-from nabla_mlir.files import write_files
 from nabla_mlir.table.traits import CONSTANT
 from nabla_mlir.targets import Target
 

@@ -7,9 +7,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from nabla_mlir.base.errors import CompileError, DtypeError, NablaError
 from nabla_mlir.dialects.regions import nested
 from nabla_mlir.dialects.types import dtype_in_mlir
-from nabla_mlir.errors import CompileError, DtypeError, NablaError
 from nabla_mlir.explorer.recording import Recorder
 from nabla_mlir.runtime.manifest import EntryPoint
 from nabla_mlir.runtime.profile import Dispatch, Machine, dispatches_of

@@ -12,10 +12,12 @@ from typing import Any
 import numpy as np
 from iree.compiler import ir
 
+from nabla_mlir.base.errors import ImportIRError, TraceError, user_frame, writing
+from nabla_mlir.base.figures import axes_or_new
+from nabla_mlir.base.files import write_files
 from nabla_mlir.compiling.lowering import clone_module
 from nabla_mlir.dialects.context import context
 from nabla_mlir.dialects.regions import functions_of
-from nabla_mlir.errors import ImportIRError, TraceError, user_frame, writing
 from nabla_mlir.explorer.dispatches import dispatches_in, measure
 from nabla_mlir.explorer.document import Document
 from nabla_mlir.explorer.exports import chrome_trace, model_explorer
@@ -24,8 +26,6 @@ from nabla_mlir.explorer.page import page_of
 from nabla_mlir.explorer.patterns import pattern_of
 from nabla_mlir.explorer.phases import document_of, phases_in
 from nabla_mlir.explorer.recording import Recorder
-from nabla_mlir.figures import axes_or_new
-from nabla_mlir.files import write_files
 from nabla_mlir.interop.portable import parse
 from nabla_mlir.passes.pipeline import IreePipeline, LowerPipeline
 from nabla_mlir.rules.copies import copies_of

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 from iree.compiler import ir
 
+from nabla_mlir.base.errors import SourceRange, is_internal
 from nabla_mlir.dialects.locations import positions_of, step_of
-from nabla_mlir.errors import SourceRange, is_internal
 
 _MARK = re.compile(r"@(\d+)")
 _NO_FILES = ("-", "nabla-mlir")  # text that a pass of ours parsed, and the command

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from nabla_mlir.errors import PatternError, user_frame
+from nabla_mlir.base.errors import PatternError, user_frame
 from nabla_mlir.sparse import cheapest, hessian_pattern, jacobian_pattern
 
 _PATTERNS = {"hessian": hessian_pattern, "jacobian": jacobian_pattern}

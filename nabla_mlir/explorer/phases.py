@@ -11,7 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from nabla_mlir.errors import CompileError
+from nabla_mlir.base.errors import CompileError
 from nabla_mlir.explorer.document import Numbers, longest_increasing
 from nabla_mlir.explorer.listing import Line, lines_of
 from nabla_mlir.explorer.recording import Recorder

@@ -1,22 +1,21 @@
-"""Connections to other systems: importers (StableHLO, JAX, PyTorch, ONNX), solvers (SciPy, Ipopt) and frameworks (PyMC, ...)."""
+"""Connections to other systems: importers (StableHLO, JAX, PyTorch, ONNX), solvers (SciPy, Ipopt) and frameworks (PyMC, ...).
+
+Each is a plugin (nabla_mlir/base/plugins.py), which is imported when it is first asked for: `nm.interop.casadi`. Plugins of other
+packages have the same names.
+"""
 
 from __future__ import annotations
 
-import importlib
 from types import ModuleType
 
-# Each is imported when it is first asked for.
-_MODULES = (
-    "casadi", "ipopt", "jax", "keras", "laplace", "numpyro", "onnx", "pytensor", "safetensors", "samplers", "scipy", "threadpools",
-    "torch",
-)  # fmt: skip
+from nabla_mlir.base.plugins import plugin, plugins
 
 
 def __getattr__(name: str) -> ModuleType:
-    if name not in _MODULES:
+    if name not in plugins():
         raise AttributeError(f"module 'nabla_mlir.interop' has no attribute {name!r}")
-    return importlib.import_module(f"nabla_mlir.interop.{name}")
+    return plugin(name)
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_MODULES])
+    return sorted([*globals(), *plugins()])

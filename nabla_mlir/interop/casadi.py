@@ -19,9 +19,9 @@ from typing import Any
 
 import numpy as np
 
-from nabla_mlir import pytree
-from nabla_mlir.errors import DeployError, DtypeError, ShapeError, user_frame, writing
-from nabla_mlir.files import write_files
+from nabla_mlir.base import pytree
+from nabla_mlir.base.errors import DeployError, DtypeError, ShapeError, user_frame, writing
+from nabla_mlir.base.files import write_files
 from nabla_mlir.prepared.sparse_modules import form_of
 from nabla_mlir.sparse import Pattern, cheapest, color, hessian, hessian_pattern, jacobian, jacobian_pattern
 from nabla_mlir.sparse.matrix import read

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from nabla_mlir.errors import BatchError, DataChangedError, DeployError, ShapeError, TraceError, TreeError
+from nabla_mlir.base.errors import BatchError, DataChangedError, DeployError, ShapeError, TraceError, TreeError
 from nabla_mlir.interop.dask_messages import answers, key_of
 from nabla_mlir.interop.dask_waiting import first_done, gathered
 from nabla_mlir.prepared.batches import as_arguments, on_one_thread

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from nabla_mlir.errors import DeployError
+from nabla_mlir.base.errors import DeployError
 
 _LOOK = 2.0  # seconds between two looks at the cluster
 _TICK = 0.2  # and between two looks at what is done here

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from nabla_mlir import pytree, thresholds
+from nabla_mlir.base import pytree, thresholds
+from nabla_mlir.base.errors import TraceError, user_frame
+from nabla_mlir.base.locks import cached_property, new_lock
 from nabla_mlir.dialects.types import is_differentiable
-from nabla_mlir.errors import TraceError, user_frame
-from nabla_mlir.locks import cached_property, new_lock
 from nabla_mlir.prepared.instant import load_prepared
 from nabla_mlir.runtime import Module, load
 from nabla_mlir.runtime.array import Array

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from nabla_mlir import pytree
-from nabla_mlir.errors import DeployError, DtypeError, user_frame
+from nabla_mlir.base import pytree
+from nabla_mlir.base.errors import DeployError, DtypeError, user_frame
 from nabla_mlir.interop.vectors import Vectors
 from nabla_mlir.runtime.array import Array
 from nabla_mlir.sparse import cheapest, color, hessian, hessian_pattern, jacobian, jacobian_pattern, lagrangian

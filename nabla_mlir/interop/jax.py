@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from nabla_mlir.base.errors import ImportIRError
+from nabla_mlir.base.exchange import readable
 from nabla_mlir.dialects import stablehlo as hlo
 from nabla_mlir.dialects.regions import nested
-from nabla_mlir.errors import ImportIRError
-from nabla_mlir.exchange import readable
 from nabla_mlir.interop.jax_calls import Part
 from nabla_mlir.interop.jax_function import function as function
 from nabla_mlir.interop.jax_rules import Importer

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from nabla_mlir.base.locks import cached_property
 from nabla_mlir.dialects.types import is_differentiable
-from nabla_mlir.locks import cached_property
 
 
 @dataclass

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from nabla_mlir.base.errors import DeployError, DtypeError, user_frame
 from nabla_mlir.dialects.types import is_differentiable
-from nabla_mlir.errors import DeployError, DtypeError, user_frame
 from nabla_mlir.interop.families import Family, Program, callable_of
 from nabla_mlir.staging.specs import Spec
 

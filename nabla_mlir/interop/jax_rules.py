@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 from iree.compiler import ir
 
+from nabla_mlir.base.errors import ImportIRError
 from nabla_mlir.dialects import stablehlo
 from nabla_mlir.dialects.ad_rules import RECUR
 from nabla_mlir.dialects.context import context, parse_module
 from nabla_mlir.dialects.regions import functions_of, nested
 from nabla_mlir.dialects.stablehlo import Bool
-from nabla_mlir.errors import ImportIRError
 from nabla_mlir.interop.jax_calls import Call, Part, positions_of, primitive_call
 from nabla_mlir.interop.jax_equinox import computes_its_derivative, refuses_tangents
 from nabla_mlir.interop.jax_lineax import solve_of_lineax

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from nabla_mlir.errors import ImportIRError, TreeError, user_frame
+from nabla_mlir.base.errors import ImportIRError, TreeError, user_frame
 from nabla_mlir.interop.jax import from_jax
 
 

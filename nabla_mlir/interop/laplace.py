@@ -14,7 +14,7 @@ import functools
 from collections.abc import MutableMapping
 from typing import Any
 
-from nabla_mlir.errors import DeployError, ImportIRError, user_frame
+from nabla_mlir.base.errors import DeployError, ImportIRError, user_frame
 from nabla_mlir.interop.laplace_network import Network, network_of
 from nabla_mlir.prepared.sum_operator import SumOperator
 

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from nabla_mlir import numpy as nnp
-from nabla_mlir import tree
 from nabla_mlir.interop.torch import from_torch
 from nabla_mlir.interop.torch_function import function
+from nabla_mlir.jax import tree
 from nabla_mlir.transforms import grad, jvp, value_and_grad, vjp, vmap
 from nabla_mlir.transforms.special import hessian_diagonal
 

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from nabla_mlir.errors import BatchError, DeployError
+from nabla_mlir.base.errors import BatchError, DeployError
 from nabla_mlir.prepared.batches import LocalEngine
 from nabla_mlir.prepared.pieces import Part
 from nabla_mlir.prepared.sums import AtOnce

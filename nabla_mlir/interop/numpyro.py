@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from nabla_mlir import pytree
-from nabla_mlir.errors import ImportIRError, user_frame
+from nabla_mlir.base import pytree
+from nabla_mlir.base.errors import ImportIRError, user_frame
 from nabla_mlir.interop.jax import from_jax
 
 

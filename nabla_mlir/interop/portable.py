@@ -6,9 +6,9 @@ import re
 
 from iree.compiler import ir
 
+from nabla_mlir.base.errors import ImportIRError
 from nabla_mlir.dialects.context import BYTECODE, context, parse_module
 from nabla_mlir.dialects.regions import check_order, nested
-from nabla_mlir.errors import ImportIRError
 from nabla_mlir.passes.inline_calls import remade
 from nabla_mlir.targets.toolchain import bytecode_fault, run_compiler
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from nabla_mlir import pytree
+from nabla_mlir.base import pytree
+from nabla_mlir.base.errors import DeployError, DtypeError, ShapeError, user_frame
 from nabla_mlir.dialects.types import is_differentiable
-from nabla_mlir.errors import DeployError, DtypeError, ShapeError, user_frame
 from nabla_mlir.interop.families import Family, Program, callable_of, of_arrays
 from nabla_mlir.interop.jax_function import function as function_of_jax
 from nabla_mlir.staging.specs import Spec

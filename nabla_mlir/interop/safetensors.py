@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from nabla_mlir import pytree
-from nabla_mlir.errors import DeployError, ShapeError, TreeError, user_frame, writing
-from nabla_mlir.exchange import readable
-from nabla_mlir.files import write_files
+from nabla_mlir.base import pytree
+from nabla_mlir.base.errors import DeployError, ShapeError, TreeError, user_frame, writing
+from nabla_mlir.base.exchange import readable
+from nabla_mlir.base.files import write_files
 from nabla_mlir.staging.specs import as_spec
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from nabla_mlir import pytree
-from nabla_mlir.errors import DeployError, ShapeError, user_frame
+from nabla_mlir.base import pytree
+from nabla_mlir.base.errors import DeployError, ShapeError, user_frame
 from nabla_mlir.interop.scipy.problems import check_scalar, start_of
 from nabla_mlir.interop.vectors import Vectors
 from nabla_mlir.prepared.instant import load_prepared

@@ -9,10 +9,10 @@ from typing import Any
 
 from iree.compiler import ir
 
+from nabla_mlir.base.errors import DtypeError, ImportIRError, ShapeError, TraceError, user_frame
 from nabla_mlir.compiling.lowering import expand_module
 from nabla_mlir.dialects.regions import functions_of
 from nabla_mlir.dialects.types import shape_and_dtype
-from nabla_mlir.errors import DtypeError, ImportIRError, ShapeError, TraceError, user_frame
 from nabla_mlir.interop.portable import parse
 from nabla_mlir.interop.trial import try_import
 from nabla_mlir.passes.pipeline import Pipeline

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 
-from nabla_mlir.errors import DeployError
+from nabla_mlir.base.errors import DeployError
 from nabla_mlir.runtime import threads
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from nabla_mlir import pytree
-from nabla_mlir.errors import ImportIRError
+from nabla_mlir.base import pytree
+from nabla_mlir.base.errors import ImportIRError
 from nabla_mlir.interop.stablehlo import imported
 from nabla_mlir.interop.torch_function import function as function
 from nabla_mlir.interop.torch_program import stablehlo_of

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from nabla_mlir import pytree
+from nabla_mlir.base import pytree
+from nabla_mlir.base.errors import DeployError, DtypeError, ExchangeError, user_frame
+from nabla_mlir.base.exchange import readable
 from nabla_mlir.dialects.types import is_differentiable
-from nabla_mlir.errors import DeployError, DtypeError, ExchangeError, user_frame
-from nabla_mlir.exchange import readable
 from nabla_mlir.interop.families import Family, Program, callable_of, of_arrays
 from nabla_mlir.runtime.element_types import dtype_named
 from nabla_mlir.staging.specs import Spec

@@ -14,13 +14,13 @@ import numpy as np
 
 import nabla_mlir.numpy as nnp
 from nabla_mlir import random
-from nabla_mlir.errors import ImportIRError
+from nabla_mlir.base.errors import ImportIRError
 from nabla_mlir.interop import torch_losses
+from nabla_mlir.jax.scipy import special
 from nabla_mlir.numpy import fft, linalg
 from nabla_mlir.numpy.reductions import widened
 from nabla_mlir.ops import chlo, elementwise
 from nabla_mlir.ops.windows import reduce_window, window_params
-from nabla_mlir.scipy import special
 from nabla_mlir.table.tensor import Tensor, full
 from nabla_mlir.transforms import stop_gradient
 from nabla_mlir.transforms.scans import associative_scan

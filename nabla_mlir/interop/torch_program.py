@@ -10,10 +10,10 @@ from typing import Any
 from iree.compiler import ir
 
 from nabla_mlir import random
+from nabla_mlir.base.errors import ImportIRError, SourceRange, is_internal
 from nabla_mlir.dialects.context import context
 from nabla_mlir.dialects.regions import functions_of
 from nabla_mlir.dialects.types import shape_and_dtype
-from nabla_mlir.errors import ImportIRError, SourceRange, is_internal
 from nabla_mlir.interop.portable import parse
 from nabla_mlir.interop.torch_operations import COMPLEX, DRAWS, OPERATIONS
 from nabla_mlir.interop.torch_replacements import replaced

@@ -6,11 +6,11 @@ import pickle
 import subprocess
 import sys
 
-from nabla_mlir.errors import ImportIRError
+from nabla_mlir.base.errors import ImportIRError
 
 _PROGRAM = """
 import pickle, sys
-from nabla_mlir.errors import NablaError
+from nabla_mlir.base.errors import NablaError
 from nabla_mlir.interop.stablehlo import from_stablehlo
 source, entry = pickle.load(sys.stdin.buffer)
 try:

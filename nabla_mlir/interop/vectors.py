@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from nabla_mlir import pytree
-from nabla_mlir.errors import ShapeError, TreeError, user_frame
-from nabla_mlir.exchange import readable
+from nabla_mlir.base import pytree
+from nabla_mlir.base.errors import ShapeError, TreeError, user_frame
+from nabla_mlir.base.exchange import readable
 from nabla_mlir.staging.specs import Spec, as_spec
 
 

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 from iree.compiler import ir
 
+from nabla_mlir.base.errors import RuleMissingError
 from nabla_mlir.dialects import stablehlo
 from nabla_mlir.dialects.context import context
 from nabla_mlir.dialects.locations import source_of
 from nabla_mlir.dialects.regions import block_aside, functions_of, last_of, nested
 from nabla_mlir.dialects.stablehlo import constant_array
 from nabla_mlir.dialects.types import shape_and_dtype
-from nabla_mlir.errors import RuleMissingError
 from nabla_mlir.interpreter.control import CONTROL
 from nabla_mlir.interpreter.cost import cost_of_steps
 from nabla_mlir.interpreter.evaluations import Evaluation, evaluation_of

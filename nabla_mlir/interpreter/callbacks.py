@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from nabla_mlir.base.errors import ShapeError, user_frame
 from nabla_mlir.dialects.stablehlo import String
-from nabla_mlir.errors import ShapeError, user_frame
 from nabla_mlir.interpreter.evaluations import evaluation
 from nabla_mlir.ops.callbacks import TARGET, callback_of
 

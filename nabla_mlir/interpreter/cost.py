@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from iree.compiler import ir
 
-from nabla_mlir import thresholds
+from nabla_mlir.base import thresholds
 from nabla_mlir.dialects.types import is_complex, is_float, shape_and_dtype
 from nabla_mlir.interpreter.choices import routine_of
 from nabla_mlir.interpreter.evaluations import EVALUATIONS

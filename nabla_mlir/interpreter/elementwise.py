@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from nabla_mlir.conversion import limits_of
+from nabla_mlir.base.conversion import limits_of
 from nabla_mlir.interpreter.evaluations import evaluation
 
 _COMPARISONS = {"EQ": np.equal, "NE": np.not_equal, "LT": np.less, "LE": np.less_equal, "GT": np.greater, "GE": np.greater_equal}
@@ -62,7 +62,7 @@ def power(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """x to the power y; for integers with a negative exponent 0, except for x = 1 and x = -1."""
     if x.dtype.kind != "i":
         return np.power(x, y)
-    inverse = np.where(x == 1, 1, np.where(x == -1, np.where(y % 2, -1, 1), np.where(x == 0, -1, 0)))
+    inverse = np.where(x == 1, 1, np.where(x == -1, np.where(y % 2, -1, 1), 0))
     return np.where(y < 0, inverse, np.power(x, np.maximum(y, 0)))
 
 

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 from iree.compiler import ir
 
+from nabla_mlir.base.errors import DeployError, OutOfMemoryError
+from nabla_mlir.base.locks import new_lock
 from nabla_mlir.dialects.context import parse_module
-from nabla_mlir.errors import DeployError, OutOfMemoryError
 from nabla_mlir.interpreter.blocks import Watch, functions
 from nabla_mlir.interpreter.frames import Budget
-from nabla_mlir.locks import new_lock
 from nabla_mlir.runtime.array import Array
 from nabla_mlir.runtime.device import Device, device
 from nabla_mlir.runtime.ending import Gate, stop_at_exit

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from iree.compiler import ir
 
+from nabla_mlir.base.errors import NotFiniteError
 from nabla_mlir.dialects.locations import source_of
-from nabla_mlir.errors import NotFiniteError
 from nabla_mlir.interpreter.frames import Arrays
 
 _SHOWN = 5  # values in a message

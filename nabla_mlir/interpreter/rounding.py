@@ -17,7 +17,7 @@ from collections.abc import Sequence
 import numpy as np
 from iree.compiler import ir
 
-from nabla_mlir.conversion import limits_of
+from nabla_mlir.base.conversion import limits_of
 from nabla_mlir.dialects.types import is_complex, is_float
 from nabla_mlir.interpreter.choices import factored_anew, routine_of
 from nabla_mlir.interpreter.frames import Arrays

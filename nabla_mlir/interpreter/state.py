@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from iree.compiler import ir
 
-from nabla_mlir.errors import DeployError
+from nabla_mlir.base.errors import DeployError
 from nabla_mlir.interpreter.frames import Arrays
 
 State = dict[str, Any]  # the values of global variables, by name

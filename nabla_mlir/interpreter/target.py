@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from nabla_mlir.errors import TargetError
+from nabla_mlir.base.errors import TargetError
 from nabla_mlir.interpreter.blocks import Watch
 from nabla_mlir.targets import Target
 

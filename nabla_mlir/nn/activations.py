@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from nabla_mlir.errors import ShapeError, user_frame
+from nabla_mlir.base.errors import ShapeError, user_frame
 from nabla_mlir.numpy.axes import Axis, axes_of, axis_of, sliced
 from nabla_mlir.numpy.operands import convert, inexact, require_real, tensor
 from nabla_mlir.numpy.reductions import constant_max, count, fold, spread, widened

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from nabla_mlir.conversion import limits_of
-from nabla_mlir.errors import ShapeError, user_frame
+from nabla_mlir.base.conversion import limits_of
+from nabla_mlir.base.errors import ShapeError, user_frame
 from nabla_mlir.nn.activations import softmax
 from nabla_mlir.numpy.logic import where
 from nabla_mlir.numpy.operands import inexact, tensor

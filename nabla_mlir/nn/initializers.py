@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from nabla_mlir import random
-from nabla_mlir.errors import ShapeError, TraceError, user_frame
+from nabla_mlir.base.errors import ShapeError, TraceError, user_frame
 from nabla_mlir.numpy import creation
 from nabla_mlir.numpy.axes import axes_of, axis_of, shape_of
 from nabla_mlir.numpy.shapes import moveaxis

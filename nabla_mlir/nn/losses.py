@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from nabla_mlir.base.errors import DtypeError, ShapeError, user_frame
 from nabla_mlir.dialects.types import is_integer
-from nabla_mlir.errors import DtypeError, ShapeError, user_frame
 from nabla_mlir.nn.activations import log_softmax, not_above, shifted_by_largest, softplus_of
 from nabla_mlir.numpy.axes import Axis, axes_of, axis_of, shape_of
 from nabla_mlir.numpy.operands import convert, inexact, inexacts, tensor

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from nabla_mlir.errors import ShapeError, user_frame
+from nabla_mlir.base.errors import ShapeError, user_frame
 from nabla_mlir.numpy.operands import common_dtype, convert, inexact, inexact_dtype, require_real, tensor
 from nabla_mlir.numpy.reductions import widened
 from nabla_mlir.ops.convolution import conv_params, convolution

@@ -6,8 +6,8 @@ import operator
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from nabla_mlir.array_methods import Axis as Axis
-from nabla_mlir.errors import AxisError, ShapeError, TraceError, user_frame
+from nabla_mlir.base.array_methods import Axis as Axis
+from nabla_mlir.base.errors import AxisError, ShapeError, TraceError, user_frame
 from nabla_mlir.ops import shape as sh
 from nabla_mlir.table.tensor import Tensor, full
 

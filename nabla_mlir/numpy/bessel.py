@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from nabla_mlir import pytree
+from nabla_mlir.base import pytree
+from nabla_mlir.base.errors import DtypeError, user_frame
 from nabla_mlir.dialects.types import is_complex
-from nabla_mlir.errors import DtypeError, user_frame
 from nabla_mlir.numpy.operands import convert, inexacts
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops import logic as lg

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from nabla_mlir.errors import ShapeError, user_frame
+from nabla_mlir.base.errors import ShapeError, user_frame
 from nabla_mlir.numpy.axes import Axis, axes_of, axis_of, sliced
 from nabla_mlir.numpy.indexing import take
 from nabla_mlir.numpy.joining import concatenate, diff

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from nabla_mlir import thresholds
+from nabla_mlir.base import thresholds
+from nabla_mlir.base.errors import DtypeError, ShapeError, user_frame
 from nabla_mlir.dialects.types import as_dtype, is_float
-from nabla_mlir.errors import DtypeError, ShapeError, user_frame
 from nabla_mlir.numpy.axes import axes_of, axis_of, padded, shape_of
 from nabla_mlir.numpy.inspection import placed
 from nabla_mlir.numpy.operands import convert, inexact_dtype, tensor

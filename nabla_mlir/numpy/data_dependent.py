@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nabla_mlir.errors import ShapeError, user_frame
+from nabla_mlir.base.errors import ShapeError, user_frame
 from nabla_mlir.numpy import logic
 from nabla_mlir.numpy.axes import dynamic_shape, joined, padded, sliced
 from nabla_mlir.numpy.creation import iota

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from nabla_mlir.conversion import limits_of
+from nabla_mlir.base.conversion import limits_of
 from nabla_mlir.dialects.types import as_dtype
 from nabla_mlir.table.promotion import common_type, promote_dtypes
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from nabla_mlir.base.errors import ShapeError, user_frame
 from nabla_mlir.dialects.types import is_complex, is_differentiable
-from nabla_mlir.errors import ShapeError, user_frame
 from nabla_mlir.numpy import complex_order
 from nabla_mlir.numpy.axes import Axis, Shape, axes_of, axis_of
 from nabla_mlir.numpy.operands import convert, meet, tensor

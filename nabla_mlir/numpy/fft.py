@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from nabla_mlir.base.errors import ShapeError, user_frame
 from nabla_mlir.dialects.types import as_dtype, is_complex
-from nabla_mlir.errors import ShapeError, user_frame
 from nabla_mlir.numpy.axes import Axis, axes_of, axis_of, padded, sliced
 from nabla_mlir.numpy.inspection import placed
 from nabla_mlir.numpy.operands import convert, inexact, require_real

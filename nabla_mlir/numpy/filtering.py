@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from nabla_mlir.errors import ShapeError, user_frame
+from nabla_mlir.base.errors import ShapeError, user_frame
 from nabla_mlir.numpy.operands import convert
 from nabla_mlir.numpy.products import as_preferred, pair
 from nabla_mlir.numpy.shapes import flip

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from nabla_mlir.base.errors import ShapeError, user_frame
 from nabla_mlir.dialects.types import is_complex
-from nabla_mlir.errors import ShapeError, user_frame
 from nabla_mlir.numpy import factorizations as fa
 from nabla_mlir.numpy.operands import inexact, tensor
 from nabla_mlir.ops import lapack

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from nabla_mlir.errors import ShapeError, user_frame
+from nabla_mlir.base.errors import ShapeError, user_frame
 from nabla_mlir.numpy.creation import arange, linspace
 from nabla_mlir.numpy.joining import concatenate, stack
 from nabla_mlir.numpy.logic import clip, where

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from iree.compiler import ir
 
+from nabla_mlir.base.errors import ShapeError, user_frame
 from nabla_mlir.dialects.types import is_integer
-from nabla_mlir.errors import ShapeError, user_frame
 from nabla_mlir.numpy.axes import padded, sliced
 from nabla_mlir.numpy.division import remainder
 from nabla_mlir.numpy.index_plan import expanded

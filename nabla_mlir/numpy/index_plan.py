@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from nabla_mlir.base.errors import DtypeError, IndexingError, MaskError, SliceError, TraceError, user_frame
 from nabla_mlir.dialects.types import is_integer
-from nabla_mlir.errors import DtypeError, IndexingError, MaskError, SliceError, TraceError, user_frame
 from nabla_mlir.numpy.axes import Shape
 from nabla_mlir.numpy.operands import operand
 from nabla_mlir.ops import elementwise as ew

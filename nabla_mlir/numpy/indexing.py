@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from nabla_mlir.errors import ShapeError, user_frame
+from nabla_mlir.base.errors import ShapeError, user_frame
 from nabla_mlir.numpy.axes import axis_of, joined, reversed_along
 from nabla_mlir.numpy.index_modes import brought_inside, filled, filler, longer, word_of
 from nabla_mlir.numpy.index_plan import Plan, Window, plain_index, read_index, static_index, wrapped

@@ -6,7 +6,7 @@ import operator
 from collections.abc import Sequence
 from typing import Any
 
-from nabla_mlir.errors import ShapeError, user_frame
+from nabla_mlir.base.errors import ShapeError, user_frame
 from nabla_mlir.numpy.axes import axis_of, joined, sliced
 from nabla_mlir.numpy.logic import not_equal
 from nabla_mlir.numpy.operands import common_dtype, convert, tensor

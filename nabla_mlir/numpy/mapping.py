@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from nabla_mlir.errors import ShapeError, user_frame
+from nabla_mlir.base.errors import ShapeError, user_frame
 from nabla_mlir.numpy.axes import axis_of
 from nabla_mlir.numpy.logic import where
 from nabla_mlir.numpy.operands import asarray, operand

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from nabla_mlir.conversion import rank_of, scalar_misfit
+from nabla_mlir.base.conversion import rank_of, scalar_misfit
+from nabla_mlir.base.pytree import is_array
 from nabla_mlir.numpy import (
     creation,
     data_dependent,
@@ -28,7 +29,6 @@ from nabla_mlir.numpy import (
     updates,
     views,
 )
-from nabla_mlir.pytree import is_array
 from nabla_mlir.runtime.array import Array
 from nabla_mlir.staging.tracing import is_tracing
 from nabla_mlir.table.promotion import is_scalar

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from nabla_mlir.base.errors import ShapeError, user_frame
 from nabla_mlir.dialects.types import is_differentiable
-from nabla_mlir.errors import ShapeError, user_frame
 from nabla_mlir.numpy import extrema, running
 from nabla_mlir.numpy import reductions as red
 from nabla_mlir.numpy.axes import Axis

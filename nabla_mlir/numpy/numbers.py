@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from nabla_mlir.conversion import limits_of
-from nabla_mlir.errors import DtypeError, ShapeError, user_frame
+from nabla_mlir.base.conversion import limits_of
+from nabla_mlir.base.errors import DtypeError, ShapeError, user_frame
 from nabla_mlir.numpy.axes import axis_of
 from nabla_mlir.numpy.joining import concatenate
 from nabla_mlir.numpy.logic import logical_and, where

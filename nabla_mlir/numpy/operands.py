@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from nabla_mlir import pytree
-from nabla_mlir.conversion import rank_of
+from nabla_mlir.base import pytree
+from nabla_mlir.base.conversion import rank_of
+from nabla_mlir.base.errors import CopyError, DtypeError, ShapeError, TraceError, user_frame
+from nabla_mlir.base.exchange import readable
 from nabla_mlir.dialects.types import as_dtype, is_complex, is_integer
-from nabla_mlir.errors import CopyError, DtypeError, ShapeError, TraceError, user_frame
-from nabla_mlir.exchange import readable
 from nabla_mlir.numpy.axes import Shape, joined
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops import logic as lg

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from nabla_mlir.errors import ShapeError, user_frame
+from nabla_mlir.base.errors import ShapeError, user_frame
 from nabla_mlir.numpy.axes import Shape, joined, padded, reversed_along, sliced
 from nabla_mlir.numpy.extrema import max, min
 from nabla_mlir.numpy.operands import convert, tensor

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from nabla_mlir.errors import ShapeError, user_frame
+from nabla_mlir.base.errors import ShapeError, user_frame
 from nabla_mlir.numpy.creation import ones_like, zeros, zeros_like
 from nabla_mlir.numpy.factorizations import eigvals
 from nabla_mlir.numpy.filtering import convolve

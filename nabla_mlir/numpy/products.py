@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from nabla_mlir.errors import ShapeError, TraceError, user_frame
+from nabla_mlir.base.errors import ShapeError, TraceError, user_frame
 from nabla_mlir.numpy.axes import axes_of, axis_of
 from nabla_mlir.numpy.creation import diagonal
 from nabla_mlir.numpy.dtypes import as_dtype

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from nabla_mlir.base.errors import ShapeError, user_frame
 from nabla_mlir.dialects.types import is_complex
-from nabla_mlir.errors import ShapeError, user_frame
 from nabla_mlir.numpy.axes import Axis, axes_of, sliced
 from nabla_mlir.numpy.factorizations import real_dtype
 from nabla_mlir.numpy.indexing import take_along_axis

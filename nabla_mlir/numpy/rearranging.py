@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from nabla_mlir import pytree
-from nabla_mlir.errors import CopyError, ShapeError, user_frame
+from nabla_mlir.base import pytree
+from nabla_mlir.base.errors import CopyError, ShapeError, user_frame
 from nabla_mlir.numpy.axes import axis_of, dynamic_shape
 from nabla_mlir.numpy.creation import arange, diag, zeros_like
 from nabla_mlir.numpy.data_dependent import nonzero

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from nabla_mlir.base.errors import ShapeError, user_frame
 from nabla_mlir.dialects.types import is_complex, is_differentiable, is_narrow
-from nabla_mlir.errors import ShapeError, user_frame
 from nabla_mlir.numpy.axes import Axis, Shape, axes_of
 from nabla_mlir.numpy.logic import isclose
 from nabla_mlir.numpy.operands import convert, inexact, inexact_dtype, meet, tensor

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from nabla_mlir.errors import DtypeError, user_frame
+from nabla_mlir.base.errors import DtypeError, user_frame
 from nabla_mlir.numpy.axes import axis_of, dynamic_shape
 from nabla_mlir.numpy.indexing import take
 from nabla_mlir.numpy.operands import tensor

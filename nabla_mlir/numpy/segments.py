@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from nabla_mlir import ops
+from nabla_mlir.base.errors import ShapeError, user_frame
 from nabla_mlir.dialects.types import is_float
-from nabla_mlir.errors import ShapeError, user_frame
 from nabla_mlir.numpy.axes import dynamic_shape
 from nabla_mlir.numpy.operands import convert, require_integer, tensor
 from nabla_mlir.ops.reduction import identity_of
@@ -110,8 +109,3 @@ def _scattered(
         start, reshaped(ids, (ids.size, 1)), reshaped(x, (ids.size, *rows)), scatter_dimension_numbers=dims,
         indices_are_sorted=is_sorted, unique_indices=is_unique, body=combiner,
     )  # fmt: skip
-
-
-# `nm.ops` is where programs that come from JAX look for them; that room lies below and is given the names.
-for _segment in (segment_sum, segment_prod, segment_max, segment_min):
-    setattr(ops, _segment.__name__, _segment)

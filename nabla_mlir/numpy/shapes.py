@@ -7,7 +7,7 @@ import operator
 from collections.abc import Sequence
 from typing import Any
 
-from nabla_mlir.errors import ShapeError, user_frame
+from nabla_mlir.base.errors import ShapeError, user_frame
 from nabla_mlir.numpy.axes import (
     Axis,
     Shape,

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from nabla_mlir import thresholds
+from nabla_mlir.base import thresholds
+from nabla_mlir.base.errors import ShapeError, user_frame
 from nabla_mlir.dialects.types import is_complex, is_float
-from nabla_mlir.errors import ShapeError, user_frame
 from nabla_mlir.numpy import complex_order
 from nabla_mlir.numpy.axes import axis_of, sliced
 from nabla_mlir.numpy.indexing import take

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from nabla_mlir.conversion import limits_of
+from nabla_mlir.base.conversion import limits_of
 from nabla_mlir.dialects.types import is_complex, is_float
 from nabla_mlir.numpy.operands import convert, inexact, inexacts, require_real, tensor
 from nabla_mlir.ops import chlo, guards

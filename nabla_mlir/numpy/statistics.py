@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from nabla_mlir.base.errors import DtypeError, ShapeError, user_frame
 from nabla_mlir.dialects.types import is_complex
-from nabla_mlir.errors import DtypeError, ShapeError, user_frame
 from nabla_mlir.numpy.axes import dynamic_shape
 from nabla_mlir.numpy.creation import diag, linspace
 from nabla_mlir.numpy.extrema import max, min

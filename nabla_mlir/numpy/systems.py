@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from nabla_mlir.base.errors import ShapeError, user_frame
 from nabla_mlir.dialects.types import is_complex
-from nabla_mlir.errors import ShapeError, user_frame
 from nabla_mlir.numpy import extrema
 from nabla_mlir.numpy import reductions as red
 from nabla_mlir.numpy.axes import Shape

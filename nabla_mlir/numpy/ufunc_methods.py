@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from nabla_mlir.errors import ShapeError, user_frame
+from nabla_mlir.base.errors import ShapeError, user_frame
 from nabla_mlir.numpy import extrema, logic, reductions, running, ufuncs
 from nabla_mlir.numpy.axes import axis_of
 from nabla_mlir.numpy.operands import asarray

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from nabla_mlir.base.errors import DtypeError, user_frame
 from nabla_mlir.dialects.types import is_complex, is_float
-from nabla_mlir.errors import DtypeError, user_frame
 from nabla_mlir.numpy.complex_order import compared, further
 from nabla_mlir.numpy.operands import convert, inexact, inexacts, meet, operand, require_real, tensor
 from nabla_mlir.numpy.special_values import complex_expm1, complex_tanh, described, is_infinite, is_nan, sine_over

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from nabla_mlir.errors import ShapeError, TraceError, user_frame
+from nabla_mlir.base.errors import ShapeError, TraceError, user_frame
 from nabla_mlir.numpy.axes import Shape, reversed_along
 from nabla_mlir.numpy.creation import ones_like
 from nabla_mlir.numpy.index_modes import filler, index_inside, longer, shorter, word_of

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from nabla_mlir.base.errors import ShapeError, user_frame
 from nabla_mlir.dialects.types import is_complex
-from nabla_mlir.errors import ShapeError, user_frame
 from nabla_mlir.numpy.dtypes import as_dtype
 from nabla_mlir.numpy.joining import stack
 from nabla_mlir.numpy.operands import convert, tensor

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from nabla_mlir.base.errors import RuleMissingError, user_frame
 from nabla_mlir.dialects.stablehlo import I64, Codec, DimensionNumbers, I64Array, Raw, parse_attribute
 from nabla_mlir.dialects.types import element_dtype
-from nabla_mlir.errors import RuleMissingError, user_frame
 from nabla_mlir.ops import gamma  # noqa: F401  (two of its functions broadcast, too)
 from nabla_mlir.ops.contraction import dims as dot_dims
 from nabla_mlir.ops.contraction import dot_general

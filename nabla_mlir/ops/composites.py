@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from iree.compiler import ir
 
+from nabla_mlir.base.errors import DtypeError, ShapeError, user_frame
 from nabla_mlir.dialects import stablehlo
 from nabla_mlir.dialects.context import context
 from nabla_mlir.dialects.stablehlo import I64, Codec, I64Array, Raw, String
 from nabla_mlir.dialects.types import element_dtype, shape_and_dtype, tensor_type
-from nabla_mlir.errors import DtypeError, ShapeError, user_frame
 from nabla_mlir.ops.contraction import dims as dot_dims
 from nabla_mlir.ops.contraction import dot_general
 from nabla_mlir.ops.einsum import contract, lengths_of, ordered, parse, sum_out, without_repeats

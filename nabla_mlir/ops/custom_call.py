@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 from iree.compiler import ir
 
+from nabla_mlir.base.errors import RuleMissingError, user_frame
 from nabla_mlir.dialects.context import context
 from nabla_mlir.dialects.stablehlo import Raw, String
 from nabla_mlir.dialects.types import shape_and_dtype
-from nabla_mlir.errors import RuleMissingError, user_frame
 from nabla_mlir.table.batching import all_prefixed
 from nabla_mlir.table.kinds import general
 from nabla_mlir.table.registry import ZERO, MaybeZero, OpDef, Zero

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from nabla_mlir.errors import ShapeError, user_frame
+from nabla_mlir.base.errors import ShapeError, user_frame
 from nabla_mlir.ops.contraction import dims, dot_general
 from nabla_mlir.ops.elementwise import convert, multiply
 from nabla_mlir.ops.logic import compare

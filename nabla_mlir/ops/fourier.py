@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from nabla_mlir.base.errors import ShapeError, user_frame
 from nabla_mlir.dialects.stablehlo import I64Array, enum
-from nabla_mlir.errors import ShapeError, user_frame
 from nabla_mlir.ops.elementwise import conj
 from nabla_mlir.sparsity import structure as patterns
 from nabla_mlir.table.kinds import structural

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from nabla_mlir.errors import RuleMissingError, user_frame
+from nabla_mlir.base.errors import RuleMissingError, user_frame
 from nabla_mlir.ops.elementwise import exponential, log
 from nabla_mlir.ops.shape import broadcast_in_dim, iota, reduce_sum
 from nabla_mlir.table.kinds import elementwise

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from iree.compiler import ir
 
-from nabla_mlir.conversion import limits_of
+from nabla_mlir.base.conversion import limits_of
+from nabla_mlir.base.errors import DtypeError, RuleMissingError, user_frame
 from nabla_mlir.dialects import stablehlo
 from nabla_mlir.dialects.stablehlo import I64Array
 from nabla_mlir.dialects.types import is_float, tensor_type
-from nabla_mlir.errors import DtypeError, RuleMissingError, user_frame
 from nabla_mlir.ops.elementwise import convert
 from nabla_mlir.ops.logic import compare
 from nabla_mlir.ops.shape import concatenate, element_count, expand, reduce_sum, reshape, slice_, transpose

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from iree.compiler import ir
 
+from nabla_mlir.base.errors import RuleMissingError, user_frame
 from nabla_mlir.dialects import stablehlo
 from nabla_mlir.dialects.stablehlo import I64Array, Padding
 from nabla_mlir.dialects.types import tensor_type
-from nabla_mlir.errors import RuleMissingError, user_frame
 from nabla_mlir.ops.logic import compare, logical_and, logical_not, logical_or, select
 from nabla_mlir.ops.reduction import COMBINERS, combine, emit_combiner, identity_of, read_combiner
 from nabla_mlir.ops.shape import reduce_sum

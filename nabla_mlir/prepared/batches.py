@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from nabla_mlir.errors import DataChangedError, TraceError, TreeError
-from nabla_mlir.locks import new_lock
+from nabla_mlir.base.errors import DataChangedError, TraceError, TreeError
+from nabla_mlir.base.locks import new_lock
 from nabla_mlir.prepared.pieces import Part, Piece, Work, naming
 from nabla_mlir.prepared.progress import bar
 from nabla_mlir.prepared.shapes import rows_of, shapes_of

@@ -8,7 +8,7 @@ from typing import Any
 from iree.compiler import ir
 
 from nabla_mlir import numpy as nnp
-from nabla_mlir import pytree, thresholds
+from nabla_mlir.base import pytree, thresholds
 from nabla_mlir.ops.barrier import optimization_barrier
 from nabla_mlir.rules.cost import written_by
 from nabla_mlir.table.promotion import as_tensor

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from nabla_mlir import numpy as nnp
-from nabla_mlir import pytree
+from nabla_mlir.base import pytree
+from nabla_mlir.base.errors import DtypeError, TraceError, user_frame
 from nabla_mlir.dialects.types import is_float
-from nabla_mlir.errors import DtypeError, TraceError, user_frame
 from nabla_mlir.ops.barrier import optimization_barrier
 from nabla_mlir.ops.shape import iota
 from nabla_mlir.prepared.blocks import Form, columns, in_a_row, one_by_one

@@ -15,9 +15,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from nabla_mlir import thresholds
-from nabla_mlir.errors import ShapeError
-from nabla_mlir.figures import axes_or_new
+from nabla_mlir.base import thresholds
+from nabla_mlir.base.errors import ShapeError
+from nabla_mlir.base.figures import axes_or_new
 from nabla_mlir.prepared.sums import SummedOperator
 
 T = TypeVar("T")

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from nabla_mlir.errors import DtypeError
+from nabla_mlir.base.errors import DtypeError
 from nabla_mlir.runtime.element_types import dtype_named
 from nabla_mlir.runtime.manifest import Leaf
 from nabla_mlir.runtime.treespec import TreeSpec

@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from nabla_mlir.base.errors import RuleMissingError
+from nabla_mlir.base.locks import new_lock
 from nabla_mlir.dialects.regions import functions_of
-from nabla_mlir.errors import RuleMissingError
 from nabla_mlir.interpreter import OutOfStepsError
 from nabla_mlir.interpreter.executable import InterpretedExecutable
 from nabla_mlir.interpreter.target import Interpreter
-from nabla_mlir.locks import new_lock
 from nabla_mlir.prepared import modules
 from nabla_mlir.runtime import Module
 from nabla_mlir.runtime.array import Array

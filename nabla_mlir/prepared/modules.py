@@ -16,10 +16,10 @@ from typing import Any
 from iree.compiler import ir
 
 from nabla_mlir import numpy as nnp
-from nabla_mlir import pytree, thresholds
+from nabla_mlir.base import pytree, thresholds
+from nabla_mlir.base.errors import TraceError, user_frame
 from nabla_mlir.dialects.context import context
 from nabla_mlir.dialects.types import is_differentiable, shape_and_dtype
-from nabla_mlir.errors import TraceError, user_frame
 from nabla_mlir.passes.split.split import Split, split_function
 from nabla_mlir.prepared.blocks import Form, form_of_block, in_a_row
 from nabla_mlir.prepared.checks import check_entry_points, check_linear_map

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from scipy.sparse import coo_matrix, csc_matrix, csr_matrix, identity
 
-from nabla_mlir import thresholds
-from nabla_mlir.conversion import rounded
-from nabla_mlir.errors import DtypeError, NablaError, NotFiniteError, PatternError, TraceError
+from nabla_mlir.base import thresholds
+from nabla_mlir.base.conversion import rounded
+from nabla_mlir.base.errors import DtypeError, NablaError, NotFiniteError, PatternError, TraceError
 from nabla_mlir.prepared.flat import Flat, is_finite, joined, plain
 from nabla_mlir.prepared.points import PointOperator
 from nabla_mlir.prepared.sources import prepared_module

@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from nabla_mlir.errors import BatchError, NablaError, NotFiniteBatchError, ShapeError, TraceError, TreeError
-from nabla_mlir.exchange import readable
-from nabla_mlir.locks import cached_property
+from nabla_mlir.base.errors import BatchError, NablaError, NotFiniteBatchError, ShapeError, TraceError, TreeError
+from nabla_mlir.base.exchange import readable
+from nabla_mlir.base.locks import cached_property
 from nabla_mlir.prepared.flat import Flat
 from nabla_mlir.prepared.operators import HessianOperator
 from nabla_mlir.runtime import Module

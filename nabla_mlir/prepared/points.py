@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from nabla_mlir.conversion import rounded
-from nabla_mlir.errors import ShapeError, TraceError
-from nabla_mlir.locks import new_lock
+from nabla_mlir.base.conversion import rounded
+from nabla_mlir.base.errors import ShapeError, TraceError
+from nabla_mlir.base.locks import new_lock
 from nabla_mlir.prepared.flat import Flat, is_same
 
 try:

@@ -6,7 +6,7 @@ import contextlib
 import sys
 from collections.abc import Callable, Iterator
 
-from nabla_mlir.errors import DeployError
+from nabla_mlir.base.errors import DeployError
 
 
 @contextlib.contextmanager

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from nabla_mlir.errors import TreeError
-from nabla_mlir.exchange import readable
+from nabla_mlir.base.errors import TreeError
+from nabla_mlir.base.exchange import readable
 
 
 @dataclass(frozen=True)

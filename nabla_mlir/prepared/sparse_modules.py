@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from nabla_mlir import pytree, thresholds
-from nabla_mlir.errors import PatternError, user_frame
+from nabla_mlir.base import pytree, thresholds
+from nabla_mlir.base.errors import PatternError, user_frame
 from nabla_mlir.prepared.checks import check_entry_points
 from nabla_mlir.prepared.modules import Family, Methods, Prepared, hessian_family, jacobian_family, of_x
 from nabla_mlir.prepared.stateful import Method, assemble

@@ -13,7 +13,7 @@ from typing import Any
 
 from iree.compiler import ir
 
-from nabla_mlir import pytree
+from nabla_mlir.base import pytree
 from nabla_mlir.compiling.lowering import lower_module
 from nabla_mlir.dialects.arguments import OUTPUT
 from nabla_mlir.dialects.context import context, parse_module

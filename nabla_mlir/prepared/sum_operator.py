@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from nabla_mlir import thresholds
-from nabla_mlir.errors import TraceError
-from nabla_mlir.exchange import readable
+from nabla_mlir.base import thresholds
+from nabla_mlir.base.errors import TraceError
+from nabla_mlir.base.exchange import readable
 from nabla_mlir.prepared.batches import Batches, Limits, LocalEngine
 from nabla_mlir.prepared.pieces import Work
 from nabla_mlir.prepared.sources import prepared_module

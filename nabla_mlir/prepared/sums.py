@@ -13,8 +13,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from nabla_mlir.conversion import rounded
-from nabla_mlir.errors import DeployError, NotFiniteError, ShapeError, TraceError
+from nabla_mlir.base.conversion import rounded
+from nabla_mlir.base.errors import DeployError, NotFiniteError, ShapeError, TraceError
 from nabla_mlir.prepared.flat import joined
 from nabla_mlir.prepared.pieces import Part, Work
 from nabla_mlir.prepared.points import PointOperator

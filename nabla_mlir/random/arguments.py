@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from nabla_mlir.base.errors import DtypeError, ShapeError, user_frame
+from nabla_mlir.base.pytree import is_array
 from nabla_mlir.dialects.types import as_dtype, is_complex, is_float, is_integer
-from nabla_mlir.errors import DtypeError, ShapeError, user_frame
 from nabla_mlir.numpy.axes import Shape, shape_of
 from nabla_mlir.numpy.operands import asarray, convert, require_real
-from nabla_mlir.pytree import is_array
 from nabla_mlir.table.promotion import Defaults, as_tensor, broadcast_shapes, broadcast_to, is_scalar, scalar_array
 from nabla_mlir.table.tensor import Tensor
 

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from nabla_mlir.base.errors import DtypeError, ShapeError, user_frame
+from nabla_mlir.base.pytree import is_array
 from nabla_mlir.dialects.types import is_float
-from nabla_mlir.errors import DtypeError, ShapeError, user_frame
 from nabla_mlir.numpy.axes import axis_of, shape_of
 from nabla_mlir.numpy.extrema import argmax
 from nabla_mlir.numpy.indexing import take
@@ -22,7 +23,6 @@ from nabla_mlir.ops import logic as lg
 from nabla_mlir.ops import shape as sh
 from nabla_mlir.ops.shape import reshaped
 from nabla_mlir.ops.sorting import sort
-from nabla_mlir.pytree import is_array
 from nabla_mlir.random.arguments import parameter, real, shape_over
 from nabla_mlir.random.generator import fractions, random_bits, split_in
 from nabla_mlir.random.inverses import gumbel_mode, gumbels

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from nabla_mlir.base.errors import ShapeError, user_frame
 from nabla_mlir.dialects.types import as_dtype
-from nabla_mlir.errors import ShapeError, user_frame
 from nabla_mlir.numpy.axes import reversed_along
 from nabla_mlir.numpy.logic import clip
 from nabla_mlir.numpy.operands import common_dtype, convert, inexact_dtype

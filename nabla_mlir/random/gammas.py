@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from nabla_mlir.errors import ShapeError, user_frame
+from nabla_mlir.base.errors import ShapeError, user_frame
 from nabla_mlir.numpy.axes import shape_of
 from nabla_mlir.numpy.extrema import max
 from nabla_mlir.numpy.reductions import sum

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from nabla_mlir.errors import ShapeError, user_frame
+from nabla_mlir.base.errors import ShapeError, user_frame
 from nabla_mlir.numpy.axes import Shape
 from nabla_mlir.numpy.dtypes import finfo
 from nabla_mlir.numpy.operands import convert

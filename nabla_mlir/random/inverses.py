@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from nabla_mlir.errors import TraceError, user_frame
+from nabla_mlir.base.errors import TraceError, user_frame
 from nabla_mlir.numpy.axes import shape_of
 from nabla_mlir.numpy.dtypes import finfo
 from nabla_mlir.ops import elementwise as ew

@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from nabla_mlir import pytree
-from nabla_mlir.errors import DtypeError, ShapeError, TraceError, user_frame
+from nabla_mlir.base import pytree
+from nabla_mlir.base.errors import DtypeError, ShapeError, TraceError, user_frame
 from nabla_mlir.numpy.axes import shape_of
 from nabla_mlir.numpy.joining import stack
 from nabla_mlir.ops.shape import reshaped

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from nabla_mlir.base.errors import ShapeError, TraceError, user_frame
 from nabla_mlir.dialects.types import is_complex
-from nabla_mlir.errors import ShapeError, TraceError, user_frame
 from nabla_mlir.numpy import linalg
 from nabla_mlir.numpy.axes import Shape, shape_of
 from nabla_mlir.numpy.logic import clip

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from nabla_mlir.errors import DtypeError, ShapeError, user_frame
+from nabla_mlir.base.errors import DtypeError, ShapeError, user_frame
+from nabla_mlir.base.pytree import is_array
 from nabla_mlir.numpy.operands import convert
 from nabla_mlir.ops import logic as lg
-from nabla_mlir.pytree import is_array
 from nabla_mlir.random.generator import fold, split_keys
 from nabla_mlir.random.keys import (
     IMPLEMENTATION,

@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 
+from nabla_mlir.base.errors import DtypeError, TraceError, user_frame
+from nabla_mlir.base.pytree import is_array
 from nabla_mlir.dialects.types import as_dtype, is_float
-from nabla_mlir.errors import DtypeError, TraceError, user_frame
 from nabla_mlir.numpy.axes import shape_of
 from nabla_mlir.numpy.dtypes import finfo
 from nabla_mlir.numpy.operands import asarray, convert
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops import logic as lg
-from nabla_mlir.pytree import is_array
 from nabla_mlir.random.arguments import float_dtype, integer_dtype, parameter, parameters, shape_for, spread
 from nabla_mlir.random.generator import between, fractions, random_bits, split_in
 from nabla_mlir.random.keys import key_of, words_of

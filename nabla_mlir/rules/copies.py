@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from iree.compiler import ir
 
+from nabla_mlir.base.errors import SourceRange
 from nabla_mlir.dialects.arguments import is_writable
 from nabla_mlir.dialects.locations import source_of
 from nabla_mlir.dialects.regions import made_by, nested
-from nabla_mlir.errors import SourceRange
 from nabla_mlir.table.traits import bytes_of, updated
 
 _WRITTEN = {"stablehlo.dynamic_update_slice": 1, "stablehlo.scatter": -1}  # the index of the operand that is written

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from iree.compiler import ir
 
+from nabla_mlir.base.errors import RuleMissingError
 from nabla_mlir.dialects import stablehlo
 from nabla_mlir.dialects.ad_rules import CUSTOM, RECUR, WITHOUT_RULE
 from nabla_mlir.dialects.locations import source_of
 from nabla_mlir.dialects.regions import nested
-from nabla_mlir.errors import RuleMissingError
 from nabla_mlir.table.regions import body_of, clone_body, fill, replace
 from nabla_mlir.table.tensor import Tensor, wrap
 

@@ -13,13 +13,13 @@ from typing import Any
 
 from iree.compiler import ir
 
+from nabla_mlir.base.errors import RuleMissingError
 from nabla_mlir.dialects import stablehlo
 from nabla_mlir.dialects.ad_rules import CUSTOM, RECUR, CustomJvpOp, CustomVjpOp
 from nabla_mlir.dialects.locations import source_of
 from nabla_mlir.dialects.regions import nested
 from nabla_mlir.dialects.stablehlo import String
 from nabla_mlir.dialects.types import shape_and_dtype, tensor_type
-from nabla_mlir.errors import RuleMissingError
 from nabla_mlir.ops.shape import reduce_sum, reshape
 from nabla_mlir.rules.control import control
 from nabla_mlir.rules.custom_regions import emit_rule

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 from iree.compiler import ir
 
+from nabla_mlir.base.errors import ShapeError
 from nabla_mlir.dialects.locations import source_of
-from nabla_mlir.errors import ShapeError
 from nabla_mlir.ops.elementwise import add
 from nabla_mlir.ops.logic import compare
 from nabla_mlir.rules.tapes import INDEX, read_row, write_row

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from iree.compiler import ir
 
-from nabla_mlir import thresholds
+from nabla_mlir.base import thresholds
 from nabla_mlir.ops.elementwise import add, divide, minimum, multiply, subtract
 from nabla_mlir.ops.logic import compare, select
 from nabla_mlir.rules.custom_regions import Exposed, exposed_rule

@@ -12,10 +12,10 @@ from typing import Any
 
 from iree.compiler import ir
 
+from nabla_mlir.base.errors import RuleMissingError
 from nabla_mlir.dialects import debug
 from nabla_mlir.dialects.locations import blaming, named
 from nabla_mlir.dialects.regions import made_by
-from nabla_mlir.errors import RuleMissingError
 from nabla_mlir.ops.guards import product, share_of
 from nabla_mlir.ops.logic import where_zero
 from nabla_mlir.rules.masks import Known, choice_of, selection_mask

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from iree.runtime import BufferUsage, HalBufferView, MemoryType, VmRef
 
-from nabla_mlir import thresholds
-from nabla_mlir.array_methods import ArrayMethods
-from nabla_mlir.conversion import rank_of
-from nabla_mlir.errors import DeletedArrayError, DtypeError, OutOfMemoryError, ShapeError, TraceError, user_frame
-from nabla_mlir.locks import new_lock
+from nabla_mlir.base import thresholds
+from nabla_mlir.base.array_methods import ArrayMethods
+from nabla_mlir.base.conversion import rank_of
+from nabla_mlir.base.errors import DeletedArrayError, DtypeError, OutOfMemoryError, ShapeError, TraceError, user_frame
+from nabla_mlir.base.locks import new_lock
 from nabla_mlir.runtime.device import Device, reason
 from nabla_mlir.runtime.device import device as _device  # for functions that have a parameter `device`
 from nabla_mlir.runtime.element_types import dtype_of, element_type

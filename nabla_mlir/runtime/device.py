@@ -9,8 +9,8 @@ from typing import ParamSpec, TypeVar
 
 from iree.runtime import BufferUsage, HalBufferView, HalDevice, HalDriver, MemoryType
 
-from nabla_mlir.errors import DeployError
-from nabla_mlir.locks import new_lock
+from nabla_mlir.base.errors import DeployError
+from nabla_mlir.base.locks import new_lock
 from nabla_mlir.runtime.threads import POOL, checked, driver_with, generation, is_abandoned
 from nabla_mlir.targets import TARGETS
 

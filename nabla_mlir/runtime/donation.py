@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from nabla_mlir.errors import CopyError, user_frame
+from nabla_mlir.base.errors import CopyError, user_frame
 from nabla_mlir.runtime.array import Array
 from nabla_mlir.runtime.device import Device
 from nabla_mlir.runtime.executable import Types

@@ -7,7 +7,7 @@ import functools
 import numpy as np
 from iree.runtime import HalElementType
 
-from nabla_mlir.errors import DtypeError
+from nabla_mlir.base.errors import DtypeError
 
 _ELEMENT_TYPES = {
     "bool": HalElementType.BOOL_8,

@@ -14,8 +14,8 @@ from typing import Any, Protocol
 import numpy as np
 from iree.runtime import HalBufferView, VmContext, VmFunction, VmInstance, VmModule, VmVariantList, create_hal_module
 
-from nabla_mlir.errors import DeployError, NablaError, OutOfMemoryError
-from nabla_mlir.locks import cached_property
+from nabla_mlir.base.errors import DeployError, NablaError, OutOfMemoryError
+from nabla_mlir.base.locks import cached_property
 from nabla_mlir.runtime import leak_reports
 from nabla_mlir.runtime.array import Array, Shape
 from nabla_mlir.runtime.device import Device, device, pooled, reason, usable
@@ -389,7 +389,7 @@ def _not_loaded(driver: str, what: str) -> DeployError:
     if "binding count" in what:  # IREE fuses without regard to the limits of its runtime
         return DeployError(
             f"loading requires kernels that read and write few buffers, got: {what}.",
-            help="separate some operations with nm.lax.optimization_barrier, so that fewer are fused; please report the program.",
+            help="separate some operations with nm.jax.lax.optimization_barrier, so that fewer are fused, and report the program.",
         )
     drivers = "; ".join(f"{name}: {' or '.join(cls.drivers)}" for name, cls in TARGETS.items())
     return DeployError(

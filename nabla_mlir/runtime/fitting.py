@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from nabla_mlir.errors import DeployError
+from nabla_mlir.base.errors import DeployError
 from nabla_mlir.runtime.manifest import Code, Manifest
 from nabla_mlir.targets import TARGETS, drivers_of
 

@@ -14,7 +14,7 @@ from contextvars import ContextVar
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
-from nabla_mlir.errors import DeployError
+from nabla_mlir.base.errors import DeployError
 from nabla_mlir.runtime.ending import WORKER
 from nabla_mlir.runtime.executable import Function
 
@@ -37,11 +37,11 @@ def time_limit(seconds: float) -> Iterator[None]:
       DeployError: a call took longer; or `seconds` is not a positive number.
 
     Example:
-      >>> import nabla_mlir as nm
-      >>> forever = nm.jit(lambda x: nm.while_loop(lambda c: c < 1, lambda c: c * x, x))
+      >>> import nabla_mlir as nm, numpy as np
+      >>> count = nm.jit(lambda x: nm.while_loop(lambda c: c < 1, lambda c: c + x, 0 * x))
       >>> with nm.time_limit(0.2):
       ...     try:
-      ...         forever(0.0)
+      ...         count(np.float64(2e-10))
       ...     except nm.errors.DeployError as error:
       ...         print(error.message)
       the function requires at most 0.2 s, as time_limit says, got a call that goes on.

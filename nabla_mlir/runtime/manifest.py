@@ -14,8 +14,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from nabla_mlir import thresholds
-from nabla_mlir.errors import DeployError, NablaError
+from nabla_mlir.base import thresholds
+from nabla_mlir.base.errors import DeployError, NablaError
 from nabla_mlir.runtime.json_text import dumps
 from nabla_mlir.runtime.reference import Reference
 from nabla_mlir.runtime.threads import checked

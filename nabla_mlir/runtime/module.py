@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 from iree.runtime.version import VERSION
 
-from nabla_mlir.errors import DeployError, DtypeError, user_frame
+from nabla_mlir.base.errors import DeployError, DtypeError, user_frame
+from nabla_mlir.base.plugins import plugin, plugins
 from nabla_mlir.runtime.array import Array
 from nabla_mlir.runtime.device import pooled
 from nabla_mlir.runtime.element_types import dtype_named
@@ -125,11 +126,15 @@ class Module:
         Only this method needs the compiler. Custom nodes of trees become dicts.
 
         Raises:
-          DeployError: the artifact was saved without its StableHLO, or that file is missing or damaged.
+          DeployError: the artifact was saved without its StableHLO, that file is missing or damaged, or the compiler is not
+            installed.
         """
-        from nabla_mlir.staging.stages import Lowered  # machines that only run artifacts do not have this module
-
-        return Lowered.restore(self._stablehlo(), self.manifest)
+        if "stages" not in plugins():
+            raise DeployError(
+                "lower requires the compiler, got an installation of the runtime alone.", where=user_frame(),
+                help="install nabla_mlir from the repository or its wheel, as docs/learn/install.md says.",
+            )  # fmt: skip
+        return plugin("stages").Lowered.restore(self._stablehlo(), self.manifest)
 
     def __getitem__(self, name: str) -> _Entry:
         try:

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from nabla_mlir.array_methods import ArrayMethods
-from nabla_mlir.errors import TraceError, user_frame
+from nabla_mlir.base.array_methods import ArrayMethods
+from nabla_mlir.base.errors import TraceError, user_frame
 
 
 class VectorizedArray(ArrayMethods):

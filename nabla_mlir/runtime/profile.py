@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from nabla_mlir.errors import DeployError
+from nabla_mlir.base.errors import DeployError
 from nabla_mlir.runtime.manifest import EntryPoint, Leaf
 from nabla_mlir.runtime.timing import durations
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nabla_mlir.errors import DeployError, WrongNumbersError
+from nabla_mlir.base.errors import DeployError, WrongNumbersError
 from nabla_mlir.runtime.drawn import DRAWS, drawn
 from nabla_mlir.runtime.element_types import dtype_named
 

@@ -12,8 +12,8 @@ from typing import Any
 
 from iree.runtime import HalBufferView, VmVariantList
 
-from nabla_mlir import thresholds
-from nabla_mlir.locks import new_lock
+from nabla_mlir.base import thresholds
+from nabla_mlir.base.locks import new_lock
 from nabla_mlir.runtime.device import Device
 
 REFLECTED = "nabla.transients"  # the attribute with the size of a function's scratch memory
@@ -23,7 +23,7 @@ _recent: list[weakref.ref[_Scratch]] = []  # most recent last
 
 
 class _Scratch:
-    __slots__ = ("__weakref__", "bytes", "calls", "device", "is_there", "running")
+    __slots__ = ("__weakref__", "bytes", "calls", "device", "is_allocated", "running")
 
     def __init__(self, device: Device, bytes: int):
         self.device, self.bytes = device, bytes

@@ -21,8 +21,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import IO
 
-from nabla_mlir.errors import DeployError, NablaError, writing
-from nabla_mlir.files import write_files
+from nabla_mlir.base.errors import DeployError, NablaError, writing
+from nabla_mlir.base.files import write_files
 from nabla_mlir.runtime.manifest import SAVE_AGAIN, Code, Manifest
 
 _ENDINGS = (".vmfb", ".json")

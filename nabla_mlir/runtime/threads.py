@@ -12,8 +12,8 @@ from iree.runtime import HalDriver, get_driver
 from iree.runtime._binding import create_hal_driver  # the only function of IREE that makes a second pool
 from iree.runtime.flags import parse_flags
 
-from nabla_mlir.errors import DeployError
-from nabla_mlir.locks import new_lock
+from nabla_mlir.base.errors import DeployError
+from nabla_mlir.base.locks import new_lock
 
 POOL = "local-task"  # the driver with its own threads
 _flags_lock = new_lock()

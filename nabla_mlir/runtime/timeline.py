@@ -12,8 +12,8 @@ import weakref
 
 from iree.runtime import HalDevice, HalFence, HalSemaphore, VmVariantList
 
-from nabla_mlir import thresholds
-from nabla_mlir.errors import DeployError
+from nabla_mlir.base import thresholds
+from nabla_mlir.base.errors import DeployError
 
 
 class Timepoint:

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from iree.runtime import HalBufferView
 
-from nabla_mlir import thresholds
-from nabla_mlir.conversion import range_of, scalar_misfit
-from nabla_mlir.errors import DeployError, DtypeError, ExchangeError, LeakedTracerError, ShapeError, TreeError
-from nabla_mlir.exchange import readable
+from nabla_mlir.base import thresholds
+from nabla_mlir.base.conversion import range_of, scalar_misfit
+from nabla_mlir.base.errors import DeployError, DtypeError, ExchangeError, LeakedTracerError, ShapeError, TreeError
+from nabla_mlir.base.exchange import readable
 from nabla_mlir.runtime.array import Array
 from nabla_mlir.runtime.device import Device
 from nabla_mlir.runtime.element_types import element_type

@@ -23,8 +23,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from nabla_mlir.errors import TreeError, user_frame
-from nabla_mlir.locks import cached_property
+from nabla_mlir.base.errors import TreeError, user_frame
+from nabla_mlir.base.locks import cached_property
 from nabla_mlir.runtime.named import VectorizedArray
 
 _SEQUENCES = {"tuple": tuple, "list": list}

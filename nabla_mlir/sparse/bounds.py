@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from nabla_mlir.errors import PatternError, user_frame
+from nabla_mlir.base.errors import PatternError, user_frame
 from nabla_mlir.sparse.pattern import Pattern
 
 KINDS = ("column", "row", "bidirectional", "star", "acyclic")

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from nabla_mlir import thresholds
-from nabla_mlir.errors import PatternError, user_frame
-from nabla_mlir.locks import cached_property
+from nabla_mlir.base import thresholds
+from nabla_mlir.base.errors import PatternError, user_frame
+from nabla_mlir.base.locks import cached_property
 from nabla_mlir.sparse import greedy, lattice
 from nabla_mlir.sparse.bounds import check_kind, lower_bound
 from nabla_mlir.sparse.orders import ORDERS

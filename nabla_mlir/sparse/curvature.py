@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from nabla_mlir import pytree
-from nabla_mlir.errors import ShapeError, user_frame
+from nabla_mlir.base import pytree
+from nabla_mlir.base.errors import ShapeError, user_frame
 from nabla_mlir.sparse.derivatives import hessian, jacobian
 from nabla_mlir.staging.eager import staged
 from nabla_mlir.table.promotion import as_tensor

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from nabla_mlir import thresholds
-from nabla_mlir.errors import PatternError, user_frame
+from nabla_mlir.base import thresholds
+from nabla_mlir.base.errors import PatternError, user_frame
 from nabla_mlir.numpy import concatenate
 from nabla_mlir.sparse.coloring import Coloring, color
 from nabla_mlir.sparse.detection import FlatCall, pattern_at

@@ -10,20 +10,20 @@ from typing import Any
 import numpy as np
 from iree.compiler import ir
 
-from nabla_mlir import pytree
+from nabla_mlir.base import pytree
+from nabla_mlir.base.errors import DtypeError, NablaError, PatternError, ShapeError, TraceError, user_frame
 from nabla_mlir.compiling.lowering import lower_module
 from nabla_mlir.dialects import stablehlo
 from nabla_mlir.dialects.ad import JvpOp
 from nabla_mlir.dialects.context import context
 from nabla_mlir.dialects.regions import functions_of, last_of, made_by, new_function
 from nabla_mlir.dialects.types import is_float
-from nabla_mlir.errors import DtypeError, NablaError, PatternError, ShapeError, TraceError, user_frame
 from nabla_mlir.numpy import concatenate
 from nabla_mlir.ops.shape import reshaped
 from nabla_mlir.passes.canonicalize_batch import CanonicalizeBatchPass
 from nabla_mlir.passes.dce import DcePass
-from nabla_mlir.passes.dependence import DerivativeNeeded, dependence_of, results_of
-from nabla_mlir.passes.dependence_values import LinesNeeded
+from nabla_mlir.passes.dependence.analysis import DerivativeNeeded, dependence_of, results_of
+from nabla_mlir.passes.dependence.values import LinesNeeded
 from nabla_mlir.passes.expand import ExpandPass
 from nabla_mlir.passes.inline_rules import InlineRulesPass
 from nabla_mlir.passes.pipeline import Pipeline

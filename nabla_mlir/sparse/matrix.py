@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from nabla_mlir import pytree, thresholds
-from nabla_mlir.errors import PatternError, ShapeError, user_frame
+from nabla_mlir.base import pytree, thresholds
+from nabla_mlir.base.errors import PatternError, ShapeError, user_frame
 from nabla_mlir.ops.barrier import optimization_barrier
 from nabla_mlir.ops.gather import gather, gather_dims
 from nabla_mlir.ops.scatter import scatter, scatter_dims

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from nabla_mlir.errors import PatternError, user_frame
-from nabla_mlir.figures import axes_or_new
-from nabla_mlir.locks import cached_property
+from nabla_mlir.base.errors import PatternError, user_frame
+from nabla_mlir.base.figures import axes_or_new
+from nabla_mlir.base.locks import cached_property
 from nabla_mlir.sparsity.rows import Rows
 
 Shape = tuple[int, ...]

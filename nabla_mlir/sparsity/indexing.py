@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from nabla_mlir import thresholds
+from nabla_mlir.base import thresholds
 from nabla_mlir.sparsity.operands import Operand, Shape, columns_of, dense
 from nabla_mlir.sparsity.relation import Relation, union
 from nabla_mlir.sparsity.structure import joined

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from nabla_mlir import thresholds
+from nabla_mlir.base import thresholds
 from nabla_mlir.sparsity.boxes import Box, coalesced
 from nabla_mlir.sparsity.layouts import Shape, matching_axes, reshaped
 from nabla_mlir.sparsity.rows import Rows, check_size, rows_of

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nabla_mlir import thresholds
-from nabla_mlir.errors import PatternError, user_frame
+from nabla_mlir.base import thresholds
+from nabla_mlir.base.errors import PatternError, user_frame
 from nabla_mlir.sparsity.boxes import Box
 
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from nabla_mlir import thresholds
-from nabla_mlir.errors import PatternError
+from nabla_mlir.base import thresholds
+from nabla_mlir.base.errors import PatternError
 from nabla_mlir.sparsity.rows import Rows, check_size
 
 Runs = tuple[int, ...]  # the start and end of each run, in order, with a gap between runs

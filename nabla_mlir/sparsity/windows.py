@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from nabla_mlir import thresholds
+from nabla_mlir.base import thresholds
 from nabla_mlir.sparsity.operands import Operand, Shape, columns_of, fitted
 from nabla_mlir.sparsity.relation import Relation, union
 

@@ -11,13 +11,13 @@ from typing import Any
 import optree
 from iree.compiler import ir
 
+from nabla_mlir.base.pytree import TreeSpec as OptreeSpec
+from nabla_mlir.base.pytree import flatten, flatten_like, unflatten
 from nabla_mlir.compiling.checking import mode_for
 from nabla_mlir.compiling.estimates import estimate
 from nabla_mlir.compiling.reference_values import references_of
 from nabla_mlir.dialects.regions import functions_of
 from nabla_mlir.dialects.types import shape_and_dtype
-from nabla_mlir.pytree import TreeSpec as OptreeSpec
-from nabla_mlir.pytree import flatten, flatten_like, unflatten
 from nabla_mlir.runtime.element_types import dtype_named
 from nabla_mlir.runtime.manifest import Argument, Code, EntryPoint, Leaf, Manifest
 from nabla_mlir.runtime.named import VectorizedArray

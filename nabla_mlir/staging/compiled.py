@@ -9,11 +9,11 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from nabla_mlir.base.errors import TraceError, user_frame
+from nabla_mlir.base.locks import cached_property
 from nabla_mlir.compiling.memory import allocated_at_once
 from nabla_mlir.compiling.reference_check import Checks
 from nabla_mlir.dialects.regions import functions_of
-from nabla_mlir.errors import TraceError, user_frame
-from nabla_mlir.locks import cached_property
 from nabla_mlir.rules.cost import FunctionCost, cost_of_function
 from nabla_mlir.runtime import Executable, Module, pooled
 from nabla_mlir.runtime.fitting import check_fit, choose

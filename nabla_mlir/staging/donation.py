@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from nabla_mlir import pytree, thresholds
+from nabla_mlir.base import pytree, thresholds
+from nabla_mlir.base.errors import TraceError, user_frame
 from nabla_mlir.compiling.lowering import clone_module
 from nabla_mlir.dialects.arguments import give_away
-from nabla_mlir.errors import TraceError, user_frame
 from nabla_mlir.runtime.array import Array
 from nabla_mlir.runtime.donation import call, check_given_once
 from nabla_mlir.runtime.executable import Function

@@ -11,11 +11,11 @@ from typing import Annotated, Any, TypeVar
 import numpy as np
 from iree.compiler import ir
 
-from nabla_mlir import pytree, thresholds
+from nabla_mlir.base import pytree, thresholds
+from nabla_mlir.base.locks import cached_property
 from nabla_mlir.dialects.context import context
 from nabla_mlir.dialects.regions import functions_of, last_of
 from nabla_mlir.dialects.types import shape_and_dtype
-from nabla_mlir.locks import cached_property
 from nabla_mlir.passes.split.split import Split, split_function
 from nabla_mlir.runtime.array import Array
 from nabla_mlir.runtime.transfer import Kind

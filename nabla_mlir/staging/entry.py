@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 from iree.compiler import ir
 
-from nabla_mlir import pytree
+from nabla_mlir.base import pytree
+from nabla_mlir.base.errors import DtypeError, ShapeError, TreeError, user_frame, writing
+from nabla_mlir.base.files import write_files
+from nabla_mlir.base.locks import cached_property
+from nabla_mlir.base.plugins import plugin
 from nabla_mlir.dialects.context import parse_module
-from nabla_mlir.errors import DtypeError, ShapeError, TreeError, user_frame, writing
-from nabla_mlir.files import write_files
-from nabla_mlir.locks import cached_property
 from nabla_mlir.runtime.manifest import Sparsity
 from nabla_mlir.runtime.outline import MOST, outline
 from nabla_mlir.staging.specs import Spec
@@ -162,9 +163,8 @@ class Stage:
 
     def _repr_html_(self) -> str:
         """The page of the explorer for this stage, as `nm.explain(stage)`."""
-        from nabla_mlir.explorer import explain
-
-        return explain(self)._repr_html_()
+        html: str = plugin("explorer").explain(self)._repr_html_()
+        return html
 
     def __str__(self) -> str:
         return self.mlir()

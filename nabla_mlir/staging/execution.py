@@ -20,12 +20,8 @@ from typing import Any, Literal, get_args
 import numpy as np
 from iree.compiler import ir
 
-from nabla_mlir import thresholds
-from nabla_mlir.compiling.checking import compile_checked
-from nabla_mlir.compiling.estimates import compilation_of, estimate
-from nabla_mlir.compiling.lowering import clone_module, lower_module
-from nabla_mlir.dialects.regions import functions_of, nested
-from nabla_mlir.errors import (
+from nabla_mlir.base import thresholds
+from nabla_mlir.base.errors import (
     DeployError,
     OutOfMemoryError,
     RuleMissingError,
@@ -34,10 +30,14 @@ from nabla_mlir.errors import (
     one_of,
     user_frame,
 )
+from nabla_mlir.base.locks import cached_property, new_lock
+from nabla_mlir.base.log import logger
+from nabla_mlir.compiling.checking import compile_checked
+from nabla_mlir.compiling.estimates import compilation_of, estimate
+from nabla_mlir.compiling.lowering import clone_module, lower_module
+from nabla_mlir.dialects.regions import functions_of, nested
 from nabla_mlir.interpreter import Budget, OutOfStepsError, blocks, interpreted
 from nabla_mlir.interpreter.finite import is_finite, stop_at_infinity
-from nabla_mlir.locks import cached_property, new_lock
-from nabla_mlir.log import logger
 from nabla_mlir.ops.callbacks import calls_python
 from nabla_mlir.passes.inline import TRANSFORMS
 from nabla_mlir.rules.copies import copies_of

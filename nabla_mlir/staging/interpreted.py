@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from nabla_mlir.errors import TargetError, user_frame
+from nabla_mlir.base.errors import TargetError, user_frame
+from nabla_mlir.base.locks import cached_property
 from nabla_mlir.interpreter.executable import InterpretedExecutable
 from nabla_mlir.interpreter.target import Interpreter
-from nabla_mlir.locks import cached_property
 from nabla_mlir.runtime import Module
 from nabla_mlir.runtime.manifest import Manifest, Memory
 from nabla_mlir.staging.artifact import manifest_of

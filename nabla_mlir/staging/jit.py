@@ -10,9 +10,9 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from nabla_mlir import pytree
-from nabla_mlir.errors import StaticArgumentError, user_frame
-from nabla_mlir.log import logger
+from nabla_mlir.base import pytree
+from nabla_mlir.base.errors import StaticArgumentError, user_frame
+from nabla_mlir.base.log import logger
 from nabla_mlir.staging.abstract import eval_shape
 from nabla_mlir.staging.donation import Donation
 from nabla_mlir.staging.eager import LIBRARY, Program, kinds_of, signature_of

@@ -7,7 +7,7 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from nabla_mlir.errors import TraceError, user_frame
+from nabla_mlir.base.errors import TraceError, user_frame
 
 Argnums = int | Sequence[int]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from nabla_mlir import pytree
+from nabla_mlir.base import pytree
 
 Key = tuple[Any, ...]  # structure, kinds of leaves, mode, default dtypes, and static values: place or name, type, value
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from iree.runtime import VmRef, VmVariantList
 
-from nabla_mlir import pytree
+from nabla_mlir.base import pytree
 from nabla_mlir.runtime.array import Array
 from nabla_mlir.runtime.executable import Function, Types
 from nabla_mlir.runtime.transfer import Kind

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from nabla_mlir import pytree
+from nabla_mlir.base import pytree
+from nabla_mlir.base.errors import ShapeError, TraceError, user_frame
 from nabla_mlir.dialects.types import as_dtype
-from nabla_mlir.errors import ShapeError, TraceError, user_frame
 from nabla_mlir.table.promotion import Defaults, is_scalar, scalar_dtype
 
 

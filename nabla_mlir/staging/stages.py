@@ -10,12 +10,12 @@ from typing import Any, overload
 import numpy as np
 from iree.compiler import ir
 
-from nabla_mlir import pytree
+from nabla_mlir.base import pytree
+from nabla_mlir.base.errors import TargetError, TraceError, user_frame
 from nabla_mlir.compiling.checking import compile_checked
 from nabla_mlir.compiling.lowering import clone_module, lower_module
 from nabla_mlir.dialects.context import context, parse_module
 from nabla_mlir.dialects.regions import functions_of, nested
-from nabla_mlir.errors import TargetError, TraceError, user_frame
 from nabla_mlir.interpreter.target import Interpreter
 from nabla_mlir.rules.copies import Copy, copies_of
 from nabla_mlir.rules.cost import FunctionCost, cost_of_function

@@ -19,12 +19,12 @@ from pathlib import Path
 
 from iree.compiler import ir
 
+from nabla_mlir.base.errors import TargetError, writing
+from nabla_mlir.base.files import write_files
 from nabla_mlir.compiling.host_program import HostProgram
 from nabla_mlir.compiling.lowering import clone_module, compile_lowered
 from nabla_mlir.dialects.context import context, parse_module
 from nabla_mlir.dialects.regions import functions_of
-from nabla_mlir.errors import TargetError, writing
-from nabla_mlir.files import write_files
 from nabla_mlir.runtime.manifest import EntryPoint, Leaf
 from nabla_mlir.staging.artifact import entry_point
 from nabla_mlir.staging.stages import Lowered

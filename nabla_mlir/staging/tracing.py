@@ -15,13 +15,13 @@ import numpy as np
 from iree.compiler import ir
 from iree.compiler._mlir_libs import _mlir
 
-from nabla_mlir import pytree, thresholds
+from nabla_mlir.base import pytree, thresholds
+from nabla_mlir.base.errors import INTERNAL_FOLDERS, TraceError
 from nabla_mlir.dialects import stablehlo
 from nabla_mlir.dialects.context import context
 from nabla_mlir.dialects.locations import user_lines
 from nabla_mlir.dialects.regions import block_aside, new_function
 from nabla_mlir.dialects.types import tensor_type
-from nabla_mlir.errors import INTERNAL_FOLDERS, TraceError
 from nabla_mlir.staging.known import Known, Role
 from nabla_mlir.staging.specs import Spec
 from nabla_mlir.table import promotion

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from iree.compiler import ir
 
+from nabla_mlir.base.errors import CompileError, DeployError, TargetError
 from nabla_mlir.compiling.lowering import compile_lowered
-from nabla_mlir.errors import CompileError, DeployError, TargetError
 from nabla_mlir.runtime import Executable, Function
 from nabla_mlir.runtime.array import Array
 from nabla_mlir.runtime.timing import median

@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from nabla_mlir import pytree
-from nabla_mlir.conversion import rank_of, scalar_misfit
+from nabla_mlir.base import pytree
+from nabla_mlir.base.conversion import rank_of, scalar_misfit
+from nabla_mlir.base.errors import DtypeError, ShapeError, user_frame
+from nabla_mlir.base.exchange import readable
 from nabla_mlir.dialects.types import PYTHON, as_dtype, is_complex, is_differentiable
-from nabla_mlir.errors import DtypeError, ShapeError, user_frame
-from nabla_mlir.exchange import readable
 from nabla_mlir.table.registry import operation
 from nabla_mlir.table.tensor import Tensor, constant, full
 from nabla_mlir.table.vectorized import enter

@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 from iree.compiler import ir
 
+from nabla_mlir.base.errors import DtypeError, RuleMissingError, ShapeError, VerifyError, user_frame
 from nabla_mlir.dialects import stablehlo
 from nabla_mlir.dialects.locations import source_of
 from nabla_mlir.dialects.stablehlo import Codec, DimensionNumbers
 from nabla_mlir.dialects.types import tensor_type
-from nabla_mlir.errors import DtypeError, RuleMissingError, ShapeError, VerifyError, user_frame
 from nabla_mlir.sparsity.operands import Rule
 from nabla_mlir.sparsity.operands import dense as dense_pattern
 from nabla_mlir.sparsity.operands import elementwise as elementwise_pattern

@@ -11,11 +11,11 @@ from typing import Any, ClassVar, NoReturn
 import numpy as np
 from iree.compiler import ir
 
-from nabla_mlir.array_methods import ArrayMethods
+from nabla_mlir.base.array_methods import ArrayMethods
+from nabla_mlir.base.errors import ConcretizationError, LeakedTracerError, user_frame
 from nabla_mlir.dialects import stablehlo
 from nabla_mlir.dialects.regions import made_by
 from nabla_mlir.dialects.types import shape_and_dtype
-from nabla_mlir.errors import ConcretizationError, LeakedTracerError, user_frame
 
 NamedAxes = tuple[tuple[str, int], ...]  # (name, size) of each axis
 

@@ -17,7 +17,7 @@ from nabla_mlir.table.tensor import wrap
 CONSTANT = "stablehlo.constant"  # the only operation on values without a record, because it has no operands
 
 # Instructions per element: the words of one scale, on which records rate operations and passes choose strategies. These
-# are no times; the times of the relevant steps are in nabla_mlir/thresholds.py (`ELEMENT`).
+# are no times; the times of the relevant steps are in nabla_mlir/base/thresholds.py (`ELEMENT`).
 CHEAP = 3  # recomputing it takes no longer than reading it from memory
 FUNCTION = 8  # a quotient, a root, an exponential
 OWN_LOOP = 10  # the default of operations that do not fuse with their neighbours

@@ -14,11 +14,11 @@ from collections.abc import Callable, Iterator, Sequence
 
 from iree.compiler import ir
 
+from nabla_mlir.base.errors import ShapeError, user_frame
 from nabla_mlir.dialects import stablehlo
 from nabla_mlir.dialects.batch import NOT_CARRIED, VmapOp, free_axes
 from nabla_mlir.dialects.regions import scratch
 from nabla_mlir.dialects.types import tensor_type
-from nabla_mlir.errors import ShapeError, user_frame
 from nabla_mlir.table.axis_order import met, orders_of_results
 from nabla_mlir.table.tensor import NamedAxes, Scope, Tensor, current_scope, wrap
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, ClassVar
 
-from nabla_mlir.errors import TargetError
+from nabla_mlir.base.errors import TargetError
 
 _COMMON_FLAGS = (
     "--iree-input-demote-f64-to-f32=false",

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
-from nabla_mlir.errors import CompileError, DeployError, TargetError, user_frame
+from nabla_mlir.base.errors import CompileError, DeployError, TargetError, user_frame
 from nabla_mlir.targets.base import Codegen, Target
 from nabla_mlir.targets.toolchain import iree_compile, run_compiler
 

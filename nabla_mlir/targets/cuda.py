@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from nabla_mlir.errors import DeployError, TargetError, user_frame
+from nabla_mlir.base.errors import DeployError, TargetError, user_frame
 from nabla_mlir.targets.base import Codegen, Target
 from nabla_mlir.targets.gpu import GPU, device_target, library, target_info
 from nabla_mlir.targets.toolchain import run_compiler

@@ -15,7 +15,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from nabla_mlir.errors import CompileError, writing
+from nabla_mlir.base.errors import CompileError, writing
 
 _SUFFIX = ".exe" if sys.platform == "win32" else ""
 

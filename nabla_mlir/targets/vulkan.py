@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from nabla_mlir.errors import DeployError, TargetError
+from nabla_mlir.base.errors import DeployError, TargetError
 from nabla_mlir.targets.base import Codegen, Target
 from nabla_mlir.targets.gpu import GPU, VulkanDevice, device_target, library, target_info
 

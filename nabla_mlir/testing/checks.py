@@ -10,9 +10,9 @@ import numpy as np
 import optree
 from iree.compiler import ir
 
+from nabla_mlir.base.errors import NablaError
 from nabla_mlir.compiling.lowering import clone_module, lower_module
 from nabla_mlir.dialects.regions import functions_of, is_private
-from nabla_mlir.errors import NablaError
 from nabla_mlir.interpreter import interpreted
 from nabla_mlir.passes.base import Pass
 from nabla_mlir.passes.pipeline import Pipeline

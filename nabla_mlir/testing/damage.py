@@ -28,9 +28,9 @@ from iree.compiler import ir
 
 import nabla_mlir as nm
 from nabla_mlir import numpy as nnp
+from nabla_mlir.base.errors import NablaError
 from nabla_mlir.compiling.lowering import lower_module
 from nabla_mlir.dialects.regions import functions_of, is_private
-from nabla_mlir.errors import NablaError
 from nabla_mlir.interop.portable import parse
 from nabla_mlir.interpreter import interpreted
 from nabla_mlir.passes.base import PASSES

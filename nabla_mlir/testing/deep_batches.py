@@ -16,13 +16,13 @@ from dataclasses import dataclass, field, replace
 
 from iree.compiler import ir
 
+from nabla_mlir.base.errors import NablaError
 from nabla_mlir.compiling.comparison import compare
 from nabla_mlir.compiling.lowering import compile_lowered
 from nabla_mlir.compiling.reference_runs import ReferenceRuns
 from nabla_mlir.dialects.arguments import give_away
 from nabla_mlir.dialects.context import context
 from nabla_mlir.dialects.regions import functions_of, nested
-from nabla_mlir.errors import NablaError
 from nabla_mlir.passes.inline_calls import InlineCallsPass
 from nabla_mlir.staging.stages import Lowered, module
 from nabla_mlir.targets import target as as_target

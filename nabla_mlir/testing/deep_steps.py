@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 import nabla_mlir as nm
-from nabla_mlir import lax
 from nabla_mlir import numpy as nnp
+from nabla_mlir.jax import lax
 
 Numbers = np.random.Generator
 Map = Callable[[Any], Any]  # from a value to one of the same type

@@ -5,7 +5,7 @@ from __future__ import annotations
 import traceback
 from pathlib import Path
 
-from nabla_mlir.errors import NablaError
+from nabla_mlir.base.errors import NablaError
 
 
 def failure(error: Exception) -> str:

@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 
 from nabla_mlir import numpy as nnp
-from nabla_mlir.errors import NablaError
+from nabla_mlir.base.errors import NablaError
 from nabla_mlir.interpreter import interpreted
 from nabla_mlir.staging.stages import Lowered, Traced, module, trace
 from nabla_mlir.testing import damage, deep, deep_batches, mixtures, peers, promotions

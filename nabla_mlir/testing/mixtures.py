@@ -19,7 +19,7 @@ import numpy as np
 
 import nabla_mlir as nm
 from nabla_mlir import numpy as nnp
-from nabla_mlir.environment import enable_x64
+from nabla_mlir.jax.environment import enable_x64
 from nabla_mlir.testing.checks import interpret
 from nabla_mlir.testing.failures import failure
 from nabla_mlir.testing.steps import AXIS, BINARY, DTYPES, STEPS, UNARY, Numbers

@@ -22,8 +22,8 @@ import numpy as np
 
 import nabla_mlir as nm
 from nabla_mlir.dialects.context import parse_module
-from nabla_mlir.environment import enable_x64
 from nabla_mlir.interpreter import interpreted
+from nabla_mlir.jax.environment import enable_x64
 from nabla_mlir.testing.failures import failure
 from nabla_mlir.testing.nestings import MOST, function, namespace
 from nabla_mlir.testing.operations import Numbers
@@ -153,16 +153,16 @@ def fault_of(program: Program, target: str = "interpreter") -> str:
 
 def _fault_of(program: Program, right: list[np.ndarray], target: str) -> str:
     arguments, before = program.arguments, [x.copy() for x in program.arguments]
-    traced = nm.trace(lambda *xs: program(nm, *xs), *arguments, name="f")
+    traced = nm.trace(lambda *xs: program(nm.jax, *xs), *arguments, name="f")
     least = precision(str(traced))
     f = _interpreted(traced.lower()) if target == "interpreter" else traced.lower().compile(target, cache=False)
-    results = [np.array(y) for y in nm.tree.leaves(f(*arguments))]
+    results = [np.array(y) for y in nm.jax.tree.leaves(f(*arguments))]
     if what := difference(results, right, least):
         is_narrow = least > _DIGITS["float64"] and what.startswith("VALUE")
         return ROUNDED if is_narrow and _is_rounding(program, results, right, least) else what
     with ThreadPoolExecutor(2) as pool:
         for other in [f(*arguments), *pool.map(lambda _: f(*arguments), range(2))]:
-            for a, b in zip(results, nm.tree.leaves(other), strict=True):
+            for a, b in zip(results, nm.jax.tree.leaves(other), strict=True):
                 if a.tobytes() != np.asarray(b).tobytes():
                     return "AGAIN: another call gives other bits"
     if any(x.tobytes() != y.tobytes() for x, y in zip(arguments, before, strict=True)):

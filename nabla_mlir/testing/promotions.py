@@ -212,11 +212,11 @@ def fault_of(program: Program, target: str = "interpreter") -> str:
 
 
 def _fault_of(program: Program, right: Sequence[Sequence[np.ndarray]], target: str) -> str:
-    traced = nm.trace(lambda *xs: [program(nm, *xs), _gradient(nm, program, xs)], *program.arguments, name="f")
+    traced = nm.trace(lambda *xs: [program(nm.jax, *xs), _gradient(nm.jax, program, xs)], *program.arguments, name="f")
     lowered = traced.lower()
     f = lowered.compile(target, cache=False) if target != "interpreter" else None
     run = f or (lambda *xs: interpreted(lowered.module.operation, "f")(list(xs)))
-    results = [np.asarray(y) for y in nm.tree.leaves(run(*program.arguments))]
+    results = [np.asarray(y) for y in nm.jax.tree.leaves(run(*program.arguments))]
     least = peers.precision(str(traced))
     steps = len(program.plan)
     for (name, *_), a, b in zip(program.plan, results[:steps], right[0], strict=True):

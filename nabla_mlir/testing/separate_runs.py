@@ -10,7 +10,7 @@ from multiprocessing.connection import Connection
 
 import numpy as np
 
-from nabla_mlir.errors import DeployError, NablaError
+from nabla_mlir.base.errors import DeployError, NablaError
 from nabla_mlir.runtime import Executable
 from nabla_mlir.runtime.array import Array
 from nabla_mlir.runtime.donation import call
@@ -91,7 +91,7 @@ class _Process:
             raise
         if isinstance(answer, str):
             raise DeployError(answer)
-        return answer  # type: ignore[no-any-return]
+        return answer
 
     def _open(self) -> Connection:
         if self._pipe is None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from nabla_mlir.errors import DeployError, NablaError
+from nabla_mlir.base.errors import DeployError, NablaError
 from nabla_mlir.runtime import Executable, Module, load
 from nabla_mlir.runtime.array import Array
 from nabla_mlir.runtime.element_types import dtype_named

@@ -7,8 +7,8 @@ import io
 import json
 from typing import TYPE_CHECKING, Any
 
-from nabla_mlir.errors import DeployError, writing
-from nabla_mlir.files import write_files
+from nabla_mlir.base.errors import DeployError, writing
+from nabla_mlir.base.files import write_files
 from nabla_mlir.targets import TARGETS
 from nabla_mlir.tools.inputs import bind
 from nabla_mlir.tools.terminal import Progress, print_table

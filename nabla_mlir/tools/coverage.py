@@ -26,9 +26,9 @@ from typing import Any
 import numpy as np
 
 import nabla_mlir.ops  # noqa: F401  (fills the table)
+from nabla_mlir.base.errors import CompileError, NablaError
 from nabla_mlir.compiling.lowering import compile_lowered
 from nabla_mlir.dialects.context import parse_module
-from nabla_mlir.errors import CompileError, NablaError
 from nabla_mlir.interop.stablehlo import from_stablehlo
 from nabla_mlir.passes.normalize.normalize import REWRITTEN
 from nabla_mlir.runtime import Executable

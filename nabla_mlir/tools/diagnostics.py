@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 
 from iree.compiler import ir
 
+from nabla_mlir.base.errors import NablaError
 from nabla_mlir.dialects.context import context
 from nabla_mlir.dialects.locations import source_of
-from nabla_mlir.errors import NablaError
 
 PARSED = "-"  # the file name that MLIR gives to text from memory
 _ATTACHED_OP = "see current operation"

@@ -7,8 +7,8 @@ import platform
 import time
 from importlib import metadata
 
+from nabla_mlir.base.errors import NablaError
 from nabla_mlir.compiling import cache
-from nabla_mlir.errors import NablaError
 from nabla_mlir.targets import available
 from nabla_mlir.tools.terminal import print_table
 

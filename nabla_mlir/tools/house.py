@@ -7,18 +7,12 @@ from pathlib import Path
 
 # A room imports only from the rooms before it. "" is the package itself, which exports the public names.
 ROOMS = (
-    "errors", "log", "locks", "files", "figures", "thresholds", "array_operators", "array_methods", "exchange", "conversion",
-    "targets", "runtime", "sparsity", "dialects", "pytree", "table", "ops", "rules", "passes", "interpreter",
-    "compiling", "staging", "transforms", "numpy", "random", "nn", "tree_util", "tree", "flatten_util", "image",
-    "scipy", "lax", "debug", "experimental", "ad_checkpoint", "custom_batching", "custom_derivatives", "core", "dlpack", "dtypes",
-    "typing", "test_util",
-    "environment", "sparse", "prepared", "interop", "distributed", "explorer", "", "tools", "testing",
+    "base", "targets", "runtime", "sparsity", "dialects", "table", "ops", "rules", "passes", "interpreter", "compiling", "staging",
+    "transforms", "numpy", "random", "nn", "jax", "sparse", "prepared", "interop", "distributed", "explorer", "", "tools",
+    "testing",
 )  # fmt: skip
-# the rooms that run without the compiler and optree
-DEPLOYED = (
-    "errors", "log", "locks", "files", "figures", "thresholds", "array_operators", "array_methods", "exchange", "conversion",
-    "targets", "runtime",
-)  # fmt: skip
+# Rooms that run where neither the compiler nor optree is installed.
+DEPLOYED = ("base", "targets", "runtime")
 _AT_TOP = ("dialects", "passes")  # folders next to nabla_mlir/
 
 

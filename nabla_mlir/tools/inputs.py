@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from nabla_mlir.conversion import rounded
-from nabla_mlir.errors import DeployError
+from nabla_mlir.base.conversion import rounded
+from nabla_mlir.base.errors import DeployError
 from nabla_mlir.runtime.element_types import dtype_named
 from nabla_mlir.runtime.manifest import Leaf
 

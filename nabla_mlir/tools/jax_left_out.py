@@ -10,6 +10,7 @@ ELSEWHERE = {
     "jax.stages": "`nm.Traced`, `nm.Lowered`, `nm.Compiled`",
     "jax.ffi": "`nm.custom_call` and `nm.register_custom_call`",
     "jax.pmap": "`nm.vmap(..., axis_name=...)`: there is one device",
+    "jax.errors": "`nm.errors`, with classes of its own",
     "jax.Device": "the class of `nm.devices()[0]`",
     "jax.ad_checkpoint.print_saved_residuals": "the IR, which shows the stored values: `print(nm.trace(nm.grad(f), x).lower())`",
     "jax.lax.rng_uniform": "`nm.random.uniform`",

@@ -3,8 +3,7 @@
     python -m nabla_mlir.tools.jax_names          # the page
     python -m nabla_mlir.tools.jax_names --read   # first the list, from the installed JAX
 
-A name of JAX is present (the same path, with `nabla_mlir` for `jax`), has another name here, or is left out for a
-reason.
+A name is present (the same path below `nabla_mlir`), here under another name, or left out for a reason.
 """
 
 from __future__ import annotations
@@ -91,7 +90,7 @@ def here(module: str, name: str) -> tuple[str, str]:
     if path in ELSEWHERE:
         return "elsewhere", ELSEWHERE[path]
     try:
-        resolved(path.replace("jax", "nabla_mlir", 1))
+        resolved(f"nabla_mlir.{path}")
     except AttributeError:
         return ("left out", reason) if (reason := _reason(module, name)) else ("?", "")
     return "present", ""
@@ -164,8 +163,8 @@ _HEAD = """# Names of JAX
 <!-- Written by python -m nabla_mlir.tools.jax_names; do not edit. -->
 
 This page lists, for users of JAX, which names of JAX {version} exist here. To port a program, write
-`import nabla_mlir as jax`, `import nabla_mlir.numpy as jnp` and so on. Each path `jax.x` that is *present* is
-`nabla_mlir.x` here, with the same meaning. It accepts the parameters of JAX, under the same names and in the same order.
+`import nabla_mlir.jax as jax`, `import nabla_mlir.jax.numpy as jnp` and so on. Each path `jax.x` that is *present* is
+`nabla_mlir.jax.x` here, with the same meaning. It accepts the parameters of JAX, under the same names and in the same order.
 
 Of the public names in these modules, {present} are present, {elsewhere} exist under another name, and {left_out} are
 left out.

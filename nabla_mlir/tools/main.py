@@ -8,7 +8,7 @@ import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
-from nabla_mlir.errors import NablaError, is_internal
+from nabla_mlir.base.errors import NablaError, is_internal
 from nabla_mlir.tools.arguments import parser
 
 

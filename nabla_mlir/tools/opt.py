@@ -19,11 +19,11 @@ from typing import Any, NoReturn
 
 from iree.compiler import ir
 
+from nabla_mlir.base.errors import ImportIRError, NablaError, PassError
+from nabla_mlir.base.files import write_files
 from nabla_mlir.dialects.context import BYTECODE, context
 from nabla_mlir.dialects.locations import source_of
 from nabla_mlir.dialects.regions import check_order, nested
-from nabla_mlir.errors import ImportIRError, NablaError, PassError
-from nabla_mlir.files import write_files
 from nabla_mlir.passes.base import PASSES, PIPELINES, NamedPipeline, Pass, Step
 from nabla_mlir.passes.explain_batch import ExplainBatchPass
 from nabla_mlir.passes.pipeline import Pipeline

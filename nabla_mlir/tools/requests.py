@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from nabla_mlir import transforms
+from nabla_mlir.base.errors import DtypeError, ImportIRError, NablaError, TargetError
 from nabla_mlir.dialects.types import dtype_in_mlir
-from nabla_mlir.errors import DtypeError, ImportIRError, NablaError, TargetError
 from nabla_mlir.interop.stablehlo import ImportedFunction, from_stablehlo
 from nabla_mlir.prepared.sparse_modules import sparse_hessian_module, sparse_jacobian_module
 from nabla_mlir.staging.positions import is_one, positions

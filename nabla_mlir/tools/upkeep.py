@@ -6,8 +6,8 @@ import argparse
 import datetime
 import json
 
+from nabla_mlir.base.errors import DeployError
 from nabla_mlir.compiling import cache
-from nabla_mlir.errors import DeployError
 from nabla_mlir.tools.terminal import print_table
 
 

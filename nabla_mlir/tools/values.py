@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from iree.compiler import ir
 
+from nabla_mlir.base.errors import PassError
 from nabla_mlir.dialects.regions import functions_of, is_private
 from nabla_mlir.dialects.types import shape_and_dtype
-from nabla_mlir.errors import PassError
 from nabla_mlir.interpreter import interpreted
 from nabla_mlir.runtime.manifest import Leaf
 from nabla_mlir.tools.inputs import InputError, bind

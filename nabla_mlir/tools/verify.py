@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from nabla_mlir.errors import DeployError, NablaError
+from nabla_mlir.base.errors import DeployError, NablaError
 from nabla_mlir.runtime import Module, load
 from nabla_mlir.runtime.fitting import check_fit
 from nabla_mlir.runtime.manifest import Code, EntryPoint

@@ -19,7 +19,7 @@ from email.message import Message
 from pathlib import Path
 from zipfile import ZipFile
 
-from nabla_mlir.errors import NablaError
+from nabla_mlir.base.errors import NablaError
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = ("pyproject.toml", "README.md", "LICENSE", "nabla_mlir")

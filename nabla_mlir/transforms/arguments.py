@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from nabla_mlir import pytree
+from nabla_mlir.base import pytree
+from nabla_mlir.base.errors import DtypeError, ShapeError, user_frame
 from nabla_mlir.dialects.types import is_complex, is_differentiable
-from nabla_mlir.errors import DtypeError, ShapeError, user_frame
 from nabla_mlir.staging.positions import Argnums, positions
 from nabla_mlir.staging.specs import Spec
 from nabla_mlir.table.promotion import adopted, as_tensor, is_scalar, scalar_array

@@ -12,9 +12,9 @@ from typing import Any
 
 from iree.compiler import ir
 
-from nabla_mlir import pytree
+from nabla_mlir.base import pytree
+from nabla_mlir.base.errors import TraceError, TreeError, user_frame
 from nabla_mlir.dialects.batch import free_axes
-from nabla_mlir.errors import TraceError, TreeError, user_frame
 from nabla_mlir.ops.shape import reshaped
 from nabla_mlir.staging.eager import staged
 from nabla_mlir.staging.positions import positional
@@ -32,7 +32,7 @@ class custom_vmap:  # noqa: N801  # a decorator
 
     Example:
       >>> import nabla_mlir as nm, numpy as np
-      >>> @nm.custom_batching.custom_vmap
+      >>> @nm.jax.custom_batching.custom_vmap
       ... def f(x, y):
       ...     return x + y
       >>> @f.def_vmap
@@ -128,7 +128,7 @@ def sequential_vmap(f: Callable[..., Any]) -> custom_vmap:
 
     Example:
       >>> import nabla_mlir as nm, numpy as np
-      >>> nm.vmap(nm.custom_batching.sequential_vmap(lambda x: x + 1))(np.arange(3)).tolist()
+      >>> nm.vmap(nm.jax.custom_batching.sequential_vmap(lambda x: x + 1))(np.arange(3)).tolist()
       [1, 2, 3]
     """
     with_rule = custom_vmap(f)

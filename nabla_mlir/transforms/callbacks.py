@@ -1,4 +1,4 @@
-"""Python functions that programs call at each run: `pure_callback`, and the functions of `nabla_mlir.debug`."""
+"""Python functions that programs call at each run: `pure_callback`, and the functions of `nabla_mlir.jax.debug`."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from nabla_mlir import pytree
-from nabla_mlir.errors import TraceError, user_frame
+from nabla_mlir.base import pytree
+from nabla_mlir.base.errors import TraceError, user_frame
 from nabla_mlir.ops.callbacks import Callback, emit_callback, number_of
 from nabla_mlir.staging.eager import staged
 from nabla_mlir.staging.specs import as_spec

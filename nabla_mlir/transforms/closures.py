@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from nabla_mlir import pytree
+from nabla_mlir.base import pytree
 from nabla_mlir.dialects import ad
 from nabla_mlir.dialects.regions import aside
 from nabla_mlir.dialects.types import is_differentiable

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from iree.compiler import ir
 
-from nabla_mlir import pytree
-from nabla_mlir.errors import ShapeError, UnboundAxisError, user_frame
+from nabla_mlir.base import pytree
+from nabla_mlir.base.errors import ShapeError, UnboundAxisError, user_frame
 from nabla_mlir.ops import collectives
 from nabla_mlir.ops import logic as lg
 from nabla_mlir.ops.shape import broadcast_in_dim, dynamic_slice, move_axis, reshaped, slice_

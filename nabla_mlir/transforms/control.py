@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 from iree.compiler import ir
 
-from nabla_mlir import pytree
+from nabla_mlir.base import pytree
+from nabla_mlir.base.errors import DtypeError, ShapeError, TreeError, user_frame
 from nabla_mlir.dialects import stablehlo
 from nabla_mlir.dialects.stablehlo import I64
 from nabla_mlir.dialects.types import is_complex, is_float, is_integer
-from nabla_mlir.errors import DtypeError, ShapeError, TreeError, user_frame
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops import logic as lg
 from nabla_mlir.staging.eager import staged

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from nabla_mlir import pytree
-from nabla_mlir.errors import ShapeError, TraceError, user_frame
+from nabla_mlir.base import pytree
+from nabla_mlir.base.errors import ShapeError, TraceError, user_frame
 from nabla_mlir.ops.elementwise import exponential, tanh
 from nabla_mlir.ops.reduction import reduce
 from nabla_mlir.ops.shape import reduce_sum, reshape

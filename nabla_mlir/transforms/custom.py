@@ -14,11 +14,11 @@ from typing import Any
 
 from iree.compiler import ir
 
-from nabla_mlir import pytree
+from nabla_mlir.base import pytree
+from nabla_mlir.base.errors import TraceError, TreeError, user_frame
 from nabla_mlir.dialects import stablehlo
 from nabla_mlir.dialects.ad_rules import RECUR, WITHOUT_RULE
 from nabla_mlir.dialects.types import is_differentiable
-from nabla_mlir.errors import TraceError, TreeError, user_frame
 from nabla_mlir.staging.eager import staged
 from nabla_mlir.staging.positions import parameters_of, positional, positions
 from nabla_mlir.staging.specs import Spec
@@ -345,7 +345,7 @@ class custom_vjp(_Custom):  # noqa: N801  # a decorator
           bwd: ``bwd(*nondiff_args, residuals, cotangent) -> cotangents``, a tuple with one entry for each differentiated
             argument; None means zero, and is used for integers.
           symbolic_zeros: True passes each leaf of the arguments to `fwd` as a `CustomVJPPrimal`. `bwd` gets a `SymbolicZero` as
-            the cotangent of a result without derivative, and may return one (`nm.custom_derivatives`).
+            the cotangent of a result without derivative, and may return one (`nm.jax.custom_derivatives`).
         """
         self.rules, self.has_symbols = (fwd, bwd), symbolic_zeros
 

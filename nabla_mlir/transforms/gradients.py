@@ -8,12 +8,12 @@ from typing import Any
 
 from iree.compiler import ir
 
-from nabla_mlir import pytree
+from nabla_mlir.base import pytree
+from nabla_mlir.base.errors import DtypeError, ShapeError, TreeError, user_frame
 from nabla_mlir.dialects import ad
 from nabla_mlir.dialects.regions import nested
 from nabla_mlir.dialects.stablehlo import I64
 from nabla_mlir.dialects.types import is_complex, is_differentiable
-from nabla_mlir.errors import DtypeError, ShapeError, TreeError, user_frame
 from nabla_mlir.ops.autodiff import stop_gradient as stop_gradient_op
 from nabla_mlir.staging.eager import staged
 from nabla_mlir.staging.positions import Argnums, is_one

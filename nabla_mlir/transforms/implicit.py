@@ -7,11 +7,11 @@ from typing import Any
 
 from iree.compiler import ir
 
-from nabla_mlir import pytree
+from nabla_mlir.base import pytree
+from nabla_mlir.base.errors import DtypeError, TreeError, user_frame
 from nabla_mlir.dialects import stablehlo
 from nabla_mlir.dialects.stablehlo import Bool
 from nabla_mlir.dialects.types import is_differentiable
-from nabla_mlir.errors import DtypeError, TreeError, user_frame
 from nabla_mlir.ops.autodiff import stop_gradient as stop_gradient_op
 from nabla_mlir.staging.eager import staged
 from nabla_mlir.staging.specs import Spec

@@ -12,9 +12,9 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from nabla_mlir import pytree
+from nabla_mlir.base import pytree
+from nabla_mlir.base.errors import DtypeError, TraceError, user_frame
 from nabla_mlir.dialects.types import is_complex, is_differentiable, is_float
-from nabla_mlir.errors import DtypeError, TraceError, user_frame
 from nabla_mlir.ops.shape import reshape, transpose
 from nabla_mlir.staging.positions import Argnums, is_one, parameters_of, positions
 from nabla_mlir.table.promotion import as_tensor

@@ -9,11 +9,11 @@ from typing import Any
 
 from iree.compiler import ir
 
-from nabla_mlir import pytree
+from nabla_mlir.base import pytree
+from nabla_mlir.base.errors import TreeError, user_frame
 from nabla_mlir.compiling.lowering import expand_module
 from nabla_mlir.dialects.regions import functions_of, last_of, new_function
 from nabla_mlir.dialects.types import is_differentiable
-from nabla_mlir.errors import TreeError, user_frame
 from nabla_mlir.rules.taylor import Expansion, Series, polynomial
 from nabla_mlir.staging.eager import staged
 from nabla_mlir.staging.tracing import current_trace, trace_region
@@ -43,7 +43,7 @@ def jet(fun: Callable[..., Any], primals: Sequence[Any], series: Sequence[Sequen
 
     Example:
       >>> import nabla_mlir as nm, nabla_mlir.numpy as nnp, numpy as np
-      >>> y, (y1, y2, y3) = nm.experimental.jet.jet(nnp.exp, (0.0,), ((1.0, 0.0, 0.0),))
+      >>> y, (y1, y2, y3) = nm.jax.experimental.jet.jet(nnp.exp, (0.0,), ((1.0, 0.0, 0.0),))
       >>> [float(y), float(y1), float(y2), float(y3)]
       [1.0, 1.0, 1.0, 1.0]
     """

@@ -7,13 +7,13 @@ from typing import Any
 
 from iree.compiler import ir
 
-from nabla_mlir import pytree
+from nabla_mlir.base import pytree
+from nabla_mlir.base.errors import TreeError, user_frame
 from nabla_mlir.compiling.lowering import lower_module
 from nabla_mlir.dialects import ad
 from nabla_mlir.dialects.ad_rules import CUSTOM
 from nabla_mlir.dialects.regions import aside, nested
 from nabla_mlir.dialects.types import is_differentiable
-from nabla_mlir.errors import TreeError, user_frame
 from nabla_mlir.staging.eager import Halves, as_inputs, staged
 from nabla_mlir.staging.specs import Spec, as_spec
 from nabla_mlir.staging.tracing import current_trace, is_tracing, results_of, stands_for, trace_function, trace_region

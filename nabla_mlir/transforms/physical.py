@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import nabla_mlir.transforms.vectorized  # noqa: F401  (makes what has named axes a pytree)
-from nabla_mlir.errors import ShapeError, user_frame
+from nabla_mlir.base.errors import ShapeError, user_frame
 from nabla_mlir.ops.elementwise import divide
 from nabla_mlir.ops.reduction import identity_of, reduce
 from nabla_mlir.ops.shape import move_axis, reshape

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from nabla_mlir import pytree
-from nabla_mlir.errors import ShapeError, TreeError, user_frame
+from nabla_mlir.base import pytree
+from nabla_mlir.base.errors import ShapeError, TreeError, user_frame
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops import logic as lg
 from nabla_mlir.ops.shape import concatenate, dynamic_slice, dynamic_update_slice, reshape, slice_, transpose

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from nabla_mlir import pytree
+from nabla_mlir.base import pytree
 from nabla_mlir.ops.shape import reduce_sum, reshaped
 from nabla_mlir.staging.eager import staged
 from nabla_mlir.staging.positions import positions

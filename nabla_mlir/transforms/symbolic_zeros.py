@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from nabla_mlir import pytree
+from nabla_mlir.base import pytree
 from nabla_mlir.dialects.types import is_differentiable
 from nabla_mlir.staging.specs import Spec, as_spec
 

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 from iree.compiler import ir
 
-from nabla_mlir import pytree, thresholds
+from nabla_mlir.base import pytree, thresholds
+from nabla_mlir.base.errors import ShapeError, user_frame
 from nabla_mlir.compiling.progress import watch
 from nabla_mlir.dialects.batch import VmapOp
 from nabla_mlir.dialects.regions import move_here
 from nabla_mlir.dialects.types import shape_and_dtype
-from nabla_mlir.errors import ShapeError, user_frame
 from nabla_mlir.interpreter.iterations import counted
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops import logic as lg

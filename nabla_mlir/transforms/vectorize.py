@@ -10,9 +10,9 @@ from typing import Any
 
 from iree.compiler import ir
 
-from nabla_mlir import pytree
+from nabla_mlir.base import pytree
+from nabla_mlir.base.errors import ShapeError, TreeError, user_frame
 from nabla_mlir.dialects import batch
-from nabla_mlir.errors import ShapeError, TreeError, user_frame
 from nabla_mlir.staging.eager import staged
 from nabla_mlir.staging.specs import Spec
 from nabla_mlir.staging.tracing import results_of, trace_region

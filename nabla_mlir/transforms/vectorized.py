@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from nabla_mlir import pytree
+from nabla_mlir.base import pytree
+from nabla_mlir.base.errors import ShapeError, TraceError, user_frame
 from nabla_mlir.dialects.regions import move_here
-from nabla_mlir.errors import ShapeError, TraceError, user_frame
 from nabla_mlir.ops.shape import broadcast_in_dim, reduce_sum, reshape, transpose
 from nabla_mlir.runtime.named import VectorizedArray
 from nabla_mlir.staging.eager import staged

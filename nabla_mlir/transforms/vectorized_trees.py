@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from nabla_mlir import pytree
+from nabla_mlir.base import pytree
 from nabla_mlir.runtime.named import VectorizedArray
 from nabla_mlir.staging.tracing import current_trace, is_tracing
 from nabla_mlir.table.tensor import NamedAxes, Tensor

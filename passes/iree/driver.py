@@ -8,10 +8,10 @@ from typing import ClassVar
 
 from iree.compiler import ir
 
+from nabla_mlir.base.errors import PassError
 from nabla_mlir.dialects.builder import FINAL, Recording, Val, recording
 from nabla_mlir.dialects.locations import named
 from nabla_mlir.dialects.regions import nested_in_functions
-from nabla_mlir.errors import PassError
 from nabla_mlir.passes.base import Pass, require_target
 from nabla_mlir.passes.iree.pattern import Pattern, Patterns, Replacement, Target
 from nabla_mlir.passes.iree.target import for_target

@@ -7,10 +7,10 @@ from collections.abc import Callable
 import numpy as np
 from iree.compiler import ir
 
+from nabla_mlir.base.errors import DtypeError, ImportIRError
 from nabla_mlir.dialects.locations import source_of
 from nabla_mlir.dialects.stablehlo import ConvDims, GatherDims, I64Array
 from nabla_mlir.dialects.types import dtype_of, shape_and_dtype
-from nabla_mlir.errors import DtypeError, ImportIRError
 from nabla_mlir.ops.convolution import conv_params, convolution
 from nabla_mlir.ops.shape import broadcast_in_dim, pad, reshape, slice_
 from nabla_mlir.passes.normalize.known_numbers import known

@@ -10,13 +10,13 @@ from typing import Any, ClassVar
 import numpy as np
 from iree.compiler import ir
 
+from nabla_mlir.base.errors import DtypeError, ImportIRError, ShapeError
 from nabla_mlir.dialects import stablehlo
 from nabla_mlir.dialects.locations import source_of
 from nabla_mlir.dialects.regions import made_by, nested
 from nabla_mlir.dialects.resources import inline_resources
 from nabla_mlir.dialects.stablehlo import String
 from nabla_mlir.dialects.types import is_complex, shape_and_dtype, tensor_type
-from nabla_mlir.errors import DtypeError, ImportIRError, ShapeError
 from nabla_mlir.ops.chlo import broadcast_shape
 from nabla_mlir.ops.composites import einsum_of, map_, unary_einsum
 from nabla_mlir.ops.elementwise import complex_sign

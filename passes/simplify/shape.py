@@ -13,7 +13,6 @@ from nabla_mlir.ops import logic as lg
 from nabla_mlir.ops import shape as sh
 from nabla_mlir.ops.elementwise import add
 from nabla_mlir.ops.reduction import COMBINERS, identity_of, reduce
-from nabla_mlir.passes.boxes import Box
 from nabla_mlir.passes.simplify.pattern import (
     Pattern,
     defining,
@@ -24,6 +23,7 @@ from nabla_mlir.passes.simplify.pattern import (
     pattern,
     uncopied,
 )
+from nabla_mlir.passes.slices import Slice
 from nabla_mlir.table.registry import REGISTRY, OpDef
 from nabla_mlir.table.tensor import Tensor, full, full_like, splat_of, wrap
 from nabla_mlir.table.traits import is_part, moved
@@ -144,7 +144,7 @@ def reshape_noop(x: Tensor, shape: Shape) -> Tensor | None:
 @pattern("stablehlo.slice")
 def slice_noop(x: Tensor, start_indices: Shape, limit_indices: Shape, strides: Shape) -> Tensor | None:
     """A slice of everything becomes its operand; that of a constant or of a slice becomes simpler."""
-    box = Box(start_indices, limit_indices, strides)
+    box = Slice(start_indices, limit_indices, strides)
     if box.shape == x.shape:
         return x
     value = splat_of(x)
@@ -154,13 +154,13 @@ def slice_noop(x: Tensor, start_indices: Shape, limit_indices: Shape, strides: S
     if inner is None:
         return None
     (source,), p = inner
-    return _slice(source, box.within(Box(p["start_indices"], p["limit_indices"], p["strides"])))
+    return _slice(source, box.within(Slice(p["start_indices"], p["limit_indices"], p["strides"])))
 
 
 @pattern("stablehlo.slice")
 def slice_of_part(x: Tensor, start_indices: Shape, limit_indices: Shape, strides: Shape) -> Tensor | None:
     """A slice of one part of a concatenation or of a pad reads the part directly, so that the whole is not computed for it."""
-    box = Box(start_indices, limit_indices, strides)
+    box = Slice(start_indices, limit_indices, strides)
     if 0 in box.shape:
         return None
     if (concatenation := defining(x, "stablehlo.concatenate")) is not None:
@@ -181,7 +181,7 @@ def slice_of_part(x: Tensor, start_indices: Shape, limit_indices: Shape, strides
     return _slice(source, inner) if all(start >= 0 and limit <= size for start, limit, size in positions) else None
 
 
-def _slice(x: Tensor, box: Box) -> Tensor:
+def _slice(x: Tensor, box: Slice) -> Tensor:
     return sh.slice_(x, start_indices=box.start, limit_indices=box.limit, strides=box.strides)
 
 

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from iree.compiler import ir
 
-from nabla_mlir import thresholds
+from nabla_mlir.base import thresholds
 from nabla_mlir.dialects.locations import named
 from nabla_mlir.dialects.regions import aside, blocks_of, made_by, nested
 from nabla_mlir.dialects.stablehlo import constant_attribute

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 
 from iree.compiler import ir
 
+from nabla_mlir.base.errors import PassError
 from nabla_mlir.dialects.locations import source_of
 from nabla_mlir.dialects.regions import made_by
 from nabla_mlir.dialects.types import is_scalar_integer
-from nabla_mlir.errors import PassError
 from nabla_mlir.passes.split.mincut import INFINITY, Network
 from nabla_mlir.rules.cost import cost_of
 from nabla_mlir.rules.loops import Counter, find_counter

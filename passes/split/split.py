@@ -10,11 +10,11 @@ from typing import ClassVar
 
 from iree.compiler import ir
 
+from nabla_mlir.base.errors import PassError
 from nabla_mlir.dialects.ad import STOP_GRADIENT
 from nabla_mlir.dialects.locations import named, source_of
 from nabla_mlir.dialects.regions import functions_of, is_private, nested
 from nabla_mlir.dialects.types import shape_and_dtype
-from nabla_mlir.errors import PassError
 from nabla_mlir.ops.elementwise import add
 from nabla_mlir.ops.logic import compare
 from nabla_mlir.passes.base import Pass, register
@@ -22,8 +22,8 @@ from nabla_mlir.passes.expand import EXPANSIONS, ExpandPass
 from nabla_mlir.passes.inline_calls import InlineCallsPass
 from nabla_mlir.passes.remove_stop_gradient import RemoveStopGradientPass
 from nabla_mlir.passes.simplify.simplify import SimplifyPass, merge_duplicates, simplify_block
-from nabla_mlir.passes.split.boxes import Box, Mapping, boxes_of, inside
 from nabla_mlir.passes.split.factor import factor
+from nabla_mlir.passes.split.packing import Mapping, Packing, inside, packings_of
 from nabla_mlir.passes.split.residuals import (
     Choice,
     Division,
@@ -131,10 +131,10 @@ def _divided(source: ir.Operation, known: Sequence[int], max_residual_bytes: int
         )
     early = [i for i, v in enumerate(outs) if v not in division.unknown]
     late = [i for i, v in enumerate(outs) if v in division.unknown]
-    boxes = boxes_of(residuals.stored, division)
-    halves = _Halves(division, residuals, boxes)
+    packings = packings_of(residuals.stored, division)
+    halves = _Halves(division, residuals, packings)
     name = func.attributes["sym_name"].value
-    keys = [box.key for box in boxes]
+    keys = [packing.key for packing in packings]
 
     def run_known(values: Sequence[ir.Value]) -> list[ir.Value]:
         mapping = ChainMap(dict(zip([arguments[i] for i in known], values, strict=True)))
@@ -184,7 +184,7 @@ class _Halves:
 
     division: Division
     residuals: Residuals
-    boxes: Sequence[Box]
+    packings: Sequence[Packing]
 
     def known(self, ops: Iterable[ir.Operation], mapping: Mapping) -> None:
         """Emits the known operations; a stored value in a region is mapped to its tape or slot after the operation."""
@@ -213,23 +213,23 @@ class _Halves:
                 elif self.division.is_late(op) or any(r in self.residuals.recomputed for r in op.results):
                     clone_op(op, mapping)  # type: ignore[arg-type]
 
-    def stored_in(self, op: ir.Operation) -> list[Box]:
-        """The boxes of stored values in the regions of a divided operation."""
-        return [box for box in self.boxes if op.results[0] in box.around]
+    def stored_in(self, op: ir.Operation) -> list[Packing]:
+        """The packings of stored values in the regions of a divided operation."""
+        return [packing for packing in self.packings if op.results[0] in packing.around]
 
-    def empty(self, box: Box, op: ir.Operation) -> Tensor:
-        """Zeros in the shape of a box after a divided operation: a row for each iteration."""
-        parts = [self.division.parts[o] for o in box.around[box.around.index(op.results[0]) :]]
-        shape, dtype = shape_and_dtype(box.key.type)
+    def empty(self, packing: Packing, op: ir.Operation) -> Tensor:
+        """Zeros in the shape of a packing after a divided operation: a row for each iteration."""
+        parts = [self.division.parts[o] for o in packing.around[packing.around.index(op.results[0]) :]]
+        shape, dtype = shape_and_dtype(packing.key.type)
         rows = [p.counter.trips for p in parts if isinstance(p, Loop)]
-        return full((*[len(box.members)] * box.axis, *rows, *shape), 0, dtype)
+        return full((*[len(packing.members)] * packing.axis, *rows, *shape), 0, dtype)
 
     def _known_loop(self, op: ir.Operation, unknown: Sequence[int], mapping: Mapping) -> None:
         """The loop over the known carries, which fills a tape for each stored value."""
         tests, test_ops, (predicate,) = body_of(op.regions[0])
         arguments, ops, outputs = body_of(op.regions[1])
         carries = [i for i in range(len(arguments)) if i not in unknown]
-        boxes, n = self.stored_in(op), len(carries)
+        packings, n = self.stored_in(op), len(carries)
 
         def condition(carry: list[Tensor]) -> Tensor:
             inner = inside(mapping, [tests[i] for i in carries], carry[:n])
@@ -241,22 +241,22 @@ class _Halves:
             inner = inside(mapping, [arguments[i] for i in carries], carry[:n])
             self.known(ops, inner)
             rows = []
-            for tape, box in zip(carry[n + 1 :], boxes, strict=True):
-                row = box.packed(inner, op)
+            for tape, packing in zip(carry[n + 1 :], packings, strict=True):
+                row = packing.packed(inner, op)
                 assert row is not None
-                rows.append(write_row(tape, row, carry[n], box.axis))
+                rows.append(write_row(tape, row, carry[n], packing.axis))
             return [*(wrap(inner[outputs[i]]) for i in carries), add(carry[n], full((), 1, INDEX)), *rows]
 
         inits = [wrap(mapping[op.operands[i]]) for i in carries]
-        tapes = [self.empty(box, op) for box in boxes]
+        tapes = [self.empty(packing, op) for packing in packings]
         results = emit_while([*inits, full((), 0, INDEX), *tapes], condition, body)
         mapping.update((op.results[i], r.value) for i, r in zip(carries, results[:n], strict=True))
-        mapping.update((box.key, r.value) for box, r in zip(boxes, results[n + 1 :], strict=True))
+        mapping.update((packing.key, r.value) for packing, r in zip(packings, results[n + 1 :], strict=True))
 
     def _rest_loop(self, op: ir.Operation, part: Loop, mapping: Mapping) -> None:
         """The loop over the other carries, which reads the tapes."""
         arguments, ops, outputs = body_of(op.regions[1])
-        counting, boxes = arguments[part.counter.carry], self.stored_in(op)
+        counting, packings = arguments[part.counter.carry], self.stored_in(op)
 
         def condition(carry: list[Tensor]) -> Tensor:
             return compare(carry[0], full((), part.counter.trips, INDEX), comparison_direction="LT")
@@ -265,8 +265,8 @@ class _Halves:
             i = carry[0]
             inner = inside(mapping, [arguments[k] for k in part.unknown], carry[1:])
             inner[counting] = count_at(i, part.counter, wrap(counting).dtype).value
-            for box in boxes:
-                inner.update(box.unpacked(read_row(wrap(mapping[box.key]), i, box.axis), op))
+            for packing in packings:
+                inner.update(packing.unpacked(read_row(wrap(mapping[packing.key]), i, packing.axis), op))
             self.rest(ops, inner)
             return [add(i, full((), 1, INDEX)), *(wrap(inner[outputs[k]]) for k in part.unknown)]
 
@@ -277,21 +277,21 @@ class _Halves:
     def _known_choice(self, op: ir.Operation, unknown: Sequence[int], mapping: Mapping) -> None:
         """The selection of the known results and of each stored value; a branch that does not compute a value returns zeros."""
         early = [i for i in range(len(op.results)) if i not in unknown]
-        boxes = self.stored_in(op)
-        if not early and not boxes:
+        packings = self.stored_in(op)
+        if not early and not packings:
             return
 
         def branch(region: ir.Region) -> list[Tensor]:
             _, ops, outputs = body_of(region)
             inner = inside(mapping)
             self.known(ops, inner)
-            parts = ((box, box.packed(inner, op)) for box in boxes)
-            values = [self.empty(box, op) if x is None else x for box, x in parts]
+            parts = ((packing, packing.packed(inner, op)) for packing in packings)
+            values = [self.empty(packing, op) if x is None else x for packing, x in parts]
             return [*(wrap(inner[outputs[i]]) for i in early), *values]
 
         index = wrap(mapping[op.operands[0]])
         results = emit_case(index, [functools.partial(branch, region) for region in op.regions])
-        values = [*(op.results[i] for i in early), *(box.key for box in boxes)]
+        values = [*(op.results[i] for i in early), *(packing.key for packing in packings)]
         mapping.update((v, r.value) for v, r in zip(values, results, strict=True))
 
     def _rest_choice(self, op: ir.Operation, part: Choice, mapping: Mapping) -> None:
@@ -300,8 +300,8 @@ class _Halves:
         def branch(region: ir.Region) -> list[Tensor]:
             _, ops, outputs = body_of(region)
             inner = inside(mapping)
-            for box in self.stored_in(op):
-                inner.update(box.unpacked(wrap(mapping[box.key]), op))
+            for packing in self.stored_in(op):
+                inner.update(packing.unpacked(wrap(mapping[packing.key]), op))
             self.rest(ops, inner)
             return [wrap(inner[outputs[i]]) for i in part.unknown]
 

@@ -13,7 +13,7 @@ import pytest
 
 import nabla_mlir as nm
 from nabla_mlir import numpy as nnp
-from nabla_mlir.errors import DeployError
+from nabla_mlir.base.errors import DeployError
 from nabla_mlir.passes.iree.pipeline import IreePipeline
 from nabla_mlir.targets import TARGETS, Target, available, target
 from nabla_mlir.tools.main import main

@@ -11,7 +11,7 @@ import pytest
 from deploy_support import leaf, manifest
 
 from nabla_mlir import targets
-from nabla_mlir.errors import DeployError, DtypeError, ShapeError, TreeError
+from nabla_mlir.base.errors import DeployError, DtypeError, ShapeError, TreeError
 from nabla_mlir.runtime import load
 from nabla_mlir.runtime.array import Array
 from nabla_mlir.runtime.manifest import Argument, Code, EntryPoint, Estimate, Manifest
@@ -292,7 +292,8 @@ def test_a_process_with_the_runtime_alone(artifact):
     took, *ours = done.stdout.split()
     print(f"importing nabla_mlir.runtime took {float(took) * 1e3:.0f} ms")
     others = {name for name in ours if name.split(".")[1:2] not in (["runtime"], ["targets"])}
-    names = ("", ".errors", ".array_methods", ".array_operators", ".conversion", ".exchange", ".files", ".locks", ".thresholds")
+    base = ("array_methods", "array_operators", "conversion", "errors", "exchange", "files", "locks", "names", "plugins", "thresholds")
+    names = ("", ".base", *(f".base.{name}" for name in base))
     assert others == {f"nabla_mlir{name}" for name in names}
 
 

@@ -15,7 +15,7 @@ import pytest
 
 import nabla_mlir as nm
 from nabla_mlir import targets
-from nabla_mlir.errors import DeployError
+from nabla_mlir.base.errors import DeployError
 from nabla_mlir.runtime import fitting
 from nabla_mlir.runtime.manifest import SCHEMA_FILE, Code
 from nabla_mlir.runtime.storage import Artifact

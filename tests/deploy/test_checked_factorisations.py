@@ -8,8 +8,8 @@ import pytest
 from iree.compiler import ir
 
 import nabla_mlir as nm
+import nabla_mlir.jax.scipy.linalg as sla
 import nabla_mlir.numpy as nnp
-import nabla_mlir.scipy.linalg as sla
 from nabla_mlir.compiling import checking, lowering
 from nabla_mlir.compiling.comparison import compare
 from nabla_mlir.compiling.reference_check import check_artifact

@@ -10,12 +10,12 @@ from iree.compiler import ir
 
 import nabla_mlir as nm
 import nabla_mlir.numpy as nnp
+from nabla_mlir.base.errors import CompileError, MiscompileError, ShapeError, TargetError, TraceError
 from nabla_mlir.compiling import checking, lowering, reference_check
 from nabla_mlir.compiling.comparison import compare
 from nabla_mlir.compiling.reference_check import check_artifact
 from nabla_mlir.dialects.context import context
 from nabla_mlir.dialects.regions import functions_of, nested
-from nabla_mlir.errors import CompileError, MiscompileError, ShapeError, TargetError, TraceError
 from nabla_mlir.interpreter import interpreted
 from nabla_mlir.interpreter.rounding import Perturbation
 

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from nabla_mlir import thresholds
+from nabla_mlir.base import thresholds
+from nabla_mlir.base.errors import CompileError
 from nabla_mlir.compiling import compiler
 from nabla_mlir.compiling.compiler import clear_memory, compile_module
-from nabla_mlir.errors import CompileError
 from nabla_mlir.targets import CPU, CUDA, Vulkan, toolchain
 
 

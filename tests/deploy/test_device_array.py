@@ -12,7 +12,7 @@ from deploy_support import DTYPES
 from vulkan import need_vulkan
 
 import nabla_mlir as nm
-from nabla_mlir.errors import DeployError, DtypeError
+from nabla_mlir.base.errors import DeployError, DtypeError
 from nabla_mlir.runtime import Executable
 from nabla_mlir.runtime.array import Array
 from nabla_mlir.runtime.device import Device, device

@@ -7,8 +7,8 @@ import pytest
 from deploy_support import DTYPES
 from vulkan import need_vulkan
 
+from nabla_mlir.base.errors import DeployError
 from nabla_mlir.compiling.compiler import compile_module
-from nabla_mlir.errors import DeployError
 from nabla_mlir.runtime import Array, Executable
 from nabla_mlir.runtime.element_types import dtype_named
 from nabla_mlir.targets import CPU

@@ -16,10 +16,10 @@ import numpy as np
 import pytest
 
 import nabla_mlir as nm
+from nabla_mlir.base.errors import CompileError, TargetError
+from nabla_mlir.base.locks import cached_property, new_lock
 from nabla_mlir.compiling import compiler
 from nabla_mlir.compiling.compiler import clear_memory, compile_module
-from nabla_mlir.errors import CompileError, TargetError
-from nabla_mlir.locks import cached_property, new_lock
 from nabla_mlir.targets import cpu, toolchain
 from nabla_mlir.targets.toolchain import Finished
 

@@ -16,9 +16,9 @@ import pytest
 
 import nabla_mlir as nm
 from nabla_mlir import numpy as nnp
+from nabla_mlir.base.errors import SaveError
+from nabla_mlir.base.files import write_files
 from nabla_mlir.compiling import cache
-from nabla_mlir.errors import SaveError
-from nabla_mlir.files import write_files
 from nabla_mlir.interop.casadi import save_external
 from nabla_mlir.runtime.storage import store_artifact
 from nabla_mlir.tools import main, opt

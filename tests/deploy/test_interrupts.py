@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import nabla_mlir as nm
-from nabla_mlir.errors import DeployError
+from nabla_mlir.base.errors import DeployError
 from nabla_mlir.runtime.interrupts import Interrupts
 
 SCRIPT = """

@@ -11,7 +11,7 @@ import pytest
 
 import nabla_mlir as nm
 import nabla_mlir.numpy as nnp
-from nabla_mlir import thresholds
+from nabla_mlir.base import thresholds
 from nabla_mlir.compiling import compiler
 from nabla_mlir.compiling.archive import sealed, with_file
 from nabla_mlir.compiling.executables import inside, name_of

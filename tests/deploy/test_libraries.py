@@ -8,12 +8,12 @@ from iree.compiler import ir
 
 import nabla_mlir as nm
 import nabla_mlir.numpy as nnp
-from nabla_mlir import thresholds
+from nabla_mlir.base import thresholds
+from nabla_mlir.base.errors import CompileError
 from nabla_mlir.compiling import compiler
 from nabla_mlir.compiling.libraries import divide
 from nabla_mlir.compiling.lowering import compile_legal
 from nabla_mlir.dialects.context import context, parse_module
-from nabla_mlir.errors import CompileError
 from nabla_mlir.runtime.profile import dispatches_of
 from nabla_mlir.targets import CPU, Vulkan
 from nabla_mlir.targets.toolchain import run_compiler

@@ -19,9 +19,9 @@ from jax.flatten_util import ravel_pytree
 
 import nabla_mlir as nm
 import nabla_mlir.numpy as nnp
+from nabla_mlir.base.errors import DeployError, DtypeError, ShapeError, TraceError
 from nabla_mlir.compiling.compiler import compile_module
 from nabla_mlir.compiling.lowering import legalize
-from nabla_mlir.errors import DeployError, DtypeError, ShapeError, TraceError
 from nabla_mlir.runtime.array import Array
 
 jax.config.update("jax_enable_x64", True)

@@ -76,7 +76,7 @@ def operands_behind(value: Any) -> set[Any]:
 
 def test_a_wide_block_is_a_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     """Column by column where the state is small; with more columns there are more steps and not more operations."""
-    monkeypatch.setattr("nabla_mlir.thresholds.WRITTEN_OUT", 60)
+    monkeypatch.setattr("nabla_mlir.base.thresholds.WRITTEN_OUT", 60)
     sizes = {}
     for block in (2, 64, 128):
         stage, ops = block_of(grown, block)

@@ -11,8 +11,8 @@ import pytest
 
 import nabla_mlir as nm
 import nabla_mlir.numpy as nnp
+from nabla_mlir.base.errors import DeployError, WrongNumbersError
 from nabla_mlir.compiling.reference_values import references_of
-from nabla_mlir.errors import DeployError, WrongNumbersError
 from nabla_mlir.runtime.drawn import DRAWS, drawn
 from nabla_mlir.runtime.reference import (
     Reference,

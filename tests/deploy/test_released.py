@@ -16,7 +16,7 @@ import pytest
 
 import nabla_mlir as nm
 import nabla_mlir.numpy as nnp
-from nabla_mlir.errors import DeployError
+from nabla_mlir.base.errors import DeployError
 from nabla_mlir.runtime.module import VERSION, _numbers
 from nabla_mlir.runtime.storage import Artifact
 

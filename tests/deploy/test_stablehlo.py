@@ -7,7 +7,7 @@ import pytest
 
 import nabla_mlir as nm
 import nabla_mlir.numpy as jnp
-from nabla_mlir.errors import DeployError, TraceError
+from nabla_mlir.base.errors import DeployError, TraceError
 
 
 def loss(params, data):

@@ -11,9 +11,9 @@ import pytest
 
 import nabla_mlir as nm
 import nabla_mlir.numpy as nnp
+from nabla_mlir.base.errors import CompileError, TargetError
 from nabla_mlir.compiling.host_program import HostProgram
 from nabla_mlir.dialects.context import context, parse_module
-from nabla_mlir.errors import CompileError, TargetError
 from nabla_mlir.staging.static_library import save_static_library
 
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")

@@ -4,8 +4,8 @@ import pytest
 
 import nabla_mlir as nm
 from nabla_mlir import targets
+from nabla_mlir.base.errors import TargetError
 from nabla_mlir.compiling.compiler import compile_module
-from nabla_mlir.errors import TargetError
 from nabla_mlir.targets import CPU, CUDA, Target, Vulkan, VulkanDevice, available, merge_flags, target
 from nabla_mlir.targets.cpu import cpu_features
 

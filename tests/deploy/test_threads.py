@@ -13,7 +13,7 @@ import pytest
 
 import nabla_mlir as nm
 import nabla_mlir.numpy as nnp
-from nabla_mlir.errors import DeployError, TargetError
+from nabla_mlir.base.errors import DeployError, TargetError
 from nabla_mlir.interop.threadpools import register
 from nabla_mlir.runtime.threads import cores, granted, limit
 

@@ -14,7 +14,7 @@ from iree.compiler import ir
 
 import nabla_mlir as nm
 import nabla_mlir.numpy as nnp
-from nabla_mlir import thresholds
+from nabla_mlir.base import thresholds
 from nabla_mlir.compiling.arena import place_in_arena
 from nabla_mlir.compiling.disassembly import functions
 from nabla_mlir.compiling.transients import set_sizes
@@ -136,13 +136,13 @@ def test_derivatives_keep_their_numbers() -> None:
     copies = [x.copy() for x in args]
     with_buffer = lowered.compile(cache=False)
     assert REFLECTED.encode() in with_buffer.vmfb
-    found = [np.asarray(x) for x in nm.tree.leaves(with_buffer(*args))]
-    again = [np.asarray(x) for x in nm.tree.leaves(with_buffer(*args))]
+    found = [np.asarray(x) for x in nm.jax.tree.leaves(with_buffer(*args))]
+    again = [np.asarray(x) for x in nm.jax.tree.leaves(with_buffer(*args))]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(thresholds, "PLACED_TRANSIENTS", 1 << 60)
         without = lowered.compile(cache=False)
     assert REFLECTED.encode() not in without.vmfb
-    plain = [np.asarray(x) for x in nm.tree.leaves(without(*args))]
+    plain = [np.asarray(x) for x in nm.jax.tree.leaves(without(*args))]
     for a, b, c in zip(found, again, plain, strict=True):
         assert a.tobytes() == b.tobytes() == c.tobytes()
     assert all(np.array_equal(x, y) for x, y in zip(args, copies, strict=True))

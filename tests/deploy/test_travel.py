@@ -19,7 +19,7 @@ import pytest
 
 import nabla_mlir as nm
 import nabla_mlir.numpy as nnp
-from nabla_mlir.errors import CompileError, DeployError, OutOfMemoryError, SaveError, ShapeError, TreeError
+from nabla_mlir.base.errors import CompileError, DeployError, OutOfMemoryError, SaveError, ShapeError, TreeError
 from nabla_mlir.runtime import executable
 from nabla_mlir.runtime.storage import store_artifact
 from nabla_mlir.sparse.pattern import Pattern
@@ -112,9 +112,9 @@ def test_tokens_tell_apart_what_differs() -> None:
 
 
 def test_a_process_opens_equal_code_once() -> None:
-    executable._kept.cache_clear()
+    executable._loaded.cache_clear()
     arrivals = [pickled(compiled().loaded) for _ in range(3)]
-    assert executable._kept.cache_info().misses == 1
+    assert executable._loaded.cache_info().misses == 1
     assert [float(module.cubes(X)) for module in arrivals] == [36.0] * 3
     assert len({id(module.executable._module) for module in arrivals}) == 1
 

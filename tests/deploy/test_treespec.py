@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from nabla_mlir.errors import TreeError
+from nabla_mlir.base.errors import TreeError
 from nabla_mlir.runtime.named import VectorizedArray
 from nabla_mlir.runtime.treespec import LEAF, TreeSpec, spec_of
 

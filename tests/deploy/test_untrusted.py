@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import nabla_mlir as nm
-from nabla_mlir.errors import DeployError, ImportIRError
+from nabla_mlir.base.errors import DeployError, ImportIRError
 
 TEXT = "func.func @f(%x: tensor<f32>) -> tensor<f32> { %y = stablehlo.sine %x : tensor<f32> return %y : tensor<f32> }"
 

@@ -19,7 +19,7 @@ from explorer import programs
 
 import nabla_mlir as nm
 import nabla_mlir.numpy as nnp
-from nabla_mlir.errors import ImportIRError, PatternError, SaveError, TraceError
+from nabla_mlir.base.errors import ImportIRError, PatternError, SaveError, TraceError
 from nabla_mlir.explorer import compare, explain
 from nabla_mlir.explorer.document import longest_increasing
 from nabla_mlir.explorer.exports import reads_of_lines

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 import nabla_mlir as nm
-from nabla_mlir import pytree
+from nabla_mlir.base import pytree
 
 STEP = 1e-5
 

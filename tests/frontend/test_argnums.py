@@ -13,7 +13,7 @@ import pytest
 
 import nabla_mlir as nm
 import nabla_mlir.numpy as nnp
-from nabla_mlir.errors import DtypeError, TraceError
+from nabla_mlir.base.errors import DtypeError, TraceError
 from nabla_mlir.tools.requests import apply_transforms, imported_specs, jvp_of, vjp_of
 
 jax.config.update("jax_enable_x64", True)

@@ -10,7 +10,7 @@ from support import assert_same, default_dtypes
 
 import nabla_mlir as nm
 import nabla_mlir.numpy as xp
-from nabla_mlir.errors import AxisError, CopyError, DtypeError, IndexingError
+from nabla_mlir.base.errors import AxisError, CopyError, DtypeError, IndexingError
 from nabla_mlir.runtime.array import Array
 
 pytestmark = pytest.mark.usefixtures("interpreted")

@@ -6,7 +6,7 @@ from support import assert_same
 
 import nabla_mlir as nm
 import nabla_mlir.numpy as xp
-from nabla_mlir.errors import DtypeError, TraceError
+from nabla_mlir.base.errors import DtypeError, TraceError
 from nabla_mlir.runtime.array import Array
 
 pytestmark = pytest.mark.usefixtures("interpreted")

@@ -9,7 +9,7 @@ import pytest
 
 import nabla_mlir as nm
 import nabla_mlir.numpy as nnp
-from nabla_mlir.errors import TraceError
+from nabla_mlir.base.errors import TraceError
 
 pytestmark = pytest.mark.usefixtures("interpreted")  # the order is decided where functions are traced
 

@@ -12,7 +12,7 @@ from cost import copies, cost, jax_module
 
 import nabla_mlir as nm
 import nabla_mlir.numpy as jnp
-from nabla_mlir import pytree
+from nabla_mlir.base import pytree
 from nabla_mlir.compiling.lowering import lower_module
 from nabla_mlir.staging.specs import Spec
 from nabla_mlir.staging.tracing import trace_function

@@ -13,7 +13,7 @@ import pytest
 from function_laws import agree
 
 import nabla_mlir as nm
-from nabla_mlir.errors import TraceError, TreeError
+from nabla_mlir.base.errors import TraceError, TreeError
 
 pytestmark = pytest.mark.usefixtures("interpreted_in_f64")
 
@@ -55,7 +55,7 @@ PROGRAMS: dict[str, Callable[[Any], Any]] = {
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_rules_are_followed_as_by_jax(name: str) -> None:
-    agree(PROGRAMS[name](nm), PROGRAMS[name](jax))
+    agree(PROGRAMS[name](nm.jax), PROGRAMS[name](jax))
 
 
 def test_a_rule_beside_a_reverse_rule() -> None:
@@ -69,18 +69,18 @@ def test_a_rule_beside_a_reverse_rule() -> None:
         f.defvjp(lambda x: (f(x), x), lambda x, ct: (3 * ct * x,))
         return j.vmap(f)(X[0]), j.grad(f)(2.0)
 
-    agree(program(nm), program(jax))
+    agree(program(nm.jax), program(jax))
 
 
 def test_compiled_rules() -> None:
     nm.set_execution("compile")
-    got = nm.jit(lambda x, y: nm.vmap(_ruled(nm), (0, None))({"a": x}, y))(X, 2.0)
+    got = nm.jit(lambda x, y: nm.vmap(_ruled(nm.jax), (0, None))({"a": x}, y))(X, 2.0)
     nm.set_execution("interpret")
-    agree(got, PROGRAMS["one"](nm))
+    agree(got, PROGRAMS["one"](nm.jax))
 
 
 def test_rules_that_do_not_fit_are_refused() -> None:
-    f = nm.custom_batching.custom_vmap(lambda x: x)
+    f = nm.jax.custom_batching.custom_vmap(lambda x: x)
     with pytest.raises(TraceError, match="requires a rule for <lambda>, got none"):
         f(1.0)
     for rule in (lambda n, batched, x: x, lambda n, batched, x: (x, [True]), lambda n, batched, x: (x[:1], True)):
@@ -124,7 +124,7 @@ def test_closures_become_arguments() -> None:
 
         return j.value_and_grad(loss, (0, 1))(0.4, {"c": np.array([0.3, 0.5, 0.7])})
 
-    agree(program(nm), program(jax))
+    agree(program(nm.jax), program(jax))
     converted, values = nm.closure_convert(lambda x: 2 * x, 1.0)
     assert values == []
     assert float(converted(3.0)) == 6.0

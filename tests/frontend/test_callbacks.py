@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import nabla_mlir as nm
-from nabla_mlir import errors
 from nabla_mlir import numpy as nnp
-from nabla_mlir.experimental import io_callback
+from nabla_mlir.base import errors
+from nabla_mlir.jax.experimental import io_callback
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -49,7 +49,7 @@ def test_what_is_printed_is_what_jax_prints(mode: str, capsys: pytest.CaptureFix
     expected = MODES[mode](jax, jnp)
     jax.effects_barrier()
     wanted = capsys.readouterr().out
-    got = MODES[mode](nm, nnp)
+    got = MODES[mode](nm.jax, nnp)
     lines = capsys.readouterr().out.splitlines()
     assert sorted(lines) == sorted(wanted.splitlines())
     assert lines == wanted.splitlines() or mode == "jit"  # where JAX prints in any order
@@ -59,7 +59,7 @@ def test_what_is_printed_is_what_jax_prints(mode: str, capsys: pytest.CaptureFix
 
 def test_a_callback_is_called_at_every_run() -> None:
     seen: list[float] = []
-    f = nm.jit(lambda x: (nm.debug.callback(lambda v, k: seen.append(float(v) + k), x, k=1), x + 1)[1])
+    f = nm.jit(lambda x: (nm.jax.debug.callback(lambda v, k: seen.append(float(v) + k), x, k=1), x + 1)[1])
     assert [float(f(1.0)), float(f(2.0))] == [2.0, 3.0]
     assert seen == [2.0, 3.0]
 
@@ -95,7 +95,7 @@ def test_pure_callbacks_return_arrays() -> None:
 
 
 def test_trees_and_what_is_no_array(capsys: pytest.CaptureFixture[str]) -> None:
-    nm.jit(lambda x: nm.debug.print("{name}: {a[b]} {}", x, a={"b": 2 * x}, name="point"))(np.arange(2))
+    nm.jit(lambda x: nm.jax.debug.print("{name}: {a[b]} {}", x, a={"b": 2 * x}, name="point"))(np.arange(2))
     assert capsys.readouterr().out == "point: [0 2] [0 1]\n"
 
 
@@ -111,7 +111,7 @@ def test_io_callbacks_keep_their_order() -> None:
 
 
 def test_compiled_code_cannot_call_python() -> None:
-    traced = nm.trace(lambda x: (nm.debug.print("{}", x), x)[1], nm.spec((), "f64"), name="f")
+    traced = nm.trace(lambda x: (nm.jax.debug.print("{}", x), x)[1], nm.spec((), "f64"), name="f")
     with pytest.raises(errors.RuleMissingError, match=r"compiling requires a program without calls of Python .*, got one") as caught:
         traced.lower().compile(nm.CPU())
     assert "test_callbacks.py" in str(caught.value)
@@ -121,4 +121,4 @@ def test_compiled_code_cannot_call_python() -> None:
 def test_a_format_that_does_not_fit() -> None:
     for fmt, args in (("{} {}", (1,)), ("{}", (1, 2)), ("{x}", (1,))):
         with pytest.raises(errors.TraceError, match=r"debug.print requires a field for each value and a value for each field, got"):
-            nm.debug.print(fmt, *args)
+            nm.jax.debug.print(fmt, *args)

@@ -13,8 +13,8 @@ import pytest
 from test_custom_rules import check, traced
 
 import nabla_mlir as nm
-from nabla_mlir import errors
 from nabla_mlir import numpy as nnp
+from nabla_mlir.base import errors
 
 rng = np.random.default_rng(2)
 X, W = rng.normal(size=(2, 4)), rng.normal(size=(4, 4)) / 2

@@ -12,7 +12,7 @@ from jax import lax
 from xla import run_traced
 
 import nabla_mlir as nm
-from nabla_mlir.errors import ShapeError, UnboundAxisError
+from nabla_mlir.base.errors import ShapeError, UnboundAxisError
 
 X = np.arange(12.0).reshape(4, 3) * 0.3 + 0.1
 

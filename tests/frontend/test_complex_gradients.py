@@ -13,7 +13,7 @@ import pytest
 
 import nabla_mlir as nm
 from nabla_mlir import numpy as nnp
-from nabla_mlir.errors import DtypeError
+from nabla_mlir.base.errors import DtypeError
 
 rng = np.random.default_rng(0)
 Z, V = (rng.normal(size=(2, 4)) + 1j * rng.normal(size=(2, 4)) for _ in range(2))

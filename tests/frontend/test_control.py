@@ -13,8 +13,8 @@ import pytest
 from xla import run_traced
 
 import nabla_mlir as nm
-from nabla_mlir import errors
 from nabla_mlir import numpy as nnp
+from nabla_mlir.base import errors
 
 rng = np.random.default_rng(0)
 W, U = rng.normal(size=(4, 4)) / 2, rng.normal(size=(3, 4)) / 2
@@ -55,7 +55,7 @@ def test_scan_value_and_gradients() -> None:
 def test_scan_that_hands_its_carries_round(step: Any) -> None:
     """Rows of what carries were before are rows of others after: in a circle none is."""
     f = lambda lib, scan: lambda a, b: scan(lambda c, _: (step(lib, c), c), (a, b), None, length=5)[1]  # noqa: E731
-    check(f(nm, nm.scan), f(jax, jax.lax.scan)(H, 2 * H), H, 2 * H)
+    check(f(nm.jax, nm.scan), f(jax, jax.lax.scan)(H, 2 * H), H, 2 * H)
 
 
 def test_scan_second_order_in_every_mode() -> None:
@@ -113,7 +113,7 @@ def test_a_loop_of_values_without_elements_compiles() -> None:
     """IREE found no end with the two loops of `i0e` in it."""
 
     def f(x: Any) -> Any:
-        step = lambda c: (c[0] + 1, nnp.tanh(c[1] + nnp.tanh(nm.scipy.special.i0e(c[1]))))  # noqa: E731
+        step = lambda c: (c[0] + 1, nnp.tanh(c[1] + nnp.tanh(nm.jax.scipy.special.i0e(c[1]))))  # noqa: E731
         return nm.while_loop(lambda c: (c[0] < 4) & (c[1].sum() < 3), step, (0, x))[1]
 
     x = np.zeros((5, 0, 1), np.float32)
@@ -231,5 +231,5 @@ def test_errors_name_both_types() -> None:
 def test_cond_by_the_oldest_way_of_jax():
     f = lambda lib, x: lib.cond(x > 1, x, lambda x: 3 * x, 5.0, lambda y: -y)  # noqa: E731
     for x in (0.5, 2.0):
-        assert float(nm.jit(lambda x: f(nm, x))(x)) == float(f(nm.lax, x)) == (3 * x if x > 1 else -5.0)
+        assert float(nm.jit(lambda x: f(nm, x))(x)) == float(f(nm.jax.lax, x)) == (3 * x if x > 1 else -5.0)
         assert float(nm.grad(lambda x: f(nm, x))(x)) == (3.0 if x > 1 else 0.0)

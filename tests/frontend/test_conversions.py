@@ -11,8 +11,8 @@ import pytest
 
 import nabla_mlir as nm
 import nabla_mlir.numpy as nnp
-from nabla_mlir.conversion import rounded
-from nabla_mlir.errors import DtypeError, ShapeError
+from nabla_mlir.base.conversion import rounded
+from nabla_mlir.base.errors import DtypeError, ShapeError
 from nabla_mlir.runtime import Array
 
 WANTED = ("float32", "float64")

@@ -14,8 +14,8 @@ import pytest
 from xla import run_traced
 
 import nabla_mlir as nm
-from nabla_mlir import errors
 from nabla_mlir import numpy as nnp
+from nabla_mlir.base import errors
 from nabla_mlir.numpy import bessel
 
 rng = np.random.default_rng(0)
@@ -73,7 +73,7 @@ def layer(lib: Any, xp: Any) -> Callable[..., Any]:
 
 @pytest.mark.parametrize("make", [recursive, scaled])
 def test_forward_rules(make: Any) -> None:
-    f, g = make(nm, nnp), make(jax, jnp)
+    f, g = make(nm.jax, nnp), make(jax, jnp)
     ours, theirs = lambda x, y: (f(x, y) ** 2).sum(), lambda x, y: (g(x, y) ** 2).sum()
     check(nm.grad(ours, (0, 1)), oracle.grad(theirs, (0, 1))(X, Y), X, Y)
     check(lambda x, t: nm.jvp(lambda x: f(x, Y), (x,), (t,)), oracle.jvp(lambda x: g(x, Y), (X,), (Y,)), X, Y)
@@ -84,7 +84,7 @@ def test_forward_rules(make: Any) -> None:
 
 @pytest.mark.parametrize("make", [recursive, scaled])
 def test_forward_rules_under_maps_and_loops(make: Any) -> None:
-    f, g = make(nm, nnp), make(jax, jnp)
+    f, g = make(nm.jax, nnp), make(jax, jnp)
     y = Y[0]
     check(nm.vmap(nm.grad(lambda x, y: f(x, y) ** 2), (0, None)),
           oracle.vmap(oracle.grad(lambda x, y: g(x, y) ** 2), (0, None))(X, y), X, y)  # fmt: skip
@@ -99,7 +99,7 @@ def test_forward_rules_under_maps_and_loops(make: Any) -> None:
 
 
 def test_reverse_rules() -> None:
-    f, g = layer(nm, nnp), layer(jax, jnp)
+    f, g = layer(nm.jax, nnp), layer(jax, jnp)
     ours, theirs = lambda x, w: (f(x, w) ** 2).sum(), lambda x, w: (g(x, w) ** 2).sum()
     check(nm.grad(ours, (0, 1)), oracle.grad(theirs, (0, 1))(A, W), A, W)
     second = oracle.jacrev(oracle.grad(theirs))(A, W)
@@ -111,7 +111,7 @@ def test_reverse_rules() -> None:
 
 
 def test_forward_mode_transposes_a_reverse_rule() -> None:
-    f = layer(nm, nnp)  # JAX refuses this
+    f = layer(nm.jax, nnp)  # JAX refuses this
     expected = 1.25 * oracle.jvp(lambda x: jnp.tanh(x @ W), (A,), (A[::-1],))[1]
     check(lambda x, t: nm.jvp(lambda x: f(x, W), (x,), (t,))[1], expected, A, A[::-1])
     hessian = oracle.jacfwd(oracle.grad(lambda x: (jnp.tanh(x @ W) ** 2).sum()))
@@ -148,7 +148,7 @@ def test_trees_integers_and_options() -> None:
         return lambda a, n: f(lambda x: x**2, {"a": a, "b": a}, n)["y"].sum()
 
     n = np.int32(2)
-    check(nm.grad(make(nm, nnp)), oracle.grad(make(jax, jnp))(X, n), X, n)
+    check(nm.grad(make(nm.jax, nnp)), oracle.grad(make(jax, jnp))(X, n), X, n)
 
 
 def test_keyword_arguments_and_methods() -> None:
@@ -163,7 +163,7 @@ def test_keyword_arguments_and_methods() -> None:
 
 
 def test_modules_keep_the_rules() -> None:
-    f = scaled(nm, nnp)
+    f = scaled(nm.jax, nnp)
     text = str(nm.trace(lambda x, y: f(x, y), nm.spec(3, "f64"), nm.spec(3, "f64")))
     assert '"ad.custom_jvp"' in text
     again = nm.from_stablehlo(text)
@@ -174,7 +174,7 @@ def test_modules_keep_the_rules() -> None:
 
 
 def test_rules_run_on_iree() -> None:
-    f, g = layer(nm, nnp), layer(jax, jnp)
+    f, g = layer(nm.jax, nnp), layer(jax, jnp)
     got = nm.jit(nm.grad(lambda x, w: (f(x, w) ** 2).sum(), (0, 1)))(A, W)
     for a, b in zip(got, oracle.grad(lambda x, w: (g(x, w) ** 2).sum(), (0, 1))(A, W), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-9)
@@ -281,7 +281,7 @@ def fixed_point_root(lib: Any, while_loop: Any, xp: Any) -> Callable[..., Any]:
 
 
 def test_a_rule_that_calls_its_function_on_functions_of_its_own() -> None:
-    ours = fixed_point_root(nm, nm.while_loop, nnp)
+    ours = fixed_point_root(nm.jax, nm.while_loop, nnp)
     theirs = fixed_point_root(jax, jax.lax.while_loop, jnp)
     check(ours, theirs(2.0), np.float64(2.0))
     check(nm.grad(ours), oracle.grad(theirs)(2.0), np.float64(2.0))
@@ -299,7 +299,7 @@ def test_a_loop_stores_what_a_reverse_rule_keeps() -> None:
                  lambda kept, ct: (ct * kept[0] * kept[1] * 1.3, ct * kept[0]))  # fmt: skip
         return lambda x, w: (scan(lambda c, t: (f(c, w) + t * c, c), x, xp.arange(4.0))[1] ** 2).sum()
 
-    ours, theirs = network(nm, nm.scan, nnp), network(jax, jax.lax.scan, jnp)
+    ours, theirs = network(nm.jax, nm.scan, nnp), network(jax, jax.lax.scan, jnp)
     modes = [nm.grad(ours, (0, 1)), nm.hessian(ours, mode="rev_rev")]
     check(lambda x, w: [f(x, w) for f in modes], [oracle.grad(theirs, (0, 1))(X, Y), oracle.jacrev(oracle.grad(theirs))(X, Y)], X, Y)
     text = str(nm.trace(nm.grad(ours), X, Y).lower())
@@ -328,7 +328,7 @@ def test_rules_made_of_jvp(name: str) -> None:
         g.defjvp(lambda xs, ts: (g(*xs), lib.jvp(f, xs, (2 * ts[0],))[1]))
         return lambda x: (lib.grad(g)(x), lib.grad(lib.grad(g))(x), lib.jacfwd(lib.grad(g))(x))
 
-    check(all_orders(nm), all_orders(jax)(0.7), np.float64(0.7))
+    check(all_orders(nm.jax), all_orders(jax)(0.7), np.float64(0.7))
 
 
 def test_a_root_in_a_rule_is_zero_where_its_cotangent_is() -> None:
@@ -359,7 +359,7 @@ def test_the_value_of_a_pullback_is_that_of_the_rule(way: str) -> None:
         return lib.grad(both), lib.grad(lambda x: xp.sum((lib.linearize if way == "linearize" else lib.vjp)(h if way == "vjp" else d, x)[0]))
 
     x = np.array([0.3, 0.7, 1.1])
-    for ours, theirs in zip(program(nm, nnp), program(jax, jnp), strict=True):
+    for ours, theirs in zip(program(nm.jax, nnp), program(jax, jnp), strict=True):
         check(ours, theirs(x), x)
 
 
@@ -392,7 +392,7 @@ def test_the_value_in_a_region_is_that_of_the_rule(way: str, rule: str) -> None:
         return lib.grad(lambda x: xp.sum(lib.grad(number)(x) ** 2) + lib.value_and_grad(number)(x)[0])
 
     x = np.array([0.3, 0.7, 1.1])
-    np.testing.assert_allclose(run_traced(program(nm, nnp), [x]), program(jax, jnp)(x), rtol=1e-9)
+    np.testing.assert_allclose(run_traced(program(nm.jax, nnp), [x]), program(jax, jnp)(x), rtol=1e-9)
 
 
 @pytest.mark.parametrize("order", [1, 2])
@@ -412,7 +412,7 @@ def test_symbolic_zeros_of_forward_rules(order: int) -> None:
         gradient = lib.grad(lambda x, y: f(x, y, 3) + nothing(x), (0, 1))
         return gradient(2.0, 4.0) if order == 1 else lib.jacfwd(gradient, (0, 1))(2.0, 4.0)
 
-    np.testing.assert_allclose(jax.tree.leaves(program(nm)), jax.tree.leaves(program(jax)))
+    np.testing.assert_allclose(jax.tree.leaves(program(nm.jax)), jax.tree.leaves(program(jax)))
 
 
 def test_symbolic_zeros_of_reverse_rules() -> None:
@@ -436,7 +436,7 @@ def test_symbolic_zeros_of_reverse_rules() -> None:
         g.defvjp(fwd, bwd, symbolic_zeros=True)
         return lib.grad(lambda x, n: g(2.0, x, n)[0])({"a": 2.0}, 3)
 
-    np.testing.assert_allclose(jax.tree.leaves(program(nm)), jax.tree.leaves(program(jax)))
+    np.testing.assert_allclose(jax.tree.leaves(program(nm.jax)), jax.tree.leaves(program(jax)))
 
 
 def test_integers_among_what_is_differentiated() -> None:
@@ -481,10 +481,10 @@ def test_linear_functions_with_a_transpose_of_their_own() -> None:
         return [f(x), lib.jit(f)(x), lib.jvp(f, (x,), (x,)), slope(x), lib.jvp(slope, (x,), (x,)),
                 lib.grad(lambda x: (slope(x) ** 2).sum())(x), transposed({"a": x}), again(x)]  # fmt: skip
 
-    for got, wanted in zip(jax.tree.leaves(program(nm)), jax.tree.leaves(program(jax)), strict=True):
+    for got, wanted in zip(jax.tree.leaves(program(nm.jax)), jax.tree.leaves(program(jax)), strict=True):
         np.testing.assert_array_equal(got, wanted)
         assert got.dtype == wanted.dtype
-    call = nm.custom_derivatives.linear_call
+    call = nm.jax.custom_derivatives.linear_call
     both = nm.grad(lambda r, x: call(lambda r, x: r * x, lambda r, ct: 5 * r * ct, r, x), (0, 1))
     rows = nm.vmap(both)(x, x)
     np.testing.assert_array_equal(rows, [[0, 0], 5 * x])  # no derivative by residuals, of which JAX makes an AssertionError

@@ -6,7 +6,7 @@ from support import assert_same, default_dtypes
 
 import nabla_mlir as nm
 import nabla_mlir.numpy as xp
-from nabla_mlir.errors import TraceError
+from nabla_mlir.base.errors import TraceError
 
 
 @pytest.fixture(autouse=True)

@@ -22,7 +22,7 @@ from scipy.sparse.linalg import cg
 
 import nabla_mlir as nm
 import nabla_mlir.numpy as nnp
-from nabla_mlir.errors import (
+from nabla_mlir.base.errors import (
     BatchError,
     DataChangedError,
     DeployError,
@@ -315,7 +315,7 @@ from mpi4py import MPI
 import nabla_mlir as nm
 sys.path.insert(0, sys.argv[1])
 from test_distributed import SHARDS, V, W, total
-from nabla_mlir.errors import BatchError
+from nabla_mlir.base.errors import BatchError
 comm = MPI.COMM_WORLD
 H = nm.distributed.HessianOperator(total, W, SHARDS[comm.rank :: comm.size], comm=comm, target=nm.Interpreter())
 local = nm.SumOperator(total, W, SHARDS, target=nm.Interpreter())

@@ -9,8 +9,8 @@ import pytest
 import scipy.stats
 
 import nabla_mlir as nm
-from nabla_mlir.scipy import stats
-from nabla_mlir.scipy.distributions import Distribution
+from nabla_mlir.jax.scipy import stats
+from nabla_mlir.jax.scipy.distributions import Distribution
 
 # The parameters of each, and the ends of the support.
 SHAPES: dict[str, list[tuple[tuple[float, ...], tuple[float, ...]]]] = {

@@ -13,7 +13,7 @@ from random_writes import Library, random_program
 
 import nabla_mlir as nm
 import nabla_mlir.numpy as nnp
-from nabla_mlir.errors import CopyError, DeletedArrayError, TraceError
+from nabla_mlir.base.errors import CopyError, DeletedArrayError, TraceError
 from nabla_mlir.runtime import Array
 from nabla_mlir.runtime.donation import address
 
@@ -139,7 +139,7 @@ def test_every_mode_deletes(mode: Any) -> None:
 
 def test_functions_that_print_delete(capsys: pytest.CaptureFixture[str]) -> None:
     def write(a: Any) -> Any:
-        nm.debug.print("first {}", a[0, 0])
+        nm.jax.debug.print("first {}", a[0, 0])
         return start(a)
 
     x = Array.from_numpy(NUMBERS)

@@ -11,7 +11,7 @@ import pytest
 import nabla_mlir as nm
 import nabla_mlir.nn as nn
 import nabla_mlir.numpy as nnp
-from nabla_mlir.errors import DtypeError
+from nabla_mlir.base.errors import DtypeError
 from nabla_mlir.tools.requests import RequestError, parse_spec
 
 # In Python, on the command line; "" where a name means nothing.

@@ -11,7 +11,7 @@ import scipy.special
 import nabla_mlir as nm
 from nabla_mlir import nn
 from nabla_mlir import numpy as nnp
-from nabla_mlir.scipy import special
+from nabla_mlir.jax.scipy import special
 from nabla_mlir.testing.checks import interpret
 
 BF16 = np.dtype(ml_dtypes.bfloat16)
@@ -61,7 +61,7 @@ CASES: dict[str, tuple[Function, Function, tuple[np.ndarray, ...]]] = {
     "ldexp in bfloat16": (lambda x: nnp.ldexp(x, 3), _narrow(lambda x: np.ldexp(x, 3)), (EDGES.astype(BF16),)),
     "spacing in bfloat16": (nnp.spacing, lambda x: np.array([2.0**-7, -(2.0**-7), 2.0**-6], BF16), (np.array([1, -1.5, 3], BF16),)),
     "reduced precision in bfloat16": (
-        lambda x: nm.lax.reduce_precision(x, 4, 3), lambda x: np.array([1, 1.125, np.inf, 0], BF16),
+        lambda x: nm.jax.lax.reduce_precision(x, 4, 3), lambda x: np.array([1, 1.125, np.inf, 0], BF16),
         (np.array([1, 1.0703125, 300, 1e-5], BF16),),
     ),
     "masked attention in bfloat16": (
@@ -84,7 +84,7 @@ def test_edges_are_those_of_numpy(name: str, driver: str, compiled: Any) -> None
     found = interpret(f, xs) if driver == "interpreter" else compiled[f"f{list(CASES).index(name)}"](*xs)
     with np.errstate(all="ignore"):
         wanted = reference(*xs)
-    for a, b in zip(nm.tree.leaves(found), nm.tree.leaves(wanted), strict=True):
+    for a, b in zip(nm.jax.tree.leaves(found), nm.jax.tree.leaves(wanted), strict=True):
         assert np.asarray(a).dtype == b.dtype
         parts = (np.real, np.imag) if b.dtype.kind == "c" else (lambda v: v.astype(np.float64),)
         for part in parts:

@@ -13,8 +13,8 @@ import pytest
 
 import nabla_mlir as nm
 import nabla_mlir.numpy as nnp
-from nabla_mlir import errors
-from nabla_mlir.scipy import special
+from nabla_mlir.base import errors
+from nabla_mlir.jax.scipy import special
 from nabla_mlir.table.registry import REGISTRY, UNSUPPORTED
 
 CASES = {}

@@ -10,7 +10,7 @@ from scipy.sparse.linalg import aslinearoperator
 
 import nabla_mlir as nm
 import nabla_mlir.numpy as nnp
-from nabla_mlir.errors import ShapeError
+from nabla_mlir.base.errors import ShapeError
 
 RNG = np.random.default_rng(8)
 A = RNG.normal(size=(40, 40))

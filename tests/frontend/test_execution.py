@@ -12,8 +12,8 @@ from vulkan import need_vulkan
 
 import nabla_mlir as nm
 import nabla_mlir.numpy as nnp
-from nabla_mlir import thresholds
-from nabla_mlir.errors import DeployError, RuleMissingError
+from nabla_mlir.base import thresholds
+from nabla_mlir.base.errors import DeployError, RuleMissingError
 from nabla_mlir.runtime import Array, Device
 from nabla_mlir.staging import execution
 

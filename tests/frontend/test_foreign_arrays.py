@@ -13,7 +13,7 @@ from support import assert_same
 
 import nabla_mlir as nm
 import nabla_mlir.numpy as xp
-from nabla_mlir.errors import ConcretizationError, CopyError, ExchangeError
+from nabla_mlir.base.errors import ConcretizationError, CopyError, ExchangeError
 from nabla_mlir.runtime.array import Array
 
 BINARY = ["add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "lt", "le", "gt", "ge", "eq", "ne", "matmul"]

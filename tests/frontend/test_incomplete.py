@@ -14,7 +14,7 @@ import pytest
 import scipy.special
 
 import nabla_mlir as nm
-from nabla_mlir.scipy import special, stats
+from nabla_mlir.jax.scipy import special, stats
 
 MP = mpmath.mp
 BOUND = 12

@@ -10,7 +10,7 @@ import pytest
 
 import nabla_mlir as nm
 import nabla_mlir.numpy as nnp
-from nabla_mlir import lax
+from nabla_mlir.jax import lax
 
 jax = pytest.importorskip("jax")
 X = np.arange(20.0, dtype=np.float32).reshape(4, 5)

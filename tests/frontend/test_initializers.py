@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import nabla_mlir as nm
-from nabla_mlir.errors import AxisError, DtypeError, ShapeError, TraceError
+from nabla_mlir.base.errors import AxisError, DtypeError, ShapeError, TraceError
 
 jax.config.update("jax_enable_x64", True)
 ours, theirs = nm.nn.initializers, jax.nn.initializers

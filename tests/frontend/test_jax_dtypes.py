@@ -87,7 +87,7 @@ PROGRAMS = (positions, attention, loops, adam, accuracy, integers, halves, matri
 def test_same_numbers_in_the_same_dtypes(program: Callable[[Any], Any]) -> None:
     with jax.enable_x64(False):
         theirs = jax.tree.leaves(program(jax))
-    mine = nm.tree.leaves(program(nm))
+    mine = nm.jax.tree.leaves(program(nm.jax))
     assert [(a.shape, a.dtype.name) for a in mine] == [(b.shape, b.dtype.name) for b in theirs]
     for a, b in zip(mine, theirs, strict=True):
         kind = complex if a.dtype.kind == "c" else float

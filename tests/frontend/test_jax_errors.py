@@ -111,7 +111,7 @@ def cases(jax: Any) -> dict[str, Callable[[], Any]]:
     }  # fmt: skip
 
 
-THEIRS, OURS = cases(jax), cases(nm)
+THEIRS, OURS = cases(jax), cases(nm.jax)
 
 
 @pytest.mark.parametrize("name", OURS)

@@ -1,4 +1,4 @@
-"""Programs of JAX are ported by `import nabla_mlir as jax`: the same source gives the same numbers in float64."""
+"""Programs of JAX are ported by `import nabla_mlir.jax as jax`: the same source gives the same numbers in float64."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ AT_ONCE = ("deep_equilibrium", "numpy_zoo", "at_methods", "debug_and_effects", "
 def test_same_numbers(program: Callable[[Any], Any]) -> None:
     is_staged = program.__name__ not in AT_ONCE  # compiled as one: faster than operation by operation
     theirs = jax.tree.leaves(jax.jit(lambda: program(jax))() if is_staged else program(jax))
-    mine = nm.tree.leaves(program(nm))
+    mine = nm.jax.tree.leaves(program(nm.jax))
     assert len(mine) == len(theirs)
     for a, b in zip(mine, theirs, strict=True):
         a, b = np.asarray(a), np.asarray(b)

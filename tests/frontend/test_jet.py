@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 import nabla_mlir as nm
-from nabla_mlir import errors
 from nabla_mlir import numpy as nnp
-from nabla_mlir.experimental.jet import jet
+from nabla_mlir.base import errors
+from nabla_mlir.jax.experimental.jet import jet
 
 rng = np.random.default_rng(0)
 X = rng.uniform(0.2, 0.9, 4)
@@ -71,7 +71,7 @@ FUNCTIONS: dict[str, Callable[[Any, Any], Any]] = {
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_derivatives_are_those_of_nested_forward_modes(name: str) -> None:
     f = FUNCTIONS[name]
-    value, derivatives = jet(lambda x: f(nm, x), (X,), (SERIES,))
+    value, derivatives = jet(lambda x: f(nm.jax, x), (X,), (SERIES,))
     with jax.enable_x64(True):
         expected = nested(lambda x: f(jax, x), jnp.asarray(X), SERIES)
         np.testing.assert_allclose(value, f(jax, jnp.asarray(X)), rtol=1e-12, atol=1e-12)
@@ -86,7 +86,7 @@ def test_trees_and_several_arguments_are_those_of_jax() -> None:
 
     x, p = rng.normal(size=(2, 3)), {"w": rng.normal(size=3), "c": np.float64(2.0)}
     series = ([rng.normal(size=(2, 3)) for _ in range(3)], [{"w": rng.normal(size=3), "c": np.float64(k)} for k in (1, 2, 3)])
-    value, derivatives = jet(lambda *a: f(nm, *a), (x, p), series)
+    value, derivatives = jet(lambda *a: f(nm.jax, *a), (x, p), series)
     flat = lambda a, w, c: f(jax, a, {"w": w, "c": c})  # noqa: E731  # JAX's takes no trees
     with jax.enable_x64(True):
         rows = (series[0], [s["w"] for s in series[1]], [s["c"] for s in series[1]])

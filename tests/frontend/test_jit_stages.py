@@ -12,7 +12,7 @@ import pytest
 
 import nabla_mlir as nm
 import nabla_mlir.numpy as nnp
-from nabla_mlir.errors import TraceError
+from nabla_mlir.base.errors import TraceError
 
 X = np.array([1.0, 2.0, 3.0])
 

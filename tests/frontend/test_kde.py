@@ -13,13 +13,13 @@ import pytest
 
 import nabla_mlir as nm
 from nabla_mlir import numpy as nnp
-from nabla_mlir.errors import DtypeError, NablaError, ShapeError
+from nabla_mlir.base.errors import DtypeError, NablaError, ShapeError
 
 rng = np.random.default_rng(0)
 LINE, PLANE = rng.normal(size=12), rng.normal(size=(2, 9))
 WEIGHTS = rng.uniform(0.5, 2.0, 9)
 POINTS = rng.normal(size=(2, 4))
-OURS, THEIRS = nm.scipy.stats.gaussian_kde, jax.scipy.stats.gaussian_kde
+OURS, THEIRS = nm.jax.scipy.stats.gaussian_kde, jax.scipy.stats.gaussian_kde
 
 
 pytestmark = pytest.mark.usefixtures("interpreted_in_f64")

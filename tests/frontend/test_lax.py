@@ -12,8 +12,9 @@ import scipy.linalg
 from function_laws import agree, check_derivatives, check_maps
 
 import nabla_mlir as nm
-from nabla_mlir import errors, lax
 from nabla_mlir import numpy as nnp
+from nabla_mlir.base import errors
+from nabla_mlir.jax import lax
 
 RNG = np.random.default_rng(3)
 X, Y = RNG.normal(size=(3, 4)), RNG.normal(size=(3, 4))
@@ -187,7 +188,7 @@ LONG = ("gammas", "betas", "densities")  # their third derivatives take the inte
 @pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.slow) if name in LONG else name for name in SMOOTH])
 def test_smooth(name: str, theirs: dict[str, Any]) -> None:
     f, args = SMOOTH[name]
-    mine = lambda *xs: f(nm, *xs)  # noqa: E731
+    mine = lambda *xs: f(nm.jax, *xs)  # noqa: E731
     agree(mine(*args), theirs[name], 1e-8)
     check_maps(mine, args, 1e-8)
     check_derivatives(mine, args, 1e-5)
@@ -196,7 +197,7 @@ def test_smooth(name: str, theirs: dict[str, Any]) -> None:
 @pytest.mark.parametrize("name", WHOLE)
 def test_whole(name: str, theirs: dict[str, Any]) -> None:
     with nm.enable_x64():
-        agree(WHOLE[name](nm), theirs[f"whole_{name}"])
+        agree(WHOLE[name](nm.jax), theirs[f"whole_{name}"])
 
 
 BAD: list[tuple[Callable[[], Any], type[Exception], str]] = [
@@ -226,33 +227,33 @@ BAD: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: lax.linalg.tridiagonal_solve(V, V, W, X), errors.ShapeError, "three diagonals"),
     (lambda: nm.nn.dot_product_attention(X, X, X), errors.ShapeError, "batch, T, heads"),
     (lambda: nm.nn.dot_product_attention(Q, K[:, :, :, :2], K), errors.ShapeError, "in groups"),
-    (lambda: nm.scipy.linalg.solve_triangular(S, W, trans=3), errors.ShapeError, "trans 0, 1, 2"),
-    (lambda: nm.scipy.linalg.solve(S, W, assume_a="most"), errors.ShapeError, "assume_a"),
-    (lambda: nm.scipy.linalg.qr(S, mode="most"), errors.ShapeError, "mode full"),
-    (lambda: nm.scipy.linalg.eigh(S, type=2), errors.ShapeError, "type=1"),
-    (lambda: nm.scipy.linalg.eigh_tridiagonal(W, W), errors.ShapeError, "n - 1 elements"),
-    (lambda: nm.scipy.linalg.polar(S, "top"), errors.ShapeError, "'right' or 'left'"),
-    (lambda: nm.scipy.linalg.block_diag(np.ones((1, 1, 1))), errors.ShapeError, "matrices, vectors and numbers"),
-    (lambda: nm.scipy.linalg.hadamard(3), errors.ShapeError, "a power of two"),
-    (lambda: nm.scipy.signal.fftconvolve(X, Y, axes=(0,)), errors.ShapeError, "axes=None"),
-    (lambda: nm.scipy.signal.convolve2d(V, V), errors.ShapeError, "requires matrices"),
-    (lambda: nm.scipy.signal.detrend(X, type="most"), errors.ShapeError, "type linear"),
-    (lambda: nm.scipy.stats.rankdata(V, "most"), errors.ShapeError, "method average"),
-    (lambda: nm.scipy.stats.sem(V, nan_policy="omit"), errors.ShapeError, "nan_policy"),
-    (lambda: nm.scipy.stats.norm.logpdf(), errors.TraceError, "requires the arguments"),
-    (lambda: nm.scipy.stats.multivariate_normal.logpdf(X, np.zeros(3), POSITIVE), errors.ShapeError, "vectors of one length"),
-    (lambda: nm.scipy.stats.dirichlet.logpdf(V, W), errors.ShapeError, "vectors of 3 elements"),
-    (lambda: nm.scipy.special.factorial(3, exact=True), errors.DtypeError, "exact=False"),
-    (lambda: nm.scipy.special.i0(X + 1j), errors.DtypeError, "real numbers"),
+    (lambda: nm.jax.scipy.linalg.solve_triangular(S, W, trans=3), errors.ShapeError, "trans 0, 1, 2"),
+    (lambda: nm.jax.scipy.linalg.solve(S, W, assume_a="most"), errors.ShapeError, "assume_a"),
+    (lambda: nm.jax.scipy.linalg.qr(S, mode="most"), errors.ShapeError, "mode full"),
+    (lambda: nm.jax.scipy.linalg.eigh(S, type=2), errors.ShapeError, "type=1"),
+    (lambda: nm.jax.scipy.linalg.eigh_tridiagonal(W, W), errors.ShapeError, "n - 1 elements"),
+    (lambda: nm.jax.scipy.linalg.polar(S, "top"), errors.ShapeError, "'right' or 'left'"),
+    (lambda: nm.jax.scipy.linalg.block_diag(np.ones((1, 1, 1))), errors.ShapeError, "matrices, vectors and numbers"),
+    (lambda: nm.jax.scipy.linalg.hadamard(3), errors.ShapeError, "a power of two"),
+    (lambda: nm.jax.scipy.signal.fftconvolve(X, Y, axes=(0,)), errors.ShapeError, "axes=None"),
+    (lambda: nm.jax.scipy.signal.convolve2d(V, V), errors.ShapeError, "requires matrices"),
+    (lambda: nm.jax.scipy.signal.detrend(X, type="most"), errors.ShapeError, "type linear"),
+    (lambda: nm.jax.scipy.stats.rankdata(V, "most"), errors.ShapeError, "method average"),
+    (lambda: nm.jax.scipy.stats.sem(V, nan_policy="omit"), errors.ShapeError, "nan_policy"),
+    (lambda: nm.jax.scipy.stats.norm.logpdf(), errors.TraceError, "requires the arguments"),
+    (lambda: nm.jax.scipy.stats.multivariate_normal.logpdf(X, np.zeros(3), POSITIVE), errors.ShapeError, "vectors of one length"),
+    (lambda: nm.jax.scipy.stats.dirichlet.logpdf(V, W), errors.ShapeError, "vectors of 3 elements"),
+    (lambda: nm.jax.scipy.special.factorial(3, exact=True), errors.DtypeError, "exact=False"),
+    (lambda: nm.jax.scipy.special.i0(X + 1j), errors.DtypeError, "real numbers"),
     (lambda: nm.vmap(lambda x: nm.ppermute(x, "i", [(0, 0), (1, 0)]), axis_name="i")(W), errors.ShapeError, "different entries"),
     (lambda: nm.vmap(lambda x: nm.all_to_all(x, "i", 0, 0), axis_name="i")(X), errors.ShapeError, "divided among 3"),
     (lambda: nm.vmap(lambda x: nm.psum_scatter(x, "i"), axis_name="i")(X), errors.ShapeError, "divided among 3"),
     (lambda: nm.config.update("jax_nonsense", 1), errors.TraceError, "a setting that there is"),
-    (lambda: nm.tree.map(lambda a, b: a, [1], {"x": 1}), errors.TreeError, "the structure of the first tree"),
-    (lambda: nm.tree.reduce_associative(lambda a, b: a, []), errors.TreeError, "a leaf or an identity"),
-    (lambda: nm.tree.unflatten(nm.tree.structure([0, 0]), [1]), errors.TreeError, "as many leaves"),
-    (lambda: nm.tree.flatten_with_path([1], is_leaf_takes_path=True), errors.TreeError, "is_leaf_takes_path"),
-    (lambda: nm.flatten_util.ravel_pytree([X])[1](V), errors.ShapeError, "a vector of 12"),
+    (lambda: nm.jax.tree.map(lambda a, b: a, [1], {"x": 1}), errors.TreeError, "the structure of the first tree"),
+    (lambda: nm.jax.tree.reduce_associative(lambda a, b: a, []), errors.TreeError, "a leaf or an identity"),
+    (lambda: nm.jax.tree.unflatten(nm.jax.tree.structure([0, 0]), [1]), errors.TreeError, "as many leaves"),
+    (lambda: nm.jax.tree.flatten_with_path([1], is_leaf_takes_path=True), errors.TreeError, "is_leaf_takes_path"),
+    (lambda: nm.jax.flatten_util.ravel_pytree([X])[1](V), errors.ShapeError, "a vector of 12"),
     (lambda: nm.named_scope(3).__enter__(), errors.TraceError, "requires a string"),
 ]  # fmt: skip
 
@@ -266,7 +267,7 @@ def test_refused(k: int) -> None:
 
 @pytest.mark.parametrize("mode", ["full", "valid", "same"])
 def test_convolution_matrix(mode: str) -> None:
-    matrix = nm.scipy.linalg.convolution_matrix(V, 4, mode)
+    matrix = nm.jax.scipy.linalg.convolution_matrix(V, 4, mode)
     np.testing.assert_allclose(matrix, scipy.linalg.convolution_matrix(V, 4, mode))
     vector = np.arange(4.0)
     np.testing.assert_allclose(matrix @ vector, np.convolve(V, vector, mode)[: matrix.shape[0]])
@@ -302,7 +303,7 @@ def test_second_derivatives_along_the_axes() -> None:
 
 
 def test_trees_of_ones_own() -> None:
-    u = nm.tree_util
+    u = nm.jax.tree_util
 
     class Pair:
         def __init__(self, a: Any, b: Any):
@@ -314,11 +315,11 @@ def test_trees_of_ones_own() -> None:
     assert u.keystr((u.DictKey("w"), u.SequenceKey(0)), simple=True, separator="/") == "w/0"
     half = u.Partial(lambda scale, x: scale * x, 3.0)
     assert float(nm.vjp(lambda f, x: f(x), half, 2.0)[1](1.0)[0].args[0]) == 2.0
-    assert nm.tree.broadcast({"a": 1, "b": 2}, {"a": [0, 0], "b": 0}) == {"a": [1, 1], "b": 2}
+    assert nm.jax.tree.broadcast({"a": 1, "b": 2}, {"a": [0, 0], "b": 0}) == {"a": [1, 1], "b": 2}
     assert u.all_leaves([1, 2])
     assert not u.all_leaves([1, [2]])
-    assert u.treedef_children(u.treedef_tuple([nm.tree.structure(1)])) == [nm.tree.structure(1)]
-    assert nm.tree.reduce(lambda a, b: a + b, [1, 2], 10) == 13
+    assert u.treedef_children(u.treedef_tuple([nm.jax.tree.structure(1)])) == [nm.jax.tree.structure(1)]
+    assert nm.jax.tree.reduce(lambda a, b: a + b, [1, 2], 10) == 13
 
 
 def test_custom_gradient_and_transposes() -> None:

@@ -14,7 +14,7 @@ from xla import run_traced
 
 import nabla_mlir as nm
 import nabla_mlir.numpy as nnp
-from nabla_mlir.errors import DtypeError, ShapeError
+from nabla_mlir.base.errors import DtypeError, ShapeError
 
 RNG = np.random.default_rng(0)
 

@@ -14,7 +14,7 @@ from xla import run_module
 
 import nabla_mlir as nm
 import nabla_mlir.numpy as nnp
-from nabla_mlir.errors import DtypeError, ShapeError, TreeError
+from nabla_mlir.base.errors import DtypeError, ShapeError, TreeError
 from nabla_mlir.staging import execution
 
 X = {"w": np.linspace(-1, 1, 12).reshape(3, 4), "b": np.linspace(0, 1, 4)}

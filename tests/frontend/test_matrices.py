@@ -13,10 +13,10 @@ import scipy.linalg
 
 import nabla_mlir as nm
 from nabla_mlir import numpy as nnp
-from nabla_mlir.errors import DtypeError, ShapeError
+from nabla_mlir.base.errors import DtypeError, ShapeError
 
 rng = np.random.default_rng(0)
-linalg = nm.scipy.linalg
+linalg = nm.jax.scipy.linalg
 
 
 pytestmark = pytest.mark.usefixtures("interpreted_in_f64")
@@ -49,21 +49,21 @@ def test_matrices_of_numbers(n: int) -> None:
 def test_groups_of_rows() -> None:
     lhs, rhs, sizes = rng.normal(size=(7, 3)), rng.normal(size=(4, 3, 2)), np.array([2, 0, 3, 1])
     wanted = np.concatenate([lhs[:2] @ rhs[0], lhs[2:5] @ rhs[2], lhs[5:6] @ rhs[3], np.zeros((1, 2))])
-    np.testing.assert_allclose(nm.lax.ragged_dot(lhs, rhs, sizes), wanted)
+    np.testing.assert_allclose(nm.jax.lax.ragged_dot(lhs, rhs, sizes), wanted)
     np.testing.assert_allclose(jax.lax.ragged_dot(lhs, rhs, sizes), wanted)
     f = lambda m, xp: lambda a, b: xp.sum(xp.sin(m.lax.ragged_dot(a, b, jnp.asarray(sizes) if m is jax else sizes)))  # noqa: E731
-    for ours, theirs in zip(nm.grad(f(nm, nnp), (0, 1))(lhs, rhs), oracle.grad(f(jax, jnp), (0, 1))(lhs, rhs), strict=True):
+    for ours, theirs in zip(nm.grad(f(nm.jax, nnp), (0, 1))(lhs, rhs), oracle.grad(f(jax, jnp), (0, 1))(lhs, rhs), strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-12)
-    ours, theirs = nm.hvp(f(nm, nnp))(lhs, lhs[::-1], rhs), oracle.jvp(oracle.grad(lambda a: f(jax, jnp)(a, rhs)), (lhs,), (lhs[::-1],))[1]
+    ours, theirs = nm.hvp(f(nm.jax, nnp))(lhs, lhs[::-1], rhs), oracle.jvp(oracle.grad(lambda a: f(jax, jnp)(a, rhs)), (lhs,), (lhs[::-1],))[1]
     np.testing.assert_allclose(ours, theirs, rtol=1e-12)
-    many = nm.vmap(nm.lax.ragged_dot, (0, None, 0))(np.stack([lhs, -lhs]), rhs, np.stack([sizes, sizes[::-1]]))
+    many = nm.vmap(nm.jax.lax.ragged_dot, (0, None, 0))(np.stack([lhs, -lhs]), rhs, np.stack([sizes, sizes[::-1]]))
     np.testing.assert_allclose(many[0], wanted)
-    np.testing.assert_allclose(many[1], nm.lax.ragged_dot(-lhs, rhs, sizes[::-1]))
+    np.testing.assert_allclose(many[1], nm.jax.lax.ragged_dot(-lhs, rhs, sizes[::-1]))
 
 
 def test_infinities_of_other_groups_do_not_leak() -> None:
     rhs = np.stack([np.eye(2), np.full((2, 2), np.inf)])
-    np.testing.assert_array_equal(nm.lax.ragged_dot(np.eye(2), rhs, np.array([2, 0])), np.eye(2))
+    np.testing.assert_array_equal(nm.jax.lax.ragged_dot(np.eye(2), rhs, np.array([2, 0])), np.eye(2))
 
 
 def test_what_is_refused() -> None:
@@ -72,8 +72,8 @@ def test_what_is_refused() -> None:
         (lambda: linalg.pascal(3, "x"), ShapeError, "pascal requires kind symmetric, lower or upper, got 'x'"),
         (lambda: linalg.invpascal(3, "x"), ShapeError, "invpascal requires kind"),
         (lambda: linalg.fiedler_companion([1.0]), ShapeError, "fiedler_companion requires two coefficients at least, got 1"),
-        (lambda: nm.lax.ragged_dot(np.ones((2, 3)), np.ones((3, 2)), np.array([2])), ShapeError, r"ragged_dot requires shapes"),
-        (lambda: nm.lax.ragged_dot(np.ones((2, 3)), np.ones((1, 3, 2)), np.array([2.0])), DtypeError, "ragged_dot requires integers"),
+        (lambda: nm.jax.lax.ragged_dot(np.ones((2, 3)), np.ones((3, 2)), np.array([2])), ShapeError, r"ragged_dot requires shapes"),
+        (lambda: nm.jax.lax.ragged_dot(np.ones((2, 3)), np.ones((1, 3, 2)), np.array([2.0])), DtypeError, "ragged_dot requires integers"),
     ]
     for call, error, message in cases:
         with pytest.raises(error, match=message):

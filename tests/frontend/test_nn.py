@@ -11,7 +11,7 @@ from support import assert_same
 import nabla_mlir as nm
 import nabla_mlir.numpy as jnp
 from nabla_mlir import nn
-from nabla_mlir.errors import DtypeError, ShapeError
+from nabla_mlir.base.errors import DtypeError, ShapeError
 
 jax.config.update("jax_enable_x64", True)
 rng = np.random.default_rng(3)

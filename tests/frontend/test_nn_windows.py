@@ -11,8 +11,9 @@ from xla import run_traced
 
 import nabla_mlir as nm
 import nabla_mlir.numpy as jnp
-from nabla_mlir import nn, pytree
-from nabla_mlir.errors import ShapeError
+from nabla_mlir import nn
+from nabla_mlir.base import pytree
+from nabla_mlir.base.errors import ShapeError
 
 jax.config.update("jax_enable_x64", True)
 rng = np.random.default_rng(5)

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from support import Group
 
-from nabla_mlir.array_methods import ArrayMethods
-from nabla_mlir.array_operators import ArrayOperators
+from nabla_mlir.base.array_methods import ArrayMethods
+from nabla_mlir.base.array_operators import ArrayOperators
 from nabla_mlir.numpy import methods
 from nabla_mlir.runtime.array import Array
 from nabla_mlir.staging.jit import jit

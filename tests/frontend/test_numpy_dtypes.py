@@ -8,7 +8,7 @@ from support import default_dtypes
 
 import nabla_mlir as nm
 import nabla_mlir.numpy as jnp
-from nabla_mlir.errors import DtypeError, ShapeError, TraceError
+from nabla_mlir.base.errors import DtypeError, ShapeError, TraceError
 
 DTYPES = [np.dtype(d) for d in "? i1 i2 i4 i8 u1 u2 u4 u8 f2 f4 f8 c8 c16".split()]
 
@@ -210,7 +210,7 @@ def test_pythons_types_are_the_default_dtypes(floating, integer):
 
 @pytest.mark.parametrize("name", ["float32", "complex64"])
 def test_functions_of_matrices_keep_their_precision(name):
-    linalg, a = nm.scipy.linalg, np.array([[4, 1, 0], [1, 3, 0.5], [0, 0.5, 2]], name)
+    linalg, a = nm.jax.scipy.linalg, np.array([[4, 1, 0], [1, 3, 0.5], [0, 0.5, 2]], name)
     results = [
         linalg.sqrtm(a), linalg.funm(a, jnp.exp), *linalg.schur(a), *linalg.rsf2csf(*linalg.schur(a)), linalg.solve_sylvester(a, a, a),
         linalg.expm(a), *linalg.hessenberg(a, calc_q=True), linalg.convolution_matrix(a[0], 3),

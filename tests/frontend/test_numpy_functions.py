@@ -10,8 +10,8 @@ import pytest
 from function_laws import agree, check_derivatives, check_maps
 
 import nabla_mlir as nm
-from nabla_mlir import errors
 from nabla_mlir import numpy as nnp
+from nabla_mlir.base import errors
 
 RNG = np.random.default_rng(7)
 X = RNG.normal(size=(3, 4))
@@ -195,7 +195,7 @@ def test_sizes_in_traces() -> None:
         (lambda v: nnp.intersect1d(v, [1, 2], size=3, fill_value=-1), [1, 2, -1]),
         (lambda v: nnp.setxor1d(v, [1, 9], size=4, fill_value=-1), [2, 3, 9, -1]),
         (lambda v: nnp.compress(v > 1, v, size=4, fill_value=-1), [3, 3, 2, -1]),
-        (lambda v: nm.ops.segment_sum(v, v, 3), [0, 1, 2]),
+        (lambda v: nm.jax.ops.segment_sum(v, v, 3), [0, 1, 2]),
     ]  # fmt: skip
     for f, wanted in cases:
         assert nm.vmap(f)(x[None])[0].tolist() == wanted
@@ -210,8 +210,8 @@ BAD: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: nnp.histogram(X, "auto"), errors.DtypeError, "number of bins"),
     (lambda: nnp.histogramdd(V), errors.ShapeError, "a point in each row"),
     (lambda: nnp.histogramdd(X, [1]), errors.ShapeError, "4 axes, got 1"),
-    (lambda: nm.vmap(lambda i: nm.ops.segment_sum(i, i))(IDS[None]), errors.TraceError, "num_segments="),
-    (lambda: nm.ops.segment_sum(X, IDS), errors.ShapeError, "leading axes are"),
+    (lambda: nm.vmap(lambda i: nm.jax.ops.segment_sum(i, i))(IDS[None]), errors.TraceError, "num_segments="),
+    (lambda: nm.jax.ops.segment_sum(X, IDS), errors.ShapeError, "leading axes are"),
     (lambda: nnp.interp(V, G, W), errors.ShapeError, "vectors of one length"),
     (lambda: nnp.gradient(X, 1.0, 2.0, 3.0), errors.ShapeError, "one distance for each"),
     (lambda: nnp.convolve(X, V), errors.ShapeError, "requires vectors"),

@@ -8,7 +8,7 @@ from support import Group
 
 import nabla_mlir as nm
 import nabla_mlir.numpy as jnp
-from nabla_mlir.errors import DtypeError, IndexingError, ShapeError, TraceError
+from nabla_mlir.base.errors import DtypeError, IndexingError, ShapeError, TraceError
 
 rng = np.random.default_rng(2)
 INPUTS = {

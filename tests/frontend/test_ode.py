@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import nabla_mlir as nm
-import nabla_mlir.experimental.ode
-from nabla_mlir.errors import DtypeError, RuleMissingError
+import nabla_mlir.jax.experimental.ode
+from nabla_mlir.base.errors import DtypeError, RuleMissingError
 
 TIMES = np.linspace(0.0, 2.0, 4)
 STATE = {"angle": np.array([1.0, 0.5]), "speed": np.array([0.2, 0.1])}
@@ -53,22 +53,22 @@ def test_values_and_gradients_are_those_of_jax(bits: int, interpreted: None) -> 
         return f(state, times, mass, damping), lib.jit(lib.grad(loss, (0, 1, 2)))(state, times, mass, damping)
 
     with nm.enable_x64(bits == 64), jax.enable_x64(bits == 64):
-        _agree(program(nm), program(jax), 1e-11 if bits == 64 else 1e-5)
+        _agree(program(nm.jax), program(jax), 1e-11 if bits == 64 else 1e-5)
 
 
 def test_gradients_by_what_is_read_around_maps_and_complex_numbers(interpreted: None) -> None:
     with nm.enable_x64(), jax.enable_x64(True):
-        slopes = nm.vmap(nm.grad(_decay(nm)))(np.array([0.7, 0.3]))
+        slopes = nm.vmap(nm.grad(_decay(nm.jax)))(np.array([0.7, 0.3]))
         _agree(slopes[0], jax.jit(jax.grad(_decay(jax)))(0.7), 1e-12)
         np.testing.assert_allclose(slopes, -3 * np.exp(-3 * np.array([0.7, 0.3])), rtol=1e-4)
         turns = lambda lib: lib.experimental.ode.odeint(lambda y, t: 1j * y, 1.0 + 0j, TIMES, hmax=0.25, mxstep=20)  # noqa: E731
-        _agree(turns(nm), turns(jax), 1e-11)
+        _agree(turns(nm.jax), turns(jax), 1e-11)
 
 
 @pytest.mark.slow
 def test_second_derivatives(interpreted: None) -> None:
     with nm.enable_x64(), jax.enable_x64(True):
-        got = nm.grad(nm.grad(_decay(nm)))(0.7)
+        got = nm.grad(nm.grad(_decay(nm.jax)))(0.7)
         _agree(got, jax.jit(jax.grad(jax.grad(_decay(jax))))(0.7), 1e-10)
         np.testing.assert_allclose(got, 9 * np.exp(-2.1), rtol=1e-4)
 
@@ -76,7 +76,7 @@ def test_second_derivatives(interpreted: None) -> None:
 @pytest.mark.slow
 def test_compiled() -> None:
     """And by arguments among which there are integers, which JAX cannot."""
-    f = lambda y, ts, rate, power: _decay_to(nm, power)(y, ts, rate)  # noqa: E731
+    f = lambda y, ts, rate, power: _decay_to(nm.jax, power)(y, ts, rate)  # noqa: E731
     both = nm.value_and_grad(lambda *at: (f(*at) ** 2).sum(), (0, 1, 2))
     at = np.array(1.0), TIMES[:3], np.array(0.7), np.array(2)
     with nm.enable_x64():
@@ -90,6 +90,6 @@ def test_compiled() -> None:
 
 def test_what_it_refuses(interpreted: None) -> None:
     with pytest.raises(DtypeError, match="odeint requires times of floating point, got int"):
-        nm.experimental.ode.odeint(lambda y, t: y, 1.0, np.arange(3))
+        nm.jax.experimental.ode.odeint(lambda y, t: y, 1.0, np.arange(3))
     with pytest.raises(RuleMissingError, match="odeint"):
-        nm.jvp(_decay(nm), (0.7,), (1.0,))
+        nm.jvp(_decay(nm.jax), (0.7,), (1.0,))

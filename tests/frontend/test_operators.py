@@ -18,8 +18,8 @@ from jax.flatten_util import ravel_pytree
 
 import nabla_mlir as nm
 import nabla_mlir.numpy as nnp
-from nabla_mlir import thresholds
-from nabla_mlir.errors import DtypeError, NotFiniteError, TraceError, TreeError
+from nabla_mlir.base import thresholds
+from nabla_mlir.base.errors import DtypeError, NotFiniteError, TraceError, TreeError
 from nabla_mlir.prepared.instant import load_prepared
 from nabla_mlir.prepared.operators import StalePointError
 

@@ -13,7 +13,7 @@ from xla import run_traced
 
 import nabla_mlir as nm
 import nabla_mlir.numpy as jnp
-from nabla_mlir.errors import ShapeError
+from nabla_mlir.base.errors import ShapeError
 
 DUPLICATES, WEIGHTS = np.array([0, 0, 2, 1, 0]), np.array([1.0, -2.0, 0.5, 3.0, 0.25])
 TIES = np.array([0.5, -0.8, 0.8, 0.8])

@@ -14,7 +14,7 @@ from xla import run_traced
 
 import nabla_mlir as nm
 import nabla_mlir.numpy as jnp
-from nabla_mlir.errors import ShapeError
+from nabla_mlir.base.errors import ShapeError
 from nabla_mlir.transforms import physical as ph
 
 R = np.random.default_rng(1)

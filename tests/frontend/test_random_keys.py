@@ -7,7 +7,7 @@ from support import default_dtypes
 
 import nabla_mlir as nm
 import nabla_mlir.numpy as nnp
-from nabla_mlir.errors import DtypeError, NablaError, ShapeError, TraceError
+from nabla_mlir.base.errors import DtypeError, NablaError, ShapeError, TraceError
 
 jax.config.update("jax_enable_x64", True)
 random = nm.random

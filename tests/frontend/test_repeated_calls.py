@@ -13,7 +13,7 @@ from vulkan import need_vulkan
 
 import nabla_mlir as nm
 import nabla_mlir.numpy as nnp
-from nabla_mlir.errors import DtypeError, TraceError
+from nabla_mlir.base.errors import DtypeError, TraceError
 from nabla_mlir.runtime import Array
 
 F32, F64 = np.float32, np.float64
@@ -130,6 +130,7 @@ def test_wrong_numbers_of_arguments(scaled: Callable[..., Any]) -> None:
     assert scaled(ROW, 2.0).tolist() == [0.0, 2.0, 4.0]
 
 
+@pytest.mark.vulkan
 def test_arrays_of_a_device_go_there() -> None:
     need_vulkan()
     f = nm.jit(lambda x: x + 1)

@@ -14,8 +14,8 @@ import pytest
 from test_custom_rules import check, traced
 
 import nabla_mlir as nm
-from nabla_mlir import errors
 from nabla_mlir import numpy as nnp
+from nabla_mlir.base import errors
 from nabla_mlir.rules.loop_checkpoints import Plan, schedule
 
 rng = np.random.default_rng(3)

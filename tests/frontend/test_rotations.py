@@ -12,8 +12,8 @@ import pytest
 from function_laws import check_derivatives, check_maps
 
 import nabla_mlir as nm
-from nabla_mlir.errors import ShapeError
-from nabla_mlir.scipy.spatial import transform as ours
+from nabla_mlir.base.errors import ShapeError
+from nabla_mlir.jax.scipy.spatial import transform as ours
 
 pytestmark = pytest.mark.usefixtures("interpreted_in_f64")
 

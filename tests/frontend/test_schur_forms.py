@@ -12,8 +12,8 @@ from function_laws import agree, check_derivatives, check_maps
 
 import nabla_mlir as nm
 from nabla_mlir import numpy as nnp
-from nabla_mlir.errors import RuleMissingError, ShapeError
-from nabla_mlir.scipy import linalg
+from nabla_mlir.base.errors import RuleMissingError, ShapeError
+from nabla_mlir.jax.scipy import linalg
 
 pytestmark = pytest.mark.usefixtures("interpreted_in_f64")
 
@@ -71,14 +71,14 @@ def test_hessenberg() -> None:
 
 def test_reductions_are_packed_as_by_lapack() -> None:
     for a in (A + A.T, COMPLEX + COMPLEX.conj().T):
-        agree(nm.lax.linalg.hessenberg(a), jax.lax.linalg.hessenberg(a), 1e-13)
+        agree(nm.jax.lax.linalg.hessenberg(a), jax.lax.linalg.hessenberg(a), 1e-13)
         for lower in (True, False):
-            agree(nm.lax.linalg.tridiagonal(a, lower=lower), jax.lax.linalg.tridiagonal(a, lower=lower), 1e-13)
+            agree(nm.jax.lax.linalg.tridiagonal(a, lower=lower), jax.lax.linalg.tridiagonal(a, lower=lower), 1e-13)
         packed, taus = scipy.linalg.qr(a, mode="raw")[0]
         for left, transpose in ((True, False), (False, True)):
             arguments: dict[str, Any] = {"left": left, "transpose": transpose}
-            agree(nm.lax.linalg.ormqr(packed, taus, a, **arguments), jax.lax.linalg.ormqr(packed, taus, a, **arguments), 1e-13)
-    t = nm.lax.linalg.schur(A, compute_schur_vectors=False)
+            agree(nm.jax.lax.linalg.ormqr(packed, taus, a, **arguments), jax.lax.linalg.ormqr(packed, taus, a, **arguments), 1e-13)
+    t = nm.jax.lax.linalg.schur(A, compute_schur_vectors=False)
     agree(np.sort_complex(np.linalg.eigvals(t)), np.sort_complex(np.linalg.eigvals(A)), 1e-12)
 
 
@@ -134,13 +134,13 @@ def test_functions_of_matrices() -> None:
 
 
 def test_what_has_no_derivative_or_does_not_fit_is_refused() -> None:
-    for f, name in ((linalg.schur, "gees"), (linalg.hessenberg, "gehrd"), (nm.lax.linalg.tridiagonal, "sytrd")):
+    for f, name in ((linalg.schur, "gees"), (linalg.hessenberg, "gehrd"), (nm.jax.lax.linalg.tridiagonal, "sytrd")):
         with pytest.raises(RuleMissingError, match=f"lapack_d{name}_ffi"):
             nm.jvp(f, (A,), (A,))
     for call in (
         lambda: linalg.schur(C), lambda: linalg.schur(A, "other"), lambda: linalg.hessenberg(C), lambda: linalg.rsf2csf(C, C),
         lambda: linalg.solve_sylvester(A, B, A), lambda: linalg.solve_sylvester(A, B, C, method="other"), lambda: linalg.sqrtm(C),
-        lambda: linalg.funm(C, nnp.exp), lambda: nm.lax.linalg.schur(A, sort_eig_vals=True),
+        lambda: linalg.funm(C, nnp.exp), lambda: nm.jax.lax.linalg.schur(A, sort_eig_vals=True),
     ):  # fmt: skip
         with pytest.raises(ShapeError, match="requires"):
             call()
@@ -157,7 +157,7 @@ def test_the_polar_decomposition_by_iterations(shape: Any, dtype: str) -> None:
     x = (rng.normal(size=shape) + 1j * rng.normal(size=shape)).astype(dtype) if dtype == "c16" else rng.normal(size=shape).astype(dtype)
     for options in ({}, {"max_iterations": 2}, {"eps": 0.1}):
         theirs = jax.lax.linalg.qdwh(x, **options)
-        for got, wanted in zip(nm.lax.linalg.qdwh(x, **options), theirs, strict=True):
+        for got, wanted in zip(nm.jax.lax.linalg.qdwh(x, **options), theirs, strict=True):
             np.testing.assert_allclose(got, wanted, atol=2e-6 if dtype == "f4" else 1e-14)
             assert got.dtype == wanted.dtype
 
@@ -165,7 +165,7 @@ def test_the_polar_decomposition_by_iterations(shape: Any, dtype: str) -> None:
 @pytest.mark.slow
 def test_derivatives_of_the_polar_decomposition() -> None:
     x, along = C, rng.normal(size=C.shape)
-    ours, by_svd = lambda x: nm.lax.linalg.qdwh(x)[:2], _polar_by_svd
+    ours, by_svd = lambda x: nm.jax.lax.linalg.qdwh(x)[:2], _polar_by_svd
     loss = lambda lib, f: lambda x: sum((lib.numpy.sin(y) * np.arange(1.0, 1 + y.size).reshape(y.shape)).sum() for y in f(x))  # noqa: E731
     slope, wanted = nm.grad(loss(nm, ours)), jax.grad(loss(jax, by_svd))
     agree(nm.jvp(ours, (x,), (along,))[1], jax.jvp(by_svd, (x,), (along,))[1], 1e-12)
@@ -174,7 +174,7 @@ def test_derivatives_of_the_polar_decomposition() -> None:
     agree(nm.grad(lambda x: (slope(x) * along).sum())(x), jax.jvp(wanted, (x,), (along,))[1], 1e-11)
     agree(nm.vmap(slope)(np.stack([x, 2 * x])), np.stack([wanted(x), wanted(2 * x)]), 1e-12)
     with pytest.raises(ShapeError, match="qdwh requires a matrix with at least as many rows as columns"):
-        nm.lax.linalg.qdwh(x.T)
+        nm.jax.lax.linalg.qdwh(x.T)
 
 
 @pytest.mark.slow

@@ -14,8 +14,8 @@ import scipy.fft
 import scipy.signal
 
 import nabla_mlir as nm
-from nabla_mlir import errors
 from nabla_mlir import numpy as nnp
+from nabla_mlir.base import errors
 
 rng = np.random.default_rng(0)
 A = rng.normal(size=(5, 5)) + 5 * np.eye(5)
@@ -75,22 +75,22 @@ def test_values_and_derivatives_are_those_of_jax(name: str) -> None:
         return f(jax.scipy, x), jax.jvp(slope, (x,), (v,)), jax.vmap(lambda y: f(jax.scipy, y))(stack)
 
     value, (gradient, product), rows = wanted(x, v, stack)
-    ours = lambda y: total(nnp, f(nm.scipy, y))  # noqa: E731
-    same(f(nm.scipy, x), value)
+    ours = lambda y: total(nnp, f(nm.jax.scipy, y))  # noqa: E731
+    same(f(nm.jax.scipy, x), value)
     same(nm.grad(ours)(x), gradient)
     same(nm.hvp(ours)(x, v), product)
-    same(nm.vmap(lambda y: f(nm.scipy, y))(stack), rows)
+    same(nm.vmap(lambda y: f(nm.jax.scipy, y))(stack), rows)
 
 
 def test_transforms_are_those_of_scipy() -> None:
     for norm in (None, "ortho"):
-        same(nm.scipy.fft.dct(SIGNAL, norm=norm), scipy.fft.dct(SIGNAL, norm=norm))
-        same(nm.scipy.fft.idctn(IMAGE, norm=norm), scipy.fft.idctn(IMAGE, norm=norm))
+        same(nm.jax.scipy.fft.dct(SIGNAL, norm=norm), scipy.fft.dct(SIGNAL, norm=norm))
+        same(nm.jax.scipy.fft.idctn(IMAGE, norm=norm), scipy.fft.idctn(IMAGE, norm=norm))
     for boundary in ("zeros", "even", "odd", "constant", None):
-        same(nm.scipy.signal.stft(SIGNAL, nperseg=16, boundary=boundary), scipy.signal.stft(SIGNAL, nperseg=16, boundary=boundary))
+        same(nm.jax.scipy.signal.stft(SIGNAL, nperseg=16, boundary=boundary), scipy.signal.stft(SIGNAL, nperseg=16, boundary=boundary))
     z = SIGNAL + 1j * SIGNAL[::-1]
-    same(nm.scipy.signal.welch(z, nperseg=16, axis=1), scipy.signal.welch(z, nperseg=16, axis=1, return_onesided=False))
-    same(nm.scipy.signal.welch(SIGNAL, window=np.kaiser(16, 3), nperseg=16), scipy.signal.welch(SIGNAL, window=np.kaiser(16, 3)))
+    same(nm.jax.scipy.signal.welch(z, nperseg=16, axis=1), scipy.signal.welch(z, nperseg=16, axis=1, return_onesided=False))
+    same(nm.jax.scipy.signal.welch(SIGNAL, window=np.kaiser(16, 3), nperseg=16), scipy.signal.welch(SIGNAL, window=np.kaiser(16, 3)))
 
 
 SOLVERS = ("cg", "bicgstab", "gmres")
@@ -99,7 +99,7 @@ SOLVERS = ("cg", "bicgstab", "gmres")
 @pytest.mark.parametrize("name", SOLVERS)
 def test_solvers_of_linear_equations(name: str) -> None:
     matrix = SPD if name == "cg" else A
-    solver = getattr(nm.scipy.sparse.linalg, name)
+    solver = getattr(nm.jax.scipy.sparse.linalg, name)
     run = lambda m, b: solver(m, b, tol=1e-12)[0]  # noqa: E731
     same(run(matrix, B), np.linalg.solve(matrix, B), 1e-8)
     same(solver(lambda v: matrix @ v, B, x0=np.ones(5), tol=1e-12, M=lambda v: v / np.diag(matrix))[0], np.linalg.solve(matrix, B), 1e-8)
@@ -116,8 +116,8 @@ def test_solvers_of_linear_equations(name: str) -> None:
 
 
 def test_restarts_and_exact_spaces_of_gmres() -> None:
-    same(nm.scipy.sparse.linalg.gmres(A, B, tol=1e-12, restart=2)[0], np.linalg.solve(A, B), 1e-8)
-    x, code = nm.scipy.sparse.linalg.gmres(np.eye(5), B, tol=1e-12)
+    same(nm.jax.scipy.sparse.linalg.gmres(A, B, tol=1e-12, restart=2)[0], np.linalg.solve(A, B), 1e-8)
+    x, code = nm.jax.scipy.sparse.linalg.gmres(np.eye(5), B, tol=1e-12)
     same(x, B)
     assert int(code) == 0
 
@@ -127,7 +127,7 @@ def rosenbrock(x: Any) -> Any:
 
 
 def test_bfgs() -> None:
-    minimize = nm.scipy.optimize.minimize
+    minimize = nm.jax.scipy.optimize.minimize
     found = minimize(rosenbrock, np.array([-1.2, 1.0, 0.5]), method="BFGS", tol=1e-8)
     np.testing.assert_allclose(found.x, 1, rtol=1e-6)
     assert bool(found.success)
@@ -141,24 +141,24 @@ def test_bfgs() -> None:
 
 
 ERRORS: dict[str, tuple[Callable[[], Any], str]] = {
-    "minimize by name": (lambda: nm.scipy.optimize.minimize(rosenbrock, B, method="CG"), r"minimize requires the method BFGS, got 'CG'"),
-    "options": (lambda: nm.scipy.optimize.minimize(rosenbrock, B, method="BFGS", options={"x": 1}), r"options among .*got x"),
-    "no vector": (lambda: nm.scipy.optimize.minimize(rosenbrock, A, method="BFGS"), r"requires a vector x0, got shape \(5, 5\)"),
-    "gmres": (lambda: nm.scipy.sparse.linalg.gmres(A, B, solve_method="x"), r"gmres requires solve_method .*got 'x'"),
-    "order": (lambda: nm.scipy.ndimage.map_coordinates(IMAGE, PLACES, order=3), r"map_coordinates requires order 0 or 1 .*got 3"),
-    "axes": (lambda: nm.scipy.ndimage.map_coordinates(IMAGE, PLACES[:1], order=1), r"coordinates for each of 2 axes, got 1"),
-    "type": (lambda: nm.scipy.fft.dct(B, type=3), r"dct requires type 2 .*got 3"),
-    "complex": (lambda: nm.scipy.fft.dct(B + 1j), r"dct requires real numbers, got complex128"),
-    "lengths": (lambda: nm.scipy.fft.dctn(IMAGE, s=(1,), axes=(0, 1)), r"dctn requires a length for each axis"),
-    "method": (lambda: nm.scipy.interpolate.RegularGridInterpolator(GRID, IMAGE, "cubic"), r"the method linear or nearest, got 'cubic'"),
-    "bounds": (lambda: nm.scipy.interpolate.RegularGridInterpolator(GRID, IMAGE, bounds_error=True), r"bounds_error=False, got True"),
-    "points": (lambda: nm.scipy.interpolate.RegularGridInterpolator(GRID[::-1], IMAGE), r"as long as the axes of the values"),
-    "coordinates": (lambda: nm.scipy.interpolate.RegularGridInterpolator(GRID, IMAGE)(np.ones((2, 3))), r"requires 2 coordinates, got"),
-    "window": (lambda: nm.scipy.signal.welch(SIGNAL, window="x"), r"csd requires a window among .*got 'x'"),
-    "weights": (lambda: nm.scipy.signal.stft(SIGNAL, window=B, nperseg=4), r"as many weights as nperseg=4, got shape \(5,\)"),
-    "overlap": (lambda: nm.scipy.signal.stft(SIGNAL, nperseg=4, noverlap=4), r"0 <= noverlap < nperseg <= nfft, got 4, 4 and 4"),
-    "boundary": (lambda: nm.scipy.signal.stft(SIGNAL, boundary="x"), r"stft requires a boundary among .*got 'x'"),
-    "scaling": (lambda: nm.scipy.signal.csd(B, B, scaling="x"), r"csd requires scaling density or spectrum .*got 'x'"),
+    "minimize by name": (lambda: nm.jax.scipy.optimize.minimize(rosenbrock, B, method="CG"), r"minimize requires the method BFGS, got 'CG'"),
+    "options": (lambda: nm.jax.scipy.optimize.minimize(rosenbrock, B, method="BFGS", options={"x": 1}), r"options among .*got x"),
+    "no vector": (lambda: nm.jax.scipy.optimize.minimize(rosenbrock, A, method="BFGS"), r"requires a vector x0, got shape \(5, 5\)"),
+    "gmres": (lambda: nm.jax.scipy.sparse.linalg.gmres(A, B, solve_method="x"), r"gmres requires solve_method .*got 'x'"),
+    "order": (lambda: nm.jax.scipy.ndimage.map_coordinates(IMAGE, PLACES, order=3), r"map_coordinates requires order 0 or 1 .*got 3"),
+    "axes": (lambda: nm.jax.scipy.ndimage.map_coordinates(IMAGE, PLACES[:1], order=1), r"coordinates for each of 2 axes, got 1"),
+    "type": (lambda: nm.jax.scipy.fft.dct(B, type=3), r"dct requires type 2 .*got 3"),
+    "complex": (lambda: nm.jax.scipy.fft.dct(B + 1j), r"dct requires real numbers, got complex128"),
+    "lengths": (lambda: nm.jax.scipy.fft.dctn(IMAGE, s=(1,), axes=(0, 1)), r"dctn requires a length for each axis"),
+    "method": (lambda: nm.jax.scipy.interpolate.RegularGridInterpolator(GRID, IMAGE, "cubic"), r"the method linear or nearest, got 'cubic'"),
+    "bounds": (lambda: nm.jax.scipy.interpolate.RegularGridInterpolator(GRID, IMAGE, bounds_error=True), r"bounds_error=False, got True"),
+    "points": (lambda: nm.jax.scipy.interpolate.RegularGridInterpolator(GRID[::-1], IMAGE), r"as long as the axes of the values"),
+    "coordinates": (lambda: nm.jax.scipy.interpolate.RegularGridInterpolator(GRID, IMAGE)(np.ones((2, 3))), r"requires 2 coordinates, got"),
+    "window": (lambda: nm.jax.scipy.signal.welch(SIGNAL, window="x"), r"csd requires a window among .*got 'x'"),
+    "weights": (lambda: nm.jax.scipy.signal.stft(SIGNAL, window=B, nperseg=4), r"as many weights as nperseg=4, got shape \(5,\)"),
+    "overlap": (lambda: nm.jax.scipy.signal.stft(SIGNAL, nperseg=4, noverlap=4), r"0 <= noverlap < nperseg <= nfft, got 4, 4 and 4"),
+    "boundary": (lambda: nm.jax.scipy.signal.stft(SIGNAL, boundary="x"), r"stft requires a boundary among .*got 'x'"),
+    "scaling": (lambda: nm.jax.scipy.signal.csd(B, B, scaling="x"), r"csd requires scaling density or spectrum .*got 'x'"),
 }  # fmt: skip
 
 
@@ -179,7 +179,7 @@ def test_repeats_and_patches_are_those_of_jax() -> None:
     image = rng.normal(size=(2, 5, 6, 3))
     for window, padding, words in (((2, 3), "SAME", ("NHWC", "HWIO", "NHWC")), ((2, 2), "VALID", ("NHWC", "OIHW", "NCHW"))):
         patches = lambda lib, w=window, p=padding, d=words: lib.conv_general_dilated_patches(image, w, (1, 2), p, dimension_numbers=d)  # noqa: E731
-        same(patches(nm.lax), patches(jax.lax))
+        same(patches(nm.jax.lax), patches(jax.lax))
 
 
 def test_numbers_that_are_not_mapped_stay_numbers() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 import nabla_mlir as nm
 import nabla_mlir.numpy as xp
-from nabla_mlir.errors import (
+from nabla_mlir.base.errors import (
     ConcretizationError,
     DtypeError,
     LeakedTracerError,

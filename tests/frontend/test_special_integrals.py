@@ -12,8 +12,8 @@ import scipy.special
 
 import nabla_mlir as nm
 from nabla_mlir import numpy as nnp
-from nabla_mlir.errors import DtypeError, ShapeError, TraceError
-from nabla_mlir.scipy import special
+from nabla_mlir.base.errors import DtypeError, ShapeError, TraceError
+from nabla_mlir.jax.scipy import special
 
 INF, NAN = np.inf, np.nan
 

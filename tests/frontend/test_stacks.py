@@ -10,7 +10,7 @@ import pytest
 
 import nabla_mlir as nm
 import nabla_mlir.numpy as nnp
-from nabla_mlir.errors import IndexingError, ShapeError
+from nabla_mlir.base.errors import IndexingError, ShapeError
 
 R = np.random.default_rng(0)
 A = R.normal(size=(2, 5, 3, 3))

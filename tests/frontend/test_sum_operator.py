@@ -20,7 +20,7 @@ from scipy.sparse.linalg import LinearOperator, eigsh
 
 import nabla_mlir as nm
 import nabla_mlir.numpy as nnp
-from nabla_mlir.errors import (
+from nabla_mlir.base.errors import (
     BatchError,
     DataChangedError,
     DeployError,

@@ -1,4 +1,4 @@
-"""`nm.test_util`: right derivatives pass, wrong ones do not; and small names of JAX's programs."""
+"""`nm.jax.test_util`: right derivatives pass, wrong ones do not; and small names of JAX's programs."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def _interpreted() -> Any:
 @pytest.mark.parametrize("dtype", ["float32", "float64", "complex128"])
 def test_right_derivatives(dtype: str) -> None:
     x = np.linspace(0.5, 1.5, 3).astype(dtype)
-    nm.test_util.check_grads(lambda tree, y: (nnp.sin(tree["a"]) * y, y**3), ({"a": x}, x), order=2)
-    nm.test_util.check_grads(lambda x: x**3, (2.0,), order=3)
+    nm.jax.test_util.check_grads(lambda tree, y: (nnp.sin(tree["a"]) * y, y**3), ({"a": x}, x), order=2)
+    nm.jax.test_util.check_grads(lambda x: x**3, (2.0,), order=3)
 
 
 @pytest.mark.parametrize("mode", ["fwd", "rev"])
@@ -33,9 +33,9 @@ def test_wrong_derivatives(mode: str) -> None:
 
     square.defjvp(lambda primals, tangents: (square(*primals), 3 * primals[0] * tangents[0]))
     with pytest.raises(AssertionError, match="tangent" if mode == "fwd" else "cotangent projection"):
-        nm.test_util.check_grads(square, (2.0,), order=1, modes=[mode])
+        nm.jax.test_util.check_grads(square, (2.0,), order=1, modes=[mode])
     with pytest.raises(nm.errors.ShapeError, match="check_grads requires modes"):
-        nm.test_util.check_grads(square, (2.0,), order=1, modes=["forward"])
+        nm.jax.test_util.check_grads(square, (2.0,), order=1, modes=["forward"])
 
 
 def test_wrong_second_derivatives() -> None:
@@ -50,9 +50,9 @@ def test_wrong_second_derivatives() -> None:
         return x**2
 
     square.defjvp(lambda primals, tangents: (square(*primals), slope(primals[0]) * tangents[0]))
-    nm.test_util.check_grads(square, (2.0,), order=1)
+    nm.jax.test_util.check_grads(square, (2.0,), order=1)
     with pytest.raises(AssertionError):
-        nm.test_util.check_grads(square, (2.0,), order=2)
+        nm.jax.test_util.check_grads(square, (2.0,), order=2)
 
 
 def test_small_names() -> None:
@@ -61,7 +61,7 @@ def test_small_names() -> None:
     assert isinstance(nm.eval_shape(nnp.sin, np.ones(2)), nm.ShapeDtypeStruct)
     assert nnp.ones(2).devices() == {nnp.ones(2).device}
     assert "stablehlo.sine" in str(nm.jit(nnp.sin).trace(1.0).jaxpr)
-    assert nm.ad_checkpoint.checkpoint_name is nm.checkpoint_name
+    assert nm.jax.ad_checkpoint.checkpoint_name is nm.checkpoint_name
 
 
 def test_nan_is_not_looked_for_within_the_inner_context() -> None:

@@ -10,7 +10,7 @@ import pytest
 from xla import run_traced
 
 import nabla_mlir as nm
-from nabla_mlir.errors import ExchangeError, ImportIRError, TreeError
+from nabla_mlir.base.errors import ExchangeError, ImportIRError, TreeError
 
 RNG = np.random.default_rng(0)
 

@@ -10,7 +10,7 @@ import pytest
 
 import nabla_mlir as nm
 import nabla_mlir.numpy as nnp
-from nabla_mlir import errors
+from nabla_mlir.base import errors
 
 X = np.random.default_rng(0).normal(size=(3, 4))
 N = np.array([[5, 3, 6], [1, 7, 4]])
@@ -63,7 +63,7 @@ def test_initial_and_masks() -> None:
 
 def test_derivatives() -> None:
     f = lambda x: (nnp.subtract.outer(x, x) ** 2).sum() + nnp.multiply.reduce(x)  # noqa: E731
-    nm.test_util.check_grads(f, (np.array([1.0, 2.0, 3.0]),), order=2)
+    nm.jax.test_util.check_grads(f, (np.array([1.0, 2.0, 3.0]),), order=2)
 
 
 @pytest.mark.parametrize("put", [

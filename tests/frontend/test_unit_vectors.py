@@ -13,9 +13,9 @@ import pytest
 
 import nabla_mlir as nm
 import nabla_mlir.numpy as nnp
-from nabla_mlir import thresholds
+from nabla_mlir.base import thresholds
+from nabla_mlir.base.errors import ShapeError
 from nabla_mlir.compiling import progress
-from nabla_mlir.errors import ShapeError
 
 X = np.linspace(0.1, 1.0, 7)
 A = np.random.default_rng(0).standard_normal((5, 7))
@@ -94,8 +94,8 @@ def test_trees_aux_and_names(execution: str) -> None:
     tree = {"x": X[:3], "s": np.array(2.0)}
     for build in (nm.jacfwd, nm.jacrev):
         whole, blocks = (build(f, has_aux=True, batch_size=size)(tree) for size in (None, 2))
-        assert nm.tree.structure(whole) == nm.tree.structure(blocks)
-        for a, b in zip(nm.tree.leaves(whole), nm.tree.leaves(blocks), strict=True):
+        assert nm.jax.tree.structure(whole) == nm.jax.tree.structure(blocks)
+        for a, b in zip(nm.jax.tree.leaves(whole), nm.jax.tree.leaves(blocks), strict=True):
             np.testing.assert_array_equal(a, b)
     x = nm.vectorize(np.stack([X, X + 1]), "p")
     for build in (nm.jacfwd, nm.jacrev):

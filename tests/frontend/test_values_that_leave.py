@@ -19,8 +19,8 @@ import pytest
 
 import nabla_mlir as nm
 import nabla_mlir.numpy as nnp
-from nabla_mlir.errors import ConcretizationError
-from nabla_mlir.experimental.jet import jet
+from nabla_mlir.base.errors import ConcretizationError
+from nabla_mlir.jax.experimental.jet import jet
 
 pytestmark = pytest.mark.usefixtures("interpreted")
 

@@ -10,7 +10,7 @@ import pytest
 
 import nabla_mlir as nm
 import nabla_mlir.numpy as nnp
-from nabla_mlir.errors import MaskError, TraceError, TreeError
+from nabla_mlir.base.errors import MaskError, TraceError, TreeError
 
 P, B, T = np.array([1.0, 0.0, 2.0]), np.array([1.0, 10.0]), np.arange(5.0)
 ROWS = np.arange(6.0).reshape(3, 2)
@@ -77,7 +77,7 @@ def _custom(p: Any) -> Any:
 def test_a_captured_array_that_is_returned_untouched(name: str, inside: bool) -> None:
     run, expected = UNTOUCHED[name]
     out = nm.jit(run)(p()) if inside else run(p())
-    leaves = nm.tree.leaves(out)
+    leaves = nm.jax.tree.leaves(out)
     assert [np.shape(x) for x in leaves] == [np.shape(e) for e in expected]
     for x, e in zip(leaves, expected, strict=True):
         np.testing.assert_allclose(x, e, rtol=1e-14)
@@ -117,9 +117,9 @@ INDICES: dict[str, tuple[Callable[[Any, Any], Any], Any]] = {
     "take_along_axis": (lambda y, i: nnp.take_along_axis(y, nnp.reshape(i, (1,)), 0), T[I][:, None]),
     "at get": (lambda y, i: y.at[i].get(), T[I]), "at get, clip": (lambda y, i: y.at[i + 9].get(mode="clip"), np.full(3, 4.0)),
     "at add": (lambda y, i: y.at[i].add(1.0), T + HOT), "at set": (lambda y, i: y.at[i].set(7.0), np.where(HOT == 1, 7.0, T)),
-    "at mul": (lambda y, i: y.at[i].mul(3.0), T * (1 + 2 * HOT)), "dynamic_slice": (lambda y, i: nm.lax.dynamic_slice(y, (i,), (2,)),
+    "at mul": (lambda y, i: y.at[i].mul(3.0), T * (1 + 2 * HOT)), "dynamic_slice": (lambda y, i: nm.jax.lax.dynamic_slice(y, (i,), (2,)),
                                                                                     np.stack([T[I], T[I + 1]], 1)),
-    "dynamic_index_in_dim": (lambda y, i: nm.lax.dynamic_index_in_dim(y, i, 0, keepdims=False), T[I]),
+    "dynamic_index_in_dim": (lambda y, i: nm.jax.lax.dynamic_index_in_dim(y, i, 0, keepdims=False), T[I]),
 }  # fmt: skip
 
 

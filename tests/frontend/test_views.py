@@ -11,7 +11,7 @@ import pytest
 
 import nabla_mlir as nm
 from nabla_mlir import numpy as nnp
-from nabla_mlir.errors import ShapeError
+from nabla_mlir.base.errors import ShapeError
 
 pytestmark = pytest.mark.usefixtures("interpreted_in_f64")
 
@@ -79,10 +79,10 @@ def test_halves_promote_as_in_jax() -> None:
 
 
 def test_names_of_dtypes_and_types() -> None:
-    assert nm.dtypes.canonicalize_dtype(float) == jax.dtypes.canonicalize_dtype(float) == np.float64
-    assert nm.dtypes.canonicalize_dtype("int8") == np.int8
-    assert nm.dtypes.float0 == jax.dtypes.float0
-    assert isinstance(nnp.ones(2), nm.typing.ArrayLike)
+    assert nm.jax.dtypes.canonicalize_dtype(float) == jax.dtypes.canonicalize_dtype(float) == np.float64
+    assert nm.jax.dtypes.canonicalize_dtype("int8") == np.int8
+    assert nm.jax.dtypes.float0 == jax.dtypes.float0
+    assert isinstance(nnp.ones(2), nm.jax.typing.ArrayLike)
 
 
 def test_what_is_known_is_computed_at_once_in_a_trace() -> None:

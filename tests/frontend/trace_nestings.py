@@ -14,7 +14,7 @@ import numpy as np
 
 import nabla_mlir as nm
 import nabla_mlir.numpy as nnp
-from nabla_mlir.experimental.jet import jet
+from nabla_mlir.jax.experimental.jet import jet
 from nabla_mlir.testing.checks import interpret
 
 TIMES = 10
@@ -157,7 +157,7 @@ ROWS = np.linspace(-0.6, 0.8, 15).reshape(5, 3)
 
 
 def program(J, control, transform):
-    return lambda a, xs: nm.tree.leaves(CONTROL[control](J, TRANSFORMS[transform], a, xs))
+    return lambda a, xs: nm.jax.tree.leaves(CONTROL[control](J, TRANSFORMS[transform], a, xs))
 
 
 def check(control, transform, times=TIMES):

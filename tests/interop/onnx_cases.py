@@ -15,7 +15,7 @@ import onnx
 from onnx import numpy_helper
 
 import nabla_mlir as nm
-from nabla_mlir.errors import ImportIRError
+from nabla_mlir.base.errors import ImportIRError
 
 DATA = Path(onnx.__file__).parent / "backend" / "test" / "data"
 

@@ -13,7 +13,7 @@ import pytest
 
 import nabla_mlir as nm
 import nabla_mlir.numpy as nnp
-from nabla_mlir.errors import DeployError, DtypeError, ShapeError
+from nabla_mlir.base.errors import DeployError, DtypeError, ShapeError
 from nabla_mlir.interop.casadi import external, save_external
 
 ca: Any = pytest.importorskip("casadi")

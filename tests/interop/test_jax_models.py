@@ -23,7 +23,7 @@ from jax_models import DIFFRAX, EQUINOX, FLAX, LINEAX, NARROW, OPTAX, OPTIMISTIX
 from lineax import QR, SVD, MatrixLinearOperator, linear_solve
 
 import nabla_mlir as nm
-from nabla_mlir.errors import ImportIRError, RuleMissingError
+from nabla_mlir.base.errors import ImportIRError, RuleMissingError
 
 TABLES = {"flax": FLAX, "equinox": EQUINOX, "optax": OPTAX, "diffrax": DIFFRAX, "lineax": LINEAX, "optimistix": OPTIMISTIX}
 PAGE = (Path(__file__).parents[2] / "docs" / "frameworks.md").read_text()

@@ -13,7 +13,7 @@ import pytest
 from jax import lax
 
 import nabla_mlir as nm
-from nabla_mlir.errors import ImportIRError, RuleMissingError
+from nabla_mlir.base.errors import ImportIRError, RuleMissingError
 
 X = np.array([0.3, -0.7, 1.2])
 V = np.array([1.5, 0.4, -0.8])

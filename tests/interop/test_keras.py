@@ -27,7 +27,7 @@ import numpyro
 import numpyro.distributions as dist
 
 import nabla_mlir as nm
-from nabla_mlir.errors import ImportIRError, ShapeError, TreeError
+from nabla_mlir.base.errors import ImportIRError, ShapeError, TreeError
 
 layers = keras.layers
 RNG = np.random.default_rng(0)

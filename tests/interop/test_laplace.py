@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import nabla_mlir as nm
-from nabla_mlir.errors import ImportIRError
+from nabla_mlir.base.errors import ImportIRError
 
 torch: Any = pytest.importorskip("torch")
 laplace: Any = pytest.importorskip("laplace")

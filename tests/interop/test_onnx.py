@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import nabla_mlir as nm
-from nabla_mlir.errors import DtypeError, ImportIRError, ShapeError, TraceError, TreeError
+from nabla_mlir.base.errors import DtypeError, ImportIRError, ShapeError, TraceError, TreeError
 
 RNG = np.random.default_rng(0)
 

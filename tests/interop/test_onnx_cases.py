@@ -16,7 +16,7 @@ from onnx import numpy_helper
 from onnx_cases import DATA, Case, assert_equal, imported, inputs_of, node_cases, stored_cases, widened
 
 import nabla_mlir as nm
-from nabla_mlir.errors import ImportIRError
+from nabla_mlir.base.errors import ImportIRError
 
 PAGE = (Path(__file__).parents[2] / "docs" / "onnx.md").read_text()
 # Operators whose cases are refused, all of them or those of some types, each with a word of the reason.

@@ -13,7 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 import nabla_mlir as nm
-from nabla_mlir.errors import ImportIRError
+from nabla_mlir.base.errors import ImportIRError
 
 ROWS = np.random.default_rng(1).normal(size=(80, 4))
 TARGET = ROWS[:, 0] * np.sin(ROWS[:, 1]) + ROWS[:, 2]

@@ -10,7 +10,7 @@ import pytest
 
 import nabla_mlir as nm
 import nabla_mlir.numpy as nnp
-from nabla_mlir.errors import DtypeError, ShapeError
+from nabla_mlir.base.errors import DtypeError, ShapeError
 
 pytensor = pytest.importorskip("pytensor")
 CXX, pytensor.config.cxx = pytensor.config.cxx, ""  # what PyTensor computes is compiled where models are sampled, not where it is little

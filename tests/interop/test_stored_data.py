@@ -11,7 +11,7 @@ import pytest
 
 import nabla_mlir as nm
 import nabla_mlir.numpy as nnp
-from nabla_mlir.errors import DataChangedError
+from nabla_mlir.base.errors import DataChangedError
 
 RNG = np.random.default_rng(8)
 ROWS, SIZE = 470, 100

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import nabla_mlir as nm
-from nabla_mlir import lax
+from nabla_mlir.jax import lax
 
 DTYPES = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 

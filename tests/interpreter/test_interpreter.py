@@ -12,9 +12,9 @@ import xla
 
 import nabla_mlir as nm
 import nabla_mlir.numpy as nnp
+from nabla_mlir.base.errors import RuleMissingError
 from nabla_mlir.dialects.context import parse_module
 from nabla_mlir.dialects.regions import made_by, nested
-from nabla_mlir.errors import RuleMissingError
 from nabla_mlir.interpreter import interpreted
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "ops"))

@@ -9,7 +9,7 @@ import pytest
 
 import nabla_mlir as nm
 import nabla_mlir.numpy as nnp
-from nabla_mlir.errors import DeployError, NotFiniteError, RuleMissingError, ShapeError, TargetError, TraceError
+from nabla_mlir.base.errors import DeployError, NotFiniteError, RuleMissingError, ShapeError, TargetError, TraceError
 from nabla_mlir.runtime import Array
 
 X = np.linspace(0.5, 2.0, 6)

@@ -10,8 +10,8 @@ import pytest
 
 import nabla_mlir as nm
 import nabla_mlir.numpy as nnp
-from nabla_mlir.errors import RuleMissingError
-from nabla_mlir.experimental.jet import jet
+from nabla_mlir.base.errors import RuleMissingError
+from nabla_mlir.jax.experimental.jet import jet
 from nabla_mlir.sparse import jacobian_pattern
 
 X = np.array([0.7, 1.3, -0.4, 1.9])
@@ -128,7 +128,7 @@ PROGRAMS: dict[str, Callable[[], Any]] = {
         "stablehlo.return"(%q) : (tensor<4xf64>) -> () }, { "stablehlo.return"(%b) : (tensor<4xf64>) -> () })
         : (tensor<i32>) -> tensor<4xf64>"""),
     "checkpoint": lambda: lambda x, c: nm.checkpoint(lambda: nnp.sin(x * c) * c)(),
-    "linear_solve": lambda: lambda x, c: nm.lax.custom_linear_solve(
+    "linear_solve": lambda: lambda x, c: nm.jax.lax.custom_linear_solve(
         lambda v: c * v + 0.1 * v.sum(), x * x, lambda f, b: b / c - b.sum() * 0.1 / (c * (c + 0.4)), symmetric=True),
     "scan": lambda: lambda x, c: nm.scan(lambda s, e: (s * c + e, s), c, x)[1],
     "inner grad": lambda: lambda x, c: nm.grad(lambda z: (nnp.sin(z * c) * c).sum())(x),

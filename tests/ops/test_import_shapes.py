@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import nabla_mlir as nm
-from nabla_mlir.errors import ImportIRError
+from nabla_mlir.base.errors import ImportIRError
 
 
 def einsum(config: str, *shapes: str) -> tuple[list[str], str, str]:

@@ -15,8 +15,8 @@ sys.path[:0] = [str(Path(__file__).parent.parent)]
 from xla import run_traced
 
 import nabla_mlir as nm
+from nabla_mlir.base.errors import ImportIRError, RuleMissingError
 from nabla_mlir.dialects.context import parse_module
-from nabla_mlir.errors import ImportIRError, RuleMissingError
 
 X = np.array([0.5, -1.0, 2.0], np.float32)
 

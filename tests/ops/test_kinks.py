@@ -11,7 +11,7 @@ from xla import run_traced
 
 import nabla_mlir as nm
 from nabla_mlir import numpy as nnp
-from nabla_mlir.errors import DtypeError
+from nabla_mlir.base.errors import DtypeError
 from nabla_mlir.ops.logic import clamp
 
 INF, NAN = np.inf, np.nan

@@ -20,7 +20,7 @@ from programs import check_program
 from xla import run_traced
 
 import nabla_mlir as nm
-from nabla_mlir.errors import ImportIRError, RuleMissingError
+from nabla_mlir.base.errors import ImportIRError, RuleMissingError
 
 RNG = np.random.default_rng(1)
 

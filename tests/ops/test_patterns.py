@@ -11,7 +11,7 @@ from xla import run_traced
 
 from nabla_mlir.dialects.regions import functions_of
 from nabla_mlir.dialects.types import is_differentiable
-from nabla_mlir.passes.dependence import dependence_of, results_of
+from nabla_mlir.passes.dependence.analysis import dependence_of, results_of
 from nabla_mlir.staging.specs import Spec
 from nabla_mlir.staging.stages import trace
 from nabla_mlir.table.registry import REGISTRY, Zero

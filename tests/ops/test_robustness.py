@@ -14,9 +14,9 @@ import pytest
 
 import nabla_mlir as nm
 from nabla_mlir import numpy as nnp
+from nabla_mlir.base.errors import NablaError
 from nabla_mlir.compiling.lowering import lower_module
 from nabla_mlir.dialects.types import is_differentiable
-from nabla_mlir.errors import NablaError
 from nabla_mlir.staging.specs import Spec
 from nabla_mlir.staging.tracing import trace_function
 from nabla_mlir.table.registry import REGISTRY

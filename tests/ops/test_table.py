@@ -10,8 +10,8 @@ import pytest
 from iree.compiler import ir
 
 import nabla_mlir.ops  # noqa: F401
+from nabla_mlir.base.errors import ImportIRError
 from nabla_mlir.dialects.context import context, parse_module
-from nabla_mlir.errors import ImportIRError
 from nabla_mlir.passes.normalize.normalize import REFUSED, REWRITTEN, NormalizePass
 from nabla_mlir.table.registry import REGISTRY, UNSUPPORTED
 from nabla_mlir.tools import coverage

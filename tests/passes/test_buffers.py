@@ -14,8 +14,8 @@ from unchanged import call_again, compiled
 
 import nabla_mlir as nm
 from nabla_mlir import numpy as nnp
+from nabla_mlir.base.errors import DeployError
 from nabla_mlir.compiling.compiler import compile_module
-from nabla_mlir.errors import DeployError
 from nabla_mlir.runtime import Array, Executable
 from nabla_mlir.targets import CPU
 
@@ -169,7 +169,7 @@ def test_what_else_reads_a_part_that_replaces_itself() -> None:
     pushed = lambda u: nm.jvp(lambda u: program(nnp, u), (u,), (u * 0.5,))  # noqa: E731
     got = nm.jit(lambda u: (program(nnp, u), pushed(u)))(x)
     want = program(jnp, x), jax.jvp(lambda u: program(jnp, u), (x,), (x * np.float32(0.5),))
-    for mine, theirs in zip(nm.tree.leaves(got), jax.tree.leaves(want), strict=True):
+    for mine, theirs in zip(nm.jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
         np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=1e-6)
 
 

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from nabla_mlir.base.errors import PassError
 from nabla_mlir.dialects.context import parse_module
-from nabla_mlir.errors import PassError
 from nabla_mlir.passes import pipeline
 from nabla_mlir.passes.base import Pass
 from nabla_mlir.passes.pipeline import Pipeline

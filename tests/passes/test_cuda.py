@@ -10,12 +10,12 @@ import pytest
 
 import nabla_mlir as nm
 from nabla_mlir import numpy as nnp
+from nabla_mlir.base.errors import CompileError
 from nabla_mlir.compiling.compiler import compile_module
 from nabla_mlir.compiling.lowering import legalize
 from nabla_mlir.dialects.context import parse_module
-from nabla_mlir.environment import enable_x64
-from nabla_mlir.errors import CompileError
 from nabla_mlir.interpreter import interpreted
+from nabla_mlir.jax.environment import enable_x64
 from nabla_mlir.runtime import Executable
 from nabla_mlir.targets import CPU, CUDA
 

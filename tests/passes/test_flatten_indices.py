@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import nabla_mlir as nm
-from nabla_mlir import lax
 from nabla_mlir import numpy as nnp
 from nabla_mlir.compiling.lowering import clone_module
+from nabla_mlir.jax import lax
 from nabla_mlir.passes.iree.scheduling.flatten_indices import FlattenIndicesPass
 from nabla_mlir.passes.pipeline import Pipeline
 from nabla_mlir.tools.values import results_of

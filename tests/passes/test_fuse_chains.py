@@ -15,11 +15,11 @@ from legalize_support import Program, legalized
 
 import nabla_mlir as nm
 import nabla_mlir.numpy as nnp
-from nabla_mlir import pytree
+from nabla_mlir.base import pytree
 from nabla_mlir.compiling.compiler import compile_module
 from nabla_mlir.compiling.lowering import legalize
 from nabla_mlir.dialects.context import parse_module
-from nabla_mlir.environment import enable_x64
+from nabla_mlir.jax.environment import enable_x64
 from nabla_mlir.ops.gamma import digamma
 from nabla_mlir.passes.iree.kernels.fuse_chains import FuseChainsPass
 from nabla_mlir.runtime.profile import dispatches_of

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 import nabla_mlir as nm
-from nabla_mlir import nn, pytree
+from nabla_mlir import nn
 from nabla_mlir import numpy as nnp
+from nabla_mlir.base import pytree
 from nabla_mlir.compiling.lowering import legalize
 
 READERS = {

@@ -12,11 +12,11 @@ import pytest
 from legalize_support import legalized
 from vulkan import need_vulkan
 
+from nabla_mlir.base.errors import CompileError, DeployError
 from nabla_mlir.compiling.compiler import compile_module
 from nabla_mlir.dialects.context import parse_module
 from nabla_mlir.dialects.regions import functions_of
 from nabla_mlir.dialects.types import shape_and_dtype
-from nabla_mlir.errors import CompileError, DeployError
 from nabla_mlir.passes.base import PASSES
 from nabla_mlir.passes.iree.faults.table import FAULTS, WITH_REMEDIES, Fault, remedies_for
 from nabla_mlir.runtime import Array, Executable

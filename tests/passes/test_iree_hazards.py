@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from legalize_support import legalized
 
+from nabla_mlir.base.errors import CompileError, ImportIRError, RuleMissingError
 from nabla_mlir.compiling.compiler import compile_module
 from nabla_mlir.dialects.context import parse_module
-from nabla_mlir.errors import CompileError, ImportIRError, RuleMissingError
 from nabla_mlir.interop.stablehlo import from_stablehlo
 from nabla_mlir.runtime import Executable
 from nabla_mlir.targets import CPU, CUDA

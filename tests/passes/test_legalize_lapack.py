@@ -10,7 +10,7 @@ from jax import lax
 from jax._src.lax.linalg import geqp3
 from legalize_support import check_against_jax, legalized
 
-from nabla_mlir.errors import RuleMissingError
+from nabla_mlir.base.errors import RuleMissingError
 
 rng = np.random.default_rng(0)
 

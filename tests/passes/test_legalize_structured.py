@@ -11,9 +11,9 @@ from jax import lax
 from legalize_support import Program, check_against_jax, jax_text, legalized
 
 import nabla_mlir as nm
+from nabla_mlir.base.errors import CompileError, RuleMissingError
 from nabla_mlir.compiling.compiler import compile_module
 from nabla_mlir.dialects.context import parse_module
-from nabla_mlir.errors import CompileError, RuleMissingError
 from nabla_mlir.ops.windows import reduce_window, window_params
 from nabla_mlir.targets import CUDA
 
@@ -143,7 +143,7 @@ def test_integers_truth_values_and_complex_windows() -> None:
     )
 
 
-_FOLDS = {"add": nm.lax.add, "mul": nm.lax.mul, "max": nm.lax.max, "min": nm.lax.min, "and": nm.lax.bitwise_and, "or": nm.lax.bitwise_or}
+_FOLDS = {"add": nm.jax.lax.add, "mul": nm.jax.lax.mul, "max": nm.jax.lax.max, "min": nm.jax.lax.min, "and": nm.jax.lax.bitwise_and, "or": nm.jax.lax.bitwise_or}
 
 
 @pytest.mark.slow

@@ -7,13 +7,13 @@ from hypothesis import strategies as st
 
 import nabla_mlir as nm
 import nabla_mlir.nn as nn
-from nabla_mlir import thresholds
+from nabla_mlir.base import thresholds
+from nabla_mlir.base.errors import MemoryLimitError, TargetError
 from nabla_mlir.compiling import limits
 from nabla_mlir.compiling.lowering import clone_module
 from nabla_mlir.dialects.context import context
 from nabla_mlir.dialects.regions import functions_of, nested
 from nabla_mlir.dialects.stablehlo import COMPUTE_BARRIERS
-from nabla_mlir.errors import MemoryLimitError, TargetError
 from nabla_mlir.passes.iree.scheduling.limit_memory import LIMIT, LimitMemoryPass, held_at_once, set_limits
 from nabla_mlir.passes.iree.scheduling.rematerialization import Step, rematerialized
 from nabla_mlir.passes.pipeline import Pipeline

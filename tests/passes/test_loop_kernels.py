@@ -15,10 +15,10 @@ from nabla_mlir import CPU, runtime
 from nabla_mlir.compiling.compiler import compile_module
 from nabla_mlir.compiling.lowering import legalize, lower_module
 from nabla_mlir.dialects.context import context, parse_module
+from nabla_mlir.jax.scipy.special import erf
 from nabla_mlir.passes.iree.kernels import loops_as_kernels
 from nabla_mlir.passes.iree.kernels.loops_as_kernels import LoopsAsKernelsPass
 from nabla_mlir.passes.pipeline import Pipeline
-from nabla_mlir.scipy.special import erf
 from nabla_mlir.staging.specs import Spec
 from nabla_mlir.staging.tracing import trace_function
 

@@ -13,12 +13,12 @@ import pytest
 
 import nabla_mlir as nm
 from nabla_mlir import numpy as nnp
+from nabla_mlir.base.errors import CompileError
 from nabla_mlir.compiling import compiler, lowering
 from nabla_mlir.compiling.compiler import compile_module
 from nabla_mlir.compiling.held_references import held
 from nabla_mlir.compiling.references import lost_buffers
 from nabla_mlir.dialects.context import parse_module
-from nabla_mlir.errors import CompileError
 from nabla_mlir.runtime import Executable
 from nabla_mlir.targets import CPU
 from nabla_mlir.targets.toolchain import disassembled

@@ -14,7 +14,7 @@ import pytest
 from jax import lax
 from legalize_support import Program, jax_text
 
-from nabla_mlir import thresholds
+from nabla_mlir.base import thresholds
 from nabla_mlir.dialects.context import parse_module
 from nabla_mlir.passes.iree.kernels.layout import Axis, Layout
 from nabla_mlir.passes.iree.kernels.product import Blocks, Product, ProductKernel, form_of

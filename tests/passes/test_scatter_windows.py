@@ -7,7 +7,7 @@ import pytest
 
 import nabla_mlir as nm
 import nabla_mlir.numpy as nnp
-from nabla_mlir import lax
+from nabla_mlir.jax import lax
 
 WINDOWS = {
     "rows": ((4, 3), [[0], [2], [2], [9]], ((1,), (0,), (0,))),

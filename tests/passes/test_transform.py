@@ -10,8 +10,8 @@ import pytest
 from xla import run_module, run_traced
 
 import nabla_mlir as nm
+from nabla_mlir.base.errors import PassError
 from nabla_mlir.dialects.context import parse_module
-from nabla_mlir.errors import PassError
 from nabla_mlir.passes.pipeline import Pipeline
 
 RNG = np.random.default_rng(2)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import nabla_mlir as nm
-from nabla_mlir.scipy import special
+from nabla_mlir.jax.scipy import special
 
 POINTS = np.concatenate([np.logspace(-9, 5, 15), -np.logspace(-6.2, 2.53, 18), [-9.75, -12.4, -1000.25, -9.51]])
 BOUND = 16  # units in the last place

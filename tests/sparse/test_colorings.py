@@ -10,7 +10,7 @@ import pytest
 from xla import run_traced
 
 import nabla_mlir as nm
-from nabla_mlir.errors import PatternError
+from nabla_mlir.base.errors import PatternError
 from nabla_mlir.sparse.orders import ORDERS
 from nabla_mlir.sparse.pattern import Pattern
 from nabla_mlir.sparse.trees import is_acyclic

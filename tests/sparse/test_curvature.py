@@ -10,7 +10,7 @@ from xla import run_traced
 
 import nabla_mlir as nm
 import nabla_mlir.numpy as nnp
-from nabla_mlir.errors import PatternError, ShapeError
+from nabla_mlir.base.errors import PatternError, ShapeError
 
 sparse = nm.sparse
 X, TARGETS, WEIGHTS = np.random.default_rng(0).uniform(0.5, 1.5, (3, 9))

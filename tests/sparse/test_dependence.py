@@ -12,7 +12,7 @@ from xla import run_traced
 import nabla_mlir as nm
 import nabla_mlir.numpy as nnp
 from nabla_mlir.dialects.regions import functions_of
-from nabla_mlir.passes.dependence import Dependence, dependence_of, results_of
+from nabla_mlir.passes.dependence.analysis import Dependence, dependence_of, results_of
 
 
 def analysed(f: Callable[..., Any], n: int) -> tuple[np.ndarray, Dependence]:
@@ -71,7 +71,7 @@ EXACT = {
     "paired": lambda x: x[PLACES[:12]] * x[PLACES[12:]],
     "scattered": lambda x: nnp.zeros(10).at[PLACES[:10]].add(x),
     "written": lambda x: x.at[np.array([1, 4])].set(x[:2] * x[2:4]),
-    "one element written": lambda x: nm.lax.scatter(x, np.array([3]), x[0] * x[2], nm.lax.ScatterDimensionNumbers((), (0,), (0,))),
+    "one element written": lambda x: nm.jax.lax.scatter(x, np.array([3]), x[0] * x[2], nm.jax.lax.ScatterDimensionNumbers((), (0,), (0,))),
     "matrix": lambda x: MATRIX @ x,
     "from the left": lambda x: x @ MATRIX,
     "matrix of matrices": lambda x: (x.reshape(5, 2) @ MATRIX[:2, :3]).reshape(-1),
@@ -89,13 +89,13 @@ EXACT = {
     "branches": chosen,
     "sum": lambda x: x - x.mean(),
     "solved": lambda x: nnp.linalg.solve(np.eye(10) * 3.0 + 1.0, x),
-    "triangular": lambda x: nm.lax.linalg.triangular_solve(LOWER, x.reshape(5, 2), left_side=True, lower=True).reshape(-1),
-    "triangular from the right": lambda x: nm.lax.linalg.triangular_solve(
+    "triangular": lambda x: nm.jax.lax.linalg.triangular_solve(LOWER, x.reshape(5, 2), left_side=True, lower=True).reshape(-1),
+    "triangular from the right": lambda x: nm.jax.lax.linalg.triangular_solve(
         LOWER, x.reshape(2, 5), left_side=False, lower=True, transpose_a=True).reshape(-1),
     "triangular, mapped": lambda x: nm.vmap(
-        lambda a, b: nm.lax.linalg.triangular_solve(a, b[:, None], left_side=True, lower=False)[:, 0]
+        lambda a, b: nm.jax.lax.linalg.triangular_solve(a, b[:, None], left_side=True, lower=False)[:, 0]
     )(np.stack([LOWER.T, np.eye(5)]), x.reshape(2, 5)).reshape(-1),
-    "a constant branch": lambda x: nm.lax.switch(1, [lambda y: y, lambda y: y[::-1]], x),
+    "a constant branch": lambda x: nm.jax.lax.switch(1, [lambda y: y, lambda y: y[::-1]], x),
     "mapped": lambda x: nm.vmap(lambda row: nnp.sin(row[0]) * row)(x.reshape(5, 2)).reshape(-1),
     "called": lambda x: nm.jit(lambda y: y * nnp.roll(y, 1))(x) + nm.jit(lambda y: y * nnp.roll(y, 1))(x),
 }
@@ -141,7 +141,7 @@ def test_places_that_are_not_known_take_whole_axes() -> None:
 
 
 def test_a_long_loop_has_a_pattern_that_contains_the_truth(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nabla_mlir.thresholds.PATTERN_STEPS", 10)
+    monkeypatch.setattr("nabla_mlir.base.thresholds.PATTERN_STEPS", 10)
     pattern, _ = analysed(scanned, 10)
     assert not (truth(scanned, 10) & ~pattern).any()
 
@@ -179,12 +179,12 @@ def handed(x: Any) -> Any:
 )
 def test_long_loops_are_squared(monkeypatch: pytest.MonkeyPatch, f: Callable[..., Any], expected: np.ndarray) -> None:
     """A fixed point, which would be reached before their ends are followed, is dense."""
-    monkeypatch.setattr("nabla_mlir.thresholds.PATTERN_STEPS", 1_000)
+    monkeypatch.setattr("nabla_mlir.base.thresholds.PATTERN_STEPS", 1_000)
     assert (nm.sparse.jacobian_pattern(f, nm.spec(10, "f64")).to_dense() == (expected != 0)).all()
 
 
 def test_a_loop_that_is_too_long_is_given_up_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nabla_mlir.thresholds.PATTERN_STEPS", 4_000)
+    monkeypatch.setattr("nabla_mlir.base.thresholds.PATTERN_STEPS", 4_000)
     pattern, found = analysed(scanned, 1_500)
     assert found._steps < 3_500
     assert pattern[np.tril_indices(1_499, k=-1)].all()

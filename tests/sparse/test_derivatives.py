@@ -13,7 +13,7 @@ from xla import run_traced
 
 import nabla_mlir as nm
 import nabla_mlir.numpy as nnp
-from nabla_mlir.errors import DtypeError, NablaError, PatternError, ShapeError, TraceError
+from nabla_mlir.base.errors import DtypeError, NablaError, PatternError, ShapeError, TraceError
 
 sparse = nm.sparse
 
@@ -373,8 +373,8 @@ def test_repeated_calls_give_the_containers_of_the_first() -> None:
         jitted, x = nm.jit(f), np.arange(3.0)
         first, *others = (jitted(x) for _ in range(3))
         for again in others:
-            assert nm.tree.structure(again) == nm.tree.structure(first)
-            assert all(np.array_equal(a, b) for a, b in zip(nm.tree.leaves(again), nm.tree.leaves(first), strict=True))
+            assert nm.jax.tree.structure(again) == nm.jax.tree.structure(first)
+            assert all(np.array_equal(a, b) for a, b in zip(nm.jax.tree.leaves(again), nm.jax.tree.leaves(first), strict=True))
             if isinstance(first, dict):
                 assert list(again) == list(first)
 

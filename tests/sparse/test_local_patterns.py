@@ -10,7 +10,7 @@ from xla import run_traced
 
 import nabla_mlir as nm
 import nabla_mlir.numpy as nnp
-from nabla_mlir.errors import PatternError, TraceError
+from nabla_mlir.base.errors import PatternError, TraceError
 
 POINT = np.random.default_rng(0).uniform(-1, 1, 12)
 SOME_ZEROS = np.where(np.arange(12) % 3 == 0, 0.0, POINT)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nabla_mlir.errors import PatternError
+from nabla_mlir.base.errors import PatternError
 from nabla_mlir.sparsity.boxes import Box
 from nabla_mlir.sparsity.indexing import progressions
 from nabla_mlir.sparsity.layouts import factors
@@ -182,7 +182,7 @@ def test_what_does_not_fit_in_memory_is_refused() -> None:
 @pytest.mark.parametrize("seed", range(6))
 def test_powers_of_a_turn_are_its_turns(monkeypatch: pytest.MonkeyPatch, seed: int, terms: int) -> None:
     """Two carried arrays, which also read columns; lists of columns, and sets of bits."""
-    monkeypatch.setattr("nabla_mlir.thresholds.PATTERN_TERMS", terms)
+    monkeypatch.setattr("nabla_mlir.base.thresholds.PATTERN_TERMS", terms)
     rng = np.random.default_rng(seed)
     columns, sizes = 70, (5, 3)
     turn = rng.random((8, columns + 8)) < 0.12

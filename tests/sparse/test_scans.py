@@ -11,7 +11,7 @@ from xla import run_traced
 
 import nabla_mlir as nm
 import nabla_mlir.numpy as nnp
-from nabla_mlir.errors import PatternError
+from nabla_mlir.base.errors import PatternError
 from nabla_mlir.sparsity.rows import Rows
 from nabla_mlir.sparsity.runs import Union, rows_of, runs_of
 
@@ -112,7 +112,7 @@ def test_hessians_of_scans(name: str) -> None:
 )
 def test_long_scans_are_followed_by_their_elements(monkeypatch: pytest.MonkeyPatch, f: Any, entries: int) -> None:
     """Where the operations of the turns are too many by far."""
-    monkeypatch.setattr("nabla_mlir.thresholds.PATTERN_STEPS", 1_000)
+    monkeypatch.setattr("nabla_mlir.base.thresholds.PATTERN_STEPS", 1_000)
     n = 4_000
     find = nm.sparse.hessian_pattern if f is HESSIANS["loss"] else nm.sparse.jacobian_pattern
     assert 0 <= entries * n - find(f, nm.spec(n, "f64")).nnz <= 4
@@ -121,8 +121,8 @@ def test_long_scans_are_followed_by_their_elements(monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize("name", ["window", "recurrence", "table", "masked"])
 @pytest.mark.parametrize("moves", [10, 100, 1 << 24])
 def test_loops_that_are_given_up_lack_nothing(monkeypatch: pytest.MonkeyPatch, name: str, moves: int) -> None:
-    monkeypatch.setattr("nabla_mlir.thresholds.PATTERN_STEPS", 100)
-    monkeypatch.setattr("nabla_mlir.thresholds.PATTERN_MOVES", moves)
+    monkeypatch.setattr("nabla_mlir.base.thresholds.PATTERN_STEPS", 100)
+    monkeypatch.setattr("nabla_mlir.base.thresholds.PATTERN_MOVES", moves)
     pattern = nm.sparse.jacobian_pattern(JACOBIANS[name], nm.spec(N, "f64")).to_dense()
     assert not (truth(JACOBIANS[name]) & ~pattern).any()
 

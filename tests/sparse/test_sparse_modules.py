@@ -10,7 +10,7 @@ import pytest
 from scipy.sparse import coo_matrix, csc_matrix, csr_matrix
 
 import nabla_mlir as nm
-from nabla_mlir.errors import PatternError, TraceError
+from nabla_mlir.base.errors import PatternError, TraceError
 
 FORMS = {
     "csr": lambda values, places, shape: csr_matrix((values, places[1], places[0]), shape),

@@ -13,7 +13,7 @@ from support import seed_of_the_day
 
 import nabla_mlir as nm
 import nabla_mlir.numpy as nnp
-from nabla_mlir.errors import DeployError, ImportIRError, NablaError, RuleMissingError, VerifyError
+from nabla_mlir.base.errors import DeployError, ImportIRError, NablaError, RuleMissingError, VerifyError
 from nabla_mlir.interop.portable import parse
 from nabla_mlir.interpreter import interpreted
 from nabla_mlir.passes.pipeline import Pipeline

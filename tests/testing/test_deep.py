@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from nabla_mlir.base.errors import DeployError
 from nabla_mlir.compiling.lowering import clone_module, compile_lowered
 from nabla_mlir.dialects.regions import functions_of, nested
-from nabla_mlir.errors import DeployError
 from nabla_mlir.interpreter import interpreted
 from nabla_mlir.staging.stages import module
 from nabla_mlir.testing import deep, deep_batches, fuzz, separate_runs

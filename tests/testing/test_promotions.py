@@ -50,4 +50,4 @@ def test_an_initial_number_beside_truth_values_is_one() -> None:
 @pytest.mark.parametrize("dtype", [np.dtype(np.float64), np.dtype(np.int64), np.float64, float, int])
 def test_the_dtype_of_64_bits_is_not_pythons_type(dtype: object) -> None:
     wanted = {float: np.float32, int: np.int32}.get(dtype, dtype)  # type: ignore[call-overload]
-    assert nm.lax.convert_element_type(np.ones(2, np.int8), dtype).dtype == wanted
+    assert nm.jax.lax.convert_element_type(np.ones(2, np.int8), dtype).dtype == wanted

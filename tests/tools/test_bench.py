@@ -9,7 +9,7 @@ import pytest
 
 import nabla_mlir as nm
 import nabla_mlir.numpy as nnp
-from nabla_mlir.errors import DeployError, TargetError
+from nabla_mlir.base.errors import DeployError, TargetError
 from nabla_mlir.staging import tuning
 from nabla_mlir.staging.tuning import Trial, _difference
 from nabla_mlir.tools import bench

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import nabla_mlir as nm
-from nabla_mlir.errors import DeployError, TraceError
+from nabla_mlir.base.errors import DeployError, TraceError
 from nabla_mlir.runtime.outline import MOST, outline
 from nabla_mlir.tools.terminal import colored
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import nabla_mlir as nm
 from nabla_mlir.tools import jax_names
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -28,7 +29,7 @@ def test_functions_take_the_parameters_of_jax() -> None:
         theirs, path = TABLE["modules"][module][name], f"{module}.{name}"
         if theirs is None or jax_names.here(module, name)[0] != "present":
             continue
-        function = jax_names.resolved(path.replace("jax", "nabla_mlir", 1))
+        function = jax_names.resolved(f"nabla_mlir.{path}")
         if callable(function) and not isinstance(function, type):
             wrong += [f"{path}: {p}" for p in jax_names.misfits(path, theirs, function)]
     assert wrong == []
@@ -59,3 +60,10 @@ def test_no_reason_without_a_name() -> None:
     assert left_out - listed == set()
     assert set(jax_names.ELSEWHERE) - listed == set()
     assert set(jax_names.PARAMETERS) - listed == {"*"}
+
+
+def test_names_of_jax_are_not_those_of_the_framework() -> None:
+    with pytest.raises(AttributeError, match=r"module 'nabla_mlir' has no attribute 'lax'; JAX's name is nm\.jax\.lax"):
+        nm.lax  # noqa: B018
+    with pytest.raises(AttributeError, match=r"module 'nabla_mlir' has no attribute 'no_name'$"):
+        nm.no_name  # noqa: B018

@@ -10,7 +10,7 @@ from types import ModuleType
 
 import pytest
 
-from nabla_mlir import thresholds
+from nabla_mlir.base import thresholds
 
 ROOT = Path(__file__).resolve().parents[2]
 TABLE = thresholds.table()

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from nabla_mlir.base.errors import PassError
 from nabla_mlir.dialects.context import parse_module
-from nabla_mlir.errors import PassError
 from nabla_mlir.passes.base import PASSES
 from nabla_mlir.tools import opt
 from nabla_mlir.tools.inputs import InputError

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 import nabla_mlir.numpy as nnp
-from nabla_mlir.errors import DtypeError
+from nabla_mlir.base.errors import DtypeError
 from nabla_mlir.interop.onnx.table import Refusal
 from nabla_mlir.runtime.element_types import dtype_named
 from nabla_mlir.table.tensor import Tensor

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 import nabla_mlir.numpy as nnp
-from nabla_mlir import lax, nn
+from nabla_mlir import nn
 from nabla_mlir.interop.onnx.dtypes import dtype_of, saturated
 from nabla_mlir.interop.onnx.table import define, operator
-from nabla_mlir.scipy import special
+from nabla_mlir.jax import lax
+from nabla_mlir.jax.scipy import special
 from nabla_mlir.table.tensor import Tensor
 
 # ---------------------------------------------------------------- one operand

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 import nabla_mlir.numpy as nnp
-from nabla_mlir.errors import ImportIRError, NablaError
+from nabla_mlir.base.errors import ImportIRError, NablaError
 from nabla_mlir.interop.onnx.dtypes import array_of
 from nabla_mlir.interop.onnx.table import OPSET, OUTPUTS, NeedsValue, Operator, Refusal, operator_for
 

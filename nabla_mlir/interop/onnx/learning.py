@@ -11,7 +11,7 @@ import nabla_mlir.numpy as nnp
 from nabla_mlir import nn
 from nabla_mlir.interop.onnx.dtypes import array_of
 from nabla_mlir.interop.onnx.table import Refusal, operator
-from nabla_mlir.scipy import special
+from nabla_mlir.jax.scipy import special
 from nabla_mlir.table.tensor import Tensor
 from nabla_mlir.transforms.scans import scan
 

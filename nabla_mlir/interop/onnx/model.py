@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 import nabla_mlir.numpy as nnp
+from nabla_mlir.base.errors import DtypeError, ImportIRError, ShapeError, TraceError, TreeError, user_frame
 from nabla_mlir.dialects.types import is_differentiable
-from nabla_mlir.errors import DtypeError, ImportIRError, ShapeError, TraceError, TreeError, user_frame
 from nabla_mlir.interop.onnx.dtypes import array_of, dtype_of
 from nabla_mlir.interop.onnx.graph import Library, UnknownValue, domain_of
 from nabla_mlir.interop.onnx.table import Refusal, operator_for

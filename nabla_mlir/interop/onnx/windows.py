@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 import nabla_mlir.numpy as nnp
-from nabla_mlir import lax
 from nabla_mlir.interop.onnx.reductions import numbers
 from nabla_mlir.interop.onnx.table import operator
+from nabla_mlir.jax import lax
 from nabla_mlir.numpy.reductions import widened
 from nabla_mlir.ops.reduction import identity_of
 from nabla_mlir.ops.windows import reduce_window, window_params

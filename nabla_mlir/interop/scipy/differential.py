@@ -10,8 +10,8 @@ import scipy.integrate
 from scipy.optimize import OptimizeResult
 
 from nabla_mlir import numpy as nnp
-from nabla_mlir import pytree
-from nabla_mlir.errors import ShapeError, TraceError, user_frame
+from nabla_mlir.base import pytree
+from nabla_mlir.base.errors import ShapeError, TraceError, user_frame
 from nabla_mlir.interop.scipy.problems import is_sparse, start_of
 from nabla_mlir.interop.vectors import Vectors
 from nabla_mlir.prepared.instant import load_prepared

@@ -10,7 +10,7 @@ import numpy as np
 import scipy.optimize
 from scipy.optimize import OptimizeResult
 
-from nabla_mlir.errors import ShapeError, TraceError, user_frame
+from nabla_mlir.base.errors import ShapeError, TraceError, user_frame
 from nabla_mlir.interop.scipy.limits import bounds_of
 from nabla_mlir.interop.scipy.problems import Residuals, start_of
 from nabla_mlir.numpy import ravel, stack

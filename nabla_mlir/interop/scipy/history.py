@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from nabla_mlir.base.errors import DeployError, user_frame
+from nabla_mlir.base.figures import axes_or_new
 from nabla_mlir.compiling.progress import own_line
-from nabla_mlir.errors import DeployError, user_frame
-from nabla_mlir.figures import axes_or_new
 
 _COLUMNS = ("value", "gradient", "step", "seconds", "fun", "jac", "hess")
 

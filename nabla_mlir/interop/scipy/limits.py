@@ -9,13 +9,13 @@ import numpy as np
 from scipy.optimize import BFGS, Bounds, LinearConstraint
 from scipy.optimize import NonlinearConstraint as OfSciPy
 
-from nabla_mlir.errors import ShapeError, TraceError, user_frame
+from nabla_mlir.base.errors import ShapeError, TraceError, user_frame
+from nabla_mlir.base.locks import cached_property
+from nabla_mlir.base.pytree import flatten
 from nabla_mlir.interop.scipy.problems import Residuals, hessian_stage
 from nabla_mlir.interop.vectors import Vectors
-from nabla_mlir.locks import cached_property
 from nabla_mlir.prepared.operators import HessianOperator
 from nabla_mlir.prepared.points import OperatorAt
-from nabla_mlir.pytree import flatten
 
 
 def bounds_of(who: str, bounds: Any, vectors: Vectors) -> Bounds | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from nabla_mlir.errors import TraceError, user_frame
+from nabla_mlir.base.errors import TraceError, user_frame
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import numpy as np
 import scipy.optimize
 from scipy.optimize import Bounds, HessianUpdateStrategy, OptimizeResult
 
-from nabla_mlir.errors import TraceError, user_frame
+from nabla_mlir.base.errors import TraceError, user_frame
 from nabla_mlir.interop.scipy.history import History, watched
 from nabla_mlir.interop.scipy.limits import bounds_of, constraints_of, is_of_sparse
 from nabla_mlir.interop.scipy.methods import CUSTOM, Method, method_named

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from nabla_mlir import pytree, thresholds
-from nabla_mlir.errors import DtypeError, PatternError, ShapeError, TraceError, user_frame
-from nabla_mlir.exchange import readable
+from nabla_mlir.base import pytree, thresholds
+from nabla_mlir.base.errors import DtypeError, PatternError, ShapeError, TraceError, user_frame
+from nabla_mlir.base.exchange import readable
 from nabla_mlir.interop.vectors import Vectors
 from nabla_mlir.prepared.flat import is_same
 from nabla_mlir.prepared.instant import load_prepared

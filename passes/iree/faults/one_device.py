@@ -7,10 +7,10 @@ from typing import ClassVar
 
 from iree.compiler import ir
 
+from nabla_mlir.base.errors import RuleMissingError
 from nabla_mlir.dialects import builder as b
 from nabla_mlir.dialects import stablehlo as hlo
 from nabla_mlir.dialects.builder import Val
-from nabla_mlir.errors import RuleMissingError
 from nabla_mlir.passes.base import register
 from nabla_mlir.passes.iree.driver import PatternPass
 from nabla_mlir.passes.iree.pattern import Patterns, Replacement, Target, operands

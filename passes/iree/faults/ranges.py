@@ -7,10 +7,10 @@ from collections.abc import Callable
 import numpy as np
 from iree.compiler import ir
 
+from nabla_mlir.base.errors import DtypeError
 from nabla_mlir.dialects import stablehlo as hlo
 from nabla_mlir.dialects.regions import made_by
 from nabla_mlir.dialects.types import shape_and_dtype
-from nabla_mlir.errors import DtypeError
 from nabla_mlir.table.traits import moved
 
 Range = tuple[int, int]

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 from iree.compiler import ir
 
+from nabla_mlir.base.errors import RuleMissingError
 from nabla_mlir.dialects import builder as b
 from nabla_mlir.dialects import stablehlo as hlo
 from nabla_mlir.dialects.builder import Val, select
 from nabla_mlir.dialects.types import is_float
-from nabla_mlir.errors import RuleMissingError
 from nabla_mlir.passes.iree.faults.ranges import component_range
 from nabla_mlir.passes.iree.pattern import Patterns, Replacement, Target, operands
 from nabla_mlir.passes.iree.regions import (

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 import numpy as np
 from iree.compiler import ir
 
+from nabla_mlir.base.errors import RuleMissingError
 from nabla_mlir.dialects import builder as b
 from nabla_mlir.dialects import stablehlo as hlo
 from nabla_mlir.dialects.builder import Val, eq, ne, select
 from nabla_mlir.dialects.types import tensor_type
-from nabla_mlir.errors import RuleMissingError
 from nabla_mlir.passes.iree.pattern import Patterns, Replacement, Target, operands
 from nabla_mlir.passes.iree.regions import apply_elementwise, is_elementwise
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 from iree.compiler import ir
 
+from nabla_mlir.base.errors import RuleMissingError
 from nabla_mlir.dialects import builder as b
 from nabla_mlir.dialects import stablehlo as hlo
 from nabla_mlir.dialects.builder import Val, eq, select
 from nabla_mlir.dialects.types import tensor_type
-from nabla_mlir.errors import RuleMissingError
 from nabla_mlir.passes.iree.order import from_key, to_key
 from nabla_mlir.passes.iree.pattern import Patterns, Replacement, Target, operands
 

@@ -8,10 +8,10 @@ from typing import ClassVar
 
 from iree.compiler import ir
 
+from nabla_mlir.base.errors import RuleMissingError
 from nabla_mlir.dialects import stablehlo as hlo
 from nabla_mlir.dialects.locations import source_of
 from nabla_mlir.dialects.regions import functions_of, nested
-from nabla_mlir.errors import RuleMissingError
 from nabla_mlir.ops.callbacks import TARGET as PYTHON
 from nabla_mlir.passes.base import Pass, register
 from nabla_mlir.passes.iree.faults.one_device import SHARDINGS

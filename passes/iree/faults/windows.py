@@ -9,11 +9,11 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from iree.compiler import ir
 
+from nabla_mlir.base.errors import RuleMissingError
 from nabla_mlir.dialects import builder as b
 from nabla_mlir.dialects import stablehlo as hlo
 from nabla_mlir.dialects.builder import Val, select
 from nabla_mlir.dialects.regions import made_by
-from nabla_mlir.errors import RuleMissingError
 from nabla_mlir.ops.reduction import COMBINERS, identity_of
 from nabla_mlir.passes.iree.pattern import Patterns, Replacement, Target, attributes_of, operands
 from nabla_mlir.passes.iree.regions import apply_elementwise, is_elementwise, single_operation

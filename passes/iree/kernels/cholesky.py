@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nabla_mlir import thresholds
+from nabla_mlir.base import thresholds
 from nabla_mlir.passes.iree.kernels.text import Form, Index, Memory, Text, Tile
 
 

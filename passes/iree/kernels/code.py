@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from nabla_mlir import thresholds
+from nabla_mlir.base import thresholds
 from nabla_mlir.passes.iree.kernels.graph import Node
 from nabla_mlir.passes.iree.kernels.index import LANE, ZERO, Affine, Index, NeedsBuffer, linear, origin, reads, symbol
 from nabla_mlir.passes.iree.kernels.plan import Nest, Reduction, Store

@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 from iree.compiler import ir
 
-from nabla_mlir import thresholds
+from nabla_mlir.base import thresholds
 from nabla_mlir.dialects.regions import blocks_of, made_by, nested
 from nabla_mlir.dialects.types import tensor_type
 from nabla_mlir.passes.base import Pass, register

@@ -16,7 +16,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from nabla_mlir import thresholds
+from nabla_mlir.base import thresholds
 from nabla_mlir.passes.iree.kernels.layout import AXES, Kind, Layout, View
 from nabla_mlir.passes.iree.kernels.panels import Panel, Panels
 from nabla_mlir.passes.iree.kernels.text import Form, Index, Memory, Text, Tile, round_up

@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 from iree.compiler import ir
 
-from nabla_mlir import thresholds
+from nabla_mlir.base import thresholds
 from nabla_mlir.dialects.builder import Val, reduce_with
 from nabla_mlir.dialects.regions import made_by, within
 from nabla_mlir.dialects.stablehlo import constant_splat

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from iree.compiler import ir
 
-from nabla_mlir import thresholds
+from nabla_mlir.base import thresholds
 from nabla_mlir.dialects.regions import blocks_of, made_by
 from nabla_mlir.dialects.types import is_static_tensor
 from nabla_mlir.passes.base import Pass, register

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from nabla_mlir import thresholds
+from nabla_mlir.base import thresholds
 from nabla_mlir.dialects import builder as b
 from nabla_mlir.dialects.builder import Val
 from nabla_mlir.passes.iree.kernels.call import call, form_of, has_form

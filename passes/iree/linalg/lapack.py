@@ -13,11 +13,11 @@ from collections.abc import Callable
 import numpy as np
 from iree.compiler import ir
 
-from nabla_mlir import thresholds
+from nabla_mlir.base import thresholds
+from nabla_mlir.base.errors import RuleMissingError
 from nabla_mlir.dialects import builder as b
 from nabla_mlir.dialects import stablehlo as hlo
 from nabla_mlir.dialects.builder import Val, conj, eq, imag, real, select, splat
-from nabla_mlir.errors import RuleMissingError
 from nabla_mlir.passes.iree.linalg.decompositions import eigh_kernel, svd_kernel
 from nabla_mlir.passes.iree.linalg.dense import has_kernel, lu_kernel
 from nabla_mlir.passes.iree.linalg.factorizations import (

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from nabla_mlir import thresholds
+from nabla_mlir.base import thresholds
 from nabla_mlir.dialects import builder as b
 from nabla_mlir.dialects.builder import Val, conj, eq, imag, ne, real, select
 from nabla_mlir.passes.iree.linalg.decompositions import q_kernel, qr_kernel

@@ -7,9 +7,9 @@ from typing import ClassVar
 
 from iree.compiler import ir
 
+from nabla_mlir.base.errors import VerifyError
 from nabla_mlir.dialects.locations import source_of
 from nabla_mlir.dialects.regions import nested
-from nabla_mlir.errors import VerifyError
 from nabla_mlir.passes.base import register
 from nabla_mlir.passes.iree.driver import PatternPass
 from nabla_mlir.passes.iree.math import arithmetic, chlo, complex, gamma

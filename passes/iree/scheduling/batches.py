@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from iree.compiler import ir
 
-from nabla_mlir import thresholds
+from nabla_mlir.base import thresholds
 from nabla_mlir.dialects.builder import Val, full, reshape, stored
 from nabla_mlir.dialects.stablehlo import DotDims, I64Array
 from nabla_mlir.dialects.types import shape_and_dtype

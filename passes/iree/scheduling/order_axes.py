@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from iree.compiler import ir
 
-from nabla_mlir import thresholds
+from nabla_mlir.base import thresholds
 from nabla_mlir.dialects import stablehlo as hlo
 from nabla_mlir.dialects.builder import Val, binary, broadcast, full, reduce, stored
 from nabla_mlir.dialects.regions import blocks_in_functions, made_by

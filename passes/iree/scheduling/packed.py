@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from iree.compiler import ir
 
-from nabla_mlir import thresholds
+from nabla_mlir.base import thresholds
 from nabla_mlir.dialects.builder import Val, reshape, transpose
 from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.passes.iree.kernels.call import Constants

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from iree.compiler import ir
 
-from nabla_mlir import thresholds
+from nabla_mlir.base import thresholds
 from nabla_mlir.dialects.stablehlo import ConvDims, DotDims
 from nabla_mlir.passes.iree.kernels.layout import Axis
 from nabla_mlir.passes.iree.scheduling.packed import Factor, PackedProduct, is_computed_in

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from iree.compiler import ir
 
-from nabla_mlir import thresholds
+from nabla_mlir.base import thresholds
 from nabla_mlir.dialects.arguments import OUTPUT, attribute_of, is_writable
 from nabla_mlir.dialects.builder import Val, bitcast, signless
 from nabla_mlir.dialects.regions import functions_of, last_of, made_by, nested

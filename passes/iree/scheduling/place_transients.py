@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from iree.compiler import ir
 
-from nabla_mlir import thresholds
+from nabla_mlir.base import thresholds
 from nabla_mlir.dialects.regions import last_of, made_by, nested
 from nabla_mlir.dialects.stablehlo import OPTIMIZATION_BARRIER, emit
 from nabla_mlir.dialects.types import shape_and_dtype

@@ -8,15 +8,15 @@ from typing import ClassVar
 
 from iree.compiler import ir
 
-from nabla_mlir import thresholds
+from nabla_mlir.base import thresholds
 from nabla_mlir.dialects import builder as b
 from nabla_mlir.dialects import stablehlo as hlo
 from nabla_mlir.dialects.builder import Val
 from nabla_mlir.dialects.regions import blocks_in_functions, made_by
 from nabla_mlir.dialects.types import tensor_type
 from nabla_mlir.passes.base import Pass, register
-from nabla_mlir.passes.boxes import Box
 from nabla_mlir.passes.dce import erase_dead_in
+from nabla_mlir.passes.slices import Slice
 from nabla_mlir.table.traits import is_cheap
 
 
@@ -44,11 +44,11 @@ def _push_up(block: ir.Block) -> None:
     ops = [op.operation for op in block.operations]
     parts_only = _only_sliced(ops)
     slices = [op for op in ops if op.name == "stablehlo.slice" and op.operands[0] in parts_only]
-    if not slices or len({Box.of(op) for op in slices}) > thresholds.PIECES:
+    if not slices or len({Slice.of(op) for op in slices}) > thresholds.PIECES:
         return
-    copies: dict[tuple[ir.Value, Box], Val] = {}
+    copies: dict[tuple[ir.Value, Slice], Val] = {}
     for op in slices:
-        new = _computed(op.operands[0], Box.of(op), parts_only, copies, op)
+        new = _computed(op.operands[0], Slice.of(op), parts_only, copies, op)
         op.results[0].replace_all_uses_with(new.value)
         op.erase()
     erase_dead_in(block)
@@ -73,7 +73,7 @@ def _reads_part(user: ir.Operation, op: ir.Operation, parts_only: dict[ir.Value,
 
 
 def _computed(
-    value: ir.Value, box: Box, parts_only: dict[ir.Value, ir.Operation], copies: dict[tuple[ir.Value, Box], Val],
+    value: ir.Value, box: Slice, parts_only: dict[ir.Value, ir.Operation], copies: dict[tuple[ir.Value, Slice], Val],
     before: ir.Operation,
 ) -> Val:  # fmt: skip
     """A slice of a value; if the value itself is not needed, its slice is computed from slices of its operands, each once."""
@@ -96,11 +96,11 @@ def _computed(
     return new
 
 
-def _sliced(value: ir.Value, box: Box) -> Val:
+def _sliced(value: ir.Value, box: Slice) -> Val:
     owner = made_by(value)
     if owner is not None:
         if owner.name == "stablehlo.slice":
-            return _sliced_from(Val(owner.operands[0]), box.within(Box.of(owner)))
+            return _sliced_from(Val(owner.operands[0]), box.within(Slice.of(owner)))
         if owner.name == "stablehlo.constant" and (number := hlo.constant_splat(owner)) is not None:
             return b.full(number, box.shape, Val(value).dtype)
         if owner.name == "stablehlo.concatenate" and (piece := _piece(owner, box)) is not None:
@@ -110,7 +110,7 @@ def _sliced(value: ir.Value, box: Box) -> Val:
     return _sliced_from(Val(value), box)
 
 
-def _broadcast(op: ir.Operation, box: Box) -> Val:
+def _broadcast(op: ir.Operation, box: Slice) -> Val:
     """The slice of a broadcast: the broadcast of a slice."""
     x, axes = Val(op.operands[0]), hlo.I64Array.decode(op.attributes["broadcast_dimensions"])
     start, limit, strides = list[int](), list[int](), list[int]()
@@ -119,15 +119,15 @@ def _broadcast(op: ir.Operation, box: Box) -> Val:
         start.append(0 if is_repeated else box.start[axis])
         limit.append(1 if is_repeated else box.limit[axis])
         strides.append(1 if is_repeated else box.strides[axis])
-    return b.broadcast(_sliced_from(x, Box(tuple(start), tuple(limit), tuple(strides))), box.shape, axes)
+    return b.broadcast(_sliced_from(x, Slice(tuple(start), tuple(limit), tuple(strides))), box.shape, axes)
 
 
-def _piece(op: ir.Operation, box: Box) -> Val | None:
+def _piece(op: ir.Operation, box: Slice) -> Val | None:
     """The slice of a concatenation, if it is inside one of the parts; else None."""
     dim, parts = hlo.I64.decode(op.attributes["dimension"]), list(map(Val, op.operands))
     found = box.in_part([part.shape[dim] for part in parts], dim)
     return None if found is None else _sliced_from(parts[found[0]], found[1])
 
 
-def _sliced_from(x: Val, box: Box) -> Val:
+def _sliced_from(x: Val, box: Slice) -> Val:
     return b.slice_(x, box.start, box.limit, box.strides)

@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from nabla_mlir import thresholds
+from nabla_mlir.base import thresholds
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 from iree.compiler import ir
 
-from nabla_mlir import thresholds
+from nabla_mlir.base import thresholds
 from nabla_mlir.dialects.builder import Val, convert, dot, full, reduce_sum, reshape, stored
 from nabla_mlir.dialects.regions import made_by, nested_in_functions
 from nabla_mlir.dialects.stablehlo import constant_splat

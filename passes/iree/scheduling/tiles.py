@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from iree.compiler import ir
 
-from nabla_mlir import thresholds
+from nabla_mlir.base import thresholds
 
 TILES = "compilation_info"  # the attribute of a product whose tiles nabla_mlir has chosen
 

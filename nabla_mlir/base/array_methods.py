@@ -1,0 +1,235 @@
+"""The methods of arrays: the same for tensors of a trace, arrays of a device and arrays with named axes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Self
+
+from nabla_mlir.base.array_operators import ArrayOperators
+
+Axis = int | Sequence[int] | None
+
+
+class ArrayMethods(ArrayOperators):
+    """Operators, methods and properties under the names of NumPy."""
+
+    __slots__ = ()
+
+    # ---------------------------------------------------------------- axes
+
+    @property
+    def T(self) -> Self:  # noqa: N802
+        """The axes in reversed order."""
+        return self._call("T")
+
+    @property
+    def mT(self) -> Self:  # noqa: N802
+        """The last two axes exchanged."""
+        return self._call("mT")
+
+    def reshape(self, *shape: Any) -> Self:
+        """An array with the same elements and another shape, given as one tuple or as numbers; one may be -1."""
+        return self._call("reshape", *shape)
+
+    def transpose(self, *axes: Any) -> Self:
+        """The axes permuted, reversed if no order is given."""
+        return self._call("transpose", *axes)
+
+    def ravel(self, order: str = "C") -> Self:
+        """The elements as a vector, in row-major order."""
+        return self._call("ravel", order=order)
+
+    def flatten(self, order: str = "C") -> Self:
+        """The elements as a vector, in row-major order."""
+        return self._call("flatten", order=order)
+
+    def squeeze(self, axis: Axis = None) -> Self:
+        """The axes of size 1 dropped, all of them or those named."""
+        return self._call("squeeze", axis=axis)
+
+    def swapaxes(self, axis1: int, axis2: int) -> Self:
+        """Two axes exchanged."""
+        return self._call("swapaxes", axis1=axis1, axis2=axis2)
+
+    def repeat(self, repeats: Any, axis: int | None = None, *, total_repeat_length: int | None = None) -> Self:
+        """Each element repeated, `repeats` times or, with several, repeats[i] times for the i-th; known numbers."""
+        return self._call("repeat", repeats=repeats, axis=axis, total_repeat_length=total_repeat_length)
+
+    def take(
+        self, indices: Any, axis: int | None = None, mode: Any = None, unique_indices: bool = False,
+        indices_are_sorted: bool = False, fill_value: Any = None,
+    ) -> Self:  # fmt: skip
+        """The elements at `indices` along `axis`, or of the flattened array."""
+        return self._call("take", indices, axis, mode, unique_indices, indices_are_sorted, fill_value)
+
+    def compress(self, condition: Any, axis: int | None = None, *, size: int | None = None, fill_value: Any = 0) -> Self:
+        """The entries along `axis` (of the flattened array if None) at which a vector of truth values holds."""
+        return self._call("compress", condition, axis=axis, **_sized(size, fill_value))
+
+    def choose(self, choices: Any, out: None = None, mode: str = "raise") -> Self:
+        """For each integer of `a` the element of the array of that number."""
+        return self._call("choose", choices, out=out, mode=mode)
+
+    def diagonal(self, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Self:
+        """The elements a[i, i + offset] of two axes, which become one, the last."""
+        return self._call("diagonal", offset=offset, axis1=axis1, axis2=axis2)
+
+    # ---------------------------------------------------------------- elements
+
+    @property
+    def at(self) -> Any:
+        """Functional updates: ``x.at[index].set(value)``."""
+        return self._call("at")
+
+    @property
+    def real(self) -> Self:
+        """The real part."""
+        return self._call("real")
+
+    @property
+    def imag(self) -> Self:
+        """The imaginary part."""
+        return self._call("imag")
+
+    def copy(self) -> Self:
+        """An array of its own with the same values."""
+        return self._call("copy")
+
+    def astype(self, dtype: Any, *, copy: bool = True, device: Any = None) -> Self:
+        """`x` in another dtype; from floating point to integers by cutting off the fraction."""
+        return self._call("astype", dtype=dtype, copy=copy, device=device)
+
+    def view(self, dtype: Any = None) -> Self:
+        """The bits of the elements as elements of another dtype, a copy; the last axis is longer where they are narrower."""
+        return self._call("view", dtype)
+
+    def nonzero(self, *, size: int | None = None, fill_value: int = 0) -> tuple[Any, ...]:
+        """The indices of the nonzero elements along each axis, in row-major order."""
+        return self._call("nonzero", **_sized(size, fill_value))
+
+    def clip(self, min: Any = None, max: Any = None, *, out: None = None) -> Self:
+        """`x` moved into [min, max]; a bound that is None does not hold. Zero derivative outside and at the bounds."""
+        return self._call("clip", min=min, max=max, out=out)
+
+    def round(self, decimals: int = 0, *, out: None = None) -> Self:
+        """The nearest number with `decimals` digits after the point, ties to even."""
+        return self._call("round", decimals=decimals, out=out)
+
+    def conj(self) -> Self:
+        """The complex conjugate."""
+        return self._call("conj")
+
+    def conjugate(self) -> Self:
+        """The complex conjugate."""
+        return self._call("conjugate")
+
+    def sort(self, axis: int | None = -1, *, descending: bool = False, stable: bool = True) -> Self:
+        """The elements in order along `axis` (of the flattened array if None); NaN last, or first if descending."""
+        return self._call("sort", axis=axis, descending=descending, stable=stable)
+
+    def argsort(self, axis: int | None = -1, *, descending: bool = False, stable: bool = True) -> Self:
+        """The indices of the elements of `sort`."""
+        return self._call("argsort", axis=axis, descending=descending, stable=stable)
+
+    def argpartition(self, kth: Any, axis: int | None = -1) -> Self:
+        """The indices of the elements of `partition`."""
+        return self._call("argpartition", kth, axis=axis)
+
+    def searchsorted(self, v: Any, side: str = "left", sorter: Any = None, *, method: str | None = None) -> Self:
+        """The indices at which elements `v` can be inserted into the sorted vector `a`; NaN come after all numbers."""
+        return self._call("searchsorted", v=v, side=side, sorter=sorter, method=method)
+
+    # ---------------------------------------------------------------- reductions and products
+
+    def sum(
+        self, axis: Axis = None, dtype: Any = None, keepdims: bool = False, initial: Any = None, where: Any = None, *,
+        out: None = None,
+    ) -> Self:  # fmt: skip
+        """The sum over `axis` (an int, several, or None for all)."""
+        return self._call("sum", axis=axis, dtype=dtype, keepdims=keepdims, initial=initial, where=where, out=out)
+
+    def prod(
+        self, axis: Axis = None, dtype: Any = None, keepdims: bool = False, initial: Any = None, where: Any = None, *,
+        out: None = None,
+    ) -> Self:  # fmt: skip
+        """The product over `axis`; arguments as for `sum`."""
+        return self._call("prod", axis=axis, dtype=dtype, keepdims=keepdims, initial=initial, where=where, out=out)
+
+    def mean(self, axis: Axis = None, dtype: Any = None, keepdims: bool = False, where: Any = None, *, out: None = None) -> Self:
+        """The mean over `axis`; of integers in the default float dtype, of narrow floats by a sum in float32."""
+        return self._call("mean", axis=axis, dtype=dtype, keepdims=keepdims, where=where, out=out)
+
+    def var(
+        self, axis: Axis = None, dtype: Any = None, ddof: float = 0, keepdims: bool = False, where: Any = None,
+        *, correction: float | None = None, out: None = None,
+    ) -> Self:  # fmt: skip
+        """The variance over `axis`: the mean of ``abs(a - mean(a))**2``, with n - ddof instead of n (or n - `correction`)."""
+        return self._call(
+            "var", axis=axis, dtype=dtype, ddof=ddof, keepdims=keepdims, where=where, correction=correction, out=out
+        )
+
+    def std(
+        self, axis: Axis = None, dtype: Any = None, ddof: float = 0, keepdims: bool = False, where: Any = None,
+        *, correction: float | None = None, out: None = None,
+    ) -> Self:  # fmt: skip
+        """The standard deviation over `axis`: the root of the variance; its derivative is 0 where all elements are equal."""
+        return self._call(
+            "std", axis=axis, dtype=dtype, ddof=ddof, keepdims=keepdims, where=where, correction=correction, out=out
+        )
+
+    def max(self, axis: Axis = None, keepdims: bool = False, initial: Any = None, where: Any = None, *, out: None = None) -> Self:
+        """The largest element over `axis`; NaN if there is one. Ties share the derivative."""
+        return self._call("max", axis=axis, keepdims=keepdims, initial=initial, where=where, out=out)
+
+    def min(self, axis: Axis = None, keepdims: bool = False, initial: Any = None, where: Any = None, *, out: None = None) -> Self:
+        """The smallest element over `axis`; NaN if there is one. Ties share the derivative; complex numbers as for `max`."""
+        return self._call("min", axis=axis, keepdims=keepdims, initial=initial, where=where, out=out)
+
+    def argmax(self, axis: int | None = None, keepdims: bool = False, *, out: None = None) -> Self:
+        """The index of the first largest element (or NaN) along `axis`, or in the flattened array; complex numbers as in `max`."""
+        return self._call("argmax", axis=axis, keepdims=keepdims, out=out)
+
+    def argmin(self, axis: int | None = None, keepdims: bool = False, *, out: None = None) -> Self:
+        """The index of the first smallest element (or NaN) along `axis`, or in the flattened array; complex numbers as in `max`."""
+        return self._call("argmin", axis=axis, keepdims=keepdims, out=out)
+
+    def any(self, axis: Axis = None, keepdims: bool = False, *, where: Any = None, out: None = None) -> Self:
+        """True where an element over `axis` is not 0."""
+        return self._call("any", axis=axis, keepdims=keepdims, where=where, out=out)
+
+    def all(self, axis: Axis = None, keepdims: bool = False, *, where: Any = None, out: None = None) -> Self:
+        """True where no element over `axis` is 0."""
+        return self._call("all", axis=axis, keepdims=keepdims, where=where, out=out)
+
+    def cumsum(
+        self, axis: int | None = None, dtype: Any = None, include_initial: bool = False, *, reverse: bool = False, out: None = None
+    ) -> Self:  # fmt: skip
+        """The running sum along `axis`, or of the flattened array. With `include_initial`, a 0 comes first."""
+        return self._call(
+            "cumsum", axis=axis, dtype=dtype, include_initial=include_initial, reverse=reverse, out=out
+        )
+
+    def cumprod(
+        self, axis: int | None = None, dtype: Any = None, include_initial: bool = False, *, reverse: bool = False, out: None = None
+    ) -> Self:  # fmt: skip
+        """The running product along `axis`, or of the flattened array. With `include_initial`, a 1 comes first; see `cumsum`."""
+        return self._call(
+            "cumprod", axis=axis, dtype=dtype, include_initial=include_initial, reverse=reverse, out=out
+        )
+
+    def ptp(self, axis: Axis = None, keepdims: bool = False, *, out: None = None) -> Self:
+        """The largest less the smallest element."""
+        return self._call("ptp", axis=axis, keepdims=keepdims, out=out)
+
+    def dot(self, b: Any, *, precision: Any = None, preferred_element_type: Any = None) -> Self:
+        """The sum of products over the last axis of a and the second but last (of a vector: the only) axis of b."""
+        return self._call("dot", b, precision=precision, preferred_element_type=preferred_element_type)
+
+    def trace(self, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, *, out: None = None) -> Self:
+        """The sum of a diagonal of two axes, which the result does not have; in a dtype if one is given."""
+        return self._call("trace", offset=offset, axis1=axis1, axis2=axis2, dtype=dtype, out=out)
+
+
+def _sized(size: int | None, fill_value: Any) -> dict[str, Any]:
+    """The arguments of a size that is given; NumPy's methods have none."""
+    return {} if size is None else {"size": size, "fill_value": fill_value}

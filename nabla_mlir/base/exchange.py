@@ -1,0 +1,100 @@
+"""Conversion of arrays of other systems, such as PyTorch, JAX and CuPy, to arrays of NumPy, through DLPack.
+
+What is read is a view of the same memory wherever that is the host's, and nobody here writes to it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from nabla_mlir.base.array_methods import ArrayMethods
+from nabla_mlir.base.errors import ExchangeError, user_frame
+
+_HOST = {1, 3, 11}  # kDLCPU, and the host's memory that CUDA and ROCm have pinned
+_DEVICES = {2: "cuda", 4: "opencl", 7: "vulkan", 8: "metal", 10: "rocm", 13: "cuda", 14: "oneapi"}
+# What NumPy has no type for, by DLPack's code and the number of bits.
+_NARROW = {(4, 16): "bfloat16", (10, 8): "float8_e4m3fn", (11, 8): "float8_e4m3fnuz", (12, 8): "float8_e5m2",
+           (13, 8): "float8_e5m2fnuz"}  # fmt: skip
+
+
+def readable(x: Any) -> Any:
+    """An array of another system as one of NumPy, which shares its memory where it can; anything else as it is.
+
+    Raises:
+      ExchangeError: its memory is not the host's, or its owner does not give it away.
+
+    Example:
+      >>> class Owner:
+      ...     def __init__(self, x): self.x = x
+      ...     def __dlpack__(self, **options): return self.x.__dlpack__(**options)
+      ...     def __dlpack_device__(self): return self.x.__dlpack_device__()
+      >>> readable(Owner(np.arange(3))).tolist(), readable(2.0)
+      ([0, 1, 2], 2.0)
+    """
+    if isinstance(x, (ArrayMethods, np.ndarray, np.generic, type)) or not hasattr(x, "__dlpack__"):
+        return x
+    if isinstance(getattr(x, "dtype", None), np.dtype) and hasattr(x, "__array__"):  # JAX, which copies from other devices
+        return _given(x, np.asarray)
+    kind, index = _given(x, lambda x: x.__dlpack_device__())
+    if int(kind) not in _HOST:
+        raise ExchangeError(
+            f"an argument requires numbers in the memory of the host, got {type(x).__name__} on "
+            f"{_DEVICES.get(int(kind), f'device {int(kind)}')}:{index}.", where=user_frame(), help="copy it there first: x.cpu().",
+        )  # fmt: skip
+    try:
+        return np.from_dlpack(x)
+    except (BufferError, RuntimeError):  # perhaps a type that NumPy lacks
+        return _given(x, _narrow)
+
+
+def _given(x: Any, reader: Callable[[Any], Any]) -> Any:
+    try:
+        return reader(x)
+    except (BufferError, RuntimeError, TypeError, ValueError) as error:
+        reason = str(error).partition("\n")[0].rstrip(".") or type(error).__name__
+        raise ExchangeError(
+            f"an argument requires numbers that its owner gives away, got {type(x).__name__}: {reason}.", where=user_frame(),
+            help="a tensor that requires a gradient is passed as x.detach(); others as a dense array of numbers on the host.",
+        ) from None  # fmt: skip
+
+
+# ---------------------------------------------------------------- what NumPy cannot read
+
+
+class _Tensor(ctypes.Structure):
+    """DLTensor of dlpack.h."""
+
+    _fields_ = [
+        ("data", ctypes.c_void_p), ("device", ctypes.c_int32 * 2), ("ndim", ctypes.c_int32), ("code", ctypes.c_uint8),
+        ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16), ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)), ("byte_offset", ctypes.c_uint64),
+    ]  # fmt: skip
+
+
+class _Memory:
+    """The memory that a capsule lends, for NumPy, whose arrays keep both alive; read-only."""
+
+    def __init__(self, capsule: Any, tensor: _Tensor):
+        self._capsule = capsule
+        size, shape = tensor.bits // 8, tuple(tensor.shape[: tensor.ndim])
+        strides = tuple(n * size for n in tensor.strides[: tensor.ndim]) if tensor.strides else None
+        self.__array_interface__ = {"version": 3, "shape": shape, "typestr": f"<u{size}", "strides": strides,
+                                    "data": ((tensor.data or 0) + tensor.byte_offset, True)}  # fmt: skip
+
+
+def _narrow(x: Any) -> np.ndarray:
+    """An array of a type of ml_dtypes."""
+    capsule = x.__dlpack__()
+    pointer = ctypes.pythonapi.PyCapsule_GetPointer
+    pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    tensor = _Tensor.from_address(pointer(capsule, b"dltensor"))
+    name = _NARROW.get((tensor.code, tensor.bits)) if tensor.lanes == 1 else None
+    if name is None:
+        raise TypeError(f"its elements are of DLPack's type {tensor.code} of {tensor.bits} bits")
+    import ml_dtypes
+
+    return np.asarray(_Memory(capsule, tensor)).view(getattr(ml_dtypes, name))

@@ -1,0 +1,43 @@
+"""Modules that are found by a name: connections to other systems, and what is built on top of those that ask for it.
+
+A package offers one by an entry point, which its pyproject.toml declares:
+
+    [project.entry-points."nabla_mlir.plugins"]
+    my_solver = "my_package.solver"     # nm.interop.my_solver
+"""
+
+from __future__ import annotations
+
+import functools
+from importlib.metadata import EntryPoint, entry_points
+from types import ModuleType
+
+from nabla_mlir.base.errors import DeployError, user_frame
+
+GROUP = "nabla_mlir.plugins"
+
+
+@functools.cache
+def plugins() -> dict[str, EntryPoint]:
+    """The entry points of all installed packages, by name."""
+    return {point.name: point for point in entry_points(group=GROUP)}
+
+
+def plugin(name: str) -> ModuleType:
+    """The module of a name, which is imported now.
+
+    Raises:
+      DeployError: no installed package has an entry point of this name.
+
+    Example:
+      >>> plugin("scipy").__name__
+      'nabla_mlir.interop.scipy'
+    """
+    if name not in plugins():
+        known = ", ".join(sorted(plugins())) or "none"
+        raise DeployError(
+            f"the plugin {name!r} requires an installed package with this entry point, got {known}.",
+            where=user_frame(), help=f"install a package that declares it in the group {GROUP}, such as nabla-mlir itself.",
+        )  # fmt: skip
+    module: ModuleType = plugins()[name].load()
+    return module

@@ -1,0 +1,192 @@
+"""Pytrees: nested containers of arrays, flattened by optree."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+import optree
+
+from nabla_mlir.base.errors import ExchangeError, TreeError, user_frame
+from nabla_mlir.base.exchange import readable
+
+NAMESPACE = "nabla_mlir"
+T = TypeVar("T", bound=type)
+
+TreeSpec = optree.PyTreeSpec
+
+
+def flatten(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> tuple[list[Any], TreeSpec]:
+    """The leaves of a pytree and its structure; None is an empty container, and what `is_leaf` says a leaf.
+
+    Arrays of other systems become NumPy's, on the same memory.
+    """
+    leaves, spec = flatten_any(tree, is_leaf)
+    if _reenter is not None:
+        leaves, spec = _reenter(tree, is_leaf) or (leaves, spec)
+    return [readable(leaf) for leaf in leaves], spec
+
+
+_reenter: Callable[[Any, Any], tuple[list[Any], TreeSpec] | None] | None = None
+
+
+def set_reenter(reenter: Callable[[Any, Any], tuple[list[Any], TreeSpec] | None]) -> None:
+    """Says what a tree is where functions run on entries of the arrays in it: its leaves and structure, or None for itself."""
+    global _reenter
+    _reenter = reenter
+
+
+def flatten_any(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> tuple[list[Any], TreeSpec]:
+    """The same with the leaves as they are, arrays of other systems too."""
+    return optree.tree_flatten(tree, is_leaf, namespace=NAMESPACE)
+
+
+def unflatten(spec: TreeSpec, leaves: Sequence[Any]) -> Any:
+    """The pytree of a structure with these leaves."""
+    return optree.tree_unflatten(spec, leaves)
+
+
+def is_own(spec: TreeSpec) -> bool:
+    """Whether it is one container of a class that `register_node` knows."""
+    return spec.kind == optree.PyTreeKind.CUSTOM and all(child.is_leaf() for child in spec.children())
+
+
+def maker(tree: Any) -> tuple[Callable[[Any, Any], Any], Any]:
+    """What makes a container again, from its metadata and children, and its metadata."""
+    _, metadata, _, unflatten_node = optree.tree_flatten_one_level(tree, namespace=NAMESPACE)
+    return unflatten_node, metadata
+
+
+def paths(spec: TreeSpec) -> list[str]:
+    """The place of each leaf as text, such as ``['w'][0]``."""
+    return ["".join(_step(entry) for entry in accessor) for accessor in spec.accessors()]
+
+
+def names(spec: TreeSpec) -> list[str]:
+    """The name of each leaf, such as ``w.0``: the keys on the way to it, with dots between; of a bare leaf it is empty."""
+    return [".".join(map(_key, accessor)) for accessor in spec.accessors()]
+
+
+def _key(entry: Any) -> str:
+    return str(entry.field if isinstance(entry, optree.NamedTupleEntry) else entry.entry)
+
+
+def _step(entry: Any) -> str:
+    if isinstance(entry, (optree.GetAttrEntry, optree.DataclassEntry)):
+        return f".{entry.entry}" if isinstance(entry.entry, (str, int)) else str(entry.entry)
+    return f"[{entry.entry!r}]"
+
+
+def flatten_like(spec: TreeSpec, tree: Any, what: str, like: str) -> list[Any]:
+    """The leaves of `tree`, which must have the structure `spec`; None may stand for a leaf.
+
+    Raises:
+      TreeError: the structures differ; the message shows both.
+    """
+    try:
+        return [readable(leaf) for leaf in spec.flatten_up_to(tree)]
+    except ExchangeError:
+        raise
+    except (ValueError, TypeError):
+        raise TreeError(
+            f"{what} requires the structure of {like}, got {optree.tree_structure(tree, namespace=NAMESPACE)}"
+            f" instead of {spec}.", where=user_frame(),
+        ) from None  # fmt: skip
+
+
+def broadcast_prefix(prefix: Any, spec: TreeSpec, what: str) -> list[Any]:
+    """One value per leaf of `spec` from a prefix of that tree (an int or None at a node holds for all below).
+
+    Raises:
+      TreeError: `prefix` is not a prefix of the tree.
+    """
+    try:
+        return _spread(prefix, spec)
+    except ValueError:
+        raise TreeError(
+            f"{what} requires a prefix of the structure {spec}, got {prefix!r}.", where=user_frame()
+        ) from None
+
+
+def _spread(prefix: Any, spec: TreeSpec) -> list[Any]:
+    # Not optree.broadcast_prefix: None is a value here and an empty node there.
+    if prefix is None or optree.tree_is_leaf(prefix, namespace=NAMESPACE):
+        return [prefix] * spec.num_leaves
+    children, _, entries, _ = optree.tree_flatten_one_level(prefix, namespace=NAMESPACE)
+    if spec.type is not type(prefix) or list(entries) != spec.entries():
+        raise ValueError
+    return [value for child, below in zip(children, spec.children(), strict=True) for value in _spread(child, below)]
+
+
+def register_node(
+    cls: type, flatten_node: Callable[[Any], Any], unflatten_node: Callable[[Any, Any], Any], has_names: bool = True
+) -> None:  # fmt: skip
+    """Makes a class a pytree node.
+
+    Args:
+      cls: the class.
+      flatten_node, unflatten_node: the functions are those of `optree.register_pytree_node`.
+      has_names: whether the children are attributes, or have only numbers.
+    """
+    entry = optree.GetAttrEntry if has_names else optree.FlattenedEntry
+    optree.register_pytree_node(cls, flatten_node, unflatten_node, path_entry_type=entry, namespace=NAMESPACE)
+
+
+def register_dataclass(
+    nodetype: T, data_fields: Sequence[str] | None = None, meta_fields: Sequence[str] | None = None,
+    drop_fields: Sequence[str] = (),
+) -> T:  # fmt: skip
+    """Class decorator: makes a dataclass a pytree node whose children are its fields.
+
+    Args:
+      nodetype: the dataclass.
+      data_fields: the fields that are children; if not given all, but those of `meta_fields` and those made by
+        ``dataclasses.field(metadata={"static": True})``.
+      meta_fields: the fields that are part of the structure; their values can be hashed and compared.
+      drop_fields: fields that are neither, and have their defaults in a tree that is rebuilt.
+
+    Example:
+      >>> @register_dataclass
+      ... @dataclasses.dataclass
+      ... class Point:
+      ...     x: float
+      ...     y: float
+      >>> flatten(Point(1.0, 2.0))[0]
+      [1.0, 2.0]
+    """
+    fields = {f.name: f for f in dataclasses.fields(nodetype) if f.name not in drop_fields}
+    meta = tuple(meta_fields) if meta_fields is not None else tuple(
+        n for n, f in fields.items() if f.metadata.get("static") and n not in (data_fields or ()))  # fmt: skip
+    names = tuple(data_fields) if data_fields is not None else tuple(n for n in fields if n not in meta)
+
+    def flatten_node(node: Any) -> tuple[tuple[Any, ...], Any, tuple[str, ...]]:
+        return tuple(getattr(node, n) for n in names), tuple(getattr(node, n) for n in meta) or None, names
+
+    def unflatten_node(aux: Any, children: Any) -> Any:
+        node: Any = object.__new__(nodetype)  # children may be anything while a tree is rebuilt: no __post_init__
+        for f in dataclasses.fields(nodetype):
+            if f.name in drop_fields:
+                default = f.default_factory() if f.default_factory is not dataclasses.MISSING else f.default
+                object.__setattr__(node, f.name, default)
+        for name, value in [*zip(names, children, strict=True), *zip(meta, aux or (), strict=True)]:
+            object.__setattr__(node, name, value)
+        return node
+
+    register_node(nodetype, flatten_node, unflatten_node)
+    return nodetype
+
+
+def advice_for(leaf: Any) -> str:
+    """What to do about a container that is no node: "" for anything else."""
+    if dataclasses.is_dataclass(leaf) and not isinstance(leaf, type):
+        return f"decorate {type(leaf).__name__} with nm.register_dataclass, which makes its fields arguments and results."
+    return ""
+
+
+def is_array(x: Any) -> bool:
+    """True for what holds numbers: tensors, device arrays, NumPy arrays and scalars."""
+    return isinstance(x, (np.ndarray, np.generic)) or hasattr(x, "__nabla_tensor__") or (
+        hasattr(x, "shape") and hasattr(x, "dtype") and not isinstance(x, type)  # NumPy's scalar types have both
+    )  # fmt: skip

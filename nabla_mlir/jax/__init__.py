@@ -1,0 +1,30 @@
+"""The names of JAX, with JAX's meaning: `import nabla_mlir.jax as jax, nabla_mlir.jax.numpy as jnp` ports a program.
+
+The framework itself is `import nabla_mlir as nm`; docs/jax_names.md lists what exists here and what does not. `__init__.pyi`
+lists the names of `jax` itself, each of which is imported when it is first used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import nabla_mlir.numpy  # noqa: F401  (gives tensors and arrays their methods
+from nabla_mlir.base.names import imported, public_names
+
+_HOMES = public_names(__name__)
+
+__all__ = list(_HOMES)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'nabla_mlir.jax' has no attribute {name!r}")
+    home = _HOMES[name]
+    value = importlib.import_module(f"{home}.{name}") if home == __name__ else imported(home, name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES})

@@ -1,0 +1,97 @@
+"""Access to values of running programs, under the names of `jax.debug`.
+
+A program that prints, or calls Python otherwise, is interpreted by NumPy, also in `jit`. Code that is compiled for IREE
+cannot call Python; `compile` raises an error.
+"""
+
+from __future__ import annotations
+
+import logging
+import string
+from collections.abc import Callable
+from typing import Any
+
+from nabla_mlir.base.errors import TraceError, user_frame
+from nabla_mlir.transforms.callbacks import effect
+
+_print, _logger = print, logging.getLogger("nabla_mlir.jax.debug")
+
+
+class _Fields(string.Formatter):
+    """What a format asks for, looked up in the arguments, and not shown."""
+
+    def format_field(self, value: Any, format_spec: str) -> str:
+        return ""
+
+    def check_unused_args(self, used_args: Any, args: Any, kwargs: Any) -> None:
+        unused = [*(i for i in range(len(args)) if i not in used_args), *(n for n in kwargs if n not in used_args)]
+        if unused:
+            raise IndexError(f"no field for {', '.join(map(str, unused))}")
+
+
+def print(
+    fmt: str, *args: Any, ordered: bool = False, skip_format_check: bool = False, **kwargs: Any
+) -> None:
+    """Prints values whenever the program runs: ``fmt.format(*args, **kwargs)`` of arrays of NumPy.
+
+    In loops it prints at each step, in `cond` in the branch that is taken, under `vmap` for each entry, in derivatives the
+    values of the function. Lines come in the order of the program.
+
+    Args:
+      fmt: a format of `str.format`, with a field for each value.
+      *args, **kwargs: pytrees of arrays.
+      ordered: accepted for programs that say it: lines always come in order.
+      skip_format_check: True allows values that no field shows.
+
+    Raises:
+      TraceError: the format does not fit the values.
+
+    Example:
+      >>> import nabla_mlir as nm
+      >>> def f(x):
+      ...     nm.jax.debug.print("x = {x}, twice {}", 2 * x, x=x)
+      ...     return x + 1
+      >>> float(nm.jit(f)(3.0))
+      x = 3.0, twice 6.0
+      4.0
+    """
+    _check(fmt, args, kwargs, skip_format_check)
+    effect(lambda *a, **k: _print(fmt.format(*a, **k)), args, kwargs, ("print", fmt))
+
+
+def log(
+    fmt: str, *args: Any, ordered: bool = False, skip_format_check: bool = False, **kwargs: Any
+) -> None:  # fmt: skip
+    """Writes a message to the logger `nabla_mlir.jax.debug` at the level INFO, when the program runs; see `print`."""
+    _check(fmt, args, kwargs, skip_format_check)
+    effect(lambda *a, **k: _logger.info(fmt.format(*a, **k)), args, kwargs, ("log", fmt))
+
+
+def callback(callback: Callable[..., Any], *args: Any, ordered: bool = False, **kwargs: Any) -> None:
+    """Calls a Python function on the values of pytrees, as arrays of NumPy, whenever the program runs; see `print`.
+
+    Args:
+      callback: a function; its result is not used.
+      *args, **kwargs: pytrees of arrays, its arguments.
+      ordered: accepted for programs that say it: lines always come in order.
+
+    Example:
+      >>> import nabla_mlir as nm
+      >>> seen = []
+      >>> def f(x):
+      ...     nm.jax.debug.callback(lambda v: seen.append(float(v)), x)
+      ...     return x * x
+      >>> float(nm.grad(f)(3.0)), seen
+      (6.0, [3.0])
+    """
+    effect(callback, args, kwargs)
+
+
+def _check(fmt: str, args: Any, kwargs: Any, is_lax: bool) -> None:
+    if is_lax:
+        return
+    try:
+        _Fields().vformat(fmt, args, kwargs)
+    except (IndexError, KeyError, ValueError) as error:
+        raise TraceError(f"debug.print requires a field for each value and a value for each field, got {fmt!r}: {error}.",
+                         where=user_frame()) from None  # fmt: skip

@@ -1,0 +1,269 @@
+"""The machine and the settings, under the names of JAX: devices, `config`, and functions that move arrays."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar
+
+import numpy as np
+
+from nabla_mlir.base import pytree
+from nabla_mlir.base.errors import TraceError, user_frame
+from nabla_mlir.numpy.operands import asarray
+from nabla_mlir.random.keys import KeyArray
+from nabla_mlir.runtime.array import Array
+from nabla_mlir.runtime.device import Device
+from nabla_mlir.runtime.device import device as device_of
+from nabla_mlir.staging.execution import debug_nans
+from nabla_mlir.staging.specs import Spec, as_spec
+from nabla_mlir.table.promotion import Defaults, default_dtypes, set_default_dtypes
+
+
+# ---------------------------------------------------------------- arrays
+def _mapped(f: Callable[[Any], Any], tree: Any) -> Any:
+    leaves, spec = pytree.flatten(tree)
+    return pytree.unflatten(spec, [f(leaf) for leaf in leaves])
+
+
+def device_put(x: Any, device: Any = None) -> Any:
+    """The leaves of a pytree as arrays on a device; in a trace its target decides that.
+
+    Args:
+      x: a pytree of arrays and numbers.
+      device: one of `nm.devices()`, or the name of a driver; where they are, or the host, if not given.
+
+    Example:
+      >>> device_put({"w": [1.0]}, "local-sync")["w"][0].tolist()
+      1.0
+    """
+    return _mapped(lambda leaf: asarray(leaf, device=None if device is None else device_of(device)), x)
+
+
+def device_get(x: Any) -> Any:
+    """The leaves of a pytree as arrays of NumPy.
+
+    Example:
+      >>> device_get({"w": np.ones(2)})
+      {'w': array([1., 1.])}
+    """
+    return _mapped(np.asarray, x)
+
+
+def block_until_ready(x: Any) -> Any:
+    """The pytree itself, once all its arrays are computed."""
+    return _mapped(lambda leaf: leaf.block_until_ready() if type(leaf) is Array else leaf, x)
+
+
+def typeof(x: Any) -> Any:
+    """The shape and dtype of an array, which print as such.
+
+    Example:
+      >>> print(typeof(np.ones((2, 3))))
+      float64[2,3]
+    """
+    return Spec(x.shape, x.dtype) if isinstance(x, KeyArray) else as_spec(x)  # type: ignore[arg-type]  # a dtype of keys
+
+
+# ---------------------------------------------------------------- devices
+def devices(backend: str | None = None) -> list[Device]:
+    """The devices on which functions outside `jit` compute: one, this CPU. A backend is "cpu" or the name of a driver.
+
+    Example:
+      >>> len(devices())
+      1
+    """
+    return [device_of("local-sync" if backend in (None, "cpu") else backend)]
+
+
+def local_devices(process_index: int | None = None, backend: str | None = None, host_id: int | None = None) -> list[Device]:
+    """The devices of this process; see `devices`."""
+    return devices(backend)
+
+
+def device_count(backend: str | None = None) -> int:
+    """The number of devices."""
+    return len(devices(backend))
+
+
+def local_device_count(backend: str | None = None) -> int:
+    """The number of devices of this process."""
+    return len(devices(backend))
+
+
+def default_backend() -> str:
+    """The name of the backend that runs functions: "cpu"."""
+    return "cpu"
+
+
+def process_index(backend: str | None = None) -> int:
+    """The number of this process: 0."""
+    return 0
+
+
+def process_count(backend: str | None = None) -> int:
+    """The number of processes that share arrays: 1."""
+    return 1
+
+
+def effects_barrier() -> None:
+    """Waits for the output of functions. It is printed before they return, so this does nothing."""
+
+
+@contextlib.contextmanager
+def default_device(new_val: Any = None) -> Iterator[None]:
+    """A context for the device of new arrays, which is always this CPU; arrays move to a GPU by ``x.to("cuda")``.
+
+    Args:
+      new_val: one of `nm.devices()`, the name of its driver, "cpu" or None.
+
+    Raises:
+      TraceError: it is another device.
+
+    Example:
+      >>> with default_device(devices()[0]):
+      ...     float(asarray(3.0))
+      3.0
+    """
+    if new_val not in (None, "cpu") and device_of(new_val) != device_of():
+        raise TraceError(f"default_device requires this CPU, got {new_val}.", where=user_frame(),
+                         help="arrays move by x.to(device), and functions are computed where their arguments are.")  # fmt: skip
+    yield
+
+
+@contextlib.contextmanager
+def default_matmul_precision(new_val: Any) -> Iterator[None]:
+    """Accepted for programs that say it: products are computed in the dtype of their operands, which is the highest precision.
+
+    Example:
+      >>> with default_matmul_precision("highest"):
+      ...     float(asarray([3.0]) @ asarray([2.0]))
+      6.0
+    """
+    yield
+
+
+# ---------------------------------------------------------------- names
+@contextlib.contextmanager
+def named_scope(name: str) -> Iterator[None]:
+    """A context that names traced operations in JAX. Here it does nothing, because errors and IR show the user's lines.
+
+    Raises:
+      TraceError: the name is no string.
+
+    Example:
+      >>> with named_scope("encoder"):
+      ...     pass
+    """
+    if not isinstance(name, str):
+        raise TraceError(f"named_scope requires a string, got {name!r}.", where=user_frame())
+    yield
+
+
+def named_call(fun: Callable[..., Any], *, name: str | None = None) -> Callable[..., Any]:
+    """The function itself; see `named_scope`."""
+    return fun
+
+
+# ---------------------------------------------------------------- settings
+class Config:
+    """The settings of JAX that have a meaning here.
+
+    Attributes:
+      jax_enable_x64: whether new arrays and Python numbers have 64 bits.
+      jax_debug_nans: whether functions say where a NaN or an infinity comes from; see `nm.debug_nans`.
+
+    Example:
+      >>> config.update("jax_enable_x64", config.jax_enable_x64)
+    """
+
+    # What programs set, and what is as they ask in any case.
+    _granted = ("jax_platform_name", "jax_platforms", "jax_default_matmul_precision", "jax_traceback_filtering",
+                "jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs", "jax_log_compiles",
+                "jax_explain_cache_misses", "jax_check_tracer_leaks", "jax_enable_checks", "jax_enable_custom_prng",
+                "jax_threefry_partitionable", "jax_default_prng_impl", "jax_numpy_rank_promotion",
+                "jax_numpy_dtype_promotion", "jax_transfer_guard")  # fmt: skip
+    _values: ClassVar[dict[str, tuple[Any, ...]]] = {
+        "jax_platform_name": ("cpu",), "jax_platforms": ("cpu",), "jax_threefry_partitionable": (True,),
+        "jax_default_prng_impl": ("threefry2x32",), "jax_numpy_rank_promotion": ("allow",),
+        "jax_numpy_dtype_promotion": ("standard",), "jax_transfer_guard": ("allow",),
+    }  # fmt: skip
+
+    def __init__(self) -> None:
+        self._finite: Any = None
+
+    @property
+    def jax_enable_x64(self) -> bool:
+        """True if new arrays and Python numbers have 64 bits."""
+        return Defaults.float == np.float64
+
+    @property
+    def x64_enabled(self) -> bool:
+        """The same, by its older name."""
+        return self.jax_enable_x64
+
+    @property
+    def jax_debug_nans(self) -> bool:
+        """True if functions report the source of a NaN."""
+        return self._finite is not None
+
+    def update(self, name: str, val: Any) -> None:
+        """Changes a setting.
+
+        Raises:
+          TraceError: there is no such setting here.
+        """
+        if name == "jax_enable_x64":
+            set_default_dtypes(float=np.float64 if val else np.float32, int=np.int64 if val else np.int32)
+        elif name in ("jax_debug_nans", "jax_debug_infs"):
+            self._watch(bool(val))
+        elif name not in self._granted or (val is not None and val not in self._values.get(name, (val,))):
+            raise TraceError(
+                f"config.update requires a setting that there is here, got {name!r} = {val!r}.", where=user_frame(),
+                help="these are jax_enable_x64 and jax_debug_nans; nm.set_default_dtypes and nm.set_execution have more.",
+            )  # fmt: skip
+
+    def _watch(self, is_on: bool) -> None:
+        if is_on == self.jax_debug_nans:
+            return
+        if is_on:
+            self._finite = debug_nans()
+            self._finite.__enter__()
+        else:
+            self._finite.__exit__(None, None, None)
+            self._finite = None
+
+
+config: Config = Config()
+
+
+@contextlib.contextmanager
+def checking_leaks() -> Iterator[None]:
+    """Accepted for programs that say it: a tensor that leaves its trace is refused in any case, with the line that uses it.
+
+    Example:
+      >>> with checking_leaks():
+      ...     float(asarray(1.0))
+      1.0
+    """
+    yield
+
+
+debug_infs = debug_nans
+
+
+@contextlib.contextmanager
+def enable_x64(new_val: bool = True) -> Iterator[None]:
+    """A context in which new arrays and Python numbers have 64 bits.
+
+    Example:
+      >>> with enable_x64():
+      ...     asarray(1.0).dtype
+      dtype('float64')
+    """
+    before = default_dtypes()
+    config.update("jax_enable_x64", new_val)
+    try:
+        yield
+    finally:
+        set_default_dtypes(float=before[0], int=before[1])

@@ -1,0 +1,76 @@
+# ruff: isort: skip_file
+# ruff: noqa: F401  (other names for the same functions)
+"""Operations under the names and with the parameters of `jax.lax`.
+
+They are other names of functions of `numpy`, `scipy.special` and the transforms, or thin wrappers of the same records.
+"""
+
+from nabla_mlir.jax.lax import linalg as linalg
+from nabla_mlir.jax.lax.convolution import (
+    ConvDimensionNumbers as ConvDimensionNumbers, batch_matmul as batch_matmul, conv as conv,
+    conv_dimension_numbers as conv_dimension_numbers, conv_general_dilated as conv_general_dilated,
+    conv_general_dilated_patches as conv_general_dilated_patches,
+    conv_transpose as conv_transpose, conv_with_general_padding as conv_with_general_padding, dot as dot,
+    dot_general as dot_general, padtype_to_pads as padtype_to_pads, ragged_dot as ragged_dot,
+)
+from nabla_mlir.jax.lax.elementwise import (
+    Precision as Precision, RoundingMethod as RoundingMethod, bitcast_convert_type as bitcast_convert_type, clamp as clamp,
+    clz as clz, complex as complex, convert_element_type as convert_element_type, div as div, dtype as dtype,
+    integer_pow as integer_pow, mulhi as mulhi, optimization_barrier as optimization_barrier,
+    population_count as population_count, reduce_precision as reduce_precision, rem as rem, round as round, select as select,
+    select_n as select_n, shift_right_arithmetic as shift_right_arithmetic, shift_right_logical as shift_right_logical,
+)
+from nabla_mlir.jax.lax.fourier import FftType as FftType, fft as fft
+from nabla_mlir.jax.lax.indexing import (
+    GatherDimensionNumbers as GatherDimensionNumbers, ScatterDimensionNumbers as ScatterDimensionNumbers,
+    dynamic_index_in_dim as dynamic_index_in_dim, dynamic_slice_in_dim as dynamic_slice_in_dim,
+    dynamic_update_index_in_dim as dynamic_update_index_in_dim, dynamic_update_slice_in_dim as dynamic_update_slice_in_dim,
+    gather as gather, index_take as index_take, scatter as scatter, scatter_add as scatter_add,
+    scatter_apply as scatter_apply, scatter_max as scatter_max, scatter_min as scatter_min, scatter_mul as scatter_mul,
+    scatter_sub as scatter_sub,
+)
+from nabla_mlir.jax.lax.reductions import (
+    approx_max_k as approx_max_k, approx_min_k as approx_min_k, argmax as argmax, argmin as argmin,
+    cumlogsumexp as cumlogsumexp, cummax as cummax, cummin as cummin, cumprod as cumprod, cumsum as cumsum, reduce as reduce,
+    reduce_and as reduce_and, reduce_max as reduce_max, reduce_min as reduce_min, reduce_or as reduce_or,
+    reduce_prod as reduce_prod, reduce_sum as reduce_sum, reduce_window as reduce_window, reduce_xor as reduce_xor,
+    sort as sort, sort_key_val as sort_key_val, top_k as top_k,
+)
+from nabla_mlir.jax.lax.shapes import (
+    broadcast as broadcast, broadcast_in_dim as broadcast_in_dim, broadcast_like as broadcast_like,
+    broadcast_to_rank as broadcast_to_rank, broadcasted_iota as broadcasted_iota, collapse as collapse,
+    concatenate as concatenate, empty as empty, expand_dims as expand_dims, full as full, full_like as full_like,
+    index_in_dim as index_in_dim, iota as iota, pad as pad, reshape as reshape, rev as rev, slice as slice,
+    slice_in_dim as slice_in_dim, split as split, squeeze as squeeze, stack as stack, tile as tile, transpose as transpose,
+)
+from nabla_mlir.numpy.index_modes import GatherScatterMode as GatherScatterMode
+from nabla_mlir.numpy.indexing import dynamic_slice as dynamic_slice, dynamic_update_slice as dynamic_update_slice
+from nabla_mlir.numpy.joining import unstack as unstack
+from nabla_mlir.numpy.logic import (
+    bitwise_and as bitwise_and, bitwise_not as bitwise_not, bitwise_or as bitwise_or, bitwise_xor as bitwise_xor, equal as eq,
+    greater_equal as ge, greater as gt, less_equal as le, less as lt, not_equal as ne, left_shift as shift_left,
+)
+from nabla_mlir.numpy.shapes import broadcast_shapes as broadcast_shapes
+from nabla_mlir.numpy.special_values import isfinite as is_finite, nextafter as nextafter
+from nabla_mlir.numpy.ufuncs import (
+    absolute as abs, acos as acos, acosh as acosh, add as add, asin as asin, asinh as asinh, atan as atan, atan2 as atan2,
+    atanh as atanh, cbrt as cbrt, ceil as ceil, conj as conj, cos as cos, cosh as cosh, exp as exp, exp2 as exp2,
+    expm1 as expm1, floor as floor, imag as imag, log as log, log1p as log1p, maximum as max, minimum as min, multiply as mul,
+    negative as neg, power as pow, real as real, reciprocal as reciprocal, rsqrt as rsqrt, sign as sign, sin as sin,
+    sinh as sinh, sqrt as sqrt, square as square, subtract as sub, tan as tan, tanh as tanh,
+)
+from nabla_mlir.jax.scipy.special import (
+    i0e as bessel_i0e, i1e as bessel_i1e, betainc as betainc, digamma as digamma, erf as erf, erfinv as erf_inv, erfc as erfc,
+    gammainc as igamma, gammaincc as igammac, gammaln as lgamma, expit as logistic, polygamma as polygamma, zeta as zeta,
+)
+from nabla_mlir.transforms.collectives import (
+    all_gather as all_gather, all_to_all as all_to_all, axis_index as axis_index, axis_size as axis_size,
+    pbroadcast as pbroadcast, pmax as pmax, pmean as pmean, pmin as pmin, ppermute as ppermute, pshuffle as pshuffle,
+    psum as psum, psum_scatter as psum_scatter, pswapaxes as pswapaxes,
+)
+from nabla_mlir.transforms.control import (
+    cond as cond, fori_loop as fori_loop, switch as switch, while_loop as while_loop,
+)
+from nabla_mlir.transforms.gradients import stop_gradient as stop_gradient
+from nabla_mlir.transforms.implicit import custom_linear_solve as custom_linear_solve, custom_root as custom_root
+from nabla_mlir.transforms.scans import associative_scan as associative_scan, map as map, scan as scan

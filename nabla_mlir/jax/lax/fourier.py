@@ -1,0 +1,47 @@
+"""The Fourier transform with the parameters of `jax.lax`; `numpy.fft` has a function for each kind."""
+
+from __future__ import annotations
+
+import enum
+from typing import Any
+
+import numpy as np
+
+from nabla_mlir.base.errors import ShapeError, user_frame
+from nabla_mlir.numpy import fft as transforms
+from nabla_mlir.staging.eager import library
+from nabla_mlir.table.tensor import Tensor
+
+
+class FftType(enum.IntEnum):
+    """The direction of the transform, and whether its input (RFFT) or its result (IRFFT) is real."""
+
+    FFT = 0
+    IFFT = 1
+    RFFT = 2
+    IRFFT = 3
+
+
+@library
+def fft(x: Any, fft_type: Any, fft_lengths: Any) -> Tensor:
+    """The transform along the last ``len(fft_lengths)`` axes.
+
+    Args:
+      x: an array; real for RFFT, complex for the others.
+      fft_type: an `FftType`, or its name.
+      fft_lengths: the length along each axis, of the real array where the other is half as long; a number for one.
+
+    Raises:
+      ShapeError: a length does not fit.
+
+    Example:
+      >>> abs(fft(np.ones(4, np.complex64), "FFT", 4)).tolist()
+      [4.0, 0.0, 0.0, 0.0]
+    """
+    kind = FftType[fft_type] if isinstance(fft_type, str) else FftType(int(fft_type))
+    lengths = tuple(np.atleast_1d(fft_lengths).tolist())
+    shape = np.shape(x)
+    expected = (*lengths[:-1], lengths[-1] // 2 + 1) if kind is FftType.IRFFT else lengths
+    if shape[len(shape) - len(lengths) :] != expected:
+        raise ShapeError(f"fft requires axes of {expected} for lengths {lengths}, got the shape {shape}.", where=user_frame())
+    return getattr(transforms, f"{kind.name.lower()}n")(x, s=lengths)

@@ -1,0 +1,279 @@
+"""Reductions, windows and sorts under the names and with the parameters of `jax.lax`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from nabla_mlir.base import pytree
+from nabla_mlir.base.errors import ShapeError, user_frame
+from nabla_mlir.dialects.types import is_complex
+from nabla_mlir.jax.lax.convolution import padtype_to_pads
+from nabla_mlir.numpy import extrema, logic, reductions, running, sorting, ufuncs
+from nabla_mlir.numpy.axes import axes_of, axis_of, joined
+from nabla_mlir.numpy.operands import convert, tensor
+from nabla_mlir.numpy.rearranging import lexsort
+from nabla_mlir.numpy.special_values import described
+from nabla_mlir.ops import windows
+from nabla_mlir.ops.gather import along_axis
+from nabla_mlir.ops.logic import logical_and, select
+from nabla_mlir.ops.reduction import COMBINERS, identity_of
+from nabla_mlir.ops.reduction import reduce as reduce_record
+from nabla_mlir.ops.shape import expand, reshaped, transposed
+from nabla_mlir.staging.eager import Static, library, staged
+from nabla_mlir.table.registry import REGISTRY
+from nabla_mlir.table.tensor import Tensor, full, splat_of
+from nabla_mlir.transforms.vectorize import vmap
+from nabla_mlir.transforms.vectorized import per_entry
+
+# The functions that records know by a word.
+_WORDS: dict[Any, str] = {
+    ufuncs.add: "add", ufuncs.multiply: "mul", ufuncs.maximum: "max", ufuncs.minimum: "min", logic.bitwise_and: "and",
+    logic.bitwise_or: "or", logic.bitwise_xor: "xor", logic.logical_and: "and", logic.logical_or: "or",
+}  # fmt: skip
+
+
+# ---------------------------------------------------------------- reductions
+def _by_word(name: str, word: str, doc: str) -> Callable[..., Any]:
+    @described(name, doc)
+    def f(operand: Any, axes: Static[Any]) -> Tensor:
+        x = tensor(operand)
+        return (extrema.furthest if word in ("max", "min") else reductions.fold)(x, axes_of(name, tuple(axes), x.ndim), word)
+
+    return library(f)
+
+
+reduce_sum: Callable[..., Any] = _by_word("reduce_sum", "add", "The sum over these axes.")
+reduce_prod: Callable[..., Any] = _by_word("reduce_prod", "mul", "The product over these axes.")
+reduce_max: Callable[..., Any] = _by_word("reduce_max", "max", "The largest element over these axes; ties share the derivative.")
+reduce_min: Callable[..., Any] = _by_word("reduce_min", "min", "The smallest element over these axes; ties share the derivative.")
+reduce_and: Callable[..., Any] = _by_word("reduce_and", "and", "The bits that all elements over these axes have.")
+reduce_or: Callable[..., Any] = _by_word("reduce_or", "or", "The bits that an element over these axes has.")
+reduce_xor: Callable[..., Any] = _by_word("reduce_xor", "xor", "The exclusive or of the bits over these axes.")
+
+
+def reduce(operands: Any, init_values: Any, computation: Callable[..., Any], dimensions: Sequence[int]) -> Any:
+    """The elements along `dimensions` combined by an associative function of two, starting from `init_values`.
+
+    Args:
+      operands: an array, or a pytree of arrays of one shape.
+      init_values: as many scalars.
+      computation: of two scalars, or two pytrees of them, to one.
+      dimensions: the axes.
+
+    Raises:
+      ShapeError: the arrays have different shapes.
+
+    Example:
+      >>> import numpy as np
+      >>> float(reduce(np.array([1.0, 2.0, 4.0]), 1.0, lambda a, b: a * b, (0,)))
+      8.0
+    """
+
+    def run(operands: Any, init_values: Any) -> Any:
+        leaves, spec = pytree.flatten(operands)
+        xs = [tensor(x) for x in leaves]
+        inits = [convert(tensor(i), x.dtype) for i, x in zip(pytree.flatten(init_values)[0], xs, strict=True)]
+        if len({x.shape for x in xs}) != 1:
+            raise ShapeError(f"reduce requires arrays of one shape, got {[x.shape for x in xs]}.", where=user_frame())
+        axes = axes_of("reduce", tuple(dimensions), xs[0].ndim)
+        word = _word(computation, xs[0]) if len(xs) == 1 else None
+        if word is not None:
+            return pytree.unflatten(spec, [reduce_record(xs[0], inits[0], dimensions=tuple(sorted(axes)), body=word)])
+        return pytree.unflatten(spec, _halved(xs, inits, axes, _together(computation, spec)))
+
+    return staged(per_entry(run))(operands, init_values)
+
+
+def _word(computation: Callable[..., Any], x: Tensor) -> str | None:
+    """What records know a function of elements by; they do not order complex numbers."""
+    word = _WORDS.get(computation)
+    return None if word in ("max", "min") and is_complex(x.dtype) else word
+
+
+def _together(computation: Callable[..., Any], spec: Any) -> Callable[[Sequence[Tensor], Sequence[Tensor]], list[Tensor]]:
+    """The function of scalars on whole arrays, entry by entry."""
+
+    def on_vectors(low: Any, high: Any) -> Any:
+        return computation(pytree.unflatten(spec, low), pytree.unflatten(spec, high))
+
+    def run(low: Sequence[Tensor], high: Sequence[Tensor]) -> list[Tensor]:
+        shape = low[0].shape
+        flat = ([reshaped(v, (v.size,)) for v in side] for side in (low, high))
+        out = pytree.flatten(vmap(on_vectors)(*flat))[0]
+        return [convert(reshaped(o, shape), v.dtype) for o, v in zip(out, low, strict=True)]
+
+    return run
+
+
+def _halved(xs: Sequence[Tensor], inits: Sequence[Tensor], axes: Sequence[int], join: Any) -> list[Tensor]:
+    """A balanced tree: halves are combined as whole arrays until one row is left, and that with the start."""
+    rest = [d for d in range(xs[0].ndim) if d not in axes]
+    shape = tuple(xs[0].shape[d] for d in rest)
+    rows = [reshaped(transposed(x, (*axes, *rest)), (reductions.count(x.shape, tuple(axes)), *shape)) for x in xs]
+    starts = [expand(i, (1, *shape), tuple(range(len(shape) + 1))) for i in inits]
+    while rows[0].shape[0] > 1:
+        half = rows[0].shape[0] // 2
+        pairs = join([r[:half] for r in rows], [r[half : 2 * half] for r in rows])
+        odd = [r[2 * half :] for r in rows]
+        rows = [joined([p, o], 0) for p, o in zip(pairs, odd, strict=True)]
+    out = join(starts, rows) if rows[0].shape[0] else starts
+    return [reshaped(o, shape) for o in out]
+
+
+@library
+def argmax(operand: Any, axis: Static[int], index_dtype: Any) -> Tensor:
+    """The index of the first largest element (or NaN) along an axis."""
+    return convert(extrema.argmax(operand, axis), index_dtype)
+
+
+@library
+def argmin(operand: Any, axis: Static[int], index_dtype: Any) -> Tensor:
+    """The index of the first smallest element (or NaN) along an axis."""
+    return convert(extrema.argmin(operand, axis), index_dtype)
+
+
+# ---------------------------------------------------------------- running
+def _along(name: str, doc: str) -> Callable[..., Any]:
+    own = getattr(running, name)
+
+    @described(name, doc)
+    def f(operand: Any, axis: int = 0, reverse: bool = False) -> Any:
+        return own(operand, axis, reverse=reverse)
+
+    return f
+
+
+cumsum: Callable[..., Any] = _along("cumsum", "The running sum along an axis, or from its end if `reverse`.")
+cumprod: Callable[..., Any] = _along("cumprod", "The running product along an axis, or from its end if `reverse`.")
+cummax: Callable[..., Any] = _along("cummax", "The largest element so far along an axis, or from its end if `reverse`.")
+cummin: Callable[..., Any] = _along("cummin", "The smallest element so far along an axis, or from its end if `reverse`.")
+cumlogsumexp: Callable[..., Any] = _along("cumlogsumexp", "The logarithm of the running sum of exponentials along an axis.")
+
+
+# ---------------------------------------------------------------- windows
+def reduce_window(
+    operand: Any, init_value: Any, computation: Callable[..., Any], window_dimensions: Sequence[int],
+    window_strides: Sequence[int] | None = None, padding: Any = "VALID", base_dilation: Sequence[int] | None = None,
+    window_dilation: Sequence[int] | None = None,
+) -> Any:  # fmt: skip
+    """The elements of each window that slides over the axes combined by an associative function, starting from `init_value`.
+
+    Args:
+      operand: an array.
+      init_value: a scalar, combined once with each window; padding and gaps between dilated elements have no effect.
+      computation: of two scalars to one.
+      window_dimensions: the lengths of the window.
+      window_strides: how far it moves; 1 if not given.
+      padding: "SAME", "VALID", or (low, high) for each axis.
+      base_dilation: the distance of the elements of the array.
+      window_dilation: the distance of the elements of the window.
+
+    Raises:
+      ShapeError: the numbers do not fit the axes.
+
+    Example:
+      >>> import numpy as np
+      >>> reduce_window(np.array([1.0, 3.0, 2.0]), 0.0, ufuncs.add, (2,)).tolist()
+      [4.0, 5.0]
+    """
+    rank = len(window_dimensions)
+    ones = (1,) * rank
+    strides, spread, holes = (tuple(v or ones) for v in (window_strides, base_dilation, window_dilation))
+
+    def run(operand: Any, init_value: Any) -> Any:
+        x = tensor(operand)
+        if x.ndim != rank or {len(strides), len(spread), len(holes)} != {rank}:
+            raise ShapeError(f"reduce_window requires a window for each axis of {x.shape}, got {tuple(window_dimensions)}.",
+                             where=user_frame())  # fmt: skip
+        init = convert(tensor(init_value), x.dtype)
+        sizes = [windows.spread(n, d) for n, d in zip(x.shape, spread, strict=True)]
+        window = [windows.spread(n, d) for n, d in zip(window_dimensions, holes, strict=True)]
+        pads = tuple(padtype_to_pads(sizes, window, strides, padding))
+        geometry = {"window_dimensions": tuple(window_dimensions), "window_strides": strides, "base_dilations": spread,
+                    "window_dilations": holes, "padding": pads}  # fmt: skip
+        word = _word(computation, x)
+        join = _together(computation, pytree.flatten(0)[1])
+        out, is_empty = _folded_windows(x, init, join, geometry) if word is None else (_named_windows(x, word, geometry), None)
+        if word is not None and splat_of(init) == identity_of(word, x.dtype):
+            return out
+        start = expand(init, out.shape, tuple(range(out.ndim)))
+        whole = join([start], [out])[0] if word is None else REGISTRY[COMBINERS[word]](start, out)
+        return whole if is_empty is None else select(is_empty, start, whole)
+
+    return staged(per_entry(run))(operand, init_value)
+
+
+def _named_windows(x: Tensor, word: str, geometry: dict[str, Any]) -> Tensor:
+    """The elements of each window combined by a named operation; padding is its neutral element."""
+    return windows.reduce_window(x, full((), identity_of(word, x.dtype), x.dtype), body=word, **geometry)
+
+
+def _folded_windows(x: Tensor, init: Tensor, join: Any, geometry: dict[str, Any]) -> tuple[Tensor, Tensor | None]:
+    """The elements of each window combined by a function, which has no neutral element, and where a window holds none.
+
+    Beside each element stands whether it is padding: of an element and padding the element is the combination. The padding has
+    the initial value, at which the function and its derivatives are defined.
+    """
+    around = geometry["base_dilations"], geometry["padding"]
+    shape = geometry["window_dimensions"], geometry["window_strides"], geometry["window_dilations"]
+    values = windows.padded(x, init, *around)
+    if values is x:
+        return windows.fold([x], *shape, join)[0], None
+    is_padding = windows.padded(full(x.shape, False, np.dtype(bool)), full((), True, np.dtype(bool)), *around)
+
+    def join_elements(low: list[Tensor], high: list[Tensor]) -> list[Tensor]:
+        both = join(low[:1], high[:1])[0]
+        return [select(low[1], high[0], select(high[1], low[0], both)), logical_and(low[1], high[1])]
+
+    out, is_empty = windows.fold([values, is_padding], *shape, join_elements)
+    return out, is_empty
+
+
+# ---------------------------------------------------------------- sorting
+def top_k(operand: Any, k: int, *, axis: int = -1) -> list[Any]:
+    """The k largest elements along an axis, the largest first, and their int32 indices, in a list as in JAX."""
+    values, positions = sorting.top_k(operand, k, axis)
+    return [values, positions.astype("int32")]
+
+
+def approx_max_k(
+    operand: Any, k: int, reduction_dimension: int = -1, recall_target: float = 0.95, reduction_input_size_override: int = -1,
+    aggregate_to_topk: bool = True,
+) -> list[Any]:  # fmt: skip
+    """The k largest elements along an axis and their indices, computed exactly for any options."""
+    return top_k(operand, k, axis=reduction_dimension)
+
+
+def approx_min_k(
+    operand: Any, k: int, reduction_dimension: int = -1, recall_target: float = 0.95, reduction_input_size_override: int = -1,
+    aggregate_to_topk: bool = True,
+) -> list[Any]:  # fmt: skip
+    """The k smallest elements along an axis and their indices, computed exactly for any options."""
+    values, positions = top_k(ufuncs.negative(operand), k, axis=reduction_dimension)
+    return [ufuncs.negative(values), positions]
+
+
+@library
+def sort(operand: Any, dimension: Static[int] = -1, is_stable: bool = True, num_keys: Static[int] = 1) -> Any:
+    """The elements in order along an axis; several arrays are reordered together by the first `num_keys` of them.
+
+    Raises:
+      ShapeError: there are fewer arrays than keys, or their shapes differ.
+    """
+    if not isinstance(operand, (tuple, list)):
+        return sorting.sort(operand, dimension, stable=is_stable)
+    xs = [tensor(x) for x in operand]
+    if not 1 <= num_keys <= len(xs) or len({x.shape for x in xs}) != 1:
+        raise ShapeError(f"sort requires arrays of one shape, at least as many as keys, got {[x.shape for x in xs]} and "
+                         f"num_keys={num_keys}.", where=user_frame())  # fmt: skip
+    at = axis_of("sort", dimension, xs[0].ndim)
+    order = lexsort(list(reversed(xs[:num_keys])), at)
+    return tuple(along_axis(x, order, at) for x in xs)
+
+
+def sort_key_val(keys: Any, values: Any, dimension: int = -1, is_stable: bool = True) -> tuple[Any, Any]:
+    """The keys in order along an axis, and the values in that order."""
+    return sort((keys, values), dimension, is_stable)

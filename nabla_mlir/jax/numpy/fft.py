@@ -1,0 +1,3 @@
+"""`nabla_mlir.numpy.fft` under the name of `jax.numpy.fft`."""
+
+from nabla_mlir.numpy.fft import *  # noqa: F403

@@ -1,0 +1,3 @@
+"""`nabla_mlir.random` under the name of `jax.random`."""
+
+from nabla_mlir.random import *  # noqa: F403

@@ -1,0 +1,56 @@
+"""What a signal has beside its trend."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from nabla_mlir.base.errors import ShapeError, user_frame
+from nabla_mlir.numpy.axes import axis_of
+from nabla_mlir.numpy.joining import concatenate
+from nabla_mlir.numpy.operands import inexact, tensor
+from nabla_mlir.numpy.products import matmul
+from nabla_mlir.numpy.reductions import mean
+from nabla_mlir.numpy.shapes import moveaxis
+from nabla_mlir.staging.eager import Static, library
+from nabla_mlir.table.tensor import Tensor
+
+
+@library
+def detrend(data: Any, axis: Static[int] = -1, type: str = "linear", bp: Static[Any] = 0, overwrite_data: None = None) -> Tensor:
+    """The samples less their mean ("constant") or the line that fits them best ("linear") along an axis.
+
+    Args:
+      data: the samples.
+      axis: along which they follow each other.
+      type: "linear" or "constant".
+      bp: the places at which another line begins.
+      overwrite_data: stands there for SciPy's sake.
+
+    Raises:
+      ShapeError: there is no such type, or a place behind the samples.
+
+    Example:
+      >>> detrend(np.array([0.0, 1.0, 2.0, 5.0, 3.0, 1.0]), bp=[3]).round(6).tolist()
+      [0.0, 0.0, 0.0, 0.0, 0.0, 0.0]
+    """
+    x = inexact(data)
+    at = axis_of("detrend", axis, x.ndim)
+    rows, n = moveaxis(x, at, -1), x.shape[at]
+    ends = sorted({0, n, *np.ravel(bp).tolist()})
+    if type not in ("linear", "constant") or ends[0] < 0 or ends[-1] > n:
+        raise ShapeError(f"detrend requires type linear or constant and bp within {n} samples, got {type!r} and {bp}.",
+                         where=user_frame())  # fmt: skip
+    if type == "constant":
+        return x - mean(x, at, keepdims=True)
+    parts = [_without_line(rows[..., start:end]) for start, end in pairwise(ends)]
+    return moveaxis(concatenate(parts, axis=-1), -1, at)
+
+
+def _without_line(rows: Tensor) -> Tensor:
+    n = rows.shape[-1]
+    basis, _ = np.linalg.qr(np.stack([np.ones(n), np.arange(n)], 1))
+    basis = basis.astype(rows.dtype)
+    return rows - matmul(matmul(rows, tensor(basis)), tensor(basis.T))

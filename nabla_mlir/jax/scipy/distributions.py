@@ -1,0 +1,137 @@
+"""What makes a distribution of a few formulas: densities, distribution functions and their inverses, with place and scale."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from nabla_mlir.base.errors import TraceError, user_frame
+from nabla_mlir.numpy.logic import where
+from nabla_mlir.numpy.operands import inexacts
+from nabla_mlir.numpy.ufuncs import exp, log, log1p
+from nabla_mlir.ops.autodiff import stop_gradient
+from nabla_mlir.staging.eager import library
+from nabla_mlir.table.tensor import Tensor
+
+Formula = Callable[..., Any]
+_WHAT = {
+    "logpdf": "The logarithm of the density of {}.", "pdf": "The density of {}.",
+    "logpmf": "The logarithm of the probability of each value of {}.", "pmf": "The probability of each value of {}.",
+    "cdf": "The distribution function of {}.", "logcdf": "The logarithm of the distribution function of {}.",
+    "sf": "One less the distribution function of {}.", "logsf": "The logarithm of one less the distribution function of {}.",
+    "ppf": "The inverse of the distribution function of {}.", "isf": "The inverse of one less the distribution function of {}.",
+    "entropy": "The entropy of {}.",
+}  # fmt: skip
+
+
+class Distribution:
+    """A distribution: its functions are attributes, such as ``norm.logpdf(x, loc, scale)``.
+
+    Args:
+      name: what it is.
+      shapes: the names of the parameters besides place and scale, in order; with "=" and a number those that have a default.
+      is_discrete: whether it is of whole numbers.
+      has_place, has_scale: whether there are `loc` and `scale`.
+      formulas: by name, of the standardized variable and the shapes: "log" (the logarithm of the density or the probability) and
+        "outside" (where that is 0; NaN is nowhere outside), "cdf", "sf", "logcdf", "logsf", "ppf", "isf", "entropy"; what follows
+        from others follows.
+    """
+
+    def __init__(
+        self, name: str, shapes: str = "", *, is_discrete: bool = False, has_location: bool = True, has_scale: bool = True,
+        **formulas: Formula,
+    ):  # fmt: skip
+        self.name = name
+        self._formulas = formulas
+        self._shapes = [part.partition("=")[::2] for part in shapes.split()]
+        self._position, self._scale = has_location, has_scale and not is_discrete
+        density = "pmf" if is_discrete else "pdf"
+        self.is_discrete = is_discrete
+        names = [f"log{density}", density]
+        if "cdf" in formulas or "sf" in formulas:
+            names += ["cdf", "sf", "logcdf", "logsf"]
+        if "ppf" in formulas or "isf" in formulas:
+            names += ["ppf", "isf"]
+        names += ["entropy"] if "entropy" in formulas else []
+        for each in names:
+            setattr(self, each, self._function(each))
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"the distribution {self.name!r} has no function {name!r}")
+
+    def __repr__(self) -> str:
+        return f"<{self.name}>"
+
+    def _function(self, name: str) -> Callable[..., Any]:
+        first = {"ppf": ["q"], "isf": ["q"], "entropy": []}.get(name, ["k" if self.is_discrete else "x"])
+        names_and_defaults = [(n, None) for n in first] + [(n, float(v) if v else None) for n, v in self._shapes]
+        names_and_defaults += [("loc", 0)] if self._position else []
+        names_and_defaults += [("scale", 1)] if self._scale else []
+        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+        signature = inspect.Signature([
+            inspect.Parameter(n, kind, default=inspect.Parameter.empty if v is None else v) for n, v in names_and_defaults
+        ])  # fmt: skip
+
+        def f(*args: Any) -> Tensor:
+            values = list(inexacts(name, *args))
+            scale = values.pop() if self._scale else 1.0
+            position = values.pop() if self._position else 0.0
+            return self._value(name, values, position, scale)
+
+        run = library(f)
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            bound = _bound(f"{self.name}.{name}", signature, args, kwargs)
+            return run(*bound)
+
+        call.__name__, call.__qualname__ = name, f"{self.name}.{name}"
+        call.__doc__ = _WHAT[name].format(self.name)
+        call.__signature__ = signature  # type: ignore[attr-defined]
+        return call
+
+    def _value(self, name: str, values: list[Any], position: Any, scale: Any) -> Any:
+        if name in ("ppf", "isf"):
+            q, *shapes = values
+            return self._quantile(name, q, shapes) * scale + position
+        if name == "entropy":
+            return self._formulas["entropy"](*values) + log(scale)
+        x, *shapes = values
+        z = (x - position) / scale if self._scale else x - position
+        if name.startswith("log") and name[3:] in ("pdf", "pmf"):
+            return self._log_density(z, shapes, scale)
+        if name in ("pdf", "pmf"):
+            return exp(self._log_density(z, shapes, scale))
+        return self._probability(name, z, shapes)
+
+    def _log_density(self, z: Any, shapes: list[Any], scale: Any) -> Any:
+        outside = self._formulas.get("outside")
+        out = self._formulas["log"](z, *shapes) - (log(scale) if self._scale else 0.0)
+        # -inf outside, where the formula is finite unless a shape is NaN
+        return out if outside is None else where(outside(z, *shapes), stop_gradient(out) - np.inf, out)
+
+    def _probability(self, name: str, z: Any, shapes: list[Any]) -> Any:
+        if name in self._formulas:
+            return self._formulas[name](z, *shapes)
+        if name in ("cdf", "sf"):
+            return 1.0 - self._formulas["sf" if name == "cdf" else "cdf"](z, *shapes)
+        own = name[3:]
+        if own in self._formulas:
+            return log(self._formulas[own](z, *shapes))
+        return log1p(-self._formulas["sf" if own == "cdf" else "cdf"](z, *shapes))
+
+    def _quantile(self, name: str, q: Any, shapes: list[Any]) -> Any:
+        if name in self._formulas:
+            return self._formulas[name](q, *shapes)
+        return self._formulas["isf" if name == "ppf" else "ppf"](1.0 - q, *shapes)
+
+
+def _bound(name: str, signature: inspect.Signature, args: Any, kwargs: Any) -> list[Any]:
+    try:
+        bound = signature.bind(*args, **kwargs)
+    except TypeError as error:
+        raise TraceError(f"{name} requires the arguments {signature}, got others: {error}.", where=user_frame()) from None
+    bound.apply_defaults()
+    return list(bound.args)

@@ -1,0 +1,123 @@
+"""Ratios of gamma functions: Stirling's series and differences of its terms, so that large numbers do not cancel."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from nabla_mlir.numpy.logic import where
+from nabla_mlir.numpy.ufuncs import log
+from nabla_mlir.ops import elementwise as ew
+from nabla_mlir.ops import gamma
+from nabla_mlir.ops.shape import reshaped
+from nabla_mlir.table.tensor import Tensor, full_like
+from nabla_mlir.transforms.custom import custom_jvp
+from nabla_mlir.transforms.linear import jvp
+
+_STIRLING = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360, 1 / 156)
+LARGE = 10.0  # from here on Stirling's series has all digits of f64
+
+
+def of_format(x: Tensor, single: int, double: int) -> int:
+    """The number of terms for the dtype of x: `single` up to 32 bits, else `double`."""
+    return single if x.dtype.itemsize <= 4 else double
+
+
+def over_square(u: Tensor) -> Tensor:
+    """(u - log1p(u)) / u^2 for u from -1/2 to 1, by the series of atanh(u / (2 + u)): nothing cancels."""
+    v = u / (u + 2.0)
+    series = full_like(u, 0)
+    for j in reversed(range(of_format(u, 8, 17))):
+        series = series * (v * v) + 1.0 / (2 * j + 3)
+    return (1.0 - 2.0 * v * series / (u + 2.0)) / (u + 2.0)
+
+
+def deviance(u: Tensor, quotient: Tensor) -> Tensor:
+    """u - log(1 + u) for 1 + u = quotient, the exponent of densities near their largest value (Loader 2000)."""
+    near = (u >= -0.5) & (u <= 1.0)
+    low = where(near, u, 0.0)
+    return where(near, low * low * over_square(low), u - log(where(near, 1.0, quotient)))
+
+
+def stirling_rest(a: Tensor) -> Tensor:
+    """lgamma(a) - ((a - 1/2) log(a) - a + log(2 pi) / 2) for a > 0: by its series, below 10 by lgamma."""
+    large = a >= LARGE
+    low = where(large, 1.0, a)
+    below = gamma.lgamma(low) - ((low - 0.5) * log(low) - low + 0.5 * math.log(2 * math.pi))
+    return where(large, stirling_series(where(large, a, LARGE)), below)
+
+
+def stirling_series(a: Tensor) -> Tensor:
+    """`stirling_rest` for a >= 10, by its series."""
+    inverse = 1.0 / a
+    series = full_like(a, 0)
+    for c in reversed(_STIRLING):
+        series = series * (inverse * inverse) + c
+    return series * inverse
+
+
+SHIFT = 10  # by which `gamma_step` raises its argument, for Stirling's series
+
+
+def gamma_step(q: Tensor, p: Tensor) -> Tensor:
+    """lgamma(q + p) - lgamma(q) - p log(q + 10 + p) for 0 < p < 1, with all digits also where p is small: nothing cancels.
+
+    By lgamma(q) = lgamma(q + 10) - log(q (q + 1) ... (q + 9)), and differences of the terms of Stirling's series.
+    """
+    m = q + float(SHIFT)
+    u, v, w = p / m, 1.0 / (m + p), 1.0 / m
+    slope, powers, power_of_w = full_like(q, 0), full_like(q, 1), full_like(q, 1)
+    for j, c in enumerate(_STIRLING):
+        for _ in range(2 if j else 0):
+            power_of_w = power_of_w * w
+            powers = powers * v + power_of_w  # (v^k - w^k) / (v - w)
+        slope = slope + powers * c
+    steps = np.arange(SHIFT, dtype=q.dtype)
+    order, more = (reshaped(x, (*x.shape, 1)) for x in (q, p))
+    logs = ew.log_plus_one(more / (order + steps)).sum(-1)
+    return -(m * u * u * over_square(u)) - 0.5 * ew.log_plus_one(u) - p * v * w * slope - logs
+
+
+def _with_slopes_of(plain: Callable[..., Tensor]) -> Callable[[Callable[..., Tensor]], Any]:
+    """Gives a function the derivatives of another formula of it, which is shorter, and exact only there."""
+
+    def decorate(f: Callable[..., Tensor]) -> Any:
+        whole = custom_jvp(f)
+        whole.defjvp(lambda primals, tangents: (whole(*primals), jvp(plain, tuple(primals), tuple(tangents))[1]))
+        return whole
+
+    return decorate
+
+
+def _plain_log_beta(a: Tensor, b: Tensor) -> Tensor:
+    return gamma.lgamma(a) + gamma.lgamma(b) - gamma.lgamma(a + b)
+
+
+@_with_slopes_of(_plain_log_beta)
+def log_beta(a: Tensor, b: Tensor) -> Tensor:
+    """log(abs(beta(a, b))): for positive finite numbers by Stirling's formula, whose largest terms cancel in closed form."""
+    inside = (a > 0.0) & (b > 0.0) & (a < np.inf) & (b < np.inf)
+    p, q = where(inside, a, 1.0), where(inside, b, 1.0)
+    rests = stirling_rest(p) + stirling_rest(q) - stirling_rest(p + q)
+    powers = p * ew.log_plus_one(q / p) + q * ew.log_plus_one(p / q)
+    value = rests - powers - 0.5 * (log(p) + log(q / (p + q)) - math.log(2 * math.pi))
+    return where(inside, value, _plain_log_beta(a, b))
+
+
+def _plain_log_rising(z: Tensor, m: Tensor) -> Tensor:
+    return gamma.lgamma(z + m) - gamma.lgamma(z)
+
+
+@_with_slopes_of(_plain_log_rising)
+def log_rising(z: Tensor, m: Tensor) -> Tensor:
+    """log(abs(gamma(z + m) / gamma(z))): for large z and z + m by Stirling's formula, whose largest terms cancel in closed form."""
+    large = (z >= LARGE) & (z + m >= LARGE) & (z < np.inf) & (m < np.inf)
+    base, step = where(large, z, LARGE), where(large, m, 1.0)
+    total = base + step
+    u = step / base
+    rests = stirling_series(total) - stirling_series(base)
+    value = step * log(total) - base * deviance(u, total / base) - 0.5 * log(total / base) + rests
+    return where(large, value, _plain_log_rising(z, m))

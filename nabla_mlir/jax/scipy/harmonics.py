@@ -1,0 +1,133 @@
+"""Bessel functions of the first kind of whole orders, and spherical harmonics, by recurrences that lose no digits."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from nabla_mlir.base.errors import ShapeError, TraceError, user_frame
+from nabla_mlir.numpy.bessel import of_real
+from nabla_mlir.numpy.extrema import max
+from nabla_mlir.numpy.joining import stack
+from nabla_mlir.numpy.logic import where
+from nabla_mlir.numpy.operands import convert, inexacts, require_integer, tensor
+from nabla_mlir.numpy.ufuncs import absolute, cos, floor, minimum, sin, sqrt
+from nabla_mlir.ops import elementwise as ew
+from nabla_mlir.ops.autodiff import stop_gradient
+from nabla_mlir.staging.eager import Static, library
+from nabla_mlir.table.tensor import Tensor, full_like
+from nabla_mlir.transforms.control import while_loop
+from nabla_mlir.transforms.custom import custom_jvp
+from nabla_mlir.transforms.scans import scan
+
+
+def _orders(z: Tensor, v: int, n_iter: int) -> Tensor:
+    """Orders 0 to v, by the ratios of one order to the one below, from a high order down, and the sum 1 = J0 + 2 J2 + 2 J4 + ..."""
+    inside = absolute(z) < np.inf
+    x = where(inside, z, 0.0)
+    first = convert(floor(1.5 * max(absolute(x), initial=0.0)), x.dtype) + float(v + n_iter)
+
+    def down(k: Any, r: Any, evens: Any) -> tuple[Any, Any]:
+        r = x / (2.0 * k - x * r)
+        return r, where(k == 2.0 * floor(0.5 * k), r * (evens + 1.0), r * evens)
+
+    def body(carry: Any) -> Any:
+        k, *rest = carry
+        return (k - 1.0, *down(k, *rest))
+
+    zero = full_like(x, 0)
+    _, r, evens = while_loop(lambda carry: carry[0] > float(v), body, (first, zero, zero))
+    ratios = []
+    for k in range(v, 0, -1):
+        r, evens = down(full_like(first, k), r, evens)
+        ratios.append(r)
+    values = [1.0 / (1.0 + 2.0 * evens)]
+    for r in reversed(ratios):
+        values.append(values[-1] * r)
+    return stack([where(inside, y, np.nan) for y in values])
+
+
+_bessel: Any = custom_jvp(_orders, nondiff_argnums=(1, 2))
+
+
+@_bessel.defjvp
+def _bessel_jvp(v: int, n_iter: int, primals: Any, tangents: Any) -> Any:
+    values = _bessel(primals[0], v + 1, n_iter)
+    slopes = [-values[1], *(0.5 * (values[k - 1] - values[k + 1]) for k in range(1, v + 1))]
+    return values[: v + 1], tangents[0] * stack(slopes)
+
+
+@library
+def bessel_jn(z: Any, *, v: Static[int], n_iter: Static[int] = 50) -> Tensor:
+    """The Bessel functions of the first kind of orders 0 to v, along a new first axis.
+
+    Args:
+      z: real numbers; the work grows with the largest.
+      v: the highest order.
+      n_iter: how far above the orders and the arguments the recurrence starts.
+
+    Raises:
+      ShapeError: `v` is negative, or `n_iter` is not positive.
+
+    Example:
+      >>> [round(float(y), 5) for y in bessel_jn(1.0, v=1)]
+      [0.7652, 0.44005]
+    """
+    if v < 0 or n_iter < 1:
+        raise ShapeError(f"bessel_jn requires v of at least 0 and n_iter of at least 1, got {v} and {n_iter}.", where=user_frame())
+    return of_real("bessel_jn", lambda z: _bessel(z, v, n_iter), z)
+
+
+@library
+def _harmonics(n: Any, m: Any, theta: Any, phi: Any, n_max: Static[int]) -> Tensor:
+    n, m = (require_integer("sph_harm_y", tensor(x)) for x in (n, m))
+    n, m, theta, phi = (x + 0.0 for x in inexacts("sph_harm_y", n, m, theta, phi))
+    n, order = minimum(stop_gradient(n), float(n_max)), absolute(stop_gradient(m))
+    x, s = cos(theta), sin(theta)
+
+    def step(carry: Any, k: Any) -> Any:
+        """From degree k - 1 to k: the function of degree and order k, and of this order the last two degrees."""
+        diagonal, last, older, found = carry
+        diagonal = where(k <= order, -diagonal * s * sqrt((2.0 * k + 1.0) / (2.0 * k)), diagonal)
+        above = k > order
+        gap = where(above, k * k - order * order, 1.0)
+        before = where(above, (k - 1.0) ** 2 - order * order, 0.0) / (4.0 * (k - 1.0) ** 2 - 1.0)
+        new = sqrt((4.0 * k * k - 1.0) / gap) * (x * last - sqrt(where(before > 0.0, before, 0.0)) * older)
+        new = where(k == order, diagonal, where(above, new, 0.0))
+        return (diagonal, new, last, where(k == n, new, found)), None
+
+    start = x * 0.0 + order * 0.0 + n * 0.0 + math.sqrt(0.25 / math.pi)
+    last = where(order == 0.0, start, 0.0)
+    degrees = np.arange(1.0, n_max + 1, dtype=x.dtype)
+    (_, _, _, found), _ = scan(step, (start, last, start * 0.0, where(n == 0.0, last, 0.0)), degrees)
+    angle = order * phi
+    odd = order != 2.0 * floor(0.5 * order)
+    below = m < 0.0
+    found = where(below & odd, -found, found)
+    return ew.make_complex(found * cos(angle), where(below, -found, found) * sin(angle))
+
+
+def sph_harm_y(n: Any, m: Any, theta: Any, phi: Any, diff_n: None = None, n_max: int | None = None) -> Tensor:
+    """The spherical harmonics of degree n and order m, with the phase of Condon and Shortley, orthonormal on the sphere.
+
+    Args:
+      n, m: whole numbers, ``abs(m) <= n``.
+      theta, phi: the polar angle in [0, pi], and the azimuth.
+      diff_n: None; for derivatives use `grad`.
+      n_max: the highest degree, to which others are cut; that of `n` if None, which must be known then.
+
+    Raises:
+      ShapeError: `diff_n` is not None.
+      TraceError: `n_max` is None and `n` is traced.
+
+    Example:
+      >>> round(float(sph_harm_y(1, 0, 0.0, 0.0).real), 5)
+      0.4886
+    """
+    if diff_n is not None:
+        raise ShapeError("sph_harm_y requires diff_n=None.", where=user_frame(), help="use nm.grad or nm.jacfwd.")
+    if n_max is None and isinstance(n, Tensor):
+        raise TraceError("sph_harm_y requires n_max where n is traced.", where=user_frame(), help="pass n_max, the highest degree.")
+    return _harmonics(n, m, theta, phi, int(np.max(n)) if n_max is None else n_max)

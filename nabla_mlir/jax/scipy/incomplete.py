@@ -1,0 +1,363 @@
+"""Incomplete gamma and beta functions: series and continued fractions, each where it converges fast.
+
+Loops end when the last term changes nothing. The derivative by the argument is a formula, those by the parameters are the
+loops' own, in forward mode: reverse mode transposes their products alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from nabla_mlir.jax.scipy.gamma_ratios import (
+    LARGE,
+    SHIFT,
+    deviance,
+    gamma_step,
+    of_format,
+    over_square,
+    stirling_rest,
+    stirling_series,
+)
+from nabla_mlir.numpy.logic import where
+from nabla_mlir.numpy.operands import inexact, inexacts, require_real
+from nabla_mlir.numpy.reductions import any
+from nabla_mlir.numpy.special_values import signbit
+from nabla_mlir.numpy.ufuncs import absolute, exp, floor, log, power, sqrt
+from nabla_mlir.ops import elementwise as ew
+from nabla_mlir.ops import gamma
+from nabla_mlir.ops.autodiff import stop_gradient
+from nabla_mlir.ops.shape import reshaped
+from nabla_mlir.staging.eager import library
+from nabla_mlir.table.tensor import Tensor, full_like
+from nabla_mlir.transforms.control import while_loop
+from nabla_mlir.transforms.custom import custom_jvp
+from nabla_mlir.transforms.linear import jvp
+
+_MOST = 2000  # iterations; large parameters take some hundreds
+
+
+def until_still(step: Callable[[Any, Any], Any], start: tuple[Tensor, ...], slack: float = 1.0) -> tuple[Tensor, ...]:
+    """Repeats ``step(k, state)`` for k = 1, 2, ... until the last of the state is no longer changed by more than `slack` digits.
+
+    A few more iterations follow, since derivatives settle later than values.
+    """
+    eps = slack * float(np.finfo(start[-1].dtype).eps)
+
+    def goes_on(carry: Any) -> Any:
+        k, still, *_ = carry
+        return (still < 12.0) & (k < float(_MOST))
+
+    def body(carry: Any) -> Any:
+        k, still, *state = carry
+        new = step(k, tuple(state))
+        change = any(absolute(stop_gradient(new[-1] - state[-1])) > eps * absolute(stop_gradient(new[-1])))
+        return (k + 1.0, where(change, 0.0, still + 1.0), *new)
+
+    one = absolute(full_like(start[-1], 0)).sum() + 1.0
+    return tuple(while_loop(goes_on, body, (one, one - 1.0, *start))[2:])
+
+
+def ratio(numerator: Callable[[Any], Any], denominator: Callable[[Any], Any], first: Tensor) -> Tensor:
+    """The continued fraction first + n(1) / (d(1) + n(2) / (d(2) + ...)), by Lentz's algorithm, changed by Thompson and Barnett."""
+    tiny = float(np.finfo(first.dtype).tiny) * 1e10
+    away = lambda v: where(absolute(v) < tiny, tiny, v)  # noqa: E731
+
+    def step(k: Any, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        c, d, value = state
+        n, m = numerator(k), denominator(k)
+        d = 1.0 / away(m + n * d)
+        c = away(m + n / c)
+        return c, d, value * c * d
+
+    start = away(first)
+    return until_still(step, (start, full_like(first, 0), start), 4.0)[-1]  # factors near 1 are rounded three times
+
+
+# ---------------------------------------------------------------- gamma
+@library
+def gammasgn(x: Any) -> Tensor:
+    """The sign of the gamma function: at a zero that of the zero, NaN at the negative whole numbers."""
+    x = inexact(x)
+    whole = floor(stop_gradient(x))
+    odd = whole - 2.0 * floor(whole * 0.5) != 0.0
+    one = full_like(x, 1)
+    below = where(whole == x, np.nan, where(odd, -one, one))
+    return where(x > 0.0, one, where(x == 0.0, where(signbit(stop_gradient(x)), -one, one), below))
+
+
+_UNIFORM = 20.0  # from here on the uniform expansion has all digits of f64 for x from a / 2 to 2 a
+# The coefficients of eta / (lambda - 1) in powers of eta, where eta^2 / 2 = lambda - 1 - log(lambda).
+_SLOPES = (
+    1.0, -1 / 3, 1 / 12, -2 / 135, 1 / 864, 1 / 2835, -139 / 777600, 3.9192631785224378e-05, -2.1854485106799922e-06,
+    -1.85406221071516e-06, 8.296711340953086e-07, -1.7665952736826079e-07, 6.7078535434014986e-09, 1.0261809784240308e-08,
+    -4.3820360184533532e-09, 9.1476995822367902e-10, -2.551419399494625e-11, -5.8307721325504251e-11, 2.4361948020667416e-11,
+    -5.0276692801141756e-12, 1.1004392031956135e-13, 3.3717632624009854e-13, -1.3923887224181621e-13, 2.8534893807447043e-14,
+    -5.1391118342425726e-16, -1.9752288294349443e-15, 8.0995211567045613e-16,
+)  # fmt: skip
+
+
+def _gamma_term(a: Tensor, x: Tensor) -> Tensor:
+    """x^a exp(-x) / gamma(a + 1) for finite x > 0; for large a by the deviance, where the powers would cancel."""
+    large = a >= LARGE
+    high, low = where(large, a, LARGE), where(large, 1.0, a)
+    position = where(large, x, LARGE)
+    near = exp(-high * deviance((position - high) / high, position / high) - stirling_series(high)) / sqrt(high * (2 * math.pi))
+    return where(large, near, exp(low * log(x) - x - gamma.lgamma(low + 1.0)))
+
+
+def _uniform(a: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:
+    """Both functions at x = a (1 + u) for a >= 20 and u from -1/2 to 1 (DLMF 8.12; the sum by Temme's recurrence)."""
+    eta = u * sqrt(2.0 * over_square(u))
+    count = of_format(a, 12, len(_SLOPES) - 1)
+    above, before, total = full_like(a, 0), full_like(a, 0), full_like(a, 0)
+    for m in reversed(range(count)):
+        above, before = before, _SLOPES[m + 1] + (m + 2.0) * above / a
+        total = total * eta + before
+    rest = exp(-0.5 * a * eta * eta) / sqrt(a * (2 * math.pi)) * total / (1.0 + above / a)
+    position = eta * sqrt(0.5 * a)
+    return 0.5 * ew.erfc(-position) - rest, 0.5 * ew.erfc(position) + rest
+
+
+def _parts(a: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+    """The lower and the upper function: by the uniform expansion near x = a, elsewhere one of them by series or fraction."""
+    even = (a >= _UNIFORM) & (a < np.inf) & (x >= 0.5 * a) & (x <= 2.0 * a)
+    large = where(even, a, _UNIFORM)
+    uniform = _uniform(large, where(even, x - large, 0.0) / large)
+    order = where(a < np.inf, a, 1.0)
+    small = order < 1.0
+    low = x < where(small, 1.0, order + 1.0)
+    inside = (x > 0.0) & (x < np.inf) & ~even
+    near = where(low & inside, x, 0.25 * order)
+    far = where(~low & inside, x, 2.0 * order + 2.0)
+    a1, x1 = where(small & (order > 0.0), order, 0.5), where(low & inside & small, x, 0.5)
+
+    def term(k: Any, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        part, plain, gap, gaps, total = state
+        part = part * near / (order + k)
+        gap = (gap - plain / k) * x1 / (a1 + k)  # (part - x^k / k!) / a
+        return part, plain * x1 / k, gap, gaps + gap, total + part
+
+    one, zero = full_like(a, 1), full_like(a, 0)
+    *_, gaps, series = until_still(term, (one, one, zero, zero, one))
+    lower = _gamma_term(order, near) * series
+    # The upper function of a small order is a small difference of 1, the exponential of this number less 1.
+    exponent = a1 * log(x1 / (a1 + (SHIFT + 1.0))) - gamma_step(one, a1) + ew.log_plus_one(a1 * exp(-x1) * gaps)
+    rest = where(small, -ew.exponential_minus_one(exponent), 1.0 - lower)
+    fraction = ratio(lambda k: k * (order - k), lambda k: far + 2.0 * k + 1.0 - order, far + 1.0 - order)
+    upper = _gamma_term(order, far) * order / fraction
+    return (where(even, uniform[0], where(low, lower, 1.0 - upper)), where(even, uniform[1], where(low, rest, upper)))
+
+
+def _at_ends(a: Tensor, x: Tensor, value: Tensor, at_zero: float) -> Tensor:
+    value = where((x == 0.0) | (a == np.inf), at_zero, where((x == np.inf) | (a == 0.0), 1.0 - at_zero, value))
+    is_open = (a == x) & ((x == 0.0) | (x == np.inf))
+    return where((a >= 0.0) & (x >= 0.0) & ~is_open, value, np.nan)
+
+
+@library
+def gammainc(a: Any, x: Any) -> Tensor:
+    """The lower incomplete gamma function, 1 / gamma(a) times the integral of t**(a-1) exp(-t) from 0 to x.
+
+    Args:
+      a: positive numbers.
+      x: numbers that are not negative.
+
+    Example:
+      >>> round(float(gammainc(1.0, 2.0)), 6)
+      0.864665
+    """
+    return _gammainc(*(require_real("gammainc", v) for v in inexacts("gammainc", a, x)))
+
+
+def _lower(a: Tensor, x: Tensor) -> Tensor:
+    return _at_ends(a, x, _parts(a, x)[0], 0.0)
+
+
+def _upper(a: Tensor, x: Tensor) -> Tensor:
+    return _at_ends(a, x, _parts(a, x)[1], 1.0)
+
+
+def _gamma_density(a: Tensor, x: Tensor) -> Tensor:
+    inside = (x > 0.0) & (x < np.inf)
+    y = where(inside, x, 1.0)
+    at_end = exp(-gamma.lgamma(a)) * power(x, a - 1.0) * exp(-x)  # a power has the slopes that its logarithm has not
+    return where(inside, _gamma_term(a, y) * a / y, where(x == 0.0, at_end, 0.0))
+
+
+def with_slopes(f: Callable[..., Tensor], density: Callable[..., Tensor], loops: Callable[..., Tensor] | None = None) -> Any:
+    """The function of parameters and an argument, the last one, with derivatives: by that `density`, by the others those of the
+    loops of `loops`, or `f`.
+    """
+    whole, inner = custom_jvp(f), loops or f
+
+    @whole.defjvp
+    def rule(primals: Any, tangents: Any) -> Any:
+        *parameters, x = primals
+        total = tangents[-1] * density(*primals)
+        for k, t in enumerate(tangents[:-1]):
+            along = lambda p, k=k: inner(*parameters[:k], p, *parameters[k + 1 :], x)  # noqa: E731
+            total = total + t * jvp(along, (parameters[k],), (full_like(x, 1),))[1]
+        return whole(*primals), total
+
+    return whole
+
+
+_gammainc = with_slopes(_lower, _gamma_density)
+_gammaincc = with_slopes(_upper, lambda a, x: -_gamma_density(a, x))
+
+
+@library
+def gammaincc(a: Any, x: Any) -> Tensor:
+    """The upper incomplete gamma function, 1 - gammainc(a, x), accurate where it is small."""
+    return _gammaincc(*(require_real("gammaincc", v) for v in inexacts("gammaincc", a, x)))
+
+
+# ---------------------------------------------------------------- beta
+@library
+def betainc(a: Any, b: Any, x: Any) -> Tensor:
+    """The incomplete beta function: the integral of t**(a-1) (1-t)**(b-1) from 0 to x over that from 0 to 1.
+
+    Args:
+      a, b: positive numbers.
+      x: numbers in [0, 1].
+
+    Example:
+      >>> round(float(betainc(2.0, 1.0, 0.5)), 6)
+      0.25
+    """
+    return _betainc(*(require_real("betainc", v) for v in inexacts("betainc", a, b, x)))
+
+
+_WIDE = 1000.0  # parameters from here on: the density is a bell, over which a quadrature is as accurate as it is
+_NODES = np.polynomial.legendre.leggauss(40)
+
+
+def _exact_product(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    """x y as a rounded product and its error (Dekker 1971)."""
+    factor = 4097.0 if x.dtype.itemsize <= 4 else 134217729.0
+    (x1, x2), (y1, y2) = ((high, v - high) for v in (x, y) for high in [v * factor - (v * factor - v)])
+    product = x * y
+    return product, ((x1 * y1 - product) + x1 * y2 + x2 * y1) + x2 * y2
+
+
+def _exact_sum(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    """x + y as a rounded sum and its error (Knuth)."""
+    total = x + y
+    part = total - x
+    return total, (x - (total - part)) + (y - part)
+
+
+def _gap(a: Tensor, b: Tensor, x: Tensor) -> Tensor:
+    """x b - (1 - x) a, the distance of x from the mean times a + b: of large numbers, which cancel, with all digits."""
+    plain = x * b - (1.0 - x) * a
+    a, b, x = (stop_gradient(v) for v in (a, b, x))
+    (first, e1), (second, e2) = _exact_product(x, a), _exact_product(x, b)
+    part, e3 = _exact_sum(first, -a)
+    total, e4 = _exact_sum(part, second)
+    correction = ((total - stop_gradient(plain)) + e4) + ((e1 + e2) + e3)
+    return plain + where(absolute(correction) < np.inf, correction, 0.0)
+
+
+def _beta_term(a: Tensor, b: Tensor, x: Tensor, y: Tensor, d: Tensor) -> Tensor:
+    """x^a y^b / beta(a, b) for y = 1 - x and d = x b - y a: by deviances from the largest value, so that no powers cancel."""
+    exponent = _beta_exponent(a, b, x, y, d)
+    return exp(exponent + stirling_rest(a + b) - stirling_rest(a) - stirling_rest(b)) * sqrt(a / (a + b) * b * (0.5 / math.pi))
+
+
+def _beta_exponent(a: Tensor, b: Tensor, x: Tensor, y: Tensor, d: Tensor) -> Tensor:
+    """log(x^a y^b) less its largest value, for d = x b - y a."""
+    share = a / (a + b)
+    return -(a * deviance(d / a, x / share) + b * deviance(-d / b, y / (b / (a + b))))
+
+
+def _left_tail(a: Tensor, b: Tensor, x: Tensor, y: Tensor, d: Tensor) -> Tensor:
+    """The integral of the density from 0 to x = 1 - y, left of its mean, for large parameters.
+
+    By Gauss-Legendre quadrature over the part in which the density falls to e^-40 of its value at x.
+    """
+    n = a + b
+    width = sqrt(a / n * (b / n) / n)
+    distance = -d / n / width
+    length = stop_gradient(width * (sqrt(distance * distance + 80.0) - distance))
+    length = where(length < x, length, stop_gradient(x))
+    nodes, weights = (np.asarray(v, x.dtype) for v in (0.5 * (_NODES[0] + 1.0), 0.5 * _NODES[1]))
+    order, other, at, rest, shift, scale = (reshaped(v, (*v.shape, 1)) for v in (a, b, x, y, d, length))
+    step = scale * nodes
+    at, rest, shift = at - step, rest + step, shift - (order + other) * step
+    total = (exp(_beta_exponent(order, other, at, rest, shift)) / (at * rest) * weights).sum(-1)
+    size = exp(stirling_series(n) - stirling_series(a) - stirling_series(b)) * sqrt(a / n * b * (0.5 / math.pi))
+    return total * length * size
+
+
+def _log_of_small(p: Tensor, q: Tensor, z: Tensor) -> Tensor:
+    """log(betainc(p, q, z)) for p < 1 and z up to the mean, with all digits also where p is small.
+
+    It is log(z^p gamma(p + q) / (gamma(p + 1) gamma(q)) (1 + p S)) with the series S of DLMF 8.17.7.
+    """
+
+    def term(k: Any, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        part, total = state
+        part = part * ((k - q) / k * z)
+        return part, total + part / (p + k)
+
+    one = full_like(p, 1)
+    series = until_still(term, (one, full_like(p, 0)))[-1]
+    scale = z * ((q + p + float(SHIFT)) / (p + (SHIFT + 1.0)))
+    return p * log(scale) + gamma_step(q, p) - gamma_step(one, p) + ew.log_plus_one(p * series)
+
+
+def _beta(a: Tensor, b: Tensor, x: Tensor) -> Tensor:
+    finite = (a > 0.0) & (b > 0.0) & (a < np.inf) & (b < np.inf)
+    order, other = where(finite, a, 1.0), where(finite, b, 1.0)
+    wide = (order >= _WIDE) & (other >= _WIDE)
+    middle = where(wide, order / (order + other), (order + 1.0) / (order + other + 2.0))
+    swap = x > middle
+    inside = (x > 0.0) & (x < 1.0)
+    low = where(inside, x, 0.5)
+    high = 1.0 - low
+    p, q, z, w = where(swap, other, order), where(swap, order, other), where(swap, high, low), where(swap, low, high)
+    p1, q1, z1, w1 = (where(wide, 1.0, p), where(wide, 1.0, q), where(wide, 0.25, z), where(wide, 0.75, w))
+
+    d = _gap(order, other, low)
+    d = where(swap, -d, d)
+    d1, d2 = where(wide, 0.25 * q1 - 0.75 * p1, d), where(wide & inside, d, 0.0)
+    gap = 1.0 - d1
+
+    def numerator(k: Any) -> Any:
+        scale = z1 / (p1 + 2.0 * k - 1.0)
+        last = k - 1.0  # p1 + k would lose a small p1
+        return where(last == 0.0, 1.0, p1 + last) * (k * (q1 - k) * scale) * ((p1 + q1 + last) * scale)
+
+    def denominator(k: Any) -> Any:
+        return k + k * (q1 - k) * z1 / (p1 + 2.0 * k - 1.0) + (p1 + k) / (p1 + 2.0 * k + 1.0) * (gap + k * (1.0 + w1))
+
+    # The even part of the fraction of DLMF 8.17.22, by 1 - x where that is small (Didonato and Morris 1992).
+    narrow = _beta_term(p1, q1, z1, w1, d1) / p1 / ratio(numerator, denominator, gap / (p1 + 1.0))
+    p2, q2 = where(wide, p, _WIDE), where(wide, q, _WIDE)
+    bell = wide & inside
+    value = where(wide, _left_tail(p2, q2, where(bell, z, 0.5), where(bell, w, 0.5), d2), narrow)
+    small = p < 1.0
+    exponent = _log_of_small(*(where(small, v, other) for v, other in ((p, 0.5), (q, 0.5), (z, 0.25))))
+    value = where(small, exp(exponent), value)
+    value = where(swap, where(small, -ew.exponential_minus_one(exponent), 1.0 - value), value)
+    # Without weight at one end, or all of it there.
+    value = where((a == 0.0) | (b == np.inf), 1.0, where((b == 0.0) | (a == np.inf), 0.0, value))
+    value = where(x <= 0.0, 0.0, where(x >= 1.0, 1.0, value))
+    is_open = ((a == 0.0) & (b == 0.0)) | ((a == np.inf) & (b == np.inf))
+    return where((a >= 0.0) & (b >= 0.0) & (x >= 0.0) & (x <= 1.0) & ~is_open, value, np.nan)
+
+
+def _beta_density(a: Tensor, b: Tensor, x: Tensor) -> Tensor:
+    inside = (x > 0.0) & (x < 1.0)
+    y = where(inside, x, 0.5)
+    size = gamma.lgamma(a + b) - gamma.lgamma(a) - gamma.lgamma(b)
+    at_end = exp(size) * power(x, a - 1.0) * power(1.0 - x, b - 1.0)  # a power has the slopes that its logarithm has not
+    at_end = where((x == 0.0) | (x == 1.0), at_end, 0.0)
+    return where(inside, _beta_term(a, b, y, 1.0 - y, _gap(a, b, y)) / (y * (1.0 - y)), at_end)
+
+
+_betainc = with_slopes(_beta, _beta_density)

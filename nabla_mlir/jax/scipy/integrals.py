@@ -1,0 +1,229 @@
+"""Exponential, sine and cosine integrals, and Spence's function: series near 0, continued fractions or series elsewhere.
+
+Derivatives are formulas of the functions themselves, so that they have derivatives of any order.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from nabla_mlir.jax.scipy.incomplete import ratio, until_still
+from nabla_mlir.numpy.bessel import of_real
+from nabla_mlir.numpy.logic import where
+from nabla_mlir.numpy.operands import asarray
+from nabla_mlir.numpy.special_values import sine_over
+from nabla_mlir.numpy.ufuncs import absolute, cos, exp, floor, imag, log, real, sign, sin
+from nabla_mlir.ops import gamma
+from nabla_mlir.ops.autodiff import stop_gradient
+from nabla_mlir.staging.eager import Static, library
+from nabla_mlir.table.tensor import Tensor, full_like
+from nabla_mlir.transforms.custom import custom_jvp
+
+_FAR = 40.0  # from here on the asymptotic series of expi has all digits
+_NEAR = 4.0  # up to here the series of si and ci lose few digits
+
+
+def series(term: Any, start: Tensor, total: Tensor) -> Tensor:
+    """The sum of a total and the second results of ``term(k, part) -> (part, summand)`` for k = 1, 2, ..."""
+
+    def step(k: Any, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        part, summand = term(k, state[0])
+        return part, state[1] + summand
+
+    return until_still(step, (start, total))[-1]
+
+
+# ---------------------------------------------------------------- exponential
+@custom_jvp
+def _expn(n: Tensor, x: Tensor) -> Tensor:
+    inside = (x > 0.0) & (x < np.inf)
+    low = x <= 1.0
+    near, far = where(low & inside, x, 0.5), where(low | ~inside, 2.0, x)
+    order = where(n > 0.0, n, 1.0)
+
+    def term(k: Any, part: Tensor) -> tuple[Tensor, Tensor]:
+        part = part * -near / k
+        distance = k + 1.0 - order
+        return part, where(distance == 0.0, 0.0, -part / where(distance == 0.0, 1.0, distance))
+
+    first = where(order == 1.0, 0.0, -1.0 / where(order == 1.0, 1.0, 1.0 - order))
+    odd = order - 1.0 - 2.0 * floor((order - 1.0) * 0.5) != 0.0
+    power = exp((order - 1.0) * log(near) - gamma.lgamma(order))
+    lower = where(odd, -power, power) * (gamma.digamma(order) - log(near)) + series(term, full_like(x, 1), first)
+    upper = exp(-far) / ratio(lambda k: -k * (order - 1.0 + k), lambda k: far + order + 2.0 * k, far + order)
+    value = where(n == 0.0, exp(-x) / x, where(low, lower, upper))
+    value = where(inside, value, where(x == np.inf, 0.0, where(n > 1.0, first, np.inf)))
+    return where((n >= 0.0) & (n == floor(n)) & (x >= 0.0), value, np.nan)
+
+
+@_expn.defjvp
+def _expn_jvp(primals: Any, tangents: Any) -> Any:
+    n, x = primals
+    down = _expn(where(n > 0.0, n - 1.0, 0.0), x)
+    return _expn(n, x), -tangents[1] * where(n > 0.0, down, exp(-x) * (1.0 + x) / (x * x))
+
+
+@library
+def expn(n: Any, x: Any) -> Tensor:
+    """The exponential integral of order n: the integral of exp(-x t) / t**n from 1 to infinity.
+
+    Args:
+      n: whole numbers that are not negative, without derivatives; NaN for others.
+      x: numbers that are not negative; NaN for others.
+
+    Example:
+      >>> round(float(expn(2, 1.0)), 6)
+      0.148496
+    """
+    return of_real("expn", lambda n, x: _expn(stop_gradient(n), x), n, x)
+
+
+@library
+def exp1(x: Any) -> Tensor:
+    """The exponential integral of order 1, the integral of exp(-t) / t from x to infinity; NaN for negative numbers."""
+    return of_real("exp1", lambda x: _expn(full_like(x, 1), x), x)
+
+
+@custom_jvp
+def _expi(x: Tensor) -> Tensor:
+    near = where((x > 0.0) & (x < _FAR), x, 1.0)
+    far = where(x >= _FAR, x, _FAR)
+
+    def term(k: Any, part: Tensor) -> tuple[Tensor, Tensor]:
+        part = part * near / k
+        return part, part / k
+
+    def asymptotic(k: Any, part: Tensor) -> tuple[Tensor, Tensor]:
+        part = where(k > far, 0.0, part * k / far)  # beyond, its terms grow
+        return part, part
+
+    one = full_like(x, 1)
+    lower = np.euler_gamma + log(near) + series(term, one, one * 0.0)
+    upper = where(far == np.inf, np.inf, exp(far) / far * series(asymptotic, one, one))
+    below = -_expn(one, where(x < 0.0, -x, 1.0))
+    return where(x < 0.0, below, where(x == 0.0, -np.inf, where(x < _FAR, lower, where(x >= _FAR, upper, np.nan))))
+
+
+@_expi.defjvp
+def _expi_jvp(primals: Any, tangents: Any) -> Any:
+    (x,), (t,) = primals, tangents
+    return _expi(x), t * exp(x) / x
+
+
+@library
+def expi(x: Any) -> Tensor:
+    """The exponential integral Ei: the integral of exp(t) / t from minus infinity to x, its principal value beyond 0.
+
+    Example:
+      >>> round(float(expi(1.0)), 6)
+      1.895118
+    """
+    return of_real("expi", _expi, x)
+
+
+# ---------------------------------------------------------------- sine and cosine
+@custom_jvp
+def _sici(x: Tensor) -> tuple[Tensor, Tensor]:
+    size = absolute(x)
+    near, far = where(size <= _NEAR, size, 1.0), where((size > _NEAR) & (size < np.inf), size, _NEAR)
+
+    def sine(k: Any, part: Tensor) -> tuple[Tensor, Tensor]:
+        part = -part * near * near / (2.0 * k * (2.0 * k + 1.0))
+        return part, part / (2.0 * k + 1.0)
+
+    def cosine(k: Any, part: Tensor) -> tuple[Tensor, Tensor]:
+        part = -part * near * near / ((2.0 * k - 1.0) * 2.0 * k)
+        return part, part / (2.0 * k)
+
+    si, ci = series(sine, near, near), np.euler_gamma + log(near) + series(cosine, full_like(x, 1), full_like(x, 0))
+    z = far * 1j
+    around = (cos(far) - sin(far) * 1j) / ratio(lambda k: -k * k, lambda k: z + 2.0 * k + 1.0, z + 1.0)  # E1(z)
+    low = size <= _NEAR
+    si = where(low, si, where(size == np.inf, 0.5 * math.pi, 0.5 * math.pi + imag(around)))
+    ci = where(low, where(size == 0.0, -np.inf, ci), where(size == np.inf, 0.0, -real(around)))
+    return where(x != x, np.nan, sign(x) * si), where(x >= 0.0, ci, np.nan)
+
+
+@_sici.defjvp
+def _sici_jvp(primals: Any, tangents: Any) -> Any:
+    (x,), (t,) = primals, tangents
+    near = absolute(x) < 0.5  # there a series, whose derivatives have values at 0
+    small, large = where(near, x, 0.0), where(near, 1.0, x)
+    return _sici(x), (t * where(near, sine_over(small), sin(large) / large), t * cos(x) / x)
+
+
+@library
+def sici(x: Any) -> tuple[Tensor, Tensor]:
+    """The integral of sin(t) / t from 0 to x, and that of cos(t) / t from infinity to x, which is NaN for negative x.
+
+    Example:
+      >>> [round(float(y), 6) for y in sici(1.0)]
+      [0.946083, 0.337404]
+    """
+    return of_real("sici", _sici, x)
+
+
+# ---------------------------------------------------------------- Bernoulli's numbers and Spence's function
+def _bernoulli(n: int) -> list[Fraction]:
+    """Bernoulli's numbers up to n, with -1/2 at 1."""
+    numbers = [Fraction(1)]
+    for m in range(1, n + 1):
+        numbers.append(-sum((math.comb(m + 1, k) * b for k, b in enumerate(numbers)), Fraction(0)) / (m + 1))
+    return numbers
+
+
+@library
+def bernoulli(n: Static[int]) -> Tensor:
+    """Bernoulli's numbers B(0), ..., B(n).
+
+    Example:
+      >>> [round(float(b), 4) for b in bernoulli(2)]
+      [1.0, -0.5, 0.1667]
+    """
+    return asarray([float(b) for b in _bernoulli(n)])
+
+
+_SPENCE = [float(b / math.factorial(k + 1)) for k, b in enumerate(_bernoulli(22))]
+
+
+@custom_jvp
+def _spence(z: Tensor) -> Tensor:
+    inside = (z > 0.0) & (z < np.inf)
+    x = where(inside, z, 1.0)
+    low, high = x < 0.5, x > 2.0
+    small = where(high, 1.0 / x, x)
+    beside = low | high  # there it is that of 1 - small
+    u = -log(where(beside, 1.0 - small, small))
+    value = full_like(z, 0)
+    for coefficient in reversed(_SPENCE):
+        value = (value + coefficient) * u
+    value = where(beside, math.pi**2 / 6 + log(small) * u - value, value)
+    value = where(high, -0.5 * log(x) ** 2 - value, value)
+    value = where(z == 0.0, math.pi**2 / 6, where(z == np.inf, -np.inf, value))
+    return where(z >= 0.0, value, np.nan)
+
+
+@_spence.defjvp
+def _spence_jvp(primals: Any, tangents: Any) -> Any:
+    (z,), (t,) = primals, tangents
+    away = absolute(z - 1.0) > 0.1
+    distance, near = where(away, 1.0 - z, 1.0), where(away, 0.0, 1.0 - z)
+    slope = full_like(z, 0)
+    for k in range(16, 0, -1):  # -log(1 - y) / y, whose derivatives have values at 0
+        slope = slope * near + 1.0 / k
+    return _spence(z), t * where(away, log(where(away, z, 1.0)) / distance, -slope)
+
+
+@library
+def spence(x: Any) -> Tensor:
+    """Spence's function, the integral of log(t) / (1 - t) from 1 to x; NaN for negative numbers.
+
+    Example:
+      >>> round(float(spence(0.0)), 6)
+      1.644934
+    """
+    return of_real("spence", _spence, x)

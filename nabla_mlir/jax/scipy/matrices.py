@@ -1,0 +1,216 @@
+"""Matrices of a form, under the names of `scipy.linalg`: of given numbers, or constants of a size."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from math import comb
+from typing import Any
+
+import numpy as np
+
+from nabla_mlir.base.errors import ShapeError, user_frame
+from nabla_mlir.dialects.types import as_dtype
+from nabla_mlir.numpy.creation import zeros
+from nabla_mlir.numpy.filtering import convolve
+from nabla_mlir.numpy.indexing import take
+from nabla_mlir.numpy.joining import concatenate
+from nabla_mlir.numpy.operands import asarray, convert, inexact, tensor
+from nabla_mlir.numpy.shapes import atleast_1d, atleast_2d, ravel
+from nabla_mlir.numpy.special_values import described
+from nabla_mlir.numpy.ufuncs import absolute, conj
+from nabla_mlir.ops.shape import reshaped
+from nabla_mlir.staging.eager import Static, library
+from nabla_mlir.table.promotion import Defaults
+from nabla_mlir.table.tensor import Tensor
+from nabla_mlir.transforms.vectorize import vmap
+
+
+@library
+def block_diag(*arrs: Any) -> Tensor:
+    """A matrix with these on its diagonal.
+
+    Example:
+      >>> block_diag(np.ones((1, 2)), 3.0).tolist()
+      [[1.0, 1.0, 0.0], [0.0, 0.0, 3.0]]
+    """
+    blocks = [atleast_2d(a) for a in arrs]
+    dtype = np.result_type(*(b.dtype for b in blocks))
+    columns, rows, before = int(np.sum([b.shape[1] for b in blocks])), [], 0
+    for b in blocks:
+        if b.ndim != 2:
+            raise ShapeError(
+                f"block_diag requires matrices, vectors and numbers, got shape {b.shape}.", where=user_frame()
+            )
+        m, n = b.shape
+        rows.append(
+            concatenate(
+                [zeros((m, before), dtype), convert(tensor(b), dtype), zeros((m, columns - before - n), dtype)], 1
+            )
+        )
+        before += n
+    return concatenate(rows)
+
+
+@library
+def toeplitz(c: Any, r: Any = None) -> Tensor:
+    """The matrix with `c` as first column and `r` as first row (the conjugate of `c` if None), constant along diagonals.
+
+    Example:
+      >>> toeplitz(np.array([1.0, 2.0]), np.array([1.0, 3.0])).tolist()
+      [[1.0, 3.0], [2.0, 1.0]]
+    """
+    column = ravel(c)
+    row = conj(column) if r is None else ravel(r)
+    m, n = column.size, row.size
+    return take(concatenate([column[::-1], row[1:]]), np.arange(m)[::-1, None] + np.arange(n))
+
+
+@library
+def hankel(c: Any, r: Any = None) -> Tensor:
+    """The matrix with `c` as first column and `r` as last row (zeros if None), constant along antidiagonals."""
+    column = ravel(c)
+    row = column * 0 if r is None else ravel(r)
+    return take(concatenate([column, row[1:]]), np.arange(column.size)[:, None] + np.arange(row.size))
+
+
+@library
+def circulant(c: Any) -> Tensor:
+    """The matrix whose columns are `c` turned round, by one more from each to the next."""
+    column = ravel(c)
+    n = column.size
+    return take(column, (np.arange(n)[:, None] - np.arange(n)) % n)
+
+
+@library
+def companion(a: Any) -> Tensor:
+    """The matrix whose eigenvalues are the zeros of a polynomial."""
+    p = inexact(atleast_1d(a))
+    n = p.shape[0] - 1
+    return concatenate([reshaped(-p[1:] / p[0], (1, n)), tensor(np.eye(n - 1, n, dtype=p.dtype))])
+
+
+@library
+def fiedler(a: Any) -> Tensor:
+    """The symmetric matrix of the distances of numbers.
+
+    Example:
+      >>> fiedler(np.array([1.0, 4.0])).tolist()
+      [[0.0, 3.0], [3.0, 0.0]]
+    """
+    v = ravel(a)
+    return absolute(reshaped(v, (v.size, 1)) - v)
+
+
+@library
+def fiedler_companion(a: Any) -> Tensor:
+    """The pentadiagonal matrix whose eigenvalues are the zeros of a polynomial."""
+    p = inexact(ravel(a))
+    n = p.size - 1
+    if n < 1:
+        raise ShapeError(f"fiedler_companion requires two coefficients at least, got {p.size}.", where=user_frame())
+    positions = np.full((n, n), n + 1)  # of each element in -p / p[0], 0, 1
+    positions[np.arange(3, n, 2), np.arange(1, n - 2, 2)] = n + 2
+    positions[np.arange(0, n - 2, 2), np.arange(2, n, 2)] = n + 2
+    positions[np.arange(2, n, 2), np.arange(1, n - 1, 2)] = np.arange(3, n + 1, 2)
+    positions[np.arange(0, n - 1, 2), np.arange(1, n, 2)] = np.arange(2, n + 1, 2)
+    positions[1:2, 0], positions[0, 0] = n + 2, 1
+    return take(concatenate([-p / p[0], tensor(np.array([0.0, 1.0], p.dtype))]), positions)
+
+
+@library
+def leslie(f: Any, s: Any) -> Tensor:
+    """The matrix of a population: fecundities in the first row, survival below the diagonal."""
+    top, below = inexact(f), inexact(s)
+    n = top.shape[0]
+    return concatenate([reshaped(top, (1, n)), reshaped(below, (n - 1, 1)) * np.eye(n - 1, n, dtype=below.dtype)])
+
+
+@library
+def convolution_matrix(a: Any, n: Static[int], mode: str = "full") -> Tensor:
+    """The matrix whose product with a vector of length n is its convolution with `a`."""
+    x = tensor(a)
+    return vmap(lambda unit: convolve(x, unit, mode), out_axes=1)(np.eye(n, dtype=x.dtype))
+
+
+def _known(name: str, doc: str, make: Any) -> Any:
+    """A function of numbers that are known, whose matrix is a constant, of the default float dtype if it takes none."""
+    takes_dtype = "dtype" in inspect.signature(make).parameters
+    return described(name, doc)(lambda *args, **kwargs: asarray(make(*args, **kwargs), None if takes_dtype else Defaults.float))
+
+
+def _hilbert(n: int) -> np.ndarray:
+    return 1.0 / (np.arange(1, n + 1)[:, None] + np.arange(n))
+
+
+def _hadamard(n: int, dtype: Any = int) -> np.ndarray:
+    out = np.ones((1, 1), as_dtype(dtype))
+    while out.shape[0] < n:
+        out = np.block([[out, out], [out, -out]])
+    if out.shape[0] != n:
+        raise ShapeError(f"hadamard requires a power of two, got {n}.", where=user_frame())
+    return out
+
+
+def _dft(n: int, scale: str | None = None, *, dtype: Any = complex) -> np.ndarray:
+    if scale not in (None, "sqrtn", "n"):
+        raise ShapeError(f"dft requires scale None, 'sqrtn' or 'n', got {scale!r}.", where=user_frame())
+    powers = np.exp(-2j * np.pi * np.outer(np.arange(n), np.arange(n)) / n)
+    return (powers / {None: 1.0, "sqrtn": np.sqrt(n), "n": n}[scale]).astype(as_dtype(complex if dtype is None else dtype))
+
+
+def _helmert(n: int, full: bool = False) -> np.ndarray:
+    rows = np.tril(np.ones((n, n)), -1) - np.diag(np.arange(n))
+    rows[0], squares = 1.0, np.arange(n) * np.arange(1.0, n + 1)
+    squares[0] = n
+    return (rows / np.sqrt(squares)[:, None])[0 if full else 1 :]
+
+
+def _inverse_hilbert(n: int) -> np.ndarray:
+    def at(i: int, j: int) -> int:
+        return (
+            (-1) ** (i + j)
+            * (i + j - 1)
+            * comb(n + i - 1, n - j)
+            * comb(n + j - 1, n - i)
+            * comb(i + j - 2, i - 1) ** 2
+        )
+
+    return np.array([[float(at(i, j)) for j in range(1, n + 1)] for i in range(1, n + 1)])
+
+
+def _of_kind(name: str, kind: str | None, low: Any, product: Any) -> np.ndarray:
+    """A lower triangular matrix, its transpose, or a symmetric product of the two."""
+    choices = {None: product, "symmetric": product, "lower": low, "upper": low.T}
+    if kind not in choices:
+        raise ShapeError(f"{name} requires kind symmetric, lower or upper, got {kind!r}.", where=user_frame())
+    return choices[kind].astype(float)
+
+
+def _pascal(n: int, kind: str | None = None) -> np.ndarray:
+    low = np.array([[comb(i, j) for j in range(n)] for i in range(n)], object)
+    return _of_kind("pascal", kind, low, low @ low.T)
+
+
+def _inverse_pascal(n: int, kind: str | None = None) -> np.ndarray:
+    low = np.array([[(-1) ** (i + j) * comb(i, j) for j in range(n)] for i in range(n)], object)
+    return _of_kind("invpascal", kind, low, low.T @ low)
+
+
+hilbert: Callable[..., Any] = _known("hilbert", "The n by n matrix with 1 / (i + j + 1).", _hilbert)
+hadamard: Callable[..., Any] = _known(
+    "hadamard", "The n by n matrix of signs with orthogonal columns, for n a power of two.", _hadamard
+)
+dft: Callable[..., Any] = _known(
+    "dft", "The matrix of the discrete Fourier transform of n numbers, divided by sqrt(n) or n on demand.", _dft
+)
+helmert: Callable[..., Any] = _known(
+    "helmert", "The matrix with orthonormal rows that are contrasts of n numbers; `full` adds their mean.", _helmert
+)
+invhilbert: Callable[..., Any] = _known(
+    "invhilbert", "The inverse of the n by n Hilbert matrix, of whole numbers.", _inverse_hilbert
+)
+pascal: Callable[..., Any] = _known(
+    "pascal", "The n by n matrix of Pascal's triangle: symmetric, lower or upper.", _pascal
+)
+invpascal: Callable[..., Any] = _known("invpascal", "The inverse of `pascal`.", _inverse_pascal)

@@ -1,0 +1,85 @@
+"""Interpolation in arrays under the name of `scipy.ndimage`."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+import nabla_mlir.numpy as nnp
+from nabla_mlir.base.errors import ShapeError, user_frame
+from nabla_mlir.staging.eager import Static, library
+from nabla_mlir.table.tensor import Tensor
+
+
+def _reflected(i: Any, n: int) -> Any:
+    i = i % (2 * n)
+    return nnp.where(i < n, i, 2 * n - 1 - i)
+
+
+def _mirrored(i: Any, n: int) -> Any:
+    period = max(2 * n - 2, 1)
+    i = i % period
+    return nnp.where(i < n, i, period - i)
+
+
+# The index of an element for each mode, from any integer.
+_MODES: dict[str, Callable[[Any, int], Any]] = {
+    "constant": lambda i, n: nnp.clip(i, 0, n - 1), "nearest": lambda i, n: nnp.clip(i, 0, n - 1), "wrap": lambda i, n: i % n,
+    "mirror": _mirrored, "reflect": _reflected,
+}  # fmt: skip
+
+
+@library
+def map_coordinates(
+    input: Any, coordinates: Sequence[Any], order: Static[int], mode: str = "constant", cval: Any = 0.0
+) -> Tensor:  # fmt: skip
+    """The array at places between its elements: the nearest element (order 0), or linear between its neighbours (order 1).
+
+    Args:
+      input: an array.
+      coordinates: for each of its axes the places along it, arrays of one shape.
+      order: 0 or 1.
+      mode: what lies outside: "constant" (cval), "nearest", "wrap", "mirror" (about the middle of the last element) or
+        "reflect" (about its edge).
+      cval: the value outside.
+
+    Raises:
+      ShapeError: another order or mode, or not as many coordinates as axes.
+
+    Example:
+      >>> map_coordinates(np.array([0.0, 10.0, 20.0]), [np.array([0.5, 1.25])], order=1).tolist()
+      [5.0, 12.5]
+    """
+    x = nnp.asarray(input)
+    if order not in (0, 1) or mode not in _MODES:
+        raise ShapeError(f"map_coordinates requires order 0 or 1 and a mode among {', '.join(_MODES)}, got {order} and {mode!r}.",
+                         where=user_frame())  # fmt: skip
+    if len(coordinates) != x.ndim:
+        raise ShapeError(f"map_coordinates requires coordinates for each of {x.ndim} axes, got {len(coordinates)}.",
+                         where=user_frame())  # fmt: skip
+    positions = [nnp.asarray(c) for c in coordinates]
+    sides = [_neighbours(position, order) for position in positions]
+    total: Any = 0
+    for corner in itertools.product(*sides):
+        at = tuple(_MODES[mode](i, n) for (i, _), n in zip(corner, x.shape, strict=True))
+        value = x[at]
+        if mode == "constant":
+            inside = [(i >= 0) & (i < n) for (i, _), n in zip(corner, x.shape, strict=True)]
+            value = nnp.where(math.prod(inside[1:], start=inside[0]), value, nnp.asarray(cval, dtype=x.dtype))
+        total = total + math.prod((w for _, w in corner[1:]), start=corner[0][1]) * value
+    return total.astype(x.dtype) if x.dtype.kind in "fcV" else nnp.rint(total).astype(x.dtype)
+
+
+def _neighbours(position: Any, order: int) -> list[tuple[Any, Any]]:
+    """The indices beside a place, each with its weight."""
+    index = np.dtype(np.int32)
+    if order == 0 or position.dtype.kind in "iu":
+        nearest = position if position.dtype.kind in "iu" else nnp.trunc(position + nnp.copysign(0.5, position))
+        return [(nearest.astype(index), nnp.ones_like(nearest))]
+    below = nnp.floor(position)
+    weight = position - below
+    return [(below.astype(index), 1 - weight), (below.astype(index) + 1, weight)]

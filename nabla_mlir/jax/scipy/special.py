@@ -1,0 +1,324 @@
+"""Special functions of mathematics and statistics."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from nabla_mlir.base.errors import DtypeError, user_frame
+from nabla_mlir.jax.scipy.error_integrals import dawsn as dawsn
+from nabla_mlir.jax.scipy.error_integrals import erfcx as erfcx
+from nabla_mlir.jax.scipy.error_integrals import fresnel as fresnel
+from nabla_mlir.jax.scipy.error_integrals import owens_t as owens_t
+from nabla_mlir.jax.scipy.error_integrals import wofz as wofz
+from nabla_mlir.jax.scipy.gamma_ratios import log_beta, log_rising
+from nabla_mlir.jax.scipy.harmonics import bessel_jn as bessel_jn
+from nabla_mlir.jax.scipy.harmonics import sph_harm_y as sph_harm_y
+from nabla_mlir.jax.scipy.hypergeometric import hyp1f1 as hyp1f1
+from nabla_mlir.jax.scipy.hypergeometric import hyp2f1 as hyp2f1
+from nabla_mlir.jax.scipy.incomplete import betainc as betainc
+from nabla_mlir.jax.scipy.incomplete import gammainc as gammainc
+from nabla_mlir.jax.scipy.incomplete import gammaincc as gammaincc
+from nabla_mlir.jax.scipy.incomplete import gammasgn as gammasgn
+from nabla_mlir.jax.scipy.integrals import bernoulli as bernoulli
+from nabla_mlir.jax.scipy.integrals import exp1 as exp1
+from nabla_mlir.jax.scipy.integrals import expi as expi
+from nabla_mlir.jax.scipy.integrals import expn as expn
+from nabla_mlir.jax.scipy.integrals import sici as sici
+from nabla_mlir.jax.scipy.integrals import spence as spence
+from nabla_mlir.nn.activations import log_softmax as log_softmax
+from nabla_mlir.nn.activations import softmax as softmax
+from nabla_mlir.numpy.bessel import i0 as i0
+from nabla_mlir.numpy.bessel import i0e as i0e
+from nabla_mlir.numpy.bessel import i1 as i1
+from nabla_mlir.numpy.bessel import i1e as i1e
+from nabla_mlir.numpy.logic import where
+from nabla_mlir.numpy.operands import inexact, inexacts
+from nabla_mlir.numpy.reductions import logsumexp as logsumexp
+from nabla_mlir.numpy.special_values import nan_where, polynomial, times_log, times_log1p
+from nabla_mlir.numpy.ufuncs import absolute, exp, expm1, log, log1p, sqrt
+from nabla_mlir.ops import elementwise as ew
+from nabla_mlir.ops import gamma as gamma_functions
+from nabla_mlir.ops.autodiff import stop_gradient
+from nabla_mlir.ops.guards import product
+from nabla_mlir.staging.eager import Static, library
+from nabla_mlir.table.tensor import Tensor, full_like
+from nabla_mlir.transforms.custom import custom_jvp
+
+_NO_TAIL = 40.0  # below -40 ndtr vanishes in f64
+
+
+@library
+def erf(x: Any) -> Tensor:
+    """The error function, 2 / sqrt(pi) times the integral of exp(-t**2) from 0 to x."""
+    return ew.erf(inexact(x))
+
+
+@library
+def erfc(x: Any) -> Tensor:
+    """1 - erf(x), accurate for large x."""
+    return ew.erfc(inexact(x))
+
+
+@library
+def erfinv(x: Any) -> Tensor:
+    """The number whose error function is x."""
+    return ew.erf_inv(inexact(x))
+
+
+@library
+def gammaln(x: Any) -> Tensor:
+    """log(abs(gamma(x)))."""
+    return gamma_functions.lgamma(inexact(x))
+
+
+lgamma = gammaln
+
+
+@library
+def digamma(x: Any) -> Tensor:
+    """The derivative of gammaln."""
+    return gamma_functions.digamma(inexact(x))
+
+
+@library
+def polygamma(n: Static[Any], x: Any) -> Tensor:
+    """The n-th derivative of digamma at x."""
+    return gamma_functions.polygamma(*inexacts("polygamma", n, x))
+
+
+@library
+def zeta(x: Static[Any], q: Any = 1.0) -> Tensor:
+    """The Hurwitz zeta function (Riemann's for q = 1): the sum of (q + k)**-s over k = 0, 1, 2, ..."""
+    return gamma_functions.zeta(*inexacts("zeta", x, q))
+
+
+@library
+def expit(x: Any) -> Tensor:
+    """The logistic function 1 / (1 + exp(-x))."""
+    return ew.logistic(inexact(x))
+
+
+@library
+def logit(x: Any) -> Tensor:
+    """log(x / (1 - x))."""
+    p = inexact(x)
+    return ew.log(p) - ew.log_plus_one(-p)
+
+
+@library
+def xlogy(x: Any, y: Any) -> Tensor:
+    """x * log(y), and 0 where x is 0; NaN where x or y is NaN."""
+    x, y = inexacts("xlogy", x, y)
+    return times_log(nan_where(y, x), y)
+
+
+@library
+def xlog1py(x: Any, y: Any) -> Tensor:
+    """x * log(1 + y), and 0 where x is 0; NaN where x or y is NaN."""
+    x, y = inexacts("xlog1py", x, y)
+    return times_log1p(nan_where(y, x), y)
+
+
+# ---------------------------------------------------------------- gamma and beta
+@library
+def gamma(x: Any) -> Tensor:
+    """The gamma function; NaN at the negative whole numbers.
+
+    Example:
+      >>> round(float(gamma(5.0)), 3)
+      24.0
+    """
+    return gammasgn(x) * exp(gammaln(x))
+
+
+@library
+def loggamma(x: Any) -> Tensor:
+    """The logarithm of the gamma function; NaN where that is negative."""
+    x = inexact(x)
+    return where(gammasgn(x) > 0.0, gammaln(x), np.nan)
+
+
+@library
+def factorial(n: Any, exact: bool = False) -> Tensor:
+    """gamma(n + 1), and 0 for negative n; `exact` must be False."""
+    if exact:
+        raise DtypeError("factorial requires exact=False, got True.", where=user_frame(), help="use math.factorial.")
+    n = inexact(n)
+    return where(n < 0.0, 0.0, exp(gammaln(where(n < 0.0, 0.0, n) + 1.0)))
+
+
+@library
+def betaln(a: Any, b: Any) -> Tensor:
+    """log(abs(beta(a, b)))."""
+    a, b = inexacts("betaln", a, b)
+    return log_beta(a, b)
+
+
+@library
+def beta(a: Any, b: Any) -> Tensor:
+    """The beta function, gamma(a) gamma(b) / gamma(a + b)."""
+    a, b = inexacts("beta", a, b)
+    return gammasgn(a) * gammasgn(b) * gammasgn(a + b) * exp(betaln(a, b))
+
+
+@library
+def poch(z: Any, m: Any) -> Tensor:
+    """Pochhammer's symbol, gamma(z + m) / gamma(z)."""
+    z, m = inexacts("poch", z, m)
+    at_pole = (m == 0.0) & (gammaln(z) == np.inf)  # 1, but in no direction of m
+    return where(at_pole, 1.0 + product(m, exp(m * np.nan)), gammasgn(z + m) * gammasgn(z) * exp(log_rising(z, m)))
+
+
+@library
+def comb(N: Any, k: Any, *, repetition: bool = False) -> Tensor:
+    """How many ways there are to take k of N things, or k with repetition.
+
+    Example:
+      >>> round(float(comb(4.0, 2.0)), 4)
+      6.0
+    """
+    N, k = inexacts("comb", N, k)
+    N = N + k - 1.0 if repetition else N
+    inside = (k >= 0.0) & (k <= N)
+    n, part = where(inside, N, 1.0), where(inside, k, 0.0)
+    return where(inside, exp(-log_beta(n - part + 1.0, part + 1.0)) / (n + 1.0), 0.0)
+
+
+@library
+def multigammaln(a: Any, d: Static[int]) -> Tensor:
+    """The logarithm of the gamma function of d by d matrices."""
+    a = inexact(a)
+    total = full_like(a, d * (d - 1) / 4 * math.log(math.pi))
+    for k in range(d):
+        total = total + gammaln(a - k / 2)
+    return total
+
+
+# ---------------------------------------------------------------- information
+@library
+def entr(x: Any) -> Tensor:
+    """-x log(x); 0 at 0, and -inf for negative numbers."""
+    x = inexact(x)
+    return where(x < 0.0, -np.inf, -times_log(x, x))
+
+
+@library
+def rel_entr(p: Any, q: Any) -> Tensor:
+    """p log(p / q); 0 where p is 0 and q is not negative, and inf elsewhere outside of the domain."""
+    p, q = inexacts("rel_entr", p, q)
+    return where((p < 0.0) | (q < 0.0), np.inf, product(nan_where(q, p), log(p) - log(q)))
+
+
+@library
+def kl_div(p: Any, q: Any) -> Tensor:
+    """p log(p / q) - p + q."""
+    p, q = inexacts("kl_div", p, q)
+    return rel_entr(p, q) - p + q
+
+
+@library
+def boxcox(x: Any, lmbda: Any) -> Tensor:
+    """(x**lmbda - 1) / lmbda, and log(x) where lmbda is 0."""
+    x, power = inexacts("boxcox", x, lmbda)
+    return _power_less_one(log(x), power)
+
+
+@library
+def boxcox1p(x: Any, lmbda: Any) -> Tensor:
+    """boxcox(1 + x, lmbda), accurate near 0."""
+    x, power = inexacts("boxcox1p", x, lmbda)
+    return _power_less_one(log1p(x), power)
+
+
+_EXPONENTIAL = [1 / math.factorial(k + 1) for k in range(12)]  # (exp(w) - 1) / w
+
+
+def _power_less_one(logarithm: Tensor, power: Tensor) -> Tensor:
+    """(exp(power * logarithm) - 1) / power, by a series where the exponent is small: it has derivatives at 0."""
+    w = product(power, logarithm)
+    small = absolute(w) < 0.2
+    safe = where(small | (power == 0.0), 1.0, power)
+    return where(small, logarithm * polynomial(where(small, w, 0.0), _EXPONENTIAL), expm1(where(small, 1.0, w)) / safe)
+
+
+# ---------------------------------------------------------------- the normal distribution
+_FAR = -10.0  # from here on down the series below has all digits with so many terms
+_TERMS = 16
+
+
+@library
+def ndtr(x: Any) -> Tensor:
+    """The distribution function of the standard normal distribution.
+
+    Example:
+      >>> float(ndtr(0.0))
+      0.5
+    """
+    x = inexact(x)
+    if x.dtype.itemsize < 4:
+        return ndtr(x.astype(np.float32)).astype(x.dtype)
+    u = x * -math.sqrt(0.5)
+    return erfc(u) * (0.5 + 0.5 * _excess(stop_gradient(x), stop_gradient(u)))
+
+
+def _excess(x: Tensor, u: Tensor) -> Tensor:
+    """u * u - x * x / 2 of a rounded u in the tail of erfc, which that is nearly proportional to exp(-u * u) in."""
+    tail = (x < -1.0) & (x > -_NO_TAIL)
+    (x, dx), (u, du) = _halves(where(tail, x, 0.0)), _halves(where(tail, u, 0.0))
+    return (u * u - 0.5 * x * x) + (2.0 * u * du - x * dx) + (du * du - 0.5 * dx * dx)
+
+
+def _halves(x: Tensor) -> tuple[Tensor, Tensor]:
+    """`x` as a sum of two numbers, the first of which has a square."""
+    info = np.finfo(x.dtype)
+    high = ew.reduce_precision(x, exponent_bits=info.nexp, mantissa_bits=info.nmant // 2 - 1 + info.nmant % 2)
+    return high, x - high
+
+
+@library
+def log_ndtr(x: Any, series_order: int = 3) -> Tensor:
+    """log(ndtr(x)), also where that vanishes: by its asymptotic series, of so many terms as it needs."""
+    x = inexact(x)
+    far = x < _FAR
+    high = x > 0.0
+    near = where(far | high, 0.0, x)
+    low = where(far, x, _FAR)
+    square = 1.0 / (low * low)
+    series, term = full_like(x, 1), full_like(x, 1)
+    for k in range(1, _TERMS + 1):
+        term = term * square * float(1 - 2 * k)
+        series = series + term
+    tail = low * low * -0.5 - log(-low) - 0.5 * math.log(2 * math.pi) + log(series)
+    return where(far, tail, where(high, log1p(-ndtr(-where(high, x, 1.0))), log(ndtr(near))))
+
+
+@library
+def ndtri(p: Any) -> Tensor:
+    """The number whose `ndtr` is p."""
+    return _ndtri(inexact(p))
+
+
+@custom_jvp
+def _ndtri(p: Tensor) -> Tensor:
+    """A rational approximation (Abramowitz and Stegun 26.2.23), made exact by Newton's method for log(ndtr)."""
+    inside = (p > 0.0) & (p < 1.0)
+    low = where(p < 0.5, p, 1.0 - p)
+    low = where(inside, low, 0.25)
+    t = sqrt(-2.0 * log(low))
+    x = (2.515517 + t * (0.802853 + t * 0.010328)) / (1.0 + t * (1.432788 + t * (0.189269 + t * 0.001308))) - t
+    for _ in range(4):
+        value = log_ndtr(x)
+        x = x - (value - log(low)) * exp(value + 0.5 * x * x + 0.5 * math.log(2 * math.pi))
+    x = where(low == 0.5, 0.0, x)
+    x = where(p < 0.5, x, -x)
+    return where(inside, x, where(p == 0.0, -np.inf, where(p == 1.0, np.inf, np.nan)))
+
+
+@_ndtri.defjvp
+def _ndtri_jvp(primals: Any, tangents: Any) -> Any:
+    (p,), (t,) = primals, tangents
+    x = _ndtri(p)
+    return x, t * exp(0.5 * x * x) * math.sqrt(2 * math.pi)

@@ -1,0 +1,225 @@
+"""Spectra of parts of a signal: short-time Fourier transforms and the power spectra that are means over them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import nabla_mlir.numpy as nnp
+from nabla_mlir.base.errors import ShapeError, user_frame
+from nabla_mlir.jax.scipy.detrending import detrend as detrended
+from nabla_mlir.numpy.axes import axis_of
+from nabla_mlir.numpy.operands import common_dtype
+from nabla_mlir.staging.eager import Static, library
+from nabla_mlir.table.tensor import Tensor
+
+_WINDOWS: dict[str, Callable[[int], np.ndarray]] = {
+    "hamming": np.hamming, "blackman": np.blackman, "bartlett": np.bartlett, "hann": np.hanning, "boxcar": np.ones,
+}  # fmt: skip
+_BOUNDARIES = {"zeros": "constant", "constant": "edge", "even": "reflect", "odd": "reflect"}
+
+
+def _window(what: str, window: Any, nperseg: int, dtype: np.dtype) -> Any:
+    """The weights of a window: its periodic form by name, or an array as it is."""
+    if isinstance(window, str):
+        if window not in _WINDOWS:
+            raise ShapeError(f"{what} requires a window among {', '.join(_WINDOWS)}, or its weights, got {window!r}.",
+                             where=user_frame(), help="scipy.signal.get_window makes the weights of others.")  # fmt: skip
+        return _WINDOWS[window](nperseg + 1)[:nperseg].astype(dtype)
+    weights = nnp.asarray(window)
+    if weights.shape != (nperseg,):
+        raise ShapeError(f"{what} requires as many weights as nperseg={nperseg}, got shape {weights.shape}.", where=user_frame())
+    return weights
+
+
+def _lengths(what: str, nperseg: int, noverlap: int | None, nfft: int | None) -> tuple[int, int]:
+    overlap, count = nperseg // 2 if noverlap is None else noverlap, nperseg if nfft is None else nfft
+    if not 0 <= overlap < nperseg <= count:
+        raise ShapeError(f"{what} requires 0 <= noverlap < nperseg <= nfft, got {overlap}, {nperseg} and {count}.",
+                         where=user_frame())  # fmt: skip
+    return overlap, count
+
+
+def _segments(x: Tensor, nperseg: int, step: int) -> Tensor:
+    starts = np.arange(0, x.shape[-1] - nperseg + 1, step)
+    return x[..., starts[:, None] + np.arange(nperseg)]
+
+
+def _frequencies(count: int, is_onesided: bool, fs: Any) -> Any:
+    return (nnp.fft.rfftfreq if is_onesided else nnp.fft.fftfreq)(count) * fs
+
+
+def _transformed(segments: Tensor, detrend: Any, window: Any, count: int, is_onesided: bool) -> Tensor:
+    if callable(detrend):
+        segments = detrend(segments)
+    elif detrend:
+        segments = detrended(segments, type=detrend)
+    return (nnp.fft.rfft if is_onesided else nnp.fft.fft)(segments * window, count)
+
+
+@library
+def stft(
+    x: Any, fs: Any = 1.0, window: Any = "hann", nperseg: Static[int] = 256, noverlap: Static[int | None] = None,
+    nfft: Static[int | None] = None, detrend: Static[Any] = False, return_onesided: bool = True, boundary: str | None = "zeros",
+    padded: bool = True, axis: Static[int] = -1,
+) -> Any:  # fmt: skip
+    """The Fourier transforms of overlapping parts of a signal, each times a window.
+
+    Args:
+      x: a signal along `axis`.
+      fs: how many samples there are in a unit of time.
+      window: "hann", "hamming", "blackman", "bartlett", "boxcar", or its weights.
+      nperseg, noverlap: the length of a part, and how much of it the next one has too (half, if not given).
+      nfft: the length of the transforms; parts are padded with zeros.
+      detrend: False, "constant" or "linear": what is taken off each part.
+      return_onesided: whether a real signal has the frequencies from 0 on alone.
+      boundary: how the signal goes on by half a part at both ends: "zeros", "even", "odd", "constant", or None for not.
+      padded: whether zeros fill up the last part.
+      axis: the axis of time.
+
+    Returns:
+      The frequencies, the times, and the transforms: frequencies stand at `axis`, times last.
+
+    Raises:
+      ShapeError: lengths, the window or the boundary are none of these.
+
+    Example:
+      >>> f, t, z = stft(np.ones(8), nperseg=4)
+      >>> f.tolist(), z.shape
+      ([0.0, 0.25, 0.5], (3, 5))
+    """
+    x = nnp.asarray(x)
+    at = axis_of("stft", axis, x.ndim)
+    nperseg = min(nperseg, x.shape[at])
+    overlap, count = _lengths("stft", nperseg, noverlap, nfft)
+    if boundary is not None and boundary not in _BOUNDARIES:
+        raise ShapeError(f"stft requires a boundary among {', '.join(_BOUNDARIES)} and None, got {boundary!r}.", where=user_frame())
+    rows, half = nnp.moveaxis(x, at, -1), nperseg // 2
+    none = [(0, 0)] * (rows.ndim - 1)
+    if boundary is not None:
+        around = nnp.pad(rows, [*none, (half, half)], mode=_BOUNDARIES[boundary])
+        rows = 2 * nnp.pad(rows, [*none, (half, half)], mode="edge") - around if boundary == "odd" else around
+    if padded:
+        rows = nnp.pad(rows, [*none, (0, -(rows.shape[-1] - nperseg) % (nperseg - overlap) % nperseg)])
+    weights = _window("stft", window, nperseg, np.dtype(rows.real.dtype))
+    is_onesided = return_onesided and rows.dtype.kind != "c"
+    z = _transformed(_segments(rows, nperseg, nperseg - overlap), detrend, weights, count, is_onesided) / nnp.abs(nnp.sum(weights))
+    times = (half + np.arange(z.shape[-2]) * (nperseg - overlap) - (0 if boundary is None else half)) / nnp.asarray(fs)
+    return _frequencies(count, is_onesided, fs), times, nnp.moveaxis(nnp.moveaxis(z, -1, -2), -2, at)
+
+
+@library
+def istft(
+    Zxx: Any, fs: Any = 1.0, window: Any = "hann", nperseg: Static[int | None] = None, noverlap: Static[int | None] = None,
+    nfft: Static[int | None] = None, input_onesided: bool = True, boundary: bool = True, time_axis: Static[int] = -1,
+    freq_axis: Static[int] = -2,
+) -> Any:  # fmt: skip
+    """The signal of which `stft` made these transforms: parts are added where they overlap, over the squares of the windows.
+
+    Args:
+      Zxx: the transforms.
+      fs, window, nperseg, noverlap, nfft, input_onesided, boundary: as they were given to `stft`.
+      time_axis, freq_axis: the axes of times and of frequencies.
+
+    Returns:
+      The times and the signal, whose time stands last.
+
+    Raises:
+      ShapeError: lengths or the window do not fit.
+
+    Example:
+      >>> istft(stft(np.arange(8.0), nperseg=4)[2])[1].round(6).tolist()
+      [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]
+    """
+    z = nnp.asarray(Zxx)
+    z = nnp.moveaxis(z, (axis_of("istft", time_axis, z.ndim), axis_of("istft", freq_axis, z.ndim)), (-2, -1))
+    full = 2 * (z.shape[-1] - 1) if input_onesided else z.shape[-1]
+    nperseg = full if nperseg is None else nperseg
+    overlap, count = _lengths("istft", nperseg, noverlap, full if nfft is None else nfft)
+    parts = (nnp.fft.irfft if input_onesided else nnp.fft.ifft)(z, count)[..., :nperseg]
+    weights = _window("istft", window, nperseg, np.dtype(parts.real.dtype))
+    step = nperseg - overlap
+    length = nperseg + (parts.shape[-2] - 1) * step
+    positions = np.arange(parts.shape[-2])[:, None] * step + np.arange(nperseg)
+    x = nnp.zeros((*parts.shape[:-2], length), parts.dtype).at[..., positions].add(parts * weights) * nnp.abs(nnp.sum(weights))
+    norm = nnp.zeros(length, weights.dtype).at[positions].add(nnp.broadcast_to(weights**2, positions.shape))
+    x = x / nnp.where(norm > 1e-10, norm, 1)
+    if boundary:
+        x = x[..., nperseg // 2 : length - nperseg // 2]
+    return np.arange(x.shape[-1]) / nnp.asarray(fs), x
+
+
+@library
+def csd(
+    x: Any, y: Any, fs: Any = 1.0, window: Any = "hann", nperseg: Static[int | None] = None, noverlap: Static[int | None] = None,
+    nfft: Static[int | None] = None, detrend: Static[Any] = "constant", return_onesided: bool = True, scaling: str = "density",
+    axis: Static[int] = -1, average: str = "mean",
+) -> Any:  # fmt: skip
+    """The cross power spectrum of two signals by Welch's method: the mean of ``conj(X) Y`` over overlapping parts.
+
+    Args:
+      x, y: signals along `axis`; y = None for x itself.
+      fs, window, nperseg, noverlap, nfft, detrend, return_onesided: as in `stft`; nperseg is 256 if not given.
+      scaling: "density", by frequency, or "spectrum".
+      axis: the axis of time.
+      average: "mean" or "median" (over its bias).
+
+    Returns:
+      The frequencies and the spectrum.
+
+    Raises:
+      ShapeError: lengths, the window, the scaling or the average are none of these.
+
+    Example:
+      >>> csd(np.ones(8), np.ones(8), nperseg=4, detrend=False)[1].round(4).real.tolist()
+      [2.6667, 1.3333, 0.0]
+    """
+    if scaling not in ("density", "spectrum") or average not in ("mean", "median"):
+        raise ShapeError(f"csd requires scaling density or spectrum and average mean or median, got {scaling!r} and {average!r}.",
+                         where=user_frame())  # fmt: skip
+    first = nnp.asarray(x)
+    second = first if y is None else nnp.asarray(y)
+    at = axis_of("csd", axis, first.ndim)
+    dtype = common_dtype([first, second])
+    rows = [nnp.moveaxis(s.astype(dtype), at, -1) for s in (first, second)]
+    length = max(s.shape[-1] for s in rows)
+    rows = [nnp.pad(s, [(0, 0)] * (s.ndim - 1) + [(0, length - s.shape[-1])]) for s in rows]
+    nperseg = min(256 if nperseg is None else nperseg, length)
+    overlap, count = _lengths("csd", nperseg, noverlap, nfft)
+    weights = _window("csd", window, nperseg, np.dtype(rows[0].real.dtype))
+    is_onesided = return_onesided and dtype.kind != "c"
+    spectra = [_transformed(_segments(s, nperseg, nperseg - overlap), detrend, weights, count, is_onesided) for s in rows]
+    scale = 1 / (fs * nnp.sum(weights**2)) if scaling == "density" else 1 / nnp.sum(weights) ** 2
+    power = nnp.conj(spectra[0]) * spectra[1] * scale
+    if is_onesided:
+        factors = np.full(power.shape[-1], 2.0)
+        factors[0] = 1.0
+        if count % 2 == 0:
+            factors[-1] = 1.0
+        power = power * factors.astype(weights.dtype)
+    power = nnp.mean(power, axis=-2) if average == "mean" else _median(power)
+    return _frequencies(count, is_onesided, fs), nnp.moveaxis(power, -1, at)
+
+
+def _median(power: Tensor) -> Tensor:
+    """The medians of both parts, over what a median of so many numbers of a chi-squared distribution is off by."""
+    n = power.shape[-2]
+    pairs = 2.0 * np.arange(1, (n - 1) // 2 + 1)
+    bias = 1 + np.sum(1 / (pairs + 1) - 1 / pairs)
+    return (nnp.median(power.real, axis=-2) + 1j * nnp.median(power.imag, axis=-2)) / float(bias)
+
+
+def welch(
+    x: Any, fs: Any = 1.0, window: Any = "hann", nperseg: int | None = None, noverlap: int | None = None, nfft: int | None = None,
+    detrend: Any = "constant", return_onesided: bool = True, scaling: str = "density", axis: int = -1, average: str = "mean",
+) -> Any:  # fmt: skip
+    """The power spectrum of a signal; arguments as for `csd`.
+
+    Example:
+      >>> welch(np.ones(8), nperseg=4, detrend=False)[1].round(4).tolist()
+      [2.6667, 1.3333, 0.0]
+    """
+    frequencies, power = csd(x, None, fs, window, nperseg, noverlap, nfft, detrend, return_onesided, scaling, axis, average)
+    return frequencies, power.real

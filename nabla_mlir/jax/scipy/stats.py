@@ -1,0 +1,360 @@
+"""Distributions under the names of `scipy.stats`, and some statistics."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from nabla_mlir.base.errors import ShapeError, user_frame
+from nabla_mlir.jax.scipy import special as sp
+from nabla_mlir.jax.scipy.distributions import Distribution
+from nabla_mlir.jax.scipy.kde import gaussian_kde as gaussian_kde
+from nabla_mlir.jax.scipy.multivariate import dirichlet as dirichlet
+from nabla_mlir.jax.scipy.multivariate import multinomial as multinomial
+from nabla_mlir.jax.scipy.multivariate import multivariate_normal as multivariate_normal
+from nabla_mlir.numpy import bessel, extrema, reductions
+from nabla_mlir.numpy.axes import axis_of
+from nabla_mlir.numpy.logic import where
+from nabla_mlir.numpy.operands import inexact, tensor
+from nabla_mlir.numpy.reductions import sum
+from nabla_mlir.numpy.shapes import moveaxis, ravel
+from nabla_mlir.numpy.special_values import times_log, times_log1p
+from nabla_mlir.numpy.ufuncs import (
+    absolute,
+    arctan2,
+    cos,
+    exp,
+    expm1,
+    floor,
+    log,
+    log1p,
+    logaddexp,
+    power,
+    tan,
+)
+from nabla_mlir.ops.shape import reshaped
+from nabla_mlir.staging.eager import Static, library
+from nabla_mlir.table.tensor import Tensor
+
+_HALF_LOG_2_PI = 0.5 * math.log(2 * math.pi)
+
+
+def _softplus(z: Any) -> Any:
+    return logaddexp(z, 0.0)
+
+
+def _unless(outside: Any, other: float, value: Any) -> Any:
+    """The value, NaN included, and another one outside, so that formulas beyond their domain do no harm."""
+    return where(outside, other, value)
+
+
+# ---------------------------------------------------------------- of real numbers
+def _exponential_rate(z: Any) -> Any:
+    return _unless(z < 0, 0.0, z)
+
+
+norm: Distribution = Distribution(
+    "norm", log=lambda z: z * z * -0.5 - _HALF_LOG_2_PI, cdf=sp.ndtr, sf=lambda z: sp.ndtr(-z), logcdf=sp.log_ndtr,
+    logsf=lambda z: sp.log_ndtr(-z), ppf=sp.ndtri, isf=lambda q: -sp.ndtri(q),
+)  # fmt: skip
+expon: Distribution = Distribution(
+    "expon", log=lambda z: -_exponential_rate(z), outside=lambda z: z < 0, cdf=lambda z: -expm1(-_exponential_rate(z)),
+    sf=lambda z: exp(-_exponential_rate(z)), logsf=lambda z: -_exponential_rate(z), ppf=lambda q: -log1p(-_chance(q)),
+    isf=lambda q: -log(_chance(q)),
+)  # fmt: skip
+uniform: Distribution = Distribution(
+    "uniform", log=lambda z: _unless((z < 0) | (z > 1), 0.5, z) * 0.0, outside=lambda z: (z < 0) | (z > 1),
+    cdf=lambda z: where(z < 0, 0.0, where(z > 1, 1.0, z)), ppf=lambda q: _chance(q),
+)  # fmt: skip
+
+
+def _laplace_quantile(q: Any) -> Any:
+    low = q < 0.5
+    value = log(2.0 * where(low, q, 1.0 - q))
+    return where(low, value, -value)
+
+
+def _laplace_cdf(z: Any) -> Any:
+    tail = 0.5 * exp(-absolute(z))
+    return where(z < 0, tail, 1.0 - tail)
+
+
+laplace: Distribution = Distribution(
+    "laplace", log=lambda z: -absolute(z) - math.log(2.0), cdf=_laplace_cdf, sf=lambda z: _laplace_cdf(-z), ppf=_laplace_quantile,
+    isf=lambda q: -_laplace_quantile(q),
+)  # fmt: skip
+logistic: Distribution = Distribution(
+    "logistic", log=lambda z: -absolute(z) - 2.0 * log1p(exp(-absolute(z))), cdf=sp.expit, sf=lambda z: sp.expit(-z),
+    logcdf=lambda z: -_softplus(-z), logsf=lambda z: -_softplus(z), ppf=sp.logit, isf=lambda q: -sp.logit(q),
+)  # fmt: skip
+
+
+def _cauchy_quantile(q: Any) -> Any:
+    """-cot(pi q), from the nearer end."""
+    q = _chance(q)
+    low = q < 0.5
+    value = 1.0 / tan(math.pi * where(low, q, 1.0 - q))
+    return where(low, -value, value)
+
+
+cauchy: Distribution = Distribution(
+    "cauchy", log=lambda z: -log1p(z * z) - math.log(math.pi), cdf=lambda z: arctan2(1.0, -z) / math.pi,
+    sf=lambda z: arctan2(1.0, z) / math.pi, ppf=_cauchy_quantile, isf=lambda q: -_cauchy_quantile(q),
+)  # fmt: skip
+
+
+def _gumbel_log_density(z: Any) -> Any:
+    """-z - exp(-z); -inf at -inf."""
+    lowest = z == -np.inf
+    y = _unless(lowest, 0.0, z)
+    return where(lowest, -np.inf, -y - exp(-y))
+
+
+gumbel_r: Distribution = Distribution(
+    "gumbel_r", log=_gumbel_log_density, cdf=lambda z: exp(-exp(-z)), logcdf=lambda z: -exp(-z), sf=lambda z: -expm1(-exp(-z)),
+    ppf=lambda q: -log(-log(q)), isf=lambda q: -log(-log1p(-q)),
+)  # fmt: skip
+gumbel_l: Distribution = Distribution(
+    "gumbel_l", log=lambda z: _gumbel_log_density(-z), cdf=lambda z: -expm1(-exp(z)), sf=lambda z: exp(-exp(z)),
+    logsf=lambda z: -exp(z), ppf=lambda q: log(-log1p(-q)), isf=lambda q: log(-log(q)),
+)  # fmt: skip
+t: Distribution = Distribution(
+    "t", "df", log=lambda z, n: sp.gammaln((n + 1.0) * 0.5) - sp.gammaln(n * 0.5) - 0.5 * log(n * math.pi)
+    - (n + 1.0) * 0.5 * log1p(z * z / n),
+)  # fmt: skip
+
+
+def _not_positive(z: Any) -> Any:
+    """Where a density of positive numbers vanishes: there, and at infinity."""
+    return (z < 0) | (z == np.inf)
+
+
+def _positive(z: Any) -> Any:
+    return _unless(_not_positive(z), 1.0, z)
+
+
+gamma: Distribution = Distribution(
+    "gamma", "a", outside=lambda z, a: _not_positive(z),
+    log=lambda z, a: times_log(a - 1.0, _positive(z)) - _positive(z) - sp.gammaln(a),
+    cdf=lambda z, a: sp.gammainc(a, _unless(z < 0, 0.0, z)), sf=lambda z, a: sp.gammaincc(a, _unless(z < 0, 0.0, z)),
+)  # fmt: skip
+chi2: Distribution = Distribution(
+    "chi2", "df", outside=lambda z, n: _not_positive(z), cdf=lambda z, n: sp.gammainc(n * 0.5, _unless(z < 0, 0.0, z) * 0.5),
+    log=lambda z, n: times_log(n * 0.5 - 1.0, _positive(z)) - _positive(z) * 0.5 - sp.gammaln(n * 0.5)
+    - n * (0.5 * math.log(2.0)),
+    sf=lambda z, n: sp.gammaincc(n * 0.5, _unless(z < 0, 0.0, z) * 0.5),
+)  # fmt: skip
+beta: Distribution = Distribution(
+    "beta", "a b", outside=lambda z, a, b: (z < 0) | (z > 1),
+    log=lambda z, a, b: times_log(a - 1.0, _inside(z)) + times_log1p(b - 1.0, -_inside(z)) - sp.betaln(a, b) + _inside(z) * 0.0,
+    cdf=lambda z, a, b: sp.betainc(a, b, where(z < 0, 0.0, where(z > 1, 1.0, z))),
+    sf=lambda z, a, b: sp.betainc(b, a, where(z < 0, 1.0, where(z > 1, 0.0, 1.0 - z))),
+)  # fmt: skip
+
+
+def _pareto_log(z: Any) -> Any:
+    return log(_unless(z < 1, 1.0, z))
+
+
+pareto: Distribution = Distribution(
+    "pareto", "b", outside=lambda z, b: z < 1, log=lambda z, b: log(b) - (b + 1.0) * _pareto_log(z),
+    cdf=lambda z, b: -expm1(-b * _pareto_log(z)), sf=lambda z, b: exp(-b * _pareto_log(z)), logsf=lambda z, b: -b * _pareto_log(z),
+    ppf=lambda q, b: exp(-log1p(-_chance(q)) / b), isf=lambda q, b: exp(-log(_chance(q)) / b),
+)  # fmt: skip
+
+
+def _gennorm_cdf(z: Any, b: Any) -> Any:
+    tail = 0.5 * sp.gammaincc(1.0 / b, power(absolute(z), b))
+    return where(z < 0, tail, 1.0 - tail)
+
+
+gennorm: Distribution = Distribution(
+    "gennorm", "beta", has_location=False, has_scale=False,
+    log=lambda z, b: log(b * 0.5) - sp.gammaln(1.0 / b) - power(absolute(z), b), cdf=_gennorm_cdf,
+    sf=lambda z, b: _gennorm_cdf(-z, b),
+)  # fmt: skip
+vonmises: Distribution = Distribution(
+    "vonmises", "kappa", has_location=False, has_scale=False,
+    log=lambda z, k: k * (cos(z) - 1.0) - math.log(2 * math.pi) - _log_i0e(k),
+)  # fmt: skip
+wrapcauchy: Distribution = Distribution(
+    "wrapcauchy", "c", has_location=False, has_scale=False, outside=lambda z, c: (z < 0) | (z > 2 * math.pi),
+    log=lambda z, c: log1p(-c * c) - math.log(2 * math.pi) - log(1.0 + c * c - 2.0 * c * cos(_unless((z < 0) | (z > 7.0), 0.0, z))),
+)  # fmt: skip
+
+
+def _log_i0e(k: Any) -> Any:
+    """log(I0(k)) - k, which has derivatives at 0 that log(i0e(k)) has not; NaN for negative numbers."""
+    return where(k >= 0, bessel.of_real("vonmises", bessel.log_i0e, k), np.nan)
+
+
+def _inside(z: Any) -> Any:
+    return _unless((z < 0) | (z > 1), 0.5, z)
+
+
+def _chance(q: Any) -> Any:
+    """A probability; NaN for other numbers."""
+    return _unless((q < 0) | (q > 1), np.nan, q)
+
+
+def _log_mass(a: Any, b: Any) -> Any:
+    """log(ndtr(b) - ndtr(a)) for a < b, in the tail where that is exact."""
+    swap = a > 0
+    low, high = where(swap, -b, a), where(swap, -a, b)
+    upper, lower = sp.log_ndtr(high), sp.log_ndtr(low)
+    nothing = upper == -np.inf
+    return where(nothing, -np.inf, upper + log(-expm1(lower - _unless(nothing, 0.0, upper))))
+
+
+def _truncated_log_cdf(z: Any, a: Any, b: Any) -> Any:
+    inner = _unless((z <= a) | (z >= b), (a + b) * 0.5, z)
+    return where(z <= a, -np.inf, where(z >= b, 0.0, _log_mass(a, inner) - _log_mass(a, b)))
+
+
+def _truncated_log_sf(z: Any, a: Any, b: Any) -> Any:
+    inner = _unless((z <= a) | (z >= b), (a + b) * 0.5, z)
+    return where(z <= a, 0.0, where(z >= b, -np.inf, _log_mass(inner, b) - _log_mass(a, b)))
+
+
+truncnorm: Distribution = Distribution(
+    "truncnorm", "a b", outside=lambda z, a, b: (z < a) | (z > b),
+    log=lambda z, a, b: z * z * -0.5 - _HALF_LOG_2_PI - _log_mass(a, b),
+    cdf=lambda z, a, b: exp(_truncated_log_cdf(z, a, b)), logcdf=_truncated_log_cdf,
+    sf=lambda z, a, b: exp(_truncated_log_sf(z, a, b)), logsf=_truncated_log_sf,
+)  # fmt: skip
+
+
+# ---------------------------------------------------------------- of whole numbers
+def _no_count(k: Any) -> Any:
+    """Where k is neither 0, 1, 2, ... nor NaN."""
+    return (k < 0) | (floor(k) < k) | (k == np.inf)
+
+
+def _count(k: Any) -> Any:
+    return _unless(_no_count(k), 0.0, k)
+
+
+def _above(k: Any, n: Any) -> Any:
+    """Where k is neither 0, 1, ..., n nor NaN."""
+    return (k < 0) | (floor(k) < k) | (k > n)
+
+
+def _up_to(k: Any, n: Any) -> Any:
+    return _unless(_above(k, n), 0.0, k)
+
+
+bernoulli: Distribution = Distribution(
+    "bernoulli", "p", is_discrete=True, outside=lambda k, p: _above(k, 1.0),
+    log=lambda k, p: times_log(_up_to(k, 1.0), p) + times_log1p(1.0 - _up_to(k, 1.0), -p),
+    cdf=lambda k, p: where(k < 0, 0.0, where(k < 1, 1.0 - p, where(k >= 1, 1.0, k))),
+    ppf=lambda q, p: where(_chance(q) <= 1.0 - p, 0.0, where(_chance(q) >= 0, 1.0, np.nan)),
+)  # fmt: skip
+binom: Distribution = Distribution(
+    "binom", "n p", is_discrete=True, outside=lambda k, n, p: _above(k, n),
+    log=lambda k, n, p: _log_comb(n, _up_to(k, n)) + times_log(_up_to(k, n), p) + sp.xlog1py(n - _up_to(k, n), -p),
+)  # fmt: skip
+geom: Distribution = Distribution(
+    "geom", "p", is_discrete=True, outside=lambda k, p: _no_count(k - 1.0),
+    log=lambda k, p: times_log1p(_count(k - 1.0), -p) + log(p),
+)  # fmt: skip
+poisson: Distribution = Distribution(
+    "poisson", "mu", is_discrete=True, outside=lambda k, mu: _no_count(k),
+    log=lambda k, mu: times_log(_count(k), mu) - sp.gammaln(_count(k) + 1.0) - mu,
+    cdf=lambda k, mu: where(k < 0, 0.0, sp.gammaincc(floor(_unless(k < 0, 0.0, k)) + 1.0, mu)),
+    sf=lambda k, mu: where(k < 0, 1.0, sp.gammainc(floor(_unless(k < 0, 0.0, k)) + 1.0, mu)),
+)  # fmt: skip
+nbinom: Distribution = Distribution(
+    "nbinom", "n p", is_discrete=True, outside=lambda k, n, p: _no_count(k),
+    log=lambda k, n, p: -sp.betaln(n, _count(k) + 1.0) - log(n + _count(k)) + n * log(p)
+    + times_log1p(_count(k), -p),
+)  # fmt: skip
+betabinom: Distribution = Distribution(
+    "betabinom", "n a b", is_discrete=True, outside=lambda k, n, a, b: _above(k, n),
+    log=lambda k, n, a, b: _log_comb(n, _up_to(k, n)) - sp.betaln(a, b) + sp.betaln(_up_to(k, n) + a, n - _up_to(k, n) + b),
+)  # fmt: skip
+
+
+def _log_comb(n: Any, k: Any) -> Any:
+    return -sp.betaln(n - k + 1.0, k + 1.0) - log1p(n)
+
+
+# ---------------------------------------------------------------- statistics
+class ModeResult(NamedTuple):
+    """The most frequent elements, and how often they are there."""
+
+    mode: Any
+    count: Any
+
+
+def _propagates(name: str, nan_policy: str) -> None:
+    if nan_policy != "propagate":
+        raise ShapeError(f"{name} requires nan_policy='propagate', got {nan_policy!r}.", where=user_frame(),
+                         help="nanmean, nanstd and their like leave NaN out.")  # fmt: skip
+
+
+@library
+def mode(a: Any, axis: Static[int | None] = 0, nan_policy: str = "propagate", keepdims: bool = False) -> ModeResult:
+    """The most frequent element along `axis`, the least of several; each pair is compared. NaN propagate.
+
+    Example:
+      >>> [int(v) for v in mode(np.array([3, 1, 3, 2]))]
+      [3, 2]
+    """
+    _propagates("mode", nan_policy)
+    x = tensor(a)
+    x, at = (ravel(x), 0) if axis is None else (x, axis_of("mode", axis, x.ndim))
+    rows = moveaxis(x, at, -1)
+    same = reshaped(rows, (*rows.shape, 1)) == reshaped(rows, (*rows.shape[:-1], 1, rows.shape[-1]))
+    counts = sum(same.astype(np.int32), -1)
+    most = extrema.max(counts, -1, keepdims=True)
+    lowest = extrema.min(where(counts == most, rows, extrema.max(rows, -1, keepdims=True)), -1)
+    out = ModeResult(lowest, reshaped(most, most.shape[:-1]))
+    shape = tuple(1 if d == at else n for d, n in enumerate(x.shape))
+    return ModeResult(*(reshaped(v, shape) for v in out)) if keepdims else out
+
+
+@library
+def sem(
+    a: Any, axis: Static[int | None] = 0, ddof: Static[int] = 1, nan_policy: str = "propagate", *, keepdims: bool = False
+) -> Tensor:  # fmt: skip
+    """The standard error of the mean: the standard deviation divided by the root of the number of elements."""
+    _propagates("sem", nan_policy)
+    x = inexact(a)
+    n = x.size if axis is None else x.shape[axis_of("sem", axis, x.ndim)]
+    return reductions.std(x, axis, ddof=ddof, keepdims=keepdims) / math.sqrt(n)
+
+
+@library
+def rankdata(
+    a: Any, method: str = "average", *, axis: Static[int | None] = None, nan_policy: str = "propagate"
+) -> Tensor:  # fmt: skip
+    """The rank of each element, from 1 on; equal ones get the mean of theirs, the "min", the "max", or the "dense" rank.
+
+    Raises:
+      ShapeError: there is no such method.
+
+    Example:
+      >>> rankdata(np.array([10.0, 30.0, 10.0])).tolist()
+      [1.5, 3.0, 1.5]
+    """
+    _propagates("rankdata", nan_policy)
+    if method not in ("average", "min", "max", "dense", "ordinal"):
+        raise ShapeError(f"rankdata requires method average, min, max, dense or ordinal, got {method!r}.", where=user_frame())
+    x = tensor(a)
+    x, at = (ravel(x), 0) if axis is None else (x, axis_of("rankdata", axis, x.ndim))
+    rows = moveaxis(x, at, -1)
+    n = rows.shape[-1]
+    mine, theirs = reshaped(rows, (*rows.shape, 1)), reshaped(rows, (*rows.shape[:-1], 1, n))
+    before = np.arange(n)[:, None] > np.arange(n)
+    below, same = (theirs < mine).astype(np.int32), (theirs == mine).astype(np.int32)
+    low, ties = sum(below, -1) + 1, sum(same, -1)
+    if method == "dense":  # each value counts once: by its first element
+        first = 1 - extrema.max(same * before.astype(np.int32), -1)
+        out: Any = sum(below * reshaped(first, (*first.shape[:-1], 1, n)), -1) + 1
+    elif method == "ordinal":
+        out = low + sum(same * before.astype(np.int32), -1)
+    else:
+        out = low if method == "min" else low + ties - 1 if method == "max" else inexact(low) + (inexact(ties) - 1.0) * 0.5
+    return moveaxis(out, -1, at)

@@ -1,0 +1,319 @@
+"""Pytrees under the names of `jax.tree_util`; `tree` has the same functions without the prefix."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import optree
+
+from nabla_mlir.base import pytree
+from nabla_mlir.base.errors import TreeError, user_frame
+from nabla_mlir.base.pytree import register_dataclass as register_dataclass
+
+T = TypeVar("T", bound=type)
+PyTreeDef = pytree.TreeSpec
+Leaf = Callable[[Any], bool] | None
+_UNSET = object()
+
+
+# ---------------------------------------------------------------- flattening
+def tree_flatten(tree: Any, is_leaf: Leaf = None) -> tuple[list[Any], PyTreeDef]:
+    """The leaves of a pytree and its structure; None is an empty container.
+
+    Args:
+      tree: nested containers.
+      is_leaf: a function that is True for further nodes that count as leaves.
+
+    Example:
+      >>> tree_flatten({"b": 1, "a": (2, None)})[0]
+      [2, 1]
+    """
+    return pytree.flatten(tree, is_leaf)
+
+
+def tree_unflatten(treedef: PyTreeDef, leaves: Iterable[Any]) -> Any:
+    """The pytree of a structure with these leaves."""
+    try:
+        return pytree.unflatten(treedef, list(leaves))
+    except ValueError as error:
+        raise TreeError(f"tree_unflatten requires as many leaves as the structure {treedef} has, got {error}.",
+                        where=user_frame()) from None  # fmt: skip
+
+
+def tree_leaves(tree: Any, is_leaf: Leaf = None) -> list[Any]:
+    """The leaves of a pytree."""
+    return pytree.flatten(tree, is_leaf)[0]
+
+
+def tree_structure(tree: Any, is_leaf: Leaf = None) -> PyTreeDef:
+    """The structure of a pytree."""
+    return pytree.flatten(tree, is_leaf)[1]
+
+
+def all_leaves(iterable: Iterable[Any], is_leaf: Leaf = None) -> bool:
+    """True if each of the values is a leaf itself."""
+    return all(len(leaves) == 1 and leaves[0] is x for x in iterable for leaves in [tree_leaves(x, is_leaf)])
+
+
+def treedef_is_leaf(treedef: PyTreeDef) -> bool:
+    """True for the structure of a leaf."""
+    return bool(treedef.is_leaf())
+
+
+def treedef_children(treedef: PyTreeDef) -> list[PyTreeDef]:
+    """The structures of the children of a node."""
+    return list(treedef.children())
+
+
+def treedef_tuple(treedefs: Iterable[PyTreeDef]) -> PyTreeDef:
+    """The structure of a tuple of trees."""
+    return optree.treespec_tuple(tuple(treedefs), namespace=pytree.NAMESPACE)
+
+
+# ---------------------------------------------------------------- functions of all leaves
+def tree_map(f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: Leaf = None) -> Any:
+    """The tree of ``f(leaf, *others)``, where the others have the same path in the other trees.
+
+    Args:
+      f: of as many arguments as there are trees.
+      tree: the first.
+      *rest: trees whose structure begins with that of the first.
+      is_leaf: a function that is True for further nodes that count as leaves.
+
+    Raises:
+      TreeError: the structures differ.
+
+    Example:
+      >>> tree_map(lambda a, b: a + b, {"x": 1}, {"x": 2})
+      {'x': 3}
+    """
+    leaves, spec = pytree.flatten(tree, is_leaf)
+    others = [pytree.flatten_like(spec, other, "tree_map", "the first tree") for other in rest]
+    return pytree.unflatten(spec, [f(*each) for each in zip(leaves, *others, strict=True)])
+
+
+def tree_reduce(function: Callable[[Any, Any], Any], tree: Any, initializer: Any = _UNSET, is_leaf: Leaf = None) -> Any:
+    """The leaves combined from the left, starting from `initializer` if there is one."""
+    leaves = tree_leaves(tree, is_leaf)
+    return functools.reduce(function, leaves) if initializer is _UNSET else functools.reduce(function, leaves, initializer)
+
+
+def tree_reduce_associative(
+    operation: Callable[[Any, Any], Any], tree: Any, *, identity: Any = _UNSET, is_leaf: Leaf = None
+) -> Any:  # fmt: skip
+    """The leaves combined by an associative function, as a balanced tree of calls."""
+    values = tree_leaves(tree, is_leaf)
+    if not values:
+        if identity is _UNSET:
+            raise TreeError("tree_reduce_associative requires a leaf or an identity, got neither.", where=user_frame())
+        return identity
+    while len(values) > 1:
+        pairs = [operation(a, b) for a, b in zip(values[::2], values[1::2], strict=False)]
+        values = pairs + values[2 * len(pairs) :]
+    return values[0]
+
+
+def tree_all(tree: Any, *, is_leaf: Leaf = None) -> bool:
+    """True if all leaves are true."""
+    return all(tree_leaves(tree, is_leaf))
+
+
+def tree_broadcast(prefix_tree: Any, full_tree: Any, is_leaf: Leaf = None) -> Any:
+    """The leaves of a prefix at all leaves of a tree below them."""
+    leaves, spec = pytree.flatten(prefix_tree, is_leaf)
+    parts = pytree.flatten_like(spec, full_tree, "tree_broadcast", "its prefix")
+    return pytree.unflatten(spec, [tree_map(lambda _, x=x: x, part) for x, part in zip(leaves, parts, strict=True)])
+
+
+def tree_transpose(outer_treedef: PyTreeDef, inner_treedef: PyTreeDef | None, pytree_to_transpose: Any) -> Any:
+    """A tree of trees with the inner structure outside: of ``outer(inner(leaf))`` the tree ``inner(outer(leaf))``.
+
+    Args:
+      outer_treedef: the structure outside.
+      inner_treedef: that inside; the one of the first part if None.
+      pytree_to_transpose: the tree.
+
+    Raises:
+      TreeError: the tree has another structure.
+
+    Example:
+      >>> tree_transpose(tree_structure([0, 0]), tree_structure({"a": 0}), [{"a": 1}, {"a": 2}])
+      {'a': [1, 2]}
+    """
+    parts = pytree.flatten_like(outer_treedef, pytree_to_transpose, "tree_transpose", "outer_treedef")
+    inner = tree_structure(parts[0]) if inner_treedef is None else inner_treedef
+    rows = [pytree.flatten_like(inner, part, "tree_transpose", "inner_treedef") for part in parts]
+    return pytree.unflatten(inner, [pytree.unflatten(outer_treedef, column) for column in zip(*rows, strict=True)])
+
+
+# ---------------------------------------------------------------- places
+@dataclass(frozen=True)
+class DictKey:
+    """A key of a dictionary."""
+
+    key: Any
+
+    def __str__(self) -> str:
+        return f"[{self.key!r}]"
+
+
+@dataclass(frozen=True)
+class SequenceKey:
+    """A position in a list or a tuple."""
+
+    idx: int
+
+    def __str__(self) -> str:
+        return f"[{self.idx!r}]"
+
+
+@dataclass(frozen=True)
+class GetAttrKey:
+    """An attribute of an object."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return f".{self.name}"
+
+
+@dataclass(frozen=True)
+class FlattenedIndexKey:
+    """The number of a child of a node that has no names for them."""
+
+    key: int
+
+    def __str__(self) -> str:
+        return f"[<flat index {self.key}>]"
+
+
+KeyEntry = Any
+KeyPath = tuple[Any, ...]
+
+
+def _key(entry: Any) -> Any:
+    if isinstance(entry, (optree.NamedTupleEntry, optree.GetAttrEntry, optree.DataclassEntry)):
+        if not isinstance(entry.entry, (str, int)):
+            return entry.entry  # a key that the class gives itself
+        return GetAttrKey(entry.field if isinstance(entry, optree.NamedTupleEntry) else str(entry.entry))
+    if isinstance(entry, optree.MappingEntry):
+        return DictKey(entry.entry)
+    return SequenceKey(entry.entry) if isinstance(entry, optree.SequenceEntry) else FlattenedIndexKey(entry.entry)
+
+
+def tree_flatten_with_path(
+    tree: Any, is_leaf: Leaf = None, is_leaf_takes_path: bool = False
+) -> tuple[list[tuple[KeyPath, Any]], PyTreeDef]:  # fmt: skip
+    """The leaves with their paths, and the structure.
+
+    Example:
+      >>> [(keystr(path), leaf) for path, leaf in tree_flatten_with_path({"w": [1, 2]})[0]]
+      [("['w'][0]", 1), ("['w'][1]", 2)]
+    """
+    if is_leaf_takes_path:
+        raise TreeError("tree_flatten_with_path requires is_leaf_takes_path=False, got True.", where=user_frame())
+    leaves, spec = pytree.flatten(tree, is_leaf)
+    paths = [tuple(_key(entry) for entry in accessor) for accessor in spec.accessors()]
+    return list(zip(paths, leaves, strict=True)), spec
+
+
+def tree_leaves_with_path(tree: Any, is_leaf: Leaf = None, is_leaf_takes_path: bool = False) -> list[tuple[KeyPath, Any]]:
+    """The leaves with their paths."""
+    return tree_flatten_with_path(tree, is_leaf, is_leaf_takes_path)[0]
+
+
+def tree_map_with_path(
+    f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: Leaf = None, is_leaf_takes_path: bool = False
+) -> Any:  # fmt: skip
+    """The tree of `tree_map`, with the path as the first argument of the function."""
+    pairs, spec = tree_flatten_with_path(tree, is_leaf, is_leaf_takes_path)
+    others = [pytree.flatten_like(spec, other, "tree_map_with_path", "the first tree") for other in rest]
+    return pytree.unflatten(spec, [f(*pair, *each) for pair, *each in zip(pairs, *others, strict=True)])
+
+
+def keystr(keys: KeyPath, *, simple: bool = False, separator: str = "") -> str:
+    """A path as text, such as ``['w'][0]``, or ``w/0`` for ``simple=True, separator="/"``."""
+    if not simple:
+        return separator.join(map(str, keys))
+    names = [next(iter(vars(k).values())) if hasattr(k, "__dataclass_fields__") else k for k in keys]
+    return separator.join(map(str, names))
+
+
+# ---------------------------------------------------------------- nodes of one's own
+def register_pytree_node(
+    nodetype: type, flatten_func: Callable[[Any], tuple[Any, Any]], unflatten_func: Callable[[Any, Any], Any],
+    flatten_with_keys_func: Callable[[Any], tuple[Any, Any]] | None = None,
+) -> None:  # fmt: skip
+    """Makes a class a pytree node.
+
+    Args:
+      nodetype: the class.
+      flatten_func: from a node to ``(children, aux)``; aux can be hashed and compared.
+      unflatten_func: from ``(aux, children)`` to a node.
+      flatten_with_keys_func: from a node to ``((key, child) pairs, aux)``.
+
+    Example:
+      >>> class Pair:
+      ...     def __init__(self, a, b): self.a, self.b = a, b
+      >>> register_pytree_node(Pair, lambda p: ((p.a, p.b), None), lambda _, children: Pair(*children))
+      >>> tree_leaves(Pair(1, [2, 3]))
+      [1, 2, 3]
+    """
+
+    def flatten(node: Any) -> tuple[Any, Any, Any]:
+        if flatten_with_keys_func is None:
+            children, aux = flatten_func(node)
+            return tuple(children), aux, None
+        pairs, aux = flatten_with_keys_func(node)
+        keys, children = zip(*pairs, strict=True) if pairs else ((), ())
+        return children, aux, keys
+
+    pytree.register_node(nodetype, flatten, unflatten_func, has_names=flatten_with_keys_func is not None)
+
+
+def register_pytree_with_keys(
+    nodetype: type, flatten_with_keys: Callable[[Any], tuple[Any, Any]], unflatten_func: Callable[[Any, Any], Any],
+    flatten_func: Callable[[Any], tuple[Any, Any]] | None = None,
+) -> None:  # fmt: skip
+    """Makes a class a pytree node whose children have keys; see `register_pytree_node`."""
+    register_pytree_node(nodetype, flatten_func or flatten_with_keys, unflatten_func, flatten_with_keys)
+
+
+def register_pytree_node_class(cls: T) -> T:
+    """Class decorator: a node by its methods ``tree_flatten(self)`` and ``tree_unflatten(cls, aux, children)``."""
+    node: Any = cls
+    register_pytree_node(cls, lambda x: x.tree_flatten(), node.tree_unflatten)
+    return cls
+
+
+def register_pytree_with_keys_class(cls: T) -> T:
+    """Class decorator: a node by its methods ``tree_flatten_with_keys(self)`` and ``tree_unflatten(cls, aux, children)``."""
+    node: Any = cls
+    register_pytree_node(cls, lambda x: x.tree_flatten(), node.tree_unflatten, lambda x: x.tree_flatten_with_keys())
+    return cls
+
+
+def register_static(cls: T) -> T:
+    """Class decorator: a node without leaves; the object itself, which can be hashed and compared, is part of the structure."""
+    register_pytree_node(cls, lambda x: ((), x), lambda aux, _: aux)
+    return cls
+
+
+class Partial(functools.partial[Any]):
+    """`functools.partial` as a pytree: its arguments are the children, the function is part of the structure.
+
+    Example:
+      >>> tree_leaves(Partial(pow, 2.0))
+      [2.0]
+    """
+
+
+def _make_partial(function: Any, children: Any) -> Partial:
+    args, keywords = children
+    return Partial(function, *args, **keywords)
+
+
+register_pytree_node(Partial, lambda p: ((p.args, p.keywords), p.func), _make_partial)

@@ -1,3 +1,0 @@
-"""The name of `scipy.sparse`: solvers; sparse matrices are those of `nabla_mlir.sparse`."""
-
-from nabla_mlir.scipy.sparse import linalg as linalg

@@ -1,0 +1,1 @@
+"""Which inputs each element of each value depends on: the analysis behind sparse Jacobians and Hessians."""

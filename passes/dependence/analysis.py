@@ -1,0 +1,341 @@
+"""The inputs on which each element of each value depends: an analysis of a function, by the pattern rules of the records.
+
+A rule describes one operation. This module applies the rules to a whole function: from the chosen arguments through
+calls, branches (the union) and loops. A loop is followed iteration by iteration while its condition is a known number;
+then the indices that it reads and writes are known too. Otherwise the result is a fixed point, which is widened if it
+does not converge soon.
+
+In a derivative with respect to its tangents, every operation is linear in the values that depend on them. So the
+pattern of the results is that of the Jacobian or Hessian. The same holds for the function itself, if each operation is
+elementwise or linear in the values that depend on the arguments; `jacobian_of` tries this first.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from iree.compiler import ir
+
+from nabla_mlir.base import thresholds
+from nabla_mlir.base.errors import PatternError
+from nabla_mlir.dialects.locations import source_of
+from nabla_mlir.dialects.regions import functions_of, last_of
+from nabla_mlir.dialects.types import shape_and_dtype
+from nabla_mlir.passes.dependence.trajectories import after_iterations
+from nabla_mlir.passes.dependence.values import Cause, LinesNeeded, Values
+from nabla_mlir.passes.normalize.known_numbers import fold_of
+from nabla_mlir.rules.loops import find_counter
+from nabla_mlir.sparsity.operands import Operand, Shape, dense
+from nabla_mlir.sparsity.powers import after
+from nabla_mlir.sparsity.relation import Relation
+from nabla_mlir.table.regions import captures_by_rule, captures_of, ends_of
+from nabla_mlir.table.registry import REGISTRY, UNSUPPORTED, ZERO, OpDef, Zero
+from nabla_mlir.table.tensor import wrap
+from nabla_mlir.table.traits import CONSTANT
+
+
+class DerivativeNeeded(Exception):  # noqa: N818  # not an error: it asks for another analysis
+    """An operation has a pattern that only its derivative shows: the caller must analyse the derivative instead."""
+
+
+class Dependence(Values):
+    """The patterns of the values of a function, each by the rule of its operation."""
+
+    # ---------------------------------------------------------------- operations
+
+    def run(self, block: ir.Block) -> list[ir.Value]:
+        """Visits the operations of a block in order; returns the operands of its terminator."""
+        *body, end = block.operations
+        for op in body:
+            self.visit(op.operation)
+        return list(end.operands)
+
+    def visit(self, op: ir.Operation) -> None:
+        """Records the patterns of the results of an operation."""
+        self._steps += 1
+        operands, results, record = list(op.operands), list(op.results), REGISTRY.get(op.name)
+        reads = [*operands, *captures_of(op)] if len(op.regions) else operands
+        is_constant = self.relations.keys().isdisjoint(reads)
+        self._note_numbers(op, operands, results, is_constant)
+        runs = "" if record is None else record.runs
+        if runs == "loop":
+            self._loop(op, operands, results)
+        elif is_constant or (record is not None and isinstance(record.jvp, Zero)):
+            for result in results:
+                self.relations.pop(result, None)
+            return
+        elif op.name in ("func.call", "call"):
+            self._call(op, operands, results)
+        elif runs in ("choice", "once"):
+            self._branches(op, operands, results)
+        else:
+            self._apply(op, record, operands, results)
+        self._note_cause(op, reads, results)
+
+    def _apply(self, op: ir.Operation, record: OpDef | None, operands: list[ir.Value], results: list[ir.Value]) -> None:
+        """Applies the rule of an operation to the patterns of its operands and captures."""
+        types = [shape_and_dtype(r.type) for r in results]
+        shapes = [shape for shape, _ in types]
+        xs = [Operand(self.of(v), functools.partial(self.number, v)) for v in operands]
+        params = {} if record is None or not record.has_params else record.read(op)
+        captures = captures_of(op) if record is None else captures_by_rule(op, record)
+        others = [Operand(self.of(v), functools.partial(self.number, v)) for v in captures if v in self.relations]
+        if others and not self.is_derivative:
+            raise DerivativeNeeded(op.name)
+        if not self.is_derivative:
+            xs = _as_in_tangent(op, record, xs, params)
+        found = dense([*xs, *others], shapes) if others else _moved(record, xs, shapes, params)
+        for result, (_, dtype), relation in zip(results, types, found, strict=True):
+            self._keep(result, relation, dtype)
+
+    def _note_numbers(self, op: ir.Operation, operands: list[ir.Value], results: list[ir.Value], is_constant: bool) -> None:
+        known = is_constant and (
+            op.name in (CONSTANT, "stablehlo.iota")
+            or (bool(operands) and all(map(self._is_known, operands)) and len(results) == 1 and fold_of(op) is not None)
+        )
+        if known:
+            self._fixed.update(results)
+        else:
+            self._fixed.difference_update(results)
+        if self._changing and any(v in self._changing for v in operands):
+            self._changing.update(results)
+            for result in results:
+                self._folded.pop(result, None)
+
+    def _note_cause(self, op: ir.Operation, reads: Sequence[ir.Value], results: Sequence[ir.Value]) -> None:
+        if self.columns < 2 or not self._is_dense(results) or self._is_dense(reads):
+            return
+        if not self.has_lines:
+            raise LinesNeeded
+        cause = Cause(op.name, source_of(op.location))
+        if cause not in self.causes:
+            self.causes.append(cause)
+
+    def _is_dense(self, values: Sequence[ir.Value]) -> bool:
+        for value in values:
+            relation = self.relations.get(value)
+            if relation is not None and relation.has_full_row:
+                return True
+        return False
+
+    # ---------------------------------------------------------------- control flow
+
+    def _call(self, op: ir.Operation, operands: list[ir.Value], results: list[ir.Value]) -> None:
+        block = self.functions[op.attributes["callee"].value].regions[0].blocks[0]
+        for argument, value in zip(block.arguments, operands, strict=True):
+            self._set(argument, self.of(value))
+        for result, value in zip(results, self.run(block), strict=True):
+            self._set(result, self.of(value))
+
+    def _branches(self, op: ir.Operation, operands: list[ir.Value], results: list[ir.Value]) -> None:
+        """The union over the branches; only the selected branch if its number is known."""
+        regions = list(op.regions)
+        number = self.number(operands[0]) if operands and len(regions) > 1 else None
+        if number is not None:
+            position = (0 if number else 1) if number.dtype.kind == "b" else int(number)
+            regions = [regions[position if 0 <= position < len(regions) else -1]]
+        found: list[Relation] | None = None
+        for region in regions:
+            block = region.blocks[0]
+            for argument, value in zip(block.arguments, operands, strict=False):
+                self._set(argument, self.of(value))
+            ends = [self.of(v) for v in self.run(block)]
+            found = ends if found is None else [a.union(b) for a, b in zip(found, ends, strict=True)]
+        for result, relation in zip(results, found or (), strict=True):
+            self._set(result, relation)
+
+    def _loop(self, op: ir.Operation, operands: list[ir.Value], results: list[ir.Value]) -> None:
+        """The patterns of the results of a loop: followed by iteration, by powers of an iteration, or a fixed point."""
+        state = [self.of(v) for v in operands]
+        numbers = [self.number(v) if v in self._fixed else None for v in operands]
+        arguments, _ = ends_of(op.regions[1])
+        if all(r.is_empty for r in state) and not any(v in self.relations for v in captures_of(op)):
+            for result in results:
+                self.relations.pop(result, None)
+            return
+        if not self.has_lines:
+            raise LinesNeeded
+        start, iterations, trial = self._steps, 0, thresholds.PATTERN_TURNS
+        while True:
+            iterations += 1
+            if iterations == trial:
+                trial *= 4
+                is_too_long = self._is_too_long(op, iterations, self._steps - start)
+                ends = self._jump(op, state, numbers, iterations - 1)
+                if ends is None and iterations == thresholds.PATTERN_TURNS:
+                    ends = after_iterations(self, op, state, numbers, iterations - 1, exactly=not is_too_long)
+                if ends is not None:
+                    state = ends
+                    break
+                if iterations > thresholds.PATTERN_TURNS and is_too_long:
+                    state = self._fixed_point(op, state)
+                    break
+            goes_on = self._condition(op, numbers)
+            if goes_on is None or self._steps - start > thresholds.PATTERN_STEPS:
+                state = self._fixed_point(op, state)
+                break
+            if not goes_on:
+                break
+            new, numbers, asked = self._iteration(op, state, numbers)
+            same = all(a.same_as(b) for a, b in zip(state, new, strict=True))
+            state = new
+            if same and not asked:
+                break
+        for value in arguments:
+            self._numbers.pop(value, None)
+        for result, relation in zip(results, state, strict=True):
+            self._set(result, relation)
+
+    def _is_too_long(self, op: ir.Operation, iterations: int, steps: int) -> bool:
+        """True if the loop would reach the limit of steps before its end."""
+        counter = find_counter(op)
+        return counter is not None and steps * counter.trips > thresholds.PATTERN_STEPS * iterations
+
+    def _jump(
+        self, op: ir.Operation, state: Sequence[Relation], numbers: Sequence[np.ndarray | None], iterations: int
+    ) -> list[Relation] | None:
+        """The patterns at the end, by powers of the pattern of one iteration; None if they are not known, or too large."""
+        counter = find_counter(op)
+        if counter is None or counter.trips <= iterations:
+            return None
+        captures = [v for v in captures_of(op) if v in self.relations]
+        bases = itertools.accumulate([math.prod(r.shape) for r in state], initial=self.columns)
+        *starts, columns = bases
+        found = []
+        for counts in (numbers, [None] * len(numbers)):
+            inner = self.inside(columns)
+            inner.relations = {v: self.relations[v].among(columns) for v in captures}
+            seeds = [Relation.identity(r.shape, columns, base) for r, base in zip(state, starts, strict=True)]
+            found.append(inner._iteration(op, seeds, counts)[0])
+        try:
+            if max(r.entries for r in (*found[0], *found[1], *state)) > thresholds.PATTERN_TERMS:
+                return None
+            is_steady = all(a.equals(b) for a, b in zip(*found, strict=True))  # for any numbers
+            return after(found[1], state, counter.trips - iterations) if is_steady else None
+        except PatternError:
+            return None
+
+    def _condition(self, op: ir.Operation, numbers: Sequence[np.ndarray | None]) -> bool | None:
+        block = op.regions[0].blocks[0]
+        self.bind(block.arguments, numbers)
+        (predicate,) = self.run(block)
+        if predicate not in self._fixed:
+            return None
+        # The number of iterations may differ between the iterations of an outer loop.
+        self._asked = self._asked or (predicate in self._changing and find_counter(op) is None)
+        return bool(self._fold(predicate))
+
+    def _iteration(
+        self, op: ir.Operation, state: Sequence[Relation], numbers: Sequence[np.ndarray | None]
+    ) -> tuple[list[Relation], list[np.ndarray | None], bool]:
+        """One iteration of a loop: the carried patterns and numbers, and True if a number decided a pattern."""
+        block = op.regions[1].blocks[0]
+        self.bind(block.arguments, numbers)
+        for argument, relation in zip(block.arguments, state, strict=True):
+            self._set(argument, relation)
+        before, self._asked = self._asked, False
+        ends = self.run(block)
+        asked, self._asked = self._asked, before or self._asked
+        carried = [self._fold(v) if v in self._fixed and not v.type.shape else None for v in ends]
+        return [self.of(v) for v in ends], carried, asked
+
+    def _fixed_point(self, op: ir.Operation, state: Sequence[Relation]) -> list[Relation]:
+        """The patterns after any number of iterations; a pattern that does not converge becomes dense."""
+        nothing: list[np.ndarray | None] = [None] * len(state)
+        self._condition(op, nothing)
+        found, iteration = list(state), 0
+        while True:
+            iteration += 1
+            new = [self._joint(a, b) for a, b in zip(found, self._iteration(op, found, nothing)[0], strict=True)]
+            larger = [not a.equals(b) for a, b in zip(found, new, strict=True)]
+            if not any(larger):
+                return new
+            if iteration > thresholds.PATTERN_ROUNDS:
+                is_late = iteration > 2 * thresholds.PATTERN_ROUNDS
+                new = [self._widened(x, is_late) if g else x for x, g in zip(new, larger, strict=True)]
+            found = new
+
+    def _joint(self, a: Relation, b: Relation) -> Relation:
+        try:
+            return a.union(b)
+        except PatternError:  # too many entries for an explicit pattern
+            return self._widened(a, True)
+
+    def _widened(self, relation: Relation, whole: bool) -> Relation:
+        if whole:
+            return Relation.full(relation.shape, self.columns)
+        return relation.spread(range(len(relation.shape)))
+
+
+def _moved(record: OpDef | None, xs: Sequence[Operand], outs: Sequence[Shape], params: dict[str, Any]) -> Sequence[Relation]:
+    """The patterns of the results, by the rule of the operation; dense if it has no rule, or if the rule would be too large."""
+    if record is None or record.pattern is None:
+        return dense(xs, outs)
+    try:
+        return record.pattern(xs, outs, **params)
+    except PatternError:  # too many rows for an explicit pattern
+        return dense(xs, outs)
+
+
+def _as_in_tangent(op: ir.Operation, record: OpDef | None, xs: list[Operand], params: dict[str, Any]) -> list[Operand]:
+    """The operands that the tangent of the operation reads too, if it has the same pattern as the operation.
+
+    Raises:
+      DerivativeNeeded: the operation is neither elementwise nor linear in the operands that depend on an argument.
+    """
+    if record is None or isinstance(record.jvp, UNSUPPORTED):
+        raise DerivativeNeeded(op.name)
+    if record.elementwise and record.partials is not None:
+        if ZERO not in record.partials:
+            return xs
+        return [x.constant() if d is ZERO else x for x, d in zip(xs, record.partials, strict=True)]
+    if record.linear == "all":
+        return xs
+    tensors = [wrap(v) for v in op.operands] if callable(record.linear) else []
+    linear = record.linear_operands(tensors, params)
+    if any(i not in linear and not x.relation.is_empty for i, x in enumerate(xs)):
+        raise DerivativeNeeded(op.name)
+    return xs
+
+
+def dependence_of(
+    function: ir.Operation, arguments: Sequence[int], module: ir.Operation | None = None,
+    numbers: Mapping[ir.Value, np.ndarray] | None = None, is_derivative: bool = True, has_lines: bool = True,
+) -> Dependence:  # fmt: skip
+    """The patterns of the values of a function with respect to the elements of some arguments, in their order.
+
+    Args:
+      function: the operation that holds the block.
+      arguments: the indices of the arguments.
+      module: the module that holds the called functions.
+      numbers: values with known numbers; the patterns hold for these numbers.
+      is_derivative: True if the function is a derivative and the arguments are its tangents. If False, the patterns are
+        those of the derivative of the function with respect to the arguments.
+      has_lines: True if the operations have the lines of the user's code.
+
+    Raises:
+      LinesNeeded: the operations have no lines, and a pattern is dense or there is a loop.
+      DerivativeNeeded: the derivative of an operation has another pattern than the operation.
+    """
+    block = function.regions[0].blocks[0]
+    shapes = [shape_and_dtype(block.arguments[i].type)[0] for i in arguments]
+    sizes = [math.prod(shape) for shape in shapes]
+    found = Dependence(sum(sizes), {} if module is None else functions_of(module), is_derivative, has_lines)
+    base = 0
+    for i, shape, size in zip(arguments, shapes, sizes, strict=True):
+        found._set(block.arguments[i], Relation.identity(shape, found.columns, base))
+        base += size
+    found._fixed.update(numbers or {})
+    found._numbers.update(numbers or {})
+    found.run(block)
+    return found
+
+
+def results_of(function: ir.Operation, found: Dependence) -> list[Relation]:
+    """The patterns of the results of a function."""
+    return [found.of(v) for v in last_of(function.regions[0].blocks[0]).operands]

@@ -1,0 +1,74 @@
+"""Boxes: several residuals of one type as one value, so that a loop has few buffers."""
+
+from __future__ import annotations
+
+from collections import ChainMap
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from iree.compiler import ir
+
+from nabla_mlir.dialects.types import shape_and_dtype
+from nabla_mlir.ops.shape import concatenate, reshape, slice_
+from nabla_mlir.passes.split.residuals import Division
+from nabla_mlir.table.tensor import Tensor, full, wrap
+
+Mapping = ChainMap[ir.Value, ir.Value]  # from a value of the whole function to its copy in one half
+
+
+@dataclass(frozen=True)
+class Packing:
+    """Stored values of one type in the same region, as one value: stacked along a first axis if there are several.
+
+    One tape for many values is one buffer, so the loop has few of them. A mapping stores a packing under its first member.
+    """
+
+    members: tuple[ir.Value, ...]
+    around: tuple[ir.Value, ...]  # the divided operations that the members stand in, the outermost first
+
+    @property
+    def key(self) -> ir.Value:
+        """The value that represents the packing in a mapping."""
+        return self.members[0]
+
+    @property
+    def axis(self) -> int:
+        """The axis of a stacked tape along which its rows are counted."""
+        return int(len(self.members) > 1)
+
+    def packed(self, values: Mapping, op: ir.Operation) -> Tensor | None:
+        """The packing after the region of `op` has computed `values`; None if they contain no member."""
+        if self.around[-1] != op.results[0]:
+            return wrap(values[self.key]) if self.key in values else None
+        members = [wrap(values[v]) if v in values else None for v in self.members]
+        if all(x is None for x in members):
+            return None
+        shape, dtype = shape_and_dtype(self.key.type)
+        parts = [full(shape, 0, dtype) if x is None else x for x in members]
+        if not self.axis:
+            return parts[0]
+        return concatenate(*(reshape(x, shape=(1, *shape)) for x in parts), dimension=0)
+
+    def unpacked(self, packing: Tensor, op: ir.Operation) -> dict[ir.Value, ir.Value]:
+        """The values of the packing inside `op`: its members if they belong to this region, else the packing itself."""
+        if not self.axis or self.around[-1] != op.results[0]:
+            return {self.key: packing.value}
+        shape = packing.shape[1:]
+        zeros, ones = [0] * len(shape), [1] * len(shape)
+        rows = [slice_(packing, start_indices=(i, *zeros), limit_indices=(i + 1, *shape), strides=(1, *ones))
+                for i in range(len(self.members))]  # fmt: skip
+        return {v: reshape(row, shape=shape).value for v, row in zip(self.members, rows, strict=True)}
+
+
+def packings_of(values: Sequence[ir.Value], division: Division) -> list[Packing]:
+    """The stored values, grouped by region and type."""
+    groups: dict[object, list[ir.Value]] = {}
+    for value in values:
+        around = division.within.get(value, ())
+        groups.setdefault((around, value.type) if around else value, []).append(value)
+    return [Packing(tuple(members), division.within.get(members[0], ())) for members in groups.values()]
+
+
+def inside(outer: Mapping, arguments: Sequence[ir.Value] = (), values: Sequence[Tensor] = ()) -> Mapping:
+    """A child of the mapping, for one region: its additions end with the region."""
+    return outer.new_child({a: v.value for a, v in zip(arguments, values, strict=True)})
