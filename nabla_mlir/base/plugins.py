@@ -9,7 +9,7 @@ A package offers one by an entry point, which its pyproject.toml declares:
 from __future__ import annotations
 
 import functools
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint, distributions
 from types import ModuleType
 
 from nabla_mlir.base.errors import DeployError, user_frame
@@ -20,7 +20,8 @@ GROUP = "nabla_mlir.plugins"
 @functools.cache
 def plugins() -> dict[str, EntryPoint]:
     """The entry points of all installed packages, by name."""
-    return {point.name: point for point in entry_points(group=GROUP)}
+    # `entry_points` reads the first of two packages of one name: an old *.egg-info in a checkout would hide the installed one.
+    return {point.name: point for package in distributions() for point in package.entry_points.select(group=GROUP)}
 
 
 def plugin(name: str) -> ModuleType:
