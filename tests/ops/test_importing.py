@@ -314,3 +314,12 @@ def test_emitted_custom_calls() -> None:
     assert "tensor<2x3xf32>) -> tensor<2x3xf32>" in text
     derivative = str(nm.trace(lambda x, ct: nm.vjp(f, x)[1](ct)[0], *[nm.spec((3,), "f32")] * 2).lower())
     assert "custom_call" not in derivative  # 2 ct
+
+
+def test_selected_positions_outside_are_clamped_in_compiled_code_too() -> None:
+    text = """func.func @f(%x: tensor<4xf64>, %i: tensor<5xi32>) -> tensor<5xf64> {
+      %0 = "stablehlo.torch_index_select"(%x, %i) {dim = 0 : i64, batch_dims = 0 : i64} : (tensor<4xf64>, tensor<5xi32>) -> tensor<5xf64>
+      return %0 : tensor<5xf64> }"""
+    x, i = np.arange(4.0), np.array([-1, -9, 2, 9, 3], np.int32)
+    compiled = nm.trace(nm.from_stablehlo(text, "f"), x, i, name="f").lower().compile()
+    np.testing.assert_array_equal(compiled(x, i), x[np.clip(i, 0, 3)])

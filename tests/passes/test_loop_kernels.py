@@ -12,6 +12,7 @@ from xla import run_module
 import nabla_mlir as nm
 import nabla_mlir.numpy as jnp
 from nabla_mlir import CPU, runtime
+from nabla_mlir.base import pytree
 from nabla_mlir.compiling.compiler import compile_module
 from nabla_mlir.compiling.lowering import legalize, lower_module
 from nabla_mlir.dialects.context import context, parse_module
@@ -198,7 +199,7 @@ def traced(name):
     function, inputs = CASES[name]
 
     def flat(*tensors):
-        return nm.pytree.flatten(function(*tensors))[0]
+        return pytree.flatten(function(*tensors))[0]
 
     arrays = [*map(np.asarray, inputs)]
     module, captured = trace_function(flat, [Spec(x.shape, x.dtype) for x in arrays], "main")

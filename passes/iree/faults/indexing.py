@@ -66,6 +66,16 @@ def clamp(indices: Val, limits: Sequence[int], vector_dim: int) -> Val:
     return b.minimum(b.maximum(indices, 0), _along(limits, indices, vector_dim))
 
 
+@PATTERNS.of("stablehlo.torch_index_select")
+def torch_index_select(op: ir.Operation, target: Target) -> Replacement:
+    """IREE does not clamp the index: it reads outside the array."""
+    x, index = operands(op)
+    attributes = {name: op.attributes[name] for name in ("dim", "batch_dims")}
+    limit = x.shape[ir.IntegerAttr(attributes["dim"]).value] - 1
+    clamped = clamp(index, [limit], len(index.shape))
+    return Val(b.make("stablehlo.torch_index_select", [x, clamped], [op.results[0].type], attributes, final=True).results[0])
+
+
 @PATTERNS.of("stablehlo.gather")
 def gather(op: ir.Operation, target: Target) -> Replacement:
     """IREE does not clamp the start indices of a gather, and reads out of bounds."""
