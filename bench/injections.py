@@ -85,7 +85,7 @@ def _of_case(folder: Path, diff: list[int]) -> Iterator[tuple[str, ir.Module]]:
 
 
 def outcome(module: ir.Module, broken: ir.Module, is_compiled: bool) -> tuple[str, str]:
-    """What the check says of a module whose code is another's: a word, and details."""
+    """The status and the details of the check of a module against code that was compiled from another module."""
     if is_compiled:
         vmfb = compile_lowered(broken, TARGET, cache=False)
     else:

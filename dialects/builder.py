@@ -272,7 +272,7 @@ def reduce_any(x: Val, dims: Sequence[int]) -> Val:
 
 
 def signless(x: Val) -> Val:
-    """The bits of unsigned numbers as signed ones: apart from StableHLO's own operations, IREE accepts only signed numbers."""
+    """The bits of unsigned numbers as signed numbers. IREE accepts unsigned numbers only in StableHLO's operations."""
     return bitcast(x, np.dtype(f"i{x.dtype.itemsize}")) if x.dtype.kind == "u" else x
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from nabla_mlir.base.names import imported, public_names
 
-_HOMES = public_names(__name__)
+_HOMES = public_names(__file__)
 # Modules that run without the compiler.
 _LIGHT = (
     "nabla_mlir.base", "nabla_mlir.prepared.estimates", "nabla_mlir.prepared.operators", "nabla_mlir.prepared.sum_operator",
@@ -31,7 +31,7 @@ def __getattr__(name: str) -> Any:
     try:
         if home not in _LIGHT and name != "targets":
             importlib.import_module("nabla_mlir.numpy")  # gives tensors and arrays their methods
-        value = importlib.import_module(f"nabla_mlir.{name}") if home == __name__ else imported(home, name)
+        value = imported(__name__, home, name)
     except ModuleNotFoundError as error:
         if error.name not in ("iree.compiler", "optree"):
             raise

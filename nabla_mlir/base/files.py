@@ -8,7 +8,7 @@ import secrets
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-ASIDE = ".tmp-"  # with which the names of files begin that are not complete
+TEMPORARY = ".tmp-"  # the prefix of the names of incomplete files
 Content = bytes | Callable[[Path], object]
 
 
@@ -30,26 +30,26 @@ def write_files(contents: Mapping[str | os.PathLike[str], Content]) -> None:
       ...     sorted(path.read_text() for path in Path(folder).iterdir())
       ['1', '2']
     """
-    asides: dict[Path, Path] = {}
+    temporaries: dict[Path, Path] = {}
     try:
         for path, content in contents.items():
-            destination = aside = Path(path)
+            destination = temporary = Path(path)
             if not _is_stream(destination):
                 destination = Path(os.path.realpath(destination))
-                aside = destination.with_name(f"{ASIDE}{os.getpid()}-{secrets.token_hex(8)}")
-                asides[aside] = destination
+                temporary = destination.with_name(f"{TEMPORARY}{os.getpid()}-{secrets.token_hex(8)}")
+                temporaries[temporary] = destination
             if callable(content):
-                content(aside)
+                content(temporary)
             else:
-                aside.write_bytes(content)
-        for aside, destination in asides.items():
+                temporary.write_bytes(content)
+        for temporary, destination in temporaries.items():
             if destination.is_file():
-                aside.chmod(destination.stat().st_mode)
-            os.replace(aside, destination)
+                temporary.chmod(destination.stat().st_mode)
+            os.replace(temporary, destination)
     finally:
-        for aside in asides:
+        for temporary in temporaries:
             with contextlib.suppress(OSError):
-                aside.unlink()
+                temporary.unlink()
 
 
 def _is_stream(path: Path) -> bool:

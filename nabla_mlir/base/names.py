@@ -2,32 +2,31 @@
 
 from __future__ import annotations
 
-import ast
 import importlib
-import pkgutil
-from types import ModuleType
+import re
+from pathlib import Path
 from typing import Any
 
 
-def public_names(package: str) -> dict[str, str]:
+def public_names(file: str) -> dict[str, str]:
     """The module that defines each public name of a package, as its file `__init__.pyi` says.
 
-    The file is what type checkers read: a list of lines `from nabla_mlir.transforms import grad as grad`.
+    Type checkers read that file, too. It is a list of lines `from nabla_mlir.transforms import grad as grad`.
+
+    Args:
+      file: the path of `__init__.py` of the package.
 
     Example:
-      >>> public_names("nabla_mlir")["grad"]
+      >>> import nabla_mlir
+      >>> public_names(nabla_mlir.__file__)["grad"]
       'nabla_mlir.transforms'
     """
-    stub = pkgutil.get_data(package, "__init__.pyi")
-    assert stub is not None, f"the installation lacks __init__.pyi of {package}"
-    statements = ast.parse(stub).body
-    return {alias.name: str(s.module) for s in statements if isinstance(s, ast.ImportFrom) for alias in s.names}
+    lines = Path(file).with_suffix(".pyi").read_text()
+    return {name: home for home, name in re.findall(r"^from (\S+) import (\w+) as", lines, re.M)}
 
 
-def imported(home: str, name: str) -> Any:
-    """The value of a name in the module that defines it, or the module of that name in a package."""
-    module: ModuleType = importlib.import_module(home)
-    try:
+def imported(package: str, home: str, name: str) -> Any:
+    """The value of a public name of a package in the module `home` that defines it, or the module of that name in `home`."""
+    if home != package and hasattr(module := importlib.import_module(home), name):
         return getattr(module, name)
-    except AttributeError:
-        return importlib.import_module(f"{home}.{name}")
+    return importlib.import_module(f"{home}.{name}")

@@ -21,7 +21,11 @@ GROUP = "nabla_mlir.plugins"
 def plugins() -> dict[str, EntryPoint]:
     """The entry points of all installed packages, by name."""
     # `entry_points` reads the first of two packages of one name: an old *.egg-info in a checkout would hide the installed one.
-    return {point.name: point for package in distributions() for point in package.entry_points.select(group=GROUP)}
+    found: dict[str, EntryPoint] = {}
+    for package in distributions():
+        for point in package.entry_points.select(group=GROUP):
+            found.setdefault(point.name, point)
+    return found
 
 
 def plugin(name: str) -> ModuleType:

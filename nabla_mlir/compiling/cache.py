@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nabla_mlir.base.errors import writing
-from nabla_mlir.base.files import ASIDE, write_files
+from nabla_mlir.base.files import TEMPORARY, write_files
 
 _DIGEST = hashlib.sha256().digest_size
 _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
@@ -71,7 +71,7 @@ def entries() -> list[CacheEntry]:
     found = []
     for path in (cache_dir() / "vmfb").glob("*/*"):
         with contextlib.suppress(OSError):
-            if not path.name.startswith(ASIDE):
+            if not path.name.startswith(TEMPORARY):
                 stat = path.stat()
                 found.append(CacheEntry(path.name, stat.st_size, stat.st_mtime))
     return sorted(found, key=lambda entry: -entry.used)
@@ -143,7 +143,7 @@ def _evict(bound: int) -> None:
     total, newest = 0, entries[0][0] if entries else 0.0
     for time, size, path in entries:
         total += size
-        abandoned = path.name.startswith(ASIDE) and newest - time > 3600
+        abandoned = path.name.startswith(TEMPORARY) and newest - time > 3600
         if total > bound or abandoned:
             total -= size
             with contextlib.suppress(OSError):

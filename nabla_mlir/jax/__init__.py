@@ -6,13 +6,12 @@ lists the names of `jax` itself, each of which is imported when it is first used
 
 from __future__ import annotations
 
-import importlib
 from typing import Any
 
-import nabla_mlir.numpy  # noqa: F401  (gives tensors and arrays their methods
+import nabla_mlir.numpy  # noqa: F401  (gives tensors and arrays their methods)
 from nabla_mlir.base.names import imported, public_names
 
-_HOMES = public_names(__name__)
+_HOMES = public_names(__file__)
 
 __all__ = list(_HOMES)
 
@@ -20,9 +19,7 @@ __all__ = list(_HOMES)
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'nabla_mlir.jax' has no attribute {name!r}")
-    home = _HOMES[name]
-    value = importlib.import_module(f"{home}.{name}") if home == __name__ else imported(home, name)
-    globals()[name] = value
+    globals()[name] = value = imported(__name__, _HOMES[name], name)
     return value
 
 

@@ -188,7 +188,7 @@ def _calls(stages: dict[Deep, Lowered], is_separate: bool) -> list[Call]:
 
 def _by_program(stages: dict[Deep, Lowered], calls: list[Call], results: list[Result]) -> dict[Deep, Result]:
     """The results of each program."""
-    if len(calls) == len(stages) and calls[0].name != _ALL:
+    if calls[0].name != _ALL:
         return dict(zip(stages, results, strict=True))
     (whole,) = results
     values, found = iter(whole.values), {}

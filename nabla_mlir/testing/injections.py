@@ -14,8 +14,9 @@ from iree.compiler import ir
 
 from nabla_mlir.dialects.context import context
 from nabla_mlir.dialects.regions import nested
-from nabla_mlir.dialects.stablehlo import constant_array, elements, emit
-from nabla_mlir.dialects.types import is_complex, is_float, is_static_tensor, shape_and_dtype, tensor_type
+from nabla_mlir.dialects.stablehlo import constant_array, emit
+from nabla_mlir.dialects.types import is_complex, is_float, is_static_tensor, shape_and_dtype
+from nabla_mlir.dialects.values import constant, full
 from nabla_mlir.table.traits import CONSTANT, runs_regions
 
 Numbers = np.random.RandomState
@@ -145,7 +146,7 @@ def _drop_row(op: ir.Operation, rng: Numbers) -> bool:
         return False
     rows = np.arange(shape[0]).reshape(-1, *(1,) * (len(shape) - 1)) < shape[0] - 1
     mask = np.broadcast_to(rows, shape)
-    return _replace(op, lambda y: emit("stablehlo.select", [_constant(mask), y, _filled(y.type, 0)], results=[y.type]))
+    return _replace(op, lambda y: emit("stablehlo.select", [constant(mask).value, y, _filled(y.type, 0)], results=[y.type]))
 
 
 def _skip(op: ir.Operation, rng: Numbers) -> bool:
@@ -174,7 +175,7 @@ def _change_constant(op: ir.Operation, rng: Numbers) -> bool:
     if np.array_equal(x, constant_array(op), equal_nan=x.dtype.kind in "fc"):
         return False
     with ir.InsertionPoint(op):
-        op.results[0].replace_all_uses_with(_constant(x))
+        op.results[0].replace_all_uses_with(constant(x).value)
     return True
 
 
@@ -209,13 +210,7 @@ def _replace(op: ir.Operation, by: Callable[[ir.Value], ir.Operation]) -> bool:
 
 
 def _filled(type_: ir.Type, number: float) -> ir.Value:
-    shape, dtype = shape_and_dtype(type_)
-    return _constant(np.full(shape, number).astype(dtype))
-
-
-def _constant(x: np.ndarray) -> ir.Value:
-    type_ = tensor_type(x.shape, x.dtype)
-    return emit(CONSTANT, [], results=[type_], attributes={"value": elements(x)}).results[0]
+    return full(number, *shape_and_dtype(type_)).value
 
 
 FAULTS: dict[str, Change] = {

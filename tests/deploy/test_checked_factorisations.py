@@ -167,4 +167,4 @@ def test_matrices_are_drawn_that_have_factors():
     np.testing.assert_array_equal(b, np.conj(b.swapaxes(-1, -2)))
     np.testing.assert_array_equal(v, drawn([((4, 4), np.dtype("f8")), ((2, 3, 3), np.dtype("c16")), ((4,), np.dtype("f4"))], "f")[2])
     stage = nm.trace(lambda a: la.cholesky(a), nm.spec((4, 4), "f64"), name="main").lower()
-    assert str(stage.compile().checks["main"]).startswith("checked: on random arguments, numbers around 1")
+    assert str(stage.compile().checks["main"]) == "checked: on random arguments, numbers around 1"

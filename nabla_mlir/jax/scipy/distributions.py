@@ -1,4 +1,4 @@
-"""What makes a distribution of a few formulas: densities, distribution functions and their inverses, with place and scale."""
+"""Distributions made from a few formulas: densities, distribution functions and their inverses, with location and scale."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ class Distribution:
     """A distribution: its functions are attributes, such as ``norm.logpdf(x, loc, scale)``.
 
     Args:
-      name: what it is.
-      shapes: the names of the parameters besides place and scale, in order; with "=" and a number those that have a default.
-      is_discrete: whether it is of whole numbers.
-      has_place, has_scale: whether there are `loc` and `scale`.
-      formulas: by name, of the standardized variable and the shapes: "log" (the logarithm of the density or the probability) and
-        "outside" (where that is 0; NaN is nowhere outside), "cdf", "sf", "logcdf", "logsf", "ppf", "isf", "entropy"; what follows
-        from others follows.
+      name: the name in messages and documentation.
+      shapes: the names of the parameters besides location and scale, in order; "a=1" is a parameter with a default.
+      is_discrete: True for a distribution of whole numbers.
+      has_location, has_scale: True if the functions have the parameters `loc` and `scale`.
+      formulas: functions of the standardized variable and the shapes, by name: "log" (the logarithm of the density or of the
+        probability), "outside" (True where the density is 0; never for NaN), "cdf", "sf", "logcdf", "logsf", "ppf", "isf",
+        "entropy". Functions without a formula are computed from the others.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class Distribution:
         self.name = name
         self._formulas = formulas
         self._shapes = [part.partition("=")[::2] for part in shapes.split()]
-        self._position, self._scale = has_location, has_scale and not is_discrete
+        self._has_location, self._has_scale = has_location, has_scale and not is_discrete
         density = "pmf" if is_discrete else "pdf"
         self.is_discrete = is_discrete
         names = [f"log{density}", density]
@@ -68,8 +68,8 @@ class Distribution:
     def _function(self, name: str) -> Callable[..., Any]:
         first = {"ppf": ["q"], "isf": ["q"], "entropy": []}.get(name, ["k" if self.is_discrete else "x"])
         names_and_defaults = [(n, None) for n in first] + [(n, float(v) if v else None) for n, v in self._shapes]
-        names_and_defaults += [("loc", 0)] if self._position else []
-        names_and_defaults += [("scale", 1)] if self._scale else []
+        names_and_defaults += [("loc", 0)] if self._has_location else []
+        names_and_defaults += [("scale", 1)] if self._has_scale else []
         kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
         signature = inspect.Signature([
             inspect.Parameter(n, kind, default=inspect.Parameter.empty if v is None else v) for n, v in names_and_defaults
@@ -77,9 +77,9 @@ class Distribution:
 
         def f(*args: Any) -> Tensor:
             values = list(inexacts(name, *args))
-            scale = values.pop() if self._scale else 1.0
-            position = values.pop() if self._position else 0.0
-            return self._value(name, values, position, scale)
+            scale = values.pop() if self._has_scale else 1.0
+            location = values.pop() if self._has_location else 0.0
+            return self._value(name, values, location, scale)
 
         run = library(f)
 
@@ -92,14 +92,14 @@ class Distribution:
         call.__signature__ = signature  # type: ignore[attr-defined]
         return call
 
-    def _value(self, name: str, values: list[Any], position: Any, scale: Any) -> Any:
+    def _value(self, name: str, values: list[Any], location: Any, scale: Any) -> Any:
         if name in ("ppf", "isf"):
             q, *shapes = values
-            return self._quantile(name, q, shapes) * scale + position
+            return self._quantile(name, q, shapes) * scale + location
         if name == "entropy":
             return self._formulas["entropy"](*values) + log(scale)
         x, *shapes = values
-        z = (x - position) / scale if self._scale else x - position
+        z = (x - location) / scale if self._has_scale else x - location
         if name.startswith("log") and name[3:] in ("pdf", "pmf"):
             return self._log_density(z, shapes, scale)
         if name in ("pdf", "pmf"):
@@ -108,7 +108,7 @@ class Distribution:
 
     def _log_density(self, z: Any, shapes: list[Any], scale: Any) -> Any:
         outside = self._formulas.get("outside")
-        out = self._formulas["log"](z, *shapes) - (log(scale) if self._scale else 0.0)
+        out = self._formulas["log"](z, *shapes) - (log(scale) if self._has_scale else 0.0)
         # -inf outside, where the formula is finite unless a shape is NaN
         return out if outside is None else where(outside(z, *shapes), stop_gradient(out) - np.inf, out)
 

@@ -98,13 +98,28 @@ def _plain_log_beta(a: Tensor, b: Tensor) -> Tensor:
 
 @_with_slopes_of(_plain_log_beta)
 def log_beta(a: Tensor, b: Tensor) -> Tensor:
-    """log(abs(beta(a, b))): for positive finite numbers by Stirling's formula, whose largest terms cancel in closed form."""
-    inside = (a > 0.0) & (b > 0.0) & (a < np.inf) & (b < np.inf)
-    p, q = where(inside, a, 1.0), where(inside, b, 1.0)
+    """log(abs(beta(a, b))): for positive finite numbers of which one is large by Stirling's formula, whose largest terms cancel
+    in closed form.
+    """
+    inside = (a > 0.0) & (b > 0.0) & (a < np.inf) & (b < np.inf) & (a + b >= LARGE)
+    p, q = where(inside, a, LARGE), where(inside, b, LARGE)
     rests = stirling_rest(p) + stirling_rest(q) - stirling_rest(p + q)
     powers = p * ew.log_plus_one(q / p) + q * ew.log_plus_one(p / q)
     value = rests - powers - 0.5 * (log(p) + log(q / (p + q)) - math.log(2 * math.pi))
     return where(inside, value, _plain_log_beta(a, b))
+
+
+def _plain_log_binomial(n: Tensor, k: Tensor) -> Tensor:
+    return gamma.lgamma(n + 1.0) - gamma.lgamma(k + 1.0) - gamma.lgamma(n - k + 1.0)
+
+
+@_with_slopes_of(_plain_log_binomial)
+def log_binomial(n: Tensor, k: Tensor) -> Tensor:
+    """log(abs(n! / (k! (n - k)!))): for large n by the beta function."""
+    large = n >= LARGE
+    whole = where(large, n, LARGE)
+    part = where(large, k, 1.0)
+    return where(large, -log_beta(whole - part + 1.0, part + 1.0) - ew.log_plus_one(whole), _plain_log_binomial(n, k))
 
 
 def _plain_log_rising(z: Tensor, m: Tensor) -> Tensor:

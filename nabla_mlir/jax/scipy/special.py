@@ -13,7 +13,7 @@ from nabla_mlir.jax.scipy.error_integrals import erfcx as erfcx
 from nabla_mlir.jax.scipy.error_integrals import fresnel as fresnel
 from nabla_mlir.jax.scipy.error_integrals import owens_t as owens_t
 from nabla_mlir.jax.scipy.error_integrals import wofz as wofz
-from nabla_mlir.jax.scipy.gamma_ratios import log_beta, log_rising
+from nabla_mlir.jax.scipy.gamma_ratios import log_beta, log_binomial, log_rising
 from nabla_mlir.jax.scipy.harmonics import bessel_jn as bessel_jn
 from nabla_mlir.jax.scipy.harmonics import sph_harm_y as sph_harm_y
 from nabla_mlir.jax.scipy.hypergeometric import hyp1f1 as hyp1f1
@@ -184,7 +184,7 @@ def comb(N: Any, k: Any, *, repetition: bool = False) -> Tensor:
     N = N + k - 1.0 if repetition else N
     inside = (k >= 0.0) & (k <= N)
     n, part = where(inside, N, 1.0), where(inside, k, 0.0)
-    return where(inside, exp(-log_beta(n - part + 1.0, part + 1.0)) / (n + 1.0), 0.0)
+    return where(inside, exp(log_binomial(n, part)), 0.0)
 
 
 @library

@@ -10,6 +10,7 @@ import numpy as np
 from nabla_mlir.base.errors import ShapeError, user_frame
 from nabla_mlir.jax.scipy import special as sp
 from nabla_mlir.jax.scipy.distributions import Distribution
+from nabla_mlir.jax.scipy.gamma_ratios import log_binomial
 from nabla_mlir.jax.scipy.kde import gaussian_kde as gaussian_kde
 from nabla_mlir.jax.scipy.multivariate import dirichlet as dirichlet
 from nabla_mlir.jax.scipy.multivariate import multinomial as multinomial
@@ -253,7 +254,7 @@ bernoulli: Distribution = Distribution(
 )  # fmt: skip
 binom: Distribution = Distribution(
     "binom", "n p", is_discrete=True, outside=lambda k, n, p: _above(k, n),
-    log=lambda k, n, p: _log_comb(n, _up_to(k, n)) + times_log(_up_to(k, n), p) + sp.xlog1py(n - _up_to(k, n), -p),
+    log=lambda k, n, p: log_binomial(n, _up_to(k, n)) + times_log(_up_to(k, n), p) + sp.xlog1py(n - _up_to(k, n), -p),
 )  # fmt: skip
 geom: Distribution = Distribution(
     "geom", "p", is_discrete=True, outside=lambda k, p: _no_count(k - 1.0),
@@ -272,12 +273,8 @@ nbinom: Distribution = Distribution(
 )  # fmt: skip
 betabinom: Distribution = Distribution(
     "betabinom", "n a b", is_discrete=True, outside=lambda k, n, a, b: _above(k, n),
-    log=lambda k, n, a, b: _log_comb(n, _up_to(k, n)) - sp.betaln(a, b) + sp.betaln(_up_to(k, n) + a, n - _up_to(k, n) + b),
+    log=lambda k, n, a, b: log_binomial(n, _up_to(k, n)) - sp.betaln(a, b) + sp.betaln(_up_to(k, n) + a, n - _up_to(k, n) + b),
 )  # fmt: skip
-
-
-def _log_comb(n: Any, k: Any) -> Any:
-    return -sp.betaln(n - k + 1.0, k + 1.0) - log1p(n)
 
 
 # ---------------------------------------------------------------- statistics
