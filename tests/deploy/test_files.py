@@ -7,6 +7,7 @@ import os
 import resource
 import stat
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -48,6 +49,7 @@ def full_disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         return start(*arguments, **options, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard)))
 
     monkeypatch.setattr(subprocess, "Popen", unlimited)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)  # Python would leave half a file of a module that is imported now
     resource.setrlimit(resource.RLIMIT_FSIZE, (ROOM, hard))
     try:
         yield
