@@ -1,7 +1,7 @@
 """Emission of operations, and codecs between their attributes and plain Python values.
 
 StableHLO is registered in the compiler's bindings but has no Python classes there, so operations are created by name. A
-codec turns a Python value into an attribute and back: ``decode(encode(v)) == v``.
+codec converts a Python value to an attribute and back: ``decode(encode(v)) == v``.
 """
 
 from __future__ import annotations

@@ -145,7 +145,7 @@ def is_static_tensor(type: ir.Type) -> bool:
 
 
 def is_scalar_integer(type: ir.Type) -> bool:
-    """Whether it is one integer, or one truth value: indices and what they are computed from."""
+    """True for the type of one integer or one boolean, such as an index."""
     shape, dtype = shape_and_dtype(type)
     return not shape and dtype.kind in "iub"
 

@@ -53,5 +53,5 @@ def write_files(contents: Mapping[str | os.PathLike[str], Content]) -> None:
 
 
 def _is_stream(path: Path) -> bool:
-    """Whether a path stands for something that is written to and cannot be replaced."""
+    """True for a path that can be written to but not replaced, such as a device or a pipe."""
     return path.absolute().parent == Path("/dev") or (path.exists() and not (path.is_file() or path.is_dir()))

@@ -49,12 +49,12 @@ def unflatten(spec: TreeSpec, leaves: Sequence[Any]) -> Any:
 
 
 def is_own(spec: TreeSpec) -> bool:
-    """Whether it is one container of a class that `register_node` knows."""
+    """True for one container of a class that `register_node` knows."""
     return spec.kind == optree.PyTreeKind.CUSTOM and all(child.is_leaf() for child in spec.children())
 
 
 def maker(tree: Any) -> tuple[Callable[[Any, Any], Any], Any]:
-    """What makes a container again, from its metadata and children, and its metadata."""
+    """The function that makes a container from its metadata and children, and the metadata."""
     _, metadata, _, unflatten_node = optree.tree_flatten_one_level(tree, namespace=NAMESPACE)
     return unflatten_node, metadata
 
@@ -179,7 +179,7 @@ def register_dataclass(
 
 
 def advice_for(leaf: Any) -> str:
-    """What to do about a container that is no node: "" for anything else."""
+    """The advice for a container that is no node; "" for any other value."""
     if dataclasses.is_dataclass(leaf) and not isinstance(leaf, type):
         return f"decorate {type(leaf).__name__} with nm.register_dataclass, which makes its fields arguments and results."
     return ""

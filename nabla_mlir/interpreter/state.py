@@ -27,7 +27,7 @@ def initial_state(module: ir.Operation) -> State:
 
 
 def stateful(op: ir.Operation, state: State) -> Callable[[Arrays], Arrays] | None:
-    """What an operation on the state or its version does; None for another operation."""
+    """The evaluation of an operation on the state or its version; None for another operation."""
     match op.name:
         case "util.global.load":
             name = ir.FlatSymbolRefAttr(op.attributes["global"]).value

@@ -18,7 +18,7 @@ _print, _logger = print, logging.getLogger("nabla_mlir.jax.debug")
 
 
 class _Fields(string.Formatter):
-    """What a format asks for, looked up in the arguments, and not shown."""
+    """A formatter that looks up the fields of a format in the arguments and prints nothing."""
 
     def format_field(self, value: Any, format_spec: str) -> str:
         return ""

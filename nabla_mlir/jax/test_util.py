@@ -122,7 +122,7 @@ def _drawn(tree: Any) -> Any:
 
 
 def _bytes_of(tree: Any) -> int:
-    """Of the real numbers of which the tree has the fewest digits."""
+    """The bytes of a real number in the narrowest dtype of the tree."""
     return min((np.asarray(x).real.dtype.itemsize for x in pytree.flatten(tree)[0]), default=8)
 
 

@@ -77,7 +77,7 @@ def _beyond(coefficients: Sequence[float], x: Tensor) -> Tensor:
 
 
 def _pieces(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Whether the absolute value is at most 8, and where the two series are taken: at it, or at 8 if they do not hold."""
+    """The mask of absolute values up to 8, and the arguments of the two series: the absolute value, or 8 outside their range."""
     size, eight = ew.absolute(x), full_like(x, 8)
     is_near = lg.compare(size, eight, comparison_direction="LE")
     return is_near, lg.select(is_near, size, eight), lg.select(is_near, eight, size)

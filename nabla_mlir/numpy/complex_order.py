@@ -16,12 +16,12 @@ ENDS = {"max": complex(-np.inf, -np.inf), "min": complex(np.inf, np.inf)}  # wha
 
 
 def parts(z: Tensor) -> list[Tensor]:
-    """What numbers are ordered by, the first key first."""
+    """The keys by which numbers are ordered, the first key first."""
     return [ew.real(z), ew.imag(z)]
 
 
 def keys(z: Tensor) -> list[Tensor]:
-    """What all numbers are ordered by, the first key first: which parts are NaN, then the parts."""
+    """The keys by which numbers and NaN are ordered, the first key first: which parts are NaN, then the parts."""
     re, im = parts(z)
     zero = full_like(re, 0)
     absent = ew.convert(is_nan(re), dtype=np.dtype(np.int8)) * 2 + ew.convert(is_nan(im), dtype=np.dtype(np.int8))
@@ -29,7 +29,7 @@ def keys(z: Tensor) -> list[Tensor]:
 
 
 def lexicographic(xs: list[Tensor], ys: list[Tensor], direction: str) -> Tensor:
-    """Whether keys stand before others, the first key first: "LT", "LE", "GT" or "GE"."""
+    """The comparison "LT", "LE", "GT" or "GE" of lists of keys, the first key first."""
 
     def before(rest: Tensor, pair: tuple[Tensor, Tensor]) -> Tensor:
         first, same = (lg.compare(*pair, comparison_direction=d) for d in (f"{direction[0]}T", "EQ"))

@@ -26,7 +26,7 @@ from nabla_mlir.table.tensor import Tensor, full_like
 
 # ---------------------------------------------------------------- elements
 def end(combiner: str, dtype: np.dtype) -> Any:
-    """What "max" or "min" leaves out."""
+    """The neutral element of "max" or "min"."""
     return complex_order.ENDS[combiner] if is_complex(dtype) else identity_of(combiner, dtype)
 
 

@@ -34,7 +34,7 @@ def take_index(x: Tensor, index: Any) -> Tensor:
 
 
 def get(x: Tensor, plan: Plan) -> Tensor:
-    """What a plan reads."""
+    """The elements that a plan reads."""
     if 0 in plan.shape:
         return full(plan.shape, 0, x.dtype)
     x = static_part(x, plan.windows)

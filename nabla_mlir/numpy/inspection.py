@@ -53,7 +53,7 @@ class NamespaceInfo:
 
 
 def __array_namespace_info__() -> NamespaceInfo:  # noqa: N807  (the standard's name)
-    """What the namespace offers.
+    """The capabilities, devices and dtypes of the namespace, as the array API standard asks for them.
 
     Example:
       >>> __array_namespace_info__().capabilities()["boolean indexing"]

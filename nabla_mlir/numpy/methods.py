@@ -1,4 +1,4 @@
-"""What the methods and operators of arrays call: functions of this namespace."""
+"""The functions of this namespace that the methods and operators of arrays call."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def _copy(self: Any) -> Any:
 
 
 def functions() -> dict[str, Callable[..., Any]]:
-    """What the methods of `ArrayMethods` call, by their names."""
+    """The functions that the methods of `ArrayMethods` call, by name."""
     table: dict[str, Callable[..., Any]] = {}
     for name, f in _BINARY.items():
         table[f"__{name}__"] = _binary(f, name, flip=False)

@@ -1,4 +1,4 @@
-"""What users pass as arrays: as tensors of a trace, in the dtype in which they meet."""
+"""Conversion of the operands of users to tensors of a trace, in their common dtype."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ def _ramp(edge: Tensor, axis: int, width: int, end: Any) -> Tensor:
 
 
 def _known(mode: str, part: Tensor, axis: int, width: int) -> Tensor:
-    """What the mode says of a part, `width` times; integers are rounded."""
+    """The statistic of a part that the mode names, repeated `width` times; integers are rounded."""
     value = _STATISTICS[mode](part, axis=axis, keepdims=True)
     value = convert(round(value) if part.dtype.kind in "iu" and mode in ("mean", "median") else value, part.dtype)
     return promotion.broadcast_to(value, tuple(width if d == axis else n for d, n in enumerate(part.shape)))

@@ -148,7 +148,7 @@ def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None, *, meth
 
 
 def _stands_before(a: Tensor, v: Tensor, side: str) -> Tensor:
-    """Whether elements of a sorted vector stand before the place of others: a < v, or a <= v on the right; NaN are the last."""
+    """True where an element of a sorted vector comes before v: a < v on the left, a <= v on the right; NaN come last."""
     direction = "LT" if side == "left" else "LE"
     if is_complex(a.dtype):
         return complex_order.lexicographic(complex_order.keys(a), complex_order.keys(v), direction)

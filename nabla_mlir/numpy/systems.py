@@ -192,7 +192,7 @@ def pinv(a: Any, rtol: Any = None, *, rcond: Any = None) -> Tensor:
 
 
 def pseudo_inverse(a: Tensor, u: Tensor, s: Tensor, vh: Tensor, rtol: Any) -> Tensor:
-    """That of `a`, whose singular value decomposition is known: its derivatives are by `a` alone."""
+    """The pseudo-inverse of `a` from its singular value decomposition; it has derivatives by `a` alone."""
     counts = significant(s, rtol)
     one = full_like(s, 1)
     inverse = lg.select(counts, 1.0 / lg.select(counts, s, one), full_like(s, 0))

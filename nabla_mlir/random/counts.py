@@ -227,7 +227,7 @@ def _binomial_by_rejection(key: KeyArray, n: Tensor, p: Tensor) -> Tensor:
 
 
 def _stirling(k: Tensor) -> Tensor:
-    """What Stirling's formula lacks of log(k!): of the first numbers exactly, of others a series."""
+    """The error of Stirling's formula for log(k!): exact for the first numbers, by a series for the others."""
     k = ew.maximum(k, full_like(k, 0))
     square = (k + 1.0) * (k + 1.0)
     series = (1 / 12 - (1 / 360 - (1 / 1260) / square) / square) / (k + 1.0)

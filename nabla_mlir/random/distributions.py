@@ -1,4 +1,4 @@
-"""What the functions that draw real numbers share: they check their arguments, and are one program from there on."""
+"""The common part of functions that draw real numbers: checks of the arguments, then one program."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def split_keys(keys: KeyArray, shape: Shape) -> KeyArray:
 
 
 def split_in(keys: KeyArray, n: int) -> list[KeyArray]:
-    """So many new keys of each key, one by one."""
+    """A list of n new keys of each key."""
     new = split_keys(keys, (n,))
     return [new[..., i] for i in range(n)]
 

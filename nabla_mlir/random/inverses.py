@@ -158,7 +158,7 @@ def _upper(x: Tensor) -> Tensor:
 
 
 def _gumbels_of_all_bits(bits: Tensor) -> Tensor:
-    """Of 64 bits each, as a fraction x or, from a half on, 1 - x, which floating point holds with all its digits."""
+    """Gumbel numbers from 64 bits each: from the fraction x or, from a half on, from 1 - x, which keeps all digits."""
     flip = lg.logical_not(bits)
     high, low = bits[0], bits[1]
     flip_high, flip_low = flip[0], flip[1]

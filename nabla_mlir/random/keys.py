@@ -162,7 +162,7 @@ class KeyArray:
         return self._each(lambda x: x.copy())
 
     def _each(self, f: Callable[[Any], Any]) -> KeyArray:
-        """What a function of arrays makes of both words; those of the host need no program for that."""
+        """The keys whose words are a function of these words; for words on the host it is NumPy's function."""
         words = [x.numpy() if type(x) is Array and x.device.is_host else x for x in (self.high, self.low)]
         return KeyArray(*(np.asarray(y) if isinstance(y, np.generic) else y for y in map(f, words)))
 
@@ -177,7 +177,7 @@ def check_implementation(name: str, implementation: Any) -> None:
 
 
 def keys_of(name: str, keys: Any) -> Any:
-    """What a user passes for keys: a `KeyArray`, or the words of keys in the last axis of an array, as it is.
+    """The keys of a user as they are, checked: a `KeyArray`, or an array with the words of keys in its last axis.
 
     Raises:
       DtypeError: it is neither; ShapeError: the last axis does not have two words.

@@ -1,4 +1,4 @@
-"""What a lit.cfg.py of tests of passes says: the tools, in warm processes where pytest has made them.
+"""The configuration of lit for tests of passes: the tools, in warm processes where pytest has started them.
 
 from nabla_mlir.testing.lit_config import configure
 

@@ -70,7 +70,7 @@ def random_module(seed: int, steps: int = 8) -> ir.Module:
 
 
 def _shape(rng: Numbers) -> tuple[int, ...]:
-    """Of rank 0 to 3."""
+    """A random shape of rank 0 to 3."""
     return tuple(int(n) for n in rng.choice(_SIZES, rng.integers(4)))
 
 

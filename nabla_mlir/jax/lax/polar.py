@@ -33,7 +33,7 @@ _MOST = 10  # iterations: six are enough in f64
 
 
 def _weights(least: float, tolerance: float, most: int) -> list[tuple[float, float, float]]:
-    """Those of each iteration for singular values from `least` to 1, until all are within the tolerance of 1."""
+    """The weights of each iteration for singular values from `least` to 1, until all are within the tolerance of 1."""
     weights: list[tuple[float, float, float]] = []
     while least + tolerance < 1 and len(weights) < most:
         square = least * least

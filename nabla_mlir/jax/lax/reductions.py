@@ -88,7 +88,7 @@ def reduce(operands: Any, init_values: Any, computation: Callable[..., Any], dim
 
 
 def _word(computation: Callable[..., Any], x: Tensor) -> str | None:
-    """What records know a function of elements by; they do not order complex numbers."""
+    """The name of a function of elements in the records; None for an order of complex numbers, which they lack."""
     word = _WORDS.get(computation)
     return None if word in ("max", "min") and is_complex(x.dtype) else word
 

@@ -1,4 +1,4 @@
-"""What a signal has beside its trend."""
+"""Signals without their trend."""
 
 from __future__ import annotations
 

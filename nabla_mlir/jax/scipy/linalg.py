@@ -102,7 +102,7 @@ def cholesky(a: Any, lower: bool = False, overwrite_a: bool = False, check_finit
 
 
 def cho_factor(a: Any, lower: bool = False, overwrite_a: bool = False, check_finite: bool = True) -> tuple[Any, bool]:
-    """What `cho_solve` takes: the triangular factor, and which one it is."""
+    """The arguments of `cho_solve`: the triangular factor, and True if it is the lower one."""
     return cholesky(a, lower), lower
 
 
@@ -120,7 +120,7 @@ def cho_solve(c_and_lower: tuple[Any, bool], b: Any, overwrite_b: bool = False, 
 
 @library
 def lu_factor(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> tuple[Tensor, Tensor]:
-    """What `lu_solve` takes: L and U in one matrix, and the exchanges of rows, counted from 0."""
+    """The arguments of `lu_solve`: L and U in one matrix, and the exchanged rows, counted from 0."""
     packed, pivots = fa.lu(fa.matrices("lu_factor", a))
     return packed, pivots - 1
 

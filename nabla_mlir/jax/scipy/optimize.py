@@ -18,7 +18,7 @@ _DECREASE, _CURVATURE = 1e-4, 0.9  # the constants of Wolfe's conditions
 
 
 class OptimizeResults(NamedTuple):
-    """What a minimisation found.
+    """The result of a minimisation.
 
     Attributes:
       x: the point.

@@ -174,7 +174,7 @@ def poch(z: Any, m: Any) -> Tensor:
 
 @library
 def comb(N: Any, k: Any, *, repetition: bool = False) -> Tensor:
-    """How many ways there are to take k of N things, or k with repetition.
+    """The number of ways to choose k of N things, with or without repetition.
 
     Example:
       >>> round(float(comb(4.0, 2.0)), 4)

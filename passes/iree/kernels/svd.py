@@ -205,7 +205,7 @@ class _Iteration:
     n: int
 
     def run(self) -> str:
-        """Whether all singular values are found, as i1."""
+        """An i1 that is true once all singular values are found."""
         t = self.t
         size = size_of(t, self.diagonal, self.above, self.n)
         bound = size * accuracy(t)

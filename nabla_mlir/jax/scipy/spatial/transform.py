@@ -62,22 +62,22 @@ class Rotation(NamedTuple):
 
     @classmethod
     def from_matrix(cls, matrix: Any) -> Rotation:
-        """Of rotation matrices of shape (..., 3, 3)."""
+        """The rotations of matrices of shape (..., 3, 3)."""
         return cls(_from_matrix(matrix))
 
     @classmethod
     def from_mrp(cls, mrp: Any) -> Rotation:
-        """Of modified Rodrigues parameters of shape (..., 3): the axis times the tangent of a quarter of the angle."""
+        """The rotations of modified Rodrigues parameters of shape (..., 3): axis times tan(angle / 4)."""
         return cls(_from_mrp(mrp))
 
     @classmethod
     def from_quat(cls, quat: Any) -> Rotation:
-        """Of quaternions (x, y, z, w) of any length."""
+        """The rotations of quaternions (x, y, z, w) of any length."""
         return cls(_normalised(quat))
 
     @classmethod
     def from_rotvec(cls, rotvec: Any, degrees: bool = False) -> Rotation:
-        """Of vectors of shape (..., 3): the axis times the angle."""
+        """The rotations of vectors of shape (..., 3): the axis times the angle."""
         return cls(_from_rotvec(rotvec, degrees))
 
     @classmethod
@@ -88,7 +88,7 @@ class Rotation(NamedTuple):
 
     @property
     def single(self) -> bool:
-        """Whether this is one rotation, without axes in front."""
+        """True for one rotation, without leading axes."""
         return self.quat.ndim == 1
 
     def __getitem__(self, indexer: Any) -> Rotation:
