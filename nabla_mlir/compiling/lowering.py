@@ -19,6 +19,7 @@ from nabla_mlir.compiling.libraries import Rewrite, before_code
 from nabla_mlir.compiling.limits import within
 from nabla_mlir.compiling.progress import watch
 from nabla_mlir.compiling.transients import set_sizes
+from nabla_mlir.compiling.triton_kernels import put_machine_code
 from nabla_mlir.dialects.context import context
 from nabla_mlir.dialects.regions import functions_of, is_private, nested
 from nabla_mlir.passes.iree.faults.table import remedies_for
@@ -64,7 +65,8 @@ def legalize(module: ir.Module, target: Target, schedule: bool = True) -> ir.Mod
     """
     legal = clone_module(module)
     width = target.kernel_bytes() if schedule else 0
-    Pipeline(IreePipeline(target=target.name, vector_bytes=width).passes()).run(legal, verify_each=False)
+    triton = target.triton_capability() if schedule else 0
+    Pipeline(IreePipeline(target=target.name, vector_bytes=width, triton=triton).passes()).run(legal, verify_each=False)
     return legal
 
 
@@ -98,7 +100,7 @@ def _name_of(module: ir.Module) -> str:
 
 def _compile_lowered(module: ir.Module, target: Target, flags: Sequence[str], cache: bool, schedule: bool = True) -> bytes:
     """Legalises and compiles a module; tries the strategies of `_WAYS` first, then without them, then without the schedule."""
-    legal = legalize(module, target, schedule)
+    legal = _with_kernels(module, target, schedule, cache)
     if any(op.operation.name == "util.global" for op in legal.body.operations):
         flags = [*_STATEFUL, *flags]
     if target.for_wide_convolutions and any(is_wide(op) for op in nested(legal.operation)):
@@ -109,7 +111,7 @@ def _compile_lowered(module: ir.Module, target: Target, flags: Sequence[str], ca
                 return artifact
         except CompileError as error:
             _LOG.warning("without %s, which IREE refuses: %s", way, error.message)
-            legal = legalize(module, target, schedule)
+            legal = _with_kernels(module, target, schedule, cache)
     # Without locations: a moved source line must not miss the cache, and an artifact holds no paths.
     text = str(legal)
     try:
@@ -127,6 +129,17 @@ def _compile_lowered(module: ir.Module, target: Target, flags: Sequence[str], ca
         text = legal.operation.get_asm(enable_debug_info=True)
         compile_module(text, target, flags=flags, cache=False)
         raise
+
+
+def _with_kernels(module: ir.Module, target: Target, schedule: bool, cache: bool) -> ir.Module:
+    """The legalised module with machine code for its kernels in Triton's dialect; without these kernels if Triton refuses one."""
+    legal = legalize(module, target, schedule)
+    try:
+        put_machine_code(legal, target, cache)
+    except CompileError as error:
+        warnings.warn(f"compiled without kernels for tensor cores, slower: {error.message}", RuntimeWarning, stacklevel=4)
+        return legalize(module, target, schedule=False)
+    return legal
 
 
 def _compile_separately(legal: ir.Module, target: Target, flags: Sequence[str], cache: bool) -> bytes | None:

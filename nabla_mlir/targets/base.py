@@ -152,6 +152,10 @@ class Target:
         """The width of the vector registers for which kernels and schedules are written; 0 means that there are none."""
         return 0
 
+    def triton_capability(self) -> int:
+        """The compute capability of the NVIDIA GPU for which Triton compiles kernels; 0 means that there are none."""
+        return 0
+
     def allowed_bytes(self) -> int | None:
         """The bytes that a call may allocate at once; None sets no limit."""
         return None

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from nabla_mlir.base.errors import DeployError, TargetError, user_frame
 from nabla_mlir.targets.base import Codegen, Target
 from nabla_mlir.targets.gpu import GPU, device_target, library, target_info
-from nabla_mlir.targets.toolchain import run_compiler
+from nabla_mlir.targets.toolchain import run_compiler, triton_version
 
 # IREE has no descriptions of its own from sm_90 on; the PTX version is the lowest that supports the architecture.
 _PTX_OF_ARCH = {"sm_90": "+ptx80", "sm_100": "+ptx86", "sm_101": "+ptx86", "sm_103": "+ptx88"}
@@ -34,10 +34,13 @@ class CUDA(Target):
     It does not hold machine code: IREE 3.13 accepts --iree-cuda-use-ptxas, but never calls ptxas.
 
     Args:
-      arch: "host" (the first GPU of this machine) or an architecture, such as "sm_80" or "sm_90".
+      arch: "host" (the first GPU of this machine) or an architecture, such as "sm_80" or "sm_90". Code for "sm_90a" runs on
+        Hopper alone, and uses its tensor cores best.
+      triton: True compiles products and convolutions with Triton, if it is installed (`pip install "nabla-mlir[cuda]"`).
     """
 
     arch: str = "sm_80"
+    triton: bool = True
 
     name: ClassVar[str] = "cuda"
     drivers: ClassVar[tuple[str, ...]] = ("cuda",)
@@ -65,8 +68,9 @@ class CUDA(Target):
         except OSError as error:
             help = "install an NVIDIA driver, or compile for the CPU."
             raise DeployError(f"the artifact requires a CUDA device, got none: {error}.", help=help) from None
-        exact = arch[-1:] in "af" and arch != device  # PTX for one architecture or one family only
-        if exact or _number(device) < _number(arch):
+        other = arch[-1:] == "a" and arch[:-1] != device  # code for one architecture only
+        other |= arch[-1:] == "f" and _number(arch) // 10 != _number(device) // 10  # for one family only
+        if other or _number(device) < _number(arch):
             raise DeployError(f"the artifact requires a CUDA device of {arch} or newer, got {device}.",
                               help=f"compile it for this device: CUDA({device!r}).")  # fmt: skip
 
@@ -91,7 +95,7 @@ class CUDA(Target):
         """
         if self.arch == "host":
             try:
-                return replace(self, arch=cuda_devices()[0])
+                return replace(self, arch=_exact(cuda_devices()[0]))
             except OSError as error:
                 help = "name an architecture, such as CUDA('sm_80'): compiling needs no GPU."
                 raise TargetError(f"target cuda requires a CUDA device, got none: {error}.", help=help) from None
@@ -105,6 +109,14 @@ class CUDA(Target):
             )  # fmt: skip
         return self
 
+    def triton_capability(self) -> int:
+        if not self.triton or not triton_version():
+            return 0
+        arch = self.resolve().arch
+        if arch == "sm_90a":
+            return 90
+        return min(_number(arch), 89)  # PTX for it runs on all newer GPUs
+
     def device_targets(self) -> str | None:
         arch = self.resolve().arch
         if arch.rstrip("af") not in _PTX_OF_ARCH:
@@ -117,6 +129,11 @@ class CUDA(Target):
         if self.device_targets():
             return [*super()._device_flags(), *_FLAGS]
         return ["--iree-hal-target-device=cuda", f"--iree-cuda-target={self.resolve().arch}", *_FLAGS]
+
+
+def _exact(device: str) -> str:
+    """The architecture for code that runs on this device alone, where such code is faster."""
+    return "sm_90a" if device == "sm_90" else device
 
 
 @functools.cache

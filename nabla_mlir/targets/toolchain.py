@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import importlib.metadata
 import importlib.util
 import os
 import re
@@ -49,6 +50,17 @@ def iree_compile() -> Path:
         "compiling requires IREE's compiler, got an environment without it.",
         help="pip install iree-base-compiler (an artifact that is already compiled needs only iree-base-runtime).",
     )
+
+
+@functools.cache
+def triton_version() -> str:
+    """The version of the installed Triton, whose compiler makes kernels for NVIDIA GPUs; "" if there is none."""
+    if sys.platform != "linux" or importlib.util.find_spec("triton") is None:
+        return ""
+    try:
+        return importlib.metadata.version("triton")
+    except importlib.metadata.PackageNotFoundError:
+        return ""
 
 
 @functools.cache

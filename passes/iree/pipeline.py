@@ -32,6 +32,7 @@ from nabla_mlir.passes.iree.faults.update_in_place import UpdateInPlacePass
 from nabla_mlir.passes.iree.faults.verify_supported import VerifySupportedPass
 from nabla_mlir.passes.iree.faults.wait_for_loops import WaitForLoopsPass
 from nabla_mlir.passes.iree.forget_final import ForgetFinalPass
+from nabla_mlir.passes.iree.gpu.products_as_kernels import ProductsAsKernelsPass
 from nabla_mlir.passes.iree.kernels.fuse_chains import FuseChainsPass
 from nabla_mlir.passes.iree.kernels.fuse_sums import FuseSumsPass
 from nabla_mlir.passes.iree.kernels.loops_as_kernels import LoopsAsKernelsPass
@@ -74,6 +75,7 @@ class LegalizeForIreePipeline(NamedPipeline):
     name: ClassVar[str] = "nabla-legalize-for-iree"
     target: str = "cpu"  # kind of device that the module is compiled for: cpu, vulkan or cuda
     vector_bytes: int = 0  # width of the CPU's vector registers, for kernels of large factorisations; 0: products
+    triton: int = 0  # compute capability of the GPU for which Triton compiles kernels; 0: no such kernels
     steps: ClassVar[tuple[Step, ...]] = (
         Step(VerifySupportedPass, "A program that no pass can mend is refused first, with the user's line."),
         Step(OneDevicePass, "Collective operations disappear or become constants, which leaves less to rewrite."),
@@ -81,6 +83,8 @@ class LegalizeForIreePipeline(NamedPipeline):
         Step(CountLoopsPass, "It creates conversions of counters, which later passes rewrite. Later loops count upwards already."),
         Step(LegalizeLinalgPass,
              "Decompositions consist of operations that later passes rewrite: roots, products, gathers, sorts."),
+        Step(ProductsAsKernelsPass,
+             "Decompositions contain products, and later passes would change their types and pad convolutions.", needs="triton"),
         Step(FlattenIndicesPass, "Kernels accept a single index, and need it before it is clamped.", needs="vector_bytes"),
         Step(ScattersAsKernelsPass,
              "It recognises sums of rows, which later passes rewrite into selections.", needs="vector_bytes"),
@@ -173,6 +177,7 @@ class IreePipeline(NamedPipeline):
     name: ClassVar[str] = "nabla-iree"
     target: str = "cpu"  # kind of device that the module is compiled for: cpu, vulkan or cuda
     vector_bytes: int = 0  # width of the CPU's vector registers; 0: no rewrites for speed
+    triton: int = 0  # compute capability of the GPU for which Triton compiles kernels; 0: no such kernels
     steps: ClassVar[tuple[Step, ...]] = (
         Step("cse", "Equal operations are rewritten once."),
         Step(LegalizeForIreePipeline,

@@ -1,0 +1,13 @@
+"""Kernels for NVIDIA GPUs, as text in Triton's dialect of MLIR (TTIR).
+
+IREE 3.13 computes products of f32 on a GPU by scalar code: 1 to 2 TFLOP/s on an H100. Here a product or a convolution becomes
+one kernel whose inner loop runs on the tensor cores:
+
+    stablehlo.dot_general, stablehlo.convolution
+      -> `Contraction`           (contraction.py, sources.py)  axes and strides: what is summed over what, from where
+      -> `Tiling`                (tiles.py)                     the cost model's choice
+      -> text                    (product_kernel.py, writer.py) TTIR
+      -> a `hal.executable.source` and its call                 (products_as_kernels.py)
+
+`nabla_mlir.compiling.triton_kernels` compiles the text, in a process of its own, and puts the machine code into the module.
+"""

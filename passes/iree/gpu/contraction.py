@@ -1,0 +1,136 @@
+"""Sums of products, c[i] = sum_k a[i, k] b[i, k], by their axes and by where each element lies in memory."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+Linear = Mapping[int, int]  # the factor of each axis
+
+
+@dataclass(frozen=True)
+class WindowAxis:
+    """An axis of an array that is read at `base` + sum of factor * index, which may lie outside it: there it is zero.
+
+    With `dilation` d, only multiples of d are elements; d - 1 zeros lie between neighbours.
+    """
+
+    terms: Linear
+    base: int
+    limit: int  # the positions 0, ..., limit - 1 lie inside
+    dilation: int
+    stride: int  # the distance in memory of neighbouring elements
+
+
+@dataclass(frozen=True)
+class Access:
+    """The element that an array gives for an index along each axis: at sum of factor * index, and of its windows."""
+
+    linear: Linear
+    windows: tuple[WindowAxis, ...] = ()
+
+    def reads(self, axis: int) -> bool:
+        """True if the element depends on the axis."""
+        return bool(self.linear.get(axis)) or any(axis in w.terms for w in self.windows)
+
+
+@dataclass(frozen=True)
+class Contraction:
+    """c[batch, rows, columns] = sum over inner of a[batch, rows, inner] b[batch, inner, columns].
+
+    Args:
+      sizes: the size of each axis.
+      batch, rows, columns, inner: the axes with each role, the slowest first.
+      a, b, c: where the elements lie.
+      element: the type of the elements of a and b: f32, bf16 or f16.
+      result: the type of those of c.
+    """
+
+    sizes: Sequence[int]
+    batch: tuple[int, ...]
+    rows: tuple[int, ...]
+    columns: tuple[int, ...]
+    inner: tuple[int, ...]
+    a: Access
+    b: Access
+    c: Access
+    element: str
+    result: str
+    is_exchanged: bool = False  # a is the second operand of the operation
+
+    def size(self, axes: Sequence[int]) -> int:
+        """The number of indices of several axes together."""
+        return math.prod(self.sizes[axis] for axis in axes)
+
+    @property
+    def shape(self) -> tuple[int, int, int, int]:
+        """The sizes of batch, rows, columns and inner axes."""
+        batch, rows, columns, inner = map(self.size, (self.batch, self.rows, self.columns, self.inner))
+        return batch, rows, columns, inner
+
+    def canonical(self) -> Contraction:
+        """The same sums with as few axes as possible, and rows and columns exchanged if neighbours in memory would be rows.
+
+        Example: x[4, 128, 512] w[512, 2048] has rows of size 512 = 4 * 128, and each other role one axis.
+        """
+        used = [axis for axis, size in enumerate(self.sizes) if size > 1]
+        roles = [tuple(axis for axis in axes if axis in used) for axes in (self.batch, self.rows, self.columns, self.inner)]
+        batch, rows, columns, inner = roles
+        # The order of a sum is free, that of rows and columns too: they follow their places in memory.
+        rows, columns = (tuple(sorted(axes, key=lambda x: -self.c.linear.get(x, 0))) for axes in (rows, columns))
+        windowed = {axis for w in (*self.a.windows, *self.b.windows) for axis in w.terms}
+        inner = min((tuple(sorted(inner, key=lambda x, s=s: _speed(s, x, windowed))) for s in (self.a, self.b)),
+                    key=lambda axes: len(_merge(self.sizes, axes, (self.a, self.b, self.c))[1]))  # fmt: skip
+        result = replace(self, batch=batch, rows=rows, columns=columns, inner=inner)
+        for role in ("batch", "rows", "columns", "inner"):
+            result = result._merged(role)
+        if any(self.c.linear.get(axis) == 1 for axis in result.rows) and not any(
+            result.c.linear.get(axis) == 1 for axis in result.columns
+        ):
+            result = replace(result, rows=result.columns, columns=result.rows, a=result.b, b=result.a,
+                             is_exchanged=not result.is_exchanged)  # fmt: skip
+        return result
+
+    def _merged(self, role: str) -> Contraction:
+        sizes, axes = _merge(self.sizes, getattr(self, role), (self.a, self.b, self.c))
+        return replace(self, sizes=sizes, **{role: axes})
+
+
+def _speed(access: Access, axis: int, windowed: set[int]) -> tuple[int, int]:
+    """A key for sorting axes, the slowest first: windows, then by the distance in memory."""
+    return axis not in windowed or bool(access.linear.get(axis) == 1), -access.linear.get(axis, _distance(access, axis))
+
+
+def _distance(access: Access, axis: int) -> int:
+    return max((w.stride * abs(w.terms.get(axis, 0)) for w in access.windows), default=0)
+
+
+def _merge(sizes: Sequence[int], axes: tuple[int, ...], uses: Sequence[Access]) -> tuple[Sequence[int], tuple[int, ...]]:
+    """The sizes and axes where neighbours that each array reads like one axis are one: the later of the two."""
+    sizes, left = list(sizes), list(axes)
+    for slow, fast in pairwise(axes):
+        if all(_is_one(use, slow, fast, sizes[fast]) for use in uses):
+            sizes[fast] *= sizes[slow]
+            left.remove(slow)
+    return sizes, tuple(left)
+
+
+def _is_one(use: Access, slow: int, fast: int, size: int) -> bool:
+    if any(slow in w.terms or fast in w.terms for w in use.windows):
+        return False
+    return use.linear.get(slow, 0) == size * use.linear.get(fast, 0)
+
+
+def strides_of(shape: Sequence[int]) -> list[int]:
+    """The distance in memory of neighbours along each axis."""
+    return [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]
+
+
+def digits(sizes: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """The divisor and the size of each axis in an index of all of them, the fastest first."""
+    divisor = 1
+    for size in reversed(sizes):
+        yield divisor, size
+        divisor *= size

@@ -1,0 +1,166 @@
+"""The text of a kernel that computes a contraction: each block of threads computes one tile of the result."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from nabla_mlir.passes.iree.gpu.contraction import Access, Contraction, digits
+from nabla_mlir.passes.iree.gpu.tiles import Tiling
+from nabla_mlir.passes.iree.gpu.writer import Code, Writer, type_of
+
+Indices = Mapping[int, Code]  # the index along each axis: one number, or one for each row or column of the tile
+
+_GROUP = 8  # rows of tiles that run together, so that the tiles of b that they share stay in the cache
+
+
+def product_kernel(name: str, c: Contraction, t: Tiling) -> str:
+    """The kernel `name` of a canonical contraction.
+
+    Its arguments are a, b and the result of shape [splits, batch, rows, columns]; result s is the sum of part s of the inner
+    indices. There is one block of threads for each tile, the tiles of one part and one batch index first.
+    """
+    return _Kernel(c, t).text(name)
+
+
+class _Kernel:
+    def __init__(self, c: Contraction, t: Tiling):
+        self.c, self.t, self.w = c, t, Writer()
+        self.batch, self.rows, self.columns, self.inner = c.shape
+
+    def text(self, name: str) -> str:
+        """The whole module."""
+        c, t, w = self.c, self.t, self.w
+        arguments = [Code(f"%{x}", f"{kind}*", ()) for x, kind in (("a", c.element), ("b", c.element), ("c", self.stored))]
+        part, batch, row, column = self._tile()
+        rows = self._positions(row, t.rows, self.rows)
+        columns = self._positions(column, t.columns, self.columns)
+        known = self._split(c.batch, batch) if batch is not None else {}
+        at_rows = known | {axis: w.expand(x, 1) for axis, x in self._split(c.rows, rows).items()}
+        at_columns = known | {axis: w.expand(x, 0) for axis, x in self._split(c.columns, columns).items()}
+        row_mask = w.expand(w.less(rows, self.rows), 1) if self.rows % t.rows else None
+        column_mask = w.expand(w.less(columns, self.columns), 0) if self.columns % t.columns else None
+        total = self._sum(arguments, at_rows, at_columns, row_mask, column_mask, part)
+        shape = (t.rows, t.columns)
+        if self.stored != "f32":
+            text = f"arith.truncf {total.name} : {total.type} to {type_of(self.stored, shape)}"
+            total = w.op(text, self.stored, shape)
+        offset, _ = self._offset(c.c, at_rows | at_columns)
+        if part is not None:
+            step = w.times(part, self.batch * self.rows * self.columns)
+            offset = step if offset is None else w.add(offset, step)
+        w.store(w.pointers(arguments[2], offset, shape), total, w.all([m for m in (row_mask, column_mask) if m]))
+        body = "\n".join(w.lines)
+        inputs = ", ".join(
+            f"{x.name}: {x.type} {{tt.divisibility = 16 : i32}}" for x in arguments
+        )
+        return f"module {{\n  tt.func public @{name}({inputs}) {{\n{body}\n    tt.return\n  }}\n}}\n"
+
+    @property
+    def stored(self) -> str:
+        """The type of the elements that the kernel writes: partial sums are f32."""
+        return self.c.result if self.t.splits == 1 else "f32"
+
+    def _tile(self) -> tuple[Code | None, Code | None, Code, Code]:
+        """The part of the inner indices, the batch index, and the row and column of the tile."""
+        w, t = self.w, self.t
+        high, wide = -(-self.rows // t.rows), -(-self.columns // t.columns)
+        block = w.op("tt.get_program_id x : i32", "i32")
+        tile, outer = w.rest(block, high * wide), w.over(block, high * wide)
+        batch = w.rest(outer, self.batch) if self.batch > 1 else None
+        part = w.over(outer, self.batch) if t.splits > 1 else None
+        if high <= 1 or wide <= 1:
+            zero = w.number(0)
+            return part, batch, *((tile, zero) if wide <= 1 else (zero, tile))
+        first = w.times(w.over(tile, _GROUP * wide), _GROUP)
+        inside = w.rest(tile, _GROUP * wide)
+        if high % _GROUP == 0:
+            return part, batch, w.add(first, w.rest(inside, _GROUP)), w.over(inside, _GROUP)
+        minus = w.add(w.number(high), w.times(first, -1))
+        count = w.least(minus, w.number(_GROUP))
+        row = w.op(f"arith.remsi {inside.name}, {count.name} : i32", "i32")
+        column = w.op(f"arith.divsi {inside.name}, {count.name} : i32", "i32")
+        return part, batch, w.add(first, row), column
+
+    def _positions(self, tile: Code, size: int, total: int) -> Code:
+        """The rows or columns of the tile."""
+        w = self.w
+        return w.range(size) if total <= size else w.add(w.times(tile, size), w.range(size))
+
+    def _split(self, axes: tuple[int, ...], index: Code) -> dict[int, Code]:
+        """The index along each axis, from an index of all of them; the last axis is the fastest."""
+        w, result = self.w, {}
+        sizes = [self.c.sizes[axis] for axis in axes]
+        for axis, (divisor, size) in zip(reversed(axes), digits(sizes), strict=True):
+            quotient = w.over(index, divisor)
+            result[axis] = quotient if axis == axes[0] else w.rest(quotient, size)
+        return result
+
+    def _sum(
+        self, arguments: list[Code], at_rows: Indices, at_columns: Indices, row_mask: Code | None, column_mask: Code | None,
+        part: Code | None,
+    ) -> Code:  # fmt: skip
+        """The sum over the inner indices of the part, as a loop over their tiles."""
+        c, t, w = self.c, self.t, self.w
+        shape = (t.rows, t.columns)
+        start, end, step = w.number(0), w.number(self.inner), w.number(t.inner)
+        if part is not None:
+            start = w.times(part, t.part(self.inner))
+            end = w.least(w.add(start, w.number(t.part(self.inner))), end)
+        zeros = w.zeros("f32", shape)
+        k, sum, result = w.fresh(), w.fresh(), w.fresh()
+        kind = type_of("f32", shape)
+        w.begin(f"{result} = scf.for {k} = {start.name} to {end.name} step {step.name} "
+                f"iter_args({sum} = {zeros.name}) -> ({kind}) : i32 {{")  # fmt: skip
+        inner, mask = self._inner(Code(k, "i32", ()))
+        x = self._load(arguments[0], c.a, at_rows, {axis: _expanded(w, x, 0) for axis, x in inner.items()},
+                       [row_mask, w.expand(mask, 0) if mask else None], (t.rows, t.inner))  # fmt: skip
+        y = self._load(arguments[1], c.b, at_columns, {axis: _expanded(w, x, 1) for axis, x in inner.items()},
+                       [column_mask, w.expand(mask, 1) if mask else None], (t.inner, t.columns))  # fmt: skip
+        precision = f", inputPrecision = {t.precision}" if c.element == "f32" else ""
+        w.write(f"{w.fresh()} = tt.dot {x.name}, {y.name}, {sum}{precision} : {x.type} * {y.type} -> {kind}")
+        last = w.lines[-1].split()[0]
+        w.write(f"scf.yield {last} : {kind}")
+        w.end()
+        return Code(result, "f32", shape)
+
+    def _inner(self, k: Code) -> tuple[dict[int, Code], Code | None]:
+        """The indices along the inner axes of the tile that begins at k, and the mask of those that exist."""
+        c, t, w = self.c, self.t, self.w
+        *slow, fast = c.inner
+        size = c.sizes[fast]
+        if slow and size % t.inner == 0:  # the slow axes have one index in the whole tile
+            outer = self._split(tuple(slow), w.over(k, size))
+            return outer | {fast: w.add(w.rest(k, size), w.range(t.inner))}, None
+        index = w.add(k, w.range(t.inner))
+        is_whole = self.inner % t.inner == 0
+        return self._split(c.inner, index), None if is_whole else w.less(index, self.inner)
+
+    def _load(
+        self, base: Code, access: Access, outer: Indices, inner: Indices, masks: list[Code | None], shape: tuple[int, int]
+    ) -> Code:
+        """A tile of a or b; zero outside of the arrays."""
+        offset, inside = self._offset(access, {**outer, **inner})
+        mask = self.w.all([m for m in (*masks, *inside) if m is not None])
+        return self.w.load(self.w.pointers(base, offset, shape), mask)
+
+    def _offset(self, access: Access, indices: Indices) -> tuple[Code | None, list[Code]]:
+        """The offset of each element, and masks that are true inside of the windows."""
+        w = self.w
+        terms = [w.times(indices[axis], factor) for axis, factor in access.linear.items() if factor and axis in indices]
+        masks = []
+        for window in access.windows:
+            parts = [w.times(indices[axis], factor) for axis, factor in window.terms.items() if axis in indices]
+            position = w.total([*parts, w.number(window.base)])
+            assert position is not None
+            masks.append(w.within(position, window.limit))
+            if window.dilation == 1:  # each part by itself: those that no iteration changes leave the loop
+                terms += [w.times(part, window.stride) for part in parts]
+                terms += [w.number(window.base * window.stride)] if window.base else []
+                continue
+            masks.append(w.equal(w.rest(position, window.dilation), 0))
+            terms.append(w.times(w.over(position, window.dilation), window.stride))
+        return w.total(terms), masks
+
+
+def _expanded(w: Writer, x: Code, axis: int) -> Code:
+    return w.expand(x, axis) if x.shape else x

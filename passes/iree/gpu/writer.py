@@ -1,0 +1,192 @@
+"""Text of Triton's dialect: integers and masks of any shape, which broadcast as NumPy's do."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+Shape = tuple[int, ...]
+
+
+class Code(NamedTuple):
+    """A value of the kernel: its name, its element type, and its shape; () is a scalar."""
+
+    name: str
+    element: str
+    shape: Shape
+
+    @property
+    def type(self) -> str:
+        """The type as text, such as `tensor<128x1xi32>`."""
+        return type_of(self.element, self.shape)
+
+
+def type_of(element: str, shape: Shape) -> str:
+    """The type of a value as text; `f32*` is a pointer to f32."""
+    if element.endswith("*"):
+        element = f"!tt.ptr<{element[:-1]}>"
+    return f"tensor<{'x'.join(map(str, shape))}x{element}>" if shape else element
+
+
+class Writer:
+    """Writes one operation per line. An operation whose text was written before in the same or an outer block is not repeated.
+
+    Example: `w.less(w.add(w.range(4), w.number(3)), 5)` is the mask [1, 1, 0, 0].
+    """
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self._known: list[dict[str, Code]] = [{}]
+        self._count = 0
+
+    def op(self, text: str, element: str, shape: Shape = ()) -> Code:
+        """The result of an operation."""
+        for known in self._known:
+            if text in known:
+                return known[text]
+        code = Code(self.fresh(), element, shape)
+        self.write(f"{code.name} = {text}")
+        self._known[-1][text] = code
+        return code
+
+    def write(self, line: str) -> None:
+        """Writes a line into the current block."""
+        self.lines.append("  " * (len(self._known) + 1) + line)
+
+    def fresh(self) -> str:
+        """A name that no other value has."""
+        self._count += 1
+        return f"%{self._count}"
+
+    def begin(self, line: str) -> None:
+        """Begins a block."""
+        self.write(line)
+        self._known.append({})
+
+    def end(self, line: str = "}") -> None:
+        """Ends a block; its values are unknown behind it."""
+        self._known.pop()
+        self.write(line)
+
+    # Integers.
+
+    def number(self, value: int) -> Code:
+        """A constant."""
+        return self.op(f"arith.constant {value} : i32", "i32")
+
+    def range(self, size: int) -> Code:
+        """0, 1, ..., size - 1."""
+        return self.op(f"tt.make_range {{start = 0 : i32, end = {size} : i32}} : {type_of('i32', (size,))}", "i32", (size,))
+
+    def add(self, x: Code, y: Code) -> Code:
+        """x + y."""
+        return self._binary("arith.addi", x, y)
+
+    def times(self, x: Code, factor: int) -> Code:
+        """x * factor."""
+        return x if factor == 1 else self._binary("arith.muli", x, self.number(factor))
+
+    def over(self, x: Code, divisor: int) -> Code:
+        """x // divisor, of a number that is not negative."""
+        return x if divisor == 1 else self._binary("arith.divsi", x, self.number(divisor))
+
+    def rest(self, x: Code, divisor: int) -> Code:
+        """x % divisor, of a number that is not negative."""
+        return self._binary("arith.remsi", x, self.number(divisor))
+
+    def least(self, x: Code, y: Code) -> Code:
+        """The smaller of x and y."""
+        return self._binary("arith.minsi", x, y)
+
+    def total(self, terms: list[Code]) -> Code | None:
+        """The sum; None if there are no terms. Terms of one shape are added first, which leaves fewer large sums."""
+        for term in sorted(terms, key=lambda t: (len(t.shape), t.shape)):
+            break
+        else:
+            return None
+        by_shape: dict[Shape, Code] = {}
+        for term in terms:
+            by_shape[term.shape] = self.add(by_shape[term.shape], term) if term.shape in by_shape else term
+        first, *others = (by_shape[shape] for shape in sorted(by_shape, key=lambda s: (len(s), s)))
+        for other in others:
+            first = self.add(first, other)
+        return first
+
+    # Masks.
+
+    def less(self, x: Code, limit: int) -> Code:
+        """x < limit."""
+        return self._compare("slt", x, limit)
+
+    def within(self, x: Code, limit: int) -> Code:
+        """0 <= x < limit."""
+        return self._compare("ult", x, limit)
+
+    def equal(self, x: Code, value: int) -> Code:
+        """x == value."""
+        return self._compare("eq", x, value)
+
+    def all(self, masks: list[Code]) -> Code | None:
+        """The conjunction; None if there are no masks."""
+        result = None
+        for mask in masks:
+            result = mask if result is None else self._binary("arith.andi", result, mask)
+        return result
+
+    # Shapes.
+
+    def expand(self, x: Code, axis: int) -> Code:
+        """x of shape (n,) as (1, n) for axis 0, as (n, 1) for axis 1."""
+        shape = (1, *x.shape) if axis == 0 else (*x.shape, 1)
+        return self.op(f"tt.expand_dims {x.name} {{axis = {axis} : i32}} : {x.type} -> {type_of(x.element, shape)}", x.element, shape)
+
+    def spread(self, x: Code, shape: Shape) -> Code:
+        """x, broadcast to a shape."""
+        if x.shape == shape:
+            return x
+        word = "tt.broadcast" if x.shape else "tt.splat"
+        return self.op(f"{word} {x.name} : {x.type} -> {type_of(x.element, shape)}", x.element, shape)
+
+    # Memory.
+
+    def pointers(self, base: Code, offset: Code | None, shape: Shape) -> Code:
+        """The addresses of elements at these offsets."""
+        start = self.spread(base, shape)
+        if offset is None:
+            return start
+        offset = self.spread(offset, shape)
+        return self.op(f"tt.addptr {start.name}, {offset.name} : {start.type}, {offset.type}", start.element, shape)
+
+    def zeros(self, element: str, shape: Shape) -> Code:
+        """Zeros."""
+        number = "0.0" if element[0] in "fb" else "0"
+        if not shape:
+            return self.op(f"arith.constant {number} : {element}", element)
+        return self.op(f"arith.constant dense<{number}> : {type_of(element, shape)}", element, shape)
+
+    def load(self, pointers: Code, mask: Code | None) -> Code:
+        """The elements at the addresses; zero where the mask is false."""
+        element, shape = pointers.element[:-1], pointers.shape
+        if mask is None:
+            return self.op(f"tt.load {pointers.name} : {pointers.type}", element, shape)
+        mask, zeros = self.spread(mask, shape), self.zeros(element, shape)
+        return self.op(f"tt.load {pointers.name}, {mask.name}, {zeros.name} : {pointers.type}", element, shape)
+
+    def store(self, pointers: Code, value: Code, mask: Code | None) -> None:
+        """Writes the elements for which the mask is true."""
+        extra = f", {self.spread(mask, pointers.shape).name}" if mask is not None else ""
+        self.write(f"tt.store {pointers.name}, {value.name}{extra} : {pointers.type}")
+
+    def _binary(self, name: str, x: Code, y: Code) -> Code:
+        shape = _joined(x.shape, y.shape)
+        x, y = self.spread(x, shape), self.spread(y, shape)
+        return self.op(f"{name} {x.name}, {y.name} : {x.type}", x.element, shape)
+
+    def _compare(self, predicate: str, x: Code, limit: int) -> Code:
+        y = self.spread(self.number(limit), x.shape)
+        return self.op(f"arith.cmpi {predicate}, {x.name}, {y.name} : {x.type}", "i1", x.shape)
+
+
+def _joined(x: Shape, y: Shape) -> Shape:
+    if not x or not y:
+        return x or y
+    return tuple(max(m, n) for m, n in zip(x, y, strict=True))
