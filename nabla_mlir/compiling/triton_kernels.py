@@ -69,7 +69,7 @@ def _codes(kernels: Sequence[dict[str, Any]], capability: int, cache: bool) -> l
     return [codes[key] for key in keys]
 
 
-_KEY = "triton-1"  # the version of the form of the entries
+_KEY = "triton-2"  # the version of the form of the entries
 
 
 def _compile(requests: list[dict[str, Any]]) -> list[dict[str, Any]]:

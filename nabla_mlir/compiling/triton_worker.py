@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import re
 import sys
 import tempfile
 from concurrent.futures import ProcessPoolExecutor
@@ -22,8 +23,9 @@ def main() -> int:
     kernels = json.load(sys.stdin)
     with tempfile.TemporaryDirectory(prefix="nabla-triton-") as folder:
         os.environ |= {"TRITON_CACHE_DIR": folder, "TRITON_DEFAULT_FP_FUSION": "1", "TRITON_DISABLE_LINE_INFO": "1"}
-        import triton.compiler  # noqa: F401  # once, before the processes divide
+        import triton  # once, before the processes divide
 
+        triton.knobs.runtime.add_stages_inspection_hook = _without_scratch
         workers = max(1, min(len(kernels), len(os.sched_getaffinity(0))))
         paths = []
         for number, kernel in enumerate(kernels):
@@ -49,6 +51,31 @@ def compiled(path: str, kernel: dict[str, Any]) -> dict[str, Any]:
     code = result.asm[kernel["format"]]
     code = code.encode() if isinstance(code, str) else code
     return {"code": base64.b64encode(code).decode(), "shared": result.metadata.shared}
+
+
+def _without_scratch(_: Any = None, stages: dict[str, Any] | None = None, *__: Any) -> tuple[str, str] | None:
+    """Lets the stage that writes PTX drop the two arguments that Triton adds to each kernel; IREE passes none for them."""
+    if stages is None:  # Triton asks what distinguishes these stages
+        return "nabla", "without scratch"
+    write = stages["ptx"]
+    stages["ptx"] = lambda source, metadata: without_scratch(write(source, metadata))
+    return None
+
+
+def without_scratch(ptx: str) -> str:
+    """The text of a kernel without its last two parameters: pointers to scratch memory, which it does not read.
+
+    Raises:
+      ValueError: it reads them.
+    """
+    entry = re.search(r"\.entry (\w+)\(\n(.*?)\n\)", ptx, re.DOTALL)
+    if entry is None:
+        raise ValueError("the text has no kernel")
+    parameters = entry[2].split(",\n")
+    for number in (len(parameters) - 2, len(parameters) - 1):
+        if ptx.count(f"{entry[1]}_param_{number}") != 1:
+            raise ValueError("the kernel reads scratch memory")
+    return ptx.replace(entry[2], ",\n".join(parameters[:-2]))
 
 
 if __name__ == "__main__":

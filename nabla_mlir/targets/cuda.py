@@ -17,6 +17,7 @@ from nabla_mlir.targets.toolchain import run_compiler, triton_version
 
 # IREE has no descriptions of its own from sm_90 on; the PTX version is the lowest that supports the architecture.
 _PTX_OF_ARCH = {"sm_90": "+ptx80", "sm_100": "+ptx86", "sm_101": "+ptx86", "sm_103": "+ptx88"}
+_MATRICES = ("NV_MMA_SYNC_F32_16x8x16_F16", "NV_MMA_SYNC_F16_16x8x16_F16", "NV_MMA_SYNC_F32_16x8x16_BF16")
 _FLAGS = (
     # LLVM creates 16-bit divisions of indices, for which its own backend has no instructions (`short_divisions`).
     "--opt-disable=correlated-propagation",
@@ -122,7 +123,7 @@ class CUDA(Target):
         if arch.rstrip("af") not in _PTX_OF_ARCH:
             return None
         gpu = replace(GPU, shared_memory=166912, workgroup_count=(2**31 - 1, 65535, 65535))
-        info = target_info(arch, _PTX_OF_ARCH[arch.rstrip("af")], gpu)
+        info = target_info(arch, _PTX_OF_ARCH[arch.rstrip("af")], gpu, _MATRICES)
         return device_target("cuda", "cuda", "cuda-nvptx-fb", info)
 
     def _device_flags(self) -> list[str]:

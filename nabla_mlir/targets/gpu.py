@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import ctypes.util
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -60,13 +61,18 @@ GPU = VulkanDevice(
 )
 
 
-def target_info(arch: str, features: str, device: VulkanDevice) -> str:
-    """The description of a GPU, in the form that IREE's code generators read."""
+def target_info(arch: str, features: str, device: VulkanDevice, matrices: Sequence[str] = ()) -> str:
+    """The description of a GPU, in the form that IREE's code generators read.
+
+    Args:
+      matrices: the names of the instructions of its tensor cores that IREE may use.
+    """
     wgp = ", ".join(
         [
             f"compute = {'|'.join(device.compute)}",
             f"storage = {'|'.join(device.storage)}",
             f"subgroup = {'|'.join(device.subgroup) or 'none'}",
+            *([f"mma = [{', '.join(f'<{name}>' for name in matrices)}]"] if matrices else []),
             f"subgroup_size_choices = [{device.subgroup_size}]",
             f"max_workgroup_sizes = {list(device.workgroup_size)}",
             f"max_thread_count_per_workgroup = {device.invocations}",
