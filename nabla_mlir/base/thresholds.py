@@ -360,6 +360,12 @@ FUSED_SUMS_GROUPS: Annotated[int, Chosen("workgroups", "some for each core; each
 FUSED_SUMS_SHARED: Annotated[int, Chosen("elements", "for fewer a second dispatch, which adds up the parts, costs as much")] = (
     1 << 16
 )
+# On a GPU sums of so many numbers are kernels, unless the array that they are added to is this many times larger.
+GPU_SCATTER: Annotated[int, Chosen("numbers", "three kernels take as long as one thread for so many")] = 1 << 8
+GPU_SCATTER_REST: Annotated[int, Chosen("times", "the kernels read and write the whole array")] = 64
+# An iteration of a loop on a GPU has so many steps, if these have no more operations together.
+UNROLLED_STEPS: Annotated[int, Chosen("steps", "a wait of the host takes as long as some ten kernels")] = 8
+UNROLLED_OPERATIONS: Annotated[int, Chosen("operations", "each costs compile time")] = 800
 # Reductions of so many elements are kernels, where IREE is slow; of fewer terms it keeps the results in registers, and is not.
 KERNEL_TERMS: Annotated[int, Chosen("terms of a result", "fewer rows than these IREE adds up in registers")] = 32
 SUM_AS_KERNEL: Annotated[int, Chosen("elements", "fewer IREE computes as fast, with what reads them")] = 1 << 15

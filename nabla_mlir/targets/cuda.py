@@ -50,7 +50,8 @@ class CUDA(Target):
         exponentials=frozenset(["float32", "float64"]), tanh=frozenset(["float32", "float64"]), remainders=8,
         chlo_functions=True, leading_zeros=True, order=True, reversed_operands=True, longest_sort=256,
         sums_of_products=True, long_sums=True, grouped_convolutions=True, unique_indices=True, sorted_operands=True,
-        updates_in_loops=True, parallel_sums=False, short_divisions=False, most_arguments=12,
+        updates_in_loops=True, parallel_sums=False, short_divisions=False, cheap_iterations=False,
+        most_arguments=12,
     )  # fmt: skip
 
     @classmethod

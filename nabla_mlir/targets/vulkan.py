@@ -38,7 +38,7 @@ class Vulkan(Target):
     labelled: ClassVar[tuple[str, ...]] = ("device",)
     codegen: ClassVar[Codegen] = Codegen(
         tanh=frozenset(["float32"]), longest_sort=256, sort_multiple=4, sums_of_products=True, long_sums=True,
-        narrow_convolutions=True, unique_indices=True, sorted_operands=True,
+        narrow_convolutions=True, unique_indices=True, sorted_operands=True, cheap_iterations=False,
     )  # fmt: skip
     maps_memory: ClassVar[bool] = True
 

@@ -33,6 +33,8 @@ from nabla_mlir.passes.iree.faults.verify_supported import VerifySupportedPass
 from nabla_mlir.passes.iree.faults.wait_for_loops import WaitForLoopsPass
 from nabla_mlir.passes.iree.forget_final import ForgetFinalPass
 from nabla_mlir.passes.iree.gpu.products_as_kernels import ProductsAsKernelsPass
+from nabla_mlir.passes.iree.gpu.scatters_as_kernels import GpuScattersAsKernelsPass
+from nabla_mlir.passes.iree.gpu.unroll_loops import UnrollLoopsPass
 from nabla_mlir.passes.iree.kernels.fuse_chains import FuseChainsPass
 from nabla_mlir.passes.iree.kernels.fuse_sums import FuseSumsPass
 from nabla_mlir.passes.iree.kernels.loops_as_kernels import LoopsAsKernelsPass
@@ -85,6 +87,9 @@ class LegalizeForIreePipeline(NamedPipeline):
              "Decompositions consist of operations that later passes rewrite: roots, products, gathers, sorts."),
         Step(ProductsAsKernelsPass,
              "Decompositions contain products, and later passes would change their types and pad convolutions.", needs="triton"),
+        Step(GpuScattersAsKernelsPass,
+             "It recognises sums of rows, which later passes rewrite into selections.", needs="triton"),
+        Step(UnrollLoopsPass, "Loops count upwards, and steps share the kernels of their products.", unless="cheap_iterations"),
         Step(FlattenIndicesPass, "Kernels accept a single index, and need it before it is clamped.", needs="vector_bytes"),
         Step(ScattersAsKernelsPass,
              "It recognises sums of rows, which later passes rewrite into selections.", needs="vector_bytes"),

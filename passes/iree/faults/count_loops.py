@@ -52,7 +52,7 @@ def _count_upwards(op: ir.Operation) -> None:
             number, states = carry[0], carry[1:]
             arguments, ops, outputs = body_of(op.regions[1])
             mapping = {arguments[i]: s.value for i, s in zip(others, states, strict=True)}
-            mapping[arguments[counter.carry]] = _value(op, counter, number).value
+            mapping[arguments[counter.carry]] = value_of(op, counter, number).value
             clone_body(ops, mapping)
             following = [wrap(mapping.get(outputs[i], outputs[i])) for i in others]
             return [add(number, _index(1)), *following]
@@ -62,11 +62,11 @@ def _count_upwards(op: ir.Operation) -> None:
             [_index(0), *states], lambda carry: compare(carry[0], limit, comparison_direction="LT"), body
         )
         results = dict(zip(others, outs[1:], strict=True))
-        results[counter.carry] = _value(op, counter, _index(counter.trips))
+        results[counter.carry] = value_of(op, counter, _index(counter.trips))
         replace(op, [results[i] for i in range(len(op.operands))])
 
 
-def _value(op: ir.Operation, counter: Counter, number: Tensor) -> Tensor:
+def value_of(op: ir.Operation, counter: Counter, number: Tensor) -> Tensor:
     """The value of the original counter in iteration `number`."""
     dtype = wrap(op.operands[counter.carry]).dtype
     value = number if dtype == INDEX else convert(number, dtype=dtype)

@@ -99,9 +99,7 @@ class Writer:
 
     def total(self, terms: list[Code]) -> Code | None:
         """The sum; None if there are no terms. Terms of one shape are added first, which leaves fewer large sums."""
-        for term in sorted(terms, key=lambda t: (len(t.shape), t.shape)):
-            break
-        else:
+        if not terms:
             return None
         by_shape: dict[Shape, Code] = {}
         for term in terms:
@@ -131,6 +129,55 @@ class Writer:
         for mask in masks:
             result = mask if result is None else self._binary("arith.andi", result, mask)
         return result
+
+    def negated(self, mask: Code) -> Code:
+        """not mask."""
+        ones = self.spread(self.op("arith.constant true", "i1"), mask.shape)
+        return self._binary("arith.xori", mask, ones)
+
+    def select(self, mask: Code, x: Code, y: Code) -> Code:
+        """x where the mask is true, else y."""
+        return self.op(f"arith.select {mask.name}, {x.name}, {y.name} : {mask.type}, {x.type}", x.element, x.shape)
+
+    # Conversions.
+
+    def narrow(self, x: Code) -> Code:
+        """An integer as i32."""
+        return x if x.element == "i32" else self._convert("arith.trunci", x, "i32")
+
+    def extend(self, x: Code) -> Code:
+        """An i32 as i64."""
+        return self._convert("arith.extsi", x, "i64")
+
+    def widen(self, x: Code) -> Code:
+        """An f32 as f64."""
+        return self._convert("arith.extf", x, "f64")
+
+    def to_integer(self, x: Code) -> Code:
+        """An f64 as i64, without its fraction."""
+        return self._convert("arith.fptosi", x, "i64")
+
+    def bits(self, x: Code) -> Code:
+        """The bits of an f32 as i32."""
+        return self._convert("tt.bitcast", x, "i32")
+
+    def magnitude(self, x: Code) -> Code:
+        """The bits of |x| of an f32, which are in the order of the numbers."""
+        return self._binary("arith.andi", self.bits(x), self.number(0x7FFFFFFF))
+
+    def power_of_two(self, exponent: Code) -> Code:
+        """2^exponent in f64."""
+        biased = self.extend(self.add(exponent, self.number(1023)))
+        shift = self.spread(self.op("arith.constant 52 : i64", "i64"), biased.shape)
+        return self._convert("tt.bitcast", self._binary("arith.shli", biased, shift), "f64")
+
+    def multiply(self, x: Code, y: Code) -> Code:
+        """x * y of floats."""
+        return self._binary("arith.mulf", x, y)
+
+    def _convert(self, name: str, x: Code, element: str) -> Code:
+        return self.op(f"{name} {x.name} : {x.type} -> {type_of(element, x.shape)}" if name == "tt.bitcast"
+                       else f"{name} {x.name} : {x.type} to {type_of(element, x.shape)}", element, x.shape)  # fmt: skip
 
     # Shapes.
 
@@ -176,13 +223,19 @@ class Writer:
         extra = f", {self.spread(mask, pointers.shape).name}" if mask is not None else ""
         self.write(f"tt.store {pointers.name}, {value.name}{extra} : {pointers.type}")
 
+    def atomic(self, name: str, pointers: Code, value: Code, mask: Code) -> None:
+        """Updates the elements for which the mask is true, one thread after another, in any order."""
+        types = f"({pointers.type}, {value.type}, {mask.type}) -> {value.type}"
+        self.write(f"{self.fresh()} = tt.atomic_rmw {name}, relaxed, gpu, {pointers.name}, {value.name}, {mask.name} : {types}")
+
     def _binary(self, name: str, x: Code, y: Code) -> Code:
         shape = _joined(x.shape, y.shape)
         x, y = self.spread(x, shape), self.spread(y, shape)
         return self.op(f"{name} {x.name}, {y.name} : {x.type}", x.element, shape)
 
     def _compare(self, predicate: str, x: Code, limit: int) -> Code:
-        y = self.spread(self.number(limit), x.shape)
+        number = self.op(f"arith.constant {limit} : {x.element}", x.element)
+        y = self.spread(number, x.shape)
         return self.op(f"arith.cmpi {predicate}, {x.name}, {y.name} : {x.type}", "i1", x.shape)
 
 

@@ -1,0 +1,138 @@
+"""Kernels for sums of rows at given indices, whose bits do not depend on the order in which threads add.
+
+Sums of floats depend on their order, and atomic additions have none. So a sum is one of integers. For f32, with m the largest
+|update| that reaches an element and n updates in all:
+
+    1. `largest`  m as bits, by an atomic maximum of integers
+    2. `fixed`    the sum of the integers u * 2^s, where 2^s makes n values as large as m fit into 62 bits
+    3. the sum is (integer) * 2^-s (`scatters_as_kernels.py`)
+
+An update loses what is smaller than m * 2^(log2 n - 61): with n = 10^6 that is 2^-41 m, where a sum in f32 would lose 2^-24 m.
+Infinities and NaN are bits of the integer instead: 1, 2 and 4 for inf, -inf and NaN.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from nabla_mlir.passes.iree.gpu.contraction import strides_of
+from nabla_mlir.passes.iree.gpu.writer import Code, Writer
+
+INFINITY = 0x7F800000  # the bits of inf in f32; those of NaN are larger
+POSITIVE, NEGATIVE, INVALID = 1, 2, 4
+_BITS = 62  # of a sum of integers, without its sign
+_TILE = 1024  # elements that a block of threads adds
+WARPS = 4
+
+
+@dataclass(frozen=True)
+class RowSums:
+    """The sums of `count` rows of `width` numbers at index vectors into positions of the shape `positions`.
+
+    Rows whose index vector is out of range are dropped.
+    """
+
+    positions: tuple[int, ...]
+    width: int
+    count: int
+    index: str  # the type of the indices, i32 or i64
+
+    @property
+    def blocks(self) -> int:
+        """The number of blocks of threads."""
+        return -(-self.count * self.width // _TILE)
+
+    @property
+    def log_count(self) -> int:
+        """The bits that a sum of `count` integers has more than each of them."""
+        return self.count.bit_length()
+
+
+def exponent(sums: RowSums) -> int:
+    """2^s = 2^(exponent - e) for updates whose largest has the biased exponent e in f32, so is smaller than 2^(e - 126)."""
+    return _BITS - sums.log_count + 126
+
+
+def largest(name: str, sums: RowSums) -> str:
+    """The kernel (indices, updates, m): m = max(m, bits of |update|)."""
+
+    def body(w: Writer, element: _Element) -> None:
+        update = element.load("%updates", "f32", element.source)
+        w.atomic("max", element.pointers("%m", "i32"), w.magnitude(update), element.mask)
+
+    return _kernel(name, sums, [("%indices", sums.index), ("%updates", "f32"), ("%m", "i32")], body)
+
+
+def fixed(name: str, sums: RowSums) -> str:
+    """The kernel (indices, updates, m, sum): adds the updates as integers; a mask of bits where m is not finite."""
+
+    def body(w: Writer, element: _Element) -> None:
+        update = element.load("%updates", "f32", element.source)
+        bits = w.magnitude(update)
+        m = element.load("%m", "i32", element.target)
+        is_finite = w.less(m, INFINITY)
+        scale = w.power_of_two(w.add(w.times(w.over(m, 1 << 23), -1), w.number(exponent(sums))))
+        value = w.to_integer(w.multiply(w.widen(update), scale))
+        pointers = element.pointers("%sum", "i64")
+        w.atomic("add", pointers, value, w.all([element.mask, is_finite]))
+        sign = w.less(w.bits(update), 0)
+        one = lambda n: w.spread(w.number(n), bits.shape)  # noqa: E731
+        kind = w.select(w.less(bits, INFINITY + 1), w.select(sign, one(NEGATIVE), one(POSITIVE)), one(INVALID))
+        is_special = w.negated(w.less(bits, INFINITY))
+        w.atomic("or", pointers, w.extend(kind), w.all([element.mask, is_special]))
+
+    arguments = [("%indices", sums.index), ("%updates", "f32"), ("%m", "i32"), ("%sum", "i64")]
+    return _kernel(name, sums, arguments, body)
+
+
+def integers(name: str, sums: RowSums, element_type: str) -> str:
+    """The kernel (indices, updates, sum): adds integers."""
+
+    def body(w: Writer, element: _Element) -> None:
+        update = element.load("%updates", element_type, element.source)
+        w.atomic("add", element.pointers("%sum", element_type), update, element.mask)
+
+    return _kernel(name, sums, [("%indices", sums.index), ("%updates", element_type), ("%sum", element_type)], body)
+
+
+@dataclass(frozen=True)
+class _Element:
+    """The elements of a tile: their offsets among the updates and in the result, and the mask of those that exist."""
+
+    writer: Writer
+    source: Code
+    target: Code
+    mask: Code
+
+    def pointers(self, name: str, type: str) -> Code:
+        """The addresses of the elements in the result."""
+        return self.writer.pointers(Code(name, f"{type}*", ()), self.target, self.target.shape)
+
+    def load(self, name: str, type: str, offset: Code) -> Code:
+        """The elements of an array at these offsets."""
+        return self.writer.load(self.writer.pointers(Code(name, f"{type}*", ()), offset, offset.shape), self.mask)
+
+
+def _kernel(
+    name: str, sums: RowSums, arguments: list[tuple[str, str]], body: Callable[[Writer, _Element], None]
+) -> str:
+    w = Writer()
+    block = w.op("tt.get_program_id x : i32", "i32")
+    source = w.add(w.times(block, _TILE), w.range(_TILE))
+    row, column = w.over(source, sums.width), w.rest(source, sums.width)
+    exists = w.less(source, sums.count * sums.width)
+    masks = [exists]
+    terms = [column] if sums.width > 1 else []
+    for k, (size, step) in enumerate(zip(sums.positions, strides_of(sums.positions), strict=True)):
+        offset = w.add(w.times(row, len(sums.positions)), w.number(k))
+        index = w.load(w.pointers(Code("%indices", f"{sums.index}*", ()), offset, source.shape), exists)
+        masks.append(w.within(index, size))
+        terms.append(w.times(w.narrow(index), step * sums.width))
+    target, mask = w.total(terms), w.all(masks)
+    assert target is not None
+    assert mask is not None
+    body(w, _Element(w, source, target, mask))
+    inputs = ", ".join(f"{name}: !tt.ptr<{type}> {{tt.divisibility = 16 : i32}}" for name, type in arguments)
+    text = "\n".join(w.lines)
+    return f"module {{\n  tt.func public @{name}({inputs}) {{\n{text}\n    tt.return\n  }}\n}}\n"
