@@ -363,6 +363,9 @@ FUSED_SUMS_SHARED: Annotated[int, Chosen("elements", "for fewer a second dispatc
 # On a GPU sums of so many numbers are kernels, unless the array that they are added to is this many times larger.
 GPU_SCATTER: Annotated[int, Chosen("numbers", "three kernels take as long as one thread for so many")] = 1 << 8
 GPU_SCATTER_REST: Annotated[int, Chosen("times", "the kernels read and write the whole array")] = 64
+# On a GPU a sum of so many numbers is a kernel if its numbers are not neighbours, or if it has fewer results than these.
+GPU_SUM: Annotated[int, Chosen("numbers", "two kernels take as long as a few threads for so many")] = 1 << 14
+GPU_SUM_RESULTS: Annotated[int, Chosen("results", "with more of them IREE uses enough threads")] = 1 << 12
 # An iteration of a loop on a GPU has so many steps, if these have no more operations together.
 UNROLLED_STEPS: Annotated[int, Chosen("steps", "a wait of the host takes as long as some ten kernels")] = 8
 UNROLLED_OPERATIONS: Annotated[int, Chosen("operations", "each costs compile time")] = 800

@@ -34,6 +34,7 @@ from nabla_mlir.passes.iree.faults.wait_for_loops import WaitForLoopsPass
 from nabla_mlir.passes.iree.forget_final import ForgetFinalPass
 from nabla_mlir.passes.iree.gpu.products_as_kernels import ProductsAsKernelsPass
 from nabla_mlir.passes.iree.gpu.scatters_as_kernels import GpuScattersAsKernelsPass
+from nabla_mlir.passes.iree.gpu.sums_as_kernels import GpuSumsAsKernelsPass
 from nabla_mlir.passes.iree.gpu.unroll_loops import UnrollLoopsPass
 from nabla_mlir.passes.iree.kernels.fuse_chains import FuseChainsPass
 from nabla_mlir.passes.iree.kernels.fuse_sums import FuseSumsPass
@@ -190,6 +191,7 @@ class IreePipeline(NamedPipeline):
         Step(SchedulePipeline, "It needs all forms that legalisation leaves.", needs="vector_bytes"),
         Step(SumsInPartsPass, "Sums that became kernels or products need no parts.", unless="long_sums"),
         Step(SumUpdatesPass, "It creates sums, which the next pass splits.", unless="parallel_sums"),
+        Step(GpuSumsAsKernelsPass, "All sums exist, those of updates too.", needs="triton"),
         Step(SplitSumsPass,
              "It splits sums for the threads of a GPU, as nabla-sums-in-parts does for one core of a CPU.", unless="parallel_sums"),
         Step(FuseChainsPass, "Chains have their final length, with the formulas of functions."),

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from nabla_mlir.passes.iree.gpu.contraction import Access, Contraction, digits
+from nabla_mlir.passes.iree.gpu.addresses import Indices, offset_of, positions, split_index
+from nabla_mlir.passes.iree.gpu.contraction import Access, Contraction
 from nabla_mlir.passes.iree.gpu.tiles import Tiling
 from nabla_mlir.passes.iree.gpu.writer import Code, Writer, type_of
-
-Indices = Mapping[int, Code]  # the index along each axis: one number, or one for each row or column of the tile
 
 _GROUP = 8  # rows of tiles that run together, so that the tiles of b that they share stay in the cache
 
@@ -32,11 +29,11 @@ class _Kernel:
         c, t, w = self.c, self.t, self.w
         arguments = [Code(f"%{x}", f"{kind}*", ()) for x, kind in (("a", c.element), ("b", c.element), ("c", self.stored))]
         part, batch, row, column = self._tile()
-        rows = self._positions(row, t.rows, self.rows)
-        columns = self._positions(column, t.columns, self.columns)
-        known = self._split(c.batch, batch) if batch is not None else {}
-        at_rows = known | {axis: w.expand(x, 1) for axis, x in self._split(c.rows, rows).items()}
-        at_columns = known | {axis: w.expand(x, 0) for axis, x in self._split(c.columns, columns).items()}
+        rows = positions(w, row, t.rows, self.rows)
+        columns = positions(w, column, t.columns, self.columns)
+        known = split_index(w, c.sizes, c.batch, batch) if batch is not None else {}
+        at_rows = known | {axis: w.expand(x, 1) for axis, x in split_index(w, c.sizes, c.rows, rows).items()}
+        at_columns = known | {axis: w.expand(x, 0) for axis, x in split_index(w, c.sizes, c.columns, columns).items()}
         row_mask = w.expand(w.less(rows, self.rows), 1) if self.rows % t.rows else None
         column_mask = w.expand(w.less(columns, self.columns), 0) if self.columns % t.columns else None
         total = self._sum(arguments, at_rows, at_columns, row_mask, column_mask, part)
@@ -44,7 +41,7 @@ class _Kernel:
         if self.stored != "f32":
             text = f"arith.truncf {total.name} : {total.type} to {type_of(self.stored, shape)}"
             total = w.op(text, self.stored, shape)
-        offset, _ = self._offset(c.c, at_rows | at_columns)
+        offset, _ = offset_of(w, c.c, at_rows | at_columns)
         if part is not None:
             step = w.times(part, self.batch * self.rows * self.columns)
             offset = step if offset is None else w.add(offset, step)
@@ -81,20 +78,6 @@ class _Kernel:
         column = w.op(f"arith.divsi {inside.name}, {count.name} : i32", "i32")
         return part, batch, w.add(first, row), column
 
-    def _positions(self, tile: Code, size: int, total: int) -> Code:
-        """The rows or columns of the tile."""
-        w = self.w
-        return w.range(size) if total <= size else w.add(w.times(tile, size), w.range(size))
-
-    def _split(self, axes: tuple[int, ...], index: Code) -> dict[int, Code]:
-        """The index along each axis, from an index of all of them; the last axis is the fastest."""
-        w, result = self.w, {}
-        sizes = [self.c.sizes[axis] for axis in axes]
-        for axis, (divisor, size) in zip(reversed(axes), digits(sizes), strict=True):
-            quotient = w.over(index, divisor)
-            result[axis] = quotient if axis == axes[0] else w.rest(quotient, size)
-        return result
-
     def _sum(
         self, arguments: list[Code], at_rows: Indices, at_columns: Indices, row_mask: Code | None, column_mask: Code | None,
         part: Code | None,
@@ -129,37 +112,19 @@ class _Kernel:
         *slow, fast = c.inner
         size = c.sizes[fast]
         if slow and size % t.inner == 0:  # the slow axes have one index in the whole tile
-            outer = self._split(tuple(slow), w.over(k, size))
+            outer = split_index(w, c.sizes, slow, w.over(k, size))
             return outer | {fast: w.add(w.rest(k, size), w.range(t.inner))}, None
         index = w.add(k, w.range(t.inner))
         is_whole = self.inner % t.inner == 0
-        return self._split(c.inner, index), None if is_whole else w.less(index, self.inner)
+        return split_index(w, c.sizes, c.inner, index), None if is_whole else w.less(index, self.inner)
 
     def _load(
         self, base: Code, access: Access, outer: Indices, inner: Indices, masks: list[Code | None], shape: tuple[int, int]
     ) -> Code:
         """A tile of a or b; zero outside of the arrays."""
-        offset, inside = self._offset(access, {**outer, **inner})
+        offset, inside = offset_of(self.w, access, {**outer, **inner})
         mask = self.w.all([m for m in (*masks, *inside) if m is not None])
         return self.w.load(self.w.pointers(base, offset, shape), mask)
-
-    def _offset(self, access: Access, indices: Indices) -> tuple[Code | None, list[Code]]:
-        """The offset of each element, and masks that are true inside of the windows."""
-        w = self.w
-        terms = [w.times(indices[axis], factor) for axis, factor in access.linear.items() if factor and axis in indices]
-        masks = []
-        for window in access.windows:
-            parts = [w.times(indices[axis], factor) for axis, factor in window.terms.items() if axis in indices]
-            position = w.total([*parts, w.number(window.base)])
-            assert position is not None
-            masks.append(w.within(position, window.limit))
-            if window.dilation == 1:  # each part by itself: those that no iteration changes leave the loop
-                terms += [w.times(part, window.stride) for part in parts]
-                terms += [w.number(window.base * window.stride)] if window.base else []
-                continue
-            masks.append(w.equal(w.rest(position, window.dilation), 0))
-            terms.append(w.times(w.over(position, window.dilation), window.stride))
-        return w.total(terms), masks
 
 
 def _expanded(w: Writer, x: Code, axis: int) -> Code:

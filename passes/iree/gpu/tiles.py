@@ -71,15 +71,16 @@ _MULTIPROCESSORS = 132
 _BANDWIDTH = 2.5e6  # bytes in a microsecond, of sums that are written and read again
 _SPLITS = (1, 2, 4, 8, 16, 32)
 _LEAST_PART = 128  # inner indices
-_LEAST_FLOPS = 2**21  # below it IREE's code is as fast
-_LEAST_SIZE = 8  # rows and columns; with fewer, a product reads more than it computes
+_LEAST_FLOPS = 2**17  # below it IREE's code is as fast
 _MOST_OFFSET = 2**31  # offsets are i32
 
 
 def tiling_of(c: Contraction) -> Tiling | None:
     """The tiling that the model says is fastest; None if IREE's own code is at least as fast."""
     batch, rows, columns, inner = c.shape
-    if min(rows, columns) < _LEAST_SIZE or inner < 4 or 2 * batch * rows * columns * inner < _LEAST_FLOPS:
+    if min(rows, columns) == 1 and not c.a.windows + c.b.windows:  # a product with a vector reads more than it computes
+        return None
+    if inner < 4 or 2 * batch * rows * columns * inner < _LEAST_FLOPS:
         return None
     if max(batch * rows * inner, batch * inner * columns, batch * rows * columns) >= _MOST_OFFSET:
         return None

@@ -210,12 +210,12 @@ class Writer:
             return self.op(f"arith.constant {number} : {element}", element)
         return self.op(f"arith.constant dense<{number}> : {type_of(element, shape)}", element, shape)
 
-    def load(self, pointers: Code, mask: Code | None) -> Code:
-        """The elements at the addresses; zero where the mask is false."""
+    def load(self, pointers: Code, mask: Code | None, other: Code | None = None) -> Code:
+        """The elements at the addresses; `other`, or zero, where the mask is false."""
         element, shape = pointers.element[:-1], pointers.shape
         if mask is None:
             return self.op(f"tt.load {pointers.name} : {pointers.type}", element, shape)
-        mask, zeros = self.spread(mask, shape), self.zeros(element, shape)
+        mask, zeros = self.spread(mask, shape), other or self.zeros(element, shape)
         return self.op(f"tt.load {pointers.name}, {mask.name}, {zeros.name} : {pointers.type}", element, shape)
 
     def store(self, pointers: Code, value: Code, mask: Code | None) -> None:

@@ -1,0 +1,42 @@
+"""Where the elements of a tile lie: the code that computes their offsets in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from nabla_mlir.passes.iree.gpu.contraction import Access, digits
+from nabla_mlir.passes.iree.gpu.writer import Code, Writer
+
+Indices = Mapping[int, Code]  # the index along each axis: one number, or one for each row or column of the tile
+
+
+def split_index(w: Writer, sizes: Sequence[int], axes: Sequence[int], index: Code) -> dict[int, Code]:
+    """The index along each axis, from an index of all of them; the last axis is the fastest."""
+    result = {}
+    for axis, (divisor, size) in zip(reversed(axes), digits([sizes[axis] for axis in axes]), strict=True):
+        quotient = w.over(index, divisor)
+        result[axis] = quotient if axis == axes[0] else w.rest(quotient, size)
+    return result
+
+
+def positions(w: Writer, tile: Code, size: int, total: int) -> Code:
+    """The indices that a tile of this size has, the tile's number given."""
+    return w.range(size) if total <= size else w.add(w.times(tile, size), w.range(size))
+
+
+def offset_of(w: Writer, access: Access, indices: Indices) -> tuple[Code | None, list[Code]]:
+    """The offset of each element, and masks that are true inside of the windows."""
+    terms = [w.times(indices[axis], factor) for axis, factor in access.linear.items() if factor and axis in indices]
+    masks = []
+    for window in access.windows:
+        parts = [w.times(indices[axis], factor) for axis, factor in window.terms.items() if axis in indices]
+        position = w.total([*parts, w.number(window.base)])
+        assert position is not None
+        masks.append(w.within(position, window.limit))
+        if window.dilation == 1:  # each part by itself: those that no iteration changes leave the loop
+            terms += [w.times(part, window.stride) for part in parts]
+            terms += [w.number(window.base * window.stride)] if window.base else []
+            continue
+        masks.append(w.equal(w.rest(position, window.dilation), 0))
+        terms.append(w.times(w.over(position, window.dilation), window.stride))
+    return w.total(terms), masks

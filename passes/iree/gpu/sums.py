@@ -1,0 +1,127 @@
+"""A sum, a maximum or a minimum over some axes: the kernel, and the choice of its tiles."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from nabla_mlir.passes.iree.gpu.addresses import offset_of, positions, split_index
+from nabla_mlir.passes.iree.gpu.contraction import Access, Contraction, strides_of
+from nabla_mlir.passes.iree.gpu.writer import Code, Writer, type_of
+
+WARPS = 4
+_TILE = 2048  # elements that a block reads at once
+_ROWS = 64  # of them, if neighbours in memory are neighbours in the result
+_BLOCKS = 528  # four for each multiprocessor
+_LEAST_TILES = 2  # that a part of the inner indices has
+
+
+@dataclass(frozen=True)
+class Fold:
+    """An operation that combines numbers: its name in the kernel, and its neutral number for each type."""
+
+    name: str
+    neutral: str
+
+
+FOLDS = {
+    ("stablehlo.add", "f"): Fold("arith.addf", "0.0"),
+    ("stablehlo.maximum", "f"): Fold("arith.maximumf", "0xFF800000"),
+    ("stablehlo.minimum", "f"): Fold("arith.minimumf", "0x7F800000"),
+    ("stablehlo.add", "i"): Fold("arith.addi", "0"),
+    ("stablehlo.maximum", "i"): Fold("arith.maxsi", "-2147483648"),
+    ("stablehlo.minimum", "i"): Fold("arith.minsi", "2147483647"),
+}
+
+
+@dataclass(frozen=True)
+class Sums:
+    """The sums over the inner axes of an array, one for each index of the rows.
+
+    Args:
+      axes: the rows, the inner axes and where the elements lie, as a contraction without columns.
+      fold: what combines the elements.
+      rows, inner: the sizes of a tile.
+      splits: the number of parts of the inner indices; part s of row r is result r * splits + s.
+    """
+
+    axes: Contraction
+    fold: Fold
+    rows: int
+    inner: int
+    splits: int
+
+    @staticmethod
+    def of(shape: Sequence[int], dims: Sequence[int], element: str, fold: Fold) -> Sums:
+        """The sums over `dims` of an array of this shape, with tiles that give all multiprocessors work."""
+        rows = tuple(d for d in range(len(shape)) if d not in dims)
+        c = dict(zip(rows, strides_of([shape[d] for d in rows]), strict=True))
+        a = dict(enumerate(strides_of(shape)))
+        axes = Contraction(shape, (), rows, (), tuple(dims), Access(a), Access({}), Access(c), element, element).canonical()
+        if axes.is_exchanged:  # a sum has no columns
+            axes = replace(axes, rows=axes.columns, columns=(), a=axes.b, b=Access({}), is_exchanged=False)
+        count, inner = axes.size(axes.rows), axes.size(axes.inner)
+        is_along_rows = any(axes.a.linear.get(axis) == 1 for axis in axes.rows)
+        high = min(_power(count), _ROWS) if is_along_rows else max(1, _TILE // _power(inner))
+        high = min(high, _power(count))
+        wide = max(1, min(_power(inner), _TILE // high))
+        parts = max(1, min(-(-_BLOCKS // -(-count // high)), inner // (_LEAST_TILES * wide)))
+        return Sums(axes, fold, high, wide, parts)
+
+    @property
+    def blocks(self) -> int:
+        """The number of blocks of threads."""
+        return -(-self.axes.size(self.axes.rows) // self.rows) * self.splits
+
+    @property
+    def part(self) -> int:
+        """The number of inner indices in a part, whole tiles."""
+        return -(-self.axes.size(self.axes.inner) // (self.splits * self.inner)) * self.inner
+
+
+def _power(n: int) -> int:
+    """The least power of two that is not smaller."""
+    return 1 << (n - 1).bit_length()
+
+
+def sums_kernel(name: str, sums: Sums) -> str:
+    """The kernel (array, result)."""
+    w, axes = Writer(), sums.axes
+    count, inner, element = axes.size(axes.rows), axes.size(axes.inner), axes.element
+    shape = (sums.rows, sums.inner)
+    block = w.op("tt.get_program_id x : i32", "i32")
+    tile, part = w.over(block, sums.splits), w.rest(block, sums.splits)
+    rows = positions(w, tile, sums.rows, count)
+    at_rows = {axis: w.expand(x, 1) for axis, x in split_index(w, axes.sizes, axes.rows, rows).items()}
+    row_mask = w.less(rows, count) if count % sums.rows else None
+    number = sums.fold.neutral
+    if number.startswith("0x") and element == "f64":
+        number = {"0xFF800000": "0xFFF0000000000000", "0x7F800000": "0x7FF0000000000000"}[number]
+    kind = type_of(element, shape)
+    neutral = w.op(f"arith.constant dense<{number}> : {kind}", element, shape)
+    start = w.times(part, sums.part)
+    end = w.least(w.add(start, w.number(sums.part)), w.number(inner))
+    step = w.number(sums.inner)
+    k, total, result = w.fresh(), w.fresh(), w.fresh()
+    w.begin(f"{result} = scf.for {k} = {start.name} to {end.name} step {step.name} "
+            f"iter_args({total} = {neutral.name}) -> ({kind}) : i32 {{")  # fmt: skip
+    index = w.add(Code(k, "i32", ()), w.range(sums.inner))
+    at_inner = {axis: w.expand(x, 0) for axis, x in split_index(w, axes.sizes, axes.inner, index).items()}
+    inner_mask = None if inner % sums.inner == 0 else w.expand(w.less(index, inner), 0)
+    masks = [w.expand(row_mask, 1) if row_mask else None, inner_mask]
+    offset, _ = offset_of(w, axes.a, at_rows | at_inner)
+    value = w.load(w.pointers(Code("%x", f"{element}*", ()), offset, shape), w.all([m for m in masks if m]), neutral)
+    following = w.op(f"{sums.fold.name} {total}, {value.name} : {kind}", element, shape)
+    w.write(f"scf.yield {following.name} : {kind}")
+    w.end()
+    reduced = Code(w.fresh(), element, (sums.rows,))
+    w.write(f'{reduced.name} = "tt.reduce"({result}) <{{axis = 1 : i32}}> ({{')
+    w.write(f"^bb0(%p: {element}, %q: {element}):")
+    w.write(f"  %pq = {sums.fold.name} %p, %q : {element}")
+    w.write(f"  tt.reduce.return %pq : {element}")
+    w.write(f"}}) : ({kind}) -> {reduced.type}")
+    target = w.add(w.times(rows, sums.splits), part) if sums.splits > 1 else rows
+    w.store(w.pointers(Code("%y", f"{element}*", ()), target, (sums.rows,)), reduced, row_mask)
+    inputs = ", ".join(f"{x}: !tt.ptr<{element}> {{tt.divisibility = 16 : i32}}" for x in ("%x", "%y"))
+    body = "\n".join(w.lines)
+    return f"module {{\n  tt.func public @{name}({inputs}) {{\n{body}\n    tt.return\n  }}\n}}\n"
