@@ -219,8 +219,8 @@ def target(spec: str | Target | None = "cpu") -> Target:
       TargetError: the name does not exist; the message lists those that exist.
 
     Example:
-      >>> target("cuda")
-      CUDA(options=(), asynchronous=False, arch='sm_80')
+      >>> target("cuda").arch
+      'sm_80'
     """
     if isinstance(spec, Target):
         return spec
