@@ -27,6 +27,7 @@ def positions(w: Writer, tile: Code, size: int, total: int) -> Code:
 def offset_of(w: Writer, access: Access, indices: Indices) -> tuple[Code | None, list[Code]]:
     """The offset of each element, and masks that are true inside of the windows."""
     terms = [w.times(indices[axis], factor) for axis, factor in access.linear.items() if factor and axis in indices]
+    terms += [w.number(access.base)] if access.base else []
     masks = []
     for window in access.windows:
         parts = [w.times(indices[axis], factor) for axis, factor in window.terms.items() if axis in indices]

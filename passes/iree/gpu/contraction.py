@@ -26,14 +26,26 @@ class WindowAxis:
 
 @dataclass(frozen=True)
 class Access:
-    """The element that an array gives for an index along each axis: at sum of factor * index, and of its windows."""
+    """The element that an array gives for an index along each axis: at base + sum of factor * index, and of its windows."""
 
     linear: Linear
     windows: tuple[WindowAxis, ...] = ()
+    base: int = 0
 
-    def reads(self, axis: int) -> bool:
-        """True if the element depends on the axis."""
-        return bool(self.linear.get(axis)) or any(axis in w.terms for w in self.windows)
+    def plain(self, sizes: Sequence[int]) -> Access:
+        """The same element, with windows that stay inside of the array as plain axes."""
+        result = Access(dict(self.linear), (), self.base)
+        for window in self.windows:
+            ends = [factor * (sizes[axis] - 1) for axis, factor in window.terms.items()]
+            low, high = (window.base + sum(pick(0, end) for end in ends) for pick in (min, max))
+            if low < 0 or high >= window.limit or window.dilation > 1:
+                result = replace(result, windows=(*result.windows, window))
+                continue
+            linear = dict(result.linear)
+            for axis, factor in window.terms.items():
+                linear[axis] = linear.get(axis, 0) + factor * window.stride
+            result = replace(result, linear=linear, base=result.base + window.base * window.stride)
+        return result
 
 
 @dataclass(frozen=True)
@@ -75,21 +87,22 @@ class Contraction:
 
         Example: x[4, 128, 512] w[512, 2048] has rows of size 512 = 4 * 128, and each other role one axis.
         """
+        a, b = self.a.plain(self.sizes), self.b.plain(self.sizes)
         used = [axis for axis, size in enumerate(self.sizes) if size > 1]
         roles = [tuple(axis for axis in axes if axis in used) for axes in (self.batch, self.rows, self.columns, self.inner)]
         batch, rows, columns, inner = roles
         # The order of a sum is free, that of rows and columns too: they follow their places in memory.
         rows, columns = (tuple(sorted(axes, key=lambda x: -self.c.linear.get(x, 0))) for axes in (rows, columns))
-        windowed = {axis for w in (*self.a.windows, *self.b.windows) for axis in w.terms}
-        uses = (self.a, self.b, self.c)
-        orders = [_sorted(inner, use, windowed) for use in (self.a, self.b)]
+        windowed = {axis for w in (*a.windows, *b.windows) for axis in w.terms}
+        uses = (a, b, self.c)
+        orders = [_sorted(inner, use, windowed) for use in (a, b)]
         inner = min(orders, key=lambda axes: len(_merge(self.sizes, axes, uses)[1]))
         sizes, axes = self.sizes, []
         for role in (batch, rows, columns, inner):
             sizes, merged = _merge(sizes, role, uses)
             axes.append(merged)
         batch, rows, columns, inner = axes
-        result = replace(self, sizes=sizes, batch=batch, rows=rows, columns=columns, inner=inner)
+        result = replace(self, sizes=sizes, batch=batch, rows=rows, columns=columns, inner=inner, a=a, b=b)
         if any(self.c.linear.get(axis) == 1 for axis in result.rows) and not any(
             result.c.linear.get(axis) == 1 for axis in result.columns
         ):
