@@ -53,6 +53,7 @@ class Codegen:
       updates_in_loops: True if a loop may update its own arrays in place.
       memory_of_results: True if the memory of dropped results is reused.
       cheap_iterations: True if an iteration of a loop costs the host little: it need not wait for a device.
+      cheap_dispatches: True if a dispatch costs less than to write what it computes to memory.
       short_divisions: True if 16-bit numbers may be divided by constants.
       most_arguments: the largest number of arguments of one kernel, besides results and intermediate values.
     """
@@ -78,6 +79,7 @@ class Codegen:
     updates_in_loops: bool = False
     memory_of_results: bool = True
     cheap_iterations: bool = True
+    cheap_dispatches: bool = True
     short_divisions: bool = True
     most_arguments: int = 24
 

@@ -51,7 +51,7 @@ class CUDA(Target):
         chlo_functions=True, leading_zeros=True, order=True, reversed_operands=True, longest_sort=256,
         sums_of_products=True, long_sums=True, grouped_convolutions=True, unique_indices=True, sorted_operands=True,
         updates_in_loops=True, parallel_sums=False, short_divisions=False, cheap_iterations=False,
-        most_arguments=12,
+        cheap_dispatches=False, most_arguments=12,
     )  # fmt: skip
 
     @classmethod

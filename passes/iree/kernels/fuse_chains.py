@@ -17,6 +17,7 @@ from nabla_mlir.passes.iree.kernels.elementwise import as_dispatch, sources, spa
 from nabla_mlir.passes.iree.kernels.graph import Shape
 from nabla_mlir.table.regions import reads_of
 from nabla_mlir.table.traits import is_part, runs_regions
+from nabla_mlir.targets import TARGETS
 
 # the operand limit of an operation into which IREE fuses others (kIreeMaxOperandCount)
 _MAX_OPERANDS = 16
@@ -37,6 +38,8 @@ class FuseChainsPass(Pass):
     - IREE's fusion would make many operations of it.
     - It is long, and IREE would make several dispatches of it. The sine in f64: seven dispatches, 89 ms for 10⁶ elements;
       in one 17 ms.
+    - IREE would make several dispatches of it, and the target's cost the host as much as they compute: 2 to 3 microseconds on a GPU.
+      The cell of an LSTM with its tangent: 15, then 3.
     - It is shorter, but IREE would write many of its values to memory. The Hessian-vector product of an optical flow of
       512x512 points: 39 MB, then 26.
 
@@ -52,6 +55,7 @@ class FuseChainsPass(Pass):
     least_of_spills: int = thresholds.SPILLING_CHAIN  # the least length of a chain of which IREE writes many values
     least_spills: int = thresholds.CHAIN_SPILLS  # the number of values that counts as many
     max_bindings: int = MAX_BINDINGS  # the largest number of buffers of one dispatch
+    target: str = "cpu"  # the kind of device: cpu, vulkan or cuda
 
     def run(self, module: ir.Operation) -> None:
         for holder in [op for op in nested_in_functions(module) if runs_regions(op)]:
@@ -68,6 +72,8 @@ class FuseChainsPass(Pass):
         copies = parts.copies()
         is_cut = copies > len(steps) or any(map(_is_narrowing, chain.ops))
         if copies > self.max_copies or (is_cut and len(steps) >= self.least_operations):
+            return True
+        if not TARGETS[self.target].codegen.cheap_dispatches and parts.dispatches() > 1:
             return True
         spills = parts.spills() - len(_read_in_parts(steps))
         return is_cut and spills >= self.least_spills and len(steps) >= self.least_of_spills
@@ -194,6 +200,10 @@ class _Parts:
         for position in self._homes():
             copies[position] = self.sizes[position] + sum(copies[v] for v in self.reads[position] if isinstance(v, int))
         return max(copies)
+
+    def dispatches(self) -> int:
+        """The number of dispatches that IREE makes of the chain."""
+        return sum(1 for _ in self._homes())
 
     def spills(self) -> int:
         """The number of values that are not part of another step and that only the chain reads."""
