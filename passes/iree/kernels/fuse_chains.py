@@ -38,8 +38,8 @@ class FuseChainsPass(Pass):
     - IREE's fusion would make many operations of it.
     - It is long, and IREE would make several dispatches of it. The sine in f64: seven dispatches, 89 ms for 10⁶ elements;
       in one 17 ms.
-    - IREE would make several dispatches of it, and the target's cost the host as much as they compute: 2 to 3 microseconds on a GPU.
-      The cell of an LSTM with its tangent: 15, then 3.
+    - IREE would make several dispatches of it, each of which costs the host of a GPU 2 to 3 microseconds. The cell of an LSTM with
+      its tangent: 15, then 3.
     - It is shorter, but IREE would write many of its values to memory. The Hessian-vector product of an optical flow of
       512x512 points: 39 MB, then 26.
 
@@ -81,9 +81,11 @@ class FuseChainsPass(Pass):
     def _pieces(self, chain: _Chain) -> Iterator[Sequence[ir.Operation]]:
         """The operations of a chain in pieces for one dispatch each; the chain is cut where few values pass."""
         start, steps = 0, chain.steps()
+        codegen = TARGETS[self.target].codegen
+        most = self.max_bindings if codegen.cheap_dispatches else min(self.max_bindings, codegen.most_arguments)
         while start < len(steps):
             counts = list(_bindings(steps[: start + self.max_operations], start))
-            fitting = [end for end, count in enumerate(counts, 1) if count <= self.max_bindings] or [1]
+            fitting = [end for end, count in enumerate(counts, 1) if count <= most] or [1]
             end = fitting[-1]
             if start + end < len(steps):
                 end = min((n for n in fitting if 2 * n > end), key=lambda n: (counts[n - 1], -n))
