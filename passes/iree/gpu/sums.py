@@ -52,8 +52,10 @@ class Sums:
     splits: int
 
     @staticmethod
-    def of(shape: Sequence[int], dims: Sequence[int], element: str, fold: Fold) -> Sums:
-        """The sums over `dims` of an array of this shape, with tiles that give all multiprocessors work."""
+    def of(shape: Sequence[int], dims: Sequence[int], element: str, fold: Fold, may_split: bool = True) -> Sums:
+        """The sums over `dims` of an array of this shape, with tiles that give all multiprocessors work, as far as that is
+        possible with one part.
+        """
         rows = tuple(d for d in range(len(shape)) if d not in dims)
         c = dict(zip(rows, strides_of([shape[d] for d in rows]), strict=True))
         a = dict(enumerate(strides_of(shape)))
@@ -65,7 +67,7 @@ class Sums:
         high = min(_power(count), _ROWS) if is_along_rows else max(1, _TILE // _power(inner))
         high = min(high, _power(count))
         wide = max(1, min(_power(inner), _TILE // high))
-        parts = max(1, min(-(-_BLOCKS // -(-count // high)), inner // (_LEAST_TILES * wide)))
+        parts = max(1, min(_BLOCKS // -(-count // high), inner // (_LEAST_TILES * wide))) if may_split else 1
         return Sums(axes, fold, high, wide, parts)
 
     @property

@@ -72,11 +72,11 @@ def _is_slow(x: Val, dims: list[int]) -> bool:
     return size >= 8 * results and (is_strided or results < thresholds.GPU_SUM_RESULTS)
 
 
-def _folded(x: Val, name: str, dims: list[int]) -> Val | None:
+def _folded(x: Val, name: str, dims: list[int], may_split: bool = True) -> Val | None:
     element = _ELEMENTS.get(x.dtype)
     if element is None or (name, element[0]) not in FOLDS:
         return None
-    sums = Sums.of(x.shape, dims, element, FOLDS[name, element[0]])
+    sums = Sums.of(x.shape, dims, element, FOLDS[name, element[0]], may_split)
     digest = hashlib.sha256(repr(sums).encode()).hexdigest()[:8]
     count, inner = sums.axes.size(sums.axes.rows), sums.axes.size(sums.axes.inner)
     label = "sum" if name == "stablehlo.add" else name.removeprefix("stablehlo.")
@@ -87,9 +87,5 @@ def _folded(x: Val, name: str, dims: list[int]) -> Val | None:
     type = ir.RankedTensorType.get([*results, *parts], ir.RankedTensorType(x.value.type).element_type)
     at = ir.InsertionPoint.current.block.owner.operation
     value = Val(call_kernel(kernel, text, [x.value], [type], at)[0])
-    if not parts:
-        return value
-    neutral = {"stablehlo.add": 0, "stablehlo.maximum": -np.inf, "stablehlo.minimum": np.inf}[name]
-    if element == "i32" and neutral:
-        neutral = np.iinfo(np.int32).min if neutral < 0 else np.iinfo(np.int32).max
-    return b.reduce_with(name, value, neutral, [len(results)])
+    # IREE would compute the sum of the parts in the dispatch that reads it, with one thread for each result.
+    return _folded(value, name, [len(results)], may_split=False) if parts else value
