@@ -78,5 +78,5 @@ class MockDriver:
                     process.wait()
             output.seek(0)
             text = output.read()
-            assert code == 0 and not text, f"{artifact.name} @{entry} on the mock driver: {code}\n{text[-6000:]}"
+            assert (code, text) == (0, ""), f"{artifact.name} @{entry} on the mock driver: {code}\n{text[-6000:]}"
             return Run(*pickle.loads(results.read_bytes()))

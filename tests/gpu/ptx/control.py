@@ -60,11 +60,8 @@ def vote(t: Threads, i: Instruction, mask: Array | None) -> None:
     """The predicates of the threads of the warp that execute: one bit each, or if all or any are true."""
     value = t.get(i.operands[1], "pred").reshape(-1, 32)
     there = (t.live if mask is None else mask & t.live).reshape(-1, 32)
-    if i.has("ballot"):
-        result = _ballot(value & there)
-    else:
-        result = (value | ~there).all(1) if i.has("all") else (value & there).any(1)
-    t.put(i.operands[0], np.repeat(result, 32), mask)
+    function = next(f for word, f in _VOTES.items() if i.has(word))
+    t.put(i.operands[0], np.repeat(function(value, there), 32), mask)
 
 
 def active_mask(t: Threads, i: Instruction, mask: Array | None) -> None:
@@ -74,3 +71,10 @@ def active_mask(t: Threads, i: Instruction, mask: Array | None) -> None:
 
 def _ballot(flags: Array) -> Array:
     return (flags.astype(np.uint64) << np.arange(32, dtype=np.uint64)).sum(1).astype(np.uint32)
+
+
+_VOTES = {
+    "ballot": lambda value, there: _ballot(value & there),
+    "all": lambda value, there: (value | ~there).all(1),
+    "any": lambda value, there: (value & there).any(1),
+}

@@ -31,7 +31,7 @@ def test_funnel_shifts(mode: str) -> None:
     low, high = (RNG.integers(0, 2**32, 64, np.uint64).astype(np.uint32) for _ in range(2))
     n = RNG.integers(0, 40, 64).astype(np.uint32)
     count = [c & 31 if mode == "wrap" else min(c, 32) for c in n.tolist()]
-    both = [h << 32 | l for l, h in zip(low.tolist(), high.tolist(), strict=True)]
+    both = [b << 32 | a for a, b in zip(low.tolist(), high.tolist(), strict=True)]
     given = ("b32", low), ("b32", high), ("b32", n)
     found = each(f"shf.l.{mode}.b32 {{}}, {{0}}, {{1}}, {{2}}", "b32", *given)
     assert found.tolist() == [x << c >> 32 & 0xFFFFFFFF for x, c in zip(both, count, strict=True)]

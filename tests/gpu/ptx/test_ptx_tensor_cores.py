@@ -16,7 +16,7 @@ HALVES = {"bf16": np.dtype(ml_dtypes.bfloat16), "f16": np.dtype(np.float16)}
 
 def packed(matrix: np.ndarray, kind: str) -> np.ndarray:
     """Words of neighbours along the last axis of a matrix of halves; or tf32, one number a word."""
-    return np.ascontiguousarray(matrix).astype(HALVES[kind] if kind in HALVES else np.float32).view(np.uint32)
+    return np.ascontiguousarray(matrix).astype(HALVES.get(kind, np.float32)).view(np.uint32)
 
 
 def loads(prefix: str, count: int, base: str, first: int) -> str:

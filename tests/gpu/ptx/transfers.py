@@ -52,7 +52,8 @@ def atom(t: Threads, i: Instruction, mask: Array | None) -> None:
         raise i.unsupported()
     operands = i.operands if i.name == "atom" else [None, *i.operands]
     target, value = operands[1:3]
-    assert target is not None and value is not None
+    assert target is not None
+    assert value is not None
     rows, addresses, x = t.rows(mask), t.address(target), t.get(value, kind)
     if not len(rows):
         return
@@ -103,7 +104,7 @@ def _start(t: Threads, i: Instruction, mask: Array | None) -> None:
         raise i.unsupported()
     rows, words = t.rows(mask), size.value // 4
     # A size of the source below that of the copy: zeros follow. A 64-bit operand is a hint for the cache.
-    has_size = bool(rest) and not i.has("L2::cache_hint") or len(rest) > 1
+    has_size = (bool(rest) and not i.has("L2::cache_hint")) or len(rest) > 1
     read = t.get(rest[0], "u32").astype(np.int64) if has_size else np.full(t.count, size.value)
     addresses = t.address(source)
     full = rows[read[rows] == size.value]
