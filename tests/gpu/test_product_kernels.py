@@ -19,8 +19,8 @@ BOUNDS = {("f32", "f32"): 2e-7, ("bf16", "f32"): 2e-7, ("bf16", "bf16"): 3e-3, (
 # Wavefronts of shared memory, as multiples of the least number; and of the kernels that have more today.
 MOST_WAVEFRONTS = 2.0
 MORE_WAVEFRONTS = {("channels first", 89): 2.8, ("channels first", 90): 9.9, ("several inner axes", 90): 8.8}
-# Bytes of registers that do not fit and are stored and loaded: 40 in tiles of 128 x 64 of odd sizes, on sm_89 alone.
-SPILLS = {("large tiles", 89): 40}
+# Bytes of registers that do not fit, and are stored and loaded: few, in large tiles of odd sizes on sm_89 alone.
+SPILLS = {("large tiles", 89): 40, ("wide tiles", 89): 4}
 
 
 @pytest.fixture(scope="module")
