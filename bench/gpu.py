@@ -1,6 +1,6 @@
 """Hessian-vector products of the large set on an NVIDIA GPU beside jax.jit there.
 
-usage: python bench/gpu.py build FOLDER [--arch sm_90] [--only NAME ...], on any machine; then, where the GPU is,
+usage: python bench/gpu.py build FOLDER [--arch sm_90a] [--only NAME ...], on any machine; then, where the GPU is,
        python bench/gpu.py run FOLDER [--only NAME ...] [--out FOLDER]
 `run` needs no compiler: IREE's runtime, optree, rich and JAX. Each side has a process of its own; they are built side by side
 and timed in turns. JAX multiplies f32 as f32 (precision "highest"), as we do, and its numbers are what ours are compared with.
@@ -40,7 +40,7 @@ def main() -> int:
     parser.add_argument("what", choices=("build", "run", "nabla", "jax"), help="nabla and jax are sides of a run")
     parser.add_argument("folder", type=Path, help="of the artifacts")
     parser.add_argument("--only", nargs="+", metavar="NAME", choices=list(KNOWN), default=[w.name for w in LARGE])
-    parser.add_argument("--arch", default="sm_90", help="the GPU to compile for")
+    parser.add_argument("--arch", default="sm_90a", help="the GPU to compile for")
     parser.add_argument("--out", type=Path, default=HERE / "results", help="the folder for the results")
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)
@@ -231,13 +231,12 @@ def run(folder: Path, names: list[str], path: Path) -> int:
     sides = {(name, kind): Process(kind, folder, name) for name in names for kind in ("jax", "nabla")}
     with ThreadPoolExecutor(SIDES) as pool:
         built = dict(zip(sides, pool.map(lambda side: side.ask("build", seconds=BUILD), sides.values()), strict=True))
-    results = {
-        name: measure(sides[name, "nabla"], sides[name, "jax"], {kind: built[name, kind] for kind in ("nabla", "jax")})
-        for name in names
-    }
+    results = {}
+    for name in names:
+        results[name] = measure(sides[name, "nabla"], sides[name, "jax"], {kind: built[name, kind] for kind in ("nabla", "jax")})
+        path.write_text(json.dumps(results, indent=1) + "\n")  # whatever ends the run, what was measured stays
     for side in sides.values():
         side.process.kill()
-    path.write_text(json.dumps(results, indent=1) + "\n")
     table = Table("", "ms", "JAX", "ratio", "MB", "JAX", "difference", "again", title="Hessian-vector products on the GPU")
     for name, found in results.items():
         ours, theirs = found["nabla"].get("time"), found["jax"].get("time")

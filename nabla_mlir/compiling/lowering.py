@@ -31,6 +31,8 @@ from nabla_mlir.targets import Target, merge_flags
 _LOG = logger("compile")
 _LOWER, _EXPAND = (Pipeline(steps().passes()) for steps in (LowerPipeline, ExpandTransformsPipeline))
 
+_PRODUCTS = ("stablehlo.dot_general", "stablehlo.convolution")
+
 # At this optimisation level IREE drops assertions, so reads of state that was never written would not fail.
 _STATEFUL = ("--iree-opt-strip-assertions=false",)
 
@@ -133,6 +135,10 @@ def _compile_lowered(module: ir.Module, target: Target, flags: Sequence[str], ca
 
 def _with_kernels(module: ir.Module, target: Target, schedule: bool, cache: bool) -> ir.Module:
     """The legalised module with machine code for its kernels in Triton's dialect; without these kernels if Triton refuses one."""
+    if (name := target.missing_compiler()) and any(op.name in _PRODUCTS for op in nested(module.operation)):
+        warnings.warn(f"{name} is not installed: products and convolutions run without fast kernels, up to 10 times slower. "
+                      f"Install nabla-mlir[{target.name}], or write {type(target).__name__}(triton=False).",
+                      RuntimeWarning, stacklevel=4)  # fmt: skip
     legal = legalize(module, target, schedule)
     try:
         put_machine_code(legal, target, cache)

@@ -158,6 +158,10 @@ class Target:
         """The compute capability of the NVIDIA GPU for which Triton compiles kernels; 0 means that there are none."""
         return 0
 
+    def missing_compiler(self) -> str:
+        """The name of a compiler that makes code for the target faster, and is not installed; "" if there is none."""
+        return ""
+
     def allowed_bytes(self) -> int | None:
         """The bytes that a call may allocate at once; None sets no limit."""
         return None
@@ -219,8 +223,8 @@ def target(spec: str | Target | None = "cpu") -> Target:
       TargetError: the name does not exist; the message lists those that exist.
 
     Example:
-      >>> target("cuda")
-      CUDA(options=(), asynchronous=False, arch='sm_80')
+      >>> target("cuda").arch
+      'sm_80'
     """
     if isinstance(spec, Target):
         return spec

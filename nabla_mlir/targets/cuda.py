@@ -111,6 +111,9 @@ class CUDA(Target):
             )  # fmt: skip
         return self
 
+    def missing_compiler(self) -> str:
+        return "Triton" if self.triton and not triton_version() else ""
+
     def triton_capability(self) -> int:
         if not self.triton or not triton_version():
             return 0

@@ -32,9 +32,9 @@ from nabla_mlir.passes.iree.faults.update_in_place import UpdateInPlacePass
 from nabla_mlir.passes.iree.faults.verify_supported import VerifySupportedPass
 from nabla_mlir.passes.iree.faults.wait_for_loops import WaitForLoopsPass
 from nabla_mlir.passes.iree.forget_final import ForgetFinalPass
+from nabla_mlir.passes.iree.gpu.gpu_scatters_as_kernels import GpuScattersAsKernelsPass
+from nabla_mlir.passes.iree.gpu.gpu_sums_as_kernels import GpuSumsAsKernelsPass
 from nabla_mlir.passes.iree.gpu.products_as_kernels import ProductsAsKernelsPass
-from nabla_mlir.passes.iree.gpu.scatters_as_kernels import GpuScattersAsKernelsPass
-from nabla_mlir.passes.iree.gpu.sums_as_kernels import GpuSumsAsKernelsPass
 from nabla_mlir.passes.iree.gpu.unroll_loops import UnrollLoopsPass
 from nabla_mlir.passes.iree.kernels.fuse_chains import FuseChainsPass
 from nabla_mlir.passes.iree.kernels.fuse_sums import FuseSumsPass

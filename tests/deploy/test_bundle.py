@@ -153,7 +153,8 @@ def test_why_none_fits(saved, monkeypatch):
 
 @pytest.mark.parametrize(
     ("arch", "device", "fits"),
-    [("sm_80", "sm_80", True), ("sm_80", "sm_120", True), ("sm_90", "sm_89", False), ("sm_90a", "sm_90", False)],
+    [("sm_80", "sm_80", True), ("sm_80", "sm_120", True), ("sm_90", "sm_89", False), ("sm_90a", "sm_90", True), ("sm_90a", "sm_100", False),
+     ("sm_100f", "sm_103", True), ("sm_100f", "sm_120", False)],
 )
 def test_ptx_runs_on_newer_devices(monkeypatch, arch, device, fits):
     monkeypatch.setattr(targets.cuda, "cuda_devices", lambda: (device,))

@@ -81,11 +81,15 @@ class Contraction:
         # The order of a sum is free, that of rows and columns too: they follow their places in memory.
         rows, columns = (tuple(sorted(axes, key=lambda x: -self.c.linear.get(x, 0))) for axes in (rows, columns))
         windowed = {axis for w in (*self.a.windows, *self.b.windows) for axis in w.terms}
-        inner = min((tuple(sorted(inner, key=lambda x, s=s: _speed(s, x, windowed))) for s in (self.a, self.b)),
-                    key=lambda axes: len(_merge(self.sizes, axes, (self.a, self.b, self.c))[1]))  # fmt: skip
-        result = replace(self, batch=batch, rows=rows, columns=columns, inner=inner)
-        for role in ("batch", "rows", "columns", "inner"):
-            result = result._merged(role)
+        uses = (self.a, self.b, self.c)
+        orders = [_sorted(inner, use, windowed) for use in (self.a, self.b)]
+        inner = min(orders, key=lambda axes: len(_merge(self.sizes, axes, uses)[1]))
+        sizes, axes = self.sizes, []
+        for role in (batch, rows, columns, inner):
+            sizes, merged = _merge(sizes, role, uses)
+            axes.append(merged)
+        batch, rows, columns, inner = axes
+        result = replace(self, sizes=sizes, batch=batch, rows=rows, columns=columns, inner=inner)
         if any(self.c.linear.get(axis) == 1 for axis in result.rows) and not any(
             result.c.linear.get(axis) == 1 for axis in result.columns
         ):
@@ -93,14 +97,15 @@ class Contraction:
                              is_exchanged=not result.is_exchanged)  # fmt: skip
         return result
 
-    def _merged(self, role: str) -> Contraction:
-        sizes, axes = _merge(self.sizes, getattr(self, role), (self.a, self.b, self.c))
-        return replace(self, sizes=sizes, **{role: axes})
 
+def _sorted(axes: Sequence[int], access: Access, windowed: set[int]) -> tuple[int, ...]:
+    """The axes, the slowest first: windows, then by the distance in memory."""
 
-def _speed(access: Access, axis: int, windowed: set[int]) -> tuple[int, int]:
-    """A key for sorting axes, the slowest first: windows, then by the distance in memory."""
-    return axis not in windowed or bool(access.linear.get(axis) == 1), -access.linear.get(axis, _distance(access, axis))
+    def speed(axis: int) -> tuple[bool, int]:
+        distance = access.linear.get(axis, _distance(access, axis))
+        return axis not in windowed or distance == 1, -distance
+
+    return tuple(sorted(axes, key=speed))
 
 
 def _distance(access: Access, axis: int) -> int:

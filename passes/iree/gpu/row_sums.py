@@ -5,7 +5,7 @@ Sums of floats depend on their order, and atomic additions have none. So a sum i
 
     1. `largest`  m as bits, by an atomic maximum of integers
     2. `fixed`    the sum of the integers u * 2^s, where 2^s makes n values as large as m fit into 62 bits
-    3. the sum is (integer) * 2^-s (`scatters_as_kernels.py`)
+    3. the sum is (integer) * 2^-s (`gpu_scatters_as_kernels.py`)
 
 An update loses what is smaller than m * 2^(log2 n - 61): with n = 10^6 that is 2^-41 m, where a sum in f32 would lose 2^-24 m.
 Infinities and NaN are bits of the integer instead: 1, 2 and 4 for inf, -inf and NaN.
@@ -75,12 +75,12 @@ def fixed(name: str, sums: RowSums) -> str:
         scale = w.power_of_two(w.add(w.times(w.over(m, 1 << 23), -1), w.number(exponent(sums))))
         value = w.to_integer(w.multiply(w.widen(update), scale))
         pointers = element.pointers("%sum", "i64")
-        w.atomic("add", pointers, value, w.all([element.mask, is_finite]))
+        w.atomic("add", pointers, value, w.both(element.mask, is_finite))
         sign = w.less(w.bits(update), 0)
         one = lambda n: w.spread(w.number(n), bits.shape)  # noqa: E731
         kind = w.select(w.less(bits, INFINITY + 1), w.select(sign, one(NEGATIVE), one(POSITIVE)), one(INVALID))
         is_special = w.negated(w.less(bits, INFINITY))
-        w.atomic("or", pointers, w.extend(kind), w.all([element.mask, is_special]))
+        w.atomic("or", pointers, w.extend(kind), w.both(element.mask, is_special))
 
     arguments = [("%indices", sums.index), ("%updates", "f32"), ("%m", "i32"), ("%sum", "i64")]
     return _kernel(name, sums, arguments, body)

@@ -9,11 +9,11 @@ from iree.compiler import ir
 
 from nabla_mlir.base import thresholds
 from nabla_mlir.dialects.regions import nested, nested_in_functions
+from nabla_mlir.ops.elementwise import add
+from nabla_mlir.ops.logic import compare
 from nabla_mlir.passes.base import Pass, register
 from nabla_mlir.passes.iree.faults.count_loops import INDEX, value_of
 from nabla_mlir.rules.loops import Counter, find_counter
-from nabla_mlir.ops.elementwise import add
-from nabla_mlir.ops.logic import compare
 from nabla_mlir.table.regions import body_of, clone_body, emit_while, replace
 from nabla_mlir.table.tensor import Tensor, full, wrap
 
@@ -23,8 +23,8 @@ from nabla_mlir.table.tensor import Tensor, full, wrap
 class UnrollLoopsPass(Pass):
     """Write several steps of a loop of known length into one iteration.
 
-    IREE 3.13 runs a loop on the host: each iteration waits until the GPU has finished the one before, 0.1 to 0.2 ms. With 8 steps in
-    an iteration there are 8 times fewer waits.
+    IREE 3.13 runs a loop on the host, and each iteration waits until the GPU has finished the one before: 0.1 to 0.2 ms. With 8
+    steps in an iteration there are 8 times fewer waits.
 
     Example: tests/filecheck/passes/unroll_loops.mlir
     """

@@ -123,11 +123,15 @@ class Writer:
         """x == value."""
         return self._compare("eq", x, value)
 
+    def both(self, x: Code, y: Code) -> Code:
+        """x and y."""
+        return self._binary("arith.andi", x, y)
+
     def all(self, masks: list[Code]) -> Code | None:
         """The conjunction; None if there are no masks."""
         result = None
         for mask in masks:
-            result = mask if result is None else self._binary("arith.andi", result, mask)
+            result = mask if result is None else self.both(result, mask)
         return result
 
     def negated(self, mask: Code) -> Code:
@@ -184,7 +188,8 @@ class Writer:
     def expand(self, x: Code, axis: int) -> Code:
         """x of shape (n,) as (1, n) for axis 0, as (n, 1) for axis 1."""
         shape = (1, *x.shape) if axis == 0 else (*x.shape, 1)
-        return self.op(f"tt.expand_dims {x.name} {{axis = {axis} : i32}} : {x.type} -> {type_of(x.element, shape)}", x.element, shape)
+        text = f"tt.expand_dims {x.name} {{axis = {axis} : i32}} : {x.type} -> {type_of(x.element, shape)}"
+        return self.op(text, x.element, shape)
 
     def spread(self, x: Code, shape: Shape) -> Code:
         """x, broadcast to a shape."""
