@@ -22,7 +22,7 @@ class KeepSortedPass(TargetPass):
     """Add a use to results of sorts that nothing uses.
 
     IREE 3.13 sorts the operand of an unused result on the stack, 64 rows at once ("exceeded stack allocation limit"). On a GPU it
-    does not compile a sort of a single row with an unused result ("failed to bufferize op").
+    does not compile some sorts of a single row with an unused result ("failed to bufferize op").
 
     Example: tests/filecheck/passes/keep_sorted.mlir
     """
