@@ -47,7 +47,7 @@ class Compiled:
         result = simulator.put(np.zeros((t.splits, *shape), stored))
         blocks = t.splits * batch * -(-rows // t.rows) * -(-columns // t.columns)
         simulator.launch(parse(self.ptx)["k"], (blocks,), [*factors, result], (32 * t.warps,), self.shared)
-        parts = simulator.get(result, (t.splits, *shape), stored.type)
+        parts = simulator.get(result, (t.splits, *shape), stored)
         return (parts[0] if t.splits == 1 else parts.astype(np.float64).sum(0)), simulator.counts
 
     def spills(self, ptxas: Path, folder: Path) -> tuple[int, int]:

@@ -76,7 +76,8 @@ def mul(t: Threads, i: Instruction, mask: Array | None) -> None:
         x, y = (t.get(a, kind).astype(DTYPES[WIDE[kind]]) for a in i.operands[1:])
         t.put(i.operands[0], x * y, mask)
     elif i.has("hi"):
-        t.put(i.operands[0], _upper(*(t.get(a, kind) for a in i.operands[1:]), BITS[kind]), mask)
+        x, y = (t.get(a, kind) for a in i.operands[1:])
+        t.put(i.operands[0], _upper(x, y, BITS[kind]), mask)
     else:
         elementwise(t, i, mask)
 

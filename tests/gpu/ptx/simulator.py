@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from gpu.ptx.instructions import execute
 from gpu.ptx.memory import GLOBAL
@@ -47,7 +48,7 @@ class Simulator:
         self.memory[start : self._end] = array.reshape(-1).view(np.uint8)
         return self.base + start
 
-    def get(self, address: int, shape: Sequence[int], dtype: type) -> Array:
+    def get(self, address: int, shape: Sequence[int], dtype: DTypeLike) -> Array:
         """A copy of an array in global memory."""
         start = address - self.base
         size = int(np.prod(shape)) * np.dtype(dtype).itemsize

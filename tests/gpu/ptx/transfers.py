@@ -23,8 +23,8 @@ def ld(t: Threads, i: Instruction, mask: Array | None) -> None:
         source = i.operands[1]
         if not isinstance(source, Address) or source.offset or source.base not in t.parameters:
             raise i.unsupported()
-        given, value = t.parameters[source.base]
-        t.put(i.operands[0], np.full(t.count, value).astype(DTYPES[given]), mask)
+        given, number = t.parameters[source.base]
+        t.put(i.operands[0], np.full(t.count, number).astype(DTYPES[given]), mask)
         return
     to = items(i.operands[0])
     values = t.memory.load(space, t.address(i.operands[1]), BITS[kind], len(to), t.rows(mask))
