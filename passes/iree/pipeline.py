@@ -170,7 +170,7 @@ class OwnBuffersPipeline(NamedPipeline):
         Step(SeparateUpdatesPass,
              "It looks for updates computed from their own target; a copy of the pass before is another target."),
         Step(KeepArgumentsPass, "Each update has its own buffer, so the pass sees which arguments an update may reach."),
-        Step(KeepSortedPass, "It only adds uses of results of sorts.", unless="sorted_operands"),
+        Step(KeepSortedPass, "It only adds uses of results of sorts."),
         Step(PlaceResultsPass, "The returned values are final, so their memory can be chosen.", unless="memory_of_results"),
     )
 

@@ -111,6 +111,8 @@ FAULTS = (
     Fault("sort_of_one_operand_twice", "A sort of one operand twice does not compile.", "nabla-legalize-sorts"),
     Fault("unused_result_of_a_sort", "An operand of a sort whose result is not used is put on the stack.", "nabla-keep-sorted",
           f"{_ISSUE}24735"),
+    Fault("unused_result_of_a_sort_of_one_row", "A sort of one row does not compile if a result is not used whose operand decides "
+          "between equal elements.", "nabla-keep-sorted", targets=("cuda",), since=""),
     Fault("scatter_of_gathered_rows", "All updates of a scatter are put on the stack if a gather or a reversal computes them.",
           "nabla-separate-parts", since=""),
     Fault("collective_of_one_device", "Collective operations compile, but do not run.", "nabla-one-device"),
