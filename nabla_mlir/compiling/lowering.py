@@ -13,16 +13,18 @@ from iree.compiler import ir
 from nabla_mlir.base import thresholds
 from nabla_mlir.base.errors import CompileError
 from nabla_mlir.base.log import logger
-from nabla_mlir.compiling.compiler import compile_module, is_artifact, may_divide
-from nabla_mlir.compiling.kernel_library import KernelLibrary, take_kernels, with_kernels
-from nabla_mlir.compiling.libraries import Rewrite, before_code
+from nabla_mlir.compiling.compiler import compile_module
+from nabla_mlir.compiling.internals.kernel_library import KernelLibrary, take_kernels, with_kernels
+from nabla_mlir.compiling.internals.libraries import Rewrite, before_code
+from nabla_mlir.compiling.internals.phases import is_artifact, may_divide
+from nabla_mlir.compiling.internals.transients import set_sizes
 from nabla_mlir.compiling.limits import within
 from nabla_mlir.compiling.progress import watch
-from nabla_mlir.compiling.transients import set_sizes
 from nabla_mlir.dialects.context import context
 from nabla_mlir.dialects.regions import functions_of, is_private, nested
 from nabla_mlir.passes.iree.faults.table import remedies_for
-from nabla_mlir.passes.iree.scheduling.place_transients import TRANSIENTS, PlaceTransientsPass, is_marked
+from nabla_mlir.passes.iree.internals.buffers import TRANSIENTS, is_marked
+from nabla_mlir.passes.iree.scheduling.place_transients import PlaceTransientsPass
 from nabla_mlir.passes.iree.scheduling.split_convolutions import is_wide
 from nabla_mlir.passes.pipeline import ExpandTransformsPipeline, IreePipeline, LowerPipeline, Pipeline
 from nabla_mlir.targets import Target, merge_flags

@@ -11,7 +11,8 @@ import nabla_mlir.numpy as nnp
 from nabla_mlir.base import thresholds
 from nabla_mlir.base.errors import CompileError
 from nabla_mlir.compiling import compiler
-from nabla_mlir.compiling.libraries import divide
+from nabla_mlir.compiling.internals.libraries import divide
+from nabla_mlir.compiling.internals.phases import may_divide
 from nabla_mlir.compiling.lowering import compile_legal
 from nabla_mlir.dialects.context import context, parse_module
 from nabla_mlir.runtime.profile import dispatches_of
@@ -134,7 +135,7 @@ def test_executables_of_another_kind_stay_as_they_are(divided: pytest.MonkeyPatc
      (CPU(), ["--iree-hal-link-executables=true"], False), (CPU(), ["--iree-llvmcpu-static-library-output-path=x.o"], False)],
 )  # fmt: skip
 def test_who_needs_one_library_gets_it(target: nm.Target, flags: list[str], may: bool) -> None:
-    assert compiler.may_divide([*target.flags(), *flags]) == may
+    assert may_divide([*target.flags(), *flags]) == may
 
 
 def test_what_is_refused_in_several_libraries_is_compiled_in_one(divided: pytest.MonkeyPatch) -> None:

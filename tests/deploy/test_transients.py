@@ -15,9 +15,9 @@ from iree.compiler import ir
 import nabla_mlir as nm
 import nabla_mlir.numpy as nnp
 from nabla_mlir.base import thresholds
-from nabla_mlir.compiling.arena import place_in_arena
-from nabla_mlir.compiling.disassembly import functions
-from nabla_mlir.compiling.transients import set_sizes
+from nabla_mlir.compiling.internals.arena import place_in_arena
+from nabla_mlir.compiling.internals.disassembly import functions
+from nabla_mlir.compiling.internals.transients import set_sizes
 from nabla_mlir.dialects.context import parse_module
 from nabla_mlir.runtime import scratch
 from nabla_mlir.runtime.scratch import REFLECTED

@@ -12,8 +12,8 @@ import iree.runtime
 import numpy as np
 
 from nabla_mlir.compiling.compiler import compile_module
+from nabla_mlir.compiling.internals.references import lost_buffers
 from nabla_mlir.compiling.lowering import compile_legal
-from nabla_mlir.compiling.references import lost_buffers
 from nabla_mlir.dialects.context import parse_module
 from nabla_mlir.passes.iree.pipeline import LegalizeForIreePipeline, OwnBuffersPipeline
 from nabla_mlir.passes.iree.scheduling.place_results import PlaceResultsPass

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from iree.compiler import ir
 
-from nabla_mlir.compiling.arena import place_in_arena
+from nabla_mlir.compiling.internals.arena import place_in_arena
 from nabla_mlir.dialects.regions import last_of, made_by, nested
-from nabla_mlir.passes.iree.scheduling.place_transients import UNKNOWN, is_marked
+from nabla_mlir.passes.iree.internals.buffers import UNKNOWN, is_marked
 from nabla_mlir.runtime.scratch import REFLECTED
 
 _SUFFIX = "_transients_size"  # of the function that IREE adds to compute the size

@@ -17,7 +17,7 @@ from iree.compiler import ir
 from nabla_mlir.base import thresholds
 from nabla_mlir.dialects.regions import made_by
 from nabla_mlir.dialects.stablehlo import emit
-from nabla_mlir.passes.iree.scheduling.place_results import buffers_of
+from nabla_mlir.passes.iree.internals.buffers import buffers_of
 
 _ALLOCATION, _END = "stream.resource.alloca", "stream.resource.dealloca"
 _ALIGNMENT = 64  # of IREE's allocations on a CPU
