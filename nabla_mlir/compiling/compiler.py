@@ -20,7 +20,7 @@ from nabla_mlir.base.log import logger
 from nabla_mlir.compiling import cache as disk
 from nabla_mlir.compiling.internals import messages, phases
 from nabla_mlir.compiling.internals.held_references import held
-from nabla_mlir.compiling.internals.references import lost_buffers
+from nabla_mlir.compiling.internals.references import LOST_BUFFER, lost_buffers
 from nabla_mlir.targets import Target, merge_flags
 from nabla_mlir.targets import target as as_target
 from nabla_mlir.targets.toolchain import Finished, compiler_version, disassembled, iree_compile, run_compiler
@@ -172,14 +172,14 @@ def _with_references(artifact: bytes, source: bytes, arguments: list[str]) -> by
         f"compiling requires code that keeps the buffers of its loops, got a fault of IREE in {len(uses)} place(s): "
         "a loop would use a buffer that it has given away." + _indented([line[:100] for line in uses[:2]]),
         help="write the loop with other carries; please report it.",
-        reproducer=_save_reproducer(source, arguments, "\n".join(uses)),
+        reproducer=_save_reproducer(source, arguments, "\n".join(uses)), fault=LOST_BUFFER,
     )  # fmt: skip
 
 
 def _error(result: Finished, source: bytes, arguments: list[str], timeout: float | None) -> CompileError:
     """The error for a failed run of the compiler, with the useful lines of its output and a saved reproducer."""
     reproducer = _save_reproducer(source, arguments, result.stderr)
-    where = None
+    where, fault = None, ""
     if result.timed_out:
         message = f"compiling requires that the compiler ends within {timeout:g} s, got no result in that time."
     elif missing := messages.missing_resource(result):
@@ -193,8 +193,8 @@ def _error(result: Finished, source: bytes, arguments: list[str], timeout: float
             f"compiling requires a module that IREE accepts, got {len(errors) or 'an unknown number of'} error(s)."
         )
         message += _indented(errors or result.stderr.splitlines()[-5:])
-        where = messages.position(result.stderr)
-    return CompileError(message, where=where, help=messages.advice(result, reproducer), reproducer=reproducer)
+        where, fault = messages.position(result.stderr), messages.fault_of(result.stderr)
+    return CompileError(message, where=where, help=messages.advice(result, reproducer), reproducer=reproducer, fault=fault)
 
 
 def _indented(lines: Sequence[str]) -> str:

@@ -152,7 +152,7 @@ def test_what_iree_refuses_is_compiled_without(monkeypatch: pytest.MonkeyPatch, 
     def refuse(_: ir.Module) -> None:
         raise ValueError("a size that depends on values")
 
-    monkeypatch.setattr("nabla_mlir.compiling.lowering.set_sizes", refuse)
+    monkeypatch.setattr("nabla_mlir.compiling.strategies.set_sizes", refuse)
     with caplog.at_level(logging.WARNING, "nabla_mlir.compile"):
         compiled = nm.trace(spread, WIDE, TALL, name="spread").lower().compile(cache=False)
     assert REFLECTED.encode() not in compiled.vmfb

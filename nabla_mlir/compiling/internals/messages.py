@@ -12,6 +12,25 @@ from nabla_mlir.targets.toolchain import Finished
 # Messages without memory or disk space; an object file may be cut off.
 _NO_MEMORY = r"bad_alloc|[Oo]ut of memory|Cannot allocate memory|failed to map segment|pthread_create failed"
 _NO_ROOM = r"No space left on device|[Dd]isk quota exceeded|File too large|iree-lld: error: \S+\.o: "
+# Parts of messages by which a refusal is known to be a certain fault, where no fact about the module tells it.
+CIRCULAR = "circular_dependency"
+FAULTS = {
+    "two_scatters_into_one_constant": "'stream.yield' op used resource not listed",
+    "sum_of_small_sums": "failed to legalize operation 'memref.alloc'",
+    "wide_convolution": "'linalg.generic' op inferred input/output operand",
+    CIRCULAR: "circular dependency",
+}
+
+
+def fault_of(stderr: str) -> str:
+    """The name of the fault for which the compiler refuses a module; "" if the message is not known.
+
+    Example:
+      >>> fault_of("error: circular dependency: input operation uses partition output")
+      'circular_dependency'
+    """
+    text = "\n".join(errors(stderr) or stderr.splitlines()[-5:])
+    return next((name for name, part in FAULTS.items() if part in text), "")
 
 
 def missing_resource(result: Finished) -> tuple[str, str] | None:
