@@ -252,7 +252,7 @@ def test_a_named_pipeline_says_why(name: str) -> None:
 
 def test_every_pattern_of_simplify_has_a_test() -> None:
     text = "".join(path.read_text() for path in (ROOT / "tests/filecheck/passes").glob("simplify*.mlir"))
-    names = {p.__name__ for patterns in PATTERNS.values() for p in patterns}
+    names = {p.__name__ for patterns in PATTERNS.by_name.values() for p in patterns}
     assert not [name for name in sorted(names) if f"func.func @{name}(" not in text]
 
 
