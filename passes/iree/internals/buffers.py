@@ -15,7 +15,7 @@ TRANSIENTS = "hal.tensor.transients"
 _MEMORY = 0x30  # device-visible, device-local
 _USAGE = 0x9000C03  # transfers, dispatches, mapping
 # The only device reaches its own memory.
-_TOPOLOGY = (
+TOPOLOGY = (
     "#hal.device.topology<links = [(@__device_0 -> @__device_0 = {unified_memory = true, transparent_access = true})]>"
 )
 UNKNOWN = 0x6E61626C61  # represents the size of a buffer, which IREE knows after it has laid out the buffer
@@ -69,4 +69,4 @@ def is_marked(func: ir.Operation) -> bool:
 
 def share_memory(module: ir.Operation) -> None:
     """Tells IREE that the only device reaches its own memory; otherwise it copies the arguments of loops."""
-    module.attributes["stream.topology"] = ir.Attribute.parse(_TOPOLOGY, module.context)
+    module.attributes["stream.topology"] = ir.Attribute.parse(TOPOLOGY, module.context)
