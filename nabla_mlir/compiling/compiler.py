@@ -124,9 +124,8 @@ def _run(
 ) -> Finished:
     """Runs the compiler; a long module is compiled in steps, between which it can be rewritten.
 
-    MLIR verifies the whole module after each pass. For a network of many layers this takes half of the first step and a
-    quarter of the last. So a step runs without the verifier, and its result is verified once, when the next step reads
-    it. The exception are modules whose wrong buffers or code only the verifier detects (`WITH_REMEDIES`).
+    A step runs without the verifier, and the next step verifies its result (`internals/phases.py`). The exception are modules
+    whose wrong buffers or code only the verifier detects (`WITH_REMEDIES`).
     """
     until = None if timeout is None else time.monotonic() + timeout
     module = source
@@ -153,7 +152,7 @@ def _code_of(module: bytes, before_code: BeforeCode | None, may_divide: bool) ->
     try:
         return before_code(module, may_divide)
     except ValueError as error:
-        raise CompileError(f"compiling requires a module that can be rewritten behind its streams, got {error}.") from None
+        raise CompileError(f"compiling requires a module that can be rewritten after the stream phase, got {error}.") from None
 
 
 def _left(until: float | None) -> float | None:

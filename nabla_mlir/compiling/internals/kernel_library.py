@@ -82,7 +82,7 @@ def with_kernels(
     try:
         return with_file(artifact, f"{library.name}_", code.result())
     except ValueError as error:
-        raise CompileError(f"compiling kernels apart requires a library for them, got {error}.") from None
+        raise CompileError(f"compiling kernels separately requires a library for them, got {error}.") from None
 
 
 def _is_alone(source: ir.Operation) -> bool:

@@ -39,7 +39,7 @@ def before_code(
       ValueError: the module cannot be rewritten.
     """
     if library is not None and not may_divide:
-        raise ValueError("stubs of kernels that are compiled apart, in one library with others")
+        raise ValueError("stubs of separate kernels in one library with other kernels")
     if rewrite is None and not may_divide:
         return module, False
     with context(), ir.Location.unknown():
