@@ -28,8 +28,8 @@ from workloads_large import LARGE
 import nabla_mlir as nm
 from nabla_mlir.base.errors import CompileError
 from nabla_mlir.compiling.compiler import compile_module
+from nabla_mlir.compiling.internals.memory import allocated_at_once
 from nabla_mlir.compiling.lowering import compile_lowered, legalize
-from nabla_mlir.compiling.memory import allocated_at_once
 from nabla_mlir.rules.cost import cost_of_function
 from nabla_mlir.targets import Target
 from nabla_mlir.targets.toolchain import disassembled

@@ -18,6 +18,7 @@ from iree.compiler import ir
 from nabla_mlir.base.errors import DtypeError, user_frame
 from nabla_mlir.dialects.context import context
 from nabla_mlir.dialects.locations import here
+from nabla_mlir.dialects.regions import made_by
 from nabla_mlir.dialects.types import shape_and_dtype, tensor_type
 
 OPTIMIZATION_BARRIER = "stablehlo.optimization_barrier"
@@ -158,6 +159,17 @@ def constant_array(op: ir.Operation) -> np.ndarray:
 def constant_splat(op: ir.Operation) -> complex | float | int | bool | None:
     """The value of a `stablehlo.constant` with equal elements, as a Python number; else None."""
     return splat_value(constant_attribute(op))
+
+
+def integer_constant(value: ir.Value) -> int | None:
+    """The number of an integer scalar that is a constant of StableHLO or of the dialect `arith`; None for other values."""
+    op = made_by(value)
+    if op is not None and op.name == "arith.constant" and isinstance(value.type, (ir.IndexType, ir.IntegerType)):
+        return int(ir.IntegerAttr(op.attributes["value"]).value)
+    if op is None or op.name != "stablehlo.constant" or value.type.shape:
+        return None
+    number = constant_splat(op)
+    return int(number) if isinstance(number, int) and not isinstance(number, bool) else None
 
 
 @dataclass(frozen=True)

@@ -9,16 +9,15 @@ from typing import ClassVar
 from iree.compiler import ir
 
 from nabla_mlir.base import thresholds
-from nabla_mlir.dialects.regions import made_by
 from nabla_mlir.passes.base import Pass, register
 from nabla_mlir.passes.dce import is_pure
 from nabla_mlir.passes.simplify.simplify import rewrite_loops
 from nabla_mlir.rules.loops import find_counter
-from nabla_mlir.rules.tapes import read_row
+from nabla_mlir.rules.tapes import read_row, row_read
 from nabla_mlir.table.batching import Mapped, batch_ops
 from nabla_mlir.table.regions import MAX_RESIDUAL_BYTES, body_of
 from nabla_mlir.table.registry import REGISTRY
-from nabla_mlir.table.tensor import splat_of, wrap
+from nabla_mlir.table.tensor import wrap
 
 
 @dataclass
@@ -78,12 +77,8 @@ def _rows_of(op: ir.Operation) -> list[_Rows]:
 
 def _row_read(op: ir.Operation, varying: set[ir.Value]) -> tuple[ir.Value, ir.Value] | None:
     """The array and the index if `op` reads one row, without its leading axis, of an array that does not vary."""
-    maker = made_by(op.operands[0]) if op.name == "stablehlo.reshape" else None
-    if maker is None or maker.name != "stablehlo.dynamic_slice":
-        return None
-    rows, index, *rest = list(maker.operands)
-    whole = wrap(op.results[0]).shape == wrap(rows).shape[1:] and all(splat_of(wrap(i)) == 0 for i in rest)
-    return (rows, index) if whole and rows not in varying and index in varying else None
+    read = row_read(op.results[0]) if len(op.results) == 1 else None
+    return read if read is not None and read[0] not in varying and read[1] in varying else None
 
 
 def _contracted(product: ir.Operation) -> int:

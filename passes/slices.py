@@ -1,4 +1,4 @@
-"""Slices as boxes of elements: the composition of two slices, and the part of a concatenation that a slice reads."""
+"""Slices: the composition of two slices, and the part of a concatenation that a slice reads."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Slice:
 
     @staticmethod
     def of(op: ir.Operation) -> Slice:
-        """The box of a `stablehlo.slice`."""
+        """The elements that a `stablehlo.slice` selects."""
         fields = (op.attributes[name] for name in ("start_indices", "limit_indices", "strides"))
         return Slice(*(tuple(I64Array.decode(field)) for field in fields))
 
@@ -48,7 +48,7 @@ class Slice:
         return Slice(start, limit, self.strides)
 
     def in_part(self, sizes: Sequence[int], axis: int) -> tuple[int, Slice] | None:
-        """The part of a concatenation that holds the whole box, as its number and the box inside it; None if no part does.
+        """The part of a concatenation that holds the whole slice, as its number and the slice inside it; None if no part does.
 
         Args:
           sizes: the sizes of the parts along the axis.

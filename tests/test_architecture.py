@@ -56,8 +56,10 @@ LAYERS = {f"nabla_mlir.{room}".rstrip("."): level for level, room in enumerate(R
 # What is deployed: it must run where neither the compiler nor optree is installed.
 RUNTIME = {m for m in MODULES if "." in m and m.split(".")[1] in DEPLOYED} - {"nabla_mlir.base.pytree"}  # it needs optree
 # What runs the compiler in another process; it knows no IR.
-COMPILER = {f"nabla_mlir.compiling.{name}" for name in
-            ("archive", "compiler", "cache", "disassembly", "held_references", "memory", "references")}  # fmt: skip
+COMPILER = {f"nabla_mlir.compiling.{name}" for name in ("compiler", "cache")} | {
+    f"nabla_mlir.compiling.internals.{name}"
+    for name in ("archive", "disassembly", "held_references", "memory", "messages", "phases", "references")
+}
 
 # Imports that wait until a function is called, and why; those of the command line wait so that it starts at once.
 LATE = {
@@ -250,7 +252,7 @@ def test_a_named_pipeline_says_why(name: str) -> None:
 
 def test_every_pattern_of_simplify_has_a_test() -> None:
     text = "".join(path.read_text() for path in (ROOT / "tests/filecheck/passes").glob("simplify*.mlir"))
-    names = {p.__name__ for patterns in PATTERNS.values() for p in patterns}
+    names = {p.__name__ for patterns in PATTERNS.by_name.values() for p in patterns}
     assert not [name for name in sorted(names) if f"func.func @{name}(" not in text]
 
 

@@ -160,10 +160,15 @@ class TargetError(NablaError, ValueError):
 
 
 class CompileError(NablaError, RuntimeError):
-    """IREE refused or crashed on a module. `reproducer` is a saved file with the input and the command."""
+    """IREE refused or crashed on a module. `reproducer` is a saved file with the input and the command.
 
-    def __init__(self, message: str, *, where: SourceRange | None = None, help: str = "", reproducer: str = ""):
-        self.reproducer = reproducer
+    `fault` is the name of the fault of IREE that caused it, as in passes/iree/faults/table.py; "" if it is not known.
+    """
+
+    def __init__(
+        self, message: str, *, where: SourceRange | None = None, help: str = "", reproducer: str = "", fault: str = ""
+    ):
+        self.reproducer, self.fault = reproducer, fault
         super().__init__(message, where=where, help=help)
 
 

@@ -13,8 +13,8 @@ import functools
 import hashlib
 import json
 import warnings
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Literal, cast, get_args
 
 from iree.compiler import ir
@@ -23,17 +23,16 @@ from nabla_mlir.base.errors import CompileError, MiscompileError, TargetError, o
 from nabla_mlir.base.locks import new_lock
 from nabla_mlir.base.log import logger
 from nabla_mlir.compiling import cache as disk
+from nabla_mlir.compiling.internals.messages import CIRCULAR
 from nabla_mlir.compiling.lowering import clone_module, compile_lowered
 from nabla_mlir.compiling.reference_check import DIFFERS, NOT_CHECKED, Checks, check_artifact, reason_not_to
 from nabla_mlir.compiling.reference_runs import Examples, entries_of
-from nabla_mlir.compiling.separation import separate_control, separate_operations
+from nabla_mlir.compiling.strategies import STRATEGIES, Strategy
 from nabla_mlir.compiling.wrong_numbers import culprit, save_reproducer
 from nabla_mlir.runtime.manifest import Check
 from nabla_mlir.targets import Target
 
 _LOG = logger("check")
-# IREE's message for some programs with branches and loops, which it accepts with barriers around them.
-CIRCULAR = "circular dependency"
 Mode = Literal["off", "cheap", "always"]
 
 
@@ -61,37 +60,6 @@ def set_checking(mode: Mode) -> Mode:
     """
     before, Checking.mode = Checking.mode, one_of("set_checking", mode, get_args(Mode), CompileError)
     return before
-
-
-@dataclass(frozen=True)
-class Strategy:
-    """A strategy to compile a lowered module.
-
-    Args:
-      name: its name in manifests and warnings.
-      separate: a function that puts barriers into a module; None for no barriers.
-      schedule: True also rewrites code that IREE would make slow.
-    """
-
-    name: str
-    separate: Callable[[ir.Module], None] | None = None
-    schedule: bool = True
-
-    def compile(self, module: ir.Module, target: Target, flags: Sequence[str], cache: bool, title: str) -> bytes:
-        """The artifact. Raises CompileError if IREE refuses the module."""
-        if self.separate is not None:
-            module = clone_module(module)
-            self.separate(module)
-        return compile_lowered(module, target, flags=flags, cache=cache, title=title, schedule=self.schedule)
-
-
-# In the order in which they are tried: each applies fewer optimisations.
-STRATEGIES = (
-    Strategy("as chosen for the target"),
-    Strategy("with barriers around loops and branches", separate_control),
-    Strategy("without rewrites for speed", schedule=False),
-    Strategy("with each operation in a dispatch of its own", separate_operations, schedule=False),
-)
 
 
 def mode_for(target: Target) -> Mode:
@@ -133,7 +101,7 @@ def compile_checked(
     what, advice, folder = _report(module, target, flags, title, examples, *wrong)
     for other in STRATEGIES[STRATEGIES.index(strategy) + 1 :]:
         with contextlib.suppress(CompileError):
-            vmfb = other.compile(module, target, flags, cache, title)
+            vmfb = _compile_by(other, module, target, flags, cache, title)
             checks = check(vmfb, other)
             if _wrong(checks) is None:
                 warnings.warn(
@@ -154,12 +122,22 @@ def _compiled(
     *others, last = STRATEGIES
     for strategy in others:
         try:
-            return strategy, strategy.compile(module, target, flags, cache, title)
+            return strategy, _compile_by(strategy, module, target, flags, cache, title)
         except CompileError as error:
-            if CIRCULAR not in str(error):
+            if error.fault != CIRCULAR:
                 raise
             _LOG.warning("IREE refuses %s %s: the next strategy is tried", title or "a module", strategy.name)
-    return last, last.compile(module, target, flags, cache, title)
+    return last, _compile_by(last, module, target, flags, cache, title)
+
+
+def _compile_by(
+    strategy: Strategy, module: ir.Module, target: Target, flags: Sequence[str], cache: bool, title: str
+) -> bytes:
+    """The artifact of a strategy. Raises CompileError if IREE refuses the module."""
+    if strategy.separate is not None:
+        module = clone_module(module)
+        strategy.separate(module)
+    return compile_lowered(module, target, flags=flags, cache=cache, title=title, schedule=strategy.schedule)
 
 
 def _wrong(checks: Checks) -> tuple[str, Check] | None:

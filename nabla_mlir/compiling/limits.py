@@ -9,7 +9,7 @@ from iree.compiler import ir
 from nabla_mlir.base import thresholds
 from nabla_mlir.base.errors import MemoryLimitError
 from nabla_mlir.base.log import logger
-from nabla_mlir.compiling.memory import allocated_at_once
+from nabla_mlir.compiling.internals.memory import allocated_at_once
 from nabla_mlir.dialects.context import context
 from nabla_mlir.dialects.locations import source_of
 from nabla_mlir.dialects.regions import functions_of, is_private

@@ -13,28 +13,22 @@ from iree.compiler import ir
 from nabla_mlir.base import thresholds
 from nabla_mlir.base.errors import CompileError
 from nabla_mlir.base.log import logger
-from nabla_mlir.compiling.compiler import compile_module, is_artifact, may_divide
-from nabla_mlir.compiling.kernel_library import KernelLibrary, take_kernels, with_kernels
-from nabla_mlir.compiling.libraries import Rewrite, before_code
+from nabla_mlir.compiling.compiler import compile_module
+from nabla_mlir.compiling.internals.kernel_library import with_kernels
+from nabla_mlir.compiling.internals.libraries import before_code
 from nabla_mlir.compiling.limits import within
 from nabla_mlir.compiling.progress import watch
-from nabla_mlir.compiling.transients import set_sizes
+from nabla_mlir.compiling.strategies import FORMS, WHOLE, Form, Program, required_flags
 from nabla_mlir.compiling.triton_kernels import put_machine_code
 from nabla_mlir.dialects.context import context
 from nabla_mlir.dialects.regions import functions_of, is_private, nested
 from nabla_mlir.passes.iree.faults.table import remedies_for
-from nabla_mlir.passes.iree.scheduling.place_transients import TRANSIENTS, PlaceTransientsPass, is_marked
-from nabla_mlir.passes.iree.scheduling.split_convolutions import is_wide
 from nabla_mlir.passes.pipeline import ExpandTransformsPipeline, IreePipeline, LowerPipeline, Pipeline
-from nabla_mlir.targets import Target, merge_flags
+from nabla_mlir.targets import Target
 
 _LOG = logger("compile")
-_LOWER, _EXPAND = (Pipeline(steps().passes()) for steps in (LowerPipeline, ExpandTransformsPipeline))
-
 _PRODUCTS = ("stablehlo.dot_general", "stablehlo.convolution")
-
-# At this optimisation level IREE drops assertions, so reads of state that was never written would not fail.
-_STATEFUL = ("--iree-opt-strip-assertions=false",)
+_LOWER, _EXPAND = (Pipeline(steps().passes()) for steps in (LowerPipeline, ExpandTransformsPipeline))
 
 
 def clone_module(module: ir.Module) -> ir.Module:
@@ -101,36 +95,42 @@ def _name_of(module: ir.Module) -> str:
 
 
 def _compile_lowered(module: ir.Module, target: Target, flags: Sequence[str], cache: bool, schedule: bool = True) -> bytes:
-    """Legalises and compiles a module; tries the strategies of `_WAYS` first, then without them, then without the schedule."""
-    legal = _with_kernels(module, target, schedule, cache)
-    if any(op.operation.name == "util.global" for op in legal.body.operations):
-        flags = [*_STATEFUL, *flags]
-    if target.for_wide_convolutions and any(is_wide(op) for op in nested(legal.operation)):
-        flags = [*target.for_wide_convolutions, *flags]
-    for way, attempt in _WAYS.items() if is_artifact(flags) else ():
+    """Compiles a module in the first of `FORMS` that IREE accepts.
+
+    Raises:
+      CompileError: IREE refuses all forms; the error is that of the whole module, with the user's line.
+    """
+    original = _with_kernels(module, target, schedule, cache)
+    flags = [*required_flags(original, target), *flags]
+    legal: ir.Module | None = original
+    errors: dict[Form, CompileError] = {}
+    refused = ""  # the whole module, once it is refused
+    for form in FORMS:
+        if legal is None or not form.schedule:
+            legal = _with_kernels(module, target, schedule and form.schedule, cache)
+        if (program := form.make(legal, target, flags)) is None or program.text == refused:
+            continue
         try:
-            if (artifact := attempt(legal, target, flags, cache)) is not None:
-                return artifact
+            artifact = compile_program(program, target, flags=flags, cache=cache)
         except CompileError as error:
-            _LOG.warning("without %s, which IREE refuses: %s", way, error.message)
-            legal = _with_kernels(module, target, schedule, cache)
-    # Without locations: a moved source line must not miss the cache, and an artifact holds no paths.
-    text = str(legal)
-    try:
-        return compile_legal(text, target, flags=flags, cache=cache)
-    except CompileError as error:
-        if (plain := _without_schedule(module, text, target, flags, cache)) is not None:
+            errors[form] = error
+            if form is WHOLE:
+                refused = program.text
+            else:
+                _LOG.warning("without %s, which IREE refuses: %s", form.name, error.message)
+                legal = None
+            continue
+        if WHOLE in errors:
             warnings.warn(
                 "IREE refuses this module as nabla-schedule writes it; it was compiled as it was before, which is right "
-                f"but slower. Please report it: {error.message}", RuntimeWarning, stacklevel=3,
+                f"but slower. Please report it: {errors[WHOLE].message}", RuntimeWarning, stacklevel=3,
             )  # fmt: skip
-            return plain
-        if error.where is not None:
-            raise
-        # The second run has locations, so that the error shows the line of the user.
-        text = legal.operation.get_asm(enable_debug_info=True)
+        return artifact
+    if errors[WHOLE].where is None:
+        # Another run has locations, so that its error shows the line of the user.
+        text = legalize(module, target, schedule).operation.get_asm(enable_debug_info=True)
         compile_module(text, target, flags=flags, cache=False)
-        raise
+    raise errors[WHOLE]
 
 
 def _with_kernels(module: ir.Module, target: Target, schedule: bool, cache: bool) -> ir.Module:
@@ -148,73 +148,21 @@ def _with_kernels(module: ir.Module, target: Target, schedule: bool, cache: bool
     return legal
 
 
-def _compile_separately(legal: ir.Module, target: Target, flags: Sequence[str], cache: bool) -> bytes | None:
-    """Compiles kernels in a separate library, and intermediate values in a separate buffer; None if there is no such library."""
-    if not may_divide(merge_flags(target.flags(), list(flags))) or (library := take_kernels(legal)) is None:
-        return None
-    after_streams = set_sizes if _place_transients(legal, target) else None
-    return compile_legal(str(legal), target, flags=flags, cache=cache, after_streams=after_streams, library=library)
-
-
-def _compile_with_transients(legal: ir.Module, target: Target, flags: Sequence[str], cache: bool) -> bytes | None:
-    """Compiles intermediate values in a separate buffer; None if that is not possible."""
-    if not _place_transients(legal, target):
-        return None
-    return compile_legal(str(legal), target, flags=flags, cache=cache, after_streams=set_sizes)
-
-
-# The strategies that rewrite a module between the steps, by name; each gets the module as it was legalised.
-_WAYS = {"kernels compiled apart": _compile_separately, "a buffer for what is computed on the way": _compile_with_transients}
-
-
-def _place_transients(legal: ir.Module, target: Target) -> bool:
-    """Puts intermediate values into buffers that the next call reuses; returns True if the module has such a buffer."""
-    if not target.kernel_bytes() or target.codegen.memory_of_results:
-        return False
-    Pipeline((PlaceTransientsPass(),)).run(legal, verify_each=False)
-    return any(op.name == TRANSIENTS or is_marked(op) for op in nested(legal.operation))
-
-
-def compile_legal(
-    text: str,
-    target: Target,
-    *,
-    flags: Sequence[str] = (),
-    cache: bool = True,
-    after_streams: Rewrite | None = None,
-    library: KernelLibrary | None = None,
-) -> bytes:
-    """Compiles a legalised module; if IREE fails with a known fault, compiles again with flags that avoid it.
-
-    Args:
-      after_streams: a rewrite of the module after IREE's stream phase; it raises ValueError if it fails.
-      library: the kernels for which the module has stubs.
-    """
+def compile_program(program: Program, target: Target, *, flags: Sequence[str] = (), cache: bool = True) -> bytes:
+    """Compiles a legalised module; if IREE fails by a known fault, compiles again with flags that avoid it."""
 
     def compile_with(flags: Sequence[str]) -> bytes:
+        rewrite, library = program.after_streams, program.library
         artifact = functools.partial(
-            compile_module, text, target, flags=flags, cache=cache, in_steps=after_streams is not None or library is not None,
-            before_code=functools.partial(before_code, after_streams, library=library),
+            compile_module, program.text, target, flags=flags, cache=cache, in_steps=rewrite is not None or library is not None,
+            before_code=functools.partial(before_code, rewrite, library=library),
         )  # fmt: skip
         return artifact() if library is None else with_kernels(library, artifact, target, flags, cache)
 
     try:
         return compile_with(flags)
     except CompileError as error:
-        for remedy in remedies_for(str(error)):
+        for remedy in remedies_for(error.fault):
             with contextlib.suppress(CompileError):
                 return compile_with([*flags, *remedy])
         raise
-
-
-def _without_schedule(
-    module: ir.Module, schedule: str, target: Target, flags: Sequence[str], cache: bool
-) -> bytes | None:
-    """The module compiled without the rewrites for speed; None if they changed nothing, or if IREE refuses this module, too."""
-    plain = str(legalize(module, target, schedule=False))
-    if plain == schedule:
-        return None
-    try:
-        return compile_module(plain, target, flags=flags, cache=cache)
-    except CompileError:
-        return None

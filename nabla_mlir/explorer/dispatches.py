@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nabla_mlir.base.errors import CompileError, DtypeError, NablaError
+from nabla_mlir.compiling.internals import flow
 from nabla_mlir.dialects.regions import nested
 from nabla_mlir.dialects.types import dtype_in_mlir
 from nabla_mlir.explorer.recording import Recorder
@@ -19,17 +20,6 @@ from nabla_mlir.targets import Target
 from nabla_mlir.targets.base import merge_flags
 from nabla_mlir.targets.toolchain import run_compiler
 
-# As far as the kernels are told apart, and no further.
-_TO_KERNELS = (
-    "--compile-to=flow", "--mlir-print-debuginfo", "--mlir-elide-elementsattrs-if-larger=8",
-    "--mlir-elide-resource-strings-if-larger=64",
-)  # fmt: skip
-_EXECUTABLE = re.compile(r"^  flow\.executable \S+ @(\S+) \{")
-_FUNCTION = re.compile(r"func\.func(?: \w+)? @(\w+)\(")
-_CALL = re.compile(r"flow\.dispatch(?:\[[^\]]*\])? @(\S+?)::@(\S+?)\(.*?\) : (.*?)(?: loc\(|$)")
-_CALLER = re.compile(r"^  (?:util|func)\.func (?:\w+ )?@(\w+)")
-_POSITION = re.compile(r'loc\((?:callsite\()?"@(\d+)"')
-_OF_OTHERS = ("func.func", "^bb", "dispatch.tensor.load", "dispatch.tensor.store", "flow.")  # lines of what a kernel reads
 _TENSOR = re.compile(r"tensor<((?:\d+x)*)(\w+(?:<\w+>)?)>")
 
 
@@ -40,44 +30,26 @@ def dispatches_in(recorder: Recorder, target: Target) -> list[dict[str, Any]]:
       CompileError: IREE refuses the module.
     """
     text = recorder.module.operation.get_asm(enable_debug_info=True)
-    result = run_compiler(["-", *merge_flags(target.flags(), _TO_KERNELS)], text.encode(), timeout=600.0)
+    result = run_compiler(["-", *merge_flags(target.flags(), flow.FLAGS)], text.encode(), timeout=600.0)
     if result.returncode:
         raise CompileError(f"explain requires a module that IREE compiles, got: {result.stderr.splitlines()[:1]}")
     return read_kernels(result.stdout.decode(), recorder)
 
 
 def read_kernels(text: str, recorder: Recorder) -> list[dict[str, Any]]:
-    """Reads IREE's own text, in which each line of a kernel says what it was made of."""
-    operations: dict[str, set[int]] = {}
-    names: dict[str, str] = {}
-    calls: list[dict[str, Any]] = []
-    executable, caller = "", ""
-    for line in text.splitlines():
-        if match := _EXECUTABLE.match(line):
-            executable = match[1]
-        elif line.startswith("  }"):
-            executable = ""
-        elif match := _CALLER.match(line):
-            caller = match[1]
-        if executable:
-            if match := _FUNCTION.search(line):
-                names[executable] = match[1]
-            if not any(word in line for word in _OF_OTHERS):
-                operations.setdefault(executable, set()).update(map(int, _POSITION.findall(line)))
-        elif match := _CALL.search(line):
-            calls.append({"executable": match[1], "name": match[2], "caller": caller, "bytes": _bytes(match[3])})
+    """The kernels in the text of a module after IREE's flow phase."""
     state = recorder.states[-1]
     whole = _whole(recorder)
     kernels: dict[tuple[str, str], dict[str, Any]] = {}
-    for call in calls:
-        numbers = sorted({n for n in map(recorder.position_of, operations.get(call["executable"], ())) if n >= 0})
+    for call in flow.calls(text):
+        numbers = sorted({n for n in map(recorder.position_of, call.sources) if n >= 0})
         numbers = [n for n in numbers if n in whole]
-        kernel = kernels.setdefault((call["caller"], call["name"]), {
-            "name": call["name"], "entry": call["caller"], "operations": numbers, "calls": 0, "bytes": 0,
+        kernel = kernels.setdefault((call.caller, call.name), {
+            "name": call.name, "entry": call.caller, "operations": numbers, "calls": 0, "bytes": 0,
             "flops": sum(state.operations[n].flops for n in numbers), "seconds": None, "workgroups": [],
         })  # fmt: skip
         kernel["calls"] += 1
-        kernel["bytes"] += call["bytes"]
+        kernel["bytes"] += _bytes(call.types)
     return list(kernels.values())
 
 

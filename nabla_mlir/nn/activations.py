@@ -6,11 +6,12 @@ import math
 from typing import Any
 
 from nabla_mlir.base.errors import ShapeError, user_frame
-from nabla_mlir.numpy.axes import Axis, axes_of, axis_of, sliced
+from nabla_mlir.numpy.axes import Axis, axes_of, axis_of
 from nabla_mlir.numpy.operands import convert, inexact, require_real, tensor
 from nabla_mlir.numpy.reductions import constant_max, count, fold, spread, widened
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops import logic as lg
+from nabla_mlir.ops.shape import sliced
 from nabla_mlir.staging.eager import Static, library
 from nabla_mlir.table.promotion import broadcast_to
 from nabla_mlir.table.tensor import Tensor, full, full_like

@@ -54,15 +54,6 @@ def dynamic_shape(name: str, advice: str) -> NoReturn:
                      where=user_frame(), help=advice)  # fmt: skip
 
 
-def sliced(x: Tensor, axis: int, start: int, stop: int, step: int = 1) -> Tensor:
-    """``x[start:stop:step]`` along one axis; `x` itself if that is everything."""
-    if (start, stop, step) == (0, x.shape[axis], 1):
-        return x
-    starts, stops, steps = [0] * x.ndim, list(x.shape), [1] * x.ndim
-    starts[axis], stops[axis], steps[axis] = start, stop, step
-    return sh.slice_(x, start_indices=tuple(starts), limit_indices=tuple(stops), strides=tuple(steps))
-
-
 def reversed_along(x: Tensor, axes: Sequence[int]) -> Tensor:
     """The array reversed along `axes`. Axes of size 1 or 0 need nothing."""
     axes = tuple(d for d in sorted(axes) if x.shape[d] > 1)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from nabla_mlir.base.errors import ShapeError, user_frame
-from nabla_mlir.numpy.axes import Axis, axes_of, axis_of, sliced
+from nabla_mlir.numpy.axes import Axis, axes_of, axis_of
 from nabla_mlir.numpy.indexing import take
 from nabla_mlir.numpy.joining import concatenate, diff
 from nabla_mlir.numpy.logic import clip, where
@@ -18,7 +18,7 @@ from nabla_mlir.numpy.reductions import sum
 from nabla_mlir.numpy.running import cumsum
 from nabla_mlir.numpy.shapes import moveaxis, ravel
 from nabla_mlir.numpy.sorting import argsort, searchsorted
-from nabla_mlir.ops.shape import reshaped
+from nabla_mlir.ops.shape import reshaped, sliced
 from nabla_mlir.staging.eager import Static, library
 from nabla_mlir.table.promotion import is_scalar
 from nabla_mlir.table.tensor import Tensor

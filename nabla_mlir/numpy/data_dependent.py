@@ -9,7 +9,7 @@ import numpy as np
 
 from nabla_mlir.base.errors import ShapeError, user_frame
 from nabla_mlir.numpy import logic
-from nabla_mlir.numpy.axes import dynamic_shape, joined, padded, sliced
+from nabla_mlir.numpy.axes import dynamic_shape, joined, padded
 from nabla_mlir.numpy.creation import iota
 from nabla_mlir.numpy.indexing import take
 from nabla_mlir.numpy.operands import asarray, convert, tensor
@@ -18,7 +18,7 @@ from nabla_mlir.numpy.running import cumsum
 from nabla_mlir.numpy.sorting import argsort
 from nabla_mlir.numpy.special_values import is_nan
 from nabla_mlir.ops import logic as lg
-from nabla_mlir.ops.shape import reshaped
+from nabla_mlir.ops.shape import reshaped, sliced
 from nabla_mlir.runtime.array import Array
 from nabla_mlir.staging.eager import Static, library
 from nabla_mlir.table.promotion import Defaults, is_inexact

@@ -11,13 +11,13 @@ import numpy as np
 
 from nabla_mlir.base.errors import ShapeError, user_frame
 from nabla_mlir.dialects.types import as_dtype, is_complex
-from nabla_mlir.numpy.axes import Axis, axes_of, axis_of, padded, sliced
+from nabla_mlir.numpy.axes import Axis, axes_of, axis_of, padded
 from nabla_mlir.numpy.inspection import placed
 from nabla_mlir.numpy.operands import convert, inexact, require_real
 from nabla_mlir.numpy.shapes import roll
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops.fourier import fft as fft_record
-from nabla_mlir.ops.shape import inverse, transposed
+from nabla_mlir.ops.shape import inverse, sliced, transposed
 from nabla_mlir.staging.eager import Static, library
 from nabla_mlir.table.promotion import Defaults
 from nabla_mlir.table.tensor import Tensor, constant

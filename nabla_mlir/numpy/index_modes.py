@@ -11,11 +11,12 @@ from iree.compiler import ir
 
 from nabla_mlir.base.errors import ShapeError, user_frame
 from nabla_mlir.dialects.types import is_integer
-from nabla_mlir.numpy.axes import padded, sliced
+from nabla_mlir.numpy.axes import padded
 from nabla_mlir.numpy.division import remainder
 from nabla_mlir.numpy.index_plan import expanded
 from nabla_mlir.numpy.operands import convert
 from nabla_mlir.ops import logic as lg
+from nabla_mlir.ops.shape import sliced
 from nabla_mlir.table.axis_order import IS_FILL
 from nabla_mlir.table.promotion import Defaults, broadcast_to, is_inexact
 from nabla_mlir.table.tensor import Tensor, full_like

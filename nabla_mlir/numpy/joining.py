@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from nabla_mlir.base.errors import ShapeError, user_frame
-from nabla_mlir.numpy.axes import axis_of, joined, sliced
+from nabla_mlir.numpy.axes import axis_of, joined
 from nabla_mlir.numpy.logic import not_equal
 from nabla_mlir.numpy.operands import common_dtype, convert, tensor
 from nabla_mlir.numpy.shapes import atleast_3d
-from nabla_mlir.ops.shape import reshaped
+from nabla_mlir.ops.shape import reshaped, sliced
 from nabla_mlir.staging.eager import Static, library
 from nabla_mlir.table.promotion import broadcast_to
 from nabla_mlir.table.tensor import Tensor

@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 
 from nabla_mlir.base.errors import ShapeError, user_frame
-from nabla_mlir.numpy.axes import Shape, joined, padded, reversed_along, sliced
+from nabla_mlir.numpy.axes import Shape, joined, padded, reversed_along
 from nabla_mlir.numpy.extrema import max, min
 from nabla_mlir.numpy.operands import convert, tensor
 from nabla_mlir.numpy.quantiles import median
 from nabla_mlir.numpy.reductions import mean
 from nabla_mlir.numpy.ufuncs import round
 from nabla_mlir.ops import shape as sh
+from nabla_mlir.ops.shape import sliced
 from nabla_mlir.staging.eager import Static, library
 from nabla_mlir.table import promotion
 from nabla_mlir.table.promotion import as_tensor

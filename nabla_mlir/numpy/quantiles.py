@@ -9,7 +9,7 @@ import numpy as np
 
 from nabla_mlir.base.errors import ShapeError, user_frame
 from nabla_mlir.dialects.types import is_complex
-from nabla_mlir.numpy.axes import Axis, axes_of, sliced
+from nabla_mlir.numpy.axes import Axis, axes_of
 from nabla_mlir.numpy.factorizations import real_dtype
 from nabla_mlir.numpy.indexing import take_along_axis
 from nabla_mlir.numpy.operands import convert, inexact, require_real, tensor
@@ -20,7 +20,7 @@ from nabla_mlir.numpy.special_values import is_nan
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops import logic as lg
 from nabla_mlir.ops.autodiff import stop_gradient
-from nabla_mlir.ops.shape import reshaped, transposed
+from nabla_mlir.ops.shape import reshaped, sliced, transposed
 from nabla_mlir.staging.eager import Static, library
 from nabla_mlir.table.promotion import Defaults, broadcast_to, is_scalar
 from nabla_mlir.table.tensor import Tensor, full, full_like

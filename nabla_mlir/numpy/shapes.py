@@ -8,21 +8,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from nabla_mlir.base.errors import ShapeError, user_frame
-from nabla_mlir.numpy.axes import (
-    Axis,
-    Shape,
-    axes_of,
-    axis_of,
-    joined,
-    reversed_along,
-    shape_of,
-    sliced,
-)
+from nabla_mlir.numpy.axes import Axis, Shape, axes_of, axis_of, joined, reversed_along, shape_of
 from nabla_mlir.numpy.division import remainder
 from nabla_mlir.numpy.inspection import placed
 from nabla_mlir.numpy.operands import convert, tensor
 from nabla_mlir.ops import shape as sh
-from nabla_mlir.ops.shape import reshaped, transposed
+from nabla_mlir.ops.shape import reshaped, sliced, transposed
 from nabla_mlir.staging.eager import Static, library
 from nabla_mlir.table import promotion
 from nabla_mlir.table.tensor import Tensor, full

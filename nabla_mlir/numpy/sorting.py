@@ -10,7 +10,7 @@ from nabla_mlir.base import thresholds
 from nabla_mlir.base.errors import ShapeError, user_frame
 from nabla_mlir.dialects.types import is_complex, is_float
 from nabla_mlir.numpy import complex_order
-from nabla_mlir.numpy.axes import axis_of, sliced
+from nabla_mlir.numpy.axes import axis_of
 from nabla_mlir.numpy.indexing import take
 from nabla_mlir.numpy.logic import less
 from nabla_mlir.numpy.operands import in_one_dtype, meet, operand, require_real, tensor
@@ -20,7 +20,7 @@ from nabla_mlir.ops import logic as lg
 from nabla_mlir.ops import shape as sh
 from nabla_mlir.ops import sorting as so
 from nabla_mlir.ops.gather import along_axis
-from nabla_mlir.ops.shape import reshaped
+from nabla_mlir.ops.shape import reshaped, sliced
 from nabla_mlir.staging.eager import Static, library
 from nabla_mlir.table.promotion import Defaults
 from nabla_mlir.table.tensor import Tensor, full, full_like

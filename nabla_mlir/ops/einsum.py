@@ -16,7 +16,7 @@ from nabla_mlir.ops.contraction import dims, dot_general
 from nabla_mlir.ops.elementwise import convert, multiply
 from nabla_mlir.ops.logic import compare
 from nabla_mlir.ops.reduction import identity_of, reduce
-from nabla_mlir.ops.shape import broadcast_in_dim, reshaped, slice_, transposed
+from nabla_mlir.ops.shape import broadcast_in_dim, reshaped, sliced, transposed
 from nabla_mlir.table.tensor import Tensor, full
 
 Shape = tuple[int, ...]
@@ -89,10 +89,7 @@ def diagonal(x: Tensor, axis1: int, axis2: int, offset: int = 0) -> Tensor:
         return full((*lead, length), 0, x.dtype)
     # In row-major order, neighbours on the diagonal are n + 1 elements apart.
     start = offset if offset >= 0 else -offset * n
-    return slice_(
-        reshaped(x, (*lead, m * n)), start_indices=(*(0,) * len(lead), start),
-        limit_indices=(*lead, start + (length - 1) * (n + 1) + 1), strides=(*(1,) * len(lead), n + 1),
-    )  # fmt: skip
+    return sliced(reshaped(x, (*lead, m * n)), len(lead), start, start + (length - 1) * (n + 1) + 1, n + 1)
 
 
 def without_repeats(x: Tensor, labels: str) -> tuple[Tensor, str]:

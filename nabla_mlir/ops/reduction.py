@@ -15,7 +15,7 @@ from nabla_mlir.dialects.stablehlo import I64Array
 from nabla_mlir.dialects.types import is_float, tensor_type
 from nabla_mlir.ops.elementwise import convert
 from nabla_mlir.ops.logic import compare
-from nabla_mlir.ops.shape import concatenate, element_count, expand, reduce_sum, reshape, slice_, transpose
+from nabla_mlir.ops.shape import concatenate, element_count, expand, reduce_sum, reshape, sliced, transpose
 from nabla_mlir.sparsity import structure as patterns
 from nabla_mlir.table.batching import all_prefixed, batch_ops, prefixed, shifted
 from nabla_mlir.table.forward import jvp_by_decomposition
@@ -137,10 +137,10 @@ def tree(xs: Sequence[Tensor], dimensions: tuple[int, ...], body: Any) -> list[T
     start = [expand(i, (1, *shape), tuple(d for d in range(len(shape) + 1) if not 1 <= d <= i.ndim)) for i in inits]
     while n > 1:
         half = n // 2
-        low, high = ([_rows(v, a, b) for v in values] for a, b in ((0, half), (half, 2 * half)))
+        low, high = ([sliced(v, 0, a, b) for v in values] for a, b in ((0, half), (half, 2 * half)))
         pairs = combine(body, low, high)
         if n % 2:
-            pairs = [concatenate(c, _rows(v, n - 1, n), dimension=0) for c, v in zip(pairs, values, strict=True)]
+            pairs = [concatenate(c, sliced(v, 0, n - 1, n), dimension=0) for c, v in zip(pairs, values, strict=True)]
         values, n = pairs, half + n % 2
     final = combine(body, start, values) if n else start
     return [reshape(v, shape=shape) for v in final]
@@ -149,11 +149,6 @@ def tree(xs: Sequence[Tensor], dimensions: tuple[int, ...], body: Any) -> list[T
 def _reduced_first(x: Tensor, order: tuple[int, ...], shape: tuple[int, ...]) -> Tensor:
     x = x if order == tuple(range(x.ndim)) else transpose(x, permutation=order)
     return x if x.shape == shape else reshape(x, shape=shape)
-
-
-def _rows(x: Tensor, start: int, stop: int) -> Tensor:
-    rest = x.shape[1:]
-    return slice_(x, start_indices=(start, *(0 for _ in rest)), limit_indices=(stop, *rest), strides=(1,) * x.ndim)
 
 
 def combine(body: Any, low: Sequence[Tensor], high: Sequence[Tensor]) -> list[Tensor]:

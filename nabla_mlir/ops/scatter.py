@@ -21,7 +21,7 @@ from nabla_mlir.ops.shape import (
     iota,
     reshape,
     reverse,
-    slice_,
+    sliced,
     transpose,
 )
 from nabla_mlir.sparsity import indexing as patterns
@@ -208,10 +208,8 @@ def _products_before(factors: Tensor, targets: Tensor) -> Tensor:
     one = full_like(factors, 1)
 
     def from_before(x: Tensor, distance: int) -> Tensor:
-        start, end = (slice_(v, start_indices=(0,), limit_indices=(n,), strides=(1,))
-                      for v, n in ((one, distance), (x, x.size - distance)))  # fmt: skip
-        earlier = slice_(targets, start_indices=(0,), limit_indices=(x.size - distance,), strides=(1,))
-        later = slice_(targets, start_indices=(distance,), limit_indices=(x.size,), strides=(1,))
+        start, end = sliced(one, 0, 0, distance), sliced(x, 0, 0, x.size - distance)
+        earlier, later = sliced(targets, 0, 0, x.size - distance), sliced(targets, 0, distance, x.size)
         same = compare(earlier, later, comparison_direction="EQ")
         return concatenate(start, select(same, end, full_like(end, 1)), dimension=0)
 

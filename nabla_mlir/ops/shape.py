@@ -116,6 +116,20 @@ slice_: OpDef = structural(
 )  # fmt: skip
 
 
+def sliced(x: Tensor, axis: int, start: int, stop: int, step: int = 1) -> Tensor:
+    """``x[start:stop:step]`` along one axis; `x` itself if that is everything."""
+    if (start, stop, step) == (0, x.shape[axis], 1):
+        return x
+    starts, stops, steps = [0] * x.ndim, list(x.shape), [1] * x.ndim
+    starts[axis], stops[axis], steps[axis] = start, stop, step
+    return slice_(x, start_indices=tuple(starts), limit_indices=tuple(stops), strides=tuple(steps))
+
+
+def row(x: Tensor, index: int) -> Tensor:
+    """``x[index]``: one entry of the leading axis, without that axis."""
+    return reshape(sliced(x, 0, index, index + 1), shape=x.shape[1:])
+
+
 def _pad_transpose(
     cts: Any, i: int, xs: Any, edge_padding_low: Shape, edge_padding_high: Shape, interior_padding: Shape
 ) -> Tensor:
@@ -182,9 +196,7 @@ pad: OpDef = structural(
 
 def _concatenate_transpose(cts: Any, i: int, xs: Any, dimension: int) -> Tensor:
     ct, start = cts[0], sum(x.shape[dimension] for x in xs[:i])
-    starts, limits = [0] * ct.ndim, list(ct.shape)
-    starts[dimension], limits[dimension] = start, start + xs[i].shape[dimension]
-    return slice_(ct, start_indices=tuple(starts), limit_indices=tuple(limits), strides=(1,) * ct.ndim)
+    return sliced(ct, dimension, start, start + xs[i].shape[dimension])
 
 
 concatenate: OpDef = structural(

@@ -24,7 +24,7 @@ from nabla_mlir.ops.reduction import (
     identity_of,
     read_combiner,
 )
-from nabla_mlir.ops.shape import pad, reshape, slice_
+from nabla_mlir.ops.shape import pad, reshape, sliced
 from nabla_mlir.sparsity import windows as patterns
 from nabla_mlir.table.batching import all_prefixed, batch_by_decomposition
 from nabla_mlir.table.forward import jvp_by_decomposition
@@ -92,11 +92,7 @@ def _fold_axis(values: Values, axis: int, window: int, stride: int, dilation: in
 
 def _along(x: Tensor, axis: int, start: int, count: int, stride: int = 1) -> Tensor:
     """Selects `count` elements along one axis, with a distance of `stride`."""
-    starts, limits, strides = [0] * x.ndim, list(x.shape), [1] * x.ndim
-    starts[axis], limits[axis], strides[axis] = start, start + spread(count, stride), stride
-    if limits == list(x.shape) and not start and stride == 1:
-        return x
-    return slice_(x, start_indices=tuple(starts), limit_indices=tuple(limits), strides=tuple(strides))
+    return sliced(x, axis, start, start + spread(count, stride), stride)
 
 
 def _tree(items: list[Values], join: Combine) -> Values:

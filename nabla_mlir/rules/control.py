@@ -31,6 +31,7 @@ from nabla_mlir.table.regions import (
     clone_body,
     emit_case,
     emit_while,
+    fixed_point,
     replace,
 )
 from nabla_mlir.table.registry import UNSUPPORTED, ZERO, MaybeZero, OpDef, materialize, register
@@ -146,16 +147,15 @@ def _varying_carries(op: ir.Operation, mapped: Mapped, changing: set[int]) -> tu
     arguments, ops, outputs = body_of(op.regions[1])
     tests, test_ops, (predicate,) = body_of(op.regions[0])
     captures = [v for v in captures_of(op) if v in mapped]
-    varying = {i for i, v in enumerate(op.operands) if v in mapped}
-    while True:
+
+    def iterate(state: tuple[set[int], bool]) -> tuple[set[int], bool]:
+        varying, _ = state
         inside = varying_values(ops, [*(arguments[i] for i in varying), *captures])
         more = varying | {i for i, r in enumerate(outputs) if r in inside}
         per_entry = predicate in varying_values(test_ops, [*(tests[i] for i in more), *captures])
-        if per_entry:
-            more |= changing  # an entry that is done keeps its own value
-        if more == varying:
-            return varying, per_entry
-        varying = more
+        return more | changing if per_entry else more, per_entry  # an entry that is done keeps its own value
+
+    return fixed_point(({i for i, v in enumerate(op.operands) if v in mapped}, False), iterate)
 
 
 def _while_per_entry(

@@ -16,7 +16,7 @@ from nabla_mlir.ops.shape import dynamic_slice
 from nabla_mlir.rules.masks import masked, row_of
 from nabla_mlir.rules.reverse import PLACEHOLDER, Cotangents, accumulate, active_values, pull_back
 from nabla_mlir.table.forward import carries_tangent
-from nabla_mlir.table.regions import Kept, body_of, captures_of, clone_body, reads_of
+from nabla_mlir.table.regions import Kept, body_of, captures_of, clone_body, fixed_point, reads_of
 from nabla_mlir.table.registry import ZERO, add_any, materialize
 from nabla_mlir.table.tensor import Tensor, wrap
 from nabla_mlir.table.traits import is_long
@@ -38,12 +38,13 @@ def active_carries(op: ir.Operation, roots: set[ir.Value]) -> list[int]:
     arguments, ops, outputs = body_of(op.regions[1])
     active = {i for i, init in enumerate(op.operands) if init in roots and carries_tangent(init)}
     captures = [v for v in captures_of(op) if v in roots]
-    while True:
+
+    def iterate(active: set[int]) -> set[int]:
         varying = active_values(ops, [*(arguments[i] for i in active), *captures])
-        more = active | {i for i, r in enumerate(outputs) if r in varying and carries_tangent(r)}
-        if more == active:
-            return sorted(active)
-        active = more
+        return active | {i for i, r in enumerate(outputs) if r in varying and carries_tangent(r)}
+
+    found = fixed_point(active, iterate)
+    return sorted(found)
 
 
 def trace_backward(

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from iree.compiler import ir
 
-from nabla_mlir.dialects import stablehlo
 from nabla_mlir.dialects.regions import made_by
+from nabla_mlir.dialects.stablehlo import integer_constant
 from nabla_mlir.table.regions import body_of, ends_of, reads_of
 from nabla_mlir.table.registry import REGISTRY
 
@@ -68,7 +68,7 @@ def find_counter(op: ir.Operation) -> Counter | None:
         return None
     carry = arguments.index(left)
     limit = _constant_in(op, right, arguments)
-    start, step = _constant(op.operands[carry]), step_of(op, carry)
+    start, step = integer_constant(op.operands[carry]), step_of(op, carry)
     if start is None or limit is None or step is None or step == 0:
         return None
     trips = _trips(start, limit, step, direction)
@@ -111,13 +111,5 @@ def _constant_in(op: ir.Operation, value: ir.Value, arguments: list[ir.Value], r
     """The number of a constant, or of a carry that never changes and starts as a constant; None for other values."""
     if value in arguments:
         i = arguments.index(value)
-        return _constant(op.operands[i]) if i in invariant_carries(op) else None
-    return _constant(value)
-
-
-def _constant(value: ir.Value) -> int | None:
-    op = made_by(value)
-    if op is None or op.name != "stablehlo.constant" or value.type.shape:
-        return None
-    number = stablehlo.constant_splat(op)
-    return int(number) if isinstance(number, int) and not isinstance(number, bool) else None
+        return integer_constant(op.operands[i]) if i in invariant_carries(op) else None
+    return integer_constant(value)

@@ -39,6 +39,18 @@ def read_row(tape: Tensor, index: Tensor, axis: int = 0) -> Tensor:
     return reshape(row, shape=(*before, *after))
 
 
+def row_read(value: ir.Value) -> tuple[ir.Value, ir.Value] | None:
+    """The array and the index if a value is one entry of the leading axis of an array, as `read_row` emits it; else None."""
+    maker = made_by(value)
+    read = made_by(maker.operands[0]) if maker is not None and maker.name == "stablehlo.reshape" else None
+    if read is None or read.name != "stablehlo.dynamic_slice":
+        return None
+    rows, index, *rest = list(read.operands)
+    shape, sizes = (shape_and_dtype(v.type)[0] for v in (rows, read.results[0]))
+    is_row = sizes == (1, *shape[1:]) and shape_and_dtype(value.type)[0] == shape[1:]
+    return (rows, index) if is_row and all(splat_of(wrap(i)) == 0 for i in rest) else None
+
+
 @dataclass(frozen=True)
 class Tape:
     """A carry that is a tape, and the value that each iteration writes to it."""

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from nabla_mlir.ops.lapack import register_routine, routine
-from nabla_mlir.ops.shape import broadcast_in_dim, pad, slice_
+from nabla_mlir.ops.shape import broadcast_in_dim, pad, sliced
 from nabla_mlir.rules.linear_solve import emit_linear_solve
 from nabla_mlir.table.registry import ZERO, MaybeZero, Zero, add_any, materialize
 from nabla_mlir.table.tensor import Tensor, full
@@ -21,10 +21,7 @@ from nabla_mlir.table.tensor import Tensor, full
 
 def _shifted(x: Tensor, axis: int, by: int) -> Tensor:
     """The array whose entry i along an axis is entry i - `by` of x, and zero if that is out of range."""
-    part = slice_(
-        x, start_indices=[max(-by, 0) if d == axis else 0 for d in range(x.ndim)],
-        limit_indices=[n - max(by, 0) if d == axis else n for d, n in enumerate(x.shape)], strides=(1,) * x.ndim,
-    )  # fmt: skip
+    part = sliced(x, axis, max(-by, 0), x.shape[axis] - max(by, 0))
     low, high = ([max(n, 0) if d == axis else 0 for d in range(x.ndim)] for n in (by, -by))
     return pad(part, full((), 0, x.dtype), edge_padding_low=low, edge_padding_high=high, interior_padding=[0] * x.ndim)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from nabla_mlir.base.errors import TraceError, user_frame
 from nabla_mlir.base.locks import cached_property
-from nabla_mlir.compiling.memory import allocated_at_once
+from nabla_mlir.compiling.internals.memory import allocated_at_once
 from nabla_mlir.compiling.reference_check import Checks
 from nabla_mlir.dialects.regions import functions_of
 from nabla_mlir.rules.cost import FunctionCost, cost_of_function

@@ -21,7 +21,8 @@ from iree.compiler import ir
 
 from nabla_mlir.base.errors import TargetError, writing
 from nabla_mlir.base.files import write_files
-from nabla_mlir.compiling.host_program import HostProgram
+from nabla_mlir.compiling.internals import dumps
+from nabla_mlir.compiling.internals.host_program import HostProgram
 from nabla_mlir.compiling.lowering import clone_module, compile_lowered
 from nabla_mlir.dialects.context import context, parse_module
 from nabla_mlir.dialects.regions import functions_of
@@ -77,16 +78,14 @@ def save_static_library(
     name = re.sub(r"\W", "_", stem.name)
     with tempfile.TemporaryDirectory() as folder:
         code = Path(folder, "code.o")
-        own = ["--iree-llvmcpu-link-embedded=false", "--iree-llvmcpu-link-static",
-                 f"--iree-llvmcpu-static-library-output-path={code}", f"--dump-compilation-phases-to={folder}"]  # fmt: skip
+        own = dumps.flags(folder, code)
         module = clone_module(lowered.module)
         with context():
             module.operation.attributes["sym_name"] = ir.StringAttr.get(name)  # of which the compiler makes its symbols
         compile_lowered(module, replace(cpu, link_embedded=False), flags=[*own, *flags], cache=False)
-        dump = next(Path(folder).glob("*executable-targets.mlir"))
         machine_code = code.read_bytes() if code.exists() else b""
-        query = re.search(r"(\w+_library_query)\(", code.with_suffix(".h").read_text()) if machine_code else None
-        module = parse_module(dump.read_text())
+        query = dumps.query_of(code) if machine_code else ""
+        module = parse_module(dumps.text_in(folder))
     with context():
         program = HostProgram(module)
     functions = functions_of(lowered.module.operation)
@@ -97,7 +96,7 @@ def save_static_library(
         write_files({
             cmake: _cmake(name, [f"{stem.name}.c", *([f"{stem.name}.o"] if machine_code else [])]).encode(),
             header: _header(name, entries, cpu).encode(),
-            stem.with_name(stem.name + ".c"): _source(name, header.name, entries, program, query and query[1]).encode(),
+            stem.with_name(stem.name + ".c"): _source(name, header.name, entries, program, query).encode(),
             stem.with_name(stem.name + ".o"): machine_code,
         })
     return header
@@ -190,7 +189,7 @@ def _defined_indices(name: str, entry: EntryPoint) -> list[str]:
     ]
 
 
-def _source(name: str, header: str, entries: list[EntryPoint], program: HostProgram, query: str | None) -> str:
+def _source(name: str, header: str, entries: list[EntryPoint], program: HostProgram, query: str) -> str:
     parts = [f'#include "{header}"', _MEMORY, *program.globals, ""]
     if program.dispatches and query:
         names = ", ".join(f'"{dispatch}"' for dispatch in program.dispatches)

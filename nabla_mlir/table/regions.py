@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
 
 from iree.compiler import ir
 
@@ -11,6 +13,7 @@ from nabla_mlir.dialects.regions import scratch
 from nabla_mlir.table.registry import OpDef, clone_op, missing_rule
 from nabla_mlir.table.tensor import Tensor, current_scope, set_scope, wrap
 
+T = TypeVar("T")
 Fill = Callable[[list[Tensor]], Sequence[Tensor]]
 
 
@@ -101,18 +104,37 @@ def _dependent_results(op: ir.Operation, values: set[ir.Value]) -> Iterable[ir.V
 
 
 def _dependent_carries(op: ir.Operation, values: set[ir.Value]) -> Iterable[ir.Value]:
+    """The results of a loop that depend on `values`: all of them if the number of iterations does."""
     state, test, (goes_on,) = body_of(op.regions[0])
     carried, ops, outs = body_of(op.regions[1])
-    found = [v in values for v in op.operands]
-    while True:
-        of = lambda arguments: {*values, *(a for a, f in zip(arguments, found, strict=True) if f)}  # noqa: B023, E731
+
+    def iterate(found: list[bool]) -> list[bool]:
+        of = lambda arguments: {*values, *(a for a, f in zip(arguments, found, strict=True) if f)}  # noqa: E731
         if goes_on in dependents(test, of(state)):
-            return list(op.results)
+            return [True] * len(found)
         seen = dependents(ops, of(carried))
-        more = [f or out in seen for f, out in zip(found, outs, strict=True)]
-        if more == found:
-            return [r for r, f in zip(op.results, found, strict=True) if f]
-        found = more
+        return [f or out in seen for f, out in zip(found, outs, strict=True)]
+
+    found = fixed_point([v in values for v in op.operands], iterate)
+    return [r for r, f in zip(op.results, found, strict=True) if f]
+
+
+def fixed_point(state: T, iterate: Callable[[T], T], same: Callable[[T, T], bool] = operator.eq) -> T:
+    """The first of state, iterate(state), iterate(iterate(state)), ... that another iteration does not change.
+
+    Facts about the carries of a loop are found in this way: an iteration gets them for its arguments, and returns them for its
+    results.
+
+    Args:
+      same: compares two states.
+
+    Example:
+      >>> fixed_point({0}, lambda found: found | {min(i + 1, 3) for i in found})
+      {0, 1, 2, 3}
+    """
+    while not same(state, new := iterate(state)):
+        state = new
+    return new
 
 
 def fill(region: ir.Region, types: Sequence[ir.Type], make: Fill) -> list[Tensor]:

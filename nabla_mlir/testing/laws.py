@@ -10,7 +10,7 @@ import numpy as np
 import optree
 
 from nabla_mlir.dialects.types import is_differentiable
-from nabla_mlir.ops.shape import concatenate, reshape, reverse, slice_
+from nabla_mlir.ops.shape import concatenate, reshape, reverse, row
 from nabla_mlir.table.tensor import Tensor
 from nabla_mlir.testing.cases import LawCase, active_operands
 from nabla_mlir.transforms import jvp, vjp, vmap
@@ -98,7 +98,7 @@ class Laws:
         for subset in subsets[:7]:
             axes = tuple(0 if i in subset else None for i in range(len(xs)))
             many = [_copies(x, COPIES) if i in subset else x for i, x in enumerate(xs)]
-            rows = [[_row(x, b) if i in subset else x for i, x in enumerate(many)] for b in range(COPIES)]
+            rows = [[row(x, b) if i in subset else x for i, x in enumerate(many)] for b in range(COPIES)]
             name = "".join(map(str, subset))
             out[f"vmap_{name}"] = vmap(lambda *a: self.law.apply(a), axes)(*many)
             out[f"loop_{name}"] = _stacked([self.law.apply(row) for row in rows])
@@ -123,7 +123,7 @@ class Laws:
             out[f"vmap2_{name}"] = twice(*deep)
             out[f"loop2_{name}"] = _stacked([
                 vmap(lambda *a: self.law.apply(a), axes)(
-                    *(_row(x, b) if i in subset else x for i, x in enumerate(deep))
+                    *(row(x, b) if i in subset else x for i, x in enumerate(deep))
                 )
                 for b in range(COPIES)
             ])  # fmt: skip
@@ -141,7 +141,7 @@ class Laws:
         own = [many[i] for i in self.active]
         same = lambda x: concatenate(*[reshape(x, shape=(1, *x.shape))] * COPIES, dimension=0)  # noqa: E731
         ys, dys = jvp(mapped, own, [same(x) for x in t])
-        cts = [np.stack([ct] * COPIES) for ct in self.cotangents([_row(y, 0) for y in ys])]
+        cts = [np.stack([ct] * COPIES) for ct in self.cotangents([row(y, 0) for y in ys])]
         return dys, vjp(mapped, *own)[1](cts)
 
 
@@ -149,12 +149,6 @@ def _copies(x: Tensor, n: int) -> Tensor:
     """`n` different entries made of x: itself, and itself in reverse order of elements."""
     reversal = x if not x.shape else reverse(x, dimensions=tuple(range(x.ndim)))
     return concatenate(*(reshape(x if i % 2 == 0 else reversal, shape=(1, *x.shape)) for i in range(n)), dimension=0)
-
-
-def _row(x: Tensor, i: int) -> Tensor:
-    rest = x.shape[1:]
-    row = slice_(x, start_indices=(i, *(0 for _ in rest)), limit_indices=(i + 1, *rest), strides=(1,) * x.ndim)
-    return reshape(row, shape=rest)
 
 
 def _stacked(rows: Sequence[Any]) -> Any:

@@ -165,8 +165,8 @@ def example_of(text: str) -> str:
 
 def _patterns_table() -> list[str]:
     lines = ["| operation | pattern | rewrites |", "|---|---|---|"]
-    for family in dict.fromkeys(p.__module__ for patterns in PATTERNS.values() for p in patterns):
-        for operation, patterns in PATTERNS.items():
+    for family in dict.fromkeys(p.__module__ for patterns in PATTERNS.by_name.values() for p in patterns):
+        for operation, patterns in PATTERNS.by_name.items():
             lines += [
                 f"| `{operation}` | `{p.__name__}` | {_cell((inspect.getdoc(p) or '').splitlines()[0])} |"
                 for p in patterns if p.__module__ == family

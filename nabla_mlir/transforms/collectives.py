@@ -19,7 +19,8 @@ from nabla_mlir.base import pytree
 from nabla_mlir.base.errors import ShapeError, UnboundAxisError, user_frame
 from nabla_mlir.ops import collectives
 from nabla_mlir.ops import logic as lg
-from nabla_mlir.ops.shape import broadcast_in_dim, dynamic_slice, move_axis, reshaped, slice_
+from nabla_mlir.ops.shape import broadcast_in_dim, dynamic_slice, move_axis, reshaped, row
+from nabla_mlir.rules.tapes import read_row
 from nabla_mlir.staging.tracing import is_tracing
 from nabla_mlir.table.promotion import as_tensor
 from nabla_mlir.table.tensor import Tensor, constant, full, full_like
@@ -290,10 +291,9 @@ def ppermute(x: Any, axis_name: str, perm: Sequence[tuple[int, int]]) -> Any:
         every = collectives.all_gather(t, axis=bound.symbol, dimension=0, extent=bound.size)
         mine = reshaped(own_part(constant(order), bound, 0), ())
         position = lg.clamp(full((), 0, mine.dtype), mine, full((), bound.size - 1, mine.dtype))
-        row = dynamic_slice(every, position, *[full((), 0, mine.dtype)] * t.ndim, slice_sizes=(1, *t.shape))
         is_target = lg.compare(mine, full((), 0, mine.dtype), comparison_direction="GE")
         mask = broadcast_in_dim(is_target, shape=t.shape, broadcast_dimensions=())
-        return lg.select(mask, reshaped(row, t.shape), full_like(t, 0))
+        return lg.select(mask, read_row(every, position), full_like(t, 0))
 
     return _each(x, one)
 
@@ -313,8 +313,7 @@ def pbroadcast(x: Any, axis_name: str, source: int) -> Any:
 
     def one(t: Tensor) -> Tensor:
         every = collectives.all_gather(t, axis=bound.symbol, dimension=0, extent=bound.size)
-        starts, limits = (_position("pbroadcast", source, bound.size), *[0] * t.ndim), (source % bound.size + 1, *t.shape)
-        return reshaped(slice_(every, start_indices=starts, limit_indices=limits, strides=(1,) * (t.ndim + 1)), t.shape)
+        return row(every, _position("pbroadcast", source, bound.size))
 
     return _each(x, one)
 

@@ -9,7 +9,8 @@ from nabla_mlir.base import pytree
 from nabla_mlir.base.errors import ShapeError, TreeError, user_frame
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops import logic as lg
-from nabla_mlir.ops.shape import concatenate, dynamic_slice, dynamic_update_slice, reshape, slice_, transpose
+from nabla_mlir.ops.shape import concatenate, reshape, row, sliced, transpose
+from nabla_mlir.rules.tapes import read_row, write_row
 from nabla_mlir.staging.eager import staged
 from nabla_mlir.staging.specs import Spec
 from nabla_mlir.staging.tracing import trace_region
@@ -68,13 +69,10 @@ def scan(
 
         def step(i: Tensor, state: list[Tensor], tapes: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
             at = ew.subtract(full((), steps - 1, INDEX), i) if reverse else i
-            row = [_entry(x, at) for x in rows]
-            new, y = f(pytree.unflatten(c_spec, state), pytree.unflatten(x_spec, row))
+            entry = [read_row(x, at) for x in rows]
+            new, y = f(pytree.unflatten(c_spec, state), pytree.unflatten(x_spec, entry))
             ys = [as_tensor(leaf) for leaf in pytree.flatten(y)[0]]
-            new_tapes = [
-                dynamic_update_slice(t, reshape(y, shape=(1, *y.shape)), at, *([zero] * y.ndim))
-                for t, y in zip(tapes, ys, strict=True)
-            ]
+            new_tapes = [write_row(t, y, at) for t, y in zip(tapes, ys, strict=True)]
             return [as_tensor(leaf) for leaf in pytree.flatten(new)[0]], new_tapes
 
         def body(c: tuple[Tensor, list[Tensor], list[Tensor]]) -> Any:
@@ -111,7 +109,7 @@ def _written_out(f: Any, order: Sequence[int], init: tuple[Any, Any], xs: tuple[
     (carry, c_spec), (rows, x_spec) = init, xs
     results: dict[int, list[Tensor]] = {}
     for k in order:
-        new, y = f(pytree.unflatten(c_spec, carry), pytree.unflatten(x_spec, [_row(x, k) for x in rows]))
+        new, y = f(pytree.unflatten(c_spec, carry), pytree.unflatten(x_spec, [row(x, k) for x in rows]))
         carry, results[k] = ([as_tensor(leaf) for leaf in pytree.flatten(tree)[0]] for tree in (new, y))
     parts = zip(*(results[k] for k in sorted(results)), strict=True)
     return carry, [concatenate(*(reshape(y, shape=(1, *y.shape)) for y in each), dimension=0) for each in parts]
@@ -127,17 +125,6 @@ def _length(rows: Sequence[Tensor], names: Sequence[str], length: int | None) ->
         text = ", ".join(f"{k}: {v if v is not None else 'a scalar'}" for k, v in sizes.items())
         raise ShapeError(f"scan requires leading axes of one size, got {text}.", where=user_frame())
     return next(iter(sizes.values()))  # type: ignore[return-value]
-
-
-def _entry(x: Tensor, i: Tensor) -> Tensor:
-    zero = full((), 0, i.dtype)
-    row = dynamic_slice(x, i, *([zero] * (x.ndim - 1)), slice_sizes=(1, *x.shape[1:]))
-    return reshape(row, shape=x.shape[1:])
-
-
-def _row(x: Tensor, k: int) -> Tensor:
-    starts, limits = (k, *[0] * (x.ndim - 1)), (k + 1, *x.shape[1:])
-    return reshape(slice_(x, start_indices=starts, limit_indices=limits, strides=(1,) * x.ndim), shape=x.shape[1:])
 
 
 def _scan_types(
@@ -198,22 +185,17 @@ def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None) -> A
         whole = n - n % batch_size
         parts = []
         if whole:
-            cut = [_part(x, 0, whole) for x in rows]
+            cut = [sliced(x, 0, 0, whole) for x in rows]
             blocks = [reshape(x, shape=(whole // batch_size, batch_size, *x.shape[1:])) for x in cut]
             out, out_spec = leaves_of(scan(lambda _, x: (None, vmap(f)(x)), None, pytree.unflatten(spec, blocks))[1])
             parts.append([reshape(y, shape=(whole, *y.shape[2:])) for y in out])
         if n - whole or not n:
-            out, out_spec = leaves_of(vmap(f)(pytree.unflatten(spec, [_part(x, whole, n) for x in rows])))
+            out, out_spec = leaves_of(vmap(f)(pytree.unflatten(spec, [sliced(x, 0, whole, n) for x in rows])))
             parts.append([as_tensor(y) for y in out])
         each = zip(*parts, strict=True)
         return pytree.unflatten(out_spec, [ys[0] if len(ys) == 1 else concatenate(*ys, dimension=0) for ys in each])
 
     return staged(per_entry(run))(xs)
-
-
-def _part(x: Tensor, start: int, stop: int) -> Tensor:
-    starts, limits = (start, *[0] * (x.ndim - 1)), (stop, *x.shape[1:])
-    return slice_(x, start_indices=starts, limit_indices=limits, strides=(1,) * x.ndim)
 
 
 def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = False, axis: int = 0) -> Any:
@@ -243,15 +225,10 @@ def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = 
             raise ShapeError(f"associative_scan requires one length, got {sorted(lengths)}.", where=user_frame())
         n = lengths.pop()
 
-        def part(x: Tensor, p: int, start: int, stop: int) -> Tensor:
-            starts, limits = [0] * x.ndim, list(x.shape)
-            starts[p], limits[p] = start, stop
-            return slice_(x, start_indices=tuple(starts), limit_indices=tuple(limits), strides=(1,) * x.ndim)
-
         step = 1
         while step < n:
             # Entry i already covers `step` entries; it takes in those before them.
-            cut = [(part(x, p, 0, n - step), part(x, p, step, n)) for x, p in zip(xs, positions, strict=True)]
+            cut = [(sliced(x, p, 0, n - step), sliced(x, p, step, n)) for x, p in zip(xs, positions, strict=True)]
             first, second = ([c[k] for c in cut] for k in ((1, 0) if reverse else (0, 1)))
             both = fn(pytree.unflatten(spec, first), pytree.unflatten(spec, second))
             out = [as_tensor(x) for x in pytree.flatten(both)[0]]
@@ -261,10 +238,10 @@ def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = 
                 xs[b], xs[a] = linear_recurrence(xs[a], xs[b], *along), running_product(xs[a], *along)
                 break
             if reverse:
-                ends = [part(x, p, n - step, n) for x, p in zip(xs, positions, strict=True)]
+                ends = [sliced(x, p, n - step, n) for x, p in zip(xs, positions, strict=True)]
                 xs = [concatenate(j, e, dimension=p) for j, e, p in zip(out, ends, positions, strict=True)]
             else:
-                ends = [part(x, p, 0, step) for x, p in zip(xs, positions, strict=True)]
+                ends = [sliced(x, p, 0, step) for x, p in zip(xs, positions, strict=True)]
                 xs = [concatenate(e, j, dimension=p) for j, e, p in zip(out, ends, positions, strict=True)]
             step *= 2
         return pytree.unflatten(spec, xs)

@@ -33,7 +33,7 @@ from nabla_mlir.rules.loops import find_counter
 from nabla_mlir.sparsity.operands import Operand, Shape, dense
 from nabla_mlir.sparsity.powers import after
 from nabla_mlir.sparsity.relation import Relation
-from nabla_mlir.table.regions import captures_by_rule, captures_of, ends_of
+from nabla_mlir.table.regions import captures_by_rule, captures_of, ends_of, fixed_point
 from nabla_mlir.table.registry import REGISTRY, UNSUPPORTED, ZERO, OpDef, Zero
 from nabla_mlir.table.tensor import wrap
 from nabla_mlir.table.traits import CONSTANT
@@ -248,17 +248,16 @@ class Dependence(Values):
         """The patterns after any number of iterations; a pattern that does not converge becomes dense."""
         nothing: list[np.ndarray | None] = [None] * len(state)
         self._condition(op, nothing)
-        found, iteration = list(state), 0
-        while True:
-            iteration += 1
+        rounds = itertools.count(1)
+
+        def iterate(found: list[Relation]) -> list[Relation]:
             new = [self._joint(a, b) for a, b in zip(found, self._iteration(op, found, nothing)[0], strict=True)]
-            larger = [not a.equals(b) for a, b in zip(found, new, strict=True)]
-            if not any(larger):
+            if (iteration := next(rounds)) <= thresholds.PATTERN_ROUNDS:
                 return new
-            if iteration > thresholds.PATTERN_ROUNDS:
-                is_late = iteration > 2 * thresholds.PATTERN_ROUNDS
-                new = [self._widened(x, is_late) if g else x for x, g in zip(new, larger, strict=True)]
-            found = new
+            is_late = iteration > 2 * thresholds.PATTERN_ROUNDS
+            return [b if a.equals(b) else self._widened(b, is_late) for a, b in zip(found, new, strict=True)]
+
+        return fixed_point([*state], iterate, lambda old, new: all(a.equals(b) for a, b in zip(old, new, strict=True)))
 
     def _joint(self, a: Relation, b: Relation) -> Relation:
         try:

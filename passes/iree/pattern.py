@@ -3,43 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TypeVar
 
 from iree.compiler import ir
 
 from nabla_mlir.dialects import builder as b
 from nabla_mlir.dialects.builder import Val
+from nabla_mlir.passes import patterns as table
 from nabla_mlir.targets import Codegen
 
 Target = Codegen  # the properties of the target that patterns get
 Replacement = Val | Sequence[Val] | None
 Pattern = Callable[[ir.Operation, Target], Replacement]
-P = TypeVar("P", bound=Pattern)
 
 
-class Patterns:
-    """The patterns of a module, or of a pass, by the names of their operations."""
+class Patterns(table.Patterns[Pattern]):
+    """Patterns of operations that IREE does not compile rightly for a target.
 
-    def __init__(self, *parts: Patterns):
-        """Collects the patterns of several modules, in the order in which they are tried."""
-        self.by_name: dict[str, list[Pattern]] = {}
-        for part in parts:
-            for name, patterns in part.by_name.items():
-                self.by_name.setdefault(name, []).extend(patterns)
-
-    def of(self, *names: str) -> Callable[[P], P]:
-        """Registers a function as a pattern of the named operations.
-
-        It is called with the insertion point before the operation. It returns the values that replace the results, or
-        None if IREE compiles this operation rightly for the target. Its docstring states the fault of IREE.
-        """
-
-        def register(function: P) -> P:
-            for name in names:
-                self.by_name.setdefault(name, []).append(function)
-            return function
-
-        return register
+    A pattern is called with the insertion point before the operation. It returns the values that replace the results, or None if
+    IREE compiles this operation rightly for the target. Its docstring states the fault of IREE.
+    """
 
 
 def operands(op: ir.Operation) -> list[Val]:

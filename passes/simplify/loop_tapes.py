@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from iree.compiler import ir
 
 from nabla_mlir.dialects.types import shape_and_dtype
-from nabla_mlir.ops.shape import concatenate, reshape, slice_
+from nabla_mlir.ops.shape import concatenate, reshape, sliced
 from nabla_mlir.passes.dce import is_unused
 from nabla_mlir.passes.simplify.pattern import owner
 from nabla_mlir.rules.loops import Counter, find_counter
-from nabla_mlir.rules.tapes import direction, reads_row, tape_of
+from nabla_mlir.rules.tapes import direction, reads_row, row_read, tape_of
 from nabla_mlir.table.regions import body_of, ends_of
-from nabla_mlir.table.tensor import Tensor, splat_of, wrap
+from nabla_mlir.table.tensor import wrap
 
 
 def shift_tapes(op: ir.Operation) -> bool:
@@ -39,7 +39,8 @@ def shift_tapes(op: ir.Operation) -> bool:
         with ir.InsertionPoint.after(op), op.location:
             rows, first = wrap(op.results[after.carry]), wrap(op.operands[source])
             first = reshape(first, shape=(1, *first.shape))
-            earlier, later = (first, _rows(rows, 0, -1)) if before.direction > 0 else (_rows(rows, 1, None), first)
+            n = rows.shape[0]
+            earlier, later = (first, sliced(rows, 0, 0, n - 1)) if before.direction > 0 else (sliced(rows, 0, 1, n), first)
             tape = concatenate(earlier, later, dimension=0)
         op.results[before.carry].replace_all_uses_with(tape.value)
         change = True
@@ -84,11 +85,6 @@ def read_from_outside(op: ir.Operation) -> bool:
     return change
 
 
-def _rows(x: Tensor, start: int, stop: int | None) -> Tensor:
-    limits = (range(x.shape[0])[start:stop].stop, *x.shape[1:])
-    return slice_(x, start_indices=(start, *[0] * (x.ndim - 1)), limit_indices=limits, strides=(1,) * x.ndim)
-
-
 def values_inside(op: ir.Operation) -> set[ir.Value]:
     """The arguments of the body, and the values that it computes."""
     arguments, ops, _ = body_of(op.regions[1])
@@ -97,16 +93,9 @@ def values_inside(op: ir.Operation) -> set[ir.Value]:
 
 def tape_read(value: ir.Value, op: ir.Operation, counter: Counter) -> ir.Value | None:
     """The tape outside the loop of which `value` is the row of this iteration; None for another value."""
-    made_by = owner(wrap(value))
-    if made_by is not None and made_by.name == "stablehlo.reshape":
-        made_by = owner(wrap(made_by.operands[0]))
-    if made_by is None or made_by.name != "stablehlo.dynamic_slice":
+    if (read := row_read(value)) is None:
         return None
-    rows, index, *rest = list(made_by.operands)
-    shape = shape_and_dtype(rows.type)[0]
-    sizes = shape_and_dtype(made_by.results[0].type)[0]
-    is_row = sizes == (1, *shape[1:]) and all(splat_of(wrap(i)) == 0 for i in rest)
+    rows, index = read
     along = counter.step == direction(op, index, counter)  # True if the rows are read in the order in which the loop writes a tape
-    if rows in values_inside(op) or not along or not is_row or shape[0] != counter.trips:
-        return None
-    return rows if shape_and_dtype(value.type)[0] == shape[1:] else None
+    is_whole = shape_and_dtype(rows.type)[0][0] == counter.trips
+    return rows if along and is_whole and rows not in values_inside(op) else None

@@ -9,23 +9,14 @@ from iree.compiler import ir
 from nabla_mlir.dialects.locations import is_derived
 from nabla_mlir.dialects.regions import made_by
 from nabla_mlir.ops.shape import broadcast_in_dim
+from nabla_mlir.passes.patterns import Patterns
 from nabla_mlir.table.registry import REGISTRY, Params
 from nabla_mlir.table.tensor import Tensor, wrap
 
 # (operands, params) -> the replacement of the only result, or None. It is emitted at the operation that it replaces.
 Pattern = Callable[..., Tensor | None]
-PATTERNS: dict[str, list[Pattern]] = {}
-
-
-def pattern(*names: str) -> Callable[[Pattern], Pattern]:
-    """Registers a pattern for operations of these names. Patterns of one operation are tried in order."""
-
-    def add(function: Pattern) -> Pattern:
-        for name in names:
-            PATTERNS.setdefault(name, []).append(function)
-        return function
-
-    return add
+PATTERNS = Patterns[Pattern]()
+pattern = PATTERNS.of
 
 
 def defining(x: Tensor, name: str) -> tuple[list[Tensor], Params] | None:

@@ -96,6 +96,4 @@ def _joined(left: list[Piece], right: list[Piece], axis: int, like: Tensor) -> T
 def _part(x: Tensor | None, axis: int, start: int, length: int) -> Tensor | None:
     if x is None or length == x.shape[axis]:
         return x
-    starts = tuple(start if d == axis else 0 for d in range(x.ndim))
-    limits = tuple(start + length if d == axis else n for d, n in enumerate(x.shape))
-    return sh.slice_(x, start_indices=starts, limit_indices=limits, strides=(1,) * x.ndim)
+    return sh.sliced(x, axis, start, start + length)

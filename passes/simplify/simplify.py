@@ -69,14 +69,14 @@ class _Sweep:
                 self._simplify_loop(op)
             elif is_unused(op.results[0]):
                 self._erase_unused(op)
-            elif op.name in PATTERNS:
+            elif op.name in PATTERNS.by_name:
                 self._rewrite(op)
 
     def _rewrite(self, op: ir.Operation) -> None:
         xs = [wrap(v) for v in op.operands]
         params = REGISTRY[op.name].read(op)
         with op.location:
-            for rule in PATTERNS[op.name]:
+            for rule in PATTERNS.by_name[op.name]:
                 new = rule(*xs, **params)
                 if new is not None:
                     self._replace(op, new.value, named("simplify", op.location, rule.__name__))

@@ -1,4 +1,4 @@
-"""Boxes: several residuals of one type as one value, so that a loop has few buffers."""
+"""Packings: several residuals of one type as one value, so that a loop has few buffers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from iree.compiler import ir
 
 from nabla_mlir.dialects.types import shape_and_dtype
-from nabla_mlir.ops.shape import concatenate, reshape, slice_
+from nabla_mlir.ops.shape import concatenate, reshape, sliced
 from nabla_mlir.passes.split.residuals import Division
 from nabla_mlir.table.tensor import Tensor, full, wrap
 
@@ -53,11 +53,8 @@ class Packing:
         """The values of the packing inside `op`: its members if they belong to this region, else the packing itself."""
         if not self.axis or self.around[-1] != op.results[0]:
             return {self.key: packing.value}
-        shape = packing.shape[1:]
-        zeros, ones = [0] * len(shape), [1] * len(shape)
-        rows = [slice_(packing, start_indices=(i, *zeros), limit_indices=(i + 1, *shape), strides=(1, *ones))
-                for i in range(len(self.members))]  # fmt: skip
-        return {v: reshape(row, shape=shape).value for v, row in zip(self.members, rows, strict=True)}
+        rows = [sliced(packing, 0, i, i + 1) for i in range(len(self.members))]
+        return {v: reshape(x, shape=packing.shape[1:]).value for v, x in zip(self.members, rows, strict=True)}
 
 
 def packings_of(values: Sequence[ir.Value], division: Division) -> list[Packing]:

@@ -16,10 +16,10 @@ from nabla_mlir.base.errors import PassError
 from nabla_mlir.dialects.locations import source_of
 from nabla_mlir.dialects.regions import made_by
 from nabla_mlir.dialects.types import is_scalar_integer
-from nabla_mlir.passes.split.mincut import INFINITY, Network
+from nabla_mlir.passes.cuts import INFINITY, Network
 from nabla_mlir.rules.cost import cost_of
 from nabla_mlir.rules.loops import Counter, find_counter
-from nabla_mlir.table.regions import body_of, reads_of
+from nabla_mlir.table.regions import body_of, fixed_point, reads_of
 from nabla_mlir.table.traits import bytes_of, is_choice, is_free
 
 
@@ -136,14 +136,15 @@ def _divide_loop(op: ir.Operation, division: Division) -> Loop | None:
 def _unknown_carries(op: ir.Operation, division: Division) -> tuple[int, ...]:
     """The carries that depend on unknown values: a fixed point over the body."""
     arguments, ops, outputs = body_of(op.regions[1])
-    unknown = {i for i, init in enumerate(op.operands) if init in division.unknown}
-    while True:
+
+    def iterate(unknown: set[int]) -> set[int]:
         division.unknown.update(arguments[i] for i in unknown)
         _divide(ops, division)
-        more = unknown | {i for i, value in enumerate(outputs) if value in division.unknown}
-        if more == unknown:
-            return tuple(sorted(unknown))
-        unknown = more
+        return unknown | {i for i, value in enumerate(outputs) if value in division.unknown}
+
+    first = {i for i, init in enumerate(op.operands) if init in division.unknown}
+    found = fixed_point(first, iterate)
+    return tuple(sorted(found))
 
 
 def _divide_choice(op: ir.Operation, division: Division) -> Choice:

@@ -13,6 +13,7 @@ import nabla_mlir.numpy as nnp
 from nabla_mlir.base.errors import CompileError, MiscompileError, ShapeError, TargetError, TraceError
 from nabla_mlir.compiling import checking, lowering, reference_check
 from nabla_mlir.compiling.comparison import compare
+from nabla_mlir.compiling.internals.messages import CIRCULAR
 from nabla_mlir.compiling.reference_check import check_artifact
 from nabla_mlir.dialects.context import context
 from nabla_mlir.dialects.regions import functions_of, nested
@@ -314,11 +315,11 @@ def test_a_target_says_what_is_checked():
 
 
 def test_a_circular_dependency_is_compiled_by_the_next_strategy(monkeypatch, caplog):
-    compile_lowered = checking.compile_lowered
+    compile_lowered, fault = checking.compile_lowered, CIRCULAR
 
     def refusing(module, *args, **kwargs):
         if "optimization_barrier" not in str(module):
-            raise CompileError("iree-compile requires a valid module, got a circular dependency in it.")
+            raise CompileError("iree-compile requires a valid module, got a circular dependency in it.", fault=fault)
         return compile_lowered(module, *args, **kwargs)
 
     monkeypatch.setattr(checking, "compile_lowered", refusing)
@@ -326,6 +327,9 @@ def test_a_circular_dependency_is_compiled_by_the_next_strategy(monkeypatch, cap
     check = stage.compile().checks["main"]
     assert (check.status, check.strategy) == ("checked", "with barriers around loops and branches")
     assert "IREE refuses a module as chosen for the target: the next strategy is tried" in caplog.text
+    fault = ""  # another refusal is an error
+    with pytest.raises(CompileError, match="requires a valid module"):
+        stage.compile(cache=False)
     monkeypatch.setattr(checking, "STRATEGIES", checking.STRATEGIES[:2])
     with pytest.raises(CompileError, match="circular"):  # where there is nothing to put a barrier around
         lowered(lambda x: x + 1.0, X).compile()

@@ -11,8 +11,10 @@ import nabla_mlir.numpy as nnp
 from nabla_mlir.base import thresholds
 from nabla_mlir.base.errors import CompileError
 from nabla_mlir.compiling import compiler
-from nabla_mlir.compiling.libraries import divide
-from nabla_mlir.compiling.lowering import compile_legal
+from nabla_mlir.compiling.internals.libraries import divide
+from nabla_mlir.compiling.internals.phases import may_divide
+from nabla_mlir.compiling.lowering import compile_program
+from nabla_mlir.compiling.strategies import Program
 from nabla_mlir.dialects.context import context, parse_module
 from nabla_mlir.runtime.profile import dispatches_of
 from nabla_mlir.targets import CPU, Vulkan
@@ -134,7 +136,7 @@ def test_executables_of_another_kind_stay_as_they_are(divided: pytest.MonkeyPatc
      (CPU(), ["--iree-hal-link-executables=true"], False), (CPU(), ["--iree-llvmcpu-static-library-output-path=x.o"], False)],
 )  # fmt: skip
 def test_who_needs_one_library_gets_it(target: nm.Target, flags: list[str], may: bool) -> None:
-    assert compiler.may_divide([*target.flags(), *flags]) == may
+    assert may_divide([*target.flags(), *flags]) == may
 
 
 def test_what_is_refused_in_several_libraries_is_compiled_in_one(divided: pytest.MonkeyPatch) -> None:
@@ -146,7 +148,7 @@ def test_what_is_refused_in_several_libraries_is_compiled_in_one(divided: pytest
         return compiler.Finished(1, b"", "error: refused") if is_divided else run_compiler(arguments, stdin, **options)
 
     divided.setattr(compiler, "run_compiler", run)
-    assert libraries(compile_legal(CHAIN, CPU(), cache=False)) == 1
+    assert libraries(compile_program(Program(CHAIN), CPU(), cache=False)) == 1
     assert ["--iree-hal-link-executables=false" in arguments for arguments in runs] == [False, True, False]
 
 
@@ -157,4 +159,4 @@ def test_a_module_that_cannot_be_read_behind_a_step_says_why(divided: pytest.Mon
 
     divided.setattr(compiler, "run_compiler", run)
     with pytest.raises(CompileError, match=r"got [1-9] error"):
-        compile_legal(CHAIN, CPU(), cache=False)
+        compile_program(Program(CHAIN), CPU(), cache=False)

@@ -9,7 +9,7 @@ import pytest
 import nabla_mlir as nm
 import nabla_mlir.numpy as nnp
 from nabla_mlir import runtime
-from nabla_mlir.compiling.memory import allocated_at_once
+from nabla_mlir.compiling.internals.memory import allocated_at_once
 
 X = np.linspace(-1, 1, 300 * 300, dtype=np.float32).reshape(300, 300)
 PLACES = np.arange(300, dtype=np.int32)[::-1].copy()

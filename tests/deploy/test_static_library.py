@@ -12,7 +12,7 @@ import pytest
 import nabla_mlir as nm
 import nabla_mlir.numpy as nnp
 from nabla_mlir.base.errors import CompileError, TargetError
-from nabla_mlir.compiling.host_program import HostProgram
+from nabla_mlir.compiling.internals.host_program import HostProgram
 from nabla_mlir.dialects.context import context, parse_module
 from nabla_mlir.staging.static_library import save_static_library
 

@@ -15,9 +15,9 @@ from iree.compiler import ir
 import nabla_mlir as nm
 import nabla_mlir.numpy as nnp
 from nabla_mlir.base import thresholds
-from nabla_mlir.compiling.arena import place_in_arena
-from nabla_mlir.compiling.disassembly import functions
-from nabla_mlir.compiling.transients import set_sizes
+from nabla_mlir.compiling.internals.arena import place_in_arena
+from nabla_mlir.compiling.internals.disassembly import functions
+from nabla_mlir.compiling.internals.transients import set_sizes
 from nabla_mlir.dialects.context import parse_module
 from nabla_mlir.runtime import scratch
 from nabla_mlir.runtime.scratch import REFLECTED
@@ -152,7 +152,7 @@ def test_what_iree_refuses_is_compiled_without(monkeypatch: pytest.MonkeyPatch, 
     def refuse(_: ir.Module) -> None:
         raise ValueError("a size that depends on values")
 
-    monkeypatch.setattr("nabla_mlir.compiling.lowering.set_sizes", refuse)
+    monkeypatch.setattr("nabla_mlir.compiling.strategies.set_sizes", refuse)
     with caplog.at_level(logging.WARNING, "nabla_mlir.compile"):
         compiled = nm.trace(spread, WIDE, TALL, name="spread").lower().compile(cache=False)
     assert REFLECTED.encode() not in compiled.vmfb

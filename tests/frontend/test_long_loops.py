@@ -75,3 +75,20 @@ def test_ode(bound: int | None) -> None:
     np.testing.assert_allclose(nm.jit(hvp)(p, v), expected, rtol=1e-8)
     gradient = str(nm.trace(nm.grad(lambda p: ours(start, p)), nm.spec(3, "f64")).lower())
     assert bound is None or stored(gradient) <= bound
+
+
+@pytest.mark.parametrize("sizes", [(4, 4), (1, 16), (2, 8)])
+def test_products_of_blocks_with_as_many_elements_as_a_row(sizes: tuple[int, int]) -> None:
+    """Only a row of one index becomes a product before the loop: a block of several rows has as many elements."""
+    x, w = rng.normal(size=(2, 16, 16))
+
+    def total(lib: Any, xp: Any) -> Any:
+        def step(i: Any, c: Any, x: Any, w: Any) -> Any:
+            return c + xp.sin(lib.dynamic_slice(x, (i, i * 0), sizes).reshape(16) @ w)
+
+        return lambda x, w: lib.fori_loop(0, 16, lambda i, c: step(i, c, x, w), xp.zeros(16, np.float64)).sum()
+
+    theirs, ours = total(jax.lax, jnp), total(nm.jax.lax, nnp)
+    check(ours, theirs(x, w), x, w)
+    check(nm.grad(ours, (0, 1)), jax.grad(theirs, (0, 1))(x, w), x, w)
+    check(lambda x, w: nm.hvp(ours)(x, x, w), their_hvp(lambda x: theirs(x, w), x, x), x, w)

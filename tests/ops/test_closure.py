@@ -24,7 +24,7 @@ def test_what_simplification_emits_has_rules() -> None:
     from nabla_mlir.ops import elementwise, shape
     from nabla_mlir.table.registry import OpDef
 
-    modules = {inspect.getmodule(p) for patterns in PATTERNS.values() for p in patterns}
+    modules = {inspect.getmodule(p) for patterns in PATTERNS.by_name.values() for p in patterns}
     records = {
         value.name
         for module in modules
@@ -33,7 +33,7 @@ def test_what_simplification_emits_has_rules() -> None:
     }
     assert len(records) > 50
     assert [name for name in records if missing(name)] == []
-    assert all(isinstance(name, str) and name in REGISTRY for name in PATTERNS)
+    assert all(isinstance(name, str) and name in REGISTRY for name in PATTERNS.by_name)
 
 
 def test_names_are_found() -> None:

@@ -11,9 +11,10 @@ import iree.compiler
 import iree.runtime
 import numpy as np
 
+from nabla_mlir.compiling import strategies
 from nabla_mlir.compiling.compiler import compile_module
-from nabla_mlir.compiling.lowering import compile_legal
-from nabla_mlir.compiling.references import lost_buffers
+from nabla_mlir.compiling.internals.references import lost_buffers
+from nabla_mlir.compiling.lowering import compile_program
 from nabla_mlir.dialects.context import parse_module
 from nabla_mlir.passes.iree.pipeline import LegalizeForIreePipeline, OwnBuffersPipeline
 from nabla_mlir.passes.iree.scheduling.place_results import PlaceResultsPass
@@ -79,7 +80,7 @@ def _compiled(text: str) -> bytes:
     binary = iree.compiler.compile_str(text, extra_args=CPU_FLAGS)
     if "stablehlo.while" not in text or not lost_buffers(disassembled(binary)):
         return binary
-    return compile_legal(text, CPU(reassociate=False, schedule=False), cache=False)
+    return compile_program(strategies.Program(text), CPU(reassociate=False, schedule=False), cache=False)
 
 
 def _on_device(argument: Any, device: iree.runtime.HalDevice) -> iree.runtime.DeviceArray:

@@ -16,8 +16,8 @@ from nabla_mlir import numpy as nnp
 from nabla_mlir.base.errors import CompileError
 from nabla_mlir.compiling import compiler, lowering
 from nabla_mlir.compiling.compiler import compile_module
-from nabla_mlir.compiling.held_references import held
-from nabla_mlir.compiling.references import lost_buffers
+from nabla_mlir.compiling.internals.held_references import held
+from nabla_mlir.compiling.internals.references import lost_buffers
 from nabla_mlir.dialects.context import parse_module
 from nabla_mlir.runtime import Executable
 from nabla_mlir.targets import CPU
@@ -52,7 +52,7 @@ def lowered() -> nm.Lowered:
 
 
 def test_iree_still_loses_a_buffer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """When it does not, nabla_mlir/compiling/references.py can go: https://github.com/iree-org/iree/issues/24753."""
+    """When it does not, nabla_mlir/compiling/internals/references.py can go: https://github.com/iree-org/iree/issues/24753."""
     monkeypatch.setattr(compiler, "held", lambda artifact, _: artifact)
     with pytest.raises(CompileError, match=r"a fault of IREE in \d+ place\(s\): a loop would use a buffer"):
         compile_module(str(lowered()), CPU(), flags=FLAGS, cache=False)

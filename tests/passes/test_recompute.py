@@ -9,7 +9,7 @@ import nabla_mlir as nm
 import nabla_mlir.nn as nn
 import nabla_mlir.numpy as nnp
 from nabla_mlir.compiling.lowering import legalize
-from nabla_mlir.passes.iree.scheduling.cuts import cheapest_cut
+from nabla_mlir.passes.cuts import cheapest_cut
 from nabla_mlir.passes.iree.scheduling.recompute import RecomputePass
 
 N = 512

@@ -16,8 +16,8 @@ from splitting import needless, run, split_of
 import nabla_mlir as nm
 import nabla_mlir.numpy as nnp
 from nabla_mlir.base.errors import PassError
+from nabla_mlir.passes.cuts import Network
 from nabla_mlir.passes.pipeline import Pipeline
-from nabla_mlir.passes.split.mincut import Network
 
 RNG = np.random.default_rng(0)
 

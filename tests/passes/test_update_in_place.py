@@ -11,7 +11,8 @@ from xla import run_module
 
 from nabla_mlir.base.errors import PassError
 from nabla_mlir.compiling.compiler import compile_module
-from nabla_mlir.passes.iree.faults.update_in_place import TOPOLOGY, UpdateInPlacePass
+from nabla_mlir.passes.iree.faults.update_in_place import UpdateInPlacePass
+from nabla_mlir.passes.iree.internals.buffers import TOPOLOGY
 from nabla_mlir.runtime import Executable
 from nabla_mlir.targets import CPU
 

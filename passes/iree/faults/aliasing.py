@@ -13,8 +13,7 @@ from nabla_mlir.dialects.builder import Val, complex_, imag, real
 from nabla_mlir.dialects.regions import made_by, nested_in_functions
 from nabla_mlir.dialects.stablehlo import constant_attribute, constant_splat, emit
 from nabla_mlir.dialects.types import element_type, shape_and_dtype, tensor_type
-
-_BARRIER = "util.optimization_barrier"  # of a host scalar and the number of the copy
+from nabla_mlir.passes.iree.internals.barriers import HOST_BARRIER, behind_barrier
 
 
 def computed(value: ir.Value, number: int) -> ir.Value:
@@ -74,7 +73,7 @@ def _hidden_splat(value: complex, shape: tuple[int, ...], dtype: np.dtype, numbe
 
 def copy_numbers(module: ir.Operation) -> Iterator[int]:
     """Numbers for `computed` that no copy in the module has yet."""
-    makers = [made_by(op.operands[1]) for op in nested_in_functions(module) if op.name == _BARRIER and len(op.operands) == 2]
+    makers = [made_by(op.operands[1]) for op in nested_in_functions(module) if op.name == HOST_BARRIER and len(op.operands) == 2]
     yield from itertools.count(
         1 + max((ir.IntegerAttr(op.attributes["value"]).value for op in makers if op), default=-1)
     )
@@ -84,7 +83,7 @@ def _filled(scalar: ir.Value, shape: tuple[int, ...], number: int) -> ir.Value:
     from iree.compiler.dialects import linalg  # rarely needed, and an eighth of nabla-opt's start time
 
     mark = arith.ConstantOp(ir.IntegerType.get_signless(32), number).result
-    opaque, _ = emit(_BARRIER, [scalar, mark], results=[scalar.type, mark.type]).results
+    opaque, _ = behind_barrier([scalar, mark])
     return linalg.fill(opaque, outs=[tensor.EmptyOp(shape, scalar.type).result])
 
 

@@ -12,6 +12,8 @@ from nabla_mlir.dialects.regions import last_of, made_by
 from nabla_mlir.dialects.stablehlo import OPTIMIZATION_BARRIER
 from nabla_mlir.dialects.types import is_static_tensor, shape_and_dtype
 from nabla_mlir.passes.iree.faults.aliasing import is_constant
+from nabla_mlir.passes.iree.internals.barriers import behind_barrier
+from nabla_mlir.passes.iree.internals.dispatches import DISPATCH
 from nabla_mlir.table.registry import REGISTRY
 from nabla_mlir.table.traits import runs_regions
 
@@ -38,7 +40,7 @@ def use_at_the_end(x: Val) -> None:
     end = last_of(x.value.owner if maker is None else maker.block)
     with ir.InsertionPoint(end), end.location:
         value = signless(x).value
-        ir.Operation.create("util.optimization_barrier", operands=[value], results=[value.type])
+        behind_barrier([value])
 
 
 def one_buffer(values: Sequence[ir.Value] | Iterator[ir.Value]) -> set[ir.Value]:
@@ -68,7 +70,7 @@ def _may_share(value: ir.Value) -> Iterator[ir.Value]:
     size = bytes_of(value.type)
     same = [v for v in maker.operands if size is None or bytes_of(v.type) in (size, None)]
     is_computed = kind == "elementwise" and len({v for v in same if not is_constant(v)}) > 1
-    if kind != "contraction" and maker.name != "flow.dispatch" and not is_computed:
+    if kind != "contraction" and maker.name != DISPATCH and not is_computed:
         yield from same
 
 

@@ -2,13 +2,12 @@
 
 Each fault has a reproducer in tests/passes/faults: a module of one function, with arguments and the right answer.
 tests/passes/test_iree_faults.py compiles it with IREE alone. If a new version of IREE computes it rightly, the test fails and
-names the cure that can go. Some faults have flags of IREE as remedies instead. If a compilation fails with the message of such
-a fault, its remedies are tried one after the other.
+names the cure that can go. Some faults have flags of IREE as remedies instead. If a compilation fails by such a fault, its
+remedies are tried one after the other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from nabla_mlir.targets import CPU
@@ -29,8 +28,7 @@ class Fault:
         so 3.3 may mean an earlier one. "" if it is not known.
       seen: the last version of IREE with the fault.
       targets: the targets with the fault; the reproducer runs on the first of them, and is compiled for the others.
-      message: IREE's message, if flags help. `remedies` are such flags, in the order in which they are tried. They cost some
-        speed.
+      remedies: flags of IREE that help, in the order in which they are tried. They cost some speed.
     """
 
     name: str
@@ -40,7 +38,6 @@ class Fault:
     since: str = "3.3"
     seen: str = "3.13"
     targets: tuple[str, ...] = ("cpu",)
-    message: str = ""
     remedies: tuple[tuple[str, ...], ...] = ()
 
 
@@ -158,29 +155,25 @@ FAULTS = (
     Fault("lapack", "Calls of LAPACK do not compile.", "nabla-legalize-linalg"),
 )  # fmt: skip
 
-# Faults that IREE's message reveals, of modules that are too large or too sensitive for a reproducer.
+# Faults of modules that are too large or too sensitive for a reproducer. A `CompileError` names the fault, by IREE's message
+# (`nabla_mlir.compiling.internals.messages`) or by the code (`references.py` there).
 WITH_REMEDIES = (
     Fault("two_scatters_into_one_constant", "Two scatters into one constant do not compile if one operation reads both results.",
-          "nabla-separate-constants", since="", message="'stream.yield' op used resource not listed",
-          remedies=(("--iree-stream-partitioning-favor=debug",),)),
+          "nabla-separate-constants", since="", remedies=(("--iree-stream-partitioning-favor=debug",),)),
     Fault("sum_of_small_sums", "A sum over a whole tensor does not compile for Vulkan if a small sum computes the tensor "
-          "(the energy of charges).", "these flags", since="", message="failed to legalize operation 'memref.alloc'",
+          "(the energy of charges).", "these flags", since="",
           remedies=(("--iree-dispatch-creation-element-wise-fuse-multi-reduction=false",),)),
     Fault("wide_convolution", "A 3x3 convolution to 256 features, fused with the next operation, does not compile (the block "
           "of 16 products of a convolutional network).", "these flags", since="",
-          message="'linalg.generic' op inferred input/output operand",
           remedies=(CPU.for_wide_convolutions, ("--iree-llvmcpu-disable-distribution",))),
     Fault("lost_buffer", "The code of a loop releases a buffer before it uses it; the remedies lead to other code.",
-          "nabla_mlir/compiling/held_references.py", f"{_ISSUE}24753", since="", message="a buffer that it has given away",
+          "nabla_mlir/compiling/internals/held_references.py", f"{_ISSUE}24753", since="",
           remedies=(("--iree-hal-force-indirect-command-buffers",), ("--iree-hal-indirect-command-buffers=false",),
                     ("--iree-hal-memoization=false",), ("--iree-stream-partitioning-favor=debug",),
                     ("--iree-stream-partitioning-favor=debug", "--iree-hal-force-indirect-command-buffers"))),
 )  # fmt: skip
 
 
-def remedies_for(message: str) -> Iterator[tuple[str, ...]]:
-    """The flags to try with a module for which IREE prints this message."""
-    for fault in WITH_REMEDIES:
-        if fault.message in message:
-            yield from fault.remedies
-            return
+def remedies_for(name: str) -> tuple[tuple[str, ...], ...]:
+    """The flags to try with a module that IREE does not compile because of this fault."""
+    return next((fault.remedies for fault in WITH_REMEDIES if fault.name == name), ())

@@ -12,9 +12,10 @@ from nabla_mlir.dialects.regions import function_around, made_by, nested
 from nabla_mlir.dialects.stablehlo import OPTIMIZATION_BARRIER, constant_attribute, constant_splat
 from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.passes.iree.faults.ownership import root_of
+from nabla_mlir.passes.iree.internals.barriers import HOST_BARRIER
 from nabla_mlir.table.traits import is_elementwise, is_free, size_of
 
-_BARRIERS = (OPTIMIZATION_BARRIER, "util.optimization_barrier")  # IREE does not merge their results
+_BARRIERS = (OPTIMIZATION_BARRIER, HOST_BARRIER)  # IREE does not merge their results
 _DEPTH = 64  # the depth up to which values are compared; beyond it they count as equal, which costs at most a copy
 
 

@@ -15,11 +15,9 @@ from nabla_mlir.passes.iree.faults.aliasing import computed, copy_numbers, is_co
 from nabla_mlir.passes.iree.faults.buffers import is_shared_behind_barrier
 from nabla_mlir.passes.iree.faults.ownership import come_before, makers_behind, root_of, uses_of
 from nabla_mlir.passes.iree.faults.twins import Twins
+from nabla_mlir.passes.iree.internals.buffers import share_memory
 from nabla_mlir.table.traits import is_choice, updated
 
-TOPOLOGY = (
-    "#hal.device.topology<links = [(@__device_0 -> @__device_0 = {unified_memory = true, transparent_access = true})]>"
-)
 _ENDS = ("stablehlo.return", "func.return")
 
 Edge = tuple[ir.Operation, int]  # an operation, and the index of an operand that it writes, or passes on to be written
@@ -44,7 +42,7 @@ class UpdateInPlacePass(TargetPass):
       and writes first (ScheduleConcurrency.cpp: `t = x + y; return t.at[0].set(9.0), c, t` for a constant c).
     - Values that IREE merges are one buffer (`Twins`). An argument of the function is the caller's (nabla-keep-arguments).
     - Two carries never start from one value: IREE may pin no reference to a buffer that is passed twice
-      (nabla_mlir/compiling/references.py).
+      (nabla_mlir/compiling/internals/references.py).
 
     For Vulkan, IREE still copies in loops, because nested loops would free buffers twice there.
 
@@ -73,7 +71,7 @@ class UpdateInPlacePass(TargetPass):
             with ir.InsertionPoint(op), op.location:
                 op.operands[i] = computed(op.operands[i], next(numbers))
         if loops and self.codegen.updates_in_loops:
-            module.attributes["stream.topology"] = ir.Attribute.parse(TOPOLOGY, module.context)
+            share_memory(module)
 
 
 def _is_owned(op: ir.Operation, i: int, equals: Twins) -> bool:

@@ -10,6 +10,7 @@ from iree.compiler.dialects import arith
 
 from nabla_mlir.dialects.regions import last_of, made_by, nested_in_functions, within
 from nabla_mlir.passes.base import Pass, register
+from nabla_mlir.passes.iree.internals.barriers import behind_barrier
 from nabla_mlir.table.regions import reads_of
 from nabla_mlir.table.traits import runs_regions
 
@@ -35,7 +36,7 @@ class WaitForLoopsPass(Pass):
             if op.name != "func.func" and runs_regions(op) and _shares(op):
                 with ir.InsertionPoint.after(op), op.location:
                     number = arith.ConstantOp(ir.IntegerType.get_signless(32), 0).result
-                    ir.Operation.create("util.optimization_barrier", operands=[number], results=[number.type])
+                    behind_barrier([number])
 
 
 def _shares(op: ir.Operation) -> bool:

@@ -1,4 +1,4 @@
-"""Calls of kernels: an executable in the module, and the operation that runs it."""
+"""Calls of kernels that are written for the target machine and the dtype of their operands."""
 
 from __future__ import annotations
 
@@ -6,15 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 from iree.compiler import ir
-from iree.compiler.dialects import arith
 
 from nabla_mlir.dialects.builder import Val
-from nabla_mlir.dialects.regions import function_around, functions_of
+from nabla_mlir.passes.iree.internals.dispatches import call_kernel
 from nabla_mlir.passes.iree.kernels.text import Form, Memory
 from nabla_mlir.passes.iree.target import machine
-
-# Constants at the beginning of a block, by type and number.
-Constants = dict[tuple[ir.Block, ir.Type, int], ir.Value]
 
 _ELEMENTS = {np.dtype(np.float32): "f32", np.dtype(np.float64): "f64"}
 
@@ -34,67 +30,3 @@ def call(name: str, text: str, operands: Sequence[Val], results: Sequence[Memory
     types = [ir.Type.parse(m.type.replace("memref", "tensor")) for m in results]
     at = ir.InsertionPoint.current.block.owner.operation
     return [Val(v) for v in call_kernel(name, text, [x.value for x in operands], types, at)]
-
-
-def call_kernel(
-    name: str,
-    text: str,
-    operands: Sequence[ir.Value],
-    types: Sequence[ir.Type],
-    at: ir.Operation,
-    numbers: Sequence[int] = (),
-    workload: Sequence[int] = (),
-    onto: ir.Value | None = None,
-    constants: Constants | None = None,
-) -> list[ir.Value]:
-    """The results of a kernel, called at the insertion point.
-
-    Args:
-      name: the name of the kernel; a kernel that the module already has is not added again.
-      text: the text of the executable.
-      operands: the values that it reads.
-      types: the types of its results.
-      at: an operation in any function of the module.
-      numbers: i32 arguments, which it gets before the operands.
-      workload: the numbers from which its number of workgroups is computed.
-      onto: the value to which the first result is added in place; it must have no other use.
-      constants: constants that exist already. Kernels of a large module have thousands of arguments, few of which differ.
-    """
-    module = function_around(at).parent.operation
-    executables = (op.operation for op in module.regions[0].blocks[0].operations if op.operation.name == _EXECUTABLE)
-    if not any(op.attributes["sym_name"].value == name for op in executables):
-        first = next(iter(functions_of(module).values()))
-        executable = ir.Module.parse(text)  # must stay alive until its operation has moved
-        executable.body.operations[0].operation.move_before(first)
-    known = {} if constants is None else constants
-    groups = [_constant(ir.IndexType.get(), n, known) for n in workload]
-    scalars = [_constant(ir.IntegerType.get_signless(32), n, known) for n in numbers]
-    arguments = [*scalars, *operands, *([] if onto is None else [onto])]
-    ties = [-1 if onto is None else len(arguments) - 1, *[-1] * (len(types) - 1)]
-    call = ir.Operation.create("flow.dispatch", results=list(types), operands=[*groups, *arguments], attributes={
-        "entry_points": ir.Attribute.parse(f"[@{name}::@{name}]"),
-        "operandSegmentSizes": ir.DenseI32ArrayAttr.get([len(groups), len(arguments), 0, 0]),
-        "tied_operands": ir.Attribute.parse(f"[{', '.join(f'{n} : index' for n in ties)}]"),
-    })  # fmt: skip
-    return list(call.results)
-
-
-def _constant(type: ir.Type, number: int, known: Constants) -> ir.Value:
-    block = ir.InsertionPoint.current.block
-    key = block, type, number
-    if key not in known:
-        with ir.InsertionPoint.at_block_begin(block):
-            known[key] = arith.ConstantOp(type, number).result
-    return known[key]
-
-
-def added_to(op: ir.Operation) -> ir.Value | None:
-    """The operand to which the first result of a call is added in place; None if there is none."""
-    if op.name != "flow.dispatch" or "tied_operands" not in op.attributes:
-        return None
-    position = ir.IntegerAttr(ir.ArrayAttr(op.attributes["tied_operands"])[0]).value
-    groups, *_ = op.attributes["operandSegmentSizes"]
-    return None if position < 0 else op.operands[groups + position]
-
-
-_EXECUTABLE = "hal.executable.source"

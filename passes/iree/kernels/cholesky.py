@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from nabla_mlir.base import thresholds
+from nabla_mlir.passes.iree.internals.executables import workgroup
 from nabla_mlir.passes.iree.kernels.text import Form, Index, Memory, Text, Tile
 
 
@@ -29,7 +30,7 @@ def cholesky_text(name: str, batch: int, n: int, form: Form, lower: bool) -> tup
     u = Memory("%u", (batch, n, n), form.element)
     factor = Memory("%l", (batch, n, n), form.element)
     panel = Memory("%panel", (batch, n // form.width, size, form.width), form.element)
-    b = t.op("hal.interface.workgroup.id[0] : index")
+    b = t.op(workgroup())
     _read_triangle(t, a, u, b, n, lower)
     with t.loop(0, n, size) as first:
         end = t.of_indices("minsi", t.add(first, size), n)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from nabla_mlir.passes.iree.internals.executables import workgroup
 from nabla_mlir.passes.iree.kernels.numbers import Number, Numbers
 from nabla_mlir.passes.iree.kernels.reflections import Reflections, reflection_step
 from nabla_mlir.passes.iree.kernels.rotations import Rotations
@@ -45,7 +46,7 @@ def eigh_text(name: str, batch: int, size: int, n: int, form: Form) -> tuple[str
     work, q, reflectors = (Memory(x, (batch, size, size), element) for x in ("%work", "%q", "%reflectors"))
     pair, line = Memory("%pair", (batch, 3, size), element), Memory("%line", (batch, 3, size + 1), element)
     stores = Rotations.memories("rotations", batch, n, form)
-    b = t.op("hal.interface.workgroup.id[0] : index")
+    b = t.op(workgroup())
     scale = divide_by_largest(t, a, work, b)
     diagonal, beside, taus = (Numbers(t, line, (b, i)) for i in range(3))
     reflections = Reflections(t, reflectors, b, reflection_step(form))

@@ -12,6 +12,7 @@ from nabla_mlir.dialects.builder import Val, bitcast, broadcast, reshape, signle
 from nabla_mlir.dialects.regions import last_of, made_by
 from nabla_mlir.dialects.stablehlo import I64Array, emit
 from nabla_mlir.dialects.types import shape_and_dtype
+from nabla_mlir.passes.iree.internals.dispatches import region
 from nabla_mlir.passes.iree.kernels.code import NestWriter
 from nabla_mlir.passes.iree.kernels.graph import NotSupported, Reader, Shape, splat_of
 from nabla_mlir.passes.iree.kernels.writer import Code
@@ -124,15 +125,16 @@ def _text(
     arguments = [f"%arg{i}: {x.type.element_type}" for i, x in enumerate(operands)]
     arguments += [f"%out{i}: {e}" for i, e in enumerate(elements)]
     results, kinds = ", ".join(f"%y#{i}" for i in range(count)), ", ".join(types)
-    return "\n".join([
-        f"func.func @f({', '.join(f'%x{i}: {x.type}' for i, x in enumerate(operands))}) {{",
-        f"%r:{count} = flow.dispatch.region -> ({kinds}) {{",
+    body = [
         *(f"%e{i} = tensor.empty() : {t}" for i, t in enumerate(types)),
         f"%y:{count} = linalg.generic {{indexing_maps = [{positions}], iterator_types = [{', '.join(_PARALLEL for _ in whole)}]}}",
         f"{ins}outs({', '.join(f'%e{i}' for i in range(count))} : {kinds}) {{",
         f"^bb0({', '.join(arguments)}):", *lines,
         f"linalg.yield {', '.join(c.get_name() for c in codes)} : {', '.join(elements)} }} -> ({kinds})",
-        f"flow.return {results} : {kinds} }}",
+    ]  # fmt: skip
+    return "\n".join([
+        f"func.func @f({', '.join(f'%x{i}: {x.type}' for i, x in enumerate(operands))}) {{",
+        *region(f"%r:{count}", kinds, body, results),
         "return }",
     ])  # fmt: skip
 

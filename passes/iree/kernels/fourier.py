@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from nabla_mlir.passes.iree.internals.executables import workgroup
 from nabla_mlir.passes.iree.kernels.butterflies import Complex, dft, plus, times
 from nabla_mlir.passes.iree.kernels.text import Form, Index, Memory, Text
 
@@ -137,7 +138,7 @@ class _Writer:
         self.memory = Memory("%memory", (self.workgroups, 2, spectrum, 2, self.lanes), form.element)
         if what.in_place:
             self.source = self.target
-        self.workgroup = self.t.op("hal.interface.workgroup.id[0] : index")
+        self.workgroup = self.t.op(workgroup())
 
     def write(self, name: str) -> tuple[str, list[Memory]]:
         """The text of the kernel, and the buffers of its results."""

@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
+from nabla_mlir.passes.iree.internals.executables import binding, executable
 from nabla_mlir.passes.iree.kernels.bindings import Position
 from nabla_mlir.passes.iree.kernels.code import NestWriter
 from nabla_mlir.passes.iree.kernels.graph import Loop, Node
 from nabla_mlir.passes.iree.kernels.index import ZERO, Affine
 from nabla_mlir.passes.iree.kernels.plan import Nest, Planner, Store, starts_of
 from nabla_mlir.passes.iree.kernels.scalars import BYTES
-from nabla_mlir.passes.iree.kernels.text import binding, executable
 from nabla_mlir.passes.iree.kernels.writer import Buffer, Code
 
 Bound = tuple[Buffer, Position]

@@ -15,8 +15,8 @@ from nabla_mlir.dialects.regions import blocks_of, made_by, nested
 from nabla_mlir.dialects.types import tensor_type
 from nabla_mlir.passes.base import Pass, register
 from nabla_mlir.passes.dce import is_unused
+from nabla_mlir.passes.iree.internals.dispatches import call_kernel
 from nabla_mlir.passes.iree.kernels.bindings import MAX_BINDINGS, Position, bind_reads, result_at, share_results
-from nabla_mlir.passes.iree.kernels.call import call_kernel
 from nabla_mlir.passes.iree.kernels.graph import Node, NotSupported, Reader, Region
 from nabla_mlir.passes.iree.kernels.loops import Kernel
 from nabla_mlir.passes.iree.kernels.scalars import ELEMENTWISE, instructions

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from nabla_mlir.base import thresholds
+from nabla_mlir.passes.iree.internals.executables import workgroup
 from nabla_mlir.passes.iree.kernels.text import Form, Index, Memory, Text, Tile
 
 
@@ -30,7 +31,7 @@ def lu_text(name: str, batch: int, shape: tuple[int, int], true: tuple[int, int]
     u = Memory("%u", (batch, m, n), form.element)
     pivots = Memory("%pivots", (batch, last), "i32")
     panel = Memory("%panel", (batch, n // form.width, thresholds.LU_PANEL, form.width), form.element)
-    b = t.op("hal.interface.workgroup.id[0] : index")
+    b = t.op(workgroup())
     with t.loop(0, m) as i, t.loop(0, n, form.lanes) as j:
         t.put(t.vector(a, b, i, j), u, b, i, j)
     with t.loop(0, last, thresholds.LU_PANEL) as first:

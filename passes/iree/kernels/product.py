@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from nabla_mlir.base import thresholds
+from nabla_mlir.passes.iree.internals.executables import workgroup
 from nabla_mlir.passes.iree.kernels.layout import AXES, Kind, Layout, View
 from nabla_mlir.passes.iree.kernels.panels import Panel, Panels
 from nabla_mlir.passes.iree.kernels.text import Form, Index, Memory, Text, Tile, round_up
@@ -162,7 +163,7 @@ class _Writer:
     def text(self) -> str:
         """The text of the executable."""
         t, form = self.t, self.form
-        group, self.batch = (t.op(f"hal.interface.workgroup.id[{axis}] : index") for axis in (0, 1))
+        group, self.batch = (t.op(workgroup(axis)) for axis in (0, 1))
         of_batch, batches = t.mul(*self.counts), self._product(self.sizes)
         self.group = t.add(t.mul(self.batch, of_batch), group)
         self.left_at = t.mul(self.terms, self.share[1])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from nabla_mlir.passes.iree.internals.executables import workgroup
 from nabla_mlir.passes.iree.kernels.numbers import Number
 from nabla_mlir.passes.iree.kernels.reflections import Reflections, reflection_step
 from nabla_mlir.passes.iree.kernels.text import Form, Memory, Text
@@ -27,7 +28,7 @@ def qr_text(name: str, batch: int, shape: tuple[int, int], true: tuple[int, int]
     factors = Memory("%factors", (batch, n, m), form.element)
     taus = Memory("%taus", (batch, count), form.element)
     vectors = Memory("%vectors", (batch, count, m), form.element)
-    b = t.op("hal.interface.workgroup.id[0] : index")
+    b = t.op(workgroup())
     reflections = Reflections(t, vectors, b, reflection_step(form))
     with t.loop(0, n, form.rows) as start:
         rows = [t.add(start, i) for i in range(form.rows)]
@@ -76,7 +77,7 @@ def q_text(name: str, batch: int, shape: tuple[int, int], count: int, form: Form
     taus = Memory("%taus", (batch, count), form.element, read_only=True)
     q = Memory("%q", (batch, n, m), form.element)
     vectors = Memory("%vectors", (batch, count, m), form.element)
-    b = t.op("hal.interface.workgroup.id[0] : index")
+    b = t.op(workgroup())
     reflections = Reflections(t, vectors, b, reflection_step(form))
     with t.loop(0, count) as k:
         with t.loop(0, m, form.lanes) as j:

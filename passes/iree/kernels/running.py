@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from nabla_mlir.passes.iree.internals.executables import workgroup
 from nabla_mlir.passes.iree.kernels.text import Form, Index, Memory, Text
 
 _BLOCK = 128  # the number of elements, or of blocks, that are combined one after another; they form a block of the next level
@@ -90,7 +91,7 @@ def running_text(name: str, running: Running, form: Form) -> tuple[str, list[Mem
 def write_lines(t: Text, lines: Lines, line: Line) -> None:
     """Writes all lines of a workgroup; as many lines are interleaved as keep a core busy."""
     rows = lines.rows
-    first = t.of_indices("muli", t.op("hal.interface.workgroup.id[0] : index"), rows)
+    first = t.of_indices("muli", t.op(workgroup()), rows)
     last = t.of_indices("minsi", t.add(first, rows), lines.outer)
     if lines.inner > 1:
         with t.loop(first, last) as o:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from nabla_mlir.passes.iree.internals.executables import workgroup
 from nabla_mlir.passes.iree.kernels.text import Form, Index, Memory, Text, round_up
 
 LEAST_VECTORS, MOST_GROUPS = 4, 8  # vectors of a workgroup, and workgroups of a kernel
@@ -50,7 +51,7 @@ def scatter_text(name: str, sums: RowSums, form: Form) -> tuple[str, list[Memory
     start = Memory("%start", (rows, sums.width), element, read_only=True)
     result = Memory("%result", (rows, sums.width), element)
     share = round_up(-(-sums.width // sums.groups), form.lanes)
-    first = t.of_indices("muli", t.op("hal.interface.workgroup.id[0] : index"), share)
+    first = t.of_indices("muli", t.op(workgroup()), share)
     last = t.of_indices("minsi", t.add(first, share), sums.width)
     with t.loop(0, rows) as i:
         _over_columns(t, (first, last), lambda j, is_vector: _begin(t, sums, start, result, (i, j), is_vector))

@@ -6,6 +6,7 @@ the length of a row.
 
 from __future__ import annotations
 
+from nabla_mlir.passes.iree.internals.executables import workgroup
 from nabla_mlir.passes.iree.kernels.scalars import BYTES
 from nabla_mlir.passes.iree.kernels.text import Form, Index, Memory, Text
 
@@ -30,7 +31,7 @@ def sort_text(name: str, rows: int, n: int, element: str) -> tuple[str, list[Mem
     keys, positions = Memory("%keys", (rows, n), element), Memory("%places", (rows, n), "i32")
     more_keys, more_positions = Memory("%more_keys", (groups, n), element), Memory("%more_places", (groups, n), "i32")
     counts = Memory("%counts", (groups, digits, DIGITS), "i32")
-    group = t.op("hal.interface.workgroup.id[0] : index")
+    group = t.op(workgroup())
     with t.loop(group, rows, groups) as row:
         _count(t, operand, counts, (row, group), n)
         final, between = ((keys, positions), row), ((more_keys, more_positions), group)

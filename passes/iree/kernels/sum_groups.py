@@ -15,8 +15,8 @@ from nabla_mlir.dialects.regions import made_by, within
 from nabla_mlir.dialects.stablehlo import constant_splat
 from nabla_mlir.dialects.types import is_static_tensor, shape_and_dtype, tensor_type
 from nabla_mlir.passes.dce import is_unused
+from nabla_mlir.passes.iree.internals.dispatches import call_kernel
 from nabla_mlir.passes.iree.kernels.bindings import MAX_BINDINGS
-from nabla_mlir.passes.iree.kernels.call import call_kernel
 from nabla_mlir.passes.iree.kernels.graph import Node, NotSupported, Reader, Shape
 from nabla_mlir.passes.iree.kernels.plan import SHORT, Space
 from nabla_mlir.passes.iree.kernels.sums import Sum, SumsKernel

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from nabla_mlir.passes.iree.internals.executables import binding, executable, workgroup
 from nabla_mlir.passes.iree.kernels.code import NestWriter
 from nabla_mlir.passes.iree.kernels.graph import Node, NotSupported
 from nabla_mlir.passes.iree.kernels.index import LANE, ZERO, Affine, Index, NeedsBuffer, linear, symbol
 from nabla_mlir.passes.iree.kernels.plan import Space
 from nabla_mlir.passes.iree.kernels.scalars import neutral
-from nabla_mlir.passes.iree.kernels.text import binding, executable
 from nabla_mlir.passes.iree.kernels.writer import Buffer, Code
 
 
@@ -71,7 +71,7 @@ class SumsKernel(NestWriter):
         self._lane_count = min(self._lanes(s.node.operands[0], self._loops[-1]) for s in sums)
         self._has_tail = self._loops[-1] % self._lane_count > 0
         self._slots = 1 + self._has_tail
-        group = writer.pure("hal.interface.workgroup.id[0] : index", ())
+        group = writer.pure(workgroup(), ())
         writer.ranges[group] = (0, groups - 1)
         lines, buffers = ["%begin = arith.constant 0 : index"], []
         for i, node in enumerate(inputs):

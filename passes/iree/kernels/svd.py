@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from nabla_mlir.passes.iree.internals.executables import workgroup
 from nabla_mlir.passes.iree.kernels.numbers import Number, Numbers, where
 from nabla_mlir.passes.iree.kernels.reflections import Reflections, reflection_step
 from nabla_mlir.passes.iree.kernels.rotations import Rotations
@@ -47,7 +48,7 @@ def svd_text(name: str, batch: int, size: int, n: int, form: Form) -> tuple[str,
     )
     pending, line = Memory("%pending", (batch, 6, size), element), Memory("%line", (batch, 4, size + 1), element)
     stores = [Rotations.memories(x, batch, n, form) for x in ("left_rotations", "right_rotations")]
-    b = t.op("hal.interface.workgroup.id[0] : index")
+    b = t.op(workgroup())
     scale = divide_by_largest(t, a, work, b)
     diagonal, above, left_taus, right_taus = (Numbers(t, line, (b, i)) for i in range(4))
     rows, columns = (Reflections(t, m, b, reflection_step(form)) for m in (u, v))

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from nabla_mlir.passes.iree.internals.executables import argument, binding, executable
 from nabla_mlir.passes.iree.kernels.scalars import BYTES
 
 Index = str | int
@@ -342,50 +343,9 @@ class Text:
     def _beginning(self) -> list[str]:
         lines = [f"{k} = arith.constant {value} : {type}" for (value, type), k in self._constants.items()]
         for i, name in enumerate(self._arguments):
-            lines.append(f"{name}_i32 = hal.interface.constant.load layout(#layout) ordinal({i}) : i32")
-            lines.append(f"{name} = arith.index_cast {name}_i32 : i32 to index")
+            lines += argument(name, i)
         return lines
 
     def _fresh(self) -> str:
         self._count += 1
         return f"%v{self._count}"
-
-
-def binding(name: str, type: str, position: int, start: str, read_only: bool) -> str:
-    """The operation that defines a buffer of a kernel, from a binding and a start offset."""
-    flag = " flags(ReadOnly)" if read_only else ""
-    return f"{name} = hal.interface.binding.subspan layout(#layout) binding({position}) offset({start}){flag} : {type}"
-
-
-def executable(
-    name: str, read_only: Sequence[bool], lines: Sequence[str], counts: Sequence[int] | None = (1, 1, 1), numbers: int = 0
-) -> str:
-    """The text of an executable: a function with this name, and with `numbers` integer arguments and these bindings.
-
-    `counts` is the number of workgroups in x, y and z; None means that the call gives the numbers in x and y.
-    """
-    kinds = ", ".join(f"#hal.pipeline.binding<storage_buffer{', ReadOnly' if flag else ''}>" for flag in read_only)
-    constants = f"constants = {numbers}, " if numbers else ""
-    if counts is None:
-        workload, groups = ", %x: index, %y: index", "    %z = arith.constant 1 : index"
-    else:
-        workload = ""
-        groups = "\n".join(f"    %{axis} = arith.constant {count} : index" for axis, count in zip("xyz", counts, strict=True))
-    body = "\n".join(f"      {line}" for line in lines)
-    return _EXECUTABLE.format(name=name, constants=constants, kinds=kinds, workload=workload, groups=groups, lines=body)
-
-
-_EXECUTABLE = """#layout = #hal.pipeline.layout<{constants}bindings = [{kinds}]>
-hal.executable.source private @{name} {{
-  hal.executable.export public @{name} ordinal(0) layout(#layout) count(%d: !hal.device{workload}) -> (index, index, index) {{
-{groups}
-    hal.return %x, %y, %z : index, index, index
-  }}
-  builtin.module {{
-    func.func @{name}() attributes {{translation_info = #iree_codegen.translation_info<pipeline = #iree_cpu.pipeline<Default>>}} {{
-{lines}
-      return
-    }}
-  }}
-}}
-"""

@@ -12,7 +12,7 @@ from nabla_mlir.base import thresholds
 from nabla_mlir.dialects import builder as b
 from nabla_mlir.dialects.builder import Val
 from nabla_mlir.dialects.types import tensor_type
-from nabla_mlir.passes.iree.kernels.call import call_kernel
+from nabla_mlir.passes.iree.internals.dispatches import call_kernel
 from nabla_mlir.passes.iree.kernels.fourier import (
     Strides,
     Transforms,

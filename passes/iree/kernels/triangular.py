@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from nabla_mlir.passes.iree.internals.executables import workgroup
 from nabla_mlir.passes.iree.kernels.text import Form, Memory, Text
 
 
@@ -33,8 +34,8 @@ def triangular_text(
     x = Memory("%x", (batch, n, columns), form.element)
     whole = Memory("%whole", (batch, n, tiles * form.width), form.element)
     is_whole = columns == whole.shape[2]
-    column = t.of_indices("muli", t.op("hal.interface.workgroup.id[0] : index"), form.width)
-    b = t.op("hal.interface.workgroup.id[1] : index")
+    column = t.of_indices("muli", t.op(workgroup()), form.width)
+    b = t.op(workgroup(1))
     end = t.of_indices("minsi", t.add(column, form.width), columns)
     if not is_whole:
         _copy(t, right, whole, b, column, end)

@@ -15,9 +15,8 @@ from nabla_mlir.dialects.builder import Val
 from nabla_mlir.dialects.regions import blocks_in_functions, made_by
 from nabla_mlir.passes.base import Pass, register
 from nabla_mlir.passes.dce import erase_dead_in
+from nabla_mlir.passes.iree.internals.codegen import GATHER
 from nabla_mlir.table.traits import is_elementwise, is_part, is_reduction, is_view, moved
-
-_GATHER = "iree_linalg_ext.gather"
 
 
 @register
@@ -99,7 +98,7 @@ def _gathers_behind(value: ir.Value) -> set[ir.Operation]:
         maker = made_by(work.pop())
         if maker is None:
             continue
-        if maker.name in ("stablehlo.gather", _GATHER):
+        if maker.name in ("stablehlo.gather", GATHER):
             found.add(maker)
         elif is_elementwise(maker) or is_view(maker):
             work += [v for v in maker.operands if v not in seen]
@@ -116,7 +115,7 @@ def _rewrite(op: ir.Operation) -> None:
         table = Val(op.operands[0])
         if _gathers_behind(table.value):
             table = b.stored(table)
-        rows = Val(hlo.emit(_GATHER, [table.value, index.value, empty], results=[result.type],
+        rows = Val(hlo.emit(GATHER, [table.value, index.value, empty], results=[result.type],
                             attributes={"dimension_map": hlo.I64Array.encode([0])}).results[0])  # fmt: skip
         # IREE repeats a gather in each dispatch that reads it, so such a dispatch must read whole rows.
         if any(map(_takes_parts, _readers(result))):

@@ -12,7 +12,7 @@ from iree.compiler import ir
 from nabla_mlir.base import thresholds
 from nabla_mlir.dialects.builder import Val, reshape, transpose
 from nabla_mlir.dialects.types import shape_and_dtype
-from nabla_mlir.passes.iree.kernels.call import Constants
+from nabla_mlir.passes.iree.internals.dispatches import Constants
 from nabla_mlir.passes.iree.kernels.layout import Axis, Layout, merged
 from nabla_mlir.passes.iree.kernels.product import Product, ProductKernel
 from nabla_mlir.passes.iree.scheduling.nests import Transposes, replace_product, transposed_once

@@ -11,7 +11,7 @@ from iree.compiler import ir
 from nabla_mlir.dialects.builder import Val, reshape
 from nabla_mlir.dialects.regions import before_reshapes, made_by, nested_in_functions
 from nabla_mlir.dialects.types import shape_and_dtype, tensor_type
-from nabla_mlir.passes.iree.kernels.call import Constants, call_kernel
+from nabla_mlir.passes.iree.internals.dispatches import Constants, call_kernel
 from nabla_mlir.passes.iree.kernels.product import ProductKernel
 from nabla_mlir.passes.iree.scheduling.nests import replace_product
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -13,15 +12,10 @@ from nabla_mlir.base import thresholds
 from nabla_mlir.dialects.arguments import OUTPUT, attribute_of, is_writable
 from nabla_mlir.dialects.builder import Val, bitcast, signless
 from nabla_mlir.dialects.regions import functions_of, last_of, made_by, nested
-from nabla_mlir.dialects.stablehlo import emit
 from nabla_mlir.passes.base import Pass, register
-from nabla_mlir.passes.iree.kernels.call import added_to
+from nabla_mlir.passes.iree.internals.buffers import PLACED, buffers_of, placed_in
+from nabla_mlir.passes.iree.internals.dispatches import added_to
 from nabla_mlir.rules.copies import overwritten
-
-# Exactly the bits of host heaps, because a caching allocator does not reuse memory with other bits.
-_MEMORY = 0x30  # device-visible, device-local
-_USAGE = 0x9000C03  # transfers, dispatches, mapping
-_PLACED = "hal.tensor.alias"
 
 
 @register
@@ -89,7 +83,7 @@ def _added_to(result: ir.Value) -> ir.Value | None:
             value = first = onto
         else:
             break
-    return first if maker is not None and maker.name != _PLACED else None
+    return first if maker is not None and maker.name != PLACED else None
 
 
 def _given(func: ir.Operation) -> set[int]:
@@ -123,30 +117,8 @@ def _bytes(value: ir.Value) -> int:
     return math.prod(val.shape) * val.dtype.itemsize
 
 
-def buffers_of(sizes: Sequence[int]) -> list[ir.Value]:
-    """One buffer of each size, from the allocator of the only device."""
-    device = _make("!hal.device", "hal.devices.get", [_number(0, "index")])
-    allocator = _make("!hal.allocator", "hal.device.allocator", [device])
-    queues = _number(-1, "i64")  # any queue
-    kind = [_number(_MEMORY, "i32", "hal.memory_type", "type"), _number(_USAGE, "i32", "hal.buffer_usage", "usage")]
-    return [
-        _make("!hal.buffer", "hal.allocator.allocate", [allocator, queues, *kind, _number(size, "index")]) for size in sizes
-    ]
-
-
-def _number(number: int, type: str, name: str = "arith.constant", attribute: str = "value") -> ir.Value:
-    return _make(type, name, attributes={attribute: ir.IntegerAttr.get(ir.Type.parse(type), number)})
-
-
-def _make(
-    type: str, name: str, operands: Sequence[ir.Value] = (), attributes: Mapping[str, ir.Attribute] | None = None
-) -> ir.Value:
-    return emit(name, operands, results=[ir.Type.parse(type)], attributes=attributes).results[0]
-
-
 def _written_to(value: Val, buffer: ir.Value) -> Val:
     """The value, computed in the buffer."""
     if value.dtype.kind == "u":
         return bitcast(_written_to(signless(value), buffer), value.dtype)
-    sizes = {"operandSegmentSizes": ir.DenseI32ArrayAttr.get([1, 0, 1, 0])}
-    return Val(emit(_PLACED, [value.value, buffer], results=[value.type], attributes=sizes).results[0])
+    return Val(placed_in(value.value, buffer))

@@ -9,20 +9,18 @@ from iree.compiler import ir
 
 from nabla_mlir.base import thresholds
 from nabla_mlir.dialects.regions import last_of, made_by, nested
-from nabla_mlir.dialects.stablehlo import OPTIMIZATION_BARRIER, emit
+from nabla_mlir.dialects.stablehlo import OPTIMIZATION_BARRIER
 from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.passes.base import Pass, register
-from nabla_mlir.passes.iree.scheduling.place_results import buffers_of, bytes_of_values, entries_of
-from nabla_mlir.runtime.scratch import REFLECTED
+from nabla_mlir.passes.iree.internals.barriers import HOST_BARRIER
+from nabla_mlir.passes.iree.internals.buffers import UNKNOWN, buffers_of, mark, with_transients
+from nabla_mlir.passes.iree.scheduling.place_results import bytes_of_values, entries_of
 from nabla_mlir.table.registry import REGISTRY
 
-TRANSIENTS = "hal.tensor.transients"
-UNKNOWN = 0x6E61626C61  # represents the size of the buffer, which IREE knows after it has laid out the buffer
-_REFLECTION, _LATER = "iree.reflection", "later"
 #  State that lives between calls leads to allocations by other functions. Between barriers IREE allocates separately,
 # and these allocations would not share memory.
 _SEPARATE = ("util.global.load", "util.global.store", "func.call")
-_BARRIERS = ("util.optimization_barrier", OPTIMIZATION_BARRIER)
+_BARRIERS = (HOST_BARRIER, OPTIMIZATION_BARRIER)
 
 
 @register
@@ -34,9 +32,9 @@ class PlaceTransientsPass(Pass):
     call. The first touch of these pages is a tenth to a third of the time of memory-bound programs. `runtime.pooled` has an
     allocator that returns the same memory again. Functions with calls, state, barriers or branches on the host stay as they are.
 
-    The size of the buffer is not known here. `compiling.transients.set_sizes` replaces `UNKNOWN` by it, between the two steps of
-    a compilation. Functions with loops are only marked: the size of their carries is known after IREE's stream phase, where
-    `compiling.arena` lays out the buffer.
+    The size of the buffer is not known here. `compiling.internals.transients.set_sizes` replaces `UNKNOWN` by it, between the
+    two steps of a compilation. Functions with loops are only marked: the size of their carries is known after IREE's stream
+    phase, where `compiling.internals.arena` lays out the buffer.
 
     Example: tests/filecheck/passes/place_transients.mlir
     """
@@ -55,7 +53,7 @@ def _position(func: ir.Operation) -> None:
         return
     runs = set(map(_runs, operations))
     if "loop" in runs:
-        func.attributes[_REFLECTION] = ir.DictAttr.get({REFLECTED: ir.StringAttr.get(_LATER)})
+        mark(func)
         return
     if runs != {""} or any(op.name in _BARRIERS for op in operations):
         return
@@ -69,16 +67,7 @@ def _position(func: ir.Operation) -> None:
             (buffer,) = buffers_of([UNKNOWN])
         with ir.InsertionPoint(end):
             for i in positions:
-                value = end.operands[i]
-                end.operands[i] = emit(TRANSIENTS, [value, buffer], results=[value.type]).results[0]
-
-
-def is_marked(func: ir.Operation) -> bool:
-    """True if a function, in any phase of IREE, is marked for a buffer that is laid out after the stream phase."""
-    if _REFLECTION not in func.attributes:
-        return False
-    reflection = func.attributes[_REFLECTION]
-    return REFLECTED in reflection and bool(reflection[REFLECTED].value == _LATER)
+                end.operands[i] = with_transients(end.operands[i], buffer)
 
 
 def _runs(op: ir.Operation) -> str:

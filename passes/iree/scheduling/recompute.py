@@ -14,8 +14,8 @@ from nabla_mlir.dialects.regions import blocks_in_functions, made_by
 from nabla_mlir.dialects.stablehlo import BARRIERS
 from nabla_mlir.dialects.types import is_static_tensor
 from nabla_mlir.passes.base import Pass, register
+from nabla_mlir.passes.cuts import cheapest_cut
 from nabla_mlir.passes.dce import is_unused
-from nabla_mlir.passes.iree.scheduling.cuts import cheapest_cut
 from nabla_mlir.table.regions import reads_of
 from nabla_mlir.table.traits import ONE_BY_ONE, bytes_of, is_elementwise, is_free, is_view, record_or_none, size_of
 

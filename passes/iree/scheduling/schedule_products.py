@@ -16,7 +16,7 @@ from nabla_mlir.dialects.stablehlo import DotDims
 from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.passes.base import Pass, register
 from nabla_mlir.passes.iree.faults.separate_uses import positions_of_broadcasts
-from nabla_mlir.passes.iree.kernels.call import Constants
+from nabla_mlir.passes.iree.internals.dispatches import Constants
 from nabla_mlir.passes.iree.scheduling.batches import BatchedProduct, SharedProduct
 from nabla_mlir.passes.iree.scheduling.nests import (
     Transposes,

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from iree.compiler import ir
 
 from nabla_mlir.base import thresholds
+from nabla_mlir.passes.iree.internals.codegen import tiling
 
 TILES = "compilation_info"  # the attribute of a product whose tiles nabla_mlir has chosen
 
@@ -27,12 +28,7 @@ class Tiles:
 
     def attribute(self) -> ir.Attribute:
         """IREE's attribute `compilation_info`."""
-        tiles = (f"distribution = {list(self.distribution)}, vector_common_parallel = {list(self.parallel)}, "
-                 f"vector_reduction = {list(self.reduction)}")  # fmt: skip
-        return ir.Attribute.parse(
-            f"#iree_codegen.compilation_info<lowering_config = #iree_cpu.lowering_config<{tiles}>, "
-            "translation_info = #iree_codegen.translation_info<pipeline = #iree_cpu.pipeline<DoubleTilingExpert>>>"
-        )
+        return tiling(self.distribution, self.parallel, self.reduction)
 
 
 def largest_divisor(n: int, bound: int) -> int:

@@ -12,6 +12,7 @@ from nabla_mlir.dialects import builder as b
 from nabla_mlir.dialects.builder import Val
 from nabla_mlir.dialects.regions import made_by
 from nabla_mlir.dialects.stablehlo import BARRIERS, SLICES, I64Array
+from nabla_mlir.passes.iree.internals.dispatches import DISPATCH
 from nabla_mlir.passes.iree.kernels.layout import Axis
 from nabla_mlir.table.traits import CONSTANT
 
@@ -163,4 +164,4 @@ def _is_in_memory(value: ir.Value) -> bool:
     maker = made_by(value)
     while maker is not None and maker.name in _VIEWS:
         maker = made_by(maker.operands[0])
-    return maker is None or maker.name in (CONSTANT, "flow.dispatch", *BARRIERS) or len(list(maker.results[0].uses)) > 1
+    return maker is None or maker.name in (CONSTANT, DISPATCH, *BARRIERS) or len(list(maker.results[0].uses)) > 1

@@ -82,3 +82,29 @@ func.func @wide_counter(%xs: tensor<5x8xf32>, %w: tensor<8x4xf32>, %u: tensor<4x
   }) : (tensor<i64>, tensor<4xf32>) -> (tensor<i64>, tensor<4xf32>)
   return %r#1 : tensor<4xf32>
 }
+
+// A block of several rows is not a row, even if it has as many elements.
+// CHECK-LABEL: func.func @blocks
+// CHECK-NOT: stablehlo.dot_general
+// CHECK: stablehlo.while
+// CHECK: stablehlo.dynamic_slice %{{.*}}, %{{.*}}, %{{.*}}, sizes = [2, 4]
+// CHECK: stablehlo.dot_general
+func.func @blocks(%xs: tensor<5x8xf32>, %w: tensor<8x4xf32>, %h: tensor<4xf32>) -> tensor<4xf32> {
+  %c0 = stablehlo.constant dense<0> : tensor<i32>
+  %c5 = stablehlo.constant dense<5> : tensor<i32>
+  %r:2 = "stablehlo.while"(%c0, %h) ({
+  ^bb0(%i: tensor<i32>, %a: tensor<4xf32>):
+    %go = stablehlo.compare LT, %i, %c5 : (tensor<i32>, tensor<i32>) -> tensor<i1>
+    stablehlo.return %go : tensor<i1>
+  }, {
+  ^bb0(%i: tensor<i32>, %a: tensor<4xf32>):
+    %one = stablehlo.constant dense<1> : tensor<i32>
+    %next = stablehlo.add %i, %one : tensor<i32>
+    %sliced = stablehlo.dynamic_slice %xs, %i, %c0, sizes = [2, 4] : (tensor<5x8xf32>, tensor<i32>, tensor<i32>) -> tensor<2x4xf32>
+    %x = stablehlo.reshape %sliced : (tensor<2x4xf32>) -> tensor<8xf32>
+    %p = stablehlo.dot_general %x, %w, contracting_dims = [0] x [0] : (tensor<8xf32>, tensor<8x4xf32>) -> tensor<4xf32>
+    %b = stablehlo.add %p, %a : tensor<4xf32>
+    stablehlo.return %next, %b : tensor<i32>, tensor<4xf32>
+  }) : (tensor<i32>, tensor<4xf32>) -> (tensor<i32>, tensor<4xf32>)
+  return %r#1 : tensor<4xf32>
+}

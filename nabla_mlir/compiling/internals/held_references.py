@@ -12,8 +12,8 @@ import struct
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from nabla_mlir.compiling.archive import sealed
-from nabla_mlir.compiling.disassembly import Block, Moves, functions
+from nabla_mlir.compiling.internals.archive import sealed
+from nabla_mlir.compiling.internals.disassembly import Block, Moves, functions
 
 _REFERENCE, _GIVEN = 0x8000, 0x4000  # bits of a register's number
 

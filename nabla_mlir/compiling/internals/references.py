@@ -12,8 +12,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from nabla_mlir.compiling.disassembly import Block, Moves, functions
+from nabla_mlir.compiling.internals.disassembly import Block, Moves, functions
 
+LOST_BUFFER = "lost_buffer"  # the fault, in the table of faults
 _REGISTERS = 256  # more than a function has; all of them count as set at its start
 _FENCES = slice(2, 4)  # the operands of a queue operation with its wait and signal fences
 

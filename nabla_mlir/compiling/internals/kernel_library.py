@@ -15,15 +15,15 @@ from iree.compiler import ir
 
 from nabla_mlir.base import thresholds
 from nabla_mlir.base.errors import CompileError
-from nabla_mlir.compiling.archive import with_file
-from nabla_mlir.compiling.compiler import UNVERIFIED, compile_module
-from nabla_mlir.compiling.executables import inside, move_into, name_of, rename_calls
+from nabla_mlir.compiling.compiler import compile_module
+from nabla_mlir.compiling.internals.archive import with_file
+from nabla_mlir.compiling.internals.executables import inside, move_into, name_of, rename_calls
+from nabla_mlir.compiling.internals.phases import LIBRARY_ALONE
 from nabla_mlir.dialects.context import context
 from nabla_mlir.dialects.regions import nested
+from nabla_mlir.passes.iree.internals.dispatches import DISPATCH
+from nabla_mlir.passes.iree.internals.executables import EXECUTABLE
 from nabla_mlir.targets import Target
-
-_SOURCE = "hal.executable.source"
-_LIBRARY = ("--compile-mode=hal-executable", UNVERIFIED)  # makes only the library
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ def take_kernels(module: ir.Module) -> KernelLibrary | None:
     """Moves the kernels of a legalised module to a library and leaves stubs; None if the kernels are too small for that to
     pay off.
     """
-    sources = [op.operation for op in module.body.operations if op.operation.name == _SOURCE]
+    sources = [op.operation for op in module.body.operations if op.operation.name == EXECUTABLE]
     if sum(len(nested(op)) for op in sources) < thresholds.KERNELS_APART or not all(map(_is_alone, sources)):
         return None
     home, *others = sources
@@ -55,7 +55,7 @@ def take_kernels(module: ir.Module) -> KernelLibrary | None:
         move_into(home, others)
         for op in others:
             op.erase()
-        rename_calls(module, "flow.dispatch", callers)
+        rename_calls(module, DISPATCH, callers)
         kernels_module = ir.Module.create()
         with ir.InsertionPoint(kernels_module.body):
             whole = home.clone()
@@ -77,12 +77,12 @@ def with_kernels(
       CompileError: one of the two is refused, or IREE has changed the stubs or their library.
     """
     with ThreadPoolExecutor(1) as pool:
-        code = pool.submit(compile_module, library.text, target, flags=[*flags, *_LIBRARY], cache=cache)
+        code = pool.submit(compile_module, library.text, target, flags=[*flags, *LIBRARY_ALONE], cache=cache)
         artifact = compile_rest()
     try:
         return with_file(artifact, f"{library.name}_", code.result())
     except ValueError as error:
-        raise CompileError(f"compiling kernels apart requires a library for them, got {error}.") from None
+        raise CompileError(f"compiling kernels separately requires a library for them, got {error}.") from None
 
 
 def _is_alone(source: ir.Operation) -> bool:

@@ -14,7 +14,7 @@ import numpy as np
 from iree.compiler import ir
 
 from nabla_mlir.base.errors import CompileError
-from nabla_mlir.compiling.c_scalars import arithmetic, c_type, number, stored
+from nabla_mlir.compiling.internals.c_scalars import arithmetic, c_type, number, stored
 from nabla_mlir.dialects.stablehlo import array_of
 
 # Operations that need no code in a program that runs in order, on arrays whose shapes the caller guarantees.

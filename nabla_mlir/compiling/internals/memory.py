@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from nabla_mlir.compiling.disassembly import Block, Instruction, functions
+from nabla_mlir.compiling.internals.disassembly import Block, Instruction, functions
 
 _VISITS = 3  # of a block: in the second iteration a loop still holds values of the first, and later iterations hold no more
 # The indices of the operands with the allocated size, and with the freed buffer.

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from iree.compiler import ir
 
-from nabla_mlir.compiling.arena import place_in_arena
-from nabla_mlir.dialects.regions import last_of, made_by, nested
-from nabla_mlir.passes.iree.scheduling.place_transients import UNKNOWN, is_marked
+from nabla_mlir.compiling.internals.arena import place_in_arena
+from nabla_mlir.dialects.regions import last_of, nested
+from nabla_mlir.dialects.stablehlo import integer_constant
+from nabla_mlir.passes.iree.internals.buffers import UNKNOWN, is_marked
 from nabla_mlir.runtime.scratch import REFLECTED
 
 _SUFFIX = "_transients_size"  # of the function that IREE adds to compute the size
@@ -29,7 +30,7 @@ def set_sizes(module: ir.Module) -> None:
         if (query := queries.get(name + _SUFFIX)) is not None:
             if sum(map(_computes, nested(function))) > 1:
                 raise ValueError(f"several executions in {name}")
-            _set_size(function, _said(query))
+            _set_size(function, _size_in(query))
         elif is_marked(function):
             _set_size(function, place_in_arena(function))
     for name, query in queries.items():
@@ -43,12 +44,12 @@ def _computes(op: ir.Operation) -> bool:
     return op.name == "stream.cmd.execute" and any(inner.name == "stream.cmd.dispatch" for inner in nested(op))
 
 
-def _said(query: ir.Operation) -> int:
+def _size_in(query: ir.Operation) -> int:
+    """The size that a function of IREE returns."""
     (size,) = last_of(query.regions[0].blocks[0]).operands
-    maker = made_by(size)
-    if maker is None or maker.name != "arith.constant":
+    if (number := integer_constant(size)) is None:
         raise ValueError("a size that depends on values")
-    return ir.IntegerAttr(maker.attributes["value"]).value
+    return number
 
 
 def _set_size(function: ir.Operation, size: int) -> None:
@@ -64,6 +65,4 @@ def _set_size(function: ir.Operation, size: int) -> None:
 
 
 def _is_unknown(op: ir.Operation) -> bool:
-    if op.name != "arith.constant" or not isinstance(op.results[0].type, ir.IndexType):
-        return False
-    return bool(ir.IntegerAttr(op.attributes["value"]).value == UNKNOWN)
+    return op.name == "arith.constant" and integer_constant(op.results[0]) == UNKNOWN

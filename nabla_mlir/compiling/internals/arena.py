@@ -15,9 +15,8 @@ from itertools import compress
 from iree.compiler import ir
 
 from nabla_mlir.base import thresholds
-from nabla_mlir.dialects.regions import made_by
-from nabla_mlir.dialects.stablehlo import emit
-from nabla_mlir.passes.iree.scheduling.place_results import buffers_of
+from nabla_mlir.dialects.stablehlo import emit, integer_constant
+from nabla_mlir.passes.iree.internals.buffers import buffers_of
 
 _ALLOCATION, _END = "stream.resource.alloca", "stream.resource.dealloca"
 _ALIGNMENT = 64  # of IREE's allocations on a CPU
@@ -97,7 +96,7 @@ def _allocations(blocks: Blocks) -> list[_Allocation]:
     positions = {op: position for op, position in all_positions.items() if position[0] in once}
     found = []
     for op, position in positions.items():
-        size = _constant(op.operands[0]) if op.name == _ALLOCATION else None
+        size = integer_constant(op.operands[0]) if op.name == _ALLOCATION else None
         users = _users(op.results[0]) if size is not None else None
         if size is None or users is None or not all(user in all_positions for user in users):
             continue
@@ -133,11 +132,6 @@ def _argument(branch: ir.Operation, number: int) -> ir.Value:
         return branch.successors[0].arguments[number]
     _, first, _ = branch.attributes["operandSegmentSizes"]
     return branch.successors[number > first].arguments[number - 1 - first * (number > first)]
-
-
-def _constant(value: ir.Value) -> int | None:
-    maker = made_by(value)
-    return ir.IntegerAttr(maker.attributes["value"]).value if maker is not None and maker.name == "arith.constant" else None
 
 
 def _leads(blocks: Blocks, work: Sequence[ir.Block], goal: int, without: int = -1) -> bool:

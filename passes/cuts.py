@@ -1,9 +1,12 @@
-"""The minimum cut of a directed graph with capacities (Dinic's algorithm), nearest to the sink."""
+"""Minimum cuts: of a directed graph with capacities (Dinic's algorithm), and the cheapest values to compute others from."""
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import TypeVar
 
+T = TypeVar("T", bound=Hashable)
 INFINITY = 1 << 80
 
 
@@ -76,3 +79,34 @@ class Network:
                 next_edge[node] += 1
             else:
                 return True
+
+
+def cheapest_cut(reads: Mapping[T, Sequence[T]], costs: Mapping[T, int], wanted: Iterable[T]) -> set[T]:
+    """The set of values with the lowest total storage cost from which the wanted values can be computed.
+
+    The theorem of Ford and Fulkerson: the maximal flow from values without operands to wanted values, where each value
+    lets at most its cost pass, equals the cheapest cut. Among several cheapest cuts, the result is the one nearest to
+    the wanted values.
+
+    Args:
+      reads: the operands of each value.
+      costs: the cost of storing a value; a value without a cost is never stored, and must have operands.
+      wanted: the values to compute.
+
+    Example:
+      >>> cheapest_cut({"x": (), "sin": ("x",), "cos": ("x",)}, {"x": 1, "sin": 1, "cos": 1}, ["sin", "cos"])
+      {'x'}
+    """
+    network = Network()
+    entries = {value: (network.node(), network.node()) for value in reads}  # the cost joins both nodes of a value
+    for value, operands in reads.items():
+        entry, exit = entries[value]
+        network.edge(entry, exit, costs.get(value, INFINITY))
+        if not operands:
+            network.edge(Network.SOURCE, entry, INFINITY)
+        for operand in operands:
+            network.edge(entries[operand][1], entry, INFINITY)
+    for value in wanted:
+        network.edge(entries[value][1], Network.SINK, INFINITY)
+    side = network.sink_side()
+    return {value for value, (entry, exit) in entries.items() if exit in side and entry not in side}
