@@ -103,8 +103,8 @@ class TreeOperator(LinearOperator):
             return
         expected = {1: f"a vector of {flat.size} numbers", 2: f"a matrix with {flat.size} rows"}
         raise ShapeError(
-            f"{type(self).__name__} requires {' or '.join(expected[rank] for rank in ranks)}, got shape {shape}.", where=user_frame(),
-            help=f"a vector holds {order_of(flat)}; ravel(tree) makes one, and @ also accepts such a pytree.",
+            f"{type(self).__name__} requires {' or '.join(expected[rank] for rank in ranks)}, got shape {shape}.",
+            where=user_frame(), help=f"a vector holds {order_of(flat)}; ravel(tree) makes one, and @ also accepts such a pytree.",
         )  # fmt: skip
 
 

@@ -263,7 +263,8 @@ def _tree_operator() -> nm.HessianOperator:
 def test_an_operator_states_the_order_of_its_vectors() -> None:
     H = _tree_operator()
     v = {"w": np.array([1.0, 2.0, 3.0]), "b": np.array([4.0, 5.0])}
-    assert H.names == ("b", "w") and "order b (2,), w (3,)" in repr(H)
+    assert H.names == ("b", "w")
+    assert "order b (2,), w (3,)" in repr(H)
     assert H.ravel(v).tolist() == [4.0, 5.0, 1.0, 2.0, 3.0]
     back = H.unravel(H.ravel(v))
     assert all(np.array_equal(back[key], v[key]) for key in v)
@@ -286,7 +287,8 @@ def test_jacobians_multiply_pytrees_on_both_sides() -> None:
     J = nm.JacobianOperator(lambda p: {"r": p["w"] * 2.0, "s": p["b"] ** 2}, {"w": np.ones(3), "b": np.array([1.0, 2.0])})
     assert (J @ {"w": np.ones(3), "b": np.ones(2)})["s"].tolist() == [2.0, 4.0]
     assert (J.T @ {"r": np.ones(3), "s": np.ones(2)})["w"].tolist() == [2.0, 2.0, 2.0]
-    assert J.T.names == ("r", "s") and J.T.T is J
+    assert J.T.names == ("r", "s")
+    assert J.T.T is J
     np.testing.assert_allclose((J.T @ np.eye(5)).T, J @ np.eye(5))
     assert "order b (2,), w (3,)" in repr(J)
 
@@ -294,10 +296,11 @@ def test_jacobians_multiply_pytrees_on_both_sides() -> None:
 def test_a_matrix_argument_is_multiplied_in_its_shape() -> None:
     H = nm.HessianOperator(lambda x: nnp.sum(x**3), np.ones((2, 3)))
     assert (H @ np.ones((2, 3))).tolist() == [[6.0] * 3] * 2
-    assert (H @ np.ones(6)).tolist() == [6.0] * 6 and (H @ np.ones((6, 2))).shape == (6, 2)
+    assert (H @ np.ones(6)).tolist() == [6.0] * 6
+    assert (H @ np.ones((6, 2))).shape == (6, 2)
 
 
-@pytest.mark.parametrize("v, message", [
+@pytest.mark.parametrize(("v", "message"), [
     (np.ones(4), r"HessianOperator requires a vector of 5 numbers or a matrix with 5 rows, got shape \(4,\)"),
     (np.ones((4, 2)), r"a matrix with 5 rows, got shape \(4, 2\)"),
     ({"w": np.ones(3), "b": np.ones(3)}, r"b requires shape \(2,\), got \(3,\)"),

@@ -65,7 +65,7 @@ def test_parameters_are_in_the_order_of_torch() -> None:
     H = nm.HessianOperator(lambda w: (f(w, x) ** 2).sum(), f.parameters)
     assert list(H.names) == [name for name, _ in net.named_parameters()]
     v = torch.nn.utils.parameters_to_vector(net.parameters())
-    loss = lambda *ps: (torch.func.functional_call(net, dict(zip(H.names, ps)), (torch.tensor(x),)) ** 2).sum()  # noqa: E731
+    loss = lambda *ps: (torch.func.functional_call(net, dict(zip(H.names, ps, strict=False)), (torch.tensor(x),)) ** 2).sum()  # noqa: E731
     _, wanted = torch.autograd.functional.hvp(loss, tuple(net.parameters()), tuple(p.detach() for p in net.parameters()))
     np.testing.assert_allclose(H @ v.detach(), torch.nn.utils.parameters_to_vector(wanted).numpy(), rtol=1e-10)
 
