@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -26,13 +27,16 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         path = Path(__file__).with_name("jax") / name
         hint = f"; JAX's name is nm.jax.{name}" if path.is_dir() or path.with_suffix(".py").is_file() else ""
-        raise AttributeError(f"module 'nabla_mlir' has no attribute {name!r}{hint}")
+        raise AttributeError(f"module 'nabla_mlir' has no attribute {name!r}{hint}", name=name, obj=sys.modules[__name__])
     home = _HOMES[name]
     try:
         if home not in _LIGHT and name != "targets":
             importlib.import_module("nabla_mlir.numpy")  # gives tensors and arrays their methods
         value = imported(__name__, home, name)
     except ModuleNotFoundError as error:
+        if error.name == "scipy":
+            message = f"nm.{name} requires SciPy, got an environment without it: pip install scipy."
+            raise ModuleNotFoundError(message, name=error.name) from None
         if error.name not in ("iree.compiler", "optree"):
             raise
         message = (

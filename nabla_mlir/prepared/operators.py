@@ -299,6 +299,7 @@ class HessianOperator(PreparedOperator):
     def __init__(
         self, source: Any, x: Any, *data: Any, block: int = thresholds.BLOCK, damping: float = 0.0, target: Any = None
     ):
+        """The operator at the point x; the class describes the arguments."""
         module = prepared_module(source, "hvp_module", (x, *data), target, block=block, entry_points=_USED)
         super().__init__(module, x, data, damping)
 
@@ -321,6 +322,7 @@ class JacobianOperator(PreparedOperator):
     """
 
     def __init__(self, source: Any, x: Any, *data: Any, block: int = thresholds.BLOCK, target: Any = None):
+        """The operator at the point x; the class describes the arguments."""
         points = (*_USED, "apply_transposed", "apply_transposed_block")
         module = prepared_module(source, "jacobian_module", (x, *data), target, block=block, entry_points=points)
         super().__init__(module, x, data, 0.0)

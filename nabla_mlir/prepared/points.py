@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from nabla_mlir.base.conversion import rounded
-from nabla_mlir.base.errors import ShapeError, TraceError, user_frame
+from nabla_mlir.base.errors import ShapeError, TraceError, TreeError, user_frame
 from nabla_mlir.base.exchange import readable
 from nabla_mlir.base.locks import new_lock
 from nabla_mlir.prepared.flat import Flat, is_same
@@ -71,6 +71,8 @@ class TreeOperator(LinearOperator):
           x: the factor. A number or another operator gives an operator, as in SciPy.
         """
         x = readable(x)
+        if x is None or isinstance(x, str):
+            raise TreeError(f"{type(self).__name__} requires a vector, a matrix or a pytree, got {x!r}.", where=user_frame())
         if not isinstance(x, LinearOperator) and self._inner.is_tree(x):
             return self._outer.unravel(self.matvec(self.ravel(x)))
         if isinstance(x, (list, np.ndarray)):

@@ -6,6 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+from nabla_mlir.base.errors import check_function
 from nabla_mlir.base import pytree
 from nabla_mlir.staging.specs import Spec, as_spec, spec
 from nabla_mlir.staging.stages import Traced, trace
@@ -47,6 +48,7 @@ def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
       >>> print(eval_shape(lambda x: x.sum(0), nm.spec((2, 3), "f64")))
       float64[3]
     """
+    check_function("eval_shape", fun)
     leaves, in_spec = pytree.flatten((args, kwargs))
     trees: dict[str, Any] = {}
 

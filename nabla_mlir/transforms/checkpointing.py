@@ -8,6 +8,7 @@ from typing import Any
 
 from iree.compiler import ir
 
+from nabla_mlir.base.errors import check_function
 from nabla_mlir.base import pytree
 from nabla_mlir.dialects import stablehlo
 from nabla_mlir.dialects.ad_rules import CheckpointOp
@@ -96,6 +97,7 @@ def checkpoint(
       >>> float(nm.grad(f)(0.0))
       1.0
     """
+    check_function("checkpoint", fun)
     policies = CheckpointPolicies.nothing_saveable if policy is None else policy
 
     @functools.wraps(fun)

@@ -13,7 +13,7 @@ import numpy as np
 from iree.compiler import ir
 
 from nabla_mlir.base import pytree
-from nabla_mlir.base.errors import DtypeError, ShapeError, TreeError, user_frame
+from nabla_mlir.base.errors import DtypeError, ShapeError, TreeError, check_function, user_frame
 from nabla_mlir.dialects import stablehlo
 from nabla_mlir.dialects.stablehlo import I64
 from nabla_mlir.dialects.types import is_complex, is_float, is_integer
@@ -92,6 +92,8 @@ def cond(
         (x, first), (y, second) = (true_fun, false_fun), operands
         return cond(pred, lambda x, y: first(x), lambda x, y: second(y), x, y)
 
+    check_function("cond", true_fun)
+    check_function("cond", false_fun)
     def run(pred: Any, *operands: Any) -> Any:
         test = _scalar("cond", pred)
         if test.dtype.kind != "b":
@@ -187,6 +189,8 @@ def while_loop(
       192.0
     """
 
+    check_function("while_loop", cond_fun)
+    check_function("while_loop", body_fun)
     def run(init: Any) -> Any:
         leaves, spec = pytree.flatten(init)
         carry = [as_tensor(leaf) for leaf in leaves]
@@ -256,6 +260,7 @@ def fori_loop(
       10
     """
 
+    check_function("fori_loop", body_fun)
     def run(lower: Any, upper: Any, init: Any) -> Any:
         dtype = promote_dtypes([lower, upper])
         if dtype.kind not in "iu":

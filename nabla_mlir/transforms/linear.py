@@ -8,7 +8,7 @@ from typing import Any
 from iree.compiler import ir
 
 from nabla_mlir.base import pytree
-from nabla_mlir.base.errors import TreeError, user_frame
+from nabla_mlir.base.errors import TreeError, check_function, user_frame
 from nabla_mlir.compiling.lowering import lower_module
 from nabla_mlir.dialects import ad
 from nabla_mlir.dialects.ad_rules import CUSTOM
@@ -47,6 +47,7 @@ def jvp(fun: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]
         out, tangent = pushed(fun, primals, tangents, has_aux)
         return (out[0], tangent, out[1]) if has_aux else (out, tangent)
 
+    check_function("jvp", fun)
     if not isinstance(primals, (tuple, list)) or not isinstance(tangents, (tuple, list)):
         raise TreeError("jvp requires primals and tangents as tuples of arguments, got "
                         f"{type(primals).__name__} and {type(tangents).__name__}.", where=user_frame())  # fmt: skip
@@ -65,6 +66,7 @@ def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> 
       >>> float(push(1.0)), float(push(2.0))
       (6.0, 12.0)
     """
+    check_function("linearize", fun)
     if current_trace() is not None:
         return linearized(fun, primals, has_aux)
     at = _AtPoint("jvp", fun, primals, has_aux)
@@ -88,6 +90,7 @@ def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
       >>> [float(ct) for ct in pull(1.0)]
       [4.0, 3.0]
     """
+    check_function("vjp", fun)
     if current_trace() is not None:
         out, pull = pullback(fun, primals, has_aux)
     else:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from nabla_mlir.base import pytree
-from nabla_mlir.base.errors import ShapeError, TreeError, user_frame
+from nabla_mlir.base.errors import ShapeError, TreeError, check_function, user_frame
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops import logic as lg
 from nabla_mlir.ops.shape import concatenate, dynamic_slice, dynamic_update_slice, reshape, slice_, transpose
@@ -50,6 +50,7 @@ def scan(
       [1.0, 3.0, 6.0]
     """
 
+    check_function("scan", f)
     def run(init: Any, xs: Any) -> Any:
         x_leaves, x_spec = pytree.flatten(xs)
         rows = [as_tensor(x) for x in x_leaves]
@@ -188,6 +189,7 @@ def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None) -> A
       >>> nm.map(lambda x: x * 2.0, np.array([1.0, 2.0])).tolist()
       [2.0, 4.0]
     """
+    check_function("map", f)
     if batch_size is None:
         return scan(lambda _, x: (None, f(x)), None, xs)[1]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import scipy.optimize
-from scipy.optimize import Bounds, HessianUpdateStrategy, OptimizeResult
+from scipy.optimize import BFGS, Bounds, HessianUpdateStrategy, OptimizeResult
 
 from nabla_mlir.base.errors import TraceError, user_frame
 from nabla_mlir.interop.scipy.history import History, watched
@@ -39,8 +39,8 @@ def minimize(
         numbers, None, or pytrees like x.
       constraints: one or several of SciPy's `NonlinearConstraint` and dicts, with functions of the pytree x and without
         derivatives, which are added; or of `LinearConstraint` for all elements, leaf after leaf.
-      hess: the form of the Hessian: "products", "operator", "sparse", "dense", or a strategy such as `scipy.optimize.SR1()`
-        that approximates it; "auto" is the best that the method accepts.
+      hess: the form of the Hessian: "products", "operator", "sparse", "dense"; or a strategy that approximates it, such as
+        `scipy.optimize.SR1()`, or "update" for `BFGS()`; "auto" is the best that the method accepts.
       tol, options: as in SciPy.
       callback: as in SciPy, with pytrees: a function of `intermediate_result`, or of x, or of (x, state) for trust-constr.
       progress: True shows the iterations on a terminal or in a notebook, and nothing if standard error is piped.
@@ -81,7 +81,7 @@ def minimize(
         argument, maker = _FORMS[form]
         derivatives[argument] = getattr(objective, maker)
     elif form == "update":
-        derivatives["hess"] = hess
+        derivatives["hess"] = BFGS() if hess == "update" else hess
     limits = bounds_of("minimize", bounds, objective.vectors)
     is_exact = name.lower() == "trust-constr" or callable(method)
     restrictions = constraints_of(
