@@ -193,6 +193,10 @@ def _described(value: object) -> str:
     return f"{type(value).__name__} {value!r:.40}" if shape is None else f"an array of shape {tuple(shape)}"
 
 
+class PerformanceWarning(UserWarning):
+    """The warning of a program that is slow for a reason that a change of one line removes."""
+
+
 class OutOfMemoryError(NablaError, MemoryError):
     """An array does not fit into the memory of the machine, or of the device."""
 

@@ -81,7 +81,7 @@ def _running_estimates(method: Callable[P, Generator[T, None, None]]) -> Callabl
         operator: Any = args[0] if args else kwargs.get("operator")
         if len(getattr(operator, "shape", ())) != 2 or not hasattr(operator, "matmat"):
             raise TraceError(f"{method.__name__} requires a linear operator, got {type(operator).__name__}.", where=user_frame(),
-                             help="for example nm.HessianOperator(f, x), or scipy.sparse.linalg.aslinearoperator(matrix).")  # fmt: skip
+                             help="for example nm.HessianOperator(f, x), or SciPy's aslinearoperator(matrix).")  # fmt: skip
         return Running(method.__name__, method(*args, **kwargs))
 
     return run

@@ -154,5 +154,6 @@ def _stage_of(source: Any, maker: str, point: tuple[Any, ...], options: dict[str
     if isinstance(source, Lowered):
         return source
     if not callable(source):
-        raise TraceError(f"an operator requires a function, a stage or an artifact, got {type(source).__name__}.", where=user_frame())
+        raise TraceError(f"an operator requires a function, a stage or an artifact, got {type(source).__name__}.",
+                         where=user_frame())  # fmt: skip
     return getattr(modules, maker)(source, *point, **options)

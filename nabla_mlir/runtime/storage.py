@@ -49,7 +49,7 @@ def save_artifact(
     suffix = Path(path).suffix
     if not is_folder and suffix and suffix not in (*_ENDINGS, ".zip") and not Path(path).is_dir():
         raise DeployError(f"save requires a path that ends in .vmfb, .zip or /, got {os.fspath(path)!r}.", where=user_frame(),
-                          help=f"write {os.fspath(path)}.vmfb for two files, .zip for one, or a / at the end for a folder.")  # fmt: skip
+                          help=f"write {os.fspath(path)}.vmfb for two files, .zip for one, or a / at the end.")  # fmt: skip
     source, stem = _path(path, is_folder)
     files = _files(stem, vmfbs, manifest, stablehlo)
     with writing(path):
@@ -166,7 +166,7 @@ class Artifact:
         if data is None:
             reason = "which is no artifact" if os.path.exists(self._named) else "which does not exist"
             raise DeployError(f"load requires an artifact, got {self._named}, {reason}.", where=user_frame(),
-                              help=f"check the path: an artifact is a .zip, or {self._stem}.vmfb with {name} next to it.")  # fmt: skip
+                              help=f"an artifact is a .zip, or {self._stem}.vmfb with {name} next to it.")  # fmt: skip
         try:
             return Manifest.from_json(data.decode(), where)
         except UnicodeDecodeError:

@@ -6,8 +6,8 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from nabla_mlir.base.errors import check_function
 from nabla_mlir.base import pytree
+from nabla_mlir.base.errors import check_function
 from nabla_mlir.staging.specs import Spec, as_spec, spec
 from nabla_mlir.staging.stages import Traced, trace
 from nabla_mlir.staging.tracing import is_tracing, trace_function, trace_region

@@ -8,8 +8,8 @@ from typing import Any
 
 from iree.compiler import ir
 
-from nabla_mlir.base.errors import check_function
 from nabla_mlir.base import pytree
+from nabla_mlir.base.errors import check_function
 from nabla_mlir.dialects import stablehlo
 from nabla_mlir.dialects.ad_rules import CheckpointOp
 from nabla_mlir.dialects.stablehlo import Bool

@@ -188,7 +188,6 @@ def while_loop(
       >>> float(nm.while_loop(lambda x: x < 100.0, lambda x: x * 2.0, 3.0))
       192.0
     """
-
     check_function("while_loop", cond_fun)
     check_function("while_loop", body_fun)
     def run(init: Any) -> Any:
@@ -259,7 +258,6 @@ def fori_loop(
       >>> int(nm.fori_loop(0, 5, lambda i, total: total + i, 0))
       10
     """
-
     check_function("fori_loop", body_fun)
     def run(lower: Any, upper: Any, init: Any) -> Any:
         dtype = promote_dtypes([lower, upper])

@@ -57,7 +57,6 @@ def value_and_grad(
       >>> float(value), float(slope)
       (9.0, 6.0)
     """
-
     check_function("value_and_grad", fun)
 
     def run(*args: Any, **kwargs: Any) -> Any:

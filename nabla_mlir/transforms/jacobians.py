@@ -280,8 +280,10 @@ def hvp(
 
     def hvp_f(x: Any = _MISSING, v: Any = _MISSING, *rest: Any, **kwargs: Any) -> Any:
         if x is _MISSING or v is _MISSING:
-            raise TraceError(f"the function of hvp requires a point x and a vector v, got {int(x is not _MISSING)} argument(s).",
-                             where=user_frame(), help="call it with (x, v, *rest): nm.hvp(f)(x, v) is the Hessian at x times v.")  # fmt: skip
+            raise TraceError(
+                f"the function of hvp requires a point x and a vector v, got {int(x is not _MISSING)} argument(s).",
+                where=user_frame(), help="call it with (x, v, *rest): nm.hvp(f)(x, v) is the Hessian at x times v.",
+            )  # fmt: skip
         return call(x, v, *rest, **kwargs)
 
     hvp_f.__name__, hvp_f.__doc__ = getattr(f, "__name__", "hvp"), getattr(f, "__doc__", None)
@@ -298,8 +300,10 @@ def _check_direction(x: Any, v: Any) -> None:
     others = pytree.flatten_like(spec, v, "the vector v of hvp", "the point x")
     for at, along, path in zip(leaves, others, pytree.paths(spec), strict=True):
         if isinstance(along, (list, tuple, dict)):
-            raise TreeError(f"hvp requires a vector v with the structure of x, got a {type(along).__name__} in v{path} for an array.",
-                            where=user_frame(), help="pass an array, such as np.array(v).")  # fmt: skip
+            raise TreeError(
+                f"hvp requires a vector v with the structure of x, got a {type(along).__name__} in v{path} for an array.",
+                where=user_frame(), help="pass an array, such as np.array(v).",
+            )  # fmt: skip
         if along is not None and np.shape(at) != np.shape(along):
             raise ShapeError(f"hvp requires a vector v with the shape of x, got v{path} of shape {np.shape(along)} "
                              f"for x{path} of shape {np.shape(at)}.", where=user_frame())  # fmt: skip

@@ -49,7 +49,6 @@ def scan(
       >>> sums.tolist()
       [1.0, 3.0, 6.0]
     """
-
     check_function("scan", f)
     def run(init: Any, xs: Any) -> Any:
         x_leaves, x_spec = pytree.flatten(xs)

@@ -6,8 +6,8 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from nabla_mlir.base.errors import check_function
 from nabla_mlir.base import pytree
+from nabla_mlir.base.errors import check_function
 from nabla_mlir.ops.shape import reduce_sum, reshaped
 from nabla_mlir.staging.eager import staged
 from nabla_mlir.staging.positions import positions

@@ -51,7 +51,6 @@ def vmap(
       >>> nm.vmap(lambda x, y: x * y, in_axes=(0, None))(np.arange(3.0), 2.0).tolist()
       [0.0, 2.0, 4.0]
     """
-
     check_function("vmap", fun)
 
     @functools.wraps(fun)

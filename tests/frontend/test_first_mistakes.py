@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,12 +13,14 @@ import pytest
 
 import nabla_mlir as nm
 import nabla_mlir.numpy as nnp
+from nabla_mlir.base import thresholds
 from nabla_mlir.base.errors import (
     ConcretizationError,
     DeployError,
     DtypeError,
     NablaError,
     PassError,
+    PerformanceWarning,
     ShapeError,
     TargetError,
     TraceError,
@@ -68,7 +72,7 @@ CASES: dict[str, tuple[Callable[[], Any], type[NablaError], str, str]] = {
     ),
     "no artifact": (lambda: nm.load("nope.vmfb"), DeployError, "got nope.vmfb, which does not exist", "nope.json next to it"),
     "no archive": (lambda: nm.load("nope.zip"), DeployError, "got nope.zip, which does not exist", "path"),
-    "not an artifact": (lambda: nm.load(__file__), DeployError, "which is no artifact", "path"),
+    "not an artifact": (lambda: nm.load(__file__), DeployError, "which is no artifact", "an artifact is a .zip"),
     "no dtype": (lambda: nm.spec(4, "floaty"), DtypeError, "a dtype requires a name of NumPy or MLIR, or a type, got 'floaty'", "f32"),
     "no target": (
         lambda: nm.trace(norm, nm.spec(3)).lower().compile("gpu"), TargetError, "compile requires a known target, got 'gpu'", "'cuda'",
@@ -107,7 +111,7 @@ def test_a_transform_refuses_what_is_no_function(who: str, value: Any) -> None:
     lambda: nm.while_loop(3, lambda s: s, 1.0), lambda: nm.fori_loop(0, 3, 4, 1.0), lambda: nm.sparse.jacobian(3),
 ])  # fmt: skip
 def test_control_flow_refuses_what_is_no_function(call: Callable[[], Any]) -> None:
-    with pytest.raises(TraceError, match="requires a function, got (int|float)"):
+    with pytest.raises(TraceError, match=r"requires a function, got (int|float)"):
         call()
 
 
@@ -159,3 +163,31 @@ def test_save_refuses_another_ending(tmp_path: Path) -> None:
 def test_a_word_for_an_approximate_hessian() -> None:
     found = nm.minimize(lambda x: nnp.sum((x - 1.0) ** 2), np.zeros(2), method="trust-constr", hess="update")
     np.testing.assert_allclose(found.x, np.ones(2), atol=1e-4)
+
+
+def test_a_line_that_traces_again_and_again_gets_a_hint(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(thresholds, "REPEATED_TRACES", 3)
+    monkeypatch.setattr(thresholds, "TRACING_SECONDS", 0.0)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for _ in range(5):
+            nm.grad(norm)(X)
+    (hint,) = [w for w in caught if w.category is PerformanceWarning]
+    assert re.search(r"traced its function 3 times, in .* s: outside nm.jit each call is traced again", str(hint.message))
+    assert hint.filename == __file__
+
+
+def test_a_loop_of_python_that_is_written_out_gets_a_hint(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(thresholds, "WRITTEN_OUT", 20)
+
+    def f(x: Any) -> Any:
+        for _ in range(15):
+            x = x + nnp.sin(x)
+        return nnp.sum(x)
+
+    with pytest.warns(PerformanceWarning, match=r"made \d\d operations in one trace.*nm\.fori_loop and nm\.scan") as caught:
+        nm.trace(f, nm.spec(3))
+    assert caught[0].lineno == f.__code__.co_firstlineno + 2
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        nm.trace(lambda x: nm.fori_loop(0, 15, lambda i, c: c + nnp.sin(c), x), nm.spec(3))
