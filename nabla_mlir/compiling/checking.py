@@ -32,8 +32,8 @@ from nabla_mlir.runtime.manifest import Check
 from nabla_mlir.targets import Target
 
 _LOG = logger("check")
-# IREE's message for some programs with branches and loops, which it accepts with barriers around them.
-CIRCULAR = "circular dependency"
+# IREE's messages for some programs with branches and loops, which it accepts with barriers around them.
+REFUSALS = ("circular dependency", "streamable op expected to be in an execution region")
 Mode = Literal["off", "cheap", "always"]
 
 
@@ -150,13 +150,13 @@ def compile_checked(
 def _compiled(
     module: ir.Module, target: Target, flags: Sequence[str], cache: bool, title: str
 ) -> tuple[Strategy, bytes]:  # fmt: skip
-    """Compiles a module by the first strategy with which IREE does not report a circular dependency."""
+    """Compiles a module by the first strategy with which IREE does not give one of `REFUSALS`."""
     *others, last = STRATEGIES
     for strategy in others:
         try:
             return strategy, strategy.compile(module, target, flags, cache, title)
         except CompileError as error:
-            if CIRCULAR not in str(error):
+            if not any(refusal in str(error) for refusal in REFUSALS):
                 raise
             _LOG.warning("IREE refuses %s %s: the next strategy is tried", title or "a module", strategy.name)
     return last, last.compile(module, target, flags, cache, title)
