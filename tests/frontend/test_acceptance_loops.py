@@ -13,7 +13,7 @@ import nabla_mlir.numpy as nnp
 from nabla_mlir import random
 from nabla_mlir.jax import lax
 
-KEYS = random.split(random.key(1), 4)
+KEYS = random.split(random.key(1), 2)
 
 
 def log_density(q: Any) -> Any:
