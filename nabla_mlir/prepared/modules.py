@@ -18,6 +18,7 @@ from iree.compiler import ir
 from nabla_mlir import numpy as nnp
 from nabla_mlir.base import pytree, thresholds
 from nabla_mlir.base.errors import TraceError, user_frame
+from nabla_mlir.base.typing import PyTree
 from nabla_mlir.dialects.context import context
 from nabla_mlir.dialects.types import is_differentiable, shape_and_dtype
 from nabla_mlir.passes.split.split import Split, split_function
@@ -68,7 +69,7 @@ class Prepared(Lowered):
 
 
 def hvp_module(
-    f: Callable[..., Any], x_spec: Any, *data_specs: Any, argnums: Argnums = 0, block: int = thresholds.BLOCK,
+    f: Callable[..., Any], x_spec: PyTree, *data_specs: PyTree, argnums: Argnums = 0, block: int = thresholds.BLOCK,
     max_residual_bytes: int | None = None, entry_points: Sequence[str] | str = (),
 ) -> Prepared:  # fmt: skip
     """The Hessian of a scalar function as one artifact, which stores its linearisation on the device.
@@ -141,7 +142,7 @@ def of_x(f: Callable[..., Any], argnums: Argnums, data: int) -> tuple[Callable[.
 
 
 def ggnvp_module(
-    model: Callable[..., Any], loss: Callable[..., Any], x_spec: Any, *data_specs: Any, block: int = thresholds.BLOCK,
+    model: Callable[..., Any], loss: Callable[..., Any], x_spec: PyTree, *data_specs: PyTree, block: int = thresholds.BLOCK,
     max_residual_bytes: int | None = None, entry_points: Sequence[str] | str = (),
 ) -> Prepared:  # fmt: skip
     """The Gauss-Newton matrix of ``loss(model(x, *data), *data)``, prepared as in `hvp_module`; see `nm.ggnvp`."""
@@ -152,7 +153,7 @@ def ggnvp_module(
 
 
 def fisher_module(
-    model: Callable[..., Any], distribution: str, x_spec: Any, *data_specs: Any, block: int = thresholds.BLOCK,
+    model: Callable[..., Any], distribution: str, x_spec: PyTree, *data_specs: PyTree, block: int = thresholds.BLOCK,
     max_residual_bytes: int | None = None, entry_points: Sequence[str] | str = (),
 ) -> Prepared:  # fmt: skip
     """The Fisher matrix of a model, prepared as in `hvp_module`; `value` is the result of the model. See `nm.fishervp`."""
@@ -162,7 +163,7 @@ def fisher_module(
 
 
 def empirical_fisher_module(
-    losses: Callable[..., Any], x_spec: Any, *data_specs: Any, block: int = thresholds.BLOCK,
+    losses: Callable[..., Any], x_spec: PyTree, *data_specs: PyTree, block: int = thresholds.BLOCK,
     max_residual_bytes: int | None = None, entry_points: Sequence[str] | str = (),
 ) -> Prepared:  # fmt: skip
     """The empirical Fisher matrix, prepared as in `hvp_module`; see `nm.empirical_fishervp`."""
@@ -173,7 +174,7 @@ def empirical_fisher_module(
 
 
 def jacobian_module(
-    f: Callable[..., Any], x_spec: Any, *data_specs: Any, argnums: Argnums = 0, block: int = thresholds.BLOCK,
+    f: Callable[..., Any], x_spec: PyTree, *data_specs: PyTree, argnums: Argnums = 0, block: int = thresholds.BLOCK,
     max_residual_bytes: int | None = None, entry_points: Sequence[str] | str = (),
 ) -> Prepared:  # fmt: skip
     """The Jacobian of a function, prepared as in `hvp_module`: `apply` is J v, and `apply_transposed` is Jᵀ u.

@@ -12,12 +12,14 @@ from scipy.sparse import coo_matrix, csc_matrix, csr_matrix, identity
 from nabla_mlir.base import thresholds
 from nabla_mlir.base.conversion import rounded
 from nabla_mlir.base.errors import DtypeError, NablaError, NotFiniteError, PatternError, TraceError
+from nabla_mlir.base.typing import PyTree
 from nabla_mlir.prepared.flat import Flat, is_finite, joined, plain
 from nabla_mlir.prepared.points import PointOperator, TransposedOperator
-from nabla_mlir.prepared.sources import prepared_module
+from nabla_mlir.prepared.sources import Source, prepared_module
 from nabla_mlir.runtime import Module
 from nabla_mlir.runtime.array import Array
 from nabla_mlir.runtime.manifest import EntryPoint
+from nabla_mlir.targets import Target
 
 _FORMATS: dict[str, tuple[Any, tuple[str, str]]] = {
     "csr": (csr_matrix, ("starts", "indices")), "csc": (csc_matrix, ("starts", "indices")),
@@ -93,7 +95,7 @@ class PreparedOperator(PointOperator):
 
     # ------------------------------------------------------------ the point
 
-    def update(self, x: Any, *data: Any, check: bool = False) -> tuple[Any, np.ndarray | None]:
+    def update(self, x: PyTree, *data: PyTree, check: bool = False) -> tuple[Any, np.ndarray | None]:
         """Moves to another point, and returns the value and the gradient there.
 
         Args:
@@ -175,7 +177,7 @@ class PreparedOperator(PointOperator):
 
     # ------------------------------------------------------------ products
 
-    def apply(self, v: Any) -> Any:
+    def apply(self, v: PyTree) -> PyTree:
         """The product with a pytree (without damping), as arrays of the device with the version of the point."""
         return self._outer.spec.unflatten(self._product("apply", self._module["apply"].leaves(v), 1))
 
@@ -297,8 +299,9 @@ class HessianOperator(PreparedOperator):
     """
 
     def __init__(
-        self, source: Any, x: Any, *data: Any, block: int = thresholds.BLOCK, damping: float = 0.0, target: Any = None
-    ):
+        self, source: Source, x: PyTree, *data: PyTree, block: int = thresholds.BLOCK, damping: float = 0.0,
+        target: str | Target | None = None,
+    ):  # fmt: skip
         """The operator at the point x; the class describes the arguments."""
         module = prepared_module(source, "hvp_module", (x, *data), target, block=block, entry_points=_USED)
         super().__init__(module, x, data, damping)
@@ -321,7 +324,9 @@ class JacobianOperator(PreparedOperator):
       [2.0, 4.0]
     """
 
-    def __init__(self, source: Any, x: Any, *data: Any, block: int = thresholds.BLOCK, target: Any = None):
+    def __init__(
+        self, source: Source, x: PyTree, *data: PyTree, block: int = thresholds.BLOCK, target: str | Target | None = None
+    ):
         """The operator at the point x; the class describes the arguments."""
         points = (*_USED, "apply_transposed", "apply_transposed_block")
         module = prepared_module(source, "jacobian_module", (x, *data), target, block=block, entry_points=points)

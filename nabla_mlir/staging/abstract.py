@@ -8,6 +8,7 @@ from typing import Any
 
 from nabla_mlir.base import pytree
 from nabla_mlir.base.errors import check_function
+from nabla_mlir.base.typing import PyTree
 from nabla_mlir.staging.specs import Spec, as_spec, spec
 from nabla_mlir.staging.stages import Traced, trace
 from nabla_mlir.staging.tracing import is_tracing, trace_function, trace_region
@@ -36,7 +37,7 @@ class ShapeDtypeStruct(metaclass=_OfSpecs):
         return as_spec(x)
 
 
-def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+def eval_shape(fun: Callable[..., Any], *args: PyTree, **kwargs: PyTree) -> PyTree:
     """The shapes and dtypes of the results of a function. Nothing is computed.
 
     Args:

@@ -105,11 +105,11 @@ def advise_on_long_traces(module: ir.Module) -> None:
     Compilation takes longer than proportionally to the number of operations.
     """
     operations = nested(module.operation)
-    if len(operations) < thresholds.WRITTEN_OUT:
+    if len(operations) < thresholds.OPERATIONS_OF_A_LINE:
         return
     lines = Counter((where.filename, where.line) for op in operations if (where := source_of(op.location)) is not None)
     for (filename, line), count in lines.most_common(1):
-        if count < thresholds.WRITTEN_OUT:
+        if count < thresholds.OPERATIONS_OF_A_LINE:
             continue
         _warn(f"this line made {count} operations in one trace: a loop of Python is written out, and takes long to compile. "
               "nm.fori_loop and nm.scan compile one iteration.", SourceRange(filename, line))  # fmt: skip

@@ -12,6 +12,7 @@ from iree.compiler import ir
 
 from nabla_mlir.base import pytree
 from nabla_mlir.base.errors import TargetError, TraceError, check_function, user_frame
+from nabla_mlir.base.typing import PyTree
 from nabla_mlir.compiling.checking import compile_checked
 from nabla_mlir.compiling.lowering import clone_module, lower_module
 from nabla_mlir.dialects.context import context, parse_module
@@ -198,7 +199,7 @@ class Lowered(Stage):
 # ---------------------------------------------------------------- tracing
 
 
-def trace(f: Callable[..., Any], *specs: Any, name: str | None = None, **kw_specs: Any) -> Traced:
+def trace(f: Callable[..., Any], *specs: PyTree, name: str | None = None, **kw_specs: PyTree) -> Traced:
     """Runs `f` once on tensors, and records its operations.
 
     Args:

@@ -10,6 +10,7 @@ from iree.compiler import ir
 
 from nabla_mlir.base import pytree
 from nabla_mlir.base.errors import DtypeError, ShapeError, TreeError, check_function, user_frame
+from nabla_mlir.base.typing import PyTree
 from nabla_mlir.dialects import ad
 from nabla_mlir.dialects.regions import nested
 from nabla_mlir.dialects.stablehlo import I64
@@ -162,7 +163,7 @@ def _scalar(out: Any, holomorphic: bool) -> Tensor:
     return tensor
 
 
-def stop_gradient(x: Any) -> Any:
+def stop_gradient(x: PyTree) -> PyTree:
     """The value, with a derivative of zero. It applies to every leaf of a pytree.
 
     Example:

@@ -9,6 +9,7 @@ from iree.compiler import ir
 
 from nabla_mlir.base import pytree
 from nabla_mlir.base.errors import TreeError, check_function, user_frame
+from nabla_mlir.base.typing import PyTree
 from nabla_mlir.compiling.lowering import lower_module
 from nabla_mlir.dialects import ad
 from nabla_mlir.dialects.ad_rules import CUSTOM
@@ -24,7 +25,9 @@ from nabla_mlir.transforms.arguments import seed_array, seed_of, specs_of
 from nabla_mlir.transforms.vectorized import per_entry
 
 
-def jvp(fun: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool = False) -> Any:
+def jvp(
+    fun: Callable[..., Any], primals: Sequence[PyTree], tangents: Sequence[PyTree], has_aux: bool = False
+) -> tuple[PyTree, ...]:
     """The pair ``(fun(x), df/dx · t)``, by forward mode.
 
     Args:
@@ -54,7 +57,7 @@ def jvp(fun: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]
     return staged(per_entry(run, run))(tuple(primals), tuple(tangents))
 
 
-def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
+def linearize(fun: Callable[..., Any], *primals: PyTree, has_aux: bool = False) -> Any:
     """The value ``fun(x)`` and the linear function ``t -> df/dx · t`` at this x, which can be called many times.
 
     Outside a trace, `fun` runs once. The residuals for the linear function stay on the device, and each call computes only
@@ -73,7 +76,7 @@ def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> 
     return at.value, at.push
 
 
-def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
+def vjp(fun: Callable[..., Any], *primals: PyTree, has_aux: bool = False) -> Any:
     """The value ``fun(x)`` and the pullback ``ct -> ct · df/dx``, which can be called many times; `fun` runs once.
 
     Args:

@@ -7,6 +7,7 @@ from typing import Any
 
 from nabla_mlir.base import pytree
 from nabla_mlir.base.errors import ShapeError, TreeError, check_function, user_frame
+from nabla_mlir.base.typing import PyTree
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops import logic as lg
 from nabla_mlir.ops.shape import concatenate, dynamic_slice, dynamic_update_slice, reshape, slice_, transpose
@@ -24,9 +25,9 @@ from nabla_mlir.transforms.vectorized_trees import axes_of_spec, leaves_of
 
 
 def scan(
-    f: Callable[[Any, Any], tuple[Any, Any]], init: Any, xs: Any = None, length: int | None = None,
+    f: Callable[[Any, Any], tuple[Any, Any]], init: PyTree, xs: PyTree = None, length: int | None = None,
     reverse: bool = False, unroll: int = 1, max_residual_bytes: int | None = None,
-) -> tuple[Any, Any]:  # fmt: skip
+) -> tuple[PyTree, PyTree]:  # fmt: skip
     """The last carry and the stacked results of a loop over the leading axis of `xs`.
 
     It computes ``carry, ys[i] = f(carry, xs[i])`` for i = 0 ... length - 1, from the end if `reverse`.
@@ -175,7 +176,7 @@ def _scan_types(
     return carry, [Spec(y.shape, y.dtype) for y in outs[box["count"] :]], box["y_spec"]
 
 
-def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None) -> Any:
+def map(f: Callable[[Any], Any], xs: PyTree, *, batch_size: int | None = None) -> PyTree:
     """The results of `f` for each entry along the leading axis of `xs`, one after the other (`nm.vmap`: all at once).
 
     Args:
@@ -217,7 +218,7 @@ def _part(x: Tensor, start: int, stop: int) -> Tensor:
     return slice_(x, start_indices=starts, limit_indices=limits, strides=(1,) * x.ndim)
 
 
-def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = False, axis: int = 0) -> Any:
+def associative_scan(fn: Callable[[Any, Any], Any], elems: PyTree, reverse: bool = False, axis: int = 0) -> PyTree:
     """The running combinations of the elements by an associative operation, in log2(n) operations on whole arrays.
 
     If it composes functions h -> a h + b, as pairs (a, b), the result is a linear recurrence. It and its derivatives store a few

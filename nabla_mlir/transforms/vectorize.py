@@ -12,6 +12,7 @@ from iree.compiler import ir
 
 from nabla_mlir.base import pytree
 from nabla_mlir.base.errors import ShapeError, TreeError, check_function, user_frame
+from nabla_mlir.base.typing import PyTree
 from nabla_mlir.dialects import batch
 from nabla_mlir.staging.eager import staged
 from nabla_mlir.staging.specs import Spec
@@ -26,8 +27,8 @@ from nabla_mlir.transforms.vectorized_trees import axes_of_spec
 
 def vmap(
     fun: Callable[..., Any],
-    in_axes: Any = 0,
-    out_axes: Any = 0,
+    in_axes: PyTree = 0,
+    out_axes: PyTree = 0,
     axis_name: str | None = None,
     axis_size: int | None = None,
 ) -> Callable[..., Any]:

@@ -11,19 +11,22 @@ import scipy.optimize
 from scipy.optimize import BFGS, Bounds, HessianUpdateStrategy, OptimizeResult
 
 from nabla_mlir.base.errors import TraceError, user_frame
+from nabla_mlir.base.typing import PyTree
 from nabla_mlir.interop.scipy.history import History, watched
 from nabla_mlir.interop.scipy.limits import bounds_of, constraints_of, is_of_sparse
 from nabla_mlir.interop.scipy.methods import CUSTOM, Method, method_named
 from nabla_mlir.interop.scipy.problems import Objective, start_of
+from nabla_mlir.prepared.sources import Source
+from nabla_mlir.targets import Target
 
 # How a form is given to SciPy: by which argument, and which method of an objective makes it.
 _FORMS = {"products": ("hessp", "hessp"), "operator": ("hess", "operator"), "sparse": ("hess", "hess"), "dense": ("hess", "dense")}
 
 
 def minimize(
-    f: Any, x0: Any, *data: Any, method: str | Callable[..., Any] | None = None, bounds: Any = None, constraints: Any = (),
+    f: Source, x0: PyTree, *data: PyTree, method: str | Callable[..., Any] | None = None, bounds: Any = None, constraints: Any = (),
     hess: Any = "auto", tol: float | None = None, callback: Callable[..., Any] | None = None,
-    options: Mapping[str, Any] | None = None, progress: bool = False, target: Any = None,
+    options: Mapping[str, Any] | None = None, progress: bool = False, target: str | Target | None = None,
 ) -> OptimizeResult:  # fmt: skip
     """The minimum of ``f(x, *data)`` over a pytree x, by a method of `scipy.optimize.minimize` with exact derivatives.
 
@@ -120,7 +123,7 @@ def _of_objective(form: str) -> str:
 
 
 class _Recorder:
-    """What SciPy calls after each iteration: keeps the history, shows it, and calls the user's function."""
+    """The callback after each iteration of SciPy: it stores the history, shows it, and calls the user's function."""
 
     def __init__(
         self, objective: Objective, history: History, show: Any, callback: Callable[..., Any] | None, method: str,
