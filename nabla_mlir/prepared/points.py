@@ -40,6 +40,11 @@ class TreeOperator(LinearOperator):
         """
         return self._inner.names
 
+    @property
+    def leaf_sizes(self) -> tuple[int, ...]:
+        """The number of elements of each leaf of the argument, in the order of flat vectors."""
+        return tuple(self._inner.sizes)
+
     def ravel(self, tree: Any) -> np.ndarray:
         """The flat vector of a pytree.
 
