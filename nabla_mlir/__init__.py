@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from nabla_mlir.base.names import imported, public_names
+from nabla_mlir.base.names import explained, imported, public_names
 
 _HOMES = public_names(__file__)
 # Modules that run without the compiler.
@@ -34,16 +34,7 @@ def __getattr__(name: str) -> Any:
             importlib.import_module("nabla_mlir.numpy")  # gives tensors and arrays their methods
         value = imported(__name__, home, name)
     except ModuleNotFoundError as error:
-        if error.name == "scipy":
-            message = f"nm.{name} requires SciPy, got an environment without it: pip install scipy."
-            raise ModuleNotFoundError(message, name=error.name) from None
-        if error.name not in ("iree.compiler", "optree"):
-            raise
-        message = (
-            f"nm.{name} requires the compiler, got an installation of the runtime alone ({error}): "
-            "install nabla_mlir from the repository or its wheel, as docs/learn/install.md says."
-        )
-        raise ModuleNotFoundError(message, name=error.name) from None
+        raise explained(f"nm.{name}", error) from None
     globals()[name] = value
     return value
 

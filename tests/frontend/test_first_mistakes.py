@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -191,3 +193,31 @@ def test_a_loop_of_python_that_is_written_out_gets_a_hint(monkeypatch: pytest.Mo
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         nm.trace(lambda x: nm.fori_loop(0, 15, lambda i, c: c + nnp.sin(c), x), nm.spec(3))
+
+
+WITHOUT = """
+import sys
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.startswith({absent!r}):
+            raise ModuleNotFoundError("absent", name=name)
+sys.meta_path.insert(0, Absent())
+import nabla_mlir as nm
+try:
+    {use}
+except ImportError as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize(("absent", "use", "message"), [
+    ("scipy", "nm.HessianOperator", "nm.HessianOperator requires SciPy, got an environment without it: pip install scipy."),
+    ("scipy", "nm.interop.scipy", "nm.interop.scipy requires SciPy, got an environment without it: pip install scipy."),
+    ("iree.compiler", "nm.grad", "nm.grad requires the compiler, got an installation of the runtime alone (no iree.compiler): "),
+    ("optree", "import nabla_mlir.numpy as nnp", "nabla_mlir.numpy requires the compiler, got an installation of the runtime alone "),
+])  # fmt: skip
+def test_a_missing_package_is_named_with_a_remedy(absent: str, use: str, message: str) -> None:
+    program = WITHOUT.format(absent=absent, use=use)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(message)
