@@ -209,7 +209,7 @@ class LBFGSPreconditioner(LinearOperator):
 
 
 def _size(operator: Any) -> int:
-    shape = getattr(operator, "shape", ())
+    shape: Any = getattr(operator, "shape", ())
     if len(shape) != 2 or not hasattr(operator, "matmat"):
         raise TraceError(f"a preconditioner requires a linear operator, got {type(operator).__name__}.", where=user_frame(),
                          help="for example nm.HessianOperator(f, x).")  # fmt: skip
