@@ -1,4 +1,4 @@
-"""How exact functions are: errors in units in the last place against mpmath, ours compiled for this CPU beside JAX's.
+"""Errors of functions in units in the last place, against mpmath: nabla_mlir compiled for this CPU, and JAX.
 
 usage: python bench/accuracy.py [--points N] [--only NAME ...] [--write docs/explain/accuracy.md]
 

@@ -1,4 +1,4 @@
-"""Where the time of the HVPs goes: kernels, copies and bytes of both sides, and what the machine needs at its
+"""The time of HVPs in parts: kernels, copies and bytes of both sides, and the time that the machine needs at its
 measured bandwidth of memory and peak (what stays in a cache can be faster).
 """
 
@@ -24,7 +24,7 @@ _NO_KERNEL = {"parameter", "constant", "tuple", "get-tuple-element", "bitcast"}
 
 @dataclass(frozen=True)
 class Place:
-    """Of one workload: seconds that the machine needs, kernels and copies of a call, and what XLA has."""
+    """The bounds of one workload: the seconds that the machine needs, and the kernels and copies of a call and of XLA."""
 
     bound: float
     kernels: float
@@ -35,7 +35,7 @@ class Place:
 
 
 def place_of(path: Path, flops: int, xla: tuple[int, int], machine: Machine) -> Place:
-    """Of the `hvp` of an artifact; arguments and results are moved once, and so many operations are computed."""
+    """The bounds of the `hvp` of an artifact; arguments and results are moved once."""
     timing = timing_of(runtime.load(path), Artifact(path), "hvp", flops)
     return Place(machine.bound(timing.bytes, flops), timing.kernels, timing.copies, timing.bytes, *xla)
 

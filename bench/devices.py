@@ -1,4 +1,4 @@
-"""What the code for CPUs, NVIDIA's GPUs and Vulkan will do in a Hessian-vector product, from what IREE makes; no device is needed.
+"""A prediction of the work of code for CPUs, NVIDIA's GPUs and Vulkan in a Hessian-vector product, without a device.
 
 usage: python bench/devices.py [--only NAME ...] [--quick] [--out FOLDER]
 Writes devices.json. Kernels are programs of a device, dispatches the places where the host's program runs them, copies and fills

@@ -1,4 +1,4 @@
-"""What functions give at infinities, NaN, zeros, kinks and of nothing: ours beside NumPy's and JAX's, values and derivatives.
+"""Values and derivatives of functions at infinities, NaN, zeros, kinks and of empty arrays, next to those of NumPy and JAX.
 
 usage: python bench/extremes.py [--write docs/explain/extremes.md]
 

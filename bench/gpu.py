@@ -1,4 +1,4 @@
-"""Hessian-vector products of the large set on an NVIDIA GPU beside jax.jit there.
+"""Hessian-vector products of the large set on an NVIDIA GPU, next to jax.jit there.
 
 usage: python bench/gpu.py build FOLDER [--arch sm_90a] [--only NAME ...], on any machine; then, where the GPU is,
        python bench/gpu.py run FOLDER [--only NAME ...] [--out FOLDER]

@@ -1,4 +1,4 @@
-"""How time, memory and compile time of Hessian-vector products grow with depth, width, length and size; ours and JAX's.
+"""The growth of time, memory and compile time of Hessian-vector products with depth, width, length and size, next to JAX.
 
 usage: python bench/growth.py [--only WORD ...] [--quick] [--out FOLDER]
 Writes growth.json and growth.svg. The exponents are the slopes of straight lines through all sizes, in logarithms.

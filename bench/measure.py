@@ -1,4 +1,4 @@
-"""Measures thresholds again: what stands in nabla_mlir/base/thresholds.py beside what this machine gives.
+"""Measures thresholds again: the numbers in nabla_mlir/base/thresholds.py, next to those of this machine.
 
 usage: python bench/measure.py [NAME ...]
 Without a name all of them, in a few minutes. Where one way overtakes another, both are timed at several sizes, and the

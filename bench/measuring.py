@@ -1,4 +1,4 @@
-"""What the benchmarks share: the command line, the inputs, the clock, and what is shown and kept."""
+"""The common parts of the benchmarks: the command line, the inputs, the clock, and the shown and stored results."""
 
 from __future__ import annotations
 

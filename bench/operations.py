@@ -1,4 +1,4 @@
-"""Single operations on large arrays beside `jax.jit`: where one of them is far off, a program that needs it is, too.
+"""Single operations on large arrays, next to `jax.jit`: a slow operation makes a slow program.
 
 usage: python bench/operations.py [--only WORD ...] [--quick] [--out FOLDER]
 Writes operations.json and operations.png. Times are those of a call on arrays of the device, in f32; `taskset -c 1` before it

@@ -1,4 +1,4 @@
-"""What a call costs beside its work: a function of eight numbers from each framework, beside the package's own derivatives.
+"""The cost of a call without its work: a function of eight numbers from each framework, next to the package's own derivatives.
 
 usage: python bench/overheads.py [--only WORD ...] [--quick] [--out FOLDER]
 Writes overheads.json. All is in f64 and compiled; the two sides of a row take turns, and points change from call to call, so that

@@ -1,4 +1,4 @@
-"""What a product of a sum over shards costs on processes of Dask and on ranks of MPI: measured here, and simulated for more.
+"""The cost of a product of a sum over shards on processes of Dask and on ranks of MPI: measured here, and simulated for more.
 
 ``python bench/scaling.py 1 2 4`` measures with so many processes, in turn with the plain parts: the same products of the same
 shards in the same processes at the same time, without tasks or messages. The constants of the model in docs/scaling.md come from

@@ -1,4 +1,4 @@
-"""One side of a comparison in a process of its own: builds a function, and then times it, or looks at its memory, as asked.
+"""One side of a comparison in a separate process: it builds a function, and then times it or measures its memory.
 
 usage: side.py nabla|jax|truth WORKLOAD FUNCTION FOLDER [--driver DRIVER]
 Reads requests as lines of JSON, such as ["time", 3], and answers each with a line. "truth" is JAX in f64.

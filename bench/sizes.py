@@ -1,4 +1,4 @@
-"""How large the IR of a derivative is, counted alike for ours and JAX's."""
+"""The size of the IR of a derivative, counted in the same manner for nabla_mlir and JAX."""
 
 from __future__ import annotations
 

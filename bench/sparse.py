@@ -1,4 +1,4 @@
-"""Sparse derivatives: patterns, colorings and evaluations, beside asdex in the same run, and a whole stiff solve.
+"""Sparse derivatives: patterns, colorings and evaluations, next to asdex in the same run, and a whole stiff solve.
 
 usage: python bench/sparse.py [--only WORD ...] [--quick] [--out FOLDER]
 Writes sparse.json and sparse.png. A pattern is found from the Python function; a coloring is that of the pattern, beside its

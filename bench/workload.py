@@ -1,4 +1,4 @@
-"""What a workload is, and helpers for its inputs."""
+"""The class of a workload, and helpers for its inputs."""
 
 from __future__ import annotations
 

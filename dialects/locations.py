@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import threading
+import traceback
 from collections.abc import Iterator
 
 from iree.compiler import ir
@@ -85,16 +86,24 @@ def positions_of(location: ir.Location, function: str = "") -> Iterator[SourceRa
 
 @contextlib.contextmanager
 def blaming(op: ir.Operation) -> Iterator[None]:
-    """A context in which errors of a rule get the position of the operation in the user's program."""
+    """A context in which errors of a rule get the position of the operation in the user's program.
+
+    A rule of another project has its own lines: an error that one of them caused keeps that position, and names the operation.
+    """
     try:
         yield
     except NablaError as error:
         position = source_of(op.location)
         if position is None or getattr(error, "placed", False):
             raise
-        blame = type(error)(error.message, where=position, help=error.help)
+        where, help = position, error.help
+        frames = traceback.extract_tb(error.__traceback__)
+        if error.where is not None and any(not is_internal(frame.filename) for frame in frames[1:]):
+            where = error.where
+            help = f"{help}\n  note: a rule of {op.name} failed, which is used at {position.filename}:{position.line}.".lstrip()
+        blame = type(error)(error.message, where=where, help=help)
         blame.placed = True  # type: ignore[attr-defined]  # an outer operation does not move it
-        raise blame from None
+        raise blame.with_traceback(error.__traceback__) from None
 
 
 def named(step: str, location: ir.Location, of: str = "") -> ir.Location:

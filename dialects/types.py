@@ -32,13 +32,14 @@ _FROM_MLIR = {v: k for k, v in _TO_MLIR.items()}
 
 # What Python's types stand for: the dtypes of its numbers, which `nm.set_default_dtypes` sets.
 PYTHON: dict[Any, np.dtype] = {int: np.dtype(np.int32), float: np.dtype(np.float32), complex: np.dtype(np.complex64)}
+_PYTHON_NAMES: dict[Any, type] = {kind.__name__: kind for kind in PYTHON}
 
 
 def as_dtype(dtype: Any) -> np.dtype:
     """The NumPy dtype for a dtype, a scalar type, or a name.
 
     A name has NumPy's meaning if it has one, such as "i4" for int32; otherwise that of MLIR, such as "i32" and "bf16".
-    Python's `int`, `float` and `complex` are the default dtypes.
+    Python's `int`, `float` and `complex`, also as names, are the default dtypes.
 
     Raises:
       DtypeError: the name does not exist.
@@ -47,11 +48,13 @@ def as_dtype(dtype: Any) -> np.dtype:
       >>> as_dtype("f32"), as_dtype("f4"), as_dtype("i8")
       (dtype('float32'), dtype('float32'), dtype('int64'))
     """
-    result = PYTHON[dtype] if isinstance(dtype, type) and dtype in PYTHON else _in_numpy(dtype)
+    is_default = isinstance(dtype, (type, str)) and _PYTHON_NAMES.get(dtype, dtype) in PYTHON
+    result = PYTHON[_PYTHON_NAMES.get(dtype, dtype)] if is_default else _in_numpy(dtype)
     if isinstance(dtype, str) and (result is None or result.name not in _BUILTIN):
         result = _in_mlir(dtype) or result
     if result is None:
-        raise DtypeError(f"a dtype is required, got {dtype!r}.")
+        raise DtypeError(f"a dtype requires a name of NumPy or MLIR, or a type, got {dtype!r}.", where=user_frame(),
+                         help="for example 'f32', 'float64', np.float32 or float.")  # fmt: skip
     return result
 
 

@@ -7,16 +7,17 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from pathlib import Path
 from typing import Any
 
-from nabla_mlir.base.names import imported, public_names
+from nabla_mlir.base.names import explained, imported, public_names
 
 _HOMES = public_names(__file__)
 # Modules that run without the compiler.
 _LIGHT = (
-    "nabla_mlir.base", "nabla_mlir.prepared.estimates", "nabla_mlir.prepared.operators", "nabla_mlir.prepared.sum_operator",
-    "nabla_mlir.runtime", "nabla_mlir.targets",
+    "nabla_mlir.base", "nabla_mlir.prepared.estimates", "nabla_mlir.prepared.operators", "nabla_mlir.prepared.preconditioners",
+    "nabla_mlir.prepared.sum_operator",     "nabla_mlir.runtime", "nabla_mlir.targets",
 )  # fmt: skip
 
 __all__ = list(_HOMES)
@@ -26,20 +27,14 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         path = Path(__file__).with_name("jax") / name
         hint = f"; JAX's name is nm.jax.{name}" if path.is_dir() or path.with_suffix(".py").is_file() else ""
-        raise AttributeError(f"module 'nabla_mlir' has no attribute {name!r}{hint}")
+        raise AttributeError(f"module 'nabla_mlir' has no attribute {name!r}{hint}", name=name, obj=sys.modules[__name__])
     home = _HOMES[name]
     try:
         if home not in _LIGHT and name != "targets":
             importlib.import_module("nabla_mlir.numpy")  # gives tensors and arrays their methods
         value = imported(__name__, home, name)
     except ModuleNotFoundError as error:
-        if error.name not in ("iree.compiler", "optree"):
-            raise
-        message = (
-            f"nm.{name} requires the compiler, got an installation of the runtime alone ({error}): "
-            "install nabla_mlir from the repository or its wheel, as docs/learn/install.md says."
-        )
-        raise ModuleNotFoundError(message, name=error.name) from None
+        raise explained(f"nm.{name}", error) from None
     globals()[name] = value
     return value
 

@@ -54,6 +54,10 @@ from nabla_mlir.prepared.modules import hvp_module as hvp_module
 from nabla_mlir.prepared.modules import jacobian_module as jacobian_module
 from nabla_mlir.prepared.operators import HessianOperator as HessianOperator
 from nabla_mlir.prepared.operators import JacobianOperator as JacobianOperator
+from nabla_mlir.prepared.preconditioners import BlockPreconditioner as BlockPreconditioner
+from nabla_mlir.prepared.preconditioners import DiagonalPreconditioner as DiagonalPreconditioner
+from nabla_mlir.prepared.preconditioners import LBFGSPreconditioner as LBFGSPreconditioner
+from nabla_mlir.prepared.preconditioners import operator_diagonal as operator_diagonal
 from nabla_mlir.prepared.sparse_modules import sparse_hessian_module as sparse_hessian_module
 from nabla_mlir.prepared.sparse_modules import sparse_jacobian_module as sparse_jacobian_module
 from nabla_mlir.prepared.sum_operator import SumOperator as SumOperator

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import gc
-import os
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from typing import Any, ClassVar
 from iree.compiler import ir, passmanager  # type: ignore[attr-defined]  # not in the stubs
 
 from nabla_mlir.base.errors import PassError
-from nabla_mlir.base.locks import new_lock
+from nabla_mlir.base.locks import after_fork, new_lock
 from nabla_mlir.dialects.context import context
 from nabla_mlir.dialects.locations import source_of
 from nabla_mlir.passes.base import PASSES, PIPELINES, NamedPipeline, Pass, Step, register_pipeline
@@ -171,7 +170,7 @@ class _Collector:
 
 
 _collector = _Collector()
-os.register_at_fork(after_in_child=_collector.forget_threads)
+after_fork(_collector.forget_threads)
 
 
 def _callable(item: Pass) -> Callable[..., None]:

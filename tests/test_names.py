@@ -21,8 +21,6 @@ PUBLIC = {
     "KEPT_FUNCTIONS": "a threshold", "KEPT_TRANSIENTS": "a threshold", "KERNELS_APART": "a threshold",
     "PATTERN_APART": "a threshold", "PATTERN_TURNS": "a threshold", "SAVE_AGAIN": "the help of an error",
 }  # fmt: skip
-# Names in files that were not renamed yet: none may be added.
-REST = {"Kept", "Turn", "Twins", "twins", "apart", "check_again", "fault_again", "over_kept"}
 
 
 def banned() -> dict[str, str]:
@@ -56,7 +54,7 @@ def test_names_are_nouns_of_the_field(path: Path) -> None:
     faults = [
         f"{path.name}:{line}: {name}: say {words[word]} instead of {word}"
         for name, line in names(path)
-        if name not in PUBLIC and name not in REST
+        if name not in PUBLIC
         for word in bad_words(name, words)
     ]
     assert not faults, "\n".join(faults)
@@ -72,4 +70,4 @@ def test_a_banned_word_is_found() -> None:
 
 def test_every_exception_is_used() -> None:
     used = {name for path in SOURCES for name, _ in names(path)}
-    assert PUBLIC.keys() | REST <= used
+    assert PUBLIC.keys() <= used

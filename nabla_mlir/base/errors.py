@@ -13,6 +13,7 @@ import itertools
 import linecache
 import os
 import sys
+import types
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -180,6 +181,27 @@ class MemoryLimitError(CompileError):
     """A function cannot be compiled so that a call holds as little memory as the target allows: its `memory_limit`."""
 
 
+def check_function(who: str, value: object) -> None:
+    """Raises TraceError if an argument of a transform is no function.
+
+    Args:
+      who: the name of the transform.
+      value: the argument.
+    """
+    if not callable(value):
+        raise TraceError(f"{who} requires a function, got {_described(value)}.", where=user_frame(),
+                         help="pass the function itself, without calling it: f rather than f(x).")  # fmt: skip
+
+
+def _described(value: object) -> str:
+    shape = getattr(value, "shape", None)
+    return f"{type(value).__name__} {value!r:.40}" if shape is None else f"an array of shape {tuple(shape)}"
+
+
+class PerformanceWarning(UserWarning):
+    """The warning of a program that is slow for a reason that a change of one line removes."""
+
+
 class OutOfMemoryError(NablaError, MemoryError):
     """An array does not fit into the memory of the machine, or of the device."""
 
@@ -254,14 +276,25 @@ def user_frame() -> SourceRange | None:
     frame = sys._getframe(1)
     while frame is not None and is_internal(frame.f_code.co_filename):
         frame = frame.f_back  # type: ignore[assignment]
-    if frame is None:
-        return None
-    code = frame.f_code
-    positions = next(itertools.islice(code.co_positions(), frame.f_lasti // 2, None), (None, None, None, None))
-    line, end_line, column, end_column = positions
-    if column is None or end_column is None or end_line != line:
-        return SourceRange(code.co_filename, frame.f_lineno, function=code.co_name)
-    return SourceRange(code.co_filename, frame.f_lineno, column + 1, end_column + 1, code.co_name)
+    return None if frame is None else _range_of(frame.f_code, frame.f_lasti, frame.f_lineno)
+
+
+def raising_frame(error: BaseException) -> SourceRange | None:
+    """The user's line that raised an error, or that called the library that raised it."""
+    found, step = None, error.__traceback__
+    while step is not None:
+        if not is_internal(step.tb_frame.f_code.co_filename):
+            found = _range_of(step.tb_frame.f_code, step.tb_lasti, step.tb_lineno)
+        step = step.tb_next
+    return found
+
+
+def _range_of(code: types.CodeType, instruction: int, line: int) -> SourceRange:
+    positions = next(itertools.islice(code.co_positions(), instruction // 2, None), (None, None, None, None))
+    first, last, column, end_column = positions
+    if column is None or end_column is None or last != first:
+        return SourceRange(code.co_filename, line, function=code.co_name)
+    return SourceRange(code.co_filename, line, column + 1, end_column + 1, code.co_name)
 
 
 @functools.cache

@@ -24,7 +24,17 @@ def _free_all() -> None:
         lock._at_fork_reinit()  # type: ignore[attr-defined]  # as `logging` and `threading` do
 
 
-os.register_at_fork(after_in_child=_free_all)
+def after_fork(function: Callable[[], object]) -> None:
+    """Calls a function in each fork of the process. Windows has no forks.
+
+    Args:
+      function: a function without arguments.
+    """
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=function)
+
+
+after_fork(_free_all)
 
 
 class cached_property(Generic[T]):  # noqa: N801  # as functools names it

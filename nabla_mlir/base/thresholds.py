@@ -60,6 +60,11 @@ CAPTURED: Annotated[int, Chosen("elements", "small enough to be read in printed 
 # Up to here linspace is a table, exact as NumPy's; longer ones are computed.
 LINSPACE_TABLE: Annotated[int, Chosen("elements", "a table is part of the artifact: 32 KiB in f64")] = 4096
 
+# A line of the user gets a warning if it traces a function so often and so long, or makes so many operations in one trace.
+REPEATED_TRACES: Annotated[int, Chosen("traces", "a few are a session at the prompt")] = 100
+TRACING_SECONDS: Annotated[float, Chosen("s", "a user waits, and jit would take less")] = 2.0
+OPERATIONS_OF_A_LINE: Annotated[int, Chosen("operations", "compilation takes more than a minute")] = 2000
+
 # Outside `jit` a program is interpreted until that has taken as long as compiling it, and a compiled one is checked where that
 # takes a small part of it: what compiling takes at least, in all and for each operation.
 COMPILED_MODULE: Annotated[float, Chosen("µs", "sin(x) x of 64 numbers takes 0.45 s")] = 450_000.0

@@ -23,7 +23,7 @@ from nabla_mlir.base.errors import CompileError, MiscompileError, TargetError, o
 from nabla_mlir.base.locks import new_lock
 from nabla_mlir.base.log import logger
 from nabla_mlir.compiling import cache as disk
-from nabla_mlir.compiling.internals.messages import CIRCULAR
+from nabla_mlir.compiling.internals.messages import CIRCULAR, STREAMABLE
 from nabla_mlir.compiling.lowering import clone_module, compile_lowered
 from nabla_mlir.compiling.reference_check import DIFFERS, NOT_CHECKED, Checks, check_artifact, reason_not_to
 from nabla_mlir.compiling.reference_runs import Examples, entries_of
@@ -118,13 +118,13 @@ def compile_checked(
 def _compiled(
     module: ir.Module, target: Target, flags: Sequence[str], cache: bool, title: str
 ) -> tuple[Strategy, bytes]:  # fmt: skip
-    """Compiles a module by the first strategy with which IREE does not report a circular dependency."""
+    """Compiles a module by the first strategy with which IREE does not refuse it for a cycle of dispatches."""
     *others, last = STRATEGIES
     for strategy in others:
         try:
             return strategy, _compile_by(strategy, module, target, flags, cache, title)
         except CompileError as error:
-            if error.fault != CIRCULAR:
+            if error.fault not in (CIRCULAR, STREAMABLE):
                 raise
             _LOG.warning("IREE refuses %s %s: the next strategy is tried", title or "a module", strategy.name)
     return last, _compile_by(last, module, target, flags, cache, title)

@@ -1,9 +1,7 @@
-"""Machine code for the kernels in Triton's dialect that a module holds (passes/iree/gpu)."""
+"""Machine code for kernels in Triton's dialect (passes/iree/gpu), from Triton's compiler or from the cache."""
 
 from __future__ import annotations
 
-import base64
-import functools
 import hashlib
 import json
 import subprocess
@@ -12,41 +10,20 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from iree.compiler import ir
-
 from nabla_mlir.base.errors import CompileError
 from nabla_mlir.compiling import cache as disk
-from nabla_mlir.passes.iree.gpu.executable import TRITON
-from nabla_mlir.targets import Target
-from nabla_mlir.targets.toolchain import run_compiler, triton_version
+from nabla_mlir.targets.toolchain import triton_version
 
 _TIMEOUT = 1800.0
 _MOST_SHARED = {80: 163, 90: 227}  # KiB that one block may use, by compute capability; 99 for others
 
 
-def put_machine_code(module: ir.Module, target: Target, cache: bool = True) -> None:
-    """Replaces the text of kernels by machine code for the target, in place.
+def machine_code(kernels: Sequence[dict[str, Any]], capability: int, cache: bool) -> list[dict[str, Any]]:
+    """The machine code of each kernel, in base64, and its bytes of shared memory; what is not in the cache is compiled together.
 
     Raises:
       CompileError: Triton refused a kernel.
     """
-    sources = [op.operation for op in module.body.operations if TRITON in op.operation.attributes]
-    if not sources:
-        return
-    kernels = [json.loads(ir.StringAttr(op.attributes[TRITON]).value) for op in sources]
-    description = _executable_target(tuple(target.flags()))
-    for op, code in zip(sources, _codes(kernels, target.triton_capability(), cache), strict=True):
-        machine_code = base64.b64decode(code["code"])
-        data = f'dense<"0x{machine_code.hex().upper()}"> : vector<{len(machine_code)}xi8>'
-        objects = f'#hal.executable.objects<{{{description} = [#hal.executable.object<{{path = "kernel", data = {data}}}>]}}>'
-        del op.attributes[TRITON]
-        op.attributes["objects"] = ir.Attribute.parse(objects, context=module.context)
-        export = op.regions[0].blocks[0].operations[0]
-        export.attributes["workgroup_local_memory"] = ir.IntegerAttr.get(ir.IndexType.get(module.context), code["shared"])
-
-
-def _codes(kernels: Sequence[dict[str, Any]], capability: int, cache: bool) -> list[dict[str, Any]]:
-    """The machine code of each kernel; those that are not in the cache are compiled together."""
     version = triton_version()
     # From 90 on, Triton's instructions exist on one architecture only. PTX for older ones runs on all newer GPUs.
     form = "cubin" if capability >= 90 else "ptx"
@@ -85,17 +62,3 @@ def _compile(requests: list[dict[str, Any]]) -> list[dict[str, Any]]:
                            help="compile without it: CUDA(triton=False).")  # fmt: skip
     found: list[dict[str, Any]] = json.loads(result.stdout)
     return found
-
-
-@functools.cache
-def _executable_target(flags: tuple[str, ...]) -> str:
-    """The description of the target of executables, as IREE prints it for these flags."""
-    result = run_compiler([*flags, "--compile-to=preprocessing", "-", "-o", "-"], b"module {}", timeout=60)
-    text = result.stdout.decode()
-    start = text.index("#hal.executable.target<", text.index(" = #hal.device.target<"))
-    depth = 0
-    for end in range(start, len(text)):
-        depth += {"<": 1, ">": -1}.get(text[end], 0)
-        if depth == 0 and text[end] == ">":
-            return text[start : end + 1]
-    raise CompileError("compiling requires a target that IREE describes, got none.")

@@ -64,7 +64,7 @@ def _whole(recorder: Recorder) -> set[int]:
 
 
 def _bytes(types: str) -> int:
-    """Of all arrays that a signature names; those whose lengths are not known count nothing."""
+    """The bytes of all arrays that a signature names; arrays of unknown lengths do not count."""
     total = 0
     for lengths, element in _TENSOR.findall(types):
         try:

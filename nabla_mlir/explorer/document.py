@@ -1,4 +1,4 @@
-"""What the page shows, as JSON: `document.schema.json` beside this file says what each field is."""
+"""The content of the page as JSON; `document.schema.json` next to this file describes each field."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class Document:
 
 
 def unchanged(last: State, state: State) -> list[int]:
-    """For each line the line of the state before that is the same operation, in the same order; -1 for what is new.
+    """The line of the state before that is the same operation, for each line, in the same order; -1 for a new line.
 
     Lines are the same if they are of one operation and its forerunner, and say the same but for names. Of those as many are
     taken as stand in the same order.

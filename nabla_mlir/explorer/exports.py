@@ -1,4 +1,4 @@
-"""What other tools read: Chrome's trace of events, and the graphs of Model Explorer."""
+"""Formats of other tools: Chrome's trace of events, and the graphs of Model Explorer."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _event(name: str, pid: int, start: float, seconds: float, args: dict[str, An
 
 
 def reads_of_lines(texts: Sequence[str], depths: Sequence[int]) -> list[list[int]]:
-    """For each line those that define the values it reads; names are those of the innermost region that has them."""
+    """The lines that define the values that a line reads, for each line; a name belongs to the innermost region that has it."""
     scopes: list[tuple[int, dict[str, int]]] = [(0, {})]
     reads = []
     for i, (text, depth) in enumerate(zip(texts, depths, strict=True)):

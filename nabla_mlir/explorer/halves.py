@@ -62,7 +62,7 @@ def _residual(symbol: str, value: ir.Value, loads: list[tuple[str, ir.Operation]
 
 
 def _recomputed(name: str, func: ir.Operation, recorder: Recorder) -> list[dict[str, Any]]:
-    """What each product makes again from residuals: values that the point decides, as far as the rest of the product reads them."""
+    """The values that each product recomputes from residuals: the point determines them, and the rest of the product reads them."""
     block = func.regions[0].blocks[0]
     asked, known = set(block.arguments), set[ir.Value]()  # what depends on the vectors, and on the residuals alone
     own: list[ir.Operation] = []

@@ -1,4 +1,4 @@
-"""Which operation became which: each has a number in its location, which whatever is made for it carries on.
+"""The correspondence of operations before and after a pass: each has a number in its location, which its successors inherit.
 
 A pass keeps an operation, moves it, or makes others at its location. So an operation is numbered before a pass, and behind
 the pass the outermost number in a location is that of the forerunner.
@@ -31,7 +31,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Origin:
-    """Where an operation comes from: what was done to the user's line, the last first, and the frames of that line."""
+    """The origin of an operation: the steps that were applied to the user's line, the last first, and the frames of that line."""
 
     steps: tuple[Step, ...]
     frames: tuple[SourceRange, ...]

@@ -1,4 +1,4 @@
-"""What IREE's own phases make of a module, and how long its named passes take: as far as `iree-compile` says it."""
+"""The results of IREE's own phases, and the times of its named passes, as `iree-compile` reports them."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def document_of(phases: Phases, texts: Numbers, recorder: Recorder) -> dict[str,
 
 
 def same_lines(before: Sequence[Line], after: Sequence[Line]) -> list[int]:
-    """For each line the one of the phase before that says the same but for names, in the same order; -1 for a new one."""
+    """The line of the phase before that is equal except for names, for each line, in the same order; -1 for a new line."""
     positions: dict[str, list[int]] = {}
     for i, line in reversed(list(enumerate(before))):
         positions.setdefault(_MAPS.sub("#map", line.shape), []).append(i)

@@ -32,7 +32,7 @@ _PLAIN = "A pass of MLIR's."
 
 @dataclass(frozen=True)
 class OperationState:
-    """What is known of an operation in one state of its module: its name, its forerunners by number, its origin, its cost.
+    """An operation in one state of its module: its name, the numbers of its predecessors, its origin and its cost.
 
     `flops` and `bytes` are those of a call: in a loop as often as it runs, where that is known. `axes` are those that its
     results carry within a map.
@@ -129,7 +129,7 @@ class Recorder:
 
     @contextlib.contextmanager
     def row(self, name: str, why: str, doc: str) -> Iterator[None]:
-        """What happens within is a row, and a part of the row around it."""
+        """A context whose work is a row, which is a part of the row around it."""
         row = Row(name, why, doc, self._parents[-1], len(self.states) - 1)
         self._parents.append(len(self.rows))
         self.rows.append(row)
@@ -177,7 +177,7 @@ class Recorder:
         return forerunners, marks.origin_of(location)
 
     def _cost(self, op: ir.Operation, shape: str | None, times: int) -> tuple[int, int]:
-        """Of an operation; equal ones are asked once, and what has no line is a part of another one."""
+        """The cost of an operation. Equal operations are computed once, and one without a line is a part of another one."""
         if shape is None or runs_regions(op):
             return 0, 0
         if op.name == "linalg.generic":
@@ -193,7 +193,7 @@ class Recorder:
 
 
 def cost_of_generic(op: ir.Operation) -> tuple[int, int]:
-    """Of a `linalg.generic`: the arithmetic of its body at each point of its loops, and the bytes of what it names."""
+    """The cost of a `linalg.generic`: the arithmetic of its body at each point of its loops, and the bytes of its operands."""
     lengths: dict[int, int] = {}
     size = 0
     for value, attribute in zip(op.operands, ir.ArrayAttr(op.attributes["indexing_maps"]), strict=True):
@@ -217,7 +217,7 @@ class _WatchedExpansion(ExpandPass):
     recorder: Any = None
 
     def expand(self, op: ir.Operation) -> None:
-        """As the pass itself."""
+        """Expands the operation as the pass does."""
         if op.name not in EXPANSIONS:
             super().expand(op)
             return

@@ -1,4 +1,4 @@
-"""What the table says of the operations of a program, with the source of each record."""
+"""The records of the operations of a program, with the source of each."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ROOMS = ("nabla_mlir.ops.", "nabla_mlir.rules.")
 
 
 def records_of(states: Iterable[State]) -> dict[str, Any]:
-    """Of every operation that occurs, or was differentiated or mapped: its documentation, its rules, its record."""
+    """The documentation, the rules and the record of every operation that occurs, or was differentiated or mapped."""
     ops = {(op.name, op.origin) for state in states for op in state.operations}
     names = {name for name, _ in ops} | {step.of for _, origin in ops for step in origin.steps}
     return {name: _record(REGISTRY[name]) for name in sorted(names & set(REGISTRY))}

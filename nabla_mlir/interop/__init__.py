@@ -6,15 +6,20 @@ packages have the same names.
 
 from __future__ import annotations
 
+import sys
 from types import ModuleType
 
+from nabla_mlir.base.names import explained
 from nabla_mlir.base.plugins import plugin, plugins
 
 
 def __getattr__(name: str) -> ModuleType:
     if name not in plugins():
-        raise AttributeError(f"module 'nabla_mlir.interop' has no attribute {name!r}")
-    return plugin(name)
+        raise AttributeError(f"module 'nabla_mlir.interop' has no attribute {name!r}", name=name, obj=sys.modules[__name__])
+    try:
+        return plugin(name)
+    except ModuleNotFoundError as error:
+        raise explained(f"nm.interop.{name}", error) from None
 
 
 def __dir__() -> list[str]:

@@ -43,7 +43,7 @@ class Output:
 
     @property
     def is_empty(self) -> bool:
-        """Whether all entries are zero."""
+        """True if all entries are zero."""
         return self.pattern is not None and not self.pattern.nnz
 
 
@@ -221,7 +221,7 @@ def _names(f: Callable[..., Any], count: int) -> list[str]:
 
 
 def _shape(s: Spec) -> Shape:
-    """Of the matrix that an array is in CasADi, where vectors are columns."""
+    """The shape of the matrix that an array is in CasADi, where vectors are columns."""
     rows, columns = (*s.shape, 1, 1)[:2]
     return rows, columns
 

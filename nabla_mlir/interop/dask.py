@@ -123,7 +123,7 @@ class DaskEngine:
         return self._submitted(_product, self._sources, self._sent(matrix))
 
     def first(self, products: Sequence[list[Any]]) -> int:
-        """Which of several products is done first."""
+        """The product that ends first."""
         return first_done(self.client, products, self._patience)
 
     def finish(self, product: list[Any]) -> np.ndarray:
@@ -195,7 +195,7 @@ def _same(value: Any) -> Any:
 
 @functools.lru_cache(maxsize=16)
 def _opened(content: bytes) -> Work:
-    """What is done with a shard: a process reads each artifact once."""
+    """Opens the work for a shard; a process reads each artifact once."""
     artifact, mean, mask = pickle.loads(content)
     if isinstance(artifact, bytes):
         artifact = load(artifact)
@@ -219,7 +219,7 @@ def _product(sources: Sequence[Any], digests: Sequence[str], matrix: np.ndarray)
 
 
 def _result_of_piece(source: Any, digest: str, function: Callable[[Piece], Any]) -> Any:
-    """What a function gives for a piece that is kept, or for one that is made in the place of another."""
+    """The result of a function for a stored piece, or for one that replaces it."""
     if isinstance(source, Piece):
         _compare(source, digest)
         return function(source)
@@ -250,7 +250,7 @@ def _compare(piece: Piece, digest: str) -> None:
 
 
 def _portable(source: Any, work: Work) -> Any:
-    """What travels of a source: that which has code for several machines, or the module."""
+    """The part of a source that is sent: the artifact with code for several machines, or the module."""
     if isinstance(source, (str, os.PathLike)) and Path(source).suffix == ".zip":
         return Path(source).read_bytes()
     return source if hasattr(source, "here") else work.module

@@ -14,7 +14,7 @@ _TICK = 0.2  # and between two looks at what is done here
 
 
 def gathered(client: Any, futures: Sequence[Any], patience: float, watch: Callable[[], None] = lambda: None) -> list[Any]:
-    """What futures give.
+    """The results of futures.
 
     Args:
       client: of the cluster.
@@ -55,7 +55,7 @@ def first_done(client: Any, groups: Sequence[Sequence[Any]], patience: float) ->
 
 
 def _waited(client: Any, make: Callable[[], Any], patience: float, watch: Callable[[], None] = lambda: None) -> Any:
-    """What a coroutine gives, while a worker runs tasks."""
+    """The result of a coroutine, while a worker runs tasks."""
 
     async def result() -> Any:
         task = asyncio.ensure_future(make())
@@ -81,7 +81,7 @@ def _waited(client: Any, make: Callable[[], Any], patience: float, watch: Callab
 
 
 def _look() -> Any:
-    """What the scheduler runs: a function in a function, which travels as code, since nabla_mlir need not be there."""
+    """The function that the scheduler runs. It is nested, so that it is sent as code: the scheduler may lack nabla_mlir."""
 
     def look(dask_scheduler: Any) -> tuple[bool, list[tuple[str, str, int, int]]]:
         # Dask hands tasks that had preferred a worker, and found none at all, to no other one but that, which may never come back

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from nabla_mlir.base.errors import ImportIRError
+from nabla_mlir.base.errors import ImportIRError, check_function
 from nabla_mlir.base.exchange import readable
 from nabla_mlir.dialects import stablehlo as hlo
 from nabla_mlir.dialects.regions import nested
@@ -42,6 +42,7 @@ def from_jax(function: Callable[..., Any], *specs: Any) -> Callable[..., Any]:
         import jax
     except ImportError:
         raise ImportIRError("from_jax requires JAX, got an environment without it.", help="pip install jax") from None
+    check_function("from_jax", function)
     abstract = [jax.tree.map(lambda x: jax.ShapeDtypeStruct(readable(x).shape, readable(x).dtype), spec) for spec in specs]
     module = Importer().module(Part(function, lambda: abstract))
     calls = [op for op in nested(module.operation) if op.name == "stablehlo.custom_call"]

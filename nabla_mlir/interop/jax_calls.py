@@ -29,7 +29,7 @@ class Part:
 
     @cached_property
     def code(self) -> str:
-        """As JAX prints it."""
+        """The code as JAX prints it."""
         import jax
 
         if self.name:
@@ -66,7 +66,7 @@ class Call:
 
 
 def positions_of(avals: Sequence[Any]) -> list[int]:
-    """Those that have tangents: no integers, no keys of random numbers, whose dtype is none of NumPy's."""
+    """The indices of the values that have tangents: no integers, and no keys of random numbers, whose dtype NumPy lacks."""
     return [i for i, x in enumerate(avals) if isinstance(x.dtype, np.dtype) and is_differentiable(x.dtype)]
 
 

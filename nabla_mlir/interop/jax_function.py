@@ -147,7 +147,7 @@ def _pushed(primitive: Any, primals: Sequence[Any], tangents: Sequence[Any], *, 
 
 
 def _pulled(primitive: Any, cotangents: Sequence[Any], *args: Any, family: Family, linear: int) -> list[Any]:
-    """Of a call that is linear in what is not known: the value of that has no influence, and zeros stand for it."""
+    """The pullback of a call that is linear in its unknown arguments: their values have no influence, so they are zeros."""
     import jax
     from jax.interpreters import ad
 
@@ -182,7 +182,7 @@ def _specs(kinds: tuple[Any, ...]) -> tuple[Spec, ...]:
 
 
 def _dtypes(program: Program) -> list[np.dtype]:
-    """Those that JAX has for the results: without `jax_enable_x64` none of 64 bits."""
+    """The dtypes of the results in JAX: without `jax_enable_x64` none has 64 bits."""
     import jax
 
     return [jax.dtypes.canonicalize_dtype(s.dtype) for s in program.outputs]

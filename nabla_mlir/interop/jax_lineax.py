@@ -45,7 +45,7 @@ def solve_of_lineax(primitive: Any, params: Any, avals: Sequence[Any], outputs: 
 
 
 def _key(params: Any, avals: Sequence[Any], wrt: Sequence[int]) -> Hashable:
-    """What JAX knows a call again by, where all of it can be hashed: functions and programs among it are the same objects."""
+    """The key by which JAX recognises a call, if all of it can be hashed; its functions and programs are the same objects."""
     key = (params["treedef"], params["static"], tuple(map(type, params["static"])), tuple(avals), tuple(wrt))
     try:
         hash(key)

@@ -1,4 +1,4 @@
-"""What JAX differentiates by a rule, imported with that rule.
+"""Functions that JAX differentiates by a rule, imported with that rule.
 
 JAX lowers a function that has one to what it computes: its program alone would be differentiated as it stands. Here such a call
 is lowered to a marker, and the function and its rule to modules of their own, whose code becomes the regions of `ad.custom_jvp`,

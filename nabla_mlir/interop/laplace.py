@@ -45,7 +45,7 @@ def _backends() -> dict[str, Any]:
                           help="pip install 'nabla-mlir[laplace]'") from None  # fmt: skip
 
     class Backend(CurvatureInterface):
-        """What the three have in common: Jacobians and gradients of samples, and Kronecker factors."""
+        """The base class of the three backends: Jacobians and gradients of samples, and Kronecker factors."""
 
         def __init__(self, *args: Any, target: Any = None, **options: Any):
             super().__init__(*args, **options)
@@ -83,7 +83,7 @@ def _backends() -> dict[str, Any]:
             return self.factor * self.lossfunc(outputs, y), self.factor * Kron(factors)
 
         def _middle(self, outputs: Any, y: Any) -> Any:
-            """What stands between Jacobians of the outputs, for each sample."""
+            """The matrix between the Jacobians of the outputs, for each sample."""
             raise NotImplementedError
 
         @property
@@ -195,7 +195,7 @@ def _backends() -> dict[str, Any]:
 
 
 def _shifts(module: Any, layers: dict[str, Any], x: Any) -> dict[str, Any]:
-    """For each layer zeros like its results for one sample."""
+    """Zeros like the results of each layer for one sample."""
     import torch
 
     shapes: dict[str, Any] = {}

@@ -33,7 +33,7 @@ class MPIEngine(AtOnce):
 
     @property
     def kept(self) -> int:
-        """How many batches of this rank have their residuals in memory."""
+        """The number of batches of this rank with residuals in memory."""
         return self.local.kept
 
     def update(self, x: np.ndarray, check: bool) -> Part:
@@ -53,7 +53,7 @@ class MPIEngine(AtOnce):
 
 
 def agreed(comm: Any, compute: Callable[[], T]) -> T:
-    """What this rank computes, once all ranks have; if one has failed, all raise: nobody waits for a sum that does not come.
+    """The result of this rank, after all ranks have theirs. If one has failed, all raise, so that none waits for the sum.
 
     Raises:
       BatchError: another rank failed; the message says which, and why.

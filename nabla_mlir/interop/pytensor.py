@@ -114,7 +114,7 @@ def _op() -> Callable[[Family, tuple[Spec, ...]], Any]:
 
         @property
         def program(self) -> Program:
-            """That of the specs."""
+            """The program for the specs."""
             return self.family.at(self.specs, tuple)
 
         def make_node(self, *inputs: Any) -> Any:

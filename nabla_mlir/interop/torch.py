@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -31,7 +32,9 @@ def from_torch(module: Any, *specs: Any, parameters: bool = False) -> Callable[.
       specs: for each argument of its `forward` an array, or an object with a shape and a dtype, or a pytree of them. Without specs,
         the module is captured once for each combination of shapes and dtypes of the calls.
       parameters: True makes the parameters, a dict of arrays by their names, the first argument of the function; otherwise they
-        are constants.
+        are constants. The function then has an attribute `parameters`: an OrderedDict of their values as NumPy arrays, in
+        PyTorch's order. An operator at that point, such as `nm.HessianOperator(loss, f.parameters)`, multiplies flat vectors
+        in the order of `torch.nn.utils.parameters_to_vector`.
 
     Raises:
       ImportIRError: PyTorch or torch-mlir is not installed, one of them does not accept the module, or an operation cannot be
@@ -41,8 +44,7 @@ def from_torch(module: Any, *specs: Any, parameters: bool = False) -> Callable[.
       >>> import nabla_mlir as nm, torch  # doctest: +SKIP
       >>> layer = torch.nn.Linear(3, 1)  # doctest: +SKIP
       >>> f = nm.from_torch(layer, nm.spec((2, 3), "float32"), parameters=True)  # doctest: +SKIP
-      >>> weights = {k: v.detach().numpy() for k, v in layer.named_parameters()}  # doctest: +SKIP
-      >>> nm.grad(lambda w, x: f(w, x).sum())(weights, x)["weight"].shape  # doctest: +SKIP
+      >>> nm.grad(lambda w, x: f(w, x).sum())(f.parameters, x)["weight"].shape  # doctest: +SKIP
       (1, 3)
     """
     try:
@@ -54,7 +56,11 @@ def from_torch(module: Any, *specs: Any, parameters: bool = False) -> Callable[.
     if parameters and not isinstance(module, torch.nn.Module):
         raise ImportIRError(f"from_torch requires a torch.nn.Module where parameters=True, got {type(module).__name__}.",
                             help="leave out parameters, and give the function what it needs as arguments.")  # fmt: skip
-    return _captured(module, specs, parameters) if specs else _of_any_shape(module, parameters)
+    f = _captured(module, specs, parameters) if specs else _of_any_shape(module, parameters)
+    if parameters:
+        values = ((name, value.detach().cpu().numpy()) for name, value in module.named_parameters())
+        f.parameters = OrderedDict(values)  # type: ignore[attr-defined]  # a function, which has any attribute
+    return f
 
 
 def _of_any_shape(module: Any, parameters: bool) -> Callable[..., Any]:

@@ -145,7 +145,7 @@ def _operation() -> Callable[..., Any]:
     operation.register_vmap(mapped)
 
     class Call(torch.autograd.Function):
-        """The same where no graph is made: it costs less, and `torch.func` refuses the derivatives of custom operations."""
+        """The call without a graph. It costs less, and `torch.func` refuses the derivatives of custom operations."""
 
         @staticmethod
         def forward(key: str, *inputs: Any) -> Any:
@@ -181,7 +181,7 @@ def _operation() -> Callable[..., Any]:
             return results, (0,) * len(results)
 
     class Recorded(Call):
-        """The same for autograd alone: what is said to it in `forward` costs a third of what `setup_context` does."""
+        """The call for autograd alone: `forward` with its own context costs a third of `setup_context`."""
 
         setup_context = torch.autograd.Function.setup_context
 
@@ -195,7 +195,7 @@ def _operation() -> Callable[..., Any]:
     kinds = {torch.Tensor, torch.nn.Parameter}
 
     def is_plain(inputs: Sequence[Any]) -> bool:
-        """Whether these are numbers in memory, and nobody records what is done with them."""
+        """True if these are numbers in memory, and nothing records the operations on them."""
         return all(type(x) in kinds for x in inputs) and not torch._C._len_torch_dispatch_stack()
 
     def call(inputs: Sequence[Any], key: str) -> Sequence[Any]:

@@ -156,7 +156,7 @@ def _max_pool(rank: int, with_positions: bool = False) -> Callable[..., Any]:
 
 
 def _positions_of_largest(x: Tensor, sizes: Sequence[int], steps: Sequence[np.ndarray]) -> Tensor:
-    """Where the largest element of each window stands among those of the spatial axes, written in a row."""
+    """The position of the largest element of each window among those of the flattened spatial axes."""
     grids = [np.stack(np.meshgrid(*of, indexing="ij")) for of in (
         [s[:, 0] for s in steps], [s[0] - s[0, 0] for s in steps])]  # fmt: skip
     rank = len(sizes)
@@ -189,7 +189,7 @@ def _avg_pool(rank: int) -> Callable[..., Tensor]:
 
 
 def _adaptive(n: int, count: int) -> list[tuple[int, int]]:
-    """Where windows begin and end that cover an axis."""
+    """The starts and ends of windows that cover an axis."""
     return [(i * n // count, -(-(i + 1) * n // count)) for i in range(count)]
 
 

@@ -125,7 +125,7 @@ def _adaptive_log_softmax(self: Any, input: Any, target: Any) -> Any:
 
 
 def _cross_map_norm(self: Any, input: Any) -> Any:
-    """As PyTorch computes it: the sum over channels near c keeps the first one for every c, unlike `LocalResponseNorm`."""
+    """The norm as PyTorch computes it: unlike in `LocalResponseNorm`, each sum over channels contains the first one."""
     import torch
 
     reach = (self.size - 1) // 2 + 1

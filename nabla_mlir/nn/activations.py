@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from nabla_mlir.base.errors import ShapeError, user_frame
+from nabla_mlir.base.typing import ArrayLike
 from nabla_mlir.numpy.axes import Axis, axes_of, axis_of
 from nabla_mlir.numpy.operands import convert, inexact, require_real, tensor
 from nabla_mlir.numpy.reductions import constant_max, count, fold, spread, widened
@@ -23,7 +24,7 @@ def not_above(x: Tensor, bound: Any) -> Tensor:
 
 
 @library
-def relu(x: Any) -> Tensor:
+def relu(x: ArrayLike) -> Tensor:
     """max(x, 0), with derivative 0 at 0.
 
     Example:
@@ -37,7 +38,7 @@ def relu(x: Any) -> Tensor:
 
 
 @library
-def relu6(x: Any) -> Tensor:
+def relu6(x: ArrayLike) -> Tensor:
     """min(max(x, 0), 6), with derivative 0 at both bends."""
     return _clamped(inexact(x), 0.0, 6.0)
 
@@ -47,19 +48,19 @@ def _clamped(x: Tensor, low: float, high: float) -> Tensor:
 
 
 @library
-def hard_tanh(x: Any) -> Tensor:
+def hard_tanh(x: ArrayLike) -> Tensor:
     """min(max(x, -1), 1)."""
     return _clamped(inexact(x), -1.0, 1.0)
 
 
 @library
-def hard_sigmoid(x: Any) -> Tensor:
+def hard_sigmoid(x: ArrayLike) -> Tensor:
     """relu6(x + 3) / 6."""
     return _clamped(inexact(x) + 3.0, 0.0, 6.0) * (1 / 6)
 
 
 @library
-def hard_silu(x: Any) -> Tensor:
+def hard_silu(x: ArrayLike) -> Tensor:
     """x * hard_sigmoid(x)."""
     x = inexact(x)
     return x * hard_sigmoid(x)
@@ -69,19 +70,19 @@ hard_swish = hard_silu
 
 
 @library
-def sigmoid(x: Any) -> Tensor:
+def sigmoid(x: ArrayLike) -> Tensor:
     """1 / (1 + exp(-x))."""
     return ew.logistic(inexact(x))
 
 
 @library
-def tanh(x: Any) -> Tensor:
+def tanh(x: ArrayLike) -> Tensor:
     """The hyperbolic tangent."""
     return ew.tanh(inexact(x))
 
 
 @library
-def silu(x: Any) -> Tensor:
+def silu(x: ArrayLike) -> Tensor:
     """x * sigmoid(x)."""
     x = inexact(x)
     return x * ew.logistic(x)
@@ -91,7 +92,7 @@ swish = silu
 
 
 @library
-def softplus(x: Any) -> Tensor:
+def softplus(x: ArrayLike) -> Tensor:
     """log(1 + exp(x)), without overflow."""
     return softplus_of(inexact(x))
 
@@ -105,13 +106,13 @@ def softplus_of(x: Tensor) -> Tensor:
 
 
 @library
-def log_sigmoid(x: Any) -> Tensor:
+def log_sigmoid(x: ArrayLike) -> Tensor:
     """log(sigmoid(x)), without underflow."""
     return -softplus_of(-inexact(x))
 
 
 @library
-def gelu(x: Any, approximate: bool = True) -> Tensor:
+def gelu(x: ArrayLike, approximate: bool = True) -> Tensor:
     """x times the normal distribution function of x, exactly or by the usual approximation with tanh."""
     x = inexact(x)
     if approximate:
@@ -127,7 +128,7 @@ def _negative_part(x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 @library
-def elu(x: Any, alpha: float = 1.0) -> Tensor:
+def elu(x: ArrayLike, alpha: float = 1.0) -> Tensor:
     """x for x > 0, else alpha * (exp(x) - 1)."""
     x = inexact(x)
     negative, low = _negative_part(x)
@@ -136,7 +137,7 @@ def elu(x: Any, alpha: float = 1.0) -> Tensor:
 
 
 @library
-def celu(x: Any, alpha: float = 1.0) -> Tensor:
+def celu(x: ArrayLike, alpha: float = 1.0) -> Tensor:
     """x for x > 0, else alpha * (exp(x / alpha) - 1)."""
     x = inexact(x)
     negative, low = _negative_part(x)
@@ -145,13 +146,13 @@ def celu(x: Any, alpha: float = 1.0) -> Tensor:
 
 
 @library
-def selu(x: Any) -> Tensor:
+def selu(x: ArrayLike) -> Tensor:
     """Elu, scaled so that mean 0 and variance 1 are preserved."""
     return elu(x, 1.6732632423543772) * 1.0507009873554805
 
 
 @library
-def leaky_relu(x: Any, negative_slope: float = 0.01) -> Tensor:
+def leaky_relu(x: ArrayLike, negative_slope: float = 0.01) -> Tensor:
     """x for x > 0, else negative_slope * x."""
     x = inexact(x)
     low = x * negative_slope
@@ -159,7 +160,7 @@ def leaky_relu(x: Any, negative_slope: float = 0.01) -> Tensor:
 
 
 @library
-def glu(x: Any, axis: Static[int] = -1) -> Tensor:
+def glu(x: ArrayLike, axis: Static[int] = -1) -> Tensor:
     """The first half of `x` along `axis` times the sigmoid of the second.
 
     Raises:
@@ -174,34 +175,34 @@ def glu(x: Any, axis: Static[int] = -1) -> Tensor:
 
 
 @library
-def identity(x: Any) -> Tensor:
+def identity(x: ArrayLike) -> Tensor:
     """x."""
     return tensor(x)
 
 
 @library
-def soft_sign(x: Any) -> Tensor:
+def soft_sign(x: ArrayLike) -> Tensor:
     """x / (1 + abs(x))."""
     x = inexact(x)
     return x / (ew.absolute(x) + 1.0)
 
 
 @library
-def mish(x: Any) -> Tensor:
+def mish(x: ArrayLike) -> Tensor:
     """x tanh(softplus(x))."""
     x = inexact(x)
     return x * ew.tanh(softplus_of(x))
 
 
 @library
-def squareplus(x: Any, b: float = 4.0) -> Tensor:
+def squareplus(x: ArrayLike, b: float = 4.0) -> Tensor:
     """(x + sqrt(x**2 + b)) / 2."""
     x = inexact(x)
     return (x + ew.sqrt(ew.square(x) + b)) * 0.5
 
 
 @library
-def sparse_plus(x: Any) -> Tensor:
+def sparse_plus(x: ArrayLike) -> Tensor:
     """0 up to -1, x from 1 on, and (x + 1)**2 / 4 between."""
     x = inexact(x)
     between = ew.square(x + 1.0) * 0.25
@@ -209,14 +210,14 @@ def sparse_plus(x: Any) -> Tensor:
 
 
 @library
-def sparse_sigmoid(x: Any) -> Tensor:
+def sparse_sigmoid(x: ArrayLike) -> Tensor:
     """0 up to -1, 1 from 1 on, and (x + 1) / 2 between: the derivative of `sparse_plus`."""
     x = inexact(x)
     return lg.clamp(full((), 0, x.dtype), (x + 1.0) * 0.5, full((), 1, x.dtype))
 
 
 @library
-def log1mexp(x: Any) -> Tensor:
+def log1mexp(x: ArrayLike) -> Tensor:
     """log(1 - exp(-x)) for positive x, accurate near 0 and far from it."""
     x = inexact(x)
     is_small = not_above(x, math.log(2))
@@ -239,7 +240,7 @@ def shifted_by_largest(name: str, x: Any, axis: Axis) -> tuple[Tensor, tuple[int
 
 
 @library
-def softmax(x: Any, axis: Static[Axis] = -1, where: Any = None) -> Tensor:
+def softmax(x: ArrayLike, axis: Static[Axis] = -1, where: Any = None) -> Tensor:
     """exp(x) / sum(exp(x)) over `axis`, without overflow; where `where` does not hold 0, and left out of the sum."""
     mask = _mask(x, where)
     low, axes = shifted_by_largest("softmax", _unless(mask, x, -math.inf), axis)
@@ -257,7 +258,7 @@ def _unless(mask: Tensor | None, x: Any, value: float) -> Any:
 
 
 @library
-def log_softmax(x: Any, axis: Static[Axis] = -1, where: Any = None) -> Tensor:
+def log_softmax(x: ArrayLike, axis: Static[Axis] = -1, where: Any = None) -> Tensor:
     """x - logsumexp(x) over `axis`, without overflow; where `where` does not hold -inf, and left out of the sum."""
     low, axes = shifted_by_largest("log_softmax", _unless(_mask(x, where), x, -math.inf), axis)
     total = ew.log(fold(widened(ew.exponential(low)), axes, "add"))

@@ -9,6 +9,7 @@ import numpy as np
 
 from nabla_mlir.base.conversion import limits_of
 from nabla_mlir.base.errors import ShapeError, user_frame
+from nabla_mlir.base.typing import ArrayLike
 from nabla_mlir.nn.activations import softmax
 from nabla_mlir.numpy.logic import where
 from nabla_mlir.numpy.operands import inexact, tensor
@@ -22,7 +23,8 @@ from nabla_mlir.table.tensor import Tensor
 
 @library
 def dot_product_attention(
-    query: Any, key: Any, value: Any, bias: Any = None, mask: Any = None, *, scale: float | None = None, is_causal: bool = False,
+    query: ArrayLike, key: Any, value: ArrayLike, bias: Any = None, mask: ArrayLike | None = None, *,
+    scale: float | None = None, is_causal: bool = False,
     query_seq_lengths: Any = None, key_value_seq_lengths: Any = None, local_window_size: Static[Any] = None,
     implementation: str | None = None, return_residual: bool = False,
 ) -> Any:  # fmt: skip

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from nabla_mlir.base.errors import DtypeError, ShapeError, user_frame
+from nabla_mlir.base.typing import ArrayLike
 from nabla_mlir.dialects.types import is_integer
 from nabla_mlir.nn.activations import log_softmax, not_above, shifted_by_largest, softplus_of
 from nabla_mlir.numpy.axes import Axis, axes_of, axis_of, shape_of
@@ -21,7 +22,7 @@ from nabla_mlir.table.tensor import Tensor, full_like
 
 
 @library
-def one_hot(x: Any, num_classes: Static[int], dtype: Any = None, axis: Static[int] = -1) -> Tensor:
+def one_hot(x: ArrayLike, num_classes: Static[int], dtype: Any = None, axis: Static[int] = -1) -> Tensor:
     """A new axis of length `num_classes`, with 1 at the label and 0 elsewhere (everywhere for a label outside).
 
     Raises:
@@ -52,14 +53,14 @@ def _same_shapes(name: str, a: Any, b: Any) -> tuple[Tensor, Tensor]:
 
 
 @library
-def squared_error(predictions: Any, targets: Any) -> Tensor:
+def squared_error(predictions: ArrayLike, targets: ArrayLike) -> Tensor:
     """(predictions - targets)**2, element by element."""
     predictions, targets = _same_shapes("squared_error", predictions, targets)
     return ew.square(predictions - targets)
 
 
 @library
-def mse(predictions: Any, targets: Any) -> Tensor:
+def mse(predictions: ArrayLike, targets: ArrayLike) -> Tensor:
     """The mean of (predictions - targets)**2 over all elements."""
     predictions, targets = _same_shapes("mse", predictions, targets)
     squares = ew.square(widened(predictions - targets))
@@ -67,7 +68,7 @@ def mse(predictions: Any, targets: Any) -> Tensor:
 
 
 @library
-def huber(predictions: Any, targets: Any, delta: float = 1.0) -> Tensor:
+def huber(predictions: ArrayLike, targets: ArrayLike, delta: float = 1.0) -> Tensor:
     """d**2 / 2 for abs(d) <= delta, else delta * (abs(d) - delta / 2); d = predictions - targets, elementwise."""
     predictions, targets = _same_shapes("huber", predictions, targets)
     difference = predictions - targets
@@ -77,14 +78,14 @@ def huber(predictions: Any, targets: Any, delta: float = 1.0) -> Tensor:
 
 
 @library
-def softmax_cross_entropy(logits: Any, labels: Any, axis: Static[int] = -1) -> Tensor:
+def softmax_cross_entropy(logits: ArrayLike, labels: ArrayLike, axis: Static[int] = -1) -> Tensor:
     """-sum(labels * log_softmax(logits)) over `axis`; labels are probabilities, one-hot for instance."""
     logits, labels = _same_shapes("softmax_cross_entropy", logits, labels)
     return -fold(labels * log_softmax(logits, axis), axes_of("softmax_cross_entropy", axis, logits.ndim), "add")
 
 
 @library
-def softmax_cross_entropy_with_integer_labels(logits: Any, labels: Any, axis: Static[int] = -1) -> Tensor:
+def softmax_cross_entropy_with_integer_labels(logits: ArrayLike, labels: ArrayLike, axis: Static[int] = -1) -> Tensor:
     """logsumexp(logits) - logits[label] along `axis`.
 
     Args:
@@ -109,14 +110,14 @@ def softmax_cross_entropy_with_integer_labels(logits: Any, labels: Any, axis: St
 
 
 @library
-def binary_cross_entropy_with_logits(logits: Any, labels: Any) -> Tensor:
+def binary_cross_entropy_with_logits(logits: ArrayLike, labels: ArrayLike) -> Tensor:
     """-labels * log(sigmoid(logits)) - (1 - labels) * log(1 - sigmoid(logits)), elementwise, without overflow."""
     logits, labels = _same_shapes("binary_cross_entropy_with_logits", logits, labels)
     return softplus_of(logits) - labels * logits
 
 
 @library
-def kl_divergence(log_predictions: Any, targets: Any, axis: Static[Axis] = -1) -> Tensor:
+def kl_divergence(log_predictions: Any, targets: ArrayLike, axis: Static[Axis] = -1) -> Tensor:
     """sum(targets * (log(targets) - log_predictions)) over `axis`; a target of 0 contributes nothing."""
     predictions, targets = _same_shapes("kl_divergence", log_predictions, targets)
     weights = nan_where(predictions, targets)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from nabla_mlir.base.typing import ArrayLike
 from nabla_mlir.numpy.axes import Axis, axes_of
 from nabla_mlir.numpy.operands import convert, inexact, tensor
 from nabla_mlir.numpy.reductions import spread, wide_mean, widened
@@ -14,7 +15,8 @@ from nabla_mlir.table.tensor import Tensor
 
 @library
 def standardize(
-    x: Any, axis: Static[Axis] = -1, mean: Any = None, variance: Any = None, epsilon: float = 1e-5, where: Any = None
+    x: ArrayLike, axis: Static[Axis] = -1, mean: ArrayLike | None = None, variance: ArrayLike | None = None,
+    epsilon: float = 1e-5, where: Any = None
 ) -> Tensor:  # fmt: skip
     """(x - mean) / sqrt(variance + epsilon) over `axis`.
 
@@ -37,13 +39,15 @@ def standardize(
 
 
 @library
-def layer_norm(x: Any, scale: Any = None, bias: Any = None, axis: Static[Axis] = -1, epsilon: float = 1e-5) -> Tensor:
+def layer_norm(
+    x: ArrayLike, scale: ArrayLike | None = None, bias: Any = None, axis: Static[Axis] = -1, epsilon: float = 1e-5,
+) -> Tensor:  # fmt: skip
     """standardize(x) * scale + bias; scale and bias broadcast against x."""
     return _affine(standardize(x, axis, epsilon=epsilon), scale, bias)
 
 
 @library
-def rms_norm(x: Any, scale: Any = None, axis: Static[Axis] = -1, epsilon: float = 1e-6) -> Tensor:
+def rms_norm(x: ArrayLike, scale: ArrayLike | None = None, axis: Static[Axis] = -1, epsilon: float = 1e-6) -> Tensor:
     """x / sqrt(mean(x**2) + epsilon) over `axis`, times scale."""
     x = inexact(x)
     dtype, x = x.dtype, widened(x)

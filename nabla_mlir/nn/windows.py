@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from nabla_mlir.base.errors import ShapeError, user_frame
+from nabla_mlir.base.typing import ArrayLike
 from nabla_mlir.numpy.operands import common_dtype, convert, inexact, inexact_dtype, require_real, tensor
 from nabla_mlir.numpy.reductions import widened
 from nabla_mlir.ops.convolution import conv_params, convolution
@@ -21,7 +22,7 @@ Padding = str | Sequence[tuple[int, int]]
 
 @library
 def conv(
-    x: Any, kernel: Any, strides: Lengths = 1, padding: Padding = "SAME", dilation: Lengths = 1, groups: int = 1
+    x: ArrayLike, kernel: Any, strides: Lengths = 1, padding: Padding = "SAME", dilation: Lengths = 1, groups: int = 1
 ) -> Tensor:
     """The cross-correlation y[b, p, o] = sum over window offsets q and channels i of x[b, s*p + d*q, i] * kernel[q, i, o].
 
@@ -65,7 +66,7 @@ def conv(
 
 
 @library
-def max_pool(x: Any, window: Lengths, strides: Lengths | None = None, padding: Padding = "VALID") -> Tensor:
+def max_pool(x: ArrayLike, window: Lengths, strides: Lengths | None = None, padding: Padding = "VALID") -> Tensor:
     """The largest element of each window; padding never wins. Of ties the first gets the derivative, as in JAX.
 
     Args:
@@ -88,7 +89,7 @@ def max_pool(x: Any, window: Lengths, strides: Lengths | None = None, padding: P
 
 @library
 def avg_pool(
-    x: Any, window: Lengths, strides: Lengths | None = None, padding: Padding = "VALID", count_padding: bool = True
+    x: ArrayLike, window: Lengths, strides: Lengths | None = None, padding: Padding = "VALID", count_padding: bool = True
 ) -> Tensor:
     """The mean of each window; arguments as in `max_pool`.
 

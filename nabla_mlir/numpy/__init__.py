@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from nabla_mlir.base import compiler as _compiler
 from nabla_mlir.numpy import fft as fft, linalg as linalg, methods as methods, ufunc_methods as ufunc_methods
 from nabla_mlir.numpy.bessel import i0 as i0
 from nabla_mlir.numpy.calculus import (

@@ -14,6 +14,7 @@ import numpy as np
 
 from nabla_mlir.base import pytree
 from nabla_mlir.base.errors import DtypeError, user_frame
+from nabla_mlir.base.typing import ArrayLike
 from nabla_mlir.dialects.types import is_complex
 from nabla_mlir.numpy.operands import convert, inexacts
 from nabla_mlir.ops import elementwise as ew
@@ -201,19 +202,19 @@ def of_real(name: str, f: Callable[..., Any], *xs: Any) -> Any:
 
 
 @library
-def i0e(x: Any) -> Tensor:
+def i0e(x: ArrayLike) -> Tensor:
     """exp(-abs(x)) I0(x)."""
     return of_real("i0e", _i0e, x)
 
 
 @library
-def i1e(x: Any) -> Tensor:
+def i1e(x: ArrayLike) -> Tensor:
     """exp(-abs(x)) I1(x)."""
     return of_real("i1e", _i1e, x)
 
 
 @library
-def i0(x: Any) -> Tensor:
+def i0(x: ArrayLike) -> Tensor:
     """The modified Bessel function of the first kind of order 0.
 
     Example:
@@ -224,6 +225,6 @@ def i0(x: Any) -> Tensor:
 
 
 @library
-def i1(x: Any) -> Tensor:
+def i1(x: ArrayLike) -> Tensor:
     """The modified Bessel function of the first kind of order 1."""
     return of_real("i1", _i1, x)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from nabla_mlir.base.errors import ShapeError, user_frame
+from nabla_mlir.base.typing import ArrayLike
 from nabla_mlir.numpy.axes import Axis, axes_of, axis_of
 from nabla_mlir.numpy.indexing import take
 from nabla_mlir.numpy.joining import concatenate, diff
@@ -77,7 +78,7 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
 
 
 @library
-def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: Static[int] = -1) -> Tensor:
+def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: Any = 1.0, axis: Static[int] = -1) -> Tensor:
     """The integral of samples by the trapezoidal rule.
 
     Args:
@@ -155,7 +156,7 @@ def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Tensor:
 
 
 @library
-def unwrap(p: Any, discont: Any = None, axis: Static[int] = -1, period: Any = 2 * np.pi) -> Tensor:
+def unwrap(p: ArrayLike, discont: Any = None, axis: Static[int] = -1, period: Any = 2 * np.pi) -> Tensor:
     """Angles with whole periods added where a step is larger than half of one (or than `discont`)."""
     (p,) = inexacts("unwrap", p)
     axis = axis_of("unwrap", axis, p.ndim)

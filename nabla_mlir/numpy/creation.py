@@ -10,6 +10,7 @@ import numpy as np
 
 from nabla_mlir.base import thresholds
 from nabla_mlir.base.errors import DtypeError, ShapeError, user_frame
+from nabla_mlir.base.typing import ArrayLike
 from nabla_mlir.dialects.types import as_dtype, is_float
 from nabla_mlir.numpy.axes import axes_of, axis_of, padded, shape_of
 from nabla_mlir.numpy.inspection import placed
@@ -67,7 +68,7 @@ def _like(x: Any, shape: Any, dtype: Any) -> tuple[tuple[int, ...], np.dtype]:
 
 @placed
 @library
-def full_like(a: Any, fill_value: Any, dtype: Any = None, shape: Static[Any] = None, *, device: Any = None) -> Tensor:
+def full_like(a: ArrayLike, fill_value: Any, dtype: Any = None, shape: Static[Any] = None, *, device: Any = None) -> Tensor:
     """An array filled with a value, by default with the shape and dtype of `a`; see `full`."""
     like, dtype = _like(a, shape, dtype)
     if is_scalar(fill_value):
@@ -77,7 +78,7 @@ def full_like(a: Any, fill_value: Any, dtype: Any = None, shape: Static[Any] = N
 
 @placed
 @library
-def zeros_like(a: Any, dtype: Any = None, shape: Static[Any] = None, *, device: Any = None) -> Tensor:
+def zeros_like(a: ArrayLike, dtype: Any = None, shape: Static[Any] = None, *, device: Any = None) -> Tensor:
     """Zeros of the shape and dtype of `a`."""
     like, dtype = _like(a, shape, dtype)
     return splat(like, 0, dtype)
@@ -85,7 +86,7 @@ def zeros_like(a: Any, dtype: Any = None, shape: Static[Any] = None, *, device: 
 
 @placed
 @library
-def ones_like(a: Any, dtype: Any = None, shape: Static[Any] = None, *, device: Any = None) -> Tensor:
+def ones_like(a: ArrayLike, dtype: Any = None, shape: Static[Any] = None, *, device: Any = None) -> Tensor:
     """Ones of the shape and dtype of `a`."""
     like, dtype = _like(a, shape, dtype)
     return splat(like, 1, dtype)
@@ -194,19 +195,19 @@ def _matrices(name: str, x: Any) -> Tensor:
 
 
 @library
-def tril(m: Any, k: Static[int] = 0) -> Tensor:
+def tril(m: ArrayLike, k: Static[int] = 0) -> Tensor:
     """The lower triangle of the last two axes, with zeros above the k-th diagonal."""
     return la.masked(_matrices("tril", m), "GE", k)
 
 
 @library
-def triu(m: Any, k: Static[int] = 0) -> Tensor:
+def triu(m: ArrayLike, k: Static[int] = 0) -> Tensor:
     """The upper triangle of the last two axes, with zeros below the k-th diagonal."""
     return la.masked(_matrices("triu", m), "LT", k - 1)
 
 
 @library
-def diagonal(a: Any, offset: Static[int] = 0, axis1: Static[int] = 0, axis2: Static[int] = 1) -> Tensor:
+def diagonal(a: ArrayLike, offset: Static[int] = 0, axis1: Static[int] = 0, axis2: Static[int] = 1) -> Tensor:
     """The elements a[i, i + offset] of two axes, which become one, the last."""
     x = _matrices("diagonal", a)
     axis1, axis2 = axes_of("diagonal", (axis1, axis2), x.ndim)
@@ -214,7 +215,7 @@ def diagonal(a: Any, offset: Static[int] = 0, axis1: Static[int] = 0, axis2: Sta
 
 
 @library
-def diag(v: Any, k: Static[int] = 0) -> Tensor:
+def diag(v: ArrayLike, k: Static[int] = 0) -> Tensor:
     """The k-th diagonal of a matrix; of a vector, the matrix that has it as k-th diagonal."""
     x = tensor(v)
     if x.ndim == 2:

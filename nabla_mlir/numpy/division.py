@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from nabla_mlir.base.typing import ArrayLike
 from nabla_mlir.dialects.types import is_float
 from nabla_mlir.numpy.operands import convert, meet, require_real
 from nabla_mlir.ops import elementwise as ew
@@ -16,13 +17,13 @@ from nabla_mlir.table.tensor import Tensor, full_like
 
 
 @library
-def fmod(x: Any, y: Any) -> Tensor:
+def fmod(x: ArrayLike, y: ArrayLike) -> Tensor:
     """The remainder of x / y with the sign of x."""
     return _rest(*_numbers("fmod", x, y))
 
 
 @library
-def remainder(x: Any, y: Any) -> Tensor:
+def remainder(x: ArrayLike, y: ArrayLike) -> Tensor:
     """The remainder of floor_divide, which has the sign of y, also where it is 0."""
     return _modulo(*_numbers("remainder", x, y))
 
@@ -31,7 +32,7 @@ mod = remainder
 
 
 @library
-def floor_divide(x: Any, y: Any) -> Tensor:
+def floor_divide(x: ArrayLike, y: ArrayLike) -> Tensor:
     """The largest integer not above x / y; `remainder` is the rest.
 
     As in NumPy, x / 0 is infinite, an infinity has no quotient (NaN), and a negative number divided by infinity gives -1.
@@ -40,7 +41,7 @@ def floor_divide(x: Any, y: Any) -> Tensor:
 
 
 @library
-def divmod(x: Any, y: Any) -> tuple[Tensor, Tensor]:
+def divmod(x: ArrayLike, y: ArrayLike) -> tuple[Tensor, Tensor]:
     """``(floor_divide(x, y), remainder(x, y))``."""
     x, y = _numbers("divmod", x, y)
     return _quotient(x, y), _modulo(x, y)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import numpy as np
@@ -106,5 +107,5 @@ def isdtype(dtype: Any, kind: Any) -> bool:
 def extended(name: str) -> Any:
     """The scalar type of a narrow dtype such as bfloat16. Raises AttributeError if there is none of that name."""
     if name != "bfloat16" and not name.startswith("float8_"):
-        raise AttributeError(f"module 'nabla_mlir.numpy' has no attribute {name!r}")
+        raise AttributeError(f"module 'nabla_mlir.numpy' has no attribute {name!r}", name=name, obj=sys.modules[__package__])
     return as_dtype(name).type

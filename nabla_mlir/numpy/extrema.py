@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from nabla_mlir.base.errors import ShapeError, user_frame
+from nabla_mlir.base.typing import ArrayLike
 from nabla_mlir.dialects.types import is_complex, is_differentiable
 from nabla_mlir.numpy import complex_order
 from nabla_mlir.numpy.axes import Axis, Shape, axes_of, axis_of
@@ -86,7 +87,7 @@ def extremum(name: str, combiner: str, x: Any, axis: Axis, keepdims: bool, initi
 
 
 @library
-def max(a: Any, axis: Static[Axis] = None, keepdims: bool = False, initial: Any = None, where: Any = None) -> Tensor:
+def max(a: ArrayLike, axis: Static[Axis] = None, keepdims: bool = False, initial: Any = None, where: Any = None) -> Tensor:
     """The largest element over `axis`; NaN if there is one. Ties share the derivative.
 
     Complex numbers are ordered by their real parts, and where those are equal by the imaginary parts.
@@ -102,7 +103,7 @@ def max(a: Any, axis: Static[Axis] = None, keepdims: bool = False, initial: Any 
 
 
 @library
-def min(a: Any, axis: Static[Axis] = None, keepdims: bool = False, initial: Any = None, where: Any = None) -> Tensor:
+def min(a: ArrayLike, axis: Static[Axis] = None, keepdims: bool = False, initial: Any = None, where: Any = None) -> Tensor:
     """The smallest element over `axis`; NaN if there is one. Ties share the derivative; complex numbers as for `max`.
 
     Raises:
@@ -116,7 +117,7 @@ amin = min
 
 
 @library
-def ptp(a: Any, axis: Static[Axis] = None, keepdims: bool = False) -> Tensor:
+def ptp(a: ArrayLike, axis: Static[Axis] = None, keepdims: bool = False) -> Tensor:
     """The largest less the smallest element."""
     largest, smallest = (extremum("ptp", combiner, a, axis, keepdims, None, None) for combiner in ("max", "min"))
     return largest - smallest
@@ -139,12 +140,12 @@ def _position(name: str, combiner: str, x: Any, axis: int | None, keepdims: bool
 
 
 @library
-def argmax(a: Any, axis: Static[int | None] = None, keepdims: bool = False) -> Tensor:
+def argmax(a: ArrayLike, axis: Static[int | None] = None, keepdims: bool = False) -> Tensor:
     """The index of the first largest element (or NaN) along `axis`, or in the flattened array; complex numbers as in `max`."""
     return _position("argmax", "max", a, axis, keepdims)
 
 
 @library
-def argmin(a: Any, axis: Static[int | None] = None, keepdims: bool = False) -> Tensor:
+def argmin(a: ArrayLike, axis: Static[int | None] = None, keepdims: bool = False) -> Tensor:
     """The index of the first smallest element (or NaN) along `axis`, or in the flattened array; complex numbers as in `max`."""
     return _position("argmin", "min", a, axis, keepdims)

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nabla_mlir.base.errors import ShapeError, user_frame
+from nabla_mlir.base.typing import ArrayLike
 from nabla_mlir.dialects.types import is_complex
 from nabla_mlir.numpy.operands import convert, inexact
 from nabla_mlir.ops import elementwise as ew
@@ -92,7 +93,7 @@ def _one_triangle(x: Tensor, upper: bool) -> Tensor:
 
 # ---------------------------------------------------------------- factorisations
 @library
-def cholesky(a: Any, *, upper: bool = False, symmetrize_input: bool = True) -> Tensor:
+def cholesky(a: ArrayLike, *, upper: bool = False, symmetrize_input: bool = True) -> Tensor:
     """The triangular factor L of positive definite matrices, ``a = L L^H`` (or ``a = U^H U`` if `upper`).
 
     Args:
@@ -135,7 +136,7 @@ def _safe_scale(a: Tensor) -> Tensor:
 
 
 @library
-def qr(a: Any, mode: str = "reduced") -> Any:
+def qr(a: ArrayLike, mode: str = "reduced") -> Any:
     """The factors of ``a = Q R``: orthonormal columns, and an upper triangular matrix.
 
     Derivatives need the first min(m, n) columns of `a` to be independent.
@@ -173,7 +174,7 @@ def qr(a: Any, mode: str = "reduced") -> Any:
 
 
 @library
-def eigh(a: Any, UPLO: str | None = None, symmetrize_input: bool = True) -> Any:
+def eigh(a: ArrayLike, UPLO: str | None = None, symmetrize_input: bool = True) -> Any:
     """Eigenvalues (ascending) and orthonormal eigenvectors of Hermitian matrices: ``a V = V diag(w)``.
 
     The derivative of the vectors needs eigenvalues that differ; where two are equal it is NaN. See `matrix_function`.
@@ -196,7 +197,7 @@ def eigh(a: Any, UPLO: str | None = None, symmetrize_input: bool = True) -> Any:
 
 
 @library
-def eigvalsh(a: Any, UPLO: str | None = None, *, symmetrize_input: bool = True) -> Tensor:
+def eigvalsh(a: ArrayLike, UPLO: str | None = None, *, symmetrize_input: bool = True) -> Tensor:
     """The eigenvalues of Hermitian matrices in ascending order; arguments and errors as for `eigh`.
 
     Example:
@@ -219,7 +220,7 @@ def _eigh(name: str, a: Any, uplo: str | None) -> tuple[Tensor, Tensor]:
 
 
 @library
-def eig(a: Any) -> Any:
+def eig(a: ArrayLike) -> Any:
     """Eigenvalues and eigenvectors, of length one, of general matrices: ``a V = V diag(w)``, both complex.
 
     The derivatives need eigenvalues that differ.
@@ -239,7 +240,7 @@ def eig(a: Any) -> Any:
 
 
 @library
-def eigvals(a: Any) -> Tensor:
+def eigvals(a: ArrayLike) -> Tensor:
     """The eigenvalues of general matrices, complex; arguments and errors as for `eig`.
 
     Example:
@@ -262,7 +263,7 @@ def _eig(name: str, a: Any, vectors: bool) -> tuple[Tensor, Tensor]:
 
 
 @library
-def svd(a: Any, full_matrices: bool = True, compute_uv: bool = True) -> Any:
+def svd(a: ArrayLike, full_matrices: bool = True, compute_uv: bool = True) -> Any:
     """The factors of ``a = U diag(S) Vh``, singular values descending.
 
     The derivatives of U and Vh need singular values that differ and are not zero; those of S need neither.
@@ -292,7 +293,7 @@ def svd(a: Any, full_matrices: bool = True, compute_uv: bool = True) -> Any:
 
 
 @library
-def svdvals(a: Any) -> Tensor:
+def svdvals(a: ArrayLike) -> Tensor:
     """The singular values of matrices in descending order, shape (..., min(m, n)).
 
     Example:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from nabla_mlir.base.errors import ShapeError, user_frame
+from nabla_mlir.base.typing import ArrayLike
 from nabla_mlir.dialects.types import as_dtype, is_complex
 from nabla_mlir.numpy.axes import Axis, axes_of, axis_of, padded
 from nabla_mlir.numpy.inspection import placed
@@ -100,7 +101,7 @@ def _many(name: str, x: Tensor, kind: str, s: Any, axes: Axis, norm: str | None)
 
 # ---------------------------------------------------------------- along one axis
 @library
-def fft(a: Any, n: Static[int | None] = None, axis: Static[int] = -1, norm: str | None = None) -> Tensor:
+def fft(a: ArrayLike, n: Static[int | None] = None, axis: Static[int] = -1, norm: str | None = None) -> Tensor:
     """``y[k] = sum_j a[j] exp(-2 pi i j k / n)`` along an axis.
 
     Args:
@@ -122,7 +123,7 @@ def fft(a: Any, n: Static[int | None] = None, axis: Static[int] = -1, norm: str 
 
 
 @library
-def ifft(a: Any, n: Static[int | None] = None, axis: Static[int] = -1, norm: str | None = None) -> Tensor:
+def ifft(a: ArrayLike, n: Static[int | None] = None, axis: Static[int] = -1, norm: str | None = None) -> Tensor:
     """The inverse of `fft`; arguments and errors are those of `fft`.
 
     Example:
@@ -134,7 +135,7 @@ def ifft(a: Any, n: Static[int | None] = None, axis: Static[int] = -1, norm: str
 
 
 @library
-def rfft(a: Any, n: Static[int | None] = None, axis: Static[int] = -1, norm: str | None = None) -> Tensor:
+def rfft(a: ArrayLike, n: Static[int | None] = None, axis: Static[int] = -1, norm: str | None = None) -> Tensor:
     """The first n // 2 + 1 frequencies of a real signal; the others are their conjugates.
 
     Args and errors are those of `fft`; DtypeError if `a` is complex.
@@ -148,7 +149,7 @@ def rfft(a: Any, n: Static[int | None] = None, axis: Static[int] = -1, norm: str
 
 
 @library
-def irfft(a: Any, n: Static[int | None] = None, axis: Static[int] = -1, norm: str | None = None) -> Tensor:
+def irfft(a: ArrayLike, n: Static[int | None] = None, axis: Static[int] = -1, norm: str | None = None) -> Tensor:
     """The real signal of length n (2 (m - 1) for m frequencies if None) of which `rfft` gives the frequencies `a`.
 
     Example:
@@ -160,7 +161,7 @@ def irfft(a: Any, n: Static[int | None] = None, axis: Static[int] = -1, norm: st
 
 
 @library
-def hfft(a: Any, n: Static[int | None] = None, axis: Static[int] = -1, norm: str | None = None) -> Tensor:
+def hfft(a: ArrayLike, n: Static[int | None] = None, axis: Static[int] = -1, norm: str | None = None) -> Tensor:
     """The real spectrum of a signal of which ``a`` is one half and the other its conjugate, reversed."""
     a = _input("hfft", a)
     inverse = {"forward": "backward", "ortho": "ortho"}.get(norm or "backward", "forward")
@@ -168,7 +169,7 @@ def hfft(a: Any, n: Static[int | None] = None, axis: Static[int] = -1, norm: str
 
 
 @library
-def ihfft(a: Any, n: Static[int | None] = None, axis: Static[int] = -1, norm: str | None = None) -> Tensor:
+def ihfft(a: ArrayLike, n: Static[int | None] = None, axis: Static[int] = -1, norm: str | None = None) -> Tensor:
     """The inverse of `hfft`: half of the signal that has the real spectrum `a`."""
     inverse = {"forward": "backward", "ortho": "ortho"}.get(norm or "backward", "forward")
     return ew.conj(_one("ihfft", _input("ihfft", a, real=True), "RFFT", n, axis, inverse))
@@ -176,7 +177,7 @@ def ihfft(a: Any, n: Static[int | None] = None, axis: Static[int] = -1, norm: st
 
 # ---------------------------------------------------------------- along several axes
 @library
-def fftn(a: Any, s: Static[Any] = None, axes: Static[Any] = None, norm: str | None = None) -> Tensor:
+def fftn(a: ArrayLike, s: Static[Any] = None, axes: Static[Any] = None, norm: str | None = None) -> Tensor:
     """`fft` along several axes.
 
     Args:
@@ -197,43 +198,43 @@ def fftn(a: Any, s: Static[Any] = None, axes: Static[Any] = None, norm: str | No
 
 
 @library
-def ifftn(a: Any, s: Static[Any] = None, axes: Static[Any] = None, norm: str | None = None) -> Tensor:
+def ifftn(a: ArrayLike, s: Static[Any] = None, axes: Static[Any] = None, norm: str | None = None) -> Tensor:
     """The inverse of `fftn`."""
     return _many("ifftn", _input("ifftn", a), "IFFT", s, axes, norm)
 
 
 @library
-def rfftn(a: Any, s: Static[Any] = None, axes: Static[Any] = None, norm: str | None = None) -> Tensor:
+def rfftn(a: ArrayLike, s: Static[Any] = None, axes: Static[Any] = None, norm: str | None = None) -> Tensor:
     """`rfft` along the last of several axes, and `fft` along the others."""
     return _many("rfftn", _input("rfftn", a, real=True), "RFFT", s, axes, norm)
 
 
 @library
-def irfftn(a: Any, s: Static[Any] = None, axes: Static[Any] = None, norm: str | None = None) -> Tensor:
+def irfftn(a: ArrayLike, s: Static[Any] = None, axes: Static[Any] = None, norm: str | None = None) -> Tensor:
     """The inverse of `rfftn`."""
     return _many("irfftn", _input("irfftn", a), "IRFFT", s, axes, norm)
 
 
 @library
-def fft2(a: Any, s: Static[Any] = None, axes: Static[Any] = (-2, -1), norm: str | None = None) -> Tensor:
+def fft2(a: ArrayLike, s: Static[Any] = None, axes: Static[Any] = (-2, -1), norm: str | None = None) -> Tensor:
     """The Fourier transform `fftn` along two axes, by default the last two."""
     return _many("fft2", _input("fft2", a), "FFT", s, axes, norm)
 
 
 @library
-def ifft2(a: Any, s: Static[Any] = None, axes: Static[Any] = (-2, -1), norm: str | None = None) -> Tensor:
+def ifft2(a: ArrayLike, s: Static[Any] = None, axes: Static[Any] = (-2, -1), norm: str | None = None) -> Tensor:
     """The inverse of `fft2`."""
     return _many("ifft2", _input("ifft2", a), "IFFT", s, axes, norm)
 
 
 @library
-def rfft2(a: Any, s: Static[Any] = None, axes: Static[Any] = (-2, -1), norm: str | None = None) -> Tensor:
+def rfft2(a: ArrayLike, s: Static[Any] = None, axes: Static[Any] = (-2, -1), norm: str | None = None) -> Tensor:
     """The Fourier transform `rfftn` along two axes, by default the last two."""
     return _many("rfft2", _input("rfft2", a, real=True), "RFFT", s, axes, norm)
 
 
 @library
-def irfft2(a: Any, s: Static[Any] = None, axes: Static[Any] = (-2, -1), norm: str | None = None) -> Tensor:
+def irfft2(a: ArrayLike, s: Static[Any] = None, axes: Static[Any] = (-2, -1), norm: str | None = None) -> Tensor:
     """The inverse of `rfft2`."""
     return _many("irfft2", _input("irfft2", a), "IRFFT", s, axes, norm)
 
@@ -268,7 +269,7 @@ def rfftfreq(n: Static[int], d: float = 1.0, dtype: Any = None, *, device: Any =
 
 
 @library
-def fftshift(x: Any, axes: Static[Axis] = None) -> Tensor:
+def fftshift(x: ArrayLike, axes: Static[Axis] = None) -> Tensor:
     """The frequencies in ascending order: zero moves to the middle of each axis.
 
     Example:
@@ -282,7 +283,7 @@ def fftshift(x: Any, axes: Static[Axis] = None) -> Tensor:
 
 
 @library
-def ifftshift(x: Any, axes: Static[Axis] = None) -> Tensor:
+def ifftshift(x: ArrayLike, axes: Static[Axis] = None) -> Tensor:
     """The inverse of `fftshift`."""
     x = inexact(x)
     positions = axes_of("ifftshift", axes, x.ndim)

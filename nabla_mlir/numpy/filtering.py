@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from nabla_mlir.base.errors import ShapeError, user_frame
+from nabla_mlir.base.typing import ArrayLike
 from nabla_mlir.numpy.operands import convert
 from nabla_mlir.numpy.products import as_preferred, pair
 from nabla_mlir.numpy.shapes import flip
@@ -52,7 +53,9 @@ def _vectors(name: str, a: Any, v: Any, preference: Any) -> tuple[Tensor, Tensor
 
 
 @library
-def convolve(a: Any, v: Any, mode: str = "full", *, precision: Any = None, preferred_element_type: Any = None) -> Tensor:
+def convolve(
+    a: ArrayLike, v: ArrayLike, mode: str = "full", *, precision: Any = None, preferred_element_type: Any = None,
+) -> Tensor:  # fmt: skip
     """The convolution of vectors, ``c[k] = sum_i a[i] v[k - i]``.
 
     Args:
@@ -75,7 +78,9 @@ def convolve(a: Any, v: Any, mode: str = "full", *, precision: Any = None, prefe
 
 
 @library
-def correlate(a: Any, v: Any, mode: str = "valid", *, precision: Any = None, preferred_element_type: Any = None) -> Tensor:
+def correlate(
+    a: ArrayLike, v: ArrayLike, mode: str = "valid", *, precision: Any = None, preferred_element_type: Any = None,
+) -> Tensor:  # fmt: skip
     """The correlation of vectors, ``c[k] = sum_i a[i + k] conj(v[i])``; arguments as for `convolve`.
 
     Example:

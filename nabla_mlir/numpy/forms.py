@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from nabla_mlir.base.errors import ShapeError, user_frame
+from nabla_mlir.base.typing import ArrayLike
 from nabla_mlir.dialects.types import is_complex
 from nabla_mlir.numpy import factorizations as fa
 from nabla_mlir.numpy.operands import inexact, tensor
@@ -20,7 +21,7 @@ from nabla_mlir.table.tensor import Tensor
 
 
 @library
-def householder_product(a: Any, taus: Any) -> Tensor:
+def householder_product(a: ArrayLike, taus: Any) -> Tensor:
     """The orthonormal columns that reflections, the columns of `a` below its diagonal with factors `taus`, make of the unit's."""
     x, factors = inexact(a), inexact(taus)
     maker = f"lapack_{fa.letter(x.dtype)}{'ungqr' if is_complex(x.dtype) else 'orgqr'}_ffi"
@@ -29,7 +30,7 @@ def householder_product(a: Any, taus: Any) -> Tensor:
 
 
 @library
-def qr(x: Any, *, pivoting: bool = False, full_matrices: bool = True) -> tuple[Tensor, ...]:
+def qr(x: ArrayLike, *, pivoting: bool = False, full_matrices: bool = True) -> tuple[Tensor, ...]:
     """The factors Q and R; with `pivoting` also the columns of ``x[:, p] = Q R``, so that the diagonal of R descends.
 
     Example:
@@ -51,7 +52,7 @@ def qr(x: Any, *, pivoting: bool = False, full_matrices: bool = True) -> tuple[T
 
 
 @library
-def schur(x: Any, *, compute_schur_vectors: bool = True, sort_eig_vals: bool = False, select_callable: None = None) -> Any:
+def schur(x: ArrayLike, *, compute_schur_vectors: bool = True, sort_eig_vals: bool = False, select_callable: None = None) -> Any:
     """The factors T and Z of ``x = Z T Z^H``, or T alone; see `scipy.linalg.schur`. No derivative.
 
     Raises:
@@ -74,7 +75,7 @@ def schur(x: Any, *, compute_schur_vectors: bool = True, sort_eig_vals: bool = F
 
 
 @library
-def hessenberg(a: Any) -> tuple[Tensor, Tensor]:
+def hessenberg(a: ArrayLike) -> tuple[Tensor, Tensor]:
     """Hessenberg's form as LAPACK packs it, with the reflections that lead to it below, and their factors. No derivative.
 
     Raises:
@@ -92,7 +93,7 @@ def hessenberg(a: Any) -> tuple[Tensor, Tensor]:
 
 
 @library
-def tridiagonal(a: Any, *, lower: bool = True) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def tridiagonal(a: ArrayLike, *, lower: bool = True) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Tridiagonal form of Hermitian matrices as LAPACK packs it, its diagonal, the one beside, and factors. No derivative.
 
     Args:
@@ -114,7 +115,7 @@ def tridiagonal(a: Any, *, lower: bool = True) -> tuple[Tensor, Tensor, Tensor, 
 
 
 @library
-def ormqr(a: Any, taus: Any, c: Any, *, left: bool = True, transpose: bool = False) -> Tensor:
+def ormqr(a: ArrayLike, taus: Any, c: Any, *, left: bool = True, transpose: bool = False) -> Tensor:
     """Q times `c`, or `c` times Q if not `left`, of the Q whose reflections stand below the diagonal of `a`, or its adjoint.
 
     Example:

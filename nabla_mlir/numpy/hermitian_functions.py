@@ -11,6 +11,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+from nabla_mlir.base.typing import ArrayLike
 from nabla_mlir.numpy.factorizations import eigh, hermitian, square
 from nabla_mlir.numpy.logic import where
 from nabla_mlir.numpy.operands import convert
@@ -27,7 +28,7 @@ Function = Callable[[Any], Any]
 
 
 @library
-def matrix_function(f: Static[Function], a: Any) -> Tensor:
+def matrix_function(f: Static[Function], a: ArrayLike) -> Tensor:
     """``V f(W) V^H`` for Hermitian ``a = V W V^H``, with two derivatives where eigenvalues are equal; further ones are NaN there.
 
     Args:

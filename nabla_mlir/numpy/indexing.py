@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from nabla_mlir.base.errors import ShapeError, user_frame
+from nabla_mlir.base.typing import ArrayLike
 from nabla_mlir.numpy.axes import axis_of, joined, reversed_along
 from nabla_mlir.numpy.index_modes import brought_inside, filled, filler, longer, word_of
 from nabla_mlir.numpy.index_plan import Plan, Window, plain_index, read_index, static_index, wrapped
@@ -108,7 +109,7 @@ def get_index(x: Any, index: Any) -> Any:
 # ---------------------------------------------------------------- functions
 @library
 def take(
-    a: Any, indices: Any, axis: Static[int | None] = None, mode: Any = None, unique_indices: bool = False,
+    a: ArrayLike, indices: Any, axis: Static[int | None] = None, mode: Any = None, unique_indices: bool = False,
     indices_are_sorted: bool = False, fill_value: Any = None,
 ) -> Tensor:  # fmt: skip
     """The elements at `indices` along `axis`, or of the flattened array.
@@ -162,7 +163,9 @@ def _moded(name: str, x: Tensor, indices: Any, axis: int, mode: Any, fill_value:
 
 
 @library
-def take_along_axis(arr: Any, indices: Any, axis: Static[int | None] = -1, mode: Any = None, fill_value: Any = None) -> Tensor:
+def take_along_axis(
+    arr: ArrayLike, indices: Any, axis: Static[int | None] = -1, mode: Any = None, fill_value: Any = None,
+) -> Tensor:  # fmt: skip
     """The element of `arr` for each element of `indices`, which replaces the index along `axis`.
 
     Args:

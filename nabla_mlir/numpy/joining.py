@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from nabla_mlir.base.errors import ShapeError, user_frame
+from nabla_mlir.base.typing import ArrayLike
 from nabla_mlir.numpy.axes import axis_of, joined
 from nabla_mlir.numpy.logic import not_equal
 from nabla_mlir.numpy.operands import common_dtype, convert, tensor
@@ -141,7 +142,7 @@ def array_split(ary: Any, indices_or_sections: Static[Any], axis: Static[int] = 
 
 
 @library
-def unstack(x: Any, axis: Static[int] = 0) -> tuple[Tensor, ...]:
+def unstack(x: ArrayLike, axis: Static[int] = 0) -> tuple[Tensor, ...]:
     """The slices of `x` along `axis`, without that axis."""
     x = tensor(x)
     at = axis_of("unstack", axis, x.ndim)
@@ -150,7 +151,7 @@ def unstack(x: Any, axis: Static[int] = 0) -> tuple[Tensor, ...]:
 
 
 @library
-def diff(a: Any, n: Static[int] = 1, axis: Static[int] = -1, prepend: Any = None, append: Any = None) -> Tensor:
+def diff(a: ArrayLike, n: Static[int] = 1, axis: Static[int] = -1, prepend: Any = None, append: Any = None) -> Tensor:
     """The differences between neighbours along `axis`, n times."""
     x = tensor(a)
     at = axis_of("diff", axis, x.ndim)

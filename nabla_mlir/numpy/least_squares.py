@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from nabla_mlir.base.errors import ShapeError, user_frame
+from nabla_mlir.base.typing import ArrayLike
 from nabla_mlir.numpy.axes import axes_of
 from nabla_mlir.numpy.factorizations import matrices, svd
 from nabla_mlir.numpy.operands import convert, inexact
@@ -22,7 +23,7 @@ from nabla_mlir.table.tensor import Tensor
 
 
 @library
-def lstsq(a: Any, b: Any, rcond: Any = None, *, numpy_resid: bool = False) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def lstsq(a: ArrayLike, b: ArrayLike, rcond: Any = None, *, numpy_resid: bool = False) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The x of least norm among those for which ``norm(b - a x)`` is least.
 
     Args:
@@ -84,7 +85,7 @@ def tensorsolve(a: Any, b: Any, axes: Static[Any] = None) -> Tensor:
 
 
 @library
-def tensorinv(a: Any, ind: Static[int] = 2) -> Tensor:
+def tensorinv(a: ArrayLike, ind: Static[int] = 2) -> Tensor:
     """The inverse of an array as a linear function: its first `ind` axes are results, the others arguments.
 
     Raises:

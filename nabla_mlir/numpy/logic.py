@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from nabla_mlir.base.typing import ArrayLike
 from nabla_mlir.dialects.types import is_complex, is_integer
 from nabla_mlir.numpy.axes import dynamic_shape
 from nabla_mlir.numpy.complex_order import compared
@@ -54,7 +55,7 @@ logical_xor: Function = _logical("logical_xor", lg.logical_xor, "exclusive or")
 
 
 @library
-def logical_not(x: Any) -> Tensor:
+def logical_not(x: ArrayLike) -> Tensor:
     """True where x is 0 or False."""
     x = tensor(x)
     return lg.logical_not(x) if x.dtype.kind == "b" else lg.compare(x, full_like(x, 0), comparison_direction="EQ")
@@ -75,7 +76,7 @@ bitwise_xor: Function = _bitwise("bitwise_xor", lg.logical_xor, "exclusive or")
 
 
 @library
-def bitwise_invert(x: Any) -> Tensor:
+def bitwise_invert(x: ArrayLike) -> Tensor:
     """The complement of the bits of x; of truth values: not."""
     return lg.logical_not(require_integer("bitwise_invert", tensor(x), bools=True))
 
@@ -85,14 +86,14 @@ bitwise_not = bitwise_invert
 
 
 @library
-def bitwise_left_shift(x: Any, y: Static[Any]) -> Tensor:
+def bitwise_left_shift(x: ArrayLike, y: Static[Any]) -> Tensor:
     """x * 2**y by shifting bits."""
     x, n = meet("bitwise_left_shift", x, y)
     return lg.shift_left(require_integer("bitwise_left_shift", x), n)
 
 
 @library
-def bitwise_right_shift(x: Any, y: Static[Any]) -> Tensor:
+def bitwise_right_shift(x: ArrayLike, y: Static[Any]) -> Tensor:
     """x // 2**y by shifting bits; the sign stays."""
     x, n = meet("bitwise_right_shift", x, y)
     unsigned = require_integer("bitwise_right_shift", x).dtype.kind == "u"
@@ -104,7 +105,7 @@ right_shift = bitwise_right_shift
 
 
 @library
-def bitwise_count(x: Any) -> Tensor:
+def bitwise_count(x: ArrayLike) -> Tensor:
     """The number of one bits in the absolute value of x."""
     x = require_integer("bitwise_count", tensor(x))
     return convert(lg.popcnt(x if x.dtype.kind == "u" else ew.absolute(x)), np.uint8)
@@ -112,7 +113,7 @@ def bitwise_count(x: Any) -> Tensor:
 
 # ---------------------------------------------------------------- choice
 @library
-def where(condition: Any, x: Any = None, y: Any = None, /) -> Tensor:
+def where(condition: ArrayLike, x: ArrayLike | None = None, y: ArrayLike | None = None, /) -> Tensor:
     """x where the condition holds, else y.
 
     Raises:
@@ -172,7 +173,7 @@ def select(condlist: Any, choicelist: Any, default: Any = 0) -> Tensor:
 
 
 @library
-def isclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Tensor:
+def isclose(a: ArrayLike, b: ArrayLike, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Tensor:
     """True where abs(a - b) <= atol + rtol * abs(b), or both are the same infinity."""
     x, y = inexacts("isclose", a, b)
     near = lg.compare(ew.absolute(x - y), ew.absolute(y) * rtol + atol, comparison_direction="LE")

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from nabla_mlir.base.typing import ArrayLike
 from nabla_mlir.numpy import extrema
 from nabla_mlir.numpy import reductions as red
 from nabla_mlir.numpy.factorizations import real_dtype, square
@@ -63,7 +64,7 @@ _SQUARINGS = 16
 
 
 @library
-def expm(a: Any) -> Tensor:
+def expm(a: ArrayLike) -> Tensor:
     """The matrix exponential, by scaling and squaring of a Pade approximant.
 
     Args:

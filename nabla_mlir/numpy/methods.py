@@ -33,7 +33,7 @@ from nabla_mlir.runtime.array import Array
 from nabla_mlir.staging.tracing import is_tracing
 from nabla_mlir.table.promotion import is_scalar
 from nabla_mlir.table.tensor import Tensor
-from nabla_mlir.table.vectorized import with_axes
+from nabla_mlir.table.vectorized import separate
 from nabla_mlir.transforms.vectorized import VectorizedArray
 
 
@@ -133,7 +133,7 @@ def _set(self: Any, index: Any, value: Any) -> None:
 
 def _copy(self: Any) -> Any:
     """An array of its own with the same values."""
-    return with_axes(self, self.axes) if isinstance(self, Tensor) else type(self)(self.data.copy(), self.axes)
+    return separate(self) if isinstance(self, Tensor) else type(self)(self.data.copy(), self.axes)
 
 
 def functions() -> dict[str, Callable[..., Any]]:

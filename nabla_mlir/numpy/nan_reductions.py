@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from nabla_mlir.base.errors import ShapeError, user_frame
+from nabla_mlir.base.typing import ArrayLike
 from nabla_mlir.dialects.types import is_differentiable
 from nabla_mlir.numpy import extrema, running
 from nabla_mlir.numpy import reductions as red
@@ -31,7 +32,7 @@ def _numbers(x: Any, where: Any = None) -> tuple[Tensor, Tensor | None]:
 
 @library
 def nansum(
-    a: Any, axis: Static[Axis] = None, dtype: Any = None, keepdims: bool = False, initial: Any = None, where: Any = None
+    a: ArrayLike, axis: Static[Axis] = None, dtype: Any = None, keepdims: bool = False, initial: Any = None, where: Any = None
 ) -> Tensor:  # fmt: skip
     """The sum of the elements that are not NaN; arguments as for `sum`."""
     x, numbers = _numbers(a, where)
@@ -40,7 +41,7 @@ def nansum(
 
 @library
 def nanprod(
-    a: Any, axis: Static[Axis] = None, dtype: Any = None, keepdims: bool = False, initial: Any = None, where: Any = None
+    a: ArrayLike, axis: Static[Axis] = None, dtype: Any = None, keepdims: bool = False, initial: Any = None, where: Any = None
 ) -> Tensor:  # fmt: skip
     """The product of the elements that are not NaN; arguments as for `sum`."""
     x, numbers = _numbers(a, where)
@@ -48,7 +49,7 @@ def nanprod(
 
 
 @library
-def nanmean(a: Any, axis: Static[Axis] = None, dtype: Any = None, keepdims: bool = False, where: Any = None) -> Tensor:
+def nanmean(a: ArrayLike, axis: Static[Axis] = None, dtype: Any = None, keepdims: bool = False, where: Any = None) -> Tensor:
     """The mean of the elements that are not NaN; NaN if there is none."""
     x, numbers = _numbers(a, where)
     return red.mean(x, axis, dtype, keepdims, where=numbers)
@@ -56,7 +57,7 @@ def nanmean(a: Any, axis: Static[Axis] = None, dtype: Any = None, keepdims: bool
 
 @library
 def nanvar(
-    a: Any, axis: Static[Axis] = None, dtype: Any = None, ddof: Static[float] = 0, keepdims: bool = False, where: Any = None
+    a: ArrayLike, axis: Static[Axis] = None, dtype: Any = None, ddof: Static[float] = 0, keepdims: bool = False, where: Any = None
 ) -> Tensor:  # fmt: skip
     """The variance of the elements that are not NaN; arguments as for `var`.
 
@@ -70,7 +71,7 @@ def nanvar(
 
 @library
 def nanstd(
-    a: Any, axis: Static[Axis] = None, dtype: Any = None, ddof: Static[float] = 0, keepdims: bool = False, where: Any = None
+    a: ArrayLike, axis: Static[Axis] = None, dtype: Any = None, ddof: Static[float] = 0, keepdims: bool = False, where: Any = None
 ) -> Tensor:  # fmt: skip
     """The standard deviation of the elements that are not NaN; arguments as for `var`."""
     x, numbers = _numbers(a, where)
@@ -86,13 +87,13 @@ def _extremum(name: str, a: Any, axis: Axis, keepdims: bool, initial: Any, where
 
 
 @library
-def nanmax(a: Any, axis: Static[Axis] = None, keepdims: bool = False, initial: Any = None, where: Any = None) -> Tensor:
+def nanmax(a: ArrayLike, axis: Static[Axis] = None, keepdims: bool = False, initial: Any = None, where: Any = None) -> Tensor:
     """The largest element that is not NaN; NaN if there is none."""
     return _extremum("nanmax", a, axis, keepdims, initial, where)
 
 
 @library
-def nanmin(a: Any, axis: Static[Axis] = None, keepdims: bool = False, initial: Any = None, where: Any = None) -> Tensor:
+def nanmin(a: ArrayLike, axis: Static[Axis] = None, keepdims: bool = False, initial: Any = None, where: Any = None) -> Tensor:
     """The smallest element that is not NaN; NaN if there is none."""
     return _extremum("nanmin", a, axis, keepdims, initial, where)
 
@@ -108,7 +109,7 @@ def _position(name: str, find: Callable[..., Tensor], combiner: str, a: Any, axi
 
 
 @library
-def nanargmax(a: Any, axis: Static[int | None] = None, keepdims: bool = False) -> Tensor:
+def nanargmax(a: ArrayLike, axis: Static[int | None] = None, keepdims: bool = False) -> Tensor:
     """The index of the first largest element that is not NaN; -1 if there is none.
 
     Example:
@@ -119,20 +120,20 @@ def nanargmax(a: Any, axis: Static[int | None] = None, keepdims: bool = False) -
 
 
 @library
-def nanargmin(a: Any, axis: Static[int | None] = None, keepdims: bool = False) -> Tensor:
+def nanargmin(a: ArrayLike, axis: Static[int | None] = None, keepdims: bool = False) -> Tensor:
     """The index of the first smallest element that is not NaN; -1 if there is none."""
     return _position("nanargmin", extrema.argmin, "min", a, axis, keepdims)
 
 
 @library
-def nancumsum(a: Any, axis: Static[int | None] = None, dtype: Any = None) -> Tensor:
+def nancumsum(a: ArrayLike, axis: Static[int | None] = None, dtype: Any = None) -> Tensor:
     """The running sum of the elements that are not NaN."""
     x, numbers = _numbers(a)
     return running.cumsum(red.masked(x, numbers, 0), axis, dtype)
 
 
 @library
-def nancumprod(a: Any, axis: Static[int | None] = None, dtype: Any = None) -> Tensor:
+def nancumprod(a: ArrayLike, axis: Static[int | None] = None, dtype: Any = None) -> Tensor:
     """The running product of the elements that are not NaN."""
     x, numbers = _numbers(a)
     return running.cumprod(red.masked(x, numbers, 1), axis, dtype)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from nabla_mlir.base.errors import ShapeError, user_frame
+from nabla_mlir.base.typing import ArrayLike
 from nabla_mlir.dialects.types import is_complex
 from nabla_mlir.numpy import extrema
 from nabla_mlir.numpy import reductions as red
@@ -25,7 +26,7 @@ from nabla_mlir.table.tensor import Tensor, full_like
 
 
 @library
-def norm(x: Any, ord: Any = None, axis: Static[Axis] = None, keepdims: bool = False) -> Tensor:
+def norm(x: ArrayLike, ord: Any = None, axis: Static[Axis] = None, keepdims: bool = False) -> Tensor:
     """The norm of vectors or matrices. At a root of 0, the derivative is 0.
 
     Args:
@@ -93,7 +94,7 @@ def _matrix_norm(x: Tensor, ord: Any, axes: Sequence[int]) -> Tensor:
 
 
 @library
-def vector_norm(x: Any, axis: Static[Axis] = None, keepdims: bool = False, ord: Any = 2) -> Tensor:
+def vector_norm(x: ArrayLike, axis: Static[Axis] = None, keepdims: bool = False, ord: Any = 2) -> Tensor:
     """The norm of the elements along one axis, several or all, as one vector; see `norm`.
 
     Example:
@@ -111,7 +112,7 @@ def vector_norm(x: Any, axis: Static[Axis] = None, keepdims: bool = False, ord: 
 
 
 @library
-def cond(x: Any, p: Any = None) -> Tensor:
+def cond(x: ArrayLike, p: ArrayLike | None = None) -> Tensor:
     """The condition number ``norm(x, p) * norm(inv(x), p)``; the ratio of singular values if `p` is None, 2 or -2.
 
     Example:

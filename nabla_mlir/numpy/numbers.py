@@ -8,6 +8,7 @@ import numpy as np
 
 from nabla_mlir.base.conversion import limits_of
 from nabla_mlir.base.errors import DtypeError, ShapeError, user_frame
+from nabla_mlir.base.typing import ArrayLike
 from nabla_mlir.numpy.axes import axis_of
 from nabla_mlir.numpy.joining import concatenate
 from nabla_mlir.numpy.logic import logical_and, where
@@ -26,7 +27,7 @@ from nabla_mlir.transforms.control import while_loop
 
 
 @library
-def gcd(x1: Any, x2: Any) -> Tensor:
+def gcd(x1: ArrayLike, x2: ArrayLike) -> Tensor:
     """The greatest common divisor of integers, by Euclid's algorithm; that of 0 and the least integer is negative, as NumPy's.
 
     Example:
@@ -45,7 +46,7 @@ def gcd(x1: Any, x2: Any) -> Tensor:
 
 
 @library
-def lcm(x1: Any, x2: Any) -> Tensor:
+def lcm(x1: ArrayLike, x2: ArrayLike) -> Tensor:
     """The least common multiple of integers; 0 if one of them is."""
     x, y = meet("lcm", x1, x2)
     x, y = (absolute(require_integer("lcm", v)) for v in (x, y))
@@ -76,7 +77,7 @@ def packbits(a: Any, axis: Static[int | None] = None, bitorder: str = "big") -> 
 
 
 @library
-def unpackbits(a: Any, axis: Static[int | None] = None, count: Static[int | None] = None, bitorder: str = "big") -> Tensor:
+def unpackbits(a: ArrayLike, axis: Static[int | None] = None, count: Static[int | None] = None, bitorder: str = "big") -> Tensor:
     """The eight bits of each uint8 along `axis` (of the flattened array if None), as uint8; `count` of them."""
     _check_order("unpackbits", bitorder)
     x = tensor(a)
@@ -101,7 +102,7 @@ def _check_order(name: str, bitorder: str) -> None:
 
 # ---------------------------------------------------------------- floating point
 @library
-def modf(x: Any, /) -> tuple[Tensor, Tensor]:
+def modf(x: ArrayLike, /) -> tuple[Tensor, Tensor]:
     """The fractional part and the integer part, both with the sign of x.
 
     Example:
@@ -114,7 +115,7 @@ def modf(x: Any, /) -> tuple[Tensor, Tensor]:
 
 
 @library
-def frexp(x: Any, /) -> tuple[Tensor, Tensor]:
+def frexp(x: ArrayLike, /) -> tuple[Tensor, Tensor]:
     """The mantissa, of absolute value in [0.5, 1), and the exponent of base 2: ``x = m * 2**e``; differentiated in m.
 
     Example:
@@ -138,7 +139,7 @@ def frexp(x: Any, /) -> tuple[Tensor, Tensor]:
 
 
 @library
-def ldexp(x1: Any, x2: Any, /) -> Tensor:
+def ldexp(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     """``x1 * 2**x2`` for whole x2, by the bits: exact wherever the result is no denormal number.
 
     Example:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from nabla_mlir.base.errors import ShapeError, user_frame
+from nabla_mlir.base.typing import ArrayLike
 from nabla_mlir.numpy.axes import Shape, joined, padded, reversed_along
 from nabla_mlir.numpy.extrema import max, min
 from nabla_mlir.numpy.operands import convert, tensor
@@ -27,7 +28,7 @@ _STATISTICS: dict[str, Callable[..., Tensor]] = {"maximum": max, "minimum": min,
 
 @library
 def pad(
-    array: Any, pad_width: Static[Any], mode: str = "constant", constant_values: Any = 0, end_values: Any = 0,
+    array: ArrayLike, pad_width: Static[Any], mode: str = "constant", constant_values: Any = 0, end_values: Any = 0,
     stat_length: Static[Any] = None,
 ) -> Tensor:  # fmt: skip
     """`array` with elements added at the ends of its axes.

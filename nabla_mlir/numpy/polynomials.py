@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from nabla_mlir.base.errors import ShapeError, user_frame
+from nabla_mlir.base.typing import ArrayLike
 from nabla_mlir.numpy.creation import ones_like, zeros, zeros_like
 from nabla_mlir.numpy.factorizations import eigvals
 from nabla_mlir.numpy.filtering import convolve
@@ -24,7 +25,7 @@ from nabla_mlir.table.tensor import Tensor
 
 
 @library
-def polyval(p: Any, x: Any, *, unroll: int = 16) -> Tensor:
+def polyval(p: ArrayLike, x: ArrayLike, *, unroll: int = 16) -> Tensor:
     """The value of a polynomial at each element of `x`, by Horner's rule.
 
     Args:
@@ -113,7 +114,7 @@ def polydiv(u: Any, v: Any, *, trim_leading_zeros: bool = False) -> tuple[Tensor
 
 
 @library
-def polyder(p: Any, m: Static[int] = 1) -> Tensor:
+def polyder(p: ArrayLike, m: Static[int] = 1) -> Tensor:
     """The m-th derivative of a polynomial.
 
     Example:
@@ -158,7 +159,7 @@ def poly(seq_of_zeros: Any) -> Tensor:
 
 
 @library
-def roots(p: Any, *, strip_zeros: bool = False) -> Tensor:
+def roots(p: ArrayLike, *, strip_zeros: bool = False) -> Tensor:
     """The zeros of a polynomial: the eigenvalues of its companion matrix. The first coefficient must not be 0.
 
     Args:
@@ -177,7 +178,7 @@ def roots(p: Any, *, strip_zeros: bool = False) -> Tensor:
 
 
 @library
-def vander(x: Any, N: Static[int | None] = None, increasing: bool = False) -> Tensor:
+def vander(x: ArrayLike, N: Static[int | None] = None, increasing: bool = False) -> Tensor:
     """The powers of each element of a vector: columns x^(N-1), ..., x, 1, or in the opposite order."""
     x = tensor(x)
     if x.ndim != 1:
@@ -191,7 +192,8 @@ def vander(x: Any, N: Static[int | None] = None, increasing: bool = False) -> Te
 
 @library
 def polyfit(
-    x: Any, y: Any, deg: Static[int], rcond: Any = None, full: bool = False, w: Any = None, cov: bool | str = False
+    x: ArrayLike, y: ArrayLike, deg: Static[int], rcond: Any = None, full: bool = False, w: ArrayLike | None = None,
+    cov: bool | str = False
 ) -> Any:  # fmt: skip
     """The coefficients of the polynomial of degree `deg` that fits points best, in the sense of least squares.
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from nabla_mlir.base.errors import ShapeError, TraceError, user_frame
+from nabla_mlir.base.typing import ArrayLike
 from nabla_mlir.numpy.axes import axes_of, axis_of
 from nabla_mlir.numpy.creation import diagonal
 from nabla_mlir.numpy.dtypes import as_dtype
@@ -71,7 +72,7 @@ def _labels(n: int, start: int = 0) -> str:
 
 # ---------------------------------------------------------------- products
 @library
-def matmul(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None) -> Tensor:
+def matmul(a: ArrayLike, b: ArrayLike, *, precision: Any = None, preferred_element_type: Any = None) -> Tensor:
     """The matrix product of the last two axes; those before them broadcast.
 
     A vector on the left is a row, one on the right a column.
@@ -104,7 +105,7 @@ def matmul(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any
 
 
 @library
-def dot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None) -> Tensor:
+def dot(a: ArrayLike, b: ArrayLike, *, precision: Any = None, preferred_element_type: Any = None) -> Tensor:
     """The sum of products over the last axis of a and the second but last (of a vector: the only) axis of b."""
     a, b = pair("dot", a, b, preferred_element_type)
     if not a.ndim or not b.ndim:
@@ -113,7 +114,7 @@ def dot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = 
 
 
 @library
-def inner(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None) -> Tensor:
+def inner(a: ArrayLike, b: ArrayLike, *, precision: Any = None, preferred_element_type: Any = None) -> Tensor:
     """The sum of products over the last axes."""
     a, b = pair("inner", a, b, preferred_element_type)
     if not a.ndim or not b.ndim:
@@ -122,7 +123,9 @@ def inner(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any 
 
 
 @library
-def tensordot(a: Any, b: Any, axes: Static[Any] = 2, *, precision: Any = None, preferred_element_type: Any = None) -> Tensor:
+def tensordot(
+    a: ArrayLike, b: ArrayLike, axes: Static[Any] = 2, *, precision: Any = None, preferred_element_type: Any = None,
+) -> Tensor:  # fmt: skip
     """The sum of products over pairs of axes: the last n of a with the first n of b, or two lists of axes.
 
     Raises:
@@ -153,7 +156,7 @@ def _tensordot(name: str, a: Tensor, b: Tensor, left: Sequence[int], right: Sequ
 
 
 @library
-def vdot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None) -> Tensor:
+def vdot(a: ArrayLike, b: ArrayLike, *, precision: Any = None, preferred_element_type: Any = None) -> Tensor:
     """The sum of conj(a) * b over all elements."""
     a, b = pair("vdot", a, b, preferred_element_type)
     a, b = reshaped(a, (a.size,)), reshaped(b, (b.size,))
@@ -162,7 +165,9 @@ def vdot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any =
 
 
 @library
-def vecdot(a: Any, b: Any, /, *, axis: Static[int] = -1, precision: Any = None, preferred_element_type: Any = None) -> Tensor:
+def vecdot(
+    a: ArrayLike, b: ArrayLike, /, *, axis: Static[int] = -1, precision: Any = None, preferred_element_type: Any = None,
+) -> Tensor:  # fmt: skip
     """The sum of conj(a) * b along one axis; the others broadcast."""
     a, b = _vectors("vecdot", a, b, axis)
     a, b = pair("vecdot", a, b, preferred_element_type)
@@ -174,14 +179,14 @@ def vecdot(a: Any, b: Any, /, *, axis: Static[int] = -1, precision: Any = None, 
 
 
 @library
-def outer(a: Any, b: Any) -> Tensor:
+def outer(a: ArrayLike, b: ArrayLike) -> Tensor:
     """All products of an element of a with one of b, as a matrix."""
     a, b = pair("outer", a, b)
     return outer_product(reshaped(a, (a.size,)), "i", reshaped(b, (b.size,)), "j", "ij")
 
 
 @library
-def kron(a: Any, b: Any) -> Tensor:
+def kron(a: ArrayLike, b: ArrayLike) -> Tensor:
     """The Kronecker product: a with every element replaced by its product with b."""
     a, b = pair("kron", a, b)
     n = max(a.ndim, b.ndim)
@@ -192,14 +197,15 @@ def kron(a: Any, b: Any) -> Tensor:
 
 
 @library
-def trace(a: Any, offset: Static[int] = 0, axis1: Static[int] = 0, axis2: Static[int] = 1, dtype: Any = None) -> Tensor:
+def trace(a: ArrayLike, offset: Static[int] = 0, axis1: Static[int] = 0, axis2: Static[int] = 1, dtype: Any = None) -> Tensor:
     """The sum of a diagonal of two axes, which the result does not have; in a dtype if one is given."""
     return sum(diagonal(a, offset, axis1, axis2), -1, dtype=dtype)
 
 
 @library
 def cross(
-    a: Any, b: Any, axisa: Static[int] = -1, axisb: Static[int] = -1, axisc: Static[int] = -1, axis: Static[int | None] = None
+    a: ArrayLike, b: ArrayLike, axisa: Static[int] = -1, axisb: Static[int] = -1, axisc: Static[int] = -1,
+    axis: Static[int | None] = None
 ) -> Tensor:  # fmt: skip
     """The vector product of vectors with three elements along an axis; the other axes broadcast.
 
@@ -223,13 +229,13 @@ def cross(
 
 
 @library
-def matvec(x1: Any, x2: Any, /) -> Tensor:
+def matvec(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     """The products of matrices (..., m, n) and vectors (..., n)."""
     return einsum("...ij,...j->...i", x1, x2)
 
 
 @library
-def vecmat(x1: Any, x2: Any, /) -> Tensor:
+def vecmat(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     """The products of conjugate vectors (..., m) and matrices (..., m, n)."""
     x = tensor(x1)
     return einsum("...i,...ij->...j", ew.conj(x) if x.dtype.kind == "c" else x, x2)

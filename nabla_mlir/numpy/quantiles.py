@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from nabla_mlir.base.errors import ShapeError, user_frame
+from nabla_mlir.base.typing import ArrayLike
 from nabla_mlir.dialects.types import is_complex
 from nabla_mlir.numpy.axes import Axis, axes_of
 from nabla_mlir.numpy.factorizations import real_dtype
@@ -29,7 +30,7 @@ _METHODS = ("linear", "lower", "higher", "midpoint", "nearest")
 
 
 @library
-def quantile(a: Any, q: Any, axis: Static[Axis] = None, method: str = "linear", keepdims: bool = False) -> Tensor:
+def quantile(a: ArrayLike, q: ArrayLike, axis: Static[Axis] = None, method: str = "linear", keepdims: bool = False) -> Tensor:
     """The q-quantile over `axis`; NaN if an element is.
 
     Args:
@@ -51,7 +52,7 @@ def quantile(a: Any, q: Any, axis: Static[Axis] = None, method: str = "linear", 
 
 
 @library
-def nanquantile(a: Any, q: Any, axis: Static[Axis] = None, method: str = "linear", keepdims: bool = False) -> Tensor:
+def nanquantile(a: ArrayLike, q: ArrayLike, axis: Static[Axis] = None, method: str = "linear", keepdims: bool = False) -> Tensor:
     """The q-quantile of the elements that are not NaN; NaN if there is none. Arguments as for `quantile`.
 
     Example:
@@ -81,13 +82,13 @@ def nanpercentile(a: Any, q: Any, axis: Static[Axis] = None, method: str = "line
 
 
 @library
-def median(a: Any, axis: Static[Axis] = None, keepdims: bool = False) -> Tensor:
+def median(a: ArrayLike, axis: Static[Axis] = None, keepdims: bool = False) -> Tensor:
     """The middle element over `axis`, or the mean of the two in the middle; of complex numbers in NumPy's order."""
     return _quantile("median", a, 0.5, axis, "linear", keepdims, skip=False)
 
 
 @library
-def nanmedian(a: Any, axis: Static[Axis] = None, keepdims: bool = False) -> Tensor:
+def nanmedian(a: ArrayLike, axis: Static[Axis] = None, keepdims: bool = False) -> Tensor:
     """The median of the elements that are not NaN; NaN if there is none."""
     return _quantile("nanmedian", a, 0.5, axis, "linear", keepdims, skip=True)
 

@@ -14,6 +14,7 @@ from numpy import save as save
 from numpy import savez as savez
 from numpy import set_printoptions as set_printoptions
 
+from nabla_mlir.base.typing import ArrayLike
 from nabla_mlir.dialects.types import PYTHON, as_dtype, is_complex
 from nabla_mlir.numpy import logic
 from nabla_mlir.numpy.operands import asarray, operand, tensor
@@ -105,14 +106,14 @@ def isrealobj(x: Any) -> bool:
 
 
 @library
-def iscomplex(x: Any) -> Tensor:
+def iscomplex(x: ArrayLike) -> Tensor:
     """True where the imaginary part is not 0."""
     x = tensor(x)
     return logic.not_equal(ew.imag(x), 0) if is_complex(x.dtype) else full(x.shape, False, np.dtype(bool))
 
 
 @library
-def isreal(x: Any) -> Tensor:
+def isreal(x: ArrayLike) -> Tensor:
     """True where the imaginary part is 0."""
     return logic.logical_not(iscomplex(x))
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from nabla_mlir.base import pytree
 from nabla_mlir.base.errors import CopyError, ShapeError, user_frame
+from nabla_mlir.base.typing import ArrayLike
 from nabla_mlir.numpy.axes import axis_of, dynamic_shape
 from nabla_mlir.numpy.creation import arange, diag, zeros_like
 from nabla_mlir.numpy.data_dependent import nonzero
@@ -28,7 +29,7 @@ from nabla_mlir.table.tensor import Tensor
 
 # ---------------------------------------------------------------- joining and splitting
 @library
-def append(arr: Any, values: Any, axis: Static[int | None] = None) -> Tensor:
+def append(arr: ArrayLike, values: ArrayLike, axis: Static[int | None] = None) -> Tensor:
     """`arr` followed by `values` along `axis`; both are flattened if it is None."""
     if axis is not None:
         return concatenate([arr, values], axis)
@@ -77,7 +78,7 @@ def _blocks(arrays: Any, depth: int, rank: int) -> Tensor:
 
 # ---------------------------------------------------------------- other lengths
 @library
-def resize(a: Any, new_shape: Static[Any]) -> Tensor:
+def resize(a: ArrayLike, new_shape: Static[Any]) -> Tensor:
     """The elements, repeated or cut off, in another shape."""
     shape = tuple(new_shape) if isinstance(new_shape, (tuple, list)) else (new_shape,)
     flat, size = ravel(a), math.prod(shape)
@@ -190,7 +191,7 @@ def extract(condition: Any, arr: Any, *, size: int | None = None, fill_value: An
 
 
 @library
-def choose(a: Any, choices: Any, out: None = None, mode: str = "raise") -> Tensor:
+def choose(a: ArrayLike, choices: Any, out: None = None, mode: str = "raise") -> Tensor:
     """For each integer of `a` the element of the array of that number.
 
     Args:
@@ -304,14 +305,14 @@ def fill_diagonal(a: Any, val: Any, wrap: bool = False, *, inplace: bool = True)
 
 # ---------------------------------------------------------------- order
 @library
-def partition(a: Any, kth: Static[Any], axis: Static[int | None] = -1) -> Tensor:
+def partition(a: ArrayLike, kth: Static[Any], axis: Static[int | None] = -1) -> Tensor:
     """The elements, with the kth at its sorted position, smaller ones before it, and larger ones after it; here all are sorted."""
     _check_kth("partition", a, kth, axis)
     return sort(a, axis)
 
 
 @library
-def argpartition(a: Any, kth: Static[Any], axis: Static[int | None] = -1) -> Tensor:
+def argpartition(a: ArrayLike, kth: Static[Any], axis: Static[int | None] = -1) -> Tensor:
     """The indices of the elements of `partition`."""
     _check_kth("argpartition", a, kth, axis)
     return argsort(a, axis)
@@ -341,13 +342,13 @@ def lexsort(keys: Sequence[Any], axis: Static[int] = -1) -> Tensor:
 
 
 @library
-def diagflat(v: Any, k: Static[int] = 0) -> Tensor:
+def diagflat(v: ArrayLike, k: Static[int] = 0) -> Tensor:
     """A matrix with the flattened array on its k-th diagonal."""
     return diag(ravel(v), k)
 
 
 @library
-def sort_complex(a: Any) -> Tensor:
+def sort_complex(a: ArrayLike) -> Tensor:
     """The elements as complex numbers in order of their real parts, and among equal ones of the imaginary parts."""
     x = inexact(a)
     x = convert(x, np.promote_types(x.dtype, np.complex64))

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from nabla_mlir.base.errors import ShapeError, user_frame
+from nabla_mlir.base.typing import ArrayLike
 from nabla_mlir.dialects.types import is_complex, is_differentiable, is_narrow
 from nabla_mlir.numpy.axes import Axis, Shape, axes_of
 from nabla_mlir.numpy.logic import isclose
@@ -78,7 +79,7 @@ def masked(x: Tensor, where: Any, neutral: Any) -> Tensor:
 # ---------------------------------------------------------------- sums and products
 @library
 def sum(
-    a: Any, axis: Static[Axis] = None, dtype: Any = None, keepdims: bool = False, initial: Any = None, where: Any = None
+    a: ArrayLike, axis: Static[Axis] = None, dtype: Any = None, keepdims: bool = False, initial: Any = None, where: Any = None
 ) -> Tensor:
     """The sum over `axis` (an int, several, or None for all).
 
@@ -103,7 +104,7 @@ def sum(
 
 @library
 def prod(
-    a: Any, axis: Static[Axis] = None, dtype: Any = None, keepdims: bool = False, initial: Any = None, where: Any = None
+    a: ArrayLike, axis: Static[Axis] = None, dtype: Any = None, keepdims: bool = False, initial: Any = None, where: Any = None
 ) -> Tensor:
     """The product over `axis`; arguments as for `sum`."""
     x = tensor(a)
@@ -113,7 +114,7 @@ def prod(
 
 
 @library
-def mean(a: Any, axis: Static[Axis] = None, dtype: Any = None, keepdims: bool = False, where: Any = None) -> Tensor:
+def mean(a: ArrayLike, axis: Static[Axis] = None, dtype: Any = None, keepdims: bool = False, where: Any = None) -> Tensor:
     """The mean over `axis`; of integers in the default float dtype, of narrow floats by a sum in float32."""
     x = tensor(a)
     x = convert(x, inexact_dtype(x.dtype) if dtype is None else dtype)
@@ -132,7 +133,7 @@ def wide_mean(x: Tensor, axes: Shape, keepdims: bool = False, where: Any = None)
 
 @library
 def average(
-    a: Any, axis: Static[Axis] = None, weights: Any = None, returned: bool = False, keepdims: bool = False
+    a: ArrayLike, axis: Static[Axis] = None, weights: ArrayLike | None = None, returned: bool = False, keepdims: bool = False
 ) -> Any:  # fmt: skip
     """The mean weighted by `weights`, an array of the shape of a or, along one axis, a vector.
 
@@ -157,7 +158,7 @@ def average(
 
 @library
 def var(
-    a: Any, axis: Static[Axis] = None, dtype: Any = None, ddof: Static[float] = 0, keepdims: bool = False, where: Any = None,
+    a: ArrayLike, axis: Static[Axis] = None, dtype: Any = None, ddof: Static[float] = 0, keepdims: bool = False, where: Any = None,
     *, correction: Static[float | None] = None,
 ) -> Tensor:  # fmt: skip
     """The variance over `axis`: the mean of ``abs(a - mean(a))**2``, with n - ddof instead of n (or n - `correction`).
@@ -202,7 +203,7 @@ def max_(a: float, b: float) -> float:
 
 @library
 def std(
-    a: Any, axis: Static[Axis] = None, dtype: Any = None, ddof: Static[float] = 0, keepdims: bool = False, where: Any = None,
+    a: ArrayLike, axis: Static[Axis] = None, dtype: Any = None, ddof: Static[float] = 0, keepdims: bool = False, where: Any = None,
     *, correction: Static[float | None] = None,
 ) -> Tensor:  # fmt: skip
     """The standard deviation over `axis`: the root of the variance; its derivative is 0 where all elements are equal."""
@@ -213,21 +214,21 @@ def std(
 
 # ---------------------------------------------------------------- truth values
 @library
-def any(a: Any, axis: Static[Axis] = None, keepdims: bool = False, *, where: Any = None) -> Tensor:
+def any(a: ArrayLike, axis: Static[Axis] = None, keepdims: bool = False, *, where: Any = None) -> Tensor:
     """True where an element over `axis` is not 0."""
     x = masked(convert(tensor(a), bool), where, False)
     return fold(x, axes_of("any", axis, x.ndim), "or", keepdims)
 
 
 @library
-def all(a: Any, axis: Static[Axis] = None, keepdims: bool = False, *, where: Any = None) -> Tensor:
+def all(a: ArrayLike, axis: Static[Axis] = None, keepdims: bool = False, *, where: Any = None) -> Tensor:
     """True where no element over `axis` is 0."""
     x = masked(convert(tensor(a), bool), where, True)
     return fold(x, axes_of("all", axis, x.ndim), "and", keepdims)
 
 
 @library
-def count_nonzero(a: Any, axis: Static[Axis] = None, keepdims: bool = False) -> Tensor:
+def count_nonzero(a: ArrayLike, axis: Static[Axis] = None, keepdims: bool = False) -> Tensor:
     """The number of elements over `axis` that are not 0."""
     x = convert(convert(tensor(a), bool), Defaults.int)
     return fold(x, axes_of("count_nonzero", axis, x.ndim), "add", keepdims)
@@ -247,7 +248,7 @@ def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Tensor:
 
 
 @library
-def allclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Tensor:
+def allclose(a: ArrayLike, b: ArrayLike, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Tensor:
     """True if all elements are close; see `isclose`."""
     return all(isclose(a, b, rtol, atol, equal_nan))
 
@@ -255,7 +256,8 @@ def allclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: 
 # ---------------------------------------------------------------- log-sum-exp
 @library
 def logsumexp(
-    a: Any, axis: Static[Axis] = None, b: Any = None, keepdims: bool = False, return_sign: bool = False, where: Any = None
+    a: ArrayLike, axis: Static[Axis] = None, b: ArrayLike | None = None, keepdims: bool = False,
+    return_sign: bool = False, where: Any = None
 ) -> Any:  # fmt: skip
     """log(sum(b * exp(a))) over `axis` without overflow, because the largest element is factored out.
 
@@ -288,7 +290,7 @@ def logsumexp(
 
 
 @library
-def logmeanexp(x: Any, axis: Static[Axis] = None, where: Any = None, keepdims: bool = False) -> Tensor:
+def logmeanexp(x: ArrayLike, axis: Static[Axis] = None, where: Any = None, keepdims: bool = False) -> Tensor:
     """log(mean(exp(x))) over `axis` without overflow."""
     x = inexact(x)
     axes = axes_of("logmeanexp", axis, x.ndim)

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from nabla_mlir.base.typing import ArrayLike
 from nabla_mlir.dialects.types import as_dtype
 from nabla_mlir.numpy.axes import axis_of, padded
 from nabla_mlir.numpy.complex_order import further
@@ -37,7 +38,7 @@ def _along(name: str, combine: Combination, x: Tensor, axis: int | None, reverse
 
 @library
 def cumsum(
-    a: Any, axis: Static[int | None] = None, dtype: Any = None, include_initial: bool = False, *, reverse: bool = False
+    a: ArrayLike, axis: Static[int | None] = None, dtype: Any = None, include_initial: bool = False, *, reverse: bool = False
 ) -> Tensor:  # fmt: skip
     """The running sum along `axis`, or of the flattened array. With `include_initial`, a 0 comes first.
 
@@ -48,14 +49,14 @@ def cumsum(
 
 @library
 def cumprod(
-    a: Any, axis: Static[int | None] = None, dtype: Any = None, include_initial: bool = False, *, reverse: bool = False
+    a: ArrayLike, axis: Static[int | None] = None, dtype: Any = None, include_initial: bool = False, *, reverse: bool = False
 ) -> Tensor:  # fmt: skip
     """The running product along `axis`, or of the flattened array. With `include_initial`, a 1 comes first; see `cumsum`."""
     return _running("cumprod", running_product, 1, a, axis, dtype, include_initial, reverse)
 
 
 @library
-def cummax(a: Any, axis: Static[int | None] = None, *, reverse: bool = False) -> Tensor:
+def cummax(a: ArrayLike, axis: Static[int | None] = None, *, reverse: bool = False) -> Tensor:
     """The largest element so far along `axis`, or of the flattened array; ties share the derivative.
 
     Example:
@@ -67,7 +68,7 @@ def cummax(a: Any, axis: Static[int | None] = None, *, reverse: bool = False) ->
 
 
 @library
-def cummin(a: Any, axis: Static[int | None] = None, *, reverse: bool = False) -> Tensor:
+def cummin(a: ArrayLike, axis: Static[int | None] = None, *, reverse: bool = False) -> Tensor:
     """The smallest element so far along `axis`, or of the flattened array; ties share the derivative."""
     return _running_extremum("cummin", "min", a, axis, reverse)
 
@@ -78,7 +79,7 @@ def _running_extremum(name: str, combiner: str, a: Any, axis: int | None, revers
 
 
 @library
-def cumlogsumexp(a: Any, axis: Static[int | None] = None, *, reverse: bool = False) -> Tensor:
+def cumlogsumexp(a: ArrayLike, axis: Static[int | None] = None, *, reverse: bool = False) -> Tensor:
     """The logarithm of the running sum of exp(a) along `axis`, or of the flattened array, without overflow."""
     return _along("cumlogsumexp", doubled(logaddexp, -np.inf), inexact(a), axis, reverse)
 

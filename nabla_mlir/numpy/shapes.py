@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from nabla_mlir.base.errors import ShapeError, user_frame
+from nabla_mlir.base.typing import ArrayLike
 from nabla_mlir.numpy.axes import Axis, Shape, axes_of, axis_of, joined, reversed_along, shape_of
 from nabla_mlir.numpy.division import remainder
 from nabla_mlir.numpy.inspection import placed
@@ -21,14 +22,14 @@ from nabla_mlir.table.tensor import Tensor, full
 
 @placed
 @library
-def astype(x: Any, dtype: Any, *, copy: bool = True, device: Any = None) -> Tensor:
+def astype(x: ArrayLike, dtype: Any, *, copy: bool = True, device: Any = None) -> Tensor:
     """`x` in another dtype; from floating point to integers by cutting off the fraction."""
     del copy
     return convert(tensor(x), dtype)
 
 
 @library
-def reshape(a: Any, shape: Static[Any], order: str = "C", *, copy: bool | None = None) -> Tensor:
+def reshape(a: ArrayLike, shape: Static[Any], order: str = "C", *, copy: bool | None = None) -> Tensor:
     """An array with the same elements, in row-major order, and another shape; one length may be -1, which is inferred.
 
     Raises:
@@ -53,13 +54,13 @@ def reshape(a: Any, shape: Static[Any], order: str = "C", *, copy: bool | None =
 
 
 @library
-def ravel(a: Any, order: str = "C") -> Tensor:
+def ravel(a: ArrayLike, order: str = "C") -> Tensor:
     """The elements as a vector, in row-major order."""
     return reshape(a, (-1,), order) if tensor(a).size else reshaped(tensor(a), (0,))
 
 
 @library
-def transpose(a: Any, axes: Static[Sequence[int] | None] = None) -> Tensor:
+def transpose(a: ArrayLike, axes: Static[Sequence[int] | None] = None) -> Tensor:
     """The axes permuted, reversed if no order is given: result axis i is axis axes[i] of `a`."""
     x = tensor(a)
     order = tuple(reversed(range(x.ndim))) if axes is None else axes_of("transpose", tuple(axes), x.ndim)
@@ -72,7 +73,7 @@ permute_dims = transpose
 
 
 @library
-def matrix_transpose(x: Any) -> Tensor:
+def matrix_transpose(x: ArrayLike) -> Tensor:
     """The last two axes exchanged."""
     x = tensor(x)
     if x.ndim < 2:
@@ -81,7 +82,7 @@ def matrix_transpose(x: Any) -> Tensor:
 
 
 @library
-def swapaxes(a: Any, axis1: Static[int], axis2: Static[int]) -> Tensor:
+def swapaxes(a: ArrayLike, axis1: Static[int], axis2: Static[int]) -> Tensor:
     """Two axes exchanged."""
     x = tensor(a)
     a, b = axis_of("swapaxes", axis1, x.ndim), axis_of("swapaxes", axis2, x.ndim)
@@ -91,7 +92,7 @@ def swapaxes(a: Any, axis1: Static[int], axis2: Static[int]) -> Tensor:
 
 
 @library
-def moveaxis(a: Any, source: Static[Axis], destination: Static[Axis]) -> Tensor:
+def moveaxis(a: ArrayLike, source: Static[Axis], destination: Static[Axis]) -> Tensor:
     """An array with the axes `source` moved to the positions `destination`; the others stay in their order."""
     x = tensor(a)
     sources, destinations = axes_of("moveaxis", source, x.ndim), axes_of("moveaxis", destination, x.ndim)
@@ -106,7 +107,7 @@ def moveaxis(a: Any, source: Static[Axis], destination: Static[Axis]) -> Tensor:
 
 
 @library
-def squeeze(a: Any, axis: Static[Axis] = None) -> Tensor:
+def squeeze(a: ArrayLike, axis: Static[Axis] = None) -> Tensor:
     """The axes of size 1 dropped, all of them or those named.
 
     Raises:
@@ -120,7 +121,7 @@ def squeeze(a: Any, axis: Static[Axis] = None) -> Tensor:
 
 
 @library
-def expand_dims(a: Any, axis: Static[Axis]) -> Tensor:
+def expand_dims(a: ArrayLike, axis: Static[Axis]) -> Tensor:
     """An array with new axes of size 1, at the positions `axis` of the result."""
     x = tensor(a)
     ndim = x.ndim + (len(axis) if isinstance(axis, (tuple, list)) else 1)
@@ -129,7 +130,7 @@ def expand_dims(a: Any, axis: Static[Axis]) -> Tensor:
 
 
 @library
-def broadcast_to(array: Any, shape: Static[Any]) -> Tensor:
+def broadcast_to(array: ArrayLike, shape: Static[Any]) -> Tensor:
     """`array` repeated by NumPy's rules to another shape.
 
     Raises:
@@ -192,26 +193,26 @@ class _Scalar:
 
 
 @library
-def flip(m: Any, axis: Static[Axis] = None) -> Tensor:
+def flip(m: ArrayLike, axis: Static[Axis] = None) -> Tensor:
     """The order of elements reversed along `axis`, all axes if None."""
     x = tensor(m)
     return reversed_along(x, axes_of("flip", axis, x.ndim))
 
 
 @library
-def fliplr(m: Any) -> Tensor:
+def fliplr(m: ArrayLike) -> Tensor:
     """The columns in reversed order."""
     return flip(m, 1)
 
 
 @library
-def flipud(m: Any) -> Tensor:
+def flipud(m: ArrayLike) -> Tensor:
     """The rows in reversed order."""
     return flip(m, 0)
 
 
 @library
-def rot90(m: Any, k: Static[int] = 1, axes: Static[tuple[int, int]] = (0, 1)) -> Tensor:
+def rot90(m: ArrayLike, k: Static[int] = 1, axes: Static[tuple[int, int]] = (0, 1)) -> Tensor:
     """Turned k times by 90 degrees in the plane of two axes, from the first towards the second."""
     x = tensor(m)
     a, b = axes_of("rot90", tuple(axes), x.ndim)
@@ -223,7 +224,7 @@ def rot90(m: Any, k: Static[int] = 1, axes: Static[tuple[int, int]] = (0, 1)) ->
 
 
 @library
-def roll(a: Any, shift: Any, axis: Static[Axis] = None) -> Tensor:
+def roll(a: ArrayLike, shift: Any, axis: Static[Axis] = None) -> Tensor:
     """The elements moved by `shift` along `axis`; what leaves at one end enters at the other.
 
     Args:

@@ -8,6 +8,7 @@ import numpy as np
 
 from nabla_mlir.base import thresholds
 from nabla_mlir.base.errors import ShapeError, user_frame
+from nabla_mlir.base.typing import ArrayLike
 from nabla_mlir.dialects.types import is_complex, is_float
 from nabla_mlir.numpy import complex_order
 from nabla_mlir.numpy.axes import axis_of
@@ -48,7 +49,7 @@ def _without_sign_of_nan_jvp(primals: Any, tangents: Any) -> Any:
 
 
 @library
-def sort(a: Any, axis: Static[int | None] = -1, *, descending: bool = False, stable: bool = True) -> Tensor:
+def sort(a: ArrayLike, axis: Static[int | None] = -1, *, descending: bool = False, stable: bool = True) -> Tensor:
     """The elements in order along `axis` (of the flattened array if None); NaN last, or first if descending.
 
     Complex numbers are ordered by their real parts, and where those are equal by the imaginary parts.
@@ -66,7 +67,7 @@ def sort(a: Any, axis: Static[int | None] = -1, *, descending: bool = False, sta
 
 
 @library
-def argsort(a: Any, axis: Static[int | None] = -1, *, descending: bool = False, stable: bool = True) -> Tensor:
+def argsort(a: ArrayLike, axis: Static[int | None] = -1, *, descending: bool = False, stable: bool = True) -> Tensor:
     """The indices of the elements of `sort`."""
     x, axis = _along("argsort", a, axis)
     if is_complex(x.dtype):
@@ -88,7 +89,7 @@ def _order(x: Tensor, axis: int, descending: bool) -> Tensor:
 
 
 @library
-def top_k(x: Any, k: Static[int], axis: Static[int] = -1) -> tuple[Tensor, Tensor]:
+def top_k(x: ArrayLike, k: Static[int], axis: Static[int] = -1) -> tuple[Tensor, Tensor]:
     """The k largest elements along `axis`, the largest first, and their indices.
 
     Raises:
@@ -106,7 +107,7 @@ _METHODS = ("scan", "scan_unrolled", "sort", "compare_all", "default")
 
 
 @library
-def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None, *, method: str | None = None) -> Tensor:
+def searchsorted(a: ArrayLike, v: ArrayLike, side: str = "left", sorter: Any = None, *, method: str | None = None) -> Tensor:
     """The indices at which elements `v` can be inserted into the sorted vector `a`; NaN come after all numbers.
 
     Compares with every element of a short vector, and halves a long one again and again.

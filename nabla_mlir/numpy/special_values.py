@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from nabla_mlir.base.conversion import limits_of
+from nabla_mlir.base.typing import ArrayLike
 from nabla_mlir.dialects.types import is_complex, is_float
 from nabla_mlir.numpy.operands import convert, inexact, inexacts, require_real, tensor
 from nabla_mlir.ops import chlo, guards
@@ -99,14 +100,14 @@ isinf: Callable[..., Any] = _special("isinf", is_infinite, lg.logical_or, False,
 
 
 @library
-def isposinf(x: Any) -> Tensor:
+def isposinf(x: ArrayLike) -> Tensor:
     """True where x is +inf."""
     x = require_real("isposinf", inexact(x))
     return lg.compare(x, full_like(x, np.inf), comparison_direction="EQ")
 
 
 @library
-def isneginf(x: Any) -> Tensor:
+def isneginf(x: ArrayLike) -> Tensor:
     """True where x is -inf."""
     x = require_real("isneginf", inexact(x))
     return lg.compare(x, full_like(x, -np.inf), comparison_direction="EQ")
@@ -124,7 +125,7 @@ def signbit(x: Any) -> Tensor:
 
 
 @library
-def copysign(x: Any, y: Any) -> Tensor:
+def copysign(x: ArrayLike, y: ArrayLike) -> Tensor:
     """The magnitude of x with the sign of y."""
     x, y = inexacts("copysign", x, y)
     magnitude = ew.absolute(require_real("copysign", x))
@@ -132,7 +133,7 @@ def copysign(x: Any, y: Any) -> Tensor:
 
 
 @library
-def nextafter(x1: Any, x2: Any) -> Tensor:
+def nextafter(x1: ArrayLike, x2: ArrayLike) -> Tensor:
     """The number of floating point next to x1 in the direction of x2; differentiated as x1.
 
     Example:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from nabla_mlir.base.errors import DtypeError, ShapeError, user_frame
+from nabla_mlir.base.typing import ArrayLike
 from nabla_mlir.dialects.types import is_complex
 from nabla_mlir.numpy.axes import dynamic_shape
 from nabla_mlir.numpy.creation import diag, linspace
@@ -30,7 +31,8 @@ from nabla_mlir.table.tensor import Tensor, full
 # ---------------------------------------------------------------- covariances
 @library
 def cov(
-    m: Any, y: Any = None, rowvar: bool = True, bias: bool = False, ddof: Static[int | None] = None, fweights: Any = None,
+    m: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True, bias: bool = False,
+    ddof: Static[int | None] = None, fweights: Any = None,
     aweights: Any = None, dtype: Any = None,
 ) -> Tensor:  # fmt: skip
     """The covariance of variables, whose observations are rows: ``(x - mean(x)) (x - mean(x))^H / (n - ddof)``.
@@ -94,7 +96,7 @@ def _real(x: Tensor) -> np.dtype:
 
 
 @library
-def corrcoef(x: Any, y: Any = None, rowvar: bool = True, dtype: Any = None) -> Tensor:
+def corrcoef(x: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True, dtype: Any = None) -> Tensor:
     """The correlation coefficients: the covariances divided by the standard deviations of both variables.
 
     Example:
@@ -152,7 +154,7 @@ def _bincount(x: Any, weights: Any, length: Static[int]) -> Tensor:
 
 
 @library
-def digitize(x: Any, bins: Any, right: bool = False, *, method: str | None = None) -> Tensor:
+def digitize(x: ArrayLike, bins: Any, right: bool = False, *, method: str | None = None) -> Tensor:
     """The number of the bin of each element: i with ``bins[i-1] <= x < bins[i]``, or ``<`` and ``<=`` if `right`.
 
     Decreasing bins are read from the end; `method` is that of `searchsorted`.
@@ -173,7 +175,7 @@ def digitize(x: Any, bins: Any, right: bool = False, *, method: str | None = Non
 
 # ---------------------------------------------------------------- histograms
 @library
-def histogram_bin_edges(a: Any, bins: Any = 10, range: Static[Any] = None, weights: Any = None) -> Tensor:
+def histogram_bin_edges(a: ArrayLike, bins: Any = 10, range: Static[Any] = None, weights: ArrayLike | None = None) -> Tensor:
     """The edges of the bins of a histogram: `bins` equal ones between the smallest and the largest element, or as given.
 
     Args:
@@ -200,7 +202,7 @@ def histogram_bin_edges(a: Any, bins: Any = 10, range: Static[Any] = None, weigh
 
 @library
 def histogram(
-    a: Any, bins: Any = 10, range: Static[Any] = None, weights: Any = None, density: bool = False
+    a: ArrayLike, bins: Any = 10, range: Static[Any] = None, weights: ArrayLike | None = None, density: bool = False
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """The counts of elements in bins, and the edges of the bins. The last bin includes its upper edge.
 
@@ -223,7 +225,7 @@ def histogram(
 
 @library
 def histogram2d(
-    x: Any, y: Any, bins: Any = 10, range: Static[Any] = None, weights: Any = None, density: bool = False
+    x: ArrayLike, y: ArrayLike, bins: Any = 10, range: Static[Any] = None, weights: ArrayLike | None = None, density: bool = False
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     """The histogram of pairs, and the edges along both axes; arguments as for `histogram`, one for each or for both."""
     sample = concatenate([reshaped(tensor(v), (tensor(v).size, 1)) for v in (x, y)], 1)
@@ -234,7 +236,7 @@ def histogram2d(
 
 @library
 def histogramdd(
-    sample: Any, bins: Any = 10, range: Static[Any] = None, weights: Any = None, density: bool = False
+    sample: ArrayLike, bins: Any = 10, range: Static[Any] = None, weights: ArrayLike | None = None, density: bool = False
 ) -> tuple[Tensor, list[Tensor]]:  # fmt: skip
     """The histogram of points, which are the rows of `sample`, and the edges along each axis; arguments as for `histogram`."""
     points = require_real("histogram", inexact(sample))

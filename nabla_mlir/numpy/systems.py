@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nabla_mlir.base.errors import ShapeError, user_frame
+from nabla_mlir.base.typing import ArrayLike
 from nabla_mlir.dialects.types import is_complex
 from nabla_mlir.numpy import extrema
 from nabla_mlir.numpy import reductions as red
@@ -69,7 +70,7 @@ def _scaled(x: Tensor, by: Tensor) -> Tensor:
 # ---------------------------------------------------------------- systems of equations
 @library
 def triangular_solve(
-    a: Any, b: Any, *, left_side: bool = True, lower: bool = False, transpose_a: bool = False,
+    a: ArrayLike, b: ArrayLike, *, left_side: bool = True, lower: bool = False, transpose_a: bool = False,
     conjugate_a: bool = False, unit_diagonal: bool = False,
 ) -> Tensor:  # fmt: skip
     """X with ``op(a) X = b`` (or ``X op(a) = b``) for a triangular matrix, where op may transpose and conjugate.
@@ -106,7 +107,7 @@ def triangular_solve(
 
 
 @library
-def solve(a: Any, b: Any) -> Tensor:
+def solve(a: ArrayLike, b: ArrayLike) -> Tensor:
     """X with ``a X = b``, by LU with row exchanges. Where `a` is singular the result is not finite.
 
     Args:
@@ -151,7 +152,7 @@ def _solution(a: Tensor, b: Tensor) -> Tensor:
 
 
 @library
-def inv(a: Any) -> Tensor:
+def inv(a: ArrayLike) -> Tensor:
     """The inverse of square matrices, shape (..., n, n). Raises ShapeError if they are not square.
 
     Example:
@@ -164,7 +165,7 @@ def inv(a: Any) -> Tensor:
 
 
 @library
-def pinv(a: Any, rtol: Any = None, *, rcond: Any = None) -> Tensor:
+def pinv(a: ArrayLike, rtol: Any = None, *, rcond: Any = None) -> Tensor:
     """The pseudo-inverse; singular values below ``rtol * largest`` count as zero.
 
     The derivatives are those at constant rank (Golub and Pereyra 1973); the value is that of the singular value decomposition.
@@ -229,7 +230,7 @@ def significant(s: Tensor, rtol: Any) -> Tensor:
 
 # ---------------------------------------------------------------- determinants
 @library
-def slogdet(a: Any) -> Any:
+def slogdet(a: ArrayLike) -> Any:
     """The sign and the logarithm of the absolute value of determinants, by LU with row exchanges.
 
     Args:
@@ -277,7 +278,7 @@ def _parity(pivots: Tensor) -> Tensor:
 
 
 @library
-def det(a: Any) -> Tensor:
+def det(a: ArrayLike) -> Tensor:
     """Determinants: up to 3 x 3 by their formula (whose derivatives hold for singular matrices too), else by LU.
 
     Args:

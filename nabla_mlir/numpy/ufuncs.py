@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from nabla_mlir.base.errors import DtypeError, user_frame
+from nabla_mlir.base.typing import ArrayLike
 from nabla_mlir.dialects.types import is_complex, is_float
 from nabla_mlir.numpy.complex_order import compared, further
 from nabla_mlir.numpy.operands import convert, inexact, inexacts, meet, operand, require_real, tensor
@@ -105,7 +106,7 @@ minimum: Function = _numeric_binary(
 
 
 @library
-def divide(x: Any, y: Any) -> Tensor:
+def divide(x: ArrayLike, y: ArrayLike) -> Tensor:
     """x / y; integers are converted to the default float dtype."""
     return promotion.true_divide(operand(x), operand(y))
 
@@ -114,19 +115,19 @@ true_divide = divide
 
 
 @library
-def negative(x: Any) -> Tensor:
+def negative(x: ArrayLike) -> Tensor:
     """-x."""
     return -tensor(x)
 
 
 @library
-def positive(x: Any) -> Tensor:
+def positive(x: ArrayLike) -> Tensor:
     """+x: the value itself."""
     return tensor(x)
 
 
 @library
-def absolute(x: Any) -> Tensor:
+def absolute(x: ArrayLike) -> Tensor:
     """The absolute value; of a complex number its modulus. The derivative at 0 is 1, and 0 for complex numbers.
 
     Example:
@@ -142,13 +143,13 @@ abs = absolute
 
 
 @library
-def fabs(x: Any) -> Tensor:
+def fabs(x: ArrayLike) -> Tensor:
     """The absolute value in floating point. The derivative at 0 is 1."""
     return ew.absolute(require_real("fabs", inexact(x)))
 
 
 @library
-def sign(x: Any) -> Tensor:
+def sign(x: ArrayLike) -> Tensor:
     """-1, 0 or 1; of a complex number z / abs(z)."""
     x = tensor(x)
     if is_complex(x.dtype):
@@ -167,14 +168,14 @@ def square(x: Any) -> Tensor:
 
 
 @library
-def reciprocal(x: Any) -> Tensor:
+def reciprocal(x: ArrayLike) -> Tensor:
     """1 / x."""
     x = inexact(x)
     return 1.0 / x
 
 
 @library
-def power(x: Any, y: Any) -> Tensor:
+def power(x: ArrayLike, y: ArrayLike) -> Tensor:
     """x to the power y. A Python integer y is exact: negative bases are allowed, and no logarithm is used.
 
     Raises:
@@ -228,7 +229,7 @@ def _by_squaring(x: Tensor, n: int) -> Tensor:
 
 
 @library
-def float_power(x: Any, y: Any) -> Tensor:
+def float_power(x: ArrayLike, y: ArrayLike) -> Tensor:
     """x to the power y in floating point."""
     return ew.power(*inexacts("float_power", x, y))
 
@@ -257,7 +258,7 @@ def log1p_exp(low: Tensor, high: Tensor) -> Tensor:
 
 
 @library
-def logaddexp(x: Any, y: Any) -> Tensor:
+def logaddexp(x: ArrayLike, y: ArrayLike) -> Tensor:
     """log(exp(x) + exp(y)) without overflow; its derivatives of every order are right at x = y too."""
     x, y = inexacts("logaddexp", x, y)
     first = lg.compare(require_real("logaddexp", x), y, comparison_direction="GT")
@@ -265,14 +266,14 @@ def logaddexp(x: Any, y: Any) -> Tensor:
 
 
 @library
-def logaddexp2(x: Any, y: Any) -> Tensor:
+def logaddexp2(x: ArrayLike, y: ArrayLike) -> Tensor:
     """log2(2**x + 2**y) without overflow."""
     x, y = inexacts("logaddexp2", x, y)
     return logaddexp(x * math.log(2), y * math.log(2)) * (1 / math.log(2))
 
 
 @library
-def arctan2(y: Any, x: Any) -> Tensor:
+def arctan2(y: ArrayLike, x: ArrayLike) -> Tensor:
     """The angle of the point (x, y), in (-pi, pi]."""
     y, x = inexacts("arctan2", y, x)
     return ew.atan2(require_real("arctan2", y), x)
@@ -282,14 +283,14 @@ atan2 = arctan2
 
 
 @library
-def hypot(x: Any, y: Any) -> Tensor:
+def hypot(x: ArrayLike, y: ArrayLike) -> Tensor:
     """sqrt(x**2 + y**2) without overflow; derivative 0 at the origin."""
     x, y = inexacts("hypot", x, y)
     return guards.hypot(require_real("hypot", x), y)
 
 
 @library
-def sinc(x: Any) -> Tensor:
+def sinc(x: ArrayLike) -> Tensor:
     """sin(pi x) / (pi x), and 1 at 0, smoothly."""
     x = inexact(x)
     size = ew.absolute(x)
@@ -309,7 +310,7 @@ def _sine_of_half_circles(x: Tensor) -> Tensor:
 
 
 @library
-def heaviside(x: Any, y: Any) -> Tensor:
+def heaviside(x: ArrayLike, y: ArrayLike) -> Tensor:
     """0 for x < 0, y for x = 0, 1 for x > 0."""
     x, y = inexacts("heaviside", x, y)
     require_real("heaviside", x)
@@ -341,13 +342,13 @@ fix = trunc
 
 
 @library
-def rint(x: Any) -> Tensor:
+def rint(x: ArrayLike) -> Tensor:
     """The nearest integer, ties to even, in floating point; of a complex number that of each part."""
     return round(inexact(x))
 
 
 @library
-def round(a: Any, decimals: Static[int] = 0) -> Tensor:
+def round(a: ArrayLike, decimals: Static[int] = 0) -> Tensor:
     """The nearest number with `decimals` digits after the point, ties to even."""
     x = tensor(a)
     if is_complex(x.dtype):
@@ -366,21 +367,21 @@ around = round
 
 # ---------------------------------------------------------------- complex numbers
 @library
-def real(x: Any) -> Tensor:
+def real(x: ArrayLike) -> Tensor:
     """The real part."""
     x = tensor(x)
     return ew.real(x) if is_complex(x.dtype) else x
 
 
 @library
-def imag(x: Any) -> Tensor:
+def imag(x: ArrayLike) -> Tensor:
     """The imaginary part; 0 for real numbers."""
     x = tensor(x)
     return ew.imag(x) if is_complex(x.dtype) else full_like(x, 0)
 
 
 @library
-def conj(x: Any) -> Tensor:
+def conj(x: ArrayLike) -> Tensor:
     """The complex conjugate."""
     x = tensor(x)
     return ew.conj(x) if is_complex(x.dtype) else x
@@ -390,7 +391,7 @@ conjugate = conj
 
 
 @library
-def angle(z: Any, deg: bool = False) -> Tensor:
+def angle(z: ArrayLike, deg: bool = False) -> Tensor:
     """The angle of a complex number, in (-pi, pi], or in degrees if `deg`."""
     z = inexact(z)
     out = ew.atan2(ew.imag(z), ew.real(z)) if is_complex(z.dtype) else ew.atan2(full_like(z, 0), z)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from nabla_mlir.base.errors import ShapeError, user_frame
+from nabla_mlir.base.typing import ArrayLike
 from nabla_mlir.dialects.types import is_complex
 from nabla_mlir.numpy.dtypes import as_dtype
 from nabla_mlir.numpy.joining import stack
@@ -18,7 +19,7 @@ from nabla_mlir.table.tensor import Tensor
 
 
 @library
-def view(a: Any, dtype: Any = None) -> Tensor:
+def view(a: ArrayLike, dtype: Any = None) -> Tensor:
     """The bits of the elements as elements of another dtype, a copy; the last axis is longer where they are narrower.
 
     A complex number is two adjacent real ones.

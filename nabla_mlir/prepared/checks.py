@@ -162,9 +162,27 @@ def _products(*pairs: tuple[Tensor, Tensor]) -> list[Tensor]:
     return [products[i] for i in range(len(pairs))]
 
 
+def chosen_entry_points(available: Iterable[str], asked: Sequence[str] | str, default: Sequence[str]) -> list[str]:
+    """The names of the entry points of a module, in the order of `available`.
+
+    Args:
+      available: all names.
+      asked: the requested names, "all", or nothing for the default.
+      default: the default; names that do not exist are left out.
+
+    Raises:
+      TraceError: a requested entry point does not exist.
+    """
+    if asked == "all":
+        return list(available)
+    asked = [asked] if isinstance(asked, str) else asked
+    check_entry_points(available, asked)
+    return [name for name in available if name in (asked or default)]
+
+
 def check_entry_points(available: Iterable[str], asked: Sequence[str]) -> None:
     """Raises TraceError if a requested entry point does not exist."""
     unknown = [n for n in asked if n not in available]
     if unknown:
-        raise TraceError(f"a prepared product has the entry points {', '.join(available)}, got {', '.join(unknown)}.",
+        raise TraceError(f"a prepared product requires entry points among {', '.join(available)}, got {', '.join(unknown)}.",
                          where=user_frame())  # fmt: skip

@@ -7,20 +7,22 @@ each as one task for each group of shards.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
 from nabla_mlir.base import thresholds
-from nabla_mlir.base.errors import ShapeError
+from nabla_mlir.base.errors import ShapeError, TraceError, user_frame
 from nabla_mlir.base.figures import axes_or_new
 from nabla_mlir.prepared.sums import SummedOperator
 
 T = TypeVar("T")
+P = ParamSpec("P")
 Run = Generator[np.ndarray, Any, T]  # yields matrices, and is sent their products
 
 
@@ -46,10 +48,50 @@ class Estimate:
         return Estimate(float(np.mean(samples)), error, count)
 
 
+class Running(Iterator[T]):
+    """Estimates that improve with each block of probes. Iterate over them, or call `last`.
+
+    Args:
+      name: the name of the method.
+      estimates: the estimates, which are computed when they are asked for.
+    """
+
+    def __init__(self, name: str, estimates: Generator[T, None, None]):
+        self._name, self._estimates = name, estimates
+
+    def __next__(self) -> T:
+        return next(self._estimates)
+
+    def close(self) -> None:
+        """Ends the computation."""
+        self._estimates.close()
+
+    def last(self) -> T:
+        """Computes all estimates, and returns the last one."""
+        *_, estimate = self
+        return estimate
+
+    def __repr__(self) -> str:
+        return f"<running estimates of {self._name}: iterate over them, or call last()>"
+
+
+def _running_estimates(method: Callable[P, Generator[T, None, None]]) -> Callable[P, Running[T]]:
+    @functools.wraps(method)
+    def run(*args: P.args, **kwargs: P.kwargs) -> Running[T]:
+        operator: Any = args[0] if args else kwargs.get("operator")
+        if len(getattr(operator, "shape", ())) != 2 or not hasattr(operator, "matmat"):
+            raise TraceError(f"{method.__name__} requires a linear operator, got {type(operator).__name__}.", where=user_frame(),
+                             help="for example nm.HessianOperator(f, x), or SciPy's aslinearoperator(matrix).")  # fmt: skip
+        return Running(method.__name__, method(*args, **kwargs))
+
+    return run
+
+
+@_running_estimates
 def hutchinson(
     operator: Any, probes: int = 100, *, tolerance: float = 0.0, seed: int = 0, block: int | None = None,
     as_completed: bool = False,
-) -> Iterator[Estimate]:  # fmt: skip
+) -> Generator[Estimate, None, None]:  # fmt: skip
     """Running estimates of the trace by Hutchinson's method: the mean of ``vᵀ A v`` over vectors v of random signs.
 
     Args:
@@ -67,17 +109,17 @@ def hutchinson(
     Example:
       >>> import nabla_mlir as nm, numpy as np
       >>> H = nm.HessianOperator(lambda x: (x ** 3).sum(), np.array([1.0, 2.0]))
-      >>> *_, estimate = nm.hutchinson(H, 20)
-      >>> estimate
+      >>> nm.hutchinson(H, 20).last()
       Estimate(value=18.0, error=0.0, probes=20)
     """
     yield from _running(operator, _blocks(operator, probes, seed, block), tolerance, as_completed)
 
 
+@_running_estimates
 def hutch_plus_plus(
     operator: Any, probes: int = 100, *, tolerance: float = 0.0, seed: int = 0, block: int | None = None,
     as_completed: bool = False,
-) -> Iterator[Estimate]:  # fmt: skip
+) -> Generator[Estimate, None, None]:  # fmt: skip
     """Running estimates of the trace by Hutch++ (Meyer, Musco, Musco, Woodruff, 2021): ``tr(Qᵀ A Q)`` plus the mean of ``wᵀ A w``.
 
     The columns of Q span A times a third of the probes, and their products need another third. w are the remaining probes,
@@ -181,10 +223,11 @@ class Spectrum:
         return Estimate.of((self.size * (self.weights * function(self.nodes)).sum(axis=1)).tolist())
 
 
+@_running_estimates
 def stochastic_lanczos(
     operator: Any, steps: int = 30, probes: int = 16, *, seed: int = 0, block: int | None = None, as_completed: bool = False,
     tolerance: float = 0.0, function: Callable[[np.ndarray], np.ndarray] = np.asarray,
-) -> Iterator[Spectrum]:  # fmt: skip
+) -> Generator[Spectrum, None, None]:  # fmt: skip
     """Running estimates of the spectrum of a symmetric matrix, by stochastic Lanczos quadrature.
 
     Each probe runs Lanczos' method with full orthogonalisation. The probes of a block run together, so each step is one product

@@ -2,31 +2,49 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from nabla_mlir.base.errors import DtypeError
+from nabla_mlir.base.conversion import rounded
+from nabla_mlir.base.errors import DtypeError, ShapeError, user_frame
+from nabla_mlir.base.exchange import readable
 from nabla_mlir.runtime.element_types import dtype_named
 from nabla_mlir.runtime.manifest import Leaf
 from nabla_mlir.runtime.treespec import TreeSpec
 
 
 class Flat:
-    """Pytrees of one structure as vectors: their leaves, concatenated."""
+    """Pytrees of one structure as vectors: their leaves, concatenated.
+
+    Attributes:
+      spec: the structure.
+      names: the name of each leaf, in the order of the vectors.
+      shapes, sizes: the shape of each leaf, and its number of elements.
+    """
 
     spec: TreeSpec
+    names: tuple[str, ...]
     shapes: list[tuple[int, ...]]
 
     def __init__(self, spec: TreeSpec, leaves: Sequence[Leaf]):
         self.spec, self.shapes = spec, [leaf.shape for leaf in leaves]
+        self.names = tuple(name_of_path(leaf.name) for leaf in leaves)
         dtypes = {leaf.dtype for leaf in leaves}
         if len(dtypes) != 1:
-            raise DtypeError(f"an operator requires leaves of one dtype, got {', '.join(sorted(dtypes))}.")
+            found = ", ".join(f"{leaf.name} {leaf.dtype}" for leaf in leaves)
+            raise DtypeError(f"an operator requires leaves of one dtype, got {found or 'none'}.", where=user_frame(),
+                             help="convert the leaves, for example with np.asarray(leaf, np.float64).")  # fmt: skip
         self.dtype: np.dtype = dtype_named(dtypes.pop())
         self.sizes: list[int] = [int(np.prod(shape, dtype=int)) for shape in self.shapes]
         self.size: int = sum(self.sizes)
+
+    @property
+    def is_leaf(self) -> bool:
+        """True if the pytree is one array."""
+        return self.names == ("",)
 
     def leaves(self, vector: np.ndarray, batch: tuple[int, ...] = ()) -> list[np.ndarray]:
         """The leaves of a vector, or of several vectors along a leading axis."""
@@ -41,6 +59,45 @@ class Flat:
         if len(leaves) == 1:
             return np.array(leaves[0], self.dtype).reshape(*batch, -1)
         return np.concatenate([np.asarray(leaf, self.dtype).reshape(*batch, -1) for leaf in leaves], axis=-1)
+
+
+    def ravel(self, tree: Any, name: str) -> np.ndarray:
+        """The vector of a pytree, whose leaves must have the shapes of this structure.
+
+        Args:
+          tree: the pytree.
+          name: its name in errors.
+        """
+        leaves = [readable(leaf) for leaf in self.spec.flatten(tree, name)]
+        for leaf, path, shape in zip(leaves, self.names, self.shapes, strict=True):
+            if np.shape(leaf) != shape:
+                raise ShapeError(f"{path or name} requires shape {shape}, got {np.shape(leaf)}.", where=user_frame())
+        return np.concatenate([rounded(leaf, self.dtype, name).reshape(-1) for leaf in leaves])
+
+    def unravel(self, vector: np.ndarray) -> Any:
+        """The pytree of a vector."""
+        return self.spec.unflatten([leaf.copy() for leaf in self.leaves(vector)])
+
+    def is_tree(self, value: Any) -> bool:
+        """True if a value is a pytree of this structure rather than a vector or a matrix."""
+        shape = getattr(value, "shape", None)
+        if shape is None:
+            return isinstance(value, (dict, tuple)) or (not self.is_leaf and not np.isscalar(value))
+        return self.is_leaf and len(shape) > 1 and tuple(shape) == self.shapes[0] and shape[0] != self.size
+
+
+def name_of_path(path: str) -> str:
+    """The name of a leaf: the keys of its path without that of the argument, with dots between.
+
+    Example:
+      >>> name_of_path("params['layers'][0].weight"), name_of_path("params['0.weight']"), name_of_path("x")
+      ('layers.0.weight', '0.weight', '')
+    """
+    keys = _KEY.findall(path)
+    return ".".join(next(part for part in key if part) for key in keys)
+
+
+_KEY = re.compile(r"""\['([^']*)'\]|\["([^"]*)"\]|\[([^]]*)\]|\.(\w+)""")
 
 
 def is_same(x: np.ndarray, y: np.ndarray) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from nabla_mlir.base.errors import RuleMissingError
+from nabla_mlir.base.errors import RuleMissingError, TraceError, user_frame
 from nabla_mlir.base.locks import new_lock
 from nabla_mlir.dialects.regions import functions_of
 from nabla_mlir.interpreter import OutOfStepsError
@@ -151,4 +151,9 @@ def _stage_of(source: Any, maker: str, point: tuple[Any, ...], options: dict[str
         source = source.here
     if isinstance(source, Compiled):
         return source.loaded.clone()
-    return source if isinstance(source, Lowered) else getattr(modules, maker)(source, *point, **options)
+    if isinstance(source, Lowered):
+        return source
+    if not callable(source):
+        raise TraceError(f"an operator requires a function, a stage or an artifact, got {type(source).__name__}.",
+                         where=user_frame())  # fmt: skip
+    return getattr(modules, maker)(source, *point, **options)

@@ -18,11 +18,12 @@ from iree.compiler import ir
 from nabla_mlir import numpy as nnp
 from nabla_mlir.base import pytree, thresholds
 from nabla_mlir.base.errors import TraceError, user_frame
+from nabla_mlir.base.typing import PyTree
 from nabla_mlir.dialects.context import context
 from nabla_mlir.dialects.types import is_differentiable, shape_and_dtype
 from nabla_mlir.passes.split.split import Split, split_function
 from nabla_mlir.prepared.blocks import Form, form_of_block, in_a_row
-from nabla_mlir.prepared.checks import check_entry_points, check_linear_map
+from nabla_mlir.prepared.checks import check_linear_map, chosen_entry_points
 from nabla_mlir.prepared.stateful import Method, assemble
 from nabla_mlir.staging.positions import Argnums, is_one, positions
 from nabla_mlir.staging.specs import Spec, as_spec
@@ -42,6 +43,7 @@ from nabla_mlir.transforms.gradients import grad
 from nabla_mlir.transforms.linear import pullback, pushed
 from nabla_mlir.transforms.vectorize import vmap
 
+_DEFAULT = ("value", "gradient", "update", "apply", "apply_transposed")  # other entry points are compiled on request
 _INTO = ("update", "apply", "apply_block", "apply_transposed", "apply_transposed_block")  # these also exist as NAME_into
 
 
@@ -67,16 +69,18 @@ class Prepared(Lowered):
 
 
 def hvp_module(
-    f: Callable[..., Any], x_spec: Any, *data_specs: Any, argnums: Argnums = 0, block: int = thresholds.BLOCK,
-    max_residual_bytes: int | None = None, entry_points: Sequence[str] = (),
+    f: Callable[..., Any], x_spec: PyTree, *data_specs: PyTree, argnums: Argnums = 0, block: int = thresholds.BLOCK,
+    max_residual_bytes: int | None = None, entry_points: Sequence[str] | str = (),
 ) -> Prepared:  # fmt: skip
     """The Hessian of a scalar function as one artifact, which stores its linearisation on the device.
 
-    Entry points (H is the Hessian at the point of the last `update`):
+    Entry points (H is the Hessian at the point of the last `update`). By default the module has the first four, which multiply;
+    name others in `entry_points`, since each takes time to compile:
 
     - ``value(x, *data)``, ``gradient(x, *data)``;
     - ``update(x, *data)``: moves to another point, and returns the value and the gradient there;
-    - ``apply(v)``: H v; ``apply_block(V)``: H v for `block` vectors at once, along a leading axis;
+    - ``apply(v)``: H v;
+    - ``apply_block(V)``: H v for `block` vectors at once, along a leading axis;
     - ``quadratic(v)``: vᵀ H v;
     - ``apply_at(x, v, *data)``, ``value_grad_hvp(x, v, *data)``: compute everything, without using the state;
     - ``is_finite()``: True if all stored residuals are finite;
@@ -85,7 +89,7 @@ def hvp_module(
     - ``update_into(x, *data, out)``, ``apply_into(v, out)``, ``apply_block_into(V, out)``: the same, with the results written
       to the arrays in `out`, of NumPy or of the device. `out` is a pytree like the result.
 
-    All of these are functions of the file, for C and for Python. iree-run-module calls one function in a process, so use
+    All of them are functions of the file, for C and for Python. iree-run-module calls one function in a process, so use
     `apply_at` and `value_grad_hvp` with it. Functions that use the state return its version after their results.
 
     `apply` and similar entry points fail before the first `update`. `update` copies the arguments that it stores. After each
@@ -98,7 +102,7 @@ def hvp_module(
       argnums: the position(s) of the differentiated arguments; the other arguments are data.
       block: the number of vectors of `apply_block`.
       max_residual_bytes: the largest size of the state; residuals that do not fit are recomputed in each `apply`.
-      entry_points: the entry points to include; by default all.
+      entry_points: the names of the entry points to include, or "all".
 
     Raises:
       PassError: the residuals cannot be made that small.
@@ -138,8 +142,8 @@ def of_x(f: Callable[..., Any], argnums: Argnums, data: int) -> tuple[Callable[.
 
 
 def ggnvp_module(
-    model: Callable[..., Any], loss: Callable[..., Any], x_spec: Any, *data_specs: Any, block: int = thresholds.BLOCK,
-    max_residual_bytes: int | None = None, entry_points: Sequence[str] = (),
+    model: Callable[..., Any], loss: Callable[..., Any], x_spec: PyTree, *data_specs: PyTree, block: int = thresholds.BLOCK,
+    max_residual_bytes: int | None = None, entry_points: Sequence[str] | str = (),
 ) -> Prepared:  # fmt: skip
     """The Gauss-Newton matrix of ``loss(model(x, *data), *data)``, prepared as in `hvp_module`; see `nm.ggnvp`."""
     whole = lambda x, *data: loss(model(x, *data), *data)  # noqa: E731
@@ -149,8 +153,8 @@ def ggnvp_module(
 
 
 def fisher_module(
-    model: Callable[..., Any], distribution: str, x_spec: Any, *data_specs: Any, block: int = thresholds.BLOCK,
-    max_residual_bytes: int | None = None, entry_points: Sequence[str] = (),
+    model: Callable[..., Any], distribution: str, x_spec: PyTree, *data_specs: PyTree, block: int = thresholds.BLOCK,
+    max_residual_bytes: int | None = None, entry_points: Sequence[str] | str = (),
 ) -> Prepared:  # fmt: skip
     """The Fisher matrix of a model, prepared as in `hvp_module`; `value` is the result of the model. See `nm.fishervp`."""
     family = Family(fisher_product(model, distribution), {"value": model})
@@ -159,8 +163,8 @@ def fisher_module(
 
 
 def empirical_fisher_module(
-    losses: Callable[..., Any], x_spec: Any, *data_specs: Any, block: int = thresholds.BLOCK,
-    max_residual_bytes: int | None = None, entry_points: Sequence[str] = (),
+    losses: Callable[..., Any], x_spec: PyTree, *data_specs: PyTree, block: int = thresholds.BLOCK,
+    max_residual_bytes: int | None = None, entry_points: Sequence[str] | str = (),
 ) -> Prepared:  # fmt: skip
     """The empirical Fisher matrix, prepared as in `hvp_module`; see `nm.empirical_fishervp`."""
     mean = lambda x, *data: nnp.mean(losses(x, *data))  # noqa: E731
@@ -170,8 +174,8 @@ def empirical_fisher_module(
 
 
 def jacobian_module(
-    f: Callable[..., Any], x_spec: Any, *data_specs: Any, argnums: Argnums = 0, block: int = thresholds.BLOCK,
-    max_residual_bytes: int | None = None, entry_points: Sequence[str] = (),
+    f: Callable[..., Any], x_spec: PyTree, *data_specs: PyTree, argnums: Argnums = 0, block: int = thresholds.BLOCK,
+    max_residual_bytes: int | None = None, entry_points: Sequence[str] | str = (),
 ) -> Prepared:  # fmt: skip
     """The Jacobian of a function, prepared as in `hvp_module`: `apply` is J v, and `apply_transposed` is Jᵀ u.
 
@@ -204,12 +208,12 @@ def jacobian_family(g: Callable[..., Any], x_spec: Any, data_specs: Sequence[Any
 
 def _module(
     family: Family, names: list[str], x: Any, data: tuple[Any, ...], block: int, limit: int | None,
-    entry_points: Sequence[str],
+    entry_points: Sequence[str] | str,
 ) -> Prepared:  # fmt: skip
     methods = Methods(family, names, x, data, block, limit)
     available = methods.all()
-    check_entry_points(available, entry_points)
-    module, entries = assemble(methods.state, [m for n, m in available.items() if not entry_points or n in entry_points])
+    names_of_points = chosen_entry_points(available, entry_points, _DEFAULT)
+    module, entries = assemble(methods.state, [available[name] for name in names_of_points])
     return Prepared(module, entries)
 
 

@@ -12,12 +12,14 @@ from scipy.sparse import coo_matrix, csc_matrix, csr_matrix, identity
 from nabla_mlir.base import thresholds
 from nabla_mlir.base.conversion import rounded
 from nabla_mlir.base.errors import DtypeError, NablaError, NotFiniteError, PatternError, TraceError
+from nabla_mlir.base.typing import PyTree
 from nabla_mlir.prepared.flat import Flat, is_finite, joined, plain
-from nabla_mlir.prepared.points import PointOperator
-from nabla_mlir.prepared.sources import prepared_module
+from nabla_mlir.prepared.points import PointOperator, TransposedOperator
+from nabla_mlir.prepared.sources import Source, prepared_module
 from nabla_mlir.runtime import Module
 from nabla_mlir.runtime.array import Array
 from nabla_mlir.runtime.manifest import EntryPoint
+from nabla_mlir.targets import Target
 
 _FORMATS: dict[str, tuple[Any, tuple[str, str]]] = {
     "csr": (csr_matrix, ("starts", "indices")), "csc": (csc_matrix, ("starts", "indices")),
@@ -76,14 +78,14 @@ class PreparedOperator(PointOperator):
             raise DtypeError(f"damping requires a real number, got {damping!r}.")
         self._module, self._specs, self.data, self.damping = module, module.entry_points, data, float(damping)
         update, apply = self._spec("update").arguments[0], self._spec("apply")
-        self._x, self._v = Flat(update.tree, update.leaves), Flat(apply.arguments[0].tree, apply.arguments[0].leaves)
-        self._rows = Flat(apply.result, apply.result_leaves)
+        self._x, self._inner = Flat(update.tree, update.leaves), Flat(apply.arguments[0].tree, apply.arguments[0].leaves)
+        self._outer = Flat(apply.result, apply.result_leaves)
         blocks = self._specs.get("apply_block")
         self.block = blocks.arguments[0].leaves[0].shape[0] if blocks else 1
         self.version, self._data_leaves = 0, None
         self._positions: tuple[np.ndarray, ...] = ()  # the index arrays of the entries of `matrix`
         self._cells: np.ndarray | None = None  # the same indices in a flat array of all elements
-        super().__init__(self._rows.dtype, (self._rows.size, self._v.size))
+        super().__init__(self._outer.dtype, (self._outer.size, self._inner.size))
         self.update(x, *data)
 
     @property
@@ -93,7 +95,7 @@ class PreparedOperator(PointOperator):
 
     # ------------------------------------------------------------ the point
 
-    def update(self, x: Any, *data: Any, check: bool = False) -> tuple[Any, np.ndarray | None]:
+    def update(self, x: PyTree, *data: PyTree, check: bool = False) -> tuple[Any, np.ndarray | None]:
         """Moves to another point, and returns the value and the gradient there.
 
         Args:
@@ -175,15 +177,15 @@ class PreparedOperator(PointOperator):
 
     # ------------------------------------------------------------ products
 
-    def apply(self, v: Any) -> Any:
+    def apply(self, v: PyTree) -> PyTree:
         """The product with a pytree (without damping), as arrays of the device with the version of the point."""
-        return self._rows.spec.unflatten(self._product("apply", self._module["apply"].leaves(v), 1))
+        return self._outer.spec.unflatten(self._product("apply", self._module["apply"].leaves(v), 1))
 
     def _matvec(self, v: np.ndarray) -> np.ndarray:
-        return self._vector("apply", self._v, self._rows, v)
+        return self._vector("apply", self._inner, self._outer, v)
 
     def _matmat(self, vs: np.ndarray) -> np.ndarray:
-        return self._columns("apply", self._v, self._rows, vs)
+        return self._columns("apply", self._inner, self._outer, vs)
 
     def _vector(self, name: str, inner: Flat, outer: Flat, v: np.ndarray) -> np.ndarray:
         v = np.asarray(v).reshape(-1)
@@ -277,7 +279,8 @@ class HessianOperator(PreparedOperator):
     Args:
       source: the function; or a module from `hvp_module`, `ggnvp_module`, `fisher_module` or `empirical_fisher_module`,
         compiled or not; or an artifact of such a module, loaded or as a path, which runs without the compiler.
-      x: the first point, a pytree. Products accept and return flat vectors, leaf after leaf.
+      x: the first point, a pytree. `H @ v` accepts a pytree v, and flat vectors in the order of `H.names`: a dict is ordered
+        by its keys, not as it was written. `H.ravel(tree)` and `H.unravel(vector)` convert.
       data: the other arguments of the function.
       block: the number of columns of a matrix that are multiplied at once.
       damping: a number that is added to the diagonal: ``H + damping * I``.
@@ -288,11 +291,18 @@ class HessianOperator(PreparedOperator):
       >>> H = nm.HessianOperator(lambda x: (x ** 3).sum(), np.array([1.0, 2.0]), damping=0.5)
       >>> (H @ np.array([1.0, 1.0])).tolist(), H.value
       ([6.5, 12.5], 9.0)
+      >>> H = nm.HessianOperator(lambda p: p["w"].sum() * p["b"], {"w": np.ones(2), "b": np.array(3.0)})
+      >>> H.names, H.ravel({"w": np.array([1.0, 2.0]), "b": np.array(5.0)}).tolist()
+      (('b', 'w'), [5.0, 1.0, 2.0])
+      >>> (H @ {"w": np.array([1.0, 2.0]), "b": np.array(5.0)})["w"].tolist()
+      [5.0, 5.0]
     """
 
     def __init__(
-        self, source: Any, x: Any, *data: Any, block: int = thresholds.BLOCK, damping: float = 0.0, target: Any = None
-    ):
+        self, source: Source, x: PyTree, *data: PyTree, block: int = thresholds.BLOCK, damping: float = 0.0,
+        target: str | Target | None = None,
+    ):  # fmt: skip
+        """The operator at the point x; the class describes the arguments."""
         module = prepared_module(source, "hvp_module", (x, *data), target, block=block, entry_points=_USED)
         super().__init__(module, x, data, damping)
 
@@ -314,7 +324,10 @@ class JacobianOperator(PreparedOperator):
       [2.0, 4.0]
     """
 
-    def __init__(self, source: Any, x: Any, *data: Any, block: int = thresholds.BLOCK, target: Any = None):
+    def __init__(
+        self, source: Source, x: PyTree, *data: PyTree, block: int = thresholds.BLOCK, target: str | Target | None = None
+    ):
+        """The operator at the point x; the class describes the arguments."""
         points = (*_USED, "apply_transposed", "apply_transposed_block")
         module = prepared_module(source, "jacobian_module", (x, *data), target, block=block, entry_points=points)
         super().__init__(module, x, data, 0.0)
@@ -322,7 +335,7 @@ class JacobianOperator(PreparedOperator):
     def fun(self, x: np.ndarray) -> np.ndarray:
         """The results at x, such as the residuals of a problem, as one vector. The caller may change it."""
         self._move(x)
-        return self._rows.vector(self._rows.spec.flatten(self.value))
+        return self._outer.vector(self._outer.spec.flatten(self.value))
 
     def jac(self, x: np.ndarray) -> Any:
         """The matrix at x, as `matrix` returns it."""
@@ -339,15 +352,21 @@ class JacobianOperator(PreparedOperator):
         self._move(x)
         return self.rmatvec(self.matvec(np.asarray(v)))
 
+    def _adjoint(self) -> Any:
+        return super()._adjoint() if self.dtype.kind == "c" else TransposedOperator(self)
+
+    def _transpose(self) -> Any:
+        return super()._transpose() if self.dtype.kind == "c" else TransposedOperator(self)
+
     def to_dense(self) -> np.ndarray:
         """The matrix, from products with its columns or with its rows, whichever is cheaper."""
         m, n = self.shape
         if "matrix" in self._specs or n <= thresholds.PULLBACK_COST * m:
             return super().to_dense()
-        return self.rmatmat(np.eye(m, dtype=self._rows.dtype)).T
+        return self.rmatmat(np.eye(m, dtype=self._outer.dtype)).T
 
     def _rmatvec(self, u: np.ndarray) -> np.ndarray:
-        return self._vector("apply_transposed", self._rows, self._v, u)
+        return self._vector("apply_transposed", self._outer, self._inner, u)
 
     def _rmatmat(self, us: np.ndarray) -> np.ndarray:
-        return self._columns("apply_transposed", self._rows, self._v, us)
+        return self._columns("apply_transposed", self._outer, self._inner, us)

@@ -3,9 +3,20 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Protocol, TypeAlias
 
 from nabla_mlir.runtime import Module, load
+
+
+class StageLike(Protocol):
+    """A stage of a prepared product, compiled or not; the classes exist only where the compiler is installed."""
+
+    @property
+    def entries(self) -> Any: ...
+
+
+Source: TypeAlias = Callable[..., Any] | StageLike | Module | str | os.PathLike[str]
 
 
 def prepared_module(

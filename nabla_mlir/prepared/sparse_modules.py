@@ -11,6 +11,7 @@ import numpy as np
 
 from nabla_mlir.base import pytree, thresholds
 from nabla_mlir.base.errors import PatternError, user_frame
+from nabla_mlir.base.typing import PyTree
 from nabla_mlir.prepared.checks import check_entry_points
 from nabla_mlir.prepared.modules import Family, Methods, Prepared, hessian_family, jacobian_family, of_x
 from nabla_mlir.prepared.stateful import Method, assemble
@@ -64,7 +65,7 @@ def form_of(pattern: Pattern, format: str) -> Form:
 
 
 def sparse_hessian_module(
-    f: Callable[..., Any], x_spec: Any, *data_specs: Any, argnums: Argnums = 0, format: str = "csc", kind: str = "star",
+    f: Callable[..., Any], x_spec: PyTree, *data_specs: PyTree, argnums: Argnums = 0, format: str = "csc", kind: str = "star",
     order: str | Sequence[int] = "best", pattern: Any = None, constraints: Callable[..., Any] | None = None,
     entry_points: Sequence[str] = (),
 ) -> Prepared:  # fmt: skip
@@ -148,7 +149,7 @@ def _constrained(
 
 
 def sparse_jacobian_module(
-    f: Callable[..., Any], x_spec: Any, *data_specs: Any, argnums: Argnums = 0, format: str = "csc", kind: str = "auto",
+    f: Callable[..., Any], x_spec: PyTree, *data_specs: PyTree, argnums: Argnums = 0, format: str = "csc", kind: str = "auto",
     order: str | Sequence[int] = "best", pattern: Any = None,
     entry_points: Sequence[str] = ("value", "jacobian", "structure"),
 ) -> Prepared:  # fmt: skip

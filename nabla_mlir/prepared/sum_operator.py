@@ -71,6 +71,7 @@ class SumOperator(SummedOperator):
         short: str = "pad", max_residual_bytes: int = thresholds.RESIDUALS, threads: int | None = None,
         block: int = thresholds.BLOCK, damping: float = 0.0, target: Any = None, check_data: bool = True, progress: bool = False,
     ):  # fmt: skip
+        """The operator at the point x; the class describes the arguments."""
         if short not in ("pad", "compile"):
             raise TraceError(f"short requires 'pad' or 'compile', got {short!r}.")
         readings = Batches(batches)

@@ -135,7 +135,8 @@ class SummedOperator(PointOperator):
 
     def __init__(self, work: Work, engine: Engine, x: Any, damping: float):
         self.engine, self.damping, self._work = engine, float(damping), work
-        self._x, self.block, self.rows = work.x, work.block, 0
+        self._x = self._inner = self._outer = work.x
+        self.block, self.rows = work.block, 0
         super().__init__(self._x.dtype, (self._x.size, self._x.size))
         self.update(x, check=True)
 

@@ -25,7 +25,7 @@ from nabla_mlir.sparsity import operands as patterns
 from nabla_mlir.table.batching import Mapped
 from nabla_mlir.table.forward import Tangents
 from nabla_mlir.table.kinds import general
-from nabla_mlir.table.regions import Kept, body_of, captures_of, clone_body, replace
+from nabla_mlir.table.regions import TrackedValues, body_of, captures_of, clone_body, replace
 from nabla_mlir.table.registry import REGISTRY, ZERO, MaybeZero, OpDef, materialize
 from nabla_mlir.table.samples import Case
 from nabla_mlir.table.tensor import Tensor, wrap
@@ -63,7 +63,7 @@ def _vjp(op: ir.Operation, active: set[ir.Value], cts: Sequence[MaybeZero]) -> C
     def make(_: list[Tensor]) -> list[Tensor]:
         mapping: dict[ir.Value, ir.Value] = {}
         clones = clone_body(ops, mapping)
-        marks = Kept([mapping[v] for v in values])
+        marks = TrackedValues([mapping[v] for v in values])
         varying = active_values(clones, captures)
         cotangents: Cotangents = {}
         for r, ct in zip(outputs, cts, strict=False):

@@ -25,7 +25,7 @@ from nabla_mlir.rules.reverse import Cotangents, accumulate, active_values, pull
 from nabla_mlir.table.batching import LIVE, Mapped, batch_ops, prefixed, varying_values
 from nabla_mlir.table.forward import Tangents, carries_tangent, push_forward
 from nabla_mlir.table.regions import (
-    Kept,
+    TrackedValues,
     body_of,
     captures_of,
     clone_body,
@@ -77,7 +77,7 @@ def _while_jvp(op: ir.Operation, tangents: Tangents) -> None:
 def _pushed(ops: Any, outputs: Any, mapping: dict[ir.Value, ir.Value], tangents: Tangents) -> list[Tensor]:
     """Emits a copy of a body and its tangents (into `tangents`); returns the values that the body returns."""
     clones = clone_body(ops, mapping)
-    marks = Kept([mapping.get(v, v) for v in outputs])
+    marks = TrackedValues([mapping.get(v, v) for v in outputs])
     push_forward(clones, tangents)
     return [wrap(v) for v in marks.release()]
 

@@ -27,7 +27,7 @@ from nabla_mlir.rules.reverse import Cotangents, accumulate, placeholder, pulled
 from nabla_mlir.table.batching import Mapped, all_prefixed, batch_ops, prefixed
 from nabla_mlir.table.forward import Tangents, recorded
 from nabla_mlir.table.kinds import general
-from nabla_mlir.table.regions import Kept, body_of, captures_of, fill, reads_of, replace
+from nabla_mlir.table.regions import TrackedValues, body_of, captures_of, fill, reads_of, replace
 from nabla_mlir.table.registry import UNSUPPORTED, ZERO, MaybeZero, OpDef, Zero, materialize
 from nabla_mlir.table.tensor import Tensor, wrap
 
@@ -87,7 +87,7 @@ def _custom_jvp_vjp(op: ir.Operation, active: set[ir.Value], cts: Sequence[Maybe
         outs, new_ops = recorded(lambda: emit_rule(op, 1, [*operands, *seeds]))
     n = len(op.results)
     _take_values(op, outs[:n], new_ops)
-    tangents = Kept([t.value for t in outs[n:]])
+    tangents = TrackedValues([t.value for t in outs[n:]])
     linear = _through_values(new_ops, [h.value for h in holders.values()])
     out_tangents = [wrap(t) for t in tangents.release()]
     out_cts = [cts[i] for i in view.of]

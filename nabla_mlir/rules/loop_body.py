@@ -16,7 +16,7 @@ from nabla_mlir.ops.shape import dynamic_slice
 from nabla_mlir.rules.masks import masked, row_of
 from nabla_mlir.rules.reverse import PLACEHOLDER, Cotangents, accumulate, active_values, pull_back
 from nabla_mlir.table.forward import carries_tangent
-from nabla_mlir.table.regions import Kept, body_of, captures_of, clone_body, fixed_point, reads_of
+from nabla_mlir.table.regions import TrackedValues, body_of, captures_of, clone_body, fixed_point, reads_of
 from nabla_mlir.table.registry import ZERO, add_any, materialize
 from nabla_mlir.table.tensor import Tensor, wrap
 from nabla_mlir.table.traits import is_long
@@ -69,7 +69,7 @@ def trace_backward(
                 backward.stored[mapping[argument]] = argument
         clones = clone_body(ops, mapping)
         # The pullback of an inner loop replaces the loop by one with tapes; these marks follow its results.
-        results = {i: Kept(list(c.results)) for i, c in enumerate(clones) if len(c.regions)}
+        results = {i: TrackedValues(list(c.results)) for i, c in enumerate(clones) if len(c.regions)}
         roots = [mapping[arguments[i]] for i in carries] + sums
         active = active_values(clones, roots)
         cotangents: Cotangents = {}
@@ -112,7 +112,7 @@ def _choose_stored(
     A temporary use keeps each result alive until the walk, from the last operation to the first, reaches it.
     """
     with ir.InsertionPoint.at_block_terminator(backward.block):
-        marks = [Kept(c) if s else None for c, s in zip(copies, stored, strict=True)]
+        marks = [TrackedValues(c) if s else None for c, s in zip(copies, stored, strict=True)]
     _erase_unused(o.operation for o in backward.block.operations)
     for original, mark in zip(reversed(ops), reversed(marks), strict=True):
         if mark is None:

@@ -22,7 +22,15 @@ from nabla_mlir.rules.masks import mask_of_rows, masked, repeated, selection_mas
 from nabla_mlir.rules.policies import exposed
 from nabla_mlir.rules.reverse import Cotangents, accumulate, active_values
 from nabla_mlir.rules.tapes import INDEX, count_at, empty_tape, read_row, tape_of, write_row
-from nabla_mlir.table.regions import MAX_RESIDUAL_BYTES, Kept, body_of, captures_of, clone_body, emit_while, replace
+from nabla_mlir.table.regions import (
+    MAX_RESIDUAL_BYTES,
+    TrackedValues,
+    body_of,
+    captures_of,
+    clone_body,
+    emit_while,
+    replace,
+)
 from nabla_mlir.table.registry import MaybeZero, Zero, materialize, zeros
 from nabla_mlir.table.tensor import Tensor, full, wrap
 
@@ -55,7 +63,7 @@ def while_vjp(op: ir.Operation, active: set[ir.Value], cts: Sequence[MaybeZero])
         backward = trace_backward(op, carries, sums, invariant, masks, rows, residuals)
     _settle(rules, backward)
     with ir.InsertionPoint.at_block_terminator(op.regions[1].blocks[0]):
-        marks = Kept(list(backward.stored.values()))
+        marks = TrackedValues(list(backward.stored.values()))
     settle_regions(op, active)
     backward.stored = dict(zip(backward.stored, marks.release(), strict=True))
     results = _counted(op, backward, counter, seeds) if counter is not None else _uncounted(op, backward, seeds)

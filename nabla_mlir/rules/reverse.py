@@ -20,7 +20,7 @@ from nabla_mlir.ops.guards import product, share_of
 from nabla_mlir.ops.logic import where_zero
 from nabla_mlir.rules.masks import Known, choice_of, selection_mask
 from nabla_mlir.table.forward import Tangents, carries_tangent, is_constant, pushed_through, recorded
-from nabla_mlir.table.regions import Kept, captures_by_rule, decomposed, dependents, reads_of
+from nabla_mlir.table.regions import TrackedValues, captures_by_rule, decomposed, dependents, reads_of
 from nabla_mlir.table.registry import (
     UNSUPPORTED,
     ZERO,
@@ -256,7 +256,7 @@ def pulled(
         return [cotangents.get(root, ZERO) for root in roots]
 
     # The pullback of a loop replaces the loop by one with tapes; the marks follow its results.
-    marks = {i: Kept(list(op.results)) for i, op in enumerate(new_ops) if len(op.regions) and len(op.results)}
+    marks = {i: TrackedValues(list(op.results)) for i, op in enumerate(new_ops) if len(op.regions) and len(op.results)}
     results, pullback = recorded(pull)
     makers = {i: made_by(mark.release()[0]) for i, mark in marks.items()}
     whole_map = [op for i, old in enumerate(new_ops) if (op := makers.get(i, old)) is not None]

@@ -356,6 +356,10 @@ class Array(ArrayMethods, metaclass=_OfAllArrays):
     def __format__(self, form: str) -> str:
         return str(self) if not form else format(self.item() if not self.shape else self.numpy(), form)
 
+    def __str__(self) -> str:
+        """The numbers as NumPy prints them."""
+        return repr(self) if self.is_deleted() else str(self.numpy())
+
     def __repr__(self) -> str:
         if self.is_deleted():
             return f"Array({self.dtype}{list(self.shape)}, deleted)"

@@ -15,7 +15,7 @@ import numpy as np
 from iree.runtime import HalBufferView, VmContext, VmFunction, VmInstance, VmModule, VmVariantList, create_hal_module
 
 from nabla_mlir.base.errors import DeployError, NablaError, OutOfMemoryError
-from nabla_mlir.base.locks import cached_property
+from nabla_mlir.base.locks import after_fork, cached_property
 from nabla_mlir.runtime import leak_reports
 from nabla_mlir.runtime.array import Array, Shape
 from nabla_mlir.runtime.device import Device, device, pooled, reason, usable
@@ -231,7 +231,7 @@ def _lose_threads() -> None:
             function.lose_threads("the process that loaded it, got a fork of it, which has none of its threads", _BEFORE)
 
 
-os.register_at_fork(after_in_child=_lose_threads)
+after_fork(_lose_threads)
 leak_reports.disable()
 
 

@@ -7,7 +7,6 @@ the state, is abandoned. Only functions with a loop of unknown length are called
 from __future__ import annotations
 
 import contextlib
-import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
@@ -15,6 +14,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
 from nabla_mlir.base.errors import DeployError
+from nabla_mlir.base.locks import after_fork
 from nabla_mlir.runtime.ending import WORKER
 from nabla_mlir.runtime.executable import Function
 
@@ -156,4 +156,4 @@ def _forget_worker() -> None:
     Interrupts._worker = None
 
 
-os.register_at_fork(after_in_child=_forget_worker)  # only the forking thread exists in a child process
+after_fork(_forget_worker)  # only the forking thread exists in a child process

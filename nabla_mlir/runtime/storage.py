@@ -21,7 +21,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import IO
 
-from nabla_mlir.base.errors import DeployError, NablaError, writing
+from nabla_mlir.base.errors import DeployError, NablaError, user_frame, writing
 from nabla_mlir.base.files import write_files
 from nabla_mlir.runtime.manifest import SAVE_AGAIN, Code, Manifest
 
@@ -45,7 +45,12 @@ def save_artifact(
     Raises:
       SaveError: the folder cannot be made, or written to.
     """
-    source, stem = _path(path, os.fspath(path).endswith(("/", os.sep)))
+    is_folder = os.fspath(path).endswith(("/", os.sep))
+    suffix = Path(path).suffix
+    if not is_folder and suffix and suffix not in (*_ENDINGS, ".zip") and not Path(path).is_dir():
+        raise DeployError(f"save requires a path that ends in .vmfb, .zip or /, got {os.fspath(path)!r}.", where=user_frame(),
+                          help=f"write {os.fspath(path)}.vmfb for two files, .zip for one, or a / at the end.")  # fmt: skip
+    source, stem = _path(path, is_folder)
     files = _files(stem, vmfbs, manifest, stablehlo)
     with writing(path):
         source.parent.mkdir(parents=True, exist_ok=True)
@@ -116,6 +121,7 @@ class Artifact:
         self._max_bytes = max_bytes
         self._content = path if isinstance(path, bytes) else None
         path = f"<{len(path)} bytes>.zip" if isinstance(path, bytes) else path
+        self._named = os.fspath(path)
         self._path, self._stem = _path(path)
         if Path(path).is_dir() or self._path.suffix == ".zip":
             self._stem = self._only_stem()
@@ -158,7 +164,9 @@ class Artifact:
                 help=f"copy {name} too, or use Executable.load for a module without a manifest.",
             )
         if data is None:
-            raise DeployError(f"load requires an artifact, got {where}, which does not exist.", help="check the path.")
+            reason = "which is no artifact" if os.path.exists(self._named) else "which does not exist"
+            raise DeployError(f"load requires an artifact, got {self._named}, {reason}.", where=user_frame(),
+                              help=f"an artifact is a .zip, or {self._stem}.vmfb with {name} next to it.")  # fmt: skip
         try:
             return Manifest.from_json(data.decode(), where)
         except UnicodeDecodeError:
@@ -169,9 +177,8 @@ class Artifact:
         try:
             stems = [name[:-5] for name in self._listed() if name.endswith(".json")]
         except FileNotFoundError:
-            raise DeployError(
-                f"load requires an artifact, got {self._path}, which does not exist.", help="check the path."
-            ) from None
+            raise DeployError(f"load requires an artifact, got {self._path}, which does not exist.", where=user_frame(),
+                              help="check the path.") from None  # fmt: skip
         except _DAMAGE as error:
             raise DeployError(f"load requires an archive, got {self._path}: {error}.", help=SAVE_AGAIN) from None
         if len(stems) != 1:

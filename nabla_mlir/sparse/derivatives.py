@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from nabla_mlir.base import thresholds
-from nabla_mlir.base.errors import PatternError, user_frame
+from nabla_mlir.base.errors import PatternError, check_function, user_frame
 from nabla_mlir.numpy import concatenate
 from nabla_mlir.sparse.coloring import Coloring, color
 from nabla_mlir.sparse.detection import FlatCall, pattern_at
@@ -117,6 +117,7 @@ def _verified(coloring: Coloring | None) -> Coloring | None:
 
 
 def _transform(what: str, f: Callable[..., Any], argnums: Argnums, run: Callable[[FlatCall], Any]) -> Callable[..., Any]:
+    check_function(what, f)
     positions(what, argnums, None)
 
     def call(*args: Any, **kwargs: Any) -> Any:

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from nabla_mlir.base import pytree
+from nabla_mlir.base.errors import check_function
+from nabla_mlir.base.typing import PyTree
 from nabla_mlir.staging.specs import Spec, as_spec, spec
 from nabla_mlir.staging.stages import Traced, trace
 from nabla_mlir.staging.tracing import is_tracing, trace_function, trace_region
@@ -35,7 +37,7 @@ class ShapeDtypeStruct(metaclass=_OfSpecs):
         return as_spec(x)
 
 
-def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+def eval_shape(fun: Callable[..., Any], *args: PyTree, **kwargs: PyTree) -> PyTree:
     """The shapes and dtypes of the results of a function. Nothing is computed.
 
     Args:
@@ -47,6 +49,7 @@ def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
       >>> print(eval_shape(lambda x: x.sum(0), nm.spec((2, 3), "f64")))
       float64[3]
     """
+    check_function("eval_shape", fun)
     leaves, in_spec = pytree.flatten((args, kwargs))
     trees: dict[str, Any] = {}
 

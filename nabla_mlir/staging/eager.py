@@ -19,6 +19,7 @@ from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.passes.split.split import Split, split_function
 from nabla_mlir.runtime.array import Array
 from nabla_mlir.runtime.transfer import Kind
+from nabla_mlir.staging.advice import advised_on_lists, counted_traces
 from nabla_mlir.staging.donation import Donating
 from nabla_mlir.staging.execution import Code, Execution, OnDevice
 from nabla_mlir.staging.repetition import Call, never, repetition
@@ -27,7 +28,7 @@ from nabla_mlir.staging.tracing import is_tracing, trace_function
 from nabla_mlir.table.promotion import as_tensor, default_dtypes, is_light, is_scalar, scalar_array
 from nabla_mlir.table.regions import emit_call
 from nabla_mlir.table.tensor import Tensor
-from nabla_mlir.table.vectorized import with_axes
+from nabla_mlir.table.vectorized import separate
 
 
 class Program:
@@ -170,7 +171,9 @@ def staged(f: Callable[..., Any]) -> Callable[..., Any]:
         others = {i: x for i, x in enumerate(leaves) if not (is_scalar(x) or pytree.is_array(x) or isinstance(x, Spec))}
         if others:
             return _with_constants(f, in_spec, leaves, others)
-        return Program(f, in_spec, signature_of(leaves), arrays=leaves)(leaves)
+        with counted_traces(), advised_on_lists(args):
+            program = Program(f, in_spec, signature_of(leaves), arrays=leaves)
+        return program(leaves)
 
     return call
 
@@ -205,7 +208,7 @@ def library(f: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(f)
     def call(*args: Any, **kwargs: Any) -> Any:
         if is_tracing():
-            return _separate(f(*args, **kwargs), args)
+            return _result(f(*args, **kwargs), args)
         if static_at and len(args) > static_at[0]:
             args = tuple(_plain(x) if i in static_at else x for i, x in enumerate(args))
         if kwargs:
@@ -235,13 +238,11 @@ def library(f: Callable[..., Any]) -> Callable[..., Any]:
 
     return call
 
-def _separate(out: Any, args: Sequence[Any]) -> Any:
+def _result(out: Any, args: Sequence[Any]) -> Any:
     """A separate tensor for a result that is also an argument, because the program may assign to either."""
     if not isinstance(out, Tensor) or all(out is not x for x in args):
         return out
-    other = with_axes(out, out.axes)
-    other.weak = out.weak
-    return other
+    return separate(out)
 
 def _plain(x: Any) -> Any:
     if isinstance(x, (tuple, list)):

@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from nabla_mlir.base import pytree
-from nabla_mlir.base.errors import StaticArgumentError, user_frame
+from nabla_mlir.base.errors import StaticArgumentError, check_function, user_frame
 from nabla_mlir.base.log import logger
 from nabla_mlir.staging.abstract import eval_shape
+from nabla_mlir.staging.advice import advised_on_lists
 from nabla_mlir.staging.donation import Donation
 from nabla_mlir.staging.eager import LIBRARY, Program, kinds_of, signature_of
 from nabla_mlir.staging.execution import Execution
@@ -143,6 +144,7 @@ def jit(
     if fun is None:
         return lambda f: jit(f, static_argnums, static_argnames, donate_argnums=donate_argnums, donate_argnames=donate_argnames,
                              memory_limit=memory_limit)  # fmt: skip
+    check_function("jit", fun)
     parameters = parameters_of(fun)
     static = StaticArguments.of(fun, parameters, static_argnums, static_argnames)
     donation = Donation.of(parameters, donate_argnums, donate_argnames, static.indices, set(static.names))
@@ -182,10 +184,11 @@ def jit(
             _LOG.info("%s", reason(title, key, programs, parameters))
             donated = donation.leaves(in_spec, len(leaves)) if donation else ()
             values: dict[int | str, Any] = {position: value for part in (constants, fixed) for position, value in part.items()}
-            program = programs[key] = Program(
-                flat, in_spec, signature_of(leaves), is_jitted=True, donation=donated, title=title, constants=values,
-                memory_limit=memory_limit,
-            )  # fmt: skip
+            with advised_on_lists(args):
+                program = programs[key] = Program(
+                    flat, in_spec, signature_of(leaves), is_jitted=True, donation=donated, title=title, constants=values,
+                    memory_limit=memory_limit,
+                )  # fmt: skip
         out = program(leaves)
         if program.again is not never:
             recent = (program.again, *(again for again in recent if again is not program.again))[:_RECENT]

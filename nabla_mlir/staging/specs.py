@@ -11,6 +11,7 @@ import numpy as np
 
 from nabla_mlir.base import pytree
 from nabla_mlir.base.errors import ShapeError, TraceError, user_frame
+from nabla_mlir.base.typing import DTypeLike
 from nabla_mlir.dialects.types import as_dtype
 from nabla_mlir.table.promotion import Defaults, is_scalar, scalar_dtype
 
@@ -27,7 +28,7 @@ class Spec:
         return f"{self.dtype}[{','.join(map(str, self.shape))}]"
 
 
-def spec(shape: Sequence[int] | int = (), dtype: Any = None) -> Spec:
+def spec(shape: Sequence[int] | int = (), dtype: DTypeLike | None = None) -> Spec:
     """The shape and the dtype of an argument, for `nm.trace`.
 
     Args:

@@ -11,7 +11,8 @@ import numpy as np
 from iree.compiler import ir
 
 from nabla_mlir.base import pytree
-from nabla_mlir.base.errors import TargetError, TraceError, user_frame
+from nabla_mlir.base.errors import TargetError, TraceError, check_function, user_frame
+from nabla_mlir.base.typing import PyTree
 from nabla_mlir.compiling.checking import compile_checked
 from nabla_mlir.compiling.lowering import clone_module, lower_module
 from nabla_mlir.dialects.context import context, parse_module
@@ -21,6 +22,7 @@ from nabla_mlir.rules.copies import Copy, copies_of
 from nabla_mlir.rules.cost import FunctionCost, cost_of_function
 from nabla_mlir.runtime.manifest import Manifest
 from nabla_mlir.staging import tuning
+from nabla_mlir.staging.advice import advised_on_lists
 from nabla_mlir.staging.artifact import entry_of
 from nabla_mlir.staging.compiled import Bundle, Compiled
 from nabla_mlir.staging.eager import staged
@@ -48,14 +50,14 @@ class Traced(Stage):
         lower_module(module)
         return Lowered(module, self.entries)
 
-    def compile(self, target: Interpreter) -> Interpreted:
+    def compile(self, target: Interpreter | None = None) -> Interpreted:
         """A callable that the interpreter runs, before any pass. For other targets, lower the stage first.
 
         Raises:
           TargetError: the target is not `nm.Interpreter()`.
         """
         if not isinstance(target, Interpreter):
-            raise TargetError(f"a traced stage requires nm.Interpreter() to run on, got {target!r}.", where=user_frame(),
+            raise TargetError(f"a traced stage requires nm.Interpreter() as its target, got {target!r}.", where=user_frame(),
                               help="lower it first: traced.lower().compile(target).")  # fmt: skip
         return Interpreted(self.module, self.entries, b"", target)
 
@@ -197,7 +199,7 @@ class Lowered(Stage):
 # ---------------------------------------------------------------- tracing
 
 
-def trace(f: Callable[..., Any], *specs: Any, name: str | None = None, **kw_specs: Any) -> Traced:
+def trace(f: Callable[..., Any], *specs: PyTree, name: str | None = None, **kw_specs: PyTree) -> Traced:
     """Runs `f` once on tensors, and records its operations.
 
     Args:
@@ -219,6 +221,7 @@ def trace(f: Callable[..., Any], *specs: Any, name: str | None = None, **kw_spec
       )
         -> result: float32[3]
     """
+    check_function("trace", f)
     leaves, in_spec = pytree.flatten((*specs, *kw_specs.values()))
     arguments = _argument_names(f, len(specs), tuple(kw_specs))
     inputs = [as_spec(leaf) for leaf in leaves]
@@ -226,7 +229,8 @@ def trace(f: Callable[..., Any], *specs: Any, name: str | None = None, **kw_spec
 
     def flat(*tensors: Any) -> list[Any]:
         values = pytree.unflatten(in_spec, tensors)
-        out = f(*values[: len(specs)], **dict(zip(kw_specs, values[len(specs) :], strict=True)))
+        with advised_on_lists(specs):
+            out = f(*values[: len(specs)], **dict(zip(kw_specs, values[len(specs) :], strict=True)))
         out_leaves, box["spec"] = pytree.flatten(out)
         outs = [_output(leaf, path) for leaf, path in zip(out_leaves, pytree.paths(box["spec"]), strict=True)]
         box["outputs"] = [Spec(out.shape, out.dtype) for out in outs]
@@ -284,6 +288,9 @@ def module(**traced: Traced) -> Traced:
         whole = ir.Module.create()
         entries = []
         for name, stage in traced.items():
+            if not isinstance(stage, Traced):
+                raise TraceError(f"module requires traced functions, got {type(stage).__name__} for {name}.", where=user_frame(),
+                                 help=f"write {name}=nm.trace(f, *specs).")  # fmt: skip
             if len(stage.entries) != 1:
                 raise TraceError(
                     f"module() requires functions with one entry point, got {stage!r}.", where=user_frame()

@@ -22,6 +22,7 @@ from nabla_mlir.dialects.context import context
 from nabla_mlir.dialects.locations import user_lines
 from nabla_mlir.dialects.regions import block_aside, new_function
 from nabla_mlir.dialects.types import tensor_type
+from nabla_mlir.staging.advice import advise_on_long_traces, advised
 from nabla_mlir.staging.known import Known, Role
 from nabla_mlir.staging.specs import Spec
 from nabla_mlir.table import promotion
@@ -201,7 +202,7 @@ def trace_function(
                 arguments = [Tensor(a, scope) for a in block.arguments]
                 for argument, spec in zip(arguments, specs, strict=True):
                     argument.weak = spec.weak
-                with _positions() if has_lines else contextlib.nullcontext():
+                with advised(), _positions() if has_lines else contextlib.nullcontext():
                     outs = [checked_output(out) for out in function(*arguments)]
                 ir.Operation.create("func.return", operands=[out.value for out in outs])
         finally:
@@ -209,6 +210,8 @@ def trace_function(
             trace.close()
         inputs = [a.type for a in block.arguments]
         block.owner.operation.attributes["function_type"] = _function_type(inputs, [out.value.type for out in outs])
+        if has_lines and outer is None:
+            advise_on_long_traces(module)
     return module, [c.array for c in trace.captures.values()]
 
 

@@ -11,7 +11,7 @@ from nabla_mlir.dialects import debug
 from nabla_mlir.dialects.locations import blaming, named
 from nabla_mlir.dialects.regions import block_aside, made_by
 from nabla_mlir.dialects.types import is_differentiable, shape_and_dtype
-from nabla_mlir.table.regions import Kept, captures_by_rule, decomposed, reads_of
+from nabla_mlir.table.regions import TrackedValues, captures_by_rule, decomposed, reads_of
 from nabla_mlir.table.registry import REGISTRY, UNSUPPORTED, ZERO, MaybeZero, Zero, add_any, missing_rule, record_of
 from nabla_mlir.table.tensor import Tensor, splat_of, wrap
 
@@ -146,7 +146,7 @@ def pushed_through(make: Callable[[], list[Tensor]], tangents: Tangents) -> list
     """The tangents of the values that `make` emits and returns; `tangents` are those of the values that it reads."""
     outputs, new_ops = recorded(make)
     all_tangents = dict(tangents)
-    marks = Kept([y.value for y in outputs])  # a loop is replaced by one that also carries tangents
+    marks = TrackedValues([y.value for y in outputs])  # a loop is replaced by one that also carries tangents
     push_forward(new_ops, all_tangents)
     return [tangents_get(all_tangents, y) for y in marks.release()]
 

@@ -203,7 +203,7 @@ def emit_call(func: ir.Operation, arguments: Sequence[Tensor]) -> list[Tensor]:
     return [wrap(mapping[v]) for v in terminator.operands]
 
 
-class Kept:
+class TrackedValues:
     """Values that are followed through replacements: `release` returns the values that replaced them."""
 
     def __init__(self, values: Sequence[ir.Value]):

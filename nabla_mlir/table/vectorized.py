@@ -56,6 +56,13 @@ def with_axes(x: Tensor, axes: NamedAxes) -> Tensor:
     return VectorizedTensor(x.value, axes, x.scope) if axes else Tensor(x.value, x.scope)
 
 
+def separate(x: Tensor) -> Tensor:
+    """A separate tensor of the current scope with the same value, because the program may assign to either."""
+    other = VectorizedTensor(x.value, x.axes, current_scope()) if x.axes else Tensor(x.value, current_scope())
+    other.weak = x.weak
+    return other
+
+
 def whole(x: Tensor) -> Tensor:
     """The tensor with its named axes as ordinary leading axes."""
     return Tensor(x.value, x.scope)

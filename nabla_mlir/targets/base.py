@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, ClassVar
 
-from nabla_mlir.base.errors import TargetError
+from nabla_mlir.base.errors import TargetError, user_frame
 
 _COMMON_FLAGS = (
     "--iree-input-demote-f64-to-f32=false",
@@ -233,7 +233,7 @@ def target(spec: str | Target | None = "cpu") -> Target:
     if isinstance(spec, str) and spec.lower() in TARGETS:
         return TARGETS[spec.lower()]()
     names = ", ".join(f"{name!r} or {cls.__name__}(...)" for name, cls in TARGETS.items())
-    raise TargetError(f"compile requires a known target, got {spec!r}.", help=f"use {names}.")
+    raise TargetError(f"compile requires a known target, got {spec!r}.", where=user_frame(), help=f"use {names}.")
 
 
 @dataclass(frozen=True)

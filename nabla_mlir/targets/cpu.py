@@ -181,6 +181,7 @@ def cpu_features() -> dict[str, bool]:
 # ---------------------------------------------------------------- what the compiler knows
 
 _NOT_LOADED = 127  # the exit code of a program whose libraries do not fit in memory
+_ENDED = tuple(-getattr(signal, name) for name in ("SIGKILL", "SIGTERM") if hasattr(signal, name))  # Windows has no SIGKILL
 _DESCRIBE = ("--compile-to=preprocessing", "-", "-o", "-")  # prints the description of a target, for an empty module
 
 
@@ -230,7 +231,7 @@ def _described(cpu: str, triple: str) -> tuple[str | None, str]:
     iree_compile()
     flags = [*LOCAL, f"--iree-llvmcpu-target-cpu={cpu}", *([f"--iree-llvmcpu-target-triple={triple}"] if triple else [])]
     process = run_compiler([*flags, *_DESCRIBE], b"module {}", timeout=60)
-    if process.timed_out or process.returncode in (-signal.SIGKILL, -signal.SIGTERM, _NOT_LOADED):
+    if process.timed_out or process.returncode in (*_ENDED, _NOT_LOADED):
         reason = "".join(process.stderr.splitlines()[:1]) or f"an end of the compiler ({process.returncode})"
         raise TargetError(f"target cpu requires a compiler that describes it, got {reason}.", where=user_frame(),
                           help="free memory, or raise the limits of the process (ulimit -v, ulimit -u).")  # fmt: skip

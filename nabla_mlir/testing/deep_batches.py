@@ -223,26 +223,26 @@ def shrunk(fault: Fault, target: str = "cpu") -> Fault:
     """The shortest fault of its kind: of few programs with few steps and transforms."""
     kind = fault.what.partition(" ")[0]
 
-    def fault_again(programs: Sequence[Deep]) -> Fault | None:
+    def fault_of_part(programs: Sequence[Deep]) -> Fault | None:
         found = faults_of(programs, target, fault.is_separate)
         return next((other for other in found if other.what.partition(" ")[0] == kind), None)
 
-    fault = _fewest(fault, fault_again)
+    fault = _fewest(fault, fault_of_part)
     for i, program in enumerate(fault.programs):
         for shorter in program.shorter():
             others = [*fault.programs[:i], shorter, *fault.programs[i + 1 :]]
-            if (smaller := fault_again(others)) is not None:
+            if (smaller := fault_of_part(others)) is not None:
                 fault = replace(smaller, programs=tuple(others))
                 break
     return fault
 
 
-def _fewest(fault: Fault, fault_again: Callable[[Sequence[Deep]], Fault | None]) -> Fault:
+def _fewest(fault: Fault, fault_of_part: Callable[[Sequence[Deep]], Fault | None]) -> Fault:
     """The same fault with as few programs as possible: one alone, or halves, or all but one."""
     programs = list(fault.programs)
     for some in _smaller(programs):
-        if (smaller := fault_again(some)) is not None:
-            return _fewest(smaller, fault_again) if len(some) > 1 else smaller
+        if (smaller := fault_of_part(some)) is not None:
+            return _fewest(smaller, fault_of_part) if len(some) > 1 else smaller
     return fault
 
 

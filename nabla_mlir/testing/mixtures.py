@@ -215,7 +215,7 @@ def check_derivatives(program: Program) -> str:
     return ""
 
 
-def check_again(program: Program) -> str:
+def check_repetition(program: Program) -> str:
     """Checks that four calls of one traced program (the first, a second, and two in parallel threads) give the same bits."""
     f = nm.jit(lambda *xs: program(nnp, *xs))
     before: Any = nm.set_execution("interpret")
@@ -259,7 +259,7 @@ def _fault_of(program: Program, target: str) -> str:
         if not what and program.seed % 3 == 0:
             what = check_derivatives(program)
         if not what and program.seed % 5 == 0:
-            what = check_again(program)
+            what = check_repetition(program)
     except Exception as error:
         return failure(error)
     if any(x.tobytes() != y.tobytes() for x, y in zip(program.arguments, before, strict=True)):

@@ -77,8 +77,10 @@ def _add_model(command: argparse.ArgumentParser) -> None:
     forms = command.add_mutually_exclusive_group()
     forms.add_argument("--sparse", metavar="NAME{OPTION=VALUE}", help="a sparse hessian or jacobian: its entries and their "
                        "positions; options: format=csc, csr, coo or lower, kind, order, argnums")  # fmt: skip
-    forms.add_argument("--hvp-module", nargs="?", type=int, const=16, metavar="BLOCK", help="a prepared Hessian, with state and "
-                       "the entry points update, apply, apply_block (of BLOCK vectors, default 16) and others")  # fmt: skip
+    forms.add_argument("--hvp-module", nargs="?", type=int, const=16, metavar="BLOCK", help="a prepared Hessian with a state; "
+                       "BLOCK is the number of vectors of apply_block (default 16)")  # fmt: skip
+    command.add_argument("--entry-points", default="", metavar="NAMES", help="the entry points of --hvp-module, with commas "
+                         "between them, or all (default: value, gradient, update and apply)")  # fmt: skip
     command.add_argument("--name", help="the name of the entry point (default: the name of the transforms, or of the function)")
 
 

@@ -87,7 +87,12 @@ def traced_by(function: Any, positional: list[Any], keywords: dict[str, Any], op
     arguments = inspect.signature(function).bind(*positional, **keywords).args
     if options.sparse is not None:
         return sparse_module(function, arguments, options.sparse)
-    return hvp_module(function, *arguments, block=options.hvp_module)
+    return hvp_module(function, *arguments, block=options.hvp_module, entry_points=entry_points_of(options.entry_points))
+
+
+def entry_points_of(text: str) -> list[str] | str:
+    """The entry points that a command line names."""
+    return text if text == "all" else [name.strip() for name in text.split(",") if name.strip()]
 
 
 def transforms_of(options: argparse.Namespace) -> str:

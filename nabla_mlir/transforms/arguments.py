@@ -14,6 +14,7 @@ from nabla_mlir.staging.positions import Argnums, positions
 from nabla_mlir.staging.specs import Spec
 from nabla_mlir.table.promotion import adopted, as_tensor, is_scalar, scalar_array
 from nabla_mlir.table.tensor import Tensor
+from nabla_mlir.table.vectorized import separate
 
 
 def active_arguments(
@@ -31,6 +32,14 @@ def with_arguments(args: tuple[Any, ...], wrt: Sequence[int], values: Sequence[A
     for i, value in zip(wrt, values, strict=True):
         result[i] = value
     return result
+
+
+def own(tree: Any) -> Any:
+    """The pytree with separate tensors of the current scope: a function may assign to all of its arguments."""
+    leaves, spec = pytree.flatten_any(tree)
+    if not any(isinstance(leaf, Tensor) for leaf in leaves):
+        return tree
+    return pytree.unflatten(spec, [separate(leaf) if isinstance(leaf, Tensor) else leaf for leaf in leaves])
 
 
 def differentiable(what: str, leaf: Any, path: str, holomorphic: bool = False, real: bool = True) -> Tensor:
@@ -84,9 +93,9 @@ def seed_array(what: str, seed: Any, like: Spec, path: str) -> Any:
 def _check_seed(what: str, seed: Any, like: Tensor | Spec, path: str) -> None:
     if tuple(seed.shape) != like.shape:
         raise ShapeError(
-            f"a {what} requires the shape of its primal, got {tuple(seed.shape)} for {like.shape} at {path}.",
+            f"a {what} requires the shape of its primal, got {tuple(seed.shape)} for {like.shape}{path and ' at '}{path}.",
             where=user_frame(),
         )
     if seed.dtype != like.dtype:
-        raise DtypeError(f"a {what} requires the dtype of its primal, got {seed.dtype} for {like.dtype} at {path}.",
+        raise DtypeError(f"a {what} requires the dtype of its primal, got {seed.dtype} for {like.dtype}{path and ' at '}{path}.",
                          where=user_frame(), help="convert it with astype.")  # fmt: skip

@@ -9,6 +9,8 @@ from typing import Any
 from iree.compiler import ir
 
 from nabla_mlir.base import pytree
+from nabla_mlir.base.errors import check_function
+from nabla_mlir.base.typing import PyTree
 from nabla_mlir.dialects import stablehlo
 from nabla_mlir.dialects.ad_rules import CheckpointOp
 from nabla_mlir.dialects.stablehlo import Bool
@@ -96,6 +98,7 @@ def checkpoint(
       >>> float(nm.grad(f)(0.0))
       1.0
     """
+    check_function("checkpoint", fun)
     policies = CheckpointPolicies.nothing_saveable if policy is None else policy
 
     @functools.wraps(fun)
@@ -133,7 +136,7 @@ def _emit(call: Callable[[], Any], policies: Policy, prevent_cse: bool) -> Any:
     return pytree.unflatten(box["spec"], results_of(op))
 
 
-def checkpoint_name(x: Any, name: str) -> Any:
+def checkpoint_name(x: PyTree, name: str) -> PyTree:
     """The value, with a name for the policies of `checkpoint`. It applies to every leaf of a pytree.
 
     Example:

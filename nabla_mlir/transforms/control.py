@@ -13,7 +13,8 @@ import numpy as np
 from iree.compiler import ir
 
 from nabla_mlir.base import pytree
-from nabla_mlir.base.errors import DtypeError, ShapeError, TreeError, user_frame
+from nabla_mlir.base.errors import DtypeError, ShapeError, TreeError, check_function, user_frame
+from nabla_mlir.base.typing import ArrayLike, PyTree
 from nabla_mlir.dialects import stablehlo
 from nabla_mlir.dialects.stablehlo import I64
 from nabla_mlir.dialects.types import is_complex, is_float, is_integer
@@ -68,8 +69,8 @@ def advice_for(tensors: Sequence[Tensor], got: Sequence[Tensor]) -> str:
 
 
 def cond(
-    pred: Any, true_fun: Callable[..., Any], false_fun: Callable[..., Any], *operands: Any, operand: Any = _ABSENT
-) -> Any:  # fmt: skip
+    pred: ArrayLike, true_fun: Callable[..., Any], false_fun: Callable[..., Any], *operands: PyTree, operand: PyTree = _ABSENT
+) -> PyTree:  # fmt: skip
     """The result of ``true_fun(*operands) if pred else false_fun(*operands)``; only the selected function runs.
 
     Args:
@@ -92,6 +93,8 @@ def cond(
         (x, first), (y, second) = (true_fun, false_fun), operands
         return cond(pred, lambda x, y: first(x), lambda x, y: second(y), x, y)
 
+    check_function("cond", true_fun)
+    check_function("cond", false_fun)
     def run(pred: Any, *operands: Any) -> Any:
         test = _scalar("cond", pred)
         if test.dtype.kind != "b":
@@ -101,7 +104,7 @@ def cond(
     return staged(per_entry(run))(pred, *(operands if operand is _ABSENT else (operand,)))
 
 
-def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any, operand: Any = _ABSENT) -> Any:
+def switch(index: ArrayLike, branches: Sequence[Callable[..., Any]], *operands: PyTree, operand: PyTree = _ABSENT) -> PyTree:
     """The result of ``branches[index](*operands)``. The index is clamped to the range of the branches.
 
     Example:
@@ -163,9 +166,9 @@ def _unweakened(leaf: Any) -> Tensor:
 
 
 def while_loop(
-    cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], init_val: Any,
+    cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], init_val: PyTree,
     max_residual_bytes: int | None = None,
-) -> Any:  # fmt: skip
+) -> PyTree:  # fmt: skip
     """The last value of the loop ``while cond_fun(val): val = body_fun(val)``.
 
     Args:
@@ -186,7 +189,8 @@ def while_loop(
       >>> float(nm.while_loop(lambda x: x < 100.0, lambda x: x * 2.0, 3.0))
       192.0
     """
-
+    check_function("while_loop", cond_fun)
+    check_function("while_loop", body_fun)
     def run(init: Any) -> Any:
         leaves, spec = pytree.flatten(init)
         carry = [as_tensor(leaf) for leaf in leaves]
@@ -239,9 +243,9 @@ def _trace_body(body_fun: Any, spec: pytree.TreeSpec, carry: Sequence[Tensor]) -
 
 
 def fori_loop(
-    lower: Any, upper: Any, body_fun: Callable[[Any, Any], Any], init_val: Any, max_residual_bytes: int | None = None, *,
-    unroll: int | bool | None = None,
-) -> Any:  # fmt: skip
+    lower: ArrayLike, upper: ArrayLike, body_fun: Callable[[Any, Any], Any], init_val: PyTree,
+    max_residual_bytes: int | None = None, *, unroll: int | bool | None = None,
+) -> PyTree:  # fmt: skip
     """The last value of the loop ``for i in range(lower, upper): val = body_fun(i, val)``.
 
     The bounds may be traced integers. With Python integers, reverse mode needs no second run. `max_residual_bytes` is that of
@@ -255,7 +259,7 @@ def fori_loop(
       >>> int(nm.fori_loop(0, 5, lambda i, total: total + i, 0))
       10
     """
-
+    check_function("fori_loop", body_fun)
     def run(lower: Any, upper: Any, init: Any) -> Any:
         dtype = promote_dtypes([lower, upper])
         if dtype.kind not in "iu":

@@ -15,7 +15,7 @@ from typing import Any
 from iree.compiler import ir
 
 from nabla_mlir.base import pytree
-from nabla_mlir.base.errors import TraceError, TreeError, user_frame
+from nabla_mlir.base.errors import TraceError, TreeError, check_function, user_frame
 from nabla_mlir.dialects import stablehlo
 from nabla_mlir.dialects.ad_rules import RECUR, WITHOUT_RULE
 from nabla_mlir.dialects.types import is_differentiable
@@ -103,6 +103,7 @@ class _Custom:
     has_symbols = False  # whether the rules get `SymbolicZero` where a derivative is zero
 
     def __init__(self, fun: Callable[..., Any], nondiff_argnums: Sequence[int] = ()):
+        check_function(type(self).__name__, fun)
         functools.update_wrapper(self, fun)
         self.fun = fun
         names = parameters_of(fun)

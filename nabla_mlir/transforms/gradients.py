@@ -9,7 +9,8 @@ from typing import Any
 from iree.compiler import ir
 
 from nabla_mlir.base import pytree
-from nabla_mlir.base.errors import DtypeError, ShapeError, TreeError, user_frame
+from nabla_mlir.base.errors import DtypeError, ShapeError, TreeError, check_function, user_frame
+from nabla_mlir.base.typing import PyTree
 from nabla_mlir.dialects import ad
 from nabla_mlir.dialects.regions import nested
 from nabla_mlir.dialects.stablehlo import I64
@@ -22,7 +23,7 @@ from nabla_mlir.table.promotion import as_tensor, is_scalar
 from nabla_mlir.table.regions import MAX_RESIDUAL_BYTES
 from nabla_mlir.table.tensor import Tensor, full
 from nabla_mlir.table.vectorized import whole, with_axes
-from nabla_mlir.transforms.arguments import active_arguments, differentiable, specs_of, with_arguments
+from nabla_mlir.transforms.arguments import active_arguments, differentiable, own, specs_of, with_arguments
 from nabla_mlir.transforms.vectorized import entrywise
 
 
@@ -57,6 +58,7 @@ def value_and_grad(
       >>> float(value), float(slope)
       (9.0, 6.0)
     """
+    check_function("value_and_grad", fun)
 
     def run(*args: Any, **kwargs: Any) -> Any:
         return _value_and_grad(fun, argnums, has_aux, holomorphic, allow_int, max_residual_bytes, args, kwargs)
@@ -76,6 +78,7 @@ def grad(
       >>> float(nm.grad(nm.grad(lambda x: x ** 3))(2.0))
       12.0
     """
+    check_function("grad", fun)
     both = value_and_grad(fun, argnums, has_aux, holomorphic, allow_int, max_residual_bytes, vectorized)
 
     @functools.wraps(fun)
@@ -107,7 +110,8 @@ def _value_and_grad(
 
     def body(*inner: Tensor) -> list[Any]:
         values = {**dict(enumerate(leaves)), **dict(zip(positions, inner, strict=True))}
-        out = f(*with_arguments(args, wrt, pytree.unflatten(spec, [values[i] for i in range(len(leaves))])), **kwargs)
+        at = pytree.unflatten(spec, [values[i] for i in range(len(leaves))])
+        out = f(*with_arguments(own(args), wrt, at), **own(kwargs))
         if has_aux:
             if not isinstance(out, tuple) or len(out) != 2:
                 raise TreeError("has_aux requires that the function returns (value, aux), "
@@ -159,7 +163,7 @@ def _scalar(out: Any, holomorphic: bool) -> Tensor:
     return tensor
 
 
-def stop_gradient(x: Any) -> Any:
+def stop_gradient(x: PyTree) -> PyTree:
     """The value, with a derivative of zero. It applies to every leaf of a pytree.
 
     Example:

@@ -12,14 +12,16 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from nabla_mlir.base import pytree
-from nabla_mlir.base.errors import DtypeError, TraceError, user_frame
+from nabla_mlir.base.errors import DtypeError, ShapeError, TraceError, TreeError, check_function, user_frame
 from nabla_mlir.dialects.types import is_complex, is_differentiable, is_float
 from nabla_mlir.ops.shape import reshape, transpose
 from nabla_mlir.staging.positions import Argnums, is_one, parameters_of, positions
 from nabla_mlir.table.promotion import as_tensor
 from nabla_mlir.table.tensor import Tensor, full
-from nabla_mlir.transforms.arguments import active_arguments, differentiable, with_arguments
+from nabla_mlir.transforms.arguments import active_arguments, differentiable, own, with_arguments
 from nabla_mlir.transforms.gradients import grad
 from nabla_mlir.transforms.linear import linearized, pullback, pushed
 from nabla_mlir.transforms.unit_vectors import checked_batch_size, over_unit_vectors, shown
@@ -138,7 +140,7 @@ class _Call:
         def function(*inner: Any) -> Any:
             values = {**dict(enumerate(leaves)), **dict(zip(self.positions, inner, strict=True))}
             at = pytree.unflatten(self.spec, [values[i] for i in range(len(leaves))])
-            out = f(*with_arguments(args, wrt, at), **kwargs)
+            out = f(*with_arguments(own(args), wrt, at), **own(kwargs))
             if has_aux and not (isinstance(out, tuple) and len(out) == 2):
                 return out  # refused by who reads it
             value, aux = out if has_aux else (out, None)
@@ -178,6 +180,7 @@ def _jacobian(
     holomorphic: bool, vectorized: str, allow_int: bool = False,
 ) -> Callable[..., Any]:  # fmt: skip
     """The function that computes the Jacobian, and returns aux if there is any."""
+    check_function(what, f)
     positions(what, argnums, None)
 
     def run(*args: Any, **kwargs: Any) -> Any:
@@ -223,6 +226,7 @@ def hessian(
       >>> nm.hessian(lambda x: (x ** 3).sum())(np.array([1.0, 2.0])).tolist()
       [[6.0, 0.0], [0.0, 12.0]]
     """
+    check_function("hessian", fun)
     outer, _, inner = mode.partition("_")
     if outer not in _MODES or inner not in _MODES:
         raise TraceError(
@@ -258,6 +262,7 @@ def hvp(
       >>> nm.hvp(lambda x: (x ** 3).sum())(np.array([1.0, 2.0]), np.array([1.0, 1.0])).tolist()
       [6.0, 12.0]
     """
+    check_function("hvp", f)
     width = len(positions("hvp", argnums, None))
     gradients = grad(f, argnums, has_aux, vectorized=vectorized)
 
@@ -268,16 +273,40 @@ def hvp(
             out = gradients(*_merged(wrt, (x,) if is_one(argnums) else x, rest), **kwargs)
             return out[0] if has_aux else out
 
+        _check_direction(x, v)
         return pushed(gradient, (x,), (v,), False)[1]
 
     call = entrywise("hvp", run, vectorized)
 
-    def hvp_f(x: Any, v: Any, *rest: Any, **kwargs: Any) -> Any:
+    def hvp_f(x: Any = _MISSING, v: Any = _MISSING, *rest: Any, **kwargs: Any) -> Any:
+        if x is _MISSING or v is _MISSING:
+            raise TraceError(
+                f"the function of hvp requires a point x and a vector v, got {int(x is not _MISSING)} argument(s).",
+                where=user_frame(), help="call it with (x, v, *rest): nm.hvp(f)(x, v) is the Hessian at x times v.",
+            )  # fmt: skip
         return call(x, v, *rest, **kwargs)
 
     hvp_f.__name__, hvp_f.__doc__ = getattr(f, "__name__", "hvp"), getattr(f, "__doc__", None)
     hvp_f.__signature__ = _hvp_signature(f, argnums)  # type: ignore[attr-defined]
     return hvp_f
+
+
+_MISSING: Any = object()
+
+
+def _check_direction(x: Any, v: Any) -> None:
+    """Refuses a vector v that does not fit the point x."""
+    leaves, spec = pytree.flatten(x)
+    others = pytree.flatten_like(spec, v, "the vector v of hvp", "the point x")
+    for at, along, path in zip(leaves, others, pytree.paths(spec), strict=True):
+        if isinstance(along, (list, tuple, dict)):
+            raise TreeError(
+                f"hvp requires a vector v with the structure of x, got a {type(along).__name__} in v{path} for an array.",
+                where=user_frame(), help="pass an array, such as np.array(v).",
+            )  # fmt: skip
+        if along is not None and np.shape(at) != np.shape(along):
+            raise ShapeError(f"hvp requires a vector v with the shape of x, got v{path} of shape {np.shape(along)} "
+                             f"for x{path} of shape {np.shape(at)}.", where=user_frame())  # fmt: skip
 
 
 def _merged(wrt: Sequence[int], xs: Sequence[Any], rest: Sequence[Any]) -> list[Any]:

@@ -8,7 +8,8 @@ from typing import Any
 from iree.compiler import ir
 
 from nabla_mlir.base import pytree
-from nabla_mlir.base.errors import TreeError, user_frame
+from nabla_mlir.base.errors import TreeError, check_function, user_frame
+from nabla_mlir.base.typing import PyTree
 from nabla_mlir.compiling.lowering import lower_module
 from nabla_mlir.dialects import ad
 from nabla_mlir.dialects.ad_rules import CUSTOM
@@ -24,7 +25,9 @@ from nabla_mlir.transforms.arguments import seed_array, seed_of, specs_of
 from nabla_mlir.transforms.vectorized import per_entry
 
 
-def jvp(fun: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool = False) -> Any:
+def jvp(
+    fun: Callable[..., Any], primals: Sequence[PyTree], tangents: Sequence[PyTree], has_aux: bool = False
+) -> tuple[PyTree, ...]:
     """The pair ``(fun(x), df/dx · t)``, by forward mode.
 
     Args:
@@ -47,13 +50,14 @@ def jvp(fun: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]
         out, tangent = pushed(fun, primals, tangents, has_aux)
         return (out[0], tangent, out[1]) if has_aux else (out, tangent)
 
+    check_function("jvp", fun)
     if not isinstance(primals, (tuple, list)) or not isinstance(tangents, (tuple, list)):
         raise TreeError("jvp requires primals and tangents as tuples of arguments, got "
                         f"{type(primals).__name__} and {type(tangents).__name__}.", where=user_frame())  # fmt: skip
     return staged(per_entry(run, run))(tuple(primals), tuple(tangents))
 
 
-def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
+def linearize(fun: Callable[..., Any], *primals: PyTree, has_aux: bool = False) -> Any:
     """The value ``fun(x)`` and the linear function ``t -> df/dx · t`` at this x, which can be called many times.
 
     Outside a trace, `fun` runs once. The residuals for the linear function stay on the device, and each call computes only
@@ -65,13 +69,14 @@ def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> 
       >>> float(push(1.0)), float(push(2.0))
       (6.0, 12.0)
     """
+    check_function("linearize", fun)
     if current_trace() is not None:
         return linearized(fun, primals, has_aux)
     at = _AtPoint("jvp", fun, primals, has_aux)
     return at.value, at.push
 
 
-def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
+def vjp(fun: Callable[..., Any], *primals: PyTree, has_aux: bool = False) -> Any:
     """The value ``fun(x)`` and the pullback ``ct -> ct · df/dx``, which can be called many times; `fun` runs once.
 
     Args:
@@ -88,6 +93,7 @@ def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
       >>> [float(ct) for ct in pull(1.0)]
       [4.0, 3.0]
     """
+    check_function("vjp", fun)
     if current_trace() is not None:
         out, pull = pullback(fun, primals, has_aux)
     else:

@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from nabla_mlir.base import pytree
-from nabla_mlir.base.errors import ShapeError, TreeError, user_frame
+from nabla_mlir.base.errors import ShapeError, TreeError, check_function, user_frame
+from nabla_mlir.base.typing import PyTree
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops import logic as lg
 from nabla_mlir.ops.shape import concatenate, reshape, row, sliced, transpose
@@ -25,9 +26,9 @@ from nabla_mlir.transforms.vectorized_trees import axes_of_spec, leaves_of
 
 
 def scan(
-    f: Callable[[Any, Any], tuple[Any, Any]], init: Any, xs: Any = None, length: int | None = None,
+    f: Callable[[Any, Any], tuple[Any, Any]], init: PyTree, xs: PyTree = None, length: int | None = None,
     reverse: bool = False, unroll: int = 1, max_residual_bytes: int | None = None,
-) -> tuple[Any, Any]:  # fmt: skip
+) -> tuple[PyTree, PyTree]:  # fmt: skip
     """The last carry and the stacked results of a loop over the leading axis of `xs`.
 
     It computes ``carry, ys[i] = f(carry, xs[i])`` for i = 0 ... length - 1, from the end if `reverse`.
@@ -50,7 +51,7 @@ def scan(
       >>> sums.tolist()
       [1.0, 3.0, 6.0]
     """
-
+    check_function("scan", f)
     def run(init: Any, xs: Any) -> Any:
         x_leaves, x_spec = pytree.flatten(xs)
         rows = [as_tensor(x) for x in x_leaves]
@@ -162,7 +163,7 @@ def _scan_types(
     return carry, [Spec(y.shape, y.dtype) for y in outs[box["count"] :]], box["y_spec"]
 
 
-def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None) -> Any:
+def map(f: Callable[[Any], Any], xs: PyTree, *, batch_size: int | None = None) -> PyTree:
     """The results of `f` for each entry along the leading axis of `xs`, one after the other (`nm.vmap`: all at once).
 
     Args:
@@ -175,6 +176,7 @@ def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None) -> A
       >>> nm.map(lambda x: x * 2.0, np.array([1.0, 2.0])).tolist()
       [2.0, 4.0]
     """
+    check_function("map", f)
     if batch_size is None:
         return scan(lambda _, x: (None, f(x)), None, xs)[1]
 
@@ -198,7 +200,7 @@ def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None) -> A
     return staged(per_entry(run))(xs)
 
 
-def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = False, axis: int = 0) -> Any:
+def associative_scan(fn: Callable[[Any, Any], Any], elems: PyTree, reverse: bool = False, axis: int = 0) -> PyTree:
     """The running combinations of the elements by an associative operation, in log2(n) operations on whole arrays.
 
     If it composes functions h -> a h + b, as pairs (a, b), the result is a linear recurrence. It and its derivatives store a few

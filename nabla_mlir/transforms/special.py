@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from nabla_mlir.base import pytree
+from nabla_mlir.base.errors import check_function
 from nabla_mlir.ops.shape import reduce_sum, reshaped
 from nabla_mlir.staging.eager import staged
 from nabla_mlir.staging.positions import positions
@@ -59,6 +60,7 @@ def hessian_diagonal(fun: Callable[..., Any], argnums: int = 0, batch_size: int 
       >>> nm.hessian_diagonal(lambda x: (x**3).sum() + x[0] * x[1])(np.array([1.0, 2.0])).tolist()
       [6.0, 12.0]
     """
+    check_function("hessian_diagonal", fun)
     size = checked_batch_size("hessian_diagonal", batch_size)
 
     def run(*args: Any, **kwargs: Any) -> Any:
@@ -85,6 +87,7 @@ def laplacian(fun: Callable[..., Any], argnums: int = 0, batch_size: int | None 
       >>> float(nm.laplacian(lambda x: (x**3).sum() + x[0] * x[1])(np.array([1.0, 2.0])))
       18.0
     """
+    check_function("laplacian", fun)
     size = checked_batch_size("laplacian", batch_size)
 
     def run(*args: Any, **kwargs: Any) -> Any:

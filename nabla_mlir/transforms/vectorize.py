@@ -11,13 +11,15 @@ from typing import Any
 from iree.compiler import ir
 
 from nabla_mlir.base import pytree
-from nabla_mlir.base.errors import ShapeError, TreeError, user_frame
+from nabla_mlir.base.errors import ShapeError, TreeError, check_function, user_frame
+from nabla_mlir.base.typing import PyTree
 from nabla_mlir.dialects import batch
 from nabla_mlir.staging.eager import staged
 from nabla_mlir.staging.specs import Spec
 from nabla_mlir.staging.tracing import results_of, trace_region
 from nabla_mlir.table.promotion import as_tensor, is_scalar
 from nabla_mlir.table.tensor import Tensor
+from nabla_mlir.transforms.arguments import own
 from nabla_mlir.transforms.collectives import bound_axis
 from nabla_mlir.transforms.vectorized import per_entry
 from nabla_mlir.transforms.vectorized_trees import axes_of_spec
@@ -25,8 +27,8 @@ from nabla_mlir.transforms.vectorized_trees import axes_of_spec
 
 def vmap(
     fun: Callable[..., Any],
-    in_axes: Any = 0,
-    out_axes: Any = 0,
+    in_axes: PyTree = 0,
+    out_axes: PyTree = 0,
     axis_name: str | None = None,
     axis_size: int | None = None,
 ) -> Callable[..., Any]:
@@ -50,6 +52,7 @@ def vmap(
       >>> nm.vmap(lambda x, y: x * y, in_axes=(0, None))(np.arange(3.0), 2.0).tolist()
       [0.0, 2.0, 4.0]
     """
+    check_function("vmap", fun)
 
     @functools.wraps(fun)
     def vmap_f(*args: Any, **kwargs: Any) -> Any:
@@ -89,7 +92,7 @@ def _vmap(
         values: list[Any] = [x if is_scalar(x) else t for x, t in zip(leaves, tensors, strict=True)]
         for i, value in zip(leaders, inner, strict=True):
             values[i] = value
-        inner_args, inner_kwargs = pytree.unflatten(spec, values)
+        inner_args, inner_kwargs = own(pytree.unflatten(spec, values))
         out_leaves, box["spec"] = pytree.flatten(f(*inner_args, **inner_kwargs))
         outs = [as_tensor(leaf) for leaf in out_leaves]
         per_out = pytree.broadcast_prefix(out_axes, box["spec"], "out_axes")

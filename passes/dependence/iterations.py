@@ -53,7 +53,7 @@ class Window:
     base: int = 0
 
 
-class Turn:
+class Iteration:
     """One iteration of a loop, for any number: its windows in order, and the patterns of the values between them.
 
     A register is a column after the columns of the analysis. There is one for each element that a window reads, and for

@@ -16,7 +16,7 @@ from iree.compiler import ir
 
 from nabla_mlir.base import thresholds
 from nabla_mlir.base.errors import PatternError
-from nabla_mlir.passes.dependence.iterations import Turn, Window
+from nabla_mlir.passes.dependence.iterations import Iteration, Window
 from nabla_mlir.passes.dependence.values import Values
 from nabla_mlir.rules.loops import find_counter
 from nabla_mlir.sparsity.relation import Relation
@@ -44,7 +44,7 @@ def after_iterations(
     if counter is None or counter.trips <= iterations:
         return None
     active = {i for i, r in enumerate(state) if not r.is_empty}
-    while not (iteration := Turn(outer, op, state, numbers, counter.trips - iterations, active)).active <= active:
+    while not (iteration := Iteration(outer, op, state, numbers, counter.trips - iterations, active)).active <= active:
         active |= iteration.active
     try:
         if iteration.steps > thresholds.PATTERN_MOVES or (exactly and not iteration.is_steady()):
@@ -57,7 +57,7 @@ def after_iterations(
 class _Trajectory:
     """All iterations, one after the other."""
 
-    def __init__(self, iteration: Turn):
+    def __init__(self, iteration: Iteration):
         self._iteration, self._union, self._base = iteration, Union(), iteration.outer.columns
         self._order, self._ranks = self._columns()
         self._registers: list[Runs] = [()] * (iteration.columns - self._base)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from iree.compiler import ir
 
+from nabla_mlir.base.errors import PassError
+from nabla_mlir.dialects.locations import source_of
 from nabla_mlir.dialects.regions import made_by
 from nabla_mlir.dialects.stablehlo import constant_attribute
 from nabla_mlir.passes.dce import is_unused
@@ -15,12 +17,25 @@ from nabla_mlir.table.traits import is_long
 
 def simplify_loop(op: ir.Operation) -> ir.Operation | None:
     """Simplifies one `stablehlo.while`; returns the new loop, or None if nothing changed."""
+    _check_end(op)
     change = _hoist_expensive(op) | shift_tapes(op) | read_from_outside(op)
     dead = _shared_invariants(op) | _merged_equals(op)
     dead |= _dead(op, dead)
     if dead:
         return _without(op, dead)
     return op if change else None
+
+
+def _check_end(op: ir.Operation) -> None:
+    """Refuses a loop of which no iteration changes what the condition reads: it has no iterations, or infinitely many.
+
+    Without its invariant carries it would be dead code, and a loop that never ends would return its initial values.
+    """
+    arguments, outputs = ends_of(op.regions[1])
+    tests = op.regions[0].blocks[0].arguments
+    if all(is_unused(test) or value == argument for test, argument, value in zip(tests, arguments, outputs, strict=True)):
+        raise PassError("while_loop requires a body that changes what the condition reads, got a condition that stays as it is.",
+                        where=source_of(op.location), help="such a loop has no iterations or never ends.")  # fmt: skip
 
 
 def _shared_invariants(op: ir.Operation) -> set[int]:

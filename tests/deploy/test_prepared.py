@@ -74,7 +74,7 @@ def stacked(trees: list[Any]) -> Any:
 
 @pytest.fixture(scope="module")
 def artifact(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    stage = nm.hvp_module(ours, PARAMS, *DATA, block=BLOCK)
+    stage = nm.hvp_module(ours, PARAMS, *DATA, block=BLOCK, entry_points="all")
     return stage.compile(nm.CPU("host")).save(tmp_path_factory.mktemp("prepared") / "hvp.vmfb")
 
 
@@ -84,7 +84,7 @@ def module(artifact: Path) -> Any:
 
 
 def test_what_is_compiled_is_called_as_what_is_loaded(artifact: Path, tmp_path: Path) -> None:
-    compiled = nm.hvp_module(ours, PARAMS, *DATA, block=BLOCK).compile(nm.CPU("host"))
+    compiled = nm.hvp_module(ours, PARAMS, *DATA, block=BLOCK, entry_points="all").compile(nm.CPU("host"))
     loaded = nm.load(artifact)
     assert set(loaded.entry_points) <= set(dir(compiled))
     args, v = point(), direction()
@@ -365,7 +365,7 @@ def test_less_state_on_request() -> None:
 
 
 def test_what_does_not_exist_is_an_error() -> None:
-    with pytest.raises(TraceError, match=r"has the entry points value, gradient, .*, got inverse\."):
+    with pytest.raises(TraceError, match=r"requires entry points among value, gradient, .*, got inverse\."):
         nm.hvp_module(ours, PARAMS, *DATA, entry_points=("inverse",))
     with pytest.raises(TraceError, match="requires argnums among the 3 positional arguments, got 3"):
         nm.hvp_module(ours, PARAMS, *DATA, argnums=3)
@@ -396,7 +396,7 @@ def ravel(tree: Any) -> np.ndarray:
 @pytest.mark.slow
 def test_gauss_newton() -> None:
     square = lambda out, rows: nnp.sum(nnp.exp(out))  # noqa: E731
-    stage = nm.ggnvp_module(lambda p, rows: model(nnp, p, rows), square, PARAMS, DATA[0], block=2)
+    stage = nm.ggnvp_module(lambda p, rows: model(nnp, p, rows), square, PARAMS, DATA[0], block=2, entry_points="all")
     module = stage.compile()
     params, rows, _ = point()
     v = direction()
@@ -441,7 +441,7 @@ def test_empirical_fisher() -> None:
 
 
 def test_jacobian_and_its_transpose() -> None:
-    stage = nm.jacobian_module(lambda p, rows: model(nnp, p, rows), PARAMS, DATA[0], block=2)
+    stage = nm.jacobian_module(lambda p, rows: model(nnp, p, rows), PARAMS, DATA[0], block=2, entry_points="all")
     module = stage.compile()
     params, rows, _ = point()
     v, u = direction(), normal(10, 4)
@@ -488,3 +488,12 @@ def test_a_self_check_has_the_kernels_of_the_other_entry_points() -> None:
            for sizes in ((10, 16, 3), (10, 16, 7, 5, 3))]  # fmt: skip
     assert own[0] <= 18
     assert own[1] <= own[0] + 2
+
+
+def test_the_default_is_what_multiplies_needs() -> None:
+    stage = nm.hvp_module(ours, PARAMS, *DATA)
+    assert [entry.name for entry in stage.entries] == ["value", "gradient", "update", "apply"]
+    f = lambda x: nnp.sin(x)  # noqa: E731
+    assert [e.name for e in nm.jacobian_module(f, nm.spec(3)).entries] == ["value", "update", "apply", "apply_transposed"]
+    assert [e.name for e in nm.hvp_module(ours, PARAMS, *DATA, entry_points="quadratic").entries] == ["quadratic"]
+    assert len(nm.hvp_module(ours, PARAMS, *DATA, entry_points="all").entries) == 13

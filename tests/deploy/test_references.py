@@ -84,7 +84,7 @@ def test_a_bit_that_flipped_in_a_kernel_is_caught(polynomial, tmp_path):
 
 
 def test_a_state_is_called_in_order():
-    module = nm.hvp_module(lambda x: nnp.sum(nnp.sin(x) * x**2), nm.spec(5, "f64"))
+    module = nm.hvp_module(lambda x: nnp.sum(nnp.sin(x) * x**2), nm.spec(5, "f64"), entry_points="all")
     compiled = module.compile()
     loaded = nm.load(compiled.to_bytes(), check=True)
     assert check_numbers(loaded).keys() == {e.name for e in compiled.entries}

@@ -7,6 +7,7 @@ import functools
 import subprocess
 import sys
 import threading
+from collections import OrderedDict
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from jax.flatten_util import ravel_pytree
 import nabla_mlir as nm
 import nabla_mlir.numpy as nnp
 from nabla_mlir.base import thresholds
-from nabla_mlir.base.errors import DtypeError, NotFiniteError, TraceError, TreeError
+from nabla_mlir.base.errors import DtypeError, NablaError, NotFiniteError, TraceError, TreeError
 from nabla_mlir.prepared.instant import load_prepared
 from nabla_mlir.prepared.operators import StalePointError
 
@@ -243,12 +244,72 @@ print([H.to_dense().tolist(), other.to_dense().tolist(), H.value])
 
 
 def test_errors(H: Any) -> None:
-    with pytest.raises(ValueError, match="dimension mismatch"):
+    with pytest.raises(ValueError, match=r"requires a vector of \d+ numbers or a matrix with \d+ rows, got shape"):
         H @ np.ones(8)
     with pytest.raises(TreeError, match="requires the structure"):
         H.update({"w": START[0]["w"]}, START[1])
-    with pytest.raises(DtypeError, match="requires leaves of one dtype, got float32, float64"):
+    with pytest.raises(DtypeError, match=r"requires leaves of one dtype, got p\[0\] float32, p\[1\] float64"):
         nm.HessianOperator(lambda p: p[0] * p[1].astype("f64"), (np.float32(1.0), np.float64(1.0)))
     stage = nm.hvp_module(lambda x: nnp.sum(x), nm.spec(2, "f64"), entry_points=("update", "apply"))
     with pytest.raises(TraceError, match="requires the entry point self_check, got update, apply"):
         nm.HessianOperator(stage, np.ones(2)).self_check()
+
+
+def _tree_operator() -> nm.HessianOperator:
+    f = lambda p: nnp.sum(p["w"] ** 3) + nnp.sum(p["w"]) * p["b"][0] * p["b"][1]  # noqa: E731
+    return nm.HessianOperator(f, {"w": np.arange(1.0, 4.0), "b": np.array([2.0, 3.0])})
+
+
+def test_an_operator_states_the_order_of_its_vectors() -> None:
+    H = _tree_operator()
+    v = {"w": np.array([1.0, 2.0, 3.0]), "b": np.array([4.0, 5.0])}
+    assert H.names == ("b", "w")
+    assert "order b (2,), w (3,)" in repr(H)
+    assert H.ravel(v).tolist() == [4.0, 5.0, 1.0, 2.0, 3.0]
+    back = H.unravel(H.ravel(v))
+    assert all(np.array_equal(back[key], v[key]) for key in v)
+    product = H @ v
+    # the Hessian of sum(w**3) + sum(w) b0 b1 at w = (1, 2, 3), b = (2, 3)
+    cross = 4.0 * 3.0 + 2.0 * 5.0
+    np.testing.assert_allclose(product["w"], 6.0 * np.array([1.0, 2.0, 3.0]) * v["w"] + cross)
+    np.testing.assert_allclose(product["b"], [6.0 * 5.0 + 3.0 * 6.0, 6.0 * 4.0 + 2.0 * 6.0])
+    np.testing.assert_allclose(H @ H.ravel(v), H.ravel(product))
+
+
+def test_an_ordered_dict_keeps_its_order_in_vectors() -> None:
+    f = lambda p: nnp.sum(p["w"] ** 2) + 5.0 * nnp.sum(p["b"] ** 2)  # noqa: E731
+    H = nm.HessianOperator(f, OrderedDict(w=np.ones(2), b=np.ones(1)))
+    assert H.names == ("w", "b")
+    assert (H @ np.ones(3)).tolist() == [2.0, 2.0, 10.0]
+
+
+def test_jacobians_multiply_pytrees_on_both_sides() -> None:
+    J = nm.JacobianOperator(lambda p: {"r": p["w"] * 2.0, "s": p["b"] ** 2}, {"w": np.ones(3), "b": np.array([1.0, 2.0])})
+    assert (J @ {"w": np.ones(3), "b": np.ones(2)})["s"].tolist() == [2.0, 4.0]
+    assert (J.T @ {"r": np.ones(3), "s": np.ones(2)})["w"].tolist() == [2.0, 2.0, 2.0]
+    assert J.T.names == ("r", "s")
+    assert J.T.T is J
+    np.testing.assert_allclose((J.T @ np.eye(5)).T, J @ np.eye(5))
+    assert "order b (2,), w (3,)" in repr(J)
+
+
+def test_a_matrix_argument_is_multiplied_in_its_shape() -> None:
+    H = nm.HessianOperator(lambda x: nnp.sum(x**3), np.ones((2, 3)))
+    assert (H @ np.ones((2, 3))).tolist() == [[6.0] * 3] * 2
+    assert (H @ np.ones(6)).tolist() == [6.0] * 6
+    assert (H @ np.ones((6, 2))).shape == (6, 2)
+
+
+@pytest.mark.parametrize(("v", "message"), [
+    (np.ones(4), r"HessianOperator requires a vector of 5 numbers or a matrix with 5 rows, got shape \(4,\)"),
+    (np.ones((4, 2)), r"a matrix with 5 rows, got shape \(4, 2\)"),
+    ({"w": np.ones(3), "b": np.ones(3)}, r"b requires shape \(2,\), got \(3,\)"),
+    ({"w": np.ones(3)}, "v requires the structure of"),
+])  # fmt: skip
+def test_a_factor_of_another_shape_is_refused_with_the_order(v: Any, message: str) -> None:
+    H = _tree_operator()
+    with pytest.raises(NablaError, match=message) as caught:
+        H @ v
+    assert "test_operators.py" in str(caught.value)
+    if not isinstance(v, dict):
+        assert "a vector holds b (2,), w (3,)" in str(caught.value)

@@ -56,6 +56,21 @@ def test_gradients_as_in_torch(name: str) -> None:
 
 
 @pytest.mark.slow
+def test_parameters_are_in_the_order_of_torch() -> None:
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("torch_mlir")
+    net = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Tanh(), torch.nn.Linear(4, 1)).double()
+    x = RNG.normal(size=(5, 3))
+    f = nm.from_torch(net, nm.spec((5, 3), "f64"), parameters=True)
+    H = nm.HessianOperator(lambda w: (f(w, x) ** 2).sum(), f.parameters)
+    assert list(H.names) == [name for name, _ in net.named_parameters()]
+    v = torch.nn.utils.parameters_to_vector(net.parameters())
+    loss = lambda *ps: (torch.func.functional_call(net, dict(zip(H.names, ps, strict=False)), (torch.tensor(x),)) ** 2).sum()  # noqa: E731
+    _, wanted = torch.autograd.functional.hvp(loss, tuple(net.parameters()), tuple(p.detach() for p in net.parameters()))
+    np.testing.assert_allclose(H @ v.detach(), torch.nn.utils.parameters_to_vector(wanted).numpy(), rtol=1e-10)
+
+
+@pytest.mark.slow
 def test_the_row_of_the_padding_has_no_gradient() -> None:
     """Nor a second derivative; a gradient that is scaled by counts is refused."""
     torch = pytest.importorskip("torch")

@@ -40,7 +40,7 @@ def source(kind: str, params: list[np.ndarray]) -> Any:
     if kind == "Hessian":
         return loss
     shapes = [nm.spec(p.shape, "f64") for p in params], nm.spec((BATCH, 4), "f64"), nm.spec(BATCH, "i64")
-    return nm.ggnvp_module(logits, cross_entropy, *shapes)
+    return nm.ggnvp_module(logits, cross_entropy, *shapes, entry_points="all")
 
 
 @pytest.mark.parametrize("kind", ["Hessian", "GGN"])

@@ -21,7 +21,7 @@ def loss(x: Any) -> Any:
 
 def test_entry_points_and_their_state() -> None:
     """A prepared product on the interpreter: by-products, versions, memory of the caller's, clones with a state of their own."""
-    stage = nm.hvp_module(loss, nm.spec(6, "f64"))
+    stage = nm.hvp_module(loss, nm.spec(6, "f64"), entry_points="all")
     module = stage.compile(nm.Interpreter()).loaded
     with pytest.raises(DeployError, match="apply requires a point, got a call before the first update"):
         module.apply(X)

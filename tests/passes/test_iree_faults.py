@@ -130,4 +130,4 @@ def test_messages_name_faults() -> None:
     for name, part in messages.FAULTS.items():
         assert messages.fault_of(f"module:1:2: error: IREE says: {part}: more") == name
     assert messages.fault_of("module:1:2: error: something else") == ""
-    assert messages.FAULTS.keys() - {messages.CIRCULAR} == {f.name for f in WITH_REMEDIES} - {LOST_BUFFER}
+    assert messages.FAULTS.keys() - {messages.CIRCULAR, messages.STREAMABLE} == {f.name for f in WITH_REMEDIES} - {LOST_BUFFER}

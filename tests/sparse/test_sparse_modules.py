@@ -134,7 +134,7 @@ def test_constraints(format: str) -> None:
 
 
 def test_errors() -> None:
-    with pytest.raises(TraceError, match=r"a prepared product has the entry points value, .*, matrix, got solve"):
+    with pytest.raises(TraceError, match=r"a prepared product requires entry points among value, .*, matrix, got solve"):
         nm.sparse_hessian_module(lambda x: (x * x).sum(), nm.spec(3), entry_points=("value", "solve"))
     with pytest.raises(PatternError, match="a sparse module requires a format among csr, csc, coo, lower, got 'ell'"):
         nm.sparse_hessian_module(lambda x: (x * x).sum(), nm.spec(3), format="ell")

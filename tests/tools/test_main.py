@@ -67,7 +67,7 @@ def test_the_first_examples_of_the_help(folder: Path, capsys: pytest.CaptureFixt
 class TestCompile:
     def test_the_prepared_hessian(self, folder: Path) -> None:
         specs = ["--spec", '{"w": f64[3], "b": f64}', "--spec", "data=f64[5,3]"]
-        assert tool.main(["compile", "model.py:squares", *specs, "--hvp-module", "2", "-o", "hvp"]) == 0
+        assert tool.main(["compile", "model.py:squares", *specs, "--hvp-module", "2", "--entry-points", "update,apply,apply_block", "-o", "hvp"]) == 0
         module = load("hvp")
         data, v = np.arange(15.0).reshape(5, 3), {"w": np.ones(3), "b": np.zeros(())}
         module.update({"w": np.zeros(3), "b": np.zeros(())}, data)
@@ -257,7 +257,7 @@ class TestVerify:
         assert "[ 3. 12. 27.]" in capsys.readouterr().out
 
     def test_a_prepared_hessian_has_a_state(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        assert tool.main(["compile", "model.py:cube", "--spec=f64[3]", "--hvp-module=2", "-o", "hvp"]) == 0
+        assert tool.main(["compile", "model.py:cube", "--spec=f64[3]", "--hvp-module=2", "--entry-points=all", "-o", "hvp"]) == 0
         assert tool.main(["verify", "hvp"]) == 0
         text = capsys.readouterr().out
         assert "apply_block on cpu" in text

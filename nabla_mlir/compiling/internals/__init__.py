@@ -20,6 +20,7 @@ AMD EPYC, 2026-11-28. A feature has no time: without the file, the feature is go
 | host_program.py | host program after translation of executables | 3.13 | feature: static libraries without IREE's runtime | tests/deploy/test_static_library.py::test_the_numbers_of_python |
 | kernel_library.py | compilation of one executable alone; names of its files | 3.13 | 8 % of a compilation (mean of 8, from -2 to 20 %) | tests/deploy/test_kernel_library.py::test_kernels_apart_compute_the_same |
 | libraries.py | executables before code generation | 3.13 | 9 % of a compilation without kernel_library.py (mean of 8, from -1 to 19 %) | tests/deploy/test_libraries.py::test_two_libraries_compute_the_same |
+| machine_code.py | objects and shared memory of executables; the printed target | 3.13 | feature: kernels of passes/iree/gpu | tests/passes/test_gpu_kernels.py::test_a_kernel_is_compiled_once |
 | memory.py | operands 7, 4 and 4 of the calls that allocate and free | 3.13 | feature: memory limits, and the memory of a call | tests/deploy/test_stated_memory.py::test_what_is_stated_is_what_is_allocated |
 | messages.py | texts of the compiler, its linker and the loader | 3.13 | feature: useful lines and advice in errors | tests/deploy/test_compiler.py::test_a_refused_module_shows_the_useful_lines_and_the_users_place |
 | phases.py | names of phases; passes that may run unverified | 3.13 | with libraries.py 23 to 43 % of a compilation (5 programs) | tests/deploy/test_compiler.py::test_a_long_module_is_compiled_in_two_steps_to_the_same_bytes |

@@ -13,12 +13,13 @@ from nabla_mlir.targets.toolchain import Finished
 _NO_MEMORY = r"bad_alloc|[Oo]ut of memory|Cannot allocate memory|failed to map segment|pthread_create failed"
 _NO_ROOM = r"No space left on device|[Dd]isk quota exceeded|File too large|iree-lld: error: \S+\.o: "
 # Parts of messages by which a refusal is known to be a certain fault, where no fact about the module tells it.
-CIRCULAR = "circular_dependency"
+CIRCULAR, STREAMABLE = "circular_dependency", "streamable_op"  # accepted with barriers around branches and loops
 FAULTS = {
     "two_scatters_into_one_constant": "'stream.yield' op used resource not listed",
     "sum_of_small_sums": "failed to legalize operation 'memref.alloc'",
     "wide_convolution": "'linalg.generic' op inferred input/output operand",
     CIRCULAR: "circular dependency",
+    STREAMABLE: "streamable op expected to be in an execution region",
 }
 
 

@@ -56,7 +56,7 @@ def _loop(limit: Any, test: Any, *begin: Any, body: Any) -> Any:
 
 
 def _keeps_condition(body: Any) -> bool:
-    """Whether a loop goes on as its condition stands: it comes out as it went in."""
+    """True if a loop passes its condition on unchanged."""
     name, sources = body.graph.output[0].name, {x: node for node in body.graph.node for x in node.output}
     while name in sources and sources[name].op_type == "Identity":
         name = sources[name].input[0]

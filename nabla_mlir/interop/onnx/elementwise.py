@@ -113,7 +113,7 @@ def _quotient(x: Tensor, y: Tensor) -> Tensor:
 
 
 def _power(x: Tensor, y: Tensor) -> Tensor:
-    """Of the dtype of the base."""
+    """The power in the dtype of the base."""
     return nnp.power(x, y).astype(x.dtype)
 
 
@@ -173,7 +173,7 @@ def _where(condition: Tensor, x: Tensor, y: Tensor) -> Tensor:
 
 
 def cast(x: Tensor, dtype: np.dtype, saturate: int = 1) -> Tensor:
-    """As ONNX converts: integers of fewer bits wrap, and floats of 8 bits saturate if asked to."""
+    """Converts as ONNX does: integers of fewer bits wrap, and floats of 8 bits saturate on request."""
     if x.dtype.kind in "iu" and dtype.kind in "iu":
         return x.astype(dtype)
     return (saturated(x, dtype) if saturate else x).astype(dtype)

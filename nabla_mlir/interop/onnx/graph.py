@@ -24,7 +24,7 @@ def domain_of(node: Any) -> str:
 
 @dataclass(frozen=True)
 class Library:
-    """What the nodes of a model may call: opsets by domain, and the functions of the model by domain and name."""
+    """The definitions that nodes of a model may call: opsets by domain, and the model's functions by domain and name."""
 
     opsets: Mapping[str, int]
     functions: Mapping[tuple[str, str], Any]
@@ -34,7 +34,7 @@ class Library:
         return cls({"" if o.domain == "ai.onnx" else o.domain: o.version for o in imports}, functions)
 
     def opset(self, node: Any) -> int:
-        """That of the domain of a node."""
+        """The opset of the domain of a node."""
         return self.opsets.get(domain_of(node), 1)
 
     def check(self, nodes: Sequence[Any]) -> Iterator[str]:
@@ -81,7 +81,7 @@ class UnknownValue(Exception):  # noqa: N818  (it becomes an ImportIRError that 
 
 
 def _sources(nodes: Sequence[Any], names: Sequence[str], values: Values) -> list[str]:
-    """What no node makes of all that some values are computed from, as far as it is not known."""
+    """The unknown values from which some values are computed and that no node computes."""
     makers = {name: node for node in nodes for name in node.output}
     found, rest = [], list(names)
     while rest:
@@ -151,7 +151,7 @@ class _Node:
 
     @property
     def name(self) -> str:
-        """How messages call it."""
+        """The name in messages."""
         label = self.node.name or ", ".join(self.node.output)
         return f"{self.node.op_type} (node {label!r}, opset {self.library.opset(self.node)})"
 
@@ -190,7 +190,7 @@ class _Node:
         return value.decode() if isinstance(value, bytes) else value
 
     def _called(self, function: Any, inputs: Sequence[Any]) -> list[Any]:
-        """What a function of the model, or the body of an operator, gives."""
+        """The results of a function of the model, or of the body of an operator."""
         own = Library.of(function.opset_import, self.library.functions)
         library = Library({**self.library.opsets, **own.opsets}, own.functions)
         values = dict(zip(function.input, [*inputs, *[None] * (len(function.input) - len(inputs))], strict=True))
@@ -204,7 +204,7 @@ class _Node:
         return [values.get(name) for name in function.output]
 
     def _folded(self, inputs: Sequence[Any]) -> Sequence[Any] | None:
-        """What a node gives whose inputs are known, as onnx itself computes it; None if it does not."""
+        """The results of a node with known inputs, as onnx itself computes them; None if it does not."""
         import onnx
         from onnx.reference import ReferenceEvaluator
 
@@ -238,7 +238,7 @@ class Body:
 
     @property
     def names(self) -> list[str]:
-        """Those of its inputs."""
+        """The names of its inputs."""
         return [x.name for x in self.graph.input]
 
     def __call__(self, *inputs: Any) -> list[Any]:

@@ -104,7 +104,7 @@ _WITH_NUMBERS = ("Affine", "Elu", "HardSigmoid", "LeakyRelu", "ScaledTanh", "Thr
 
 
 def _activations(names: Sequence[str], alphas: Any, betas: Any) -> list[Callable[[Tensor], Tensor]]:
-    """Those of all directions; their numbers are listed without a place for those that have none."""
+    """The activations of all directions; their parameters are listed without gaps for activations that have none."""
     known = {name.lower(): name for name in _ACTIVATIONS}
     alphas, betas = iter(alphas or ()), iter(betas or ())
     result: list[Callable[[Tensor], Tensor]] = []

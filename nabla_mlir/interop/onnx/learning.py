@@ -210,7 +210,7 @@ def _label_encoder(
     values_floats: Any = (), values_int64s: Any = (), values_strings: Any = (), values_tensor: Any = None,
     default_float: float = -0.0, default_int64: int = -1, default_string: str = "", default_tensor: Any = None,
 ) -> Tensor:  # fmt: skip
-    """Of a key that is there twice the last value holds."""
+    """The encoder of labels; the last value of a repeated key holds."""
     keys, values = _numbers(keys_tensor, keys_int64s, keys_floats), _numbers(values_tensor, values_int64s, values_floats)
     default = np.array(default_int64 if values.dtype.kind == "i" else default_float, values.dtype)
     if default_tensor is not None:

@@ -52,7 +52,7 @@ for _name, _function in _SUMS.items():
 
 
 def _extreme(f: Callable[..., Any], x: Tensor, axis: Any, keepdims: bool) -> Tensor:
-    """Of no elements: the least number for the largest one, and the other way round."""
+    """The largest or smallest element. Without elements it is the smallest or the largest number."""
     is_max = f is nnp.max
     if x.dtype.kind == "b":
         return (nnp.any if is_max else nnp.all)(x, axis, keepdims=keepdims)
@@ -130,7 +130,7 @@ def _lp_normalization(x: Tensor, axis: int = -1, p: int = 2) -> Tensor:
 
 @operator("TopK", static=("k",))
 def _top_k(x: Tensor, k: Any, axis: int = -1, largest: int = 1, sorted: int = 1) -> tuple[Tensor, Tensor]:
-    """Of equal elements the first one comes first."""
+    """The largest elements; equal ones stay in their order."""
     (count,) = numbers(k)
     positions = nnp.argsort(x, axis, descending=bool(largest), stable=True)
     positions = nnp.take(positions, np.arange(count), axis)

@@ -33,7 +33,7 @@ def _cubic(a: float) -> Callable[[Any], Any]:
 
 
 def _origins(mode: str, count: int, n: int, scale: float, roi: tuple[float, float]) -> np.ndarray:
-    """Where in the input each place of the output lies."""
+    """The position in the input of each element of the output."""
     i = np.arange(count, dtype=np.float64)
     middle = (i + 0.5) / scale - 0.5
     if mode == "asymmetric":

@@ -56,5 +56,5 @@ def _stft(signal: Tensor, frame_step: Any, window: Any = None, frame_length: Any
 
 @operator("MelWeightMatrix", static=("bins", "length", "rate", "low", "high"))
 def _mel_weight_matrix(bins: Any, length: Any, rate: Any, low: Any, high: Any, output_datatype: int = 1) -> Any:
-    """Of known numbers, which onnx itself has computed before this is called."""
+    """The matrix of known numbers, which onnx itself has computed before this call."""
     raise Refusal("known inputs that fit each other", [np.ravel(x).tolist() for x in (bins, length, rate, low, high)])

@@ -42,12 +42,12 @@ class Operator:
         object.__setattr__(self, "is_variadic", any(p.kind is p.VAR_POSITIONAL for p in parameters))
 
     def is_static(self, position: int) -> bool:
-        """Whether the value of an input has to be known."""
+        """True if the value of an input must be known."""
         return position < len(self.names) and self.names[position] in self.static
 
 
 class Refusal(Exception):  # noqa: N818  (it becomes an ImportIRError with the name of the node)
-    """What an operator requires, and what it got."""
+    """The requirement of an operator, and the value that it got."""
 
     condition: str
     got: Any
@@ -77,7 +77,7 @@ def define(name: str, function: Callable[..., Any], since: int = 1, domain: str 
 
 
 def operator(*names: str, **options: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """The same as a decorator; `names` of operators with one definition."""
+    """A decorator that adds a definition for all operators of `names`."""
 
     def decorated(function: Callable[..., Any]) -> Callable[..., Any]:
         for name in names:

@@ -62,7 +62,7 @@ class Forest:
             raise Refusal(f"weights of {self.count} targets", f"targets up to {targets.max()}")
 
     def total(self, x: Tensor, how: str) -> Tensor:
-        """What the leaves of all trees give together, shape (rows, targets)."""
+        """The sum over the leaves of all trees, of shape (rows, targets)."""
         if x.ndim != 2 or self.features.max(initial=0) >= x.shape[1]:
             raise Refusal(f"rows with {self.features.max(initial=0) + 1} columns", f"shape {x.shape}")
         if how not in _AGGREGATES:
@@ -105,7 +105,7 @@ class Forest:
         return (self.passed != own) | (self.failed != own)
 
     def _depth(self) -> int:
-        """How many branches lie one behind the other."""
+        """The number of branches on the longest path."""
         front, count, is_branch = set(self.roots.tolist()), 0, self._is_branch()
         while any(is_branch[i] for i in front):
             front, count = {int(j) for i in front for j in (self.passed[i], self.failed[i])}, count + 1

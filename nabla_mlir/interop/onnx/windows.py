@@ -104,7 +104,7 @@ class _Pool:
         ]
 
     def _missing(self, axis: int, low: int, high: int) -> int:
-        """What a last window needs; one that starts in the padding behind is left out."""
+        """The padding that a last window needs; a window that starts in the padding at the end is left out."""
         n, span, stride = self.sizes[axis], self.spans[axis], self.strides[axis]
         steps = -(-(n + low + high - span) // stride)
         if steps * stride >= n + low:
@@ -119,7 +119,7 @@ class _Pool:
         return reduce_window(x, full((), identity_of(body, x.dtype), x.dtype), body=body, **params)
 
     def counts(self, with_pads: int) -> np.ndarray:
-        """How many elements each window has, of the array and, if asked for, of its padding."""
+        """The number of elements of each window, of the array and, on request, of its padding."""
         result = np.ones(())
         for n, span, s, d, (low, high), (_, end) in zip(
             self.sizes, self.spans, self.strides, self.dilations, self.pads, self.ends, strict=True
@@ -131,7 +131,7 @@ class _Pool:
         return result
 
     def positions(self) -> tuple[np.ndarray, np.ndarray]:
-        """For each window and each of its elements the place among the spatial ones, and whether it is in the array."""
+        """The position of each element of each window among the spatial ones, and a mask of those in the array."""
         axes = [np.arange(-low, n + end - span + 1, s)[:, None] + np.arange(0, span, d) for n, span, s, d, (low, end) in zip(
             self.sizes, self.spans, self.strides, self.dilations, self.ends, strict=True)]  # fmt: skip
         starts = np.stack(np.meshgrid(*(a[:, 0] for a in axes), indexing="ij")).reshape(self.rank, -1, 1)

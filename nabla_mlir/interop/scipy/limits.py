@@ -56,7 +56,7 @@ def _check_size(who: str, n: int, size: int) -> None:
 
 
 def _are_pairs(bounds: Any, n: int) -> bool:
-    """Whether they are pairs of numbers, one for each element, as SciPy has them."""
+    """True if they are pairs of numbers, one for each element, as SciPy has them."""
     if isinstance(bounds, zip):
         raise TraceError("bounds requires a list of pairs, got an iterator.", where=user_frame(), help="list(bounds)")
     if not isinstance(bounds, (tuple, list, np.ndarray)) or len(bounds) != n:
@@ -101,7 +101,7 @@ def NonlinearConstraint(  # noqa: N802
 
 
 def is_of_sparse(constraint: Any) -> bool:
-    """Whether the Jacobian of a constraint that was made here is sparse."""
+    """True if the Jacobian of a constraint that was made here is sparse."""
     problem = getattr(getattr(constraint, "jac", None), "__self__", None)
     return isinstance(problem, Residuals) and problem.form == "sparse"
 

@@ -8,22 +8,25 @@ from typing import Any
 
 import numpy as np
 import scipy.optimize
-from scipy.optimize import Bounds, HessianUpdateStrategy, OptimizeResult
+from scipy.optimize import BFGS, Bounds, HessianUpdateStrategy, OptimizeResult
 
 from nabla_mlir.base.errors import TraceError, user_frame
+from nabla_mlir.base.typing import PyTree
 from nabla_mlir.interop.scipy.history import History, watched
 from nabla_mlir.interop.scipy.limits import bounds_of, constraints_of, is_of_sparse
 from nabla_mlir.interop.scipy.methods import CUSTOM, Method, method_named
 from nabla_mlir.interop.scipy.problems import Objective, start_of
+from nabla_mlir.prepared.sources import Source
+from nabla_mlir.targets import Target
 
 # How a form is given to SciPy: by which argument, and which method of an objective makes it.
 _FORMS = {"products": ("hessp", "hessp"), "operator": ("hess", "operator"), "sparse": ("hess", "hess"), "dense": ("hess", "dense")}
 
 
 def minimize(
-    f: Any, x0: Any, *data: Any, method: str | Callable[..., Any] | None = None, bounds: Any = None, constraints: Any = (),
+    f: Source, x0: PyTree, *data: PyTree, method: str | Callable[..., Any] | None = None, bounds: Any = None, constraints: Any = (),
     hess: Any = "auto", tol: float | None = None, callback: Callable[..., Any] | None = None,
-    options: Mapping[str, Any] | None = None, progress: bool = False, target: Any = None,
+    options: Mapping[str, Any] | None = None, progress: bool = False, target: str | Target | None = None,
 ) -> OptimizeResult:  # fmt: skip
     """The minimum of ``f(x, *data)`` over a pytree x, by a method of `scipy.optimize.minimize` with exact derivatives.
 
@@ -39,8 +42,8 @@ def minimize(
         numbers, None, or pytrees like x.
       constraints: one or several of SciPy's `NonlinearConstraint` and dicts, with functions of the pytree x and without
         derivatives, which are added; or of `LinearConstraint` for all elements, leaf after leaf.
-      hess: the form of the Hessian: "products", "operator", "sparse", "dense", or a strategy such as `scipy.optimize.SR1()`
-        that approximates it; "auto" is the best that the method accepts.
+      hess: the form of the Hessian: "products", "operator", "sparse", "dense"; or a strategy that approximates it, such as
+        `scipy.optimize.SR1()`, or "update" for `BFGS()`; "auto" is the best that the method accepts.
       tol, options: as in SciPy.
       callback: as in SciPy, with pytrees: a function of `intermediate_result`, or of x, or of (x, state) for trust-constr.
       progress: True shows the iterations on a terminal or in a notebook, and nothing if standard error is piped.
@@ -81,7 +84,7 @@ def minimize(
         argument, maker = _FORMS[form]
         derivatives[argument] = getattr(objective, maker)
     elif form == "update":
-        derivatives["hess"] = hess
+        derivatives["hess"] = BFGS() if hess == "update" else hess
     limits = bounds_of("minimize", bounds, objective.vectors)
     is_exact = name.lower() == "trust-constr" or callable(method)
     restrictions = constraints_of(
@@ -120,7 +123,7 @@ def _of_objective(form: str) -> str:
 
 
 class _Recorder:
-    """What SciPy calls after each iteration: keeps the history, shows it, and calls the user's function."""
+    """The callback after each iteration of SciPy: it stores the history, shows it, and calls the user's function."""
 
     def __init__(
         self, objective: Objective, history: History, show: Any, callback: Callable[..., Any] | None, method: str,

@@ -329,7 +329,7 @@ def _found(finder: Callable[..., Pattern], f: Callable[..., Any], specs: tuple[A
 
 
 def is_sparse(pattern: Pattern) -> bool:
-    """Whether a matrix of that pattern is better stored without its zeros."""
+    """True if a matrix of that pattern is better stored without its zeros."""
     m, n = pattern.shape
     return pattern.nnz <= thresholds.SPARSE_FRACTION * m * n
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from nabla_mlir.base.errors import DtypeError, user_frame
+from nabla_mlir.base.typing import ArrayLike
 from nabla_mlir.jax.scipy.error_integrals import dawsn as dawsn
 from nabla_mlir.jax.scipy.error_integrals import erfcx as erfcx
 from nabla_mlir.jax.scipy.error_integrals import fresnel as fresnel
@@ -51,25 +52,25 @@ _NO_TAIL = 40.0  # below -40 ndtr vanishes in f64
 
 
 @library
-def erf(x: Any) -> Tensor:
+def erf(x: ArrayLike) -> Tensor:
     """The error function, 2 / sqrt(pi) times the integral of exp(-t**2) from 0 to x."""
     return ew.erf(inexact(x))
 
 
 @library
-def erfc(x: Any) -> Tensor:
+def erfc(x: ArrayLike) -> Tensor:
     """1 - erf(x), accurate for large x."""
     return ew.erfc(inexact(x))
 
 
 @library
-def erfinv(x: Any) -> Tensor:
+def erfinv(x: ArrayLike) -> Tensor:
     """The number whose error function is x."""
     return ew.erf_inv(inexact(x))
 
 
 @library
-def gammaln(x: Any) -> Tensor:
+def gammaln(x: ArrayLike) -> Tensor:
     """log(abs(gamma(x)))."""
     return gamma_functions.lgamma(inexact(x))
 
@@ -78,45 +79,45 @@ lgamma = gammaln
 
 
 @library
-def digamma(x: Any) -> Tensor:
+def digamma(x: ArrayLike) -> Tensor:
     """The derivative of gammaln."""
     return gamma_functions.digamma(inexact(x))
 
 
 @library
-def polygamma(n: Static[Any], x: Any) -> Tensor:
+def polygamma(n: Static[Any], x: ArrayLike) -> Tensor:
     """The n-th derivative of digamma at x."""
     return gamma_functions.polygamma(*inexacts("polygamma", n, x))
 
 
 @library
-def zeta(x: Static[Any], q: Any = 1.0) -> Tensor:
+def zeta(x: Static[Any], q: ArrayLike = 1.0) -> Tensor:
     """The Hurwitz zeta function (Riemann's for q = 1): the sum of (q + k)**-s over k = 0, 1, 2, ..."""
     return gamma_functions.zeta(*inexacts("zeta", x, q))
 
 
 @library
-def expit(x: Any) -> Tensor:
+def expit(x: ArrayLike) -> Tensor:
     """The logistic function 1 / (1 + exp(-x))."""
     return ew.logistic(inexact(x))
 
 
 @library
-def logit(x: Any) -> Tensor:
+def logit(x: ArrayLike) -> Tensor:
     """log(x / (1 - x))."""
     p = inexact(x)
     return ew.log(p) - ew.log_plus_one(-p)
 
 
 @library
-def xlogy(x: Any, y: Any) -> Tensor:
+def xlogy(x: ArrayLike, y: ArrayLike) -> Tensor:
     """x * log(y), and 0 where x is 0; NaN where x or y is NaN."""
     x, y = inexacts("xlogy", x, y)
     return times_log(nan_where(y, x), y)
 
 
 @library
-def xlog1py(x: Any, y: Any) -> Tensor:
+def xlog1py(x: ArrayLike, y: ArrayLike) -> Tensor:
     """x * log(1 + y), and 0 where x is 0; NaN where x or y is NaN."""
     x, y = inexacts("xlog1py", x, y)
     return times_log1p(nan_where(y, x), y)
@@ -124,7 +125,7 @@ def xlog1py(x: Any, y: Any) -> Tensor:
 
 # ---------------------------------------------------------------- gamma and beta
 @library
-def gamma(x: Any) -> Tensor:
+def gamma(x: ArrayLike) -> Tensor:
     """The gamma function; NaN at the negative whole numbers.
 
     Example:
@@ -135,14 +136,14 @@ def gamma(x: Any) -> Tensor:
 
 
 @library
-def loggamma(x: Any) -> Tensor:
+def loggamma(x: ArrayLike) -> Tensor:
     """The logarithm of the gamma function; NaN where that is negative."""
     x = inexact(x)
     return where(gammasgn(x) > 0.0, gammaln(x), np.nan)
 
 
 @library
-def factorial(n: Any, exact: bool = False) -> Tensor:
+def factorial(n: ArrayLike, exact: bool = False) -> Tensor:
     """gamma(n + 1), and 0 for negative n; `exact` must be False."""
     if exact:
         raise DtypeError("factorial requires exact=False, got True.", where=user_frame(), help="use math.factorial.")
@@ -151,21 +152,21 @@ def factorial(n: Any, exact: bool = False) -> Tensor:
 
 
 @library
-def betaln(a: Any, b: Any) -> Tensor:
+def betaln(a: ArrayLike, b: ArrayLike) -> Tensor:
     """log(abs(beta(a, b)))."""
     a, b = inexacts("betaln", a, b)
     return log_beta(a, b)
 
 
 @library
-def beta(a: Any, b: Any) -> Tensor:
+def beta(a: ArrayLike, b: ArrayLike) -> Tensor:
     """The beta function, gamma(a) gamma(b) / gamma(a + b)."""
     a, b = inexacts("beta", a, b)
     return gammasgn(a) * gammasgn(b) * gammasgn(a + b) * exp(betaln(a, b))
 
 
 @library
-def poch(z: Any, m: Any) -> Tensor:
+def poch(z: ArrayLike, m: ArrayLike) -> Tensor:
     """Pochhammer's symbol, gamma(z + m) / gamma(z)."""
     z, m = inexacts("poch", z, m)
     at_pole = (m == 0.0) & (gammaln(z) == np.inf)  # 1, but in no direction of m
@@ -173,7 +174,7 @@ def poch(z: Any, m: Any) -> Tensor:
 
 
 @library
-def comb(N: Any, k: Any, *, repetition: bool = False) -> Tensor:
+def comb(N: Any, k: ArrayLike, *, repetition: bool = False) -> Tensor:
     """The number of ways to choose k of N things, with or without repetition.
 
     Example:
@@ -188,7 +189,7 @@ def comb(N: Any, k: Any, *, repetition: bool = False) -> Tensor:
 
 
 @library
-def multigammaln(a: Any, d: Static[int]) -> Tensor:
+def multigammaln(a: ArrayLike, d: Static[int]) -> Tensor:
     """The logarithm of the gamma function of d by d matrices."""
     a = inexact(a)
     total = full_like(a, d * (d - 1) / 4 * math.log(math.pi))
@@ -199,35 +200,35 @@ def multigammaln(a: Any, d: Static[int]) -> Tensor:
 
 # ---------------------------------------------------------------- information
 @library
-def entr(x: Any) -> Tensor:
+def entr(x: ArrayLike) -> Tensor:
     """-x log(x); 0 at 0, and -inf for negative numbers."""
     x = inexact(x)
     return where(x < 0.0, -np.inf, -times_log(x, x))
 
 
 @library
-def rel_entr(p: Any, q: Any) -> Tensor:
+def rel_entr(p: ArrayLike, q: ArrayLike) -> Tensor:
     """p log(p / q); 0 where p is 0 and q is not negative, and inf elsewhere outside of the domain."""
     p, q = inexacts("rel_entr", p, q)
     return where((p < 0.0) | (q < 0.0), np.inf, product(nan_where(q, p), log(p) - log(q)))
 
 
 @library
-def kl_div(p: Any, q: Any) -> Tensor:
+def kl_div(p: ArrayLike, q: ArrayLike) -> Tensor:
     """p log(p / q) - p + q."""
     p, q = inexacts("kl_div", p, q)
     return rel_entr(p, q) - p + q
 
 
 @library
-def boxcox(x: Any, lmbda: Any) -> Tensor:
+def boxcox(x: ArrayLike, lmbda: Any) -> Tensor:
     """(x**lmbda - 1) / lmbda, and log(x) where lmbda is 0."""
     x, power = inexacts("boxcox", x, lmbda)
     return _power_less_one(log(x), power)
 
 
 @library
-def boxcox1p(x: Any, lmbda: Any) -> Tensor:
+def boxcox1p(x: ArrayLike, lmbda: Any) -> Tensor:
     """boxcox(1 + x, lmbda), accurate near 0."""
     x, power = inexacts("boxcox1p", x, lmbda)
     return _power_less_one(log1p(x), power)
@@ -250,7 +251,7 @@ _TERMS = 16
 
 
 @library
-def ndtr(x: Any) -> Tensor:
+def ndtr(x: ArrayLike) -> Tensor:
     """The distribution function of the standard normal distribution.
 
     Example:
@@ -279,7 +280,7 @@ def _halves(x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 @library
-def log_ndtr(x: Any, series_order: int = 3) -> Tensor:
+def log_ndtr(x: ArrayLike, series_order: int = 3) -> Tensor:
     """log(ndtr(x)), also where that vanishes: by its asymptotic series, of so many terms as it needs."""
     x = inexact(x)
     far = x < _FAR
@@ -296,7 +297,7 @@ def log_ndtr(x: Any, series_order: int = 3) -> Tensor:
 
 
 @library
-def ndtri(p: Any) -> Tensor:
+def ndtri(p: ArrayLike) -> Tensor:
     """The number whose `ndtr` is p."""
     return _ndtri(inexact(p))
 

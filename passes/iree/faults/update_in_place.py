@@ -13,8 +13,8 @@ from nabla_mlir.passes.base import register
 from nabla_mlir.passes.iree.driver import TargetPass
 from nabla_mlir.passes.iree.faults.aliasing import computed, copy_numbers, is_constant
 from nabla_mlir.passes.iree.faults.buffers import is_shared_behind_barrier
+from nabla_mlir.passes.iree.faults.equal_values import EqualValues
 from nabla_mlir.passes.iree.faults.ownership import come_before, makers_behind, root_of, uses_of
-from nabla_mlir.passes.iree.faults.twins import Twins
 from nabla_mlir.passes.iree.internals.buffers import share_memory
 from nabla_mlir.table.traits import is_choice, updated
 
@@ -40,7 +40,7 @@ class UpdateInPlacePass(TargetPass):
     - An operation owns a value that is computed in its own block, if only operations from which it is itself computed read it.
       IREE 3.13 searches for operations that may run at the same time, forgets that a buffer must be read before it is written,
       and writes first (ScheduleConcurrency.cpp: `t = x + y; return t.at[0].set(9.0), c, t` for a constant c).
-    - Values that IREE merges are one buffer (`Twins`). An argument of the function is the caller's (nabla-keep-arguments).
+    - Values that IREE merges are one buffer (`EqualValues`). An argument of the function is the caller's (nabla-keep-arguments).
     - Two carries never start from one value: IREE may pin no reference to a buffer that is passed twice
       (nabla_mlir/compiling/internals/references.py).
 
@@ -55,7 +55,7 @@ class UpdateInPlacePass(TargetPass):
         """Copies each updated value that its operation does not own."""
         work: list[Edge] = [(op, i) for op in nested_in_functions(module) for i in updated(op)]
         seen: set[ir.Value] = set()
-        numbers, equals = copy_numbers(module), Twins()
+        numbers, equals = copy_numbers(module), EqualValues()
         while work:
             op, i = work.pop()
             value = op.operands[i]
@@ -74,7 +74,7 @@ class UpdateInPlacePass(TargetPass):
             share_memory(module)
 
 
-def _is_owned(op: ir.Operation, i: int, equals: Twins) -> bool:
+def _is_owned(op: ir.Operation, i: int, equals: EqualValues) -> bool:
     """True if `op` may write to the buffer of its operand `i`, or pass it on to operations that write."""
     root = root_of(op.operands[i])
     maker = made_by(root)

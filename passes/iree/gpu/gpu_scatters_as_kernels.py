@@ -17,9 +17,9 @@ from nabla_mlir.passes.base import register
 from nabla_mlir.passes.iree.driver import PatternPass
 from nabla_mlir.passes.iree.faults.scatter import normal_form, window_of
 from nabla_mlir.passes.iree.gpu import row_sums
-from nabla_mlir.passes.iree.gpu.executable import executable
 from nabla_mlir.passes.iree.gpu.row_sums import INFINITY, INVALID, NEGATIVE, POSITIVE, WARPS, RowSums
-from nabla_mlir.passes.iree.kernels.call import call_kernel
+from nabla_mlir.passes.iree.internals.dispatches import call_kernel
+from nabla_mlir.passes.iree.internals.triton_sources import triton_source
 from nabla_mlir.passes.iree.pattern import Patterns, Replacement, Target, operands
 from nabla_mlir.passes.iree.regions import single_operation
 
@@ -98,7 +98,7 @@ def _call(kind: str, sums: RowSums, arguments: list[Val], onto: Val) -> Val:
     write = getattr(row_sums, kind)
     body = write(name, sums, element) if kind == "integers" else write(name, sums)
     read_only = (*[True] * len(arguments), False)
-    text = executable(name, body, sums.blocks, WARPS, 1, read_only)
+    text = triton_source(name, body, sums.blocks, WARPS, 1, read_only)
     at = ir.InsertionPoint.current.block.owner.operation
     values = [v.value for v in arguments]
     return Val(call_kernel(name, text, values, [onto.value.type], at, onto=onto.value)[0])

@@ -16,9 +16,9 @@ from nabla_mlir.dialects import stablehlo as hlo
 from nabla_mlir.dialects.builder import Val
 from nabla_mlir.passes.base import register
 from nabla_mlir.passes.iree.driver import PatternPass
-from nabla_mlir.passes.iree.gpu.executable import executable
 from nabla_mlir.passes.iree.gpu.sums import FOLDS, WARPS, Sums, sums_kernel
-from nabla_mlir.passes.iree.kernels.call import call_kernel
+from nabla_mlir.passes.iree.internals.dispatches import call_kernel
+from nabla_mlir.passes.iree.internals.triton_sources import triton_source
 from nabla_mlir.passes.iree.pattern import Patterns, Replacement, Target, operands
 from nabla_mlir.passes.iree.regions import single_operation
 
@@ -81,7 +81,7 @@ def _folded(x: Val, name: str, dims: list[int], may_split: bool = True) -> Val |
     count, inner = sums.axes.size(sums.axes.rows), sums.axes.size(sums.axes.inner)
     label = "sum" if name == "stablehlo.add" else name.removeprefix("stablehlo.")
     kernel = f"{label}_{count}x{inner}_{element}_{digest}"
-    text = executable(kernel, sums_kernel(kernel, sums), sums.blocks, WARPS, 2, (True, False))
+    text = triton_source(kernel, sums_kernel(kernel, sums), sums.blocks, WARPS, 2, (True, False))
     results = [n for d, n in enumerate(x.shape) if d not in dims]
     parts = [sums.splits] if sums.splits > 1 else []
     type = ir.RankedTensorType.get([*results, *parts], ir.RankedTensorType(x.value.type).element_type)

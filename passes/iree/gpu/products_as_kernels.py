@@ -13,11 +13,11 @@ from nabla_mlir.dialects.builder import Val
 from nabla_mlir.dialects.regions import nested_in_functions
 from nabla_mlir.passes.base import Pass, register
 from nabla_mlir.passes.iree.gpu.contraction import Contraction
-from nabla_mlir.passes.iree.gpu.executable import executable
 from nabla_mlir.passes.iree.gpu.product_kernel import product_kernel
 from nabla_mlir.passes.iree.gpu.sources import contraction_of
 from nabla_mlir.passes.iree.gpu.tiles import Tiling, tiling_of
-from nabla_mlir.passes.iree.kernels.call import Constants, call_kernel
+from nabla_mlir.passes.iree.internals.dispatches import Constants, call_kernel
+from nabla_mlir.passes.iree.internals.triton_sources import triton_source
 from nabla_mlir.passes.iree.scheduling.nests import replace_product
 
 
@@ -55,7 +55,7 @@ def _replace(op: ir.Operation, c: Contraction, t: Tiling, constants: Constants) 
     digest = hashlib.sha256(repr((c, t)).encode()).hexdigest()[:8]
     name = f"product_{batch}x{rows}x{columns}x{inner}_{c.element}_{digest}"
     blocks = batch * -(-rows // t.rows) * -(-columns // t.columns) * t.splits
-    text = executable(name, product_kernel(name, c, t), blocks, t.warps, t.stages, (True, True, False))
+    text = triton_source(name, product_kernel(name, c, t), blocks, t.warps, t.stages, (True, True, False))
     shape = list(op.results[0].type.shape)
     with ir.InsertionPoint(op), op.location:
         element = ir.Type.parse("f32" if t.splits > 1 else c.result)

@@ -10,4 +10,5 @@ compilation.
 | codegen.py | attributes of tiles; the gather of the dialect iree_linalg_ext | 3.13 | 21 to 95 % of a product (scheduling/tiles.py), 67 % of a gather of rows | tests/passes/test_schedule.py::test_products |
 | dispatches.py | calls of kernels in flow IR: tied operands, operand segments | 3.13 | all of kernels/ | tests/passes/test_loop_kernels.py::test_kernels |
 | executables.py | text of executables: bindings, constants, workgroups | 3.13 | all of kernels/ | tests/passes/test_dense_kernels.py::test_kernels_are_lapack |
+| triton_sources.py | executables without code: bindings in order are the arguments of a kernel | 3.13 | feature: kernels of passes/iree/gpu | tests/passes/test_gpu_kernels.py::test_a_kernel_is_compiled_once |
 """  # noqa: E501

@@ -301,7 +301,7 @@ class NestWriter:
         outer = [d for d in long if d not in inner and d != lane]
         rows = min(thresholds.SUMMED_ROWS, shape[outer[-1]]) if outer else 1
 
-        def over_kept(dimensions: list[int], points: list[Point]) -> None:
+        def over_positions(dimensions: list[int], points: list[Point]) -> None:
             if not dimensions:
                 self._sum(target, points, inner, lane, lanes)
                 return
@@ -316,16 +316,16 @@ class NestWriter:
 
             def tile(first: Affine, carried: list[Code]) -> list[Code]:
                 positions = [first + k * width + vector for k in range(most)]
-                over_kept(rest, [(p | {d: position}, width if d == lane else w) for p, w in points for position in positions])
+                over_positions(rest, [(p | {d: position}, width if d == lane else w) for p, w in points for position in positions])
                 return carried
 
             self._repeat(many, width * most, 1, [], tile)
             if left:
                 ends = [(low, min(width, shape[d] - low)) for low in range(many * width * most, shape[d], width)]
                 with self.writer.block(None):
-                    over_kept(rest, [(p | {d: vector + low}, n if d == lane else w) for p, w in points for low, n in ends])
+                    over_positions(rest, [(p | {d: vector + low}, n if d == lane else w) for p, w in points for low, n in ends])
 
-        over_kept(outer + [lane] * (lane not in inner), [({}, 0)])
+        over_positions(outer + [lane] * (lane not in inner), [({}, 0)])
         self.values[target] = self.buffers[target]
 
     def _sum(self, target: Node, points: Sequence[Point], inner: list[int], lane: int, lanes: int) -> None:

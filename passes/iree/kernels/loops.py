@@ -84,12 +84,12 @@ class Kernel(NestWriter):
             self.values.update((nodes[a.position], a.current(copy.name, writer.level)) for a in arrays)
             return copy.name
 
-        with writer.apart() as before:
+        with writer.separate_lines() as before:
             define(loop.condition.arguments, test_names)
             self._run(loop.condition.loops, [], loop.condition.results)
             test = self.scalar(loop.condition.results[0])
             writer.line(f"scf.condition({test.name}) {', '.join(test_names)} : {types}")
-        with writer.apart() as after:
+        with writer.separate_lines() as after:
             copy = define(loop.body.arguments, body_names)
             self._body(loop, [loop.body.results[i] for i in scalars], arrays, copy)
             one = writer.integer(1)

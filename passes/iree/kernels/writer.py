@@ -85,7 +85,7 @@ class Writer:
         self.blocks[-1].lines.append(text)
 
     @contextmanager
-    def apart(self) -> Iterator[list[str]]:
+    def separate_lines(self) -> Iterator[list[str]]:
         """A context whose code goes to a separate list; its values are not reused afterwards."""
         inner = _Block()
         self.blocks.append(inner)
@@ -95,7 +95,7 @@ class Writer:
     @contextmanager
     def block(self, head: str | None) -> Iterator[None]:
         """A context whose code is between `head` and a closing brace; without `head`, only its values are not reused afterwards."""
-        with self.apart() as lines:
+        with self.separate_lines() as lines:
             yield
         self.blocks[-1].lines += lines if head is None else [head, *(f"  {t}" for t in lines), "}"]
 

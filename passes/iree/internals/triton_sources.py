@@ -8,7 +8,7 @@ from collections.abc import Sequence
 TRITON = "nabla.triton"  # the attribute with the text of the kernel
 
 
-def executable(name: str, text: str, blocks: int, warps: int, stages: int, read_only: Sequence[bool]) -> str:
+def triton_source(name: str, text: str, blocks: int, warps: int, stages: int, read_only: Sequence[bool]) -> str:
     """The executable of a kernel with this name.
 
     Args:

@@ -19,7 +19,7 @@ _BARRIERS = (OPTIMIZATION_BARRIER, HOST_BARRIER)  # IREE does not merge their re
 _DEPTH = 64  # the depth up to which values are compared; beyond it they count as equal, which costs at most a copy
 
 
-class Twins:
+class EqualValues:
     """Finds equal values in the functions of a module; it sees the module as it is at the first query.
 
     IREE merges equal operations. Before that, it moves reshapes and makes elementwise operations one-dimensional, so

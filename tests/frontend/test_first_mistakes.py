@@ -1,0 +1,223 @@
+"""Mistakes of the first hour: each message names the user's line, the condition, the values and a remedy."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import nabla_mlir as nm
+import nabla_mlir.numpy as nnp
+from nabla_mlir.base import thresholds
+from nabla_mlir.base.errors import (
+    ConcretizationError,
+    DeployError,
+    DtypeError,
+    NablaError,
+    PassError,
+    PerformanceWarning,
+    ShapeError,
+    TargetError,
+    TraceError,
+    TreeError,
+)
+from nabla_mlir.ops.elementwise import elementwise, reals
+
+X = np.ones(3)
+
+
+def norm(x: Any) -> Any:
+    return nnp.sum(x**2)
+
+
+def in_buffer(x: Any, buffer: Any) -> Any:
+    buffer[:] = nnp.sin(x)
+    return nnp.sum(buffer * buffer)
+
+
+def filled(x: Any) -> Any:
+    out = np.zeros(3)
+    for i in range(3):
+        out[i] = x[i] ** 2
+    return out.sum()
+
+
+CASES: dict[str, tuple[Callable[[], Any], type[NablaError], str, str]] = {
+    "hvp of a wrong v": (
+        lambda: nm.hvp(norm)(X, np.ones(4)), ShapeError,
+        r"hvp requires a vector v with the shape of x, got v of shape \(4,\) for x of shape \(3,\)", "",
+    ),
+    "hvp without v": (
+        lambda: nm.hvp(norm)(X), TraceError, r"the function of hvp requires a point x and a vector v, got 1", r"nm.hvp\(f\)\(x, v\)",
+    ),
+    "hvp of a list": (lambda: nm.hvp(norm)(X, [1.0, 2.0, 3.0]), TreeError, "got a list in v for an array", "np.array"),
+    "vjp of a wrong cotangent": (lambda: nm.vjp(norm, X)[1](X), ShapeError, r"got \(3,\) for \(\)\.", ""),
+    "a NumPy array filled": (
+        lambda: nm.grad(filled)(X), TraceError, "requires an array of nabla_mlir for a traced value v, got an array of NumPy", "nnp.zeros",
+    ),
+    "a NumPy array filled in jit": (lambda: nm.jit(filled)(X), TraceError, "requires an array of nabla_mlir", "nnp.stack"),
+    "a NumPy function": (lambda: nm.jit(lambda x: np.sin(x))(X), ConcretizationError, "a NumPy function requires", "nabla_mlir.numpy"),
+    "an endless loop": (
+        lambda: nm.jit(lambda: nm.while_loop(lambda s: s < 3, lambda s: s * 1.0, 0.0))(), PassError,
+        "while_loop requires a body that changes what the condition reads", "never ends",
+    ),
+    "an endless loop outside jit": (
+        lambda: nm.jit(lambda x: nm.while_loop(lambda s: s[0] < 3, lambda s: (s[0], s[1] + 1.0), (x, x)))(0.0), PassError,
+        "while_loop requires a body that changes what the condition reads", "never ends",
+    ),
+    "no artifact": (lambda: nm.load("nope.vmfb"), DeployError, "got nope.vmfb, which does not exist", "nope.json next to it"),
+    "no archive": (lambda: nm.load("nope.zip"), DeployError, "got nope.zip, which does not exist", "path"),
+    "not an artifact": (lambda: nm.load(__file__), DeployError, "which is no artifact", "an artifact is a .zip"),
+    "no dtype": (lambda: nm.spec(4, "floaty"), DtypeError, "a dtype requires a name of NumPy or MLIR, or a type, got 'floaty'", "f32"),
+    "no target": (
+        lambda: nm.trace(norm, nm.spec(3)).lower().compile("gpu"), TargetError, "compile requires a known target, got 'gpu'", "'cuda'",
+    ),
+    "a stage that is not lowered": (
+        lambda: nm.trace(norm, nm.spec(3)).compile(), TargetError, r"requires nm.Interpreter\(\) as its target, got None", "lower it",
+    ),
+    "a module of functions": (lambda: nm.module(a=norm), TraceError, "module requires traced functions, got function", "nm.trace"),
+    "an operator of None": (lambda: nm.HessianOperator(norm, X) @ None, TreeError, "got None", ""),
+    "an operator of a number": (lambda: nm.HessianOperator(3, X), TraceError, "requires a function, a stage or an artifact, got int", ""),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_mistake_is_named_with_a_remedy(name: str) -> None:
+    run, kind, message, remedy = CASES[name]
+    with pytest.raises(kind, match=message) as caught:
+        run()
+    assert "test_first_mistakes.py" in str(caught.value)
+    if remedy:
+        assert caught.match(f"help: .*{remedy}")
+
+
+@pytest.mark.parametrize("who", [
+    "grad", "value_and_grad", "jacfwd", "jacrev", "hessian", "hvp", "vmap", "jit", "trace", "checkpoint", "hessian_diagonal",
+    "laplacian", "custom_jvp", "custom_vjp", "eval_shape", "linearize", "vjp",
+])  # fmt: skip
+@pytest.mark.parametrize("value", [3, norm(X)], ids=["number", "array"])
+def test_a_transform_refuses_what_is_no_function(who: str, value: Any) -> None:
+    with pytest.raises(TraceError, match=rf"{who} requires a function, got (int 3|an array of shape \(\))(.|\n)*rather than f\(x\)"):
+        getattr(nm, who)(value)
+
+
+@pytest.mark.parametrize("call", [
+    lambda: nm.jvp(3, (X,), (X,)), lambda: nm.scan(3, 0.0, X), lambda: nm.map(3, X), lambda: nm.cond(True, 1.0, 2.0),
+    lambda: nm.while_loop(3, lambda s: s, 1.0), lambda: nm.fori_loop(0, 3, 4, 1.0), lambda: nm.sparse.jacobian(3),
+])  # fmt: skip
+def test_control_flow_refuses_what_is_no_function(call: Callable[[], Any]) -> None:
+    with pytest.raises(TraceError, match=r"requires a function, got (int|float)"):
+        call()
+
+
+@pytest.mark.parametrize("transform", [
+    lambda: nm.grad(in_buffer)(X, np.zeros(3)), lambda: nm.jit(nm.grad(in_buffer))(X, np.zeros(3)),
+    lambda: nm.grad(lambda x, b: in_buffer(x, b.copy()))(X, np.zeros(3)),
+    lambda: nm.grad(lambda x, b: in_buffer(x, nnp.array(b, copy=True)))(X, np.zeros(3)),
+    lambda: nm.jacrev(in_buffer)(X, np.zeros(3)), lambda: nm.jacfwd(in_buffer)(X, np.zeros(3)),
+    lambda: nm.vmap(nm.grad(in_buffer), in_axes=(0, None))(X[None], np.zeros(3))[0],
+])  # fmt: skip
+def test_a_function_may_write_to_an_argument_that_is_not_differentiated(transform: Callable[[], Any]) -> None:
+    np.testing.assert_allclose(transform(), np.sin(2.0) * np.ones(3), rtol=1e-12)
+
+
+def test_second_derivatives_of_a_function_that_writes_to_an_argument() -> None:
+    buffer = np.zeros(3)
+    wanted = 2.0 * np.cos(2.0)
+    np.testing.assert_allclose(nm.hvp(in_buffer)(X, X, buffer), wanted * np.ones(3), rtol=1e-12)
+    np.testing.assert_allclose(nm.hessian(in_buffer)(X, buffer), wanted * np.eye(3), rtol=1e-12)
+    np.testing.assert_allclose(nm.HessianOperator(in_buffer, X, buffer) @ X, wanted * np.ones(3), rtol=1e-12)
+    np.testing.assert_allclose(nm.vmap(in_buffer, in_axes=(0, None))(np.ones((2, 3)), buffer), 3 * np.sin(1.0) ** 2 * np.ones(2))
+    assert not buffer.any()
+
+
+@pytest.mark.parametrize("run", [lambda f: nm.grad(f)([1.0, 2.0]), lambda f: nm.jit(f)([1.0, 2.0])], ids=["grad", "jit"])
+def test_operators_on_lists_of_numbers_get_advice(run: Callable[[Any], Any]) -> None:
+    with pytest.raises(TypeError, match="unsupported operand") as caught:
+        run(lambda x: x**2)
+    assert any("a list of numbers" in note and "np.array([1.0, 2.0])" in note for note in caught.value.__notes__)
+
+
+def test_an_error_of_ones_own_rule_has_the_line_of_the_rule() -> None:
+    def partial(t: Any, y: Any, x: Any) -> Any:
+        return t * np.sin(x)  # a function of NumPy
+
+    op = elementwise("example.own_rule", doc="x.", partials=[partial], instructions=1, numpy=lambda x: x, sample=(reals(-1, 1),),
+                     result=lambda x: [(x.shape, x.dtype)])  # fmt: skip
+    with pytest.raises(ConcretizationError, match=r"in partial(.|\n)*a rule of example\.own_rule failed, which is used at .*:\d+"):
+        nm.grad(lambda x: op(x).sum())(X)
+
+
+def test_save_refuses_another_ending(tmp_path: Path) -> None:
+    module = nm.trace(norm, nm.spec(3), name="norm").lower().compile()
+    with pytest.raises(DeployError, match=r"save requires a path that ends in \.vmfb, \.zip or /, got '.*x\.txt'"):
+        module.save(tmp_path / "x.txt")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_word_for_an_approximate_hessian() -> None:
+    found = nm.minimize(lambda x: nnp.sum((x - 1.0) ** 2), np.zeros(2), method="trust-constr", hess="update")
+    np.testing.assert_allclose(found.x, np.ones(2), atol=1e-4)
+
+
+def test_a_line_that_traces_again_and_again_gets_a_hint(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(thresholds, "REPEATED_TRACES", 3)
+    monkeypatch.setattr(thresholds, "TRACING_SECONDS", 0.0)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for _ in range(5):
+            nm.grad(norm)(X)
+    (hint,) = [w for w in caught if w.category is PerformanceWarning]
+    assert re.search(r"traced its function 3 times, in .* s: outside nm.jit each call is traced again", str(hint.message))
+    assert hint.filename == __file__
+
+
+def test_a_loop_of_python_that_is_written_out_gets_a_hint(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(thresholds, "OPERATIONS_OF_A_LINE", 20)
+
+    def f(x: Any) -> Any:
+        for _ in range(15):
+            x = x + nnp.sin(x)
+        return nnp.sum(x)
+
+    with pytest.warns(PerformanceWarning, match=r"made \d\d operations in one trace.*nm\.fori_loop and nm\.scan") as caught:
+        nm.trace(f, nm.spec(3))
+    assert caught[0].lineno == f.__code__.co_firstlineno + 2
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        nm.trace(lambda x: nm.fori_loop(0, 15, lambda i, c: c + nnp.sin(c), x), nm.spec(3))
+
+
+WITHOUT = """
+import sys
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.startswith({absent!r}):
+            raise ModuleNotFoundError("absent", name=name)
+sys.meta_path.insert(0, Absent())
+import nabla_mlir as nm
+try:
+    {use}
+except ImportError as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize(("absent", "use", "message"), [
+    ("scipy", "nm.HessianOperator", "nm.HessianOperator requires SciPy, got an environment without it: pip install scipy."),
+    ("scipy", "nm.interop.scipy", "nm.interop.scipy requires SciPy, got an environment without it: pip install scipy."),
+    ("iree.compiler", "nm.grad", "nm.grad requires the compiler, got an installation of the runtime alone (no iree.compiler): "),
+    ("optree", "import nabla_mlir.numpy as nnp", "nabla_mlir.numpy requires the compiler, got an installation of the runtime alone "),
+])  # fmt: skip
+def test_a_missing_package_is_named_with_a_remedy(absent: str, use: str, message: str) -> None:
+    program = WITHOUT.format(absent=absent, use=use)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(message)
