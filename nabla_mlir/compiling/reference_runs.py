@@ -14,6 +14,7 @@ from nabla_mlir.compiling.comparison import Arrays
 from nabla_mlir.dialects.regions import functions_of, is_private, nested
 from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.interpreter import Budget, OutOfStepsError, functions
+from nabla_mlir.interpreter.branches import Branches
 from nabla_mlir.interpreter.choices import routine_of
 from nabla_mlir.interpreter.rounding import Perturbation
 from nabla_mlir.runtime.drawn import DRAWS, drawn
@@ -67,8 +68,8 @@ class ReferenceRuns:
     ):
         self.module = module
         self.entries, self.is_definite = entries_of(module), factorises(module)
-        self._noise = Perturbation()
-        self._functions = functions(module.operation, self._noise)  # compiled once for all runs
+        self._noise, self.branches = Perturbation(), Branches()
+        self._functions = functions(module.operation, self._watch)  # compiled once for all runs
         self._start = dict(self._functions.state)
         self.set_arguments(examples, draw, budget)
 
@@ -81,6 +82,10 @@ class ReferenceRuns:
         self._states: dict[int, dict[str, Any]] = {}  # of each run
         self._inputs: dict[str, list[np.ndarray]] = {}  # of entry points that have been called
         self._results: dict[tuple[str, int], list[np.ndarray]] = {}
+
+    def _watch(self, op: ir.Operation, operands: list[np.ndarray], results: list[np.ndarray]) -> None:
+        """Perturbs the results in perturbed runs, and notes the branches of the others, which compiled code has to follow."""
+        (self._noise if self._noise.is_on else self.branches)(op, operands, results)
 
     @property
     def has_state(self) -> bool:

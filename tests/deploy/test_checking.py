@@ -271,6 +271,14 @@ def test_a_small_element_next_to_large_ones_is_checked(dtype):
     assert compare([other], cancels.call("main"), lambda k: cancels.perturbed("main", k)).difference is None
 
 
+def test_rounding_decides_no_comparison_with_an_infinity():
+    x = np.array([1.0, np.inf, -2.0])
+    runs = reference_runs.ReferenceRuns(lowered(lambda x: nnp.where(nnp.isinf(x), 5.0, x), x).module, {"main": [x]})
+    wanted = runs.call("main")
+    for k in range(8):
+        np.testing.assert_allclose(runs.perturbed("main", k)[0], wanted[0], rtol=1e-14)
+
+
 def test_an_index_that_one_of_two_equal_numbers_decides():
     """Eight runs often agree by chance; no index is called wrong before 32 do."""
     x = np.array([1.0, 0.2, -1.0])
