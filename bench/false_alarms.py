@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import collections
 import itertools
+import math
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -84,7 +85,7 @@ class OtherRounding:
         if kind == 0:
             return np.flip(wide, axes).sum(axes)
         rest = [d for d in range(x.ndim) if d not in axes]
-        rows = wide.transpose(*rest, *axes).reshape(*(x.shape[d] for d in rest), -1)
+        rows = wide.transpose(*rest, *axes).reshape(*(x.shape[d] for d in rest), math.prod(x.shape[d] for d in axes))
         if kind == 1 and rows.shape[-1]:
             return np.add.accumulate(rows, axis=-1)[..., -1]  # one term after the other
         half = rows.shape[-1] // 2

@@ -22,6 +22,7 @@ from nabla_mlir.runtime.drawn import DRAWS, drawn
 Examples = Mapping[str, Arrays]  # the arguments of entry points, by name
 _ENDLESS = 1e15  # steps; small numbers can still be subtracted from it
 _PLAIN = -1  # the number of the unperturbed run
+TOO_LONG = "the interpreter would take too long"
 # The errors of a call for which the interpreter has no results.
 ABSENT = (OutOfStepsError, MemoryError, RuleMissingError, DeployError)
 # A perturbed run with this many times the steps of the plain run, plus this many more, has a loop that rounding
@@ -42,7 +43,7 @@ def _writes_state(function: ir.Operation) -> bool:
 def reason_of(error: Exception) -> str:
     """The reason why the interpreter has no results, from the error of a call (one of `ABSENT`)."""
     if isinstance(error, OutOfStepsError):
-        return "the interpreter would take too long"
+        return TOO_LONG
     if isinstance(error, MemoryError):
         return "there is no memory for the interpreter's values"
     return str(getattr(error, "message", error))

@@ -359,6 +359,31 @@ def test_functions_of_hermitian_matrices(matrix: str) -> None:
             np.testing.assert_allclose(outer(mode(f))(np.float64(0)), second, rtol=1e-7)
 
 
+CLUSTERS = {"noise": (-1e-17, 1e-16, 14.0), "close": (1e-9, -1e-9, 14.0), "apart": (1e-6, 2e-6, 1.0), "small": (1e-5, 3e-5, 1.0)}
+
+
+SMOOTH_AT_ZERO = [(name, f) for name in CLUSTERS for f in ("exp", "cube")]
+NOT_SMOOTH_AT_ZERO = [(name, f) for name in ("apart", "small") for f in ("log", "maximum")]
+
+
+@pytest.mark.parametrize(("name", "f"), SMOOTH_AT_ZERO + NOT_SMOOTH_AT_ZERO)
+def test_functions_of_matrices_whose_eigenvalues_are_equal_but_for_rounding(name: str, f: str) -> None:
+    """The second derivative divides twice by the distance of two eigenvalues; the trace of it is known."""
+    w = np.array(CLUSTERS[name])
+    function = {"exp": nnp.exp, "cube": lambda w: w**3, "log": nnp.log, "maximum": lambda w: nnp.maximum(w, 1.5e-5)}[f]
+    v = np.linalg.qr(np.array([[1.0, 2, 3], [0, 1, -2], [4, 1, 1]]))[0]
+    a, b = (v * w) @ v.T, np.array([[0.3, 0.5, -0.2], [0.5, -0.4, 0.6], [-0.2, 0.6, 0.25]])
+    inner, (first, second) = v.T @ b @ v, {
+        "exp": (np.exp, np.exp), "cube": (lambda w: 3 * w**2, lambda w: 6 * w), "log": (lambda w: 1 / w, lambda w: -1 / w**2),
+        "maximum": (lambda w: (w > 1.5e-5) * 1.0, lambda w: w * 0),
+    }[f]  # fmt: skip
+    gap = w[:, None] - w[None]
+    quotients = np.where(np.abs(gap) < 1e-8, second(w)[:, None] + 0 * gap, (first(w)[:, None] - first(w)[None]) / (gap + (gap == 0)))
+    wanted = (quotients * inner**2).sum()
+    found = hessians(lambda t: nnp.trace(nnp.linalg.matrix_function(function, a + t * b)), 0.0)
+    np.testing.assert_allclose(found, wanted, rtol=1e-5)
+
+
 def test_nan_keep_their_tangents_in_sorts() -> None:
     x, t = np.array([2.0, NAN, 1.0]), np.array([1.0, 5.0, 3.0])
     np.testing.assert_array_equal(nm.jvp(nnp.sort, (x,), (t,))[1], [3, 1, 5])
