@@ -7,7 +7,7 @@ Each program is compiled as if the compiler meant another one, with one operatio
 runs the changed program, which shows what the check decides in a hundredth of the time. A fault that is not caught is run by the
 interpreter on other random arguments: where its numbers are those of the program, it has no effect on them.
 
-With --bits the programs are right, and random bits of their executables are changed, one at a time. Each runs in a process of its own.
+With --bits the programs are right, and random bits of their executables are changed, one at a time, in processes of their own.
 """
 
 from __future__ import annotations
