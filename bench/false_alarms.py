@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import collections
 import itertools
+import math
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -28,6 +29,7 @@ from nabla_mlir.compiling.reference_runs import ReferenceRuns
 from nabla_mlir.dialects.types import is_float
 from nabla_mlir.interpreter import Budget, OutOfStepsError, functions
 from nabla_mlir.interpreter.evaluations import evaluation_of
+from nabla_mlir.staging.specs import Spec
 from nabla_mlir.table.registry import REGISTRY
 from nabla_mlir.testing.deep import Deep
 
@@ -83,7 +85,7 @@ class OtherRounding:
         if kind == 0:
             return np.flip(wide, axes).sum(axes)
         rest = [d for d in range(x.ndim) if d not in axes]
-        rows = wide.transpose(*rest, *axes).reshape(*(x.shape[d] for d in rest), -1)
+        rows = wide.transpose(*rest, *axes).reshape(*(x.shape[d] for d in rest), math.prod(x.shape[d] for d in axes))
         if kind == 1 and rows.shape[-1]:
             return np.add.accumulate(rows, axis=-1)[..., -1]  # one term after the other
         half = rows.shape[-1] // 2
@@ -170,14 +172,17 @@ def _programs(seeds: Iterator[int], of_table: bool) -> Iterator[tuple[str, Calla
         yield f"deep {seed}", Deep.of(seed)
 
 
-def _arguments(rng: np.random.RandomState, count: int, dtype: Any) -> np.ndarray:
-    kind = rng.randint(4)
+def _arguments(rng: np.random.RandomState, spec: Spec) -> np.ndarray:
+    kind, shape = rng.randint(4), spec.shape
     if kind == 0:
-        return (rng.randint(-4, 5, count) / 4).astype(dtype)
-    if kind == 1:
-        special_values = rng.choice([np.inf, -np.inf, np.nan, 0.0, -0.0], count)
-        return np.where(rng.randint(0, 12, count) == 0, special_values, rng.normal(size=count)).astype(dtype)
-    return (rng.normal(size=count) * 10.0 ** rng.randint(-2, 2)).astype(dtype)
+        x = rng.randint(-4, 5, shape) / 4
+    elif kind == 1:
+        special_values = rng.choice([np.inf, -np.inf, np.nan, 0.0, -0.0], shape)
+        x = np.where(rng.randint(0, 12, shape) == 0, special_values, rng.normal(size=shape))
+    else:
+        x = rng.normal(size=shape) * 10.0 ** rng.randint(-2, 2)
+    with np.errstate(invalid="ignore"):  # of integers
+        return np.asarray(x).astype(spec.dtype)
 
 
 def main(minutes: float, seed: int, of_table: bool = False) -> None:
@@ -185,19 +190,18 @@ def main(minutes: float, seed: int, of_table: bool = False) -> None:
     end, rng, counts = time.time() + 60 * minutes, np.random.RandomState(seed), collections.Counter[str]()
     for name, program in _programs(itertools.count(1000 * seed), of_table):
         for dtype in (np.float64, np.float32):
-            count = program.arguments[0].size if isinstance(program, Deep) else int(rng.randint(3, 40))
-            x = np.ones(count, program.arguments[0].dtype if isinstance(program, Deep) else dtype)
+            x = np.ones(int(rng.randint(3, 40)), dtype)
             stage = program.traced().lower() if isinstance(program, Deep) else nm.trace(program, x, name="main").lower()
-            entry = stage.entries[0].name
+            entry, specs = stage.entries[0].name, stage.entries[0].inputs
             other = OtherRounding()
             otherwise = functions(stage.module.operation, other)[entry]
             counts["programs"] += 1
             for i in range(15 if isinstance(program, Deep) else 150):
-                x = _arguments(rng, count, x.dtype)
-                runs = ReferenceRuns(stage.module, {entry: [x]}, budget=Budget(1e5))
+                xs = [_arguments(rng, spec) for spec in specs]
+                runs = ReferenceRuns(stage.module, {entry: xs}, budget=Budget(1e5))
                 other.seed(int(rng.randint(1 << 30)))
                 try:
-                    wanted, got = runs.call(entry), otherwise([x], Budget(1e6))
+                    wanted, got = runs.call(entry), otherwise([*map(np.array, xs)], Budget(1e6))
                     outcome = compare(got, wanted, lambda k, runs=runs, entry=entry: runs.perturbed(entry, k))
                 except OutOfStepsError:
                     counts["undecided length"] += 1
@@ -207,7 +211,7 @@ def main(minutes: float, seed: int, of_table: bool = False) -> None:
                 if outcome.difference is not None:
                     counts["alarms"] += 1
                     words = f"{outcome.difference} ({outcome.ratio:.1f} times the bound)"
-                    print(f"{name} {x.dtype} {i}: {words} at {x.tolist()[:6]}", flush=True)
+                    print(f"{name} {xs[0].dtype} {i}: {words} at {xs[0].reshape(-1)[:6].tolist()}", flush=True)
             if time.time() > end:
                 print(dict(counts))
                 return

@@ -1,11 +1,13 @@
 """Faults injected into programs: how many of them checked compilation catches.
 
-usage: injections.py [--count N] [--seed S] [--compile] [--only NAME]
+usage: injections.py [--count N] [--seed S] [--compile] [--sample N] [--bits N] [--only NAME]
 
 Each program is compiled as if the compiler meant another one, with one operation changed
 (`nabla_mlir.testing.injections.FAULTS`), and checked as `.compile()` checks it. Without --compile the interpreter
 runs the changed program, which shows what the check decides in a hundredth of the time. A fault that is not caught is run by the
 interpreter on other random arguments: where its numbers are those of the program, it has no effect on them.
+
+With --bits the programs are right, and random bits of their executables are changed, one at a time, in processes of their own.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import collections
 import io
 import json
 import os
+import signal
 import sys
 import tarfile
 import tempfile
@@ -43,6 +46,7 @@ from nabla_mlir.dialects.context import parse_module
 from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.interpreter import Budget, OutOfStepsError, functions
 from nabla_mlir.interpreter.executable import InterpretedExecutable
+from nabla_mlir.runtime.array import Array
 from nabla_mlir.testing.deep import Deep
 from nabla_mlir.testing.injections import FAULTS, inject
 
@@ -50,6 +54,7 @@ CORPUS = Path(__file__).parents[1] / "tests" / "corpus.tar.gz"
 WORKLOAD_NAMES = ("rosenbrock-1e3", "logistic", "mlp", "rnn", "mixture", "bundle", "process", "gelu", "lstm", "kalman")
 CORPUS_EVERY, DEEP_SEEDS = 15, range(0, 6400, 320)
 _STEPS = 1e6
+_PROGRAMS = 74  # about as many
 TARGET = nm.CPU("host")
 
 
@@ -122,6 +127,68 @@ def effect(module: ir.Module, broken: ir.Module) -> str:
     return ""
 
 
+def of_bit(module: ir.Module, vmfb: bytes, place: int) -> str:
+    """The outcome for an executable with one other bit, in a process of its own: it may crash, or not end."""
+    changed = bytearray(vmfb)
+    changed[place // 8] ^= 1 << place % 8
+    if (child := os.fork()) == 0:
+        signal.alarm(60)
+        os._exit(_bit_code(module, vmfb, bytes(changed)))
+    status = os.waitpid(child, 0)[1]
+    return _CODES[os.WEXITSTATUS(status)] if os.WIFEXITED(status) else "crashed"
+
+
+_CODES = ("no effect", "caught", "refused", "not checked", "MISSED")
+
+
+def _bit_code(module: ir.Module, vmfb: bytes, changed: bytes) -> int:
+    try:
+        with open(os.devnull, "w") as nowhere:
+            os.dup2(nowhere.fileno(), 2)
+        statuses = {check.status for check in check_artifact(module, TARGET, changed).values()}
+        if DIFFERS in statuses:
+            return _CODES.index("caught")
+        if statuses != {CHECKED}:
+            return _CODES.index("not checked")
+        return _CODES.index("no effect" if _same_results(module, vmfb, changed) else "MISSED")
+    except Exception:
+        return _CODES.index("refused")
+
+
+def _same_results(module: ir.Module, *artifacts: bytes) -> bool:
+    """True if executables give equal bits on twenty sets of arguments."""
+    executables = [reference_check.Executable.load(vmfb, TARGET.drivers[0]) for vmfb in artifacts]
+    for seed in range(20):
+        rng = np.random.RandomState(seed)
+        for name, op in entries_of(module).items():
+            types = [shape_and_dtype(argument.type) for argument in op.regions[0].blocks[0].arguments]
+            arguments = [_argument(rng, *type_) for type_ in types]
+            right, other = (
+                [np.asarray(y).tobytes() for y in e.function(name)([Array.from_numpy(x, e.device) for x in arguments])]
+                for e in executables
+            )
+            if right != other:
+                return False
+    return True
+
+
+def bits(count: int, seed: int, only: str) -> int:
+    """Changes bits of executables; prints each that is missed, then the counts; 1 if there is one."""
+    counts = collections.Counter[str]()
+    for name, module in programs():
+        if only not in name:
+            continue
+        rng, vmfb = np.random.RandomState([seed, *name.encode()]), compile_lowered(module, TARGET)
+        for place in rng.randint(8 * len(vmfb), size=count):
+            word = of_bit(module, vmfb, int(place))
+            counts[word] += 1
+            if word == "MISSED":
+                print(f"MISSED: {name}, bit {place} of {8 * len(vmfb)}", flush=True)
+        print(f"{name}: {dict(counts)}", file=sys.stderr, flush=True)
+    print("bits:", ", ".join(f"{n} {word}" for word, n in counts.most_common()))
+    return int(counts["MISSED"] > 0)
+
+
 def _argument(rng: np.random.RandomState, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
     if dtype.kind in "biu" or "int" in dtype.name:
         return np.asarray(rng.randint(0, 2 if dtype.kind == "b" else int(rng.choice([2, 4, 10])), shape)).astype(dtype)
@@ -136,8 +203,12 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=3, help="injections of each fault into each program (3)")
     parser.add_argument("--seed", type=int, default=0, help="of the operations that are changed (0)")
     parser.add_argument("--compile", action="store_true", help="compile the changed programs by IREE")
+    parser.add_argument("--sample", type=int, default=0, help="about as many faults of all programs, drawn by the seed (all)")
+    parser.add_argument("--bits", type=int, default=0, help="change so many bits of each executable instead")
     parser.add_argument("--only", default="", help="programs whose names contain this")
     options = parser.parse_args()
+    if options.bits:
+        return bits(options.bits, options.seed, options.only)
     if not options.compile:
         reference_check.Executable = _Interpreter  # type: ignore[misc, assignment]
     tables = {fault: collections.Counter[str]() for fault in FAULTS}
@@ -149,6 +220,8 @@ def main() -> int:
             seen = set()
             for k in range(options.count):
                 rng = np.random.RandomState([options.seed, k, *f"{name} {fault}".encode()])
+                if options.sample and rng.uniform() > options.sample / (_PROGRAMS * len(FAULTS) * options.count):
+                    continue
                 broken = clone_module(module)
                 if (injection := inject(broken, fault, rng)) is None:
                     break

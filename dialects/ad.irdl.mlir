@@ -50,6 +50,23 @@ irdl.dialect @ad {
     irdl.results(output: %tensor)
   }
 
+  // left / right elementwise for right = root ** (degree - 1), and not finite where root ** degree is 0, infinite, or so small that it
+  // has lost digits.
+  irdl.operation @slope {
+    %tensor = irdl.base "!builtin.tensor"
+    %degree = irdl.base "#builtin.float"
+    irdl.operands(left: %tensor, right: %tensor)
+    irdl.results(output: %tensor)
+    irdl.attributes { "degree" = %degree }
+  }
+
+  // left * right elementwise, and 0 where right is 0, whatever left is; its derivatives are right and left.
+  irdl.operation @radial {
+    %tensor = irdl.base "!builtin.tensor"
+    irdl.operands(left: %tensor, right: %tensor)
+    irdl.results(output: %tensor)
+  }
+
   // The root of a degree, elementwise, whose first derivative at 0 is taken to be 0; the second one is infinite or NaN there.
   irdl.operation @root {
     %tensor = irdl.base "!builtin.tensor"

@@ -133,8 +133,10 @@ class VjpOp(_Derivative):
 
 STOP_GRADIENT = "ad.stop_gradient"
 # Elementwise operations, each with the number of its operands.
-GUARDS = {"ad.product": 2, "ad.quotient": 2, "ad.root": 1, "ad.hypot": 2, "ad.power_log": 2}
-DEGREES = ("ad.root", "ad.power_log")  # those with the attribute `degree`
+GUARDS = {
+    "ad.product": 2, "ad.quotient": 2, "ad.slope": 2, "ad.radial": 2, "ad.root": 1, "ad.hypot": 2, "ad.power_log": 2,
+}  # fmt: skip
+DEGREES = ("ad.slope", "ad.root", "ad.power_log")  # those with the attribute `degree`
 
 
 def stop_gradient(x: ir.Value) -> ir.Value:

@@ -73,7 +73,7 @@ def mode_for(target: Target) -> Mode:
 
 def compile_checked(
     module: ir.Module, target: Target, *, flags: Sequence[str] = (), cache: bool = True, title: str = "",
-    examples: Examples | None = None, anew: bool = False,
+    examples: Examples | None = None, anew: bool = False, first: tuple[Strategy, bytes] | None = None,
 ) -> tuple[bytes, Checks]:  # fmt: skip
     """Compiles a lowered module, and compares its entry points with the interpreter.
 
@@ -81,6 +81,7 @@ def compile_checked(
       title: the name of the module in messages.
       examples: arguments of entry points, by name; others get random ones.
       anew: True compares also if an equal artifact has been compared on other arguments.
+      first: the result of `compile_unchecked` for this module, if the caller has it.
 
     Returns:
       The artifact, and the check of each entry point.
@@ -90,7 +91,7 @@ def compile_checked(
       CompileError: IREE refuses the module.
     """
     mode = mode_for(target)
-    strategy, vmfb = _compiled(module, target, flags, cache, title)
+    strategy, vmfb = first or compile_unchecked(module, target, flags=flags, cache=cache, title=title)
     reason = "checking is off" if mode == "off" else reason_not_to(module, target)
     if reason:
         return vmfb, {name: Check(NOT_CHECKED, reason, strategy=strategy.name) for name in entries_of(module)}
@@ -115,10 +116,17 @@ def compile_checked(
     )  # fmt: skip
 
 
-def _compiled(
-    module: ir.Module, target: Target, flags: Sequence[str], cache: bool, title: str
-) -> tuple[Strategy, bytes]:  # fmt: skip
-    """Compiles a module by the first strategy with which IREE does not refuse it for a cycle of dispatches."""
+def compile_unchecked(
+    module: ir.Module, target: Target, *, flags: Sequence[str] = (), cache: bool = True, title: str = ""
+) -> tuple[Strategy, bytes]:
+    """Compiles a lowered module by the first strategy with which IREE does not refuse it for a cycle of dispatches.
+
+    Returns:
+      The strategy, and the artifact.
+
+    Raises:
+      CompileError: IREE refuses the module.
+    """
     *others, last = STRATEGIES
     for strategy in others:
         try:

@@ -11,12 +11,15 @@ from nabla_mlir.base.conversion import limits_of
 from nabla_mlir.dialects.types import is_complex, is_float
 
 Arrays = Sequence[np.ndarray]
-# Units in the last place, of an element and of the largest element, within which a result is right without a perturbed
-# run.
-_CLOSE_ELEMENT, _CLOSE_LARGEST = 16.0, 1.0
+# Units in the last place of an element within which it is right without a perturbed run.
+_CLOSE = 16.0
 # A difference of this many times the spread of perturbed runs is a fault. The runs are perturbed by
-# `rounding.AMPLITUDE` units. Eight runs miss a jump that half of all roundings would show with probability 1/256.
+# `rounding.AMPLITUDE` units. Eight runs miss a jump that half of all roundings would show with probability 1/256: too often for
+# an index, which has no error but jumps.
 RUNS, FACTOR = 8, 16.0
+_RUNS_OF_INDICES = 32
+# In an element that jumps, the largest of the distances is so many times their median.
+_JUMP = 8.0
 
 
 @dataclass(frozen=True)
@@ -74,7 +77,7 @@ def compare(got: Arrays, wanted: Arrays, rerun: Callable[[int], Arrays]) -> Outc
         x, y = np.asarray(x), np.asarray(y)
         close = bound = _close(y)
         ratio, distances = _ratio(x, y, bound), []
-        for k in range(RUNS):
+        for k in range(RUNS if unit_of(y.dtype) else _RUNS_OF_INDICES):
             if ratio <= 1:
                 break
             distances.append(_differences(np.asarray(rerun(k)[i]), y))
@@ -118,7 +121,7 @@ def _close(wanted: np.ndarray) -> np.ndarray:
     """The distance from the interpreter's result within which an element is right without a perturbed run."""
     unit, size = unit_of(wanted.dtype), np.abs(_numbers(wanted))
     size = np.where(np.isfinite(size), size, 0.0)
-    return unit * np.maximum(_CLOSE_ELEMENT * size, _CLOSE_LARGEST * size.max(initial=0.0)) + _tiny(wanted)
+    return unit * _CLOSE * size + _tiny(wanted)
 
 
 def _tiny(x: np.ndarray) -> float:
@@ -138,13 +141,23 @@ def _explained(wanted: np.ndarray, distances: np.ndarray) -> np.ndarray:
     unit = unit_of(wanted.dtype)
     if unit == 0.0:  # indices and truth values: if one element jumps, any may jump
         return np.full(spread.shape, np.inf)
-    bound = FACTOR * np.maximum(spread, _typical(spread))
-    if len(distances) == RUNS:  # a few outliers, as in a quotient of rounding errors, do not bound the others
-        with np.errstate(divide="ignore", invalid="ignore"):
-            bound = bound * np.where((spread > 0) & np.isfinite(spread), spread / np.median(distances, axis=0), 1.0)
-    # A quotient by a number that differs from 0 only by rounding.
     size = np.abs(_numbers(wanted))
+    share = _typical_share(spread, size)
+    bound = FACTOR * np.maximum(spread, np.where(np.isfinite(size), size * share, 0.0))
+    if len(distances) == RUNS:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratio = np.where((spread > 0) & np.isfinite(spread), spread / np.median(distances, axis=0), 1.0)
+        if (ratio > _JUMP).any() or not np.isfinite(spread).all():  # if some elements jump, others may, too
+            bound = np.maximum(bound, FACTOR * _typical(spread))
+        bound = bound * ratio  # a few outliers, as in a quotient of rounding errors, do not bound the others
+    # A quotient by a number that differs from 0 only by rounding.
     return np.where((size > unit**-0.5) & (FACTOR * spread > size), np.inf, bound)
+
+
+def _typical_share(spread: np.ndarray, size: np.ndarray) -> float:
+    """The median of the spreads, each divided by its element."""
+    is_number = np.isfinite(spread) & np.isfinite(size) & (size > 0)
+    return float(np.median(spread[is_number] / size[is_number])) if is_number.any() else 0.0
 
 
 def _typical(spread: np.ndarray) -> float:

@@ -13,13 +13,13 @@ from nabla_mlir.base import thresholds
 from nabla_mlir.base.errors import DeployError
 from nabla_mlir.compiling.comparison import Arrays, Outcome, compare
 from nabla_mlir.compiling.estimates import compilation_of, estimate
-from nabla_mlir.compiling.reference_runs import ABSENT, Examples, ReferenceRuns, reason_of
+from nabla_mlir.compiling.reference_runs import ABSENT, TOO_LONG, Examples, ReferenceRuns, reason_of
 from nabla_mlir.dialects.regions import functions_of, nested
 from nabla_mlir.interpreter import Budget, OutOfStepsError
 from nabla_mlir.ops.callbacks import calls_python
 from nabla_mlir.runtime import Executable, time_limit
 from nabla_mlir.runtime.array import Array
-from nabla_mlir.runtime.drawn import DRAWS
+from nabla_mlir.runtime.drawn import DRAWS, RARE_DRAWS
 from nabla_mlir.runtime.interrupts import Interrupts
 from nabla_mlir.runtime.manifest import Check
 from nabla_mlir.targets import TARGETS, Target
@@ -64,14 +64,28 @@ def check_artifact(
     first, *others = _DRAWS_OF_FACTORS if comparison.runs.is_definite else _DRAWS
     checks = comparison.checks(examples or {}, first, allowance if is_bounded else None)
     allowance.steps *= _REST
-    for draw in (first, *others) if examples else others:
-        if any(check.status == DIFFERS for check in checks.values()):
+    branches = comparison.runs.branches
+    for draw in (*((first, *others) if examples else others), *RARE_DRAWS):
+        is_wrong = any(check.status == DIFFERS for check in checks.values())
+        if is_wrong or (draw in RARE_DRAWS and not branches.one_sided):
             break
         if all(check.status == NOT_CHECKED for check in checks.values()):
+            if draw in RARE_DRAWS:
+                break
             allowance = allowance_of(module)
         found = comparison.checks({}, draw, allowance)
+        if all(check.detail == TOO_LONG for check in found.values()):
+            break
         checks = {name: _joined(check, found[name]) for name, check in checks.items()}
-    return checks
+    return {name: _with_branches(check, branches.one_sided) for name, check in checks.items()}
+
+
+def _with_branches(check: Check, one_sided: int) -> Check:
+    """A check that says how many selections and branches of the module it has not seen from all sides."""
+    if check.status != CHECKED or not one_sided:
+        return check
+    what = "1 selection or branch of the module" if one_sided == 1 else f"{one_sided} selections and branches of the module"
+    return replace(check, detail=f"{check.detail}; one side only of {what}")
 
 
 def _joined(first: Check, second: Check) -> Check:
@@ -104,7 +118,11 @@ class _Comparison:
         self.runs.set_arguments(examples, draw, budget)
         if self.runs.has_state:
             self.executable = self._start.clone()
-        return {name: self._check(name) for name in self.runs.entries}
+        found = {}
+        for name in self.runs.entries:
+            found[name] = self._check(name)
+            self.runs.branches.settle(found[name].status == CHECKED)
+        return found
 
     def _check(self, name: str) -> Check:
         """Compares the results of an entry point."""

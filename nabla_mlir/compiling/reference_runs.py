@@ -14,6 +14,7 @@ from nabla_mlir.compiling.comparison import Arrays
 from nabla_mlir.dialects.regions import functions_of, is_private, nested
 from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.interpreter import Budget, OutOfStepsError, functions
+from nabla_mlir.interpreter.branches import Branches
 from nabla_mlir.interpreter.choices import routine_of
 from nabla_mlir.interpreter.rounding import Perturbation
 from nabla_mlir.runtime.drawn import DRAWS, drawn
@@ -21,6 +22,7 @@ from nabla_mlir.runtime.drawn import DRAWS, drawn
 Examples = Mapping[str, Arrays]  # the arguments of entry points, by name
 _ENDLESS = 1e15  # steps; small numbers can still be subtracted from it
 _PLAIN = -1  # the number of the unperturbed run
+TOO_LONG = "the interpreter would take too long"
 # The errors of a call for which the interpreter has no results.
 ABSENT = (OutOfStepsError, MemoryError, RuleMissingError, DeployError)
 # A perturbed run with this many times the steps of the plain run, plus this many more, has a loop that rounding
@@ -41,7 +43,7 @@ def _writes_state(function: ir.Operation) -> bool:
 def reason_of(error: Exception) -> str:
     """The reason why the interpreter has no results, from the error of a call (one of `ABSENT`)."""
     if isinstance(error, OutOfStepsError):
-        return "the interpreter would take too long"
+        return TOO_LONG
     if isinstance(error, MemoryError):
         return "there is no memory for the interpreter's values"
     return str(getattr(error, "message", error))
@@ -67,8 +69,8 @@ class ReferenceRuns:
     ):
         self.module = module
         self.entries, self.is_definite = entries_of(module), factorises(module)
-        self._noise = Perturbation()
-        self._functions = functions(module.operation, self._noise)  # compiled once for all runs
+        self._noise, self.branches = Perturbation(), Branches()
+        self._functions = functions(module.operation, self._watch)  # compiled once for all runs
         self._start = dict(self._functions.state)
         self.set_arguments(examples, draw, budget)
 
@@ -81,6 +83,10 @@ class ReferenceRuns:
         self._states: dict[int, dict[str, Any]] = {}  # of each run
         self._inputs: dict[str, list[np.ndarray]] = {}  # of entry points that have been called
         self._results: dict[tuple[str, int], list[np.ndarray]] = {}
+
+    def _watch(self, op: ir.Operation, operands: list[np.ndarray], results: list[np.ndarray]) -> None:
+        """Perturbs the results in perturbed runs, and notes the branches of the others, which compiled code has to follow."""
+        (self._noise if self._noise.is_on else self.branches)(op, operands, results)
 
     @property
     def has_state(self) -> bool:

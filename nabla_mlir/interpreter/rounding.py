@@ -58,6 +58,11 @@ class Perturbation:
         """Starts another run; None ends the perturbation."""
         self._rng = None if seed is None else np.random.default_rng(seed)
 
+    @property
+    def is_on(self) -> bool:
+        """True between a seed and the next None."""
+        return self._rng is not None
+
     def __call__(self, op: ir.Operation, operands: Arrays, results: Arrays) -> None:
         """Replaces the results in the list by perturbed ones."""
         if self._rng is None:
@@ -115,7 +120,8 @@ class Perturbation:
         assert self._rng is not None
         unit = 2 * AMPLITUDE * _unit(a.dtype)  # both are perturbed
         a, b = _wide(a), _wide(b)
-        is_near = (np.abs(a - b) <= unit * np.maximum(np.abs(a), np.abs(b))) & (a != b)
+        difference = np.abs(a - b)  # from an infinity it is infinite: no rounding decides that comparison
+        is_near = (difference <= unit * np.maximum(np.abs(a), np.abs(b))) & (a != b) & (difference < np.inf)
         return np.where(is_near, self._rng.integers(0, 2, result.shape).astype(bool), result) if is_near.any() else result
 
 

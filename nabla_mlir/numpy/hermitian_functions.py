@@ -72,7 +72,7 @@ def _slope(f: Function, a: Tensor, e: Tensor) -> Tensor:
     """The derivative of `_value` in the direction `e`; it is its own adjoint."""
     w, v = eigh(a)
     inner = matmul(matmul(la.adjoint(v), e), v)
-    return matmul(matmul(v, inner * convert(_first(f, _column(w), _row(w)), v.dtype)), la.adjoint(v))
+    return matmul(matmul(v, inner * convert(_first(f, _column(w), _row(w), _scale(w, 2)), v.dtype)), la.adjoint(v))
 
 
 def _slope_fwd(f: Function, a: Tensor, e: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
@@ -94,7 +94,7 @@ def _curvature(f: Function, a: Tensor, e: Tensor, h: Tensor) -> Tensor:
     inner_e, inner_h = (matmul(matmul(la.adjoint(v), x), v) for x in (e, h))
     n, stack = w.shape[-1], w.shape[:-1]
     i, k, j = (reshaped(w, (*stack, *(n if axis == d else 1 for d in range(3)))) for axis in range(3))
-    weights = convert(_second(f, i, k, j), v.dtype)
+    weights = convert(_second(f, i, k, j, _scale(w, 3)), v.dtype)
 
     def chained(x: Tensor, y: Tensor) -> Tensor:
         return (weights * reshaped(x, (*stack, n, n, 1)) * reshaped(y, (*stack, 1, n, n))).sum(axis=-2)
@@ -107,31 +107,49 @@ def _derivative(f: Function, order: int) -> Function:
     return f if order == 0 else lambda x: jvp(_derivative(f, order - 1), (x,), (full_like(x, 1),))[1]
 
 
-def _near(x: Tensor, y: Tensor, share: float) -> Tensor:
+def _scale(w: Tensor, rank: int) -> Tensor:
+    """The largest absolute eigenvalue of each matrix, with `rank` axes: eigenvalues have errors of its rounding."""
+    largest = stop_gradient(abs(w).max(-1))
+    return reshaped(largest, (*largest.shape, *[1] * rank))
+
+
+def _near(f: Function, x: Tensor, middle: Tensor, y: Tensor, scale: Tensor, order: int) -> Tensor:
+    """True for two numbers that are close relative to themselves, or so close that a quotient shows their rounding errors.
+
+    The latter only where the derivatives up to this order are seen to be smooth between them: not at the kink of abs(w)
+    or next to the pole of log(w).
+    """
+    x, middle, y = (stop_gradient(v) for v in (x, middle, y))
     size = where(abs(x) > abs(y), abs(x), abs(y))
-    return abs(x - y) <= stop_gradient(size) * share
+    is_double = x.dtype.itemsize == 8
+    close = abs(x - y) <= scale * ((1e-6 if is_double else 3e-3) if order == 1 else (1e-4 if is_double else 3e-2))
+    for k in range(1, order + 1):
+        slopes = [_derivative(f, k)(v) for v in (x, middle, y)]
+        bend = abs(slopes[0] + slopes[2] - 2.0 * slopes[1])
+        close = close & (bend <= (abs(slopes[0]) + abs(slopes[2])) * (1e-6 if is_double else 1e-3))
+    return close | (abs(x - y) <= size * _share(x, 2.0 * order - 1.0))
 
 
-def _first(f: Function, x: Tensor, y: Tensor) -> Tensor:
+def _first(f: Function, x: Tensor, y: Tensor, scale: Tensor) -> Tensor:
     """``(f(x) - f(y)) / (x - y)``; of close ones f' in the middle, with the next term of the series."""
     x, y = x + y * 0.0, y + x * 0.0
-    near = _near(x, y, _share(x, 1.0))
     middle, half = (x + y) * 0.5, (x - y) * 0.5
+    near = _near(f, x, middle, y, scale, 1)
     series = _derivative(f, 1)(middle) + _derivative(f, 3)(middle) * (half * half) * (1 / 6)
     return where(near, series, (f(x) - f(y)) / where(near, 1.0, x - y))
 
 
-def _second(f: Function, x: Tensor, y: Tensor, z: Tensor) -> Tensor:
+def _second(f: Function, x: Tensor, y: Tensor, z: Tensor, scale: Tensor) -> Tensor:
     """The divided difference of three numbers, by those of two at the ends of the longest distance."""
     x, y, z = x + (y + z) * 0.0, y + (x + z) * 0.0, z + (x + y) * 0.0
     low = where(x < y, where(x < z, x, z), where(y < z, y, z))
     high = where(x > y, where(x > z, x, z), where(y > z, y, z))
-    middle = x + y + z - low - high
-    near = _near(low, high, _share(x, 3.0))
-    mean = (x + y + z) * (1 / 3)
+    middle, mean = x + y + z - low - high, (x + y + z) * (1 / 3)
+    near = _near(f, low, (low + high) * 0.5, high, scale, 2)
     spread = (x - mean) * (x - mean) + (y - mean) * (y - mean) + (z - mean) * (z - mean)
     series = _derivative(f, 2)(mean) * 0.5 + _derivative(f, 4)(mean) * spread * (1 / 48)
-    return where(near, series, (_first(f, low, middle) - _first(f, middle, high)) / where(near, 1.0, low - high))
+    quotient = (_first(f, low, middle, scale) - _first(f, middle, high, scale)) / where(near, 1.0, low - high)
+    return where(near, series, quotient)
 
 
 def _share(x: Tensor, factor: float) -> float:

@@ -12,8 +12,8 @@ import numpy as np
 
 from nabla_mlir.dialects.stablehlo import I32
 from nabla_mlir.dialects.types import element_dtype, is_complex, shape_and_dtype
-from nabla_mlir.ops.factors import cancelled, times
-from nabla_mlir.ops.guards import power_log, product, quotient
+from nabla_mlir.ops.factors import cancelled, has_slope, times
+from nabla_mlir.ops.guards import power_log, product, quotient, radial
 from nabla_mlir.ops.logic import compare, select, where_zero
 from nabla_mlir.sparsity import operands as patterns
 from nabla_mlir.table.batching import all_prefixed
@@ -45,9 +45,26 @@ def _multiply_second(t: Tensor, z: Tensor, x: Tensor, y: Tensor) -> MaybeZero:
     return x * t if short is None else short
 
 
+def _pulled(t: Tensor, c: Tensor) -> Tensor:
+    """t * c for a cotangent t: 0 where c is 0, if t contains the slope of a root, which is not finite at 0."""
+    short = _guarded(t, c)
+    return t * c if short is None else short
+
+
+def _pulled_second(t: Tensor, z: Tensor, x: Tensor, y: Tensor) -> MaybeZero:
+    short = ZERO if x.value == y.value else _guarded(t, x)
+    return x * t if short is None else short
+
+
+def _guarded(t: Tensor, c: Tensor) -> Tensor | None:
+    short = cancelled(t, c)
+    return radial(t, c) if short is None and splat_of(c) in (None, 0) and has_slope(t) else short
+
+
 multiply: OpDef = elementwise(
     "stablehlo.multiply", pattern=patterns.product,
-    doc="x * y.", partials=[_multiply_first, _multiply_second], numpy=np.multiply,
+    doc="x * y.", forward=[_multiply_first, _multiply_second], numpy=np.multiply, partials=[
+        lambda t, z, x, y: _pulled(t, x + x if x.value == y.value else y), _pulled_second],
     sample=(reals(), reals()), linear=(0, 1), joint=False, commutes=True,
 )  # fmt: skip
 
@@ -87,8 +104,8 @@ def _power_base(t: Tensor, z: Tensor, x: Tensor, y: Tensor) -> Tensor:
         if exponent == 1:
             return t
         if exponent == 2:
-            return times(t, x + x)
-        return times(t, full_like(x, exponent) * power(x, full_like(y, exponent - 1)))
+            return _pulled(t, x + x)
+        return _pulled(t, full_like(x, exponent) * power(x, full_like(y, exponent - 1)))
     return t * product(y, power(x, y - 1.0))
 
 
@@ -168,7 +185,7 @@ cbrt: OpDef = elementwise(
     singular=((0.0,),), sample=(reals(-2, 2, avoid=[0]),), instructions=40,
 )  # fmt: skip
 square: OpDef = elementwise(
-    "chlo.square", doc="x * x.", partials=[lambda t, y, x: times(t, x + x)], numpy=np.square, sample=(reals(),)
+    "chlo.square", doc="x * x.", partials=[lambda t, y, x: _pulled(t, x + x)], numpy=np.square, sample=(reals(),)
 )
 
 # ---------------------------------------------------------------- trigonometric and hyperbolic

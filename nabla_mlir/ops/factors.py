@@ -17,8 +17,9 @@ from nabla_mlir.table.registry import REGISTRY, operation, record_of
 from nabla_mlir.table.tensor import Tensor, full_like, splat_of, wrap
 
 ROOTS = ("stablehlo.sqrt", "ad.root", "ad.hypot")
-_QUOTIENTS = ("stablehlo.divide", "ad.quotient")
-_PRODUCTS = ("stablehlo.multiply", "ad.product")
+_SLOPE = "ad.slope"
+_QUOTIENTS = ("stablehlo.divide", "ad.quotient", _SLOPE)
+_PRODUCTS = ("stablehlo.multiply", "ad.product", "ad.radial")
 _SUMS = ("stablehlo.add", "stablehlo.subtract")
 _MOVES = ("stablehlo.broadcast_in_dim", "stablehlo.transpose", "stablehlo.slice", "stablehlo.reverse")
 _MOST = 24  # the largest number of operations that are examined on each side
@@ -58,6 +59,27 @@ def divided(t: Tensor, y: Tensor) -> Tensor | None:
     return _without(t.value, y.value) if is_root(y.value) else None
 
 
+def has_slope(ct: Tensor) -> bool:
+    """True if a cotangent is the slope of a root, moved, masked or multiplied, but not multiplied by `ad.radial` yet."""
+    work, left = [ct.value], _MOST
+    while work and left:
+        left -= 1
+        value = work.pop()
+        op = made_by(value)
+        if op is None:
+            continue
+        if op.name == _SLOPE:
+            return True
+        if op.name in _LINEAR and (value == ct.value or not _is_in_radial(value)):
+            work += op.operands
+    return False
+
+
+def _is_in_radial(value: ir.Value) -> bool:
+    """True for the first operand of an `ad.radial`: by its derivative it gets into a cotangent of the next order."""
+    return any(use.owner.name == "ad.radial" and use.operand_number == 0 for use in value.uses)
+
+
 def is_root(value: ir.Value) -> bool:
     """True for a root, a modulus, the length of a vector, and powers or reshapes of them."""
     maker = made_by(value)
@@ -73,6 +95,10 @@ def _is_modulus(op: ir.Operation) -> bool:
 _ROOT_OPS = frozenset((*ROOTS, "stablehlo.abs"))
 _INNER = frozenset((
     *_PRODUCTS, *_QUOTIENTS, *_SUMS, *_MOVES, "stablehlo.power", "stablehlo.negate", "stablehlo.reshape", "stablehlo.select",
+))  # fmt: skip
+_LINEAR = frozenset((
+    "stablehlo.multiply", "ad.product", *_MOVES, "stablehlo.divide", "stablehlo.negate", "stablehlo.reshape", "stablehlo.convert",
+    "stablehlo.select",
 ))  # fmt: skip
 
 
@@ -193,7 +219,8 @@ def _parts(op: ir.Operation, y: ir.Value) -> tuple[list[tuple[ir.Value, ir.Value
     if op.name in (*_PRODUCTS, *_SUMS):
         return [(v, y) for v in operands], lambda *parts: REGISTRY[op.name](*parts)
     if op.name in _QUOTIENTS:
-        return [(operands[0], y)], lambda above: REGISTRY[op.name](above, wrap(operands[1]))
+        record = REGISTRY[op.name]
+        return [(operands[0], y)], lambda above: record.apply([above, wrap(operands[1])], record.read(op))[0]
     if op.name == "stablehlo.negate":
         return [(operands[0], y)], lambda inner: -inner
     if op.name == "stablehlo.select":

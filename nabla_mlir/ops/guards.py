@@ -15,7 +15,7 @@ from iree.compiler import ir
 from nabla_mlir.dialects.context import context
 from nabla_mlir.dialects.regions import made_by
 from nabla_mlir.dialects.stablehlo import Codec
-from nabla_mlir.ops.factors import divided, times
+from nabla_mlir.ops.factors import cancelled, divided, times
 from nabla_mlir.ops.logic import compare, logical_or, select, where_zero
 from nabla_mlir.table.kinds import elementwise
 from nabla_mlir.table.registry import OpDef, operation
@@ -93,13 +93,42 @@ def over(t: Tensor, y: Tensor) -> Tensor:
     return quotient(t, y) if rest is None else rest
 
 
-# ---------------------------------------------------------------- roots
+# ---------------------------------------------------------------- the slope of a root
 F64 = Codec(
     lambda v: ir.FloatAttr.get(ir.F64Type.get(context()), float(v), loc=ir.Location.unknown(context())),
     lambda a: a.value,
 )
 
 
+def _slope(xs: Sequence[Tensor], *, degree: float) -> list[Tensor]:
+    a, p = xs
+    if degree == 2:
+        return [a / (p * p) * p]
+    root, radicand = (operation("power")(p, full_like(p, power / (degree - 1))) for power in (1, degree))
+    return [a / radicand * root]
+
+
+def _slope_over(t: Tensor, z: Tensor, a: Tensor, p: Tensor, degree: float) -> Tensor:
+    rest = divided(t, p)
+    return slope(t, p, degree=degree) if rest is None else rest
+
+
+slope: OpDef = elementwise(
+    "ad.slope", doc="a / p for p = root**(degree - 1), and not finite where root**degree is 0, infinite, or so small that it "
+    "has lost digits.", attributes={"degree": F64}, defaults={"degree": 2.0},
+    partials=[_slope_over, lambda t, z, a, p, degree: -(t * (z / p))], linear=(0,), joint=False,
+    result=lambda a, p, degree: [(p.shape, p.dtype)], define=_slope, instructions=10,
+    sample=[Case(((3, 2), (3, 2)), {"degree": k}, (reals(), reals(0.5, 2)), numpy=np.divide) for k in (2.0, 3.0)],
+)  # fmt: skip
+radial: OpDef = elementwise(
+    "ad.radial", doc="s * x, and 0 where x is 0 even if s is not finite: the derivative of a length. Its derivatives are x and s.",
+    partials=[lambda t, z, s, x: t * x, lambda t, z, s, x: s * t], linear=(0, 1), joint=False,
+    result=lambda s, x: [(x.shape, x.dtype)], define=lambda xs: _product([xs[1], xs[0]]),
+    numpy=lambda s, x: _product_numpy(x, s), sample=(reals(), reals()), instructions=3,
+)  # fmt: skip
+
+
+# ---------------------------------------------------------------- roots
 def _root(xs: Sequence[Tensor], *, degree: float) -> list[Tensor]:
     (x,) = xs
     return [operation("sqrt")(x) if degree == 2 else operation("power")(x, full_like(x, 1 / degree))]
@@ -107,12 +136,19 @@ def _root(xs: Sequence[Tensor], *, degree: float) -> list[Tensor]:
 
 def _root_slope(y: Tensor, degree: float) -> Tensor:
     power = y if degree == 2 else operation("power")(y, full_like(y, degree - 1))
-    return quotient(full_like(y, 1 / degree), power)
+    return slope(full_like(y, 1 / degree), power, degree=degree)
+
+
+def _root_tangent(t: Tensor, y: Tensor, x: Tensor, degree: float) -> Tensor:
+    # A tangent of 0 may be that of the vector 0. A cotangent is not guarded: a radicand that overflowed may have made it 0.
+    rest = cancelled(t, slope_ := _root_slope(y, degree))
+    return radial(slope_, t) if rest is None else rest
 
 
 root: OpDef = elementwise(
-    "ad.root", doc="The root of a degree (2 by default). Its derivative at 0 is set to 0.", attributes={"degree": F64},
-    defaults={"degree": 2.0}, partials=[lambda t, y, x, degree: times(t, _root_slope(y, degree))],
+    "ad.root", doc="The root of a degree (2 by default). Its derivative at 0 is 0 along what does not change the radicand; see "
+    "`ad.radial`.", attributes={"degree": F64}, defaults={"degree": 2.0},
+    partials=[lambda t, y, x, degree: times(t, _root_slope(y, degree))], forward=[_root_tangent],
     constant_partials=[lambda t, y, x, degree: product(t, _root_slope(y, degree))],
     result=lambda x, degree: [(x.shape, x.dtype)], define=_root, instructions=10,
     singular=((0.0,),), sample=[Case(((3, 2),), {"degree": 2.0}, (reals(0.2, 3),), numpy=np.sqrt),
@@ -164,4 +200,4 @@ power_log: OpDef = elementwise(
     sample=[Case(((3, 2), (3, 2)), {"degree": k}, (reals(0.5, 2), reals()), numpy=lambda x, y, k=k: x**y * np.log(x) ** k)
             for k in (1.0, 2.0)],
 )  # fmt: skip
-RECORDS: dict[str, OpDef] = {record.name: record for record in (product, quotient, root, hypot, power_log)}
+RECORDS: dict[str, OpDef] = {record.name: record for record in (product, quotient, slope, radial, root, hypot, power_log)}

@@ -12,7 +12,14 @@ import numpy as np
 
 # Each name stands for the same numbers in every release: artifacts carry it.
 DRAWS = ("numbers around 1", "small numbers of both signs", "numbers of both signs", "large numbers of both signs")
-_RANGES = dict(zip(DRAWS, ((0.2, 0.9), (-1.0, 1.0), (-2.5, 2.5), (-20.0, 20.0)), strict=True))  # of real numbers
+# For branches that none of these reaches. In the last three a quarter of the elements are special, and at least one.
+RARE_DRAWS = ("huge numbers of both signs", "huge numbers", "tiny numbers of both signs", "zeros", "infinities", "NaN")
+_RANGES = dict(zip(
+    (*DRAWS, *RARE_DRAWS),
+    ((0.2, 0.9), (-1.0, 1.0), (-2.5, 2.5), (-20.0, 20.0), (-2e3, 2e3), (0.0, 2e3), (-1e-4, 1e-4), *[(-2.5, 2.5)] * 3),
+    strict=True,
+))  # fmt: skip  # of real numbers
+_SPECIAL = {"zeros": (0.0, -0.0), "infinities": (np.inf, -np.inf), "NaN": (np.nan,)}
 
 
 def drawn(
@@ -21,7 +28,7 @@ def drawn(
     """One array for each type; equal names and draws give equal arrays.
 
     Args:
-      draw: one of `DRAWS`.
+      draw: one of `DRAWS` or `RARE_DRAWS`.
       is_definite: True makes square matrices of the first draw symmetric and positive definite, as factorisations need.
 
     Example:
@@ -40,6 +47,12 @@ def _array(rng: np.random.RandomState, shape: tuple[int, ...], dtype: np.dtype, 
     scale = float(max((1, *shape))) ** -0.5 if draw == DRAWS[1] else 1.0
     x = scale * rng.uniform(low, high, shape)
     x = np.asarray(x + 1j * scale * rng.uniform(low, high, shape) if dtype.kind == "c" else x)
+    if draw in _SPECIAL:
+        special = np.array(_SPECIAL[draw])[rng.randint(0, len(_SPECIAL[draw]), shape)]
+        is_special = np.asarray(rng.randint(0, 4, shape) == 0)
+        if is_special.size:
+            is_special.reshape(-1)[rng.randint(is_special.size)] = True
+        x = np.where(is_special, special, x)
     is_square = len(shape) > 1 and shape[-1] == shape[-2] > 0
     return (_definite(x) if is_definite and is_square else x).astype(dtype)
 

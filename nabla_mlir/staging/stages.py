@@ -172,11 +172,11 @@ class Lowered(Stage):
         if tune:
             functions = {entry.name: entry.inputs for entry in self.entries}
             best = tuning.tune(self.module, functions, machine, flags, cache)
-            driver, trials, machine = best.driver, best.trials, best.target
+            driver, trials, machine, first = best.driver, best.trials, best.target, best.code
         else:
-            driver, trials = "", ()
+            driver, trials, first = "", (), None
         vmfb, checks = compile_checked(
-            self.module, machine, flags=flags, cache=cache, examples=examples, anew=examples is not None
+            self.module, machine, flags=flags, cache=cache, examples=examples, anew=examples is not None, first=first
         )  # fmt: skip
         return Compiled(self.module, self.entries, vmfb, machine, driver, trials, checks)
 

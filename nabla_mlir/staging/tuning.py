@@ -12,7 +12,7 @@ import numpy as np
 from iree.compiler import ir
 
 from nabla_mlir.base.errors import CompileError, DeployError, TargetError
-from nabla_mlir.compiling.lowering import compile_lowered
+from nabla_mlir.compiling.checking import Strategy, compile_unchecked
 from nabla_mlir.runtime import Executable, Function
 from nabla_mlir.runtime.array import Array
 from nabla_mlir.runtime.timing import median
@@ -43,9 +43,9 @@ class Trial:
 
 @dataclass(frozen=True)
 class Tuned:
-    """The fastest form, with its artifact, target and driver, and all trials."""
+    """The fastest form: its strategy and artifact, its target and driver, and all trials."""
 
-    vmfb: bytes
+    code: tuple[Strategy, bytes]
     target: CPU
     driver: str
     trials: tuple[Trial, ...]
@@ -70,12 +70,12 @@ def tune(
     if not isinstance(target, CPU):
         raise TargetError(f"tuning requires a target of kind cpu, got {target.name}.", help="compile it without tuning.")
     trials: list[Trial] = []
-    code: dict[str, tuple[bytes, CPU]] = {}
+    code: dict[str, tuple[tuple[Strategy, bytes], CPU]] = {}
     reference: list[np.ndarray] | None = None
     for form, (changes, more) in FORMS.items():
         variant = replace(target, options=(*target.options, *more), **changes)
         try:
-            code[form] = compile_lowered(module, variant, flags=flags, cache=cache), variant
+            code[form] = compile_unchecked(module, variant, flags=flags, cache=cache), variant
         except CompileError as error:
             if form == "default":
                 raise
@@ -83,7 +83,7 @@ def tune(
             _say(trials[-1])
             continue
         for driver in target.drivers:
-            seconds, results, reason = _timed(code[form][0], functions, driver)
+            seconds, results, reason = _timed(code[form][0][1], functions, driver)
             reference = results if reference is None and not reason else reference
             reason = reason or _difference(results, reference or [])
             trials.append(Trial(form, driver, seconds, reason))

@@ -30,6 +30,7 @@ def elementwise(
     *,
     doc: str,
     partials: Sequence[Partial | Zero] | Zero,
+    forward: Sequence[Partial | Zero] | None = None,
     **fields: Any,
 ) -> OpDef:
     """Registers an operation that acts on each element separately.
@@ -37,10 +38,11 @@ def elementwise(
     Args:
       partials: for each operand ``(t, y, *xs, **params) -> t * dy/dx_i`` or ZERO. A single ZERO means that the
         derivative is zero wherever it exists, or that the result has no tangent. A partial may also return ZERO.
+      forward: the partials of forward mode, if they differ at singular points.
     """
 
     def jvp(outs: list[Tensor], xs: Sequence[Tensor], tangents: Sequence[MaybeZero], **params: Any) -> list[MaybeZero]:
-        return [scaled(partials, outs[0], xs, tangents, params)]  # type: ignore[arg-type]
+        return [scaled(forward or partials, outs[0], xs, tangents, params)]  # type: ignore[arg-type]
 
     def batch(xs: Sequence[Tensor], mapped: Sequence[bool], size: int, **params: Any) -> list[Tensor]:
         return record.apply(all_prefixed(xs, mapped, size), params)

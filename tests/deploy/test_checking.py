@@ -11,7 +11,7 @@ from iree.compiler import ir
 import nabla_mlir as nm
 import nabla_mlir.numpy as nnp
 from nabla_mlir.base.errors import CompileError, MiscompileError, ShapeError, TargetError, TraceError
-from nabla_mlir.compiling import checking, lowering, reference_check
+from nabla_mlir.compiling import checking, lowering, reference_check, reference_runs
 from nabla_mlir.compiling.comparison import compare
 from nabla_mlir.compiling.internals.messages import CIRCULAR
 from nabla_mlir.compiling.reference_check import check_artifact
@@ -253,6 +253,44 @@ def test_the_artifact_s_own_check_is_repeatable():
 
 
 # ---------------------------------------------------------------- settings and examples
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_a_small_element_next_to_large_ones_is_checked(dtype):
+    """Its own rounding bounds it, not the rounding of the others; cancellation is still explained."""
+    x = np.linspace(0.3, 1.7, 8).astype(dtype)
+    scales = np.array([1e6, 1e6, 1e6, 1e6, 1e6, 1e6, 1.0, 1e-12]).astype(dtype)
+    runs = reference_runs.ReferenceRuns(lowered(lambda x: scales * nnp.tanh(nnp.exp(x) * nnp.sin(x)), x).module, {"main": [x]})
+    wanted, perturbed, eps = runs.call("main"), lambda k: runs.perturbed("main", k), np.finfo(dtype).eps
+    for k in (6, 7):
+        off = wanted[0].copy()
+        off[k] *= 1 + 1000 * eps
+        assert compare([off], wanted, perturbed).difference.place == (k,)
+    assert compare([wanted[0] * (1 + 20 * eps).astype(dtype)], wanted, perturbed).difference is None
+    cancels = reference_runs.ReferenceRuns(lowered(lambda x: 1e6 * (nnp.exp(x) * nnp.exp(-x) - 1), x).module, {"main": [x]})
+    other = cancels.call("main")[0] + dtype(1e6) * np.array([1, -1, 0, 1, 1, -1, 0, 1], dtype) * eps
+    assert compare([other], cancels.call("main"), lambda k: cancels.perturbed("main", k)).difference is None
+
+
+def test_rounding_decides_no_comparison_with_an_infinity():
+    x = np.array([1.0, np.inf, -2.0])
+    runs = reference_runs.ReferenceRuns(lowered(lambda x: nnp.where(nnp.isinf(x), 5.0, x), x).module, {"main": [x]})
+    wanted = runs.call("main")
+    for k in range(8):
+        np.testing.assert_allclose(runs.perturbed("main", k)[0], wanted[0], rtol=1e-14)
+
+
+def test_an_index_that_one_of_two_equal_numbers_decides():
+    """Eight runs often agree by chance; no index is called wrong before 32 do."""
+    x = np.array([1.0, 0.2, -1.0])
+    runs = reference_runs.ReferenceRuns(lowered(lambda x: nnp.argmax(nnp.tanh(x * x)), x).module, {"main": [x]})
+    (wanted,) = runs.call("main")
+    assert wanted == 0
+    calls = []
+    stubborn = lambda k: calls.append(k) or ([wanted] if k < 20 else [wanted + 2])  # noqa: E731
+    assert compare([np.asarray(wanted + 2)], [wanted], stubborn).difference is None
+    assert calls == [*range(21)]
+    assert compare([np.asarray(wanted + 2)], [wanted], lambda k: [wanted]).difference is not None
 
 
 def test_an_example_of_the_user_s_is_compared():

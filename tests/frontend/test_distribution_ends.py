@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import mpmath as mp
 import numpy as np
 import pytest
 import scipy.stats
@@ -103,3 +104,26 @@ def test_quantiles_are_those_of_scipy(name: str) -> None:
             if name == "bernoulli":  # SciPy has -1 at a probability of 0: JAX and we have the least value there is
                 want = np.maximum(want, 0.0)
             np.testing.assert_allclose(np.asarray(found), want, rtol=1e-8, atol=1e-15, err_msg=f"{function} {shapes}")
+
+
+COMPLEMENTS: dict[str, tuple[Any, Any]] = {
+    "expon.logcdf": (stats.expon.logcdf, lambda z: z), "gumbel_l.logcdf": (stats.gumbel_l.logcdf, mp.exp),
+    "gumbel_r.logsf": (stats.gumbel_r.logsf, lambda z: mp.exp(-z)),
+    "pareto.logcdf": (lambda z: stats.pareto.logcdf(z, 2.5), lambda z: 2.5 * mp.log(z)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", COMPLEMENTS)
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_logarithms_of_probabilities_near_one(name: str, dtype: Any) -> None:
+    """They are small numbers, which log(p) does not show; and their slopes."""
+    f, rate = COMPLEMENTS[name]
+    ends = (1.01, 500.0) if "pareto" in name else (0.01, 80.0) if "expon" in name else (-4.0, 4.0)
+    x = np.linspace(*ends, 41).astype(dtype)
+    with mp.workdps(120):
+        exact = lambda z: mp.log(-mp.expm1(-rate(z)))  # noqa: E731
+        values, slopes = ([float(g(mp.mpf(float(z)))) for z in x] for g in (exact, lambda z: mp.diff(exact, z)))
+    kept = np.abs(values) > np.finfo(dtype).tiny
+    bound = 400 * np.finfo(dtype).eps  # exp(-exp(4)) is sensitive
+    np.testing.assert_allclose(np.asarray(nm.jit(f)(x))[kept], np.array(values)[kept], rtol=bound)
+    np.testing.assert_allclose(np.asarray(nm.vmap(nm.grad(f))(x))[kept], np.array(slopes)[kept], rtol=bound)

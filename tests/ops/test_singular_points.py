@@ -9,6 +9,7 @@ from typing import Any
 import mpmath as mp
 import numpy as np
 import pytest
+import scipy.special
 
 import nabla_mlir as nm
 from nabla_mlir import numpy as nnp
@@ -224,13 +225,53 @@ OVERFLOWS: dict[str, Callable[[Any], Any]] = {
 
 @pytest.mark.parametrize("name", OVERFLOWS)
 def test_lengths_that_overflow_have_no_slope(name: str) -> None:
-    f, x, t = OVERFLOWS[name], np.array([1.5e200, -1.6e200]), np.ones(2)
+    f, x, t = OVERFLOWS[name], np.array([1.5e200, -1.6e200]), np.array([1.0, 2.0])
     assert np.isnan(np.asarray(nm.grad(f)(x))).any()
     assert np.isnan(np.asarray(nm.jvp(f, (x,), (t,))[1]))
     assert np.isnan(np.asarray(nm.jit(nm.grad(f))(x))).any()
     assert np.isnan(np.asarray(nm.vmap(nm.grad(f))(np.stack([x, x])))).any()
     for found in hessians(f, x):
         assert not np.isfinite(found).all()
+
+
+UNDERFLOWS: dict[str, tuple[Callable[[Any], Any], Any]] = {
+    "norm": (norm, [0.6, 0.8]), "rows": (lambda x: norm(x.reshape(1, 2), axis=1).sum(), [0.6, 0.8]),
+    "Frobenius": (lambda x: norm(x.reshape(1, 2)), [0.6, 0.8]), "complex": (lambda x: norm(x * (3 + 4j)), [3.0, 4.0]),
+    "vector_norm": (nnp.linalg.vector_norm, [0.6, 0.8]), "std": (nnp.std, [-0.5, 0.5]),
+    "masked std": (lambda x: nnp.std(nnp.append(x, 1.0), where=np.array([True, True, False])), [-0.5, 0.5]),
+    "scaled": (lambda x: 3 * norm(x * 2), [3.6, 4.8]), "relu": (lambda x: norm(nm.nn.relu(x)), [0.6, 0.8]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", UNDERFLOWS)
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_lengths_that_underflow_have_the_true_slope_or_none(name: str, dtype: Any) -> None:
+    """From a length of 1 down to one whose square is 0. In between compiled code loses terms: it computes no subnormal numbers."""
+    f, true = UNDERFLOWS[name]
+    direction, t = np.array([3.0, 4.0], dtype), np.array([1.0, -2.0], dtype)
+    every = nm.vmap(lambda x: (nm.grad(f)(x), nm.jvp(f, (x,), (t,))[1], nm.vjp(f, x)[1](np.ones((), dtype))[0]))
+    scales = 2.0 ** -np.arange(0, 1015 if dtype is np.float64 else 120)
+    smallest, eps = np.finfo(dtype).tiny, np.finfo(dtype).eps
+    for run in (interpreted := every, nm.jit(every)):
+        exact = (run is interpreted) | (scales**2 > smallest / eps) | (scales**2 < eps * smallest)
+        slopes, along, back = (np.asarray(y, np.float64) for y in run((direction * scales[:, None]).astype(dtype)))
+        assert np.isfinite(slopes[: 480 if dtype is np.float64 else 55]).all()
+        assert not np.isfinite(slopes[-40:]).any()
+        for found, wanted in ((slopes, true), (back, true), (along, np.dot(true, t))):
+            error = np.abs(found - np.array(wanted))[exact]
+            assert error[np.isfinite(error)].max() < (2e-6 if dtype is np.float32 else 1e-13)
+
+
+@pytest.mark.parametrize("name", UNDERFLOWS)
+def test_lengths_of_zeros_have_the_slope_zero(name: str) -> None:
+    f, zero, t = UNDERFLOWS[name][0], np.zeros(2), np.array([1.0, -2.0])
+    for run in (lambda g: g, nm.jit):
+        assert np.array_equal(run(nm.grad(f))(zero), zero)
+        assert float(run(lambda x: nm.jvp(f, (x,), (t,))[1])(zero)) == 0
+        assert np.array_equal(run(nm.vmap(nm.grad(f)))(np.stack([zero, zero])), [zero, zero])
+        assert np.array_equal(run(nm.grad(lambda v: nm.jvp(f, (zero,), (v,))[1]))(t), zero)
+        assert float(run(nm.grad(lambda w: nm.grad(lambda x: w * f(x))(zero).sum()))(np.float64(1))) == 0
+        assert float(run(nm.grad(lambda w: nm.jvp(lambda x: w * f(x), (zero,), (t,))[1]))(np.float64(1))) == 0
 
 
 POWERS = {
@@ -245,6 +286,26 @@ def test_second_derivatives_of_a_power_by_its_exponent(point: tuple[float, float
         np.testing.assert_allclose(found, POWERS[point], rtol=1e-14)
     third = nm.grad(nm.jacfwd(nm.grad(lambda y: nnp.power(x, y))))(y)
     np.testing.assert_allclose(third, x**y * np.log(x) ** 3 if x else -POWERS[point], rtol=1e-14)
+
+
+@pytest.mark.parametrize("x", [0.0, -0.5])
+def test_boxcox_has_the_slopes_of_a_logarithm_at_the_power_zero(x: float) -> None:
+    """At 0 and for negative numbers, too, in both modes, interpreted and compiled."""
+    for run, d in itertools.product((lambda g: g, nm.jit), (nm.grad, nm.jacfwd, nm.jacrev)):
+        slope, by_power = (float(run(d(special.boxcox, i))(np.float64(x), np.float64(0))) for i in (0, 1))
+        assert slope == (INF if x == 0 else 1 / x)
+        assert by_power == INF if x == 0 else np.isnan(by_power)
+    for found in hessians(lambda power: special.boxcox(0.5, power), 0.0):
+        np.testing.assert_allclose(found, np.log(0.5) ** 3 / 3, rtol=1e-14)
+
+
+def test_signs_and_entropies_of_nan() -> None:
+    for run in (lambda f: f, nm.jit):
+        signs = run(special.gammasgn)(np.array([NAN, -0.5, 2.0, -1.0]))
+        np.testing.assert_array_equal(signs, [NAN, -1.0, 1.0, NAN])
+        p, q = np.array([-1.0, NAN, NAN, -1.0, 0.0]), np.array([NAN, -2.0, 0.5, 0.5, NAN])
+        for f, reference in ((special.rel_entr, scipy.special.rel_entr), (special.kl_div, scipy.special.kl_div)):
+            np.testing.assert_array_equal(run(f)(p, q), reference(p, q))
 
 
 @pytest.mark.parametrize("f", [special.xlogy, special.xlog1py, special.rel_entr, special.kl_div])
@@ -296,6 +357,31 @@ def test_functions_of_hermitian_matrices(matrix: str) -> None:
         np.testing.assert_allclose(mode(f)(np.float64(0)), first, rtol=1e-9)
         for outer in (nm.grad, nm.jacfwd):
             np.testing.assert_allclose(outer(mode(f))(np.float64(0)), second, rtol=1e-7)
+
+
+CLUSTERS = {"noise": (-1e-17, 1e-16, 14.0), "close": (1e-9, -1e-9, 14.0), "apart": (1e-6, 2e-6, 1.0), "small": (1e-5, 3e-5, 1.0)}
+
+
+SMOOTH_AT_ZERO = [(name, f) for name in CLUSTERS for f in ("exp", "cube")]
+NOT_SMOOTH_AT_ZERO = [(name, f) for name in ("apart", "small") for f in ("log", "maximum")]
+
+
+@pytest.mark.parametrize(("name", "f"), SMOOTH_AT_ZERO + NOT_SMOOTH_AT_ZERO)
+def test_functions_of_matrices_whose_eigenvalues_are_equal_but_for_rounding(name: str, f: str) -> None:
+    """The second derivative divides twice by the distance of two eigenvalues; the trace of it is known."""
+    w = np.array(CLUSTERS[name])
+    function = {"exp": nnp.exp, "cube": lambda w: w**3, "log": nnp.log, "maximum": lambda w: nnp.maximum(w, 1.5e-5)}[f]
+    v = np.linalg.qr(np.array([[1.0, 2, 3], [0, 1, -2], [4, 1, 1]]))[0]
+    a, b = (v * w) @ v.T, np.array([[0.3, 0.5, -0.2], [0.5, -0.4, 0.6], [-0.2, 0.6, 0.25]])
+    inner, (first, second) = v.T @ b @ v, {
+        "exp": (np.exp, np.exp), "cube": (lambda w: 3 * w**2, lambda w: 6 * w), "log": (lambda w: 1 / w, lambda w: -1 / w**2),
+        "maximum": (lambda w: (w > 1.5e-5) * 1.0, lambda w: w * 0),
+    }[f]  # fmt: skip
+    gap = w[:, None] - w[None]
+    quotients = np.where(np.abs(gap) < 1e-8, second(w)[:, None] + 0 * gap, (first(w)[:, None] - first(w)[None]) / (gap + (gap == 0)))
+    wanted = (quotients * inner**2).sum()
+    found = hessians(lambda t: nnp.trace(nnp.linalg.matrix_function(function, a + t * b)), 0.0)
+    np.testing.assert_allclose(found, wanted, rtol=1e-5)
 
 
 def test_nan_keep_their_tangents_in_sorts() -> None:

@@ -67,6 +67,14 @@ RARE = {
     ),
     "integers": (lambda i: i // 3 + (i & 4), np.ones(8, np.int32), "skip", "stablehlo.select"),
     "large numbers": (lambda x: nnp.minimum(x, 6.0) * 2, np.ones(4), "skip", "stablehlo.minimum"),
+    "huge numbers": (lambda x: nnp.where(nnp.abs(x) > 100, nnp.log(nnp.abs(x)), x), np.ones(3), "negate", "stablehlo.log"),
+    "huge sums": (
+        lambda x: nm.cond(x.sum() > 500, lambda x: nnp.log(x), lambda x: x * 2, x), np.ones(3), "negate", "stablehlo.log"),
+    "tiny numbers": (
+        lambda x: nnp.where(nnp.abs(x) < 1e-3, nnp.cbrt(x), x), np.ones(3), "negate", "stablehlo.cbrt"),
+    "zeros": (lambda x: nnp.where(x == 0, nnp.cos(x), x), np.ones(3), "negate", "stablehlo.cosine"),
+    "infinities": (lambda x: nnp.where(nnp.isinf(x), nnp.sign(x), x), np.ones(3), "negate", "stablehlo.sign"),
+    "NaN": (lambda x, y: nnp.where(nnp.isnan(x), nnp.exp(nnp.tanh(y)), x), (np.ones(3), np.ones(3)), "negate", "stablehlo.exponential"),
 }  # fmt: skip
 
 
@@ -74,7 +82,7 @@ RARE = {
 def test_faults_on_rare_values_are_caught(name, monkeypatch):
     f, x, fault, operation = RARE[name]
     monkeypatch.setattr(reference_check, "Executable", Interpreter)
-    module = nm.trace(f, x, name="f").lower().module
+    module = nm.trace(f, *(x if isinstance(x, tuple) else (x,)), name="f").lower().module
     caught = 0
     for k in range(40):
         broken = clone_module(module)
@@ -97,3 +105,24 @@ def test_the_arguments_of_a_call_are_not_all_that_is_checked(monkeypatch):
     nm.trace(lambda x: x * 3.0 + 2.0 * x * x, X, name="f").lower().module.operation.write_bytecode(file)
     (check,) = check_artifact(module, nm.CPU("host"), file.getvalue(), {"f": [0 * X]}).values()
     assert check.status == "differs"
+
+
+def test_branches_that_no_draw_reaches_are_named(monkeypatch):
+    """A side of a selection counts where the results were compared; others are in the detail of the check."""
+    monkeypatch.setattr(reference_check, "Executable", Interpreter)
+
+    def detail(f):
+        module = nm.trace(f, np.ones(3), name="f").lower().module
+        file = io.BytesIO()
+        module.operation.write_bytecode(file)
+        (check,) = check_artifact(module, nm.CPU("host"), file.getvalue()).values()
+        assert check.status == "checked"
+        return check.detail
+
+    assert "side" not in detail(lambda x: nnp.where(x > 0, x, 2 * x))
+    assert "huge" not in detail(lambda x: nnp.where(x > 0, x, 2 * x))
+    assert "side" not in detail(lambda x: nnp.where(x > 100, x, 2 * x))
+    hidden = lambda x: nnp.where(nnp.sin(x) == 0.123, 2.0, x)  # noqa: E731
+    assert detail(hidden).endswith("NaN; one side only of 1 selection or branch of the module")
+    both = lambda x: nm.cond(nnp.cos(x).sum() == 0.123, hidden, nnp.negative, x)  # noqa: E731
+    assert detail(both).endswith("; one side only of 1 selection or branch of the module")

@@ -10,6 +10,7 @@ import pytest
 import nabla_mlir as nm
 import nabla_mlir.numpy as nnp
 from nabla_mlir.base.errors import DeployError, TargetError
+from nabla_mlir.compiling import checking
 from nabla_mlir.staging import tuning
 from nabla_mlir.staging.tuning import Trial, _difference
 from nabla_mlir.tools import bench
@@ -75,6 +76,18 @@ def test_the_fastest_form_is_kept(tmp_path, monkeypatch):
     assert module.driver == "local-sync"
     assert [trial["form"] for trial in module.code.trials] == [t.form for t in compiled.trials]
     np.testing.assert_allclose(module.product(np.ones((64, 48), "f4"), np.ones(48, "f4")), np.full(64, 48.0))
+
+
+@pytest.mark.parametrize("cache", [False, True])
+def test_each_form_is_compiled_once(monkeypatch, cache):
+    """The artifact that was timed is the one that is checked and returned."""
+    monkeypatch.setattr(tuning, "FORMS", {name: tuning.FORMS[name] for name in ("default", "larger workgroups")})
+    compiled_by, artifacts = checking.compile_lowered, []
+    monkeypatch.setattr(checking, "compile_lowered", lambda *a, **k: artifacts.append(compiled_by(*a, **k)) or artifacts[-1])
+    compiled = nm.trace(lambda x: x * 3, nm.spec(5), name="thrice").lower().compile("cpu", tune=True, cache=cache)
+    assert len(artifacts) == 2
+    assert any(compiled.vmfb is artifact for artifact in artifacts)
+    assert compiled.checks["thrice"].status == "checked"
 
 
 def test_a_form_is_timed():

@@ -80,12 +80,12 @@ def ratio(numerator: Callable[[Any], Any], denominator: Callable[[Any], Any], fi
 # ---------------------------------------------------------------- gamma
 @library
 def gammasgn(x: Any) -> Tensor:
-    """The sign of the gamma function: at a zero that of the zero, NaN at the negative whole numbers."""
+    """The sign of the gamma function: at a zero that of the zero, NaN at the negative whole numbers and at NaN."""
     x = inexact(x)
     whole = floor(stop_gradient(x))
     odd = whole - 2.0 * floor(whole * 0.5) != 0.0
     one = full_like(x, 1)
-    below = where(whole == x, np.nan, where(odd, -one, one))
+    below = where((whole == x) | (x != x), np.nan, where(odd, -one, one))
     return where(x > 0.0, one, where(x == 0.0, where(signbit(stop_gradient(x)), -one, one), below))
 
 

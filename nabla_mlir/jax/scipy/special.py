@@ -208,9 +208,10 @@ def entr(x: ArrayLike) -> Tensor:
 
 @library
 def rel_entr(p: ArrayLike, q: ArrayLike) -> Tensor:
-    """p log(p / q); 0 where p is 0 and q is not negative, and inf elsewhere outside of the domain."""
+    """p log(p / q); 0 where p is 0 and q is not negative, inf elsewhere outside of the domain, and NaN where p or q is."""
     p, q = inexacts("rel_entr", p, q)
-    return where((p < 0.0) | (q < 0.0), np.inf, product(nan_where(q, p), log(p) - log(q)))
+    outside = ((p < 0.0) & (q == q)) | ((q < 0.0) & (p == p))
+    return where(outside, np.inf, product(nan_where(q, p), log(p) - log(q)))
 
 
 @library
@@ -234,7 +235,7 @@ def boxcox1p(x: ArrayLike, lmbda: Any) -> Tensor:
     return _power_less_one(log1p(x), power)
 
 
-_EXPONENTIAL = [1 / math.factorial(k + 1) for k in range(12)]  # (exp(w) - 1) / w
+_EXPONENTIAL = [1 / math.factorial(k + 2) for k in range(12)]  # (exp(w) - 1 - w) / w^2
 
 
 def _power_less_one(logarithm: Tensor, power: Tensor) -> Tensor:
@@ -242,7 +243,8 @@ def _power_less_one(logarithm: Tensor, power: Tensor) -> Tensor:
     w = product(power, logarithm)
     small = absolute(w) < 0.2
     safe = where(small | (power == 0.0), 1.0, power)
-    return where(small, logarithm * polynomial(where(small, w, 0.0), _EXPONENTIAL), expm1(where(small, 1.0, w)) / safe)
+    second = logarithm * logarithm * polynomial(where(small, w, 0.0), _EXPONENTIAL)
+    return where(small, logarithm + product(power, second), expm1(where(small, 1.0, w)) / safe)
 
 
 # ---------------------------------------------------------------- the normal distribution

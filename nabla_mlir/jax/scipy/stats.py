@@ -51,6 +51,12 @@ def _unless(outside: Any, other: float, value: Any) -> Any:
     return where(outside, other, value)
 
 
+def _log_complement(t: Any) -> Any:
+    """log(1 - exp(-t)) for t >= 0, with all digits."""
+    far = t > math.log(2)
+    return where(far, log1p(-exp(-_unless(~far, 1.0, t))), log(-expm1(-_unless(far, 1.0, t))))
+
+
 # ---------------------------------------------------------------- of real numbers
 def _exponential_rate(z: Any) -> Any:
     return _unless(z < 0, 0.0, z)
@@ -62,8 +68,8 @@ norm: Distribution = Distribution(
 )  # fmt: skip
 expon: Distribution = Distribution(
     "expon", log=lambda z: -_exponential_rate(z), outside=lambda z: z < 0, cdf=lambda z: -expm1(-_exponential_rate(z)),
-    sf=lambda z: exp(-_exponential_rate(z)), logsf=lambda z: -_exponential_rate(z), ppf=lambda q: -log1p(-_chance(q)),
-    isf=lambda q: -log(_chance(q)),
+    sf=lambda z: exp(-_exponential_rate(z)), logsf=lambda z: -_exponential_rate(z),
+    logcdf=lambda z: _log_complement(_exponential_rate(z)), ppf=lambda q: -log1p(-_chance(q)), isf=lambda q: -log(_chance(q)),
 )  # fmt: skip
 uniform: Distribution = Distribution(
     "uniform", log=lambda z: _unless((z < 0) | (z > 1), 0.5, z) * 0.0, outside=lambda z: (z < 0) | (z > 1),
@@ -115,11 +121,11 @@ def _gumbel_log_density(z: Any) -> Any:
 
 gumbel_r: Distribution = Distribution(
     "gumbel_r", log=_gumbel_log_density, cdf=lambda z: exp(-exp(-z)), logcdf=lambda z: -exp(-z), sf=lambda z: -expm1(-exp(-z)),
-    ppf=lambda q: -log(-log(q)), isf=lambda q: -log(-log1p(-q)),
+    logsf=lambda z: _log_complement(exp(-z)), ppf=lambda q: -log(-log(q)), isf=lambda q: -log(-log1p(-q)),
 )  # fmt: skip
 gumbel_l: Distribution = Distribution(
     "gumbel_l", log=lambda z: _gumbel_log_density(-z), cdf=lambda z: -expm1(-exp(z)), sf=lambda z: exp(-exp(z)),
-    logsf=lambda z: -exp(z), ppf=lambda q: log(-log1p(-q)), isf=lambda q: log(-log(q)),
+    logcdf=lambda z: _log_complement(exp(z)), logsf=lambda z: -exp(z), ppf=lambda q: log(-log1p(-q)), isf=lambda q: log(-log(q)),
 )  # fmt: skip
 t: Distribution = Distribution(
     "t", "df", log=lambda z, n: sp.gammaln((n + 1.0) * 0.5) - sp.gammaln(n * 0.5) - 0.5 * log(n * math.pi)
@@ -161,7 +167,8 @@ def _pareto_log(z: Any) -> Any:
 
 pareto: Distribution = Distribution(
     "pareto", "b", outside=lambda z, b: z < 1, log=lambda z, b: log(b) - (b + 1.0) * _pareto_log(z),
-    cdf=lambda z, b: -expm1(-b * _pareto_log(z)), sf=lambda z, b: exp(-b * _pareto_log(z)), logsf=lambda z, b: -b * _pareto_log(z),
+    cdf=lambda z, b: -expm1(-b * _pareto_log(z)), logcdf=lambda z, b: _log_complement(b * _pareto_log(z)),
+    sf=lambda z, b: exp(-b * _pareto_log(z)), logsf=lambda z, b: -b * _pareto_log(z),
     ppf=lambda q, b: exp(-log1p(-_chance(q)) / b), isf=lambda q, b: exp(-log(_chance(q)) / b),
 )  # fmt: skip
 
@@ -206,7 +213,7 @@ def _log_mass(a: Any, b: Any) -> Any:
     low, high = where(swap, -b, a), where(swap, -a, b)
     upper, lower = sp.log_ndtr(high), sp.log_ndtr(low)
     nothing = upper == -np.inf
-    return where(nothing, -np.inf, upper + log(-expm1(lower - _unless(nothing, 0.0, upper))))
+    return where(nothing, -np.inf, upper + _log_complement(_unless(nothing, 0.0, upper) - lower))
 
 
 def _truncated_log_cdf(z: Any, a: Any, b: Any) -> Any:

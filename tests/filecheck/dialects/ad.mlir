@@ -106,13 +106,17 @@ func.func @checkpoint(%x: tensor<f32>) -> tensor<f32> {
 // CHECK: "ad.root"(%{{.*}}) {degree = 2.000000e+00 : f64} : (tensor<f32>) -> tensor<f32>
 // CHECK: "ad.product"
 // CHECK: "ad.quotient"
+// CHECK: "ad.slope"(%{{.*}}, %{{.*}}) {degree = 2.000000e+00 : f64} : (tensor<f32>, tensor<f32>) -> tensor<f32>
+// CHECK: "ad.radial"
 // CHECK: "ad.hypot"
 // CHECK: "ad.power_log"(%{{.*}}, %{{.*}}) {degree = 1.000000e+00 : f64} : (tensor<f32>, tensor<f32>) -> tensor<f32>
 func.func @guards(%x: tensor<f32>) -> tensor<f32> {
   %y = "ad.root"(%x) {degree = 2.0 : f64} : (tensor<f32>) -> tensor<f32>
   %z = "ad.product"(%x, %y) : (tensor<f32>, tensor<f32>) -> tensor<f32>
   %w = "ad.quotient"(%x, %z) : (tensor<f32>, tensor<f32>) -> tensor<f32>
-  %v = "ad.hypot"(%x, %w) : (tensor<f32>, tensor<f32>) -> tensor<f32>
+  %s = "ad.slope"(%w, %y) {degree = 2.0 : f64} : (tensor<f32>, tensor<f32>) -> tensor<f32>
+  %r = "ad.radial"(%s, %x) : (tensor<f32>, tensor<f32>) -> tensor<f32>
+  %v = "ad.hypot"(%x, %r) : (tensor<f32>, tensor<f32>) -> tensor<f32>
   %u = "ad.power_log"(%x, %v) {degree = 1.0 : f64} : (tensor<f32>, tensor<f32>) -> tensor<f32>
   return %u : tensor<f32>
 }
