@@ -69,3 +69,11 @@ def test_a_run_that_fails_says_why(mock_driver: MockDriver, tmp_path: Path) -> N
         mock_driver.run(tmp_path / "plus.vmfb", "minus", (np.zeros(4, np.float32),))
     with pytest.raises(AssertionError, match=r"no end after 0\.01 s"):
         mock_driver.run(tmp_path / "plus.vmfb", "plus", (np.zeros(4, np.float32),), seconds=0.01)
+
+
+def test_machine_code_is_refused(mock_driver: MockDriver, tmp_path: Path) -> None:
+    """The kernels of products for sm_90a are machine code, which the interpreter of PTX cannot read."""
+    x = np.ones((64, 64), np.float32)
+    nm.trace(lambda x: x @ x, x, name="square").lower().compile(nm.CUDA("sm_90a"), cache=False).save(tmp_path / "square.vmfb")
+    with pytest.raises(AssertionError, match="the mock driver requires PTX, got machine code"):
+        mock_driver.run(tmp_path / "square.vmfb", "square", (x,))
