@@ -338,3 +338,27 @@ func.func @hypot_of_others(%x: tensor<f32>, %y: tensor<f64>) -> tensor<f32> {
   %z = "ad.hypot"(%x, %y) : (tensor<f32>, tensor<f64>) -> tensor<f32>
   return %z : tensor<f32>
 }
+
+// -----
+
+func.func @slope_of_one(%x: tensor<f32>) -> tensor<f32> {
+  // expected-error@below {{ad.slope requires 2 operands and one result of the same type, a tensor of static shape, got tensor<f32>, tensor<f32>.}}
+  %y = "ad.slope"(%x) {degree = 2.0 : f64} : (tensor<f32>) -> tensor<f32>
+  return %y : tensor<f32>
+}
+
+// -----
+
+func.func @slope_without_degree(%x: tensor<f32>) -> tensor<f32> {
+  // expected-error@below {{ad.slope requires the attribute 'degree', a float.}}
+  %y = "ad.slope"(%x, %x) : (tensor<f32>, tensor<f32>) -> tensor<f32>
+  return %y : tensor<f32>
+}
+
+// -----
+
+func.func @radial_of_others(%x: tensor<f32>, %y: tensor<f64>) -> tensor<f32> {
+  // expected-error@below {{ad.radial requires 2 operands and one result of the same type, a tensor of static shape, got tensor<f32>, tensor<f64>, tensor<f32>.}}
+  %z = "ad.radial"(%x, %y) : (tensor<f32>, tensor<f64>) -> tensor<f32>
+  return %z : tensor<f32>
+}
