@@ -122,6 +122,10 @@ class MaskError(TraceError, IndexError):
     """A mask of known values was needed to index with, and a traced one came: the number of elements would depend on it."""
 
 
+class AssignmentError(TraceError, ValueError):
+    """A traced value was assigned to an element of an array of NumPy, which holds numbers alone."""
+
+
 class StaticArgumentError(TraceError, ValueError):
     """A static argument of `jit` cannot be hashed, or the function has no argument of that name."""
 

@@ -14,11 +14,11 @@ from iree.compiler import ir
 
 from nabla_mlir.base import thresholds
 from nabla_mlir.base.errors import (
+    AssignmentError,
     ConcretizationError,
     NablaError,
     PerformanceWarning,
     SourceRange,
-    TraceError,
     raising_frame,
     user_frame,
 )
@@ -40,10 +40,11 @@ def advised() -> Iterator[None]:
     except ValueError as error:
         if isinstance(error, NablaError) or not isinstance(error.__cause__, ConcretizationError):
             raise
-        raise TraceError(
-            "x[i] = v requires an array of nabla_mlir for a traced value v, got an array of NumPy.", where=raising_frame(error),
+        raise AssignmentError(
+            "setting an array element (x[i] = v) requires an array of nabla_mlir for a traced value v, got an array of NumPy.",
+            where=raising_frame(error),
             help="make x with nabla_mlir.numpy, such as nnp.zeros, or collect the values in a list for nnp.stack.",
-        ) from None  # fmt: skip
+        ) from error.__cause__  # fmt: skip
 
 
 @contextlib.contextmanager

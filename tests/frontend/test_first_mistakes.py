@@ -17,6 +17,7 @@ import nabla_mlir as nm
 import nabla_mlir.numpy as nnp
 from nabla_mlir.base import thresholds
 from nabla_mlir.base.errors import (
+    AssignmentError,
     ConcretizationError,
     DeployError,
     DtypeError,
@@ -60,7 +61,7 @@ CASES: dict[str, tuple[Callable[[], Any], type[NablaError], str, str]] = {
     "hvp of a list": (lambda: nm.hvp(norm)(X, [1.0, 2.0, 3.0]), TreeError, "got a list in v for an array", "np.array"),
     "vjp of a wrong cotangent": (lambda: nm.vjp(norm, X)[1](X), ShapeError, r"got \(3,\) for \(\)\.", ""),
     "a NumPy array filled": (
-        lambda: nm.grad(filled)(X), TraceError, "requires an array of nabla_mlir for a traced value v, got an array of NumPy", "nnp.zeros",
+        lambda: nm.grad(filled)(X), AssignmentError, "requires an array of nabla_mlir for a traced value v, got an array of NumPy", "nnp.zeros",
     ),
     "a NumPy array filled in jit": (lambda: nm.jit(filled)(X), TraceError, "requires an array of nabla_mlir", "nnp.stack"),
     "a NumPy function": (lambda: nm.jit(lambda x: np.sin(x))(X), ConcretizationError, "a NumPy function requires", "nabla_mlir.numpy"),
