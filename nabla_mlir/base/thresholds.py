@@ -63,8 +63,7 @@ LINSPACE_TABLE: Annotated[int, Chosen("elements", "a table is part of the artifa
 # A line of the user gets a warning if it traces a function so often and so long, or makes so many operations in one trace.
 REPEATED_TRACES: Annotated[int, Chosen("traces", "a few are a session at the prompt")] = 100
 TRACING_SECONDS: Annotated[float, Chosen("s", "a user waits, and jit would take less")] = 2.0
-REPEATS_OF_AN_OPERATION: Annotated[int, Chosen("times", "a loop of Python of fewer steps is not what takes long")] = 100
-OPERATIONS_OF_A_LINE: Annotated[int, Chosen("operations", "compilation takes more than a minute")] = 2000
+OPERATIONS_OF_A_LINE: Annotated[int, Chosen("operations", "one call of random.beta makes 2,400, and its gradient more")] = 10_000
 
 # Outside `jit` a program is interpreted until that has taken as long as compiling it, and a compiled one is checked where that
 # takes a small part of it: what compiling takes at least, in all and for each operation.

@@ -108,12 +108,9 @@ def advise_on_long_traces(module: ir.Module) -> None:
     operations = nested(module.operation)
     if len(operations) < thresholds.OPERATIONS_OF_A_LINE:
         return
-    places = [(op, where) for op in operations if (where := source_of(op.location)) is not None]
-    lines = Counter((where.filename, where.line) for _, where in places)
+    lines = Counter((where.filename, where.line) for op in operations if (where := source_of(op.location)) is not None)
     for (filename, line), count in lines.most_common(1):
-        # A loop repeats each of its operations; one call of a function of nabla_mlir may make thousands of different ones.
-        repeated = Counter(str(op.location) for op, where in places if (where.filename, where.line) == (filename, line))
-        if count < thresholds.OPERATIONS_OF_A_LINE or repeated.most_common(1)[0][1] < thresholds.REPEATS_OF_AN_OPERATION:
+        if count < thresholds.OPERATIONS_OF_A_LINE:
             continue
         _warn(f"this line made {count} operations in one trace: a loop of Python is written out, and takes long to compile. "
               "nm.fori_loop and nm.scan compile one iteration.", SourceRange(filename, line))  # fmt: skip

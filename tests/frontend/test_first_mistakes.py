@@ -182,7 +182,6 @@ def test_a_line_that_traces_again_and_again_gets_a_hint(monkeypatch: pytest.Monk
 
 def test_a_loop_of_python_that_is_written_out_gets_a_hint(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(thresholds, "OPERATIONS_OF_A_LINE", 20)
-    monkeypatch.setattr(thresholds, "REPEATS_OF_AN_OPERATION", 8)
 
     def f(x: Any) -> Any:
         for _ in range(15):
