@@ -288,7 +288,7 @@ def module(**traced: Traced) -> Traced:
         whole = ir.Module.create()
         entries = []
         for name, stage in traced.items():
-            if not isinstance(stage, Traced):
+            if not isinstance(stage, Stage):
                 raise TraceError(f"module requires traced functions, got {type(stage).__name__} for {name}.", where=user_frame(),
                                  help=f"write {name}=nm.trace(f, *specs).")  # fmt: skip
             if len(stage.entries) != 1:
