@@ -55,7 +55,7 @@ SUMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
 def numpy_added(x: np.ndarray, rows: np.ndarray, *indices: np.ndarray) -> np.ndarray:
     """The sums in f64, or in integers."""
     total = x.astype(np.float64 if x.dtype.kind not in "iu" else x.dtype)
-    inside = np.all([(0 <= i) & (i < n) for i, n in zip(indices, x.shape)], axis=0)
+    inside = np.all([(i >= 0) & (i < n) for i, n in zip(indices, x.shape, strict=False)], axis=0)
     np.add.at(total, tuple(i[inside] for i in indices), rows[inside].astype(total.dtype))
     return total
 
