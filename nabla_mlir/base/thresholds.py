@@ -261,6 +261,8 @@ SUM_BY_ROWS: Annotated[int, Measured("terms")] = 1 << 13
 SUM_IN_PARTS: Annotated[int, Chosen("terms", "accuracy: 10⁶ squares in f32, one after the other, are 8e-4 off")] = (
     1 << 13
 )
+# From here on a product is computed in parts of its inner axis.
+PRODUCT_IN_PARTS: Annotated[int, Chosen("terms", "accuracy: 10⁵ equal terms in f32, one after the other, are 7e-4 off")] = 1 << 15
 # On a GPU a sum of so many terms is taken in two levels, where there are fewer results than it has threads.
 PARALLEL_TERMS: Annotated[int, Chosen("terms", "H100: 65,536 terms of one sum take 60 to 100 µs in one group of threads")] = 1 << 12
 PARALLEL_RESULTS: Annotated[int, Chosen("results", "an H100 runs 2,048 threads on each of 132 processors")] = 1 << 15

@@ -26,7 +26,8 @@ def main() -> int:
         import triton  # once, before the processes divide
 
         triton.knobs.runtime.add_stages_inspection_hook = _without_scratch
-        workers = max(1, min(len(kernels), len(os.sched_getaffinity(0))))
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        workers = max(1, min(len(kernels), cores))
         paths = []
         for number, kernel in enumerate(kernels):
             path = Path(folder, f"{number}.ttir")

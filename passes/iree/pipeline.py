@@ -22,6 +22,7 @@ from nabla_mlir.passes.iree.faults.legalize_sorts import LegalizeSortsPass
 from nabla_mlir.passes.iree.faults.legalize_types import LegalizeTypesPass
 from nabla_mlir.passes.iree.faults.limit_buffers import LimitBuffersPass
 from nabla_mlir.passes.iree.faults.one_device import OneDevicePass
+from nabla_mlir.passes.iree.faults.products_in_parts import ProductsInPartsPass
 from nabla_mlir.passes.iree.faults.read_carries import ReadCarriesPass
 from nabla_mlir.passes.iree.faults.separate_constants import SeparateConstantsPass
 from nabla_mlir.passes.iree.faults.separate_parts import SeparatePartsPass
@@ -101,6 +102,7 @@ class LegalizeForIreePipeline(NamedPipeline):
         Step(LegalizeIndexingPass, "Scatters become reductions, pads, selections and conversions."),
         Step(LegalizeReductionsPass, "Windows become reductions, complex pads and selections, and conversions."),
         Step(LegalizeConvolutionsPass, "Convolutions become complex pads and conversions."),
+        Step(ProductsInPartsPass, "Decompositions contain products; the parts are legal products.", unless="long_sums"),
         Step(LegalizeProductsPass, "Products become conversions, and operations on the two parts of complex numbers."),
         Step(LegalizeComplexPass,
              "The parts of complex numbers are real constants, selections and pads, which IREE computes rightly."),

@@ -76,9 +76,10 @@ def test_tiles_of_the_cost_model():
     square = contraction(lambda a, b: a @ b, (512, 512), (512, 512))
     long = contraction(lambda a, b: a.T @ b, (5000, 64), (5000, 64))
     large = contraction(lambda a, b: a @ b, (4096, 4096), (4096, 4096))
-    found = [tiling_of(c) for c in (square, long, large)]
+    longest = contraction(lambda a, b: a.T @ b, (10**6, 64), (10**6, 64))  # parts of at most 2^14 terms, for accuracy
+    found = [tiling_of(c) for c in (square, long, large, longest)]
     assert all(found)
-    assert [t.splits for t in found if t] == [2, 32, 1]
+    assert [t.splits for t in found if t] == [2, 32, 1, 64]
     vector, small = contraction(lambda a, b: a @ b, (4096, 4096), (4096, 1)), contraction(lambda a, b: a @ b, (8, 8), (8, 8))
     assert tiling_of(vector) is None
     assert tiling_of(small) is None

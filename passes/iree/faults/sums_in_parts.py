@@ -59,7 +59,7 @@ def in_parts(op: ir.Operation, axis: int) -> Val:
     """The same sum in two levels along an axis."""
     (x, initial), dims = operands(op), list(op.attributes["dimensions"])
     length = x.shape[axis]
-    width = _near_root(length)
+    width = near_root(length)
     whole = length // width * width
     body = b.cut(x, axis, 0, whole)
     body = b.reshape(body, (*x.shape[:axis], whole // width, width, *x.shape[axis + 1 :]))
@@ -70,7 +70,7 @@ def in_parts(op: ir.Operation, axis: int) -> Val:
     return total + b.reduce_sum(b.cut(x, axis, whole, length), dims)
 
 
-def _near_root(n: int) -> int:
+def near_root(n: int) -> int:
     """A divisor of n within a factor of 4 of its square root, a multiple of the vector size if possible; else the rounded root."""
     root = math.isqrt(n)
     divisors = [d for d in range(max(root // 4, 2), 4 * root + 1) if n % d == 0]

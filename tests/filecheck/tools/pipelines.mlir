@@ -6,6 +6,7 @@
 // LIST: --nabla-iree {{ *}}- Prepare plain StableHLO so that IREE compiles
 // LIST-NEXT: --target {{ *}}- kind of device that the module is compiled for
 // LIST-NEXT: --vector-bytes
+// LIST-NEXT: --triton
 // LIST-NEXT: cse {{ *}}Equal operations are rewritten once
 // LIST-NEXT: nabla-legalize-for-iree
 // LIST-NEXT: nabla-schedule {{.*}} (vector-bytes)
@@ -15,7 +16,7 @@
 // CPU: builtin.module(cse,nabla-verify-supported,nabla-one-device,nabla-forget-empty,nabla-count-loops,nabla-legalize-linalg,
 // CPU-SAME: nabla-forget-unique-indices,nabla-read-carries,nabla-sums-in-parts,nabla-fuse-chains,nabla-limit-buffers,nabla-wait-for-loops,nabla-update-in-place,
 // VULKAN: nabla-legalize-linalg{target=vulkan}
-// VULKAN-SAME: nabla-hold-loop-results,nabla-read-carries,nabla-fuse-chains,nabla-limit-buffers{target=vulkan},nabla-wait-for-loops,nabla-update-in-place{target=vulkan}
+// VULKAN-SAME: nabla-hold-loop-results,nabla-read-carries,nabla-fuse-chains{target=vulkan},nabla-limit-buffers{target=vulkan},nabla-wait-for-loops,nabla-update-in-place{target=vulkan}
 // FAST: builtin.module(nabla-verify,{{.*}}nabla-verify-lowered,cse,
 // FAST-SAME: nabla-legalize-linalg{vector-bytes=32}
 // FAST-SAME: nabla-schedule-products{vector-bytes=32},nabla-sums-in-parts,nabla-fuse-chains
