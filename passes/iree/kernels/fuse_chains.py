@@ -38,8 +38,8 @@ class FuseChainsPass(Pass):
     - IREE's fusion would make many operations of it.
     - It is long, and IREE would make several dispatches of it. The sine in f64: seven dispatches, 89 ms for 10⁶ elements;
       in one 17 ms.
-    - IREE would make several dispatches of it, each of which costs the host of a GPU 2 to 3 microseconds. The cell of an LSTM with
-      its tangent: 15, then 3.
+    - IREE would make three dispatches or more of it, each of which costs the host of a GPU 2 to 3 microseconds. The cell of an LSTM
+      with its tangent: 15, then 3.
     - It is shorter, but IREE would write many of its values to memory. The Hessian-vector product of an optical flow of
       512x512 points: 39 MB, then 26.
 
@@ -73,7 +73,7 @@ class FuseChainsPass(Pass):
         is_cut = copies > len(steps) or any(map(_is_narrowing, chain.ops))
         if copies > self.max_copies or (is_cut and len(steps) >= self.least_operations):
             return True
-        if not TARGETS[self.target].codegen.cheap_dispatches and parts.dispatches() > 1:
+        if not TARGETS[self.target].codegen.cheap_dispatches and parts.dispatches() > 2:
             return True
         spills = parts.spills() - len(_read_in_parts(steps))
         return is_cut and spills >= self.least_spills and len(steps) >= self.least_of_spills
