@@ -125,7 +125,7 @@ class _Comparison:
         found = {}
         for name in self.runs.entries:
             found[name] = self._check(name)
-            self.runs.branches.settle(found[name].status == CHECKED)
+            self.runs.branches.finish_run(found[name].status == CHECKED)
         return found
 
     def _check(self, name: str) -> Check:

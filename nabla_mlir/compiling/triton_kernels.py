@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Any
 
 from nabla_mlir.base.errors import CompileError
 from nabla_mlir.compiling import cache as disk
-from nabla_mlir.targets.toolchain import triton_version
+from nabla_mlir.targets.toolchain import run_process, triton_version
 
 _TIMEOUT = 1800.0
 _MOST_SHARED = {80: 163, 90: 227}  # KiB that one block may use, by compute capability; 99 for others
@@ -51,13 +50,11 @@ _KEY = "triton-2"  # the version of the form of the entries
 
 def _compile(requests: list[dict[str, Any]]) -> list[dict[str, Any]]:
     worker = Path(__file__).with_name("triton_worker.py")
-    try:
-        result = subprocess.run([sys.executable, str(worker)], input=json.dumps(requests).encode(), capture_output=True,
-                                timeout=_TIMEOUT)  # fmt: skip
-    except subprocess.TimeoutExpired:
-        raise CompileError(f"compiling requires that Triton ends within {_TIMEOUT:g} s, got no result in that time.") from None
+    result = run_process([sys.executable, str(worker)], json.dumps(requests).encode(), timeout=_TIMEOUT)
+    if result.timed_out:
+        raise CompileError(f"compiling requires that Triton ends within {_TIMEOUT:g} s, got no result in that time.")
     if result.returncode:
-        lines = result.stderr.decode(errors="replace").strip().splitlines()
+        lines = result.stderr.strip().splitlines()
         raise CompileError(f"compiling requires that Triton {triton_version()} runs, got {lines[-1] if lines else 'a crash'}.",
                            help="compile without it: CUDA(triton=False).")  # fmt: skip
     found: list[dict[str, Any]] = json.loads(result.stdout)

@@ -17,7 +17,7 @@ class Branches:
     """
 
     def __init__(self) -> None:
-        self._new: dict[ir.Operation, set[int]] = {}  # chosen since the last `settle`
+        self._new: dict[ir.Operation, set[int]] = {}  # chosen since the last `finish_run`
         self._seen: dict[ir.Operation, set[int]] = {}  # of what lacks a side
         self._complete: set[ir.Operation] = set()
 
@@ -26,7 +26,7 @@ class Branches:
         if (op.name == _SELECT or op.name in _BRANCHES) and op not in self._complete:
             self._new.setdefault(op, set()).update(np.unique(operands[0]).astype(int).tolist())
 
-    def settle(self, is_compared: bool) -> None:
+    def finish_run(self, is_compared: bool) -> None:
         """Ends a run: its sides count if its results were compared."""
         for op, sides in self._new.items():
             seen = self._seen.setdefault(op, set())

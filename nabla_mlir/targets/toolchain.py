@@ -97,13 +97,18 @@ def disassembled(artifact: bytes) -> str:
 def run_compiler(
     arguments: list[str], stdin: bytes, *, timeout: float | None = None, program: str = "iree-compile"
 ) -> Finished:
-    """Runs `iree-compile`, or a program next to it, to its end; its failure does not affect this process.
+    """Runs `iree-compile`, or a program next to it, to its end; its failure does not affect this process."""
+    return run_process([str(iree_compile().with_name(f"{program}{_SUFFIX}")), *arguments], stdin, timeout=timeout)
+
+
+def run_process(command: list[str], stdin: bytes, *, timeout: float | None = None) -> Finished:
+    """Runs a program to its end; its failure does not affect this process.
 
     The process has its own session, so that a timeout or an interrupt also ends a linker that it has started. It ends
     when the waiting thread ends, also if this process is killed.
     """
     process = subprocess.Popen(
-        [*_bound_to_parent(), iree_compile().with_name(f"{program}{_SUFFIX}"), *arguments],
+        [*_bound_to_parent(), *command],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

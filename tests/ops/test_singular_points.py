@@ -337,11 +337,11 @@ def test_a_vector_of_a_single_eigenvalue_moves_beside_equal_ones() -> None:
     np.testing.assert_allclose(np.abs(moved), [0.5, 1.0, 0.0], atol=1e-12)
 
 
-@pytest.mark.parametrize("matrix", ["equal", "close", "apart"])
+@pytest.mark.parametrize("matrix", ["equal", "close", "separate"])
 def test_functions_of_hermitian_matrices(matrix: str) -> None:
     rng = np.random.default_rng(5)
     q = np.linalg.qr(rng.normal(size=(3, 3)) + 1j * rng.normal(size=(3, 3)))[0]
-    w = {"equal": [1, 1, 2], "close": [1, 1 + 1e-9, 2], "apart": [1, 2, 3]}[matrix]
+    w = {"equal": [1, 1, 2], "close": [1, 1 + 1e-9, 2], "separate": [1, 2, 3]}[matrix]
     a, e = q @ np.diag(w) @ q.conj().T, rng.normal(size=(3, 3)) + 1j * rng.normal(size=(3, 3))
     e, weights = e + e.conj().T, rng.normal(size=(3, 3))
 
@@ -359,11 +359,11 @@ def test_functions_of_hermitian_matrices(matrix: str) -> None:
             np.testing.assert_allclose(outer(mode(f))(np.float64(0)), second, rtol=1e-7)
 
 
-CLUSTERS = {"noise": (-1e-17, 1e-16, 14.0), "close": (1e-9, -1e-9, 14.0), "apart": (1e-6, 2e-6, 1.0), "small": (1e-5, 3e-5, 1.0)}
+CLUSTERS = {"noise": (-1e-17, 1e-16, 14.0), "close": (1e-9, -1e-9, 14.0), "separate": (1e-6, 2e-6, 1.0), "small": (1e-5, 3e-5, 1.0)}
 
 
 SMOOTH_AT_ZERO = [(name, f) for name in CLUSTERS for f in ("exp", "cube")]
-NOT_SMOOTH_AT_ZERO = [(name, f) for name in ("apart", "small") for f in ("log", "maximum")]
+NOT_SMOOTH_AT_ZERO = [(name, f) for name in ("separate", "small") for f in ("log", "maximum")]
 
 
 @pytest.mark.parametrize(("name", "f"), SMOOTH_AT_ZERO + NOT_SMOOTH_AT_ZERO)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 from typing import Any
 
 import ml_dtypes
@@ -22,6 +21,7 @@ from nabla_mlir.passes.iree.gpu.sources import contraction_of
 from nabla_mlir.passes.iree.gpu.sums import FOLDS, Sums
 from nabla_mlir.passes.iree.gpu.tiles import _F32, Tiling, microseconds, tiling_of
 from nabla_mlir.targets import cuda
+from nabla_mlir.targets.toolchain import Finished
 
 lax = nm.jax.lax
 
@@ -49,7 +49,7 @@ def test_axes_that_lie_like_one_are_one():
 
 
 def test_columns_are_neighbours_in_the_result():
-    """The features of an NCHW convolution are far apart, so they are rows; its positions are columns."""
+    """In NCHW, neighbouring positions are neighbours in memory and neighbouring features are not: positions are columns."""
     dims = ("NCHW", "OIHW", "NCHW")
     convolved = lambda x, w: lax.conv_general_dilated(x, w, (1, 1), "SAME", dimension_numbers=dims)  # noqa: E731
     conv = contraction(convolved, (2, 16, 8, 8), (24, 16, 3, 3))
@@ -149,8 +149,8 @@ def test_a_kernel_that_triton_refuses_is_left_to_iree(product, monkeypatch):
 
 @pytest.mark.parametrize(("code", "message"), [(3, "got the last line"), (-9, "got a crash")])
 def test_a_worker_that_fails(monkeypatch, code, message):
-    output = b"first\nthe last line\n" if code > 0 else b""
-    monkeypatch.setattr(triton_kernels.subprocess, "run", lambda *_, **__: subprocess.CompletedProcess([], code, b"", output))
+    output = "first\nthe last line\n" if code > 0 else ""
+    monkeypatch.setattr(triton_kernels, "run_process", lambda *_, **__: Finished(code, b"", output))
     with pytest.raises(CompileError, match=message) as error:
         triton_kernels._compile([{}])
     assert "CUDA(triton=False)" in str(error.value)

@@ -46,24 +46,30 @@ def _count_upwards(op: ir.Operation) -> None:
         return
     with ir.InsertionPoint(op), op.location:
         others = [i for i in range(len(op.operands)) if i != counter.carry]
-        limit = _index(counter.trips)
+        limit = index(counter.trips)
 
         def body(carry: list[Tensor]) -> list[Tensor]:
             number, states = carry[0], carry[1:]
-            arguments, ops, outputs = body_of(op.regions[1])
-            mapping = {arguments[i]: s.value for i, s in zip(others, states, strict=True)}
-            mapping[arguments[counter.carry]] = value_of(op, counter, number).value
-            clone_body(ops, mapping)
-            following = [wrap(mapping.get(outputs[i], outputs[i])) for i in others]
-            return [add(number, _index(1)), *following]
+            following = iteration(op, counter, number, states)
+            return [add(number, index(1)), *following]
 
         states = [wrap(op.operands[i]) for i in others]
         outs = emit_while(
-            [_index(0), *states], lambda carry: compare(carry[0], limit, comparison_direction="LT"), body
+            [index(0), *states], lambda carry: compare(carry[0], limit, comparison_direction="LT"), body
         )
         results = dict(zip(others, outs[1:], strict=True))
-        results[counter.carry] = value_of(op, counter, _index(counter.trips))
+        results[counter.carry] = value_of(op, counter, index(counter.trips))
         replace(op, [results[i] for i in range(len(op.operands))])
+
+
+def iteration(op: ir.Operation, counter: Counter, number: Tensor, states: list[Tensor]) -> list[Tensor]:
+    """The body of a loop in iteration `number`: the carries without the counter, from those before."""
+    arguments, ops, outputs = body_of(op.regions[1])
+    others = [i for i in range(len(op.operands)) if i != counter.carry]
+    mapping = {arguments[i]: s.value for i, s in zip(others, states, strict=True)}
+    mapping[arguments[counter.carry]] = value_of(op, counter, number).value
+    clone_body(ops, mapping)
+    return [wrap(mapping.get(outputs[i], outputs[i])) for i in others]
 
 
 def value_of(op: ir.Operation, counter: Counter, number: Tensor) -> Tensor:
@@ -78,5 +84,6 @@ def value_of(op: ir.Operation, counter: Counter, number: Tensor) -> Tensor:
     return add(start, value) if counter.start else value
 
 
-def _index(value: int) -> Tensor:
+def index(value: int) -> Tensor:
+    """A number of an iteration."""
     return full((), value, INDEX)

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
 from iree.compiler import ir
 
 from nabla_mlir.base import thresholds
@@ -13,10 +14,13 @@ from nabla_mlir.dialects import builder as b
 from nabla_mlir.dialects import stablehlo as hlo
 from nabla_mlir.dialects.builder import Val
 from nabla_mlir.dialects.regions import nested_in_functions
-from nabla_mlir.dialects.types import is_float
+from nabla_mlir.dialects.types import is_float, is_narrow, tensor_type
 from nabla_mlir.passes.base import Pass, register
 from nabla_mlir.passes.iree.faults.sums_in_parts import near_root
-from nabla_mlir.passes.iree.pattern import operands
+from nabla_mlir.passes.iree.pattern import attributes_of, operands
+from nabla_mlir.table.traits import size_of
+
+_DIMS = "dot_dimension_numbers"
 
 
 @register
@@ -39,50 +43,60 @@ class ProductsInPartsPass(Pass):
 
 
 def _divide(op: ir.Operation) -> None:
-    (x, y), result = operands(op), Val(op.results[0])
-    if not (is_float(x.dtype) and x.static and y.static):
+    x, y = operands(op)
+    if not is_float(x.dtype) or (length := longest_inner_axis(op)) < thresholds.PRODUCT_IN_PARTS:
         return
-    dims = hlo.DotDims.decode(op.attributes["dot_dimension_numbers"])
-    left_batch, right_batch, left, right = (list(dims[name]) for name in hlo.DotDims.lists)
-    if not left:
-        return
-    k = max(range(len(left)), key=lambda i: x.shape[left[i]])
-    length = x.shape[left[k]]
-    size = max(1, math.prod(result.shape))
+    size = max(1, size_of(op.results[0]))
     most = (math.prod(x.shape) + math.prod(y.shape)) // (4 * size)  # the parts take no more memory than the factors
-    if length < thresholds.PRODUCT_IN_PARTS or most < 2:
+    if most < 2:
         return
-    parts = min(length // near_root(length), most)
-    width = length // parts
     with ir.InsertionPoint(op), op.location:
-        first, second = _in_parts(x, left[k], parts, width), _in_parts(y, right[k], parts, width)
-        numbers = hlo.DotDims.encode({
-            "lhs_batching_dimensions": [left[k], *(_moved(d, left[k]) for d in left_batch)],
-            "rhs_batching_dimensions": [right[k], *(_moved(d, right[k]) for d in right_batch)],
-            "lhs_contracting_dimensions": [left[k] + 1 if d == left[k] else _moved(d, left[k]) for d in left],
-            "rhs_contracting_dimensions": [right[k] + 1 if d == right[k] else _moved(d, right[k]) for d in right],
-        })  # fmt: skip
-        total = b.reduce_sum(_product(op, first, second, numbers, (parts, *result.shape)), [0])
-        if (rest := parts * width) < length:
-            first, second = b.cut(x, left[k], rest, length), b.cut(y, right[k], rest, length)
-            total = total + _product(op, first, second, op.attributes["dot_dimension_numbers"], result.shape)
-        op.results[0].replace_all_uses_with(total.value)
+        total = product_in_parts(op, min(length // near_root(length), most))
+    op.results[0].replace_all_uses_with(total.value)
     op.erase()
 
 
-def _moved(dim: int, axis: int) -> int:
-    """The position of a dimension when an axis has become two."""
-    return dim + 1 if dim > axis else dim
+def longest_inner_axis(op: ir.Operation) -> int:
+    """The size of the longest axis over which a product sums; 0 if it has none, or if a shape is dynamic."""
+    x, y = operands(op)
+    inner = hlo.DotDims.decode(op.attributes[_DIMS])["lhs_contracting_dimensions"]
+    return max((x.shape[dim] for dim in inner), default=0) if x.static and y.static else 0
 
 
-def _in_parts(x: Val, axis: int, parts: int, width: int) -> Val:
-    """x with the whole parts of an axis along two axes: which part, and where in it."""
-    body = x if parts * width == x.shape[axis] else b.cut(x, axis, 0, parts * width)
-    return b.reshape(body, (*x.shape[:axis], parts, width, *x.shape[axis + 1 :]))
+def product_in_parts(op: ir.Operation, count: int) -> Val:
+    """The product of a stablehlo.dot_general as a batch of `count` products over parts of its longest inner axis, and their sum."""
+    x, y = operands(op)
+    numbers = hlo.DotDims.decode(op.attributes[_DIMS])
+    pairs = zip(numbers["lhs_contracting_dimensions"], numbers["rhs_contracting_dimensions"], strict=True)
+    i, j = max(pairs, key=lambda pair: x.shape[pair[0]])
+    length = x.shape[i]
+    width = length // count
+    whole = count * width
+    parts = {name: [*dims] for name, dims in numbers.items()}
+    for side, dim in (("lhs", i), ("rhs", j)):
+        for what in ("batching", "contracting"):
+            key = f"{side}_{what}_dimensions"
+            parts[key] = [d + (d >= dim) for d in numbers[key]]  # the part axis comes before its terms
+        parts[f"{side}_batching_dimensions"].insert(0, dim)
+    factors = [_split(b.cut(v, dim, 0, whole), dim, width) for v, dim in ((x, i), (y, j))]
+    result = Val(op.results[0])
+    dtype = sum_dtype(result.dtype)
+    total = b.reduce_sum(_dot(op, factors, parts, tensor_type((count, *result.shape), dtype)), [0])
+    if whole != length:
+        rest = [b.cut(v, dim, whole, length) for v, dim in ((x, i), (y, j))]
+        total = total + _dot(op, rest, numbers, tensor_type(result.shape, dtype))
+    return b.convert(total, result.dtype)
 
 
-def _product(op: ir.Operation, x: Val, y: Val, numbers: ir.Attribute, shape: tuple[int, ...]) -> Val:
-    """The same product of other factors."""
-    attributes = {name: op.attributes[name] for name in op.attributes} | {"dot_dimension_numbers": numbers}
-    type = ir.RankedTensorType.get(shape, ir.RankedTensorType(op.results[0].type).element_type)
-    return Val(ir.Operation.create(op.name, [type], [x.value, y.value], attributes).results[0])
+def sum_dtype(dtype: np.dtype) -> np.dtype:
+    """The dtype in which partial sums are added; f32 for narrow floats, so that partial sums are not rounded to them."""
+    return np.dtype(np.float32) if is_narrow(dtype) else dtype
+
+
+def _split(x: Val, dim: int, width: int) -> Val:
+    return b.reshape(x, (*x.shape[:dim], x.shape[dim] // width, width, *x.shape[dim + 1 :]))
+
+
+def _dot(op: ir.Operation, factors: list[Val], numbers: dict[str, list[int]], type: ir.Type) -> Val:
+    attributes = {**attributes_of(op), _DIMS: hlo.DotDims.encode(numbers)}
+    return Val(b.make(op.name, factors, [type], attributes).results[0])

@@ -1,4 +1,4 @@
-"""Where the elements of a tile lie: the code that computes their offsets in memory."""
+"""Code that computes the offsets in memory of the elements of a tile."""
 
 from __future__ import annotations
 

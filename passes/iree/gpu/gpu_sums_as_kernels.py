@@ -64,7 +64,7 @@ def sums(op: ir.Operation, target: Target) -> Replacement:
 
 
 def _is_slow(x: Val, dims: list[int]) -> bool:
-    """True if IREE would use few threads, or read far apart."""
+    """True if IREE would use few threads, or if neighbouring terms are not neighbours in memory."""
     size, results = math.prod(x.shape), math.prod(n for d, n in enumerate(x.shape) if d not in dims)
     if size < thresholds.GPU_SUM or results == 0 or size >= 2**31:
         return False

@@ -46,11 +46,7 @@ class _Kernel:
             step = w.times(part, self.batch * self.rows * self.columns)
             offset = step if offset is None else w.add(offset, step)
         w.store(w.pointers(arguments[2], offset, shape), total, w.all([m for m in (row_mask, column_mask) if m]))
-        body = "\n".join(w.lines)
-        inputs = ", ".join(
-            f"{x.name}: {x.type} {{tt.divisibility = 16 : i32}}" for x in arguments
-        )
-        return f"module {{\n  tt.func public @{name}({inputs}) {{\n{body}\n    tt.return\n  }}\n}}\n"
+        return w.module(name, {x.name: x.element[:-1] for x in arguments})
 
     @property
     def stored(self) -> str:

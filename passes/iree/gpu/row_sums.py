@@ -133,6 +133,4 @@ def _kernel(
     assert target is not None
     assert mask is not None
     body(w, _Element(w, source, target, mask))
-    inputs = ", ".join(f"{name}: !tt.ptr<{type}> {{tt.divisibility = 16 : i32}}" for name, type in arguments)
-    text = "\n".join(w.lines)
-    return f"module {{\n  tt.func public @{name}({inputs}) {{\n{text}\n    tt.return\n  }}\n}}\n"
+    return w.module(name, dict(arguments))

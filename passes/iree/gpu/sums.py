@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from nabla_mlir.passes.iree.gpu.addresses import offset_of, positions, split_index
 from nabla_mlir.passes.iree.gpu.contraction import Access, Contraction, strides_of
 from nabla_mlir.passes.iree.gpu.writer import Code, Writer, type_of
+from nabla_mlir.passes.iree.kernels.scalars import neutral as neutral_of
 
 WARPS = 4
 _TILE = 2048  # elements that a block reads at once
@@ -18,19 +19,16 @@ _LEAST_TILES = 2  # that a part of the inner indices has
 
 @dataclass(frozen=True)
 class Fold:
-    """An operation that combines numbers: its name in the kernel, and its neutral number for each type."""
+    """An operation that combines numbers: its name in kernels for CPUs, and its operation in this kernel."""
 
+    combination: str
     name: str
-    neutral: str
 
 
 FOLDS = {
-    ("stablehlo.add", "f"): Fold("arith.addf", "0.0"),
-    ("stablehlo.maximum", "f"): Fold("arith.maximumf", "0xFF800000"),
-    ("stablehlo.minimum", "f"): Fold("arith.minimumf", "0x7F800000"),
-    ("stablehlo.add", "i"): Fold("arith.addi", "0"),
-    ("stablehlo.maximum", "i"): Fold("arith.maxsi", "-2147483648"),
-    ("stablehlo.minimum", "i"): Fold("arith.minsi", "2147483647"),
+    (f"stablehlo.{combination}", kind): Fold(combination, f"arith.{word}")
+    for combination, words in {"add": ("addf", "addi"), "maximum": ("maximumf", "maxsi"), "minimum": ("minimumf", "minsi")}.items()
+    for kind, word in zip("fi", words, strict=True)
 }
 
 
@@ -96,11 +94,8 @@ def sums_kernel(name: str, sums: Sums) -> str:
     rows = positions(w, tile, sums.rows, count)
     at_rows = {axis: w.expand(x, 1) for axis, x in split_index(w, axes.sizes, axes.rows, rows).items()}
     row_mask = w.less(rows, count) if count % sums.rows else None
-    number = sums.fold.neutral
-    if number.startswith("0x") and element == "f64":
-        number = {"0xFF800000": "0xFFF0000000000000", "0x7F800000": "0x7FF0000000000000"}[number]
     kind = type_of(element, shape)
-    neutral = w.op(f"arith.constant dense<{number}> : {kind}", element, shape)
+    neutral = w.op(f"arith.constant dense<{neutral_of(sums.fold.combination, element)}> : {kind}", element, shape)
     start = w.times(part, sums.part)
     end = w.least(w.add(start, w.number(sums.part)), w.number(inner))
     step = w.number(sums.inner)
@@ -124,6 +119,4 @@ def sums_kernel(name: str, sums: Sums) -> str:
     w.write(f"}}) : ({kind}) -> {reduced.type}")
     target = w.add(w.times(rows, sums.splits), part) if sums.splits > 1 else rows
     w.store(w.pointers(Code("%y", f"{element}*", ()), target, (sums.rows,)), reduced, row_mask)
-    inputs = ", ".join(f"{x}: !tt.ptr<{element}> {{tt.divisibility = 16 : i32}}" for x in ("%x", "%y"))
-    body = "\n".join(w.lines)
-    return f"module {{\n  tt.func public @{name}({inputs}) {{\n{body}\n    tt.return\n  }}\n}}\n"
+    return w.module(name, {"%x": element, "%y": element})

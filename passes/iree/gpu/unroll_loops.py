@@ -12,10 +12,10 @@ from nabla_mlir.dialects.regions import nested, nested_in_functions
 from nabla_mlir.ops.elementwise import add
 from nabla_mlir.ops.logic import compare
 from nabla_mlir.passes.base import Pass, register
-from nabla_mlir.passes.iree.faults.count_loops import INDEX, value_of
+from nabla_mlir.passes.iree.faults.count_loops import index, iteration, value_of
 from nabla_mlir.rules.loops import Counter, find_counter
-from nabla_mlir.table.regions import body_of, clone_body, emit_while, replace
-from nabla_mlir.table.tensor import Tensor, full, wrap
+from nabla_mlir.table.regions import emit_while, replace
+from nabla_mlir.table.tensor import Tensor, wrap
 
 
 @register
@@ -52,33 +52,22 @@ def _unroll(op: ir.Operation, counter: Counter, steps: int) -> None:
     others = [i for i in range(len(op.operands)) if i != counter.carry]
     whole, rest = divmod(counter.trips, steps)
 
-    def step(number: Tensor, states: list[Tensor]) -> list[Tensor]:
-        arguments, ops, outputs = body_of(op.regions[1])
-        mapping = {arguments[i]: s.value for i, s in zip(others, states, strict=True)}
-        mapping[arguments[counter.carry]] = value_of(op, counter, number).value
-        clone_body(ops, mapping)
-        return [wrap(mapping.get(outputs[i], outputs[i])) for i in others]
-
     def body(carry: list[Tensor]) -> list[Tensor]:
         number, states = carry[0], carry[1:]
         for k in range(steps):
-            states = step(add(number, _index(k)) if k else number, states)
-        return [add(number, _index(steps)), *states]
+            states = iteration(op, counter, add(number, index(k)) if k else number, states)
+        return [add(number, index(steps)), *states]
 
     with ir.InsertionPoint(op), op.location:
         states = [wrap(op.operands[i]) for i in others]
         if whole > 1:
-            limit = _index(whole * steps)
+            limit = index(whole * steps)
             less = lambda carry: compare(carry[0], limit, comparison_direction="LT")  # noqa: E731
-            states = emit_while([_index(0), *states], less, body)[1:]
+            states = emit_while([index(0), *states], less, body)[1:]
         else:
             rest = counter.trips
         for k in range(counter.trips - rest, counter.trips):
-            states = step(_index(k), states)
+            states = iteration(op, counter, index(k), states)
         results = dict(zip(others, states, strict=True))
-        results[counter.carry] = value_of(op, counter, _index(counter.trips))
+        results[counter.carry] = value_of(op, counter, index(counter.trips))
         replace(op, [results[i] for i in range(len(op.operands))])
-
-
-def _index(value: int) -> Tensor:
-    return full((), value, INDEX)

@@ -67,6 +67,12 @@ class Writer:
         self._known.pop()
         self.write(line)
 
+    def module(self, name: str, arguments: dict[str, str]) -> str:
+        """The whole module: a kernel with these arguments, pointers to elements of these types, and the lines written so far."""
+        inputs = ", ".join(f"{x}: !tt.ptr<{element}> {{tt.divisibility = 16 : i32}}" for x, element in arguments.items())
+        body = "\n".join(self.lines)
+        return f"module {{\n  tt.func public @{name}({inputs}) {{\n{body}\n    tt.return\n  }}\n}}\n"
+
     # Integers.
 
     def number(self, value: int) -> Code:

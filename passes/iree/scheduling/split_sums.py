@@ -11,17 +11,15 @@ from iree.compiler import ir
 
 from nabla_mlir.base import thresholds
 from nabla_mlir.dialects import builder as b
-from nabla_mlir.dialects import stablehlo as hlo
 from nabla_mlir.dialects.builder import Val
 from nabla_mlir.dialects.regions import nested_in_functions
-from nabla_mlir.dialects.types import is_float, is_narrow, tensor_type
+from nabla_mlir.dialects.types import is_float
 from nabla_mlir.passes.base import Pass, register
+from nabla_mlir.passes.iree.faults.products_in_parts import longest_inner_axis, product_in_parts
 from nabla_mlir.passes.iree.faults.sums_in_parts import in_parts
-from nabla_mlir.passes.iree.pattern import attributes_of, operands
+from nabla_mlir.passes.iree.pattern import operands
 from nabla_mlir.passes.iree.regions import single_operation
 from nabla_mlir.table.traits import size_of
-
-_DIMS = "dot_dimension_numbers"
 
 
 @register
@@ -65,33 +63,9 @@ def _sum(op: ir.Operation) -> Val | None:
 
 
 def _product(op: ir.Operation) -> Val | None:
-    """Replaces a product with few results by a batch of products over parts, and their sum; None if it has many results."""
-    x, y = operands(op)
-    numbers = hlo.DotDims.decode(op.attributes[_DIMS])
-    pairs = [*zip(numbers["lhs_contracting_dimensions"], numbers["rhs_contracting_dimensions"], strict=True)]
-    if not (x.static and y.static and pairs and can_be_summed(Val(op.results[0]).dtype)):
-        return None
-    i, j = max(pairs, key=lambda pair: x.shape[pair[0]])
-    length = x.shape[i]
-    count = _parts(length, size_of(op.results[0]))
-    if count < 2:
-        return None
-    width = length // count
-    whole = count * width
-    parts = {name: [*dims] for name, dims in numbers.items()}
-    for side, dim in (("lhs", i), ("rhs", j)):
-        for what in ("batching", "contracting"):
-            key = f"{side}_{what}_dimensions"
-            parts[key] = [d + (d >= dim) for d in numbers[key]]  # the part axis comes before its terms
-        parts[f"{side}_batching_dimensions"].insert(0, dim)
-    factors = [_split(b.cut(v, dim, 0, whole), dim, width) for v, dim in ((x, i), (y, j))]
-    result = Val(op.results[0])
-    dtype = sum_dtype(result.dtype)
-    total = b.reduce_sum(_dot(op, factors, parts, tensor_type((count, *result.shape), dtype)), [0])
-    if whole != length:
-        rest = [b.cut(v, dim, whole, length) for v, dim in ((x, i), (y, j))]
-        total = total + _dot(op, rest, numbers, tensor_type(result.shape, dtype))
-    return b.convert(total, result.dtype)
+    """A product with few results as the sum of products over parts; None if it has many results."""
+    count = _parts(longest_inner_axis(op), size_of(op.results[0]))
+    return product_in_parts(op, count) if count >= 2 and can_be_summed(Val(op.results[0]).dtype) else None
 
 
 def can_be_summed(dtype: np.dtype) -> bool:
@@ -99,21 +73,7 @@ def can_be_summed(dtype: np.dtype) -> bool:
     return is_float(dtype) or dtype.kind == "i"
 
 
-def sum_dtype(dtype: np.dtype) -> np.dtype:
-    """The dtype in which partial sums are added; f32 for narrow floats, so that partial sums are not rounded to them."""
-    return np.dtype(np.float32) if is_narrow(dtype) else dtype
-
-
 def _parts(length: int, results: int) -> int:
     """The number of parts of a contraction: enough for all threads, but with enough terms to remain a product."""
     most = min(thresholds.PARALLEL_PRODUCT // max(results, 1), length // thresholds.PARALLEL_PART // 2, thresholds.PARALLEL_PARTS)
     return next((n for n in range(most, most // 2, -1) if length % n == 0), most)
-
-
-def _split(x: Val, dim: int, width: int) -> Val:
-    return b.reshape(x, (*x.shape[:dim], x.shape[dim] // width, width, *x.shape[dim + 1 :]))
-
-
-def _dot(op: ir.Operation, factors: list[Val], numbers: dict[str, list[int]], type: ir.Type) -> Val:
-    attributes = {**attributes_of(op), _DIMS: hlo.DotDims.encode(numbers)}
-    return Val(b.make(op.name, factors, [type], attributes).results[0])

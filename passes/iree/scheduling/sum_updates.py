@@ -16,9 +16,10 @@ from nabla_mlir.dialects.builder import Val
 from nabla_mlir.dialects.regions import nested_in_functions
 from nabla_mlir.passes.base import Pass, register
 from nabla_mlir.passes.iree.faults.aliasing import computed, copy_numbers
+from nabla_mlir.passes.iree.faults.products_in_parts import sum_dtype
 from nabla_mlir.passes.iree.pattern import operands
 from nabla_mlir.passes.iree.regions import single_operation
-from nabla_mlir.passes.iree.scheduling.split_sums import can_be_summed, sum_dtype
+from nabla_mlir.passes.iree.scheduling.split_sums import can_be_summed
 
 _DIMS = ("scatter_dims_to_operand_dims", "inserted_window_dims", "update_window_dims")
 

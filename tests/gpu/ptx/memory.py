@@ -23,7 +23,7 @@ _UNWRITTEN = 0xCD  # bytes of shared memory and of a thread's own before they ar
 
 
 class Memory:
-    """What the threads of several blocks can address."""
+    """The memory of a launch: shared memory for each block, local memory for each thread, and access to global memory."""
 
     def __init__(self, simulator: Simulator, kernel: Kernel, threads: Threads, dynamic: int):
         self.simulator, self.kernel, self.threads = simulator, kernel, threads

@@ -104,7 +104,7 @@ def _choices(t: Threads) -> Iterator[tuple[int, Array]]:
     """The next instruction of threads that are at different ones, and those that are at it.
 
     The first instruction comes first, so that threads meet behind a condition. Where blocks wait for each other in a loop, this
-    alone would never end: then the last instruction and single blocks follow by turns.
+    alone would never end. So the last instruction and single blocks run alternately.
     """
     step = 0
     while True:

@@ -43,7 +43,7 @@ def test_mma_sync(kind: str, k: int) -> None:
     a_words, b_words = packed(a, kind), packed(b.T, kind)  # [16, k / per], [8, k / per]
     lane = np.arange(32)
     g, q = lane // 4, lane % 4
-    # Register i of a: rows g, g + 8 by turns; behind them the next four words.
+    # Even registers of a hold words of row g, odd ones of row g + 8; each next pair is four words further right.
     a_given = np.stack([a_words[g + 8 * (i % 2), q + 4 * (i // 2)] for i in range(2 * (k // per // 4))])
     b_given = np.stack([b_words[g, q + 4 * i] for i in range(k // per // 4)])
     c_given = np.stack([c[g + 8 * (i // 2), 2 * q + i % 2] for i in range(4)])

@@ -58,7 +58,7 @@ class Threads:
         return np.flatnonzero(self.live if mask is None else mask & self.live)
 
     def is_whole(self, mask: Array | None, group: int = 32) -> Array:
-        """For each group of threads, True if it executes; raises an error if only some of its threads do."""
+        """A mask of the groups of threads that execute. A group of which only some threads execute is an error."""
         active = (self.live if mask is None else mask & self.live).reshape(-1, group)
         if (active.any(1) != active.all(1)).any():
             raise Unsupported("the interpreter does not have instructions of a warp that some of its threads do not execute")
