@@ -158,7 +158,7 @@ def _report(
 ) -> tuple[str, str, str]:  # fmt: skip
     """The message about wrong code (what differs, and from which operation on), the advice, and the folder of a reproducer."""
     where = culprit(module, target, flags, name, examples)
-    folder = save_reproducer(module, target, flags, name, check.detail, examples)
+    folder = save_reproducer(module, target, flags, name, check, examples)
     what = f"{title or name}: {check.detail}{f', from {where} on' if where else ''}"
     return what, f"please report it with the files in {folder}" if folder else "please report it", folder
 

@@ -149,7 +149,8 @@ class _Comparison:
             return Check(NOT_CHECKED, "rounding decides how long it runs")
         except DeployError as error:
             status = DIFFERS if self._interrupts.is_given_up else NOT_CHECKED
-            return Check(status, error.message, np.inf if status == DIFFERS else 0.0, self._strategy)
+            draw = "" if name in self.runs.examples else self.runs.draw
+            return Check(status, error.message, np.inf if status == DIFFERS else 0.0, self._strategy, draw=draw)
         finally:
             self.runs.budget.settle(runs)
         return self._check_of(name, outcome)
@@ -165,12 +166,12 @@ class _Comparison:
             return [np.asarray(y) for y in self._interrupts.call(name, function, arguments)]
 
     def _check_of(self, name: str, outcome: Outcome) -> Check:
-        strategy = self._strategy
+        strategy, is_example = self._strategy, name in self.runs.examples
         if outcome.difference is not None:
-            return Check(DIFFERS, str(outcome.difference), outcome.ratio, strategy, outcome.difference.result)
+            draw = "" if is_example else self.runs.draw
+            return Check(DIFFERS, str(outcome.difference), outcome.ratio, strategy, outcome.difference.result, draw)
         if outcome.share < 0.5:
             return Check(NOT_CHECKED, _UNDECIDED)
-        is_example = name in self.runs.examples
         if outcome.numbers < 0.5 and not is_example:
             return Check(NOT_CHECKED, _NO_NUMBERS)
         detail = "on the arguments of a call" if is_example else f"{_RANDOM}{self.runs.draw}"

@@ -19,6 +19,8 @@ from nabla_mlir.dialects.context import context
 from nabla_mlir.dialects.locations import source_of
 from nabla_mlir.dialects.regions import functions_of, last_of
 from nabla_mlir.dialects.types import is_static_tensor
+from nabla_mlir.runtime.drawn import DRAWS
+from nabla_mlir.runtime.manifest import Check
 from nabla_mlir.table.traits import CONSTANT
 from nabla_mlir.targets import Target
 
@@ -61,13 +63,13 @@ def _return_all(module: ir.Module, name: str) -> list[ir.Operation]:
 
 
 def save_reproducer(
-    module: ir.Module, target: Target, flags: Sequence[str], name: str, difference: str, examples: Examples | None
+    module: ir.Module, target: Target, flags: Sequence[str], name: str, check: Check, examples: Examples | None
 ) -> str:
-    """Saves the lowered and the legalised program with arguments; returns the folder, or "" if it cannot be written."""
+    """Saves the lowered and the legalised program with the arguments on which it differs; returns the folder, or "" if it cannot be written."""
     text = str(module)
     folder = disk.cache_dir() / "reproducers" / f"wrong-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
-    about = {"entry": name, "difference": difference, "target": target.to_json(), "flags": [*target.flags(), *flags]}
-    arguments = ReferenceRuns(module, examples).inputs(name)
+    about = {"entry": name, "difference": check.detail, "target": target.to_json(), "flags": [*target.flags(), *flags]}
+    arguments = ReferenceRuns(module, None if check.draw else examples, check.draw or DRAWS[0]).inputs(name)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         write_files({

@@ -54,4 +54,4 @@ def polygamma(n: np.ndarray, x: np.ndarray) -> np.ndarray:
         value = special.gamma(order + 1) * zeta(order + 1, wide)
         value = np.where(np.fmod(order, 2) == 0, -value, value)
         value = np.where(order == 0, special.digamma(wide), value)
-        return np.where((order >= 0) & (order == np.floor(order)), value, np.nan).astype(x.dtype)
+        return np.where((order >= 0) & np.isfinite(order) & (order == np.floor(order)), value, np.nan).astype(x.dtype)

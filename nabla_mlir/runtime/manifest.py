@@ -110,6 +110,7 @@ class Check:
       ratio: the largest difference from the interpreter over what rounding explains; at most 1 where it is right.
       strategy: the name of the strategy by which the module was compiled.
       result: the number of the result that differs; -1 if none does.
+      draw: the name of the random arguments on which it differs; "" for those of a call.
     """
 
     status: str
@@ -117,6 +118,7 @@ class Check:
     ratio: float = 0.0
     strategy: str = ""
     result: int = -1
+    draw: str = ""
 
     def __str__(self) -> str:
         return f"{self.status}: {self.detail}" if self.detail else self.status

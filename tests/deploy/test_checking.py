@@ -158,6 +158,21 @@ def test_nothing_wrong_is_returned(monkeypatch):
     assert isinstance(caught.value, CompileError)
 
 
+def test_a_reproducer_has_the_arguments_that_show_the_fault(monkeypatch):
+    """The code is right on numbers around 1, with which the search begins."""
+    legalize = lowering.legalize
+
+    def wrong(module, target, schedule=True):
+        text = str(module).replace("dense<1.000000e+01>", "dense<1.500000e+01>")
+        return legalize(ir.Module.parse(text, context()), target, schedule)
+
+    monkeypatch.setattr(lowering, "legalize", wrong)
+    with pytest.raises(MiscompileError) as caught:
+        lowered(lambda x: nnp.where(x > 10.0, x, 0.0), X).compile(nm.CPU("host"))
+    (x,) = np.load(Path(caught.value.reproducer, "arguments.npz")).values()
+    assert ((x > 10.0) & (x <= 15.0)).any()
+
+
 def test_a_function_of_jit_is_checked_on_its_own_arguments(monkeypatch):
     seen = []
     check = checking.check_artifact

@@ -13,8 +13,10 @@ from iree.compiler import ir, passmanager  # type: ignore[attr-defined]  # not i
 from nabla_mlir.dialects import builder as b
 from nabla_mlir.dialects.builder import Val
 from nabla_mlir.dialects.context import context
+from nabla_mlir.dialects.stablehlo import I64Array
 from nabla_mlir.passes.iree.math.formats import sign_of, with_sign
 from nabla_mlir.passes.iree.pattern import Patterns, Replacement, Target, attributes_of, operands
+from nabla_mlir.table.registry import REGISTRY
 from nabla_mlir.table.traits import names_with
 
 PATTERNS = Patterns()
@@ -22,6 +24,21 @@ PATTERNS = Patterns()
 _LINEAR = 2.0**-100  # below this, erf(x) is 2 x / sqrt(pi)
 
 _BROADCASTING = names_with(lambda record: record.name.startswith("chlo.broadcast_") and record.name != "chlo.broadcast_select")
+_OF_CHLO = [name for name in _BROADCASTING if name.replace("broadcast_", "") in REGISTRY]
+
+
+@PATTERNS.of(*_OF_CHLO)
+def broadcast_operands(op: ir.Operation, target: Target) -> Replacement:
+    """The stock expansion also expands the operation on equal shapes (polygamma), which has patterns of its own."""
+    xs, attributes = operands(op), attributes_of(op)
+    shape = Val(op.results[0]).shape
+    explicit = attributes.get("broadcast_dimensions")
+    smaller = min(xs, key=lambda v: v.rank)
+    axes = {v.rank: [*range(len(shape) - v.rank, len(shape))] for v in xs}
+    if explicit is not None:
+        axes[smaller.rank] = [*I64Array.decode(explicit)]
+    spread = [b.broadcast(v, shape, axes[v.rank]) for v in xs]
+    return b.op(op.name.replace("broadcast_", ""), *spread, type=op.results[0].type)
 
 
 @PATTERNS.of(*_BROADCASTING)
