@@ -40,10 +40,11 @@ docs: $(VENV)/.docs
 fuzz: $(VENV)/.test
 	$(BIN)/python -m nabla_mlir.testing.fuzz $(ARGS)
 
-# A stamp for each extra of pyproject.toml, so that a second run starts at once.
+# A stamp for each extra of pyproject.toml, so that a second run starts at once. Bytecode of all modules would take twice as long;
+# the first import writes that of the modules that are used.
 $(VENV)/.%: pyproject.toml | $(BIN)/pip
 	@echo "Installing nabla-mlir[$*] into $(VENV) ..."
-	@$(PIP) install --quiet --editable '.[$*]'
+	@$(PIP) install --quiet --no-compile --editable '.[$*]'
 	@touch $@
 
 $(BIN)/pip:

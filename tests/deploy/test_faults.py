@@ -369,6 +369,7 @@ if way != "plain":
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", ["plain", "threads", "compiled", "interpreted", "eager", "gradients", "traces"])
 def test_the_interpreter_ends_with_arrays_alive(way: str) -> None:
     assert python(EXIT, way).split() == ["6.0", "4.0", "2.0"]

@@ -71,6 +71,7 @@ def calls(compiled: nm.Compiled) -> list[bytes]:
     return [np.asarray(result).tobytes() for _ in range(2) for result in compiled(*arguments())]
 
 
+@pytest.mark.slow
 def test_kernels_apart_compute_the_same(runs: list[list[str]], network: nm.Lowered, whole: nm.Compiled) -> None:
     apart = network.compile(CPU(), cache=False)
     assert sum(STUBBED in run for run in runs) == 1
@@ -93,6 +94,7 @@ def test_the_artifact_is_the_same_each_time_and_from_the_cache(runs, network: nm
     assert calls(again) == calls(first)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("refused", [STUBBED, "--iree-hal-link-executables=false"])
 def test_what_is_refused_apart_is_compiled_whole(
     refused: str, runs, network: nm.Lowered, whole: nm.Compiled, monkeypatch, caplog: pytest.LogCaptureFixture
@@ -189,6 +191,7 @@ def test_what_is_no_archive_is_an_error(size: int, network: nm.Lowered) -> None:
         with_file(network.compile(CPU()).vmfb[:size], "nothing", b"")
 
 
+@pytest.mark.slow
 def test_an_artifact_of_another_form_is_compiled_whole(runs, network: nm.Lowered, whole: nm.Compiled) -> None:
     plain = network.compile(CPU(), flags=["--iree-vm-emit-polyglot-zip=false"], cache=False)
     assert sum(STUBBED in run for run in runs) == 1

@@ -122,6 +122,7 @@ def test_any_alignment_and_results_that_nobody_wants(library):
         assert out.tolist() == x.tolist()
 
 
+@pytest.mark.slow
 def test_state_belongs_to_the_program(library):
     x, v, hv, gradient, value = (np.arange(1, 5.0), np.ones(4), *np.zeros((2, 4)), np.zeros(()))
     assert call(library.hvp_apply, v, hv) == 2, "before the first update"

@@ -266,6 +266,7 @@ def test_a_program_of_jax():
     assert data["files"][cosine["file"]]["path"] == __file__
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["logistic", "conv", "rnn", "attention", "mixture", "process"])
 def test_workloads_of_the_benchmark(name, monkeypatch):
     monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "bench"))

@@ -22,6 +22,7 @@ METHODS = ("nearest", "bilinear", "bicubic", "lanczos3", "lanczos5")
 pytestmark = pytest.mark.usefixtures("interpreted_in_f64")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 def test_sizes(method: str) -> None:
     for shape in ((2, 10, 14, 1), (2, 3, 4, 1), (2, 5, 9, 1), (2, 1, 20, 1), (2, 5, 7, 1), (2, 0, 7, 1)):
@@ -37,6 +38,7 @@ def test_sizes(method: str) -> None:
         np.testing.assert_allclose(got, wanted, rtol=2e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS[1:])
 def test_scales_and_translations(method: str) -> None:
     scale, shift = np.array([1.7, 0.6]), np.array([-0.8, 1.25])  # at a sample the second derivatives of JAX are others, since it takes absolute values

@@ -40,6 +40,7 @@ PROGRAMS = [
 AT_ONCE = ("deep_equilibrium", "numpy_zoo", "at_methods", "debug_and_effects", "mixed_precision")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_same_numbers(program: Callable[[Any], Any]) -> None:
     is_staged = program.__name__ not in AT_ONCE  # compiled as one: faster than operation by operation

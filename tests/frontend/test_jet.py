@@ -68,6 +68,7 @@ FUNCTIONS: dict[str, Callable[[Any, Any], Any]] = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_derivatives_are_those_of_nested_forward_modes(name: str) -> None:
     f = FUNCTIONS[name]

@@ -42,6 +42,7 @@ def _agree(got: Any, wanted: Any, tolerance: float) -> None:
         assert a.dtype == b.dtype
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bits", [64, 32])
 def test_values_and_gradients_are_those_of_jax(bits: int, interpreted: None) -> None:
     narrow = lambda x: x.astype(f"{x.dtype.kind}{bits // 8}")  # noqa: E731

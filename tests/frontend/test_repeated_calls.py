@@ -45,6 +45,7 @@ def kinds(tree: Any) -> list[tuple[Any, ...]]:
     return [(np.asarray(x).dtype, np.asarray(x).shape, np.asarray(x).tolist()) for x in leaves]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["interpret", pytest.param("auto", marks=pytest.mark.slow)])
 def test_any_argument_after_any_other(mode: Any) -> None:
     before = nm.set_execution(mode)
@@ -144,6 +145,7 @@ def test_what_is_in_the_trace_of_another_function(scaled: Callable[..., Any]) ->
     np.testing.assert_allclose(nm.vmap(lambda r: scaled(ROW, r))(np.ones(2, F32)), np.stack([ROW, ROW]))
 
 
+@pytest.mark.slow
 def test_static_arguments_of_other_types_are_other_programs() -> None:
     f = nm.jit(lambda x, n, *, flag=False: x * n if not flag else x - n, static_argnums=1, static_argnames="flag")
     whole = np.arange(3, dtype=np.int32)
@@ -157,6 +159,7 @@ def test_static_arguments_of_other_types_are_other_programs() -> None:
         f(whole, [1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [3, 40])
 def test_trees_of_few_and_of_many_leaves(count: int) -> None:
     """Calls of four kinds of trees in turn, as training and validation make them; what is missing, too much or elsewhere is seen."""

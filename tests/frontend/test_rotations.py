@@ -41,6 +41,7 @@ REPRESENTATIONS: dict[str, Callable[[Any, Any], Any]] = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", REPRESENTATIONS)
 def test_values_are_those_of_jax(name: str) -> None:
     f = REPRESENTATIONS[name]
@@ -48,6 +49,7 @@ def test_values_are_those_of_jax(name: str) -> None:
         np.testing.assert_allclose(np.asarray(got), wanted, rtol=1e-9, atol=2e-8)  # JAX forgets a quarter of its digits at angle 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["matrix", "rotvec", "mrp", "magnitude", "of matrix", "apply", "euler ZXZ", "angles zxy"])
 def test_derivatives_and_maps(name: str) -> None:
     f = lambda q: REPRESENTATIONS[name](ours, q)  # noqa: E731

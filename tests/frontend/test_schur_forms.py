@@ -151,6 +151,7 @@ def _polar_by_svd(x: Any) -> Any:
     return u @ vh, (vh.T * s) @ vh
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", [(4, 4), (6, 3), (1, 1)])
 @pytest.mark.parametrize("dtype", ["f4", "f8", "c16"])
 def test_the_polar_decomposition_by_iterations(shape: Any, dtype: str) -> None:

@@ -64,6 +64,7 @@ SMOOTH: dict[str, tuple[Callable[[Any, Any], Any], np.ndarray]] = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SMOOTH)
 def test_values_and_derivatives_are_those_of_jax(name: str) -> None:
     f, x = SMOOTH[name]
@@ -96,6 +97,7 @@ def test_transforms_are_those_of_scipy() -> None:
 SOLVERS = ("cg", "bicgstab", "gmres")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SOLVERS)
 def test_solvers_of_linear_equations(name: str) -> None:
     matrix = SPD if name == "cg" else A

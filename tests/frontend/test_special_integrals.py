@@ -48,6 +48,7 @@ LONG = ("expi", "expn 3")  # programs of some thousand operations
 NAMES = [pytest.param(name, marks=pytest.mark.slow) if name in LONG else name for name in FUNCTIONS]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_values_and_derivatives(name: str) -> None:
     f, places, ends, tolerance = FUNCTIONS[name]

@@ -70,6 +70,7 @@ def test_each_thread_makes_the_code_that_one_alone_makes() -> None:
             assert made == alone
 
 
+@pytest.mark.slow
 def test_two_threads_compile_and_call_at_once() -> None:
     x = np.linspace(0.1, 1.0, 15).reshape(5, 3)
     wanted = [np.asarray(nm.grad(p)(x)) for p in PROGRAMS]

@@ -169,6 +169,7 @@ def jax_hvp(f: Callable[..., Any], x: Any) -> Any:
     return jax.grad(lambda x: jax.grad(f)(x) @ V)(x)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*FORWARD, *REVERSE])
 def test_rules_are_imported(name: str) -> None:
     theirs = (FORWARD | REVERSE)[name]
@@ -318,6 +319,7 @@ SAMPLES: dict[str, Callable[..., Any]] = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*SPECIAL, *(pytest.param(name, marks=pytest.mark.slow) for name in SAMPLES)])
 def test_primitives_that_are_differentiated_by_a_formula(name: str) -> None:
     """A sample that was accepted does not say how it depends on the shape of its distribution."""
@@ -327,6 +329,7 @@ def test_primitives_that_are_differentiated_by_a_formula(name: str) -> None:
     np.testing.assert_allclose(gradient, jax.jit(jax.grad(theirs))(x), rtol=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SPECIAL)
 def test_second_derivatives_of_a_formula(name: str) -> None:
     theirs, x = SPECIAL[name], np.abs(X)

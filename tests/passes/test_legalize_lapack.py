@@ -49,6 +49,7 @@ def test_lu_and_solves() -> None:
     )
 
 
+@pytest.mark.slow
 def test_qr() -> None:
     check_against_jax(
         {
@@ -140,6 +141,7 @@ def test_eig() -> None:
     check_against_jax({"eig": (again, (a,))}, 1e-4)
 
 
+@pytest.mark.slow
 def test_schur_forms() -> None:
     """Of random matrices, a rotation, a defective matrix, zeros and a symmetric one: what does not depend on their order."""
 
