@@ -13,8 +13,9 @@ from nabla_mlir.dialects.locations import named
 from nabla_mlir.passes.base import Pass, register
 from nabla_mlir.passes.inline import expand_all, inline_region
 from nabla_mlir.rules.custom_values import settle_others
-from nabla_mlir.rules.reverse import Cotangents, accumulate, active_values, pull_back
+from nabla_mlir.rules.reverse import accumulate, active_values, pull_back
 from nabla_mlir.table.registry import ZERO, materialize
+from nabla_mlir.table.rules import Cotangents
 from nabla_mlir.table.tensor import wrap
 
 

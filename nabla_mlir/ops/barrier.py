@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 from nabla_mlir.sparsity import operands as patterns
 from nabla_mlir.table.batching import all_prefixed
@@ -12,13 +12,13 @@ from nabla_mlir.table.samples import Case
 from nabla_mlir.table.tensor import Tensor
 
 
-def _barrier_jvp(outs: Any, xs: Any, tangents: Any) -> list[MaybeZero]:
+def _barrier_jvp(outs: Sequence[Tensor], xs: Sequence[Tensor], tangents: Sequence[MaybeZero]) -> list[MaybeZero]:
     varying = [t for t in tangents if not isinstance(t, Zero)]
     barriers = iter(optimization_barrier(*varying)) if varying else iter(())
     return [ZERO if isinstance(t, Zero) else next(barriers) for t in tangents]
 
 
-def _barrier_batch(xs: Any, mapped: Any, size: int) -> list[Tensor]:
+def _barrier_batch(xs: Sequence[Tensor], mapped: Sequence[bool], size: int) -> list[Tensor]:
     return all_prefixed(optimization_barrier(*xs), mapped, size)
 
 

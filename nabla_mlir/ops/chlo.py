@@ -98,7 +98,9 @@ bessel_i1e: OpDef = elementwise(
 # ---------------------------------------------------------------- top_k
 
 
-def _top_k_jvp(outs: Any, xs: Any, tangents: Any, *, k: int) -> list[MaybeZero]:
+def _top_k_jvp(
+    outs: Sequence[Tensor], xs: Sequence[Tensor], tangents: Sequence[MaybeZero], *, k: int
+) -> list[MaybeZero]:
     t = tangents[0]
     return [ZERO if isinstance(t, Zero) else along_axis(t, outs[1], t.ndim - 1), ZERO]
 

@@ -46,8 +46,9 @@ def _result(lhs: Tensor, rhs: Tensor, dot_dimension_numbers: Dims, dtype: np.dty
 
 
 def _transpose(
-    cts: Any, i: int, xs: Any, dot_dimension_numbers: Dims, dtype: np.dtype, precision_config: Any, algorithm: Any
-) -> Tensor:
+    cts: Sequence[Tensor], i: int, xs: Sequence[Tensor], dot_dimension_numbers: Dims, dtype: np.dtype,
+    precision_config: Any, algorithm: Any,
+) -> Tensor:  # fmt: skip
     """The cotangent of one factor: the product of the other factor with the cotangent.
 
     The axes of the result of a dot_general are: batch, free of lhs, free of rhs. The new product contracts the free
@@ -82,7 +83,9 @@ def _transpose(
     return transpose(out, permutation=tuple(int(k) for k in np.argsort(order)))
 
 
-def _batch(xs: Any, mapped: Any, size: int, dot_dimension_numbers: Dims, **params: Any) -> list[Tensor]:
+def _batch(
+    xs: Sequence[Tensor], mapped: Sequence[bool], size: int, dot_dimension_numbers: Dims, **params: Any
+) -> list[Tensor]:
     """The batch of a product: the mapped axis becomes a batching axis of both factors, or a free axis of the mapped one."""
     lhs, rhs = xs
     lb, rb, lc, rc = (dot_dimension_numbers[f] for f in DotDims.lists)

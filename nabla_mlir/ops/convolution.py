@@ -104,7 +104,7 @@ def _unfold(x: Tensor, axis: int, groups: int, size: int) -> Tensor:
 # ---------------------------------------------------------------- transposes
 
 
-def _transpose(cts: Any, i: int, xs: Any, **params: Any) -> Tensor:
+def _transpose(cts: Sequence[Tensor], i: int, xs: Sequence[Tensor], **params: Any) -> Tensor:
     ct, mine, other = cts[0], xs[i], xs[1 - i]
     if 0 in (ct.size, mine.size, other.size):
         return full_like(mine, 0)
@@ -172,7 +172,7 @@ def _rhs_cotangent(
 # ---------------------------------------------------------------- batch
 
 
-def _batch(xs: Any, mapped: Any, size: int, **params: Any) -> list[Tensor]:
+def _batch(xs: Sequence[Tensor], mapped: Sequence[bool], size: int, **params: Any) -> list[Tensor]:
     """The batch of a convolution. One mapped operand: the axis joins the batch of lhs, or the output features of rhs.
 
     Two mapped operands: each entry becomes one more group.

@@ -80,13 +80,13 @@ def _rule(params: Any, transform: str) -> Any:
     return rule
 
 
-def _jvp(outs: Any, xs: Any, tangents: Any, **params: Any) -> list[MaybeZero]:
+def _jvp(outs: Sequence[Tensor], xs: Sequence[Tensor], tangents: Sequence[MaybeZero], **params: Any) -> list[MaybeZero]:
     if all(isinstance(t, Zero) for t in tangents):
         return [ZERO] * len(outs)
     return list(_rule(params, "jvp")(outs, xs, tangents, **params))
 
 
-def _batch(xs: Any, mapped: Any, size: int, **params: Any) -> list[Tensor]:
+def _batch(xs: Sequence[Tensor], mapped: Sequence[bool], size: int, **params: Any) -> list[Tensor]:
     return list(_rule(params, "batch")(xs, mapped, size, **params))
 
 
@@ -97,7 +97,9 @@ def _flops(outs: Any, xs: Any, **params: Any) -> int:
     return max((x.size for x in (*outs, *xs)), default=0)
 
 
-def batch_of_leading_axes(xs: Any, mapped: Any, size: int, *, results: Any, **params: Any) -> list[Tensor]:
+def batch_of_leading_axes(
+    xs: Sequence[Tensor], mapped: Sequence[bool], size: int, *, results: Any, **params: Any
+) -> list[Tensor]:
     """The batch rule of a target that accepts any number of leading axes."""
     params |= dict.fromkeys(_FIXED) | {name: _wider_layouts(params[name]) for name in _LAYOUTS}
     wide = [((size, *shape), dtype) for shape, dtype in results]

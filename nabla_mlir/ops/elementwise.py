@@ -6,6 +6,7 @@ A partial has the form ``(t, y, *xs) -> t * dy/dx``. It must be linear in t (a l
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -287,11 +288,13 @@ reduce_precision: OpDef = elementwise(
 # ---------------------------------------------------------------- change of type
 
 
-def _convert_jvp(outs: Any, xs: Any, tangents: Any, *, dtype: np.dtype) -> list[MaybeZero]:
+def _convert_jvp(
+    outs: Sequence[Tensor], xs: Sequence[Tensor], tangents: Sequence[MaybeZero], *, dtype: np.dtype
+) -> list[MaybeZero]:
     return [tangents[0] if isinstance(tangents[0], Zero) else convert(tangents[0], dtype=dtype)]
 
 
-def _convert_transpose(cts: Any, i: int, xs: Any, *, dtype: np.dtype) -> Tensor:
+def _convert_transpose(cts: Sequence[Tensor], i: int, xs: Sequence[Tensor], *, dtype: np.dtype) -> Tensor:
     ct = cts[0]
     if is_complex(ct.dtype) and not is_complex(xs[0].dtype):
         ct = real(ct)
@@ -363,7 +366,7 @@ conj: OpDef = structural(
 )  # fmt: skip
 
 
-def _absolute_jvp(outs: Any, xs: Any, tangents: Any) -> list[MaybeZero]:
+def _absolute_jvp(outs: Sequence[Tensor], xs: Sequence[Tensor], tangents: Sequence[MaybeZero]) -> list[MaybeZero]:
     x, t = xs[0], tangents[0]
     if isinstance(t, Zero):
         return [ZERO]

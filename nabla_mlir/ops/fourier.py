@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from nabla_mlir.table.traits import LONG
 Shape = tuple[int, ...]
 
 
-def _transpose(cts: Any, i: int, xs: Any, *, fft_type: str, fft_length: Shape) -> Tensor:
+def _transpose(cts: Sequence[Tensor], i: int, xs: Sequence[Tensor], *, fft_type: str, fft_length: Shape) -> Tensor:
     """The transpose: FFT and IFFT have symmetric matrices; the real transforms are each other's transposes up to weights.
 
     Only one half of the spectrum of a real signal is stored, so each of its inner frequencies counts twice.

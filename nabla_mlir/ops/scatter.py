@@ -50,7 +50,9 @@ def _scatter_linear(xs: Any, body: Any, **_: Any) -> tuple[int, ...]:
     return (0, 2) if len(xs) == 3 and body in ("add", "set") else ()
 
 
-def _scatter_jvp(outs: Any, xs: Any, tangents: Any, body: Any, **params: Any) -> list[MaybeZero]:
+def _scatter_jvp(
+    outs: Sequence[Tensor], xs: Sequence[Tensor], tangents: Sequence[MaybeZero], body: Any, **params: Any
+) -> Sequence[MaybeZero]:
     """The forward rule: add, set, max, min and mul have their own formulas, other bodies are differentiated by decomposition."""
     if len(xs) != 3 or not isinstance(body, str):
         return jvp_by_decomposition(_applied)(outs, xs, tangents, body=body, **params)
@@ -222,7 +224,7 @@ def _products_before(factors: Tensor, targets: Tensor) -> Tensor:
     return total
 
 
-def _scatter_transpose(cts: Any, i: int, xs: Any, body: Any, **params: Any) -> Tensor:
+def _scatter_transpose(cts: Sequence[Tensor], i: int, xs: Sequence[Tensor], body: Any, **params: Any) -> Tensor:
     x, indices, updates = xs
     ct = cts[0]
     if i == 0:
@@ -257,7 +259,7 @@ def _inside(x: Tensor, indices: Tensor, updates: Tensor, params: Any) -> Tensor:
     return broadcast_in_dim(fits, shape=updates.shape, broadcast_dimensions=own)
 
 
-def _scatter_batch(xs: Any, mapped: Any, size: int, body: Any, **params: Any) -> list[Tensor]:
+def _scatter_batch(xs: Sequence[Tensor], mapped: Sequence[bool], size: int, body: Any, **params: Any) -> list[Tensor]:
     """The batch of a scatter: the mapped axis is a batching axis, or a window axis if the indices are unmapped."""
     count = (len(xs) - 1) // 2
     operands, indices, updates = xs[:count], xs[count], xs[count + 1 :]

@@ -88,7 +88,7 @@ def _linear(xs: Any, scatter: Any, **_: Any) -> tuple[int, ...]:
     return (1, 2) if scatter == "add" else ()
 
 
-def _jvp(outs: Any, xs: Any, tangents: Any, **params: Any) -> list[MaybeZero]:
+def _jvp(outs: Sequence[Tensor], xs: Sequence[Tensor], tangents: Sequence[MaybeZero], **params: Any) -> list[MaybeZero]:
     x, source, init = xs
     if isinstance(tangents[1], Zero) and isinstance(tangents[2], Zero):
         return [ZERO]
@@ -99,13 +99,13 @@ def _jvp(outs: Any, xs: Any, tangents: Any, **params: Any) -> list[MaybeZero]:
     return [select_and_scatter(x, materialize(tangents[1], source), materialize(tangents[2], init), **params)]
 
 
-def _transpose(cts: Any, i: int, xs: Any, *, scatter: Any, **params: Any) -> Tensor:
+def _transpose(cts: Sequence[Tensor], i: int, xs: Sequence[Tensor], *, scatter: Any, **params: Any) -> Tensor:
     if i == 2:
         return reduce_sum(cts[0], tuple(range(cts[0].ndim)))
     return _chosen(xs[0], cts[0], **params)
 
 
-def _batch(xs: Any, mapped: Any, size: int, **params: Any) -> list[Tensor]:
+def _batch(xs: Sequence[Tensor], mapped: Sequence[bool], size: int, **params: Any) -> list[Tensor]:
     x, source = all_prefixed(xs[:2], mapped[:2], size)
     shifted = prefixed_geometry(params)
     init, scatter = xs[2], params["scatter"]

@@ -170,13 +170,15 @@ def _result(*xs: Tensor, window_dimensions: Shape, body: Any, **geometry: Any) -
     return [(shape, i.dtype) for i in xs[count:]]
 
 
-def _jvp(outs: Any, xs: Any, tangents: Any, *, body: Any, **params: Any) -> list[MaybeZero]:
+def _jvp(
+    outs: Sequence[Tensor], xs: Sequence[Tensor], tangents: Sequence[MaybeZero], *, body: Any, **params: Any
+) -> Sequence[MaybeZero]:
     count = len(xs) // 2
     if all(isinstance(t, Zero) for t in tangents) or body in ("and", "or", "xor"):
         return [ZERO] * count
     if count == 1 and body == "add":
         return [_sum_tangent(xs, tangents, params)]
-    if count == 1 and body in ("max", "min") and isinstance(tangents[1], Zero):
+    if count == 1 and body in ("max", "min") and isinstance(tangents[1], Zero) and isinstance(tangents[0], Tensor):
         return [_extremum_tangent(xs, tangents[0], body, params)]
     return jvp_by_decomposition(folded)(outs, xs, tangents, body=body, **params)
 
@@ -226,8 +228,8 @@ def holds(wins: Any, a: Tensor, b: Tensor) -> Tensor:
 
 
 def _transpose(
-    cts: Any, i: int, xs: Any, *, body: Any, window_dimensions: Shape, window_strides: Shape, base_dilations: Shape,
-    window_dilations: Shape, padding: Any,
+    cts: Sequence[Tensor], i: int, xs: Sequence[Tensor], *, body: Any, window_dimensions: Shape,
+    window_strides: Shape, base_dilations: Shape, window_dilations: Shape, padding: Any,
 ) -> MaybeZero:  # fmt: skip
     """The cotangent of an element is the sum of the cotangents of the windows that contain it: a window sum of the dilated
     cotangent.
@@ -253,7 +255,7 @@ def prefixed_geometry(params: Params) -> Params:
             for k, v in params.items()}  # fmt: skip
 
 
-def _batch(xs: Any, mapped: Any, size: int, **params: Any) -> list[Tensor]:
+def _batch(xs: Sequence[Tensor], mapped: Sequence[bool], size: int, **params: Any) -> Sequence[Tensor]:
     count = len(xs) // 2
     if any(mapped[count:]):
         return batch_by_decomposition(folded)(xs, mapped, size, **params)

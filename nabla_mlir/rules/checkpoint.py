@@ -20,13 +20,12 @@ from nabla_mlir.rules.control import active_results, branch_batched, branch_push
 from nabla_mlir.rules.custom_values import settle_regions
 from nabla_mlir.rules.masks import remasked
 from nabla_mlir.rules.policies import SAVED, attributes_of, emit_checkpoint, exposed
-from nabla_mlir.rules.reverse import Cotangents, accumulate, active_values, pull_back
+from nabla_mlir.rules.reverse import accumulate, active_values, pull_back
 from nabla_mlir.sparsity import operands as patterns
-from nabla_mlir.table.batching import Mapped
-from nabla_mlir.table.forward import Tangents
 from nabla_mlir.table.kinds import general
 from nabla_mlir.table.regions import TrackedValues, body_of, captures_of, clone_body, replace
 from nabla_mlir.table.registry import REGISTRY, ZERO, MaybeZero, OpDef, materialize
+from nabla_mlir.table.rules import Batch, ControlRules, Cotangents, Tangents
 from nabla_mlir.table.samples import Case
 from nabla_mlir.table.tensor import Tensor, wrap
 
@@ -84,18 +83,19 @@ def _vjp(op: ir.Operation, active: set[ir.Value], cts: Sequence[MaybeZero]) -> C
     return dict(zip(captures, results, strict=True))
 
 
-def _batch(op: ir.Operation, mapped: Mapped, size: int, unmapped: dict[ir.Value, ir.Value]) -> None:
+def _batch(op: ir.Operation, batch: Batch) -> None:
     _, ops, outputs = body_of(op.regions[0])
     wanted = [True] * len(outputs)
     attributes = {key: op.attributes[key] for key in op.attributes}
-    results = emit_checkpoint(lambda _: branch_batched(ops, outputs, wanted, mapped, size, unmapped), attributes)
-    mapped.update(zip(op.results, results, strict=True))
+    results = emit_checkpoint(lambda _: branch_batched(ops, outputs, wanted, batch), attributes)
+    for old, new in zip(op.results, results, strict=True):
+        batch.bind(old, new)
 
 
 checkpoint: OpDef = control(
-    CheckpointOp.name, "A region that reverse mode computes again instead of keeping its values.", _jvp, _vjp, _batch,
-    "once", active_results,
-)
+    CheckpointOp.name, "A region that reverse mode computes again instead of keeping its values.",
+    ControlRules(_jvp, _vjp, _batch, active_results), runs="once",
+)  # fmt: skip
 
 
 def emit_body(op: ir.Operation) -> list[Tensor]:

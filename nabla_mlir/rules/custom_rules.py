@@ -23,12 +23,13 @@ from nabla_mlir.dialects.types import shape_and_dtype, tensor_type
 from nabla_mlir.ops.shape import reduce_sum, reshape
 from nabla_mlir.rules.control import control
 from nabla_mlir.rules.custom_regions import emit_rule
-from nabla_mlir.rules.reverse import Cotangents, accumulate, placeholder, pulled, transposed
-from nabla_mlir.table.batching import Mapped, all_prefixed, batch_ops, prefixed
-from nabla_mlir.table.forward import Tangents, recorded
+from nabla_mlir.rules.reverse import accumulate, placeholder, pulled, transposed
+from nabla_mlir.table.batching import all_prefixed, batch_ops, with_axis
+from nabla_mlir.table.forward import recorded
 from nabla_mlir.table.kinds import general
 from nabla_mlir.table.regions import TrackedValues, body_of, captures_of, fill, reads_of, replace
 from nabla_mlir.table.registry import UNSUPPORTED, ZERO, MaybeZero, OpDef, Zero, materialize
+from nabla_mlir.table.rules import Batch, ControlRules, Cotangents, Tangents
 from nabla_mlir.table.tensor import Tensor, wrap
 
 
@@ -171,8 +172,8 @@ def _custom_vjp_jvp(op: ir.Operation, tangents: Tangents) -> None:
 
 
 def batched_region(
-    region: ir.Region, target: ir.Region, is_mapped: Sequence[bool], wanted: Sequence[bool | None], mapped: Mapped,
-    size: int, unmapped: dict[ir.Value, ir.Value], sums: Sequence[bool] = (),
+    region: ir.Region, target: ir.Region, is_mapped: Sequence[bool], wanted: Sequence[bool | None], batch: Batch,
+    sums: Sequence[bool] = (),
 ) -> list[bool]:  # fmt: skip
     """Fills `target` with the batch of a region; returns for each result if it carries the axis.
 
@@ -182,26 +183,21 @@ def batched_region(
       sums: for each result, True if it is summed over the axis.
     """
     parameters, ops, outputs = body_of(region)
-    types = [prefixed_type(p.type, size) if m else p.type for p, m in zip(parameters, is_mapped, strict=True)]
+    types = [prefixed_type(p.type, batch.size) if m else p.type for p, m in zip(parameters, is_mapped, strict=True)]
     carries: list[bool] = []
 
     def make(arguments: list[Tensor]) -> list[Tensor]:
         """Emits the batch of the region on its new arguments, and records in `carries` which results vary."""
-        inner, same = dict(mapped), dict(unmapped)
+        inner = batch.inner()
         for parameter, argument, m in zip(parameters, arguments, is_mapped, strict=True):
-            if m:
-                inner[parameter] = argument
-            else:
-                same[parameter] = argument.value
-        batch_ops(ops, inner, size, unmapped=same)
+            inner.bind(parameter, argument, m)
+        batch_ops(ops, inner)
         outs = []
         for k, (value, want) in enumerate(zip(outputs, wanted, strict=True)):
             varies = value in inner
-            x = inner[value] if varies else wrap(same.get(value, value))
-            if want and not varies:
-                x = prefixed(x, size)
+            x = with_axis(inner, value) if want else inner[value]
             if sums and sums[k]:
-                x = reduce_sum(x if varies else prefixed(x, size), dimensions=(0,))
+                x = reduce_sum(with_axis(inner, value), dimensions=(0,))
             outs.append(x)
             carries.append(bool(varies or want))
         return outs
@@ -216,7 +212,7 @@ def prefixed_type(type: ir.Type, size: int) -> ir.Type:
     return tensor_type((size, *shape), dtype)
 
 
-def _batch(op: ir.Operation, mapped: Mapped, size: int, unmapped: dict[ir.Value, ir.Value]) -> None:
+def _batch(op: ir.Operation, batch: Batch) -> None:
     """Emits the same operation with every region batched; all its results carry the axis.
 
     An unmapped operand stays unmapped, and its cotangent is the sum over the axis. If the rule calls its own function,
@@ -224,29 +220,26 @@ def _batch(op: ir.Operation, mapped: Mapped, size: int, unmapped: dict[ir.Value,
     """
     view = CUSTOM[op.name](op)
     recursive = any(inner.name == RECUR for inner in nested(op))
-    is_mapped = [recursive or v in mapped for v in op.operands]
-    operands = [
-        mapped[v] if v in mapped else prefixed(wrap(unmapped.get(v, v)), size) if m else wrap(unmapped.get(v, v))
-        for v, m in zip(op.operands, is_mapped, strict=True)
-    ]
+    is_mapped = [recursive or v in batch for v in op.operands]
+    operands = [with_axis(batch, v) if m else batch[v] for v, m in zip(op.operands, is_mapped, strict=True)]
     new = stablehlo.emit(
-        op.name, [x.value for x in operands], results=[prefixed_type(r.type, size) for r in op.results],
+        op.name, [x.value for x in operands], results=[prefixed_type(r.type, batch.size) for r in op.results],
         attributes={name: op.attributes[name] for name in op.attributes}, regions=len(op.regions),
     )  # fmt: skip
     outs = [True] * len(op.results)
     active = [is_mapped[i] for i in view.wrt]
-    around = (mapped, size, unmapped)
-    batched_region(op.regions[0], new.regions[0], is_mapped, outs, *around)
+    batched_region(op.regions[0], new.regions[0], is_mapped, outs, batch)
     if isinstance(view, CustomJvpOp):
         tangents = [True] * len(view.of)
-        batched_region(op.regions[1], new.regions[1], is_mapped + active, outs + tangents, *around)
+        batched_region(op.regions[1], new.regions[1], is_mapped + active, outs + tangents, batch)
     else:
         residuals: list[bool | None] = [None] * (len(body_of(op.regions[1])[2]) - len(outs))
-        carries = batched_region(op.regions[1], new.regions[1], is_mapped, [*outs, *residuals], *around)
+        carries = batched_region(op.regions[1], new.regions[1], is_mapped, [*outs, *residuals], batch)
         cotangents = carries[len(outs) :] + [True] * len(view.of)
         sums = [not m for m in active]
-        batched_region(op.regions[2], new.regions[2], cotangents, active, *around, sums=sums)
-    mapped.update((old, wrap(r)) for old, r in zip(op.results, new.results, strict=True))
+        batched_region(op.regions[2], new.regions[2], cotangents, active, batch, sums=sums)
+    for old, r in zip(op.results, new.results, strict=True):
+        batch.bind(old, wrap(r))
 
 
 def _active(op: ir.Operation, varying: set[ir.Value]) -> Sequence[int]:
@@ -256,10 +249,12 @@ def _active(op: ir.Operation, varying: set[ir.Value]) -> Sequence[int]:
 
 
 custom_jvp: OpDef = control(
-    "ad.custom_jvp", "A function with a custom forward rule.", _custom_jvp_jvp, _custom_jvp_vjp, _batch, active=_active
+    "ad.custom_jvp", "A function with a custom forward rule.",
+    ControlRules(_custom_jvp_jvp, _custom_jvp_vjp, _batch, _active),
 )
 custom_vjp: OpDef = control(
-    "ad.custom_vjp", "A function with a custom reverse rule.", _custom_vjp_jvp, _custom_vjp_vjp, _batch, active=_active
+    "ad.custom_vjp", "A function with a custom reverse rule.",
+    ControlRules(_custom_vjp_jvp, _custom_vjp_vjp, _batch, _active),
 )
 
 

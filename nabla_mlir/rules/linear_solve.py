@@ -18,11 +18,12 @@ from nabla_mlir.ops.elementwise import negate, subtract
 from nabla_mlir.rules.control import control
 from nabla_mlir.rules.custom_regions import emit_rule
 from nabla_mlir.rules.custom_rules import batched_region, prefixed_type
-from nabla_mlir.rules.reverse import Cotangents, accumulate, active_values, pull_back, transposed
-from nabla_mlir.table.batching import Mapped, prefixed
-from nabla_mlir.table.forward import Tangents, push_forward, recorded
+from nabla_mlir.rules.reverse import accumulate, active_values, pull_back, transposed
+from nabla_mlir.table.batching import with_axis
+from nabla_mlir.table.forward import push_forward, recorded
 from nabla_mlir.table.regions import Fill, captures_of, fill
 from nabla_mlir.table.registry import ZERO, MaybeZero, OpDef, Zero, materialize, missing_rule
+from nabla_mlir.table.rules import Batch, ControlRules, Cotangents, Tangents
 from nabla_mlir.table.tensor import Tensor, wrap
 
 MATVEC, SOLVE, TRANSPOSE_SOLVE = range(3)
@@ -99,17 +100,18 @@ def _vjp(op: ir.Operation, active: set[ir.Value], cts: Sequence[MaybeZero]) -> C
     return result
 
 
-def _batch(op: ir.Operation, mapped: Mapped, size: int, unmapped: dict[ir.Value, ir.Value]) -> None:
+def _batch(op: ir.Operation, batch: Batch) -> None:
     """Emits one solve for all entries; right-hand sides and solutions carry the axis."""
-    b = [mapped[v] if v in mapped else prefixed(wrap(unmapped.get(v, v)), size) for v in op.operands]
-    results = [prefixed_type(r.type, size) for r in op.results]
+    b = [with_axis(batch, v) for v in op.operands]
+    results = [prefixed_type(r.type, batch.size) for r in op.results]
     new = _make(op.attributes["transposable"], [x.value for x in b], results)
     every = [True] * len(b)
     for old_region, new_region in zip(op.regions, new.regions, strict=True):
-        batched_region(old_region, new_region, every, every, mapped, size, unmapped)
-    mapped.update((old, wrap(r)) for old, r in zip(op.results, new.results, strict=True))
+        batched_region(old_region, new_region, every, every, batch)
+    for old, r in zip(op.results, new.results, strict=True):
+        batch.bind(old, wrap(r))
 
 
 linear_solve: OpDef = control(
-    LinearSolveOp.name, "The solution of a linear system, differentiated implicitly.", _jvp, _vjp, _batch
+    LinearSolveOp.name, "The solution of a linear system, differentiated implicitly.", ControlRules(_jvp, _vjp, _batch)
 )

@@ -14,10 +14,11 @@ from iree.compiler import ir
 from nabla_mlir.dialects.regions import block_aside, made_by
 from nabla_mlir.ops.shape import dynamic_slice
 from nabla_mlir.rules.masks import masked, row_of
-from nabla_mlir.rules.reverse import PLACEHOLDER, Cotangents, accumulate, active_values, pull_back
+from nabla_mlir.rules.reverse import PLACEHOLDER, accumulate, active_values, pull_back
 from nabla_mlir.table.forward import carries_tangent
 from nabla_mlir.table.regions import TrackedValues, body_of, captures_of, clone_body, fixed_point, reads_of
 from nabla_mlir.table.registry import ZERO, add_any, materialize
+from nabla_mlir.table.rules import Cotangents
 from nabla_mlir.table.tensor import Tensor, wrap
 from nabla_mlir.table.traits import is_long
 

@@ -20,7 +20,7 @@ from nabla_mlir.rules.loop_checkpoints import choose_plan, run_plan
 from nabla_mlir.rules.loops import Counter, carries_behind, find_counter, invariant_carries
 from nabla_mlir.rules.masks import mask_of_rows, masked, repeated, selection_mask, shared_masks, vanishes
 from nabla_mlir.rules.policies import exposed
-from nabla_mlir.rules.reverse import Cotangents, accumulate, active_values
+from nabla_mlir.rules.reverse import accumulate, active_values
 from nabla_mlir.rules.tapes import INDEX, count_at, empty_tape, read_row, tape_of, write_row
 from nabla_mlir.table.regions import (
     MAX_RESIDUAL_BYTES,
@@ -32,6 +32,7 @@ from nabla_mlir.table.regions import (
     replace,
 )
 from nabla_mlir.table.registry import MaybeZero, Zero, materialize, zeros
+from nabla_mlir.table.rules import Cotangents
 from nabla_mlir.table.tensor import Tensor, full, wrap
 
 

@@ -8,7 +8,6 @@ operations, which are linear in the tangents, are transposed.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
 
 from iree.compiler import ir
 
@@ -19,7 +18,7 @@ from nabla_mlir.dialects.regions import made_by
 from nabla_mlir.ops.guards import product, share_of
 from nabla_mlir.ops.logic import where_zero
 from nabla_mlir.rules.masks import Known, choice_of, selection_mask
-from nabla_mlir.table.forward import Tangents, carries_tangent, is_constant, pushed_through, recorded
+from nabla_mlir.table.forward import augmented, carries_tangent, is_constant, pushed_through, recorded
 from nabla_mlir.table.regions import TrackedValues, captures_by_rule, decomposed, dependents, reads_of
 from nabla_mlir.table.registry import (
     UNSUPPORTED,
@@ -33,10 +32,9 @@ from nabla_mlir.table.registry import (
     missing_rule,
     record_of,
 )
+from nabla_mlir.table.rules import Cotangents, Partial, Tangents, as_rule
 from nabla_mlir.table.tensor import Tensor, full_like, wrap
 from nabla_mlir.table.traits import is_sum
-
-Cotangents = dict[ir.Value, Tensor]
 
 
 def active_values(ops: Iterable[ir.Operation], roots: Iterable[ir.Value]) -> set[ir.Value]:
@@ -48,7 +46,8 @@ def active_values(ops: Iterable[ir.Operation], roots: Iterable[ir.Value]) -> set
         record = record_of(op, "vjp") if any(carries_tangent(r) for r in op.results) else None
         if record is None or isinstance(record.jvp, Zero):
             continue
-        results = list(op.results) if record.active is None else [op.results[i] for i in record.active(op, active)]
+        choose = record.control.active if record.control is not None else None
+        results = list(op.results) if choose is None else [op.results[i] for i in choose(op, active)]
         active.update(r for r in results if carries_tangent(r))
     return active
 
@@ -82,8 +81,9 @@ def pull_back(
             debug.say("ops", f"vjp {op.name} {debug.types(operands, active)}, * is active", op.location)
         with blaming(op), named("vjp", op.location, op.name):
             record = record_of(op, "vjp")
-            if record.kind == "control":
-                by_operand = record.vjp(op, active, cts)
+            operand_cts: Sequence[MaybeZero]
+            if record.control is not None:
+                by_operand = record.control.vjp(op, active, cts)
                 operands, operand_cts = list(by_operand), list(by_operand.values())
             else:
                 operands = list(op.operands)
@@ -125,7 +125,7 @@ def _operand_cotangents(
 
 
 def _scaled(
-    partials: Sequence[Any], op: ir.Operation, xs: list[Tensor], is_active: list[bool], ct: MaybeZero, params: Params,
+    partials: Sequence[Partial | Zero], op: ir.Operation, xs: list[Tensor], is_active: list[bool], ct: MaybeZero, params: Params,
     masks: Known,
 ) -> list[MaybeZero]:  # fmt: skip
     """The cotangents of an elementwise operation: `ct` times each partial, computed inside the mask of `ct` only."""
@@ -155,11 +155,11 @@ def _transposed(
 ) -> list[MaybeZero]:
     if isinstance(record.transpose, UNSUPPORTED):
         raise missing_rule(op, "transpose", record.transpose.reason)
-    if record.multi:
-        cts = [materialize(ct, wrap(r)) for ct, r in zip(cts, op.results, strict=True)]
-    if isinstance(cts[0], Zero):
+    if not record.multi and isinstance(cts[0], Zero):
         return [ZERO] * len(xs)
-    return [record.transpose(cts, i, xs, **params) if a else ZERO for i, a in enumerate(is_active)]
+    full_cts = [materialize(ct, wrap(r)) for ct, r in zip(cts, op.results, strict=True)]
+    transpose = as_rule(record.transpose)
+    return [transpose(full_cts, i, xs, **params) if a else ZERO for i, a in enumerate(is_active)]
 
 
 def _linearized(
@@ -167,17 +167,13 @@ def _linearized(
 ) -> list[MaybeZero]:
     """Emits the jvp rule on placeholders for the tangents, and transposes it; the placeholders are dead afterwards."""
     holders = {i: placeholder(x) for i, (x, a) in enumerate(zip(xs, is_active, strict=True)) if a}
-    outs = [wrap(r) for r in op.results]
-    old = list(outs)
+    with ir.InsertionPoint.after(op):
+        outs = augmented(op, record)
 
-    def run() -> list[MaybeZero]:
-        return record.jvp(outs, xs, [holders.get(i, ZERO) for i in range(len(xs))], **params)
+    def run() -> Sequence[MaybeZero]:
+        return as_rule(record.jvp)(outs, xs, [holders.get(i, ZERO) for i in range(len(xs))], **params)
 
     tangents, new_ops = recorded(run)
-    for before, after in zip(old, outs, strict=True):
-        if after is not before:
-            _hoist(new_ops, op)
-            before.value.replace_all_uses_with(after.value)
     found = _pulled_to(list(holders.values()), tangents, new_ops, cts)
     by_position = dict(zip(holders, found, strict=True))
     return [by_position.get(i, ZERO) for i in range(len(xs))]
@@ -210,14 +206,6 @@ def _through_decomposition(
     known: Tangents = dict(zip(values, holders, strict=True))
     tangents, new_ops = recorded(lambda: pushed_through(lambda: decomposed(op, record, "vjp"), known))
     return _pulled_to(holders, tangents, new_ops, cts)
-
-
-def _hoist(new_ops: Sequence[ir.Operation], op: ir.Operation) -> None:
-    # A result that replaces a primal must be emitted at the primal's position, before its users.
-    anchor = op
-    for new in new_ops:
-        new.move_after(anchor)
-        anchor = new
 
 
 PLACEHOLDER = "ad.placeholder"

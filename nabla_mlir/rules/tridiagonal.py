@@ -45,7 +45,9 @@ def _solve(target: str, diagonals: Sequence[Tensor], b: Tensor) -> Tensor:
     return routine(target, xs, results, stack=stack)[3]
 
 
-def _gtsv(outs: Any, xs: Any, tangents: Any, *, target: str, **_: Any) -> list[MaybeZero]:
+def _gtsv(
+    outs: Sequence[Tensor], xs: Sequence[Tensor], tangents: Sequence[MaybeZero], *, target: str, **__: Any
+) -> list[MaybeZero]:
     """The forward rule: solves T x' = b' - T' x; the other results are scratch and have no derivative."""
     (*diagonals, _), (*dots, db) = xs, tangents
     lower, diagonal, upper = diagonals

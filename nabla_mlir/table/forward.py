@@ -12,10 +12,20 @@ from nabla_mlir.dialects.locations import blaming, named
 from nabla_mlir.dialects.regions import block_aside, made_by
 from nabla_mlir.dialects.types import is_differentiable, shape_and_dtype
 from nabla_mlir.table.regions import TrackedValues, captures_by_rule, decomposed, reads_of
-from nabla_mlir.table.registry import REGISTRY, UNSUPPORTED, ZERO, MaybeZero, Zero, add_any, missing_rule, record_of
+from nabla_mlir.table.registry import (
+    REGISTRY,
+    UNSUPPORTED,
+    ZERO,
+    MaybeZero,
+    OpDef,
+    Zero,
+    add_any,
+    missing_rule,
+    record_of,
+)
+from nabla_mlir.table.rules import Jvp, Partial, Tangents, as_rule
 from nabla_mlir.table.tensor import Tensor, splat_of, wrap
 
-Tangents = dict[ir.Value, Tensor]
 T = TypeVar("T")
 
 
@@ -74,9 +84,9 @@ def push_forward(ops: Iterable[ir.Operation], tangents: Tangents, are_constant: 
         record = record_of(op, "jvp")
         if debug.wanted("ops"):
             debug.say("ops", f"jvp {op.name} {debug.types(operands, tangents)}, * has a tangent", op.location)
-        if record.kind == "control":
+        if record.control is not None:
             with blaming(op), named("jvp", op.location, op.name):
-                record.jvp(op, tangents)
+                record.control.jvp(op, tangents)
             continue
         operands = list(op.operands)
         if isinstance(record.jvp, Zero):
@@ -104,22 +114,30 @@ def tangents_get(tangents: Tangents, value: ir.Value) -> MaybeZero:
 
 
 def tangents_of(op: ir.Operation, tangents: Sequence[MaybeZero]) -> list[tuple[ir.Value, MaybeZero]]:
-    """The results of an operation with their tangents, emitted at the insertion point.
-
-    A rule may replace a result by a value that it computes together with the tangent (`outs[i] = ...`).
-    """
+    """The results of an operation with their tangents, emitted at the insertion point."""
     record = record_of(op, "jvp")
-    outs = [wrap(r) for r in op.results]
-    old = list(outs)
-    out_tangents = record.jvp(outs, [wrap(v) for v in op.operands], tangents, **record.read(op))
-    for before, after in zip(old, outs, strict=True):
-        if after is not before:
-            before.value.replace_all_uses_with(after.value)
-    return [(out.value, t) for out, t in zip(outs, out_tangents, strict=True)]
+    xs, params = [wrap(v) for v in op.operands], record.read(op)
+    outs = augmented(op, record)
+    out_tangents = as_rule(record.jvp)(outs, xs, tangents, **params)
+    return [(out.value, t) for out, t in zip(outs, out_tangents, strict=False)]  # residuals have no tangents
+
+
+def augmented(op: ir.Operation, record: OpDef) -> list[Tensor]:
+    """The results of an operation, and the residuals of its forward rule.
+
+    If the rule needs residuals, `op` is replaced by an operation that computes them with the results, at the insertion
+    point.
+    """
+    if record.augmented is None:
+        return [wrap(r) for r in op.results]
+    outs = list(record.augmented([wrap(v) for v in op.operands], **record.read(op)))
+    for old, new in zip(op.results, outs, strict=False):
+        old.replace_all_uses_with(new.value)
+    return outs
 
 
 def scaled(
-    partials: Sequence[Any], y: Tensor, xs: Sequence[Tensor], tangents: Sequence[MaybeZero], params: dict[str, Any]
+    partials: Sequence[Partial | Zero], y: Tensor, xs: Sequence[Tensor], tangents: Sequence[MaybeZero], params: dict[str, Any]
 ) -> MaybeZero:  # fmt: skip
     """The tangent of an elementwise result: the sum of the partials, each applied to the tangent of its operand."""
     total: MaybeZero = ZERO
@@ -129,13 +147,13 @@ def scaled(
     return total
 
 
-def jvp_by_decomposition(decompose: Callable[..., list[Tensor]]) -> Any:
+def jvp_by_decomposition(decompose: Callable[..., list[Tensor]]) -> Jvp:
     """The jvp rule of an operation that is defined by other operations: their tangents.
 
     The primal operation stays; operations of the definition that compute only its value are dead code.
     """
 
-    def jvp(outs: list[Tensor], xs: Sequence[Tensor], tangents: Sequence[MaybeZero], **params: Any) -> list[MaybeZero]:
+    def jvp(outs: Sequence[Tensor], xs: Sequence[Tensor], tangents: Sequence[MaybeZero], **params: Any) -> list[MaybeZero]:
         known = {x.value: t for x, t in zip(xs, tangents, strict=True) if not isinstance(t, Zero)}
         return pushed_through(lambda: decompose(xs, **params), known)
 
@@ -151,7 +169,7 @@ def pushed_through(make: Callable[[], list[Tensor]], tangents: Tangents) -> list
     return [tangents_get(all_tangents, y) for y in marks.release()]
 
 
-def recorded(make: Callable[[], list[T]]) -> tuple[list[T], list[ir.Operation]]:
+def recorded(make: Callable[[], T]) -> tuple[T, list[ir.Operation]]:
     """Runs a function that emits operations; returns its result and the emitted operations, in order."""
     block = block_aside()
     with ir.InsertionPoint(block):
