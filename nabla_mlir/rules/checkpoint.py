@@ -16,16 +16,16 @@ from nabla_mlir.dialects.ad_rules import CheckpointOp
 from nabla_mlir.dialects.regions import made_by
 from nabla_mlir.dialects.stablehlo import Bool, String
 from nabla_mlir.ops.barrier import optimization_barrier
-from nabla_mlir.rules.control import active_results, branch_batched, branch_pushed, control
-from nabla_mlir.rules.custom_values import settle_regions
+from nabla_mlir.rules.control import active_results, branch_batched, branch_pushed, control, untouched, with_tangents
+from nabla_mlir.rules.custom_values import has_rules, settle_regions
 from nabla_mlir.rules.masks import remasked
 from nabla_mlir.rules.policies import SAVED, attributes_of, emit_checkpoint, exposed
 from nabla_mlir.rules.reverse import accumulate, active_values, pull_back
 from nabla_mlir.sparsity import operands as patterns
 from nabla_mlir.table.kinds import general
-from nabla_mlir.table.regions import TrackedValues, body_of, captures_of, clone_body, replace
+from nabla_mlir.table.regions import body_of, captures_of, clone_body
 from nabla_mlir.table.registry import REGISTRY, ZERO, MaybeZero, OpDef, materialize
-from nabla_mlir.table.rules import Batch, ControlRules, Cotangents, Tangents
+from nabla_mlir.table.rules import Batch, ControlRules, Cotangents, Pulled, Pushed, Tangents
 from nabla_mlir.table.samples import Case
 from nabla_mlir.table.tensor import Tensor, wrap
 
@@ -39,22 +39,20 @@ name: OpDef = general(
 )  # fmt: skip
 
 
-def _jvp(op: ir.Operation, tangents: Tangents) -> None:
+def _jvp(op: ir.Operation, tangents: Tangents) -> Pushed:
     _, ops, outputs = body_of(op.regions[0])
     active = active_results(op, set(tangents))
     if not active:
-        return
+        return untouched(op)
     with ir.InsertionPoint(op):
         results = emit_checkpoint(lambda _: branch_pushed(ops, outputs, tangents, active), attributes_of(op))
-    n = len(op.results)
-    tangents.update((results[i].value, t) for i, t in zip(active, results[n:], strict=True))
-    replace(op, results[:n])
+    return with_tangents(results, len(op.results), active)
 
 
-def _vjp(op: ir.Operation, active: set[ir.Value], cts: Sequence[MaybeZero]) -> Cotangents:
+def _vjp(op: ir.Operation, active: set[ir.Value], cts: Sequence[MaybeZero]) -> Pulled:
     """Emits the pullback as a region that recomputes the values which the policy did not save."""
     captures = [v for v in captures_of(op) if v in active]
-    new = exposed(op)
+    new = exposed(op, copies=has_rules(op))
     _, ops, outputs = body_of(new.regions[0])
     count = new.attributes[SAVED].value
     values = dict(zip(outputs[len(outputs) - count :], list(new.results)[len(outputs) - count :], strict=True))
@@ -62,25 +60,28 @@ def _vjp(op: ir.Operation, active: set[ir.Value], cts: Sequence[MaybeZero]) -> C
     def make(_: list[Tensor]) -> list[Tensor]:
         mapping: dict[ir.Value, ir.Value] = {}
         clones = clone_body(ops, mapping)
-        marks = TrackedValues([mapping[v] for v in values])
+        copies = [mapping[v] for v in values]
         varying = active_values(clones, captures)
         cotangents: Cotangents = {}
         for r, ct in zip(outputs, cts, strict=False):
             accumulate(cotangents, mapping.get(r, r), ct, varying)
-        pull_back(clones, varying, cotangents)
+        replacements = pull_back(clones, varying, cotangents)
         outs = [materialize(cotangents.get(v, ZERO), wrap(v)) for v in captures]
-        for copy, value in zip(marks.release(), values.values(), strict=True):
-            made_by = copy.owner
+        for old, value in zip(copies, values.values(), strict=True):
+            copy = replacements.get(old, old)
+            maker = copy.owner
             copy.replace_all_uses_with(value)
-            if made_by.name == "ad.name":  # what it names is the same value
-                made_by.operands[0].replace_all_uses_with(value)
+            if maker.name == "ad.name":  # what it names is the same value
+                maker.operands[0].replace_all_uses_with(value)
         return outs
 
+    whole = [wrap(r) for r in new.results][: len(op.results)]
     if not captures:
-        return {}
+        return Pulled({}, whole)
     results = remasked(emit_checkpoint(make, attributes_of(new, recompute=Bool.encode(True))), cts)
-    settle_regions(new, active)
-    return dict(zip(captures, results, strict=True))
+    if new != op:
+        settle_regions(new, active)
+    return Pulled(dict(zip(captures, results, strict=True)), whole)
 
 
 def _batch(op: ir.Operation, batch: Batch) -> None:

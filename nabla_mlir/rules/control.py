@@ -15,7 +15,7 @@ from iree.compiler import ir
 from nabla_mlir.dialects.regions import nested
 from nabla_mlir.ops.logic import clamp, compare, logical_and, logical_not, select
 from nabla_mlir.ops.reduction import reduce
-from nabla_mlir.rules.custom_values import settle_regions
+from nabla_mlir.rules.custom_values import values_by_rules
 from nabla_mlir.rules.gates import batch_gated, choose, gated
 from nabla_mlir.rules.loop_body import active_carries
 from nabla_mlir.rules.loop_reverse import while_vjp
@@ -25,17 +25,15 @@ from nabla_mlir.rules.reverse import accumulate, active_values, pull_back
 from nabla_mlir.table.batching import batch_ops, prefixed, varying_values, with_axis
 from nabla_mlir.table.forward import carries_tangent, push_forward
 from nabla_mlir.table.regions import (
-    TrackedValues,
     body_of,
     captures_of,
     clone_body,
     emit_case,
     emit_while,
     fixed_point,
-    replace,
 )
 from nabla_mlir.table.registry import ZERO, MaybeZero, OpDef, materialize, register
-from nabla_mlir.table.rules import Batch, ControlRules, Cotangents, Tangents
+from nabla_mlir.table.rules import Batch, ControlRules, Cotangents, Pulled, Pushed, Tangents
 from nabla_mlir.table.tensor import Tensor, full, wrap
 from nabla_mlir.table.traits import LONG
 
@@ -45,12 +43,12 @@ BOOL = np.dtype(bool)
 # ---------------------------------------------------------------- while
 
 
-def _while_jvp(op: ir.Operation, tangents: Tangents) -> None:
+def _while_jvp(op: ir.Operation, tangents: Tangents) -> Pushed:
     """Emits one loop that carries the primal values and the tangents of the carries that vary."""
     active = active_carries(op, set(tangents))
     inits = [wrap(v) for v in op.operands]
     if not active:
-        return
+        return untouched(op)
     n = len(inits)
 
     def condition(carry: list[Tensor]) -> Tensor:
@@ -70,17 +68,26 @@ def _while_jvp(op: ir.Operation, tangents: Tangents) -> None:
     with ir.InsertionPoint(op):
         seeds = [materialize(tangents.get(op.operands[i], ZERO), inits[i]) for i in active]
         results = emit_while([*inits, *seeds], condition, body, like=op)
-    for i, tangent in zip(active, results[n:], strict=True):
-        tangents[results[i].value] = tangent
-    replace(op, results[:n])
+    return with_tangents(results, n, active)
+
+
+def untouched(op: ir.Operation) -> Pushed:
+    """An operation whose results have no tangents."""
+    return Pushed([wrap(r) for r in op.results], [ZERO] * len(op.results))
+
+
+def with_tangents(results: Sequence[Tensor], count: int, active: Sequence[int]) -> Pushed:
+    """The first `count` of `results` as values; the others are the tangents of the values at `active`."""
+    by_index = dict(zip(active, results[count:], strict=True))
+    return Pushed(results[:count], [by_index.get(i, ZERO) for i in range(count)])
 
 
 def _pushed(ops: Any, outputs: Any, mapping: dict[ir.Value, ir.Value], tangents: Tangents) -> list[Tensor]:
     """Emits a copy of a body and its tangents (into `tangents`); returns the values that the body returns."""
     clones = clone_body(ops, mapping)
-    marks = TrackedValues([mapping.get(v, v) for v in outputs])
-    push_forward(clones, tangents)
-    return [wrap(v) for v in marks.release()]
+    outs = [mapping.get(v, v) for v in outputs]
+    replacements = push_forward(clones, tangents)
+    return [wrap(replacements.get(v, v)) for v in outs]
 
 
 def _while_batch(op: ir.Operation, batch: Batch) -> None:
@@ -181,19 +188,15 @@ def _branches(op: ir.Operation) -> list[tuple[list[ir.Operation], list[ir.Value]
     return [body_of(region)[1:] for region in op.regions]
 
 
-def _case_jvp(op: ir.Operation, tangents: Tangents) -> None:
+def _case_jvp(op: ir.Operation, tangents: Tangents) -> Pushed:
     """Emits one choice with the same index, whose branches return results and tangents."""
     active = active_results(op, set(tangents))
     if not active:
-        return
-
+        return untouched(op)
     with ir.InsertionPoint(op):
         branches = [functools.partial(branch_pushed, *b, tangents, active) for b in _branches(op)]
         results = emit_case(wrap(op.operands[0]), branches)
-    n = len(op.results)
-    for i, tangent in zip(active, results[n:], strict=True):
-        tangents[results[i].value] = tangent
-    replace(op, results[:n])
+    return with_tangents(results, len(op.results), active)
 
 
 def branch_pushed(
@@ -214,7 +217,7 @@ def active_results(op: ir.Operation, roots: set[ir.Value]) -> list[int]:
     return sorted(active)
 
 
-def _case_vjp(op: ir.Operation, active: set[ir.Value], cts: Sequence[MaybeZero]) -> Cotangents:
+def _case_vjp(op: ir.Operation, active: set[ir.Value], cts: Sequence[MaybeZero]) -> Pulled:
     """Emits a second choice with the same index; each of its branches recomputes a branch and pulls cotangents back through it.
 
     The values inside a branch are not visible outside it, so they are recomputed. IREE shares nothing between the two
@@ -236,10 +239,9 @@ def _case_vjp(op: ir.Operation, active: set[ir.Value], cts: Sequence[MaybeZero])
         return make
 
     if not captures:
-        return {}
+        return Pulled({})
     results = remasked(emit_case(wrap(op.operands[0]), [branch(*b) for b in _branches(op)]), cts)
-    settle_regions(op, active)
-    return dict(zip(captures, results, strict=True))
+    return Pulled(dict(zip(captures, results, strict=True)), values_by_rules(op, active))
 
 
 def _case_batch(op: ir.Operation, batch: Batch) -> None:

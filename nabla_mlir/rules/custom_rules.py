@@ -27,9 +27,9 @@ from nabla_mlir.rules.reverse import accumulate, placeholder, pulled, transposed
 from nabla_mlir.table.batching import all_prefixed, batch_ops, with_axis
 from nabla_mlir.table.forward import recorded
 from nabla_mlir.table.kinds import general
-from nabla_mlir.table.regions import TrackedValues, body_of, captures_of, fill, reads_of, replace
-from nabla_mlir.table.registry import UNSUPPORTED, ZERO, MaybeZero, OpDef, Zero, materialize
-from nabla_mlir.table.rules import Batch, ControlRules, Cotangents, Tangents
+from nabla_mlir.table.regions import Replacements, body_of, captures_of, fill, reads_of, substitute
+from nabla_mlir.table.registry import UNSUPPORTED, ZERO, MaybeZero, OpDef, materialize
+from nabla_mlir.table.rules import Batch, ControlRules, Cotangents, Pulled, Pushed, Tangents
 from nabla_mlir.table.tensor import Tensor, wrap
 
 
@@ -44,28 +44,33 @@ def _refuse_active_captures(op: ir.Operation, active: Collection[ir.Value]) -> N
         )  # fmt: skip
 
 
-def _take_values(op: ir.Operation, outs: Sequence[Tensor], new_ops: Sequence[ir.Operation]) -> list[ir.Value]:
-    """Replaces the results of `op` by the values that the rule computed; returns these values.
+def _own_values(op: ir.Operation, outs: Sequence[Tensor], new_ops: Sequence[ir.Operation]) -> list[Tensor]:
+    """The results that the rule computed by `new_ops`, each as a value of its own.
 
-    If the rule returns one of its arguments, the result becomes a copy of it, because its tangent differs from that of
-    the argument.
+    If the rule returns one of its arguments, the result is a copy of it, because its tangent differs from that of the
+    argument.
     """
     fresh = {r for new in new_ops for r in new.results}
     values = []
-    for result, out in zip(op.results, outs, strict=True):
+    for out in outs:
         if out.value not in fresh:
             with ir.InsertionPoint(op):
                 out = reshape(out, shape=out.shape)
         fresh.discard(out.value)  # a value that is returned twice stands for one result
-        result.replace_all_uses_with(out.value)
-        values.append(out.value)
+        values.append(out)
     return values
+
+
+def _of(indices: Sequence[int], tangents: Sequence[MaybeZero], count: int) -> list[MaybeZero]:
+    """The tangents of `count` results; those at `indices` have `tangents`, the others none."""
+    by_index = dict(zip(indices, tangents, strict=True))
+    return [by_index.get(i, ZERO) for i in range(count)]
 
 
 # ---------------------------------------------------------------- custom_jvp
 
 
-def _custom_jvp_jvp(op: ir.Operation, tangents: Tangents) -> None:
+def _custom_jvp_jvp(op: ir.Operation, tangents: Tangents) -> Pushed:
     _refuse_active_captures(op, tangents)
     view = CustomJvpOp(op)
     operands = list(op.operands)
@@ -73,11 +78,10 @@ def _custom_jvp_jvp(op: ir.Operation, tangents: Tangents) -> None:
         seeds = [materialize(tangents.get(operands[i], ZERO), wrap(operands[i])).value for i in view.wrt]
         outs, new_ops = recorded(lambda: emit_rule(op, 1, [*operands, *seeds]))
     n = len(op.results)
-    values = _take_values(op, outs[:n], new_ops)
-    tangents.update((values[i], t) for i, t in zip(view.of, outs[n:], strict=True))
+    return Pushed(_own_values(op, outs[:n], new_ops), _of(view.of, outs[n:], n))
 
 
-def _custom_jvp_vjp(op: ir.Operation, active: set[ir.Value], cts: Sequence[MaybeZero]) -> Cotangents:
+def _custom_jvp_vjp(op: ir.Operation, active: set[ir.Value], cts: Sequence[MaybeZero]) -> Pulled:
     """Transposes the rule, which is linear in the tangents."""
     _refuse_active_captures(op, active)
     view = CustomJvpOp(op)
@@ -87,25 +91,33 @@ def _custom_jvp_vjp(op: ir.Operation, active: set[ir.Value], cts: Sequence[Maybe
         seeds = [materialize(holders.get(i, ZERO), wrap(operands[i])).value for i in view.wrt]
         outs, new_ops = recorded(lambda: emit_rule(op, 1, [*operands, *seeds]))
     n = len(op.results)
-    _take_values(op, outs[:n], new_ops)
-    tangents = TrackedValues([t.value for t in outs[n:]])
-    linear = _through_values(new_ops, [h.value for h in holders.values()])
-    out_tangents = [wrap(t) for t in tangents.release()]
+    outs = [*_own_values(op, outs[:n], new_ops), *outs[n:]]
+    linear, replacements = _through_values(new_ops, [h.value for h in holders.values()])
+    outs = _replaced(outs, replacements)
     out_cts = [cts[i] for i in view.of]
-    in_cts = pulled(f"the transpose of the rule of {view.label}", out_tangents, linear, list(holders.values()), out_cts)
+    what = f"the transpose of the rule of {view.label}"
+    in_cts, replacements = pulled(what, outs[n:], linear, list(holders.values()), out_cts)
     result: Cotangents = {}
     for i, ct in zip(holders, in_cts, strict=True):
         accumulate(result, operands[i], ct, active)
-    return result
+    return Pulled(result, _replaced(outs[:n], replacements))
 
 
-def _through_values(ops: Sequence[ir.Operation], roots: Sequence[ir.Value]) -> list[ir.Operation]:
-    """Returns `ops` in which each function with a forward rule that is applied to a tangent is replaced by its body.
+def _replaced(values: Sequence[Tensor], replacements: Replacements) -> list[Tensor]:
+    return [wrap(replacements.get(v.value, v.value)) for v in values]
+
+
+def _through_values(
+    ops: Sequence[ir.Operation], roots: Sequence[ir.Value]
+) -> tuple[list[ir.Operation], Replacements]:
+    """Returns `ops` in which each function with a forward rule that is applied to a tangent is replaced by its body, and
+    the replacements of results.
 
     Such a function is linear in the tangent, so the transpose of its body is the transpose of its rule. Applying the
     rule instead would not end if the rule calls its own function on a tangent.
     """
     plain: list[ir.Operation] = []
+    replacements: Replacements = {}
     varying = set(roots)
     for op in ops:
         if not any(v in varying for v in reads_of(op)):
@@ -114,41 +126,36 @@ def _through_values(ops: Sequence[ir.Operation], roots: Sequence[ir.Value]) -> l
         if op.name == CustomJvpOp.name:
             with ir.InsertionPoint(op):
                 outs, new_ops = recorded(functools.partial(emit_rule, op, 0, list(op.operands)))
+            inner, inner_replacements = _through_values(new_ops, [*varying, *(out.value for out in outs)])
+            outs = _replaced(outs, inner_replacements)
             varying.update(out.value for out in outs)
-            replace(op, outs)
-            plain += _through_values(new_ops, list(varying))
+            replacements |= substitute(op, outs)
+            plain += inner
         else:
             varying.update(op.results)
             plain.append(op)
-    return plain
+    return plain, replacements
 
 
 # ---------------------------------------------------------------- custom_vjp
 
 
-def _emit_fwd(op: ir.Operation) -> list[Tensor]:
-    """Emits `fwd` before the operation and replaces the operation's results by those of `fwd`; returns the residuals."""
-    operands = list(op.operands)
-    with ir.InsertionPoint(op):
-        outs, new_ops = recorded(lambda: emit_rule(op, 1, operands))
-    n = len(op.results)
-    _take_values(op, outs[:n], new_ops)
-    return outs[n:]
-
-
-def _custom_vjp_vjp(op: ir.Operation, active: set[ir.Value], cts: Sequence[MaybeZero]) -> Cotangents:
+def _custom_vjp_vjp(op: ir.Operation, active: set[ir.Value], cts: Sequence[MaybeZero]) -> Pulled:
+    """Emits `fwd` before the operation, and `bwd` with its residuals."""
     _refuse_active_captures(op, active)
     view = CustomVjpOp(op)
-    operands, results = list(op.operands), list(op.results)
-    seeds = [materialize(cts[i], wrap(results[i])).value for i in view.of]
-    residuals = [r.value for r in _emit_fwd(op)]
+    operands, n = list(op.operands), len(op.results)
+    seeds = [materialize(cts[i], wrap(op.results[i])).value for i in view.of]
+    with ir.InsertionPoint(op):
+        outs, new_ops = recorded(lambda: emit_rule(op, 1, operands))
+    values, residuals = _own_values(op, outs[:n], new_ops), [r.value for r in outs[n:]]
     result: Cotangents = {}
     for i, ct in zip(view.wrt, emit_rule(op, 2, [*residuals, *seeds]), strict=True):
         accumulate(result, operands[i], ct, active)
-    return result
+    return Pulled(result, values)
 
 
-def _custom_vjp_jvp(op: ir.Operation, tangents: Tangents) -> None:
+def _custom_vjp_jvp(op: ir.Operation, tangents: Tangents) -> Pushed:
     """Emits the forward rule: the transpose of `bwd`, which is linear in the cotangents."""
     _refuse_active_captures(op, tangents)
     view = CustomVjpOp(op)
@@ -164,8 +171,7 @@ def _custom_vjp_jvp(op: ir.Operation, tangents: Tangents) -> None:
         seeds = [tangents.get(operands[i], ZERO) for i in view.wrt]
         likes = [wrap(op.results[i]) for i in view.of]
         out_tangents = transposed(f"forward mode through the reverse rule of {view.label}", bwd, likes, seeds)
-    values = _take_values(op, outs[:n], new_ops)
-    tangents.update((values[i], t) for i, t in zip(view.of, out_tangents, strict=True) if not isinstance(t, Zero))
+    return Pushed(_own_values(op, outs[:n], new_ops), _of(view.of, out_tangents, n))
 
 
 # ---------------------------------------------------------------- batches

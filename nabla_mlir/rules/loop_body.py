@@ -16,7 +16,7 @@ from nabla_mlir.ops.shape import dynamic_slice
 from nabla_mlir.rules.masks import masked, row_of
 from nabla_mlir.rules.reverse import PLACEHOLDER, accumulate, active_values, pull_back
 from nabla_mlir.table.forward import carries_tangent
-from nabla_mlir.table.regions import TrackedValues, body_of, captures_of, clone_body, fixed_point, reads_of
+from nabla_mlir.table.regions import body_of, captures_of, clone_body, fixed_point, reads_of
 from nabla_mlir.table.registry import ZERO, add_any, materialize
 from nabla_mlir.table.rules import Cotangents
 from nabla_mlir.table.tensor import Tensor, wrap
@@ -69,8 +69,7 @@ def trace_backward(
             if i not in invariant:
                 backward.stored[mapping[argument]] = argument
         clones = clone_body(ops, mapping)
-        # The pullback of an inner loop replaces the loop by one with tapes; these marks follow its results.
-        results = {i: TrackedValues(list(c.results)) for i, c in enumerate(clones) if len(c.regions)}
+        results = [list(c.results) for c in clones]
         roots = [mapping[arguments[i]] for i in carries] + sums
         active = active_values(clones, roots)
         cotangents: Cotangents = {}
@@ -82,14 +81,14 @@ def trace_backward(
             starts, sizes = [wrap(v) for v in position], wrap(row).shape
             row_ct = dynamic_slice(rows, *starts, slice_sizes=sizes)
             accumulate(cotangents, row, masked(row_ct, row_of(mask, starts, sizes)), active)
-        pull_back(clones, active, cotangents)
+        replacements = pull_back(clones, active, cotangents)  # an inner loop is replaced by one with tapes
         outs = [materialize(cotangents.get(mapping[arguments[i]], ZERO), wrap(arguments[i])) for i in carries]
         for value, total in zip(sums, incoming[len(carries) :], strict=True):
             new_total = add_any(total, cotangents.get(value, ZERO))
             assert isinstance(new_total, Tensor)
             outs.append(new_total)
         ir.Operation.create("stablehlo.return", operands=[o.value for o in outs])
-    copies = [results[i].release() if i in results else list(c.results) for i, c in enumerate(clones)]
+    copies = [[replacements.get(r, r) for r in rs] for rs in results]
     stored = [is_long(o) or any(r in residuals for r in o.results) for o in ops]
     _choose_stored(backward, ops, copies, stored)
     return backward
@@ -110,16 +109,14 @@ def _choose_stored(
 ) -> None:
     """Replaces operations that the backward body needs by placeholders, if `stored` says that their results are stored.
 
-    A temporary use keeps each result alive until the walk, from the last operation to the first, reaches it.
+    Each of these results stays until the walk, from the last operation to the first, reaches it.
     """
-    with ir.InsertionPoint.at_block_terminator(backward.block):
-        marks = [TrackedValues(c) if s else None for c, s in zip(copies, stored, strict=True)]
-    _erase_unused(o.operation for o in backward.block.operations)
-    for original, mark in zip(reversed(ops), reversed(marks), strict=True):
-        if mark is None:
+    pinned = {r for results, s in zip(copies, stored, strict=True) if s for r in results}
+    _erase_unused((o.operation for o in backward.block.operations), pinned)
+    for original, results, is_stored in zip(reversed(ops), reversed(copies), reversed(stored), strict=True):
+        if not is_stored:
             continue
-        results = list(mark.mark.operands)
-        mark.mark.erase()
+        pinned.difference_update(results)
         with ir.InsertionPoint.at_block_begin(backward.block):
             for old, new in zip(original.results, results, strict=True):
                 if next(iter(new.uses), None) is not None:
@@ -127,17 +124,21 @@ def _choose_stored(
                     backward.stored.pop(holder, None)  # an erased placeholder may have had the same address
                     backward.stored[holder] = old
                     new.replace_all_uses_with(holder)
-        _erase_unused(maker for v in results if (maker := made_by(v)) is not None)
+        _erase_unused((maker for v in results if (maker := made_by(v)) is not None), pinned)
     placeholders = {o.operation.results[0] for o in backward.block.operations if o.operation.name == PLACEHOLDER}
     backward.stored = {p: v for p, v in backward.stored.items() if p in placeholders}
 
 
-def _erase_unused(ops: Iterable[ir.Operation]) -> None:
-    """Erases the operations of `ops` whose results nothing uses, and the operations whose results only they used."""
+def _erase_unused(ops: Iterable[ir.Operation], pinned: set[ir.Value]) -> None:
+    """Erases the operations of `ops` whose results nothing uses, and the operations whose results only they used.
+
+    Args:
+      pinned: results of operations that stay.
+    """
     work = {op.results[0]: op for op in ops if len(op.results)}
     while work:
         _, op = work.popitem()
-        if any(next(iter(r.uses), None) is not None for r in op.results):
+        if any(r in pinned or next(iter(r.uses), None) is not None for r in op.results):
             continue
         block = op.block
         makers = [maker for v in reads_of(op) if (maker := made_by(v)) is not None and maker.block == block]

@@ -11,10 +11,12 @@ from collections.abc import Sequence
 from iree.compiler import ir
 
 from nabla_mlir.base import thresholds
+from nabla_mlir.dialects.ad_rules import CUSTOM
+from nabla_mlir.dialects.regions import nested
 from nabla_mlir.ops.elementwise import add, divide, minimum, multiply, subtract
 from nabla_mlir.ops.logic import compare, select
 from nabla_mlir.rules.custom_regions import Exposed, exposed_rule
-from nabla_mlir.rules.custom_values import settle_regions
+from nabla_mlir.rules.custom_values import has_rules, settle_regions
 from nabla_mlir.rules.loop_body import Backward, active_carries, step_back, trace_backward
 from nabla_mlir.rules.loop_checkpoints import choose_plan, run_plan
 from nabla_mlir.rules.loops import Counter, carries_behind, find_counter, invariant_carries
@@ -24,23 +26,36 @@ from nabla_mlir.rules.reverse import accumulate, active_values
 from nabla_mlir.rules.tapes import INDEX, count_at, empty_tape, read_row, tape_of, write_row
 from nabla_mlir.table.regions import (
     MAX_RESIDUAL_BYTES,
-    TrackedValues,
     body_of,
     captures_of,
     clone_body,
     emit_while,
     replace,
+    substitute,
 )
 from nabla_mlir.table.registry import MaybeZero, Zero, materialize, zeros
-from nabla_mlir.table.rules import Cotangents
+from nabla_mlir.table.rules import Cotangents, Pulled
 from nabla_mlir.table.tensor import Tensor, full, wrap
 
 
-def while_vjp(op: ir.Operation, active: set[ir.Value], cts: Sequence[MaybeZero]) -> Cotangents:
-    """Emits the cotangents of initial values and captures at the insertion point; `op` itself is replaced by a loop with tapes."""
-    for inner in body_of(op.regions[1])[1]:
-        if inner.name == "ad.checkpoint":
-            exposed(inner)  # the values that its policy saves can be stored in tapes
+def while_vjp(op: ir.Operation, active: set[ir.Value], cts: Sequence[MaybeZero]) -> Pulled:
+    """Emits the cotangents of initial values and captures at the insertion point, and a loop with tapes before `op`."""
+    if not any(inner.name in CUSTOM or inner.name == "ad.checkpoint" for inner in nested(op)):
+        return _pulled(op, active, cts)
+    with ir.InsertionPoint(op):
+        copy = op.clone().operation
+    for inner in body_of(copy.regions[1])[1]:
+        if inner.name == "ad.checkpoint":  # the values that its policy saves can be stored in tapes
+            substitute(inner, [wrap(r) for r in exposed(inner).results][: len(inner.results)])
+    pulled = _pulled(copy, active, cts)
+    if pulled.values is None:
+        return Pulled(pulled.cotangents, [wrap(r) for r in copy.results])
+    copy.erase()
+    return pulled
+
+
+def _pulled(op: ir.Operation, active: set[ir.Value], cts: Sequence[MaybeZero]) -> Pulled:
+    """Does the same for a loop in which functions with custom rules may be replaced."""
     rules = _exposed_rules(op, active)
     invariant = set(invariant_carries(op))
     counter = find_counter(op)
@@ -63,18 +78,17 @@ def while_vjp(op: ir.Operation, active: set[ir.Value], cts: Sequence[MaybeZero])
         masks = [mask if stays else None for mask, stays in zip(masks, proven, strict=True)]
         backward = trace_backward(op, carries, sums, invariant, masks, rows, residuals)
     _settle(rules, backward)
-    with ir.InsertionPoint.at_block_terminator(op.regions[1].blocks[0]):
-        marks = TrackedValues(list(backward.stored.values()))
-    settle_regions(op, active)
-    backward.stored = dict(zip(backward.stored, marks.release(), strict=True))
-    results = _counted(op, backward, counter, seeds) if counter is not None else _uncounted(op, backward, seeds)
+    if has_rules(op):
+        replacements = settle_regions(op, active)
+        backward.stored = {holder: replacements.get(v, v) for holder, v in backward.stored.items()}
+    results, values = _counted(op, backward, counter, seeds) if counter is not None else _uncounted(op, backward, seeds)
     results = [masked(ct, mask) for ct, mask in zip(results, masks, strict=True)]
     contributions += [(inits[i], ct) for i, ct in zip(carries, results[: len(carries)], strict=True)]
     contributions += list(zip(sums, results[len(carries) :], strict=True))
     result: Cotangents = {}
     for value, ct in contributions:
         accumulate(result, value, ct, active)
-    return result
+    return Pulled(result, values)
 
 
 def _exposed_rules(op: ir.Operation, active: set[ir.Value]) -> list[Exposed]:
@@ -177,24 +191,29 @@ def _backward_loop(
     return emit_while([first, *seeds], condition, body)[1:]
 
 
-def _counted(op: ir.Operation, backward: Backward, counter: Counter, seeds: list[Tensor]) -> list[Tensor]:
-    """Emits the backward loop if the number of iterations is a constant; the tapes have that length."""
+def _counted(
+    op: ir.Operation, backward: Backward, counter: Counter, seeds: list[Tensor]
+) -> tuple[list[Tensor], list[Tensor] | None]:
+    """Emits the backward loop if the number of iterations is a constant; the tapes have that length.
+
+    Returns its results, and the results of the forward loop with tapes, if there are tapes.
+    """
     sums = [zeros(wrap(v)) for v in backward.sums]
     arguments = body_of(op.regions[1])[0]
     counting = arguments[counter.carry]
     if counter.trips == 0:
         backward.holder.erase()
-        return [*seeds, *sums]
+        return [*seeds, *sums], None
     bound, row = residual_bound(op), _row_bytes(backward, {counting})
     if bound is not None and row * counter.trips > bound:
-        return _planned(op, backward, counter, [*seeds, *sums], bound)
+        return _planned(op, backward, counter, [*seeds, *sums], bound), None
     with ir.InsertionPoint(op):
         stored, empty = _tapes(backward, counter.trips, {counting})
         if stored:
             operands = [wrap(v) for v in op.operands]
             state, _, tapes = _forward(op, operands, full((), 0, INDEX), None, None, stored, empty)
         else:
-            state, tapes = [wrap(r) for r in op.results], []
+            state, tapes = None, []
     dtype = wrap(counting).dtype
 
     def known_at(i: Tensor) -> dict[ir.Value, Tensor]:
@@ -205,9 +224,7 @@ def _counted(op: ir.Operation, backward: Backward, counter: Counter, seeds: list
     last, first = full((), counter.trips - 1, INDEX), full((), 0, INDEX)
     results = _backward_loop(backward, [*seeds, *sums], last, first, known_at)
     backward.holder.erase()
-    if stored:
-        replace(op, state)
-    return results
+    return results, state
 
 
 def _planned(
@@ -263,7 +280,9 @@ def _bytes(x: Tensor) -> int:
     return x.size * x.dtype.itemsize
 
 
-def _uncounted(op: ir.Operation, backward: Backward, seeds: list[Tensor]) -> list[Tensor]:
+def _uncounted(
+    op: ir.Operation, backward: Backward, seeds: list[Tensor]
+) -> tuple[list[Tensor], list[Tensor]]:
     """Emits the backward loop if the number of iterations is known only after the loop has run; tapes hold LOOP_CHUNK iterations.
 
     A loop of up to LOOP_CHUNK iterations runs forward twice. A longer one runs from its start again for each chunk:
@@ -305,5 +324,4 @@ def _uncounted(op: ir.Operation, backward: Backward, seeds: list[Tensor]) -> lis
     ran = compare(trips, zero, comparison_direction="GT")
     results = [select(ran, r, s) for r, s in zip(results, [*seeds, *sums], strict=True)]
     backward.holder.erase()
-    replace(op, state)
-    return results
+    return results, state

@@ -179,11 +179,27 @@ class Batch:
         )
 
 
-class ControlJvp(Protocol):
-    """The forward rule of control flow."""
+@dataclass(frozen=True)
+class Pushed:
+    """The results of an operation, computed together with their tangents."""
 
-    def __call__(self, op: ir.Operation, tangents: Tangents, /) -> None:
-        """Emits the operation with tangents, and adds the tangents of its results to `tangents`.
+    values: Sequence[Tensor]
+    tangents: Sequence[MaybeZero]
+
+
+@dataclass(frozen=True)
+class Pulled:
+    """The cotangents of the values that an operation reads, and its results if they were computed with residuals."""
+
+    cotangents: Cotangents
+    values: Sequence[Tensor] | None = None  # None: the results of the operation itself
+
+
+class ControlJvp(Protocol):
+    """The forward rule of control flow. It does not change the operation."""
+
+    def __call__(self, op: ir.Operation, tangents: Tangents, /) -> Pushed:
+        """Emits the operation with tangents, before `op`; `push_forward` then replaces `op` by the values.
 
         Args:
           op: the operation.
@@ -192,10 +208,13 @@ class ControlJvp(Protocol):
 
 
 class ControlVjp(Protocol):
-    """The reverse rule of control flow."""
+    """The reverse rule of control flow. It does not change the operation."""
 
-    def __call__(self, op: ir.Operation, active: set[ir.Value], cts: Sequence[MaybeZero], /) -> Cotangents:
+    def __call__(self, op: ir.Operation, active: set[ir.Value], cts: Sequence[MaybeZero], /) -> Pulled:
         """Emits the cotangents of the active values that the operation reads, at the insertion point.
+
+        If they need residuals, it emits the operation with residuals before `op`; `pull_back` then replaces `op` by the
+        values.
 
         Args:
           op: the operation.
