@@ -17,7 +17,7 @@ from nabla_mlir.dialects.regions import made_by
 from nabla_mlir.dialects.stablehlo import Bool, String
 from nabla_mlir.ops.barrier import optimization_barrier
 from nabla_mlir.rules.control import active_results, branch_batched, branch_pushed, control, untouched, with_tangents
-from nabla_mlir.rules.custom_values import has_rules, settle_regions
+from nabla_mlir.rules.custom_values import apply_rules_in, has_rules
 from nabla_mlir.rules.masks import remasked
 from nabla_mlir.rules.policies import SAVED, attributes_of, emit_checkpoint, exposed
 from nabla_mlir.rules.reverse import accumulate, active_values, pull_back
@@ -80,7 +80,7 @@ def _vjp(op: ir.Operation, active: set[ir.Value], cts: Sequence[MaybeZero]) -> P
         return Pulled({}, whole)
     results = remasked(emit_checkpoint(make, attributes_of(new, recompute=Bool.encode(True))), cts)
     if new != op:
-        settle_regions(new, active)
+        apply_rules_in(new, active)
     return Pulled(dict(zip(captures, results, strict=True)), whole)
 
 

@@ -16,16 +16,16 @@ from nabla_mlir.dialects.regions import nested
 from nabla_mlir.ops.elementwise import add, divide, minimum, multiply, subtract
 from nabla_mlir.ops.logic import compare, select
 from nabla_mlir.rules.custom_regions import Exposed, exposed_rule
-from nabla_mlir.rules.custom_values import has_rules, settle_regions
-from nabla_mlir.rules.loop_body import Backward, active_carries, step_back, trace_backward
+from nabla_mlir.rules.custom_values import apply_rules_in, has_rules
+from nabla_mlir.rules.loop_body import Backward, active_carries, residual_bound, roles_of, step_back
 from nabla_mlir.rules.loop_checkpoints import choose_plan, run_plan
-from nabla_mlir.rules.loops import Counter, carries_behind, find_counter, invariant_carries
-from nabla_mlir.rules.masks import mask_of_rows, masked, repeated, selection_mask, shared_masks, vanishes
+from nabla_mlir.rules.loop_masks import masked_backward
+from nabla_mlir.rules.loops import Counter, carries_behind, find_counter
+from nabla_mlir.rules.masks import masked
 from nabla_mlir.rules.policies import exposed
 from nabla_mlir.rules.reverse import accumulate, active_values
-from nabla_mlir.rules.tapes import INDEX, count_at, empty_tape, read_row, tape_of, write_row
+from nabla_mlir.rules.tapes import INDEX, count_at, empty_tape, read_row, write_row
 from nabla_mlir.table.regions import (
-    MAX_RESIDUAL_BYTES,
     body_of,
     captures_of,
     clone_body,
@@ -33,7 +33,7 @@ from nabla_mlir.table.regions import (
     replace,
     substitute,
 )
-from nabla_mlir.table.registry import MaybeZero, Zero, materialize, zeros
+from nabla_mlir.table.registry import MaybeZero, materialize, zeros
 from nabla_mlir.table.rules import Cotangents, Pulled
 from nabla_mlir.table.tensor import Tensor, full, wrap
 
@@ -57,38 +57,22 @@ def while_vjp(op: ir.Operation, active: set[ir.Value], cts: Sequence[MaybeZero])
 def _pulled(op: ir.Operation, active: set[ir.Value], cts: Sequence[MaybeZero]) -> Pulled:
     """Does the same for a loop in which functions with custom rules may be replaced."""
     rules = _exposed_rules(op, active)
-    invariant = set(invariant_carries(op))
-    counter = find_counter(op)
-    varying = [i for i in active_carries(op, active) if i not in invariant]
-    tapes = []
-    if counter is not None and residual_bound(op) is None:  # in IREE 3.13, nested loops lose values that they read from outside
-        tapes = [i for i in varying if tape_of(op, i, counter) is not None]
-    carries = [i for i in varying if i not in tapes]
-    inits = list(op.operands)
-    sums = [v for v in captures_of(op) if v in active]
-    sums += [inits[i] for i in sorted(invariant) if inits[i] in active and inits[i] not in sums]
-    seeds = [materialize(cts[i], wrap(op.results[i])) for i in carries]
-    contributions: list[tuple[ir.Value, MaybeZero]] = [(inits[i], cts[i]) for i in sorted(invariant)]
-    residuals = {v for rule in rules for v in rule.residuals}
-    rows = {i: (ct, selection_mask(ct)) for i in tapes if isinstance(ct := cts[i], Tensor)}
-    masks = _masks([(op.results[i], cts[i]) for i in carries], sums, [cts[i] for i in tapes])
-    backward = trace_backward(op, carries, sums, invariant, masks, rows, residuals)
-    while not all(proven := _stay(backward, masks)):
-        backward.holder.erase()
-        masks = [mask if stays else None for mask, stays in zip(masks, proven, strict=True)]
-        backward = trace_backward(op, carries, sums, invariant, masks, rows, residuals)
-    _settle(rules, backward)
+    counter, roles = find_counter(op), roles_of(op, active)
+    backward, masks = masked_backward(op, roles, cts, {v for rule in rules for v in rule.residuals})
+    _apply_exposed(rules, backward)
     if has_rules(op):
-        replacements = settle_regions(op, active)
+        replacements = apply_rules_in(op, active)
         backward.stored = {holder: replacements.get(v, v) for holder, v in backward.stored.items()}
+    seeds = [materialize(cts[i], wrap(op.results[i])) for i in roles.carries]
     results, values = _counted(op, backward, counter, seeds) if counter is not None else _uncounted(op, backward, seeds)
-    results = [masked(ct, mask) for ct, mask in zip(results, masks, strict=True)]
-    contributions += [(inits[i], ct) for i, ct in zip(carries, results[: len(carries)], strict=True)]
-    contributions += list(zip(sums, results[len(carries) :], strict=True))
-    result: Cotangents = {}
-    for value, ct in contributions:
-        accumulate(result, value, ct, active)
-    return Pulled(result, values)
+    inits = list(op.operands)
+    reads = [inits[i] for i in roles.carries] + roles.sums
+    cotangents: Cotangents = {}
+    for i in sorted(roles.invariant):
+        accumulate(cotangents, inits[i], cts[i], active)
+    for value, ct, mask in zip(reads, results, masks, strict=True):
+        accumulate(cotangents, value, masked(ct, mask), active)
+    return Pulled(cotangents, values)
 
 
 def _exposed_rules(op: ir.Operation, active: set[ir.Value]) -> list[Exposed]:
@@ -100,7 +84,7 @@ def _exposed_rules(op: ir.Operation, active: set[ir.Value]) -> list[Exposed]:
     return [rule for o in custom if (rule := exposed_rule(o)) is not None]
 
 
-def _settle(rules: Sequence[Exposed], backward: Backward) -> None:
+def _apply_exposed(rules: Sequence[Exposed], backward: Backward) -> None:
     """Replaces each custom rule by the results of its `fwd`, also among the values that tapes will store."""
     becomes: dict[ir.Value, ir.Value] = {}
     for rule in rules:
@@ -109,31 +93,6 @@ def _settle(rules: Sequence[Exposed], backward: Backward) -> None:
     backward.stored = {holder: becomes.get(v, v) for holder, v in backward.stored.items()}
     for rule in rules:
         replace(rule.op, [wrap(becomes[r]) for r in rule.op.results])
-
-
-def _masks(
-    seeds: Sequence[tuple[ir.Value, MaybeZero]], sums: Sequence[ir.Value], rows: Sequence[MaybeZero]
-) -> list[Tensor | None]:
-    """For each carry of the backward loop, the mask outside of which it is zero, derived from its initial value or its
-    rows; or None.
-    """
-    shared = shared_masks([*(ct for _, ct in seeds), *rows])
-    shared = {m.shape: m for whole in shared.values() if (m := mask_of_rows(whole)) is not None} | shared
-    free = [isinstance(ct, Zero) or selection_mask(ct) is not None for _, ct in seeds]
-    carry_masks = [shared.get(wrap(v).shape) if f else None for (v, _), f in zip(seeds, free, strict=True)]
-    shapes = [wrap(v).shape for v in sums]
-    by_shape = {n: repeated(shared.get(n[1:]), n) for n in shapes} | shared  # tapes of one shape share one mask
-    return carry_masks + [by_shape[n] for n in shapes]
-
-
-def _stay(backward: Backward, masks: Sequence[Tensor | None]) -> list[bool]:
-    """For each carry of the backward loop, True if it has no mask, or if an iteration provably leaves it zero outside its mask."""
-    arguments, outputs = list(backward.block.arguments), list(backward.block.operations)[-1].operands
-    proven = []
-    for value, mask in zip(outputs, masks, strict=True):
-        alike = [a for a, m in zip(arguments, masks, strict=True) if m is mask]
-        proven.append(mask is None or vanishes(wrap(value), mask, alike))
-    return proven
 
 
 def _tapes(backward: Backward, length: int, others: set[ir.Value]) -> tuple[list[ir.Value], list[Tensor]]:
@@ -265,11 +224,6 @@ def _planned(
     results = run_plan(plan, [inits[i] for i in carries], cts, advance, pull_piece)
     backward.holder.erase()
     return results
-
-
-def residual_bound(op: ir.Operation) -> int | None:
-    """The largest number of bytes of states and tapes that reverse mode may store for a loop; None if it is not bounded."""
-    return int(op.attributes[MAX_RESIDUAL_BYTES].value) if MAX_RESIDUAL_BYTES in op.attributes else None
 
 
 def _row_bytes(backward: Backward, others: set[ir.Value]) -> int:
