@@ -17,7 +17,7 @@ from nabla_mlir.dialects.regions import made_by
 from nabla_mlir.dialects.stablehlo import Bool, String
 from nabla_mlir.ops.barrier import optimization_barrier
 from nabla_mlir.rules.control import active_results, branch_batched, branch_pushed, control, untouched, with_tangents
-from nabla_mlir.rules.custom_values import apply_rules_in, has_rules
+from nabla_mlir.rules.custom_values import apply_rules_in
 from nabla_mlir.rules.masks import remasked
 from nabla_mlir.rules.policies import SAVED, attributes_of, emit_checkpoint, exposed
 from nabla_mlir.rules.reverse import accumulate, active_values, pull_back
@@ -52,7 +52,7 @@ def _jvp(op: ir.Operation, tangents: Tangents) -> Pushed:
 def _vjp(op: ir.Operation, active: set[ir.Value], cts: Sequence[MaybeZero]) -> Pulled:
     """Emits the pullback as a region that recomputes the values which the policy did not save."""
     captures = [v for v in captures_of(op) if v in active]
-    new = exposed(op, copies=has_rules(op))
+    new = exposed(op)
     _, ops, outputs = body_of(new.regions[0])
     count = new.attributes[SAVED].value
     values = dict(zip(outputs[len(outputs) - count :], list(new.results)[len(outputs) - count :], strict=True))
@@ -79,8 +79,7 @@ def _vjp(op: ir.Operation, active: set[ir.Value], cts: Sequence[MaybeZero]) -> P
     if not captures:
         return Pulled({}, whole)
     results = remasked(emit_checkpoint(make, attributes_of(new, recompute=Bool.encode(True))), cts)
-    if new != op:
-        apply_rules_in(new, active)
+    apply_rules_in(new, active)
     return Pulled(dict(zip(captures, results, strict=True)), whole)
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 from iree.compiler import ir
@@ -82,7 +81,9 @@ def with_tangents(results: Sequence[Tensor], count: int, active: Sequence[int]) 
     return Pushed(results[:count], [by_index.get(i, ZERO) for i in range(count)])
 
 
-def _pushed(ops: Any, outputs: Any, mapping: dict[ir.Value, ir.Value], tangents: Tangents) -> list[Tensor]:
+def _pushed(
+    ops: Sequence[ir.Operation], outputs: Sequence[ir.Value], mapping: dict[ir.Value, ir.Value], tangents: Tangents
+) -> list[Tensor]:
     """Emits a copy of a body and its tangents (into `tangents`); returns the values that the body returns."""
     clones = clone_body(ops, mapping)
     outs = [mapping.get(v, v) for v in outputs]
@@ -99,28 +100,24 @@ def _while_batch(op: ir.Operation, batch: Batch) -> None:
     tests, test_ops, (predicate,) = body_of(op.regions[0])
     changing = {i for i, (a, r) in enumerate(zip(arguments, outputs, strict=True)) if a != r}
     varying, per_entry = _varying_carries(op, batch, changing)
-    inits = [with_axis(batch, v) if i in varying else batch[v] for i, v in enumerate(op.operands)]
-
-    # Emits the condition, or the body, on batched carries. The caller reads results through the returned function.
-    def run(
-        region_ops: Any, region_arguments: Any, carry: Sequence[Tensor], alive: Tensor | None, gate: bool
-    ) -> Callable[[ir.Value, bool], Tensor]:
-        """Emits the operations of a region on the carries; returns a function from a value of the region to its batch."""
-        inner = batch.inner(alive)
-        for i, (a, c) in enumerate(zip(region_arguments, carry, strict=True)):
-            inner.bind(a, gated(alive, c) if i in varying and alive is not None and gate else c, i in varying)
-        if alive is not None and gate:
-            batch_gated(region_ops, inner, alive, region_arguments)
-        else:
-            batch_ops(region_ops, inner)
-        return lambda v, wanted: with_axis(inner, v) if wanted else inner[v]
+    inits = [with_axis(batch, v, i in varying) for i, v in enumerate(op.operands)]
 
     def test(carry: Sequence[Tensor], alive: Tensor | None = None) -> Tensor:
-        return run(test_ops, tests, carry, alive, gate=False)(predicate, per_entry)
+        inner = batch.inner(alive)
+        for i, (a, c) in enumerate(zip(tests, carry, strict=True)):
+            inner.bind(a, c, i in varying)
+        batch_ops(test_ops, inner)
+        return with_axis(inner, predicate, per_entry)
 
     def step(carry: Sequence[Tensor], alive: Tensor | None = None) -> list[Tensor]:
-        value = run(ops, arguments, carry, alive, gate=True)
-        return [value(r, i in varying) for i, r in enumerate(outputs)]
+        inner = batch.inner(alive)
+        for i, (a, c) in enumerate(zip(arguments, carry, strict=True)):
+            inner.bind(a, c if alive is None or i not in varying else gated(alive, c), i in varying)
+        if alive is None:
+            batch_ops(ops, inner)
+        else:
+            batch_gated(ops, inner, alive, arguments)
+        return [with_axis(inner, r, i in varying) for i, r in enumerate(outputs)]
 
     own = varying & changing
     emit = functools.partial(_while_per_entry, live=batch.live, own=own) if per_entry else emit_while
@@ -150,8 +147,9 @@ def _varying_carries(op: ir.Operation, batch: Batch, changing: set[int]) -> tupl
 
 
 def _while_per_entry(
-    inits: Any, test: Any, step: Any, like: ir.Operation, *, live: Tensor | None, own: set[int]
-) -> list[Tensor]:
+    inits: Sequence[Tensor], test: Callable[..., Tensor], step: Callable[..., list[Tensor]], like: ir.Operation, *,
+    live: Tensor | None, own: set[int],
+) -> list[Tensor]:  # fmt: skip
     """Emits a loop that runs while the predicate of any entry holds; an entry that has ended keeps its exact values.
 
     The predicate is a carry, so it is computed once per iteration.
@@ -225,7 +223,7 @@ def _case_vjp(op: ir.Operation, active: set[ir.Value], cts: Sequence[MaybeZero])
     """
     captures = [v for v in captures_of(op) if v in active]
 
-    def branch(ops: Any, outputs: Any) -> Callable[[], list[Tensor]]:
+    def branch(ops: Sequence[ir.Operation], outputs: Sequence[ir.Value]) -> Callable[[], list[Tensor]]:
         def make() -> list[Tensor]:
             mapping: dict[ir.Value, ir.Value] = {}
             clones = clone_body(ops, mapping)
@@ -275,7 +273,7 @@ def branch_batched(
     """Emits the batch of a body without arguments; the results that are `wanted` to carry the mapped axis do."""
     inner = batch.inner()
     batch_ops(ops, inner)
-    return [with_axis(inner, r) if m else inner[r] for r, m in zip(outputs, wanted, strict=True)]
+    return [with_axis(inner, r, m) for r, m in zip(outputs, wanted, strict=True)]
 
 
 def _branch_gated(

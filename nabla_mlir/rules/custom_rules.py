@@ -201,7 +201,7 @@ def batched_region(
         outs = []
         for k, (value, want) in enumerate(zip(outputs, wanted, strict=True)):
             varies = value in inner
-            x = with_axis(inner, value) if want else inner[value]
+            x = with_axis(inner, value, bool(want))
             if sums and sums[k]:
                 x = reduce_sum(with_axis(inner, value), dimensions=(0,))
             outs.append(x)
@@ -227,7 +227,7 @@ def _batch(op: ir.Operation, batch: Batch) -> None:
     view = CUSTOM[op.name](op)
     recursive = any(inner.name == RECUR for inner in nested(op))
     is_mapped = [recursive or v in batch for v in op.operands]
-    operands = [with_axis(batch, v) if m else batch[v] for v, m in zip(op.operands, is_mapped, strict=True)]
+    operands = [with_axis(batch, v, m) for v, m in zip(op.operands, is_mapped, strict=True)]
     new = stablehlo.emit(
         op.name, [x.value for x in operands], results=[prefixed_type(r.type, batch.size) for r in op.results],
         attributes={name: op.attributes[name] for name in op.attributes}, regions=len(op.regions),

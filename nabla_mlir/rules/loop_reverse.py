@@ -1,7 +1,19 @@
 """Reverse mode of loops: a forward loop fills tapes, and a backward loop reads them from the last row to the first.
 
-The body of the backward loop is emitted first (loop_body.py): it tells which values the forward loop stores. The number
-of runs of each loop depends on what is known about the number of iterations, and on the bound on stored bytes.
+The derivative of ``for i in range(3): c = sin(c) * x`` is two loops:
+
+    for i in range(3): tape[i] = c; c = sin(c) * x                               forward, with a tape
+    for i in (2, 1, 0): dx += dc * sin(tape[i]); dc = dc * x * cos(tape[i])      backward
+
+It is emitted in these steps (`while_vjp`):
+
+1. `roles_of` says what happens to the cotangent of each carry and capture: dc is a carry, dx is a sum.
+2. `masked_backward` emits the body of the backward loop, in which placeholders stand for the values of the iteration. It
+   tells which of them the forward loop must store.
+3. `_counted` or `_uncounted` emits both loops, and replaces the placeholders by rows of the tapes. The number of runs of
+   each loop depends on what is known about the number of iterations, and on the bound on stored bytes.
+
+The rule returns the cotangents, and the results of the forward loop in place of those of the original loop.
 """
 
 from __future__ import annotations

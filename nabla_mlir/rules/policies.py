@@ -61,15 +61,11 @@ def attributes_of(op: ir.Operation, **changes: ir.Attribute) -> dict[str, ir.Att
     return {**attributes, **changes}
 
 
-def exposed(op: ir.Operation, copies: bool = False) -> ir.Operation:
-    """Emits a checkpoint in front of `op` that also returns the values that its policy saves; returns it.
-
-    Args:
-      copies: copies an operation that returns these values already; otherwise `op` itself is returned then.
-    """
-    if SAVED in op.attributes:
+def exposed(op: ir.Operation) -> ir.Operation:
+    """Emits a copy of a checkpoint in front of it that also returns the values that its policy saves; returns the copy."""
+    if SAVED in op.attributes:  # it returns them already
         with ir.InsertionPoint(op):
-            return op.clone().operation if copies else op
+            return op.clone().operation
     _, ops, outputs = body_of(op.regions[0])
     policies = CheckpointOp(op).policies
     residuals = [r for inner in ops if _is_saved(inner, policies) for r in inner.results]

@@ -66,9 +66,9 @@ def _batched(op: ir.Operation, record: OpDef, batch: Batch) -> Sequence[Tensor]:
     return record.batch([batch[v] for v in op.operands], tuple(v in batch for v in op.operands), batch.size, **params)
 
 
-def with_axis(batch: Batch, value: ir.Value) -> Tensor:
-    """A value with the mapped axis in front; it is broadcast if it does not carry the axis."""
-    return batch[value] if value in batch else prefixed(batch[value], batch.size)
+def with_axis(batch: Batch, value: ir.Value, needed: bool = True) -> Tensor:
+    """A value with the mapped axis in front; it is broadcast if it does not carry the axis and the axis is `needed`."""
+    return prefixed(batch[value], batch.size) if needed and value not in batch else batch[value]
 
 
 def prefixed(x: Tensor, size: int) -> Tensor:
