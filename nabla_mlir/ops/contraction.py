@@ -112,7 +112,7 @@ def _mixed(lhs: Tensor, rhs: Tensor, params: Any) -> bool:
     return params.get("algorithm") is not None or lhs.dtype != rhs.dtype
 
 
-def _flops(outs: Any, xs: Any, dot_dimension_numbers: Dims, **_: Any) -> int:
+def _flops(outs: Sequence[Tensor], xs: Sequence[Tensor], dot_dimension_numbers: Dims, **_: Any) -> int:
     axes = dot_dimension_numbers["lhs_contracting_dimensions"]
     return 2 * outs[0].size * math.prod(xs[0].shape[d] for d in axes)
 

@@ -252,7 +252,7 @@ _NHWC = (("b", 0, 1, "f"), (0, 1, "i", "o"), ("b", 0, 1, "f"))
 _MIXED = ((1, "f", 0, "b"), ("i", 1, "o", 0), ("f", 0, "b", 1))
 
 
-def _flops(outs: Any, xs: Any, dimension_numbers: Any, **_: Any) -> int:
+def _flops(outs: Sequence[Tensor], xs: Sequence[Tensor], dimension_numbers: Any, **_: Any) -> int:
     kernel = xs[1].shape
     features = positions(dimension_numbers)[1][0]
     return 2 * outs[0].size * math.prod(kernel) // max(kernel[features], 1)

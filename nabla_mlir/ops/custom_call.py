@@ -90,7 +90,7 @@ def _batch(xs: Sequence[Tensor], mapped: Sequence[bool], size: int, **params: An
     return list(_rule(params, "batch")(xs, mapped, size, **params))
 
 
-def _flops(outs: Any, xs: Any, **params: Any) -> int:
+def _flops(outs: Sequence[Tensor], xs: Sequence[Tensor], **params: Any) -> int:
     rules = _rules.get(params["call_target_name"])
     if rules is not None and rules.flops is not None:
         return rules.flops(outs, xs, **params)

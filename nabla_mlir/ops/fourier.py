@@ -56,7 +56,7 @@ def _result(x: Tensor, fft_type: str, fft_length: Shape) -> list[Any]:
     return [((*x.shape[: x.ndim - count], *result_size), np.dtype(dtype))]
 
 
-def _flops(outs: Any, xs: Any, fft_type: str, fft_length: Shape) -> int:
+def _flops(outs: Sequence[Tensor], xs: Sequence[Tensor], fft_type: str, fft_length: Shape) -> int:
     """The operations of the Cooley-Tukey algorithm: five for each element and each halving; half as many for real numbers."""
     rows = max(xs[0].size, outs[0].size) // max(1, *(x.shape[-1] for x in (xs[0], outs[0])))
     halvings = math.log2(max(2, math.prod(fft_length)))

@@ -32,7 +32,7 @@ from nabla_mlir.ops.linalg import (
 from nabla_mlir.ops.logic import compare, select
 from nabla_mlir.ops.shape import broadcast_in_dim, iota, pad, reduce_sum, slice_
 from nabla_mlir.table.registry import REGISTRY, ZERO, MaybeZero, Zero
-from nabla_mlir.table.rules import as_rule, sole
+from nabla_mlir.table.rules import Jvp, as_rule, sole
 from nabla_mlir.table.tensor import Tensor, full, full_like, wrap
 from nabla_mlir.table.vectorized import apply_per_entry
 
@@ -148,8 +148,8 @@ def _trsm(
     return as_rule(triangular_solve.jvp)(outs, xs, tangents, **_solve_params(config))
 
 
-def _trsm_batch(xs: Sequence[Tensor], mapped: Sequence[bool], size: int, **params: Any) -> Sequence[Tensor]:
-    return as_rule(triangular_solve.batch)(xs, mapped, size, **_solve_params(params["mhlo.backend_config"]))
+def _trsm_batch(xs: Sequence[Tensor], mapped: Sequence[bool], size: int, **params: Any) -> list[Tensor]:
+    return list(as_rule(triangular_solve.batch)(xs, mapped, size, **_solve_params(params["mhlo.backend_config"])))
 
 
 # ---------------------------------------------------------------- LU
@@ -394,7 +394,10 @@ def cubic(work: float) -> Callable[..., int]:
     return lambda outs, xs, **_: round(work * max(x.size for x in xs) * min(xs[0].shape[-2:]))
 
 
-def register_routine(routine: str, rule: Any, flops: Any, batch: Any = batch_of_leading_axes) -> None:
+def register_routine(
+    routine: str, rule: Jvp | None, flops: Callable[..., int],
+    batch: Callable[..., list[Tensor]] = batch_of_leading_axes,
+) -> None:  # fmt: skip
     """Registers the rules of a routine of LAPACK for all dtypes; without a jvp if `rule` is None."""
     for letter in "sdcz":
         target = f"lapack_{letter}{routine}_ffi"
@@ -404,7 +407,7 @@ def register_routine(routine: str, rule: Any, flops: Any, batch: Any = batch_of_
         ) -> list[MaybeZero]:
             if 0 in xs[0].shape:  # an empty stack, or matrices without elements
                 return [ZERO] * len(outs)
-            return rule(outs, xs, tangents, config=params["mhlo.backend_config"], target=_target)
+            return list(as_rule(rule)(outs, xs, tangents, config=params["mhlo.backend_config"], target=_target))
 
         register_custom_call(target, jvp=None if rule is None else jvp, batch=batch, flops=flops)
 

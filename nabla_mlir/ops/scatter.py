@@ -28,7 +28,7 @@ from nabla_mlir.sparsity import indexing as patterns
 from nabla_mlir.table.batching import all_prefixed, shifted
 from nabla_mlir.table.forward import jvp_by_decomposition
 from nabla_mlir.table.kinds import general
-from nabla_mlir.table.registry import REGISTRY, ZERO, MaybeZero, OpDef, Zero, add_any, materialize
+from nabla_mlir.table.registry import REGISTRY, ZERO, MaybeZero, OpDef, Params, Zero, add_any, materialize
 from nabla_mlir.table.samples import Case, integers
 from nabla_mlir.table.tensor import Tensor, constant, full, full_like, wrap
 from nabla_mlir.table.traits import ONE_BY_ONE
@@ -46,7 +46,7 @@ def _scatter_result(x: Tensor, *rest: Tensor, **_: Any) -> list[Any]:
     return [(o.shape, o.dtype) for o in operands]
 
 
-def _scatter_linear(xs: Any, body: Any, **_: Any) -> tuple[int, ...]:
+def _scatter_linear(xs: Sequence[Tensor], body: Any, **_: Any) -> tuple[int, ...]:
     return (0, 2) if len(xs) == 3 and body in ("add", "set") else ()
 
 
@@ -154,7 +154,9 @@ def _winners(x: Tensor, indices: Tensor, updates: Tensor, params: Any) -> Tensor
     return compare(own, _read_back(standing, indices, updates, params), comparison_direction="EQ")
 
 
-def _extremum_tangent(y: Tensor, xs: Any, t: MaybeZero, t_updates: MaybeZero, params: Any) -> Tensor:
+def _extremum_tangent(
+    y: Tensor, xs: Sequence[Tensor], t: MaybeZero, t_updates: MaybeZero, params: Params
+) -> Tensor:
     """The mean of the tangents of all elements and updates that attain the extremum at an index."""
     x, indices, updates = xs
     mine = compare(x, y, comparison_direction="EQ")
@@ -167,7 +169,9 @@ def _extremum_tangent(y: Tensor, xs: Any, t: MaybeZero, t_updates: MaybeZero, pa
     return total / count
 
 
-def _product_tangent(y: Tensor, xs: Any, t: MaybeZero, t_updates: MaybeZero, params: Any) -> MaybeZero:
+def _product_tangent(
+    y: Tensor, xs: Sequence[Tensor], t: MaybeZero, t_updates: MaybeZero, params: Params
+) -> MaybeZero:
     """The tangent of x * prod(u): each factor's tangent times the product of the other factors.
 
     That product is computed without division, so it is exact if factors are zero.

@@ -84,7 +84,7 @@ def _chooser_inside(wins: Any) -> Combine:
     return join
 
 
-def _linear(xs: Any, scatter: Any, **_: Any) -> tuple[int, ...]:
+def _linear(xs: Sequence[Tensor], scatter: Any, **_: Any) -> tuple[int, ...]:
     return (1, 2) if scatter == "add" else ()
 
 

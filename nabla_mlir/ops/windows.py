@@ -183,7 +183,7 @@ def _jvp(
     return jvp_by_decomposition(folded)(outs, xs, tangents, body=body, **params)
 
 
-def _sum_tangent(xs: Any, tangents: Any, params: Params) -> MaybeZero:
+def _sum_tangent(xs: Sequence[Tensor], tangents: Sequence[MaybeZero], params: Params) -> MaybeZero:
     (x, _), (t, t_init) = xs, tangents
     total: MaybeZero = ZERO
     if not isinstance(t, Zero):
@@ -196,7 +196,7 @@ def _sum_tangent(xs: Any, tangents: Any, params: Params) -> MaybeZero:
     return add_any(total, expand_scalar(t_init, counts) * entries)
 
 
-def _extremum_tangent(xs: Any, t: Tensor, body: str, params: Params) -> Tensor:
+def _extremum_tangent(xs: Sequence[Tensor], t: Tensor, body: str, params: Params) -> Tensor:
     """The tangent of the first element of each window that attains the extremum."""
     x, init = xs
     wins = "GE" if body == "max" else "LE"
