@@ -26,7 +26,7 @@ from nabla_mlir.ops.reduction import identity_of, reduce
 from nabla_mlir.ops.shape import expand, move_axis, reduce_sum
 from nabla_mlir.table.kinds import jointly_linear_jvp, nondifferentiable
 from nabla_mlir.table.registry import ZERO, MaybeZero, OpDef, Zero, register
-from nabla_mlir.table.rules import CollectiveRule
+from nabla_mlir.table.rules import CollectiveRule, MaybeZeros, Tensors
 from nabla_mlir.table.tensor import Tensor, full, full_like
 
 Shape = tuple[int, ...]
@@ -39,7 +39,7 @@ def _collective(name: str, *, entries: CollectiveRule, attributes: Any = None, *
       entries: the rule for a map over the axis of the collective.
     """
 
-    def batch(xs: Sequence[Tensor], mapped: Sequence[bool], size: int, **params: Any) -> list[Tensor]:
+    def batch(xs: Tensors, mapped: Sequence[bool], size: int, **params: Any) -> list[Tensor]:
         return record.apply(xs, {k: v + 1 if k == "dimension" else v for k, v in params.items()})
 
     fields.setdefault("jvp", jointly_linear_jvp(lambda: record))
@@ -74,7 +74,7 @@ def _extreme(name: str, doc: str, body: str) -> OpDef:
             return x, False
         return reduce(x, full((), identity_of(body, x.dtype), x.dtype), dimensions=(0,), body=body), False
 
-    def jvp(outs: Sequence[Tensor], xs: Sequence[Tensor], tangents: Sequence[MaybeZero], axis: str) -> list[MaybeZero]:
+    def jvp(outs: Tensors, xs: Tensors, tangents: MaybeZeros, axis: str) -> list[MaybeZero]:
         """The mean of the tangents of those entries that attain the extremum."""
         (x,), (tangent,), (y,) = xs, tangents, outs
         if isinstance(tangent, Zero):

@@ -7,7 +7,6 @@ entry real (Giles 2008, section 3.1).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -30,13 +29,11 @@ from nabla_mlir.ops.logic import compare, select
 from nabla_mlir.ops.reduction import reduce
 from nabla_mlir.ops.shape import iota, reduce_sum
 from nabla_mlir.table.registry import ZERO, MaybeZero
-from nabla_mlir.table.rules import sole
+from nabla_mlir.table.rules import MaybeZeros, Tensors, sole
 from nabla_mlir.table.tensor import Tensor, full
 
 
-def _geev(
-    outs: Sequence[Tensor], xs: Sequence[Tensor], tangents: Sequence[MaybeZero], *, config: Any, target: str, **_: Any
-) -> list[MaybeZero]:
+def _geev(outs: Tensors, xs: Tensors, tangents: MaybeZeros, *, config: Any, target: str, **_: Any) -> list[MaybeZero]:
     """The forward rule: the tangents of the eigenvalues, and of the left and right vectors that were computed."""
     a = xs[0]
     split = not is_complex(a.dtype)  # the eigenvalues come in two parts

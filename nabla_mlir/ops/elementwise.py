@@ -6,7 +6,6 @@ A partial has the form ``(t, y, *xs) -> t * dy/dx``. It must be linear in t (a l
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,7 @@ from nabla_mlir.sparsity import operands as patterns
 from nabla_mlir.table.batching import all_prefixed
 from nabla_mlir.table.kinds import elementwise, general, nondifferentiable, structural
 from nabla_mlir.table.registry import ZERO, MaybeZero, OpDef, Zero
+from nabla_mlir.table.rules import MaybeZeros, Tensors
 from nabla_mlir.table.samples import Case, reals
 from nabla_mlir.table.tensor import Tensor, full_like, splat_of
 
@@ -288,13 +288,11 @@ reduce_precision: OpDef = elementwise(
 # ---------------------------------------------------------------- change of type
 
 
-def _convert_jvp(
-    outs: Sequence[Tensor], xs: Sequence[Tensor], tangents: Sequence[MaybeZero], *, dtype: np.dtype
-) -> list[MaybeZero]:
+def _convert_jvp(outs: Tensors, xs: Tensors, tangents: MaybeZeros, *, dtype: np.dtype) -> list[MaybeZero]:
     return [tangents[0] if isinstance(tangents[0], Zero) else convert(tangents[0], dtype=dtype)]
 
 
-def _convert_transpose(cts: Sequence[Tensor], i: int, xs: Sequence[Tensor], *, dtype: np.dtype) -> Tensor:
+def _convert_transpose(cts: Tensors, i: int, xs: Tensors, *, dtype: np.dtype) -> Tensor:
     ct = cts[0]
     if is_complex(ct.dtype) and not is_complex(xs[0].dtype):
         ct = real(ct)
@@ -366,7 +364,7 @@ conj: OpDef = structural(
 )  # fmt: skip
 
 
-def _absolute_jvp(outs: Sequence[Tensor], xs: Sequence[Tensor], tangents: Sequence[MaybeZero]) -> list[MaybeZero]:
+def _absolute_jvp(outs: Tensors, xs: Tensors, tangents: MaybeZeros) -> list[MaybeZero]:
     x, t = xs[0], tangents[0]
     if isinstance(t, Zero):
         return [ZERO]

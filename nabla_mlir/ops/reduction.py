@@ -21,7 +21,7 @@ from nabla_mlir.table.batching import all_prefixed, batch_ops, prefixed, shifted
 from nabla_mlir.table.forward import jvp_by_decomposition
 from nabla_mlir.table.kinds import general
 from nabla_mlir.table.registry import REGISTRY, ZERO, MaybeZero, OpDef, Region, Zero, add_any
-from nabla_mlir.table.rules import Batch
+from nabla_mlir.table.rules import Batch, MaybeZeros, Tensors
 from nabla_mlir.table.samples import Case, booleans, integers
 from nabla_mlir.table.tensor import Tensor, full
 
@@ -89,7 +89,7 @@ def _result(*operands: Tensor, dimensions: Sequence[int], body: Any) -> list[Any
 
 
 def _jvp(
-    outs: Sequence[Tensor], xs: Sequence[Tensor], tangents: Sequence[MaybeZero], dimensions: tuple[int, ...], body: Any
+    outs: Tensors, xs: Tensors, tangents: MaybeZeros, dimensions: tuple[int, ...], body: Any
 ) -> Sequence[MaybeZero]:
     """The forward rule: sums and extrema have their own formulas, other bodies are differentiated through a balanced tree."""
     count = len(xs) // 2
@@ -174,9 +174,7 @@ def apply_body(body: Region, arguments: Sequence[Tensor], size: int) -> list[Ten
     return [with_axis(batch, v) for v in ops[-1].operands]
 
 
-def _transpose(
-    cts: Sequence[Tensor], i: int, xs: Sequence[Tensor], dimensions: tuple[int, ...], body: Any
-) -> MaybeZero:
+def _transpose(cts: Tensors, i: int, xs: Tensors, dimensions: tuple[int, ...], body: Any) -> MaybeZero:
     if body != "add" or len(xs) != 2:
         raise RuleMissingError("transposing stablehlo.reduce requires a sum, got another body.", where=user_frame())
     if i == 1:
@@ -184,9 +182,7 @@ def _transpose(
     return expand(cts[0], xs[0].shape, dimensions)
 
 
-def _batch(
-    xs: Sequence[Tensor], mapped: Sequence[bool], size: int, dimensions: tuple[int, ...], body: Any
-) -> list[Tensor]:
+def _batch(xs: Tensors, mapped: Sequence[bool], size: int, dimensions: tuple[int, ...], body: Any) -> list[Tensor]:
     count = len(xs) // 2
     inputs, inits = xs[:count], xs[count:]
     if any(mapped[count:]):
@@ -196,7 +192,7 @@ def _batch(
 
 
 def _batch_mapped_init(
-    xs: Sequence[Tensor], mapped: Sequence[bool], size: int, dimensions: tuple[int, ...], body: Any
+    xs: Tensors, mapped: Sequence[bool], size: int, dimensions: tuple[int, ...], body: Any
 ) -> list[Tensor]:
     """The batch for one initial value per entry: it is combined after the reduction. The specification allows init at any
     position.

@@ -29,6 +29,7 @@ from nabla_mlir.table.batching import all_prefixed, shifted
 from nabla_mlir.table.forward import jvp_by_decomposition
 from nabla_mlir.table.kinds import general
 from nabla_mlir.table.registry import REGISTRY, ZERO, MaybeZero, OpDef, Params, Zero, add_any, materialize
+from nabla_mlir.table.rules import MaybeZeros, Tensors
 from nabla_mlir.table.samples import Case, integers
 from nabla_mlir.table.tensor import Tensor, constant, full, full_like, wrap
 from nabla_mlir.table.traits import ONE_BY_ONE
@@ -50,9 +51,7 @@ def _scatter_linear(xs: Sequence[Tensor], body: Any, **_: Any) -> tuple[int, ...
     return (0, 2) if len(xs) == 3 and body in ("add", "set") else ()
 
 
-def _scatter_jvp(
-    outs: Sequence[Tensor], xs: Sequence[Tensor], tangents: Sequence[MaybeZero], body: Any, **params: Any
-) -> Sequence[MaybeZero]:
+def _scatter_jvp(outs: Tensors, xs: Tensors, tangents: MaybeZeros, body: Any, **params: Any) -> Sequence[MaybeZero]:
     """The forward rule: add, set, max, min and mul have their own formulas, other bodies are differentiated by decomposition."""
     if len(xs) != 3 or not isinstance(body, str):
         return jvp_by_decomposition(_applied)(outs, xs, tangents, body=body, **params)
@@ -228,7 +227,7 @@ def _products_before(factors: Tensor, targets: Tensor) -> Tensor:
     return total
 
 
-def _scatter_transpose(cts: Sequence[Tensor], i: int, xs: Sequence[Tensor], body: Any, **params: Any) -> Tensor:
+def _scatter_transpose(cts: Tensors, i: int, xs: Tensors, body: Any, **params: Any) -> Tensor:
     x, indices, updates = xs
     ct = cts[0]
     if i == 0:
@@ -263,7 +262,7 @@ def _inside(x: Tensor, indices: Tensor, updates: Tensor, params: Any) -> Tensor:
     return broadcast_in_dim(fits, shape=updates.shape, broadcast_dimensions=own)
 
 
-def _scatter_batch(xs: Sequence[Tensor], mapped: Sequence[bool], size: int, body: Any, **params: Any) -> list[Tensor]:
+def _scatter_batch(xs: Tensors, mapped: Sequence[bool], size: int, body: Any, **params: Any) -> list[Tensor]:
     """The batch of a scatter: the mapped axis is a batching axis, or a window axis if the indices are unmapped."""
     count = (len(xs) - 1) // 2
     operands, indices, updates = xs[:count], xs[count], xs[count + 1 :]

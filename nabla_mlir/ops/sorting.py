@@ -19,6 +19,7 @@ from nabla_mlir.table.batching import all_prefixed
 from nabla_mlir.table.kinds import general
 from nabla_mlir.table.regions import body_of
 from nabla_mlir.table.registry import MaybeZero, OpDef, Region, Zero, clone_op
+from nabla_mlir.table.rules import MaybeZeros, Tensors
 from nabla_mlir.table.samples import Case
 from nabla_mlir.table.tensor import Tensor
 from nabla_mlir.table.traits import ONE_BY_ONE
@@ -80,15 +81,13 @@ def _sort_with_order(xs: Sequence[Tensor], dimension: int, is_stable: bool, comp
     return sort.apply([*xs, position], {**params, "comparator": comparator})
 
 
-def _sort_jvp(
-    outs: Sequence[Tensor], xs: Sequence[Tensor], tangents: Sequence[MaybeZero], dimension: int, **_: Any
-) -> list[MaybeZero]:
+def _sort_jvp(outs: Tensors, xs: Tensors, tangents: MaybeZeros, dimension: int, **_: Any) -> list[MaybeZero]:
     """The forward rule: tangents move as their primals do."""
     *_values, order = outs
     return [t if isinstance(t, Zero) else along_axis(t, order, dimension % order.ndim) for t in tangents]
 
 
-def _sort_batch(xs: Sequence[Tensor], mapped: Sequence[bool], size: int, dimension: int, **params: Any) -> list[Tensor]:
+def _sort_batch(xs: Tensors, mapped: Sequence[bool], size: int, dimension: int, **params: Any) -> list[Tensor]:
     dimension = dimension + 1 if dimension >= 0 else dimension  # a negative dimension counts from the end, so it does not shift
     return sort.apply(all_prefixed(xs, mapped, size), {"dimension": dimension, **params})
 

@@ -30,6 +30,7 @@ from nabla_mlir.table.batching import all_prefixed, batch_by_decomposition
 from nabla_mlir.table.forward import jvp_by_decomposition
 from nabla_mlir.table.kinds import general
 from nabla_mlir.table.registry import ZERO, MaybeZero, OpDef, Params, Zero, add_any
+from nabla_mlir.table.rules import MaybeZeros, Tensors
 from nabla_mlir.table.samples import Case, booleans
 from nabla_mlir.table.tensor import Tensor, full, full_like, splat_of
 
@@ -170,9 +171,7 @@ def _result(*xs: Tensor, window_dimensions: Shape, body: Any, **geometry: Any) -
     return [(shape, i.dtype) for i in xs[count:]]
 
 
-def _jvp(
-    outs: Sequence[Tensor], xs: Sequence[Tensor], tangents: Sequence[MaybeZero], *, body: Any, **params: Any
-) -> Sequence[MaybeZero]:
+def _jvp(outs: Tensors, xs: Tensors, tangents: MaybeZeros, *, body: Any, **params: Any) -> Sequence[MaybeZero]:
     count = len(xs) // 2
     if all(isinstance(t, Zero) for t in tangents) or body in ("and", "or", "xor"):
         return [ZERO] * count
@@ -228,7 +227,7 @@ def holds(wins: Any, a: Tensor, b: Tensor) -> Tensor:
 
 
 def _transpose(
-    cts: Sequence[Tensor], i: int, xs: Sequence[Tensor], *, body: Any, window_dimensions: Shape,
+    cts: Tensors, i: int, xs: Tensors, *, body: Any, window_dimensions: Shape,
     window_strides: Shape, base_dilations: Shape, window_dilations: Shape, padding: Any,
 ) -> MaybeZero:  # fmt: skip
     """The cotangent of an element is the sum of the cotangents of the windows that contain it: a window sum of the dilated
@@ -255,7 +254,7 @@ def prefixed_geometry(params: Params) -> Params:
             for k, v in params.items()}  # fmt: skip
 
 
-def _batch(xs: Sequence[Tensor], mapped: Sequence[bool], size: int, **params: Any) -> Sequence[Tensor]:
+def _batch(xs: Tensors, mapped: Sequence[bool], size: int, **params: Any) -> Sequence[Tensor]:
     count = len(xs) // 2
     if any(mapped[count:]):
         return batch_by_decomposition(folded)(xs, mapped, size, **params)

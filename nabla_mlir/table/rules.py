@@ -33,6 +33,8 @@ class UNSUPPORTED:
 
 
 MaybeZero = Tensor | Zero
+Tensors = Sequence[Tensor]  # operands or results of an operation
+MaybeZeros = Sequence[MaybeZero]  # tangents of operands
 Tangents = dict[ir.Value, Tensor]  # by primal value; a structural zero has no entry
 Cotangents = dict[ir.Value, Tensor]  # by primal value; a structural zero has no entry
 
