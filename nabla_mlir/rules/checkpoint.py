@@ -46,7 +46,8 @@ def _jvp(op: ir.Operation, tangents: Tangents) -> Pushed:
         return untouched(op)
     with ir.InsertionPoint(op):
         results = emit_checkpoint(lambda _: branch_pushed(ops, outputs, tangents, active), attributes_of(op))
-    return with_tangents(results, len(op.results), active)
+    n = len(op.results)
+    return with_tangents(results[:n], active, results[n:])
 
 
 def _vjp(op: ir.Operation, active: set[ir.Value], cts: Sequence[MaybeZero]) -> Pulled:

@@ -67,7 +67,7 @@ def _while_jvp(op: ir.Operation, tangents: Tangents) -> Pushed:
     with ir.InsertionPoint(op):
         seeds = [materialize(tangents.get(op.operands[i], ZERO), inits[i]) for i in active]
         results = emit_while([*inits, *seeds], condition, body, like=op)
-    return with_tangents(results, n, active)
+    return with_tangents(results[:n], active, results[n:])
 
 
 def untouched(op: ir.Operation) -> Pushed:
@@ -75,10 +75,10 @@ def untouched(op: ir.Operation) -> Pushed:
     return Pushed([wrap(r) for r in op.results], [ZERO] * len(op.results))
 
 
-def with_tangents(results: Sequence[Tensor], count: int, active: Sequence[int]) -> Pushed:
-    """The first `count` of `results` as values; the others are the tangents of the values at `active`."""
-    by_index = dict(zip(active, results[count:], strict=True))
-    return Pushed(results[:count], [by_index.get(i, ZERO) for i in range(count)])
+def with_tangents(values: Sequence[Tensor], indices: Sequence[int], tangents: Sequence[MaybeZero]) -> Pushed:
+    """The results of an operation, of which only those at `indices` have tangents."""
+    by_index = dict(zip(indices, tangents, strict=True))
+    return Pushed(values, [by_index.get(i, ZERO) for i in range(len(values))])
 
 
 def _pushed(
@@ -194,7 +194,8 @@ def _case_jvp(op: ir.Operation, tangents: Tangents) -> Pushed:
     with ir.InsertionPoint(op):
         branches = [functools.partial(branch_pushed, *b, tangents, active) for b in _branches(op)]
         results = emit_case(wrap(op.operands[0]), branches)
-    return with_tangents(results, len(op.results), active)
+    n = len(op.results)
+    return with_tangents(results[:n], active, results[n:])
 
 
 def branch_pushed(

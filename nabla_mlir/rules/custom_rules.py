@@ -21,7 +21,7 @@ from nabla_mlir.dialects.regions import nested
 from nabla_mlir.dialects.stablehlo import String
 from nabla_mlir.dialects.types import shape_and_dtype, tensor_type
 from nabla_mlir.ops.shape import reduce_sum, reshape
-from nabla_mlir.rules.control import control
+from nabla_mlir.rules.control import control, with_tangents
 from nabla_mlir.rules.custom_regions import emit_rule
 from nabla_mlir.rules.reverse import accumulate, placeholder, pulled, transposed
 from nabla_mlir.table.batching import all_prefixed, batch_ops, with_axis
@@ -61,12 +61,6 @@ def _own_values(op: ir.Operation, outs: Sequence[Tensor], new_ops: Sequence[ir.O
     return values
 
 
-def _of(indices: Sequence[int], tangents: Sequence[MaybeZero], count: int) -> list[MaybeZero]:
-    """The tangents of `count` results; those at `indices` have `tangents`, the others none."""
-    by_index = dict(zip(indices, tangents, strict=True))
-    return [by_index.get(i, ZERO) for i in range(count)]
-
-
 # ---------------------------------------------------------------- custom_jvp
 
 
@@ -78,7 +72,7 @@ def _custom_jvp_jvp(op: ir.Operation, tangents: Tangents) -> Pushed:
         seeds = [materialize(tangents.get(operands[i], ZERO), wrap(operands[i])).value for i in view.wrt]
         outs, new_ops = recorded(lambda: emit_rule(op, 1, [*operands, *seeds]))
     n = len(op.results)
-    return Pushed(_own_values(op, outs[:n], new_ops), _of(view.of, outs[n:], n))
+    return with_tangents(_own_values(op, outs[:n], new_ops), view.of, outs[n:])
 
 
 def _custom_jvp_vjp(op: ir.Operation, active: set[ir.Value], cts: Sequence[MaybeZero]) -> Pulled:
@@ -171,7 +165,7 @@ def _custom_vjp_jvp(op: ir.Operation, tangents: Tangents) -> Pushed:
         seeds = [tangents.get(operands[i], ZERO) for i in view.wrt]
         likes = [wrap(op.results[i]) for i in view.of]
         out_tangents = transposed(f"forward mode through the reverse rule of {view.label}", bwd, likes, seeds)
-    return Pushed(_own_values(op, outs[:n], new_ops), _of(view.of, out_tangents, n))
+    return with_tangents(_own_values(op, outs[:n], new_ops), view.of, out_tangents)
 
 
 # ---------------------------------------------------------------- batches

@@ -127,7 +127,8 @@ def _tangents_of(
     xs, params = [wrap(v) for v in op.operands], record.read(op)
     outs = augmented(op, record, replacements)
     out_tangents = as_rule(record.jvp)(outs, xs, tangents, **params)
-    return [(out.value, t) for out, t in zip(outs, out_tangents, strict=False)]  # residuals have no tangents
+    values = outs[: len(op.results)]  # the others are residuals, which have no tangents
+    return [(y.value, t) for y, t in zip(values, out_tangents, strict=True)]
 
 
 def augmented(op: ir.Operation, record: OpDef, replacements: Replacements) -> list[Tensor]:
@@ -139,7 +140,7 @@ def augmented(op: ir.Operation, record: OpDef, replacements: Replacements) -> li
     if record.augmented is None:
         return [wrap(r) for r in op.results]
     outs = list(record.augmented([wrap(v) for v in op.operands], **record.read(op)))
-    for old, new in zip(op.results, outs, strict=False):
+    for old, new in zip(op.results, outs[: len(op.results)], strict=True):
         old.replace_all_uses_with(new.value)
         replacements[old] = new.value
     return outs
