@@ -14,9 +14,10 @@ from nabla_mlir.passes.dce import is_pure
 from nabla_mlir.passes.simplify.simplify import rewrite_loops
 from nabla_mlir.rules.loops import find_counter
 from nabla_mlir.rules.tapes import read_row, row_read
-from nabla_mlir.table.batching import Mapped, batch_ops
+from nabla_mlir.table.batching import batch_ops
 from nabla_mlir.table.regions import MAX_RESIDUAL_BYTES, body_of
 from nabla_mlir.table.registry import REGISTRY
+from nabla_mlir.table.rules import Batch
 from nabla_mlir.table.tensor import wrap
 
 
@@ -104,11 +105,10 @@ def _bytes(ops: list[ir.Operation]) -> int:
 
 
 def _hoist(op: ir.Operation, rows: _Rows, products: list[ir.Operation], parts: list[ir.Operation]) -> None:
-    batch: Mapped = {row: wrap(array) for row, array in rows.read.items()}
-    same: dict[ir.Value, ir.Value] = {}
+    batch = Batch(rows.count, {row: wrap(array) for row, array in rows.read.items()})
     inside = {r: o for o in body_of(op.regions[1])[1] for r in o.results}
     with ir.InsertionPoint(op), op.location:
-        batch_ops(_with_constants(parts, inside, batch), batch, rows.count, unmapped=same)
+        batch_ops(_with_constants(parts, inside, batch), batch)
     for product in products:
         with ir.InsertionPoint(product), product.location:
             row = read_row(batch[product.results[0]], wrap(rows.index))
@@ -117,7 +117,7 @@ def _hoist(op: ir.Operation, rows: _Rows, products: list[ir.Operation], parts: l
 
 
 def _with_constants(
-    ops: list[ir.Operation], inside: dict[ir.Value, ir.Operation], mapped: Mapped
+    ops: list[ir.Operation], inside: dict[ir.Value, ir.Operation], batch: Batch
 ) -> list[ir.Operation]:
     """`ops`, after the operations of the body that they use and that are the same in every iteration."""
     in_order: dict[ir.Value, ir.Operation] = {}
@@ -126,7 +126,7 @@ def _with_constants(
         if inner.results[0] in in_order:
             return
         for value in inner.operands:
-            if value in inside and value not in mapped:
+            if value in inside and value not in batch:
                 add(inside[value])
         in_order[inner.results[0]] = inner
 

@@ -12,8 +12,9 @@ from nabla_mlir.dialects.ad import JvpOp
 from nabla_mlir.dialects.locations import named
 from nabla_mlir.passes.base import Pass, register
 from nabla_mlir.passes.inline import expand_all, inline_region
-from nabla_mlir.table.forward import Tangents, push_forward
+from nabla_mlir.table.forward import push_forward
 from nabla_mlir.table.registry import ZERO, materialize
+from nabla_mlir.table.rules import Tangents
 from nabla_mlir.table.tensor import wrap
 
 

@@ -12,9 +12,10 @@ from nabla_mlir.dialects.ad import VjpOp
 from nabla_mlir.dialects.locations import named
 from nabla_mlir.passes.base import Pass, register
 from nabla_mlir.passes.inline import expand_all, inline_region
-from nabla_mlir.rules.custom_values import settle_others
-from nabla_mlir.rules.reverse import Cotangents, accumulate, active_values, pull_back
+from nabla_mlir.rules.custom_values import apply_unvisited_rules
+from nabla_mlir.rules.reverse import accumulate, active_values, pull_back
 from nabla_mlir.table.registry import ZERO, materialize
+from nabla_mlir.table.rules import Cotangents
 from nabla_mlir.table.tensor import wrap
 
 
@@ -30,7 +31,7 @@ def expand_vjp(op: ir.Operation) -> None:
         debug.say("ad", f"vjp of {len(body)} operations at {debug.types(view.primals)}, "
                   f"wrt {list(view.wrt)}, of {list(view.of)}", op.location)  # fmt: skip
     roots = [arguments[i] for i in view.wrt]
-    settle_others(body, roots, [view.terminator.operands[i] for i in view.of])
+    apply_unvisited_rules(body, roots, [view.terminator.operands[i] for i in view.of])
     body = view.body
     active = active_values(body, roots)
     outs = list(view.terminator.operands)

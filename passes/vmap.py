@@ -17,7 +17,8 @@ from nabla_mlir.dialects.types import shape_and_dtype, tensor_type
 from nabla_mlir.ops.shape import expand, iota, move_axis
 from nabla_mlir.passes.base import Pass, register
 from nabla_mlir.passes.inline import expand_all
-from nabla_mlir.table.batching import Mapped, batch_ops
+from nabla_mlir.table.batching import batch_ops
+from nabla_mlir.table.rules import Batch
 from nabla_mlir.table.tensor import Tensor, full, wrap
 
 
@@ -79,23 +80,21 @@ def _expand_axis(view: VmapOp) -> None:
     if size == 0 and all(position != NOT_CARRIED for (position,) in view.out_axes):
         _drop_empty(op)
         return
-    mapped: Mapped = {}
-    unmapped: dict[ir.Value, ir.Value] = {}
+    batch = Batch(size)
     with op.location:
         for argument, operand, (position,) in zip(view.arguments, op.operands, view.in_axes, strict=True):
-            if position == NOT_CARRIED:
-                unmapped[argument] = operand
-            else:
-                mapped[argument] = move_axis(wrap(operand), position, 0)
+            x, is_mapped = wrap(operand), position != NOT_CARRIED
+            batch.bind(argument, move_axis(x, position, 0) if is_mapped else x, is_mapped)
     indices = _entry_numbers(view)
     with op.location:
-        mapped.update((index, iota(shape=(size,), dtype=np.dtype(np.int32), iota_dimension=0)) for index in indices)
+        for index in indices:
+            batch.bind(index, iota(shape=(size,), dtype=np.dtype(np.int32), iota_dimension=0))
     rename_axes(op, {view.axes[0]: CURRENT})
     body = [inner for inner in view.body if not any(r in indices for r in inner.results)]
-    batch_ops(body, mapped, size, unmapped=unmapped)
+    batch_ops(body, batch)
     with op.location:
         outs = [
-            _result(view, i, mapped.get(v), unmapped.get(v, v), position, size).value
+            _result(view, i, batch[v], v in batch, position, size).value
             for i, (v, (position,)) in enumerate(zip(view.terminator.operands, view.out_axes, strict=True))
         ]
     for result, value in zip(op.results, outs, strict=True):
@@ -120,19 +119,18 @@ def _entry_numbers(view: VmapOp) -> list[ir.Value]:
     return [op.results[0] for op in indices]
 
 
-def _result(view: VmapOp, i: int, mapped: Tensor | None, same: ir.Value, position: int, size: int) -> Tensor:
-    """Result `i` outside the map: with its axis at `position`, or the value `same` if it does not carry the axis."""
+def _result(view: VmapOp, i: int, x: Tensor, is_mapped: bool, position: int, size: int) -> Tensor:
+    """Result `i` outside the map, with its axis at `position`; `x` has the axis in front if `is_mapped`."""
     if position == NOT_CARRIED:
-        if mapped is not None:
+        if is_mapped:
             raise PassError(
                 f"batch.vmap requires a place for every axis that a result varies over, got -1 for axis "
                 f"'{view.axes[0]}' of result {i}, which does vary.",
                 where=source_of(view.op.location), help="give this result an out axis, or reduce over the axis.",
             )  # fmt: skip
-        return wrap(same)
-    if mapped is not None:
-        return move_axis(mapped, 0, position)
-    x = wrap(same)
+        return x
+    if is_mapped:
+        return move_axis(x, 0, position)
     shape = (*x.shape[:position], size, *x.shape[position:])
     return expand(x, shape, (position,))
 

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 from nabla_mlir.sparsity import operands as patterns
 from nabla_mlir.table.batching import all_prefixed
 from nabla_mlir.table.kinds import general
 from nabla_mlir.table.registry import ZERO, MaybeZero, OpDef, Zero
+from nabla_mlir.table.rules import MaybeZeros, Tensors
 from nabla_mlir.table.samples import Case
 from nabla_mlir.table.tensor import Tensor
 
 
-def _barrier_jvp(outs: Any, xs: Any, tangents: Any) -> list[MaybeZero]:
+def _barrier_jvp(outs: Tensors, xs: Tensors, tangents: MaybeZeros) -> list[MaybeZero]:
     varying = [t for t in tangents if not isinstance(t, Zero)]
     barriers = iter(optimization_barrier(*varying)) if varying else iter(())
     return [ZERO if isinstance(t, Zero) else next(barriers) for t in tangents]
 
 
-def _barrier_batch(xs: Any, mapped: Any, size: int) -> list[Tensor]:
+def _barrier_batch(xs: Tensors, mapped: Sequence[bool], size: int) -> list[Tensor]:
     return all_prefixed(optimization_barrier(*xs), mapped, size)
 
 

@@ -18,6 +18,7 @@ from nabla_mlir.dialects.context import context
 from nabla_mlir.dialects.stablehlo import String
 from nabla_mlir.ops.custom_call import call, register_custom_call
 from nabla_mlir.table.registry import ZERO
+from nabla_mlir.table.rules import MaybeZeros, Tensors
 from nabla_mlir.table.tensor import Tensor
 
 TARGET = "nabla_python"
@@ -60,14 +61,14 @@ def emit_callback(
     return call(TARGET, xs, results, backend_config=config, has_side_effect=ir.BoolAttr.get(has_effect, context()))
 
 
-def _jvp(outs: Any, xs: Any, tangents: Any, **params: Any) -> list[Any]:
+def _jvp(outs: Tensors, xs: Tensors, tangents: MaybeZeros, **params: Any) -> list[Any]:
     if outs:
         raise RuleMissingError("the derivative requires a rule for pure_callback, got none.", where=user_frame(),
                                help="wrap it in nm.custom_jvp or nm.custom_vjp, or in nm.stop_gradient.")  # fmt: skip
     return [ZERO] * len(outs)
 
 
-def _batch(xs: Sequence[Tensor], mapped: Sequence[bool], size: int, *, results: Any, **params: Any) -> list[Tensor]:
+def _batch(xs: Tensors, mapped: Sequence[bool], size: int, *, results: Any, **params: Any) -> list[Tensor]:
     """Emits one call with the mapped axis in front; its function calls the original function once for each entry."""
     one = callback_of(String.decode(params["backend_config"]))
     wide = getattr(one, "batched", _one_by_one)(one, tuple(mapped), size)

@@ -22,6 +22,7 @@ from nabla_mlir.sparsity import operands as patterns
 from nabla_mlir.table.kinds import composite, elementwise, general
 from nabla_mlir.table.promotion import broadcast_shapes
 from nabla_mlir.table.registry import REGISTRY, ZERO, MaybeZero, OpDef, Zero
+from nabla_mlir.table.rules import MaybeZeros, Tensors
 from nabla_mlir.table.samples import Case, booleans, integers, reals
 from nabla_mlir.table.tensor import Tensor, full, full_like
 from nabla_mlir.table.traits import ONE_BY_ONE
@@ -98,7 +99,7 @@ bessel_i1e: OpDef = elementwise(
 # ---------------------------------------------------------------- top_k
 
 
-def _top_k_jvp(outs: Any, xs: Any, tangents: Any, *, k: int) -> list[MaybeZero]:
+def _top_k_jvp(outs: Tensors, xs: Tensors, tangents: MaybeZeros, *, k: int) -> list[MaybeZero]:
     t = tangents[0]
     return [ZERO if isinstance(t, Zero) else along_axis(t, outs[1], t.ndim - 1), ZERO]
 

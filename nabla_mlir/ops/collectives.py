@@ -5,15 +5,14 @@ Expanding the map over that axis replaces them by plain operations; maps over ot
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from iree.compiler import ir
 
 from nabla_mlir.dialects.batch import (
     ALL_GATHER,
     AXIS_INDEX,
-    CURRENT,
     PMAX,
     PMIN,
     PSUM,
@@ -25,48 +24,28 @@ from nabla_mlir.ops.elementwise import convert
 from nabla_mlir.ops.logic import compare
 from nabla_mlir.ops.reduction import identity_of, reduce
 from nabla_mlir.ops.shape import expand, move_axis, reduce_sum
-from nabla_mlir.table.batching import Mapped
 from nabla_mlir.table.kinds import jointly_linear_jvp, nondifferentiable
 from nabla_mlir.table.registry import ZERO, MaybeZero, OpDef, Zero, register
-from nabla_mlir.table.tensor import Tensor, full, full_like, wrap
+from nabla_mlir.table.rules import CollectiveRule, MaybeZeros, Tensors
+from nabla_mlir.table.tensor import Tensor, full, full_like
 
 Shape = tuple[int, ...]
 
 
-def _batched(record: Any, entries: Any) -> Any:
-    """The batch rule of a collective.
+def _collective(name: str, *, entries: CollectiveRule, attributes: Any = None, **fields: Any) -> OpDef:
+    """Registers a collective. It has a meaning only inside a map, so its laws are tested there.
 
     Args:
-      entries: ``(x, is_mapped, size, **params) -> (result, varies)``, applied if the map is over the axis of the
-        collective; `varies` is True if the result carries the axis.
+      entries: the rule for a map over the axis of the collective.
     """
 
-    def batch(op: ir.Operation, mapped: Mapped, size: int, unmapped: dict[ir.Value, ir.Value]) -> None:
-        (operand,), params = op.operands, record().read(op)
-        x = mapped[operand] if operand in mapped else wrap(unmapped.get(operand, operand))
-        if params.pop("axis") == CURRENT:
-            y, varies = entries(x, operand in mapped, size, **params)
-        else:
-            params = {k: v + 1 if k == "dimension" else v for k, v in params.items()}
-            y, varies = record()(x, axis=_axis(op), **params), True
-        if varies:
-            mapped[op.results[0]] = y
-        else:
-            unmapped[op.results[0]] = y.value
+    def batch(xs: Tensors, mapped: Sequence[bool], size: int, **params: Any) -> list[Tensor]:
+        return record.apply(xs, {k: v + 1 if k == "dimension" else v for k, v in params.items()})
 
-    return batch
-
-
-def _axis(op: ir.Operation) -> str:
-    return str(op.attributes["axis"].value)
-
-
-def _collective(name: str, *, entries: Any, attributes: Any = None, **fields: Any) -> OpDef:
-    """Registers a collective. It has a meaning only inside a map, so its laws are tested there."""
     fields.setdefault("jvp", jointly_linear_jvp(lambda: record))
     record: OpDef = OpDef(
         name=name, kind="collective", attributes={"axis": String, **(attributes or {})}, sample=[],
-        batch=_batched(lambda: record, entries), **fields,
+        batch=batch, collective=entries, **fields,
     )  # fmt: skip
     return register(record)
 
@@ -95,7 +74,7 @@ def _extreme(name: str, doc: str, body: str) -> OpDef:
             return x, False
         return reduce(x, full((), identity_of(body, x.dtype), x.dtype), dimensions=(0,), body=body), False
 
-    def jvp(outs: list[Tensor], xs: Any, tangents: Any, axis: str) -> list[MaybeZero]:
+    def jvp(outs: Tensors, xs: Tensors, tangents: MaybeZeros, axis: str) -> list[MaybeZero]:
         """The mean of the tangents of those entries that attain the extremum."""
         (x,), (tangent,), (y,) = xs, tangents, outs
         if isinstance(tangent, Zero):

@@ -163,7 +163,7 @@ def _gradient_numpy(x: Any, scale: Any, mean: Any, variance: Any, ct: Any) -> An
     return [wide(scale * inverse) * (ct - wide(o) / 8 - normal * wide(s) / 8), s, o]
 
 
-_NORM = {"attributes": {"epsilon": F32, "feature_index": I64}}
+_NORM: dict[str, Any] = {"attributes": {"epsilon": F32, "feature_index": I64}}
 _PARAMS = {"epsilon": 0.125, "feature_index": 1}
 _POSITIVE = (None, None, None, reals(0.5, 2))
 

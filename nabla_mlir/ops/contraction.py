@@ -15,6 +15,7 @@ from nabla_mlir.sparsity import products as patterns
 from nabla_mlir.table.batching import shifted
 from nabla_mlir.table.kinds import contraction
 from nabla_mlir.table.registry import OpDef
+from nabla_mlir.table.rules import Tensors
 from nabla_mlir.table.samples import Case
 from nabla_mlir.table.tensor import Tensor
 
@@ -46,8 +47,9 @@ def _result(lhs: Tensor, rhs: Tensor, dot_dimension_numbers: Dims, dtype: np.dty
 
 
 def _transpose(
-    cts: Any, i: int, xs: Any, dot_dimension_numbers: Dims, dtype: np.dtype, precision_config: Any, algorithm: Any
-) -> Tensor:
+    cts: Tensors, i: int, xs: Tensors, dot_dimension_numbers: Dims, dtype: np.dtype,
+    precision_config: Any, algorithm: Any,
+) -> Tensor:  # fmt: skip
     """The cotangent of one factor: the product of the other factor with the cotangent.
 
     The axes of the result of a dot_general are: batch, free of lhs, free of rhs. The new product contracts the free
@@ -82,7 +84,7 @@ def _transpose(
     return transpose(out, permutation=tuple(int(k) for k in np.argsort(order)))
 
 
-def _batch(xs: Any, mapped: Any, size: int, dot_dimension_numbers: Dims, **params: Any) -> list[Tensor]:
+def _batch(xs: Tensors, mapped: Sequence[bool], size: int, dot_dimension_numbers: Dims, **params: Any) -> list[Tensor]:
     """The batch of a product: the mapped axis becomes a batching axis of both factors, or a free axis of the mapped one."""
     lhs, rhs = xs
     lb, rb, lc, rc = (dot_dimension_numbers[f] for f in DotDims.lists)
@@ -109,7 +111,7 @@ def _mixed(lhs: Tensor, rhs: Tensor, params: Any) -> bool:
     return params.get("algorithm") is not None or lhs.dtype != rhs.dtype
 
 
-def _flops(outs: Any, xs: Any, dot_dimension_numbers: Dims, **_: Any) -> int:
+def _flops(outs: Tensors, xs: Tensors, dot_dimension_numbers: Dims, **_: Any) -> int:
     axes = dot_dimension_numbers["lhs_contracting_dimensions"]
     return 2 * outs[0].size * math.prod(xs[0].shape[d] for d in axes)
 

@@ -20,6 +20,7 @@ from nabla_mlir.ops.windows import spread
 from nabla_mlir.sparsity import windows as patterns
 from nabla_mlir.table.kinds import contraction
 from nabla_mlir.table.registry import OpDef
+from nabla_mlir.table.rules import Tensors
 from nabla_mlir.table.samples import Case
 from nabla_mlir.table.tensor import Tensor, full_like
 
@@ -104,7 +105,7 @@ def _unfold(x: Tensor, axis: int, groups: int, size: int) -> Tensor:
 # ---------------------------------------------------------------- transposes
 
 
-def _transpose(cts: Any, i: int, xs: Any, **params: Any) -> Tensor:
+def _transpose(cts: Tensors, i: int, xs: Tensors, **params: Any) -> Tensor:
     ct, mine, other = cts[0], xs[i], xs[1 - i]
     if 0 in (ct.size, mine.size, other.size):
         return full_like(mine, 0)
@@ -172,7 +173,7 @@ def _rhs_cotangent(
 # ---------------------------------------------------------------- batch
 
 
-def _batch(xs: Any, mapped: Any, size: int, **params: Any) -> list[Tensor]:
+def _batch(xs: Tensors, mapped: Sequence[bool], size: int, **params: Any) -> list[Tensor]:
     """The batch of a convolution. One mapped operand: the axis joins the batch of lhs, or the output features of rhs.
 
     Two mapped operands: each entry becomes one more group.
@@ -252,7 +253,7 @@ _NHWC = (("b", 0, 1, "f"), (0, 1, "i", "o"), ("b", 0, 1, "f"))
 _MIXED = ((1, "f", 0, "b"), ("i", 1, "o", 0), ("f", 0, "b", 1))
 
 
-def _flops(outs: Any, xs: Any, dimension_numbers: Any, **_: Any) -> int:
+def _flops(outs: Tensors, xs: Tensors, dimension_numbers: Any, **_: Any) -> int:
     kernel = xs[1].shape
     features = positions(dimension_numbers)[1][0]
     return 2 * outs[0].size * math.prod(kernel) // max(kernel[features], 1)

@@ -20,6 +20,7 @@ from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.table.batching import all_prefixed
 from nabla_mlir.table.kinds import general
 from nabla_mlir.table.registry import ZERO, MaybeZero, OpDef, Zero
+from nabla_mlir.table.rules import MaybeZeros, Tensors
 from nabla_mlir.table.tensor import Tensor
 from nabla_mlir.table.traits import ONE_BY_ONE
 
@@ -80,24 +81,26 @@ def _rule(params: Any, transform: str) -> Any:
     return rule
 
 
-def _jvp(outs: Any, xs: Any, tangents: Any, **params: Any) -> list[MaybeZero]:
+def _jvp(outs: Tensors, xs: Tensors, tangents: MaybeZeros, **params: Any) -> list[MaybeZero]:
     if all(isinstance(t, Zero) for t in tangents):
         return [ZERO] * len(outs)
     return list(_rule(params, "jvp")(outs, xs, tangents, **params))
 
 
-def _batch(xs: Any, mapped: Any, size: int, **params: Any) -> list[Tensor]:
+def _batch(xs: Tensors, mapped: Sequence[bool], size: int, **params: Any) -> list[Tensor]:
     return list(_rule(params, "batch")(xs, mapped, size, **params))
 
 
-def _flops(outs: Any, xs: Any, **params: Any) -> int:
+def _flops(outs: Tensors, xs: Tensors, **params: Any) -> int:
     rules = _rules.get(params["call_target_name"])
     if rules is not None and rules.flops is not None:
         return rules.flops(outs, xs, **params)
     return max((x.size for x in (*outs, *xs)), default=0)
 
 
-def batch_of_leading_axes(xs: Any, mapped: Any, size: int, *, results: Any, **params: Any) -> list[Tensor]:
+def batch_of_leading_axes(
+    xs: Tensors, mapped: Sequence[bool], size: int, *, results: Any, **params: Any
+) -> list[Tensor]:
     """The batch rule of a target that accepts any number of leading axes."""
     params |= dict.fromkeys(_FIXED) | {name: _wider_layouts(params[name]) for name in _LAYOUTS}
     wide = [((size, *shape), dtype) for shape, dtype in results]

@@ -29,10 +29,11 @@ from nabla_mlir.ops.logic import compare, select
 from nabla_mlir.ops.reduction import reduce
 from nabla_mlir.ops.shape import iota, reduce_sum
 from nabla_mlir.table.registry import ZERO, MaybeZero
+from nabla_mlir.table.rules import MaybeZeros, Tensors, sole
 from nabla_mlir.table.tensor import Tensor, full
 
 
-def _geev(outs: Any, xs: Any, tangents: Any, *, config: Any, target: str, **_: Any) -> list[MaybeZero]:
+def _geev(outs: Tensors, xs: Tensors, tangents: MaybeZeros, *, config: Any, target: str, **_: Any) -> list[MaybeZero]:
     """The forward rule: the tangents of the eigenvalues, and of the left and right vectors that were computed."""
     a = xs[0]
     split = not is_complex(a.dtype)  # the eigenvalues come in two parts
@@ -42,7 +43,7 @@ def _geev(outs: Any, xs: Any, tangents: Any, *, config: Any, target: str, **_: A
         results = [(y.shape, y.dtype) for y in outs]
         *values, _left, right, _info = routine(target, xs, results, compute_left="N", compute_right="V")
     w = make_complex(*values) if split else values[0]
-    da = convert(tangents[0], dtype=w.dtype) if split else tangents[0]
+    da = convert(sole(tangents), dtype=w.dtype) if split else sole(tangents)
     inner = solver(right)(matmul(da, right))
     dw = diagonal_of(inner)
     out_tangents: list[MaybeZero] = [real(dw), imag(dw)] if split else [dw]

@@ -19,6 +19,7 @@ from nabla_mlir.sparsity import operands as patterns
 from nabla_mlir.table.batching import all_prefixed
 from nabla_mlir.table.kinds import elementwise, general, nondifferentiable, structural
 from nabla_mlir.table.registry import ZERO, MaybeZero, OpDef, Zero
+from nabla_mlir.table.rules import MaybeZeros, Tensors
 from nabla_mlir.table.samples import Case, reals
 from nabla_mlir.table.tensor import Tensor, full_like, splat_of
 
@@ -287,11 +288,11 @@ reduce_precision: OpDef = elementwise(
 # ---------------------------------------------------------------- change of type
 
 
-def _convert_jvp(outs: Any, xs: Any, tangents: Any, *, dtype: np.dtype) -> list[MaybeZero]:
+def _convert_jvp(outs: Tensors, xs: Tensors, tangents: MaybeZeros, *, dtype: np.dtype) -> list[MaybeZero]:
     return [tangents[0] if isinstance(tangents[0], Zero) else convert(tangents[0], dtype=dtype)]
 
 
-def _convert_transpose(cts: Any, i: int, xs: Any, *, dtype: np.dtype) -> Tensor:
+def _convert_transpose(cts: Tensors, i: int, xs: Tensors, *, dtype: np.dtype) -> Tensor:
     ct = cts[0]
     if is_complex(ct.dtype) and not is_complex(xs[0].dtype):
         ct = real(ct)
@@ -363,7 +364,7 @@ conj: OpDef = structural(
 )  # fmt: skip
 
 
-def _absolute_jvp(outs: Any, xs: Any, tangents: Any) -> list[MaybeZero]:
+def _absolute_jvp(outs: Tensors, xs: Tensors, tangents: MaybeZeros) -> list[MaybeZero]:
     x, t = xs[0], tangents[0]
     if isinstance(t, Zero):
         return [ZERO]

@@ -279,7 +279,7 @@ def _same(a: ir.Value, b: ir.Value, depth: int) -> bool:
     record = REGISTRY.get(first.name)
     if record is None:
         return first.name == "stablehlo.constant" and first.attributes["value"] == second.attributes["value"]
-    if not record.pure or record.kind == "control" or len(first.operands) != len(second.operands) or len(first.results) != 1:
+    if not record.pure or record.control is not None or len(first.operands) != len(second.operands) or len(first.results) != 1:
         return False
     if record.has_params and record.read(first) != record.read(second):
         return False

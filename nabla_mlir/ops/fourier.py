@@ -13,6 +13,7 @@ from nabla_mlir.ops.elementwise import conj
 from nabla_mlir.sparsity import structure as patterns
 from nabla_mlir.table.kinds import structural
 from nabla_mlir.table.registry import OpDef, operation
+from nabla_mlir.table.rules import Tensors
 from nabla_mlir.table.samples import Case
 from nabla_mlir.table.tensor import Tensor, constant
 from nabla_mlir.table.traits import LONG
@@ -20,7 +21,7 @@ from nabla_mlir.table.traits import LONG
 Shape = tuple[int, ...]
 
 
-def _transpose(cts: Any, i: int, xs: Any, *, fft_type: str, fft_length: Shape) -> Tensor:
+def _transpose(cts: Tensors, i: int, xs: Tensors, *, fft_type: str, fft_length: Shape) -> Tensor:
     """The transpose: FFT and IFFT have symmetric matrices; the real transforms are each other's transposes up to weights.
 
     Only one half of the spectrum of a real signal is stored, so each of its inner frequencies counts twice.
@@ -55,7 +56,7 @@ def _result(x: Tensor, fft_type: str, fft_length: Shape) -> list[Any]:
     return [((*x.shape[: x.ndim - count], *result_size), np.dtype(dtype))]
 
 
-def _flops(outs: Any, xs: Any, fft_type: str, fft_length: Shape) -> int:
+def _flops(outs: Tensors, xs: Tensors, fft_type: str, fft_length: Shape) -> int:
     """The operations of the Cooley-Tukey algorithm: five for each element and each halving; half as many for real numbers."""
     rows = max(xs[0].size, outs[0].size) // max(1, *(x.shape[-1] for x in (xs[0], outs[0])))
     halvings = math.log2(max(2, math.prod(fft_length)))

@@ -14,6 +14,7 @@ from nabla_mlir.sparsity import indexing as patterns
 from nabla_mlir.table.batching import shifted
 from nabla_mlir.table.kinds import structural
 from nabla_mlir.table.registry import OpDef, operation
+from nabla_mlir.table.rules import Tensors
 from nabla_mlir.table.samples import Case, integers
 from nabla_mlir.table.tensor import Tensor, array_of, constant, full, full_like
 from nabla_mlir.table.traits import LONG
@@ -34,8 +35,9 @@ def _gather_result(x: Tensor, indices: Tensor, dimension_numbers: Dims, slice_si
 
 
 def _gather_transpose(
-    cts: Any, i: int, xs: Any, dimension_numbers: Dims, slice_sizes: tuple[int, ...], indices_are_sorted: bool
-) -> Tensor:
+    cts: Tensors, i: int, xs: Tensors, dimension_numbers: Dims, slice_sizes: tuple[int, ...],
+    indices_are_sorted: bool,
+) -> Tensor:  # fmt: skip
     x, indices = xs
     positions = clamped_starts(indices, x.shape, dimension_numbers["start_index_map"], slice_sizes,
                             dimension_numbers["index_vector_dim"])  # fmt: skip
@@ -91,8 +93,9 @@ def per_component(numbers: np.ndarray, indices: Tensor, vector_dim: int) -> np.n
 
 
 def _gather_batch(
-    xs: Any, mapped: Any, size: int, dimension_numbers: Dims, slice_sizes: tuple[int, ...], indices_are_sorted: bool
-) -> list[Tensor]:
+    xs: Tensors, mapped: Sequence[bool], size: int, dimension_numbers: Dims, slice_sizes: tuple[int, ...],
+    indices_are_sorted: bool,
+) -> list[Tensor]:  # fmt: skip
     """The batch of a gather: the mapped axis is a batching axis, a window axis of the operand, or an axis of the indices."""
     x, indices = xs
     dims = dict(dimension_numbers)

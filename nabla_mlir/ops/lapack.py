@@ -32,6 +32,7 @@ from nabla_mlir.ops.linalg import (
 from nabla_mlir.ops.logic import compare, select
 from nabla_mlir.ops.shape import broadcast_in_dim, iota, pad, reduce_sum, slice_
 from nabla_mlir.table.registry import REGISTRY, ZERO, MaybeZero, Zero
+from nabla_mlir.table.rules import Jvp, MaybeZeros, Tensors, as_rule, sole
 from nabla_mlir.table.tensor import Tensor, full, full_like, wrap
 from nabla_mlir.table.vectorized import apply_per_entry
 
@@ -129,8 +130,8 @@ def rotation(inner: Tensor, gaps: Tensor) -> Tensor:
 # ---------------------------------------------------------------- Cholesky, triangular systems
 
 
-def _potrf(outs: Any, xs: Any, tangents: Any, *, config: Any, **_: Any) -> list[MaybeZero]:
-    return [cholesky_tangent(outs[0], tangents[0], option(config, "uplo") == "L"), ZERO]
+def _potrf(outs: Tensors, xs: Tensors, tangents: MaybeZeros, *, config: Any, **_: Any) -> list[MaybeZero]:
+    return [cholesky_tangent(outs[0], sole(tangents), option(config, "uplo") == "L"), ZERO]
 
 
 def _solve_params(config: Any) -> dict[str, Any]:
@@ -139,18 +140,18 @@ def _solve_params(config: Any) -> dict[str, Any]:
             "unit_diagonal": option(config, "diag") == "U", "transpose_a": transpose_a}  # fmt: skip
 
 
-def _trsm(outs: Any, xs: Any, tangents: Any, *, config: Any, **_: Any) -> list[MaybeZero]:
-    return triangular_solve.jvp(outs, xs, tangents, **_solve_params(config))
+def _trsm(outs: Tensors, xs: Tensors, tangents: MaybeZeros, *, config: Any, **_: Any) -> Sequence[MaybeZero]:
+    return as_rule(triangular_solve.jvp)(outs, xs, tangents, **_solve_params(config))
 
 
-def _trsm_batch(xs: Any, mapped: Any, size: int, **params: Any) -> list[Tensor]:
-    return triangular_solve.batch(xs, mapped, size, **_solve_params(params["mhlo.backend_config"]))
+def _trsm_batch(xs: Tensors, mapped: Sequence[bool], size: int, **params: Any) -> list[Tensor]:
+    return list(as_rule(triangular_solve.batch)(xs, mapped, size, **_solve_params(params["mhlo.backend_config"])))
 
 
 # ---------------------------------------------------------------- LU
 
 
-def _getrf(outs: Any, xs: Any, tangents: Any, **_: Any) -> list[MaybeZero]:
+def _getrf(outs: Tensors, xs: Tensors, tangents: MaybeZeros, **_: Any) -> list[MaybeZero]:
     """The forward rule: P A = L U gives inv(L) P A' inv(U) = inv(L) L' + U' inv(U), a lower and an upper triangle."""
     lu, pivots = outs[:2]
     m, n = lu.shape[-2:]
@@ -161,7 +162,7 @@ def _getrf(outs: Any, xs: Any, tangents: Any, **_: Any) -> list[MaybeZero]:
     up = padded(block(tril(lu, lower=False), (0, k), (0, n)), n, n)
     if n > k:
         up = up + padded(identity_like(block(up, (k, n), (k, n))), n, n, before=True)
-    da = rows_at(tangents[0], row_order(pivots, m))
+    da = rows_at(sole(tangents), row_order(pivots, m))
     inner = triangular_solve(low, da, left_side=True, lower=True, unit_diagonal=True, transpose_a="NO_TRANSPOSE")
     inner = triangular_solve(up, inner, left_side=False, lower=False, unit_diagonal=False, transpose_a="NO_TRANSPOSE")
     below, above = tril(inner, diagonal=0.0), tril(inner, lower=False)
@@ -237,13 +238,13 @@ def orthogonal(target: str, packed: Tensor, taus: Tensor) -> Tensor:
     return routine(name, [reflectors, taus], [(reflectors.shape, reflectors.dtype)])[0]
 
 
-def _geqrf(outs: Any, xs: Any, tangents: Any, *, target: str, **_: Any) -> list[MaybeZero]:
+def _geqrf(outs: Tensors, xs: Tensors, tangents: MaybeZeros, *, target: str, **_: Any) -> list[MaybeZero]:
     """The forward rule: the tangent of R, and of the packed reflectors, whose storage holds the rotation of Q (see above)."""
     packed, taus = outs
     m, n = packed.shape[-2:]
     k = min(m, n)
     q = orthogonal(target, packed, taus)
-    projection = matmul(adjoint(q), tangents[0])
+    projection = matmul(adjoint(q), sole(tangents))
     r = tril(block(packed, (0, k), (0, k)), lower=False)
     inner = triangular_solve(
         r, block(projection, (0, m), (0, k)), left_side=False, lower=False, unit_diagonal=False, transpose_a="NO_TRANSPOSE"
@@ -259,11 +260,11 @@ def _geqrf(outs: Any, xs: Any, tangents: Any, *, target: str, **_: Any) -> list[
     return [dr + padded(below, m, n), diagonal]
 
 
-def _geqp3(outs: Any, xs: Any, tangents: Any, *, target: str, **_: Any) -> list[MaybeZero]:
+def _geqp3(outs: Tensors, xs: Tensors, tangents: MaybeZeros, *, target: str, **_: Any) -> list[MaybeZero]:
     """The forward rule: that of geqrf, for the columns in the order of the pivots (counted from 1)."""
     packed, order, taus = outs
     positions = in_columns(order - 1, packed.shape[-2])
-    da = along_axis(tangents[0], positions, packed.ndim - 1)
+    da = along_axis(sole(tangents), positions, packed.ndim - 1)
     dr, dtaus = _geqrf([packed, taus], xs, [da], target=target.replace("geqp3", "geqrf"))
     return [dr, ZERO, dtaus]
 
@@ -273,7 +274,7 @@ def _skew(below: Tensor, m: int) -> Tensor:
     return square - adjoint(square)
 
 
-def _orgqr(outs: Any, xs: Any, tangents: Any, *, target: str, **_: Any) -> list[MaybeZero]:
+def _orgqr(outs: Tensors, xs: Tensors, tangents: MaybeZeros, *, target: str, **_: Any) -> list[MaybeZero]:
     """The forward rule: Q times the skew-Hermitian matrix that the tangents of the packed array hold."""
     packed, taus = xs
     m, columns, k = packed.shape[-2], packed.shape[-1], taus.shape[-1]
@@ -312,20 +313,18 @@ def _other_columns(q: Tensor, dq: Tensor, columns: int) -> Tensor:
 # ---------------------------------------------------------------- eigenvalues, singular values
 
 
-def _syevd(outs: Any, xs: Any, tangents: Any, *, config: Any, **_: Any) -> list[MaybeZero]:
-    """The forward rule. With P = V^H A' V, the tangent of the eigenvalues is the diagonal of P; that of V is V (P_ij /
-    (w_j - w_i)).
-    """
+def _syevd(outs: Tensors, xs: Tensors, tangents: MaybeZeros, *, config: Any, **_: Any) -> list[MaybeZero]:
+    """The forward rule. With P = V^H A' V, the tangent of w is the diagonal of P; that of V is V (P_ij / (w_j - w_i))."""
     v, w = outs[:2]
     n = w.shape[-1]
-    inner = matmul(matmul(adjoint(v), symmetric_part(tangents[0], option(config, "uplo") == "L")), v)
+    inner = matmul(matmul(adjoint(v), symmetric_part(sole(tangents), option(config, "uplo") == "L")), v)
     gaps = _as(in_columns(w, n) - in_rows(w, n), v.dtype)
     return [matmul(v, rotation(inner, gaps)), _real(diagonal_of(inner)), ZERO]
 
 
-def _gesdd(outs: Any, xs: Any, tangents: Any, *, config: Any, target: str, **_: Any) -> list[MaybeZero]:
+def _gesdd(outs: Tensors, xs: Tensors, tangents: MaybeZeros, *, config: Any, target: str, **_: Any) -> list[MaybeZero]:
     """The forward rule. With P = U^H A' V, the tangent of the singular values is the real diagonal of P; U and V are rotated."""
-    a, da = xs[0], tangents[0]
+    a, da = xs[0], sole(tangents)
     m, n = a.shape[-2:]
     k = min(m, n)
     s, u, vt = outs[1:4]
@@ -379,15 +378,15 @@ def cubic(work: float) -> Callable[..., int]:
     return lambda outs, xs, **_: round(work * max(x.size for x in xs) * min(xs[0].shape[-2:]))
 
 
-def register_routine(routine: str, rule: Any, flops: Any, batch: Any = batch_of_leading_axes) -> None:
+def register_routine(routine: str, rule: Jvp | None, flops: Any, batch: Any = batch_of_leading_axes) -> None:
     """Registers the rules of a routine of LAPACK for all dtypes; without a jvp if `rule` is None."""
     for letter in "sdcz":
         target = f"lapack_{letter}{routine}_ffi"
 
-        def jvp(outs: Any, xs: Any, tangents: Any, _target: str = target, **params: Any) -> list[MaybeZero]:
+        def jvp(outs: Tensors, xs: Tensors, tangents: MaybeZeros, _of: str = target, **params: Any) -> list[MaybeZero]:
             if 0 in xs[0].shape:  # an empty stack, or matrices without elements
                 return [ZERO] * len(outs)
-            return rule(outs, xs, tangents, config=params["mhlo.backend_config"], target=_target)
+            return list(as_rule(rule)(outs, xs, tangents, config=params["mhlo.backend_config"], target=_of))
 
         register_custom_call(target, jvp=None if rule is None else jvp, batch=batch, flops=flops)
 

@@ -6,6 +6,7 @@ Matrices are the last two axes; all axes in front of them are stacked.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +22,7 @@ from nabla_mlir.sparsity import operands, products
 from nabla_mlir.table.batching import prefixed
 from nabla_mlir.table.kinds import general
 from nabla_mlir.table.registry import ZERO, MaybeZero, OpDef, Zero
+from nabla_mlir.table.rules import MaybeZeros, Tensors
 from nabla_mlir.table.samples import Case, Domain, reals
 from nabla_mlir.table.tensor import Tensor, full, full_like
 
@@ -107,8 +109,9 @@ _TRANSPOSED = {"NO_TRANSPOSE": "TRANSPOSE", "TRANSPOSE": "NO_TRANSPOSE"}
 
 
 def _solve_jvp(
-    outs: Any, xs: Any, tangents: Any, *, left_side: bool, lower: bool, unit_diagonal: bool, transpose_a: str
-) -> list[MaybeZero]:
+    outs: Tensors, xs: Tensors, tangents: MaybeZeros, *, left_side: bool, lower: bool,
+    unit_diagonal: bool, transpose_a: str,
+) -> list[MaybeZero]:  # fmt: skip
     """The forward rule: op(A) X = B gives op(A) X' = B' - op(A') X, one more solve. Only the triangle of A' that is read counts."""
     a, (da, db), x = xs[0], tangents, outs[0]
     params: dict[str, Any] = {"left_side": left_side, "lower": lower, "unit_diagonal": unit_diagonal}
@@ -122,14 +125,14 @@ def _solve_jvp(
     return [ZERO if isinstance(right, Zero) else triangular_solve(a, right, **params)]
 
 
-def _solve_transpose(cts: Any, i: int, xs: Any, *, transpose_a: str, **params: Any) -> Tensor:
+def _solve_transpose(cts: Tensors, i: int, xs: Tensors, *, transpose_a: str, **params: Any) -> Tensor:
     a = xs[0]
     if transpose_a == "ADJOINT":  # the transpose of inv(A^H) is inv(conj(A))
         return triangular_solve(conj(a) if is_complex(a.dtype) else a, cts[0], transpose_a="NO_TRANSPOSE", **params)
     return triangular_solve(a, cts[0], transpose_a=_TRANSPOSED[transpose_a], **params)
 
 
-def _solve_batch(xs: Any, mapped: Any, size: int, *, left_side: bool, **params: Any) -> list[Tensor]:
+def _solve_batch(xs: Tensors, mapped: Sequence[bool], size: int, *, left_side: bool, **params: Any) -> list[Tensor]:
     a, b = xs
     if mapped[0]:
         b = b if mapped[1] else prefixed(b, size)
@@ -203,7 +206,7 @@ def cholesky_tangent(factor: Tensor, dx: Tensor, lower: bool) -> Tensor:
     return out if lower else adjoint(out)
 
 
-def _cholesky_jvp(outs: Any, xs: Any, tangents: Any, *, lower: bool) -> list[MaybeZero]:
+def _cholesky_jvp(outs: Tensors, xs: Tensors, tangents: MaybeZeros, *, lower: bool) -> list[MaybeZero]:
     dx = tangents[0]
     return [ZERO if isinstance(dx, Zero) else cholesky_tangent(outs[0], dx, lower)]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from nabla_mlir.sparsity import operands as patterns
 from nabla_mlir.table.batching import all_prefixed, prefixed
 from nabla_mlir.table.kinds import elementwise, general, structural
 from nabla_mlir.table.registry import ZERO, MaybeZero, OpDef, Zero, add_any, operation
+from nabla_mlir.table.rules import MaybeZeros, Tensors
 from nabla_mlir.table.samples import Case, booleans, integers, reals
 from nabla_mlir.table.tensor import Tensor, full_like
 
@@ -79,14 +81,14 @@ compare: OpDef = elementwise(
 # ---------------------------------------------------------------- selection
 
 
-def _select_transpose(cts: Any, i: int, xs: Any) -> MaybeZero:
+def _select_transpose(cts: Tensors, i: int, xs: Tensors) -> MaybeZero:
     pred, ct = xs[0], cts[0]
     if i == 1:
         return select(pred, ct, full_like(ct, 0))
     return select(pred, full_like(ct, 0), ct)
 
 
-def _select_batch(xs: Any, mapped: Any, size: int) -> list[Tensor]:
+def _select_batch(xs: Tensors, mapped: Sequence[bool], size: int) -> list[Tensor]:
     pred, *branches = xs
     branches = all_prefixed(branches, mapped[1:], size)
     if pred.ndim == 0:
@@ -110,7 +112,7 @@ select: OpDef = structural(
 # ---------------------------------------------------------------- clamping
 
 
-def _clamp_jvp(outs: Any, xs: Any, tangents: Any) -> list[MaybeZero]:
+def _clamp_jvp(outs: Tensors, xs: Tensors, tangents: MaybeZeros) -> list[MaybeZero]:
     """The forward rule: the tangent of x strictly between the bounds, and of a bound that x exceeds; 0 at a bound."""
     low, x, high = xs
     t_low, t, t_high = tangents
@@ -137,7 +139,7 @@ def _spread(bound: Tensor, x: Tensor) -> Tensor:
     return operation("broadcast_in_dim")(bound, shape=x.shape, broadcast_dimensions=())
 
 
-def _clamp_batch(xs: Any, mapped: Any, size: int) -> list[Tensor]:
+def _clamp_batch(xs: Tensors, mapped: Sequence[bool], size: int) -> list[Tensor]:
     low, x, high = xs
     if not mapped[0] and not mapped[2]:
         scalar = [b.ndim == 0 for b in (low, high)]

@@ -16,13 +16,14 @@ from nabla_mlir.ops.elementwise import convert
 from nabla_mlir.ops.shape import broadcast_in_dim
 from nabla_mlir.table.kinds import general, nondifferentiable
 from nabla_mlir.table.registry import ZERO, MaybeZero, OpDef, Zero, add_any
+from nabla_mlir.table.rules import MaybeZeros, Tensors
 from nabla_mlir.table.tensor import Tensor, constant, full, wrap
 from nabla_mlir.table.traits import LONG
 
 Shape = tuple[int, ...]
 
 
-def _rng_jvp(outs: Any, xs: Any, tangents: Any, *, rng_distribution: str) -> list[MaybeZero]:
+def _rng_jvp(outs: Tensors, xs: Tensors, tangents: MaybeZeros, *, rng_distribution: str) -> list[MaybeZero]:
     """The forward rule with a fixed draw: a number is a + (b - a) u, or mean + deviation * z, with the same u or z."""
     y, (a, b, _) = outs[0], xs
     spread = lambda v: broadcast_in_dim(v, shape=y.shape, broadcast_dimensions=())  # noqa: E731
@@ -37,7 +38,7 @@ def _rng_jvp(outs: Any, xs: Any, tangents: Any, *, rng_distribution: str) -> lis
     return [total]
 
 
-def _rng_batch(xs: Any, mapped: Any, size: int, *, rng_distribution: str) -> list[Tensor]:
+def _rng_batch(xs: Tensors, mapped: Sequence[bool], size: int, *, rng_distribution: str) -> list[Tensor]:
     """Each entry has its own numbers: standard numbers are drawn for all entries, then scaled to their parameters."""
     a, b, shape = xs
     dims = constant_array(shape.value.owner)
@@ -68,7 +69,7 @@ def _bits_result(state: Tensor, *, shape: Shape, dtype: np.dtype, rng_algorithm:
     return [(state.shape, state.dtype), (tuple(shape), np.dtype(dtype))]
 
 
-def _bits_batch(xs: Sequence[Tensor], mapped: Any, size: int, **params: Any) -> list[Tensor]:
+def _bits_batch(xs: Tensors, mapped: Sequence[bool], size: int, **params: Any) -> list[Tensor]:
     """Each entry draws from its own state, in a loop over entries, so that it gets the same bits as without a map."""
     (states,) = xs
     bits = full((size, *params["shape"]), 0, np.dtype(params["dtype"]))

@@ -17,12 +17,13 @@ from nabla_mlir.ops.elementwise import convert
 from nabla_mlir.ops.logic import compare
 from nabla_mlir.ops.shape import concatenate, element_count, expand, reduce_sum, reshape, sliced, transpose
 from nabla_mlir.sparsity import structure as patterns
-from nabla_mlir.table.batching import all_prefixed, batch_ops, prefixed, shifted
+from nabla_mlir.table.batching import all_prefixed, batch_ops, prefixed, shifted, with_axis
 from nabla_mlir.table.forward import jvp_by_decomposition
 from nabla_mlir.table.kinds import general
 from nabla_mlir.table.registry import REGISTRY, ZERO, MaybeZero, OpDef, Region, Zero, add_any
+from nabla_mlir.table.rules import Batch, MaybeZeros, Tensors
 from nabla_mlir.table.samples import Case, booleans, integers
-from nabla_mlir.table.tensor import Tensor, full, wrap
+from nabla_mlir.table.tensor import Tensor, full
 
 # The combiners that have a name. Every other body is a parameter of class Region.
 COMBINERS = {
@@ -87,7 +88,9 @@ def _result(*operands: Tensor, dimensions: Sequence[int], body: Any) -> list[Any
             for x, i in zip(inputs, operands[len(inputs) :], strict=True)]  # fmt: skip
 
 
-def _jvp(outs: Any, xs: Any, tangents: Any, dimensions: tuple[int, ...], body: Any) -> list[MaybeZero]:
+def _jvp(
+    outs: Tensors, xs: Tensors, tangents: MaybeZeros, dimensions: tuple[int, ...], body: Any
+) -> Sequence[MaybeZero]:
     """The forward rule: sums and extrema have their own formulas, other bodies are differentiated through a balanced tree."""
     count = len(xs) // 2
     if all(isinstance(t, Zero) for t in tangents):
@@ -100,7 +103,7 @@ def _jvp(outs: Any, xs: Any, tangents: Any, dimensions: tuple[int, ...], body: A
         total = ZERO if isinstance(t, Zero) else reduce_sum(t, dimensions)
         return [add_any(total, expand_scalar(t_init, outs[0]))]
     if body in ("max", "min"):
-        if not isinstance(t_init, Zero):
+        if not isinstance(t_init, Zero) or isinstance(t, Zero):
             return jvp_by_decomposition(tree)(outs, xs, tangents, dimensions=dimensions, body=body)
         return [_extremum_tangent(outs[0], x, t, dimensions)]
     return [ZERO]
@@ -166,13 +169,12 @@ def apply_body(body: Region, arguments: Sequence[Tensor], size: int) -> list[Ten
     """Applies a region on scalars to vectors of length `size`, entry by entry."""
     block = body.source.blocks[0]
     ops = [op.operation for op in block.operations]
-    values = dict(zip(block.arguments, arguments, strict=True))
-    unmapped: dict[ir.Value, ir.Value] = dict(body.captures)
-    batch_ops(ops[:-1], values, size, unmapped=unmapped)
-    return [values[v] if v in values else prefixed(wrap(unmapped.get(v, v)), size) for v in ops[-1].operands]
+    batch = Batch(size, dict(zip(block.arguments, arguments, strict=True)), dict(body.captures))
+    batch_ops(ops[:-1], batch)
+    return [with_axis(batch, v) for v in ops[-1].operands]
 
 
-def _transpose(cts: Any, i: int, xs: Any, dimensions: tuple[int, ...], body: Any) -> MaybeZero:
+def _transpose(cts: Tensors, i: int, xs: Tensors, dimensions: tuple[int, ...], body: Any) -> MaybeZero:
     if body != "add" or len(xs) != 2:
         raise RuleMissingError("transposing stablehlo.reduce requires a sum, got another body.", where=user_frame())
     if i == 1:
@@ -180,7 +182,7 @@ def _transpose(cts: Any, i: int, xs: Any, dimensions: tuple[int, ...], body: Any
     return expand(cts[0], xs[0].shape, dimensions)
 
 
-def _batch(xs: Any, mapped: Any, size: int, dimensions: tuple[int, ...], body: Any) -> list[Tensor]:
+def _batch(xs: Tensors, mapped: Sequence[bool], size: int, dimensions: tuple[int, ...], body: Any) -> list[Tensor]:
     count = len(xs) // 2
     inputs, inits = xs[:count], xs[count:]
     if any(mapped[count:]):
@@ -189,7 +191,9 @@ def _batch(xs: Any, mapped: Any, size: int, dimensions: tuple[int, ...], body: A
     return list(reduce.apply([*inputs, *inits], {"dimensions": shifted(dimensions), "body": body}))
 
 
-def _batch_mapped_init(xs: Any, mapped: Any, size: int, dimensions: tuple[int, ...], body: Any) -> list[Tensor]:
+def _batch_mapped_init(
+    xs: Tensors, mapped: Sequence[bool], size: int, dimensions: tuple[int, ...], body: Any
+) -> list[Tensor]:
     """The batch for one initial value per entry: it is combined after the reduction. The specification allows init at any
     position.
     """

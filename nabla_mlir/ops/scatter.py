@@ -28,7 +28,8 @@ from nabla_mlir.sparsity import indexing as patterns
 from nabla_mlir.table.batching import all_prefixed, shifted
 from nabla_mlir.table.forward import jvp_by_decomposition
 from nabla_mlir.table.kinds import general
-from nabla_mlir.table.registry import REGISTRY, ZERO, MaybeZero, OpDef, Zero, add_any, materialize
+from nabla_mlir.table.registry import REGISTRY, ZERO, MaybeZero, OpDef, Params, Zero, add_any, materialize
+from nabla_mlir.table.rules import MaybeZeros, Tensors
 from nabla_mlir.table.samples import Case, integers
 from nabla_mlir.table.tensor import Tensor, constant, full, full_like, wrap
 from nabla_mlir.table.traits import ONE_BY_ONE
@@ -46,11 +47,11 @@ def _scatter_result(x: Tensor, *rest: Tensor, **_: Any) -> list[Any]:
     return [(o.shape, o.dtype) for o in operands]
 
 
-def _scatter_linear(xs: Any, body: Any, **_: Any) -> tuple[int, ...]:
+def _scatter_linear(xs: Sequence[Tensor], body: Any, **_: Any) -> tuple[int, ...]:
     return (0, 2) if len(xs) == 3 and body in ("add", "set") else ()
 
 
-def _scatter_jvp(outs: Any, xs: Any, tangents: Any, body: Any, **params: Any) -> list[MaybeZero]:
+def _scatter_jvp(outs: Tensors, xs: Tensors, tangents: MaybeZeros, body: Any, **params: Any) -> Sequence[MaybeZero]:
     """The forward rule: add, set, max, min and mul have their own formulas, other bodies are differentiated by decomposition."""
     if len(xs) != 3 or not isinstance(body, str):
         return jvp_by_decomposition(_applied)(outs, xs, tangents, body=body, **params)
@@ -152,7 +153,9 @@ def _winners(x: Tensor, indices: Tensor, updates: Tensor, params: Any) -> Tensor
     return compare(own, _read_back(standing, indices, updates, params), comparison_direction="EQ")
 
 
-def _extremum_tangent(y: Tensor, xs: Any, t: MaybeZero, t_updates: MaybeZero, params: Any) -> Tensor:
+def _extremum_tangent(
+    y: Tensor, xs: Sequence[Tensor], t: MaybeZero, t_updates: MaybeZero, params: Params
+) -> Tensor:
     """The mean of the tangents of all elements and updates that attain the extremum at an index."""
     x, indices, updates = xs
     mine = compare(x, y, comparison_direction="EQ")
@@ -165,7 +168,9 @@ def _extremum_tangent(y: Tensor, xs: Any, t: MaybeZero, t_updates: MaybeZero, pa
     return total / count
 
 
-def _product_tangent(y: Tensor, xs: Any, t: MaybeZero, t_updates: MaybeZero, params: Any) -> MaybeZero:
+def _product_tangent(
+    y: Tensor, xs: Sequence[Tensor], t: MaybeZero, t_updates: MaybeZero, params: Params
+) -> MaybeZero:
     """The tangent of x * prod(u): each factor's tangent times the product of the other factors.
 
     That product is computed without division, so it is exact if factors are zero.
@@ -222,7 +227,7 @@ def _products_before(factors: Tensor, targets: Tensor) -> Tensor:
     return total
 
 
-def _scatter_transpose(cts: Any, i: int, xs: Any, body: Any, **params: Any) -> Tensor:
+def _scatter_transpose(cts: Tensors, i: int, xs: Tensors, body: Any, **params: Any) -> Tensor:
     x, indices, updates = xs
     ct = cts[0]
     if i == 0:
@@ -257,7 +262,7 @@ def _inside(x: Tensor, indices: Tensor, updates: Tensor, params: Any) -> Tensor:
     return broadcast_in_dim(fits, shape=updates.shape, broadcast_dimensions=own)
 
 
-def _scatter_batch(xs: Any, mapped: Any, size: int, body: Any, **params: Any) -> list[Tensor]:
+def _scatter_batch(xs: Tensors, mapped: Sequence[bool], size: int, body: Any, **params: Any) -> list[Tensor]:
     """The batch of a scatter: the mapped axis is a batching axis, or a window axis if the indices are unmapped."""
     count = (len(xs) - 1) // 2
     operands, indices, updates = xs[:count], xs[count], xs[count + 1 :]

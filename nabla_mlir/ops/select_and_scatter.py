@@ -31,6 +31,7 @@ from nabla_mlir.sparsity import windows as patterns
 from nabla_mlir.table.batching import all_prefixed
 from nabla_mlir.table.kinds import general
 from nabla_mlir.table.registry import REGISTRY, ZERO, MaybeZero, OpDef, Zero, materialize
+from nabla_mlir.table.rules import MaybeZeros, Tensors
 from nabla_mlir.table.samples import Case, reals
 from nabla_mlir.table.tensor import Tensor, full
 from nabla_mlir.table.traits import ONE_BY_ONE
@@ -84,11 +85,11 @@ def _chooser_inside(wins: Any) -> Combine:
     return join
 
 
-def _linear(xs: Any, scatter: Any, **_: Any) -> tuple[int, ...]:
+def _linear(xs: Sequence[Tensor], scatter: Any, **_: Any) -> tuple[int, ...]:
     return (1, 2) if scatter == "add" else ()
 
 
-def _jvp(outs: Any, xs: Any, tangents: Any, **params: Any) -> list[MaybeZero]:
+def _jvp(outs: Tensors, xs: Tensors, tangents: MaybeZeros, **params: Any) -> list[MaybeZero]:
     x, source, init = xs
     if isinstance(tangents[1], Zero) and isinstance(tangents[2], Zero):
         return [ZERO]
@@ -99,13 +100,13 @@ def _jvp(outs: Any, xs: Any, tangents: Any, **params: Any) -> list[MaybeZero]:
     return [select_and_scatter(x, materialize(tangents[1], source), materialize(tangents[2], init), **params)]
 
 
-def _transpose(cts: Any, i: int, xs: Any, *, scatter: Any, **params: Any) -> Tensor:
+def _transpose(cts: Tensors, i: int, xs: Tensors, *, scatter: Any, **params: Any) -> Tensor:
     if i == 2:
         return reduce_sum(cts[0], tuple(range(cts[0].ndim)))
     return _chosen(xs[0], cts[0], **params)
 
 
-def _batch(xs: Any, mapped: Any, size: int, **params: Any) -> list[Tensor]:
+def _batch(xs: Tensors, mapped: Sequence[bool], size: int, **params: Any) -> list[Tensor]:
     x, source = all_prefixed(xs[:2], mapped[:2], size)
     shifted = prefixed_geometry(params)
     init, scatter = xs[2], params["scatter"]

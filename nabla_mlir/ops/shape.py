@@ -14,6 +14,7 @@ from nabla_mlir.sparsity import structure as patterns
 from nabla_mlir.table.batching import all_prefixed, prefixed, shifted
 from nabla_mlir.table.kinds import nondifferentiable, structural
 from nabla_mlir.table.registry import MaybeZero, OpDef, operation
+from nabla_mlir.table.rules import Tensors
 from nabla_mlir.table.samples import Case, integers
 from nabla_mlir.table.tensor import Tensor, full, full_like
 
@@ -56,7 +57,7 @@ def reduce_sum(x: Tensor, dimensions: Sequence[int]) -> Tensor:
     return operation("reduce")(x, full((), 0, x.dtype), dimensions=tuple(dimensions), body="add")
 
 
-def _broadcast_transpose(cts: Any, i: int, xs: Any, shape: Shape, broadcast_dimensions: Shape) -> Tensor:
+def _broadcast_transpose(cts: Tensors, i: int, xs: Tensors, shape: Shape, broadcast_dimensions: Shape) -> Tensor:
     ct, x = cts[0], xs[0]
     axis_of = {d: axis for axis, d in enumerate(broadcast_dimensions) if x.shape[axis] == shape[d]}
     ct = reduce_sum(ct, tuple(d for d in range(len(shape)) if d not in axis_of))
@@ -91,7 +92,9 @@ broadcast_in_dim: OpDef = structural(
 )  # fmt: skip
 
 
-def _slice_transpose(cts: Any, i: int, xs: Any, start_indices: Shape, limit_indices: Shape, strides: Shape) -> Tensor:
+def _slice_transpose(
+    cts: Tensors, i: int, xs: Tensors, start_indices: Shape, limit_indices: Shape, strides: Shape
+) -> Tensor:
     ct, x = cts[0], xs[0]
     extents = [s + (n - 1) * k + 1 if n else s for s, n, k in zip(start_indices, ct.shape, strides, strict=True)]
     return pad(
@@ -131,8 +134,9 @@ def row(x: Tensor, index: int) -> Tensor:
 
 
 def _pad_transpose(
-    cts: Any, i: int, xs: Any, edge_padding_low: Shape, edge_padding_high: Shape, interior_padding: Shape
-) -> Tensor:
+    cts: Tensors, i: int, xs: Tensors, edge_padding_low: Shape, edge_padding_high: Shape,
+    interior_padding: Shape,
+) -> Tensor:  # fmt: skip
     ct, (x, _) = cts[0], xs
     if i == 0:
         return _unpad(ct, x, edge_padding_low, edge_padding_high, interior_padding)
@@ -158,8 +162,9 @@ def _unpad(ct: Tensor, x: Tensor, low: Shape, high: Shape, interior: Shape) -> T
 
 
 def _pad_batch(
-    xs: Any, mapped: Any, size: int, edge_padding_low: Shape, edge_padding_high: Shape, interior_padding: Shape
-) -> list[Tensor]:
+    xs: Tensors, mapped: Sequence[bool], size: int, edge_padding_low: Shape, edge_padding_high: Shape,
+    interior_padding: Shape,
+) -> list[Tensor]:  # fmt: skip
     """The batch of a pad; with one padding value per entry, the values are selected where a padded mask is False."""
     x, value = xs
     params = {"edge_padding_low": (0, *edge_padding_low), "edge_padding_high": (0, *edge_padding_high),
@@ -194,7 +199,7 @@ pad: OpDef = structural(
 )  # fmt: skip
 
 
-def _concatenate_transpose(cts: Any, i: int, xs: Any, dimension: int) -> Tensor:
+def _concatenate_transpose(cts: Tensors, i: int, xs: Tensors, dimension: int) -> Tensor:
     ct, start = cts[0], sum(x.shape[dimension] for x in xs[:i])
     return sliced(ct, dimension, start, start + xs[i].shape[dimension])
 
@@ -229,11 +234,11 @@ iota: OpDef = nondifferentiable(
 # ---------------------------------------------------------------- slices whose place is computed
 
 
-def _dynamic_slice_transpose(cts: Any, i: int, xs: Any, slice_sizes: Shape) -> Tensor:
+def _dynamic_slice_transpose(cts: Tensors, i: int, xs: Tensors, slice_sizes: Shape) -> Tensor:
     return dynamic_update_slice(full_like(xs[0], 0), cts[0], *xs[1:])
 
 
-def _dynamic_slice_batch(xs: Any, mapped: Any, size: int, slice_sizes: Shape) -> list[Tensor]:
+def _dynamic_slice_batch(xs: Tensors, mapped: Sequence[bool], size: int, slice_sizes: Shape) -> list[Tensor]:
     """The batch of a dynamic slice; mapped starts give a gather."""
     x, *starts = xs
     if not any(mapped[1:]):
@@ -278,14 +283,14 @@ dynamic_slice: OpDef = structural(
 )  # fmt: skip
 
 
-def _update_transpose(cts: Any, i: int, xs: Any) -> MaybeZero:
+def _update_transpose(cts: Tensors, i: int, xs: Tensors) -> MaybeZero:
     ct, update, starts = cts[0], xs[1], xs[2:]
     if i == 0:
         return dynamic_update_slice(ct, full_like(update, 0), *starts)
     return dynamic_slice(ct, *starts, slice_sizes=update.shape)
 
 
-def _update_batch(xs: Any, mapped: Any, size: int) -> list[Tensor]:
+def _update_batch(xs: Tensors, mapped: Sequence[bool], size: int) -> list[Tensor]:
     """The batch of a dynamic update; mapped starts give a scatter."""
     x, update, *starts = xs
     if not any(mapped[2:]):

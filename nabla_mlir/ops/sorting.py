@@ -19,6 +19,7 @@ from nabla_mlir.table.batching import all_prefixed
 from nabla_mlir.table.kinds import general
 from nabla_mlir.table.regions import body_of
 from nabla_mlir.table.registry import MaybeZero, OpDef, Region, Zero, clone_op
+from nabla_mlir.table.rules import MaybeZeros, Tensors
 from nabla_mlir.table.samples import Case
 from nabla_mlir.table.tensor import Tensor
 from nabla_mlir.table.traits import ONE_BY_ONE
@@ -64,10 +65,8 @@ def _with_payload(source: Region, payload: ir.Type) -> Any:
     return emit
 
 
-def _sort_jvp(outs: Any, xs: Any, tangents: Any, dimension: int, is_stable: bool, comparator: Any) -> list[MaybeZero]:
-    """The forward rule: tangents move as their primals do. A sort that also carries indices gives the indices for a gather
-    of the tangents.
-    """
+def _sort_with_order(xs: Sequence[Tensor], dimension: int, is_stable: bool, comparator: Any) -> list[Tensor]:
+    """The sorted operands, and the indices from which their elements came: a sort that also carries indices."""
     dimension %= xs[0].ndim
     position = iota(shape=xs[0].shape, dtype=np.dtype(np.int32), iota_dimension=dimension)
     params = {"dimension": dimension, "is_stable": is_stable}
@@ -78,15 +77,17 @@ def _sort_jvp(outs: Any, xs: Any, tangents: Any, dimension: int, is_stable: bool
             attributes={k: sort.attributes[k].encode(v) for k, v in params.items()},  # type: ignore[arg-type]
         )  # fmt: skip
         _with_payload(comparator, tensor_type((), position.dtype))(op.regions[0], None, None)
-        results = [Tensor(r) for r in op.results]
-    else:
-        results = sort.apply([*xs, position], {**params, "comparator": comparator})
-    *values, order = results
-    outs[:] = values
-    return [t if isinstance(t, Zero) else along_axis(t, order, dimension) for t in tangents]
+        return [Tensor(r) for r in op.results]
+    return sort.apply([*xs, position], {**params, "comparator": comparator})
 
 
-def _sort_batch(xs: Any, mapped: Any, size: int, dimension: int, **params: Any) -> list[Tensor]:
+def _sort_jvp(outs: Tensors, xs: Tensors, tangents: MaybeZeros, dimension: int, **_: Any) -> list[MaybeZero]:
+    """The forward rule: tangents move as their primals do."""
+    *_values, order = outs
+    return [t if isinstance(t, Zero) else along_axis(t, order, dimension % order.ndim) for t in tangents]
+
+
+def _sort_batch(xs: Tensors, mapped: Sequence[bool], size: int, dimension: int, **params: Any) -> list[Tensor]:
     dimension = dimension + 1 if dimension >= 0 else dimension  # a negative dimension counts from the end, so it does not shift
     return sort.apply(all_prefixed(xs, mapped, size), {"dimension": dimension, **params})
 
@@ -97,7 +98,8 @@ sort: OpDef = general(
     instructions=ONE_BY_ONE, updates=lambda op: range(len(op.operands)),
     attributes={"dimension": I64, "is_stable": Bool}, defaults={"dimension": -1, "is_stable": False},
     regions=("comparator",), comparators=("comparator",), emit_region=emit_comparator, read_region=read_comparator,
-    result=lambda *xs, **_: [(x.shape, x.dtype) for x in xs], jvp=_sort_jvp, batch=_sort_batch, multi=True,
+    result=lambda *xs, **_: [(x.shape, x.dtype) for x in xs], multi=True,
+    augmented=_sort_with_order, jvp=_sort_jvp, batch=_sort_batch,
     sample=[Case(((2, 5),), {"dimension": 1, "is_stable": True, "comparator": "LT"}, numpy=lambda x: np.sort(x, 1)),
             Case(((4, 2),), {"dimension": 0, "is_stable": True, "comparator": "GT"}, numpy=lambda x: -np.sort(-x, 0))],
 )  # fmt: skip

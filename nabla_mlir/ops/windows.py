@@ -30,6 +30,7 @@ from nabla_mlir.table.batching import all_prefixed, batch_by_decomposition
 from nabla_mlir.table.forward import jvp_by_decomposition
 from nabla_mlir.table.kinds import general
 from nabla_mlir.table.registry import ZERO, MaybeZero, OpDef, Params, Zero, add_any
+from nabla_mlir.table.rules import MaybeZeros, Tensors
 from nabla_mlir.table.samples import Case, booleans
 from nabla_mlir.table.tensor import Tensor, full, full_like, splat_of
 
@@ -170,18 +171,18 @@ def _result(*xs: Tensor, window_dimensions: Shape, body: Any, **geometry: Any) -
     return [(shape, i.dtype) for i in xs[count:]]
 
 
-def _jvp(outs: Any, xs: Any, tangents: Any, *, body: Any, **params: Any) -> list[MaybeZero]:
+def _jvp(outs: Tensors, xs: Tensors, tangents: MaybeZeros, *, body: Any, **params: Any) -> Sequence[MaybeZero]:
     count = len(xs) // 2
     if all(isinstance(t, Zero) for t in tangents) or body in ("and", "or", "xor"):
         return [ZERO] * count
     if count == 1 and body == "add":
         return [_sum_tangent(xs, tangents, params)]
-    if count == 1 and body in ("max", "min") and isinstance(tangents[1], Zero):
+    if count == 1 and body in ("max", "min") and isinstance(tangents[1], Zero) and isinstance(tangents[0], Tensor):
         return [_extremum_tangent(xs, tangents[0], body, params)]
     return jvp_by_decomposition(folded)(outs, xs, tangents, body=body, **params)
 
 
-def _sum_tangent(xs: Any, tangents: Any, params: Params) -> MaybeZero:
+def _sum_tangent(xs: Sequence[Tensor], tangents: Sequence[MaybeZero], params: Params) -> MaybeZero:
     (x, _), (t, t_init) = xs, tangents
     total: MaybeZero = ZERO
     if not isinstance(t, Zero):
@@ -194,7 +195,7 @@ def _sum_tangent(xs: Any, tangents: Any, params: Params) -> MaybeZero:
     return add_any(total, expand_scalar(t_init, counts) * entries)
 
 
-def _extremum_tangent(xs: Any, t: Tensor, body: str, params: Params) -> Tensor:
+def _extremum_tangent(xs: Sequence[Tensor], t: Tensor, body: str, params: Params) -> Tensor:
     """The tangent of the first element of each window that attains the extremum."""
     x, init = xs
     wins = "GE" if body == "max" else "LE"
@@ -226,8 +227,8 @@ def holds(wins: Any, a: Tensor, b: Tensor) -> Tensor:
 
 
 def _transpose(
-    cts: Any, i: int, xs: Any, *, body: Any, window_dimensions: Shape, window_strides: Shape, base_dilations: Shape,
-    window_dilations: Shape, padding: Any,
+    cts: Tensors, i: int, xs: Tensors, *, body: Any, window_dimensions: Shape,
+    window_strides: Shape, base_dilations: Shape, window_dilations: Shape, padding: Any,
 ) -> MaybeZero:  # fmt: skip
     """The cotangent of an element is the sum of the cotangents of the windows that contain it: a window sum of the dilated
     cotangent.
@@ -253,7 +254,7 @@ def prefixed_geometry(params: Params) -> Params:
             for k, v in params.items()}  # fmt: skip
 
 
-def _batch(xs: Any, mapped: Any, size: int, **params: Any) -> list[Tensor]:
+def _batch(xs: Tensors, mapped: Sequence[bool], size: int, **params: Any) -> Sequence[Tensor]:
     count = len(xs) // 2
     if any(mapped[count:]):
         return batch_by_decomposition(folded)(xs, mapped, size, **params)

@@ -16,17 +16,16 @@ from nabla_mlir.dialects.ad_rules import CheckpointOp
 from nabla_mlir.dialects.regions import made_by
 from nabla_mlir.dialects.stablehlo import Bool, String
 from nabla_mlir.ops.barrier import optimization_barrier
-from nabla_mlir.rules.control import active_results, branch_batched, branch_pushed, control
-from nabla_mlir.rules.custom_values import settle_regions
+from nabla_mlir.rules.control import active_results, branch_batched, branch_pushed, control, untouched, with_tangents
+from nabla_mlir.rules.custom_values import apply_rules_in
 from nabla_mlir.rules.masks import remasked
 from nabla_mlir.rules.policies import SAVED, attributes_of, emit_checkpoint, exposed
-from nabla_mlir.rules.reverse import Cotangents, accumulate, active_values, pull_back
+from nabla_mlir.rules.reverse import accumulate, active_values, pull_back
 from nabla_mlir.sparsity import operands as patterns
-from nabla_mlir.table.batching import Mapped
-from nabla_mlir.table.forward import Tangents
 from nabla_mlir.table.kinds import general
-from nabla_mlir.table.regions import TrackedValues, body_of, captures_of, clone_body, replace
+from nabla_mlir.table.regions import body_of, captures_of, clone_body
 from nabla_mlir.table.registry import REGISTRY, ZERO, MaybeZero, OpDef, materialize
+from nabla_mlir.table.rules import Batch, ControlRules, Cotangents, Pulled, Pushed, Tangents
 from nabla_mlir.table.samples import Case
 from nabla_mlir.table.tensor import Tensor, wrap
 
@@ -40,19 +39,18 @@ name: OpDef = general(
 )  # fmt: skip
 
 
-def _jvp(op: ir.Operation, tangents: Tangents) -> None:
+def _jvp(op: ir.Operation, tangents: Tangents) -> Pushed:
     _, ops, outputs = body_of(op.regions[0])
     active = active_results(op, set(tangents))
     if not active:
-        return
+        return untouched(op)
     with ir.InsertionPoint(op):
         results = emit_checkpoint(lambda _: branch_pushed(ops, outputs, tangents, active), attributes_of(op))
     n = len(op.results)
-    tangents.update((results[i].value, t) for i, t in zip(active, results[n:], strict=True))
-    replace(op, results[:n])
+    return with_tangents(results[:n], active, results[n:])
 
 
-def _vjp(op: ir.Operation, active: set[ir.Value], cts: Sequence[MaybeZero]) -> Cotangents:
+def _vjp(op: ir.Operation, active: set[ir.Value], cts: Sequence[MaybeZero]) -> Pulled:
     """Emits the pullback as a region that recomputes the values which the policy did not save."""
     captures = [v for v in captures_of(op) if v in active]
     new = exposed(op)
@@ -63,39 +61,42 @@ def _vjp(op: ir.Operation, active: set[ir.Value], cts: Sequence[MaybeZero]) -> C
     def make(_: list[Tensor]) -> list[Tensor]:
         mapping: dict[ir.Value, ir.Value] = {}
         clones = clone_body(ops, mapping)
-        marks = TrackedValues([mapping[v] for v in values])
+        copies = [mapping[v] for v in values]
         varying = active_values(clones, captures)
         cotangents: Cotangents = {}
         for r, ct in zip(outputs, cts, strict=False):
             accumulate(cotangents, mapping.get(r, r), ct, varying)
-        pull_back(clones, varying, cotangents)
+        replacements = pull_back(clones, varying, cotangents)
         outs = [materialize(cotangents.get(v, ZERO), wrap(v)) for v in captures]
-        for copy, value in zip(marks.release(), values.values(), strict=True):
-            made_by = copy.owner
+        for old, value in zip(copies, values.values(), strict=True):
+            copy = replacements.get(old, old)
+            maker = copy.owner
             copy.replace_all_uses_with(value)
-            if made_by.name == "ad.name":  # what it names is the same value
-                made_by.operands[0].replace_all_uses_with(value)
+            if maker.name == "ad.name":  # what it names is the same value
+                maker.operands[0].replace_all_uses_with(value)
         return outs
 
+    whole = [wrap(r) for r in new.results][: len(op.results)]
     if not captures:
-        return {}
+        return Pulled({}, whole)
     results = remasked(emit_checkpoint(make, attributes_of(new, recompute=Bool.encode(True))), cts)
-    settle_regions(new, active)
-    return dict(zip(captures, results, strict=True))
+    apply_rules_in(new, active)
+    return Pulled(dict(zip(captures, results, strict=True)), whole)
 
 
-def _batch(op: ir.Operation, mapped: Mapped, size: int, unmapped: dict[ir.Value, ir.Value]) -> None:
+def _batch(op: ir.Operation, batch: Batch) -> None:
     _, ops, outputs = body_of(op.regions[0])
     wanted = [True] * len(outputs)
     attributes = {key: op.attributes[key] for key in op.attributes}
-    results = emit_checkpoint(lambda _: branch_batched(ops, outputs, wanted, mapped, size, unmapped), attributes)
-    mapped.update(zip(op.results, results, strict=True))
+    results = emit_checkpoint(lambda _: branch_batched(ops, outputs, wanted, batch), attributes)
+    for old, new in zip(op.results, results, strict=True):
+        batch.bind(old, new)
 
 
 checkpoint: OpDef = control(
-    CheckpointOp.name, "A region that reverse mode computes again instead of keeping its values.", _jvp, _vjp, _batch,
-    "once", active_results,
-)
+    CheckpointOp.name, "A region that reverse mode computes again instead of keeping its values.",
+    ControlRules(_jvp, _vjp, _batch, active_results), runs="once",
+)  # fmt: skip
 
 
 def emit_body(op: ir.Operation) -> list[Tensor]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 from iree.compiler import ir
@@ -15,26 +14,25 @@ from iree.compiler import ir
 from nabla_mlir.dialects.regions import nested
 from nabla_mlir.ops.logic import clamp, compare, logical_and, logical_not, select
 from nabla_mlir.ops.reduction import reduce
-from nabla_mlir.rules.custom_values import settle_regions
+from nabla_mlir.rules.custom_values import values_by_rules
 from nabla_mlir.rules.gates import batch_gated, choose, gated
 from nabla_mlir.rules.loop_body import active_carries
 from nabla_mlir.rules.loop_reverse import while_vjp
 from nabla_mlir.rules.loops import find_counter
 from nabla_mlir.rules.masks import remasked
-from nabla_mlir.rules.reverse import Cotangents, accumulate, active_values, pull_back
-from nabla_mlir.table.batching import LIVE, Mapped, batch_ops, prefixed, varying_values
-from nabla_mlir.table.forward import Tangents, carries_tangent, push_forward
+from nabla_mlir.rules.reverse import accumulate, active_values, pull_back
+from nabla_mlir.table.batching import batch_ops, prefixed, varying_values, with_axis
+from nabla_mlir.table.forward import carries_tangent, push_forward
 from nabla_mlir.table.regions import (
-    TrackedValues,
     body_of,
     captures_of,
     clone_body,
     emit_case,
     emit_while,
     fixed_point,
-    replace,
 )
-from nabla_mlir.table.registry import UNSUPPORTED, ZERO, MaybeZero, OpDef, materialize, register
+from nabla_mlir.table.registry import ZERO, MaybeZero, OpDef, materialize, register
+from nabla_mlir.table.rules import Batch, ControlRules, Cotangents, Pulled, Pushed, Tangents
 from nabla_mlir.table.tensor import Tensor, full, wrap
 from nabla_mlir.table.traits import LONG
 
@@ -44,12 +42,12 @@ BOOL = np.dtype(bool)
 # ---------------------------------------------------------------- while
 
 
-def _while_jvp(op: ir.Operation, tangents: Tangents) -> None:
+def _while_jvp(op: ir.Operation, tangents: Tangents) -> Pushed:
     """Emits one loop that carries the primal values and the tangents of the carries that vary."""
     active = active_carries(op, set(tangents))
     inits = [wrap(v) for v in op.operands]
     if not active:
-        return
+        return untouched(op)
     n = len(inits)
 
     def condition(carry: list[Tensor]) -> Tensor:
@@ -69,20 +67,31 @@ def _while_jvp(op: ir.Operation, tangents: Tangents) -> None:
     with ir.InsertionPoint(op):
         seeds = [materialize(tangents.get(op.operands[i], ZERO), inits[i]) for i in active]
         results = emit_while([*inits, *seeds], condition, body, like=op)
-    for i, tangent in zip(active, results[n:], strict=True):
-        tangents[results[i].value] = tangent
-    replace(op, results[:n])
+    return with_tangents(results[:n], active, results[n:])
 
 
-def _pushed(ops: Any, outputs: Any, mapping: dict[ir.Value, ir.Value], tangents: Tangents) -> list[Tensor]:
+def untouched(op: ir.Operation) -> Pushed:
+    """An operation whose results have no tangents."""
+    return Pushed([wrap(r) for r in op.results], [ZERO] * len(op.results))
+
+
+def with_tangents(values: Sequence[Tensor], indices: Sequence[int], tangents: Sequence[MaybeZero]) -> Pushed:
+    """The results of an operation, of which only those at `indices` have tangents."""
+    by_index = dict(zip(indices, tangents, strict=True))
+    return Pushed(values, [by_index.get(i, ZERO) for i in range(len(values))])
+
+
+def _pushed(
+    ops: Sequence[ir.Operation], outputs: Sequence[ir.Value], mapping: dict[ir.Value, ir.Value], tangents: Tangents
+) -> list[Tensor]:
     """Emits a copy of a body and its tangents (into `tangents`); returns the values that the body returns."""
     clones = clone_body(ops, mapping)
-    marks = TrackedValues([mapping.get(v, v) for v in outputs])
-    push_forward(clones, tangents)
-    return [wrap(v) for v in marks.release()]
+    outs = [mapping.get(v, v) for v in outputs]
+    replacements = push_forward(clones, tangents)
+    return [wrap(replacements.get(v, v)) for v in outs]
 
 
-def _while_batch(op: ir.Operation, mapped: Mapped, size: int, unmapped: dict[ir.Value, ir.Value]) -> None:
+def _while_batch(op: ir.Operation, batch: Batch) -> None:
     """Batches a loop. If the predicate is unmapped, the result is one loop with a batched body.
 
     If the predicate is mapped, the loop runs until the predicate of every entry is false.
@@ -90,55 +99,34 @@ def _while_batch(op: ir.Operation, mapped: Mapped, size: int, unmapped: dict[ir.
     arguments, ops, outputs = body_of(op.regions[1])
     tests, test_ops, (predicate,) = body_of(op.regions[0])
     changing = {i for i, (a, r) in enumerate(zip(arguments, outputs, strict=True)) if a != r}
-    varying, per_entry = _varying_carries(op, mapped, changing)
-    inits = [mapped[v] if v in mapped else wrap(unmapped.get(v, v)) for v in op.operands]
-    inits = [prefixed(x, size) if i in varying and op.operands[i] not in mapped else x for i, x in enumerate(inits)]
-
-    # Emits the condition, or the body, on batched carries. The caller reads results through the returned function.
-    def run(
-        region_ops: Any, region_arguments: Any, carry: Sequence[Tensor], alive: Tensor | None, gate: bool
-    ) -> Callable[[ir.Value, bool], Tensor]:
-        """Emits the operations of a region on the carries; returns a function from a value of the region to its batch."""
-        inner: Mapped = dict(mapped)
-        same = dict(unmapped)
-        if alive is not None:
-            inner[LIVE] = alive
-        for i, (a, c) in enumerate(zip(region_arguments, carry, strict=True)):
-            if i in varying:
-                inner[a] = gated(alive, c) if alive is not None and gate else c
-            else:
-                same[a] = c.value
-        if alive is not None and gate:
-            batch_gated(region_ops, inner, same, size, alive, region_arguments)
-        else:
-            batch_ops(region_ops, inner, size, unmapped=same)
-
-        def value(v: ir.Value, wanted: bool) -> Tensor:
-            if v in inner:
-                return inner[v]
-            x = wrap(same.get(v, v))
-            return prefixed(x, size) if wanted else x
-
-        return value
+    varying, per_entry = _varying_carries(op, batch, changing)
+    inits = [with_axis(batch, v, i in varying) for i, v in enumerate(op.operands)]
 
     def test(carry: Sequence[Tensor], alive: Tensor | None = None) -> Tensor:
-        return run(test_ops, tests, carry, alive, gate=False)(predicate, per_entry)
+        inner = batch.inner(alive)
+        for i, (a, c) in enumerate(zip(tests, carry, strict=True)):
+            inner.bind(a, c, i in varying)
+        batch_ops(test_ops, inner)
+        return with_axis(inner, predicate, per_entry)
 
     def step(carry: Sequence[Tensor], alive: Tensor | None = None) -> list[Tensor]:
-        value = run(ops, arguments, carry, alive, gate=True)
-        return [value(r, i in varying) for i, r in enumerate(outputs)]
+        inner = batch.inner(alive)
+        for i, (a, c) in enumerate(zip(arguments, carry, strict=True)):
+            inner.bind(a, c if alive is None or i not in varying else gated(alive, c), i in varying)
+        if alive is None:
+            batch_ops(ops, inner)
+        else:
+            batch_gated(ops, inner, alive, arguments)
+        return [with_axis(inner, r, i in varying) for i, r in enumerate(outputs)]
 
     own = varying & changing
-    emit = functools.partial(_while_per_entry, live=mapped.get(LIVE), own=own) if per_entry else emit_while
+    emit = functools.partial(_while_per_entry, live=batch.live, own=own) if per_entry else emit_while
     results = emit(inits, test, step, like=op)
     for i, (old, new) in enumerate(zip(op.results, results, strict=True)):
-        if i in varying:
-            mapped[old] = new
-        else:
-            unmapped[old] = new.value
+        batch.bind(old, new, i in varying)
 
 
-def _varying_carries(op: ir.Operation, mapped: Mapped, changing: set[int]) -> tuple[set[int], bool]:
+def _varying_carries(op: ir.Operation, batch: Batch, changing: set[int]) -> tuple[set[int], bool]:
     """Finds the carries that differ between the entries of a map, as a fixed point; also tells if the predicate differs.
 
     Example: in ``while x < n: x, i = 2 * x, i + 1`` only n is mapped. Then the predicate differs between entries, and
@@ -146,7 +134,7 @@ def _varying_carries(op: ir.Operation, mapped: Mapped, changing: set[int]) -> tu
     """
     arguments, ops, outputs = body_of(op.regions[1])
     tests, test_ops, (predicate,) = body_of(op.regions[0])
-    captures = [v for v in captures_of(op) if v in mapped]
+    captures = [v for v in captures_of(op) if v in batch]
 
     def iterate(state: tuple[set[int], bool]) -> tuple[set[int], bool]:
         varying, _ = state
@@ -155,12 +143,13 @@ def _varying_carries(op: ir.Operation, mapped: Mapped, changing: set[int]) -> tu
         per_entry = predicate in varying_values(test_ops, [*(tests[i] for i in more), *captures])
         return more | changing if per_entry else more, per_entry  # an entry that is done keeps its own value
 
-    return fixed_point(({i for i, v in enumerate(op.operands) if v in mapped}, False), iterate)
+    return fixed_point(({i for i, v in enumerate(op.operands) if v in batch}, False), iterate)
 
 
 def _while_per_entry(
-    inits: Any, test: Any, step: Any, like: ir.Operation, *, live: Tensor | None, own: set[int]
-) -> list[Tensor]:
+    inits: Sequence[Tensor], test: Callable[..., Tensor], step: Callable[..., list[Tensor]], like: ir.Operation, *,
+    live: Tensor | None, own: set[int],
+) -> list[Tensor]:  # fmt: skip
     """Emits a loop that runs while the predicate of any entry holds; an entry that has ended keeps its exact values.
 
     The predicate is a carry, so it is computed once per iteration.
@@ -197,19 +186,16 @@ def _branches(op: ir.Operation) -> list[tuple[list[ir.Operation], list[ir.Value]
     return [body_of(region)[1:] for region in op.regions]
 
 
-def _case_jvp(op: ir.Operation, tangents: Tangents) -> None:
+def _case_jvp(op: ir.Operation, tangents: Tangents) -> Pushed:
     """Emits one choice with the same index, whose branches return results and tangents."""
     active = active_results(op, set(tangents))
     if not active:
-        return
-
+        return untouched(op)
     with ir.InsertionPoint(op):
         branches = [functools.partial(branch_pushed, *b, tangents, active) for b in _branches(op)]
         results = emit_case(wrap(op.operands[0]), branches)
     n = len(op.results)
-    for i, tangent in zip(active, results[n:], strict=True):
-        tangents[results[i].value] = tangent
-    replace(op, results[:n])
+    return with_tangents(results[:n], active, results[n:])
 
 
 def branch_pushed(
@@ -230,7 +216,7 @@ def active_results(op: ir.Operation, roots: set[ir.Value]) -> list[int]:
     return sorted(active)
 
 
-def _case_vjp(op: ir.Operation, active: set[ir.Value], cts: Sequence[MaybeZero]) -> Cotangents:
+def _case_vjp(op: ir.Operation, active: set[ir.Value], cts: Sequence[MaybeZero]) -> Pulled:
     """Emits a second choice with the same index; each of its branches recomputes a branch and pulls cotangents back through it.
 
     The values inside a branch are not visible outside it, so they are recomputed. IREE shares nothing between the two
@@ -238,7 +224,7 @@ def _case_vjp(op: ir.Operation, active: set[ir.Value], cts: Sequence[MaybeZero])
     """
     captures = [v for v in captures_of(op) if v in active]
 
-    def branch(ops: Any, outputs: Any) -> Callable[[], list[Tensor]]:
+    def branch(ops: Sequence[ir.Operation], outputs: Sequence[ir.Value]) -> Callable[[], list[Tensor]]:
         def make() -> list[Tensor]:
             mapping: dict[ir.Value, ir.Value] = {}
             clones = clone_body(ops, mapping)
@@ -252,73 +238,63 @@ def _case_vjp(op: ir.Operation, active: set[ir.Value], cts: Sequence[MaybeZero])
         return make
 
     if not captures:
-        return {}
+        return Pulled({})
     results = remasked(emit_case(wrap(op.operands[0]), [branch(*b) for b in _branches(op)]), cts)
-    settle_regions(op, active)
-    return dict(zip(captures, results, strict=True))
+    return Pulled(dict(zip(captures, results, strict=True)), values_by_rules(op, active))
 
 
-def _case_batch(op: ir.Operation, mapped: Mapped, size: int, unmapped: dict[ir.Value, ir.Value]) -> None:
+def _case_batch(op: ir.Operation, batch: Batch) -> None:
     """Batches a choice. If the index is unmapped, the result is one choice between batched branches.
 
     If the index is mapped, every branch runs, and a selection picks the result of each entry.
     """
     index = op.operands[0]
     branches = _branches(op)
-    captures = [v for v in captures_of(op) if v in mapped]
+    captures = [v for v in captures_of(op) if v in batch]
 
-    if index in mapped:
-        masks = _masks(mapped[index], len(branches))
-        outs = [_branch_gated(*b, mapped, size, unmapped, t) for b, t in zip(branches, masks, strict=True)]
+    if index in batch:
+        masks = _masks(batch[index], len(branches))
+        outs = [_branch_gated(*b, batch, t) for b, t in zip(branches, masks, strict=True)]
         results = outs[-1]
         for values, entries in zip(reversed(outs[:-1]), reversed(masks[:-1]), strict=True):
             results = [choose(entries, a, b) for a, b in zip(values, results, strict=True)]
-        mapped.update(zip(op.results, results, strict=True))
+        for old, new in zip(op.results, results, strict=True):
+            batch.bind(old, new)
         return
     wanted = [any(b[1][i] in varying_values(b[0], captures) for b in branches) for i in range(len(op.results))]
-    bodies = [functools.partial(branch_batched, *b, wanted, mapped, size, unmapped) for b in branches]
-    results = emit_case(wrap(unmapped.get(index, index)), bodies)
+    bodies = [functools.partial(branch_batched, *b, wanted, batch) for b in branches]
+    results = emit_case(batch[index], bodies)
     for old, new, is_mapped in zip(op.results, results, wanted, strict=True):
-        if is_mapped:
-            mapped[old] = new
-        else:
-            unmapped[old] = new.value
+        batch.bind(old, new, is_mapped)
 
 
 def branch_batched(
-    ops: Sequence[ir.Operation], outputs: Sequence[ir.Value], wanted: Sequence[bool], mapped: Mapped, size: int,
-    unmapped: dict[ir.Value, ir.Value],
-) -> list[Tensor]:  # fmt: skip
+    ops: Sequence[ir.Operation], outputs: Sequence[ir.Value], wanted: Sequence[bool], batch: Batch
+) -> list[Tensor]:
     """Emits the batch of a body without arguments; the results that are `wanted` to carry the mapped axis do."""
-    inner, same = dict(mapped), dict(unmapped)
-    batch_ops(ops, inner, size, unmapped=same)
-    outs = []
-    for r, m in zip(outputs, wanted, strict=True):
-        x = inner[r] if r in inner else wrap(same.get(r, r))
-        outs.append(prefixed(x, size) if m and r not in inner else x)
-    return outs
+    inner = batch.inner()
+    batch_ops(ops, inner)
+    return [with_axis(inner, r, m) for r, m in zip(outputs, wanted, strict=True)]
 
 
 def _branch_gated(
-    ops: Sequence[ir.Operation], outputs: Sequence[ir.Value], mapped: Mapped, size: int,
-    unmapped: dict[ir.Value, ir.Value], mask: Tensor,
-) -> list[Tensor]:  # fmt: skip
+    ops: Sequence[ir.Operation], outputs: Sequence[ir.Value], batch: Batch, mask: Tensor
+) -> list[Tensor]:
     """Emits `branch_batched` for a branch that only the entries of `mask` select.
 
     A branch with a loop that may not end runs only if some entry selects it.
     """
 
     def make() -> list[Tensor]:
-        inner, same = dict(mapped), dict(unmapped)
-        inner[LIVE] = mask
-        batch_gated(ops, inner, same, size, mask)
-        return [inner[r] if r in inner else prefixed(wrap(same.get(r, r)), size) for r in outputs]
+        inner = batch.inner(mask)
+        batch_gated(ops, inner, mask)
+        return [with_axis(inner, r) for r in outputs]
 
     def untaken() -> list[Tensor]:
-        return [prefixed(full(x.shape, 0, x.dtype), size) for x in map(wrap, outputs)]
+        return [prefixed(full(x.shape, 0, x.dtype), batch.size) for x in map(wrap, outputs)]
 
-    if LIVE in mapped:
-        mask = logical_and(mapped[LIVE], mask)
+    if batch.live is not None:
+        mask = logical_and(batch.live, mask)
     may_not_end = any(o.name == "stablehlo.while" and find_counter(o) is None for op in ops for o in [*nested(op), op])
     return emit_case(_any(mask), [make, untaken]) if may_not_end else make()
 
@@ -335,19 +311,15 @@ def _masks(index: Tensor, branches: int) -> list[Tensor]:
     return [compare(index, full(index.shape, i, index.dtype), comparison_direction="EQ") for i in range(branches)]
 
 
-def control(name: str, doc: str, jvp: Any, vjp: Any, batch: Any, runs: str = "", active: Any = None) -> OpDef:
-    """Registers a record whose rules get the operation itself, because they rewrite its regions."""
-    record = OpDef(
-        name=name, kind="control", doc=doc, jvp=jvp, batch=batch, multi=True, vjp=vjp, runs=runs, active=active,
-        instructions=LONG,
-        transpose=UNSUPPORTED("control flow is transposed by its own vjp rule"),
-    )  # fmt: skip
-    return register(record)
+def control(name: str, doc: str, rules: ControlRules, runs: str = "") -> OpDef:
+    """Registers a record of control flow."""
+    return register(OpDef(name=name, kind="control", doc=doc, control=rules, multi=True, runs=runs, instructions=LONG))
 
 
 while_: OpDef = control(
-    "stablehlo.while", "The body repeated while the condition holds.", _while_jvp, while_vjp, _while_batch, "loop", active_carries
-)
-_CHOICE = (_case_jvp, _case_vjp, _case_batch, "choice", active_results)
-if_: OpDef = control("stablehlo.if", "One of two branches, by a truth value.", *_CHOICE)
-case: OpDef = control("stablehlo.case", "One of several branches, by an integer.", *_CHOICE)
+    "stablehlo.while", "The body repeated while the condition holds.",
+    ControlRules(_while_jvp, while_vjp, _while_batch, active_carries), runs="loop",
+)  # fmt: skip
+_CHOICE = ControlRules(_case_jvp, _case_vjp, _case_batch, active_results)
+if_: OpDef = control("stablehlo.if", "One of two branches, by a truth value.", _CHOICE, runs="choice")
+case: OpDef = control("stablehlo.case", "One of several branches, by an integer.", _CHOICE, runs="choice")

@@ -21,14 +21,15 @@ from nabla_mlir.dialects.regions import nested
 from nabla_mlir.dialects.stablehlo import String
 from nabla_mlir.dialects.types import shape_and_dtype, tensor_type
 from nabla_mlir.ops.shape import reduce_sum, reshape
-from nabla_mlir.rules.control import control
+from nabla_mlir.rules.control import control, with_tangents
 from nabla_mlir.rules.custom_regions import emit_rule
-from nabla_mlir.rules.reverse import Cotangents, accumulate, placeholder, pulled, transposed
-from nabla_mlir.table.batching import Mapped, all_prefixed, batch_ops, prefixed
-from nabla_mlir.table.forward import Tangents, recorded
+from nabla_mlir.rules.reverse import accumulate, placeholder, pulled, transposed
+from nabla_mlir.table.batching import all_prefixed, batch_ops, with_axis
+from nabla_mlir.table.forward import recorded
 from nabla_mlir.table.kinds import general
-from nabla_mlir.table.regions import TrackedValues, body_of, captures_of, fill, reads_of, replace
-from nabla_mlir.table.registry import UNSUPPORTED, ZERO, MaybeZero, OpDef, Zero, materialize
+from nabla_mlir.table.regions import Replacements, body_of, captures_of, fill, reads_of, substitute
+from nabla_mlir.table.registry import UNSUPPORTED, ZERO, MaybeZero, OpDef, materialize
+from nabla_mlir.table.rules import Batch, ControlRules, Cotangents, Pulled, Pushed, Tangents
 from nabla_mlir.table.tensor import Tensor, wrap
 
 
@@ -43,28 +44,27 @@ def _refuse_active_captures(op: ir.Operation, active: Collection[ir.Value]) -> N
         )  # fmt: skip
 
 
-def _take_values(op: ir.Operation, outs: Sequence[Tensor], new_ops: Sequence[ir.Operation]) -> list[ir.Value]:
-    """Replaces the results of `op` by the values that the rule computed; returns these values.
+def _own_values(op: ir.Operation, outs: Sequence[Tensor], new_ops: Sequence[ir.Operation]) -> list[Tensor]:
+    """The results that the rule computed by `new_ops`, each as a value of its own.
 
-    If the rule returns one of its arguments, the result becomes a copy of it, because its tangent differs from that of
-    the argument.
+    If the rule returns one of its arguments, the result is a copy of it, because its tangent differs from that of the
+    argument.
     """
     fresh = {r for new in new_ops for r in new.results}
     values = []
-    for result, out in zip(op.results, outs, strict=True):
+    for out in outs:
         if out.value not in fresh:
             with ir.InsertionPoint(op):
                 out = reshape(out, shape=out.shape)
         fresh.discard(out.value)  # a value that is returned twice stands for one result
-        result.replace_all_uses_with(out.value)
-        values.append(out.value)
+        values.append(out)
     return values
 
 
 # ---------------------------------------------------------------- custom_jvp
 
 
-def _custom_jvp_jvp(op: ir.Operation, tangents: Tangents) -> None:
+def _custom_jvp_jvp(op: ir.Operation, tangents: Tangents) -> Pushed:
     _refuse_active_captures(op, tangents)
     view = CustomJvpOp(op)
     operands = list(op.operands)
@@ -72,11 +72,10 @@ def _custom_jvp_jvp(op: ir.Operation, tangents: Tangents) -> None:
         seeds = [materialize(tangents.get(operands[i], ZERO), wrap(operands[i])).value for i in view.wrt]
         outs, new_ops = recorded(lambda: emit_rule(op, 1, [*operands, *seeds]))
     n = len(op.results)
-    values = _take_values(op, outs[:n], new_ops)
-    tangents.update((values[i], t) for i, t in zip(view.of, outs[n:], strict=True))
+    return with_tangents(_own_values(op, outs[:n], new_ops), view.of, outs[n:])
 
 
-def _custom_jvp_vjp(op: ir.Operation, active: set[ir.Value], cts: Sequence[MaybeZero]) -> Cotangents:
+def _custom_jvp_vjp(op: ir.Operation, active: set[ir.Value], cts: Sequence[MaybeZero]) -> Pulled:
     """Transposes the rule, which is linear in the tangents."""
     _refuse_active_captures(op, active)
     view = CustomJvpOp(op)
@@ -86,25 +85,33 @@ def _custom_jvp_vjp(op: ir.Operation, active: set[ir.Value], cts: Sequence[Maybe
         seeds = [materialize(holders.get(i, ZERO), wrap(operands[i])).value for i in view.wrt]
         outs, new_ops = recorded(lambda: emit_rule(op, 1, [*operands, *seeds]))
     n = len(op.results)
-    _take_values(op, outs[:n], new_ops)
-    tangents = TrackedValues([t.value for t in outs[n:]])
-    linear = _through_values(new_ops, [h.value for h in holders.values()])
-    out_tangents = [wrap(t) for t in tangents.release()]
+    outs = [*_own_values(op, outs[:n], new_ops), *outs[n:]]
+    linear, replacements = _through_values(new_ops, [h.value for h in holders.values()])
+    outs = _replaced(outs, replacements)
     out_cts = [cts[i] for i in view.of]
-    in_cts = pulled(f"the transpose of the rule of {view.label}", out_tangents, linear, list(holders.values()), out_cts)
+    what = f"the transpose of the rule of {view.label}"
+    in_cts, replacements = pulled(what, outs[n:], linear, list(holders.values()), out_cts)
     result: Cotangents = {}
     for i, ct in zip(holders, in_cts, strict=True):
         accumulate(result, operands[i], ct, active)
-    return result
+    return Pulled(result, _replaced(outs[:n], replacements))
 
 
-def _through_values(ops: Sequence[ir.Operation], roots: Sequence[ir.Value]) -> list[ir.Operation]:
-    """Returns `ops` in which each function with a forward rule that is applied to a tangent is replaced by its body.
+def _replaced(values: Sequence[Tensor], replacements: Replacements) -> list[Tensor]:
+    return [wrap(replacements.get(v.value, v.value)) for v in values]
+
+
+def _through_values(
+    ops: Sequence[ir.Operation], roots: Sequence[ir.Value]
+) -> tuple[list[ir.Operation], Replacements]:
+    """Returns `ops` in which each function with a forward rule that is applied to a tangent is replaced by its body, and
+    the replacements of results.
 
     Such a function is linear in the tangent, so the transpose of its body is the transpose of its rule. Applying the
     rule instead would not end if the rule calls its own function on a tangent.
     """
     plain: list[ir.Operation] = []
+    replacements: Replacements = {}
     varying = set(roots)
     for op in ops:
         if not any(v in varying for v in reads_of(op)):
@@ -113,41 +120,36 @@ def _through_values(ops: Sequence[ir.Operation], roots: Sequence[ir.Value]) -> l
         if op.name == CustomJvpOp.name:
             with ir.InsertionPoint(op):
                 outs, new_ops = recorded(functools.partial(emit_rule, op, 0, list(op.operands)))
+            inner, inner_replacements = _through_values(new_ops, [*varying, *(out.value for out in outs)])
+            outs = _replaced(outs, inner_replacements)
             varying.update(out.value for out in outs)
-            replace(op, outs)
-            plain += _through_values(new_ops, list(varying))
+            replacements |= substitute(op, outs)
+            plain += inner
         else:
             varying.update(op.results)
             plain.append(op)
-    return plain
+    return plain, replacements
 
 
 # ---------------------------------------------------------------- custom_vjp
 
 
-def _emit_fwd(op: ir.Operation) -> list[Tensor]:
-    """Emits `fwd` before the operation and replaces the operation's results by those of `fwd`; returns the residuals."""
-    operands = list(op.operands)
-    with ir.InsertionPoint(op):
-        outs, new_ops = recorded(lambda: emit_rule(op, 1, operands))
-    n = len(op.results)
-    _take_values(op, outs[:n], new_ops)
-    return outs[n:]
-
-
-def _custom_vjp_vjp(op: ir.Operation, active: set[ir.Value], cts: Sequence[MaybeZero]) -> Cotangents:
+def _custom_vjp_vjp(op: ir.Operation, active: set[ir.Value], cts: Sequence[MaybeZero]) -> Pulled:
+    """Emits `fwd` before the operation, and `bwd` with its residuals."""
     _refuse_active_captures(op, active)
     view = CustomVjpOp(op)
-    operands, results = list(op.operands), list(op.results)
-    seeds = [materialize(cts[i], wrap(results[i])).value for i in view.of]
-    residuals = [r.value for r in _emit_fwd(op)]
+    operands, n = list(op.operands), len(op.results)
+    seeds = [materialize(cts[i], wrap(op.results[i])).value for i in view.of]
+    with ir.InsertionPoint(op):
+        outs, new_ops = recorded(lambda: emit_rule(op, 1, operands))
+    values, residuals = _own_values(op, outs[:n], new_ops), [r.value for r in outs[n:]]
     result: Cotangents = {}
     for i, ct in zip(view.wrt, emit_rule(op, 2, [*residuals, *seeds]), strict=True):
         accumulate(result, operands[i], ct, active)
-    return result
+    return Pulled(result, values)
 
 
-def _custom_vjp_jvp(op: ir.Operation, tangents: Tangents) -> None:
+def _custom_vjp_jvp(op: ir.Operation, tangents: Tangents) -> Pushed:
     """Emits the forward rule: the transpose of `bwd`, which is linear in the cotangents."""
     _refuse_active_captures(op, tangents)
     view = CustomVjpOp(op)
@@ -163,16 +165,15 @@ def _custom_vjp_jvp(op: ir.Operation, tangents: Tangents) -> None:
         seeds = [tangents.get(operands[i], ZERO) for i in view.wrt]
         likes = [wrap(op.results[i]) for i in view.of]
         out_tangents = transposed(f"forward mode through the reverse rule of {view.label}", bwd, likes, seeds)
-    values = _take_values(op, outs[:n], new_ops)
-    tangents.update((values[i], t) for i, t in zip(view.of, out_tangents, strict=True) if not isinstance(t, Zero))
+    return with_tangents(_own_values(op, outs[:n], new_ops), view.of, out_tangents)
 
 
 # ---------------------------------------------------------------- batches
 
 
 def batched_region(
-    region: ir.Region, target: ir.Region, is_mapped: Sequence[bool], wanted: Sequence[bool | None], mapped: Mapped,
-    size: int, unmapped: dict[ir.Value, ir.Value], sums: Sequence[bool] = (),
+    region: ir.Region, target: ir.Region, is_mapped: Sequence[bool], wanted: Sequence[bool | None], batch: Batch,
+    sums: Sequence[bool] = (),
 ) -> list[bool]:  # fmt: skip
     """Fills `target` with the batch of a region; returns for each result if it carries the axis.
 
@@ -182,26 +183,21 @@ def batched_region(
       sums: for each result, True if it is summed over the axis.
     """
     parameters, ops, outputs = body_of(region)
-    types = [prefixed_type(p.type, size) if m else p.type for p, m in zip(parameters, is_mapped, strict=True)]
+    types = [prefixed_type(p.type, batch.size) if m else p.type for p, m in zip(parameters, is_mapped, strict=True)]
     carries: list[bool] = []
 
     def make(arguments: list[Tensor]) -> list[Tensor]:
         """Emits the batch of the region on its new arguments, and records in `carries` which results vary."""
-        inner, same = dict(mapped), dict(unmapped)
+        inner = batch.inner()
         for parameter, argument, m in zip(parameters, arguments, is_mapped, strict=True):
-            if m:
-                inner[parameter] = argument
-            else:
-                same[parameter] = argument.value
-        batch_ops(ops, inner, size, unmapped=same)
+            inner.bind(parameter, argument, m)
+        batch_ops(ops, inner)
         outs = []
         for k, (value, want) in enumerate(zip(outputs, wanted, strict=True)):
             varies = value in inner
-            x = inner[value] if varies else wrap(same.get(value, value))
-            if want and not varies:
-                x = prefixed(x, size)
+            x = with_axis(inner, value, bool(want))
             if sums and sums[k]:
-                x = reduce_sum(x if varies else prefixed(x, size), dimensions=(0,))
+                x = reduce_sum(with_axis(inner, value), dimensions=(0,))
             outs.append(x)
             carries.append(bool(varies or want))
         return outs
@@ -216,7 +212,7 @@ def prefixed_type(type: ir.Type, size: int) -> ir.Type:
     return tensor_type((size, *shape), dtype)
 
 
-def _batch(op: ir.Operation, mapped: Mapped, size: int, unmapped: dict[ir.Value, ir.Value]) -> None:
+def _batch(op: ir.Operation, batch: Batch) -> None:
     """Emits the same operation with every region batched; all its results carry the axis.
 
     An unmapped operand stays unmapped, and its cotangent is the sum over the axis. If the rule calls its own function,
@@ -224,29 +220,26 @@ def _batch(op: ir.Operation, mapped: Mapped, size: int, unmapped: dict[ir.Value,
     """
     view = CUSTOM[op.name](op)
     recursive = any(inner.name == RECUR for inner in nested(op))
-    is_mapped = [recursive or v in mapped for v in op.operands]
-    operands = [
-        mapped[v] if v in mapped else prefixed(wrap(unmapped.get(v, v)), size) if m else wrap(unmapped.get(v, v))
-        for v, m in zip(op.operands, is_mapped, strict=True)
-    ]
+    is_mapped = [recursive or v in batch for v in op.operands]
+    operands = [with_axis(batch, v, m) for v, m in zip(op.operands, is_mapped, strict=True)]
     new = stablehlo.emit(
-        op.name, [x.value for x in operands], results=[prefixed_type(r.type, size) for r in op.results],
+        op.name, [x.value for x in operands], results=[prefixed_type(r.type, batch.size) for r in op.results],
         attributes={name: op.attributes[name] for name in op.attributes}, regions=len(op.regions),
     )  # fmt: skip
     outs = [True] * len(op.results)
     active = [is_mapped[i] for i in view.wrt]
-    around = (mapped, size, unmapped)
-    batched_region(op.regions[0], new.regions[0], is_mapped, outs, *around)
+    batched_region(op.regions[0], new.regions[0], is_mapped, outs, batch)
     if isinstance(view, CustomJvpOp):
         tangents = [True] * len(view.of)
-        batched_region(op.regions[1], new.regions[1], is_mapped + active, outs + tangents, *around)
+        batched_region(op.regions[1], new.regions[1], is_mapped + active, outs + tangents, batch)
     else:
         residuals: list[bool | None] = [None] * (len(body_of(op.regions[1])[2]) - len(outs))
-        carries = batched_region(op.regions[1], new.regions[1], is_mapped, [*outs, *residuals], *around)
+        carries = batched_region(op.regions[1], new.regions[1], is_mapped, [*outs, *residuals], batch)
         cotangents = carries[len(outs) :] + [True] * len(view.of)
         sums = [not m for m in active]
-        batched_region(op.regions[2], new.regions[2], cotangents, active, *around, sums=sums)
-    mapped.update((old, wrap(r)) for old, r in zip(op.results, new.results, strict=True))
+        batched_region(op.regions[2], new.regions[2], cotangents, active, batch, sums=sums)
+    for old, r in zip(op.results, new.results, strict=True):
+        batch.bind(old, wrap(r))
 
 
 def _active(op: ir.Operation, varying: set[ir.Value]) -> Sequence[int]:
@@ -256,10 +249,12 @@ def _active(op: ir.Operation, varying: set[ir.Value]) -> Sequence[int]:
 
 
 custom_jvp: OpDef = control(
-    "ad.custom_jvp", "A function with a custom forward rule.", _custom_jvp_jvp, _custom_jvp_vjp, _batch, active=_active
+    "ad.custom_jvp", "A function with a custom forward rule.",
+    ControlRules(_custom_jvp_jvp, _custom_jvp_vjp, _batch, _active),
 )
 custom_vjp: OpDef = control(
-    "ad.custom_vjp", "A function with a custom reverse rule.", _custom_vjp_jvp, _custom_vjp_vjp, _batch, active=_active
+    "ad.custom_vjp", "A function with a custom reverse rule.",
+    ControlRules(_custom_vjp_jvp, _custom_vjp_vjp, _batch, _active),
 )
 
 

@@ -14,48 +14,67 @@ from nabla_mlir.dialects.regions import nested
 from nabla_mlir.rules.custom_regions import emit_rule
 from nabla_mlir.rules.loop_body import active_carries
 from nabla_mlir.rules.reverse import active_values
-from nabla_mlir.table.regions import body_of, captures_of, reads_of, replace
+from nabla_mlir.table.regions import Replacements, body_of, captures_of, reads_of, substitute
 from nabla_mlir.table.registry import zeros
 from nabla_mlir.table.tensor import Tensor, wrap
 from nabla_mlir.table.traits import runs_regions
 
 
-def settle(ops: Iterable[ir.Operation], active: set[ir.Value]) -> None:
-    """Replaces each function with a custom rule that depends on `active` by the code of its rule.
+def apply_rules(ops: Iterable[ir.Operation], active: set[ir.Value]) -> Replacements:
+    """Replaces each function with a custom rule that depends on `active` by the code of its rule; returns the replacements.
 
     Its derivative has been emitted already. A later derivative then differentiates this code, as in JAX; it does not
     apply the function's own rule a second time. The new values join `active`.
     """
+    replacements: Replacements = {}
     for op in ops:
         if not any(v in active for v in reads_of(op)):
             continue
         if op.name in CUSTOM:
             values = _values(op)
             active.update(x.value for x in values)
-            replace(op, values)
+            replacements |= substitute(op, values)
         elif runs_regions(op):
-            settle_regions(op, active)
+            apply_rules_in(op, active)
+    return replacements
 
 
-def settle_others(body: Sequence[ir.Operation], roots: Sequence[ir.Value], outs: Sequence[ir.Value]) -> None:
-    """Calls `settle` for those operations of a body on which no value of `outs` depends; reverse mode does not visit them."""
+def apply_unvisited_rules(body: Sequence[ir.Operation], roots: Sequence[ir.Value], outs: Sequence[ir.Value]) -> None:
+    """Calls `apply_rules` for those operations of a body on which no value of `outs` depends; reverse mode does not visit them."""
     if not any(inner.name in CUSTOM for op in body for inner in [*nested(op), op]):
         return
     behind = set(outs)
     for op in reversed(body):
         if any(r in behind for r in op.results):
             behind.update(reads_of(op))
-    settle([op for op in body if not any(r in behind for r in op.results)], active_values(body, roots))
+    apply_rules([op for op in body if not any(r in behind for r in op.results)], active_values(body, roots))
 
 
-def settle_regions(op: ir.Operation, active: set[ir.Value]) -> None:
-    """Calls `settle` for the regions of a loop, a branch or a checkpoint; `active` are values outside of it."""
+def has_rules(op: ir.Operation) -> bool:
+    """True if a region of an operation contains a function with a custom rule."""
+    return any(inner.name in CUSTOM for inner in nested(op))
+
+
+def values_by_rules(op: ir.Operation, active: set[ir.Value]) -> list[Tensor]:
+    """The results of a choice, computed by a copy in front of it in which functions with custom rules are replaced."""
+    if not has_rules(op):
+        return [wrap(r) for r in op.results]
+    with ir.InsertionPoint(op):
+        copy = op.clone().operation
+    apply_rules_in(copy, active)
+    return [wrap(r) for r in copy.results]
+
+
+def apply_rules_in(op: ir.Operation, active: set[ir.Value]) -> Replacements:
+    """Calls `apply_rules` for the regions of a loop, a branch or a checkpoint; `active` are values outside of it."""
     captures = [v for v in captures_of(op) if v in active]
     is_loop = op.name == "stablehlo.while"
     carries = active_carries(op, active) if is_loop else []
+    replacements: Replacements = {}
     for region in list(op.regions)[is_loop:]:  # the test of a loop has no derivative
         arguments, ops, _ = body_of(region)
-        settle(ops, active_values(ops, [*(arguments[i] for i in carries), *captures]))
+        replacements |= apply_rules(ops, active_values(ops, [*(arguments[i] for i in carries), *captures]))
+    return replacements
 
 
 def _values(op: ir.Operation) -> list[Tensor]:

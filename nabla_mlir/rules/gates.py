@@ -15,9 +15,10 @@ from iree.compiler import ir
 from nabla_mlir.ops.autodiff import stop_gradient
 from nabla_mlir.ops.logic import select
 from nabla_mlir.ops.shape import broadcast_in_dim
-from nabla_mlir.table.batching import Mapped, batch_ops, prefixed
+from nabla_mlir.table.batching import batch_ops, with_axis
 from nabla_mlir.table.forward import carries_tangent
 from nabla_mlir.table.regions import reads_of
+from nabla_mlir.table.rules import Batch
 from nabla_mlir.table.tensor import Tensor
 from nabla_mlir.table.traits import is_part
 
@@ -35,9 +36,8 @@ def gated(mask: Tensor, x: Tensor) -> Tensor:
 
 
 def batch_gated(
-    ops: Sequence[ir.Operation], inner: Mapped, same: dict[ir.Value, ir.Value], size: int, mask: Tensor,
-    arguments: Iterable[ir.Value] = (),
-) -> None:  # fmt: skip
+    ops: Sequence[ir.Operation], batch: Batch, mask: Tensor, arguments: Iterable[ir.Value] = ()
+) -> None:
     """Applies `batch_ops`, with a gate at every value from outside that the operations read.
 
     A value from outside that all entries share is broadcast along the mapped axis first: its cotangent is a sum over
@@ -50,12 +50,10 @@ def batch_gated(
         is_slice = is_part(op) and outside == [op.operands[0]]
         if not is_slice:
             for value in outside:
-                operand = inner[value] if value in inner else prefixed(Tensor(same.get(value, value)), size)
-                inner[value] = gated(mask, operand)
+                batch.bind(value, gated(mask, with_axis(batch, value)))
                 inside.add(value)
-        batch_ops([op], inner, size, unmapped=same)
+        batch_ops([op], batch)
         inside.update(op.results)
         if is_slice:
             (result,) = op.results
-            operand = inner[result] if result in inner else prefixed(Tensor(same[result]), size)
-            inner[result] = gated(mask, operand)
+            batch.bind(result, gated(mask, with_axis(batch, result)))

@@ -18,11 +18,12 @@ from nabla_mlir.ops.elementwise import negate, subtract
 from nabla_mlir.rules.control import control
 from nabla_mlir.rules.custom_regions import emit_rule
 from nabla_mlir.rules.custom_rules import batched_region, prefixed_type
-from nabla_mlir.rules.reverse import Cotangents, accumulate, active_values, pull_back, transposed
-from nabla_mlir.table.batching import Mapped, prefixed
-from nabla_mlir.table.forward import Tangents, push_forward, recorded
+from nabla_mlir.rules.reverse import accumulate, active_values, pull_back, transposed
+from nabla_mlir.table.batching import with_axis
+from nabla_mlir.table.forward import push_forward, recorded
 from nabla_mlir.table.regions import Fill, captures_of, fill
 from nabla_mlir.table.registry import ZERO, MaybeZero, OpDef, Zero, materialize, missing_rule
+from nabla_mlir.table.rules import Batch, ControlRules, Cotangents, Pulled, Pushed, Tangents
 from nabla_mlir.table.tensor import Tensor, wrap
 
 MATVEC, SOLVE, TRANSPOSE_SOLVE = range(3)
@@ -51,28 +52,25 @@ def _copy(op: ir.Operation, region: int) -> Callable[[list[Tensor]], list[Tensor
     return lambda xs: emit_rule(op, region, [x.value for x in xs])
 
 
-def _jvp(op: ir.Operation, tangents: Tangents) -> None:
+def _jvp(op: ir.Operation, tangents: Tangents) -> Pushed:
     """Emits dx as the solution of A dx = db - dA x, with the same regions."""
     xs, matvec = [wrap(r) for r in op.results], _copy(op, MATVEC)
     with ir.InsertionPoint.after(op):
-        end = ir.Operation.create("ad.mark")
-    with ir.InsertionPoint(end):
         products, new_ops = recorded(lambda: matvec(xs))
         all_tangents = dict(tangents)
-        push_forward(new_ops, all_tangents)
+        replacements = push_forward(new_ops, all_tangents)
         rhs = []
         for b, ax in zip(op.operands, products, strict=True):
-            db, dax = tangents.get(b, ZERO), all_tangents.get(ax.value, ZERO)
+            db, dax = tangents.get(b, ZERO), all_tangents.get(replacements.get(ax.value, ax.value), ZERO)
             rhs_tangent = materialize(db, wrap(b))
             rhs.append(rhs_tangent if isinstance(dax, Zero) else subtract(rhs_tangent, dax))
         x_tangents = _emit(
             op.attributes["transposable"], rhs, *(_copy(op, region) for region in (MATVEC, SOLVE, TRANSPOSE_SOLVE))
         )
-    end.erase()
-    tangents.update((x.value, t) for x, t in zip(xs, x_tangents, strict=True))
+    return Pushed(xs, x_tangents)
 
 
-def _vjp(op: ir.Operation, active: set[ir.Value], cts: Sequence[MaybeZero]) -> Cotangents:
+def _vjp(op: ir.Operation, active: set[ir.Value], cts: Sequence[MaybeZero]) -> Pulled:
     """Solves A^T l = c for the cotangents c; pulls -l back through A x to the values that A captures."""
     if not op.attributes["transposable"].value:
         raise missing_rule(op, "vjp", "it has no solver of the transposed system (transpose_solve, or symmetric=True)")
@@ -96,20 +94,21 @@ def _vjp(op: ir.Operation, active: set[ir.Value], cts: Sequence[MaybeZero]) -> C
     pull_back(new_ops, varying, cotangents)
     for v in captures:
         accumulate(result, v, cotangents.get(v, ZERO), active)
-    return result
+    return Pulled(result)
 
 
-def _batch(op: ir.Operation, mapped: Mapped, size: int, unmapped: dict[ir.Value, ir.Value]) -> None:
+def _batch(op: ir.Operation, batch: Batch) -> None:
     """Emits one solve for all entries; right-hand sides and solutions carry the axis."""
-    b = [mapped[v] if v in mapped else prefixed(wrap(unmapped.get(v, v)), size) for v in op.operands]
-    results = [prefixed_type(r.type, size) for r in op.results]
+    b = [with_axis(batch, v) for v in op.operands]
+    results = [prefixed_type(r.type, batch.size) for r in op.results]
     new = _make(op.attributes["transposable"], [x.value for x in b], results)
     every = [True] * len(b)
     for old_region, new_region in zip(op.regions, new.regions, strict=True):
-        batched_region(old_region, new_region, every, every, mapped, size, unmapped)
-    mapped.update((old, wrap(r)) for old, r in zip(op.results, new.results, strict=True))
+        batched_region(old_region, new_region, every, every, batch)
+    for old, r in zip(op.results, new.results, strict=True):
+        batch.bind(old, wrap(r))
 
 
 linear_solve: OpDef = control(
-    LinearSolveOp.name, "The solution of a linear system, differentiated implicitly.", _jvp, _vjp, _batch
+    LinearSolveOp.name, "The solution of a linear system, differentiated implicitly.", ControlRules(_jvp, _vjp, _batch)
 )

@@ -13,11 +13,14 @@ from iree.compiler import ir
 
 from nabla_mlir.dialects.regions import block_aside, made_by
 from nabla_mlir.ops.shape import dynamic_slice
+from nabla_mlir.rules.loops import find_counter, invariant_carries
 from nabla_mlir.rules.masks import masked, row_of
-from nabla_mlir.rules.reverse import PLACEHOLDER, Cotangents, accumulate, active_values, pull_back
+from nabla_mlir.rules.reverse import PLACEHOLDER, accumulate, active_values, pull_back
+from nabla_mlir.rules.tapes import tape_of
 from nabla_mlir.table.forward import carries_tangent
-from nabla_mlir.table.regions import TrackedValues, body_of, captures_of, clone_body, fixed_point, reads_of
+from nabla_mlir.table.regions import MAX_RESIDUAL_BYTES, body_of, captures_of, clone_body, fixed_point, reads_of
 from nabla_mlir.table.registry import ZERO, add_any, materialize
+from nabla_mlir.table.rules import Cotangents
 from nabla_mlir.table.tensor import Tensor, wrap
 from nabla_mlir.table.traits import is_long
 
@@ -31,6 +34,41 @@ class Backward:
     stored: dict[ir.Value, ir.Value]  # placeholder -> value of the original body it stands for
     cts: list[int]  # carries whose cotangent is carried
     sums: list[ir.Value]  # captured values whose cotangent is summed
+
+
+@dataclass(frozen=True)
+class Roles:
+    """The values of a loop by what reverse mode does with their cotangents.
+
+    Attributes:
+      invariant: carries that do not change: the cotangent of the result is that of the initial value.
+      tapes: carries that are tapes: each iteration reads the row of the cotangent that it wrote.
+      carries: the other carries that vary: their cotangents are carries of the backward loop.
+      sums: values from outside, and initial values of invariant carries, that the iterations read: the cotangent is a
+        sum over the iterations.
+    """
+
+    invariant: set[int]
+    tapes: list[int]
+    carries: list[int]
+    sums: list[ir.Value]
+
+
+def roles_of(op: ir.Operation, active: set[ir.Value]) -> Roles:
+    """The roles of the carries and captures of a loop."""
+    invariant, counter, inits = set(invariant_carries(op)), find_counter(op), list(op.operands)
+    varying = [i for i in active_carries(op, active) if i not in invariant]
+    tapes = []
+    if counter is not None and residual_bound(op) is None:  # in IREE 3.13, nested loops lose values that they read from outside
+        tapes = [i for i in varying if tape_of(op, i, counter) is not None]
+    sums = [v for v in captures_of(op) if v in active]
+    sums += [inits[i] for i in sorted(invariant) if inits[i] in active and inits[i] not in sums]
+    return Roles(invariant, tapes, [i for i in varying if i not in tapes], sums)
+
+
+def residual_bound(op: ir.Operation) -> int | None:
+    """The largest number of bytes of states and tapes that reverse mode may store for a loop; None if it is not bounded."""
+    return int(op.attributes[MAX_RESIDUAL_BYTES].value) if MAX_RESIDUAL_BYTES in op.attributes else None
 
 
 def active_carries(op: ir.Operation, roots: set[ir.Value]) -> list[int]:
@@ -48,47 +86,48 @@ def active_carries(op: ir.Operation, roots: set[ir.Value]) -> list[int]:
 
 
 def trace_backward(
-    op: ir.Operation, carries: list[int], sums: list[ir.Value], invariant: set[int], masks: Sequence[Tensor | None],
-    tapes: Mapping[int, tuple[Tensor, Tensor | None]], residuals: set[ir.Value],
+    op: ir.Operation, roles: Roles, masks: Sequence[Tensor | None], rows: Mapping[int, tuple[Tensor, Tensor | None]],
+    residuals: set[ir.Value],
 ) -> Backward:  # fmt: skip
     """Emits one iteration in reverse, with a placeholder for every value of the forward iteration.
 
     Args:
-      tapes: by carry that is a tape, the cotangent of the whole tape and its mask; the iteration reads its own row of both.
+      masks: for each of `roles.carries` and `roles.sums`, a mask outside of which its cotangent is zero, or None.
+      rows: by carry that is a tape, the cotangent of the whole tape and its mask; the iteration reads its own row of both.
       residuals: values of the body that are stored if they are needed, even if they are cheap.
     """
     arguments, ops, outputs = body_of(op.regions[1])
+    carries, sums = roles.carries, roles.sums
     types = [arguments[i].type for i in carries] + [v.type for v in sums]
     block = block_aside(types)
     backward = Backward(block.owner.operation, block, {}, carries, sums)
     with ir.InsertionPoint(block):
         mapping: dict[ir.Value, ir.Value] = {}
         for i, argument in enumerate(arguments):
-            mapping[argument] = op.operands[i] if i in invariant else _placeholder(argument.type)
-            if i not in invariant:
+            mapping[argument] = op.operands[i] if i in roles.invariant else _placeholder(argument.type)
+            if i not in roles.invariant:
                 backward.stored[mapping[argument]] = argument
         clones = clone_body(ops, mapping)
-        # The pullback of an inner loop replaces the loop by one with tapes; these marks follow its results.
-        results = {i: TrackedValues(list(c.results)) for i, c in enumerate(clones) if len(c.regions)}
+        results = [list(c.results) for c in clones]
         roots = [mapping[arguments[i]] for i in carries] + sums
         active = active_values(clones, roots)
         cotangents: Cotangents = {}
         incoming = [wrap(a) for a in block.arguments]
         for i, ct, mask in zip(carries, incoming, masks, strict=False):
             accumulate(cotangents, mapping.get(outputs[i], outputs[i]), masked(ct, mask), active)
-        for i, (rows, mask) in tapes.items():
+        for i, (whole, mask) in rows.items():
             _, row, *position = (mapping.get(v, v) for v in _made(outputs[i]).operands)
             starts, sizes = [wrap(v) for v in position], wrap(row).shape
-            row_ct = dynamic_slice(rows, *starts, slice_sizes=sizes)
+            row_ct = dynamic_slice(whole, *starts, slice_sizes=sizes)
             accumulate(cotangents, row, masked(row_ct, row_of(mask, starts, sizes)), active)
-        pull_back(clones, active, cotangents)
+        replacements = pull_back(clones, active, cotangents)  # an inner loop is replaced by one with tapes
         outs = [materialize(cotangents.get(mapping[arguments[i]], ZERO), wrap(arguments[i])) for i in carries]
         for value, total in zip(sums, incoming[len(carries) :], strict=True):
             new_total = add_any(total, cotangents.get(value, ZERO))
             assert isinstance(new_total, Tensor)
             outs.append(new_total)
         ir.Operation.create("stablehlo.return", operands=[o.value for o in outs])
-    copies = [results[i].release() if i in results else list(c.results) for i, c in enumerate(clones)]
+    copies = [[replacements.get(r, r) for r in rs] for rs in results]
     stored = [is_long(o) or any(r in residuals for r in o.results) for o in ops]
     _choose_stored(backward, ops, copies, stored)
     return backward
@@ -109,16 +148,14 @@ def _choose_stored(
 ) -> None:
     """Replaces operations that the backward body needs by placeholders, if `stored` says that their results are stored.
 
-    A temporary use keeps each result alive until the walk, from the last operation to the first, reaches it.
+    Each of these results stays until the walk, from the last operation to the first, reaches it.
     """
-    with ir.InsertionPoint.at_block_terminator(backward.block):
-        marks = [TrackedValues(c) if s else None for c, s in zip(copies, stored, strict=True)]
-    _erase_unused(o.operation for o in backward.block.operations)
-    for original, mark in zip(reversed(ops), reversed(marks), strict=True):
-        if mark is None:
+    pinned = {r for results, s in zip(copies, stored, strict=True) if s for r in results}
+    _erase_unused((o.operation for o in backward.block.operations), pinned)
+    for original, results, is_stored in zip(reversed(ops), reversed(copies), reversed(stored), strict=True):
+        if not is_stored:
             continue
-        results = list(mark.mark.operands)
-        mark.mark.erase()
+        pinned.difference_update(results)
         with ir.InsertionPoint.at_block_begin(backward.block):
             for old, new in zip(original.results, results, strict=True):
                 if next(iter(new.uses), None) is not None:
@@ -126,17 +163,21 @@ def _choose_stored(
                     backward.stored.pop(holder, None)  # an erased placeholder may have had the same address
                     backward.stored[holder] = old
                     new.replace_all_uses_with(holder)
-        _erase_unused(maker for v in results if (maker := made_by(v)) is not None)
+        _erase_unused((maker for v in results if (maker := made_by(v)) is not None), pinned)
     placeholders = {o.operation.results[0] for o in backward.block.operations if o.operation.name == PLACEHOLDER}
     backward.stored = {p: v for p, v in backward.stored.items() if p in placeholders}
 
 
-def _erase_unused(ops: Iterable[ir.Operation]) -> None:
-    """Erases the operations of `ops` whose results nothing uses, and the operations whose results only they used."""
+def _erase_unused(ops: Iterable[ir.Operation], pinned: set[ir.Value]) -> None:
+    """Erases the operations of `ops` whose results nothing uses, and the operations whose results only they used.
+
+    Args:
+      pinned: results of operations that stay.
+    """
     work = {op.results[0]: op for op in ops if len(op.results)}
     while work:
         _, op = work.popitem()
-        if any(next(iter(r.uses), None) is not None for r in op.results):
+        if any(r in pinned or next(iter(r.uses), None) is not None for r in op.results):
             continue
         block = op.block
         makers = [maker for v in reads_of(op) if (maker := made_by(v)) is not None and maker.block == block]

@@ -1,7 +1,19 @@
 """Reverse mode of loops: a forward loop fills tapes, and a backward loop reads them from the last row to the first.
 
-The body of the backward loop is emitted first (loop_body.py): it tells which values the forward loop stores. The number
-of runs of each loop depends on what is known about the number of iterations, and on the bound on stored bytes.
+The derivative of ``for i in range(3): c = sin(c) * x`` is two loops:
+
+    for i in range(3): tape[i] = c; c = sin(c) * x                               forward, with a tape
+    for i in (2, 1, 0): dx += dc * sin(tape[i]); dc = dc * x * cos(tape[i])      backward
+
+It is emitted in these steps (`while_vjp`):
+
+1. `roles_of` says what happens to the cotangent of each carry and capture: dc is a carry, dx is a sum.
+2. `masked_backward` emits the body of the backward loop, in which placeholders stand for the values of the iteration. It
+   tells which of them the forward loop must store.
+3. `_counted` or `_uncounted` emits both loops, and replaces the placeholders by rows of the tapes. The number of runs of
+   each loop depends on what is known about the number of iterations, and on the bound on stored bytes.
+
+The rule returns the cotangents, and the results of the forward loop in place of those of the original loop.
 """
 
 from __future__ import annotations
@@ -11,69 +23,68 @@ from collections.abc import Sequence
 from iree.compiler import ir
 
 from nabla_mlir.base import thresholds
+from nabla_mlir.dialects.ad_rules import CUSTOM
+from nabla_mlir.dialects.regions import nested
 from nabla_mlir.ops.elementwise import add, divide, minimum, multiply, subtract
 from nabla_mlir.ops.logic import compare, select
 from nabla_mlir.rules.custom_regions import Exposed, exposed_rule
-from nabla_mlir.rules.custom_values import settle_regions
-from nabla_mlir.rules.loop_body import Backward, active_carries, step_back, trace_backward
+from nabla_mlir.rules.custom_values import apply_rules_in, has_rules
+from nabla_mlir.rules.loop_body import Backward, active_carries, residual_bound, roles_of, step_back
 from nabla_mlir.rules.loop_checkpoints import choose_plan, run_plan
-from nabla_mlir.rules.loops import Counter, carries_behind, find_counter, invariant_carries
-from nabla_mlir.rules.masks import mask_of_rows, masked, repeated, selection_mask, shared_masks, vanishes
+from nabla_mlir.rules.loop_masks import masked_backward
+from nabla_mlir.rules.loops import Counter, carries_behind, find_counter
+from nabla_mlir.rules.masks import masked
 from nabla_mlir.rules.policies import exposed
-from nabla_mlir.rules.reverse import Cotangents, accumulate, active_values
-from nabla_mlir.rules.tapes import INDEX, count_at, empty_tape, read_row, tape_of, write_row
+from nabla_mlir.rules.reverse import accumulate, active_values
+from nabla_mlir.rules.tapes import INDEX, count_at, empty_tape, read_row, write_row
 from nabla_mlir.table.regions import (
-    MAX_RESIDUAL_BYTES,
-    TrackedValues,
     body_of,
     captures_of,
     clone_body,
     emit_while,
     replace,
+    substitute,
 )
-from nabla_mlir.table.registry import MaybeZero, Zero, materialize, zeros
+from nabla_mlir.table.registry import MaybeZero, materialize, zeros
+from nabla_mlir.table.rules import Cotangents, Pulled
 from nabla_mlir.table.tensor import Tensor, full, wrap
 
 
-def while_vjp(op: ir.Operation, active: set[ir.Value], cts: Sequence[MaybeZero]) -> Cotangents:
-    """Emits the cotangents of initial values and captures at the insertion point; `op` itself is replaced by a loop with tapes."""
-    for inner in body_of(op.regions[1])[1]:
-        if inner.name == "ad.checkpoint":
-            exposed(inner)  # the values that its policy saves can be stored in tapes
+def while_vjp(op: ir.Operation, active: set[ir.Value], cts: Sequence[MaybeZero]) -> Pulled:
+    """Emits the cotangents of initial values and captures at the insertion point, and a loop with tapes before `op`."""
+    if not any(inner.name in CUSTOM or inner.name == "ad.checkpoint" for inner in nested(op)):
+        return _pulled(op, active, cts)
+    with ir.InsertionPoint(op):
+        copy = op.clone().operation
+    for inner in body_of(copy.regions[1])[1]:
+        if inner.name == "ad.checkpoint":  # the values that its policy saves can be stored in tapes
+            substitute(inner, [wrap(r) for r in exposed(inner).results][: len(inner.results)])
+    pulled = _pulled(copy, active, cts)
+    if pulled.values is None:
+        return Pulled(pulled.cotangents, [wrap(r) for r in copy.results])
+    copy.erase()
+    return pulled
+
+
+def _pulled(op: ir.Operation, active: set[ir.Value], cts: Sequence[MaybeZero]) -> Pulled:
+    """Does the same for a loop in which functions with custom rules may be replaced."""
     rules = _exposed_rules(op, active)
-    invariant = set(invariant_carries(op))
-    counter = find_counter(op)
-    varying = [i for i in active_carries(op, active) if i not in invariant]
-    tapes = []
-    if counter is not None and residual_bound(op) is None:  # in IREE 3.13, nested loops lose values that they read from outside
-        tapes = [i for i in varying if tape_of(op, i, counter) is not None]
-    carries = [i for i in varying if i not in tapes]
+    counter, roles = find_counter(op), roles_of(op, active)
+    backward, masks = masked_backward(op, roles, cts, {v for rule in rules for v in rule.residuals})
+    _apply_exposed(rules, backward)
+    if has_rules(op):
+        replacements = apply_rules_in(op, active)
+        backward.stored = {holder: replacements.get(v, v) for holder, v in backward.stored.items()}
+    seeds = [materialize(cts[i], wrap(op.results[i])) for i in roles.carries]
+    results, values = _counted(op, backward, counter, seeds) if counter is not None else _uncounted(op, backward, seeds)
     inits = list(op.operands)
-    sums = [v for v in captures_of(op) if v in active]
-    sums += [inits[i] for i in sorted(invariant) if inits[i] in active and inits[i] not in sums]
-    seeds = [materialize(cts[i], wrap(op.results[i])) for i in carries]
-    contributions: list[tuple[ir.Value, MaybeZero]] = [(inits[i], cts[i]) for i in sorted(invariant)]
-    residuals = {v for rule in rules for v in rule.residuals}
-    rows = {i: (ct, selection_mask(ct)) for i in tapes if isinstance(ct := cts[i], Tensor)}
-    masks = _masks([(op.results[i], cts[i]) for i in carries], sums, [cts[i] for i in tapes])
-    backward = trace_backward(op, carries, sums, invariant, masks, rows, residuals)
-    while not all(proven := _stay(backward, masks)):
-        backward.holder.erase()
-        masks = [mask if stays else None for mask, stays in zip(masks, proven, strict=True)]
-        backward = trace_backward(op, carries, sums, invariant, masks, rows, residuals)
-    _settle(rules, backward)
-    with ir.InsertionPoint.at_block_terminator(op.regions[1].blocks[0]):
-        marks = TrackedValues(list(backward.stored.values()))
-    settle_regions(op, active)
-    backward.stored = dict(zip(backward.stored, marks.release(), strict=True))
-    results = _counted(op, backward, counter, seeds) if counter is not None else _uncounted(op, backward, seeds)
-    results = [masked(ct, mask) for ct, mask in zip(results, masks, strict=True)]
-    contributions += [(inits[i], ct) for i, ct in zip(carries, results[: len(carries)], strict=True)]
-    contributions += list(zip(sums, results[len(carries) :], strict=True))
-    result: Cotangents = {}
-    for value, ct in contributions:
-        accumulate(result, value, ct, active)
-    return result
+    reads = [inits[i] for i in roles.carries] + roles.sums
+    cotangents: Cotangents = {}
+    for i in sorted(roles.invariant):
+        accumulate(cotangents, inits[i], cts[i], active)
+    for value, ct, mask in zip(reads, results, masks, strict=True):
+        accumulate(cotangents, value, masked(ct, mask), active)
+    return Pulled(cotangents, values)
 
 
 def _exposed_rules(op: ir.Operation, active: set[ir.Value]) -> list[Exposed]:
@@ -85,7 +96,7 @@ def _exposed_rules(op: ir.Operation, active: set[ir.Value]) -> list[Exposed]:
     return [rule for o in custom if (rule := exposed_rule(o)) is not None]
 
 
-def _settle(rules: Sequence[Exposed], backward: Backward) -> None:
+def _apply_exposed(rules: Sequence[Exposed], backward: Backward) -> None:
     """Replaces each custom rule by the results of its `fwd`, also among the values that tapes will store."""
     becomes: dict[ir.Value, ir.Value] = {}
     for rule in rules:
@@ -94,31 +105,6 @@ def _settle(rules: Sequence[Exposed], backward: Backward) -> None:
     backward.stored = {holder: becomes.get(v, v) for holder, v in backward.stored.items()}
     for rule in rules:
         replace(rule.op, [wrap(becomes[r]) for r in rule.op.results])
-
-
-def _masks(
-    seeds: Sequence[tuple[ir.Value, MaybeZero]], sums: Sequence[ir.Value], rows: Sequence[MaybeZero]
-) -> list[Tensor | None]:
-    """For each carry of the backward loop, the mask outside of which it is zero, derived from its initial value or its
-    rows; or None.
-    """
-    shared = shared_masks([*(ct for _, ct in seeds), *rows])
-    shared = {m.shape: m for whole in shared.values() if (m := mask_of_rows(whole)) is not None} | shared
-    free = [isinstance(ct, Zero) or selection_mask(ct) is not None for _, ct in seeds]
-    carry_masks = [shared.get(wrap(v).shape) if f else None for (v, _), f in zip(seeds, free, strict=True)]
-    shapes = [wrap(v).shape for v in sums]
-    by_shape = {n: repeated(shared.get(n[1:]), n) for n in shapes} | shared  # tapes of one shape share one mask
-    return carry_masks + [by_shape[n] for n in shapes]
-
-
-def _stay(backward: Backward, masks: Sequence[Tensor | None]) -> list[bool]:
-    """For each carry of the backward loop, True if it has no mask, or if an iteration provably leaves it zero outside its mask."""
-    arguments, outputs = list(backward.block.arguments), list(backward.block.operations)[-1].operands
-    proven = []
-    for value, mask in zip(outputs, masks, strict=True):
-        alike = [a for a, m in zip(arguments, masks, strict=True) if m is mask]
-        proven.append(mask is None or vanishes(wrap(value), mask, alike))
-    return proven
 
 
 def _tapes(backward: Backward, length: int, others: set[ir.Value]) -> tuple[list[ir.Value], list[Tensor]]:
@@ -176,24 +162,29 @@ def _backward_loop(
     return emit_while([first, *seeds], condition, body)[1:]
 
 
-def _counted(op: ir.Operation, backward: Backward, counter: Counter, seeds: list[Tensor]) -> list[Tensor]:
-    """Emits the backward loop if the number of iterations is a constant; the tapes have that length."""
+def _counted(
+    op: ir.Operation, backward: Backward, counter: Counter, seeds: list[Tensor]
+) -> tuple[list[Tensor], list[Tensor] | None]:
+    """Emits the backward loop if the number of iterations is a constant; the tapes have that length.
+
+    Returns its results, and the results of the forward loop with tapes, if there are tapes.
+    """
     sums = [zeros(wrap(v)) for v in backward.sums]
     arguments = body_of(op.regions[1])[0]
     counting = arguments[counter.carry]
     if counter.trips == 0:
         backward.holder.erase()
-        return [*seeds, *sums]
+        return [*seeds, *sums], None
     bound, row = residual_bound(op), _row_bytes(backward, {counting})
     if bound is not None and row * counter.trips > bound:
-        return _planned(op, backward, counter, [*seeds, *sums], bound)
+        return _planned(op, backward, counter, [*seeds, *sums], bound), None
     with ir.InsertionPoint(op):
         stored, empty = _tapes(backward, counter.trips, {counting})
         if stored:
             operands = [wrap(v) for v in op.operands]
             state, _, tapes = _forward(op, operands, full((), 0, INDEX), None, None, stored, empty)
         else:
-            state, tapes = [wrap(r) for r in op.results], []
+            state, tapes = None, []
     dtype = wrap(counting).dtype
 
     def known_at(i: Tensor) -> dict[ir.Value, Tensor]:
@@ -204,9 +195,7 @@ def _counted(op: ir.Operation, backward: Backward, counter: Counter, seeds: list
     last, first = full((), counter.trips - 1, INDEX), full((), 0, INDEX)
     results = _backward_loop(backward, [*seeds, *sums], last, first, known_at)
     backward.holder.erase()
-    if stored:
-        replace(op, state)
-    return results
+    return results, state
 
 
 def _planned(
@@ -249,11 +238,6 @@ def _planned(
     return results
 
 
-def residual_bound(op: ir.Operation) -> int | None:
-    """The largest number of bytes of states and tapes that reverse mode may store for a loop; None if it is not bounded."""
-    return int(op.attributes[MAX_RESIDUAL_BYTES].value) if MAX_RESIDUAL_BYTES in op.attributes else None
-
-
 def _row_bytes(backward: Backward, others: set[ir.Value]) -> int:
     return sum(_bytes(wrap(v)) for v in dict.fromkeys(backward.stored.values()) if v not in others)
 
@@ -262,7 +246,9 @@ def _bytes(x: Tensor) -> int:
     return x.size * x.dtype.itemsize
 
 
-def _uncounted(op: ir.Operation, backward: Backward, seeds: list[Tensor]) -> list[Tensor]:
+def _uncounted(
+    op: ir.Operation, backward: Backward, seeds: list[Tensor]
+) -> tuple[list[Tensor], list[Tensor]]:
     """Emits the backward loop if the number of iterations is known only after the loop has run; tapes hold LOOP_CHUNK iterations.
 
     A loop of up to LOOP_CHUNK iterations runs forward twice. A longer one runs from its start again for each chunk:
@@ -304,5 +290,4 @@ def _uncounted(op: ir.Operation, backward: Backward, seeds: list[Tensor]) -> lis
     ran = compare(trips, zero, comparison_direction="GT")
     results = [select(ran, r, s) for r, s in zip(results, [*seeds, *sums], strict=True)]
     backward.holder.erase()
-    replace(op, state)
-    return results
+    return results, state

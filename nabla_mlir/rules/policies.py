@@ -10,7 +10,7 @@ from nabla_mlir.dialects import stablehlo
 from nabla_mlir.dialects.ad_rules import CheckpointOp
 from nabla_mlir.dialects.regions import aside
 from nabla_mlir.dialects.stablehlo import I64
-from nabla_mlir.table.regions import Fill, body_of, clone_body, fill, replace
+from nabla_mlir.table.regions import Fill, body_of, clone_body, fill
 from nabla_mlir.table.registry import REGISTRY
 from nabla_mlir.table.tensor import Tensor, wrap
 
@@ -62,9 +62,10 @@ def attributes_of(op: ir.Operation, **changes: ir.Attribute) -> dict[str, ir.Att
 
 
 def exposed(op: ir.Operation) -> ir.Operation:
-    """Replaces `op` by a checkpoint that also returns the values that its policy saves; returns the new operation."""
-    if SAVED in op.attributes:
-        return op
+    """Emits a copy of a checkpoint in front of it that also returns the values that its policy saves; returns the copy."""
+    if SAVED in op.attributes:  # it returns them already
+        with ir.InsertionPoint(op):
+            return op.clone().operation
     _, ops, outputs = body_of(op.regions[0])
     policies = CheckpointOp(op).policies
     residuals = [r for inner in ops if _is_saved(inner, policies) for r in inner.results]
@@ -78,5 +79,4 @@ def exposed(op: ir.Operation) -> ir.Operation:
         results = emit_checkpoint(make, attributes_of(op, saved=I64.encode(len(residuals))))
     new = results[0].value.owner if results else None
     assert new is not None
-    replace(op, results[: len(op.results)])
     return new

@@ -8,7 +8,6 @@ operations, which are linear in the tangents, are transposed.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
 
 from iree.compiler import ir
 
@@ -19,8 +18,8 @@ from nabla_mlir.dialects.regions import made_by
 from nabla_mlir.ops.guards import product, share_of
 from nabla_mlir.ops.logic import where_zero
 from nabla_mlir.rules.masks import Known, choice_of, selection_mask
-from nabla_mlir.table.forward import Tangents, carries_tangent, is_constant, pushed_through, recorded
-from nabla_mlir.table.regions import TrackedValues, captures_by_rule, decomposed, dependents, reads_of
+from nabla_mlir.table.forward import augmented, carries_tangent, is_constant, pushed_through, recorded
+from nabla_mlir.table.regions import Replacements, captures_by_rule, decomposed, dependents, reads_of, substitute
 from nabla_mlir.table.registry import (
     UNSUPPORTED,
     ZERO,
@@ -33,10 +32,9 @@ from nabla_mlir.table.registry import (
     missing_rule,
     record_of,
 )
+from nabla_mlir.table.rules import Cotangents, Partial, Tangents, as_rule
 from nabla_mlir.table.tensor import Tensor, full_like, wrap
 from nabla_mlir.table.traits import is_sum
-
-Cotangents = dict[ir.Value, Tensor]
 
 
 def active_values(ops: Iterable[ir.Operation], roots: Iterable[ir.Value]) -> set[ir.Value]:
@@ -48,7 +46,8 @@ def active_values(ops: Iterable[ir.Operation], roots: Iterable[ir.Value]) -> set
         record = record_of(op, "vjp") if any(carries_tangent(r) for r in op.results) else None
         if record is None or isinstance(record.jvp, Zero):
             continue
-        results = list(op.results) if record.active is None else [op.results[i] for i in record.active(op, active)]
+        choose = record.control.active if record.control is not None else None
+        results = list(op.results) if choose is None else [op.results[i] for i in choose(op, active)]
         active.update(r for r in results if carries_tangent(r))
     return active
 
@@ -62,12 +61,14 @@ def accumulate(cotangents: Cotangents, value: ir.Value, ct: MaybeZero, active: s
 
 def pull_back(
     ops: Sequence[ir.Operation], active: set[ir.Value], cotangents: Cotangents, are_constant: bool = False
-) -> None:
+) -> Replacements:
     """Extends `cotangents` (keyed by primal value) from the results of `ops` to their active operands.
 
     All code is emitted at the current insertion point, which must be after `ops`. Cotangents of one value are summed; a
     value that receives none has no entry. `are_constant` states that the initial cotangents do not depend on `active`.
+    An operation whose rule computes its results together with residuals is replaced; returns these replacements.
     """
+    replacements: Replacements = {}
     masks: Known = {}
     varying: dict[ir.Value, bool] | None = {} if are_constant else None
     for op in reversed(ops):
@@ -82,27 +83,30 @@ def pull_back(
             debug.say("ops", f"vjp {op.name} {debug.types(operands, active)}, * is active", op.location)
         with blaming(op), named("vjp", op.location, op.name):
             record = record_of(op, "vjp")
-            if record.kind == "control":
-                by_operand = record.vjp(op, active, cts)
-                operands, operand_cts = list(by_operand), list(by_operand.values())
+            operand_cts: Sequence[MaybeZero]
+            if record.control is not None:
+                pulled = record.control.vjp(op, active, cts)
+                operands, operand_cts = list(pulled.cotangents), list(pulled.cotangents.values())
+                replacements |= substitute(op, pulled.values or [wrap(r) for r in results])
             else:
                 operands = list(op.operands)
                 if any(v in active for v in captures_by_rule(op, record)):
                     operands = [v for v in dict.fromkeys(reads_of(op)) if v in active]
                     operand_cts = _through_decomposition(op, record, operands, cts)
                 else:
-                    operand_cts = _operand_cotangents(op, operands, active, cts, masks, varying)
+                    operand_cts = _operand_cotangents(op, operands, active, cts, masks, varying, replacements)
             for value, ct in zip(operands, operand_cts, strict=True):
                 if isinstance(ct, Zero) or value not in active:
                     continue
                 total = add_any(cotangents.get(value, ZERO), ct)
                 assert isinstance(total, Tensor)
                 cotangents[value] = total
+    return replacements
 
 
 def _operand_cotangents(
     op: ir.Operation, operands: list[ir.Value], active: set[ir.Value], cts: list[MaybeZero], masks: Known,
-    varying: dict[ir.Value, bool] | None,
+    varying: dict[ir.Value, bool] | None, replacements: Replacements,
 ) -> list[MaybeZero]:  # fmt: skip
     """The cotangents of the operands of one operation: by its partials, its transpose, or its linearised jvp rule."""
     record = record_of(op, "vjp")
@@ -121,11 +125,11 @@ def _operand_cotangents(
     linear = record.linear_operands(xs, params)
     if all(i in linear for i, a in enumerate(is_active) if a):
         return _transposed(record, op, xs, is_active, cts, params)
-    return _linearized(record, op, xs, is_active, cts, params)
+    return _linearized(record, op, xs, is_active, cts, params, replacements)
 
 
 def _scaled(
-    partials: Sequence[Any], op: ir.Operation, xs: list[Tensor], is_active: list[bool], ct: MaybeZero, params: Params,
+    partials: Sequence[Partial | Zero], op: ir.Operation, xs: list[Tensor], is_active: list[bool], ct: MaybeZero, params: Params,
     masks: Known,
 ) -> list[MaybeZero]:  # fmt: skip
     """The cotangents of an elementwise operation: `ct` times each partial, computed inside the mask of `ct` only."""
@@ -155,29 +159,26 @@ def _transposed(
 ) -> list[MaybeZero]:
     if isinstance(record.transpose, UNSUPPORTED):
         raise missing_rule(op, "transpose", record.transpose.reason)
-    if record.multi:
-        cts = [materialize(ct, wrap(r)) for ct, r in zip(cts, op.results, strict=True)]
-    if isinstance(cts[0], Zero):
+    if not record.multi and isinstance(cts[0], Zero):
         return [ZERO] * len(xs)
-    return [record.transpose(cts, i, xs, **params) if a else ZERO for i, a in enumerate(is_active)]
+    full_cts = [materialize(ct, wrap(r)) for ct, r in zip(cts, op.results, strict=True)]
+    transpose = as_rule(record.transpose)
+    return [transpose(full_cts, i, xs, **params) if a else ZERO for i, a in enumerate(is_active)]
 
 
 def _linearized(
-    record: OpDef, op: ir.Operation, xs: list[Tensor], is_active: list[bool], cts: list[MaybeZero], params: Params
-) -> list[MaybeZero]:
+    record: OpDef, op: ir.Operation, xs: list[Tensor], is_active: list[bool], cts: list[MaybeZero], params: Params,
+    replacements: Replacements,
+) -> list[MaybeZero]:  # fmt: skip
     """Emits the jvp rule on placeholders for the tangents, and transposes it; the placeholders are dead afterwards."""
     holders = {i: placeholder(x) for i, (x, a) in enumerate(zip(xs, is_active, strict=True)) if a}
-    outs = [wrap(r) for r in op.results]
-    old = list(outs)
+    with ir.InsertionPoint.after(op):
+        outs = augmented(op, record, replacements)
 
-    def run() -> list[MaybeZero]:
-        return record.jvp(outs, xs, [holders.get(i, ZERO) for i in range(len(xs))], **params)
+    def run() -> Sequence[MaybeZero]:
+        return as_rule(record.jvp)(outs, xs, [holders.get(i, ZERO) for i in range(len(xs))], **params)
 
     tangents, new_ops = recorded(run)
-    for before, after in zip(old, outs, strict=True):
-        if after is not before:
-            _hoist(new_ops, op)
-            before.value.replace_all_uses_with(after.value)
     found = _pulled_to(list(holders.values()), tangents, new_ops, cts)
     by_position = dict(zip(holders, found, strict=True))
     return [by_position.get(i, ZERO) for i in range(len(xs))]
@@ -212,14 +213,6 @@ def _through_decomposition(
     return _pulled_to(holders, tangents, new_ops, cts)
 
 
-def _hoist(new_ops: Sequence[ir.Operation], op: ir.Operation) -> None:
-    # A result that replaces a primal must be emitted at the primal's position, before its users.
-    anchor = op
-    for new in new_ops:
-        new.move_after(anchor)
-        anchor = new
-
-
 PLACEHOLDER = "ad.placeholder"
 
 
@@ -236,29 +229,28 @@ def transposed(
     """
     holders = [placeholder(x) for x in likes]
     outs, new_ops = recorded(lambda: list(make(holders)))
-    return pulled(what, outs, new_ops, holders, cts)
+    return pulled(what, outs, new_ops, holders, cts)[0]
 
 
 def pulled(
     what: str, outs: Sequence[MaybeZero], new_ops: list[ir.Operation], holders: Sequence[Tensor],
     cts: Sequence[MaybeZero],
-) -> list[MaybeZero]:  # fmt: skip
-    """Does the same as `transposed` for a map that is emitted already: `new_ops` compute `outs` from the placeholders `holders`."""
+) -> tuple[list[MaybeZero], Replacements]:  # fmt: skip
+    """Does the same as `transposed` for a map that is emitted already: `new_ops` compute `outs` from the placeholders `holders`.
+
+    Also returns the values that replace results of `new_ops`.
+    """
     roots = [h.value for h in holders]
     active = active_values(new_ops, roots)
     cotangents: Cotangents = {}
-
-    def pull() -> list[MaybeZero]:
-        for out, ct in zip(outs, cts, strict=True):
-            if not isinstance(out, Zero):
-                accumulate(cotangents, out.value, ct, active)
-        pull_back(new_ops, active, cotangents)
-        return [cotangents.get(root, ZERO) for root in roots]
-
-    # The pullback of a loop replaces the loop by one with tapes; the marks follow its results.
-    marks = {i: TrackedValues(list(op.results)) for i, op in enumerate(new_ops) if len(op.regions) and len(op.results)}
-    results, pullback = recorded(pull)
-    makers = {i: made_by(mark.release()[0]) for i, mark in marks.items()}
+    for out, ct in zip(outs, cts, strict=True):
+        if not isinstance(out, Zero):
+            accumulate(cotangents, out.value, ct, active)
+    firsts = {i: op.results[0] for i, op in enumerate(new_ops) if len(op.regions) and len(op.results)}
+    replacements, pullback = recorded(lambda: pull_back(new_ops, active, cotangents))
+    results = [cotangents.get(root, ZERO) for root in roots]
+    # The pullback of a loop replaces the loop by one with tapes.
+    makers = {i: made_by(replacements.get(first, first)) for i, first in firsts.items()}
     whole_map = [op for i, old in enumerate(new_ops) if (op := makers.get(i, old)) is not None]
     varying = dependents([*whole_map, *pullback], roots)
     if any(isinstance(r, Tensor) and r.value in varying for r in results):
@@ -271,7 +263,7 @@ def pulled(
         with ir.InsertionPoint.after(holder.value.owner):
             zero = full_like(holder, 0)
         holder.value.replace_all_uses_with(zero.value)
-    return results
+    return results, replacements
 
 
 def placeholder(like: Tensor) -> Tensor:

@@ -21,6 +21,7 @@ from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.rules.loops import find_counter
 from nabla_mlir.table.regions import body_of, captures_by_rule, decomposed, reads_of
 from nabla_mlir.table.registry import UNSUPPORTED, OpDef, Region, Zero, clone_op, missing_rule, record_of
+from nabla_mlir.table.rules import as_rule
 from nabla_mlir.table.tensor import Tensor, full, wrap
 
 _INLINED = (*CUSTOM, CheckpointOp.name)
@@ -97,7 +98,7 @@ class Expansion:
         forward rule.
         """
         record = record_of(op, "jet")
-        if record.kind == "control" or isinstance(record.jvp, UNSUPPORTED):
+        if record.control is not None or isinstance(record.jvp, UNSUPPORTED):
             raise missing_rule(op, "jet", "it has no Taylor rule; loops need a constant number of steps")
         if any(v in series for v in captures_by_rule(op, record)):
             self._without_regions(op, record, series, constants)
@@ -214,7 +215,8 @@ class Expansion:
             seeds: list[Any] = [Zero()] * len(operands)
             for i, x, t in zip(varying, ins, tangents, strict=True):
                 inner[i], seeds[i] = wrap(x), wrap(t)
-            results = record.jvp([wrap(y) for y in ys], inner, seeds, **params)
+            values = [wrap(y) for y in ys] if record.augmented is None else record.augmented(inner, **params)
+            results = as_rule(record.jvp)(values, inner, seeds, **params)
         constants: dict[ir.Value, ir.Value] = {}
         self.push([op.operation for op in block.operations], series, constants)
 

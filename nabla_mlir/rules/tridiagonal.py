@@ -16,6 +16,7 @@ from nabla_mlir.ops.lapack import register_routine, routine
 from nabla_mlir.ops.shape import broadcast_in_dim, pad, sliced
 from nabla_mlir.rules.linear_solve import emit_linear_solve
 from nabla_mlir.table.registry import ZERO, MaybeZero, Zero, add_any, materialize
+from nabla_mlir.table.rules import MaybeZeros, Tensors
 from nabla_mlir.table.tensor import Tensor, full
 
 
@@ -45,7 +46,7 @@ def _solve(target: str, diagonals: Sequence[Tensor], b: Tensor) -> Tensor:
     return routine(target, xs, results, stack=stack)[3]
 
 
-def _gtsv(outs: Any, xs: Any, tangents: Any, *, target: str, **_: Any) -> list[MaybeZero]:
+def _gtsv(outs: Tensors, xs: Tensors, tangents: MaybeZeros, *, target: str, **__: Any) -> list[MaybeZero]:
     """The forward rule: solves T x' = b' - T' x; the other results are scratch and have no derivative."""
     (*diagonals, _), (*dots, db) = xs, tangents
     lower, diagonal, upper = diagonals

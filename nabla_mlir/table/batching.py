@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Any
 
 from iree.compiler import ir
@@ -14,52 +14,61 @@ from nabla_mlir.dialects.locations import blaming, named
 from nabla_mlir.dialects.regions import block_aside
 from nabla_mlir.dialects.types import tensor_type
 from nabla_mlir.table.regions import captures_by_rule, decomposed, reads_of
-from nabla_mlir.table.registry import UNSUPPORTED, OpDef, Region, clone_op, missing_rule, operation, record_of
+from nabla_mlir.table.registry import OpDef, Region, clone_op, missing_rule, operation, record_of
+from nabla_mlir.table.rules import UNSUPPORTED, Batch, BatchRule, CollectiveRule
 from nabla_mlir.table.tensor import Tensor, full, splat_of, wrap
 
-# Mapped values, by the value that they have inside the map; a value that does not vary has no entry. If only some
-# entries use the results of the code, LIVE is their mask: loops must end for the other entries, too.
-LIVE = "live"
-Mapped = dict[ir.Value | str, Tensor]
 
-
-def batch_ops(ops: Iterable[ir.Operation], mapped: Mapped, size: int, *, unmapped: dict[ir.Value, ir.Value]) -> None:
-    """Emits `ops` at the insertion point with one mapped axis of `size` in front.
+def batch_ops(ops: Iterable[ir.Operation], batch: Batch) -> None:
+    """Emits `ops` at the insertion point with the mapped axis in front; binds their results in `batch`.
 
     Args:
-      ops: the operations, in order; they are not changed.
-      mapped: the values that carry the axis; extended with the results.
-      unmapped: replacements for values that do not vary. An operation without varying operands is cloned unchanged, and
-        its results are added here.
+      ops: the operations, in order; they are not changed. An operation without varying operands is cloned unchanged.
+      batch: the values that the operations read.
     """
     for op in ops:
         operands = list(op.operands)
-        constant = not any(v in mapped for v in operands) and not captures_any(op, mapped)
+        constant = not any(v in batch for v in operands) and not captures_any(op, batch.mapped)
         if constant and op.name != RECUR and CURRENT not in free_axes(op):
-            clone_op(op, unmapped)
+            clone_op(op, batch.unmapped)
             continue
         record = record_of(op, "vmap")
         if debug.wanted("ops"):
-            debug.say("ops", f"vmap {op.name} {debug.types(operands, mapped)}, * carries the axis", op.location)
-        if isinstance(record.batch, UNSUPPORTED):
-            raise missing_rule(op, "vmap", record.batch.reason)
-        if record.kind in ("control", "collective"):
-            with blaming(op), named("vmap", op.location, op.name):
-                record.batch(op, mapped, size, unmapped)
-            continue
-        if captures_any(op, mapped):
-            with blaming(op), named("vmap", op.location, op.name):
-                mapped.update(zip(op.results, _batched_without_regions(op, record, mapped, size, unmapped), strict=True))
-            continue
+            debug.say("ops", f"vmap {op.name} {debug.types(operands, batch.mapped)}, * carries the axis", op.location)
         with blaming(op), named("vmap", op.location, op.name):
-            xs = [mapped[v] if v in mapped else wrap(unmapped.get(v, v)) for v in operands]
-            params = record.read(op)
-            for name in record.regions:
-                if isinstance(params[name], Region):
-                    params[name].captures = unmapped
-            outs = record.batch(xs, tuple(v in mapped for v in operands), size, **params)
-        for old, new in zip(op.results, outs, strict=True):
-            mapped[old] = new
+            if record.control is not None:
+                record.control.batch(op, batch)
+            elif record.collective is not None and axis_of(op) == CURRENT:
+                _reduce_axis(op, record, record.collective, batch)
+            else:
+                for old, new in zip(op.results, _batched(op, record, batch), strict=True):
+                    batch.bind(old, new)
+
+
+def _reduce_axis(op: ir.Operation, record: OpDef, rule: CollectiveRule, batch: Batch) -> None:
+    """Emits a collective over the axis of the map, which its result need not carry."""
+    (operand,), params = op.operands, record.read(op)
+    del params["axis"]
+    batch.bind(op.results[0], *rule(batch[operand], operand in batch, batch.size, **params))
+
+
+def _batched(op: ir.Operation, record: OpDef, batch: Batch) -> Sequence[Tensor]:
+    """The results of an operation on all entries, by the rule of its record."""
+    if isinstance(record.batch, UNSUPPORTED):
+        raise missing_rule(op, "vmap", record.batch.reason)
+    if captures_any(op, batch.mapped):
+        return _batched_without_regions(op, record, batch)
+    assert record.batch is not None, op.name
+    params = record.read(op)
+    for name in record.regions:
+        if isinstance(params[name], Region):
+            params[name].captures = batch.unmapped
+    return record.batch([batch[v] for v in op.operands], tuple(v in batch for v in op.operands), batch.size, **params)
+
+
+def with_axis(batch: Batch, value: ir.Value, needed: bool = True) -> Tensor:
+    """A value with the mapped axis in front; it is broadcast if it does not carry the axis and the axis is `needed`."""
+    return prefixed(batch[value], batch.size) if needed and value not in batch else batch[value]
 
 
 def prefixed(x: Tensor, size: int) -> Tensor:
@@ -81,50 +90,44 @@ def shifted(dims: Sequence[int]) -> tuple[int, ...]:
     return tuple(d + 1 for d in dims)
 
 
-def batch_by_decomposition(define: Callable[..., list[Tensor]]) -> Any:
+def batch_by_decomposition(define: Callable[..., list[Tensor]]) -> BatchRule:
     """The batch rule of an operation that is defined by other operations: their batches.
 
     The definition is emitted once into a scratch block, on operands without the mapped axis, and the block is then
     batched.
     """
 
-    def batch(xs: Sequence[Tensor], mapped: Sequence[bool], size: int, **params: Any) -> list[Tensor]:
+    def rule(xs: Sequence[Tensor], mapped: Sequence[bool], size: int, **params: Any) -> list[Tensor]:
         inner = [tensor_type(x.shape[1:] if m else x.shape, x.dtype) for x, m in zip(xs, mapped, strict=True)]
         block = block_aside(inner)
         with ir.InsertionPoint(block):
             outputs = [y.value for y in define([wrap(a) for a in block.arguments], **params)]
-        varying: Mapped = {}
-        constants: dict[ir.Value, ir.Value] = {}
+        batch = Batch(size)
         for argument, x, m in zip(block.arguments, xs, mapped, strict=True):
-            if m:
-                varying[argument] = x
-            else:
-                constants[argument] = x.value
-        batch_ops([op.operation for op in block.operations], varying, size, unmapped=constants)
-        outs = [varying[y] if y in varying else prefixed(wrap(constants.get(y, y)), size) for y in outputs]
+            batch.bind(argument, x, m)
+        batch_ops([op.operation for op in block.operations], batch)
+        outs = [with_axis(batch, y) for y in outputs]
         block.owner.erase()
         return outs
 
-    return batch
+    return rule
 
 
-def _batched_without_regions(
-    op: ir.Operation, record: OpDef, mapped: Mapped, size: int, unmapped: dict[ir.Value, ir.Value]
-) -> list[Tensor]:
+def _batched_without_regions(op: ir.Operation, record: OpDef, batch: Batch) -> list[Tensor]:
     """The results of an operation whose region captures a varying value: the batches of its decomposition, which has no region."""
-    if not any(v in mapped for v in captures_by_rule(op, record)):
+    if not any(v in batch for v in captures_by_rule(op, record)):
         raise missing_rule(op, "vmap", "its comparator uses a value from outside that varies over the mapped axis")
     block = block_aside()
     with ir.InsertionPoint(block):
         outputs = [y.value for y in decomposed(op, record, "vmap")]
-    varying, constants = dict(mapped), dict(unmapped)  # copies, because the operations of the block are erased
-    batch_ops([inner.operation for inner in block.operations], varying, size, unmapped=constants)
-    outs = [varying[y] if y in varying else prefixed(wrap(constants.get(y, y)), size) for y in outputs]
+    inner = batch.inner()  # a copy, because the operations of the block are erased
+    batch_ops([inner_op.operation for inner_op in block.operations], inner)
+    outs = [with_axis(inner, y) for y in outputs]
     block.owner.erase()
     return outs
 
 
-def captures_any(op: ir.Operation, mapped: Mapped, rules: frozenset[str] = frozenset()) -> bool:
+def captures_any(op: ir.Operation, mapped: Container[ir.Value], rules: frozenset[str] = frozenset()) -> bool:
     """True if a region of `op` reads a mapped value from outside, or calls a custom rule that encloses `op`.
 
     Args:

@@ -11,11 +11,21 @@ from nabla_mlir.dialects import debug
 from nabla_mlir.dialects.locations import blaming, named
 from nabla_mlir.dialects.regions import block_aside, made_by
 from nabla_mlir.dialects.types import is_differentiable, shape_and_dtype
-from nabla_mlir.table.regions import TrackedValues, captures_by_rule, decomposed, reads_of
-from nabla_mlir.table.registry import REGISTRY, UNSUPPORTED, ZERO, MaybeZero, Zero, add_any, missing_rule, record_of
+from nabla_mlir.table.regions import Replacements, captures_by_rule, decomposed, reads_of, substitute
+from nabla_mlir.table.registry import (
+    REGISTRY,
+    UNSUPPORTED,
+    ZERO,
+    MaybeZero,
+    OpDef,
+    Zero,
+    add_any,
+    missing_rule,
+    record_of,
+)
+from nabla_mlir.table.rules import Jvp, Partial, Tangents, as_rule
 from nabla_mlir.table.tensor import Tensor, splat_of, wrap
 
-Tangents = dict[ir.Value, Tensor]
 T = TypeVar("T")
 
 
@@ -56,15 +66,17 @@ def is_constant(t: MaybeZero, active: Container[ir.Value], known: dict[ir.Value,
     return isinstance(t, Zero) or (not splat_of(t) and not varies(t.value, active, known))
 
 
-def push_forward(ops: Iterable[ir.Operation], tangents: Tangents, are_constant: bool = False) -> None:
+def push_forward(ops: Iterable[ir.Operation], tangents: Tangents, are_constant: bool = False) -> Replacements:
     """Extends `tangents` (keyed by primal value) over the results of `ops`; code is emitted after each operation.
 
-    A structural zero has no entry. An operation without tangents of operands is left alone.
+    A structural zero has no entry. An operation without tangents of operands is left alone. An operation whose rule
+    computes its results together with tangents or residuals is replaced; returns these replacements.
 
     Args:
       are_constant: True if the initial tangents do not vary with the primals.
     """
     known: dict[ir.Value, bool] = {}
+    replacements: Replacements = {}
     for op in ops:
         operands = reads_of(op)
         if not any(v in tangents for v in operands):
@@ -74,9 +86,11 @@ def push_forward(ops: Iterable[ir.Operation], tangents: Tangents, are_constant: 
         record = record_of(op, "jvp")
         if debug.wanted("ops"):
             debug.say("ops", f"jvp {op.name} {debug.types(operands, tangents)}, * has a tangent", op.location)
-        if record.kind == "control":
+        if record.control is not None:
             with blaming(op), named("jvp", op.location, op.name):
-                record.jvp(op, tangents)
+                pushed = record.control.jvp(op, tangents)
+            _add(tangents, zip((v.value for v in pushed.values), pushed.tangents, strict=True))
+            replacements |= substitute(op, pushed.values)
             continue
         operands = list(op.operands)
         if isinstance(record.jvp, Zero):
@@ -92,10 +106,13 @@ def push_forward(ops: Iterable[ir.Operation], tangents: Tangents, are_constant: 
                 y, xs = wrap(op.results[0]), [wrap(v) for v in operands]
                 outs = [(y.value, scaled(record.constant_partials, y, xs, own, record.read(op)))]
             else:
-                outs = tangents_of(op, own)
-        for value, tangent in outs:
-            if not isinstance(tangent, Zero) and carries_tangent(value):
-                tangents[value] = tangent
+                outs = _tangents_of(op, record, own, replacements)
+        _add(tangents, outs)
+    return replacements
+
+
+def _add(tangents: Tangents, found: Iterable[tuple[ir.Value, MaybeZero]]) -> None:
+    tangents.update((value, t) for value, t in found if not isinstance(t, Zero) and carries_tangent(value))
 
 
 def tangents_get(tangents: Tangents, value: ir.Value) -> MaybeZero:
@@ -103,23 +120,34 @@ def tangents_get(tangents: Tangents, value: ir.Value) -> MaybeZero:
     return tangents.get(value, ZERO)
 
 
-def tangents_of(op: ir.Operation, tangents: Sequence[MaybeZero]) -> list[tuple[ir.Value, MaybeZero]]:
-    """The results of an operation with their tangents, emitted at the insertion point.
+def _tangents_of(
+    op: ir.Operation, record: OpDef, tangents: Sequence[MaybeZero], replacements: Replacements
+) -> list[tuple[ir.Value, MaybeZero]]:
+    """The results of an operation with their tangents, emitted at the insertion point."""
+    xs, params = [wrap(v) for v in op.operands], record.read(op)
+    outs = augmented(op, record, replacements)
+    out_tangents = as_rule(record.jvp)(outs, xs, tangents, **params)
+    values = outs[: len(op.results)]  # the others are residuals, which have no tangents
+    return [(y.value, t) for y, t in zip(values, out_tangents, strict=True)]
 
-    A rule may replace a result by a value that it computes together with the tangent (`outs[i] = ...`).
+
+def augmented(op: ir.Operation, record: OpDef, replacements: Replacements) -> list[Tensor]:
+    """The results of an operation, and the residuals of its forward rule.
+
+    If the rule needs residuals, the results are replaced by those of an operation at the insertion point that also
+    computes residuals; `replacements` is extended.
     """
-    record = record_of(op, "jvp")
-    outs = [wrap(r) for r in op.results]
-    old = list(outs)
-    out_tangents = record.jvp(outs, [wrap(v) for v in op.operands], tangents, **record.read(op))
-    for before, after in zip(old, outs, strict=True):
-        if after is not before:
-            before.value.replace_all_uses_with(after.value)
-    return [(out.value, t) for out, t in zip(outs, out_tangents, strict=True)]
+    if record.augmented is None:
+        return [wrap(r) for r in op.results]
+    outs = list(record.augmented([wrap(v) for v in op.operands], **record.read(op)))
+    for old, new in zip(op.results, outs[: len(op.results)], strict=True):
+        old.replace_all_uses_with(new.value)
+        replacements[old] = new.value
+    return outs
 
 
 def scaled(
-    partials: Sequence[Any], y: Tensor, xs: Sequence[Tensor], tangents: Sequence[MaybeZero], params: dict[str, Any]
+    partials: Sequence[Partial | Zero], y: Tensor, xs: Sequence[Tensor], tangents: Sequence[MaybeZero], params: dict[str, Any]
 ) -> MaybeZero:  # fmt: skip
     """The tangent of an elementwise result: the sum of the partials, each applied to the tangent of its operand."""
     total: MaybeZero = ZERO
@@ -129,13 +157,13 @@ def scaled(
     return total
 
 
-def jvp_by_decomposition(decompose: Callable[..., list[Tensor]]) -> Any:
+def jvp_by_decomposition(decompose: Callable[..., list[Tensor]]) -> Jvp:
     """The jvp rule of an operation that is defined by other operations: their tangents.
 
     The primal operation stays; operations of the definition that compute only its value are dead code.
     """
 
-    def jvp(outs: list[Tensor], xs: Sequence[Tensor], tangents: Sequence[MaybeZero], **params: Any) -> list[MaybeZero]:
+    def jvp(outs: Sequence[Tensor], xs: Sequence[Tensor], tangents: Sequence[MaybeZero], **params: Any) -> list[MaybeZero]:
         known = {x.value: t for x, t in zip(xs, tangents, strict=True) if not isinstance(t, Zero)}
         return pushed_through(lambda: decompose(xs, **params), known)
 
@@ -146,12 +174,11 @@ def pushed_through(make: Callable[[], list[Tensor]], tangents: Tangents) -> list
     """The tangents of the values that `make` emits and returns; `tangents` are those of the values that it reads."""
     outputs, new_ops = recorded(make)
     all_tangents = dict(tangents)
-    marks = TrackedValues([y.value for y in outputs])  # a loop is replaced by one that also carries tangents
-    push_forward(new_ops, all_tangents)
-    return [tangents_get(all_tangents, y) for y in marks.release()]
+    replacements = push_forward(new_ops, all_tangents)  # a loop is replaced by one that also carries tangents
+    return [tangents_get(all_tangents, replacements.get(y.value, y.value)) for y in outputs]
 
 
-def recorded(make: Callable[[], list[T]]) -> tuple[list[T], list[ir.Operation]]:
+def recorded(make: Callable[[], T]) -> tuple[T, list[ir.Operation]]:
     """Runs a function that emits operations; returns its result and the emitted operations, in order."""
     block = block_aside()
     with ir.InsertionPoint(block):

@@ -17,12 +17,9 @@ from nabla_mlir.table.registry import (
     materialize,
     register,
 )
+from nabla_mlir.table.rules import BatchRule, Jvp, Linear, Partial, Transpose
 from nabla_mlir.table.tensor import Tensor
 from nabla_mlir.table.traits import LONG, OWN_LOOP
-
-# t, y, *xs -> t * dy/dx_i. One function per operand serves forward and reverse mode, because a diagonal linear map is
-# its own transpose. The product is written out, so that a rule can say `t / y` instead of `t * (1 / y)`.
-Partial = Callable[..., MaybeZero]
 
 
 def elementwise(
@@ -41,13 +38,13 @@ def elementwise(
       forward: the partials of forward mode, if they differ at singular points.
     """
 
-    def jvp(outs: list[Tensor], xs: Sequence[Tensor], tangents: Sequence[MaybeZero], **params: Any) -> list[MaybeZero]:
+    def jvp(outs: Sequence[Tensor], xs: Sequence[Tensor], tangents: Sequence[MaybeZero], **params: Any) -> list[MaybeZero]:
         return [scaled(forward or partials, outs[0], xs, tangents, params)]  # type: ignore[arg-type]
 
     def batch(xs: Sequence[Tensor], mapped: Sequence[bool], size: int, **params: Any) -> list[Tensor]:
         return record.apply(all_prefixed(xs, mapped, size), params)
 
-    def transpose(cts: Sequence[MaybeZero], i: int, xs: Sequence[Tensor], **params: Any) -> MaybeZero:
+    def transpose(cts: Sequence[Tensor], i: int, xs: Sequence[Tensor], **params: Any) -> MaybeZero:
         # The partial of a linear operand depends only on the other operands.
         return partials[i](cts[0], None, *xs, **params)  # type: ignore[index,operator]
 
@@ -60,10 +57,10 @@ def elementwise(
     return register(record)
 
 
-def jointly_linear_jvp(record: Callable[[], OpDef]) -> Any:
+def jointly_linear_jvp(record: Callable[[], OpDef]) -> Jvp:
     """The jvp of an operation that is linear in several operands together: the operation itself, applied to the tangents."""
 
-    def jvp(outs: list[Tensor], xs: Sequence[Tensor], tangents: Sequence[MaybeZero], **params: Any) -> list[MaybeZero]:
+    def jvp(outs: Sequence[Tensor], xs: Sequence[Tensor], tangents: Sequence[MaybeZero], **params: Any) -> list[MaybeZero]:
         op = record()
         linear = op.linear_operands(xs, params)
         if all(isinstance(tangents[i], Zero) for i in linear):
@@ -74,10 +71,10 @@ def jointly_linear_jvp(record: Callable[[], OpDef]) -> Any:
     return jvp
 
 
-def multilinear_jvp(record: Callable[[], OpDef]) -> Any:
+def multilinear_jvp(record: Callable[[], OpDef]) -> Jvp:
     """The jvp of an operation that is linear in each operand separately: the product rule."""
 
-    def jvp(outs: list[Tensor], xs: Sequence[Tensor], tangents: Sequence[MaybeZero], **params: Any) -> list[MaybeZero]:
+    def jvp(outs: Sequence[Tensor], xs: Sequence[Tensor], tangents: Sequence[MaybeZero], **params: Any) -> list[MaybeZero]:
         op = record()
         total: MaybeZero = ZERO
         for i in op.linear_operands(xs, params):
@@ -89,45 +86,58 @@ def multilinear_jvp(record: Callable[[], OpDef]) -> Any:
     return jvp
 
 
-def structural(name: str, *, linear: tuple[int, ...] | str = (0,), **fields: Any) -> OpDef:
+def structural(
+    name: str, *, transpose: Transpose | UNSUPPORTED | None = None, batch: BatchRule | UNSUPPORTED | None = None,
+    linear: Linear = (0,), jvp: Jvp | Zero | UNSUPPORTED | None = None, **fields: Any,
+) -> OpDef:  # fmt: skip
     """Registers an operation that moves, selects or sums elements; it is linear in the operands `linear` together."""
-    fields.setdefault("jvp", jointly_linear_jvp(lambda: record))
     fields.setdefault("instructions", 1 if fields.get("elementwise") else OWN_LOOP)
-    record = OpDef(name=name, kind="structural", linear=linear, joint=True, **fields)
-    return register(record)
-
-
-def contraction(name: str, *, linear: tuple[int, ...] = (0, 1), **fields: Any) -> OpDef:
-    """Registers a product of tensors, which is linear in each of the operands `linear` separately."""
     record = OpDef(
-        name=name, kind="contraction", linear=linear, joint=False, jvp=multilinear_jvp(lambda: record), reduces=True,
-        instructions=LONG, **fields,
+        name=name, kind="structural", jvp=jvp or jointly_linear_jvp(lambda: record), transpose=transpose, linear=linear,
+        joint=True, batch=batch, **fields,
     )  # fmt: skip
     return register(record)
 
 
-def nondifferentiable(name: str, **fields: Any) -> OpDef:
-    """Registers an operation whose result has no tangent (integers, comparisons, random bits)."""
-    record = OpDef(name=name, kind="nondifferentiable", jvp=ZERO, **fields)
+def contraction(
+    name: str, *, transpose: Transpose | UNSUPPORTED | None = None, batch: BatchRule | UNSUPPORTED | None = None,
+    linear: Linear = (0, 1), **fields: Any,
+) -> OpDef:  # fmt: skip
+    """Registers a product of tensors, which is linear in each of the operands `linear` separately."""
+    record = OpDef(
+        name=name, kind="contraction", jvp=multilinear_jvp(lambda: record), transpose=transpose, linear=linear,
+        joint=False, batch=batch, reduces=True, instructions=LONG, **fields,
+    )  # fmt: skip
     return register(record)
 
 
-def composite(name: str, *, define: Callable[..., list[Tensor]], **fields: Any) -> OpDef:
+def nondifferentiable(name: str, *, batch: BatchRule | UNSUPPORTED | None = None, **fields: Any) -> OpDef:
+    """Registers an operation whose result has no tangent (integers, comparisons, random bits)."""
+    return register(OpDef(name=name, kind="nondifferentiable", jvp=ZERO, batch=batch, **fields))
+
+
+def composite(
+    name: str, *, define: Callable[..., list[Tensor]], jvp: Jvp | Zero | UNSUPPORTED | None = None,
+    batch: BatchRule | UNSUPPORTED | None = None, **fields: Any,
+) -> OpDef:  # fmt: skip
     """Registers an operation that is defined by others; its rules are their rules.
 
     The operation itself stays in the IR; operations of the definition that compute only its value are dead code.
     """
-    fields.setdefault("jvp", jvp_by_decomposition(define))
-    fields.setdefault("batch", batch_by_decomposition(define))
     fields.setdefault("transpose", UNSUPPORTED("the operation is transposed through what defines it"))
     fields.setdefault("instructions", LONG)
-    record = OpDef(name=name, kind="composite", define=define, **fields)
+    record = OpDef(
+        name=name, kind="composite", define=define, jvp=jvp or jvp_by_decomposition(define),
+        batch=batch or batch_by_decomposition(define), **fields,
+    )  # fmt: skip
     return register(record)
 
 
-def general(name: str, **fields: Any) -> OpDef:
+def general(
+    name: str, *, jvp: Jvp | Zero | UNSUPPORTED | None = None, batch: BatchRule | UNSUPPORTED | None = None,
+    transpose: Transpose | UNSUPPORTED | None = None, **fields: Any,
+) -> OpDef:  # fmt: skip
     """Registers an operation whose record states all its rules."""
-    fields.setdefault("transpose", UNSUPPORTED("the operation is not linear"))
     fields.setdefault("instructions", 1 if fields.get("elementwise") else LONG)
-    record = OpDef(name=name, kind="general", **fields)
-    return register(record)
+    transpose = transpose or UNSUPPORTED("the operation is not linear")
+    return register(OpDef(name=name, kind="general", jvp=jvp, batch=batch, transpose=transpose, **fields))

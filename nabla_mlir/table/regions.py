@@ -203,17 +203,15 @@ def emit_call(func: ir.Operation, arguments: Sequence[Tensor]) -> list[Tensor]:
     return [wrap(mapping[v]) for v in terminator.operands]
 
 
-class TrackedValues:
-    """Values that are followed through replacements: `release` returns the values that replaced them."""
+Replacements = dict[ir.Value, ir.Value]  # by result of an operation that was replaced, the value that replaces it
 
-    def __init__(self, values: Sequence[ir.Value]):
-        self.mark: ir.Operation = ir.Operation.create("ad.mark", operands=list(values))
 
-    def release(self) -> list[ir.Value]:
-        """The current values, which may replace the original ones."""
-        values = list(self.mark.operands)
-        self.mark.erase()
-        return values
+def substitute(op: ir.Operation, values: Sequence[Tensor]) -> Replacements:
+    """Replaces an operation by `values`, unless these are its own results; returns the replacements."""
+    replacements = {old: new.value for old, new in zip(op.results, values, strict=True) if old != new.value}
+    if replacements:
+        replace(op, values)
+    return replacements
 
 
 def replace(op: ir.Operation, results: Sequence[Tensor]) -> None:

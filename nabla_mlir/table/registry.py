@@ -22,28 +22,23 @@ from nabla_mlir.dialects.types import tensor_type
 from nabla_mlir.sparsity.operands import Rule
 from nabla_mlir.sparsity.operands import dense as dense_pattern
 from nabla_mlir.sparsity.operands import elementwise as elementwise_pattern
+from nabla_mlir.table.rules import (  # noqa: F401  (records import these words from the registry)
+    UNSUPPORTED,
+    ZERO,
+    Augmented,
+    BatchRule,
+    CollectiveRule,
+    ControlRules,
+    Jvp,
+    Linear,
+    MaybeZero,
+    Partial,
+    Transpose,
+    Zero,
+)
 from nabla_mlir.table.tensor import Tensor, current_scope, full, set_scope, wrap
 from nabla_mlir.table.vectorized import apply_per_entry
 
-
-class Zero:
-    """A tangent or cotangent that is structurally zero: no operation is emitted for it."""
-
-    def __repr__(self) -> str:
-        return "ZERO"
-
-
-ZERO = Zero()
-
-
-@dataclass(frozen=True)
-class UNSUPPORTED:
-    """A rule that does not exist, with the reason for the error message."""
-
-    reason: str
-
-
-MaybeZero = Tensor | Zero
 Params = dict[str, Any]
 ResultTypes = Callable[..., list[tuple[tuple[int, ...], np.dtype]]]
 
@@ -108,20 +103,22 @@ class OpDef:
       comparators: the names of regions that order elements; their captures have no derivative.
       decomposition: ``(operands, **params) -> results``, the same results by operations without regions. Derivatives
         and maps with respect to captured values use it; without a decomposition they are refused.
-      jvp: ``(outs, operands, tangents, **params) -> [tangent of each result]``, or ZERO, or UNSUPPORTED.
+      jvp: ``(outs, operands, tangents, **params) -> [tangent of each result]``, or ZERO, or UNSUPPORTED. The protocols
+        of the rules are in table/rules.py.
+      augmented: ``(operands, **params) -> [*results, *residuals]``, if `jvp` needs residuals. Derivatives replace the
+        operation by it, and `jvp` gets the residuals after the results.
       transpose: ``(cotangents, i, operands, **params) -> cotangent of operand i``, for operations that are linear
         in operand i, or UNSUPPORTED.
       linear: the operands in which the operation is linear (indices, "all", or ``(xs, **params) -> indices``): in all
         of them together if `joint`, else in each separately.
       batch: ``(operands, mapped, size, **params) -> results``, or UNSUPPORTED; the mapped axis leads in every mapped
         operand and in every result.
+      collective: of an operation over a named axis: ``(x, is_mapped, size, **params) -> (result, carries the axis)``, if a
+        map over that axis is expanded. `batch` is its rule for other axes.
+      control: the rules of control flow, which get the operation itself, in place of `jvp`, `transpose` and `batch`.
       partials: of elementwise operations: for each operand ``(t, y, *xs, **params) -> t * dy/dx_i``, or ZERO.
       constant_partials: partials for a t that does not vary with the variables, if they differ: the product is 0 where
         t is 0, even if the derivative is infinite.
-      vjp: only for control flow, whose rules get the operation itself: ``jvp(op, tangents)`` and ``batch(op, mapped,
-        size, unmapped)`` extend their tables; ``vjp(op, active, cotangents)`` returns the cotangents of the values that
-        the operation reads.
-      active: only for control flow: ``(op, varying values) -> indices of the results that vary with them``; all by default.
       numpy: a reference implementation, for the law tests and for constant folding.
       sample: argument generator(s) for the law tests.
       singular: operands at which the formula of a derivative has no value, for the law of singular points.
@@ -157,16 +154,17 @@ class OpDef:
     decomposition: Callable[..., list[Tensor]] | None = None
     emit_region: Callable[[ir.Region, Any, Sequence[Tensor]], None] | None = None
     read_region: Callable[[ir.Region], Any] | None = None
-    jvp: Any = None
-    transpose: Any = None
-    linear: Any = ()
+    jvp: Jvp | Zero | UNSUPPORTED | None = None
+    augmented: Augmented | None = None
+    transpose: Transpose | UNSUPPORTED | None = None
+    linear: Linear = ()
     joint: bool = True
-    batch: Any = None
+    batch: BatchRule | UNSUPPORTED | None = None
+    collective: CollectiveRule | None = None
+    control: ControlRules | None = None
     multi: bool = False
-    partials: tuple[Any, ...] | None = None
-    constant_partials: tuple[Any, ...] | None = None
-    vjp: Any = None
-    active: Callable[[ir.Operation, set[ir.Value]], Sequence[int]] | None = None
+    partials: Sequence[Partial | Zero] | None = None
+    constant_partials: Sequence[Partial | Zero] | None = None
     define: Callable[..., list[Tensor]] | None = None
     numpy: Callable[..., Any] | None = None
     sample: Any = None
@@ -187,7 +185,7 @@ class OpDef:
     flops: Callable[..., int] | None = None
 
     def __post_init__(self) -> None:
-        missing = [rule for rule in ("jvp", "batch") if getattr(self, rule) is None]
+        missing = [rule for rule in ("jvp", "batch") if self.control is None and getattr(self, rule) is None]
         if self.linear and self.transpose is None:
             missing.append("transpose")
         if not self.doc:
@@ -282,7 +280,7 @@ class OpDef:
         """Indices of the operands in which an operation with these parameters is linear."""
         if callable(self.linear):
             return tuple(self.linear(xs, **params))
-        return tuple(range(len(xs))) if self.linear == "all" else tuple(self.linear)
+        return tuple(range(len(xs))) if self.linear == "all" else self.linear
 
 
 def _first_line(error: Exception) -> str:

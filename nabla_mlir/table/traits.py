@@ -112,7 +112,7 @@ def returns_of_regions(op: ir.Operation | None) -> bool:
 def runs_regions(op: ir.Operation) -> bool:
     """True if the regions run like the body of a function; the regions of other operations act on elements."""
     record = record_or_none(op)
-    return op.name == "func.func" or (record is not None and record.kind == "control")
+    return op.name == "func.func" or (record is not None and record.control is not None)
 
 
 def moved(op: ir.Operation | None) -> list[ir.Value]:
@@ -121,7 +121,7 @@ def moved(op: ir.Operation | None) -> list[ir.Value]:
     if op is None or record is None or not record.moves:
         return []
     operands = list(op.operands)
-    return operands if record.linear in ("all", ()) else [operands[i] for i in record.linear]
+    return [operands[i] for i in record.linear] if isinstance(record.linear, tuple) and record.linear else operands
 
 
 def updated(op: ir.Operation) -> Sequence[int]:

@@ -79,4 +79,4 @@ def missing(name: str) -> str:
         return "no jvp"
     if isinstance(record.batch, UNSUPPORTED):
         return "no batch rule"
-    return "" if record.sample or record.kind == "control" else "no sample that its laws are tested by"
+    return "" if record.sample or record.control is not None else "no sample that its laws are tested by"

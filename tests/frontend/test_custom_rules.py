@@ -307,6 +307,53 @@ def test_a_loop_stores_what_a_reverse_rule_keeps() -> None:
     assert "floor" not in text[text.rindex("stablehlo.while") :]
 
 
+def _twice(f: Callable[[Any], Any]) -> dict[str, Callable[[Any], Any]]:
+    """f(f(x)), written with every kind of control flow."""
+    return {
+        "plain": lambda x: f(f(x)),
+        "scan": lambda x: nm.scan(lambda c, _: (f(c), None), x, None, length=2)[0],
+        "while": lambda x: nm.while_loop(lambda c: c[0] < 2, lambda c: (c[0] + 1, f(c[1])), (0, x))[1],
+        "scan of scans": lambda x: nm.scan(
+            lambda c, _: (nm.scan(lambda d, _: (f(d), None), c, None, length=1)[0], None), x, None, length=2
+        )[0],
+        "scan of choices": lambda x: nm.scan(lambda c, _: (nm.cond(c[0] > 0, f, lambda y: y, c), None), x, None, length=2)[0],
+        "choice": lambda x: nm.cond(x[0] > 0, lambda y: f(f(y)), lambda y: y, x),
+        "checkpoint": lambda x: nm.checkpoint(lambda y: f(f(y)))(x),
+    }
+
+
+def _other_rule(kind: str) -> Callable[[Any], Any]:
+    """A function whose rule calls another function with a rule; neither rule is the true derivative."""
+    g = nm.custom_jvp(nnp.sin)
+    g.defjvp(lambda p, t: (g(p[0]), 3.0 * t[0] * p[0]))
+    if kind == "reverse":
+        f = nm.custom_vjp(lambda x: g(x) * x)
+        f.defvjp(lambda x: (g(x) * x, (x, g(x))), lambda r, ct: (ct * r[1] * 2.0 + r[0] * ct,))
+        return f
+    h = nm.custom_jvp(lambda x: g(x) * x)
+    h.defjvp(lambda p, t: (g(p[0]) * p[0], t[0] * (g(p[0]) + 7 * p[0])))
+    return h
+
+
+@pytest.mark.parametrize("kind", ["forward", "reverse"])
+def test_a_rule_that_calls_a_function_with_a_rule_is_applied_alike_in_control_flow(kind: str) -> None:
+    """A later derivative differentiates the code of the outer rule, and applies the inner rule in it."""
+
+    def orders(f: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        def value_and_slope(x: Any) -> Any:
+            value, slope = nm.value_and_grad(lambda x: f(x).sum())(x)
+            return value + (slope**2).sum()
+
+        first = nm.grad(value_and_slope)
+        return lambda x: (first(x), nm.jvp(value_and_slope, (x,), (x,))[1], nm.grad(lambda x: first(x).sum())(x))
+
+    x = np.array([0.3, 0.7])
+    plain, *others = (orders(f) for f in _twice(_other_rule(kind)).values())
+    expected = run_traced(plain, [x])
+    for other in others:
+        check(other, expected, x)
+
+
 _LINEARIZED = {
     "sqrt": lambda lib: lambda x: lib.numpy.sqrt(x * x + 1),
     "hypot": lambda lib: lambda x: lib.numpy.hypot(x, x * x + 1),

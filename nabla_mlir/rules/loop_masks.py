@@ -1,0 +1,68 @@
+"""Masks of the carries of a backward loop: a selection before the loop stays known in its body.
+
+In ``where(m, loop(x), 0)`` the cotangent of the loop's result is ``where(m, ct, 0)``. The carry of the backward loop
+starts with it; if each iteration leaves it zero outside of m, the body applies m once more, where the derivative of a
+partial may be infinite.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from iree.compiler import ir
+
+from nabla_mlir.rules.loop_body import Backward, Roles, trace_backward
+from nabla_mlir.rules.masks import repeated, selection_mask, shared_masks
+from nabla_mlir.rules.vanishing import mask_of_rows, vanishes
+from nabla_mlir.table.registry import MaybeZero, Zero
+from nabla_mlir.table.tensor import Tensor, wrap
+
+Masks = list[Tensor | None]
+
+
+def masked_backward(
+    op: ir.Operation, roles: Roles, cts: Sequence[MaybeZero], residuals: set[ir.Value]
+) -> tuple[Backward, Masks]:
+    """Emits one iteration in reverse, inside the masks that are proven to hold after every iteration; returns them, too.
+
+    A mask is assumed first. If the body that was emitted inside the masks does not prove one of them, the body is
+    emitted once more without that mask.
+
+    Args:
+      cts: the cotangents of the results of the loop.
+      residuals: values of the body that are stored if they are needed, even if they are cheap.
+    """
+    rows = {i: (ct, selection_mask(ct)) for i in roles.tapes if isinstance(ct := cts[i], Tensor)}
+    seeds = [(op.results[i], cts[i]) for i in roles.carries]
+    masks = _assumed(seeds, roles.sums, [cts[i] for i in roles.tapes])
+    backward = trace_backward(op, roles, masks, rows, residuals)
+    while not all(proven := _proven(backward, masks)):
+        backward.holder.erase()
+        masks = [mask if holds else None for mask, holds in zip(masks, proven, strict=True)]
+        backward = trace_backward(op, roles, masks, rows, residuals)
+    return backward, masks
+
+
+def _assumed(
+    seeds: Sequence[tuple[ir.Value, MaybeZero]], sums: Sequence[ir.Value], rows: Sequence[MaybeZero]
+) -> Masks:
+    """For each carry of the backward loop, the mask outside of which it is zero, derived from its initial value or its
+    rows; or None.
+    """
+    shared = shared_masks([*(ct for _, ct in seeds), *rows])
+    shared = {m.shape: m for whole in shared.values() if (m := mask_of_rows(whole)) is not None} | shared
+    free = [isinstance(ct, Zero) or selection_mask(ct) is not None for _, ct in seeds]
+    carry_masks = [shared.get(wrap(v).shape) if f else None for (v, _), f in zip(seeds, free, strict=True)]
+    shapes = [wrap(v).shape for v in sums]
+    by_shape = {n: repeated(shared.get(n[1:]), n) for n in shapes} | shared  # tapes of one shape share one mask
+    return carry_masks + [by_shape[n] for n in shapes]
+
+
+def _proven(backward: Backward, masks: Sequence[Tensor | None]) -> list[bool]:
+    """For each carry of the backward loop, True if it has no mask, or if an iteration provably leaves it zero outside its mask."""
+    arguments, outputs = list(backward.block.arguments), list(backward.block.operations)[-1].operands
+    proven = []
+    for value, mask in zip(outputs, masks, strict=True):
+        alike = [a for a, m in zip(arguments, masks, strict=True) if m is mask]
+        proven.append(mask is None or vanishes(wrap(value), mask, alike))
+    return proven
