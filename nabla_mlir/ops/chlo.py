@@ -242,7 +242,7 @@ def _broadcasting(name: str, base: OpDef, sample: Any, **attributes: Codec) -> O
     return composite(
         f"chlo.broadcast_{name}", doc=f"{base.name.split('.')[1]} of operands that broadcast as in NumPy.",
         elementwise=True, commutes=base.commutes, instructions=base.instructions,
-        define=define, attributes={**own, **attributes},
+        define=define, jvp=ZERO if isinstance(base.jvp, Zero) else None, attributes={**own, **attributes},
         defaults=dict.fromkeys([*own, *(k for k in attributes if k == "compare_type")]), result=result, sample=sample,
     )  # fmt: skip
 

@@ -44,14 +44,9 @@ def elementwise(
     def batch(xs: Sequence[Tensor], mapped: Sequence[bool], size: int, **params: Any) -> list[Tensor]:
         return record.apply(all_prefixed(xs, mapped, size), params)
 
-    def transpose(cts: Sequence[Tensor], i: int, xs: Sequence[Tensor], **params: Any) -> MaybeZero:
-        # The partial of a linear operand depends only on the other operands.
-        return partials[i](cts[0], None, *xs, **params)  # type: ignore[index,operator]
-
     flat = isinstance(partials, Zero)
     record = OpDef(
         name=name, kind="elementwise", doc=doc, elementwise=True, jvp=ZERO if flat else jvp, batch=batch,
-        transpose=transpose if "linear" in fields else None,
         partials=None if flat else tuple(partials), **fields,  # type: ignore[arg-type]
     )  # fmt: skip
     return register(record)

@@ -108,7 +108,7 @@ class OpDef:
       augmented: ``(operands, **params) -> [*results, *residuals]``, if `jvp` needs residuals. Derivatives replace the
         operation by it, and `jvp` gets the residuals after the results.
       transpose: ``(cotangents, i, operands, **params) -> cotangent of operand i``, for operations that are linear
-        in operand i, or UNSUPPORTED.
+        in operand i, or UNSUPPORTED. Operations with partials need none.
       linear: the operands in which the operation is linear (indices, "all", or ``(xs, **params) -> indices``): in all
         of them together if `joint`, else in each separately.
       batch: ``(operands, mapped, size, **params) -> results``, or UNSUPPORTED; the mapped axis leads in every mapped
@@ -186,7 +186,7 @@ class OpDef:
 
     def __post_init__(self) -> None:
         missing = [rule for rule in ("jvp", "batch") if self.control is None and getattr(self, rule) is None]
-        if self.linear and self.transpose is None:
+        if self.linear and self.transpose is None and self.partials is None:
             missing.append("transpose")
         if not self.doc:
             missing.append("doc")

@@ -11,7 +11,10 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Domain:
-    """Real numbers of [low, high] with a distance of at least `gap` from each point of `avoid`; or integers of [low, high]."""
+    """Real numbers of [low, high] with a distance of at least `gap` from each point of `avoid`; or integers of [low, high].
+
+    Both parts of complex numbers lie in [low, high].
+    """
 
     low: float
     high: float
@@ -31,7 +34,8 @@ class Domain:
         for point in self.avoid:
             near = np.abs(x - point) < self.gap
             x = np.where(near, point + np.where(x >= point, 1, -1) * (self.gap + np.abs(x - point)), x)
-        if dtype.kind == "c":
+        if dtype.kind == "c" or self.kind == "complex":
+            dtype = np.result_type(dtype, np.complex64)
             x = x + 1j * rng.uniform(self.low, self.high, shape)
         return np.asarray(x).astype(dtype)
 
@@ -49,6 +53,11 @@ def integers(low: int = -5, high: int = 5) -> Domain:
 def whole(low: int, high: int) -> Domain:
     """Integers of [low, high] as floating-point numbers; the operation is not differentiated by them."""
     return Domain(low, high, kind="whole")
+
+
+def complex_numbers(low: float = -2.0, high: float = 2.0) -> Domain:
+    """Complex numbers whose parts lie in [low, high]."""
+    return Domain(low, high, kind="complex")
 
 
 def booleans() -> Domain:

@@ -77,6 +77,6 @@ def active_operands(law: LawCase, xs: Sequence[np.ndarray]) -> list[int]:
     return [
         i for i, x in enumerate(xs)
         if is_differentiable(x.dtype)
-        and not (i < len(kinds) and kinds[i] != "real")
+        and not (i < len(kinds) and kinds[i] not in ("real", "complex"))
         and not (i < len(law.case.values) and law.case.values[i] is not None)
     ]  # fmt: skip
