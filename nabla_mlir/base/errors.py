@@ -278,9 +278,14 @@ def one_of(what: str, value: Any, values: Sequence[str], error: type[NablaError]
 def user_frame() -> SourceRange | None:
     """The innermost frame of the Python stack that is not in nabla_mlir: the user's own line."""
     frame = sys._getframe(1)
-    while frame is not None and is_internal(frame.f_code.co_filename):
+    while frame is not None and (is_internal(frame.f_code.co_filename) or _is_generated(frame)):
         frame = frame.f_back  # type: ignore[assignment]
     return None if frame is None else _range_of(frame.f_code, frame.f_lasti, frame.f_lineno)
+
+
+def _is_generated(frame: types.FrameType) -> bool:
+    """True for code without a file that the standard library makes for a module of nabla_mlir, such as __init__ of a dataclass."""
+    return frame.f_code.co_filename == "<string>" and str(frame.f_globals.get("__name__")).startswith("nabla_mlir.")
 
 
 def raising_frame(error: BaseException) -> SourceRange | None:
