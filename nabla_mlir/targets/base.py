@@ -13,7 +13,6 @@ rewrites gave wrong numbers for some Hessians (tests/frontend/test_compositions.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, ClassVar
@@ -286,6 +285,8 @@ def nearest(name: Any, known: Iterable[str]) -> str:
       >>> nearest("nvdia", ["host", "nvidia"])
       "did you mean 'nvidia'? Known are host, nvidia."
     """
+    import difflib  # which a machine that only runs artifacts never needs
+
     known = list(known)
     alike = difflib.get_close_matches(str(name), known, n=3)
     question = f"did you mean {' or '.join(map(repr, alike))}?" if alike else ""

@@ -260,6 +260,7 @@ def per_entry(run: Callable[..., Any], together: Callable[..., Any] | None = Non
             help="call them outside of that function.",
         )  # fmt: skip
 
+    call.__qualname__ = getattr(run, "__qualname__", call.__qualname__)  # by which messages name the transform
     return call
 
 
