@@ -133,7 +133,8 @@ class StaticArgumentError(TraceError, ValueError):
 # The names of jax.errors for these, and for tensors that outlive their trace.
 ConcretizationTypeError = TracerBoolConversionError = ConcretizationError
 TracerArrayConversionError = TracerIntegerConversionError = ConcretizationError
-UnexpectedTracerError, NonConcreteBooleanIndexError = LeakedTracerError, MaskError
+UnexpectedTracerError = LeakedTracerError
+NonConcreteBooleanIndexError = MaskError
 
 
 class UnboundAxisError(TraceError, NameError):
@@ -173,7 +174,8 @@ class CompileError(NablaError, RuntimeError):
     def __init__(
         self, message: str, *, where: SourceRange | None = None, help: str = "", reproducer: str = "", fault: str = ""
     ):
-        self.reproducer, self.fault = reproducer, fault
+        self.reproducer: str = reproducer
+        self.fault: str = fault
         super().__init__(message, where=where, help=help)
 
 

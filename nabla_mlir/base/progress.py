@@ -70,6 +70,10 @@ class running:  # noqa: N801  # a context manager
     """
 
     __slots__ = ("is_shown", "start", "state", "what")
+    what: str
+    state: object
+    start: float
+    is_shown: bool
 
     def __init__(self, what: str, state: object = ""):
         self.what, self.state, self.start, self.is_shown = what, state, 0.0, False

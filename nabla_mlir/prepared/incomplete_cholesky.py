@@ -56,10 +56,11 @@ class IncompleteCholeskyPreconditioner(LinearOperator):
         lengths = np.where(squares > 0, np.sqrt(squares), 1.0)
         scaled = relative / np.sqrt(lengths[columns]) / np.sqrt(lengths[lower.indices])
         steps, smallest = _Steps(lower.indptr, lower.indices), scaled[lower.indptr[:-1]].min(initial=1.0)
-        self.shift = 0.0 if smallest > 0 else _SHIFT - float(smallest)
+        self.shift: float = 0.0 if smallest > 0 else _SHIFT - float(smallest)
         while (entries := steps.factor(scaled, self.shift)) is None:
             self.shift = max(2 * self.shift, _SHIFT)
-        self.factor = csc_array((entries * np.sqrt(lengths * size)[lower.indices], lower.indices, lower.indptr), shape=lower.shape)
+        entries = entries * np.sqrt(lengths * size)[lower.indices]
+        self.factor: csc_array = csc_array((entries, lower.indices, lower.indptr), shape=lower.shape)
         self._solver = splu(self.factor, permc_spec="NATURAL", diag_pivot_thresh=0.0)
         super().__init__(np.dtype(float), lower.shape)
 
