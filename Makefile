@@ -1,12 +1,16 @@
 # Each command does its own set-up: a virtual environment with this package in it, made once.
 #   make demo | test | bench | fuzz | docs        PYTHON=python3.12 chooses the interpreter, ARGS="..." goes to the command
+#   make packages                                 what some tests need beyond that; without it they are skipped
 
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: demo test bench fuzz docs clean
+# In a terminal pip and Sphinx show what they do; in a file they would fill pages.
+QUIET := $(shell test -t 2 || echo --quiet)
+
+.PHONY: demo test packages bench fuzz docs clean
 
 demo: $(VENV)/.demo
 	$(BIN)/python demo/digits.py $(ARGS)
@@ -17,7 +21,10 @@ demo: $(VENV)/.demo
 test bench: export PYTHONDONTWRITEBYTECODE :=
 test bench: export PYTHONPYCACHEPREFIX ?= $(abspath $(VENV))/bytecode
 test: $(VENV)/.test
-	$(BIN)/python -m pytest -q -n auto --dist worksteal $(ARGS)
+	$(BIN)/python -m pytest -n auto --dist worksteal $(ARGS)
+
+packages: $(VENV)/.test
+	PYTHON=$(BIN)/python bash .ci/packages $(ARGS)
 
 bench: $(VENV)/.bench
 ifneq ($(filter --large,$(ARGS)),)
@@ -34,7 +41,7 @@ endif
 # The site, in build/docs: a warning is an error, and so is a program of the gallery that fails.
 docs: $(VENV)/.docs
 	rm -rf docs/generated build/docs
-	$(BIN)/python -m sphinx -q -W --keep-going -n -j 2 -b html docs build/docs $(ARGS)
+	$(BIN)/python -m sphinx $(QUIET) -W --keep-going -n -j 2 -b html docs build/docs $(ARGS)
 	@echo "The site is in build/docs/index.html"
 
 fuzz: $(VENV)/.test
@@ -44,7 +51,7 @@ fuzz: $(VENV)/.test
 # the first import writes that of the modules that are used.
 $(VENV)/.%: pyproject.toml | $(BIN)/pip
 	@echo "Installing nabla-mlir[$*] into $(VENV) ..."
-	@$(PIP) install --quiet --no-compile --editable '.[$*]'
+	@$(PIP) install $(QUIET) --no-compile --editable '.[$*]'
 	@touch $@
 
 $(BIN)/pip:

@@ -1,7 +1,9 @@
 """Sphinx: `make docs` builds the site into build/docs; a warning is an error."""
 
+import os
 import re
 import sys
+import tempfile
 from pathlib import Path
 
 from pygments import token
@@ -10,6 +12,13 @@ from pygments.lexer import RegexLexer
 sys.path.insert(0, str(Path(__file__).parent))
 import inventories
 import site_pages
+
+os.environ["NABLA_MLIR_PROGRESS"] = "0"  # the pages show results alone, also on a slow machine
+# Kernels warn of TCP without encryption, though they listen on this machine alone.
+_folder = tempfile.TemporaryDirectory(prefix="nabla_mlir_docs_")
+os.environ["IPYTHONDIR"] = _folder.name
+Path(_folder.name, "profile_default").mkdir()
+Path(_folder.name, "profile_default", "ipython_kernel_config.py").write_text("c.IPKernelApp.log_level = 'ERROR'\n")
 
 project = "nabla_mlir"
 author = "nabla_mlir"

@@ -47,6 +47,7 @@ from nabla_mlir.prepared.checks import check_hvp as check_hvp
 from nabla_mlir.prepared.estimates import hutch_plus_plus as hutch_plus_plus
 from nabla_mlir.prepared.estimates import hutchinson as hutchinson
 from nabla_mlir.prepared.estimates import stochastic_lanczos as stochastic_lanczos
+from nabla_mlir.prepared.incomplete_cholesky import IncompleteCholeskyPreconditioner as IncompleteCholeskyPreconditioner
 from nabla_mlir.prepared.modules import empirical_fisher_module as empirical_fisher_module
 from nabla_mlir.prepared.modules import fisher_module as fisher_module
 from nabla_mlir.prepared.modules import ggnvp_module as ggnvp_module

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 from chromium import launched
+from needs import header
 
 # JAX computes what most tests compare with, each program once: half of the time of the tests goes into compiling those. Without its
 # newer emitters and without optimisation XLA takes half as long; without fused multiply-adds equal expressions still have equal values.
@@ -26,6 +27,13 @@ if metadata.version("jaxlib").startswith("0.10."):
     os.environ["XLA_FLAGS"] = f"{flags} {os.environ.get('XLA_FLAGS', '')}".strip()
 
 _first: dict[tuple[str, str], Any] = {}
+
+
+def pytest_report_header(config: pytest.Config) -> list[str]:
+    """Says first how long the tests take and which are skipped, unless the command names files."""
+    if config.args_source is pytest.Config.ArgsSource.ARGS:
+        return []
+    return header(config.option.markexpr or config.option.keyword)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -133,7 +133,8 @@ class StaticArgumentError(TraceError, ValueError):
 # The names of jax.errors for these, and for tensors that outlive their trace.
 ConcretizationTypeError = TracerBoolConversionError = ConcretizationError
 TracerArrayConversionError = TracerIntegerConversionError = ConcretizationError
-UnexpectedTracerError, NonConcreteBooleanIndexError = LeakedTracerError, MaskError
+UnexpectedTracerError = LeakedTracerError
+NonConcreteBooleanIndexError = MaskError
 
 
 class UnboundAxisError(TraceError, NameError):
@@ -173,7 +174,8 @@ class CompileError(NablaError, RuntimeError):
     def __init__(
         self, message: str, *, where: SourceRange | None = None, help: str = "", reproducer: str = "", fault: str = ""
     ):
-        self.reproducer, self.fault = reproducer, fault
+        self.reproducer: str = reproducer
+        self.fault: str = fault
         super().__init__(message, where=where, help=help)
 
 
@@ -278,9 +280,14 @@ def one_of(what: str, value: Any, values: Sequence[str], error: type[NablaError]
 def user_frame() -> SourceRange | None:
     """The innermost frame of the Python stack that is not in nabla_mlir: the user's own line."""
     frame = sys._getframe(1)
-    while frame is not None and is_internal(frame.f_code.co_filename):
+    while frame is not None and (is_internal(frame.f_code.co_filename) or _is_generated(frame)):
         frame = frame.f_back  # type: ignore[assignment]
     return None if frame is None else _range_of(frame.f_code, frame.f_lasti, frame.f_lineno)
+
+
+def _is_generated(frame: types.FrameType) -> bool:
+    """True for code without a file that the standard library makes for a module of nabla_mlir, such as __init__ of a dataclass."""
+    return frame.f_code.co_filename == "<string>" and str(frame.f_globals.get("__name__")).startswith("nabla_mlir.")
 
 
 def raising_frame(error: BaseException) -> SourceRange | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -18,7 +19,20 @@ class ArrayProtocol(Protocol):
     def dtype(self) -> Any: ...
 
 
+class Operator(Protocol):
+    """A linear operator, given by its products, such as SciPy's `LinearOperator`."""
+
+    @property
+    def shape(self) -> Any: ...
+
+    @property
+    def dtype(self) -> Any: ...
+
+    def matmat(self, X: Any, /) -> Any: ...
+
+
 ArrayLike: TypeAlias = bool | int | float | complex | np.generic | ArrayProtocol
 PyTree: TypeAlias = Any  # an array, or nested dicts, lists, tuples and registered classes of arrays
 DTypeLike: TypeAlias = str | type[Any] | np.dtype[Any]
+ShapeLike: TypeAlias = int | Sequence[int]
 PathLike: TypeAlias = str | os.PathLike[str]

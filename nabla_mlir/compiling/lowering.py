@@ -13,12 +13,12 @@ from iree.compiler import ir
 from nabla_mlir.base import thresholds
 from nabla_mlir.base.errors import CompileError
 from nabla_mlir.base.log import logger
+from nabla_mlir.base.progress import watch
 from nabla_mlir.compiling.compiler import compile_module
 from nabla_mlir.compiling.internals.kernel_library import with_kernels
 from nabla_mlir.compiling.internals.libraries import before_code
 from nabla_mlir.compiling.internals.machine_code import put_machine_code
 from nabla_mlir.compiling.limits import within
-from nabla_mlir.compiling.progress import watch
 from nabla_mlir.compiling.strategies import FORMS, WHOLE, Form, Program, required_flags
 from nabla_mlir.dialects.context import context
 from nabla_mlir.dialects.regions import functions_of, is_private, nested

@@ -65,7 +65,11 @@ def _return_all(module: ir.Module, name: str) -> list[ir.Operation]:
 def save_reproducer(
     module: ir.Module, target: Target, flags: Sequence[str], name: str, check: Check, examples: Examples | None
 ) -> str:
-    """Saves the program, lowered and legalised, with the arguments on which it differs; returns the folder, "" if it has none."""
+    """Saves the lowered and the legalised program with the arguments on which it differs.
+
+    Returns:
+      The folder, or "" if it cannot be written.
+    """
     text = str(module)
     folder = disk.cache_dir() / "reproducers" / f"wrong-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
     about = {"entry": name, "difference": check.detail, "target": target.to_json(), "flags": [*target.flags(), *flags]}

@@ -7,12 +7,14 @@ from typing import Any
 
 from nabla_mlir.base import thresholds
 from nabla_mlir.base.errors import TraceError
+from nabla_mlir.base.typing import PyTree
 from nabla_mlir.interop.dask import DaskEngine, placed, shapes
 from nabla_mlir.interop.mpi import MPIEngine, agreed
 from nabla_mlir.prepared.batches import Batches, Limits, LocalEngine
 from nabla_mlir.prepared.shapes import longest, shapes_of
 from nabla_mlir.prepared.sum_operator import work_of
 from nabla_mlir.prepared.sums import Engine, SummedOperator
+from nabla_mlir.targets import Target
 
 
 class HessianOperator(SummedOperator):
@@ -54,8 +56,9 @@ class HessianOperator(SummedOperator):
     """
 
     def __init__(
-        self, source: Any, x: Any, shards: Any, *, client: Any = None, comm: Any = None, reduction: str = "sum", mask: str = "",
-        max_residual_bytes: int | None = None, block: int = thresholds.BLOCK, damping: float = 0.0, target: Any = None,
+        self, source: Any, x: PyTree, shards: Any, *, client: Any = None, comm: Any = None, reduction: str = "sum", mask: str = "",
+        max_residual_bytes: int | None = None, block: int = thresholds.BLOCK, damping: float = 0.0,
+        target: str | Target | None = None,
         patience: float = 60.0, progress: bool = False,
     ):  # fmt: skip
         if (client is None) == (comm is None):

@@ -15,6 +15,7 @@ from iree.compiler import ir
 from nabla_mlir.base.errors import ImportIRError, TraceError, user_frame, writing
 from nabla_mlir.base.figures import axes_or_new
 from nabla_mlir.base.files import write_files
+from nabla_mlir.base.typing import PyTree
 from nabla_mlir.compiling.lowering import clone_module
 from nabla_mlir.dialects.context import context
 from nabla_mlir.dialects.regions import functions_of
@@ -119,7 +120,7 @@ class Explanation:
 
 
 def explain(
-    f: Any, *specs: Any, target: str | Target | None = None, sparsity: str = "", name: str | None = None, **kw_specs: Any
+    f: Any, *specs: PyTree, target: str | Target | None = None, sparsity: str = "", name: str | None = None, **kw_specs: PyTree
 ) -> Explanation:
     """The effect of the passes on a function: the user's line and the cost of each operation.
 

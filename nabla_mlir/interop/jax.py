@@ -7,6 +7,7 @@ from typing import Any
 
 from nabla_mlir.base.errors import ImportIRError, check_function
 from nabla_mlir.base.exchange import readable
+from nabla_mlir.base.typing import PyTree
 from nabla_mlir.dialects import stablehlo as hlo
 from nabla_mlir.dialects.regions import nested
 from nabla_mlir.interop.jax_calls import Part
@@ -15,7 +16,7 @@ from nabla_mlir.interop.jax_rules import Importer
 from nabla_mlir.interop.stablehlo import imported
 
 
-def from_jax(function: Callable[..., Any], *specs: Any) -> Callable[..., Any]:
+def from_jax(function: Callable[..., Any], *specs: PyTree) -> Callable[..., Any]:
     """A JAX function as a function that every transform accepts, for arguments of given shapes and dtypes.
 
     The lowered program is imported, together with custom rules: `jax.custom_jvp`, `jax.custom_vjp`, `jax.lax.stop_gradient`,

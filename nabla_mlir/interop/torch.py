@@ -10,13 +10,14 @@ import numpy as np
 
 from nabla_mlir.base import pytree
 from nabla_mlir.base.errors import ImportIRError
+from nabla_mlir.base.typing import PyTree
 from nabla_mlir.interop.stablehlo import imported
 from nabla_mlir.interop.torch_function import function as function
 from nabla_mlir.interop.torch_program import stablehlo_of
 from nabla_mlir.staging.specs import as_spec
 
 
-def from_torch(module: Any, *specs: Any, parameters: bool = False) -> Callable[..., Any]:
+def from_torch(module: Any, *specs: PyTree, parameters: bool = False) -> Callable[..., Any]:
     """A PyTorch module as a function that every transform accepts, for arguments of given shapes and dtypes.
 
     `torch.export` captures the program, and torch-mlir (a package on PyPI, maintained in step with PyTorch) lowers it to StableHLO.

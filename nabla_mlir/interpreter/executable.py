@@ -14,6 +14,7 @@ from iree.compiler import ir
 
 from nabla_mlir.base.errors import DeployError, OutOfMemoryError
 from nabla_mlir.base.locks import new_lock
+from nabla_mlir.base.progress import running
 from nabla_mlir.dialects.context import parse_module
 from nabla_mlir.interpreter.blocks import Watch, functions
 from nabla_mlir.interpreter.frames import Budget
@@ -101,7 +102,7 @@ class InterpretedExecutable:
         Raises:
           OutOfStepsError: the budget is spent; the state does not change.
         """
-        with self._lock:
+        with self._lock, running(f"interpreting {name}"):
             results = self._functions[name](arguments, self._budget)
         version = int(results.pop()) if self._functions.has_version(name) else None
         return results, version

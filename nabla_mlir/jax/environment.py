@@ -10,6 +10,7 @@ import numpy as np
 
 from nabla_mlir.base import pytree
 from nabla_mlir.base.errors import TraceError, user_frame
+from nabla_mlir.base.typing import ArrayLike, PyTree
 from nabla_mlir.numpy.operands import asarray
 from nabla_mlir.random.keys import KeyArray
 from nabla_mlir.runtime.array import Array
@@ -26,7 +27,7 @@ def _mapped(f: Callable[[Any], Any], tree: Any) -> Any:
     return pytree.unflatten(spec, [f(leaf) for leaf in leaves])
 
 
-def device_put(x: Any, device: Any = None) -> Any:
+def device_put(x: PyTree, device: Any = None) -> PyTree:
     """The leaves of a pytree as arrays on a device; in a trace its target decides that.
 
     Args:
@@ -40,7 +41,7 @@ def device_put(x: Any, device: Any = None) -> Any:
     return _mapped(lambda leaf: asarray(leaf, device=None if device is None else device_of(device)), x)
 
 
-def device_get(x: Any) -> Any:
+def device_get(x: PyTree) -> PyTree:
     """The leaves of a pytree as arrays of NumPy.
 
     Example:
@@ -50,12 +51,12 @@ def device_get(x: Any) -> Any:
     return _mapped(np.asarray, x)
 
 
-def block_until_ready(x: Any) -> Any:
+def block_until_ready(x: PyTree) -> PyTree:
     """The pytree itself, once all its arrays are computed."""
     return _mapped(lambda leaf: leaf.block_until_ready() if type(leaf) is Array else leaf, x)
 
 
-def typeof(x: Any) -> Any:
+def typeof(x: ArrayLike) -> Spec:
     """The shape and dtype of an array, which print as such.
 
     Example:

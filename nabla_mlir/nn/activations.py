@@ -227,7 +227,7 @@ def log1mexp(x: ArrayLike) -> Tensor:
 
 
 # ---------------------------------------------------------------- over axes
-def shifted_by_largest(name: str, x: Any, axis: Axis) -> tuple[Tensor, tuple[int, ...]]:
+def shifted_by_largest(name: str, x: ArrayLike, axis: Axis) -> tuple[Tensor, tuple[int, ...]]:
     """`x` less its largest element, which is a constant of differentiation: the results do not depend on it."""
     x = require_real(name, inexact(x))
     axes = axes_of(name, axis, x.ndim)

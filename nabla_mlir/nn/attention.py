@@ -23,7 +23,7 @@ from nabla_mlir.table.tensor import Tensor
 
 @library
 def dot_product_attention(
-    query: ArrayLike, key: Any, value: ArrayLike, bias: Any = None, mask: ArrayLike | None = None, *,
+    query: ArrayLike, key: ArrayLike, value: ArrayLike, bias: ArrayLike | None = None, mask: ArrayLike | None = None, *,
     scale: float | None = None, is_causal: bool = False,
     query_seq_lengths: Any = None, key_value_seq_lengths: Any = None, local_window_size: Static[Any] = None,
     implementation: str | None = None, return_residual: bool = False,

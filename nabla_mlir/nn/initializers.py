@@ -14,6 +14,7 @@ import numpy as np
 
 from nabla_mlir import random
 from nabla_mlir.base.errors import ShapeError, TraceError, user_frame
+from nabla_mlir.base.typing import ArrayLike
 from nabla_mlir.numpy import creation
 from nabla_mlir.numpy.axes import axes_of, axis_of, shape_of
 from nabla_mlir.numpy.shapes import moveaxis
@@ -26,12 +27,12 @@ _DISTRIBUTIONS = ("truncated_normal", "normal", "uniform")
 _TRUNCATED = 0.87962566103423978  # the deviation of a normal number between -2 and 2
 
 
-def zeros(key: Any, shape: Any, dtype: Any = None) -> Any:
+def zeros(key: ArrayLike, shape: Any, dtype: Any = None) -> Any:
     """An initializer: zeros. The key is not used."""
     return creation.zeros(shape, dtype)
 
 
-def ones(key: Any, shape: Any, dtype: Any = None) -> Any:
+def ones(key: ArrayLike, shape: Any, dtype: Any = None) -> Any:
     """An initializer: ones. The key is not used."""
     return creation.ones(shape, dtype)
 

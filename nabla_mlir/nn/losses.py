@@ -117,7 +117,7 @@ def binary_cross_entropy_with_logits(logits: ArrayLike, labels: ArrayLike) -> Te
 
 
 @library
-def kl_divergence(log_predictions: Any, targets: ArrayLike, axis: Static[Axis] = -1) -> Tensor:
+def kl_divergence(log_predictions: ArrayLike, targets: ArrayLike, axis: Static[Axis] = -1) -> Tensor:
     """sum(targets * (log(targets) - log_predictions)) over `axis`; a target of 0 contributes nothing."""
     predictions, targets = _same_shapes("kl_divergence", log_predictions, targets)
     weights = nan_where(predictions, targets)

@@ -40,7 +40,7 @@ def standardize(
 
 @library
 def layer_norm(
-    x: ArrayLike, scale: ArrayLike | None = None, bias: Any = None, axis: Static[Axis] = -1, epsilon: float = 1e-5,
+    x: ArrayLike, scale: ArrayLike | None = None, bias: ArrayLike | None = None, axis: Static[Axis] = -1, epsilon: float = 1e-5,
 ) -> Tensor:  # fmt: skip
     """standardize(x) * scale + bias; scale and bias broadcast against x."""
     return _affine(standardize(x, axis, epsilon=epsilon), scale, bias)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 from nabla_mlir.base.errors import ShapeError, user_frame
 from nabla_mlir.base.typing import ArrayLike
@@ -22,7 +21,7 @@ Padding = str | Sequence[tuple[int, int]]
 
 @library
 def conv(
-    x: ArrayLike, kernel: Any, strides: Lengths = 1, padding: Padding = "SAME", dilation: Lengths = 1, groups: int = 1
+    x: ArrayLike, kernel: ArrayLike, strides: Lengths = 1, padding: Padding = "SAME", dilation: Lengths = 1, groups: int = 1
 ) -> Tensor:
     """The cross-correlation y[b, p, o] = sum over window offsets q and channels i of x[b, s*p + d*q, i] * kernel[q, i, o].
 

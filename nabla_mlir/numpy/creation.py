@@ -10,7 +10,7 @@ import numpy as np
 
 from nabla_mlir.base import thresholds
 from nabla_mlir.base.errors import DtypeError, ShapeError, user_frame
-from nabla_mlir.base.typing import ArrayLike
+from nabla_mlir.base.typing import ArrayLike, DTypeLike
 from nabla_mlir.dialects.types import as_dtype, is_float
 from nabla_mlir.numpy.axes import axes_of, axis_of, padded, shape_of
 from nabla_mlir.numpy.inspection import placed
@@ -28,7 +28,7 @@ from nabla_mlir.table.tensor import full as splat
 
 @placed
 @library
-def full(shape: Static[Any], fill_value: Any, dtype: Any = None, *, device: Any = None) -> Tensor:
+def full(shape: Static[Any], fill_value: Any, dtype: DTypeLike | None = None, *, device: Any = None) -> Tensor:
     """An array of `shape`, filled with `fill_value` (broadcast); by default with the dtype of the value."""
     shape = shape_of("full", shape)
     if is_scalar(fill_value):
@@ -39,21 +39,21 @@ def full(shape: Static[Any], fill_value: Any, dtype: Any = None, *, device: Any 
 
 @placed
 @library
-def zeros(shape: Static[Any], dtype: Any = None, *, device: Any = None) -> Tensor:
+def zeros(shape: Static[Any], dtype: DTypeLike | None = None, *, device: Any = None) -> Tensor:
     """An array of zeros; of the default float dtype if none is given."""
     return splat(shape_of("zeros", shape), 0, Defaults.float if dtype is None else as_dtype(dtype))
 
 
 @placed
 @library
-def ones(shape: Static[Any], dtype: Any = None, *, device: Any = None) -> Tensor:
+def ones(shape: Static[Any], dtype: DTypeLike | None = None, *, device: Any = None) -> Tensor:
     """An array of ones; of the default float dtype if none is given."""
     return splat(shape_of("ones", shape), 1, Defaults.float if dtype is None else as_dtype(dtype))
 
 
 @placed
 @library
-def empty(shape: Static[Any], dtype: Any = None, *, device: Any = None) -> Tensor:
+def empty(shape: Static[Any], dtype: DTypeLike | None = None, *, device: Any = None) -> Tensor:
     """An array of zeros: nothing here is left without a value."""
     return splat(shape_of("empty", shape), 0, Defaults.float if dtype is None else as_dtype(dtype))
 
@@ -68,7 +68,9 @@ def _like(x: Any, shape: Any, dtype: Any) -> tuple[tuple[int, ...], np.dtype]:
 
 @placed
 @library
-def full_like(a: ArrayLike, fill_value: Any, dtype: Any = None, shape: Static[Any] = None, *, device: Any = None) -> Tensor:
+def full_like(
+    a: ArrayLike, fill_value: Any, dtype: DTypeLike | None = None, shape: Static[Any] = None, *, device: Any = None
+) -> Tensor:
     """An array filled with a value, by default with the shape and dtype of `a`; see `full`."""
     like, dtype = _like(a, shape, dtype)
     if is_scalar(fill_value):
@@ -78,7 +80,7 @@ def full_like(a: ArrayLike, fill_value: Any, dtype: Any = None, shape: Static[An
 
 @placed
 @library
-def zeros_like(a: ArrayLike, dtype: Any = None, shape: Static[Any] = None, *, device: Any = None) -> Tensor:
+def zeros_like(a: ArrayLike, dtype: DTypeLike | None = None, shape: Static[Any] = None, *, device: Any = None) -> Tensor:
     """Zeros of the shape and dtype of `a`."""
     like, dtype = _like(a, shape, dtype)
     return splat(like, 0, dtype)
@@ -86,7 +88,7 @@ def zeros_like(a: ArrayLike, dtype: Any = None, shape: Static[Any] = None, *, de
 
 @placed
 @library
-def ones_like(a: ArrayLike, dtype: Any = None, shape: Static[Any] = None, *, device: Any = None) -> Tensor:
+def ones_like(a: ArrayLike, dtype: DTypeLike | None = None, shape: Static[Any] = None, *, device: Any = None) -> Tensor:
     """Ones of the shape and dtype of `a`."""
     like, dtype = _like(a, shape, dtype)
     return splat(like, 1, dtype)
@@ -94,7 +96,7 @@ def ones_like(a: ArrayLike, dtype: Any = None, shape: Static[Any] = None, *, dev
 
 @placed
 @library
-def empty_like(prototype: Any, dtype: Any = None, shape: Static[Any] = None, *, device: Any = None) -> Tensor:
+def empty_like(prototype: Any, dtype: DTypeLike | None = None, shape: Static[Any] = None, *, device: Any = None) -> Tensor:
     """Zeros of the shape and dtype of `prototype`."""
     like, dtype = _like(prototype, shape, dtype)
     return splat(like, 0, dtype)
@@ -108,7 +110,7 @@ def iota(shape: Sequence[int], axis: int, dtype: Any = np.int32) -> Tensor:
 @placed
 @library
 def arange(
-    start: Static[Any], stop: Static[Any] = None, step: Static[Any] = 1, dtype: Any = None, *, device: Any = None
+    start: Static[Any], stop: Static[Any] = None, step: Static[Any] = 1, dtype: DTypeLike | None = None, *, device: Any = None
 ) -> Tensor:  # fmt: skip
     """start, start + step, ... below stop; ``arange(n)`` counts from 0.
 
@@ -136,7 +138,7 @@ def arange(
 @placed
 @library
 def linspace(
-    start: Any, stop: Any, num: Static[int] = 50, endpoint: bool = True, retstep: bool = False, dtype: Any = None,
+    start: Any, stop: Any, num: Static[int] = 50, endpoint: bool = True, retstep: bool = False, dtype: DTypeLike | None = None,
     axis: Static[int] = 0, *, device: Any = None,
 ) -> Any:  # fmt: skip
     """`num` numbers at equal distances from start to stop, which is the last one unless `endpoint` is False.
@@ -170,19 +172,21 @@ def linspace(
 
 @placed
 @library
-def eye(N: Static[int], M: Static[int | None] = None, k: Static[int] = 0, dtype: Any = None, *, device: Any = None) -> Tensor:
+def eye(
+    N: Static[int], M: Static[int | None] = None, k: Static[int] = 0, dtype: DTypeLike | None = None, *, device: Any = None
+) -> Tensor:
     """An N by M matrix with ones on the k-th diagonal and zeros elsewhere."""
     return convert(la.diagonal_mask(N, N if M is None else M, k, "EQ"), Defaults.float if dtype is None else dtype)
 
 
 @library
-def identity(n: Static[int], dtype: Any = None) -> Tensor:
+def identity(n: Static[int], dtype: DTypeLike | None = None) -> Tensor:
     """The unit matrix."""
     return convert(la.diagonal_mask(n, n, 0, "EQ"), Defaults.float if dtype is None else dtype)
 
 
 @library
-def tri(N: Static[int], M: Static[int | None] = None, k: Static[int] = 0, dtype: Any = None) -> Tensor:
+def tri(N: Static[int], M: Static[int | None] = None, k: Static[int] = 0, dtype: DTypeLike | None = None) -> Tensor:
     """An N by M matrix with ones on and below the k-th diagonal."""
     return convert(la.diagonal_mask(N, N if M is None else M, k, "GE"), Defaults.float if dtype is None else dtype)
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from nabla_mlir.base.conversion import limits_of
+from nabla_mlir.base.typing import ArrayLike
 from nabla_mlir.dialects.types import as_dtype
 from nabla_mlir.table.promotion import common_type, promote_dtypes
 
@@ -92,7 +93,7 @@ def result_type(*xs: Any) -> np.dtype:
     return promote_dtypes([np.empty((), as_dtype(x)) if isinstance(x, (str, type, np.dtype)) else x for x in xs])
 
 
-def promote_types(a: Any, b: Any) -> np.dtype:
+def promote_types(a: ArrayLike, b: Any) -> np.dtype:
     """The dtype in which two dtypes meet: NumPy's table, but integers take the floating point beside them while that is of 32 bits
     by default.
     """

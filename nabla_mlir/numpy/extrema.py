@@ -70,7 +70,7 @@ def _first(hits: Tensor, axis: int) -> Tensor:
     return fold(lg.select(hits, positions, full_like(positions, hits.shape[axis])), (axis,), "min")
 
 
-def extremum(name: str, combiner: str, x: Any, axis: Axis, keepdims: bool, initial: Any, where: Any) -> Tensor:
+def extremum(name: str, combiner: str, x: ArrayLike, axis: Axis, keepdims: bool, initial: Any, where: Any) -> Tensor:
     """The largest or the smallest element over axes, under the name of the function that is called."""
     x = tensor(x)
     axes = axes_of(name, axis, x.ndim)
@@ -87,7 +87,10 @@ def extremum(name: str, combiner: str, x: Any, axis: Axis, keepdims: bool, initi
 
 
 @library
-def max(a: ArrayLike, axis: Static[Axis] = None, keepdims: bool = False, initial: Any = None, where: Any = None) -> Tensor:
+def max(
+    a: ArrayLike, axis: Static[Axis] = None, keepdims: bool = False, initial: ArrayLike | None = None,
+    where: ArrayLike | None = None,
+) -> Tensor:  # fmt: skip
     """The largest element over `axis`; NaN if there is one. Ties share the derivative.
 
     Complex numbers are ordered by their real parts, and where those are equal by the imaginary parts.
@@ -103,7 +106,10 @@ def max(a: ArrayLike, axis: Static[Axis] = None, keepdims: bool = False, initial
 
 
 @library
-def min(a: ArrayLike, axis: Static[Axis] = None, keepdims: bool = False, initial: Any = None, where: Any = None) -> Tensor:
+def min(
+    a: ArrayLike, axis: Static[Axis] = None, keepdims: bool = False, initial: ArrayLike | None = None,
+    where: ArrayLike | None = None,
+) -> Tensor:  # fmt: skip
     """The smallest element over `axis`; NaN if there is one. Ties share the derivative; complex numbers as for `max`.
 
     Raises:

@@ -56,7 +56,7 @@ class SVDResult(NamedTuple):
 
 
 # ---------------------------------------------------------------- words
-def matrices(name: str, x: Any) -> Tensor:
+def matrices(name: str, x: ArrayLike) -> Tensor:
     """`x` as stacked matrices of f32, f64 or their complex dtypes. Raises ShapeError if it has fewer than two axes."""
     x = inexact(x)
     if x.ndim < 2:
@@ -64,7 +64,7 @@ def matrices(name: str, x: Any) -> Tensor:
     return x if x.dtype.kind == "c" or (x.dtype.itemsize >= 4 and x.dtype.kind == "f") else convert(x, np.float32)
 
 
-def square(name: str, x: Any) -> Tensor:
+def square(name: str, x: ArrayLike) -> Tensor:
     """`x` as stacked square matrices. Raises ShapeError otherwise."""
     x = matrices(name, x)
     if x.shape[-1] != x.shape[-2]:

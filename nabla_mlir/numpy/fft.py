@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from nabla_mlir.base.errors import ShapeError, user_frame
-from nabla_mlir.base.typing import ArrayLike
+from nabla_mlir.base.typing import ArrayLike, DTypeLike
 from nabla_mlir.dialects.types import as_dtype, is_complex
 from nabla_mlir.numpy.axes import Axis, axes_of, axis_of, padded
 from nabla_mlir.numpy.inspection import placed
@@ -246,7 +246,7 @@ def _frequencies(values: np.ndarray, d: float, dtype: Any) -> Tensor:
 
 @placed
 @library
-def fftfreq(n: Static[int], d: float = 1.0, dtype: Any = None, *, device: Any = None) -> Tensor:
+def fftfreq(n: Static[int], d: float = 1.0, dtype: DTypeLike | None = None, *, device: Any = None) -> Tensor:
     """The frequencies of the elements of `fft` of n samples at a distance of `d`.
 
     Example:
@@ -258,7 +258,7 @@ def fftfreq(n: Static[int], d: float = 1.0, dtype: Any = None, *, device: Any = 
 
 @placed
 @library
-def rfftfreq(n: Static[int], d: float = 1.0, dtype: Any = None, *, device: Any = None) -> Tensor:
+def rfftfreq(n: Static[int], d: float = 1.0, dtype: DTypeLike | None = None, *, device: Any = None) -> Tensor:
     """The frequencies of the elements of `rfft` of n samples at a distance of `d`.
 
     Example:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from nabla_mlir.base.errors import ShapeError, user_frame
+from nabla_mlir.base.typing import ArrayLike, DTypeLike
 from nabla_mlir.numpy.creation import arange, linspace
 from nabla_mlir.numpy.joining import concatenate, stack
 from nabla_mlir.numpy.logic import clip, where
@@ -45,12 +46,12 @@ def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, Any]:
     return rows, columns
 
 
-def tril_indices_from(arr: Any, k: int = 0) -> tuple[Any, Any]:
+def tril_indices_from(arr: ArrayLike, k: int = 0) -> tuple[Any, Any]:
     """The indices of the lower triangle of a matrix; see `tril_indices`."""
     return tril_indices(np.shape(arr)[-2], k, np.shape(arr)[-1])
 
 
-def triu_indices_from(arr: Any, k: int = 0) -> tuple[Any, Any]:
+def triu_indices_from(arr: ArrayLike, k: int = 0) -> tuple[Any, Any]:
     """The indices of the upper triangle of a matrix; see `triu_indices`."""
     return triu_indices(np.shape(arr)[-2], k, np.shape(arr)[-1])
 
@@ -60,7 +61,7 @@ def diag_indices(n: int, ndim: int = 2) -> tuple[Any, ...]:
     return _positions(np.diag_indices(n, ndim))
 
 
-def diag_indices_from(arr: Any) -> tuple[Any, ...]:
+def diag_indices_from(arr: ArrayLike) -> tuple[Any, ...]:
     """The indices of the diagonal of an array.
 
     Raises:
@@ -78,7 +79,7 @@ def mask_indices(n: int, mask_func: Callable[..., Any], k: int = 0) -> tuple[Any
     return rows, columns
 
 
-def indices(dimensions: Sequence[int], dtype: Any = None, sparse: bool = False) -> Any:
+def indices(dimensions: Sequence[int], dtype: DTypeLike | None = None, sparse: bool = False) -> Any:
     """The index of each element along each axis of a shape, stacked; with `sparse` a tuple that broadcasts.
 
     Example:

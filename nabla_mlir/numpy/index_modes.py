@@ -10,6 +10,7 @@ import numpy as np
 from iree.compiler import ir
 
 from nabla_mlir.base.errors import ShapeError, user_frame
+from nabla_mlir.base.typing import ArrayLike
 from nabla_mlir.dialects.types import is_integer
 from nabla_mlir.numpy.axes import padded
 from nabla_mlir.numpy.division import remainder
@@ -61,7 +62,7 @@ def word_of(name: str, mode: Any) -> str:
     return str(word)
 
 
-def filled(found: Tensor, outside: Tensor, fill_value: Any) -> Tensor:
+def filled(found: Tensor, outside: Tensor, fill_value: ArrayLike) -> Tensor:
     """The elements `found`, and `fill_value` where the mask `outside` is true.
 
     The named axes of the array come first in the result. In a selection by a user, those of the mask come first.
@@ -76,7 +77,7 @@ def filled(found: Tensor, outside: Tensor, fill_value: Any) -> Tensor:
     return apply_per_entry(make, [found, outside])[0]
 
 
-def filler(fill_value: Any, dtype: np.dtype) -> Any:
+def filler(fill_value: ArrayLike, dtype: np.dtype) -> Any:
     """The value of a missing element: NaN, the least signed or the largest unsigned integer, or True."""
     if fill_value is not None:
         return fill_value

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from nabla_mlir.base.errors import ShapeError, user_frame
-from nabla_mlir.base.typing import ArrayLike
+from nabla_mlir.base.typing import ArrayLike, DTypeLike
 from nabla_mlir.numpy.axes import axis_of, joined
 from nabla_mlir.numpy.logic import not_equal
 from nabla_mlir.numpy.operands import common_dtype, convert, tensor
@@ -28,7 +28,7 @@ def _tensors(name: str, xs: Sequence[Any], dtype: Any = None) -> list[Tensor]:
 
 
 @library
-def concatenate(arrays: Sequence[Any], axis: Static[int | None] = 0, dtype: Any = None) -> Tensor:
+def concatenate(arrays: Sequence[Any], axis: Static[int | None] = 0, dtype: DTypeLike | None = None) -> Tensor:
     """The concatenation of arrays along `axis`; they are flattened first if it is None.
 
     Raises:
@@ -61,7 +61,7 @@ def _joined(name: str, xs: Sequence[Tensor], axis: int) -> Tensor:
 
 
 @library
-def stack(arrays: Sequence[Any], axis: Static[int] = 0, dtype: Any = None) -> Tensor:
+def stack(arrays: Sequence[Any], axis: Static[int] = 0, dtype: DTypeLike | None = None) -> Tensor:
     """Arrays of one shape joined along a new axis.
 
     Raises:
@@ -79,21 +79,21 @@ def stack(arrays: Sequence[Any], axis: Static[int] = 0, dtype: Any = None) -> Te
 
 
 @library
-def vstack(tup: Sequence[Any], dtype: Any = None) -> Tensor:
+def vstack(tup: Sequence[Any], dtype: DTypeLike | None = None) -> Tensor:
     """The arrays below each other; vectors are rows."""
     tensors = [reshaped(x, (1, x.size)) if x.ndim < 2 else x for x in _tensors("vstack", tup, dtype)]
     return _joined("vstack", tensors, 0)
 
 
 @library
-def hstack(tup: Sequence[Any], dtype: Any = None) -> Tensor:
+def hstack(tup: Sequence[Any], dtype: DTypeLike | None = None) -> Tensor:
     """The arrays joined along the second axis, and vectors along the first."""
     tensors = [reshaped(x, (1,)) if x.ndim == 0 else x for x in _tensors("hstack", tup, dtype)]
     return _joined("hstack", tensors, 0 if tensors[0].ndim == 1 else 1)
 
 
 @library
-def dstack(tup: Sequence[Any], dtype: Any = None) -> Tensor:
+def dstack(tup: Sequence[Any], dtype: DTypeLike | None = None) -> Tensor:
     """The arrays joined along a third axis."""
     return _joined("dstack", [atleast_3d(x) for x in _tensors("dstack", tup, dtype)], 2)
 
@@ -112,7 +112,7 @@ def _cut(x: Tensor, axis: int, positions: Sequence[int]) -> list[Tensor]:
 
 
 @library
-def split(ary: Any, indices_or_sections: Static[Any], axis: Static[int] = 0) -> list[Tensor]:
+def split(ary: ArrayLike, indices_or_sections: Static[Any], axis: Static[int] = 0) -> list[Tensor]:
     """The parts of `ary`, cut along `axis` into a number of equal parts, or at the indices of a list.
 
     Raises:
@@ -131,7 +131,7 @@ def split(ary: Any, indices_or_sections: Static[Any], axis: Static[int] = 0) -> 
 
 
 @library
-def array_split(ary: Any, indices_or_sections: Static[Any], axis: Static[int] = 0) -> list[Tensor]:
+def array_split(ary: ArrayLike, indices_or_sections: Static[Any], axis: Static[int] = 0) -> list[Tensor]:
     """The parts of an array as in `split`; the first parts may be longer by one."""
     if isinstance(indices_or_sections, (list, tuple)):
         return split(ary, indices_or_sections, axis)

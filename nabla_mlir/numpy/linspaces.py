@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from nabla_mlir.base.typing import DTypeLike
 from nabla_mlir.numpy.creation import linspace
 from nabla_mlir.numpy.operands import convert, inexacts
 from nabla_mlir.numpy.shapes import expand_dims
@@ -14,7 +15,8 @@ from nabla_mlir.table.tensor import Tensor
 
 @library
 def logspace(
-    start: Any, stop: Any, num: Static[int] = 50, endpoint: bool = True, base: Any = 10.0, dtype: Any = None, axis: Static[int] = 0
+    start: Any, stop: Any, num: Static[int] = 50, endpoint: bool = True, base: Any = 10.0, dtype: DTypeLike | None = None,
+    axis: Static[int] = 0,
 ) -> Tensor:  # fmt: skip
     """`num` numbers from ``base**start`` to ``base**stop`` at equal ratios; arguments as for `linspace`.
 
@@ -28,7 +30,7 @@ def logspace(
 
 @library
 def geomspace(
-    start: Any, stop: Any, num: Static[int] = 50, endpoint: bool = True, dtype: Any = None, axis: Static[int] = 0
+    start: Any, stop: Any, num: Static[int] = 50, endpoint: bool = True, dtype: DTypeLike | None = None, axis: Static[int] = 0
 ) -> Tensor:  # fmt: skip
     """`num` numbers from start to stop, of one sign, at equal ratios; arguments as for `linspace`."""
     first, last = inexacts("geomspace", start, stop)

@@ -134,7 +134,7 @@ def choose(condition: Tensor, x: Tensor, y: Tensor) -> Tensor:
 
 
 @library
-def clip(x: Any, min: Any = None, max: Any = None) -> Tensor:
+def clip(x: ArrayLike, min: Any = None, max: Any = None) -> Tensor:
     """`x` moved into [min, max]; a bound that is None does not hold. Zero derivative outside and at the bounds.
 
     Complex numbers are moved in NumPy's order; at a bound they share the derivative with it.

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from nabla_mlir.base.errors import ShapeError, user_frame
-from nabla_mlir.base.typing import ArrayLike
+from nabla_mlir.base.typing import ArrayLike, DTypeLike
 from nabla_mlir.dialects.types import is_differentiable
 from nabla_mlir.numpy import extrema, running
 from nabla_mlir.numpy import reductions as red
@@ -32,7 +32,8 @@ def _numbers(x: Any, where: Any = None) -> tuple[Tensor, Tensor | None]:
 
 @library
 def nansum(
-    a: ArrayLike, axis: Static[Axis] = None, dtype: Any = None, keepdims: bool = False, initial: Any = None, where: Any = None
+    a: ArrayLike, axis: Static[Axis] = None, dtype: DTypeLike | None = None, keepdims: bool = False,
+    initial: ArrayLike | None = None, where: ArrayLike | None = None,
 ) -> Tensor:  # fmt: skip
     """The sum of the elements that are not NaN; arguments as for `sum`."""
     x, numbers = _numbers(a, where)
@@ -41,7 +42,8 @@ def nansum(
 
 @library
 def nanprod(
-    a: ArrayLike, axis: Static[Axis] = None, dtype: Any = None, keepdims: bool = False, initial: Any = None, where: Any = None
+    a: ArrayLike, axis: Static[Axis] = None, dtype: DTypeLike | None = None, keepdims: bool = False,
+    initial: ArrayLike | None = None, where: ArrayLike | None = None,
 ) -> Tensor:  # fmt: skip
     """The product of the elements that are not NaN; arguments as for `sum`."""
     x, numbers = _numbers(a, where)
@@ -49,7 +51,10 @@ def nanprod(
 
 
 @library
-def nanmean(a: ArrayLike, axis: Static[Axis] = None, dtype: Any = None, keepdims: bool = False, where: Any = None) -> Tensor:
+def nanmean(
+    a: ArrayLike, axis: Static[Axis] = None, dtype: DTypeLike | None = None, keepdims: bool = False,
+    where: ArrayLike | None = None,
+) -> Tensor:  # fmt: skip
     """The mean of the elements that are not NaN; NaN if there is none."""
     x, numbers = _numbers(a, where)
     return red.mean(x, axis, dtype, keepdims, where=numbers)
@@ -57,7 +62,8 @@ def nanmean(a: ArrayLike, axis: Static[Axis] = None, dtype: Any = None, keepdims
 
 @library
 def nanvar(
-    a: ArrayLike, axis: Static[Axis] = None, dtype: Any = None, ddof: Static[float] = 0, keepdims: bool = False, where: Any = None
+    a: ArrayLike, axis: Static[Axis] = None, dtype: DTypeLike | None = None, ddof: Static[float] = 0, keepdims: bool = False,
+    where: ArrayLike | None = None,
 ) -> Tensor:  # fmt: skip
     """The variance of the elements that are not NaN; arguments as for `var`.
 
@@ -71,7 +77,8 @@ def nanvar(
 
 @library
 def nanstd(
-    a: ArrayLike, axis: Static[Axis] = None, dtype: Any = None, ddof: Static[float] = 0, keepdims: bool = False, where: Any = None
+    a: ArrayLike, axis: Static[Axis] = None, dtype: DTypeLike | None = None, ddof: Static[float] = 0, keepdims: bool = False,
+    where: ArrayLike | None = None,
 ) -> Tensor:  # fmt: skip
     """The standard deviation of the elements that are not NaN; arguments as for `var`."""
     x, numbers = _numbers(a, where)
@@ -87,13 +94,19 @@ def _extremum(name: str, a: Any, axis: Axis, keepdims: bool, initial: Any, where
 
 
 @library
-def nanmax(a: ArrayLike, axis: Static[Axis] = None, keepdims: bool = False, initial: Any = None, where: Any = None) -> Tensor:
+def nanmax(
+    a: ArrayLike, axis: Static[Axis] = None, keepdims: bool = False, initial: ArrayLike | None = None,
+    where: ArrayLike | None = None,
+) -> Tensor:  # fmt: skip
     """The largest element that is not NaN; NaN if there is none."""
     return _extremum("nanmax", a, axis, keepdims, initial, where)
 
 
 @library
-def nanmin(a: ArrayLike, axis: Static[Axis] = None, keepdims: bool = False, initial: Any = None, where: Any = None) -> Tensor:
+def nanmin(
+    a: ArrayLike, axis: Static[Axis] = None, keepdims: bool = False, initial: ArrayLike | None = None,
+    where: ArrayLike | None = None,
+) -> Tensor:  # fmt: skip
     """The smallest element that is not NaN; NaN if there is none."""
     return _extremum("nanmin", a, axis, keepdims, initial, where)
 
@@ -126,14 +139,14 @@ def nanargmin(a: ArrayLike, axis: Static[int | None] = None, keepdims: bool = Fa
 
 
 @library
-def nancumsum(a: ArrayLike, axis: Static[int | None] = None, dtype: Any = None) -> Tensor:
+def nancumsum(a: ArrayLike, axis: Static[int | None] = None, dtype: DTypeLike | None = None) -> Tensor:
     """The running sum of the elements that are not NaN."""
     x, numbers = _numbers(a)
     return running.cumsum(red.masked(x, numbers, 0), axis, dtype)
 
 
 @library
-def nancumprod(a: ArrayLike, axis: Static[int | None] = None, dtype: Any = None) -> Tensor:
+def nancumprod(a: ArrayLike, axis: Static[int | None] = None, dtype: DTypeLike | None = None) -> Tensor:
     """The running product of the elements that are not NaN."""
     x, numbers = _numbers(a)
     return running.cumprod(red.masked(x, numbers, 1), axis, dtype)

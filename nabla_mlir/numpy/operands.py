@@ -11,6 +11,7 @@ from nabla_mlir.base import pytree
 from nabla_mlir.base.conversion import rank_of
 from nabla_mlir.base.errors import CopyError, DtypeError, ShapeError, TraceError, user_frame
 from nabla_mlir.base.exchange import readable
+from nabla_mlir.base.typing import DTypeLike
 from nabla_mlir.dialects.types import as_dtype, is_complex, is_integer
 from nabla_mlir.numpy.axes import Shape, joined
 from nabla_mlir.ops import elementwise as ew
@@ -24,7 +25,7 @@ from nabla_mlir.table.promotion import Defaults, as_tensor, is_inexact, is_scala
 from nabla_mlir.table.tensor import Tensor, full
 
 
-def asarray(a: Any, dtype: Any = None, *, copy: bool | None = None, device: Any = None) -> Any:
+def asarray(a: Any, dtype: DTypeLike | None = None, *, copy: bool | None = None, device: Any = None) -> Any:
     """`a` as an array. Python numbers, also in lists, get the default dtypes; NumPy arrays keep their dtype.
 
     Args:
@@ -70,7 +71,8 @@ def _concrete(x: Any, leaves: Sequence[Any], dtype: np.dtype | None, copy: bool 
 
 
 def array(
-    object: Any, dtype: Any = None, copy: bool | None = True, order: str | None = None, ndmin: int = 0, *, device: Any = None
+    object: Any, dtype: DTypeLike | None = None, copy: bool | None = True, order: str | None = None, ndmin: int = 0, *,
+    device: Any = None,
 ) -> Any:  # fmt: skip
     """`object` as an array of its own, with at least `ndmin` axes; see `asarray`.
 

@@ -45,14 +45,14 @@ def polyval(p: ArrayLike, x: ArrayLike, *, unroll: int = 16) -> Tensor:
 
 
 @library
-def polyadd(a1: Any, a2: Any) -> Tensor:
+def polyadd(a1: ArrayLike, a2: ArrayLike) -> Tensor:
     """The sum of two polynomials."""
     a, b = _one_length(a1, a2)
     return a + b
 
 
 @library
-def polysub(a1: Any, a2: Any) -> Tensor:
+def polysub(a1: ArrayLike, a2: ArrayLike) -> Tensor:
     """The difference of two polynomials."""
     a, b = _one_length(a1, a2)
     return a - b
@@ -66,7 +66,7 @@ def _one_length(a1: Any, a2: Any) -> tuple[Tensor, Tensor]:
 
 
 @library
-def polymul(a1: Any, a2: Any, *, trim_leading_zeros: bool = False) -> Tensor:
+def polymul(a1: ArrayLike, a2: ArrayLike, *, trim_leading_zeros: bool = False) -> Tensor:
     """The product of two polynomials.
 
     Args:

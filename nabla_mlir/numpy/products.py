@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from nabla_mlir.base.errors import ShapeError, TraceError, user_frame
-from nabla_mlir.base.typing import ArrayLike
+from nabla_mlir.base.typing import ArrayLike, DTypeLike
 from nabla_mlir.numpy.axes import axes_of, axis_of
 from nabla_mlir.numpy.creation import diagonal
 from nabla_mlir.numpy.dtypes import as_dtype
@@ -41,7 +41,7 @@ def _without_units(x: Tensor, labels: str, lengths: dict[str, int]) -> tuple[Ten
     return reshaped(x, tuple(x.shape[d] for d in axes)), "".join(labels[d] for d in axes)
 
 
-def pair(name: str, a: Any, b: Any, preference: Any = None) -> tuple[Tensor, Tensor]:
+def pair(name: str, a: ArrayLike, b: Any, preference: Any = None) -> tuple[Tensor, Tensor]:
     """Both factors in one dtype, that of the result if it shall be wider."""
     dtype = _at_least(common_dtype([a, b]), preference)
     return convert(tensor(a), dtype), convert(tensor(b), dtype)
@@ -197,7 +197,9 @@ def kron(a: ArrayLike, b: ArrayLike) -> Tensor:
 
 
 @library
-def trace(a: ArrayLike, offset: Static[int] = 0, axis1: Static[int] = 0, axis2: Static[int] = 1, dtype: Any = None) -> Tensor:
+def trace(
+    a: ArrayLike, offset: Static[int] = 0, axis1: Static[int] = 0, axis2: Static[int] = 1, dtype: DTypeLike | None = None
+) -> Tensor:
     """The sum of a diagonal of two axes, which the result does not have; in a dtype if one is given."""
     return sum(diagonal(a, offset, axis1, axis2), -1, dtype=dtype)
 

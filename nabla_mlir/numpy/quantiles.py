@@ -64,7 +64,7 @@ def nanquantile(a: ArrayLike, q: ArrayLike, axis: Static[Axis] = None, method: s
 
 
 @library
-def percentile(a: Any, q: Any, axis: Static[Axis] = None, method: str = "linear", keepdims: bool = False) -> Tensor:
+def percentile(a: ArrayLike, q: Any, axis: Static[Axis] = None, method: str = "linear", keepdims: bool = False) -> Tensor:
     """The quantile at q / 100; arguments as for `quantile`.
 
     Example:
@@ -76,7 +76,7 @@ def percentile(a: Any, q: Any, axis: Static[Axis] = None, method: str = "linear"
 
 
 @library
-def nanpercentile(a: Any, q: Any, axis: Static[Axis] = None, method: str = "linear", keepdims: bool = False) -> Tensor:
+def nanpercentile(a: ArrayLike, q: Any, axis: Static[Axis] = None, method: str = "linear", keepdims: bool = False) -> Tensor:
     """The quantile at q / 100 of the elements that are not NaN; arguments as for `quantile`."""
     return _quantile("nanpercentile", a, q / 100, axis, method, keepdims, skip=True)
 

@@ -48,7 +48,7 @@ ndarray = Array
 ComplexWarning = np.exceptions.ComplexWarning
 
 
-def ndim(a: Any) -> int:
+def ndim(a: ArrayLike) -> int:
     """The number of axes.
 
     Example:
@@ -58,7 +58,7 @@ def ndim(a: Any) -> int:
     return len(shape(a))
 
 
-def shape(a: Any) -> tuple[int, ...]:
+def shape(a: ArrayLike) -> tuple[int, ...]:
     """The lengths of the axes.
 
     Example:
@@ -68,7 +68,7 @@ def shape(a: Any) -> tuple[int, ...]:
     return tuple(np.shape(operand(a)))
 
 
-def size(a: Any, axis: int | tuple[int, ...] | None = None) -> int:
+def size(a: ArrayLike, axis: int | tuple[int, ...] | None = None) -> int:
     """The number of elements, or that along one axis or several.
 
     Example:
@@ -90,17 +90,17 @@ def isscalar(element: Any) -> bool:
     return is_scalar(element) or isinstance(element, np.generic) or (hasattr(element, "shape") and element.shape == ())
 
 
-def iterable(y: Any) -> bool:
+def iterable(y: ArrayLike) -> bool:
     """True if `y` can be iterated over."""
     return np.iterable(y) and not (hasattr(y, "shape") and y.shape == ())
 
 
-def iscomplexobj(x: Any) -> bool:
+def iscomplexobj(x: ArrayLike) -> bool:
     """True if the dtype is complex."""
     return np.dtype(getattr(x, "dtype", None) or np.asarray(x).dtype).kind == "c"
 
 
-def isrealobj(x: Any) -> bool:
+def isrealobj(x: ArrayLike) -> bool:
     """True if the dtype is not complex."""
     return not iscomplexobj(x)
 
@@ -132,7 +132,7 @@ def issubdtype(arg1: Any, arg2: Any) -> bool:
     return np.issubdtype(dtype, kind)
 
 
-def array_equiv(a1: Any, a2: Any) -> Any:
+def array_equiv(a1: ArrayLike, a2: ArrayLike) -> Any:
     """True if two arrays have the same elements once they are broadcast to each other."""
     try:
         np.broadcast_shapes(shape(a1), shape(a2))
@@ -142,20 +142,20 @@ def array_equiv(a1: Any, a2: Any) -> Any:
 
 
 def array_repr(
-    arr: Any, max_line_width: int | None = None, precision: int | None = None, suppress_small: bool | None = None
+    arr: ArrayLike, max_line_width: int | None = None, precision: int | None = None, suppress_small: bool | None = None
 ) -> str:  # fmt: skip
     """The text of an array, as in NumPy."""
     return np.array_repr(np.asarray(arr), max_line_width, precision, suppress_small)
 
 
 def array_str(
-    a: Any, max_line_width: int | None = None, precision: int | None = None, suppress_small: bool | None = None
+    a: ArrayLike, max_line_width: int | None = None, precision: int | None = None, suppress_small: bool | None = None
 ) -> str:  # fmt: skip
     """The elements of an array as text: that of NumPy."""
     return np.array_str(np.asarray(a), max_line_width, precision, suppress_small)
 
 
-def copy(a: Any, order: str | None = None) -> Any:
+def copy(a: ArrayLike, order: str | None = None) -> Any:
     """A separate array with the same elements; `order` has no effect, because there are no strides.
 
     Example:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from nabla_mlir.base.errors import ShapeError, user_frame
-from nabla_mlir.base.typing import ArrayLike
+from nabla_mlir.base.typing import ArrayLike, DTypeLike
 from nabla_mlir.dialects.types import is_complex, is_differentiable, is_narrow
 from nabla_mlir.numpy.axes import Axis, Shape, axes_of
 from nabla_mlir.numpy.logic import isclose
@@ -79,8 +79,9 @@ def masked(x: Tensor, where: Any, neutral: Any) -> Tensor:
 # ---------------------------------------------------------------- sums and products
 @library
 def sum(
-    a: ArrayLike, axis: Static[Axis] = None, dtype: Any = None, keepdims: bool = False, initial: Any = None, where: Any = None
-) -> Tensor:
+    a: ArrayLike, axis: Static[Axis] = None, dtype: DTypeLike | None = None, keepdims: bool = False,
+    initial: ArrayLike | None = None, where: ArrayLike | None = None,
+) -> Tensor:  # fmt: skip
     """The sum over `axis` (an int, several, or None for all).
 
     Args:
@@ -104,8 +105,9 @@ def sum(
 
 @library
 def prod(
-    a: ArrayLike, axis: Static[Axis] = None, dtype: Any = None, keepdims: bool = False, initial: Any = None, where: Any = None
-) -> Tensor:
+    a: ArrayLike, axis: Static[Axis] = None, dtype: DTypeLike | None = None, keepdims: bool = False,
+    initial: ArrayLike | None = None, where: ArrayLike | None = None,
+) -> Tensor:  # fmt: skip
     """The product over `axis`; arguments as for `sum`."""
     x = tensor(a)
     x = masked(convert(x, sum_dtype(x.dtype) if dtype is None else dtype), where, 1)
@@ -114,14 +116,17 @@ def prod(
 
 
 @library
-def mean(a: ArrayLike, axis: Static[Axis] = None, dtype: Any = None, keepdims: bool = False, where: Any = None) -> Tensor:
+def mean(
+    a: ArrayLike, axis: Static[Axis] = None, dtype: DTypeLike | None = None, keepdims: bool = False,
+    where: ArrayLike | None = None,
+) -> Tensor:  # fmt: skip
     """The mean over `axis`; of integers in the default float dtype, of narrow floats by a sum in float32."""
     x = tensor(a)
     x = convert(x, inexact_dtype(x.dtype) if dtype is None else dtype)
     return convert(wide_mean(x, axes_of("mean", axis, x.ndim), keepdims, where), x.dtype)
 
 
-def wide_mean(x: Tensor, axes: Shape, keepdims: bool = False, where: Any = None) -> Tensor:
+def wide_mean(x: Tensor, axes: Shape, keepdims: bool = False, where: ArrayLike | None = None) -> Tensor:
     """The mean over `axes` in the dtype of its sum."""
     x = widened(x)
     total = fold(masked(x, where, 0), axes, "add", keepdims)
@@ -158,8 +163,8 @@ def average(
 
 @library
 def var(
-    a: ArrayLike, axis: Static[Axis] = None, dtype: Any = None, ddof: Static[float] = 0, keepdims: bool = False, where: Any = None,
-    *, correction: Static[float | None] = None,
+    a: ArrayLike, axis: Static[Axis] = None, dtype: DTypeLike | None = None, ddof: Static[float] = 0, keepdims: bool = False,
+    where: ArrayLike | None = None, *, correction: Static[float | None] = None,
 ) -> Tensor:  # fmt: skip
     """The variance over `axis`: the mean of ``abs(a - mean(a))**2``, with n - ddof instead of n (or n - `correction`).
 
@@ -203,8 +208,8 @@ def max_(a: float, b: float) -> float:
 
 @library
 def std(
-    a: ArrayLike, axis: Static[Axis] = None, dtype: Any = None, ddof: Static[float] = 0, keepdims: bool = False, where: Any = None,
-    *, correction: Static[float | None] = None,
+    a: ArrayLike, axis: Static[Axis] = None, dtype: DTypeLike | None = None, ddof: Static[float] = 0, keepdims: bool = False,
+    where: ArrayLike | None = None, *, correction: Static[float | None] = None,
 ) -> Tensor:  # fmt: skip
     """The standard deviation over `axis`: the root of the variance; its derivative is 0 where all elements are equal."""
     x = inexact(a) if dtype is None else convert(tensor(a), dtype)
@@ -214,14 +219,14 @@ def std(
 
 # ---------------------------------------------------------------- truth values
 @library
-def any(a: ArrayLike, axis: Static[Axis] = None, keepdims: bool = False, *, where: Any = None) -> Tensor:
+def any(a: ArrayLike, axis: Static[Axis] = None, keepdims: bool = False, *, where: ArrayLike | None = None) -> Tensor:
     """True where an element over `axis` is not 0."""
     x = masked(convert(tensor(a), bool), where, False)
     return fold(x, axes_of("any", axis, x.ndim), "or", keepdims)
 
 
 @library
-def all(a: ArrayLike, axis: Static[Axis] = None, keepdims: bool = False, *, where: Any = None) -> Tensor:
+def all(a: ArrayLike, axis: Static[Axis] = None, keepdims: bool = False, *, where: ArrayLike | None = None) -> Tensor:
     """True where no element over `axis` is 0."""
     x = masked(convert(tensor(a), bool), where, True)
     return fold(x, axes_of("all", axis, x.ndim), "and", keepdims)
@@ -235,7 +240,7 @@ def count_nonzero(a: ArrayLike, axis: Static[Axis] = None, keepdims: bool = Fals
 
 
 @library
-def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Tensor:
+def array_equal(a1: ArrayLike, a2: ArrayLike, equal_nan: bool = False) -> Tensor:
     """True if a1 and a2 have the same shape and elements; NaN are equal to each other if `equal_nan`."""
     x, y = tensor(a1), tensor(a2)
     if x.shape != y.shape:
@@ -257,7 +262,7 @@ def allclose(a: ArrayLike, b: ArrayLike, rtol: float = 1e-5, atol: float = 1e-8,
 @library
 def logsumexp(
     a: ArrayLike, axis: Static[Axis] = None, b: ArrayLike | None = None, keepdims: bool = False,
-    return_sign: bool = False, where: Any = None
+    return_sign: bool = False, where: ArrayLike | None = None
 ) -> Any:  # fmt: skip
     """log(sum(b * exp(a))) over `axis` without overflow, because the largest element is factored out.
 
@@ -290,7 +295,7 @@ def logsumexp(
 
 
 @library
-def logmeanexp(x: ArrayLike, axis: Static[Axis] = None, where: Any = None, keepdims: bool = False) -> Tensor:
+def logmeanexp(x: ArrayLike, axis: Static[Axis] = None, where: ArrayLike | None = None, keepdims: bool = False) -> Tensor:
     """log(mean(exp(x))) over `axis` without overflow."""
     x = inexact(x)
     axes = axes_of("logmeanexp", axis, x.ndim)

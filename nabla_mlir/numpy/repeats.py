@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from nabla_mlir.base.errors import DtypeError, user_frame
+from nabla_mlir.base.typing import ArrayLike
 from nabla_mlir.numpy.axes import axis_of, dynamic_shape
 from nabla_mlir.numpy.indexing import take
 from nabla_mlir.numpy.operands import tensor
@@ -19,7 +20,7 @@ from nabla_mlir.table.promotion import broadcast_to
 from nabla_mlir.table.tensor import Tensor
 
 
-def repeat(a: Any, repeats: Any, axis: int | None = None, *, total_repeat_length: int | None = None) -> Tensor:
+def repeat(a: ArrayLike, repeats: Any, axis: int | None = None, *, total_repeat_length: int | None = None) -> Tensor:
     """Each element repeated, `repeats` times or, with several, repeats[i] times for the i-th; known numbers.
 
     With `total_repeat_length`, the length of the result, they need not be known: what lacks is filled with the last element;

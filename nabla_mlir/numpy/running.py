@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from nabla_mlir.base.typing import ArrayLike
+from nabla_mlir.base.typing import ArrayLike, DTypeLike
 from nabla_mlir.dialects.types import as_dtype
 from nabla_mlir.numpy.axes import axis_of, padded
 from nabla_mlir.numpy.complex_order import further
@@ -38,7 +38,8 @@ def _along(name: str, combine: Combination, x: Tensor, axis: int | None, reverse
 
 @library
 def cumsum(
-    a: ArrayLike, axis: Static[int | None] = None, dtype: Any = None, include_initial: bool = False, *, reverse: bool = False
+    a: ArrayLike, axis: Static[int | None] = None, dtype: DTypeLike | None = None, include_initial: bool = False, *,
+    reverse: bool = False,
 ) -> Tensor:  # fmt: skip
     """The running sum along `axis`, or of the flattened array. With `include_initial`, a 0 comes first.
 
@@ -49,7 +50,8 @@ def cumsum(
 
 @library
 def cumprod(
-    a: ArrayLike, axis: Static[int | None] = None, dtype: Any = None, include_initial: bool = False, *, reverse: bool = False
+    a: ArrayLike, axis: Static[int | None] = None, dtype: DTypeLike | None = None, include_initial: bool = False, *,
+    reverse: bool = False,
 ) -> Tensor:  # fmt: skip
     """The running product along `axis`, or of the flattened array. With `include_initial`, a 1 comes first; see `cumsum`."""
     return _running("cumprod", running_product, 1, a, axis, dtype, include_initial, reverse)

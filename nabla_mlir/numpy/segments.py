@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from nabla_mlir.base.errors import ShapeError, user_frame
+from nabla_mlir.base.typing import ArrayLike
 from nabla_mlir.dialects.types import is_float
 from nabla_mlir.numpy.axes import dynamic_shape
 from nabla_mlir.numpy.operands import convert, require_integer, tensor
@@ -18,9 +19,9 @@ from nabla_mlir.table.tensor import Tensor, full
 
 
 def segment_sum(
-    data: Any, segment_ids: Any, num_segments: int | None = None, indices_are_sorted: bool = False,
-    unique_indices: bool = False, bucket_size: int | None = None, mode: Any = None,
-) -> Any:  # fmt: skip
+    data: ArrayLike, segment_ids: ArrayLike, num_segments: int | None = None, indices_are_sorted: bool = False,
+    unique_indices: bool = False, bucket_size: int | None = None, mode: str | None = None,
+) -> Tensor:  # fmt: skip
     """The sums of the rows of `data` with the same number; 0 for a number that no row has.
 
     Args:
@@ -44,17 +45,17 @@ def segment_sum(
 
 
 def segment_prod(
-    data: Any, segment_ids: Any, num_segments: int | None = None, indices_are_sorted: bool = False,
-    unique_indices: bool = False, bucket_size: int | None = None, mode: Any = None,
-) -> Any:  # fmt: skip
+    data: ArrayLike, segment_ids: ArrayLike, num_segments: int | None = None, indices_are_sorted: bool = False,
+    unique_indices: bool = False, bucket_size: int | None = None, mode: str | None = None,
+) -> Tensor:  # fmt: skip
     """The products of the rows with the same number; 1 for a number that no row has. Arguments as for `segment_sum`."""
     return _segments("mul", data, segment_ids, num_segments, indices_are_sorted, unique_indices)
 
 
 def segment_max(
-    data: Any, segment_ids: Any, num_segments: int | None = None, indices_are_sorted: bool = False,
-    unique_indices: bool = False, bucket_size: int | None = None, mode: Any = None,
-) -> Any:  # fmt: skip
+    data: ArrayLike, segment_ids: ArrayLike, num_segments: int | None = None, indices_are_sorted: bool = False,
+    unique_indices: bool = False, bucket_size: int | None = None, mode: str | None = None,
+) -> Tensor:  # fmt: skip
     """The largest of the rows with the same number; -inf (the least integer) for a number that no row has.
 
     Arguments as for `segment_sum`. Ties share the derivative.
@@ -63,9 +64,9 @@ def segment_max(
 
 
 def segment_min(
-    data: Any, segment_ids: Any, num_segments: int | None = None, indices_are_sorted: bool = False,
-    unique_indices: bool = False, bucket_size: int | None = None, mode: Any = None,
-) -> Any:  # fmt: skip
+    data: ArrayLike, segment_ids: ArrayLike, num_segments: int | None = None, indices_are_sorted: bool = False,
+    unique_indices: bool = False, bucket_size: int | None = None, mode: str | None = None,
+) -> Tensor:  # fmt: skip
     """The smallest of the rows with the same number; inf (the largest integer) for a number that no row has.
 
     Arguments as for `segment_sum`. Ties share the derivative.
@@ -74,7 +75,7 @@ def segment_min(
 
 
 def _segments(
-    combiner: str, data: Any, segment_ids: Any, num_segments: int | None, is_sorted: bool, is_unique: bool
+    combiner: str, data: ArrayLike, segment_ids: ArrayLike, num_segments: int | None, is_sorted: bool, is_unique: bool
 ) -> Any:  # fmt: skip
     if num_segments is None:
         if isinstance(segment_ids, Tensor):

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from nabla_mlir.base.typing import ArrayLike
 from nabla_mlir.numpy.axes import dynamic_shape
 from nabla_mlir.numpy.data_dependent import nonzero, unique
 from nabla_mlir.numpy.indexing import take
@@ -17,7 +18,7 @@ from nabla_mlir.numpy.sorting import isin
 from nabla_mlir.table.tensor import Tensor
 
 
-def union1d(ar1: Any, ar2: Any, *, size: int | None = None, fill_value: Any = None) -> Any:
+def union1d(ar1: ArrayLike, ar2: ArrayLike, *, size: int | None = None, fill_value: ArrayLike | None = None) -> Any:
     """The different elements of two arrays in order; `size` and `fill_value` as for `unique`.
 
     Example:
@@ -33,7 +34,10 @@ def _known(name: str, *arrays: Any) -> list[np.ndarray]:
     return [np.asarray(a) for a in arrays]
 
 
-def setdiff1d(ar1: Any, ar2: Any, assume_unique: bool = False, *, size: int | None = None, fill_value: Any = None) -> Any:
+def setdiff1d(
+    ar1: ArrayLike, ar2: ArrayLike, assume_unique: bool = False, *, size: int | None = None,
+    fill_value: ArrayLike | None = None,
+) -> Any:  # fmt: skip
     """The different elements of `ar1` in order that are not in `ar2`.
 
     Args:
@@ -65,8 +69,8 @@ def _chosen(flat: Any, mask: Any, size: int, fill_value: Any) -> Any:
 
 
 def intersect1d(
-    ar1: Any, ar2: Any, assume_unique: bool = False, return_indices: bool = False, *, size: int | None = None,
-    fill_value: Any = None,
+    ar1: ArrayLike, ar2: ArrayLike, assume_unique: bool = False, return_indices: bool = False, *, size: int | None = None,
+    fill_value: ArrayLike | None = None,
 ) -> Any:  # fmt: skip
     """The different elements in order that are in both arrays.
 
@@ -90,7 +94,10 @@ def intersect1d(
     return _chosen(flat, (counts > 0) & isin(flat, ar2), size, fill_value)
 
 
-def setxor1d(ar1: Any, ar2: Any, assume_unique: bool = False, *, size: int | None = None, fill_value: Any = None) -> Any:
+def setxor1d(
+    ar1: ArrayLike, ar2: ArrayLike, assume_unique: bool = False, *, size: int | None = None,
+    fill_value: ArrayLike | None = None,
+) -> Any:  # fmt: skip
     """The different elements in order that are in one of two arrays; arguments as for `setdiff1d`."""
     if size is None:
         first, second = _known("setxor1d", ar1, ar2)

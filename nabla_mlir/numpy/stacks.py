@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 
 from nabla_mlir.base.errors import ShapeError, user_frame
+from nabla_mlir.base.typing import DTypeLike
 from nabla_mlir.numpy import creation, norms, products
 
 
-def trace(x: Any, /, *, offset: int = 0, dtype: Any = None) -> Any:
+def trace(x: Any, /, *, offset: int = 0, dtype: DTypeLike | None = None) -> Any:
     """The sum of the diagonal of matrices of shape (..., m, n).
 
     Args:

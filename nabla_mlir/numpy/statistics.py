@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from nabla_mlir.base.errors import DtypeError, ShapeError, user_frame
-from nabla_mlir.base.typing import ArrayLike
+from nabla_mlir.base.typing import ArrayLike, DTypeLike
 from nabla_mlir.dialects.types import is_complex
 from nabla_mlir.numpy.axes import dynamic_shape
 from nabla_mlir.numpy.creation import diag, linspace
@@ -33,7 +33,7 @@ from nabla_mlir.table.tensor import Tensor, full
 def cov(
     m: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True, bias: bool = False,
     ddof: Static[int | None] = None, fweights: Any = None,
-    aweights: Any = None, dtype: Any = None,
+    aweights: Any = None, dtype: DTypeLike | None = None,
 ) -> Tensor:  # fmt: skip
     """The covariance of variables, whose observations are rows: ``(x - mean(x)) (x - mean(x))^H / (n - ddof)``.
 
@@ -96,7 +96,7 @@ def _real(x: Tensor) -> np.dtype:
 
 
 @library
-def corrcoef(x: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True, dtype: Any = None) -> Tensor:
+def corrcoef(x: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True, dtype: DTypeLike | None = None) -> Tensor:
     """The correlation coefficients: the covariances divided by the standard deviations of both variables.
 
     Example:
@@ -119,7 +119,7 @@ def _normalized(c: Tensor) -> Tensor:
 
 
 # ---------------------------------------------------------------- counts
-def bincount(x: Any, weights: Any = None, minlength: int = 0, *, length: int | None = None) -> Any:
+def bincount(x: ArrayLike, weights: Any = None, minlength: int = 0, *, length: int | None = None) -> Any:
     """The count of each integer from 0 on in a vector, or the sum of its weights.
 
     Args:

@@ -27,9 +27,11 @@ Function = Callable[..., Any]
 
 # ---------------------------------------------------------------- families of functions that are one operation
 def _inexact_unary(name: str, record: Any, doc: str) -> Function:
-    return library(
-        described(name, f"{doc} Integers are converted to the default float dtype.")(lambda x: record(inexact(x)))
-    )
+    @described(name, f"{doc} Integers are converted to the default float dtype.")
+    def f(x: ArrayLike) -> Tensor:
+        return record(inexact(x))
+
+    return library(f)
 
 
 def _numeric_binary(name: str, record: Any, doc: str, *, bools: bool = True) -> Function:

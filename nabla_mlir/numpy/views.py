@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from nabla_mlir.base.errors import ShapeError, user_frame
-from nabla_mlir.base.typing import ArrayLike
+from nabla_mlir.base.typing import ArrayLike, DTypeLike
 from nabla_mlir.dialects.types import is_complex
 from nabla_mlir.numpy.dtypes import as_dtype
 from nabla_mlir.numpy.joining import stack
@@ -19,7 +17,7 @@ from nabla_mlir.table.tensor import Tensor
 
 
 @library
-def view(a: ArrayLike, dtype: Any = None) -> Tensor:
+def view(a: ArrayLike, dtype: DTypeLike | None = None) -> Tensor:
     """The bits of the elements as elements of another dtype, a copy; the last axis is longer where they are narrower.
 
     A complex number is two adjacent real ones.

@@ -13,6 +13,7 @@ import numpy as np
 from nabla_mlir import numpy as nnp
 from nabla_mlir.base import pytree
 from nabla_mlir.base.errors import DtypeError, TraceError, user_frame
+from nabla_mlir.base.typing import PyTree
 from nabla_mlir.dialects.types import is_float
 from nabla_mlir.ops.barrier import optimization_barrier
 from nabla_mlir.ops.shape import iota
@@ -80,7 +81,7 @@ def check_linear_map(
     return result
 
 
-def check_hvp(f: Callable[..., Any], x: Any, *data: Any) -> dict[str, Any]:
+def check_hvp(f: Callable[..., Any], x: PyTree, *data: PyTree) -> dict[str, Any]:
     """Checks the Hessian-vector product of a scalar function at x; see `check_linear_map` for the figures.
 
     Returns:

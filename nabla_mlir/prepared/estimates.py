@@ -19,6 +19,7 @@ import numpy as np
 from nabla_mlir.base import thresholds
 from nabla_mlir.base.errors import ShapeError, TraceError, user_frame
 from nabla_mlir.base.figures import axes_or_new
+from nabla_mlir.base.typing import Operator
 from nabla_mlir.prepared.sums import SummedOperator
 
 T = TypeVar("T")
@@ -89,7 +90,7 @@ def _running_estimates(method: Callable[P, Generator[T, None, None]]) -> Callabl
 
 @_running_estimates
 def hutchinson(
-    operator: Any, probes: int = 100, *, tolerance: float = 0.0, seed: int = 0, block: int | None = None,
+    operator: Operator, probes: int = 100, *, tolerance: float = 0.0, seed: int = 0, block: int | None = None,
     as_completed: bool = False,
 ) -> Generator[Estimate, None, None]:  # fmt: skip
     """Running estimates of the trace by Hutchinson's method: the mean of ``vᵀ A v`` over vectors v of random signs.
@@ -117,7 +118,7 @@ def hutchinson(
 
 @_running_estimates
 def hutch_plus_plus(
-    operator: Any, probes: int = 100, *, tolerance: float = 0.0, seed: int = 0, block: int | None = None,
+    operator: Operator, probes: int = 100, *, tolerance: float = 0.0, seed: int = 0, block: int | None = None,
     as_completed: bool = False,
 ) -> Generator[Estimate, None, None]:  # fmt: skip
     """Running estimates of the trace by Hutch++ (Meyer, Musco, Musco, Woodruff, 2021): ``tr(Qᵀ A Q)`` plus the mean of ``wᵀ A w``.
@@ -158,7 +159,7 @@ def hutch_plus_plus(
 
 
 def _running(
-    operator: Any, blocks: Iterator[np.ndarray], tolerance: float, as_completed: bool, known: float = 0.0
+    operator: Operator, blocks: Iterator[np.ndarray], tolerance: float, as_completed: bool, known: float = 0.0
 ) -> Iterator[Estimate]:
     """Running estimates of `known` plus the mean of ``vᵀ A v``, one for each block, until the error is small enough."""
     samples: list[float] = []
@@ -225,7 +226,7 @@ class Spectrum:
 
 @_running_estimates
 def stochastic_lanczos(
-    operator: Any, steps: int = 30, probes: int = 16, *, seed: int = 0, block: int | None = None, as_completed: bool = False,
+    operator: Operator, steps: int = 30, probes: int = 16, *, seed: int = 0, block: int | None = None, as_completed: bool = False,
     tolerance: float = 0.0, function: Callable[[np.ndarray], np.ndarray] = np.asarray,
 ) -> Generator[Spectrum, None, None]:  # fmt: skip
     """Running estimates of the spectrum of a symmetric matrix, by stochastic Lanczos quadrature.
@@ -307,7 +308,7 @@ def _blocks(operator: Any, end: int, seed: int, block: int | None, start: int = 
 
 
 def _multiplied(
-    operator: Any, blocks: Iterator[np.ndarray], as_completed: bool = False
+    operator: Operator, blocks: Iterator[np.ndarray], as_completed: bool = False
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Blocks of vectors with their products."""
 

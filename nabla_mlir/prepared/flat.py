@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import numbers
 import re
-from collections.abc import Sequence
+import reprlib
+from collections.abc import Iterator, Sequence, Set
 from typing import Any
 
 import numpy as np
 
 from nabla_mlir.base.conversion import rounded
-from nabla_mlir.base.errors import DtypeError, ShapeError, user_frame
+from nabla_mlir.base.errors import DtypeError, ShapeError, TreeError, user_frame
 from nabla_mlir.base.exchange import readable
 from nabla_mlir.runtime.element_types import dtype_named
 from nabla_mlir.runtime.manifest import Leaf
@@ -70,6 +72,8 @@ class Flat:
         """
         leaves = [readable(leaf) for leaf in self.spec.flatten(tree, name)]
         for leaf, path, shape in zip(leaves, self.names, self.shapes, strict=True):
+            if np.asarray(leaf).dtype.kind in "OSU":
+                raise TreeError(f"{path or name} requires numbers of shape {shape}, got {reprlib.repr(leaf)}.", where=user_frame())
             if np.shape(leaf) != shape:
                 raise ShapeError(f"{path or name} requires shape {shape}, got {np.shape(leaf)}.", where=user_frame())
         return np.concatenate([rounded(leaf, self.dtype, name).reshape(-1) for leaf in leaves])
@@ -81,9 +85,14 @@ class Flat:
     def is_tree(self, value: Any) -> bool:
         """True if a value is a pytree of this structure rather than a vector or a matrix."""
         shape = getattr(value, "shape", None)
-        if shape is None:
-            return isinstance(value, (dict, tuple)) or (not self.is_leaf and not np.isscalar(value))
-        return self.is_leaf and len(shape) > 1 and tuple(shape) == self.shapes[0] and shape[0] != self.size
+        if shape is not None:
+            return self.is_leaf and len(shape) > 1 and tuple(shape) == self.shapes[0] and shape[0] != self.size
+        if isinstance(value, list) and all(isinstance(x, numbers.Number) for x in value):
+            return not any(self.shapes) and not self.is_leaf  # else a vector
+        return isinstance(value, (dict, tuple)) or not (self.is_leaf or isinstance(value, _NO_TREES))
+
+
+_NO_TREES = (str, bytes, numbers.Number, type(None), type(lambda: 0), Set, Iterator)
 
 
 def name_of_path(path: str) -> str:

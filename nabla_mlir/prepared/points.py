@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numbers
+import reprlib
 import time
 from collections.abc import Callable
 from typing import Any
@@ -15,6 +17,7 @@ from nabla_mlir.base.locks import new_lock
 from nabla_mlir.prepared.flat import Flat, is_same
 
 try:
+    from scipy.sparse import issparse
     from scipy.sparse.linalg import LinearOperator
 except ImportError as error:  # pragma: no cover
     raise ImportError("operators require SciPy: pip install scipy") from error
@@ -65,9 +68,7 @@ class TreeOperator(LinearOperator):
         Raises:
           ShapeError: the vector has another length.
         """
-        array = np.asarray(readable(vector))
-        self._check(array, self._inner, (1,))
-        return self._inner.unravel(array)
+        return self._inner.unravel(self._factor(vector, self._inner, (1,)))
 
     def dot(self, x: Any) -> Any:
         """The product with a vector, a matrix of columns, or a pytree; `A @ x` and `A * x` call it.
@@ -76,43 +77,67 @@ class TreeOperator(LinearOperator):
           x: the factor. A number or another operator gives an operator, as in SciPy.
         """
         x = readable(x)
-        if x is None or isinstance(x, str):
-            raise TreeError(f"{type(self).__name__} requires a vector, a matrix or a pytree, got {x!r}.", where=user_frame())
-        if not isinstance(x, LinearOperator) and self._inner.is_tree(x):
+        if isinstance(x, (LinearOperator, numbers.Number)):
+            return super().dot(x)
+        if self._inner.is_tree(x):
             return self._outer.unravel(self.matvec(self.ravel(x)))
-        if isinstance(x, (list, np.ndarray)):
-            self._check(np.asarray(x), self._inner, (1, 2))
-        return super().dot(x)
+        return super().dot(self._factor(x, self._inner, (1, 2)))
+
+    def __matmul__(self, x: Any) -> Any:
+        """The product `A @ x`; see `dot`."""
+        return self.dot(self._factor(x, self._inner, (1, 2)) if isinstance(x, numbers.Number) else x)
+
+    def __rmatmul__(self, x: Any) -> Any:
+        """The product `x @ A` with a vector or a matrix of rows."""
+        if isinstance(x, LinearOperator):
+            return super().__rmatmul__(x)
+        return super().__rmatmul__(self._factor(x, self._outer, (1, 2), axis=-1))
 
     def matvec(self, x: Any) -> Any:
         """The product with a vector, of shape (n,) or (n, 1)."""
-        self._check(x, self._inner, (1, 2))
-        return super().matvec(x)
+        return super().matvec(self._factor(x, self._inner, (1, 2)))
 
     def matmat(self, x: Any) -> Any:
         """The products with the columns of a matrix."""
-        self._check(x, self._inner, (2,))
-        return super().matmat(x)
+        return super().matmat(self._factor(x, self._inner, (2,)))
 
     def rmatvec(self, x: Any) -> Any:
         """The product of the transposed matrix with a vector."""
-        self._check(x, self._outer, (1, 2))
-        return super().rmatvec(x)
+        return super().rmatvec(self._factor(x, self._outer, (1, 2)))
 
     def rmatmat(self, x: Any) -> Any:
         """The products of the transposed matrix with the columns of a matrix."""
-        self._check(x, self._outer, (2,))
-        return super().rmatmat(x)
+        return super().rmatmat(self._factor(x, self._outer, (2,)))
 
-    def _check(self, x: Any, flat: Flat, ranks: tuple[int, ...]) -> None:
-        shape = np.shape(x)
-        if len(shape) in ranks and shape[0] == flat.size:
-            return
-        expected = {1: f"a vector of {flat.size} numbers", 2: f"a matrix with {flat.size} rows"}
-        raise ShapeError(
-            f"{type(self).__name__} requires {' or '.join(expected[rank] for rank in ranks)}, got shape {shape}.",
-            where=user_frame(), help=f"a vector holds {order_of(flat)}; ravel(tree) makes one, and @ also accepts such a pytree.",
-        )  # fmt: skip
+    def _factor(self, x: Any, flat: Flat, ranks: tuple[int, ...], axis: int = 0) -> np.ndarray:
+        """A factor as an array.
+
+        Args:
+          x: the factor, as the user gave it.
+          flat: the vectors that the operator multiplies.
+          ranks: the numbers of axes that the factor may have.
+          axis: the axis of a matrix that has the elements of a vector: 0 for columns, -1 for rows.
+
+        Raises:
+          TreeError: it is no array of numbers.
+          ShapeError: it has another shape.
+        """
+        side = "columns" if axis else "rows"
+        expected = {1: f"a vector of {flat.size} numbers", 2: f"a matrix with {flat.size} {side}"}
+        requirement = f"{type(self).__name__} requires {' or '.join(expected[rank] for rank in ranks)}"
+        holds = f"a vector holds {order_of(flat)}; ravel(tree) makes one, and @ also accepts such a pytree."
+        if issparse(x):
+            raise TreeError(f"{requirement}, got a sparse matrix of shape {x.shape}.", where=user_frame(),
+                            help="A.toarray() is a factor, and so is scipy.sparse.linalg.aslinearoperator(A).")  # fmt: skip
+        try:
+            array = np.asarray(readable(x))
+        except ValueError:  # rows of several lengths
+            raise ShapeError(f"{requirement}, got rows of several lengths.", where=user_frame(), help=holds) from None
+        if array.ndim == 0 and array.dtype.kind in "OSU":
+            raise TreeError(f"{requirement}, got {reprlib.repr(x)}.", where=user_frame(), help=holds)
+        if array.ndim not in ranks or array.shape[axis] != flat.size:
+            raise ShapeError(f"{requirement}, got shape {array.shape}.", where=user_frame(), help=holds)
+        return array
 
 
 def order_of(flat: Flat) -> str:
@@ -231,7 +256,8 @@ class PointOperator(TreeOperator):
     def _move(self, x: np.ndarray) -> None:
         point = rounded(x, self._x.dtype, "x")
         if point.shape != self.x.shape:
-            raise ShapeError(f"an operator requires a point of shape {self.x.shape}, got {point.shape}.")
+            raise ShapeError(f"an operator requires a point of shape {self.x.shape}, got {point.shape}.", where=user_frame(),
+                             help=f"a point holds {order_of(self._x)}; update(tree) takes a pytree.")  # fmt: skip
         if not is_same(point, self.x):
             self.update(point)
 

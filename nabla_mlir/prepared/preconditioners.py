@@ -15,6 +15,7 @@ import numpy as np
 
 from nabla_mlir.base import thresholds
 from nabla_mlir.base.errors import ShapeError, TraceError, user_frame
+from nabla_mlir.base.typing import ArrayLike, Operator
 from nabla_mlir.prepared.points import TreeOperator
 
 try:
@@ -25,7 +26,7 @@ except ImportError as error:  # pragma: no cover
 _FLOOR = 1e-6  # the smallest eigenvalue that is inverted, relative to the largest
 
 
-def operator_diagonal(operator: Any, probes: int | None = None, *, seed: int = 0, block: int | None = None) -> np.ndarray:
+def operator_diagonal(operator: Operator, probes: int | None = None, *, seed: int = 0, block: int | None = None) -> np.ndarray:
     """The diagonal of a square matrix that is given by its products.
 
     Without `probes` it is exact and takes n products with unit vectors. With m probes it is the unbiased estimate
@@ -81,10 +82,10 @@ class DiagonalPreconditioner(LinearOperator):
     """
 
     def __init__(
-        self, operator: Any, probes: int | None = None, *, seed: int = 0, block: int | None = None, floor: float = _FLOOR
+        self, operator: Operator, probes: int | None = None, *, seed: int = 0, block: int | None = None, floor: float = _FLOOR
     ):
         """The preconditioner of the operator at its present point; the class describes the arguments."""
-        self.diagonal = operator_diagonal(operator, probes, seed=seed, block=block)
+        self.diagonal: np.ndarray = operator_diagonal(operator, probes, seed=seed, block=block)
         self._inverse = 1.0 / _floored(self.diagonal, floor)
         super().__init__(np.dtype(float), operator.shape)
 
@@ -123,7 +124,7 @@ class BlockPreconditioner(LinearOperator):
     """
 
     def __init__(
-        self, operator: Any, sizes: Sequence[int] | None = None, *, largest: int = 512, block: int | None = None,
+        self, operator: Operator, sizes: Sequence[int] | None = None, *, largest: int = 512, block: int | None = None,
         floor: float = _FLOOR,
     ):  # fmt: skip
         """The preconditioner of the operator at its present point; the class describes the arguments."""
@@ -172,7 +173,7 @@ class LBFGSPreconditioner(LinearOperator):
         self._pairs: deque[tuple[np.ndarray, np.ndarray, float]] = deque(maxlen=memory)
         super().__init__(np.dtype(float), (size, size))
 
-    def add(self, s: Any, y: Any) -> bool:
+    def add(self, s: ArrayLike, y: ArrayLike) -> bool:
         """Stores a pair, and returns True. A pair without positive curvature is not stored, so that M stays positive definite.
 
         Args:
@@ -218,11 +219,11 @@ def _size(operator: Any) -> int:
     return int(shape[0])
 
 
-def _width(operator: Any, block: int | None) -> int:
+def _width(operator: Operator, block: int | None) -> int:
     return block or int(getattr(operator, "block", thresholds.BLOCK))
 
 
-def _columns(operator: Any, first: int, last: int, width: int) -> Iterator[tuple[int, np.ndarray]]:
+def _columns(operator: Operator, first: int, last: int, width: int) -> Iterator[tuple[int, np.ndarray]]:
     """The columns from `first` to `last`, in parts of `width`, each with its first index."""
     for start in range(first, last, width):
         unit = np.zeros((operator.shape[1], min(width, last - start)), operator.dtype)
@@ -230,7 +231,7 @@ def _columns(operator: Any, first: int, last: int, width: int) -> Iterator[tuple
         yield start, np.asarray(operator.matmat(unit))
 
 
-def _leaves_in_blocks(operator: Any, n: int, largest: int) -> list[int]:
+def _leaves_in_blocks(operator: Operator, n: int, largest: int) -> list[int]:
     sizes = operator.leaf_sizes if isinstance(operator, TreeOperator) else (n,)
     return [min(largest, size - start) for size in sizes for start in range(0, size, largest)]
 

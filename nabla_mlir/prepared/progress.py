@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 
 from nabla_mlir.base.errors import DeployError
+from nabla_mlir.base.progress import running
 
 
 @contextlib.contextmanager
@@ -16,12 +17,17 @@ def bar(title: str, total: int | None, is_wanted: bool) -> Iterator[Callable[[in
     Args:
       title: the name of the work.
       total: the number of parts, if it is known.
-      is_wanted: False shows nothing.
+      is_wanted: True shows a bar; False shows a line if it takes more than a second.
 
     Raises:
       DeployError: rich is not installed.
     """
-    if not is_wanted or not sys.stderr.isatty():
+    if not is_wanted:
+        parts = _Parts(total)
+        with running(title, parts):
+            yield parts.set
+        return
+    if not sys.stderr.isatty():
         yield lambda count: None
         return
     try:
@@ -32,3 +38,16 @@ def bar(title: str, total: int | None, is_wanted: bool) -> Iterator[Callable[[in
     with Progress(console=Console(stderr=True), transient=True) as display:
         task = display.add_task(title, total=total)
         yield lambda count: display.update(task, completed=count)
+
+
+class _Parts:
+    """The number of finished parts, as text."""
+
+    def __init__(self, total: int | None):
+        self._done, self._total = 0, total
+
+    def set(self, count: int) -> None:
+        self._done = count
+
+    def __str__(self) -> str:
+        return f", {self._done} of {self._total}" if self._total else f", {self._done}"

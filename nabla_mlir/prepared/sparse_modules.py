@@ -66,7 +66,7 @@ def form_of(pattern: Pattern, format: str) -> Form:
 
 def sparse_hessian_module(
     f: Callable[..., Any], x_spec: PyTree, *data_specs: PyTree, argnums: Argnums = 0, format: str = "csc", kind: str = "star",
-    order: str | Sequence[int] = "best", pattern: Any = None, constraints: Callable[..., Any] | None = None,
+    order: str | Sequence[int] = "best", pattern: Pattern | None = None, constraints: Callable[..., Any] | None = None,
     entry_points: Sequence[str] = (),
 ) -> Prepared:  # fmt: skip
     """The sparse Hessian of a scalar function as one artifact, for solvers that need it at many points.
@@ -150,7 +150,7 @@ def _constrained(
 
 def sparse_jacobian_module(
     f: Callable[..., Any], x_spec: PyTree, *data_specs: PyTree, argnums: Argnums = 0, format: str = "csc", kind: str = "auto",
-    order: str | Sequence[int] = "best", pattern: Any = None,
+    order: str | Sequence[int] = "best", pattern: Pattern | None = None,
     entry_points: Sequence[str] = ("value", "jacobian", "structure"),
 ) -> Prepared:  # fmt: skip
     """The Jacobian of a function as one artifact: ``value``, ``jacobian`` and ``structure``, as in `sparse_hessian_module`.

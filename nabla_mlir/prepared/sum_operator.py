@@ -11,10 +11,12 @@ import numpy as np
 from nabla_mlir.base import thresholds
 from nabla_mlir.base.errors import TraceError
 from nabla_mlir.base.exchange import readable
+from nabla_mlir.base.typing import PyTree
 from nabla_mlir.prepared.batches import Batches, Limits, LocalEngine
 from nabla_mlir.prepared.pieces import Work
 from nabla_mlir.prepared.sources import prepared_module
 from nabla_mlir.prepared.sums import SummedOperator
+from nabla_mlir.targets import Target
 
 _NEEDED = ("update", "apply", "apply_block")
 
@@ -67,9 +69,11 @@ class SumOperator(SummedOperator):
     engine: LocalEngine
 
     def __init__(
-        self, source: Any, x: Any, batches: Iterable[Any] | Callable[[], Iterable[Any]], *, reduction: str = "sum", mask: str = "",
+        self, source: Any, x: PyTree, batches: Iterable[Any] | Callable[[], Iterable[Any]], *, reduction: str = "sum",
+        mask: str = "",
         short: str = "pad", max_residual_bytes: int = thresholds.RESIDUALS, threads: int | None = None,
-        block: int = thresholds.BLOCK, damping: float = 0.0, target: Any = None, check_data: bool = True, progress: bool = False,
+        block: int = thresholds.BLOCK, damping: float = 0.0, target: str | Target | None = None,
+        check_data: bool = True, progress: bool = False,
     ):  # fmt: skip
         """The operator at the point x; the class describes the arguments."""
         if short not in ("pad", "compile"):
@@ -101,8 +105,9 @@ class _Works:
 
 
 def work_of(
-    source: Any, x: Any, data: tuple[Any, ...], reduction: str, mask: str, *, block: int = thresholds.BLOCK, target: Any = None
-) -> Work:
+    source: Any, x: PyTree, data: tuple[Any, ...], reduction: str, mask: str, *, block: int = thresholds.BLOCK,
+    target: str | Target | None = None,
+) -> Work:  # fmt: skip
     """The computation for each batch, from the arguments of a user.
 
     Args:

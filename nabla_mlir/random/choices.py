@@ -10,6 +10,7 @@ import numpy as np
 
 from nabla_mlir.base.errors import DtypeError, ShapeError, user_frame
 from nabla_mlir.base.pytree import is_array
+from nabla_mlir.base.typing import ShapeLike
 from nabla_mlir.dialects.types import is_float
 from nabla_mlir.numpy.axes import axis_of, shape_of
 from nabla_mlir.numpy.extrema import argmax
@@ -26,7 +27,7 @@ from nabla_mlir.ops.sorting import sort
 from nabla_mlir.random.arguments import parameter, real, shape_over
 from nabla_mlir.random.generator import fractions, random_bits, split_in
 from nabla_mlir.random.inverses import gumbel_mode, gumbels
-from nabla_mlir.random.keys import WORD, KeyArray, key_of, words_of
+from nabla_mlir.random.keys import WORD, Key, KeyArray, key_of, words_of
 from nabla_mlir.random.uniforms import randint
 from nabla_mlir.staging.eager import Static, library
 from nabla_mlir.table.promotion import Defaults, as_tensor, broadcast_to
@@ -36,7 +37,7 @@ from nabla_mlir.transforms.control import fori_loop
 _ROUNDS = 3  # as many sorts as make equal keys in all of them improbable: n**3 of 2**32
 
 
-def permutation(key: Any, x: Any, axis: int = 0, independent: bool = False) -> Any:
+def permutation(key: Key, x: Any, axis: int = 0, independent: bool = False) -> Any:
     """The elements in random order, along an axis.
 
     Args:
@@ -193,7 +194,7 @@ def _insertion(a: Tensor, x: Tensor) -> Tensor:
 
 
 def categorical(
-    key: Any, logits: Any, axis: int = -1, shape: Any = None, replace: bool = True, mode: Any = None
+    key: Key, logits: Any, axis: int = -1, shape: ShapeLike | None = None, replace: bool = True, mode: Any = None
 ) -> Any:
     """Places along an axis, of probabilities proportional to exp(logits): of the largest of them after `gumbel` is added.
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from nabla_mlir.base.errors import ShapeError, user_frame
+from nabla_mlir.base.typing import DTypeLike, ShapeLike
 from nabla_mlir.dialects.types import as_dtype
 from nabla_mlir.numpy.axes import reversed_along
 from nabla_mlir.numpy.logic import clip
@@ -21,7 +22,7 @@ from nabla_mlir.ops import gamma as gm
 from nabla_mlir.ops import logic as lg
 from nabla_mlir.random.arguments import float_dtype, integer_dtype, parameters, shape_for, spread
 from nabla_mlir.random.generator import fractions, split_in, split_keys
-from nabla_mlir.random.keys import KeyArray, key_of, words_of
+from nabla_mlir.random.keys import Key, KeyArray, key_of, words_of
 from nabla_mlir.staging.eager import Static, library
 from nabla_mlir.table.promotion import Defaults, broadcast_to
 from nabla_mlir.table.tensor import Tensor, full_like
@@ -46,7 +47,7 @@ def _either(x: Tensor, y: Tensor) -> Tensor:
     return lg.logical_or(x, y)
 
 
-def poisson(key: Any, lam: Any, shape: Any = None, dtype: Any = None) -> Any:
+def poisson(key: Key, lam: Any, shape: ShapeLike | None = None, dtype: DTypeLike | None = None) -> Tensor:
     """Integers k of the probability lam**k exp(-lam) / k!; -1 where `lam` is negative, NaN or infinite.
 
     They are drawn in float32: counts of uniform numbers for small means (Knuth), rejection for others (Hoermann's PTRS).
@@ -136,7 +137,7 @@ def _poisson_by_rejection(key: KeyArray, mean: Tensor, dtype: np.dtype) -> Tenso
     return convert(count, dtype)
 
 
-def binomial(key: Any, n: Any, p: Any, shape: Any = None, dtype: Any = None) -> Any:
+def binomial(key: Key, n: Any, p: Any, shape: ShapeLike | None = None, dtype: DTypeLike | None = None) -> Tensor:
     """The number of successes in `n` trials of probability `p`: the probability of k is n! / (k! (n - k)!) p**k (1 - p)**(n - k).
 
     By inversion where the mean is small, else by rejection (Hoermann's BTRS); NaN where a parameter has no meaning.
@@ -237,7 +238,9 @@ def _stirling(k: Tensor) -> Tensor:
     return series
 
 
-def multinomial(key: Any, n: Any, p: Any, *, shape: Any = None, dtype: Any = None, unroll: int = 1) -> Any:
+def multinomial(
+    key: Key, n: Any, p: Any, *, shape: ShapeLike | None = None, dtype: DTypeLike | None = None, unroll: int = 1
+) -> Tensor:
     """The counts of several outcomes in `n` trials, whose probabilities are in the last axis of `p`.
 
     One binomial count after the other, each of the trials that are left.
@@ -287,7 +290,7 @@ def _multinomial(
     return convert(moveaxis(counts, 0, -1), dtype)
 
 
-def geometric(key: Any, p: Any, shape: Any = None, dtype: Any = None) -> Any:
+def geometric(key: Key, p: Any, shape: ShapeLike | None = None, dtype: DTypeLike | None = None) -> Tensor:
     """The number of trials up to the first success, each of probability `p`: the probability of k is (1 - p)**(k - 1) p.
 
     Args:

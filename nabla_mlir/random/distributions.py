@@ -30,7 +30,7 @@ def standard(draw: Draw) -> Draw:
     def call(key: Any, shape: Any = (), dtype: Any = None) -> Any:
         return program(key_of(name, key), shape_of(name, shape), float_dtype(name, dtype))
 
-    return call
+    return _with_types(call)
 
 
 def parametrized(draw: Draw) -> Draw:
@@ -56,4 +56,15 @@ def parametrized(draw: Draw) -> Draw:
         xs = parameters(name, dtype, *xs)
         return program(key_of(name, key), xs, shape_for(name, shape, *xs), dtype)
 
+    return _with_types(call)
+
+
+_GIVEN = {"key": "KeyArray | ArrayLike", "shape": "ShapeLike | None", "dtype": "DTypeLike | None"}  # what callers give
+
+
+def _with_types(call: Any) -> Any:
+    """The same function, whose signature has the types of what callers give: those of its code are the types after conversions."""
+    signature = inspect.signature(call)
+    given = [p.replace(annotation=_GIVEN.get(p.name, "ArrayLike")) for p in signature.parameters.values()]
+    call.__signature__ = signature.replace(parameters=given)
     return call

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from nabla_mlir.base.errors import ShapeError, user_frame
+from nabla_mlir.base.typing import DTypeLike, ShapeLike
 from nabla_mlir.numpy.axes import shape_of
 from nabla_mlir.numpy.extrema import max
 from nabla_mlir.numpy.reductions import sum
@@ -18,7 +19,7 @@ from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.random.arguments import float_dtype, parameters, real, shape_for, shape_over, spread
 from nabla_mlir.random.distributions import parametrized
 from nabla_mlir.random.generator import exponentials, normals, split_in
-from nabla_mlir.random.keys import KeyArray, key_of, words_of
+from nabla_mlir.random.keys import Key, KeyArray, key_of, words_of
 from nabla_mlir.random.rejection import gammas
 from nabla_mlir.random.uniforms import signs
 from nabla_mlir.staging.eager import Static, library
@@ -28,7 +29,7 @@ from nabla_mlir.transforms.gradients import stop_gradient
 
 
 @parametrized
-def gamma(key: Any, a: Any, shape: Any = None, dtype: Any = None) -> Any:
+def gamma(key: Any, a: Any, shape: Any = None, dtype: Any = None) -> Tensor:
     """Numbers of a density proportional to x**(a - 1) exp(-x) for x > 0.
 
     Args:
@@ -49,7 +50,7 @@ def gamma(key: Any, a: Any, shape: Any = None, dtype: Any = None) -> Any:
 
 
 @parametrized
-def loggamma(key: Any, a: Any, shape: Any = None, dtype: Any = None) -> Any:
+def loggamma(key: Any, a: Any, shape: Any = None, dtype: Any = None) -> Tensor:
     """Logarithms of numbers that `gamma` has, but other ones for a < 1: exact where those are too small for their dtype.
 
     Args:
@@ -70,7 +71,7 @@ def loggamma(key: Any, a: Any, shape: Any = None, dtype: Any = None) -> Any:
 
 
 @parametrized
-def beta(key: Any, a: Any, b: Any, shape: Any = None, dtype: Any = None) -> Any:
+def beta(key: Any, a: Any, b: Any, shape: Any = None, dtype: Any = None) -> Tensor:
     """Numbers of a density proportional to x**(a - 1) (1 - x)**(b - 1) for 0 < x < 1.
 
     Args:
@@ -94,7 +95,7 @@ def beta(key: Any, a: Any, b: Any, shape: Any = None, dtype: Any = None) -> Any:
     return first / (first + second)
 
 
-def dirichlet(key: Any, alpha: Any, shape: Any = None, dtype: Any = None) -> Any:
+def dirichlet(key: Key, alpha: Any, shape: ShapeLike | None = None, dtype: DTypeLike | None = None) -> Tensor:
     """Vectors of positive numbers whose sum is 1, of a density proportional to the product of x[i]**(alpha[i] - 1).
 
     Args:
@@ -129,7 +130,7 @@ def _dirichlet(key: Any, alpha: Any, shape: Static[Any], dtype: np.dtype) -> Ten
 
 
 @parametrized
-def chisquare(key: Any, df: Any, shape: Any = None, dtype: Any = None) -> Any:
+def chisquare(key: Any, df: Any, shape: Any = None, dtype: Any = None) -> Tensor:
     """The sum of the squares of `df` normal numbers: twice a number of the gamma distribution of df / 2.
 
     Args:
@@ -154,7 +155,7 @@ def _chisquares(key: KeyArray, df: Tensor) -> Tensor:
 
 
 @parametrized
-def f(key: Any, dfnum: Any, dfden: Any, shape: Any = None, dtype: Any = None) -> Any:
+def f(key: Any, dfnum: Any, dfden: Any, shape: Any = None, dtype: Any = None) -> Tensor:
     """The quotient of two numbers of `chisquare`, each divided by its degrees of freedom.
 
     Args:
@@ -177,7 +178,7 @@ def f(key: Any, dfnum: Any, dfden: Any, shape: Any = None, dtype: Any = None) ->
 
 
 @parametrized
-def t(key: Any, df: Any, shape: Any = None, dtype: Any = None) -> Any:
+def t(key: Any, df: Any, shape: Any = None, dtype: Any = None) -> Tensor:
     """Numbers of Student's distribution: a normal number over the root of one of `chisquare` that is divided by `df`.
 
     Args:
@@ -199,7 +200,7 @@ def t(key: Any, df: Any, shape: Any = None, dtype: Any = None) -> Any:
     return normals(first, shape, dtype) * ew.sqrt(half / gammas(second, half))
 
 
-def generalized_normal(key: Any, p: Any, shape: Any = (), dtype: Any = None) -> Any:
+def generalized_normal(key: Key, p: Any, shape: ShapeLike = (), dtype: DTypeLike | None = None) -> Tensor:
     """Numbers of a density proportional to exp(-abs(x)**p).
 
     Args:
@@ -233,7 +234,7 @@ def _generalized_normals(key: KeyArray, p: Tensor) -> Tensor:
     return signs(second, p.shape, p.dtype) * ew.power(gammas(first, power), power)
 
 
-def ball(key: Any, d: int, p: Any = 2.0, shape: Any = (), dtype: Any = None) -> Any:
+def ball(key: Key, d: int, p: Any = 2.0, shape: ShapeLike = (), dtype: DTypeLike | None = None) -> Tensor:
     """Vectors whose p-norm is below 1, with equal probability (Barthe et al. 2005).
 
     Args:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from nabla_mlir.base.errors import TraceError, user_frame
+from nabla_mlir.base.typing import DTypeLike, ShapeLike
 from nabla_mlir.numpy.axes import shape_of
 from nabla_mlir.numpy.dtypes import finfo
 from nabla_mlir.ops import elementwise as ew
@@ -15,7 +16,7 @@ from nabla_mlir.ops import logic as lg
 from nabla_mlir.random.arguments import float_dtype, parameters, shape_over, spread
 from nabla_mlir.random.distributions import parametrized, standard
 from nabla_mlir.random.generator import between, exponentials, fractions, random_bits
-from nabla_mlir.random.keys import WORD, KeyArray, key_of, words_of
+from nabla_mlir.random.keys import WORD, Key, KeyArray, key_of, words_of
 from nabla_mlir.staging.eager import Static, library
 from nabla_mlir.table.tensor import Tensor, full_like
 
@@ -23,7 +24,7 @@ _GUMBEL_MODES = ("highest", "high", "low")
 
 
 @standard
-def exponential(key: Any, shape: Any = (), dtype: Any = None) -> Any:
+def exponential(key: Any, shape: Any = (), dtype: Any = None) -> Tensor:
     """Numbers of the density exp(-x) for x >= 0.
 
     Args:
@@ -43,7 +44,7 @@ def exponential(key: Any, shape: Any = (), dtype: Any = None) -> Any:
 
 
 @standard
-def cauchy(key: Any, shape: Any = (), dtype: Any = None) -> Any:
+def cauchy(key: Any, shape: Any = (), dtype: Any = None) -> Tensor:
     """Numbers of the density 1 / (pi (1 + x**2)).
 
     Args:
@@ -64,7 +65,7 @@ def cauchy(key: Any, shape: Any = (), dtype: Any = None) -> Any:
 
 
 @standard
-def laplace(key: Any, shape: Any = (), dtype: Any = None) -> Any:
+def laplace(key: Any, shape: Any = (), dtype: Any = None) -> Tensor:
     """Numbers of the density exp(-abs(x)) / 2.
 
     Args:
@@ -85,7 +86,7 @@ def laplace(key: Any, shape: Any = (), dtype: Any = None) -> Any:
 
 
 @standard
-def logistic(key: Any, shape: Any = (), dtype: Any = None) -> Any:
+def logistic(key: Any, shape: Any = (), dtype: Any = None) -> Tensor:
     """Numbers of the density exp(-x) / (1 + exp(-x))**2.
 
     Args:
@@ -105,7 +106,7 @@ def logistic(key: Any, shape: Any = (), dtype: Any = None) -> Any:
     return ew.log(x) - ew.log_plus_one(-x)
 
 
-def gumbel(key: Any, shape: Any = (), dtype: Any = None, mode: Any = None) -> Any:
+def gumbel(key: Key, shape: ShapeLike = (), dtype: DTypeLike | None = None, mode: Any = None) -> Tensor:
     """Numbers of the density exp(-(x + exp(-x))).
 
     Args:
@@ -184,7 +185,7 @@ def _fraction(high: Tensor, low: Tensor) -> Tensor:
 
 
 @parametrized
-def pareto(key: Any, b: Any, shape: Any = None, dtype: Any = None) -> Any:
+def pareto(key: Any, b: Any, shape: Any = None, dtype: Any = None) -> Tensor:
     """Numbers of the density b / x**(b + 1) for x >= 1.
 
     Args:
@@ -205,7 +206,7 @@ def pareto(key: Any, b: Any, shape: Any = None, dtype: Any = None) -> Any:
 
 
 @parametrized
-def rayleigh(key: Any, scale: Any, shape: Any = None, dtype: Any = None) -> Any:
+def rayleigh(key: Any, scale: Any, shape: Any = None, dtype: Any = None) -> Tensor:
     """Numbers of the density x / scale**2 exp(-x**2 / (2 scale**2)) for x >= 0.
 
     Args:
@@ -226,7 +227,9 @@ def rayleigh(key: Any, scale: Any, shape: Any = None, dtype: Any = None) -> Any:
 
 
 @parametrized
-def triangular(key: Any, left: Any, mode: Any, right: Any, shape: Any = None, dtype: Any = None) -> Any:
+def triangular(
+    key: Any, left: Any, mode: Any, right: Any, shape: Any = None, dtype: Any = None
+) -> Tensor:
     """Numbers of the density that rises linearly from `left` to `mode` and falls to `right`.
 
     Args:
@@ -251,7 +254,7 @@ def triangular(key: Any, left: Any, mode: Any, right: Any, shape: Any = None, dt
     return lg.select(is_rising, rising, right - ew.sqrt((1.0 - x) * width * (right - mode)))
 
 
-def weibull_min(key: Any, scale: Any, concentration: Any, shape: Any = (), dtype: Any = None) -> Any:
+def weibull_min(key: Key, scale: Any, concentration: Any, shape: ShapeLike = (), dtype: DTypeLike | None = None) -> Tensor:
     """Numbers of the distribution function 1 - exp(-(x / scale)**concentration) for x >= 0.
 
     Args:

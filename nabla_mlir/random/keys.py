@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
 from nabla_mlir.base import pytree
 from nabla_mlir.base.errors import DtypeError, ShapeError, TraceError, user_frame
+from nabla_mlir.base.typing import ArrayLike
 from nabla_mlir.numpy.axes import shape_of
 from nabla_mlir.numpy.joining import stack
 from nabla_mlir.ops.shape import reshaped
@@ -234,3 +235,6 @@ def key_shape(name: str, num: Any) -> tuple[int, ...]:
 def reshaped_keys(keys: KeyArray, shape: tuple[int, ...]) -> KeyArray:
     """Keys of tensors under another shape."""
     return KeyArray(reshaped(keys.high, shape), reshaped(keys.low, shape))
+
+
+Key: TypeAlias = KeyArray | ArrayLike  # a key, or its words

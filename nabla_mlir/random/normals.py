@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from nabla_mlir.base.errors import ShapeError, TraceError, user_frame
+from nabla_mlir.base.typing import DTypeLike, ShapeLike
 from nabla_mlir.dialects.types import is_complex
 from nabla_mlir.numpy import linalg
 from nabla_mlir.numpy.axes import Shape, shape_of
@@ -20,7 +21,7 @@ from nabla_mlir.ops.shape import reduce_sum
 from nabla_mlir.random.arguments import float_dtype, parameters, real, shape_for, shape_over, spread
 from nabla_mlir.random.distributions import parametrized, standard
 from nabla_mlir.random.generator import between, fractions, normals, split_in
-from nabla_mlir.random.keys import KeyArray, key_of, words_of
+from nabla_mlir.random.keys import Key, KeyArray, key_of, words_of
 from nabla_mlir.random.uniforms import signs
 from nabla_mlir.staging.eager import Static, library
 from nabla_mlir.table.promotion import as_tensor, broadcast_to
@@ -30,7 +31,7 @@ from nabla_mlir.transforms.gradients import stop_gradient
 _FACTORS = ("cholesky", "eigh", "svd")
 
 
-def normal(key: Any, shape: Any = (), dtype: Any = None) -> Any:
+def normal(key: Key, shape: ShapeLike = (), dtype: DTypeLike | None = None) -> Tensor:
     """Numbers of the density exp(-x**2 / 2) / sqrt(2 pi), of mean 0 and variance 1.
 
     Args:
@@ -63,7 +64,9 @@ def _normals(keys: KeyArray, shape: Shape, dtype: np.dtype) -> Tensor:
 
 
 @parametrized
-def truncated_normal(key: Any, lower: Any, upper: Any, shape: Any = None, dtype: Any = None) -> Any:
+def truncated_normal(
+    key: Any, lower: Any, upper: Any, shape: Any = None, dtype: Any = None
+) -> Tensor:
     """Normal numbers that lie in (lower, upper), by the inverse of the error function between its values at the bounds.
 
     Args:
@@ -87,7 +90,7 @@ def truncated_normal(key: Any, lower: Any, upper: Any, shape: Any = None, dtype:
     return clip(ew.erf_inv(x) * root, *inside)
 
 
-def lognormal(key: Any, sigma: Any = 1.0, shape: Any = None, dtype: Any = None) -> Any:
+def lognormal(key: Key, sigma: Any = 1.0, shape: ShapeLike | None = None, dtype: DTypeLike | None = None) -> Tensor:
     """exp(sigma x) of normal numbers x.
 
     Args:
@@ -116,7 +119,7 @@ def _lognormal(key: Any, sigma: Any, shape: Static[Any], dtype: np.dtype) -> Ten
 
 
 @standard
-def maxwell(key: Any, shape: Any = (), dtype: Any = None) -> Any:
+def maxwell(key: Any, shape: Any = (), dtype: Any = None) -> Tensor:
     """The length of vectors of three normal numbers: the density sqrt(2 / pi) x**2 exp(-x**2 / 2) for x >= 0.
 
     Args:
@@ -140,7 +143,7 @@ def _lengths(keys: KeyArray, shape: Shape, dtype: np.dtype) -> Tensor:
     return ew.sqrt(reduce_sum(x * x, (len(shape),)))
 
 
-def double_sided_maxwell(key: Any, loc: Any, scale: Any, shape: Any = (), dtype: Any = None) -> Any:
+def double_sided_maxwell(key: Key, loc: Any, scale: Any, shape: ShapeLike = (), dtype: DTypeLike | None = None) -> Tensor:
     """loc + scale x, where x has the distribution of `maxwell` and a random sign.
 
     Args:
@@ -173,7 +176,7 @@ def _double_sided_maxwell(key: Any, loc: Any, scale: Any, shape: Static[Any], dt
 
 
 @parametrized
-def wald(key: Any, mean: Any, shape: Any = None, dtype: Any = None) -> Any:
+def wald(key: Any, mean: Any, shape: Any = None, dtype: Any = None) -> Tensor:
     """Numbers of the inverse normal distribution: the density sqrt(1 / (2 pi x**3)) exp(-(x - mean)**2 / (2 mean**2 x)).
 
     Args:
@@ -200,7 +203,7 @@ def wald(key: Any, mean: Any, shape: Any = None, dtype: Any = None) -> Any:
 
 
 def multivariate_normal(
-    key: Any, mean: Any, cov: Any, shape: Any = None, dtype: Any = None, method: str = "cholesky"
+    key: Key, mean: Any, cov: Any, shape: ShapeLike | None = None, dtype: DTypeLike | None = None, method: str = "cholesky"
 ) -> Any:
     """Vectors mean + A x, where x is normal and A A^T = cov.
 
@@ -253,7 +256,7 @@ def _factor(cov: Tensor, method: str) -> Tensor:
     return vectors * ew.sqrt(values)[..., None, :]
 
 
-def orthogonal(key: Any, n: int, shape: Any = (), dtype: Any = None, m: int | None = None) -> Any:
+def orthogonal(key: Key, n: int, shape: ShapeLike = (), dtype: DTypeLike | None = None, m: int | None = None) -> Tensor:
     """Orthogonal matrices (unitary ones in a complex dtype), uniform by the measure of the group.
 
     Args:

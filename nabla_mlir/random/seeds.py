@@ -14,6 +14,7 @@ from nabla_mlir.random.generator import fold, split_keys
 from nabla_mlir.random.keys import (
     IMPLEMENTATION,
     WORD,
+    Key,
     KeyArray,
     KeyDtype,
     check_implementation,
@@ -94,7 +95,7 @@ def _words_of_seed(seed: Any) -> KeyArray:
     return KeyArray(convert(lg.shift_right_logical(x, full_like(x, _BITS)), WORD), low)
 
 
-def split(key: Any, num: Any = 2) -> Any:
+def split(key: Key, num: Any = 2) -> Any:
     """New keys of one, which is not to be used again.
 
     Args:
@@ -118,7 +119,7 @@ def _split(key: Any, shape: Static[Any]) -> Any:
     return in_form_of(key, split_keys(words_of(key), shape))
 
 
-def fold_in(key: Any, data: Any) -> Any:
+def fold_in(key: Key, data: Any) -> Any:
     """A new key of a key and a number, such as that of a step: different numbers give different keys.
 
     Args:
@@ -147,7 +148,7 @@ def _fold_in(key: Any, data: Any) -> Any:
     return in_form_of(key, fold(words_of(key), convert(as_tensor(data), WORD)))
 
 
-def clone(key: Any) -> Any:
+def clone(key: Key) -> Any:
     """The key itself: nothing here counts how often a key is used.
 
     Raises:

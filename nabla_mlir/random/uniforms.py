@@ -8,6 +8,7 @@ import numpy as np
 
 from nabla_mlir.base.errors import DtypeError, TraceError, user_frame
 from nabla_mlir.base.pytree import is_array
+from nabla_mlir.base.typing import DTypeLike, ShapeLike
 from nabla_mlir.dialects.types import as_dtype, is_float
 from nabla_mlir.numpy.axes import shape_of
 from nabla_mlir.numpy.dtypes import finfo
@@ -16,13 +17,13 @@ from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops import logic as lg
 from nabla_mlir.random.arguments import float_dtype, integer_dtype, parameter, parameters, shape_for, spread
 from nabla_mlir.random.generator import between, fractions, random_bits, split_in
-from nabla_mlir.random.keys import key_of, words_of
+from nabla_mlir.random.keys import Key, key_of, words_of
 from nabla_mlir.staging.eager import Static, library
 from nabla_mlir.table.promotion import Defaults, as_tensor, broadcast_to, is_scalar
 from nabla_mlir.table.tensor import Tensor, full, full_like
 
 
-def bits(key: Any, shape: Any = (), dtype: Any = None) -> Any:
+def bits(key: Key, shape: ShapeLike = (), dtype: DTypeLike | None = None) -> Tensor:
     """Unsigned integers, every bit of which is random.
 
     Args:
@@ -49,7 +50,7 @@ def _bits(key: Any, shape: Static[Any], dtype: np.dtype) -> Tensor:
     return random_bits(words_of(key), shape, dtype)
 
 
-def uniform(key: Any, shape: Any = (), dtype: Any = None, minval: Any = 0.0, maxval: Any = 1.0) -> Any:
+def uniform(key: Key, shape: ShapeLike = (), dtype: DTypeLike | None = None, minval: Any = 0.0, maxval: Any = 1.0) -> Tensor:
     """Numbers that lie in [minval, maxval) with equal probability.
 
     Args:
@@ -80,7 +81,7 @@ def _uniform(key: Any, low: Any, high: Any, shape: Static[Any], dtype: np.dtype)
     return between(words_of(key), shape, low, high, dtype)
 
 
-def randint(key: Any, shape: Any, minval: Any, maxval: Any, dtype: Any = None) -> Any:
+def randint(key: Key, shape: ShapeLike, minval: Any, maxval: Any, dtype: DTypeLike | None = None) -> Tensor:
     """Integers that lie in [minval, maxval) with equal probability but for a bias of about the range over 2**32 (2**64).
 
     Args:
@@ -153,7 +154,7 @@ def _inside(x: Tensor, low: int, high: int, dtype: np.dtype) -> Tensor:
     return convert(x, dtype)
 
 
-def bernoulli(key: Any, p: Any = 0.5, shape: Any = None, mode: str = "low") -> Any:
+def bernoulli(key: Key, p: Any = 0.5, shape: ShapeLike | None = None, mode: str = "low") -> Tensor:
     """Truth values that are True with a probability.
 
     Args:
@@ -195,7 +196,7 @@ def chances(keys: Any, p: Tensor, shape: Any, mode: str = "low") -> Tensor:
     return lg.compare(fine, p - coarse, comparison_direction="LT")
 
 
-def rademacher(key: Any, shape: Any = (), dtype: Any = None) -> Any:
+def rademacher(key: Key, shape: ShapeLike = (), dtype: DTypeLike | None = None) -> Tensor:
     """-1 or 1 with equal probability.
 
     Args:

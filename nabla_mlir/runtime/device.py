@@ -9,7 +9,7 @@ from typing import ParamSpec, TypeVar
 
 from iree.runtime import BufferUsage, HalBufferView, HalDevice, HalDriver, MemoryType
 
-from nabla_mlir.base.errors import DeployError
+from nabla_mlir.base.errors import DeployError, user_frame
 from nabla_mlir.base.locks import new_lock
 from nabla_mlir.runtime.threads import POOL, checked, driver_with, generation, is_abandoned
 from nabla_mlir.targets import TARGETS
@@ -117,7 +117,8 @@ def _open(driver: str, threads: int, generation: tuple[int, int]) -> Device:
     """
     kinds = {name: cls for cls in TARGETS.values() for name in cls.drivers}
     if driver.partition(":")[0] not in kinds:
-        raise DeployError(f"a device requires a known driver, got {driver!r}.", help=f"use one of {', '.join(kinds)}.")
+        raise DeployError(f"a device requires a known driver, got {driver!r}.", where=user_frame(),
+                          help=f"use one of {', '.join(kinds)}.")  # fmt: skip
     try:
         pool = driver_with(driver, threads)
         hal = pool.create_device_by_uri(driver)
@@ -125,7 +126,7 @@ def _open(driver: str, threads: int, generation: tuple[int, int]) -> Device:
     except (RuntimeError, ValueError, OSError) as error:
         has_no_room = "thread creation failed" in str(error)
         raise DeployError(
-            f"driver {driver} requires a device of its kind, got none: {reason(error)}.",
+            f"driver {driver} requires a device of its kind, got none: {reason(error)}.", where=user_frame(),
             help="free memory, or raise the limits of the process (ulimit -v, ulimit -u)." if has_no_room
             else "install the device's driver, or compile for the CPU.",
         ) from None  # fmt: skip

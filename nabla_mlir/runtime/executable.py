@@ -16,6 +16,7 @@ from iree.runtime import HalBufferView, VmContext, VmFunction, VmInstance, VmMod
 
 from nabla_mlir.base.errors import DeployError, NablaError, OutOfMemoryError
 from nabla_mlir.base.locks import after_fork, cached_property
+from nabla_mlir.base.progress import shown
 from nabla_mlir.runtime import leak_reports
 from nabla_mlir.runtime.array import Array, Shape
 from nabla_mlir.runtime.device import Device, device, pooled, reason, usable
@@ -57,6 +58,7 @@ class Function:
         self._timeline, self.anew = timeline, None
         if size := vm.reflection.get(REFLECTED):
             self._invoke = keeping(self._invoke, device, int(size), overlaps=timeline is not None)
+        self._invoke = shown(self._invoke, f"running {name}")
         _functions.add(self)
         stop_at_exit(self)
 

@@ -14,6 +14,7 @@ import functools
 import hashlib
 import io
 import os
+import reprlib
 import zipfile
 import zlib
 from collections.abc import Sequence
@@ -118,6 +119,9 @@ class Artifact:
     """
 
     def __init__(self, path: str | os.PathLike[str] | bytes, sha256: str | None = None, max_bytes: int | None = None):
+        if not isinstance(path, (str, os.PathLike, bytes)):
+            raise DeployError(f"load requires a path, or the bytes of an artifact, got {reprlib.repr(path)}.", where=user_frame(),
+                              help="for example nm.load('hvp.vmfb') or nm.load(compiled.to_bytes()).")  # fmt: skip
         self._max_bytes = max_bytes
         self._content = path if isinstance(path, bytes) else None
         path = f"<{len(path)} bytes>.zip" if isinstance(path, bytes) else path

@@ -172,9 +172,12 @@ def staged(f: Callable[..., Any]) -> Callable[..., Any]:
         if others:
             return _with_constants(f, in_spec, leaves, others)
         with counted_traces(), advised_on_lists(args):
-            program = Program(f, in_spec, signature_of(leaves), arrays=leaves)
+            program = Program(f, in_spec, signature_of(leaves), arrays=leaves, title=title)
         return program(leaves)
 
+    title = getattr(f, "__qualname__", "")
+    if ".<locals>." in title and f.__module__.startswith("nabla_mlir."):
+        title = title.partition(".")[0].lstrip("_")  # the function of nabla_mlir around it, such as grad
     return call
 
 def _with_constants(f: Callable[..., Any], spec: pytree.TreeSpec, leaves: Sequence[Any], others: dict[int, Any]) -> Any:

@@ -32,6 +32,7 @@ from nabla_mlir.base.errors import (
 )
 from nabla_mlir.base.locks import cached_property, new_lock
 from nabla_mlir.base.log import logger
+from nabla_mlir.base.progress import running
 from nabla_mlir.compiling.checking import compile_checked
 from nabla_mlir.compiling.estimates import compilation_of, estimate
 from nabla_mlir.compiling.lowering import clone_module, lower_module
@@ -200,7 +201,8 @@ class Interpreted:
         """The results, in arrays of the host."""
         if self._compiled is None:
             try:
-                return [Array.from_numpy(y) for y in self.function(_on_host(inputs), self.budget)]
+                with running(f"interpreting {self._code.title}"):
+                    return [Array.from_numpy(y) for y in self.function(_on_host(inputs), self.budget)]
             except MemoryError as error:
                 raise OutOfMemoryError(self._code.name, error) from None
             except OutOfStepsError:

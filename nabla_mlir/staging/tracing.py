@@ -17,6 +17,7 @@ from iree.compiler._mlir_libs import _mlir
 
 from nabla_mlir.base import pytree, thresholds
 from nabla_mlir.base.errors import INTERNAL_FOLDERS, TraceError
+from nabla_mlir.base.progress import running
 from nabla_mlir.dialects import stablehlo
 from nabla_mlir.dialects.context import context
 from nabla_mlir.dialects.locations import user_lines
@@ -202,7 +203,8 @@ def trace_function(
                 arguments = [Tensor(a, scope) for a in block.arguments]
                 for argument, spec in zip(arguments, specs, strict=True):
                     argument.weak = spec.weak
-                with advised(), _positions() if has_lines else contextlib.nullcontext():
+                work = "tracing a function" if name == "main" else f"tracing {name}"
+                with running(work), advised(), _positions() if has_lines else contextlib.nullcontext():
                     outs = [checked_output(out) for out in function(*arguments)]
                 ir.Operation.create("func.return", operands=[out.value for out in outs])
         finally:

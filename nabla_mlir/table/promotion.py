@@ -18,6 +18,7 @@ from nabla_mlir.base import pytree
 from nabla_mlir.base.conversion import rank_of, scalar_misfit
 from nabla_mlir.base.errors import DtypeError, ShapeError, user_frame
 from nabla_mlir.base.exchange import readable
+from nabla_mlir.base.typing import DTypeLike
 from nabla_mlir.dialects.types import PYTHON, as_dtype, is_complex, is_differentiable
 from nabla_mlir.table.registry import operation
 from nabla_mlir.table.tensor import Tensor, constant, full
@@ -46,7 +47,7 @@ class Defaults:
 _PYTHON_TYPES = (int, float, complex)
 
 
-def set_default_dtypes(*, float: Any = None, int: Any = None) -> None:
+def set_default_dtypes(*, float: DTypeLike | None = None, int: DTypeLike | None = None) -> None:
     """Sets the dtypes that creation functions and Python scalars take when nothing else decides.
 
     Args:

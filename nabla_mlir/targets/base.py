@@ -13,7 +13,7 @@ rewrites gave wrong numbers for some Hessians (tests/frontend/test_compositions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, ClassVar
 
@@ -100,6 +100,13 @@ class Target:
     options: tuple[str, ...] = field(default=(), kw_only=True)
     asynchronous: bool = field(default=False, kw_only=True)
     checking: str | None = field(default=None, kw_only=True, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Refuses at once the fields that no compiler is needed to judge; `resolve` refuses the others."""
+        if isinstance(self.options, str) or not all(isinstance(flag, str) for flag in self.options):
+            raise TargetError(f"target {self.name} requires a tuple of flags as options, got {self.options!r}.",
+                              where=user_frame(), help="write options=('--iree-opt-level=O2',).")  # fmt: skip
+        object.__setattr__(self, "options", tuple(self.options))
 
     name: ClassVar[str]
     drivers: ClassVar[tuple[str, ...]]
@@ -269,6 +276,23 @@ def merge_flags(flags: list[str], more: tuple[str, ...] | list[str]) -> list[str
     """
     names = {flag.split("=")[0] for flag in more}
     return [flag for flag in flags if flag.split("=")[0] not in names] + list(more)
+
+
+def nearest(name: Any, known: Iterable[str]) -> str:
+    """Help for an unknown name: the names that are spelt alike, and all unless they fill lines.
+
+    Example:
+      >>> nearest("nvdia", ["host", "nvidia"])
+      "did you mean 'nvidia'? Known are host, nvidia."
+    """
+    import difflib  # which a machine that only runs artifacts never needs
+
+    known = list(known)
+    alike = difflib.get_close_matches(str(name), known, n=3)
+    question = f"did you mean {' or '.join(map(repr, alike))}?" if alike else ""
+    if alike and len(known) > 20:
+        return question
+    return f"{question} Known are {', '.join(known)}.".lstrip()
 
 
 def _untuple(value: Any) -> Any:

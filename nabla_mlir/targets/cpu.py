@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from nabla_mlir.base.errors import CompileError, DeployError, TargetError, user_frame
-from nabla_mlir.targets.base import Codegen, Target
+from nabla_mlir.targets.base import Codegen, Target, nearest
 from nabla_mlir.targets.toolchain import iree_compile, run_compiler
 
 # The flags for CPU code.
@@ -46,6 +46,9 @@ class CPU(Target):
       memory_limit: the bytes that a call may allocate at once, with results and without arguments. To meet the limit, values are
         recomputed. None sets no limit. Needs `schedule`.
 
+    Raises:
+      TargetError: "host" is combined with another architecture, or the number of threads or bytes is not valid.
+
     Example:
       >>> CPU("generic").flags()[2]
       '--iree-llvmcpu-target-cpu=generic'
@@ -73,6 +76,22 @@ class CPU(Target):
     # IREE refuses wide convolutions with its default, smaller workgroups. These use as many cores, and are as fast on
     # others.
     for_wide_convolutions: ClassVar[tuple[str, ...]] = ("--iree-llvmcpu-distribution-size=256",)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.cpu, str) or not self.cpu:
+            raise TargetError(f"target cpu requires the name of a CPU, got {self.cpu!r}.", where=user_frame(),
+                              help="use 'host', 'generic' or a name of LLVM, such as 'znver4'.")  # fmt: skip
+        if self.threads is not None and (type(self.threads) is not int or self.threads < 1):
+            raise TargetError(f"target cpu requires a positive number of threads, got {self.threads!r}.", where=user_frame())
+        if self.memory_limit is not None and (type(self.memory_limit) is not int or self.memory_limit < 1):
+            raise TargetError(f"target cpu requires a positive number of bytes as memory_limit, got {self.memory_limit!r}.",
+                              where=user_frame())  # fmt: skip
+        if self.cpu == "host" and self.triple not in ("", _host_triple()):
+            raise TargetError(
+                f"target cpu requires a CPU name for another architecture, got cpu='host', {self.triple}.",
+                where=user_frame(), help="use CPU('generic', triple=...) or a name of LLVM.",
+            )  # fmt: skip
+        super().__post_init__()
 
     @classmethod
     def found(cls) -> Sequence[str]:
@@ -108,17 +127,8 @@ class CPU(Target):
         """The same target with its triple, and the name and the features of the CPU, written out.
 
         Raises:
-          TargetError: "host" is combined with another architecture, or LLVM does not know the CPU, a feature or the triple, or the
-            number of threads or bytes is not valid.
+          TargetError: LLVM does not know the CPU, a feature or the triple.
         """
-        if self.threads is not None and (type(self.threads) is not int or self.threads < 1):
-            raise TargetError(f"target cpu requires a positive number of threads, got {self.threads!r}.")
-        if self.memory_limit is not None and (type(self.memory_limit) is not int or self.memory_limit < 1):
-            raise TargetError(f"target cpu requires a positive number of bytes as memory_limit, got {self.memory_limit!r}.")
-        if self.cpu == "host" and self.triple not in ("", _host_triple()):
-            raise TargetError(
-                f"target cpu requires a CPU name for another architecture, got cpu='host', {self.triple}."
-            )
         if self.triple or self.features:
             _check_known(self.features, self.triple)
         triple = self.triple or _host_triple()
@@ -188,10 +198,11 @@ _DESCRIBE = ("--compile-to=preprocessing", "-", "-o", "-")  # prints the descrip
 @functools.cache
 def _named_cpu(name: str, triple: str) -> tuple[str, str]:
     """LLVM's name of a CPU, and those of its features that the runtime can check."""
-    cpu, features = _described(name, triple)
+    cpu, features, known = _described(name, triple)
     if cpu is None:
         raise TargetError(f"target cpu requires a CPU that LLVM knows, got {name!r}.", where=user_frame(),
-                          help="use CPU('generic') or another name.")  # fmt: skip
+                          help=nearest(name, [*([] if triple else ["host"]), "generic", *known]) if known else
+                          "use CPU('generic', triple=...) or another name of LLVM.")  # fmt: skip
     extra = set(re.findall(r"\+([^,]+)", features))
     return cpu, ",".join(f for f in _merged(features).split(",") if f[1:] in extra)
 
@@ -226,8 +237,10 @@ def _host_triple() -> str:
 
 
 @functools.cache
-def _described(cpu: str, triple: str) -> tuple[str | None, str]:
-    """The compiler's description of a CPU: its name (None if unknown) and its features."""
+def _described(cpu: str, triple: str) -> tuple[str | None, str, list[str]]:
+    """The compiler's description of a CPU: its name (None if unknown) and its features; and the names of the CPUs that it
+    knows, if it does not know this one.
+    """
     iree_compile()
     flags = [*LOCAL, f"--iree-llvmcpu-target-cpu={cpu}", *([f"--iree-llvmcpu-target-triple={triple}"] if triple else [])]
     process = run_compiler([*flags, *_DESCRIBE], b"module {}", timeout=60)
@@ -237,4 +250,7 @@ def _described(cpu: str, triple: str) -> tuple[str | None, str]:
                           help="free memory, or raise the limits of the process (ulimit -v, ulimit -u).")  # fmt: skip
     text = process.stdout.decode(errors="replace")
     name, features = re.search(r'\bcpu = "([^"]*)"', text), re.search(r'cpu_features = "([^"]*)"', text)
-    return name and name[1], features[1] if features else ""
+    known = re.search(r"^List of accepted CPUs: (.*)$", process.stderr, re.M)
+    if "is not a recognized processor" in process.stderr:  # for some architectures the description repeats the name
+        name = None
+    return name and name[1], features[1] if features else "", known[1].split(", ") if known else []

@@ -11,11 +11,12 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from nabla_mlir.base.errors import DeployError, TargetError, user_frame
-from nabla_mlir.targets.base import Codegen, Target
+from nabla_mlir.targets.base import Codegen, Target, nearest
 from nabla_mlir.targets.gpu import GPU, device_target, library, target_info
-from nabla_mlir.targets.toolchain import run_compiler, triton_version
+from nabla_mlir.targets.toolchain import triton_version
 
-# IREE has no descriptions of its own from sm_90 on; the PTX version is the lowest that supports the architecture.
+# The architectures of which IREE has descriptions; and others, with the lowest version of PTX that supports them.
+_DESCRIBED = ("sm_60", "sm_61", "sm_62", "sm_70", "sm_72", "sm_75", "sm_80", "sm_86", "sm_87", "sm_89", "sm_120", "sm_121")
 _PTX_OF_ARCH = {"sm_90": "+ptx80", "sm_100": "+ptx86", "sm_101": "+ptx86", "sm_103": "+ptx88"}
 _MATRICES = ("NV_MMA_SYNC_F32_16x8x16_F16", "NV_MMA_SYNC_F16_16x8x16_F16", "NV_MMA_SYNC_F32_16x8x16_BF16")
 _FLAGS = (
@@ -38,6 +39,9 @@ class CUDA(Target):
       arch: "host" (the first GPU of this machine) or an architecture, such as "sm_80" or "sm_90". Code for "sm_90a" runs on
         Hopper alone, and uses its tensor cores best.
       triton: True compiles products and convolutions with Triton, if it is installed (`pip install "nabla-mlir[cuda]"`).
+
+    Raises:
+      TargetError: the architecture is unknown.
     """
 
     arch: str = "sm_80"
@@ -53,6 +57,14 @@ class CUDA(Target):
         updates_in_loops=True, parallel_sums=False, short_divisions=False, cheap_iterations=False,
         cheap_dispatches=False, most_arguments=12,
     )  # fmt: skip
+
+    def __post_init__(self) -> None:
+        known = self.arch in ("host", *_DESCRIBED) or re.sub("[af]$", "", str(self.arch)) in _PTX_OF_ARCH
+        if not known:
+            names = ("host", *sorted((*_DESCRIBED, *_PTX_OF_ARCH, "sm_90a"), key=_number))
+            raise TargetError(f"target cuda requires a known architecture, got {self.arch!r}.", where=user_frame(),
+                              help=f"{nearest(self.arch, names)} Newer GPUs run the code of older ones.")  # fmt: skip
+        super().__post_init__()
 
     @classmethod
     def found(cls) -> Sequence[str]:
@@ -93,7 +105,7 @@ class CUDA(Target):
         """The same target with the architecture instead of "host".
 
         Raises:
-          TargetError: there is no CUDA device, or the compiler does not know the architecture.
+          TargetError: there is no CUDA device.
         """
         if self.arch == "host":
             try:
@@ -101,14 +113,6 @@ class CUDA(Target):
             except OSError as error:
                 help = "name an architecture, such as CUDA('sm_80'): compiling needs no GPU."
                 raise TargetError(f"target cuda requires a CUDA device, got none: {error}.", help=help) from None
-        if not re.fullmatch(r"sm_\d+[af]?", self.arch):
-            raise TargetError(f"target cuda requires an architecture such as sm_80, got {self.arch!r}.", where=user_frame(),
-                              help="name one, such as CUDA('sm_90'), or CUDA('host') for the GPU of this machine.")  # fmt: skip
-        if self.arch.rstrip("af") not in _PTX_OF_ARCH and not _is_known(self.arch):
-            raise TargetError(
-                f"target cuda requires an architecture that the compiler knows, got {self.arch!r}.", where=user_frame(),
-                help="PTX for an older one runs on newer GPUs too: CUDA('sm_80'), CUDA('sm_90').",
-            )  # fmt: skip
         return self
 
     def missing_compiler(self) -> str:
@@ -139,13 +143,6 @@ class CUDA(Target):
 def _exact(device: str) -> str:
     """The architecture for code that runs on this device alone, where such code is faster."""
     return "sm_90a" if device == "sm_90" else device
-
-
-@functools.cache
-def _is_known(arch: str) -> bool:
-    """True if the compiler has a description of the architecture."""
-    flags = ["--iree-hal-target-device=cuda", f"--iree-cuda-target={arch}", "--compile-to=preprocessing", "-", "-o", "-"]
-    return b"target_info" in run_compiler(flags, b"module {}", timeout=60).stdout
 
 
 @functools.cache

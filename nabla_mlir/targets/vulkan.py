@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from nabla_mlir.base.errors import DeployError, TargetError
-from nabla_mlir.targets.base import Codegen, Target
+from nabla_mlir.base.errors import DeployError, TargetError, user_frame
+from nabla_mlir.targets.base import Codegen, Target, nearest
 from nabla_mlir.targets.gpu import GPU, VulkanDevice, device_target, library, target_info
 
 VULKAN_PROFILES = {
@@ -29,6 +29,9 @@ class Vulkan(Target):
 
     Args:
       device: "host" (the first device of this machine), a profile (see `VULKAN_PROFILES`) or a `VulkanDevice`.
+
+    Raises:
+      TargetError: the profile is unknown.
     """
 
     device: str | VulkanDevice = "host"
@@ -87,17 +90,12 @@ class Vulkan(Target):
         """The same target, with the properties of the device written out.
 
         Raises:
-          TargetError: the profile is unknown, or this machine has no Vulkan device.
+          TargetError: this machine has no Vulkan device.
         """
         if isinstance(self.device, VulkanDevice):
             return self
         if self.device in VULKAN_PROFILES:
             return replace(self, device=VULKAN_PROFILES[self.device])
-        if self.device != "host":
-            names = ", ".join(["host", *VULKAN_PROFILES])
-            raise TargetError(
-                f"target vulkan requires a known device, got {self.device!r}.", help=f"use one of {names}."
-            )
         try:
             return replace(self, device=vulkan_devices()[0])
         except OSError as error:
@@ -115,6 +113,11 @@ class Vulkan(Target):
     def __post_init__(self) -> None:
         if isinstance(self.device, dict):  # from JSON
             object.__setattr__(self, "device", VulkanDevice.from_json(self.device))
+        names = ("host", *VULKAN_PROFILES)
+        if not isinstance(self.device, VulkanDevice) and self.device not in names:
+            raise TargetError(f"target vulkan requires a known device, got {self.device!r}.", where=user_frame(),
+                              help=f"{nearest(self.device, names)} A VulkanDevice(...) describes another.")  # fmt: skip
+        super().__post_init__()
 
 
 # ---------------------------------------------------------------- what this machine has

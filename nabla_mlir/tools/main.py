@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from nabla_mlir.base.errors import NablaError, is_internal
+from nabla_mlir.base.names import explained
 from nabla_mlir.tools.arguments import parser
 
 
@@ -24,6 +25,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as error:
         if options.traceback:
             raise
+        if isinstance(error, ModuleNotFoundError):
+            error = explained("this command", error)
         if getattr(options, "json", False):
             kind, message = type(error).__name__, getattr(error, "message", str(error))
             print(json.dumps({"error": kind, "message": message, "help": getattr(error, "help", "")}))

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import TextIO
 
-from nabla_mlir.compiling.progress import own_line, watch
+from nabla_mlir.base.progress import own_line, watch
 
 
 def _console(stream: object) -> object | None:

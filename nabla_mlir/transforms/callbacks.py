@@ -10,6 +10,7 @@ import numpy as np
 
 from nabla_mlir.base import pytree
 from nabla_mlir.base.errors import TraceError, user_frame
+from nabla_mlir.base.typing import PyTree
 from nabla_mlir.ops.callbacks import Callback, emit_callback, number_of
 from nabla_mlir.staging.eager import staged
 from nabla_mlir.staging.specs import as_spec
@@ -22,9 +23,9 @@ _METHODS = (None, "sequential", "sequential_unrolled", "expand_dims", "broadcast
 
 
 def pure_callback(
-    callback: Callable[..., Any], result_shape_dtypes: Any, *args: Any, sharding: None = None, vmap_method: str | None = None,
-    **kwargs: Any,
-) -> Any:  # fmt: skip
+    callback: Callable[..., Any], result_shape_dtypes: PyTree, *args: PyTree, sharding: None = None, vmap_method: str | None = None,
+    **kwargs: PyTree,
+) -> PyTree:  # fmt: skip
     """The results of a function of NumPy arrays, which is called whenever the program runs. Such a program is interpreted.
 
     Args:

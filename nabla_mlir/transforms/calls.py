@@ -6,6 +6,7 @@ from typing import Any
 
 from iree.compiler import ir
 
+from nabla_mlir.base.typing import ArrayLike, PyTree
 from nabla_mlir.dialects.context import context
 from nabla_mlir.ops.custom_call import call
 from nabla_mlir.staging.eager import staged
@@ -14,7 +15,7 @@ from nabla_mlir.table.promotion import as_tensor
 from nabla_mlir.table.tensor import Tensor
 
 
-def custom_call(target: str, *operands: Any, results: Any, backend_config: str = "") -> Any:
+def custom_call(target: str, *operands: ArrayLike, results: PyTree, backend_config: str = "") -> PyTree:
     """Emits ``stablehlo.custom_call @target``; `nm.register_custom_call` gives its derivative and batch rules.
 
     The module can be transformed, printed and saved. It compiles if the target is implemented.

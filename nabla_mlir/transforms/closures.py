@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from nabla_mlir.base import pytree
+from nabla_mlir.base.typing import PyTree
 from nabla_mlir.dialects import ad
 from nabla_mlir.dialects.regions import aside
 from nabla_mlir.dialects.types import is_differentiable
@@ -17,7 +18,7 @@ from nabla_mlir.table.tensor import CALL_INSIDE, Tensor, current_scope, wrap
 from nabla_mlir.transforms.arguments import specs_of
 
 
-def closure_convert(fun: Callable[..., Any], *example_args: Any) -> tuple[Callable[..., Any], list[Any]]:
+def closure_convert(fun: Callable[..., Any], *example_args: PyTree) -> tuple[Callable[..., Any], list[Any]]:
     """A function like `fun` that takes the values that `fun` captures from an enclosing trace as arguments, and these values.
 
     A custom rule can only differentiate the arguments of its function. So convert a function that is passed to it. Outside a

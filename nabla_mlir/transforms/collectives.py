@@ -17,6 +17,7 @@ from iree.compiler import ir
 
 from nabla_mlir.base import pytree
 from nabla_mlir.base.errors import ShapeError, UnboundAxisError, user_frame
+from nabla_mlir.base.typing import PyTree
 from nabla_mlir.ops import collectives
 from nabla_mlir.ops import logic as lg
 from nabla_mlir.ops.shape import broadcast_in_dim, dynamic_slice, move_axis, reshaped, row
@@ -89,7 +90,7 @@ def _over_axes(what: str, axis_name: Any, x: Any, over: Callable[[Tensor, str], 
     return pytree.unflatten(spec, tensors)
 
 
-def psum(x: Any, axis_name: str | tuple[str, ...]) -> Any:
+def psum(x: PyTree, axis_name: str | tuple[str, ...]) -> PyTree:
     """The sum of `x` over the entries of a mapped axis, ``y = sum_i x_i``, the same for every entry.
 
     Args:
@@ -109,7 +110,7 @@ def psum(x: Any, axis_name: str | tuple[str, ...]) -> Any:
     return _over_axes("psum", axis_name, x, lambda t, axis: collectives.psum(t, axis=axis))
 
 
-def pmean(x: Any, axis_name: str | tuple[str, ...]) -> Any:
+def pmean(x: PyTree, axis_name: str | tuple[str, ...]) -> PyTree:
     """The mean of `x` over the entries of a mapped axis; see `psum`.
 
     Example:
@@ -123,7 +124,7 @@ def pmean(x: Any, axis_name: str | tuple[str, ...]) -> Any:
     return pytree.unflatten(spec, [leaf / count for leaf in leaves])
 
 
-def pmax(x: Any, axis_name: str | tuple[str, ...]) -> Any:
+def pmax(x: PyTree, axis_name: str | tuple[str, ...]) -> PyTree:
     """The largest of the entries of a mapped axis; entries that tie share the derivative.
 
     Example:
@@ -134,7 +135,7 @@ def pmax(x: Any, axis_name: str | tuple[str, ...]) -> Any:
     return _over_axes("pmax", axis_name, x, lambda t, axis: collectives.pmax(t, axis=axis))
 
 
-def pmin(x: Any, axis_name: str | tuple[str, ...]) -> Any:
+def pmin(x: PyTree, axis_name: str | tuple[str, ...]) -> PyTree:
     """The smallest of the entries of a mapped axis; entries that tie share the derivative.
 
     Example:
@@ -145,7 +146,7 @@ def pmin(x: Any, axis_name: str | tuple[str, ...]) -> Any:
     return _over_axes("pmin", axis_name, x, lambda t, axis: collectives.pmin(t, axis=axis))
 
 
-def all_gather(x: Any, axis_name: str, *, axis: int = 0, tiled: bool = False) -> Any:
+def all_gather(x: PyTree, axis_name: str, *, axis: int = 0, tiled: bool = False) -> PyTree:
     """All entries of a mapped axis, stacked along a new axis: ``y[j] = x_j`` for every entry.
 
     Args:
@@ -192,7 +193,7 @@ def own_part(x: Tensor, bound: BoundAxis, axis: int, length: int = 1) -> Tensor:
     return dynamic_slice(x, *starts, slice_sizes=tuple(length if d == axis else n for d, n in enumerate(x.shape)))
 
 
-def psum_scatter(x: Any, axis_name: str, *, scatter_dimension: int = 0, tiled: bool = False) -> Any:
+def psum_scatter(x: PyTree, axis_name: str, *, scatter_dimension: int = 0, tiled: bool = False) -> PyTree:
     """The sum over the entries of a mapped axis, of which each entry gets its own slice.
 
     Args:
@@ -224,7 +225,7 @@ def psum_scatter(x: Any, axis_name: str, *, scatter_dimension: int = 0, tiled: b
     return _each(x, one)
 
 
-def all_to_all(x: Any, axis_name: str, split_axis: int, concat_axis: int, *, tiled: bool = False) -> Any:
+def all_to_all(x: PyTree, axis_name: str, split_axis: int, concat_axis: int, *, tiled: bool = False) -> PyTree:
     """The exchange of a mapped axis and an axis of the array: entry i gets slice i of every entry.
 
     Args:
@@ -263,7 +264,7 @@ def all_to_all(x: Any, axis_name: str, split_axis: int, concat_axis: int, *, til
     return _each(x, one)
 
 
-def ppermute(x: Any, axis_name: str, perm: Sequence[tuple[int, int]]) -> Any:
+def ppermute(x: PyTree, axis_name: str, perm: Sequence[tuple[int, int]]) -> PyTree:
     """The value of another entry of a mapped axis, for each entry: ``perm`` has pairs (source, destination).
 
     Args:
@@ -298,7 +299,7 @@ def ppermute(x: Any, axis_name: str, perm: Sequence[tuple[int, int]]) -> Any:
     return _each(x, one)
 
 
-def pshuffle(x: Any, axis_name: str, perm: Sequence[int]) -> Any:
+def pshuffle(x: PyTree, axis_name: str, perm: Sequence[int]) -> PyTree:
     """The value of entry perm[i] of a mapped axis, for entry i.
 
     Raises:
@@ -307,7 +308,7 @@ def pshuffle(x: Any, axis_name: str, perm: Sequence[int]) -> Any:
     return ppermute(x, axis_name, list(zip(perm, range(len(perm)), strict=True)))
 
 
-def pbroadcast(x: Any, axis_name: str, source: int) -> Any:
+def pbroadcast(x: PyTree, axis_name: str, source: int) -> PyTree:
     """The value of one entry of a mapped axis, for every entry."""
     bound = _axis("pbroadcast", axis_name)
 
@@ -318,7 +319,7 @@ def pbroadcast(x: Any, axis_name: str, source: int) -> Any:
     return _each(x, one)
 
 
-def pswapaxes(x: Any, axis_name: str, axis: int) -> Any:
+def pswapaxes(x: PyTree, axis_name: str, axis: int) -> PyTree:
     """The exchange of a mapped axis and an axis of the array of the same length."""
     return all_to_all(x, axis_name, axis, axis)
 

@@ -100,7 +100,7 @@ class _Custom:
     """The base class of custom_jvp and custom_vjp, which makes the call."""
 
     operation = ""
-    has_symbols = False  # whether the rules get `SymbolicZero` where a derivative is zero
+    has_symbols: bool = False  # whether the rules get `SymbolicZero` where a derivative is zero
 
     def __init__(self, fun: Callable[..., Any], nondiff_argnums: Sequence[int] = ()):
         check_function(type(self).__name__, fun)

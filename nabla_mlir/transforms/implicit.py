@@ -9,6 +9,7 @@ from iree.compiler import ir
 
 from nabla_mlir.base import pytree
 from nabla_mlir.base.errors import DtypeError, TreeError, user_frame
+from nabla_mlir.base.typing import PyTree
 from nabla_mlir.dialects import stablehlo
 from nabla_mlir.dialects.stablehlo import Bool
 from nabla_mlir.dialects.types import is_differentiable
@@ -29,9 +30,9 @@ Linear = Callable[[Any], Any]
 
 
 def custom_linear_solve(
-    matvec: Linear, b: Any, solve: Callable[[Linear, Any], Any],
+    matvec: Linear, b: PyTree, solve: Callable[[Linear, Any], Any],
     transpose_solve: Callable[[Linear, Any], Any] | None = None, symmetric: bool = False, has_aux: bool = False,
-) -> Any:  # fmt: skip
+) -> PyTree:  # fmt: skip
     """The solution x of ``matvec(x) = b``, found by `solve` and differentiated implicitly: dx = A^-1 (db - dA x).
 
     Args:
@@ -112,9 +113,9 @@ def _like(what: str, spec: pytree.TreeSpec, likes: list[Tensor], out: Any) -> li
 
 
 def custom_root(
-    f: Callable[[Any], Any], initial_guess: Any, solve: Callable[[Callable[..., Any], Any], Any],
+    f: Callable[[Any], Any], initial_guess: PyTree, solve: Callable[[Callable[..., Any], Any], Any],
     tangent_solve: Callable[[Linear, Any], Any], has_aux: bool = False,
-) -> Any:  # fmt: skip
+) -> PyTree:  # fmt: skip
     """The solution x of ``f(x) = 0``, found by `solve` and differentiated by the implicit function theorem.
 
     If f depends on parameters p from outside: dx = -(df/dx)^-1 (df/dp) dp, at the solution.

@@ -8,6 +8,7 @@ from typing import Any
 
 from nabla_mlir.base import pytree
 from nabla_mlir.base.errors import check_function
+from nabla_mlir.base.typing import PyTree
 from nabla_mlir.ops.shape import reduce_sum, reshaped
 from nabla_mlir.staging.eager import staged
 from nabla_mlir.staging.positions import positions
@@ -102,7 +103,7 @@ def laplacian(fun: Callable[..., Any], argnums: int = 0, batch_size: int | None 
     return shown("laplacian", staged(per_entry(run)))
 
 
-def linear_transpose(fun: Callable[..., Any], *primals: Any, reduce_axes: tuple[()] = ()) -> Callable[..., Any]:
+def linear_transpose(fun: Callable[..., Any], *primals: PyTree, reduce_axes: tuple[()] = ()) -> Callable[..., Any]:
     """The transpose of a linear function, from a cotangent of its result to a tuple of cotangents of its arguments.
 
     Args:

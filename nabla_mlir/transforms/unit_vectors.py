@@ -12,7 +12,7 @@ from iree.compiler import ir
 
 from nabla_mlir.base import pytree, thresholds
 from nabla_mlir.base.errors import ShapeError, user_frame
-from nabla_mlir.compiling.progress import watch
+from nabla_mlir.base.progress import watch
 from nabla_mlir.dialects.batch import VmapOp
 from nabla_mlir.dialects.regions import move_here
 from nabla_mlir.dialects.types import shape_and_dtype

@@ -15,6 +15,7 @@ import numpy as np
 
 from nabla_mlir.base import pytree
 from nabla_mlir.base.errors import ShapeError, TraceError, user_frame
+from nabla_mlir.base.typing import ArrayLike, PyTree
 from nabla_mlir.dialects.regions import move_here
 from nabla_mlir.ops.shape import broadcast_in_dim, reduce_sum, reshape, transpose
 from nabla_mlir.runtime.named import VectorizedArray
@@ -40,7 +41,7 @@ Names = str | Sequence[str] | Mapping[str, int]
 # ---------------------------------------------------------------- names
 
 
-def vectorize(x: Any, axes: Names) -> Any:
+def vectorize(x: PyTree, axes: Names) -> PyTree:
     """Gives names to the leading axes of arrays. Every later operation acts on each entry along these axes.
 
     Args:
@@ -100,7 +101,7 @@ def _relabelled(x: Any, axes: NamedAxes) -> Any:
     return VectorizedArray(data, axes) if axes else data
 
 
-def devectorize(x: Any) -> Any:
+def devectorize(x: PyTree) -> PyTree:
     """Makes all named axes of arrays ordinary leading axes again.
 
     Inside a function that is differentiated for each entry, it ends the separate treatment of entries. The gradient is then
@@ -128,7 +129,7 @@ def _separate(leaf: Any) -> Any:
     return unwrapped(tensor)
 
 
-def revectorize(x: Any, target_axes: Mapping[str, int], target_shape: Sequence[int] = ()) -> Any:
+def revectorize(x: ArrayLike, target_axes: Mapping[str, int], target_shape: Sequence[int] = ()) -> Any:
     """The data of an array, in row-major order, with other named axes and another shape.
 
     Args:
@@ -260,6 +261,7 @@ def per_entry(run: Callable[..., Any], together: Callable[..., Any] | None = Non
             help="call them outside of that function.",
         )  # fmt: skip
 
+    call.__qualname__ = getattr(run, "__qualname__", call.__qualname__)  # by which messages name the transform
     return call
 
 

@@ -292,7 +292,8 @@ def test_a_process_with_the_runtime_alone(artifact):
     took, *ours = done.stdout.split()
     print(f"importing nabla_mlir.runtime took {float(took) * 1e3:.0f} ms")
     others = {name for name in ours if name.split(".")[1:2] not in (["runtime"], ["targets"])}
-    base = ("array_methods", "array_operators", "conversion", "errors", "exchange", "files", "locks", "names", "plugins", "thresholds")
+    base = ("array_methods", "array_operators", "conversion", "errors", "exchange", "files", "locks", "names", "plugins", "progress",
+            "thresholds")  # fmt: skip
     names = ("", ".base", *(f".base.{name}" for name in base))
     assert others == {f"nabla_mlir{name}" for name in names}
 

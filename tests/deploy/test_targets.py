@@ -8,6 +8,7 @@ from nabla_mlir.base.errors import TargetError
 from nabla_mlir.compiling.compiler import compile_module
 from nabla_mlir.targets import CPU, CUDA, Target, Vulkan, VulkanDevice, available, merge_flags, target
 from nabla_mlir.targets.cpu import cpu_features
+from nabla_mlir.targets.toolchain import run_compiler
 
 
 @pytest.mark.parametrize(
@@ -40,23 +41,51 @@ def test_names_resolve_and_unknown_ones_list_what_exists():
             target(unknown)
 
 
-def test_errors():
-    with pytest.raises(TargetError, match="requires an architecture such as sm_80, got 'hopper'"):
-        CUDA("hopper").flags()
-    for target_, message in ((CUDA("sm_999"), "an architecture that the compiler knows, got 'sm_999'"),
-                             (CPU(features="+sse99"), r"features that LLVM knows, got \+sse99"),
-                             (CPU("generic", triple="abacus"), "a triple that LLVM knows, got 'abacus'")):  # fmt: skip
-        with pytest.raises(TargetError, match=message) as error:
-            target_.flags()
-        assert error.value.where.filename == __file__
-        assert error.value.help
-    with pytest.raises(TargetError, match="requires a known device, got 'gameboy'") as error:
-        Vulkan("gameboy").flags()
-    assert "host, nvidia, amd, lavapipe" in str(error.value)
-    with pytest.raises(TargetError, match="requires a CPU name for another architecture"):
-        CPU(triple="aarch64-linux-gnu").flags()
+MISTAKES = {
+    "cuda requires a known architecture, got 'hopper'": lambda: CUDA("hopper"),
+    "cuda requires a known architecture, got 'sm_999'": lambda: CUDA("sm_999"),
+    "cuda requires a known architecture, got 'sm_80a'": lambda: CUDA("sm_80a"),
+    "cuda requires a known architecture, got 80": lambda: CUDA(80),
+    "vulkan requires a known device, got 'gameboy'": lambda: Vulkan("gameboy"),
+    "vulkan requires a known device, got 3": lambda: Vulkan(3),
+    "cpu requires the name of a CPU, got 3": lambda: CPU(3),
+    "cpu requires a CPU name for another architecture": lambda: CPU(triple="aarch64-linux-gnu"),
+    "cpu requires a tuple of flags as options, got '--a'": lambda: CPU(options="--a"),
+    "cuda requires a tuple of flags as options": lambda: CUDA(options=(3,)),
+    r"features that LLVM knows, got \+sse99": lambda: CPU(features="+sse99").flags(),
+    "a triple that LLVM knows, got 'abacus'": lambda: CPU("generic", triple="abacus").flags(),
+    "a CPU that LLVM knows, got 'znver99'": lambda: CPU("znver99").flags(),
+    "a CPU that LLVM knows, got 'cortex'": lambda: CPU("cortex", triple="aarch64-linux-gnu").flags(),
+    "a CPU that LLVM knows, got 'cortex72'": lambda: CPU("cortex72", triple="armv7a-linux-gnueabihf").flags(),
+}
+
+
+@pytest.mark.parametrize("message", MISTAKES)
+def test_errors(message):
+    with pytest.raises(TargetError, match=message) as error:
+        MISTAKES[message]()
+    assert error.value.where.filename == __file__
+    assert error.value.help
+
+
+def test_unknown_names_come_with_those_that_are_alike():
+    for make, text in ((lambda: CUDA("sm80"), "did you mean 'sm_80'"), (lambda: CUDA("sm_1"), "sm_89, sm_90, sm_90a, sm_100"),
+                       (lambda: Vulkan("nvdia"), "did you mean 'nvidia'? Known are host, nvidia, amd, lavapipe."),
+                       (CPU("znver44").flags, "did you mean 'znver4'"), (CPU("qqq").flags, "Known are host, generic, nocona"),
+                       (CPU("cortex_a72", triple="aarch64-linux-gnu").flags, "did you mean 'cortex-a72'")):  # fmt: skip
+        with pytest.raises(TargetError) as error:
+            make()
+        assert text in error.value.help
     with pytest.raises(TargetError, match="requires known fields, got speed"):
         Target.from_json({"name": "cpu", "speed": 11})
+    assert CPU(options=["--a"]).options == ("--a",)
+
+
+def test_the_compiler_describes_the_architectures_that_are_listed():
+    flags = ["--compile-to=preprocessing", "--iree-hal-target-device=cuda", "-", "-o", "-"]
+    for arch in targets.cuda._DESCRIBED + tuple(targets.cuda._PTX_OF_ARCH):
+        out = run_compiler([*flags, f"--iree-cuda-target={arch}"], b"module {}", timeout=60).stdout
+        assert (b"target_info" in out) == (arch in targets.cuda._DESCRIBED), arch
 
 
 def test_vulkan_without_a_device(monkeypatch):
@@ -150,8 +179,6 @@ def test_features_are_recorded():
     chosen = CPU("x86-64-v3", features="-fma,+sha").to_json()["features"].split(",")
     assert {"-fma", "+sha", "+avx2"} <= set(chosen)
     assert CPU("generic").to_json()["triple"] == CPU().to_json()["triple"] != ""
-    with pytest.raises(TargetError, match="requires a CPU that LLVM knows, got 'znver99'"):
-        CPU("znver99").flags()
 
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_86", "sm_89", "sm_90", "sm_90a", "sm_100", "sm_103", "sm_120"])

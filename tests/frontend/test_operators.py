@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.flatten_util import ravel_pytree
+from scipy.sparse import csr_matrix
 
 import nabla_mlir as nm
 import nabla_mlir.numpy as nnp
@@ -313,3 +314,36 @@ def test_a_factor_of_another_shape_is_refused_with_the_order(v: Any, message: st
     assert "test_operators.py" in str(caught.value)
     if not isinstance(v, dict):
         assert "a vector holds b (2,), w (3,)" in str(caught.value)
+
+
+@pytest.mark.parametrize("v", ["v", b"v", None, 2.0, {1, 2}, np.sin, iter([1.0]), [[1.0, 2.0], [3.0]], csr_matrix(np.eye(5)), np.array(3.0)])
+def test_what_is_no_factor_is_refused_with_the_expected_shape(v: Any) -> None:
+    H, J = nm.HessianOperator(lambda x: nnp.sum(x**3), np.ones(5)), nm.JacobianOperator(lambda x: x * x, np.ones(5))
+    products = {"H @ v": lambda: H @ v, "v @ H": lambda: v @ H, "H.matvec": lambda: H.matvec(v), "H.rmatvec": lambda: H.rmatvec(v),
+                "H.matmat": lambda: H.matmat(v), "J.T @ v": lambda: J.T @ v, "H.at": lambda: H.at(np.ones(5)) @ v}  # fmt: skip
+    for name, product in products.items():
+        with pytest.raises(NablaError, match=r"Operator.* requires a (vector of|matrix with) 5 .*, got") as caught:
+            product()
+        assert "test_operators.py" in str(caught.value), name
+        assert caught.value.help, name  # type: ignore[attr-defined]
+
+
+def test_pytrees_of_another_kind_are_refused() -> None:
+    H = nm.HessianOperator(lambda x: nnp.sum(x**3), np.ones(5))
+    with pytest.raises(TreeError, match=r"v requires numbers of shape \(5,\), got \{'w': array"):
+        H @ {"w": np.ones(5)}
+    H = _tree_operator()
+    with pytest.raises(TreeError, match=r"w requires numbers of shape \(3,\), got 'no'"):
+        H @ {"w": "no", "b": np.ones(2)}
+    for v in ("v", None, 2.0, {1, 2}, lambda: 0, iter([1.0])):
+        with pytest.raises(NablaError, match="requires a vector of 5 numbers or a matrix with 5 rows, got"):
+            H @ v
+
+
+def test_lists_of_numbers_are_vectors() -> None:
+    H = _tree_operator()
+    assert (H @ [1.0, 2.0, 3.0, 4.0, 5.0]).tolist() == (H @ np.arange(1.0, 6.0)).tolist()
+    assert ([1, 2, 3, 4, 5] @ H).tolist() == (H @ np.arange(1.0, 6.0)).tolist()
+    numbers = nm.HessianOperator(lambda p: p[0] ** 2 * p[1], [np.array(1.0), np.array(2.0)])
+    assert [float(x) for x in numbers @ [1.0, 0.0]] == [4.0, 2.0]  # a pytree of this structure
+    assert (2 * H).shape == (H * 2.0).shape == (H @ H).shape == (5, 5)

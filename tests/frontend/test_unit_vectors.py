@@ -13,9 +13,8 @@ import pytest
 
 import nabla_mlir as nm
 import nabla_mlir.numpy as nnp
-from nabla_mlir.base import thresholds
+from nabla_mlir.base import progress, thresholds
 from nabla_mlir.base.errors import ShapeError
-from nabla_mlir.compiling import progress
 
 X = np.linspace(0.1, 1.0, 7)
 A = np.random.default_rng(0).standard_normal((5, 7))

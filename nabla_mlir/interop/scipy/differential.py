@@ -12,6 +12,7 @@ from scipy.optimize import OptimizeResult
 from nabla_mlir import numpy as nnp
 from nabla_mlir.base import pytree
 from nabla_mlir.base.errors import ShapeError, TraceError, user_frame
+from nabla_mlir.base.typing import PyTree
 from nabla_mlir.interop.scipy.problems import is_sparse, start_of
 from nabla_mlir.interop.vectors import Vectors
 from nabla_mlir.prepared.instant import load_prepared
@@ -19,6 +20,7 @@ from nabla_mlir.sparse import SparseMatrix, cheapest, jacobian, jacobian_pattern
 from nabla_mlir.staging.eager import library
 from nabla_mlir.staging.specs import spec
 from nabla_mlir.staging.stages import module, trace
+from nabla_mlir.targets import Target
 from nabla_mlir.transforms import jacfwd, jvp, vmap
 
 # Whether a method of solve_ivp takes a Jacobian, and in which forms, the best one first; LSODA's is dense.
@@ -28,8 +30,8 @@ IVP_METHODS: dict[str, tuple[str, ...]] = {
 
 
 def solve_ivp(
-    f: Callable[..., Any], t_span: Sequence[float], y0: Any, *data: Any, method: str = "RK45", jac: str = "auto",
-    t_eval: Any = None, dense_output: bool = False, events: Any = None, target: Any = None, **options: Any,
+    f: Callable[..., Any], t_span: Sequence[float], y0: PyTree, *data: PyTree, method: str = "RK45", jac: str = "auto",
+    t_eval: Any = None, dense_output: bool = False, events: Any = None, target: str | Target | None = None, **options: Any,
 ) -> OptimizeResult:  # fmt: skip
     """The solution of ``dy/dt = f(t, y, *data)`` from y0, for a pytree y, by `scipy.integrate.solve_ivp` with exact Jacobians.
 
@@ -135,7 +137,7 @@ def _of_trees(found: OptimizeResult, vectors: Vectors) -> OptimizeResult:
 
 
 def solve_bvp(
-    f: Callable[..., Any], bc: Callable[..., Any], x: Any, y: Any, p: Any = None, **options: Any
+    f: Callable[..., Any], bc: Callable[..., Any], x: PyTree, y: Any, p: Any = None, **options: Any
 ) -> OptimizeResult:
     """The solution of ``dy/dx = f(x, y, p)`` with ``bc(y(a), y(b), p) = 0``, by `scipy.integrate.solve_bvp` with exact Jacobians.
 

@@ -11,10 +11,12 @@ import scipy.optimize
 from scipy.optimize import OptimizeResult
 
 from nabla_mlir.base.errors import ShapeError, TraceError, user_frame
+from nabla_mlir.base.typing import PyTree
 from nabla_mlir.interop.scipy.limits import bounds_of
 from nabla_mlir.interop.scipy.problems import Residuals, start_of
 from nabla_mlir.numpy import ravel, stack
 from nabla_mlir.staging.eager import library
+from nabla_mlir.targets import Target
 from nabla_mlir.transforms import jacfwd
 
 _FORMS = ("auto", "dense", "sparse", "operator")
@@ -23,8 +25,8 @@ _OTHERS = ("broyden1", "broyden2", "anderson", "linearmixing", "diagbroyden", "e
 
 
 def least_squares(
-    f: Callable[..., Any], x0: Any, *data: Any, jac: str = "auto", bounds: Any = None, method: str = "trf", target: Any = None,
-    **options: Any,
+    f: Callable[..., Any], x0: PyTree, *data: PyTree, jac: str = "auto", bounds: Any = None, method: str = "trf",
+    target: str | Target | None = None, **options: Any,
 ) -> OptimizeResult:  # fmt: skip
     """The minimum of ``½ Σ rho(f_i(x, *data)²)`` over a pytree x, by `scipy.optimize.least_squares` with an exact Jacobian.
 
@@ -73,8 +75,8 @@ def least_squares(
 
 
 def root(
-    f: Callable[..., Any], x0: Any, *data: Any, method: str = "hybr", tol: float | None = None,
-    callback: Callable[..., Any] | None = None, options: Any = None, target: Any = None,
+    f: Callable[..., Any], x0: PyTree, *data: PyTree, method: str = "hybr", tol: float | None = None,
+    callback: Callable[..., Any] | None = None, options: Any = None, target: str | Target | None = None,
 ) -> OptimizeResult:  # fmt: skip
     """A solution of ``f(x, *data) = 0`` for a pytree x, by `scipy.optimize.root`; hybr and lm get an exact Jacobian.
 

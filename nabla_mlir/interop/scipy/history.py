@@ -12,7 +12,7 @@ import numpy as np
 
 from nabla_mlir.base.errors import DeployError, user_frame
 from nabla_mlir.base.figures import axes_or_new
-from nabla_mlir.compiling.progress import own_line
+from nabla_mlir.base.progress import own_line, watch
 
 _COLUMNS = ("value", "gradient", "step", "seconds", "fun", "jac", "hess")
 
@@ -102,13 +102,16 @@ def watched(title: str, is_wanted: bool) -> Iterator[Any]:
 
     Args:
       title: what runs.
-      is_wanted: whether anything is to be shown.
+      is_wanted: True shows each iteration, and leaves the last one; False shows a line after one second, which says the iteration
+        once a second.
 
     Raises:
       DeployError: rich is not installed.
     """
     if not is_wanted:
-        yield lambda history: None
+        latest = _Latest()
+        with watch(title, latest):
+            yield latest.set
         return
     try:
         from rich.console import Console
@@ -123,6 +126,18 @@ def watched(title: str, is_wanted: bool) -> Iterator[Any]:
         return
     with own_line(), Live(console=console, refresh_per_second=8) as live:
         yield lambda history: live.update(Text(f"{title}: {_line(history)}"))
+
+
+class _Latest:
+    """The last iteration of a history, as text."""
+
+    history: History | None = None
+
+    def set(self, history: History) -> None:
+        self.history = history
+
+    def __str__(self) -> str:
+        return f": {_line(self.history)}" if self.history else ""
 
 
 def _line(history: History) -> str:

@@ -12,10 +12,12 @@ from scipy.optimize import NonlinearConstraint as OfSciPy
 from nabla_mlir.base.errors import ShapeError, TraceError, user_frame
 from nabla_mlir.base.locks import cached_property
 from nabla_mlir.base.pytree import flatten
+from nabla_mlir.base.typing import PyTree
 from nabla_mlir.interop.scipy.problems import Residuals, hessian_stage
 from nabla_mlir.interop.vectors import Vectors
 from nabla_mlir.prepared.operators import HessianOperator
 from nabla_mlir.prepared.points import OperatorAt
+from nabla_mlir.targets import Target
 
 
 def bounds_of(who: str, bounds: Any, vectors: Vectors) -> Bounds | None:
@@ -67,8 +69,8 @@ def _are_pairs(bounds: Any, n: int) -> bool:
 
 
 def NonlinearConstraint(  # noqa: N802
-    f: Callable[..., Any], x0: Any, lower: Any, upper: Any, *data: Any, form: str = "auto", with_hessian: bool = True,
-    keep_feasible: bool = False, target: Any = None,
+    f: Callable[..., Any], x0: PyTree, lower: Any, upper: Any, *data: PyTree, form: str = "auto", with_hessian: bool = True,
+    keep_feasible: bool = False, target: str | Target | None = None,
 ) -> OfSciPy:  # fmt: skip
     """The constraint ``lower <= f(x, *data) <= upper`` as a `scipy.optimize.NonlinearConstraint` with exact derivatives.
 
@@ -109,7 +111,7 @@ def is_of_sparse(constraint: Any) -> bool:
 class _WeightedHessian:
     """The Hessian of the sum of a function's results by weights; made when it is first asked for."""
 
-    def __init__(self, f: Callable[..., Any], residuals: Residuals, data: tuple[Any, ...], target: Any):
+    def __init__(self, f: Callable[..., Any], residuals: Residuals, data: tuple[Any, ...], target: str | Target | None):
         self._f, self._vectors, self._rows = f, residuals.vectors, residuals.rows
         self._data, self._target, self._weights = data, target, np.zeros(0)
 
@@ -137,7 +139,7 @@ class _WeightedHessian:
 
 
 def constraints_of(
-    who: str, constraints: Any, x0: Any, vectors: Vectors, form: str, with_hessian: bool, target: Any
+    who: str, constraints: Any, x0: PyTree, vectors: Vectors, form: str, with_hessian: bool, target: str | Target | None
 ) -> Sequence[Any]:
     """Constraints of SciPy's on functions of pytrees as such on vectors.
 

@@ -46,7 +46,8 @@ def minimize(
         `scipy.optimize.SR1()`, or "update" for `BFGS()`; "auto" is the best that the method accepts.
       tol, options: as in SciPy.
       callback: as in SciPy, with pytrees: a function of `intermediate_result`, or of x, or of (x, state) for trust-constr.
-      progress: True shows the iterations on a terminal or in a notebook, and nothing if standard error is piped.
+      progress: True shows each iteration on a terminal or in a notebook. False shows a line there once it takes more than a second.
+        Nothing is shown if standard error is piped.
       target: where it runs, such as ``nm.CPU()``. With None it is interpreted until compiling pays.
 
     Returns:

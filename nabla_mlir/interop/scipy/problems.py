@@ -11,6 +11,7 @@ import numpy as np
 from nabla_mlir.base import pytree, thresholds
 from nabla_mlir.base.errors import DtypeError, PatternError, ShapeError, TraceError, user_frame
 from nabla_mlir.base.exchange import readable
+from nabla_mlir.base.typing import PyTree
 from nabla_mlir.interop.vectors import Vectors
 from nabla_mlir.prepared.flat import is_same
 from nabla_mlir.prepared.instant import load_prepared
@@ -23,6 +24,7 @@ from nabla_mlir.sparse import Pattern, hessian_pattern, jacobian_pattern
 from nabla_mlir.staging.compiled import Compiled
 from nabla_mlir.staging.specs import Spec
 from nabla_mlir.staging.stages import Lowered, module, trace
+from nabla_mlir.targets import Target
 from nabla_mlir.transforms import value_and_grad
 
 _NUMBERS = (int, float, np.number, np.bool_)
@@ -30,7 +32,7 @@ _ARTIFACTS = (Module, Compiled, Lowered, str, os.PathLike)
 _PRODUCTS = ("update", "apply", "apply_block")
 
 
-def start_of(who: str, x0: Any) -> Any:
+def start_of(who: str, x0: PyTree) -> Any:
     """A first point: integers and Python's numbers are float64, and lists of numbers are arrays, as for SciPy.
 
     Args:
@@ -137,7 +139,7 @@ class Objective:
     form: str
     evaluations: dict[str, int]
 
-    def __init__(self, f: Any, x0: Any, *data: Any, order: int = 2, form: str = "auto", target: Any = None):
+    def __init__(self, f: Any, x0: PyTree, *data: PyTree, order: int = 2, form: str = "auto", target: str | Target | None = None):
         tree = start_of("an objective", x0)
         self.vectors, self._data = Vectors(tree), data
         self.x0 = self.vectors.vector(tree)
@@ -198,7 +200,7 @@ class Objective:
 class _FirstOrder:
     """The value and the gradient, or the value alone, at the two points that were looked at last."""
 
-    def __init__(self, f: Callable[..., Any], vectors: Vectors, data: tuple[Any, ...], order: int, target: Any):
+    def __init__(self, f: Callable[..., Any], vectors: Vectors, data: tuple[Any, ...], order: int, target: str | Target | None):
         stage = module(both=trace(value_and_grad(f) if order else lambda *args: (f(*args), ()), vectors.like, *data)).lower()
         self._entry = load_prepared(stage, "", (), target)["both"]
         first = vectors.tree(np.zeros(vectors.size))
@@ -262,7 +264,7 @@ class Residuals:
     pattern: Pattern | None
     evaluations: dict[str, int]
 
-    def __init__(self, f: Callable[..., Any], x0: Any, *data: Any, form: str = "auto", target: Any = None):
+    def __init__(self, f: Callable[..., Any], x0: PyTree, *data: PyTree, form: str = "auto", target: str | Target | None = None):
         tree = start_of("a problem", x0)
         self.vectors, self._data = Vectors(tree), data
         self.x0 = self.vectors.vector(tree)
