@@ -22,6 +22,7 @@ from nabla_mlir.base.errors import (
     raising_frame,
     user_frame,
 )
+from nabla_mlir.dialects.ad_rules import CUSTOM
 from nabla_mlir.dialects.locations import source_of
 from nabla_mlir.dialects.regions import nested
 from nabla_mlir.table.promotion import is_scalar
@@ -108,12 +109,30 @@ def advise_on_long_traces(module: ir.Module) -> None:
     operations = nested(module.operation)
     if len(operations) < thresholds.OPERATIONS_OF_A_LINE:
         return
-    lines = Counter((where.filename, where.line) for op in operations if (where := source_of(op.location)) is not None)
+    lines = Counter(where for op in operations if (where := _line(op)) is not None and not _is_of_a_rule(op, where))
     for (filename, line), count in lines.most_common(1):
         if count < thresholds.OPERATIONS_OF_A_LINE:
             continue
-        _warn(f"this line made {count} operations in one trace: a loop of Python is written out, and takes long to compile. "
-              "nm.fori_loop and nm.scan compile one iteration.", SourceRange(filename, line))  # fmt: skip
+        _warn(f"this line made {count} operations in one trace, which take long to compile. If a loop of Python runs there, "
+              "it is written out: nm.fori_loop and nm.scan compile one iteration.", SourceRange(filename, line))  # fmt: skip
+
+
+def _line(op: ir.Operation) -> tuple[str, int] | None:
+    where = source_of(op.location)
+    return None if where is None else (where.filename, where.line)
+
+
+def _is_of_a_rule(op: ir.Operation, line: tuple[str, int]) -> bool:
+    """True for an operation of a function with a custom rule that the line calls: the library's, such as those of `gammainc`.
+
+    The loop of a user's custom function has another line.
+    """
+    around = op.parent
+    while around is not None:
+        if around.operation.name in CUSTOM and _line(around.operation) == line:
+            return True
+        around = around.operation.parent
+    return False
 
 
 def _warn(message: str, where: SourceRange) -> None:

@@ -29,6 +29,7 @@ from nabla_mlir.base.errors import (
     TraceError,
     TreeError,
 )
+from nabla_mlir.jax.scipy import special
 from nabla_mlir.ops.elementwise import elementwise, reals
 
 X = np.ones(3)
@@ -197,6 +198,25 @@ def test_a_loop_of_python_that_is_written_out_gets_a_hint(monkeypatch: pytest.Mo
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         nm.trace(lambda x: nm.fori_loop(0, 15, lambda i, c: c + nnp.sin(c), x), nm.spec(3))
+
+
+def test_a_function_of_the_library_is_no_loop_of_the_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its hundreds of operations have the user's line, as all of the library have; a loop in the user's own rule is one."""
+    monkeypatch.setattr(thresholds, "OPERATIONS_OF_A_LINE", 100)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        nm.trace(nm.grad(lambda x: special.gammainc(2.0, x)), nm.spec())
+
+    @nm.custom_jvp
+    def f(x: Any) -> Any:
+        for _ in range(90):
+            x = x + nnp.sin(x)
+        return x
+
+    f.defjvp(lambda primals, tangents: (f(*primals), tangents[0]))
+    with pytest.warns(PerformanceWarning, match="this line made") as caught:
+        nm.trace(nm.grad(f), nm.spec())
+    assert caught[0].lineno == f.fun.__code__.co_firstlineno + 3
 
 
 WITHOUT = """

@@ -5,6 +5,7 @@ A result e^-L has the roundings of an exponent L: the bound is of units in the l
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +16,7 @@ import scipy.special
 
 import nabla_mlir as nm
 from nabla_mlir.jax.scipy import special, stats
+from nabla_mlir.jax.scipy.gamma_ratios import deviance
 
 MP = mpmath.mp
 BOUND = 12
@@ -227,6 +229,31 @@ def test_derivatives_of_betainc(args: tuple[float, ...]) -> None:
         want = _slope(beta_tail, args, k)
         for derivative in (nm.grad(special.betainc, k), nm.jacfwd(special.betainc, k)):
             np.testing.assert_allclose(float(derivative(*map(np.float64, args))), want, rtol=1e-8)
+
+
+@pytest.mark.parametrize("name", ["gammainc", "gammaincc", "betainc"])
+def test_constant_parameters_are_not_differentiated(name: str) -> None:
+    """Their loops would be traced, differentiated and dropped. The derivatives are the same."""
+    f, point = getattr(special, name), (2.0, 3.0) if name == "betainc" else (2.0,)
+    x = np.float64(0.3)
+    fixed, free = nm.grad(lambda x: f(*point, x)), nm.grad(f, len(point))
+    sizes = [str(nm.trace(g, *[x] * n)).count("\n") for g, n in ((fixed, 1), (free, len(point) + 1))]
+    assert sizes[0] < 0.6 * sizes[1]
+    arguments = [*map(np.float64, point), x]
+    for one, other in ((fixed, free), (nm.grad(fixed), nm.grad(free, len(point))), (nm.jacfwd(fixed), nm.jacfwd(free, len(point)))):
+        np.testing.assert_allclose(one(x), other(*arguments), rtol=1e-14)
+    np.testing.assert_allclose(nm.vmap(fixed)(np.array([x, x])), [fixed(x)] * 2, rtol=1e-14)
+
+
+@pytest.mark.parametrize("u", [-0.999, -0.5, -1e-9, 0.0, 1e-12, 0.7, 1.0, 50.0, 1e7])
+def test_derivatives_of_deviances(u: float) -> None:
+    """By a formula: the derivatives of the series would be as long as it."""
+    u = np.float64(u)
+    f = lambda u: deviance(u, 1 + u)  # noqa: E731
+    wanted = [u / (1 + u), 1 / (1 + u) ** 2]
+    for inner, outer in itertools.product((nm.jacfwd, nm.jacrev), repeat=2):
+        np.testing.assert_allclose(inner(f)(u), wanted[0], rtol=1e-15)
+        np.testing.assert_allclose(outer(inner(f))(u), wanted[1], rtol=1e-14)
 
 
 def test_distributions_of_large_parameters() -> None:

@@ -35,11 +35,26 @@ def over_square(u: Tensor) -> Tensor:
     return (1.0 - 2.0 * v * series / (u + 2.0)) / (u + 2.0)
 
 
+@custom_jvp
 def deviance(u: Tensor, quotient: Tensor) -> Tensor:
-    """u - log(1 + u) for 1 + u = quotient, the exponent of densities near their largest value (Loader 2000)."""
-    near = (u >= -0.5) & (u <= 1.0)
+    """u - log(1 + u) for 1 + u = quotient, the exponent of densities near their largest value (Loader 2000).
+
+    Its derivative by u is u / quotient, so derivatives do not contain the series.
+    """
+    near = _is_near(u)
     low = where(near, u, 0.0)
     return where(near, low * low * over_square(low), u - log(where(near, 1.0, quotient)))
+
+
+def _is_near(u: Tensor) -> Tensor:
+    return (u >= -0.5) & (u <= 1.0)
+
+
+@deviance.defjvp
+def _deviance_jvp(primals: Any, tangents: Any) -> Any:
+    u, quotient = primals
+    # Far from 1 the derivative of u / quotient would cancel.
+    return deviance(u, quotient), tangents[0] * where(_is_near(u), u / quotient, 1.0 - 1.0 / quotient)
 
 
 def stirling_rest(a: Tensor) -> Tensor:

@@ -56,7 +56,7 @@ def _kummer(a: Tensor, b: Tensor, x: Tensor) -> Tensor:
     return where(_pole(b), np.nan, where(far, away, plain))
 
 
-_hyp1f1: Any = with_slopes(_kummer, lambda a, b, x: a / b * _hyp1f1(a + 1.0, b + 1.0, x))
+_hyp1f1: Any = with_slopes(_kummer, lambda a, b, x: a / b * _hyp1f1(a + 1.0, b + 1.0, x), has_constants=False)
 
 
 @library
@@ -164,7 +164,7 @@ def _gauss(terms: bool, a: Tensor, b: Tensor, c: Tensor, x: Tensor) -> Tensor:
 
 _hyp2f1: Any = with_slopes(
     functools.partial(_gauss, True), lambda a, b, c, x: a * b / c * _hyp2f1(a + 1.0, b + 1.0, c + 1.0, x),
-    functools.partial(_gauss, False),
+    functools.partial(_gauss, False), has_constants=False,
 )  # fmt: skip
 
 

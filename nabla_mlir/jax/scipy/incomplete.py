@@ -6,6 +6,7 @@ loops' own, in forward mode: reverse mode transposes their products alone.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -32,7 +33,7 @@ from nabla_mlir.ops import gamma
 from nabla_mlir.ops.autodiff import stop_gradient
 from nabla_mlir.ops.shape import reshaped
 from nabla_mlir.staging.eager import library
-from nabla_mlir.table.tensor import Tensor, full_like
+from nabla_mlir.table.tensor import Tensor, full_like, splat_of
 from nabla_mlir.transforms.control import while_loop
 from nabla_mlir.transforms.custom import custom_jvp
 from nabla_mlir.transforms.linear import jvp
@@ -109,15 +110,27 @@ def _gamma_term(a: Tensor, x: Tensor) -> Tensor:
     return where(large, near, exp(low * log(x) - x - gamma.lgamma(low + 1.0)))
 
 
+@custom_jvp
+def _signed_root(u: Tensor) -> Tensor:
+    """The number eta with the sign of u and eta^2 / 2 = u - log(1 + u), for u from -1/2 to 1."""
+    return u * sqrt(2.0 * over_square(u))
+
+
+@_signed_root.defjvp
+def _signed_root_jvp(primals: Any, tangents: Any) -> Any:
+    (u,) = primals
+    return _signed_root(u), tangents[0] / ((1.0 + u) * sqrt(2.0 * over_square(u)))
+
+
 def _uniform(a: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:
     """Both functions at x = a (1 + u) for a >= 20 and u from -1/2 to 1 (DLMF 8.12; the sum by Temme's recurrence)."""
-    eta = u * sqrt(2.0 * over_square(u))
-    count = of_format(a, 12, len(_SLOPES) - 1)
+    eta = _signed_root(u)
+    count, inverse = of_format(a, 12, len(_SLOPES) - 1), 1.0 / a
     above, before, total = full_like(a, 0), full_like(a, 0), full_like(a, 0)
     for m in reversed(range(count)):
-        above, before = before, _SLOPES[m + 1] + (m + 2.0) * above / a
+        above, before = before, _SLOPES[m + 1] + (m + 2.0) * inverse * above
         total = total * eta + before
-    rest = exp(-0.5 * a * eta * eta) / sqrt(a * (2 * math.pi)) * total / (1.0 + above / a)
+    rest = exp(-0.5 * a * eta * eta) / sqrt(a * (2 * math.pi)) * total / (1.0 + above * inverse)
     position = eta * sqrt(0.5 * a)
     return 0.5 * ew.erfc(-position) - rest, 0.5 * ew.erfc(position) + rest
 
@@ -143,12 +156,13 @@ def _parts(a: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
 
     one, zero = full_like(a, 1), full_like(a, 0)
     *_, gaps, series = until_still(term, (one, one, zero, zero, one))
-    lower = _gamma_term(order, near) * series
+    density = _gamma_term(order, where(low, near, far))
+    lower = density * series
     # The upper function of a small order is a small difference of 1, the exponential of this number less 1.
     exponent = a1 * log(x1 / (a1 + (SHIFT + 1.0))) - gamma_step(one, a1) + ew.log_plus_one(a1 * exp(-x1) * gaps)
     rest = where(small, -ew.exponential_minus_one(exponent), 1.0 - lower)
     fraction = ratio(lambda k: k * (order - k), lambda k: far + 2.0 * k + 1.0 - order, far + 1.0 - order)
-    upper = _gamma_term(order, far) * order / fraction
+    upper = density * order / fraction
     return (where(even, uniform[0], where(low, lower, 1.0 - upper)), where(even, uniform[1], where(low, rest, upper)))
 
 
@@ -188,22 +202,40 @@ def _gamma_density(a: Tensor, x: Tensor) -> Tensor:
     return where(inside, _gamma_term(a, y) * a / y, where(x == 0.0, at_end, 0.0))
 
 
-def with_slopes(f: Callable[..., Tensor], density: Callable[..., Tensor], loops: Callable[..., Tensor] | None = None) -> Any:
+def with_slopes(
+    f: Callable[..., Tensor], density: Callable[..., Tensor], loops: Callable[..., Tensor] | None = None,
+    has_constants: bool = True,
+) -> Any:  # fmt: skip
     """The function of parameters and an argument, the last one, with derivatives: by that `density`, by the others those of the
-    loops of `loops`, or `f`.
+    loops of `loops`, or `f`. A parameter that is a constant of the program has no derivative, so its loops are not traced, unless
+    `has_constants` is False: a density that calls the function with other parameters would be traced once more.
     """
-    whole, inner = custom_jvp(f), loops or f
+    inner = loops or f
 
-    @whole.defjvp
-    def rule(primals: Any, tangents: Any) -> Any:
-        *parameters, x = primals
-        total = tangents[-1] * density(*primals)
-        for k, t in enumerate(tangents[:-1]):
-            along = lambda p, k=k: inner(*parameters[:k], p, *parameters[k + 1 :], x)  # noqa: E731
-            total = total + t * jvp(along, (parameters[k],), (full_like(x, 1),))[1]
-        return whole(*primals), total
+    @functools.cache
+    def with_constants(constants: tuple[int, ...]) -> Any:
+        whole = custom_jvp(f, constants)
 
-    return whole
+        @whole.defjvp
+        def rule(*args: Any) -> Any:
+            *fixed, primals, tangents = args
+            values, seeds = list(primals), list(tangents)
+            for k, constant in zip(constants, fixed, strict=True):
+                values.insert(k, constant)
+                seeds.insert(k, None)
+            total = seeds[-1] * density(*values)
+            for k, t in enumerate(seeds[:-1]):
+                if t is not None:
+                    along = lambda p, k=k: inner(*values[:k], p, *values[k + 1 :])  # noqa: E731
+                    total = total + t * jvp(along, (values[k],), (full_like(values[k], 1),))[1]
+            return whole(*values), total
+
+        return whole
+
+    def call(*args: Tensor) -> Tensor:
+        return with_constants(tuple(k for k, p in enumerate(args[:-1]) if has_constants and splat_of(p) is not None))(*args)
+
+    return call
 
 
 _gammainc = with_slopes(_lower, _gamma_density)
