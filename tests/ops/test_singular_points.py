@@ -217,8 +217,15 @@ def test_what_varies_is_not_taken_for_zero() -> None:
 
 
 OVERFLOWS: dict[str, Callable[[Any], Any]] = {
-    "norm": norm, "norm of order 3": lambda x: norm(x, 3), "Frobenius": lambda x: norm(x.reshape(1, 2)), "std": nnp.std,
-    "a direction": lambda x: (x / norm(x))[0], "hypot": lambda x: nnp.hypot(1e108 * x[0], 1e108 * x[1]),
+    "norm": norm, "Frobenius": lambda x: norm(x.reshape(1, 2)), "std": nnp.std,
+    "a direction": lambda x: (x / norm(x))[0], "sqrt": lambda x: nnp.sqrt((x * x).sum()), "power": lambda x: (x**2).sum() ** 0.5,
+    "sqrt of a mean": lambda x: nnp.sqrt((x * x).mean()), "sqrt of a dot product": lambda x: nnp.sqrt(x @ x),
+    "sqrt of a sum with 1": lambda x: nnp.sqrt(1 + x * x).sum(), "cbrt": lambda x: nnp.cbrt((x * x * x * x).sum()),
+    "sqrt of a product": lambda x: nnp.sqrt(nnp.abs(nnp.prod(x))), "divided": lambda x: (x / nnp.sqrt((x * x).sum()))[0],
+    "rsqrt": lambda x: x[0] * nm.jax.lax.rsqrt((x * x).sum()), "log of squares": lambda x: nnp.log((x * x).sum()),
+    "log1p of squares": lambda x: nnp.log1p(x @ x), "log of a product": lambda x: nnp.log(-x[0] * x[1]),
+    "layer_norm": lambda x: nm.nn.layer_norm(x)[0], "rms_norm": lambda x: nm.nn.rms_norm(x)[0],
+    "standardize": lambda x: nm.nn.standardize(x, where=np.array([True, True]))[1], "hypot": lambda x: nnp.hypot(1e108 * x[0], 1e108 * x[1]),
     "modulus": lambda x: nnp.abs(1e108 * x[0] + 1e108j * x[1]),
 }  # fmt: skip
 
@@ -232,6 +239,71 @@ def test_lengths_that_overflow_have_no_slope(name: str) -> None:
     assert np.isnan(np.asarray(nm.vmap(nm.grad(f))(np.stack([x, x])))).any()
     for found in hessians(f, x):
         assert not np.isfinite(found).all()
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32])
+@pytest.mark.parametrize("name", OVERFLOWS)
+def test_lengths_that_overflow_in_narrow_numbers(name: str, dtype: Any) -> None:
+    """Functions of nabla_mlir compute those of float16 in float32, so they have the true slope there."""
+    if name in ("hypot", "modulus"):
+        pytest.skip("these scale float64")
+    x, t = np.array([500, -400] if dtype == np.float16 else [1.5e25, -1.6e25], dtype), np.array([1, 2], dtype)
+    slopes = np.asarray(nm.grad(OVERFLOWS[name])(x)).astype(np.float64)
+    along = float(nm.jvp(OVERFLOWS[name], (x,), (t,))[1])
+    if dtype == np.float32 or np.isnan(along):
+        assert np.isnan(slopes).any()
+        assert np.isnan(along)
+        return
+    precise = np.asarray(nm.grad(OVERFLOWS[name])(x.astype(np.float64)))
+    np.testing.assert_allclose(slopes, precise, rtol=5e-3, atol=1e-6)
+    np.testing.assert_allclose(along, precise @ t.astype(np.float64), rtol=5e-3, atol=1e-6)
+
+
+def test_sums_of_exponentials_that_overflow_have_no_slope() -> None:
+    """Each term is finite, so the derivative would be 0, the quotient of a term and the infinite sum."""
+    x = np.array([709.5, 709.0])
+    for f in (lambda x: nnp.log(nnp.exp(x).sum()), lambda x: nnp.log(nnp.exp(x[0]) + nnp.exp(x[1]))):
+        assert np.isnan(nm.grad(f)(x)).all()
+        assert np.isnan(nm.jit(nm.grad(f))(x)).all()
+        assert np.isnan(nm.jvp(f, (x,), (np.ones(2),))[1])
+    np.testing.assert_allclose(nm.grad(special.logsumexp)(x), np.exp([-0.474076984, -0.974076984]), rtol=1e-8)
+
+
+def test_roots_and_logarithms_that_cannot_overflow_have_no_guard() -> None:
+    """Their derivatives have no selection: arguments, shifted exponentials, and 1 + exp(x), whose term has an infinite slope."""
+    plain = {
+        "sqrt": lambda x: nnp.sqrt(x).sum(), "sqrt of a sum with a constant": lambda x: nnp.sqrt(x + 1e-8).sum(),
+        "log": lambda x: nnp.log(x).sum(), "softplus": lambda x: nnp.log(1 + nnp.exp(x)).sum(),
+        "shifted": lambda x: nnp.log(nnp.exp(x - nm.stop_gradient(x.max())).sum()), "log_softmax": lambda x: nm.nn.log_softmax(x)[0],
+    }  # fmt: skip
+    for name, f in plain.items():
+        value, slope = (str(nm.trace(g, nm.spec(3)).lower()).count("compare") for g in (f, nm.grad(f)))
+        assert slope == value, name
+    assert "compare" in str(nm.trace(nm.grad(lambda x: nnp.log(x @ x)), nm.spec(3)).lower())
+
+
+@pytest.mark.parametrize("order", [1.5, 3, 10, -2])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_norms_of_any_order_neither_overflow_nor_underflow(order: float, dtype: Any) -> None:
+    f = lambda x: nnp.linalg.vector_norm(x, ord=order)  # noqa: E731
+    every = nm.vmap(lambda x: (f(x), nm.grad(f)(x), nm.jvp(f, (x,), (t,))[1]))
+    base, t = np.array([3.0, -4.0, 1.0]), np.array([1.0, 2.0, -1.0], dtype)
+    with mp.workdps(40):
+        value = sum(mp.mpf(abs(v)) ** order for v in base) ** (mp.mpf(1) / order)
+        slopes = np.array([float(mp.sign(v) * (abs(v) / value) ** (order - 1)) for v in base])
+    scales = 10.0 ** (np.arange(-280, 290, 20) if dtype == np.float64 else np.arange(-32, 37, 4))
+    x = (base * scales[:, None]).astype(dtype)
+    eps = float(np.finfo(dtype).eps)
+    for run in (every, nm.jit(every)):
+        values, found, along = (np.asarray(v, np.float64) for v in run(x))
+        np.testing.assert_allclose(values, float(value) * scales, rtol=2000 * eps)
+        np.testing.assert_allclose(found, np.tile(slopes, (len(scales), 1)), rtol=2000 * eps)
+        np.testing.assert_allclose(along, [slopes @ t] * len(scales), rtol=4000 * eps)
+    small = np.array([1e-200, -2e-200])
+    if order == 3:
+        np.testing.assert_allclose(nm.grad(lambda x: f(x) ** 2)(small), 1e-200 * nm.grad(lambda x: f(x) ** 2)(small * 1e200), rtol=1e-10)
+        for found in hessians(f, np.array([1.0, 2.0]) * 1e150):
+            np.testing.assert_allclose(found, nm.hessian(f)(np.array([1.0, 2.0])) * 1e-150, rtol=1e-9)
 
 
 UNDERFLOWS: dict[str, tuple[Callable[[Any], Any], Any]] = {
