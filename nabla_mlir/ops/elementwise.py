@@ -167,7 +167,7 @@ exponential: OpDef = elementwise(
     instructions=20,
 )  # fmt: skip
 exponential_minus_one: OpDef = elementwise(
-    "stablehlo.exponential_minus_one", doc="exp(x) - 1, accurate near 0.", partials=[lambda t, y, x: t * (y + 1.0)],
+    "stablehlo.exponential_minus_one", doc="exp(x) - 1, accurate near 0.", partials=[lambda t, y, x: t * exponential(x)],
     numpy=np.expm1, sample=(reals(),), instructions=40,
 )  # fmt: skip
 log: OpDef = elementwise(

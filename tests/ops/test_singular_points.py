@@ -431,6 +431,61 @@ def test_functions_of_hermitian_matrices(matrix: str) -> None:
             np.testing.assert_allclose(outer(mode(f))(np.float64(0)), second, rtol=1e-7)
 
 
+@pytest.mark.parametrize("gap", [1e-2, 1e-5, 1e-8, 1e-11, 1e-14])
+def test_derivatives_of_vectors_have_the_digits_of_the_gap(gap: float) -> None:
+    """The error is eps / gap, and is not hidden; a smooth function of the matrix has all digits, however small the gap is."""
+    q = np.linalg.qr(np.array([[1.0, 2, 3], [0, 1, -2], [4, 1, 1]]))[0]
+    w, b = np.array([1.0, 1.0 + gap, 3.0]), np.array([[0.3, 0.5, -0.2], [0.5, -0.4, 0.6], [-0.2, 0.6, 0.25]])
+    a = (q * w) @ q.T
+    a, inner = (a + a.T) / 2, q.T @ b @ q
+    moved = np.asarray(nm.jvp(lambda a: nnp.linalg.eigh(a)[1], (a,), (b,))[1])
+    vectors = np.asarray(nnp.linalg.eigh(a)[1])
+    signs = np.sign((vectors * q).sum(0)) if gap > 1e-13 else 1
+    true = q[:, 1] * inner[1, 0] / (w[0] - w[1]) + q[:, 2] * inner[2, 0] / (w[0] - w[2])
+    error = np.abs(moved[:, 0] * (signs[0] if gap > 1e-13 else 1) - true).max() / np.abs(true).max()
+    assert error < 100 * np.finfo(float).eps / gap
+    smooth = nm.jvp(lambda a: nnp.linalg.matrix_function(nnp.exp, a), (a,), (b,))[1]
+    e = np.exp(w)
+    quotient = np.array([[e[i] * np.expm1(w[j] - w[i]) / (w[j] - w[i]) if i != j else e[i] for j in range(3)] for i in range(3)])
+    np.testing.assert_allclose(smooth, q @ (quotient * inner) @ q.T, rtol=1e-9, atol=1e-9)
+
+
+FAR: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any], list[float]]] = {
+    "expm1": (nnp.expm1, mp.expm1, [-600, -80, -30, -1, 5, 80]), "log1p": (nnp.log1p, mp.log1p, [-0.9, 1e4, 1e30]),
+    "logistic": (special.expit, lambda x: 1 / (1 + mp.exp(-x)), [-80, -30, -5, 1]), "erf": (special.erf, mp.erf, [-8, -5, 1, 5, 8]),
+    "erfc": (special.erfc, mp.erfc, [-8, -5, 1, 5, 8]), "softplus": (nm.nn.softplus, lambda x: mp.log1p(mp.exp(x)), [-80, -30, -5, 1]),
+    "log_sigmoid": (nm.nn.log_sigmoid, lambda x: -mp.log1p(mp.exp(-x)), [-1, 5]), "logit": (special.logit, lambda x: mp.log(x / (1 - x)),
+                                                                                          [1e-30, 1e-5, 0.3]),
+    "i0e": (special.i0e, lambda x: mp.besseli(0, x) * mp.exp(-x), [3, 20, 800]),
+    "i1e": (special.i1e, lambda x: mp.besseli(1, x) * mp.exp(-x), [3, 20, 800]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FAR)
+def test_derivatives_far_out(name: str) -> None:
+    """To the third order, in all modes of the second, relative to the true number."""
+    f, reference, points = FAR[name]
+    modes = (nm.jacfwd, nm.grad)
+    for x in points:
+        with mp.workdps(60 + int(abs(x)) if abs(x) < 1000 else 60):
+            true = [float(mp.diff(reference, mp.mpf(x), n, h=min(mp.mpf(10) ** -15, abs(mp.mpf(x)) / 10**15))) for n in (1, 2, 3)]
+        found = [[d(f) for d in modes], [d(e(f)) for d in modes for e in modes], [nm.grad(nm.jacfwd(nm.grad(f)))]]
+        for order, slopes in enumerate(found):
+            for slope in slopes:
+                bound = 1e-13 * (1 + abs(x)) * (1000 if "e" in name and name[0] == "i" else 1) * 10 ** (2 * order)
+                np.testing.assert_allclose(slope(np.float64(x)), true[order], rtol=min(bound, 1e-4), err_msg=f"{x}, order {order + 1}")
+
+
+@pytest.mark.parametrize("f", [nm.nn.gelu, special.log_ndtr, nm.nn.silu, nm.nn.softplus, nnp.tanh, special.expit])
+def test_slopes_of_narrow_numbers_far_out(f: Callable[[Any], Any]) -> None:
+    x = np.array([-6e4, -300, -41, -10, -3, 0.5, 10, 41, 300, 6e4])
+    if f is special.log_ndtr:
+        x = np.array([-200.0, -41, -10, -9, -3, 0.5, 10])
+    every = nm.vmap(lambda x: (f(x), nm.grad(f)(x), nm.jacfwd(f)(x), nm.grad(nm.jacfwd(f))(x)))
+    for narrow, precise in zip(every(x.astype(np.float16)), every(x.astype(np.float16).astype(np.float64)), strict=True):
+        np.testing.assert_allclose(np.asarray(narrow, np.float64), precise, rtol=4e-3, atol=4e-3)
+
+
 CLUSTERS = {"noise": (-1e-17, 1e-16, 14.0), "close": (1e-9, -1e-9, 14.0), "separate": (1e-6, 2e-6, 1.0), "small": (1e-5, 3e-5, 1.0)}
 
 
