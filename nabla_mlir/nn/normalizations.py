@@ -8,6 +8,7 @@ from nabla_mlir.base.typing import ArrayLike
 from nabla_mlir.numpy.axes import Axis, axes_of
 from nabla_mlir.numpy.operands import convert, inexact, tensor
 from nabla_mlir.numpy.reductions import spread, wide_mean, widened
+from nabla_mlir.numpy.special_values import nan_at_infinity
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.staging.eager import Static, library
 from nabla_mlir.table.tensor import Tensor
@@ -18,7 +19,7 @@ def standardize(
     x: ArrayLike, axis: Static[Axis] = -1, mean: ArrayLike | None = None, variance: ArrayLike | None = None,
     epsilon: float = 1e-5, where: Any = None
 ) -> Tensor:  # fmt: skip
-    """(x - mean) / sqrt(variance + epsilon) over `axis`.
+    """(x - mean) / sqrt(variance + epsilon) over `axis`; NaN where the variance overflows.
 
     Args:
       x: an array.
@@ -33,7 +34,7 @@ def standardize(
     middle = spread(wide_mean(x, axes, where=where), x.shape, axes) if mean is None else tensor(mean)
     deviation = x - middle
     if variance is None:
-        power = wide_mean(ew.square(deviation), axes, where=where)
+        power = nan_at_infinity(wide_mean(ew.square(deviation), axes, where=where))
         return convert(deviation * spread(ew.rsqrt(power + epsilon), x.shape, axes), dtype)
     return convert(deviation * ew.rsqrt(convert(tensor(variance), x.dtype) + epsilon), dtype)
 
@@ -48,11 +49,11 @@ def layer_norm(
 
 @library
 def rms_norm(x: ArrayLike, scale: ArrayLike | None = None, axis: Static[Axis] = -1, epsilon: float = 1e-6) -> Tensor:
-    """x / sqrt(mean(x**2) + epsilon) over `axis`, times scale."""
+    """x / sqrt(mean(x**2) + epsilon) over `axis`, times scale; NaN where the mean of the squares overflows."""
     x = inexact(x)
     dtype, x = x.dtype, widened(x)
     axes = axes_of("rms_norm", axis, x.ndim)
-    power = wide_mean(ew.square(x), axes)
+    power = nan_at_infinity(wide_mean(ew.square(x), axes))
     return _affine(convert(x * spread(ew.rsqrt(power + epsilon), x.shape, axes), dtype), scale, None)
 
 

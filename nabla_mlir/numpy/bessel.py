@@ -112,7 +112,12 @@ def _i1e_over_x(x: Tensor) -> Tensor:
 def _i1e_over_x_jvp(primals: Any, tangents: Any) -> Any:
     (x,), (t,) = primals, tangents
     y = _i1e_over_x(x)
-    return y, t * (ew.exponential(-ew.absolute(x)) * x * _reduced(full((), 2, x.dtype), x) - _kink(x) * y)
+    # exp(-abs(x)) I2(x) / x: by its series, and by the recurrence far from 0, where the series overflows.
+    is_near = lg.compare(ew.absolute(x), full_like(x, 8), comparison_direction="LE")
+    near, far = lg.select(is_near, x, full_like(x, 8)), lg.select(is_near, full_like(x, 8), x)
+    series = ew.exponential(-ew.absolute(near)) * near * _reduced(full((), 2, x.dtype), near)
+    second = lg.select(is_near, series, (_i0e(far) - _i1e_over_x(far) * 2.0) / far)
+    return y, t * (second - _kink(x) * y)
 
 
 @custom_jvp

@@ -20,6 +20,7 @@ from nabla_mlir.numpy.special_values import root
 from nabla_mlir.numpy.systems import inv, significant
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops import logic as lg
+from nabla_mlir.ops.autodiff import stop_gradient
 from nabla_mlir.ops.shape import reshaped, transposed
 from nabla_mlir.staging.eager import Static, library
 from nabla_mlir.table.tensor import Tensor, full_like
@@ -75,7 +76,30 @@ def _vector_norm(x: Tensor, ord: Any, axis: int) -> Tensor:
         return convert(red.count_nonzero(x, axis), size.dtype)
     if ord == 1:
         return red.sum(size, axis)
-    return root(red.sum(ew.power(size, full_like(size, ord)), axis), ord)
+    scale = _scale((extrema.max if ord > 0 else extrema.min)(size, axis), ord) if abs(ord) > 1 and x.shape[axis] else None
+    size = size if scale is None else size / red.spread(scale, size.shape, (axis % x.ndim,))
+    out = root(red.sum(ew.power(size, full_like(size, ord)), axis), ord)
+    return out if scale is None else scale * out
+
+
+def _scale(size: Tensor, ord: float) -> Tensor:
+    """1, or a constant by which numbers are divided so that no power overflows, and the largest keeps its digits.
+
+    Large numbers are divided by the largest, small ones by more than that: the scale also multiplies a factor of the norm.
+
+    Args:
+      size: the number of the largest power.
+      ord: the exponent.
+    """
+    size, info = stop_gradient(size), np.finfo(size.dtype)
+    powers, scale = ew.power(size, full_like(size, ord)), full_like(size, 1)
+    for bound, word in ((float(info.tiny / info.eps), "LT"), (float(info.max * info.eps), "GT")):
+        is_outside = lg.compare(powers, full_like(size, bound), comparison_direction=word)
+        scale = lg.select(is_outside, size * bound ** (-1 / ord) if word == "LT" else size, scale)
+    scale = size if ord < 0 else scale  # the derivative of the root is a power that is larger than those of the sum
+    ends = ((0.0, "GT"), (math.inf, "LT"))
+    is_number = lg.logical_and(*(lg.compare(scale, full_like(size, end), comparison_direction=word) for end, word in ends))
+    return lg.select(is_number, scale, full_like(size, 1))
 
 
 def _matrix_norm(x: Tensor, ord: Any, axes: Sequence[int]) -> Tensor:

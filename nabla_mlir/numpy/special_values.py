@@ -15,6 +15,7 @@ from nabla_mlir.numpy.operands import convert, inexact, inexacts, require_real, 
 from nabla_mlir.ops import chlo, guards
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops import logic as lg
+from nabla_mlir.ops.autodiff import stop_gradient
 from nabla_mlir.staging.eager import library
 from nabla_mlir.table.promotion import broadcast_to, is_inexact
 from nabla_mlir.table.tensor import Tensor, full, full_like
@@ -45,6 +46,11 @@ def is_infinite(x: Tensor) -> Tensor:
 def nan_where(y: Tensor, x: Tensor) -> Tensor:
     """x, but NaN where y is NaN. Its derivative is that of x, so what multiplies it has the derivative NaN there."""
     return x + lg.select(is_nan(y), full_like(x, np.nan), full_like(x, 0))
+
+
+def nan_at_infinity(x: Tensor) -> Tensor:
+    """x, and NaN where x has overflowed. Its derivative is that of x."""
+    return x + stop_gradient(x - x)
 
 
 def times_log(x: Tensor, y: Tensor) -> Tensor:

@@ -167,9 +167,10 @@ class _Search:
 
     def __call__(self, value: ir.Value, y: ir.Value) -> Tensor | None:
         """A value without the root y; None if it is not seen to cancel."""
-        return self._build(value, y) if self._finds(value, y) else None
+        return self._build(value, y) if self.finds(value, y) else None
 
-    def _finds(self, value: ir.Value, y: ir.Value) -> bool:
+    def finds(self, value: ir.Value, y: ir.Value) -> bool:
+        """True if the root y cancels in the value."""
         key = (value, y)
         if key not in self._found:
             self._found[key] = False
@@ -186,7 +187,7 @@ class _Search:
         if splat_of(wrap(value)) == 0:
             return True
         parts, _ = _parts(op, y)
-        found = (self._finds(*part) for part in parts)
+        found = (self.finds(*part) for part in parts)
         return any(found) if op.name in _PRODUCTS else bool(parts) and all(found)
 
     def _build(self, value: ir.Value, y: ir.Value) -> Tensor:
@@ -206,7 +207,7 @@ class _Search:
         if op.name not in _PRODUCTS:
             return build(*(self._build(*part) for part in parts))
         first, second = op.operands
-        part, rest = (first, second) if self._finds(first, y) else (second, first)
+        part, rest = (first, second) if self.finds(first, y) else (second, first)
         return self._build(part, y) * wrap(rest)
 
 
@@ -243,13 +244,37 @@ def _end_of_multiple(value: ir.Value, op: ir.Operation | None, y: ir.Value) -> B
     """A function that emits 1 if `value` is the root y itself, or a lower power if it is a power of y; else None."""
     if _is_same(value, y):
         return lambda: full_like(wrap(value), 1)
-    if op is None or op.name != "stablehlo.power" or not _same(op.operands[0], y, _DEEP):
+    if op is None or op.name != "stablehlo.power":
         return None
+    base, exponent = _power(op)
+    if exponent is None or exponent < 1:
+        return None
+    if _same(base.value, y, _DEEP):
+        return lambda: _raised(base, exponent - 1)
+    maker, divisor = made_by(base.value), made_by(y)
+    root, degree = _power(divisor) if divisor is not None and divisor.name == "stablehlo.power" else (wrap(y), 1)
+    if maker is None or maker.name not in _PRODUCTS or degree is None or exponent < degree:
+        return None
+    search = _Search(_end_of_multiple)
+    if not search.finds(base.value, root.value):
+        return None
+
+    def rest() -> Tensor:
+        share = search(base.value, root.value)
+        assert share is not None
+        return _raised(share, degree) * _raised(base, exponent - degree)
+
+    return rest
+
+
+def _power(op: ir.Operation) -> tuple[Tensor, float | None]:
+    """The base of a power, and its exponent if that is a constant."""
     exponent = splat_of(wrap(op.operands[1]))
-    if not isinstance(exponent, float | int) or exponent < 1:
-        return None
-    base = wrap(op.operands[0])
-    return lambda: base if exponent == 2 else operation("power")(base, full_like(base, exponent - 1))
+    return wrap(op.operands[0]), exponent if isinstance(exponent, float | int) else None
+
+
+def _raised(base: Tensor, exponent: float) -> Tensor:
+    return base if exponent == 1 else operation("power")(base, full_like(base, exponent))
 
 
 def _end_of_quotient(value: ir.Value, op: ir.Operation | None, y: ir.Value) -> Build | None:

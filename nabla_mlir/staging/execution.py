@@ -14,7 +14,7 @@ import hashlib
 import logging
 import os
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -49,6 +49,7 @@ from nabla_mlir.runtime.executable import Function
 from nabla_mlir.runtime.interrupts import Interrupts
 from nabla_mlir.runtime.scratch import REFLECTED
 from nabla_mlir.runtime.threads import cores
+from nabla_mlir.table.registry import REGISTRY, OpDef
 from nabla_mlir.targets import CPU, target_of
 
 _LOG = logger("jit")
@@ -137,10 +138,8 @@ class Code:
         self, module: ir.Module, name: str, is_lowered: bool = False, title: str = "", memory_limit: int | None = None
     ):
         self.memory_limit = memory_limit
-        self.module, self.name, self.title, self._is_lowered = module, name, title or name, is_lowered
-        if not is_lowered and any(map(_needs_passes, nested(module.operation))):
-            lower_module(module)
-            self._is_lowered = True
+        self.name, self.title = name, title or name
+        self.module, self._is_lowered = (module, True) if is_lowered else _expanded(module)
 
     def lower(self) -> None:
         """Lowers a copy of the module, because an interpreter may refer to operations of the original."""
@@ -325,6 +324,27 @@ def compiled_function(code: Code, device: Device | None = None, first: Sequence[
     return _runners.get(f"compile {os.getpid()} {device} {limit} {code.digest()}", compile_)  # a fork has threads of its own
 
 
+def _expanded(module: ir.Module) -> tuple[ir.Module, bool]:
+    """A traced module with its derivatives and maps expanded, and True if that lowered it.
+
+    Equal modules are expanded once: outside `jit`, a call of `grad(f)` traces f again, and most traces are equal. The key holds
+    all on which the expansion depends: the text, the records of the operations, and the thresholds. A custom call is expanded
+    each time, because its rules may be registered again.
+    """
+    if not any(map(_needs_passes, nested(module.operation))):
+        return module, False
+    text = module.operation.get_asm(assume_verified=True, use_local_scope=True)
+
+    def lowered() -> ir.Module:
+        lower_module(module)
+        return module
+
+    if "custom_call" in text:
+        return lowered(), True
+    rules = (OpDef.changes, *map(id, REGISTRY.values()), *map(id, vars(thresholds).values()))
+    return _expansions.get((hashlib.sha256(text.encode()).digest(), rules), lowered), True
+
+
 def _needs_passes(op: ir.Operation) -> bool:
     return op.name in TRANSFORMS or op.name.startswith("batch.")
 
@@ -344,14 +364,14 @@ def device_of(inputs: Iterable[Any]) -> Device | None:
     return next(iter(devices.values()))
 
 
-class _Runners:
-    """A cache of the functions that were used last, by their code. It is bounded, because each function pins memory."""
+class _Latest:
+    """A cache of what was used last. It is bounded, because each function pins memory."""
 
     def __init__(self, most: int):
         self.most, self._lock = most, new_lock()
-        self._found: OrderedDict[str, Any] = OrderedDict()
+        self._found: OrderedDict[Hashable, Any] = OrderedDict()
 
-    def get(self, key: str, make: Callable[[], Any]) -> Any:
+    def get(self, key: Hashable, make: Callable[[], Any]) -> Any:
         """The value of a key; it is made if it is not in the cache."""
         with self._lock:
             if key in self._found:
@@ -365,4 +385,5 @@ class _Runners:
         return runner
 
 
-_runners = _Runners(thresholds.KEPT_FUNCTIONS)
+_runners = _Latest(thresholds.KEPT_FUNCTIONS)  # functions, by their code
+_expansions = _Latest(thresholds.KEPT_FUNCTIONS)  # modules without transforms, by those with them

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from iree.compiler import ir
@@ -142,6 +142,8 @@ class OpDef:
         for operations that move elements.
     """
 
+    changes: ClassVar[int] = 0  # of fields of records, for caches of what rules have made
+
     name: str
     kind: str
     doc: str
@@ -194,6 +196,10 @@ class OpDef:
             raise TypeError(f"record {self.name!r} requires {', '.join(missing)} (a rule or the word for it).")
         if self.pattern is None:
             self.pattern = elementwise_pattern if self.elementwise else dense_pattern
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        object.__setattr__(self, name, value)
+        OpDef.changes += 1
 
     def __call__(self, *operands: Tensor, **params: Any) -> Any:
         """Emits the operation on tensors; returns a single result as it is, and several as a list."""

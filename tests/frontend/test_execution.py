@@ -31,7 +31,7 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
         return compile_checked(module, *args, **kwargs)
 
     monkeypatch.setattr(execution, "compile_checked", count)
-    monkeypatch.setattr(execution, "_runners", execution._Runners(8))
+    monkeypatch.setattr(execution, "_runners", execution._Latest(8))
     before = execution.Execution.mode
     yield names
     execution.Execution.mode = before
@@ -128,7 +128,7 @@ def test_what_numpy_does_not_know_is_compiled_or_refused(compiled: list[str]) ->
 
 
 def test_the_programs_used_last_are_kept(compiled: list[str]) -> None:
-    runners, makings = execution._Runners(2), []
+    runners, makings = execution._Latest(2), []
 
     def get(key: str) -> str:
         return str(runners.get(key, lambda: makings.append(key) or key))

@@ -285,6 +285,8 @@ def _halves(x: Tensor) -> tuple[Tensor, Tensor]:
 def log_ndtr(x: ArrayLike, series_order: int = 3) -> Tensor:
     """log(ndtr(x)), also where that vanishes: by its asymptotic series, of so many terms as it needs."""
     x = inexact(x)
+    if x.dtype.itemsize < 4:
+        return log_ndtr(x.astype(np.float32)).astype(x.dtype)
     far = x < _FAR
     high = x > 0.0
     near = where(far | high, 0.0, x)

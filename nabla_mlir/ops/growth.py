@@ -1,0 +1,90 @@
+"""Numbers that overflow though their factors and terms are far from it: rules of roots and logarithms ask for them."""
+
+from __future__ import annotations
+
+from iree.compiler import ir
+
+from nabla_mlir.dialects.regions import made_by
+
+_VIEWS = frozenset((
+    "stablehlo.reshape", "stablehlo.broadcast_in_dim", "stablehlo.transpose", "stablehlo.convert", "stablehlo.abs",
+    "stablehlo.negate",
+))  # fmt: skip
+_SUMS = frozenset(("stablehlo.reduce", "stablehlo.dot_general"))
+_POWERS = frozenset(("stablehlo.power", "chlo.square"))
+_DEEP = 4  # sums of sums that are looked into
+_MOST = 12  # the largest number of operations in which a largest element is searched
+
+
+def may_overflow(value: ir.Value, is_relative: bool = False, depth: int = _DEEP) -> bool:
+    """True for a sum of products or exponentials, a product, a power, and views of them.
+
+    The terms of a shifted exponential, ``exp(x - max(x))``, are at most 1, so their sum does not overflow.
+
+    Args:
+      value: the operand of a root or a logarithm.
+      is_relative: True if the overflow of one term does not matter, because its tangent is infinite, too: in log(1 + exp(x)).
+      depth: the number of nested sums and products with constants.
+    """
+    maker = _maker(value)
+    if maker is None or depth == 0 or _is_nan_at_infinity(maker):
+        return False
+    name = maker.name
+    if name in _SUMS:
+        return not _is_shifted(maker.operands[0])
+    if name == "stablehlo.divide" and _is_constant(maker.operands[1]):
+        return _grows(maker.operands[0], is_relative, depth)
+    if name in ("stablehlo.add", "stablehlo.multiply"):
+        varying = [v for v in maker.operands if not _is_constant(v)]
+        if name == "stablehlo.multiply" and len(varying) > 1:
+            return True
+        found = [_grows(v, is_relative, depth) for v in varying]
+        return all(found) and len(found) == 2 if is_relative and name == "stablehlo.add" else any(found)
+    return name in _POWERS
+
+
+def _grows(value: ir.Value, is_relative: bool, depth: int) -> bool:
+    maker = _maker(value)
+    if maker is None or _is_nan_at_infinity(maker):
+        return False
+    return maker.name == "stablehlo.exponential" or may_overflow(value, is_relative, depth - 1)
+
+
+def _is_nan_at_infinity(op: ir.Operation) -> bool:
+    """True for x + stop_gradient(x - x), which is NaN where x is infinite."""
+    if op.name != "stablehlo.add":
+        return False
+    rest = made_by(op.operands[1])
+    rest = made_by(rest.operands[0]) if rest is not None and rest.name == "ad.stop_gradient" else rest
+    return rest is not None and rest.name == "stablehlo.subtract" and rest.operands[0] == rest.operands[1] == op.operands[0]
+
+
+def _maker(value: ir.Value) -> ir.Operation | None:
+    """The operation that computes a value, before views of it."""
+    maker = made_by(value)
+    while maker is not None and maker.name in _VIEWS:
+        maker = made_by(maker.operands[0])
+    return maker
+
+
+def _is_constant(value: ir.Value) -> bool:
+    maker = _maker(value)
+    return maker is not None and maker.name == "stablehlo.constant"
+
+
+def _is_shifted(value: ir.Value) -> bool:
+    """True for exp(x - y) of a y in which a largest element is found."""
+    exponential = _maker(value)
+    if exponential is None or exponential.name != "stablehlo.exponential":
+        return False
+    difference = _maker(exponential.operands[0])
+    if difference is None or difference.name != "stablehlo.subtract":
+        return False
+    work, left = [difference.operands[1]], _MOST
+    while work and left:
+        left -= 1
+        op = made_by(work.pop())
+        if op is not None and op.name == "stablehlo.reduce":
+            return op.regions[0].blocks[0].operations[0].operation.name == "stablehlo.maximum"
+        work += [] if op is None else list(op.operands)
+    return False
