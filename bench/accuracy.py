@@ -65,17 +65,24 @@ FUNCTIONS = (
     *(numpy_function(name, getattr(mpmath, name)) for name in ("sqrt", "cbrt", "exp", "expm1", "log", "log1p", "log10")),
     *(numpy_function(name, getattr(mpmath, name)) for name in ("sin", "cos", "tan", "sinh", "cosh", "tanh")),
     *(numpy_function("arc" + name, getattr(mpmath, "a" + name)) for name in ("sin", "cos", "tan", "sinh", "cosh", "tanh")),
-    numpy_function("exp2", lambda x: mpmath.mpf(2) ** x), numpy_function("log2", lambda x: mpmath.log(x, 2)),
-    numpy_function("sinc", mpmath.sincpi), numpy_function("power", lambda x, y: x**y, 2),
-    numpy_function("arctan2", mpmath.atan2, 2), numpy_function("hypot", mpmath.hypot, 2),
+    numpy_function("exp2", lambda x: mpmath.mpf(2) ** x),
+    numpy_function("log2", lambda x: mpmath.log(x, 2)),
+    numpy_function("sinc", mpmath.sincpi),
+    numpy_function("power", lambda x, y: x**y, 2),
+    numpy_function("arctan2", mpmath.atan2, 2),
+    numpy_function("hypot", mpmath.hypot, 2),
     numpy_function("logaddexp", lambda x, y: max(x, y) + mpmath.log1p(mpmath.exp(-abs(x - y))), 2),
-    special("erf", mpmath.erf), special("erfc", mpmath.erfc), special("erfinv", mpmath.erfinv),
-    special("gammaln", _log_gamma), special("digamma", mpmath.digamma),
-    special("ndtr", mpmath.ncdf), special("i0e", lambda x: mpmath.besseli(0, x) * mpmath.exp(-abs(x))),
+    special("erf", mpmath.erf),
+    special("erfc", mpmath.erfc),
+    special("erfinv", mpmath.erfinv),
+    special("gammaln", _log_gamma),
+    special("digamma", mpmath.digamma),
+    special("ndtr", mpmath.ncdf),
+    special("i0e", lambda x: mpmath.besseli(0, x) * mpmath.exp(-abs(x))),
     special("i1e", lambda x: mpmath.besseli(1, x) * mpmath.exp(-abs(x))),
     Function("sigmoid", nn.sigmoid, jax.nn.sigmoid, lambda x: 1 / (1 + mpmath.exp(-x))),
     Function("softplus", nn.softplus, jax.nn.softplus, lambda x: max(x, 0) + mpmath.log1p(mpmath.exp(-abs(x)))),
-)  # fmt: skip
+)
 
 
 def points(function: Function, dtype: np.dtype, count: int) -> list[np.ndarray]:

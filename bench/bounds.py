@@ -52,13 +52,30 @@ def report(titles: Sequence[str], places: Sequence[Place], times: Sequence[tuple
     """The table; `times` are ours and JAX's."""
     heading = f"Where the time of the hvp goes ({machine.bandwidth / 1e9:.0f} GB/s, {machine.peak / 1e9:.0f} GFLOP/s in f32)"
     table = Table(title=heading, title_justify="left")
-    for column in ("", "bound µs", "ours / bound", "JAX / bound", "dispatches", "copies", "XLA's", "bytes in and out",
-                   "moved by XLA"):  # fmt: skip
+    for column in (
+        "",
+        "bound µs",
+        "ours / bound",
+        "JAX / bound",
+        "dispatches",
+        "copies",
+        "XLA's",
+        "bytes in and out",
+        "moved by XLA",
+    ):
         table.add_column(column, justify="right" if table.columns else "left")
     for title, place, (ours, theirs) in zip(titles, places, times, strict=True):
-        table.add_row(title, f"{place.bound * 1e6:,.1f}", f"{ours / place.bound:.1f}", f"{theirs / place.bound:.1f}",
-                      f"{place.kernels:,.0f}", f"{place.copies:,.0f}", f"{place.xla_kernels:,}", f"{place.bytes:,}",
-                      f"{place.xla_bytes:,}")  # fmt: skip
+        table.add_row(
+            title,
+            f"{place.bound * 1e6:,.1f}",
+            f"{ours / place.bound:.1f}",
+            f"{theirs / place.bound:.1f}",
+            f"{place.kernels:,.0f}",
+            f"{place.copies:,.0f}",
+            f"{place.xla_kernels:,}",
+            f"{place.bytes:,}",
+            f"{place.xla_bytes:,}",
+        )
     console.print(table)
 
 

@@ -46,9 +46,28 @@ for _name in ("sqrt", "log", "exp", "sin", "cos", "tanh", "fmax"):  # NumPy call
 
 def casadi_framework() -> Any:
     """The names of the workloads for arrays of CasADi's scalars, as far as NumPy has them for objects."""
-    names = SimpleNamespace(**{name: getattr(np, name) for name in (
-        "sum", "mean", "sqrt", "log", "exp", "sin", "cos", "tanh", "abs", "einsum", "stack", "cross", "concatenate",
-        "cumsum", "diagonal")})  # fmt: skip
+    names = SimpleNamespace(
+        **{
+            name: getattr(np, name)
+            for name in (
+                "sum",
+                "mean",
+                "sqrt",
+                "log",
+                "exp",
+                "sin",
+                "cos",
+                "tanh",
+                "abs",
+                "einsum",
+                "stack",
+                "cross",
+                "concatenate",
+                "cumsum",
+                "diagonal",
+            )
+        }
+    )
 
     def scan(step: Callable[..., Any], carry: Any, rows: Any) -> tuple[Any, Any]:
         outs = []

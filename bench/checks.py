@@ -27,9 +27,27 @@ from nabla_mlir.base import pytree
 from nabla_mlir.compiling import checking
 
 NAMES = (
-    "rosenbrock-1e3", "logistic", "digits", "mlp", "attention", "conv", "n-body", "rnn", "mixture", "transformer", "orbit",
-    "bundle", "process", "small", "options", "gelu", "lstm", "springs", "transport", "kalman",
-)  # fmt: skip
+    "rosenbrock-1e3",
+    "logistic",
+    "digits",
+    "mlp",
+    "attention",
+    "conv",
+    "n-body",
+    "rnn",
+    "mixture",
+    "transformer",
+    "orbit",
+    "bundle",
+    "process",
+    "small",
+    "options",
+    "gelu",
+    "lstm",
+    "springs",
+    "transport",
+    "kalman",
+)
 
 
 def seconds() -> float:

@@ -116,10 +116,12 @@ def report(rows: list[list[Result]]) -> None:
     for row in rows:
         last = row[-1]
         table.add_row(
-            f"{last.function} {last.shape} {last.dtype}", *(f"{r.compile['nabla']:.2f} / {r.compile['jax']:.2f}" for r in row),
-            f"{exponent(row, 'nabla'):.2f}", f"{exponent(row, 'jax'):.2f}",
+            f"{last.function} {last.shape} {last.dtype}",
+            *(f"{r.compile['nabla']:.2f} / {r.compile['jax']:.2f}" for r in row),
+            f"{exponent(row, 'nabla'):.2f}",
+            f"{exponent(row, 'jax'):.2f}",
             f"{last.call['nabla'] * 1e6:,.0f} / {last.call['jax'] * 1e6:,.0f}",
-        )  # fmt: skip
+        )
     console.print(table)
 
 

@@ -103,23 +103,43 @@ def look(workload: Workload, target: Target) -> Result:
 
 def _bytes(types: tuple[str, str]) -> int:
     """Those of the operands and results of a dispatch."""
-    return sum(math.prod(map(int, filter(None, shape.split("x")))) * max(int(bits) // 8, 1) * (2 if letters == "complex" else 1)
-               for shape, letters, bits in _TENSOR.findall(" ".join(types)))  # fmt: skip
+    return sum(
+        math.prod(map(int, filter(None, shape.split("x")))) * max(int(bits) // 8, 1) * (2 if letters == "complex" else 1)
+        for shape, letters, bits in _TENSOR.findall(" ".join(types))
+    )
 
 
 def show(results: Sequence[Result]) -> None:
     """A row for each workload and target."""
     table = Table(title="Hessian-vector products as compiled; loops count once", title_justify="left")
-    for column in ("", "for", "kernels", "dispatches", "copies", "submissions", "MB read and written", "MB allocated", "Gflop",
-                   "compile s"):  # fmt: skip
+    for column in (
+        "",
+        "for",
+        "kernels",
+        "dispatches",
+        "copies",
+        "submissions",
+        "MB read and written",
+        "MB allocated",
+        "Gflop",
+        "compile s",
+    ):
         table.add_column(column, justify="left" if column in ("", "for") else "right")
     for r in results:
         if r.refusal:
             table.add_row(r.title, r.target, r.refusal)
             continue
         amounts = (r.traffic / 1e6, r.memory / 1e6, r.flops / 1e9)
-        table.add_row(r.title, r.target, str(r.kernels), f"{r.dispatches:,}", str(r.copies), str(r.submissions),
-                      *(f"{amount:,.3g}" for amount in amounts), f"{r.compile:.1f}")  # fmt: skip
+        table.add_row(
+            r.title,
+            r.target,
+            str(r.kernels),
+            f"{r.dispatches:,}",
+            str(r.copies),
+            str(r.submissions),
+            *(f"{amount:,.3g}" for amount in amounts),
+            f"{r.compile:.1f}",
+        )
     console.print(table)
 
 

@@ -42,9 +42,16 @@ def nabla() -> Any:
     import nabla_mlir.numpy as nnp
     from nabla_mlir import nn
 
-    return SimpleNamespace(np=nnp, nn=nn, scan=nm.scan, conv=nn.conv, logsumexp=nn.logsumexp,
-                           max_pool=nn.max_pool, avg_pool=nn.avg_pool,
-                           solve_lower=lambda a, b: nnp.linalg.triangular_solve(a, b, lower=True))  # fmt: skip
+    return SimpleNamespace(
+        np=nnp,
+        nn=nn,
+        scan=nm.scan,
+        conv=nn.conv,
+        logsumexp=nn.logsumexp,
+        max_pool=nn.max_pool,
+        avg_pool=nn.avg_pool,
+        solve_lower=lambda a, b: nnp.linalg.triangular_solve(a, b, lower=True),
+    )
 
 
 def nabla_functions(workload: Workload, function: Callable[..., Any]) -> dict[str, Callable[..., Any]]:
@@ -68,9 +75,9 @@ def build_nabla(workload: Workload, args: tuple[Any, ...], v: Any, path: Path) -
 
     functions = nabla_functions(workload, workload.function(nabla()))
     start = time.perf_counter()
-    traced = nm.module(**{
-        name: nm.trace(f, *((args[0], v, *args[1:]) if name == "hvp" else args)) for name, f in functions.items()
-    })  # fmt: skip
+    traced = nm.module(
+        **{name: nm.trace(f, *((args[0], v, *args[1:]) if name == "hvp" else args)) for name, f in functions.items()}
+    )
     tracing = time.perf_counter()
     lowered = traced.lower()
     passes = time.perf_counter()
@@ -106,19 +113,24 @@ def jax_framework() -> Any:
 
     def conv(x: Any, kernel: Any, strides: int = 1, groups: int = 1) -> Any:
         layout = ("NHWC", "HWIO", "NHWC") if x.ndim == 4 else ("NWC", "WIO", "NWC")
-        return lax.conv_general_dilated(x, kernel, (strides,) * (x.ndim - 2), "SAME", dimension_numbers=layout,
-                                        feature_group_count=groups)  # fmt: skip
+        return lax.conv_general_dilated(
+            x, kernel, (strides,) * (x.ndim - 2), "SAME", dimension_numbers=layout, feature_group_count=groups
+        )
 
     def pool(x: Any, start: float, combine: Any, size: int) -> Any:
         window = (1, *(size,) * (x.ndim - 2), 1)
         return lax.reduce_window(x, x.dtype.type(start), combine, window, window, "VALID")
 
     return SimpleNamespace(
-        np=jax.numpy, nn=jax.nn, scan=lax.scan, conv=conv, logsumexp=jax.nn.logsumexp,
+        np=jax.numpy,
+        nn=jax.nn,
+        scan=lax.scan,
+        conv=conv,
+        logsumexp=jax.nn.logsumexp,
         max_pool=lambda x, size: pool(x, -np.inf, lax.max, size),
         avg_pool=lambda x, size: pool(x, 0, lax.add, size) / size ** (x.ndim - 2),
         solve_lower=lambda a, b: jax.scipy.linalg.solve_triangular(a, b, lower=True),
-    )  # fmt: skip
+    )
 
 
 def jax_functions(workload: Workload) -> dict[str, Callable[..., Any]]:
@@ -129,8 +141,7 @@ def jax_functions(workload: Workload) -> dict[str, Callable[..., Any]]:
     if workload.mapped:
         over = lambda f: lambda x, *rest: jax.vmap(lambda y: f(y, *rest))(x)  # noqa: E731
         hessians = over(jax.hessian(function))
-        return {"value": over(function), "gradient": over(jax.grad(function)),
-                "hvp": lambda x, v, *rest: hessians(x, *rest)}  # fmt: skip
+        return {"value": over(function), "gradient": over(jax.grad(function)), "hvp": lambda x, v, *rest: hessians(x, *rest)}
 
     def hvp(x: Any, v: Any, *rest: Any) -> Any:
         return jax.jvp(lambda x: jax.grad(function)(x, *rest), (x,), (v,))[1]
@@ -174,7 +185,4 @@ def reference(workload: Workload, args: tuple[Any, ...], v: Any) -> dict[str, np
         wide = lambda a: np.asarray(a, np.float64) if np.asarray(a).dtype == np.float32 else a  # noqa: E731
         x, direction, rest = (jax.tree.map(wide, tree) for tree in (args[0], v, args[1:]))
         functions = jax_functions(workload)
-        return {
-            name: flat(jax.jit(f)(*((x, direction, *rest) if name == "hvp" else (x, *rest))))
-            for name, f in functions.items()
-        }
+        return {name: flat(jax.jit(f)(*((x, direction, *rest) if name == "hvp" else (x, *rest)))) for name, f in functions.items()}

@@ -165,8 +165,25 @@ def report(results: Sequence[Result]) -> None:
     for function in dict.fromkeys(r.function for r in results):
         rows = [r for r in results if r.function == function]
         table = Table(title=f"{function}: ours and JAX's, and their ratio (less is better)", title_justify="left")
-        columns = ("", "ms", "JAX", "", "peak MB", "JAX", "", "MB a call", "JAX", "compile s", "JAX", "", "dispatches", "barriers",
-                   "driver", "error", "JAX")  # fmt: skip
+        columns = (
+            "",
+            "ms",
+            "JAX",
+            "",
+            "peak MB",
+            "JAX",
+            "",
+            "MB a call",
+            "JAX",
+            "compile s",
+            "JAX",
+            "",
+            "dispatches",
+            "barriers",
+            "driver",
+            "error",
+            "JAX",
+        )
         for column in columns:
             table.add_column(column, justify="right" if table.columns else "left")
         for r in rows:
@@ -183,8 +200,16 @@ def report(results: Sequence[Result]) -> None:
 def _cells(r: Result) -> list[str]:
     grows = [f"{r.growth[side] / 1e6:.1f}" if r.growth[side] > GROWN else "0" for side in ("nabla", "jax")]
     errors = [f"{r.errors[side]:.0e}" if r.errors else "" for side in ("nabla", "jax")]
-    return [*_pair(r, "times", 1e3, ".1f"), *_pair(r, "peak", 1e-6, ".0f"), *grows, *_pair(r, "compile", 1, ".1f"),
-            f"{r.dispatches:,.0f}", f"{r.barriers}", r.driver.removeprefix("local-"), *errors]  # fmt: skip
+    return [
+        *_pair(r, "times", 1e3, ".1f"),
+        *_pair(r, "peak", 1e-6, ".0f"),
+        *grows,
+        *_pair(r, "compile", 1, ".1f"),
+        f"{r.dispatches:,.0f}",
+        f"{r.barriers}",
+        r.driver.removeprefix("local-"),
+        *errors,
+    ]
 
 
 def _pair(r: Result, measure: str, unit: float, form: str) -> list[str]:

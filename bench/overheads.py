@@ -104,8 +104,12 @@ def torch_functions() -> Rows:
         return lambda x: torch.autograd.grad(torch.autograd.grad(f(x), x, create_graph=True)[0], x, v)[0]
 
     make = lambda x: torch.tensor(x, requires_grad=True)  # noqa: E731
-    kinds = {"forward": lambda f: f, "forward and backward": slope, "double backward, all three passes": second,
-             "torch.func.grad": torch.func.grad}  # fmt: skip
+    kinds = {
+        "forward": lambda f: f,
+        "forward and backward": slope,
+        "double backward, all three passes": second,
+        "torch.func.grad": torch.func.grad,
+    }
     return {name: (over(kind(wrapped), make=make), over(kind(rosenbrock), make=make)) for name, kind in kinds.items()}
 
 
@@ -117,8 +121,12 @@ def jax_functions() -> Rows:
     inner, inner_slope, outer = jax.jit(wrapped), jax.jit(jax.grad(wrapped)), jax.grad(value)
     along = jax.jit(lambda x, v: jax.jvp(jax.grad(wrapped), (x,), (v,))[1])
     theirs, v = jax.jit(product), jnp.asarray(V)
-    pairs = {"forward": (wrapped, value), "forward in jit": (inner, value), "gradient": (jax.grad(wrapped), outer),
-             "gradient in jit": (inner_slope, slope)}  # fmt: skip
+    pairs = {
+        "forward": (wrapped, value),
+        "forward in jit": (inner, value),
+        "gradient": (jax.grad(wrapped), outer),
+        "gradient in jit": (inner_slope, slope),
+    }
     rows = {name: tuple(over(lambda x, f=f: wait(f(x)), make=jax.device_put) for f in pair) for name, pair in pairs.items()}
     rows["HVP in jit"] = tuple(over(lambda x, f=f: wait(f(x, v)), make=jax.device_put) for f in (along, theirs))
     return rows
@@ -163,10 +171,7 @@ def casadi_functions() -> Rows:
     external = nm.interop.casadi.external(steps, nm.spec(N, "f64"), name="steps")
     x = casadi.SX.sym("x", N)
     own = casadi.Function("own", [x], [x[1:] - x[:-1] ** 2])
-    return {
-        "forward": (over(external), over(own)),
-        "Jacobian": (over(_slope(external)), over(_slope(own))),
-    }
+    return {"forward": (over(external), over(own)), "Jacobian": (over(_slope(external)), over(_slope(own)))}
 
 
 def _slope(f: Any) -> Any:

@@ -99,8 +99,7 @@ def report_peers(titles: list[str], ours: list[dict[str, float]], found: list[Pe
     """The table: of each function the peer's time, and ours over it; then what did not work."""
     missing = sorted({peer.package for peer in PEERS.values() if not is_installed(peer.package)})
     if missing:
-        console.print(f"[dim]Peers that are not installed: {', '.join(missing)} "
-                      "(pip install 'nabla-mlir\\[bench-peers]')[/dim]")  # fmt: skip
+        console.print(f"[dim]Peers that are not installed: {', '.join(missing)} (pip install 'nabla-mlir\\[bench-peers]')[/dim]")
     present = [name for name in PEERS if any(name in of for peers in found for of in peers.times.values())]
     if not present:
         return

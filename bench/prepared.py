@@ -76,16 +76,25 @@ def measure(workload: Workload, quick: bool, out: Path) -> Result:
         count = int(row.split()[1]) if row.startswith("block") else 1
         if calls:
             times[row] = {side: t / count for side, t in interleaved(calls, quick).items()}
-    first = min(float(subprocess.run([sys.executable, HERE / "first.py", path], check=True, capture_output=True,
-                                     text=True).stdout) for _ in range(3))  # fmt: skip
+    first = min(
+        float(subprocess.run([sys.executable, HERE / "first.py", path], check=True, capture_output=True, text=True).stdout)
+        for _ in range(3)
+    )
     kept = sum(a.nbytes for a in jax.tree.leaves(linear))
-    return Result(workload.title, times, errors, {"nabla": seconds, "jax": jax_seconds}, cost["apply"].state_bytes, kept,
-                  cost["update"].peak_bytes, path.stat().st_size, first)  # fmt: skip
+    return Result(
+        workload.title,
+        times,
+        errors,
+        {"nabla": seconds, "jax": jax_seconds},
+        cost["apply"].state_bytes,
+        kept,
+        cost["update"].peak_bytes,
+        path.stat().st_size,
+        first,
+    )
 
 
-def _ours(
-    workload: Workload, args: tuple[Any, ...], v: Any, columns: dict[int, Any], path: Path
-) -> tuple[Calls, Any, float]:
+def _ours(workload: Workload, args: tuple[Any, ...], v: Any, columns: dict[int, Any], path: Path) -> tuple[Calls, Any, float]:
     """One artifact for each size of a block; the others entry points are those of the first."""
     import nabla_mlir as nm
     from nabla_mlir import runtime
@@ -151,12 +160,8 @@ def report(results: list[Result]) -> None:
     if any("torch" in sides for r in results for sides in r.times.values()):
         _ratios(results, "torch", "Time in µs, and ratio to torch.func on the CPU (less is better)")
     else:
-        console.print(
-            "[dim]torch.func: skipped, PyTorch is not installed (pip install 'nabla-mlir[bench-peers]')[/dim]"
-        )
-    table = Table(
-        title="Cost: bytes, and seconds to compile and from a file to the first product", title_justify="left"
-    )
+        console.print("[dim]torch.func: skipped, PyTorch is not installed (pip install 'nabla-mlir[bench-peers]')[/dim]")
+    table = Table(title="Cost: bytes, and seconds to compile and from a file to the first product", title_justify="left")
     for column in ("", "state", "JAX's residuals", "peak", "artifact", "compile", "JAX compile", "first"):
         table.add_column(column, justify="right" if table.columns else "left")
     for r in results:
@@ -177,9 +182,7 @@ def _ratios(results: list[Result], peer: str, title: str) -> None:
             cells += ["", ""] if ratio is None else [f"{r.ours(row) * 1e6:,.1f}", f"{ratio:.2f}"]
         table.add_row(r.title, *cells)
     found = [[x for r in results if (x := r.ratio(row, peer)) is not None] for row in rows]
-    table.add_row(
-        "[bold]geometric mean[/bold]", *(c for ratios in found for c in ("", f"{geometric_mean(ratios):.2f}"))
-    )
+    table.add_row("[bold]geometric mean[/bold]", *(c for ratios in found for c in ("", f"{geometric_mean(ratios):.2f}")))
     console.print(table)
 
 
@@ -191,8 +194,9 @@ def main() -> int:
         with console.status(f"{workload.title} ..."), jax.enable_x64(workload.is_wide()):
             results.append(measure(workload, options.quick, options.out))
         r = results[-1]
-        console.print(f"{r.title}: apply {r.ours('apply') * 1e6:,.1f} µs, ratio {r.ratio('apply'):.2f}, "
-                      f"error {r.errors['nabla']:.1e}")  # fmt: skip
+        console.print(
+            f"{r.title}: apply {r.ours('apply') * 1e6:,.1f} µs, ratio {r.ratio('apply'):.2f}, error {r.errors['nabla']:.1e}"
+        )
     report(results)
     save(options.out / "prepared.json", {"results": [asdict(r) for r in results]})
     ratios = {row: [r.ratio(row) for r in results] for row in ROWS if row not in ("value", "gradient")}

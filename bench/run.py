@@ -66,8 +66,10 @@ def main() -> int:
         results.append(result)
         bad = [f"{workload.title}: {note}" for note in result.notes]
         wrong += bad
-        console.print(f"{workload.title}: hvp {result.ours('hvp') * 1e6:,.0f} µs ({result.chosen['hvp']}), "
-                      f"JAX {result.times['hvp']['jax'] * 1e6:,.0f} µs, ratio {result.ratio('hvp'):.2f}")  # fmt: skip
+        console.print(
+            f"{workload.title}: hvp {result.ours('hvp') * 1e6:,.0f} µs ({result.chosen['hvp']}), "
+            f"JAX {result.times['hvp']['jax'] * 1e6:,.0f} µs, ratio {result.ratio('hvp'):.2f}"
+        )
     report(results)
     titles, places = [r.title for r in results], [r.place for r in results]
     seconds = [(r.ours("hvp"), r.times["hvp"]["jax"]) for r in results]
@@ -95,8 +97,11 @@ def run(workload: Workload, out: Path, quick: bool, machine: Machine) -> Result:
     truth = reference(workload, args, v)
     sides = {"nabla": ours.results, "jax": theirs.results}
     errors = {n: {side: relative_error(found[n], truth[n]) for side, found in sides.items()} for n in FUNCTIONS}
-    notes = [f"{name} differs from f64 by {e['nabla']:.1e}, JAX's by {e['jax']:.1e}"
-             for name, e in errors.items() if not e["nabla"] <= max(1e-3, 10 * e["jax"])]  # fmt: skip
+    notes = [
+        f"{name} differs from f64 by {e['nabla']:.1e}, JAX's by {e['jax']:.1e}"
+        for name, e in errors.items()
+        if not e["nabla"] <= max(1e-3, 10 * e["jax"])
+    ]
     times = {name: interleaved(ours.calls[name] | theirs.calls[name], quick) for name in FUNCTIONS}
     cold = {} if quick else cold_starts(workload, path, (args[0], v, *args[1:]))
     compile = {"nabla": ours.seconds, "jax": theirs.seconds}
@@ -104,8 +109,21 @@ def run(workload: Workload, out: Path, quick: bool, machine: Machine) -> Result:
     flops = ours.size.flops if ours.size else 0
     place = place_of(path, flops, theirs.xla, machine)
     peers = measure_peers(workload, truth, flops, out, quick)
-    return Result(workload.name, workload.title, times, ours.chosen, errors, sizes, compile, cold,
-                  path.stat().st_size, ours.barriers, place, peers, notes)  # fmt: skip
+    return Result(
+        workload.name,
+        workload.title,
+        times,
+        ours.chosen,
+        errors,
+        sizes,
+        compile,
+        cold,
+        path.stat().st_size,
+        ours.barriers,
+        place,
+        peers,
+        notes,
+    )
 
 
 def cold_starts(workload: Workload, path: Path, arguments: tuple[Any, ...]) -> dict[str, float]:
@@ -134,9 +152,7 @@ def report(results: list[Result]) -> None:
     for column in ("", "value", "", "gradient", "", "hvp", "JAX hvp", "", "driver", "other driver hvp"):
         table.add_column(column, justify="left" if column in ("driver",) or not table.columns else "right")
     for r in results:
-        cells = [
-            cell for name in FUNCTIONS for cell in (f"{r.ours(name) * 1e6:,.0f}", f"{r.ratio(name):.2f}")
-        ]
+        cells = [cell for name in FUNCTIONS for cell in (f"{r.ours(name) * 1e6:,.0f}", f"{r.ratio(name):.2f}")]
         cells.insert(5, f"{r.times['hvp']['jax'] * 1e6:,.0f}")
         other = next(t for driver, t in r.times["hvp"].items() if driver not in (r.chosen["hvp"], "jax"))
         table.add_row(r.title, *cells, r.chosen["hvp"], f"{other * 1e6:,.0f}")
@@ -144,19 +160,27 @@ def report(results: list[Result]) -> None:
     table.add_row("[bold]geometric mean[/bold]", "", means[0], "", means[1], "", "", means[2], "", "")
     console.print(table)
     table = Table(title="Cost (s), bytes of the artifact, and barriers that cut the hvp", title_justify="left")
-    for column in ("", "trace", "passes", "IREE", "share", "JAX compile", "ratio", "cold", "JAX cold", "ratio", "bytes",
-                   "barriers"):  # fmt: skip
+    for column in (
+        "",
+        "trace",
+        "passes",
+        "IREE",
+        "share",
+        "JAX compile",
+        "ratio",
+        "cold",
+        "JAX cold",
+        "ratio",
+        "bytes",
+        "barriers",
+    ):
         table.add_column(column, justify="right" if table.columns else "left")
     for r in results:
         ours, theirs = r.compile["nabla"], r.compile["jax"]["total"]
         row = [f"{ours[stage]:.3f}" for stage in ("trace", "passes", "compile")]
         row += [f"{(ours['trace'] + ours['passes']) / ours['compile']:.1%}"]
         row += [f"{theirs:.2f}", f"{ours['total'] / theirs:.2f}"]
-        row += (
-            [f"{r.cold['nabla']:.2f}", f"{r.cold['jax']:.2f}", f"{r.cold['nabla'] / r.cold['jax']:.2f}"]
-            if r.cold
-            else [""] * 3
-        )
+        row += [f"{r.cold['nabla']:.2f}", f"{r.cold['jax']:.2f}", f"{r.cold['nabla'] / r.cold['jax']:.2f}"] if r.cold else [""] * 3
         table.add_row(r.title, *row, f"{r.artifact:,}", str(r.barriers))
     console.print(table)
     _report_sizes(results)

@@ -212,18 +212,23 @@ def main(counts: list[int], rows: int) -> None:
     found = [on_dask(1, compiled(small), small, rounds=50, is_quick=is_quick) for is_quick in (True, False)]
     messages, tasks = (Costs(0.0, empty.product, empty.task, empty.worker, empty.background) for empty in found)
     for name, each in (("messages", messages), ("tasks", tasks)):
-        print(f"a product without work on one worker, by {name}: {ms(each.latency)}, of which client and scheduler compute "
-              f"{ms(each.task)} and the worker {ms(each.worker)}; each process takes {each.background:.1%} of a core")  # fmt: skip
+        print(
+            f"a product without work on one worker, by {name}: {ms(each.latency)}, of which client and scheduler compute "
+            f"{ms(each.task)} and the worker {ms(each.worker)}; each process takes {each.background:.1%} of a core"
+        )
     for count in counts:
         share = min(count, cores())
         single = float(np.median([timed(lambda: one @ w) for _ in range(9)]))
         for name, here, simulation in (
-            ("Dask", on_dask(count, source, shards), simulated), ("MPI", on_ranks(count, rows), simulated_ranks),
-        ):  # fmt: skip
+            ("Dask", on_dask(count, source, shards), simulated),
+            ("MPI", on_ranks(count, rows), simulated_ranks),
+        ):
             costs = replace(messages, shard=here.parts * share / SHARDS)
-            print(f"{count} of {name}: {ms(here.product)}, simulated {ms(simulation(costs, count, SHARDS, 4 * WIDTH, cores()))}; "
-                  f"the parts {ms(here.parts)}, over them {here.product / here.parts - 1:.1%}; one process {ms(single)}, "
-                  f"efficiency {single / here.product / share:.0%}")  # fmt: skip
+            print(
+                f"{count} of {name}: {ms(here.product)}, simulated {ms(simulation(costs, count, SHARDS, 4 * WIDTH, cores()))}; "
+                f"the parts {ms(here.parts)}, over them {here.product / here.parts - 1:.1%}; one process {ms(single)}, "
+                f"efficiency {single / here.product / share:.0%}"
+            )
     messages, tasks = (replace(each, shard=single / SHARDS) for each in (messages, tasks))
     for workers in (10, 100, 1000):
         for size in (1 << 10, 1 << 20, 1 << 26):

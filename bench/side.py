@@ -111,8 +111,12 @@ class Server:
         function = module[self.name]
         self.call = lambda: function(*arguments)
         dispatches = sum(d.count for d in dispatches_of(compiled.vmfb, module.entry_points[self.name]))
-        return {"seconds": seconds, "driver": module.driver_of(self.name), "dispatches": dispatches,
-                "barriers": barriers_of(lowered.module, compiled.target)}  # fmt: skip
+        return {
+            "seconds": seconds,
+            "driver": module.driver_of(self.name),
+            "dispatches": dispatches,
+            "barriers": barriers_of(lowered.module, compiled.target),
+        }
 
     def _build_jax(self, inputs: tuple[Any, ...]) -> dict[str, Any]:
         import jax

@@ -167,8 +167,17 @@ def measure(case: Case, peer: ModuleType | None, quick: bool) -> Result:
     g = case.function(jnp)
     wanted = jax.jvp(g if case.asked == "jacobian" else jax.grad(g), (jnp.asarray(x),), (jnp.asarray(v),))[1]
     error = float(np.linalg.norm(matrix.to_scipy() @ v - wanted) / np.linalg.norm(wanted))
-    result = Result(case.title, pattern.nnz, {"nabla": coloring.num_colors}, nm.sparse.lower_bound(pattern, kind),
-                    {"nabla": pattern_time}, {"nabla": color_time}, {}, error, pattern)  # fmt: skip
+    result = Result(
+        case.title,
+        pattern.nnz,
+        {"nabla": coloring.num_colors},
+        nm.sparse.lower_bound(pattern, kind),
+        {"nabla": pattern_time},
+        {"nabla": color_time},
+        {},
+        error,
+        pattern,
+    )
     if peer is not None and case.in_asdex:
         at = jnp.asarray(x)
         result.pattern["asdex"], known = best(lambda: getattr(peer, f"{case.asked}_sparsity")(g, at), quick)
@@ -213,8 +222,10 @@ def report(results: list[Result], has_peer: bool) -> None:
     title = "milliseconds for pattern and coloring, microseconds for an evaluation: ours / asdex's"
     table = Table("", "entries", "colors", "bound", "pattern", "coloring", "evaluation", "error", title=title, title_justify="left")
     for r in results:
-        shown = [" / ".join(f"{values[s] * unit:,.4g}" for s in ("nabla", "asdex") if s in values)
-                 for values, unit in ((r.pattern, 1e3), (r.coloring, 1e3), (r.evaluation, 1e6))]  # fmt: skip
+        shown = [
+            " / ".join(f"{values[s] * unit:,.4g}" for s in ("nabla", "asdex") if s in values)
+            for values, unit in ((r.pattern, 1e3), (r.coloring, 1e3), (r.evaluation, 1e6))
+        ]
         colors = " / ".join(str(r.colors[s]) for s in ("nabla", "asdex") if s in r.colors)
         table.add_row(r.title, f"{r.nnz:,}", colors, str(r.bound), *shown, f"{r.error:.0e}")
     console.print(table)

@@ -50,26 +50,39 @@ def torch_framework() -> Any:
         return carry, None if outs[0] is None else torch.stack(outs)
 
     names = SimpleNamespace(
-        **{name: getattr(torch, name) for name in (
-            "sqrt", "log", "exp", "sin", "cos", "tanh", "abs", "einsum", "where", "zeros", "eye", "cumsum", "diagonal")},
-        sum=axes(torch.sum), mean=axes(torch.mean), stack=lambda parts, axis: torch.stack(parts, dim=axis),
-        concatenate=lambda parts, axis=0: torch.cat(parts, dim=axis), cross=torch.linalg.cross,
+        **{
+            name: getattr(torch, name)
+            for name in ("sqrt", "log", "exp", "sin", "cos", "tanh", "abs", "einsum", "where", "zeros", "eye", "cumsum", "diagonal")
+        },
+        sum=axes(torch.sum),
+        mean=axes(torch.mean),
+        stack=lambda parts, axis: torch.stack(parts, dim=axis),
+        concatenate=lambda parts, axis=0: torch.cat(parts, dim=axis),
+        cross=torch.linalg.cross,
         split=lambda x, count, axis=0: torch.tensor_split(x, count, dim=axis),
-        maximum=lambda x, y: torch.clamp(x, min=y), linalg=SimpleNamespace(cholesky=torch.linalg.cholesky),
-    )  # fmt: skip
+        maximum=lambda x, y: torch.clamp(x, min=y),
+        linalg=SimpleNamespace(cholesky=torch.linalg.cholesky),
+    )
     nn = SimpleNamespace(
         **{name: getattr(functional, name) for name in ("softplus", "silu", "relu", "elu")},
-        tanh=torch.tanh, sigmoid=torch.sigmoid, gelu=lambda x: functional.gelu(x, approximate="tanh"),
+        tanh=torch.tanh,
+        sigmoid=torch.sigmoid,
+        gelu=lambda x: functional.gelu(x, approximate="tanh"),
         softmax=lambda x, axis=-1: torch.softmax(x, dim=axis),
         log_softmax=lambda x: torch.log_softmax(x, dim=-1),
         # functional.one_hot cannot be traced
         one_hot=lambda labels, count, dtype=None: torch.eye(count, dtype=dtype)[labels.long()],
-    )  # fmt: skip
+    )
     return SimpleNamespace(
-        np=names, nn=nn, scan=scan, conv=conv, max_pool=pool("max"), avg_pool=pool("avg"),
+        np=names,
+        nn=nn,
+        scan=scan,
+        conv=conv,
+        max_pool=pool("max"),
+        avg_pool=pool("avg"),
         logsumexp=lambda x, axis: torch.logsumexp(x, dim=axis),
         solve_lower=lambda a, b: torch.linalg.solve_triangular(a, b[:, None], upper=False)[:, 0],
-    )  # fmt: skip
+    )
 
 
 def torch_functions(workload: Workload) -> dict[str, Callable[..., Any]]:

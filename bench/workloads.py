@@ -132,8 +132,12 @@ def mixture(fw: Any) -> Function:
 
 
 def _mixture_inputs() -> tuple[Any, ...]:
-    params = {"means": normal(25, 10), "roots": normal(25, 10, 10, scale=0.3) + np.eye(10, dtype=np.float32),
-              "diagonal": np.exp(normal(25, 10, scale=0.1)), "weights": normal(25)}  # fmt: skip
+    params = {
+        "means": normal(25, 10),
+        "roots": normal(25, 10, 10, scale=0.3) + np.eye(10, dtype=np.float32),
+        "diagonal": np.exp(normal(25, 10, scale=0.1)),
+        "weights": normal(25),
+    }
     return params, normal(1000, 10, seed=1)
 
 
@@ -158,8 +162,12 @@ def transformer(fw: Any) -> Function:
 
 def _transformer_inputs() -> tuple[Any, ...]:
     params = {name: normal(64, 4, 16, scale=0.125, seed=i) for i, name in enumerate("qkv")}
-    params |= {"o": normal(4, 16, 64, scale=0.125), "up": normal(64, 256, scale=0.125),
-               "down": normal(256, 64, scale=0.06), "out": normal(64, 65, scale=0.1)}  # fmt: skip
+    params |= {
+        "o": normal(4, 16, 64, scale=0.125),
+        "up": normal(64, 256, scale=0.125),
+        "down": normal(256, 64, scale=0.06),
+        "out": normal(64, 65, scale=0.1),
+    }
     mask = np.where(np.tri(64, dtype=bool), 0, -1e9).astype(np.float32)
     return params, normal(4, 64, 64), mask, np.arange(4 * 64, dtype=np.int32).reshape(4, 64) % 65
 
@@ -189,8 +197,7 @@ def orbit(fw: Any) -> Function:
 
     def slope(rates: Any, y: Any) -> Any:
         prey, hunters = y[..., 0], y[..., 1]
-        return fw.np.stack([rates[0] * prey - rates[1] * prey * hunters, rates[2] * prey * hunters - rates[3] * hunters],
-                           axis=-1)  # fmt: skip
+        return fw.np.stack([rates[0] * prey - rates[1] * prey * hunters, rates[2] * prey * hunters - rates[3] * hunters], axis=-1)
 
     def loss(rates: Any, start: Any, observed: Any) -> Any:
         def step(y: Any, seen: Any) -> Any:

@@ -123,14 +123,25 @@ def _system() -> tuple[Any, ...]:
 
 
 DYNAMICS = (
-    Workload("lorenz", "Lorenz fit, 500 steps", lorenz,
-             lambda: (np.array([10, 28, 8 / 3], np.float32), np.ones(3, np.float32), normal(500, 3))),
-    Workload("neural-flow", "neural flow, 30 Runge-Kutta steps", neural_flow,
-             lambda: ({"in": dense(4, 24), "out": dense(24, 4)}, normal(64, 4), normal(64, 4, seed=1))),
-    Workload("cart-pole", "cart-pole, 60 forces", cart_pole,
-             lambda: (normal(60, scale=0.1), np.array([0, 0, 0.1, 0], np.float32))),
+    Workload(
+        "lorenz",
+        "Lorenz fit, 500 steps",
+        lorenz,
+        lambda: (np.array([10, 28, 8 / 3], np.float32), np.ones(3, np.float32), normal(500, 3)),
+    ),
+    Workload(
+        "neural-flow",
+        "neural flow, 30 Runge-Kutta steps",
+        neural_flow,
+        lambda: ({"in": dense(4, 24), "out": dense(24, 4)}, normal(64, 4), normal(64, 4, seed=1)),
+    ),
+    Workload("cart-pole", "cart-pole, 60 forces", cart_pole, lambda: (normal(60, scale=0.1), np.array([0, 0, 0.1, 0], np.float32))),
     Workload("kalman", "Kalman filter, 100 steps", kalman, _system),
-    Workload("hidden-states", "hidden Markov model, 10 states, 200 steps", hidden_states,
-             lambda: ({"moves": normal(10, 10), "emits": normal(10, 20), "start": normal(10)}, integers(20, 200))),
+    Workload(
+        "hidden-states",
+        "hidden Markov model, 10 states, 200 steps",
+        hidden_states,
+        lambda: ({"moves": normal(10, 10), "emits": normal(10, 20), "start": normal(10)}, integers(20, 200)),
+    ),
     Workload("burgers", "Burgers equation, 128 x 100 steps", burgers, lambda: (normal(128), normal(128, seed=1))),
-)  # fmt: skip
+)

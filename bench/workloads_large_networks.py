@@ -41,8 +41,12 @@ def _block_inputs(width: int, heads: int, seed: int) -> dict[str, Any]:
     one = lambda i: normal(width, heads, width // heads, scale=width**-0.5, seed=4 * seed + i)  # noqa: E731
     layer = {name: one(i) for i, name in enumerate("qkv")}
     layer["o"] = normal(heads, width // heads, width, scale=width**-0.5, seed=seed)
-    return layer | {"up": dense(width, 4 * width), "down": dense(4 * width, width), "first": _scales(width),
-                    "second": _scales(width)}  # fmt: skip
+    return layer | {
+        "up": dense(width, 4 * width),
+        "down": dense(4 * width, width),
+        "first": _scales(width),
+        "second": _scales(width),
+    }
 
 
 def _likelihood(fw: Any, scores: Any, labels: Any) -> Any:
@@ -67,9 +71,12 @@ def gpt(fw: Any) -> Function:
 
 def gpt_inputs(layers: int, width: int, tokens: int, batch: int, words: int) -> Callable[[], tuple[Any, ...]]:
     def inputs() -> tuple[Any, ...]:
-        params = {"words": normal(words, width, scale=0.05), "places": normal(tokens, width, scale=0.05),
-                  "layers": [_block_inputs(width, max(width // 64, 1), i) for i in range(layers)],
-                  "last": _scales(width)}  # fmt: skip
+        params = {
+            "words": normal(words, width, scale=0.05),
+            "places": normal(tokens, width, scale=0.05),
+            "layers": [_block_inputs(width, max(width // 64, 1), i) for i in range(layers)],
+            "last": _scales(width),
+        }
         mask = np.where(np.tri(tokens, dtype=bool), 0, -1e9).astype(np.float32)
         text = integers(words, batch, tokens + 1)
         return params, np.ascontiguousarray(text[:, :-1]), np.ascontiguousarray(text[:, 1:]), mask
@@ -148,8 +155,13 @@ def vit(fw: Any) -> Function:
 
 
 def _vit_inputs() -> tuple[Any, ...]:
-    params = {"in": dense(48, 192), "places": normal(64, 192, scale=0.1), "layers": [_block_inputs(192, 3, i) for i in range(6)],
-              "last": _scales(192), "out": dense(192, 10)}  # fmt: skip
+    params = {
+        "in": dense(48, 192),
+        "places": normal(64, 192, scale=0.1),
+        "layers": [_block_inputs(192, 3, i) for i in range(6)],
+        "last": _scales(192),
+        "out": dense(192, 10),
+    }
     return params, normal(16, 32, 32, 3), integers(10, 16)
 
 
@@ -170,8 +182,14 @@ def mixer(fw: Any) -> Function:
 
 def mixer_inputs(layers: int) -> Callable[[], tuple[Any, ...]]:
     def inputs() -> tuple[Any, ...]:
-        layer = lambda: {"first": _scales(256), "second": _scales(256), "in": dense(64, 128), "back": dense(128, 64),  # noqa: E731
-                         "up": dense(256, 512), "down": dense(512, 256)}  # fmt: skip
+        layer = lambda: {  # noqa: E731
+            "first": _scales(256),
+            "second": _scales(256),
+            "in": dense(64, 128),
+            "back": dense(128, 64),
+            "up": dense(256, 512),
+            "down": dense(512, 256),
+        }
         return {"layers": [layer() for _ in range(layers)], "out": dense(256, 10)}, normal(16, 64, 256), integers(10, 16)
 
     return inputs
@@ -246,8 +264,9 @@ def messages(fw: Any) -> Function:
 
 def _messages_inputs() -> tuple[Any, ...]:
     nodes, edges, width = 5_000, 50_000, 64
-    layer = lambda i: {name: normal(width, width, scale=width**-0.5, seed=3 * i + k)  # noqa: E731
-                       for k, name in enumerate(("from", "to", "out"))}  # fmt: skip
+    layer = lambda i: {  # noqa: E731
+        name: normal(width, width, scale=width**-0.5, seed=3 * i + k) for k, name in enumerate(("from", "to", "out"))
+    }
     layers = [layer(i) | {"b": normal(width, scale=0.1), "scales": _scales(width)} for i in range(3)]
     ends = integers(nodes, 2, edges)
     return {"layers": layers, "out": dense(width, 10)}, normal(nodes, width), ends[0].copy(), ends[1].copy(), integers(10, nodes)
@@ -261,8 +280,12 @@ NETWORKS = (
     Workload("resnet", "ResNet-18 blocks, batch 8", resnet, _resnet_inputs),
     Workload("vit", "ViT 6x192, batch 16", vit, _vit_inputs),
     Workload("mixer", "mixer, 12 layers, batch 16", mixer, mixer_inputs(12)),
-    Workload("unet", "U-Net 32-64-128, 8x32x32", unet,
-             lambda: (_unet_params(32, 64, 128), normal(8, 32, 32, 3), normal(8, 32, 32, 3, seed=1))),
+    Workload(
+        "unet",
+        "U-Net 32-64-128, 8x32x32",
+        unet,
+        lambda: (_unet_params(32, 64, 128), normal(8, 32, 32, 3), normal(8, 32, 32, 3, seed=1)),
+    ),
     Workload("diffusion", "diffusion loss, 8x32x32", diffusion, _diffusion_inputs),
     Workload("messages", "graph network, 50,000 edges", messages, _messages_inputs),
-)  # fmt: skip
+)

@@ -33,9 +33,7 @@ def rotary(fw: Any) -> Function:
             x = x + fw.np.einsum("bghts,bsgd->btghd", scores, v).reshape(batch, tokens, width) @ p["o"]
             y = _root_norm(fw, x, p["second"])
             x = x + (fw.nn.silu(y @ p["gate"]) * (y @ p["up"])) @ p["down"]
-        return net.cross_entropy(
-            fw, (_root_norm(fw, x, params["last"]) @ params["table"].T).reshape(batch * tokens, -1), labels
-        )
+        return net.cross_entropy(fw, (_root_norm(fw, x, params["last"]) @ params["table"].T).reshape(batch * tokens, -1), labels)
 
     return loss
 
@@ -43,13 +41,19 @@ def rotary(fw: Any) -> Function:
 def _rotary_inputs() -> tuple[Any, ...]:
     width, inner, tokens = 256, 683, 128
     layers = [
-        {"first": 1 + normal(width, scale=0.1), "second": 1 + normal(width, scale=0.1),
-         "q": normal(width, width, scale=0.06, seed=i),
-         "k": normal(width, 128, scale=0.06, seed=i), "v": normal(width, 128, scale=0.06, seed=i + 9),
-         "o": normal(width, width, scale=0.03, seed=i + 9), "gate": normal(width, inner, scale=0.06, seed=i),
-         "up": normal(width, inner, scale=0.06, seed=i + 9), "down": normal(inner, width, scale=0.03, seed=i)}
+        {
+            "first": 1 + normal(width, scale=0.1),
+            "second": 1 + normal(width, scale=0.1),
+            "q": normal(width, width, scale=0.06, seed=i),
+            "k": normal(width, 128, scale=0.06, seed=i),
+            "v": normal(width, 128, scale=0.06, seed=i + 9),
+            "o": normal(width, width, scale=0.03, seed=i + 9),
+            "gate": normal(width, inner, scale=0.06, seed=i),
+            "up": normal(width, inner, scale=0.06, seed=i + 9),
+            "down": normal(inner, width, scale=0.03, seed=i),
+        }
         for i in range(4)
-    ]  # fmt: skip
+    ]
     angles = np.outer(np.arange(tokens), 1e4 ** (-np.arange(32) / 32))
     hidden = np.where(np.tri(tokens, dtype=bool), 0, -1e9).astype(np.float32)
     params = {"table": normal(2048, width, scale=0.05), "layers": layers, "last": 1 + normal(width, scale=0.1)}
@@ -143,13 +147,7 @@ def wave(fw: Any) -> Function:
 
         def step(state: Any, strength: Any) -> Any:
             before, now = state
-            spread = (
-                fw.np.roll(now, 1, 0)
-                + fw.np.roll(now, -1, 0)
-                + fw.np.roll(now, 1, 1)
-                + fw.np.roll(now, -1, 1)
-                - 4 * now
-            )
+            spread = fw.np.roll(now, 1, 0) + fw.np.roll(now, -1, 0) + fw.np.roll(now, 1, 1) + fw.np.roll(now, -1, 1) - 4 * now
             after = 2 * now - before + square * spread + strength * source
             return (now, after), after[8, ::4]
 
@@ -192,12 +190,7 @@ def ratings(fw: Any) -> Function:
 
 def _ratings_inputs() -> tuple[Any, ...]:
     n, m, count = 20_000, 5_000, 500_000
-    params = {
-        "rows": normal(n, 32, scale=0.2),
-        "columns": normal(m, 32, scale=0.2),
-        "row": normal(n),
-        "column": normal(m),
-    }
+    params = {"rows": normal(n, 32, scale=0.2), "columns": normal(m, 32, scale=0.2), "row": normal(n), "column": normal(m)}
     return params, integers(n, count), integers(m, count), normal(count)
 
 
@@ -253,10 +246,7 @@ def depthwise(fw: Any) -> Function:
 
 
 def _depthwise_inputs() -> tuple[Any, ...]:
-    params = [
-        {"window": normal(7, 7, 1, 64, scale=0.1, seed=i), "up": dense(64, 256), "down": dense(256, 64)}
-        for i in range(3)
-    ]
+    params = [{"window": normal(7, 7, 1, 64, scale=0.1, seed=i), "up": dense(64, 256), "down": dense(256, 64)} for i in range(3)]
     return params, normal(8, 28, 28, 64), normal(8, 28, 28, 64, seed=1)
 
 
@@ -300,8 +290,12 @@ OTHERS = (
     Workload("rays", "radiance field, 128 rays of 48", rays, _rays_inputs),
     Workload("vortices", "vorticity 128x128, 30 steps of FFT", vortices, _vortices_inputs),
     Workload("fluid", "Lennard-Jones, 250,000 pairs", fluid, _fluid_inputs),
-    Workload("wave", "wave equation 192x192, 150 steps", wave,
-             lambda: (1 + normal(192, 192, scale=0.05), normal(192, 192, scale=0.1), normal(150, 48), normal(150))),
+    Workload(
+        "wave",
+        "wave equation 192x192, 150 steps",
+        wave,
+        lambda: (1 + normal(192, 192, scale=0.05), normal(192, 192, scale=0.1), normal(150, 48), normal(150)),
+    ),
     Workload("coupling", "normalising flow, 8 couplings, batch 1024", coupling, _coupling_inputs),
     Workload("ratings", "500,000 ratings, 32 factors", ratings, _ratings_inputs),
     Workload("clusters", "50 normal distributions, 50,000x16", clusters, _clusters_inputs),
@@ -309,6 +303,5 @@ OTHERS = (
     Workload("depthwise", "depthwise 7x7 blocks, 8x28x28x64", depthwise, _depthwise_inputs),
     Workload("gru-large", "GRU 128, 200 steps x 32", net.gated("gru"), net.gated_inputs(200, 32, 128, 128, 3)),
     Workload("filters", "64 Kalman filters of 200 steps", filters, _filters_inputs),
-    Workload("transport-large", "optimal transport 600x800, 20 steps", transport,
-             lambda: (normal(600, 3), normal(800, 3, seed=1))),
-)  # fmt: skip
+    Workload("transport-large", "optimal transport 600x800, 20 steps", transport, lambda: (normal(600, 3), normal(800, 3, seed=1))),
+)

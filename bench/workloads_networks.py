@@ -72,16 +72,23 @@ def images(kind: str) -> Callable[[Any], Function]:
 
 def image_inputs(batch: int, size: int, channels: int, window: int = 3) -> Callable[[], tuple[Any, ...]]:
     def inputs() -> tuple[Any, ...]:
-        params = {"a": normal(window, window, 3, channels, scale=0.2), "out": dense(2 * channels, 10),
-                  "b": normal(window, window, channels, 2 * channels, scale=0.1)}  # fmt: skip
+        params = {
+            "a": normal(window, window, 3, channels, scale=0.2),
+            "out": dense(2 * channels, 10),
+            "b": normal(window, window, channels, 2 * channels, scale=0.1),
+        }
         return params, normal(batch, size, size, 3), integers(10, batch)
 
     return inputs
 
 
 def separable_inputs() -> tuple[Any, ...]:
-    params = {"a": normal(1, 1, 3, 24, scale=0.4), "deep": normal(3, 3, 1, 24, scale=0.3), "b": normal(1, 1, 24, 32, scale=0.2),
-              "out": dense(32, 10)}  # fmt: skip
+    params = {
+        "a": normal(1, 1, 3, 24, scale=0.4),
+        "deep": normal(3, 3, 1, 24, scale=0.3),
+        "b": normal(1, 1, 24, 32, scale=0.2),
+        "out": dense(32, 10),
+    }
     return params, normal(8, 24, 24, 3), integers(10, 8)
 
 
@@ -116,8 +123,11 @@ def gated(kind: str) -> Callable[[Any], Function]:
 
 def gated_inputs(steps: int, batch: int, features: int, hidden: int, gates: int) -> Callable[[], tuple[Any, ...]]:
     def inputs() -> tuple[Any, ...]:
-        params = {"x": normal(features, gates * hidden, scale=0.2), "h": normal(hidden, gates * hidden, scale=0.1),
-                  "b": normal(gates * hidden)}  # fmt: skip
+        params = {
+            "x": normal(features, gates * hidden, scale=0.2),
+            "h": normal(hidden, gates * hidden, scale=0.1),
+            "b": normal(gates * hidden),
+        }
         return params, normal(batch, hidden), normal(steps, batch, features)
 
     return inputs

@@ -190,8 +190,12 @@ def option(fw: Any) -> Function:
 def _clusters(points: int, axes: int, components: int) -> Callable[[], tuple[Any, ...]]:
     def inputs() -> tuple[Any, ...]:
         roots = normal(components, axes, axes, scale=0.3) + np.eye(axes, dtype=np.float32)
-        params = {"means": normal(components, axes), "roots": roots, "weights": normal(components),
-                  "diagonal": np.exp(normal(components, axes, scale=0.1))}  # fmt: skip
+        params = {
+            "means": normal(components, axes),
+            "roots": roots,
+            "weights": normal(components),
+            "diagonal": np.exp(normal(components, axes, scale=0.1)),
+        }
         return params, normal(points, axes, seed=1)
 
     return inputs
@@ -202,32 +206,67 @@ SWEEP = (
     Workload("mixture-20", "Gaussian mixture 500x20, 50", mixture, _clusters(500, 20, 50)),
     Workload("mixture-2", "Gaussian mixture 2000x2, 5", mixture, _clusters(2000, 2, 5)),
     Workload("pairs", "Rosenbrock of pairs, n=10⁵", pairs, lambda: (normal(100000, scale=0.5),)),
-    Workload("options", "Hessians of 5000 options", option, mapped=True, inputs=lambda: (
-        np.abs(normal(5000, 4, scale=0.1)) + np.array([1, 0.2, 0.02, 1], np.float32), np.float32(1))),
-    Workload("softmax", "softmax regression 2000x50, 10", softmax_regression,
-             lambda: (dense(50, 10), normal(2000, 50), integers(10, 2000))),
+    Workload(
+        "options",
+        "Hessians of 5000 options",
+        option,
+        mapped=True,
+        inputs=lambda: (np.abs(normal(5000, 4, scale=0.1)) + np.array([1, 0.2, 0.02, 1], np.float32), np.float32(1)),
+    ),
+    Workload(
+        "softmax",
+        "softmax regression 2000x50, 10",
+        softmax_regression,
+        lambda: (dense(50, 10), normal(2000, 50), integers(10, 2000)),
+    ),
     Workload("poisson", "Poisson regression 5000x100", _likelihood(lambda fw, s, y: fw.np.exp(s) - y * s), _rows(5000, 100, True)),
-    Workload("negative-binomial", "negative binomial 3000x60",
-             _likelihood(lambda fw, s, y: (y + 2.0) * fw.np.log(1 + 0.5 * fw.np.exp(s)) - y * s), _rows(3000, 60, True)),
+    Workload(
+        "negative-binomial",
+        "negative binomial 3000x60",
+        _likelihood(lambda fw, s, y: (y + 2.0) * fw.np.log(1 + 0.5 * fw.np.exp(s)) - y * s),
+        _rows(3000, 60, True),
+    ),
     Workload("huber", "Huber regression 3000x80", _likelihood(_huber), _rows(3000, 80)),
-    Workload("student", "Student-t regression 4000x30",
-             _likelihood(lambda fw, s, y: 2.5 * fw.np.log1p((s - y) ** 2 / 4)), _rows(4000, 30)),
+    Workload(
+        "student",
+        "Student-t regression 4000x30",
+        _likelihood(lambda fw, s, y: 2.5 * fw.np.log1p((s - y) ** 2 / 4)),
+        _rows(4000, 30),
+    ),
     Workload("odd-logistic", "logistic 1797x65", _likelihood(lambda fw, s, y: fw.nn.softplus(-y * s)), _rows(1797, 65)),
     Workload("wide-logistic", "logistic 100x5000", _likelihood(lambda fw, s, y: fw.nn.softplus(-y * s)), _rows(100, 5000)),
-    Workload("cox", "Cox model 1000x40", cox,
-             lambda: (normal(40, scale=0.1), normal(1000, 40), (normal(1000) > 0) + np.float32(0))),
-    Workload("factorisation", "matrix factorisation 300x200, 10", factorisation,
-             lambda: ({"u": normal(300, 10), "v": normal(200, 10), "a": normal(300), "b": normal(200)}, normal(300, 200),
-                      (normal(300, 200, seed=2) > 0.5) + np.float32(0))),
+    Workload(
+        "cox", "Cox model 1000x40", cox, lambda: (normal(40, scale=0.1), normal(1000, 40), (normal(1000) > 0) + np.float32(0))
+    ),
+    Workload(
+        "factorisation",
+        "matrix factorisation 300x200, 10",
+        factorisation,
+        lambda: (
+            {"u": normal(300, 10), "v": normal(200, 10), "a": normal(300), "b": normal(200)},
+            normal(300, 200),
+            (normal(300, 200, seed=2) > 0.5) + np.float32(0),
+        ),
+    ),
     Workload("pca", "PCA 1000x100, 8", pca, lambda: (normal(100, 8, scale=0.1), normal(1000, 100))),
-    Workload("kernel-ridge", "kernel ridge n=200", kernel_ridge,
-             lambda: ({"scales": normal(5, scale=0.1), "alpha": normal(200, scale=0.1)}, normal(200, 5), normal(200, seed=1))),
-    Workload("autoencoder", "autoencoder 256-64, batch 100", net.autoencoder,
-             lambda: ({"in": dense(256, 64), "out": dense(64, 256)}, np.abs(normal(100, 256)))),
-    Workload("gelu", "gelu and layer norm 64-128-128-10, batch 256", net.layers("gelu", "layer"),
-             net.layer_inputs(256, 64, 128, 128, 10)),
-    Workload("relu", "relu and batch norm 50-100-100-10, batch 200", net.layers("relu", "batch"),
-             net.layer_inputs(200, 50, 100, 100, 10)),
+    Workload(
+        "kernel-ridge",
+        "kernel ridge n=200",
+        kernel_ridge,
+        lambda: ({"scales": normal(5, scale=0.1), "alpha": normal(200, scale=0.1)}, normal(200, 5), normal(200, seed=1)),
+    ),
+    Workload(
+        "autoencoder",
+        "autoencoder 256-64, batch 100",
+        net.autoencoder,
+        lambda: ({"in": dense(256, 64), "out": dense(64, 256)}, np.abs(normal(100, 256))),
+    ),
+    Workload(
+        "gelu", "gelu and layer norm 64-128-128-10, batch 256", net.layers("gelu", "layer"), net.layer_inputs(256, 64, 128, 128, 10)
+    ),
+    Workload(
+        "relu", "relu and batch norm 50-100-100-10, batch 200", net.layers("relu", "batch"), net.layer_inputs(200, 50, 100, 100, 10)
+    ),
     Workload("deep", "tanh, six layers of 32, batch 64", net.layers("tanh"), net.layer_inputs(64, 20, 32, 32, 32, 32, 32, 5)),
     Workload("large", "relu 512-512-512-10, batch 256", net.layers("relu"), net.layer_inputs(256, 512, 512, 512, 10)),
     Workload("tiny", "tanh 4-8-3, batch 16", net.layers("tanh"), net.layer_inputs(16, 4, 8, 3)),
@@ -249,15 +288,34 @@ SWEEP = (
     Workload("rosenbrock-100", "Rosenbrock n=100", rosenbrock, lambda: (normal(100, scale=0.5),)),
     Workload("rosenbrock-1e5", "Rosenbrock n=10⁵", rosenbrock, lambda: (normal(100000, scale=0.5),)),
     Workload("tucker", "Tucker decomposition 20x24x28", tucker, _tensor),
-    Workload("graph", "graph convolution 200", net.graph,
-             lambda: ({"in": dense(50, 32), "out": dense(32, 7)}, normal(200, 200, scale=0.07), normal(200, 50), integers(7, 200))),
+    Workload(
+        "graph",
+        "graph convolution 200",
+        net.graph,
+        lambda: ({"in": dense(50, 32), "out": dense(32, 7)}, normal(200, 200, scale=0.07), normal(200, 50), integers(7, 200)),
+    ),
     Workload("transport", "optimal transport 64x64, 20 steps", transport, lambda: (normal(64, 3), normal(64, 3, seed=1))),
-    Workload("contrast", "contrastive loss 128x64", net.contrast,
-             lambda: ({"w": normal(64, 32, scale=0.15)}, normal(128, 64), normal(128, 64, seed=1))),
-    Workload("neural-ode", "neural ODE, 20 steps", net.neural_ode,
-             lambda: ({"in": dense(8, 32), "out": dense(32, 8)}, normal(32, 8), normal(32, 8, seed=1))),
+    Workload(
+        "contrast",
+        "contrastive loss 128x64",
+        net.contrast,
+        lambda: ({"w": normal(64, 32, scale=0.15)}, normal(128, 64), normal(128, 64, seed=1)),
+    ),
+    Workload(
+        "neural-ode",
+        "neural ODE, 20 steps",
+        net.neural_ode,
+        lambda: ({"in": dense(8, 32), "out": dense(32, 8)}, normal(32, 8), normal(32, 8, seed=1)),
+    ),
     Workload("heads", "three heads of attention 8x32x48", net.heads, net.head_inputs),
-    Workload("process-64", "Gaussian process, n=64", gaussian_process,
-             lambda: ({"scales": normal(6, scale=0.1) + np.float32(0.5), "noise": np.float32(-1), "height": np.float32(0.1)},
-                      normal(64, 6), normal(64, seed=1))),
-)  # fmt: skip
+    Workload(
+        "process-64",
+        "Gaussian process, n=64",
+        gaussian_process,
+        lambda: (
+            {"scales": normal(6, scale=0.1) + np.float32(0.5), "noise": np.float32(-1), "height": np.float32(0.1)},
+            normal(64, 6),
+            normal(64, seed=1),
+        ),
+    ),
+)

@@ -134,14 +134,7 @@ def run_deployed(path: Path, inputs: dict[str, np.ndarray], point: Any) -> tuple
     """The result of a process of its own, its time from the first line on, and with Python's own start."""
     given, found = path.parent / "inputs.npz", path.parent / "outputs.npz"
     np.savez(given, **inputs)
-    command = [
-        sys.executable,
-        str(Path(__file__).with_name("deployed.py")),
-        str(path),
-        point.name,
-        str(given),
-        str(found),
-    ]
+    command = [sys.executable, str(Path(__file__).with_name("deployed.py")), str(path), point.name, str(given), str(found)]
     start = time.perf_counter()
     result = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
     seconds = time.perf_counter() - start
@@ -170,9 +163,14 @@ def train(show: Display, module: Any, params: Any, data: Any, test_x: np.ndarray
             say(f"loss {intermediate_result.fun:.5f} after {calls['gradient']} gradients and {calls['hvp']} products")
 
         result = minimize(
-            lambda x: float(value(x)[0]), _flat(params), jac=gradient, hessp=hvp, method="trust-ncg",
-            callback=progress, options={"gtol": 1e-6, "maxiter": 300},
-        )  # fmt: skip
+            lambda x: float(value(x)[0]),
+            _flat(params),
+            jac=gradient,
+            hessp=hvp,
+            method="trust-ncg",
+            callback=progress,
+            options={"gtol": 1e-6, "maxiter": 300},
+        )
     trained = _like(params, result.x)
     norm = np.linalg.norm(result.jac)
     show.print(f"    gradient norm {norm:.1e} after {result.nit} steps, {calls['hvp']} Hessian-vector products")
@@ -186,14 +184,14 @@ def report(show: Display, measured: dict[str, float], module: Any, path: Path, p
     """The numbers of this run."""
     device = runtime.device(module.driver)
     x, resident = optree.tree_map(lambda a: runtime.Array.from_numpy(np.asarray(a), device), (params, data))
-    times = {name: _time(lambda name=name, first=first: module[name](*first, *resident))
-             for name, first in {"value": (x,), "gradient": (x,), "hvp": (x, x)}.items()}  # fmt: skip
+    times = {
+        name: _time(lambda name=name, first=first: module[name](*first, *resident))
+        for name, first in {"value": (x,), "gradient": (x,), "hvp": (x, x)}.items()
+    }
     rows = [(name, duration(seconds)) for name, seconds in (measured | times).items()]
     rows.insert(2, ("artifact", f"{path.stat().st_size:,} bytes"))
     rows.append(("hvp / gradient", f"{times['hvp'] / times['gradient']:.2f}"))
-    show.table(
-        f"Measured in this run ({module.driver}, f64, {len(data[0])} images, {_flat(params).size} parameters)", rows
-    )
+    show.table(f"Measured in this run ({module.driver}, f64, {len(data[0])} images, {_flat(params).size} parameters)", rows)
 
 
 def _flat(tree: Any) -> np.ndarray:

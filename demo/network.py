@@ -22,9 +22,7 @@ def logits(params: Any, images: Any) -> Any:
 
 def loss(params: Any, images: Any, labels: Any, l2: Any) -> Any:
     """Mean cross-entropy plus l2/2 times the sum of the squared weights."""
-    likelihood = nnp.sum(
-        nn.log_softmax(logits(params, images)) * nn.one_hot(labels, DIGITS, dtype=images.dtype), axis=1
-    )
+    likelihood = nnp.sum(nn.log_softmax(logits(params, images)) * nn.one_hot(labels, DIGITS, dtype=images.dtype), axis=1)
     weights = nnp.sum(params["hidden"]["w"] ** 2) + nnp.sum(params["out"]["w"] ** 2)
     return -nnp.mean(likelihood) + l2 / 2 * weights
 

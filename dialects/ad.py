@@ -52,8 +52,7 @@ class _Derivative(Differentiated):
         operands = [v.type for v in self.op.operands]
         if operands[: len(arguments)] != arguments:
             raise self.error(
-                f"one operand for each of the {len(arguments)} arguments of its body, of the same type, "
-                f"got {types_text(operands)}"
+                f"one operand for each of the {len(arguments)} arguments of its body, of the same type, got {types_text(operands)}"
             )
         got = operands[len(arguments) :]
         if got != seeds:
@@ -88,11 +87,7 @@ class JvpOp(_Derivative):
 
     @staticmethod
     def build(
-        primals: Sequence[ir.Value],
-        tangents: Sequence[ir.Value],
-        block: ir.Block,
-        wrt: Sequence[int],
-        of: Sequence[int],
+        primals: Sequence[ir.Value], tangents: Sequence[ir.Value], block: ir.Block, wrt: Sequence[int], of: Sequence[int]
     ) -> JvpOp:
         """Makes the operation at the insertion point; `block` is moved into it."""
         outs = [v.type for v in block.operations[len(block.operations) - 1].operation.operands]
@@ -113,11 +108,7 @@ class VjpOp(_Derivative):
 
     @staticmethod
     def build(
-        primals: Sequence[ir.Value],
-        cotangents: Sequence[ir.Value],
-        block: ir.Block,
-        wrt: Sequence[int],
-        of: Sequence[int],
+        primals: Sequence[ir.Value], cotangents: Sequence[ir.Value], block: ir.Block, wrt: Sequence[int], of: Sequence[int]
     ) -> VjpOp:
         """Makes the operation at the insertion point; `block` is moved into it."""
         outs = [v.type for v in block.operations[len(block.operations) - 1].operation.operands]
@@ -133,9 +124,7 @@ class VjpOp(_Derivative):
 
 STOP_GRADIENT = "ad.stop_gradient"
 # Elementwise operations, each with the number of its operands.
-GUARDS = {
-    "ad.product": 2, "ad.quotient": 2, "ad.slope": 2, "ad.radial": 2, "ad.root": 1, "ad.hypot": 2, "ad.power_log": 2,
-}  # fmt: skip
+GUARDS = {"ad.product": 2, "ad.quotient": 2, "ad.slope": 2, "ad.radial": 2, "ad.root": 1, "ad.hypot": 2, "ad.power_log": 2}
 DEGREES = ("ad.slope", "ad.root", "ad.power_log")  # those with the attribute `degree`
 
 

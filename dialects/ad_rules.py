@@ -30,9 +30,7 @@ class RuleOp(RegionOp):
     def verify_regions(self) -> tuple[Types, Types]:
         """Checks that every region exists; returns the types of operands and results."""
         names = ", ".join(self.region_names)
-        self.require(
-            len(self.op.regions) == len(self.region_names), f"the regions {names}, got {len(self.op.regions)}"
-        )
+        self.require(len(self.op.regions) == len(self.region_names), f"the regions {names}, got {len(self.op.regions)}")
         for name, region in zip(self.region_names, self.op.regions, strict=True):
             self.verify_region(region, f"a region {name}")
         return [v.type for v in self.op.operands], [r.type for r in self.op.results]
@@ -113,9 +111,14 @@ class LinearSolveOp(RuleOp):
 
 
 POLICIES = (
-    "nothing_saveable", "everything_saveable", "dots_saveable", "dots_with_no_batch_dims_saveable",
-    "save_only_these_names", "save_any_names_but_these", "save_anything_except_these_names",
-)  # fmt: skip
+    "nothing_saveable",
+    "everything_saveable",
+    "dots_saveable",
+    "dots_with_no_batch_dims_saveable",
+    "save_only_these_names",
+    "save_any_names_but_these",
+    "save_anything_except_these_names",
+)
 
 
 _WORDS = "a list of lists of words"
@@ -185,14 +188,13 @@ def verify_recur(op: ir.Operation) -> None:
     label = op.attributes["name"].value if "name" in op.attributes else None
     around = enclosing(op, label)
     if around is None:
-        raise VerifyError(
-            f"ad.recur requires to stand in a rule of the name it has, got {label!r}.", where=source_of(op.location)
-        )
+        raise VerifyError(f"ad.recur requires to stand in a rule of the name it has, got {label!r}.", where=source_of(op.location))
     for word, mine, theirs in (("operands", op.operands, around.operands), ("results", op.results, around.results)):
         expected, got = [v.type for v in theirs], [v.type for v in mine]
         if expected != got:
-            raise VerifyError(f"ad.recur requires {word} of types {types_text(expected)}, got {types_text(got)}.",
-                              where=source_of(op.location))  # fmt: skip
+            raise VerifyError(
+                f"ad.recur requires {word} of types {types_text(expected)}, got {types_text(got)}.", where=source_of(op.location)
+            )
 
 
 def enclosing(op: ir.Operation, label: str | None) -> ir.Operation | None:

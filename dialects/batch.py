@@ -39,12 +39,7 @@ class VmapOp(RegionOp):
 
     @staticmethod
     def build(
-        operands: Sequence[ir.Value],
-        block: ir.Block,
-        axes: Sequence[str],
-        sizes: Sequence[int],
-        in_axes: Axes,
-        out_axes: Axes,
+        operands: Sequence[ir.Value], block: ir.Block, axes: Sequence[str], sizes: Sequence[int], in_axes: Axes, out_axes: Axes
     ) -> VmapOp:
         """Makes the operation at the insertion point; `block` is moved into it."""
         outs = [v.type for v in block.operations[len(block.operations) - 1].operation.operands]
@@ -92,14 +87,11 @@ class VmapOp(RegionOp):
         outputs = [v.type for v in self.terminator.operands]
         self._verify_side("result", [r.type for r in self.op.results], outputs, self.out_axes)
 
-    def _verify_side(
-        self, word: str, outside: list[ir.Type], inside: list[ir.Type], axes: list[tuple[int, ...]]
-    ) -> None:
+    def _verify_side(self, word: str, outside: list[ir.Type], inside: list[ir.Type], axes: list[tuple[int, ...]]) -> None:
         counts = {len(outside), len(inside), len(axes)}
         self.require(
             len(counts) == 1,
-            f"as many {word}s as the body has and as axes are given for, "
-            f"got {len(outside)}, {len(inside)}, {len(axes)}",
+            f"as many {word}s as the body has and as axes are given for, got {len(outside)}, {len(inside)}, {len(axes)}",
         )
         sizes = self.sizes
         for i, (out, body, positions) in enumerate(zip(outside, inside, axes, strict=True)):
@@ -142,8 +134,7 @@ def free_axes(op: ir.Operation) -> set[str]:
     """The mapped axes from outside that `op` depends on through collectives, its own or those in its regions."""
     if op.name in COLLECTIVES:
         return {axis_of(op)}
-    inside = {name for region in op.regions for block in region.blocks for o in block.operations
-              for name in free_axes(o.operation)}  # fmt: skip
+    inside = {name for region in op.regions for block in region.blocks for o in block.operations for name in free_axes(o.operation)}
     return inside - set(VmapOp(op).axes) if op.name == VmapOp.name else inside
 
 

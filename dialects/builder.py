@@ -167,9 +167,7 @@ def reverse(x: Val, dims: Sequence[int]) -> Val:
     return op("stablehlo.reverse", x, dimensions=hlo.I64Array.encode(dims))
 
 
-def pad(
-    x: Val, low: Sequence[int], high: Sequence[int], interior: Sequence[int] | None = None, value: Val | Number = 0
-) -> Val:
+def pad(x: Val, low: Sequence[int], high: Sequence[int], interior: Sequence[int] | None = None, value: Val | Number = 0) -> Val:
     """`x` with `value` around it and between its elements."""
     interior = [0] * x.rank if interior is None else interior
     if not any([*low, *high, *interior]):

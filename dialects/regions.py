@@ -102,9 +102,7 @@ class RegionOp(View):
         block = region.blocks[0]
         operations = block.operations
         terminator = operations[len(operations) - 1].operation if len(operations) else None
-        self.require(
-            terminator is not None and terminator.name == "stablehlo.return", f"{what} that ends in stablehlo.return"
-        )
+        self.require(terminator is not None and terminator.name == "stablehlo.return", f"{what} that ends in stablehlo.return")
         assert terminator is not None
         for value in [*self.op.operands, *self.op.results, *block.arguments, *terminator.operands]:
             if not is_static_tensor(value.type):
@@ -112,13 +110,15 @@ class RegionOp(View):
 
 
 def create(
-    name: str, operands: Sequence[ir.Value], results: Sequence[ir.Type], attributes: dict[str, ir.Attribute],
-    block: ir.Block, location: ir.Location | None = None,
-) -> ir.Operation:  # fmt: skip
+    name: str,
+    operands: Sequence[ir.Value],
+    results: Sequence[ir.Type],
+    attributes: dict[str, ir.Attribute],
+    block: ir.Block,
+    location: ir.Location | None = None,
+) -> ir.Operation:
     """Makes a region operation at the insertion point and moves `block` into it."""
-    op = ir.Operation.create(
-        name, operands=operands, results=results, attributes=attributes, regions=1, loc=location
-    )  # fmt: skip
+    op = ir.Operation.create(name, operands=operands, results=results, attributes=attributes, regions=1, loc=location)
     block.append_to(op.regions[0])
     return op
 
@@ -239,7 +239,7 @@ def _check_order(block: ir.Block) -> None:
                     raise VerifyError(
                         f"{reader.name} requires operands that are made before it, got a {operand.type} of {maker.name} below it.",
                         where=source_of(reader.location),
-                    )  # fmt: skip
+                    )
 
 
 def is_private(function: ir.Operation) -> bool:

@@ -37,13 +37,7 @@ def emit(
 ) -> ir.Operation:
     """Creates an operation at the current insertion point. Without `results`, MLIR infers their types."""
     return ir.Operation.create(
-        name,
-        results=results,
-        operands=operands,
-        attributes=attributes,
-        regions=regions,
-        infer_type=results is None,
-        loc=here(),
+        name, results=results, operands=operands, attributes=attributes, regions=regions, infer_type=results is None, loc=here()
     )
 
 
@@ -259,9 +253,7 @@ def _integer_type(width: int) -> ir.Type:
 
 
 I64Array: Codec = Codec(_i64_array, _integers)
-BoolArray: Codec = Codec(
-    lambda v: ir.DenseBoolArrayAttr.get([bool(x) for x in v], context()), lambda a: tuple(bool(x) for x in a)
-)
+BoolArray: Codec = Codec(lambda v: ir.DenseBoolArrayAttr.get([bool(x) for x in v], context()), lambda a: tuple(bool(x) for x in a))
 I64 = Codec(lambda v: ir.IntegerAttr.get(_integer_type(64), int(v)), lambda a: a.value)
 I32 = Codec(lambda v: ir.IntegerAttr.get(_integer_type(32), int(v)), lambda a: a.value)
 Bool: Codec = Codec(lambda v: ir.BoolAttr.get(bool(v), context()), lambda a: bool(a.value))
@@ -310,8 +302,7 @@ def _struct_fields(text: str, lists: tuple[str, ...], scalars: tuple[str, ...]) 
 
 
 DotDims: DimensionNumbers = DimensionNumbers(
-    "dot",
-    ("lhs_batching_dimensions", "rhs_batching_dimensions", "lhs_contracting_dimensions", "rhs_contracting_dimensions"),
+    "dot", ("lhs_batching_dimensions", "rhs_batching_dimensions", "lhs_contracting_dimensions", "rhs_contracting_dimensions")
 )
 GatherDims: DimensionNumbers = DimensionNumbers(
     "gather",
@@ -320,10 +311,15 @@ GatherDims: DimensionNumbers = DimensionNumbers(
 )
 ScatterDims: DimensionNumbers = DimensionNumbers(
     "scatter",
-    ("update_window_dims", "inserted_window_dims", "input_batching_dims", "scatter_indices_batching_dims",
-     "scatter_dims_to_operand_dims"),
+    (
+        "update_window_dims",
+        "inserted_window_dims",
+        "input_batching_dims",
+        "scatter_indices_batching_dims",
+        "scatter_dims_to_operand_dims",
+    ),
     ("index_vector_dim",),
-)  # fmt: skip
+)
 
 
 def _conv_encode(value: tuple[tuple[Any, ...], tuple[Any, ...], tuple[Any, ...]]) -> ir.Attribute:

@@ -14,18 +14,33 @@ from nabla_mlir.dialects.context import context
 # MLIR spelling of each element type; unsigned integers keep their sign in StableHLO, signed ones are signless.
 _BUILTIN = {
     "bool": "i1",
-    "int8": "i8", "int16": "i16", "int32": "i32", "int64": "i64",
-    "uint8": "ui8", "uint16": "ui16", "uint32": "ui32", "uint64": "ui64",
-    "float16": "f16", "float32": "f32", "float64": "f64",
-    "complex64": "complex<f32>", "complex128": "complex<f64>",
-}  # fmt: skip
+    "int8": "i8",
+    "int16": "i16",
+    "int32": "i32",
+    "int64": "i64",
+    "uint8": "ui8",
+    "uint16": "ui16",
+    "uint32": "ui32",
+    "uint64": "ui64",
+    "float16": "f16",
+    "float32": "f32",
+    "float64": "f64",
+    "complex64": "complex<f32>",
+    "complex128": "complex<f64>",
+}
 # These come from the ml_dtypes package, which is needed only by those who use them.
 _EXTENDED = {
     "bfloat16": "bf16",
-    "float8_e4m3fn": "f8E4M3FN", "float8_e5m2": "f8E5M2", "float8_e4m3fnuz": "f8E4M3FNUZ",
-    "float8_e5m2fnuz": "f8E5M2FNUZ", "float8_e4m3b11fnuz": "f8E4M3B11FNUZ",
-    "int4": "i4", "uint4": "ui4", "int2": "i2", "uint2": "ui2",
-}  # fmt: skip
+    "float8_e4m3fn": "f8E4M3FN",
+    "float8_e5m2": "f8E5M2",
+    "float8_e4m3fnuz": "f8E4M3FNUZ",
+    "float8_e5m2fnuz": "f8E5M2FNUZ",
+    "float8_e4m3b11fnuz": "f8E4M3B11FNUZ",
+    "int4": "i4",
+    "uint4": "ui4",
+    "int2": "i2",
+    "uint2": "ui2",
+}
 _TO_MLIR = _BUILTIN | _EXTENDED
 _FROM_MLIR = {v: k for k, v in _TO_MLIR.items()}
 
@@ -53,8 +68,11 @@ def as_dtype(dtype: Any) -> np.dtype:
     if isinstance(dtype, str) and (result is None or result.name not in _BUILTIN):
         result = _in_mlir(dtype) or result
     if result is None:
-        raise DtypeError(f"a dtype requires a name of NumPy or MLIR, or a type, got {dtype!r}.", where=user_frame(),
-                         help="for example 'f32', 'float64', np.float32 or float.")  # fmt: skip
+        raise DtypeError(
+            f"a dtype requires a name of NumPy or MLIR, or a type, got {dtype!r}.",
+            where=user_frame(),
+            help="for example 'f32', 'float64', np.float32 or float.",
+        )
     return result
 
 

@@ -176,13 +176,7 @@ def copy(source: ir.Operation, operands: Sequence[Val]) -> ir.Operation:
     return clone
 
 
-def op(
-    name: str,
-    *operands: Val,
-    type: ir.Type | None = None,
-    final: bool = False,
-    **attributes: ir.Attribute,
-) -> Val:
+def op(name: str, *operands: Val, type: ir.Type | None = None, final: bool = False, **attributes: ir.Attribute) -> Val:
     """An operation with one result. Without `type` MLIR infers it."""
     return Val(make(name, operands, None if type is None else [type], attributes, final=final).results[0])
 
@@ -253,16 +247,15 @@ def _constant(attribute: ir.Attribute) -> Val:
             return Val(constant)
         # At the start of the block it dominates every later use in the block.
         point = ir.InsertionPoint.at_block_begin(block)
-    op = ir.Operation.create(
-        "stablehlo.constant", results=[attribute.type], attributes={"value": attribute}, ip=point, loc=here()
-    )
+    op = ir.Operation.create("stablehlo.constant", results=[attribute.type], attributes={"value": attribute}, ip=point, loc=here())
     if record is not None:
         record.constants[block, attribute] = op.results[0]
     return Val(op.results[0])
 
 
-_DIRECTIONS = {word: hlo.parse_attribute(f"#stablehlo<comparison_direction {word}>") for word in
-               ("EQ", "NE", "LT", "LE", "GT", "GE")}  # fmt: skip
+_DIRECTIONS = {
+    word: hlo.parse_attribute(f"#stablehlo<comparison_direction {word}>") for word in ("EQ", "NE", "LT", "LE", "GT", "GE")
+}
 
 
 def compare(direction: str, x: Val, y: Val | Number) -> Val:

@@ -39,9 +39,14 @@ html_static_path = ["static"]
 html_css_files = ["site.css"]
 html_show_sourcelink = False
 html_theme_options = {
-    "navbar_align": "left", "show_toc_level": 2, "navigation_with_keys": False, "header_links_before_dropdown": 7,
-    "footer_start": ["copyright"], "footer_end": [], "secondary_sidebar_items": ["page-toc"],
-}  # fmt: skip
+    "navbar_align": "left",
+    "show_toc_level": 2,
+    "navigation_with_keys": False,
+    "header_links_before_dropdown": 7,
+    "footer_start": ["copyright"],
+    "footer_end": [],
+    "secondary_sidebar_items": ["page-toc"],
+}
 html_sidebars = {"index": [], "compared": [], "sharp_edges": []}
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True

@@ -25,16 +25,35 @@ _NAMES = {
 }
 _PAGES = {  # names on pages of their own
     "python": {"logging": "library/logging.html#module-logging", "json": "library/json.html#module-json"},
-    "scipy": {f"scipy.{module}": f"reference/{module}.html#module-scipy.{module}" for module in
-              ("fft", "integrate", "linalg", "optimize", "signal", "sparse", "sparse.linalg", "special", "stats")},
-    "jax": {f"jax.{module}": f"jax.{module}.html" for module in
-            ("lax", "nn", "nn.initializers", "numpy", "ops", "random", "scipy", "tree", "tree_util", "flatten_util", "export")},
-}  # fmt: skip
+    "scipy": {
+        f"scipy.{module}": f"reference/{module}.html#module-scipy.{module}"
+        for module in ("fft", "integrate", "linalg", "optimize", "signal", "sparse", "sparse.linalg", "special", "stats")
+    },
+    "jax": {
+        f"jax.{module}": f"jax.{module}.html"
+        for module in (
+            "lax",
+            "nn",
+            "nn.initializers",
+            "numpy",
+            "ops",
+            "random",
+            "scipy",
+            "tree",
+            "tree_util",
+            "flatten_util",
+            "export",
+        )
+    },
+}
 PAGE_OF: dict[str, tuple[str, str]] = {  # of each name: the project and the page
-    **{f"{project}.{name}": (project, _SPHINX[project][1].format(name=f"{project}.{name}"))
-       for project, names in _NAMES.items() for name in names.split()},
+    **{
+        f"{project}.{name}": (project, _SPHINX[project][1].format(name=f"{project}.{name}"))
+        for project, names in _NAMES.items()
+        for name in names.split()
+    },
     **{name: (project, page) for project, pages in _PAGES.items() for name, page in pages.items()},
-}  # fmt: skip
+}
 _CODE_OR_LINK = re.compile(r"\[[^\]]*\]\([^)]*\)|(?<!`)`([A-Za-z_][\w.]*)(?:\(\))?`(?!`)")
 
 

@@ -24,9 +24,12 @@ ROOT = DOCS.parent
 OUT = DOCS / "generated"
 # Pages that lie beside the code, and their names on the site.
 COPIES = {
-    "passes/README.md": "passes", "dialects/README.md": "dialects", "nabla_mlir/ops/README.md": "operations",
-    "CONTRIBUTING.md": "contributing", "CHANGELOG.md": "changelog",
-}  # fmt: skip
+    "passes/README.md": "passes",
+    "dialects/README.md": "dialects",
+    "nabla_mlir/ops/README.md": "operations",
+    "CONTRIBUTING.md": "contributing",
+    "CHANGELOG.md": "changelog",
+}
 _RUN = """
 import matplotlib, runpy, sys
 matplotlib.use("Agg")
@@ -145,10 +148,16 @@ def reference() -> dict[str, str]:
 def _group(home: str) -> str:
     """The heading for names that a module defines; empty for modules themselves."""
     titles = {
-        "transforms": "Transforms", "staging": "Stages and calls", "prepared": "Prepared products and sums over data",
-        "interop": "Other systems and solvers", "jax": "Machine and settings", "targets": "Targets",
-        "numpy": "Segments", "runtime": "Running artifacts", "explorer": "The explorer",
-    }  # fmt: skip
+        "transforms": "Transforms",
+        "staging": "Stages and calls",
+        "prepared": "Prepared products and sums over data",
+        "interop": "Other systems and solvers",
+        "jax": "Machine and settings",
+        "targets": "Targets",
+        "numpy": "Segments",
+        "runtime": "Running artifacts",
+        "explorer": "The explorer",
+    }
     return "" if home == "nabla_mlir" else titles.get(home.split(".")[1], "Others")
 
 
@@ -165,8 +174,10 @@ def entry(name: str, value: Any, level: int = 2) -> str:
     """A name with its signature and its documentation."""
     doc = inspect.getdoc(value) or ""
     try:
-        parameters = [str(p).split(":")[0].split("=")[0].strip() + (" = ..." if p.default is not p.empty else "")
-                      for p in inspect.signature(value).parameters.values()]  # fmt: skip
+        parameters = [
+            str(p).split(":")[0].split("=")[0].strip() + (" = ..." if p.default is not p.empty else "")
+            for p in inspect.signature(value).parameters.values()
+        ]
         signature = f"{name}({', '.join(parameters)})" if callable(value) else name
     except (TypeError, ValueError):
         signature = name

@@ -22,5 +22,7 @@ def solve(method: str) -> tuple[OptimizeResult, nm.HessianOperator]:
 if __name__ == "__main__":
     for method in ("Newton-CG", "trust-krylov"):
         result, H = solve(method)
-        print(f"{method}: loss {result.fun:.6f}, |gradient| {np.linalg.norm(H.gradient):.1e}, "
-              f"{H.updates} updates and {H.products} products in {H.seconds * 1e3:.1f} ms")  # fmt: skip
+        print(
+            f"{method}: loss {result.fun:.6f}, |gradient| {np.linalg.norm(H.gradient):.1e}, "
+            f"{H.updates} updates and {H.products} products in {H.seconds * 1e3:.1f} ms"
+        )

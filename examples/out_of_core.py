@@ -122,8 +122,10 @@ def timed_solution(title: str, run: Any, client: Any = None) -> tuple[OptimizeRe
     """A solution and its time; prints that, the memory held, and what was computed."""
     (result, H), seconds = report(title, run, client)
     each = 1e3 * H.seconds / (H.updates + H.products)
-    print(f"  loss {result.fun:.6f}, |gradient| {np.linalg.norm(result.jac):.1e}; {H.updates} points and {H.products} products, "
-          f"{each:.0f} ms each; residuals of {H.kept} batches kept")  # fmt: skip
+    print(
+        f"  loss {result.fun:.6f}, |gradient| {np.linalg.norm(result.jac):.1e}; {H.updates} points and {H.products} products, "
+        f"{each:.0f} ms each; residuals of {H.kept} batches kept"
+    )
     return result, seconds
 
 

@@ -31,8 +31,6 @@ def diagonal(A: LinearOperator, samples: int, rng: np.random.Generator) -> np.nd
 if __name__ == "__main__":
     H = operator(16)
     exact, rng = H.to_dense(), np.random.default_rng(0)
-    print(
-        f"trace {np.trace(exact):.4f}, Hutchinson {hutchinson(H, 48, rng):.4f}, Hutch++ {hutch_plus_plus(H, 48, rng):.4f}"
-    )
+    print(f"trace {np.trace(exact):.4f}, Hutchinson {hutchinson(H, 48, rng):.4f}, Hutch++ {hutch_plus_plus(H, 48, rng):.4f}")
     error = np.linalg.norm(diagonal(H, 480, rng) - np.diag(exact)) / np.linalg.norm(np.diag(exact))
     print(f"diagonal within {error:.1%} after 480 products")

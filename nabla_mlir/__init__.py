@@ -16,9 +16,14 @@ from nabla_mlir.base.names import explained, imported, public_names
 _HOMES = public_names(__file__)
 # Modules that run without the compiler.
 _LIGHT = (
-    "nabla_mlir.base", "nabla_mlir.prepared.estimates", "nabla_mlir.prepared.operators", "nabla_mlir.prepared.preconditioners",
-    "nabla_mlir.prepared.sum_operator",     "nabla_mlir.runtime", "nabla_mlir.targets",
-)  # fmt: skip
+    "nabla_mlir.base",
+    "nabla_mlir.prepared.estimates",
+    "nabla_mlir.prepared.operators",
+    "nabla_mlir.prepared.preconditioners",
+    "nabla_mlir.prepared.sum_operator",
+    "nabla_mlir.runtime",
+    "nabla_mlir.targets",
+)
 
 __all__ = list(_HOMES)
 

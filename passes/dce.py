@@ -15,9 +15,13 @@ from nabla_mlir.table.registry import REGISTRY
 # Operations of these dialects without a record have no effects, except the following.
 _PURE_DIALECTS = ("stablehlo.", "chlo.", "ad.", "batch.")
 _EFFECTS = {
-    "stablehlo.return", "stablehlo.custom_call", "stablehlo.infeed", "stablehlo.outfeed", "stablehlo.send",
+    "stablehlo.return",
+    "stablehlo.custom_call",
+    "stablehlo.infeed",
+    "stablehlo.outfeed",
+    "stablehlo.send",
     "stablehlo.recv",
-}  # fmt: skip
+}
 
 
 def is_pure(op: ir.Operation) -> bool:

@@ -7,14 +7,7 @@ from typing import ClassVar
 
 from iree.compiler import ir
 
-from nabla_mlir.dialects.batch import (
-    ALL_GATHER,
-    COLLECTIVES,
-    NOT_CARRIED,
-    REDUCTIONS,
-    VmapOp,
-    axis_of,
-)
+from nabla_mlir.dialects.batch import ALL_GATHER, COLLECTIVES, NOT_CARRIED, REDUCTIONS, VmapOp, axis_of
 from nabla_mlir.dialects.context import context
 from nabla_mlir.dialects.regions import blocks_of
 from nabla_mlir.passes.base import Pass, register

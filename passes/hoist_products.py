@@ -116,9 +116,7 @@ def _hoist(op: ir.Operation, rows: _Rows, products: list[ir.Operation], parts: l
         product.erase()
 
 
-def _with_constants(
-    ops: list[ir.Operation], inside: dict[ir.Value, ir.Operation], batch: Batch
-) -> list[ir.Operation]:
+def _with_constants(ops: list[ir.Operation], inside: dict[ir.Value, ir.Operation], batch: Batch) -> list[ir.Operation]:
     """`ops`, after the operations of the body that they use and that are the same in every iteration."""
     in_order: dict[ir.Value, ir.Operation] = {}
 

@@ -48,6 +48,7 @@ def expand_all(module: ir.Operation, name: str, expand: Callable[[ir.Operation],
         if inner is not None:
             raise PassError(
                 f"{pass_name} requires a body without other transforms, got {inner.name} inside {name}.",
-                where=source_of(op.location), help="run nabla-expand, which expands all of them innermost first.",
-            )  # fmt: skip
+                where=source_of(op.location),
+                help="run nabla-expand, which expands all of them innermost first.",
+            )
         expand(op)

@@ -101,9 +101,7 @@ def _sort_by_call(op: ir.Operation) -> str:
 def remade(op: ir.Operation, name: str, attributes: dict[str, ir.Attribute]) -> None:
     """The operation with another name, on the same operands and with the same results."""
     with op.location, ir.InsertionPoint(op):
-        copy = ir.Operation.create(
-            name, results=[r.type for r in op.results], operands=list(op.operands), attributes=attributes
-        )
+        copy = ir.Operation.create(name, results=[r.type for r in op.results], operands=list(op.operands), attributes=attributes)
     for old, new in zip(op.results, copy.results, strict=True):
         old.replace_all_uses_with(new)
     op.erase()

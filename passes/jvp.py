@@ -27,8 +27,11 @@ def expand_jvp(op: ir.Operation) -> None:
     view = JvpOp(op)
     view.verify()
     if debug.wanted("ad"):
-        debug.say("ad", f"jvp of {len(view.body)} operations at {debug.types(view.primals)}, "
-                  f"wrt {list(view.wrt)}, of {list(view.of)}", op.location)  # fmt: skip
+        debug.say(
+            "ad",
+            f"jvp of {len(view.body)} operations at {debug.types(view.primals)}, wrt {list(view.wrt)}, of {list(view.of)}",
+            op.location,
+        )
     arguments = view.arguments
     tangents: Tangents = {arguments[i]: wrap(t) for i, t in zip(view.wrt, view.seeds, strict=True)}
     push_forward(view.body, tangents, are_constant=True)

@@ -40,16 +40,24 @@ from nabla_mlir.passes.vmap import VmapPass
 
 # Passes that belong to no pipeline; the modules of the pipelines register the others.
 ALONE = (
-    ExplainBatchPass, InlineCallsPass, JvpPass, NormalizePass, PlaceTransientsPass, SparsityPass, SplitPass, TransformPass,
-    VjpPass, VmapPass,
-)  # fmt: skip
+    ExplainBatchPass,
+    InlineCallsPass,
+    JvpPass,
+    NormalizePass,
+    PlaceTransientsPass,
+    SparsityPass,
+    SplitPass,
+    TransformPass,
+    VjpPass,
+    VmapPass,
+)
 
 _EXPAND = (
     Step(VerifyPass, "MLIR does not know the conditions of ad and batch operations, and later passes rely on them."),
     Step(DcePass, "An operation whose result nothing reads need not be differentiated or mapped."),
     Step(CanonicalizeBatchPass, "A merged map is expanded once, and a map that does not vary is not expanded."),
     Step(ExpandPass, "It leaves no transform for the later passes."),
-)  # fmt: skip
+)
 _SIMPLIFY = Step(SimplifyPass, "Derivatives leave zeros, ones, and shapes that cancel.")
 
 
@@ -243,8 +251,12 @@ def _read_ints(text: str) -> tuple[int, ...]:
 
 
 _READERS: dict[str, Callable[[str], Any]] = {
-    "bool": _read_bool, "int": int, "str": str, "Target": str, "tuple[int, ...]": _read_ints,
-}  # fmt: skip
+    "bool": _read_bool,
+    "int": int,
+    "str": str,
+    "Target": str,
+    "tuple[int, ...]": _read_ints,
+}
 
 
 def _print_pass(item: Pass | str) -> str:

@@ -124,9 +124,7 @@ def _whole(product: ir.Operation, op: ir.Operation, counter: Counter, tapes: dic
     for value in product.operands:
         rows = tape_read(value, op, counter)
         sides.append(wrap(tapes[value] if rows is None else rows))
-    stacks = {
-        side: (0, *(d + 1 for d in dims[side])) for side in ("lhs_contracting_dimensions", "rhs_contracting_dimensions")
-    }
+    stacks = {side: (0, *(d + 1 for d in dims[side])) for side in ("lhs_contracting_dimensions", "rhs_contracting_dimensions")}
     return dot_general(*sides, **{**params, "dot_dimension_numbers": {**dims, **stacks}})
 
 

@@ -73,8 +73,10 @@ class TransformPass(Pass):
         functions = functions_of(module)
         candidates = [f for name, f in functions.items() if (name == self.entry if self.entry else not is_private(f))]
         if len(candidates) != 1:
-            raise PassError(f"{self.name} requires one entry point, got {self.entry!r} among {sorted(functions)}.",
-                            help="choose it with entry=NAME.")  # fmt: skip
+            raise PassError(
+                f"{self.name} requires one entry point, got {self.entry!r} among {sorted(functions)}.",
+                help="choose it with entry=NAME.",
+            )
         return candidates[0]
 
     def require(self, condition: bool, what: str) -> None:
@@ -148,8 +150,10 @@ def _vjp(item: TransformPass, body: ir.Block) -> Transformed:
 def _grad(item: TransformPass, body: ir.Block, with_value: bool = False) -> Transformed:
     arguments, results, of = _differentiated(item, body)
     shape, dtype = shape_and_dtype(results[0])
-    item.require(len(results) == len(of) == 1 and shape == () and dtype.kind != "c",
-                 f"one real scalar result, got {', '.join(map(str, results))}")  # fmt: skip
+    item.require(
+        len(results) == len(of) == 1 and shape == () and dtype.kind != "c",
+        f"one real scalar result, got {', '.join(map(str, results))}",
+    )
 
     def make(values: Values) -> Values:
         one = builder.full(1, (), dtype).value
@@ -209,8 +213,11 @@ def _jacfwd(item: TransformPass, body: ir.Block) -> Transformed:
 
             columns.append(_over_basis(arguments[i], ranks, push))
             holder.erase()
-        return [_block_shaped(column[k], results[o], arguments[i])
-                for k, o in enumerate(of) for i, column in zip(item.wrt, columns, strict=True)]  # fmt: skip
+        return [
+            _block_shaped(column[k], results[o], arguments[i])
+            for k, o in enumerate(of)
+            for i, column in zip(item.wrt, columns, strict=True)
+        ]
 
     return arguments, make
 
@@ -253,6 +260,13 @@ def _vmap(item: TransformPass, body: ir.Block) -> Transformed:
 
 
 _TRANSFORMS: dict[str, Callable[..., Transformed]] = {
-    "jvp": _jvp, "vjp": _vjp, "grad": _grad, "value_and_grad": lambda item, body: _grad(item, body, with_value=True),
-    "hvp": _hvp, "jacfwd": _jacfwd, "jacrev": _jacrev, "hessian": _hessian, "vmap": _vmap,
-}  # fmt: skip
+    "jvp": _jvp,
+    "vjp": _vjp,
+    "grad": _grad,
+    "value_and_grad": lambda item, body: _grad(item, body, with_value=True),
+    "hvp": _hvp,
+    "jacfwd": _jacfwd,
+    "jacrev": _jacrev,
+    "hessian": _hessian,
+    "vmap": _vmap,
+}

@@ -43,8 +43,9 @@ def verify_op(op: ir.Operation) -> None:
     if len(op.operands) != 1 or len(op.results) != 1 or types[0] != types[1] or not is_static_tensor(types[0]):
         raise VerifyError(
             f"{op.name} requires one operand, a tensor of static shape, and a result of its type, "
-            f"got {', '.join(map(str, types))}.", where=source_of(op.location),
-        )  # fmt: skip
+            f"got {', '.join(map(str, types))}.",
+            where=source_of(op.location),
+        )
     if op.name == "ad.name" and not isinstance(dict(op.attributes).get("name"), ir.StringAttr):
         raise VerifyError("ad.name requires the attribute 'name', a string.", where=source_of(op.location))
 
@@ -55,8 +56,9 @@ def _verify_guard(op: ir.Operation) -> None:
     if len(set(types)) != 1 or len(op.operands) != count or len(op.results) != 1 or not is_static_tensor(op.results[0].type):
         raise VerifyError(
             f"{op.name} requires {count} operands and one result of the same type, a tensor of static shape, "
-            f"got {', '.join(types)}.", where=source_of(op.location),
-        )  # fmt: skip
+            f"got {', '.join(types)}.",
+            where=source_of(op.location),
+        )
     if op.name in DEGREES and not isinstance(dict(op.attributes).get("degree"), ir.FloatAttr):
         raise VerifyError(f"{op.name} requires the attribute 'degree', a float.", where=source_of(op.location))
 
@@ -91,6 +93,7 @@ class VerifyLoweredPass(Pass):
         for op in nested(module):
             if op.name.startswith(OWN_DIALECTS):
                 raise VerifyError(
-                    f"lowering requires that no transform is left, got {op.name}.", where=source_of(op.location),
+                    f"lowering requires that no transform is left, got {op.name}.",
+                    where=source_of(op.location),
                     help="run nabla-expand and nabla-remove-stop-gradient first.",
-                )  # fmt: skip
+                )

@@ -28,8 +28,11 @@ def expand_vjp(op: ir.Operation) -> None:
     view.verify()
     arguments, body = view.arguments, view.body
     if debug.wanted("ad"):
-        debug.say("ad", f"vjp of {len(body)} operations at {debug.types(view.primals)}, "
-                  f"wrt {list(view.wrt)}, of {list(view.of)}", op.location)  # fmt: skip
+        debug.say(
+            "ad",
+            f"vjp of {len(body)} operations at {debug.types(view.primals)}, wrt {list(view.wrt)}, of {list(view.of)}",
+            op.location,
+        )
     roots = [arguments[i] for i in view.wrt]
     apply_unvisited_rules(body, roots, [view.terminator.operands[i] for i in view.of])
     body = view.body

@@ -50,9 +50,7 @@ def _nest(view: VmapOp) -> VmapOp:
         inner = VmapOp.build(list(block.arguments), view.block, names[1:], sizes[1:], inner_in, inner_out)
         ir.Operation.create("stablehlo.return", operands=list(inner.op.results))
     with view.op.location:
-        outer = VmapOp.build(
-            list(view.op.operands), block, names[:1], sizes[:1], [[p] for p in outer_in], [[p] for p in outer_out]
-        )
+        outer = VmapOp.build(list(view.op.operands), block, names[:1], sizes[:1], [[p] for p in outer_in], [[p] for p in outer_out])
     for old, new in zip(view.op.results, outer.op.results, strict=True):
         old.replace_all_uses_with(new)
     view.op.erase()
@@ -74,9 +72,13 @@ def _expand_axis(view: VmapOp) -> None:
     """Expands a map over one axis."""
     op, size = view.op, view.sizes[0]
     if debug.wanted("batch"):
-        debug.say("batch", f"vmap over {view.axes[0]} = {size} of {len(view.body)} operations, operands "
-                  f"{debug.types(op.operands)} carry it at {[p for (p,) in view.in_axes]}, results "
-                  f"{debug.types(op.results)} at {[p for (p,) in view.out_axes]}", op.location)  # fmt: skip
+        debug.say(
+            "batch",
+            f"vmap over {view.axes[0]} = {size} of {len(view.body)} operations, operands "
+            f"{debug.types(op.operands)} carry it at {[p for (p,) in view.in_axes]}, results "
+            f"{debug.types(op.results)} at {[p for (p,) in view.out_axes]}",
+            op.location,
+        )
     if size == 0 and all(position != NOT_CARRIED for (position,) in view.out_axes):
         _drop_empty(op)
         return
@@ -126,8 +128,9 @@ def _result(view: VmapOp, i: int, x: Tensor, is_mapped: bool, position: int, siz
             raise PassError(
                 f"batch.vmap requires a place for every axis that a result varies over, got -1 for axis "
                 f"'{view.axes[0]}' of result {i}, which does vary.",
-                where=source_of(view.op.location), help="give this result an out axis, or reduce over the axis.",
-            )  # fmt: skip
+                where=source_of(view.op.location),
+                help="give this result an out axis, or reduce over the axis.",
+            )
         return x
     if is_mapped:
         return move_axis(x, 0, position)

@@ -47,13 +47,30 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 # One file of each room, which run in less than a minute together: pytest -m smoke.
-SMOKE = frozenset((
-    "test_readme.py", "deploy/test_artifact.py", "deploy/test_executable.py", "deploy/test_stablehlo.py", "deploy/test_untrusted.py",
-    "frontend/test_argnums.py", "frontend/test_checkpoint.py", "frontend/test_control.py", "frontend/test_errors.py",
-    "frontend/test_execution.py", "frontend/test_linalg.py", "interpreter/test_target.py", "ops/test_conventions.py", "ops/test_table.py",
-    "passes/test_canonicalize_batch.py", "passes/test_schedule.py", "passes/test_signs_of_zeros.py", "sparse/test_colorings.py",
-    "sparse/test_derivatives.py", "tools/test_values.py",
-))  # fmt: skip
+SMOKE = frozenset(
+    (
+        "test_readme.py",
+        "deploy/test_artifact.py",
+        "deploy/test_executable.py",
+        "deploy/test_stablehlo.py",
+        "deploy/test_untrusted.py",
+        "frontend/test_argnums.py",
+        "frontend/test_checkpoint.py",
+        "frontend/test_control.py",
+        "frontend/test_errors.py",
+        "frontend/test_execution.py",
+        "frontend/test_linalg.py",
+        "interpreter/test_target.py",
+        "ops/test_conventions.py",
+        "ops/test_table.py",
+        "passes/test_canonicalize_batch.py",
+        "passes/test_schedule.py",
+        "passes/test_signs_of_zeros.py",
+        "sparse/test_colorings.py",
+        "sparse/test_derivatives.py",
+        "tools/test_values.py",
+    )
+)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -20,9 +20,23 @@ from nabla_mlir.table.traits import size_of
 FREE = {"func.func", "func.return"} | {f"stablehlo.{word}" for word in ("constant", "return", "while", "if", "case")}
 MOVES = {
     f"stablehlo.{word}"
-    for word in ("broadcast_in_dim", "reshape", "transpose", "iota", "convert", "slice", "concatenate", "pad", "reverse",
-                 "dynamic_slice", "dynamic_update_slice", "gather", "select", "compare")
-}  # fmt: skip
+    for word in (
+        "broadcast_in_dim",
+        "reshape",
+        "transpose",
+        "iota",
+        "convert",
+        "slice",
+        "concatenate",
+        "pad",
+        "reverse",
+        "dynamic_slice",
+        "dynamic_update_slice",
+        "gather",
+        "select",
+        "compare",
+    )
+}
 
 
 @dataclass(frozen=True)
@@ -35,9 +49,11 @@ class Cost:
 
     def __le__(self, other: Cost) -> bool:
         return (self.operations, self.elements, self.flops) == tuple(
-            min(a, b) for a, b in zip((self.operations, self.elements, self.flops),
-                                      (other.operations, other.elements, other.flops), strict=True)
-        )  # fmt: skip
+            min(a, b)
+            for a, b in zip(
+                (self.operations, self.elements, self.flops), (other.operations, other.elements, other.flops), strict=True
+            )
+        )
 
 
 def cost(module: ir.Module) -> Cost:

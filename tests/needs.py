@@ -29,8 +29,15 @@ class Family(NamedTuple):
 FAMILIES = {
     "vulkan": Family(("-m vulkan",), libraries=("vulkan",)),
     "torch": Family(
-        ("frontend/test_torch.py", "interop/test_torch_function.py", "interop/test_torch_modules.py", "interop/test_curvlinops.py",
-         "interop/test_laplace.py", "test_examples.py", "deploy/test_exit.py"),
+        (
+            "frontend/test_torch.py",
+            "interop/test_torch_function.py",
+            "interop/test_torch_modules.py",
+            "interop/test_curvlinops.py",
+            "interop/test_laplace.py",
+            "test_examples.py",
+            "deploy/test_exit.py",
+        ),
         ("torch", "torch_mlir", "curvlinops", "laplace"),
     ),
     "triton": Family(("-m gpu",), ("triton",), ("cc",)),
@@ -56,7 +63,7 @@ FAMILIES = {
         ("interop/test_minimize.py", "tools/test_habits.py", "test_docs.py", "frontend/test_distributed.py"), ("matplotlib",)
     ),
     "browser": Family(("explorer/test_page.py", "test_site.py"), ("playwright", "axe_playwright_python"), ("chromium",)),
-}  # fmt: skip
+}
 
 
 def header(selection: str = "") -> list[str]:

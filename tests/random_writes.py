@@ -81,19 +81,15 @@ WRITES: dict[str, Make] = {
     "sums to row": lambda s, x, y: x.at[s.i].set(x.sum(0) * 0.3),
     "own row": lambda s, x, y: x.at[s.i].add(x[s.i] * y[s.j]),
     # In loops, branches and maps.
-    "loop": lambda s, x, y: s.lib.control.fori_loop(
-        0, s.n - 1, lambda k, c: c.at[k].set(c[k + 1] * 0.5 + y[s.j]), x
-    ),
-    "branch": lambda s, x, y: s.lib.control.cond(
-        y[0, 0] > 0, lambda x, y: x.at[s.i].set(y[s.j]), lambda x, y: x, x, y
-    ),
+    "loop": lambda s, x, y: s.lib.control.fori_loop(0, s.n - 1, lambda k, c: c.at[k].set(c[k + 1] * 0.5 + y[s.j]), x),
+    "branch": lambda s, x, y: s.lib.control.cond(y[0, 0] > 0, lambda x, y: x.at[s.i].set(y[s.j]), lambda x, y: x, x, y),
     "switch": lambda s, x, y: s.lib.control.switch(
-        s.index(y[s.i, s.j]) % 3,
-        [lambda x, y: x.at[s.j].set(y[s.i]), lambda x, y: y, lambda x, y: s.lib.xp.sort(x, axis=0)], x, y,
+        s.index(y[s.i, s.j]) % 3, [lambda x, y: x.at[s.j].set(y[s.i]), lambda x, y: y, lambda x, y: s.lib.xp.sort(x, axis=0)], x, y
     ),
     "map": lambda s, x, y: s.lib.transforms.vmap(lambda row, v: row.at[s.i].set(v))(x, y[s.j]),
-    "scan": Step.scan, "two carries": Step.two_carries,
-}  # fmt: skip
+    "scan": Step.scan,
+    "two carries": Step.two_carries,
+}
 NO_REVERSE: dict[str, Make] = {"repeat": Step.repeat}  # what JAX does not differentiate in reverse mode
 ALL = VIEWS | VALUES | WRITES | NO_REVERSE
 

@@ -21,8 +21,11 @@ READS = ("stablehlo.dynamic_slice", "stablehlo.slice")  # of state, in the regio
 
 
 def split_of(
-    function: Callable[..., Sequence[Any]], inputs: Sequence[np.ndarray], known: Sequence[int],
-    limit: int | None = None, factors: bool = True,
+    function: Callable[..., Sequence[Any]],
+    inputs: Sequence[np.ndarray],
+    known: Sequence[int],
+    limit: int | None = None,
+    factors: bool = True,
 ) -> tuple[ir.Module, Split, list[np.ndarray]]:
     """The module of a function of flat arrays, its halves, and the arrays it captures (which are known)."""
     specs = [Spec(np.shape(x), np.asarray(x).dtype) for x in inputs]

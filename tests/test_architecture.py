@@ -62,9 +62,7 @@ COMPILER = {f"nabla_mlir.compiling.{name}" for name in ("compiler", "cache")} | 
 }
 
 # Imports that wait until a function is called, and why; those of the command line wait so that it starts at once.
-LATE = {
-    ("nabla_mlir.prepared.sources", "nabla_mlir.prepared"): "operators run where the compiler is not installed",
-}
+LATE = {("nabla_mlir.prepared.sources", "nabla_mlir.prepared"): "operators run where the compiler is not installed"}
 
 
 def layer(module: str) -> int:
@@ -133,9 +131,7 @@ def test_what_is_imported_exists(path: Path) -> None:
 
 
 def test_no_files_import_each_other_in_a_circle() -> None:
-    graph = {
-        module_name(path): {i for i, _ in imports(path) if i in MODULES} for path in SOURCES
-    }
+    graph = {module_name(path): {i for i, _ in imports(path) if i in MODULES} for path in SOURCES}
     while graph:  # files that import none of the others are taken away until none is left
         ended = {module for module, imported in graph.items() if not imported - {module}}
         assert ended, f"each of these imports another one of them: {sorted(graph)}"
@@ -449,10 +445,10 @@ def parsed(wheel: Path) -> Message:
 # ---------------------------------------------------------------- tools of the trade
 
 
-def test_ruff() -> None:
+@pytest.mark.parametrize("command", [("check", "-q", "--output-format=concise"), ("format", "--check")])
+def test_ruff(command: tuple[str, ...]) -> None:
     pytest.importorskip("ruff")
-    command = [sys.executable, "-m", "ruff", "check", "-q", "--output-format=concise", "."]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-m", "ruff", *command, "."], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
 
 

@@ -26,9 +26,7 @@ from nabla_mlir.tools import opt
 
 ROOT = Path(__file__).resolve().parent.parent
 TEXT = (ROOT / "CONTRIBUTING.md").read_text()
-BLOCKS = [
-    (part.partition("\n")[0], re.findall(r"^```(\w+)\n(.*?)^```$", part, re.M | re.S)) for part in TEXT.split("\n## ")[1:]
-]
+BLOCKS = [(part.partition("\n")[0], re.findall(r"^```(\w+)\n(.*?)^```$", part, re.M | re.S)) for part in TEXT.split("\n## ")[1:]]
 EXAMPLES = [(title, blocks) for title, blocks in BLOCKS if title.startswith("Add ")]
 
 

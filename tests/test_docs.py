@@ -78,7 +78,9 @@ def test_messages_of_errors_are_read_with_their_repairs(monkeypatch: pytest.Monk
     import error_pages
 
     found = error_pages.messages()
-    assert ("explain requires a pattern of at most … entries, got ….", "explain a smaller problem of the same form.") in found["PatternError"]
+    assert ("explain requires a pattern of at most … entries, got ….", "explain a smaller problem of the same form.") in found[
+        "PatternError"
+    ]
     assert sum(map(len, found.values())) > 500
     assert error_pages.table([("f requires a|b, got …", "write `a`")]) == (
         "| message | what to do |\n|---|---|\n| f requires a\\|b, got … | write \\`a\\` |\n\n"
@@ -90,5 +92,7 @@ def test_names_of_others_are_links_but_for_code_headings_and_links(monkeypatch: 
     import inventories
 
     page = "# `jax.jit`\n\n`np.asarray` and `jnp.linalg.solve()`, [`jax.jit`](x.md), `mine`.\n\n```python\n`np.asarray`\n```\n"
-    assert inventories.linked(page) == page.replace("`np.asarray` and `jnp.linalg.solve()`", (
-        "[`np.asarray`](inv:numpy:py:obj#numpy.asarray) and [`jnp.linalg.solve()`](inv:jax:py:obj#jax.numpy.linalg.solve)"))
+    assert inventories.linked(page) == page.replace(
+        "`np.asarray` and `jnp.linalg.solve()`",
+        ("[`np.asarray`](inv:numpy:py:obj#numpy.asarray) and [`jnp.linalg.solve()`](inv:jax:py:obj#jax.numpy.linalg.solve)"),
+    )

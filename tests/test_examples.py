@@ -94,8 +94,10 @@ def test_stochastic(recipe: Any) -> None:
     A = H @ H.to_dense()  # positive semidefinite: what Hutch++ is made for
     wrapped = sys.modules["scipy.sparse.linalg"].aslinearoperator(A)
     rng = np.random.default_rng(0)
-    errors = {f: [abs(getattr(stochastic, f)(wrapped, 48, rng) / np.trace(A) - 1) for _ in range(30)]
-              for f in ("hutchinson", "hutch_plus_plus")}  # fmt: skip
+    errors = {
+        f: [abs(getattr(stochastic, f)(wrapped, 48, rng) / np.trace(A) - 1) for _ in range(30)]
+        for f in ("hutchinson", "hutch_plus_plus")
+    }
     assert np.mean(errors["hutchinson"]) < 0.15
     assert np.mean(errors["hutch_plus_plus"]) < 0.2 * np.mean(errors["hutchinson"])
     found, exact = stochastic.diagonal(H, 3200, rng), np.diag(H.to_dense())

@@ -25,9 +25,7 @@ COLUMNS = ["file", "depends on", "IREE", "buys", "test"]
 def rows(folder: str) -> list[list[str]]:
     """The rows of the table in the docstring of a folder."""
     text = ast.get_docstring(ast.parse((ROOT / folder / "__init__.py").read_text())) or ""
-    lines = [
-        [cell.strip() for cell in line.strip("| ").split(" | ")] for line in text.splitlines() if line.startswith("| ")
-    ]
+    lines = [[cell.strip() for cell in line.strip("| ").split(" | ")] for line in text.splitlines() if line.startswith("| ")]
     assert lines[0] == COLUMNS
     return lines[1:]
 
@@ -44,13 +42,9 @@ def test_a_row_is_whole(row: list[str]) -> None:
     assert all(row)
     _, _, version, buys, test = row
     assert iree.compiler.version.VERSION.startswith(f"{version}."), f"{row[0]} was written for IREE {version}: check it"
-    assert re.search(r"\d+ %|^feature|^correctness|^loops that do not compile|\.py$|kernels/$", buys), (
-        f"{buys} is not measured"
-    )
+    assert re.search(r"\d+ %|^feature|^correctness|^loops that do not compile|\.py$|kernels/$", buys), f"{buys} is not measured"
     path, _, name = test.partition("::")
-    functions = [
-        node.name for node in ast.walk(ast.parse((ROOT / path).read_text())) if isinstance(node, ast.FunctionDef)
-    ]
+    functions = [node.name for node in ast.walk(ast.parse((ROOT / path).read_text())) if isinstance(node, ast.FunctionDef)]
     assert name in functions, f"{test} does not exist"
 
 
@@ -74,14 +68,10 @@ def texts(tree: ast.Module) -> Iterator[tuple[str, int]]:
 
 @pytest.mark.parametrize("path", [p for p in OTHERS if p not in DESCRIBING], ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_nothing_else_names_inner_operations(path: Path) -> None:
-    found = [
-        f"{path.name}:{line}: {text[:60]}" for text, line in texts(ast.parse(path.read_text())) if INNER.search(text)
-    ]
+    found = [f"{path.name}:{line}: {text[:60]}" for text, line in texts(ast.parse(path.read_text())) if INNER.search(text)]
     assert not found, "\n".join(found)
 
 
 def test_inner_operations_are_found() -> None:
-    tree = ast.parse(
-        '"""About hal.buffer."""\nx = f"%a = hal.interface.id[{n}]"\ny = "util.global"\nz = "flow.dispatch"'
-    )
+    tree = ast.parse('"""About hal.buffer."""\nx = f"%a = hal.interface.id[{n}]"\ny = "util.global"\nz = "flow.dispatch"')
     assert {line for text, line in texts(tree) if INNER.search(text)} == {2, 4}

@@ -18,9 +18,13 @@ PUBLIC = {
     "kept": "SumOperator.kept and its counterparts in interop",
     "place": "numpy.place, and an attribute of the difference that a check reports",
     "again": "the call of a jitted function that is already compiled, and a field of the plan of recomputations",
-    "KEPT_FUNCTIONS": "a threshold", "KEPT_TRANSIENTS": "a threshold", "KERNELS_APART": "a threshold",
-    "PATTERN_APART": "a threshold", "PATTERN_TURNS": "a threshold", "SAVE_AGAIN": "the help of an error",
-}  # fmt: skip
+    "KEPT_FUNCTIONS": "a threshold",
+    "KEPT_TRANSIENTS": "a threshold",
+    "KERNELS_APART": "a threshold",
+    "PATTERN_APART": "a threshold",
+    "PATTERN_TURNS": "a threshold",
+    "SAVE_AGAIN": "the help of an error",
+}
 
 
 def banned() -> dict[str, str]:

@@ -16,11 +16,39 @@ SOURCES = sorted(p for folder in ("nabla_mlir", "dialects", "passes") for p in (
 
 # What Windows lacks; macOS lacks the last two.
 NAMES = {
-    "os": {"fork", "forkpty", "killpg", "register_at_fork", "setsid", "getuid", "geteuid", "getgid", "uname", "mkfifo", "nice",
-           "getloadavg", "wait", "waitpid", "sched_setaffinity", "sched_getaffinity"},
-    "signal": {"SIGKILL", "SIGCHLD", "SIGALRM", "SIGUSR1", "SIGUSR2", "SIGHUP", "SIGQUIT", "alarm", "setitimer", "pthread_kill",
-               "pthread_sigmask", "sigwait"},
-}  # fmt: skip
+    "os": {
+        "fork",
+        "forkpty",
+        "killpg",
+        "register_at_fork",
+        "setsid",
+        "getuid",
+        "geteuid",
+        "getgid",
+        "uname",
+        "mkfifo",
+        "nice",
+        "getloadavg",
+        "wait",
+        "waitpid",
+        "sched_setaffinity",
+        "sched_getaffinity",
+    },
+    "signal": {
+        "SIGKILL",
+        "SIGCHLD",
+        "SIGALRM",
+        "SIGUSR1",
+        "SIGUSR2",
+        "SIGHUP",
+        "SIGQUIT",
+        "alarm",
+        "setitimer",
+        "pthread_kill",
+        "pthread_sigmask",
+        "sigwait",
+    },
+}
 MODULES = {"fcntl", "resource", "pwd", "grp", "termios", "tty", "pty", "syslog"}
 FOLDERS = re.compile(r"^/(dev|proc|sys|tmp|run)/")
 GUARD = re.compile(r"hasattr\(|sys\.platform|os\.name|suppress\(OSError|except OSError|except \(OSError")
@@ -57,7 +85,9 @@ def uses(path: Path) -> Iterator[tuple[int, str, bool]]:
             found = next((m for m in modules if m in MODULES), None)
         elif isinstance(node, ast.keyword) and node.arg == "shell" and getattr(node.value, "value", None) is True:
             found = "shell=True"
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and FOLDERS.match(node.value) and node not in docstrings:
+        elif (
+            isinstance(node, ast.Constant) and isinstance(node.value, str) and FOLDERS.match(node.value) and node not in docstrings
+        ):
             found = node.value
         if found is not None:
             yield getattr(node, "lineno", 0) or node.value.lineno, found, is_guarded(node)

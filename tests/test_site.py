@@ -90,10 +90,15 @@ def test_every_link_within_the_site_leads_somewhere():
 def test_names_of_others_lead_to_their_pages_without_a_network():
     text = (SITE / "howto" / "linear_algebra.html").read_text()
     assert "https://docs.scipy.org/doc/scipy/reference/generated/scipy.sparse.linalg.LinearOperator.html#" in text
-    assert "https://numpy.org/doc/stable/reference/generated/numpy.asarray.html#numpy.asarray" in (SITE / "howto" / "arrays.html").read_text()
+    assert (
+        "https://numpy.org/doc/stable/reference/generated/numpy.asarray.html#numpy.asarray"
+        in (SITE / "howto" / "arrays.html").read_text()
+    )
     assert "https://docs.python.org/3/library/logging.html#module-logging" in (SITE / "howto" / "recompiling.html").read_text()
     for project in ("python", "numpy", "scipy", "jax"):  # what intersphinx reads lies beside the pages
-        assert (SITE.parent.parent / "docs" / "generated" / f"{project}.inv").read_bytes().startswith(b"# Sphinx inventory version 2")
+        assert (
+            (SITE.parent.parent / "docs" / "generated" / f"{project}.inv").read_bytes().startswith(b"# Sphinx inventory version 2")
+        )
 
 
 def test_every_program_of_the_gallery_has_a_picture():

@@ -119,9 +119,7 @@ def _as_stablehlo(module: ir.Module) -> ir.Module:
     return module
 
 
-def compiled_traced(
-    function: Any, like: Sequence[np.ndarray], *, legalize: bool = False
-) -> Callable[[Sequence[np.ndarray]], Any]:
+def compiled_traced(function: Any, like: Sequence[np.ndarray], *, legalize: bool = False) -> Callable[[Sequence[np.ndarray]], Any]:
     """The same, to be called many times on arrays like these."""
     box: dict[str, Any] = {}
 

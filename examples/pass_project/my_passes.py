@@ -14,9 +14,14 @@ from nabla_mlir.table.kinds import elementwise
 from nabla_mlir.table.samples import reals
 
 gauss = elementwise(
-    "my.gauss", doc="exp(-x * x).", partials=[lambda t, y, x: t * (-2.0 * x * y)], instructions=20,
-    numpy=lambda x: np.exp(-x * x), sample=(reals(-2, 2),), result=lambda x: [(x.shape, x.dtype)],
-)  # fmt: skip
+    "my.gauss",
+    doc="exp(-x * x).",
+    partials=[lambda t, y, x: t * (-2.0 * x * y)],
+    instructions=20,
+    numpy=lambda x: np.exp(-x * x),
+    sample=(reals(-2, 2),),
+    result=lambda x: [(x.shape, x.dtype)],
+)
 
 
 @register

@@ -56,9 +56,14 @@ class ArrayMethods(ArrayOperators):
         return self._call("repeat", repeats=repeats, axis=axis, total_repeat_length=total_repeat_length)
 
     def take(
-        self, indices: Any, axis: int | None = None, mode: Any = None, unique_indices: bool = False,
-        indices_are_sorted: bool = False, fill_value: Any = None,
-    ) -> Self:  # fmt: skip
+        self,
+        indices: Any,
+        axis: int | None = None,
+        mode: Any = None,
+        unique_indices: bool = False,
+        indices_are_sorted: bool = False,
+        fill_value: Any = None,
+    ) -> Self:
         """The elements at `indices` along `axis`, or of the flattened array."""
         return self._call("take", indices, axis, mode, unique_indices, indices_are_sorted, fill_value)
 
@@ -142,16 +147,28 @@ class ArrayMethods(ArrayOperators):
     # ---------------------------------------------------------------- reductions and products
 
     def sum(
-        self, axis: Axis = None, dtype: Any = None, keepdims: bool = False, initial: Any = None, where: Any = None, *,
+        self,
+        axis: Axis = None,
+        dtype: Any = None,
+        keepdims: bool = False,
+        initial: Any = None,
+        where: Any = None,
+        *,
         out: None = None,
-    ) -> Self:  # fmt: skip
+    ) -> Self:
         """The sum over `axis` (an int, several, or None for all)."""
         return self._call("sum", axis=axis, dtype=dtype, keepdims=keepdims, initial=initial, where=where, out=out)
 
     def prod(
-        self, axis: Axis = None, dtype: Any = None, keepdims: bool = False, initial: Any = None, where: Any = None, *,
+        self,
+        axis: Axis = None,
+        dtype: Any = None,
+        keepdims: bool = False,
+        initial: Any = None,
+        where: Any = None,
+        *,
         out: None = None,
-    ) -> Self:  # fmt: skip
+    ) -> Self:
         """The product over `axis`; arguments as for `sum`."""
         return self._call("prod", axis=axis, dtype=dtype, keepdims=keepdims, initial=initial, where=where, out=out)
 
@@ -160,22 +177,32 @@ class ArrayMethods(ArrayOperators):
         return self._call("mean", axis=axis, dtype=dtype, keepdims=keepdims, where=where, out=out)
 
     def var(
-        self, axis: Axis = None, dtype: Any = None, ddof: float = 0, keepdims: bool = False, where: Any = None,
-        *, correction: float | None = None, out: None = None,
-    ) -> Self:  # fmt: skip
+        self,
+        axis: Axis = None,
+        dtype: Any = None,
+        ddof: float = 0,
+        keepdims: bool = False,
+        where: Any = None,
+        *,
+        correction: float | None = None,
+        out: None = None,
+    ) -> Self:
         """The variance over `axis`: the mean of ``abs(a - mean(a))**2``, with n - ddof instead of n (or n - `correction`)."""
-        return self._call(
-            "var", axis=axis, dtype=dtype, ddof=ddof, keepdims=keepdims, where=where, correction=correction, out=out
-        )
+        return self._call("var", axis=axis, dtype=dtype, ddof=ddof, keepdims=keepdims, where=where, correction=correction, out=out)
 
     def std(
-        self, axis: Axis = None, dtype: Any = None, ddof: float = 0, keepdims: bool = False, where: Any = None,
-        *, correction: float | None = None, out: None = None,
-    ) -> Self:  # fmt: skip
+        self,
+        axis: Axis = None,
+        dtype: Any = None,
+        ddof: float = 0,
+        keepdims: bool = False,
+        where: Any = None,
+        *,
+        correction: float | None = None,
+        out: None = None,
+    ) -> Self:
         """The standard deviation over `axis`: the root of the variance; its derivative is 0 where all elements are equal."""
-        return self._call(
-            "std", axis=axis, dtype=dtype, ddof=ddof, keepdims=keepdims, where=where, correction=correction, out=out
-        )
+        return self._call("std", axis=axis, dtype=dtype, ddof=ddof, keepdims=keepdims, where=where, correction=correction, out=out)
 
     def max(self, axis: Axis = None, keepdims: bool = False, initial: Any = None, where: Any = None, *, out: None = None) -> Self:
         """The largest element over `axis`; NaN if there is one. Ties share the derivative."""
@@ -203,19 +230,15 @@ class ArrayMethods(ArrayOperators):
 
     def cumsum(
         self, axis: int | None = None, dtype: Any = None, include_initial: bool = False, *, reverse: bool = False, out: None = None
-    ) -> Self:  # fmt: skip
+    ) -> Self:
         """The running sum along `axis`, or of the flattened array. With `include_initial`, a 0 comes first."""
-        return self._call(
-            "cumsum", axis=axis, dtype=dtype, include_initial=include_initial, reverse=reverse, out=out
-        )
+        return self._call("cumsum", axis=axis, dtype=dtype, include_initial=include_initial, reverse=reverse, out=out)
 
     def cumprod(
         self, axis: int | None = None, dtype: Any = None, include_initial: bool = False, *, reverse: bool = False, out: None = None
-    ) -> Self:  # fmt: skip
+    ) -> Self:
         """The running product along `axis`, or of the flattened array. With `include_initial`, a 1 comes first; see `cumsum`."""
-        return self._call(
-            "cumprod", axis=axis, dtype=dtype, include_initial=include_initial, reverse=reverse, out=out
-        )
+        return self._call("cumprod", axis=axis, dtype=dtype, include_initial=include_initial, reverse=reverse, out=out)
 
     def ptp(self, axis: Axis = None, keepdims: bool = False, *, out: None = None) -> Self:
         """The largest less the smallest element."""

@@ -14,12 +14,29 @@ import numpy as np
 # NumPy's functions of operators, which NumPy's arrays and numbers call for ``numpy_array + x``; for comparisons the one with
 # the sides exchanged.
 _ARITHMETIC = {
-    np.add: "add", np.subtract: "sub", np.multiply: "mul", np.divide: "truediv", np.floor_divide: "floordiv",
-    np.remainder: "mod", np.divmod: "divmod", np.power: "pow", np.matmul: "matmul", np.bitwise_and: "and",
-    np.bitwise_or: "or", np.bitwise_xor: "xor", np.left_shift: "lshift", np.right_shift: "rshift",
-}  # fmt: skip
-_COMPARISONS = {np.equal: ("eq", "eq"), np.not_equal: ("ne", "ne"), np.less: ("lt", "gt"), np.greater: ("gt", "lt"),
-                np.less_equal: ("le", "ge"), np.greater_equal: ("ge", "le")}  # fmt: skip
+    np.add: "add",
+    np.subtract: "sub",
+    np.multiply: "mul",
+    np.divide: "truediv",
+    np.floor_divide: "floordiv",
+    np.remainder: "mod",
+    np.divmod: "divmod",
+    np.power: "pow",
+    np.matmul: "matmul",
+    np.bitwise_and: "and",
+    np.bitwise_or: "or",
+    np.bitwise_xor: "xor",
+    np.left_shift: "lshift",
+    np.right_shift: "rshift",
+}
+_COMPARISONS = {
+    np.equal: ("eq", "eq"),
+    np.not_equal: ("ne", "ne"),
+    np.less: ("lt", "gt"),
+    np.greater: ("gt", "lt"),
+    np.less_equal: ("le", "ge"),
+    np.greater_equal: ("ge", "le"),
+}
 _SIDES = {f: (f"__{name}__", f"__r{name}__") for f, name in _ARITHMETIC.items()} | {
     f: (f"__{left}__", f"__{right}__") for f, (left, right) in _COMPARISONS.items()
 }
@@ -57,8 +74,9 @@ class ArrayOperators:
             own, mirror = _SIDES[ufunc]
             return left._call(own, right) if isinstance(left, ArrayOperators) else self._call(mirror, left)
         if any(isinstance(x, ArrayOperators) for x in options.get("out", ())):
-            raise TypeError(f"np.{ufunc.__name__} requires an array of NumPy's as out, got {type(self).__name__}: "
-                            "write x[...] = its result.")  # fmt: skip
+            raise TypeError(
+                f"np.{ufunc.__name__} requires an array of NumPy's as out, got {type(self).__name__}: write x[...] = its result."
+            )
         return getattr(ufunc, method)(*map(_numbers, inputs), **{name: _numbers(x) for name, x in options.items()})
 
     def __add__(self, other: Any) -> Self:

@@ -67,13 +67,16 @@ def rounded(value: Any, dtype: np.dtype, name: str) -> np.ndarray:
         if not limits[0] <= extremes[0] <= extremes[1] <= limits[1]:
             raise DtypeError(
                 f"{name} requires integers that {dtype} holds, from {limits[0]} to {limits[1]}, got {extremes[0]} to "
-                f"{extremes[1]}.", help="convert it with astype if it may change.",
-            )  # fmt: skip
+                f"{extremes[1]}.",
+                help="convert it with astype if it may change.",
+            )
     with np.errstate(over="ignore"):
         result = array.astype(dtype)
     if rank_of(dtype) > 1 and np.any(np.isfinite(array) & ~np.isfinite(result)):
-        raise DtypeError(f"{name} requires numbers in the range of {dtype}, got {array.dtype} beyond it.",
-                         help="scale it, or compile for a wider dtype.")  # fmt: skip
+        raise DtypeError(
+            f"{name} requires numbers in the range of {dtype}, got {array.dtype} beyond it.",
+            help="scale it, or compile for a wider dtype.",
+        )
     return result
 
 

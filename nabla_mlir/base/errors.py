@@ -171,9 +171,7 @@ class CompileError(NablaError, RuntimeError):
     `fault` is the name of the fault of IREE that caused it, as in passes/iree/faults/table.py; "" if it is not known.
     """
 
-    def __init__(
-        self, message: str, *, where: SourceRange | None = None, help: str = "", reproducer: str = "", fault: str = ""
-    ):
+    def __init__(self, message: str, *, where: SourceRange | None = None, help: str = "", reproducer: str = "", fault: str = ""):
         self.reproducer: str = reproducer
         self.fault: str = fault
         super().__init__(message, where=where, help=help)
@@ -195,8 +193,11 @@ def check_function(who: str, value: object) -> None:
       value: the argument.
     """
     if not callable(value):
-        raise TraceError(f"{who} requires a function, got {_described(value)}.", where=user_frame(),
-                         help="pass the function itself, without calling it: f rather than f(x).")  # fmt: skip
+        raise TraceError(
+            f"{who} requires a function, got {_described(value)}.",
+            where=user_frame(),
+            help="pass the function itself, without calling it: f rather than f(x).",
+        )
 
 
 def _described(value: object) -> str:
@@ -213,10 +214,11 @@ class OutOfMemoryError(NablaError, MemoryError):
 
     def __init__(self, what: str, request: object):
         super().__init__(
-            f"{'a function' if what == 'main' else what} requires memory for its arrays, got: {request}.", where=user_frame(),
+            f"{'a function' if what == 'main' else what} requires memory for its arrays, got: {request}.",
+            where=user_frame(),
             help="compute less at once: products (nm.hvp, nm.jvp) instead of matrices, nm.map or smaller batches instead of one "
             "map over all.",
-        )  # fmt: skip
+        )
 
     def __reduce__(self) -> tuple[Any, ...]:
         return OutOfMemoryError, ("", ""), {**self.__dict__, "args": self.args}
@@ -233,9 +235,10 @@ def writing(path: object) -> Iterator[None]:
         yield
     except OSError as error:
         raise SaveError(
-            f"save requires a place that can be written, got {str(path)!r}: {error.strerror or error}.", where=user_frame(),
+            f"save requires a place that can be written, got {str(path)!r}: {error.strerror or error}.",
+            where=user_frame(),
             help="check that its folder exists, who may write there, and that the disk is not full.",
-        ) from None  # fmt: skip
+        ) from None
 
 
 class NotFiniteError(NablaError, FloatingPointError):

@@ -17,8 +17,13 @@ from nabla_mlir.base.errors import ExchangeError, user_frame
 _HOST = {1, 3, 11}  # kDLCPU, and the host's memory that CUDA and ROCm have pinned
 _DEVICES = {2: "cuda", 4: "opencl", 7: "vulkan", 8: "metal", 10: "rocm", 13: "cuda", 14: "oneapi"}
 # What NumPy has no type for, by DLPack's code and the number of bits.
-_NARROW = {(4, 16): "bfloat16", (10, 8): "float8_e4m3fn", (11, 8): "float8_e4m3fnuz", (12, 8): "float8_e5m2",
-           (13, 8): "float8_e5m2fnuz"}  # fmt: skip
+_NARROW = {
+    (4, 16): "bfloat16",
+    (10, 8): "float8_e4m3fn",
+    (11, 8): "float8_e4m3fnuz",
+    (12, 8): "float8_e5m2",
+    (13, 8): "float8_e5m2fnuz",
+}
 
 
 def readable(x: Any) -> Any:
@@ -43,8 +48,10 @@ def readable(x: Any) -> Any:
     if int(kind) not in _HOST:
         raise ExchangeError(
             f"an argument requires numbers in the memory of the host, got {type(x).__name__} on "
-            f"{_DEVICES.get(int(kind), f'device {int(kind)}')}:{index}.", where=user_frame(), help="copy it there first: x.cpu().",
-        )  # fmt: skip
+            f"{_DEVICES.get(int(kind), f'device {int(kind)}')}:{index}.",
+            where=user_frame(),
+            help="copy it there first: x.cpu().",
+        )
     try:
         return np.from_dlpack(x)
     except (BufferError, RuntimeError):  # perhaps a type that NumPy lacks
@@ -57,9 +64,10 @@ def _given(x: Any, reader: Callable[[Any], Any]) -> Any:
     except (BufferError, RuntimeError, TypeError, ValueError) as error:
         reason = str(error).partition("\n")[0].rstrip(".") or type(error).__name__
         raise ExchangeError(
-            f"an argument requires numbers that its owner gives away, got {type(x).__name__}: {reason}.", where=user_frame(),
+            f"an argument requires numbers that its owner gives away, got {type(x).__name__}: {reason}.",
+            where=user_frame(),
             help="a tensor that requires a gradient is passed as x.detach(); others as a dense array of numbers on the host.",
-        ) from None  # fmt: skip
+        ) from None
 
 
 # ---------------------------------------------------------------- what NumPy cannot read
@@ -69,10 +77,16 @@ class _Tensor(ctypes.Structure):
     """DLTensor of dlpack.h."""
 
     _fields_ = [
-        ("data", ctypes.c_void_p), ("device", ctypes.c_int32 * 2), ("ndim", ctypes.c_int32), ("code", ctypes.c_uint8),
-        ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16), ("shape", ctypes.POINTER(ctypes.c_int64)),
-        ("strides", ctypes.POINTER(ctypes.c_int64)), ("byte_offset", ctypes.c_uint64),
-    ]  # fmt: skip
+        ("data", ctypes.c_void_p),
+        ("device", ctypes.c_int32 * 2),
+        ("ndim", ctypes.c_int32),
+        ("code", ctypes.c_uint8),
+        ("bits", ctypes.c_uint8),
+        ("lanes", ctypes.c_uint16),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)),
+        ("byte_offset", ctypes.c_uint64),
+    ]
 
 
 class _Memory:
@@ -82,8 +96,13 @@ class _Memory:
         self._capsule = capsule
         size, shape = tensor.bits // 8, tuple(tensor.shape[: tensor.ndim])
         strides = tuple(n * size for n in tensor.strides[: tensor.ndim]) if tensor.strides else None
-        self.__array_interface__ = {"version": 3, "shape": shape, "typestr": f"<u{size}", "strides": strides,
-                                    "data": ((tensor.data or 0) + tensor.byte_offset, True)}  # fmt: skip
+        self.__array_interface__ = {
+            "version": 3,
+            "shape": shape,
+            "typestr": f"<u{size}",
+            "strides": strides,
+            "data": ((tensor.data or 0) + tensor.byte_offset, True),
+        }
 
 
 def _narrow(x: Any) -> np.ndarray:

@@ -18,6 +18,7 @@ def axes_or_new(axes: Any = None) -> Any:
     try:
         import matplotlib.pyplot as plt
     except ImportError:
-        raise DeployError("plot requires Matplotlib, got an environment without it.", where=user_frame(),
-                          help="pip install 'nabla-mlir[plots]'") from None  # fmt: skip
+        raise DeployError(
+            "plot requires Matplotlib, got an environment without it.", where=user_frame(), help="pip install 'nabla-mlir[plots]'"
+        ) from None
     return plt.subplots()[1]

@@ -42,7 +42,8 @@ def plugin(name: str) -> ModuleType:
         known = ", ".join(sorted(plugins())) or "none"
         raise DeployError(
             f"the plugin {name!r} requires an installed package with this entry point, got {known}.",
-            where=user_frame(), help=f"install a package that declares it in the group {GROUP}, such as nabla-mlir itself.",
-        )  # fmt: skip
+            where=user_frame(),
+            help=f"install a package that declares it in the group {GROUP}, such as nabla-mlir itself.",
+        )
     module: ModuleType = plugins()[name].load()
     return module

@@ -91,9 +91,9 @@ def flatten_like(spec: TreeSpec, tree: Any, what: str, like: str) -> list[Any]:
         raise
     except (ValueError, TypeError):
         raise TreeError(
-            f"{what} requires the structure of {like}, got {optree.tree_structure(tree, namespace=NAMESPACE)}"
-            f" instead of {spec}.", where=user_frame(),
-        ) from None  # fmt: skip
+            f"{what} requires the structure of {like}, got {optree.tree_structure(tree, namespace=NAMESPACE)} instead of {spec}.",
+            where=user_frame(),
+        ) from None
 
 
 def broadcast_prefix(prefix: Any, spec: TreeSpec, what: str) -> list[Any]:
@@ -105,9 +105,7 @@ def broadcast_prefix(prefix: Any, spec: TreeSpec, what: str) -> list[Any]:
     try:
         return _spread(prefix, spec)
     except ValueError:
-        raise TreeError(
-            f"{what} requires a prefix of the structure {spec}, got {prefix!r}.", where=user_frame()
-        ) from None
+        raise TreeError(f"{what} requires a prefix of the structure {spec}, got {prefix!r}.", where=user_frame()) from None
 
 
 def _spread(prefix: Any, spec: TreeSpec) -> list[Any]:
@@ -122,7 +120,7 @@ def _spread(prefix: Any, spec: TreeSpec) -> list[Any]:
 
 def register_node(
     cls: type, flatten_node: Callable[[Any], Any], unflatten_node: Callable[[Any, Any], Any], has_names: bool = True
-) -> None:  # fmt: skip
+) -> None:
     """Makes a class a pytree node.
 
     Args:
@@ -135,9 +133,8 @@ def register_node(
 
 
 def register_dataclass(
-    nodetype: T, data_fields: Sequence[str] | None = None, meta_fields: Sequence[str] | None = None,
-    drop_fields: Sequence[str] = (),
-) -> T:  # fmt: skip
+    nodetype: T, data_fields: Sequence[str] | None = None, meta_fields: Sequence[str] | None = None, drop_fields: Sequence[str] = ()
+) -> T:
     """Class decorator: makes a dataclass a pytree node whose children are its fields.
 
     Args:
@@ -157,8 +154,11 @@ def register_dataclass(
       [1.0, 2.0]
     """
     fields = {f.name: f for f in dataclasses.fields(nodetype) if f.name not in drop_fields}
-    meta = tuple(meta_fields) if meta_fields is not None else tuple(
-        n for n, f in fields.items() if f.metadata.get("static") and n not in (data_fields or ()))  # fmt: skip
+    meta = (
+        tuple(meta_fields)
+        if meta_fields is not None
+        else tuple(n for n, f in fields.items() if f.metadata.get("static") and n not in (data_fields or ()))
+    )
     names = tuple(data_fields) if data_fields is not None else tuple(n for n in fields if n not in meta)
 
     def flatten_node(node: Any) -> tuple[tuple[Any, ...], Any, tuple[str, ...]]:
@@ -187,6 +187,10 @@ def advice_for(leaf: Any) -> str:
 
 def is_array(x: Any) -> bool:
     """True for what holds numbers: tensors, device arrays, NumPy arrays and scalars."""
-    return isinstance(x, (np.ndarray, np.generic)) or hasattr(x, "__nabla_tensor__") or (
-        hasattr(x, "shape") and hasattr(x, "dtype") and not isinstance(x, type)  # NumPy's scalar types have both
-    )  # fmt: skip
+    return (
+        isinstance(x, (np.ndarray, np.generic))
+        or hasattr(x, "__nabla_tensor__")
+        or (
+            hasattr(x, "shape") and hasattr(x, "dtype") and not isinstance(x, type)  # NumPy's scalar types have both
+        )
+    )

@@ -49,9 +49,7 @@ LENT_RESULT: Annotated[int, Measured("bytes")] = 1 << 16
 POOL_CALL: Annotated[float, Measured("µs", "2 virtual cores of an AMD EPYC with AVX2; IREE 3.13; 2026-11-23")] = 55.0
 POOL_DISPATCH: Annotated[float, Measured("µs", "2 virtual cores of an AMD EPYC with AVX2; IREE 3.13; 2026-11-23")] = 8.0
 # Calls after which a timeline forgets those that have ended.
-OPEN_CALLS: Annotated[
-    int, Chosen("calls", "any number bounds the list; this one is looked through in a microsecond")
-] = 16
+OPEN_CALLS: Annotated[int, Chosen("calls", "any number bounds the list; this one is looked through in a microsecond")] = 16
 
 # ---------------------------------------------------------------- staging and transforms
 
@@ -95,9 +93,7 @@ KEPT_FUNCTIONS: Annotated[int, Chosen("functions", "a compiled one takes about a
 UNIT_VECTOR_MEMORY: Annotated[int, Chosen("bytes", "a small part of any machine's memory, and blocks that keep it busy")] = 1 << 30
 # Iterations that a loop whose length its values decide keeps at a time: a shorter one runs forward twice, the extra work of
 # a longer one grows with the square of their ratio.
-LOOP_CHUNK: Annotated[int, Chosen("iterations", "memory against work: the length that is kept without being asked")] = (
-    512
-)
+LOOP_CHUNK: Annotated[int, Chosen("iterations", "memory against work: the length that is kept without being asked")] = 512
 # No more of them are kept than fit into so much, unless the user says how much: each loop around another multiplies them.
 LOOP_MEMORY: Annotated[int, Chosen("bytes", "a small part of any machine's memory")] = 1 << 30
 
@@ -121,15 +117,11 @@ FLOP: Annotated[float, Measured("ns")] = 0.005
 BYTE: Annotated[float, Measured("ns, read or written by a product")] = 0.02
 ELEMENT: Annotated[float, Measured("ns, of an operation that fuses with its neighbours")] = 0.02
 FUNCTION_ELEMENT: Annotated[float, Measured("ns, of a division, a root, a transcendental function")] = 0.4
-MOVED_ELEMENT: Annotated[
-    float, Measured("ns, of what has a loop of its own: reductions, transposes, concatenations")
-] = 0.2
+MOVED_ELEMENT: Annotated[float, Measured("ns, of what has a loop of its own: reductions, transposes, concatenations")] = 0.2
 SCATTERED_ELEMENT: Annotated[float, Measured("ns, of what is done one by one")] = 2.0
 # Work that is shared among threads.
 SHARED_WORK: Annotated[float, Chosen("ns", "a fifth of what the pool costs: less work is one workgroup")] = 10_000.0
-UNKNOWN_TRIPS: Annotated[
-    int, Chosen("iterations", "of a loop whose values decide: enough to count, not enough to rule")
-] = 100
+UNKNOWN_TRIPS: Annotated[int, Chosen("iterations", "of a loop whose values decide: enough to count, not enough to rule")] = 100
 
 # ---------------------------------------------------------------- compiling
 
@@ -147,9 +139,7 @@ KERNELS_APART: Annotated[int, Chosen("operations", "2 % of the time is lost with
 # ---------------------------------------------------------------- passes over plain StableHLO
 
 # What a loop may store for products that are taken out of it.
-STACKED: Annotated[int, Chosen("bytes", "memory: more of it costs more than the dispatches of the loop are worth")] = (
-    1 << 26
-)
+STACKED: Annotated[int, Chosen("bytes", "memory: more of it costs more than the dispatches of the loop are worth")] = 1 << 26
 # A product over fewer elements costs less than the row that is written and read instead.
 HOISTED_PRODUCT: Annotated[int, Chosen("elements summed over", "half a vector register of f32")] = 8
 # Sweeps of simplification; patterns that undo each other would never end.
@@ -218,16 +208,12 @@ SUMMED_ROWS: Annotated[int, Measured("rows")] = 8
 KERNEL_WORK: Annotated[int, Measured("operations in an iteration")] = 2_000_000
 KERNEL_LINES: Annotated[int, Chosen("lines", "longer code takes the compiler seconds")] = 20_000
 # A longer chain of elementwise operations is one operation.
-CHAIN_COPIES: Annotated[int, Chosen("operations that IREE may write for it", "ordinary programs stay below 400")] = (
-    1_000
-)
+CHAIN_COPIES: Annotated[int, Chosen("operations that IREE may write for it", "ordinary programs stay below 400")] = 1_000
 LONG_CHAIN: Annotated[int, Chosen("operations", "the longest functions; a dispatch costs little beside them")] = 128
 # A shorter one too if IREE would write so many values that only its own operations read.
 SPILLING_CHAIN: Annotated[int, Chosen("operations", "what IREE makes of fewer, others are part of")] = 40
 CHAIN_SPILLS: Annotated[int, Chosen("values", "of fewer, most are in the dispatch that reads them")] = 8
-CHAIN_OPERATIONS: Annotated[
-    int, Chosen("operations in one dispatch", "the compiler takes three seconds for so many")
-] = 10_000
+CHAIN_OPERATIONS: Annotated[int, Chosen("operations in one dispatch", "the compiler takes three seconds for so many")] = 10_000
 
 # ---------------------------------------------------------------- checks
 
@@ -258,9 +244,7 @@ SUM_AS_PRODUCT: Annotated[int, Measured("terms")] = 1 << 12
 # IREE takes a sum over everything on one core, and one term after the other if it is not by rows.
 SUM_BY_ROWS: Annotated[int, Measured("terms")] = 1 << 13
 # From here on a sum is taken in two levels.
-SUM_IN_PARTS: Annotated[int, Chosen("terms", "accuracy: 10⁶ squares in f32, one after the other, are 8e-4 off")] = (
-    1 << 13
-)
+SUM_IN_PARTS: Annotated[int, Chosen("terms", "accuracy: 10⁶ squares in f32, one after the other, are 8e-4 off")] = 1 << 13
 # From here on a product is computed in parts of its inner axis.
 PRODUCT_IN_PARTS: Annotated[int, Chosen("terms", "accuracy: 10⁵ equal terms in f32, one after the other, are 7e-4 off")] = 1 << 15
 # On a GPU a sum of so many terms is taken in two levels, where there are fewer results than it has threads.
@@ -285,13 +269,9 @@ PIECES: Annotated[int, Chosen("different slices in a block", "more would be more
 PIECE_ROUNDS: Annotated[int, Chosen("rounds", "a step and its derivative; more would compute all for more offsets")] = 2
 # A product of so many multiplications is worth one of its own, where another order of axes is the alternative.
 SEPARATE_PRODUCT: Annotated[int, Measured("multiplications", MACHINE_AVX2)] = 1 << 18
-SEPARATE_PRODUCTS: Annotated[
-    int, Chosen("products one after the other", "more would be more code than it is worth")
-] = 64
+SEPARATE_PRODUCTS: Annotated[int, Chosen("products one after the other", "more would be more code than it is worth")] = 64
 SPLIT_POSITIONS: Annotated[int, Chosen("positions of a result", "more would be more code than it is worth")] = 64
-PATCH_WINDOW: Annotated[
-    int, Chosen("positions of a window", "a slice for each: more would be more code than it is worth")
-] = 64
+PATCH_WINDOW: Annotated[int, Chosen("positions of a window", "a slice for each: more would be more code than it is worth")] = 64
 PATCHES: Annotated[int, Chosen("elements", "memory: 64 MiB of f32")] = 1 << 24
 
 # ---------------------------------------------------------------- transforms
@@ -299,9 +279,7 @@ PATCHES: Annotated[int, Chosen("elements", "memory: 64 MiB of f32")] = 1 << 24
 # A transform up to this length is one product with a matrix; one of a prime length up to the second, too.
 DENSE_TRANSFORM: Annotated[int, Measured("elements")] = 64
 DENSE_PRIME_TRANSFORM: Annotated[int, Measured("elements")] = 256
-CONSTANT_ROOTS: Annotated[int, Chosen("roots of unity", "more would make the artifact large: they are computed")] = (
-    1 << 16
-)
+CONSTANT_ROOTS: Annotated[int, Chosen("roots of unity", "more would make the artifact large: they are computed")] = 1 << 16
 
 # ---------------------------------------------------------------- sparsity
 
@@ -310,9 +288,7 @@ PATTERN_APART: Annotated[int, Chosen("boxes", "fewer are moved in less time than
 PATTERN_WRITTEN: Annotated[int, Chosen("entries", "written down as they are: in the time of a look for fewer boxes")] = 50_000
 PATTERN_PIECES: Annotated[int, Chosen("runs of constant indices", "a box or more for each")] = 16
 PATTERN_ENTRIES: Annotated[int, Chosen("entries", "memory: 8 bytes for each, a few times over while they are sorted")] = 1 << 27
-PATTERN_STEPS: Annotated[
-    int, Chosen("operations of loops that are followed turn by turn", "a few seconds of Python")
-] = 100_000
+PATTERN_STEPS: Annotated[int, Chosen("operations of loops that are followed turn by turn", "a few seconds of Python")] = 100_000
 PATTERN_MOVES: Annotated[
     int, Chosen("elements that the turns of a loop read and write, and runs of columns that they join", "a few seconds of Python")
 ] = 1 << 24
@@ -349,6 +325,8 @@ def table() -> dict[str, tuple[float, Measured | Chosen]]:
     module = sys.modules[__name__]
     hints = get_type_hints(module, include_extras=True)
     return {name: (getattr(module, name), hint.__metadata__[0]) for name, hint in hints.items()}
+
+
 # An elementwise value from this size on is made again for late readers, at so many instructions for each byte that this saves.
 RECOMPUTED: Annotated[int, Chosen("bytes", "what fits a core's cache is not worth another loop")] = 1 << 20
 RECOMPUTED_WORK: Annotated[int, Chosen("instructions a byte", "a byte that is written and read takes as long")] = 8

@@ -72,9 +72,16 @@ def mode_for(target: Target) -> Mode:
 
 
 def compile_checked(
-    module: ir.Module, target: Target, *, flags: Sequence[str] = (), cache: bool = True, title: str = "",
-    examples: Examples | None = None, anew: bool = False, first: tuple[Strategy, bytes] | None = None,
-) -> tuple[bytes, Checks]:  # fmt: skip
+    module: ir.Module,
+    target: Target,
+    *,
+    flags: Sequence[str] = (),
+    cache: bool = True,
+    title: str = "",
+    examples: Examples | None = None,
+    anew: bool = False,
+    first: tuple[Strategy, bytes] | None = None,
+) -> tuple[bytes, Checks]:
     """Compiles a lowered module, and compares its entry points with the interpreter.
 
     Args:
@@ -107,13 +114,17 @@ def compile_checked(
             if _wrong(checks) is None:
                 warnings.warn(
                     f"compiled code of {what}: it differed from the reference interpreter, and was compiled again "
-                    f"{other.name}, which is right and may be slower; {advice}.", RuntimeWarning, stacklevel=2,
-                )  # fmt: skip
+                    f"{other.name}, which is right and may be slower; {advice}.",
+                    RuntimeWarning,
+                    stacklevel=2,
+                )
                 return vmfb, checks
     raise MiscompileError(
-        f"compiling requires code that computes what the program says, got other numbers in {what}.", where=user_frame(),
-        help=f"run it without the compiler (nm.set_execution('interpret')), and {advice}.", reproducer=folder,
-    )  # fmt: skip
+        f"compiling requires code that computes what the program says, got other numbers in {what}.",
+        where=user_frame(),
+        help=f"run it without the compiler (nm.set_execution('interpret')), and {advice}.",
+        reproducer=folder,
+    )
 
 
 def compile_unchecked(
@@ -138,9 +149,7 @@ def compile_unchecked(
     return last, _compile_by(last, module, target, flags, cache, title)
 
 
-def _compile_by(
-    strategy: Strategy, module: ir.Module, target: Target, flags: Sequence[str], cache: bool, title: str
-) -> bytes:
+def _compile_by(strategy: Strategy, module: ir.Module, target: Target, flags: Sequence[str], cache: bool, title: str) -> bytes:
     """The artifact of a strategy. Raises CompileError if IREE refuses the module."""
     if strategy.separate is not None:
         module = clone_module(module)
@@ -155,7 +164,7 @@ def _wrong(checks: Checks) -> tuple[str, Check] | None:
 
 def _report(
     module: ir.Module, target: Target, flags: Sequence[str], title: str, examples: Examples | None, name: str, check: Check
-) -> tuple[str, str, str]:  # fmt: skip
+) -> tuple[str, str, str]:
     """The message about wrong code (what differs, and from which operation on), the advice, and the folder of a reproducer."""
     where = culprit(module, target, flags, name, examples)
     folder = save_reproducer(module, target, flags, name, check, examples)
@@ -170,9 +179,16 @@ _lock = new_lock()
 
 
 def _checked(
-    module: ir.Module, target: Target, vmfb: bytes, strategy: Strategy, *, examples: Examples | None, cache: bool,
-    is_bounded: bool, anew: bool,
-) -> Checks:  # fmt: skip
+    module: ir.Module,
+    target: Target,
+    vmfb: bytes,
+    strategy: Strategy,
+    *,
+    examples: Examples | None,
+    cache: bool,
+    is_bounded: bool,
+    anew: bool,
+) -> Checks:
     """The checks of an artifact: known ones, also from another process, or new ones."""
     key = hashlib.sha256(b"\0".join([b"check", str(module).encode(), vmfb])).hexdigest()
     with _lock:

@@ -108,9 +108,7 @@ def _remember(key: str, artifact: bytes) -> None:
             _memory.popitem(last=False)
 
 
-def _compile(
-    source: bytes, arguments: list[str], timeout: float | None, before_code: BeforeCode | None, in_steps: bool
-) -> bytes:
+def _compile(source: bytes, arguments: list[str], timeout: float | None, before_code: BeforeCode | None, in_steps: bool) -> bytes:
     result = _run(source, arguments, timeout, before_code, in_steps)
     if result.returncode == 0 and result.stdout:
         if phases.LOOP in source and phases.is_artifact(arguments):
@@ -119,9 +117,7 @@ def _compile(
     raise _error(result, source, arguments, timeout)
 
 
-def _run(
-    source: bytes, arguments: list[str], timeout: float | None, before_code: BeforeCode | None, in_steps: bool
-) -> Finished:
+def _run(source: bytes, arguments: list[str], timeout: float | None, before_code: BeforeCode | None, in_steps: bool) -> Finished:
     """Runs the compiler; a long module is compiled in steps, between which it can be rewritten.
 
     A step runs without the verifier, and the next step verifies its result (`internals/phases.py`). The exception are modules
@@ -171,8 +167,9 @@ def _with_references(artifact: bytes, source: bytes, arguments: list[str]) -> by
         f"compiling requires code that keeps the buffers of its loops, got a fault of IREE in {len(uses)} place(s): "
         "a loop would use a buffer that it has given away." + _indented([line[:100] for line in uses[:2]]),
         help="write the loop with other carries; please report it.",
-        reproducer=_save_reproducer(source, arguments, "\n".join(uses)), fault=LOST_BUFFER,
-    )  # fmt: skip
+        reproducer=_save_reproducer(source, arguments, "\n".join(uses)),
+        fault=LOST_BUFFER,
+    )
 
 
 def _error(result: Finished, source: bytes, arguments: list[str], timeout: float | None) -> CompileError:
@@ -188,9 +185,7 @@ def _error(result: Finished, source: bytes, arguments: list[str], timeout: float
         message += _indented(messages.frames(result.stderr))
     else:
         errors = messages.errors(result.stderr)
-        message = (
-            f"compiling requires a module that IREE accepts, got {len(errors) or 'an unknown number of'} error(s)."
-        )
+        message = f"compiling requires a module that IREE accepts, got {len(errors) or 'an unknown number of'} error(s)."
         message += _indented(errors or result.stderr.splitlines()[-5:])
         where, fault = messages.position(result.stderr), messages.fault_of(result.stderr)
     return CompileError(message, where=where, help=messages.advice(result, reproducer), reproducer=reproducer, fault=fault)
@@ -209,9 +204,13 @@ def _save_reproducer(source: bytes, arguments: list[str], stderr: str) -> str:
     script = f'#!/bin/sh\n# IREE compiler {compiler_version()}\ncd "$(dirname "$0")" && {command}\n'
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        write_files({
-            folder / f"{name}.{suffix}": source, folder / f"{name}.stderr": stderr.encode(), folder / f"{name}.sh": script.encode(),
-        })  # fmt: skip
+        write_files(
+            {
+                folder / f"{name}.{suffix}": source,
+                folder / f"{name}.stderr": stderr.encode(),
+                folder / f"{name}.sh": script.encode(),
+            }
+        )
     except OSError:
         return ""
     return str(folder / f"{name}.sh")

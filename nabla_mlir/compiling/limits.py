@@ -62,8 +62,10 @@ def _error(module: ir.Module, limit: int, best: Mapping[str, int]) -> MemoryLimi
     name = max(best, key=best.__getitem__)
     values = held_at_once(functions_of(module.operation)[name])[:_SHOWN]
     where = [source_of(value.owner.operation.location) for value in values]
-    largest = ", ".join(f"{value.type} ({bytes_of(value) / 1e6:.1f} MB{f', line {position.line}' if position else ''})"
-                        for value, position in zip(values, where, strict=True))  # fmt: skip
+    largest = ", ".join(
+        f"{value.type} ({bytes_of(value) / 1e6:.1f} MB{f', line {position.line}' if position else ''})"
+        for value, position in zip(values, where, strict=True)
+    )
     return MemoryLimitError(
         f"{name} requires {best[name] / 1e6:.1f} MB in the smallest form that was found, got memory_limit={limit}.",
         where=next(filter(None, where), None),

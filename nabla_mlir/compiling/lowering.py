@@ -81,9 +81,7 @@ def compile_lowered(
         if limit is None:
             vmfb = _compile_lowered(module, target, flags, cache, schedule)
         else:
-            attempts = (
-                thresholds.LIMIT_ATTEMPTS if target.kernel_bytes() else 1
-            )  # without a schedule, nothing is recomputed
+            attempts = thresholds.LIMIT_ATTEMPTS if target.kernel_bytes() else 1  # without a schedule, nothing is recomputed
             vmfb = within(clone_module(module), limit, attempts, lambda m: _compile_lowered(m, target, flags, cache, schedule))
     _LOG.info("%s for %s: %d bytes in %.2f s", name, target.name, len(vmfb), time.perf_counter() - start)
     return vmfb
@@ -123,8 +121,10 @@ def _compile_lowered(module: ir.Module, target: Target, flags: Sequence[str], ca
         if WHOLE in errors:
             warnings.warn(
                 "IREE refuses this module as nabla-schedule writes it; it was compiled as it was before, which is right "
-                f"but slower. Please report it: {errors[WHOLE].message}", RuntimeWarning, stacklevel=3,
-            )  # fmt: skip
+                f"but slower. Please report it: {errors[WHOLE].message}",
+                RuntimeWarning,
+                stacklevel=3,
+            )
         return artifact
     if errors[WHOLE].where is None:
         # Another run has locations, so that its error shows the line of the user.
@@ -136,9 +136,12 @@ def _compile_lowered(module: ir.Module, target: Target, flags: Sequence[str], ca
 def _with_kernels(module: ir.Module, target: Target, schedule: bool, cache: bool) -> ir.Module:
     """The legalised module with machine code for its kernels in Triton's dialect; without these kernels if Triton refuses one."""
     if (name := target.missing_compiler()) and any(op.name in _PRODUCTS for op in nested(module.operation)):
-        warnings.warn(f"{name} is not installed: products and convolutions run without fast kernels, up to 10 times slower. "
-                      f"Install nabla-mlir[{target.name}], or write {type(target).__name__}(triton=False).",
-                      RuntimeWarning, stacklevel=4)  # fmt: skip
+        warnings.warn(
+            f"{name} is not installed: products and convolutions run without fast kernels, up to 10 times slower. "
+            f"Install nabla-mlir[{target.name}], or write {type(target).__name__}(triton=False).",
+            RuntimeWarning,
+            stacklevel=4,
+        )
     legal = legalize(module, target, schedule)
     try:
         put_machine_code(legal, target, cache)
@@ -154,9 +157,14 @@ def compile_program(program: Program, target: Target, *, flags: Sequence[str] = 
     def compile_with(flags: Sequence[str]) -> bytes:
         rewrite, library = program.after_streams, program.library
         artifact = functools.partial(
-            compile_module, program.text, target, flags=flags, cache=cache, in_steps=rewrite is not None or library is not None,
+            compile_module,
+            program.text,
+            target,
+            flags=flags,
+            cache=cache,
+            in_steps=rewrite is not None or library is not None,
             before_code=functools.partial(before_code, rewrite, library=library),
-        )  # fmt: skip
+        )
         return artifact() if library is None else with_kernels(library, artifact, target, flags, cache)
 
     try:

@@ -52,7 +52,7 @@ def reason_not_to(module: ir.Module, target: Target) -> str:
 
 def check_artifact(
     module: ir.Module, target: Target, vmfb: bytes, examples: Examples | None = None, strategy: str = "", is_bounded: bool = True
-) -> Checks:  # fmt: skip
+) -> Checks:
     """Compares the entry points of an artifact with the interpreter, on this machine.
 
     Args:

@@ -64,9 +64,7 @@ class ReferenceRuns:
       budget: the steps that the plain calls may take; None sets no limit.
     """
 
-    def __init__(
-        self, module: ir.Module, examples: Examples | None = None, draw: str = DRAWS[0], budget: Budget | None = None
-    ):
+    def __init__(self, module: ir.Module, examples: Examples | None = None, draw: str = DRAWS[0], budget: Budget | None = None):
         self.module = module
         self.entries, self.is_definite = entries_of(module), factorises(module)
         self._noise, self.branches = Perturbation(), Branches()

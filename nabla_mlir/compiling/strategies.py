@@ -130,9 +130,9 @@ FORMS = (
 # The strategies in the order in which they are tried, if IREE reports a circular dependency, or if numbers are wrong.
 STRATEGIES = (
     Strategy("as chosen for the target", "It is the fastest."),
-    Strategy("with barriers around loops and branches", "IREE may put work before and after a branch into one part.",
-             separate_control),
+    Strategy(
+        "with barriers around loops and branches", "IREE may put work before and after a branch into one part.", separate_control
+    ),
     Strategy("without rewrites for speed", "A rewrite of nabla_mlir may be wrong.", schedule=False),
-    Strategy("with each operation in a dispatch of its own", "A fusion of IREE may be wrong.", separate_operations,
-             schedule=False),
-)  # fmt: skip
+    Strategy("with each operation in a dispatch of its own", "A fusion of IREE may be wrong.", separate_operations, schedule=False),
+)

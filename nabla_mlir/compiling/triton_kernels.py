@@ -37,8 +37,10 @@ def machine_code(kernels: Sequence[dict[str, Any]], capability: int, cache: bool
             if "error" not in code and code["shared"] > _MOST_SHARED.get(capability, 99) * 1024:
                 code = {"error": f"{code['shared']} bytes of shared memory"}
             if "error" in code:
-                raise CompileError(f"compiling requires kernels that Triton accepts, got {code['error']}.",
-                                   help="compile without them: CUDA(triton=False).")  # fmt: skip
+                raise CompileError(
+                    f"compiling requires kernels that Triton accepts, got {code['error']}.",
+                    help="compile without them: CUDA(triton=False).",
+                )
             codes[key] = code
             if cache:
                 disk.write(key, json.dumps(code).encode())
@@ -55,7 +57,9 @@ def _compile(requests: list[dict[str, Any]]) -> list[dict[str, Any]]:
         raise CompileError(f"compiling requires that Triton ends within {_TIMEOUT:g} s, got no result in that time.")
     if result.returncode:
         lines = result.stderr.strip().splitlines()
-        raise CompileError(f"compiling requires that Triton {triton_version()} runs, got {lines[-1] if lines else 'a crash'}.",
-                           help="compile without it: CUDA(triton=False).")  # fmt: skip
+        raise CompileError(
+            f"compiling requires that Triton {triton_version()} runs, got {lines[-1] if lines else 'a crash'}.",
+            help="compile without it: CUDA(triton=False).",
+        )
     found: list[dict[str, Any]] = json.loads(result.stdout)
     return found

@@ -76,10 +76,13 @@ def save_reproducer(
     arguments = ReferenceRuns(module, None if check.draw else examples, check.draw or DRAWS[0]).inputs(name)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        write_files({
-            folder / "lowered.mlir": text.encode(), folder / "legal.mlir": str(legalize(module, target)).encode(),
-            folder / "about.json": json.dumps(about, indent=2, default=str).encode(),
-        })  # fmt: skip
+        write_files(
+            {
+                folder / "lowered.mlir": text.encode(),
+                folder / "legal.mlir": str(legalize(module, target)).encode(),
+                folder / "about.json": json.dumps(about, indent=2, default=str).encode(),
+            }
+        )
         np.savez(folder / "arguments.npz", *map(_writable, arguments))
     except OSError:
         return ""

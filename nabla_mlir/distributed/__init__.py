@@ -56,14 +56,27 @@ class HessianOperator(SummedOperator):
     """
 
     def __init__(
-        self, source: Any, x: PyTree, shards: Any, *, client: Any = None, comm: Any = None, reduction: str = "sum", mask: str = "",
-        max_residual_bytes: int | None = None, block: int = thresholds.BLOCK, damping: float = 0.0,
+        self,
+        source: Any,
+        x: PyTree,
+        shards: Any,
+        *,
+        client: Any = None,
+        comm: Any = None,
+        reduction: str = "sum",
+        mask: str = "",
+        max_residual_bytes: int | None = None,
+        block: int = thresholds.BLOCK,
+        damping: float = 0.0,
         target: str | Target | None = None,
-        patience: float = 60.0, progress: bool = False,
-    ):  # fmt: skip
+        patience: float = 60.0,
+        progress: bool = False,
+    ):
         if (client is None) == (comm is None):
-            raise TraceError(f"a distributed operator requires client= or comm=, got {'none' if client is None else 'both'}.",
-                             help="Client(LocalCluster()) of dask.distributed, or MPI.COMM_WORLD of mpi4py; or nm.SumOperator.")
+            raise TraceError(
+                f"a distributed operator requires client= or comm=, got {'none' if client is None else 'both'}.",
+                help="Client(LocalCluster()) of dask.distributed, or MPI.COMM_WORLD of mpi4py; or nm.SumOperator.",
+            )
         make = lambda data: work_of(source, x, data, reduction, mask, block=block, target=target)  # noqa: E731
         if client is not None:
             futures = placed(shards, client)

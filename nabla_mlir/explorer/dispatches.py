@@ -44,10 +44,19 @@ def read_kernels(text: str, recorder: Recorder) -> list[dict[str, Any]]:
     for call in flow.calls(text):
         numbers = sorted({n for n in map(recorder.position_of, call.sources) if n >= 0})
         numbers = [n for n in numbers if n in whole]
-        kernel = kernels.setdefault((call.caller, call.name), {
-            "name": call.name, "entry": call.caller, "operations": numbers, "calls": 0, "bytes": 0,
-            "flops": sum(state.operations[n].flops for n in numbers), "seconds": None, "workgroups": [],
-        })  # fmt: skip
+        kernel = kernels.setdefault(
+            (call.caller, call.name),
+            {
+                "name": call.name,
+                "entry": call.caller,
+                "operations": numbers,
+                "calls": 0,
+                "bytes": 0,
+                "flops": sum(state.operations[n].flops for n in numbers),
+                "seconds": None,
+                "workgroups": [],
+            },
+        )
         kernel["calls"] += 1
         kernel["bytes"] += _bytes(call.types)
     return list(kernels.values())

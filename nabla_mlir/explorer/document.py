@@ -138,9 +138,14 @@ def longest_increasing(numbers: Sequence[int]) -> list[int]:
 
 def _row(row: Row) -> dict[str, Any]:
     return {
-        "name": row.name, "why": row.why, "doc": row.doc, "parent": row.parent, "before": row.before, "after": row.after,
+        "name": row.name,
+        "why": row.why,
+        "doc": row.doc,
+        "parent": row.parent,
+        "before": row.before,
+        "after": row.after,
         "seconds": round(row.seconds, 6),
-    }  # fmt: skip
+    }
 
 
 def _file(name: str, origins: Sequence[dict[str, Any]], number: int) -> dict[str, Any]:

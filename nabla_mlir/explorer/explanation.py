@@ -79,8 +79,11 @@ class Explanation:
         """
         machine, kernels = self.data["machine"], [k for k in self.data["kernels"] if k["seconds"]]
         if machine is None or not kernels:
-            raise TraceError("plot requires kernels that were measured, got none.", where=user_frame(),
-                             help='give a target that runs here: nm.explain(f, *specs, target="cpu").')  # fmt: skip
+            raise TraceError(
+                "plot requires kernels that were measured, got none.",
+                where=user_frame(),
+                help='give a target that runs here: nm.explain(f, *specs, target="cpu").',
+            )
         axes = axes_or_new(axes)
         intensity = [max(k["flops"], 1) / max(k["bytes"], 1) for k in kernels]
         at = np.geomspace(min(intensity) / 4, max(*intensity, machine["peak"] / machine["bandwidth"]) * 4, 100)
@@ -101,9 +104,11 @@ class Explanation:
         """
         path = Path(path)
         texts: dict[str, Callable[[], str]] = {
-            ".trace.json": lambda: json.dumps(self.chrome_trace()), ".graph.json": lambda: json.dumps(self.model_explorer()),
-            ".json": self.to_json, "": self.html,
-        }  # fmt: skip
+            ".trace.json": lambda: json.dumps(self.chrome_trace()),
+            ".graph.json": lambda: json.dumps(self.model_explorer()),
+            ".json": self.to_json,
+            "": self.html,
+        }
         text = next(text for ending, text in texts.items() if path.name.endswith(ending))
         with writing(path):
             write_files({path: text().encode()})
@@ -145,8 +150,11 @@ def explain(
       ['nabla-lower', 'nabla-expand', 'ad.vjp']
     """
     if isinstance(f, Stage) and (specs or kw_specs):
-        raise TraceError("explain requires either a stage or a function with specs, got a stage with specs.", where=user_frame(),
-                         help="a stage knows its arguments: nm.explain(stage).")  # fmt: skip
+        raise TraceError(
+            "explain requires either a stage or a function with specs, got a stage with specs.",
+            where=user_frame(),
+            help="a stage knows its arguments: nm.explain(stage).",
+        )
     stage = f if isinstance(f, Stage) else trace(f, *specs, name=name, **kw_specs)
     compiled = stage if isinstance(stage, Compiled) and not isinstance(stage, Interpreted) else None
     machine = as_target(compiled.target if compiled is not None else "cpu" if target is None else target)
@@ -156,8 +164,11 @@ def explain(
         recorder.run(LowerPipeline())
     halves = halves_of(recorder)
     functions = functions_of(recorder.module.operation)
-    copies = [{"function": name, "argument": c.argument, "bytes": c.bytes, "written": c.written, "text": str(c)}
-              for name, f in functions.items() for c in copies_of(f)]  # fmt: skip
+    copies = [
+        {"function": name, "argument": c.argument, "bytes": c.bytes, "written": c.written, "text": str(c)}
+        for name, f in functions.items()
+        for c in copies_of(f)
+    ]
     recorder.run(IreePipeline(target=machine.name, vector_bytes=machine.kernel_bytes()), verify_each=False)
     first = "as traced" if is_traced else "as lowered"
     builder = Document(_title([e.name for e in stage.entries]), [e.describe() for e in stage.entries], recorder, first)
@@ -171,8 +182,9 @@ def explain(
         document["compiler"] = document_of(phases_in(recorder, machine), builder.texts, recorder)
         compiled = compiled or Lowered(_lowered(stage), stage.entries).compile(machine)
         document["machine"] = measure(document["kernels"], compiled)
-        document["checks"] = [{"function": name, "status": c.status, "strategy": c.strategy, "text": str(c)}
-                              for name, c in compiled.checks.items()]  # fmt: skip
+        document["checks"] = [
+            {"function": name, "status": c.status, "strategy": c.strategy, "text": str(c)} for name, c in compiled.checks.items()
+        ]
     return Explanation(document)
 
 

@@ -74,17 +74,21 @@ def model_explorer(document: dict[str, Any], state: int = -1) -> dict[str, Any]:
         origin = document["origins"][content["origin"][number]]
         frames = origin["frames"]
         attributes = {
-            "text": text, "flops": str(content["flops"][number]), "bytes": str(content["bytes"][number]),
+            "text": text,
+            "flops": str(content["flops"][number]),
+            "bytes": str(content["bytes"][number]),
             "made by": " of ".join(f"{s['name']}({s['of']})" for s in origin["steps"]),
             "line": f"{document['files'][frames[0]['file']]['path']}:{frames[0]['line']}" if frames else "",
-        }  # fmt: skip
-        nodes.append({
-            "id": str(i),
-            "label": _OPERATION.match(text)[1],  # type: ignore[index]  # every line of an operation has one
-            "namespace": "/".join(f["function"] for f in reversed(frames[:3])),
-            "incomingEdges": [
-                {"sourceNodeId": str(r), "sourceNodeOutputId": "0", "targetNodeInputId": str(k)} for k, r in enumerate(reads[i])
-            ],
-            "attrs": [{"key": key, "value": value} for key, value in attributes.items() if value],
-        })  # fmt: skip
+        }
+        nodes.append(
+            {
+                "id": str(i),
+                "label": _OPERATION.match(text)[1],  # type: ignore[index]  # every line of an operation has one
+                "namespace": "/".join(f["function"] for f in reversed(frames[:3])),
+                "incomingEdges": [
+                    {"sourceNodeId": str(r), "sourceNodeOutputId": "0", "targetNodeInputId": str(k)} for k, r in enumerate(reads[i])
+                ],
+                "attrs": [{"key": key, "value": value} for key, value in attributes.items() if value],
+            }
+        )
     return {"label": document["title"], "graphs": [{"id": document["title"], "nodes": nodes}]}

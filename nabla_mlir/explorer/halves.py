@@ -75,9 +75,15 @@ def _recomputed(name: str, func: ir.Operation, recorder: Recorder) -> list[dict[
             own += [op] if op.name in REGISTRY else []
     last = [op for op in own if any(result in asked for use in op.results[0].uses for result in use.owner.operation.results)]
     return [
-        {"function": name, "made_by": recorder.number_of(op), "type": str(op.results[0].type), "nbytes": bytes_of(op.results[0]),
-         "flops": sum(cost_of(part).flops for part in _made_of(op.results[0]) if part.name in REGISTRY)} for op in last
-    ]  # fmt: skip
+        {
+            "function": name,
+            "made_by": recorder.number_of(op),
+            "type": str(op.results[0].type),
+            "nbytes": bytes_of(op.results[0]),
+            "flops": sum(cost_of(part).flops for part in _made_of(op.results[0]) if part.name in REGISTRY),
+        }
+        for op in last
+    ]
 
 
 def _readers(load: ir.Operation, recorder: Recorder) -> list[int]:

@@ -21,16 +21,28 @@ def pattern_of(f: Any, specs: Sequence[Any], kind: str) -> dict[str, Any]:
     if kind not in _PATTERNS:
         raise PatternError(f"explain requires a sparsity of {', '.join(_PATTERNS)}, got {kind!r}.", where=user_frame())
     if not callable(f) or not specs:
-        raise PatternError("the sparsity requires a function with specs, got a stage.", where=user_frame(),
-                           help="give the function itself: nm.explain(f, *specs, sparsity=...).")  # fmt: skip
+        raise PatternError(
+            "the sparsity requires a function with specs, got a stage.",
+            where=user_frame(),
+            help="give the function itself: nm.explain(f, *specs, sparsity=...).",
+        )
     pattern = _PATTERNS[kind](f, *specs)
     if pattern.nnz > _MOST:
-        raise PatternError(f"explain requires a pattern of at most {_MOST} entries, got {pattern.nnz}.", where=user_frame(),
-                           help="explain a smaller problem of the same form.")  # fmt: skip
+        raise PatternError(
+            f"explain requires a pattern of at most {_MOST} entries, got {pattern.nnz}.",
+            where=user_frame(),
+            help="explain a smaller problem of the same form.",
+        )
     coloring = cheapest(pattern)
     return {
-        "kind": kind, "rows": pattern.shape[0], "columns": pattern.shape[1],
-        "row": pattern.row_of_entry.tolist(), "column": pattern.indices.tolist(),
-        "coloring": coloring.kind, "colors": coloring.num_colors,
-        "color_of_column": coloring.columns.tolist(), "color_of_row": coloring.rows.tolist(), "causes": list(pattern.causes),
-    }  # fmt: skip
+        "kind": kind,
+        "rows": pattern.shape[0],
+        "columns": pattern.shape[1],
+        "row": pattern.row_of_entry.tolist(),
+        "column": pattern.indices.tolist(),
+        "coloring": coloring.kind,
+        "colors": coloring.num_colors,
+        "color_of_column": coloring.columns.tolist(),
+        "color_of_row": coloring.rows.tolist(),
+        "causes": list(pattern.causes),
+    }

@@ -33,8 +33,13 @@ _DOCS = {
     "hal": "Commands to a device: buffers, kernels, barriers.",
     "vm": "Instructions of IREE's virtual machine, which the file holds.",
 }
-_FLAGS = ("--mlir-timing", "--mlir-timing-display=list", "--mlir-print-debuginfo", "--mlir-elide-elementsattrs-if-larger=8",
-          "--mlir-elide-resource-strings-if-larger=64")  # fmt: skip
+_FLAGS = (
+    "--mlir-timing",
+    "--mlir-timing-display=list",
+    "--mlir-print-debuginfo",
+    "--mlir-elide-elementsattrs-if-larger=8",
+    "--mlir-elide-resource-strings-if-larger=64",
+)
 _MOST_LINES = 1500  # of a phase that is shown: code generation prints a hundred lines for each operation
 _WIDEST = 300  # characters of a line: devices are described in thousands
 _PASSES = 30  # those that take the longest
@@ -97,8 +102,13 @@ def document_of(phases: Phases, texts: Numbers, recorder: Recorder) -> dict[str,
     for name, seconds, text in zip(phases.names, phases.seconds, phases.texts, strict=True):
         lines = lines_of("\n".join(line for line in text.splitlines() if not line.startswith("#") or line.startswith("#loc")))
         now = "\n".join(line.shape for line in lines)
-        item: dict[str, Any] = {"name": name, "doc": _DOCS.get(name, ""), "seconds": round(seconds, 4), "changed": now != plain,
-                                "length": len(lines)}  # fmt: skip
+        item: dict[str, Any] = {
+            "name": name,
+            "doc": _DOCS.get(name, ""),
+            "seconds": round(seconds, 4),
+            "changed": now != plain,
+            "length": len(lines),
+        }
         if now != plain and len(lines) <= _MOST_LINES:
             item |= {
                 "text": [texts.of(line.text if len(line.text) <= _WIDEST else f"{line.text[:_WIDEST]} …") for line in lines],

@@ -25,9 +25,14 @@ def records_of(states: Iterable[State]) -> dict[str, Any]:
 def _record(record: OpDef) -> dict[str, Any]:
     position = _positions().get(record.name, ("", 0, ""))
     return {
-        "doc": record.doc, "kind": record.kind, "jvp": _jvp(record), "batch": _batch(record),
-        "module": position[0], "line": position[1], "source": position[2],
-    }  # fmt: skip
+        "doc": record.doc,
+        "kind": record.kind,
+        "jvp": _jvp(record),
+        "batch": _batch(record),
+        "module": position[0],
+        "line": position[1],
+        "source": position[2],
+    }
 
 
 def _jvp(record: OpDef) -> str:

@@ -256,9 +256,16 @@ def _source(library: str, symbol: Symbol) -> str:
     call = f"{library}_{name}({', '.join(arguments)})" if _has_entries(symbol) else "0"
     names = [", ".join(f'"{x}"' for x in xs) for xs in ([i[0] for i in symbol.inputs], [o.name for o in symbol.outputs])]
     parts = {
-        "NAME": name, "ZEROS": str(zeros), "CALL": call, "COUNT_IN": str(n), "COUNT_OUT": str(k), "NAMES_IN": names[0],
-        "NAMES_OUT": names[1], "TABLES_IN": ", ".join(list(tables)[:n]), "TABLES_OUT": ", ".join(list(tables)[n:]),
-    }  # fmt: skip
+        "NAME": name,
+        "ZEROS": str(zeros),
+        "CALL": call,
+        "COUNT_IN": str(n),
+        "COUNT_OUT": str(k),
+        "NAMES_IN": names[0],
+        "NAMES_OUT": names[1],
+        "TABLES_IN": ", ".join(list(tables)[:n]),
+        "TABLES_OUT": ", ".join(list(tables)[n:]),
+    }
     return "\n".join(lines) + re.sub(r"\b(" + "|".join(parts) + r")\b|NAME(?=_)", lambda match: parts.get(match[0], name), _SYMBOL)
 
 

@@ -64,9 +64,15 @@ class DaskEngine:
     kept: int
 
     def __init__(
-        self, work: Work, source: Any, shards: Sequence[Any], client: Any, residual_bytes: int | None = None,
-        patience: float = 60.0, progress: bool = False,
-    ):  # fmt: skip
+        self,
+        work: Work,
+        source: Any,
+        shards: Sequence[Any],
+        client: Any,
+        residual_bytes: int | None = None,
+        patience: float = 60.0,
+        progress: bool = False,
+    ):
         self.work, self.shards, self.client, self._patience, self._progress = work, list(shards), client, patience, progress
         self._content = client.submit(_same, pickle.dumps((_portable(source, work), work.mean, work.mask)), pure=False)
         threads = client.nthreads()
@@ -164,8 +170,10 @@ class DaskEngine:
 
     def _check_client(self) -> None:
         if self.client.status != "running":
-            raise DeployError(f"a sum over shards requires its scheduler, got a client that is {self.client.status}.",
-                              help="start a cluster and make the operator again.")  # fmt: skip
+            raise DeployError(
+                f"a sum over shards requires its scheduler, got a client that is {self.client.status}.",
+                help="start a cluster and make the operator again.",
+            )
 
 
 def _mapped(client: Any, function: Any, rows: Sequence[tuple[Any, ...]], key: list[str] | None = None) -> list[Any]:
@@ -245,8 +253,11 @@ def _spare(content: bytes) -> LifoQueue[Piece]:
 
 def _compare(piece: Piece, digest: str) -> None:
     if digest and piece.part.digests[0] != digest:
-        raise DataChangedError(f"shard {piece.number} requires the data of the first pass, got other data.", number=piece.number,
-                               help="the tasks that make a shard must give the same arrays each time.")  # fmt: skip
+        raise DataChangedError(
+            f"shard {piece.number} requires the data of the first pass, got other data.",
+            number=piece.number,
+            help="the tasks that make a shard must give the same arrays each time.",
+        )
 
 
 def _portable(source: Any, work: Work) -> Any:
@@ -277,8 +288,10 @@ def placed(shards: Any, client: Any) -> list[Any]:
     except ImportError:
         raise DeployError("a sum over shards requires dask, got none.", help='pip install "nabla-mlir[dask]"') from None
     if not hasattr(client, "submit"):
-        raise TraceError(f"a sum over shards requires a client of Dask, got a {type(client).__name__}.",
-                         help="dask.distributed.Client(...) of a cluster, or of the address of a scheduler.")  # fmt: skip
+        raise TraceError(
+            f"a sum over shards requires a client of Dask, got a {type(client).__name__}.",
+            help="dask.distributed.Client(...) of a cluster, or of the address of a scheduler.",
+        )
     if hasattr(shards, "chunks"):
         shards = (shards,)
     if isinstance(shards, tuple) and shards and all(hasattr(array, "chunks") for array in shards):
@@ -320,6 +333,8 @@ def _chunks(arrays: tuple[Any, ...]) -> list[tuple[Any, ...]]:
     others = [i for i, array in enumerate(arrays) if any(len(sizes) > 1 for sizes in array.chunks[1:])]
     if len(rows) > 1 or others:
         chunks = " and ".join(str(array.chunks) for array in arrays)
-        raise ShapeError(f"shards require arrays with the same chunks along the first axis, and others whole, got {chunks}.",
-                         help="rechunk them: x.rechunk({0: rows, 1: -1})")  # fmt: skip
+        raise ShapeError(
+            f"shards require arrays with the same chunks along the first axis, and others whole, got {chunks}.",
+            help="rechunk them: x.rechunk({0: rows, 1: -1})",
+        )
     return list(zip(*(array.to_delayed().reshape(-1).tolist() for array in arrays), strict=True))

@@ -87,8 +87,11 @@ def _look() -> Any:
         # Dask hands tasks that had preferred a worker, and found none at all, to no other one but that, which may never come back
         # (`bulk_schedule_unrunnable_after_adding_worker` of 2026.8 does not read `loose_restrictions`).
         known = dask_scheduler.workers
-        orphans = [ts for ts in dask_scheduler.unrunnable
-                    if ts.loose_restrictions and ts.worker_restrictions and not ts.worker_restrictions & known.keys()]  # fmt: skip
+        orphans = [
+            ts
+            for ts in dask_scheduler.unrunnable
+            if ts.loose_restrictions and ts.worker_restrictions and not ts.worker_restrictions & known.keys()
+        ]
         for ts in orphans:
             ts.worker_restrictions = None
         dask_scheduler.transitions({ts.key: "processing" for ts in orphans}, stimulus_id="nabla_mlir-orphans")

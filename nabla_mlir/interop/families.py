@@ -204,8 +204,11 @@ def callable_of(who: str, source: Any, entry: str | None) -> Callable[..., Any]:
     if isinstance(source, Lowered):
         f = source.function(entry)
         if source.has_state(entry):
-            raise TraceError(f"{who} requires an entry point without state, got {entry or source.entries[0].name}.",
-                             where=user_frame(), help="give the function that it was made of.")  # fmt: skip
+            raise TraceError(
+                f"{who} requires an entry point without state, got {entry or source.entries[0].name}.",
+                where=user_frame(),
+                help="give the function that it was made of.",
+            )
         return f
     if not callable(source) or entry is not None:
         kind = type(source).__name__ + ("" if entry is None else f" and entry={entry!r}")

@@ -161,9 +161,13 @@ class Problem:
         return True
 
     def solve(
-        self, x0: Any, *, bounds: Bounds = (None, None), constraint_bounds: Bounds = (0.0, 0.0),
+        self,
+        x0: Any,
+        *,
+        bounds: Bounds = (None, None),
+        constraint_bounds: Bounds = (0.0, 0.0),
         options: Mapping[str, Any] | None = None,
-    ) -> Solution:  # fmt: skip
+    ) -> Solution:
         """Runs Ipopt from a point.
 
         Args:
@@ -179,8 +183,10 @@ class Problem:
         try:
             import cyipopt
         except ImportError:
-            raise DeployError("solve requires cyipopt, got an environment without it.",
-                              help="pip install 'nabla-mlir[ipopt]', with Debian's coinor-libipopt-dev") from None  # fmt: skip
+            raise DeployError(
+                "solve requires cyipopt, got an environment without it.",
+                help="pip install 'nabla-mlir[ipopt]', with Debian's coinor-libipopt-dev",
+            ) from None
         start = self._x.spread("solve", "x0", x0, 0.0)
         lower, upper = (self._x.spread("solve", "bounds", b, d) for b, d in zip(bounds, (-np.inf, np.inf), strict=True))
         least, most = (
@@ -195,10 +201,17 @@ class Problem:
         tree = lambda values: self._rows.tree(values) if self.m else None  # noqa: E731
         message = info["status_msg"]
         return Solution(
-            self._x.tree(x), float(info["obj_val"]), tree(info["g"]), tree(info["mult_g"]), self._x.tree(info["mult_x_L"]),
-            self._x.tree(info["mult_x_U"]), int(info["status"]), message.decode() if isinstance(message, bytes) else message,
-            self.iterations, dict(self.calls),
-        )  # fmt: skip
+            self._x.tree(x),
+            float(info["obj_val"]),
+            tree(info["g"]),
+            tree(info["mult_g"]),
+            self._x.tree(info["mult_x_L"]),
+            self._x.tree(info["mult_x_U"]),
+            int(info["status"]),
+            message.decode() if isinstance(message, bytes) else message,
+            self.iterations,
+            dict(self.calls),
+        )
 
     def _call(self, name: str, *leaves: Any) -> list[Array]:
         """The leaves of the results, of leaves that need no checks: shapes and dtypes are those of the specs."""
@@ -209,5 +222,8 @@ class Problem:
 def _check_wide(what: str, specs: Sequence[Spec]) -> None:
     narrow = [s for s in specs if s.dtype != np.float64]
     if narrow:
-        raise DtypeError(f"a problem for Ipopt requires {what} of float64, got {narrow[0]}.", where=user_frame(),
-                         help="x.astype('float64'): Ipopt works in double precision.")  # fmt: skip
+        raise DtypeError(
+            f"a problem for Ipopt requires {what} of float64, got {narrow[0]}.",
+            where=user_frame(),
+            help="x.astype('float64'): Ipopt works in double precision.",
+        )

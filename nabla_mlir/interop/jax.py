@@ -49,6 +49,8 @@ def from_jax(function: Callable[..., Any], *specs: PyTree) -> Callable[..., Any]
     calls = [op for op in nested(module.operation) if op.name == "stablehlo.custom_call"]
     callbacks = {name for op in calls if "callback" in (name := hlo.String.decode(op.attributes["call_target_name"]))}
     if callbacks:
-        raise ImportIRError(f"from_jax requires a program without callbacks to Python, got {', '.join(sorted(callbacks))}.",
-                            help="leave out what prints or checks; EQX_ON_ERROR=nan does so for Equinox and Diffrax.")  # fmt: skip
+        raise ImportIRError(
+            f"from_jax requires a program without callbacks to Python, got {', '.join(sorted(callbacks))}.",
+            help="leave out what prints or checks; EQX_ON_ERROR=nan does so for Equinox and Diffrax.",
+        )
     return imported(module, "main")

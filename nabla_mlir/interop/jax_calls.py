@@ -72,7 +72,7 @@ def positions_of(avals: Sequence[Any]) -> list[int]:
 
 def primitive_call(
     primitive: Any, params: Any, avals: Sequence[Any], outputs: Sequence[Any], wrt: Sequence[int] | None = None, name: str = ""
-) -> Call:  # fmt: skip
+) -> Call:
     """A primitive whose rule is another formula than the derivative of what it is lowered to."""
     import jax
 

@@ -73,8 +73,11 @@ def _array(leaf: Any) -> Any:
     try:
         return jax.numpy.asarray(leaf)
     except (TypeError, ValueError):
-        raise DtypeError(f"function requires arrays and numbers, got {type(leaf).__name__}.", where=user_frame(),
-                         help="functools.partial(f, ...) gives it what is no array.") from None  # fmt: skip
+        raise DtypeError(
+            f"function requires arrays and numbers, got {type(leaf).__name__}.",
+            where=user_frame(),
+            help="functools.partial(f, ...) gives it what is no array.",
+        ) from None
 
 
 # ---------------------------------------------------------------- the primitive
@@ -89,8 +92,9 @@ def _primitive() -> Any:
         from jax.extend.core import Primitive
         from jax.interpreters import ad, batching, mlir
     except ImportError:
-        raise DeployError("function requires JAX, got an environment without it.", where=user_frame(),
-                          help="pip install jax") from None  # fmt: skip
+        raise DeployError(
+            "function requires JAX, got an environment without it.", where=user_frame(), help="pip install jax"
+        ) from None
     primitive = Primitive("nabla_mlir")
     primitive.multiple_results = True
     primitive.def_impl(_run)

@@ -92,6 +92,7 @@ class Importer:
         import jax
         from jax._src.custom_derivatives import linear_call_p
         from jax.extend.core import primitives
+
         def marked(description: Callable[..., Call]) -> Callable[..., Any]:
             def lowering(ctx: Any, *operands: Any, **params: Any) -> Any:
                 self.calls.append(description(params, ctx.avals_in, ctx.avals_out))
@@ -100,13 +101,18 @@ class Importer:
             return lowering
 
         def refused(params: Any, inputs: Any, outputs: Any) -> Call:
-            raise ImportIRError("from_jax requires functions without a rule for transposition, got one.",
-                                help="write the rule with jax.custom_vjp, or jax.lax.custom_linear_solve.")  # fmt: skip
+            raise ImportIRError(
+                "from_jax requires functions without a rule for transposition, got one.",
+                help="write the rule with jax.custom_vjp, or jax.lax.custom_linear_solve.",
+            )
 
         descriptions = {
-            primitives.stop_gradient_p: lambda *_: Call("ad.stop_gradient"), primitives.custom_jvp_call_p: _jvp_call,
-            primitives.custom_vjp_call_p: _vjp_call, primitives.linear_solve_p: _linear_solve, linear_call_p: refused,
-        }  # fmt: skip
+            primitives.stop_gradient_p: lambda *_: Call("ad.stop_gradient"),
+            primitives.custom_jvp_call_p: _jvp_call,
+            primitives.custom_vjp_call_p: _vjp_call,
+            primitives.linear_solve_p: _linear_solve,
+            linear_call_p: refused,
+        }
         for name in _WITH_RULES:
             primitive = getattr(primitives, name)
             descriptions[primitive] = functools.partial(primitive_call, primitive)
@@ -133,9 +139,11 @@ class Importer:
         same = next((other for other in reversed(self.around) if call.is_equal_call(other)), None)
         if same is not None:
             copy = stablehlo.emit(
-                RECUR, [x.value for x in arguments], results=[r.type for r in op.results],
+                RECUR,
+                [x.value for x in arguments],
+                results=[r.type for r in op.results],
                 attributes={"name": ir.StringAttr.get(same.label)},
-            )  # fmt: skip
+            )
             return [wrap(r) for r in copy.results]
         call.label = _unused(call.label, [other.label for other in self.around])
         key = call.key and (call.key, self.around)
@@ -186,14 +194,19 @@ def _stopped(x: Tensor) -> Tensor:
 
 
 def _custom(
-    name: str, call: Call, arguments: Sequence[Tensor], results: Sequence[ir.Type], types: Sequence[Sequence[ir.Type]],
+    name: str,
+    call: Call,
+    arguments: Sequence[Tensor],
+    results: Sequence[ir.Type],
+    types: Sequence[Sequence[ir.Type]],
     bodies: Sequence[Fill],
-) -> list[Tensor]:  # fmt: skip
+) -> list[Tensor]:
     """Emits an operation with a custom rule, of which regions take `types` and hold `bodies`."""
     attributes = {
-        "name": ir.StringAttr.get(call.label), "wrt": ir.DenseI64ArrayAttr.get(list(call.wrt)),
+        "name": ir.StringAttr.get(call.label),
+        "wrt": ir.DenseI64ArrayAttr.get(list(call.wrt)),
         "of": ir.DenseI64ArrayAttr.get(list(call.of)),
-    }  # fmt: skip
+    }
     op = stablehlo.emit(name, [x.value for x in arguments], results=results, attributes=attributes, regions=len(bodies))
     for region, own, body in zip(op.regions, types, bodies, strict=True):
         fill(region, own, body)

@@ -37,11 +37,15 @@ def from_keras(model: Any, *specs: Any, training: bool = False) -> Callable[...,
     try:
         import keras
     except ImportError:
-        raise ImportIRError("from_keras requires Keras, got an environment without it.", where=user_frame(),
-                            help="pip install 'nabla-mlir[keras]'") from None  # fmt: skip
+        raise ImportIRError(
+            "from_keras requires Keras, got an environment without it.", where=user_frame(), help="pip install 'nabla-mlir[keras]'"
+        ) from None
     if keras.backend.backend() != "jax":
-        raise ImportIRError(f"from_keras requires Keras with the backend JAX, got {keras.backend.backend()}.", where=user_frame(),
-                            help='os.environ["KERAS_BACKEND"] = "jax" before keras is imported.')  # fmt: skip
+        raise ImportIRError(
+            f"from_keras requires Keras with the backend JAX, got {keras.backend.backend()}.",
+            where=user_frame(),
+            help='os.environ["KERAS_BACKEND"] = "jax" before keras is imported.',
+        )
     state = [variable.value for variable in model.non_trainable_variables]
     values = weights(model)
 
@@ -53,8 +57,11 @@ def from_keras(model: Any, *specs: Any, training: bool = False) -> Callable[...,
     def applied(weights: Any, *inputs: Any) -> Any:
         if set(weights) != set(values):
             different = ", ".join(sorted(set(weights) ^ set(values)))
-            raise TreeError(f"a model of Keras requires the weights that it has, got others: {different}.", where=user_frame(),
-                            help="weights(model) gives all of them.")  # fmt: skip
+            raise TreeError(
+                f"a model of Keras requires the weights that it has, got others: {different}.",
+                where=user_frame(),
+                help="weights(model) gives all of them.",
+            )
         return f(*(weights[name] for name in values), *inputs)
 
     return applied

@@ -41,8 +41,11 @@ def _backends() -> dict[str, Any]:
         from laplace.curvature import CurvatureInterface, EFInterface, GGNInterface
         from laplace.utils import Kron
     except ImportError:
-        raise DeployError("nm.interop.laplace requires laplace-torch, got an environment without it.", where=user_frame(),
-                          help="pip install 'nabla-mlir[laplace]'") from None  # fmt: skip
+        raise DeployError(
+            "nm.interop.laplace requires laplace-torch, got an environment without it.",
+            where=user_frame(),
+            help="pip install 'nabla-mlir[laplace]'",
+        ) from None
 
     class Backend(CurvatureInterface):
         """The base class of the three backends: Jacobians and gradients of samples, and Kronecker factors."""
@@ -114,9 +117,11 @@ def _backends() -> dict[str, Any]:
                 if not any(p.requires_grad for p in layer.parameters(recurse=False)):
                     continue
                 if type(layer) not in (torch.nn.Linear, torch.nn.Conv2d) or getattr(layer, "groups", 1) != 1:
-                    raise ImportIRError(f"kron requires layers Linear and Conv2d without groups, got {layer} under {name!r}.",
-                                        where=user_frame(),
-                                        help="hessian_structure='diag' or 'full', or subset_of_weights='last_layer'.")  # fmt: skip
+                    raise ImportIRError(
+                        f"kron requires layers Linear and Conv2d without groups, got {layer} under {name!r}.",
+                        where=user_frame(),
+                        help="hessian_structure='diag' or 'full', or subset_of_weights='last_layer'.",
+                    )
                 layers[name] = layer
             return layers
 
@@ -171,8 +176,11 @@ def _backends() -> dict[str, Any]:
             return self.factor * loss, self.factor * diagonal
 
         def kron(self, x: Any, y: Any, N: int, **options: Any) -> tuple[Any, Any]:
-            raise ImportIRError("kron requires a matrix of gradients of samples, got the Hessian, which has no Kronecker factors.",
-                                where=user_frame(), help="backend=nm.interop.laplace.GGN, or EF.")  # fmt: skip
+            raise ImportIRError(
+                "kron requires a matrix of gradients of samples, got the Hessian, which has no Kronecker factors.",
+                where=user_frame(),
+                help="backend=nm.interop.laplace.GGN, or EF.",
+            )
 
         def eig_lowrank(self, data_loader: Any) -> tuple[Any, Any, Any]:
             from scipy.sparse.linalg import eigsh
@@ -202,8 +210,11 @@ def _shifts(module: Any, layers: dict[str, Any], x: Any) -> dict[str, Any]:
 
     def hook(name: str, _: Any, arguments: Any, y: Any) -> None:
         if name in shapes:
-            raise ImportIRError(f"kron requires layers that are used once, got a second use of {name!r}.", where=user_frame(),
-                                help="hessian_structure='diag' or 'full'.")  # fmt: skip
+            raise ImportIRError(
+                f"kron requires layers that are used once, got a second use of {name!r}.",
+                where=user_frame(),
+                help="hessian_structure='diag' or 'full'.",
+            )
         shapes[name] = torch.zeros_like(y)
 
     handles = [layer.register_forward_hook(functools.partial(hook, name)) for name, layer in layers.items()]

@@ -38,8 +38,11 @@ def log_density(model: Callable[..., Any], *args: Any, seed: int = 0, **kwargs: 
         import jax
         from numpyro.infer.util import initialize_model
     except ImportError:
-        raise ImportIRError("log_density requires NumPyro, got an environment without it.", where=user_frame(),
-                            help="pip install 'nabla-mlir[numpyro]'") from None  # fmt: skip
+        raise ImportIRError(
+            "log_density requires NumPyro, got an environment without it.",
+            where=user_frame(),
+            help="pip install 'nabla-mlir[numpyro]'",
+        ) from None
     found = initialize_model(jax.random.PRNGKey(seed), model, model_args=args, model_kwargs=kwargs)
     x0 = {name: np.asarray(value) for name, value in found.param_info.z.items()}
     f = from_jax(lambda x: -found.potential_fn(x), x0)

@@ -48,10 +48,18 @@ def from_portable(module: ir.Module) -> ir.Module:
                 if op.name.startswith("vhlo.composite_"):
                     remade(op, "vhlo.call_v1", {"callee": op.attributes["decomposition"]})
     process = run_compiler(
-        ["--iree-input-type=auto", "--compile-to=input", "--mlir-print-ir-after-all", "--mlir-print-ir-module-scope",
-         "--mlir-disable-threading", "-", "-o", "-"],
+        [
+            "--iree-input-type=auto",
+            "--compile-to=input",
+            "--mlir-print-ir-after-all",
+            "--mlir-print-ir-module-scope",
+            "--mlir-disable-threading",
+            "-",
+            "-o",
+            "-",
+        ],
         str(module).encode(),
-    )  # fmt: skip
+    )
     match = re.search(r"IR Dump After VhloLegalizeToStablehloPass(.*)\n", process.stderr)
     if match is None or "Failed" in match[1]:
         first = next((line for line in process.stderr.splitlines() if "error:" in line), "no conversion took place")

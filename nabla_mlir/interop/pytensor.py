@@ -71,8 +71,11 @@ def _variable(leaf: Any) -> Any:
         variable = None
     if variable is None or np.dtype(variable.dtype).kind not in "biuf":
         kind = type(leaf).__name__ if variable is None else f"an array of {variable.dtype}"
-        raise DtypeError(f"function requires real variables of PyTensor, arrays and numbers, got {kind}.", where=user_frame(),
-                         help="functools.partial(f, ...) gives it what is no array.")  # fmt: skip
+        raise DtypeError(
+            f"function requires real variables of PyTensor, arrays and numbers, got {kind}.",
+            where=user_frame(),
+            help="functools.partial(f, ...) gives it what is no array.",
+        )
     return variable
 
 
@@ -82,8 +85,11 @@ def _spec(variable: Any) -> Spec:
     if None in shape and hasattr(variable, "get_value"):
         shape = variable.get_value(borrow=True).shape
     if None in shape:
-        raise ShapeError(f"function requires arrays of known lengths, got {variable} of shape {shape}.", where=user_frame(),
-                         help="pt.specify_shape(x, (8,)), or pt.vector(shape=(8,)).")  # fmt: skip
+        raise ShapeError(
+            f"function requires arrays of known lengths, got {variable} of shape {shape}.",
+            where=user_frame(),
+            help="pt.specify_shape(x, (8,)), or pt.vector(shape=(8,)).",
+        )
     return Spec(tuple(map(int, shape)), np.dtype(variable.dtype))
 
 
@@ -100,8 +106,9 @@ def _op() -> Callable[[Family, tuple[Spec, ...]], Any]:
         from pytensor.graph.replace import _vectorize_node
         from pytensor.tensor import as_tensor_variable, tensor, zeros
     except ImportError:
-        raise DeployError("function requires PyTensor, got an environment without it.", where=user_frame(),
-                          help="pip install 'nabla-mlir[pymc]'") from None  # fmt: skip
+        raise DeployError(
+            "function requires PyTensor, got an environment without it.", where=user_frame(), help="pip install 'nabla-mlir[pymc]'"
+        ) from None
 
     class Call(Op):
         __props__ = ("family", "specs")
@@ -130,8 +137,10 @@ def _op() -> Callable[[Family, tuple[Spec, ...]], Any]:
             program = _program(self.family, arrays)
             for cell, result, variable in zip(output_storage, program(arrays), node.outputs, strict=True):
                 if result.ndim != variable.type.ndim:
-                    raise ShapeError(f"function requires results of the ranks that they had when the graph was made, got "
-                                     f"{result.ndim} for {variable.type.ndim}.")  # fmt: skip
+                    raise ShapeError(
+                        f"function requires results of the ranks that they had when the graph was made, got "
+                        f"{result.ndim} for {variable.type.ndim}."
+                    )
                 cell[0] = result
 
         def connection_pattern(self, node: Any) -> list[list[bool]]:

@@ -71,8 +71,11 @@ def load(path: str | os.PathLike[str], like: Any = None) -> Any:
     leaves, spec = pytree.flatten(like)
     names = _names(spec)
     if set(names) != set(arrays):
-        raise TreeError(f"load requires a file with the names of like, got one without {sorted(set(names) - set(arrays))} and with "
-                        f"{sorted(set(arrays) - set(names))}.", where=user_frame())  # fmt: skip
+        raise TreeError(
+            f"load requires a file with the names of like, got one without {sorted(set(names) - set(arrays))} and with "
+            f"{sorted(set(arrays) - set(names))}.",
+            where=user_frame(),
+        )
     for name, leaf in zip(names, leaves, strict=True):
         shape = as_spec(readable(leaf)).shape
         if arrays[name].shape != shape:
@@ -84,8 +87,11 @@ def _names(spec: pytree.TreeSpec) -> list[str]:
     names = pytree.names(spec)
     if len(set(names)) < len(names) or "" in names:
         twice = sorted({name for name in names if names.count(name) > 1 or not name})
-        raise TreeError(f"a file of safetensors requires a name for each array, got {twice}.", where=user_frame(),
-                        help="a dict around a bare array, and keys without dots.")  # fmt: skip
+        raise TreeError(
+            f"a file of safetensors requires a name for each array, got {twice}.",
+            where=user_frame(),
+            help="a dict around a bare array, and keys without dots.",
+        )
     return names
 
 
@@ -93,6 +99,9 @@ def _package() -> ModuleType:
     try:
         import safetensors.numpy
     except ImportError:
-        raise DeployError("weights in files require safetensors, got an environment without it.", where=user_frame(),
-                          help="pip install 'nabla-mlir[safetensors]'") from None  # fmt: skip
+        raise DeployError(
+            "weights in files require safetensors, got an environment without it.",
+            where=user_frame(),
+            help="pip install 'nabla-mlir[safetensors]'",
+        ) from None
     return safetensors.numpy

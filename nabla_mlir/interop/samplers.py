@@ -58,9 +58,10 @@ class LogDensity:
         self._f = lambda x, *data: f(self._tree(x), *data).astype("float64")
         flat = Spec((self.size,), np.dtype(np.float64))
         stage = module(
-            value=trace(self._f, flat, *data), both=trace(value_and_grad(self._f), flat, *data),
+            value=trace(self._f, flat, *data),
+            both=trace(value_and_grad(self._f), flat, *data),
             hessp=trace(hvp(self._f), flat, flat, *data),
-        )  # fmt: skip
+        )
         entries = load_prepared(stage.lower(), "", (), target)
         self._value, self._both, self._hessp = (entries[name] for name in ("value", "both", "hessp"))
         self._specs, self._data = data, self._value.leaves(self.x0, *data)[1:]
@@ -128,15 +129,23 @@ class LogDensity:
         try:
             from nutpie.compiled_pyfunc import from_pyfunc
         except ImportError:
-            raise DeployError("nutpie requires nutpie, got an environment without it.", where=user_frame(),
-                              help="pip install 'nabla-mlir[samplers]'") from None  # fmt: skip
+            raise DeployError(
+                "nutpie requires nutpie, got an environment without it.",
+                where=user_frame(),
+                help="pip install 'nabla-mlir[samplers]'",
+            ) from None
         names = self.names
         expand = lambda x: dict(zip(names, self.vectors.leaves(x), strict=True))  # noqa: E731
         start = lambda seed: self.x0 + np.random.default_rng(seed).uniform(-spread, spread, self.size)  # noqa: E731
         return from_pyfunc(
-            self.size, lambda: self.value_and_grad, lambda *_: expand, [s.dtype for s in self.vectors.specs],
-            [s.shape for s in self.vectors.specs], names, make_initial_point_fn=start,
-        )  # fmt: skip
+            self.size,
+            lambda: self.value_and_grad,
+            lambda *_: expand,
+            [s.dtype for s in self.vectors.specs],
+            [s.shape for s in self.vectors.specs],
+            names,
+            make_initial_point_fn=start,
+        )
 
     @property
     def names(self) -> list[str]:
@@ -146,6 +155,7 @@ class LogDensity:
     def _point(self, what: str, x: Any, shape: str = "(n,)", ndims: tuple[int, ...] = (1,)) -> np.ndarray:
         point = np.asarray(x, np.float64)
         if point.ndim not in ndims or point.shape[-1] != self.size:
-            raise ShapeError(f"a log density requires {what} of shape {shape} with n = {self.size}, got {point.shape}.",
-                             where=user_frame())  # fmt: skip
+            raise ShapeError(
+                f"a log density requires {what} of shape {shape} with n = {self.size}, got {point.shape}.", where=user_frame()
+            )
         return point

@@ -66,9 +66,7 @@ class ImportedFunction:
             shape, dtype = shape_and_dtype(parameter.type)
             tensor = adopted(arg, dtype)
             if tensor.shape != shape:
-                raise ShapeError(
-                    f"{name} requires shape {shape} for argument {i}, got {tensor.shape}.", where=user_frame()
-                )
+                raise ShapeError(f"{name} requires shape {shape} for argument {i}, got {tensor.shape}.", where=user_frame())
             if tensor.dtype != dtype:
                 raise DtypeError(f"{name} requires {dtype} for argument {i}, got {tensor.dtype}.", where=user_frame())
             tensors.append(tensor)
@@ -126,7 +124,5 @@ def _entry(module: ir.Module, name: str | None) -> ir.Operation:
             raise ImportIRError(f"importing requires a function of the module, got {name!r} among {sorted(functions)}.")
         return functions[name]
     if len(functions) != 1:
-        raise ImportIRError(
-            f"importing requires one public function, got {sorted(functions)}.", help="give entry=name."
-        )
+        raise ImportIRError(f"importing requires one public function, got {sorted(functions)}.", help="give entry=name.")
     return next(iter(functions.values()))

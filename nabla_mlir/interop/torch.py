@@ -52,11 +52,14 @@ def from_torch(module: Any, *specs: PyTree, parameters: bool = False) -> Callabl
         import torch
         import torch_mlir  # noqa: F401
     except ImportError:
-        raise ImportIRError("from_torch requires PyTorch and torch-mlir, got an environment without them.",
-                            help="pip install 'nabla-mlir[torch]'") from None  # fmt: skip
+        raise ImportIRError(
+            "from_torch requires PyTorch and torch-mlir, got an environment without them.", help="pip install 'nabla-mlir[torch]'"
+        ) from None
     if parameters and not isinstance(module, torch.nn.Module):
-        raise ImportIRError(f"from_torch requires a torch.nn.Module where parameters=True, got {type(module).__name__}.",
-                            help="leave out parameters, and give the function what it needs as arguments.")  # fmt: skip
+        raise ImportIRError(
+            f"from_torch requires a torch.nn.Module where parameters=True, got {type(module).__name__}.",
+            help="leave out parameters, and give the function what it needs as arguments.",
+        )
     f = _captured(module, specs, parameters) if specs else _of_any_shape(module, parameters)
     if parameters:
         values = ((name, value.detach().cpu().numpy()) for name, value in module.named_parameters())

@@ -76,8 +76,11 @@ def function(source: Any, *, entry: str | None = None, target: Any = None) -> Ca
 def _number(leaf: Any) -> Any:
     if isinstance(leaf, (bool, int, float, complex)):
         return type(leaf), leaf
-    raise DtypeError(f"function requires tensors of PyTorch and Python's numbers, got {type(leaf).__name__}.", where=user_frame(),
-                     help="torch.from_numpy(x), or a function that closes over what is constant.")  # fmt: skip
+    raise DtypeError(
+        f"function requires tensors of PyTorch and Python's numbers, got {type(leaf).__name__}.",
+        where=user_frame(),
+        help="torch.from_numpy(x), or a function that closes over what is constant.",
+    )
 
 
 def _of_python(tree: Any) -> Any:
@@ -114,8 +117,9 @@ def _operation() -> Callable[..., Any]:
     try:
         import torch
     except ImportError:
-        raise DeployError("function requires PyTorch, got an environment without it.", where=user_frame(),
-                          help="pip install 'nabla-mlir[torch]'") from None  # fmt: skip
+        raise DeployError(
+            "function requires PyTorch, got an environment without it.", where=user_frame(), help="pip install 'nabla-mlir[torch]'"
+        ) from None
 
     @torch.library.custom_op("nabla_mlir::call", mutates_args=(), schema="(Tensor[] inputs, str key) -> Tensor[]")
     def operation(inputs: Sequence[Any], key: str) -> Sequence[Any]:
@@ -270,4 +274,3 @@ def _array(x: Any) -> np.ndarray:
         raise ExchangeError(f"function requires tensors on the CPU, got one on {x.device}.", help="copy it there first: x.cpu().")
     x = x.detach().resolve_conj().resolve_neg().contiguous()
     return readable(x) if _dtype(x.dtype).kind == "V" else x.numpy()
-

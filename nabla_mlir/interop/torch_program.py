@@ -39,9 +39,10 @@ def stablehlo_of(module: Any, inputs: Sequence[Any]) -> ir.Module:
         with replaced():
             program = torch.export.export(module, tuple(inputs))
     except Exception as error:  # of many kinds, none of which is public
-        raise ImportIRError(f"from_torch requires a module that torch.export captures, got {_first(error)}.",
-                            help="a branch or a shape that depends on numbers has to become torch.where or a fixed one.",
-                            ) from error  # fmt: skip
+        raise ImportIRError(
+            f"from_torch requires a module that torch.export captures, got {_first(error)}.",
+            help="a branch or a shape that depends on numbers has to become torch.where or a fixed one.",
+        ) from error
     try:
         _mark_ends_of_differentiation(program.graph_module)
         _give_scalars_an_axis(program.graph_module)
@@ -60,10 +61,11 @@ def stablehlo_of(module: Any, inputs: Sequence[Any]) -> ir.Module:
 
 def _refused(what: str, where: SourceRange | None = None) -> ImportIRError:
     return ImportIRError(
-        f"from_torch requires operations that torch-mlir lowers to StableHLO, got {what}.", where=where,
+        f"from_torch requires operations that torch-mlir lowers to StableHLO, got {what}.",
+        where=where,
         help="write this part with other operations of PyTorch, or import what is before and after it as two modules and "
         "write it with nabla_mlir.numpy.",
-    )  # fmt: skip
+    )
 
 
 def _first(error: Exception) -> str:
@@ -182,14 +184,21 @@ def _as_calls(module: Any) -> dict[str, Callable[..., Any]]:
         operands = [v for v, kind in zip(op.operands, arguments, strict=True) if kind is _TENSOR]
         with module.context, op.location:
             types = torch_ir.FunctionType.get([v.type for v in operands], [r.type for r in op.results])
-            attributes = {"sym_name": torch_ir.StringAttr.get(name), "function_type": torch_ir.TypeAttr.get(types),
-                          "sym_visibility": torch_ir.StringAttr.get("private")}  # fmt: skip
-            torch_ir.Operation.create("func.func", attributes=attributes, regions=1,
-                                      ip=torch_ir.InsertionPoint.at_block_begin(module.body))  # fmt: skip
+            attributes = {
+                "sym_name": torch_ir.StringAttr.get(name),
+                "function_type": torch_ir.TypeAttr.get(types),
+                "sym_visibility": torch_ir.StringAttr.get("private"),
+            }
+            torch_ir.Operation.create(
+                "func.func", attributes=attributes, regions=1, ip=torch_ir.InsertionPoint.at_block_begin(module.body)
+            )
             call = torch_ir.Operation.create(
-                "func.call", [r.type for r in op.results], operands,
-                {"callee": torch_ir.FlatSymbolRefAttr.get(name)}, ip=torch_ir.InsertionPoint(op),
-            )  # fmt: skip
+                "func.call",
+                [r.type for r in op.results],
+                operands,
+                {"callee": torch_ir.FlatSymbolRefAttr.get(name)},
+                ip=torch_ir.InsertionPoint(op),
+            )
         for old, new in zip(op.results, call.results, strict=True):
             old.replace_all_uses_with(new)
         op.erase()
@@ -246,9 +255,14 @@ def _lower(module: Any) -> None:
 
 def _culprits(message: str, module: Any) -> tuple[str, SourceRange | None]:
     """The operations that a pipeline stopped at, and the line that wrote the first of them."""
-    where = next((SourceRange(file, int(line), int(column))
-                  for file, line, column in re.findall(r'"([^"]+\.py)":(\d+):(\d+)', message)
-                  if not is_internal(file)), None)  # fmt: skip
+    where = next(
+        (
+            SourceRange(file, int(line), int(column))
+            for file, line, column in re.findall(r'"([^"]+\.py)":(\d+):(\d+)', message)
+            if not is_internal(file)
+        ),
+        None,
+    )
     first = re.sub(r"(?s).*?error: (?:callsite\(.*?\)|\"[^\"]*\":\d+:\d+|unknown): ([^\n]*).*", r"\1", message)
     match = re.search(r"'torch\.operator'.*name = \"([\w.]+)\"", first) or re.search(r"'(torch\.[\w.]+)'", first)
     if match is None:

@@ -57,10 +57,18 @@ def _gaussian_nll_loss(input: Any, target: Any, var: Any, full: bool = False, ep
 
 
 def _embedding_bag(
-    input: Any, weight: Any, offsets: Any = None, max_norm: float | None = None, norm_type: float = 2,
-    scale_grad_by_freq: bool = False, mode: str = "mean", sparse: bool = False, per_sample_weights: Any = None,
-    include_last_offset: bool = False, padding_idx: int | None = None,
-) -> Any:  # fmt: skip
+    input: Any,
+    weight: Any,
+    offsets: Any = None,
+    max_norm: float | None = None,
+    norm_type: float = 2,
+    scale_grad_by_freq: bool = False,
+    mode: str = "mean",
+    sparse: bool = False,
+    per_sample_weights: Any = None,
+    include_last_offset: bool = False,
+    padding_idx: int | None = None,
+) -> Any:
     """Rows are added to the bag that they are in, or compared with what is there; those of `padding_idx` are in none."""
     import torch
 
@@ -86,9 +94,14 @@ def _embedding_bag(
 
 
 def _ctc_loss(
-    log_probs: Any, targets: Any, input_lengths: Any, target_lengths: Any, blank: int = 0, reduction: str = "mean",
+    log_probs: Any,
+    targets: Any,
+    input_lengths: Any,
+    target_lengths: Any,
+    blank: int = 0,
+    reduction: str = "mean",
     zero_infinity: bool = False,
-) -> Any:  # fmt: skip
+) -> Any:
     """One operation for the losses of all sequences, which `torch_operations` has."""
     import torch
 

@@ -98,8 +98,9 @@ class Vectors:
         for leaf, like, path in zip(leaves, self.specs, pytree.paths(self.spec), strict=True):
             array = np.asarray(other if leaf is None else leaf, np.float64)
             if array.shape not in ((), like.shape):
-                raise ShapeError(f"{who} requires {what}{path} of shape {like.shape} or one number, got {array.shape}.",
-                                 where=user_frame())  # fmt: skip
+                raise ShapeError(
+                    f"{who} requires {what}{path} of shape {like.shape} or one number, got {array.shape}.", where=user_frame()
+                )
             parts.append(np.broadcast_to(array, like.shape).reshape(-1))
         if not parts:
             raise TreeError(f"{who} requires {what} with arrays, got none.", where=user_frame())

@@ -22,7 +22,22 @@ from nabla_mlir.interpreter.evaluations import EVALUATIONS
 from nabla_mlir.interpreter.frames import Budget, OutOfStepsError
 
 __all__ = [
-    "EVALUATIONS", "Budget", "Function", "OutOfStepsError", "Watch", "callbacks", "contractions", "elementwise", "functions",
-    "indexing", "interpreted", "lapack", "linalg", "reductions", "schur", "shape", "windows",
+    "EVALUATIONS",
+    "Budget",
+    "Function",
+    "OutOfStepsError",
+    "Watch",
+    "callbacks",
+    "contractions",
+    "elementwise",
+    "functions",
+    "indexing",
+    "interpreted",
+    "lapack",
+    "linalg",
+    "reductions",
+    "schur",
+    "shape",
+    "windows",
     "zeta",
-]  # fmt: skip
+]

@@ -18,6 +18,7 @@ def python(*arrays: np.ndarray, backend_config: Any, results: Any, **_: Any) -> 
     got = [np.asarray(y, dtype) for y, (_, dtype) in zip(callback_of(String.decode(backend_config))(*arrays), results, strict=True)]
     for y, (shape, _) in zip(got, results, strict=True):
         if y.shape != shape:
-            raise ShapeError(f"pure_callback requires results of the shapes that it promises, got {y.shape} for {shape}.",
-                             where=user_frame())  # fmt: skip
+            raise ShapeError(
+                f"pure_callback requires results of the shapes that it promises, got {y.shape} for {shape}.", where=user_frame()
+            )
     return got

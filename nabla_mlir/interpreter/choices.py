@@ -87,11 +87,24 @@ def _of_rows_and_columns(a: np.ndarray) -> np.ndarray:
 
 
 _SCALES: dict[str, Scale] = {
-    "cholesky": _of_rows_and_columns, "potrf": _of_rows_and_columns, "trsm": _of_rows_and_columns, "getrf": _of_rows_and_columns,
-    "gtsv": np.abs, "geqrf": _of_columns, "geqp3": _of_columns, "orgqr": _of_columns, "ungqr": _of_columns,
-    "syevd": _of_matrix, "heevd": _of_matrix, "gesdd": _of_matrix, "geev": _of_matrix, "gees": _of_matrix,
-    "gehrd": _of_matrix, "sytrd": _of_matrix, "hetrd": _of_matrix,
-}  # fmt: skip
+    "cholesky": _of_rows_and_columns,
+    "potrf": _of_rows_and_columns,
+    "trsm": _of_rows_and_columns,
+    "getrf": _of_rows_and_columns,
+    "gtsv": np.abs,
+    "geqrf": _of_columns,
+    "geqp3": _of_columns,
+    "orgqr": _of_columns,
+    "ungqr": _of_columns,
+    "syevd": _of_matrix,
+    "heevd": _of_matrix,
+    "gesdd": _of_matrix,
+    "geev": _of_matrix,
+    "gees": _of_matrix,
+    "gehrd": _of_matrix,
+    "sytrd": _of_matrix,
+    "hetrd": _of_matrix,
+}
 
 
 # ---------------------------------------------------------------- choices
@@ -159,6 +172,10 @@ def _of_pairs(signs: np.ndarray, imaginary: np.ndarray) -> np.ndarray:
 
 
 _OPEN: dict[str, Open] = {
-    "cholesky": _factor, "potrf": _factor, "syevd": _eigenvectors, "heevd": _eigenvectors, "gesdd": _singular_vectors,
+    "cholesky": _factor,
+    "potrf": _factor,
+    "syevd": _eigenvectors,
+    "heevd": _eigenvectors,
+    "gesdd": _singular_vectors,
     "geev": _general_eigenvectors,
-}  # fmt: skip
+}

@@ -20,9 +20,7 @@ def _accumulator(dtype: np.dtype) -> np.dtype:
 
 
 @evaluation("stablehlo.dot_general")
-def dot_general(
-    x: np.ndarray, y: np.ndarray, dot_dimension_numbers: Mapping[str, Shape], dtype: np.dtype, **_: Any
-) -> np.ndarray:
+def dot_general(x: np.ndarray, y: np.ndarray, dot_dimension_numbers: Mapping[str, Shape], dtype: np.dtype, **_: Any) -> np.ndarray:
     """A product: batch axes first, then the free axes of x, then those of y."""
     wide = _accumulator(dtype)
     sides = []
@@ -41,10 +39,19 @@ def dot_general(
 
 @evaluation("stablehlo.convolution")
 def convolution(
-    x: np.ndarray, w: np.ndarray, dimension_numbers: Any, window_strides: Shape, padding: Sequence[Shape], lhs_dilation: Shape,
-    rhs_dilation: Shape, window_reversal: Sequence[bool], feature_group_count: int, batch_group_count: int, dtype: np.dtype,
+    x: np.ndarray,
+    w: np.ndarray,
+    dimension_numbers: Any,
+    window_strides: Shape,
+    padding: Sequence[Shape],
+    lhs_dilation: Shape,
+    rhs_dilation: Shape,
+    window_reversal: Sequence[bool],
+    feature_group_count: int,
+    batch_group_count: int,
+    dtype: np.dtype,
     **_: Any,
-) -> np.ndarray:  # fmt: skip
+) -> np.ndarray:
     """The sum over windows of the image times the kernel, separately for each group."""
     image, kernel, result = dimension_numbers
     rank = len(window_strides)

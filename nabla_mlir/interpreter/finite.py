@@ -32,8 +32,9 @@ def stop_at_infinity(op: ir.Operation, operands: Arrays, results: Arrays) -> Non
     values = ", ".join(str(x[position]) for x in same) or ", ".join(_short(x) for x in operands)
     raise NotFiniteError(
         f"{op.name} requires operands with a finite result, got {result[position]} at {position} from {values}.",
-        where=source_of(op.location), help="look at what this line is given, or mask it before (nnp.where on its argument).",
-    )  # fmt: skip
+        where=source_of(op.location),
+        help="look at what this line is given, or mask it before (nnp.where on its argument).",
+    )
 
 
 def _wide(x: np.ndarray) -> np.ndarray:

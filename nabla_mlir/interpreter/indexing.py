@@ -64,9 +64,13 @@ def scatter(*operands: np.ndarray, scatter_dimension_numbers: Mapping[str, Any],
     dims = scatter_dimension_numbers
     batches, windows = dims["input_batching_dims"], list(dims["update_window_dims"])
     starts = _positions(
-        indices, dims["index_vector_dim"], dims["scatter_dims_to_operand_dims"], batches, dims["scatter_indices_batching_dims"],
+        indices,
+        dims["index_vector_dim"],
+        dims["scatter_dims_to_operand_dims"],
+        batches,
+        dims["scatter_indices_batching_dims"],
         xs[0].ndim,
-    )  # fmt: skip
+    )
     without = {*dims["inserted_window_dims"], *batches}
     sizes = iter([updates[0].shape[d] for d in windows])
     slice_sizes = [1 if d in without else next(sizes) for d in range(xs[0].ndim)]

@@ -49,8 +49,11 @@ def triangular_solve(
 
 
 _TRANSFORMS: dict[str, Callable[..., np.ndarray]] = {
-    "FFT": np.fft.fftn, "IFFT": np.fft.ifftn, "RFFT": np.fft.rfftn, "IRFFT": np.fft.irfftn,
-}  # fmt: skip
+    "FFT": np.fft.fftn,
+    "IFFT": np.fft.ifftn,
+    "RFFT": np.fft.rfftn,
+    "IRFFT": np.fft.irfftn,
+}
 
 
 @evaluation("stablehlo.fft")

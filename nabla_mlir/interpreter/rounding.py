@@ -25,13 +25,35 @@ from nabla_mlir.interpreter.frames import Arrays
 # Units in the last place by which a result is perturbed: the approximations of functions in compiled code are off by as many.
 AMPLITUDE = 4.0
 # The results are exact, or consist of perturbed values.
-_EXACT = frozenset({
-    "func.call", "stablehlo.abs", "stablehlo.bitcast_convert", "stablehlo.broadcast_in_dim", "stablehlo.case",
-    "stablehlo.complex", "stablehlo.concatenate", "stablehlo.dynamic_slice", "stablehlo.dynamic_update_slice",
-    "stablehlo.gather", "stablehlo.if", "stablehlo.imag", "stablehlo.iota", "stablehlo.maximum", "stablehlo.minimum",
-    "stablehlo.negate", "stablehlo.optimization_barrier", "stablehlo.pad", "stablehlo.real", "stablehlo.reshape",
-    "stablehlo.reverse", "stablehlo.select", "stablehlo.slice", "stablehlo.transpose", "stablehlo.while",
-})  # fmt: skip
+_EXACT = frozenset(
+    {
+        "func.call",
+        "stablehlo.abs",
+        "stablehlo.bitcast_convert",
+        "stablehlo.broadcast_in_dim",
+        "stablehlo.case",
+        "stablehlo.complex",
+        "stablehlo.concatenate",
+        "stablehlo.dynamic_slice",
+        "stablehlo.dynamic_update_slice",
+        "stablehlo.gather",
+        "stablehlo.if",
+        "stablehlo.imag",
+        "stablehlo.iota",
+        "stablehlo.maximum",
+        "stablehlo.minimum",
+        "stablehlo.negate",
+        "stablehlo.optimization_barrier",
+        "stablehlo.pad",
+        "stablehlo.real",
+        "stablehlo.reshape",
+        "stablehlo.reverse",
+        "stablehlo.select",
+        "stablehlo.slice",
+        "stablehlo.transpose",
+        "stablehlo.while",
+    }
+)
 _DECIDED = ("stablehlo.compare", "stablehlo.return")
 _PRODUCTS = ("stablehlo.dot_general", "stablehlo.convolution")
 _SUMS = ("stablehlo.reduce", "stablehlo.reduce_window", "stablehlo.scatter", "stablehlo.select_and_scatter")

@@ -60,7 +60,10 @@ def iota(shape: Shape, dtype: np.dtype, iota_dimension: int) -> np.ndarray:
 
 @evaluation("stablehlo.pad")
 def pad(
-    x: np.ndarray, value: np.ndarray, edge_padding_low: Sequence[int], edge_padding_high: Sequence[int],
+    x: np.ndarray,
+    value: np.ndarray,
+    edge_padding_low: Sequence[int],
+    edge_padding_high: Sequence[int],
     interior_padding: Sequence[int],
 ) -> np.ndarray:
     """Elements put around, and in between; less than none takes some away."""

@@ -18,9 +18,14 @@ Shape = tuple[int, ...]
 
 @evaluation("stablehlo.reduce_window")
 def reduce_window(
-    *operands: np.ndarray, window_dimensions: Shape, window_strides: Shape, base_dilations: Shape, window_dilations: Shape,
-    padding: Sequence[Shape], body: Body,
-) -> list[np.ndarray]:  # fmt: skip
+    *operands: np.ndarray,
+    window_dimensions: Shape,
+    window_strides: Shape,
+    base_dilations: Shape,
+    window_dilations: Shape,
+    padding: Sequence[Shape],
+    body: Body,
+) -> list[np.ndarray]:
     """The elements of each window, and one to begin with, combined; so is what the padding consists of."""
     count = len(operands) // 2
     low, high = ([p[i] for p in padding] for i in (0, 1))
@@ -40,9 +45,15 @@ def reduce_window(
 
 @evaluation("stablehlo.select_and_scatter")
 def select_and_scatter(
-    x: np.ndarray, source: np.ndarray, init: np.ndarray, window_dimensions: Shape, window_strides: Shape, padding: Sequence[Shape],
-    select: Body, scatter: Body,
-) -> np.ndarray:  # fmt: skip
+    x: np.ndarray,
+    source: np.ndarray,
+    init: np.ndarray,
+    window_dimensions: Shape,
+    window_strides: Shape,
+    padding: Sequence[Shape],
+    select: Body,
+    scatter: Body,
+) -> np.ndarray:
     """Each element of the source combined with the place that is chosen in its window: the first that all others lose to."""
     out = np.full(x.shape, init, x.dtype)
     for position in np.ndindex(source.shape):

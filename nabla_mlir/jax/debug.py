@@ -29,9 +29,7 @@ class _Fields(string.Formatter):
             raise IndexError(f"no field for {', '.join(map(str, unused))}")
 
 
-def print(
-    fmt: str, *args: Any, ordered: bool = False, skip_format_check: bool = False, **kwargs: Any
-) -> None:
+def print(fmt: str, *args: Any, ordered: bool = False, skip_format_check: bool = False, **kwargs: Any) -> None:
     """Prints values whenever the program runs: ``fmt.format(*args, **kwargs)`` of arrays of NumPy.
 
     In loops it prints at each step, in `cond` in the branch that is taken, under `vmap` for each entry, in derivatives the
@@ -59,9 +57,7 @@ def print(
     effect(lambda *a, **k: _print(fmt.format(*a, **k)), args, kwargs, ("print", fmt))
 
 
-def log(
-    fmt: str, *args: Any, ordered: bool = False, skip_format_check: bool = False, **kwargs: Any
-) -> None:  # fmt: skip
+def log(fmt: str, *args: Any, ordered: bool = False, skip_format_check: bool = False, **kwargs: Any) -> None:
     """Writes a message to the logger `nabla_mlir.jax.debug` at the level INFO, when the program runs; see `print`."""
     _check(fmt, args, kwargs, skip_format_check)
     effect(lambda *a, **k: _logger.info(fmt.format(*a, **k)), args, kwargs, ("log", fmt))
@@ -93,5 +89,6 @@ def _check(fmt: str, args: Any, kwargs: Any, is_lax: bool) -> None:
     try:
         _Fields().vformat(fmt, args, kwargs)
     except (IndexError, KeyError, ValueError) as error:
-        raise TraceError(f"debug.print requires a field for each value and a value for each field, got {fmt!r}: {error}.",
-                         where=user_frame()) from None  # fmt: skip
+        raise TraceError(
+            f"debug.print requires a field for each value and a value for each field, got {fmt!r}: {error}.", where=user_frame()
+        ) from None

@@ -127,8 +127,11 @@ def default_device(new_val: Any = None) -> Iterator[None]:
       3.0
     """
     if new_val not in (None, "cpu") and device_of(new_val) != device_of():
-        raise TraceError(f"default_device requires this CPU, got {new_val}.", where=user_frame(),
-                         help="arrays move by x.to(device), and functions are computed where their arguments are.")  # fmt: skip
+        raise TraceError(
+            f"default_device requires this CPU, got {new_val}.",
+            where=user_frame(),
+            help="arrays move by x.to(device), and functions are computed where their arguments are.",
+        )
     yield
 
 
@@ -179,16 +182,33 @@ class Config:
     """
 
     # What programs set, and what is as they ask in any case.
-    _granted = ("jax_platform_name", "jax_platforms", "jax_default_matmul_precision", "jax_traceback_filtering",
-                "jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs", "jax_log_compiles",
-                "jax_explain_cache_misses", "jax_check_tracer_leaks", "jax_enable_checks", "jax_enable_custom_prng",
-                "jax_threefry_partitionable", "jax_default_prng_impl", "jax_numpy_rank_promotion",
-                "jax_numpy_dtype_promotion", "jax_transfer_guard")  # fmt: skip
+    _granted = (
+        "jax_platform_name",
+        "jax_platforms",
+        "jax_default_matmul_precision",
+        "jax_traceback_filtering",
+        "jax_compilation_cache_dir",
+        "jax_persistent_cache_min_compile_time_secs",
+        "jax_log_compiles",
+        "jax_explain_cache_misses",
+        "jax_check_tracer_leaks",
+        "jax_enable_checks",
+        "jax_enable_custom_prng",
+        "jax_threefry_partitionable",
+        "jax_default_prng_impl",
+        "jax_numpy_rank_promotion",
+        "jax_numpy_dtype_promotion",
+        "jax_transfer_guard",
+    )
     _values: ClassVar[dict[str, tuple[Any, ...]]] = {
-        "jax_platform_name": ("cpu",), "jax_platforms": ("cpu",), "jax_threefry_partitionable": (True,),
-        "jax_default_prng_impl": ("threefry2x32",), "jax_numpy_rank_promotion": ("allow",),
-        "jax_numpy_dtype_promotion": ("standard",), "jax_transfer_guard": ("allow",),
-    }  # fmt: skip
+        "jax_platform_name": ("cpu",),
+        "jax_platforms": ("cpu",),
+        "jax_threefry_partitionable": (True,),
+        "jax_default_prng_impl": ("threefry2x32",),
+        "jax_numpy_rank_promotion": ("allow",),
+        "jax_numpy_dtype_promotion": ("standard",),
+        "jax_transfer_guard": ("allow",),
+    }
 
     def __init__(self) -> None:
         self._finite: Any = None
@@ -220,9 +240,10 @@ class Config:
             self._watch(bool(val))
         elif name not in self._granted or (val is not None and val not in self._values.get(name, (val,))):
             raise TraceError(
-                f"config.update requires a setting that there is here, got {name!r} = {val!r}.", where=user_frame(),
+                f"config.update requires a setting that there is here, got {name!r} = {val!r}.",
+                where=user_frame(),
                 help="these are jax_enable_x64 and jax_debug_nans; nm.set_default_dtypes and nm.set_execution have more.",
-            )  # fmt: skip
+            )
 
     def _watch(self, is_on: bool) -> None:
         if is_on == self.jax_debug_nans:

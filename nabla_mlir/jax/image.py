@@ -28,10 +28,12 @@ class ResizeMethod(enum.Enum):
 
 
 _NAMES = {
-    "nearest": ResizeMethod.NEAREST, "lanczos3": ResizeMethod.LANCZOS3, "lanczos5": ResizeMethod.LANCZOS5,
+    "nearest": ResizeMethod.NEAREST,
+    "lanczos3": ResizeMethod.LANCZOS3,
+    "lanczos5": ResizeMethod.LANCZOS5,
     **dict.fromkeys(("linear", "bilinear", "trilinear", "triangle"), ResizeMethod.LINEAR),
     **dict.fromkeys(("cubic", "bicubic", "tricubic"), ResizeMethod.CUBIC),
-}  # fmt: skip
+}
 
 
 # Each of a module of functions, NumPy's where the places are known, and of distances from a sample.
@@ -52,9 +54,11 @@ def _lanczos(radius: int) -> Kernel:
 
 
 _KERNELS: dict[ResizeMethod, Kernel] = {
-    ResizeMethod.LINEAR: _linear, ResizeMethod.CUBIC: _cubic,
-    ResizeMethod.LANCZOS3: _lanczos(3), ResizeMethod.LANCZOS5: _lanczos(5),
-}  # fmt: skip
+    ResizeMethod.LINEAR: _linear,
+    ResizeMethod.CUBIC: _cubic,
+    ResizeMethod.LANCZOS3: _lanczos(3),
+    ResizeMethod.LANCZOS5: _lanczos(5),
+}
 
 
 def _method(name: str, method: Any) -> ResizeMethod:
@@ -90,9 +94,15 @@ def _checked(name: str, x: Tensor, shape: Sequence[int]) -> tuple[int, ...]:
 
 @library
 def scale_and_translate(
-    image: Any, shape: Static[Sequence[int]], spatial_dims: Static[Sequence[int]], scale: Any, translation: Any, method: Any,
-    antialias: bool = True, precision: Any = None,
-) -> Tensor:  # fmt: skip
+    image: Any,
+    shape: Static[Sequence[int]],
+    spatial_dims: Static[Sequence[int]],
+    scale: Any,
+    translation: Any,
+    method: Any,
+    antialias: bool = True,
+    precision: Any = None,
+) -> Tensor:
     """Samples of an image that is made larger by `scale` and then moved by `translation`.
 
     The sample i of an axis of the result lies at ``(i + 1/2 - translation) / scale - 1/2`` of the image, and is a mean of the
@@ -121,14 +131,20 @@ def scale_and_translate(
     axes = [axis % x.ndim for axis in spatial_dims]
     others = [axis for axis, (old, new) in enumerate(zip(x.shape, shape, strict=True)) if old != new and axis not in axes]
     if others:
-        raise ShapeError(f"scale_and_translate requires that axes which are not spatial keep their length, got {shape} for "
-                         f"{x.shape} and the spatial axes {axes}.", where=user_frame())  # fmt: skip
+        raise ShapeError(
+            f"scale_and_translate requires that axes which are not spatial keep their length, got {shape} for "
+            f"{x.shape} and the spatial axes {axes}.",
+            where=user_frame(),
+        )
     if found is ResizeMethod.NEAREST:
         raise ShapeError("scale_and_translate requires a method with weights, got 'nearest'.", where=user_frame())
     scales, translations = inexact(scale), inexact(translation)
     if scales.shape != (len(axes),) or translations.shape != (len(axes),):
-        raise ShapeError(f"scale_and_translate requires a scale and a translation for each of {len(axes)} axes, got shapes "
-                         f"{scales.shape} and {translations.shape}.", where=user_frame())  # fmt: skip
+        raise ShapeError(
+            f"scale_and_translate requires a scale and a translation for each of {len(axes)} axes, got shapes "
+            f"{scales.shape} and {translations.shape}.",
+            where=user_frame(),
+        )
     kernel = _KERNELS[found]
     matrices = [_weights(nnp, x.shape[a], shape[a], scales[i], translations[i], kernel, antialias) for i, a in enumerate(axes)]
     return _applied(x, axes, matrices)

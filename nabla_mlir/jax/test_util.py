@@ -18,9 +18,14 @@ _CLOSE = {2: 1e-1, 4: 2e-3, 8: 1e-5}
 
 
 def check_jvp(
-    f: Callable[..., Any], f_jvp: Callable[..., Any], args: Sequence[Any], atol: float | None = None, rtol: float | None = None,
-    eps: float | None = None, err_msg: str = "",
-) -> None:  # fmt: skip
+    f: Callable[..., Any],
+    f_jvp: Callable[..., Any],
+    args: Sequence[Any],
+    atol: float | None = None,
+    rtol: float | None = None,
+    eps: float | None = None,
+    err_msg: str = "",
+) -> None:
     """Compares forward mode with central differences, in one direction that is drawn.
 
     Args:
@@ -45,9 +50,14 @@ def check_jvp(
 
 
 def check_vjp(
-    f: Callable[..., Any], f_vjp: Callable[..., Any], args: Sequence[Any], atol: float | None = None, rtol: float | None = None,
-    eps: float | None = None, err_msg: str = "",
-) -> None:  # fmt: skip
+    f: Callable[..., Any],
+    f_vjp: Callable[..., Any],
+    args: Sequence[Any],
+    atol: float | None = None,
+    rtol: float | None = None,
+    eps: float | None = None,
+    err_msg: str = "",
+) -> None:
     """Compares reverse mode with differences, by the product of a cotangent and a direction; see `check_jvp`.
 
     `f_vjp` is ``functools.partial(nm.vjp, f)``.
@@ -61,9 +71,14 @@ def check_vjp(
 
 
 def check_grads(
-    f: Callable[..., Any], args: Sequence[Any], order: int, modes: Sequence[str] = ("fwd", "rev"), atol: float | None = None,
-    rtol: float | None = None, eps: float | None = None,
-) -> None:  # fmt: skip
+    f: Callable[..., Any],
+    args: Sequence[Any],
+    order: int,
+    modes: Sequence[str] = ("fwd", "rev"),
+    atol: float | None = None,
+    rtol: float | None = None,
+    eps: float | None = None,
+) -> None:
     """Compares derivatives of `f` up to an order with central differences of the derivative before.
 
     Args:
@@ -140,5 +155,8 @@ def _product(xs: Any, ys: Any) -> float:
 def _compare(mine: Any, theirs: Any, atol: float | None, rtol: float | None, what: str) -> None:
     default = _CLOSE[_bytes_of(mine)]
     atol, rtol = (default if t is None else t for t in (atol, rtol))
-    _mapped(lambda a, b: np.testing.assert_allclose(a, b, rtol=rtol * max(b.size, 1), atol=atol * max(a.size, 1), err_msg=what),
-            mine, theirs)  # fmt: skip
+    _mapped(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=rtol * max(b.size, 1), atol=atol * max(a.size, 1), err_msg=what),
+        mine,
+        theirs,
+    )

@@ -15,6 +15,17 @@ from nabla_mlir.jax.tree_util import tree_transpose as transpose
 from nabla_mlir.jax.tree_util import tree_unflatten as unflatten
 
 __all__ = [
-    "all", "broadcast", "flatten", "flatten_with_path", "leaves", "leaves_with_path", "map", "map_with_path", "reduce",
-    "reduce_associative", "structure", "transpose", "unflatten",
-]  # fmt: skip
+    "all",
+    "broadcast",
+    "flatten",
+    "flatten_with_path",
+    "leaves",
+    "leaves_with_path",
+    "map",
+    "map_with_path",
+    "reduce",
+    "reduce_associative",
+    "structure",
+    "transpose",
+    "unflatten",
+]

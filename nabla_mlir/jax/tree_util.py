@@ -39,8 +39,9 @@ def tree_unflatten(treedef: PyTreeDef, leaves: Iterable[Any]) -> Any:
     try:
         return pytree.unflatten(treedef, list(leaves))
     except ValueError as error:
-        raise TreeError(f"tree_unflatten requires as many leaves as the structure {treedef} has, got {error}.",
-                        where=user_frame()) from None  # fmt: skip
+        raise TreeError(
+            f"tree_unflatten requires as many leaves as the structure {treedef} has, got {error}.", where=user_frame()
+        ) from None
 
 
 def tree_leaves(tree: Any, is_leaf: Leaf = None) -> list[Any]:
@@ -103,7 +104,7 @@ def tree_reduce(function: Callable[[Any, Any], Any], tree: Any, initializer: Any
 
 def tree_reduce_associative(
     operation: Callable[[Any, Any], Any], tree: Any, *, identity: Any = _UNSET, is_leaf: Leaf = None
-) -> Any:  # fmt: skip
+) -> Any:
     """The leaves combined by an associative function, as a balanced tree of calls."""
     values = tree_leaves(tree, is_leaf)
     if not values:
@@ -206,7 +207,7 @@ def _key(entry: Any) -> Any:
 
 def tree_flatten_with_path(
     tree: Any, is_leaf: Leaf = None, is_leaf_takes_path: bool = False
-) -> tuple[list[tuple[KeyPath, Any]], PyTreeDef]:  # fmt: skip
+) -> tuple[list[tuple[KeyPath, Any]], PyTreeDef]:
     """The leaves with their paths, and the structure.
 
     Example:
@@ -225,9 +226,7 @@ def tree_leaves_with_path(tree: Any, is_leaf: Leaf = None, is_leaf_takes_path: b
     return tree_flatten_with_path(tree, is_leaf, is_leaf_takes_path)[0]
 
 
-def tree_map_with_path(
-    f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: Leaf = None, is_leaf_takes_path: bool = False
-) -> Any:  # fmt: skip
+def tree_map_with_path(f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: Leaf = None, is_leaf_takes_path: bool = False) -> Any:
     """The tree of `tree_map`, with the path as the first argument of the function."""
     pairs, spec = tree_flatten_with_path(tree, is_leaf, is_leaf_takes_path)
     others = [pytree.flatten_like(spec, other, "tree_map_with_path", "the first tree") for other in rest]
@@ -244,9 +243,11 @@ def keystr(keys: KeyPath, *, simple: bool = False, separator: str = "") -> str:
 
 # ---------------------------------------------------------------- nodes of one's own
 def register_pytree_node(
-    nodetype: type, flatten_func: Callable[[Any], tuple[Any, Any]], unflatten_func: Callable[[Any, Any], Any],
+    nodetype: type,
+    flatten_func: Callable[[Any], tuple[Any, Any]],
+    unflatten_func: Callable[[Any, Any], Any],
     flatten_with_keys_func: Callable[[Any], tuple[Any, Any]] | None = None,
-) -> None:  # fmt: skip
+) -> None:
     """Makes a class a pytree node.
 
     Args:
@@ -275,9 +276,11 @@ def register_pytree_node(
 
 
 def register_pytree_with_keys(
-    nodetype: type, flatten_with_keys: Callable[[Any], tuple[Any, Any]], unflatten_func: Callable[[Any, Any], Any],
+    nodetype: type,
+    flatten_with_keys: Callable[[Any], tuple[Any, Any]],
+    unflatten_func: Callable[[Any, Any], Any],
     flatten_func: Callable[[Any], tuple[Any, Any]] | None = None,
-) -> None:  # fmt: skip
+) -> None:
     """Makes a class a pytree node whose children have keys; see `register_pytree_node`."""
     register_pytree_node(nodetype, flatten_func or flatten_with_keys, unflatten_func, flatten_with_keys)
 

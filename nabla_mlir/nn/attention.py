@@ -23,11 +23,20 @@ from nabla_mlir.table.tensor import Tensor
 
 @library
 def dot_product_attention(
-    query: ArrayLike, key: ArrayLike, value: ArrayLike, bias: ArrayLike | None = None, mask: ArrayLike | None = None, *,
-    scale: float | None = None, is_causal: bool = False,
-    query_seq_lengths: Any = None, key_value_seq_lengths: Any = None, local_window_size: Static[Any] = None,
-    implementation: str | None = None, return_residual: bool = False,
-) -> Any:  # fmt: skip
+    query: ArrayLike,
+    key: ArrayLike,
+    value: ArrayLike,
+    bias: ArrayLike | None = None,
+    mask: ArrayLike | None = None,
+    *,
+    scale: float | None = None,
+    is_causal: bool = False,
+    query_seq_lengths: Any = None,
+    key_value_seq_lengths: Any = None,
+    local_window_size: Static[Any] = None,
+    implementation: str | None = None,
+    return_residual: bool = False,
+) -> Any:
     """softmax(scale * query key^T + bias) value, for each head: ``y[b, t, n] = sum over s of p[b, n, t, s] v[b, s, n]``.
 
     Args:
@@ -53,13 +62,18 @@ def dot_product_attention(
     q, k, v = (inexact(x) for x in (query, key, value))
     rank = q.ndim
     if rank not in (3, 4) or k.ndim != rank or v.ndim != rank:
-        raise ShapeError(f"dot_product_attention requires (batch, T, heads, H) three times, got {q.shape}, {k.shape} and "
-                         f"{v.shape}.", where=user_frame())  # fmt: skip
+        raise ShapeError(
+            f"dot_product_attention requires (batch, T, heads, H) three times, got {q.shape}, {k.shape} and {v.shape}.",
+            where=user_frame(),
+        )
     q, k, v = (reshaped(x, (1, *x.shape)) if rank == 3 else x for x in (q, k, v))
     (batch, t, heads, width), (_, s, groups, _) = q.shape, k.shape
     if k.shape != (batch, s, groups, width) or v.shape[:3] != k.shape[:3] or heads % groups:
-        raise ShapeError(f"dot_product_attention requires keys and values with the batch and the width of queries, and heads in "
-                         f"groups, got {q.shape}, {k.shape} and {v.shape}.", where=user_frame())  # fmt: skip
+        raise ShapeError(
+            f"dot_product_attention requires keys and values with the batch and the width of queries, and heads in "
+            f"groups, got {q.shape}, {k.shape} and {v.shape}.",
+            where=user_frame(),
+        )
     k, v = (repeat(x, heads // groups, 2) for x in (k, v))
     logits = einsum("btnh,bsnh->bnts", q, k) * (1.0 / math.sqrt(width) if scale is None else scale)
     logits = logits if bias is None else logits + tensor(bias)

@@ -156,8 +156,9 @@ def variance_scaling(
 
 def _fan(shape: tuple[int, ...], mode: str, in_axis: Any, out_axis: Any, batch_axis: Any) -> float:
     if len(shape) < 2 and in_axis == -2:
-        raise ShapeError(f"variance_scaling requires two axes, or others than the default ones, got shape {shape}.",
-                         where=user_frame())  # fmt: skip
+        raise ShapeError(
+            f"variance_scaling requires two axes, or others than the default ones, got shape {shape}.", where=user_frame()
+        )
     inside, outside, batches = (_count(shape, axis) for axis in (in_axis, out_axis, batch_axis))
     window = math.prod(shape) / (inside * outside * batches)
     fan_in, fan_out = inside * window, outside * window
@@ -254,8 +255,11 @@ def delta_orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: Any = None)
     def init(key: Any, shape: Any, dtype: Any = own) -> Any:
         shape, dtype = shape_of("delta_orthogonal", shape), float_dtype("delta_orthogonal", dtype, complex=True)
         if len(shape) not in (3, 4, 5) or shape[-1] < shape[-2]:
-            raise ShapeError("delta_orthogonal requires a shape of three to five axes whose last is not the shorter one of the "
-                             f"last two, got {shape}.", where=user_frame())  # fmt: skip
+            raise ShapeError(
+                "delta_orthogonal requires a shape of three to five axes whose last is not the shorter one of the "
+                f"last two, got {shape}.",
+                where=user_frame(),
+            )
         matrix = orthogonal(scale, column_axis, dtype)(key, shape[-2:])
         if not math.prod(shape):
             return creation.zeros(shape, dtype)

@@ -45,9 +45,7 @@ def _same_shapes(name: str, a: Any, b: Any) -> tuple[Tensor, Tensor]:
     shapes = tensor(a).shape, tensor(b).shape
     if shapes[0] != shapes[1]:
         # Broadcasting here is nearly always a mistake, (n, 1) against (n,), and silently wrong.
-        raise ShapeError(
-            f"{name} requires two arrays of one shape, got {shapes[0]} and {shapes[1]}.", where=user_frame()
-        )
+        raise ShapeError(f"{name} requires two arrays of one shape, got {shapes[0]} and {shapes[1]}.", where=user_frame())
     first, second = inexacts(name, a, b)
     return first, second
 
@@ -100,8 +98,10 @@ def softmax_cross_entropy_with_integer_labels(logits: ArrayLike, labels: ArrayLi
     logits, labels = inexact(logits), tensor(labels)
     axis = axis_of(name, axis, logits.ndim)
     if labels.shape != logits.shape[:axis] + logits.shape[axis + 1 :]:
-        raise ShapeError(f"{name} requires labels in the shape of the logits without axis {axis}, got {logits.shape} "
-                         f"and {labels.shape}.", where=user_frame())  # fmt: skip
+        raise ShapeError(
+            f"{name} requires labels in the shape of the logits without axis {axis}, got {logits.shape} and {labels.shape}.",
+            where=user_frame(),
+        )
     # The label's logit by comparison: its derivative is a mask, where that of a gather would be a scatter.
     shifted, axes = shifted_by_largest(name, logits, axis)
     mine = lg.select(_is_label(name, labels, logits.shape[axis], axis), shifted, full_like(shifted, 0))

@@ -16,9 +16,13 @@ from nabla_mlir.table.tensor import Tensor
 
 @library
 def standardize(
-    x: ArrayLike, axis: Static[Axis] = -1, mean: ArrayLike | None = None, variance: ArrayLike | None = None,
-    epsilon: float = 1e-5, where: Any = None
-) -> Tensor:  # fmt: skip
+    x: ArrayLike,
+    axis: Static[Axis] = -1,
+    mean: ArrayLike | None = None,
+    variance: ArrayLike | None = None,
+    epsilon: float = 1e-5,
+    where: Any = None,
+) -> Tensor:
     """(x - mean) / sqrt(variance + epsilon) over `axis`; NaN where the variance overflows.
 
     Args:
@@ -41,8 +45,8 @@ def standardize(
 
 @library
 def layer_norm(
-    x: ArrayLike, scale: ArrayLike | None = None, bias: ArrayLike | None = None, axis: Static[Axis] = -1, epsilon: float = 1e-5,
-) -> Tensor:  # fmt: skip
+    x: ArrayLike, scale: ArrayLike | None = None, bias: ArrayLike | None = None, axis: Static[Axis] = -1, epsilon: float = 1e-5
+) -> Tensor:
     """standardize(x) * scale + bias; scale and bias broadcast against x."""
     return _affine(standardize(x, axis, epsilon=epsilon), scale, bias)
 

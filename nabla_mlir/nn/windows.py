@@ -49,18 +49,28 @@ def conv(
     x, kernel = convert(tensor(x), dtype), convert(tensor(kernel), dtype)
     rank = _spatial_rank("conv", x)
     if kernel.ndim != x.ndim:
-        raise ShapeError(f"conv requires a kernel of {x.ndim} axes (*window, channels, features) for an x of shape "
-                         f"{x.shape}, got shape {kernel.shape}.", where=user_frame())  # fmt: skip
+        raise ShapeError(
+            f"conv requires a kernel of {x.ndim} axes (*window, channels, features) for an x of shape "
+            f"{x.shape}, got shape {kernel.shape}.",
+            where=user_frame(),
+        )
     if groups < 1 or x.shape[-1] != groups * kernel.shape[-2] or kernel.shape[-1] % groups:
-        raise ShapeError(f"conv requires {x.shape[-1]} channels of x = groups * channels of the kernel, and features in "
-                         f"groups, got kernel {kernel.shape} and groups={groups}.", where=user_frame())  # fmt: skip
+        raise ShapeError(
+            f"conv requires {x.shape[-1]} channels of x = groups * channels of the kernel, and features in "
+            f"groups, got kernel {kernel.shape} and groups={groups}.",
+            where=user_frame(),
+        )
     strides, dilation = _lengths("conv", "strides", strides, rank), _lengths("conv", "dilation", dilation, rank)
     window = [spread(n, d) for n, d in zip(kernel.shape[:rank], dilation, strict=True)]
     last = ("b", *range(rank), "f")
     params = conv_params(
-        rank, dimension_numbers=(last, (*range(rank), "i", "o"), last), window_strides=strides, rhs_dilation=dilation,
-        padding=_padding("conv", padding, x.shape[1:-1], window, strides), feature_group_count=groups,
-    )  # fmt: skip
+        rank,
+        dimension_numbers=(last, (*range(rank), "i", "o"), last),
+        window_strides=strides,
+        rhs_dilation=dilation,
+        padding=_padding("conv", padding, x.shape[1:-1], window, strides),
+        feature_group_count=groups,
+    )
     return convolution(x, kernel, **params, dtype=x.dtype)
 
 
@@ -123,16 +133,19 @@ def _reduced(name: str, x: Tensor, body: str, window: Lengths, strides: Lengths 
 
 def _spatial_rank(name: str, x: Tensor) -> int:
     if not 3 <= x.ndim <= 5:
-        raise ShapeError(f"{name} requires x of shape (batch, *spatial, channels) with one to three spatial axes, got "
-                         f"shape {x.shape}.", where=user_frame())  # fmt: skip
+        raise ShapeError(
+            f"{name} requires x of shape (batch, *spatial, channels) with one to three spatial axes, got shape {x.shape}.",
+            where=user_frame(),
+        )
     return x.ndim - 2
 
 
 def _lengths(name: str, what: str, value: Lengths, rank: int) -> tuple[int, ...]:
     lengths = (value,) * rank if isinstance(value, int) else tuple(value)
     if len(lengths) != rank or min(lengths) < 1:
-        raise ShapeError(f"{name} requires {what} >= 1, one number or {rank} (one for each spatial axis), got {value}.",
-                         where=user_frame())  # fmt: skip
+        raise ShapeError(
+            f"{name} requires {what} >= 1, one number or {rank} (one for each spatial axis), got {value}.", where=user_frame()
+        )
     return lengths
 
 
@@ -145,6 +158,7 @@ def _padding(
         totals = [max((-(-n // s) - 1) * s + w - n, 0) for n, w, s in zip(sizes, window, strides, strict=True)]
         return tuple((p // 2, p - p // 2) for p in totals)
     if isinstance(value, str) or len(value) != len(sizes):
-        raise ShapeError(f'{name} requires padding "SAME", "VALID" or {len(sizes)} pairs (low, high), got {value!r}.',
-                         where=user_frame())  # fmt: skip
+        raise ShapeError(
+            f'{name} requires padding "SAME", "VALID" or {len(sizes)} pairs (low, high), got {value!r}.', where=user_frame()
+        )
     return tuple((int(low), int(high)) for low, high in value)

@@ -1,5 +1,7 @@
 # ruff: isort: skip_file
 # ruff: noqa: F401  (two names for bool)
+# A table of names, which the formatter would write in 400 lines:
+# fmt: off
 """Functions on arrays with the names and semantics of NumPy and the array API standard.
 
 They work on tensors in a trace and on concrete arrays outside, where each is compiled once and cached.

@@ -38,9 +38,7 @@ def axes_of(name: str, axis: Axis, ndim: int) -> Shape:
 def shape_of(name: str, shape: Any) -> Shape:
     """A shape from an int or a sequence of ints, none of them negative."""
     try:
-        lengths = (
-            tuple(operator.index(n) for n in shape) if isinstance(shape, (tuple, list)) else (operator.index(shape),)
-        )
+        lengths = tuple(operator.index(n) for n in shape) if isinstance(shape, (tuple, list)) else (operator.index(shape),)
     except TypeError:
         raise ShapeError(f"{name} requires a shape of integers, got {shape!r}.", where=user_frame()) from None
     if any(n < 0 for n in lengths):
@@ -50,8 +48,9 @@ def shape_of(name: str, shape: Any) -> Shape:
 
 def dynamic_shape(name: str, advice: str) -> NoReturn:
     """Raises TraceError: the result's shape would depend on values."""
-    raise TraceError(f"{name} requires a result whose shape does not depend on values, got a traced array.",
-                     where=user_frame(), help=advice)  # fmt: skip
+    raise TraceError(
+        f"{name} requires a result whose shape does not depend on values, got a traced array.", where=user_frame(), help=advice
+    )
 
 
 def reversed_along(x: Tensor, axes: Sequence[int]) -> Tensor:

@@ -46,8 +46,9 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
     """
     xp, fp = inexact(xp), inexact(fp)
     if xp.ndim != 1 or xp.shape != fp.shape or not xp.size:
-        raise ShapeError(f"interp requires points as vectors of one length, got shapes {xp.shape} and {fp.shape}.",
-                         where=user_frame())  # fmt: skip
+        raise ShapeError(
+            f"interp requires points as vectors of one length, got shapes {xp.shape} and {fp.shape}.", where=user_frame()
+        )
     inside = partial(take, mode="promise_in_bounds")
     shape = tensor(x).shape
     x = inexact(x)
@@ -126,8 +127,9 @@ def gradient(f: Any, *varargs: Any, axis: Static[Axis] = None, edge_order: int |
     if len(steps) != len(axes) or edge_order not in (None, 1) or min(y.shape[d] for d in axes) < 2:
         raise ShapeError(
             f"gradient requires at least two samples along each axis, one distance for each of {len(axes)} axes and edge_order 1, "
-            f"got shape {y.shape}, {len(steps)} distances and {edge_order}.", where=user_frame(),
-        )  # fmt: skip
+            f"got shape {y.shape}, {len(steps)} distances and {edge_order}.",
+            where=user_frame(),
+        )
     slopes = [_slope(y, d, h) for d, h in zip(axes, steps, strict=True)]
     return slopes if len(slopes) > 1 else slopes[0]
 

@@ -61,9 +61,7 @@ def empty(shape: Static[Any], dtype: DTypeLike | None = None, *, device: Any = N
 def _like(x: Any, shape: Any, dtype: Any) -> tuple[tuple[int, ...], np.dtype]:
     if isinstance(x, (list, tuple)) or is_scalar(x):
         x = tensor(x)
-    return tuple(x.shape) if shape is None else shape_of("full_like", shape), as_dtype(
-        x.dtype if dtype is None else dtype
-    )
+    return tuple(x.shape) if shape is None else shape_of("full_like", shape), as_dtype(x.dtype if dtype is None else dtype)
 
 
 @placed
@@ -111,7 +109,7 @@ def iota(shape: Sequence[int], axis: int, dtype: Any = np.int32) -> Tensor:
 @library
 def arange(
     start: Static[Any], stop: Static[Any] = None, step: Static[Any] = 1, dtype: DTypeLike | None = None, *, device: Any = None
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """start, start + step, ... below stop; ``arange(n)`` counts from 0.
 
     Raises:
@@ -120,8 +118,11 @@ def arange(
     if stop is None:
         start, stop = 0, start
     if any(isinstance(v, Tensor) for v in (start, stop, step)):
-        raise DtypeError("arange requires concrete bounds, got a traced tensor.", where=user_frame(),
-                         help="pass the length as a static argument, or scale arange(n) with a fixed n.")  # fmt: skip
+        raise DtypeError(
+            "arange requires concrete bounds, got a traced tensor.",
+            where=user_frame(),
+            help="pass the length as a static argument, or scale arange(n) with a fixed n.",
+        )
     bounds = [v.item() if hasattr(v, "item") else v for v in (start, stop, step)]
     start, stop, step = bounds
     if step == 0:
@@ -138,9 +139,16 @@ def arange(
 @placed
 @library
 def linspace(
-    start: Any, stop: Any, num: Static[int] = 50, endpoint: bool = True, retstep: bool = False, dtype: DTypeLike | None = None,
-    axis: Static[int] = 0, *, device: Any = None,
-) -> Any:  # fmt: skip
+    start: Any,
+    stop: Any,
+    num: Static[int] = 50,
+    endpoint: bool = True,
+    retstep: bool = False,
+    dtype: DTypeLike | None = None,
+    axis: Static[int] = 0,
+    *,
+    device: Any = None,
+) -> Any:
     """`num` numbers at equal distances from start to stop, which is the last one unless `endpoint` is False.
 
     Args:
@@ -250,7 +258,4 @@ def meshgrid(*xs: Any, copy: bool = True, sparse: bool = False, indexing: str = 
     if sparse:
         rank = len(shape)
         return tuple(reshaped(v, (*(1,) * d, v.size, *(1,) * (rank - d - 1))) for v, d in zip(vectors, order, strict=True))
-    return tuple(
-        sh.broadcast_in_dim(v, shape=tuple(shape), broadcast_dimensions=(d,))
-        for v, d in zip(vectors, order, strict=True)
-    )
+    return tuple(sh.broadcast_in_dim(v, shape=tuple(shape), broadcast_dimensions=(d,)) for v, d in zip(vectors, order, strict=True))

@@ -161,9 +161,15 @@ def _sized_rows(x: Any, size: Static[int], fill_value: Static[int]) -> Tensor:
 
 # ---------------------------------------------------------------- sets
 def unique(
-    ar: Any, return_index: bool = False, return_inverse: bool = False, return_counts: bool = False, *, equal_nan: bool = True,
-    size: int | None = None, fill_value: Any = None,
-) -> Any:  # fmt: skip
+    ar: Any,
+    return_index: bool = False,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    *,
+    equal_nan: bool = True,
+    size: int | None = None,
+    fill_value: Any = None,
+) -> Any:
     """The unique elements in order; with other requested results, a tuple in the order of the arguments.
 
     Args:

@@ -42,8 +42,10 @@ def furthest(x: Tensor, axes: Shape, combiner: str) -> Tensor:
     last = rows.ndim - 1
     at = _first(attained(rows, last, combiner), last)
     value = along_axis(stop_gradient(rows), reshaped(at, (*at.shape, 1)), last)
-    ties = lg.logical_and(lg.compare(rows, spread(reshaped(value, at.shape), rows.shape, (last,)), comparison_direction="EQ"),
-                          lg.logical_and(*map(lg.is_finite, complex_order.parts(rows))))  # fmt: skip
+    ties = lg.logical_and(
+        lg.compare(rows, spread(reshaped(value, at.shape), rows.shape, (last,)), comparison_direction="EQ"),
+        lg.logical_and(*map(lg.is_finite, complex_order.parts(rows))),
+    )
     zero = stop_gradient(rows) - rows  # whose derivative is -1
     total = fold(lg.select(ties, zero, full_like(zero, 0)), (last,), "add")
     number = fold(convert(ties, x.dtype), (last,), "add")
@@ -75,8 +77,11 @@ def extremum(name: str, combiner: str, x: ArrayLike, axis: Axis, keepdims: bool,
     x = tensor(x)
     axes = axes_of(name, axis, x.ndim)
     if not count(x.shape, axes) and initial is None:
-        raise ShapeError(f"{name} requires at least one element, got shape {x.shape}.", where=user_frame(),
-                         help="give `initial`, the result for no elements.")  # fmt: skip
+        raise ShapeError(
+            f"{name} requires at least one element, got shape {x.shape}.",
+            where=user_frame(),
+            help="give `initial`, the result for no elements.",
+        )
     out = furthest(masked(x, where, end(combiner, x.dtype)), axes, combiner)
     out = keep(out, x.shape, axes) if keepdims else out
     if initial is None:
@@ -88,9 +93,12 @@ def extremum(name: str, combiner: str, x: ArrayLike, axis: Axis, keepdims: bool,
 
 @library
 def max(
-    a: ArrayLike, axis: Static[Axis] = None, keepdims: bool = False, initial: ArrayLike | None = None,
+    a: ArrayLike,
+    axis: Static[Axis] = None,
+    keepdims: bool = False,
+    initial: ArrayLike | None = None,
     where: ArrayLike | None = None,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """The largest element over `axis`; NaN if there is one. Ties share the derivative.
 
     Complex numbers are ordered by their real parts, and where those are equal by the imaginary parts.
@@ -107,9 +115,12 @@ def max(
 
 @library
 def min(
-    a: ArrayLike, axis: Static[Axis] = None, keepdims: bool = False, initial: ArrayLike | None = None,
+    a: ArrayLike,
+    axis: Static[Axis] = None,
+    keepdims: bool = False,
+    initial: ArrayLike | None = None,
     where: ArrayLike | None = None,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """The smallest element over `axis`; NaN if there is one. Ties share the derivative; complex numbers as for `max`.
 
     Raises:

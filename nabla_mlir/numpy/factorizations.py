@@ -285,8 +285,13 @@ def svd(a: ArrayLike, full_matrices: bool = True, compute_uv: bool = True) -> An
     (m, n), stack = a.shape[-2:], a.shape[:-2]
     k = min(m, n)
     rows, columns = (m, n) if full_matrices else (k, k)
-    results = [(a.shape, a.dtype), ((*stack, k), real_dtype(a.dtype)), ((*stack, m, rows), a.dtype),
-               ((*stack, columns, n), a.dtype), (stack, _INFO)]  # fmt: skip
+    results = [
+        (a.shape, a.dtype),
+        ((*stack, k), real_dtype(a.dtype)),
+        ((*stack, m, rows), a.dtype),
+        ((*stack, columns, n), a.dtype),
+        (stack, _INFO),
+    ]
     mode = "N" if not compute_uv else "A" if full_matrices else "S"
     _, s, u, vh, _ = lapack.routine(f"lapack_{letter(a.dtype)}gesdd_ffi", [a], results, mode=mode)
     return SVDResult(u, s, vh) if compute_uv else s

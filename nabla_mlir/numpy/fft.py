@@ -94,8 +94,9 @@ def _many(name: str, x: Tensor, kind: str, s: Any, axes: Axis, norm: str | None)
             s[-1] = 2 * (s[-1] - 1)
     sizes = _lengths(name, s)
     if len(sizes) != len(positions) or not positions:
-        raise ShapeError(f"{name} requires a length for each of at least one axis, got {sizes} for {positions}.",
-                         where=user_frame())  # fmt: skip
+        raise ShapeError(
+            f"{name} requires a length for each of at least one axis, got {sizes} for {positions}.", where=user_frame()
+        )
     return _transform(name, x, kind, sizes, positions, norm)
 
 

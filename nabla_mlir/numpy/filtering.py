@@ -26,8 +26,9 @@ def convolved(name: str, a: Tensor, v: Tensor, mode: str) -> Tensor:
     if mode not in ("full", "same", "valid"):
         raise ShapeError(f"{name} requires mode 'full', 'same' or 'valid', got {mode!r}.", where=user_frame())
     if a.ndim != v.ndim or not a.size or not v.size:
-        raise ShapeError(f"{name} requires arrays with as many axes and some elements, got shapes {a.shape} and {v.shape}.",
-                         where=user_frame())  # fmt: skip
+        raise ShapeError(
+            f"{name} requires arrays with as many axes and some elements, got shapes {a.shape} and {v.shape}.", where=user_frame()
+        )
     dtype = common_type(a.dtype, v.dtype)
     a, v = (convert(x, dtype) for x in (a, v))
     around = []
@@ -38,10 +39,19 @@ def convolved(name: str, a: Tensor, v: Tensor, mode: str) -> Tensor:
     position = tuple(range(rank + 2))
     ones = (1,) * rank
     out = convolution(
-        reshaped(a, (1, 1, *a.shape)), reshaped(v, (1, 1, *v.shape)), dimension_numbers=numbers(position, position, position),
-        window_strides=ones, padding=tuple(around), lhs_dilation=ones, rhs_dilation=ones, window_reversal=(True,) * rank,
-        feature_group_count=1, batch_group_count=1, precision_config=None, dtype=dtype,
-    )  # fmt: skip
+        reshaped(a, (1, 1, *a.shape)),
+        reshaped(v, (1, 1, *v.shape)),
+        dimension_numbers=numbers(position, position, position),
+        window_strides=ones,
+        padding=tuple(around),
+        lhs_dilation=ones,
+        rhs_dilation=ones,
+        window_reversal=(True,) * rank,
+        feature_group_count=1,
+        batch_group_count=1,
+        precision_config=None,
+        dtype=dtype,
+    )
     return reshaped(out, out.shape[2:])
 
 
@@ -54,8 +64,8 @@ def _vectors(name: str, a: Any, v: Any, preference: Any) -> tuple[Tensor, Tensor
 
 @library
 def convolve(
-    a: ArrayLike, v: ArrayLike, mode: str = "full", *, precision: Any = None, preferred_element_type: Any = None,
-) -> Tensor:  # fmt: skip
+    a: ArrayLike, v: ArrayLike, mode: str = "full", *, precision: Any = None, preferred_element_type: Any = None
+) -> Tensor:
     """The convolution of vectors, ``c[k] = sum_i a[i] v[k - i]``.
 
     Args:
@@ -79,8 +89,8 @@ def convolve(
 
 @library
 def correlate(
-    a: ArrayLike, v: ArrayLike, mode: str = "valid", *, precision: Any = None, preferred_element_type: Any = None,
-) -> Tensor:  # fmt: skip
+    a: ArrayLike, v: ArrayLike, mode: str = "valid", *, precision: Any = None, preferred_element_type: Any = None
+) -> Tensor:
     """The correlation of vectors, ``c[k] = sum_i a[i + k] conj(v[i])``; arguments as for `convolve`.
 
     Example:
@@ -116,5 +126,3 @@ hanning: Callable[..., Any] = _window("hanning", "Hann's window of M samples.")
 def kaiser(M: Static[int], beta: Static[float]) -> Tensor:
     """Kaiser's window of M samples, of a shape `beta` that is known."""
     return constant(np.kaiser(M, beta).astype(Defaults.float))
-
-

@@ -140,8 +140,9 @@ def ravel_multi_index(multi_index: Any, dims: Static[Any], mode: str = "raise", 
       5
     """
     if mode not in ("raise", "wrap", "clip") or order not in ("C", "F"):
-        raise ShapeError(f"ravel_multi_index requires mode raise, wrap or clip and order C or F, got {mode!r} and {order!r}.",
-                         where=user_frame())  # fmt: skip
+        raise ShapeError(
+            f"ravel_multi_index requires mode raise, wrap or clip and order C or F, got {mode!r} and {order!r}.", where=user_frame()
+        )
     parts = list(zip(multi_index, dims, strict=True))
     total: Any = 0
     for index, n in parts if order == "C" else reversed(parts):
@@ -193,8 +194,11 @@ class _Joined:
     def __getitem__(self, key: Any) -> Any:
         items = key if isinstance(key, tuple) else (key,)
         if any(isinstance(item, str) for item in items):
-            raise ShapeError("r_ and c_ require ranges, numbers and arrays, got a string.", where=user_frame(),
-                             help="use concatenate or stack with an axis.")  # fmt: skip
+            raise ShapeError(
+                "r_ and c_ require ranges, numbers and arrays, got a string.",
+                where=user_frame(),
+                help="use concatenate or stack with an axis.",
+            )
         parts = [_steps(item) if isinstance(item, slice) else atleast_1d(item) for item in items]
         if self._columns:
             return concatenate([_column(p) for p in parts], -1)

@@ -47,18 +47,21 @@ class GatherScatterMode(enum.Enum):
 
 
 _MODES = {
-    "clip": GatherScatterMode.CLIP, "fill": GatherScatterMode.FILL_OR_DROP, "drop": GatherScatterMode.FILL_OR_DROP,
+    "clip": GatherScatterMode.CLIP,
+    "fill": GatherScatterMode.FILL_OR_DROP,
+    "drop": GatherScatterMode.FILL_OR_DROP,
     "promise_in_bounds": GatherScatterMode.PROMISE_IN_BOUNDS,
-}  # fmt: skip
+}
 
 
 def word_of(name: str, mode: Any) -> str:
-    """"clip", "wrap", "fill" or "promise_in_bounds" for a mode of JAX. Raises ShapeError if there is none of that name."""
+    """The word ("clip", "wrap", "fill" or "promise_in_bounds") of a mode of JAX. Raises ShapeError if there is none of that name."""  # noqa: E501
     word = {0: "clip", 1: "fill", 2: "promise_in_bounds"}.get(mode.value) if isinstance(mode, GatherScatterMode) else mode
     word = "fill" if word == "drop" else word
     if word not in ("clip", "wrap", "fill", "promise_in_bounds"):
-        raise ShapeError(f"{name} requires mode 'clip', 'wrap', 'fill', 'drop' or 'promise_in_bounds', got {mode!r}.",
-                         where=user_frame())  # fmt: skip
+        raise ShapeError(
+            f"{name} requires mode 'clip', 'wrap', 'fill', 'drop' or 'promise_in_bounds', got {mode!r}.", where=user_frame()
+        )
     return str(word)
 
 

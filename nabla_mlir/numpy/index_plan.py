@@ -126,9 +126,10 @@ def expanded(shape: Shape, items: tuple[Any, ...]) -> list[Any]:
         plain += _masks(item) if _is_mask(item) else [plain_index(item)]
     count = len(plain) - sum(i is None or i is Ellipsis for i in plain)
     if count > len(shape) or sum(i is Ellipsis for i in plain) > 1:
-        raise IndexingError(f"indexing requires at most {len(shape)} indices and one ellipsis, got {len(items)} for "
-                            f"shape {shape}.",
-                            where=user_frame())  # fmt: skip
+        raise IndexingError(
+            f"indexing requires at most {len(shape)} indices and one ellipsis, got {len(items)} for shape {shape}.",
+            where=user_frame(),
+        )
     at = next((k for k, i in enumerate(plain) if i is Ellipsis), len(plain))
     rest = [slice(None)] * (len(shape) - count)
     return plain[:at] + rest + plain[at + 1 :]
@@ -143,8 +144,9 @@ def _check_masks(shape: Shape, items: Sequence[Any]) -> None:
         if _is_mask(item) and len(lengths) == count and any(m not in (0, n) for m, n in zip(np.shape(item), lengths, strict=True)):
             raise IndexingError(
                 f"indexing requires a mask as long as the axes it masks, got shape {np.shape(item)} for axis {axis} of "
-                f"shape {shape}.", where=user_frame(),
-            )  # fmt: skip
+                f"shape {shape}.",
+                where=user_frame(),
+            )
         axis += len(shape) - sum(counts) if item is Ellipsis else count
 
 
@@ -157,9 +159,7 @@ def plain_index(item: Any) -> Any:
     if item is None or item is Ellipsis or isinstance(item, slice):
         return item
     if isinstance(item, (list, tuple)):
-        item = (
-            operand(item) if any(isinstance(e, _TRACED) for e in item) else np.asarray(item, None if item else np.intp)
-        )
+        item = operand(item) if any(isinstance(e, _TRACED) for e in item) else np.asarray(item, None if item else np.intp)
     if type(item) is Array:
         item = item.numpy()
     elif isinstance(item, VectorizedArray):
@@ -168,8 +168,11 @@ def plain_index(item: Any) -> Any:
         raise TraceError(f"indexing requires integers, slices, None, ... or arrays, got {item!r}.", where=user_frame())
     if hasattr(item, "dtype"):
         if not is_integer(item.dtype):
-            raise DtypeError(f"indexing requires integers or truth values, got {item.dtype}.", where=user_frame(),
-                             help="convert the index with astype.")  # fmt: skip
+            raise DtypeError(
+                f"indexing requires integers or truth values, got {item.dtype}.",
+                where=user_frame(),
+                help="convert the index with astype.",
+            )
         return item if isinstance(item, Tensor) or item.ndim else int(item)
     return operator.index(item)
 
@@ -182,9 +185,11 @@ def _is_mask(item: Any) -> bool:
 
 def _masks(mask: Any) -> list[Any]:
     if isinstance(mask, _TRACED):
-        raise MaskError("indexing requires a mask with known values, got a traced one.", where=user_frame(),
-                         help="the number of elements would depend on values: use where(mask, x, y), or x.at[...].set "
-                         "with where.")  # fmt: skip
+        raise MaskError(
+            "indexing requires a mask with known values, got a traced one.",
+            where=user_frame(),
+            help="the number of elements would depend on values: use where(mask, x, y), or x.at[...].set with where.",
+        )
     mask = np.asarray(mask)
     return list(np.nonzero(mask))
 
@@ -199,8 +204,11 @@ def _window(item: slice, n: int, axis: int) -> Window:
 
 def _bound(bound: Any, axis: int) -> int:
     if isinstance(bound, _TRACED):
-        raise TraceError(f"a slice requires known bounds, got the traced {bound!r} at axis {axis}.", where=user_frame(),
-                         help="use nm.numpy.dynamic_slice(x, starts, sizes), whose sizes are fixed.")  # fmt: skip
+        raise TraceError(
+            f"a slice requires known bounds, got the traced {bound!r} at axis {axis}.",
+            where=user_frame(),
+            help="use nm.numpy.dynamic_slice(x, starts, sizes), whose sizes are fixed.",
+        )
     return operator.index(bound)
 
 
@@ -214,9 +222,9 @@ def wrapped(i: Any, n: int, axis: int) -> Any:
     """An index array with negative numbers counted from the end."""
     if not isinstance(i, Tensor):
         if i.size and not (-n <= i.min() and i.max() < n):
-            raise IndexingError(f"indexing requires indices from {-n} to {n - 1} along axis {axis}, got {i.min()} to "
-                                f"{i.max()}.",
-                                where=user_frame())  # fmt: skip
+            raise IndexingError(
+                f"indexing requires indices from {-n} to {n - 1} along axis {axis}, got {i.min()} to {i.max()}.", where=user_frame()
+            )
         return np.where(i < 0, i + n, i).astype(_INT32 if n < 2**31 else np.int64)
     if i.dtype.itemsize < 4:
         i = ew.convert(i, dtype=_INT32)

@@ -89,9 +89,11 @@ def positions(x: Tensor, computed: dict[int, Any], position: int) -> tuple[Tenso
     windows = x.ndim - len(arrays)
     out = range(windows + len(shape))
     dims = gather_dims(
-        offset_dims=tuple(d for d in out if not position <= d < position + len(shape)), collapsed_slice_dims=tuple(computed),
-        start_index_map=tuple(computed), index_vector_dim=len(shape),
-    )  # fmt: skip
+        offset_dims=tuple(d for d in out if not position <= d < position + len(shape)),
+        collapsed_slice_dims=tuple(computed),
+        start_index_map=tuple(computed),
+        index_vector_dim=len(shape),
+    )
     return indices, dims
 
 
@@ -109,9 +111,14 @@ def get_index(x: Any, index: Any) -> Any:
 # ---------------------------------------------------------------- functions
 @library
 def take(
-    a: ArrayLike, indices: Any, axis: Static[int | None] = None, mode: Any = None, unique_indices: bool = False,
-    indices_are_sorted: bool = False, fill_value: Any = None,
-) -> Tensor:  # fmt: skip
+    a: ArrayLike,
+    indices: Any,
+    axis: Static[int | None] = None,
+    mode: Any = None,
+    unique_indices: bool = False,
+    indices_are_sorted: bool = False,
+    fill_value: Any = None,
+) -> Tensor:
     """The elements at `indices` along `axis`, or of the flattened array.
 
     Args:
@@ -164,8 +171,8 @@ def _moded(name: str, x: Tensor, indices: Any, axis: int, mode: Any, fill_value:
 
 @library
 def take_along_axis(
-    arr: ArrayLike, indices: Any, axis: Static[int | None] = -1, mode: Any = None, fill_value: Any = None,
-) -> Tensor:  # fmt: skip
+    arr: ArrayLike, indices: Any, axis: Static[int | None] = -1, mode: Any = None, fill_value: Any = None
+) -> Tensor:
     """The element of `arr` for each element of `indices`, which replaces the index along `axis`.
 
     Args:
@@ -202,13 +209,10 @@ def dynamic_slice(operand: Any, start_indices: Sequence[Any], slice_sizes: Stati
     Negative starts count from the end, as in JAX.
     """
     x, sizes = tensor(operand), tuple(slice_sizes)
-    if (
-        len(start_indices) != x.ndim
-        or len(sizes) != x.ndim
-        or any(not 0 <= k <= n for k, n in zip(sizes, x.shape, strict=True))
-    ):
-        raise ShapeError(f"dynamic_slice requires a start and a size within {x.shape} for each axis, got sizes {sizes}.",
-                         where=user_frame())  # fmt: skip
+    if len(start_indices) != x.ndim or len(sizes) != x.ndim or any(not 0 <= k <= n for k, n in zip(sizes, x.shape, strict=True)):
+        raise ShapeError(
+            f"dynamic_slice requires a start and a size within {x.shape} for each axis, got sizes {sizes}.", where=user_frame()
+        )
     return sh.dynamic_slice(x, *_starts(start_indices, x.shape), slice_sizes=sizes)
 
 
@@ -221,8 +225,11 @@ def dynamic_update_slice(operand: Any, update: Any, start_indices: Sequence[Any]
     x = tensor(operand)
     update = convert(tensor(update), x.dtype)
     if len(start_indices) != x.ndim or update.ndim != x.ndim:
-        raise ShapeError(f"dynamic_update_slice requires a start for each axis of {x.shape}, got {len(start_indices)} and an "
-                         f"update of shape {update.shape}.", where=user_frame())  # fmt: skip
+        raise ShapeError(
+            f"dynamic_update_slice requires a start for each axis of {x.shape}, got {len(start_indices)} and an "
+            f"update of shape {update.shape}.",
+            where=user_frame(),
+        )
     return sh.dynamic_update_slice(x, update, *_starts(start_indices, x.shape))
 
 

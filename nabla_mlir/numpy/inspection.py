@@ -13,9 +13,20 @@ from nabla_mlir.runtime.device import Device, device
 from nabla_mlir.staging.tracing import is_tracing
 
 _DTYPES = (
-    "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64", "complex64",
+    "bool",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+    "float32",
+    "float64",
+    "complex64",
     "complex128",
-)  # fmt: skip  # those of the standard
+)  # those of the standard
 _DRIVERS = ("local-sync", "local-task")  # both are this CPU, where functions outside `jit` compute
 
 

@@ -53,8 +53,7 @@ def _joined(name: str, xs: Sequence[Tensor], axis: int) -> Tensor:
     others = {x.shape[:axis] + x.shape[axis + 1 :] if x.ndim == xs[0].ndim else x.shape for x in xs}
     if len(others) > 1:
         raise ShapeError(
-            f"{name} requires arrays whose shapes differ in axis {axis} only, "
-            f"got {' and '.join(str(x.shape) for x in xs)}.",
+            f"{name} requires arrays whose shapes differ in axis {axis} only, got {' and '.join(str(x.shape) for x in xs)}.",
             where=user_frame(),
         )
     return joined(xs, axis)
@@ -70,8 +69,7 @@ def stack(arrays: Sequence[Any], axis: Static[int] = 0, dtype: DTypeLike | None 
     tensors = _tensors("stack", arrays, dtype)
     if len({x.shape for x in tensors}) > 1:
         raise ShapeError(
-            f"stack requires arrays of one shape, got {' and '.join(str(x.shape) for x in tensors)}.",
-            where=user_frame(),
+            f"stack requires arrays of one shape, got {' and '.join(str(x.shape) for x in tensors)}.", where=user_frame()
         )
     shape = tensors[0].shape
     axis = axis_of("stack", axis, len(shape) + 1)
@@ -125,8 +123,11 @@ def split(ary: ArrayLike, indices_or_sections: Static[Any], axis: Static[int] = 
         return _cut(x, at, [operator.index(i) for i in indices_or_sections])
     parts = operator.index(indices_or_sections)
     if parts <= 0 or n % parts:
-        raise ShapeError(f"split requires a number of parts that divides the length {n}, got {parts}.",
-                         where=user_frame(), help="use array_split for parts of unequal lengths.")  # fmt: skip
+        raise ShapeError(
+            f"split requires a number of parts that divides the length {n}, got {parts}.",
+            where=user_frame(),
+            help="use array_split for parts of unequal lengths.",
+        )
     return _cut(x, at, range(n // parts, n, n // parts) if n else [0] * (parts - 1))
 
 

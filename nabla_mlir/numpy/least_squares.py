@@ -45,8 +45,11 @@ def lstsq(a: ArrayLike, b: ArrayLike, rcond: Any = None, *, numpy_resid: bool = 
     """
     a, b = matrices("lstsq", a), inexact(b)
     if a.ndim != 2 or b.ndim not in (1, 2) or b.shape[0] != a.shape[0] or numpy_resid:
-        raise ShapeError(f"lstsq requires a matrix, as many rows on the right, and numpy_resid=False, got {a.shape}, {b.shape} and "
-                         f"{numpy_resid}.", where=user_frame())  # fmt: skip
+        raise ShapeError(
+            f"lstsq requires a matrix, as many rows on the right, and numpy_resid=False, got {a.shape}, {b.shape} and "
+            f"{numpy_resid}.",
+            where=user_frame(),
+        )
     dtype = np.promote_types(a.dtype, b.dtype)
     a, b = convert(a, dtype), convert(b, dtype)
     right = reshaped(b, (b.shape[0], 1)) if b.ndim == 1 else b
@@ -79,8 +82,9 @@ def tensorsolve(a: Any, b: Any, axes: Static[Any] = None) -> Tensor:
         a = transpose(a, tuple(d for d in range(a.ndim) if d not in back) + back)
     rest = a.shape[b.ndim :]
     if math.prod(rest) != b.size or a.size != b.size**2:
-        raise ShapeError(f"tensorsolve requires as many unknowns as equations, got shapes {a.shape} and {b.shape}.",
-                         where=user_frame())  # fmt: skip
+        raise ShapeError(
+            f"tensorsolve requires as many unknowns as equations, got shapes {a.shape} and {b.shape}.", where=user_frame()
+        )
     return reshaped(solve(reshaped(a, (b.size, b.size)), reshaped(b, (b.size,))), rest)
 
 
@@ -95,6 +99,7 @@ def tensorinv(a: ArrayLike, ind: Static[int] = 2) -> Tensor:
     results, arguments = a.shape[:ind], a.shape[ind:]
     n = math.prod(results)
     if ind <= 0 or n != math.prod(arguments):
-        raise ShapeError(f"tensorinv requires as many elements before as behind axis {ind}, got shape {a.shape}.",
-                         where=user_frame())  # fmt: skip
+        raise ShapeError(
+            f"tensorinv requires as many elements before as behind axis {ind}, got shape {a.shape}.", where=user_frame()
+        )
     return reshaped(inv(reshaped(a, (n, n))), (*arguments, *results))

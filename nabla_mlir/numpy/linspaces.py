@@ -15,9 +15,14 @@ from nabla_mlir.table.tensor import Tensor
 
 @library
 def logspace(
-    start: Any, stop: Any, num: Static[int] = 50, endpoint: bool = True, base: Any = 10.0, dtype: DTypeLike | None = None,
+    start: Any,
+    stop: Any,
+    num: Static[int] = 50,
+    endpoint: bool = True,
+    base: Any = 10.0,
+    dtype: DTypeLike | None = None,
     axis: Static[int] = 0,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """`num` numbers from ``base**start`` to ``base**stop`` at equal ratios; arguments as for `linspace`.
 
     Example:
@@ -31,7 +36,7 @@ def logspace(
 @library
 def geomspace(
     start: Any, stop: Any, num: Static[int] = 50, endpoint: bool = True, dtype: DTypeLike | None = None, axis: Static[int] = 0
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """`num` numbers from start to stop, of one sign, at equal ratios; arguments as for `linspace`."""
     first, last = inexacts("geomspace", start, stop)
     low, high = log10(absolute(first)), log10(absolute(last))

@@ -43,8 +43,11 @@ def vectorize(pyfunc: Callable[..., Any], *, excluded: Any = frozenset(), signat
         names = [n for n in kwargs if n not in options]
         core = [0] * len(arrays) if ranks is None else ranks
         if len(core) != len(arrays) or any(a.ndim < r for a, r in zip(arrays, core, strict=True)):
-            raise ShapeError(f"vectorize requires arguments with the axes of {signature!r}, got shapes "
-                             f"{', '.join(str(a.shape) for a in arrays)}.", where=user_frame())  # fmt: skip
+            raise ShapeError(
+                f"vectorize requires arguments with the axes of {signature!r}, got shapes "
+                f"{', '.join(str(a.shape) for a in arrays)}.",
+                where=user_frame(),
+            )
 
         def inner(*values: Any) -> Any:
             by_position = {**static, **dict(zip(positions, values, strict=False))}

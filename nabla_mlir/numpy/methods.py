@@ -43,28 +43,68 @@ def _compress(a: Any, condition: Any, axis: int | None = None, *, size: int | No
 
 
 _BINARY = {
-    "add": ufuncs.add, "sub": ufuncs.subtract, "mul": ufuncs.multiply, "truediv": ufuncs.divide,
-    "floordiv": division.floor_divide, "mod": division.remainder, "divmod": division.divmod, "pow": ufuncs.power,
-    "matmul": products.matmul, "and": logic.bitwise_and, "or": logic.bitwise_or, "xor": logic.bitwise_xor,
-    "lshift": logic.bitwise_left_shift, "rshift": logic.bitwise_right_shift,
-}  # fmt: skip
+    "add": ufuncs.add,
+    "sub": ufuncs.subtract,
+    "mul": ufuncs.multiply,
+    "truediv": ufuncs.divide,
+    "floordiv": division.floor_divide,
+    "mod": division.remainder,
+    "divmod": division.divmod,
+    "pow": ufuncs.power,
+    "matmul": products.matmul,
+    "and": logic.bitwise_and,
+    "or": logic.bitwise_or,
+    "xor": logic.bitwise_xor,
+    "lshift": logic.bitwise_left_shift,
+    "rshift": logic.bitwise_right_shift,
+}
 _COMPARISONS = {
-    "eq": logic.equal, "ne": logic.not_equal, "lt": logic.less, "le": logic.less_equal, "gt": logic.greater,
+    "eq": logic.equal,
+    "ne": logic.not_equal,
+    "lt": logic.less,
+    "le": logic.less_equal,
+    "gt": logic.greater,
     "ge": logic.greater_equal,
-}  # fmt: skip
+}
 _UNARY = {"neg": ufuncs.negative, "pos": ufuncs.positive, "abs": ufuncs.absolute, "invert": logic.bitwise_invert}
 _METHODS: dict[str, Callable[..., Any]] = {
-    "sum": reductions.sum, "prod": reductions.prod, "mean": reductions.mean, "var": reductions.var,
-    "std": reductions.std, "max": extrema.max, "min": extrema.min, "argmax": extrema.argmax,
-    "argmin": extrema.argmin, "any": reductions.any, "all": reductions.all, "cumsum": running.cumsum,
-    "cumprod": running.cumprod, "ptp": extrema.ptp, "ravel": shapes.ravel, "flatten": shapes.ravel,
-    "squeeze": shapes.squeeze, "astype": shapes.astype, "swapaxes": shapes.swapaxes, "repeat": repeats.repeat,
-    "dot": products.dot, "trace": products.trace, "diagonal": creation.diagonal, "clip": logic.clip,
-    "round": ufuncs.round, "conj": ufuncs.conj, "conjugate": ufuncs.conj, "sort": sorting.sort,
-    "argsort": sorting.argsort, "take": indexing.take, "searchsorted": sorting.searchsorted,
-    "nonzero": data_dependent.nonzero, "view": views.view, "argpartition": rearranging.argpartition,
-    "choose": rearranging.choose, "compress": _compress,
-}  # fmt: skip
+    "sum": reductions.sum,
+    "prod": reductions.prod,
+    "mean": reductions.mean,
+    "var": reductions.var,
+    "std": reductions.std,
+    "max": extrema.max,
+    "min": extrema.min,
+    "argmax": extrema.argmax,
+    "argmin": extrema.argmin,
+    "any": reductions.any,
+    "all": reductions.all,
+    "cumsum": running.cumsum,
+    "cumprod": running.cumprod,
+    "ptp": extrema.ptp,
+    "ravel": shapes.ravel,
+    "flatten": shapes.ravel,
+    "squeeze": shapes.squeeze,
+    "astype": shapes.astype,
+    "swapaxes": shapes.swapaxes,
+    "repeat": repeats.repeat,
+    "dot": products.dot,
+    "trace": products.trace,
+    "diagonal": creation.diagonal,
+    "clip": logic.clip,
+    "round": ufuncs.round,
+    "conj": ufuncs.conj,
+    "conjugate": ufuncs.conj,
+    "sort": sorting.sort,
+    "argsort": sorting.argsort,
+    "take": indexing.take,
+    "searchsorted": sorting.searchsorted,
+    "nonzero": data_dependent.nonzero,
+    "view": views.view,
+    "argpartition": rearranging.argpartition,
+    "choose": rearranging.choose,
+    "compress": _compress,
+}
 
 
 def _binary(f: Callable[..., Any], name: str, flip: bool) -> Callable[..., Any]:
@@ -146,10 +186,20 @@ def functions() -> dict[str, Callable[..., Any]]:
         table[f"__{name}__"] = _binary(f, name, flip=False)
     for name, f in _UNARY.items():
         table[f"__{name}__"] = _unary(f, name)
-    special: dict[str, Callable[..., Any]] = {"__getitem__": _get, "__setitem__": _set, "copy": _copy,
-                                               "__iter__": _iterate, "__array_namespace__": _namespace}
-    properties = {"T": shapes.transpose, "mT": shapes.matrix_transpose, "real": ufuncs.real, "imag": ufuncs.imag,
-                  "at": updates.IndexUpdate}  # fmt: skip
+    special: dict[str, Callable[..., Any]] = {
+        "__getitem__": _get,
+        "__setitem__": _set,
+        "copy": _copy,
+        "__iter__": _iterate,
+        "__array_namespace__": _namespace,
+    }
+    properties = {
+        "T": shapes.transpose,
+        "mT": shapes.matrix_transpose,
+        "real": ufuncs.real,
+        "imag": ufuncs.imag,
+        "at": updates.IndexUpdate,
+    }
     return {**table, **_METHODS, **special, **properties, "reshape": _reshape, "transpose": _transpose}
 
 

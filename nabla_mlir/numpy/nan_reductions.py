@@ -32,9 +32,13 @@ def _numbers(x: Any, where: Any = None) -> tuple[Tensor, Tensor | None]:
 
 @library
 def nansum(
-    a: ArrayLike, axis: Static[Axis] = None, dtype: DTypeLike | None = None, keepdims: bool = False,
-    initial: ArrayLike | None = None, where: ArrayLike | None = None,
-) -> Tensor:  # fmt: skip
+    a: ArrayLike,
+    axis: Static[Axis] = None,
+    dtype: DTypeLike | None = None,
+    keepdims: bool = False,
+    initial: ArrayLike | None = None,
+    where: ArrayLike | None = None,
+) -> Tensor:
     """The sum of the elements that are not NaN; arguments as for `sum`."""
     x, numbers = _numbers(a, where)
     return red.sum(x, axis, dtype, keepdims, initial, numbers)
@@ -42,9 +46,13 @@ def nansum(
 
 @library
 def nanprod(
-    a: ArrayLike, axis: Static[Axis] = None, dtype: DTypeLike | None = None, keepdims: bool = False,
-    initial: ArrayLike | None = None, where: ArrayLike | None = None,
-) -> Tensor:  # fmt: skip
+    a: ArrayLike,
+    axis: Static[Axis] = None,
+    dtype: DTypeLike | None = None,
+    keepdims: bool = False,
+    initial: ArrayLike | None = None,
+    where: ArrayLike | None = None,
+) -> Tensor:
     """The product of the elements that are not NaN; arguments as for `sum`."""
     x, numbers = _numbers(a, where)
     return red.prod(x, axis, dtype, keepdims, initial, numbers)
@@ -52,9 +60,8 @@ def nanprod(
 
 @library
 def nanmean(
-    a: ArrayLike, axis: Static[Axis] = None, dtype: DTypeLike | None = None, keepdims: bool = False,
-    where: ArrayLike | None = None,
-) -> Tensor:  # fmt: skip
+    a: ArrayLike, axis: Static[Axis] = None, dtype: DTypeLike | None = None, keepdims: bool = False, where: ArrayLike | None = None
+) -> Tensor:
     """The mean of the elements that are not NaN; NaN if there is none."""
     x, numbers = _numbers(a, where)
     return red.mean(x, axis, dtype, keepdims, where=numbers)
@@ -62,9 +69,13 @@ def nanmean(
 
 @library
 def nanvar(
-    a: ArrayLike, axis: Static[Axis] = None, dtype: DTypeLike | None = None, ddof: Static[float] = 0, keepdims: bool = False,
+    a: ArrayLike,
+    axis: Static[Axis] = None,
+    dtype: DTypeLike | None = None,
+    ddof: Static[float] = 0,
+    keepdims: bool = False,
     where: ArrayLike | None = None,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """The variance of the elements that are not NaN; arguments as for `var`.
 
     Example:
@@ -77,9 +88,13 @@ def nanvar(
 
 @library
 def nanstd(
-    a: ArrayLike, axis: Static[Axis] = None, dtype: DTypeLike | None = None, ddof: Static[float] = 0, keepdims: bool = False,
+    a: ArrayLike,
+    axis: Static[Axis] = None,
+    dtype: DTypeLike | None = None,
+    ddof: Static[float] = 0,
+    keepdims: bool = False,
     where: ArrayLike | None = None,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """The standard deviation of the elements that are not NaN; arguments as for `var`."""
     x, numbers = _numbers(a, where)
     return red.std(x, axis, dtype, ddof, keepdims, numbers)
@@ -95,18 +110,24 @@ def _extremum(name: str, a: Any, axis: Axis, keepdims: bool, initial: Any, where
 
 @library
 def nanmax(
-    a: ArrayLike, axis: Static[Axis] = None, keepdims: bool = False, initial: ArrayLike | None = None,
+    a: ArrayLike,
+    axis: Static[Axis] = None,
+    keepdims: bool = False,
+    initial: ArrayLike | None = None,
     where: ArrayLike | None = None,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """The largest element that is not NaN; NaN if there is none."""
     return _extremum("nanmax", a, axis, keepdims, initial, where)
 
 
 @library
 def nanmin(
-    a: ArrayLike, axis: Static[Axis] = None, keepdims: bool = False, initial: ArrayLike | None = None,
+    a: ArrayLike,
+    axis: Static[Axis] = None,
+    keepdims: bool = False,
+    initial: ArrayLike | None = None,
     where: ArrayLike | None = None,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """The smallest element that is not NaN; NaN if there is none."""
     return _extremum("nanmin", a, axis, keepdims, initial, where)
 

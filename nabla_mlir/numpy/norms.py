@@ -113,8 +113,7 @@ def _matrix_norm(x: Tensor, ord: Any, axes: Sequence[int]) -> Tensor:
         return red.sum(svdvals(x), -1)
     if ord in (2, -2):
         return (extrema.max if ord > 0 else extrema.min)(svdvals(x), -1)
-    raise ShapeError(f"norm requires 1, -1, 2, -2, inf, -inf, 'fro' or 'nuc' for matrices, got {ord!r}.",
-                     where=user_frame())  # fmt: skip
+    raise ShapeError(f"norm requires 1, -1, 2, -2, inf, -inf, 'fro' or 'nuc' for matrices, got {ord!r}.", where=user_frame())
 
 
 @library

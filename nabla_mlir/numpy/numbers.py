@@ -85,9 +85,12 @@ def unpackbits(a: ArrayLike, axis: Static[int | None] = None, count: Static[int 
         raise DtypeError(f"unpackbits requires uint8, got {x.dtype}.", where=user_frame())
     x = ravel(x) if axis is None else moveaxis(x, axis_of("unpackbits", axis, x.ndim), -1)
     positions = np.arange(8, dtype=np.uint8)
-    rows = lg.logical_and(lg.shift_right_logical(*meet("unpackbits", reshaped(x, (*x.shape, 1)),
-                                                       positions if bitorder == "little" else positions[::-1])),
-                          full_like(reshaped(x, (*x.shape, 1)) + np.zeros(8, np.uint8), 1))  # fmt: skip
+    rows = lg.logical_and(
+        lg.shift_right_logical(
+            *meet("unpackbits", reshaped(x, (*x.shape, 1)), positions if bitorder == "little" else positions[::-1])
+        ),
+        full_like(reshaped(x, (*x.shape, 1)) + np.zeros(8, np.uint8), 1),
+    )
     out = reshaped(rows, (*x.shape[:-1], 8 * x.shape[-1]))
     if count is not None:
         n = out.shape[-1]

@@ -64,16 +64,24 @@ def _concrete(x: Any, leaves: Sequence[Any], dtype: np.dtype | None, copy: bool 
     if copy is False:
         out = Array.lent(x, device_of()) if is_same and x.flags.c_contiguous and x.flags.writeable else None
         if out is None:
-            raise CopyError(f"asarray requires memory that it can share for copy=False, got {type(x).__name__}.",
-                            where=user_frame(), help="leave `copy` out.")  # fmt: skip
+            raise CopyError(
+                f"asarray requires memory that it can share for copy=False, got {type(x).__name__}.",
+                where=user_frame(),
+                help="leave `copy` out.",
+            )
         return out
     return _astype(x, dtype) if type(x) is Array else Array.from_numpy(_host(x, leaves, dtype))
 
 
 def array(
-    object: Any, dtype: DTypeLike | None = None, copy: bool | None = True, order: str | None = None, ndmin: int = 0, *,
+    object: Any,
+    dtype: DTypeLike | None = None,
+    copy: bool | None = True,
+    order: str | None = None,
+    ndmin: int = 0,
+    *,
     device: Any = None,
-) -> Any:  # fmt: skip
+) -> Any:
     """`object` as an array of its own, with at least `ndmin` axes; see `asarray`.
 
     Args:
@@ -121,9 +129,7 @@ def _host(x: Any, leaves: Sequence[Any], dtype: np.dtype | None) -> np.ndarray:
     try:
         host = np.asarray(x)
     except ValueError:
-        raise ShapeError(
-            "asarray requires nested lists of equal lengths, got ragged ones.", where=user_frame()
-        ) from None
+        raise ShapeError("asarray requires nested lists of equal lengths, got ragged ones.", where=user_frame()) from None
     if host.dtype.kind not in "biufcV":
         raise DtypeError(f"asarray requires numbers, got {host.dtype}.", where=user_frame())
     if host.dtype.kind == "f" and leaves and all(type(leaf) is int for leaf in leaves):
@@ -139,8 +145,11 @@ def _host(x: Any, leaves: Sequence[Any], dtype: np.dtype | None) -> np.ndarray:
     if dtype.kind in "iu" and host.dtype.kind in "iu" and host.size:
         info = np.iinfo(dtype)
         if host.min() < info.min or host.max() > info.max:
-            raise DtypeError(f"asarray requires integers in the range of {dtype}, got {host.min()} to {host.max()}.",
-                             where=user_frame(), help="pass a wider dtype.")  # fmt: skip
+            raise DtypeError(
+                f"asarray requires integers in the range of {dtype}, got {host.min()} to {host.max()}.",
+                where=user_frame(),
+                help="pass a wider dtype.",
+            )
     return host.astype(dtype, copy=False)
 
 
@@ -213,8 +222,11 @@ def stored(value: Any, x: Tensor, shape: Shape, what: str) -> Tensor:
     """A value as it is stored in `x`; a scalar gets a shape. Raises DtypeError for a higher kind: floats in integers."""
     dtype = scalar_dtype(value) if is_scalar(value) else as_tensor(value).dtype
     if rank_of(dtype) > rank_of(x.dtype):
-        raise DtypeError(f"{what} requires values of a dtype of the kind of {x.dtype}, got {dtype}.", where=user_frame(),
-                         help="convert one of them with astype.")  # fmt: skip
+        raise DtypeError(
+            f"{what} requires values of a dtype of the kind of {x.dtype}, got {dtype}.",
+            where=user_frame(),
+            help="convert one of them with astype.",
+        )
     return full(shape, value, x.dtype) if is_scalar(value) else convert(as_tensor(value), x.dtype)
 
 
@@ -233,15 +245,16 @@ def convert(x: Tensor, dtype: Any) -> Tensor:
 def require_real(name: str, x: Tensor) -> Tensor:
     """`x`, or DtypeError if it is complex."""
     if is_complex(x.dtype):
-        raise DtypeError(f"{name} requires real numbers, got {x.dtype}.", where=user_frame(),
-                         help="complex numbers have no order; take abs, real or imag first.")  # fmt: skip
+        raise DtypeError(
+            f"{name} requires real numbers, got {x.dtype}.",
+            where=user_frame(),
+            help="complex numbers have no order; take abs, real or imag first.",
+        )
     return x
 
 
 def require_integer(name: str, x: Tensor, *, bools: bool = False) -> Tensor:
     """`x`, or DtypeError unless its elements are integers (or, if allowed, truth values)."""
     if not is_integer(x.dtype) and not (bools and x.dtype.kind == "b"):
-        raise DtypeError(
-            f"{name} requires integers{' or truth values' if bools else ''}, got {x.dtype}.", where=user_frame()
-        )
+        raise DtypeError(f"{name} requires integers{' or truth values' if bools else ''}, got {x.dtype}.", where=user_frame())
     return x

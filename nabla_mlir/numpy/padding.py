@@ -28,9 +28,13 @@ _STATISTICS: dict[str, Callable[..., Tensor]] = {"maximum": max, "minimum": min,
 
 @library
 def pad(
-    array: ArrayLike, pad_width: Static[Any], mode: str = "constant", constant_values: Any = 0, end_values: Any = 0,
+    array: ArrayLike,
+    pad_width: Static[Any],
+    mode: str = "constant",
+    constant_values: Any = 0,
+    end_values: Any = 0,
     stat_length: Static[Any] = None,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """`array` with elements added at the ends of its axes.
 
     Args:
@@ -53,9 +57,7 @@ def pad(
     x = tensor(array)
     widths = _pairs("pad", pad_width, x.ndim)
     if np.min(widths, initial=0) < 0:
-        raise ShapeError(
-            f"pad requires widths that are not negative, got {pad_width}.", where=user_frame(), help="slice instead."
-        )
+        raise ShapeError(f"pad requires widths that are not negative, got {pad_width}.", where=user_frame(), help="slice instead.")
     if mode in ("constant", "empty"):
         return _pad_constant(x, widths, constant_values if mode == "constant" else 0)
     if mode not in (*_MODES, "linear_ramp", *_STATISTICS):
@@ -68,9 +70,7 @@ def pad(
         if not low and not high:
             continue
         if not n:
-            raise ShapeError(
-                f"pad in mode {mode} requires elements along axis {d}, got shape {x.shape}.", where=user_frame()
-            )
+            raise ShapeError(f"pad in mode {mode} requires elements along axis {d}, got shape {x.shape}.", where=user_frame())
         if mode in _MODES:
             x = _rearranged(x, d, np.pad(np.arange(n), (low, high), mode=mode))  # type: ignore[call-overload]
         elif ends is not None:
@@ -105,8 +105,9 @@ def _pairs(name: str, widths: Any, ndim: int) -> list[tuple[Any, Any]]:
     try:
         return [tuple(pair) for pair in np.broadcast_to(np.asarray(widths), (ndim, 2)).tolist()]
     except ValueError:
-        raise ShapeError(f"{name} requires a number, a pair, or a pair for each of {ndim} axes, got {widths}.",
-                         where=user_frame()) from None  # fmt: skip
+        raise ShapeError(
+            f"{name} requires a number, a pair, or a pair for each of {ndim} axes, got {widths}.", where=user_frame()
+        ) from None
 
 
 def _pad_constant(x: Tensor, widths: list[tuple[int, int]], values: Any) -> Tensor:

@@ -78,8 +78,11 @@ def polymul(a1: ArrayLike, a2: ArrayLike, *, trim_leading_zeros: bool = False) -
       [1.0, 0.0, -1.0]
     """
     if trim_leading_zeros:
-        raise ShapeError("polymul requires trim_leading_zeros=False, got True.", where=user_frame(),
-                         help="trim the factors with trim_zeros(a, 'f') outside of a trace.")  # fmt: skip
+        raise ShapeError(
+            "polymul requires trim_leading_zeros=False, got True.",
+            where=user_frame(),
+            help="trim the factors with trim_zeros(a, 'f') outside of a trace.",
+        )
     a, b = inexacts_of(a1, a2)
     return convolve(a, b, mode="full")
 
@@ -101,8 +104,11 @@ def polydiv(u: Any, v: Any, *, trim_leading_zeros: bool = False) -> tuple[Tensor
       trim_leading_zeros: must be False: see `polymul`.
     """
     if trim_leading_zeros:
-        raise ShapeError("polydiv requires trim_leading_zeros=False, got True.", where=user_frame(),
-                         help="trim the results with trim_zeros(a, 'f') outside of a trace.")  # fmt: skip
+        raise ShapeError(
+            "polydiv requires trim_leading_zeros=False, got True.",
+            where=user_frame(),
+            help="trim the results with trim_zeros(a, 'f') outside of a trace.",
+        )
     u, v = inexacts_of(u, v)
     m, n = u.shape[0] - 1, v.shape[0] - 1
     quotient = []
@@ -169,8 +175,9 @@ def roots(p: ArrayLike, *, strip_zeros: bool = False) -> Tensor:
     p = inexact(p)
     n = p.shape[0]
     if strip_zeros:
-        raise ShapeError("roots requires strip_zeros=False, got True.", where=user_frame(),
-                         help="trim zeros with trim_zeros outside of a trace.")  # fmt: skip
+        raise ShapeError(
+            "roots requires strip_zeros=False, got True.", where=user_frame(), help="trim zeros with trim_zeros outside of a trace."
+        )
     if n < 2:
         return zeros((0,), np.promote_types(p.dtype, np.complex64))
     companion = concatenate([(-p[1:] / p[0])[None], convert(tensor(np.eye(n - 2, n - 1)), p.dtype)])
@@ -192,9 +199,14 @@ def vander(x: ArrayLike, N: Static[int | None] = None, increasing: bool = False)
 
 @library
 def polyfit(
-    x: ArrayLike, y: ArrayLike, deg: Static[int], rcond: Any = None, full: bool = False, w: ArrayLike | None = None,
-    cov: bool | str = False
-) -> Any:  # fmt: skip
+    x: ArrayLike,
+    y: ArrayLike,
+    deg: Static[int],
+    rcond: Any = None,
+    full: bool = False,
+    w: ArrayLike | None = None,
+    cov: bool | str = False,
+) -> Any:
     """The coefficients of the polynomial of degree `deg` that fits points best, in the sense of least squares.
 
     Args:
@@ -236,5 +248,3 @@ def polyfit(
             raise ShapeError(f"polyfit with cov requires more than {deg + 1} points, got {x.shape[0]}.", where=user_frame())
         factor = residuals / (x.shape[0] - (deg + 1))
     return c, (base * factor if y.ndim == 1 else base[:, :, None] * factor)
-
-

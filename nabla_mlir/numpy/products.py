@@ -61,8 +61,9 @@ def _vectors(name: str, a: Any, b: Any, axis: int) -> list[Tensor]:
     """Both broadcast, but not along the axis of the vectors, which have one length."""
     lengths = [np.shape(x)[axis_of(name, axis, np.ndim(x))] for x in (a, b)]
     if lengths[0] != lengths[1]:
-        raise ShapeError(f"{name} requires vectors of one length, got {lengths[0]} and {lengths[1]} along axis {axis}.",
-                         where=user_frame())  # fmt: skip
+        raise ShapeError(
+            f"{name} requires vectors of one length, got {lengths[0]} and {lengths[1]} along axis {axis}.", where=user_frame()
+        )
     return meet(name, a, b)
 
 
@@ -87,14 +88,13 @@ def matmul(a: ArrayLike, b: ArrayLike, *, precision: Any = None, preferred_eleme
     """
     a, b = pair("matmul", a, b, preferred_element_type)
     if not a.ndim or not b.ndim:
-        raise ShapeError(
-            f"matmul requires operands with axes, got {a.shape} and {b.shape}.", where=user_frame(), help="use *."
-        )
+        raise ShapeError(f"matmul requires operands with axes, got {a.shape} and {b.shape}.", where=user_frame(), help="use *.")
     if a.shape[-1] != b.shape[-min(b.ndim, 2)]:
         raise ShapeError(
-            f"matmul requires equal inner lengths, got {a.shape} and {b.shape}.", where=user_frame(),
+            f"matmul requires equal inner lengths, got {a.shape} and {b.shape}.",
+            where=user_frame(),
             help="transpose one of them (x.T, x.mT) if its axes are the other way round.",
-        )  # fmt: skip
+        )
     batch_a, batch_b = a.shape[:-2], b.shape[:-2]
     rank = len(broadcast_shapes("matmul", [batch_a, batch_b]))
     letters = _labels(rank)
@@ -124,8 +124,8 @@ def inner(a: ArrayLike, b: ArrayLike, *, precision: Any = None, preferred_elemen
 
 @library
 def tensordot(
-    a: ArrayLike, b: ArrayLike, axes: Static[Any] = 2, *, precision: Any = None, preferred_element_type: Any = None,
-) -> Tensor:  # fmt: skip
+    a: ArrayLike, b: ArrayLike, axes: Static[Any] = 2, *, precision: Any = None, preferred_element_type: Any = None
+) -> Tensor:
     """The sum of products over pairs of axes: the last n of a with the first n of b, or two lists of axes.
 
     Raises:
@@ -133,21 +133,23 @@ def tensordot(
     """
     a, b = pair("tensordot", a, b, preferred_element_type)
     if isinstance(axes, (list, tuple)):
-        left, right = (axes_of("tensordot", part if isinstance(part, (list, tuple)) else (part,), x.ndim)
-                       for part, x in zip(axes, (a, b), strict=True))  # fmt: skip
+        left, right = (
+            axes_of("tensordot", part if isinstance(part, (list, tuple)) else (part,), x.ndim)
+            for part, x in zip(axes, (a, b), strict=True)
+        )
     else:
         if axes > min(a.ndim, b.ndim):
-            raise ShapeError(
-                f"tensordot requires {axes} axes in both operands, got {a.shape} and {b.shape}.", where=user_frame()
-            )
+            raise ShapeError(f"tensordot requires {axes} axes in both operands, got {a.shape} and {b.shape}.", where=user_frame())
         left, right = tuple(range(a.ndim - axes, a.ndim)), tuple(range(axes))
     return as_preferred(_tensordot("tensordot", a, b, left, right), preferred_element_type)
 
 
 def _tensordot(name: str, a: Tensor, b: Tensor, left: Sequence[int], right: Sequence[int]) -> Tensor:
     if [a.shape[d] for d in left] != [b.shape[d] for d in right]:
-        raise ShapeError(f"{name} requires equal lengths of the axes {tuple(left)} and {tuple(right)}, got shapes "
-                         f"{a.shape} and {b.shape}.", where=user_frame())  # fmt: skip
+        raise ShapeError(
+            f"{name} requires equal lengths of the axes {tuple(left)} and {tuple(right)}, got shapes {a.shape} and {b.shape}.",
+            where=user_frame(),
+        )
     la, lb = _labels(a.ndim), list(_labels(b.ndim, a.ndim))
     for i, j in zip(left, right, strict=True):
         lb[j] = la[i]
@@ -166,8 +168,8 @@ def vdot(a: ArrayLike, b: ArrayLike, *, precision: Any = None, preferred_element
 
 @library
 def vecdot(
-    a: ArrayLike, b: ArrayLike, /, *, axis: Static[int] = -1, precision: Any = None, preferred_element_type: Any = None,
-) -> Tensor:  # fmt: skip
+    a: ArrayLike, b: ArrayLike, /, *, axis: Static[int] = -1, precision: Any = None, preferred_element_type: Any = None
+) -> Tensor:
     """The sum of conj(a) * b along one axis; the others broadcast."""
     a, b = _vectors("vecdot", a, b, axis)
     a, b = pair("vecdot", a, b, preferred_element_type)
@@ -206,9 +208,13 @@ def trace(
 
 @library
 def cross(
-    a: ArrayLike, b: ArrayLike, axisa: Static[int] = -1, axisb: Static[int] = -1, axisc: Static[int] = -1,
-    axis: Static[int | None] = None
-) -> Tensor:  # fmt: skip
+    a: ArrayLike,
+    b: ArrayLike,
+    axisa: Static[int] = -1,
+    axisb: Static[int] = -1,
+    axisc: Static[int] = -1,
+    axis: Static[int | None] = None,
+) -> Tensor:
     """The vector product of vectors with three elements along an axis; the other axes broadcast.
 
     Args:
@@ -263,7 +269,7 @@ def multi_dot(arrays: Sequence[Any], *, precision: Any = None) -> Tensor:
 @library
 def einsum(
     subscripts: Any, /, *operands: Any, optimize: Any = "auto", precision: Any = None, preferred_element_type: Any = None
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """A sum of products in Einstein's notation, such as ``"ij,jk->ik"``.
 
     Args:

@@ -99,8 +99,11 @@ def _quantile(name: str, a: Any, q: Any, axis: Axis, method: str, keepdims: bool
     axes = axes_of(name, axis, x.ndim)
     n = count(x.shape, axes)
     if not n or (is_scalar(q) and not 0 <= q <= 1) or method not in _METHODS:
-        raise ShapeError(f"{name} requires elements, 0 <= q <= 1 and a method of {', '.join(_METHODS)}, got shape {x.shape}, "
-                         f"q = {q} and {method!r}.", where=user_frame())  # fmt: skip
+        raise ShapeError(
+            f"{name} requires elements, 0 <= q <= 1 and a method of {', '.join(_METHODS)}, got shape {x.shape}, "
+            f"q = {q} and {method!r}.",
+            where=user_frame(),
+        )
     rest = tuple(d for d in range(x.ndim) if d not in axes)
     rows = sort(reshaped(transposed(x, (*rest, *axes)), (*(x.shape[d] for d in rest), n)))  # NaN last
     if is_scalar(q) and not skip:
@@ -132,8 +135,9 @@ def _between(rows: Tensor, position: Any, method: str) -> Tensor:
     else:
         position = ew.round_nearest_even(position) if method == "nearest" else position
         low_position, high_position = ew.floor(position), ew.ceil(position)
-        below, above = (take_along_axis(rows, convert(k, Defaults.int), -1, mode="promise_in_bounds")
-                        for k in (low_position, high_position))  # fmt: skip
+        below, above = (
+            take_along_axis(rows, convert(k, Defaults.int), -1, mode="promise_in_bounds") for k in (low_position, high_position)
+        )
         part = position - low_position
     if method in ("lower", "nearest"):
         return below

@@ -143,14 +143,14 @@ def array_equiv(a1: ArrayLike, a2: ArrayLike) -> Any:
 
 def array_repr(
     arr: ArrayLike, max_line_width: int | None = None, precision: int | None = None, suppress_small: bool | None = None
-) -> str:  # fmt: skip
+) -> str:
     """The text of an array, as in NumPy."""
     return np.array_repr(np.asarray(arr), max_line_width, precision, suppress_small)
 
 
 def array_str(
     a: ArrayLike, max_line_width: int | None = None, precision: int | None = None, suppress_small: bool | None = None
-) -> str:  # fmt: skip
+) -> str:
     """The elements of an array as text: that of NumPy."""
     return np.array_str(np.asarray(a), max_line_width, precision, suppress_small)
 

@@ -219,8 +219,11 @@ def _put(name: str, x: Any, result: Any, inplace: bool) -> Any:
     if not inplace:
         return result
     if not isinstance(x, (Array, Tensor)):
-        raise CopyError(f"{name} requires inplace=False or an array of nabla_mlir, got {type(x).__name__}.",
-                        where=user_frame(), help="with inplace=False the result is the new array.")  # fmt: skip
+        raise CopyError(
+            f"{name} requires inplace=False or an array of nabla_mlir, got {type(x).__name__}.",
+            where=user_frame(),
+            help="with inplace=False the result is the new array.",
+        )
     x[...] = result
     return None
 

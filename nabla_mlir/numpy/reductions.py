@@ -79,9 +79,13 @@ def masked(x: Tensor, where: Any, neutral: Any) -> Tensor:
 # ---------------------------------------------------------------- sums and products
 @library
 def sum(
-    a: ArrayLike, axis: Static[Axis] = None, dtype: DTypeLike | None = None, keepdims: bool = False,
-    initial: ArrayLike | None = None, where: ArrayLike | None = None,
-) -> Tensor:  # fmt: skip
+    a: ArrayLike,
+    axis: Static[Axis] = None,
+    dtype: DTypeLike | None = None,
+    keepdims: bool = False,
+    initial: ArrayLike | None = None,
+    where: ArrayLike | None = None,
+) -> Tensor:
     """The sum over `axis` (an int, several, or None for all).
 
     Args:
@@ -105,9 +109,13 @@ def sum(
 
 @library
 def prod(
-    a: ArrayLike, axis: Static[Axis] = None, dtype: DTypeLike | None = None, keepdims: bool = False,
-    initial: ArrayLike | None = None, where: ArrayLike | None = None,
-) -> Tensor:  # fmt: skip
+    a: ArrayLike,
+    axis: Static[Axis] = None,
+    dtype: DTypeLike | None = None,
+    keepdims: bool = False,
+    initial: ArrayLike | None = None,
+    where: ArrayLike | None = None,
+) -> Tensor:
     """The product over `axis`; arguments as for `sum`."""
     x = tensor(a)
     x = masked(convert(x, sum_dtype(x.dtype) if dtype is None else dtype), where, 1)
@@ -117,9 +125,8 @@ def prod(
 
 @library
 def mean(
-    a: ArrayLike, axis: Static[Axis] = None, dtype: DTypeLike | None = None, keepdims: bool = False,
-    where: ArrayLike | None = None,
-) -> Tensor:  # fmt: skip
+    a: ArrayLike, axis: Static[Axis] = None, dtype: DTypeLike | None = None, keepdims: bool = False, where: ArrayLike | None = None
+) -> Tensor:
     """The mean over `axis`; of integers in the default float dtype, of narrow floats by a sum in float32."""
     x = tensor(a)
     x = convert(x, inexact_dtype(x.dtype) if dtype is None else dtype)
@@ -139,7 +146,7 @@ def wide_mean(x: Tensor, axes: Shape, keepdims: bool = False, where: ArrayLike |
 @library
 def average(
     a: ArrayLike, axis: Static[Axis] = None, weights: ArrayLike | None = None, returned: bool = False, keepdims: bool = False
-) -> Any:  # fmt: skip
+) -> Any:
     """The mean weighted by `weights`, an array of the shape of a or, along one axis, a vector.
 
     If `returned`, a pair of that and the sum of the weights.
@@ -163,9 +170,15 @@ def average(
 
 @library
 def var(
-    a: ArrayLike, axis: Static[Axis] = None, dtype: DTypeLike | None = None, ddof: Static[float] = 0, keepdims: bool = False,
-    where: ArrayLike | None = None, *, correction: Static[float | None] = None,
-) -> Tensor:  # fmt: skip
+    a: ArrayLike,
+    axis: Static[Axis] = None,
+    dtype: DTypeLike | None = None,
+    ddof: Static[float] = 0,
+    keepdims: bool = False,
+    where: ArrayLike | None = None,
+    *,
+    correction: Static[float | None] = None,
+) -> Tensor:
     """The variance over `axis`: the mean of ``abs(a - mean(a))**2``, with n - ddof instead of n (or n - `correction`).
 
     Args:
@@ -208,9 +221,15 @@ def max_(a: float, b: float) -> float:
 
 @library
 def std(
-    a: ArrayLike, axis: Static[Axis] = None, dtype: DTypeLike | None = None, ddof: Static[float] = 0, keepdims: bool = False,
-    where: ArrayLike | None = None, *, correction: Static[float | None] = None,
-) -> Tensor:  # fmt: skip
+    a: ArrayLike,
+    axis: Static[Axis] = None,
+    dtype: DTypeLike | None = None,
+    ddof: Static[float] = 0,
+    keepdims: bool = False,
+    where: ArrayLike | None = None,
+    *,
+    correction: Static[float | None] = None,
+) -> Tensor:
     """The standard deviation over `axis`: the root of the variance; its derivative is 0 where all elements are equal."""
     x = inexact(a) if dtype is None else convert(tensor(a), dtype)
     less = ddof if correction is None else correction
@@ -261,9 +280,13 @@ def allclose(a: ArrayLike, b: ArrayLike, rtol: float = 1e-5, atol: float = 1e-8,
 # ---------------------------------------------------------------- log-sum-exp
 @library
 def logsumexp(
-    a: ArrayLike, axis: Static[Axis] = None, b: ArrayLike | None = None, keepdims: bool = False,
-    return_sign: bool = False, where: ArrayLike | None = None
-) -> Any:  # fmt: skip
+    a: ArrayLike,
+    axis: Static[Axis] = None,
+    b: ArrayLike | None = None,
+    keepdims: bool = False,
+    return_sign: bool = False,
+    where: ArrayLike | None = None,
+) -> Any:
     """log(sum(b * exp(a))) over `axis` without overflow, because the largest element is factored out.
 
     Args:

@@ -38,9 +38,13 @@ def _along(name: str, combine: Combination, x: Tensor, axis: int | None, reverse
 
 @library
 def cumsum(
-    a: ArrayLike, axis: Static[int | None] = None, dtype: DTypeLike | None = None, include_initial: bool = False, *,
+    a: ArrayLike,
+    axis: Static[int | None] = None,
+    dtype: DTypeLike | None = None,
+    include_initial: bool = False,
+    *,
     reverse: bool = False,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """The running sum along `axis`, or of the flattened array. With `include_initial`, a 0 comes first.
 
     With `reverse` it runs from the end. The code has log2(n) additions of whole arrays.
@@ -50,9 +54,13 @@ def cumsum(
 
 @library
 def cumprod(
-    a: ArrayLike, axis: Static[int | None] = None, dtype: DTypeLike | None = None, include_initial: bool = False, *,
+    a: ArrayLike,
+    axis: Static[int | None] = None,
+    dtype: DTypeLike | None = None,
+    include_initial: bool = False,
+    *,
     reverse: bool = False,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """The running product along `axis`, or of the flattened array. With `include_initial`, a 1 comes first; see `cumsum`."""
     return _running("cumprod", running_product, 1, a, axis, dtype, include_initial, reverse)
 

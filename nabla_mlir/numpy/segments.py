@@ -19,9 +19,14 @@ from nabla_mlir.table.tensor import Tensor, full
 
 
 def segment_sum(
-    data: ArrayLike, segment_ids: ArrayLike, num_segments: int | None = None, indices_are_sorted: bool = False,
-    unique_indices: bool = False, bucket_size: int | None = None, mode: str | None = None,
-) -> Tensor:  # fmt: skip
+    data: ArrayLike,
+    segment_ids: ArrayLike,
+    num_segments: int | None = None,
+    indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+    bucket_size: int | None = None,
+    mode: str | None = None,
+) -> Tensor:
     """The sums of the rows of `data` with the same number; 0 for a number that no row has.
 
     Args:
@@ -45,17 +50,27 @@ def segment_sum(
 
 
 def segment_prod(
-    data: ArrayLike, segment_ids: ArrayLike, num_segments: int | None = None, indices_are_sorted: bool = False,
-    unique_indices: bool = False, bucket_size: int | None = None, mode: str | None = None,
-) -> Tensor:  # fmt: skip
+    data: ArrayLike,
+    segment_ids: ArrayLike,
+    num_segments: int | None = None,
+    indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+    bucket_size: int | None = None,
+    mode: str | None = None,
+) -> Tensor:
     """The products of the rows with the same number; 1 for a number that no row has. Arguments as for `segment_sum`."""
     return _segments("mul", data, segment_ids, num_segments, indices_are_sorted, unique_indices)
 
 
 def segment_max(
-    data: ArrayLike, segment_ids: ArrayLike, num_segments: int | None = None, indices_are_sorted: bool = False,
-    unique_indices: bool = False, bucket_size: int | None = None, mode: str | None = None,
-) -> Tensor:  # fmt: skip
+    data: ArrayLike,
+    segment_ids: ArrayLike,
+    num_segments: int | None = None,
+    indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+    bucket_size: int | None = None,
+    mode: str | None = None,
+) -> Tensor:
     """The largest of the rows with the same number; -inf (the least integer) for a number that no row has.
 
     Arguments as for `segment_sum`. Ties share the derivative.
@@ -64,9 +79,14 @@ def segment_max(
 
 
 def segment_min(
-    data: ArrayLike, segment_ids: ArrayLike, num_segments: int | None = None, indices_are_sorted: bool = False,
-    unique_indices: bool = False, bucket_size: int | None = None, mode: str | None = None,
-) -> Tensor:  # fmt: skip
+    data: ArrayLike,
+    segment_ids: ArrayLike,
+    num_segments: int | None = None,
+    indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+    bucket_size: int | None = None,
+    mode: str | None = None,
+) -> Tensor:
     """The smallest of the rows with the same number; inf (the largest integer) for a number that no row has.
 
     Arguments as for `segment_sum`. Ties share the derivative.
@@ -76,7 +96,7 @@ def segment_min(
 
 def _segments(
     combiner: str, data: ArrayLike, segment_ids: ArrayLike, num_segments: int | None, is_sorted: bool, is_unique: bool
-) -> Any:  # fmt: skip
+) -> Any:
     if num_segments is None:
         if isinstance(segment_ids, Tensor):
             dynamic_shape(f"segment_{combiner}", "pass num_segments=, the length of the result.")
@@ -86,13 +106,12 @@ def _segments(
 
 
 @library
-def _scattered(
-    data: Any, segment_ids: Any, count: Static[int], combiner: str, is_sorted: bool, is_unique: bool
-) -> Tensor:  # fmt: skip
+def _scattered(data: Any, segment_ids: Any, count: Static[int], combiner: str, is_sorted: bool, is_unique: bool) -> Tensor:
     x, ids = tensor(data), require_integer("segment_ids", tensor(segment_ids))
     if x.shape[: ids.ndim] != ids.shape:
-        raise ShapeError(f"segment reductions require data whose leading axes are {ids.shape}, got shape {x.shape}.",
-                         where=user_frame())  # fmt: skip
+        raise ShapeError(
+            f"segment reductions require data whose leading axes are {ids.shape}, got shape {x.shape}.", where=user_frame()
+        )
     rows = x.shape[ids.ndim :]
     neutral = identity_of(combiner, x.dtype)
     if combiner in ("max", "min") and is_float(x.dtype):
@@ -103,10 +122,17 @@ def _scattered(
     if ids.dtype.kind == "u":  # -1 is no number of theirs, and the largest one lies outside as well
         ids = convert(ids, np.int64)
     dims = scatter_dims(
-        update_window_dims=tuple(range(1, len(rows) + 1)), inserted_window_dims=(0,), scatter_dims_to_operand_dims=(0,),
+        update_window_dims=tuple(range(1, len(rows) + 1)),
+        inserted_window_dims=(0,),
+        scatter_dims_to_operand_dims=(0,),
         index_vector_dim=1,
-    )  # fmt: skip
+    )
     return scatter(
-        start, reshaped(ids, (ids.size, 1)), reshaped(x, (ids.size, *rows)), scatter_dimension_numbers=dims,
-        indices_are_sorted=is_sorted, unique_indices=is_unique, body=combiner,
-    )  # fmt: skip
+        start,
+        reshaped(ids, (ids.size, 1)),
+        reshaped(x, (ids.size, *rows)),
+        scatter_dimension_numbers=dims,
+        indices_are_sorted=is_sorted,
+        unique_indices=is_unique,
+        body=combiner,
+    )

@@ -35,9 +35,8 @@ def _known(name: str, *arrays: Any) -> list[np.ndarray]:
 
 
 def setdiff1d(
-    ar1: ArrayLike, ar2: ArrayLike, assume_unique: bool = False, *, size: int | None = None,
-    fill_value: ArrayLike | None = None,
-) -> Any:  # fmt: skip
+    ar1: ArrayLike, ar2: ArrayLike, assume_unique: bool = False, *, size: int | None = None, fill_value: ArrayLike | None = None
+) -> Any:
     """The different elements of `ar1` in order that are not in `ar2`.
 
     Args:
@@ -69,9 +68,14 @@ def _chosen(flat: Any, mask: Any, size: int, fill_value: Any) -> Any:
 
 
 def intersect1d(
-    ar1: ArrayLike, ar2: ArrayLike, assume_unique: bool = False, return_indices: bool = False, *, size: int | None = None,
+    ar1: ArrayLike,
+    ar2: ArrayLike,
+    assume_unique: bool = False,
+    return_indices: bool = False,
+    *,
+    size: int | None = None,
     fill_value: ArrayLike | None = None,
-) -> Any:  # fmt: skip
+) -> Any:
     """The different elements in order that are in both arrays.
 
     Args:
@@ -95,9 +99,8 @@ def intersect1d(
 
 
 def setxor1d(
-    ar1: ArrayLike, ar2: ArrayLike, assume_unique: bool = False, *, size: int | None = None,
-    fill_value: ArrayLike | None = None,
-) -> Any:  # fmt: skip
+    ar1: ArrayLike, ar2: ArrayLike, assume_unique: bool = False, *, size: int | None = None, fill_value: ArrayLike | None = None
+) -> Any:
     """The different elements in order that are in one of two arrays; arguments as for `setdiff1d`."""
     if size is None:
         first, second = _known("setxor1d", ar1, ar2)

@@ -38,9 +38,7 @@ def reshape(a: ArrayLike, shape: Static[Any], order: str = "C", *, copy: bool | 
     del copy
     x = tensor(a)
     if order != "C":
-        raise ShapeError(
-            f"reshape requires order 'C', got {order!r}.", where=user_frame(), help="transpose before and after."
-        )
+        raise ShapeError(f"reshape requires order 'C', got {order!r}.", where=user_frame(), help="transpose before and after.")
     lengths = shape if isinstance(shape, (tuple, list)) else (shape,)
     lengths = tuple(operator.index(n) for n in lengths)
     product = math.prod(n for n in lengths if n != -1)
@@ -48,8 +46,7 @@ def reshape(a: ArrayLike, shape: Static[Any], order: str = "C", *, copy: bool | 
         lengths = tuple(x.size // product if n == -1 else n for n in lengths)
     if any(n < 0 for n in lengths) or math.prod(lengths) != x.size:
         target = tuple(shape) if isinstance(shape, (tuple, list)) else shape
-        raise ShapeError(f"reshape requires the same number of elements, got {x.shape} ({x.size}) to {target}.",
-                         where=user_frame())  # fmt: skip
+        raise ShapeError(f"reshape requires the same number of elements, got {x.shape} ({x.size}) to {target}.", where=user_frame())
     return reshaped(x, lengths)
 
 
@@ -97,9 +94,7 @@ def moveaxis(a: ArrayLike, source: Static[Axis], destination: Static[Axis]) -> T
     x = tensor(a)
     sources, destinations = axes_of("moveaxis", source, x.ndim), axes_of("moveaxis", destination, x.ndim)
     if len(sources) != len(destinations):
-        raise ShapeError(
-            f"moveaxis requires as many sources as destinations, got {source} and {destination}.", where=user_frame()
-        )
+        raise ShapeError(f"moveaxis requires as many sources as destinations, got {source} and {destination}.", where=user_frame())
     order = [d for d in range(x.ndim) if d not in sources]
     for position, axis in sorted(zip(destinations, sources, strict=True)):
         order.insert(position, axis)
@@ -138,9 +133,7 @@ def broadcast_to(array: ArrayLike, shape: Static[Any]) -> Tensor:
     """
     x, shape = tensor(array), shape_of("broadcast_to", shape)
     if len(shape) < x.ndim or promotion.broadcast_shapes("broadcast_to", [x.shape, shape]) != shape:
-        raise ShapeError(
-            f"broadcast_to requires a shape that {x.shape} broadcasts to, got {shape}.", where=user_frame()
-        )
+        raise ShapeError(f"broadcast_to requires a shape that {x.shape} broadcasts to, got {shape}.", where=user_frame())
     return promotion.broadcast_to(x, shape)
 
 
@@ -268,9 +261,10 @@ def tile(A: Any, reps: Static[Any]) -> Tensor:
     if all(k == 1 for k in counts):
         return reshaped(x, shape)
     spread = sh.broadcast_in_dim(
-        x, shape=tuple(n for pair in zip(counts, shape, strict=True) for n in pair),
+        x,
+        shape=tuple(n for pair in zip(counts, shape, strict=True) for n in pair),
         broadcast_dimensions=tuple(2 * d + 1 for d in range(ndim - x.ndim, ndim)),
-    )  # fmt: skip
+    )
     return reshaped(spread, tuple(k * n for k, n in zip(counts, shape, strict=True)))
 
 

@@ -130,8 +130,7 @@ def searchsorted(a: ArrayLike, v: ArrayLike, side: str = "left", sorter: Any = N
     (a,), v = meet("searchsorted", a), operand(v)
     if a.ndim != 1 or side not in ("left", "right"):
         raise ShapeError(
-            f"searchsorted requires a vector and side 'left' or 'right', got {a.shape} and {side!r}.",
-            where=user_frame(),
+            f"searchsorted requires a vector and side 'left' or 'right', got {a.shape} and {side!r}.", where=user_frame()
         )
     if method not in (None, *_METHODS):
         raise ShapeError(f"searchsorted requires one of {', '.join(_METHODS)} as method, got {method!r}.", where=user_frame())
@@ -160,9 +159,7 @@ def _stands_before(a: Tensor, v: Tensor, side: str) -> Tensor:
 
 
 @library
-def isin(
-    element: Any, test_elements: Any, assume_unique: bool = False, invert: bool = False, *, method: str = "auto"
-) -> Tensor:
+def isin(element: Any, test_elements: Any, assume_unique: bool = False, invert: bool = False, *, method: str = "auto") -> Tensor:
     """True where an element is one of `test_elements`; with `invert` where it is none of them.
 
     It compares every pair, for any `assume_unique` and `method` ("auto", "compare_all", "binary_search" or "sort", as in JAX).

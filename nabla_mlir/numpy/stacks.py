@@ -43,8 +43,11 @@ def outer(a: Any, b: Any, /) -> Any:
       ShapeError: one of them is no vector.
     """
     if np.ndim(a) != 1 or np.ndim(b) != 1:
-        raise ShapeError(f"linalg.outer requires two vectors, got shapes {np.shape(a)} and {np.shape(b)}.",
-                         where=user_frame(), help="for stacks write a[..., None] * b[..., None, :].")  # fmt: skip
+        raise ShapeError(
+            f"linalg.outer requires two vectors, got shapes {np.shape(a)} and {np.shape(b)}.",
+            where=user_frame(),
+            help="for stacks write a[..., None] * b[..., None, :].",
+        )
     return products.outer(a, b)
 
 

@@ -31,10 +31,15 @@ from nabla_mlir.table.tensor import Tensor, full
 # ---------------------------------------------------------------- covariances
 @library
 def cov(
-    m: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True, bias: bool = False,
-    ddof: Static[int | None] = None, fweights: Any = None,
-    aweights: Any = None, dtype: DTypeLike | None = None,
-) -> Tensor:  # fmt: skip
+    m: ArrayLike,
+    y: ArrayLike | None = None,
+    rowvar: bool = True,
+    bias: bool = False,
+    ddof: Static[int | None] = None,
+    fweights: Any = None,
+    aweights: Any = None,
+    dtype: DTypeLike | None = None,
+) -> Tensor:
     """The covariance of variables, whose observations are rows: ``(x - mean(x)) (x - mean(x))^H / (n - ddof)``.
 
     Args:
@@ -189,8 +194,11 @@ def histogram_bin_edges(a: ArrayLike, bins: Any = 10, range: Static[Any] = None,
       [0.0, 2.0, 4.0]
     """
     if isinstance(bins, str):
-        raise DtypeError(f"histogram_bin_edges requires a number of bins or their edges, got {bins!r}.", where=user_frame(),
-                         help="NumPy chooses a number: pass len(numpy.histogram_bin_edges(a, bins)) - 1.")  # fmt: skip
+        raise DtypeError(
+            f"histogram_bin_edges requires a number of bins or their edges, got {bins!r}.",
+            where=user_frame(),
+            help="NumPy chooses a number: pass len(numpy.histogram_bin_edges(a, bins)) - 1.",
+        )
     if np.ndim(bins) == 1:
         return tensor(bins)
     x = inexact(a)
@@ -203,7 +211,7 @@ def histogram_bin_edges(a: ArrayLike, bins: Any = 10, range: Static[Any] = None,
 @library
 def histogram(
     a: ArrayLike, bins: Any = 10, range: Static[Any] = None, weights: ArrayLike | None = None, density: bool = False
-) -> tuple[Tensor, Tensor]:  # fmt: skip
+) -> tuple[Tensor, Tensor]:
     """The counts of elements in bins, and the edges of the bins. The last bin includes its upper edge.
 
     Args:
@@ -218,15 +226,20 @@ def histogram(
       ([3.0, 1.0], [0.0, 2.0, 4.0])
     """
     weights = None if weights is None else reshaped(tensor(weights), (tensor(weights).size,))
-    counts, edges = histogramdd(reshaped(tensor(a), (tensor(a).size, 1)), [bins] if np.ndim(bins) == 1 else bins,
-                                None if range is None else [range], weights, density)  # fmt: skip
+    counts, edges = histogramdd(
+        reshaped(tensor(a), (tensor(a).size, 1)),
+        [bins] if np.ndim(bins) == 1 else bins,
+        None if range is None else [range],
+        weights,
+        density,
+    )
     return counts, edges[0]
 
 
 @library
 def histogram2d(
     x: ArrayLike, y: ArrayLike, bins: Any = 10, range: Static[Any] = None, weights: ArrayLike | None = None, density: bool = False
-) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+) -> tuple[Tensor, Tensor, Tensor]:
     """The histogram of pairs, and the edges along both axes; arguments as for `histogram`, one for each or for both."""
     sample = concatenate([reshaped(tensor(v), (tensor(v).size, 1)) for v in (x, y)], 1)
     bins = [bins, bins] if np.ndim(bins) == 1 and len(bins) != 2 else bins
@@ -237,7 +250,7 @@ def histogram2d(
 @library
 def histogramdd(
     sample: ArrayLike, bins: Any = 10, range: Static[Any] = None, weights: ArrayLike | None = None, density: bool = False
-) -> tuple[Tensor, list[Tensor]]:  # fmt: skip
+) -> tuple[Tensor, list[Tensor]]:
     """The histogram of points, which are the rows of `sample`, and the edges along each axis; arguments as for `histogram`."""
     points = require_real("histogram", inexact(sample))
     if points.ndim != 2:
@@ -265,5 +278,3 @@ def histogramdd(
         for d, lines in enumerate(edges):
             counts = counts / reshaped(convert(diff(lines), counts.dtype), tuple(n if i == d else 1 for i, n in enumerate(shape)))
     return counts, edges
-
-

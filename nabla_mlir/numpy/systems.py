@@ -58,8 +58,9 @@ def _check_rows(name: str, a: Tensor, b: Tensor) -> None:
     if b.ndim < 2 or b.shape[-2] != a.shape[-1]:
         raise ShapeError(
             f"{name} requires right-hand sides with as many rows as the matrix, got {a.shape} and {b.shape}.",
-            where=user_frame(), help="a vector is one right-hand side; stack several as columns.",
-        )  # fmt: skip
+            where=user_frame(),
+            help="a vector is one right-hand side; stack several as columns.",
+        )
 
 
 def _scaled(x: Tensor, by: Tensor) -> Tensor:
@@ -70,9 +71,15 @@ def _scaled(x: Tensor, by: Tensor) -> Tensor:
 # ---------------------------------------------------------------- systems of equations
 @library
 def triangular_solve(
-    a: ArrayLike, b: ArrayLike, *, left_side: bool = True, lower: bool = False, transpose_a: bool = False,
-    conjugate_a: bool = False, unit_diagonal: bool = False,
-) -> Tensor:  # fmt: skip
+    a: ArrayLike,
+    b: ArrayLike,
+    *,
+    left_side: bool = True,
+    lower: bool = False,
+    transpose_a: bool = False,
+    conjugate_a: bool = False,
+    unit_diagonal: bool = False,
+) -> Tensor:
     """X with ``op(a) X = b`` (or ``X op(a) = b``) for a triangular matrix, where op may transpose and conjugate.
 
     Args:
@@ -100,9 +107,13 @@ def triangular_solve(
     stack = broadcast_shapes("triangular_solve", [a.shape[:-2], b.shape[:-2]])
     a = ew.conj(a) if conjugate_a and is_complex(a.dtype) else a
     x = la.triangular_solve(
-        _stacked(a, stack), _stacked(b, stack), left_side=left_side, lower=lower, unit_diagonal=unit_diagonal,
+        _stacked(a, stack),
+        _stacked(b, stack),
+        left_side=left_side,
+        lower=lower,
+        unit_diagonal=unit_diagonal,
         transpose_a="TRANSPOSE" if transpose_a else "NO_TRANSPOSE",
-    )  # fmt: skip
+    )
     return reshaped(x, (*stack, a.shape[-1])) if is_vector else x
 
 

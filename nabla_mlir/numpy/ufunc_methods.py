@@ -38,7 +38,7 @@ def _outer(f: Function) -> Function:
 def _reduce(f: Function, total: Function | None) -> Function:
     def reduce(
         a: Any, axis: int | None = 0, dtype: Any = None, keepdims: bool = False, initial: Any = None, where: Any = None
-    ) -> Any:  # fmt: skip
+    ) -> Any:
         """The elements along `axis` (None: all) combined."""
         x = _elements(f, a, dtype)
         if total is not None:
@@ -71,8 +71,11 @@ def _at(f: Function, update: str) -> Function:
     def at(a: Any, indices: Any, b: Any, /, *, inplace: bool = True) -> Any:
         """`a` with `b` combined at the places of an index, which may be there several times; assigned to `a` if `inplace`."""
         if inplace and not isinstance(a, (Array, Tensor)):
-            raise ShapeError(f"{f.__name__}.at requires inplace=False or an array of nabla_mlir, got {type(a).__name__}.",
-                             where=user_frame(), help="with inplace=False the result is the new array.")  # fmt: skip
+            raise ShapeError(
+                f"{f.__name__}.at requires inplace=False or an array of nabla_mlir, got {type(a).__name__}.",
+                where=user_frame(),
+                help="with inplace=False the result is the new array.",
+            )
         result = getattr(asarray(a).at[indices], update)(b)
         if not inplace:
             return result
@@ -84,13 +87,19 @@ def _at(f: Function, update: str) -> Function:
 
 # Each with what reduces it, what accumulates it, and the update of indexed elements.
 _METHODS: dict[Function, tuple[Function | None, Function | None, str | None]] = {
-    ufuncs.add: (reductions.sum, running.cumsum, "add"), ufuncs.multiply: (reductions.prod, running.cumprod, "multiply"),
-    ufuncs.maximum: (extrema.max, running.cummax, "max"), ufuncs.minimum: (extrema.min, running.cummin, "min"),
-    ufuncs.logaddexp: (None, running.cumlogsumexp, None), ufuncs.logaddexp2: (None, None, None),
-    logic.logical_and: (reductions.all, None, None), logic.logical_or: (reductions.any, None, None),
-    logic.logical_xor: (None, None, None), logic.bitwise_and: (None, None, None), logic.bitwise_or: (None, None, None),
+    ufuncs.add: (reductions.sum, running.cumsum, "add"),
+    ufuncs.multiply: (reductions.prod, running.cumprod, "multiply"),
+    ufuncs.maximum: (extrema.max, running.cummax, "max"),
+    ufuncs.minimum: (extrema.min, running.cummin, "min"),
+    ufuncs.logaddexp: (None, running.cumlogsumexp, None),
+    ufuncs.logaddexp2: (None, None, None),
+    logic.logical_and: (reductions.all, None, None),
+    logic.logical_or: (reductions.any, None, None),
+    logic.logical_xor: (None, None, None),
+    logic.bitwise_and: (None, None, None),
+    logic.bitwise_or: (None, None, None),
     logic.bitwise_xor: (None, None, None),
-}  # fmt: skip
+}
 _PAIRS = (ufuncs.subtract, ufuncs.divide, ufuncs.power, ufuncs.arctan2, ufuncs.hypot)  # not associative
 
 for _f, (_total, _running, _update) in _METHODS.items():

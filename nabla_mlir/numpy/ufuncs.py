@@ -65,9 +65,8 @@ arctanh: Function = _inexact_unary("arctanh", ew.atanh, "The inverse hyperbolic 
 atanh = arctanh
 exp: Function = _inexact_unary("exp", ew.exponential, "e to the power x.")
 expm1: Function = _inexact_unary(
-    "expm1", lambda x: complex_expm1(x) if is_complex(x.dtype) else ew.exponential_minus_one(x),
-    "exp(x) - 1, accurate near 0.",
-)  # fmt: skip
+    "expm1", lambda x: complex_expm1(x) if is_complex(x.dtype) else ew.exponential_minus_one(x), "exp(x) - 1, accurate near 0."
+)
 log: Function = _inexact_unary("log", ew.log, "The natural logarithm.")
 log1p: Function = _inexact_unary("log1p", ew.log_plus_one, "log(1 + x), accurate near 0.")
 sqrt: Function = _inexact_unary("sqrt", ew.sqrt, "The square root; NaN for negative numbers.")
@@ -98,11 +97,13 @@ add: Function = _numeric_binary("add", ew.add, "x + y; of truth values: or.")
 subtract: Function = _numeric_binary("subtract", ew.subtract, "x - y.", bools=False)
 multiply: Function = _numeric_binary("multiply", ew.multiply, "x * y; of truth values: and.")
 maximum: Function = _numeric_binary(
-    "maximum", lambda x, y: further(x, y, "max"),
+    "maximum",
+    lambda x, y: further(x, y, "max"),
     "The larger of x and y; NaN if either is. Ties share the derivative; complex numbers as for `max`.",
 )
 minimum: Function = _numeric_binary(
-    "minimum", lambda x, y: further(x, y, "min"),
+    "minimum",
+    lambda x, y: further(x, y, "min"),
     "The smaller of x and y; NaN if either is. Ties share the derivative; complex numbers as for `max`.",
 )
 
@@ -204,8 +205,11 @@ def _constant_power(x: Tensor, n: Any) -> Tensor | None:
     if not isinstance(n, int) and not (isinstance(n, float) and n == 2 and is_inexact(x.dtype)):
         return None
     if n < 0 and not is_inexact(x.dtype):
-        raise DtypeError(f"power requires an exponent of at least 0 for {x.dtype}, got {n}.", where=user_frame(),
-                         help="convert the base to floating point with astype.")  # fmt: skip
+        raise DtypeError(
+            f"power requires an exponent of at least 0 for {x.dtype}, got {n}.",
+            where=user_frame(),
+            help="convert the base to floating point with astype.",
+        )
     if n == 0:
         return full_like(x, 1)
     if n == -1:

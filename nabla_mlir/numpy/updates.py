@@ -51,9 +51,7 @@ def put(x: Tensor, index: Any, value: Any, combiner: str) -> Tensor:
 
 def _spread(value: Tensor, shape: Shape) -> Tensor:
     if value.ndim > len(shape) or any(n not in (1, m) for n, m in zip(value.shape[::-1], shape[::-1], strict=False)):
-        raise ShapeError(
-            f"x.at[...] requires a value that broadcasts to {shape}, got {value.shape}.", where=user_frame()
-        )
+        raise ShapeError(f"x.at[...] requires a value that broadcasts to {shape}, got {value.shape}.", where=user_frame())
     return broadcast_to(value, shape)
 
 
@@ -78,8 +76,11 @@ def _put_static(x: Tensor, plan: Plan, value: Tensor, combiner: str) -> Tensor:
 
 def _around(x: Tensor, plan: Plan, lows: list[int], steps: list[int]) -> dict[str, Any]:
     extents = [low + (w.length - 1) * s + 1 for low, w, s in zip(lows, plan.windows, steps, strict=True)]
-    return {"edge_padding_low": tuple(lows), "interior_padding": tuple(s - 1 for s in steps),
-            "edge_padding_high": tuple(n - c for n, c in zip(x.shape, extents, strict=True))}  # fmt: skip
+    return {
+        "edge_padding_low": tuple(lows),
+        "interior_padding": tuple(s - 1 for s in steps),
+        "edge_padding_high": tuple(n - c for n, c in zip(x.shape, extents, strict=True)),
+    }
 
 
 def _combine(combiner: str, x: Tensor, y: Tensor) -> Tensor:
@@ -101,8 +102,9 @@ def _scatter(x: Tensor, plan: Plan, value: Tensor, combiner: str) -> Tensor:
     arrays = indices.shape[:-1]
     windows = [n for d, n in enumerate(x.shape) if d not in computed]
     updates = reshaped(value, (*windows[: plan.position], *arrays, *windows[plan.position :]))
-    out = scatter(x, indices, updates, scatter_dimension_numbers=scatter_of(dims),
-                  unique_indices=_are_unique(computed), body=combiner)  # fmt: skip
+    out = scatter(
+        x, indices, updates, scatter_dimension_numbers=scatter_of(dims), unique_indices=_are_unique(computed), body=combiner
+    )
     return reshaped(out, shape)
 
 
@@ -127,11 +129,14 @@ def assign(x: Any, index: Any, value: Any) -> None:
                 f"x[...] = v requires an array of the function that is being traced, got one from {x.scope.what}.",
                 where=user_frame(),
                 help="write x = x.at[...].set(v), and pass x in and out: as an argument, or in the carry of a loop.",
-            )  # fmt: skip
+            )
     new = IndexUpdate(x)[index].set(value)
     if new.axes != x.axes:
-        raise TraceError(f"x[...] = v requires a value without named axes that x lacks, got {dict(new.axes)}.",
-                         where=user_frame(), help="write x = x.at[...].set(v).")  # fmt: skip
+        raise TraceError(
+            f"x[...] = v requires a value without named axes that x lacks, got {dict(new.axes)}.",
+            where=user_frame(),
+            help="write x = x.at[...].set(v).",
+        )
     if isinstance(x, Tensor):
         x.value, x.weak = new.value, False
     else:
@@ -185,7 +190,7 @@ class IndexedUpdate:
 
     def get(
         self, *, indices_are_sorted: bool = False, unique_indices: bool = False, mode: Any = None, fill_value: Any = None
-    ) -> Any:  # fmt: skip
+    ) -> Any:
         """The elements ``x[index]``. With mode "fill", others are `fill_value`, by default NaN or the least integer."""
         if mode is None and fill_value is None:
             return get_index(self._x, self._index)
@@ -228,7 +233,7 @@ class IndexedUpdate:
 
     def apply(
         self, func: Callable[[Any], Any], *, indices_are_sorted: bool = False, unique_indices: bool = False, mode: Any = None
-    ) -> Any:  # fmt: skip
+    ) -> Any:
         """`x` with the elements replaced by func(elements)."""
         return self.set(func(self.get(mode=None if mode is None else "clip")), mode=mode)
 
@@ -258,7 +263,9 @@ def _put_masked(x: Any, mask: Any, value: Any, combiner: str) -> Tensor:
     if x.shape[: mask.ndim] != mask.shape or np.ndim(value) > len(rest):
         raise TraceError(
             f"x.at[mask] requires a traced mask of the first axes of {x.shape} and one value for all that it masks, got shapes "
-            f"{mask.shape} and {np.shape(value)}.", where=user_frame(), help="use where(mask, values, x).",
-        )  # fmt: skip
+            f"{mask.shape} and {np.shape(value)}.",
+            where=user_frame(),
+            help="use where(mask, values, x).",
+        )
     mask = sh.broadcast_in_dim(mask, shape=x.shape, broadcast_dimensions=tuple(range(mask.ndim)))
     return lg.select(mask, put(x, ..., value, combiner), x)

@@ -58,5 +58,6 @@ def view(a: ArrayLike, dtype: DTypeLike | None = None) -> Tensor:
 
 def _check(x: Tensor, fits: bool, new: np.dtype) -> None:
     if not fits:
-        raise ShapeError(f"view requires a last axis of whole elements of {new}, got {x.dtype} and shape {x.shape}.",
-                         where=user_frame())  # fmt: skip
+        raise ShapeError(
+            f"view requires a last axis of whole elements of {new}, got {x.dtype} and shape {x.shape}.", where=user_frame()
+        )

@@ -29,6 +29,28 @@ from nabla_mlir.ops import (
 
 # The modules that hold records, one family each.
 FAMILIES = (
-    autodiff, barrier, chlo, collectives, composites, contraction, convolution, custom_call, eigen, elementwise, fourier, gamma,
-    gather, guards, lapack, linalg, logic, random, reduction, scatter, select_and_scatter, shape, sorting, windows,
-)  # fmt: skip
+    autodiff,
+    barrier,
+    chlo,
+    collectives,
+    composites,
+    contraction,
+    convolution,
+    custom_call,
+    eigen,
+    elementwise,
+    fourier,
+    gamma,
+    gather,
+    guards,
+    lapack,
+    linalg,
+    logic,
+    random,
+    reduction,
+    scatter,
+    select_and_scatter,
+    shape,
+    sorting,
+    windows,
+)

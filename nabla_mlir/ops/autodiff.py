@@ -7,7 +7,12 @@ from nabla_mlir.table.registry import OpDef
 from nabla_mlir.table.samples import Case
 
 stop_gradient: OpDef = nondifferentiable(
-    "ad.stop_gradient", doc="The value itself, whose tangent is zero.", moves=True, free=True, view=True,
-    result=lambda x: [(x.shape, x.dtype)], batch=lambda xs, mapped, size: [stop_gradient(xs[0])],
+    "ad.stop_gradient",
+    doc="The value itself, whose tangent is zero.",
+    moves=True,
+    free=True,
+    view=True,
+    result=lambda x: [(x.shape, x.dtype)],
+    batch=lambda xs, mapped, size: [stop_gradient(xs[0])],
     sample=[Case(((3, 2),), numpy=lambda x: x, smooth=False)],
-)  # fmt: skip
+)

@@ -24,10 +24,16 @@ def _barrier_batch(xs: Tensors, mapped: Sequence[bool], size: int) -> list[Tenso
 
 
 optimization_barrier: OpDef = general(
-    "stablehlo.optimization_barrier", pattern=patterns.identity,
-    doc="The operands themselves; no operation is moved across.", multi=True, linear="all",
+    "stablehlo.optimization_barrier",
+    pattern=patterns.identity,
+    doc="The operands themselves; no operation is moved across.",
+    multi=True,
+    linear="all",
     result=lambda *xs: [(x.shape, x.dtype) for x in xs],
-    jvp=_barrier_jvp, transpose=lambda cts, i, xs: cts[i], batch=_barrier_batch,
+    jvp=_barrier_jvp,
+    transpose=lambda cts, i, xs: cts[i],
+    batch=_barrier_batch,
     sample=[Case(((3, 2), (2,)), numpy=lambda x, y: [x, y]), Case(((2,),), numpy=lambda x: x)],
-    moves=True, instructions=1,
-)  # fmt: skip
+    moves=True,
+    instructions=1,
+)

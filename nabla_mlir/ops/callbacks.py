@@ -48,14 +48,17 @@ def number_of(callback: Callback, key: Hashable = None) -> str:
 def callback_of(number: str) -> Callback:
     """The function with this number. Raises RuleMissingError if it belongs to another process."""
     if number not in _callbacks:
-        raise RuleMissingError("a call of Python requires the process that traced it, got another one.", where=user_frame(),
-                               help="trace the function here.")  # fmt: skip
+        raise RuleMissingError(
+            "a call of Python requires the process that traced it, got another one.",
+            where=user_frame(),
+            help="trace the function here.",
+        )
     return _callbacks[number]
 
 
 def emit_callback(
     number: str, xs: Sequence[Tensor], results: Sequence[tuple[tuple[int, ...], np.dtype]], has_effect: bool
-) -> list[Tensor]:  # fmt: skip
+) -> list[Tensor]:
     """Emits the call; a call with an effect runs even if nothing reads its results."""
     config = ir.StringAttr.get(number, context())
     return call(TARGET, xs, results, backend_config=config, has_side_effect=ir.BoolAttr.get(has_effect, context()))
@@ -63,8 +66,11 @@ def emit_callback(
 
 def _jvp(outs: Tensors, xs: Tensors, tangents: MaybeZeros, **params: Any) -> list[Any]:
     if outs:
-        raise RuleMissingError("the derivative requires a rule for pure_callback, got none.", where=user_frame(),
-                               help="wrap it in nm.custom_jvp or nm.custom_vjp, or in nm.stop_gradient.")  # fmt: skip
+        raise RuleMissingError(
+            "the derivative requires a rule for pure_callback, got none.",
+            where=user_frame(),
+            help="wrap it in nm.custom_jvp or nm.custom_vjp, or in nm.stop_gradient.",
+        )
     return [ZERO] * len(outs)
 
 

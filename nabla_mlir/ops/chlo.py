@@ -38,14 +38,20 @@ is_neg_inf: OpDef = elementwise(
     "chlo.is_neg_inf", doc="True for negative infinity.", partials=ZERO, numpy=np.isneginf, sample=(reals(),)
 )
 next_after: OpDef = elementwise(
-    "chlo.next_after", doc="The float next to x in the direction of y; differentiated as x.",
-    partials=[lambda t, z, x, y: t, ZERO], numpy=np.nextafter, sample=(reals(), reals()),
-)  # fmt: skip
+    "chlo.next_after",
+    doc="The float next to x in the direction of y; differentiated as x.",
+    partials=[lambda t, z, x, y: t, ZERO],
+    numpy=np.nextafter,
+    sample=(reals(), reals()),
+)
 mulhi: OpDef = elementwise(
-    "chlo.mulhi", doc="The high half of the product of two integers.", commutes=True, partials=ZERO,
+    "chlo.mulhi",
+    doc="The high half of the product of two integers.",
+    commutes=True,
+    partials=ZERO,
     numpy=lambda a, b: ((a.astype(np.int64) * b.astype(np.int64)) >> 32).astype(np.int32),
     sample=(integers(), integers()),
-)  # fmt: skip
+)
 constant_like: OpDef = elementwise(
     "chlo.constant_like", doc="A constant of the shape of x.", partials=ZERO, attributes={"value": Raw}, sample=[]
 )
@@ -91,9 +97,14 @@ def _i1e_partial(t: Tensor, y: Tensor, x: Tensor) -> Tensor:
 
 
 bessel_i1e: OpDef = elementwise(
-    "chlo.bessel_i1e", doc="exp(-|x|) times the modified Bessel function I1.", instructions=60, partials=[_i1e_partial],
-    numpy="scipy.special:i1e", singular=((0.0,),), sample=(reals(-12, 12, avoid=[-8, 0, 8]),),
-)  # fmt: skip
+    "chlo.bessel_i1e",
+    doc="exp(-|x|) times the modified Bessel function I1.",
+    instructions=60,
+    partials=[_i1e_partial],
+    numpy="scipy.special:i1e",
+    singular=((0.0,),),
+    sample=(reals(-12, 12, avoid=[-8, 0, 8]),),
+)
 
 
 # ---------------------------------------------------------------- top_k
@@ -110,21 +121,31 @@ def _top_k_numpy(x: Any, k: int = 2) -> Any:
 
 
 top_k: OpDef = general(
-    "chlo.top_k", pattern=patterns.trailing(1),
-    doc="The k largest elements along the last axis, and their indices.", attributes={"k": I64},
+    "chlo.top_k",
+    pattern=patterns.trailing(1),
+    doc="The k largest elements along the last axis, and their indices.",
+    attributes={"k": I64},
     instructions=ONE_BY_ONE,
     result=lambda x, k: [((*x.shape[:-1], k), x.dtype), ((*x.shape[:-1], k), np.dtype(np.int32))],
-    jvp=_top_k_jvp, batch=lambda xs, mapped, size, k: top_k.apply(xs, {"k": k}), multi=True,
+    jvp=_top_k_jvp,
+    batch=lambda xs, mapped, size, k: top_k.apply(xs, {"k": k}),
+    multi=True,
     sample=[Case(((3, 4),), {"k": 2}, numpy=_top_k_numpy)],
-)  # fmt: skip
+)
 
 # ---------------------------------------------------------------- ragged_dot
 
 RaggedDims: DimensionNumbers = DimensionNumbers(
     "ragged_dot",
-    ("lhs_batching_dimensions", "rhs_batching_dimensions", "lhs_contracting_dimensions", "rhs_contracting_dimensions",
-     "lhs_ragged_dimensions", "rhs_group_dimensions"),
-)  # fmt: skip
+    (
+        "lhs_batching_dimensions",
+        "rhs_batching_dimensions",
+        "lhs_contracting_dimensions",
+        "rhs_contracting_dimensions",
+        "lhs_ragged_dimensions",
+        "rhs_group_dimensions",
+    ),
+)
 
 
 def _ragged_text(numbers: Any) -> str:
@@ -146,17 +167,14 @@ def _ragged_result(
     return [(((sizes.shape[-1],) if ragged in lc else ()) + tuple(shape), np.dtype(dtype))]
 
 
-def _ragged_dot(
-    xs: Sequence[Tensor], *, ragged_dot_dimension_numbers: Any, precision_config: Any, dtype: np.dtype
-) -> list[Tensor]:
+def _ragged_dot(xs: Sequence[Tensor], *, ragged_dot_dimension_numbers: Any, precision_config: Any, dtype: np.dtype) -> list[Tensor]:
     """One dense product: lhs is repeated for each group, with zeros in the rows of other groups."""
     lhs, rhs, sizes = xs
     lb, rb, lc, rc, ragged, group = _ragged_numbers(ragged_dot_dimension_numbers)
     if sizes.ndim != 1:
         raise RuleMissingError(
-            "the derivative of chlo.ragged_dot requires group sizes of one axis, got "
-            f"{sizes.ndim}.", where=user_frame(),
-        )  # fmt: skip
+            f"the derivative of chlo.ragged_dot requires group sizes of one axis, got {sizes.ndim}.", where=user_frame()
+        )
     mask = _membership(sizes, lhs.shape[ragged])  # groups x rows
     shape = (mask.shape[0], *lhs.shape)
     own = broadcast_in_dim(mask, shape=shape, broadcast_dimensions=(0, ragged + 1))
@@ -164,9 +182,7 @@ def _ragged_dot(
     params = {"precision_config": None, "dtype": np.dtype(dtype)}
     up = lambda axes: tuple(d + 1 for d in axes)  # noqa: E731
     if group:  # the group of the row selects the matrix, so the group axis is contracted, too
-        return [
-            dot_general(spread, rhs, dot_dimension_numbers=dot_dims((0, *up(lc)), (*group, *rc), up(lb), rb), **params)
-        ]
+        return [dot_general(spread, rhs, dot_dimension_numbers=dot_dims((0, *up(lc)), (*group, *rc), up(lb), rb), **params)]
     out = dot_general(spread, rhs, dot_dimension_numbers=dot_dims(up(lc), rc, up(lb), rb), **params)
     out = move_axis(out, len(lb), 0)  # batch, groups, ... -> groups, batch, ...
     # Each batched row belongs to one group; the products of the other groups are zero.
@@ -178,9 +194,10 @@ def _membership(sizes: Tensor, rows: int) -> Tensor:
     n = sizes.shape[0]
     shape = (n, n)
     earlier = compare(
-        iota(shape=shape, dtype=sizes.dtype, iota_dimension=1), iota(shape=shape, dtype=sizes.dtype, iota_dimension=0),
+        iota(shape=shape, dtype=sizes.dtype, iota_dimension=1),
+        iota(shape=shape, dtype=sizes.dtype, iota_dimension=0),
         comparison_direction="LT",
-    )  # fmt: skip
+    )
     summands = select(earlier, expand(sizes, shape, (0,)), full(shape, 0, sizes.dtype))
     start = reduce_sum(summands, (1,))
     row = iota(shape=(n, rows), dtype=sizes.dtype, iota_dimension=1)
@@ -189,13 +206,18 @@ def _membership(sizes: Tensor, rows: int) -> Tensor:
 
 
 ragged_dot: OpDef = composite(
-    "chlo.ragged_dot", doc="Products of groups of rows with the matrix of their group.", define=_ragged_dot,
-    attributes={"ragged_dot_dimension_numbers": Codec(lambda v: parse_attribute(_ragged_text(v)), RaggedDims.decode),
-                 "precision_config": Raw},
+    "chlo.ragged_dot",
+    doc="Products of groups of rows with the matrix of their group.",
+    define=_ragged_dot,
+    attributes={
+        "ragged_dot_dimension_numbers": Codec(lambda v: parse_attribute(_ragged_text(v)), RaggedDims.decode),
+        "precision_config": Raw,
+    },
     defaults={"precision_config": None},
-    result=_ragged_result, result_params=lambda op: {"dtype": element_dtype(op.results[0].type)},
+    result=_ragged_result,
+    result_params=lambda op: {"dtype": element_dtype(op.results[0].type)},
     sample=[],  # XLA has no CPU code for it
-)  # fmt: skip
+)
 
 # ---------------------------------------------------------------- implicit broadcasting
 
@@ -226,6 +248,7 @@ def _spread(x: Tensor, shape: Shape, broadcast_dimensions: Shape | None) -> Tens
 
 def _broadcasting(name: str, base: OpDef, sample: Any, **attributes: Codec) -> OpDef:
     """Registers a CHLO operation that broadcasts its operands, then applies the operation `base` of StableHLO."""
+
     def result(*xs: Tensor, broadcast_dimensions: Shape | None = None, **_: Any) -> list[Any]:
         dtype = xs[-1].dtype
         if name == "compare":
@@ -240,18 +263,37 @@ def _broadcasting(name: str, base: OpDef, sample: Any, **attributes: Codec) -> O
 
     own = {} if name == "select" else {"broadcast_dimensions": I64Array}
     return composite(
-        f"chlo.broadcast_{name}", doc=f"{base.name.split('.')[1]} of operands that broadcast as in NumPy.",
-        elementwise=True, commutes=base.commutes, instructions=base.instructions,
-        define=define, jvp=ZERO if isinstance(base.jvp, Zero) else None, attributes={**own, **attributes},
-        defaults=dict.fromkeys([*own, *(k for k in attributes if k == "compare_type")]), result=result, sample=sample,
-    )  # fmt: skip
+        f"chlo.broadcast_{name}",
+        doc=f"{base.name.split('.')[1]} of operands that broadcast as in NumPy.",
+        elementwise=True,
+        commutes=base.commutes,
+        instructions=base.instructions,
+        define=define,
+        jvp=ZERO if isinstance(base.jvp, Zero) else None,
+        attributes={**own, **attributes},
+        defaults=dict.fromkeys([*own, *(k for k in attributes if k == "compare_type")]),
+        result=result,
+        sample=sample,
+    )
 
 
 _INTEGERS = ("and", "or", "xor", "shift_left", "shift_right_arithmetic", "shift_right_logical")
 for _name in (
-    "add", "atan2", "complex", "divide", "maximum", "minimum", "multiply", "next_after", "polygamma", "power",
-    "remainder", "subtract", "zeta", *_INTEGERS,
-):  # fmt: skip
+    "add",
+    "atan2",
+    "complex",
+    "divide",
+    "maximum",
+    "minimum",
+    "multiply",
+    "next_after",
+    "polygamma",
+    "power",
+    "remainder",
+    "subtract",
+    "zeta",
+    *_INTEGERS,
+):
     _base = REGISTRY.get(f"stablehlo.{_name}") or REGISTRY[f"chlo.{_name}"]
     _domains = () if _name == "complex" else tuple(_base.sample)
     _reference = (lambda a, b: a + 1j * b) if _name == "complex" else _base.numpy
@@ -259,8 +301,10 @@ for _name in (
     globals()[f"broadcast_{_name}"] = _broadcasting(_name, _base, _cases)
 
 broadcast_compare: OpDef = _broadcasting(
-    "compare", compare,
+    "compare",
+    compare,
     [Case(((3, 2), (2,)), {"comparison_direction": "LT", "compare_type": None}, numpy=np.less)],
-    comparison_direction=_chlo_enum("comparison_direction"), compare_type=_chlo_enum("comparison_type"),
-)  # fmt: skip
+    comparison_direction=_chlo_enum("comparison_direction"),
+    compare_type=_chlo_enum("comparison_type"),
+)
 broadcast_select: OpDef = _broadcasting("select", select, [Case(((2,), (3, 1), ()), domains=(booleans(),), numpy=np.where)])

@@ -10,14 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from nabla_mlir.dialects.batch import (
-    ALL_GATHER,
-    AXIS_INDEX,
-    PMAX,
-    PMIN,
-    PSUM,
-    PSUM_SCATTER,
-)
+from nabla_mlir.dialects.batch import ALL_GATHER, AXIS_INDEX, PMAX, PMIN, PSUM, PSUM_SCATTER
 from nabla_mlir.dialects.stablehlo import I64, String
 from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.ops.elementwise import convert
@@ -44,9 +37,14 @@ def _collective(name: str, *, entries: CollectiveRule, attributes: Any = None, *
 
     fields.setdefault("jvp", jointly_linear_jvp(lambda: record))
     record: OpDef = OpDef(
-        name=name, kind="collective", attributes={"axis": String, **(attributes or {})}, sample=[],
-        batch=batch, collective=entries, **fields,
-    )  # fmt: skip
+        name=name,
+        kind="collective",
+        attributes={"axis": String, **(attributes or {})},
+        sample=[],
+        batch=batch,
+        collective=entries,
+        **fields,
+    )
     return register(record)
 
 
@@ -62,13 +60,18 @@ def _sum_entries(x: Tensor, is_mapped: bool, size: int) -> tuple[Tensor, bool]:
 
 
 psum: OpDef = _collective(
-    PSUM, doc="The sum over the entries of a mapped axis.", linear=(0,), result=_same_type, entries=_sum_entries,
+    PSUM,
+    doc="The sum over the entries of a mapped axis.",
+    linear=(0,),
+    result=_same_type,
+    entries=_sum_entries,
     transpose=lambda cts, i, xs, axis: psum(cts[0], axis=axis),
-)  # fmt: skip
+)
 
 
 def _extreme(name: str, doc: str, body: str) -> OpDef:
     """Registers pmax or pmin."""
+
     def entries(x: Tensor, is_mapped: bool, size: int) -> tuple[Tensor, bool]:
         if not is_mapped:
             return x, False
@@ -99,12 +102,15 @@ def _gathered(x: Tensor, is_mapped: bool, size: int, dimension: int, extent: int
 
 
 all_gather: OpDef = _collective(
-    ALL_GATHER, doc="The entries of a mapped axis, stacked along `dimension`.", attributes={"dimension": I64},
-    linear=(0,), entries=_gathered,
+    ALL_GATHER,
+    doc="The entries of a mapped axis, stacked along `dimension`.",
+    attributes={"dimension": I64},
+    linear=(0,),
+    entries=_gathered,
     result=lambda x, axis, dimension, extent: [((*x.shape[:dimension], extent, *x.shape[dimension:]), x.dtype)],
     result_params=lambda op: {"extent": shape_and_dtype(op.results[0].type)[0][op.attributes["dimension"].value]},
     transpose=lambda cts, i, xs, axis, dimension, extent: psum_scatter(cts[0], axis=axis, dimension=dimension),
-)  # fmt: skip
+)
 
 
 def _own_slice(x: Tensor, is_mapped: bool, size: int, dimension: int) -> tuple[Tensor, bool]:
@@ -113,17 +119,21 @@ def _own_slice(x: Tensor, is_mapped: bool, size: int, dimension: int) -> tuple[T
 
 
 psum_scatter: OpDef = _collective(
-    PSUM_SCATTER, doc="The sum over the entries of a mapped axis; each entry gets its own slice of `dimension`.",
-    attributes={"dimension": I64}, linear=(0,), entries=_own_slice,
+    PSUM_SCATTER,
+    doc="The sum over the entries of a mapped axis; each entry gets its own slice of `dimension`.",
+    attributes={"dimension": I64},
+    linear=(0,),
+    entries=_own_slice,
     result=lambda x, axis, dimension: [((*x.shape[:dimension], *x.shape[dimension + 1 :]), x.dtype)],
-    transpose=lambda cts, i, xs, axis, dimension: all_gather(
-        cts[0], axis=axis, dimension=dimension, extent=xs[0].shape[dimension]
-    ),
-)  # fmt: skip
+    transpose=lambda cts, i, xs, axis, dimension: all_gather(cts[0], axis=axis, dimension=dimension, extent=xs[0].shape[dimension]),
+)
 
 axis_index: OpDef = nondifferentiable(
-    AXIS_INDEX, doc="The index of an entry along a mapped axis.", attributes={"axis": String},
-    result=lambda axis: [((), np.dtype(np.int32))], sample=[],
+    AXIS_INDEX,
+    doc="The index of an entry along a mapped axis.",
+    attributes={"axis": String},
+    result=lambda axis: [((), np.dtype(np.int32))],
+    sample=[],
     # It varies only over its own axis, and the expansion of that axis replaces it by a mapped value.
     batch=lambda xs, mapped, size, axis: [axis_index(axis=axis)],
-)  # fmt: skip
+)

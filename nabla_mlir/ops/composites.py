@@ -27,10 +27,7 @@ from nabla_mlir.table.samples import Case, integers, reals
 from nabla_mlir.table.tensor import Tensor
 
 Shape = tuple[int, ...]
-F32 = Codec(
-    lambda v: ir.FloatAttr.get(ir.F32Type.get(context()), float(v), loc=ir.Location.unknown(context())),
-    lambda a: a.value,
-)
+F32 = Codec(lambda v: ir.FloatAttr.get(ir.F32Type.get(context()), float(v), loc=ir.Location.unknown(context())), lambda a: a.value)
 
 
 # ---------------------------------------------------------------- broadcast, dot, einsum
@@ -42,12 +39,16 @@ def _broadcast(xs: Sequence[Tensor], *, broadcast_sizes: Shape) -> list[Tensor]:
 
 
 broadcast: OpDef = composite(
-    "stablehlo.broadcast", doc="The operand repeated along new leading axes.", define=_broadcast,
-    moves=True, free=True, instructions=1,
+    "stablehlo.broadcast",
+    doc="The operand repeated along new leading axes.",
+    define=_broadcast,
+    moves=True,
+    free=True,
+    instructions=1,
     attributes={"broadcast_sizes": I64Array},
     result=lambda x, broadcast_sizes: [((*broadcast_sizes, *x.shape), x.dtype)],
     sample=[Case(((3,),), {"broadcast_sizes": (2, 1)}, numpy=lambda x: np.broadcast_to(x, (2, 1, 3)))],
-)  # fmt: skip
+)
 
 
 def _dtype_of_result(op: ir.Operation) -> dict[str, Any]:
@@ -60,11 +61,15 @@ def _dot(xs: Sequence[Tensor], *, dtype: np.dtype, **params: Any) -> list[Tensor
 
 
 dot: OpDef = composite(
-    "stablehlo.dot", doc="The product of matrices and vectors.", define=_dot, attributes={"precision_config": Raw},
+    "stablehlo.dot",
+    doc="The product of matrices and vectors.",
+    define=_dot,
+    attributes={"precision_config": Raw},
     defaults={"precision_config": None},
-    result=lambda x, y, dtype, **_: [(x.shape[:-1] + y.shape[1:], np.dtype(dtype))], result_params=_dtype_of_result,
+    result=lambda x, y, dtype, **_: [(x.shape[:-1] + y.shape[1:], np.dtype(dtype))],
+    result_params=_dtype_of_result,
     sample=[Case(shapes, {"dtype": None}, numpy=np.dot) for shapes in (((2, 3), (3, 4)), ((2, 3), (3,)), ((3,), (3,)))],
-)  # fmt: skip
+)
 
 
 def einsum_of(xs: Sequence[Tensor], *, einsum_config: str, dtype: Any = None) -> list[Tensor]:
@@ -90,19 +95,30 @@ def _einsum_result(x: Tensor, y: Tensor, einsum_config: str, dtype: Any) -> list
 
 
 einsum: OpDef = composite(
-    "stablehlo.einsum", doc="The product of two tensors by Einstein's convention.", define=einsum_of,
+    "stablehlo.einsum",
+    doc="The product of two tensors by Einstein's convention.",
+    define=einsum_of,
     attributes={"einsum_config": String},
-    result=_einsum_result, result_params=_dtype_of_result,
-    sample=[Case(shapes, {"einsum_config": config, "dtype": None}, numpy=lambda x, y, c=config: np.einsum(c, x, y))
-            for config, shapes in (("ij,jk->ki", ((2, 3), (3, 4))), ("bij,bj->bi", ((2, 3, 4), (2, 4))),
-                                   ("i,j->ij", ((2,), (3,))), ("ij,ij->", ((2, 3), (2, 3))))],
-)  # fmt: skip
+    result=_einsum_result,
+    result_params=_dtype_of_result,
+    sample=[
+        Case(shapes, {"einsum_config": config, "dtype": None}, numpy=lambda x, y, c=config: np.einsum(c, x, y))
+        for config, shapes in (
+            ("ij,jk->ki", ((2, 3), (3, 4))),
+            ("bij,bj->bi", ((2, 3, 4), (2, 4))),
+            ("i,j->ij", ((2,), (3,))),
+            ("ij,ij->", ((2, 3), (2, 3))),
+        )
+    ],
+)
 unary_einsum: OpDef = composite(
-    "stablehlo.unary_einsum", doc="Transposition, diagonal and sums by Einstein's convention.", define=einsum_of,
+    "stablehlo.unary_einsum",
+    doc="Transposition, diagonal and sums by Einstein's convention.",
+    define=einsum_of,
     attributes={"einsum_config": String},
     result=lambda x, einsum_config: [(_einsum_shape(einsum_config, [x.shape]), x.dtype)],
     sample=[],  # no compiler accepts it; the importer rewrites it, and its tests are there
-)  # fmt: skip
+)
 
 
 # ---------------------------------------------------------------- batch normalisation
@@ -173,21 +189,38 @@ def _norm_results(x: Tensor, scale: Tensor, *_: Tensor, **__: Any) -> list[Any]:
 
 
 batch_norm_training: OpDef = composite(
-    "stablehlo.batch_norm_training", doc="Normalisation over all axes but one; also returns the mean and the variance.",
-    define=_train, result=_norm_results, multi=True, **_NORM,
+    "stablehlo.batch_norm_training",
+    doc="Normalisation over all axes but one; also returns the mean and the variance.",
+    define=_train,
+    result=_norm_results,
+    multi=True,
+    **_NORM,
     sample=[Case(((2, 3, 4), (3,), (3,)), _PARAMS, numpy=_train_numpy)],
-)  # fmt: skip
+)
 batch_norm_inference: OpDef = composite(
-    "stablehlo.batch_norm_inference", doc="Normalisation with a mean and a variance that are operands.", define=_normalize,
-    result=lambda x, *_, **__: [(x.shape, x.dtype)], **_NORM,
-    sample=[Case(((2, 3, 4), (3,), (3,), (3,), (3,)), _PARAMS, (*_POSITIVE[:3], None, reals(0.5, 2)),
-                 numpy=lambda x, s, o, m, v: (x - m[:, None]) / np.sqrt(v[:, None] + 0.125) * s[:, None] + o[:, None])],
-)  # fmt: skip
+    "stablehlo.batch_norm_inference",
+    doc="Normalisation with a mean and a variance that are operands.",
+    define=_normalize,
+    result=lambda x, *_, **__: [(x.shape, x.dtype)],
+    **_NORM,
+    sample=[
+        Case(
+            ((2, 3, 4), (3,), (3,), (3,), (3,)),
+            _PARAMS,
+            (*_POSITIVE[:3], None, reals(0.5, 2)),
+            numpy=lambda x, s, o, m, v: (x - m[:, None]) / np.sqrt(v[:, None] + 0.125) * s[:, None] + o[:, None],
+        )
+    ],
+)
 batch_norm_grad: OpDef = composite(
-    "stablehlo.batch_norm_grad", doc="The cotangents of batch_norm_training for a cotangent of its first result.",
-    define=_train_gradient, result=_norm_results, multi=True, **_NORM,
+    "stablehlo.batch_norm_grad",
+    doc="The cotangents of batch_norm_training for a cotangent of its first result.",
+    define=_train_gradient,
+    result=_norm_results,
+    multi=True,
+    **_NORM,
     sample=[Case(((2, 3, 4), (3,), (3,), (3,), (2, 3, 4)), _PARAMS, _POSITIVE, numpy=_gradient_numpy)],
-)  # fmt: skip
+)
 
 
 # ---------------------------------------------------------------- rows, bodies
@@ -199,10 +232,13 @@ def _index_select(xs: Sequence[Tensor], *, dim: int, batch_dims: int) -> list[Te
     batch = tuple(range(batch_dims))
     windows = tuple(d for d in range(x.ndim) if d != dim and d >= batch_dims)
     numbers = gather_dims(
-        offset_dims=tuple(d if d < dim else d - 1 + free for d in windows), collapsed_slice_dims=(dim,),
-        operand_batching_dims=batch, start_indices_batching_dims=batch, start_index_map=(dim,),
+        offset_dims=tuple(d if d < dim else d - 1 + free for d in windows),
+        collapsed_slice_dims=(dim,),
+        operand_batching_dims=batch,
+        start_indices_batching_dims=batch,
+        start_index_map=(dim,),
         index_vector_dim=index.ndim,
-    )  # fmt: skip
+    )
     sizes = tuple(n if d in windows else 1 for d, n in enumerate(x.shape))
     return [gather(x, index, dimension_numbers=numbers, slice_sizes=sizes)]
 
@@ -211,19 +247,28 @@ def _index_select_shape(x: Tensor, index: Tensor, dim: int, batch_dims: int) -> 
     if not 0 <= batch_dims <= dim < x.ndim or x.shape[:batch_dims] != index.shape[:batch_dims]:
         raise ShapeError(
             f"torch_index_select requires an axis of {x.shape} behind {batch_dims} axes that the index {index.shape} has "
-            f"too, got {dim}.", where=user_frame(),
-        )  # fmt: skip
+            f"too, got {dim}.",
+            where=user_frame(),
+        )
     return (*x.shape[:dim], *index.shape[batch_dims:], *x.shape[dim + 1 :])
 
 
 torch_index_select: OpDef = composite(
-    "stablehlo.torch_index_select", doc="The slices of the operand along `dim` at the positions in an index array.",
-    define=_index_select, attributes={"dim": I64, "batch_dims": I64},
+    "stablehlo.torch_index_select",
+    doc="The slices of the operand along `dim` at the positions in an index array.",
+    define=_index_select,
+    attributes={"dim": I64, "batch_dims": I64},
     result=lambda x, i, dim, batch_dims: [(_index_select_shape(x, i, dim, batch_dims), x.dtype)],
-    sample=[Case(((3, 4), (5,)), {"dim": 1, "batch_dims": 0}, (None, integers(0, 3)), numpy=lambda x, i: x[:, i]),
-            Case(((2, 4, 3), (2, 5)), {"dim": 1, "batch_dims": 1}, (None, integers(0, 3)),
-                 numpy=lambda x, i: np.stack([a[j] for a, j in zip(x, i, strict=True)]))],
-)  # fmt: skip
+    sample=[
+        Case(((3, 4), (5,)), {"dim": 1, "batch_dims": 0}, (None, integers(0, 3)), numpy=lambda x, i: x[:, i]),
+        Case(
+            ((2, 4, 3), (2, 5)),
+            {"dim": 1, "batch_dims": 1},
+            (None, integers(0, 3)),
+            numpy=lambda x, i: np.stack([a[j] for a, j in zip(x, i, strict=True)]),
+        ),
+    ],
+)
 
 
 def _map(xs: Sequence[Tensor], *, dimensions: Shape, computation: Any) -> list[Tensor]:
@@ -243,11 +288,16 @@ def _emit_scalar(region: ir.Region, name: str, operands: Sequence[Tensor]) -> No
 
 
 map_: OpDef = composite(
-    "stablehlo.map", doc="A function of scalars applied to each element.", define=_map,
-    attributes={"dimensions": I64Array}, regions=("computation",), emit_region=_emit_scalar, decomposition=_map,
+    "stablehlo.map",
+    doc="A function of scalars applied to each element.",
+    define=_map,
+    attributes={"dimensions": I64Array},
+    regions=("computation",),
+    emit_region=_emit_scalar,
+    decomposition=_map,
     result=lambda *xs, dimensions, computation: [(xs[0].shape, _map_dtype(xs, computation))],
     sample=[Case(((3, 2), (3, 2)), {"dimensions": (0, 1), "computation": "stablehlo.multiply"}, numpy=np.multiply)],
-)  # fmt: skip
+)
 
 
 def _map_dtype(xs: Sequence[Tensor], computation: Any) -> np.dtype:

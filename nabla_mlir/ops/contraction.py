@@ -23,15 +23,10 @@ Dims = dict[str, tuple[int, ...]]
 
 
 def dims(
-    lhs_contract: Sequence[int],
-    rhs_contract: Sequence[int],
-    lhs_batch: Sequence[int] = (),
-    rhs_batch: Sequence[int] = (),
+    lhs_contract: Sequence[int], rhs_contract: Sequence[int], lhs_batch: Sequence[int] = (), rhs_batch: Sequence[int] = ()
 ) -> Dims:
     """The dimension numbers of a dot_general."""
-    return dict(
-        zip(DotDims.lists, (tuple(lhs_batch), tuple(rhs_batch), tuple(lhs_contract), tuple(rhs_contract)), strict=True)
-    )
+    return dict(zip(DotDims.lists, (tuple(lhs_batch), tuple(rhs_batch), tuple(lhs_contract), tuple(rhs_contract)), strict=True))
 
 
 def free(ndim: int, batch: Sequence[int], contract: Sequence[int]) -> tuple[int, ...]:
@@ -47,9 +42,8 @@ def _result(lhs: Tensor, rhs: Tensor, dot_dimension_numbers: Dims, dtype: np.dty
 
 
 def _transpose(
-    cts: Tensors, i: int, xs: Tensors, dot_dimension_numbers: Dims, dtype: np.dtype,
-    precision_config: Any, algorithm: Any,
-) -> Tensor:  # fmt: skip
+    cts: Tensors, i: int, xs: Tensors, dot_dimension_numbers: Dims, dtype: np.dtype, precision_config: Any, algorithm: Any
+) -> Tensor:
     """The cotangent of one factor: the product of the other factor with the cotangent.
 
     The axes of the result of a dot_general are: batch, free of lhs, free of rhs. The new product contracts the free
@@ -117,26 +111,37 @@ def _flops(outs: Tensors, xs: Tensors, dot_dimension_numbers: Dims, **_: Any) ->
 
 
 dot_general: OpDef = contraction(
-    "stablehlo.dot_general", pattern=patterns.dot_general,
+    "stablehlo.dot_general",
+    pattern=patterns.dot_general,
     doc="Sum of products over the contracting axes; batching axes are paired.",
     flops=_flops,
     attributes={"dot_dimension_numbers": DotDims, "precision_config": Raw, "algorithm": Raw},
     defaults={"precision_config": None, "algorithm": None},
-    result=_result, result_params=lambda op: {"dtype": element_dtype(op.results[0].type)},
-    transpose=_transpose, batch=_batch,
+    result=_result,
+    result_params=lambda op: {"dtype": element_dtype(op.results[0].type)},
+    transpose=_transpose,
+    batch=_batch,
     sample=[
         Case(((2, 3), (3, 4)), {"dot_dimension_numbers": dims((1,), (0,)), "dtype": None}, numpy=np.matmul),
-        Case(((3, 2), (4, 3)), {"dot_dimension_numbers": dims((0,), (1,)), "dtype": None},
-             numpy=lambda a, b: a.T @ b.T),
+        Case(((3, 2), (4, 3)), {"dot_dimension_numbers": dims((0,), (1,)), "dtype": None}, numpy=lambda a, b: a.T @ b.T),
         Case(((3,), (3,)), {"dot_dimension_numbers": dims((0,), (0,)), "dtype": None}, numpy=np.dot),
         Case(((2, 3), (3,)), {"dot_dimension_numbers": dims((1,), (0,)), "dtype": None}, numpy=np.dot),
         Case(((2,), (3,)), {"dot_dimension_numbers": dims((), ()), "dtype": None}, numpy=np.outer),
-        Case(((2, 3, 4), (5, 2, 4)), {"dot_dimension_numbers": dims((2,), (2,), (0,), (1,)), "dtype": None},
-             numpy=lambda a, b: np.einsum("bij,kbj->bik", a, b)),
-        Case(((3, 2, 4), (4, 5, 2)), {"dot_dimension_numbers": dims((1, 2), (2, 0)), "dtype": None},
-             numpy=lambda a, b: np.einsum("ijk,klj->il", a, b)),
-        Case(((2, 3, 4, 2), (4, 2, 3, 5)), {"dot_dimension_numbers": dims((2,), (0,), (1, 3), (2, 1)), "dtype": None},
-             numpy=lambda a, b: np.einsum("ibjc,jcbk->bcik", a, b)),
+        Case(
+            ((2, 3, 4), (5, 2, 4)),
+            {"dot_dimension_numbers": dims((2,), (2,), (0,), (1,)), "dtype": None},
+            numpy=lambda a, b: np.einsum("bij,kbj->bik", a, b),
+        ),
+        Case(
+            ((3, 2, 4), (4, 5, 2)),
+            {"dot_dimension_numbers": dims((1, 2), (2, 0)), "dtype": None},
+            numpy=lambda a, b: np.einsum("ijk,klj->il", a, b),
+        ),
+        Case(
+            ((2, 3, 4, 2), (4, 2, 3, 5)),
+            {"dot_dimension_numbers": dims((2,), (0,), (1, 3), (2, 1)), "dtype": None},
+            numpy=lambda a, b: np.einsum("ibjc,jcbk->bcik", a, b),
+        ),
         Case(((2, 0), (0, 3)), {"dot_dimension_numbers": dims((1,), (0,)), "dtype": None}, numpy=np.matmul),
     ],
-)  # fmt: skip
+)

@@ -57,9 +57,18 @@ def _result_params(op: Any) -> dict[str, Any]:
 
 
 def _result(
-    lhs: Tensor, rhs: Tensor, *, dimension_numbers: Any, window_strides: Positions, padding: Any,
-    lhs_dilation: Positions, rhs_dilation: Positions, batch_group_count: int, dtype: np.dtype, **_: Any,
-) -> list[Any]:  # fmt: skip
+    lhs: Tensor,
+    rhs: Tensor,
+    *,
+    dimension_numbers: Any,
+    window_strides: Positions,
+    padding: Any,
+    lhs_dilation: Positions,
+    rhs_dilation: Positions,
+    batch_group_count: int,
+    dtype: np.dtype,
+    **_: Any,
+) -> list[Any]:
     (lb, _lf, *ls), (ro, _ri, *rs), (ob, of, *os) = positions(dimension_numbers)
     shape = [0] * lhs.ndim
     shape[ob], shape[of] = lhs.shape[lb] // batch_group_count, rhs.shape[ro]
@@ -117,10 +126,20 @@ def _transpose(cts: Tensors, i: int, xs: Tensors, **params: Any) -> Tensor:
 
 
 def _lhs_cotangent(
-    ct: Tensor, lhs: Tensor, rhs: Tensor, *, dimension_numbers: Any, window_strides: Positions, padding: Any,
-    lhs_dilation: Positions, rhs_dilation: Positions, window_reversal: Any, feature_group_count: int,
-    batch_group_count: int, **params: Any,
-) -> Tensor:  # fmt: skip
+    ct: Tensor,
+    lhs: Tensor,
+    rhs: Tensor,
+    *,
+    dimension_numbers: Any,
+    window_strides: Positions,
+    padding: Any,
+    lhs_dilation: Positions,
+    rhs_dilation: Positions,
+    window_reversal: Any,
+    feature_group_count: int,
+    batch_group_count: int,
+    **params: Any,
+) -> Tensor:
     """The cotangent of lhs: a convolution of the cotangent, dilated by the strides, with the reversed kernel."""
     left, (ro, ri, *rs), out = positions(dimension_numbers)
     groups = max(feature_group_count, batch_group_count)
@@ -135,11 +154,18 @@ def _lhs_cotangent(
         room = spread(lhs.shape[left[2 + k]], lhs_dilation[k]) + window - 1
         around.append((low, room - spread(ct.shape[out[2 + k]], window_strides[k]) - low))
     x = convolution(
-        ct, rhs, dimension_numbers=numbers(out, (ri, ro, *rs), left), window_strides=lhs_dilation,
-        padding=tuple(around), lhs_dilation=window_strides, rhs_dilation=rhs_dilation,
-        window_reversal=tuple(not r for r in window_reversal), feature_group_count=groups, batch_group_count=1,
+        ct,
+        rhs,
+        dimension_numbers=numbers(out, (ri, ro, *rs), left),
+        window_strides=lhs_dilation,
+        padding=tuple(around),
+        lhs_dilation=window_strides,
+        rhs_dilation=rhs_dilation,
+        window_reversal=tuple(not r for r in window_reversal),
+        feature_group_count=groups,
+        batch_group_count=1,
         **params,
-    )  # fmt: skip
+    )
     if batch_group_count > 1:  # the groups move from the features of the result to its batch
         lb, lf = left[:2]
         x = _merge(_split(x, lf, groups), lf, lb + (lb > lf))
@@ -147,10 +173,20 @@ def _lhs_cotangent(
 
 
 def _rhs_cotangent(
-    ct: Tensor, lhs: Tensor, rhs: Tensor, *, dimension_numbers: Any, window_strides: Positions, padding: Any,
-    lhs_dilation: Positions, rhs_dilation: Positions, window_reversal: Any, feature_group_count: int,
-    batch_group_count: int, **params: Any,
-) -> Tensor:  # fmt: skip
+    ct: Tensor,
+    lhs: Tensor,
+    rhs: Tensor,
+    *,
+    dimension_numbers: Any,
+    window_strides: Positions,
+    padding: Any,
+    lhs_dilation: Positions,
+    rhs_dilation: Positions,
+    window_reversal: Any,
+    feature_group_count: int,
+    batch_group_count: int,
+    **params: Any,
+) -> Tensor:
     """The cotangent of rhs: a convolution of lhs with the cotangent as the window; batch and features (and their groups)
     are exchanged.
     """
@@ -161,11 +197,18 @@ def _rhs_cotangent(
         room = spread(rhs.shape[s], rhs_dilation[k]) + spread(ct.shape[os[k]], window_strides[k]) - 1
         around.append((low, room - spread(lhs.shape[ls[k]], lhs_dilation[k]) - low))
     kernel = convolution(
-        lhs, ct, dimension_numbers=numbers((lf, lb, *ls), (of, ob, *os), (ri, ro, *rs)), window_strides=rhs_dilation,
-        padding=tuple(around), lhs_dilation=lhs_dilation, rhs_dilation=window_strides,
-        window_reversal=(False,) * len(rs), feature_group_count=batch_group_count,
-        batch_group_count=feature_group_count, **params,
-    )  # fmt: skip
+        lhs,
+        ct,
+        dimension_numbers=numbers((lf, lb, *ls), (of, ob, *os), (ri, ro, *rs)),
+        window_strides=rhs_dilation,
+        padding=tuple(around),
+        lhs_dilation=lhs_dilation,
+        rhs_dilation=window_strides,
+        window_reversal=(False,) * len(rs),
+        feature_group_count=batch_group_count,
+        batch_group_count=feature_group_count,
+        **params,
+    )
     axes = tuple(s for s, r in zip(rs, window_reversal, strict=True) if r)
     return reverse(kernel, dimensions=axes) if axes else kernel
 
@@ -238,10 +281,16 @@ def conv_params(rank: int, **params: Any) -> dict[str, Any]:
     spatial = tuple(range(rank))
     lead = ("b", "f", *spatial)
     return {
-        "dimension_numbers": (lead, ("o", "i", *spatial), lead), "window_strides": (1,) * rank,
-        "padding": ((0, 0),) * rank, "lhs_dilation": (1,) * rank, "rhs_dilation": (1,) * rank,
-        "window_reversal": (False,) * rank, "feature_group_count": 1, "batch_group_count": 1, **params,
-    }  # fmt: skip
+        "dimension_numbers": (lead, ("o", "i", *spatial), lead),
+        "window_strides": (1,) * rank,
+        "padding": ((0, 0),) * rank,
+        "lhs_dilation": (1,) * rank,
+        "rhs_dilation": (1,) * rank,
+        "window_reversal": (False,) * rank,
+        "feature_group_count": 1,
+        "batch_group_count": 1,
+        **params,
+    }
 
 
 def _sample(lhs: Sequence[int], rhs: Sequence[int], **changes: Any) -> Case:
@@ -260,28 +309,38 @@ def _flops(outs: Tensors, xs: Tensors, dimension_numbers: Any, **_: Any) -> int:
 
 
 convolution: OpDef = contraction(
-    "stablehlo.convolution", pattern=patterns.convolution,
-    doc="Sums of products of the windows of lhs with the kernel rhs.", flops=_flops,
-    attributes={"dimension_numbers": ConvDims, "window_strides": I64Array, "padding": Padding,
-                "lhs_dilation": I64Array, "rhs_dilation": I64Array, "window_reversal": BoolArray,
-                "feature_group_count": I64, "batch_group_count": I64, "precision_config": Raw},
+    "stablehlo.convolution",
+    pattern=patterns.convolution,
+    doc="Sums of products of the windows of lhs with the kernel rhs.",
+    flops=_flops,
+    attributes={
+        "dimension_numbers": ConvDims,
+        "window_strides": I64Array,
+        "padding": Padding,
+        "lhs_dilation": I64Array,
+        "rhs_dilation": I64Array,
+        "window_reversal": BoolArray,
+        "feature_group_count": I64,
+        "batch_group_count": I64,
+        "precision_config": Raw,
+    },
     defaults={"precision_config": None},
-    result=_result, result_params=_result_params,
-    transpose=_transpose, batch=_batch,
+    result=_result,
+    result_params=_result_params,
+    transpose=_transpose,
+    batch=_batch,
     sample=[
         _sample((2, 3, 6), (4, 3, 3)),
         _sample((2, 2, 7), (3, 2, 2), window_strides=(2,), padding=((1, 2),), rhs_dilation=(3,)),
         _sample((1, 2, 4), (3, 2, 3), padding=((-1, 4),), lhs_dilation=(2,), window_reversal=(True,)),
         _sample((2, 5, 6, 2), (3, 2, 2, 3), dimension_numbers=_NHWC, padding=((1, 1), (0, 1)), window_strides=(2, 1)),
-        _sample((4, 2, 5, 3), (2, 3, 2, 2), dimension_numbers=_MIXED, rhs_dilation=(2, 1),
-                window_reversal=(True, False)),
+        _sample((4, 2, 5, 3), (2, 3, 2, 2), dimension_numbers=_MIXED, rhs_dilation=(2, 1), window_reversal=(True, False)),
         _sample((2, 4, 5), (6, 2, 2), feature_group_count=2, padding=((0, 1),)),
         _sample((1, 3, 5), (6, 1, 2), feature_group_count=3, window_strides=(2,)),
         _sample((4, 2, 5), (6, 2, 3), batch_group_count=2, padding=((2, -1),), lhs_dilation=(2,), window_strides=(3,)),
-        _sample((4, 3, 5, 4), (2, 2, 2, 6), dimension_numbers=_NHWC, feature_group_count=2,
-                window_reversal=(False, True)),
+        _sample((4, 3, 5, 4), (2, 2, 2, 6), dimension_numbers=_NHWC, feature_group_count=2, window_reversal=(False, True)),
         _sample((1, 2, 3, 3, 4), (2, 2, 2, 1, 2), padding=((1, 0), (0, 0), (0, 1)), window_strides=(1, 2, 2)),
         _sample((2, 3), (4, 3)),
         _sample((1, 2, 2), (2, 2, 3)),
     ],
-)  # fmt: skip
+)

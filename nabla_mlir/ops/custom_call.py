@@ -27,8 +27,15 @@ from nabla_mlir.table.traits import ONE_BY_ONE
 # The other attributes of a call. Aliases and shardings refer to the shapes of this one call.
 _LAYOUTS = ("operand_layouts", "result_layouts")
 _FIXED = ("output_operand_aliases", "sdy.sharding_rule", "mhlo.frontend_attributes")
-_OTHERS = ("backend_config", "mhlo.backend_config", "api_version", "has_side_effect", "called_computations",
-           "custom_call_schedule", "mhlo.sharding")  # fmt: skip
+_OTHERS = (
+    "backend_config",
+    "mhlo.backend_config",
+    "api_version",
+    "has_side_effect",
+    "called_computations",
+    "custom_call_schedule",
+    "mhlo.sharding",
+)
 
 
 @dataclass(frozen=True)
@@ -76,8 +83,9 @@ def _rule(params: Any, transform: str) -> Any:
         name = {"batch": "vmap"}.get(transform, transform)
         raise RuleMissingError(
             f"{name} requires a rule for every custom call, got the target {target!r}, which has none.",
-            where=user_frame(), help="add it with nm.register_custom_call.",
-        )  # fmt: skip
+            where=user_frame(),
+            help="add it with nm.register_custom_call.",
+        )
     return rule
 
 
@@ -98,9 +106,7 @@ def _flops(outs: Tensors, xs: Tensors, **params: Any) -> int:
     return max((x.size for x in (*outs, *xs)), default=0)
 
 
-def batch_of_leading_axes(
-    xs: Tensors, mapped: Sequence[bool], size: int, *, results: Any, **params: Any
-) -> list[Tensor]:
+def batch_of_leading_axes(xs: Tensors, mapped: Sequence[bool], size: int, *, results: Any, **params: Any) -> list[Tensor]:
     """The batch rule of a target that accepts any number of leading axes."""
     params |= dict.fromkeys(_FIXED) | {name: _wider_layouts(params[name]) for name in _LAYOUTS}
     wide = [((size, *shape), dtype) for shape, dtype in results]
@@ -121,22 +127,26 @@ def layouts_of(orders: Sequence[Sequence[int]]) -> ir.Attribute:
     return ir.Attribute.parse(f"[{text}]", context())
 
 
-def call(
-    target: str, xs: Sequence[Tensor], results: Sequence[tuple[tuple[int, ...], np.dtype]], **attributes: Any
-) -> list[Tensor]:
+def call(target: str, xs: Sequence[Tensor], results: Sequence[tuple[tuple[int, ...], np.dtype]], **attributes: Any) -> list[Tensor]:
     """Emits a custom call."""
     absent = dict.fromkeys([*_LAYOUTS, *_FIXED, *_OTHERS])
     return custom_call.apply(xs, {**absent, **attributes, "call_target_name": target, "results": list(results)})
 
 
 custom_call: OpDef = general(
-    "stablehlo.custom_call", doc="A call of an external routine; its rules are found by the name of its target.",
-    sequential=True, instructions=ONE_BY_ONE, flops=_flops,
+    "stablehlo.custom_call",
+    doc="A call of an external routine; its rules are found by the name of its target.",
+    sequential=True,
+    instructions=ONE_BY_ONE,
+    flops=_flops,
     attributes={"call_target_name": String} | dict.fromkeys((*_LAYOUTS, *_FIXED, *_OTHERS), Raw),
     result=lambda *xs, results, **_: results,
     result_params=lambda op: {"results": [shape_and_dtype(r.type) for r in op.results]},
-    jvp=_jvp, batch=_batch, multi=True, sample=[],
-)  # fmt: skip
+    jvp=_jvp,
+    batch=_batch,
+    multi=True,
+    sample=[],
+)
 
 
 def _identity(name: str) -> None:

@@ -43,9 +43,7 @@ def parse(subscripts: str, shapes: Sequence[Shape], arrow: bool = False) -> tupl
         raise ShapeError(f"einsum requires letters, '...', ',' and '->', got {subscripts!r}.", where=user_frame())
     ranks = [len(shape) - len(term.replace("...", "")) for term, shape in zip(terms, shapes, strict=True)]
     if any(n < 0 if "..." in term else n for n, term in zip(ranks, terms, strict=True)):
-        raise ShapeError(
-            f"einsum requires a letter for each axis, got {subscripts!r} for {_listed(shapes)}.", where=user_frame()
-        )
+        raise ShapeError(f"einsum requires a letter for each axis, got {subscripts!r} for {_listed(shapes)}.", where=user_frame())
     dots = "".join([c for c in string.ascii_letters[::-1] if c not in text][: max(ranks, default=0)])
     labels = [term.replace("...", dots[len(dots) - n :]) for term, n in zip(terms, ranks, strict=True)]
     if separator:
@@ -69,8 +67,11 @@ def lengths_of(subscripts: str, terms: Sequence[str], shapes: Sequence[Shape], u
             if length == n or (units and n == 1):
                 continue
             if not units or length != 1:
-                raise ShapeError(f"einsum requires one size for each letter, got {length} and {n} for {c!r} in "
-                                 f"{subscripts!r} of {_listed(shapes)}.", where=user_frame())  # fmt: skip
+                raise ShapeError(
+                    f"einsum requires one size for each letter, got {length} and {n} for {c!r} in "
+                    f"{subscripts!r} of {_listed(shapes)}.",
+                    where=user_frame(),
+                )
             lengths[c] = n
     return lengths
 
@@ -136,9 +137,7 @@ def contract(a: Tensor, la: str, b: Tensor, lb: str, out: str, dtype: np.dtype |
     swap = [*batch, *free_a, *free_b] != list(out) and [*batch, *free_b, *free_a] == list(out)
     if swap:
         a, la, free_a, b, lb, free_b = b, lb, free_b, a, la, free_a
-    numbers = dims(
-        *([own.index(c) for c in labels] for labels, own in ((inner, la), (inner, lb), (batch, la), (batch, lb)))
-    )
+    numbers = dims(*([own.index(c) for c in labels] for labels, own in ((inner, la), (inner, lb), (batch, la), (batch, lb))))
     labels = "".join([*batch, *free_a, *free_b])
     if a.dtype == _BOOL:
         a, b = convert(a, dtype=_COUNT), convert(b, dtype=_COUNT)

@@ -275,12 +275,8 @@ erf_inv: OpDef = elementwise(
 
 # ---------------------------------------------------------------- rounding and sign
 _STEPS = (reals(-3, 3, avoid=[-2.5, -2, -1.5, -1, -0.5, 0, 0.5, 1, 1.5, 2, 2.5], gap=0.05),)
-floor: OpDef = elementwise(
-    "stablehlo.floor", doc="The largest integer not above x.", partials=ZERO, numpy=np.floor, sample=_STEPS
-)
-ceil: OpDef = elementwise(
-    "stablehlo.ceil", doc="The smallest integer not below x.", partials=ZERO, numpy=np.ceil, sample=_STEPS
-)
+floor: OpDef = elementwise("stablehlo.floor", doc="The largest integer not above x.", partials=ZERO, numpy=np.floor, sample=_STEPS)
+ceil: OpDef = elementwise("stablehlo.ceil", doc="The smallest integer not below x.", partials=ZERO, numpy=np.ceil, sample=_STEPS)
 round_nearest_even: OpDef = elementwise(
     "stablehlo.round_nearest_even", doc="The nearest integer, ties to even.", partials=ZERO, numpy=np.rint, sample=_STEPS,
 )  # fmt: skip

@@ -93,13 +93,21 @@ def _is_modulus(op: ir.Operation) -> bool:
 
 
 _ROOT_OPS = frozenset((*ROOTS, "stablehlo.abs"))
-_INNER = frozenset((
-    *_PRODUCTS, *_QUOTIENTS, *_SUMS, *_MOVES, "stablehlo.power", "stablehlo.negate", "stablehlo.reshape", "stablehlo.select",
-))  # fmt: skip
-_LINEAR = frozenset((
-    "stablehlo.multiply", "ad.product", *_MOVES, "stablehlo.divide", "stablehlo.negate", "stablehlo.reshape", "stablehlo.convert",
-    "stablehlo.select",
-))  # fmt: skip
+_INNER = frozenset(
+    (*_PRODUCTS, *_QUOTIENTS, *_SUMS, *_MOVES, "stablehlo.power", "stablehlo.negate", "stablehlo.reshape", "stablehlo.select")
+)
+_LINEAR = frozenset(
+    (
+        "stablehlo.multiply",
+        "ad.product",
+        *_MOVES,
+        "stablehlo.divide",
+        "stablehlo.negate",
+        "stablehlo.reshape",
+        "stablehlo.convert",
+        "stablehlo.select",
+    )
+)
 
 
 def _has_root(value: ir.Value) -> bool:

@@ -49,8 +49,10 @@ def _result(x: Tensor, fft_type: str, fft_length: Shape) -> list[Any]:
     count, half = len(fft_length), (*fft_length[:-1], fft_length[-1] // 2 + 1)
     size, result_size = half if fft_type == "IRFFT" else fft_length, half if fft_type == "RFFT" else fft_length
     if x.shape[x.ndim - count :] != tuple(size):
-        raise ShapeError(f"fft requires last axes of {tuple(size)} for {fft_type} of length {tuple(fft_length)}, got "
-                         f"shape {x.shape}.", where=user_frame())  # fmt: skip
+        raise ShapeError(
+            f"fft requires last axes of {tuple(size)} for {fft_type} of length {tuple(fft_length)}, got shape {x.shape}.",
+            where=user_frame(),
+        )
     dtype = np.result_type(x.dtype, np.complex64) if fft_type == "RFFT" else x.dtype
     dtype = x.dtype.type(0).real.dtype if fft_type == "IRFFT" else dtype
     return [((*x.shape[: x.ndim - count], *result_size), np.dtype(dtype))]
@@ -64,11 +66,17 @@ def _flops(outs: Tensors, xs: Tensors, fft_type: str, fft_length: Shape) -> int:
 
 
 fft: OpDef = structural(
-    "stablehlo.fft", pattern=patterns.last_axes,
+    "stablehlo.fft",
+    pattern=patterns.last_axes,
     doc="Discrete Fourier transform over the last axes: FFT, IFFT, RFFT or IRFFT.",
-    instructions=LONG, flops=_flops,
+    instructions=LONG,
+    flops=_flops,
     attributes={"fft_type": enum("fft_type"), "fft_length": I64Array},
-    result=_result, transpose=_transpose, batch=lambda xs, mapped, size, **params: [fft(xs[0], **params)],
-    sample=[Case(((2, 5),), {"fft_type": "RFFT", "fft_length": (5,)}, numpy=np.fft.rfft),
-            Case(((2, 3, 4),), {"fft_type": "RFFT", "fft_length": (3, 4)}, numpy=np.fft.rfft2)],
-)  # fmt: skip
+    result=_result,
+    transpose=_transpose,
+    batch=lambda xs, mapped, size, **params: [fft(xs[0], **params)],
+    sample=[
+        Case(((2, 5),), {"fft_type": "RFFT", "fft_length": (5,)}, numpy=np.fft.rfft),
+        Case(((2, 3, 4),), {"fft_type": "RFFT", "fft_length": (3, 4)}, numpy=np.fft.rfft2),
+    ],
+)

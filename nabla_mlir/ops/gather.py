@@ -24,8 +24,9 @@ Dims = dict[str, Any]
 
 def _gather_result(x: Tensor, indices: Tensor, dimension_numbers: Dims, slice_sizes: Any, **_: Any) -> list[Any]:
     dims = dimension_numbers
-    window = [n for d, n in enumerate(slice_sizes)
-              if d not in dims["collapsed_slice_dims"] and d not in dims["operand_batching_dims"]]  # fmt: skip
+    window = [
+        n for d, n in enumerate(slice_sizes) if d not in dims["collapsed_slice_dims"] and d not in dims["operand_batching_dims"]
+    ]
     batch = [n for d, n in enumerate(indices.shape) if d != dims["index_vector_dim"]]
     rank = len(window) + len(batch)
     shape, windows, batches = [], iter(window), iter(batch)
@@ -35,26 +36,33 @@ def _gather_result(x: Tensor, indices: Tensor, dimension_numbers: Dims, slice_si
 
 
 def _gather_transpose(
-    cts: Tensors, i: int, xs: Tensors, dimension_numbers: Dims, slice_sizes: tuple[int, ...],
-    indices_are_sorted: bool,
-) -> Tensor:  # fmt: skip
+    cts: Tensors, i: int, xs: Tensors, dimension_numbers: Dims, slice_sizes: tuple[int, ...], indices_are_sorted: bool
+) -> Tensor:
     x, indices = xs
-    positions = clamped_starts(indices, x.shape, dimension_numbers["start_index_map"], slice_sizes,
-                            dimension_numbers["index_vector_dim"])  # fmt: skip
+    positions = clamped_starts(
+        indices, x.shape, dimension_numbers["start_index_map"], slice_sizes, dimension_numbers["index_vector_dim"]
+    )
     return operation("scatter")(
-        full_like(x, 0), positions, cts[0], scatter_dimension_numbers=scatter_of(dimension_numbers),
-        indices_are_sorted=indices_are_sorted, unique_indices=False, body="add",
-    )  # fmt: skip
+        full_like(x, 0),
+        positions,
+        cts[0],
+        scatter_dimension_numbers=scatter_of(dimension_numbers),
+        indices_are_sorted=indices_are_sorted,
+        unique_indices=False,
+        body="add",
+    )
 
 
 def scatter_of(dims: Dims) -> Dims:
     """The dimension numbers of the scatter that writes to the positions which the gather reads."""
     return {
-        "update_window_dims": dims["offset_dims"], "inserted_window_dims": dims["collapsed_slice_dims"],
+        "update_window_dims": dims["offset_dims"],
+        "inserted_window_dims": dims["collapsed_slice_dims"],
         "input_batching_dims": dims["operand_batching_dims"],
         "scatter_indices_batching_dims": dims["start_indices_batching_dims"],
-        "scatter_dims_to_operand_dims": dims["start_index_map"], "index_vector_dim": dims["index_vector_dim"],
-    }  # fmt: skip
+        "scatter_dims_to_operand_dims": dims["start_index_map"],
+        "index_vector_dim": dims["index_vector_dim"],
+    }
 
 
 def clamped_starts(
@@ -70,9 +78,7 @@ def clamped_starts(
         limits = np.minimum(limits, np.iinfo(indices.dtype).max)
     if len(set(limits.tolist())) == 1:
         return clamp(full((), 0, indices.dtype), indices, full((), int(limits[0]), indices.dtype))
-    upper = broadcast_in_dim(
-        constant(limits.astype(indices.dtype)), shape=indices.shape, broadcast_dimensions=(vector_dim,)
-    )
+    upper = broadcast_in_dim(constant(limits.astype(indices.dtype)), shape=indices.shape, broadcast_dimensions=(vector_dim,))
     return clamp(full_like(indices, 0), indices, upper)
 
 
@@ -93,9 +99,8 @@ def per_component(numbers: np.ndarray, indices: Tensor, vector_dim: int) -> np.n
 
 
 def _gather_batch(
-    xs: Tensors, mapped: Sequence[bool], size: int, dimension_numbers: Dims, slice_sizes: tuple[int, ...],
-    indices_are_sorted: bool,
-) -> list[Tensor]:  # fmt: skip
+    xs: Tensors, mapped: Sequence[bool], size: int, dimension_numbers: Dims, slice_sizes: tuple[int, ...], indices_are_sorted: bool
+) -> list[Tensor]:
     """The batch of a gather: the mapped axis is a batching axis, a window axis of the operand, or an axis of the indices."""
     x, indices = xs
     dims = dict(dimension_numbers)
@@ -123,33 +128,66 @@ def _gather_batch(
 
 def gather_dims(**fields: Any) -> Dims:
     """Dimension numbers of a gather; omitted fields are empty."""
-    return {"offset_dims": (), "collapsed_slice_dims": (), "operand_batching_dims": (),
-            "start_indices_batching_dims": (), "start_index_map": (), "index_vector_dim": 0, **fields}  # fmt: skip
+    return {
+        "offset_dims": (),
+        "collapsed_slice_dims": (),
+        "operand_batching_dims": (),
+        "start_indices_batching_dims": (),
+        "start_index_map": (),
+        "index_vector_dim": 0,
+        **fields,
+    }
 
 
 _ROWS = gather_dims(offset_dims=(1,), collapsed_slice_dims=(0,), start_index_map=(0,), index_vector_dim=1)
-_PAIRED = gather_dims(collapsed_slice_dims=(1,), operand_batching_dims=(0,), start_indices_batching_dims=(0,),
-                      start_index_map=(1,), index_vector_dim=2)  # fmt: skip
+_PAIRED = gather_dims(
+    collapsed_slice_dims=(1,),
+    operand_batching_dims=(0,),
+    start_indices_batching_dims=(0,),
+    start_index_map=(1,),
+    index_vector_dim=2,
+)
 _WINDOW = gather_dims(offset_dims=(0, 1), start_index_map=(1, 0), index_vector_dim=0)
 
 gather: OpDef = structural(
-    "stablehlo.gather", pattern=patterns.gather,
+    "stablehlo.gather",
+    pattern=patterns.gather,
     doc="Slices of the operand at computed start indices, which are clamped so that each slice is in range.",
-    moves=True, part=True, instructions=LONG,
+    moves=True,
+    part=True,
+    instructions=LONG,
     attributes={"dimension_numbers": GatherDims, "slice_sizes": I64Array, "indices_are_sorted": Bool},
     defaults={"indices_are_sorted": False},
-    result=_gather_result, transpose=_gather_transpose, batch=_gather_batch,
+    result=_gather_result,
+    transpose=_gather_transpose,
+    batch=_gather_batch,
     sample=[
-        Case(((4, 3), (5, 1)), {"dimension_numbers": _ROWS, "slice_sizes": (1, 3)}, (None, integers(0, 3)),
-             numpy=lambda x, i: x[i[:, 0]]),
-        Case(((4, 3), (5, 1)), {"dimension_numbers": _ROWS, "slice_sizes": (1, 3)}, (None, integers(-3, 8)),
-             numpy=lambda x, i: x[np.clip(i[:, 0], 0, 3)]),
-        Case(((2, 5), (2, 3, 1)), {"dimension_numbers": _PAIRED, "slice_sizes": (1, 1)}, (None, integers(0, 4)),
-             numpy=lambda x, i: np.take_along_axis(x, i[..., 0], 1)),
-        Case(((4, 5), (2,)), {"dimension_numbers": _WINDOW, "slice_sizes": (2, 2)}, (None, integers(0, 2)),
-             numpy=lambda x, i: x[i[1] : i[1] + 2, i[0] : i[0] + 2]),
+        Case(
+            ((4, 3), (5, 1)),
+            {"dimension_numbers": _ROWS, "slice_sizes": (1, 3)},
+            (None, integers(0, 3)),
+            numpy=lambda x, i: x[i[:, 0]],
+        ),
+        Case(
+            ((4, 3), (5, 1)),
+            {"dimension_numbers": _ROWS, "slice_sizes": (1, 3)},
+            (None, integers(-3, 8)),
+            numpy=lambda x, i: x[np.clip(i[:, 0], 0, 3)],
+        ),
+        Case(
+            ((2, 5), (2, 3, 1)),
+            {"dimension_numbers": _PAIRED, "slice_sizes": (1, 1)},
+            (None, integers(0, 4)),
+            numpy=lambda x, i: np.take_along_axis(x, i[..., 0], 1),
+        ),
+        Case(
+            ((4, 5), (2,)),
+            {"dimension_numbers": _WINDOW, "slice_sizes": (2, 2)},
+            (None, integers(0, 2)),
+            numpy=lambda x, i: x[i[1] : i[1] + 2, i[0] : i[0] + 2],
+        ),
     ],
-)  # fmt: skip
+)
 
 
 def along_axis(x: Tensor, indices: Tensor, axis: int) -> Tensor:
@@ -158,9 +196,12 @@ def along_axis(x: Tensor, indices: Tensor, axis: int) -> Tensor:
         return full(indices.shape, 0, x.dtype)
     others = tuple(d for d in range(x.ndim) if d != axis)
     numbers = gather_dims(
-        collapsed_slice_dims=(axis,), operand_batching_dims=others, start_indices_batching_dims=others,
-        start_index_map=(axis,), index_vector_dim=x.ndim,
-    )  # fmt: skip
+        collapsed_slice_dims=(axis,),
+        operand_batching_dims=others,
+        start_indices_batching_dims=others,
+        start_index_map=(axis,),
+        index_vector_dim=x.ndim,
+    )
     positions = reshape(indices, shape=(*indices.shape, 1))
     return gather(x, positions, dimension_numbers=numbers, slice_sizes=(1,) * x.ndim)
 
@@ -171,10 +212,12 @@ def rows_at(x: Tensor, order: Tensor) -> Tensor:
         return full((*order.shape, x.shape[-1]), 0, x.dtype)
     axis, stack = x.ndim - 2, tuple(range(x.ndim - 2))
     numbers = gather_dims(
-        offset_dims=(x.ndim - 1,), collapsed_slice_dims=(axis,), operand_batching_dims=stack,
-        start_indices_batching_dims=stack, start_index_map=(axis,), index_vector_dim=order.ndim,
-    )  # fmt: skip
+        offset_dims=(x.ndim - 1,),
+        collapsed_slice_dims=(axis,),
+        operand_batching_dims=stack,
+        start_indices_batching_dims=stack,
+        start_index_map=(axis,),
+        index_vector_dim=order.ndim,
+    )
     sizes = (*(1,) * (x.ndim - 1), x.shape[-1])
     return gather(x, reshape(order, shape=(*order.shape, 1)), dimension_numbers=numbers, slice_sizes=sizes)
-
-

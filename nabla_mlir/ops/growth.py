@@ -6,10 +6,16 @@ from iree.compiler import ir
 
 from nabla_mlir.dialects.regions import made_by
 
-_VIEWS = frozenset((
-    "stablehlo.reshape", "stablehlo.broadcast_in_dim", "stablehlo.transpose", "stablehlo.convert", "stablehlo.abs",
-    "stablehlo.negate",
-))  # fmt: skip
+_VIEWS = frozenset(
+    (
+        "stablehlo.reshape",
+        "stablehlo.broadcast_in_dim",
+        "stablehlo.transpose",
+        "stablehlo.convert",
+        "stablehlo.abs",
+        "stablehlo.negate",
+    )
+)
 _SUMS = frozenset(("stablehlo.reduce", "stablehlo.dot_general"))
 _POWERS = frozenset(("stablehlo.power", "chlo.square"))
 _DEEP = 4  # sums of sums that are looked into

@@ -39,10 +39,17 @@ def _product_numpy(t: Any, c: Any) -> Any:
 
 
 product: OpDef = elementwise(
-    "ad.product", doc="t * c, and 0 where t is 0 even if c is infinite; t must not vary with the variables.",
-    partials=[lambda s, z, t, c: product(s, c), lambda s, z, t, c: product(t, s)], linear=(0, 1), joint=False,
-    result=lambda t, c: [(t.shape, t.dtype)], define=_product, numpy=_product_numpy, sample=(reals(), reals()), instructions=3,
-)  # fmt: skip
+    "ad.product",
+    doc="t * c, and 0 where t is 0 even if c is infinite; t must not vary with the variables.",
+    partials=[lambda s, z, t, c: product(s, c), lambda s, z, t, c: product(t, s)],
+    linear=(0, 1),
+    joint=False,
+    result=lambda t, c: [(t.shape, t.dtype)],
+    define=_product,
+    numpy=_product_numpy,
+    sample=(reals(), reals()),
+    instructions=3,
+)
 
 
 def share_of(ct: Tensor) -> tuple[Tensor, Tensor] | None:
@@ -79,12 +86,18 @@ def _quotient_numpy(a: Any, y: Any) -> Any:
 
 
 quotient: OpDef = elementwise(
-    "ad.quotient", doc="a / y, 0 where y is 0, and NaN where y is infinite: the square of a length may have overflowed. "
+    "ad.quotient",
+    doc="a / y, 0 where y is 0, and NaN where y is infinite: the square of a length may have overflowed. "
     "Its derivative by y is infinite, or NaN, at 0.",
-    partials=[lambda t, z, a, y: over(t, y), lambda t, z, a, y: -(t * (z / y))], linear=(0,), joint=False,
-    result=lambda a, y: [(y.shape, y.dtype)], define=_quotient, numpy=_quotient_numpy, sample=(reals(), reals(0.5, 2)),
+    partials=[lambda t, z, a, y: over(t, y), lambda t, z, a, y: -(t * (z / y))],
+    linear=(0,),
+    joint=False,
+    result=lambda a, y: [(y.shape, y.dtype)],
+    define=_quotient,
+    numpy=_quotient_numpy,
+    sample=(reals(), reals(0.5, 2)),
     instructions=8,
-)  # fmt: skip
+)
 
 
 def over(t: Tensor, y: Tensor) -> Tensor:
@@ -94,10 +107,7 @@ def over(t: Tensor, y: Tensor) -> Tensor:
 
 
 # ---------------------------------------------------------------- the slope of a root
-F64 = Codec(
-    lambda v: ir.FloatAttr.get(ir.F64Type.get(context()), float(v), loc=ir.Location.unknown(context())),
-    lambda a: a.value,
-)
+F64 = Codec(lambda v: ir.FloatAttr.get(ir.F64Type.get(context()), float(v), loc=ir.Location.unknown(context())), lambda a: a.value)
 
 
 def _slope(xs: Sequence[Tensor], *, degree: float) -> list[Tensor]:
@@ -114,18 +124,30 @@ def _slope_over(t: Tensor, z: Tensor, a: Tensor, p: Tensor, degree: float) -> Te
 
 
 slope: OpDef = elementwise(
-    "ad.slope", doc="a / p for p = root**(degree - 1), and not finite where root**degree is 0, infinite, or so small that it "
-    "has lost digits.", attributes={"degree": F64}, defaults={"degree": 2.0},
-    partials=[_slope_over, lambda t, z, a, p, degree: -(t * (z / p))], linear=(0,), joint=False,
-    result=lambda a, p, degree: [(p.shape, p.dtype)], define=_slope, instructions=10,
+    "ad.slope",
+    doc="a / p for p = root**(degree - 1), and not finite where root**degree is 0, infinite, or so small that it has lost digits.",
+    attributes={"degree": F64},
+    defaults={"degree": 2.0},
+    partials=[_slope_over, lambda t, z, a, p, degree: -(t * (z / p))],
+    linear=(0,),
+    joint=False,
+    result=lambda a, p, degree: [(p.shape, p.dtype)],
+    define=_slope,
+    instructions=10,
     sample=[Case(((3, 2), (3, 2)), {"degree": k}, (reals(), reals(0.5, 2)), numpy=np.divide) for k in (2.0, 3.0)],
-)  # fmt: skip
+)
 radial: OpDef = elementwise(
-    "ad.radial", doc="s * x, and 0 where x is 0 even if s is not finite: the derivative of a length. Its derivatives are x and s.",
-    partials=[lambda t, z, s, x: t * x, lambda t, z, s, x: s * t], linear=(0, 1), joint=False,
-    result=lambda s, x: [(x.shape, x.dtype)], define=lambda xs: _product([xs[1], xs[0]]),
-    numpy=lambda s, x: _product_numpy(x, s), sample=(reals(), reals()), instructions=3,
-)  # fmt: skip
+    "ad.radial",
+    doc="s * x, and 0 where x is 0 even if s is not finite: the derivative of a length. Its derivatives are x and s.",
+    partials=[lambda t, z, s, x: t * x, lambda t, z, s, x: s * t],
+    linear=(0, 1),
+    joint=False,
+    result=lambda s, x: [(x.shape, x.dtype)],
+    define=lambda xs: _product([xs[1], xs[0]]),
+    numpy=lambda s, x: _product_numpy(x, s),
+    sample=(reals(), reals()),
+    instructions=3,
+)
 
 
 # ---------------------------------------------------------------- roots
@@ -146,14 +168,22 @@ def _root_tangent(t: Tensor, y: Tensor, x: Tensor, degree: float) -> Tensor:
 
 
 root: OpDef = elementwise(
-    "ad.root", doc="The root of a degree (2 by default). Its derivative at 0 is 0 along what does not change the radicand; see "
-    "`ad.radial`.", attributes={"degree": F64}, defaults={"degree": 2.0},
-    partials=[lambda t, y, x, degree: times(t, _root_slope(y, degree))], forward=[_root_tangent],
+    "ad.root",
+    doc="The root of a degree (2 by default). Its derivative at 0 is 0 along what does not change the radicand; see `ad.radial`.",
+    attributes={"degree": F64},
+    defaults={"degree": 2.0},
+    partials=[lambda t, y, x, degree: times(t, _root_slope(y, degree))],
+    forward=[_root_tangent],
     constant_partials=[lambda t, y, x, degree: product(t, _root_slope(y, degree))],
-    result=lambda x, degree: [(x.shape, x.dtype)], define=_root, instructions=10,
-    singular=((0.0,),), sample=[Case(((3, 2),), {"degree": 2.0}, (reals(0.2, 3),), numpy=np.sqrt),
-            Case(((3, 2),), {"degree": 3.0}, (reals(0.2, 3),), numpy=np.cbrt)],
-)  # fmt: skip
+    result=lambda x, degree: [(x.shape, x.dtype)],
+    define=_root,
+    instructions=10,
+    singular=((0.0,),),
+    sample=[
+        Case(((3, 2),), {"degree": 2.0}, (reals(0.2, 3),), numpy=np.sqrt),
+        Case(((3, 2),), {"degree": 3.0}, (reals(0.2, 3),), numpy=np.cbrt),
+    ],
+)
 
 
 def _hypot(xs: Sequence[Tensor]) -> list[Tensor]:
@@ -167,13 +197,18 @@ def _hypot(xs: Sequence[Tensor]) -> list[Tensor]:
 
 
 hypot: OpDef = elementwise(
-    "ad.hypot", doc="sqrt(x * x + y * y) without overflow. Its derivatives at the origin are set to 0.",
+    "ad.hypot",
+    doc="sqrt(x * x + y * y) without overflow. Its derivatives at the origin are set to 0.",
     partials=[lambda t, r, x, y: times(t, quotient(x, r)), lambda t, r, x, y: times(t, quotient(y, r))],
     constant_partials=[lambda t, r, x, y: product(t, quotient(x, r)), lambda t, r, x, y: product(t, quotient(y, r))],
-    result=lambda x, y: [(x.shape, x.dtype)], define=_hypot, numpy=np.hypot,
-    singular=((0.0, 0.0),), sample=(reals(), reals(0.5, 2)), commutes=True,
+    result=lambda x, y: [(x.shape, x.dtype)],
+    define=_hypot,
+    numpy=np.hypot,
+    singular=((0.0, 0.0),),
+    sample=(reals(), reals(0.5, 2)),
+    commutes=True,
     instructions=20,
-)  # fmt: skip
+)
 
 
 # ---------------------------------------------------------------- derivatives of a power by its exponent
@@ -192,12 +227,18 @@ def _power_log_by_base(t: Tensor, z: Tensor, x: Tensor, y: Tensor, degree: float
 
 
 power_log: OpDef = elementwise(
-    "ad.power_log", doc="x**y * log(x)**degree, and 0 where x**y is 0: the derivative of x**y by y, of order `degree`.",
-    attributes={"degree": F64}, defaults={"degree": 1.0},
+    "ad.power_log",
+    doc="x**y * log(x)**degree, and 0 where x**y is 0: the derivative of x**y by y, of order `degree`.",
+    attributes={"degree": F64},
+    defaults={"degree": 1.0},
     partials=[_power_log_by_base, lambda t, z, x, y, degree: t * power_log(x, y, degree=degree + 1)],
-    result=lambda x, y, degree: [(x.shape, x.dtype)], define=_power_log, instructions=90,
+    result=lambda x, y, degree: [(x.shape, x.dtype)],
+    define=_power_log,
+    instructions=90,
     singular=tuple((0.0, y) for y in (0.0, 1.0, 2.0, 3.0, -1.0)),
-    sample=[Case(((3, 2), (3, 2)), {"degree": k}, (reals(0.5, 2), reals()), numpy=lambda x, y, k=k: x**y * np.log(x) ** k)
-            for k in (1.0, 2.0)],
-)  # fmt: skip
+    sample=[
+        Case(((3, 2), (3, 2)), {"degree": k}, (reals(0.5, 2), reals()), numpy=lambda x, y, k=k: x**y * np.log(x) ** k)
+        for k in (1.0, 2.0)
+    ],
+)
 RECORDS: dict[str, OpDef] = {record.name: record for record in (product, quotient, slope, radial, root, hypot, power_log)}

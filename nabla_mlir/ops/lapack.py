@@ -280,11 +280,7 @@ def _orgqr(outs: Tensors, xs: Tensors, tangents: MaybeZeros, *, target: str, **_
     m, columns, k = packed.shape[-2], packed.shape[-1], taus.shape[-1]
     if isinstance(tangents[0], Zero):
         return [ZERO]
-    q = (
-        outs[0]
-        if columns == m
-        else orthogonal(target.replace("orgqr", "geqrf").replace("ungqr", "geqrf"), packed, taus)
-    )
+    q = outs[0] if columns == m else orthogonal(target.replace("orgqr", "geqrf").replace("ungqr", "geqrf"), packed, taus)
     rotation = _skew(tril(block(tangents[0], (0, m), (0, k)), diagonal=0.0), m)
     if not isinstance(tangents[1], Zero):
         rotation = rotation + padded(on_diagonal(in_rows(tangents[1], k)), m, m)

@@ -36,8 +36,13 @@ def _gesvd(target: str, xs: Sequence[Tensor], config: Any) -> list[Tensor]:
     k = min(m, n)
     rows, columns = {"A": (m, n), "S": (k, k), "N": (m, n)}[mode]
     singular = np.dtype(a.dtype.type(0).real.dtype)
-    shapes = [(a.shape, a.dtype), ((*stack, k), singular), ((*stack, m, rows), a.dtype), ((*stack, columns, n), a.dtype),
-              (tuple(stack), np.dtype(np.int32))]  # fmt: skip
+    shapes = [
+        (a.shape, a.dtype),
+        ((*stack, k), singular),
+        ((*stack, m, rows), a.dtype),
+        ((*stack, columns, n), a.dtype),
+        (tuple(stack), np.dtype(np.int32)),
+    ]
     return routine(target.replace("gesvd", "gesdd"), [a], shapes, mode=mode)
 
 

@@ -109,9 +109,8 @@ _TRANSPOSED = {"NO_TRANSPOSE": "TRANSPOSE", "TRANSPOSE": "NO_TRANSPOSE"}
 
 
 def _solve_jvp(
-    outs: Tensors, xs: Tensors, tangents: MaybeZeros, *, left_side: bool, lower: bool,
-    unit_diagonal: bool, transpose_a: str,
-) -> list[MaybeZero]:  # fmt: skip
+    outs: Tensors, xs: Tensors, tangents: MaybeZeros, *, left_side: bool, lower: bool, unit_diagonal: bool, transpose_a: str
+) -> list[MaybeZero]:
     """The forward rule: op(A) X = B gives op(A) X' = B' - op(A') X, one more solve. Only the triangle of A' that is read counts."""
     a, (da, db), x = xs[0], tangents, outs[0]
     params: dict[str, Any] = {"left_side": left_side, "lower": lower, "unit_diagonal": unit_diagonal}
@@ -171,12 +170,17 @@ def _solve_sample(shapes: Any, left_side: bool, lower: bool, unit_diagonal: bool
 
 
 triangular_solve: OpDef = general(
-    "stablehlo.triangular_solve", pattern=products.triangular_solve,
+    "stablehlo.triangular_solve",
+    pattern=products.triangular_solve,
     doc="The solution X of op(a) X = b or X op(a) = b for a triangular matrix a.",
-    sequential=True, flops=lambda outs, xs, **_: xs[0].shape[-1] * outs[0].size,
+    sequential=True,
+    flops=lambda outs, xs, **_: xs[0].shape[-1] * outs[0].size,
     attributes={"left_side": Bool, "lower": Bool, "unit_diagonal": Bool, "transpose_a": enum("transpose")},
     result=lambda a, b, **_: [(b.shape, b.dtype)],
-    jvp=_solve_jvp, linear=(1,), transpose=_solve_transpose, batch=_solve_batch,
+    jvp=_solve_jvp,
+    linear=(1,),
+    transpose=_solve_transpose,
+    batch=_solve_batch,
     sample=[
         _solve_sample(((3, 3), (3, 2)), True, True, False, "NO_TRANSPOSE"),
         _solve_sample(((3, 3), (2, 3)), False, True, False, "TRANSPOSE"),
@@ -184,7 +188,7 @@ triangular_solve: OpDef = general(
         _solve_sample(((3, 3), (2, 3)), False, False, True, "NO_TRANSPOSE"),
         _solve_sample(((3, 3), (3, 1)), True, False, True, "TRANSPOSE"),
     ],
-)  # fmt: skip
+)
 
 
 # ---------------------------------------------------------------- cholesky
@@ -230,11 +234,18 @@ def _cholesky_numpy(lower: bool) -> Any:
 
 
 cholesky: OpDef = general(
-    "stablehlo.cholesky", pattern=operands.trailing(2),
+    "stablehlo.cholesky",
+    pattern=operands.trailing(2),
     doc="The triangular factor of a positive definite matrix; one triangle is read.",
-    sequential=True, flops=lambda outs, xs, **_: xs[0].shape[-1] * xs[0].size // 3,
-    attributes={"lower": Bool}, result=lambda x, lower: [(x.shape, x.dtype)],
-    defaults={"lower": False}, jvp=_cholesky_jvp, batch=lambda xs, mapped, size, lower: [cholesky(xs[0], lower=lower)],
-    sample=[Case((shape,), {"lower": lower}, (Definite(0, 0),), numpy=_cholesky_numpy(lower))
-            for shape, lower in (((3, 3), True), ((2, 3, 3), False))],
-)  # fmt: skip
+    sequential=True,
+    flops=lambda outs, xs, **_: xs[0].shape[-1] * xs[0].size // 3,
+    attributes={"lower": Bool},
+    result=lambda x, lower: [(x.shape, x.dtype)],
+    defaults={"lower": False},
+    jvp=_cholesky_jvp,
+    batch=lambda xs, mapped, size, lower: [cholesky(xs[0], lower=lower)],
+    sample=[
+        Case((shape,), {"lower": lower}, (Definite(0, 0),), numpy=_cholesky_numpy(lower))
+        for shape, lower in (((3, 3), True), ((2, 3, 3), False))
+    ],
+)

@@ -56,9 +56,8 @@ def _ones(x: np.ndarray) -> np.ndarray:
 
 popcnt: OpDef = _flat("stablehlo.popcnt", "The number of one bits.", _ones, (integers(),))
 count_leading_zeros: OpDef = _flat(
-    "stablehlo.count_leading_zeros", "The number of leading zero bits.",
-    lambda x: _leading_zeros(np.asarray(x)), (integers(),),
-)  # fmt: skip
+    "stablehlo.count_leading_zeros", "The number of leading zero bits.", lambda x: _leading_zeros(np.asarray(x)), (integers(),)
+)
 
 
 def _leading_zeros(x: np.ndarray) -> np.ndarray:
@@ -67,16 +66,25 @@ def _leading_zeros(x: np.ndarray) -> np.ndarray:
 
 
 COMPARISONS: dict[str, np.ufunc] = {
-    "EQ": np.equal, "NE": np.not_equal, "LT": np.less, "LE": np.less_equal, "GT": np.greater, "GE": np.greater_equal
-}  # fmt: skip
+    "EQ": np.equal,
+    "NE": np.not_equal,
+    "LT": np.less,
+    "LE": np.less_equal,
+    "GT": np.greater,
+    "GE": np.greater_equal,
+}
 
 compare: OpDef = elementwise(
-    "stablehlo.compare", doc="x < y, x == y, ... as truth values.", partials=ZERO,
+    "stablehlo.compare",
+    doc="x < y, x == y, ... as truth values.",
+    partials=ZERO,
     attributes={"comparison_direction": enum("comparison_direction"), "compare_type": enum("comparison_type")},
     defaults={"compare_type": None},
-    sample=[Case(((3, 2), (3, 2)), {"comparison_direction": d, "compare_type": None}, (integers(), integers()), numpy=f)
-            for d, f in COMPARISONS.items()],
-)  # fmt: skip
+    sample=[
+        Case(((3, 2), (3, 2)), {"comparison_direction": d, "compare_type": None}, (integers(), integers()), numpy=f)
+        for d, f in COMPARISONS.items()
+    ],
+)
 
 # ---------------------------------------------------------------- selection
 
@@ -101,13 +109,20 @@ def _select_batch(xs: Tensors, mapped: Sequence[bool], size: int) -> list[Tensor
 
 
 select: OpDef = structural(
-    "stablehlo.select", pattern=patterns.choice,
-    doc="x where pred is True, else y; a scalar pred selects one of them as a whole.", linear=(1, 2),
-    transpose=_select_transpose, batch=_select_batch,
-    sample=[Case(((3, 2), (3, 2), (3, 2)), domains=(booleans(),), numpy=np.where),
-            Case(((), (3, 2), (3, 2)), domains=(booleans(),), numpy=np.where),
-            Case(((), (), ()), domains=(booleans(),), numpy=np.where)], elementwise=True, moves=True,
-)  # fmt: skip
+    "stablehlo.select",
+    pattern=patterns.choice,
+    doc="x where pred is True, else y; a scalar pred selects one of them as a whole.",
+    linear=(1, 2),
+    transpose=_select_transpose,
+    batch=_select_batch,
+    sample=[
+        Case(((3, 2), (3, 2), (3, 2)), domains=(booleans(),), numpy=np.where),
+        Case(((), (3, 2), (3, 2)), domains=(booleans(),), numpy=np.where),
+        Case(((), (), ()), domains=(booleans(),), numpy=np.where),
+    ],
+    elementwise=True,
+    moves=True,
+)
 
 # ---------------------------------------------------------------- clamping
 
@@ -120,9 +135,7 @@ def _clamp_jvp(outs: Tensors, xs: Tensors, tangents: MaybeZeros) -> list[MaybeZe
     below = compare(x, spread_low, comparison_direction="LT")
     total: MaybeZero = ZERO
     if not isinstance(t, Zero):
-        inside = logical_and(
-            compare(x, spread_low, comparison_direction="GT"), compare(x, spread_high, comparison_direction="LT")
-        )
+        inside = logical_and(compare(x, spread_low, comparison_direction="GT"), compare(x, spread_high, comparison_direction="LT"))
         total = where_zero(inside, t)
     if not isinstance(t_low, Zero):  # if low > high, the result is high
         below = logical_and(below, compare(spread_low, spread_high, comparison_direction="LT"))
@@ -162,10 +175,15 @@ def _clip(low: Any, x: Any, high: Any) -> Any:
 
 
 clamp: OpDef = general(
-    "stablehlo.clamp", doc="min(max(x, low), high); scalar bounds hold for every element. Zero derivative at a bound.",
-    jvp=_clamp_jvp, batch=_clamp_batch,
+    "stablehlo.clamp",
+    doc="min(max(x, low), high); scalar bounds hold for every element. Zero derivative at a bound.",
+    jvp=_clamp_jvp,
+    batch=_clamp_batch,
     result=lambda low, x, high: [(x.shape, x.dtype)],
-    sample=[Case(((), (4, 2), ()), domains=(reals(-1, -0.5), None, reals(0.5, 1)), numpy=_clip),
-            Case(((4,), (4,), (4,)), domains=(reals(-1, -0.5), None, reals(0.5, 1)), numpy=_clip)],
-    elementwise=True, instructions=3,
-)  # fmt: skip
+    sample=[
+        Case(((), (4, 2), ()), domains=(reals(-1, -0.5), None, reals(0.5, 1)), numpy=_clip),
+        Case(((4,), (4,), (4,)), domains=(reals(-1, -0.5), None, reals(0.5, 1)), numpy=_clip),
+    ],
+    elementwise=True,
+    instructions=3,
+)

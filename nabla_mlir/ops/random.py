@@ -58,11 +58,15 @@ def _rng_result(a: Tensor, b: Tensor, shape: Tensor, **_: Any) -> list[Any]:
 
 
 rng: OpDef = general(
-    "stablehlo.rng", doc="Random numbers between bounds, or with a mean and a deviation; derivatives fix the draw.",
-    attributes={"rng_distribution": enum("rng_distribution")}, result=_rng_result, jvp=_rng_jvp, batch=_rng_batch,
+    "stablehlo.rng",
+    doc="Random numbers between bounds, or with a mean and a deviation; derivatives fix the draw.",
+    attributes={"rng_distribution": enum("rng_distribution")},
+    result=_rng_result,
+    jvp=_rng_jvp,
+    batch=_rng_batch,
     sample=[],  # random: the tests check properties of every draw
     pure=False,
-)  # fmt: skip
+)
 
 
 def _bits_result(state: Tensor, *, shape: Shape, dtype: np.dtype, rng_algorithm: str) -> list[Any]:
@@ -90,8 +94,13 @@ def _bits_batch(xs: Tensors, mapped: Sequence[bool], size: int, **params: Any) -
 
 
 rng_bit_generator: OpDef = nondifferentiable(
-    "stablehlo.rng_bit_generator", doc="Random bits and the next state of the generator.", multi=True,
-    attributes={"rng_algorithm": enum("rng_algorithm")}, result=_bits_result,
+    "stablehlo.rng_bit_generator",
+    doc="Random bits and the next state of the generator.",
+    multi=True,
+    attributes={"rng_algorithm": enum("rng_algorithm")},
+    result=_bits_result,
     result_params=lambda op: dict(zip(("shape", "dtype"), shape_and_dtype(op.results[1].type), strict=True)),
-    batch=_bits_batch, sample=[], instructions=LONG,
-)  # fmt: skip
+    batch=_bits_batch,
+    sample=[],
+    instructions=LONG,
+)

@@ -27,9 +27,14 @@ from nabla_mlir.table.tensor import Tensor, full
 
 # The combiners that have a name. Every other body is a parameter of class Region.
 COMBINERS = {
-    "add": "stablehlo.add", "mul": "stablehlo.multiply", "max": "stablehlo.maximum", "min": "stablehlo.minimum",
-    "and": "stablehlo.and", "or": "stablehlo.or", "xor": "stablehlo.xor",
-}  # fmt: skip
+    "add": "stablehlo.add",
+    "mul": "stablehlo.multiply",
+    "max": "stablehlo.maximum",
+    "min": "stablehlo.minimum",
+    "and": "stablehlo.and",
+    "or": "stablehlo.or",
+    "xor": "stablehlo.xor",
+}
 _NAMES = {v: k for k, v in COMBINERS.items()}
 
 
@@ -44,8 +49,7 @@ def identity_of(combiner: str, dtype: np.dtype) -> Any:
     if dtype.kind == "b":
         return combiner == "min"
     if dtype.kind == "c":
-        raise DtypeError(f"{COMBINERS[combiner]} requires real numbers to have a neutral element, got {dtype}.",
-                         where=user_frame())  # fmt: skip
+        raise DtypeError(f"{COMBINERS[combiner]} requires real numbers to have a neutral element, got {dtype}.", where=user_frame())
     if is_float(dtype) and not np.isnan(np.asarray(np.inf, dtype)):
         return -np.inf if combiner == "max" else np.inf
     if is_float(dtype):  # some 8-bit formats have no infinities
@@ -84,13 +88,13 @@ def read_combiner(region: ir.Region) -> str | None:
 
 def _result(*operands: Tensor, dimensions: Sequence[int], body: Any) -> list[Any]:
     inputs = operands[: len(operands) // 2]
-    return [(tuple(n for d, n in enumerate(x.shape) if d not in set(dimensions)), i.dtype)
-            for x, i in zip(inputs, operands[len(inputs) :], strict=True)]  # fmt: skip
+    return [
+        (tuple(n for d, n in enumerate(x.shape) if d not in set(dimensions)), i.dtype)
+        for x, i in zip(inputs, operands[len(inputs) :], strict=True)
+    ]
 
 
-def _jvp(
-    outs: Tensors, xs: Tensors, tangents: MaybeZeros, dimensions: tuple[int, ...], body: Any
-) -> Sequence[MaybeZero]:
+def _jvp(outs: Tensors, xs: Tensors, tangents: MaybeZeros, dimensions: tuple[int, ...], body: Any) -> Sequence[MaybeZero]:
     """The forward rule: sums and extrema have their own formulas, other bodies are differentiated through a balanced tree."""
     count = len(xs) // 2
     if all(isinstance(t, Zero) for t in tangents):
@@ -191,9 +195,7 @@ def _batch(xs: Tensors, mapped: Sequence[bool], size: int, dimensions: tuple[int
     return list(reduce.apply([*inputs, *inits], {"dimensions": shifted(dimensions), "body": body}))
 
 
-def _batch_mapped_init(
-    xs: Tensors, mapped: Sequence[bool], size: int, dimensions: tuple[int, ...], body: Any
-) -> list[Tensor]:
+def _batch_mapped_init(xs: Tensors, mapped: Sequence[bool], size: int, dimensions: tuple[int, ...], body: Any) -> list[Tensor]:
     """The batch for one initial value per entry: it is combined after the reduction. The specification allows init at any
     position.
     """
@@ -208,29 +210,36 @@ def _batch_mapped_init(
 
 
 reduce: OpDef = general(
-    "stablehlo.reduce", pattern=patterns.reduce,
-    doc="The elements along `dimensions` combined into one, starting from init.", reduces=True,
-    attributes={"dimensions": I64Array}, regions=("body",), emit_region=emit_combiner, read_region=read_combiner,
-    decomposition=tree, result=_result, jvp=_jvp, transpose=_transpose, batch=_batch,
+    "stablehlo.reduce",
+    pattern=patterns.reduce,
+    doc="The elements along `dimensions` combined into one, starting from init.",
+    reduces=True,
+    attributes={"dimensions": I64Array},
+    regions=("body",),
+    emit_region=emit_combiner,
+    read_region=read_combiner,
+    decomposition=tree,
+    result=_result,
+    jvp=_jvp,
+    transpose=_transpose,
+    batch=_batch,
     linear=lambda xs, dimensions, body: (0, 1) if body == "add" and len(xs) == 2 else (),
     sample=[
-        Case(((2, 3, 4), ()), {"dimensions": (1,), "body": "add"}, values=(None, np.array(0.0)),
-             numpy=lambda x, i: x.sum(1)),
+        Case(((2, 3, 4), ()), {"dimensions": (1,), "body": "add"}, values=(None, np.array(0.0)), numpy=lambda x, i: x.sum(1)),
         Case(((2, 3, 4), ()), {"dimensions": (0, 2), "body": "add"}, numpy=lambda x, i: x.sum((0, 2)) + i),
         Case(((2, 3), ()), {"dimensions": (1,), "body": "mul"}, numpy=lambda x, i: x.prod(1) * i),
-        Case(((2, 5), ()), {"dimensions": (0,), "body": "mul"}, values=(None, np.array(1.0)),
-             numpy=lambda x, i: x.prod(0)),
-        Case(((2, 3), ()), {"dimensions": (1,), "body": "max"}, values=(None, np.array(-np.inf)),
-             numpy=lambda x, i: x.max(1)),
-        Case(((2, 3), ()), {"dimensions": (0, 1), "body": "min"}, values=(None, np.array(np.inf)),
-             numpy=lambda x, i: x.min()),
-        Case(((2, 3), ()), {"dimensions": (1,), "body": "and"}, (booleans(),), (None, np.array(True)),
-             numpy=lambda x, i: x.all(1)),
-        Case(((2, 3), ()), {"dimensions": (1,), "body": "or"}, (booleans(),), (None, np.array(False)),
-             numpy=lambda x, i: x.any(1)),
-        Case(((2, 3), ()), {"dimensions": (1,), "body": "xor"}, (integers(),), (None, np.array(0, np.int32)),
-             numpy=lambda x, i: np.bitwise_xor.reduce(x, 1)),
-        Case(((0, 3), ()), {"dimensions": (0,), "body": "add"}, values=(None, np.array(0.0)),
-             numpy=lambda x, i: x.sum(0)),
+        Case(((2, 5), ()), {"dimensions": (0,), "body": "mul"}, values=(None, np.array(1.0)), numpy=lambda x, i: x.prod(0)),
+        Case(((2, 3), ()), {"dimensions": (1,), "body": "max"}, values=(None, np.array(-np.inf)), numpy=lambda x, i: x.max(1)),
+        Case(((2, 3), ()), {"dimensions": (0, 1), "body": "min"}, values=(None, np.array(np.inf)), numpy=lambda x, i: x.min()),
+        Case(((2, 3), ()), {"dimensions": (1,), "body": "and"}, (booleans(),), (None, np.array(True)), numpy=lambda x, i: x.all(1)),
+        Case(((2, 3), ()), {"dimensions": (1,), "body": "or"}, (booleans(),), (None, np.array(False)), numpy=lambda x, i: x.any(1)),
+        Case(
+            ((2, 3), ()),
+            {"dimensions": (1,), "body": "xor"},
+            (integers(),),
+            (None, np.array(0, np.int32)),
+            numpy=lambda x, i: np.bitwise_xor.reduce(x, 1),
+        ),
+        Case(((0, 3), ()), {"dimensions": (0,), "body": "add"}, values=(None, np.array(0.0)), numpy=lambda x, i: x.sum(0)),
     ],
-)  # fmt: skip
+)

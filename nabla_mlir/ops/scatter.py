@@ -37,9 +37,15 @@ from nabla_mlir.table.traits import ONE_BY_ONE
 
 def scatter_dims(**fields: Any) -> Dims:
     """Dimension numbers of a scatter; omitted fields are empty."""
-    return {"update_window_dims": (), "inserted_window_dims": (), "input_batching_dims": (),
-            "scatter_indices_batching_dims": (), "scatter_dims_to_operand_dims": (), "index_vector_dim": 0,
-            **fields}  # fmt: skip
+    return {
+        "update_window_dims": (),
+        "inserted_window_dims": (),
+        "input_batching_dims": (),
+        "scatter_indices_batching_dims": (),
+        "scatter_dims_to_operand_dims": (),
+        "index_vector_dim": 0,
+        **fields,
+    }
 
 
 def _scatter_result(x: Tensor, *rest: Tensor, **_: Any) -> list[Any]:
@@ -113,12 +119,14 @@ def _one_by_one(step: Any, operands: Any, indices: Tensor, updates: Any, dims: D
     updates = [reshape(u, shape=(count, *u.shape[len(batch_dims) :])) for u in updates]
     params = {
         "scatter_dimension_numbers": scatter_dims(
-            update_window_dims=tuple(range(1, len(windows) + 1)), index_vector_dim=1,
+            update_window_dims=tuple(range(1, len(windows) + 1)),
+            index_vector_dim=1,
             inserted_window_dims=tuple(sorted((*dims["inserted_window_dims"], *dims["input_batching_dims"]))),
             scatter_dims_to_operand_dims=(*dims["scatter_dims_to_operand_dims"], *dims["input_batching_dims"]),
         ),
-        "indices_are_sorted": True, "unique_indices": True,
-    }  # fmt: skip
+        "indices_are_sorted": True,
+        "unique_indices": True,
+    }
 
     def row(x: Tensor, i: Tensor) -> Tensor:
         starts = [i, *(full((), 0, i.dtype) for _ in x.shape[1:])]
@@ -135,8 +143,9 @@ def _read_back(x: Tensor, indices: Tensor, updates: Tensor, params: Any) -> Tens
     """For each update, the element of `x` at the index to which the update was written."""
     dims = params["scatter_dimension_numbers"]
     sizes = _window_sizes(x, updates, dims)
-    return gather(x, indices, dimension_numbers=patterns.gather_of(dims), slice_sizes=sizes,
-                  indices_are_sorted=params["indices_are_sorted"])  # fmt: skip
+    return gather(
+        x, indices, dimension_numbers=patterns.gather_of(dims), slice_sizes=sizes, indices_are_sorted=params["indices_are_sorted"]
+    )
 
 
 def _window_sizes(x: Tensor, updates: Tensor, dims: Dims) -> tuple[int, ...]:
@@ -153,24 +162,19 @@ def _winners(x: Tensor, indices: Tensor, updates: Tensor, params: Any) -> Tensor
     return compare(own, _read_back(standing, indices, updates, params), comparison_direction="EQ")
 
 
-def _extremum_tangent(
-    y: Tensor, xs: Sequence[Tensor], t: MaybeZero, t_updates: MaybeZero, params: Params
-) -> Tensor:
+def _extremum_tangent(y: Tensor, xs: Sequence[Tensor], t: MaybeZero, t_updates: MaybeZero, params: Params) -> Tensor:
     """The mean of the tangents of all elements and updates that attain the extremum at an index."""
     x, indices, updates = xs
     mine = compare(x, y, comparison_direction="EQ")
     theirs = compare(updates, _read_back(y, indices, updates, params), comparison_direction="EQ")
     count = scatter(convert(mine, dtype=x.dtype), indices, convert(theirs, dtype=x.dtype), body="add", **params)
     total = scatter(
-        where_zero(mine, materialize(t, x)), indices, where_zero(theirs, materialize(t_updates, updates)),
-        body="add", **params,
-    )  # fmt: skip
+        where_zero(mine, materialize(t, x)), indices, where_zero(theirs, materialize(t_updates, updates)), body="add", **params
+    )
     return total / count
 
 
-def _product_tangent(
-    y: Tensor, xs: Sequence[Tensor], t: MaybeZero, t_updates: MaybeZero, params: Params
-) -> MaybeZero:
+def _product_tangent(y: Tensor, xs: Sequence[Tensor], t: MaybeZero, t_updates: MaybeZero, params: Params) -> MaybeZero:
     """The tangent of x * prod(u): each factor's tangent times the product of the other factors.
 
     That product is computed without division, so it is exact if factors are zero.
@@ -252,8 +256,7 @@ def _inside(x: Tensor, indices: Tensor, updates: Tensor, params: Any) -> Tensor:
     else:
         upper = full_like(indices, int(limits[0]))
     fits = logical_and(
-        compare(indices, full_like(indices, 0), comparison_direction="GE"),
-        compare(indices, upper, comparison_direction="LE"),
+        compare(indices, full_like(indices, 0), comparison_direction="GE"), compare(indices, upper, comparison_direction="LE")
     )
     if vector_dim < indices.ndim:
         fits = reduce(fits, full((), True, np.dtype(bool)), dimensions=(vector_dim,), body="and")
@@ -295,21 +298,26 @@ def _scatter_numpy(ufunc: Any) -> Any:
     return run
 
 
-_ROWS = scatter_dims(
-    update_window_dims=(1,), inserted_window_dims=(0,), scatter_dims_to_operand_dims=(0,), index_vector_dim=1
-)
+_ROWS = scatter_dims(update_window_dims=(1,), inserted_window_dims=(0,), scatter_dims_to_operand_dims=(0,), index_vector_dim=1)
 _SCATTER = {"scatter_dimension_numbers": _ROWS, "indices_are_sorted": False, "unique_indices": False}
 _SHAPES = ((4, 3), (5, 1), (5, 3))
 scatter: OpDef = general(
     "stablehlo.scatter",
     pattern=patterns.scatter,
     doc="The operand with updates combined in at computed indices; updates out of range are dropped, and the last of several wins.",
-    instructions=ONE_BY_ONE, updates=lambda op: range((len(op.operands) - 1) // 2),
+    instructions=ONE_BY_ONE,
+    updates=lambda op: range((len(op.operands) - 1) // 2),
     attributes={"scatter_dimension_numbers": ScatterDims, "indices_are_sorted": Bool, "unique_indices": Bool},
     defaults={"indices_are_sorted": False, "unique_indices": False},
-    regions=("body",), emit_region=emit_combiner, read_region=read_combiner, result=_scatter_result,
+    regions=("body",),
+    emit_region=emit_combiner,
+    read_region=read_combiner,
+    result=_scatter_result,
     decomposition=_applied,
-    jvp=_scatter_jvp, linear=_scatter_linear, transpose=_scatter_transpose, batch=_scatter_batch,
+    jvp=_scatter_jvp,
+    linear=_scatter_linear,
+    transpose=_scatter_transpose,
+    batch=_scatter_batch,
     sample=[
         Case(_SHAPES, {**_SCATTER, "body": "add"}, (None, integers(0, 3)), numpy=_scatter_numpy(np.add)),
         Case(_SHAPES, {**_SCATTER, "body": "add"}, (None, integers(-2, 6)), numpy=_scatter_numpy(np.add)),
@@ -318,4 +326,4 @@ scatter: OpDef = general(
         Case(_SHAPES, {**_SCATTER, "body": "min"}, (None, integers(0, 3)), numpy=_scatter_numpy(np.minimum)),
         Case(_SHAPES, {**_SCATTER, "body": "mul"}, (None, integers(0, 3)), numpy=_scatter_numpy(np.multiply)),
     ],
-)  # fmt: skip
+)

@@ -61,9 +61,7 @@ def _read_body(region: ir.Region) -> str | None:
     return None if params["compare_type"] == "TOTALORDER" else params["comparison_direction"]
 
 
-def _chosen(
-    x: Tensor, payload: Tensor, *, select: Any, window_dimensions: Shape, window_strides: Shape, padding: Any
-) -> Tensor:
+def _chosen(x: Tensor, payload: Tensor, *, select: Any, window_dimensions: Shape, window_strides: Shape, padding: Any) -> Tensor:
     """For each window, the payload at the selected element; padding is never selected."""
     ones = (1,) * x.ndim
     zero = lambda v: full((), 0, v.dtype)  # noqa: E731
@@ -113,8 +111,7 @@ def _batch(xs: Tensors, mapped: Sequence[bool], size: int, **params: Any) -> lis
     if not mapped[2]:
         return [select_and_scatter(x, source, init, **shifted)]
     if not isinstance(scatter, str):
-        raise RuleMissingError("vmap of select_and_scatter requires a named scatter for an init per entry.",
-                               where=user_frame())  # fmt: skip
+        raise RuleMissingError("vmap of select_and_scatter requires a named scatter for an init per entry.", where=user_frame())
     out = select_and_scatter(x, source, full((), identity_of(scatter, init.dtype), init.dtype), **shifted)
     start = REGISTRY["stablehlo.broadcast_in_dim"](init, shape=out.shape, broadcast_dimensions=(0,))
     return combine(scatter, [start], [out])
@@ -136,8 +133,7 @@ def _numpy(**params: Any) -> Any:
 
 def _sample(shape: Shape, source: Shape, **changes: Any) -> Case:
     params = {k: v for k, v in window_params(len(shape), **changes).items() if "dilations" not in k}
-    return Case((shape, source, ()), {**params, "select": "GE", "scatter": "add"}, (reals(),),
-                numpy=_numpy(**params))  # fmt: skip
+    return Case((shape, source, ()), {**params, "select": "GE", "scatter": "add"}, (reals(),), numpy=_numpy(**params))
 
 
 select_and_scatter: OpDef = general(
@@ -146,13 +142,19 @@ select_and_scatter: OpDef = general(
     doc="Each element of source is combined into the element of its window of the operand that `select` prefers.",
     instructions=ONE_BY_ONE,
     attributes={"window_dimensions": I64Array, "window_strides": I64Array, "padding": Padding},
-    regions=("select", "scatter"), comparators=("select",), emit_region=_emit_body, read_region=_read_body,
+    regions=("select", "scatter"),
+    comparators=("select",),
+    emit_region=_emit_body,
+    read_region=_read_body,
     result=lambda x, source, init, **_: [(x.shape, x.dtype)],
     result_params=lambda op: {k: v for k, v in geometry_of(op).items() if "dilations" not in k},
-    jvp=_jvp, linear=_linear, transpose=_transpose, batch=_batch,
+    jvp=_jvp,
+    linear=_linear,
+    transpose=_transpose,
+    batch=_batch,
     sample=[
         _sample((4, 6), (2, 3), window_dimensions=(2, 2), window_strides=(2, 2)),
         _sample((5, 5), (3, 2), window_dimensions=(3, 3), window_strides=(2, 2), padding=((1, 1), (0, 0))),
         _sample((7,), (7,), window_dimensions=(3,), padding=((1, 1),)),
     ],
-)  # fmt: skip
+)

@@ -92,9 +92,7 @@ broadcast_in_dim: OpDef = structural(
 )  # fmt: skip
 
 
-def _slice_transpose(
-    cts: Tensors, i: int, xs: Tensors, start_indices: Shape, limit_indices: Shape, strides: Shape
-) -> Tensor:
+def _slice_transpose(cts: Tensors, i: int, xs: Tensors, start_indices: Shape, limit_indices: Shape, strides: Shape) -> Tensor:
     ct, x = cts[0], xs[0]
     extents = [s + (n - 1) * k + 1 if n else s for s, n, k in zip(start_indices, ct.shape, strides, strict=True)]
     return pad(

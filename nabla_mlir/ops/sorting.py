@@ -73,9 +73,12 @@ def _sort_with_order(xs: Sequence[Tensor], dimension: int, is_stable: bool, comp
     if isinstance(comparator, Region):
         operands = [*xs, position]
         op = stablehlo.emit(
-            "stablehlo.sort", [o.value for o in operands], results=[o.value.type for o in operands], regions=1,
+            "stablehlo.sort",
+            [o.value for o in operands],
+            results=[o.value.type for o in operands],
+            regions=1,
             attributes={k: sort.attributes[k].encode(v) for k, v in params.items()},  # type: ignore[arg-type]
-        )  # fmt: skip
+        )
         _with_payload(comparator, tensor_type((), position.dtype))(op.regions[0], None, None)
         return [Tensor(r) for r in op.results]
     return sort.apply([*xs, position], {**params, "comparator": comparator})
@@ -93,13 +96,24 @@ def _sort_batch(xs: Tensors, mapped: Sequence[bool], size: int, dimension: int, 
 
 
 sort: OpDef = general(
-    "stablehlo.sort", pattern=patterns.along("dimension"),
+    "stablehlo.sort",
+    pattern=patterns.along("dimension"),
     doc="The operands reordered together along `dimension` by a comparator.",
-    instructions=ONE_BY_ONE, updates=lambda op: range(len(op.operands)),
-    attributes={"dimension": I64, "is_stable": Bool}, defaults={"dimension": -1, "is_stable": False},
-    regions=("comparator",), comparators=("comparator",), emit_region=emit_comparator, read_region=read_comparator,
-    result=lambda *xs, **_: [(x.shape, x.dtype) for x in xs], multi=True,
-    augmented=_sort_with_order, jvp=_sort_jvp, batch=_sort_batch,
-    sample=[Case(((2, 5),), {"dimension": 1, "is_stable": True, "comparator": "LT"}, numpy=lambda x: np.sort(x, 1)),
-            Case(((4, 2),), {"dimension": 0, "is_stable": True, "comparator": "GT"}, numpy=lambda x: -np.sort(-x, 0))],
-)  # fmt: skip
+    instructions=ONE_BY_ONE,
+    updates=lambda op: range(len(op.operands)),
+    attributes={"dimension": I64, "is_stable": Bool},
+    defaults={"dimension": -1, "is_stable": False},
+    regions=("comparator",),
+    comparators=("comparator",),
+    emit_region=emit_comparator,
+    read_region=read_comparator,
+    result=lambda *xs, **_: [(x.shape, x.dtype) for x in xs],
+    multi=True,
+    augmented=_sort_with_order,
+    jvp=_sort_jvp,
+    batch=_sort_batch,
+    sample=[
+        Case(((2, 5),), {"dimension": 1, "is_stable": True, "comparator": "LT"}, numpy=lambda x: np.sort(x, 1)),
+        Case(((4, 2),), {"dimension": 0, "is_stable": True, "comparator": "GT"}, numpy=lambda x: -np.sort(-x, 0)),
+    ],
+)

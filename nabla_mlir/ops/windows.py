@@ -16,14 +16,7 @@ from iree.compiler import ir
 
 from nabla_mlir.dialects.stablehlo import I64Array, Padding
 from nabla_mlir.ops.logic import compare, select
-from nabla_mlir.ops.reduction import (
-    apply_body,
-    combine,
-    emit_combiner,
-    expand_scalar,
-    identity_of,
-    read_combiner,
-)
+from nabla_mlir.ops.reduction import apply_body, combine, emit_combiner, expand_scalar, identity_of, read_combiner
 from nabla_mlir.ops.shape import pad, reshape, sliced
 from nabla_mlir.sparsity import windows as patterns
 from nabla_mlir.table.batching import all_prefixed, batch_by_decomposition
@@ -67,8 +60,7 @@ def padded(x: Tensor, value: Tensor, base_dilations: Shape, padding: Sequence[tu
     if not any(low or high for low, high in padding) and all(d == 1 for d in base_dilations):
         return x
     low, high = zip(*padding, strict=True)
-    return pad(x, value, edge_padding_low=low, edge_padding_high=high,
-               interior_padding=tuple(d - 1 for d in base_dilations))  # fmt: skip
+    return pad(x, value, edge_padding_low=low, edge_padding_high=high, interior_padding=tuple(d - 1 for d in base_dilations))
 
 
 def fold(values: Values, windows: Shape, strides: Shape, dilations: Shape, join: Combine) -> Values:
@@ -144,9 +136,15 @@ def _fold_wide(values: Values, axis: int, count: int, window: int, stride: int, 
 
 
 def folded(
-    xs: Sequence[Tensor], *, window_dimensions: Shape, window_strides: Shape, base_dilations: Shape,
-    window_dilations: Shape, padding: Any, body: Any,
-) -> Values:  # fmt: skip
+    xs: Sequence[Tensor],
+    *,
+    window_dimensions: Shape,
+    window_strides: Shape,
+    base_dilations: Shape,
+    window_dilations: Shape,
+    padding: Any,
+    body: Any,
+) -> Values:
     """The definition of `reduce_window` by other operations."""
     count = len(xs) // 2
     inits = list(xs[count:])
@@ -199,8 +197,10 @@ def _extremum_tangent(xs: Sequence[Tensor], t: Tensor, body: str, params: Params
     """The tangent of the first element of each window that attains the extremum."""
     x, init = xs
     wins = "GE" if body == "max" else "LE"
-    values = [padded(x, init, params["base_dilations"], params["padding"]),
-              padded(t, full((), 0, t.dtype), params["base_dilations"], params["padding"])]  # fmt: skip
+    values = [
+        padded(x, init, params["base_dilations"], params["padding"]),
+        padded(t, full((), 0, t.dtype), params["base_dilations"], params["padding"]),
+    ]
     join = chooser(wins)
     values = fold(values, params["window_dimensions"], params["window_strides"], params["window_dilations"], join)
     if splat_of(init) != identity_of(body, init.dtype):
@@ -227,9 +227,17 @@ def holds(wins: Any, a: Tensor, b: Tensor) -> Tensor:
 
 
 def _transpose(
-    cts: Tensors, i: int, xs: Tensors, *, body: Any, window_dimensions: Shape,
-    window_strides: Shape, base_dilations: Shape, window_dilations: Shape, padding: Any,
-) -> MaybeZero:  # fmt: skip
+    cts: Tensors,
+    i: int,
+    xs: Tensors,
+    *,
+    body: Any,
+    window_dimensions: Shape,
+    window_strides: Shape,
+    base_dilations: Shape,
+    window_dilations: Shape,
+    padding: Any,
+) -> MaybeZero:
     """The cotangent of an element is the sum of the cotangents of the windows that contain it: a window sum of the dilated
     cotangent.
     """
@@ -243,15 +251,20 @@ def _transpose(
         room = spread(x.shape[k], base_dilations[k]) + extent - 1
         around.append((low, room - spread(ct.shape[k], window_strides[k]) - low))
     return reduce_window(
-        ct, full((), 0, ct.dtype), body="add", window_dimensions=window_dimensions, window_strides=base_dilations,
-        base_dilations=window_strides, window_dilations=window_dilations, padding=tuple(around),
-    )  # fmt: skip
+        ct,
+        full((), 0, ct.dtype),
+        body="add",
+        window_dimensions=window_dimensions,
+        window_strides=base_dilations,
+        base_dilations=window_strides,
+        window_dilations=window_dilations,
+        padding=tuple(around),
+    )
 
 
 def prefixed_geometry(params: Params) -> Params:
     """The parameters of the same windows behind a new leading axis."""
-    return {k: v if k in ("body", "select", "scatter") else ((0, 0), *v) if k == "padding" else (1, *v)
-            for k, v in params.items()}  # fmt: skip
+    return {k: v if k in ("body", "select", "scatter") else ((0, 0), *v) if k == "padding" else (1, *v) for k, v in params.items()}
 
 
 def _batch(xs: Tensors, mapped: Sequence[bool], size: int, **params: Any) -> Sequence[Tensor]:
@@ -265,8 +278,14 @@ def _batch(xs: Tensors, mapped: Sequence[bool], size: int, **params: Any) -> Seq
 def window_params(rank: int, **params: Any) -> Params:
     """Parameters of a window operation without padding or dilation."""
     ones = (1,) * rank
-    return {"window_dimensions": ones, "window_strides": ones, "base_dilations": ones, "window_dilations": ones,
-            "padding": ((0, 0),) * rank, **params}  # fmt: skip
+    return {
+        "window_dimensions": ones,
+        "window_strides": ones,
+        "base_dilations": ones,
+        "window_dilations": ones,
+        "padding": ((0, 0),) * rank,
+        **params,
+    }
 
 
 def _numpy(ufunc: Any, **params: Any) -> Any:
@@ -283,16 +302,14 @@ def _numpy(ufunc: Any, **params: Any) -> Any:
         shape = tuple(map(positions, x.shape, windows, strides, dilations))
         out = np.zeros(shape, x.dtype)
         for at in np.ndindex(*shape):
-            where = tuple(slice(i * s, i * s + spread(w, d), d)
-                          for i, s, w, d in zip(at, strides, windows, dilations, strict=True))  # fmt: skip
+            where = tuple(slice(i * s, i * s + spread(w, d), d) for i, s, w, d in zip(at, strides, windows, dilations, strict=True))
             out[at] = ufunc.reduce(x[where].ravel(), initial=init)
         return out
 
     return run
 
 
-_UFUNCS = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum, "and": np.logical_and,
-           "or": np.logical_or}  # fmt: skip
+_UFUNCS = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum, "and": np.logical_and, "or": np.logical_or}
 
 
 def _sample(shape: Shape, body: str, domain: Any = None, init: Any = "neutral", **changes: Any) -> Case:
@@ -303,13 +320,27 @@ def _sample(shape: Shape, body: str, domain: Any = None, init: Any = "neutral", 
 
 
 reduce_window: OpDef = general(
-    "stablehlo.reduce_window", pattern=patterns.reduce_window,
+    "stablehlo.reduce_window",
+    pattern=patterns.reduce_window,
     doc="The elements of each sliding window combined into one, starting from init.",
-    reduces=True, flops=lambda outs, xs, window_dimensions, **_: sum(y.size for y in outs) * math.prod(window_dimensions),
-    attributes={"window_dimensions": I64Array, "window_strides": I64Array, "base_dilations": I64Array,
-                "window_dilations": I64Array, "padding": Padding},
-    regions=("body",), emit_region=emit_combiner, read_region=read_combiner,
-    decomposition=folded, result=_result, result_params=geometry_of, jvp=_jvp, transpose=_transpose, batch=_batch,
+    reduces=True,
+    flops=lambda outs, xs, window_dimensions, **_: sum(y.size for y in outs) * math.prod(window_dimensions),
+    attributes={
+        "window_dimensions": I64Array,
+        "window_strides": I64Array,
+        "base_dilations": I64Array,
+        "window_dilations": I64Array,
+        "padding": Padding,
+    },
+    regions=("body",),
+    emit_region=emit_combiner,
+    read_region=read_combiner,
+    decomposition=folded,
+    result=_result,
+    result_params=geometry_of,
+    jvp=_jvp,
+    transpose=_transpose,
+    batch=_batch,
     linear=lambda xs, body, **_: (0,) if body == "add" and len(xs) == 2 else (),
     sample=[
         _sample((2, 6), "add", window_dimensions=(1, 3), window_strides=(1, 2), padding=((0, 0), (1, 1))),
@@ -326,4 +357,4 @@ reduce_window: OpDef = general(
         _sample((6,), "and", booleans(), window_dimensions=(3,)),
         _sample((6,), "or", booleans(), window_dimensions=(2,), window_strides=(2,)),
     ],
-)  # fmt: skip
+)

@@ -121,9 +121,7 @@ class LocalEngine(AtOnce):
     batches: Batches
     limits: Limits
 
-    def __init__(
-        self, work: Work, batches: Batches, limits: Limits, work_for: Callable[[tuple[Any, ...]], Work] | None = None
-    ):
+    def __init__(self, work: Work, batches: Batches, limits: Limits, work_for: Callable[[tuple[Any, ...]], Work] | None = None):
         self.batches, self.limits, self._work_for = batches, limits, work_for
         count = batches.count
         threads = limits.threads or (cores() if count is None or count >= cores() else 1)
@@ -231,8 +229,11 @@ class LocalEngine(AtOnce):
 
     def _check_count(self, count: int) -> None:
         if self.limits.check_data and count < len(self._digests):
-            raise DataChangedError(f"a pass over the data requires the {len(self._digests)} batches of the first, got {count}.",
-                                   number=count, help=_CHANGED)  # fmt: skip
+            raise DataChangedError(
+                f"a pass over the data requires the {len(self._digests)} batches of the first, got {count}.",
+                number=count,
+                help=_CHANGED,
+            )
 
     def _work_of(self, data: tuple[Any, ...]) -> Work:
         return self.work if self._work_for is None else self._work_for(data)

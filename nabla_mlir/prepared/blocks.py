@@ -19,7 +19,6 @@ Function = Callable[[Any], Any]
 Form = Callable[[Function], Function]  # from a function of one vector to a function of vectors along a leading axis
 
 
-
 def form_of_block(operations: Sequence[ir.Operation], state: int, size: int) -> Form:
     """The fastest form of a function for `size` vectors: one batch, one after another, or a loop over short rows.
 

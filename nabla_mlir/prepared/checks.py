@@ -29,9 +29,16 @@ _MULTIPLIERS = (0x9E3779B9, 0x85EBCA6B, 0xC2B2AE35)  # odd; the first is 2^32 ov
 
 
 def check_linear_map(
-    apply: Map, transposed: Map | None, v_like: Any, u_like: Any, function: Map | None, x: Any,
-    form: Form = vmap, size: int | None = None, form_of_function: Form = vmap,
-) -> dict[str, Tensor]:  # fmt: skip
+    apply: Map,
+    transposed: Map | None,
+    v_like: Any,
+    u_like: Any,
+    function: Map | None,
+    x: Any,
+    form: Form = vmap,
+    size: int | None = None,
+    form_of_function: Form = vmap,
+) -> dict[str, Tensor]:
     """The deviations of a map from linearity, from its transpose, and from the derivative of a function at x.
 
     It is called inside a trace. The vectors are fixed pseudo-random ones. With v, w like `v_like`, u like `u_like`, and D the
@@ -105,8 +112,11 @@ def check_hvp(f: Callable[..., Any], x: PyTree, *data: PyTree) -> dict[str, Any]
 def _require_real(*likes: Any) -> None:
     for like in pytree.flatten(likes)[0]:
         if not is_float(np.dtype(like.dtype)):
-            raise DtypeError(f"a check of a linear map requires real vectors, got {like.dtype}.", where=user_frame(),
-                             help="leave self_check out of entry_points.")  # fmt: skip
+            raise DtypeError(
+                f"a check of a linear map requires real vectors, got {like.dtype}.",
+                where=user_frame(),
+                help="leave self_check out of entry_points.",
+            )
 
 
 def _numbers(like: Any, multiplier: int) -> Tensor:
@@ -130,9 +140,16 @@ def _images(function: Map, like: Any, vectors: Sequence[Tensor], form: Form, siz
     leaves, spec = pytree.flatten(like)
     ends = list(itertools.accumulate(map(_size, leaves), initial=0))
     if form is in_a_row:
-        trees = [pytree.unflatten(spec, [nnp.reshape(vector[start:end], leaf.shape).astype(leaf.dtype)
-                                         for leaf, start, end in zip(leaves, ends, ends[1:], strict=False)])
-                 for vector in vectors]  # fmt: skip
+        trees = [
+            pytree.unflatten(
+                spec,
+                [
+                    nnp.reshape(vector[start:end], leaf.shape).astype(leaf.dtype)
+                    for leaf, start, end in zip(leaves, ends, ends[1:], strict=False)
+                ],
+            )
+            for vector in vectors
+        ]
         first, *others = trees
         *images, last = one_by_one(function, [columns(first), *others])
         return [_flat(image) for image in (*images, columns(last))]
@@ -185,5 +202,6 @@ def check_entry_points(available: Iterable[str], asked: Sequence[str]) -> None:
     """Raises TraceError if a requested entry point does not exist."""
     unknown = [n for n in asked if n not in available]
     if unknown:
-        raise TraceError(f"a prepared product requires entry points among {', '.join(available)}, got {', '.join(unknown)}.",
-                         where=user_frame())  # fmt: skip
+        raise TraceError(
+            f"a prepared product requires entry points among {', '.join(available)}, got {', '.join(unknown)}.", where=user_frame()
+        )

@@ -81,8 +81,11 @@ def _running_estimates(method: Callable[P, Generator[T, None, None]]) -> Callabl
     def run(*args: P.args, **kwargs: P.kwargs) -> Running[T]:
         operator: Any = args[0] if args else kwargs.get("operator")
         if len(getattr(operator, "shape", ())) != 2 or not hasattr(operator, "matmat"):
-            raise TraceError(f"{method.__name__} requires a linear operator, got {type(operator).__name__}.", where=user_frame(),
-                             help="for example nm.HessianOperator(f, x), or SciPy's aslinearoperator(matrix).")  # fmt: skip
+            raise TraceError(
+                f"{method.__name__} requires a linear operator, got {type(operator).__name__}.",
+                where=user_frame(),
+                help="for example nm.HessianOperator(f, x), or SciPy's aslinearoperator(matrix).",
+            )
         return Running(method.__name__, method(*args, **kwargs))
 
     return run
@@ -90,9 +93,14 @@ def _running_estimates(method: Callable[P, Generator[T, None, None]]) -> Callabl
 
 @_running_estimates
 def hutchinson(
-    operator: Operator, probes: int = 100, *, tolerance: float = 0.0, seed: int = 0, block: int | None = None,
+    operator: Operator,
+    probes: int = 100,
+    *,
+    tolerance: float = 0.0,
+    seed: int = 0,
+    block: int | None = None,
     as_completed: bool = False,
-) -> Generator[Estimate, None, None]:  # fmt: skip
+) -> Generator[Estimate, None, None]:
     """Running estimates of the trace by Hutchinson's method: the mean of ``vᵀ A v`` over vectors v of random signs.
 
     Args:
@@ -118,9 +126,14 @@ def hutchinson(
 
 @_running_estimates
 def hutch_plus_plus(
-    operator: Operator, probes: int = 100, *, tolerance: float = 0.0, seed: int = 0, block: int | None = None,
+    operator: Operator,
+    probes: int = 100,
+    *,
+    tolerance: float = 0.0,
+    seed: int = 0,
+    block: int | None = None,
     as_completed: bool = False,
-) -> Generator[Estimate, None, None]:  # fmt: skip
+) -> Generator[Estimate, None, None]:
     """Running estimates of the trace by Hutch++ (Meyer, Musco, Musco, Woodruff, 2021): ``tr(Qᵀ A Q)`` plus the mean of ``wᵀ A w``.
 
     The columns of Q span A times a third of the probes, and their products need another third. w are the remaining probes,
@@ -226,9 +239,16 @@ class Spectrum:
 
 @_running_estimates
 def stochastic_lanczos(
-    operator: Operator, steps: int = 30, probes: int = 16, *, seed: int = 0, block: int | None = None, as_completed: bool = False,
-    tolerance: float = 0.0, function: Callable[[np.ndarray], np.ndarray] = np.asarray,
-) -> Generator[Spectrum, None, None]:  # fmt: skip
+    operator: Operator,
+    steps: int = 30,
+    probes: int = 16,
+    *,
+    seed: int = 0,
+    block: int | None = None,
+    as_completed: bool = False,
+    tolerance: float = 0.0,
+    function: Callable[[np.ndarray], np.ndarray] = np.asarray,
+) -> Generator[Spectrum, None, None]:
     """Running estimates of the spectrum of a symmetric matrix, by stochastic Lanczos quadrature.
 
     Each probe runs Lanczos' method with full orthogonalisation. The probes of a block run together, so each step is one product

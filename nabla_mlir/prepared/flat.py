@@ -37,8 +37,11 @@ class Flat:
         dtypes = {leaf.dtype for leaf in leaves}
         if len(dtypes) != 1:
             found = ", ".join(f"{leaf.name} {leaf.dtype}" for leaf in leaves)
-            raise DtypeError(f"an operator requires leaves of one dtype, got {found or 'none'}.", where=user_frame(),
-                             help="convert the leaves, for example with np.asarray(leaf, np.float64).")  # fmt: skip
+            raise DtypeError(
+                f"an operator requires leaves of one dtype, got {found or 'none'}.",
+                where=user_frame(),
+                help="convert the leaves, for example with np.asarray(leaf, np.float64).",
+            )
         self.dtype: np.dtype = dtype_named(dtypes.pop())
         self.sizes: list[int] = [int(np.prod(shape, dtype=int)) for shape in self.shapes]
         self.size: int = sum(self.sizes)
@@ -61,7 +64,6 @@ class Flat:
         if len(leaves) == 1:
             return np.array(leaves[0], self.dtype).reshape(*batch, -1)
         return np.concatenate([np.asarray(leaf, self.dtype).reshape(*batch, -1) for leaf in leaves], axis=-1)
-
 
     def ravel(self, tree: Any, name: str) -> np.ndarray:
         """The vector of a pytree, whose leaves must have the shapes of this structure.

@@ -143,8 +143,11 @@ def _lower_triangle(matrix: Any) -> Any:
     elif not issparse(matrix) and callable(getattr(matrix, "matrix", None)) and len(getattr(matrix, "shape", ())) == 2:
         matrix = matrix.matrix()
     if not issparse(matrix):
-        raise TraceError(f"{_NAME} requires a sparse matrix, got {type(given).__name__}.", where=user_frame(),
-                         help="for example nm.sparse.hessian(f)(x), or the operator of an nm.sparse_hessian_module.")  # fmt: skip
+        raise TraceError(
+            f"{_NAME} requires a sparse matrix, got {type(given).__name__}.",
+            where=user_frame(),
+            help="for example nm.sparse.hessian(f)(x), or the operator of an nm.sparse_hessian_module.",
+        )
     if matrix.shape[0] != matrix.shape[1]:
         raise ShapeError(f"{_NAME} requires a square matrix, got shape {matrix.shape}.", where=user_frame())
     n, entries = matrix.shape[0], matrix.tocoo()

@@ -154,6 +154,7 @@ def _stage_of(source: Any, maker: str, point: tuple[Any, ...], options: dict[str
     if isinstance(source, Lowered):
         return source
     if not callable(source):
-        raise TraceError(f"an operator requires a function, a stage or an artifact, got {type(source).__name__}.",
-                         where=user_frame())  # fmt: skip
+        raise TraceError(
+            f"an operator requires a function, a stage or an artifact, got {type(source).__name__}.", where=user_frame()
+        )
     return getattr(modules, maker)(source, *point, **options)

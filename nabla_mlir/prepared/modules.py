@@ -32,13 +32,7 @@ from nabla_mlir.table.promotion import as_tensor
 from nabla_mlir.table.regions import emit_call
 from nabla_mlir.table.tensor import Tensor, full
 from nabla_mlir.transforms.arguments import with_arguments
-from nabla_mlir.transforms.curvature import (
-    Product,
-    empirical_fisher_product,
-    fisher_product,
-    gauss_newton_product,
-    hessian_product,
-)
+from nabla_mlir.transforms.curvature import Product, empirical_fisher_product, fisher_product, gauss_newton_product, hessian_product
 from nabla_mlir.transforms.gradients import grad
 from nabla_mlir.transforms.linear import pullback, pushed
 from nabla_mlir.transforms.vectorize import vmap
@@ -304,9 +298,7 @@ class Methods:
             for n, f in family.direct.items()
         ]
         methods.append(
-            Method(
-                "update", self.update, self.args, writes=tuple(self.state), doc="Moves to a point: all others use it."
-            )
+            Method("update", self.update, self.args, writes=tuple(self.state), doc="Moves to a point: all others use it.")
         )
         for k, (name, like) in enumerate(zip(("apply", "apply_transposed"), self.likes, strict=False)):
             word = ("The product with a vector", "The product of the transposed matrix with a vector")[k]
@@ -315,22 +307,14 @@ class Methods:
             columns = pytree_map(lambda s: Spec((self.block, *s.shape), s.dtype), like)
             methods += [
                 Method(name, one, {v_name: like}, reads, doc=f"{word} at the point of the last update."),
-                Method(
-                    f"{name}_block",
-                    many,
-                    {v_name: columns},
-                    reads,
-                    doc=f"{word}, for {self.block} along a leading axis.",
-                ),
+                Method(f"{name}_block", many, {v_name: columns}, reads, doc=f"{word}, for {self.block} along a leading axis."),
             ]
         if family.transposed is None:
             methods += self._symmetric(x_name, v_name, data_names)
         finite = lambda state: _all_finite(list(state.values()))  # noqa: E731
         methods += [
             Method("is_finite", finite, {}, reads, doc="Whether all that the last update kept is finite."),
-            Method(
-                "self_check", self._self_check, {}, tuple(self.state), doc="Errors of the products, and expected ones."
-            ),
+            Method("self_check", self._self_check, {}, tuple(self.state), doc="Errors of the products, and expected ones."),
         ]
         into = [
             replace(m, name=f"{m.name}_into", doc=f"As {m.name}, with the results in memory of the caller's.", into=True)
@@ -345,6 +329,7 @@ class Methods:
 
     def _symmetric(self, x_name: str, v_name: str, data_names: list[str]) -> list[Method]:
         """The entry points that only a symmetric matrix has: quadratic, apply_at, value_grad_hvp."""
+
         def quadratic(state: dict[str, Tensor], v: Any) -> Tensor:
             return _dot(v, self.apply(state, v))
 

@@ -22,9 +22,10 @@ from nabla_mlir.runtime.manifest import EntryPoint
 from nabla_mlir.targets import Target
 
 _FORMATS: dict[str, tuple[Any, tuple[str, str]]] = {
-    "csr": (csr_matrix, ("starts", "indices")), "csc": (csc_matrix, ("starts", "indices")),
+    "csr": (csr_matrix, ("starts", "indices")),
+    "csc": (csc_matrix, ("starts", "indices")),
     "coo": (coo_matrix, ("rows", "columns")),
-}  # fmt: skip
+}
 _USED = ("update", "apply", "apply_block", "is_finite", "self_check")  # entry points; fewer of them compile faster
 
 
@@ -166,8 +167,10 @@ class PreparedOperator(PointOperator):
         """The format of the entries, and their index arrays in it."""
         sparsity = self._specs["matrix"].sparsity
         if sparsity is None or sparsity.format not in _FORMATS:
-            raise PatternError(f"matrix requires entries in the order of {', '.join(_FORMATS)}, got those of "
-                               f"{None if sparsity is None else sparsity.format}.")  # fmt: skip
+            raise PatternError(
+                f"matrix requires entries in the order of {', '.join(_FORMATS)}, got those of "
+                f"{None if sparsity is None else sparsity.format}."
+            )
         names = _FORMATS[sparsity.format][1]
         self._positions = self._positions or tuple(np.asarray(sparsity.indices[name], np.int32) for name in names)
         return sparsity.format, self._positions
@@ -299,9 +302,14 @@ class HessianOperator(PreparedOperator):
     """
 
     def __init__(
-        self, source: Source, x: PyTree, *data: PyTree, block: int = thresholds.BLOCK, damping: float = 0.0,
+        self,
+        source: Source,
+        x: PyTree,
+        *data: PyTree,
+        block: int = thresholds.BLOCK,
+        damping: float = 0.0,
         target: str | Target | None = None,
-    ):  # fmt: skip
+    ):
         """The operator at the point x; the class describes the arguments."""
         module = prepared_module(source, "hvp_module", (x, *data), target, block=block, entry_points=_USED)
         super().__init__(module, x, data, damping)
@@ -324,9 +332,7 @@ class JacobianOperator(PreparedOperator):
       [2.0, 4.0]
     """
 
-    def __init__(
-        self, source: Source, x: PyTree, *data: PyTree, block: int = thresholds.BLOCK, target: str | Target | None = None
-    ):
+    def __init__(self, source: Source, x: PyTree, *data: PyTree, block: int = thresholds.BLOCK, target: str | Target | None = None):
         """The operator at the point x; the class describes the arguments."""
         points = (*_USED, "apply_transposed", "apply_transposed_block")
         module = prepared_module(source, "jacobian_module", (x, *data), target, block=block, entry_points=points)

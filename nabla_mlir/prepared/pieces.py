@@ -266,7 +266,7 @@ class Piece:
                 f"with a relative difference of {difference / scale:.1e}.",
                 help='give the function an argument for weights of rows and name it, mask="weights"; or short="compile"; or leave '
                 "the short batch out.",
-            )  # fmt: skip
+            )
         _SUMS.add(key)
 
     def _refuse(self, leaves: list[np.ndarray]) -> None:

@@ -127,8 +127,11 @@ class TreeOperator(LinearOperator):
         requirement = f"{type(self).__name__} requires {' or '.join(expected[rank] for rank in ranks)}"
         holds = f"a vector holds {order_of(flat)}; ravel(tree) makes one, and @ also accepts such a pytree."
         if issparse(x):
-            raise TreeError(f"{requirement}, got a sparse matrix of shape {x.shape}.", where=user_frame(),
-                            help="A.toarray() is a factor, and so is scipy.sparse.linalg.aslinearoperator(A).")  # fmt: skip
+            raise TreeError(
+                f"{requirement}, got a sparse matrix of shape {x.shape}.",
+                where=user_frame(),
+                help="A.toarray() is a factor, and so is scipy.sparse.linalg.aslinearoperator(A).",
+            )
         try:
             array = np.asarray(readable(x))
         except ValueError:  # rows of several lengths
@@ -256,8 +259,11 @@ class PointOperator(TreeOperator):
     def _move(self, x: np.ndarray) -> None:
         point = rounded(x, self._x.dtype, "x")
         if point.shape != self.x.shape:
-            raise ShapeError(f"an operator requires a point of shape {self.x.shape}, got {point.shape}.", where=user_frame(),
-                             help=f"a point holds {order_of(self._x)}; update(tree) takes a pytree.")  # fmt: skip
+            raise ShapeError(
+                f"an operator requires a point of shape {self.x.shape}, got {point.shape}.",
+                where=user_frame(),
+                help=f"a point holds {order_of(self._x)}; update(tree) takes a pytree.",
+            )
         if not is_same(point, self.x):
             self.update(point)
 

@@ -50,8 +50,10 @@ def operator_diagonal(operator: Operator, probes: int | None = None, *, seed: in
     """
     n, width = _size(operator), _width(operator, block)
     if probes is None:
-        parts = [np.einsum("ij,ij->j", np.asarray(product)[start : start + product.shape[1]], np.eye(product.shape[1]))
-                 for start, product in _columns(operator, 0, n, width)]  # fmt: skip
+        parts = [
+            np.einsum("ij,ij->j", np.asarray(product)[start : start + product.shape[1]], np.eye(product.shape[1]))
+            for start, product in _columns(operator, 0, n, width)
+        ]
         return np.concatenate([np.zeros(0), *parts])
     if probes < 1:
         raise ShapeError(f"operator_diagonal requires at least one probe, got {probes}.", where=user_frame())
@@ -124,9 +126,14 @@ class BlockPreconditioner(LinearOperator):
     """
 
     def __init__(
-        self, operator: Operator, sizes: Sequence[int] | None = None, *, largest: int = 512, block: int | None = None,
+        self,
+        operator: Operator,
+        sizes: Sequence[int] | None = None,
+        *,
+        largest: int = 512,
+        block: int | None = None,
         floor: float = _FLOOR,
-    ):  # fmt: skip
+    ):
         """The preconditioner of the operator at its present point; the class describes the arguments."""
         n, width = _size(operator), _width(operator, block)
         sizes = list(sizes) if sizes is not None else _leaves_in_blocks(operator, n, largest)
@@ -185,8 +192,9 @@ class LBFGSPreconditioner(LinearOperator):
         """
         step, difference = (np.array(v, float).reshape(-1) for v in (s, y))
         if step.shape != (self.shape[0],) or difference.shape != step.shape:
-            raise ShapeError(f"add requires two vectors of {self.shape[0]} numbers, got {step.shape} and {difference.shape}.",
-                             where=user_frame())  # fmt: skip
+            raise ShapeError(
+                f"add requires two vectors of {self.shape[0]} numbers, got {step.shape} and {difference.shape}.", where=user_frame()
+            )
         curvature = float(step @ difference)
         if not curvature > np.finfo(float).eps * float(difference @ difference):
             return False
@@ -212,8 +220,11 @@ class LBFGSPreconditioner(LinearOperator):
 def _size(operator: Any) -> int:
     shape: Any = getattr(operator, "shape", ())
     if len(shape) != 2 or not hasattr(operator, "matmat"):
-        raise TraceError(f"a preconditioner requires a linear operator, got {type(operator).__name__}.", where=user_frame(),
-                         help="for example nm.HessianOperator(f, x).")  # fmt: skip
+        raise TraceError(
+            f"a preconditioner requires a linear operator, got {type(operator).__name__}.",
+            where=user_frame(),
+            help="for example nm.HessianOperator(f, x).",
+        )
     if shape[0] != shape[1]:
         raise ShapeError(f"a preconditioner requires a square operator, got one of shape {tuple(shape)}.", where=user_frame())
     return int(shape[0])

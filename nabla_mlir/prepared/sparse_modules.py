@@ -65,10 +65,17 @@ def form_of(pattern: Pattern, format: str) -> Form:
 
 
 def sparse_hessian_module(
-    f: Callable[..., Any], x_spec: PyTree, *data_specs: PyTree, argnums: Argnums = 0, format: str = "csc", kind: str = "star",
-    order: str | Sequence[int] = "best", pattern: Pattern | None = None, constraints: Callable[..., Any] | None = None,
+    f: Callable[..., Any],
+    x_spec: PyTree,
+    *data_specs: PyTree,
+    argnums: Argnums = 0,
+    format: str = "csc",
+    kind: str = "star",
+    order: str | Sequence[int] = "best",
+    pattern: Pattern | None = None,
+    constraints: Callable[..., Any] | None = None,
     entry_points: Sequence[str] = (),
-) -> Prepared:  # fmt: skip
+) -> Prepared:
     """The sparse Hessian of a scalar function as one artifact, for solvers that need it at many points.
 
     Entry points:
@@ -124,9 +131,7 @@ def sparse_hessian_module(
     return methods.module(hessian_family(g), "hessian", hessian(g, coloring=coloring), asked, more)
 
 
-def _constrained(
-    f: Callable[..., Any], constraints: Callable[..., Any], own: _Methods, kind: str, order: Any
-) -> dict[str, Method]:
+def _constrained(f: Callable[..., Any], constraints: Callable[..., Any], own: _Methods, kind: str, order: Any) -> dict[str, Method]:
     """The entry points of constraints and of the Lagrangian, for functions of (x, *data)."""
     args = dict(zip(own.names, own.specs, strict=True))
     entry = trace(constraints, *own.specs).entries[0]
@@ -139,8 +144,9 @@ def _constrained(
     specs = (own.specs[0], sigma, weights, *own.specs[1:])
     where = hessian_pattern(total, *specs)
     factors = [name if name not in own.names else f"{name}_of_lagrangian" for name in ("sigma", "weights")]
-    second = _Methods([own.names[0], *factors, *own.names[1:]], specs, color(where, kind, order), form_of(where, own.format),
-                      own.format)  # fmt: skip
+    second = _Methods(
+        [own.names[0], *factors, *own.names[1:]], specs, color(where, kind, order), form_of(where, own.format), own.format
+    )
     return {
         "constraints": Method("constraints", lambda _, *a: constraints(*a), args, doc="The values of the constraints."),
         **first.entries("jacobian", jacobian(constraints, coloring=first.coloring), "jacobian_structure"),
@@ -149,10 +155,16 @@ def _constrained(
 
 
 def sparse_jacobian_module(
-    f: Callable[..., Any], x_spec: PyTree, *data_specs: PyTree, argnums: Argnums = 0, format: str = "csc", kind: str = "auto",
-    order: str | Sequence[int] = "best", pattern: Pattern | None = None,
+    f: Callable[..., Any],
+    x_spec: PyTree,
+    *data_specs: PyTree,
+    argnums: Argnums = 0,
+    format: str = "csc",
+    kind: str = "auto",
+    order: str | Sequence[int] = "best",
+    pattern: Pattern | None = None,
     entry_points: Sequence[str] = ("value", "jacobian", "structure"),
-) -> Prepared:  # fmt: skip
+) -> Prepared:
     """The Jacobian of a function as one artifact: ``value``, ``jacobian`` and ``structure``, as in `sparse_hessian_module`.
 
     On request it also has those of `jacobian_module`, and ``matrix()``.
@@ -194,15 +206,22 @@ class _Methods:
     def entries(self, name: str, derivative: Callable[..., SparseMatrix], structure: str) -> dict[str, Method]:
         """The entry points with the entries of a derivative, and with their positions."""
         values = Method(
-            name, lambda _, *a: self._ordered(derivative(*a).data), dict(zip(self.names, self.specs, strict=True)),
-            sparsity=self._sparsity(), doc=f"The {len(self.form.order)} entries in the order of {self.format}.",
-        )  # fmt: skip
+            name,
+            lambda _, *a: self._ordered(derivative(*a).data),
+            dict(zip(self.names, self.specs, strict=True)),
+            sparsity=self._sparsity(),
+            doc=f"The {len(self.form.order)} entries in the order of {self.format}.",
+        )
         return {name: values, structure: Method(structure, lambda _: self._structure(), {}, doc="Where the entries stand.")}
 
     def module(
-        self, family: Family, name: str, derivative: Callable[..., SparseMatrix], entry_points: Sequence[str],
+        self,
+        family: Family,
+        name: str,
+        derivative: Callable[..., SparseMatrix],
+        entry_points: Sequence[str],
         more: Mapping[str, Method] = MappingProxyType({}),
-    ) -> Prepared:  # fmt: skip
+    ) -> Prepared:
         """The artifact; it has a state if an entry point needs one."""
         args = dict(zip(self.names, self.specs, strict=True))
         available = {n: Method(n, lambda _, *a, f=f: f(*a), args, doc=f"The {n}.") for n, f in family.direct.items()}
@@ -211,9 +230,13 @@ class _Methods:
         if set(entry_points) - set(available):
             point = Methods(family, self.names, self.specs[0], self.specs[1:], thresholds.BLOCK, None)
             matrix = Method(
-                "matrix", lambda state: self._entries(point, state), {}, point.kept, sparsity=self._sparsity(),
+                "matrix",
+                lambda state: self._entries(point, state),
+                {},
+                point.kept,
+                sparsity=self._sparsity(),
                 doc=f"What {name} gives, at the point of the last update.",
-            )  # fmt: skip
+            )
             available, state = {**point.all(), **available, "matrix": matrix}, point.state
         check_entry_points(available, entry_points)
         return Prepared(*assemble(state, [available[n] for n in entry_points]))

@@ -69,12 +69,22 @@ class SumOperator(SummedOperator):
     engine: LocalEngine
 
     def __init__(
-        self, source: Any, x: PyTree, batches: Iterable[Any] | Callable[[], Iterable[Any]], *, reduction: str = "sum",
+        self,
+        source: Any,
+        x: PyTree,
+        batches: Iterable[Any] | Callable[[], Iterable[Any]],
+        *,
+        reduction: str = "sum",
         mask: str = "",
-        short: str = "pad", max_residual_bytes: int = thresholds.RESIDUALS, threads: int | None = None,
-        block: int = thresholds.BLOCK, damping: float = 0.0, target: str | Target | None = None,
-        check_data: bool = True, progress: bool = False,
-    ):  # fmt: skip
+        short: str = "pad",
+        max_residual_bytes: int = thresholds.RESIDUALS,
+        threads: int | None = None,
+        block: int = thresholds.BLOCK,
+        damping: float = 0.0,
+        target: str | Target | None = None,
+        check_data: bool = True,
+        progress: bool = False,
+    ):
         """The operator at the point x; the class describes the arguments."""
         if short not in ("pad", "compile"):
             raise TraceError(f"short requires 'pad' or 'compile', got {short!r}.")
@@ -105,9 +115,15 @@ class _Works:
 
 
 def work_of(
-    source: Any, x: PyTree, data: tuple[Any, ...], reduction: str, mask: str, *, block: int = thresholds.BLOCK,
+    source: Any,
+    x: PyTree,
+    data: tuple[Any, ...],
+    reduction: str,
+    mask: str,
+    *,
+    block: int = thresholds.BLOCK,
     target: str | Target | None = None,
-) -> Work:  # fmt: skip
+) -> Work:
     """The computation for each batch, from the arguments of a user.
 
     Args:

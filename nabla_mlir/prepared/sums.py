@@ -154,8 +154,10 @@ class SummedOperator(PointOperator):
           check: True raises NotFiniteBatchError, with the index of the batch, if its value or gradient is not finite.
         """
         if data:
-            raise TraceError(f"update requires only a point, got {len(data)} more argument(s): the data are those of the batches.",
-                             help="make another operator for other data.")  # fmt: skip
+            raise TraceError(
+                f"update requires only a point, got {len(data)} more argument(s): the data are those of the batches.",
+                help="make another operator for other data.",
+            )
         is_vector = isinstance(x, np.ndarray) and x.shape == (self._x.size,)
         point = rounded(x, self._x.dtype, "x") if is_vector else self._x.vector(self._x.spec.flatten(x, "x"))
         if point.shape != (self._x.size,):
@@ -195,8 +197,10 @@ class SummedOperator(PointOperator):
         return result.astype(self.dtype, copy=False)
 
     def __reduce__(self) -> Any:
-        raise DeployError(f"pickle and copy require what can travel, got a {type(self).__name__} with its threads or cluster.",
-                          help="send the artifact, and make an operator of it where the data are.")  # fmt: skip
+        raise DeployError(
+            f"pickle and copy require what can travel, got a {type(self).__name__} with its threads or cluster.",
+            help="send the artifact, and make an operator of it where the data are.",
+        )
 
     def _matvec(self, v: np.ndarray) -> np.ndarray:
         return self._matmat(np.asarray(v).reshape(-1, 1))[:, 0]

@@ -24,8 +24,9 @@ def float_dtype(name: str, dtype: Any, *, complex: bool = False) -> np.dtype:
     part = np.zeros((), result).real.dtype if is_complex(result) else result
     if not is_float(part) or part.itemsize not in _WIDTHS or (is_complex(result) and not complex):
         kinds = "a real or complex" if complex else "a real"
-        raise DtypeError(f"{name} requires {kinds} dtype of floating point with 16, 32 or 64 bits, got {result}.",
-                         where=user_frame())  # fmt: skip
+        raise DtypeError(
+            f"{name} requires {kinds} dtype of floating point with 16, 32 or 64 bits, got {result}.", where=user_frame()
+        )
     return result
 
 
@@ -76,8 +77,10 @@ def shape_over(name: str, shape: Any, *shapes: Shape) -> Shape:
     except ValueError:
         fits = False
     if not fits:
-        raise ShapeError(f"{name} requires parameters that broadcast to the shape {result}, got {' and '.join(map(str, shapes))}.",
-                         where=user_frame())  # fmt: skip
+        raise ShapeError(
+            f"{name} requires parameters that broadcast to the shape {result}, got {' and '.join(map(str, shapes))}.",
+            where=user_frame(),
+        )
     return result
 
 

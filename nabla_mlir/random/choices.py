@@ -94,9 +94,7 @@ def _shuffled(key: KeyArray, x: Tensor, axis: int) -> Tensor:
     return x
 
 
-def choice(
-    key: Any, a: Any, shape: Any = (), replace: bool = True, p: Any = None, axis: int = 0, mode: Any = None
-) -> Any:
+def choice(key: Any, a: Any, shape: Any = (), replace: bool = True, p: Any = None, axis: int = 0, mode: Any = None) -> Any:
     """Elements of an array, with equal or given probabilities.
 
     Args:
@@ -124,13 +122,15 @@ def choice(
     if count and not n:
         raise ShapeError(f"choice requires elements to choose from, got none for shape {shape}.", where=user_frame())
     if not replace and count > n:
-        raise ShapeError(f"choice with replace=False requires at least as many elements as are taken, got {n} for {count}.",
-                         where=user_frame())  # fmt: skip
+        raise ShapeError(
+            f"choice with replace=False requires at least as many elements as are taken, got {n} for {count}.", where=user_frame()
+        )
     if p is not None:
         p = parameter("choice", p if is_array(p) else asarray(p), Defaults.float)
         if tuple(p.shape) != (n,):
-            raise ShapeError(f"choice requires a probability for each of {n} elements, got shape {tuple(p.shape)}.",
-                             where=user_frame())  # fmt: skip
+            raise ShapeError(
+                f"choice requires a probability for each of {n} elements, got shape {tuple(p.shape)}.", where=user_frame()
+            )
     mode = gumbel_mode("choice", mode)
     if p is None and replace:
         positions = randint(key, shape, 0, n) if count else np.zeros(shape, Defaults.int)
@@ -225,8 +225,10 @@ def categorical(
     if not n:
         raise ShapeError(f"categorical requires categories, got logits of shape {tuple(logits.shape)}.", where=user_frame())
     if not replace and (math.prod(before) > n or shape[len(before) :] != stack):
-        raise ShapeError(f"categorical with replace=False requires at most {n} draws in axes before {stack}, got shape {shape}.",
-                         where=user_frame())  # fmt: skip
+        raise ShapeError(
+            f"categorical with replace=False requires at most {n} draws in axes before {stack}, got shape {shape}.",
+            where=user_frame(),
+        )
     draw = _with_replacement if replace else _without_replacement
     return draw(key_of("categorical", key), logits, axis, shape, gumbel_mode("categorical", mode))
 

@@ -272,9 +272,7 @@ def multinomial(
 
 
 @library
-def _multinomial(
-    key: Any, n: Any, p: Any, shape: Static[Any], own: np.dtype, dtype: np.dtype, unroll: int
-) -> Tensor:
+def _multinomial(key: Any, n: Any, p: Any, shape: Static[Any], own: np.dtype, dtype: np.dtype, unroll: int) -> Tensor:
     (p,) = spread("multinomial", (p,), own, shape)
     (n,) = spread("multinomial", (n,), own, shape[:-1])
     p = moveaxis(p, -1, 0)

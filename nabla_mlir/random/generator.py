@@ -47,8 +47,9 @@ def _at_positions(keys: KeyArray, shape: Shape) -> tuple[Tensor, Tensor]:
     """The two words of each place of a shape, for each key."""
     size = math.prod(shape)
     if size > _POSITIONS:
-        raise ShapeError(f"random numbers require at most 2**32 of them a key, got shape {shape}.", where=user_frame(),
-                         help="split the key.")  # fmt: skip
+        raise ShapeError(
+            f"random numbers require at most 2**32 of them a key, got shape {shape}.", where=user_frame(), help="split the key."
+        )
     flat = (*keys.shape, size)
     many = [sh.broadcast_in_dim(x, shape=flat, broadcast_dimensions=tuple(range(x.ndim))) for x in (keys.high, keys.low)]
     counter = sh.iota(shape=flat, dtype=WORD, iota_dimension=len(flat) - 1)

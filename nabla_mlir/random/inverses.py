@@ -227,9 +227,7 @@ def rayleigh(key: Any, scale: Any, shape: Any = None, dtype: Any = None) -> Tens
 
 
 @parametrized
-def triangular(
-    key: Any, left: Any, mode: Any, right: Any, shape: Any = None, dtype: Any = None
-) -> Tensor:
+def triangular(key: Any, left: Any, mode: Any, right: Any, shape: Any = None, dtype: Any = None) -> Tensor:
     """Numbers of the density that rises linearly from `left` to `mode` and falls to `right`.
 
     Args:

@@ -124,8 +124,11 @@ class KeyArray:
         raise TypeError("a truth value requires numbers, got keys.")
 
     def __array__(self, *_: Any, **__: Any) -> np.ndarray:
-        raise DtypeError(f"an array of numbers requires numbers, got keys of shape {self.shape}.", where=user_frame(),
-                         help="nm.random.key_data(keys) has their words, nm.random.wrap_key_data makes keys of those.")  # fmt: skip
+        raise DtypeError(
+            f"an array of numbers requires numbers, got keys of shape {self.shape}.",
+            where=user_frame(),
+            help="nm.random.key_data(keys) has their words, nm.random.wrap_key_data makes keys of those.",
+        )
 
     def reshape(self, *shape: Any) -> KeyArray:
         """An array of the same keys with another shape, given as one tuple or as numbers; one may be -1."""
@@ -192,11 +195,15 @@ def keys_of(name: str, keys: Any) -> Any:
     if not pytree.is_array(keys):
         raise DtypeError(f"{name} requires a key, got {keys!r}.", where=user_frame(), help=help)
     if keys.dtype != WORD:
-        raise DtypeError(f"{name} requires a key, or its words in uint32, got an array of {keys.dtype}.",
-                         where=user_frame(), help=help)  # fmt: skip
+        raise DtypeError(
+            f"{name} requires a key, or its words in uint32, got an array of {keys.dtype}.", where=user_frame(), help=help
+        )
     if tuple(keys.shape[-1:]) != (2,):
-        raise ShapeError(f"{name} requires the two words of a key in the last axis, got shape {tuple(keys.shape)}.",
-                         where=user_frame(), help=help)  # fmt: skip
+        raise ShapeError(
+            f"{name} requires the two words of a key in the last axis, got shape {tuple(keys.shape)}.",
+            where=user_frame(),
+            help=help,
+        )
     return keys
 
 
@@ -204,8 +211,9 @@ def key_of(name: str, key: Any) -> Any:
     """As `keys_of`, of a single key. Raises ShapeError for several."""
     shape = keys_of(name, key).shape
     if len(shape) > (not isinstance(key, KeyArray)):
-        raise ShapeError(f"{name} requires a single key, got keys of shape {tuple(shape)}.", where=user_frame(),
-                         help="use nm.vmap for several.")  # fmt: skip
+        raise ShapeError(
+            f"{name} requires a single key, got keys of shape {tuple(shape)}.", where=user_frame(), help="use nm.vmap for several."
+        )
     return key
 
 

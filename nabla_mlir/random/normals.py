@@ -64,9 +64,7 @@ def _normals(keys: KeyArray, shape: Shape, dtype: np.dtype) -> Tensor:
 
 
 @parametrized
-def truncated_normal(
-    key: Any, lower: Any, upper: Any, shape: Any = None, dtype: Any = None
-) -> Tensor:
+def truncated_normal(key: Any, lower: Any, upper: Any, shape: Any = None, dtype: Any = None) -> Tensor:
     """Normal numbers that lie in (lower, upper), by the inverse of the error function between its values at the bounds.
 
     Args:
@@ -231,8 +229,11 @@ def multivariate_normal(
     dtype = float_dtype(name, common if dtype is None else dtype)
     mean, cov = parameters(name, common, mean, cov)
     if mean.ndim < 1 or tuple(cov.shape[-2:]) != 2 * tuple(mean.shape[-1:]):
-        raise ShapeError(f"{name} requires a mean of shape (..., n) and a covariance of shape (..., n, n), got "
-                         f"{tuple(mean.shape)} and {tuple(cov.shape)}.", where=user_frame())  # fmt: skip
+        raise ShapeError(
+            f"{name} requires a mean of shape (..., n) and a covariance of shape (..., n, n), got "
+            f"{tuple(mean.shape)} and {tuple(cov.shape)}.",
+            where=user_frame(),
+        )
     stack = shape_over(name, shape, tuple(mean.shape[:-1]), tuple(cov.shape[:-2]))
     return _multivariate_normal(key_of(name, key), mean, cov, stack, dtype, common, method)
 

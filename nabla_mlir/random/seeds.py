@@ -82,8 +82,11 @@ def _check_integer(name: str, x: Any, what: str, word: str) -> None:
         got = f"an array of {x.dtype}" if is_array(x) else repr(x)
         raise DtypeError(f"{name} requires {what}, got {got}.", where=user_frame())
     if x.shape:
-        raise ShapeError(f"{name} requires a single {word}, got an array of shape {tuple(x.shape)}.", where=user_frame(),
-                         help="use nm.vmap for several.")  # fmt: skip
+        raise ShapeError(
+            f"{name} requires a single {word}, got an array of shape {tuple(x.shape)}.",
+            where=user_frame(),
+            help="use nm.vmap for several.",
+        )
 
 
 @library

@@ -111,8 +111,9 @@ def _bound(x: Any) -> Any:
         return np.array(x, np.uint64 if x >= 2**63 else np.int64)
     array = x if is_array(x) else asarray(x)
     if array.dtype.kind not in "biu":
-        raise DtypeError(f"randint requires integers as bounds, got {array.dtype}.", where=user_frame(),
-                         help="convert them with astype.")  # fmt: skip
+        raise DtypeError(
+            f"randint requires integers as bounds, got {array.dtype}.", where=user_frame(), help="convert them with astype."
+        )
     return array
 
 

@@ -3,15 +3,7 @@ operations whose rules are that engine. Importing this package loads every recor
 """
 
 import nabla_mlir.ops  # noqa: F401  (not `from nabla_mlir`, whose public names load all that is above)
-from nabla_mlir.rules import (
-    checkpoint,
-    control,
-    custom_rules,
-    linear_solve,
-    tridiagonal,
-)
+from nabla_mlir.rules import checkpoint, control, custom_rules, linear_solve, tridiagonal
 
 # The modules that hold records, one family each.
-FAMILIES = (
-    checkpoint, control, custom_rules, linear_solve, tridiagonal,
-)  # fmt: skip
+FAMILIES = (checkpoint, control, custom_rules, linear_solve, tridiagonal)

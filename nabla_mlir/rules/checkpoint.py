@@ -30,13 +30,19 @@ from nabla_mlir.table.samples import Case
 from nabla_mlir.table.tensor import Tensor, wrap
 
 name: OpDef = general(
-    "ad.name", pattern=patterns.identity,
+    "ad.name",
+    pattern=patterns.identity,
     doc="The value itself, with a name for policies of `ad.checkpoint`.",
-    attributes={"name": String}, result=lambda x, name: [(x.shape, x.dtype)],
+    attributes={"name": String},
+    result=lambda x, name: [(x.shape, x.dtype)],
     jvp=lambda outs, xs, tangents, name: list(tangents),
     batch=lambda xs, mapped, size, name: [REGISTRY["ad.name"](xs[0], name=name)],
-    sample=[Case(((3, 2),), {"name": "a"}, numpy=lambda x: x)], moves=True, free=True, view=True, instructions=1,
-)  # fmt: skip
+    sample=[Case(((3, 2),), {"name": "a"}, numpy=lambda x: x)],
+    moves=True,
+    free=True,
+    view=True,
+    instructions=1,
+)
 
 
 def _jvp(op: ir.Operation, tangents: Tangents) -> Pushed:
@@ -94,9 +100,11 @@ def _batch(op: ir.Operation, batch: Batch) -> None:
 
 
 checkpoint: OpDef = control(
-    CheckpointOp.name, "A region that reverse mode computes again instead of keeping its values.",
-    ControlRules(_jvp, _vjp, _batch, active_results), runs="once",
-)  # fmt: skip
+    CheckpointOp.name,
+    "A region that reverse mode computes again instead of keeping its values.",
+    ControlRules(_jvp, _vjp, _batch, active_results),
+    runs="once",
+)
 
 
 def emit_body(op: ir.Operation) -> list[Tensor]:

@@ -23,14 +23,7 @@ from nabla_mlir.rules.masks import remasked
 from nabla_mlir.rules.reverse import accumulate, active_values, pull_back
 from nabla_mlir.table.batching import batch_ops, prefixed, varying_values, with_axis
 from nabla_mlir.table.forward import carries_tangent, push_forward
-from nabla_mlir.table.regions import (
-    body_of,
-    captures_of,
-    clone_body,
-    emit_case,
-    emit_while,
-    fixed_point,
-)
+from nabla_mlir.table.regions import body_of, captures_of, clone_body, emit_case, emit_while, fixed_point
 from nabla_mlir.table.registry import ZERO, MaybeZero, OpDef, materialize, register
 from nabla_mlir.table.rules import Batch, ControlRules, Cotangents, Pulled, Pushed, Tangents
 from nabla_mlir.table.tensor import Tensor, full, wrap
@@ -147,9 +140,14 @@ def _varying_carries(op: ir.Operation, batch: Batch, changing: set[int]) -> tupl
 
 
 def _while_per_entry(
-    inits: Sequence[Tensor], test: Callable[..., Tensor], step: Callable[..., list[Tensor]], like: ir.Operation, *,
-    live: Tensor | None, own: set[int],
-) -> list[Tensor]:  # fmt: skip
+    inits: Sequence[Tensor],
+    test: Callable[..., Tensor],
+    step: Callable[..., list[Tensor]],
+    like: ir.Operation,
+    *,
+    live: Tensor | None,
+    own: set[int],
+) -> list[Tensor]:
     """Emits a loop that runs while the predicate of any entry holds; an entry that has ended keeps its exact values.
 
     The predicate is a carry, so it is computed once per iteration.
@@ -164,10 +162,7 @@ def _while_per_entry(
 
     def body(carry: list[Tensor]) -> list[Tensor]:
         *state, alive = carry
-        new = [
-            choose(alive, a, b) if i in own else a
-            for i, (a, b) in enumerate(zip(step(state, alive), state, strict=True))
-        ]
+        new = [choose(alive, a, b) if i in own else a for i, (a, b) in enumerate(zip(step(state, alive), state, strict=True))]
         # An entry that has ended does not start again.
         return [*new, logical_and(alive, test(new, alive))]
 
@@ -268,18 +263,14 @@ def _case_batch(op: ir.Operation, batch: Batch) -> None:
         batch.bind(old, new, is_mapped)
 
 
-def branch_batched(
-    ops: Sequence[ir.Operation], outputs: Sequence[ir.Value], wanted: Sequence[bool], batch: Batch
-) -> list[Tensor]:
+def branch_batched(ops: Sequence[ir.Operation], outputs: Sequence[ir.Value], wanted: Sequence[bool], batch: Batch) -> list[Tensor]:
     """Emits the batch of a body without arguments; the results that are `wanted` to carry the mapped axis do."""
     inner = batch.inner()
     batch_ops(ops, inner)
     return [with_axis(inner, r, m) for r, m in zip(outputs, wanted, strict=True)]
 
 
-def _branch_gated(
-    ops: Sequence[ir.Operation], outputs: Sequence[ir.Value], batch: Batch, mask: Tensor
-) -> list[Tensor]:
+def _branch_gated(ops: Sequence[ir.Operation], outputs: Sequence[ir.Value], batch: Batch, mask: Tensor) -> list[Tensor]:
     """Emits `branch_batched` for a branch that only the entries of `mask` select.
 
     A branch with a loop that may not end runs only if some entry selects it.
@@ -317,9 +308,11 @@ def control(name: str, doc: str, rules: ControlRules, runs: str = "") -> OpDef:
 
 
 while_: OpDef = control(
-    "stablehlo.while", "The body repeated while the condition holds.",
-    ControlRules(_while_jvp, while_vjp, _while_batch, active_carries), runs="loop",
-)  # fmt: skip
+    "stablehlo.while",
+    "The body repeated while the condition holds.",
+    ControlRules(_while_jvp, while_vjp, _while_batch, active_carries),
+    runs="loop",
+)
 _CHOICE = ControlRules(_case_jvp, _case_vjp, _case_batch, active_results)
 if_: OpDef = control("stablehlo.if", "One of two branches, by a truth value.", _CHOICE, runs="choice")
 case: OpDef = control("stablehlo.case", "One of several branches, by an integer.", _CHOICE, runs="choice")

@@ -26,8 +26,9 @@ def emit_rule(op: ir.Operation, region: int, arguments: Sequence[ir.Value]) -> l
         label = CUSTOM[op.name](op).label
         raise RuleMissingError(
             f"the derivative requires the rule of {label} within its own rules, got a trace that was made for fewer derivatives.",
-            where=source_of(op.location), help="differentiate the Python function as often, and trace that.",
-        )  # fmt: skip
+            where=source_of(op.location),
+            help="differentiate the Python function as often, and trace that.",
+        )
     parameters, ops, outputs = body_of(op.regions[region])
     mapping = dict(zip(parameters, arguments, strict=True))
     for clone in clone_body(ops, mapping):
@@ -51,8 +52,9 @@ def _recur(op: ir.Operation, inner: ir.Operation, clone: ir.Operation, mapping: 
         label = op.attributes["name"].value
         raise RuleMissingError(
             f"the custom rule of {label} requires to call {label} on one entry at a time, got a call under vmap.",
-            where=source_of(inner.location), help="call a function without a custom rule there.",
-        )  # fmt: skip
+            where=source_of(inner.location),
+            help="call a function without a custom rule there.",
+        )
     with ir.InsertionPoint(inner):
         whole = op.clone().operation
     for i, operand in enumerate(inner.operands):
@@ -86,14 +88,15 @@ def exposed_rule(op: ir.Operation) -> Exposed | None:
     with ir.InsertionPoint(op):
         values = [out.value for out in emit_rule(op, 1, list(op.operands))]
         new = stablehlo.emit(
-            op.name, [*op.operands, *values], results=[r.type for r in op.results],
-            attributes={name: op.attributes[name] for name in op.attributes}, regions=3,
-        )  # fmt: skip
+            op.name,
+            [*op.operands, *values],
+            results=[r.type for r in op.results],
+            attributes={name: op.attributes[name] for name in op.attributes},
+            regions=3,
+        )
     types = [v.type for v in new.operands]
     fill(new.regions[0], types, lambda xs: xs[first : first + n])
     fill(new.regions[1], types, lambda xs: xs[first:])
     op.regions[2].blocks[0].append_to(new.regions[2])
     replace(op, [wrap(r) for r in new.results])
     return Exposed(new, values[:n], values[n:])
-
-

@@ -38,10 +38,10 @@ def _refuse_active_captures(op: ir.Operation, active: Collection[ir.Value]) -> N
         label = CUSTOM[op.name](op).label
         raise RuleMissingError(
             f"the custom rule of {label} requires every value that is differentiated as an argument, got one that the "
-            "function uses from outside.", where=source_of(op.location),
-            help="pass the value as an argument of the function (not in nondiff_argnums), or wrap it with "
-            "nm.stop_gradient.",
-        )  # fmt: skip
+            "function uses from outside.",
+            where=source_of(op.location),
+            help="pass the value as an argument of the function (not in nondiff_argnums), or wrap it with nm.stop_gradient.",
+        )
 
 
 def _own_values(op: ir.Operation, outs: Sequence[Tensor], new_ops: Sequence[ir.Operation]) -> list[Tensor]:
@@ -101,9 +101,7 @@ def _replaced(values: Sequence[Tensor], replacements: Replacements) -> list[Tens
     return [wrap(replacements.get(v.value, v.value)) for v in values]
 
 
-def _through_values(
-    ops: Sequence[ir.Operation], roots: Sequence[ir.Value]
-) -> tuple[list[ir.Operation], Replacements]:
+def _through_values(ops: Sequence[ir.Operation], roots: Sequence[ir.Value]) -> tuple[list[ir.Operation], Replacements]:
     """Returns `ops` in which each function with a forward rule that is applied to a tangent is replaced by its body, and
     the replacements of results.
 
@@ -172,9 +170,13 @@ def _custom_vjp_jvp(op: ir.Operation, tangents: Tangents) -> Pushed:
 
 
 def batched_region(
-    region: ir.Region, target: ir.Region, is_mapped: Sequence[bool], wanted: Sequence[bool | None], batch: Batch,
+    region: ir.Region,
+    target: ir.Region,
+    is_mapped: Sequence[bool],
+    wanted: Sequence[bool | None],
+    batch: Batch,
     sums: Sequence[bool] = (),
-) -> list[bool]:  # fmt: skip
+) -> list[bool]:
     """Fills `target` with the batch of a region; returns for each result if it carries the axis.
 
     Args:
@@ -223,9 +225,12 @@ def _batch(op: ir.Operation, batch: Batch) -> None:
     is_mapped = [recursive or v in batch for v in op.operands]
     operands = [with_axis(batch, v, m) for v, m in zip(op.operands, is_mapped, strict=True)]
     new = stablehlo.emit(
-        op.name, [x.value for x in operands], results=[prefixed_type(r.type, batch.size) for r in op.results],
-        attributes={name: op.attributes[name] for name in op.attributes}, regions=len(op.regions),
-    )  # fmt: skip
+        op.name,
+        [x.value for x in operands],
+        results=[prefixed_type(r.type, batch.size) for r in op.results],
+        attributes={name: op.attributes[name] for name in op.attributes},
+        regions=len(op.regions),
+    )
     outs = [True] * len(op.results)
     active = [is_mapped[i] for i in view.wrt]
     batched_region(op.regions[0], new.regions[0], is_mapped, outs, batch)
@@ -249,12 +254,10 @@ def _active(op: ir.Operation, varying: set[ir.Value]) -> Sequence[int]:
 
 
 custom_jvp: OpDef = control(
-    "ad.custom_jvp", "A function with a custom forward rule.",
-    ControlRules(_custom_jvp_jvp, _custom_jvp_vjp, _batch, _active),
+    "ad.custom_jvp", "A function with a custom forward rule.", ControlRules(_custom_jvp_jvp, _custom_jvp_vjp, _batch, _active)
 )
 custom_vjp: OpDef = control(
-    "ad.custom_vjp", "A function with a custom reverse rule.",
-    ControlRules(_custom_vjp_jvp, _custom_vjp_vjp, _batch, _active),
+    "ad.custom_vjp", "A function with a custom reverse rule.", ControlRules(_custom_vjp_jvp, _custom_vjp_vjp, _batch, _active)
 )
 
 
@@ -264,9 +267,13 @@ def _recur_batch(xs: Sequence[Tensor], mapped: Sequence[bool], size: int, types:
 
 
 recur: OpDef = general(
-    RECUR, doc="A call of the enclosing custom rule with other operands.", multi=True, attributes={"name": String},
+    RECUR,
+    doc="A call of the enclosing custom rule with other operands.",
+    multi=True,
+    attributes={"name": String},
     result=lambda *xs, types, name: types,
     result_params=lambda op: {"types": [shape_and_dtype(r.type) for r in op.results]},
     jvp=UNSUPPORTED("a rule that differentiates the function it is the rule of has no end"),
-    batch=_recur_batch, sample=[],
-)  # fmt: skip
+    batch=_recur_batch,
+    sample=[],
+)

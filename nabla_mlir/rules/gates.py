@@ -35,9 +35,7 @@ def gated(mask: Tensor, x: Tensor) -> Tensor:
     return choose(mask, x, stop_gradient(x)) if carries_tangent(x.value) else x
 
 
-def batch_gated(
-    ops: Sequence[ir.Operation], batch: Batch, mask: Tensor, arguments: Iterable[ir.Value] = ()
-) -> None:
+def batch_gated(ops: Sequence[ir.Operation], batch: Batch, mask: Tensor, arguments: Iterable[ir.Value] = ()) -> None:
     """Applies `batch_ops`, with a gate at every value from outside that the operations read.
 
     A value from outside that all entries share is broadcast along the mapped axis first: its cotangent is a sum over

@@ -64,9 +64,7 @@ def _jvp(op: ir.Operation, tangents: Tangents) -> Pushed:
             db, dax = tangents.get(b, ZERO), all_tangents.get(replacements.get(ax.value, ax.value), ZERO)
             rhs_tangent = materialize(db, wrap(b))
             rhs.append(rhs_tangent if isinstance(dax, Zero) else subtract(rhs_tangent, dax))
-        x_tangents = _emit(
-            op.attributes["transposable"], rhs, *(_copy(op, region) for region in (MATVEC, SOLVE, TRANSPOSE_SOLVE))
-        )
+        x_tangents = _emit(op.attributes["transposable"], rhs, *(_copy(op, region) for region in (MATVEC, SOLVE, TRANSPOSE_SOLVE)))
     return Pushed(xs, x_tangents)
 
 

@@ -86,9 +86,12 @@ def active_carries(op: ir.Operation, roots: set[ir.Value]) -> list[int]:
 
 
 def trace_backward(
-    op: ir.Operation, roles: Roles, masks: Sequence[Tensor | None], rows: Mapping[int, tuple[Tensor, Tensor | None]],
+    op: ir.Operation,
+    roles: Roles,
+    masks: Sequence[Tensor | None],
+    rows: Mapping[int, tuple[Tensor, Tensor | None]],
     residuals: set[ir.Value],
-) -> Backward:  # fmt: skip
+) -> Backward:
     """Emits one iteration in reverse, with a placeholder for every value of the forward iteration.
 
     Args:
@@ -143,9 +146,7 @@ def _placeholder(type: ir.Type) -> ir.Value:
     return ir.Operation.create(PLACEHOLDER, results=[type]).results[0]
 
 
-def _choose_stored(
-    backward: Backward, ops: list[ir.Operation], copies: list[list[ir.Value]], stored: list[bool]
-) -> None:
+def _choose_stored(backward: Backward, ops: list[ir.Operation], copies: list[list[ir.Value]], stored: list[bool]) -> None:
     """Replaces operations that the backward body needs by placeholders, if `stored` says that their results are stored.
 
     Each of these results stays until the walk, from the last operation to the first, reaches it.

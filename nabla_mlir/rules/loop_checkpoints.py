@@ -64,8 +64,9 @@ def choose_plan(op: ir.Operation, trips: int, row: int, state: int, bound: int) 
     if bound < least:
         raise ShapeError(
             f"reverse mode of a loop requires max_residual_bytes of at least {least} (two states of {state} bytes and "
-            f"{SHORTEST} iterations of {row}), got {bound}.", where=source_of(op.location),
-        )  # fmt: skip
+            f"{SHORTEST} iterations of {row}), got {bound}.",
+            where=source_of(op.location),
+        )
     longest = min(trips, (bound - 2 * state) // max(row, 1))
     lengths = sorted({round(n) for n in np.geomspace(min(SHORTEST, longest), longest, 64)})
     plans = []
@@ -88,9 +89,7 @@ def schedule(plan: Plan) -> list[tuple[int, int, int, int, int]]:
         return slot, first, stop, store, min(stop + plan.length, plan.trips) if backward else stop
 
     steps = []
-    work = [
-        (0, plan.pieces, START, plan.slots)
-    ]  # pieces low ... high - 1 from the state in a slot, and the number of free slots
+    work = [(0, plan.pieces, START, plan.slots)]  # pieces low ... high - 1 from the state in a slot, and the number of free slots
     while work:
         low, high, slot, free = work.pop()
         count = high - low
@@ -109,9 +108,7 @@ Advance = Callable[[Sequence[Tensor], Tensor, Tensor], Sequence[Tensor]]
 PullPiece = Callable[[Sequence[Tensor], Tensor, Tensor, Sequence[Tensor]], Sequence[Tensor]]
 
 
-def run_plan(
-    plan: Plan, inits: Sequence[Tensor], cts: Sequence[Tensor], advance: Advance, pull_piece: PullPiece
-) -> list[Tensor]:
+def run_plan(plan: Plan, inits: Sequence[Tensor], cts: Sequence[Tensor], advance: Advance, pull_piece: PullPiece) -> list[Tensor]:
     """Emits one loop over the steps of a plan; returns the cotangents at its end.
 
     Args:

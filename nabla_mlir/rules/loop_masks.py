@@ -20,9 +20,7 @@ from nabla_mlir.table.tensor import Tensor, wrap
 Masks = list[Tensor | None]
 
 
-def masked_backward(
-    op: ir.Operation, roles: Roles, cts: Sequence[MaybeZero], residuals: set[ir.Value]
-) -> tuple[Backward, Masks]:
+def masked_backward(op: ir.Operation, roles: Roles, cts: Sequence[MaybeZero], residuals: set[ir.Value]) -> tuple[Backward, Masks]:
     """Emits one iteration in reverse, inside the masks that are proven to hold after every iteration; returns them, too.
 
     A mask is assumed first. If the body that was emitted inside the masks does not prove one of them, the body is
@@ -43,9 +41,7 @@ def masked_backward(
     return backward, masks
 
 
-def _assumed(
-    seeds: Sequence[tuple[ir.Value, MaybeZero]], sums: Sequence[ir.Value], rows: Sequence[MaybeZero]
-) -> Masks:
+def _assumed(seeds: Sequence[tuple[ir.Value, MaybeZero]], sums: Sequence[ir.Value], rows: Sequence[MaybeZero]) -> Masks:
     """For each carry of the backward loop, the mask outside of which it is zero, derived from its initial value or its
     rows; or None.
     """

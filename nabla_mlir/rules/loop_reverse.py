@@ -37,14 +37,7 @@ from nabla_mlir.rules.masks import masked
 from nabla_mlir.rules.policies import exposed
 from nabla_mlir.rules.reverse import accumulate, active_values
 from nabla_mlir.rules.tapes import INDEX, count_at, empty_tape, read_row, write_row
-from nabla_mlir.table.regions import (
-    body_of,
-    captures_of,
-    clone_body,
-    emit_while,
-    replace,
-    substitute,
-)
+from nabla_mlir.table.regions import body_of, captures_of, clone_body, emit_while, replace, substitute
 from nabla_mlir.table.registry import MaybeZero, materialize, zeros
 from nabla_mlir.table.rules import Cotangents, Pulled
 from nabla_mlir.table.tensor import Tensor, full, wrap
@@ -114,9 +107,14 @@ def _tapes(backward: Backward, length: int, others: set[ir.Value]) -> tuple[list
 
 
 def _forward(
-    op: ir.Operation, start: Sequence[Tensor], index: Tensor, stop: Tensor | None, offset: Tensor | None,
-    stored: list[ir.Value], tapes: list[Tensor],
-) -> tuple[list[Tensor], Tensor, list[Tensor]]:  # fmt: skip
+    op: ir.Operation,
+    start: Sequence[Tensor],
+    index: Tensor,
+    stop: Tensor | None,
+    offset: Tensor | None,
+    stored: list[ir.Value],
+    tapes: list[Tensor],
+) -> tuple[list[Tensor], Tensor, list[Tensor]]:
     """Emits the loop from the state `start` on; it counts its iterations and fills tapes.
 
     Args:
@@ -147,9 +145,7 @@ def _forward(
     return results[:n], results[n], results[n + 1 :]
 
 
-def _backward_loop(
-    backward: Backward, seeds: Sequence[Tensor], first: Tensor, last: Tensor, known_at: object
-) -> list[Tensor]:
+def _backward_loop(backward: Backward, seeds: Sequence[Tensor], first: Tensor, last: Tensor, known_at: object) -> list[Tensor]:
     """Emits a loop that runs iterations first, first - 1, ..., last in reverse, from the cotangents `seeds`."""
 
     def condition(carry: list[Tensor]) -> Tensor:
@@ -198,9 +194,7 @@ def _counted(
     return results, state
 
 
-def _planned(
-    op: ir.Operation, backward: Backward, counter: Counter, cts: list[Tensor], bound: int
-) -> list[Tensor]:  # fmt: skip
+def _planned(op: ir.Operation, backward: Backward, counter: Counter, cts: list[Tensor], bound: int) -> list[Tensor]:
     """Emits the backward loop in pieces, because the tapes of all iterations would need more than `bound` bytes.
 
     A state consists of the carries on which the tapes depend. A loop that only collects its results has no such
@@ -246,9 +240,7 @@ def _bytes(x: Tensor) -> int:
     return x.size * x.dtype.itemsize
 
 
-def _uncounted(
-    op: ir.Operation, backward: Backward, seeds: list[Tensor]
-) -> tuple[list[Tensor], list[Tensor]]:
+def _uncounted(op: ir.Operation, backward: Backward, seeds: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
     """Emits the backward loop if the number of iterations is known only after the loop has run; tapes hold LOOP_CHUNK iterations.
 
     A loop of up to LOOP_CHUNK iterations runs forward twice. A longer one runs from its start again for each chunk:
@@ -283,9 +275,9 @@ def _uncounted(
         return [subtract(first, chunk), *results]
 
     last_chunk = multiply(divide(subtract(trips, one), chunk), chunk)
-    results = emit_while(
-        [last_chunk, *seeds, *sums], lambda carry: compare(carry[0], zero, comparison_direction="GE"), back_chunk
-    )[1:]
+    results = emit_while([last_chunk, *seeds, *sums], lambda carry: compare(carry[0], zero, comparison_direction="GE"), back_chunk)[
+        1:
+    ]
     # A loop that ran no iteration has nothing to pull back; the start of its last chunk is 0, too.
     ran = compare(trips, zero, comparison_direction="GT")
     results = [select(ran, r, s) for r, s in zip(results, [*seeds, *sums], strict=True)]

@@ -105,9 +105,14 @@ def pull_back(
 
 
 def _operand_cotangents(
-    op: ir.Operation, operands: list[ir.Value], active: set[ir.Value], cts: list[MaybeZero], masks: Known,
-    varying: dict[ir.Value, bool] | None, replacements: Replacements,
-) -> list[MaybeZero]:  # fmt: skip
+    op: ir.Operation,
+    operands: list[ir.Value],
+    active: set[ir.Value],
+    cts: list[MaybeZero],
+    masks: Known,
+    varying: dict[ir.Value, bool] | None,
+    replacements: Replacements,
+) -> list[MaybeZero]:
     """The cotangents of the operands of one operation: by its partials, its transpose, or its linearised jvp rule."""
     record = record_of(op, "vjp")
     if isinstance(record.jvp, Zero):
@@ -129,9 +134,14 @@ def _operand_cotangents(
 
 
 def _scaled(
-    partials: Sequence[Partial | Zero], op: ir.Operation, xs: list[Tensor], is_active: list[bool], ct: MaybeZero, params: Params,
+    partials: Sequence[Partial | Zero],
+    op: ir.Operation,
+    xs: list[Tensor],
+    is_active: list[bool],
+    ct: MaybeZero,
+    params: Params,
     masks: Known,
-) -> list[MaybeZero]:  # fmt: skip
+) -> list[MaybeZero]:
     """The cotangents of an elementwise operation: `ct` times each partial, computed inside the mask of `ct` only."""
     if isinstance(ct, Zero):
         return [ZERO] * len(xs)
@@ -167,9 +177,14 @@ def _transposed(
 
 
 def _linearized(
-    record: OpDef, op: ir.Operation, xs: list[Tensor], is_active: list[bool], cts: list[MaybeZero], params: Params,
+    record: OpDef,
+    op: ir.Operation,
+    xs: list[Tensor],
+    is_active: list[bool],
+    cts: list[MaybeZero],
+    params: Params,
     replacements: Replacements,
-) -> list[MaybeZero]:  # fmt: skip
+) -> list[MaybeZero]:
     """Emits the jvp rule on placeholders for the tangents, and transposes it; the placeholders are dead afterwards."""
     holders = {i: placeholder(x) for i, (x, a) in enumerate(zip(xs, is_active, strict=True)) if a}
     with ir.InsertionPoint.after(op):
@@ -233,9 +248,8 @@ def transposed(
 
 
 def pulled(
-    what: str, outs: Sequence[MaybeZero], new_ops: list[ir.Operation], holders: Sequence[Tensor],
-    cts: Sequence[MaybeZero],
-) -> tuple[list[MaybeZero], Replacements]:  # fmt: skip
+    what: str, outs: Sequence[MaybeZero], new_ops: list[ir.Operation], holders: Sequence[Tensor], cts: Sequence[MaybeZero]
+) -> tuple[list[MaybeZero], Replacements]:
     """Does the same as `transposed` for a map that is emitted already: `new_ops` compute `outs` from the placeholders `holders`.
 
     Also returns the values that replace results of `new_ops`.
@@ -258,7 +272,7 @@ def pulled(
             f"{what} requires a rule that is linear in its tangents (or cotangents), got one that is not.",
             help="products of tangents, and decisions by them, have no transpose; use the other mode of "
             "differentiation, which runs the rule as it is.",
-        )  # fmt: skip
+        )
     for holder in holders:  # a loop whose values are needed also carries tangents, which nothing reads
         with ir.InsertionPoint.after(holder.value.owner):
             zero = full_like(holder, 0)

@@ -77,9 +77,7 @@ class Expansion:
         self._found: dict[Any, list[Series]] = {}  # by operation, parameters and operands
         self.holders: list[ir.Operation] = []  # of the rules, to be erased at the end
 
-    def push(
-        self, ops: Iterable[ir.Operation], series: dict[ir.Value, Series], constants: dict[ir.Value, ir.Value]
-    ) -> None:  # fmt: skip
+    def push(self, ops: Iterable[ir.Operation], series: dict[ir.Value, Series], constants: dict[ir.Value, ir.Value]) -> None:
         """Extends `series` and `constants` over the results of operations."""
         for op in ops:
             if op.name in _INLINED and any(v in series for v in reads_of(op)):
@@ -112,8 +110,12 @@ class Expansion:
         if isinstance(record.jvp, Zero):
             constants.update((r, y.value) for r, y in zip(op.results, record.apply(values, params), strict=True))
             return
-        key = (op.name, str(op.attributes), tuple(str(r.type) for r in op.results),
-               tuple(id(x) if isinstance(x, Series) else x.value for x in operands))  # fmt: skip
+        key = (
+            op.name,
+            str(op.attributes),
+            tuple(str(r.type) for r in op.results),
+            tuple(id(x) if isinstance(x, Series) else x.value for x in operands),
+        )
         found = None if len(op.regions) else self._found.get(key)
         if found is None:
             found = self._found[key] = self._series(record, params, operands, values, len(op.results))
@@ -121,7 +123,7 @@ class Expansion:
 
     def _without_regions(
         self, op: ir.Operation, record: OpDef, series: dict[ir.Value, Series], constants: dict[ir.Value, ir.Value]
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Pushes an operation whose region captures a varying value through its decomposition into other operations."""
         block = block_aside()
         self.holders.append(block.owner.operation)
@@ -136,7 +138,7 @@ class Expansion:
 
     def _series(
         self, record: OpDef, params: Any, operands: list[Series | Tensor], values: list[Tensor], count: int
-    ) -> list[Series]:  # fmt: skip
+    ) -> list[Series]:
         varying = [i for i, x in enumerate(operands) if isinstance(x, Series)]
         linear = record.linear_operands(values, params)
         if set(varying) <= set(linear):
@@ -148,8 +150,9 @@ class Expansion:
 
     def _linear(
         self, record: OpDef, params: Any, operands: list[Series | Tensor], linear: Sequence[int], count: int
-    ) -> list[Series]:  # fmt: skip
+    ) -> list[Series]:
         """The series of the results of an operation that is linear in the operands `linear`: it is applied to each coefficient."""
+
         def all_of(k: int) -> list[Tensor | None]:
             """Coefficient k of all results."""
             xs: list[Tensor | None] = [
@@ -182,7 +185,7 @@ class Expansion:
 
     def _by_rule(
         self, record: OpDef, params: Any, operands: list[Series | Tensor], values: list[Tensor], varying: Sequence[int], count: int
-    ) -> list[Series]:  # fmt: skip
+    ) -> list[Series]:
         """The series of the results y by their forward rule: coefficient k is coefficient k - 1 of y', divided by k."""
         heads = record.apply(values, params)
         slopes: list[Series | None] = []
@@ -199,9 +202,14 @@ class Expansion:
         return outs
 
     def _slopes(
-        self, record: OpDef, params: Any, operands: list[Series | Tensor], heads: list[Tensor], outs: list[Series],
+        self,
+        record: OpDef,
+        params: Any,
+        operands: list[Series | Tensor],
+        heads: list[Tensor],
+        outs: list[Series],
         varying: Sequence[int],
-    ) -> list[Series | None]:  # fmt: skip
+    ) -> list[Series | None]:
         """The derivatives of the results: the forward rule, applied to the derivatives of the operands."""
         xs = [x for x in operands if isinstance(x, Series)]
         types = [y.value.type for y in heads] + 2 * [x.head.value.type for x in xs]
@@ -228,9 +236,13 @@ class Expansion:
         return [slope(result) for result in results]
 
     def _inline(
-        self, op: ir.Operation, region: int, operands: Sequence[ir.Value], series: dict[ir.Value, Series],
+        self,
+        op: ir.Operation,
+        region: int,
+        operands: Sequence[ir.Value],
+        series: dict[ir.Value, Series],
         constants: dict[ir.Value, ir.Value],
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Pushes a function with a custom rule through the code of its body."""
         arguments, ops, outputs = body_of(op.regions[region])
         self._bind(arguments, operands, series, constants)
@@ -288,7 +300,7 @@ class Expansion:
     @staticmethod
     def _bind(
         names: Sequence[ir.Value], values: Sequence[ir.Value], series: dict[ir.Value, Series], constants: dict[ir.Value, ir.Value]
-    ) -> None:  # fmt: skip
+    ) -> None:
         found = [(series.get(v), constants.get(v, v)) for v in values]
         for name, (varying, value) in zip(names, found, strict=True):
             if varying is None:

@@ -57,9 +57,11 @@ def _gtsv(outs: Tensors, xs: Tensors, tangents: MaybeZeros, *, target: str, **__
     if isinstance(right, Zero):
         return [ZERO] * 5
     (dx,) = emit_linear_solve(
-        [right], lambda x: [materialize(_product(diagonals, x[0]), x[0])],
-        lambda b: [_solve(target, diagonals, b[0])], lambda b: [_solve(target, adjoints, b[0])],
-    )  # fmt: skip
+        [right],
+        lambda x: [materialize(_product(diagonals, x[0]), x[0])],
+        lambda b: [_solve(target, diagonals, b[0])],
+        lambda b: [_solve(target, adjoints, b[0])],
+    )
     return [ZERO, ZERO, ZERO, dx, ZERO]  # what is left of the diagonals is scratch
 
 

@@ -85,9 +85,7 @@ def _row_vanishes(value: ir.Value, mask: ir.Value, position: Sequence[ir.Value])
     return (yield from _selected(value, _keeps_order, lambda predicate: _is_part(predicate, mask, position)))
 
 
-def _selected(
-    value: ir.Value, keeps: Callable[[ir.Operation], bool], is_inside: Callable[[ir.Value], bool]
-) -> Asking[bool]:
+def _selected(value: ir.Value, keeps: Callable[[ir.Operation], bool], is_inside: Callable[[ir.Value], bool]) -> Asking[bool]:
     """Asks if a value differs from zero only where selections inside of a mask chose an element.
 
     Operations for which `keeps` is true may add such values.

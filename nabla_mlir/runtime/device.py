@@ -36,9 +36,7 @@ class Device:
     threads: int
     usage: int
 
-    def __init__(
-        self, driver: str, hal: HalDevice, pool: HalDriver, threads: int = 1, enter: Callable[[], object] | None = None
-    ):
+    def __init__(self, driver: str, hal: HalDevice, pool: HalDriver, threads: int = 1, enter: Callable[[], object] | None = None):
         self.driver, self.hal, self.pool, self.threads, self.enter = driver, hal, pool, threads, enter
         self.owners = (pool, hal)
         self.is_host = driver.startswith("local")
@@ -117,8 +115,9 @@ def _open(driver: str, threads: int, generation: tuple[int, int]) -> Device:
     """
     kinds = {name: cls for cls in TARGETS.values() for name in cls.drivers}
     if driver.partition(":")[0] not in kinds:
-        raise DeployError(f"a device requires a known driver, got {driver!r}.", where=user_frame(),
-                          help=f"use one of {', '.join(kinds)}.")  # fmt: skip
+        raise DeployError(
+            f"a device requires a known driver, got {driver!r}.", where=user_frame(), help=f"use one of {', '.join(kinds)}."
+        )
     try:
         pool = driver_with(driver, threads)
         hal = pool.create_device_by_uri(driver)
@@ -126,10 +125,12 @@ def _open(driver: str, threads: int, generation: tuple[int, int]) -> Device:
     except (RuntimeError, ValueError, OSError) as error:
         has_no_room = "thread creation failed" in str(error)
         raise DeployError(
-            f"driver {driver} requires a device of its kind, got none: {reason(error)}.", where=user_frame(),
-            help="free memory, or raise the limits of the process (ulimit -v, ulimit -u)." if has_no_room
+            f"driver {driver} requires a device of its kind, got none: {reason(error)}.",
+            where=user_frame(),
+            help="free memory, or raise the limits of the process (ulimit -v, ulimit -u)."
+            if has_no_room
             else "install the device's driver, or compile for the CPU.",
-        ) from None  # fmt: skip
+        ) from None
 
 
 def reason(error: Exception) -> str:

@@ -25,8 +25,10 @@ def check_given_once(arguments: Sequence[Any], donation: Sequence[int]) -> None:
             if i != j and arguments[i] is other and type(other) is Array:
                 raise CopyError(
                     f"donate_argnums requires arrays that are not also another argument, got one as leaves {min(i, j)} and "
-                    f"{max(i, j)}.", where=user_frame(), help="pass a copy of it, x.copy(), for one of them.",
-                )  # fmt: skip
+                    f"{max(i, j)}.",
+                    where=user_frame(),
+                    help="pass a copy of it, x.copy(), for one of them.",
+                )
 
 
 class Writing(Protocol):

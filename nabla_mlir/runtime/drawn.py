@@ -14,11 +14,13 @@ import numpy as np
 DRAWS = ("numbers around 1", "small numbers of both signs", "numbers of both signs", "large numbers of both signs")
 # For branches that none of these reaches. In the last three a quarter of the elements are special, and at least one.
 RARE_DRAWS = ("huge numbers of both signs", "huge numbers", "tiny numbers of both signs", "zeros", "infinities", "NaN")
-_RANGES = dict(zip(
-    (*DRAWS, *RARE_DRAWS),
-    ((0.2, 0.9), (-1.0, 1.0), (-2.5, 2.5), (-20.0, 20.0), (-2e3, 2e3), (0.0, 2e3), (-1e-4, 1e-4), *[(-2.5, 2.5)] * 3),
-    strict=True,
-))  # fmt: skip  # of real numbers
+_RANGES = dict(
+    zip(
+        (*DRAWS, *RARE_DRAWS),
+        ((0.2, 0.9), (-1.0, 1.0), (-2.5, 2.5), (-20.0, 20.0), (-2e3, 2e3), (0.0, 2e3), (-1e-4, 1e-4), *[(-2.5, 2.5)] * 3),
+        strict=True,
+    )
+)  # of real numbers
 _SPECIAL = {"zeros": (0.0, -0.0), "infinities": (np.inf, -np.inf), "NaN": (np.nan,)}
 
 

@@ -11,23 +11,32 @@ from nabla_mlir.base.errors import DtypeError
 
 _ELEMENT_TYPES = {
     "bool": HalElementType.BOOL_8,
-    "int8": HalElementType.INT_8, "int16": HalElementType.INT_16,
-    "int32": HalElementType.INT_32, "int64": HalElementType.INT_64,
-    "uint8": HalElementType.UINT_8, "uint16": HalElementType.UINT_16,
-    "uint32": HalElementType.UINT_32, "uint64": HalElementType.UINT_64,
-    "float16": HalElementType.FLOAT_16, "float32": HalElementType.FLOAT_32, "float64": HalElementType.FLOAT_64,
-    "complex64": HalElementType.COMPLEX_64, "complex128": HalElementType.COMPLEX_128,
+    "int8": HalElementType.INT_8,
+    "int16": HalElementType.INT_16,
+    "int32": HalElementType.INT_32,
+    "int64": HalElementType.INT_64,
+    "uint8": HalElementType.UINT_8,
+    "uint16": HalElementType.UINT_16,
+    "uint32": HalElementType.UINT_32,
+    "uint64": HalElementType.UINT_64,
+    "float16": HalElementType.FLOAT_16,
+    "float32": HalElementType.FLOAT_32,
+    "float64": HalElementType.FLOAT_64,
+    "complex64": HalElementType.COMPLEX_64,
+    "complex128": HalElementType.COMPLEX_128,
     "bfloat16": HalElementType.BFLOAT_16,
-    "float8_e4m3fn": HalElementType.FLOAT_8_E4M3_FN, "float8_e4m3fnuz": HalElementType.FLOAT_8_E4M3_FNUZ,
-    "float8_e5m2": HalElementType.FLOAT_8_E5M2, "float8_e5m2fnuz": HalElementType.FLOAT_8_E5M2_FNUZ,
-}  # fmt: skip
-_SIGNED = {
-    HalElementType.SINT_8: "int8", HalElementType.SINT_16: "int16",
-    HalElementType.SINT_32: "int32", HalElementType.SINT_64: "int64",
-}  # fmt: skip
-_DTYPE_NAMES = {int(element): name for name, element in _ELEMENT_TYPES.items()} | {
-    int(k): v for k, v in _SIGNED.items()
+    "float8_e4m3fn": HalElementType.FLOAT_8_E4M3_FN,
+    "float8_e4m3fnuz": HalElementType.FLOAT_8_E4M3_FNUZ,
+    "float8_e5m2": HalElementType.FLOAT_8_E5M2,
+    "float8_e5m2fnuz": HalElementType.FLOAT_8_E5M2_FNUZ,
 }
+_SIGNED = {
+    HalElementType.SINT_8: "int8",
+    HalElementType.SINT_16: "int16",
+    HalElementType.SINT_32: "int32",
+    HalElementType.SINT_64: "int64",
+}
+_DTYPE_NAMES = {int(element): name for name, element in _ELEMENT_TYPES.items()} | {int(k): v for k, v in _SIGNED.items()}
 
 
 @functools.cache

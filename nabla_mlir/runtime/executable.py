@@ -51,9 +51,8 @@ class Function:
     anew: Callable[[], Function] | None  # loads the function again, if it has no state and has lost its threads
 
     def __init__(
-        self, name: str, vm: VmFunction, context: VmContext, lock: threading.Lock | Gate, device: Device,
-        timeline: Timeline | None,
-    ):  # fmt: skip
+        self, name: str, vm: VmFunction, context: VmContext, lock: threading.Lock | Gate, device: Device, timeline: Timeline | None
+    ):
         self.name, self._vm, self._invoke, self._lock, self.device = name, vm, device.on(context.invoke), lock, device
         self._timeline, self.anew = timeline, None
         if size := vm.reflection.get(REFLECTED):
@@ -62,9 +61,7 @@ class Function:
         _functions.add(self)
         stop_at_exit(self)
 
-    def __call__(
-        self, arguments: Sequence[Array | np.ndarray], storage: int = 0, types: Types | None = None
-    ) -> list[Array]:
+    def __call__(self, arguments: Sequence[Array | np.ndarray], storage: int = 0, types: Types | None = None) -> list[Array]:
         """Calls the function; the last `storage` arguments are memory for its results.
 
         Args:
@@ -303,9 +300,7 @@ class Executable:
         if not isinstance(source, bytes):
             path = Path(source)
             if not path.exists():
-                raise DeployError(
-                    f"load requires an artifact, got {path}, which does not exist.", help="check the path."
-                )
+                raise DeployError(f"load requires an artifact, got {path}, which does not exist.", help="check the path.")
             source = path.read_bytes()
         try:
             module = VmModule.copy_buffer(_instance(), source)

@@ -36,8 +36,10 @@ def choose(manifest: Manifest, asked: str | None = None, driver: str | None = No
     if len(reasons) == 1:
         raise reasons[0][1]
     lines = "".join(f"\n    {code.label}: {error.message}" for code, error in reasons)
-    raise DeployError(f"load requires code that fits this machine, got none among {len(reasons)}:{lines}",
-                      help="compile it for this machine too, or for CPU('generic').")  # fmt: skip
+    raise DeployError(
+        f"load requires code that fits this machine, got none among {len(reasons)}:{lines}",
+        help="compile it for this machine too, or for CPU('generic').",
+    )
 
 
 def check_fit(target: dict[str, Any]) -> None:

@@ -307,9 +307,7 @@ class Manifest:
             data = json.loads(text)
             schema = data["schema"]
         except (ValueError, TypeError, KeyError):
-            raise DeployError(
-                f"{where} requires the JSON of a manifest, got something else.", help=SAVE_AGAIN
-            ) from None
+            raise DeployError(f"{where} requires the JSON of a manifest, got something else.", help=SAVE_AGAIN) from None
         if not isinstance(schema, int) or schema > SCHEMA:
             raise DeployError(
                 f"{where} requires schema {SCHEMA} or older, got {schema}.",
@@ -381,10 +379,16 @@ def _entry_point(data: dict[str, Any]) -> EntryPoint:
     result = data["result"]
     leaves = tuple(map(_leaf, result["leaves"]))
     return EntryPoint(
-        data["name"], arguments, TreeSpec.from_json(result["tree"]), leaves, data["doc"], data["function"],
-        Estimate(**data["estimate"]), _sparsity(data["sparsity"]) if "sparsity" in data else None,
+        data["name"],
+        arguments,
+        TreeSpec.from_json(result["tree"]),
+        leaves,
+        data["doc"],
+        data["function"],
+        Estimate(**data["estimate"]),
+        _sparsity(data["sparsity"]) if "sparsity" in data else None,
         Reference.from_json(data["reference"]) if "reference" in data else None,
-    )  # fmt: skip
+    )
 
 
 def _sparsity(data: dict[str, Any]) -> Sparsity:

@@ -45,9 +45,13 @@ class Module:
     code: Code
 
     def __init__(
-        self, executable: Runnable, manifest: Manifest, code: Code, stablehlo: Callable[[], bytes],
+        self,
+        executable: Runnable,
+        manifest: Manifest,
+        code: Code,
+        stablehlo: Callable[[], bytes],
         others: Mapping[str, Runnable] | None = None,
-    ):  # fmt: skip
+    ):
         """`others` maps entry points that run on other drivers to their executables."""
         self.executable, self.manifest, self.code, self._stablehlo = executable, manifest, code, stablehlo
         self._others = dict(others or {})
@@ -131,9 +135,10 @@ class Module:
         """
         if "stages" not in plugins():
             raise DeployError(
-                "lower requires the compiler, got an installation of the runtime alone.", where=user_frame(),
+                "lower requires the compiler, got an installation of the runtime alone.",
+                where=user_frame(),
                 help="install nabla_mlir from the repository or its wheel, as docs/learn/install.md says.",
-            )  # fmt: skip
+            )
         return plugin("stages").Lowered.restore(self._stablehlo(), self.manifest)
 
     def __getitem__(self, name: str) -> _Entry:
@@ -309,9 +314,15 @@ class _Entry:
 
 
 def load(
-    path: str | os.PathLike[str] | bytes, driver: str | None = None, *, target: str | None = None,
-    threads: int | None = None, sha256: str | None = None, max_bytes: int | None = None, check: bool = False,
-) -> Module:  # fmt: skip
+    path: str | os.PathLike[str] | bytes,
+    driver: str | None = None,
+    *,
+    target: str | None = None,
+    threads: int | None = None,
+    sha256: str | None = None,
+    max_bytes: int | None = None,
+    check: bool = False,
+) -> Module:
     """Loads an artifact. If it has several targets, the first that fits this machine is used, in the order of compilation.
 
     Args:

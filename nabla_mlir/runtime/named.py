@@ -68,6 +68,7 @@ class VectorizedArray(ArrayMethods):
 
     def __array__(self, *_: Any, **__: Any) -> np.ndarray:
         raise TraceError(
-            "a NumPy function requires an array without vectorised axes, got axes "
-            f"{[name for name, _ in self.axes]}.", where=user_frame(), help="call nm.devectorize first, or read `data`.",
-        )  # fmt: skip
+            f"a NumPy function requires an array without vectorised axes, got axes {[name for name, _ in self.axes]}.",
+            where=user_frame(),
+            help="call nm.devectorize first, or read `data`.",
+        )

@@ -77,12 +77,18 @@ def dispatches_of(vmfb: bytes, entry: EntryPoint, calls: int = 1) -> tuple[Dispa
         code.write_bytes(vmfb)
         command = [
             # A pool of one thread, because local-sync records no events.
-            _tool("iree-benchmark-module"), f"--module={code}", "--device=local-task", "--task_topology_group_count=1",
+            _tool("iree-benchmark-module"),
+            f"--module={code}",
+            "--device=local-task",
+            "--task_topology_group_count=1",
             "--device_allocator=caching",
-            f"--function={entry.function or entry.name}", *map(_input, leaves), f"--benchmark_min_time={calls}x",
-            "--device_profiling_mode=host-execution", f"--device_profiling_output={profile}",
+            f"--function={entry.function or entry.name}",
+            *map(_input, leaves),
+            f"--benchmark_min_time={calls}x",
+            "--device_profiling_mode=host-execution",
+            f"--device_profiling_output={profile}",
             "--device_profiling_flush_interval_ms=1",  # events that are not flushed are dropped after about 4000 others
-        ]  # fmt: skip
+        ]
         if subprocess.run(command, capture_output=True).returncode or not profile.exists():
             return ()
         command = [_tool("iree-profile"), "dispatch", "--dispatch_events", "--format=jsonl", str(profile)]
@@ -94,7 +100,7 @@ def dispatches_of(vmfb: bytes, entry: EntryPoint, calls: int = 1) -> tuple[Dispa
     dispatches = [
         Dispatch(name, len(group) / calls, tuple(group[0]["workgroup_count"]), sum(e["duration_ns"] for e in group) / calls / 1e9)
         for name, group in events.items()
-    ]  # fmt: skip
+    ]
     return tuple(sorted(dispatches, key=lambda d: -d.seconds))
 
 

@@ -142,8 +142,10 @@ def check_numbers(module: Module) -> dict[str, float]:
                     ratio = compare(entry, reference, call(clone, entry, reference))
                     found[entry.name] = max(ratio, found.get(entry.name, 0.0))
     if not found:
-        raise DeployError(f"check requires reference values of an entry point, got none ({'; '.join(reasons)}).",
-                          help="load it without check=True, or save the artifact again.")  # fmt: skip
+        raise DeployError(
+            f"check requires reference values of an entry point, got none ({'; '.join(reasons)}).",
+            help="load it without check=True, or save the artifact again.",
+        )
     if reasons:
         warnings.warn(f"entry points are not checked: {'; '.join(reasons)}.", RuntimeWarning, stacklevel=3)
     return found
@@ -193,4 +195,4 @@ def _wrong(entry: EntryPoint, k: int, where: str, got: str, wanted: str, bound: 
     return WrongNumbersError(
         f"{entry.name} requires {wanted} as result {k}{where}, to within {bound:.1e}, on drawn arguments, got {got}.",
         help="the code is damaged, or wrong on this machine: copy it again, or compile it for this machine, and report it.",
-    )  # fmt: skip
+    )

@@ -31,9 +31,7 @@ class _Scratch:
         self.is_allocated = False  # True if the allocator has a buffer from an earlier call
 
 
-def keeping(
-    invoke: Callable[..., object], device: Device, bytes: int, *, overlaps: bool = False
-) -> Callable[..., object]:
+def keeping(invoke: Callable[..., object], device: Device, bytes: int, *, overlaps: bool = False) -> Callable[..., object]:
     """Wraps the calls of a function that uses `bytes` of scratch memory of the device's allocator.
 
     After a call, a pool thread may release the buffer late. The next call then allocates another buffer, and the first

@@ -29,9 +29,7 @@ from nabla_mlir.runtime.manifest import SAVE_AGAIN, Code, Manifest
 _ENDINGS = (".vmfb", ".json")
 
 
-def save_artifact(
-    path: str | os.PathLike[str], vmfbs: Sequence[bytes], manifest: Manifest, stablehlo: bytes = b""
-) -> Path:
+def save_artifact(path: str | os.PathLike[str], vmfbs: Sequence[bytes], manifest: Manifest, stablehlo: bytes = b"") -> Path:
     """Writes an artifact, sets the names and checksums in the manifest, and returns the path that loads it.
 
     Args:
@@ -49,8 +47,11 @@ def save_artifact(
     is_folder = os.fspath(path).endswith(("/", os.sep))
     suffix = Path(path).suffix
     if not is_folder and suffix and suffix not in (*_ENDINGS, ".zip") and not Path(path).is_dir():
-        raise DeployError(f"save requires a path that ends in .vmfb, .zip or /, got {os.fspath(path)!r}.", where=user_frame(),
-                          help=f"write {os.fspath(path)}.vmfb for two files, .zip for one, or a / at the end.")  # fmt: skip
+        raise DeployError(
+            f"save requires a path that ends in .vmfb, .zip or /, got {os.fspath(path)!r}.",
+            where=user_frame(),
+            help=f"write {os.fspath(path)}.vmfb for two files, .zip for one, or a / at the end.",
+        )
     source, stem = _path(path, is_folder)
     files = _files(stem, vmfbs, manifest, stablehlo)
     with writing(path):
@@ -120,8 +121,11 @@ class Artifact:
 
     def __init__(self, path: str | os.PathLike[str] | bytes, sha256: str | None = None, max_bytes: int | None = None):
         if not isinstance(path, (str, os.PathLike, bytes)):
-            raise DeployError(f"load requires a path, or the bytes of an artifact, got {reprlib.repr(path)}.", where=user_frame(),
-                              help="for example nm.load('hvp.vmfb') or nm.load(compiled.to_bytes()).")  # fmt: skip
+            raise DeployError(
+                f"load requires a path, or the bytes of an artifact, got {reprlib.repr(path)}.",
+                where=user_frame(),
+                help="for example nm.load('hvp.vmfb') or nm.load(compiled.to_bytes()).",
+            )
         self._max_bytes = max_bytes
         self._content = path if isinstance(path, bytes) else None
         path = f"<{len(path)} bytes>.zip" if isinstance(path, bytes) else path
@@ -140,9 +144,7 @@ class Artifact:
     def stablehlo(self) -> bytes:
         """The StableHLO as bytecode. Raises DeployError if it was not saved, is missing or damaged."""
         if not self.manifest.stablehlo:
-            raise DeployError(
-                f"lower requires the StableHLO of an artifact, got {self._stem}, which was saved without."
-            )
+            raise DeployError(f"lower requires the StableHLO of an artifact, got {self._stem}, which was saved without.")
         return self._checked(f"{self._stem}.mlirbc", self.manifest.stablehlo, "lower")
 
     def _check_content(self, sha256: str) -> None:
@@ -169,8 +171,11 @@ class Artifact:
             )
         if data is None:
             reason = "which is no artifact" if os.path.exists(self._named) else "which does not exist"
-            raise DeployError(f"load requires an artifact, got {self._named}, {reason}.", where=user_frame(),
-                              help=f"an artifact is a .zip, or {self._stem}.vmfb with {name} next to it.")  # fmt: skip
+            raise DeployError(
+                f"load requires an artifact, got {self._named}, {reason}.",
+                where=user_frame(),
+                help=f"an artifact is a .zip, or {self._stem}.vmfb with {name} next to it.",
+            )
         try:
             return Manifest.from_json(data.decode(), where)
         except UnicodeDecodeError:
@@ -181,8 +186,9 @@ class Artifact:
         try:
             stems = [name[:-5] for name in self._listed() if name.endswith(".json")]
         except FileNotFoundError:
-            raise DeployError(f"load requires an artifact, got {self._path}, which does not exist.", where=user_frame(),
-                              help="check the path.") from None  # fmt: skip
+            raise DeployError(
+                f"load requires an artifact, got {self._path}, which does not exist.", where=user_frame(), help="check the path."
+            ) from None
         except _DAMAGE as error:
             raise DeployError(f"load requires an archive, got {self._path}: {error}.", help=SAVE_AGAIN) from None
         if len(stems) != 1:
@@ -231,8 +237,9 @@ class Artifact:
         if entry.file_size > max(_LARGE, _MOST_COMPRESSED * entry.compress_size):
             raise DeployError(
                 f"{self._path} requires entries of plausible sizes, got {entry.filename} of {entry.file_size} bytes in "
-                f"{entry.compress_size}.", help="unpack it, if you trust it, and load the folder.",
-            )  # fmt: skip
+                f"{entry.compress_size}.",
+                help="unpack it, if you trust it, and load the folder.",
+            )
 
     def _checked(self, name: str, sha256: str, who: str) -> bytes:
         if Path(name).name != name:
@@ -242,9 +249,9 @@ class Artifact:
             raise DeployError(f"{who} requires the file {self._path / name}, which does not exist.", help=SAVE_AGAIN)
         if _sha256(data) != sha256:
             raise DeployError(
-                f"{self._path / name} requires the content that its manifest names, got another SHA-256 "
-                f"({len(data)} bytes).", help=f"the file is damaged or belongs to another manifest: {SAVE_AGAIN}",
-            )  # fmt: skip
+                f"{self._path / name} requires the content that its manifest names, got another SHA-256 ({len(data)} bytes).",
+                help=f"the file is damaged or belongs to another manifest: {SAVE_AGAIN}",
+            )
         return data
 
 

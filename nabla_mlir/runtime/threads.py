@@ -61,8 +61,9 @@ def _quotas(root: Path, group: Path) -> Iterator[float]:
         position = root / (f"cpu/{path}" if controllers else path.lstrip("/"))
         for folder in (position, *position.parents):
             limits = _text(folder / "cpu.max").split() or [
-                _text(folder / "cpu.cfs_quota_us").strip(), _text(folder / "cpu.cfs_period_us").strip(),
-            ]  # fmt: skip
+                _text(folder / "cpu.cfs_quota_us").strip(),
+                _text(folder / "cpu.cfs_period_us").strip(),
+            ]
             if all(limit.isdigit() for limit in limits) and int(limits[1]):
                 yield int(limits[0]) / int(limits[1])
             if folder == root:

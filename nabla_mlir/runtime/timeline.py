@@ -42,8 +42,9 @@ class Timepoint:
         try:
             self.semaphore.wait(1)  # not through a fence, which takes 8 ms
         except (RuntimeError, ValueError) as error:
-            raise DeployError(f"a call failed on the device after it had returned: {error}.",
-                              help="load the module again; its state is lost.") from None  # fmt: skip
+            raise DeployError(
+                f"a call failed on the device after it had returned: {error}.", help="load the module again; its state is lost."
+            ) from None
 
 
 class Timeline:

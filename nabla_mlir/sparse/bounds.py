@@ -16,9 +16,10 @@ def check_kind(what: str, kind: str, pattern: Pattern) -> None:
         raise PatternError(f"{what} requires a kind among {', '.join(KINDS)}, got {kind!r}.", where=user_frame())
     if kind in ("star", "acyclic") and not pattern.is_symmetric:
         raise PatternError(
-            f"{what} requires a symmetric pattern for kind {kind!r}, got {pattern!r}, which is not.", where=user_frame(),
+            f"{what} requires a symmetric pattern for kind {kind!r}, got {pattern!r}, which is not.",
+            where=user_frame(),
             help="pass pattern.symmetric_part(), or a kind for any matrix: column, row or bidirectional.",
-        )  # fmt: skip
+        )
 
 
 def lower_bound(pattern: Pattern, kind: str = "column") -> int:

@@ -119,9 +119,7 @@ def _mirrored(pattern: Pattern, flags: np.ndarray) -> np.ndarray:
     return flags[mirror(pattern)]
 
 
-def color(
-    pattern: Pattern, kind: str = "column", order: str | Sequence[int] = "best", depth: int | None = None
-) -> Coloring:
+def color(pattern: Pattern, kind: str = "column", order: str | Sequence[int] = "best", depth: int | None = None) -> Coloring:
     """A coloring of a pattern. Fewer colors mean fewer products.
 
     Args:

@@ -79,8 +79,9 @@ def lagrangian(f: Callable[..., Any], constraints: Callable[..., Any]) -> Callab
             if tensor.shape != value.shape:
                 raise ShapeError(
                     f"a Lagrangian requires multipliers of shape {tuple(value.shape)}, got {tensor.shape} at result{path}.",
-                    where=user_frame(), help="there is one for each element of the constraints.",
-                )  # fmt: skip
+                    where=user_frame(),
+                    help="there is one for each element of the constraints.",
+                )
             total = total + (tensor * value).sum()
         return total
 

@@ -28,9 +28,14 @@ _SYMMETRIC = ("star", "acyclic", "column")
 
 
 def jacobian(
-    f: Callable[..., Any], argnums: Argnums = 0, *, kind: str = "auto", order: str | Sequence[int] = "best",
-    pattern: Any = None, coloring: Coloring | None = None,
-) -> Callable[..., Any]:  # fmt: skip
+    f: Callable[..., Any],
+    argnums: Argnums = 0,
+    *,
+    kind: str = "auto",
+    order: str | Sequence[int] = "best",
+    pattern: Any = None,
+    coloring: Coloring | None = None,
+) -> Callable[..., Any]:
     """The Jacobian of `f` as a `SparseMatrix`, from as many derivatives as its coloring has colors.
 
     J[i, j] = ∂f_i/∂x_j, for the elements of the results and of the arguments at `argnums`, one leaf after the other. Columns that
@@ -59,8 +64,7 @@ def jacobian(
       [[2.0, 1.0, 0.0], [0.0, 3.0, 2.0]]
     """
     if kind not in ("auto", "column", "row", "bidirectional"):
-        raise PatternError(f"jacobian requires a kind among auto, column, row, bidirectional, got {kind!r}.",
-                           where=user_frame())  # fmt: skip
+        raise PatternError(f"jacobian requires a kind among auto, column, row, bidirectional, got {kind!r}.", where=user_frame())
 
     def run(call: FlatCall) -> SparseMatrix:
         colors = _verified(coloring)
@@ -73,9 +77,14 @@ def jacobian(
 
 
 def hessian(
-    f: Callable[..., Any], argnums: Argnums = 0, *, kind: str = "star", order: str | Sequence[int] = "best",
-    pattern: Any = None, coloring: Coloring | None = None,
-) -> Callable[..., Any]:  # fmt: skip
+    f: Callable[..., Any],
+    argnums: Argnums = 0,
+    *,
+    kind: str = "star",
+    order: str | Sequence[int] = "best",
+    pattern: Any = None,
+    coloring: Coloring | None = None,
+) -> Callable[..., Any]:
     """The Hessian of a scalar function as a `SparseMatrix`, from as many Hessian-vector products as its coloring has colors.
 
     H[i, j] = ∂²f/∂x_i∂x_j. The products share one gradient.
@@ -168,15 +177,13 @@ def _compressed(call: FlatCall, function: Callable[..., Tensor], coloring: Color
         out, push = linearized(function, tensors, False)
     if pattern.shape != (out.size, columns):
         raise PatternError(
-            f"{what} requires a pattern of shape {(out.size, columns)}, got {pattern!r}.", where=user_frame(),
+            f"{what} requires a pattern of shape {(out.size, columns)}, got {pattern!r}.",
+            where=user_frame(),
             help="its rows are the elements of the results, its columns those of the arguments at argnums.",
-        )  # fmt: skip
+        )
     if coloring.num_row_colors and coloring.num_column_colors:
         push = linearized(function, tensors, False)[1]
-    data = decompressed(
-        coloring, tensors[0].dtype, lambda v: push(*call.parts(v)),
-        out.dtype, lambda v: call.flat(list(pull(v))),
-    )  # fmt: skip
+    data = decompressed(coloring, tensors[0].dtype, lambda v: push(*call.parts(v)), out.dtype, lambda v: call.flat(list(pull(v))))
     return SparseMatrix(data, pattern)
 
 
@@ -207,9 +214,7 @@ def sources(coloring: Coloring) -> np.ndarray:
     offsets = coloring.columns[column] * m + row
     if coloring.kind == "star":
         return np.where(coloring.by_column, offsets, offsets[mirror(pattern)]).astype(np.int32)
-    return np.where(
-        coloring.by_column, offsets, coloring.num_column_colors * m + coloring.rows[row] * n + column
-    ).astype(np.int32)
+    return np.where(coloring.by_column, offsets, coloring.num_column_colors * m + coloring.rows[row] * n + column).astype(np.int32)
 
 
 def _substituted(numbers: Tensor, plan: Substitution) -> Tensor:
@@ -260,6 +265,7 @@ def check_pattern(f: Callable[..., Any], pattern: Any, *args: Any, argnums: Argn
 
 def _name_entry(f: Callable[..., Any], pattern: Pattern, args: Sequence[Any], argnums: Argnums, row: int) -> None:
     """Raises PatternError with an entry of the Jacobian, in this row, that the pattern does not have."""
+
     def row_of(*args: Any) -> Tensor:
         call = FlatCall("check_pattern", f, argnums, args, {})
         out, pull = pullback(call, tuple(call.tensors), False)
@@ -271,6 +277,7 @@ def _name_entry(f: Callable[..., Any], pattern: Pattern, args: Sequence[Any], ar
     entry = (row, int(lacking[0])) if lacking.size else (row, int(here[0]) if here.size else 0)
     raise PatternError(
         f"check_pattern requires a pattern with every entry of the Jacobian, got none at {entry}, which is "
-        f"{derivative[entry[1]]:.6g}.", where=user_frame(),
+        f"{derivative[entry[1]]:.6g}.",
+        where=user_frame(),
         help="nm.sparse.jacobian_pattern(f, ...) finds the pattern of the function.",
-    )  # fmt: skip
+    )

@@ -104,10 +104,7 @@ def flat(what: str, out: Any) -> Tensor:
 def parts(vector: Tensor, likes: Sequence[Any]) -> list[Tensor]:
     """A vector as arrays with the shapes and dtypes of `likes`."""
     ends = np.cumsum([0, *(math.prod(like.shape) for like in likes)]).tolist()
-    return [
-        reshaped(vector[a:b].astype(like.dtype), like.shape)
-        for a, b, like in zip(ends[:-1], ends[1:], likes, strict=True)
-    ]
+    return [reshaped(vector[a:b].astype(like.dtype), like.shape) for a, b, like in zip(ends[:-1], ends[1:], likes, strict=True)]
 
 
 def pattern_at(function: Callable[..., Tensor], tensors: Sequence[Tensor], symmetric: bool = False) -> Pattern:
@@ -164,9 +161,10 @@ def _local(what: str, f: Callable[..., Any], args: Sequence[Any], argnums: Argnu
     leaves, in_spec = pytree.flatten(tuple(args), is_leaf=lambda x: isinstance(x, Spec))
     if any(isinstance(leaf, Spec) for leaf in leaves):
         raise TraceError(
-            f"{what} with local=True requires the arrays of a point, got nm.spec.", where=user_frame(),
+            f"{what} with local=True requires the arrays of a point, got nm.spec.",
+            where=user_frame(),
             help="a local pattern holds only at these arguments; without local=True it holds for all.",
-        )  # fmt: skip
+        )
     specs = [as_spec(leaf) for leaf in leaves]
     active = [as_spec(leaf) for leaf in active_arguments(what, tuple(args), argnums)[1]]
     rows: list[int] = []
@@ -238,9 +236,7 @@ def _is_constant(op: ir.Operation | None) -> bool:
     return op is not None and op.name == CONSTANT
 
 
-def _pattern(
-    what: str, f: Callable[..., Any], specs: Sequence[Any], argnums: Argnums, symmetric: bool, local: bool
-) -> Pattern:
+def _pattern(what: str, f: Callable[..., Any], specs: Sequence[Any], argnums: Argnums, symmetric: bool, local: bool) -> Pattern:
     positions(what, argnums, len(specs))
     if local:
         return _local(what, f, specs, argnums, symmetric)
@@ -249,9 +245,7 @@ def _pattern(
     return _traced(what, f, specs, argnums, symmetric, has_lines=True)  # the lines of the user are needed
 
 
-def _traced(
-    what: str, f: Callable[..., Any], specs: Sequence[Any], argnums: Argnums, symmetric: bool, has_lines: bool
-) -> Pattern:
+def _traced(what: str, f: Callable[..., Any], specs: Sequence[Any], argnums: Argnums, symmetric: bool, has_lines: bool) -> Pattern:
     leaves, in_spec = pytree.flatten(tuple(specs), is_leaf=lambda x: isinstance(x, Spec))
     patterns: list[Pattern] = []
 

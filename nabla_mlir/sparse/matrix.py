@@ -104,9 +104,10 @@ pytree.register_node(SparseMatrix, lambda m: ((m.data,), m.pattern, ("data",)), 
 def _check_plain(what: str, matrix: SparseMatrix) -> None:
     if len(matrix.data.shape) != 1:
         raise ShapeError(
-            f"{what} requires a single matrix, got entries of shape {tuple(matrix.data.shape)}.", where=user_frame(),
+            f"{what} requires a single matrix, got entries of shape {tuple(matrix.data.shape)}.",
+            where=user_frame(),
             help="map over the leading axes of the matrix with nm.vmap.",
-        )  # fmt: skip
+        )
 
 
 def read(numbers: Tensor, positions: np.ndarray) -> Tensor:
@@ -120,18 +121,25 @@ def added(updates: Tensor, rows: np.ndarray, shape: tuple[int, ...]) -> Tensor:
     if not rows.size:
         return full(shape, 0, updates.dtype)
     numbers = scatter_dims(
-        update_window_dims=tuple(range(1, updates.ndim)), inserted_window_dims=(0,), scatter_dims_to_operand_dims=(0,),
+        update_window_dims=tuple(range(1, updates.ndim)),
+        inserted_window_dims=(0,),
+        scatter_dims_to_operand_dims=(0,),
         index_vector_dim=1,
-    )  # fmt: skip
+    )
     positions = constant(rows.astype(np.int32).reshape(-1, 1))
     # Without the barrier, IREE computes the updates inside the loop that sums them, and stores all of them on the
     # stack.
     (updates,) = optimization_barrier(updates)
     ordered = bool((np.diff(rows) >= 0).all())
     return scatter(
-        full(shape, 0, updates.dtype), positions, updates, scatter_dimension_numbers=numbers, indices_are_sorted=ordered,
-        unique_indices=False, body="add",
-    )  # fmt: skip
+        full(shape, 0, updates.dtype),
+        positions,
+        updates,
+        scatter_dimension_numbers=numbers,
+        indices_are_sorted=ordered,
+        unique_indices=False,
+        body="add",
+    )
 
 
 def _product(matrix: SparseMatrix, other: Any) -> Tensor:
@@ -155,8 +163,9 @@ def _sparse_product(a: SparseMatrix, b: SparseMatrix) -> SparseMatrix:
     if count > thresholds.PATTERN_ENTRIES:
         raise PatternError(
             f"@ of sparse matrices requires at most {thresholds.PATTERN_ENTRIES} terms, got {count} for {a!r} and {b!r}.",
-            where=user_frame(), help="a row of one is dense where the other has many entries: multiply by a vector instead.",
-        )  # fmt: skip
+            where=user_frame(),
+            help="a row of one is dense where the other has many entries: multiply by a vector instead.",
+        )
     left, right = joined(a.pattern.indices, b.pattern.rows)
     keys = a.pattern.row_of_entry[left] * b.shape[1] + b.pattern.indices[right]
     order = np.argsort(keys, kind="stable")

@@ -74,6 +74,10 @@ def _by_buckets(graph: Graph, keys: list[int], change: int, largest: bool) -> li
 
 
 ORDERS: dict[str, Callable[[Graph], list[int]]] = {
-    "natural": natural, "largest_first": largest_first, "smallest_last": smallest_last,
-    "incidence_degree": incidence_degree, "dynamic_largest_first": dynamic_largest_first, "random": random,
-}  # fmt: skip
+    "natural": natural,
+    "largest_first": largest_first,
+    "smallest_last": smallest_last,
+    "incidence_degree": incidence_degree,
+    "dynamic_largest_first": dynamic_largest_first,
+    "random": random,
+}

@@ -57,8 +57,9 @@ class Pattern:
                 raise PatternError(
                     "a pattern requires as many rows as columns, whole numbers, and a shape of two, got arrays of shapes "
                     f"{row.shape}, {column.shape} and {shape.shape} of {row.dtype}, {column.dtype} and {shape.dtype}.",
-                    where=user_frame(), help="give a dense matrix as an array: np.array(rows).",
-                )  # fmt: skip
+                    where=user_frame(),
+                    help="give a dense matrix as an array: np.array(rows).",
+                )
             return Pattern._from_positions(row.astype(np.int64), column.astype(np.int64), (int(shape[0]), int(shape[1])))
         if hasattr(matrix, "tocoo"):
             found = matrix.tocoo()
@@ -66,9 +67,10 @@ class Pattern:
         dense = np.asarray(matrix)
         if dense.ndim != 2:
             raise PatternError(
-                f"a pattern requires a matrix, got an array of shape {dense.shape}.", where=user_frame(),
+                f"a pattern requires a matrix, got an array of shape {dense.shape}.",
+                where=user_frame(),
                 help="give a matrix of SciPy, a dense matrix, or (rows, columns, shape).",
-            )  # fmt: skip
+            )
         row, column = np.nonzero(dense)
         return Pattern._from_positions(row, column, dense.shape)
 

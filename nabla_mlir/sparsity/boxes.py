@@ -39,9 +39,13 @@ class Box(NamedTuple):
         if count == 1:
             step, stride = 1, 0
         return Box(
-            _put(self.starts, axis, start), _put(self.counts, axis, count), _put(self.steps, axis, step),
-            _put(self.strides, axis, stride), base, self.free,
-        )  # fmt: skip
+            _put(self.starts, axis, start),
+            _put(self.counts, axis, count),
+            _put(self.steps, axis, step),
+            _put(self.strides, axis, stride),
+            base,
+            self.free,
+        )
 
     def clipped(self, axis: int, first: int, limit: int, stride: int = 1) -> Box | None:
         """The rows first, first + stride, ... below limit of an axis, renumbered from 0; None if there are none."""
@@ -59,9 +63,13 @@ class Box(NamedTuple):
         if low > last:
             return None
         return self.on_axis(
-            axis, (start + step * low - first) // stride, (last - low) // period + 1, step * period // stride,
-            self.strides[axis] * period, self.base + self.strides[axis] * low,
-        )  # fmt: skip
+            axis,
+            (start + step * low - first) // stride,
+            (last - low) // period + 1,
+            step * period // stride,
+            self.strides[axis] * period,
+            self.base + self.strides[axis] * low,
+        )
 
     def shifted(self, axis: int, low: int, interior: int = 0) -> Box:
         """The box in an array with `low` new rows in front, and `interior` new rows between neighbours."""
@@ -70,9 +78,8 @@ class Box(NamedTuple):
             return Box(starts, self.counts, self.steps, self.strides, self.base, self.free)
         spread = interior + 1
         return self.on_axis(
-            axis, low + self.starts[axis] * spread, self.counts[axis], self.steps[axis] * spread, self.strides[axis],
-            self.base,
-        )  # fmt: skip
+            axis, low + self.starts[axis] * spread, self.counts[axis], self.steps[axis] * spread, self.strides[axis], self.base
+        )
 
     def reversed(self, axis: int, size: int) -> Box:
         """The box with the rows of an axis in reverse order."""

@@ -141,16 +141,16 @@ def _anywhere(x: Relation, dims: Dims, sizes: Sequence[int], shape: Shape) -> Re
 def gather_of(dims: Dims) -> Dims:
     """The dimension numbers of the gather that reads the positions to which a scatter writes."""
     return {
-        "offset_dims": dims["update_window_dims"], "collapsed_slice_dims": dims["inserted_window_dims"],
+        "offset_dims": dims["update_window_dims"],
+        "collapsed_slice_dims": dims["inserted_window_dims"],
         "operand_batching_dims": dims["input_batching_dims"],
         "start_indices_batching_dims": dims["scatter_indices_batching_dims"],
-        "start_index_map": dims["scatter_dims_to_operand_dims"], "index_vector_dim": dims["index_vector_dim"],
-    }  # fmt: skip
+        "start_index_map": dims["scatter_dims_to_operand_dims"],
+        "index_vector_dim": dims["index_vector_dim"],
+    }
 
 
-def scatter(
-    xs: Sequence[Operand], outs: Sequence[Shape], scatter_dimension_numbers: Dims, body: Any, **_: Any
-) -> list[Relation]:
+def scatter(xs: Sequence[Operand], outs: Sequence[Shape], scatter_dimension_numbers: Dims, body: Any, **_: Any) -> list[Relation]:
     """The rule of stablehlo.scatter. Elements that are certainly overwritten lose their dependences.
 
     If an index is not known, the update may be anywhere along its axis.
@@ -209,8 +209,9 @@ def _everywhere(updates: Relation, dims: Dims, sizes: Sequence[int], shape: Shap
     """The possible writes of a scatter with unknown indices: each update anywhere along the indexed axes."""
     vector = dims["index_vector_dim"]
     batch = [d for d in range(len(updates.shape)) if d not in dims["offset_dims"]]
-    batching = {batch[a - (a > vector)]: d for a, d in zip(
-        dims["start_indices_batching_dims"], dims["operand_batching_dims"], strict=True)}  # fmt: skip
+    batching = {
+        batch[a - (a > vector)]: d for a, d in zip(dims["start_indices_batching_dims"], dims["operand_batching_dims"], strict=True)
+    }
     offset_axes = [d for d in range(len(shape)) if d not in (*dims["collapsed_slice_dims"], *dims["operand_batching_dims"])]
     at = dict(zip(dims["offset_dims"], offset_axes, strict=True)) | batching
     movable = {d for d in dims["start_index_map"] if sizes[d] < shape[d]}

@@ -31,9 +31,7 @@ def dot_general(xs: Sequence[Operand], outs: Sequence[Shape], dot_dimension_numb
     return [union(found, shape, columns_of(xs))]
 
 
-def _factor(
-    x: Operand, other: Operand, mine: Any, theirs: Any, positions: Sequence[int], shape: Shape, flip: bool
-) -> Relation:
+def _factor(x: Operand, other: Operand, mine: Any, theirs: Any, positions: Sequence[int], shape: Shape, flip: bool) -> Relation:
     """The dependences of a product through one of its factors; axes are given as (batching, free, contracting)."""
     if x.relation.is_empty:
         return Relation.none(shape, x.relation.columns)

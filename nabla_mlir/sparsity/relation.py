@@ -154,9 +154,7 @@ class Relation:
         """True if both relations have the same pairs."""
         if self.same_as(other) or self.is_full or other.is_full:
             return self.same_as(other)
-        return np.array_equal(self.rows.offsets, other.rows.offsets) and np.array_equal(
-            self.rows.indices, other.rows.indices
-        )
+        return np.array_equal(self.rows.offsets, other.rows.offsets) and np.array_equal(self.rows.indices, other.rows.indices)
 
     def __str__(self) -> str:
         """``4 boxes`` or ``12 entries``, and the largest number of columns on which an element depends."""

@@ -98,9 +98,10 @@ def check_size(entries: int, rows: int, columns: int) -> None:
     if entries > thresholds.PATTERN_ENTRIES:
         raise PatternError(
             f"a sparsity pattern requires at most {thresholds.PATTERN_ENTRIES} entries, got one of {entries} for {rows} rows and "
-            f"{columns} columns.", where=user_frame(),
+            f"{columns} columns.",
+            where=user_frame(),
             help="is it dense? `explain()` of a smaller example names the operations that made it so.",
-        )  # fmt: skip
+        )
 
 
 def rows_of(boxes: Sequence[Box], layout: Sequence[int], columns: int) -> Rows:
@@ -191,8 +192,9 @@ def product(outer: Rows, inner: Rows) -> Rows:
     if memory > thresholds.PATTERN_ENTRIES or work > 8 * thresholds.PATTERN_ENTRIES:
         raise PatternError(
             f"a product of sparsity patterns requires at most {thresholds.PATTERN_TERMS} terms, got {terms} for "
-            f"{outer.count} rows and {inner.columns} columns.", where=user_frame(),
-        )  # fmt: skip
+            f"{outer.count} rows and {inner.columns} columns.",
+            where=user_frame(),
+        )
     return _from_bits(_joined_bits(outer, _as_bits(inner, words)), inner.columns)
 
 

@@ -14,9 +14,14 @@ Padding = Sequence[tuple[int, int]]
 
 
 def windows(
-    x: Relation, out: Shape, sizes: Sequence[int], strides: Sequence[int], padding: Padding,
-    base: Sequence[int], dilations: Sequence[int],
-) -> Relation:  # fmt: skip
+    x: Relation,
+    out: Shape,
+    sizes: Sequence[int],
+    strides: Sequence[int],
+    padding: Padding,
+    base: Sequence[int],
+    dilations: Sequence[int],
+) -> Relation:
     """The relation in which each element of `out` depends on all elements of its window."""
     if math.prod(out) * min(x.columns, x.widest * math.prod(sizes)) > thresholds.PATTERN_ENTRIES:
         wide = [a for a, size in enumerate(sizes) if size > 1]
@@ -51,13 +56,24 @@ def _ahead(x: Relation, axis: int, distance: int) -> Relation:
 
 
 def reduce_window(
-    xs: Sequence[Operand], outs: Sequence[Shape], window_dimensions: Any, window_strides: Any, base_dilations: Any,
-    window_dilations: Any, padding: Padding, **_: Any,
-) -> list[Relation]:  # fmt: skip
+    xs: Sequence[Operand],
+    outs: Sequence[Shape],
+    window_dimensions: Any,
+    window_strides: Any,
+    base_dilations: Any,
+    window_dilations: Any,
+    padding: Padding,
+    **_: Any,
+) -> list[Relation]:
     """The rule of stablehlo.reduce_window: a result depends on the windows of all operands, and on their initial values."""
     ones = (1,) * len(outs[0])
-    geometry = (window_dimensions, window_strides or ones, padding or ((0, 0),) * len(ones), base_dilations or ones,
-                window_dilations or ones)  # fmt: skip
+    geometry = (
+        window_dimensions,
+        window_strides or ones,
+        padding or ((0, 0),) * len(ones),
+        base_dilations or ones,
+        window_dilations or ones,
+    )
     count = len(xs) // 2
     parts = [windows(x.relation, outs[0], *geometry) for x in xs[:count]]
     parts += [fitted(x.relation, outs[0]) for x in xs[count:]]
@@ -78,9 +94,18 @@ def select_and_scatter(
 
 
 def convolution(
-    xs: Sequence[Operand], outs: Sequence[Shape], dimension_numbers: Any, window_strides: Any, padding: Any,
-    lhs_dilation: Any, rhs_dilation: Any, window_reversal: Any, feature_group_count: int, batch_group_count: int, **_: Any,
-) -> list[Relation]:  # fmt: skip
+    xs: Sequence[Operand],
+    outs: Sequence[Shape],
+    dimension_numbers: Any,
+    window_strides: Any,
+    padding: Any,
+    lhs_dilation: Any,
+    rhs_dilation: Any,
+    window_reversal: Any,
+    feature_group_count: int,
+    batch_group_count: int,
+    **_: Any,
+) -> list[Relation]:
     """The rule of stablehlo.convolution: an output depends on its window in all features of its group, and on its kernel."""
     image, kernel = (x.relation for x in xs)
     lhs, rhs, out = dimension_numbers
@@ -94,15 +119,20 @@ def convolution(
         x = image.transposed(order)
         batch, features = x.shape[:2]
         # Groups become separate axes: (batch groups, batch, feature groups, features, space).
-        x = x.reshaped((batch_group_count, batch // batch_group_count, feature_group_count,
-                        features // feature_group_count, *x.shape[2:]))  # fmt: skip
+        x = x.reshaped(
+            (batch_group_count, batch // batch_group_count, feature_group_count, features // feature_group_count, *x.shape[2:])
+        )
         x = x.gathered([3])
         spatial = tuple(shape[out.index(s)] for s in space)
         x = windows(
-            x, (*x.shape[:3], *spatial), (1, 1, 1, *sizes), (1, 1, 1, *(window_strides or ones)),
-            ((0, 0),) * 3 + tuple(padding or ((0, 0),) * len(space)), (1, 1, 1, *(lhs_dilation or ones)),
+            x,
+            (*x.shape[:3], *spatial),
+            (1, 1, 1, *sizes),
+            (1, 1, 1, *(window_strides or ones)),
+            ((0, 0),) * 3 + tuple(padding or ((0, 0),) * len(space)),
+            (1, 1, 1, *(lhs_dilation or ones)),
             (1, 1, 1, *(rhs_dilation or ones)),
-        )  # fmt: skip
+        )
         groups = batch_group_count * feature_group_count
         x = x.transposed([1, 0, 2, *range(3, 3 + len(space))])
         per_group = shape[out.index("f")] // groups

@@ -45,7 +45,7 @@ def advised() -> Iterator[None]:
             "setting an array element (x[i] = v) requires an array of nabla_mlir for a traced value v, got an array of NumPy.",
             where=raising_frame(error),
             help="make x with nabla_mlir.numpy, such as nnp.zeros, or collect the values in a list for nnp.stack.",
-        ) from error.__cause__  # fmt: skip
+        ) from error.__cause__
 
 
 @contextlib.contextmanager
@@ -97,8 +97,11 @@ def counted_traces() -> Iterator[None]:
     is_slow = repeats.count >= thresholds.REPEATED_TRACES and repeats.seconds >= thresholds.TRACING_SECONDS
     if is_slow and not repeats.is_warned:
         repeats.is_warned = True
-        _warn(f"this line has traced its function {repeats.count} times, in {repeats.seconds:.1f} s: outside nm.jit each call is "
-              "traced again. Make the function once, for example g = nm.jit(nm.grad(f)), and call g.", where)  # fmt: skip
+        _warn(
+            f"this line has traced its function {repeats.count} times, in {repeats.seconds:.1f} s: outside nm.jit each call is "
+            "traced again. Make the function once, for example g = nm.jit(nm.grad(f)), and call g.",
+            where,
+        )
 
 
 def advise_on_long_traces(module: ir.Module) -> None:
@@ -113,8 +116,11 @@ def advise_on_long_traces(module: ir.Module) -> None:
     for (filename, line), count in lines.most_common(1):
         if count < thresholds.OPERATIONS_OF_A_LINE:
             continue
-        _warn(f"this line made {count} operations in one trace, which take long to compile. If a loop of Python runs there, "
-              "it is written out: nm.fori_loop and nm.scan compile one iteration.", SourceRange(filename, line))  # fmt: skip
+        _warn(
+            f"this line made {count} operations in one trace, which take long to compile. If a loop of Python runs there, "
+            "it is written out: nm.fori_loop and nm.scan compile one iteration.",
+            SourceRange(filename, line),
+        )
 
 
 def _line(op: ir.Operation) -> tuple[str, int] | None:

@@ -72,8 +72,13 @@ class LiveTreeSpec(TreeSpec):
         """A structure without the user's types is pickled in a form that any machine reads, also one without the compiler."""
         node = tree_spec(self.spec)
         return (LiveTreeSpec if _has_types(node) else TreeSpec), (
-            node.kind, node.children, node.keys, node.type_name, node.axes, *([self.spec] if _has_types(node) else []),
-        )  # fmt: skip
+            node.kind,
+            node.children,
+            node.keys,
+            node.type_name,
+            node.axes,
+            *([self.spec] if _has_types(node) else []),
+        )
 
 
 def _has_types(node: TreeSpec) -> bool:
@@ -99,8 +104,15 @@ def entry_point(entry: Entry, function: ir.Operation, live: bool = False) -> Ent
         arguments.append(Argument(name, structure(child), leaves, bool(entry.storage) and start >= outputs))
         start = stop
     results = _leaves(entry.output_names, entry.outputs)
-    return EntryPoint(entry.name, tuple(arguments), structure(entry.out_spec), results, entry.doc,
-                      estimate=estimate(function), sparsity=entry.sparsity)  # fmt: skip
+    return EntryPoint(
+        entry.name,
+        tuple(arguments),
+        structure(entry.out_spec),
+        results,
+        entry.doc,
+        estimate=estimate(function),
+        sparsity=entry.sparsity,
+    )
 
 
 def _leaves(names: Any, specs: Any) -> tuple[Leaf, ...]:
@@ -140,10 +152,16 @@ def entry_of(entry_point: EntryPoint) -> Entry:
     trees = tuple(a.tree.unflatten(range(len(a.leaves))) for a in entry_point.arguments)
     result = entry_point.result.unflatten(range(len(entry_point.result_leaves)))
     return Entry(
-        entry_point.name, tuple(a.name for a in entry_point.arguments), flatten(trees)[1], tuple(map(_spec, leaves)),
-        flatten(result)[1], tuple(map(_spec, entry_point.result_leaves)), entry_point.doc,
-        sum(len(a.leaves) for a in entry_point.arguments if a.output), entry_point.sparsity,
-    )  # fmt: skip
+        entry_point.name,
+        tuple(a.name for a in entry_point.arguments),
+        flatten(trees)[1],
+        tuple(map(_spec, leaves)),
+        flatten(result)[1],
+        tuple(map(_spec, entry_point.result_leaves)),
+        entry_point.doc,
+        sum(len(a.leaves) for a in entry_point.arguments if a.output),
+        entry_point.sparsity,
+    )
 
 
 def _spec(leaf: Leaf) -> Spec:

@@ -133,8 +133,11 @@ class Compiled(Stage):
     def _only(self) -> Callable[..., Any]:
         if len(self.entries) != 1:
             names = ", ".join(e.name for e in self.entries)
-            raise TraceError(f"a call requires one entry point, got {names}.", where=user_frame(),
-                             help=f"choose one: compiled.{self.entries[0].name}(...).")  # fmt: skip
+            raise TraceError(
+                f"a call requires one entry point, got {names}.",
+                where=user_frame(),
+                help=f"choose one: compiled.{self.entries[0].name}(...).",
+            )
         return self.entry(self.entries[0].name)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

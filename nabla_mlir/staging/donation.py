@@ -36,8 +36,9 @@ class Donation(NamedTuple):
         names |= {parameters[i] for i in indices} if parameters else set()
         both = [*sorted({*indices} & {*static}), *sorted(names & static_names)]
         if both:
-            raise TraceError(f"jit requires that donated arguments are arrays, got {both[-1]!r}, which is static as well.",
-                             where=user_frame())  # fmt: skip
+            raise TraceError(
+                f"jit requires that donated arguments are arrays, got {both[-1]!r}, which is static as well.", where=user_frame()
+            )
         everywhere = {*indices, *(i for i, name in enumerate(parameters or ()) if name in names)}
         return Donation(tuple(sorted(everywhere)), frozenset(names)) if everywhere or names else None
 
@@ -79,8 +80,13 @@ class Donating:
     def _compiled(self, first: Sequence[Any]) -> Function | Endless:
         """Compiles the function, and checks it on the arguments of its first call."""
         self._code.lower()
-        code = Code(clone_module(self._code.module), self._code.name, is_lowered=True, title=self._code.title,
-                    memory_limit=self._code.memory_limit)  # fmt: skip
+        code = Code(
+            clone_module(self._code.module),
+            self._code.name,
+            is_lowered=True,
+            title=self._code.title,
+            memory_limit=self._code.memory_limit,
+        )
         give_away(code.function, self._donation)
         return compiled_function(code, first=self._examples(first))
 

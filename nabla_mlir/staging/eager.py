@@ -45,10 +45,18 @@ class Program:
     """
 
     def __init__(
-        self, f: Callable[..., Any], in_spec: pytree.TreeSpec, specs: Sequence[Spec], is_jitted: bool = False,
-        is_ours: bool = False, donation: Sequence[int] = (), title: str = "", arrays: Sequence[Any] | None = None,
-        constants: Mapping[int | str, Any] | None = None, memory_limit: int | None = None,
-    ):  # fmt: skip
+        self,
+        f: Callable[..., Any],
+        in_spec: pytree.TreeSpec,
+        specs: Sequence[Spec],
+        is_jitted: bool = False,
+        is_ours: bool = False,
+        donation: Sequence[int] = (),
+        title: str = "",
+        arrays: Sequence[Any] | None = None,
+        constants: Mapping[int | str, Any] | None = None,
+        memory_limit: int | None = None,
+    ):
         def flat(*tensors: Any) -> list[Any]:
             args, kwargs = pytree.unflatten(in_spec, tensors)
             leaves, self.out_spec = pytree.flatten(f(*args, **kwargs))
@@ -90,8 +98,11 @@ def _kind(spec: Spec) -> Kind:
 
 def as_inputs(leaves: Sequence[Any], dtypes: Sequence[np.dtype]) -> list[Any]:
     """The leaves of a call as arrays. A Python scalar gets the dtype with which it was traced."""
-    return [scalar_array(x, d, f"a Python scalar requires the range of {d}") if is_scalar(x) else x
-            for x, d in zip(leaves, dtypes, strict=True)]  # fmt: skip
+    return [
+        scalar_array(x, d, f"a Python scalar requires the range of {d}") if is_scalar(x) else x
+        for x, d in zip(leaves, dtypes, strict=True)
+    ]
+
 
 class Halves:
     """A lowered function in two halves: the first computes what its known arguments determine, and the second the rest.
@@ -118,6 +129,7 @@ class Halves:
         count = len(self.split.early)
         return SecondHalf(self, dict(zip(self.split.early, results[:count], strict=True)), results[count:])
 
+
 @dataclass(frozen=True)
 class SecondHalf:
     """The second half at values of the known arguments. It holds the results of the first half, by index, and the residuals."""
@@ -138,6 +150,7 @@ class SecondHalf:
             late = self.halves.second([*self.residuals, *others])
         return {**early, **dict(zip(split.late, late, strict=True))}
 
+
 def _alone(func: ir.Operation) -> ir.Module:
     """A copy of a function, as `main` of a separate module."""
     with context(), ir.Location.unknown():
@@ -147,15 +160,19 @@ def _alone(func: ir.Operation) -> ir.Module:
         copy.attributes["sym_name"] = ir.StringAttr.get("main")
     return module
 
+
 def signature_of(leaves: Sequence[Any]) -> tuple[Spec, ...]:
     """The shapes and dtypes of leaves."""
     return tuple(as_spec(leaf) for leaf in leaves)
+
 
 def kinds_of(leaves: Sequence[Any]) -> tuple[Any, ...]:
     """The key of a compiled program. It is equivalent to `signature_of`, and computed faster."""
     return tuple([(leaf.shape, leaf.dtype) if type(leaf) in _ARRAYS else as_spec(leaf) for leaf in leaves])
 
+
 _ARRAYS = (np.ndarray, Array)
+
 
 def staged(f: Callable[..., Any]) -> Callable[..., Any]:
     """A function that is `f` inside a trace. Outside, each call is traced again, and `execution` decides how it runs.
@@ -180,6 +197,7 @@ def staged(f: Callable[..., Any]) -> Callable[..., Any]:
         title = title.partition(".")[0].lstrip("_")  # the function of nabla_mlir around it, such as grad
     return call
 
+
 def _with_constants(f: Callable[..., Any], spec: pytree.TreeSpec, leaves: Sequence[Any], others: dict[int, Any]) -> Any:
     """A function that calls `f` with constants for the arguments that are not inputs."""
 
@@ -189,6 +207,7 @@ def _with_constants(f: Callable[..., Any], spec: pytree.TreeSpec, leaves: Sequen
         return f(*args, **kwargs)
 
     return staged(functools.wraps(f)(inner))(*(x for i, x in enumerate(leaves) if i not in others))
+
 
 T = TypeVar("T")
 Static = Annotated[T, "static"]  # a parameter that decides shapes: an integer of NumPy, or an array of one, is a number there
@@ -241,15 +260,16 @@ def library(f: Callable[..., Any]) -> Callable[..., Any]:
 
     return call
 
+
 def _result(out: Any, args: Sequence[Any]) -> Any:
     """A separate tensor for a result that is also an argument, because the program may assign to either."""
     if not isinstance(out, Tensor) or all(out is not x for x in args):
         return out
     return separate(out)
 
+
 def _plain(x: Any) -> Any:
     if isinstance(x, (tuple, list)):
         parts = map(_plain, x)
         return type(x)(*parts) if hasattr(x, "_fields") else type(x)(parts)
     return x.item() if isinstance(x, np.generic) or (pytree.is_array(x) and not np.shape(x)) else x
-

@@ -96,8 +96,9 @@ def _bind(entry: Entry, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[
     if len(args) > len(entry.arguments) or unknown or missing:
         raise TreeError(
             f"{entry.name}() requires the arguments ({', '.join(entry.arguments)}), got {len(args)} by position"
-            f"{' and ' + ', '.join(sorted(kwargs)) if kwargs else ''}.", where=user_frame(),
-        )  # fmt: skip
+            f"{' and ' + ', '.join(sorted(kwargs)) if kwargs else ''}.",
+            where=user_frame(),
+        )
     return (*args, *(kwargs[n] for n in rest))
 
 
@@ -107,11 +108,17 @@ def _checked(leaf: Any, input_spec: Spec, entry: Entry, i: int) -> Any:
     if not hasattr(leaf, "dtype") or not hasattr(leaf, "shape"):
         leaf = np.asarray(leaf)
     if tuple(leaf.shape) != input_spec.shape:
-        raise ShapeError(f"{entry.name}() requires {input_spec} for {entry.input_names[i]}, got shape {tuple(leaf.shape)}.",
-                         where=user_frame(), help="trace it again for other shapes.")  # fmt: skip
+        raise ShapeError(
+            f"{entry.name}() requires {input_spec} for {entry.input_names[i]}, got shape {tuple(leaf.shape)}.",
+            where=user_frame(),
+            help="trace it again for other shapes.",
+        )
     if leaf.dtype != input_spec.dtype:
-        raise DtypeError(f"{entry.name}() requires {input_spec} for {entry.input_names[i]}, got {leaf.dtype}.",
-                         where=user_frame(), help="convert it with astype.")  # fmt: skip
+        raise DtypeError(
+            f"{entry.name}() requires {input_spec} for {entry.input_names[i]}, got {leaf.dtype}.",
+            where=user_frame(),
+            help="convert it with astype.",
+        )
     return leaf
 
 

@@ -21,15 +21,7 @@ import numpy as np
 from iree.compiler import ir
 
 from nabla_mlir.base import thresholds
-from nabla_mlir.base.errors import (
-    DeployError,
-    OutOfMemoryError,
-    RuleMissingError,
-    TargetError,
-    TraceError,
-    one_of,
-    user_frame,
-)
+from nabla_mlir.base.errors import DeployError, OutOfMemoryError, RuleMissingError, TargetError, TraceError, one_of, user_frame
 from nabla_mlir.base.locks import cached_property, new_lock
 from nabla_mlir.base.log import logger
 from nabla_mlir.base.progress import running
@@ -134,9 +126,7 @@ class Code:
     title: str
     memory_limit: int | None
 
-    def __init__(
-        self, module: ir.Module, name: str, is_lowered: bool = False, title: str = "", memory_limit: int | None = None
-    ):
+    def __init__(self, module: ir.Module, name: str, is_lowered: bool = False, title: str = "", memory_limit: int | None = None):
         self.memory_limit = memory_limit
         self.name, self.title = name, title or name
         self.module, self._is_lowered = (module, True) if is_lowered else _expanded(module)
@@ -359,8 +349,11 @@ def device_of(inputs: Iterable[Any]) -> Device | None:
     if not devices or Execution.mode in ("interpret", _FINITE):
         return None
     if len(devices) > 1:
-        raise DeployError(f"a function requires arrays of one device, got some on {' and '.join(sorted(devices))}.",
-                          where=user_frame(), help="move them with x.to(driver).")  # fmt: skip
+        raise DeployError(
+            f"a function requires arrays of one device, got some on {' and '.join(sorted(devices))}.",
+            where=user_frame(),
+            help="move them with x.to(driver).",
+        )
     return next(iter(devices.values()))
 
 

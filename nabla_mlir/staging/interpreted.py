@@ -58,5 +58,8 @@ class Interpreted(Compiled):
         Raises:
           TargetError: always.
         """
-        raise TargetError("save requires code for a target, got a stage that is interpreted.", where=user_frame(),
-                          help="compile it for nm.CPU() and save that, or use save_mlir.")  # fmt: skip
+        raise TargetError(
+            "save requires code for a target, got a stage that is interpreted.",
+            where=user_frame(),
+            help="compile it for nm.CPU() and save that, or use save_mlir.",
+        )

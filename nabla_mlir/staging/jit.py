@@ -63,8 +63,11 @@ class StaticArguments(NamedTuple):
         names = {argnames} if isinstance(argnames, str) else set(argnames or ())
         unknown = sorted(names - known) if (known := keywords_of(fun)) is not None else []
         if unknown:
-            raise StaticArgumentError(f"static_argnames requires names of arguments, got {', '.join(map(repr, unknown))}.",
-                                      where=user_frame(), help=f"there are {', '.join(sorted(known or ()))}.")  # fmt: skip
+            raise StaticArgumentError(
+                f"static_argnames requires names of arguments, got {', '.join(map(repr, unknown))}.",
+                where=user_frame(),
+                help=f"there are {', '.join(sorted(known or ()))}.",
+            )
         names |= {parameters[i] for i in indices} if parameters is not None else set()
         everywhere = {*indices, *(i for i, name in enumerate(parameters or ()) if name in names)}
         return StaticArguments(tuple(sorted(everywhere)), frozenset(names))
@@ -103,10 +106,16 @@ _switch = _Switch()
 
 
 def jit(
-    fun: Callable[..., Any] | None = None, static_argnums: int | Sequence[int] = (), static_argnames: str | Sequence[str] = (),
-    *, donate_argnums: int | Sequence[int] = (), donate_argnames: str | Sequence[str] = (), keep_unused: bool = False,
-    inline: bool = False, memory_limit: int | None = None,
-) -> Any:  # fmt: skip
+    fun: Callable[..., Any] | None = None,
+    static_argnums: int | Sequence[int] = (),
+    static_argnames: str | Sequence[str] = (),
+    *,
+    donate_argnums: int | Sequence[int] = (),
+    donate_argnames: str | Sequence[str] = (),
+    keep_unused: bool = False,
+    inline: bool = False,
+    memory_limit: int | None = None,
+) -> Any:
     """A function with the results of `fun`, compiled once for each structure, shape and dtype of its arguments.
 
     Args:
@@ -142,8 +151,14 @@ def jit(
       [9.0, 16.0]
     """
     if fun is None:
-        return lambda f: jit(f, static_argnums, static_argnames, donate_argnums=donate_argnums, donate_argnames=donate_argnames,
-                             memory_limit=memory_limit)  # fmt: skip
+        return lambda f: jit(
+            f,
+            static_argnums,
+            static_argnames,
+            donate_argnums=donate_argnums,
+            donate_argnames=donate_argnames,
+            memory_limit=memory_limit,
+        )
     check_function("jit", fun)
     parameters = parameters_of(fun)
     static = StaticArguments.of(fun, parameters, static_argnums, static_argnames)
@@ -186,9 +201,15 @@ def jit(
             values: dict[int | str, Any] = {position: value for part in (constants, fixed) for position, value in part.items()}
             with advised_on_lists(args):
                 program = programs[key] = Program(
-                    flat, in_spec, signature_of(leaves), is_jitted=True, donation=donated, title=title, constants=values,
+                    flat,
+                    in_spec,
+                    signature_of(leaves),
+                    is_jitted=True,
+                    donation=donated,
+                    title=title,
+                    constants=values,
                     memory_limit=memory_limit,
-                )  # fmt: skip
+                )
         out = program(leaves)
         if program.again is not never:
             recent = (program.again, *(again for again in recent if again is not program.again))[:_RECENT]

@@ -37,9 +37,10 @@ def positions(what: str, argnums: Any, count: int | None, word: str = "argnums")
         index = operator.index(i)
         if count is not None and not -count <= index < count:
             raise TraceError(
-                f"{what} requires {word} among the {count} positional arguments, got {index}.", where=user_frame(),
+                f"{what} requires {word} among the {count} positional arguments, got {index}.",
+                where=user_frame(),
                 help="pass the argument by position, not by keyword.",
-            )  # fmt: skip
+            )
         result.append(index if count is None else index % count)
     if len(set(result)) != len(result):
         raise TraceError(f"{what} requires each position once in {word}, got {argnums!r}.", where=user_frame())
@@ -76,12 +77,14 @@ def positional(fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str,
     except ValueError:  # a builtin without a signature
         return args
     except TypeError as error:
-        raise TraceError(f"{getattr(fun, '__name__', fun)} requires its own arguments, got others: {error}.",
-                         where=user_frame()) from None  # fmt: skip
+        raise TraceError(
+            f"{getattr(fun, '__name__', fun)} requires its own arguments, got others: {error}.", where=user_frame()
+        ) from None
     bound.apply_defaults()
     if bound.kwargs:
         raise TraceError(
-            f"a custom rule requires arguments that can be given by position, got {', '.join(bound.kwargs)} by "
-            "keyword.", where=user_frame(), help="make them positional, or bind them with functools.partial.",
-        )  # fmt: skip
+            f"a custom rule requires arguments that can be given by position, got {', '.join(bound.kwargs)} by keyword.",
+            where=user_frame(),
+            help="make them positional, or bind them with functools.partial.",
+        )
     return bound.args

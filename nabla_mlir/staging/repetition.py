@@ -41,9 +41,14 @@ def never(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 def repetition(
-    function: Function, in_spec: pytree.TreeSpec, kinds: Sequence[Kind], constants: Mapping[int | str, Any],
-    captures: Sequence[Array], out: Any, types: Types,
-) -> Call:  # fmt: skip
+    function: Function,
+    in_spec: pytree.TreeSpec,
+    kinds: Sequence[Kind],
+    constants: Mapping[int | str, Any],
+    captures: Sequence[Array],
+    out: Any,
+    types: Types,
+) -> Call:
     """A function that calls compiled code again with new arguments. It returns OTHER if their kinds differ.
 
     Args:

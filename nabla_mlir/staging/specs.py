@@ -58,8 +58,7 @@ def as_spec(leaf: Any) -> Spec:
     if pytree.is_array(leaf):
         return Spec(tuple(leaf.shape), np.dtype(leaf.dtype))
     raise TraceError(
-        f"an argument requires arrays, scalars or nm.spec, got {type(leaf).__name__}.", where=user_frame(),
+        f"an argument requires arrays, scalars or nm.spec, got {type(leaf).__name__}.",
+        where=user_frame(),
         help=pytree.advice_for(leaf) or "pass other values as static arguments (functools.partial, or jit(static_argnums=...)).",
-    )  # fmt: skip
-
-
+    )

@@ -57,8 +57,11 @@ class Traced(Stage):
           TargetError: the target is not `nm.Interpreter()`.
         """
         if not isinstance(target, Interpreter):
-            raise TargetError(f"a traced stage requires nm.Interpreter() as its target, got {target!r}.", where=user_frame(),
-                              help="lower it first: traced.lower().compile(target).")  # fmt: skip
+            raise TargetError(
+                f"a traced stage requires nm.Interpreter() as its target, got {target!r}.",
+                where=user_frame(),
+                help="lower it first: traced.lower().compile(target).",
+            )
         return Interpreted(self.module, self.entries, b"", target)
 
 
@@ -132,7 +135,12 @@ class Lowered(Stage):
     ) -> Compiled: ...
     @overload
     def compile(
-        self, target: list[Any] | tuple[Any, ...], *, flags: Sequence[str] = ..., cache: bool = ..., tune: bool = ...,
+        self,
+        target: list[Any] | tuple[Any, ...],
+        *,
+        flags: Sequence[str] = ...,
+        cache: bool = ...,
+        tune: bool = ...,
         example: Any = ...,
     ) -> Bundle: ...
     def compile(
@@ -177,7 +185,7 @@ class Lowered(Stage):
             driver, trials, first = "", (), None
         vmfb, checks = compile_checked(
             self.module, machine, flags=flags, cache=cache, examples=examples, anew=examples is not None, first=first
-        )  # fmt: skip
+        )
         return Compiled(self.module, self.entries, vmfb, machine, driver, trials, checks)
 
     def _examples(self, example: Any) -> dict[str, list[np.ndarray]]:
@@ -185,14 +193,18 @@ class Lowered(Stage):
         entries = {entry.name: entry for entry in self.entries}
         if not isinstance(example, dict):
             if len(entries) != 1:
-                raise TraceError(f"an example requires the name of one of {', '.join(entries)}, got none.", where=user_frame(),
-                                 help="give a dict: compile(example={name: arguments}).")  # fmt: skip
+                raise TraceError(
+                    f"an example requires the name of one of {', '.join(entries)}, got none.",
+                    where=user_frame(),
+                    help="give a dict: compile(example={name: arguments}).",
+                )
             example = dict.fromkeys(entries, example)
         for name, arguments in example.items():
             if name not in entries or not isinstance(arguments, tuple):
                 got = repr(name) if name not in entries else f"{type(arguments).__name__} for {name}"
-                raise TraceError(f"an example requires a tuple of arguments for one of {', '.join(entries)}, got {got}.",
-                                 where=user_frame())  # fmt: skip
+                raise TraceError(
+                    f"an example requires a tuple of arguments for one of {', '.join(entries)}, got {got}.", where=user_frame()
+                )
         return {name: [*map(np.asarray, entries[name].flatten(arguments, {}))] for name, arguments in example.items()}
 
 
@@ -245,8 +257,9 @@ def trace(f: Callable[..., Any], *specs: PyTree, name: str | None = None, **kw_s
 
 def _output(leaf: Any, path: str) -> Any:
     if not (pytree.is_array(leaf) or is_scalar(leaf)):
-        raise TraceError(f"a traced function requires arrays as results, got {type(leaf).__name__} at result{path}.",
-                         where=user_frame())  # fmt: skip
+        raise TraceError(
+            f"a traced function requires arrays as results, got {type(leaf).__name__} at result{path}.", where=user_frame()
+        )
     return checked_output(leaf)
 
 
@@ -289,12 +302,13 @@ def module(**traced: Traced) -> Traced:
         entries = []
         for name, stage in traced.items():
             if not isinstance(stage, Stage):
-                raise TraceError(f"module requires traced functions, got {type(stage).__name__} for {name}.", where=user_frame(),
-                                 help=f"write {name}=nm.trace(f, *specs).")  # fmt: skip
-            if len(stage.entries) != 1:
                 raise TraceError(
-                    f"module() requires functions with one entry point, got {stage!r}.", where=user_frame()
+                    f"module requires traced functions, got {type(stage).__name__} for {name}.",
+                    where=user_frame(),
+                    help=f"write {name}=nm.trace(f, *specs).",
                 )
+            if len(stage.entries) != 1:
+                raise TraceError(f"module() requires functions with one entry point, got {stage!r}.", where=user_frame())
             with ir.InsertionPoint(whole.body):
                 func = stage.module.body.operations[0].operation.clone()
             func.attributes["sym_name"] = ir.StringAttr.get(name)

@@ -39,9 +39,7 @@ _C_TYPES = {
 # Complex numbers are pairs, and narrow floats their bits: C++ and older compilers have no types for them.
 
 
-def save_static_library(
-    lowered: Lowered, path: str | Path, target: str | Target = "cpu", *, flags: Sequence[str] = ()
-) -> Path:
+def save_static_library(lowered: Lowered, path: str | Path, target: str | Target = "cpu", *, flags: Sequence[str] = ()) -> Path:
     """Compiles a module to machine code and C functions, and returns the path of the header.
 
     A function is named NAME_ENTRY, after the file and the entry point. It takes a pointer for each array, in the order of the
@@ -93,12 +91,14 @@ def save_static_library(
     header = stem.with_name(stem.name + ".h")
     cmake = stem.with_name(f"{name}-config.cmake")
     with writing(stem):
-        write_files({
-            cmake: _cmake(name, [f"{stem.name}.c", *([f"{stem.name}.o"] if machine_code else [])]).encode(),
-            header: _header(name, entries, cpu).encode(),
-            stem.with_name(stem.name + ".c"): _source(name, header.name, entries, program, query).encode(),
-            stem.with_name(stem.name + ".o"): machine_code,
-        })
+        write_files(
+            {
+                cmake: _cmake(name, [f"{stem.name}.c", *([f"{stem.name}.o"] if machine_code else [])]).encode(),
+                header: _header(name, entries, cpu).encode(),
+                stem.with_name(stem.name + ".c"): _source(name, header.name, entries, program, query).encode(),
+                stem.with_name(stem.name + ".o"): machine_code,
+            }
+        )
     return header
 
 

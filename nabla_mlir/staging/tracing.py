@@ -34,7 +34,6 @@ for _folder in {*INTERNAL_FOLDERS, os.path.join(os.path.dirname(os.path.abspath(
     _mlir.globals.register_traceback_file_exclusion(_folder)  # type: ignore[attr-defined]  # not in the stubs
 
 
-
 @dataclass
 class Capture:
     """An array from outside that a traced function uses. It becomes an additional argument."""
@@ -175,9 +174,13 @@ def _scope(what: str) -> Iterator[Scope]:
 
 
 def trace_function(
-    function: Callable[..., Sequence[Any]], specs: Sequence[Spec], name: str, is_value: bool = False,
-    arrays: Sequence[Any] | None = None, has_lines: bool = True,
-) -> tuple[ir.Module, list[Any]]:  # fmt: skip
+    function: Callable[..., Sequence[Any]],
+    specs: Sequence[Spec],
+    name: str,
+    is_value: bool = False,
+    arrays: Sequence[Any] | None = None,
+    has_lines: bool = True,
+) -> tuple[ir.Module, list[Any]]:
     """Traces ``function(*tensors) -> tensors`` into a module with one public function.
 
     Args:
@@ -228,8 +231,10 @@ def _positions() -> Iterator[None]:
         names = [frame.f_code.co_filename for frame, _ in frames if not _is_utf8(frame.f_code.co_filename)]
         if "bad_cast" not in str(error) or not names:
             raise
-        raise TraceError(f"tracing requires files whose names are UTF-8, got {names[0]!a}.",
-                         help="run Python with -X utf8 (or PYTHONUTF8=1), or rename the file or its folder.") from None  # fmt: skip
+        raise TraceError(
+            f"tracing requires files whose names are UTF-8, got {names[0]!a}.",
+            help="run Python with -X utf8 (or PYTHONUTF8=1), or rename the file or its folder.",
+        ) from None
 
 
 def _is_utf8(text: str) -> bool:
@@ -252,9 +257,13 @@ def checked_output(out: Any) -> Tensor:
 
 
 def trace_region(
-    function: Callable[..., Sequence[Any]], specs: Sequence[Spec], what: str, is_differentiated: bool = False,
-    operands: Sequence[Tensor] = (), role: Role = "plain",
-) -> tuple[ir.Block, ir.Operation, list[Tensor]]:  # fmt: skip
+    function: Callable[..., Sequence[Any]],
+    specs: Sequence[Spec],
+    what: str,
+    is_differentiated: bool = False,
+    operands: Sequence[Tensor] = (),
+    role: Role = "plain",
+) -> tuple[ir.Block, ir.Operation, list[Tensor]]:
     """Traces a function into a block inside the current trace; values from outside are captured as they are.
 
     Args:
@@ -309,9 +318,7 @@ def bake_captures(module: ir.Module, count: int, captures: Sequence[Any]) -> Non
     block = func.regions[0].blocks[0]
     with context(), ir.InsertionPoint.at_block_begin(block), ir.Location.unknown():
         for argument, array in zip(list(block.arguments)[count:], captures, strict=True):
-            value = stablehlo.emit(
-                "stablehlo.constant", [], attributes={"value": stablehlo.elements(np.asarray(array))}
-            )
+            value = stablehlo.emit("stablehlo.constant", [], attributes={"value": stablehlo.elements(np.asarray(array))})
             argument.replace_all_uses_with(value.results[0])
         for i in reversed(range(count, len(block.arguments))):
             block.erase_argument(i)

@@ -51,9 +51,7 @@ class Tuned:
     trials: tuple[Trial, ...]
 
 
-def tune(
-    module: ir.Module, functions: Mapping[str, Sequence[Spec]], target: Target, flags: Sequence[str], cache: bool
-) -> Tuned:
+def tune(module: ir.Module, functions: Mapping[str, Sequence[Spec]], target: Target, flags: Sequence[str], cache: bool) -> Tuned:
     """Compiles a lowered module in each form, and returns the fastest one whose results agree with the default.
 
     Args:

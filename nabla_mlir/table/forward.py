@@ -12,17 +12,7 @@ from nabla_mlir.dialects.locations import blaming, named
 from nabla_mlir.dialects.regions import block_aside, made_by
 from nabla_mlir.dialects.types import is_differentiable, shape_and_dtype
 from nabla_mlir.table.regions import Replacements, captures_by_rule, decomposed, reads_of, substitute
-from nabla_mlir.table.registry import (
-    REGISTRY,
-    UNSUPPORTED,
-    ZERO,
-    MaybeZero,
-    OpDef,
-    Zero,
-    add_any,
-    missing_rule,
-    record_of,
-)
+from nabla_mlir.table.registry import REGISTRY, UNSUPPORTED, ZERO, MaybeZero, OpDef, Zero, add_any, missing_rule, record_of
 from nabla_mlir.table.rules import Jvp, Partial, Tangents, as_rule
 from nabla_mlir.table.tensor import Tensor, splat_of, wrap
 
@@ -148,7 +138,7 @@ def augmented(op: ir.Operation, record: OpDef, replacements: Replacements) -> li
 
 def scaled(
     partials: Sequence[Partial | Zero], y: Tensor, xs: Sequence[Tensor], tangents: Sequence[MaybeZero], params: dict[str, Any]
-) -> MaybeZero:  # fmt: skip
+) -> MaybeZero:
     """The tangent of an elementwise result: the sum of the partials, each applied to the tangent of its operand."""
     total: MaybeZero = ZERO
     for partial, tangent in zip(partials, tangents, strict=True):

@@ -7,16 +7,7 @@ from typing import Any
 
 from nabla_mlir.table.batching import all_prefixed, batch_by_decomposition
 from nabla_mlir.table.forward import jvp_by_decomposition, scaled
-from nabla_mlir.table.registry import (
-    UNSUPPORTED,
-    ZERO,
-    MaybeZero,
-    OpDef,
-    Zero,
-    add_any,
-    materialize,
-    register,
-)
+from nabla_mlir.table.registry import UNSUPPORTED, ZERO, MaybeZero, OpDef, Zero, add_any, materialize, register
 from nabla_mlir.table.rules import BatchRule, Jvp, Linear, Partial, Transpose
 from nabla_mlir.table.tensor import Tensor
 from nabla_mlir.table.traits import LONG, OWN_LOOP
@@ -46,9 +37,15 @@ def elementwise(
 
     flat = isinstance(partials, Zero)
     record = OpDef(
-        name=name, kind="elementwise", doc=doc, elementwise=True, jvp=ZERO if flat else jvp, batch=batch,
-        partials=None if flat else tuple(partials), **fields,  # type: ignore[arg-type]
-    )  # fmt: skip
+        name=name,
+        kind="elementwise",
+        doc=doc,
+        elementwise=True,
+        jvp=ZERO if flat else jvp,
+        batch=batch,
+        partials=None if flat else tuple(partials),
+        **fields,  # type: ignore[arg-type]
+    )
     return register(record)
 
 
@@ -82,27 +79,50 @@ def multilinear_jvp(record: Callable[[], OpDef]) -> Jvp:
 
 
 def structural(
-    name: str, *, transpose: Transpose | UNSUPPORTED | None = None, batch: BatchRule | UNSUPPORTED | None = None,
-    linear: Linear = (0,), jvp: Jvp | Zero | UNSUPPORTED | None = None, **fields: Any,
-) -> OpDef:  # fmt: skip
+    name: str,
+    *,
+    transpose: Transpose | UNSUPPORTED | None = None,
+    batch: BatchRule | UNSUPPORTED | None = None,
+    linear: Linear = (0,),
+    jvp: Jvp | Zero | UNSUPPORTED | None = None,
+    **fields: Any,
+) -> OpDef:
     """Registers an operation that moves, selects or sums elements; it is linear in the operands `linear` together."""
     fields.setdefault("instructions", 1 if fields.get("elementwise") else OWN_LOOP)
     record = OpDef(
-        name=name, kind="structural", jvp=jvp or jointly_linear_jvp(lambda: record), transpose=transpose, linear=linear,
-        joint=True, batch=batch, **fields,
-    )  # fmt: skip
+        name=name,
+        kind="structural",
+        jvp=jvp or jointly_linear_jvp(lambda: record),
+        transpose=transpose,
+        linear=linear,
+        joint=True,
+        batch=batch,
+        **fields,
+    )
     return register(record)
 
 
 def contraction(
-    name: str, *, transpose: Transpose | UNSUPPORTED | None = None, batch: BatchRule | UNSUPPORTED | None = None,
-    linear: Linear = (0, 1), **fields: Any,
-) -> OpDef:  # fmt: skip
+    name: str,
+    *,
+    transpose: Transpose | UNSUPPORTED | None = None,
+    batch: BatchRule | UNSUPPORTED | None = None,
+    linear: Linear = (0, 1),
+    **fields: Any,
+) -> OpDef:
     """Registers a product of tensors, which is linear in each of the operands `linear` separately."""
     record = OpDef(
-        name=name, kind="contraction", jvp=multilinear_jvp(lambda: record), transpose=transpose, linear=linear,
-        joint=False, batch=batch, reduces=True, instructions=LONG, **fields,
-    )  # fmt: skip
+        name=name,
+        kind="contraction",
+        jvp=multilinear_jvp(lambda: record),
+        transpose=transpose,
+        linear=linear,
+        joint=False,
+        batch=batch,
+        reduces=True,
+        instructions=LONG,
+        **fields,
+    )
     return register(record)
 
 
@@ -112,9 +132,13 @@ def nondifferentiable(name: str, *, batch: BatchRule | UNSUPPORTED | None = None
 
 
 def composite(
-    name: str, *, define: Callable[..., list[Tensor]], jvp: Jvp | Zero | UNSUPPORTED | None = None,
-    batch: BatchRule | UNSUPPORTED | None = None, **fields: Any,
-) -> OpDef:  # fmt: skip
+    name: str,
+    *,
+    define: Callable[..., list[Tensor]],
+    jvp: Jvp | Zero | UNSUPPORTED | None = None,
+    batch: BatchRule | UNSUPPORTED | None = None,
+    **fields: Any,
+) -> OpDef:
     """Registers an operation that is defined by others; its rules are their rules.
 
     The operation itself stays in the IR; operations of the definition that compute only its value are dead code.
@@ -122,16 +146,24 @@ def composite(
     fields.setdefault("transpose", UNSUPPORTED("the operation is transposed through what defines it"))
     fields.setdefault("instructions", LONG)
     record = OpDef(
-        name=name, kind="composite", define=define, jvp=jvp or jvp_by_decomposition(define),
-        batch=batch or batch_by_decomposition(define), **fields,
-    )  # fmt: skip
+        name=name,
+        kind="composite",
+        define=define,
+        jvp=jvp or jvp_by_decomposition(define),
+        batch=batch or batch_by_decomposition(define),
+        **fields,
+    )
     return register(record)
 
 
 def general(
-    name: str, *, jvp: Jvp | Zero | UNSUPPORTED | None = None, batch: BatchRule | UNSUPPORTED | None = None,
-    transpose: Transpose | UNSUPPORTED | None = None, **fields: Any,
-) -> OpDef:  # fmt: skip
+    name: str,
+    *,
+    jvp: Jvp | Zero | UNSUPPORTED | None = None,
+    batch: BatchRule | UNSUPPORTED | None = None,
+    transpose: Transpose | UNSUPPORTED | None = None,
+    **fields: Any,
+) -> OpDef:
     """Registers an operation whose record states all its rules."""
     fields.setdefault("instructions", 1 if fields.get("elementwise") else LONG)
     transpose = transpose or UNSUPPORTED("the operation is not linear")

@@ -86,8 +86,7 @@ def scalar_array(value: Any, dtype: np.dtype, requirement: str) -> np.ndarray:
     """A Python scalar as an array. Raises DtypeError, "<requirement>, got ...", for a higher kind or out of range."""
     problem = scalar_misfit(value, dtype)
     if problem is not None:
-        raise DtypeError(f"{requirement}, got {problem}.", where=user_frame(),
-                         help="pass an array of the dtype that you want.")  # fmt: skip
+        raise DtypeError(f"{requirement}, got {problem}.", where=user_frame(), help="pass an array of the dtype that you want.")
     return np.asarray(value, dtype)
 
 
@@ -143,8 +142,9 @@ def _promote(dtypes: Sequence[np.dtype]) -> np.dtype:
             except TypeError:
                 raise DtypeError(
                     f"promotion requires dtypes that have a common one, got {result} and {dtype}.",
-                    where=user_frame(), help="convert one of them with astype.",
-                ) from None  # fmt: skip
+                    where=user_frame(),
+                    help="convert one of them with astype.",
+                ) from None
     return result
 
 
@@ -207,8 +207,9 @@ def broadcast_shapes(name: str, shapes: Sequence[tuple[int, ...]]) -> tuple[int,
     except ValueError:
         raise ShapeError(
             f"{name} requires shapes that broadcast together, got {' and '.join(map(str, shapes))}, which cannot be broadcast.",
-            where=user_frame(), help="add axes of size 1 (expand_dims) or transpose one of the operands.",
-        ) from None  # fmt: skip
+            where=user_frame(),
+            help="add axes of size 1 (expand_dims) or transpose one of the operands.",
+        ) from None
 
 
 def broadcast_to(x: Tensor, shape: tuple[int, ...]) -> Tensor:

@@ -217,9 +217,7 @@ class OpDef:
         results = None
         if self.result is not None:
             results = [tensor_type(shape, dtype) for shape, dtype in self.result(*operands, **params)]
-        attributes = {
-            name: codec.encode(params[name]) for name, codec in self.attributes.items() if params[name] is not None
-        }
+        attributes = {name: codec.encode(params[name]) for name, codec in self.attributes.items() if params[name] is not None}
         values = [operand.value for operand in operands]
         if not self.regions:
             op = self._create(values, results, attributes, operands)

@@ -91,9 +91,7 @@ class Transpose(Protocol):
 class BatchRule(Protocol):
     """The operation on all entries of a map: y[k] = f(x[k])."""
 
-    def __call__(
-        self, xs: Sequence[Tensor], mapped: Sequence[bool], size: int, /, *args: Any, **params: Any
-    ) -> Sequence[Tensor]:
+    def __call__(self, xs: Sequence[Tensor], mapped: Sequence[bool], size: int, /, *args: Any, **params: Any) -> Sequence[Tensor]:
         """Emits the results, each with the mapped axis in front.
 
         Args:
@@ -176,9 +174,7 @@ class Batch:
         Args:
           live: the mask of the entries that use the region; that of the outer batch by default.
         """
-        return replace(
-            self, mapped=dict(self.mapped), unmapped=dict(self.unmapped), live=self.live if live is None else live
-        )
+        return replace(self, mapped=dict(self.mapped), unmapped=dict(self.unmapped), live=self.live if live is None else live)
 
 
 @dataclass(frozen=True)
@@ -252,4 +248,3 @@ class ControlRules:
     vjp: ControlVjp
     batch: ControlBatch
     active: ActiveResults | None = None  # None: all results depend on every value
-

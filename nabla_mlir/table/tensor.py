@@ -36,8 +36,9 @@ class Scope:
         if not self.open:
             raise LeakedTracerError(
                 f"{what} requires that the trace that made it is still open, got {got!r} from {self.what}, which has ended.",
-                where=user_frame(), help=help,
-            )  # fmt: skip
+                where=user_frame(),
+                help=help,
+            )
 
 
 class _State(threading.local):
@@ -160,9 +161,10 @@ class Tensor(ArrayMethods):
         if _is_followed(self):
             call = f"{purpose[:-1]}nm.stop_gradient(x))" if purpose.endswith("()") else "nm.stop_gradient(x)"
             raise ConcretizationError(
-                f"{purpose} requires a value that no derivative follows, got the traced tensor {self!r}.", where=user_frame(),
+                f"{purpose} requires a value that no derivative follows, got the traced tensor {self!r}.",
+                where=user_frame(),
                 help=f"{_FOLLOWED}; {call} is the number alone, whose derivative is 0.",
-            )  # fmt: skip
+            )
         return array
 
     def __bool__(self) -> bool:

@@ -76,8 +76,9 @@ def union(axes: Sequence[NamedAxes], what: str = "an operation") -> NamedAxes:
         if own != size and 1 not in (own, size):
             raise ShapeError(
                 f"{what} requires one size for each vectorised axis, got {own} and {size} for '{name}'.",
-                where=user_frame(), help="rename one of the axes with nm.revectorize for all pairs of entries.",
-            )  # fmt: skip
+                where=user_frame(),
+                help="rename one of the axes with nm.revectorize for all pairs of entries.",
+            )
         sizes[name] = size if own == 1 else own
     return tuple(sizes.items())
 
@@ -88,8 +89,7 @@ def map_over(block: ir.Block, operands: Sequence[Tensor], axes: NamedAxes, outs:
     Every result carries all axes, in the order in which its own operations meet them. The map takes the block over.
     """
     free = {name for op in block.operations for name in free_axes(op.operation)}
-    symbols = [next(s for s in itertools.chain([n], (f"{n}_{k}" for k in itertools.count(1))) if s not in free)
-               for n, _ in axes]  # fmt: skip
+    symbols = [next(s for s in itertools.chain([n], (f"{n}_{k}" for k in itertools.count(1))) if s not in free) for n, _ in axes]
     values, positions = [], []
     for x in operands:
         value, own_axes = _without_stretched(x, dict(axes))
@@ -103,8 +103,10 @@ def map_over(block: ir.Block, operands: Sequence[Tensor], axes: NamedAxes, outs:
     out_positions = [[order.index(name) for name in names] for order in orders]
     op = VmapOp.build(values, block, symbols, [size for _, size in axes], positions, out_positions).op
     sizes = dict(axes)
-    return [VectorizedTensor(r, tuple((n, sizes[n]) for n in order), current_scope())
-            for r, order in zip(op.results, orders, strict=True)]  # fmt: skip
+    return [
+        VectorizedTensor(r, tuple((n, sizes[n]) for n in order), current_scope())
+        for r, order in zip(op.results, orders, strict=True)
+    ]
 
 
 def _without_stretched(x: Tensor, sizes: dict[str, int]) -> tuple[ir.Value, list[str]]:

@@ -5,17 +5,7 @@ does not import the compiler; `CPU("host")` asks the compiler for the name of th
 deployed with the runtime, which asks a target whether code fits.
 """
 
-from nabla_mlir.targets.base import (
-    TARGETS,
-    Availability,
-    Codegen,
-    Target,
-    available,
-    drivers_of,
-    merge_flags,
-    target,
-    target_of,
-)
+from nabla_mlir.targets.base import TARGETS, Availability, Codegen, Target, available, drivers_of, merge_flags, target, target_of
 from nabla_mlir.targets.cpu import CPU
 from nabla_mlir.targets.cuda import CUDA
 from nabla_mlir.targets.gpu import VulkanDevice
@@ -24,6 +14,18 @@ from nabla_mlir.targets.vulkan import VULKAN_PROFILES, Vulkan
 TARGETS.update((cls.name, cls) for cls in (CPU, Vulkan, CUDA))
 
 __all__ = [
-    "CPU", "CUDA", "TARGETS", "VULKAN_PROFILES", "Availability", "Codegen", "Target", "Vulkan", "VulkanDevice", "available",
-    "drivers_of", "merge_flags", "target", "target_of",
-]  # fmt: skip
+    "CPU",
+    "CUDA",
+    "TARGETS",
+    "VULKAN_PROFILES",
+    "Availability",
+    "Codegen",
+    "Target",
+    "Vulkan",
+    "VulkanDevice",
+    "available",
+    "drivers_of",
+    "merge_flags",
+    "target",
+    "target_of",
+]

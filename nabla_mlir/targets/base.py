@@ -104,8 +104,11 @@ class Target:
     def __post_init__(self) -> None:
         """Refuses at once the fields that no compiler is needed to judge; `resolve` refuses the others."""
         if isinstance(self.options, str) or not all(isinstance(flag, str) for flag in self.options):
-            raise TargetError(f"target {self.name} requires a tuple of flags as options, got {self.options!r}.",
-                              where=user_frame(), help="write options=('--iree-opt-level=O2',).")  # fmt: skip
+            raise TargetError(
+                f"target {self.name} requires a tuple of flags as options, got {self.options!r}.",
+                where=user_frame(),
+                help="write options=('--iree-opt-level=O2',).",
+            )
         object.__setattr__(self, "options", tuple(self.options))
 
     name: ClassVar[str]

@@ -22,10 +22,7 @@ from nabla_mlir.targets.toolchain import iree_compile, run_compiler
 LOCAL = ("--iree-hal-target-device=local", "--iree-hal-local-target-device-backends=llvm-cpu")
 # Features and ABI without which generic code of an architecture calls a C library, which the embedded format does not
 # have.
-_DEFAULTS = {
-    "riscv64": ("+m,+a,+f,+d,+c", "lp64d"),
-    "riscv32": ("+m,+a,+f,+c", "ilp32f"),
-}
+_DEFAULTS = {"riscv64": ("+m,+a,+f,+d,+c", "lp64d"), "riscv32": ("+m,+a,+f,+c", "ilp32f")}
 
 
 @dataclass(frozen=True)
@@ -68,10 +65,21 @@ class CPU(Target):
     drivers: ClassVar[tuple[str, ...]] = ("local-sync", "local-task")
     labelled: ClassVar[tuple[str, ...]] = ("cpu",)
     codegen: ClassVar[Codegen] = Codegen(
-        exponentials=frozenset(["float32"]), tanh=frozenset(["float32"]), remainders=4, chlo_functions=True,
-        leading_zeros=True, order=True, reversed_operands=True, longest_sort=384, narrow_convolutions=True,
-        grouped_convolutions=True, reversed_windows=True, loop_results=True, updates_in_loops=True, memory_of_results=False,
-    )  # fmt: skip
+        exponentials=frozenset(["float32"]),
+        tanh=frozenset(["float32"]),
+        remainders=4,
+        chlo_functions=True,
+        leading_zeros=True,
+        order=True,
+        reversed_operands=True,
+        longest_sort=384,
+        narrow_convolutions=True,
+        grouped_convolutions=True,
+        reversed_windows=True,
+        loop_results=True,
+        updates_in_loops=True,
+        memory_of_results=False,
+    )
 
     # IREE refuses wide convolutions with its default, smaller workgroups. These use as many cores, and are as fast on
     # others.
@@ -79,18 +87,23 @@ class CPU(Target):
 
     def __post_init__(self) -> None:
         if not isinstance(self.cpu, str) or not self.cpu:
-            raise TargetError(f"target cpu requires the name of a CPU, got {self.cpu!r}.", where=user_frame(),
-                              help="use 'host', 'generic' or a name of LLVM, such as 'znver4'.")  # fmt: skip
+            raise TargetError(
+                f"target cpu requires the name of a CPU, got {self.cpu!r}.",
+                where=user_frame(),
+                help="use 'host', 'generic' or a name of LLVM, such as 'znver4'.",
+            )
         if self.threads is not None and (type(self.threads) is not int or self.threads < 1):
             raise TargetError(f"target cpu requires a positive number of threads, got {self.threads!r}.", where=user_frame())
         if self.memory_limit is not None and (type(self.memory_limit) is not int or self.memory_limit < 1):
-            raise TargetError(f"target cpu requires a positive number of bytes as memory_limit, got {self.memory_limit!r}.",
-                              where=user_frame())  # fmt: skip
+            raise TargetError(
+                f"target cpu requires a positive number of bytes as memory_limit, got {self.memory_limit!r}.", where=user_frame()
+            )
         if self.cpu == "host" and self.triple not in ("", _host_triple()):
             raise TargetError(
                 f"target cpu requires a CPU name for another architecture, got cpu='host', {self.triple}.",
-                where=user_frame(), help="use CPU('generic', triple=...) or a name of LLVM.",
-            )  # fmt: skip
+                where=user_frame(),
+                help="use CPU('generic', triple=...) or a name of LLVM.",
+            )
         super().__post_init__()
 
     @classmethod
@@ -105,8 +118,10 @@ class CPU(Target):
         architecture = _architecture(str(data.get("triple", "")).partition("-")[0])
         here = _architecture(platform.machine())
         if architecture and here and architecture != here:
-            raise DeployError(f"the artifact requires a CPU of the architecture {architecture}, got {here}.",
-                              help="compile it for this machine: CPU('host') here.")  # fmt: skip
+            raise DeployError(
+                f"the artifact requires a CPU of the architecture {architecture}, got {here}.",
+                help="compile it for this machine: CPU('host') here.",
+            )
         has = cpu_features()
         needs = [f[1:] for f in str(data.get("features", "")).split(",") if f.startswith("+")]
         if lacking := [feature for feature in needs if has.get(feature) is False]:
@@ -200,9 +215,13 @@ def _named_cpu(name: str, triple: str) -> tuple[str, str]:
     """LLVM's name of a CPU, and those of its features that the runtime can check."""
     cpu, features, known = _described(name, triple)
     if cpu is None:
-        raise TargetError(f"target cpu requires a CPU that LLVM knows, got {name!r}.", where=user_frame(),
-                          help=nearest(name, [*([] if triple else ["host"]), "generic", *known]) if known else
-                          "use CPU('generic', triple=...) or another name of LLVM.")  # fmt: skip
+        raise TargetError(
+            f"target cpu requires a CPU that LLVM knows, got {name!r}.",
+            where=user_frame(),
+            help=nearest(name, [*([] if triple else ["host"]), "generic", *known])
+            if known
+            else "use CPU('generic', triple=...) or another name of LLVM.",
+        )
     extra = set(re.findall(r"\+([^,]+)", features))
     return cpu, ",".join(f for f in _merged(features).split(",") if f[1:] in extra)
 
@@ -210,15 +229,25 @@ def _named_cpu(name: str, triple: str) -> tuple[str, str]:
 @functools.cache
 def _check_known(features: str, triple: str) -> None:
     """Raises TargetError for features or a triple that LLVM does not know, with which the compiler would crash."""
-    flags = [*LOCAL, "--iree-llvmcpu-target-cpu=generic", *([f"--iree-llvmcpu-target-triple={triple}"] if triple else []),
-             *([f"--iree-llvmcpu-target-cpu-features={features}"] if features else [])]  # fmt: skip
+    flags = [
+        *LOCAL,
+        "--iree-llvmcpu-target-cpu=generic",
+        *([f"--iree-llvmcpu-target-triple={triple}"] if triple else []),
+        *([f"--iree-llvmcpu-target-cpu-features={features}"] if features else []),
+    ]
     process = run_compiler([*flags, *_DESCRIBE], b"module {}", timeout=60)
     if "createTargetMachine" in process.stderr:
-        raise TargetError(f"target cpu requires a triple that LLVM knows, got {triple!r}.", where=user_frame(),
-                          help="name one such as 'aarch64-linux-gnu'; '' is this machine's.")  # fmt: skip
+        raise TargetError(
+            f"target cpu requires a triple that LLVM knows, got {triple!r}.",
+            where=user_frame(),
+            help="name one such as 'aarch64-linux-gnu'; '' is this machine's.",
+        )
     if unknown := sorted(set(re.findall(r"'(\S+)' is not a recognized feature", process.stderr))):
-        raise TargetError(f"target cpu requires features that LLVM knows, got {', '.join(unknown)}.", where=user_frame(),
-                          help="write them as LLVM does, with a sign: '+avx512f,-avx512fp16'.")  # fmt: skip
+        raise TargetError(
+            f"target cpu requires features that LLVM knows, got {', '.join(unknown)}.",
+            where=user_frame(),
+            help="write them as LLVM does, with a sign: '+avx512f,-avx512fp16'.",
+        )
 
 
 def _merged(*features: str) -> str:
@@ -246,8 +275,11 @@ def _described(cpu: str, triple: str) -> tuple[str | None, str, list[str]]:
     process = run_compiler([*flags, *_DESCRIBE], b"module {}", timeout=60)
     if process.timed_out or process.returncode in (*_ENDED, _NOT_LOADED):
         reason = "".join(process.stderr.splitlines()[:1]) or f"an end of the compiler ({process.returncode})"
-        raise TargetError(f"target cpu requires a compiler that describes it, got {reason}.", where=user_frame(),
-                          help="free memory, or raise the limits of the process (ulimit -v, ulimit -u).")  # fmt: skip
+        raise TargetError(
+            f"target cpu requires a compiler that describes it, got {reason}.",
+            where=user_frame(),
+            help="free memory, or raise the limits of the process (ulimit -v, ulimit -u).",
+        )
     text = process.stdout.decode(errors="replace")
     name, features = re.search(r'\bcpu = "([^"]*)"', text), re.search(r'cpu_features = "([^"]*)"', text)
     known = re.search(r"^List of accepted CPUs: (.*)$", process.stderr, re.M)

@@ -51,19 +51,36 @@ class CUDA(Target):
     drivers: ClassVar[tuple[str, ...]] = ("cuda",)
     labelled: ClassVar[tuple[str, ...]] = ("arch",)
     codegen: ClassVar[Codegen] = Codegen(
-        exponentials=frozenset(["float32", "float64"]), tanh=frozenset(["float32", "float64"]), remainders=8,
-        chlo_functions=True, leading_zeros=True, order=True, reversed_operands=True, longest_sort=256,
-        sums_of_products=True, long_sums=True, grouped_convolutions=True, unique_indices=True, sorted_operands=True,
-        updates_in_loops=True, parallel_sums=False, short_divisions=False, cheap_iterations=False,
-        cheap_dispatches=False, most_arguments=12,
-    )  # fmt: skip
+        exponentials=frozenset(["float32", "float64"]),
+        tanh=frozenset(["float32", "float64"]),
+        remainders=8,
+        chlo_functions=True,
+        leading_zeros=True,
+        order=True,
+        reversed_operands=True,
+        longest_sort=256,
+        sums_of_products=True,
+        long_sums=True,
+        grouped_convolutions=True,
+        unique_indices=True,
+        sorted_operands=True,
+        updates_in_loops=True,
+        parallel_sums=False,
+        short_divisions=False,
+        cheap_iterations=False,
+        cheap_dispatches=False,
+        most_arguments=12,
+    )
 
     def __post_init__(self) -> None:
         known = self.arch in ("host", *_DESCRIBED) or re.sub("[af]$", "", str(self.arch)) in _PTX_OF_ARCH
         if not known:
             names = ("host", *sorted((*_DESCRIBED, *_PTX_OF_ARCH, "sm_90a"), key=_number))
-            raise TargetError(f"target cuda requires a known architecture, got {self.arch!r}.", where=user_frame(),
-                              help=f"{nearest(self.arch, names)} Newer GPUs run the code of older ones.")  # fmt: skip
+            raise TargetError(
+                f"target cuda requires a known architecture, got {self.arch!r}.",
+                where=user_frame(),
+                help=f"{nearest(self.arch, names)} Newer GPUs run the code of older ones.",
+            )
         super().__post_init__()
 
     @classmethod
@@ -85,8 +102,10 @@ class CUDA(Target):
         other = arch[-1:] == "a" and arch[:-1] != device  # code for one architecture only
         other |= arch[-1:] == "f" and _number(arch) // 10 != _number(device) // 10  # for one family only
         if other or _number(device) < _number(arch):
-            raise DeployError(f"the artifact requires a CUDA device of {arch} or newer, got {device}.",
-                              help=f"compile it for this device: CUDA({device!r}).")  # fmt: skip
+            raise DeployError(
+                f"the artifact requires a CUDA device of {arch} or newer, got {device}.",
+                help=f"compile it for this device: CUDA({device!r}).",
+            )
 
     @classmethod
     def entrance(cls) -> Callable[[], None]:

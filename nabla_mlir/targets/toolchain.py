@@ -94,9 +94,7 @@ def disassembled(artifact: bytes) -> str:
     return process.stdout
 
 
-def run_compiler(
-    arguments: list[str], stdin: bytes, *, timeout: float | None = None, program: str = "iree-compile"
-) -> Finished:
+def run_compiler(arguments: list[str], stdin: bytes, *, timeout: float | None = None, program: str = "iree-compile") -> Finished:
     """Runs `iree-compile`, or a program next to it, to its end; its failure does not affect this process."""
     return run_process([str(iree_compile().with_name(f"{program}{_SUFFIX}")), *arguments], stdin, timeout=timeout)
 
@@ -151,8 +149,10 @@ def bytecode_fault(content: bytes) -> str:
     seconds = _PARSING + len(content) / 1e6
     process = run_compiler(
         ["--allow-unregistered-dialect", "--mlir-disable-threading", "--mlir-elide-elementsattrs-if-larger=8", "-", "-o", "-"],
-        content, timeout=seconds, program="iree-opt",
-    )  # fmt: skip
+        content,
+        timeout=seconds,
+        program="iree-opt",
+    )
     if process.timed_out:
         return f"a reader that does not end in {seconds:.0f} seconds"
     if process.returncode == 0:

@@ -40,9 +40,16 @@ class Vulkan(Target):
     drivers: ClassVar[tuple[str, ...]] = ("vulkan",)
     labelled: ClassVar[tuple[str, ...]] = ("device",)
     codegen: ClassVar[Codegen] = Codegen(
-        tanh=frozenset(["float32"]), longest_sort=256, sort_multiple=4, sums_of_products=True, long_sums=True,
-        narrow_convolutions=True, unique_indices=True, sorted_operands=True, cheap_iterations=False,
-    )  # fmt: skip
+        tanh=frozenset(["float32"]),
+        longest_sort=256,
+        sort_multiple=4,
+        sums_of_products=True,
+        long_sums=True,
+        narrow_convolutions=True,
+        unique_indices=True,
+        sorted_operands=True,
+        cheap_iterations=False,
+    )
     maps_memory: ClassVar[bool] = True
 
     @classmethod
@@ -63,9 +70,7 @@ class Vulkan(Target):
             raise DeployError(f"the artifact requires a Vulkan device, got none: {error}.", help=help) from None
         help = "it would compute wrong numbers; compile it for this device: Vulkan() here."
         if profile.subgroup_size != here.subgroup_size:
-            message = (
-                f"a Vulkan device of subgroup size {profile.subgroup_size}, got {here.subgroup_size} ({here.name})."
-            )
+            message = f"a Vulkan device of subgroup size {profile.subgroup_size}, got {here.subgroup_size} ({here.name})."
             raise DeployError(f"the artifact requires {message}", help=help)
         needs, has = ({*device.compute, *device.storage, *device.subgroup} for device in (profile, here))
         if lacking := sorted(needs - has):
@@ -73,9 +78,7 @@ class Vulkan(Target):
             raise DeployError(f"the artifact requires {message}", help=help)
         for what in ("invocations", "shared_memory"):
             if getattr(profile, what) > getattr(here, what):
-                message = (
-                    f"a Vulkan device with {what} {getattr(profile, what)}, got {getattr(here, what)} ({here.name})."
-                )
+                message = f"a Vulkan device with {what} {getattr(profile, what)}, got {getattr(here, what)} ({here.name})."
                 raise DeployError(f"the artifact requires {message}", help=help)
 
     @classmethod
@@ -115,8 +118,11 @@ class Vulkan(Target):
             object.__setattr__(self, "device", VulkanDevice.from_json(self.device))
         names = ("host", *VULKAN_PROFILES)
         if not isinstance(self.device, VulkanDevice) and self.device not in names:
-            raise TargetError(f"target vulkan requires a known device, got {self.device!r}.", where=user_frame(),
-                              help=f"{nearest(self.device, names)} A VulkanDevice(...) describes another.")  # fmt: skip
+            raise TargetError(
+                f"target vulkan requires a known device, got {self.device!r}.",
+                where=user_frame(),
+                help=f"{nearest(self.device, names)} A VulkanDevice(...) describes another.",
+            )
         super().__post_init__()
 
 
@@ -154,40 +160,66 @@ _u32, _ptr = ctypes.c_uint32, ctypes.c_void_p
 
 class _ApplicationInfo(ctypes.Structure):
     _fields_ = [
-        ("sType", _u32), ("pNext", _ptr), ("pApplicationName", ctypes.c_char_p), ("applicationVersion", _u32),
-        ("pEngineName", ctypes.c_char_p), ("engineVersion", _u32), ("apiVersion", _u32),
-    ]  # fmt: skip
+        ("sType", _u32),
+        ("pNext", _ptr),
+        ("pApplicationName", ctypes.c_char_p),
+        ("applicationVersion", _u32),
+        ("pEngineName", ctypes.c_char_p),
+        ("engineVersion", _u32),
+        ("apiVersion", _u32),
+    ]
 
 
 class _InstanceCreateInfo(ctypes.Structure):
     _fields_ = [
-        ("sType", _u32), ("pNext", _ptr), ("flags", _u32), ("pApplicationInfo", ctypes.POINTER(_ApplicationInfo)),
-        ("layerCount", _u32), ("layers", _ptr), ("extensionCount", _u32), ("extensions", _ptr),
-    ]  # fmt: skip
+        ("sType", _u32),
+        ("pNext", _ptr),
+        ("flags", _u32),
+        ("pApplicationInfo", ctypes.POINTER(_ApplicationInfo)),
+        ("layerCount", _u32),
+        ("layers", _ptr),
+        ("extensionCount", _u32),
+        ("extensions", _ptr),
+    ]
 
 
 class _Limits(ctypes.Structure):
     _fields_ = [
-        ("images", _u32 * 11), ("granularity", ctypes.c_uint64 * 2), ("graphics", _u32 * 38),
-        ("maxComputeSharedMemorySize", _u32), ("maxComputeWorkGroupCount", _u32 * 3),
-        ("maxComputeWorkGroupInvocations", _u32), ("maxComputeWorkGroupSize", _u32 * 3),
+        ("images", _u32 * 11),
+        ("granularity", ctypes.c_uint64 * 2),
+        ("graphics", _u32 * 38),
+        ("maxComputeSharedMemorySize", _u32),
+        ("maxComputeWorkGroupCount", _u32 * 3),
+        ("maxComputeWorkGroupInvocations", _u32),
+        ("maxComputeWorkGroupSize", _u32 * 3),
         ("rest", ctypes.c_ubyte * 1024),
-    ]  # fmt: skip
+    ]
 
 
 class _Properties2(ctypes.Structure):
     _fields_ = [
-        ("sType", _u32), ("pNext", _ptr), ("apiVersion", _u32), ("driverVersion", _u32), ("vendorID", _u32),
-        ("deviceID", _u32), ("deviceType", _u32), ("deviceName", ctypes.c_char * 256), ("uuid", ctypes.c_ubyte * 16),
+        ("sType", _u32),
+        ("pNext", _ptr),
+        ("apiVersion", _u32),
+        ("driverVersion", _u32),
+        ("vendorID", _u32),
+        ("deviceID", _u32),
+        ("deviceType", _u32),
+        ("deviceName", ctypes.c_char * 256),
+        ("uuid", ctypes.c_ubyte * 16),
         ("limits", _Limits),
-    ]  # fmt: skip
+    ]
 
 
 class _SubgroupProperties(ctypes.Structure):
     _fields_ = [
-        ("sType", _u32), ("pNext", _ptr), ("subgroupSize", _u32), ("supportedStages", _u32),
-        ("supportedOperations", _u32), ("quadOperationsInAllStages", _u32),
-    ]  # fmt: skip
+        ("sType", _u32),
+        ("pNext", _ptr),
+        ("subgroupSize", _u32),
+        ("supportedStages", _u32),
+        ("supportedOperations", _u32),
+        ("quadOperationsInAllStages", _u32),
+    ]
 
 
 class _Features(ctypes.Structure):
@@ -213,14 +245,20 @@ def _describe(vk: ctypes.CDLL, device: ctypes.c_void_p) -> VulkanDevice:
     vk.vkGetPhysicalDeviceFeatures2(device, ctypes.byref(core))
 
     compute = [
-        ("fp64", core.bits[_SHADER_FLOAT64]), ("fp32", 1), ("fp16", v12.bits[_SHADER_FLOAT16]),
-        ("int64", core.bits[_SHADER_INT64]), ("int32", 1), ("int16", core.bits[_SHADER_INT16]),
+        ("fp64", core.bits[_SHADER_FLOAT64]),
+        ("fp32", 1),
+        ("fp16", v12.bits[_SHADER_FLOAT16]),
+        ("int64", core.bits[_SHADER_INT64]),
+        ("int32", 1),
+        ("int16", core.bits[_SHADER_INT16]),
         ("int8", v12.bits[_SHADER_INT8]),
-    ]  # fmt: skip
+    ]
     storage = [
-        ("b64", core.bits[_SHADER_INT64] or core.bits[_SHADER_FLOAT64]), ("b32", 1),
-        ("b16", v11.bits[_STORAGE_16]), ("b8", v12.bits[_STORAGE_8]),
-    ]  # fmt: skip
+        ("b64", core.bits[_SHADER_INT64] or core.bits[_SHADER_FLOAT64]),
+        ("b32", 1),
+        ("b16", v11.bits[_STORAGE_16]),
+        ("b8", v12.bits[_STORAGE_8]),
+    ]
     operations = [("shuffle", subgroup.supportedOperations & 0x10), ("arithmetic", subgroup.supportedOperations & 0x4)]
     version = (properties.apiVersion >> 22 & 0x7F, properties.apiVersion >> 12 & 0x3FF)
     limits = properties.limits

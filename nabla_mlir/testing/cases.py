@@ -75,8 +75,9 @@ def active_operands(law: LawCase, xs: Sequence[np.ndarray]) -> list[int]:
         return []
     kinds = [domain.kind if domain is not None else "real" for domain in law.case.domains]
     return [
-        i for i, x in enumerate(xs)
+        i
+        for i, x in enumerate(xs)
         if is_differentiable(x.dtype)
         and not (i < len(kinds) and kinds[i] not in ("real", "complex"))
         and not (i < len(law.case.values) and law.case.values[i] is not None)
-    ]  # fmt: skip
+    ]

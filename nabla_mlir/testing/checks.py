@@ -66,8 +66,10 @@ def check_record(record: OpDef) -> list[Costs]:
     """
     cases = law_cases([record])
     if not cases:
-        raise LawError(f"check_record requires a record with samples, got {record.name} with none.",
-                       help="give it `sample`: a Domain for each operand if it is elementwise, else a list of Case.")  # fmt: skip
+        raise LawError(
+            f"check_record requires a record with samples, got {record.name} with none.",
+            help="give it `sample`: a Domain for each operand if it is elementwise, else a list of Case.",
+        )
     for law in cases:
         check_laws(law)
         if problems := unruled(law):

@@ -143,8 +143,13 @@ def _run_passes(module: ir.Module, rng: Numbers) -> None:
             raise AssertionError(error.message) from error
 
 
-_SAFE = [name for name in PASSES if name not in ("nabla-verify-lowered", "nabla-transform", "nabla-split", "nabla-jvp",
-                                                 "nabla-vjp", "nabla-vmap", "nabla-sparsity") and "iree" not in name]  # fmt: skip
+_SAFE = [
+    name
+    for name in PASSES
+    if name
+    not in ("nabla-verify-lowered", "nabla-transform", "nabla-split", "nabla-jvp", "nabla-vjp", "nabla-vmap", "nabla-sparsity")
+    and "iree" not in name
+]
 
 
 def _read_text(rng: Numbers, _folder: Path) -> None:
@@ -202,10 +207,14 @@ def _read_npy(rng: Numbers, folder: Path) -> None:
 
 
 KINDS: dict[str, Callable[[Numbers, Path], None]] = {
-    "text": _read_text, "import": _read_import, "bytecode": _read_bytecode, "zip": _read_zip, "npy": _read_npy,
+    "text": _read_text,
+    "import": _read_import,
+    "bytecode": _read_bytecode,
+    "zip": _read_zip,
+    "npy": _read_npy,
     "vmfb": lambda rng, folder: _read_files(rng, folder, ".vmfb"),
     "manifest": lambda rng, folder: _read_files(rng, folder, ".json"),
-}  # fmt: skip
+}
 
 
 def read(kind: str, seed: int) -> str:

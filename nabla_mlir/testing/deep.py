@@ -25,9 +25,7 @@ from nabla_mlir.staging.stages import Traced
 from nabla_mlir.testing.deep_steps import STEPS, Map, Numbers, bounded, kind_of, real
 
 FAMILY = 64  # consecutive programs with one shape and dtype
-_DTYPES = {
-    "float64": 6, "float32": 4, "complex128": 2, "complex64": 2, "int32": 1, "int64": 1, "float16": 1, "bfloat16": 1,
-}  # fmt: skip
+_DTYPES = {"float64": 6, "float32": 4, "complex128": 2, "complex64": 2, "int32": 1, "int64": 1, "float16": 1, "bfloat16": 1}
 _SHAPES = (*((n,) for n in range(1, 10)), *((n,) for n in range(2, 10)), (0,), (3, 5), (1, 4), (7, 1), (2, 3))
 # The largest growth of the operations of a program by its transforms; a body has about twenty, and 9 is three
 # derivatives.

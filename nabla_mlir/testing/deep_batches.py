@@ -161,9 +161,14 @@ def join(whole: ir.Module) -> None:
     types = [ir.FunctionType(ir.TypeAttr(op.attributes["function_type"]).value) for op in functions.values()]
     inputs, results = [t for f in types for t in f.inputs], [t for f in types for t in f.results]
     with context(), ir.Location.unknown(), ir.InsertionPoint(whole.body):
-        entry = ir.Operation.create("func.func", regions=1, attributes={
-            "sym_name": ir.StringAttr.get(_ALL), "function_type": ir.TypeAttr.get(ir.FunctionType.get(inputs, results)),
-        })  # fmt: skip
+        entry = ir.Operation.create(
+            "func.func",
+            regions=1,
+            attributes={
+                "sym_name": ir.StringAttr.get(_ALL),
+                "function_type": ir.TypeAttr.get(ir.FunctionType.get(inputs, results)),
+            },
+        )
         block = entry.regions[0].blocks.append(*inputs, arg_locs=[ir.Location.unknown()] * len(inputs))
         with ir.InsertionPoint(block):
             values, arguments = [], iter(block.arguments)

@@ -95,9 +95,14 @@ def _root(rng: Numbers, x: Any, y: Any, k: Any) -> Any:
 @_step("f", is_costly=True)
 def _function(rng: Numbers, x: Any, y: Any, k: Any) -> Any:
     functions = (
-        lambda: nnp.sin(x), lambda: nnp.tanh(x) + y, lambda: nnp.exp(-x * x), lambda: nnp.logaddexp(x, y),
-        lambda: nnp.log1p(y * y), lambda: nnp.arctan2(x, 1 + y * y), lambda: nm.nn.sigmoid(x) * y,
-    )  # fmt: skip
+        lambda: nnp.sin(x),
+        lambda: nnp.tanh(x) + y,
+        lambda: nnp.exp(-x * x),
+        lambda: nnp.logaddexp(x, y),
+        lambda: nnp.log1p(y * y),
+        lambda: nnp.arctan2(x, 1 + y * y),
+        lambda: nm.nn.sigmoid(x) * y,
+    )
     return functions[int(rng.integers(len(functions)))]()
 
 
@@ -109,9 +114,12 @@ def _power(rng: Numbers, x: Any, y: Any, k: Any) -> Any:
 @_step("c")
 def _parts(rng: Numbers, x: Any, y: Any, k: Any) -> Any:
     parts = (
-        lambda: nnp.conj(x) * y, lambda: nnp.real(x) + 1j * nnp.imag(y), lambda: nnp.abs(1.5 + x) * y, lambda: 1j * x - nnp.real(y),
+        lambda: nnp.conj(x) * y,
+        lambda: nnp.real(x) + 1j * nnp.imag(y),
+        lambda: nnp.abs(1.5 + x) * y,
+        lambda: 1j * x - nnp.real(y),
         lambda: nnp.where(nnp.real(x) > 0, x, nnp.conj(y)),
-    )  # fmt: skip
+    )
     return parts[int(rng.integers(len(parts)))]()
 
 
@@ -123,9 +131,12 @@ def _bits(rng: Numbers, x: Any, y: Any, k: Any) -> Any:
 @_step("f")
 def _rounded(rng: Numbers, x: Any, y: Any, k: Any) -> Any:
     kinds = (
-        lambda: x - 0.5 * nnp.floor(x), lambda: nnp.sign(x) * y, lambda: nm.stop_gradient(x) * y,
-        lambda: x.astype(np.float32).astype(x.dtype) * y, lambda: nnp.floor(3 * x).astype(np.int32).astype(x.dtype) + y,
-    )  # fmt: skip
+        lambda: x - 0.5 * nnp.floor(x),
+        lambda: nnp.sign(x) * y,
+        lambda: nm.stop_gradient(x) * y,
+        lambda: x.astype(np.float32).astype(x.dtype) * y,
+        lambda: nnp.floor(3 * x).astype(np.int32).astype(x.dtype) + y,
+    )
     return kinds[int(rng.integers(len(kinds)))]()
 
 
@@ -135,10 +146,15 @@ def _rounded(rng: Numbers, x: Any, y: Any, k: Any) -> Any:
 @_step("fi")
 def _compared(rng: Numbers, x: Any, y: Any, k: Any) -> Any:
     kinds = (
-        lambda: nnp.where(x > 0, x, y), lambda: nnp.maximum(x, y), lambda: nnp.minimum(x, y * y), lambda: nnp.clip(x, -1, y * y),
-        lambda: nnp.where((x > 0) & (y < 1), x, 1), lambda: nnp.where(nnp.any(x > y), x, y),
-        lambda: nnp.where(x > y, nnp.where(x > 0, x, y), y), lambda: (x > y).astype(x.dtype) * y,
-    )  # fmt: skip
+        lambda: nnp.where(x > 0, x, y),
+        lambda: nnp.maximum(x, y),
+        lambda: nnp.minimum(x, y * y),
+        lambda: nnp.clip(x, -1, y * y),
+        lambda: nnp.where((x > 0) & (y < 1), x, 1),
+        lambda: nnp.where(nnp.any(x > y), x, y),
+        lambda: nnp.where(x > y, nnp.where(x > 0, x, y), y),
+        lambda: (x > y).astype(x.dtype) * y,
+    )
     return kinds[int(rng.integers(len(kinds)))]().astype(x.dtype)
 
 
@@ -168,10 +184,13 @@ def _reversed(rng: Numbers, x: Any, y: Any, k: Any) -> Any:
 def _joined(rng: Numbers, x: Any, y: Any, k: Any) -> Any:
     cut = int(rng.integers(x.shape[0] + 1))
     kinds = (
-        lambda: nnp.concatenate([x[cut:], y[:cut]]), lambda: nnp.concatenate([x, y, x])[cut : cut + x.shape[0]],
-        lambda: nnp.pad(x[cut:], [(cut, 0), *[(0, 0)] * (x.ndim - 1)]) + y, lambda: nnp.stack([x, y, x * y]).sum(0),
-        lambda: nnp.repeat(x, 2, 0)[1::2] - y, lambda: nnp.stack([x, y])[1] * x,
-    )  # fmt: skip
+        lambda: nnp.concatenate([x[cut:], y[:cut]]),
+        lambda: nnp.concatenate([x, y, x])[cut : cut + x.shape[0]],
+        lambda: nnp.pad(x[cut:], [(cut, 0), *[(0, 0)] * (x.ndim - 1)]) + y,
+        lambda: nnp.stack([x, y, x * y]).sum(0),
+        lambda: nnp.repeat(x, 2, 0)[1::2] - y,
+        lambda: nnp.stack([x, y])[1] * x,
+    )
     return kinds[int(rng.integers(len(kinds)))]().astype(x.dtype)
 
 
@@ -183,10 +202,13 @@ def _turned(rng: Numbers, x: Any, y: Any, k: Any) -> Any:
 @_step("fc")
 def _outer(rng: Numbers, x: Any, y: Any, k: Any) -> Any:
     kinds = (
-        lambda: (x.reshape(-1)[:, None] * y.reshape(-1)[None]).sum(1).reshape(x.shape), lambda: nnp.sum(x * y) * x,
-        lambda: nnp.tensordot(x, y, x.ndim) + y, lambda: (x.T @ y) * x if x.ndim == 1 else x @ (y.T @ x),
-        lambda: nnp.convolve(x, y, mode="same") if x.ndim == 1 and x.size else x * y, lambda: x - nnp.mean(y),
-    )  # fmt: skip
+        lambda: (x.reshape(-1)[:, None] * y.reshape(-1)[None]).sum(1).reshape(x.shape),
+        lambda: nnp.sum(x * y) * x,
+        lambda: nnp.tensordot(x, y, x.ndim) + y,
+        lambda: (x.T @ y) * x if x.ndim == 1 else x @ (y.T @ x),
+        lambda: nnp.convolve(x, y, mode="same") if x.ndim == 1 and x.size else x * y,
+        lambda: x - nnp.mean(y),
+    )
     return kinds[int(rng.integers(len(kinds)))]().astype(x.dtype)
 
 
@@ -196,10 +218,12 @@ def _running(rng: Numbers, x: Any, y: Any, k: Any) -> Any:
     if kind_of(x) == "f" and x.size:
         others = (1,) * (x.ndim - 1)
         kinds += [
-            lambda: lax.cummax(x, 0), lambda: nnp.max(x, 0) + y, lambda: bounded(nnp.cumprod(x, 0)),
+            lambda: lax.cummax(x, 0),
+            lambda: nnp.max(x, 0) + y,
+            lambda: bounded(nnp.cumprod(x, 0)),
             lambda: lax.reduce_window(x, 0.0, lax.add, (2, *others), (1, *others), [(1, 0), *[(0, 0)] * len(others)]),
             lambda: lax.reduce_window(x, -np.inf, lax.max, (3, *others), (1, *others), "SAME"),
-        ]  # fmt: skip
+        ]
     return kinds[int(rng.integers(len(kinds)))]().astype(x.dtype)
 
 
@@ -211,8 +235,15 @@ def _scattered(rng: Numbers, x: Any, y: Any, k: Any) -> Any:
     if not x.size:
         return x * y
     at = x.at[k if rng.integers(2) else rng.integers(0, x.shape[0], x.shape[0])]
-    kinds = [lambda: at.add(y), lambda: at.add(x), lambda: at.set(y[0]), lambda: at.multiply(y), lambda: x.at[::2].set(y[::2]),
-             lambda: x.at[0].set(x[-1]), lambda: x.at[1:].add(x[:-1])]  # fmt: skip
+    kinds = [
+        lambda: at.add(y),
+        lambda: at.add(x),
+        lambda: at.set(y[0]),
+        lambda: at.multiply(y),
+        lambda: x.at[::2].set(y[::2]),
+        lambda: x.at[0].set(x[-1]),
+        lambda: x.at[1:].add(x[:-1]),
+    ]
     if kind_of(x) != "c":
         kinds += [lambda: at.max(y), lambda: at.min(y[::-1])]
     return kinds[int(rng.integers(len(kinds)))]()
@@ -223,10 +254,14 @@ def _gathered(rng: Numbers, x: Any, y: Any, k: Any) -> Any:
     if not x.size:
         return x + y
     kinds = (
-        lambda: x[k] * y, lambda: nnp.take(x, (k + 1) % x.shape[0], 0) + y, lambda: nm.segment_sum(x, k, x.shape[0]) - y,
+        lambda: x[k] * y,
+        lambda: nnp.take(x, (k + 1) % x.shape[0], 0) + y,
+        lambda: nm.segment_sum(x, k, x.shape[0]) - y,
         lambda: lax.dynamic_slice_in_dim(nnp.concatenate([x, y]), k[0], x.shape[0]),
-        lambda: lax.dynamic_update_slice_in_dim(x, y[:1], k[-1], 0), lambda: x[nnp.argsort(k)], lambda: x[k][::-1] + x[k[::-1]],
-    )  # fmt: skip
+        lambda: lax.dynamic_update_slice_in_dim(x, y[:1], k[-1], 0),
+        lambda: x[nnp.argsort(k)],
+        lambda: x[k][::-1] + x[k[::-1]],
+    )
     return kinds[int(rng.integers(len(kinds)))]()
 
 
@@ -235,9 +270,12 @@ def _sorted(rng: Numbers, x: Any, y: Any, k: Any) -> Any:
     if not x.size:
         return x - y
     kinds = (
-        lambda: nnp.sort(x, 0), lambda: nnp.sort(x, 0)[::-1] + y, lambda: y[nnp.argsort(x.reshape(x.shape[0], -1)[:, 0])],
-        lambda: nnp.sort(nnp.concatenate([x, y]), 0)[: x.shape[0]], lambda: x[nnp.argmax(y.reshape(x.shape[0], -1)[:, 0])] + y,
-    )  # fmt: skip
+        lambda: nnp.sort(x, 0),
+        lambda: nnp.sort(x, 0)[::-1] + y,
+        lambda: y[nnp.argsort(x.reshape(x.shape[0], -1)[:, 0])],
+        lambda: nnp.sort(nnp.concatenate([x, y]), 0)[: x.shape[0]],
+        lambda: x[nnp.argmax(y.reshape(x.shape[0], -1)[:, 0])] + y,
+    )
     return kinds[int(rng.integers(len(kinds)))]()
 
 
@@ -256,7 +294,7 @@ def _looped(rng: Numbers, x: Any, y: Any, k: Any) -> Any:
         lambda: nm.map(lambda row: row * row + y.sum(), x) if x.size else x,
         lambda: nm.associative_scan(lambda a, b: a * b if kind_of(x) == "i" else bounded(a) + b, x) if x.size else x,
         lambda: nm.fori_loop(0, 2, lambda i, c: c.at[i % max(x.shape[0], 1)].add(y.sum()) if x.size and x.ndim == 1 else c + y, x),
-    )  # fmt: skip
+    )
     return kinds[int(rng.integers(len(kinds)))]().astype(x.dtype)
 
 

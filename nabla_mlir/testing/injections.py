@@ -106,8 +106,11 @@ def _shift_index(op: ir.Operation, rng: Numbers) -> bool:
     if op.name not in _INDEXED:
         return False
     indices = [i for i, v in enumerate(op.operands) if not is_float(dtype := shape_and_dtype(v.type)[1]) and not is_complex(dtype)]
-    starts = {"stablehlo.gather": [1], "stablehlo.dynamic_slice": [*range(1, len(op.operands))],
-              "stablehlo.dynamic_update_slice": [*range(2, len(op.operands))]}  # fmt: skip
+    starts = {
+        "stablehlo.gather": [1],
+        "stablehlo.dynamic_slice": [*range(1, len(op.operands))],
+        "stablehlo.dynamic_update_slice": [*range(2, len(op.operands))],
+    }
     found = starts.get(op.name, [len(op.operands) // 2])
     found = [i for i in found if i in indices]
     if not found:
@@ -216,8 +219,15 @@ def _filled(type_: ir.Type, number: float) -> ir.Value:
 FAULTS: dict[str, Change] = {
     change.__name__.strip("_").replace("_", " "): change
     for change in (
-        _exchange_two_operands, _exchange_values, _take_another_value, _shift_index, _change_initial_value, _negate, _drop_row,
-        _skip, _change_constant, _reverse_comparison,
+        _exchange_two_operands,
+        _exchange_values,
+        _take_another_value,
+        _shift_index,
+        _change_initial_value,
+        _negate,
+        _drop_row,
+        _skip,
+        _change_constant,
+        _reverse_comparison,
     )
-}  # fmt: skip
-
+}

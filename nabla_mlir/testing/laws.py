@@ -60,9 +60,7 @@ class Laws:
         """Cotangents for results of these types, with the same numbers in every call."""
         rng = np.random.default_rng([11, *self.law.name.encode()])
         return [
-            (rng.uniform(-1, 1, y.shape) + (1j * rng.uniform(-1, 1, y.shape) if y.dtype.kind == "c" else 0)).astype(
-                y.dtype
-            )
+            (rng.uniform(-1, 1, y.shape) + (1j * rng.uniform(-1, 1, y.shape) if y.dtype.kind == "c" else 0)).astype(y.dtype)
             for y in outs
         ]
 
@@ -85,11 +83,17 @@ class Laws:
         _, pull_of_jvp = vjp(lambda *a: jvp(f, a, t)[1], *active)
         return {
             "vjp_jvp": pull_of_jvp(list(cts)),
-            "jvp": dys, "vjp": pulled(*active), "cts": [*cts], "hvp": hvp, "hvu": hvu, "vjp_vjp": pull_twice(tuple(u)),
-            "jvp_jvp": twice, "pulled": [pulled(*moved(s * STEP)) for s in (-2, -1, 1, 2)],
+            "jvp": dys,
+            "vjp": pulled(*active),
+            "cts": [*cts],
+            "hvp": hvp,
+            "hvu": hvu,
+            "vjp_vjp": pull_twice(tuple(u)),
+            "jvp_jvp": twice,
+            "pulled": [pulled(*moved(s * STEP)) for s in (-2, -1, 1, 2)],
             "pushed": [jvp(f, moved(s * STEP), t)[1] for s in (-2, -1, 1, 2)],
             "moved": [f(*moved(s * STEP)) for s in (-2, -1, 1, 2)],
-        }  # fmt: skip
+        }
 
     def _batches(self, xs: Any, t: Any, floats: Sequence[int]) -> dict[str, Any]:
         """For every choice of mapped operands: vmap and the stacked loop, of the value and of derivatives."""
@@ -121,12 +125,12 @@ class Laws:
             twice = vmap(vmap(lambda *a: self.law.apply(a), axes), axes)
             deep = [_copies(x, COPIES) if i in subset else x for i, x in enumerate(many)]
             out[f"vmap2_{name}"] = twice(*deep)
-            out[f"loop2_{name}"] = _stacked([
-                vmap(lambda *a: self.law.apply(a), axes)(
-                    *(row(x, b) if i in subset else x for i, x in enumerate(deep))
-                )
-                for b in range(COPIES)
-            ])  # fmt: skip
+            out[f"loop2_{name}"] = _stacked(
+                [
+                    vmap(lambda *a: self.law.apply(a), axes)(*(row(x, b) if i in subset else x for i, x in enumerate(deep)))
+                    for b in range(COPIES)
+                ]
+            )
         return out
 
     def _of_the_map(self, many: Sequence[Tensor], t: Sequence[Tensor], floats: Sequence[int]) -> Any:
@@ -152,6 +156,4 @@ def _copies(x: Tensor, n: int) -> Tensor:
 
 
 def _stacked(rows: Sequence[Any]) -> Any:
-    return optree.tree_map(
-        lambda *leaves: concatenate(*(reshape(x, shape=(1, *x.shape)) for x in leaves), dimension=0), *rows
-    )
+    return optree.tree_map(lambda *leaves: concatenate(*(reshape(x, shape=(1, *x.shape)) for x in leaves), dimension=0), *rows)

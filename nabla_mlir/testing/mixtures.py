@@ -188,9 +188,7 @@ def check_derivatives(program: Program) -> str:
     if both and np.isfinite(both).all() and not _same(*both):
         return "DERIVATIVE jacrev is not jacfwd"
     for a, b in (("grad", "vjp"), ("map of vjp", "vjp"), ("checkpoint", "vjp"), ("vjp of jvp", "hvp")):
-        if all(np.isfinite(p).all() for p in got[b]) and not all(
-            _same(p, q) for p, q in zip(got[a], got[b], strict=True)
-        ):
+        if all(np.isfinite(p).all() for p in got[b]) and not all(_same(p, q) for p, q in zip(got[a], got[b], strict=True)):
             return f"DERIVATIVE {a} is not {b}"
     if not all(np.isfinite(p).all() for p in (got["jvp"], *got["vjp"])):
         return ""  # a kink with infinite slope

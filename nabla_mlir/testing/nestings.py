@@ -83,14 +83,10 @@ def _looped(f: Function, g: Function, rng: Numbers) -> Function:
             last, rows = J.lax.scan(lambda c, row: (_same(J, f(J, row), c), g(J, c)), x[0], x, reverse=bool(count % 2))
             return _same(J, rows, last)
         if way == 3:
-            (a, _), rows = J.lax.scan(
-                lambda c, _: ((c[1], _same(J, f(J, c[0]), c[0])), c[0]), (x, x), None, length=count
-            )
+            (a, _), rows = J.lax.scan(lambda c, _: ((c[1], _same(J, f(J, c[0]), c[0])), c[0]), (x, x), None, length=count)
             return _same(J, rows, a)
         if way == 4 and x.ndim and x.shape[0] and kind(x) != "b":
-            return J.lax.associative_scan(
-                lambda a, b: a * b if count % 2 else a + b, f(J, x)[:5] if f(J, x).ndim else x[:5]
-            )
+            return J.lax.associative_scan(lambda a, b: a * b if count % 2 else a + b, f(J, x)[:5] if f(J, x).ndim else x[:5])
         if way == 5 and kind(x) in "f":
             stop = lambda c: (c[0] < 4) & (J.numpy.sum(c[1]).astype(np.float32) < 100)  # noqa: E731
             return J.lax.while_loop(stop, lambda c: (c[0] + 1, _same(J, f(J, c[1]), c[1])), (0, x))[1]
@@ -128,9 +124,7 @@ def _ruled(f: Function, g: Function, rng: Numbers) -> Function:
             h.defjvp(lambda xs, ts: (h(*xs), J.jvp(lambda x: f(J, x), xs, ts)[1]))
         elif way == 1:
             h = J.custom_vjp(lambda x: _same(J, f(J, x), x))
-            h.defvjp(
-                lambda x: (_same(J, f(J, x), x), {"x": x, "n": 3}), lambda residuals, ct: (ct * J.numpy.sin(residuals["x"]),)
-            )
+            h.defvjp(lambda x: (_same(J, f(J, x), x), {"x": x, "n": 3}), lambda residuals, ct: (ct * J.numpy.sin(residuals["x"]),))
         else:
             h = J.custom_jvp(lambda x, y: _same(J, x, y))
             h.defjvp(lambda xs, ts: (_same(J, *xs), ts[0] * 3))
@@ -204,9 +198,23 @@ def function(rng: Numbers, depth: int) -> tuple[Function, str]:
 
 
 _NAMES = (
-    "jit", "checkpoint", "vmap", "grad", "jvp", "vjp", "linearize", "jacfwd", "jacrev", "hessian", "value_and_grad",
-    "custom_jvp", "custom_vjp", "numpy", "lax", "nn",
-)  # fmt: skip
+    "jit",
+    "checkpoint",
+    "vmap",
+    "grad",
+    "jvp",
+    "vjp",
+    "linearize",
+    "jacfwd",
+    "jacrev",
+    "hessian",
+    "value_and_grad",
+    "custom_jvp",
+    "custom_vjp",
+    "numpy",
+    "lax",
+    "nn",
+)
 
 
 def namespace(jax: Any) -> Any:

@@ -45,9 +45,7 @@ INEXACT: list[Callable[[Any, Numbers, Any], Any]] = []
 REAL: list[Callable[[Any, Numbers, Any], Any]] = []
 WHOLE: list[Callable[[Any, Numbers, Any], Any]] = []
 SHAPED: list[Callable[[Any, Numbers, Any], Any]] = []  # these need an axis with elements
-SHARP: list[
-    Callable[[Any, Numbers, Any], Any]
-] = []  # steps or ties, which rounding may change: only for exact numbers and f64
+SHARP: list[Callable[[Any, Numbers, Any], Any]] = []  # steps or ties, which rounding may change: only for exact numbers and f64
 
 
 def _unary(table: list[Any], *names: str, of: str = "numpy") -> None:
@@ -249,18 +247,9 @@ def _reduced(J: Any, rng: Numbers, x: Any) -> Any:
             lambda: n.max(x, axis, initial=0, where=rng.integers(0, 2, x.shape).astype(bool)),
         ]
     if x.size and kind(x) in "fc":
-        ways += [
-            lambda: n.mean(x, axis, keepdims=keep),
-            lambda: n.var(x, axis),
-            lambda: n.mean(x),
-            lambda: n.linalg.norm(x),
-        ]
+        ways += [lambda: n.mean(x, axis, keepdims=keep), lambda: n.var(x, axis), lambda: n.mean(x), lambda: n.linalg.norm(x)]
     if x.size and kind(x) == "f":
-        ways += [
-            lambda: J.lax.cumlogsumexp(x, axis),
-            lambda: J.nn.softmax(x, axis),
-            lambda: J.nn.logsumexp(x, axis=axis),
-        ]
+        ways += [lambda: J.lax.cumlogsumexp(x, axis), lambda: J.nn.softmax(x, axis), lambda: J.nn.logsumexp(x, axis=axis)]
     return ways[rng.integers(len(ways))]()
 
 
@@ -313,9 +302,7 @@ def _ordered(J: Any, rng: Numbers, x: Any) -> Any:
 
 def _converted(J: Any, rng: Numbers, x: Any) -> Any:
     name = str(
-        rng.choice(
-            ["int32", "uint8", "int64", "float32", "float64", "bfloat16", "float16", "complex64", "complex128", "bool"]
-        )
+        rng.choice(["int32", "uint8", "int64", "float32", "float64", "bfloat16", "float16", "complex64", "complex128", "bool"])
     )
     if kind(x) == "c" and not name.startswith("c"):
         x = J.numpy.real(x)

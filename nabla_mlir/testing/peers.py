@@ -89,9 +89,7 @@ def _argument(rng: Numbers) -> np.ndarray:
     name = str(rng.choice(_DRAWN))
     dtype = np.dtype(ml_dtypes.bfloat16) if name == "bfloat16" else np.dtype(name)
     if dtype.kind in "biu":
-        return np.asarray(rng.integers(0 if dtype.kind in "ub" else -4, 2 if dtype.kind == "b" else 5, shape)).astype(
-            dtype
-        )
+        return np.asarray(rng.integers(0 if dtype.kind in "ub" else -4, 2 if dtype.kind == "b" else 5, shape)).astype(dtype)
     x = rng.uniform(-1, 1, shape) + (1j * rng.uniform(-1, 1, shape) if dtype.kind == "c" else 0)
     return np.asarray(x).astype(dtype)
 

@@ -18,10 +18,29 @@ Numbers = np.random.Generator
 Maker = Callable[[Numbers, list[Any]], Any]  # from values of a program to one more
 Function = Callable[..., Any]
 
-_UNARY = (nnp.sin, nnp.tanh, nnp.negative, nnp.abs, nnp.exp, lambda x: x * x, lambda x: nnp.log1p(x * x), nnp.arctan,
-          lambda x: nnp.sqrt(1.0 + x * x), lambda x: nnp.where(x > 0.0, x, 0.25 * x), lambda x: nnp.clip(x, -0.5, 0.5))  # fmt: skip
-_BINARY = (nnp.add, nnp.subtract, nnp.multiply, nnp.maximum, nnp.minimum, lambda x, y: x / (1.0 + y * y), nnp.hypot,
-           lambda x, y: nnp.where(x > y, x * y, y))  # fmt: skip
+_UNARY = (
+    nnp.sin,
+    nnp.tanh,
+    nnp.negative,
+    nnp.abs,
+    nnp.exp,
+    lambda x: x * x,
+    lambda x: nnp.log1p(x * x),
+    nnp.arctan,
+    lambda x: nnp.sqrt(1.0 + x * x),
+    lambda x: nnp.where(x > 0.0, x, 0.25 * x),
+    lambda x: nnp.clip(x, -0.5, 0.5),
+)
+_BINARY = (
+    nnp.add,
+    nnp.subtract,
+    nnp.multiply,
+    nnp.maximum,
+    nnp.minimum,
+    lambda x, y: x / (1.0 + y * y),
+    nnp.hypot,
+    lambda x, y: nnp.where(x > y, x * y, y),
+)
 _SIZES = (0, 1, 1, 2, 3, 3, 5, 7)
 MOST_ELEMENTS = 2000  # of a value: a program takes milliseconds
 
@@ -98,10 +117,17 @@ def _moved(rng: Numbers, values: list[Any]) -> Any:
     axis = int(rng.integers(len(x.shape)))
     shift = int(rng.integers(-3, 4))
     ways: list[Callable[[], Any]] = [
-        lambda: nnp.transpose(x), lambda: nnp.flip(x, axis), lambda: x.reshape(-1), lambda: nnp.concatenate([x, x], axis),
-        lambda: nnp.roll(x, shift, axis), lambda: nnp.expand_dims(x, axis), lambda: nnp.moveaxis(x, axis, 0),
-        lambda: nnp.pad(x, 1), lambda: nnp.repeat(x, 2, axis), lambda: nnp.stack([x, x * 0.5], axis),
-    ]  # fmt: skip
+        lambda: nnp.transpose(x),
+        lambda: nnp.flip(x, axis),
+        lambda: x.reshape(-1),
+        lambda: nnp.concatenate([x, x], axis),
+        lambda: nnp.roll(x, shift, axis),
+        lambda: nnp.expand_dims(x, axis),
+        lambda: nnp.moveaxis(x, axis, 0),
+        lambda: nnp.pad(x, 1),
+        lambda: nnp.repeat(x, 2, axis),
+        lambda: nnp.stack([x, x * 0.5], axis),
+    ]
     return ways[rng.integers(len(ways))]()
 
 
@@ -109,9 +135,13 @@ def _reduced(rng: Numbers, values: list[Any]) -> Any:
     x = _array(rng, values)
     axis = int(rng.integers(len(x.shape)))
     ways: list[Callable[[], Any]] = [
-        lambda: nnp.sum(x, axis), lambda: nnp.sum(x), lambda: nnp.cumsum(x, axis), lambda: nnp.sort(x, axis),
-        lambda: nnp.sum(x, axis, keepdims=True) - x, lambda: nnp.prod(x, axis),
-    ]  # fmt: skip
+        lambda: nnp.sum(x, axis),
+        lambda: nnp.sum(x),
+        lambda: nnp.cumsum(x, axis),
+        lambda: nnp.sort(x, axis),
+        lambda: nnp.sum(x, axis, keepdims=True) - x,
+        lambda: nnp.prod(x, axis),
+    ]
     if x.size:
         ways += [lambda: nnp.max(x, axis), lambda: nnp.min(x), lambda: nnp.mean(x, axis), lambda: nnp.var(x, axis)]
     return ways[rng.integers(len(ways))]()
@@ -124,10 +154,18 @@ def _indexed(rng: Numbers, values: list[Any]) -> Any:
     n = x.shape[0]
     row, rows = int(rng.integers(n)), rng.integers(-n, n, 3)
     ways: list[Callable[[], Any]] = [
-        lambda: x[row], lambda: x[rows], lambda: x[::-1], lambda: x[row:], lambda: x[..., None, row % max(x.shape[-1], 1):],
-        lambda: x.at[row].set(0.5), lambda: x.at[rows].add(0.25), lambda: x.at[row].multiply(x[row]),
-        lambda: x.at[rows].set(0.125), lambda: x.at[: row + 1].add(x[n - row - 1 :]), lambda: x.at[rows].max(0.0),
-    ]  # fmt: skip
+        lambda: x[row],
+        lambda: x[rows],
+        lambda: x[::-1],
+        lambda: x[row:],
+        lambda: x[..., None, row % max(x.shape[-1], 1) :],
+        lambda: x.at[row].set(0.5),
+        lambda: x.at[rows].add(0.25),
+        lambda: x.at[row].multiply(x[row]),
+        lambda: x.at[rows].set(0.125),
+        lambda: x.at[: row + 1].add(x[n - row - 1 :]),
+        lambda: x.at[rows].max(0.0),
+    ]
     return ways[rng.integers(len(ways))]()
 
 
@@ -166,5 +204,17 @@ def _choice(rng: Numbers, values: list[Any]) -> Any:
 
 
 _MAKERS: tuple[Maker, ...] = (
-    _elementwise, _combined, _combined, _moved, _moved, _reduced, _indexed, _indexed, _product, _map, _derivative, _loop, _choice,
-)  # fmt: skip
+    _elementwise,
+    _combined,
+    _combined,
+    _moved,
+    _moved,
+    _reduced,
+    _indexed,
+    _indexed,
+    _product,
+    _map,
+    _derivative,
+    _loop,
+    _choice,
+)

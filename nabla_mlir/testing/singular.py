@@ -21,18 +21,29 @@ Function = Callable[..., Any]
 
 # Functions of mpmath numbers for the records that state singular points.
 REFERENCES: dict[str, Callable[..., Any]] = {
-    "ad.hypot": lambda mp, x, y: mp.hypot(x, y), "ad.power_log": lambda mp, x, y: mp.power(x, y) * mp.log(x),
+    "ad.hypot": lambda mp, x, y: mp.hypot(x, y),
+    "ad.power_log": lambda mp, x, y: mp.power(x, y) * mp.log(x),
     "ad.root": lambda mp, x: mp.sqrt(x),
-    "chlo.acos": lambda mp, x: mp.acos(x), "chlo.acosh": lambda mp, x: mp.acosh(x), "chlo.asin": lambda mp, x: mp.asin(x),
-    "chlo.atanh": lambda mp, x: mp.atanh(x), "chlo.bessel_i1e": lambda mp, x: mp.besseli(1, x) * mp.exp(-abs(x)),
-    "chlo.digamma": lambda mp, x: mp.digamma(x), "chlo.erf_inv": lambda mp, x: mp.erfinv(x),
-    "chlo.lgamma": lambda mp, x: mp.re(mp.loggamma(x)), "stablehlo.abs": lambda mp, x: abs(x),
-    "stablehlo.atan2": lambda mp, y, x: mp.atan2(y, x), "stablehlo.cbrt": lambda mp, x: mp.sign(x) * mp.cbrt(abs(x)),
-    "stablehlo.divide": lambda mp, x, y: x / y, "stablehlo.log": lambda mp, x: mp.log(x),
-    "stablehlo.log_plus_one": lambda mp, x: mp.log1p(x), "stablehlo.maximum": lambda mp, x, y: max(x, y),
-    "stablehlo.minimum": lambda mp, x, y: min(x, y), "stablehlo.power": lambda mp, x, y: mp.power(x, y),
-    "stablehlo.rsqrt": lambda mp, x: 1 / mp.sqrt(x), "stablehlo.sqrt": lambda mp, x: mp.sqrt(x),
-}  # fmt: skip
+    "chlo.acos": lambda mp, x: mp.acos(x),
+    "chlo.acosh": lambda mp, x: mp.acosh(x),
+    "chlo.asin": lambda mp, x: mp.asin(x),
+    "chlo.atanh": lambda mp, x: mp.atanh(x),
+    "chlo.bessel_i1e": lambda mp, x: mp.besseli(1, x) * mp.exp(-abs(x)),
+    "chlo.digamma": lambda mp, x: mp.digamma(x),
+    "chlo.erf_inv": lambda mp, x: mp.erfinv(x),
+    "chlo.lgamma": lambda mp, x: mp.re(mp.loggamma(x)),
+    "stablehlo.abs": lambda mp, x: abs(x),
+    "stablehlo.atan2": lambda mp, y, x: mp.atan2(y, x),
+    "stablehlo.cbrt": lambda mp, x: mp.sign(x) * mp.cbrt(abs(x)),
+    "stablehlo.divide": lambda mp, x, y: x / y,
+    "stablehlo.log": lambda mp, x: mp.log(x),
+    "stablehlo.log_plus_one": lambda mp, x: mp.log1p(x),
+    "stablehlo.maximum": lambda mp, x, y: max(x, y),
+    "stablehlo.minimum": lambda mp, x, y: min(x, y),
+    "stablehlo.power": lambda mp, x, y: mp.power(x, y),
+    "stablehlo.rsqrt": lambda mp, x: 1 / mp.sqrt(x),
+    "stablehlo.sqrt": lambda mp, x: mp.sqrt(x),
+}
 
 _NEAR, _NEARER = -10, -15  # exponents of ten of the distances from the point
 _DIGITS, _STEP = 110, -30  # digits of mpmath, and the exponent of ten of the step of differences
@@ -125,9 +136,13 @@ def _slope(mp: Any, reference: Function, point: Point, indices: Sequence[int], s
 
 
 def wrong_numbers(
-    f: Function, reference: Function, points: Sequence[Point], run: Callable[[Function, Sequence[np.ndarray]], Any],
-    orders: Sequence[int] = (1, 2), dtype: Any = np.float64,
-) -> Iterator[str]:  # fmt: skip
+    f: Function,
+    reference: Function,
+    points: Sequence[Point],
+    run: Callable[[Function, Sequence[np.ndarray]], Any],
+    orders: Sequence[int] = (1, 2),
+    dtype: Any = np.float64,
+) -> Iterator[str]:
     """The derivatives at points that are finite but not the true value, or have the wrong infinity.
 
     Args:

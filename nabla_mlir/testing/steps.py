@@ -53,10 +53,7 @@ def binary(name: str, kinds: str) -> Any:
 
 REAL, ALL, NUMBER = "iuf", "biufc", "iufc"
 UNARY = [
-    *(
-        unary(n, "fc")
-        for n in ("sin", "cos", "tanh", "exp", "arctan", "sinh", "expm1", "cosh", "tan", "arcsinh", "exp2")
-    ),
+    *(unary(n, "fc") for n in ("sin", "cos", "tanh", "exp", "arctan", "sinh", "expm1", "cosh", "tan", "arcsinh", "exp2")),
     *(unary(n, NUMBER) for n in ("negative", "square", "absolute", "sign", "conj", "positive", "real", "imag")),
     *(unary(n, "f", shift=1.5) for n in ("log", "log1p", "log2", "log10", "sqrt", "cbrt", "reciprocal")),
     *(
@@ -104,10 +101,7 @@ UNARY = [
 ]
 AXIS = [
     *(with_axis(n, ALL, choices=({}, {"keepdims": True})) for n in ("sum", "prod", "all", "any")),
-    *(
-        with_axis(n, REAL + "b", full=True, choices=({}, {"keepdims": True}))
-        for n in ("max", "min", "argmax", "argmin")
-    ),
+    *(with_axis(n, REAL + "b", full=True, choices=({}, {"keepdims": True})) for n in ("max", "min", "argmax", "argmin")),
     *(with_axis(n, NUMBER, full=True, choices=({}, {"keepdims": True})) for n in ("mean", "var", "std")),
     *(with_axis(n, REAL, full=True) for n in ("median", "ptp", "nanmax", "nanmean")),
     *(with_axis(n, ALL) for n in ("cumsum", "cumprod", "flip", "count_nonzero")),

@@ -32,16 +32,25 @@ def parser() -> argparse.ArgumentParser:
     printing = argparse.ArgumentParser(add_help=False)
     printing.add_argument("--json", action="store_true", help="print the result as JSON")
     whole = argparse.ArgumentParser(
-        prog="nabla-mlir", parents=[common], formatter_class=argparse.RawDescriptionHelpFormatter,
+        prog="nabla-mlir",
+        parents=[common],
+        formatter_class=argparse.RawDescriptionHelpFormatter,
         description="Compiles derivatives to files, explains them, runs and checks the files, and manages the installation.",
         epilog=_EXAMPLES + "\n" + _EXIT_CODES,
-    )  # fmt: skip
+    )
     versions = f"nabla-mlir {_version('nabla-mlir')} (IREE {_version('iree-base-compiler')})"
     whole.add_argument("--version", action="version", version=versions)
     names = whole.add_subparsers(required=True, metavar="COMMAND")
     both = [common, printing]
-    _add_compile(names.add_parser("compile", parents=both, help="compile a function or a transform to a file", epilog=_EXAMPLES,
-                                  formatter_class=argparse.RawDescriptionHelpFormatter))  # fmt: skip
+    _add_compile(
+        names.add_parser(
+            "compile",
+            parents=both,
+            help="compile a function or a transform to a file",
+            epilog=_EXAMPLES,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+    )
     explanation = "write a page that shows the effect of each pass on a function, and its cost"
     _add_explain(names.add_parser("explain", parents=both, help=explanation))
     _add_diff(names.add_parser("diff", parents=both, help="print how two files of IR differ, operation by operation"))
@@ -70,29 +79,59 @@ def parser() -> argparse.ArgumentParser:
 def _add_model(command: argparse.ArgumentParser) -> None:
     """Adds the common options of `compile` and `explain`: the function and its transforms."""
     command.add_argument("model", metavar="MODEL", help="model.py:function, or a StableHLO module model.mlir[:entry]")
-    command.add_argument("--spec", action="append", default=[], metavar="SPEC",
-                         help="the type of an argument, in order or by name: f32[128,4], data=f32[10], or a tree")  # fmt: skip
-    command.add_argument("--transform", action="append", default=[], metavar="NAME{OPTION=VALUE}",
-                         help="grad, value_and_grad, hvp, jvp, vjp, jacfwd, jacrev, hessian, vmap; applied in order")  # fmt: skip
+    command.add_argument(
+        "--spec",
+        action="append",
+        default=[],
+        metavar="SPEC",
+        help="the type of an argument, in order or by name: f32[128,4], data=f32[10], or a tree",
+    )
+    command.add_argument(
+        "--transform",
+        action="append",
+        default=[],
+        metavar="NAME{OPTION=VALUE}",
+        help="grad, value_and_grad, hvp, jvp, vjp, jacfwd, jacrev, hessian, vmap; applied in order",
+    )
     forms = command.add_mutually_exclusive_group()
-    forms.add_argument("--sparse", metavar="NAME{OPTION=VALUE}", help="a sparse hessian or jacobian: its entries and their "
-                       "positions; options: format=csc, csr, coo or lower, kind, order, argnums")  # fmt: skip
-    forms.add_argument("--hvp-module", nargs="?", type=int, const=16, metavar="BLOCK", help="a prepared Hessian with a state; "
-                       "BLOCK is the number of vectors of apply_block (default 16)")  # fmt: skip
-    command.add_argument("--entry-points", default="", metavar="NAMES", help="the entry points of --hvp-module, with commas "
-                         "between them, or all (default: value, gradient, update and apply)")  # fmt: skip
+    forms.add_argument(
+        "--sparse",
+        metavar="NAME{OPTION=VALUE}",
+        help="a sparse hessian or jacobian: its entries and their "
+        "positions; options: format=csc, csr, coo or lower, kind, order, argnums",
+    )
+    forms.add_argument(
+        "--hvp-module",
+        nargs="?",
+        type=int,
+        const=16,
+        metavar="BLOCK",
+        help="a prepared Hessian with a state; BLOCK is the number of vectors of apply_block (default 16)",
+    )
+    command.add_argument(
+        "--entry-points",
+        default="",
+        metavar="NAMES",
+        help="the entry points of --hvp-module, with commas between them, or all (default: value, gradient, update and apply)",
+    )
     command.add_argument("--name", help="the name of the entry point (default: the name of the transforms, or of the function)")
 
 
 def _add_compile(compile: argparse.ArgumentParser) -> None:
     _add_model(compile)
-    compile.add_argument("--target", action="append", metavar="NAME{OPTION=VALUE}",
-                         help=f"{', '.join(TARGETS)} (default: cpu), cuda:sm_90; several targets make one artifact, the "
-                         "preferred one first")  # fmt: skip
+    compile.add_argument(
+        "--target",
+        action="append",
+        metavar="NAME{OPTION=VALUE}",
+        help=f"{', '.join(TARGETS)} (default: cpu), cuda:sm_90; several targets make one artifact, the preferred one first",
+    )
     forms = ["mlir", "stablehlo", "vmfb", "static-library"]
-    compile.add_argument("--emit", choices=forms, default="vmfb",
-                         help="the traced IR, plain StableHLO, the artifact (default), or machine code with C functions "
-                         "that call it")  # fmt: skip
+    compile.add_argument(
+        "--emit",
+        choices=forms,
+        default="vmfb",
+        help="the traced IR, plain StableHLO, the artifact (default), or machine code with C functions that call it",
+    )
     compile.add_argument("-o", dest="output", metavar="FILE", help="the file to write (default: NAME.vmfb; text is printed)")
     compile.add_argument("--flag", action="append", default=[], metavar="FLAG", help="an additional flag of iree-compile")
     compile.add_argument("--tune", action="store_true", help="time several strategies on this machine, and use the fastest")
@@ -102,12 +141,19 @@ def _add_compile(compile: argparse.ArgumentParser) -> None:
 
 def _add_explain(command: argparse.ArgumentParser) -> None:
     _add_model(command)
-    command.add_argument("--target", metavar="NAME{OPTION=VALUE}",
-                         help="also compile for this target, and measure the kernels if it runs here")  # fmt: skip
-    command.add_argument("--sparsity", choices=["hessian", "jacobian"],
-                         help="also show the sparsity pattern by the first argument, with a coloring")  # fmt: skip
-    command.add_argument("-o", dest="output", metavar="FILE", help="the file to write (default: NAME.html); its ending selects the "
-                         "format: .json, .trace.json (Chrome), .graph.json (Model Explorer)")  # fmt: skip
+    command.add_argument(
+        "--target", metavar="NAME{OPTION=VALUE}", help="also compile for this target, and measure the kernels if it runs here"
+    )
+    command.add_argument(
+        "--sparsity", choices=["hessian", "jacobian"], help="also show the sparsity pattern by the first argument, with a coloring"
+    )
+    command.add_argument(
+        "-o",
+        dest="output",
+        metavar="FILE",
+        help="the file to write (default: NAME.html); its ending selects the "
+        "format: .json, .trace.json (Chrome), .graph.json (Model Explorer)",
+    )
     command.set_defaults(action=explain.explain_command)
 
 
@@ -121,10 +167,22 @@ def _add_diff(command: argparse.ArgumentParser) -> None:
 def _add_run(run: argparse.ArgumentParser) -> None:
     run.add_argument("file", help=_FILE)
     run.add_argument("entry", nargs="?", help="the entry point; needed if there are several")
-    run.add_argument("--input", action="append", default=[], metavar="VALUE", dest="inputs",
-                     help="a .npy file, 3.5 or [1, 2, 3] for each array, in the order of `info`, or NAME=VALUE")  # fmt: skip
-    run.add_argument("--output", action="append", default=[], metavar="FILE.npy", dest="outputs",
-                     help="the file of each result, in order (default: print the results)")  # fmt: skip
+    run.add_argument(
+        "--input",
+        action="append",
+        default=[],
+        metavar="VALUE",
+        dest="inputs",
+        help="a .npy file, 3.5 or [1, 2, 3] for each array, in the order of `info`, or NAME=VALUE",
+    )
+    run.add_argument(
+        "--output",
+        action="append",
+        default=[],
+        metavar="FILE.npy",
+        dest="outputs",
+        help="the file of each result, in order (default: print the results)",
+    )
     run.add_argument("--driver", help=f"{_DRIVERS} (default: the driver that the manifest names)")
     run.add_argument("--target", help="the target to run, as `info` prints it (default: the first that fits this machine)")
     run.set_defaults(action=commands.run_command)

@@ -64,10 +64,15 @@ class Timing:
 
     def to_json(self, machine: Machine) -> dict[str, Any]:
         """The numbers as JSON values."""
-        kernels = [{"name": d.name, "count": d.count, "workgroups": d.workgroups, "seconds": d.seconds}
-                   for d in self.dispatches]  # fmt: skip
-        return {"name": self.name, "seconds": self.seconds, "bound": machine.bound(self.bytes, self.flops or 0),
-                "bytes": self.bytes, "flops": self.flops, "dispatches": kernels}  # fmt: skip
+        kernels = [{"name": d.name, "count": d.count, "workgroups": d.workgroups, "seconds": d.seconds} for d in self.dispatches]
+        return {
+            "name": self.name,
+            "seconds": self.seconds,
+            "bound": machine.bound(self.bytes, self.flops or 0),
+            "bytes": self.bytes,
+            "flops": self.flops,
+            "dispatches": kernels,
+        }
 
 
 def run(file: str, entry: str | None, driver: str | None, as_json: bool) -> int:
@@ -83,8 +88,12 @@ def run(file: str, entry: str | None, driver: str | None, as_json: bool) -> int:
         with progress.status(f"measuring {name}"):
             timings.append(timing_of(module, artifact, name, flops.get(name)))
     if as_json:
-        content = {"driver": module.driver, "bandwidth": machine.bandwidth, "peak": machine.peak,
-                   "entry_points": [t.to_json(machine) for t in timings]}  # fmt: skip
+        content = {
+            "driver": module.driver,
+            "bandwidth": machine.bandwidth,
+            "peak": machine.peak,
+            "entry_points": [t.to_json(machine) for t in timings],
+        }
         print(json.dumps(content, indent=1))
         return 0
     _print(file, module.driver, machine, timings)
@@ -93,10 +102,17 @@ def run(file: str, entry: str | None, driver: str | None, as_json: bool) -> int:
 
 def _print(file: str, driver: str, machine: Machine, timings: Sequence[Timing]) -> None:
     rows = [
-        [t.name, _micro(t.seconds), _micro(machine.bound(t.bytes, t.flops or 0)), f"{t.kernels:g}", f"{t.copies:g}",
-         f"{t.bytes:,}", "?" if t.flops is None else f"{t.flops:,}"]
+        [
+            t.name,
+            _micro(t.seconds),
+            _micro(machine.bound(t.bytes, t.flops or 0)),
+            f"{t.kernels:g}",
+            f"{t.copies:g}",
+            f"{t.bytes:,}",
+            "?" if t.flops is None else f"{t.flops:,}",
+        ]
         for t in timings
-    ]  # fmt: skip
+    ]
     title = f"{file} on {driver} (bound: {machine.bandwidth / 1e9:.0f} GB/s, {machine.peak / 1e9:.0f} GFLOP/s)"
     columns = ["entry point", "µs", "bound µs", "dispatches", "copies", "bytes in and out", "operations"]
     print_table(title, columns, rows)

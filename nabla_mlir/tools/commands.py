@@ -144,9 +144,7 @@ def info_command(options: argparse.Namespace) -> int:
         print(manifest.to_json(), end="")
         return 0
     print_table(str(options.file), ["property", "value"], _properties(manifest))
-    rows = [
-        [c.label, _details(c), manifest.best_driver(c), str(len(artifact.vmfb(c))), _peaks(c), c.sha256] for c in manifest.code
-    ]
+    rows = [[c.label, _details(c), manifest.best_driver(c), str(len(artifact.vmfb(c))), _peaks(c), c.sha256] for c in manifest.code]
     print_table("\ncode", ["target", "options", "driver", "bytes", "peak of a call", "sha256"], rows)
     if checks := [[c.label, name, check.status, check.detail] for c in manifest.code for name, check in c.checks.items()]:
         print_table("\nnumbers, compared with the interpreter", ["target", "entry point", "status", "detail"], checks)

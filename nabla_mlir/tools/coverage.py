@@ -44,11 +44,30 @@ _MEASURED = {title: found for kind in TARGETS.values() for title, found in kind.
 TITLES = {title.lower(): title for title in _MEASURED}  # the targets, by their names in coverage.json
 # The allowed error in each dtype, relative to the largest element: sums in samples may cancel. Integers are exact.
 DTYPES = {
-    "f64": 1e-9, "f32": 5e-4, "f16": 2e-2, "bf16": 1e-1, "i32": 0.0, "i64": 0.0, "i8": 0.0, "ui32": 0.0, "i1": 0.0,
-    "c64": 5e-4, "c128": 1e-9,
-}  # fmt: skip
-_NUMPY = {"f64": "float64", "f32": "float32", "f16": "float16", "i32": "int32", "i64": "int64", "i8": "int8",
-          "ui32": "uint32", "i1": "bool", "c64": "complex64", "c128": "complex128"}  # fmt: skip
+    "f64": 1e-9,
+    "f32": 5e-4,
+    "f16": 2e-2,
+    "bf16": 1e-1,
+    "i32": 0.0,
+    "i64": 0.0,
+    "i8": 0.0,
+    "ui32": 0.0,
+    "i1": 0.0,
+    "c64": 5e-4,
+    "c128": 1e-9,
+}
+_NUMPY = {
+    "f64": "float64",
+    "f32": "float32",
+    "f16": "float16",
+    "i32": "int32",
+    "i64": "int64",
+    "i8": "int8",
+    "ui32": "uint32",
+    "i1": "bool",
+    "c64": "complex64",
+    "c128": "complex128",
+}
 
 
 @dataclass(frozen=True)

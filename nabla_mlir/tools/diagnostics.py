@@ -47,9 +47,7 @@ def from_mlir(diagnostic: ir.Diagnostic | ir.DiagnosticInfo, file: str) -> Diagn
     return _placed(severity, diagnostic.message, diagnostic.location, file, notes)
 
 
-def _placed(
-    severity: str, message: str, location: ir.Location, file: str, notes: tuple[Diagnostic, ...] = ()
-) -> Diagnostic:
+def _placed(severity: str, message: str, location: ir.Location, file: str, notes: tuple[Diagnostic, ...] = ()) -> Diagnostic:
     where = source_of(location)
     if where is None:
         return Diagnostic(severity, message, notes=notes)
@@ -150,9 +148,7 @@ def compare(text: str, file: str, diagnostics: Sequence[Diagnostic]) -> list[Dia
         problems.append(Diagnostic("error", message, diagnostic.file, diagnostic.line, diagnostic.column))
     for e in annotations:
         if not e.met:
-            problems.append(
-                Diagnostic("error", f'expected {e.severity} "{e.text}" was not produced', file, e.written_at)
-            )
+            problems.append(Diagnostic("error", f'expected {e.severity} "{e.text}" was not produced', file, e.written_at))
     return problems
 
 

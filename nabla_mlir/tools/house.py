@@ -7,10 +7,32 @@ from pathlib import Path
 
 # A room imports only from the rooms before it. "" is the package itself, which exports the public names.
 ROOMS = (
-    "base", "targets", "runtime", "sparsity", "dialects", "table", "ops", "rules", "passes", "interpreter", "compiling", "staging",
-    "transforms", "numpy", "random", "nn", "jax", "sparse", "prepared", "interop", "distributed", "explorer", "", "tools",
+    "base",
+    "targets",
+    "runtime",
+    "sparsity",
+    "dialects",
+    "table",
+    "ops",
+    "rules",
+    "passes",
+    "interpreter",
+    "compiling",
+    "staging",
+    "transforms",
+    "numpy",
+    "random",
+    "nn",
+    "jax",
+    "sparse",
+    "prepared",
+    "interop",
+    "distributed",
+    "explorer",
+    "",
+    "tools",
     "testing",
-)  # fmt: skip
+)
 # Rooms that run where neither the compiler nor optree is installed.
 DEPLOYED = ("base", "targets", "runtime")
 _AT_TOP = ("dialects", "passes")  # folders next to nabla_mlir/

@@ -66,7 +66,5 @@ def read_value(text: str, leaf: Leaf) -> Any:
     try:
         array = np.asarray(ast.literal_eval(text))
     except (ValueError, SyntaxError, TypeError):
-        raise InputError(
-            f"--input requires a .npy file, a number or a list for {leaf.name}: {leaf}, got {text!r}."
-        ) from None
+        raise InputError(f"--input requires a .npy file, a number or a list for {leaf.name}: {leaf}, got {text!r}.") from None
     return rounded(array, dtype_named(leaf.dtype), f"--input {leaf.name}")

@@ -18,7 +18,7 @@ ELSEWHERE = {
     "jax.lax.linalg.eig": "`nm.numpy.linalg.eig`",
     "jax.numpy.frompyfunc": "`nm.numpy.vectorize`",
     "jax.numpy.ufunc": "plain functions; those of two arrays have `outer`, associative ones `reduce`, `accumulate` and `at`",
-}  # fmt: skip
+}
 
 _DEVICES = "for several devices or processes; there is one of each here"
 _SETTINGS = "settings of JAX's own compiler, tracer and caches"
@@ -57,39 +57,53 @@ LEFT_OUT: dict[str, dict[str, str]] = {
         "jax.nn": "get_scaled_dot_general_config",
         "jax.ad_checkpoint": "Offloadable Recompute Saveable",
         "jax.dtypes": "TypePromotionError itemsize_bits prng_key scalar_type_of",
-        "jax.tree": "static", "jax.tree_util": "default_registry flatten_one_level flatten_one_level_with_keys is_tree_node",
+        "jax.tree": "static",
+        "jax.tree_util": "default_registry flatten_one_level flatten_one_level_with_keys is_tree_node",
     },
     _REFS: {"jax": "Ref empty_ref free_ref freeze new_ref ref"},
     _SEEDS: {"jax.lax": "random_gamma_grad igamma_grad_a RandomAlgorithm"},
     _TYPES: {"jax.numpy": "float4_e2m1fn float6_e2m3fn float6_e3m2fn int1 int2 int4 uint1 uint2 uint4"},
     _NUMBERS: {"jax.lax.linalg": "EigImplementation EighImplementation SvdAlgorithm"},
-    _EFFECTS: {
-        "jax.debug": "DebugEffect OrderedDebugEffect breakpoint",
-    },
-    _RARE: {
-        "jax.lax": "conv_general_dilated_local ragged_dot_general scaled_dot",
-        "jax.nn": "scaled_dot_general scaled_matmul",
-    },
-}  # fmt: skip
+    _EFFECTS: {"jax.debug": "DebugEffect OrderedDebugEffect breakpoint"},
+    _RARE: {"jax.lax": "conv_general_dilated_local ragged_dot_general scaled_dot", "jax.nn": "scaled_dot_general scaled_matmul"},
+}
 
 # Parameters that functions here do not accept: everywhere ("*"), and by the path of a function.
 PARAMETERS = {
     "*": "out out_sharding sharding accuracy promote_integers overwrite_input kind order "
     "reduce_axes mean wrap_negative_indices allow_negative_indices algorithm implementation axis_index_groups "
     "hermitian subset_by_index",
-    "jax.checkpoint": "concrete static_argnames", "jax.lax.linalg.qdwh": "dynamic_shape",
-    "jax.remat": "concrete", "jax.device_put": "src donate may_alias",
-    "jax.jit": "in_shardings out_shardings device backend compiler_options", "jax.make_jaxpr": "axis_env return_shape",
-    "jax.vmap": "spmd_axis_name sum_match", "jax.numpy.argsort": "dtype",
-    "jax.numpy.einsum": "_dot_general", "jax.numpy.mask_indices": "size",
-    "jax.numpy.nanpercentile": "weights", "jax.numpy.nanquantile": "weights", "jax.numpy.percentile": "weights",
-    "jax.numpy.quantile": "weights", "jax.numpy.ravel_multi_index": "dtype",
-    "jax.numpy.trim_zeros": "axis", "jax.numpy.unique": "axis sorted",
-    "jax.numpy.fmax": "x1 x2", "jax.numpy.fmin": "x1 x2", "jax.numpy.linalg.slogdet": "method", "jax.lax.all_gather": "to",
+    "jax.checkpoint": "concrete static_argnames",
+    "jax.lax.linalg.qdwh": "dynamic_shape",
+    "jax.remat": "concrete",
+    "jax.device_put": "src donate may_alias",
+    "jax.jit": "in_shardings out_shardings device backend compiler_options",
+    "jax.make_jaxpr": "axis_env return_shape",
+    "jax.vmap": "spmd_axis_name sum_match",
+    "jax.numpy.argsort": "dtype",
+    "jax.numpy.einsum": "_dot_general",
+    "jax.numpy.mask_indices": "size",
+    "jax.numpy.nanpercentile": "weights",
+    "jax.numpy.nanquantile": "weights",
+    "jax.numpy.percentile": "weights",
+    "jax.numpy.quantile": "weights",
+    "jax.numpy.ravel_multi_index": "dtype",
+    "jax.numpy.trim_zeros": "axis",
+    "jax.numpy.unique": "axis sorted",
+    "jax.numpy.fmax": "x1 x2",
+    "jax.numpy.fmin": "x1 x2",
+    "jax.numpy.linalg.slogdet": "method",
+    "jax.lax.all_gather": "to",
     "jax.lax.atan2": "x y",
     "jax.dtypes.issubdtype": "a b",
-    "jax.debug.print": "partitioned _use_logging", "jax.debug.callback": "partitioned", "jax.debug.log": "partitioned",
-    "jax.lax.mul": "out_dtype", "jax.lax.polygamma": "m", "jax.lax.scan": "_split_transpose",
-    "jax.lax.linalg.qr": "use_magma", "jax.lax.linalg.tridiagonal_solve": "perturb_singular",
-    "jax.scipy.linalg.eigh_tridiagonal": "select_range tol key", "jax.scipy.linalg.polar": "eps max_iterations",
-}  # fmt: skip
+    "jax.debug.print": "partitioned _use_logging",
+    "jax.debug.callback": "partitioned",
+    "jax.debug.log": "partitioned",
+    "jax.lax.mul": "out_dtype",
+    "jax.lax.polygamma": "m",
+    "jax.lax.scan": "_split_transpose",
+    "jax.lax.linalg.qr": "use_magma",
+    "jax.lax.linalg.tridiagonal_solve": "perturb_singular",
+    "jax.scipy.linalg.eigh_tridiagonal": "select_range tol key",
+    "jax.scipy.linalg.polar": "eps max_iterations",
+}

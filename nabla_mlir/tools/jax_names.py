@@ -19,17 +19,46 @@ from typing import Any
 from nabla_mlir.tools.jax_left_out import ELSEWHERE, LEFT_OUT, PARAMETERS, SUFFIX
 
 MODULES = (
-    "jax", "jax.numpy", "jax.numpy.linalg", "jax.numpy.fft", "jax.lax", "jax.lax.linalg", "jax.nn", "jax.nn.initializers",
-    "jax.random", "jax.scipy.linalg", "jax.scipy.special", "jax.scipy.stats", "jax.scipy.ndimage", "jax.scipy.signal",
-    "jax.scipy.optimize", "jax.scipy.interpolate", "jax.scipy.integrate", "jax.scipy.fft", "jax.scipy.sparse.linalg",
-    "jax.scipy.spatial.transform", "jax.tree", "jax.tree_util", "jax.flatten_util", "jax.image", "jax.ops", "jax.debug",
-    "jax.ad_checkpoint", "jax.custom_batching", "jax.custom_derivatives", "jax.dlpack", "jax.typing", "jax.dtypes",
+    "jax",
+    "jax.numpy",
+    "jax.numpy.linalg",
+    "jax.numpy.fft",
+    "jax.lax",
+    "jax.lax.linalg",
+    "jax.nn",
+    "jax.nn.initializers",
+    "jax.random",
+    "jax.scipy.linalg",
+    "jax.scipy.special",
+    "jax.scipy.stats",
+    "jax.scipy.ndimage",
+    "jax.scipy.signal",
+    "jax.scipy.optimize",
+    "jax.scipy.interpolate",
+    "jax.scipy.integrate",
+    "jax.scipy.fft",
+    "jax.scipy.sparse.linalg",
+    "jax.scipy.spatial.transform",
+    "jax.tree",
+    "jax.tree_util",
+    "jax.flatten_util",
+    "jax.image",
+    "jax.ops",
+    "jax.debug",
+    "jax.ad_checkpoint",
+    "jax.custom_batching",
+    "jax.custom_derivatives",
+    "jax.dlpack",
+    "jax.typing",
+    "jax.dtypes",
     "jax.test_util",
-)  # fmt: skip
+)
 _MARKS: dict[Any, str] = {
-    inspect.Parameter.POSITIONAL_ONLY: "/", inspect.Parameter.KEYWORD_ONLY: "=", inspect.Parameter.VAR_POSITIONAL: "*",
+    inspect.Parameter.POSITIONAL_ONLY: "/",
+    inspect.Parameter.KEYWORD_ONLY: "=",
+    inspect.Parameter.VAR_POSITIONAL: "*",
     inspect.Parameter.VAR_KEYWORD: "**",
-}  # fmt: skip
+}
 
 
 # ---------------------------------------------------------------- the list
@@ -151,8 +180,9 @@ def page(root: Path) -> str:
         reasons: dict[str, list[str]] = {}
         for n in counts["left out"]:
             reasons.setdefault(states[n][1], []).append(n)
-        sections += [_wrapped(f"- Left out, {why}: " + ", ".join(f"`{n}`" for n in members) + ".", "  ")
-                     for why, members in reasons.items()]  # fmt: skip
+        sections += [
+            _wrapped(f"- Left out, {why}: " + ", ".join(f"`{n}`" for n in members) + ".", "  ") for why, members in reasons.items()
+        ]
     head = _HEAD.format(version=table["version"], **{k.replace(" ", "_"): v for k, v in totals.items()})
     table_head = ["| module | present | under another name | left out |", "|---|---|---|---|"]
     return "\n".join([head, *table_head, *rows, *sections]).rstrip() + "\n"

@@ -79,16 +79,26 @@ def passes_page(root: Path) -> str:
     """The reference of all passes."""
     names = sorted(PASSES)
     lines = [
-        "# Passes", "", _GENERATED,
+        "# Passes",
+        "",
+        _GENERATED,
         "This page lists all passes, for those who read or change what happens to a program. A pass transforms IR. Each module",
-        "here is a pass, or a family of patterns of one. `nabla-opt` runs passes on a file, together with MLIR's own:", "",
-        "    nabla-opt model.mlir --pass-pipeline='builtin.module(nabla-expand,nabla-simplify,cse)'", "",
+        "here is a pass, or a family of patterns of one. `nabla-opt` runs passes on a file, together with MLIR's own:",
+        "",
+        "    nabla-opt model.mlir --pass-pipeline='builtin.module(nabla-expand,nabla-simplify,cse)'",
+        "",
         "Every program that is traced or imported goes through the pipeline [`nabla-lower`](#nabla-lower). On the way to IREE it",
-        "also goes through [`nabla-iree`](#nabla-iree).", "",
-        f"## See what happens\n\n{inspect.getdoc(debug)}", "", "`nabla-opt --explain-batch` annotates each value",
-        "inside a map with the axes it carries; `--mlir-print-ir-after-all` prints the module after each pass.", "",
-        "## Named pipelines", "", "`nabla-opt --list-pipelines` prints them. The name of a pipeline stands for its passes.",
-    ]  # fmt: skip
+        "also goes through [`nabla-iree`](#nabla-iree).",
+        "",
+        f"## See what happens\n\n{inspect.getdoc(debug)}",
+        "",
+        "`nabla-opt --explain-batch` annotates each value",
+        "inside a map with the axes it carries; `--mlir-print-ir-after-all` prints the module after each pass.",
+        "",
+        "## Named pipelines",
+        "",
+        "`nabla-opt --list-pipelines` prints them. The name of a pipeline stands for its passes.",
+    ]
     for name in ("nabla-lower", *sorted({*PIPELINES} - {"nabla-lower"})):
         lines += ["", f"### {name}", "", *_pipeline_section(PIPELINES[name])]
     lines += ["", "## Faults of IREE", "", inspect.getdoc(table) or "", "", "| fault | seen with | cure |", "|---|---|---|"]
@@ -96,9 +106,7 @@ def passes_page(root: Path) -> str:
         what = f"{fault.what} ([issue]({fault.link}))" if fault.link else fault.what
         cure = f"[`{fault.cure}`](#{fault.cure})" if fault.cure in PASSES else fault.cure
         lines.append(f"| {_cell(what)} | {fault.seen} | {cure} |")
-    lines += [
-        "", "## All passes", "", "| pass | effect |", "|---|---|",
-    ]  # fmt: skip
+    lines += ["", "## All passes", "", "| pass | effect |", "|---|---|"]
     lines += [f"| [`{name}`](#{name}) | {_cell(_doc(PASSES[name])[0])} |" for name in names]
     for name in names:
         lines += ["", f"## {name}", "", *_pass_section(root, PASSES[name])]
@@ -169,8 +177,9 @@ def _patterns_table() -> list[str]:
         for operation, patterns in PATTERNS.by_name.items():
             lines += [
                 f"| `{operation}` | `{p.__name__}` | {_cell((inspect.getdoc(p) or '').splitlines()[0])} |"
-                for p in patterns if p.__module__ == family
-            ]  # fmt: skip
+                for p in patterns
+                if p.__module__ == family
+            ]
     return [*lines, ""]
 
 
@@ -183,10 +192,7 @@ def _cell(text: str) -> str:
 
 def dialects_page(root: Path) -> str:
     """The reference of the dialects and of the rule table."""
-    lines = [
-        "# Dialects", "", _GENERATED,
-        _DIALECTS, "",
-    ]  # fmt: skip
+    lines = ["# Dialects", "", _GENERATED, _DIALECTS, ""]
     for dialect, views in (("ad", (JvpOp, VjpOp, CustomJvpOp, CustomVjpOp, LinearSolveOp, CheckpointOp)), ("batch", (VmapOp,))):
         source = (root / "dialects" / f"{dialect}.irdl.mlir").read_text()
         errors = (root / "tests" / "filecheck" / "errors" / f"{dialect}.mlir").read_text()
@@ -216,10 +222,13 @@ def _irdl_sections(source: str, views: dict[str, Any], errors: str) -> list[str]
 
 def _table() -> list[str]:
     lines = [
-        "## The rule table", "",
-        _RECORDS, "",
-        "| operation | kind | meaning | jvp | linear in | facts | attributes |", "|---|---|---|---|---|---|---|",
-    ]  # fmt: skip
+        "## The rule table",
+        "",
+        _RECORDS,
+        "",
+        "| operation | kind | meaning | jvp | linear in | facts | attributes |",
+        "|---|---|---|---|---|---|---|",
+    ]
     for name in sorted(REGISTRY):
         record = REGISTRY[name]
         attributes = ", ".join(f"`{a}`" for a in [*record.attributes, *record.regions])
@@ -232,8 +241,11 @@ def _table() -> list[str]:
 
 def _facts(record: OpDef) -> str:
     """The properties of the operation for passes, and its instructions per element if there are several."""
-    words = [word for word in ("elementwise", "moves", "free", "view", "part", "reduces", "commutes", "sequential")
-             if getattr(record, word)]  # fmt: skip
+    words = [
+        word
+        for word in ("elementwise", "moves", "free", "view", "part", "reduces", "commutes", "sequential")
+        if getattr(record, word)
+    ]
     words += [] if record.pure else ["not pure"]
     words += [f"runs: {record.runs}"] if record.runs else []
     words += [f"{record.instructions} instructions"] if record.instructions > 1 else []
@@ -267,10 +279,14 @@ def operations_page(root: Path) -> str:
     """The table of what works for each operation of StableHLO and CHLO, from the records and from measurements."""
     coverage = json.loads((root / MEASURED).read_text())
     lines = [
-        "# Operations", "", _GENERATED, _COVERAGE, "",
+        "# Operations",
+        "",
+        _GENERATED,
+        _COVERAGE,
+        "",
         f"| operation | emit | jvp | vjp | second order | batch | {' | '.join(TITLES.values())} |",
         "|---" * (6 + len(TITLES)) + "|",
-    ]  # fmt: skip
+    ]
     names = sorted({*measurable(), *REFUSED})
     notes: dict[str, str] = {}
     for name in names:
@@ -308,7 +324,7 @@ def rule_words(name: str) -> list[str]:
 def contributing_page(root: Path) -> str:
     """CONTRIBUTING.md; only its map of the rooms is generated."""
     before, start, rest = (root / "CONTRIBUTING.md").read_text().partition(f"{_MAP}\n")
-    return f"{before}{start}\n```text\n{picture(root)}\n```\n\n{rest[rest.index(_END_OF_MAP):]}"
+    return f"{before}{start}\n```text\n{picture(root)}\n```\n\n{rest[rest.index(_END_OF_MAP) :]}"
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -198,10 +198,16 @@ def _signed(new: Callable[..., Any], f: Callable[..., Any], more: list[str]) -> 
 
 
 TRANSFORMS: dict[str, Callable[..., Callable[..., Any]]] = {
-    "grad": transforms.grad, "value_and_grad": transforms.value_and_grad, "hvp": transforms.hvp,
-    "hessian": transforms.hessian, "jacfwd": transforms.jacfwd, "jacrev": transforms.jacrev,
-    "vmap": transforms.vmap, "jvp": jvp_of, "vjp": vjp_of,
-}  # fmt: skip
+    "grad": transforms.grad,
+    "value_and_grad": transforms.value_and_grad,
+    "hvp": transforms.hvp,
+    "hessian": transforms.hessian,
+    "jacfwd": transforms.jacfwd,
+    "jacrev": transforms.jacrev,
+    "vmap": transforms.vmap,
+    "jvp": jvp_of,
+    "vjp": vjp_of,
+}
 
 
 def apply_transforms(f: Callable[..., Any], texts: Sequence[str]) -> Callable[..., Any]:
@@ -263,16 +269,18 @@ def load_function(text: str) -> Callable[..., Any]:
     path = Path(file)
     if not path.is_file():
         problem = "is a folder" if path.is_dir() else "does not exist"
-        raise RequestError(f"MODEL requires a file, got {file!r}, which {problem}.",
-                           help="write model.py:function or model.mlir:entry.")  # fmt: skip
+        raise RequestError(
+            f"MODEL requires a file, got {file!r}, which {problem}.", help="write model.py:function or model.mlir:entry."
+        )
     if path.suffix in (".mlir", ".mlirbc"):
         try:
             source = path.read_bytes()
             return from_stablehlo(source if path.suffix == ".mlirbc" else source.decode(), name or None)
         except (ImportIRError, UnicodeDecodeError, OSError) as error:
             message = getattr(error, "message", error)
-            raise RequestError(f"MODEL requires a module that can be read, got {file}: {message}",
-                               help=getattr(error, "help", "")) from None  # fmt: skip
+            raise RequestError(
+                f"MODEL requires a module that can be read, got {file}: {message}", help=getattr(error, "help", "")
+            ) from None
     if not name:
         raise RequestError(f"MODEL requires a function, got {text!r}.", help=f"write {file}:function.")
     value: Any = (module := _import_file(path))
@@ -280,8 +288,7 @@ def load_function(text: str) -> Callable[..., Any]:
         value = getattr(value, part, None)
     if not callable(value):
         own = [n for n, f in vars(module).items() if inspect.isfunction(f) and f.__module__ == module.__name__]
-        raise RequestError(f"MODEL requires a function of {file}, got {name!r}.",
-                           help=f"it has {', '.join(own) or 'none'}.")  # fmt: skip
+        raise RequestError(f"MODEL requires a function of {file}, got {name!r}.", help=f"it has {', '.join(own) or 'none'}.")
     return value
 
 

@@ -50,8 +50,9 @@ def completion_command(options: argparse.Namespace, parser: argparse.ArgumentPar
     try:
         import shtab
     except ImportError:
-        raise DeployError("completion requires shtab, got an environment without it.",
-                          help="pip install 'nabla-mlir[completion]'") from None  # fmt: skip
+        raise DeployError(
+            "completion requires shtab, got an environment without it.", help="pip install 'nabla-mlir[completion]'"
+        ) from None
     script = shtab.complete(parser, shell=options.shell)
     print(json.dumps({"shell": options.shell, "script": script}) if options.json else script)
     return 0

@@ -17,9 +17,7 @@ from nabla_mlir.table.tensor import Tensor
 from nabla_mlir.table.vectorized import separate
 
 
-def active_arguments(
-    what: str, args: tuple[Any, ...], argnums: Argnums
-) -> tuple[tuple[int, ...], list[Any], pytree.TreeSpec]:
+def active_arguments(what: str, args: tuple[Any, ...], argnums: Argnums) -> tuple[tuple[int, ...], list[Any], pytree.TreeSpec]:
     """The positions of the differentiated arguments, and their leaves and structure as one tuple."""
     wrt = positions(what, argnums, len(args))
     leaves, spec = pytree.flatten(tuple(args[i] for i in wrt))
@@ -47,20 +45,23 @@ def differentiable(what: str, leaf: Any, path: str, holomorphic: bool = False, r
     tensor = as_tensor(leaf)
     if not is_differentiable(tensor.dtype):
         raise DtypeError(
-            f"{what} requires arguments of floating point, got {tensor.dtype} at argument {path}.", where=user_frame(),
+            f"{what} requires arguments of floating point, got {tensor.dtype} at argument {path}.",
+            where=user_frame(),
             help="convert it with astype, or leave it out of argnums"
             + {"grad": "; allow_int=True gives None for it.", "jacrev": "; allow_int=True gives zeros for it."}.get(what, "."),
-        )  # fmt: skip
+        )
     if real and is_complex(tensor.dtype) and not holomorphic:
         raise DtypeError(
-            f"{what} requires real arguments, got {tensor.dtype} at argument {path}.", where=user_frame(),
+            f"{what} requires real arguments, got {tensor.dtype} at argument {path}.",
+            where=user_frame(),
             help="pass holomorphic=True for a complex-differentiable function; grad and jacrev take others whose result is real.",
-        )  # fmt: skip
+        )
     if holomorphic and not is_complex(tensor.dtype):
         raise DtypeError(
             f"{what} with holomorphic=True requires complex arguments, got {tensor.dtype} at argument {path}.",
-            where=user_frame(), help="convert it with astype, or leave holomorphic out.",
-        )  # fmt: skip
+            where=user_frame(),
+            help="convert it with astype, or leave holomorphic out.",
+        )
     return tensor
 
 
@@ -97,5 +98,8 @@ def _check_seed(what: str, seed: Any, like: Tensor | Spec, path: str) -> None:
             where=user_frame(),
         )
     if seed.dtype != like.dtype:
-        raise DtypeError(f"a {what} requires the dtype of its primal, got {seed.dtype} for {like.dtype}{path and ' at '}{path}.",
-                         where=user_frame(), help="convert it with astype.")  # fmt: skip
+        raise DtypeError(
+            f"a {what} requires the dtype of its primal, got {seed.dtype} for {like.dtype}{path and ' at '}{path}.",
+            where=user_frame(),
+            help="convert it with astype.",
+        )

@@ -60,8 +60,9 @@ class custom_vmap:  # noqa: N801  # a decorator
         """Calls the function; inside a map, calls the rule."""
         name = getattr(self.fun, "__name__", type(self.fun).__name__)
         if self.vmap_rule is None:
-            raise TraceError(f"custom_vmap requires a rule for {name}, got none.", where=user_frame(),
-                             help=f"define it with {name}.def_vmap.")  # fmt: skip
+            raise TraceError(
+                f"custom_vmap requires a rule for {name}, got none.", where=user_frame(), help=f"define it with {name}.def_vmap."
+            )
         args = positional(self.fun, args, kwargs)
         bound = innermost_axis()
         return staged(self.fun)(*args) if bound is None else self._by_rule(name, bound, args)
@@ -76,8 +77,9 @@ class custom_vmap:  # noqa: N801  # a decorator
         whole = [gathered("custom_vmap", t, bound, 0) if is_batched else t for t, is_batched in zip(tensors, marks, strict=True)]
         pair = self.vmap_rule(bound.size, list(pytree.unflatten(spec, marks)), *pytree.unflatten(spec, whole))
         if not isinstance(pair, (tuple, list)) or len(pair) != 2:
-            raise TreeError(f"the rule of {name} requires to return (out, out_batched), got {type(pair).__name__}.",
-                            where=user_frame())  # fmt: skip
+            raise TreeError(
+                f"the rule of {name} requires to return (out, out_batched), got {type(pair).__name__}.", where=user_frame()
+            )
         outs, out_spec = pytree.flatten(pair[0])
         marks = pytree.flatten_like(out_spec, pair[1], f"out_batched of the rule of {name}", "its result")
         if not all(isinstance(mark, bool) for mark in marks):
@@ -88,8 +90,9 @@ class custom_vmap:  # noqa: N801  # a decorator
 def _own(x: Tensor, bound: BoundAxis) -> Tensor:
     """The part of the current entry, in an array with one part for each entry along its first axis."""
     if x.ndim == 0 or x.shape[0] != bound.size:
-        raise TreeError(f"a result that varies requires {bound.size} entries along its first axis, got shape {x.shape}.",
-                        where=user_frame())  # fmt: skip
+        raise TreeError(
+            f"a result that varies requires {bound.size} entries along its first axis, got shape {x.shape}.", where=user_frame()
+        )
     return reshaped(own_part(x, bound, 0), x.shape[1:])
 
 

@@ -23,9 +23,13 @@ _METHODS = (None, "sequential", "sequential_unrolled", "expand_dims", "broadcast
 
 
 def pure_callback(
-    callback: Callable[..., Any], result_shape_dtypes: PyTree, *args: PyTree, sharding: None = None, vmap_method: str | None = None,
+    callback: Callable[..., Any],
+    result_shape_dtypes: PyTree,
+    *args: PyTree,
+    sharding: None = None,
+    vmap_method: str | None = None,
     **kwargs: PyTree,
-) -> PyTree:  # fmt: skip
+) -> PyTree:
     """The results of a function of NumPy arrays, which is called whenever the program runs. Such a program is interpreted.
 
     Args:
@@ -53,17 +57,16 @@ def pure_callback(
 
 def io_callback(
     callback: Callable[..., Any], result_shape_dtypes: Any, *args: Any, sharding: None = None, ordered: bool = False, **kwargs: Any
-) -> Any:  # fmt: skip
+) -> Any:
     """The results of a function with effects, which is called once for each call in the program, in order; see `pure_callback`."""
     return _called(callback, result_shape_dtypes, args, kwargs, "sequential", has_effect=True)
 
 
-def _called(
-    callback: Callable[..., Any], shapes: Any, args: Any, kwargs: Any, vmap_method: str | None, has_effect: bool
-) -> Any:  # fmt: skip
+def _called(callback: Callable[..., Any], shapes: Any, args: Any, kwargs: Any, vmap_method: str | None, has_effect: bool) -> Any:
     if vmap_method not in _METHODS:
-        raise TraceError(f"pure_callback requires vmap_method among {', '.join(map(repr, _METHODS))}, got {vmap_method!r}.",
-                         where=user_frame())  # fmt: skip
+        raise TraceError(
+            f"pure_callback requires vmap_method among {', '.join(map(repr, _METHODS))}, got {vmap_method!r}.", where=user_frame()
+        )
     likes, out_spec = pytree.flatten(shapes)
     specs = [as_spec(s) for s in likes]
 
@@ -92,8 +95,11 @@ def _with_method(run: Callback, vmap_method: str | None) -> Callback:
 
 
 def _refuse(callback: Callback, mapped: Any, size: int) -> Callback:
-    raise TraceError("vmap of pure_callback requires vmap_method, got None.", where=user_frame(),
-                     help='give vmap_method="sequential", or "expand_dims" if the function takes leading axes.')  # fmt: skip
+    raise TraceError(
+        "vmap of pure_callback requires vmap_method, got None.",
+        where=user_frame(),
+        help='give vmap_method="sequential", or "expand_dims" if the function takes leading axes.',
+    )
 
 
 def _at_once(is_full: bool, callback: Callback, mapped: tuple[bool, ...], size: int) -> Callback:

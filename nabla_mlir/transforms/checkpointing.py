@@ -80,9 +80,8 @@ checkpoint_policies: CheckpointPolicies = CheckpointPolicies()
 
 
 def checkpoint(
-    fun: Callable[..., Any], *, prevent_cse: bool = True, policy: Policy | None = None,
-    static_argnums: int | Sequence[int] = (),
-) -> Callable[..., Any]:  # fmt: skip
+    fun: Callable[..., Any], *, prevent_cse: bool = True, policy: Policy | None = None, static_argnums: int | Sequence[int] = ()
+) -> Callable[..., Any]:
     """A function with the results of `fun`, whose intermediate values reverse mode recomputes instead of storing them.
 
     Args:
@@ -129,9 +128,12 @@ def _emit(call: Callable[[], Any], policies: Policy, prevent_cse: bool) -> Any:
     words = [ir.ArrayAttr.get([ir.StringAttr.get(word) for word in policy]) for policy in policies]
     flags = {"prevent_cse": Bool.encode(prevent_cse), "recompute": Bool.encode(False)}
     op = stablehlo.emit(
-        CheckpointOp.name, [], results=[out.value.type for out in outs],
-        attributes={"policies": ir.ArrayAttr.get(words), **flags}, regions=1,
-    )  # fmt: skip
+        CheckpointOp.name,
+        [],
+        results=[out.value.type for out in outs],
+        attributes={"policies": ir.ArrayAttr.get(words), **flags},
+        regions=1,
+    )
     block.append_to(op.regions[0])
     return pytree.unflatten(box["spec"], results_of(op))
 

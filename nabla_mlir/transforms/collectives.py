@@ -75,8 +75,9 @@ def _axis(what: str, name: Any) -> BoundAxis:
         names = [axis.name for axis in axes if axis.name is not None]
         raise UnboundAxisError(
             f"{what} requires the name of an axis of an enclosing map, got {name!r}; bound are {names}.",
-            where=user_frame(), help=f"call it inside nm.vmap(f, axis_name={name!r}).",
-        )  # fmt: skip
+            where=user_frame(),
+            help=f"call it inside nm.vmap(f, axis_name={name!r}).",
+        )
     return match
 
 
@@ -216,8 +217,9 @@ def psum_scatter(x: PyTree, axis_name: str, *, scatter_dimension: int = 0, tiled
         at = _position("psum_scatter", scatter_dimension, t.ndim)
         parts = t.shape[at] // bound.size
         if t.shape[at] != (parts * bound.size if tiled else bound.size):
-            raise ShapeError(f"psum_scatter requires an axis divided among {bound.size} entries, got length {t.shape[at]}.",
-                             where=user_frame())  # fmt: skip
+            raise ShapeError(
+                f"psum_scatter requires an axis divided among {bound.size} entries, got length {t.shape[at]}.", where=user_frame()
+            )
         if not tiled:
             return collectives.psum_scatter(t, axis=bound.symbol, dimension=at)
         return own_part(collectives.psum(t, axis=bound.symbol), bound, at, parts)
@@ -249,8 +251,9 @@ def all_to_all(x: PyTree, axis_name: str, split_axis: int, concat_axis: int, *, 
         at, to = (_position("all_to_all", a, t.ndim) for a in (split_axis, concat_axis))
         parts = t.shape[at] // bound.size
         if t.shape[at] != (parts * bound.size if tiled else bound.size):
-            raise ShapeError(f"all_to_all requires an axis divided among {bound.size} entries, got length {t.shape[at]}.",
-                             where=user_frame())  # fmt: skip
+            raise ShapeError(
+                f"all_to_all requires an axis divided among {bound.size} entries, got length {t.shape[at]}.", where=user_frame()
+            )
         every = collectives.all_gather(t, axis=bound.symbol, dimension=0, extent=bound.size)
         mine = own_part(every, bound, at + 1, parts)  # (entries, ..., part, ...)
         if not tiled:

@@ -43,13 +43,14 @@ def describe(spec: pytree.TreeSpec, tensors: Sequence[Tensor]) -> str:
     return str(pytree.unflatten(spec, leaves)).replace("'", "")
 
 
-def _same(
-    what: str, spec: pytree.TreeSpec, tensors: Sequence[Tensor], other: pytree.TreeSpec, got: Sequence[Tensor]
-) -> None:
+def _same(what: str, spec: pytree.TreeSpec, tensors: Sequence[Tensor], other: pytree.TreeSpec, got: Sequence[Tensor]) -> None:
     if spec != other or _types(tensors) != _types(got):
-        raise TreeError(f"{what} requires the same structure, shapes and dtypes, got {describe(other, got)} "
-                        f"instead of {describe(spec, tensors)}.", where=user_frame(),
-                        help=advice_for(tensors, got))  # fmt: skip
+        raise TreeError(
+            f"{what} requires the same structure, shapes and dtypes, got {describe(other, got)} "
+            f"instead of {describe(spec, tensors)}.",
+            where=user_frame(),
+            help=advice_for(tensors, got),
+        )
 
 
 def advice_for(tensors: Sequence[Tensor], got: Sequence[Tensor]) -> str:
@@ -60,8 +61,10 @@ def advice_for(tensors: Sequence[Tensor], got: Sequence[Tensor]) -> str:
             kinds, dtypes = {t.dtype.kind for t in pair}, {t.dtype for t in pair}
             if len(dtypes) == 2 and default in dtypes and kinds == {default.kind}:
                 (other,) = dtypes - {default}
-                return (f"Python numbers and new arrays such as zeros are {default}, data of NumPy {other}: call "
-                        f"nm.set_default_dtypes({word}=\"{other}\") first, or {general}")  # fmt: skip
+                return (
+                    f"Python numbers and new arrays such as zeros are {default}, data of NumPy {other}: call "
+                    f'nm.set_default_dtypes({word}="{other}") first, or {general}'
+                )
     return general
 
 
@@ -70,7 +73,7 @@ def advice_for(tensors: Sequence[Tensor], got: Sequence[Tensor]) -> str:
 
 def cond(
     pred: ArrayLike, true_fun: Callable[..., Any], false_fun: Callable[..., Any], *operands: PyTree, operand: PyTree = _ABSENT
-) -> PyTree:  # fmt: skip
+) -> PyTree:
     """The result of ``true_fun(*operands) if pred else false_fun(*operands)``; only the selected function runs.
 
     Args:
@@ -95,6 +98,7 @@ def cond(
 
     check_function("cond", true_fun)
     check_function("cond", false_fun)
+
     def run(pred: Any, *operands: Any) -> Any:
         test = _scalar("cond", pred)
         if test.dtype.kind != "b":
@@ -129,8 +133,11 @@ def switch(index: ArrayLike, branches: Sequence[Callable[..., Any]], *operands: 
 def _scalar(what: str, x: Any) -> Tensor:
     tensor = as_tensor(x)
     if tensor.shape != ():
-        raise ShapeError(f"{what} requires a scalar predicate, got shape {tensor.shape}.", where=user_frame(),
-                         help="use nm.vmap for one decision per entry, or nm.numpy.where.")  # fmt: skip
+        raise ShapeError(
+            f"{what} requires a scalar predicate, got shape {tensor.shape}.",
+            where=user_frame(),
+            help="use nm.vmap for one decision per entry, or nm.numpy.where.",
+        )
     return tensor
 
 
@@ -166,9 +173,8 @@ def _unweakened(leaf: Any) -> Tensor:
 
 
 def while_loop(
-    cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], init_val: PyTree,
-    max_residual_bytes: int | None = None,
-) -> PyTree:  # fmt: skip
+    cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], init_val: PyTree, max_residual_bytes: int | None = None
+) -> PyTree:
     """The last value of the loop ``while cond_fun(val): val = body_fun(val)``.
 
     Args:
@@ -191,6 +197,7 @@ def while_loop(
     """
     check_function("while_loop", cond_fun)
     check_function("while_loop", body_fun)
+
     def run(init: Any) -> Any:
         leaves, spec = pytree.flatten(init)
         carry = [as_tensor(leaf) for leaf in leaves]
@@ -208,10 +215,12 @@ def while_loop(
 
         test_block, _, _ = trace_region(test, specs_of(carry), "the condition of while_loop")
         op = stablehlo.emit(
-            "stablehlo.while", [c.value for c in carry], results=_types(carry),
+            "stablehlo.while",
+            [c.value for c in carry],
+            results=_types(carry),
             attributes={} if max_residual_bytes is None else {MAX_RESIDUAL_BYTES: I64.encode(max_residual_bytes)},
             regions=2,
-        )  # fmt: skip
+        )
         test_block.append_to(op.regions[0])
         block.append_to(op.regions[1])
         return pytree.unflatten(spec, results_of(op))
@@ -243,9 +252,14 @@ def _trace_body(body_fun: Any, spec: pytree.TreeSpec, carry: Sequence[Tensor]) -
 
 
 def fori_loop(
-    lower: ArrayLike, upper: ArrayLike, body_fun: Callable[[Any, Any], Any], init_val: PyTree,
-    max_residual_bytes: int | None = None, *, unroll: int | bool | None = None,
-) -> PyTree:  # fmt: skip
+    lower: ArrayLike,
+    upper: ArrayLike,
+    body_fun: Callable[[Any, Any], Any],
+    init_val: PyTree,
+    max_residual_bytes: int | None = None,
+    *,
+    unroll: int | bool | None = None,
+) -> PyTree:
     """The last value of the loop ``for i in range(lower, upper): val = body_fun(i, val)``.
 
     The bounds may be traced integers. With Python integers, reverse mode needs no second run. `max_residual_bytes` is that of
@@ -260,18 +274,21 @@ def fori_loop(
       10
     """
     check_function("fori_loop", body_fun)
+
     def run(lower: Any, upper: Any, init: Any) -> Any:
         dtype = promote_dtypes([lower, upper])
         if dtype.kind not in "iu":
-            raise DtypeError(f"fori_loop requires integers as bounds, got {dtype}.", where=user_frame(),
-                             help="round them, or use nm.while_loop.")  # fmt: skip
+            raise DtypeError(
+                f"fori_loop requires integers as bounds, got {dtype}.", where=user_frame(), help="round them, or use nm.while_loop."
+            )
         first, last = as_tensor(lower, dtype), as_tensor(upper, dtype)
         one = full((), 1, dtype)
         _, result = while_loop(
             lambda c: lg.compare(c[0], last, comparison_direction="LT"),
             lambda c: (ew.add(c[0], one), body_fun(c[0], c[1])),
-            (first, init), max_residual_bytes,
-        )  # fmt: skip
+            (first, init),
+            max_residual_bytes,
+        )
         return result
 
     if isinstance(lower, int) and isinstance(upper, int):

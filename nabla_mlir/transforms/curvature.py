@@ -49,8 +49,7 @@ def fisher_product(model: Callable[..., Any], distribution: str) -> Product:
     """The product Jᵀ F J v, with the parameters of the distribution that the model returns."""
     if distribution not in DISTRIBUTIONS:
         raise TraceError(
-            f"a Fisher product requires a distribution among {', '.join(DISTRIBUTIONS)}, got {distribution!r}.",
-            where=user_frame(),
+            f"a Fisher product requires a distribution among {', '.join(DISTRIBUTIONS)}, got {distribution!r}.", where=user_frame()
         )
     information = DISTRIBUTIONS[distribution]
 
@@ -72,8 +71,7 @@ def empirical_fisher_product(losses: Callable[..., Any]) -> Product:
         if not isinstance(each, Tensor) or each.ndim != 1:
             got = f"shape {each.shape}" if isinstance(each, Tensor) else type(each).__name__
             raise ShapeError(
-                f"an empirical Fisher product requires a vector with the loss of each sample, got {got}.",
-                where=user_frame(),
+                f"an empirical Fisher product requires a vector with the loss of each sample, got {got}.", where=user_frame()
             )
         _, pull = pullback(lambda y: losses(y, *data), (x,), False)
         share = full(each.shape, 1.0 / each.size, each.dtype)

@@ -28,9 +28,14 @@ from nabla_mlir.transforms.vectorized import entrywise
 
 
 def value_and_grad(
-    fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, holomorphic: bool = False,
-    allow_int: bool = False, max_residual_bytes: int | None = None, vectorized: str = "union",
-) -> Callable[..., Any]:  # fmt: skip
+    fun: Callable[..., Any],
+    argnums: Argnums = 0,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+    allow_int: bool = False,
+    max_residual_bytes: int | None = None,
+    vectorized: str = "union",
+) -> Callable[..., Any]:
     """The function ``x -> (fun(x), df/dx)``, by reverse mode.
 
     Args:
@@ -68,9 +73,14 @@ def value_and_grad(
 
 
 def grad(
-    fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, holomorphic: bool = False,
-    allow_int: bool = False, max_residual_bytes: int | None = None, vectorized: str = "union",
-) -> Callable[..., Any]:  # fmt: skip
+    fun: Callable[..., Any],
+    argnums: Argnums = 0,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+    allow_int: bool = False,
+    max_residual_bytes: int | None = None,
+    vectorized: str = "union",
+) -> Callable[..., Any]:
     """The function ``x -> df/dx``; see `value_and_grad`. With `has_aux` it returns ``(gradient, aux)``.
 
     Example:
@@ -114,8 +124,9 @@ def _value_and_grad(
         out = f(*with_arguments(own(args), wrt, at), **own(kwargs))
         if has_aux:
             if not isinstance(out, tuple) or len(out) != 2:
-                raise TreeError("has_aux requires that the function returns (value, aux), "
-                                f"got {type(out).__name__}.", where=user_frame())  # fmt: skip
+                raise TreeError(
+                    f"has_aux requires that the function returns (value, aux), got {type(out).__name__}.", where=user_frame()
+                )
             out, aux = out
             aux_leaves, box["aux"] = pytree.flatten(aux)
         else:
@@ -145,21 +156,31 @@ def _scalar(out: Any, holomorphic: bool) -> Tensor:
     leaves, _ = pytree.flatten(out)
     if len(leaves) != 1 or not (pytree.is_array(out) or is_scalar(out)):
         raise ShapeError(
-            f"grad requires a function with one scalar result, got {type(out).__name__}.", where=user_frame(),
+            f"grad requires a function with one scalar result, got {type(out).__name__}.",
+            where=user_frame(),
             help="use jacrev for several results, or has_aux=True for additional ones.",
-        )  # fmt: skip
+        )
     tensor = as_tensor(out)
     if tensor.shape != ():
-        raise ShapeError(f"grad requires a scalar result, got shape {tensor.shape}.", where=user_frame(),
-                         help="reduce it (sum, mean), or use jacrev or vjp.")  # fmt: skip
+        raise ShapeError(
+            f"grad requires a scalar result, got shape {tensor.shape}.",
+            where=user_frame(),
+            help="reduce it (sum, mean), or use jacrev or vjp.",
+        )
     if not is_differentiable(tensor.dtype):
         raise DtypeError(f"grad requires a result of floating point, got {tensor.dtype}.", where=user_frame())
     if is_complex(tensor.dtype) and not holomorphic:
-        raise DtypeError(f"grad requires a real result, got {tensor.dtype}.", where=user_frame(),
-                         help="take the real part or the modulus, or pass holomorphic=True, or use vjp.")  # fmt: skip
+        raise DtypeError(
+            f"grad requires a real result, got {tensor.dtype}.",
+            where=user_frame(),
+            help="take the real part or the modulus, or pass holomorphic=True, or use vjp.",
+        )
     if holomorphic and not is_complex(tensor.dtype):
-        raise DtypeError(f"grad with holomorphic=True requires a complex result, got {tensor.dtype}.",
-                         where=user_frame(), help="leave holomorphic out: the result is real.")  # fmt: skip
+        raise DtypeError(
+            f"grad with holomorphic=True requires a complex result, got {tensor.dtype}.",
+            where=user_frame(),
+            help="leave holomorphic out: the result is real.",
+        )
     return tensor
 
 

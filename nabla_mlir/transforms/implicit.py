@@ -30,9 +30,13 @@ Linear = Callable[[Any], Any]
 
 
 def custom_linear_solve(
-    matvec: Linear, b: PyTree, solve: Callable[[Linear, Any], Any],
-    transpose_solve: Callable[[Linear, Any], Any] | None = None, symmetric: bool = False, has_aux: bool = False,
-) -> PyTree:  # fmt: skip
+    matvec: Linear,
+    b: PyTree,
+    solve: Callable[[Linear, Any], Any],
+    transpose_solve: Callable[[Linear, Any], Any] | None = None,
+    symmetric: bool = False,
+    has_aux: bool = False,
+) -> PyTree:
     """The solution x of ``matvec(x) = b``, found by `solve` and differentiated implicitly: dx = A^-1 (db - dA x).
 
     Args:
@@ -63,9 +67,7 @@ def custom_linear_solve(
         tensors = [as_tensor(leaf) for leaf in leaves]
         for t in tensors:
             if not is_differentiable(t.dtype):
-                raise DtypeError(
-                    f"custom_linear_solve requires b of floating point, got {t.dtype}.", where=user_frame()
-                )
+                raise DtypeError(f"custom_linear_solve requires b of floating point, got {t.dtype}.", where=user_frame())
         specs = [Spec(t.shape, t.dtype) for t in tensors]
         trace = current_trace()
         if trace is not None and trace.is_value:
@@ -83,14 +85,15 @@ def custom_linear_solve(
         def transposed(x: Any) -> Any:
             return solve(matvec, x) if transpose_solve is None else transpose_solve(vecmat, x)
 
-        blocks = [
-            region("matvec", matvec), region("solve", lambda x: solve(matvec, x)), region("transpose_solve", transposed)
-        ]  # fmt: skip
+        blocks = [region("matvec", matvec), region("solve", lambda x: solve(matvec, x)), region("transpose_solve", transposed)]
         transposable = Bool.encode(symmetric or transpose_solve is not None)
         op = stablehlo.emit(
-            "ad.linear_solve", [t.value for t in tensors], results=[t.value.type for t in tensors],
-            attributes={"transposable": transposable}, regions=len(blocks),
-        )  # fmt: skip
+            "ad.linear_solve",
+            [t.value for t in tensors],
+            results=[t.value.type for t in tensors],
+            attributes={"transposable": transposable},
+            regions=len(blocks),
+        )
         for target, block in zip(op.regions, blocks, strict=True):
             block.append_to(target)
         return pytree.unflatten(spec, results_of(op))
@@ -107,15 +110,19 @@ def _like(what: str, spec: pytree.TreeSpec, likes: list[Tensor], out: Any) -> li
             str(pytree.unflatten(s, [str(Spec(t.shape, t.dtype)) for t in ts])).replace("'", "")
             for s, ts in ((got, tensors), (spec, likes))
         ]
-        raise TreeError(f"custom_linear_solve requires of {what} a result like b, got {lines[0]} instead of "
-                        f"{lines[1]}.", where=user_frame())  # fmt: skip
+        raise TreeError(
+            f"custom_linear_solve requires of {what} a result like b, got {lines[0]} instead of {lines[1]}.", where=user_frame()
+        )
     return tensors
 
 
 def custom_root(
-    f: Callable[[Any], Any], initial_guess: PyTree, solve: Callable[[Callable[..., Any], Any], Any],
-    tangent_solve: Callable[[Linear, Any], Any], has_aux: bool = False,
-) -> PyTree:  # fmt: skip
+    f: Callable[[Any], Any],
+    initial_guess: PyTree,
+    solve: Callable[[Callable[..., Any], Any], Any],
+    tangent_solve: Callable[[Linear, Any], Any],
+    has_aux: bool = False,
+) -> PyTree:
     """The solution x of ``f(x) = 0``, found by `solve` and differentiated by the implicit function theorem.
 
     If f depends on parameters p from outside: dx = -(df/dx)^-1 (df/dp) dp, at the solution.

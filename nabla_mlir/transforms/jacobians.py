@@ -30,9 +30,13 @@ from nabla_mlir.transforms.vectorized_trees import axes_of_leaves
 
 
 def jacfwd(
-    fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, holomorphic: bool = False,
-    vectorized: str = "union", batch_size: int | None = None,
-) -> Callable[..., Any]:  # fmt: skip
+    fun: Callable[..., Any],
+    argnums: Argnums = 0,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+    vectorized: str = "union",
+    batch_size: int | None = None,
+) -> Callable[..., Any]:
     """The Jacobian of `fun` by forward mode: one vmap of jvp over the unit vectors of each argument leaf.
 
     Args:
@@ -81,9 +85,14 @@ def jacfwd(
 
 
 def jacrev(
-    fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, holomorphic: bool = False, allow_int: bool = False,
-    vectorized: str = "union", batch_size: int | None = None,
-) -> Callable[..., Any]:  # fmt: skip
+    fun: Callable[..., Any],
+    argnums: Argnums = 0,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+    allow_int: bool = False,
+    vectorized: str = "union",
+    batch_size: int | None = None,
+) -> Callable[..., Any]:
     """The Jacobian of `fun` by reverse mode: one vmap of the pullback over the unit vectors of each result leaf.
 
     The arguments and the layout of the result are those of `jacfwd`. Without `holomorphic`, results must be real; arguments
@@ -171,14 +180,23 @@ def _check_result(what: str, y: Tensor, path: str, holomorphic: bool, real: bool
     fits = is_complex(y.dtype) if holomorphic else is_float(y.dtype) or (is_complex(y.dtype) and not real)
     if not fits:
         kind = "complex" if holomorphic else "real" if real else "floating-point"
-        raise DtypeError(f"{what} requires {kind} results, got {y.dtype} at result{path}.", where=user_frame(),
-                         help="holomorphic=True is for functions from complex numbers to complex numbers.")  # fmt: skip
+        raise DtypeError(
+            f"{what} requires {kind} results, got {y.dtype} at result{path}.",
+            where=user_frame(),
+            help="holomorphic=True is for functions from complex numbers to complex numbers.",
+        )
 
 
 def _jacobian(
-    what: str, jacobian: Callable[[_Call], Any], f: Callable[..., Any], argnums: Argnums, has_aux: bool,
-    holomorphic: bool, vectorized: str, allow_int: bool = False,
-) -> Callable[..., Any]:  # fmt: skip
+    what: str,
+    jacobian: Callable[[_Call], Any],
+    f: Callable[..., Any],
+    argnums: Argnums,
+    has_aux: bool,
+    holomorphic: bool,
+    vectorized: str,
+    allow_int: bool = False,
+) -> Callable[..., Any]:
     """The function that computes the Jacobian, and returns aux if there is any."""
     check_function(what, f)
     positions(what, argnums, None)
@@ -192,11 +210,11 @@ def _jacobian(
         result, out = jacobian(call)
         if call.sums:
             raise TraceError(
-                f"{what} of a function that removes vectorised axes requires a result without such axes, got "
-                "some.", where=user_frame(),
+                f"{what} of a function that removes vectorised axes requires a result without such axes, got some.",
+                where=user_frame(),
                 help="call nm.devectorize on the result for all pairs of entries, or pass vectorized='parameter' for "
                 "the sums over the entries of the result.",
-            )  # fmt: skip
+            )
         return (result, out[1]) if has_aux else result
 
     call = shown(what, entrywise(what, run, vectorized, together))
@@ -208,9 +226,14 @@ _MODES: dict[str, Callable[..., Any]] = {"fwd": jacfwd, "rev": jacrev}
 
 
 def hessian(
-    fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, holomorphic: bool = False, mode: str = "fwd_rev",
-    vectorized: str = "union", batch_size: int | None = None,
-) -> Callable[..., Any]:  # fmt: skip
+    fun: Callable[..., Any],
+    argnums: Argnums = 0,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+    mode: str = "fwd_rev",
+    vectorized: str = "union",
+    batch_size: int | None = None,
+) -> Callable[..., Any]:
     """The Hessian of a scalar function: the Jacobian of the Jacobian.
 
     Args:
@@ -229,19 +252,17 @@ def hessian(
     check_function("hessian", fun)
     outer, _, inner = mode.partition("_")
     if outer not in _MODES or inner not in _MODES:
-        raise TraceError(
-            f"hessian requires mode fwd_rev, rev_rev, rev_fwd or fwd_fwd, got {mode!r}.", where=user_frame()
-        )
+        raise TraceError(f"hessian requires mode fwd_rev, rev_rev, rev_fwd or fwd_fwd, got {mode!r}.", where=user_frame())
     options: dict[str, Any] = {
-        "has_aux": has_aux, "holomorphic": holomorphic, "vectorized": vectorized,
+        "has_aux": has_aux,
+        "holomorphic": holomorphic,
+        "vectorized": vectorized,
         "batch_size": checked_batch_size("hessian", batch_size),
-    }  # fmt: skip
+    }
     return shown("hessian", _MODES[outer](_MODES[inner](fun, argnums, **options), argnums, **options))
 
 
-def hvp(
-    f: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, vectorized: str = "union"
-) -> Callable[..., Any]:
+def hvp(f: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, vectorized: str = "union") -> Callable[..., Any]:
     """The Hessian-vector product ``(x, v) -> (d²f/dx²) v``: forward mode over the gradient.
 
     Args:
@@ -282,8 +303,9 @@ def hvp(
         if x is _MISSING or v is _MISSING:
             raise TraceError(
                 f"the function of hvp requires a point x and a vector v, got {int(x is not _MISSING)} argument(s).",
-                where=user_frame(), help="call it with (x, v, *rest): nm.hvp(f)(x, v) is the Hessian at x times v.",
-            )  # fmt: skip
+                where=user_frame(),
+                help="call it with (x, v, *rest): nm.hvp(f)(x, v) is the Hessian at x times v.",
+            )
         return call(x, v, *rest, **kwargs)
 
     hvp_f.__name__, hvp_f.__doc__ = getattr(f, "__name__", "hvp"), getattr(f, "__doc__", None)
@@ -302,11 +324,15 @@ def _check_direction(x: Any, v: Any) -> None:
         if isinstance(along, (list, tuple, dict)):
             raise TreeError(
                 f"hvp requires a vector v with the structure of x, got a {type(along).__name__} in v{path} for an array.",
-                where=user_frame(), help="pass an array, such as np.array(v).",
-            )  # fmt: skip
+                where=user_frame(),
+                help="pass an array, such as np.array(v).",
+            )
         if along is not None and np.shape(at) != np.shape(along):
-            raise ShapeError(f"hvp requires a vector v with the shape of x, got v{path} of shape {np.shape(along)} "
-                             f"for x{path} of shape {np.shape(at)}.", where=user_frame())  # fmt: skip
+            raise ShapeError(
+                f"hvp requires a vector v with the shape of x, got v{path} of shape {np.shape(along)} "
+                f"for x{path} of shape {np.shape(at)}.",
+                where=user_frame(),
+            )
 
 
 def _merged(wrt: Sequence[int], xs: Sequence[Any], rest: Sequence[Any]) -> list[Any]:
@@ -325,8 +351,9 @@ def _hvp_signature(f: Callable[..., Any], argnums: Argnums) -> inspect.Signature
     kind, empty = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.empty
     rest = [
         p.replace(default=empty, kind=kind if n in names else p.kind)
-        for n, p in inspect.signature(f).parameters.items() if n not in wrt
-    ]  # fmt: skip
+        for n, p in inspect.signature(f).parameters.items()
+        if n not in wrt
+    ]
     others = {p.name for p in rest}
     x = next(iter(wrt)) if is_one(argnums) else "x" if "x" not in others else "point"
     v = "v" if "v" not in {*others, x} else "vector"

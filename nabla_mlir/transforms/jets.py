@@ -90,8 +90,11 @@ def _like(term: Any, primal: Tensor, argument: int, spec: Any) -> Tensor | None:
         return None
     tensor = adopted(term, primal.dtype)
     if tensor.shape != primal.shape or tensor.dtype != primal.dtype:
-        raise TreeError(f"jet requires derivatives like their argument, got {tensor.dtype}{list(tensor.shape)} for "
-                        f"{primal.dtype}{list(primal.shape)} of argument {argument}.", where=user_frame())  # fmt: skip
+        raise TreeError(
+            f"jet requires derivatives like their argument, got {tensor.dtype}{list(tensor.shape)} for "
+            f"{primal.dtype}{list(primal.shape)} of argument {argument}.",
+            where=user_frame(),
+        )
     return tensor
 
 

@@ -52,8 +52,11 @@ def jvp(
 
     check_function("jvp", fun)
     if not isinstance(primals, (tuple, list)) or not isinstance(tangents, (tuple, list)):
-        raise TreeError("jvp requires primals and tangents as tuples of arguments, got "
-                        f"{type(primals).__name__} and {type(tangents).__name__}.", where=user_frame())  # fmt: skip
+        raise TreeError(
+            "jvp requires primals and tangents as tuples of arguments, got "
+            f"{type(primals).__name__} and {type(tangents).__name__}.",
+            where=user_frame(),
+        )
     return staged(per_entry(run, run))(tuple(primals), tuple(tangents))
 
 
@@ -191,8 +194,9 @@ class _Body:
             aux: list[Any] = []
             if has_aux:
                 if not isinstance(out, tuple) or len(out) != 2:
-                    raise TreeError("has_aux requires that the function returns (out, aux), "
-                                    f"got {type(out).__name__}.", where=user_frame())  # fmt: skip
+                    raise TreeError(
+                        f"has_aux requires that the function returns (out, aux), got {type(out).__name__}.", where=user_frame()
+                    )
                 out, aux_tree = out
                 aux, aux_spec = pytree.flatten(aux_tree)
             leaves, self.out_spec = pytree.flatten(out)
@@ -249,8 +253,7 @@ class _Body:
         """The result, and its tangents, for tangents of the arguments."""
         self.check_open()
         leaves = pytree.flatten_like(self.in_spec, tuple(tangents), "tangents", "the primals")
-        seeds = {i: seed_of("tangent", leaves[i], self.tensors[i], p)
-                 for i, p in enumerate(pytree.paths(self.in_spec))}  # fmt: skip
+        seeds = {i: seed_of("tangent", leaves[i], self.tensors[i], p) for i, p in enumerate(pytree.paths(self.in_spec))}
         wrt = [k for k, i in enumerate(self.active) if seeds[i] is not None]
         block = self.clone()
         values = [seeds[self.active[k]].value for k in wrt]  # type: ignore[union-attr]

@@ -194,9 +194,7 @@ def broadcast_to_physical(x: Any, shape: Shape) -> Any:
 def _check_broadcast(what: str, shape: Shape, target: Shape) -> None:
     offset = len(target) - len(shape)
     if offset < 0 or any(n not in (1, m) for n, m in zip(shape, target[offset:], strict=True)):
-        raise ShapeError(
-            f"{what} requires a shape that {tuple(shape)} broadcasts to, got {tuple(target)}.", where=user_frame()
-        )
+        raise ShapeError(f"{what} requires a shape that {tuple(shape)} broadcasts to, got {tuple(target)}.", where=user_frame())
 
 
 def unsqueeze_physical(x: Any, axis: int) -> Any:

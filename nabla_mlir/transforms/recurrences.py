@@ -109,5 +109,10 @@ def _recurred(a: Tensor, b: Tensor, axis: int, step: int) -> Tensor:
 def shifted(x: Tensor, axis: int, step: int, value: Any = 0) -> Tensor:
     """The array with x[i-step] at index i along an axis, and `value` where x has no such element."""
     low, high = ([n if d == axis else 0 for d in range(x.ndim)] for n in (step, -step))
-    return pad(x, full((), value, x.dtype) if not isinstance(value, Tensor) else value,
-               edge_padding_low=low, edge_padding_high=high, interior_padding=[0] * x.ndim)  # fmt: skip
+    return pad(
+        x,
+        full((), value, x.dtype) if not isinstance(value, Tensor) else value,
+        edge_padding_low=low,
+        edge_padding_high=high,
+        interior_padding=[0] * x.ndim,
+    )

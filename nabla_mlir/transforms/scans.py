@@ -26,9 +26,14 @@ from nabla_mlir.transforms.vectorized_trees import axes_of_spec, leaves_of
 
 
 def scan(
-    f: Callable[[Any, Any], tuple[Any, Any]], init: PyTree, xs: PyTree = None, length: int | None = None,
-    reverse: bool = False, unroll: int = 1, max_residual_bytes: int | None = None,
-) -> tuple[PyTree, PyTree]:  # fmt: skip
+    f: Callable[[Any, Any], tuple[Any, Any]],
+    init: PyTree,
+    xs: PyTree = None,
+    length: int | None = None,
+    reverse: bool = False,
+    unroll: int = 1,
+    max_residual_bytes: int | None = None,
+) -> tuple[PyTree, PyTree]:
     """The last carry and the stacked results of a loop over the leading axis of `xs`.
 
     It computes ``carry, ys[i] = f(carry, xs[i])`` for i = 0 ... length - 1, from the end if `reverse`.
@@ -52,6 +57,7 @@ def scan(
       [1.0, 3.0, 6.0]
     """
     check_function("scan", f)
+
     def run(init: Any, xs: Any) -> Any:
         x_leaves, x_spec = pytree.flatten(xs)
         rows = [as_tensor(x) for x in x_leaves]
@@ -85,8 +91,7 @@ def scan(
         whole = steps - steps % unroll
         limit = full((), whole, INDEX)
         _, carry, tapes = while_loop(
-            lambda c: lg.compare(c[0], limit, comparison_direction="LT"), body, (zero, carry, tapes),
-            max_residual_bytes,
+            lambda c: lg.compare(c[0], limit, comparison_direction="LT"), body, (zero, carry, tapes), max_residual_bytes
         )
         for k in range(whole, steps):
             carry, tapes = step(full((), k, INDEX), carry, tapes)
@@ -128,9 +133,7 @@ def _length(rows: Sequence[Tensor], names: Sequence[str], length: int | None) ->
     return next(iter(sizes.values()))  # type: ignore[return-value]
 
 
-def _scan_types(
-    f: Any, c_spec: Any, leaves: Sequence[Any], carry: list[Tensor], x_spec: Any, rows: list[Tensor]
-) -> Any:
+def _scan_types(f: Any, c_spec: Any, leaves: Sequence[Any], carry: list[Tensor], x_spec: Any, rows: list[Tensor]) -> Any:
     """Traces the step once, separately, to find the types of carry and results. Weak scalars of the carry adapt."""
     box: dict[str, Any] = {}
 
@@ -138,9 +141,7 @@ def _scan_types(
         state, entry = values[: len(carry)], values[len(carry) :]
         out = f(pytree.unflatten(c_spec, state), pytree.unflatten(x_spec, entry))
         if not isinstance(out, tuple) or len(out) != 2:
-            raise TreeError(
-                f"scan requires a step that returns (carry, y), got {type(out).__name__}.", where=user_frame()
-            )
+            raise TreeError(f"scan requires a step that returns (carry, y), got {type(out).__name__}.", where=user_frame())
         c, box["c_spec"] = pytree.flatten(out[0])
         y, box["y_spec"] = pytree.flatten(out[1])
         box["count"] = len(c)
@@ -157,9 +158,12 @@ def _scan_types(
         or c_spec != box["c_spec"]
         or [(a.shape, a.dtype) for a in carry] != [(o.shape, o.dtype) for o in new]
     ):
-        raise TreeError(f"the carry of scan requires the same structure, shapes and dtypes, got "
-                        f"{describe(box['c_spec'], new)} instead of {describe(c_spec, carry)}.",
-                        where=user_frame(), help=advice_for(carry, new))  # fmt: skip
+        raise TreeError(
+            f"the carry of scan requires the same structure, shapes and dtypes, got "
+            f"{describe(box['c_spec'], new)} instead of {describe(c_spec, carry)}.",
+            where=user_frame(),
+            help=advice_for(carry, new),
+        )
     return carry, [Spec(y.shape, y.dtype) for y in outs[box["count"] :]], box["y_spec"]
 
 

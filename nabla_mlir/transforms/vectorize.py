@@ -26,11 +26,7 @@ from nabla_mlir.transforms.vectorized_trees import axes_of_spec
 
 
 def vmap(
-    fun: Callable[..., Any],
-    in_axes: PyTree = 0,
-    out_axes: PyTree = 0,
-    axis_name: str | None = None,
-    axis_size: int | None = None,
+    fun: Callable[..., Any], in_axes: PyTree = 0, out_axes: PyTree = 0, axis_name: str | None = None, axis_size: int | None = None
 ) -> Callable[..., Any]:
     """The function that applies `fun` to each entry along an axis of its arguments.
 
@@ -68,14 +64,20 @@ def vmap(
 
 
 def _vmap(
-    f: Callable[..., Any], in_axes: Any, out_axes: Any, axis_size: int | None, axis_name: str | None,
-    args: tuple[Any, ...], kwargs: dict[str, Any],
-) -> Any:  # fmt: skip
+    f: Callable[..., Any],
+    in_axes: Any,
+    out_axes: Any,
+    axis_size: int | None,
+    axis_name: str | None,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> Any:
     if isinstance(in_axes, list):
         in_axes = tuple(in_axes)
     if isinstance(in_axes, tuple) and len(in_axes) != len(args):
-        raise TreeError(f"vmap requires one entry of in_axes per positional argument, got {len(in_axes)} for "
-                        f"{len(args)}.", where=user_frame())  # fmt: skip
+        raise TreeError(
+            f"vmap requires one entry of in_axes per positional argument, got {len(in_axes)} for {len(args)}.", where=user_frame()
+        )
     leaves, spec = pytree.flatten((args, kwargs))
     per_args = pytree.broadcast_prefix(in_axes, pytree.flatten(args)[1], "in_axes")
     axes = [*per_args, *[0] * (len(leaves) - len(per_args))]
@@ -144,8 +146,9 @@ def _position(axis: Any, x: Tensor, name: str) -> int | None:
     if not isinstance(axis, int) or isinstance(axis, bool):
         raise TreeError(f"in_axes requires ints and None, got {axis!r} for {name}.", where=user_frame())
     if not -x.ndim <= axis < x.ndim:
-        raise ShapeError(f"vmap requires an axis of its argument, got axis {axis} for {name} of shape {x.shape}.",
-                         where=user_frame())  # fmt: skip
+        raise ShapeError(
+            f"vmap requires an axis of its argument, got axis {axis} for {name} of shape {x.shape}.", where=user_frame()
+        )
     return axis % x.ndim
 
 
@@ -157,8 +160,11 @@ def _common_size(positions: list[int | None], tensors: list[Tensor], names: list
         raise ShapeError("vmap requires a mapped argument or axis_size, got neither.", where=user_frame())
     if len(set(sizes.values())) > 1:
         text = ", ".join(f"{name}: {n}" for name, n in sizes.items())
-        raise ShapeError(f"vmap requires mapped axes of one size, got {text}.", where=user_frame(),
-                         help="give None in in_axes for arguments that all entries share.")  # fmt: skip
+        raise ShapeError(
+            f"vmap requires mapped axes of one size, got {text}.",
+            where=user_frame(),
+            help="give None in in_axes for arguments that all entries share.",
+        )
     return next(iter(sizes.values()))
 
 

@@ -23,16 +23,7 @@ from nabla_mlir.staging.eager import staged
 from nabla_mlir.staging.tracing import is_tracing, trace_region
 from nabla_mlir.table.promotion import as_tensor
 from nabla_mlir.table.tensor import NamedAxes, Tensor, wrap
-from nabla_mlir.table.vectorized import (
-    TakesApartError,
-    map_over,
-    name_inside,
-    per_entry_scope,
-    union,
-    unwrapped,
-    whole,
-    with_axes,
-)
+from nabla_mlir.table.vectorized import TakesApartError, map_over, name_inside, per_entry_scope, union, unwrapped, whole, with_axes
 from nabla_mlir.transforms.vectorized_trees import axes_of, entered, leaves_of
 
 Names = str | Sequence[str] | Mapping[str, int]
@@ -81,15 +72,15 @@ def _named(x: Any, sizes: Mapping[str, int | None]) -> Any:
     axes = axes_of(x)
     if len(sizes) > len(x.shape):
         raise ShapeError(
-            f"vectorize requires an axis for each name, got {len(sizes)} names for shape {tuple(x.shape)}.",
-            where=user_frame(),
-        )  # fmt: skip
+            f"vectorize requires an axis for each name, got {len(sizes)} names for shape {tuple(x.shape)}.", where=user_frame()
+        )
     for (name, size), actual in zip(sizes.items(), x.shape, strict=False):
         if size is not None and size != actual:
             raise ShapeError(f"vectorize requires axis '{name}' of size {size}, got {actual}.", where=user_frame())
         if name in dict(axes):
-            raise ShapeError(f"vectorize requires an unused name, got '{name}' for an array that has axes "
-                             f"{dict(axes)}.", where=user_frame())  # fmt: skip
+            raise ShapeError(
+                f"vectorize requires an unused name, got '{name}' for an array that has axes {dict(axes)}.", where=user_frame()
+            )
     return _relabelled(x, (*axes, *zip(sizes, x.shape, strict=False)))
 
 
@@ -257,9 +248,10 @@ def per_entry(run: Callable[..., Any], together: Callable[..., Any] | None = Non
                 return together(*args, **kwargs)
         raise TraceError(
             "devectorize, revectorize and reshape_vectors require a tensor whose axes are not mapped over, got one "
-            "inside a transform or a control flow function that acts on each entry.", where=user_frame(),
+            "inside a transform or a control flow function that acts on each entry.",
+            where=user_frame(),
             help="call them outside of that function.",
-        )  # fmt: skip
+        )
 
     call.__qualname__ = getattr(run, "__qualname__", call.__qualname__)  # by which messages name the transform
     return call

@@ -303,9 +303,13 @@ def _as_in_tangent(op: ir.Operation, record: OpDef | None, xs: list[Operand], pa
 
 
 def dependence_of(
-    function: ir.Operation, arguments: Sequence[int], module: ir.Operation | None = None,
-    numbers: Mapping[ir.Value, np.ndarray] | None = None, is_derivative: bool = True, has_lines: bool = True,
-) -> Dependence:  # fmt: skip
+    function: ir.Operation,
+    arguments: Sequence[int],
+    module: ir.Operation | None = None,
+    numbers: Mapping[ir.Value, np.ndarray] | None = None,
+    is_derivative: bool = True,
+    has_lines: bool = True,
+) -> Dependence:
     """The patterns of the values of a function with respect to the elements of some arguments, in their order.
 
     Args:

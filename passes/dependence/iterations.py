@@ -67,9 +67,14 @@ class Iteration:
     """
 
     def __init__(
-        self, outer: Values, op: ir.Operation, state: Sequence[Relation], numbers: Sequence[np.ndarray | None], count: int,
+        self,
+        outer: Values,
+        op: ir.Operation,
+        state: Sequence[Relation],
+        numbers: Sequence[np.ndarray | None],
+        count: int,
         active: set[int],
-    ):  # fmt: skip
+    ):
         self.outer, self.state, self.count, self._now = outer, state, count, numbers
         self.arguments, self._body, self.ends = body_of(op.regions[1])
         self._captures = [v for v in captures_of(op) if v in outer.relations]
@@ -249,9 +254,7 @@ def _numbers_over_iterations(op: ir.Operation, position: int, number: np.ndarray
 class _Numbers:
     """The numbers of values of the body in each iteration, if counters and constants decide them."""
 
-    def __init__(
-        self, outer: Values, body: Mapping[ir.Operation, int], numbers: Mapping[ir.Value, np.ndarray | None], count: int
-    ):
+    def __init__(self, outer: Values, body: Mapping[ir.Operation, int], numbers: Mapping[ir.Value, np.ndarray | None], count: int):
         self._outer, self._body, self._count = outer, body, count
         self._numbers = dict(numbers)
 

@@ -85,16 +85,20 @@ class LegalizeForIreePipeline(NamedPipeline):
         Step(OneDevicePass, "Collective operations disappear or become constants, which leaves less to rewrite."),
         Step(ForgetEmptyPass, "Values without elements need no other rewrite."),
         Step(CountLoopsPass, "It creates conversions of counters, which later passes rewrite. Later loops count upwards already."),
-        Step(LegalizeLinalgPass,
-             "Decompositions consist of operations that later passes rewrite: roots, products, gathers, sorts."),
-        Step(ProductsAsKernelsPass,
-             "Decompositions contain products, and later passes would change their types and pad convolutions.", needs="triton"),
-        Step(GpuScattersAsKernelsPass,
-             "It recognises sums of rows, which later passes rewrite into selections.", needs="triton"),
+        Step(
+            LegalizeLinalgPass, "Decompositions consist of operations that later passes rewrite: roots, products, gathers, sorts."
+        ),
+        Step(
+            ProductsAsKernelsPass,
+            "Decompositions contain products, and later passes would change their types and pad convolutions.",
+            needs="triton",
+        ),
+        Step(GpuScattersAsKernelsPass, "It recognises sums of rows, which later passes rewrite into selections.", needs="triton"),
         Step(UnrollLoopsPass, "Loops count upwards, and steps share the kernels of their products.", unless="cheap_iterations"),
         Step(FlattenIndicesPass, "Kernels accept a single index, and need it before it is clamped.", needs="vector_bytes"),
-        Step(ScattersAsKernelsPass,
-             "It recognises sums of rows, which later passes rewrite into selections.", needs="vector_bytes"),
+        Step(
+            ScattersAsKernelsPass, "It recognises sums of rows, which later passes rewrite into selections.", needs="vector_bytes"
+        ),
         Step(RunningAsKernelsPass, "It recognises running sums by their shifts, which later passes rewrite.", needs="vector_bytes"),
         Step(LegalizeFftPass, "Fourier transforms become products, and sines and cosines if they are long."),
         Step(LegalizeMathPass, "Formulas consist of conversions, selections and loops; no later pass creates a function."),
@@ -104,8 +108,10 @@ class LegalizeForIreePipeline(NamedPipeline):
         Step(LegalizeConvolutionsPass, "Convolutions become complex pads and conversions."),
         Step(ProductsInPartsPass, "Decompositions contain products; the parts are legal products.", unless="long_sums"),
         Step(LegalizeProductsPass, "Products become conversions, and operations on the two parts of complex numbers."),
-        Step(LegalizeComplexPass,
-             "The parts of complex numbers are real constants, selections and pads, which IREE computes rightly."),
+        Step(
+            LegalizeComplexPass,
+            "The parts of complex numbers are real constants, selections and pads, which IREE computes rightly.",
+        ),
         Step(LegalizeTypesPass, "Almost every earlier pass creates conversions; their rewritten forms contain none."),
         Step(ForgetFinalPass, "No later pattern could rewrite its own output again."),
         Step(FoldNumbersPass, "No later pass creates a formula, and the numbers in formulas have their final types."),
@@ -116,7 +122,7 @@ class LegalizeForIreePipeline(NamedPipeline):
         Step(ForgetUniqueIndicesPass, "No later pass creates a scatter.", unless="unique_indices"),
         Step(HoldLoopResultsPass, "No later pass creates a loop.", unless="loop_results"),
         Step(ReadCarriesPass, "No later pass creates a loop, or removes a carry from one."),
-    )  # fmt: skip
+    )
 
     def __post_init__(self) -> None:
         require_target(self, self.target)
@@ -140,11 +146,13 @@ class SchedulePipeline(NamedPipeline):
         Step(GatherPatchesPass, "A remaining convolution of one axis or one channel is one product. It gets its tiles at the end."),
         Step(OrderAxesPass, "Transposes can move only while values are elementwise operations and products."),
         Step(PushUpSlicesPass, "The order of axes is final, so a value that only slices read need not be written whole."),
-        Step(StacksAsChoicesPass,
-             "The pass before moves slices through stacks. Kernels for loops accept selections, but no stacks."),
+        Step(
+            StacksAsChoicesPass, "The pass before moves slices through stacks. Kernels for loops accept selections, but no stacks."
+        ),
         Step(FoldReshapesPass, "Earlier passes leave pairs of reshapes, which would end a kernel."),
-        Step(LoopsAsKernelsPass,
-             "It reads loops in their original form; a kernel contains no products with tiles, and no barriers."),
+        Step(
+            LoopsAsKernelsPass, "It reads loops in their original form; a kernel contains no products with tiles, and no barriers."
+        ),
         Step(SeparateBlocksPass, "Products of one matrix with several get an order of axes that kernels and tiles accept."),
         Step(RecomputePass, "It is known which values are in memory; products with tiles would hide elementwise operations."),
         Step(LimitMemoryPass, "It is known which values are in memory; values that are recomputed where they are read need none."),
@@ -152,7 +160,7 @@ class SchedulePipeline(NamedPipeline):
         Step(ScheduleSumsPass, "Sums that are no kernels become products, which may get tiles later."),
         Step(GatherRowsPass, "No other rewrite knows IREE's gather. The sums and products that become kernels are known."),
         Step(ScheduleProductsPass, "No other rewrite knows a product with tiles, so tiles come last."),
-    )  # fmt: skip
+    )
 
 
 @register_pipeline
@@ -169,8 +177,9 @@ class OwnBuffersPipeline(NamedPipeline):
         Step(LimitBuffersPass, "Fusions are final, and later passes must see the barriers of this one."),
         Step(WaitForLoopsPass, "It is known which loops are kernels and which run on the host; updates must see the barriers."),
         Step(UpdateInPlacePass, "It counts the uses of updated values, so all other rewrites must be done."),
-        Step(SeparateUpdatesPass,
-             "It looks for updates computed from their own target; a copy of the pass before is another target."),
+        Step(
+            SeparateUpdatesPass, "It looks for updates computed from their own target; a copy of the pass before is another target."
+        ),
         Step(KeepArgumentsPass, "Each update has its own buffer, so the pass sees which arguments an update may reach."),
         Step(KeepSortedPass, "It only adds uses of results of sorts."),
         Step(PlaceResultsPass, "The returned values are final, so their memory can be chosen.", unless="memory_of_results"),
@@ -188,15 +197,20 @@ class IreePipeline(NamedPipeline):
     triton: int = 0  # compute capability of the GPU for which Triton compiles kernels; 0: no such kernels
     steps: ClassVar[tuple[Step, ...]] = (
         Step("cse", "Equal operations are rewritten once."),
-        Step(LegalizeForIreePipeline,
-             "Code must be right before it is made fast; the formulas that it adds are scheduled like the rest."),
+        Step(
+            LegalizeForIreePipeline,
+            "Code must be right before it is made fast; the formulas that it adds are scheduled like the rest.",
+        ),
         Step(SchedulePipeline, "It needs all forms that legalisation leaves.", needs="vector_bytes"),
         Step(SumsInPartsPass, "Sums that became kernels or products need no parts.", unless="long_sums"),
         Step(SumUpdatesPass, "It creates sums, which the next pass splits.", unless="parallel_sums"),
         Step(GpuSumsAsKernelsPass, "All sums exist, those of updates too.", needs="triton"),
-        Step(SplitSumsPass,
-             "It splits sums for the threads of a GPU, as nabla-sums-in-parts does for one core of a CPU.", unless="parallel_sums"),
+        Step(
+            SplitSumsPass,
+            "It splits sums for the threads of a GPU, as nabla-sums-in-parts does for one core of a CPU.",
+            unless="parallel_sums",
+        ),
         Step(FuseChainsPass, "Chains have their final length, with the formulas of functions."),
         Step(ReuseTapesPass, "No later pass adds a read of a tape.", needs="vector_bytes"),
         Step(OwnBuffersPipeline, "It counts the uses of values, so it comes last."),
-    )  # fmt: skip
+    )

@@ -30,7 +30,7 @@ def numbers_of(op: ir.Operation, index: int) -> tuple[int, ...]:
         raise ImportIRError(
             f"importing requires shapes that are constants, got a computed operand {index} of {op.name}.",
             where=source_of(op.location),
-        )  # fmt: skip
+        )
     return tuple(int(n) for n in number.ravel())
 
 
@@ -39,8 +39,9 @@ def _static(make: Callable[..., Tensor]) -> Callable[[ir.Operation], list[ir.Val
         try:
             return [make(op, wrap(op.operands[0])).value]
         except DtypeError as error:
-            raise ImportIRError(f"importing requires static shapes, got {op.operands[0].type} at {op.name}.",
-                                where=source_of(op.location)) from error  # fmt: skip
+            raise ImportIRError(
+                f"importing requires static shapes, got {op.operands[0].type} at {op.name}.", where=source_of(op.location)
+            ) from error
 
     return rewrite
 
@@ -75,10 +76,12 @@ def _dynamic_pad(op: ir.Operation, x: Tensor) -> Tensor:
 
 def _dynamic_gather(op: ir.Operation, x: Tensor) -> Tensor:
     return REGISTRY["stablehlo.gather"](
-        x, wrap(op.operands[1]), dimension_numbers=GatherDims.decode(op.attributes["dimension_numbers"]),
-        slice_sizes=numbers_of(op, 2), indices_are_sorted="indices_are_sorted" in op.attributes
-        and bool(op.attributes["indices_are_sorted"].value),
-    )  # fmt: skip
+        x,
+        wrap(op.operands[1]),
+        dimension_numbers=GatherDims.decode(op.attributes["dimension_numbers"]),
+        slice_sizes=numbers_of(op, 2),
+        indices_are_sorted="indices_are_sorted" in op.attributes and bool(op.attributes["indices_are_sorted"].value),
+    )
 
 
 def _dynamic_conv(op: ir.Operation, x: Tensor) -> Tensor:
@@ -102,8 +105,9 @@ def _dimension_size(op: ir.Operation, x: Tensor) -> Tensor:
 def _set_size(op: ir.Operation, x: Tensor) -> Tensor:
     size, dimension = numbers_of(op, 1)[0], op.attributes["dimension"].value
     if size != x.shape[dimension]:
-        raise ImportIRError(f"importing requires static shapes, got {op.name} of axis {dimension} to {size}.",
-                            where=source_of(op.location))  # fmt: skip
+        raise ImportIRError(
+            f"importing requires static shapes, got {op.name} of axis {dimension} to {size}.", where=source_of(op.location)
+        )
     return x
 
 
@@ -112,7 +116,10 @@ COMPUTED_SHAPES: dict[str, Callable[[ir.Operation], list[ir.Value] | None]] = {
     "stablehlo.dynamic_iota": _dynamic_iota,
     "stablehlo.dynamic_broadcast_in_dim": _static(_dynamic_broadcast),
     "stablehlo.dynamic_reshape": _static(lambda op, x: reshape(x, shape=_shape(op, 1))),
-    "stablehlo.dynamic_pad": _static(_dynamic_pad), "stablehlo.dynamic_gather": _static(_dynamic_gather),
-    "stablehlo.dynamic_conv": _static(_dynamic_conv), "stablehlo.real_dynamic_slice": _static(_dynamic_slice),
-    "stablehlo.get_dimension_size": _static(_dimension_size), "stablehlo.set_dimension_size": _static(_set_size),
-}  # fmt: skip
+    "stablehlo.dynamic_pad": _static(_dynamic_pad),
+    "stablehlo.dynamic_gather": _static(_dynamic_gather),
+    "stablehlo.dynamic_conv": _static(_dynamic_conv),
+    "stablehlo.real_dynamic_slice": _static(_dynamic_slice),
+    "stablehlo.get_dimension_size": _static(_dimension_size),
+    "stablehlo.set_dimension_size": _static(_set_size),
+}

@@ -90,13 +90,19 @@ _FOLDS: dict[str, Callable[..., np.ndarray]] = {
     "stablehlo.reshape": lambda op, x: x.reshape(tuple(op.results[0].type.shape)),
     "stablehlo.concatenate": lambda op, *xs: np.concatenate(xs, op.attributes["dimension"].value),
     "stablehlo.broadcast_in_dim": lambda op, x: _repeated(op, x, I64Array.decode(op.attributes["broadcast_dimensions"])),
-    "stablehlo.slice": lambda op, x: x[tuple(
-        slice(*bounds) for bounds in zip(*(I64Array.decode(op.attributes[k]) for k in (
-            "start_indices", "limit_indices", "strides")), strict=True))],
+    "stablehlo.slice": lambda op, x: x[
+        tuple(
+            slice(*bounds)
+            for bounds in zip(
+                *(I64Array.decode(op.attributes[k]) for k in ("start_indices", "limit_indices", "strides")), strict=True
+            )
+        )
+    ],
     "stablehlo.dynamic_slice": _dynamic_slice,
     "stablehlo.divide": _quotient,
     "stablehlo.select": lambda op, *xs: _cast(op, np.where(*xs)),
     "stablehlo.compare": _compare,
     "stablehlo.clamp": lambda op, low, x, high: np.asarray(np.minimum(np.maximum(x, low), high)),
-    "stablehlo.shift_right_arithmetic": _shift_right("i"), "stablehlo.shift_right_logical": _shift_right("u"),
-}  # fmt: skip
+    "stablehlo.shift_right_arithmetic": _shift_right("i"),
+    "stablehlo.shift_right_logical": _shift_right("u"),
+}

@@ -36,33 +36,61 @@ _CHANNEL = "it speaks to the outside while it runs"
 # Operations that will have no record, with the reason for the user.
 REFUSED: dict[str, str] = {
     **dict.fromkeys(
-        ["stablehlo.all_gather", "stablehlo.all_reduce", "stablehlo.all_to_all", "stablehlo.collective_broadcast",
-         "stablehlo.collective_permute", "stablehlo.collective_reduce", "stablehlo.partition_id",
-         "stablehlo.reduce_scatter", "stablehlo.replica_id", "stablehlo.cross-replica-sum"], _COLLECTIVE),
+        [
+            "stablehlo.all_gather",
+            "stablehlo.all_reduce",
+            "stablehlo.all_to_all",
+            "stablehlo.collective_broadcast",
+            "stablehlo.collective_permute",
+            "stablehlo.collective_reduce",
+            "stablehlo.partition_id",
+            "stablehlo.reduce_scatter",
+            "stablehlo.replica_id",
+            "stablehlo.cross-replica-sum",
+        ],
+        _COLLECTIVE,
+    ),
     **dict.fromkeys(
-        ["stablehlo.after_all", "stablehlo.create_token", "stablehlo.infeed", "stablehlo.outfeed", "stablehlo.recv",
-         "stablehlo.send"], _CHANNEL),
+        [
+            "stablehlo.after_all",
+            "stablehlo.create_token",
+            "stablehlo.infeed",
+            "stablehlo.outfeed",
+            "stablehlo.recv",
+            "stablehlo.send",
+        ],
+        _CHANNEL,
+    ),
     **dict.fromkeys(["stablehlo.async_start", "stablehlo.async_done"], "asynchronous calls have no derivative"),
-    **dict.fromkeys(["stablehlo.uniform_quantize", "stablehlo.uniform_dequantize"],
-                    "quantised types have no NumPy counterpart"),
+    **dict.fromkeys(["stablehlo.uniform_quantize", "stablehlo.uniform_dequantize"], "quantised types have no NumPy counterpart"),
     "chlo._asin_acos_kernel": "it is a part of the expansion of complex asin and acos; import the module before it",
     "chlo.scan": "no exporter writes it; write a stablehlo.while",
-}  # fmt: skip
+}
 # Operations that are rewritten when a module is imported.
 REWRITTEN = (
-    "stablehlo.tuple", "stablehlo.get_tuple_element", "stablehlo.composite", "chlo.constant", "chlo.broadcast_select",
-    "stablehlo.unary_einsum", "stablehlo.dynamic_broadcast_in_dim", "stablehlo.dynamic_reshape",
-    "stablehlo.dynamic_iota", "stablehlo.dynamic_pad", "stablehlo.dynamic_gather", "stablehlo.dynamic_conv",
-    "stablehlo.real_dynamic_slice", "stablehlo.get_dimension_size", "stablehlo.set_dimension_size",
-)  # fmt: skip
+    "stablehlo.tuple",
+    "stablehlo.get_tuple_element",
+    "stablehlo.composite",
+    "chlo.constant",
+    "chlo.broadcast_select",
+    "stablehlo.unary_einsum",
+    "stablehlo.dynamic_broadcast_in_dim",
+    "stablehlo.dynamic_reshape",
+    "stablehlo.dynamic_iota",
+    "stablehlo.dynamic_pad",
+    "stablehlo.dynamic_gather",
+    "stablehlo.dynamic_conv",
+    "stablehlo.real_dynamic_slice",
+    "stablehlo.get_dimension_size",
+    "stablehlo.set_dimension_size",
+)
 
 
 def refused(op: ir.Operation, function: str) -> ImportIRError:
     """The error for an operation that cannot be imported: its name, and the reason if there is one."""
     reason = REFUSED.get(op.name)
     return ImportIRError(
-        f"importing requires operations of the table, got {op.name} in {function}"
-        + (f": {reason}." if reason else "."),
+        f"importing requires operations of the table, got {op.name} in {function}" + (f": {reason}." if reason else "."),
         where=source_of(op.location),
     )
 
@@ -110,8 +138,10 @@ def _check(function: ir.Operation) -> None:
             try:
                 shape_and_dtype(value.type)
             except DtypeError as error:
-                raise ImportIRError(f"importing requires static shapes, got {value.type} at {op.name}: {error.message}",
-                                    where=source_of(op.location)) from None  # fmt: skip
+                raise ImportIRError(
+                    f"importing requires static shapes, got {value.type} at {op.name}: {error.message}",
+                    where=source_of(op.location),
+                ) from None
         _check_result(op)
     function.verify()
 
@@ -126,8 +156,9 @@ def _check_result(op: ir.Operation) -> None:
     types = [tensor_type(tuple(shape), np.dtype(dtype)) for shape, dtype in results]
     for i, (type, result) in enumerate(zip(types, op.results, strict=True)):
         if shape_and_dtype(type) != shape_and_dtype(result.type):
-            raise ImportIRError(f"importing requires {type} as result {i} of {op.name}, got {result.type}.",
-                                where=source_of(op.location))  # fmt: skip
+            raise ImportIRError(
+                f"importing requires {type} as result {i} of {op.name}, got {result.type}.", where=source_of(op.location)
+            )
 
 
 @contextlib.contextmanager
@@ -136,8 +167,9 @@ def _refusing(op: ir.Operation) -> Iterator[None]:
     try:
         yield
     except (ShapeError, DtypeError) as error:
-        raise ImportIRError(f"importing requires operands that fit together, got {op.name}: {error.message}",
-                            where=source_of(op.location)) from None  # fmt: skip
+        raise ImportIRError(
+            f"importing requires operands that fit together, got {op.name}: {error.message}", where=source_of(op.location)
+        ) from None
 
 
 def _normalize_block(block: ir.Block) -> None:
@@ -232,8 +264,9 @@ def _elements(value: ir.Value) -> list[ir.Value]:
 def _element(op: ir.Operation) -> list[ir.Value]:
     owner = made_by(op.operands[0])
     if owner is None or owner.name != "stablehlo.tuple":
-        raise ImportIRError(f"importing requires tuples that are made in the module, got {op.operands[0].type}.",
-                            where=source_of(op.location))  # fmt: skip
+        raise ImportIRError(
+            f"importing requires tuples that are made in the module, got {op.operands[0].type}.", where=source_of(op.location)
+        )
     return [owner.operands[op.attributes["index"].value]]
 
 
@@ -247,14 +280,13 @@ def _plain_constant(op: ir.Operation) -> list[ir.Value]:
 
 def _broadcast_select(op: ir.Operation) -> list[ir.Value]:
     xs = [wrap(v) for v in op.operands]
-    shape = (
-        broadcast_shape([x.shape for x in xs], None) if len(xs) == 2 else np.broadcast_shapes(*(x.shape for x in xs))
-    )
+    shape = broadcast_shape([x.shape for x in xs], None) if len(xs) == 2 else np.broadcast_shapes(*(x.shape for x in xs))
     operands = [
-        x if x.shape == shape else broadcast_in_dim(
-            x, shape=shape, broadcast_dimensions=tuple(range(len(shape) - x.ndim, len(shape))))
+        x
+        if x.shape == shape
+        else broadcast_in_dim(x, shape=shape, broadcast_dimensions=tuple(range(len(shape) - x.ndim, len(shape))))
         for x in xs
-    ]  # fmt: skip
+    ]
     return [REGISTRY["stablehlo.select"](*operands).value]
 
 
@@ -280,8 +312,9 @@ def _custom_call(op: ir.Operation) -> list[ir.Value] | None:
     if "called_computations" in op.attributes and len(op.attributes["called_computations"]):
         raise ImportIRError(
             f"importing requires calls without computations of their own, got {op.name} of {target!r} with "
-            f"{op.attributes['called_computations']}.", where=source_of(op.location),
-        )  # fmt: skip
+            f"{op.attributes['called_computations']}.",
+            where=source_of(op.location),
+        )
     if target == "shape_assertion":
         return _assertion(op)
     if target.startswith("check.") and not len(op.results):
@@ -337,11 +370,17 @@ def _map_body(op: ir.Operation) -> list[ir.Value] | None:
 
 # Rewrites that find the shapes of results, if they are unknown.
 _SHAPED: dict[str, Callable[[ir.Operation], list[ir.Value] | None]] = {
-    "stablehlo.get_tuple_element": _element, "chlo.constant": _plain_constant, "arith.constant": _plain_constant,
-    "chlo.broadcast_select": _broadcast_select, "stablehlo.unary_einsum": _unary_einsum,
+    "stablehlo.get_tuple_element": _element,
+    "chlo.constant": _plain_constant,
+    "arith.constant": _plain_constant,
+    "chlo.broadcast_select": _broadcast_select,
+    "stablehlo.unary_einsum": _unary_einsum,
     **COMPUTED_SHAPES,
-}  # fmt: skip
+}
 _REWRITES = _SHAPED | {
-    "stablehlo.bitcast_convert": _bitcast, "stablehlo.reduce": _reduction_body, "stablehlo.reduce_window": _window_body,
-    "stablehlo.map": _map_body, "stablehlo.sign": _sign,
-}  # fmt: skip
+    "stablehlo.bitcast_convert": _bitcast,
+    "stablehlo.reduce": _reduction_body,
+    "stablehlo.reduce_window": _window_body,
+    "stablehlo.map": _map_body,
+    "stablehlo.sign": _sign,
+}

@@ -282,9 +282,17 @@ def _fold_all(*names: str) -> None:
 
 
 _fold_all(  # the results are rounded once, so that the device would compute the same number
-    "stablehlo.add", "stablehlo.subtract", "stablehlo.multiply", "stablehlo.negate", "stablehlo.maximum",
-    "stablehlo.minimum", "stablehlo.sqrt", "stablehlo.abs", "stablehlo.sign", "stablehlo.floor",
-)  # fmt: skip
+    "stablehlo.add",
+    "stablehlo.subtract",
+    "stablehlo.multiply",
+    "stablehlo.negate",
+    "stablehlo.maximum",
+    "stablehlo.minimum",
+    "stablehlo.sqrt",
+    "stablehlo.abs",
+    "stablehlo.sign",
+    "stablehlo.floor",
+)
 
 
 @pattern("stablehlo.divide")

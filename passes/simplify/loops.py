@@ -34,8 +34,11 @@ def _check_end(op: ir.Operation) -> None:
     arguments, outputs = ends_of(op.regions[1])
     tests = op.regions[0].blocks[0].arguments
     if all(is_unused(test) or value == argument for test, argument, value in zip(tests, arguments, outputs, strict=True)):
-        raise PassError("while_loop requires a body that changes what the condition reads, got a condition that stays as it is.",
-                        where=source_of(op.location), help="such a loop has no iterations or never ends.")  # fmt: skip
+        raise PassError(
+            "while_loop requires a body that changes what the condition reads, got a condition that stays as it is.",
+            where=source_of(op.location),
+            help="such a loop has no iterations or never ends.",
+        )
 
 
 def _shared_invariants(op: ir.Operation) -> set[int]:
@@ -117,9 +120,7 @@ def _without(op: ir.Operation, dead: set[int]) -> ir.Operation:
     rest = [i for i in range(len(op.operands)) if i not in dead]
     operands, types = [op.operands[i] for i in rest], [op.results[i].type for i in rest]
     with op.location, ir.InsertionPoint(op):
-        new = ir.Operation.create(
-            "stablehlo.while", operands=operands, results=types, attributes=bound_of(op), regions=2
-        )
+        new = ir.Operation.create("stablehlo.while", operands=operands, results=types, attributes=bound_of(op), regions=2)
     body = op.regions[1].blocks[0]
     terminator = body.operations[len(body.operations) - 1].operation
     with terminator.location, ir.InsertionPoint(terminator):

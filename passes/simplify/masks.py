@@ -59,8 +59,9 @@ def transpose_of_counts(x: Tensor, permutation: Shape) -> Tensor | None:
     shape, position = tuple(x.shape[d] for d in permutation), sh.inverse(permutation)
     new_counts = [
         sh.iota(shape=shape, dtype=v.dtype, iota_dimension=position[c[1]["iota_dimension"]])
-        for v, c in zip(inner[0], counters, strict=True) if c
-    ]  # fmt: skip
+        for v, c in zip(inner[0], counters, strict=True)
+        if c
+    ]
     return lg.compare(*new_counts, **inner[1])
 
 

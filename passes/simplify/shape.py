@@ -13,16 +13,7 @@ from nabla_mlir.ops import logic as lg
 from nabla_mlir.ops import shape as sh
 from nabla_mlir.ops.elementwise import add
 from nabla_mlir.ops.reduction import COMBINERS, identity_of, reduce
-from nabla_mlir.passes.simplify.pattern import (
-    Pattern,
-    defining,
-    has_free_zeros,
-    has_one_use,
-    is_identity,
-    owner,
-    pattern,
-    uncopied,
-)
+from nabla_mlir.passes.simplify.pattern import Pattern, defining, has_free_zeros, has_one_use, is_identity, owner, pattern, uncopied
 from nabla_mlir.passes.slices import Slice
 from nabla_mlir.table.registry import REGISTRY, OpDef
 from nabla_mlir.table.tensor import Tensor, full, full_like, splat_of, wrap
@@ -70,9 +61,7 @@ def broadcast_of_reshape(x: Tensor, shape: Shape, broadcast_dimensions: Shape) -
         return None
     if len(real) != source.ndim:  # axes of size 1 need a place of their own; only the reshape gives it
         return None
-    return sh.broadcast_in_dim(
-        source, shape=shape, broadcast_dimensions=tuple(broadcast_dimensions[d] for d in rest)
-    )  # fmt: skip
+    return sh.broadcast_in_dim(source, shape=shape, broadcast_dimensions=tuple(broadcast_dimensions[d] for d in rest))
 
 
 @pattern("stablehlo.broadcast_in_dim")
@@ -186,9 +175,7 @@ def _slice(x: Tensor, box: Slice) -> Tensor:
 
 
 @pattern("stablehlo.pad")
-def pad_noop(
-    x: Tensor, value: Tensor, edge_padding_low: Shape, edge_padding_high: Shape, interior_padding: Shape
-) -> Any:
+def pad_noop(x: Tensor, value: Tensor, edge_padding_low: Shape, edge_padding_high: Shape, interior_padding: Shape) -> Any:
     """A pad by nothing becomes its operand, a negative one a slice; zeros padded by zeros are zeros."""
     edges = (*edge_padding_low, *edge_padding_high)
     if not any(edges) and not any(interior_padding):
@@ -199,15 +186,12 @@ def pad_noop(
         if all(a <= b for a, b in zip(starts, limits, strict=True)):
             return sh.slice_(x, start_indices=starts, limit_indices=limits, strides=(1,) * x.ndim)
     inside, around = splat_of(x), splat_of(value)
-    if (
-        inside is None
-        or around is None
-        or inside != around
-        or np.signbit(np.real(inside)) != np.signbit(np.real(around))
-    ):
+    if inside is None or around is None or inside != around or np.signbit(np.real(inside)) != np.signbit(np.real(around)):
         return None
-    shape = tuple(n + (n - 1) * i + lo + hi if n else lo + hi for n, lo, hi, i in
-                  zip(x.shape, edge_padding_low, edge_padding_high, interior_padding, strict=True))  # fmt: skip
+    shape = tuple(
+        n + (n - 1) * i + lo + hi if n else lo + hi
+        for n, lo, hi, i in zip(x.shape, edge_padding_low, edge_padding_high, interior_padding, strict=True)
+    )
     return full(shape, inside, x.dtype)
 
 
@@ -337,6 +321,7 @@ def _on_smaller_factor(product: Tensor, change: Callable[[Tensor], Tensor]) -> T
 
 def _broadcast_last(record: OpDef) -> Pattern:
     """A pattern: an elementwise operation on operands that are broadcast alike is applied before the broadcast."""
+
     def broadcast_last(*xs: Tensor) -> Tensor | None:
         """f(broadcast(x), broadcast(y), c) -> broadcast(f(x, y, c)) for equal broadcasts and constants c."""
         constants = [splat_of(x) for x in xs]

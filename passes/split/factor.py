@@ -97,6 +97,7 @@ def _negate(op: ir.Operation, sums: dict[ir.Value, Terms], division: Division) -
 
 def _added(binary: OpDef) -> Callable[[ir.Operation, dict[ir.Value, Terms], Division], Terms | None]:
     """The rule of an addition or subtraction: joins the terms of both operands."""
+
     def rule(op: ir.Operation, sums: dict[ir.Value, Terms], division: Division) -> Terms | None:
         left, right = op.operands
         if left not in division.unknown or right not in division.unknown:
@@ -138,9 +139,13 @@ def _select(op: ir.Operation, sums: dict[ir.Value, Terms], division: Division) -
 
 
 _RULES = {
-    "stablehlo.select": _select, "stablehlo.multiply": _multiply, "stablehlo.divide": _divide, "stablehlo.negate": _negate,
-    "stablehlo.add": _added(add), "stablehlo.subtract": _added(subtract),
-}  # fmt: skip
+    "stablehlo.select": _select,
+    "stablehlo.multiply": _multiply,
+    "stablehlo.divide": _divide,
+    "stablehlo.negate": _negate,
+    "stablehlo.add": _added(add),
+    "stablehlo.subtract": _added(subtract),
+}
 
 
 def _factor(factor: Tensor | None, value: ir.Value) -> Tensor:
@@ -182,9 +187,11 @@ def _together(a: Tensor, b: Tensor, binary: OpDef) -> Tensor | None:
 
 
 _NUMBERS: dict[str, Callable[[Any, Any], Any]] = {
-    "stablehlo.multiply": operator.mul, "stablehlo.divide": operator.truediv, "stablehlo.add": operator.add,
+    "stablehlo.multiply": operator.mul,
+    "stablehlo.divide": operator.truediv,
+    "stablehlo.add": operator.add,
     "stablehlo.subtract": operator.sub,
-}  # fmt: skip
+}
 
 
 def _broadcast(x: Tensor) -> tuple[Tensor, tuple[int, ...]] | None:

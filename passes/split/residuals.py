@@ -93,9 +93,7 @@ def _divide(ops: Iterable[ir.Operation], division: Division, regions: bool = Tru
         if not any(v in division.unknown for v in reads_of(op)):
             continue
         if not len(op.results):
-            raise PassError(
-                f"nabla-split requires operations with results, got {op.name}.", where=source_of(op.location)
-            )
+            raise PassError(f"nabla-split requires operations with results, got {op.name}.", where=source_of(op.location))
         part: Loop | Choice | None = None
         if op.name == "stablehlo.while" and regions:
             part = _divide_loop(op, division)

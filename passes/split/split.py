@@ -24,17 +24,7 @@ from nabla_mlir.passes.remove_stop_gradient import RemoveStopGradientPass
 from nabla_mlir.passes.simplify.simplify import SimplifyPass, merge_duplicates, simplify_block
 from nabla_mlir.passes.split.factor import factor
 from nabla_mlir.passes.split.packing import Mapping, Packing, inside, packings_of
-from nabla_mlir.passes.split.residuals import (
-    Choice,
-    Division,
-    Loop,
-    Residuals,
-    choose,
-    divide,
-    needed_by,
-    only_reads,
-    priced,
-)
+from nabla_mlir.passes.split.residuals import Choice, Division, Loop, Residuals, choose, divide, needed_by, only_reads, priced
 from nabla_mlir.rules.tapes import INDEX, count_at, read_row, write_row
 from nabla_mlir.table.regions import body_of, emit_case, emit_while
 from nabla_mlir.table.registry import clone_op
@@ -310,12 +300,11 @@ class _Halves:
         mapping.update((op.results[i], r.value) for i, r in zip(part.unknown, results, strict=True))
 
 
-def _function(
-    name: str, inputs: Sequence[ir.Type], make: Callable[[Sequence[ir.Value]], Sequence[ir.Value]]
-) -> ir.Operation:
+def _function(name: str, inputs: Sequence[ir.Type], make: Callable[[Sequence[ir.Value]], Sequence[ir.Value]]) -> ir.Operation:
     """A function at the insertion point with the results that `make` returns for its arguments."""
-    func = ir.Operation.create("func.func", attributes={"sym_name": ir.StringAttr.get(name),
-                               "function_type": _function_type(inputs, [])}, regions=1)  # fmt: skip
+    func = ir.Operation.create(
+        "func.func", attributes={"sym_name": ir.StringAttr.get(name), "function_type": _function_type(inputs, [])}, regions=1
+    )
     block = ir.Block.create_at_start(func.regions[0], list(inputs), [ir.Location.unknown()] * len(inputs))
     with ir.InsertionPoint(block):
         outs = make(list(block.arguments))
@@ -346,9 +335,7 @@ def _compose(func: ir.Operation, split: Split, known: Sequence[int]) -> None:
 def _call(func: ir.Operation, arguments: Sequence[ir.Value]) -> list[ir.Value]:
     results = ir.FunctionType(ir.TypeAttr(func.attributes["function_type"]).value).results
     callee = ir.FlatSymbolRefAttr.get(func.attributes["sym_name"].value)
-    call = ir.Operation.create(
-        "func.call", operands=list(arguments), results=list(results), attributes={"callee": callee}
-    )
+    call = ir.Operation.create("func.call", operands=list(arguments), results=list(results), attributes={"callee": callee})
     return list(call.results)
 
 
@@ -385,7 +372,7 @@ class SplitPass(Pass):
             raise PassError(
                 f"{self.name} requires known arguments among the {arguments} of the function, got {list(self.known)}.",
                 where=source_of(func.location),
-            )  # fmt: skip
+            )
         limit = None if self.max_residual_bytes < 0 else self.max_residual_bytes
         split_function(func, self.known, limit, self.collect_factors)
 
@@ -394,7 +381,5 @@ class SplitPass(Pass):
         if self.function in public:
             return public[self.function]
         if self.function or len(public) != 1:
-            raise PassError(
-                f"{self.name} requires the name of one public function, got {self.function!r} among {sorted(public)}."
-            )
+            raise PassError(f"{self.name} requires the name of one public function, got {self.function!r} among {sorted(public)}.")
         return next(iter(public.values()))

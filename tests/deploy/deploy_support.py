@@ -4,11 +4,23 @@ from nabla_mlir.runtime.manifest import Argument, Code, EntryPoint, Leaf, Manife
 from nabla_mlir.runtime.treespec import LEAF, NONE, TreeSpec, spec_of
 
 DTYPES = {
-    "bool": "i1", "int8": "i8", "int16": "i16", "int32": "i32", "int64": "i64",
-    "uint8": "ui8", "uint16": "ui16", "uint32": "ui32", "uint64": "ui64",
-    "float16": "f16", "float32": "f32", "float64": "f64", "complex64": "complex<f32>", "complex128": "complex<f64>",
-    "bfloat16": "bf16", "float8_e4m3fn": "f8E4M3FN",
-}  # fmt: skip
+    "bool": "i1",
+    "int8": "i8",
+    "int16": "i16",
+    "int32": "i32",
+    "int64": "i64",
+    "uint8": "ui8",
+    "uint16": "ui16",
+    "uint32": "ui32",
+    "uint64": "ui64",
+    "float16": "f16",
+    "float32": "f32",
+    "float64": "f64",
+    "complex64": "complex<f32>",
+    "complex128": "complex<f64>",
+    "bfloat16": "bf16",
+    "float8_e4m3fn": "f8E4M3FN",
+}
 
 
 def source() -> str:
@@ -67,12 +79,7 @@ def manifest(*targets) -> Manifest:
     return Manifest(
         entry_points=(
             EntryPoint("add", (Argument("params", params, pair),), LEAF, (leaf("", 4),), "The sum of both parameters."),
-            EntryPoint(
-                "total",
-                (Argument("x", LEAF, (leaf("x", 1024),)),),
-                point,
-                (leaf("total"), leaf("negated", 1024)),
-            ),
+            EntryPoint("total", (Argument("x", LEAF, (leaf("x", 1024),)),), point, (leaf("total"), leaf("negated", 1024))),
             EntryPoint(
                 "square",
                 (Argument("x", LEAF, (leaf("x", dtype="float64"),)),),
@@ -83,11 +90,14 @@ def manifest(*targets) -> Manifest:
             EntryPoint("update", (Argument("x", LEAF, (leaf("x", 4),)),), NONE, (), function="store"),
             EntryPoint("state", (), LEAF, (leaf("", 4),), function="read"),
             EntryPoint(
-                "count", (Argument("x", LEAF, (leaf("x", 3, dtype="uint8"),)),), LEAF, (leaf("", 3, dtype="uint8"),),
+                "count",
+                (Argument("x", LEAF, (leaf("x", 3, dtype="uint8"),)),),
+                LEAF,
+                (leaf("", 3, dtype="uint8"),),
                 function="roll_uint8",
             ),
         ),
         code=tuple(Code(target.to_json()) for target in targets),
         iree="3.13.0",
         nabla_mlir="0.1.0",
-    )  # fmt: skip
+    )

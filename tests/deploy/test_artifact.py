@@ -242,9 +242,7 @@ def test_a_target_without_its_device(artifact, monkeypatch):
     with pytest.raises(DeployError, match=r"requires a Vulkan device of subgroup size 32, got 8 \(lavapipe\)"):
         load(artifact)
     monkeypatch.setattr(targets.vulkan, "vulkan_devices", lambda: [VulkanDevice("old", 32)])
-    with pytest.raises(
-        DeployError, match=r"requires a Vulkan device with b16, b64, b8, fp16, fp64, .* got old without"
-    ):
+    with pytest.raises(DeployError, match=r"requires a Vulkan device with b16, b64, b8, fp16, fp64, .* got old without"):
         load(artifact)
 
 
@@ -292,8 +290,19 @@ def test_a_process_with_the_runtime_alone(artifact):
     took, *ours = done.stdout.split()
     print(f"importing nabla_mlir.runtime took {float(took) * 1e3:.0f} ms")
     others = {name for name in ours if name.split(".")[1:2] not in (["runtime"], ["targets"])}
-    base = ("array_methods", "array_operators", "conversion", "errors", "exchange", "files", "locks", "names", "plugins", "progress",
-            "thresholds")  # fmt: skip
+    base = (
+        "array_methods",
+        "array_operators",
+        "conversion",
+        "errors",
+        "exchange",
+        "files",
+        "locks",
+        "names",
+        "plugins",
+        "progress",
+        "thresholds",
+    )
     names = ("", ".base", *(f".base.{name}" for name in base))
     assert others == {f"nabla_mlir{name}" for name in names}
 

@@ -68,9 +68,7 @@ def test_the_manifest_is_of_its_schema(saved):
     assert list(problems(data, schema, schema)) == []
     del data["code"][0]["sha256"]
     data["entry_points"][0]["name"] = 3
-    assert list(problems(data, schema, schema)) == [
-        "$.code[0].sha256 is missing", "$.entry_points[0].name is no string",
-    ]  # fmt: skip
+    assert list(problems(data, schema, schema)) == ["$.code[0].sha256 is missing", "$.entry_points[0].name is no string"]
 
 
 def test_this_machine_takes_what_it_runs(saved, monkeypatch):
@@ -153,8 +151,15 @@ def test_why_none_fits(saved, monkeypatch):
 
 @pytest.mark.parametrize(
     ("arch", "device", "fits"),
-    [("sm_80", "sm_80", True), ("sm_80", "sm_120", True), ("sm_90", "sm_89", False), ("sm_90a", "sm_90", True), ("sm_90a", "sm_100", False),
-     ("sm_100f", "sm_103", True), ("sm_100f", "sm_120", False)],
+    [
+        ("sm_80", "sm_80", True),
+        ("sm_80", "sm_120", True),
+        ("sm_90", "sm_89", False),
+        ("sm_90a", "sm_90", True),
+        ("sm_90a", "sm_100", False),
+        ("sm_100f", "sm_103", True),
+        ("sm_100f", "sm_120", False),
+    ],
 )
 def test_ptx_runs_on_newer_devices(monkeypatch, arch, device, fits):
     monkeypatch.setattr(targets.cuda, "cuda_devices", lambda: (device,))

@@ -105,9 +105,11 @@ def swapped_results(module: ir.Module) -> None:
             with context(), ir.InsertionPoint.after(op), ir.Location.unknown():
                 parts = [_rows(result, a, b) for a, b in ((1, 2), (0, 1), (2, shape[0]))]
                 whole = ir.Operation.create(
-                    "stablehlo.concatenate", operands=parts, results=[result.type],
+                    "stablehlo.concatenate",
+                    operands=parts,
+                    results=[result.type],
                     attributes={"dimension": ir.IntegerAttr.get(ir.IntegerType.get_signless(64), 0)},
-                )  # fmt: skip
+                )
             inner = [part.owner for part in parts]
             for use in [*result.uses]:
                 if use.owner not in inner:
@@ -126,7 +128,9 @@ FAULTS = {f.__name__: f for f in (scaled_operand, swapped_results)}
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-@pytest.mark.parametrize("name", ["cholesky", *(pytest.param(name, marks=pytest.mark.slow) for name in ("of spectrum", "reconstructed", "qr"))])
+@pytest.mark.parametrize(
+    "name", ["cholesky", *(pytest.param(name, marks=pytest.mark.slow) for name in ("of spectrum", "reconstructed", "qr"))]
+)
 def test_wrong_factorisations_are_caught(name, fault, monkeypatch):
     legalize = lowering.legalize
 
@@ -165,6 +169,8 @@ def test_matrices_are_drawn_that_have_factors():
     assert np.linalg.eigvalsh(a).min() > 0.2
     assert np.linalg.eigvalsh(b).min() > 0.2
     np.testing.assert_array_equal(b, np.conj(b.swapaxes(-1, -2)))
-    np.testing.assert_array_equal(v, drawn([((4, 4), np.dtype("f8")), ((2, 3, 3), np.dtype("c16")), ((4,), np.dtype("f4"))], "f")[2])
+    np.testing.assert_array_equal(
+        v, drawn([((4, 4), np.dtype("f8")), ((2, 3, 3), np.dtype("c16")), ((4,), np.dtype("f4"))], "f")[2]
+    )
     stage = nm.trace(lambda a: la.cholesky(a), nm.spec((4, 4), "f64"), name="main").lower()
     assert str(stage.compile().checks["main"]) == "checked: on random arguments, numbers around 1"

@@ -414,7 +414,9 @@ def test_compiled_code_that_goes_on_is_wrong(monkeypatch):
     monkeypatch.setattr(reference_check, "_SECONDS", 0.3)
     # The wrong loop ends after some seconds: one that does not would keep a core busy until the last test.
     stage = lowered(
-        lambda x: nm.while_loop(lambda s: (s[0] > 1e-3) & (s[1] < 4 * 10**9), lambda s: (s[0] * 0.5, s[1] + 1), (x, np.int64(0)))[0],
+        lambda x: nm.while_loop(lambda s: (s[0] > 1e-3) & (s[1] < 4 * 10**9), lambda s: (s[0] * 0.5, s[1] + 1), (x, np.int64(0)))[
+            0
+        ],
         np.float64(1.0),
     )
     with pytest.warns(RuntimeWarning, match="got a call that goes on"):

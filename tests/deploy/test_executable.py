@@ -246,9 +246,7 @@ def test_what_it_offers(executable, tmp_path, vmfb):
 def test_wrong_calls_are_errors_that_say_what_is_wrong(vmfb):
     executable = Executable.load(vmfb)
     add = executable.function("add")
-    with pytest.raises(
-        DeployError, match=r"add requires .* got: input0 shape dimension 0 mismatch; expected 4 but have 5"
-    ):
+    with pytest.raises(DeployError, match=r"add requires .* got: input0 shape dimension 0 mismatch; expected 4 but have 5"):
         add([np.ones(5, np.float32), ones])
     with pytest.raises(DeployError, match=r"input1 element type mismatch; expected f32 .* but have f64"):
         add([ones, np.ones(4)])
@@ -279,7 +277,9 @@ def test_a_kernel_of_too_many_buffers(vmfb, monkeypatch):
         raise RuntimeError("c/runtime/src/iree/hal/local/x.c:1: INVALID_ARGUMENT; binding count 49 > 32; while loading")
 
     monkeypatch.setattr("nabla_mlir.runtime.executable.VmContext", refuse)
-    with pytest.raises(DeployError, match=r"requires kernels that read and write few buffers, got: binding count 49 > 32\.") as error:
+    with pytest.raises(
+        DeployError, match=r"requires kernels that read and write few buffers, got: binding count 49 > 32\."
+    ) as error:
         Executable.load(vmfb)
     assert "optimization_barrier" in error.value.help
 

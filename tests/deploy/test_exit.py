@@ -33,7 +33,7 @@ except nm.errors.DeployError:
 """,
     "a function that a fork would call": "import os\ny = double(x)\nos.register_at_fork(after_in_child=lambda: y)",
     "a thread that calls": "y = double(x)\nhold(y)\nthreading.Thread(target=lambda: [double(x) for _ in range(10**9)], daemon=True).start()\ntime.sleep(0.1)",
-}  # fmt: skip
+}
 
 
 def ended(code):
@@ -58,12 +58,15 @@ def test_beside_other_packages(package, order):
 
 def test_what_the_program_prints_is_there():
     """Also at exit, by Python and through the file descriptor; and its exit code stays."""
-    code, out, err = ended(SETUP + """
+    code, out, err = ended(
+        SETUP
+        + """
 import atexit, os, sys
 until(x)
 atexit.register(lambda: print("last word", file=sys.stderr))
 atexit.register(lambda: os.write(2, b"raw\\n"))
 print("result")
 sys.exit(3)
-""")  # fmt: skip
+"""
+    )
     assert (code, out, err) == (3, "result\n", "raw\nlast word\n")

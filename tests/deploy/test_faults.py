@@ -30,21 +30,42 @@ HEAD = "import os, sys, threading, numpy as np, nabla_mlir as nm, nabla_mlir.num
 def python(program: str, *arguments: str, timeout: float = 120, **environment: str | None) -> str:
     """What a program prints in a process of its own; None takes a variable away."""
     variables = {name: value for name, value in (os.environ | environment).items() if value is not None}
-    done = subprocess.run([sys.executable, "-c", HEAD + program, *arguments], capture_output=True, text=True, timeout=timeout, env=variables)
+    done = subprocess.run(
+        [sys.executable, "-c", HEAD + program, *arguments], capture_output=True, text=True, timeout=timeout, env=variables
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
-@pytest.mark.parametrize(("end", "condition", "help"), [
-    (Finished(-signal.SIGKILL, b"", ""), "a compiler that nobody ends, got an end of the compiler .SIGKILL.", "memory is short"),
-    (Finished(-signal.SIGTERM, b"", ""), "a compiler that nobody ends, got an end of the compiler .SIGTERM.", "call it again"),
-    (Finished(-signal.SIGXFSZ, b"", ""), "room for its files in ", "set TMPDIR to a folder that has more"),
-    (Finished(1, b"", "iree-lld: error: /tmp/a.o: section header table goes past the end of the file"), "room for its files", "TMPDIR"),
-    (Finished(1, b"", "error: No space left on device"), "room for its files in .*exit code 1", "TMPDIR"),
-    (Finished(-signal.SIGABRT, b"", "LLVM ERROR: out of memory\nAllocation failed"), "memory and threads, got .*SIGABRT", "ulimit -v"),
-    (Finished(-signal.SIGABRT, b"", "LLVM ERROR: pthread_create failed"), "memory and threads", "ulimit -u"),
-    (Finished(127, b"", "error while loading shared libraries: a.so: failed to map segment"), "memory and threads", "ulimit -v"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("end", "condition", "help"),
+    [
+        (
+            Finished(-signal.SIGKILL, b"", ""),
+            "a compiler that nobody ends, got an end of the compiler .SIGKILL.",
+            "memory is short",
+        ),
+        (Finished(-signal.SIGTERM, b"", ""), "a compiler that nobody ends, got an end of the compiler .SIGTERM.", "call it again"),
+        (Finished(-signal.SIGXFSZ, b"", ""), "room for its files in ", "set TMPDIR to a folder that has more"),
+        (
+            Finished(1, b"", "iree-lld: error: /tmp/a.o: section header table goes past the end of the file"),
+            "room for its files",
+            "TMPDIR",
+        ),
+        (Finished(1, b"", "error: No space left on device"), "room for its files in .*exit code 1", "TMPDIR"),
+        (
+            Finished(-signal.SIGABRT, b"", "LLVM ERROR: out of memory\nAllocation failed"),
+            "memory and threads, got .*SIGABRT",
+            "ulimit -v",
+        ),
+        (Finished(-signal.SIGABRT, b"", "LLVM ERROR: pthread_create failed"), "memory and threads", "ulimit -u"),
+        (
+            Finished(127, b"", "error while loading shared libraries: a.so: failed to map segment"),
+            "memory and threads",
+            "ulimit -v",
+        ),
+    ],
+)
 def test_what_the_machine_does_not_give_the_compiler_is_said(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, end: Finished, condition: str, help: str
 ) -> None:
@@ -91,13 +112,16 @@ def _awaited(value: Callable[[], Any]) -> Any:
 
 def test_a_compiler_that_cannot_start_is_no_unknown_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cpu, "run_compiler", lambda *_, **__: Finished(127, b"", "iree-compile: failed to map segment\nmore"))
-    with pytest.raises(TargetError, match=r"(?s)a compiler that describes it, got iree-compile: failed to map segment\..*ulimit -v"):
+    with pytest.raises(
+        TargetError, match=r"(?s)a compiler that describes it, got iree-compile: failed to map segment\..*ulimit -v"
+    ):
         cpu._described.__wrapped__("host", "")
 
 
-@pytest.mark.parametrize(("limit", "most", "message"), [
-    (resource.RLIMIT_FSIZE, 1000, "room for its files"), (resource.RLIMIT_AS, 300 << 20, "memory and threads"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("limit", "most", "message"),
+    [(resource.RLIMIT_FSIZE, 1000, "room for its files"), (resource.RLIMIT_AS, 300 << 20, "memory and threads")],
+)
 def test_limits_of_the_real_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, limit: int, most: int, message: str) -> None:
     monkeypatch.setenv("NABLA_MLIR_CACHE_DIR", str(tmp_path))
     flags, real = nm.CPU().flags(), subprocess.Popen
@@ -111,7 +135,9 @@ def test_limits_of_the_real_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: 
         compile_module(TINY, cache=False)
 
 
-def test_a_cache_that_is_damaged_while_in_use_or_has_times_of_another_clock(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_cache_that_is_damaged_while_in_use_or_has_times_of_another_clock(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("NABLA_MLIR_CACHE_DIR", str(tmp_path))
     whole = compile_module(TINY)
     (entry,) = (tmp_path / "vmfb").glob("*/*")
@@ -155,7 +181,9 @@ def test_a_file_whose_name_is_not_utf8_is_refused(tmp_path: Path) -> None:
     folder = os.fsencode(tmp_path) + b"/\xff"
     os.mkdir(folder)
     with open(folder + b"/model.py", "w") as file:
-        file.write("import nabla_mlir as nm\ntry:\n  nm.jit(lambda x: x + x)(1.0)\nexcept nm.errors.TraceError as error:\n  print(error)\n")
+        file.write(
+            "import nabla_mlir as nm\ntry:\n  nm.jit(lambda x: x + x)(1.0)\nexcept nm.errors.TraceError as error:\n  print(error)\n"
+        )
     done = subprocess.run([sys.executable, folder + b"/model.py"], capture_output=True, text=True)
     assert "tracing requires files whose names are UTF-8, got" in done.stdout
     assert "PYTHONUTF8=1" in done.stdout
@@ -392,7 +420,10 @@ def test_memory_and_threads_stay_as_they_are(driver: str) -> None:
     def held() -> tuple[int, int]:
         return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize(), len(os.listdir("/proc/self/task"))
 
-    content, x = nm.trace(lambda x: nm.numpy.sum(nm.numpy.sin(x)), np.ones(1000), name="f").lower().compile().to_bytes(), np.ones(1000)
+    content, x = (
+        nm.trace(lambda x: nm.numpy.sum(nm.numpy.sin(x)), np.ones(1000), name="f").lower().compile().to_bytes(),
+        np.ones(1000),
+    )
 
     def use() -> None:
         for _ in range(40):

@@ -68,7 +68,9 @@ print(int(other.count(np.int32(0), np.int32(5))))
 """
 
 
-POOL = SCRIPT[: SCRIPT.index("def count")] + """
+POOL = (
+    SCRIPT[: SCRIPT.index("def count")]
+    + """
 lowered = nm.trace(lambda x, n: nm.fori_loop(0, n, lambda i, x: nm.numpy.sin(x), x), nm.spec(200), nm.spec((), "i32"), name="f").lower()
 content, x = lowered.compile(nm.CPU()).to_bytes(), np.ones(200, np.float32)
 large, product = np.ones((600, 600), np.float32), nm.jit(lambda x: nm.numpy.sin(x) @ x)
@@ -88,6 +90,7 @@ for _ in range(2):
     print(round(float(product_of_ones[0, 0]), 4))
     del copies, product_of_ones
 """
+)
 
 
 def test_a_thread_of_a_pool_that_does_not_come_back() -> None:
@@ -105,11 +108,16 @@ def test_calls_that_do_not_end() -> None:
     done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [
-        "10", "True", "10", "True", "8 10", "True",
+        "10",
+        "True",
+        "10",
+        "True",
+        "8 10",
+        "True",
         "double requires code that is free, got a call of it that was interrupted and goes on.",
         "count requires code that is free, got a call of it that was interrupted and goes on.",
         "10",
-    ]  # fmt: skip
+    ]
 
 
 def test_only_loops_of_unknown_length_are_called_so() -> None:

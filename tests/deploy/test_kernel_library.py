@@ -151,8 +151,11 @@ def test_stubs_that_the_compiler_has_changed_are_refused(runs, network: nm.Lower
     assert made.returncode == 0, made.stderr
     module = parse_module(made.stdout)
     with context():
-        variant = next(inside(op.operation)[0] for op in module.body.operations
-                       if op.operation.name == "hal.executable" and name_of(op.operation) == library.name)  # fmt: skip
+        variant = next(
+            inside(op.operation)[0]
+            for op in module.body.operations
+            if op.operation.name == "hal.executable" and name_of(op.operation) == library.name
+        )
         inside(variant)[0].erase()
         with pytest.raises(ValueError, match=library.names[0]):
             divide(module, library)

@@ -20,17 +20,21 @@ from nabla_mlir.runtime.profile import dispatches_of
 from nabla_mlir.targets import CPU, Vulkan
 from nabla_mlir.targets.toolchain import run_compiler
 
-CHAIN = """
+CHAIN = (
+    """
 func.func @chain(%x: tensor<64xf32>) -> tensor<64xf32> {
   %zero = stablehlo.constant dense<0.0> : tensor<f32>
-""" + "".join(
-    f"""
-  %s{n} = stablehlo.reduce(%x{n - 1 or ''} init: %zero) applies stablehlo.add across dimensions = [0]
+"""
+    + "".join(
+        f"""
+  %s{n} = stablehlo.reduce(%x{n - 1 or ""} init: %zero) applies stablehlo.add across dimensions = [0]
     : (tensor<64xf32>, tensor<f32>) -> tensor<f32>
   %w{n} = stablehlo.broadcast_in_dim %s{n}, dims = [] : (tensor<f32>) -> tensor<64xf32>
   %x{n} = stablehlo.cosine %w{n} : tensor<64xf32>"""
-    for n in range(1, 6)
-) + "\n  return %x5 : tensor<64xf32>\n}"
+        for n in range(1, 6)
+    )
+    + "\n  return %x5 : tensor<64xf32>\n}"
+)
 
 
 def libraries(vmfb: bytes) -> int:
@@ -97,8 +101,11 @@ def test_kernels_are_shared_by_the_work_of_the_compiler(divided: pytest.MonkeyPa
     first, second = executables(module)
     assert abs(str(first).count("\n") - str(second).count("\n")) <= max(sizes)
     for executable in (first, second):
-        exports = [op.operation for op in executable.regions[0].blocks[0].operations[0].regions[0].blocks[0].operations
-                   if op.operation.name == "hal.executable.export"]  # fmt: skip
+        exports = [
+            op.operation
+            for op in executable.regions[0].blocks[0].operations[0].regions[0].blocks[0].operations
+            if op.operation.name == "hal.executable.export"
+        ]
         assert [ir.IntegerAttr(op.attributes["ordinal"]).value for op in exports] == list(range(len(exports)))
 
 
@@ -113,12 +120,14 @@ def test_few_kernels_stay_as_they_are(divided: pytest.MonkeyPatch, name: str, va
 
 @pytest.mark.parametrize(
     "change",
-    [lambda code, variant: code.attributes.__setitem__("sym_name", ir.StringAttr.get("other")),
-     lambda code, variant: variant.attributes.__setitem__("sym_name", ir.StringAttr.get("other")),
-     lambda code, variant: code.regions[0].blocks[0].operations[0].operation.clone(ir.InsertionPoint(code.regions[0].blocks[0])),
-     lambda code, variant: variant.clone(ir.InsertionPoint(variant)),
-     lambda code, variant: code.clone(ir.InsertionPoint(code))],
-)  # fmt: skip
+    [
+        lambda code, variant: code.attributes.__setitem__("sym_name", ir.StringAttr.get("other")),
+        lambda code, variant: variant.attributes.__setitem__("sym_name", ir.StringAttr.get("other")),
+        lambda code, variant: code.regions[0].blocks[0].operations[0].operation.clone(ir.InsertionPoint(code.regions[0].blocks[0])),
+        lambda code, variant: variant.clone(ir.InsertionPoint(variant)),
+        lambda code, variant: code.clone(ir.InsertionPoint(code)),
+    ],
+)
 def test_executables_of_another_kind_stay_as_they_are(divided: pytest.MonkeyPatch, change) -> None:
     module = sources()
     with context(), ir.Location.unknown():
@@ -132,9 +141,14 @@ def test_executables_of_another_kind_stay_as_they_are(divided: pytest.MonkeyPatc
 
 @pytest.mark.parametrize(
     ("target", "flags", "may"),
-    [(CPU(), [], True), (CPU(link_embedded=False), [], False), (Vulkan("nvidia"), [], False),
-     (CPU(), ["--iree-hal-link-executables=true"], False), (CPU(), ["--iree-llvmcpu-static-library-output-path=x.o"], False)],
-)  # fmt: skip
+    [
+        (CPU(), [], True),
+        (CPU(link_embedded=False), [], False),
+        (Vulkan("nvidia"), [], False),
+        (CPU(), ["--iree-hal-link-executables=true"], False),
+        (CPU(), ["--iree-llvmcpu-static-library-output-path=x.o"], False),
+    ],
+)
 def test_who_needs_one_library_gets_it(target: nm.Target, flags: list[str], may: bool) -> None:
     assert may_divide([*target.flags(), *flags]) == may
 

@@ -484,8 +484,10 @@ def test_a_self_check_has_the_kernels_of_the_other_entry_points() -> None:
         flags = ("--compile-to=flow",)
         return compile_module(str(legalize(stage.module, target)), target, flags=flags).count(b"flow.executable private")
 
-    own = [kernels(sizes, ("gradient", "apply", "apply_block", "self_check")) - kernels(sizes, ("gradient", "apply", "apply_block"))
-           for sizes in ((10, 16, 3), (10, 16, 7, 5, 3))]  # fmt: skip
+    own = [
+        kernels(sizes, ("gradient", "apply", "apply_block", "self_check")) - kernels(sizes, ("gradient", "apply", "apply_block"))
+        for sizes in ((10, 16, 3), (10, 16, 7, 5, 3))
+    ]
     assert own[0] <= 18
     assert own[1] <= own[0] + 2
 

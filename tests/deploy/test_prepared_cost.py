@@ -28,8 +28,9 @@ def normal(*shape: int) -> np.ndarray:
 
 def test_costs_are_known_beforehand() -> None:
     """Exactly, for a loss of which every figure can be counted by hand: the products of a matrix with a vector."""
-    stage = nm.hvp_module(lambda x, a: nnp.sum(nnp.exp(a @ x)), nm.spec(8, "f64"), nm.spec((100, 8), "f64"),
-                          entry_points=("apply", "apply_block"))  # fmt: skip
+    stage = nm.hvp_module(
+        lambda x, a: nnp.sum(nnp.exp(a @ x)), nm.spec(8, "f64"), nm.spec((100, 8), "f64"), entry_points=("apply", "apply_block")
+    )
     cost = stage.cost()
     assert cost["apply"].flops == 2 * (2 * 100 * 8) + 100  # A v, exp(A x) times that, Aᵀ times that
     assert cost["apply_block"].flops == 16 * cost["apply"].flops

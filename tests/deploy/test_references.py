@@ -14,15 +14,7 @@ import nabla_mlir.numpy as nnp
 from nabla_mlir.base.errors import DeployError, WrongNumbersError
 from nabla_mlir.compiling.reference_values import references_of
 from nabla_mlir.runtime.drawn import DRAWS, drawn
-from nabla_mlir.runtime.reference import (
-    Reference,
-    ResultReference,
-    arguments_of,
-    check_numbers,
-    compare,
-    text_of,
-    weighted_sum,
-)
+from nabla_mlir.runtime.reference import Reference, ResultReference, arguments_of, check_numbers, compare, text_of, weighted_sum
 from nabla_mlir.runtime.storage import artifact_bytes
 from nabla_mlir.staging.entry import bytecode_of
 
@@ -59,7 +51,9 @@ def test_a_wrong_constant_is_caught(polynomial):
         assert right in polynomial.vmfb
     content = with_code(polynomial, polynomial.vmfb.replace(right, wrong))
     nm.load(content)  # whole
-    with pytest.raises(WrongNumbersError, match=r"f requires \S+ as result 0 at \(0,\), to within .* on drawn arguments, got") as caught:
+    with pytest.raises(
+        WrongNumbersError, match=r"f requires \S+ as result 0 at \(0,\), to within .* on drawn arguments, got"
+    ) as caught:
         nm.load(content, check=True)
     assert isinstance(caught.value, DeployError)
     assert "compile it for this machine" in caught.value.help
@@ -70,7 +64,11 @@ def test_a_bit_that_flipped_in_a_kernel_is_caught(polynomial, tmp_path):
     """A bit of an opcode: of additions 58 and products 59. It is tried in processes of their own, since one may end in a crash."""
     code = polynomial.vmfb
     start = code.index(b"\x7fELF")
-    found = [i for i in range(start, len(code) - 1) if code[i] in (0x58, 0x59) and code[i + 1] >= 0xC0 and code[i - 3] in (0xC4, 0x62, 0xF1)]
+    found = [
+        i
+        for i in range(start, len(code) - 1)
+        if code[i] in (0x58, 0x59) and code[i + 1] >= 0xC0 and code[i - 3] in (0xC4, 0x62, 0xF1)
+    ]
     found += [i for i in range(start, len(code) - 1) if code[i] in (0x58, 0x59) and code[i - 2] == 0xC5]
     caught = 0
     for i in found[:12]:
@@ -113,7 +111,12 @@ def test_complex_numbers_integers_and_nan():
     assert [text_of(complex(x)) for x in (0.5, 1 + 2j, "nan")] == ["0.5", "1+2j", "nan"]
     results = [np.asarray(y) for y in compiled.loaded["f"].run(arguments_of(entry, entry.reference))]
     assert np.isnan(results[3]).any()
-    for k, broken in ((2, results[2] + (np.arange(40) == 17)), (3, np.nan_to_num(results[3])), (4, ~results[4]), (6, results[6] * 1.001)):
+    for k, broken in (
+        (2, results[2] + (np.arange(40) == 17)),
+        (3, np.nan_to_num(results[3])),
+        (4, ~results[4]),
+        (6, results[6] * 1.001),
+    ):
         with pytest.raises(WrongNumbersError, match=f"as result {k}"):
             compare(entry, entry.reference, [*results[:k], broken.astype(results[k].dtype), *results[k + 1 :]])
     with pytest.raises(WrongNumbersError, match="as result 0"):
@@ -131,10 +134,18 @@ def test_what_takes_too_long_carries_none():
     stage = lowered(lambda x: nm.fori_loop(0, 100_000, lambda i, c: nnp.sin(c) + 0.1 * i, x), nm.spec(3))
     compiled = stage.compile()
     assert compiled._checkable.entry_points[0].reference.absence == "the interpreter would take too long"
-    with pytest.raises(DeployError, match=r"check requires reference values .* got none \(f: the interpreter would take too long\)"):
+    with pytest.raises(
+        DeployError, match=r"check requires reference values .* got none \(f: the interpreter would take too long\)"
+    ):
         nm.load(compiled.to_bytes(), check=True)
-    both = nm.module(slow=nm.trace(lambda x: nm.fori_loop(0, 100_000, lambda i, c: nnp.sin(c), x), nm.spec(3)),
-                     quick=nm.trace(lambda x: x + 1, nm.spec(3))).lower().compile()  # fmt: skip
+    both = (
+        nm.module(
+            slow=nm.trace(lambda x: nm.fori_loop(0, 100_000, lambda i, c: nnp.sin(c), x), nm.spec(3)),
+            quick=nm.trace(lambda x: x + 1, nm.spec(3)),
+        )
+        .lower()
+        .compile()
+    )
     with pytest.warns(RuntimeWarning, match="entry points are not checked: slow: the interpreter would take too long"):
         nm.load(both.to_bytes(), check=True)
     before = nm.set_checking("off")

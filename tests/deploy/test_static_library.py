@@ -94,7 +94,7 @@ ARGUMENTS = {
     "same": [(rng.normal(size=64).astype(np.float32),)],
     "factored": [(rng.normal(size=(50, 50)),)],
     "products": [(rng.normal(size=(320, 330)), rng.normal(size=(330, 320)))],
-}  # fmt: skip
+}
 
 
 @pytest.mark.slow
@@ -144,8 +144,9 @@ def test_sparse_hessians(tmp_path):
     names = ("hessian", "update", "matrix")
     stage = nm.sparse_hessian_module(f, nm.spec(7, "f64"), nm.spec(5, "f64"), format="lower", entry_points=names)
     header = save_static_library(stage, tmp_path / "sparse").read_text()
-    subprocess.run([*STRICT, "-shared", "-fPIC", "-o", tmp_path / "all.so", tmp_path / "sparse.c", tmp_path / "sparse.o", "-lm"],
-                   check=True)  # fmt: skip
+    subprocess.run(
+        [*STRICT, "-shared", "-fPIC", "-o", tmp_path / "all.so", tmp_path / "sparse.c", tmp_path / "sparse.o", "-lm"], check=True
+    )
     library = ctypes.CDLL(tmp_path / "all.so")
     nnz = int(re.search(r"enum { sparse_hessian_nnz = (\d+) };", header)[1])
     assert "The matrix is 7x7; its entries in the order of lower" in header

@@ -11,9 +11,7 @@ from nabla_mlir.targets.cpu import cpu_features
 from nabla_mlir.targets.toolchain import run_compiler
 
 
-@pytest.mark.parametrize(
-    "t", [CPU("generic"), CPU(), CUDA(), CUDA("sm_90"), Vulkan("nvidia"), Vulkan("lavapipe")], ids=repr
-)
+@pytest.mark.parametrize("t", [CPU("generic"), CPU(), CUDA(), CUDA("sm_90"), Vulkan("nvidia"), Vulkan("lavapipe")], ids=repr)
 def test_json_round_trip_and_common_flags(t):
     again = Target.from_json(json.loads(json.dumps(t.to_json())))
     assert again == t.resolve()
@@ -69,10 +67,14 @@ def test_errors(message):
 
 
 def test_unknown_names_come_with_those_that_are_alike():
-    for make, text in ((lambda: CUDA("sm80"), "did you mean 'sm_80'"), (lambda: CUDA("sm_1"), "sm_89, sm_90, sm_90a, sm_100"),
-                       (lambda: Vulkan("nvdia"), "did you mean 'nvidia'? Known are host, nvidia, amd, lavapipe."),
-                       (CPU("znver44").flags, "did you mean 'znver4'"), (CPU("qqq").flags, "Known are host, generic, nocona"),
-                       (CPU("cortex_a72", triple="aarch64-linux-gnu").flags, "did you mean 'cortex-a72'")):  # fmt: skip
+    for make, text in (
+        (lambda: CUDA("sm80"), "did you mean 'sm_80'"),
+        (lambda: CUDA("sm_1"), "sm_89, sm_90, sm_90a, sm_100"),
+        (lambda: Vulkan("nvdia"), "did you mean 'nvidia'? Known are host, nvidia, amd, lavapipe."),
+        (CPU("znver44").flags, "did you mean 'znver4'"),
+        (CPU("qqq").flags, "Known are host, generic, nocona"),
+        (CPU("cortex_a72", triple="aarch64-linux-gnu").flags, "did you mean 'cortex-a72'"),
+    ):
         with pytest.raises(TargetError) as error:
             make()
         assert text in error.value.help

@@ -72,8 +72,10 @@ def test_what_is_no_number_of_threads(artifact):
 
 @linux
 def test_the_affinity_of_the_process_counts(artifact):
-    code = "import os, sys; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))}); import nabla_mlir as nm; from " \
-           "nabla_mlir.runtime.threads import cores; print(cores(), nm.load(sys.argv[1], 'local-task', threads=None).threads)"  # fmt: skip
+    code = (
+        "import os, sys; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))}); import nabla_mlir as nm; from "
+        "nabla_mlir.runtime.threads import cores; print(cores(), nm.load(sys.argv[1], 'local-task', threads=None).threads)"
+    )
     done = subprocess.run([sys.executable, "-c", code, artifact], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["1", "3"]
 

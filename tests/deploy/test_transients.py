@@ -162,9 +162,11 @@ def test_what_iree_refuses_is_compiled_without(monkeypatch: pytest.MonkeyPatch, 
 
 @pytest.mark.parametrize(
     ("query", "message"),
-    [("", "a buffer whose size nothing says"),
-     ("util.func public @f_transients_size(%arg0: index) -> index { util.return %arg0 : index }", "depends on values"),
-     ("""util.func public @g(%x: !stream.resource<external>, %n: index) {
+    [
+        ("", "a buffer whose size nothing says"),
+        ("util.func public @f_transients_size(%arg0: index) -> index { util.return %arg0 : index }", "depends on values"),
+        (
+            """util.func public @g(%x: !stream.resource<external>, %n: index) {
            %0 = stream.cmd.execute with(%x as %a: !stream.resource<external>{%n}) { stream.cmd.dispatch @e::@d {
              rw %a[%n for %n] : !stream.resource<external>{%n}
            } } => !stream.timepoint
@@ -174,8 +176,10 @@ def test_what_iree_refuses_is_compiled_without(monkeypatch: pytest.MonkeyPatch, 
            util.return
          }
          util.func public @g_transients_size() -> index { %n = arith.constant 8 : index util.return %n : index }""",
-      "several executions in g")],
-)  # fmt: skip
+            "several executions in g",
+        ),
+    ],
+)
 def test_sizes_that_are_not_said(query: str, message: str) -> None:
     text = """util.func public @f(%arg0: index) -> index attributes {iree.reflection = {}} {
       %size = arith.constant 474080242785 : index

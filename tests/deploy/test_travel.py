@@ -204,10 +204,16 @@ def tolerant(folder: str, content: bytes) -> str:
     raise AssertionError("never read whole")
 
 
-@pytest.mark.parametrize("error", [
-    ShapeError("a requires b, got c.", help="do d"), OutOfMemoryError("f", "much"),
-    CompileError("a requires b, got c.", reproducer="r.sh"), TreeError("a requires b, got c."),
-], ids=lambda error: type(error).__name__)  # fmt: skip
+@pytest.mark.parametrize(
+    "error",
+    [
+        ShapeError("a requires b, got c.", help="do d"),
+        OutOfMemoryError("f", "much"),
+        CompileError("a requires b, got c.", reproducer="r.sh"),
+        TreeError("a requires b, got c."),
+    ],
+    ids=lambda error: type(error).__name__,
+)
 def test_errors_arrive_as_they_were(error: Any) -> None:
     other = pickled(error)
     assert (type(other), str(other), vars(other)) == (type(error), str(error), vars(error))
@@ -226,8 +232,9 @@ print((H @ np.ones(2)).tolist() == (rows.T @ rows @ np.ones(2) + 1).tolist(), H.
 
 
 def test_a_sum_over_batches_needs_no_compiler(tmp_path: Path) -> None:
-    squares = nm.hvp_module(lambda x, rows: nnp.sum((rows @ x) ** 2) / 2, nm.spec(2, "f64"), nm.spec((2, 2), "f64"),
-                            entry_points=("update", "apply"))  # fmt: skip
+    squares = nm.hvp_module(
+        lambda x, rows: nnp.sum((rows @ x) ** 2) / 2, nm.spec(2, "f64"), nm.spec((2, 2), "f64"), entry_points=("update", "apply")
+    )
     path = squares.compile().save(tmp_path / "sum.zip")
     done = subprocess.run([sys.executable, "-c", ALONE, str(path)], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

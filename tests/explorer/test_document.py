@@ -276,8 +276,15 @@ def test_workloads_of_the_benchmark(name, monkeypatch):
     document = explain(nm.hvp(workload.function(frameworks.nabla())), x, x, *data, name="hvp").data
     jsonschema.validate(document, SCHEMA)
     names = [Path(file["path"]).stem for file in document["files"]]
-    first, last = ({frame["line"] for _, origin in operations(document, state) for frame in origin["frames"]
-                    if names[frame["file"]].startswith("workloads")} for state in (0, -1))
+    first, last = (
+        {
+            frame["line"]
+            for _, origin in operations(document, state)
+            for frame in origin["frames"]
+            if names[frame["file"]].startswith("workloads")
+        }
+        for state in (0, -1)
+    )
     assert last == first, "operations know the user's lines to the end, all of them"
     patterns = {s["of"] for _, o in operations(document, -1) for s in o["steps"] if s["name"] == "legalize"}
     assert patterns or name != "process", "a Cholesky factorisation is not IREE's"
@@ -429,7 +436,13 @@ def test_model_explorer(hvp):
 
 def test_passes_as_a_tree_of_files(tmp_path):
     nm.trace(nm.grad(programs.chain), nm.spec(6), name="f").save_mlir(tmp_path / "f.mlir")
-    command = [str(tmp_path / "f.mlir"), "--nabla-lower", f"--mlir-print-ir-tree-dir={tmp_path / 'tree'}", "-o", str(tmp_path / "out.mlir")]
+    command = [
+        str(tmp_path / "f.mlir"),
+        "--nabla-lower",
+        f"--mlir-print-ir-tree-dir={tmp_path / 'tree'}",
+        "-o",
+        str(tmp_path / "out.mlir"),
+    ]
     assert opt.main(command) == 0
     files = sorted(path.name for path in (tmp_path / "tree").rglob("*.mlir"))
     assert any("nabla-simplify" in name for name in files)

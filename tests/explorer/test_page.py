@@ -19,12 +19,16 @@ def pages(tmp_path_factory):
     folder = tmp_path_factory.mktemp("pages")
     params, data = programs.PARAMS, programs.DATA
     nm.explain(nm.hvp(programs.loss), params, params, *data, target="cpu", name="hvp").save(folder / "hvp.html")
-    nm.explain(nm.hvp_module(programs.loss, params, *data, entry_points=("update", "apply"), max_residual_bytes=2600)).save(folder / "halves.html")
+    nm.explain(nm.hvp_module(programs.loss, params, *data, entry_points=("update", "apply"), max_residual_bytes=2600)).save(
+        folder / "halves.html"
+    )
     nm.explain(nm.grad(programs.distances), nm.spec((5, 3)), nm.spec(5)).save(folder / "axes.html")
     nm.explain(programs.chain, nm.spec(20), sparsity="hessian").save(folder / "pattern.html")
     nm.explain(programs.arrow, nm.spec(8), sparsity="jacobian").save(folder / "arrow.html")
-    lowered = [nm.trace(f, *specs, name="f").lower() for f, specs in
-               ((nm.grad(programs.chain), [nm.spec(6)]), (nm.hvp(programs.chain), [nm.spec(6)] * 2))]  # fmt: skip
+    lowered = [
+        nm.trace(f, *specs, name="f").lower()
+        for f, specs in ((nm.grad(programs.chain), [nm.spec(6)]), (nm.hvp(programs.chain), [nm.spec(6)] * 2))
+    ]
     for name, stage in zip("ab", lowered, strict=True):
         stage.save_mlir(folder / f"{name}.mlir")
     nm.explorer.compare(folder / "a.mlir", folder / "b.mlir").save(folder / "diff.html")
@@ -76,7 +80,12 @@ def test_a_line_of_the_source_leads_to_its_derivatives(opened):
     second.click()
     assert one.page.locator("#ir .row.picked").first.inner_text().strip().startswith(name[:20])
     words = one.text("#origin")
-    assert words.index("You wrote") < words.index("reverse mode (vjp)") < words.index("forward mode (jvp)") < words.index("This operation")
+    assert (
+        words.index("You wrote")
+        < words.index("reverse mode (vjp)")
+        < words.index("forward mode (jvp)")
+        < words.index("This operation")
+    )
     assert "nnp.tanh" in words
     assert "Ends in the kernel" in words
     assert one.page.locator("#source .code-line.light").count() >= 1
@@ -162,7 +171,10 @@ def test_the_products_of_a_coloring_are_drawn(opened):
     assert "3 products instead of 8" in one.text("#pattern")
     pictures = one.page.locator("#pattern figure")
     assert [words.split("\n")[0] for words in pictures.all_inner_texts()] == [
-        "The entries, each in the color of its product", "What 2 products with sums of columns give", "What the product with a sum of rows gives"]  # fmt: skip
+        "The entries, each in the color of its product",
+        "What 2 products with sums of columns give",
+        "What the product with a sum of rows gives",
+    ]
     # The first row is full: what stands there is read from the product with rows, as its own picture is.
     colors = one.page.evaluate("""() => [...document.querySelectorAll('#pattern canvas')].map(c => { const s = c.height > c.width / 8 ? c.height / 8 : c.height;
         const d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data, at = (x, y) => [...d.slice(4 * ((y * s + 2) * c.width + x * s + 2), 4 * ((y * s + 2) * c.width + x * s + 3))].join();
@@ -244,8 +256,18 @@ def test_keys_alone(opened):
     assert one.page.evaluate("document.documentElement.dataset.theme") == "dark"
 
 
-@pytest.mark.parametrize(("name", "scheme"), [("hvp", "light"), ("hvp", "dark"), ("halves", "light"), ("axes", "dark"),
-                                              ("pattern", "light"), ("diff", "dark"), ("bare", "light")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "scheme"),
+    [
+        ("hvp", "light"),
+        ("hvp", "dark"),
+        ("halves", "light"),
+        ("axes", "dark"),
+        ("pattern", "light"),
+        ("diff", "dark"),
+        ("bare", "light"),
+    ],
+)
 def test_axe_has_nothing_to_say(opened, name, scheme):
     one = opened(name, color_scheme=scheme, bypass_csp=True)  # axe is a script of its own
     one.page.locator("#ir .row").nth(5).click()

@@ -12,9 +12,20 @@ import nabla_mlir.numpy as nnp
 
 # The names are those of nabla_mlir; `np` is the array namespace.
 NABLA = SimpleNamespace(
-    np=nnp, jit=nm.jit, grad=nm.grad, value_and_grad=nm.value_and_grad, jvp=nm.jvp, vjp=nm.vjp, linearize=nm.linearize,
-    vmap=nm.vmap, jacfwd=nm.jacfwd, jacrev=nm.jacrev, hessian=nm.hessian, hvp=nm.hvp, stop_gradient=nm.stop_gradient,
-)  # fmt: skip
+    np=nnp,
+    jit=nm.jit,
+    grad=nm.grad,
+    value_and_grad=nm.value_and_grad,
+    jvp=nm.jvp,
+    vjp=nm.vjp,
+    linearize=nm.linearize,
+    vmap=nm.vmap,
+    jacfwd=nm.jacfwd,
+    jacrev=nm.jacrev,
+    hessian=nm.hessian,
+    hvp=nm.hvp,
+    stop_gradient=nm.stop_gradient,
+)
 
 
 def _hvp(f, argnums=0, has_aux=False):
@@ -34,10 +45,20 @@ def _hessian(f, argnums=0, mode="fwd_rev"):
 
 
 JAX = SimpleNamespace(
-    np=jnp, jit=jax.jit, grad=jax.grad, value_and_grad=jax.value_and_grad, jvp=jax.jvp, vjp=jax.vjp,
-    linearize=jax.linearize, vmap=jax.vmap, jacfwd=jax.jacfwd, jacrev=jax.jacrev, hessian=_hessian, hvp=_hvp,
+    np=jnp,
+    jit=jax.jit,
+    grad=jax.grad,
+    value_and_grad=jax.value_and_grad,
+    jvp=jax.jvp,
+    vjp=jax.vjp,
+    linearize=jax.linearize,
+    vmap=jax.vmap,
+    jacfwd=jax.jacfwd,
+    jacrev=jax.jacrev,
+    hessian=_hessian,
+    hvp=_hvp,
     stop_gradient=jax.lax.stop_gradient,
-)  # fmt: skip
+)
 
 
 def assert_same(found, wanted, rtol=1e-10):

@@ -79,7 +79,9 @@ def check_derivatives(f: Callable[..., Any], args: Sequence[Any], tolerance: flo
     curvature = nm.hvp(scalar, tuple(range(len(points))))(tuple(points), tuple(directions))
     above, below = gradient(*ahead), gradient(*back)
     for h, a, b in zip(curvature, above, below, strict=True):
-        np.testing.assert_allclose(np.asarray(h), (np.asarray(a) - np.asarray(b)) / (2 * STEP), rtol=20 * tolerance, atol=20 * tolerance)
+        np.testing.assert_allclose(
+            np.asarray(h), (np.asarray(a) - np.asarray(b)) / (2 * STEP), rtol=20 * tolerance, atol=20 * tolerance
+        )
 
 
 def _moves(a: Any) -> bool:

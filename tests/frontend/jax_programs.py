@@ -445,7 +445,9 @@ def physics_informed(jax: Any) -> Any:
 
     def residual(params, x):
         u_t = jax.grad(u, 1)(params, x)[1]
-        u_xx = jax.jvp(lambda x: jax.jvp(lambda x: u(params, x), (x,), (np.array([1.0, 0.0]),))[1], (x,), (np.array([1.0, 0.0]),))[1]
+        u_xx = jax.jvp(lambda x: jax.jvp(lambda x: u(params, x), (x,), (np.array([1.0, 0.0]),))[1], (x,), (np.array([1.0, 0.0]),))[
+            1
+        ]
         return u_t - 0.1 * u_xx
 
     def loss(params):
@@ -455,7 +457,26 @@ def physics_informed(jax: Any) -> Any:
 
 
 PROGRAMS = [
-    mlp_with_adam, vae_loss, rnn_by_scan, ode_by_loops, kalman_filter, gaussian_process, newton_with_hessian, hmc_step,
-    attention_block, conv_net, n_body, logistic_regression, implicit_function, graph_network, trees, spectra, finite_volumes,
-    mixture, checkpointed, embeddings, collectives, physics_informed,
-]  # fmt: skip
+    mlp_with_adam,
+    vae_loss,
+    rnn_by_scan,
+    ode_by_loops,
+    kalman_filter,
+    gaussian_process,
+    newton_with_hessian,
+    hmc_step,
+    attention_block,
+    conv_net,
+    n_body,
+    logistic_regression,
+    implicit_function,
+    graph_network,
+    trees,
+    spectra,
+    finite_volumes,
+    mixture,
+    checkpointed,
+    embeddings,
+    collectives,
+    physics_informed,
+]

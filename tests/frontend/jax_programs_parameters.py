@@ -23,9 +23,12 @@ def solvers_with_aux(jax: Any) -> Any:
 
     def solved(a, b):
         return lax.custom_linear_solve(
-            lambda x: a @ x, b, lambda _, b: (jnp.linalg.solve(a, b), jnp.abs(b).max()),
-            lambda _, b: (jnp.linalg.solve(a.T, b), jnp.abs(b).min()), has_aux=True,
-        )  # fmt: skip
+            lambda x: a @ x,
+            b,
+            lambda _, b: (jnp.linalg.solve(a, b), jnp.abs(b).max()),
+            lambda _, b: (jnp.linalg.solve(a.T, b), jnp.abs(b).min()),
+            has_aux=True,
+        )
 
     b = data(3, seed=1)
     return (
@@ -87,7 +90,9 @@ def kinds_of_values(jax: Any) -> Any:
 
     def split(tree):
         is_dynamic = lambda x: isinstance(x, jax.Array) and jnp.issubdtype(x.dtype, jnp.inexact)  # noqa: E731
-        return jax.tree.map(lambda x: x if is_dynamic(x) else None, tree), jax.tree.map(lambda x: None if is_dynamic(x) else x, tree)
+        return jax.tree.map(lambda x: x if is_dynamic(x) else None, tree), jax.tree.map(
+            lambda x: None if is_dynamic(x) else x, tree
+        )
 
     @jax.jit
     def step(tree):

@@ -87,11 +87,17 @@ def kinds_of_arguments(x: np.ndarray, folder: Path) -> dict[str, Any]:
     fixed.flags.writeable = False
     np.save(folder / "x.npy", x)
     return {
-        "numpy": x.copy(), "aligned": aligned, "not aligned": shifted, "read-only": fixed, "fortran": np.asfortranarray(x),
-        "memory-mapped": np.load(folder / "x.npy", mmap_mode="r"), "device": Array.from_numpy(x),
-        "lent": Array.from_numpy(aligned, copy=False), "dlpack": np.from_dlpack(jnp.asarray(x)),
+        "numpy": x.copy(),
+        "aligned": aligned,
+        "not aligned": shifted,
+        "read-only": fixed,
+        "fortran": np.asfortranarray(x),
+        "memory-mapped": np.load(folder / "x.npy", mmap_mode="r"),
+        "device": Array.from_numpy(x),
+        "lent": Array.from_numpy(aligned, copy=False),
+        "dlpack": np.from_dlpack(jnp.asarray(x)),
         "pool": Array.from_numpy(x, "local-task"),
-    }  # fmt: skip
+    }
 
 
 @pytest.mark.parametrize("driver", DRIVERS)

@@ -27,8 +27,11 @@ def test_the_namespace_says_what_it_offers() -> None:
     assert not info.dtypes(kind=())
     with default_dtypes(np.float64, np.int64):
         assert info.default_dtypes() == {
-            "real floating": np.float64, "complex floating": np.complex128, "integral": np.int64, "indexing": np.int64,
-        }  # fmt: skip
+            "real floating": np.float64,
+            "complex floating": np.complex128,
+            "integral": np.int64,
+            "indexing": np.int64,
+        }
 
 
 @pytest.mark.parametrize("of", [np.float32, "f32", np.dtype(np.float32), np.zeros(2, np.complex64)], ids=str)
@@ -46,11 +49,18 @@ def test_limits_of_arrays_and_integers() -> None:
     assert not xp.can_cast(xp.ones(1), xp.int64)
 
 
-@pytest.mark.parametrize("make", [
-    lambda d: xp.zeros(2, device=d), lambda d: xp.arange(3, device=d), lambda d: xp.asarray([1.0], device=d),
-    lambda d: xp.fft.fftfreq(4, device=d), lambda d: xp.astype(xp.ones(2), xp.int32, device=d),
-    lambda d: xp.ones(2).to_device(d), lambda d: xp.from_dlpack(np.ones(2), device=d),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda d: xp.zeros(2, device=d),
+        lambda d: xp.arange(3, device=d),
+        lambda d: xp.asarray([1.0], device=d),
+        lambda d: xp.fft.fftfreq(4, device=d),
+        lambda d: xp.astype(xp.ones(2), xp.int32, device=d),
+        lambda d: xp.ones(2).to_device(d),
+        lambda d: xp.from_dlpack(np.ones(2), device=d),
+    ],
+)
 def test_results_lie_on_the_device_that_is_named(make) -> None:
     for device in xp.__array_namespace_info__().devices():
         assert make(device).device is device
@@ -268,8 +278,25 @@ def test_dlpack(version) -> None:
         x.__dlpack__(dl_device=(2, 0))
 
 
-NUMPY = [np.sum, np.prod, np.mean, np.var, np.std, np.max, np.min, np.any, np.all, np.cumsum, np.argmax, np.round, np.ptp,
-         np.trace, np.squeeze, np.transpose, np.median]  # fmt: skip
+NUMPY = [
+    np.sum,
+    np.prod,
+    np.mean,
+    np.var,
+    np.std,
+    np.max,
+    np.min,
+    np.any,
+    np.all,
+    np.cumsum,
+    np.argmax,
+    np.round,
+    np.ptp,
+    np.trace,
+    np.squeeze,
+    np.transpose,
+    np.median,
+]
 
 
 @pytest.mark.parametrize("f", NUMPY, ids=lambda f: f.__name__)

@@ -13,10 +13,15 @@ pytestmark = pytest.mark.usefixtures("interpreted")
 
 
 PLACES = {
-    "number": lambda x: (1, 5.0), "slice": lambda x: (slice(None, None, 2), 7.0), "row": lambda x: ((1, ...), np.arange(3.0)),
-    "list": lambda x: ([0, 3], 1), "mask": lambda x: (x > 4, 0.0), "negative": lambda x: ((-1, -2), 3.0),
-    "all": lambda x: (..., 2.0), "rows by mask": lambda x: (x[:, 0] > 2, np.arange(3.0)),
-}  # fmt: skip
+    "number": lambda x: (1, 5.0),
+    "slice": lambda x: (slice(None, None, 2), 7.0),
+    "row": lambda x: ((1, ...), np.arange(3.0)),
+    "list": lambda x: ([0, 3], 1),
+    "mask": lambda x: (x > 4, 0.0),
+    "negative": lambda x: ((-1, -2), 3.0),
+    "all": lambda x: (..., 2.0),
+    "rows by mask": lambda x: (x[:, 0] > 2, np.arange(3.0)),
+}
 
 
 @pytest.mark.parametrize("name", PLACES)

@@ -47,21 +47,26 @@ def names(x: Any) -> list[str]:
     return list(x.vectorized_axes)
 
 
-@pytest.mark.parametrize(("f", "order"), [pytest.param(*case, marks=[pytest.mark.slow] * (i % 3 > 0)) for i, case in enumerate(FUNCTIONS)])
+@pytest.mark.parametrize(
+    ("f", "order"), [pytest.param(*case, marks=[pytest.mark.slow] * (i % 3 > 0)) for i, case in enumerate(FUNCTIONS)]
+)
 def test_axes_stand_in_the_order_of_the_result(f: Any, order: list[str]) -> None:
     value = f(X, Y)
     assert names(value) == order
     expected = np.asarray(nm.devectorize(value))
     maps: dict[str, Any] = {
-        "jit": nm.jit(f), "union": lambda x, y: nm.value_and_grad(f)(x, y)[0],
+        "jit": nm.jit(f),
+        "union": lambda x, y: nm.value_and_grad(f)(x, y)[0],
         "parameter": lambda x, y: nm.value_and_grad(f, vectorized="parameter")(x, y)[0],
-        "jvp": lambda x, y: nm.jvp(f, (x, y), (x, y))[0], "vjp": lambda x, y: nm.vjp(f, x, y)[0],
-        "linearize": lambda x, y: nm.linearize(f, x, y)[0], "checkpoint": nm.checkpoint(f),
+        "jvp": lambda x, y: nm.jvp(f, (x, y), (x, y))[0],
+        "vjp": lambda x, y: nm.vjp(f, x, y)[0],
+        "linearize": lambda x, y: nm.linearize(f, x, y)[0],
+        "checkpoint": nm.checkpoint(f),
         "vmap": lambda x, y: nm.vmap(f, None, None, axis_size=1)(x, y),
         "cond": lambda x, y: nm.cond(True, f, f, x, y),
         "closure": lambda x, y: nm.value_and_grad(lambda y: f(x, y))(y)[0],
         "traced": nm.jit(lambda x, y: nm.value_and_grad(f)(x, y)[0]),
-    }  # fmt: skip
+    }
     for name, g in maps.items():
         found = g(X, Y)
         assert names(found) == order, name
@@ -125,10 +130,7 @@ def test_derivatives_of_functions_that_take_axes_apart(wrap: Any) -> None:
     v = np.cos(ROWS)
     V = nm.vectorize(v, "row")
     wanted = np.asarray(nm.hvp(plain_coupled)(ROWS, v))
-    for product in (
-        nm.hvp(coupled), nm.hvp(coupled, vectorized="parameter"),
-        lambda x, v: nm.jvp(nm.grad(coupled), (x,), (v,))[1],
-    ):  # fmt: skip
+    for product in (nm.hvp(coupled), nm.hvp(coupled, vectorized="parameter"), lambda x, v: nm.jvp(nm.grad(coupled), (x,), (v,))[1]):
         found = wrap(product)(A, V)
         assert names(found) == ["row"]
         np.testing.assert_allclose(nm.devectorize(found), wanted, rtol=1e-12)

@@ -41,27 +41,35 @@ def hvp(j: Any, f: Any) -> Any:
 
 # Programs ``(transforms, numpy) -> function``, and its arguments.
 PROGRAMS: dict[str, tuple[Callable[[Any, Any], Callable[..., Any]], tuple[np.ndarray, ...]]] = {
-    "vmap_of_hessian": (
-        lambda j, xp: lambda x, w1, w2: j.vmap(lambda r: j.hessian(loss(xp))(r, w1, w2))(x), (X, W1, W2)),
+    "vmap_of_hessian": (lambda j, xp: lambda x, w1, w2: j.vmap(lambda r: j.hessian(loss(xp))(r, w1, w2))(x), (X, W1, W2)),
     "hessian_of_vmap": (
-        lambda j, xp: lambda a, x, w1, w2: j.hessian(
-            lambda a: j.vmap(lambda r: loss(xp)(a * r, w1, w2))(x).mean())(a), (X[0], X, W1, W2)),
+        lambda j, xp: lambda a, x, w1, w2: j.hessian(lambda a: j.vmap(lambda r: loss(xp)(a * r, w1, w2))(x).mean())(a),
+        (X[0], X, W1, W2),
+    ),
     "gradients_per_example": (
-        lambda j, xp: lambda x, w1, w2: j.vmap(lambda r: j.grad(loss(xp), (1, 2))(r, w1, w2))(x), (X, W1, W2)),
+        lambda j, xp: lambda x, w1, w2: j.vmap(lambda r: j.grad(loss(xp), (1, 2))(r, w1, w2))(x),
+        (X, W1, W2),
+    ),
     "products_with_many_vectors": (
         lambda j, xp: lambda x, v, w1, w2: j.vmap(lambda u: hvp(j, lambda x: loss(xp)(x, w1, w2))(x, u))(v),
-        (X[0], V, W1, W2)),
+        (X[0], V, W1, W2),
+    ),
     "products_per_example": (
-        lambda j, xp: lambda x, v, w1, w2: j.vmap(hvp(j, lambda x: loss(xp)(x, w1, w2)))(x, v), (X, X, W1, W2)),
+        lambda j, xp: lambda x, v, w1, w2: j.vmap(hvp(j, lambda x: loss(xp)(x, w1, w2)))(x, v),
+        (X, X, W1, W2),
+    ),
     "products_of_a_mean_with_many_vectors": (
-        lambda j, xp: lambda x, w1, v, w2: j.vmap(
-            lambda u: hvp(j, lambda w: j.vmap(lambda r: loss(xp)(r, w, w2))(x).mean())(w1, u))(v), (X, W1, W1S, W2)),
-    "all_pairs": (
-        lambda j, xp: lambda x, v: j.vmap(lambda r: j.vmap(lambda u: xp.exp(-((r - u) ** 2).sum()))(v))(x), (X, V)),
+        lambda j, xp: (
+            lambda x, w1, v, w2: j.vmap(lambda u: hvp(j, lambda w: j.vmap(lambda r: loss(xp)(r, w, w2))(x).mean())(w1, u))(v)
+        ),
+        (X, W1, W1S, W2),
+    ),
+    "all_pairs": (lambda j, xp: lambda x, v: j.vmap(lambda r: j.vmap(lambda u: xp.exp(-((r - u) ** 2).sum()))(v))(x), (X, V)),
     "gradients_of_all_pairs": (
-        lambda j, xp: lambda x, v: j.vmap(
-            lambda r: j.vmap(lambda u: j.grad(lambda r: xp.tanh(xp.dot(r, u)))(r))(v))(x), (X, V)),
-}  # fmt: skip
+        lambda j, xp: lambda x, v: j.vmap(lambda r: j.vmap(lambda u: j.grad(lambda r: xp.tanh(xp.dot(r, u)))(r))(v))(x),
+        (X, V),
+    ),
+}
 
 
 def trees(f: Callable[..., Any], *args: Any) -> tuple[Callable[..., Any], list[Any]]:
@@ -112,34 +120,39 @@ LOSSES: dict[str, tuple[Callable[..., Any], Any, tuple[Any, ...]]] = {
     "squares": (lambda j, xp, p, x, y: ((layers(xp, p, x) - y) ** 2).sum(), DENSE, (X, ones(ROWS, 3))),
     "masked": (lambda j, xp, p, x, y: xp.where(KEPT, (layers(xp, p, x) - y) ** 2, 0.0).sum(), DENSE, (X, ones(ROWS, 3))),
     "cross_entropy": (lambda j, xp, p, x, y: cross_entropy(xp, p, x, y), DENSE, (X, ones(ROWS, 3))),
-    "attention": (
-        lambda j, xp, p, x: attention(xp, p, x), (ones(4, WIDTH), ones(4, WIDTH), ones(4, 6)), (ones(ROWS, 9, 4),)),
+    "attention": (lambda j, xp, p, x: attention(xp, p, x), (ones(4, WIDTH), ones(4, WIDTH), ones(4, 6)), (ones(ROWS, 9, 4),)),
     "normalised": (lambda j, xp, p, x: normalised(xp, p, x), (ones(WIDTH), ones(WIDTH)), (X,)),
     "convolution": (
         lambda j, xp, w, x: (xp.tanh((convolve if j is jax else OURS)(x[None], w)) ** 2).sum(),
-        ones(2, 3, 3, 4), (ones(ROWS, 8, 9, 3),)),
+        ones(2, 3, 3, 4),
+        (ones(ROWS, 8, 9, 3),),
+    ),
     "scan": (
         lambda j, xp, w, x: (jax.lax.scan if j is jax else nm.scan)(
-            lambda c, u: (xp.tanh(xp.dot(w, c) + u), c.sum()), np.zeros(WIDTH, np.float32), x)[0].sum(),
-        ones(WIDTH, WIDTH), (ones(ROWS, 6, WIDTH),)),
-}  # fmt: skip
+            lambda c, u: (xp.tanh(xp.dot(w, c) + u), c.sum()), np.zeros(WIDTH, np.float32), x
+        )[0].sum(),
+        ones(WIDTH, WIDTH),
+        (ones(ROWS, 6, WIDTH),),
+    ),
+}
 
 # What is made of a loss ``f(parameters, *entry)``: a function of parameters, tangents of them, and a batch.
 MAPS: dict[str, Callable[[Any, Any], Callable[..., Any]]] = {
     "gradient_per_example": lambda j, f: lambda p, _, *batch: j.vmap(lambda *e: j.grad(f)(p, *e))(*batch),
-    "product_per_example": lambda j, f: lambda p, vs, *batch: j.vmap(
-        lambda *e: hvp(j, lambda p: f(p, *e))(p, jax.tree.map(lambda v: v[0], vs)))(*batch),
-    "many_products_of_the_mean": lambda j, f: lambda p, vs, *batch: j.vmap(
-        lambda v: hvp(j, lambda p: j.vmap(lambda *e: f(p, *e))(*batch).mean())(p, v))(vs),
-    "hessian_per_example": lambda j, f: lambda p, _, x, *batch: j.vmap(
-        lambda x, *e: j.hessian(lambda x: f(p, x, *e))(x))(x, *batch),
-}  # fmt: skip
+    "product_per_example": lambda j, f: (
+        lambda p, vs, *batch: j.vmap(lambda *e: hvp(j, lambda p: f(p, *e))(p, jax.tree.map(lambda v: v[0], vs)))(*batch)
+    ),
+    "many_products_of_the_mean": lambda j, f: (
+        lambda p, vs, *batch: j.vmap(lambda v: hvp(j, lambda p: j.vmap(lambda *e: f(p, *e))(*batch).mean())(p, v))(vs)
+    ),
+    "hessian_per_example": lambda j, f: (
+        lambda p, _, x, *batch: j.vmap(lambda x, *e: j.hessian(lambda x: f(p, x, *e))(x))(x, *batch)
+    ),
+}
 LARGE = ("attention", "convolution", "scan")  # whose Hessians in the entries are
 
 
-@pytest.mark.parametrize(
-    ("name", "kind"), [(n, k) for n in LOSSES for k in MAPS if k != "hessian_per_example" or n not in LARGE]
-)
+@pytest.mark.parametrize(("name", "kind"), [(n, k) for n in LOSSES for k in MAPS if k != "hessian_per_example" or n not in LARGE])
 def test_losses_never_cost_more_than_in_jax(name: str, kind: str) -> None:
     loss_of, parameters, batch = LOSSES[name]
     tangents = jax.tree.map(lambda w: ones(VECTORS, *w.shape), parameters)

@@ -41,7 +41,7 @@ MODES: dict[str, Callable[[Any, Any], Any]] = {
     "gradient": lambda lib, xp: lib.grad(lambda x: (lib.debug.print("{}", x), x * x)[1])(3.0),
     "map": lambda lib, xp: lib.vmap(lambda x, y: (lib.debug.print("{} {}", x, y), x)[1], (0, None))(xp.arange(3), 7),
     "scan": lambda lib, xp: lib.lax.scan(lambda c, x: (c + x, lib.debug.print("{}", c)), 0, xp.arange(3))[0],
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -112,7 +112,9 @@ def test_io_callbacks_keep_their_order() -> None:
 
 def test_compiled_code_cannot_call_python() -> None:
     traced = nm.trace(lambda x: (nm.jax.debug.print("{}", x), x)[1], nm.spec((), "f64"), name="f")
-    with pytest.raises(errors.RuleMissingError, match=r"compiling requires a program without calls of Python .*, got one") as caught:
+    with pytest.raises(
+        errors.RuleMissingError, match=r"compiling requires a program without calls of Python .*, got one"
+    ) as caught:
         traced.lower().compile(nm.CPU())
     assert "test_callbacks.py" in str(caught.value)
     assert float(traced.compile(nm.Interpreter())(np.float64(2.0))) == 2.0

@@ -42,8 +42,12 @@ def test_derivatives() -> None:
         check(nm.hessian(OURS, mode=mode), hessian, X, W)
     many = np.stack([X, -X, 2 * X])
     check(nm.vmap(nm.grad(OURS), (0, None)), oracle.vmap(oracle.grad(THEIRS), (0, None))(many, W), many, W)
-    check(nm.grad(lambda m, w: nm.vmap(OURS, (0, None))(m, w).sum(), 1),
-          oracle.grad(lambda m, w: oracle.vmap(THEIRS, (0, None))(m, w).sum(), 1)(many, W), many, W)  # fmt: skip
+    check(
+        nm.grad(lambda m, w: nm.vmap(OURS, (0, None))(m, w).sum(), 1),
+        oracle.grad(lambda m, w: oracle.vmap(THEIRS, (0, None))(m, w).sum(), 1)(many, W),
+        many,
+        W,
+    )
 
 
 def lowered(f: Any, *shapes: Any) -> str:
@@ -52,11 +56,17 @@ def lowered(f: Any, *shapes: Any) -> str:
 
 @pytest.mark.parametrize(
     ("policy", "tanhs", "dots"),
-    [(None, 8, 16), (POLICIES.everything_saveable, 4, 12), (POLICIES.dots_saveable, 8, 12),
-     (POLICIES.dots_with_no_batch_dims_saveable, 8, 12), (POLICIES.save_only_these_names("middle"), 6, 14),
-     (POLICIES.save_any_names_but_these("middle"), 8, 16), (POLICIES.save_anything_except_these_names("other"), 4, 12),
-     (POLICIES.save_from_both_policies(POLICIES.dots_saveable, POLICIES.save_only_these_names("middle")), 6, 12)],
-)  # fmt: skip
+    [
+        (None, 8, 16),
+        (POLICIES.everything_saveable, 4, 12),
+        (POLICIES.dots_saveable, 8, 12),
+        (POLICIES.dots_with_no_batch_dims_saveable, 8, 12),
+        (POLICIES.save_only_these_names("middle"), 6, 14),
+        (POLICIES.save_any_names_but_these("middle"), 8, 16),
+        (POLICIES.save_anything_except_these_names("other"), 4, 12),
+        (POLICIES.save_from_both_policies(POLICIES.dots_saveable, POLICIES.save_only_these_names("middle")), 6, 12),
+    ],
+)
 def test_policies_decide_what_is_computed_again(policy: Any, tanhs: int, dots: int) -> None:
     f = loss(nm.checkpoint(block(nnp, nm.checkpoint_name), policy=policy))
     text = lowered(nm.value_and_grad(f, (0, 1)))
@@ -119,6 +129,11 @@ def test_an_unknown_policy() -> None:
 
 def test_policies_that_move_values_elsewhere_keep_them() -> None:
     policies = nm.checkpoint_policies
-    names = {"names_which_can_be_saved": ["a"], "names_which_can_be_offloaded": ["b"], "offload_src": "device", "offload_dst": "pinned_host"}
+    names = {
+        "names_which_can_be_saved": ["a"],
+        "names_which_can_be_offloaded": ["b"],
+        "offload_src": "device",
+        "offload_dst": "pinned_host",
+    }
     assert policies.save_and_offload_only_these_names(**names) == policies.save_only_these_names("a", "b")
     assert policies.offload_dot_with_no_batch_dims("device", "pinned_host") == policies.dots_with_no_batch_dims_saveable

@@ -26,31 +26,23 @@ CASES: dict[str, Callable[[Any, Any, Any], Any]] = {
     "second_axis": lambda j, c, x: j.vmap(lambda r: c.psum(r, "i") * r, in_axes=1, axis_name="i")(x),
     "out_axes_none": lambda j, c, x: j.vmap(lambda r: c.psum(r, "i"), axis_name="i", out_axes=None)(x),
     "of_what_does_not_vary": lambda j, c, x: j.vmap(
-        lambda r: c.psum(2.0, "i") + c.psum(x.sum(), "i") + c.pmax(x[0, 0], "i") + c.all_gather(x[0], "i").sum() + r,
-        axis_name="i",
+        lambda r: c.psum(2.0, "i") + c.psum(x.sum(), "i") + c.pmax(x[0, 0], "i") + c.all_gather(x[0], "i").sum() + r, axis_name="i"
     )(x),
     "grad_psum": lambda j, c, x: j.vmap(j.grad(lambda r: (c.psum(r**2, "i") * r).sum()), axis_name="i")(x),
     "grad_pmean": lambda j, c, x: j.vmap(j.grad(lambda r: (c.pmean(r**2, "i") * r).sum()), axis_name="i")(x),
-    "grad_all_gather": lambda j, c, x: j.vmap(
-        j.grad(lambda r: (c.all_gather(r, "i") ** 3).sum() * r.sum()), axis_name="i"
-    )(x),
-    "grad_outside": lambda j, c, x: j.grad(
-        lambda x: j.vmap(lambda r: (c.psum(r**3, "i") * r).sum(), axis_name="i")(x).sum()
-    )(x),
+    "grad_all_gather": lambda j, c, x: j.vmap(j.grad(lambda r: (c.all_gather(r, "i") ** 3).sum() * r.sum()), axis_name="i")(x),
+    "grad_outside": lambda j, c, x: j.grad(lambda x: j.vmap(lambda r: (c.psum(r**3, "i") * r).sum(), axis_name="i")(x).sum())(x),
     "jvp": lambda j, c, x: j.vmap(lambda r: j.jvp(lambda r: c.psum(r**2, "i") * r, (r,), (r,)), axis_name="i")(x),
     "vjp": lambda j, c, x: j.vmap(
-        lambda r: j.vjp(lambda r: c.all_gather(r**2, "i") * r, r)[1](r * c.axis_index("i") + c.all_gather(r, "i")),
-        axis_name="i",
+        lambda r: j.vjp(lambda r: c.all_gather(r**2, "i") * r, r)[1](r * c.axis_index("i") + c.all_gather(r, "i")), axis_name="i"
     )(x),
     "hessian_psum": lambda j, c, x: j.vmap(j.hessian(lambda r: (c.psum(r**3, "i") * r).sum()), axis_name="i")(x),
     "hessian_pmean": lambda j, c, x: j.vmap(j.hessian(lambda r: (c.pmean(r**3, "i") * r).sum()), axis_name="i")(x),
-    "hessian_all_gather": lambda j, c, x: j.vmap(
-        j.hessian(lambda r: (c.all_gather(r, "i") ** 3).sum() * r.sum()), axis_name="i"
-    )(x),
+    "hessian_all_gather": lambda j, c, x: j.vmap(j.hessian(lambda r: (c.all_gather(r, "i") ** 3).sum() * r.sum()), axis_name="i")(
+        x
+    ),
     "two_axes": lambda j, c, x: j.vmap(
-        lambda r: j.vmap(
-            lambda e: c.psum(e, "i") * c.pmean(e * c.axis_index("i"), "j") + c.psum(e, ("i", "j")), axis_name="j"
-        )(r),
+        lambda r: j.vmap(lambda e: c.psum(e, "i") * c.pmean(e * c.axis_index("i"), "j") + c.psum(e, ("i", "j")), axis_name="j")(r),
         axis_name="i",
     )(x),
     "one_name_twice": lambda j, c, x: j.vmap(
@@ -63,12 +55,12 @@ CASES: dict[str, Callable[[Any, Any, Any], Any]] = {
         lambda r: c.fori_loop(0, 3, lambda _, s: s * 0.5 + c.psum(s, "i") * 0.1 + c.axis_index("i"), r), axis_name="i"
     )(x),
     "grad_of_loop": lambda j, c, x: j.grad(
-        lambda x: (j.vmap(lambda r: c.fori_loop(0, 3, lambda _, s: s * 0.5 + c.psum(s * s, "i") * 0.1, r),
-                          axis_name="i")(x) ** 2).sum()
+        lambda x: (
+            j.vmap(lambda r: c.fori_loop(0, 3, lambda _, s: s * 0.5 + c.psum(s * s, "i") * 0.1, r), axis_name="i")(x) ** 2
+        ).sum()
     )(x),
     "while_all_agree": lambda j, c, x: j.vmap(
-        lambda r: c.while_loop(lambda s: c.psum(s, "i")[0] < 100, lambda s: s * 1.5 + c.psum(s, "i") * 0.1, r),
-        axis_name="i",
+        lambda r: c.while_loop(lambda s: c.psum(s, "i")[0] < 100, lambda s: s * 1.5 + c.psum(s, "i") * 0.1, r), axis_name="i"
     )(x),
     "while_per_entry": lambda j, c, x: j.vmap(
         lambda r: c.while_loop(lambda s: s[0] < 20, lambda s: s * 1.5 + c.psum(s, "i") * 0.01, r), axis_name="i"
@@ -79,7 +71,7 @@ CASES: dict[str, Callable[[Any, Any, Any], Any]] = {
     "cond_shared": lambda j, c, x: j.vmap(
         lambda r: c.cond(x[0, 0] > -1, lambda: x[0] * c.axis_index("i"), lambda: x[1]) + r, axis_name="i"
     )(x),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())

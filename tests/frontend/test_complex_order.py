@@ -10,28 +10,53 @@ from nabla_mlir.interpreter import interpreted
 
 NAN = complex(np.nan, np.nan)
 TIES = np.array([[3 + 1j, 1 + 2j, 1 - 5j, 3 + 1j], [0, -1j, -0.0 + 1j, 2], [1 - 5j, 1 - 5j, 0, 7j]])
-ABSENT = np.array([3 + 1j, 1, complex(2, np.nan), NAN, complex(np.nan, 1), np.inf, complex(-np.inf, np.inf), complex(np.nan, -2), -1j])
+ABSENT = np.array(
+    [3 + 1j, 1, complex(2, np.nan), NAN, complex(np.nan, 1), np.inf, complex(-np.inf, np.inf), complex(np.nan, -2), -1j]
+)
 
 SAME_AS_NUMPY = {
-    "sort": lambda np, x: np.sort(x), "sort along": lambda np, x: np.sort(x, 0), "sort flat": lambda np, x: np.sort(x, None),
-    "argsort": lambda np, x: np.argsort(x, stable=True), "argsort along": lambda np, x: np.argsort(x, 0, stable=True),
-    "max": lambda np, x: np.max(x), "max along": lambda np, x: np.max(x, 0, keepdims=True), "min": lambda np, x: x.min(),
-    "min along": lambda np, x: np.min(x, -1), "axes": lambda np, x: np.max(x[None], (0, -1)),
-    "initial": lambda np, x: np.max(x, initial=2 + 9j), "where": lambda np, x: np.min(x, initial=0, where=x.real > 1),
-    "argmax": lambda np, x: np.argmax(x), "argmax along": lambda np, x: np.argmax(x, 0), "argmin": lambda np, x: x.argmin(-1),
-    "maximum": lambda np, x: np.maximum(x, np.flip(x)), "minimum": lambda np, x: np.minimum(x, np.flip(x)),
-    "fmax": lambda np, x: np.fmax(x, np.flip(x)), "fmin": lambda np, x: np.fmin(x, np.flip(x)),
-    "less": lambda np, x: x < np.flip(x), "less_equal": lambda np, x: x <= np.flip(x), "greater": lambda np, x: x > np.flip(x),
-    "greater_equal": lambda np, x: x >= np.flip(x), "nanmax": lambda np, x: np.nanmax(x), "nanmin": lambda np, x: np.nanmin(x),
-    "nanargmax": lambda np, x: np.nanargmax(x), "nanargmin": lambda np, x: np.nanargmin(x),
-    "left": lambda np, x: np.searchsorted(np.sort(x, None), x), "right": lambda np, x: np.searchsorted(np.sort(x, None), x, "right"),
-    "lexsort": lambda np, x: np.lexsort((x.real, np.flip(x))), "sort_complex": lambda np, x: np.sort_complex(x),
-    "running": lambda np, x: np.maximum.accumulate(x, 0), "median": lambda np, x: np.median(x),
-    "median along": lambda np, x: np.median(x, 0, keepdims=True), "nanmedian": lambda np, x: np.nanmedian(x),
-    "nanmedian along": lambda np, x: np.nanmedian(x, -1), "clip": lambda np, x: np.clip(x, -1j, 2 + 1j),
-    "clip up": lambda np, x: x.clip(1 + 1j, None), "clip down": lambda np, x: np.clip(x, None, np.flip(x)),
-    "clip crossed": lambda np, x: np.clip(x, 2, np.flip(x)), "clip of reals": lambda np, x: np.clip(x.real, x, 2),
-}  # fmt: skip
+    "sort": lambda np, x: np.sort(x),
+    "sort along": lambda np, x: np.sort(x, 0),
+    "sort flat": lambda np, x: np.sort(x, None),
+    "argsort": lambda np, x: np.argsort(x, stable=True),
+    "argsort along": lambda np, x: np.argsort(x, 0, stable=True),
+    "max": lambda np, x: np.max(x),
+    "max along": lambda np, x: np.max(x, 0, keepdims=True),
+    "min": lambda np, x: x.min(),
+    "min along": lambda np, x: np.min(x, -1),
+    "axes": lambda np, x: np.max(x[None], (0, -1)),
+    "initial": lambda np, x: np.max(x, initial=2 + 9j),
+    "where": lambda np, x: np.min(x, initial=0, where=x.real > 1),
+    "argmax": lambda np, x: np.argmax(x),
+    "argmax along": lambda np, x: np.argmax(x, 0),
+    "argmin": lambda np, x: x.argmin(-1),
+    "maximum": lambda np, x: np.maximum(x, np.flip(x)),
+    "minimum": lambda np, x: np.minimum(x, np.flip(x)),
+    "fmax": lambda np, x: np.fmax(x, np.flip(x)),
+    "fmin": lambda np, x: np.fmin(x, np.flip(x)),
+    "less": lambda np, x: x < np.flip(x),
+    "less_equal": lambda np, x: x <= np.flip(x),
+    "greater": lambda np, x: x > np.flip(x),
+    "greater_equal": lambda np, x: x >= np.flip(x),
+    "nanmax": lambda np, x: np.nanmax(x),
+    "nanmin": lambda np, x: np.nanmin(x),
+    "nanargmax": lambda np, x: np.nanargmax(x),
+    "nanargmin": lambda np, x: np.nanargmin(x),
+    "left": lambda np, x: np.searchsorted(np.sort(x, None), x),
+    "right": lambda np, x: np.searchsorted(np.sort(x, None), x, "right"),
+    "lexsort": lambda np, x: np.lexsort((x.real, np.flip(x))),
+    "sort_complex": lambda np, x: np.sort_complex(x),
+    "running": lambda np, x: np.maximum.accumulate(x, 0),
+    "median": lambda np, x: np.median(x),
+    "median along": lambda np, x: np.median(x, 0, keepdims=True),
+    "nanmedian": lambda np, x: np.nanmedian(x),
+    "nanmedian along": lambda np, x: np.nanmedian(x, -1),
+    "clip": lambda np, x: np.clip(x, -1j, 2 + 1j),
+    "clip up": lambda np, x: x.clip(1 + 1j, None),
+    "clip down": lambda np, x: np.clip(x, None, np.flip(x)),
+    "clip crossed": lambda np, x: np.clip(x, 2, np.flip(x)),
+    "clip of reals": lambda np, x: np.clip(x.real, x, 2),
+}
 
 
 ARRAYS = {"ties": TIES, "NaN": ABSENT, "complex64": TIES.astype(np.complex64)}
@@ -73,13 +98,18 @@ def test_a_long_row_of_few_numbers_is_sorted_stably():
 
 
 SAME_AS_JAX = {
-    "sort": lambda J, x: J.numpy.sort(x, 0), "max": lambda J, x: J.numpy.max(x, 0), "all": lambda J, x: J.numpy.min(x),
-    "maximum": lambda J, x: J.numpy.maximum(x, x[::-1]), "minimum": lambda J, x: J.numpy.minimum(x * x, x),
-    "reduce_max": lambda J, x: J.lax.reduce_max(x, (0, 1)), "reduce_min": lambda J, x: J.lax.reduce_min(x, (1,)),
-    "ptp": lambda J, x: J.numpy.ptp(x, 1), "lax.max": lambda J, x: J.lax.max(x, 1 - x),
+    "sort": lambda J, x: J.numpy.sort(x, 0),
+    "max": lambda J, x: J.numpy.max(x, 0),
+    "all": lambda J, x: J.numpy.min(x),
+    "maximum": lambda J, x: J.numpy.maximum(x, x[::-1]),
+    "minimum": lambda J, x: J.numpy.minimum(x * x, x),
+    "reduce_max": lambda J, x: J.lax.reduce_max(x, (0, 1)),
+    "reduce_min": lambda J, x: J.lax.reduce_min(x, (1,)),
+    "ptp": lambda J, x: J.numpy.ptp(x, 1),
+    "lax.max": lambda J, x: J.lax.max(x, 1 - x),
     "reduce": lambda J, x: J.lax.reduce(x, np.complex128(9 + 9j), J.lax.min, (1,)),
     "window": lambda J, x: J.lax.cummax(x, 1),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", SAME_AS_JAX)
@@ -103,11 +133,16 @@ def test_derivatives_are_jaxs_also_where_numbers_are_equal(name):
 
 def test_what_has_no_order_is_refused_by_its_own_name():
     calls = {
-        "top_k": lambda x: nnp.top_k(x, 1), "quantile": lambda x: nnp.quantile(x, 0.5), "percentile": lambda x: nnp.percentile(x, 5),
-        "nanquantile": lambda x: nnp.nanquantile(x, 0.5), "nanpercentile": lambda x: nnp.nanpercentile(x, 5),
-        "heaviside": lambda x: nnp.heaviside(x, x), "histogram": nnp.histogram,
-        "isposinf": nnp.isposinf, "isneginf": nnp.isneginf,
-    }  # fmt: skip
+        "top_k": lambda x: nnp.top_k(x, 1),
+        "quantile": lambda x: nnp.quantile(x, 0.5),
+        "percentile": lambda x: nnp.percentile(x, 5),
+        "nanquantile": lambda x: nnp.nanquantile(x, 0.5),
+        "nanpercentile": lambda x: nnp.nanpercentile(x, 5),
+        "heaviside": lambda x: nnp.heaviside(x, x),
+        "histogram": nnp.histogram,
+        "isposinf": nnp.isposinf,
+        "isneginf": nnp.isneginf,
+    }
     for name, call in calls.items():
         with pytest.raises(DtypeError, match=f"^{name} requires real numbers, got complex128"):
             call(TIES)

@@ -4,7 +4,6 @@ A program maps a vector of three numbers to another one. So does each of the lay
 transform; layers stack to any depth, and close over what is outside of them.
 """
 
-
 import jax
 import numpy as np
 import pytest
@@ -78,7 +77,7 @@ LAYERS = {
     "jacrev": lambda m, f: lambda x: x @ m.jacrev(f)(x),
     "hessian": lambda m, f: lambda x: m.hessian(lambda y: m.np.sum(f(y)))(x) @ x,
     "hvp": lambda m, f: lambda x: m.hvp(lambda y: m.np.sum(f(y) ** 2))(x, m.np.cos(x)),
-}  # fmt: skip
+}
 
 
 def _twice(pull, x):

@@ -49,9 +49,9 @@ def test_scan_value_and_gradients() -> None:
     check(nm.grad(OURS, (0, 1, 2)), oracle.grad(THEIRS, (0, 1, 2))(W, H, XS), W, H, XS)
 
 
-@pytest.mark.parametrize("step", [
-    lambda lib, c: (c[1], c[0]), lambda lib, c: c, lambda lib, c: (c[1], c[1]), lambda lib, c: (c[1], lib.numpy.sin(c[0])),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "step", [lambda lib, c: (c[1], c[0]), lambda lib, c: c, lambda lib, c: (c[1], c[1]), lambda lib, c: (c[1], lib.numpy.sin(c[0]))]
+)
 def test_scan_that_hands_its_carries_round(step: Any) -> None:
     """Rows of what carries were before are rows of others after: in a circle none is."""
     f = lambda lib, scan: lambda a, b: scan(lambda c, _: (step(lib, c), c), (a, b), None, length=5)[1]  # noqa: E731
@@ -72,8 +72,7 @@ def test_scan_batched() -> None:
 
 def test_hvp_of_a_scan_is_two_loops_at_any_length() -> None:
     texts = [
-        str(nm.trace(nm.hvp(OURS), *(nm.spec(s, "f64") for s in ((4, 4), (4, 4), (2, 4), (n, 2, 3)))).lower())
-        for n in (50, 5000)
+        str(nm.trace(nm.hvp(OURS), *(nm.spec(s, "f64") for s in ((4, 4), (4, 4), (2, 4), (n, 2, 3)))).lower()) for n in (50, 5000)
     ]
     assert [t.count("stablehlo.while") for t in texts] == [2, 2]
     assert len(texts[0].splitlines()) == len(texts[1].splitlines())
@@ -160,8 +159,9 @@ def test_entries_that_are_done_run_no_loop() -> None:
         return [f(int(n))(x) for n, x in zip(ns, xs, strict=True)]
 
     orders = [lambda n: lambda x: expected(n, x), lambda n: oracle.grad(lambda x: expected(n, x))]
-    check(lambda ns, xs: [nm.vmap(f)(ns, xs) for f in (stripped, nm.grad(stripped, 1))],
-          [np.array(each(f)) for f in orders], ns, xs)  # fmt: skip
+    check(
+        lambda ns, xs: [nm.vmap(f)(ns, xs) for f in (stripped, nm.grad(stripped, 1))], [np.array(each(f)) for f in orders], ns, xs
+    )
 
     # Neither does a branch that an entry does not take; one that none takes is not run, though its loop is shared.
     def chosen(taken: Any, x: Any, n: Any) -> Any:
@@ -193,9 +193,18 @@ def test_conditionals() -> None:
         return lambda i, x: switch(i, [lambda x: x, lib.sin, lib.cos], x)
 
     for i in (-1, 0, 1, 2, 9):
-        check(lambda x, i=i: nm.grad(pick(nm.switch, nnp), 1)(i, x), oracle.grad(pick(jax.lax.switch, jnp), 1)(i, 0.3), np.float64(0.3))
+        check(
+            lambda x, i=i: nm.grad(pick(nm.switch, nnp), 1)(i, x),
+            oracle.grad(pick(jax.lax.switch, jnp), 1)(i, 0.3),
+            np.float64(0.3),
+        )
     index = np.array([0, 2, 5, -3], np.int32)
-    check(nm.vmap(pick(nm.switch, nnp), (0, None)), oracle.vmap(pick(jax.lax.switch, jnp), (0, None))(index, 0.3), index, np.float64(0.3))
+    check(
+        nm.vmap(pick(nm.switch, nnp), (0, None)),
+        oracle.vmap(pick(jax.lax.switch, jnp), (0, None))(index, 0.3),
+        index,
+        np.float64(0.3),
+    )
 
 
 def test_fori_map_and_associative_scan() -> None:
@@ -206,8 +215,11 @@ def test_fori_map_and_associative_scan() -> None:
     xs = np.arange(1.0, 8.0)
     check(lambda xs: nm.map(nnp.sin, xs), np.sin(xs), xs)
     for reverse in (False, True):
-        check(lambda xs, reverse=reverse: nm.associative_scan(nnp.multiply, xs, reverse=reverse),
-              jax.lax.associative_scan(jnp.multiply, xs, reverse=reverse), xs)  # fmt: skip
+        check(
+            lambda xs, reverse=reverse: nm.associative_scan(nnp.multiply, xs, reverse=reverse),
+            jax.lax.associative_scan(jnp.multiply, xs, reverse=reverse),
+            xs,
+        )
 
 
 def test_loops_run_on_iree() -> None:

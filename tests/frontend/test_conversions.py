@@ -185,10 +185,13 @@ def test_trees_and_storage_are_never_cast(hessians: Any, given: str, wanted: str
         H.apply(Array.from_numpy(vector(given)))
     x = np.ones(3, wanted)
     for make in (
-        lambda t: nm.jvp(cubes, (x,), (t,)), lambda t: nm.linearize(cubes, x)[1](t), lambda t: nm.hvp(cubes)(x, t),
-        lambda t: nm.vjp(lambda y: y * y, x)[1](t), lambda t: nm.ggnvp(lambda y: y, cubes)(x, t),
+        lambda t: nm.jvp(cubes, (x,), (t,)),
+        lambda t: nm.linearize(cubes, x)[1](t),
+        lambda t: nm.hvp(cubes)(x, t),
+        lambda t: nm.vjp(lambda y: y * y, x)[1](t),
+        lambda t: nm.ggnvp(lambda y: y, cubes)(x, t),
         lambda t: nm.jit(lambda x, t: nm.jvp(cubes, (x,), (t,)))(x, t),
-    ):  # fmt: skip
+    ):
         with pytest.raises(DtypeError, match=f"requires the dtype of its primal, got {given} for {wanted}"):
             make(vector(given))
 
@@ -222,10 +225,16 @@ def test_jit_is_compiled_for_the_dtype_that_it_meets(given: str) -> None:
 # ---------------------------------------------------------------- Python scalars
 
 SCALARS: list[tuple[Any, str]] = [
-    (True, ""), (3, "bool"), (-1, "bool uint8"), (300, "bool int8 uint8"), (2**40, "bool int8 uint8 int32 float16"),
-    (2.5, "bool int8 uint8 int32"), (1e300, "bool int8 uint8 int32 float16 float32 complex64"),
-    (float("inf"), "bool int8 uint8 int32"), (1j, "bool int8 uint8 int32 float16 float32 float64"),
-]  # fmt: skip
+    (True, ""),
+    (3, "bool"),
+    (-1, "bool uint8"),
+    (300, "bool int8 uint8"),
+    (2**40, "bool int8 uint8 int32 float16"),
+    (2.5, "bool int8 uint8 int32"),
+    (1e300, "bool int8 uint8 int32 float16 float32 complex64"),
+    (float("inf"), "bool int8 uint8 int32"),
+    (1j, "bool int8 uint8 int32 float16 float32 float64"),
+]
 
 
 @pytest.mark.parametrize("wanted", ["bool", "int8", "uint8", "int32", "float16", "float32", "float64", "complex64"])
@@ -250,9 +259,11 @@ def test_scalars_of_calls_have_the_default_dtypes() -> None:
 
 def test_scalar_tangents_are_not_cut() -> None:
     for call in (
-        lambda t: nm.jvp(lambda x: x * x, (3.0,), (t,)), lambda t: nm.linearize(lambda x: x * x, 3.0)[1](t),
-        lambda t: nm.vjp(lambda x: x * x, 3.0)[1](t), lambda t: nm.jit(lambda x: nm.jvp(cubes, (x,), (t,)))(3.0),
-    ):  # fmt: skip
+        lambda t: nm.jvp(lambda x: x * x, (3.0,), (t,)),
+        lambda t: nm.linearize(lambda x: x * x, 3.0)[1](t),
+        lambda t: nm.vjp(lambda x: x * x, 3.0)[1](t),
+        lambda t: nm.jit(lambda x: nm.jvp(cubes, (x,), (t,)))(3.0),
+    ):
         call(1)  # an integer is a float
         with pytest.raises(DtypeError, match=r"a (co)?tangent requires"):
             call(1j)
@@ -275,7 +286,10 @@ def test_stored_values_have_the_kind_of_the_array() -> None:
 
 
 def test_scalars_of_imported_functions() -> None:
-    for kind, good, bad in (("i32", (True, 2), (1.5, 1j, 2**40, np.float64(1.5), np.int64(2))), ("f32", (2, 1.5), (1j, np.float64(1.5)))):
+    for kind, good, bad in (
+        ("i32", (True, 2), (1.5, 1j, 2**40, np.float64(1.5), np.int64(2))),
+        ("f32", (2, 1.5), (1j, np.float64(1.5))),
+    ):
         f = nm.from_stablehlo(f"func.func @f(%x: tensor<{kind}>) -> tensor<{kind}> {{ return %x : tensor<{kind}> }}")
         for call in (lambda x, f=f: nm.jit(lambda: f(x))(), f):
             for value in good:

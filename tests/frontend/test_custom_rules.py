@@ -86,16 +86,27 @@ def test_forward_rules(make: Any) -> None:
 def test_forward_rules_under_maps_and_loops(make: Any) -> None:
     f, g = make(nm.jax, nnp), make(jax, jnp)
     y = Y[0]
-    check(nm.vmap(nm.grad(lambda x, y: f(x, y) ** 2), (0, None)),
-          oracle.vmap(oracle.grad(lambda x, y: g(x, y) ** 2), (0, None))(X, y), X, y)  # fmt: skip
-    check(nm.grad(lambda x, y: (nm.vmap(f, (0, None))(x, y) ** 2).sum(), (0, 1)),
-          oracle.grad(lambda x, y: (oracle.vmap(g, (0, None))(x, y) ** 2).sum(), (0, 1))(X, y), X, y)  # fmt: skip
+    check(
+        nm.vmap(nm.grad(lambda x, y: f(x, y) ** 2), (0, None)),
+        oracle.vmap(oracle.grad(lambda x, y: g(x, y) ** 2), (0, None))(X, y),
+        X,
+        y,
+    )
+    check(
+        nm.grad(lambda x, y: (nm.vmap(f, (0, None))(x, y) ** 2).sum(), (0, 1)),
+        oracle.grad(lambda x, y: (oracle.vmap(g, (0, None))(x, y) ** 2).sum(), (0, 1))(X, y),
+        X,
+        y,
+    )
     ours = lambda x, y: nm.fori_loop(0, 4, lambda _, c: f(c, y), x).sum()  # noqa: E731
     theirs = lambda x, y: jax.lax.fori_loop(0, 4, lambda _, c: g(c, y), x).sum()  # noqa: E731
     check(nm.grad(ours, (0, 1)), oracle.grad(theirs, (0, 1))(X, Y), X, Y)
     check(nm.hessian(ours), oracle.hessian(theirs)(X, Y), X, Y)
-    check(nm.grad(lambda x: nm.cond(x[0] > 0, lambda x: f(x, Y), lambda x: f(Y, x), x).sum()),
-          oracle.grad(lambda x: jax.lax.cond(x[0] > 0, lambda x: g(x, Y), lambda x: g(Y, x), x).sum())(X), X)  # fmt: skip
+    check(
+        nm.grad(lambda x: nm.cond(x[0] > 0, lambda x: f(x, Y), lambda x: f(Y, x), x).sum()),
+        oracle.grad(lambda x: jax.lax.cond(x[0] > 0, lambda x: g(x, Y), lambda x: g(Y, x), x).sum())(X),
+        X,
+    )
 
 
 def test_reverse_rules() -> None:
@@ -104,8 +115,12 @@ def test_reverse_rules() -> None:
     check(nm.grad(ours, (0, 1)), oracle.grad(theirs, (0, 1))(A, W), A, W)
     second = oracle.jacrev(oracle.grad(theirs))(A, W)
     check(nm.hessian(ours, mode="rev_rev"), second, A, W)
-    check(nm.grad(lambda m, w: nm.vmap(ours, (0, None))(m, w).sum(), (0, 1)),
-          oracle.grad(lambda m, w: oracle.vmap(theirs, (0, None))(m, w).sum(), (0, 1))(MANY, W), MANY, W)  # fmt: skip
+    check(
+        nm.grad(lambda m, w: nm.vmap(ours, (0, None))(m, w).sum(), (0, 1)),
+        oracle.grad(lambda m, w: oracle.vmap(theirs, (0, None))(m, w).sum(), (0, 1))(MANY, W),
+        MANY,
+        W,
+    )
     loop = lambda lib, f: lambda x, w: lib.fori_loop(0, 3, lambda _, c: f(c, w), x).sum()  # noqa: E731
     check(nm.grad(loop(nm, f), (0, 1)), oracle.grad(loop(jax.lax, g), (0, 1))(A, W), A, W)
 
@@ -143,8 +158,10 @@ def test_trees_integers_and_options() -> None:
             return {"y": power(tree["a"]) * n, "n": n + 1}
 
         f = lib.custom_vjp(f, nondiff_argnums=(0,))
-        f.defvjp(lambda p, t, n: ({"y": p(t["a"]) * n, "n": n + 1}, (t, n)),
-                 lambda p, r, ct: ({"a": 7.0 * ct["y"] * r[1], "b": None if lib is nm else jnp.zeros(3)}, None))  # fmt: skip
+        f.defvjp(
+            lambda p, t, n: ({"y": p(t["a"]) * n, "n": n + 1}, (t, n)),
+            lambda p, r, ct: ({"a": 7.0 * ct["y"] * r[1], "b": None if lib is nm else jnp.zeros(3)}, None),
+        )
         return lambda a, n: f(lambda x: x**2, {"a": a, "b": a}, n)["y"].sum()
 
     n = np.int32(2)
@@ -195,9 +212,7 @@ def test_errors() -> None:
     with pytest.raises(errors.TreeError, match=r"rule of f requires to return \(out, out_tangent\), got Tensor"):
         traced(f)
     f.defjvp(lambda p, t: (p[0].sum(), t[0]))
-    with pytest.raises(
-        errors.TreeError, match=r"value like that of the function, got float64\[\] instead of float64\[3\]"
-    ):
+    with pytest.raises(errors.TreeError, match=r"value like that of the function, got float64\[\] instead of float64\[3\]"):
         traced(f)
     f.defjvp(lambda p, t: (p[0], t[0].sum()))
     with pytest.raises(errors.ShapeError, match=r"tangent requires the shape of its primal, got \(\) for \(3,\)"):
@@ -295,13 +310,16 @@ def test_a_rule_that_calls_its_function_on_functions_of_its_own() -> None:
 def test_a_loop_stores_what_a_reverse_rule_keeps() -> None:
     def network(lib: Any, scan: Any, xp: Any) -> Callable[..., Any]:
         f = lib.custom_vjp(lambda x, w: xp.sin(x) * w)
-        f.defvjp(lambda x, w: (xp.sin(x) * w, (xp.floor(3 * x) + x, w)),
-                 lambda kept, ct: (ct * kept[0] * kept[1] * 1.3, ct * kept[0]))  # fmt: skip
+        f.defvjp(
+            lambda x, w: (xp.sin(x) * w, (xp.floor(3 * x) + x, w)), lambda kept, ct: (ct * kept[0] * kept[1] * 1.3, ct * kept[0])
+        )
         return lambda x, w: (scan(lambda c, t: (f(c, w) + t * c, c), x, xp.arange(4.0))[1] ** 2).sum()
 
     ours, theirs = network(nm.jax, nm.scan, nnp), network(jax, jax.lax.scan, jnp)
     modes = [nm.grad(ours, (0, 1)), nm.hessian(ours, mode="rev_rev")]
-    check(lambda x, w: [f(x, w) for f in modes], [oracle.grad(theirs, (0, 1))(X, Y), oracle.jacrev(oracle.grad(theirs))(X, Y)], X, Y)
+    check(
+        lambda x, w: [f(x, w) for f in modes], [oracle.grad(theirs, (0, 1))(X, Y), oracle.jacrev(oracle.grad(theirs))(X, Y)], X, Y
+    )
     text = str(nm.trace(nm.grad(ours), X, Y).lower())
     assert text.count("floor") == 1  # cheap, and yet not computed again
     assert "floor" not in text[text.rindex("stablehlo.while") :]
@@ -403,7 +421,9 @@ def test_the_value_of_a_pullback_is_that_of_the_rule(way: str) -> None:
             y, pull = lib.vjp(lib.jit(h) if way == "jit" else h, x)
             return xp.sum(pull(xp.cos(y))[0] * y)
 
-        return lib.grad(both), lib.grad(lambda x: xp.sum((lib.linearize if way == "linearize" else lib.vjp)(h if way == "vjp" else d, x)[0]))
+        return lib.grad(both), lib.grad(
+            lambda x: xp.sum((lib.linearize if way == "linearize" else lib.vjp)(h if way == "vjp" else d, x)[0])
+        )
 
     x = np.array([0.3, 0.7, 1.1])
     for ours, theirs in zip(program(nm.jax, nnp), program(jax, jnp), strict=True):
@@ -525,8 +545,16 @@ def test_linear_functions_with_a_transpose_of_their_own() -> None:
         slope = lib.grad(lambda x: (f(x)["a"] ** 2).sum())
         transposed = lib.linear_transpose(f, x)
         again = lib.linear_transpose(lambda ct: transposed(ct)[0], {"a": x})
-        return [f(x), lib.jit(f)(x), lib.jvp(f, (x,), (x,)), slope(x), lib.jvp(slope, (x,), (x,)),
-                lib.grad(lambda x: (slope(x) ** 2).sum())(x), transposed({"a": x}), again(x)]  # fmt: skip
+        return [
+            f(x),
+            lib.jit(f)(x),
+            lib.jvp(f, (x,), (x,)),
+            slope(x),
+            lib.jvp(slope, (x,), (x,)),
+            lib.grad(lambda x: (slope(x) ** 2).sum())(x),
+            transposed({"a": x}),
+            again(x),
+        ]
 
     for got, wanted in zip(jax.tree.leaves(program(nm.jax)), jax.tree.leaves(program(jax)), strict=True):
         np.testing.assert_array_equal(got, wanted)

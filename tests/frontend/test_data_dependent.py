@@ -17,11 +17,16 @@ def as_numpy(interpreted):
 
 X = np.array([[3.0, 0.0, 1.0], [0.0, 3.0, 3.0]])
 CASES = {
-    "nonzero": (xp.nonzero, np.nonzero), "flatnonzero": (xp.flatnonzero, np.flatnonzero), "argwhere": (xp.argwhere, np.argwhere),
-    "where": (xp.where, np.where), "unique": (xp.unique, np.unique), "unique_values": (xp.unique_values, np.unique_values),
-    "unique_all": (xp.unique_all, np.unique_all), "unique_counts": (xp.unique_counts, np.unique_counts),
+    "nonzero": (xp.nonzero, np.nonzero),
+    "flatnonzero": (xp.flatnonzero, np.flatnonzero),
+    "argwhere": (xp.argwhere, np.argwhere),
+    "where": (xp.where, np.where),
+    "unique": (xp.unique, np.unique),
+    "unique_values": (xp.unique_values, np.unique_values),
+    "unique_all": (xp.unique_all, np.unique_all),
+    "unique_counts": (xp.unique_counts, np.unique_counts),
     "unique_inverse": (xp.unique_inverse, np.unique_inverse),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -213,8 +213,12 @@ def test_workers_that_do_not_come_back(compiled: Any) -> None:
     options: Any = {"n_workers": 1, "threads_per_worker": 1, "dashboard_address": None, "processes": False}
     with distributed.LocalCluster(**options) as cluster, distributed.Client(cluster) as client:
         H = nm.distributed.HessianOperator(compiled, W, SHARDS[:3], client=client, patience=0.5)
-        client.run_on_scheduler(lambda dask_scheduler: dask_scheduler.handle_worker_status_change("paused", *dask_scheduler.workers, "test"))
-        with pytest.raises(DeployError, match=r"requires workers that run tasks, got none in 0.5 s: inproc://\S+ is paused with \d+ of") as error:
+        client.run_on_scheduler(
+            lambda dask_scheduler: dask_scheduler.handle_worker_status_change("paused", *dask_scheduler.workers, "test")
+        )
+        with pytest.raises(
+            DeployError, match=r"requires workers that run tasks, got none in 0.5 s: inproc://\S+ is paused with \d+ of"
+        ) as error:
             H @ W
         assert "max_residual_bytes" in error.value.help
         cluster.scale(0)
@@ -349,7 +353,17 @@ def test_ranks_give_the_same_bits_each_time(tmp_path: Path) -> None:
     if shutil.which("mpiexec") is None:
         pytest.skip("needs mpiexec")
     (tmp_path / "ranks.py").write_text(RANKS)
-    command = ["mpiexec", "-n", "4", "--oversubscribe", "--allow-run-as-root", sys.executable, "-m", "mpi4py", str(tmp_path / "ranks.py")]
+    command = [
+        "mpiexec",
+        "-n",
+        "4",
+        "--oversubscribe",
+        "--allow-run-as-root",
+        sys.executable,
+        "-m",
+        "mpi4py",
+        str(tmp_path / "ranks.py"),
+    ]
     outputs = []
     for _ in range(2):
         done = subprocess.run([*command, str(Path(__file__).parent)], capture_output=True, text=True, timeout=300)
@@ -482,7 +496,9 @@ def test_recipes_on_processes(command: tuple[str, ...], tmp_path: Path) -> None:
     name, *numbers = command
     plot = ["--plot", str(tmp_path / "plot.png")] if importlib.util.find_spec("matplotlib") else []
     script = Path(__file__).parents[2] / "examples" / f"{name}.py"
-    done = subprocess.run([sys.executable, str(script), *numbers, "--processes", "1", "2", *plot], capture_output=True, text=True, timeout=300)
+    done = subprocess.run(
+        [sys.executable, str(script), *numbers, "--processes", "1", "2", *plot], capture_output=True, text=True, timeout=300
+    )
     assert done.returncode == 0, done.stderr
     assert len(re.findall(r"^(?:threads of this process|\d of Dask): .* s, [\d, ]+ MB held", done.stdout, re.MULTILINE)) == 3
     assert re.findall(r"efficiency on (\d) of 1: \d+%", done.stdout) == ["1", "2"]

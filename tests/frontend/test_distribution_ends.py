@@ -15,16 +15,30 @@ from nabla_mlir.jax.scipy.distributions import Distribution
 
 # The parameters of each, and the ends of the support.
 SHAPES: dict[str, list[tuple[tuple[float, ...], tuple[float, ...]]]] = {
-    "norm": [((), (0,))], "expon": [((), (0,))], "uniform": [((), (0, 1))], "laplace": [((), (0,))], "logistic": [((), (0,))],
-    "cauchy": [((), (0,))], "gumbel_r": [((), (0,))], "gumbel_l": [((), (0,))], "t": [((2.5,), (0,))],
-    "gamma": [((1.0,), (0,)), ((2.5,), (0,)), ((0.5,), (0,))], "chi2": [((2.0,), (0,)), ((3.5,), (0,)), ((1.0,), (0,))],
+    "norm": [((), (0,))],
+    "expon": [((), (0,))],
+    "uniform": [((), (0, 1))],
+    "laplace": [((), (0,))],
+    "logistic": [((), (0,))],
+    "cauchy": [((), (0,))],
+    "gumbel_r": [((), (0,))],
+    "gumbel_l": [((), (0,))],
+    "t": [((2.5,), (0,))],
+    "gamma": [((1.0,), (0,)), ((2.5,), (0,)), ((0.5,), (0,))],
+    "chi2": [((2.0,), (0,)), ((3.5,), (0,)), ((1.0,), (0,))],
     "beta": [((1.0, 1.0), (0, 1)), ((2.0, 3.5), (0, 1)), ((0.5, 0.5), (0, 1)), ((1.0, 2.0), (0, 1))],
-    "pareto": [((2.5,), (0, 1))], "gennorm": [((1.5,), (0,)), ((0.5,), (0,))], "vonmises": [((1.5,), (-np.pi, np.pi))],
-    "wrapcauchy": [((0.5,), (0, 2 * np.pi))], "truncnorm": [((-1.0, 2.0), (-1, 2)), ((3.0, np.inf), (3,))],
-    "bernoulli": [((0.3,), (0, 1)), ((0.0,), (0, 1)), ((1.0,), (0, 1))], "binom": [((3.0, 0.3), (0, 3)), ((3.0, 0.0), (0, 3)), ((3.0, 1.0), (0, 3))],
-    "geom": [((0.3,), (1,)), ((1.0,), (1,))], "poisson": [((2.5,), (0,)), ((0.0,), (0,))], "nbinom": [((2.5, 0.3), (0,))],
+    "pareto": [((2.5,), (0, 1))],
+    "gennorm": [((1.5,), (0,)), ((0.5,), (0,))],
+    "vonmises": [((1.5,), (-np.pi, np.pi))],
+    "wrapcauchy": [((0.5,), (0, 2 * np.pi))],
+    "truncnorm": [((-1.0, 2.0), (-1, 2)), ((3.0, np.inf), (3,))],
+    "bernoulli": [((0.3,), (0, 1)), ((0.0,), (0, 1)), ((1.0,), (0, 1))],
+    "binom": [((3.0, 0.3), (0, 3)), ((3.0, 0.0), (0, 3)), ((3.0, 1.0), (0, 3))],
+    "geom": [((0.3,), (1,)), ((1.0,), (1,))],
+    "poisson": [((2.5,), (0,)), ((0.0,), (0,))],
+    "nbinom": [((2.5, 0.3), (0,))],
     "betabinom": [((3.0, 0.5, 2.0), (0, 3))],
-}  # fmt: skip
+}
 # On a circle each place has a density; SciPy's functions are those of one period.
 WITHOUT_INFINITY = ("vonmises",)
 NAMES = ("logpdf", "pdf", "logpmf", "pmf", "cdf", "sf", "logcdf", "logsf")
@@ -107,10 +121,11 @@ def test_quantiles_are_those_of_scipy(name: str) -> None:
 
 
 COMPLEMENTS: dict[str, tuple[Any, Any]] = {
-    "expon.logcdf": (stats.expon.logcdf, lambda z: z), "gumbel_l.logcdf": (stats.gumbel_l.logcdf, mp.exp),
+    "expon.logcdf": (stats.expon.logcdf, lambda z: z),
+    "gumbel_l.logcdf": (stats.gumbel_l.logcdf, mp.exp),
     "gumbel_r.logsf": (stats.gumbel_r.logsf, lambda z: mp.exp(-z)),
     "pareto.logcdf": (lambda z: stats.pareto.logcdf(z, 2.5), lambda z: 2.5 * mp.log(z)),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", COMPLEMENTS)

@@ -154,10 +154,17 @@ def test_inside_a_trace_nothing_is_given_away(start_in_place: Callable[[Any], Ar
 
 
 READS: dict[str, Callable[[Array], Any]] = {
-    "numpy": np.asarray, "arithmetic": lambda x: x + 1, "jit": lambda x: nm.jit(lambda x: x * 2)(x), "item": lambda x: x[0, 0],
-    "copy": Array.copy, "to": lambda x: x.to("local-task"), "delete": Array.delete, "assignment": lambda x: x.__setitem__(0, 1.0),
-    "again": nm.jit(start, donate_argnums=0), "out": Array.to_write,
-}  # fmt: skip
+    "numpy": np.asarray,
+    "arithmetic": lambda x: x + 1,
+    "jit": lambda x: nm.jit(lambda x: x * 2)(x),
+    "item": lambda x: x[0, 0],
+    "copy": Array.copy,
+    "to": lambda x: x.to("local-task"),
+    "delete": Array.delete,
+    "assignment": lambda x: x.__setitem__(0, 1.0),
+    "again": nm.jit(start, donate_argnums=0),
+    "out": Array.to_write,
+}
 
 
 @pytest.mark.parametrize("read", READS)
@@ -188,10 +195,15 @@ def test_an_array_is_given_away_once() -> None:
         np.testing.assert_array_equal(np.asarray(captured(Array.from_numpy(NUMBERS))), expected() + NUMBERS)
 
 
-@pytest.mark.parametrize(("words", "match"), [
-    ({"donate_argnums": 2}, "among the 2 positional"), ({"donate_argnums": 0.5}, "integers as donate_argnums"),
-    ({"donate_argnums": 0, "static_argnums": 0}, "static as well"), ({"donate_argnames": "a", "static_argnames": "a"}, "static"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("words", "match"),
+    [
+        ({"donate_argnums": 2}, "among the 2 positional"),
+        ({"donate_argnums": 0.5}, "integers as donate_argnums"),
+        ({"donate_argnums": 0, "static_argnums": 0}, "static as well"),
+        ({"donate_argnames": "a", "static_argnames": "a"}, "static"),
+    ],
+)
 def test_arguments_that_cannot_be_given_away(words: dict[str, Any], match: str) -> None:
     with pytest.raises(TraceError, match=match):
         nm.jit(lambda a, b: a, **words)

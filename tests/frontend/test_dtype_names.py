@@ -16,21 +16,54 @@ from nabla_mlir.tools.requests import RequestError, parse_spec
 
 # In Python, on the command line; "" where a name means nothing.
 NAMES = {
-    "i1": ("int8", "bool"), "i2": ("int16", "int2"), "i4": ("int32", "int4"), "i8": ("int64", "int8"),
-    "i16": ("int16", "int16"), "i32": ("int32", "int32"), "i64": ("int64", "int64"),
-    "u1": ("uint8", ""), "u2": ("uint16", ""), "u4": ("uint32", ""), "u8": ("uint64", ""),
-    "ui2": ("uint2", "uint2"), "ui4": ("uint4", "uint4"), "ui8": ("uint8", "uint8"), "ui16": ("uint16", "uint16"),
-    "ui32": ("uint32", "uint32"), "ui64": ("uint64", "uint64"),
-    "f2": ("float16", ""), "f4": ("float32", ""), "f8": ("float64", ""),
-    "f16": ("float16", "float16"), "f32": ("float32", "float32"), "f64": ("float64", "float64"),
-    "bf16": ("bfloat16", "bfloat16"), "f8E4M3FN": ("float8_e4m3fn", "float8_e4m3fn"),
-    "c8": ("complex64", ""), "c16": ("complex128", ""), "complex<f32>": ("complex64", ""),
-    "b1": ("bool", ""), "?": ("bool", ""), "bool": ("bool", "bool"), "b": ("int8", ""), "d": ("float64", ""),
-    "float": ("float32", ""), "int": ("int32", ""), "complex": ("complex64", ""), "single": ("float32", ""), ">f4": ("float32", ""),
-    "float32": ("float32", "float32"), "int8": ("int8", "int8"), "int4": ("int4", "int4"),
-    "complex64": ("complex64", "complex64"), "bfloat16": ("bfloat16", "bfloat16"),
-    "x": ("", ""), "u16": ("", ""), "f128": ("", ""), "": ("", ""),
-}  # fmt: skip
+    "i1": ("int8", "bool"),
+    "i2": ("int16", "int2"),
+    "i4": ("int32", "int4"),
+    "i8": ("int64", "int8"),
+    "i16": ("int16", "int16"),
+    "i32": ("int32", "int32"),
+    "i64": ("int64", "int64"),
+    "u1": ("uint8", ""),
+    "u2": ("uint16", ""),
+    "u4": ("uint32", ""),
+    "u8": ("uint64", ""),
+    "ui2": ("uint2", "uint2"),
+    "ui4": ("uint4", "uint4"),
+    "ui8": ("uint8", "uint8"),
+    "ui16": ("uint16", "uint16"),
+    "ui32": ("uint32", "uint32"),
+    "ui64": ("uint64", "uint64"),
+    "f2": ("float16", ""),
+    "f4": ("float32", ""),
+    "f8": ("float64", ""),
+    "f16": ("float16", "float16"),
+    "f32": ("float32", "float32"),
+    "f64": ("float64", "float64"),
+    "bf16": ("bfloat16", "bfloat16"),
+    "f8E4M3FN": ("float8_e4m3fn", "float8_e4m3fn"),
+    "c8": ("complex64", ""),
+    "c16": ("complex128", ""),
+    "complex<f32>": ("complex64", ""),
+    "b1": ("bool", ""),
+    "?": ("bool", ""),
+    "bool": ("bool", "bool"),
+    "b": ("int8", ""),
+    "d": ("float64", ""),
+    "float": ("float32", ""),
+    "int": ("int32", ""),
+    "complex": ("complex64", ""),
+    "single": ("float32", ""),
+    ">f4": ("float32", ""),
+    "float32": ("float32", "float32"),
+    "int8": ("int8", "int8"),
+    "int4": ("int4", "int4"),
+    "complex64": ("complex64", "complex64"),
+    "bfloat16": ("bfloat16", "bfloat16"),
+    "x": ("", ""),
+    "u16": ("", ""),
+    "f128": ("", ""),
+    "": ("", ""),
+}
 RUN = [name for name, (meaning, _) in NAMES.items() if meaning and meaning not in ("int2", "uint2", "int4", "uint4")]
 
 
@@ -42,9 +75,11 @@ def expected(name: str) -> np.dtype:
 def test_a_name_means_the_same_wherever_it_is_read(name: str) -> None:
     meaning = NAMES[name][0]
     readers: list[Any] = [
-        lambda: nm.spec(3, name).dtype, lambda: nnp.dtype(name), lambda: nnp.result_type(name, name),
+        lambda: nm.spec(3, name).dtype,
+        lambda: nnp.dtype(name),
+        lambda: nnp.result_type(name, name),
         lambda: nnp.promote_types(name, name),
-    ]  # fmt: skip
+    ]
     for read in readers:
         if not meaning:
             with pytest.raises(DtypeError, match="a dtype requires a name of NumPy or MLIR, or a type, got"):
@@ -98,7 +133,14 @@ def test_inputs_of_the_command_line_are_not_cut() -> None:
     read = lambda text, dtype: read_value(text, Leaf("x", (), dtype))  # noqa: E731
     assert read("5", "uint8") == read("5", "float32") == read("5.0", "complex64") == 5
     assert read("[0.1]", "float32") == np.float32(0.1)
-    for text, dtype in (("300", "int8"), ("-1", "uint8"), ("1.5", "int32"), ("1j", "float32"), ("1e39", "float32"),
-                        ("3", "bool"), (str(2**24 + 1), "float32")):  # fmt: skip
+    for text, dtype in (
+        ("300", "int8"),
+        ("-1", "uint8"),
+        ("1.5", "int32"),
+        ("1j", "float32"),
+        ("1e39", "float32"),
+        ("3", "bool"),
+        (str(2**24 + 1), "float32"),
+    ):
         with pytest.raises(DtypeError, match=f"--input x requires .* {dtype}"):
             read(text, dtype)

@@ -54,20 +54,24 @@ CASES: dict[str, tuple[Function, Function, tuple[np.ndarray, ...]]] = {
     "its complement": (special.gammaincc, scipy.special.gammaincc, (X, Y)),
     "nextafter in bfloat16": (nnp.nextafter, np.nextafter, (X.astype(BF16), Y.astype(BF16))),
     "nan_to_num in bfloat16": (
-        lambda x: nnp.nan_to_num(x, nan=2.0, posinf=9.0), _narrow(lambda x: np.nan_to_num(x, nan=2.0, posinf=9.0, neginf=-3.38953139e38)),
+        lambda x: nnp.nan_to_num(x, nan=2.0, posinf=9.0),
+        _narrow(lambda x: np.nan_to_num(x, nan=2.0, posinf=9.0, neginf=-3.38953139e38)),
         (EDGES.astype(BF16),),
     ),
     "frexp in bfloat16": (lambda x: nnp.frexp(x)[0], _narrow(lambda x: np.frexp(x)[0]), (EDGES.astype(BF16),)),
     "ldexp in bfloat16": (lambda x: nnp.ldexp(x, 3), _narrow(lambda x: np.ldexp(x, 3)), (EDGES.astype(BF16),)),
     "spacing in bfloat16": (nnp.spacing, lambda x: np.array([2.0**-7, -(2.0**-7), 2.0**-6], BF16), (np.array([1, -1.5, 3], BF16),)),
     "reduced precision in bfloat16": (
-        lambda x: nm.jax.lax.reduce_precision(x, 4, 3), lambda x: np.array([1, 1.125, np.inf, 0], BF16),
+        lambda x: nm.jax.lax.reduce_precision(x, 4, 3),
+        lambda x: np.array([1, 1.125, np.inf, 0], BF16),
         (np.array([1, 1.0703125, 300, 1e-5], BF16),),
     ),
     "masked attention in bfloat16": (
-        lambda x: nn.dot_product_attention(x, x, x, is_causal=True)[0], lambda x: x[0], (np.ones((2, 1, 2), BF16),),
+        lambda x: nn.dot_product_attention(x, x, x, is_causal=True)[0],
+        lambda x: x[0],
+        (np.ones((2, 1, 2), BF16),),
     ),
-}  # fmt: skip
+}
 
 
 @pytest.fixture(scope="module")

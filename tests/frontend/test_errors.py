@@ -84,12 +84,7 @@ def aux_that_is_not_there():
     nm.trace(nm.grad(lambda x: nnp.sum(x), has_aux=True), x)  # here
 
 
-@case(
-    errors.DtypeError,
-    r"grad requires arguments of floating point, got int32 at argument \[0\]",
-    TypeError,
-    help="argnums",
-)
+@case(errors.DtypeError, r"grad requires arguments of floating point, got int32 at argument \[0\]", TypeError, help="argnums")
 def grad_of_integers():
     nm.trace(nm.grad(lambda k: nnp.sum(k)), nm.spec(3, "i32"))  # here
 
@@ -196,11 +191,7 @@ def vmap_of_nothing():
 # ---------------------------------------------------------------- values of tensors
 
 
-@case(
-    errors.ConcretizationError,
-    r"bool\(\) requires a concrete value, got the traced tensor Tensor\(bool\[\]\)\.",
-    help="cond",
-)
+@case(errors.ConcretizationError, r"bool\(\) requires a concrete value, got the traced tensor Tensor\(bool\[\]\)\.", help="cond")
 def the_truth_of_a_tensor():
     def f(x):
         if nnp.sum(x) > 0:  # here
@@ -238,11 +229,7 @@ def the_item_of_a_tensor():
 # ---------------------------------------------------------------- leaks
 
 
-@case(
-    errors.LeakedTracerError,
-    r"got Tensor\(float32\[3\]\) from the trace of f, which has ended",
-    help="return the value",
-)
+@case(errors.LeakedTracerError, r"got Tensor\(float32\[3\]\) from the trace of f, which has ended", help="return the value")
 def a_leak_through_an_attribute():
     def f(x):
         leak.x = x
@@ -324,9 +311,7 @@ def a_target_that_is_unknown():
     nm.trace(lambda x: x, x).lower().compile("abacus")
 
 
-@case(
-    errors.RuleMissingError, r"the derivative of chlo.polygamma requires that the order n does not vary", NotImplementedError
-)
+@case(errors.RuleMissingError, r"the derivative of chlo.polygamma requires that the order n does not vary", NotImplementedError)
 def a_derivative_that_is_unknown():
     nm.trace(nm.grad(lambda n: nnp.sum(special.polygamma(n, x=n))), x).lower()
 
@@ -358,9 +343,7 @@ def test_a_rule_that_is_missing(transform, monkeypatch):
 
     transforms = {"jvp": lambda x: nm.jvp(f, (x,), (x,)), "vjp": nm.grad(f), "vmap": nm.vmap(f)}
     traced = nm.trace(transforms[transform], a if transform == "vmap" else x)
-    with pytest.raises(
-        errors.RuleMissingError, match=f"{transform} requires a rule for every operation, got"
-    ) as caught:
+    with pytest.raises(errors.RuleMissingError, match=f"{transform} requires a rule for every operation, got") as caught:
         traced.lower()
     assert "'stablehlo.sine': why" in str(caught.value)
     assert caught.value.where.filename == __file__

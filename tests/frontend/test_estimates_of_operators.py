@@ -55,7 +55,9 @@ def test_what_few_vectors_span_is_taken_exactly() -> None:
     other = last(nm.hutch_plus_plus(aslinearoperator(B), 60, seed=1, block=16))
     np.testing.assert_allclose([other.value, other.error], [estimates[-1].value, estimates[-1].error], rtol=1e-9)
     assert list(nm.hutch_plus_plus(aslinearoperator(B), 60, seed=1, block=7, tolerance=0.1)) == estimates[:1]
-    assert last(nm.hutch_plus_plus(aslinearoperator(B), 2)).value == pytest.approx(last(nm.hutchinson(aslinearoperator(B), 2)).value)
+    assert last(nm.hutch_plus_plus(aslinearoperator(B), 2)).value == pytest.approx(
+        last(nm.hutchinson(aslinearoperator(B), 2)).value
+    )
     whole = last(nm.hutch_plus_plus(aslinearoperator(A.astype(np.float32)), 150))
     assert (whole.value, whole.error, whole.probes) == (pytest.approx(np.trace(A), rel=1e-5), 0.0, 80)
 

@@ -53,44 +53,81 @@ def filled(x: Any) -> Any:
 
 CASES: dict[str, tuple[Callable[[], Any], type[NablaError], str, str]] = {
     "hvp of a wrong v": (
-        lambda: nm.hvp(norm)(X, np.ones(4)), ShapeError,
-        r"hvp requires a vector v with the shape of x, got v of shape \(4,\) for x of shape \(3,\)", "",
+        lambda: nm.hvp(norm)(X, np.ones(4)),
+        ShapeError,
+        r"hvp requires a vector v with the shape of x, got v of shape \(4,\) for x of shape \(3,\)",
+        "",
     ),
     "hvp without v": (
-        lambda: nm.hvp(norm)(X), TraceError, r"the function of hvp requires a point x and a vector v, got 1", r"nm.hvp\(f\)\(x, v\)",
+        lambda: nm.hvp(norm)(X),
+        TraceError,
+        r"the function of hvp requires a point x and a vector v, got 1",
+        r"nm.hvp\(f\)\(x, v\)",
     ),
     "hvp of a list": (lambda: nm.hvp(norm)(X, [1.0, 2.0, 3.0]), TreeError, "got a list in v for an array", "np.array"),
     "vjp of a wrong cotangent": (lambda: nm.vjp(norm, X)[1](X), ShapeError, r"got \(3,\) for \(\)\.", ""),
     "a NumPy array filled": (
-        lambda: nm.grad(filled)(X), AssignmentError, "requires an array of nabla_mlir for a traced value v, got an array of NumPy", "nnp.zeros",
+        lambda: nm.grad(filled)(X),
+        AssignmentError,
+        "requires an array of nabla_mlir for a traced value v, got an array of NumPy",
+        "nnp.zeros",
     ),
     "a NumPy array filled in jit": (lambda: nm.jit(filled)(X), TraceError, "requires an array of nabla_mlir", "nnp.stack"),
-    "a NumPy function": (lambda: nm.jit(lambda x: np.sin(x))(X), ConcretizationError, "a NumPy function requires", "nabla_mlir.numpy"),
+    "a NumPy function": (
+        lambda: nm.jit(lambda x: np.sin(x))(X),
+        ConcretizationError,
+        "a NumPy function requires",
+        "nabla_mlir.numpy",
+    ),
     "an endless loop": (
-        lambda: nm.jit(lambda: nm.while_loop(lambda s: s < 3, lambda s: s * 1.0, 0.0))(), PassError,
-        "while_loop requires a body that changes what the condition reads", "never ends",
+        lambda: nm.jit(lambda: nm.while_loop(lambda s: s < 3, lambda s: s * 1.0, 0.0))(),
+        PassError,
+        "while_loop requires a body that changes what the condition reads",
+        "never ends",
     ),
     "an endless loop outside jit": (
-        lambda: nm.jit(lambda x: nm.while_loop(lambda s: s[0] < 3, lambda s: (s[0], s[1] + 1.0), (x, x)))(0.0), PassError,
-        "while_loop requires a body that changes what the condition reads", "never ends",
+        lambda: nm.jit(lambda x: nm.while_loop(lambda s: s[0] < 3, lambda s: (s[0], s[1] + 1.0), (x, x)))(0.0),
+        PassError,
+        "while_loop requires a body that changes what the condition reads",
+        "never ends",
     ),
     "no artifact": (lambda: nm.load("nope.vmfb"), DeployError, "got nope.vmfb, which does not exist", "nope.json next to it"),
     "no path": (lambda: nm.load(3), DeployError, "load requires a path, or the bytes of an artifact, got 3", "to_bytes"),
-    "no driver": (lambda: nm.load(nm.trace(lambda x: x, nm.spec(2)).lower().compile().to_bytes(), driver="tpu"), DeployError,
-                  "tpu", "use"),
+    "no driver": (
+        lambda: nm.load(nm.trace(lambda x: x, nm.spec(2)).lower().compile().to_bytes(), driver="tpu"),
+        DeployError,
+        "tpu",
+        "use",
+    ),
     "no archive": (lambda: nm.load("nope.zip"), DeployError, "got nope.zip, which does not exist", "path"),
     "not an artifact": (lambda: nm.load(__file__), DeployError, "which is no artifact", "an artifact is a .zip"),
-    "no dtype": (lambda: nm.spec(4, "floaty"), DtypeError, "a dtype requires a name of NumPy or MLIR, or a type, got 'floaty'", "f32"),
+    "no dtype": (
+        lambda: nm.spec(4, "floaty"),
+        DtypeError,
+        "a dtype requires a name of NumPy or MLIR, or a type, got 'floaty'",
+        "f32",
+    ),
     "no target": (
-        lambda: nm.trace(norm, nm.spec(3)).lower().compile("gpu"), TargetError, "compile requires a known target, got 'gpu'", "'cuda'",
+        lambda: nm.trace(norm, nm.spec(3)).lower().compile("gpu"),
+        TargetError,
+        "compile requires a known target, got 'gpu'",
+        "'cuda'",
     ),
     "a stage that is not lowered": (
-        lambda: nm.trace(norm, nm.spec(3)).compile(), TargetError, r"requires nm.Interpreter\(\) as its target, got None", "lower it",
+        lambda: nm.trace(norm, nm.spec(3)).compile(),
+        TargetError,
+        r"requires nm.Interpreter\(\) as its target, got None",
+        "lower it",
     ),
     "a module of functions": (lambda: nm.module(a=norm), TraceError, "module requires traced functions, got function", "nm.trace"),
     "an operator of None": (lambda: nm.HessianOperator(norm, X) @ None, TreeError, "got None", ""),
-    "an operator of a number": (lambda: nm.HessianOperator(3, X), TraceError, "requires a function, a stage or an artifact, got int", ""),
-}  # fmt: skip
+    "an operator of a number": (
+        lambda: nm.HessianOperator(3, X),
+        TraceError,
+        "requires a function, a stage or an artifact, got int",
+        "",
+    ),
+}
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -103,32 +140,65 @@ def test_a_mistake_is_named_with_a_remedy(name: str) -> None:
         assert caught.match(f"help: .*{remedy}")
 
 
-@pytest.mark.parametrize("who", [
-    "grad", "value_and_grad", "jacfwd", "jacrev", "hessian", "hvp", "vmap", "jit", "trace", "checkpoint", "hessian_diagonal",
-    "laplacian", "custom_jvp", "custom_vjp", "eval_shape", "linearize", "vjp",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "who",
+    [
+        "grad",
+        "value_and_grad",
+        "jacfwd",
+        "jacrev",
+        "hessian",
+        "hvp",
+        "vmap",
+        "jit",
+        "trace",
+        "checkpoint",
+        "hessian_diagonal",
+        "laplacian",
+        "custom_jvp",
+        "custom_vjp",
+        "eval_shape",
+        "linearize",
+        "vjp",
+    ],
+)
 @pytest.mark.parametrize("value", [3, norm(X)], ids=["number", "array"])
 def test_a_transform_refuses_what_is_no_function(who: str, value: Any) -> None:
-    with pytest.raises(TraceError, match=rf"{who} requires a function, got (int 3|an array of shape \(\))(.|\n)*rather than f\(x\)"):
+    with pytest.raises(
+        TraceError, match=rf"{who} requires a function, got (int 3|an array of shape \(\))(.|\n)*rather than f\(x\)"
+    ):
         getattr(nm, who)(value)
 
 
-@pytest.mark.parametrize("call", [
-    lambda: nm.jvp(3, (X,), (X,)), lambda: nm.scan(3, 0.0, X), lambda: nm.map(3, X), lambda: nm.cond(True, 1.0, 2.0),
-    lambda: nm.while_loop(3, lambda s: s, 1.0), lambda: nm.fori_loop(0, 3, 4, 1.0), lambda: nm.sparse.jacobian(3),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: nm.jvp(3, (X,), (X,)),
+        lambda: nm.scan(3, 0.0, X),
+        lambda: nm.map(3, X),
+        lambda: nm.cond(True, 1.0, 2.0),
+        lambda: nm.while_loop(3, lambda s: s, 1.0),
+        lambda: nm.fori_loop(0, 3, 4, 1.0),
+        lambda: nm.sparse.jacobian(3),
+    ],
+)
 def test_control_flow_refuses_what_is_no_function(call: Callable[[], Any]) -> None:
     with pytest.raises(TraceError, match=r"requires a function, got (int|float)"):
         call()
 
 
-@pytest.mark.parametrize("transform", [
-    lambda: nm.grad(in_buffer)(X, np.zeros(3)), lambda: nm.jit(nm.grad(in_buffer))(X, np.zeros(3)),
-    lambda: nm.grad(lambda x, b: in_buffer(x, b.copy()))(X, np.zeros(3)),
-    lambda: nm.grad(lambda x, b: in_buffer(x, nnp.array(b, copy=True)))(X, np.zeros(3)),
-    lambda: nm.jacrev(in_buffer)(X, np.zeros(3)), lambda: nm.jacfwd(in_buffer)(X, np.zeros(3)),
-    lambda: nm.vmap(nm.grad(in_buffer), in_axes=(0, None))(X[None], np.zeros(3))[0],
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "transform",
+    [
+        lambda: nm.grad(in_buffer)(X, np.zeros(3)),
+        lambda: nm.jit(nm.grad(in_buffer))(X, np.zeros(3)),
+        lambda: nm.grad(lambda x, b: in_buffer(x, b.copy()))(X, np.zeros(3)),
+        lambda: nm.grad(lambda x, b: in_buffer(x, nnp.array(b, copy=True)))(X, np.zeros(3)),
+        lambda: nm.jacrev(in_buffer)(X, np.zeros(3)),
+        lambda: nm.jacfwd(in_buffer)(X, np.zeros(3)),
+        lambda: nm.vmap(nm.grad(in_buffer), in_axes=(0, None))(X[None], np.zeros(3))[0],
+    ],
+)
 def test_a_function_may_write_to_an_argument_that_is_not_differentiated(transform: Callable[[], Any]) -> None:
     np.testing.assert_allclose(transform(), np.sin(2.0) * np.ones(3), rtol=1e-12)
 
@@ -154,8 +224,15 @@ def test_an_error_of_ones_own_rule_has_the_line_of_the_rule() -> None:
     def partial(t: Any, y: Any, x: Any) -> Any:
         return t * np.sin(x)  # a function of NumPy
 
-    op = elementwise("example.own_rule", doc="x.", partials=[partial], instructions=1, numpy=lambda x: x, sample=(reals(-1, 1),),
-                     result=lambda x: [(x.shape, x.dtype)])  # fmt: skip
+    op = elementwise(
+        "example.own_rule",
+        doc="x.",
+        partials=[partial],
+        instructions=1,
+        numpy=lambda x: x,
+        sample=(reals(-1, 1),),
+        result=lambda x: [(x.shape, x.dtype)],
+    )
     with pytest.raises(ConcretizationError, match=r"in partial(.|\n)*a rule of example\.own_rule failed, which is used at .*:\d+"):
         nm.grad(lambda x: op(x).sum())(X)
 
@@ -234,14 +311,28 @@ except ImportError as error:
 """
 
 
-@pytest.mark.parametrize(("absent", "use", "message"), [
-    ("scipy", "nm.HessianOperator", "nm.HessianOperator requires SciPy, got an environment without it: pip install scipy."),
-    ("scipy", "nm.interop.scipy", "nm.interop.scipy requires SciPy, got an environment without it: pip install scipy."),
-    ("iree.compiler", "nm.grad", "nm.grad requires the compiler, got an installation of the runtime alone (no iree.compiler): "),
-    ("optree", "from nabla_mlir.tools.main import main; main(['compile', 'm.py:f', '--spec', 'f32[3]'])",
-     "nabla-mlir: error: ModuleNotFoundError: this command requires the compiler, got an installation of the runtime alone (no optree)"),
-    ("optree", "import nabla_mlir.numpy as nnp", "nabla_mlir.numpy requires the compiler, got an installation of the runtime alone "),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("absent", "use", "message"),
+    [
+        ("scipy", "nm.HessianOperator", "nm.HessianOperator requires SciPy, got an environment without it: pip install scipy."),
+        ("scipy", "nm.interop.scipy", "nm.interop.scipy requires SciPy, got an environment without it: pip install scipy."),
+        (
+            "iree.compiler",
+            "nm.grad",
+            "nm.grad requires the compiler, got an installation of the runtime alone (no iree.compiler): ",
+        ),
+        (
+            "optree",
+            "from nabla_mlir.tools.main import main; main(['compile', 'm.py:f', '--spec', 'f32[3]'])",
+            "nabla-mlir: error: ModuleNotFoundError: this command requires the compiler, got an installation of the runtime alone (no optree)",
+        ),
+        (
+            "optree",
+            "import nabla_mlir.numpy as nnp",
+            "nabla_mlir.numpy requires the compiler, got an installation of the runtime alone ",
+        ),
+    ],
+)
 def test_a_missing_package_is_named_with_a_remedy(absent: str, use: str, message: str) -> None:
     program = WITHOUT.format(absent=absent, use=use)
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)

@@ -76,12 +76,18 @@ def test_integers_and_truth_values_on_the_left() -> None:
 def test_functions_of_numpy_on_arrays() -> None:
     x = xp.asarray(HOST)
     for got, kind, want in [
-        (np.add(HOST, x), Array, HOST + HOST), (np.add(x, HOST), Array, HOST + HOST), (np.negative(x), np.ndarray, -HOST),
-        (np.sin(x), np.ndarray, np.sin(HOST)), (np.sum(x), Array, HOST.sum()), (np.add.reduce(x), np.float64, HOST.sum()),
-        (scipy.special.erf(x), np.ndarray, scipy.special.erf(HOST)), (np.concatenate([x, HOST]), np.ndarray, [*HOST, *HOST]),
-        (scipy.sparse.eye_array(3) @ x, np.ndarray, HOST), (x @ scipy.sparse.eye_array(3), np.ndarray, HOST),
+        (np.add(HOST, x), Array, HOST + HOST),
+        (np.add(x, HOST), Array, HOST + HOST),
+        (np.negative(x), np.ndarray, -HOST),
+        (np.sin(x), np.ndarray, np.sin(HOST)),
+        (np.sum(x), Array, HOST.sum()),
+        (np.add.reduce(x), np.float64, HOST.sum()),
+        (scipy.special.erf(x), np.ndarray, scipy.special.erf(HOST)),
+        (np.concatenate([x, HOST]), np.ndarray, [*HOST, *HOST]),
+        (scipy.sparse.eye_array(3) @ x, np.ndarray, HOST),
+        (x @ scipy.sparse.eye_array(3), np.ndarray, HOST),
         (np.linalg.norm(x), np.float64, np.linalg.norm(HOST)),
-    ]:  # fmt: skip
+    ]:
         assert type(got) is kind
         np.testing.assert_allclose(np.asarray(got), want)
     assert pickle.loads(pickle.dumps(x)).tolist() == HOST.tolist()
@@ -97,9 +103,10 @@ def test_what_is_assigned_in_place_stays_an_array_of_numpy() -> None:
         np.add(HOST, HOST, out=xp.asarray(HOST))
 
 
-@pytest.mark.parametrize("function", [
-    np.sin, np.dot, np.linalg.norm, np.add.reduce, lambda x: np.sin(HOST, where=x > 0), lambda x: np.add(x, 1, dtype=float),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "function",
+    [np.sin, np.dot, np.linalg.norm, np.add.reduce, lambda x: np.sin(HOST, where=x > 0), lambda x: np.add(x, 1, dtype=float)],
+)
 def test_other_functions_of_numpy_say_where_theirs_are(function) -> None:
     arguments = (lambda x: (x, x)) if function is np.dot else (lambda x: (x,))
     with pytest.raises(ConcretizationError, match="a NumPy function requires a concrete value") as error:
@@ -148,8 +155,9 @@ def test_other_arrays_are_taken_wherever_an_array_is(make) -> None:
 
 
 def test_torch_like_and_jax_specs() -> None:
-    assert_same(nm.from_jax(jnp.sin, Foreign(HOST.astype(np.float32)))(Foreign(HOST.astype(np.float32))),
-                np.sin(HOST.astype(np.float32)))  # fmt: skip
+    assert_same(
+        nm.from_jax(jnp.sin, Foreign(HOST.astype(np.float32)))(Foreign(HOST.astype(np.float32))), np.sin(HOST.astype(np.float32))
+    )
 
 
 @pytest.mark.parametrize("strided", [False, True])
@@ -181,16 +189,25 @@ def test_memory_is_shared_where_it_can_be_and_never_written_to() -> None:
         xp.from_dlpack(Foreign(host[::2]), copy=False)
 
 
-@pytest.mark.parametrize(("x", "message", "help"), [
-    (Foreign(HOST, (2, 1)), r"in the memory of the host, got Foreign on cuda:1", "x.cpu()"),
-    (Foreign(HOST, (99, 0)), r"got Foreign on device 99:0", "x.cpu()"),
-    (Refusing(HOST), r"that its owner gives away, got Refusing: Can't export tensors that require gradient", "x.detach()"),
-    (Foreign(np.array(["a"], object)), r"that its owner gives away, got Foreign", "dense array of numbers"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("x", "message", "help"),
+    [
+        (Foreign(HOST, (2, 1)), r"in the memory of the host, got Foreign on cuda:1", "x.cpu()"),
+        (Foreign(HOST, (99, 0)), r"got Foreign on device 99:0", "x.cpu()"),
+        (Refusing(HOST), r"that its owner gives away, got Refusing: Can't export tensors that require gradient", "x.detach()"),
+        (Foreign(np.array(["a"], object)), r"that its owner gives away, got Foreign", "dense array of numbers"),
+    ],
+)
 def test_what_cannot_be_read_is_refused(x, message, help) -> None:
     compiled = nm.trace(lambda x: x, nm.spec(3, "f64")).compile(nm.Interpreter())
-    for use in (lambda: nm.grad(lambda x: x.sum())(x), lambda: xp.sin(x), lambda: xp.ones(3) + x, lambda: compiled(x),
-                lambda: xp.from_dlpack(x), lambda: nm.jit(lambda y: y + x)(HOST)):  # fmt: skip
+    for use in (
+        lambda: nm.grad(lambda x: x.sum())(x),
+        lambda: xp.sin(x),
+        lambda: xp.ones(3) + x,
+        lambda: compiled(x),
+        lambda: xp.from_dlpack(x),
+        lambda: nm.jit(lambda y: y + x)(HOST),
+    ):
         with pytest.raises(ExchangeError, match=message) as error:
             use()
         assert help in error.value.help

@@ -41,7 +41,10 @@ def test_sizes(method: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS[1:])
 def test_scales_and_translations(method: str) -> None:
-    scale, shift = np.array([1.7, 0.6]), np.array([-0.8, 1.25])  # at a sample the second derivatives of JAX are others, since it takes absolute values
+    scale, shift = (
+        np.array([1.7, 0.6]),
+        np.array([-0.8, 1.25]),
+    )  # at a sample the second derivatives of JAX are others, since it takes absolute values
 
     def value(lib: Any, image: Any, scale: Any, shift: Any) -> Any:
         return lib.image.scale_and_translate(image, (2, 6, 8, 1), (1, 2), scale, shift, method)

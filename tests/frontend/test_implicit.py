@@ -50,8 +50,13 @@ def test_linear_solve(symmetric: bool) -> None:
         check(nm.hessian(ours, 1, mode=mode), hessian, A, B, **near)
     check(nm.jacfwd(ours), oracle.grad(theirs)(A, B), A, B, **near)
     check(nm.vmap(nm.grad(ours, 1), (None, 0)), oracle.vmap(oracle.grad(theirs, 1), (None, 0))(A, many), A, many, **near)
-    check(nm.grad(lambda a, m: nm.vmap(ours, (None, 0))(a, m).sum()),
-          oracle.grad(lambda a, m: oracle.vmap(theirs, (None, 0))(a, m).sum())(A, many), A, many, **near)  # fmt: skip
+    check(
+        nm.grad(lambda a, m: nm.vmap(ours, (None, 0))(a, m).sum()),
+        oracle.grad(lambda a, m: oracle.vmap(theirs, (None, 0))(a, m).sum())(A, many),
+        A,
+        many,
+        **near,
+    )
 
 
 def test_the_transposed_operator_is_derived() -> None:
@@ -103,9 +108,7 @@ def test_newton_differentiated_through_the_loop_agrees() -> None:
 
 
 def test_errors() -> None:
-    with pytest.raises(
-        errors.TreeError, match=r"requires of matvec a result like b, got float64\[\] instead of float64\[3\]"
-    ):
+    with pytest.raises(errors.TreeError, match=r"requires of matvec a result like b, got float64\[\] instead of float64\[3\]"):
         traced(lambda b: nm.custom_linear_solve(lambda x: x.sum(), b, lambda _, b: b))
     with pytest.raises(errors.DtypeError, match=r"custom_linear_solve requires b of floating point, got int32"):
         traced(lambda b: nm.custom_linear_solve(lambda x: x, b, lambda _, b: b), nm.spec(3, "i32"))
@@ -114,10 +117,13 @@ def test_errors() -> None:
         traced(nm.grad(one_way))
 
 
-@pytest.mark.parametrize("solve", [
-    lambda lib, a: lambda f, x: lib.lax.fori_loop(0, 20, lambda _, x: x - f(x) / (2 * x), x),
-    lambda lib, a: lambda f, x: lib.lax.while_loop(lambda x: abs(x * x - a) > 1e-12, lambda x: (x + a / x) / 2, x),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "solve",
+    [
+        lambda lib, a: lambda f, x: lib.lax.fori_loop(0, 20, lambda _, x: x - f(x) / (2 * x), x),
+        lambda lib, a: lambda f, x: lib.lax.while_loop(lambda x: abs(x * x - a) > 1e-12, lambda x: (x + a / x) / 2, x),
+    ],
+)
 def test_the_guess_and_the_solver_may_use_what_is_differentiated(solve: Any) -> None:
     def slopes(lib: Any) -> Any:
         def root(a: Any) -> Any:

@@ -127,8 +127,9 @@ def test_small_orders_of_the_incomplete_gamma_functions(dtype: Any) -> None:
     a, x = _small_points(dtype, 2)
     a, x = np.minimum(a, 30), np.minimum(x, 30)
     for f, ends in ((special.gammaincc, lambda x: (x, MP.inf)), (special.gammainc, lambda x: (0, x))):
-        want = np.array([float(MP.gammainc(float(p), *ends(MP.mpf(float(y))), regularized=True))
-                         for p, y in zip(a, x, strict=True)])  # fmt: skip
+        want = np.array(
+            [float(MP.gammainc(float(p), *ends(MP.mpf(float(y))), regularized=True)) for p, y in zip(a, x, strict=True)]
+        )
         seen = want > 10 * float(np.finfo(dtype).tiny)
         assert seen.sum() > 15
         _assert_near(f(a, x)[seen], want[seen], 10)
@@ -139,8 +140,12 @@ def test_small_parameters_of_the_incomplete_beta_function(dtype: Any) -> None:
     a, b, _ = _small_points(dtype, 3)
     x = np.random.default_rng(3).uniform(0, 1, a.size).astype(dtype)
     x[::4] = x[::4] ** 20
-    want = np.array([float(MP.betainc(*(MP.mpf(float(v)) for v in (p, q)), 0, MP.mpf(float(y)), regularized=True))
-                     for p, q, y in zip(a, b, x, strict=True)])  # fmt: skip
+    want = np.array(
+        [
+            float(MP.betainc(*(MP.mpf(float(v)) for v in (p, q)), 0, MP.mpf(float(y)), regularized=True))
+            for p, q, y in zip(a, b, x, strict=True)
+        ]
+    )
     seen = want > 10 * float(np.finfo(dtype).tiny)
     assert seen.sum() > 15
     _assert_near(special.betainc(a, b, x)[seen], want[seen], 10)
@@ -173,8 +178,10 @@ def test_derivatives_by_small_orders(args: tuple[float, float]) -> None:
 def test_logarithms_of_beta_functions(dtype: Any) -> None:
     rng = np.random.default_rng(2)
     a, b = ((10 ** rng.uniform(-6, 14, 60)).astype(dtype) for _ in range(2))
-    want = [MP.loggamma(MP.mpf(float(p))) + MP.loggamma(MP.mpf(float(q))) - MP.loggamma(MP.mpf(float(p)) + MP.mpf(float(q)))
-            for p, q in zip(a, b, strict=True)]  # fmt: skip
+    want = [
+        MP.loggamma(MP.mpf(float(p))) + MP.loggamma(MP.mpf(float(q))) - MP.loggamma(MP.mpf(float(p)) + MP.mpf(float(q)))
+        for p, q in zip(a, b, strict=True)
+    ]
     np.testing.assert_allclose(special.betaln(a, b), np.array([float(v) for v in want]), rtol=10 * float(np.finfo(dtype).eps))
 
 
@@ -192,12 +199,22 @@ def test_ratios_of_gamma_functions_of_large_numbers() -> None:
 def test_parameters_at_their_ends_are_limits() -> None:
     inf, nan = np.inf, np.nan
     cases: list[tuple[Any, tuple[float, ...], float]] = [
-        (special.gammainc, (0.0, 2.0), 1), (special.gammainc, (inf, 2.0), 0), (special.gammaincc, (0.0, 2.0), 0),
-        (special.gammaincc, (inf, 2.0), 1), (special.gammainc, (2.0, inf), 1), (special.gammainc, (2.0, 0.0), 0),
-        (special.betainc, (0.0, 2.0, 0.3), 1), (special.betainc, (2.0, 0.0, 0.3), 0), (special.betainc, (inf, 2.0, 0.3), 0),
-        (special.betainc, (2.0, inf, 0.3), 1), (special.betainc, (0.0, 0.0, 0.3), nan), (special.betainc, (inf, inf, 0.3), nan),
-        (special.betainc, (-1.0, 2.0, 0.3), nan), (special.betainc, (2.0, 1.0, nan), nan), (special.gammainc, (nan, 2.0), nan),
-    ]  # fmt: skip
+        (special.gammainc, (0.0, 2.0), 1),
+        (special.gammainc, (inf, 2.0), 0),
+        (special.gammaincc, (0.0, 2.0), 0),
+        (special.gammaincc, (inf, 2.0), 1),
+        (special.gammainc, (2.0, inf), 1),
+        (special.gammainc, (2.0, 0.0), 0),
+        (special.betainc, (0.0, 2.0, 0.3), 1),
+        (special.betainc, (2.0, 0.0, 0.3), 0),
+        (special.betainc, (inf, 2.0, 0.3), 0),
+        (special.betainc, (2.0, inf, 0.3), 1),
+        (special.betainc, (0.0, 0.0, 0.3), nan),
+        (special.betainc, (inf, inf, 0.3), nan),
+        (special.betainc, (-1.0, 2.0, 0.3), nan),
+        (special.betainc, (2.0, 1.0, nan), nan),
+        (special.gammainc, (nan, 2.0), nan),
+    ]
     for f, args, want in cases:
         for g in (f, nm.jit(f)):
             np.testing.assert_array_equal(np.asarray(g(*map(np.float64, args))), want, err_msg=f"{f.__name__} {args}")

@@ -75,7 +75,10 @@ def iterations(matrix: Any, b: np.ndarray, M: Any) -> int:
 
 def test_conjugate_gradients_need_fewer_iterations() -> None:
     hessian, b = nm.sparse.hessian(membrane)(np.ones(900)).to_scipy(), RNG.normal(size=900)
-    plain, diagonal = iterations(hessian, b, None), iterations(hessian, b, nm.DiagonalPreconditioner(sp.linalg.aslinearoperator(hessian)))
+    plain, diagonal = (
+        iterations(hessian, b, None),
+        iterations(hessian, b, nm.DiagonalPreconditioner(sp.linalg.aslinearoperator(hessian))),
+    )
     assert 2 * iterations(hessian, b, nm.IncompleteCholeskyPreconditioner(hessian)) < min(plain, diagonal)
 
 
@@ -87,10 +90,19 @@ def test_an_operator_with_its_matrix() -> None:
     assert iterations(H, RNG.normal(size=900), M) < 60
 
 
-@pytest.mark.parametrize(("matrix", "least"), [
-    ([[0.0, 1.0], [1.0, 0.0]], 1.0), ([[-1.0, 0.0], [0.0, -2.0]], 1.0), ([[1.0, 2.0], [2.0, 1.0]], 0.1), ([[0.0, 0.0], [0.0, 0.0]], 1e-3),
-    ([[3.0, -2.0, 0.0, 2.0], [-2.0, 3.0, -2.0, 0.0], [0.0, -2.0, 3.0, -2.0], [2.0, 0.0, -2.0, 3.0]], 1e-3),  # Kershaw's: positive definite
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("matrix", "least"),
+    [
+        ([[0.0, 1.0], [1.0, 0.0]], 1.0),
+        ([[-1.0, 0.0], [0.0, -2.0]], 1.0),
+        ([[1.0, 2.0], [2.0, 1.0]], 0.1),
+        ([[0.0, 0.0], [0.0, 0.0]], 1e-3),
+        (
+            [[3.0, -2.0, 0.0, 2.0], [-2.0, 3.0, -2.0, 0.0], [0.0, -2.0, 3.0, -2.0], [2.0, 0.0, -2.0, 3.0]],
+            1e-3,
+        ),  # Kershaw's: positive definite
+    ],
+)
 def test_a_breakdown_shifts_the_diagonal(matrix: list[list[float]], least: float) -> None:
     given = np.array(matrix)
     M = nm.IncompleteCholeskyPreconditioner(sp.csr_matrix(given))
@@ -140,12 +152,17 @@ def test_arrows_and_long_chains_take_little_time() -> None:
     assert time.perf_counter() - start < 10
 
 
-@pytest.mark.parametrize(("matrix", "error", "message"), [
-    (3, TraceError, "requires a sparse matrix, got int"), (np.eye(3), TraceError, "requires a sparse matrix, got ndarray"),
-    (nm.HessianOperator(lambda x: nnp.sum(x**2), np.ones(3)), TraceError, "requires a sparse matrix, got HessianOperator"),
-    (sp.csr_matrix((2, 3)), ShapeError, r"requires a square matrix, got shape \(2, 3\)"),
-    (sp.csr_matrix([[np.nan]]), NotFiniteError, "requires finite entries"), (sp.csr_matrix([[np.inf]]), NotFiniteError, "requires finite entries"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("matrix", "error", "message"),
+    [
+        (3, TraceError, "requires a sparse matrix, got int"),
+        (np.eye(3), TraceError, "requires a sparse matrix, got ndarray"),
+        (nm.HessianOperator(lambda x: nnp.sum(x**2), np.ones(3)), TraceError, "requires a sparse matrix, got HessianOperator"),
+        (sp.csr_matrix((2, 3)), ShapeError, r"requires a square matrix, got shape \(2, 3\)"),
+        (sp.csr_matrix([[np.nan]]), NotFiniteError, "requires finite entries"),
+        (sp.csr_matrix([[np.inf]]), NotFiniteError, "requires finite entries"),
+    ],
+)
 def test_what_is_no_matrix_is_refused(matrix: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=f"IncompleteCholeskyPreconditioner {message}") as caught:
         nm.IncompleteCholeskyPreconditioner(matrix)

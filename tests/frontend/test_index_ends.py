@@ -48,15 +48,19 @@ def test_derivatives_and_maps_of_slices_at_negative_starts() -> None:
     np.testing.assert_array_equal(rows, X[starts])
 
 
-@pytest.mark.parametrize("dtype", [np.float32, *(pytest.param(dtype, marks=pytest.mark.slow) for dtype in (np.int32, np.uint8, bool))])
+@pytest.mark.parametrize(
+    "dtype", [np.float32, *(pytest.param(dtype, marks=pytest.mark.slow) for dtype in (np.int32, np.uint8, bool))]
+)
 @pytest.mark.parametrize("mode", [None, "fill", "clip", "wrap"])
 def test_take_outside_is_that_of_jax(mode: str | None, dtype: Any) -> None:
     x = X.astype(dtype)
     cases: list[Callable[[Any, Any, Any], Any]] = [
-        lambda np_, x, i: np_.take(x, i, mode=mode), lambda np_, x, i: np_.take(x, i, axis=1, mode=mode),
-        lambda np_, x, i: np_.take(x, i, axis=0, mode=mode), lambda np_, x, i: np_.take_along_axis(x, i, 1, mode=mode),
+        lambda np_, x, i: np_.take(x, i, mode=mode),
+        lambda np_, x, i: np_.take(x, i, axis=1, mode=mode),
+        lambda np_, x, i: np_.take(x, i, axis=0, mode=mode),
+        lambda np_, x, i: np_.take_along_axis(x, i, 1, mode=mode),
         lambda np_, x, i: np_.take(x, i[1, 2], axis=-1, mode=mode),
-    ]  # fmt: skip
+    ]
     for f in cases:
         is_along = "take_along_axis" in f.__code__.co_names
         if is_along and mode == "wrap":

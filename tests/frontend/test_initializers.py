@@ -57,14 +57,26 @@ def test_weights_in_a_trace():
 
 ERRORS = [
     (lambda: ours.variance_scaling(1.0, "fan", "normal"), TraceError, "variance_scaling requires a mode among .* got 'fan'"),
-    (lambda: ours.variance_scaling(1.0, "fan_in", "cauchy"), TraceError, "variance_scaling requires a distribution among .* got 'cauchy'"),
-    (lambda: ours.he_normal()(KEY, (3,)), ShapeError, r"variance_scaling requires two axes, or others than the default ones, got shape \(3,\)"),
+    (
+        lambda: ours.variance_scaling(1.0, "fan_in", "cauchy"),
+        TraceError,
+        "variance_scaling requires a distribution among .* got 'cauchy'",
+    ),
+    (
+        lambda: ours.he_normal()(KEY, (3,)),
+        ShapeError,
+        r"variance_scaling requires two axes, or others than the default ones, got shape \(3,\)",
+    ),
     (lambda: ours.he_normal(in_axis=4)(KEY, (3, 2)), AxisError, "variance_scaling requires an axis of an array with 2 axes, got 4"),
     (lambda: ours.he_normal()(KEY, (3, 2), "complex64"), DtypeError, "variance_scaling requires a real dtype .* got complex64"),
     (lambda: ours.orthogonal()(KEY, (3,)), ShapeError, r"orthogonal requires a shape of at least two axes, got \(3,\)"),
-    (lambda: ours.delta_orthogonal()(KEY, (3, 4, 2)), ShapeError, r"delta_orthogonal requires a shape of three to five axes .* got \(3, 4, 2\)"),
+    (
+        lambda: ours.delta_orthogonal()(KEY, (3, 4, 2)),
+        ShapeError,
+        r"delta_orthogonal requires a shape of three to five axes .* got \(3, 4, 2\)",
+    ),
     (lambda: ours.delta_orthogonal()(KEY, (3, 4)), ShapeError, "delta_orthogonal requires a shape of three to five axes"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("call", "error", "message"), ERRORS, ids=[message[:50] for *_, message in ERRORS])

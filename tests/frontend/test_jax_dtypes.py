@@ -32,7 +32,11 @@ def attention(jax: Any) -> Any:
 def loops(jax: Any) -> Any:
     jnp, lax = jax.numpy, jax.lax
     carry = lax.scan(lambda c, x: (c + x * jnp.arange(3), c), jnp.zeros(3), jnp.ones((4, 3)))
-    return carry, lax.fori_loop(0, 5, lambda i, x: x.at[i].set(i), jnp.zeros(5, int)), lax.fori_loop(0, 9, lambda i, c: c + i * 0.1, 0.0)
+    return (
+        carry,
+        lax.fori_loop(0, 5, lambda i, x: x.at[i].set(i), jnp.zeros(5, int)),
+        lax.fori_loop(0, 9, lambda i, c: c + i * 0.1, 0.0),
+    )
 
 
 def adam(jax: Any) -> Any:
@@ -59,25 +63,60 @@ def integers(jax: Any) -> Any:
     jnp = jax.numpy
     n, u = jnp.arange(6), jnp.arange(6, dtype=jnp.uint8)
     return [
-        n / 2, n // 2, n**2, 2.0**n, n * 2.5, u + 1, n * u, jnp.where(n > 2, n, 0.0), jnp.concatenate([n, n * 1.0]), jnp.sqrt(n), n @ n,
-        jnp.median(n), jnp.linalg.norm(n), jnp.rint(n), jnp.histogram(n, 3), jnp.searchsorted(n, 2.5), jnp.polyval(n, 2.0), jnp.exp(u),
-        n.astype(jnp.float16) * n, jnp.minimum(n, 2.5), jnp.cov(n), jnp.linspace(0, 10, 5, dtype=int), jnp.arange(3, dtype=float),
-    ]  # fmt: skip
+        n / 2,
+        n // 2,
+        n**2,
+        2.0**n,
+        n * 2.5,
+        u + 1,
+        n * u,
+        jnp.where(n > 2, n, 0.0),
+        jnp.concatenate([n, n * 1.0]),
+        jnp.sqrt(n),
+        n @ n,
+        jnp.median(n),
+        jnp.linalg.norm(n),
+        jnp.rint(n),
+        jnp.histogram(n, 3),
+        jnp.searchsorted(n, 2.5),
+        jnp.polyval(n, 2.0),
+        jnp.exp(u),
+        n.astype(jnp.float16) * n,
+        jnp.minimum(n, 2.5),
+        jnp.cov(n),
+        jnp.linspace(0, 10, 5, dtype=int),
+        jnp.arange(3, dtype=float),
+    ]
 
 
 def halves(jax: Any) -> Any:
     jnp = jax.numpy
     x = jnp.ones((2, 3), jnp.bfloat16)
     return [
-        x * jnp.arange(3), x + np.arange(3, dtype=np.int32), x / np.sqrt(2), x.mean(), x.at[0].add(1), jnp.where(x > 0, x, -jnp.inf),
-        x / x.sum(), jax.nn.softmax(x), x @ jnp.ones((3, 2)), jnp.clip(x, 0, 1), jnp.mean(x, dtype=jnp.float32),
-    ]  # fmt: skip
+        x * jnp.arange(3),
+        x + np.arange(3, dtype=np.int32),
+        x / np.sqrt(2),
+        x.mean(),
+        x.at[0].add(1),
+        jnp.where(x > 0, x, -jnp.inf),
+        x / x.sum(),
+        jax.nn.softmax(x),
+        x @ jnp.ones((3, 2)),
+        jnp.clip(x, 0, 1),
+        jnp.mean(x, dtype=jnp.float32),
+    ]
 
 
 def matrices(jax: Any) -> Any:
     jnp, linalg = jax.numpy, jax.scipy.linalg
     a = jnp.array([[4.0, 1.0, 0.0], [1.0, 3.0, 0.5], [0.0, 0.5, 2.0]])
-    return linalg.sqrtm(a), linalg.hilbert(3), linalg.expm(a / 10), jnp.linalg.matrix_power(jnp.arange(4).reshape(2, 2), 3), round(a[0, 0] / 3, 2)
+    return (
+        linalg.sqrtm(a),
+        linalg.hilbert(3),
+        linalg.expm(a / 10),
+        jnp.linalg.matrix_power(jnp.arange(4).reshape(2, 2), 3),
+        round(a[0, 0] / 3, 2),
+    )
 
 
 PROGRAMS = (positions, attention, loops, adam, accuracy, integers, halves, matrices)

@@ -16,7 +16,16 @@ import pytest
 import nabla_mlir as nm
 
 jax = pytest.importorskip("jax")
-for _name in ("dtypes", "typing", "flatten_util", "ad_checkpoint", "scipy.spatial.transform", "scipy.linalg", "scipy.special", "scipy.stats"):
+for _name in (
+    "dtypes",
+    "typing",
+    "flatten_util",
+    "ad_checkpoint",
+    "scipy.spatial.transform",
+    "scipy.linalg",
+    "scipy.special",
+    "scipy.stats",
+):
     pytest.importorskip(f"jax.{_name}")
 
 
@@ -34,8 +43,9 @@ FILES = (jax_programs, jax_programs_models, jax_programs_methods, jax_programs_i
 SLOW = ("transformer_lm", "quantum_circuit")
 PROGRAMS = [
     pytest.param(program, id=program.__name__, marks=[pytest.mark.slow] if program.__name__ in SLOW else [])
-    for file in FILES for program in file.PROGRAMS
-]  # fmt: skip
+    for file in FILES
+    for program in file.PROGRAMS
+]
 # They ask for numbers and dtypes, or hand arrays of NumPy to rules, which JAX takes outside of a trace alone.
 AT_ONCE = ("deep_equilibrium", "numpy_zoo", "at_methods", "debug_and_effects", "mixed_precision")
 

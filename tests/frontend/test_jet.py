@@ -44,9 +44,7 @@ def nested(f: Callable[..., Any], x: Any, series: Any) -> list[Any]:
     return derivatives
 
 
-ELEMENTWISE = (
-    "sin", "tan", "exp", "log", "sqrt", "reciprocal", "log1p", "arctan", "arcsin", "abs", "floor",
-)  # fmt: skip
+ELEMENTWISE = ("sin", "tan", "exp", "log", "sqrt", "reciprocal", "log1p", "arctan", "arcsin", "abs", "floor")
 FUNCTIONS: dict[str, Callable[[Any, Any], Any]] = {
     **{name: lambda lib, x, name=name: getattr(lib.numpy, name)(x) for name in ELEMENTWISE},
     "a quotient": lambda lib, x: (x + 1) / (x * x + 2),
@@ -65,7 +63,7 @@ FUNCTIONS: dict[str, Callable[[Any, Any], Any]] = {
     "a gradient": lambda lib, x: lib.grad(lambda y: lib.numpy.sum(lib.numpy.sin(y) * y**2))(x),
     "a linear system": lambda lib, x: lib.numpy.linalg.solve(SPD + lib.numpy.diag(x), x),
     "complex numbers": lambda lib, x: lib.numpy.abs(lib.numpy.fft.fft(lib.numpy.exp(1j * x))) ** 2,
-}  # fmt: skip
+}
 
 
 @pytest.mark.slow

@@ -33,7 +33,9 @@ def test_values_are_those_of_calls_and_of_jax() -> None:
     for target in (nm.Interpreter(), "cpu"):
         np.testing.assert_allclose(lowered.compile(target)(X), wanted, rtol=1e-14)
     assert float(f(X, 3, scale=2)) == pytest.approx(float(wanted), rel=1e-14)
-    assert float(f.lower(nm.spec(3, "f64"), 3, 1.0, scale=2).compile(nm.Interpreter())(X, 1.0)) == pytest.approx(float(wanted) + 1.5)
+    assert float(f.lower(nm.spec(3, "f64"), 3, 1.0, scale=2).compile(nm.Interpreter())(X, 1.0)) == pytest.approx(
+        float(wanted) + 1.5
+    )
     by_name = f.lower(x=X, n=3, scale=2).compile(nm.Interpreter())(x=X)
     assert float(by_name) == pytest.approx(float(wanted))
 

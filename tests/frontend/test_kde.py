@@ -29,7 +29,7 @@ def same(got: Any, wanted: Any) -> None:
     np.testing.assert_allclose(got, wanted, rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.parametrize("method", [None, "scott", "silverman", 0.3, lambda kde: kde.neff ** -0.5])
+@pytest.mark.parametrize("method", [None, "scott", "silverman", 0.3, lambda kde: kde.neff**-0.5])
 def test_densities_are_those_of_jax(method: Any) -> None:
     for data, weights, points in ((LINE, None, LINE[:3] + 0.1), (PLANE, WEIGHTS, POINTS), (PLANE, None, POINTS[:, 0])):
         ours, theirs = (make(data, method, weights) for make in (OURS, THEIRS))
@@ -54,7 +54,9 @@ def test_derivatives() -> None:
     ours, theirs, args = f(nnp, OURS), f(jnp, THEIRS), (PLANE, WEIGHTS, POINTS)
     for a, b in zip(nm.grad(ours, (0, 1, 2))(*args), jax.grad(theirs, (0, 1, 2))(*args), strict=True):
         same(a, b)
-    same(nm.hvp(ours)(PLANE, PLANE[::-1], *args[1:]), jax.jvp(jax.grad(lambda x: theirs(x, *args[1:])), (PLANE,), (PLANE[::-1],))[1])
+    same(
+        nm.hvp(ours)(PLANE, PLANE[::-1], *args[1:]), jax.jvp(jax.grad(lambda x: theirs(x, *args[1:])), (PLANE,), (PLANE[::-1],))[1]
+    )
 
 
 def test_maps_and_trees() -> None:
@@ -77,7 +79,7 @@ REFUSALS: dict[str, tuple[Callable[[], Any], type[NablaError], str]] = {
     "normal": (lambda: OURS(PLANE).integrate_gaussian([1.0], [[1.0]]), ShapeError, "integrate_gaussian requires shapes"),
     "box": (lambda: OURS(PLANE).integrate_box_1d(0.0, 1.0), ShapeError, "integrate_box_1d requires samples of one coordinate"),
     "other": (lambda: OURS(PLANE).integrate_kde(OURS(LINE)), ShapeError, "integrate_kde requires samples of one length"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", REFUSALS)

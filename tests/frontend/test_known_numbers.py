@@ -32,9 +32,17 @@ def root_by_newton(a: Any) -> Any:
     return x
 
 
-@pytest.mark.parametrize("derivative", [nm.grad, nm.jacrev, nm.jacfwd, lambda f: lambda x: nm.jvp(f, (x,), (1.0,))[1],
-                                        lambda f: lambda x: nm.vjp(f, x)[1](1.0)[0],
-                                        lambda f: lambda x: nm.linearize(f, x)[1](1.0)])  # fmt: skip
+@pytest.mark.parametrize(
+    "derivative",
+    [
+        nm.grad,
+        nm.jacrev,
+        nm.jacfwd,
+        lambda f: lambda x: nm.jvp(f, (x,), (1.0,))[1],
+        lambda f: lambda x: nm.vjp(f, x)[1](1.0)[0],
+        lambda f: lambda x: nm.linearize(f, x)[1](1.0),
+    ],
+)
 def test_a_branch_of_python(derivative: Callable[..., Any]) -> None:
     assert float(derivative(two_pieces)(4.0)) == 8
     assert float(derivative(two_pieces)(2.0)) == 3
@@ -100,9 +108,17 @@ def _of_loop(x: Any) -> Any:
     return nm.fori_loop(0, 3, lambda i, c: two_pieces(c), x)
 
 
-@pytest.mark.parametrize("run", [lambda: nm.jit(two_pieces)(4.0), lambda: nm.jit(nm.grad(two_pieces))(4.0),
-                                 lambda: nm.vmap(two_pieces)(np.ones(3)), lambda: nm.vmap(nm.grad(two_pieces))(np.ones(3)),
-                                 lambda: nm.trace(nm.grad(two_pieces), 4.0), lambda: nm.grad(_of_loop)(4.0)])  # fmt: skip
+@pytest.mark.parametrize(
+    "run",
+    [
+        lambda: nm.jit(two_pieces)(4.0),
+        lambda: nm.jit(nm.grad(two_pieces))(4.0),
+        lambda: nm.vmap(two_pieces)(np.ones(3)),
+        lambda: nm.vmap(nm.grad(two_pieces))(np.ones(3)),
+        lambda: nm.trace(nm.grad(two_pieces), 4.0),
+        lambda: nm.grad(_of_loop)(4.0),
+    ],
+)
 def test_no_numbers_where_there_are_many(run: Callable[[], Any]) -> None:
     with pytest.raises(nm.errors.ConcretizationError):
         run()

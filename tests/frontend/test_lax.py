@@ -41,31 +41,66 @@ SMOOTH: dict[str, tuple[Callable[..., Any], list[Any]]] = {
     "conv": (lambda j, x, k: j.lax.conv(x, k, (1, 2), "SAME"), [IMAGE, KERNEL]),
     "conv_general": (
         lambda j, x, k: j.lax.conv_general_dilated(
-            x, k, (2, 1), [(1, 2), (0, 1)], (1, 2), (1, 2), ("NCHW", "OIHW", "NHWC"), preferred_element_type=np.float64), [IMAGE, KERNEL]),
-    "conv_groups": (lambda j, x, k: j.lax.conv_general_dilated(x, k[:, :1], (1, 1), "VALID", feature_group_count=2), [IMAGE, KERNEL]),
+            x, k, (2, 1), [(1, 2), (0, 1)], (1, 2), (1, 2), ("NCHW", "OIHW", "NHWC"), preferred_element_type=np.float64
+        ),
+        [IMAGE, KERNEL],
+    ),
+    "conv_groups": (
+        lambda j, x, k: j.lax.conv_general_dilated(x, k[:, :1], (1, 1), "VALID", feature_group_count=2),
+        [IMAGE, KERNEL],
+    ),
     "conv_transpose": (
-        lambda j, x, k: [j.lax.conv_transpose(x, k, (2, 2), p, dimension_numbers=("NCHW", "OIHW", "NCHW")) for p in ("SAME", "VALID")],
-        [IMAGE, KERNEL]),
+        lambda j, x, k: [
+            j.lax.conv_transpose(x, k, (2, 2), p, dimension_numbers=("NCHW", "OIHW", "NCHW")) for p in ("SAME", "VALID")
+        ],
+        [IMAGE, KERNEL],
+    ),
     "conv_transpose_kernel": (
         lambda j, x, k: j.lax.conv_transpose(
-            x, k, (2, 1), [(1, 1), (0, 2)], dimension_numbers=("NCHW", "OIHW", "NCHW"), transpose_kernel=True), [IMAGE[:, [0, 1, 0, 1]], KERNEL]),
+            x, k, (2, 1), [(1, 1), (0, 2)], dimension_numbers=("NCHW", "OIHW", "NCHW"), transpose_kernel=True
+        ),
+        [IMAGE[:, [0, 1, 0, 1]], KERNEL],
+    ),
     "reduce_window": (
-        lambda j, x: [j.lax.reduce_window(x, -np.inf, j.lax.max, (2, 2), (1, 2), "SAME"), j.lax.reduce_window(x, 0.0, j.lax.add, (2, 3))], [X]),
+        lambda j, x: [
+            j.lax.reduce_window(x, -np.inf, j.lax.max, (2, 2), (1, 2), "SAME"),
+            j.lax.reduce_window(x, 0.0, j.lax.add, (2, 3)),
+        ],
+        [X],
+    ),
     "reduce_window_initial": (
-        lambda j, x, z: [f(x, z, *w) for f in (partial(_windows_of, j, b) for b in ("add", "mul", "max", "min", "own")) for w in (
-            ((2, 3), (1, 1), ((1, 0), (0, 2))), ((3, 1), (1, 1), ((2, 0), (0, 0))), ((2, 2), (1, 2), "SAME", (2, 1), (1, 2)),
-            ((3, 1), (1, 1), ((4, 0), (0, 0))), ((2, 2),))], [X, np.array(0.7)]),
+        lambda j, x, z: [
+            f(x, z, *w)
+            for f in (partial(_windows_of, j, b) for b in ("add", "mul", "max", "min", "own"))
+            for w in (
+                ((2, 3), (1, 1), ((1, 0), (0, 2))),
+                ((3, 1), (1, 1), ((2, 0), (0, 0))),
+                ((2, 2), (1, 2), "SAME", (2, 1), (1, 2)),
+                ((3, 1), (1, 1), ((4, 0), (0, 0))),
+                ((2, 2),),
+            )
+        ],
+        [X, np.array(0.7)],
+    ),
     "reduce_window_own": (
-        lambda j, x: j.lax.reduce_window(x, 1.0, lambda a, b: a * b, (2, 2), None, [(0, 1), (1, 0)], (1, 2), (2, 1)), [X]),
+        lambda j, x: j.lax.reduce_window(x, 1.0, lambda a, b: a * b, (2, 2), None, [(0, 1), (1, 0)], (1, 2), (2, 1)),
+        [X],
+    ),
     "reduce": (
-        lambda j, x: [j.lax.reduce(x, np.float64(0), j.lax.add, (1,)), j.lax.reduce(x, np.float64(2), lambda a, b: a * b, (0, 1))], [X]),
+        lambda j, x: [j.lax.reduce(x, np.float64(0), j.lax.add, (1,)), j.lax.reduce(x, np.float64(2), lambda a, b: a * b, (0, 1))],
+        [X],
+    ),
     "reduce_several": (
-        lambda j, x, y: j.lax.reduce(
-            (x, y), (np.float64(1), np.float64(0)), lambda a, b: (a[0] * b[0], a[1] * b[0] + b[1]), (0,)), [X, Y]),
-    "reductions": (
-        lambda j, x: [getattr(j.lax, f"reduce_{k}")(x, (1,)) for k in ("sum", "prod", "max", "min")], [X]),
+        lambda j, x, y: j.lax.reduce((x, y), (np.float64(1), np.float64(0)), lambda a, b: (a[0] * b[0], a[1] * b[0] + b[1]), (0,)),
+        [X, Y],
+    ),
+    "reductions": (lambda j, x: [getattr(j.lax, f"reduce_{k}")(x, (1,)) for k in ("sum", "prod", "max", "min")], [X]),
     "cumulative": (
-        lambda j, x: [getattr(j.lax, f"cum{k}")(x, 1, reverse=r) for k in ("sum", "prod", "max", "min", "logsumexp") for r in (False, True)], [X]),
+        lambda j, x: [
+            getattr(j.lax, f"cum{k}")(x, 1, reverse=r) for k in ("sum", "prod", "max", "min", "logsumexp") for r in (False, True)
+        ],
+        [X],
+    ),
     "select": (lambda j, x, y: [j.lax.select(X > 0, x, y), j.lax.select_n(np.int32(2), x, y, x * y)], [X, Y]),
     "clamp": (lambda j, x: j.lax.clamp(-0.5, x, 0.7), [X]),
     "powers": (lambda j, x: [j.lax.integer_pow(x, 3), j.lax.integer_pow(x, -2), j.lax.square(x), j.lax.rsqrt(x * x + 1)], [P]),
@@ -73,33 +108,68 @@ SMOOTH: dict[str, tuple[Callable[..., Any], list[Any]]] = {
     "complex": (lambda j, x, y: j.lax.abs(j.lax.complex(x, y)), [X, Y]),
     "shapes": (
         lambda j, x: [
-            j.lax.broadcast(x, (2,)), j.lax.broadcast_in_dim(x, (3, 2, 4), (0, 2)), j.lax.collapse(x, 0, 2), j.lax.rev(x, (1,)),
-            j.lax.expand_dims(x, (0, 3)), j.lax.reshape(x, (2, 6), (1, 0)), j.lax.squeeze(x[None], (0,)), j.lax.transpose(x, (1, 0)),
-            j.lax.pad(x, 0.5, [(1, -1, 1), (0, 2, 0)]), j.lax.slice(x, (0, 1), (3, 4), (2, 1)), j.lax.slice_in_dim(x, 1, None, axis=1),
-            *j.lax.split(x, (1, 3), 1), j.lax.index_in_dim(x, -1, 1, False), j.lax.concatenate([x, x], 1), j.lax.broadcast_to_rank(x, 3)], [X]),
+            j.lax.broadcast(x, (2,)),
+            j.lax.broadcast_in_dim(x, (3, 2, 4), (0, 2)),
+            j.lax.collapse(x, 0, 2),
+            j.lax.rev(x, (1,)),
+            j.lax.expand_dims(x, (0, 3)),
+            j.lax.reshape(x, (2, 6), (1, 0)),
+            j.lax.squeeze(x[None], (0,)),
+            j.lax.transpose(x, (1, 0)),
+            j.lax.pad(x, 0.5, [(1, -1, 1), (0, 2, 0)]),
+            j.lax.slice(x, (0, 1), (3, 4), (2, 1)),
+            j.lax.slice_in_dim(x, 1, None, axis=1),
+            *j.lax.split(x, (1, 3), 1),
+            j.lax.index_in_dim(x, -1, 1, False),
+            j.lax.concatenate([x, x], 1),
+            j.lax.broadcast_to_rank(x, 3),
+        ],
+        [X],
+    ),
     "dynamic": (
         lambda j, x, y: [
-            j.lax.dynamic_slice(x, (np.int32(1), np.int32(7)), (2, 2)), j.lax.dynamic_update_slice(x, y[:1], (np.int32(1), np.int32(0))),
-            j.lax.dynamic_slice_in_dim(x, np.int32(-2), 2, 1), j.lax.dynamic_index_in_dim(x, np.int32(1), 1, False),
-            j.lax.dynamic_update_slice_in_dim(x, y[:, :2], np.int32(1), 1), j.lax.dynamic_update_index_in_dim(x, y[0], np.int32(2), 0),
-            j.lax.index_take(x, (np.array([0, 2]), np.array([1, 1])), (0, 1))], [X, Y]),
+            j.lax.dynamic_slice(x, (np.int32(1), np.int32(7)), (2, 2)),
+            j.lax.dynamic_update_slice(x, y[:1], (np.int32(1), np.int32(0))),
+            j.lax.dynamic_slice_in_dim(x, np.int32(-2), 2, 1),
+            j.lax.dynamic_index_in_dim(x, np.int32(1), 1, False),
+            j.lax.dynamic_update_slice_in_dim(x, y[:, :2], np.int32(1), 1),
+            j.lax.dynamic_update_index_in_dim(x, y[0], np.int32(2), 0),
+            j.lax.index_take(x, (np.array([0, 2]), np.array([1, 1])), (0, 1)),
+        ],
+        [X, Y],
+    ),
     "gather": (
         lambda j, x: [
             j.lax.gather(x, PLACES, j.lax.GatherDimensionNumbers((1,), (0,), (0,)), (1, 4), mode=m, fill_value=v)
-            for m, v in ((None, None), ("fill", 7.0), (j.lax.GatherScatterMode.CLIP, None))], [X]),
+            for m, v in ((None, None), ("fill", 7.0), (j.lax.GatherScatterMode.CLIP, None))
+        ],
+        [X],
+    ),
     "scatter": (
         lambda j, x, y: [
             getattr(j.lax, name)(x, PLACES, y, j.lax.ScatterDimensionNumbers((1,), (0,), (0,)), mode=m)
-            for name in ("scatter", "scatter_add", "scatter_sub", "scatter_mul", "scatter_min", "scatter_max") for m in (None, "clip")][:11],
-        [X, Y]),
-    "sort": (lambda j, x, y: [*j.lax.sort((x, y), 1), *j.lax.sort_key_val(x, y, 0), *j.lax.sort((np.sign(X), x), num_keys=2)], [X, Y]),
+            for name in ("scatter", "scatter_add", "scatter_sub", "scatter_mul", "scatter_min", "scatter_max")
+            for m in (None, "clip")
+        ][:11],
+        [X, Y],
+    ),
+    "sort": (
+        lambda j, x, y: [*j.lax.sort((x, y), 1), *j.lax.sort_key_val(x, y, 0), *j.lax.sort((np.sign(X), x), num_keys=2)],
+        [X, Y],
+    ),
     "top_k": (lambda j, x: [j.lax.top_k(x, 2)[0], j.lax.approx_min_k(x, 2)[0]], [X]),
     "map": (lambda j, x: j.lax.map(lambda r: r * r.sum(), x, batch_size=2), [X]),
     "linalg": (
         lambda j, a, b: [
-            j.lax.linalg.cholesky(a), j.lax.linalg.triangular_solve(a, b[:, :3], lower=True), j.lax.linalg.lu(a)[0],
-            j.lax.linalg.symmetric_product(a, a, alpha=2.0, beta=0.5, symmetrize_output=True), j.lax.linalg.eigh(a)[1],
-            j.lax.linalg.cholesky_update(j.numpy.linalg.cholesky(a, upper=True), a[0])], [POSITIVE, X]),
+            j.lax.linalg.cholesky(a),
+            j.lax.linalg.triangular_solve(a, b[:, :3], lower=True),
+            j.lax.linalg.lu(a)[0],
+            j.lax.linalg.symmetric_product(a, a, alpha=2.0, beta=0.5, symmetrize_output=True),
+            j.lax.linalg.eigh(a)[1],
+            j.lax.linalg.cholesky_update(j.numpy.linalg.cholesky(a, upper=True), a[0]),
+        ],
+        [POSITIVE, X],
+    ),
     "tridiagonal": (lambda j, d, b: j.lax.linalg.tridiagonal_solve(W * 0.1, d, W * 0.2, b), [W + 3, X]),
     "gammas": (lambda j, x, y: [j.lax.igamma(x, y), j.lax.igammac(y, x)], [P[0], P[1] + 0.1]),
     "betas": (lambda j, x, y, u: [j.lax.betainc(x, y, u)], [P[0], P[1] * 3, U[0]]),
@@ -107,64 +177,131 @@ SMOOTH: dict[str, tuple[Callable[..., Any], list[Any]]] = {
     "normal": (lambda j, x, u: [j.scipy.special.ndtr(x), j.scipy.special.log_ndtr(12 * x), j.scipy.special.ndtri(u)], [X, U]),
     "special": (
         lambda j, x, y: [
-            j.scipy.special.gamma(x + 1), j.scipy.special.xlog1py(x, y), j.scipy.special.entr(x), j.scipy.special.rel_entr(x, y),
-            j.scipy.special.kl_div(x, y), j.scipy.special.boxcox(x, 0.3), j.scipy.special.boxcox1p(x, 0.3), j.scipy.special.poch(x, 1.5),
-            j.scipy.special.multigammaln(x + 3, 2), j.scipy.special.factorial(x), j.scipy.special.logsumexp(x, 1, b=y),
-            j.scipy.special.zeta(x + 1.5, 1.0), j.scipy.special.loggamma(x), j.scipy.special.gammasgn(-x)], [P, P[::-1]]),
+            j.scipy.special.gamma(x + 1),
+            j.scipy.special.xlog1py(x, y),
+            j.scipy.special.entr(x),
+            j.scipy.special.rel_entr(x, y),
+            j.scipy.special.kl_div(x, y),
+            j.scipy.special.boxcox(x, 0.3),
+            j.scipy.special.boxcox1p(x, 0.3),
+            j.scipy.special.poch(x, 1.5),
+            j.scipy.special.multigammaln(x + 3, 2),
+            j.scipy.special.factorial(x),
+            j.scipy.special.logsumexp(x, 1, b=y),
+            j.scipy.special.zeta(x + 1.5, 1.0),
+            j.scipy.special.loggamma(x),
+            j.scipy.special.gammasgn(-x),
+        ],
+        [P, P[::-1]],
+    ),
     "activations": (
-        lambda j, x: [
-            getattr(j.nn, k)(x) for k in ("mish", "soft_sign", "squareplus", "sparse_plus", "sparse_sigmoid", "identity", "softmax")] + [
-            j.nn.log1mexp(x * x + 0.1), j.nn.logmeanexp(x, 1), j.nn.softmax(x, where=X > -1), j.nn.standardize(x, 1, where=X > -1, epsilon=0.1)], [X]),
+        lambda j, x: (
+            [
+                getattr(j.nn, k)(x)
+                for k in ("mish", "soft_sign", "squareplus", "sparse_plus", "sparse_sigmoid", "identity", "softmax")
+            ]
+            + [
+                j.nn.log1mexp(x * x + 0.1),
+                j.nn.logmeanexp(x, 1),
+                j.nn.softmax(x, where=X > -1),
+                j.nn.standardize(x, 1, where=X > -1, epsilon=0.1),
+            ]
+        ),
+        [X],
+    ),
     "solvers": (
         lambda j, a, b: [
-            j.scipy.linalg.solve_triangular(a, b, trans="T", lower=True), j.scipy.linalg.cho_solve(j.scipy.linalg.cho_factor(a), b),
-            j.scipy.linalg.lu_solve(j.scipy.linalg.lu_factor(a), b, 1), j.scipy.linalg.solve(a, b, assume_a="pos"),
-            j.scipy.linalg.expm(a / 4), j.scipy.linalg.block_diag(a, b), j.scipy.linalg.toeplitz(b[:, 0])], [POSITIVE, X]),
+            j.scipy.linalg.solve_triangular(a, b, trans="T", lower=True),
+            j.scipy.linalg.cho_solve(j.scipy.linalg.cho_factor(a), b),
+            j.scipy.linalg.lu_solve(j.scipy.linalg.lu_factor(a), b, 1),
+            j.scipy.linalg.solve(a, b, assume_a="pos"),
+            j.scipy.linalg.expm(a / 4),
+            j.scipy.linalg.block_diag(a, b),
+            j.scipy.linalg.toeplitz(b[:, 0]),
+        ],
+        [POSITIVE, X],
+    ),
     "densities": (
         lambda j, x, y: [
-            j.scipy.stats.norm.logpdf(x, 0.1, y), j.scipy.stats.gamma.logpdf(y, 2.5), j.scipy.stats.beta.cdf(x / 9 + 0.5, 2.0, 3.0),
-            j.scipy.stats.t.logpdf(x, 3.0), j.scipy.stats.poisson.logpmf(np.array([0.0, 1.0, 2.0, 5.0]), y),
-            j.scipy.stats.multivariate_normal.logpdf(x[:, :3], np.zeros(3), POSITIVE), j.scipy.stats.logistic.cdf(x),
-            j.scipy.stats.truncnorm.logpdf(x, -5.0, 6.0), j.scipy.stats.sem(x)], [X, P]),
+            j.scipy.stats.norm.logpdf(x, 0.1, y),
+            j.scipy.stats.gamma.logpdf(y, 2.5),
+            j.scipy.stats.beta.cdf(x / 9 + 0.5, 2.0, 3.0),
+            j.scipy.stats.t.logpdf(x, 3.0),
+            j.scipy.stats.poisson.logpmf(np.array([0.0, 1.0, 2.0, 5.0]), y),
+            j.scipy.stats.multivariate_normal.logpdf(x[:, :3], np.zeros(3), POSITIVE),
+            j.scipy.stats.logistic.cdf(x),
+            j.scipy.stats.truncnorm.logpdf(x, -5.0, 6.0),
+            j.scipy.stats.sem(x),
+        ],
+        [X, P],
+    ),
     "convolutions": (
-        lambda j, x, y: [j.scipy.signal.convolve(x, y, "same"), j.scipy.signal.correlate(x, y), j.scipy.signal.detrend(x)], [X, Y]),
+        lambda j, x, y: [j.scipy.signal.convolve(x, y, "same"), j.scipy.signal.correlate(x, y), j.scipy.signal.detrend(x)],
+        [X, Y],
+    ),
     "segments": (
-        lambda j, x: [getattr(j.ops, f"segment_{k}")(x, np.array([1, 0, 1]), 2) for k in ("sum", "prod", "max", "min")], [X]),
+        lambda j, x: [getattr(j.ops, f"segment_{k}")(x, np.array([1, 0, 1]), 2) for k in ("sum", "prod", "max", "min")],
+        [X],
+    ),
     "at_modes": (
         lambda j, x: [
-            j.numpy.asarray(x).at[np.array([0, 2])].multiply(2.0), j.numpy.asarray(x).at[1].get(mode="clip"),
-            j.numpy.asarray(x).at[j.numpy.array([1, 7])].add(x[:2], mode="drop"), j.numpy.take(x, j.numpy.array([1, 7]), 1, mode="fill", fill_value=3.0),
-            j.numpy.asarray(x).at[:, j.numpy.array([1, 9])].get(mode="fill", fill_value=0.0), j.numpy.asarray(x).at[j.numpy.array([-1, 9])].set(5.0, mode="clip")],
-        [X]),
-}  # fmt: skip
+            j.numpy.asarray(x).at[np.array([0, 2])].multiply(2.0),
+            j.numpy.asarray(x).at[1].get(mode="clip"),
+            j.numpy.asarray(x).at[j.numpy.array([1, 7])].add(x[:2], mode="drop"),
+            j.numpy.take(x, j.numpy.array([1, 7]), 1, mode="fill", fill_value=3.0),
+            j.numpy.asarray(x).at[:, j.numpy.array([1, 9])].get(mode="fill", fill_value=0.0),
+            j.numpy.asarray(x).at[j.numpy.array([-1, 9])].set(5.0, mode="clip"),
+        ],
+        [X],
+    ),
+}
 
 WHOLE: dict[str, Callable[[Any], Any]] = {
     "gammas": lambda j: [j.scipy.special.gammainc(20 * P, 20 * P[::-1]), j.scipy.special.gammaincc(20 * P, 20 * P[::-1])],
     "integers": lambda j: [j.lax.div(N, np.int64(2)), j.lax.rem(N, np.int64(2)), j.lax.clz(N), j.lax.population_count(abs(N))],
     "shifts": lambda j: [
-        j.lax.shift_left(N, np.int64(2)), j.lax.shift_right_arithmetic(N, np.int64(1)), j.lax.shift_right_logical(N, np.int64(60))],
+        j.lax.shift_left(N, np.int64(2)),
+        j.lax.shift_right_arithmetic(N, np.int64(1)),
+        j.lax.shift_right_logical(N, np.int64(60)),
+    ],
     "bits": lambda j: [j.lax.reduce_and(N, (0,)), j.lax.reduce_or(N, (0,)), j.lax.reduce_xor(N, (0,)), j.lax.bitwise_xor(N, N + 1)],
     "conversions": lambda j: [
-        j.lax.convert_element_type(X, np.int32), j.lax.bitcast_convert_type(X, np.int64), j.lax.bitcast_convert_type(X, np.uint32),
-        j.lax.bitcast_convert_type(np.ones((2, 2), np.uint32), np.float64), j.lax.reduce_precision(X, 5, 10)],
+        j.lax.convert_element_type(X, np.int32),
+        j.lax.bitcast_convert_type(X, np.int64),
+        j.lax.bitcast_convert_type(X, np.uint32),
+        j.lax.bitcast_convert_type(np.ones((2, 2), np.uint32), np.float64),
+        j.lax.reduce_precision(X, 5, 10),
+    ],
     "rounding": lambda j: [j.lax.round(X * 2), j.lax.round(np.array([0.5, 1.5]), j.lax.RoundingMethod.TO_NEAREST_EVEN)],
     "places": lambda j: [j.lax.argmax(X, 1, np.int32), j.lax.argmin(X, 0, np.int32), j.lax.top_k(X, 2)[1]],
-    "filled": lambda j: [j.lax.full((2,), 3.0), j.lax.full_like(X, 2), j.lax.iota(np.int32, 4), j.lax.broadcasted_iota(np.float64, (2, 3), 1)],
+    "filled": lambda j: [
+        j.lax.full((2,), 3.0),
+        j.lax.full_like(X, 2),
+        j.lax.iota(np.int32, 4),
+        j.lax.broadcasted_iota(np.float64, (2, 3), 1),
+    ],
     "pivots": lambda j: [j.lax.linalg.lu(POSITIVE)[1:], j.lax.linalg.lu_pivots_to_permutation(np.array([2, 2, 2], np.int32), 3)],
     "pads": lambda j: [j.lax.padtype_to_pads((5,), (2,), (2,), p) for p in ("SAME", "SAME_LOWER", "VALID")],
     "numbers": lambda j: j.lax.conv_dimension_numbers((1, 5, 5, 3), (2, 2, 3, 4), ("NHWC", "HWIO", "NHWC")).rhs_spec,
     "qr": lambda j: [np.abs(v) if j is nm else abs(v) for v in j.lax.linalg.qr(X.T, full_matrices=False)],
     "qr_pivoting": lambda j: j.lax.linalg.qr(X.T, pivoting=True, full_matrices=False)[2],
     "attention": lambda j: [
-        j.numpy.round(v, 4) for v in (
-            j.nn.dot_product_attention(Q, K, K, is_causal=True), j.nn.dot_product_attention(Q, K, K, scale=0.2, mask=np.ones((2, 1, 3, 6)) > 0),
-            j.nn.dot_product_attention(Q, K, K, key_value_seq_lengths=np.array([2, 6], np.int32), query_seq_lengths=np.array([3, 1], np.int32)),
-            j.nn.dot_product_attention(Q, K, K, local_window_size=(1, 0)), j.nn.dot_product_attention(Q[0], K[0], K[0]))],
+        j.numpy.round(v, 4)
+        for v in (
+            j.nn.dot_product_attention(Q, K, K, is_causal=True),
+            j.nn.dot_product_attention(Q, K, K, scale=0.2, mask=np.ones((2, 1, 3, 6)) > 0),
+            j.nn.dot_product_attention(
+                Q, K, K, key_value_seq_lengths=np.array([2, 6], np.int32), query_seq_lengths=np.array([3, 1], np.int32)
+            ),
+            j.nn.dot_product_attention(Q, K, K, local_window_size=(1, 0)),
+            j.nn.dot_product_attention(Q[0], K[0], K[0]),
+        )
+    ],
     "ranks": lambda j: [j.scipy.stats.rankdata(N, m) for m in ("average", "min", "max", "dense", "ordinal")],
     "mode": lambda j: j.scipy.stats.mode(np.array([3, 1, 3, 2])),
     "take_modes": lambda j: [j.numpy.take(X, np.array([0, -1, 5]), 1, mode=m) for m in ("clip", "wrap", "fill")],
     "discrete": lambda j: [j.scipy.stats.binom.pmf(np.arange(4.0), 3.0, 0.3), j.scipy.stats.bernoulli.logpmf(np.arange(3), 0.3)],
-}  # fmt: skip
+}
 
 
 pytestmark = pytest.mark.usefixtures("interpreted")
@@ -213,7 +350,11 @@ BAD: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: lax.conv(IMAGE, KERNEL, (1, 1), "MOST"), errors.ShapeError, "'SAME', 'SAME_LOWER'"),
     (lambda: lax.conv_dimension_numbers((1, 2, 3), (1, 2, 3), ("NHC", "HWI", "NHC")), errors.ShapeError, "words of 3 letters"),
     (lambda: lax.conv_transpose(np.ones((1, 1)), np.ones((1, 1)), (), "SAME"), errors.ShapeError, "one to three spatial axes"),
-    (lambda: lax.conv_transpose(IMAGE, KERNEL, (1, 1), "MOST", dimension_numbers=("NCHW", "OIHW", "NCHW")), errors.ShapeError, "widths"),
+    (
+        lambda: lax.conv_transpose(IMAGE, KERNEL, (1, 1), "MOST", dimension_numbers=("NCHW", "OIHW", "NCHW")),
+        errors.ShapeError,
+        "widths",
+    ),
     (lambda: lax.reduce((X, V), (0.0, 0.0), lambda a, b: a, (0,)), errors.ShapeError, "arrays of one shape"),
     (lambda: lax.reduce_window(X, 0.0, lax.add, (2,)), errors.ShapeError, "a window for each axis"),
     (lambda: lax.sort((X, V)), errors.ShapeError, "arrays of one shape"),
@@ -222,7 +363,11 @@ BAD: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: lax.slice(X, (0, 0), (9, 9)), errors.ShapeError, "0 <= start"),
     (lambda: lax.split(X, (1, 1), 1), errors.ShapeError, "add up to 4"),
     (lambda: nnp.asarray(X).at[0].get(mode="most"), errors.ShapeError, "mode 'clip'"),
-    (lambda: lax.scatter_apply(X, PLACES, lambda v: v, lax.ScatterDimensionNumbers((1,), (0,), (0,))), errors.ShapeError, "update_shape"),
+    (
+        lambda: lax.scatter_apply(X, PLACES, lambda v: v, lax.ScatterDimensionNumbers((1,), (0,), (0,))),
+        errors.ShapeError,
+        "update_shape",
+    ),
     (lambda: lax.linalg.cholesky_update(X, V), errors.ShapeError, "a vector of its length"),
     (lambda: lax.linalg.tridiagonal_solve(V, V, W, X), errors.ShapeError, "three diagonals"),
     (lambda: nm.nn.dot_product_attention(X, X, X), errors.ShapeError, "batch, T, heads"),
@@ -255,7 +400,7 @@ BAD: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: nm.jax.tree.flatten_with_path([1], is_leaf_takes_path=True), errors.TreeError, "is_leaf_takes_path"),
     (lambda: nm.jax.flatten_util.ravel_pytree([X])[1](V), errors.ShapeError, "a vector of 12"),
     (lambda: nm.named_scope(3).__enter__(), errors.TraceError, "requires a string"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("k", range(len(BAD)))

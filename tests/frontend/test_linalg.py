@@ -72,20 +72,14 @@ CASES: dict[str, tuple[Callable[..., Any], list[np.ndarray]]] = {
     "eigh_complex": (lambda x, a: (lambda w, v: (w, x.np.abs(v)))(*x.la.eigh(definite(x, a))), [both(3, 3)]),
     "eigvalsh": (lambda x, a: x.la.eigvalsh(a), [(lambda a: a + np.swapaxes(a, -1, -2))(real(2, 3, 3))]),
     "svd": (lambda x, a: (lambda u, s, vh: (u * u, s, vh * vh))(*x.la.svd(a, full_matrices=False)), [real(4, 3)]),
-    "svd_wide": (
-        lambda x, a: (lambda u, s, vh: (u * u, s, vh * vh))(*x.la.svd(a, full_matrices=False)),
-        [real(2, 2, 3)],
-    ),
+    "svd_wide": (lambda x, a: (lambda u, s, vh: (u * u, s, vh * vh))(*x.la.svd(a, full_matrices=False)), [real(2, 2, 3)]),
     "svd_complex": (lambda x, a: x.la.svd(a, full_matrices=False)[1], [both(3, 2)]),
     "svdvals": (lambda x, a: x.la.svd(a, compute_uv=False), [real(3, 4)]),
     "expm": (lambda x, a: x.expm(a), [real(3, 3)]),
     "expm_large": (lambda x, a: x.expm(a), [real(2, 2, 2) * 20]),
     "expm_zero": (lambda x, a: x.expm(a), [np.zeros((2, 2))]),
     "power": (lambda x, a: (x.la.matrix_power(a, 5), x.la.matrix_power(a, -2), x.la.matrix_power(a, 0)), [real(3, 3)]),
-    "norms": (
-        lambda x, a: tuple(x.la.norm(a, o, axis=-1) for o in (None, 1, 2, 3, 0.5, np.inf, -np.inf)),
-        [real(3, 4)],
-    ),
+    "norms": (lambda x, a: tuple(x.la.norm(a, o, axis=-1) for o in (None, 1, 2, 3, 0.5, np.inf, -np.inf)), [real(3, 4)]),
     "norms_of_matrices": (
         lambda x, a: tuple(x.la.norm(a, o, axis=(-2, -1)) for o in (None, "fro", "nuc", 1, -1, 2, -2, np.inf, -np.inf)),
         [real(2, 3, 4)],
@@ -103,10 +97,7 @@ CASES: dict[str, tuple[Callable[..., Any], list[np.ndarray]]] = {
     "fftn": (lambda x, a: (x.fft.fftn(a), x.fft.ifftn(a, (2, 2), (2, 0))), [both(2, 3, 4)]),
     "rfftn": (lambda x, a: (x.fft.rfftn(a), x.fft.rfft2(a, (4, 3), (0, 2))), [real(2, 3, 4)]),
     "irfftn": (lambda x, a: (x.fft.irfftn(a), x.fft.irfft2(a, (3, 5))), [both(2, 3, 3)]),
-    "fftshift": (
-        lambda x, a: (x.fft.fftshift(a), x.fft.ifftshift(a, 1), x.fft.ifftshift(x.fft.fftshift(a))),
-        [real(3, 5)],
-    ),
+    "fftshift": (lambda x, a: (x.fft.fftshift(a), x.fft.ifftshift(a, 1), x.fft.ifftshift(x.fft.fftshift(a))), [real(3, 5)]),
 }
 _FIRST_ORDER = {"norms_of_matrices"}  # JAX has no second derivative of some that is finite
 
@@ -162,27 +153,45 @@ def test_compiled_by_iree() -> None:
         w, vectors = la.eigh(symmetric)
         u, s, vh = la.svd(a)
         return {
-            "solve": la.solve(a, b), "inv": la.inv(a), "det": la.det(a), "logdet": la.slogdet(a).logabsdet,
-            "qr": nnp.matmul(*la.qr(a)), "eigh": nnp.matmul(vectors * w, vectors.mT) - symmetric,
-            "svd": nnp.matmul(u * s, vh), "pinv": la.pinv(a), "norm": la.norm(a), "expm": la.expm(a),
-            "power": la.matrix_power(a, 3), "rfft": nnp.fft.rfft(v), "ifft2": nnp.fft.ifft2(v), "rank": la.matrix_rank(a),
-        }  # fmt: skip
+            "solve": la.solve(a, b),
+            "inv": la.inv(a),
+            "det": la.det(a),
+            "logdet": la.slogdet(a).logabsdet,
+            "qr": nnp.matmul(*la.qr(a)),
+            "eigh": nnp.matmul(vectors * w, vectors.mT) - symmetric,
+            "svd": nnp.matmul(u * s, vh),
+            "pinv": la.pinv(a),
+            "norm": la.norm(a),
+            "expm": la.expm(a),
+            "power": la.matrix_power(a, 3),
+            "rfft": nnp.fft.rfft(v),
+            "ifft2": nnp.fft.ifft2(v),
+            "rank": la.matrix_rank(a),
+        }
 
     def scalar(a: Any) -> Any:
         return nnp.linalg.slogdet(a).logabsdet + nnp.linalg.norm(nnp.linalg.expm(a * 0.1))
 
     got, gradient = nm.jit(lambda a, b, v: (values(a, b, v), nm.grad(scalar)(a)))(a, b, v)
     want = {
-        "solve": np.linalg.solve(a, b), "inv": np.linalg.inv(a), "det": np.linalg.det(a),
-        "logdet": np.linalg.slogdet(a)[1], "qr": a, "eigh": np.zeros((3, 3)), "svd": a, "pinv": np.linalg.inv(a),
-        "norm": np.linalg.norm(a), "expm": jax.scipy.linalg.expm(a), "power": np.linalg.matrix_power(a, 3),
-        "rfft": np.fft.rfft(v), "ifft2": np.fft.ifft2(v), "rank": 3,
-    }  # fmt: skip
+        "solve": np.linalg.solve(a, b),
+        "inv": np.linalg.inv(a),
+        "det": np.linalg.det(a),
+        "logdet": np.linalg.slogdet(a)[1],
+        "qr": a,
+        "eigh": np.zeros((3, 3)),
+        "svd": a,
+        "pinv": np.linalg.inv(a),
+        "norm": np.linalg.norm(a),
+        "expm": jax.scipy.linalg.expm(a),
+        "power": np.linalg.matrix_power(a, 3),
+        "rfft": np.fft.rfft(v),
+        "ifft2": np.fft.ifft2(v),
+        "rank": 3,
+    }
     for name, value in want.items():
         np.testing.assert_allclose(got[name], value, rtol=1e-9, atol=1e-11, err_msg=name)
-    reference = jax.grad(
-        lambda a: jnp.linalg.slogdet(a)[1] + jnp.linalg.norm(jax.scipy.linalg.expm(a * 0.1))
-    )(a)  # fmt: skip
+    reference = jax.grad(lambda a: jnp.linalg.slogdet(a)[1] + jnp.linalg.norm(jax.scipy.linalg.expm(a * 0.1)))(a)
     np.testing.assert_allclose(gradient, reference, rtol=1e-9)
 
 
@@ -191,8 +200,9 @@ def test_a_pseudo_inverse_is_one_factorisation() -> None:
     a, b = nm.spec((9, 4), "f64"), nm.spec(9, "f64")
     gradient = nm.grad(lambda a: nnp.sum(nnp.linalg.pinv(a) ** 2))
     product = lambda a, v: nm.jvp(gradient, (a,), (v,))  # noqa: E731
-    texts = [nm.trace(f, *specs).lower().mlir() for f, specs in
-             ((nnp.linalg.pinv, [a]), (nnp.linalg.lstsq, [a, b]), (product, [a, a]))]  # fmt: skip
+    texts = [
+        nm.trace(f, *specs).lower().mlir() for f, specs in ((nnp.linalg.pinv, [a]), (nnp.linalg.lstsq, [a, b]), (product, [a, a]))
+    ]
     assert [(text.count("gesdd"), text.count("getrf"), text.count("triangular_solve")) for text in texts] == [(1, 0, 0)] * 3
 
 
@@ -200,9 +210,10 @@ def test_a_pseudo_inverse_is_one_factorisation() -> None:
 def test_one_factorisation_serves_every_derivative(name: str) -> None:
     """They are differentiated by their equations, A X = B and d log|A| = trace(A^-1 dA), not through the factors."""
     ours = {
-        "solve": lambda a, b: nnp.sum(nnp.linalg.solve(a, b) ** 2), "inv": lambda a, b: nnp.sum(nnp.linalg.inv(a) @ b),
+        "solve": lambda a, b: nnp.sum(nnp.linalg.solve(a, b) ** 2),
+        "inv": lambda a, b: nnp.sum(nnp.linalg.inv(a) @ b),
         "slogdet": lambda a, b: nnp.linalg.slogdet(a)[1],
-    }[name]  # fmt: skip
+    }[name]
     a, b = nm.spec((9, 9), "f64"), nm.spec((9, 2), "f64")
     gradient = nm.grad(ours)
     text = nm.trace(lambda a, b, v: nm.jvp(lambda a: gradient(a, b), (a,), (v,)), a, b, a).lower().mlir()
@@ -232,7 +243,7 @@ def test_the_norm_of_zero_has_the_derivative_zero() -> None:
         (lambda a: nnp.fft.fftn(a, (2,), (0, 1)), ShapeError, "a length for each"),
         (lambda a: nnp.fft.rfft(a * 1j), DtypeError, "rfft requires real numbers"),
     ],
-)  # fmt: skip
+)
 def test_errors(call: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         nm.trace(call, nm.spec((3, 3), "f64"))

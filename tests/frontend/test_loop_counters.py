@@ -22,8 +22,8 @@ FLIPPED = {"LT": "GT", "GT": "LT", "LE": "GE", "GE": "LE", "NE": "NE"}
 
 
 def module(
-    dtype: str, start: int, limit: int, step: int, comparison: str, *, flipped: bool, subtract: bool, place: int, swapped: bool,
-) -> str:  # fmt: skip
+    dtype: str, start: int, limit: int, step: int, comparison: str, *, flipped: bool, subtract: bool, place: int, swapped: bool
+) -> str:
     """``while counter ? limit: x, y = sin(x) * y + 0.1 * counter, y`` with the counter at a place of the carry."""
     counter = f"tensor<{dtype}>"
     names = ["x", "y"]
@@ -69,13 +69,23 @@ def unrolled(start: int, limit: int, step: int, comparison: str, swapped: bool) 
 
 @pytest.mark.parametrize(
     "counter",
-    [("i32", 0, 5, 1, "LT"), ("i64", 0, 5, 2, "LT"), ("i32", 5, 0, -1, "GT"), ("i64", 7, -3, -3, "GE"),
-     ("i32", 0, 0, 1, "LT"), ("i32", 3, 0, 1, "LT"), ("i32", 0, 1, 1, "LT"), ("i32", 0, 6, 2, "NE"),
-     ("i16", 1, 9, 3, "LE"), ("i8", -4, 4, 2, "LT"), ("i32", 0, 0, 1, "NE"), ("i32", 0, 0, 1, "LE")],
-)  # fmt: skip
+    [
+        ("i32", 0, 5, 1, "LT"),
+        ("i64", 0, 5, 2, "LT"),
+        ("i32", 5, 0, -1, "GT"),
+        ("i64", 7, -3, -3, "GE"),
+        ("i32", 0, 0, 1, "LT"),
+        ("i32", 3, 0, 1, "LT"),
+        ("i32", 0, 1, 1, "LT"),
+        ("i32", 0, 6, 2, "NE"),
+        ("i16", 1, 9, 3, "LE"),
+        ("i8", -4, 4, 2, "LT"),
+        ("i32", 0, 0, 1, "NE"),
+        ("i32", 0, 0, 1, "LE"),
+    ],
+)
 @pytest.mark.parametrize(
-    ("flipped", "subtract", "place", "swapped"),
-    [(False, False, 0, False), (True, False, 1, False), (False, True, 2, True)],
+    ("flipped", "subtract", "place", "swapped"), [(False, False, 0, False), (True, False, 1, False), (False, True, 2, True)]
 )
 def test_counters(counter: Any, flipped: bool, subtract: bool, place: int, swapped: bool) -> None:
     text = module(*counter, flipped=flipped, subtract=subtract, place=place, swapped=swapped)

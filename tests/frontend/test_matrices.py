@@ -54,7 +54,10 @@ def test_groups_of_rows() -> None:
     f = lambda m, xp: lambda a, b: xp.sum(xp.sin(m.lax.ragged_dot(a, b, jnp.asarray(sizes) if m is jax else sizes)))  # noqa: E731
     for ours, theirs in zip(nm.grad(f(nm.jax, nnp), (0, 1))(lhs, rhs), oracle.grad(f(jax, jnp), (0, 1))(lhs, rhs), strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-12)
-    ours, theirs = nm.hvp(f(nm.jax, nnp))(lhs, lhs[::-1], rhs), oracle.jvp(oracle.grad(lambda a: f(jax, jnp)(a, rhs)), (lhs,), (lhs[::-1],))[1]
+    ours, theirs = (
+        nm.hvp(f(nm.jax, nnp))(lhs, lhs[::-1], rhs),
+        oracle.jvp(oracle.grad(lambda a: f(jax, jnp)(a, rhs)), (lhs,), (lhs[::-1],))[1],
+    )
     np.testing.assert_allclose(ours, theirs, rtol=1e-12)
     many = nm.vmap(nm.jax.lax.ragged_dot, (0, None, 0))(np.stack([lhs, -lhs]), rhs, np.stack([sizes, sizes[::-1]]))
     np.testing.assert_allclose(many[0], wanted)
@@ -73,7 +76,11 @@ def test_what_is_refused() -> None:
         (lambda: linalg.invpascal(3, "x"), ShapeError, "invpascal requires kind"),
         (lambda: linalg.fiedler_companion([1.0]), ShapeError, "fiedler_companion requires two coefficients at least, got 1"),
         (lambda: nm.jax.lax.ragged_dot(np.ones((2, 3)), np.ones((3, 2)), np.array([2])), ShapeError, r"ragged_dot requires shapes"),
-        (lambda: nm.jax.lax.ragged_dot(np.ones((2, 3)), np.ones((1, 3, 2)), np.array([2.0])), DtypeError, "ragged_dot requires integers"),
+        (
+            lambda: nm.jax.lax.ragged_dot(np.ones((2, 3)), np.ones((1, 3, 2)), np.array([2.0])),
+            DtypeError,
+            "ragged_dot requires integers",
+        ),
     ]
     for call, error, message in cases:
         with pytest.raises(error, match=message):

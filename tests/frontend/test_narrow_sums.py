@@ -33,8 +33,7 @@ CASES: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
     "mean_where": (lambda x: nnp.mean(x, 1, where=MASK), lambda x: x.mean(1, where=MASK)),
     "nanmean": (lambda x: nnp.nanmean(x, 0), lambda x: x.mean(0)),
     "average": (lambda x: nnp.average(x), lambda x: x.mean()),
-    "average_weights": (
-        lambda x: nnp.average(x, 1, nnp.asarray(WEIGHTS).astype(x.dtype)), lambda x: np.average(x, 1, WEIGHTS)),
+    "average_weights": (lambda x: nnp.average(x, 1, nnp.asarray(WEIGHTS).astype(x.dtype)), lambda x: np.average(x, 1, WEIGHTS)),
     "var": (lambda x: nnp.var(x, 1), lambda x: x.var(1)),
     "var_where": (lambda x: nnp.var(x, 1, ddof=1, where=MASK), lambda x: x.var(1, ddof=1, where=MASK)),
     "std": (lambda x: nnp.std(x * 4, 1), lambda x: (x * 4).std(1)),
@@ -50,7 +49,7 @@ CASES: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
     "mse": (lambda x: nn.mse(x, x * 0 - 300), lambda x: np.minimum(((x + 300) ** 2).mean(), np.inf)),
     "logsumexp": (lambda x: nnp.logsumexp(x / 1000), lambda x: scipy.special.logsumexp(x / 1000)),
     "softmax": (lambda x: nn.softmax(x / 100), lambda x: scipy.special.softmax(x / 100, -1)),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -22,16 +22,12 @@ CASES: dict[str, Callable[[Any, Any, Any, Any], Any]] = {
     "captured_inside": lambda j, xp, x, y: j.vmap(lambda r: j.vmap(lambda a, c: a * c)(r, y))(x),
     "captured_vector": lambda j, xp, x, y: j.vmap(lambda r: j.vmap(lambda a, c: a * c)(r[:, 0], y[:, 0]))(x),
     "captured_in_between": lambda j, xp, x, y: j.vmap(lambda r: j.vmap(lambda u: u * xp.cos(r).sum())(y))(x),
-    "three_levels": lambda j, xp, x, y: j.vmap(
-        lambda r: j.vmap(lambda u: j.vmap(lambda e: e * u.sum() + r[0, 0])(u))(y)
-    )(x),
+    "three_levels": lambda j, xp, x, y: j.vmap(lambda r: j.vmap(lambda u: j.vmap(lambda e: e * u.sum() + r[0, 0])(u))(y))(x),
     "outer_axis_used_last": lambda j, xp, x, y: j.vmap(lambda r: j.vmap(lambda u: u)(y) * r)(x),
     "independent_result": lambda j, xp, x, y: j.vmap(lambda r: xp.ones(3))(x),
     "independent_of_the_inner_axis": lambda j, xp, x, y: j.vmap(lambda r: j.vmap(lambda u: r[0])(y))(x),
     "independent_of_the_outer_axis": lambda j, xp, x, y: j.vmap(lambda r: j.vmap(lambda u: u * 2)(y))(x),
-    "captured_mask": lambda j, xp, x, y: j.vmap(
-        j.grad(lambda r: xp.where(y > 0, r**2, 0).sum())
-    )(x),
+    "captured_mask": lambda j, xp, x, y: j.vmap(j.grad(lambda r: xp.where(y > 0, r**2, 0).sum()))(x),
     "captured_weights": lambda j, xp, x, y: j.vmap(lambda r: j.grad(lambda w: (xp.tanh(r * w) ** 2).sum())(y))(x),
     "inner_axes_moved": lambda j, xp, x, y: j.vmap(
         lambda r: j.vmap(lambda a, c: a * c, in_axes=(1, None), out_axes=1)(r, y[:, 0]), in_axes=0, out_axes=2

@@ -38,9 +38,7 @@ SMOOTH = ACTIVATIONS | {
         lambda x: nn.huber(x, TARGET, 0.7),
         lambda x: jax.numpy.where(abs(x - TARGET) <= 0.7, (x - TARGET) ** 2 / 2, 0.7 * (abs(x - TARGET) - 0.35)),
     ),
-    "cross entropy": (
-        lambda x: nn.softmax_cross_entropy(x, TARGET), lambda x: -jax.numpy.sum(TARGET * jax.nn.log_softmax(x), -1)
-    ),
+    "cross entropy": (lambda x: nn.softmax_cross_entropy(x, TARGET), lambda x: -jax.numpy.sum(TARGET * jax.nn.log_softmax(x), -1)),
     "integer cross entropy": (
         lambda x: nn.softmax_cross_entropy_with_integer_labels(x, LABELS),
         lambda x: -jax.numpy.take_along_axis(jax.nn.log_softmax(x), LABELS[:, None], 1)[:, 0],
@@ -49,10 +47,8 @@ SMOOTH = ACTIVATIONS | {
         lambda x: nn.binary_cross_entropy_with_logits(x, TARGET),
         lambda x: -TARGET * jax.nn.log_sigmoid(x) - (1 - TARGET) * jax.nn.log_sigmoid(-x),
     ),
-    "kl": (
-        lambda x: nn.kl_divergence(x, TARGET), lambda x: jax.numpy.sum(TARGET * (np.log(TARGET) - x), -1)
-    ),
-}  # fmt: skip
+    "kl": (lambda x: nn.kl_divergence(x, TARGET), lambda x: jax.numpy.sum(TARGET * (np.log(TARGET) - x), -1)),
+}
 
 ROWS, COLUMNS = np.array([0, 2, 1, 2]), np.array([1, 3, 3, 0])
 # The same text for both: xp is our namespace or jax.numpy.
@@ -152,9 +148,7 @@ def test_against_jax(name, dozen):
 
 def test_conventions():
     kinks = np.array([-1.0, 0.0, 2.0, np.nan, np.inf, -np.inf])
-    f = nm.jit(
-        lambda x: (nn.relu(x), nm.vmap(nm.grad(nn.relu))(x), nn.softplus(x), nn.sigmoid(x), nn.softmax(x[:3] * 1e4))
-    )
+    f = nm.jit(lambda x: (nn.relu(x), nm.vmap(nm.grad(nn.relu))(x), nn.softplus(x), nn.sigmoid(x), nn.softmax(x[:3] * 1e4)))
     relu, slope, softplus, sigmoid, softmax = (np.asarray(r) for r in f(kinks))
     np.testing.assert_array_equal(relu, [0, 0, 2, np.nan, np.inf, 0])
     np.testing.assert_array_equal(slope[:3], [0, 0, 1])
@@ -171,16 +165,21 @@ def test_one_hot():
 @pytest.mark.parametrize(
     ("f", "error", "message"),
     [
-        (lambda: nn.mse(np.zeros((3, 1)), np.zeros(3)), ShapeError, r"mse requires two arrays of one shape, got \(3, 1\) and \(3,\)"),
+        (
+            lambda: nn.mse(np.zeros((3, 1)), np.zeros(3)),
+            ShapeError,
+            r"mse requires two arrays of one shape, got \(3, 1\) and \(3,\)",
+        ),
         (lambda: nn.glu(np.zeros(3)), ShapeError, r"even length along axis 0, got shape \(3,\)"),
         (lambda: nn.one_hot(np.zeros(3), 2), DtypeError, r"integer labels, got float64"),
         (
             lambda: nn.softmax_cross_entropy_with_integer_labels(np.zeros((3, 4)), np.zeros(4, int)),
-            ShapeError, r"without axis 1, got \(3, 4\) and \(4,\)",
+            ShapeError,
+            r"without axis 1, got \(3, 4\) and \(4,\)",
         ),
         (lambda: nn.softmax(np.zeros(3), axis=1), ShapeError, r"softmax requires an axis of an array with 1 axes, got 1"),
     ],
-)  # fmt: skip
+)
 def test_errors(f, error, message):
     with pytest.raises(error, match=message) as caught:
         f()

@@ -32,7 +32,9 @@ def jax_pool(x, init, join, window, strides, padding):
 
 
 def jax_mean(x, window, strides, padding):
-    return jax_pool(x, 0.0, lax.add, window, strides, padding) / jax_pool(jax.numpy.ones_like(x), 0.0, lax.add, window, strides, padding)
+    return jax_pool(x, 0.0, lax.add, window, strides, padding) / jax_pool(
+        jax.numpy.ones_like(x), 0.0, lax.add, window, strides, padding
+    )
 
 
 # name: ours, JAX's, the shape of x, the shape of a second input.
@@ -40,38 +42,49 @@ CASES = {
     "same": (nn.conv, lambda x, k: jax_conv(x, k, (1, 1), "SAME"), (2, 5, 6, 2), (3, 3, 2, 3)),
     "one axis, strides": (
         lambda x, k: nn.conv(x, k, strides=2, padding="VALID"),
-        lambda x, k: jax_conv(x, k, (2,), "VALID"), (2, 8, 3), (2, 3, 2),
+        lambda x, k: jax_conv(x, k, (2,), "VALID"),
+        (2, 8, 3),
+        (2, 3, 2),
     ),
     "same, strides, even window": (
         lambda x, k: nn.conv(x, k, strides=(2, 3)),
-        lambda x, k: jax_conv(x, k, (2, 3), "SAME"), (1, 7, 8, 2), (2, 4, 2, 2),
+        lambda x, k: jax_conv(x, k, (2, 3), "SAME"),
+        (1, 7, 8, 2),
+        (2, 4, 2, 2),
     ),
     "dilation, pairs": (
         lambda x, k: nn.conv(x, k, dilation=(2, 1), padding=((1, 2), (0, -1))),
-        lambda x, k: jax_conv(x, k, (1, 1), ((1, 2), (0, -1)), (2, 1)), (1, 6, 5, 2), (2, 2, 2, 1),
+        lambda x, k: jax_conv(x, k, (1, 1), ((1, 2), (0, -1)), (2, 1)),
+        (1, 6, 5, 2),
+        (2, 2, 2, 1),
     ),
-    "groups": (
-        lambda x, k: nn.conv(x, k, groups=2),
-        lambda x, k: jax_conv(x, k, (1,), "SAME", groups=2), (2, 5, 4), (3, 2, 6),
-    ),
+    "groups": (lambda x, k: nn.conv(x, k, groups=2), lambda x, k: jax_conv(x, k, (1,), "SAME", groups=2), (2, 5, 4), (3, 2, 6)),
     "three axes": (nn.conv, lambda x, k: jax_conv(x, k, (1, 1, 1), "SAME"), (1, 3, 4, 3, 1), (2, 2, 2, 1, 2)),
     "max": (
-        lambda x, k: nn.max_pool(x * k, 2), lambda x, k: jax_pool(x * k, -np.inf, lax.max, (2, 2), (2, 2), "VALID"),
-        (2, 5, 4, 2), (2,),
+        lambda x, k: nn.max_pool(x * k, 2),
+        lambda x, k: jax_pool(x * k, -np.inf, lax.max, (2, 2), (2, 2), "VALID"),
+        (2, 5, 4, 2),
+        (2,),
     ),
     "max, overlapping, same": (
         lambda x, k: nn.max_pool(x * k, (3, 2), 1, "SAME"),
-        lambda x, k: jax_pool(x * k, -np.inf, lax.max, (3, 2), (1, 1), "SAME"), (1, 5, 4, 2), (2,),
+        lambda x, k: jax_pool(x * k, -np.inf, lax.max, (3, 2), (1, 1), "SAME"),
+        (1, 5, 4, 2),
+        (2,),
     ),
     "mean": (
         lambda x, k: nn.avg_pool(x * k, 2) ** 2,
-        lambda x, k: (jax_pool(x * k, 0.0, lax.add, (2, 2), (2, 2), "VALID") / 4) ** 2, (1, 4, 6, 2), (2,),
+        lambda x, k: (jax_pool(x * k, 0.0, lax.add, (2, 2), (2, 2), "VALID") / 4) ** 2,
+        (1, 4, 6, 2),
+        (2,),
     ),
     "mean without padding": (
         lambda x, k: nn.avg_pool(x * k, 3, 2, "SAME", count_padding=False) ** 2,
-        lambda x, k: jax_mean(x * k, (3,), (2,), "SAME") ** 2, (2, 6, 2), (2,),
+        lambda x, k: jax_mean(x * k, (3,), (2,), "SAME") ** 2,
+        (2, 6, 2),
+        (2,),
     ),
-}  # fmt: skip
+}
 INPUTS = {name: tuple(rng.normal(size=(3, *shape)) for shape in case[2:]) for name, case in CASES.items()}
 
 
@@ -124,7 +137,7 @@ def test_ties_of_max_pool():
         (lambda: nn.conv(np.ones((1, 4, 3)), np.ones((3, 3, 1)), padding="FULL"), r'padding "SAME", "VALID" or 1 pairs'),
         (lambda: nn.max_pool(np.ones((1, 4, 3)), 0), r"max_pool requires window >= 1"),
     ],
-)  # fmt: skip
+)
 def test_errors(f, message):
     with pytest.raises(ShapeError, match=message) as caught:
         f()

@@ -15,17 +15,27 @@ from nabla_mlir.staging.jit import jit
 
 rng = np.random.default_rng(1)
 INPUTS = {
-    "x": rng.normal(size=(3, 4)), "f32": rng.normal(size=(3, 4)).astype(np.float32), "cube": rng.normal(size=(2, 3, 4)),
-    "i": rng.integers(-5, 5, (3, 4)).astype(np.int32), "i64": rng.integers(-5, 5, (3, 4)),
+    "x": rng.normal(size=(3, 4)),
+    "f32": rng.normal(size=(3, 4)).astype(np.float32),
+    "cube": rng.normal(size=(2, 3, 4)),
+    "i": rng.integers(-5, 5, (3, 4)).astype(np.int32),
+    "i64": rng.integers(-5, 5, (3, 4)),
     "u8": rng.integers(0, 9, (3, 4)).astype(np.uint8),
-    "b": rng.integers(0, 2, (3, 4)).astype(bool), "c": rng.normal(size=(3, 4)) + 1j * rng.normal(size=(3, 4)),
-    "v": rng.normal(size=5), "w": rng.normal(size=4), "s": np.array(1.5), "empty": np.zeros((0, 4)),
+    "b": rng.integers(0, 2, (3, 4)).astype(bool),
+    "c": rng.normal(size=(3, 4)) + 1j * rng.normal(size=(3, 4)),
+    "v": rng.normal(size=5),
+    "w": rng.normal(size=4),
+    "s": np.array(1.5),
+    "empty": np.zeros((0, 4)),
     "unit": rng.normal(size=(1, 3, 1)),
     "nans": np.where(rng.uniform(size=(3, 4)) < 0.3, np.nan, rng.normal(size=(3, 4))),
     "ties": rng.integers(0, 3, (4, 6)) * 1.0,
-    "square": rng.normal(size=(4, 4)), "batch": rng.normal(size=(2, 4, 3)), "many": rng.normal(size=(2, 1, 3, 4)),
-    "three": rng.normal(size=(4, 3)), "t3": rng.normal(size=3),
-}  # fmt: skip
+    "square": rng.normal(size=(4, 4)),
+    "batch": rng.normal(size=(2, 4, 3)),
+    "many": rng.normal(size=(2, 1, 3, 4)),
+    "three": rng.normal(size=(4, 3)),
+    "t3": rng.normal(size=3),
+}
 
 CREATION = {
     "zeros": lambda xp, a: xp.zeros((2, 3)),
@@ -264,9 +274,7 @@ GROUPS = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("group", "name"), [(g, n) for g in GROUPS for n in g], ids=lambda v: v if isinstance(v, str) else ""
-)
+@pytest.mark.parametrize(("group", "name"), [(g, n) for g in GROUPS for n in g], ids=lambda v: v if isinstance(v, str) else "")
 def test_against_numpy(group, name):
     group.check(name)
 

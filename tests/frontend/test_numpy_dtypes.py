@@ -37,9 +37,15 @@ def test_integers_take_the_floating_point_beside_them_where_new_arrays_have_32_b
 def test_integers_meet_floating_point_as_in_jax(name, integer):
     jax = pytest.importorskip("jax")
     functions = (
-        lambda np, x, n: x * n, lambda np, x, n: np.where(n > 1, x, n), lambda np, x, n: np.concatenate([n, x]), lambda np, x, n: x @ n,
-        lambda np, x, n: np.polyadd(x, n), lambda np, x, n: n / x, lambda np, x, n: n**x, lambda np, x, n: np.einsum("i,i", x, n),
-    )  # fmt: skip
+        lambda np, x, n: x * n,
+        lambda np, x, n: np.where(n > 1, x, n),
+        lambda np, x, n: np.concatenate([n, x]),
+        lambda np, x, n: x @ n,
+        lambda np, x, n: np.polyadd(x, n),
+        lambda np, x, n: n / x,
+        lambda np, x, n: n**x,
+        lambda np, x, n: np.einsum("i,i", x, n),
+    )
     with jax.enable_x64(False):
         for f in functions:
             x, n = jax.numpy.ones(3, name), jax.numpy.ones(3, integer)
@@ -81,22 +87,24 @@ def test_bfloat16():
 
 def test_default_dtypes():
     def made():
-        return [a.dtype.name for a in (jnp.zeros(2), jnp.arange(3), jnp.array([1, 2]), jnp.array([1.0]), jnp.sin(np.arange(2)),
-                                       jnp.arange(2) / 2, jnp.argmax(np.zeros(2)), jnp.full(2, 1.5), jnp.array([1j]))]  # fmt: skip
+        return [
+            a.dtype.name
+            for a in (
+                jnp.zeros(2),
+                jnp.arange(3),
+                jnp.array([1, 2]),
+                jnp.array([1.0]),
+                jnp.sin(np.arange(2)),
+                jnp.arange(2) / 2,
+                jnp.argmax(np.zeros(2)),
+                jnp.full(2, 1.5),
+                jnp.array([1j]),
+            )
+        ]
 
     assert made() == ["float32", "int32", "int32", "float32", "float32", "float32", "int32", "float32", "complex64"]
     with default_dtypes(np.float64, np.int64):
-        assert made() == [
-            "float64",
-            "int64",
-            "int64",
-            "float64",
-            "float64",
-            "float64",
-            "int64",
-            "float64",
-            "complex128",
-        ]
+        assert made() == ["float64", "int64", "int64", "float64", "float64", "float64", "int64", "float64", "complex128"]
 
 
 def test_numpy_arrays_keep_their_dtype():
@@ -133,11 +141,7 @@ MATRIX, CUBE = nm.spec((3, 4)), nm.spec((2, 4, 3))
 @pytest.mark.parametrize(
     ("f", "error", "message"),
     [
-        (
-            lambda x, y: x @ x,
-            ShapeError,
-            r"matmul requires equal inner lengths, got \(3, 4\) and \(3, 4\)(.|\n)*transpose",
-        ),
+        (lambda x, y: x @ x, ShapeError, r"matmul requires equal inner lengths, got \(3, 4\) and \(3, 4\)(.|\n)*transpose"),
         (lambda x, y: x @ y[0, 0, 0], ShapeError, r"matmul requires operands with axes, got \(3, 4\) and \(\)"),
         (lambda x, y: jnp.concatenate([x, x.T]), ShapeError, r"differ in axis 0 only, got \(3, 4\) and \(4, 3\)"),
         (lambda x, y: jnp.concatenate([]), ShapeError, r"at least one array, got none"),
@@ -169,11 +173,7 @@ MATRIX, CUBE = nm.spec((3, 4)), nm.spec((2, 4, 3))
         (lambda x, y: -(x > 0), DtypeError, r"negation requires numbers, got bool"),
         (lambda x, y: jnp.percentile(x * 1j, 50), DtypeError, r"percentile requires real numbers, got complex64"),
         (lambda x, y: jnp.floor(x * 1j), DtypeError, r"floor requires real numbers"),
-        (
-            lambda x, y: jnp.arange(3, dtype="i1") + 300,
-            DtypeError,
-            r"Python integer requires the range of int8, got 300",
-        ),
+        (lambda x, y: jnp.arange(3, dtype="i1") + 300, DtypeError, r"Python integer requires the range of int8, got 300"),
         (lambda x, y: jnp.arange(3) ** -2, DtypeError, r"exponent of at least 0 for int32, got -2"),
         (lambda x, y: jnp.array([300], dtype=np.int8), DtypeError, r"range of int8, got 300"),
         (lambda x, y: jnp.arange(x[0, 0]), DtypeError, r"concrete bounds"),
@@ -212,9 +212,15 @@ def test_pythons_types_are_the_default_dtypes(floating, integer):
 def test_functions_of_matrices_keep_their_precision(name):
     linalg, a = nm.jax.scipy.linalg, np.array([[4, 1, 0], [1, 3, 0.5], [0, 0.5, 2]], name)
     results = [
-        linalg.sqrtm(a), linalg.funm(a, jnp.exp), *linalg.schur(a), *linalg.rsf2csf(*linalg.schur(a)), linalg.solve_sylvester(a, a, a),
-        linalg.expm(a), *linalg.hessenberg(a, calc_q=True), linalg.convolution_matrix(a[0], 3),
-    ]  # fmt: skip
+        linalg.sqrtm(a),
+        linalg.funm(a, jnp.exp),
+        *linalg.schur(a),
+        *linalg.rsf2csf(*linalg.schur(a)),
+        linalg.solve_sylvester(a, a, a),
+        linalg.expm(a),
+        *linalg.hessenberg(a, calc_q=True),
+        linalg.convolution_matrix(a[0], 3),
+    ]
     assert {x.dtype.name for x in results} <= {name, "complex64"}
     made = [linalg.hilbert(3), linalg.pascal(3), linalg.helmert(3), linalg.invhilbert(2), linalg.hadamard(2), linalg.dft(3)]
     assert [x.dtype.name for x in made] == ["float32"] * 4 + ["int32", "complex64"]

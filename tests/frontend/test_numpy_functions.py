@@ -33,7 +33,9 @@ SMOOTH: dict[str, tuple[Callable[..., Any], list[Any]]] = {
     "quantile_of_places": (lambda m, x, q: m.quantile(x, q), [X, np.array([0.21, 0.68])]),
     "percentile": (lambda m, x: m.percentile(x, 35), [X]),
     "percentile_methods": (
-        lambda m, x: [m.percentile(x, 35, axis=1, method=k) for k in ("lower", "higher", "midpoint", "nearest")], [X]),
+        lambda m, x: [m.percentile(x, 35, axis=1, method=k) for k in ("lower", "higher", "midpoint", "nearest")],
+        [X],
+    ),
     "nanquantile": (lambda m, x: m.nanquantile(x, np.array([0.3, 0.5]), axis=1), [HOLES]),
     "nanpercentile": (lambda m, x: m.nanpercentile(x, 40.0), [HOLES]),
     "nanmedian": (lambda m, x: m.nanmedian(x, axis=0), [HOLES]),
@@ -53,7 +55,9 @@ SMOOTH: dict[str, tuple[Callable[..., Any], list[Any]]] = {
     "cov": (lambda m, x: m.cov(x), [X]),
     "cov_two": (lambda m, x, y: m.cov(x, y, rowvar=False, bias=True), [X, Y]),
     "cov_weights": (
-        lambda m, x, w: m.cov(x, fweights=np.array([1, 2, 1, 3]), aweights=w, ddof=1), [X, np.array([0.5, 1.0, 2.0, 1.5])]),
+        lambda m, x, w: m.cov(x, fweights=np.array([1, 2, 1, 3]), aweights=w, ddof=1),
+        [X, np.array([0.5, 1.0, 2.0, 1.5])],
+    ),
     "corrcoef": (lambda m, x: m.corrcoef(x), [X]),
     "histogram_weights": (lambda m, w: m.histogram(np.array([0.5, 1.5, 1.7, 3.0]), 3, (0.0, 3.0), weights=w), [G]),
     "bincount_weights": (lambda m, w: m.bincount(IDS, weights=w, minlength=4), [G]),
@@ -97,7 +101,10 @@ SMOOTH: dict[str, tuple[Callable[..., Any], list[Any]]] = {
     "lstsq": (lambda m, a, b: m.linalg.lstsq(a, b)[0], [X.T, G]),
     "lstsq_wide": (lambda m, a, b: m.linalg.lstsq(a, b, rcond=1e-10)[0], [X, X[:, :2]]),
     "multi_dot": (lambda m, a, b, c: m.linalg.multi_dot([a, b, c]), [W, X, G]),
-    "tensorsolve": (lambda m, a, b: m.linalg.tensorsolve(a, b), [np.eye(6).reshape(2, 3, 6) + 0.1 * RNG.normal(size=(2, 3, 6)), X[:2, :3]]),
+    "tensorsolve": (
+        lambda m, a, b: m.linalg.tensorsolve(a, b),
+        [np.eye(6).reshape(2, 3, 6) + 0.1 * RNG.normal(size=(2, 3, 6)), X[:2, :3]],
+    ),
     "tensorinv": (lambda m, a: m.linalg.tensorinv(a, 1), [SQUARE]),
     "piecewise": (lambda m, x: m.piecewise(x, [x < 0, x > 1], [lambda v: v * v, 3.0, lambda v: -v]), [X]),
     "apply_along_axis": (lambda m, x: [m.apply_along_axis(lambda v: v * v[0], d, x) for d in (0, 1)], [X]),
@@ -112,7 +119,7 @@ SMOOTH: dict[str, tuple[Callable[..., Any], list[Any]]] = {
     "put": (lambda m, x, w: _copied(m, "put", x, np.array([0, 5, 7]), w), [X, W]),
     "place": (lambda m, x, w: _copied(m, "place", x, X > 0, w), [X, W]),
     "put_along_axis": (lambda m, x, w: _copied(m, "put_along_axis", x, np.array([[1], [0], [3]]), w[:, None], 1), [X, W]),
-}  # fmt: skip
+}
 
 # What has no derivative, or none to speak of.
 WHOLE: dict[str, Callable[[Any], Any]] = {
@@ -123,7 +130,12 @@ WHOLE: dict[str, Callable[[Any], Any]] = {
     "histogramdd": lambda m: m.histogramdd(X[:, :3], 2, [(-2, 2)] * 3),
     "edges": lambda m: [m.histogram_bin_edges(X, 3), m.histogram_bin_edges(np.ones(3), 2)],
     "tril_indices": lambda m: [m.tril_indices(3), m.tril_indices(2, 1, 4), m.triu_indices(3, -1), m.triu_indices_from(X)],
-    "diag_indices": lambda m: [m.diag_indices(3), m.diag_indices_from(SQUARE), m.tril_indices_from(X), m.mask_indices(3, m.triu, 1)],
+    "diag_indices": lambda m: [
+        m.diag_indices(3),
+        m.diag_indices_from(SQUARE),
+        m.tril_indices_from(X),
+        m.mask_indices(3, m.triu, 1),
+    ],
     "indices": lambda m: [m.indices((2, 3)), m.indices((2, 3), sparse=True), m.ix_([0, 2], [1, 3])],
     "unravel_index": lambda m: [m.unravel_index(IDS, (2, 3)), m.ravel_multi_index((IDS[:2] % 2, IDS[:2]), (2, 3))],
     "ravel_multi_index": lambda m: m.ravel_multi_index((IDS, IDS), (2, 3), mode="wrap", order="F"),
@@ -140,13 +152,22 @@ WHOLE: dict[str, Callable[[Any], Any]] = {
     "nanarg": lambda m: [m.nanargmax(HOLES, axis=1), m.nanargmin(HOLES)],
     "lexsort": lambda m: [m.lexsort((IDS, IDS[::-1])), m.argpartition(IDS, 1)[1]],
     "complex": lambda m: [m.sort_complex(Z), m.iscomplex(Z), m.isreal(Z), m.iscomplexobj(Z), m.isrealobj(Z)],
-    "complex_products": lambda m: [m.convolve(Z, V), m.correlate(Z, Z, "full"), m.cov(np.stack([Z, Z[::-1]])), m.vecmat(Z, Z[:, None])],
+    "complex_products": lambda m: [
+        m.convolve(Z, V),
+        m.correlate(Z, Z, "full"),
+        m.cov(np.stack([Z, Z[::-1]])),
+        m.vecmat(Z, Z[:, None]),
+    ],
     "roots": lambda m: np.sort_complex(np.asarray(m.roots([1.0, -6.0, 11.0, -6.0]))),
     "poly_of_matrix": lambda m: m.real(m.poly(SQUARE)),
     "windows": lambda m: [getattr(m, k)(5) for k in ("bartlett", "blackman", "hamming", "hanning")] + [m.kaiser(5, 2.0)],
     "queries": lambda m: [m.ndim(X), m.shape(X), m.size(X), m.size(X, 1), m.isscalar(3.0), m.iterable(X), m.iterable(3)],
     "issubdtype": lambda m: [m.issubdtype(np.float32, m.floating), m.issubdtype("int32", m.inexact), m.issubdtype(float, m.number)],
-    "array_equiv": lambda m: [m.array_equiv(np.ones(3), np.ones((2, 3))), m.array_equiv(X, V), m.array_equal([np.nan], [np.nan], True)],
+    "array_equiv": lambda m: [
+        m.array_equiv(np.ones(3), np.ones((2, 3))),
+        m.array_equiv(X, V),
+        m.array_equal([np.nan], [np.nan], True),
+    ],
     "copies": lambda m: [m.copy(X), m.fromfunction(lambda i, j: i - j, (2, 3)), m.fromiter(range(3), np.int32)],
     "trim_zeros": lambda m: [m.trim_zeros(np.array(v), "fb") for v in ([0, 1, 0, 2, 0], [0, 0])] + [m.trim_zeros(IDS[1:3], "b")],
     "isin": lambda m: [m.isin(IDS, [2]), m.isin(IDS, [2], invert=True)],
@@ -158,7 +179,7 @@ WHOLE: dict[str, Callable[[Any], Any]] = {
     "einsum of two such without a result": lambda m: m.einsum(X, [5, 7], X, [5, 7]),
     "einsum_path": lambda m: m.einsum_path("ij,jk->ik", X, X.T, optimize="optimal")[0][1:],
     "text": lambda m: [len(m.array_repr(np.ones(2))), len(m.array_str(np.ones(2)))],
-}  # fmt: skip
+}
 
 
 def _copied(m: Any, name: str, x: Any, *args: Any) -> Any:
@@ -196,7 +217,7 @@ def test_sizes_in_traces() -> None:
         (lambda v: nnp.setxor1d(v, [1, 9], size=4, fill_value=-1), [2, 3, 9, -1]),
         (lambda v: nnp.compress(v > 1, v, size=4, fill_value=-1), [3, 3, 2, -1]),
         (lambda v: nm.jax.ops.segment_sum(v, v, 3), [0, 1, 2]),
-    ]  # fmt: skip
+    ]
     for f, wanted in cases:
         assert nm.vmap(f)(x[None])[0].tolist() == wanted
 
@@ -248,7 +269,7 @@ BAD: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: nnp.linalg.lstsq(X, V), errors.ShapeError, "as many rows"),
     (lambda: nnp.linalg.tensorsolve(X, W), errors.ShapeError, "as many unknowns"),
     (lambda: nnp.linalg.tensorinv(X), errors.ShapeError, "as many elements before"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("k", range(len(BAD)))
@@ -260,5 +281,9 @@ def test_refused(k: int) -> None:
 
 def test_indices_of_a_function_are_of_the_default_dtypes() -> None:
     with nm.enable_x64():
-        assert [nnp.fromfunction(lambda i: i, (2,), dtype=kind).dtype for kind in (float, int, np.int8)] == [np.float64, np.int64, np.int8]
+        assert [nnp.fromfunction(lambda i: i, (2,), dtype=kind).dtype for kind in (float, int, np.int8)] == [
+            np.float64,
+            np.int64,
+            np.int8,
+        ]
     assert nnp.fromfunction(lambda i: i, (2,)).dtype == np.float32

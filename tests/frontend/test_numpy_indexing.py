@@ -12,13 +12,23 @@ from nabla_mlir.base.errors import DtypeError, IndexingError, ShapeError, TraceE
 
 rng = np.random.default_rng(2)
 INPUTS = {
-    "x": rng.normal(size=(5, 6)), "cube": rng.normal(size=(3, 4, 5)), "v": rng.normal(size=7), "s": np.array(2.0),
-    "i": np.array([0, 2, 1]), "j": np.array([1, -1, 3]), "grid": np.array([[0, 1], [-2, 2]]), "k": np.array(1),
+    "x": rng.normal(size=(5, 6)),
+    "cube": rng.normal(size=(3, 4, 5)),
+    "v": rng.normal(size=7),
+    "s": np.array(2.0),
+    "i": np.array([0, 2, 1]),
+    "j": np.array([1, -1, 3]),
+    "grid": np.array([[0, 1], [-2, 2]]),
+    "k": np.array(1),
     "neg": np.array(-1),
-    "u8": np.array([1, 2], np.uint8), "empty": np.zeros((0, 3)), "deep": rng.normal(size=(2, 3, 4, 5)),
+    "u8": np.array([1, 2], np.uint8),
+    "empty": np.zeros((0, 3)),
+    "deep": rng.normal(size=(2, 3, 4, 5)),
     "row": rng.normal(size=6),
-    "dup": np.array([1, 1, 4, 1]), "four": rng.normal(size=4), "i32": rng.integers(0, 9, (4, 4)).astype(np.int32),
-}  # fmt: skip
+    "dup": np.array([1, 1, 4, 1]),
+    "four": rng.normal(size=4),
+    "i32": rng.integers(0, 9, (4, 4)).astype(np.int32),
+}
 
 GET = {
     "x[2]": lambda xp, a: a.x[2],
@@ -92,8 +102,14 @@ def updated(xp, x, index, value, how="set"):
     elif how == "power":
         out[index] = out[index] ** value
     else:
-        name = {"add": "add", "subtract": "subtract", "multiply": "multiply", "divide": "divide", "min": "minimum",
-                "max": "maximum"}  # fmt: skip
+        name = {
+            "add": "add",
+            "subtract": "subtract",
+            "multiply": "multiply",
+            "divide": "divide",
+            "min": "minimum",
+            "max": "maximum",
+        }
         getattr(np, name[how]).at(out, index, value)
     return out
 
@@ -147,9 +163,7 @@ PUT |= {
 GROUPS = [Group(INPUTS, dict(list(c.items())[i : i + 60])) for c in (GET, PUT) for i in range(0, len(c), 60)]
 
 
-@pytest.mark.parametrize(
-    ("group", "name"), [(g, n) for g in GROUPS for n in g], ids=lambda v: v if isinstance(v, str) else ""
-)
+@pytest.mark.parametrize(("group", "name"), [(g, n) for g in GROUPS for n in g], ids=lambda v: v if isinstance(v, str) else "")
 def test_against_numpy(group, name):
     group.check(name)
 
@@ -257,12 +271,7 @@ def test_constants_that_are_updated_and_returned(dtype):
 
     def f(i, value):
         zeros, numbers = jnp.zeros(3, dtype), jnp.asarray(table)
-        updated = [
-            zeros.at[i].add(value),
-            zeros.at[i].set(value),
-            numbers.at[0, i].add(value),
-            numbers.at[1, i].set(value),
-        ]
+        updated = [zeros.at[i].add(value), zeros.at[i].set(value), numbers.at[0, i].add(value), numbers.at[1, i].set(value)]
         return [*updated, zeros, numbers]
 
     i, value = np.array([0, 2]), np.array([5, 7]).astype(dtype)
@@ -280,7 +289,13 @@ def test_an_index_that_is_named_twice_divides_and_raises_twice(interpreted: None
         v, i = lib.numpy.arange(6.0), lib.numpy.array([0, 5, -1, -9])
         slope = lib.grad(lambda v: v.at[1:3].divide(v[:2] + 1.0).sum())(v)
         at = lib.numpy.arange(4).at
-        return [*(v.at[i].divide(2.0, mode=mode) for mode in ("drop", "clip")), v.at[i].power(2.0), at[1].divide(2), at[i[1:3]].power(2), slope]
+        return [
+            *(v.at[i].divide(2.0, mode=mode) for mode in ("drop", "clip")),
+            v.at[i].power(2.0),
+            at[1].divide(2),
+            at[i[1:3]].power(2),
+            slope,
+        ]
 
     with jax.enable_x64(False):
         theirs = program(jax)

@@ -11,16 +11,25 @@ from nabla_mlir import numpy as nnp
 rng = np.random.default_rng(0)
 SPECIAL = np.array([0.0, -0.0, 1.0, -1.5, 2.5, 3.5, np.inf, -np.inf, np.nan, 1e-3, -0.5, 7.25])
 INPUTS = {
-    "f32": rng.normal(size=(3, 4)).astype(np.float32), "f64": rng.normal(size=(3, 4)), "row": rng.normal(size=4),
-    "column": rng.normal(size=(3, 1)), "i32": rng.integers(-9, 9, (3, 4)).astype(np.int32),
-    "i64": rng.integers(1, 9, (3, 4)), "negative": -rng.integers(1, 9, (3, 4)),
+    "f32": rng.normal(size=(3, 4)).astype(np.float32),
+    "f64": rng.normal(size=(3, 4)),
+    "row": rng.normal(size=4),
+    "column": rng.normal(size=(3, 1)),
+    "i32": rng.integers(-9, 9, (3, 4)).astype(np.int32),
+    "i64": rng.integers(1, 9, (3, 4)),
+    "negative": -rng.integers(1, 9, (3, 4)),
     "u8": rng.integers(1, 9, 4).astype(np.uint8),
-    "b": rng.integers(0, 2, (3, 4)).astype(bool), "b2": rng.integers(0, 2, 4).astype(bool),
+    "b": rng.integers(0, 2, (3, 4)).astype(bool),
+    "b2": rng.integers(0, 2, 4).astype(bool),
     "c": (rng.normal(size=(3, 4)) + 1j * rng.normal(size=(3, 4))).astype(np.complex64),
     "unit": rng.uniform(-0.9, 0.9, (3, 4)),
-    "positive": rng.uniform(0.5, 3, (3, 4)), "above": rng.uniform(1.1, 3, (3, 4)), "special": SPECIAL,
-    "specials": np.roll(SPECIAL, 5), "none": np.zeros((0, 4)), "scalar": np.array(0.7),
-}  # fmt: skip
+    "positive": rng.uniform(0.5, 3, (3, 4)),
+    "above": rng.uniform(1.1, 3, (3, 4)),
+    "special": SPECIAL,
+    "specials": np.roll(SPECIAL, 5),
+    "none": np.zeros((0, 4)),
+    "scalar": np.array(0.7),
+}
 
 CASES = {}
 for domain, names in {
@@ -129,9 +138,7 @@ for _i, _name in enumerate(CASES):
 GROUPS = [Group(INPUTS, cases, 1e-9) for cases in GROUPS.values()]
 
 
-@pytest.mark.parametrize(
-    ("group", "name"), [(g, n) for g in GROUPS for n in g], ids=lambda v: v if isinstance(v, str) else ""
-)
+@pytest.mark.parametrize(("group", "name"), [(g, n) for g in GROUPS for n in g], ids=lambda v: v if isinstance(v, str) else "")
 def test_against_numpy(group, name):
     group.check(name)
 

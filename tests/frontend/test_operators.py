@@ -95,9 +95,7 @@ def test_it_moves(H: Any) -> None:
     np.testing.assert_allclose(H.to_dense(), dense(params, rows), rtol=1e-9, atol=1e-10)
     flat = ravel_pytree(params)[0] * 0.5
     H.update(np.asarray(flat))  # a vector, and the data as they are
-    np.testing.assert_allclose(
-        H.to_dense(), dense(jax.tree.map(lambda x: 0.5 * x, params), rows), rtol=1e-9, atol=1e-10
-    )
+    np.testing.assert_allclose(H.to_dense(), dense(jax.tree.map(lambda x: 0.5 * x, params), rows), rtol=1e-9, atol=1e-10)
 
 
 def test_damping(H: Any) -> None:
@@ -301,12 +299,15 @@ def test_a_matrix_argument_is_multiplied_in_its_shape() -> None:
     assert (H @ np.ones((6, 2))).shape == (6, 2)
 
 
-@pytest.mark.parametrize(("v", "message"), [
-    (np.ones(4), r"HessianOperator requires a vector of 5 numbers or a matrix with 5 rows, got shape \(4,\)"),
-    (np.ones((4, 2)), r"a matrix with 5 rows, got shape \(4, 2\)"),
-    ({"w": np.ones(3), "b": np.ones(3)}, r"b requires shape \(2,\), got \(3,\)"),
-    ({"w": np.ones(3)}, "v requires the structure of"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("v", "message"),
+    [
+        (np.ones(4), r"HessianOperator requires a vector of 5 numbers or a matrix with 5 rows, got shape \(4,\)"),
+        (np.ones((4, 2)), r"a matrix with 5 rows, got shape \(4, 2\)"),
+        ({"w": np.ones(3), "b": np.ones(3)}, r"b requires shape \(2,\), got \(3,\)"),
+        ({"w": np.ones(3)}, "v requires the structure of"),
+    ],
+)
 def test_a_factor_of_another_shape_is_refused_with_the_order(v: Any, message: str) -> None:
     H = _tree_operator()
     with pytest.raises(NablaError, match=message) as caught:
@@ -316,11 +317,20 @@ def test_a_factor_of_another_shape_is_refused_with_the_order(v: Any, message: st
         assert "a vector holds b (2,), w (3,)" in str(caught.value)
 
 
-@pytest.mark.parametrize("v", ["v", b"v", None, 2.0, {1, 2}, np.sin, iter([1.0]), [[1.0, 2.0], [3.0]], csr_matrix(np.eye(5)), np.array(3.0)])
+@pytest.mark.parametrize(
+    "v", ["v", b"v", None, 2.0, {1, 2}, np.sin, iter([1.0]), [[1.0, 2.0], [3.0]], csr_matrix(np.eye(5)), np.array(3.0)]
+)
 def test_what_is_no_factor_is_refused_with_the_expected_shape(v: Any) -> None:
     H, J = nm.HessianOperator(lambda x: nnp.sum(x**3), np.ones(5)), nm.JacobianOperator(lambda x: x * x, np.ones(5))
-    products = {"H @ v": lambda: H @ v, "v @ H": lambda: v @ H, "H.matvec": lambda: H.matvec(v), "H.rmatvec": lambda: H.rmatvec(v),
-                "H.matmat": lambda: H.matmat(v), "J.T @ v": lambda: J.T @ v, "H.at": lambda: H.at(np.ones(5)) @ v}  # fmt: skip
+    products = {
+        "H @ v": lambda: H @ v,
+        "v @ H": lambda: v @ H,
+        "H.matvec": lambda: H.matvec(v),
+        "H.rmatvec": lambda: H.rmatvec(v),
+        "H.matmat": lambda: H.matmat(v),
+        "J.T @ v": lambda: J.T @ v,
+        "H.at": lambda: H.at(np.ones(5)) @ v,
+    }
     for name, product in products.items():
         with pytest.raises(NablaError, match=r"Operator.* requires a (vector of|matrix with) 5 .*, got") as caught:
             product()

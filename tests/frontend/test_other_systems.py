@@ -38,43 +38,53 @@ def pooled(x: Any) -> Any:
 
 # Functions of a vector of four numbers: ours, and the same in JAX.
 CASES: dict[str, tuple[Function, Function]] = {
-    **{name: (lambda x, f=f: f(jnp, x), lambda x, f=f: f(xp, x)) for name, f in {
-        "gather_of_duplicates": lambda lib, x: (WEIGHTS * x[DUPLICATES] ** 2).sum(),
-        "embedding": lambda lib, x: (lib.take(x.reshape(2, 2), lib.array([1, 1, 0]), axis=0) ** 3).sum(),
-        "at_add_to_duplicates": lambda lib, x: (x.at[DUPLICATES].add(WEIGHTS * x[1] ** 2) ** 2).sum(),
-        "whole_powers": lambda lib, x: (x**2 + x**3 + x**-1 + x**-2 + x**-3).sum(),
-        "cumsum_reversed": lambda lib, x: (lib.flip(lib.cumsum(lib.flip(x**2))) * x).sum(),
-        "largest": lambda lib, x: lib.max(x * x) ** 2 + lib.min(x) ** 3,
-        "triangles": lambda lib, x: ((lib.triu(lib.outer(x, x)) + lib.tril(lib.outer(x, lib.sin(x)), -1)) ** 2).sum(),
-        "masks": lambda lib, x: (x**2 * (x >= 0) + x**3 * (x <= 0.6) + lib.sin(x) * (x != 0.5)).sum(),
-        "mask_captured": lambda lib, x: lib.where(WEIGHTS[:4] > 0, x**2, 0).sum(),
-        "squeezed": lambda lib, x: (lib.squeeze(x[None, :, None]) ** 3).sum(),
-        "part_set": lambda lib, x: (x.at[1:3].set(x[:2] ** 2) ** 2 * WEIGHTS[:4]).sum(),
-    }.items()},
+    **{
+        name: (lambda x, f=f: f(jnp, x), lambda x, f=f: f(xp, x))
+        for name, f in {
+            "gather_of_duplicates": lambda lib, x: (WEIGHTS * x[DUPLICATES] ** 2).sum(),
+            "embedding": lambda lib, x: (lib.take(x.reshape(2, 2), lib.array([1, 1, 0]), axis=0) ** 3).sum(),
+            "at_add_to_duplicates": lambda lib, x: (x.at[DUPLICATES].add(WEIGHTS * x[1] ** 2) ** 2).sum(),
+            "whole_powers": lambda lib, x: (x**2 + x**3 + x**-1 + x**-2 + x**-3).sum(),
+            "cumsum_reversed": lambda lib, x: (lib.flip(lib.cumsum(lib.flip(x**2))) * x).sum(),
+            "largest": lambda lib, x: lib.max(x * x) ** 2 + lib.min(x) ** 3,
+            "triangles": lambda lib, x: ((lib.triu(lib.outer(x, x)) + lib.tril(lib.outer(x, lib.sin(x)), -1)) ** 2).sum(),
+            "masks": lambda lib, x: (x**2 * (x >= 0) + x**3 * (x <= 0.6) + lib.sin(x) * (x != 0.5)).sum(),
+            "mask_captured": lambda lib, x: lib.where(WEIGHTS[:4] > 0, x**2, 0).sum(),
+            "squeezed": lambda lib, x: (lib.squeeze(x[None, :, None]) ** 3).sum(),
+            "part_set": lambda lib, x: (x.at[1:3].set(x[:2] ** 2) ** 2 * WEIGHTS[:4]).sum(),
+        }.items()
+    },
     "cumsum_exclusive": (
-        lambda x: (jnp.cumsum(x**2, include_initial=True)[:-1] * x).sum(), lambda x: ((xp.cumsum(x**2) - x**2) * x).sum()),
+        lambda x: (jnp.cumsum(x**2, include_initial=True)[:-1] * x).sum(),
+        lambda x: ((xp.cumsum(x**2) - x**2) * x).sum(),
+    ),
     "cumsum_reversed_in_jax": (
         lambda x: (nm.from_jax(lambda x: jax.lax.cumsum(x, reverse=True), TIES)(x**2) * x).sum(),
-        lambda x: (jax.lax.cumsum(x**2, reverse=True) * x).sum()),
-    "pool": (
-        lambda x: (nm.nn.max_pool((x * x).reshape(1, 4, 1), 2) ** 2).sum(), lambda x: (pooled(x) ** 2).sum()),
-    "gelu_of_tanh": (
-        lambda x: nm.nn.gelu(x, approximate=True).sum(), lambda x: jax.nn.gelu(x, approximate=True).sum()),
+        lambda x: (jax.lax.cumsum(x**2, reverse=True) * x).sum(),
+    ),
+    "pool": (lambda x: (nm.nn.max_pool((x * x).reshape(1, 4, 1), 2) ** 2).sum(), lambda x: (pooled(x) ** 2).sum()),
+    "gelu_of_tanh": (lambda x: nm.nn.gelu(x, approximate=True).sum(), lambda x: jax.nn.gelu(x, approximate=True).sum()),
     "gelu": (lambda x: nm.nn.gelu(x, approximate=False).sum(), lambda x: jax.nn.gelu(x, approximate=False).sum()),
     "cond": (
         lambda x: nm.cond(x.sum() > 0, lambda x: (x**3).sum(), lambda x: jnp.sin(x).sum(), x),
-        lambda x: jax.lax.cond(x.sum() > 0, lambda x: (x**3).sum(), lambda x: xp.sin(x).sum(), x)),
+        lambda x: jax.lax.cond(x.sum() > 0, lambda x: (x**3).sum(), lambda x: xp.sin(x).sum(), x),
+    ),
     "while": (looped, unrolled),
-    "collective": (
-        lambda x: nm.vmap(lambda e: nm.psum(e**2, "i") * e, axis_name="i")(x).sum(), lambda x: (x**2).sum() * x.sum()),
-}  # fmt: skip
+    "collective": (lambda x: nm.vmap(lambda e: nm.psum(e**2, "i") * e, axis_name="i")(x).sum(), lambda x: (x**2).sum() * x.sum()),
+}
 
 
 def everything(f: Function, grad: Any, jvp: Any, x: Any, v: Any) -> tuple[Any, ...]:
     """The value, both derivatives, and second derivatives along v, forward over reverse and reverse over reverse."""
     gradient = grad(f)
-    return (f(x), gradient(x), jvp(f, (x,), (v,))[1], jvp(gradient, (x,), (v,))[1],
-            grad(lambda x: (gradient(x) * v).sum())(x), grad(lambda x: jvp(f, (x,), (v,))[1])(x))  # fmt: skip
+    return (
+        f(x),
+        gradient(x),
+        jvp(f, (x,), (v,))[1],
+        jvp(gradient, (x,), (v,))[1],
+        grad(lambda x: (gradient(x) * v).sum())(x),
+        grad(lambda x: jvp(f, (x,), (v,))[1])(x),
+    )
 
 
 @pytest.mark.slow

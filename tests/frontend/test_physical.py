@@ -41,6 +41,7 @@ def under_a_prefix(x: Any) -> Any:
 
 W, V = R.random((3, 4)), R.random((2, 3))
 
+
 def composition(lib: Any, x: Any) -> Any:
     y = lib.moveaxis(lib.expand_dims(x.reshape(3, 2), 0), 0, 2)
     return (lib.sin(y) * y).sum()
@@ -49,26 +50,40 @@ def composition(lib: Any, x: Any) -> Any:
 # ours, the same in JAX, and the shape of the argument
 SUITES: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any], tuple[int, ...]]] = {
     "moveaxis_physical": (
-        lambda x: (ph.moveaxis_physical(x, 0, 2) ** 2).sum(), lambda x: (xp.moveaxis(x, 0, 2) ** 2).sum(), (2, 3, 4)),
+        lambda x: (ph.moveaxis_physical(x, 0, 2) ** 2).sum(),
+        lambda x: (xp.moveaxis(x, 0, 2) ** 2).sum(),
+        (2, 3, 4),
+    ),
     "unsqueeze_squeeze": (
-        lambda x: (ph.squeeze_physical(ph.unsqueeze_physical(x, 0), 0) ** 3).sum(), lambda x: (x**3).sum(), (3, 4)),
-    "broadcast_to_physical": (
-        lambda x: (ph.broadcast_to_physical(x, (4, 2, 3)) ** 2).sum(), lambda x: 4 * (x**2).sum(), (2, 3)),
+        lambda x: (ph.squeeze_physical(ph.unsqueeze_physical(x, 0), 0) ** 3).sum(),
+        lambda x: (x**3).sum(),
+        (3, 4),
+    ),
+    "broadcast_to_physical": (lambda x: (ph.broadcast_to_physical(x, (4, 2, 3)) ** 2).sum(), lambda x: 4 * (x**2).sum(), (2, 3)),
     "reduce_sum_physical": (
-        lambda x: (ph.reduce_sum_physical(x * x, 1) ** 2).sum(), lambda x: ((x * x).sum(1) ** 2).sum(), (2, 3, 4)),
-    "mean_physical": (
-        lambda x: jnp.exp(ph.mean_physical(x * x, 2)).sum(), lambda x: xp.exp((x * x).mean(2)).sum(), (2, 3, 4)),
+        lambda x: (ph.reduce_sum_physical(x * x, 1) ** 2).sum(),
+        lambda x: ((x * x).sum(1) ** 2).sum(),
+        (2, 3, 4),
+    ),
+    "mean_physical": (lambda x: jnp.exp(ph.mean_physical(x * x, 2)).sum(), lambda x: xp.exp((x * x).mean(2)).sum(), (2, 3, 4)),
     "broadcast_batch_dims": (batch_sum, lambda x: 3 * (x * x).sum(), (2, 4)),
     "move_axis_chain": (there_and_back, lambda x: (x**2).sum(), (2, 3, 4)),
     "reduce_max_physical": (
-        lambda x: ph.reduce_max_physical(x * x + 0.1, 2).sum(), lambda x: (x * x + 0.1).max(2).sum(), (2, 3, 4)),
+        lambda x: ph.reduce_max_physical(x * x + 0.1, 2).sum(),
+        lambda x: (x * x + 0.1).max(2).sum(),
+        (2, 3, 4),
+    ),
     "reduce_min_physical": (
-        lambda x: ph.reduce_min_physical(x * x + 0.1, 1).sum(), lambda x: (x * x + 0.1).min(1).sum(), (2, 3, 4)),
-    "prefix_of_two": (
-        under_a_prefix, lambda x: ((xp.sin(x) * x.sum(-1, keepdims=True)) ** 2).sum(), (2, 3, 2)),
+        lambda x: ph.reduce_min_physical(x * x + 0.1, 1).sum(),
+        lambda x: (x * x + 0.1).min(1).sum(),
+        (2, 3, 4),
+    ),
+    "prefix_of_two": (under_a_prefix, lambda x: ((xp.sin(x) * x.sum(-1, keepdims=True)) ** 2).sum(), (2, 3, 2)),
     "size_one": (
         lambda x: (ph.decr_batch_dims(ph.reduce_sum_physical(ph.incr_batch_dims(x), 1, keepdims=True)) ** 3).sum(),
-        lambda x: (x.sum(1) ** 3).sum(), (1, 3)),
+        lambda x: (x.sum(1) ** 3).sum(),
+        (1, 3),
+    ),
     # The sibling suites: ordinary functions, in all modes.
     "exp": (lambda x: jnp.exp(x).sum(), lambda x: xp.exp(x).sum(), (5,)),
     "cubic": (lambda x: (x**3 + 2 * x**2 - 5 * x + 3).sum(), lambda x: (x**3 + 2 * x**2 - 5 * x + 3).sum(), (4,)),
@@ -76,43 +91,36 @@ SUITES: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any], tuple[int, .
     "sine_of_sums": (lambda x: jnp.sin((x**2).sum(0)).sum(), lambda x: xp.sin((x**2).sum(0)).sum(), (3, 4)),
     "weighted": (lambda x: (V * x**2).sum(), lambda x: (V * x**2).sum(), (2, 3)),
     "exp_of_means": (lambda x: jnp.exp((x**2).mean(1)).sum(), lambda x: xp.exp((x**2).mean(1)).sum(), (3, 4)),
-    "moved_cube": (
-        lambda x: (jnp.swapaxes(jnp.moveaxis(x.reshape(3, 2), 0, 1), 0, 1) ** 3).sum(), lambda x: (x**3).sum(), (2, 3)),
-    "broadcast_sine": (
-        lambda x: (jnp.broadcast_to(jnp.sin(x), (2, 4)) ** 2).sum(), lambda x: 2 * (xp.sin(x) ** 2).sum(), (4,)),
+    "moved_cube": (lambda x: (jnp.swapaxes(jnp.moveaxis(x.reshape(3, 2), 0, 1), 0, 1) ** 3).sum(), lambda x: (x**3).sum(), (2, 3)),
+    "broadcast_sine": (lambda x: (jnp.broadcast_to(jnp.sin(x), (2, 4)) ** 2).sum(), lambda x: 2 * (xp.sin(x) ** 2).sum(), (4,)),
     "getitem": (lambda x: x[0] ** 2 * x[1] + x[1] ** 3, lambda x: x[0] ** 2 * x[1] + x[1] ** 3, (2,)),
-    "cubic_without_constant": (
-        lambda x: (x**3 + 2 * x**2 - 5 * x).sum(), lambda x: (x**3 + 2 * x**2 - 5 * x).sum(), (4,)),
+    "cubic_without_constant": (lambda x: (x**3 + 2 * x**2 - 5 * x).sum(), lambda x: (x**3 + 2 * x**2 - 5 * x).sum(), (4,)),
     "sine_of_plain_sums": (lambda x: jnp.sin(x.sum(0)).sum(), lambda x: xp.sin(x.sum(0)).sum(), (3, 4)),
-    "broadcast_cube": (
-        lambda x: (jnp.broadcast_to(x, (2, 4)) ** 3).sum(), lambda x: 2 * (x**3).sum(), (4,)),
+    "broadcast_cube": (lambda x: (jnp.broadcast_to(x, (2, 4)) ** 3).sum(), lambda x: 2 * (x**3).sum(), (4,)),
     "moved_axis_cube": (lambda x: (jnp.moveaxis(x, 0, 1) ** 3).sum(), lambda x: (x**3).sum(), (3, 4)),
     "quadratic_matrix": (lambda x: (x**2 + 3 * x + 1).sum(), lambda x: (x**2 + 3 * x + 1).sum(), (2, 3)),
-    "swapped": (
-        lambda x: (jnp.sin(jnp.swapaxes(x, 0, 1)) * jnp.swapaxes(x, 0, 1)).sum(), lambda x: (xp.sin(x) * x).sum(),
-        (3, 4)),
+    "swapped": (lambda x: (jnp.sin(jnp.swapaxes(x, 0, 1)) * jnp.swapaxes(x, 0, 1)).sum(), lambda x: (xp.sin(x) * x).sum(), (3, 4)),
     "exp_matrix": (lambda x: jnp.exp(x).sum(), lambda x: xp.exp(x).sum(), (2, 3)),
     "quadratic": (lambda x: (x**2 + 3 * x + 1).sum(), lambda x: (x**2 + 3 * x + 1).sum(), (4,)),
     "reshaped_cube": (lambda x: (x.reshape(12) ** 3).sum(), lambda x: (x**3).sum(), (3, 4)),
-    "unsqueezed_cube": (
-        lambda x: (jnp.squeeze(jnp.expand_dims(x, 0), 0) ** 3).sum(), lambda x: (x**3).sum(), (4,)),
-    "composition": (
-        lambda x: composition(jnp, x), lambda x: composition(xp, x), (2, 3)),
-}  # fmt: skip
+    "unsqueezed_cube": (lambda x: (jnp.squeeze(jnp.expand_dims(x, 0), 0) ** 3).sum(), lambda x: (x**3).sum(), (4,)),
+    "composition": (lambda x: composition(jnp, x), lambda x: composition(xp, x), (2, 3)),
+}
 
 
 ORDINARY = list(SUITES)[list(SUITES).index("exp") :]
 
 
-@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n in ORDINARY or i % 3 > 0)) for i, n in enumerate(SUITES)])
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[pytest.mark.slow] * (n in ORDINARY or i % 3 > 0)) for i, n in enumerate(SUITES)]
+)
 def test_hessians_in_all_modes_alone_and_mapped(name: str) -> None:
     f, g, shape = SUITES[name]
     xs = R.normal(size=(2, 3, *shape))
 
     def run(xs: Any) -> Any:
         hessians = [nm.hessian(f, mode=mode) for mode in MODES]
-        return [[h(xs[0, 0]), nm.vmap(h)(xs[0]), nm.vmap(nm.vmap(h))(xs), nm.vmap(nm.vmap(h), 1)(xs)]
-                for h in hessians]  # fmt: skip
+        return [[h(xs[0, 0]), nm.vmap(h)(xs[0]), nm.vmap(nm.vmap(h))(xs), nm.vmap(nm.vmap(h), 1)(xs)] for h in hessians]
 
     want = jax.jit(jax.vmap(jax.vmap(jax.hessian(g))))(xs)
     for mode, (alone, mapped, twice, crosswise) in zip(MODES, run_traced(run, [xs]), strict=True):
@@ -172,12 +180,12 @@ JACOBIANS: dict[str, tuple[Callable[[Any, Any, Any], Any], tuple[int, ...]]] = {
     "rev": (lambda j, lib, x: j.vmap(j.jacrev(lambda r: lib.sin(r) + r**2))(x), (4, 3)),
     "fwd": (lambda j, lib, x: j.vmap(j.jacfwd(lambda r: lib.sin(r) + r**2))(x), (4, 3)),
     "swapped": (
-        lambda j, lib, x: j.vmap(j.jacrev(
-            lambda r: (lib.squeeze(lib.expand_dims(lib.swapaxes(r, 0, 1), 0), 0) ** 2).sum()))(x), (4, 2, 3)),
-    "pullbacks": (lambda j, lib, x: j.vmap(lambda r: j.vjp(lambda w: lib.matmul(r, w), x[0, :2].T)[1](r[:, :2])[0])(x),
-                  (2, 3, 4)),
+        lambda j, lib, x: j.vmap(j.jacrev(lambda r: (lib.squeeze(lib.expand_dims(lib.swapaxes(r, 0, 1), 0), 0) ** 2).sum()))(x),
+        (4, 2, 3),
+    ),
+    "pullbacks": (lambda j, lib, x: j.vmap(lambda r: j.vjp(lambda w: lib.matmul(r, w), x[0, :2].T)[1](r[:, :2])[0])(x), (2, 3, 4)),
     "basis_under_a_map": (lambda j, lib, x: j.vmap(j.jacrev(lambda v: (v**3).sum()))(x), (2, 2)),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", JACOBIANS)
@@ -196,9 +204,11 @@ def test_the_code_does_not_grow_with_the_size() -> None:
 
 
 REDUCTIONS = {
-    "sum": (ph.reduce_sum_physical, np.sum), "max": (ph.reduce_max_physical, np.max),
-    "min": (ph.reduce_min_physical, np.min), "mean": (ph.mean_physical, np.mean),
-}  # fmt: skip
+    "sum": (ph.reduce_sum_physical, np.sum),
+    "max": (ph.reduce_max_physical, np.max),
+    "min": (ph.reduce_min_physical, np.min),
+    "mean": (ph.mean_physical, np.mean),
+}
 
 
 def table(x: Any) -> dict[str, Any]:
@@ -207,14 +217,25 @@ def table(x: Any) -> dict[str, Any]:
     z = ph.move_axis_to_batch_dims(y, 1)
     one = ph.unsqueeze_physical(y, 0)
     return {
-        "incr": y, "decr": ph.decr_batch_dims(y), "to": z, "back": ph.move_axis_from_batch_dims(z, 0, 1),
-        "inner": ph.move_axis_from_batch_dims(z, batch_axis=1), "exchanged": ph.moveaxis_physical(y, 0, -1),
-        "wide": ph.broadcast_batch_dims(y, (5, 2)), "tall": ph.broadcast_to_physical(y, (5, 2, 3, 4)),
-        "unsqueeze_0": one, "unsqueeze_1": ph.unsqueeze_physical(y, 1), "unsqueeze_-1": ph.unsqueeze_physical(y, -1),
+        "incr": y,
+        "decr": ph.decr_batch_dims(y),
+        "to": z,
+        "back": ph.move_axis_from_batch_dims(z, 0, 1),
+        "inner": ph.move_axis_from_batch_dims(z, batch_axis=1),
+        "exchanged": ph.moveaxis_physical(y, 0, -1),
+        "wide": ph.broadcast_batch_dims(y, (5, 2)),
+        "tall": ph.broadcast_to_physical(y, (5, 2, 3, 4)),
+        "unsqueeze_0": one,
+        "unsqueeze_1": ph.unsqueeze_physical(y, 1),
+        "unsqueeze_-1": ph.unsqueeze_physical(y, -1),
         "squeeze": ph.squeeze_physical(one, 0),
-        **{f"{name}_{axis}_{keep}": function(y, axis, keepdims=keep) for name, (function, _) in REDUCTIONS.items()
-           for axis in (0, 1, -1) for keep in (False, True)},
-    }  # fmt: skip
+        **{
+            f"{name}_{axis}_{keep}": function(y, axis, keepdims=keep)
+            for name, (function, _) in REDUCTIONS.items()
+            for axis in (0, 1, -1)
+            for keep in (False, True)
+        },
+    }
 
 
 def test_the_table() -> None:
@@ -222,14 +243,25 @@ def test_the_table() -> None:
     got = run_traced(table, [x])
     # The data, and how many axes are prefix.
     want: dict[str, tuple[np.ndarray, int]] = {
-        "incr": (x, 1), "decr": (x, 0), "to": (x.transpose(2, 0, 1), 2), "back": (x, 1),
-        "inner": (x.transpose(2, 0, 1), 1), "exchanged": (x.transpose(1, 2, 0), 1),
-        "wide": (np.broadcast_to(x, (5, 2, 3, 4)), 2), "tall": (np.broadcast_to(x, (5, 2, 3, 4)), 2),
-        "unsqueeze_0": (x[None], 2), "unsqueeze_1": (x[:, None], 1), "unsqueeze_-1": (x[..., None], 1),
+        "incr": (x, 1),
+        "decr": (x, 0),
+        "to": (x.transpose(2, 0, 1), 2),
+        "back": (x, 1),
+        "inner": (x.transpose(2, 0, 1), 1),
+        "exchanged": (x.transpose(1, 2, 0), 1),
+        "wide": (np.broadcast_to(x, (5, 2, 3, 4)), 2),
+        "tall": (np.broadcast_to(x, (5, 2, 3, 4)), 2),
+        "unsqueeze_0": (x[None], 2),
+        "unsqueeze_1": (x[:, None], 1),
+        "unsqueeze_-1": (x[..., None], 1),
         "squeeze": (x, 1),
-        **{f"{name}_{axis}_{keep}": (reference(x, axis=axis, keepdims=keep), int(keep or axis != 0))
-           for name, (_, reference) in REDUCTIONS.items() for axis in (0, 1, -1) for keep in (False, True)},
-    }  # fmt: skip
+        **{
+            f"{name}_{axis}_{keep}": (reference(x, axis=axis, keepdims=keep), int(keep or axis != 0))
+            for name, (_, reference) in REDUCTIONS.items()
+            for axis in (0, 1, -1)
+            for keep in (False, True)
+        },
+    }
     assert got.keys() == want.keys()
     for name, (data, prefix) in want.items():
         assert ph.batch_dims(got[name]) == prefix, name

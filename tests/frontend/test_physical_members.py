@@ -86,7 +86,7 @@ CLOSED: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "quadratic_matrix": lambda x: diagonal(x, 2.0),
     "swapped": lambda x: diagonal(x, 2 * np.cos(x) - x * np.sin(x)),
     "composition": lambda x: diagonal(x, 2 * np.cos(x) - x * np.sin(x)),
-}  # fmt: skip
+}
 
 
 def at(name: str, dtype: Any = np.float64) -> np.ndarray:
@@ -164,10 +164,11 @@ def prefix_sum(x: Any) -> Any:
 ANY_SIZE: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
     "moveaxis": (lambda x: (ph.moveaxis_physical(x, 0, 2) ** 3).sum(), lambda x: (x**3).sum()),
     "unsqueeze": (lambda x: (ph.squeeze_physical(ph.unsqueeze_physical(x, 1), 1) ** 3).sum(), lambda x: (x**3).sum()),
-    "broadcast_to": (
-        lambda x: (ph.broadcast_to_physical(x, (2, *x.shape)) ** 3).sum(), lambda x: 2 * (x**3).sum()),
+    "broadcast_to": (lambda x: (ph.broadcast_to_physical(x, (2, *x.shape)) ** 3).sum(), lambda x: 2 * (x**3).sum()),
     "broadcast_from_1": (
-        lambda x: (ph.broadcast_to_physical(x[:1], (3, *x.shape[1:])) ** 3).sum(), lambda x: 3 * (x[:1] ** 3).sum()),
+        lambda x: (ph.broadcast_to_physical(x[:1], (3, *x.shape[1:])) ** 3).sum(),
+        lambda x: 3 * (x[:1] ** 3).sum(),
+    ),
     "sum": (lambda x: (ph.reduce_sum_physical(x * x, 1) ** 2).sum(), lambda x: ((x * x).sum(1) ** 2).sum()),
     "mean": (lambda x: jnp.exp(ph.mean_physical(x * x, 2)).sum(), lambda x: xp.exp((x * x).mean(2)).sum()),
     "max": (lambda x: (ph.reduce_max_physical(x * x, 2) ** 2).sum(), lambda x: ((x * x).max(2) ** 2).sum()),
@@ -176,14 +177,16 @@ ANY_SIZE: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
     "prefix_sum": (prefix_sum, lambda x: 4 * (x**6).sum()),
     "there_and_back": (
         lambda x: (ph.move_axis_from_batch_dims(jnp.sin(ph.move_axis_to_batch_dims(x, 2)), 0, 2) ** 2).sum(),
-        lambda x: (xp.sin(x) ** 2).sum()),
-}  # fmt: skip
+        lambda x: (xp.sin(x) ** 2).sum(),
+    ),
+}
 
 
 @pytest.mark.parametrize(
-    "x", [R.normal(size=(2, 2, 2, 2)), R.normal(size=(2, 1, 3, 1)), R.normal(size=(2, 1, 1, 1)), np.full((2, 2, 2, 2), 0.7)],
+    "x",
+    [R.normal(size=(2, 2, 2, 2)), R.normal(size=(2, 1, 3, 1)), R.normal(size=(2, 1, 1, 1)), np.full((2, 2, 2, 2), 0.7)],
     ids=["equal", "different", "one", "ties"],
-)  # fmt: skip
+)
 def test_sizes_and_ties(x: np.ndarray) -> None:
 
     def run(x: Any) -> Any:

@@ -64,14 +64,25 @@ def test_a_range_that_is_none_gives_its_lower_bound():
 def test_randint(dtype):
     info = np.iinfo(dtype)
     largest = min(info.max, 2**63 - 1)
-    for low, high in [(0, 10), (3, 3), (7, 2), (-1000, 1000), (0, largest), (info.min, largest), (info.min, min(largest + 1, 2**63 - 1))]:
+    for low, high in [
+        (0, 10),
+        (3, 3),
+        (7, 2),
+        (-1000, 1000),
+        (0, largest),
+        (info.min, largest),
+        (info.min, min(largest + 1, 2**63 - 1)),
+    ]:
         ours, theirs = (r.randint(r.key(7), (9,), low, high, dtype) for r in (random, jax.random))
         same(ours, theirs)
 
 
 def test_randint_has_bounds_that_broadcast_and_cover_the_dtype():
     low = A([[0], [-50]])
-    same(random.randint(KEY, (2, 3), low, A([60, 70, 2**40]), "int64"), jax.random.randint(jax.random.key(42), (2, 3), low, A([60, 70, 2**40]), "int64"))
+    same(
+        random.randint(KEY, (2, 3), low, A([60, 70, 2**40]), "int64"),
+        jax.random.randint(jax.random.key(42), (2, 3), low, A([60, 70, 2**40]), "int64"),
+    )
     whole = random.randint(KEY, (1000,), 0, 2**32, "uint32")
     assert whole.numpy().max() > 2**31
     same(whole, jax.random.randint(jax.random.key(42), (1000,), 0, 2**32, "uint32"))
@@ -95,8 +106,14 @@ def test_rademacher(dtype):
 def test_dtypes_that_are_not_given_are_the_default_ones():
     def drawn(r):
         key = r.key(3)
-        return [r.bits(key, (2,)), r.uniform(key, (2,)), r.randint(key, (2,), 0, 9), r.rademacher(key, (2,)),
-                r.permutation(key, 4), r.bernoulli(key, 0.3, (2,))]  # fmt: skip
+        return [
+            r.bits(key, (2,)),
+            r.uniform(key, (2,)),
+            r.randint(key, (2,), 0, 9),
+            r.rademacher(key, (2,)),
+            r.permutation(key, 4),
+            r.bernoulli(key, 0.3, (2,)),
+        ]
 
     with default_dtypes("f64", "i64"):
         for ours, theirs in zip(drawn(random), drawn(jax.random), strict=True):
@@ -114,17 +131,29 @@ def continuous(dtype):
     a, s = A([[0.3], [2.5]], dtype), (2, 3)
     plain = "normal maxwell exponential cauchy laplace logistic gumbel".split()
     scaled = "lognormal wald pareto rayleigh gamma loggamma chisquare t generalized_normal".split()
-    return dict.fromkeys(plain, (s, dtype)) | dict.fromkeys(scaled, (a, s, dtype)) | {
-        "truncated_normal": (a - 1, a, s, dtype), "double_sided_maxwell": (a, a[0], (), dtype),
-        "triangular": (-a, a / 2, a, s, dtype), "weibull_min": (a, a[0], s, dtype), "beta": (a, a[0], s, dtype),
-        "f": (a, a + 2, s, dtype), "ball": (3, 1.5, s, dtype), "dirichlet": (A([0.3, 1, 2], dtype), s, dtype),
-    }  # fmt: skip
+    return (
+        dict.fromkeys(plain, (s, dtype))
+        | dict.fromkeys(scaled, (a, s, dtype))
+        | {
+            "truncated_normal": (a - 1, a, s, dtype),
+            "double_sided_maxwell": (a, a[0], (), dtype),
+            "triangular": (-a, a / 2, a, s, dtype),
+            "weibull_min": (a, a[0], s, dtype),
+            "beta": (a, a[0], s, dtype),
+            "f": (a, a + 2, s, dtype),
+            "ball": (3, 1.5, s, dtype),
+            "dirichlet": (A([0.3, 1, 2], dtype), s, dtype),
+        }
+    )
 
 
 def counts(dtype):
-    return {"poisson": (A([3, 30, 0], dtype), (5, 3)), "geometric": (A([0.1, 0.9, 1], dtype), (5, 3)),
-            "binomial": (A([5, 300, 20], dtype), A(0.3, dtype), (5, 3), dtype),
-            "multinomial": (A([20, 1000], dtype), A([[0.2, 0.3, 0.5], [0.1, 0.9, 0]], dtype))}  # fmt: skip
+    return {
+        "poisson": (A([3, 30, 0], dtype), (5, 3)),
+        "geometric": (A([0.1, 0.9, 1], dtype), (5, 3)),
+        "binomial": (A([5, 300, 20], dtype), A(0.3, dtype), (5, 3), dtype),
+        "multinomial": (A([20, 1000], dtype), A([[0.2, 0.3, 0.5], [0.1, 0.9, 0]], dtype)),
+    }
 
 
 LONG = {"loggamma", "beta", "chisquare", "f", "t", "generalized_normal", "ball", "multinomial"}  # others have their loops too
@@ -207,8 +236,10 @@ P = A([0.2, 0.3, 0.5])
 
 
 @pytest.mark.parametrize(
-    "args", [(0,), (1,), (7,), (np.int32(5),), (2000,), (X,), (X, 1), (X, -1, True), (X[0, 0], 0, True)], ids=lambda args: str(args)[:20]
-)  # fmt: skip
+    "args",
+    [(0,), (1,), (7,), (np.int32(5),), (2000,), (X,), (X, 1), (X, -1, True), (X[0, 0], 0, True)],
+    ids=lambda args: str(args)[:20],
+)
 def test_permutation(args):
     with default_dtypes("f64", "i64"):
         same(*(r.permutation(r.key(11), *args) for r in (random, jax.random)))
@@ -252,9 +283,14 @@ def test_categorical_repeats_axes_and_takes_a_mode():
 def draws(key):
     """Numbers of several functions, as one program."""
     first, second, third, fourth = random.split(key, 4)
-    return (random.normal(first, (5,)), random.randint(second, (5,), 0, 100), random.permutation(third, 6),
-            random.categorical(fourth, nnp.zeros(7)), random.gumbel(random.fold_in(key, 3), (3,), "f4", "highest"),
-            random.bits(first, (3,), "uint64"))  # fmt: skip
+    return (
+        random.normal(first, (5,)),
+        random.randint(second, (5,), 0, 100),
+        random.permutation(third, 6),
+        random.categorical(fourth, nnp.zeros(7)),
+        random.gumbel(random.fold_in(key, 3), (3,), "f4", "highest"),
+        random.bits(first, (3,), "uint64"),
+    )
 
 
 @pytest.mark.parametrize("make", [random.key, random.PRNGKey])
@@ -371,10 +407,18 @@ def test_slope_of_a_logarithm_too_small_for_its_exponential():
 
 KEYS = random.split(KEY, 3)
 ERRORS = [
-    (lambda: random.uniform(KEY, (2,), int), DtypeError, "uniform requires a real dtype of floating point with 16, 32 or 64 bits, got int64"),
+    (
+        lambda: random.uniform(KEY, (2,), int),
+        DtypeError,
+        "uniform requires a real dtype of floating point with 16, 32 or 64 bits, got int64",
+    ),
     (lambda: random.uniform(KEY, (2,), "complex64"), DtypeError, "uniform requires a real dtype .* got complex64"),
     (lambda: random.normal(KEY, (2,), "int32"), DtypeError, "normal requires a real or complex dtype .* got int32"),
-    (lambda: random.uniform(KEY, (2,), minval=np.zeros(3)), ShapeError, r"uniform requires parameters that broadcast to the shape \(2,\), got \(3,\)"),
+    (
+        lambda: random.uniform(KEY, (2,), minval=np.zeros(3)),
+        ShapeError,
+        r"uniform requires parameters that broadcast to the shape \(2,\), got \(3,\)",
+    ),
     (lambda: random.uniform(KEY, (2,), minval=1j), DtypeError, "uniform requires real parameters, got a Python complex"),
     (lambda: random.uniform(KEY, (2,), minval=A([1j])), DtypeError, "uniform requires real parameters, got complex128"),
     (lambda: random.uniform(KEY, (-1,)), ShapeError, r"uniform requires lengths that are not negative, got \(-1,\)"),
@@ -382,30 +426,66 @@ ERRORS = [
     (lambda: random.bits(KEY, (2,), "int32"), DtypeError, "bits requires a dtype of unsigned integers, got int32"),
     (lambda: random.bits(KEY, (2**20, 2**20)), ShapeError, "random numbers require at most"),
     (lambda: random.randint(KEY, (2,), 0, 9, "float32"), DtypeError, "randint requires a dtype of integers, got float32"),
-    (lambda: random.randint(KEY, (2,), 0, 2**64), DtypeError, "randint requires bounds of at most 64 bits, got 18446744073709551616"),
+    (
+        lambda: random.randint(KEY, (2,), 0, 2**64),
+        DtypeError,
+        "randint requires bounds of at most 64 bits, got 18446744073709551616",
+    ),
     (lambda: random.randint(KEY, (2,), 0.5, 9), DtypeError, "randint requires integers as bounds, got float32"),
     (lambda: random.bernoulli(KEY, 1), DtypeError, "bernoulli requires a probability of floating point, got int32"),
     (lambda: random.bernoulli(KEY, 0.5, (), "middle"), TraceError, "bernoulli requires the mode 'low' or 'high', got 'middle'"),
     (lambda: random.gumbel(KEY, mode="middle"), TraceError, "gumbel requires a mode among highest, high, low, got 'middle'"),
-    (lambda: random.beta(KEY, np.ones(2), np.ones(3)), ShapeError, r"beta requires shapes that broadcast together, got \(2,\) and \(3,\)"),
-    (lambda: random.gamma(KEY, np.ones(2), (3,)), ShapeError, r"gamma requires parameters that broadcast to the shape \(3,\), got \(2,\)"),
+    (
+        lambda: random.beta(KEY, np.ones(2), np.ones(3)),
+        ShapeError,
+        r"beta requires shapes that broadcast together, got \(2,\) and \(3,\)",
+    ),
+    (
+        lambda: random.gamma(KEY, np.ones(2), (3,)),
+        ShapeError,
+        r"gamma requires parameters that broadcast to the shape \(3,\), got \(2,\)",
+    ),
     (lambda: random.dirichlet(KEY, 1.0), ShapeError, "dirichlet requires a vector of parameters, got a scalar"),
     (lambda: random.poisson(KEY, 1.0, (), "float32"), DtypeError, "poisson requires a dtype of integers, got float32"),
     (lambda: random.multinomial(KEY, 3, 0.5), ShapeError, "multinomial requires probabilities in an axis, got a scalar"),
-    (lambda: random.multivariate_normal(KEY, np.zeros(2), np.eye(3)), ShapeError, r"multivariate_normal requires a mean .* got \(2,\) and \(3, 3\)"),
-    (lambda: random.multivariate_normal(KEY, np.zeros(2), np.eye(2), method="lu"), TraceError, "multivariate_normal requires a method among .* got 'lu'"),
+    (
+        lambda: random.multivariate_normal(KEY, np.zeros(2), np.eye(3)),
+        ShapeError,
+        r"multivariate_normal requires a mean .* got \(2,\) and \(3, 3\)",
+    ),
+    (
+        lambda: random.multivariate_normal(KEY, np.zeros(2), np.eye(2), method="lu"),
+        TraceError,
+        "multivariate_normal requires a method among .* got 'lu'",
+    ),
     (lambda: random.orthogonal(KEY, -1), ShapeError, "orthogonal requires lengths that are not negative"),
     (lambda: random.permutation(KEY, 1.5), DtypeError, "permutation requires an array with an axis or an integer, got 1.5"),
     (lambda: random.permutation(KEY, -1), ShapeError, "permutation requires lengths that are not negative"),
     (lambda: random.permutation(KEY, X, 3), ShapeError, "permutation requires an axis of an array with 3 axes, got 3"),
     (lambda: random.choice(KEY, 5, 3), ShapeError, "choice requires a sequence as shape, got 3"),
     (lambda: random.choice(KEY, 0, (1,)), ShapeError, r"choice requires elements to choose from, got none for shape \(1,\)"),
-    (lambda: random.choice(KEY, 2, (3,), False), ShapeError, "choice with replace=False requires at least as many elements as are taken, got 2 for 3"),
-    (lambda: random.choice(KEY, 2, (3,), p=P), ShapeError, r"choice requires a probability for each of 2 elements, got shape \(3,\)"),
+    (
+        lambda: random.choice(KEY, 2, (3,), False),
+        ShapeError,
+        "choice with replace=False requires at least as many elements as are taken, got 2 for 3",
+    ),
+    (
+        lambda: random.choice(KEY, 2, (3,), p=P),
+        ShapeError,
+        r"choice requires a probability for each of 2 elements, got shape \(3,\)",
+    ),
     (lambda: random.categorical(KEY, A([1, 2])), DtypeError, "categorical requires logits of real floating point, got int64"),
-    (lambda: random.categorical(KEY, np.zeros((2, 0))), ShapeError, r"categorical requires categories, got logits of shape \(2, 0\)"),
-    (lambda: random.categorical(KEY, P, shape=(4,), replace=False), ShapeError, r"categorical with replace=False requires at most 3 draws .* got shape \(4,\)"),
-]  # fmt: skip
+    (
+        lambda: random.categorical(KEY, np.zeros((2, 0))),
+        ShapeError,
+        r"categorical requires categories, got logits of shape \(2, 0\)",
+    ),
+    (
+        lambda: random.categorical(KEY, P, shape=(4,), replace=False),
+        ShapeError,
+        r"categorical with replace=False requires at most 3 draws .* got shape \(4,\)",
+    ),
+]
 
 
 @pytest.mark.parametrize(("call", "error", "message"), ERRORS, ids=[message[:40] for *_, message in ERRORS])

@@ -19,7 +19,9 @@ def words(keys):
     return np.asarray(random.key_data(keys))
 
 
-@pytest.mark.parametrize("seed", [0, 7, -1, 2**31, 2**40 + 3, -(2**50), True, np.int8(-3), np.uint32(9), np.int64(-(2**40)), np.uint64(2**63 + 5)])
+@pytest.mark.parametrize(
+    "seed", [0, 7, -1, 2**31, 2**40 + 3, -(2**50), True, np.int8(-3), np.uint32(9), np.int64(-(2**40)), np.uint64(2**63 + 5)]
+)
 def test_seeds(seed):
     """A Python integer is of the default integer dtype, in which JAX loses what is above 32 bits."""
     with default_dtypes("f64", "i64"):
@@ -61,11 +63,25 @@ def test_keys_look_like_an_array():
     assert (KEYS.shape, KEYS.ndim, KEYS.size, len(KEYS)) == (theirs.shape, theirs.ndim, theirs.size, len(theirs))
     assert (str(KEYS.dtype), KEYS.itemsize, KEYS.nbytes) == (theirs.dtype.name, theirs.itemsize, theirs.nbytes)
     for f in (
-        lambda k: k[0], lambda k: k[1, 2], lambda k: k[:, ::2], lambda k: k[..., -1], lambda k: k[np.array([1, 0])],
-        lambda k: k.reshape(3, 2), lambda k: k.reshape((-1,)), lambda k: k.ravel(), lambda k: k.flatten(), lambda k: k.T,
-        lambda k: k.transpose(1, 0), lambda k: k.swapaxes(0, 1), lambda k: k[:1].squeeze(), lambda k: k[:1].squeeze(0),
-        lambda k: k.take(np.array([0, 5, 1])), lambda k: k.copy(), lambda k: next(iter(k)), lambda k: list(k)[1],
-    ):  # fmt: skip
+        lambda k: k[0],
+        lambda k: k[1, 2],
+        lambda k: k[:, ::2],
+        lambda k: k[..., -1],
+        lambda k: k[np.array([1, 0])],
+        lambda k: k.reshape(3, 2),
+        lambda k: k.reshape((-1,)),
+        lambda k: k.ravel(),
+        lambda k: k.flatten(),
+        lambda k: k.T,
+        lambda k: k.transpose(1, 0),
+        lambda k: k.swapaxes(0, 1),
+        lambda k: k[:1].squeeze(),
+        lambda k: k[:1].squeeze(0),
+        lambda k: k.take(np.array([0, 5, 1])),
+        lambda k: k.copy(),
+        lambda k: next(iter(k)),
+        lambda k: list(k)[1],
+    ):
         ours = f(KEYS)
         assert ours.shape == f(theirs).shape
         np.testing.assert_array_equal(words(ours), jax.random.key_data(f(theirs)))
@@ -131,11 +147,19 @@ ERRORS = [
     (lambda: random.uniform(3), DtypeError, "uniform requires a key, got 3"),
     (lambda: random.uniform(None), DtypeError, "uniform requires a key, got None"),
     (lambda: random.normal(np.zeros(2)), DtypeError, "normal requires a key, or its words in uint32, got an array of float64"),
-    (lambda: random.bits(np.zeros(3, np.uint32)), ShapeError, r"bits requires the two words of a key in the last axis, got shape \(3,\)"),
+    (
+        lambda: random.bits(np.zeros(3, np.uint32)),
+        ShapeError,
+        r"bits requires the two words of a key in the last axis, got shape \(3,\)",
+    ),
     (lambda: random.split(np.uint32(3)), ShapeError, r"split requires the two words of a key in the last axis, got shape \(\)"),
     (lambda: random.uniform(KEYS), ShapeError, r"uniform requires a single key, got keys of shape \(2, 3\)"),
     (lambda: random.uniform(random.key_data(KEYS)), ShapeError, r"uniform requires a single key, got keys of shape \(2, 3, 2\)"),
-    (lambda: random.uniform(random.KeyArray(1.0, 2.0)), DtypeError, "uniform requires keys of two words of uint32, got 1.0 and 2.0"),
+    (
+        lambda: random.uniform(random.KeyArray(1.0, 2.0)),
+        DtypeError,
+        "uniform requires keys of two words of uint32, got 1.0 and 2.0",
+    ),
     (lambda: random.split(KEY, -1), ShapeError, r"split requires lengths that are not negative, got \(-1,\)"),
     (lambda: random.split(KEY, 1.5), ShapeError, "split requires a shape of integers, got 1.5"),
     (lambda: random.fold_in(KEY, -1), DtypeError, "fold_in requires a number of uint32, got -1"),
@@ -144,7 +168,7 @@ ERRORS = [
     (lambda: random.clone(3), DtypeError, "clone requires a key, got 3"),
     (lambda: np.asarray(KEYS), DtypeError, r"an array of numbers requires numbers, got keys of shape \(2, 3\)"),
     (lambda: nnp.stack([KEY, KEY]), DtypeError, "an array of numbers requires numbers, got keys"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("call", "error", "message"), ERRORS, ids=[message[:50] for *_, message in ERRORS])
@@ -154,7 +178,9 @@ def test_errors(call, error, message):
     assert isinstance(caught.value, NablaError)
 
 
-@pytest.mark.parametrize("call", [lambda: KEY + 1, lambda: bool(KEY), lambda: hash(KEY), lambda: len(KEY), lambda: iter(KEY), lambda: -KEY])
+@pytest.mark.parametrize(
+    "call", [lambda: KEY + 1, lambda: bool(KEY), lambda: hash(KEY), lambda: len(KEY), lambda: iter(KEY), lambda: -KEY]
+)
 def test_keys_are_no_numbers(call):
     with pytest.raises(TypeError):
         call()

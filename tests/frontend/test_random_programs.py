@@ -36,9 +36,11 @@ def leaf(rng: random.Random) -> Program:
 
     def make(_: Any, __: Any, xp: Any) -> Any:
         return [
-            lambda x, y: xp.tanh(x * row + y), lambda x, y: xp.sin(x @ MATRIX) - 0.5 * y,
-            lambda x, y: x * y / (1.0 + x * x), lambda x, y: xp.exp(-x * x) + y * row,
-        ][kind]  # fmt: skip
+            lambda x, y: xp.tanh(x * row + y),
+            lambda x, y: xp.sin(x @ MATRIX) - 0.5 * y,
+            lambda x, y: x * y / (1.0 + x * x),
+            lambda x, y: xp.exp(-x * x) + y * row,
+        ][kind]
 
     return make
 

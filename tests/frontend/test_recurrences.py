@@ -60,16 +60,24 @@ def agree(f: Callable[..., Any], g: Callable[..., Any], args: tuple[Any, ...], w
     weights = draw(y.shape)
     smooth = lambda xp, f: lambda xs: (xp.sin(f(*xs)) * weights).sum()  # noqa: E731
     fn, fj = smooth(nnp, f), smooth(jnp, g)
-    slope_n, slope_j = (lambda xs: sum((d * v).sum() for d, v in zip(nm.grad(fn)(xs), vectors, strict=True)),
-                        lambda xs: sum((d * v).sum() for d, v in zip(jax.grad(fj)(xs), vectors, strict=True)))  # fmt: skip
+    slope_n, slope_j = (
+        lambda xs: sum((d * v).sum() for d, v in zip(nm.grad(fn)(xs), vectors, strict=True)),
+        lambda xs: sum((d * v).sum() for d, v in zip(jax.grad(fj)(xs), vectors, strict=True)),
+    )
     found = {
-        "value": f(*args), "jvp": nm.jvp(f, args, vectors)[1], "gradient": nm.grad(fn)(args),
-        "hvp": nm.jvp(nm.grad(fn), (args,), (vectors,))[1], "reverse twice": nm.grad(slope_n)(args),
-    }  # fmt: skip
+        "value": f(*args),
+        "jvp": nm.jvp(f, args, vectors)[1],
+        "gradient": nm.grad(fn)(args),
+        "hvp": nm.jvp(nm.grad(fn), (args,), (vectors,))[1],
+        "reverse twice": nm.grad(slope_n)(args),
+    }
     wanted = {
-        "value": y, "jvp": jax.jvp(g, args, vectors)[1], "gradient": jax.jit(jax.grad(fj))(args),
-        "hvp": jax.jit(lambda xs: jax.jvp(jax.grad(fj), (xs,), (vectors,))[1])(args), "reverse twice": jax.jit(jax.grad(slope_j))(args),
-    }  # fmt: skip
+        "value": y,
+        "jvp": jax.jvp(g, args, vectors)[1],
+        "gradient": jax.jit(jax.grad(fj))(args),
+        "hvp": jax.jit(lambda xs: jax.jvp(jax.grad(fj), (xs,), (vectors,))[1])(args),
+        "reverse twice": jax.jit(jax.grad(slope_j))(args),
+    }
     for name in wanted:
         for x, z in zip(jax.tree.leaves(found[name]), jax.tree.leaves(wanted[name]), strict=True):
             np.testing.assert_allclose(np.asarray(x), z, rtol=1e-9, atol=1e-9, err_msg=f"{where}: {name}")
@@ -142,9 +150,8 @@ def test_scans_of_other_pairs_are_as_they_were() -> None:
         "difference": (lambda p, q: (p[0] * q[0], q[0] * p[1] - q[1]), "f8"),
         "sums": (lambda p, q: (p[0] + q[0], p[1] + q[1]), "f8"),
         "whole": (lambda p, q: (p[0] * q[0], q[0] * p[1] + q[1]), "i4"),
-    }  # fmt: skip
+    }
     for name, (fn, dtype) in others.items():
         args = tuple((3 * draw((4,))).astype(dtype) for _ in range(2))
         f = lambda a, b, fn=fn: nm.associative_scan(fn, (a, b))  # noqa: E731
         assert "ad.linear_solve" not in str(nm.trace(f, *args)), name
-

@@ -29,15 +29,32 @@ def device(x: Any) -> Array:
 
 
 ARGUMENTS: dict[str, Callable[[], Any]] = {
-    "array": lambda: device(ROW), "numpy": lambda: ROW, "another dtype": lambda: ROW.astype(F64), "another shape": lambda: ROW[:2],
-    "a stride": lambda: np.arange(6, dtype=F32)[::2], "read-only": lambda: np.broadcast_to(F32(2), (3,)),
-    "bytes swapped": lambda: ROW.astype(">f4"), "no elements": lambda: ROW[:0], "a half": lambda: ROW.astype("f2"),
-    "an integer": lambda: 3, "a number": lambda: 1.5, "truth": lambda: True, "complex": lambda: 2j, "an array of it": lambda: device(F32(1.5)),
-    "a scalar of NumPy": lambda: F64(1.5), "a list": lambda: [ROW, 2.0], "a tuple": lambda: (ROW, 2.0), "nothing": lambda: None,
-    "a dict": lambda: {"a": ROW, "b": device(ROW)}, "the other order": lambda: {"b": device(ROW), "a": ROW},
-    "another key": lambda: {"a": ROW, "c": ROW}, "a deeper dict": lambda: {"a": {"a": ROW}, "b": ROW}, "a list in it": lambda: {"a": [ROW], "b": ROW},
-    "JAX": lambda: jnp.asarray(ROW), "strided and large": lambda: np.ones((3, 2, 400_000), F32)[:, 1],
-}  # fmt: skip
+    "array": lambda: device(ROW),
+    "numpy": lambda: ROW,
+    "another dtype": lambda: ROW.astype(F64),
+    "another shape": lambda: ROW[:2],
+    "a stride": lambda: np.arange(6, dtype=F32)[::2],
+    "read-only": lambda: np.broadcast_to(F32(2), (3,)),
+    "bytes swapped": lambda: ROW.astype(">f4"),
+    "no elements": lambda: ROW[:0],
+    "a half": lambda: ROW.astype("f2"),
+    "an integer": lambda: 3,
+    "a number": lambda: 1.5,
+    "truth": lambda: True,
+    "complex": lambda: 2j,
+    "an array of it": lambda: device(F32(1.5)),
+    "a scalar of NumPy": lambda: F64(1.5),
+    "a list": lambda: [ROW, 2.0],
+    "a tuple": lambda: (ROW, 2.0),
+    "nothing": lambda: None,
+    "a dict": lambda: {"a": ROW, "b": device(ROW)},
+    "the other order": lambda: {"b": device(ROW), "a": ROW},
+    "another key": lambda: {"a": ROW, "c": ROW},
+    "a deeper dict": lambda: {"a": {"a": ROW}, "b": ROW},
+    "a list in it": lambda: {"a": [ROW], "b": ROW},
+    "JAX": lambda: jnp.asarray(ROW),
+    "strided and large": lambda: np.ones((3, 2, 400_000), F32)[:, 1],
+}
 
 
 def kinds(tree: Any) -> list[tuple[Any, ...]]:

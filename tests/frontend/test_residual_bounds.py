@@ -115,6 +115,7 @@ def test_loops_of_unknown_length() -> None:
 
 def test_what_is_kept_without_a_bound() -> None:
     """Iterations of large arrays, and of loops in loops, are kept within a gibibyte, or within more if the user says so."""
+
     def halved(f: Any, **options: Any) -> Any:
         body = lambda c: (c[0] * 0.5, nnp.sin(f(c[1])))  # noqa: E731
         return lambda x: nm.while_loop(lambda c: c[0] > 0.1, body, (nnp.abs(x).max(), x), **options)[1]

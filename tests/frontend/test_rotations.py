@@ -35,10 +35,15 @@ REPRESENTATIONS: dict[str, Callable[[Any, Any], Any]] = {
     "joined": lambda s, q: s.Rotation.concatenate([s.Rotation.from_quat(q), s.Rotation.from_quat(q[:2])]).as_quat(),
     "slerp": lambda s, q: s.Slerp.init(np.arange(len(q)) ** 1.2, s.Rotation.from_quat(q))(np.array([0.0, 0.7, 5.1])).as_quat(),
     "slerp at one": lambda s, q: s.Slerp.init(np.arange(float(len(q))), s.Rotation.from_quat(q))(2.25).as_quat(),
-    **{f"euler {e}": (lambda s, q, e=e: s.Rotation.from_euler(e, s.Rotation.from_quat(q).as_euler(e)).as_matrix())
-       for e in ("xyz", "ZXZ", "yxy", "ZYX")},
-    **{f"angles {e}": (lambda s, q, e=e: s.Rotation.from_quat(q[:6]).as_euler(e, degrees=True)) for e in ("zxy", "ZXZ", "yxy", "XZY")},
-}  # fmt: skip
+    **{
+        f"euler {e}": (lambda s, q, e=e: s.Rotation.from_euler(e, s.Rotation.from_quat(q).as_euler(e)).as_matrix())
+        for e in ("xyz", "ZXZ", "yxy", "ZYX")
+    },
+    **{
+        f"angles {e}": (lambda s, q, e=e: s.Rotation.from_quat(q[:6]).as_euler(e, degrees=True))
+        for e in ("zxy", "ZXZ", "yxy", "XZY")
+    },
+}
 
 
 @pytest.mark.slow
@@ -82,10 +87,13 @@ def test_rotations_are_pytrees() -> None:
 
 def test_what_does_not_fit_is_refused() -> None:
     for call in (
-        lambda: ours.Rotation.from_euler("xxz", np.zeros(3)), lambda: ours.Rotation.from_euler("xYz", np.zeros(3)),
-        lambda: ours.Rotation.from_euler("xy", np.zeros(3)), lambda: ours.Rotation.identity().as_euler("xy"),
-        lambda: ours.Slerp.init(np.zeros(2), ours.Rotation.identity()), lambda: ours.Rotation.from_quat(QUATS).mean(np.ones(2)),
-    ):  # fmt: skip
+        lambda: ours.Rotation.from_euler("xxz", np.zeros(3)),
+        lambda: ours.Rotation.from_euler("xYz", np.zeros(3)),
+        lambda: ours.Rotation.from_euler("xy", np.zeros(3)),
+        lambda: ours.Rotation.identity().as_euler("xy"),
+        lambda: ours.Slerp.init(np.zeros(2), ours.Rotation.identity()),
+        lambda: ours.Rotation.from_quat(QUATS).mean(np.ones(2)),
+    ):
         with pytest.raises(ShapeError, match="requires"):
             call()
     for call in (lambda: ours.Rotation.identity()[0], lambda: len(ours.Rotation.identity())):

@@ -102,7 +102,9 @@ def test_equations_of_sylvester() -> None:
     check_maps(linalg.solve_sylvester, (A, B, C))
     stack = np.stack([A, A.T])
     agree(linalg.solve_sylvester(stack, B, C), np.stack([scipy.linalg.solve_sylvester(a, B, C) for a in stack]), 1e-12)
-    agree(nm.vmap(linalg.solve_sylvester, (None, None, 0))(A, B, np.stack([C, 2 * C]))[1], 2 * scipy.linalg.solve_sylvester(A, B, C))
+    agree(
+        nm.vmap(linalg.solve_sylvester, (None, None, 0))(A, B, np.stack([C, 2 * C]))[1], 2 * scipy.linalg.solve_sylvester(A, B, C)
+    )
 
 
 @pytest.mark.parametrize("name", ["random", "pair", "complex"])
@@ -138,10 +140,16 @@ def test_what_has_no_derivative_or_does_not_fit_is_refused() -> None:
         with pytest.raises(RuleMissingError, match=f"lapack_d{name}_ffi"):
             nm.jvp(f, (A,), (A,))
     for call in (
-        lambda: linalg.schur(C), lambda: linalg.schur(A, "other"), lambda: linalg.hessenberg(C), lambda: linalg.rsf2csf(C, C),
-        lambda: linalg.solve_sylvester(A, B, A), lambda: linalg.solve_sylvester(A, B, C, method="other"), lambda: linalg.sqrtm(C),
-        lambda: linalg.funm(C, nnp.exp), lambda: nm.jax.lax.linalg.schur(A, sort_eig_vals=True),
-    ):  # fmt: skip
+        lambda: linalg.schur(C),
+        lambda: linalg.schur(A, "other"),
+        lambda: linalg.hessenberg(C),
+        lambda: linalg.rsf2csf(C, C),
+        lambda: linalg.solve_sylvester(A, B, A),
+        lambda: linalg.solve_sylvester(A, B, C, method="other"),
+        lambda: linalg.sqrtm(C),
+        lambda: linalg.funm(C, nnp.exp),
+        lambda: nm.jax.lax.linalg.schur(A, sort_eig_vals=True),
+    ):
         with pytest.raises(ShapeError, match="requires"):
             call()
 
@@ -155,7 +163,11 @@ def _polar_by_svd(x: Any) -> Any:
 @pytest.mark.parametrize("shape", [(4, 4), (6, 3), (1, 1)])
 @pytest.mark.parametrize("dtype", ["f4", "f8", "c16"])
 def test_the_polar_decomposition_by_iterations(shape: Any, dtype: str) -> None:
-    x = (rng.normal(size=shape) + 1j * rng.normal(size=shape)).astype(dtype) if dtype == "c16" else rng.normal(size=shape).astype(dtype)
+    x = (
+        (rng.normal(size=shape) + 1j * rng.normal(size=shape)).astype(dtype)
+        if dtype == "c16"
+        else rng.normal(size=shape).astype(dtype)
+    )
     for options in ({}, {"max_iterations": 2}, {"eps": 0.1}):
         theirs = jax.lax.linalg.qdwh(x, **options)
         for got, wanted in zip(nm.jax.lax.linalg.qdwh(x, **options), theirs, strict=True):

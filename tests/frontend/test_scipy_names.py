@@ -47,10 +47,21 @@ def total(xp: Any, value: Any) -> Any:
 
 
 SMOOTH: dict[str, tuple[Callable[[Any, Any], Any], np.ndarray]] = {
-    "map_coordinates": (lambda s, x: [
-        s.ndimage.map_coordinates(x, PLACES, order=o, mode=m, cval=0.7)
-        for o, m in ((0, "constant"), (0, "mirror"), (1, "constant"), (1, "nearest"), (1, "wrap"), (1, "mirror"), (1, "reflect"))
-    ], IMAGE),
+    "map_coordinates": (
+        lambda s, x: [
+            s.ndimage.map_coordinates(x, PLACES, order=o, mode=m, cval=0.7)
+            for o, m in (
+                (0, "constant"),
+                (0, "mirror"),
+                (1, "constant"),
+                (1, "nearest"),
+                (1, "wrap"),
+                (1, "mirror"),
+                (1, "reflect"),
+            )
+        ],
+        IMAGE,
+    ),
     "places": (lambda s, x: s.ndimage.map_coordinates(IMAGE, [x, x + 0.3], order=1), np.array([0.3, 1.6, 2.2])),
     "dct": (lambda s, x: [s.fft.dct(x), s.fft.dct(x, norm="ortho", axis=0, n=3), s.fft.dct(x, n=6)], IMAGE),
     "dctn": (lambda s, x: [s.fft.dctn(x, norm="ortho"), s.fft.idctn(x), s.fft.idct(x, axis=0), s.fft.idct(x, norm="ortho")], IMAGE),
@@ -61,7 +72,7 @@ SMOOTH: dict[str, tuple[Callable[[Any, Any], Any], np.ndarray]] = {
     "istft": (lambda s, x: s.signal.istft(s.signal.stft(x, nperseg=16)[2])[1], SIGNAL),
     "welch": (lambda s, x: s.signal.welch(x, nperseg=16, detrend="linear", scaling="spectrum")[1], SIGNAL),
     "csd": (lambda s, x: s.signal.csd(x[0], x[1], fs=4.0, nperseg=16, noverlap=4, nfft=20, average="median"), SIGNAL),
-}  # fmt: skip
+}
 
 
 @pytest.mark.slow
@@ -88,10 +99,15 @@ def test_transforms_are_those_of_scipy() -> None:
         same(nm.jax.scipy.fft.dct(SIGNAL, norm=norm), scipy.fft.dct(SIGNAL, norm=norm))
         same(nm.jax.scipy.fft.idctn(IMAGE, norm=norm), scipy.fft.idctn(IMAGE, norm=norm))
     for boundary in ("zeros", "even", "odd", "constant", None):
-        same(nm.jax.scipy.signal.stft(SIGNAL, nperseg=16, boundary=boundary), scipy.signal.stft(SIGNAL, nperseg=16, boundary=boundary))
+        same(
+            nm.jax.scipy.signal.stft(SIGNAL, nperseg=16, boundary=boundary),
+            scipy.signal.stft(SIGNAL, nperseg=16, boundary=boundary),
+        )
     z = SIGNAL + 1j * SIGNAL[::-1]
     same(nm.jax.scipy.signal.welch(z, nperseg=16, axis=1), scipy.signal.welch(z, nperseg=16, axis=1, return_onesided=False))
-    same(nm.jax.scipy.signal.welch(SIGNAL, window=np.kaiser(16, 3), nperseg=16), scipy.signal.welch(SIGNAL, window=np.kaiser(16, 3)))
+    same(
+        nm.jax.scipy.signal.welch(SIGNAL, window=np.kaiser(16, 3), nperseg=16), scipy.signal.welch(SIGNAL, window=np.kaiser(16, 3))
+    )
 
 
 SOLVERS = ("cg", "bicgstab", "gmres")
@@ -104,7 +120,11 @@ def test_solvers_of_linear_equations(name: str) -> None:
     solver = getattr(nm.jax.scipy.sparse.linalg, name)
     run = lambda m, b: solver(m, b, tol=1e-12)[0]  # noqa: E731
     same(run(matrix, B), np.linalg.solve(matrix, B), 1e-8)
-    same(solver(lambda v: matrix @ v, B, x0=np.ones(5), tol=1e-12, M=lambda v: v / np.diag(matrix))[0], np.linalg.solve(matrix, B), 1e-8)
+    same(
+        solver(lambda v: matrix @ v, B, x0=np.ones(5), tol=1e-12, M=lambda v: v / np.diag(matrix))[0],
+        np.linalg.solve(matrix, B),
+        1e-8,
+    )
     ours = lambda d, b: nnp.sum(nnp.sin(run(lambda v: matrix @ v + d * v, b)))  # noqa: E731
     theirs = lambda d, b: jnp.sum(jnp.sin(jnp.linalg.solve(matrix + jnp.diag(d), b)))  # noqa: E731
     d = np.linspace(0, 1, 5)
@@ -143,25 +163,46 @@ def test_bfgs() -> None:
 
 
 ERRORS: dict[str, tuple[Callable[[], Any], str]] = {
-    "minimize by name": (lambda: nm.jax.scipy.optimize.minimize(rosenbrock, B, method="CG"), r"minimize requires the method BFGS, got 'CG'"),
+    "minimize by name": (
+        lambda: nm.jax.scipy.optimize.minimize(rosenbrock, B, method="CG"),
+        r"minimize requires the method BFGS, got 'CG'",
+    ),
     "options": (lambda: nm.jax.scipy.optimize.minimize(rosenbrock, B, method="BFGS", options={"x": 1}), r"options among .*got x"),
-    "no vector": (lambda: nm.jax.scipy.optimize.minimize(rosenbrock, A, method="BFGS"), r"requires a vector x0, got shape \(5, 5\)"),
+    "no vector": (
+        lambda: nm.jax.scipy.optimize.minimize(rosenbrock, A, method="BFGS"),
+        r"requires a vector x0, got shape \(5, 5\)",
+    ),
     "gmres": (lambda: nm.jax.scipy.sparse.linalg.gmres(A, B, solve_method="x"), r"gmres requires solve_method .*got 'x'"),
-    "order": (lambda: nm.jax.scipy.ndimage.map_coordinates(IMAGE, PLACES, order=3), r"map_coordinates requires order 0 or 1 .*got 3"),
+    "order": (
+        lambda: nm.jax.scipy.ndimage.map_coordinates(IMAGE, PLACES, order=3),
+        r"map_coordinates requires order 0 or 1 .*got 3",
+    ),
     "axes": (lambda: nm.jax.scipy.ndimage.map_coordinates(IMAGE, PLACES[:1], order=1), r"coordinates for each of 2 axes, got 1"),
     "type": (lambda: nm.jax.scipy.fft.dct(B, type=3), r"dct requires type 2 .*got 3"),
     "complex": (lambda: nm.jax.scipy.fft.dct(B + 1j), r"dct requires real numbers, got complex128"),
     "lengths": (lambda: nm.jax.scipy.fft.dctn(IMAGE, s=(1,), axes=(0, 1)), r"dctn requires a length for each axis"),
-    "method": (lambda: nm.jax.scipy.interpolate.RegularGridInterpolator(GRID, IMAGE, "cubic"), r"the method linear or nearest, got 'cubic'"),
-    "bounds": (lambda: nm.jax.scipy.interpolate.RegularGridInterpolator(GRID, IMAGE, bounds_error=True), r"bounds_error=False, got True"),
+    "method": (
+        lambda: nm.jax.scipy.interpolate.RegularGridInterpolator(GRID, IMAGE, "cubic"),
+        r"the method linear or nearest, got 'cubic'",
+    ),
+    "bounds": (
+        lambda: nm.jax.scipy.interpolate.RegularGridInterpolator(GRID, IMAGE, bounds_error=True),
+        r"bounds_error=False, got True",
+    ),
     "points": (lambda: nm.jax.scipy.interpolate.RegularGridInterpolator(GRID[::-1], IMAGE), r"as long as the axes of the values"),
-    "coordinates": (lambda: nm.jax.scipy.interpolate.RegularGridInterpolator(GRID, IMAGE)(np.ones((2, 3))), r"requires 2 coordinates, got"),
+    "coordinates": (
+        lambda: nm.jax.scipy.interpolate.RegularGridInterpolator(GRID, IMAGE)(np.ones((2, 3))),
+        r"requires 2 coordinates, got",
+    ),
     "window": (lambda: nm.jax.scipy.signal.welch(SIGNAL, window="x"), r"csd requires a window among .*got 'x'"),
     "weights": (lambda: nm.jax.scipy.signal.stft(SIGNAL, window=B, nperseg=4), r"as many weights as nperseg=4, got shape \(5,\)"),
-    "overlap": (lambda: nm.jax.scipy.signal.stft(SIGNAL, nperseg=4, noverlap=4), r"0 <= noverlap < nperseg <= nfft, got 4, 4 and 4"),
+    "overlap": (
+        lambda: nm.jax.scipy.signal.stft(SIGNAL, nperseg=4, noverlap=4),
+        r"0 <= noverlap < nperseg <= nfft, got 4, 4 and 4",
+    ),
     "boundary": (lambda: nm.jax.scipy.signal.stft(SIGNAL, boundary="x"), r"stft requires a boundary among .*got 'x'"),
     "scaling": (lambda: nm.jax.scipy.signal.csd(B, B, scaling="x"), r"csd requires scaling density or spectrum .*got 'x'"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", ERRORS)
@@ -180,7 +221,9 @@ def test_repeats_and_patches_are_those_of_jax() -> None:
     same(nnp.repeat(SPD[:0], 3, 0, total_repeat_length=4), jnp.repeat(SPD[:0], 3, 0, total_repeat_length=4))
     image = rng.normal(size=(2, 5, 6, 3))
     for window, padding, words in (((2, 3), "SAME", ("NHWC", "HWIO", "NHWC")), ((2, 2), "VALID", ("NHWC", "OIHW", "NCHW"))):
-        patches = lambda lib, w=window, p=padding, d=words: lib.conv_general_dilated_patches(image, w, (1, 2), p, dimension_numbers=d)  # noqa: E731
+        patches = lambda lib, w=window, p=padding, d=words: lib.conv_general_dilated_patches(  # noqa: E731
+            image, w, (1, 2), p, dimension_numbers=d
+        )
         same(patches(nm.jax.lax), patches(jax.lax))
 
 

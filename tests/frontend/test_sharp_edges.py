@@ -35,12 +35,15 @@ def shows_the_line(error) -> bool:
 # ---------------------------------------------------------------- default dtypes
 
 
-@pytest.mark.parametrize("loop", [
-    lambda: nm.scan(lambda c, x: (c + x, c), xp.zeros(()), HOST),
-    lambda: nm.fori_loop(0, 3, lambda i, c: c + HOST, xp.zeros(3)),
-    lambda: nm.while_loop(lambda c: c.sum() < 9, lambda c: c + HOST, xp.zeros(3)),
-    lambda: nm.cond(True, lambda: xp.zeros(3), lambda: HOST),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "loop",
+    [
+        lambda: nm.scan(lambda c, x: (c + x, c), xp.zeros(()), HOST),
+        lambda: nm.fori_loop(0, 3, lambda i, c: c + HOST, xp.zeros(3)),
+        lambda: nm.while_loop(lambda c: c.sum() < 9, lambda c: c + HOST, xp.zeros(3)),
+        lambda: nm.cond(True, lambda: xp.zeros(3), lambda: HOST),
+    ],
+)
 def test_default_dtypes_that_do_not_fit_data_are_named(loop) -> None:
     with pytest.raises(TreeError, match=r"the same structure, shapes and dtypes, got .*float64") as error:
         loop()
@@ -60,14 +63,31 @@ def test_integers_and_other_differences() -> None:
 # ---------------------------------------------------------------- tensors whose trace has ended
 
 USES = {
-    "format": lambda x: f"{x:.3f}", "float": float, "truth": bool, "operator": lambda x: x + 1, "negative": lambda x: -x,
-    "quotient": lambda x: x / 2, "function": xp.sin, "numpy on the left": lambda x: HOST + x, "numpy's function": np.sin,
-    "conversion": np.asarray, "index": lambda x: x[0], "method": lambda x: x.sum(), "assignment": lambda x: x.__setitem__(0, 1.0),
-    "update": lambda x: x.at[0].set(1.0), "comparison": lambda x: x == x, "iteration": list, "list": lambda x: x.tolist(),
-    "argument": lambda x: nm.jit(lambda y: y)(x), "gradient": lambda x: nm.grad(lambda y: y.sum())(x),
-    "closure": lambda x: nm.jit(lambda y: y + x)(HOST), "result": lambda x: nm.jit(lambda y: x)(HOST), "pickle": pickle.dumps,
-    "copy": copy.deepcopy, "operator of derivatives": lambda x: nm.HessianOperator(lambda y: (y**3).sum(), x),
-}  # fmt: skip
+    "format": lambda x: f"{x:.3f}",
+    "float": float,
+    "truth": bool,
+    "operator": lambda x: x + 1,
+    "negative": lambda x: -x,
+    "quotient": lambda x: x / 2,
+    "function": xp.sin,
+    "numpy on the left": lambda x: HOST + x,
+    "numpy's function": np.sin,
+    "conversion": np.asarray,
+    "index": lambda x: x[0],
+    "method": lambda x: x.sum(),
+    "assignment": lambda x: x.__setitem__(0, 1.0),
+    "update": lambda x: x.at[0].set(1.0),
+    "comparison": lambda x: x == x,
+    "iteration": list,
+    "list": lambda x: x.tolist(),
+    "argument": lambda x: nm.jit(lambda y: y)(x),
+    "gradient": lambda x: nm.grad(lambda y: y.sum())(x),
+    "closure": lambda x: nm.jit(lambda y: y + x)(HOST),
+    "result": lambda x: nm.jit(lambda y: x)(HOST),
+    "pickle": pickle.dumps,
+    "copy": copy.deepcopy,
+    "operator of derivatives": lambda x: nm.HessianOperator(lambda y: (y**3).sum(), x),
+}
 
 
 @pytest.mark.parametrize("use", USES)
@@ -143,10 +163,17 @@ class Weights:
     w: object
 
 
-@pytest.mark.parametrize("call", [
-    lambda p: nm.jit(lambda p: p.w)(p), lambda p: nm.grad(lambda p: p.w.sum())(p), lambda p: nm.vmap(lambda p: p.w)(p),
-    lambda p: nm.trace(lambda p: p.w, p), lambda p: xp.sin(p), lambda p: nm.jit(lambda x: p)(HOST),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda p: nm.jit(lambda p: p.w)(p),
+        lambda p: nm.grad(lambda p: p.w.sum())(p),
+        lambda p: nm.vmap(lambda p: p.w)(p),
+        lambda p: nm.trace(lambda p: p.w, p),
+        lambda p: xp.sin(p),
+        lambda p: nm.jit(lambda x: p)(HOST),
+    ],
+)
 def test_a_dataclass_that_is_not_registered(call) -> None:
     with pytest.raises((TraceError, DtypeError), match="got Weights") as error:
         call(Weights(HOST))
@@ -167,7 +194,9 @@ def test_other_arguments_that_are_no_arrays() -> None:
 def test_vectors_of_another_shape_or_dtype() -> None:
     H = nm.HessianOperator(lambda x: (x**3).sum(), np.ones(3, np.float32))
     for v, kind, message in ((np.ones(4, np.float32), ShapeError, r"got float32\[4\]"), (HOST, DtypeError, r"got float64\[3\]")):
-        with pytest.raises(kind, match=r"apply requires the arrays it was compiled for(.|\n)*v requires float32\[3\], " + message) as error:
+        with pytest.raises(
+            kind, match=r"apply requires the arrays it was compiled for(.|\n)*v requires float32\[3\], " + message
+        ) as error:
             H.apply(v)
         assert shows_the_line(error)
         assert error.value.help

@@ -36,8 +36,13 @@ FUNCTIONS: dict[str, tuple[Callable[[Any, Any], Any], np.ndarray, np.ndarray, fl
     "erfcx": (lambda s, x: s.erfcx(x), BOTH[9:], np.array([0.0, INF]), 1e-13),
     "fresnel": (lambda s, x: s.fresnel(x), BOTH[3:-3], np.array([0.0, INF, -INF, NAN]), 1e-13),
     "owens_t by h": (lambda s, x: s.owens_t(x, np.array([[0.3], [1.0], [-2.5], [40.0]])), BOTH[4:-4], np.array([0.0, INF]), 1e-12),
-    "owens_t by a": (lambda s, x: s.owens_t(np.array([[0.0], [0.3], [-2.5], [9.0]]), x), BOTH[abs(BOTH) > 0.01], np.array([0.0]), 1e-12),
-}  # fmt: skip
+    "owens_t by a": (
+        lambda s, x: s.owens_t(np.array([[0.0], [0.3], [-2.5], [9.0]]), x),
+        BOTH[abs(BOTH) > 0.01],
+        np.array([0.0]),
+        1e-12,
+    ),
+}
 
 
 def total(xp: Any, value: Any) -> Any:
@@ -85,9 +90,16 @@ def test_maps_and_small_dtypes() -> None:
         with pytest.raises(DtypeError, match=f"{name} requires real numbers, got complex128"):
             f(x * 1j)
     single = x.astype("float32")
-    for value in (special.hyp1f1(single, 2, single), special.bessel_jn(single, v=2), special.owens_t(single, 1), special.gamma(single)):
+    for value in (
+        special.hyp1f1(single, 2, single),
+        special.bessel_jn(single, v=2),
+        special.owens_t(single, 1),
+        special.gamma(single),
+    ):
         assert value.dtype == np.float32
-    np.testing.assert_allclose(special.expn(np.arange(9)[:, None], POSITIVE), scipy.special.expn(np.arange(9)[:, None], POSITIVE), 3e-13)
+    np.testing.assert_allclose(
+        special.expn(np.arange(9)[:, None], POSITIVE), scipy.special.expn(np.arange(9)[:, None], POSITIVE), 3e-13
+    )
 
 
 def test_outside_of_their_domains() -> None:
@@ -126,7 +138,16 @@ def test_the_function_of_kummer() -> None:
 
 
 # Of the function of Gauss: whole and other c - a - b, b - a and c - a, first ones below 0, one with a last term.
-GAUSS = [(0.3, 0.7, 1.9), (1.0, 1.0, 2.0), (2.5, 1.5, 1.0), (-0.6, 1.4, 0.8), (2.0, 3.5, 2.0), (-3.0, 2.2, 1.3), (0.5, -1.2, -0.7), (4.0, 7.0, 3.1)]
+GAUSS = [
+    (0.3, 0.7, 1.9),
+    (1.0, 1.0, 2.0),
+    (2.5, 1.5, 1.0),
+    (-0.6, 1.4, 0.8),
+    (2.0, 3.5, 2.0),
+    (-3.0, 2.2, 1.3),
+    (0.5, -1.2, -0.7),
+    (4.0, 7.0, 3.1),
+]
 
 
 def test_the_function_of_gauss() -> None:
@@ -136,15 +157,28 @@ def test_the_function_of_gauss() -> None:
     wanted = np.vectorize(lambda *v: float(mpmath.hyp2f1(*v)))(a, b, c, x)
     np.testing.assert_allclose(special.hyp2f1(a, b, c, x), wanted, rtol=2e-13)
     np.testing.assert_allclose(special.hyp2f1(np.float32(0.3), 0.7, 1.9, x.astype("float32")), wanted[0], rtol=1e-5)
-    large = np.array([  # near the end of the range of float64, and behind it, where a slope on the way is not
-        (-17.676155363949523, 5.957114736239202, 9.49895253010052, -2.5661766777360128e17),
-        (2.0, 1.5, -17.3, 1 - 1e-15), (-16.43443905118611, -19.694229812509846, 11.559334616958758, -9.593103803211133e16),
-    ])  # fmt: skip
+    large = np.array(
+        [  # near the end of the range of float64, and behind it, where a slope on the way is not
+            (-17.676155363949523, 5.957114736239202, 9.49895253010052, -2.5661766777360128e17),
+            (2.0, 1.5, -17.3, 1 - 1e-15),
+            (-16.43443905118611, -19.694229812509846, 11.559334616958758, -9.593103803211133e16),
+        ]
+    )
     with np.errstate(over="ignore"):
         found = special.hyp2f1(*large.T)
     np.testing.assert_allclose(found, [float(mpmath.hyp2f1(*v)) for v in large], rtol=1e-11)
-    ends = [(0.3, 0.7, 1.9, 1.0), (1.0, 1.0, 2.0, 1.0), (0.3, 0.7, 1.9, 1.2), (-2.0, 0.7, 1.9, 4.0), (-2.0, 1.0, -3.0, 0.4),
-            (-4.0, 1.0, -3.0, 0.4), (0.0, 1.0, 2.0, 0.4), (1.2, 0.5, -1.0, 0.3), (1.5, 0.2, 1.5, 1.0), (1.0, 2.0, 3.0, np.nan)]  # fmt: skip
+    ends = [
+        (0.3, 0.7, 1.9, 1.0),
+        (1.0, 1.0, 2.0, 1.0),
+        (0.3, 0.7, 1.9, 1.2),
+        (-2.0, 0.7, 1.9, 4.0),
+        (-2.0, 1.0, -3.0, 0.4),
+        (-4.0, 1.0, -3.0, 0.4),
+        (0.0, 1.0, 2.0, 0.4),
+        (1.2, 0.5, -1.0, 0.3),
+        (1.5, 0.2, 1.5, 1.0),
+        (1.0, 2.0, 3.0, np.nan),
+    ]
     np.testing.assert_allclose(special.hyp2f1(*np.array(ends).T), scipy.special.hyp2f1(*np.array(ends).T), rtol=1e-13)
 
 
@@ -196,7 +230,9 @@ def test_bessel_functions_of_whole_orders() -> None:
 def test_spherical_harmonics() -> None:
     n, m = (np.array(v) for v in zip(*((n, m) for n in range(7) for m in range(-n, n + 1)), strict=True))
     theta, phi = np.linspace(0, np.pi, n.size), np.linspace(0, 6, n.size)
-    np.testing.assert_allclose(special.sph_harm_y(n, m, theta, phi), scipy.special.sph_harm_y(n, m, theta, phi), rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(
+        special.sph_harm_y(n, m, theta, phi), scipy.special.sph_harm_y(n, m, theta, phi), rtol=1e-12, atol=1e-14
+    )
     ones = np.ones(n.size)
     _, slopes = nm.jvp(lambda t, p: special.sph_harm_y(n, m, t, p), (theta, phi), (ones, 0.5 * ones))
     wanted = scipy.special.sph_harm_y(n, m, theta, phi, diff_n=1)[1] @ [1.0, 0.5]

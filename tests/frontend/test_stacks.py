@@ -37,12 +37,16 @@ CASES: dict[str, Case] = {
     "norm": lambda n, la: [la.norm(B), la.norm(B, axis=1), la.norm(B, axis=(0, 2)), la.norm(B, 3, axis=0, keepdims=True)],
     "norm of matrices": lambda n, la: [
         la.norm(B, o, axis=a, keepdims=k)
-        for o in ("fro", "nuc", 1, -1, 2, -2, np.inf, -np.inf) for a, k in (((-2, -1), False), ((3, 1), True), ((0, 2), False))
+        for o in ("fro", "nuc", 1, -1, 2, -2, np.inf, -np.inf)
+        for a, k in (((-2, -1), False), ((3, 1), True), ((0, 2), False))
     ],
     "matrix_norm": lambda n, la: [la.matrix_norm(B), la.matrix_norm(B, ord=1, keepdims=True), la.matrix_norm(B, ord="nuc")],
     "vector_norm": lambda n, la: [
-        la.vector_norm(B), la.vector_norm(B, axis=(2, 1)), la.vector_norm(B, axis=(0, 3), ord=1, keepdims=True),
-        la.vector_norm(B, axis=-1, ord=np.inf), la.vector_norm(B, axis=(1,), ord=0),
+        la.vector_norm(B),
+        la.vector_norm(B, axis=(2, 1)),
+        la.vector_norm(B, axis=(0, 3), ord=1, keepdims=True),
+        la.vector_norm(B, axis=-1, ord=np.inf),
+        la.vector_norm(B, axis=(1,), ord=0),
     ],
     "cond": lambda n, la: [la.cond(A, p) for p in (None, 1, -1, 2, -2, np.inf, "fro", "nuc")] + [la.cond(B)],
     "matrix_rank": lambda n, la: [la.matrix_rank(B), la.matrix_rank(B, rtol=0.5), la.matrix_rank(B[0], rtol=np.linspace(0, 1, 5))],
@@ -53,12 +57,29 @@ CASES: dict[str, Case] = {
     "factors": lambda n, la: [la.cholesky(S), la.cholesky(S, upper=True), n.abs(la.qr(B)[1]), n.abs(la.qr(B, mode="r"))],
     "matrix_power": lambda n, la: [la.matrix_power(A, k) for k in (-2, 0, 1, 3)],
     "triangles": lambda n, la: [n.tril(B, 1), n.triu(B, -1)],
-}  # fmt: skip
+}
 
 
 # A decomposition for each call, and those whose programs take longest to compile.
-SLOW = ("norm of matrices", "cond", "pinv", "eigenvalues", "solve", "matrix_rank", "matrix_norm", "factors", "matrix_power",
-        "det", "matmul", "cross", "vecdot", "norm", "vector_norm", "tensordot", "numpy.trace")  # fmt: skip
+SLOW = (
+    "norm of matrices",
+    "cond",
+    "pinv",
+    "eigenvalues",
+    "solve",
+    "matrix_rank",
+    "matrix_norm",
+    "factors",
+    "matrix_power",
+    "det",
+    "matmul",
+    "cross",
+    "vecdot",
+    "norm",
+    "vector_norm",
+    "tensordot",
+    "numpy.trace",
+)
 
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow if n in SLOW else ()) for n in CASES])
@@ -78,14 +99,8 @@ def test_traces_have_the_dtype_that_is_asked_for() -> None:
     ("call", "message"),
     [
         (lambda: nnp.linalg.outer(W, W[0]), r"linalg\.outer requires two vectors, got shapes \(5, 3\) and \(3,\)"),
-        (
-            lambda: nnp.vecdot(np.ones(3), np.ones(1)),
-            "vecdot requires vectors of one length, got 3 and 1 along axis -1",
-        ),
-        (
-            lambda: nnp.vecdot(np.ones((1, 3)), np.ones((4, 3)), axis=0),
-            "vecdot requires vectors of one length, got 1 and 4",
-        ),
+        (lambda: nnp.vecdot(np.ones(3), np.ones(1)), "vecdot requires vectors of one length, got 3 and 1 along axis -1"),
+        (lambda: nnp.vecdot(np.ones((1, 3)), np.ones((4, 3)), axis=0), "vecdot requires vectors of one length, got 1 and 4"),
         (lambda: nnp.cross(np.ones(3), np.ones(1)), "cross requires vectors of one length, got 3 and 1 along axis -1"),
         (lambda: nnp.diagonal(B, 0, 1, 1), r"diagonal requires different axes, got \(1, 1\)"),
         (lambda: nnp.trace(B, 0, 1, -3), r"diagonal requires different axes, got \(1, -3\)"),
@@ -101,18 +116,40 @@ def test_shapes_that_numpy_refuses(call: Callable[[], Any], message: str) -> Non
 
 X = np.arange(24.0).reshape(2, 3, 4)
 MASKS: list[Any] = [  # along an axis of another length, or axes
-    np.array([True]), np.array([True, False, True]), [True], [True, False, False], (np.array([True]), 1),
-    (slice(None), np.array([True, False])), (slice(None), np.array([True] * 4)), (..., np.array([True] * 3)),
-    (1, np.array([True] * 4)), np.ones((2, 4), bool), np.ones((3, 3), bool), (0, np.ones((4, 3), bool)),
-    (None, np.array([True] * 3)), (..., np.ones((3, 3), bool)), (np.array([0, 1]), np.array([True, False])),
-    (np.ones((2, 2), bool), slice(None)), (np.array([False]), slice(None)), np.zeros(3, bool),
-]  # fmt: skip
+    np.array([True]),
+    np.array([True, False, True]),
+    [True],
+    [True, False, False],
+    (np.array([True]), 1),
+    (slice(None), np.array([True, False])),
+    (slice(None), np.array([True] * 4)),
+    (..., np.array([True] * 3)),
+    (1, np.array([True] * 4)),
+    np.ones((2, 4), bool),
+    np.ones((3, 3), bool),
+    (0, np.ones((4, 3), bool)),
+    (None, np.array([True] * 3)),
+    (..., np.ones((3, 3), bool)),
+    (np.array([0, 1]), np.array([True, False])),
+    (np.ones((2, 2), bool), slice(None)),
+    (np.array([False]), slice(None)),
+    np.zeros(3, bool),
+]
 FITTING: list[Any] = [
-    np.array([True, False]), [False, True], (slice(None), np.array([True, False, True])), (..., np.array([True] * 4)),
-    (1, np.array([False, True, True])), np.ones((2, 3), bool), (0, X[0] > 3), (None, np.array([True, False])),
-    (..., X[0] > 3), (np.array([True, True]), 1), X > 7, (slice(None), 1, np.array([True, False, True, True])),
+    np.array([True, False]),
+    [False, True],
+    (slice(None), np.array([True, False, True])),
+    (..., np.array([True] * 4)),
+    (1, np.array([False, True, True])),
+    np.ones((2, 3), bool),
+    (0, X[0] > 3),
+    (None, np.array([True, False])),
+    (..., X[0] > 3),
+    (np.array([True, True]), 1),
+    X > 7,
+    (slice(None), 1, np.array([True, False, True, True])),
     (np.array([[0], [1]]), np.array([True, False, True])),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("index", MASKS)
@@ -120,8 +157,11 @@ def test_masks_of_another_length_are_refused(index: Any) -> None:
     with pytest.raises(IndexError):
         X[index]
     uses: list[Any] = [
-        lambda x: x[index], lambda x: x.at[index].set(0.0), lambda x: x.at[index].add(1.0), lambda x: x.at[index].get(),
-    ]  # fmt: skip
+        lambda x: x[index],
+        lambda x: x.at[index].set(0.0),
+        lambda x: x.at[index].add(1.0),
+        lambda x: x.at[index].get(),
+    ]
     for call in (*uses, *map(nm.jit, uses), *map(nm.jacfwd, uses)):
         with pytest.raises(IndexingError, match="indexing requires a mask as long as the axes it masks, got shape"):
             call(nnp.asarray(X))

@@ -135,7 +135,9 @@ def test_the_short_batch_runs_the_same_code() -> None:
 def test_a_mask_weighs_rows_of_any_function() -> None:
     check(nm.SumOperator(weighted, W, BATCHES, mask="weights", target=TINY))
     centred = lambda w, rows, labels: nnp.sum((rows @ w - nnp.mean(rows @ w)) ** 2)  # noqa: E731
-    with pytest.raises(BatchError, match=r"batch 5 .* requires a function that is a sum over rows or a mean .* got one with") as error:
+    with pytest.raises(
+        BatchError, match=r"batch 5 .* requires a function that is a sum over rows or a mean .* got one with"
+    ) as error:
         nm.SumOperator(centred, W, BATCHES, target=TINY)
     assert error.value.number == 5
     assert 'mask="weights"' in error.value.help
@@ -239,13 +241,16 @@ def test_a_batch_that_raises_is_named_and_the_operator_goes_on() -> None:
     check(H)
 
 
-@pytest.mark.parametrize(("batch", "message"), [
-    ((X[:, :3], Y), "a batch requires float64[10,4] for rows, or fewer rows of them, got float64[57,3]"),
-    ((X[:11], Y[:11]), "requires float64[10,4] for rows, or fewer rows of them, got float64[11,4]"),
-    ((X[:4], Y[:5]), "requires arrays with the same number of rows, got 4, 5"),
-    ((X[:4],), "requires its 2 arguments (rows, labels), got 1"),
-    ((X[:10].astype(np.float32), Y[:10]), "DtypeError: update requires the arrays it was compiled for"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("batch", "message"),
+    [
+        ((X[:, :3], Y), "a batch requires float64[10,4] for rows, or fewer rows of them, got float64[57,3]"),
+        ((X[:11], Y[:11]), "requires float64[10,4] for rows, or fewer rows of them, got float64[11,4]"),
+        ((X[:4], Y[:5]), "requires arrays with the same number of rows, got 4, 5"),
+        ((X[:4],), "requires its 2 arguments (rows, labels), got 1"),
+        ((X[:10].astype(np.float32), Y[:10]), "DtypeError: update requires the arrays it was compiled for"),
+    ],
+)
 def test_a_batch_of_another_shape_is_named(batch: Any, message: str) -> None:
     with pytest.raises(BatchError) as error:
         nm.SumOperator(stage(), W, [*BATCHES[:3], batch], target=TINY)
@@ -256,7 +261,9 @@ def test_a_batch_of_another_shape_is_named(batch: Any, message: str) -> None:
 def test_nan_is_named_and_where_it_stands() -> None:
     batches = list(BATCHES)
     batches[4] = (np.where(np.arange(WIDTH) == 2, np.nan, batches[4][0]), batches[4][1])
-    with pytest.raises(NotFiniteBatchError, match=r"batch 4 requires finite numbers, got NaN or infinity in its data \(rows\)") as error:
+    with pytest.raises(
+        NotFiniteBatchError, match=r"batch 4 requires finite numbers, got NaN or infinity in its data \(rows\)"
+    ) as error:
         nm.SumOperator(stage(), W, batches, target=TINY)
     assert error.value.number == 4
     H = nm.SumOperator(stage(), W, BATCHES, target=TINY)
@@ -277,7 +284,9 @@ def test_empty_batches_count_nothing() -> None:
 @pytest.mark.parametrize("lengths", [(BATCH - 1, BATCH), (BATCH, BATCH - 1), (2, 3)])
 def test_arrays_of_a_batch_have_as_many_rows_as_each_other(lengths: tuple[int, int]) -> None:
     batch = (X[: lengths[0]], Y[: lengths[1]])
-    with pytest.raises(BatchError, match=r"batch 1 .* ShapeError: a batch requires arrays with the same number of rows, got \d+, \d+"):
+    with pytest.raises(
+        BatchError, match=r"batch 1 .* ShapeError: a batch requires arrays with the same number of rows, got \d+, \d+"
+    ):
         nm.SumOperator(stage(), W, [BATCHES[0], batch], target=TINY)
 
 
@@ -304,10 +313,13 @@ def test_vectors_as_solvers_give_them() -> None:
         assert np.linalg.norm(result.jac) < 1e-4
 
 
-@pytest.mark.parametrize(("options", "message"), [
-    ({"reduction": "max"}, "reduction requires 'sum' or 'mean', got 'max'"),
-    ({"short": "drop"}, "short requires 'pad' or 'compile', got 'drop'"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"reduction": "max"}, "reduction requires 'sum' or 'mean', got 'max'"),
+        ({"short": "drop"}, "short requires 'pad' or 'compile', got 'drop'"),
+    ],
+)
 def test_options_that_there_are_not(options: dict[str, Any], message: str) -> None:
     with pytest.raises(TraceError, match=message):
         nm.SumOperator(total, W, BATCHES, target=TINY, **options)

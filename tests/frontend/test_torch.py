@@ -26,12 +26,22 @@ def _modules() -> dict[str, tuple[Any, tuple[int, ...]]]:
     pytest.importorskip("torch_mlir")
     return {
         "mlp": (nn.Sequential(nn.Linear(6, 5), nn.GELU(), nn.LayerNorm(5), nn.Linear(5, 2)), (3, 6)),
-        "convolutions": (nn.Sequential(nn.Conv2d(1, 3, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(3, 2, 2),
-                                       nn.Tanh(), nn.AvgPool2d(2), nn.Flatten()), (2, 1, 6, 6)),
+        "convolutions": (
+            nn.Sequential(
+                nn.Conv2d(1, 3, 3, padding=1),
+                nn.ReLU(),
+                nn.MaxPool2d(2),
+                nn.Conv2d(3, 2, 2),
+                nn.Tanh(),
+                nn.AvgPool2d(2),
+                nn.Flatten(),
+            ),
+            (2, 1, 6, 6),
+        ),
         "attention": (nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True), (2, 4, 8)),
         "batch_norm": (nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3), nn.Softmax(-1)), (5, 4)),
         "gru_cell": (nn.GRUCell(3, 4), (2, 3)),
-    }  # fmt: skip
+    }
 
 
 @pytest.mark.slow
@@ -131,19 +141,38 @@ def _functions() -> dict[str, tuple[Any, list[np.ndarray]]]:
         return torch.view_as_real(z / (1 + z)), z.abs(), fft.irfft(z, n=6), z.conj().angle()
 
     def pooled(x: Any) -> Any:
-        return (F.max_pool2d(x, 2, ceil_mode=True), F.avg_pool2d(x, 3, stride=2, padding=1, ceil_mode=True),
-                F.avg_pool2d(x, 3, 2, 1, True, False), F.max_pool2d(x, 2, 3, 1, 2), F.avg_pool2d(x, 2, divisor_override=3),
-                F.max_pool2d(x, 2, padding=1, ceil_mode=True, return_indices=True)[1] * x.mean())  # fmt: skip
+        return (
+            F.max_pool2d(x, 2, ceil_mode=True),
+            F.avg_pool2d(x, 3, stride=2, padding=1, ceil_mode=True),
+            F.avg_pool2d(x, 3, 2, 1, True, False),
+            F.max_pool2d(x, 2, 3, 1, 2),
+            F.avg_pool2d(x, 2, divisor_override=3),
+            F.max_pool2d(x, 2, padding=1, ceil_mode=True, return_indices=True)[1] * x.mean(),
+        )
 
     def placed(x: Any) -> Any:
         places = torch.tensor([[0, 1], [2, 2], [1, 0]])
-        return (x.tril() @ torch.diag(x.diagonal()), F.pad(x[None], (1, 2), mode="circular"), x.unfold(1, 2, 1),
-                torch.scatter_reduce(x, 1, places, x[:, :2], "prod"), torch.as_strided(x, (2, 2), (1, 2)),
-                torch.diagonal_scatter(x, x[0] * 2), x % 0.7 + x.remainder(-x.abs() - 1), F.interpolate(x[None], scale_factor=2))  # fmt: skip
+        return (
+            x.tril() @ torch.diag(x.diagonal()),
+            F.pad(x[None], (1, 2), mode="circular"),
+            x.unfold(1, 2, 1),
+            torch.scatter_reduce(x, 1, places, x[:, :2], "prod"),
+            torch.as_strided(x, (2, 2), (1, 2)),
+            torch.diagonal_scatter(x, x[0] * 2),
+            x % 0.7 + x.remainder(-x.abs() - 1),
+            F.interpolate(x[None], scale_factor=2),
+        )
 
     def special(x: Any) -> Any:
         y = torch.special
-        return x.lgamma() + x.digamma() * x.erfc() + y.polygamma(1, x) + y.zeta(x.detach() + 2, x.detach()) + y.i1e(x) + torch.hypot(x, x + 1)
+        return (
+            x.lgamma()
+            + x.digamma() * x.erfc()
+            + y.polygamma(1, x)
+            + y.zeta(x.detach() + 2, x.detach())
+            + y.i1e(x)
+            + torch.hypot(x, x + 1)
+        )
 
     return {
         "held": (held, [RNG.normal(size=(2, 3)), RNG.normal(size=(2, 3))]),
@@ -153,10 +182,12 @@ def _functions() -> dict[str, tuple[Any, list[np.ndarray]]]:
         "pooled": (pooled, [RNG.normal(size=(1, 2, 5, 6))]),
         "placed": (placed, [RNG.normal(size=(3, 3))]),
         "special": (special, [RNG.uniform(0.5, 2, (2, 3))]),
-        "buffers": (torch.nn.BCEWithLogitsLoss(pos_weight=torch.tensor([1.0, 2.0], dtype=torch.float64)),
-                    [RNG.normal(size=(4, 2)), RNG.uniform(0.1, 0.9, (4, 2))]),
+        "buffers": (
+            torch.nn.BCEWithLogitsLoss(pos_weight=torch.tensor([1.0, 2.0], dtype=torch.float64)),
+            [RNG.normal(size=(4, 2)), RNG.uniform(0.1, 0.9, (4, 2))],
+        ),
         "training": (torch.nn.BatchNorm1d(3, dtype=torch.float64).train(), [RNG.normal(size=(4, 3))]),
-    }  # fmt: skip
+    }
 
 
 @pytest.mark.slow
@@ -227,10 +258,16 @@ def _bessel(torch: Any) -> Any:
     ("make", "named"),
     [
         (_bessel, r"got torch\.aten\.i0\.\n.*test_torch\.py:\d+(.|\n)*return torch\.i0\(x\)(.|\n)*nabla_mlir\.numpy"),
-        (lambda torch: lambda x: torch.embedding_bag(x, torch.tensor([0, 1]), torch.tensor([0]), False, 1)[0], r"got torch\.aten\.embedding_bag"),
+        (
+            lambda torch: lambda x: torch.embedding_bag(x, torch.tensor([0, 1]), torch.tensor([0]), False, 1)[0],
+            r"got torch\.aten\.embedding_bag",
+        ),
         (lambda torch: lambda x: torch.cond(x.sum() > 0, torch.sin, torch.cos, (x,)), "got .*Higher-order operation 'cond'"),
         (lambda torch: lambda x: x if x.sum() > 0 else -x, r"torch\.export captures, got GuardOnDataDependent(.|\n)*torch\.where"),
-        (lambda torch: lambda x: torch.scatter_reduce(x, 0, torch.tensor([[0, 1]]), x, "mean"), "requires a scatter_reduce of sum.*got mean"),
+        (
+            lambda torch: lambda x: torch.scatter_reduce(x, 0, torch.tensor([[0, 1]]), x, "mean"),
+            "requires a scatter_reduce of sum.*got mean",
+        ),
     ],
     ids=["operation", "several", "branches", "data", "variant"],
 )

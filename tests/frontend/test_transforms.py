@@ -23,11 +23,17 @@ def case(f):
 def data(seed=0):
     rng = np.random.default_rng(seed)
     return {
-        "x": rng.normal(size=5), "y": rng.normal(size=5), "s": np.asarray(rng.normal()), "a": rng.normal(size=(3, 4)),
-        "b": rng.normal(size=(4, 3)), "square": rng.normal(size=(4, 4)), "t": rng.normal(size=(2, 3, 4)),
-        "k": rng.integers(0, 5, size=3, dtype=np.int32), "mask": rng.random(5) < 0.5,
+        "x": rng.normal(size=5),
+        "y": rng.normal(size=5),
+        "s": np.asarray(rng.normal()),
+        "a": rng.normal(size=(3, 4)),
+        "b": rng.normal(size=(4, 3)),
+        "square": rng.normal(size=(4, 4)),
+        "t": rng.normal(size=(2, 3, 4)),
+        "k": rng.integers(0, 5, size=3, dtype=np.int32),
+        "mask": rng.random(5) < 0.5,
         "f32": rng.normal(size=3).astype(np.float32),
-    }  # fmt: skip
+    }
 
 
 @jax.tree_util.register_dataclass
@@ -380,12 +386,7 @@ def a_peers_second_derivatives(m, d):
     f = lambda x: m.np.sum(x**4) * m.np.sum(x**6)  # noqa: E731
     g = lambda x: m.np.concatenate([m.np.sin(x), m.np.cos(x)])  # noqa: E731
     x = d["x"]
-    return (
-        m.hessian(f)(x),
-        m.hvp(f)(x, d["y"]),
-        m.jacfwd(lambda x: m.np.concatenate([g(x), g(3 * x)]))(x),
-        m.jacrev(g)(x),
-    )
+    return (m.hessian(f)(x), m.hvp(f)(x, d["y"]), m.jacfwd(lambda x: m.np.concatenate([g(x), g(3 * x)]))(x), m.jacrev(g)(x))
 
 
 # ---------------------------------------------------------------- jit

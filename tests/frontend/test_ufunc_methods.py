@@ -66,11 +66,16 @@ def test_derivatives() -> None:
     nm.jax.test_util.check_grads(f, (np.array([1.0, 2.0, 3.0]),), order=2)
 
 
-@pytest.mark.parametrize("put", [
-    lambda m, x: m.put(x, [1, 5], [7.0, 8.0]), lambda m, x: m.place(x, np.arange(12).reshape(3, 4) % 2 == 0, [1.0, 2.0]),
-    lambda m, x: m.put_along_axis(x, np.array([[1], [0], [3]]), 9.0, 1), lambda m, x: m.put_along_axis(x, np.array([3, 4]), 9.0, None),
-    lambda m, x: m.fill_diagonal(x, 2.0),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "put",
+    [
+        lambda m, x: m.put(x, [1, 5], [7.0, 8.0]),
+        lambda m, x: m.place(x, np.arange(12).reshape(3, 4) % 2 == 0, [1.0, 2.0]),
+        lambda m, x: m.put_along_axis(x, np.array([[1], [0], [3]]), 9.0, 1),
+        lambda m, x: m.put_along_axis(x, np.array([3, 4]), 9.0, None),
+        lambda m, x: m.fill_diagonal(x, 2.0),
+    ],
+)
 def test_in_place(put: Callable[[Any, Any], Any]) -> None:
     expected, mine = X.copy(), nnp.asarray(X, copy=True)
     shared = mine.numpy()

@@ -83,7 +83,9 @@ def test_derivatives_and_maps_of_blocks(execution: str) -> None:
         np.testing.assert_allclose(nm.grad(lambda x: nm.jvp(blocks, (x,), (X,))[1])(X), nm.hvp(whole)(X, X), rtol=1e-9)  # noqa: B023
         np.testing.assert_allclose(nm.vmap(nm.grad(blocks))(rows), nm.vmap(nm.grad(whole))(rows), rtol=1e-10)
         np.testing.assert_allclose(nm.vmap(build(residuals, batch_size=3))(rows), [_jacobian(x) for x in rows], rtol=1e-12)
-    np.testing.assert_allclose(nm.vmap(nm.hessian_diagonal(loss, batch_size=2))(rows), [np.diag(_hessian(x)) for x in rows], rtol=1e-10)
+    np.testing.assert_allclose(
+        nm.vmap(nm.hessian_diagonal(loss, batch_size=2))(rows), [np.diag(_hessian(x)) for x in rows], rtol=1e-10
+    )
     np.testing.assert_allclose(nm.grad(lambda x: nm.laplacian(loss, batch_size=2)(x))(X), nm.grad(nm.laplacian(loss))(X), rtol=1e-9)
 
 
@@ -102,8 +104,9 @@ def test_trees_aux_and_names(execution: str) -> None:
         assert found.vectorized_axes == {"p": 2}
         np.testing.assert_allclose(found.data, [_jacobian(X), _jacobian(X + 1)], rtol=1e-12)
     inside = lambda x: x * nm.vectorize(np.array([1.0, 3.0]), "q")  # noqa: E731
-    np.testing.assert_allclose(nm.hessian_diagonal(lambda x: (inside(x) ** 3).sum(), batch_size=2)(X).data,
-                               6 * X * np.array([[1.0], [27.0]]))  # fmt: skip
+    np.testing.assert_allclose(
+        nm.hessian_diagonal(lambda x: (inside(x) ** 3).sum(), batch_size=2)(X).data, 6 * X * np.array([[1.0], [27.0]])
+    )
     z = X[:3] + 1j
     np.testing.assert_allclose(nm.jacfwd(lambda z: z * z, holomorphic=True, batch_size=2)(z), np.diag(2 * z))
 
@@ -114,8 +117,12 @@ def test_blocks_begin_where_memory_ends(execution: str, monkeypatch: pytest.Monk
     for derivative in (nm.jacfwd(residuals), nm.jacrev(residuals), nm.hessian(loss), nm.hessian_diagonal(loss)):
         assert "stablehlo.while" not in str(nm.trace(derivative, spec).lower())
     monkeypatch.setattr(thresholds, "UNIT_VECTOR_MEMORY", 1000)
-    for derivative, expected in ((nm.jacfwd(residuals), _jacobian(X)), (nm.jacrev(residuals), _jacobian(X)),
-                                 (nm.hessian(loss), _hessian(X)), (nm.hessian_diagonal(loss), np.diag(_hessian(X)))):  # fmt: skip
+    for derivative, expected in (
+        (nm.jacfwd(residuals), _jacobian(X)),
+        (nm.jacrev(residuals), _jacobian(X)),
+        (nm.hessian(loss), _hessian(X)),
+        (nm.hessian_diagonal(loss), np.diag(_hessian(X))),
+    ):
         assert "stablehlo.while" in str(nm.trace(derivative, spec).lower())
         np.testing.assert_allclose(derivative(X), expected, rtol=1e-10)
 

@@ -43,24 +43,52 @@ def _filled(fill: Callable[[np.ndarray, Any], Any]) -> Callable[[Any], Any]:
 
 
 PROTOCOLS: dict[str, Callable[[Any], Any]] = {
-    "float": float, "int": int, "complex": lambda w: complex(w).real, "item": lambda w: w.item(), "tolist": lambda w: w.tolist(),
-    "asarray": np.asarray, "array": lambda w: np.array([w, w]).sum(), "scalar": np.float64, "index": operator.index,
-    "subscript": lambda w: [1.0, 2.0, 3.0][w], "range": lambda w: len(range(w)), "trunc": math.trunc, "floor": math.floor,
-    "ceil": math.ceil, "format": lambda w: float(f"{w:.9f}"), "percent": lambda w: float(operator.mod("%.9f", w)), "sine": math.sin,
-    "hypot": lambda w: math.hypot(w, 1.0), "fsum": lambda w: math.fsum([w, w]), "isfinite": lambda w: 2.0 * math.isfinite(w),
-    "complex sine": lambda w: cmath.sin(w).real, "fmean": lambda w: statistics.fmean([w, w]), "numpy's sine": np.sin,
-    "numpy's where": lambda w: np.where(True, w, 0.0), "numpy's full": lambda w: np.full(3, w).sum(),
-    "numpy's linspace": lambda w: np.linspace(0.0, w, 3).sum(), "concatenate": lambda w: np.concatenate([np.ones(1), w[None]]).sum(),
-    "array in place": _filled(lambda a, w: operator.iadd(a, w)), "out": _filled(lambda a, w: np.multiply(a, w, out=a)),
-    "dlpack": np.from_dlpack, "copy": copy.copy, "deepcopy": copy.deepcopy, "pickle": lambda w: pickle.loads(pickle.dumps(w)),
-    "ctypes": lambda w: ctypes.c_double(w).value, "array.array": lambda w: array.array("d", [w])[0],
-}  # fmt: skip
+    "float": float,
+    "int": int,
+    "complex": lambda w: complex(w).real,
+    "item": lambda w: w.item(),
+    "tolist": lambda w: w.tolist(),
+    "asarray": np.asarray,
+    "array": lambda w: np.array([w, w]).sum(),
+    "scalar": np.float64,
+    "index": operator.index,
+    "subscript": lambda w: [1.0, 2.0, 3.0][w],
+    "range": lambda w: len(range(w)),
+    "trunc": math.trunc,
+    "floor": math.floor,
+    "ceil": math.ceil,
+    "format": lambda w: float(f"{w:.9f}"),
+    "percent": lambda w: float(operator.mod("%.9f", w)),
+    "sine": math.sin,
+    "hypot": lambda w: math.hypot(w, 1.0),
+    "fsum": lambda w: math.fsum([w, w]),
+    "isfinite": lambda w: 2.0 * math.isfinite(w),
+    "complex sine": lambda w: cmath.sin(w).real,
+    "fmean": lambda w: statistics.fmean([w, w]),
+    "numpy's sine": np.sin,
+    "numpy's where": lambda w: np.where(True, w, 0.0),
+    "numpy's full": lambda w: np.full(3, w).sum(),
+    "numpy's linspace": lambda w: np.linspace(0.0, w, 3).sum(),
+    "concatenate": lambda w: np.concatenate([np.ones(1), w[None]]).sum(),
+    "array in place": _filled(lambda a, w: operator.iadd(a, w)),
+    "out": _filled(lambda a, w: np.multiply(a, w, out=a)),
+    "dlpack": np.from_dlpack,
+    "copy": copy.copy,
+    "deepcopy": copy.deepcopy,
+    "pickle": lambda w: pickle.loads(pickle.dumps(w)),
+    "ctypes": lambda w: ctypes.c_double(w).value,
+    "array.array": lambda w: array.array("d", [w])[0],
+}
 # Python and NumPy replace the error in these; ours, which knows the line, is its cause where they keep one.
 WRAPPED: dict[str, Callable[[Any], Any]] = {
-    "assignment": _filled(lambda a, w: operator.setitem(a, 0, w)), "fill": _filled(lambda a, w: a.fill(w)),
-    "struct": lambda w: struct.unpack("d", struct.pack("d", w))[0], "integer": lambda w: float(operator.mod("%d", w)),
-    "buffer": lambda w: memoryview(w)[0], "interface": lambda w: w.__array_interface__, "mean": lambda w: statistics.mean([w, w]),
-}  # fmt: skip
+    "assignment": _filled(lambda a, w: operator.setitem(a, 0, w)),
+    "fill": _filled(lambda a, w: a.fill(w)),
+    "struct": lambda w: struct.unpack("d", struct.pack("d", w))[0],
+    "integer": lambda w: float(operator.mod("%d", w)),
+    "buffer": lambda w: memoryview(w)[0],
+    "interface": lambda w: w.__array_interface__,
+    "mean": lambda w: statistics.mean([w, w]),
+}
 
 
 def _rule(is_forward: bool) -> Callable[[Callable[..., Any]], Any]:
@@ -109,13 +137,15 @@ TRANSFORMS: dict[str, Callable[[Leave], Any]] = {
     "jit of grad": lambda f: nm.jit(nm.grad(lambda w: f(w) * w))(2.25),
     "grad of jit": lambda f: nm.grad(nm.jit(lambda w: f(w) * w))(2.25),
     "HessianOperator": lambda f: nm.HessianOperator(lambda w: f(w[0]) * w.sum(), np.array([2.25, 1.0])),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize("transform", TRANSFORMS)
 def test_it_raises(transform: str, protocol: str) -> None:
-    with pytest.raises(ConcretizationError, match=r"requires a (concrete value|value that no derivative follows), got the traced") as error:
+    with pytest.raises(
+        ConcretizationError, match=r"requires a (concrete value|value that no derivative follows), got the traced"
+    ) as error:
         TRANSFORMS[transform](PROTOCOLS[protocol])
     assert error.value.where is not None
     assert error.value.where.filename == __file__
@@ -148,12 +178,17 @@ def test_the_message_says_what_to_write() -> None:
 
 
 LEAVING: dict[str, tuple[Callable[[Any], Any], float]] = {
-    "comparison": (lambda w: (2.0 if w > 1 else 3.0) * w, 2.0), "truth": (lambda w: w if w else 0.0, 1.0),
-    "larger": (lambda w: max(w, 1.0) * w, 4.5), "order": (lambda w: sorted([w, 1.0])[0] * w, 1.0),
-    "stop_gradient": (lambda w: math.sin(nm.stop_gradient(w)) * w, math.sin(2.25)), "rounded": (lambda w: int(nnp.round(w)) * w, 2.0),
-    "floor": (lambda w: float(nnp.floor(w)) * w, 2.0), "integer": (lambda w: int(w.astype("int32")) * w, 2.0),
-    "sign": (lambda w: float(nnp.sign(w)) * w, 1.0), "text": (lambda w: len(f"{w}") * w, len("Tensor(float64[])")),
-}  # fmt: skip
+    "comparison": (lambda w: (2.0 if w > 1 else 3.0) * w, 2.0),
+    "truth": (lambda w: w if w else 0.0, 1.0),
+    "larger": (lambda w: max(w, 1.0) * w, 4.5),
+    "order": (lambda w: sorted([w, 1.0])[0] * w, 1.0),
+    "stop_gradient": (lambda w: math.sin(nm.stop_gradient(w)) * w, math.sin(2.25)),
+    "rounded": (lambda w: int(nnp.round(w)) * w, 2.0),
+    "floor": (lambda w: float(nnp.floor(w)) * w, 2.0),
+    "integer": (lambda w: int(w.astype("int32")) * w, 2.0),
+    "sign": (lambda w: float(nnp.sign(w)) * w, 1.0),
+    "text": (lambda w: len(f"{w}") * w, len("Tensor(float64[])")),
+}
 
 
 @pytest.mark.parametrize("name", LEAVING)

@@ -37,16 +37,16 @@ def test_the_same_name_changes_its_meaning() -> None:
 REGROUPED: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
     "names kept": (lambda x: nm.vectorize(nm.devectorize(x), list(x.vectorized_axes)), lambda x: x),
     "names exchanged": (lambda x: nm.vectorize(nm.devectorize(x), ["b", "a"]), lambda x: x),
-    "order exchanged": (
-        lambda x: nm.vectorize(jnp.swapaxes(nm.devectorize(x), 0, 1), ["b", "a"]), lambda x: x.swapaxes(0, 1)),
+    "order exchanged": (lambda x: nm.vectorize(jnp.swapaxes(nm.devectorize(x), 0, 1), ["b", "a"]), lambda x: x.swapaxes(0, 1)),
     "one name kept": (lambda x: nm.vectorize(nm.devectorize(x), "a"), lambda x: x),
     "one axis moved into the entry": (
-        lambda x: nm.vectorize(jnp.moveaxis(nm.devectorize(x), 0, -1), "b"), lambda x: jax.numpy.moveaxis(x, 0, -1)),
+        lambda x: nm.vectorize(jnp.moveaxis(nm.devectorize(x), 0, -1), "b"),
+        lambda x: jax.numpy.moveaxis(x, 0, -1),
+    ),
     "collapsed": (lambda x: nm.revectorize(x, {"ab": -1}, x.shape), lambda x: x.reshape(-1, x.shape[-1])),
     "expanded": (lambda x: nm.revectorize(x, {"a": 1, "b": -1, "c": 1}, x.shape), lambda x: x.reshape(1, -1, 1, x.shape[-1])),
-    "aligned": (
-        lambda x: nm.reshape_vectors([nm.vectorize(np.ones(1), "c"), x], align_ranks=True)[1], lambda x: x[None]),
-}  # fmt: skip
+    "aligned": (lambda x: nm.reshape_vectors([nm.vectorize(np.ones(1), "c"), x], align_ranks=True)[1], lambda x: x[None]),
+}
 
 
 @pytest.mark.slow
@@ -124,17 +124,13 @@ def test_errors() -> None:
         nm.vectorize(np.float64(1), "a")
     with pytest.raises(ShapeError, match="vectorize requires an unused name, got 'a'"):
         nm.vectorize(x, "a")
-    with pytest.raises(
-        ShapeError, match="an operation requires one size for each vectorised axis, got 2 and 3 for 'a'"
-    ):
+    with pytest.raises(ShapeError, match="an operation requires one size for each vectorised axis, got 2 and 3 for 'a'"):
         x + nm.vectorize(np.zeros((3, 4)), "a")
     with pytest.raises(ShapeError, match=r"revectorize requires sizes whose product is 8, got \(3, -1\)"):
         nm.revectorize(x, {"c": 3}, (-1,))
     with pytest.raises(ShapeError, match="reshape_vectors requires one size for each vectorised axis"):
         nm.reshape_vectors([x, nm.vectorize(np.zeros(3), "a")])
-    with pytest.raises(
-        TraceError, match=r"a NumPy function requires an array without vectorised axes, got axes \['a'\]"
-    ):
+    with pytest.raises(TraceError, match=r"a NumPy function requires an array without vectorised axes, got axes \['a'\]"):
         np.asarray(x)
     with pytest.raises(TraceError, match="devectorize, revectorize and reshape_vectors require"):
         nm.while_loop(lambda c: c.sum() < 3, nm.devectorize, x)

@@ -63,7 +63,7 @@ UNTOUCHED: dict[str, tuple[Callable[[Any], Any], list[Any]]] = {
     "jit": (lambda p: nm.jit(lambda x: (x, p))(3.0), [3.0, P]),
     "grad of vmap": (lambda p: nm.grad(lambda x: nm.vmap(lambda y: (p, y * x)[1])(np.ones(4)).sum())(p), [np.full(3, 4.0)]),
     "vmap of grad": (lambda p: nm.vmap(nm.grad(lambda y: (y * y, p), has_aux=True))(np.ones(4)), [np.full((3, 4), 2.0), OVER]),
-}  # fmt: skip
+}
 
 
 def _custom(p: Any) -> Any:
@@ -97,8 +97,13 @@ def test_names_of_what_is_returned_untouched() -> None:
 def test_names_that_a_function_gives_stand_before_the_mapped_axis() -> None:
     f = lambda x: x * nm.vectorize(P, "p")  # noqa: E731
     rows = np.arange(1.0, 9.0).reshape(4, 2)
-    for out in (nm.vmap(f)(rows), nm.map(f, rows), nm.map(f, rows, batch_size=3), nm.scan(lambda c, x: (c, f(x)), 0.0, rows)[1],
-                nm.scan(lambda c, x: (c, f(x)), 0.0, rows, unroll=4)[1]):  # fmt: skip
+    for out in (
+        nm.vmap(f)(rows),
+        nm.map(f, rows),
+        nm.map(f, rows, batch_size=3),
+        nm.scan(lambda c, x: (c, f(x)), 0.0, rows)[1],
+        nm.scan(lambda c, x: (c, f(x)), 0.0, rows, unroll=4)[1],
+    ):
         assert out.vectorized_axes == {"p": 3}
         np.testing.assert_allclose(out.data, P[:, None, None] * rows)
     np.testing.assert_allclose(nm.vmap(f, out_axes=-1)(rows).data, P[:, None, None] * rows.T)
@@ -112,15 +117,20 @@ def test_names_that_a_function_gives_stand_before_the_mapped_axis() -> None:
 I = np.array([1, 0, 2])  # noqa: E741  # indices
 HOT = np.eye(5)[I]
 INDICES: dict[str, tuple[Callable[[Any, Any], Any], Any]] = {
-    "take": (lambda y, i: nnp.take(y, i), T[I]), "getitem": (lambda y, i: y[i], T[I]), "of a tuple": (lambda y, i: y[None, i], T[I][:, None]),
-    "of two": (lambda y, i: nnp.outer(y, y)[i, i], T[I] ** 2), "in a list": (lambda y, i: y[[i, i]], np.stack([T[I], T[I]], 1)),
+    "take": (lambda y, i: nnp.take(y, i), T[I]),
+    "getitem": (lambda y, i: y[i], T[I]),
+    "of a tuple": (lambda y, i: y[None, i], T[I][:, None]),
+    "of two": (lambda y, i: nnp.outer(y, y)[i, i], T[I] ** 2),
+    "in a list": (lambda y, i: y[[i, i]], np.stack([T[I], T[I]], 1)),
     "take_along_axis": (lambda y, i: nnp.take_along_axis(y, nnp.reshape(i, (1,)), 0), T[I][:, None]),
-    "at get": (lambda y, i: y.at[i].get(), T[I]), "at get, clip": (lambda y, i: y.at[i + 9].get(mode="clip"), np.full(3, 4.0)),
-    "at add": (lambda y, i: y.at[i].add(1.0), T + HOT), "at set": (lambda y, i: y.at[i].set(7.0), np.where(HOT == 1, 7.0, T)),
-    "at mul": (lambda y, i: y.at[i].mul(3.0), T * (1 + 2 * HOT)), "dynamic_slice": (lambda y, i: nm.jax.lax.dynamic_slice(y, (i,), (2,)),
-                                                                                    np.stack([T[I], T[I + 1]], 1)),
+    "at get": (lambda y, i: y.at[i].get(), T[I]),
+    "at get, clip": (lambda y, i: y.at[i + 9].get(mode="clip"), np.full(3, 4.0)),
+    "at add": (lambda y, i: y.at[i].add(1.0), T + HOT),
+    "at set": (lambda y, i: y.at[i].set(7.0), np.where(HOT == 1, 7.0, T)),
+    "at mul": (lambda y, i: y.at[i].mul(3.0), T * (1 + 2 * HOT)),
+    "dynamic_slice": (lambda y, i: nm.jax.lax.dynamic_slice(y, (i,), (2,)), np.stack([T[I], T[I + 1]], 1)),
     "dynamic_index_in_dim": (lambda y, i: nm.jax.lax.dynamic_index_in_dim(y, i, 0, keepdims=False), T[I]),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", INDICES)
@@ -194,10 +204,12 @@ INSIDE: dict[str, tuple[Callable[[Any], Any], np.ndarray]] = {
     "hessian_diagonal": (lambda x: nm.hessian_diagonal(_named_inside)(x), 0 * B[:, None] + 2 * P),
     "laplacian": (lambda x: nm.laplacian(_named_inside)(x), 0 * B[:, None] + 2 * P),
     "cond": (lambda x: nm.cond(x > 2, _named_inside, lambda y: -_named_inside(y), x), np.array([-1, 100])[:, None] * P),
-    "scan": (lambda x: nm.scan(lambda c, t: (c + t, _named_inside(c)), x, np.ones(2))[1],
-             np.stack([B[:, None] ** 2 * P, (B[:, None] + 1) ** 2 * P], -1)),
+    "scan": (
+        lambda x: nm.scan(lambda c, t: (c + t, _named_inside(c)), x, np.ones(2))[1],
+        np.stack([B[:, None] ** 2 * P, (B[:, None] + 1) ** 2 * P], -1),
+    ),
     "checkpoint": (lambda x: nm.checkpoint(_named_inside)(x), B[:, None] ** 2 * P),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", INSIDE)

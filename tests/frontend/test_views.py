@@ -16,9 +16,12 @@ from nabla_mlir.base.errors import ShapeError
 pytestmark = pytest.mark.usefixtures("interpreted_in_f64")
 
 ARRAYS = [
-    np.arange(16, dtype=np.int8).reshape(2, 8), np.arange(8.0).reshape(2, 4), np.arange(8).reshape(2, 4) - 3j, np.arange(4) > 1,
+    np.arange(16, dtype=np.int8).reshape(2, 8),
+    np.arange(8.0).reshape(2, 4),
+    np.arange(8).reshape(2, 4) - 3j,
+    np.arange(4) > 1,
     np.arange(4, dtype=np.complex64),
-]  # fmt: skip
+]
 DTYPES = ("int8", "uint8", "float32", "float64", "complex64", "complex128", "int32")
 
 
@@ -59,7 +62,7 @@ PRODUCTS: dict[str, Any] = {
     "vecdot": lambda j, a, b, d: j.vecdot(a, b, preferred_element_type=d),
     "convolve": lambda j, a, b, d: j.convolve(a[0], b[0], preferred_element_type=d),
     "correlate": lambda j, a, b, d: j.correlate(a[0], b[0], preferred_element_type=d),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", PRODUCTS)

@@ -76,14 +76,16 @@ TRANSFORMS = {
     "custom_jvp": _custom_jvp,
     "custom_vjp": _custom_vjp,
     "custom_root": lambda f, x: nm.custom_root(
-        lambda y: y - 0.1 * f(y), x, lambda g, y0: y0 - nm.jvp(g, (y0,), (g(y0),))[1], lambda g, y: y / 2),
+        lambda y: y - 0.1 * f(y), x, lambda g, y0: y0 - nm.jvp(g, (y0,), (g(y0),))[1], lambda g, y: y / 2
+    ),
     "custom_linear_solve": lambda f, x: nm.custom_linear_solve(
-        lambda y: 2 * y + nm.jvp(f, (x,), (y,))[1], x, lambda m, b: b - m(b) / 4, symmetric=True),
+        lambda y: 2 * y + nm.jvp(f, (x,), (y,))[1], x, lambda m, b: b - m(b) / 4, symmetric=True
+    ),
     "jet": lambda f, x: jet(f, (x,), ((nnp.cos(x), x),))[1][1],
     "closure_convert": _converted,
     "eval_shape": _shape_first,
     "caught": _caught,
-}  # fmt: skip
+}
 
 
 class Python:
@@ -134,9 +136,11 @@ CONTROL = {
     "scan captures the slice": lambda J, t, a, xs: J.scan(lambda z, s: (t(lambda u: nnp.sin(u) * s, z), z), a, xs),
     "scan captures the carry": lambda J, t, a, xs: J.scan(lambda z, s: (z + t(lambda u: u * nnp.sin(z), s), s), a, xs),
     "scan captures both, unrolled": lambda J, t, a, xs: J.scan(
-        lambda z, s: (t(lambda u: nnp.sin(u) * s + z * a, z), z * s), a, xs, reverse=True, unroll=2),
+        lambda z, s: (t(lambda u: nnp.sin(u) * s + z * a, z), z * s), a, xs, reverse=True, unroll=2
+    ),
     "scan of weak carries": lambda J, t, a, xs: J.scan(
-        lambda z, s: ((z[0] + nnp.sum(s), t(lambda u: u * s * z[0], z[1])), z[0] * s), (0.5, a), xs),
+        lambda z, s: ((z[0] + nnp.sum(s), t(lambda u: u * s * z[0], z[1])), z[0] * s), (0.5, a), xs
+    ),
     "map": lambda J, t, a, xs: J.map(lambda s: t(lambda u: nnp.sin(u) * s * a, a), xs),
     "map in blocks": lambda J, t, a, xs: J.map(lambda s: t(lambda u: nnp.sin(u) * s * a, a), xs, batch_size=2),
     "fori_loop": lambda J, t, a, xs: J.fori_loop(0, 3, lambda i, c: t(lambda u: u * c + i * nnp.sin(a * u), c), a),
@@ -145,11 +149,11 @@ CONTROL = {
     "switch": lambda J, t, a, xs: J.switch(np.int32(1), [lambda u: u, lambda u: t(lambda w: nnp.sin(w) * u, a)], xs[1]),
     "vmap": lambda J, t, a, xs: J.vmap(lambda s: t(lambda u: nnp.sin(u) * s * a, s))(xs),
     "checkpoint": lambda J, t, a, xs: J.checkpoint(lambda u: t(lambda w: nnp.sin(w) * u * a, u))(xs[0]),
-    "scan in scan": lambda J, t, a, xs: J.scan(
-        lambda z, s: J.scan(lambda y, r: (t(lambda u: u * s + y * r, z), y), z, xs), a, xs),
+    "scan in scan": lambda J, t, a, xs: J.scan(lambda z, s: J.scan(lambda y, r: (t(lambda u: u * s + y * r, z), y), z, xs), a, xs),
     "scan in a gradient": lambda J, t, a, xs: nm.grad(
-        lambda w: nnp.sum(J.scan(lambda z, s: (t(lambda u: nnp.sin(u) * s * w, z), z), a, xs)[0]))(a),
-}  # fmt: skip
+        lambda w: nnp.sum(J.scan(lambda z, s: (t(lambda u: nnp.sin(u) * s * w, z), z), a, xs)[0])
+    )(a),
+}
 PAIRS = [(c, t) for c in CONTROL for t in TRANSFORMS]
 
 A = np.linspace(0.2, 0.7, 3)

@@ -78,8 +78,7 @@ def oracle(f: Callable[..., Any], inputs: Sequence[Input]) -> Any:
         places = tuple(0 if name in i.axes else None for i in inputs)
         mapped = jax.vmap(mapped, places)
     axes = order_of(inputs)
-    arrays = [np.moveaxis(i.array, range(len(i.axes)), [sorted(i.axes, key=axes.index).index(a) for a in i.axes])
-              for i in inputs]  # fmt: skip
+    arrays = [np.moveaxis(i.array, range(len(i.axes)), [sorted(i.axes, key=axes.index).index(a) for a in i.axes]) for i in inputs]
     return mapped(*map(jax.numpy.asarray, arrays))
 
 

@@ -66,8 +66,16 @@ class Compiled:
 def compiled(cases: Sequence[Case], capability: int) -> list[Compiled]:
     """The kernels of several cases, which one process compiles."""
     contractions = [_contraction(case) for case in cases]
-    requests = [{"text": product_kernel("k", c, case.tiling), "warps": case.tiling.warps, "stages": case.tiling.stages,
-                 "capability": capability, "format": "ptx"} for c, case in zip(contractions, cases, strict=True)]  # fmt: skip
+    requests = [
+        {
+            "text": product_kernel("k", c, case.tiling),
+            "warps": case.tiling.warps,
+            "stages": case.tiling.stages,
+            "capability": capability,
+            "format": "ptx",
+        }
+        for c, case in zip(contractions, cases, strict=True)
+    ]
     result = []
     for case, c, code in zip(cases, contractions, triton_kernels._compile(requests), strict=True):
         assert "error" not in code, code["error"]

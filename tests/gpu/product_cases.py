@@ -45,20 +45,39 @@ def _type(shape: Sequence[int], element: str) -> str:
     return f"tensor<{'x'.join(map(str, (*shape, element)))}>"
 
 
-def dot(left: tuple[int, ...], right: tuple[int, ...], inner: tuple[list[int], list[int]], einsum: str,
-        batch: tuple[list[int], list[int]] | None = None, **options: Any) -> Case:  # fmt: skip
+def dot(
+    left: tuple[int, ...],
+    right: tuple[int, ...],
+    inner: tuple[list[int], list[int]],
+    einsum: str,
+    batch: tuple[list[int], list[int]] | None = None,
+    **options: Any,
+) -> Case:
     """A dot_general with its formula for numpy.einsum."""
     batching = f"batching_dims = {batch[0]} x {batch[1]}, " if batch else ""
     text = f"stablehlo.dot_general %a, %b, {batching}contracting_dims = {inner[0]} x {inner[1]}"
     return Case(left, right, text, lambda a, b: np.einsum(einsum, a, b), **options)
 
 
-def convolution(left: tuple[int, ...], right: tuple[int, ...], dims: str, *, stride: Sequence[int] = (1, 1), pad: Sequence[Sequence[int]] = ((0, 0), (0, 0)),
-                lhs: Sequence[int] = (1, 1), rhs: Sequence[int] = (1, 1), reverse: Sequence[bool] = (False, False), features: int = 1,
-                batches: int = 1, **options: Any) -> Case:  # fmt: skip
+def convolution(
+    left: tuple[int, ...],
+    right: tuple[int, ...],
+    dims: str,
+    *,
+    stride: Sequence[int] = (1, 1),
+    pad: Sequence[Sequence[int]] = ((0, 0), (0, 0)),
+    lhs: Sequence[int] = (1, 1),
+    rhs: Sequence[int] = (1, 1),
+    reverse: Sequence[bool] = (False, False),
+    features: int = 1,
+    batches: int = 1,
+    **options: Any,
+) -> Case:
     """A convolution; `dims` are those of StableHLO, such as [b,0,1,f]x[0,1,i,o]->[b,0,1,f]."""
-    window = (f"window = {{stride = {list(stride)}, pad = {[list(p) for p in pad]}, lhs_dilate = {list(lhs)}, rhs_dilate = {list(rhs)}, "
-              f"reverse = {str([bool(r) for r in reverse]).lower()}}}")  # fmt: skip
+    window = (
+        f"window = {{stride = {list(stride)}, pad = {[list(p) for p in pad]}, lhs_dilate = {list(lhs)}, rhs_dilate = {list(rhs)}, "
+        f"reverse = {str([bool(r) for r in reverse]).lower()}}}"
+    )
     groups = f"{{batch_group_count = {batches} : i64, feature_group_count = {features} : i64}}"
     text = f"stablehlo.convolution(%a, %b) dim_numbers = {dims}, {window} {groups}"
 
@@ -68,8 +87,18 @@ def convolution(left: tuple[int, ...], right: tuple[int, ...], dims: str, *, str
     return Case(left, right, text, numbers, **options)
 
 
-def _convolved(a: Array, b: Array, dims: str, stride: Sequence[int], pad: Sequence[Sequence[int]], lhs: Sequence[int], rhs: Sequence[int],
-               reverse: Sequence[bool], features: int, batches: int) -> Array:  # fmt: skip
+def _convolved(
+    a: Array,
+    b: Array,
+    dims: str,
+    stride: Sequence[int],
+    pad: Sequence[Sequence[int]],
+    lhs: Sequence[int],
+    rhs: Sequence[int],
+    reverse: Sequence[bool],
+    features: int,
+    batches: int,
+) -> Array:
     """The definition of a convolution: images are padded and dilated, and each tap of the kernel is one product."""
     names = [part.strip("[]").split(",") for part in dims.replace("->", "x").split("x")]
     rank = len(stride)
@@ -131,8 +160,12 @@ CASES = {
     "groups of features": convolution((2, 6, 7, 12), (3, 3, 4, 18), NHWC, features=3, pad=SAME),
     "groups of images": convolution((6, 6, 7, 5), (3, 3, 5, 18), NHWC, batches=3, pad=SAME),
     "gradient of the kernel": convolution((2, 8, 9, 6), (2, 8, 9, 20), "[f,0,1,b]x[i,0,1,o]->[0,1,b,f]", pad=SAME),
-    "gradient of a strided kernel": convolution((2, 8, 8, 6), (2, 4, 4, 20), "[f,0,1,b]x[i,0,1,o]->[0,1,b,f]", pad=((1, 0), (1, 0)), rhs=(2, 2)),
+    "gradient of a strided kernel": convolution(
+        (2, 8, 8, 6), (2, 4, 4, 20), "[f,0,1,b]x[i,0,1,o]->[0,1,b,f]", pad=((1, 0), (1, 0)), rhs=(2, 2)
+    ),
     "channels first": convolution((2, 12, 7, 8), (20, 12, 3, 3), NCHW, pad=SAME),
-    "one axis": convolution((3, 40, 10), (5, 10, 24), "[b,0,f]x[0,i,o]->[b,0,f]", stride=(3,), pad=((2, 2),), lhs=(1,), rhs=(1,), reverse=(False,)),
+    "one axis": convolution(
+        (3, 40, 10), (5, 10, 24), "[b,0,f]x[0,i,o]->[b,0,f]", stride=(3,), pad=((2, 2),), lhs=(1,), rhs=(1,), reverse=(False,)
+    ),
     "padding below zero": convolution((2, 9, 9, 8), (3, 3, 8, 16), NHWC, pad=((-1, 0), (1, -2))),
-}  # fmt: skip
+}

@@ -109,18 +109,24 @@ def wide_product(a: Any, b: Any) -> Any:
 
 
 PROGRAMS = {
-    "mlp": Program(mlp, ({"a": normal(20, 24) / 4, "b": normal(24), "c": normal(24, 6)}, normal(32, 20), normal(32, 6)), (26, 15, 17, 16)),
+    "mlp": Program(
+        mlp, ({"a": normal(20, 24) / 4, "b": normal(24), "c": normal(24, 6)}, normal(32, 20), normal(32, 6)), (26, 15, 17, 16)
+    ),
     "attention": Program(attention, ({k: normal(16, 16) / 4 for k in "qkv"}, normal(2, 12, 16)), (41, 14, 16, 15)),
     "convolution": Program(convolution, (normal(3, 3, 8, 12) / 8, normal(2, 8, 8, 8)), (7, 6, 8, 7)),
     "recurrence": Program(recurrence, (normal(16, 16) / 3, normal(3, 4, 16)), (40, 20, 14, 11)),
-    "gather and scatter": Program(gather_and_scatter, (normal(12, 5), np.array([3, 0, 3, 11, 7, 5, 5, 5], np.int32)), (42, 6, 20, 15)),
+    "gather and scatter": Program(
+        gather_and_scatter, (normal(12, 5), np.array([3, 0, 3, 11, 7, 5, 5, 5], np.int32)), (42, 6, 20, 15)
+    ),
     "cholesky": Program(cholesky, (normal(8, 8) / 4,), (93, 5, 7, 6)),
     "fourier": Program(fourier, (normal(48),), (26, 9, 7, 6)),
     "sort": Program(sort, (normal(40),), (13, 6, 14, 11)),
     "normalisation": Program(normalisation, ({"scale": normal(24), "shift": normal(24)}, normal(6, 24)), (14, 10, 12, 11)),
     "reduction": Program(reduction, (normal(7, 50),), (53, 29, 7, 6)),
     "bf16 product": Program(narrow_product, (normal(24, 20), normal(20, 28).astype(ml_dtypes.bfloat16)), (12, 6, 8, 7), 0.01),
-    "complex product": Program(complex_product, (normal(12, 10), (normal(10, 8) + 1j * normal(10, 8)).astype(np.complex64)), (33, 6, 8, 7)),
+    "complex product": Program(
+        complex_product, (normal(12, 10), (normal(10, 8) + 1j * normal(10, 8)).astype(np.complex64)), (33, 6, 8, 7)
+    ),
     "random numbers": Program(random_numbers, (normal(24), np.array([1, 2], np.uint32)), (9, 6, 8, 7)),
     "f64 product": Program(wide_product, (normal(12, 20, dtype=np.float64), normal(20, 8, dtype=np.float64)), (9, 6, 8, 7), 1e-13),
-}  # fmt: skip
+}

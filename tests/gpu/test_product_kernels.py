@@ -26,8 +26,11 @@ SPILLS = {("large tiles", 89): 40, ("wide tiles", 89): 4}
 @pytest.fixture(scope="module")
 def kernels() -> dict[tuple[str, int], Compiled]:
     """All kernels, by their case and the compute capability."""
-    return {(name, capability): kernel for capability in CAPABILITIES
-            for name, kernel in zip(CASES, compiled(list(CASES.values()), capability), strict=True)}  # fmt: skip
+    return {
+        (name, capability): kernel
+        for capability in CAPABILITIES
+        for name, kernel in zip(CASES, compiled(list(CASES.values()), capability), strict=True)
+    }
 
 
 @pytest.fixture(scope="module")
@@ -84,11 +87,23 @@ def test_nan_and_infinity_are_those_of_numpy(product: Compiled) -> None:
     np.testing.assert_array_equal(np.where(np.isfinite(found), 0, found), np.where(np.isfinite(expected), 0, expected))
 
 
-@pytest.mark.parametrize("size", [3.38e38, 2.0**126, 1e-20, 1e-33, *(pytest.param(x, marks=pytest.mark.xfail(strict=True, reason=reason)) for x, reason in (
-    (3.4028234e38, "bf16 rounds factors above 3.396e38 to infinity"),
-    (1e-36, "the last parts of a factor are below 9e-41, the least number of bf16"),
-    (1e-42, "so are all parts of a subnormal factor"),
-))])  # fmt: skip
+@pytest.mark.parametrize(
+    "size",
+    [
+        3.38e38,
+        2.0**126,
+        1e-20,
+        1e-33,
+        *(
+            pytest.param(x, marks=pytest.mark.xfail(strict=True, reason=reason))
+            for x, reason in (
+                (3.4028234e38, "bf16 rounds factors above 3.396e38 to infinity"),
+                (1e-36, "the last parts of a factor are below 9e-41, the least number of bf16"),
+                (1e-42, "so are all parts of a subnormal factor"),
+            )
+        ),
+    ],
+)
 def test_large_and_small_factors(size: float, product: Compiled) -> None:
     """One factor is that large, the other about 1/2: no sum leaves the range of f32."""
     left, right = np.zeros((64, 32), np.float32), np.zeros((32, 32), np.float32)

@@ -50,10 +50,19 @@ def test_value_gradient_and_hessian_vector_product(name: str, mock_driver: MockD
 
 def test_sorts_of_one_row(mock_driver: MockDriver, tmp_path: Path) -> None:
     """IREE does not compile one with an unused result: numbers or their places alone."""
+
     def sorts(x: Any) -> Any:
         y = nnp.sort(x)
         loop = nm.scan(lambda c, z: (nnp.sort(c) * z, z), x, x[:3])[0]
-        return y * x, nnp.sum(nnp.sort(-x)), nnp.argsort(x) * x, nnp.median(x), nm.jax.lax.top_k(x, 5)[0], nnp.sort(x.reshape(1, 20), axis=1), loop
+        return (
+            y * x,
+            nnp.sum(nnp.sort(-x)),
+            nnp.argsort(x) * x,
+            nnp.median(x),
+            nm.jax.lax.top_k(x, 5)[0],
+            nnp.sort(x.reshape(1, 20), axis=1),
+            loop,
+        )
 
     x = np.random.default_rng(0).standard_normal(20).astype(np.float32)
     nm.trace(sorts, x).lower().compile(nm.CUDA("sm_80"), cache=False).save(tmp_path / "sorts.vmfb")
@@ -63,7 +72,9 @@ def test_sorts_of_one_row(mock_driver: MockDriver, tmp_path: Path) -> None:
 
 def test_a_run_that_fails_says_why(mock_driver: MockDriver, tmp_path: Path) -> None:
     """The text of the failure is what the processes wrote: here of an entry point that is not there, and of a run that takes too long."""
-    nm.trace(lambda x: x + 1, np.zeros(4, np.float32), name="plus").lower().compile(nm.CUDA("sm_80"), cache=False).save(tmp_path / "plus.vmfb")
+    nm.trace(lambda x: x + 1, np.zeros(4, np.float32), name="plus").lower().compile(nm.CUDA("sm_80"), cache=False).save(
+        tmp_path / "plus.vmfb"
+    )
     assert mock_driver.run(tmp_path / "plus.vmfb", "plus", (np.arange(4, dtype=np.float32),)).results[0].tolist() == [1, 2, 3, 4]
     with pytest.raises(AssertionError, match=r"plus.vmfb @minus on the mock driver: 1\n"):
         mock_driver.run(tmp_path / "plus.vmfb", "minus", (np.zeros(4, np.float32),))

@@ -1,6 +1,6 @@
 """CUTEst problems of sif2jax as problems of ours; as a program it solves all small ones by every method and counts the outcomes.
 
-    python tests/interop/cutest.py --size 8
+python tests/interop/cutest.py --size 8
 """
 
 from __future__ import annotations
@@ -26,8 +26,12 @@ from solver_cases import Part, Problem, compared
 
 import nabla_mlir as nm
 
-FAMILIES = {"unconstrained": "_unconstrained_minimisation", "bounded": "_bounded_minimisation",
-            "constrained": "_constrained_minimisation", "equations": "_nonlinear_equations"}  # fmt: skip
+FAMILIES = {
+    "unconstrained": "_unconstrained_minimisation",
+    "bounded": "_bounded_minimisation",
+    "constrained": "_constrained_minimisation",
+    "equations": "_nonlinear_equations",
+}
 _SPEC = importlib.util.find_spec("sif2jax")
 ROOT = Path(_SPEC.submodule_search_locations[0]) if _SPEC and _SPEC.submodule_search_locations else None
 
@@ -42,7 +46,9 @@ def source(family: str, name: str) -> Any:
             stub = sys.modules[package] = types.ModuleType(package)
             stub.__path__ = [str(ROOT.joinpath(*package.split(".")[1:]))]
     module = importlib.import_module(f"sif2jax.cutest.{FAMILIES[family]}.{name}")
-    classes = [c for c in vars(module).values() if inspect.isclass(c) and c.__module__ == module.__name__ and c.__name__.lower() == name]
+    classes = [
+        c for c in vars(module).values() if inspect.isclass(c) and c.__module__ == module.__name__ and c.__name__.lower() == name
+    ]
     return classes[0]() if classes else None
 
 
@@ -89,7 +95,10 @@ def main() -> None:
                 verdict, runs = compared(problem, method) if problem else ("not imported", [reason])
                 table[method][verdict] += 1
                 details = runs if verdict in ("other", "not imported") else []
-                print(json.dumps({"family": family, "problem": name, "method": method, "verdict": verdict, "runs": details}), flush=True)
+                print(
+                    json.dumps({"family": family, "problem": name, "method": method, "verdict": verdict, "runs": details}),
+                    flush=True,
+                )
     for method, counts in table.items():
         print(method, dict(counts))
 

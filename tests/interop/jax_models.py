@@ -71,37 +71,87 @@ FLAX: dict[str, Case] = {
     "Conv": _nnx(lambda r: _N.Conv(3, 4, (3, 3), strides=2, rngs=r, param_dtype=F64), _x(1, 6, 6, 3)),
     "ConvTranspose": _nnx(lambda r: _N.ConvTranspose(3, 4, (3, 3), strides=2, rngs=r, param_dtype=F64), _x(1, 4, 4, 3)),
     "Embed": _nnx(lambda r: _N.Embed(7, 3, rngs=r, param_dtype=F64), np.array([1, 2, 1])),
-    "BatchNorm": _nnx(lambda r: _N.BatchNorm(3, rngs=r, param_dtype=F64), _x(4, 3), call=lambda m, x: m(x, use_running_average=True)),
-    "BatchNorm in training": _nnx(lambda r: _N.BatchNorm(3, rngs=r, param_dtype=F64), _x(4, 3), call=lambda m, x: m(x, use_running_average=False)),
+    "BatchNorm": _nnx(
+        lambda r: _N.BatchNorm(3, rngs=r, param_dtype=F64), _x(4, 3), call=lambda m, x: m(x, use_running_average=True)
+    ),
+    "BatchNorm in training": _nnx(
+        lambda r: _N.BatchNorm(3, rngs=r, param_dtype=F64), _x(4, 3), call=lambda m, x: m(x, use_running_average=False)
+    ),
     "LayerNorm": _nnx(lambda r: _N.LayerNorm(3, rngs=r, param_dtype=F64), _x(4, 3)),
     "RMSNorm": _nnx(lambda r: _N.RMSNorm(3, rngs=r, param_dtype=F64), _x(4, 3)),
     "GroupNorm": _nnx(lambda r: _N.GroupNorm(4, num_groups=2, rngs=r, param_dtype=F64), _x(2, 5, 4)),
     "InstanceNorm": _nnx(lambda r: _N.InstanceNorm(4, rngs=r, param_dtype=F64), _x(2, 5, 4)),
     "WeightNorm": _nnx(lambda r: _N.WeightNorm(_N.Linear(4, 3, rngs=r, param_dtype=F64), rngs=r), _x(2, 4)),
-    "SpectralNorm": _nnx(lambda r: _N.SpectralNorm(_N.Linear(4, 3, rngs=r, param_dtype=F64), rngs=r), _x(2, 4), call=lambda m, x: m(x, update_stats=False)),
+    "SpectralNorm": _nnx(
+        lambda r: _N.SpectralNorm(_N.Linear(4, 3, rngs=r, param_dtype=F64), rngs=r),
+        _x(2, 4),
+        call=lambda m, x: m(x, update_stats=False),
+    ),
     "Dropout in training": _nnx(lambda r: _N.Dropout(0.5, rngs=r), _x(2, 4), call=lambda m, x: m(x, deterministic=False)),
     "PReLU": _nnx(lambda r: _N.PReLU(0.1, param_dtype=F64), _x(2, 4)),
     "LoRA": _nnx(lambda r: _N.LoRA(4, 2, 3, rngs=r, param_dtype=F64), _x(2, 4)),
     "LoRALinear": _nnx(lambda r: _N.LoRALinear(4, 3, lora_rank=2, rngs=r, param_dtype=F64), _x(2, 4)),
     "MultiHeadAttention": _nnx(lambda r: _N.MultiHeadAttention(2, 8, decode=False, rngs=r, param_dtype=F64), _x(2, 3, 8)),
-    **{name: _nnx(lambda r, n=name: getattr(_N, n)(3, 4, rngs=r, param_dtype=F64), _x(2, 4), _x(2, 4), _x(2, 3), call=_cell)
-       for name in ("LSTMCell", "OptimizedLSTMCell")},
-    **{name: _nnx(lambda r, n=name: getattr(_N, n)(3, 4, rngs=r, param_dtype=F64), _x(2, 4), _x(2, 3)) for name in ("GRUCell", "SimpleCell")},
+    **{
+        name: _nnx(lambda r, n=name: getattr(_N, n)(3, 4, rngs=r, param_dtype=F64), _x(2, 4), _x(2, 4), _x(2, 3), call=_cell)
+        for name in ("LSTMCell", "OptimizedLSTMCell")
+    },
+    **{
+        name: _nnx(lambda r, n=name: getattr(_N, n)(3, 4, rngs=r, param_dtype=F64), _x(2, 4), _x(2, 3))
+        for name in ("GRUCell", "SimpleCell")
+    },
     "RNN": _nnx(lambda r: _N.RNN(_N.GRUCell(3, 4, rngs=r, param_dtype=F64)), _x(2, 5, 3)),
-    "Bidirectional": _nnx(lambda r: _N.Bidirectional(*(_N.RNN(_N.GRUCell(3, 4, rngs=r, param_dtype=F64)) for _ in range(2)), rngs=r), _x(2, 5, 3)),
-    "Sequential": _nnx(lambda r: _N.Sequential(_N.Linear(4, 8, rngs=r, param_dtype=F64), _N.gelu, _N.Linear(8, 2, rngs=r, param_dtype=F64)), _x(2, 4)),
+    "Bidirectional": _nnx(
+        lambda r: _N.Bidirectional(*(_N.RNN(_N.GRUCell(3, 4, rngs=r, param_dtype=F64)) for _ in range(2)), rngs=r), _x(2, 5, 3)
+    ),
+    "Sequential": _nnx(
+        lambda r: _N.Sequential(_N.Linear(4, 8, rngs=r, param_dtype=F64), _N.gelu, _N.Linear(8, 2, rngs=r, param_dtype=F64)),
+        _x(2, 4),
+    ),
     **{name: _plain(lambda x, n=name: getattr(_N, n)(x, (2, 2), (2, 2)), _x(1, 4, 4, 2)) for name in ("avg_pool", "max_pool")},
-    **{name: _plain(getattr(_N, name), _x(3, 4)) for name in (
-        "celu", "elu", "gelu", "glu", "hard_sigmoid", "hard_silu", "hard_tanh", "leaky_relu", "log_sigmoid", "log_softmax", "relu", "relu6",
-        "selu", "sigmoid", "silu", "soft_sign", "softmax", "softplus", "standardize", "tanh")},
-}  # fmt: skip
+    **{
+        name: _plain(getattr(_N, name), _x(3, 4))
+        for name in (
+            "celu",
+            "elu",
+            "gelu",
+            "glu",
+            "hard_sigmoid",
+            "hard_silu",
+            "hard_tanh",
+            "leaky_relu",
+            "log_sigmoid",
+            "log_softmax",
+            "relu",
+            "relu6",
+            "selu",
+            "sigmoid",
+            "silu",
+            "soft_sign",
+            "softmax",
+            "softplus",
+            "standardize",
+            "tanh",
+        )
+    },
+}
 EQUINOX: dict[str, Case] = {
     "Linear": _eqx(lambda k: _E.Linear(4, 3, key=k), _x(4)),
     "MLP": _eqx(lambda k: _E.MLP(4, 2, 8, 2, jnp.tanh, key=k), _x(4)),
     **{f"Conv{r}d": _eqx(lambda k, r=r: getattr(_E, f"Conv{r}d")(2, 3, 2, key=k), _x(2, *[4] * r)) for r in (1, 2, 3)},
-    **{f"ConvTranspose{r}d": _eqx(lambda k, r=r: getattr(_E, f"ConvTranspose{r}d")(2, 3, 2, 2, key=k), _x(2, *[3] * r)) for r in (1, 2, 3)},
-    **{f"{kind}Pool{r}d": _eqx(lambda k, n=kind, r=r: getattr(_E, f"{n}Pool{r}d")(2, 2), _x(2, *[4] * r)) for kind in ("Avg", "Max") for r in (1, 2, 3)},
-    **{f"Adaptive{kind}Pool2d": _eqx(lambda k, n=kind: getattr(_E, f"Adaptive{n}Pool2d")(2), _x(2, 5, 5)) for kind in ("Avg", "Max")},
+    **{
+        f"ConvTranspose{r}d": _eqx(lambda k, r=r: getattr(_E, f"ConvTranspose{r}d")(2, 3, 2, 2, key=k), _x(2, *[3] * r))
+        for r in (1, 2, 3)
+    },
+    **{
+        f"{kind}Pool{r}d": _eqx(lambda k, n=kind, r=r: getattr(_E, f"{n}Pool{r}d")(2, 2), _x(2, *[4] * r))
+        for kind in ("Avg", "Max")
+        for r in (1, 2, 3)
+    },
+    **{
+        f"Adaptive{kind}Pool2d": _eqx(lambda k, n=kind: getattr(_E, f"Adaptive{n}Pool2d")(2), _x(2, 5, 5))
+        for kind in ("Avg", "Max")
+    },
     "Embedding": _eqx(lambda k: _E.Embedding(7, 3, key=k), np.array(2)),
     "GRUCell": _eqx(lambda k: _E.GRUCell(3, 4, key=k), _x(3), _x(4)),
     "LSTMCell": _eqx(lambda k: _E.LSTMCell(3, 4, key=k), _x(3), _x(4), _x(4), call=lambda m, x, h, c: m(x, (h, c))),
@@ -114,7 +164,7 @@ EQUINOX: dict[str, Case] = {
     "Dropout in training": _eqx(lambda k: _E.Dropout(0.5), _x(4), call=lambda m, x: m(x, key=jax.random.key(1), inference=False)),
     "WeightNorm": _eqx(lambda k: _E.WeightNorm(_E.Linear(4, 3, key=k)), _x(4)),
     "Sequential": _eqx(lambda k: _E.Sequential([_E.Linear(4, 3, key=k), _E.Lambda(jax.nn.softplus)]), _x(4)),
-}  # fmt: skip
+}
 
 _L, _LABELS, _SIGNS = optax.losses, np.array([0, 2, 1, 1]), np.array([1.0, -1, 1, -1])
 
@@ -131,13 +181,41 @@ def _steps(optimizer: Any) -> Callable[..., Any]:
 
 
 OPTAX: dict[str, Case] = {
-    **{name: _plain(getattr(_L, name), _x(4, 3), _x(4, 3)) for name in (
-        "squared_error", "l2_loss", "huber_loss", "log_cosh", "cosine_distance", "cosine_similarity", "kl_divergence_with_log_targets")},
-    **{name: _plain(getattr(_L, name), _x(4, 3), _u(4, 3)) for name in (
-        "sigmoid_binary_cross_entropy", "sigmoid_focal_loss", "softmax_cross_entropy", "safe_softmax_cross_entropy", "poly_loss_cross_entropy",
-        "kl_divergence", "convex_kl_divergence", "generalized_kl_divergence", "ranking_softmax_loss")},
-    **{name: _plain(lambda x, n=name: getattr(_L, n)(x, _LABELS), _x(4, 3)) for name in (
-        "softmax_cross_entropy_with_integer_labels", "multiclass_hinge_loss", "multiclass_perceptron_loss", "multiclass_sparsemax_loss")},
+    **{
+        name: _plain(getattr(_L, name), _x(4, 3), _x(4, 3))
+        for name in (
+            "squared_error",
+            "l2_loss",
+            "huber_loss",
+            "log_cosh",
+            "cosine_distance",
+            "cosine_similarity",
+            "kl_divergence_with_log_targets",
+        )
+    },
+    **{
+        name: _plain(getattr(_L, name), _x(4, 3), _u(4, 3))
+        for name in (
+            "sigmoid_binary_cross_entropy",
+            "sigmoid_focal_loss",
+            "softmax_cross_entropy",
+            "safe_softmax_cross_entropy",
+            "poly_loss_cross_entropy",
+            "kl_divergence",
+            "convex_kl_divergence",
+            "generalized_kl_divergence",
+            "ranking_softmax_loss",
+        )
+    },
+    **{
+        name: _plain(lambda x, n=name: getattr(_L, n)(x, _LABELS), _x(4, 3))
+        for name in (
+            "softmax_cross_entropy_with_integer_labels",
+            "multiclass_hinge_loss",
+            "multiclass_perceptron_loss",
+            "multiclass_sparsemax_loss",
+        )
+    },
     **{name: _plain(lambda x, n=name: getattr(_L, n)(x, _SIGNS), _x(4)) for name in ("hinge_loss", "perceptron_loss")},
     "sparsemax_loss": _plain(lambda x: _L.sparsemax_loss(x, np.array([1, 0, 1, 0])), _x(4)),
     "fenchel_young_loss": _plain(_L.make_fenchel_young_loss(max_fun=jax.nn.logsumexp), _x(4, 3), _u(4, 3)),
@@ -145,9 +223,11 @@ OPTAX: dict[str, Case] = {
     "ntxent": _plain(lambda x: _L.ntxent(x, np.array([0, 0, 1, 1])), _x(4, 3)),
     "triplet_margin_loss": _plain(_L.triplet_margin_loss, _x(4, 3), _x(4, 3), _x(4, 3)),
     "smooth_labels": _plain(lambda x: _L.smooth_labels(x, 0.1), _u(4, 3)),
-    **{f"steps of {name}": _plain(_steps(getattr(optax, name)(0.1)), _x(4), _x(4), _x(4)) for name in (
-        "sgd", "adam", "adamw", "rmsprop", "lion", "adagrad")},
-}  # fmt: skip
+    **{
+        f"steps of {name}": _plain(_steps(getattr(optax, name)(0.1)), _x(4), _x(4), _x(4))
+        for name in ("sgd", "adam", "adamw", "rmsprop", "lion", "adagrad")
+    },
+}
 
 
 def _field(t: Any, y: Any, a: Any) -> Any:
@@ -180,13 +260,16 @@ DIFFRAX: dict[str, Case] = {
     "Tsit5 of chosen steps": _plain(solve(diffrax.Tsit5(), diffrax.DirectAdjoint(), diffrax.PIDController(1e-4, 1e-6)), *_POINT),
     "Kvaerno5": _plain(solve(diffrax.Kvaerno5(), diffrax.DirectAdjoint(), diffrax.PIDController(1e-4, 1e-6), max_steps=4), *_POINT),
     "Kvaerno3": _plain(solve(diffrax.Kvaerno3(), diffrax.DirectAdjoint(), diffrax.PIDController(1e-4, 1e-6), max_steps=4), *_POINT),
-    "ImplicitEuler": _plain(solve(diffrax.ImplicitEuler(root_finder=diffrax.VeryChord(1e-10, 1e-10)), diffrax.DirectAdjoint(), max_steps=6), *_POINT),
+    "ImplicitEuler": _plain(
+        solve(diffrax.ImplicitEuler(root_finder=diffrax.VeryChord(1e-10, 1e-10)), diffrax.DirectAdjoint(), max_steps=6), *_POINT
+    ),
     "ReversibleHeun": _plain(solve(diffrax.ReversibleHeun(), diffrax.DirectAdjoint(), max_steps=6), *_POINT),
     "Tsit5 at times in between": _plain(
-        solve(diffrax.Tsit5(), diffrax.DirectAdjoint(), max_steps=6, times=np.array([0.05, 0.2, 0.33, 0.5])), *_POINT),
+        solve(diffrax.Tsit5(), diffrax.DirectAdjoint(), max_steps=6, times=np.array([0.05, 0.2, 0.33, 0.5])), *_POINT
+    ),
     "Euler, checkpointed": _plain(solve(diffrax.Euler(), diffrax.RecursiveCheckpointAdjoint()), *_POINT),
     "Heun along a path of noise": _plain(noisy, np.array(0.6)),
-}  # fmt: skip
+}
 
 
 def linear(solver: Any, operator: Callable[[Any], Any] = lineax.MatrixLinearOperator) -> Case:
@@ -201,12 +284,17 @@ def _symmetric(m: Any) -> Any:
 
 
 LINEAX: dict[str, Case] = {
-    "Auto": linear(lineax.AutoLinearSolver(True)), "LU": linear(lineax.LU()), "QR": linear(lineax.QR()),
-    "Cholesky": linear(lineax.Cholesky(), _symmetric), "CG": linear(lineax.CG(1e-12, 1e-12), _symmetric),
+    "Auto": linear(lineax.AutoLinearSolver(True)),
+    "LU": linear(lineax.LU()),
+    "QR": linear(lineax.QR()),
+    "Cholesky": linear(lineax.Cholesky(), _symmetric),
+    "CG": linear(lineax.CG(1e-12, 1e-12), _symmetric),
     "GMRES": linear(lineax.GMRES(1e-12, 1e-12)),
     "Diagonal": linear(lineax.Diagonal(well_posed=True), lambda m: lineax.DiagonalLinearOperator(m.diagonal())),
-    "Tridiagonal": linear(lineax.Tridiagonal(), lambda m: lineax.TridiagonalLinearOperator(m.diagonal(), m.diagonal(1), m.diagonal(-1))),
-}  # fmt: skip
+    "Tridiagonal": linear(
+        lineax.Tridiagonal(), lambda m: lineax.TridiagonalLinearOperator(m.diagonal(), m.diagonal(1), m.diagonal(-1))
+    ),
+}
 
 
 def _found(find: Callable[..., Any], solver: Any, f: Callable[..., Any]) -> Case:
@@ -234,11 +322,14 @@ OPTIMISTIX: dict[str, Case] = {
     "Newton": _found(optimistix.root_find, optimistix.Newton(1e-10, 1e-10), lambda y, a: a[0] @ y + 0.1 * jnp.tanh(y) - a[1]),
     "Chord": _found(optimistix.root_find, optimistix.Chord(1e-10, 1e-10), lambda y, a: a[0] @ y + 0.1 * jnp.tanh(y) - a[1]),
     "FixedPointIteration": _found(
-        optimistix.fixed_point, optimistix.FixedPointIteration(1e-12, 1e-12), lambda y, a: 0.05 * a[0] @ jnp.tanh(y) + a[1]),
-    **{name: _found(optimistix.least_squares, getattr(optimistix, name)(1e-10, 1e-10), _residual) for name in (
-        "GaussNewton", "LevenbergMarquardt", "IndirectLevenbergMarquardt", "Dogleg")},
+        optimistix.fixed_point, optimistix.FixedPointIteration(1e-12, 1e-12), lambda y, a: 0.05 * a[0] @ jnp.tanh(y) + a[1]
+    ),
+    **{
+        name: _found(optimistix.least_squares, getattr(optimistix, name)(1e-10, 1e-10), _residual)
+        for name in ("GaussNewton", "LevenbergMarquardt", "IndirectLevenbergMarquardt", "Dogleg")
+    },
     **{name: _found(optimistix.minimise, getattr(optimistix, name)(1e-9, 1e-9), _energy) for name in ("BFGS", "NonlinearCG")},
     "Bisection": _plain(_crossing, np.array(0.7), np.array(2.0)),
-}  # fmt: skip
+}
 # In these JAX and Flax compute in 32 bits whatever the weights are.
 NARROW = {"MultiHeadAttention", "SimpleCell"}

@@ -78,7 +78,9 @@ def run(solve: Callable[[], Any]) -> Outcome:
         except ERRORS as error:
             return Outcome({"raised": f"{type(error).__name__}: {error}"[:200]}, np.nan)
     value = found.get("cost", found.fun)
-    return Outcome({k: int(found[k]) for k in COUNTS if found.get(k) is not None}, float(np.sum(np.square(value)) if np.ndim(value) else value))
+    return Outcome(
+        {k: int(found[k]) for k in COUNTS if found.get(k) is not None}, float(np.sum(np.square(value)) if np.ndim(value) else value)
+    )
 
 
 def solved_by_ours(problem: Problem, method: str, steps: int) -> Any:
@@ -116,7 +118,9 @@ def solved_by_jax(problem: Problem, method: str, steps: int, noise: Callable[[An
         exact = {"hess": with_noise(g.weighed)} if method == "trust-constr" else {}
         held.append(scipy.optimize.NonlinearConstraint(with_noise(g.value), 0.0, _upper(kind), jac=with_noise(g.jacobian), **exact))
     value = lambda x: float(noise(f.value(x)))  # noqa: E731
-    return scipy.optimize.minimize(value, x0, method=method, bounds=bounds, constraints=held, options=_options(method, steps), **given)
+    return scipy.optimize.minimize(
+        value, x0, method=method, bounds=bounds, constraints=held, options=_options(method, steps), **given
+    )
 
 
 def _upper(kind: str) -> float:

@@ -48,10 +48,21 @@ def test_values_and_derivatives_of_matrices(tmp_path: Path) -> None:
     for function in (F, own):
         y = function(x, A)
         total = ca.sumsqr(y[0]) + y[1] ** 2
-        matrices_of += [ca.Function("d", [x, A], [
-            total, ca.hessian(total, x)[0], ca.jacobian(ca.gradient(total, A), x), ca.jacobian(y[0], x), ca.jacobian(y[0], A),
-            ca.jtimes(total, x, ca.DM.ones(5)), ca.jtimes(y[0], A, ca.DM.ones(2), True),
-        ])]  # fmt: skip
+        matrices_of += [
+            ca.Function(
+                "d",
+                [x, A],
+                [
+                    total,
+                    ca.hessian(total, x)[0],
+                    ca.jacobian(ca.gradient(total, A), x),
+                    ca.jacobian(y[0], x),
+                    ca.jacobian(y[0], A),
+                    ca.jtimes(total, x, ca.DM.ones(5)),
+                    ca.jtimes(y[0], A, ca.DM.ones(2), True),
+                ],
+            )
+        ]
     for ours, theirs in zip(*(function(*point) for function in matrices_of), strict=True):
         np.testing.assert_allclose(np.array(ours), np.array(theirs), rtol=1e-13, atol=1e-13)
         assert ours.sparsity().nnz() == theirs.sparsity().nnz()

@@ -53,7 +53,10 @@ def test_first_and_second_derivatives(is_jitted: bool) -> None:
 def test_maps() -> None:
     f, g = function(lambda x, y: (nnp.exp(x) * y).sum()), lambda x, y: (jnp.exp(x) * y).sum()
     x, y = jax.random.normal(KEYS[0], (4, 3), "float64"), jax.random.normal(KEYS[1], (3,), "float64")
-    for transform in (lambda f: jax.vmap(jax.grad(f), (0, None))(x, y), lambda f: jax.grad(lambda y: jax.vmap(f, (1, None))(x.T, y).sum())(y)):
+    for transform in (
+        lambda f: jax.vmap(jax.grad(f), (0, None))(x, y),
+        lambda f: jax.grad(lambda y: jax.vmap(f, (1, None))(x.T, y).sum())(y),
+    ):
         np.testing.assert_allclose(transform(f), transform(g), rtol=1e-12)
 
 
@@ -63,15 +66,22 @@ def test_transforms_in_any_order(is_jitted: bool) -> None:
     f, g = function(lambda x, y: (nnp.exp(x) * y).sum() * y[0]), lambda x, y: (jnp.exp(x) * y).sum() * y[0]
     x, y = jax.random.normal(KEYS[0], (4, 3), "float64"), jax.random.normal(KEYS[1], (3,), "float64")
     for transform in (
-        lambda f: jax.grad(f, (0, 1))(x[0], y), lambda f: jax.hessian(f, (0, 1))(x[0], y), lambda f: jax.jacrev(jax.jacrev(f))(x[0], y),
-        lambda f: jax.jacrev(jax.jacfwd(jax.grad(f)))(x[0], y), lambda f: jax.vmap(f, (0, None))(x, y),
-        lambda f: jax.vmap(jax.grad(f, 1), (0, None))(x, y), lambda f: jax.grad(lambda y: jax.vmap(f, (0, None))(x, y).sum())(y),
-        lambda f: jax.vmap(jax.vmap(f, (0, None)), (None, 0))(x, jnp.stack([y, 2 * y])), lambda f: jax.vmap(f, (1, 0))(x.T, x),
-        lambda f: jax.jvp(jax.grad(f), (x[0], y), (y, y)), lambda f: jax.vjp(jax.grad(f), x[0], y)[1](y),
-        lambda f: jax.linearize(f, x[0], y)[1](y, y), lambda f: jax.checkpoint(jax.grad(f))(x[0], y),
+        lambda f: jax.grad(f, (0, 1))(x[0], y),
+        lambda f: jax.hessian(f, (0, 1))(x[0], y),
+        lambda f: jax.jacrev(jax.jacrev(f))(x[0], y),
+        lambda f: jax.jacrev(jax.jacfwd(jax.grad(f)))(x[0], y),
+        lambda f: jax.vmap(f, (0, None))(x, y),
+        lambda f: jax.vmap(jax.grad(f, 1), (0, None))(x, y),
+        lambda f: jax.grad(lambda y: jax.vmap(f, (0, None))(x, y).sum())(y),
+        lambda f: jax.vmap(jax.vmap(f, (0, None)), (None, 0))(x, jnp.stack([y, 2 * y])),
+        lambda f: jax.vmap(f, (1, 0))(x.T, x),
+        lambda f: jax.jvp(jax.grad(f), (x[0], y), (y, y)),
+        lambda f: jax.vjp(jax.grad(f), x[0], y)[1](y),
+        lambda f: jax.linearize(f, x[0], y)[1](y, y),
+        lambda f: jax.checkpoint(jax.grad(f))(x[0], y),
         lambda f: jax.lax.scan(lambda c, row: (c + f(row, y), jax.grad(f)(row, y)), 0.0, x),
         lambda f: jax.vmap(jax.hessian(f), (0, None))(x, y),
-    ):  # fmt: skip
+    ):
         whole = [lambda f=f, transform=transform: transform(f) for f in (f, g)]
         ours, theirs = (jax.jit(h)() if is_jitted else h() for h in whole)
         jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-10), ours, theirs)
@@ -94,7 +104,9 @@ def test_dtypes(dtype: str) -> None:
     real = lambda f: (lambda x: f(x).real) if dtype == "complex128" else f  # noqa: E731
     ours, theirs = function(real(lambda x: (x * x * x).sum())), real(lambda x: (x * x * x).sum())
     assert ours(x).dtype == theirs(x).dtype
-    np.testing.assert_allclose(np.asarray(jax.grad(ours)(x), complex), np.asarray(jax.grad(theirs)(x), complex), rtol=1e-2 if dtype == "bfloat16" else 1e-6)
+    np.testing.assert_allclose(
+        np.asarray(jax.grad(ours)(x), complex), np.asarray(jax.grad(theirs)(x), complex), rtol=1e-2 if dtype == "bfloat16" else 1e-6
+    )
     if dtype == "complex128":
         check_grads(ours, (x,), order=2)
 

@@ -160,13 +160,19 @@ def test_a_steady_state_of_diffrax_is_differentiated_forward_and_refused_by_name
     def steady(a: Any) -> Any:
         term = diffrax.ODETerm(lambda t, y, a: jnp.stack([y[1] - y[0], a * (1 - y[0]) - 2 * y[1]]))
         still = diffrax.Event(diffrax.steady_state_event(1e-4, 1e-4))
-        options = {"stepsize_controller": diffrax.PIDController(1e-3, 1e-5), "adjoint": diffrax.ImplicitAdjoint(), "max_steps": None}
+        options = {
+            "stepsize_controller": diffrax.PIDController(1e-3, 1e-5),
+            "adjoint": diffrax.ImplicitAdjoint(),
+            "max_steps": None,
+        }
         return diffrax.diffeqsolve(term, diffrax.Tsit5(), 0.0, jnp.inf, 0.1, jnp.ones(2), args=a, event=still, **options).ys
 
     a = np.array(0.7)
     imported = nm.from_jax(steady, nm.spec((), "f64"))
     np.testing.assert_allclose(imported(a), steady(a), rtol=1e-12)
-    np.testing.assert_allclose(nm.jvp(imported, (a,), (np.ones(()),))[1], np.full((1, 2), 2 / (a + 2) ** 2), rtol=1e-4)  # of a / (a + 2)
+    np.testing.assert_allclose(
+        nm.jvp(imported, (a,), (np.ones(()),))[1], np.full((1, 2), 2 / (a + 2) ** 2), rtol=1e-4
+    )  # of a / (a + 2)
     with pytest.raises(RuleMissingError, match="requires a rule that is linear in its tangents"):
         nm.grad(lambda a: imported(a).sum())(a)
 

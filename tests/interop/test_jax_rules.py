@@ -92,7 +92,10 @@ def aware(x: Any, y: Any) -> Any:
 aware.defjvp(
     lambda primals, tangents: (
         aware(*primals),
-        sum((t * 2.0 * p for t, p in zip(tangents, primals, strict=True) if not isinstance(t, jax.custom_derivatives.SymbolicZero)), 0.0 * primals[0]),
+        sum(
+            (t * 2.0 * p for t, p in zip(tangents, primals, strict=True) if not isinstance(t, jax.custom_derivatives.SymbolicZero)),
+            0.0 * primals[0],
+        ),
     ),
     symbolic_zeros=True,
 )
@@ -153,7 +156,7 @@ FORWARD: dict[str, Callable[..., Any]] = {
     "root": lambda x: lax.custom_root(lambda y: y**3 - x[0] * y - 2 - x[1], 1.0, newton, lambda g, y: y / g(1.0)) * x[2],
     "sinc, gamma": lambda x: (jnp.sinc(x) * jax.scipy.special.gammaln(jnp.abs(x)) * jax.scipy.special.xlogy(x**2, x**2)).sum(),
     "checkpoint": lambda x: jax.checkpoint(lambda x: (tripled(x) * nested(x)).sum())(x),
-}  # fmt: skip
+}
 
 REVERSE: dict[str, Callable[..., Any]] = {
     "custom_vjp": lambda x: (crossed(x, x * 2) * x).sum(),
@@ -162,7 +165,7 @@ REVERSE: dict[str, Callable[..., Any]] = {
     "vjp with an integer": lambda x: chosen(x**2, 1)[0] * x[0],
     "vjp with constants": lambda x: (with_constants(x) * x).sum(),
     "vjp in branches": lambda x: lax.cond(x[0] > 5, lambda x: x.sum(), lambda x: (crossed(x, x**2) * x).sum(), x),
-}  # fmt: skip
+}
 
 
 def jax_hvp(f: Callable[..., Any], x: Any) -> Any:
@@ -192,7 +195,7 @@ def test_rules_are_imported(name: str) -> None:
 LOOPS: dict[str, Callable[..., Any]] = {
     "scan": lambda x: lax.scan(lambda c, row: (c * tripled(row) + jnp.sin(c), c), 1.0, x)[0],
     "fori_loop": lambda x: lax.fori_loop(0, 3, lambda _, c: tripled(c) * 0.5 + x, x).sum(),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", LOOPS)
@@ -312,11 +315,11 @@ def test_a_loop_in_a_reverse_rule_in_forward_mode() -> None:
 SPECIAL: dict[str, Callable[..., Any]] = {
     "gammainc": lambda x: jax.scipy.special.gammainc(x, 1.2).sum() * jax.scipy.special.gammaincc(1.7, x)[0],
     "cumlogsumexp": lambda x: (lax.cumlogsumexp(x) * V).sum(),
-}  # fmt: skip
+}
 SAMPLES: dict[str, Callable[..., Any]] = {
     "gamma": lambda x: (jax.random.gamma(jax.random.key(0), x, dtype="float64") * V).sum(),
     "dirichlet": lambda x: (jax.random.dirichlet(jax.random.key(2), x, dtype="float64") * V).sum(),
-}  # fmt: skip
+}
 
 
 @pytest.mark.slow

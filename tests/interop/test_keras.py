@@ -38,8 +38,15 @@ def dense() -> Any:
 
 
 def convolutional() -> Any:
-    return [keras.Input((8, 8, 2)), layers.Conv2D(3, 3, activation="tanh", padding="same"), layers.BatchNormalization(),
-            layers.MaxPooling2D(), layers.DepthwiseConv2D(2), layers.GlobalAveragePooling2D(), layers.Dense(2)]  # fmt: skip
+    return [
+        keras.Input((8, 8, 2)),
+        layers.Conv2D(3, 3, activation="tanh", padding="same"),
+        layers.BatchNormalization(),
+        layers.MaxPooling2D(),
+        layers.DepthwiseConv2D(2),
+        layers.GlobalAveragePooling2D(),
+        layers.Dense(2),
+    ]
 
 
 def recurrent() -> Any:
@@ -52,7 +59,12 @@ def attention() -> Any:
     return keras.Model(x, layers.Dense(2)(layers.Flatten()(layers.Dropout(0.5)(y))))
 
 
-CASES = {"dense": (dense, (3, 4)), "convolutional": (convolutional, (2, 8, 8, 2)), "recurrent": (recurrent, (2, 5, 3)), "attention": (attention, (2, 4, 6))}
+CASES = {
+    "dense": (dense, (3, 4)),
+    "convolutional": (convolutional, (2, 8, 8, 2)),
+    "recurrent": (recurrent, (2, 5, 3)),
+    "attention": (attention, (2, 4, 6)),
+}
 
 
 @pytest.fixture(autouse=True)
@@ -98,7 +110,9 @@ def test_models(name: str, training: bool) -> None:
     def theirs(p: Any) -> Any:
         return (model.stateless_call([p[name] for name in weights], state, p["x"], training=training)[0] ** 2).sum()
 
-    compare(lambda p: (f({name: p[name] for name in weights}, p["x"]) ** 2).sum(), theirs, point, 1e-10 if name == "dense" else 5e-5)
+    compare(
+        lambda p: (f({name: p[name] for name in weights}, p["x"]) ** 2).sum(), theirs, point, 1e-10 if name == "dense" else 5e-5
+    )
 
 
 def test_errors_of_keras(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,7 +136,10 @@ def test_safetensors(tmp_path: Path) -> None:
     from safetensors.numpy import load_file, save_file
 
     files = nm.interop.safetensors
-    tree = {"layers": [Layer(RNG.normal(size=(2, 3)).T, np.ones(2, ml_dtypes.bfloat16)), Layer(np.arange(3), np.float32(2))], "n": np.array([True])}
+    tree = {
+        "layers": [Layer(RNG.normal(size=(2, 3)).T, np.ones(2, ml_dtypes.bfloat16)), Layer(np.arange(3), np.float32(2))],
+        "n": np.array([True]),
+    }
     files.save(tree, tmp_path / "w.safetensors", {"step": "3"})
     names = {"layers.0.kernel", "layers.0.bias", "layers.1.kernel", "layers.1.bias", "n"}
     assert set(load_file(tmp_path / "w.safetensors")) == names == set(files.load(tmp_path / "w.safetensors"))
@@ -157,7 +174,10 @@ def test_numpyro(name: str) -> None:
     from numpyro.infer.util import potential_energy
 
     rows = RNG.normal(size=(20, 3))
-    model, data = {"regression": (regression, (rows, (rows @ [1, 2, 3] > 0).astype(int))), "mixture": (mixture, (RNG.normal(size=9),))}[name]
+    model, data = {
+        "regression": (regression, (rows, (rows @ [1, 2, 3] > 0).astype(int))),
+        "mixture": (mixture, (RNG.normal(size=9),)),
+    }[name]
     f, x0 = nm.interop.numpyro.log_density(model, *data)
     point = {name: np.asarray(x + RNG.normal(size=x.shape)) for name, x in x0.items()}
     compare(f, lambda x: -potential_energy(model, data, {}, x), point)

@@ -31,12 +31,16 @@ def in_doubles() -> Iterator[None]:
 
 
 def network(outputs: int) -> Any:
-    return torch.nn.Sequential(torch.nn.Linear(2, 6), torch.nn.Tanh(), torch.nn.Linear(6, 4), torch.nn.GELU(), torch.nn.Linear(4, outputs))
+    return torch.nn.Sequential(
+        torch.nn.Linear(2, 6), torch.nn.Tanh(), torch.nn.Linear(6, 4), torch.nn.GELU(), torch.nn.Linear(4, outputs)
+    )
 
 
 def images() -> Any:
     conv = torch.nn.Conv2d(2, 3, 3, stride=2, padding=1, padding_mode="circular")
-    return torch.nn.Sequential(conv, torch.nn.BatchNorm2d(3, affine=False), torch.nn.SiLU(), torch.nn.Flatten(), torch.nn.Linear(12, 3))
+    return torch.nn.Sequential(
+        conv, torch.nn.BatchNorm2d(3, affine=False), torch.nn.SiLU(), torch.nn.Flatten(), torch.nn.Linear(12, 3)
+    )
 
 
 def loader(likelihood: str, outputs: int, rows: int = 11, shape: tuple[int, ...] = (2,)) -> Any:
@@ -45,7 +49,9 @@ def loader(likelihood: str, outputs: int, rows: int = 11, shape: tuple[int, ...]
     return torch.utils.data.DataLoader(torch.utils.data.TensorDataset(torch.randn(rows, *shape), y), batch_size=5)
 
 
-def fit(backend: Any, model: Any, likelihood: str, data: Any, subset_of_weights: str = "all", prior: float = 0.7, **options: Any) -> Any:
+def fit(
+    backend: Any, model: Any, likelihood: str, data: Any, subset_of_weights: str = "all", prior: float = 0.7, **options: Any
+) -> Any:
     posterior = laplace.Laplace(model, likelihood, subset_of_weights, backend=backend, prior_precision=prior, **options)
     posterior.fit(data)
     return posterior
@@ -85,10 +91,16 @@ def test_diagonal_is_that_of_the_full_matrix(kind: str) -> None:
     model, data = network(2), loader("classification", 2)
     for weights in ("all", "last_layer"):
         diagonal, full = (
-            fit(getattr(nm.interop.laplace, kind), copy.deepcopy(model), "classification", data,
-                hessian_structure=structure, subset_of_weights=weights).H
+            fit(
+                getattr(nm.interop.laplace, kind),
+                copy.deepcopy(model),
+                "classification",
+                data,
+                hessian_structure=structure,
+                subset_of_weights=weights,
+            ).H
             for structure in ("diag", "full")
-        )  # fmt: skip
+        )
         np.testing.assert_allclose(diagonal, full.diagonal(), rtol=1e-12, atol=1e-14)
 
 
@@ -112,7 +124,9 @@ def test_kronecker_factors_of_convolutions_with_buffers(kind: str, approximation
 def test_hessian_of_convolutions_compiles() -> None:
     """In blocks: of all 512 parameters at once IREE 3.13 makes one vector, which it refuses."""
     conv = lambda channels, count: torch.nn.Conv2d(channels, count, 3, stride=2)  # noqa: E731
-    model = torch.nn.Sequential(conv(1, 4), torch.nn.Tanh(), conv(4, 6), torch.nn.Tanh(), torch.nn.Flatten(), torch.nn.Linear(24, 10)).float()
+    model = torch.nn.Sequential(
+        conv(1, 4), torch.nn.Tanh(), conv(4, 6), torch.nn.Tanh(), torch.nn.Flatten(), torch.nn.Linear(24, 10)
+    ).float()
     x, y = torch.randn(50, 1, 12, 12).float(), torch.randint(0, 10, (50,))
     loss, ours = nm.interop.laplace.Hessian(model, "classification", target=nm.CPU()).full(x, y)
     torch.set_default_dtype(torch.float32)  # in which curvlinops makes its unit vectors
@@ -218,7 +232,11 @@ class Reader(torch.nn.Module):
 
 def test_samples_may_be_dicts() -> None:
     model = Reader()
-    data = {"input_ids": torch.randint(0, 9, (5, 3)), "attention_mask": torch.randint(0, 2, (5, 3)), "labels": torch.randint(0, 2, (5,))}
+    data = {
+        "input_ids": torch.randint(0, 9, (5, 3)),
+        "attention_mask": torch.randint(0, 2, (5, 3)),
+        "labels": torch.randint(0, 2, (5,)),
+    }
     for ours, theirs in (("GGN", "CurvlinopsGGN"), ("Hessian", "CurvlinopsHessian")):
         mine = getattr(nm.interop.laplace, ours)(model, "classification").full(data, data["labels"])
         own = getattr(curvature, theirs)(model, "classification").full(data, data["labels"])
@@ -231,8 +249,16 @@ def test_training_in_between_needs_no_other_program() -> None:
 
     def history(backend: Any) -> list[float]:
         *_, evidence, _ = laplace.marglik_training(
-            copy.deepcopy(model), data, "regression", "full", backend=backend, n_epochs=6, n_epochs_burnin=2, n_hypersteps=5, marglik_frequency=2,
-        )  # fmt: skip
+            copy.deepcopy(model),
+            data,
+            "regression",
+            "full",
+            backend=backend,
+            n_epochs=6,
+            n_epochs_burnin=2,
+            n_hypersteps=5,
+            marglik_frequency=2,
+        )
         return evidence
 
     np.testing.assert_allclose(history(nm.interop.laplace.GGN), history(curvature.CurvlinopsGGN), rtol=1e-9)

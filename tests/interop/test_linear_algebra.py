@@ -72,7 +72,9 @@ def test_operators_are_composed(hessian: nm.HessianOperator, jacobian: nm.Jacobi
     both = jacobian.T @ jacobian + 0.5 * hessian + sla.aslinearoperator(np.eye(SIZE))
     dense = jacobian.to_dense().T @ jacobian.to_dense() + 0.5 * hessian.to_dense() + np.eye(SIZE)
     np.testing.assert_allclose(both @ POINT, dense @ POINT, rtol=1e-10)
-    np.testing.assert_allclose(sla.expm_multiply(hessian, POINT, traceA=0.0), scipy.linalg.expm(hessian.to_dense()) @ POINT, rtol=1e-6)
+    np.testing.assert_allclose(
+        sla.expm_multiply(hessian, POINT, traceA=0.0), scipy.linalg.expm(hessian.to_dense()) @ POINT, rtol=1e-6
+    )
 
 
 def test_primme(hessian: nm.HessianOperator, jacobian: nm.JacobianOperator, spectrum: np.ndarray) -> None:
@@ -80,7 +82,9 @@ def test_primme(hessian: nm.HessianOperator, jacobian: nm.JacobianOperator, spec
     np.testing.assert_allclose(np.sort(primme.eigsh(hessian, k=3, tol=1e-10)[0]), spectrum[-3:], rtol=1e-8)
     np.testing.assert_allclose(np.sort(primme.eigsh(hessian, k=2, tol=1e-10, which="SA")[0]), spectrum[:2], rtol=1e-8)
     truth = np.linalg.svd(jacobian.to_dense(), compute_uv=False)
-    np.testing.assert_allclose(np.sort(primme.svds(jacobian, k=2, tol=1e-10, return_singular_vectors=False)), truth[1::-1], rtol=1e-8)
+    np.testing.assert_allclose(
+        np.sort(primme.svds(jacobian, k=2, tol=1e-10, return_singular_vectors=False)), truth[1::-1], rtol=1e-8
+    )
 
 
 def test_pylops(jacobian: nm.JacobianOperator) -> None:
@@ -90,7 +94,9 @@ def test_pylops(jacobian: nm.JacobianOperator) -> None:
     pylops.utils.dottest(operator, *operator.shape, rtol=1e-10)
     truth = np.sin(3 * POINT)
     b, roughness = jacobian @ truth, pylops.SecondDerivative(SIZE, dtype=np.float64)
-    found = pylops.optimization.leastsquares.regularized_inversion(operator, b, [roughness], epsRs=[1e-3], iter_lim=400, atol=0, btol=0)[0]
+    found = pylops.optimization.leastsquares.regularized_inversion(
+        operator, b, [roughness], epsRs=[1e-3], iter_lim=400, atol=0, btol=0
+    )[0]
     stack = np.vstack([jacobian.to_dense(), 1e-3 * roughness.todense()])
     np.testing.assert_allclose(found, np.linalg.lstsq(stack, np.r_[b, np.zeros(SIZE)])[0], atol=1e-5)
     blocks = pylops.VStack([operator, 2 * operator])

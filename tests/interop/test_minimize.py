@@ -12,16 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.optimize
-from scipy.optimize import (
-    SR1,
-    Bounds,
-    LinearConstraint,
-    NonlinearConstraint,
-    rosen,
-    rosen_der,
-    rosen_hess,
-    rosen_hess_prod,
-)
+from scipy.optimize import SR1, Bounds, LinearConstraint, NonlinearConstraint, rosen, rosen_der, rosen_hess, rosen_hess_prod
 from scipy.sparse import csr_matrix
 from scipy.sparse.linalg import LinearOperator
 
@@ -78,7 +69,9 @@ def test_steps_and_counts_are_those_of_derivatives_by_hand(method: str, form: st
         given = {"jac": gradient, **given}
     options = {"maxfun" if method == "tnc" else "maxiter": 100 if METHODS[method].gradient else 60}
     theirs = scipy.optimize.minimize(value, START, method=method, options=options, **given)
-    ours = nm.minimize(f, START, method=method, options=options, hess=SR1() if form == "update" else form if form in BY_HAND else "auto")
+    ours = nm.minimize(
+        f, START, method=method, options=options, hess=SR1() if form == "update" else form if form in BY_HAND else "auto"
+    )
     for name in ("nit", "nfev", "njev", "nhev", "status", "cg_niter"):
         if name in theirs:
             assert ours[name] == theirs[name], name
@@ -110,7 +103,9 @@ def test_what_is_shared_at_a_point_is_computed_once(method: str, monkeypatch: py
     """One look at each point, also where trials are rejected."""
     looks: list[bytes] = []
     update, load = nm.HessianOperator.update, Objective.__module__
-    monkeypatch.setattr(nm.HessianOperator, "update", lambda self, x, *rest, **more: (looks.append(flat(x)), update(self, x, *rest, **more))[1])
+    monkeypatch.setattr(
+        nm.HessianOperator, "update", lambda self, x, *rest, **more: (looks.append(flat(x)), update(self, x, *rest, **more))[1]
+    )
     first = sys.modules[load]._FirstOrder
     look = first._at
     monkeypatch.setattr(first, "_at", lambda self, x: (looks.append(flat(x)) if self.find(x) is None else None, look(self, x))[1])
@@ -158,9 +153,10 @@ def test_bounds_of_all_forms() -> None:
         np.testing.assert_allclose(found.x, truth.x, rtol=1e-10)
         assert (found.nfev, found.njev, found.nit) == (truth.nfev, truth.njev, truth.nit)
     tree = nm.minimize(
-        lambda p: rosenbrock(nnp.concatenate([p["a"], p["b"]])), {"a": START[:2], "b": START[2:]},
+        lambda p: rosenbrock(nnp.concatenate([p["a"], p["b"]])),
+        {"a": START[:2], "b": START[2:]},
         bounds=({"a": lower[:2], "b": lower[2:]}, {"a": [None, 0.6][1] * np.array([np.inf, 1]), "b": upper[2:]}),
-    )  # fmt: skip
+    )
     np.testing.assert_allclose(np.r_[tree.x["a"], tree.x["b"]], truth.x, rtol=1e-10)
     box = scipy.optimize.minimize(rosen, START, jac=rosen_der, bounds=[(0, 0.5)] * 4, method="TNC")
     np.testing.assert_allclose(nm.minimize(rosenbrock, START, bounds=(0, 0.5), method="TNC").x, box.x, rtol=1e-6)
@@ -194,10 +190,15 @@ def test_linear_constraints_and_a_sparse_one() -> None:
     spheres = NonlinearConstraint(lambda x: x[1:] ** 2 + x[:-1] ** 2, 0.0, 1.0)
     found = nm.minimize(rosenbrock, np.full(30, 0.5), method="trust-constr", constraints=[line, spheres], options={"maxiter": 300})
     truth = scipy.optimize.minimize(
-        rosen, np.full(30, 0.5), jac=rosen_der, method="SLSQP",
-        constraints=[{"type": "eq", "fun": lambda x: x.sum() - 20.0},
-                     {"type": "ineq", "fun": lambda x: 1.0 - x[1:] ** 2 - x[:-1] ** 2}],
-    )  # fmt: skip
+        rosen,
+        np.full(30, 0.5),
+        jac=rosen_der,
+        method="SLSQP",
+        constraints=[
+            {"type": "eq", "fun": lambda x: x.sum() - 20.0},
+            {"type": "ineq", "fun": lambda x: 1.0 - x[1:] ** 2 - x[:-1] ** 2},
+        ],
+    )
     assert truth.success
     np.testing.assert_allclose(found.fun, truth.fun, rtol=1e-3)
     assert hasattr(found.jac[1], "tocsr")  # sparse Jacobians
@@ -218,8 +219,10 @@ def test_multipliers_weigh_the_hessians() -> None:
     np.testing.assert_allclose(held.fun(x), [*2 * np.sin(x[:3]), x[:3] @ x[3:]])
     assert held.ub.tolist() == [1.0, 1.0, 1.0, 2.0]
     jacobian = held.jac(x)
-    np.testing.assert_allclose(jacobian if isinstance(jacobian, np.ndarray) else jacobian.toarray(),
-                               np.vstack([np.c_[2 * np.diag(np.cos(x[:3])), np.zeros((3, 3))], [*x[3:], *x[:3]]]))  # fmt: skip
+    np.testing.assert_allclose(
+        jacobian if isinstance(jacobian, np.ndarray) else jacobian.toarray(),
+        np.vstack([np.c_[2 * np.diag(np.cos(x[:3])), np.zeros((3, 3))], [*x[3:], *x[:3]]]),
+    )
 
 
 def test_artifacts(tmp_path: Path) -> None:
@@ -250,7 +253,13 @@ def test_callbacks() -> None:
     found = nm.minimize(loss, tree, method="L-BFGS-B", callback=stop)
     assert found.nit == len(results) == 3
     states: list[Any] = []
-    nm.minimize(loss, tree, method="trust-constr", callback=lambda x, state: states.append((x["p"], state.tr_radius)), options={"maxiter": 5})
+    nm.minimize(
+        loss,
+        tree,
+        method="trust-constr",
+        callback=lambda x, state: states.append((x["p"], state.tr_radius)),
+        options={"maxiter": 5},
+    )
     assert len(states) in (5, 6)
 
 
@@ -312,28 +321,48 @@ def test_methods_of_the_user() -> None:
     [
         ("requires a method among nelder-mead, .* got 'newton'", lambda: minimize(rosenbrock, START, method="newton")),
         ("requires a Hessian that BFGS takes .none., got dense", lambda: minimize(rosenbrock, START, hess="dense")),
-        ("requires a Hessian that Newton-CG takes .*, got a function", lambda: minimize(rosenbrock, START, method="Newton-CG", hess=rosen_hess)),
+        (
+            "requires a Hessian that Newton-CG takes .*, got a function",
+            lambda: minimize(rosenbrock, START, method="Newton-CG", hess=rosen_hess),
+        ),
         ("requires a method that takes bounds, got CG", lambda: minimize(rosenbrock, START, method="CG", bounds=(0, 1))),
-        ("requires a method that takes constraints, got TNC",
-         lambda: minimize(rosenbrock, START, method="TNC", constraints={"type": "eq", "fun": nnp.sum})),
+        (
+            "requires a method that takes constraints, got TNC",
+            lambda: minimize(rosenbrock, START, method="TNC", constraints={"type": "eq", "fun": nnp.sum}),
+        ),
         ("requires one scalar of floating point as its result, got float64.3.", lambda: minimize(lambda x: x[1:], START)),
         (r"requires x0\['a'\] of real numbers, got complex128", lambda: minimize(lambda p: p["a"].real, {"a": np.array(1j)})),
         (r"requires x0.* of real numbers, got bool", lambda: minimize(rosenbrock, np.array([True, False]))),
         ("requires x0 with numbers, got none", lambda: minimize(rosenbrock, np.zeros(0))),
-        ("requires bounds for the 4 elements of x, got 3", lambda: minimize(rosenbrock, START, bounds=Bounds(np.zeros(3), np.ones(3)))),
-        (r"requires bounds of shape \(4,\) or one number, got \(2,\)", lambda: minimize(rosenbrock, START, bounds=(np.zeros(2), 1))),
-        ("requires bounds that are scipy.optimize.Bounds, 4 pairs .*, got list of 3", lambda: minimize(rosenbrock, START, bounds=[(0, 1)] * 3)),
+        (
+            "requires bounds for the 4 elements of x, got 3",
+            lambda: minimize(rosenbrock, START, bounds=Bounds(np.zeros(3), np.ones(3))),
+        ),
+        (
+            r"requires bounds of shape \(4,\) or one number, got \(2,\)",
+            lambda: minimize(rosenbrock, START, bounds=(np.zeros(2), 1)),
+        ),
+        (
+            "requires bounds that are scipy.optimize.Bounds, 4 pairs .*, got list of 3",
+            lambda: minimize(rosenbrock, START, bounds=[(0, 1)] * 3),
+        ),
         ("requires a list of pairs, got an iterator", lambda: minimize(rosenbrock, START, bounds=zip(START, START, strict=True))),
         ("requires constraints that are dicts, .* got float", lambda: minimize(rosenbrock, START, constraints=[1.0])),
-        ("requires a constraint with type 'eq' or 'ineq', fun and args, .*leave jac out",
-         lambda: minimize(rosenbrock, START, constraints={"type": "eq", "fun": nnp.sum, "jac": nnp.ones_like})),
-        ("requires a NonlinearConstraint without derivatives of its own",
-         lambda: minimize(rosenbrock, START, constraints=NonlinearConstraint(nnp.sum, 0, 1, jac=np.ones_like))),
-        ("requires a LinearConstraint of 4 columns, got .1, 3.",
-         lambda: minimize(rosenbrock, START, constraints=LinearConstraint(np.ones((1, 3)), 0, 1))),
+        (
+            "requires a constraint with type 'eq' or 'ineq', fun and args, .*leave jac out",
+            lambda: minimize(rosenbrock, START, constraints={"type": "eq", "fun": nnp.sum, "jac": nnp.ones_like}),
+        ),
+        (
+            "requires a NonlinearConstraint without derivatives of its own",
+            lambda: minimize(rosenbrock, START, constraints=NonlinearConstraint(nnp.sum, 0, 1, jac=np.ones_like)),
+        ),
+        (
+            "requires a LinearConstraint of 4 columns, got .1, 3.",
+            lambda: minimize(rosenbrock, START, constraints=LinearConstraint(np.ones((1, 3)), 0, 1)),
+        ),
         ("requires an objective of order 1 or 2, got one of order 0", lambda: Objective(rosenbrock, START, order=0).jac(START)),
     ],
-)  # fmt: skip
+)
 def test_errors(message: str, call: Any) -> None:
     with pytest.raises(nm.errors.NablaError, match=f"(?s){message}"):
         call()
@@ -358,16 +387,35 @@ def test_the_page_has_the_table() -> None:
 
 # Of Moré, Garbow and Hillstrom (1981), sums of squares: residuals, the start, and the least value.
 PROBLEMS = {
-    "Freudenstein and Roth": (lambda x, xp: [-13 + x[0] + ((5 - x[1]) * x[1] - 2) * x[1], -29 + x[0] + ((x[1] + 1) * x[1] - 14) * x[1]],
-                              [0.5, -2.0], 48.9842),
+    "Freudenstein and Roth": (
+        lambda x, xp: [-13 + x[0] + ((5 - x[1]) * x[1] - 2) * x[1], -29 + x[0] + ((x[1] + 1) * x[1] - 14) * x[1]],
+        [0.5, -2.0],
+        48.9842,
+    ),
     "Beale": (lambda x, xp: [y - x[0] * (1 - x[1] ** (i + 1)) for i, y in enumerate((1.5, 2.25, 2.625))], [1.0, 1.0], 0.0),
-    "helical valley": (lambda x, xp: [10 * (x[2] - 10 * xp.arctan2(x[1], x[0]) / (2 * np.pi)), 10 * (xp.sqrt(x[0] ** 2 + x[1] ** 2) - 1), x[2]],
-                       [-1.0, 0.1, 0.0], 0.0),
-    "Powell's singular function": (lambda x, xp: [x[0] + 10 * x[1], 5**0.5 * (x[2] - x[3]), (x[1] - 2 * x[2]) ** 2, 10**0.5 * (x[0] - x[3]) ** 2],
-                                   [3.0, -1.0, 0.0, 1.0], 0.0),
-    "Wood": (lambda x, xp: [10 * (x[1] - x[0] ** 2), 1 - x[0], 90**0.5 * (x[3] - x[2] ** 2), 1 - x[2], 10**0.5 * (x[1] + x[3] - 2),
-                            10**-0.5 * (x[1] - x[3])], [-3.0, -1.0, -3.0, -1.0], 0.0),
-}  # fmt: skip
+    "helical valley": (
+        lambda x, xp: [10 * (x[2] - 10 * xp.arctan2(x[1], x[0]) / (2 * np.pi)), 10 * (xp.sqrt(x[0] ** 2 + x[1] ** 2) - 1), x[2]],
+        [-1.0, 0.1, 0.0],
+        0.0,
+    ),
+    "Powell's singular function": (
+        lambda x, xp: [x[0] + 10 * x[1], 5**0.5 * (x[2] - x[3]), (x[1] - 2 * x[2]) ** 2, 10**0.5 * (x[0] - x[3]) ** 2],
+        [3.0, -1.0, 0.0, 1.0],
+        0.0,
+    ),
+    "Wood": (
+        lambda x, xp: [
+            10 * (x[1] - x[0] ** 2),
+            1 - x[0],
+            90**0.5 * (x[3] - x[2] ** 2),
+            1 - x[2],
+            10**0.5 * (x[1] + x[3] - 2),
+            10**-0.5 * (x[1] - x[3]),
+        ],
+        [-3.0, -1.0, -3.0, -1.0],
+        0.0,
+    ),
+}
 
 
 @pytest.mark.slow
@@ -384,7 +432,9 @@ def test_problems_of_more_garbow_and_hillstrom(name: str) -> None:
                 continue
             options = {"gtol": 1e-8, "maxiter": 3000} if "trust" in method else {}
             hess = {"hess": "dense"} if traits.hessians else {}
-            ours = nm.minimize(lambda x: sum(r * r for r in residuals(x, nnp)), start, method=method, tol=1e-10, options=options, **hess)
+            ours = nm.minimize(
+                lambda x: sum(r * r for r in residuals(x, nnp)), start, method=method, tol=1e-10, options=options, **hess
+            )
             given = {k: lambda x, d=derivatives[k]: np.array(d(x)) for k in ("jac", *hess)}
             other = scipy.optimize.minimize(lambda x: float(theirs(x)), start, method=method, tol=1e-10, options=options, **given)
             if other.success:  # Newton-CG wanders about on Wood's function until its iterations are used up; TNC stops early

@@ -110,12 +110,14 @@ def _learned() -> dict[str, Any]:
     from sklearn.svm import SVR
 
     return {
-        "ridge": make_pipeline(StandardScaler(), Ridge()), "logistic": LogisticRegression(), "svr": SVR(),
+        "ridge": make_pipeline(StandardScaler(), Ridge()),
+        "logistic": LogisticRegression(),
+        "svr": SVR(),
         "mlp": MLPRegressor(hidden_layer_sizes=(8,), activation="tanh", max_iter=50, random_state=0),
         "mlp_classifier": MLPClassifier((8,), activation="logistic", max_iter=50, random_state=0),
         "gaussian_process": GaussianProcessRegressor(RBF(2.0), alpha=1e-2, optimizer=None),
         "forest": RandomForestRegressor(5, max_depth=4, random_state=0),
-    }  # fmt: skip
+    }
 
 
 @pytest.mark.parametrize("name", ["ridge", "logistic", "svr", "mlp", "mlp_classifier", "gaussian_process", "forest"])
@@ -160,11 +162,22 @@ def _exported() -> dict[str, tuple[Any, Any]]:
             return self.cell(x)[0]
 
     return {
-        "convolutions": (nn.Sequential(nn.Conv2d(1, 3, 3, padding=1), nn.BatchNorm2d(3), nn.GELU(), nn.AvgPool2d(2), nn.ConvTranspose2d(3, 2, 2),
-                                       nn.Flatten(), nn.Linear(50, 3), nn.LogSoftmax(-1)), (2, 1, 8, 8)),
+        "convolutions": (
+            nn.Sequential(
+                nn.Conv2d(1, 3, 3, padding=1),
+                nn.BatchNorm2d(3),
+                nn.GELU(),
+                nn.AvgPool2d(2),
+                nn.ConvTranspose2d(3, 2, 2),
+                nn.Flatten(),
+                nn.Linear(50, 3),
+                nn.LogSoftmax(-1),
+            ),
+            (2, 1, 8, 8),
+        ),
         "attention": (nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True, activation="gelu"), (2, 4, 8)),
         "lstm": (Recurrent(), (2, 5, 3)),
-    }  # fmt: skip
+    }
 
 
 @pytest.mark.parametrize("name", ["convolutions", "attention", "lstm"])
@@ -175,10 +188,20 @@ def test_models_that_torch_exports(name: str, tmp_path: Path) -> None:
     import torch
 
     module, rtol = module.double().eval(), 1e-5 if name == "attention" else 1e-8
-    atol = 1e-6 if name == "attention" else 0  # ONNX normalizes layers in 32 bits: numbers of size 1 have an error of 1e-7, small ones too
+    atol = (
+        1e-6 if name == "attention" else 0
+    )  # ONNX normalizes layers in 32 bits: numbers of size 1 have an error of 1e-7, small ones too
     batch = torch.export.Dim("batch", min=2)
-    torch.onnx.export(module, (torch.ones(shape, dtype=torch.float64),), tmp_path / "model.onnx", dynamo=True, optimize=False, verbose=False,
-                      dynamic_shapes=({0: batch},), opset_version=20)  # fmt: skip
+    torch.onnx.export(
+        module,
+        (torch.ones(shape, dtype=torch.float64),),
+        tmp_path / "model.onnx",
+        dynamo=True,
+        optimize=False,
+        verbose=False,
+        dynamic_shapes=({0: batch},),
+        opset_version=20,
+    )
     f = nm.from_onnx(tmp_path / "model.onnx", parameters=True)
     x = torch.tensor(RNG.normal(size=(3, *shape[1:])), requires_grad=True)
     np.testing.assert_allclose(f(f.parameters, x.detach().numpy()), module(x).detach().numpy(), rtol=rtol, atol=atol)
@@ -205,13 +228,17 @@ def test_models_that_torch_exports(name: str, tmp_path: Path) -> None:
 
 def test_unknown_operators_are_all_named_at_once() -> None:
     model = _parsed("f (double[2] x) => (double[2] y) { [first] h = StringNormalizer(x) y = NonMaxSuppression(h, x) }")
-    with pytest.raises(ImportIRError, match=r"NonMaxSuppression \(node '', opset 21\), StringNormalizer \(node 'first', opset 21\)"):
+    with pytest.raises(
+        ImportIRError, match=r"NonMaxSuppression \(node '', opset 21\), StringNormalizer \(node 'first', opset 21\)"
+    ):
         nm.from_onnx(model)
 
 
 def test_values_that_decide_shapes_are_asked_for_by_name() -> None:
     model = _parsed("f (double[6] x, int64[2] shape) => (double[a, b] y) { two = Identity(shape) y = Reshape(x, two) }")
-    with pytest.raises(ImportIRError, match=r"Reshape \(node 'y', opset 21\) requires values that are known(.|\n)*constants=\{'shape': value\}"):
+    with pytest.raises(
+        ImportIRError, match=r"Reshape \(node 'y', opset 21\) requires values that are known(.|\n)*constants=\{'shape': value\}"
+    ):
         nm.from_onnx(model)(np.ones(6), np.array([2, 3]))
     assert nm.from_onnx(model, constants={"shape": [3, 2]})(np.ones(6)).shape == (3, 2)
     with pytest.raises(ImportIRError, match=r"constants that are inputs of the model, got 'other' among \['x', 'shape'\]"):
@@ -219,8 +246,10 @@ def test_values_that_decide_shapes_are_asked_for_by_name() -> None:
 
 
 def test_arguments_that_do_not_fit() -> None:
-    f = nm.from_onnx(_parsed("f (double[n, 3] x, double[n] y) => (double[n, 3] z) { u = Unsqueeze(y, one) z = Add(x, u) }",
-                             one=np.array([1])), parameters=True)  # fmt: skip
+    f = nm.from_onnx(
+        _parsed("f (double[n, 3] x, double[n] y) => (double[n, 3] z) { u = Unsqueeze(y, one) z = Add(x, u) }", one=np.array([1])),
+        parameters=True,
+    )
     x = np.ones((2, 3))
     assert f({}, x, np.ones(2)).shape == (2, 3)
     with pytest.raises(ShapeError, match=r"'y' requires shape \(n\) where \{'n': 2\}, got \(3,\)"):
@@ -238,12 +267,24 @@ def test_arguments_that_do_not_fit() -> None:
         g({"w": W, "b": np.ones(3)}, x)
 
 
-@pytest.mark.parametrize(("text", "message"), [
-    ("f (double[2] x) => (double[2] y) { y = Gelu<other = 1>(x) }", r"Gelu \(node 'y', opset 21\) requires attributes that are known here, got other"),
-    ("f (double[2] x) => (double[2] y) { y = RandomNormalLike(x) }", "requires no random numbers, since ONNX does not say which ones"),
-    ("f (double[2] x) => (int4[2] y) { y = Cast<to = 22>(x) }", "requires a dtype that arrays here have, got INT4"),
-    ("f (double[2] x, double[3] z) => (double[2] y) { y = Add(x, z) }", r"Add \(node 'y', opset 21\) cannot be computed: .*broadcast"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "f (double[2] x) => (double[2] y) { y = Gelu<other = 1>(x) }",
+            r"Gelu \(node 'y', opset 21\) requires attributes that are known here, got other",
+        ),
+        (
+            "f (double[2] x) => (double[2] y) { y = RandomNormalLike(x) }",
+            "requires no random numbers, since ONNX does not say which ones",
+        ),
+        ("f (double[2] x) => (int4[2] y) { y = Cast<to = 22>(x) }", "requires a dtype that arrays here have, got INT4"),
+        (
+            "f (double[2] x, double[3] z) => (double[2] y) { y = Add(x, z) }",
+            r"Add \(node 'y', opset 21\) cannot be computed: .*broadcast",
+        ),
+    ],
+)
 def test_refusals_name_the_node(text: str, message: str) -> None:
     f = nm.from_onnx(_parsed(text))
     with pytest.raises(ImportIRError, match=message):

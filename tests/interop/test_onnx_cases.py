@@ -21,13 +21,27 @@ from nabla_mlir.base.errors import ImportIRError
 PAGE = (Path(__file__).parents[2] / "docs" / "onnx.md").read_text()
 # Operators whose cases are refused, all of them or those of some types, each with a word of the reason.
 REFUSED = {
-    "Bernoulli": "random", "RandomUniformLike": "random", "Dropout": "random", "NonMaxSuppression": "knows", "ImageDecoder": "knows",
-    "RegexFullMatch": "knows", "StringConcat": "knows", "StringNormalizer": "knows", "StringSplit": "knows",
-    "TfIdfVectorizer": "knows", "LabelEncoder": "strings",
-    "ai.onnx.preview.training.Adagrad": "knows", "ai.onnx.preview.training.Adam": "knows",
-    "ai.onnx.preview.training.Momentum": "knows", "ai.onnx.preview.training.Gradient": "knows",
-    "Cast": "dtype", "CastLike": "dtype", "QuantizeLinear": "dtype", "DequantizeLinear": "dtype", "input or result": "dtype",
-}  # fmt: skip
+    "Bernoulli": "random",
+    "RandomUniformLike": "random",
+    "Dropout": "random",
+    "NonMaxSuppression": "knows",
+    "ImageDecoder": "knows",
+    "RegexFullMatch": "knows",
+    "StringConcat": "knows",
+    "StringNormalizer": "knows",
+    "StringSplit": "knows",
+    "TfIdfVectorizer": "knows",
+    "LabelEncoder": "strings",
+    "ai.onnx.preview.training.Adagrad": "knows",
+    "ai.onnx.preview.training.Adam": "knows",
+    "ai.onnx.preview.training.Momentum": "knows",
+    "ai.onnx.preview.training.Gradient": "knows",
+    "Cast": "dtype",
+    "CastLike": "dtype",
+    "QuantizeLinear": "dtype",
+    "DequantizeLinear": "dtype",
+    "input or result": "dtype",
+}
 
 
 def _refusal(error: ImportIRError) -> tuple[str, str]:
@@ -71,8 +85,9 @@ def test_stored_models_give_what_they_gave_in_pytorch() -> None:
     assert counts["passed"] >= 132
 
 
-@pytest.mark.parametrize("name", ["bvlc_alexnet", "densenet121", "inception_v1", "inception_v2", "resnet50", "shufflenet",
-                                  "squeezenet", "zfnet512"])  # fmt: skip
+@pytest.mark.parametrize(
+    "name", ["bvlc_alexnet", "densenet121", "inception_v1", "inception_v2", "resnet50", "shufflenet", "squeezenet", "zfnet512"]
+)
 def test_networks_of_the_model_zoo(name: str) -> None:
     """Their graphs, with constant weights: what onnx's own evaluator gave is in the wheel.
 
@@ -93,7 +108,9 @@ def test_networks_of_the_model_zoo(name: str) -> None:
     np.testing.assert_allclose(found.sum(), wanted.sum(), rtol=1e-5)
     model.graph.output[0].name = model.graph.node.pop().input[0]
     logits, logarithms = np.asarray(nm.from_onnx(model)(x), np.float64), np.log(wanted, dtype=np.float64)
-    np.testing.assert_allclose(logits - logits.max(), logarithms - logarithms.max(), rtol=0, atol=1e-6 * max(1.0, np.abs(logits).max()))
+    np.testing.assert_allclose(
+        logits - logits.max(), logarithms - logarithms.max(), rtol=0, atol=1e-6 * max(1.0, np.abs(logits).max())
+    )
 
 
 # ---------------------------------------------------------------- derivatives of nodes

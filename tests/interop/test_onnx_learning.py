@@ -24,12 +24,7 @@ IS_FLAT = ("boosting", "forest", "tree", "ada")  # whose derivatives are zero
 def _estimators() -> dict[str, Any]:
     pytest.importorskip("skl2onnx")
     from sklearn.decomposition import PCA
-    from sklearn.ensemble import (
-        AdaBoostClassifier,
-        GradientBoostingClassifier,
-        GradientBoostingRegressor,
-        RandomForestClassifier,
-    )
+    from sklearn.ensemble import AdaBoostClassifier, GradientBoostingClassifier, GradientBoostingRegressor, RandomForestClassifier
     from sklearn.impute import SimpleImputer
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
@@ -41,21 +36,38 @@ def _estimators() -> dict[str, Any]:
         "boosting": GradientBoostingRegressor(n_estimators=10, random_state=0),
         "boosting_classifier": GradientBoostingClassifier(n_estimators=10, random_state=0),
         "forest_classifier": RandomForestClassifier(5, max_depth=4, random_state=0),
-        "tree_classifier": DecisionTreeClassifier(max_depth=3), "ada_classifier": AdaBoostClassifier(n_estimators=3),
-        "nu_svr": NuSVR(), "linear_svr": LinearSVR(), "one_class": OneClassSVM(),
-        "svc_classifier": SVC(probability=True, random_state=0), "decisions_classifier": SVC(),
+        "tree_classifier": DecisionTreeClassifier(max_depth=3),
+        "ada_classifier": AdaBoostClassifier(n_estimators=3),
+        "nu_svr": NuSVR(),
+        "linear_svr": LinearSVR(),
+        "one_class": OneClassSVM(),
+        "svc_classifier": SVC(probability=True, random_state=0),
+        "decisions_classifier": SVC(),
         "polynomial_classifier": SVC(kernel="poly", probability=True, random_state=0),
         "pipeline_classifier": make_pipeline(MinMaxScaler(), Normalizer(), PolynomialFeatures(2), LogisticRegression()),
         "imputer_classifier": make_pipeline(SimpleImputer(), RobustScaler(), PCA(3), LogisticRegression()),
-    }  # fmt: skip
+    }
 
 
 @pytest.mark.parametrize("classes", [2, 3])
 @pytest.mark.parametrize(
     "name",
-    ["boosting", "boosting_classifier", "forest_classifier", "tree_classifier", "ada_classifier", "nu_svr", "linear_svr", "one_class",
-     "svc_classifier", "decisions_classifier", "polynomial_classifier", "pipeline_classifier", "imputer_classifier"],
-)  # fmt: skip
+    [
+        "boosting",
+        "boosting_classifier",
+        "forest_classifier",
+        "tree_classifier",
+        "ada_classifier",
+        "nu_svr",
+        "linear_svr",
+        "one_class",
+        "svc_classifier",
+        "decisions_classifier",
+        "polynomial_classifier",
+        "pipeline_classifier",
+        "imputer_classifier",
+    ],
+)
 @pytest.mark.filterwarnings("ignore")
 def test_models_of_scikit_learn(name: str, classes: int) -> None:
     """Labels and scores are its own; slopes along a direction are those of its values, and zero of trees."""
@@ -69,7 +81,9 @@ def test_models_of_scikit_learn(name: str, classes: int) -> None:
     estimator.fit(ROWS, labels if is_classifier else TARGET)
     options = {id(estimator): {"zipmap": False}} if is_classifier else None
     f = nm.from_onnx(to_onnx(estimator, ROWS[:1].astype(np.float32), options=options))
-    scored = next(g for g in (getattr(estimator, n, None) for n in ("predict_proba", "decision_function", "predict")) if g is not None)
+    scored = next(
+        g for g in (getattr(estimator, n, None) for n in ("predict_proba", "decision_function", "predict")) if g is not None
+    )
 
     def scores(x: Any) -> Any:
         result = f(x)
@@ -114,19 +128,37 @@ KEYS = {"keys_int64s": [3, 1, 4, 1], "values_floats": [0.5, 1.5, 2.5, 3.5], "def
         ("LabelEncoder", {"x": np.array([[1, 3], [4, 5]])}, 2, KEYS),
         ("LabelEncoder", {"x": np.array([1.5, 2.0, 0.0], np.float32)}, 2, {"keys_floats": [1.5, 2.0], "values_int64s": [7, 8]}),
         ("OneHotEncoder", {"x": np.array([[1, 9], [2, 3]])}, 1, {"cats_int64s": [3, 2, 1], "zeros": 1}),
-        ("FeatureVectorizer", {"a": np.ones((2, 3), np.float32), "b": np.arange(2, dtype=np.float32)}, 1, {"inputdimensions": [2, 3]}),
-        ("Imputer", {"x": np.array([[1.0, np.nan], [np.nan, 2.0]], np.float32)}, 1,
-         {"imputed_value_floats": [5.0, 6.0], "replaced_value_float": float("nan")}),
+        (
+            "FeatureVectorizer",
+            {"a": np.ones((2, 3), np.float32), "b": np.arange(2, dtype=np.float32)},
+            1,
+            {"inputdimensions": [2, 3]},
+        ),
+        (
+            "Imputer",
+            {"x": np.array([[1.0, np.nan], [np.nan, 2.0]], np.float32)},
+            1,
+            {"imputed_value_floats": [5.0, 6.0], "replaced_value_float": float("nan")},
+        ),
         ("Imputer", {"x": np.array([[1, 0], [0, 2]])}, 1, {"imputed_value_int64s": [5], "replaced_value_int64": 0}),
-        ("LinearRegressor", {"x": X.astype(np.float32)}, 1, {"coefficients": [1.0, -2.0, 0.5, 3.0], "intercepts": [0.5], "targets": 1}),
+        (
+            "LinearRegressor",
+            {"x": X.astype(np.float32)},
+            1,
+            {"coefficients": [1.0, -2.0, 0.5, 3.0], "intercepts": [0.5], "targets": 1},
+        ),
     ],
-)  # fmt: skip
+)
 def test_small_operators(operator: str, inputs: dict[str, np.ndarray], version: int, attributes: dict[str, Any]) -> None:
     check(operator, inputs, version=version, **attributes)
 
 
 def test_a_softmax_leaves_zeros_out() -> None:
-    attributes = {"coefficients": [1.0, 0, 0, 0, 0, 0, 0, 0, 0, 1.0, 0, 0], "intercepts": [0.0, 0.0, 0.0], "classlabels_ints": [4, 5, 6]}
+    attributes = {
+        "coefficients": [1.0, 0, 0, 0, 0, 0, 0, 0, 0, 1.0, 0, 0],
+        "intercepts": [0.0, 0.0, 0.0],
+        "classlabels_ints": [4, 5, 6],
+    }
     check("LinearClassifier", {"x": X.astype(np.float32)}, 2, 1, post_transform="SOFTMAX_ZERO", **attributes)
 
 
@@ -141,13 +173,24 @@ def test_branches_of_every_kind(mode: str, aggregate: str) -> None:
     """Two trees, of which the second is a leaf behind a branch of another kind; missing values take the side that is said."""
     x = np.array([[0.5, 1.0], [0.6, 1.0], [0.4, 2.0], [np.nan, 1.0], [0.5, np.nan]], np.float32)
     check(
-        "TreeEnsembleRegressor", {"x": x}, n_targets=2, base_values=[0.5, -0.5], aggregate_function=aggregate,
-        nodes_treeids=[0, 0, 0, 0, 0, 7, 7, 7], nodes_nodeids=[0, 1, 2, 3, 4, 0, 1, 2], nodes_featureids=[0, 1, 0, 0, 0, 1, 0, 0],
-        nodes_modes=[mode, "BRANCH_LT", "LEAF", "LEAF", "LEAF", mode, "LEAF", "LEAF"], nodes_values=[0.5, 1.5, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0],
-        nodes_truenodeids=[1, 2, 0, 0, 0, 1, 0, 0], nodes_falsenodeids=[4, 3, 0, 0, 0, 2, 0, 0],
-        nodes_missing_value_tracks_true=[1, 0, 0, 0, 0, 0, 0, 0], target_treeids=[0, 0, 0, 0, 7, 7], target_nodeids=[2, 3, 4, 4, 1, 2],
-        target_ids=[0, 1, 0, 1, 0, 1], target_weights=[1.0, 2.0, 3.0, 4.0, 5.0, 6.0],
-    )  # fmt: skip
+        "TreeEnsembleRegressor",
+        {"x": x},
+        n_targets=2,
+        base_values=[0.5, -0.5],
+        aggregate_function=aggregate,
+        nodes_treeids=[0, 0, 0, 0, 0, 7, 7, 7],
+        nodes_nodeids=[0, 1, 2, 3, 4, 0, 1, 2],
+        nodes_featureids=[0, 1, 0, 0, 0, 1, 0, 0],
+        nodes_modes=[mode, "BRANCH_LT", "LEAF", "LEAF", "LEAF", mode, "LEAF", "LEAF"],
+        nodes_values=[0.5, 1.5, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0],
+        nodes_truenodeids=[1, 2, 0, 0, 0, 1, 0, 0],
+        nodes_falsenodeids=[4, 3, 0, 0, 0, 2, 0, 0],
+        nodes_missing_value_tracks_true=[1, 0, 0, 0, 0, 0, 0, 0],
+        target_treeids=[0, 0, 0, 0, 7, 7],
+        target_nodeids=[2, 3, 4, 4, 1, 2],
+        target_ids=[0, 1, 0, 1, 0, 1],
+        target_weights=[1.0, 2.0, 3.0, 4.0, 5.0, 6.0],
+    )
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -157,21 +200,45 @@ def test_trees_of_opset_5(aggregate: int, dtype: type) -> None:
     tensor = lambda values, kind: numpy_helper.from_array(np.array(values, kind))  # noqa: E731
     x = np.array([[1.2, 3.0], [0.5, 7.0], [2.0, 4.0], [np.nan, 3.0]], dtype)
     check(
-        "TreeEnsemble", {"x": x}, version=5, n_targets=2, aggregate_function=aggregate, post_transform=0, tree_roots=[0, 2, 3],
-        nodes_featureids=[0, 1, 1, 0], nodes_splits=tensor([1.5, 0.0, 0.0, 0.0], dtype), nodes_modes=tensor([0, 6, 6, 0], np.uint8),
-        nodes_truenodeids=[1, 0, 2, 3], nodes_falsenodeids=[1, 1, 4, 3], nodes_trueleafs=[0, 1, 1, 1], nodes_falseleafs=[1, 1, 1, 1],
-        nodes_missing_value_tracks_true=[1, 0, 0, 0], membership_values=tensor([3.0, 9.0, np.nan, 4.0, 7.0, 8.0, np.nan], dtype),
-        leaf_targetids=[0, 1, 0, 1, 0], leaf_weights=tensor([1.1, 2.2, 3.3, 4.4, 5.5], dtype),
-    )  # fmt: skip
+        "TreeEnsemble",
+        {"x": x},
+        version=5,
+        n_targets=2,
+        aggregate_function=aggregate,
+        post_transform=0,
+        tree_roots=[0, 2, 3],
+        nodes_featureids=[0, 1, 1, 0],
+        nodes_splits=tensor([1.5, 0.0, 0.0, 0.0], dtype),
+        nodes_modes=tensor([0, 6, 6, 0], np.uint8),
+        nodes_truenodeids=[1, 0, 2, 3],
+        nodes_falsenodeids=[1, 1, 4, 3],
+        nodes_trueleafs=[0, 1, 1, 1],
+        nodes_falseleafs=[1, 1, 1, 1],
+        nodes_missing_value_tracks_true=[1, 0, 0, 0],
+        membership_values=tensor([3.0, 9.0, np.nan, 4.0, 7.0, 8.0, np.nan], dtype),
+        leaf_targetids=[0, 1, 0, 1, 0],
+        leaf_weights=tensor([1.1, 2.2, 3.3, 4.4, 5.5], dtype),
+    )
 
 
 def test_weights_in_f64_are_read() -> None:
     tensor = lambda *values: numpy_helper.from_array(np.array(values))  # noqa: E731
     model = _model(
-        "TreeEnsembleRegressor", {"x": X}, nodes_treeids=[0, 0, 0], nodes_nodeids=[0, 1, 2], nodes_featureids=[0, 0, 0], n_targets=1,
-        nodes_modes=["BRANCH_LEQ", "LEAF", "LEAF"], nodes_values_as_tensor=tensor(X[0, 0], 0.0, 0.0), nodes_truenodeids=[1, 0, 0],
-        nodes_falsenodeids=[2, 0, 0], target_treeids=[0, 0], target_nodeids=[1, 2], target_ids=[0, 0], target_weights_as_tensor=tensor(1.0, 2.0),
-    )  # fmt: skip
+        "TreeEnsembleRegressor",
+        {"x": X},
+        nodes_treeids=[0, 0, 0],
+        nodes_nodeids=[0, 1, 2],
+        nodes_featureids=[0, 0, 0],
+        n_targets=1,
+        nodes_modes=["BRANCH_LEQ", "LEAF", "LEAF"],
+        nodes_values_as_tensor=tensor(X[0, 0], 0.0, 0.0),
+        nodes_truenodeids=[1, 0, 0],
+        nodes_falsenodeids=[2, 0, 0],
+        target_treeids=[0, 0],
+        target_nodeids=[1, 2],
+        target_ids=[0, 0],
+        target_weights_as_tensor=tensor(1.0, 2.0),
+    )
     assert np.asarray(nm.from_onnx(model)(X))[:, 0].tolist() == np.where(X[:, 0] <= X[0, 0], 1.0, 2.0).tolist()
 
 
@@ -180,7 +247,12 @@ def test_weights_in_f64_are_read() -> None:
     [
         ("LabelEncoder", 2, {"keys_int64s": [1], "values_strings": ["a"]}, "numbers, got strings"),
         ("OneHotEncoder", 1, {"cats_strings": ["a"]}, "integers, got strings"),
-        ("SVMClassifier", 1, {"coefficients": [1.0, 2.0], "rho": [0.0], "classlabels_ints": [0, 1]}, "support vectors, got weights alone"),
+        (
+            "SVMClassifier",
+            1,
+            {"coefficients": [1.0, 2.0], "rho": [0.0], "classlabels_ints": [0, 1]},
+            "support vectors, got weights alone",
+        ),
     ],
 )
 def test_what_is_refused(operator: str, version: int, attributes: dict[str, Any], words: str) -> None:
@@ -190,10 +262,19 @@ def test_what_is_refused(operator: str, version: int, attributes: dict[str, Any]
 
 
 _TREE = {
-    "nodes_treeids": [0, 0, 0], "nodes_nodeids": [0, 1, 2], "nodes_featureids": [0, 0, 0], "nodes_values": [0.5, 0.0, 0.0],
-    "nodes_modes": ["BRANCH_LEQ", "LEAF", "LEAF"], "nodes_truenodeids": [1, 0, 0], "nodes_falsenodeids": [2, 0, 0], "n_targets": 1,
-    "target_treeids": [0, 0], "target_nodeids": [1, 2], "target_ids": [0, 0], "target_weights": [1.0, 2.0],
-}  # fmt: skip
+    "nodes_treeids": [0, 0, 0],
+    "nodes_nodeids": [0, 1, 2],
+    "nodes_featureids": [0, 0, 0],
+    "nodes_values": [0.5, 0.0, 0.0],
+    "nodes_modes": ["BRANCH_LEQ", "LEAF", "LEAF"],
+    "nodes_truenodeids": [1, 0, 0],
+    "nodes_falsenodeids": [2, 0, 0],
+    "n_targets": 1,
+    "target_treeids": [0, 0],
+    "target_nodeids": [1, 2],
+    "target_ids": [0, 0],
+    "target_weights": [1.0, 2.0],
+}
 
 
 @pytest.mark.parametrize(

@@ -36,5 +36,7 @@ def test_one_of_another_package(tmp_path: Path) -> None:
 def test_one_that_is_not_installed() -> None:
     with pytest.raises(AttributeError, match=r"module 'nabla_mlir\.interop' has no attribute 'nope'"):
         nm.interop.nope  # noqa: B018
-    with pytest.raises(DeployError, match="the plugin 'nope' requires an installed package with this entry point, got casadi, explorer"):
+    with pytest.raises(
+        DeployError, match="the plugin 'nope' requires an installed package with this entry point, got casadi, explorer"
+    ):
         plugin("nope")

@@ -35,7 +35,11 @@ def ackley(x: Any, xp: Any) -> Any:
 
 def levi(x: Any, xp: Any) -> Any:
     s = xp.sin(np.pi * x) ** 2
-    return xp.sin(3 * np.pi * x[0]) ** 2 + (x[0] - 1) ** 2 * (1 + xp.sin(3 * np.pi * x[1]) ** 2) + (x[1] - 1) ** 2 * (1 + 4 * s[1] * (1 - s[1]))
+    return (
+        xp.sin(3 * np.pi * x[0]) ** 2
+        + (x[0] - 1) ** 2 * (1 + xp.sin(3 * np.pi * x[1]) ** 2)
+        + (x[1] - 1) ** 2 * (1 + 4 * s[1] * (1 - s[1]))
+    )
 
 
 def egg_holder(x: Any, xp: Any) -> Any:
@@ -55,8 +59,11 @@ FUNCTIONS: dict[str, tuple[Callable[[Any, Any], Any], Any]] = {
     "Levi": (levi, [1.2, 1.1]),
     "egg holder": (egg_holder, [500.0, 400.0]),
     "Schaffer 2": (lambda x, xp: 0.5 + (xp.sin(x[0] ** 2 - x[1] ** 2) ** 2 - 0.5) / (1 + 0.001 * (x * x).sum()) ** 2, [0.5, 0.3]),
-    "Schaffer 4": (lambda x, xp: 0.5 + (xp.cos(xp.sin(xp.abs(x[0] ** 2 - x[1] ** 2))) ** 2 - 0.5) / (1 + 0.001 * (x * x).sum()) ** 2, [0.3, 1.1]),
-}  # fmt: skip
+    "Schaffer 4": (
+        lambda x, xp: 0.5 + (xp.cos(xp.sin(xp.abs(x[0] ** 2 - x[1] ** 2))) ** 2 - 0.5) / (1 + 0.001 * (x * x).sum()) ** 2,
+        [0.3, 1.1],
+    ),
+}
 # Of each kind a few, by the names of their files.
 CUTEST = {
     "unconstrained": ("akiva", "allinitu", "bard", "brownden"),

@@ -13,7 +13,10 @@ import nabla_mlir.numpy as nnp
 from nabla_mlir.base.errors import DtypeError, ShapeError
 
 pytensor = pytest.importorskip("pytensor")
-CXX, pytensor.config.cxx = pytensor.config.cxx, ""  # what PyTensor computes is compiled where models are sampled, not where it is little
+CXX, pytensor.config.cxx = (
+    pytensor.config.cxx,
+    "",
+)  # what PyTensor computes is compiled where models are sampled, not where it is little
 pm = pytest.importorskip("pymc")
 cloudpickle = pytest.importorskip("cloudpickle")
 
@@ -70,7 +73,10 @@ def test_verify_grad() -> None:
 def test_maps() -> None:
     symbols, values = variables()
     w, b, scale = symbols
-    rows = {b: pt.tensor("rows", shape=(None, None, 2), dtype="float64"), w: pt.tensor("matrices", shape=(None, 1, 3, 2), dtype="float64")}
+    rows = {
+        b: pt.tensor("rows", shape=(None, None, 2), dtype="float64"),
+        w: pt.tensor("matrices", shape=(None, 1, 3, 2), dtype="float64"),
+    }
     stacks = [RNG.normal(size=(2, 4, 2)), RNG.normal(size=(2, 1, 3, 2))]
     outcomes = []
     for y in both(symbols):
@@ -155,7 +161,13 @@ def derivatives(model: Any) -> list[Any]:
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("models", [(lambda: eight_schools(function(normal)), lambda: eight_schools(normal)), (lambda: regression(True), lambda: regression(False))])
+@pytest.mark.parametrize(
+    "models",
+    [
+        (lambda: eight_schools(function(normal)), lambda: eight_schools(normal)),
+        (lambda: regression(True), lambda: regression(False)),
+    ],
+)
 def test_derivatives_of_models_are_pymc_s(models: Any) -> None:
     for ours, theirs in zip(*(derivatives(make()) for make in models), strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-10, atol=1e-10)
@@ -163,7 +175,9 @@ def test_derivatives_of_models_are_pymc_s(models: Any) -> None:
 
 def sample(model: Any, draws: int = 500, cores: int = 1, **options: Any) -> Any:
     with model, pytensor.config.change_flags(cxx=CXX):
-        return pm.sample(draws, tune=300, chains=2, cores=cores, random_seed=7, progressbar=False, compute_convergence_checks=False, **options).posterior
+        return pm.sample(
+            draws, tune=300, chains=2, cores=cores, random_seed=7, progressbar=False, compute_convergence_checks=False, **options
+        ).posterior
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -198,7 +212,9 @@ def test_chains_in_processes_of_their_own_draw_what_they_draw_in_one() -> None:
 @pytest.mark.parametrize("backend", ["jax", pytest.param("numba", marks=pytest.mark.slow)])
 def test_nutpie_of_a_model(backend: str) -> None:
     nutpie = pytest.importorskip("nutpie")
-    model = nutpie.compile_pymc_model(eight_schools(function(normal, target=nm.CPU())), backend=backend, gradient_backend="pytensor")
+    model = nutpie.compile_pymc_model(
+        eight_schools(function(normal, target=nm.CPU())), backend=backend, gradient_backend="pytensor"
+    )
     posterior = nutpie.sample(model, draws=300, tune=200, chains=2, cores=1, seed=3, progress_bar=False).posterior
     mu, tau = np.asarray(posterior["mu"]), np.asarray(posterior["tau"])
     assert max(split_r_hat(mu), split_r_hat(tau)) < 1.05

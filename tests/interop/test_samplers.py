@@ -69,7 +69,14 @@ def test_values_and_derivatives_are_jax_s() -> None:
     p = density()
     x = np.random.default_rng(0).normal(size=(4, p.size))
     with jax.enable_x64(True):
-        f = lambda x: schools(p.vectors.tree(x) if isinstance(x, np.ndarray) else {"eta": x[:8], "log_tau": x[8], "mu": x[9]}, SCHOOLS, ERRORS, jnp)  # noqa: E731
+        f = (  # noqa: E731
+            lambda x: schools(
+                p.vectors.tree(x) if isinstance(x, np.ndarray) else {"eta": x[:8], "log_tau": x[8], "mu": x[9]},
+                SCHOOLS,
+                ERRORS,
+                jnp,
+            )
+        )
         np.testing.assert_allclose(p(x), [f(row) for row in jnp.asarray(x)], rtol=1e-13)
         value, gradient = p.value_and_grad(x[0])
         assert p(x[0]) == pytest.approx(value, rel=1e-14)

@@ -60,7 +60,9 @@ def test_steps_and_counts_of_least_squares(method: str, options: Any) -> None:
 def test_forms_of_a_jacobian(form: str) -> None:
     """A chain of unknowns as a pytree: SciPy gets the form that was asked for, and finds the same."""
     kinds: list[type] = []
-    chain = lambda p: {"ends": p["a"][:1] - 1.0, "steps": 3.0 * (p["a"][1:] - 0.3 * p["a"][:-1] ** 2 - 0.7), "b": p["b"] * 2.0 - 1.0}  # noqa: E731
+    chain = (  # noqa: E731
+        lambda p: {"ends": p["a"][:1] - 1.0, "steps": 3.0 * (p["a"][1:] - 0.3 * p["a"][:-1] ** 2 - 0.7), "b": p["b"] * 2.0 - 1.0}
+    )
     original = scipy.optimize.least_squares
 
     def watched(fun: Any, x0: Any, jac: Any, **options: Any) -> Any:
@@ -135,9 +137,12 @@ def powell(p: Any) -> Any:
 def test_roots() -> None:
     for method in ("hybr", "lm"):
         theirs = scipy.optimize.root(
-            lambda x: [1e4 * x[0] * x[1] - 1, np.exp(-x[0]) + np.exp(-x[1]) - 1.0001], [0.0, 1.0], method=method,
-            jac=lambda x: [[1e4 * x[1], 1e4 * x[0]], [-np.exp(-x[0]), -np.exp(-x[1])]], options={"maxfev" if method == "hybr" else "maxiter": 1000},
-        )  # fmt: skip
+            lambda x: [1e4 * x[0] * x[1] - 1, np.exp(-x[0]) + np.exp(-x[1]) - 1.0001],
+            [0.0, 1.0],
+            method=method,
+            jac=lambda x: [[1e4 * x[1], 1e4 * x[0]], [-np.exp(-x[0]), -np.exp(-x[1])]],
+            options={"maxfev" if method == "hybr" else "maxiter": 1000},
+        )
         ours = solvers.root(powell, {"a": 0.0, "b": 1}, method=method, options={"maxfev" if method == "hybr" else "maxiter": 1000})
         assert ours.success
         assert ours.nfev == theirs.nfev
@@ -149,7 +154,9 @@ def test_roots() -> None:
 @pytest.mark.parametrize("method", ["broyden1", "anderson", "krylov", "df-sane"])
 def test_roots_without_jacobians(method: str) -> None:
     points: list[Any] = []
-    found = solvers.root(lambda x: x + 0.1 * nnp.sin(x) - 1.0, np.zeros((2, 2)), method=method, callback=lambda x, f: points.append((x, f)))
+    found = solvers.root(
+        lambda x: x + 0.1 * nnp.sin(x) - 1.0, np.zeros((2, 2)), method=method, callback=lambda x, f: points.append((x, f))
+    )
     assert found.success
     assert points[-1][0].shape == points[-1][1].shape == found.x.shape == (2, 2)
     np.testing.assert_allclose(found.x + 0.1 * np.sin(found.x), 1.0, atol=1e-4)
@@ -159,7 +166,12 @@ def test_curves() -> None:
     y = data()
     model = lambda t, a, b, c: a * nnp.exp(-b * t) + c  # noqa: E731
     in_scipy = lambda t, a, b, c: a * np.exp(-b * t) + c  # noqa: E731
-    for options in ({}, {"p0": [2.0, 1.0, 0.0], "sigma": np.linspace(1, 2, 40)}, {"bounds": (0, [5, 5, 5])}, {"method": "trf", "p0": (1, 1, 1)}):
+    for options in (
+        {},
+        {"p0": [2.0, 1.0, 0.0], "sigma": np.linspace(1, 2, 40)},
+        {"bounds": (0, [5, 5, 5])},
+        {"method": "trf", "p0": (1, 1, 1)},
+    ):
         theirs = scipy.optimize.curve_fit(
             in_scipy, TIMES, y, jac=lambda t, *p: decay_slopes(np.array(p), t, y), full_output=True, **options
         )
@@ -188,7 +200,9 @@ def test_initial_values(method: str) -> None:
     given = {"jac": robertson_slopes} if IVP_METHODS[method] else {}
     theirs = scipy.integrate.solve_ivp(flow, (0, end), [1.0, 0.0, 0.0], method=method, rtol=1e-6, atol=1e-9, **given)
     for form in ("auto", *IVP_METHODS[method]):
-        ours = solvers.solve_ivp(robertson, (0, end), {"a": 1.0, "b": 0.0, "c": 0}, rate, method=method, rtol=1e-6, atol=1e-9, jac=form)
+        ours = solvers.solve_ivp(
+            robertson, (0, end), {"a": 1.0, "b": 0.0, "c": 0}, rate, method=method, rtol=1e-6, atol=1e-9, jac=form
+        )
         assert ours.success
         if form != "sparse":  # whose factorisation rounds otherwise
             assert (ours.nfev, ours.njev) == (theirs.nfev, theirs.njev)
@@ -200,7 +214,9 @@ def test_events_and_continuous_solutions() -> None:
     falling.terminal, falling.direction = True, -1  # type: ignore[attr-defined]
     flow = lambda t, y, g: {"height": y["speed"], "speed": -g}  # noqa: E731
     start = {"height": 10.0, "speed": 3.0}
-    found = solvers.solve_ivp(flow, (0, 9), start, np.float64(9.81), events=falling, dense_output=True, atol={"height": 1e-9, "speed": None})
+    found = solvers.solve_ivp(
+        flow, (0, 9), start, np.float64(9.81), events=falling, dense_output=True, atol={"height": 1e-9, "speed": None}
+    )
     hit = (3 + np.sqrt(9 + 2 * 9.81 * 10)) / 9.81
     np.testing.assert_allclose(found.t_events[0][0], hit, rtol=1e-9)
     assert abs(found.y_events[0][0]["height"]) < 1e-9
@@ -224,17 +240,29 @@ def test_boundary_values(has_parameter: bool) -> None:
             return rows
 
         theirs = scipy.integrate.solve_bvp(
-            lambda x, y: np.stack([y[1], -np.exp(y[0])]), lambda a, b: np.array([a[0], b[0]]), x, guess, fun_jac=slopes,
+            lambda x, y: np.stack([y[1], -np.exp(y[0])]),
+            lambda a, b: np.array([a[0], b[0]]),
+            x,
+            guess,
+            fun_jac=slopes,
             bc_jac=lambda a, b: (np.array([[1.0, 0], [0, 0]]), np.array([[0, 0], [1.0, 0]])),
-        )  # fmt: skip
+        )
         ours = solvers.solve_bvp(flow, ends, x, guess)
     else:
         guess[0, 1], guess[0, 3] = 1.0, -1.0
         theirs = scipy.integrate.solve_bvp(
-            lambda x, y, p: np.vstack((y[1], -(p[0] ** 2) * y[0])), lambda a, b, p: np.array([a[0], b[0], a[1] - p[0]]), x, guess, p=[6]
+            lambda x, y, p: np.vstack((y[1], -(p[0] ** 2) * y[0])),
+            lambda a, b, p: np.array([a[0], b[0], a[1] - p[0]]),
+            x,
+            guess,
+            p=[6],
         )
         ours = solvers.solve_bvp(
-            lambda x, y, p: nnp.stack([y[1], -(p[0] ** 2) * y[0]]), lambda a, b, p: nnp.stack([a[0], b[0], a[1] - p[0]]), x, guess, [6]
+            lambda x, y, p: nnp.stack([y[1], -(p[0] ** 2) * y[0]]),
+            lambda a, b, p: nnp.stack([a[0], b[0], a[1] - p[0]]),
+            x,
+            guess,
+            [6],
         )
         np.testing.assert_allclose(ours.p, 2 * np.pi, rtol=1e-3)
         np.testing.assert_allclose(ours.p, theirs.p, rtol=1e-6)
@@ -259,20 +287,37 @@ def test_lists_of_rows() -> None:
 @pytest.mark.parametrize(
     ("message", "call"),
     [
-        ("least_squares requires a Jacobian that lm takes, got 'sparse'", lambda: solvers.least_squares(decay, START, TIMES, TIMES, method="lm", jac="sparse")),
-        ("least_squares requires a Jacobian that trf takes, got '3-point'", lambda: solvers.least_squares(decay, START, TIMES, TIMES, jac="3-point")),
+        (
+            "least_squares requires a Jacobian that lm takes, got 'sparse'",
+            lambda: solvers.least_squares(decay, START, TIMES, TIMES, method="lm", jac="sparse"),
+        ),
+        (
+            "least_squares requires a Jacobian that trf takes, got '3-point'",
+            lambda: solvers.least_squares(decay, START, TIMES, TIMES, jac="3-point"),
+        ),
         ("least_squares requires options without args", lambda: solvers.least_squares(decay, START, args=(TIMES, TIMES))),
-        ("root requires a method among hybr, .*, got 'newton'", lambda: solvers.root(powell, {"a": 0.0, "b": 1.0}, method="newton")),
+        (
+            "root requires a method among hybr, .*, got 'newton'",
+            lambda: solvers.root(powell, {"a": 0.0, "b": 1.0}, method="newton"),
+        ),
         ("root requires as many equations as unknowns, got 40 for 3", lambda: solvers.root(decay, START, TIMES, TIMES)),
         ("curve_fit requires options without jac", lambda: solvers.curve_fit(lambda t, a: a * t, TIMES, TIMES, jac="2-point")),
-        ("solve_ivp requires a method among RK45, .*, got 'Euler'", lambda: solvers.solve_ivp(robertson, (0, 1), [1.0], method="Euler")),
-        ("solve_ivp requires a Jacobian that LSODA takes .dense., got 'sparse'",
-         lambda: solvers.solve_ivp(robertson, (0, 1), [1.0], method="LSODA", jac="sparse")),
-        ("solve_ivp requires options without jac_sparsity", lambda: solvers.solve_ivp(robertson, (0, 1), [1.0], jac_sparsity=np.eye(1))),
+        (
+            "solve_ivp requires a method among RK45, .*, got 'Euler'",
+            lambda: solvers.solve_ivp(robertson, (0, 1), [1.0], method="Euler"),
+        ),
+        (
+            "solve_ivp requires a Jacobian that LSODA takes .dense., got 'sparse'",
+            lambda: solvers.solve_ivp(robertson, (0, 1), [1.0], method="LSODA", jac="sparse"),
+        ),
+        (
+            "solve_ivp requires options without jac_sparsity",
+            lambda: solvers.solve_ivp(robertson, (0, 1), [1.0], jac_sparsity=np.eye(1)),
+        ),
         ("solve_ivp requires a function with a result like y", lambda: solvers.solve_ivp(lambda t, y: y[:1], (0, 1), [1.0, 2.0])),
         ("solve_bvp requires options without fun_jac", lambda: solvers.solve_bvp(abs, abs, TIMES, TIMES, fun_jac=abs)),
     ],
-)  # fmt: skip
+)
 def test_errors(message: str, call: Any) -> None:
     with pytest.raises(nm.errors.NablaError, match=f"(?s){message}"):
         call()

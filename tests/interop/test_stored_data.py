@@ -77,4 +77,6 @@ def test_a_data_loader_of_torch() -> None:
     H = check(DataLoader(dataset, batch_size=ROWS))
     assert H.kept == 1
     with pytest.raises(DataChangedError):
-        nm.SumOperator(loss, W, DataLoader(dataset, batch_size=SIZE, shuffle=True), reduction="mean", target=nm.Interpreter()).update(W)
+        nm.SumOperator(
+            loss, W, DataLoader(dataset, batch_size=SIZE, shuffle=True), reduction="mean", target=nm.Interpreter()
+        ).update(W)

@@ -29,7 +29,9 @@ def in_torch(p: Any, scale: Any, steps: Any = 1.0) -> Any:
 
 def inputs(dtype: Any = None, gradients: bool = True) -> tuple[Any, Any]:
     generator = torch.Generator().manual_seed(0)
-    make = lambda *shape: torch.randn(shape, generator=generator, dtype=torch.float64).to(dtype or torch.float64).requires_grad_(gradients)  # noqa: E731
+    make = lambda *shape: (  # noqa: E731
+        torch.randn(shape, generator=generator, dtype=torch.float64).to(dtype or torch.float64).requires_grad_(gradients)
+    )
     return {"w": make(3, 2), "b": make(2)}, make(3)
 
 
@@ -62,12 +64,15 @@ def test_transforms_of_torch_func() -> None:
     x, y = torch.rand(4, 3, dtype=torch.float64), torch.rand(3, dtype=torch.float64)
     func = torch.func
     for transform in (
-        lambda f: func.grad(f, argnums=(0, 1))(x[0], y), lambda f: func.hessian(f)(x[0], y), lambda f: func.jacrev(func.jacrev(f))(x[0], y),
-        lambda f: func.jvp(f, (x[0], y), (y, x[0])), lambda f: func.vmap(f, in_dims=(0, None))(x, y),
+        lambda f: func.grad(f, argnums=(0, 1))(x[0], y),
+        lambda f: func.hessian(f)(x[0], y),
+        lambda f: func.jacrev(func.jacrev(f))(x[0], y),
+        lambda f: func.jvp(f, (x[0], y), (y, x[0])),
+        lambda f: func.vmap(f, in_dims=(0, None))(x, y),
         lambda f: func.vmap(func.grad(f), in_dims=(1, 0))(x, x.T[0][None].expand(3, 4)[:, :4]),
         lambda f: func.vmap(func.vmap(f, in_dims=(0, None)), in_dims=(None, 0))(x, torch.stack([y, 2 * y])),
         lambda f: func.vmap(func.hessian(f), in_dims=(0, None))(x, y),
-    ):  # fmt: skip
+    ):
         torch.testing.assert_close(transform(f), transform(g))
 
 
@@ -141,7 +146,10 @@ def test_numbers_are_constants() -> None:
 
 
 def test_artifacts(tmp_path: Path) -> None:
-    stage = nm.module(loss=nm.trace(lambda x, y: {"l": ((x - y) ** 3).sum()}, nm.spec(3, "f64"), nm.spec(3, "f64")), other=nm.trace(nnp.sin, nm.spec(2)))
+    stage = nm.module(
+        loss=nm.trace(lambda x, y: {"l": ((x - y) ** 3).sum()}, nm.spec(3, "f64"), nm.spec(3, "f64")),
+        other=nm.trace(nnp.sin, nm.spec(2)),
+    )
     stage.lower().compile().save(tmp_path / "loss.vmfb")
     x, y = torch.rand(3, dtype=torch.float64, requires_grad=True), torch.rand(3, dtype=torch.float64)
     for source in (tmp_path / "loss.vmfb", nm.load(tmp_path / "loss.vmfb"), stage.lower()):

@@ -21,7 +21,16 @@ import nabla_mlir as nm
 
 PAGE = (Path(__file__).parents[2] / "docs" / "frameworks.md").read_text()
 # PyTorch has no second derivatives of these, which are compared with differences.
-ONCE = {"CTCLoss", "CrossMapLRN2d", "EmbeddingBag", "FractionalMaxPool2d", "FractionalMaxPool3d", "Hardsigmoid", "MultiLabelMarginLoss", "MultiMarginLoss"}
+ONCE = {
+    "CTCLoss",
+    "CrossMapLRN2d",
+    "EmbeddingBag",
+    "FractionalMaxPool2d",
+    "FractionalMaxPool3d",
+    "Hardsigmoid",
+    "MultiLabelMarginLoss",
+    "MultiMarginLoss",
+}
 # PyTorch's gradients of these are not those of its values: the backward pass takes the first channel out of windows that hold it.
 WRONG = {"CrossMapLRN2d"}
 
@@ -154,7 +163,13 @@ def test_without_specs_every_batch_is_taken() -> None:
 def test_draws_are_those_of_a_distribution_and_the_same_at_each_call() -> None:
     def draws(x: Any) -> Any:
         twice = torch.nn.functional.dropout(x, 0.5, True), torch.nn.functional.dropout(x, 0.5, True)
-        return *twice, torch.rand_like(x), torch.randn_like(x), torch.rand(4, 500) + x * 0, torch.nn.functional.alpha_dropout(x, 0.5, True)
+        return (
+            *twice,
+            torch.rand_like(x),
+            torch.randn_like(x),
+            torch.rand(4, 500) + x * 0,
+            torch.nn.functional.alpha_dropout(x, 0.5, True),
+        )
 
     f = nm.from_torch(draws, nm.spec((4, 500), "f64"))
     x = np.ones((4, 500))

@@ -80,7 +80,9 @@ class GPT2(nn.Module):
         self.words, self.places = nn.Embedding(words, width), nn.Embedding(length, width)
         self.norms = nn.ModuleList([nn.LayerNorm(width) for _ in range(5)])
         self.attentions = nn.ModuleList([Attention(width, 2) for _ in range(2)])
-        self.layers = nn.ModuleList([nn.Sequential(nn.Linear(width, 4 * width), nn.GELU("tanh"), nn.Linear(4 * width, width)) for _ in range(2)])
+        self.layers = nn.ModuleList(
+            [nn.Sequential(nn.Linear(width, 4 * width), nn.GELU("tanh"), nn.Linear(4 * width, width)) for _ in range(2)]
+        )
         self.head = nn.Linear(width, words, bias=False)
         self.head.weight = self.words.weight
 
@@ -97,7 +99,11 @@ class Tagger(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.words, self.lstm, self.head = nn.Embedding(11, 6), nn.LSTM(6, 5, 2, batch_first=True, bidirectional=True), nn.Linear(10, 4)
+        self.words, self.lstm, self.head = (
+            nn.Embedding(11, 6),
+            nn.LSTM(6, 5, 2, batch_first=True, bidirectional=True),
+            nn.Linear(10, 4),
+        )
 
     def forward(self, words: Any) -> Any:
         return F.log_softmax(self.head(self.lstm(self.words(words))[0]), -1)
@@ -109,7 +115,8 @@ class UNet(nn.Module):
     def __init__(self, width: int = 4) -> None:
         super().__init__()
         pair = lambda a, b: nn.Sequential(  # noqa: E731
-            nn.Conv2d(a, b, 3, padding=1), nn.GroupNorm(2, b), nn.SiLU(), nn.Conv2d(b, b, 3, padding=1), nn.SiLU())  # fmt: skip
+            nn.Conv2d(a, b, 3, padding=1), nn.GroupNorm(2, b), nn.SiLU(), nn.Conv2d(b, b, 3, padding=1), nn.SiLU()
+        )
         self.down = nn.ModuleList([pair(1, width), pair(width, 2 * width)])
         self.middle = pair(2 * width, 4 * width)
         self.up = nn.ModuleList([nn.ConvTranspose2d(4 * width, 2 * width, 2, 2), nn.ConvTranspose2d(2 * width, width, 2, 2)])

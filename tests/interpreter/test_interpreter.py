@@ -29,8 +29,7 @@ def run(text: str, *arguments: Any) -> list[np.ndarray]:
 
 
 def binary(name: str, type: str, attributes: str = "") -> str:
-    return (f"func.func @main(%x: {type}, %y: {type}) -> {type} "
-            f"{{ %0 = {name} %x, %y {attributes}: {type}\n return %0 : {type} }}")  # fmt: skip
+    return f"func.func @main(%x: {type}, %y: {type}) -> {type} {{ %0 = {name} %x, %y {attributes}: {type}\n return %0 : {type} }}"
 
 
 @pytest.mark.slow

@@ -66,8 +66,15 @@ def products(left: Any, values: Any, right: Any) -> Any:
 def test_factorisations(shape: tuple[int, ...], dtype: Any) -> None:
     def factors(a: Any, c: Any) -> Any:
         pivoted = jsl.qr(a, pivoting=True, mode="economic") if a.size else ()
-        return (lapack.lu(a)[:2], geqrf(a), jnp.linalg.qr(a, mode="complete"), jnp.linalg.qr(a), pivoted,
-                jsl.cholesky(c), jsl.cholesky(c, lower=True))  # fmt: skip
+        return (
+            lapack.lu(a)[:2],
+            geqrf(a),
+            jnp.linalg.qr(a, mode="complete"),
+            jnp.linalg.qr(a),
+            pivoted,
+            jsl.cholesky(c),
+            jsl.cholesky(c, lower=True),
+        )
 
     a = random(shape, dtype)
     check(factors, a, positive(a))
@@ -100,8 +107,13 @@ def test_tridiagonal_systems(dtype: Any) -> None:
 def test_values_and_vectors(shape: tuple[int, ...], dtype: Any) -> None:
     def decompositions(a: Any, symmetric: Any) -> Any:
         w, v = jnp.linalg.eigh(symmetric)
-        return (products(v, w, adjoint(v)), products(*jnp.linalg.svd(a)), products(*jnp.linalg.svd(a, full_matrices=False)),
-                jnp.linalg.svd(a, compute_uv=False), jnp.linalg.pinv(a))  # fmt: skip
+        return (
+            products(v, w, adjoint(v)),
+            products(*jnp.linalg.svd(a)),
+            products(*jnp.linalg.svd(a, full_matrices=False)),
+            jnp.linalg.svd(a, compute_uv=False),
+            jnp.linalg.pinv(a),
+        )
 
     a = random(shape, dtype)
     check(decompositions, a, positive(a))
@@ -115,8 +127,13 @@ def test_vectors_of_general_matrices(dtype: Any) -> None:
         w, left, right = lapack.eig(a)
         lengths = [jnp.linalg.norm(v, axis=-2) for v in (left, right)]
         largest = [jnp.take_along_axis(v, jnp.argmax(jnp.abs(v), -2, keepdims=True), -2).imag for v in (left, right)]
-        return (jnp.sort(jnp.abs(w)), a @ right - right * w[..., None, :],
-                adjoint(left) @ a - w[..., None] * adjoint(left), *lengths, *largest)  # fmt: skip
+        return (
+            jnp.sort(jnp.abs(w)),
+            a @ right - right * w[..., None, :],
+            adjoint(left) @ a - w[..., None] * adjoint(left),
+            *lengths,
+            *largest,
+        )
 
     x = random((2, 4, 4), dtype)
     module = parse_module(jax.jit(products).lower(x).as_text())

@@ -56,18 +56,14 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "axes": (nm.vmap(lambda a, w: (a @ w, a + 1), in_axes=(1, None), out_axes=(0, 1)), (X.T, W)),
     "collectives": (nm.vmap(collective, axis_name="i"), (X,)),
     "collective over the outer axis": (nm.vmap(lambda r: nm.vmap(lambda a: nm.psum(a, "o") * a)(r), axis_name="o"), (X,)),
-    "collective in a loop": (
-        nm.vmap(lambda r: nm.fori_loop(0, 3, lambda i, c: c + nm.psum(c, "i"), r), axis_name="i"), (X,),
-    ),
+    "collective in a loop": (nm.vmap(lambda r: nm.fori_loop(0, 3, lambda i, c: c + nm.psum(c, "i"), r), axis_name="i"), (X,)),
     "gradient in a map": (nm.vmap(nm.grad(lambda r: (nnp.tanh(r) * W).sum())), (X,)),
     "map in a gradient": (nm.grad(lambda x: nm.vmap(lambda r: nnp.sin(r) @ W)(x).sum()), (X,)),
     "hessian": (nm.hessian(lambda w: (nnp.exp(X @ w)).sum()), (W,)),
-    "jvp of a loop": (
-        lambda x: nm.jvp(lambda y: nm.fori_loop(0, 4, lambda i, c: nnp.sin(c) * y, y), (x,), (x,)), (X,),
-    ),
+    "jvp of a loop": (lambda x: nm.jvp(lambda y: nm.fori_loop(0, 4, lambda i, c: nnp.sin(c) * y, y), (x,), (x,)), (X,)),
     "checkpoint": (nm.value_and_grad(lambda x: nm.checkpoint(lambda y: nnp.sin(y) ** 2)(x).sum()), (X,)),
     "no entries": (nm.vmap(lambda r: (r.sum(), r * 2)), (np.zeros((0, 4)),)),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

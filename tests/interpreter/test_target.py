@@ -99,7 +99,9 @@ def test_watching_sees_values() -> None:
 def test_where_numbers_cease_to_be_finite() -> None:
     before = nm.set_execution("auto")
     with nm.debug_nans():
-        with pytest.raises(NotFiniteError, match=r"stablehlo.multiply requires operands .*, got inf at \(1,\) from 1\.\d+e\+217") as error:
+        with pytest.raises(
+            NotFiniteError, match=r"stablehlo.multiply requires operands .*, got inf at \(1,\) from 1\.\d+e\+217"
+        ) as error:
             nm.jit(lambda x: (nnp.exp(x) * nnp.exp(x)).sum())(np.array([1.0, 500.0]))
         assert error.value.where is not None
         assert "test_target.py" in error.value.where.filename

@@ -66,12 +66,17 @@ def check_program(text: str, xs: Sequence[np.ndarray], *, tolerance: float = 1e-
 
         rows = [derivatives(*(x[b] if i in active else x for i, x in enumerate(many))) for b in range(2)]
         return {
-            "value": f(*inputs), "jvp": nm.jvp(g, own, directions)[1], "vjp": pulled(*own), "cts": cts,
-            "hvp": nm.jvp(pulled, own, directions)[1], "vjp_vjp": nm.vjp(pulled, *own)[1](tuple(directions)),
+            "value": f(*inputs),
+            "jvp": nm.jvp(g, own, directions)[1],
+            "vjp": pulled(*own),
+            "cts": cts,
+            "hvp": nm.jvp(pulled, own, directions)[1],
+            "vjp_vjp": nm.vjp(pulled, *own)[1](tuple(directions)),
             "moved": [g(*moved(s * STEP)) for s in (-2, -1, 1, 2)],
             "pulled": [pulled(*moved(s * STEP)) for s in (-2, -1, 1, 2)],
-            "vmap": nm.vmap(derivatives, axes)(*many), "loop": rows,
-        }  # fmt: skip
+            "vmap": nm.vmap(derivatives, axes)(*many),
+            "loop": rows,
+        }
 
     got = run_traced(quantities, [*xs, *ts])
     _same("jvp", got["jvp"], _difference(got["moved"]), tolerance)

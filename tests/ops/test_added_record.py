@@ -40,8 +40,13 @@ def twins() -> Iterator[None]:
     tanh, square = REGISTRY["stablehlo.tanh"], REGISTRY["chlo.square"]
     _twin("test.tanh", tanh, partials=tanh.partials, instructions=tanh.instructions)
     _twin("test.square", square, partials=square.partials)
-    _twin("test.same", REGISTRY["stablehlo.negate"], partials=[lambda t, y, x: REGISTRY["test.same"](t)], linear="all",
-          numpy=np.positive)  # fmt: skip
+    _twin(
+        "test.same",
+        REGISTRY["stablehlo.negate"],
+        partials=[lambda t, y, x: REGISTRY["test.same"](t)],
+        linear="all",
+        numpy=np.positive,
+    )
     # The one expansion: IREE has none of them.
     patterns = LegalizeMathPass.patterns
     patterns.of("test.tanh")(lambda op, target: b.unary("stablehlo.tanh", operands(op)[0]))
@@ -142,7 +147,9 @@ def test_what_is_scheduled_for_iree_is_the_same(twin: str, program: str) -> None
     for name in (twin, TWINS[twin]):
         module = clone_module(_lowered(SCHEDULED[program], name, lambda f: f, nm.spec((96, 96))).module)
         before = _generic(module)
-        Pipeline.parse("builtin.module(nabla-order-axes,nabla-push-up-slices,nabla-fold-reshapes,nabla-update-in-place)").run(module)
+        Pipeline.parse("builtin.module(nabla-order-axes,nabla-push-up-slices,nabla-fold-reshapes,nabla-update-in-place)").run(
+            module
+        )
         assert _generic(module) != before or (program == "slices" and name in ("test.tanh", "stablehlo.tanh"))
         texts.append(_generic(module))
     assert texts[0] == texts[1]

@@ -152,8 +152,9 @@ def check_together(rules: Rules, prefixes: Sequence[Prefix], single: Callable[..
     found = compiled_traced(run, flat)(flat)
     for prefix, (arguments, carried), (outside, inside, named) in zip(prefixes, drawn, found, strict=True):
         for index in np.ndindex(prefix.sizes):
-            entry = [x[tuple(k for k, c in zip(index, places, strict=True) if c)]
-                     for x, places in zip(arguments, carried, strict=True)]  # fmt: skip
+            entry = [
+                x[tuple(k for k, c in zip(index, places, strict=True) if c)] for x, places in zip(arguments, carried, strict=True)
+            ]
             for key, expected in single(entry).items():
                 for got, want in zip(outside[key], expected, strict=True):
                     close(f"map of {key} at {index} of {prefix}", got[index], want)
@@ -186,8 +187,11 @@ def subsets(count: int) -> list[tuple[bool, ...]]:
 def sample(law: LawCase) -> list[Prefix]:
     """Some of the prefixes of each depth."""
     rng, sets = random.Random(f"{SEED} {law.name}"), subsets(len(law.case.shapes))
-    drawn = [(rng.choice(SIZES[depth]), [rng.choice(sets) for _ in range(depth)])
-             for depth, count in SAMPLE.items() for _ in range(count)]  # fmt: skip
+    drawn = [
+        (rng.choice(SIZES[depth]), [rng.choice(sets) for _ in range(depth)])
+        for depth, count in SAMPLE.items()
+        for _ in range(count)
+    ]
     return list(dict.fromkeys(Prefix(sizes, tuple(zip(*levels, strict=True))) for sizes, levels in drawn))
 
 

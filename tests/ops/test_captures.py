@@ -72,36 +72,57 @@ PROGRAMS: dict[str, Callable[[], Any]] = {
     "scatter, product": lambda: _scatter(_PRODUCT, "[[2], [0], [2]]"),
     "scatter, new": lambda: _scatter(_NEW, "[[3], [0], [3]]"),
     "scatter, capture": lambda: _scatter(_returned("%c"), "[[3], [0], [3]]"),
-    "reduce": lambda: _module(f"{_ONE}\n" f"""%y = "stablehlo.reduce"(%x, %one) <{{dimensions = array<i64: 0>}}>
-      {_region(_PRODUCT)} : (tensor<4xf64>, tensor<f64>) -> tensor<f64>""", "f64"),
-    "reduce of two": lambda: _module(f"""{_ONE}
+    "reduce": lambda: _module(
+        f"{_ONE}\n"
+        f"""%y = "stablehlo.reduce"(%x, %one) <{{dimensions = array<i64: 0>}}>
+      {_region(_PRODUCT)} : (tensor<4xf64>, tensor<f64>) -> tensor<f64>""",
+        "f64",
+    ),
+    "reduce of two": lambda: _module(
+        f"""{_ONE}
       %s = stablehlo.sine %x : tensor<4xf64>
-      %z:2 = "stablehlo.reduce"(%x, %s, %one, %c) <{{dimensions = array<i64: 0>}}> {_region(
-        f'''%p = stablehlo.multiply %a, %d : tensor<f64>
+      %z:2 = "stablehlo.reduce"(%x, %s, %one, %c) <{{dimensions = array<i64: 0>}}> {
+            _region(
+                f'''%p = stablehlo.multiply %a, %d : tensor<f64>
         %q = stablehlo.multiply %p, %c : tensor<f64>
         %r = stablehlo.add %b, %e : tensor<f64>
-        {_returned("%q", "%r")}''', 4)} : (tensor<4xf64>, tensor<4xf64>, tensor<f64>, tensor<f64>) -> (tensor<f64>, tensor<f64>)
-      %y = stablehlo.multiply %z#0, %z#1 : tensor<f64>""", "f64"),
-    "reduce_window": lambda: _module(f"""{_ONE}
+        {_returned("%q", "%r")}''',
+                4,
+            )
+        } : (tensor<4xf64>, tensor<4xf64>, tensor<f64>, tensor<f64>) -> (tensor<f64>, tensor<f64>)
+      %y = stablehlo.multiply %z#0, %z#1 : tensor<f64>""",
+        "f64",
+    ),
+    "reduce_window": lambda: _module(
+        f"""{_ONE}
       %y = "stablehlo.reduce_window"(%x, %one) <{{window_dimensions = array<i64: 2>}}> {_region(_PRODUCT)}
-        : (tensor<4xf64>, tensor<f64>) -> tensor<3xf64>""", "3xf64"),
-    "map": lambda: _module(f"""%y = "stablehlo.map"(%x) <{{dimensions = array<i64: 0>}}> {_region(
-        f"%p = stablehlo.multiply %a, %c : tensor<f64> %q = stablehlo.sine %p : tensor<f64> {_returned('%q')}", 1)}
+        : (tensor<4xf64>, tensor<f64>) -> tensor<3xf64>""",
+        "3xf64",
+    ),
+    "map": lambda: _module(f"""%y = "stablehlo.map"(%x) <{{dimensions = array<i64: 0>}}> {
+        _region(f"%p = stablehlo.multiply %a, %c : tensor<f64> %q = stablehlo.sine %p : tensor<f64> {_returned('%q')}", 1)
+    }
         : (tensor<4xf64>) -> tensor<4xf64>"""),
-    "sort": lambda: _module(f"""%y = "stablehlo.sort"(%x) <{{dimension = 0 : i64, is_stable = true}}> {_region(
-        '''%p = stablehlo.multiply %a, %c : tensor<f64>
+    "sort": lambda: _module(
+        f"""%y = "stablehlo.sort"(%x) <{{dimension = 0 : i64, is_stable = true}}> {
+            _region(
+                '''%p = stablehlo.multiply %a, %c : tensor<f64>
         %q = stablehlo.multiply %b, %c : tensor<f64>
         %r = stablehlo.compare LT, %p, %q : (tensor<f64>, tensor<f64>) -> tensor<i1>
-        "stablehlo.return"(%r) : (tensor<i1>) -> ()''')} : (tensor<4xf64>) -> tensor<4xf64>"""),
+        "stablehlo.return"(%r) : (tensor<i1>) -> ()'''
+            )
+        } : (tensor<4xf64>) -> tensor<4xf64>"""
+    ),
     "select_and_scatter, select": lambda: _module(f"""{_ONE}
       %s = stablehlo.slice %x [0:2] : (tensor<4xf64>) -> tensor<2xf64>
       %t = stablehlo.sine %s : tensor<2xf64>
       %y = "stablehlo.select_and_scatter"(%x, %t, %one) <{{window_dimensions = array<i64: 2>, window_strides = array<i64: 2>}}>
-        {_region('''%p = stablehlo.multiply %a, %c : tensor<f64>
+        {
+        _region('''%p = stablehlo.multiply %a, %c : tensor<f64>
         %q = stablehlo.multiply %b, %c : tensor<f64>
         %r = stablehlo.compare GE, %p, %q : (tensor<f64>, tensor<f64>) -> tensor<i1>
-        "stablehlo.return"(%r) : (tensor<i1>) -> ()''').removesuffix(")")}, {_region(
-        f"%p = stablehlo.add %a, %b : tensor<f64> {_returned('%p')}").removeprefix("(")}
+        "stablehlo.return"(%r) : (tensor<i1>) -> ()''').removesuffix(")")
+    }, {_region(f"%p = stablehlo.add %a, %b : tensor<f64> {_returned('%p')}").removeprefix("(")}
         : (tensor<4xf64>, tensor<2xf64>, tensor<f64>) -> tensor<4xf64>"""),
     "while": lambda: _module("""%zero = stablehlo.constant dense<0> : tensor<i32>
       %unit = stablehlo.constant dense<1> : tensor<i32>
@@ -128,11 +149,14 @@ PROGRAMS: dict[str, Callable[[], Any]] = {
         "stablehlo.return"(%q) : (tensor<4xf64>) -> () }, { "stablehlo.return"(%b) : (tensor<4xf64>) -> () })
         : (tensor<i32>) -> tensor<4xf64>"""),
     "checkpoint": lambda: lambda x, c: nm.checkpoint(lambda: nnp.sin(x * c) * c)(),
-    "linear_solve": lambda: lambda x, c: nm.jax.lax.custom_linear_solve(
-        lambda v: c * v + 0.1 * v.sum(), x * x, lambda f, b: b / c - b.sum() * 0.1 / (c * (c + 0.4)), symmetric=True),
+    "linear_solve": lambda: (
+        lambda x, c: nm.jax.lax.custom_linear_solve(
+            lambda v: c * v + 0.1 * v.sum(), x * x, lambda f, b: b / c - b.sum() * 0.1 / (c * (c + 0.4)), symmetric=True
+        )
+    ),
     "scan": lambda: lambda x, c: nm.scan(lambda s, e: (s * c + e, s), c, x)[1],
     "inner grad": lambda: lambda x, c: nm.grad(lambda z: (nnp.sin(z * c) * c).sum())(x),
-}  # fmt: skip
+}
 
 
 def _weighted(f: Any) -> Callable[[Any], Any]:
@@ -211,21 +235,28 @@ def test_taylor_series_of_captured_values(name: str, execution: str) -> None:
 @pytest.mark.parametrize("execution", ["interpret"], indirect=True)
 def test_patterns_of_captured_values(name: str, execution: str) -> None:
     f = PROGRAMS[name]()
-    dense = np.concatenate([np.asarray(nm.jacfwd(f)(X, C)).reshape(-1, 4), np.asarray(nm.jacfwd(f, argnums=1)(X, C)).reshape(-1, 1)], 1)
+    dense = np.concatenate(
+        [np.asarray(nm.jacfwd(f)(X, C)).reshape(-1, 4), np.asarray(nm.jacfwd(f, argnums=1)(X, C)).reshape(-1, 1)], 1
+    )
     pattern = jacobian_pattern(lambda z: nnp.ravel(f(z[:4], z[4])), nm.spec(5, "f64"))
     assert pattern.to_dense()[dense != 0].all()
 
 
 REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
-    "select_and_scatter": (lambda: _module(f"""{_ONE}
+    "select_and_scatter": (
+        lambda: _module(f"""{_ONE}
       %s = stablehlo.slice %x [0:2] : (tensor<4xf64>) -> tensor<2xf64>
       %y = "stablehlo.select_and_scatter"(%x, %s, %one) <{{window_dimensions = array<i64: 2>, window_strides = array<i64: 2>}}>
-        {_region('''%r = stablehlo.compare GE, %a, %b : (tensor<f64>, tensor<f64>) -> tensor<i1>
-        "stablehlo.return"(%r) : (tensor<i1>) -> ()''').removesuffix(")")}, {_region(_SUM).removeprefix("(")}
-        : (tensor<4xf64>, tensor<2xf64>, tensor<f64>) -> tensor<4xf64>"""), "stablehlo.select_and_scatter"),
+        {
+            _region('''%r = stablehlo.compare GE, %a, %b : (tensor<f64>, tensor<f64>) -> tensor<i1>
+        "stablehlo.return"(%r) : (tensor<i1>) -> ()''').removesuffix(")")
+        }, {_region(_SUM).removeprefix("(")}
+        : (tensor<4xf64>, tensor<2xf64>, tensor<f64>) -> tensor<4xf64>"""),
+        "stablehlo.select_and_scatter",
+    ),
     "custom_jvp": (lambda: _with_rule(True), "argument"),
     "custom_vjp": (lambda: _with_rule(False), "argument"),
-}  # fmt: skip
+}
 
 
 def _with_rule(is_forward: bool) -> Any:
@@ -247,7 +278,12 @@ def test_refused_by_name(name: str, execution: str) -> None:
     make, message = REFUSED[name]
     g = _weighted(make())
     v = np.ones(5)
-    for call in (lambda: nm.grad(g)(Z), lambda: nm.jvp(g, (Z,), (v,)), lambda: nm.hvp(g)(Z, v), lambda: nm.vmap(nm.grad(g))(Z[None])):
+    for call in (
+        lambda: nm.grad(g)(Z),
+        lambda: nm.jvp(g, (Z,), (v,)),
+        lambda: nm.hvp(g)(Z, v),
+        lambda: nm.vmap(nm.grad(g))(Z[None]),
+    ):
         with pytest.raises(RuleMissingError, match=message) as error:
             call()
         assert error.value.help

@@ -64,32 +64,44 @@ def _identities(a: nm.Tensor, square: nm.Tensor) -> dict[str, nm.Tensor]:
     orthogonal = "ungqr" if letter == "z" else "orgqr"
     symmetric = "heevd" if letter == "z" else "syevd"
     real, info = np.dtype(np.float64), ((), np.dtype(np.int32))
-    packed, taus = call(f"lapack_{letter}geqrf_ffi", [a], [(a.shape, a.dtype), ((n,), a.dtype)],
-                        **{"mhlo.backend_config": _config()})  # fmt: skip
-    q = call(f"lapack_{letter}{orthogonal}_ffi", [packed, taus], [(a.shape, a.dtype)],
-             **{"mhlo.backend_config": _config()})[0]  # fmt: skip
+    packed, taus = call(
+        f"lapack_{letter}geqrf_ffi", [a], [(a.shape, a.dtype), ((n,), a.dtype)], **{"mhlo.backend_config": _config()}
+    )
+    q = call(f"lapack_{letter}{orthogonal}_ffi", [packed, taus], [(a.shape, a.dtype)], **{"mhlo.backend_config": _config()})[0]
     r = nnp.where(np.triu(np.ones((n, n), bool)), packed[:n], 0)
     _, s, u, vt, _ = call(
-        f"lapack_{letter}gesdd_ffi", [a],
+        f"lapack_{letter}gesdd_ffi",
+        [a],
         [(a.shape, a.dtype), ((n,), real), ((m, n), a.dtype), ((n, n), a.dtype), info],
         **{"mhlo.backend_config": _config(mode="S")},
-    )  # fmt: skip
-    v, w, _ = call(f"lapack_{letter}{symmetric}_ffi", [square], [((n, n), a.dtype), ((n,), real), info],
-                   **{"mhlo.backend_config": _config(mode="V", uplo="L")})  # fmt: skip
+    )
+    v, w, _ = call(
+        f"lapack_{letter}{symmetric}_ffi",
+        [square],
+        [((n, n), a.dtype), ((n,), real), info],
+        **{"mhlo.backend_config": _config(mode="V", uplo="L")},
+    )
     low = cholesky(square, lower=True)
     solved = triangular_solve(low, low, left_side=True, lower=True, unit_diagonal=False, transpose_a="NO_TRANSPOSE")
-    return {"qr": matmul(q, r), "svd": matmul(u * s, vt), "eigh": matmul(v * w, adjoint(v)),
-            "cholesky": matmul(low, adjoint(low)), "solve": solved}  # fmt: skip
+    return {
+        "qr": matmul(q, r),
+        "svd": matmul(u * s, vt),
+        "eigh": matmul(v * w, adjoint(v)),
+        "cholesky": matmul(low, adjoint(low)),
+        "solve": solved,
+    }
 
 
 def test_factors_multiplied_again_have_the_tangent_of_the_matrix() -> None:
     for a, t in ((RNG.normal(size=(4, 3)), RNG.normal(size=(4, 3))),):
         square, change = a.T @ a, a.T @ t + t.T @ a
         (values, tangents), (_, seconds) = run_traced(
-            lambda a, s, t, c: (nm.jvp(_identities, (a, s), (t, c)),
-                                nm.jvp(lambda *x: nm.jvp(_identities, x, (t, c))[1], (a, s), (t, c))),
+            lambda a, s, t, c: (
+                nm.jvp(_identities, (a, s), (t, c)),
+                nm.jvp(lambda *x: nm.jvp(_identities, x, (t, c))[1], (a, s), (t, c)),
+            ),
             [a, square, t, change],
-        )  # fmt: skip
+        )
         for name, value in values.items():
             wanted = {"qr": (a, t), "svd": (a, t), "solve": (np.eye(3), 0 * square)}.get(name, (square, change))
             np.testing.assert_allclose(value, wanted[0], atol=1e-10, err_msg=name)
@@ -122,8 +134,11 @@ def test_ragged_products_are_products_of_their_groups() -> None:
     x, w, v = RNG.normal(size=(5, 3)), RNG.normal(size=(2, 3, 2)), RNG.normal(size=(5, 2))
     sizes, t = np.array([2, 3], np.int32), RNG.normal(size=(5, 3))
     rows = dict.fromkeys(RaggedDims.lists, ()) | {
-        "lhs_contracting_dimensions": (1,), "rhs_contracting_dimensions": (1,), "lhs_ragged_dimensions": (0,),
-        "rhs_group_dimensions": (0,)}  # fmt: skip
+        "lhs_contracting_dimensions": (1,),
+        "rhs_contracting_dimensions": (1,),
+        "lhs_ragged_dimensions": (0,),
+        "rhs_group_dimensions": (0,),
+    }
     sums = rows | {"lhs_contracting_dimensions": (0,), "rhs_contracting_dimensions": (0,), "rhs_group_dimensions": ()}
 
     def product(x: nm.Tensor, w: nm.Tensor, numbers: dict) -> nm.Tensor:
@@ -151,11 +166,25 @@ def test_ragged_products_are_products_of_their_groups() -> None:
 def test_derivatives_of_complex_functions_in_every_quadrant() -> None:
     """On the branch that the value is on: one root of a product is not the product of the roots."""
     functions = {
-        "acos": np.arccos, "acosh": np.arccosh, "asin": np.arcsin, "asinh": np.arcsinh, "atan": np.arctan,
-        "atanh": np.arctanh, "cos": np.cos, "cosh": np.cosh, "exp": np.exp, "expm1": np.expm1, "log": np.log,
-        "log1p": np.log1p, "reciprocal": np.reciprocal, "sin": np.sin, "sinh": np.sinh, "sqrt": np.sqrt, "tan": np.tan,
+        "acos": np.arccos,
+        "acosh": np.arccosh,
+        "asin": np.arcsin,
+        "asinh": np.arcsinh,
+        "atan": np.arctan,
+        "atanh": np.arctanh,
+        "cos": np.cos,
+        "cosh": np.cosh,
+        "exp": np.exp,
+        "expm1": np.expm1,
+        "log": np.log,
+        "log1p": np.log1p,
+        "reciprocal": np.reciprocal,
+        "sin": np.sin,
+        "sinh": np.sinh,
+        "sqrt": np.sqrt,
+        "tan": np.tan,
         "tanh": np.tanh,
-    }  # fmt: skip
+    }
     z = np.array([2 + 1j, -2 + 1j, -0.5 - 2j, 0.5 - 0.3j, -3 - 0.1j, -0.4 + 0.2j])
     t, h = np.array([1, 1j, 1 - 2j, -1, 0.5j, 1]), 1e-4
     got = run_traced(lambda z, t: [nm.jvp(getattr(nnp, name), (z,), (t,))[1] for name in functions], [z, t])

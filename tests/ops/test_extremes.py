@@ -44,8 +44,10 @@ def test_values_are_those_of_numpy() -> None:
 
 @pytest.mark.slow
 def test_compiled_code_gives_the_same() -> None:
-    traced = {f"f{i}": nm.trace(extremes.with_derivatives(case, nm.numpy, nm.grad), *case.operands)
-              for i, case in enumerate(extremes.CASES)}  # fmt: skip
+    traced = {
+        f"f{i}": nm.trace(extremes.with_derivatives(case, nm.numpy, nm.grad), *case.operands)
+        for i, case in enumerate(extremes.CASES)
+    }
     module = nm.module(**traced).lower().compile(nm.CPU("host")).loaded
     different = []
     for i, case in enumerate(extremes.CASES):
@@ -60,8 +62,11 @@ def test_compiled_code_gives_the_same() -> None:
 WIDE = {
     "divide": (lambda x, y: x / y, lambda x, y: (1 / y, -x / (y * y))),
     "hypot": (nnp.hypot, lambda x, y: (x / mpmath.hypot(x, y), y / mpmath.hypot(x, y))),
-    "constant": (lambda x, y: np.float32(1e-10) / x + np.float32(1e10) / y, lambda x, y: (-mpmath.mpf(1e-10) / x**2, -mpmath.mpf(1e10) / y**2)),
-}  # fmt: skip
+    "constant": (
+        lambda x, y: np.float32(1e-10) / x + np.float32(1e10) / y,
+        lambda x, y: (-mpmath.mpf(1e-10) / x**2, -mpmath.mpf(1e10) / y**2),
+    ),
+}
 
 
 @pytest.mark.parametrize("name", WIDE)

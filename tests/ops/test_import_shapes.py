@@ -51,7 +51,7 @@ CASES = {
     "the selected shape": (select(1, 0, "4xi32", "2x9xf32"), r"requires tensor<2x4xf32> as result 0 of"),
     "a transform of another length": (fft("FFT", "4", "2x3xcomplex<f32>", "2x3xcomplex<f32>"), r"requires last axes of \(4,\)"),
     "a broadcast": (plain("chlo.broadcast_add %0, %1", "4xf32", "3xf32", "4xf32"), r"got \(3,\) and \(4,\)"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", CASES)

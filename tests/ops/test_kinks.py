@@ -53,45 +53,75 @@ CASES: dict[str, tuple[Callable[..., Any], list[list[float]], list[list[float]]]
     "where: 1/x not taken, twice used": (lambda x: _where(x, lambda v: 1 / v + nnp.log(v)), [[0, 2]], [[0, 0.25]]),
     "where: a chain not taken": (lambda x: _where(x, lambda v: nnp.exp(1 / v) / v), [[0, 1]], [[0, -2 * np.e]]),
     "where: overflow not taken": (lambda x: nnp.where(x < 100, nnp.exp(x), 0.0), [[1000, 0]], [[0, 1]]),
-    "where: rows broadcast": (
-        lambda x: nnp.where(x > 0, nnp.broadcast_to(nnp.sqrt(x), (3, 2)), 0.0), [[0, 4]], [[0, 0.75]]),
+    "where: rows broadcast": (lambda x: nnp.where(x > 0, nnp.broadcast_to(nnp.sqrt(x), (3, 2)), 0.0), [[0, 4]], [[0, 0.75]]),
     "where: a slice not taken": (lambda x: nnp.where(x[1:] > 0, nnp.log(x)[1:], 0.0), [[1, 0, 2, 0]], [[0, 0, 0.5, 0]]),
     "where: rows chosen by index not taken": (
-        lambda x: _where(x[np.array([2, 1])], lambda v: v + nnp.log(x)[np.array([2, 1])]), [[1, 0, 2]], [[0, 0, 1.5]]),
+        lambda x: _where(x[np.array([2, 1])], lambda v: v + nnp.log(x)[np.array([2, 1])]),
+        [[1, 0, 2]],
+        [[0, 0, 1.5]],
+    ),
     "where: an update not taken": (
-        lambda x: _where(x, lambda v: nnp.log(v).at[:2].set(nnp.sqrt(v)[:2])), [[1, 0, 2, 0]], [[0.5, 0, 0.5, 0]]),
+        lambda x: _where(x, lambda v: nnp.log(v).at[:2].set(nnp.sqrt(v)[:2])),
+        [[1, 0, 2, 0]],
+        [[0.5, 0, 0.5, 0]],
+    ),
     "where: parts joined, not taken": (
-        lambda x: _where(nnp.concatenate([x, x]), lambda v: nnp.concatenate([nnp.log(x), nnp.sqrt(x)])), [[1, 0]],
-        [[1.5, 0]]),
+        lambda x: _where(nnp.concatenate([x, x]), lambda v: nnp.concatenate([nnp.log(x), nnp.sqrt(x)])),
+        [[1, 0]],
+        [[1.5, 0]],
+    ),
     "where: one within another": (
-        lambda x: _where(x, lambda v: (lambda y: nnp.where(v < 1, y, nnp.sqrt(v) - y))(nnp.log(v))), [[0, 4]], [[0, 0]]),
+        lambda x: _where(x, lambda v: (lambda y: nnp.where(v < 1, y, nnp.sqrt(v) - y))(nnp.log(v))),
+        [[0, 4]],
+        [[0, 0]],
+    ),
     "where: a loop not taken": (
         lambda x: _where(x, lambda v: nm.fori_loop(0, 1, lambda i, y: y + nnp.log(v) + nnp.log(y), v)),
-        [[0, -1, 2]], [[0, 0, 2]]),
+        [[0, -1, 2]],
+        [[0, 0, 2]],
+    ),
     "where: a nested loop not taken": (
         lambda x: _where(x, lambda v: nm.fori_loop(0, 1, lambda i, y: nm.fori_loop(0, 1, lambda j, z: 1 / z, y), v)),
-        [[0, 2]], [[0, -0.25]]),
+        [[0, 2]],
+        [[0, -0.25]],
+    ),
     "where: a loop that ends by itself": (
         lambda x: _where(x, lambda v: nm.while_loop(lambda y: y.sum() < 5, lambda y: 1 / y + 2 * y, v)),
-        [[0, 4]], [[0, 2 - 1 / 16]]),
+        [[0, 4]],
+        [[0, 2 - 1 / 16]],
+    ),
     "where: a loop of two states that ends by itself": (
-        lambda x: _where(x, lambda v: nm.while_loop(
-            lambda s: s[1].sum() < 5, lambda s: (s[0] * nnp.log(s[1]), 2 * s[1]), (v, v))[0]),
-        [[0, 2]], [[0, 2 * np.log(2) ** 2 + 3 * np.log(2)]]),
+        lambda x: _where(
+            x, lambda v: nm.while_loop(lambda s: s[1].sum() < 5, lambda s: (s[0] * nnp.log(s[1]), 2 * s[1]), (v, v))[0]
+        ),
+        [[0, 2]],
+        [[0, 2 * np.log(2) ** 2 + 3 * np.log(2)]],
+    ),
     "where: rows of a scan not taken": (
-        lambda x: _where(x, lambda v: _rows(lambda y: nnp.log(y) * nnp.sqrt(y), v)), [[1, 0, 4]], [[1, 0, 0.25 * np.log(4) + 0.5]]),
+        lambda x: _where(x, lambda v: _rows(lambda y: nnp.log(y) * nnp.sqrt(y), v)),
+        [[1, 0, 4]],
+        [[1, 0, 0.25 * np.log(4) + 0.5]],
+    ),
     "where: rows of a scan of what is not taken": (
-        lambda x: _where(x, lambda v: _rows(nnp.log, 1 / v)), [[1, 0, 4]], [[-1, 0, -0.25]]),
+        lambda x: _where(x, lambda v: _rows(nnp.log, 1 / v)),
+        [[1, 0, 4]],
+        [[-1, 0, -0.25]],
+    ),
     "where: a loop that turns": (
-        lambda x: _where(x, lambda v: nm.fori_loop(0, 1, lambda i, y: nnp.roll(y, 1) ** 2, v)), [[3, 4]], [[6, 8]]),
+        lambda x: _where(x, lambda v: nm.fori_loop(0, 1, lambda i, y: nnp.roll(y, 1) ** 2, v)),
+        [[3, 4]],
+        [[6, 8]],
+    ),
     "where: a branch not taken": (
-        lambda x: _where(x, lambda v: nm.cond(v.sum() > 0, nnp.log, nnp.sin, 1 / v)), [[0, 2]], [[0, -0.5]]),
-    "where: a checkpoint not taken": (
-        lambda x: _where(x, lambda v: nm.checkpoint(nnp.log)(1 / v)), [[0, 2]], [[0, -0.5]]),
+        lambda x: _where(x, lambda v: nm.cond(v.sum() > 0, nnp.log, nnp.sin, 1 / v)),
+        [[0, 2]],
+        [[0, -0.5]],
+    ),
+    "where: a checkpoint not taken": (lambda x: _where(x, lambda v: nm.checkpoint(nnp.log)(1 / v)), [[0, 2]], [[0, -0.5]]),
     "exp and tanh of infinities": (lambda x: nnp.exp(x) + nnp.tanh(x), [[-INF, NAN]], [[0, NAN]]),
     "log of 0": (nnp.log, [[0]], [[INF]]),
     "floor, round": (lambda x: nnp.floor(x) + nnp.rint(x), [[0.5, 1]], [[0, 0]]),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -64,7 +64,7 @@ PROGRAMS = {
     "qr_pivoted": (lambda a: jsl.qr(a, pivoting=True, mode="economic")[:2], [RNG.normal(size=(3, 2))]),
     "approx_top_k": (_largest, [RNG.normal(size=(2, 5))]),
     "products_with_q": (_products, [RNG.normal(size=(3, 2)), RNG.normal(size=(3, 2))]),
-}  # fmt: skip
+}
 
 
 @pytest.mark.slow

@@ -39,21 +39,18 @@ FOUND: dict[str, Case] = {  # the cotangent by two masks and numbers, and its ma
     "a part": (lambda m, n, x: where_zero(m, x)[1:, ::2], lambda m, n: m[1:, ::2]),
     "a padded value": (lambda m, n, x: _padded(where_zero(m, x)), lambda m, n: np.pad(m, ((1, 0), (0, 2)))),
     "rows that are repeated": (
-        lambda m, n, x: nnp.broadcast_to(where_zero(m, x), (2, 2, 3)), lambda m, n: np.broadcast_to(m, (2, 2, 3))
+        lambda m, n, x: nnp.broadcast_to(where_zero(m, x), (2, 2, 3)),
+        lambda m, n: np.broadcast_to(m, (2, 2, 3)),
     ),
-    "joined values": (
-        lambda m, n, x: nnp.concatenate([where_zero(m, x), x]), lambda m, n: np.concatenate([m, np.ones_like(m)])
-    ),
+    "joined values": (lambda m, n, x: nnp.concatenate([where_zero(m, x), x]), lambda m, n: np.concatenate([m, np.ones_like(m)])),
     "gathered rows": (lambda m, n, x: where_zero(m, x)[np.array([1, 0, 1])], lambda m, n: m[[1, 0, 1]]),
-    "a row": (
-        lambda m, n, x: dynamic_slice(where_zero(m, x), _index(1), _index(0), slice_sizes=(1, 3)), lambda m, n: m[1:]
-    ),
+    "a row": (lambda m, n, x: dynamic_slice(where_zero(m, x), _index(1), _index(0), slice_sizes=(1, 3)), lambda m, n: m[1:]),
     "a sum over an axis": (lambda m, n, x: nnp.sum(where_zero(m, x), axis=0), lambda m, n: m.any(0)),
     "scattered sums": (
         lambda m, n, x: nnp.zeros((4, 3)).at[np.array([3, 3])].add(where_zero(m, x)),
         lambda m, n: np.concatenate([np.zeros((3, 3), bool), m.any(0)[None]]),
     ),
-}  # fmt: skip
+}
 NOT_FOUND: dict[str, Callable[[Any, Any, Any], Any]] = {
     "a value": lambda m, n, x: x,
     "a selection between values": lambda m, n, x: nnp.where(m, x, 1.0),

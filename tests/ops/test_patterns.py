@@ -34,15 +34,19 @@ WIDER = {
     "stablehlo.reduce": "an extremum has one element, or a few",
     "stablehlo.reduce_window": "an extremum has one element, or a few",
     "stablehlo.select_and_scatter": "the places are not known",
-    "stablehlo.select": "one side is taken", "chlo.broadcast_select": "one side is taken",
+    "stablehlo.select": "one side is taken",
+    "chlo.broadcast_select": "one side is taken",
     "stablehlo.clamp": "one of three is taken",
-    "stablehlo.maximum": "one side is taken", "chlo.broadcast_maximum": "one side is taken",
-    "stablehlo.minimum": "one side is taken", "chlo.broadcast_minimum": "one side is taken",
-    "stablehlo.remainder": "the quotient may be zero", "chlo.broadcast_remainder": "the quotient may be zero",
+    "stablehlo.maximum": "one side is taken",
+    "chlo.broadcast_maximum": "one side is taken",
+    "stablehlo.minimum": "one side is taken",
+    "chlo.broadcast_minimum": "one side is taken",
+    "stablehlo.remainder": "the quotient may be zero",
+    "chlo.broadcast_remainder": "the quotient may be zero",
     "chlo.ragged_dot": "the groups are not known",
     "stablehlo.convolution": "the kernel meets the padding",
     "stablehlo.imag": "that of a real number is zero",
-}  # fmt: skip
+}
 
 
 def is_smooth(law: LawCase) -> bool:

@@ -72,12 +72,21 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], Callable[..., Any], list[tuple[fl
     "beta.cdf": (lambda x: stats.beta.cdf(x, 1.0, 2.0), lambda x: 1 - (1 - x) ** 2 if x > 0 else mp.mpc(0, 1), [(0,)]),
     "gamma.logpdf": (stats.gamma.logpdf, _log_density, [(2, 1), (0, 1), (0, 2)]),
     "beta.logpdf": (stats.beta.logpdf, _log_beta_density, [(0.3, 1, 1), (0, 1, 2), (1, 2, 1)]),
-    "chi2.logpdf": (stats.chi2.logpdf,
-                    lambda x, n: (n / 2 - 1) * mp.log(x) - x / 2 - mp.loggamma(n / 2) - n / 2 * mp.log(2), [(2, 2), (0, 2)]),
-    "vonmises.logpdf": (lambda k: stats.vonmises.logpdf(0.7, k),
-                        lambda k: k * mp.cos(0.7) - mp.log(2 * mp.pi * mp.besseli(0, k)), [(0,)]),
-    "logsumexp(b=)": (lambda b, c: special.logsumexp(np.array([1.0, 2.0]), b=nnp.stack([b, c])),
-                      lambda b, c: mp.log(b * mp.e + c * mp.e**2), [(0, 1)]),
+    "chi2.logpdf": (
+        stats.chi2.logpdf,
+        lambda x, n: (n / 2 - 1) * mp.log(x) - x / 2 - mp.loggamma(n / 2) - n / 2 * mp.log(2),
+        [(2, 2), (0, 2)],
+    ),
+    "vonmises.logpdf": (
+        lambda k: stats.vonmises.logpdf(0.7, k),
+        lambda k: k * mp.cos(0.7) - mp.log(2 * mp.pi * mp.besseli(0, k)),
+        [(0,)],
+    ),
+    "logsumexp(b=)": (
+        lambda b, c: special.logsumexp(np.array([1.0, 2.0]), b=nnp.stack([b, c])),
+        lambda b, c: mp.log(b * mp.e + c * mp.e**2),
+        [(0, 1)],
+    ),
     "cos(sqrt)": (lambda x: nnp.cos(nnp.sqrt(x)), lambda x: mp.cos(mp.sqrt(x)), [(0,)]),
     "sqrt * sqrt": (lambda x: nnp.sqrt(x) * nnp.sqrt(x), lambda x: x, [(0,)]),
     "x * sqrt": (lambda x: x * nnp.sqrt(x), lambda x: x * mp.sqrt(x), [(0,)]),
@@ -89,9 +98,12 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], Callable[..., Any], list[tuple[fl
     "x * hypot": (lambda x, y: x * nnp.hypot(x, y), lambda x, y: x * mp.hypot(x, y), [(0, 0)]),
     "modulus, squared": (lambda x, y: nnp.abs(x + 1j * y) ** 2, lambda x, y: x * x + y * y, [(0, 0)]),
     "std, squared": (lambda x, y: nnp.std(nnp.stack([x, y])) ** 2, lambda x, y: (x - y) ** 2 / 4, [(1, 1)]),
-    "a kernel of Matérn's": (lambda x: (lambda r: (1 + r) * nnp.exp(-r))(norm(nnp.stack([x]))),
-                             lambda x: (1 + abs(x)) * mp.exp(-abs(x)), [(0,)]),
-}  # fmt: skip
+    "a kernel of Matérn's": (
+        lambda x: (lambda r: (1 + r) * nnp.exp(-r))(norm(nnp.stack([x]))),
+        lambda x: (1 + abs(x)) * mp.exp(-abs(x)),
+        [(0,)],
+    ),
+}
 
 
 def _is_long(name: str) -> bool:
@@ -137,20 +149,33 @@ SECOND: dict[str, tuple[Callable[[Any], Any], Any, Any]] = {
     "Gauss's kernel": (lambda x: nnp.exp(-0.5 * (norm(x) / 0.5) ** 2), np.zeros(2), -4 * np.eye(2)),
     "std**2": (lambda x: nnp.std(x) ** 2, np.ones(2), [[0.5, -0.5], [-0.5, 0.5]]),
     "sqrt**4": (lambda x: nnp.sqrt(x[0]) ** 4, np.zeros(1), [[2.0]]),
-    "det of rank 2 of 4": (lambda a: nnp.linalg.det(nnp.diag(nnp.concatenate([a, np.array([2.0, 3.0])]))), np.zeros(2),
-                           [[0, 6], [6, 0]]),
-    "segment_prod": (lambda x: segment_prod(x, np.array([0, 0, 1, 0]), 2).sum(), [0, 2, 3, 5],
-                     [[0, 5, 0, 2], [5, 0, 0, 0], [0, 0, 0, 0], [2, 0, 0, 0]]),
-    "segment_prod, two zeros": (lambda x: segment_prod(x, np.array([0, 0, 1, 0]), 2).sum(), [0, 0, 3, 5],
-                                [[0, 5, 0, 0], [5, 0, 0, 0], [0, 0, 0, 0], [0, 0, 0, 0]]),
+    "det of rank 2 of 4": (
+        lambda a: nnp.linalg.det(nnp.diag(nnp.concatenate([a, np.array([2.0, 3.0])]))),
+        np.zeros(2),
+        [[0, 6], [6, 0]],
+    ),
+    "segment_prod": (
+        lambda x: segment_prod(x, np.array([0, 0, 1, 0]), 2).sum(),
+        [0, 2, 3, 5],
+        [[0, 5, 0, 2], [5, 0, 0, 0], [0, 0, 0, 0], [2, 0, 0, 0]],
+    ),
+    "segment_prod, two zeros": (
+        lambda x: segment_prod(x, np.array([0, 0, 1, 0]), 2).sum(),
+        [0, 0, 3, 5],
+        [[0, 5, 0, 0], [5, 0, 0, 0], [0, 0, 0, 0], [0, 0, 0, 0]],
+    ),
     "masked sqrt": (lambda x: nnp.where(x > 0, nnp.sqrt(x), 0.0).sum(), [0, 4], [[0, 0], [0, -1 / 32]]),
     "masked log in a scan": (
         lambda x: nm.scan(lambda c, r: (c + nnp.where(r > 0, nnp.log(r), 0.0), None), nnp.zeros((), x.dtype), x)[0],
-        [1, 0, 4], np.diag([-1, 0, -1 / 16])),
+        [1, 0, 4],
+        np.diag([-1, 0, -1 / 16]),
+    ),
     "trace of a matrix function": (
         lambda t: nnp.trace(nnp.linalg.matrix_function(lambda w: w**2, np.eye(2) + t[0] * np.array([[0, 1], [1, 0]]))),
-        np.zeros(1), [[4.0]]),
-}  # fmt: skip
+        np.zeros(1),
+        [[4.0]],
+    ),
+}
 
 
 @pytest.mark.parametrize("name", SECOND)
@@ -174,9 +199,11 @@ UNKNOWN: dict[str, tuple[Callable[[Any], Any], Any]] = {
     "coupled eigenvalues": (lambda t: (nnp.linalg.eigvalsh(np.eye(2) + t[0] * np.array([[0, 1], [1, 0]])) ** 2).sum(), np.zeros(1)),
     "coupled singular values": (lambda t: nnp.linalg.norm(np.eye(2) + t[0] * np.array([[0, 1], [1, 0]]), "nuc"), np.zeros(1)),
     "eigenvalues of a general matrix": (
-        lambda t: (nnp.linalg.eigvals(np.eye(2) + t[0] * np.array([[0, 1], [1, 0]])) ** 2).sum().real, np.zeros(1)),
+        lambda t: (nnp.linalg.eigvals(np.eye(2) + t[0] * np.array([[0, 1], [1, 0]])) ** 2).sum().real,
+        np.zeros(1),
+    ),
     "i0e": (lambda x: special.i0e(x[0]), np.zeros(1)),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", UNKNOWN)
@@ -197,8 +224,11 @@ FIRST: dict[str, tuple[Callable[[Any], Any], Any, Any]] = {
     "det of rank 2 of 4": (lambda t: nnp.linalg.det(nnp.diag(np.array([1.0, 2.0, 0, 0])) + t * np.ones((4, 4))), 0.0, 0.0),
     "det of rank 3 of 4": (lambda t: nnp.linalg.det(nnp.diag(np.array([1.0, 2.0, 3.0, 0])) + t * np.ones((4, 4))), 0.0, 6.0),
     "a function of a multiple of the identity": (
-        lambda t: nnp.linalg.matrix_function(nnp.exp, 2 * np.eye(2) + t * np.array([[0, 1], [1, 0]])).sum(), 0.0, 2 * np.exp(2)),
-}  # fmt: skip
+        lambda t: nnp.linalg.matrix_function(nnp.exp, 2 * np.eye(2) + t * np.array([[0, 1], [1, 0]])).sum(),
+        0.0,
+        2 * np.exp(2),
+    ),
+}
 
 
 @pytest.mark.parametrize("name", FIRST)
@@ -217,17 +247,28 @@ def test_what_varies_is_not_taken_for_zero() -> None:
 
 
 OVERFLOWS: dict[str, Callable[[Any], Any]] = {
-    "norm": norm, "Frobenius": lambda x: norm(x.reshape(1, 2)), "std": nnp.std,
-    "a direction": lambda x: (x / norm(x))[0], "sqrt": lambda x: nnp.sqrt((x * x).sum()), "power": lambda x: (x**2).sum() ** 0.5,
-    "sqrt of a mean": lambda x: nnp.sqrt((x * x).mean()), "sqrt of a dot product": lambda x: nnp.sqrt(x @ x),
-    "sqrt of a sum with 1": lambda x: nnp.sqrt(1 + x * x).sum(), "cbrt": lambda x: nnp.cbrt((x * x * x * x).sum()),
-    "sqrt of a product": lambda x: nnp.sqrt(nnp.abs(nnp.prod(x))), "divided": lambda x: (x / nnp.sqrt((x * x).sum()))[0],
-    "rsqrt": lambda x: x[0] * nm.jax.lax.rsqrt((x * x).sum()), "log of squares": lambda x: nnp.log((x * x).sum()),
-    "log1p of squares": lambda x: nnp.log1p(x @ x), "log of a product": lambda x: nnp.log(-x[0] * x[1]),
-    "layer_norm": lambda x: nm.nn.layer_norm(x)[0], "rms_norm": lambda x: nm.nn.rms_norm(x)[0],
-    "standardize": lambda x: nm.nn.standardize(x, where=np.array([True, True]))[1], "hypot": lambda x: nnp.hypot(1e108 * x[0], 1e108 * x[1]),
+    "norm": norm,
+    "Frobenius": lambda x: norm(x.reshape(1, 2)),
+    "std": nnp.std,
+    "a direction": lambda x: (x / norm(x))[0],
+    "sqrt": lambda x: nnp.sqrt((x * x).sum()),
+    "power": lambda x: (x**2).sum() ** 0.5,
+    "sqrt of a mean": lambda x: nnp.sqrt((x * x).mean()),
+    "sqrt of a dot product": lambda x: nnp.sqrt(x @ x),
+    "sqrt of a sum with 1": lambda x: nnp.sqrt(1 + x * x).sum(),
+    "cbrt": lambda x: nnp.cbrt((x * x * x * x).sum()),
+    "sqrt of a product": lambda x: nnp.sqrt(nnp.abs(nnp.prod(x))),
+    "divided": lambda x: (x / nnp.sqrt((x * x).sum()))[0],
+    "rsqrt": lambda x: x[0] * nm.jax.lax.rsqrt((x * x).sum()),
+    "log of squares": lambda x: nnp.log((x * x).sum()),
+    "log1p of squares": lambda x: nnp.log1p(x @ x),
+    "log of a product": lambda x: nnp.log(-x[0] * x[1]),
+    "layer_norm": lambda x: nm.nn.layer_norm(x)[0],
+    "rms_norm": lambda x: nm.nn.rms_norm(x)[0],
+    "standardize": lambda x: nm.nn.standardize(x, where=np.array([True, True]))[1],
+    "hypot": lambda x: nnp.hypot(1e108 * x[0], 1e108 * x[1]),
     "modulus": lambda x: nnp.abs(1e108 * x[0] + 1e108j * x[1]),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", OVERFLOWS)
@@ -272,10 +313,13 @@ def test_sums_of_exponentials_that_overflow_have_no_slope() -> None:
 def test_roots_and_logarithms_that_cannot_overflow_have_no_guard() -> None:
     """Their derivatives have no selection: arguments, shifted exponentials, and 1 + exp(x), whose term has an infinite slope."""
     plain = {
-        "sqrt": lambda x: nnp.sqrt(x).sum(), "sqrt of a sum with a constant": lambda x: nnp.sqrt(x + 1e-8).sum(),
-        "log": lambda x: nnp.log(x).sum(), "softplus": lambda x: nnp.log(1 + nnp.exp(x)).sum(),
-        "shifted": lambda x: nnp.log(nnp.exp(x - nm.stop_gradient(x.max())).sum()), "log_softmax": lambda x: nm.nn.log_softmax(x)[0],
-    }  # fmt: skip
+        "sqrt": lambda x: nnp.sqrt(x).sum(),
+        "sqrt of a sum with a constant": lambda x: nnp.sqrt(x + 1e-8).sum(),
+        "log": lambda x: nnp.log(x).sum(),
+        "softplus": lambda x: nnp.log(1 + nnp.exp(x)).sum(),
+        "shifted": lambda x: nnp.log(nnp.exp(x - nm.stop_gradient(x.max())).sum()),
+        "log_softmax": lambda x: nm.nn.log_softmax(x)[0],
+    }
     for name, f in plain.items():
         value, slope = (str(nm.trace(g, nm.spec(3)).lower()).count("compare") for g in (f, nm.grad(f)))
         assert slope == value, name
@@ -301,18 +345,24 @@ def test_norms_of_any_order_neither_overflow_nor_underflow(order: float, dtype: 
         np.testing.assert_allclose(along, [slopes @ t] * len(scales), rtol=4000 * eps)
     small = np.array([1e-200, -2e-200])
     if order == 3:
-        np.testing.assert_allclose(nm.grad(lambda x: f(x) ** 2)(small), 1e-200 * nm.grad(lambda x: f(x) ** 2)(small * 1e200), rtol=1e-10)
+        np.testing.assert_allclose(
+            nm.grad(lambda x: f(x) ** 2)(small), 1e-200 * nm.grad(lambda x: f(x) ** 2)(small * 1e200), rtol=1e-10
+        )
         for found in hessians(f, np.array([1.0, 2.0]) * 1e150):
             np.testing.assert_allclose(found, nm.hessian(f)(np.array([1.0, 2.0])) * 1e-150, rtol=1e-9)
 
 
 UNDERFLOWS: dict[str, tuple[Callable[[Any], Any], Any]] = {
-    "norm": (norm, [0.6, 0.8]), "rows": (lambda x: norm(x.reshape(1, 2), axis=1).sum(), [0.6, 0.8]),
-    "Frobenius": (lambda x: norm(x.reshape(1, 2)), [0.6, 0.8]), "complex": (lambda x: norm(x * (3 + 4j)), [3.0, 4.0]),
-    "vector_norm": (nnp.linalg.vector_norm, [0.6, 0.8]), "std": (nnp.std, [-0.5, 0.5]),
+    "norm": (norm, [0.6, 0.8]),
+    "rows": (lambda x: norm(x.reshape(1, 2), axis=1).sum(), [0.6, 0.8]),
+    "Frobenius": (lambda x: norm(x.reshape(1, 2)), [0.6, 0.8]),
+    "complex": (lambda x: norm(x * (3 + 4j)), [3.0, 4.0]),
+    "vector_norm": (nnp.linalg.vector_norm, [0.6, 0.8]),
+    "std": (nnp.std, [-0.5, 0.5]),
     "masked std": (lambda x: nnp.std(nnp.append(x, 1.0), where=np.array([True, True, False])), [-0.5, 0.5]),
-    "scaled": (lambda x: 3 * norm(x * 2), [3.6, 4.8]), "relu": (lambda x: norm(nm.nn.relu(x)), [0.6, 0.8]),
-}  # fmt: skip
+    "scaled": (lambda x: 3 * norm(x * 2), [3.6, 4.8]),
+    "relu": (lambda x: norm(nm.nn.relu(x)), [0.6, 0.8]),
+}
 
 
 @pytest.mark.parametrize("name", UNDERFLOWS)
@@ -347,8 +397,13 @@ def test_lengths_of_zeros_have_the_slope_zero(name: str) -> None:
 
 
 POWERS = {
-    (0.0, 2.0): 0.0, (0.0, 0.5): 0.0, (0.0, 1.0): 0.0, (0.0, 0.0): INF, (2.0, 0.0): np.log(2) ** 2, (2.0, 3.0): 8 * np.log(2) ** 2,
-}  # fmt: skip
+    (0.0, 2.0): 0.0,
+    (0.0, 0.5): 0.0,
+    (0.0, 1.0): 0.0,
+    (0.0, 0.0): INF,
+    (2.0, 0.0): np.log(2) ** 2,
+    (2.0, 3.0): 8 * np.log(2) ** 2,
+}
 
 
 @pytest.mark.parametrize("point", POWERS)
@@ -421,6 +476,7 @@ def test_functions_of_hermitian_matrices(matrix: str) -> None:
         return (nnp.linalg.matrix_function(nnp.log, a + t * e).real * weights).sum()
 
     with mp.workdps(60):
+
         def reference(t: Any) -> Any:
             return sum(mp.re(x) * y for x, y in zip(mp.logm(mp.matrix(a + 0) + t * mp.matrix(e)), weights.ravel(), strict=True))
 
@@ -451,14 +507,17 @@ def test_derivatives_of_vectors_have_the_digits_of_the_gap(gap: float) -> None:
 
 
 FAR: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any], list[float]]] = {
-    "expm1": (nnp.expm1, mp.expm1, [-600, -80, -30, -1, 5, 80]), "log1p": (nnp.log1p, mp.log1p, [-0.9, 1e4, 1e30]),
-    "logistic": (special.expit, lambda x: 1 / (1 + mp.exp(-x)), [-80, -30, -5, 1]), "erf": (special.erf, mp.erf, [-8, -5, 1, 5, 8]),
-    "erfc": (special.erfc, mp.erfc, [-8, -5, 1, 5, 8]), "softplus": (nm.nn.softplus, lambda x: mp.log1p(mp.exp(x)), [-80, -30, -5, 1]),
-    "log_sigmoid": (nm.nn.log_sigmoid, lambda x: -mp.log1p(mp.exp(-x)), [-1, 5]), "logit": (special.logit, lambda x: mp.log(x / (1 - x)),
-                                                                                          [1e-30, 1e-5, 0.3]),
+    "expm1": (nnp.expm1, mp.expm1, [-600, -80, -30, -1, 5, 80]),
+    "log1p": (nnp.log1p, mp.log1p, [-0.9, 1e4, 1e30]),
+    "logistic": (special.expit, lambda x: 1 / (1 + mp.exp(-x)), [-80, -30, -5, 1]),
+    "erf": (special.erf, mp.erf, [-8, -5, 1, 5, 8]),
+    "erfc": (special.erfc, mp.erfc, [-8, -5, 1, 5, 8]),
+    "softplus": (nm.nn.softplus, lambda x: mp.log1p(mp.exp(x)), [-80, -30, -5, 1]),
+    "log_sigmoid": (nm.nn.log_sigmoid, lambda x: -mp.log1p(mp.exp(-x)), [-1, 5]),
+    "logit": (special.logit, lambda x: mp.log(x / (1 - x)), [1e-30, 1e-5, 0.3]),
     "i0e": (special.i0e, lambda x: mp.besseli(0, x) * mp.exp(-x), [3, 20, 800]),
     "i1e": (special.i1e, lambda x: mp.besseli(1, x) * mp.exp(-x), [3, 20, 800]),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", FAR)
@@ -473,7 +532,9 @@ def test_derivatives_far_out(name: str) -> None:
         for order, slopes in enumerate(found):
             for slope in slopes:
                 bound = 1e-13 * (1 + abs(x)) * (1000 if "e" in name and name[0] == "i" else 1) * 10 ** (2 * order)
-                np.testing.assert_allclose(slope(np.float64(x)), true[order], rtol=min(bound, 1e-4), err_msg=f"{x}, order {order + 1}")
+                np.testing.assert_allclose(
+                    slope(np.float64(x)), true[order], rtol=min(bound, 1e-4), err_msg=f"{x}, order {order + 1}"
+                )
 
 
 @pytest.mark.parametrize("f", [nm.nn.gelu, special.log_ndtr, nm.nn.silu, nm.nn.softplus, nnp.tanh, special.expit])
@@ -500,12 +561,19 @@ def test_functions_of_matrices_whose_eigenvalues_are_equal_but_for_rounding(name
     function = {"exp": nnp.exp, "cube": lambda w: w**3, "log": nnp.log, "maximum": lambda w: nnp.maximum(w, 1.5e-5)}[f]
     v = np.linalg.qr(np.array([[1.0, 2, 3], [0, 1, -2], [4, 1, 1]]))[0]
     a, b = (v * w) @ v.T, np.array([[0.3, 0.5, -0.2], [0.5, -0.4, 0.6], [-0.2, 0.6, 0.25]])
-    inner, (first, second) = v.T @ b @ v, {
-        "exp": (np.exp, np.exp), "cube": (lambda w: 3 * w**2, lambda w: 6 * w), "log": (lambda w: 1 / w, lambda w: -1 / w**2),
-        "maximum": (lambda w: (w > 1.5e-5) * 1.0, lambda w: w * 0),
-    }[f]  # fmt: skip
+    inner, (first, second) = (
+        v.T @ b @ v,
+        {
+            "exp": (np.exp, np.exp),
+            "cube": (lambda w: 3 * w**2, lambda w: 6 * w),
+            "log": (lambda w: 1 / w, lambda w: -1 / w**2),
+            "maximum": (lambda w: (w > 1.5e-5) * 1.0, lambda w: w * 0),
+        }[f],
+    )
     gap = w[:, None] - w[None]
-    quotients = np.where(np.abs(gap) < 1e-8, second(w)[:, None] + 0 * gap, (first(w)[:, None] - first(w)[None]) / (gap + (gap == 0)))
+    quotients = np.where(
+        np.abs(gap) < 1e-8, second(w)[:, None] + 0 * gap, (first(w)[:, None] - first(w)[None]) / (gap + (gap == 0))
+    )
     wanted = (quotients * inner**2).sum()
     found = hessians(lambda t: nnp.trace(nnp.linalg.matrix_function(function, a + t * b)), 0.0)
     np.testing.assert_allclose(found, wanted, rtol=1e-5)
@@ -523,8 +591,12 @@ def test_compiled_as_interpreted() -> None:
     names = ["norm**2", "std**2", "Gauss's kernel", "segment_prod", "masked sqrt", "norm, of order 3, **3"]
 
     def every(*xs: Any) -> list[Any]:
-        return [outer(inner(SECOND[name][0]))(x) for name, x in zip(names, xs, strict=True)
-                for outer in (nm.jacfwd, nm.jacrev) for inner in (nm.jacfwd, nm.jacrev)]  # fmt: skip
+        return [
+            outer(inner(SECOND[name][0]))(x)
+            for name, x in zip(names, xs, strict=True)
+            for outer in (nm.jacfwd, nm.jacrev)
+            for inner in (nm.jacfwd, nm.jacrev)
+        ]
 
     found = nm.jit(every)(*(np.asarray(SECOND[name][1], np.float32) for name in names))
     for i, name in enumerate(names):

@@ -144,8 +144,19 @@ def test_questions_are_answered_by_the_record(law: LawCase, block: ir.Block) -> 
 def test_what_has_no_record_has_no_traits() -> None:
     with context(), ir.Location.unknown():
         op = ir.Operation.create("test.unknown")
-    asked = [traits.is_elementwise, traits.is_cheap, traits.is_long, traits.is_free, traits.is_view, traits.is_part,
-             traits.is_reduction, traits.is_sum, traits.is_choice, traits.returns_of_regions, traits.moved]  # fmt: skip
+    asked = [
+        traits.is_elementwise,
+        traits.is_cheap,
+        traits.is_long,
+        traits.is_free,
+        traits.is_view,
+        traits.is_part,
+        traits.is_reduction,
+        traits.is_sum,
+        traits.is_choice,
+        traits.returns_of_regions,
+        traits.moved,
+    ]
     assert not any(question(op) or question(None) for question in asked)
     assert not traits.runs_regions(op)
     assert traits.flops_of(op) == 0

@@ -62,8 +62,7 @@ PROVEN = {  # the code of %r, and the mask
     "a sum": (f"%b = stablehlo.select %m, %y, %zero : {M}, {V}\n  %r = stablehlo.subtract %inside, %b : {V}", "%m"),
     "any choice of such values": (f"%r = stablehlo.select %n, %inside, %zero : {M}, {V}", "%m"),
     "views": (
-        f"%a = stablehlo.reshape %inside : ({V}) -> tensor<3x1xf64>\n"
-        f"  %r = stablehlo.reshape %a : (tensor<3x1xf64>) -> {V}",
+        f"%a = stablehlo.reshape %inside : ({V}) -> tensor<3x1xf64>\n  %r = stablehlo.reshape %a : (tensor<3x1xf64>) -> {V}",
         "%m",
     ),
     "the results of branches": (choice("%inside", "%zero"), "%m"),

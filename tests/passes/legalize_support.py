@@ -49,9 +49,7 @@ class Program:
         config = iree.runtime.Config("local-sync" if target == "cpu" else target)
         self._device = None if target == "cpu" else config.device
         binary = _compiled(text) if target == "cpu" else compile_module(text, Vulkan(), cache=False)
-        self._module = iree.runtime.load_vm_module(
-            iree.runtime.VmModule.copy_buffer(config.vm_instance, binary), config
-        )
+        self._module = iree.runtime.load_vm_module(iree.runtime.VmModule.copy_buffer(config.vm_instance, binary), config)
 
     def __call__(self, name: str, *arguments: Any) -> Any:
         place = np.asarray if self._device is None else functools.partial(_on_device, device=self._device)
@@ -107,7 +105,9 @@ def jax_text(functions: Mapping[str, tuple[Callable[..., Any], tuple[Any, ...]]]
 
 
 def check_against_jax(
-    functions: Mapping[str, tuple[Callable[..., Any], tuple[Any, ...]]], tolerance: float, target: str = "cpu",
+    functions: Mapping[str, tuple[Callable[..., Any], tuple[Any, ...]]],
+    tolerance: float,
+    target: str = "cpu",
     vector_bytes: int = 0,
 ) -> None:
     """Legalises, compiles and runs all functions, and compares with JAX on the same arguments.

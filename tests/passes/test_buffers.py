@@ -35,10 +35,7 @@ def program(results: str, body: str) -> str:
 
 
 def write(result: str, into: str, update: str = "%v", size: str = "1x4", at: str = "%c, %c") -> str:
-    return (
-        f"{result} = stablehlo.dynamic_update_slice {into}, {update}, {at}"
-        f" : ({T}, tensor<{size}xf32>, {I}, {I}) -> {T}\n"
-    )
+    return f"{result} = stablehlo.dynamic_update_slice {into}, {update}, {at} : ({T}, tensor<{size}xf32>, {I}, {I}) -> {T}\n"
 
 
 X, V = np.arange(20.0, 36.0, dtype=np.float32).reshape(4, 4), np.full((1, 4), -1, np.float32)
@@ -57,24 +54,30 @@ FAULTS: dict[str, tuple[str, list[np.ndarray]]] = {
         [written(X, 0, V[0])],
     ),
     "an array that is read before": (
-        program("%w, %k, %y", write("%w", "%y")), [written(2 * X, 0, V[0]), np.arange(16.0).reshape(4, 4), 2 * X],
+        program("%w, %k, %y", write("%w", "%y")),
+        [written(2 * X, 0, V[0]), np.arange(16.0).reshape(4, 4), 2 * X],
     ),
     "a column of a row of the same array": (
-        program("%w", f"""%r = stablehlo.slice %y [0:1, 0:4] : ({T}) -> tensor<1x4xf32>
+        program(
+            "%w",
+            f"""%r = stablehlo.slice %y [0:1, 0:4] : ({T}) -> tensor<1x4xf32>
                           %u = stablehlo.reshape %r : (tensor<1x4xf32>) -> tensor<4x1xf32>
-                       """ + write("%w", "%y", "%u", "4x1", "%c, %one")),
+                       """
+            + write("%w", "%y", "%u", "4x1", "%c, %one"),
+        ),
         [written(2 * X, np.s_[:, 1], 2 * X[0])],
     ),
     "rows moved by one": (
-        program("%w", f"%u = stablehlo.slice %y [0:3, 0:4] : ({T}) -> tensor<3x4xf32>\n"
-                      + write("%w", "%y", "%u", "3x4", "%one, %c")),
+        program(
+            "%w", f"%u = stablehlo.slice %y [0:3, 0:4] : ({T}) -> tensor<3x4xf32>\n" + write("%w", "%y", "%u", "3x4", "%one, %c")
+        ),
         [written(2 * X, np.s_[1:], 2 * X[:-1])],
     ),
     "what is behind a barrier": (
         program("%w, %y", f"%b = stablehlo.optimization_barrier %y : {T}\n" + write("%w", "%b")),
         [written(2 * X, 0, V[0]), 2 * X],
     ),
-}  # fmt: skip
+}
 
 
 def wrong(text: Callable[[str], str]) -> set[str]:

@@ -58,8 +58,11 @@ def large(count: int) -> str:
     for i in range(0, count, 3):
         last = i - 3
         a, b, c = (f"%a{last}", f"%b{last}", f"%c{last}") if i else ("%w", "%x", "%y")
-        lines += [f"%a{i} = stablehlo.sine {a} : tensor<4xf32>", f"%b{i} = stablehlo.add {b}, %a{i} : tensor<4xf32>",
-                  f"%c{i} = stablehlo.multiply {c}, %b{i} : tensor<4xf32>"]  # fmt: skip
+        lines += [
+            f"%a{i} = stablehlo.sine {a} : tensor<4xf32>",
+            f"%b{i} = stablehlo.add {b}, %a{i} : tensor<4xf32>",
+            f"%c{i} = stablehlo.multiply {c}, %b{i} : tensor<4xf32>",
+        ]
     body = "\n".join(lines)
     kind = "(tensor<4x2xf32>) -> tensor<2x4xf32>"
     return f"""func.func @f(%w: tensor<4xf32>, %xs: tensor<4x3xf32>, %ys: tensor<4x2xf32>) -> tensor<2x3x4xf32> {{

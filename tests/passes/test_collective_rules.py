@@ -34,12 +34,14 @@ CASES: dict[str, tuple[str, str, str, Callable[[Any], Any]]] = {
     "batch.pmax": reduction("pmax", jnp.max),
     "batch.pmin": reduction("pmin", jnp.min),
     "batch.all_gather": (
-        f'%y = "batch.all_gather"(%x) {ROW} : ({VECTOR}) -> {SQUARE}', VECTOR, SQUARE,
-        lambda x: jnp.broadcast_to(x.T, (ENTRIES, 3, ENTRIES))),
-    "batch.psum_scatter": (
-        f'%y = "batch.psum_scatter"(%x) {ROW} : ({SQUARE}) -> {VECTOR}', SQUARE, VECTOR, lambda x: x.sum(0).T),
+        f'%y = "batch.all_gather"(%x) {ROW} : ({VECTOR}) -> {SQUARE}',
+        VECTOR,
+        SQUARE,
+        lambda x: jnp.broadcast_to(x.T, (ENTRIES, 3, ENTRIES)),
+    ),
+    "batch.psum_scatter": (f'%y = "batch.psum_scatter"(%x) {ROW} : ({SQUARE}) -> {VECTOR}', SQUARE, VECTOR, lambda x: x.sum(0).T),
     "batch.axis_index": (INDEX, VECTOR, VECTOR, lambda x: jnp.arange(ENTRIES)[:, None] * x),
-}  # fmt: skip
+}
 
 
 def stacked(type: str, *sizes: int) -> str:

@@ -25,12 +25,20 @@ def matrices(n: int) -> dict[str, np.ndarray]:
     """What such iterations find hard: equal values, none, far apart, blocks, zeros on the diagonal."""
     q, p, ramp = turn(n), turn(n), np.arange(1.0, n + 1)
     return {
-        "random": rng.normal(size=(n, n)), "graded": (q * 10.0 ** -np.linspace(0, 12, n)) @ p,
-        "columns apart": rng.normal(size=(n, n)) * 10.0 ** -np.linspace(0, 8, n), "pairs": (q * (ramp // 2)) @ p,
-        "rank one": np.outer(q[0], p[0]), "zero": np.zeros((n, n)), "identity": np.eye(n), "turn": q,
-        "above": np.eye(n, k=1), "below": np.eye(n, k=-1), "triangle": np.triu(np.ones((n, n))),
-        "gaps": np.diag(np.where(ramp % 5 == 3, 0.0, ramp)) + np.eye(n, k=1), "no columns": rng.normal(size=(n, n)) * (ramp % 3 > 0),
-    }  # fmt: skip
+        "random": rng.normal(size=(n, n)),
+        "graded": (q * 10.0 ** -np.linspace(0, 12, n)) @ p,
+        "columns apart": rng.normal(size=(n, n)) * 10.0 ** -np.linspace(0, 8, n),
+        "pairs": (q * (ramp // 2)) @ p,
+        "rank one": np.outer(q[0], p[0]),
+        "zero": np.zeros((n, n)),
+        "identity": np.eye(n),
+        "turn": q,
+        "above": np.eye(n, k=1),
+        "below": np.eye(n, k=-1),
+        "triangle": np.triu(np.ones((n, n))),
+        "gaps": np.diag(np.where(ramp % 5 == 3, 0.0, ramp)) + np.eye(n, k=1),
+        "no columns": rng.normal(size=(n, n)) * (ramp % 3 > 0),
+    }
 
 
 def stack(n: int, dtype: str, symmetric: bool) -> np.ndarray:

@@ -72,9 +72,12 @@ def lu_cases(dtype: str) -> dict[str, Case]:
     shapes = [(33, 33), (64, 64), (90, 41), (41, 90), (3, 50, 50)]
     cases: dict[str, Case] = {f"lu_{'x'.join(map(str, s))}": (factors, (normal(*s, dtype=dtype),)) for s in shapes}
     ties = np.sign(normal(40, 40, dtype=dtype))
-    return cases | {"ties": (lambda a: lax.linalg.lu(a)[1][:1], (ties,)), "small": (factors, (normal(40, 40, dtype=dtype) * np.asarray(1e-30, dtype),)),
-                    "zeros": (factors, (np.zeros((34, 34), dtype),)),
-                    "column": (lambda a: lax.linalg.lu(a)[1][:7], (singular,))}  # fmt: skip
+    return cases | {
+        "ties": (lambda a: lax.linalg.lu(a)[1][:1], (ties,)),
+        "small": (factors, (normal(40, 40, dtype=dtype) * np.asarray(1e-30, dtype),)),
+        "zeros": (factors, (np.zeros((34, 34), dtype),)),
+        "column": (lambda a: lax.linalg.lu(a)[1][:7], (singular,)),
+    }
 
 
 @pytest.mark.slow
@@ -95,6 +98,7 @@ def test_what_stays_as_it_was() -> None:
 
 def test_a_kernel_is_written_once() -> None:
     """However often it is called, and its text does not grow with the matrix."""
+
     def twice(a: Any) -> Any:
         return lax.linalg.cholesky(a) + lax.linalg.cholesky(a + a)
 

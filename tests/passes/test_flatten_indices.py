@@ -74,9 +74,7 @@ def test_compiled_numbers_and_memory() -> None:
     def interpolated(image: Any, rows: Any, columns: Any) -> Any:
         i, j = (lax.convert_element_type(nnp.floor(p), np.int32) for p in (rows, columns))
         a, b = rows - nnp.floor(rows), columns - nnp.floor(columns)
-        return (1 - a) * ((1 - b) * image[i, j] + b * image[i, j + 1]) + a * (
-            (1 - b) * image[i + 1, j] + b * image[i + 1, j + 1]
-        )
+        return (1 - a) * ((1 - b) * image[i, j] + b * image[i, j + 1]) + a * ((1 - b) * image[i + 1, j] + b * image[i + 1, j + 1])
 
     rng = np.random.default_rng(2)
     image, *points = (rng.uniform(0, 62, (64, 64)).astype(np.float32) for _ in range(3))

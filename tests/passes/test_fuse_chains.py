@@ -120,8 +120,12 @@ def _random_module(seed: int) -> tuple[str, list[np.ndarray]]:
         elif what == 8 and shape == "3x4x":
             zero = f"%z{len(lines)}"
             lines.append(f"{zero} = stablehlo.constant dense<0{'.0' if kind[0] == 'f' else ''}> : tensor<{kind}>")
-            new("4x", kind, f"stablehlo.reduce({x} init: {zero}) applies stablehlo.add across dimensions = [0] : "
-                            f"({t}, tensor<{kind}>) -> tensor<4x{kind}>")  # fmt: skip
+            new(
+                "4x",
+                kind,
+                f"stablehlo.reduce({x} init: {zero}) applies stablehlo.add across dimensions = [0] : "
+                f"({t}, tensor<{kind}>) -> tensor<4x{kind}>",
+            )
         elif what == 9 and shape == "1x":
             new("", kind, f"stablehlo.reshape {x} : ({t}) -> tensor<{kind}>")
     results = [(n, f"tensor<{s}{k}>") for (s, k), names in values.items() for n in {names[-1], choice.choice(names)}]

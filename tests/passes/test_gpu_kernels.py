@@ -87,8 +87,11 @@ def test_tiles_of_the_cost_model():
 
 def test_the_model_has_the_measured_times():
     """Microseconds on an H200: within a third."""
-    for shape, tiling, measured in (((512, 2048, 512), Tiling(128, 64, 32, 2), 20.4), ((4096, 4096, 4096), Tiling(64, 64, 32), 2087.0),
-                                    ((64, 1024, 256), Tiling(16, 64, 64, 2), 4.9)):  # fmt: skip
+    for shape, tiling, measured in (
+        ((512, 2048, 512), Tiling(128, 64, 32, 2), 20.4),
+        ((4096, 4096, 4096), Tiling(64, 64, 32), 2087.0),
+        ((64, 1024, 256), Tiling(16, 64, 64, 2), 4.9),
+    ):
         rows, columns, inner = shape
         c = contraction(lambda a, b: a @ b, (rows, inner), (inner, columns))
         predicted = microseconds(c, tiling, _F32[Tiling(tiling.rows, tiling.columns, tiling.inner)])

@@ -98,9 +98,7 @@ def test_the_cures_are_right(target: str) -> None:
         assert not [name for name, reproducer in reproducers.items() if not reproducer.is_right(executable, name)]
 
 
-@pytest.mark.parametrize(
-    ("fault", "target"), [pytest.param(f, t, id=f"{f.name}-{t}") for f in FAULTS for t in f.targets[1:]]
-)
+@pytest.mark.parametrize(("fault", "target"), [pytest.param(f, t, id=f"{f.name}-{t}") for f in FAULTS for t in f.targets[1:]])
 def test_on_other_targets(fault: Fault, target: str) -> None:
     text = Reproducer(fault).text
     with pytest.raises(CompileError):
@@ -114,9 +112,7 @@ def test_the_table_is_whole() -> None:
         assert fault.what.endswith(".")
         assert fault.cure in (*PASSES, "targets/base.py") or fault in WITH_REMEDIES, f"{fault.cure} is no pass"
         assert fault.link == "" or fault.link.startswith("https://github.com/iree-org/iree/")
-        assert iree.compiler.version.VERSION.startswith(fault.seen), (
-            f"{fault.name} was seen with IREE {fault.seen} last"
-        )
+        assert iree.compiler.version.VERSION.startswith(fault.seen), f"{fault.name} was seen with IREE {fault.seen} last"
     assert len({fault.name for fault in (*FAULTS, *WITH_REMEDIES)}) == len(FAULTS) + len(WITH_REMEDIES)
 
 

@@ -39,10 +39,12 @@ def test_iree_still_never_ends_with_recursion() -> None:
 def test_iree_still_crashes_without_optimisation() -> None:
     """A product over nothing, at its default level; it is right at ours."""
     text = function(
-        "f", "%x: tensor<3x0xf32>, %y: tensor<0x4xf32>", "tensor<3x4xf32>",
+        "f",
+        "%x: tensor<3x0xf32>, %y: tensor<0x4xf32>",
+        "tensor<3x4xf32>",
         "%0 = stablehlo.dot_general %x, %y, contracting_dims = [1] x [0]"
         " : (tensor<3x0xf32>, tensor<0x4xf32>) -> tensor<3x4xf32>\nreturn %0 : tensor<3x4xf32>",
-    )  # fmt: skip
+    )
     with pytest.raises(CompileError, match="a crash of the compiler"):
         compile_module(text, CPU(), flags=["--iree-opt-level=O0"], cache=False)
     executable = Executable.load(compile_module(legalized(text), CPU(), flags=["--iree-opt-level=O0"], cache=False))
@@ -57,9 +59,11 @@ def test_iree_still_copies_what_is_given_away(attributes: str) -> None:
     """
     x = "tensor<65536xf32>"
     text = function(
-        "f", f"%x: {x} {attributes}, %u: tensor<4xf32>, %i: tensor<i32>", x,
+        "f",
+        f"%x: {x} {attributes}, %u: tensor<4xf32>, %i: tensor<i32>",
+        x,
         f"%0 = stablehlo.dynamic_update_slice %x, %u, %i : ({x}, tensor<4xf32>, tensor<i32>) -> {x}\nreturn %0 : {x}",
-    )  # fmt: skip
+    )
     streams = compile_module(text, CPU(), flags=["--compile-to=stream"], cache=False).decode()
     assert "stream.tensor.import" in streams
     assert "stream.cmd.copy" in streams, "IREE updates it in place: arguments can be donated"
@@ -82,10 +86,13 @@ def test_a_generator_that_iree_has_otherwise_is_an_error() -> None:
         ("%0 = stablehlo.create_token : !stablehlo.token\nreturn %x : tensor<4xf32>", "stablehlo.create_token"),
         ('%0 = "stablehlo.after_all"() : () -> !stablehlo.token\nreturn %x : tensor<4xf32>', "stablehlo.after_all"),
         ("%0 = stablehlo.custom_call @mystery(%x) : (tensor<4xf32>) -> tensor<4xf32>\nreturn %0 : tensor<4xf32>", "mystery"),
-        ("%0 = stablehlo.tanh %x : tensor<4xf32>\n%1 = tensor.cast %0 : tensor<4xf32> to tensor<*xf32>\n"
-         "return %x : tensor<4xf32>", "tensor.cast"),
+        (
+            "%0 = stablehlo.tanh %x : tensor<4xf32>\n%1 = tensor.cast %0 : tensor<4xf32> to tensor<*xf32>\n"
+            "return %x : tensor<4xf32>",
+            "tensor.cast",
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_run_is_refused_by_name(body: str, message: str) -> None:
     text = f"func.func @f(%x: tensor<4xf32>) -> tensor<4xf32> {{\n{body}\n}}"
     with pytest.raises((ImportIRError, RuleMissingError), match=message):
@@ -100,10 +107,13 @@ def test_a_shape_that_is_not_known_is_refused() -> None:
 
 # What IREE refuses and other tests have right: `test_legalize_structured.py`, `_indexing`, `_lapack` and `_vulkan`.
 REFUSED_ELSEWHERE = {
-    "float8 on CUDA": (CUDA("sm_80"), """func.func @f(%x: tensor<3xf32>) -> tensor<3xf8E5M2> {
+    "float8 on CUDA": (
+        CUDA("sm_80"),
+        """func.func @f(%x: tensor<3xf32>) -> tensor<3xf8E5M2> {
       %0 = stablehlo.convert %x : (tensor<3xf32>) -> tensor<3xf8E5M2>
-      return %0 : tensor<3xf8E5M2> }"""),
-}  # fmt: skip
+      return %0 : tensor<3xf8E5M2> }""",
+    )
+}
 
 
 @pytest.mark.parametrize("name", REFUSED_ELSEWHERE)

@@ -16,10 +16,7 @@ from nabla_mlir.targets import TARGETS, Vulkan
 from nabla_mlir.tools.coverage import MEASURED, measurable, programs
 
 TESTS = Path(__file__).parents[1]
-FILES = [
-    *sorted((TESTS / "passes/faults").glob("*.mlir")),
-    *sorted((TESTS / "filecheck/passes").glob("legalize_*.mlir")),
-]  # fmt: skip
+FILES = [*sorted((TESTS / "passes/faults").glob("*.mlir")), *sorted((TESTS / "filecheck/passes").glob("legalize_*.mlir"))]
 FOUND = json.loads((TESTS.parent / MEASURED).read_text())
 # The dtypes that each operation runs with on a CPU; with others it is an error.
 SAMPLES = [

@@ -10,14 +10,29 @@ from nabla_mlir.interpreter.elementwise import divide
 
 COUNT = 2000
 UNARY = {
-    "stablehlo.abs": np.abs, "stablehlo.cbrt": lambda z: np.exp(np.log(z) / 3), "stablehlo.cosine": np.cos,
-    "stablehlo.exponential": np.exp, "stablehlo.exponential_minus_one": np.expm1, "stablehlo.log": np.log,
-    "stablehlo.log_plus_one": np.log1p, "stablehlo.logistic": lambda z: 1 / (1 + np.exp(-z)),
-    "stablehlo.rsqrt": lambda z: 1 / np.sqrt(z), "stablehlo.sign": lambda z: z / np.abs(z),
-    "stablehlo.sine": np.sin, "stablehlo.sqrt": np.sqrt, "stablehlo.tan": np.tan, "stablehlo.tanh": np.tanh,
-    "chlo.acosh": np.arccosh, "chlo.acos": np.arccos, "chlo.asin": np.arcsin, "chlo.asinh": np.arcsinh,
-    "chlo.atan": np.arctan, "chlo.atanh": np.arctanh, "chlo.cosh": np.cosh, "chlo.sinh": np.sinh,
-}  # fmt: skip
+    "stablehlo.abs": np.abs,
+    "stablehlo.cbrt": lambda z: np.exp(np.log(z) / 3),
+    "stablehlo.cosine": np.cos,
+    "stablehlo.exponential": np.exp,
+    "stablehlo.exponential_minus_one": np.expm1,
+    "stablehlo.log": np.log,
+    "stablehlo.log_plus_one": np.log1p,
+    "stablehlo.logistic": lambda z: 1 / (1 + np.exp(-z)),
+    "stablehlo.rsqrt": lambda z: 1 / np.sqrt(z),
+    "stablehlo.sign": lambda z: z / np.abs(z),
+    "stablehlo.sine": np.sin,
+    "stablehlo.sqrt": np.sqrt,
+    "stablehlo.tan": np.tan,
+    "stablehlo.tanh": np.tanh,
+    "chlo.acosh": np.arccosh,
+    "chlo.acos": np.arccos,
+    "chlo.asin": np.arcsin,
+    "chlo.asinh": np.arcsinh,
+    "chlo.atan": np.arctan,
+    "chlo.atanh": np.arctanh,
+    "chlo.cosh": np.cosh,
+    "chlo.sinh": np.sinh,
+}
 BINARY = {"stablehlo.power": np.power, "stablehlo.divide": np.divide, "stablehlo.multiply": np.multiply}
 DTYPES = {"f32": np.complex64, "f64": np.complex128}
 
@@ -101,10 +116,23 @@ def ends() -> Program:
     return Program(legalized(text))
 
 
-AT_ENDS = {name: UNARY[name] for name in (
-    "stablehlo.exponential", "stablehlo.log", "stablehlo.sine", "stablehlo.sqrt", "stablehlo.tanh", "chlo.acosh", "chlo.acos",
-    "chlo.asin", "chlo.asinh", "chlo.atan", "chlo.atanh", "chlo.sinh",
-)}  # fmt: skip
+AT_ENDS = {
+    name: UNARY[name]
+    for name in (
+        "stablehlo.exponential",
+        "stablehlo.log",
+        "stablehlo.sine",
+        "stablehlo.sqrt",
+        "stablehlo.tanh",
+        "chlo.acosh",
+        "chlo.acos",
+        "chlo.asin",
+        "chlo.asinh",
+        "chlo.atan",
+        "chlo.atanh",
+        "chlo.sinh",
+    )
+}
 
 
 @pytest.mark.parametrize("op", AT_ENDS)

@@ -36,11 +36,7 @@ UNARY = {
     "chlo.asin": (np.arcsin, 3),
     "chlo.acos": (np.arccos, 4),
 }
-BINARY = {
-    "stablehlo.power": (np.power, 1),
-    "stablehlo.atan2": (np.arctan2, 3),
-    "stablehlo.remainder": (np.fmod, 0),
-}
+BINARY = {"stablehlo.power": (np.power, 1), "stablehlo.atan2": (np.arctan2, 3), "stablehlo.remainder": (np.fmod, 0)}
 DTYPES = {"f32": np.float32, "f64": np.float64}
 
 
@@ -185,21 +181,20 @@ def test_narrow_floats_go_by_float32() -> None:
         y = np.array([3, 0, -1, 0.5, 4, 1.5, 2, -1], dtype)
         wide = x.astype(np.float32), y.astype(np.float32)
         with np.errstate(all="ignore"):
-            for got, want in (
-                (program(f"power_{name}", x, y), np.power(*wide)),
-                (program(f"sine_{name}", x), np.sin(wide[0])),
-            ):
+            for got, want in ((program(f"power_{name}", x, y), np.power(*wide)), (program(f"sine_{name}", x), np.sin(wide[0]))):
                 np.testing.assert_array_equal(got.astype(np.float32), want.astype(dtype).astype(np.float32))
 
 
-CONVERSIONS = [("f32", np.float32, "i32", np.int32), ("f64", np.float64, "i64", np.int64),
-               ("f64", np.float64, "ui8", np.uint8), ("f32", np.float32, "ui64", np.uint64)]  # fmt: skip
+CONVERSIONS = [
+    ("f32", np.float32, "i32", np.int32),
+    ("f64", np.float64, "i64", np.int64),
+    ("f64", np.float64, "ui8", np.uint8),
+    ("f32", np.float32, "ui64", np.uint64),
+]
 
 
 def test_float_to_integer_saturates() -> None:
-    text = "".join(
-        function(f"{s}_{d}", "stablehlo.convert", [f"tensor<8x{s}>"], f"tensor<8x{d}>") for s, _, d, _ in CONVERSIONS
-    )
+    text = "".join(function(f"{s}_{d}", "stablehlo.convert", [f"tensor<8x{s}>"], f"tensor<8x{d}>") for s, _, d, _ in CONVERSIONS)
     program = Program(legalized(text))
     for source, source_dtype, dest, dest_dtype in CONVERSIONS:
         x = np.array([np.nan, np.inf, -np.inf, 1e30, -1e30, 3.7, -3.7, 200], source_dtype)
@@ -224,9 +219,7 @@ CONSTANT_POWER = """func.func @f(%x: tensor<6xf64>) -> tensor<6xf64> {{
 def test_constant_power_is_lean() -> None:
     assert legalized(CONSTANT_POWER.format(n="3.0")).count("stablehlo.multiply") == 2
     assert "stablehlo.divide" in legalized(CONSTANT_POWER.format(n="-1.0"))
-    text = "".join(
-        CONSTANT_POWER.format(n=f"{n:.1f}").replace("@f", f"@f{i}") for i, n in enumerate((0, 0.5, -0.5, -3, 5, 7.5))
-    )
+    text = "".join(CONSTANT_POWER.format(n=f"{n:.1f}").replace("@f", f"@f{i}") for i, n in enumerate((0, 0.5, -0.5, -3, 5, 7.5)))
     program = Program(legalized(text))
     x = np.array([-0.0, 2.0, -3.0, np.inf, -np.inf, np.nan])
     for i, n in enumerate((0, 0.5, -0.5, -3, 5, 7.5)):
@@ -263,9 +256,7 @@ def test_dynamic_shapes() -> None:
 def original() -> Program:
     """The operations as IREE does them, where f64 links."""
     ops = [("stablehlo.sine", 1), ("stablehlo.power", 2), ("stablehlo.atan2", 2), ("stablehlo.cbrt", 1)]
-    text = module(ops, ["f32"], 2) + module(
-        [("stablehlo.exponential_minus_one", 1), ("stablehlo.log_plus_one", 1)], ["f64"], 2
-    )
+    text = module(ops, ["f32"], 2) + module([("stablehlo.exponential_minus_one", 1), ("stablehlo.log_plus_one", 1)], ["f64"], 2)
     text += function("convert", "stablehlo.convert", ["tensor<2xf32>"], "tensor<2xi32>")
     return Program(text + function("add", "stablehlo.add", ["tensor<2xi1>"] * 2, "tensor<2xi1>"))
 
@@ -330,7 +321,7 @@ def test_errors_where_terms_cancel(dtype: type[np.floating]) -> None:
             [mpmath.besseli(0, v) * mpmath.exp(-abs(v)) for v in map(mpmath.mpf, z.tolist())],
             [max(v, w) + mpmath.log1p(mpmath.exp(-abs(v - w))) for v, w in zip(a, b, strict=True)],
             *([mpmath.log(abs(mpmath.gamma(v))) for v in map(mpmath.mpf, points.tolist())] for points in (r, q)),
-        ]  # fmt: skip
+        ]
         results = [np.array(v, np.float64).astype(dtype) for v in true]
         reflected = scipy.special.gammaln(1 - r.astype(np.float64)).astype(dtype)
         units = [results[0], results[1], np.maximum(abs(x), abs(y)), reflected, results[4]]

@@ -66,10 +66,7 @@ def test_scatter() -> None:
         jax.vmap(lambda a, i, v: a.at[i].add(v, mode="drop")),
         (V[:3, :5], np.array([[0, 5], [1, -9], [4, 4]], np.int32), V[:3, :2]),
     )
-    cases["integers"] = (
-        lambda a, i, v: a.at[i].max(v, mode="drop"),
-        (np.arange(8), OUT, np.arange(7) * 3 - 9),
-    )
+    cases["integers"] = (lambda a, i, v: a.at[i].max(v, mode="drop"), (np.arange(8), OUT, np.arange(7) * 3 - 9))
     check_against_jax(cases, 1e-6)
 
 
@@ -95,9 +92,12 @@ MIXED = """%c = stablehlo.compare GT, %p, %x : (tensor<f32>, tensor<f32>) -> ten
 
 def test_scatter_of_several_operands() -> None:
     arguments = (
-        np.float32([1, 2, 3, 4]), np.int32([1, 2, 3, 4]), np.int32([[1], [9], [1]]), np.float32([5, 6, 7]),
+        np.float32([1, 2, 3, 4]),
+        np.int32([1, 2, 3, 4]),
+        np.int32([[1], [9], [1]]),
+        np.float32([5, 6, 7]),
         np.int32([-5, 6, 7]),
-    )  # fmt: skip
+    )
     sums, tops = Program(legalized(SEVERAL.format(body=APART)))("f", *arguments)
     assert (sums.tolist(), tops.tolist()) == ([1, 14, 3, 4], [1, 7, 3, 4])
     best, which = Program(legalized(SEVERAL.format(body=MIXED)))("f", *arguments)

@@ -8,8 +8,12 @@ import numpy as np
 import pytest
 from legalize_support import Program, check_against_jax, legalized
 
-TYPES = {np.dtype(np.float32): "f32", np.dtype(np.float64): "f64", np.dtype(np.complex64): "complex<f32>",
-         np.dtype(np.complex128): "complex<f64>"}  # fmt: skip
+TYPES = {
+    np.dtype(np.float32): "f32",
+    np.dtype(np.float64): "f64",
+    np.dtype(np.complex64): "complex<f32>",
+    np.dtype(np.complex128): "complex<f64>",
+}
 rng = np.random.default_rng(0)
 
 
@@ -25,10 +29,14 @@ def positive(n: int, dtype: type, batch: tuple[int, ...] = ()) -> np.ndarray:
 CHOLESKY = [
     (positive(n, dtype, batch), lower)
     for n, dtype, batch, lower in [
-        (1, np.float32, (), True), (33, np.float64, (2, 3), False), (37, np.complex64, (), True),
-        (37, np.complex128, (2,), False), (70, np.float32, (), True), (128, np.float64, (), True),
+        (1, np.float32, (), True),
+        (33, np.float64, (2, 3), False),
+        (37, np.complex64, (), True),
+        (37, np.complex128, (2,), False),
+        (70, np.float32, (), True),
+        (128, np.float64, (), True),
     ]
-]  # fmt: skip
+]
 
 
 @pytest.mark.slow
@@ -45,9 +53,7 @@ def test_cholesky() -> None:
         want = np.linalg.cholesky(a.astype(np.complex128 if a.dtype.kind == "c" else np.float64))
         want = want if lower else np.conj(np.swapaxes(want, -1, -2))
         # The other triangle is not read.
-        spoilt = (
-            a + np.triu(np.full(a.shape[-1:] * 2, 7), 1) if lower else a + np.tril(np.full(a.shape[-1:] * 2, 7), -1)
-        )
+        spoilt = a + np.triu(np.full(a.shape[-1:] * 2, 7), 1) if lower else a + np.tril(np.full(a.shape[-1:] * 2, 7), -1)
         got = program(f"f{i}", spoilt.astype(a.dtype))
         assert np.abs(got - want).max() < 8 * np.finfo(a.dtype).eps * np.abs(want).max(), (a.shape, a.dtype)
 
@@ -61,9 +67,7 @@ def test_triangular_solve() -> None:
         n = 37 if lower else 20
         a = positive(n, dtype, batch) / (8 * n if unit else 1)
         shape = (n, 5) if left else (5, n)
-        cases.append(
-            (left, lower, transpose, bool(unit), a.astype(dtype), rng.normal(size=(*batch, *shape)).astype(dtype))
-        )
+        cases.append((left, lower, transpose, bool(unit), a.astype(dtype), rng.normal(size=(*batch, *shape)).astype(dtype)))
     text = ""
     for i, (left, lower, transpose, unit, a, right) in enumerate(cases):
         text += f"""func.func @f{i}(%a: {type_of(a)}, %b: {type_of(right)}) -> {type_of(right)} {{

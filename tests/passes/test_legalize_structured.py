@@ -143,7 +143,14 @@ def test_integers_truth_values_and_complex_windows() -> None:
     )
 
 
-_FOLDS = {"add": nm.jax.lax.add, "mul": nm.jax.lax.mul, "max": nm.jax.lax.max, "min": nm.jax.lax.min, "and": nm.jax.lax.bitwise_and, "or": nm.jax.lax.bitwise_or}
+_FOLDS = {
+    "add": nm.jax.lax.add,
+    "mul": nm.jax.lax.mul,
+    "max": nm.jax.lax.max,
+    "min": nm.jax.lax.min,
+    "and": nm.jax.lax.bitwise_and,
+    "or": nm.jax.lax.bitwise_or,
+}
 
 
 @pytest.mark.slow
@@ -153,14 +160,30 @@ def test_windows_over_all_elements_keep_their_initial_value() -> None:
     for word in _FOLDS:
         for dtype in (np.float32, np.float64, np.float16, np.int8, np.int64, np.uint8, np.uint32, np.complex64, bool):
             kind = np.dtype(dtype).kind
-            if (word in ("and", "or") and kind in "fc") or (word in ("max", "min") and kind == "c") or (word == "mul" and kind == "b"):
+            if (
+                (word in ("and", "or") and kind in "fc")
+                or (word in ("max", "min") and kind == "c")
+                or (word == "mul" and kind == "b")
+            ):
                 continue
             x = np.asarray([[1, 2, 3, 1, 5], [3, 2, 2, 4, 1]], dtype)
             initial = np.asarray(word != "or" if kind == "b" else 3 if kind in "iu" else 1.5, dtype)
-            for i, (padding, window) in enumerate(((((0, 0), (4, 0)), (1, 5)), (((0, 0), (0, 4)), (1, 5)), (((1, 0), (0, 0)), (2, 1)),
-                                                  (((0, 0), (0, 0)), (1, 5)), (((1, 1), (2, 2)), (2, 5)))):  # fmt: skip
+            for i, (padding, window) in enumerate(
+                (
+                    (((0, 0), (4, 0)), (1, 5)),
+                    (((0, 0), (0, 4)), (1, 5)),
+                    (((1, 0), (0, 0)), (2, 1)),
+                    (((0, 0), (0, 0)), (1, 5)),
+                    (((1, 1), (2, 2)), (2, 5)),
+                )
+            ):
                 params = window_params(2, window_dimensions=window, padding=padding)
-                cases[f"{word}_{np.dtype(dtype).name}_{i}"] = (lambda x, z, w=word, p=params: reduce_window(x, z, body=w, **p), (x, initial), padding, window)
+                cases[f"{word}_{np.dtype(dtype).name}_{i}"] = (
+                    lambda x, z, w=word, p=params: reduce_window(x, z, body=w, **p),
+                    (x, initial),
+                    padding,
+                    window,
+                )
     traces = {name: nm.trace(f, *args, name=name) for name, (f, args, *_) in cases.items()}
     module = nm.module(**traces).lower().compile(nm.CPU()).loaded
     ufuncs = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum, "and": np.bitwise_and, "or": np.bitwise_or}

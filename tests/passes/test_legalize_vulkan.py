@@ -20,9 +20,7 @@ def _device() -> None:
 
 @pytest.mark.parametrize("dtype", ["f32", "f64"])
 def test_elementwise(dtype: str) -> None:
-    program = Program(
-        legalized(module([(op, 1) for op in UNARY] + [(op, 2) for op in BINARY], [dtype]), "vulkan"), "vulkan"
-    )
+    program = Program(legalized(module([(op, 1) for op in UNARY] + [(op, 2) for op in BINARY], [dtype]), "vulkan"), "vulkan")
     x, y = values({"f32": np.float32, "f64": np.float64}[dtype], 1)
     y = np.where(np.abs(y) < np.finfo(y.dtype).tiny / np.finfo(y.dtype).eps, y.dtype.type(1.5), y)
     wrong = []
@@ -79,9 +77,7 @@ def test_structured() -> None:
 
 def test_count_leading_zeros() -> None:
     types = [("i64", np.int64), ("i8", np.int8)]
-    text = "".join(
-        function(f"f_{t}", "stablehlo.count_leading_zeros", [f"tensor<4x{t}>"], f"tensor<4x{t}>") for t, _ in types
-    )
+    text = "".join(function(f"f_{t}", "stablehlo.count_leading_zeros", [f"tensor<4x{t}>"], f"tensor<4x{t}>") for t, _ in types)
     program = Program(legalized(text, "vulkan"), "vulkan")
     for name, dtype in types:
         bits = np.iinfo(dtype).bits

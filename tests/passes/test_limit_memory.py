@@ -37,8 +37,10 @@ def inputs(layers, width, rows, dtype):
 def programs(draw):
     """Steps that each make a value of some before, the sizes of all values, and which stay."""
     count = draw(st.integers(1, 25))
-    steps = [Step(tuple(draw(st.lists(st.integers(0, i), max_size=3))), (i + 1,), draw(st.integers(1, 9)), draw(st.booleans()))
-             for i in range(count)]  # fmt: skip
+    steps = [
+        Step(tuple(draw(st.lists(st.integers(0, i), max_size=3))), (i + 1,), draw(st.integers(1, 9)), draw(st.booleans()))
+        for i in range(count)
+    ]
     sizes = [0, *draw(st.lists(st.integers(1, 5), min_size=count, max_size=count))]
     return steps, sizes, draw(st.lists(st.integers(1, count), max_size=2)), draw(st.integers(0, 40))
 
@@ -99,8 +101,9 @@ def test_the_rewritten_program_is_the_same(part):
             op.erase()
     assert LIMIT not in func.attributes
     assert str(module) != str(lowered.module)
-    for left, right in zip(Lowered(module, lowered.entries).compile(nm.Interpreter())(w, v, x),
-                           lowered.compile(nm.Interpreter())(w, v, x), strict=True):  # fmt: skip
+    for left, right in zip(
+        Lowered(module, lowered.entries).compile(nm.Interpreter())(w, v, x), lowered.compile(nm.Interpreter())(w, v, x), strict=True
+    ):
         np.testing.assert_array_equal(left, right)
 
 

@@ -114,15 +114,16 @@ def euler(x, theta):
 
 REDUCTIONS = [
     (lambda x, f=f, axis=axis: x * 0.5 + getattr(jnp, f)(x, axis=axis, keepdims=True))
-    for f in ("sum", "max", "min", "prod") for axis in (None, 0, 1, 2, (0, 2), (1, 2))
-]  # fmt: skip
+    for f in ("sum", "max", "min", "prod")
+    for axis in (None, 0, 1, 2, (0, 2), (1, 2))
+]
 
 TABLE = np.arange(9, dtype="f4").reshape(3, 3) / 9
 # name: (function, inputs)
 CASES = {
     "prime": (repeat(lambda i, s: (jnp.tanh(s[0]) * s[1] + i.astype(s[0].dtype), s[0])), (real(37), real(37))),
     "prime64": (repeat(lambda i, s: (s[0] * s[1] + 0.1, s[0])), (real(37, dtype="f8"), real(37, dtype="f8"))),
-    "matrix": (repeat(lambda i, s: (s[0] * 0.5 + s[1].T,  s[0].T)), (real(5, 7), real(7, 5))),
+    "matrix": (repeat(lambda i, s: (s[0] * 0.5 + s[1].T, s[0].T)), (real(5, 7), real(7, 5))),
     "scalars": (repeat(lambda i, s: (s[1], s[0] * 1.5 + i.astype("f4"))), (np.float32(1), np.float32(2))),
     "one": (repeat(lambda i, s: (s[0] * 1.5, s[1] + s[0].reshape(()))), (real(1, 1), real(1))),
     "none": (repeat(lambda i, s: (s[1], s[0] + 1), 0), (real(5), real(5))),
@@ -161,11 +162,13 @@ CASES = {
     "rnn_hvp": (nm.hvp(rnn), (real(7, 7), real(7, 7), real(3, 7), real(2, 7), real(5, 2, 3))),
     "rnn_vector": (nm.grad(rnn), (real(9, 9, dtype="f8"), real(9, 9, dtype="f8"), real(9, dtype="f8"), real(4, 9, dtype="f8"))),
     "functions": (
-        repeat(lambda i, s: (jnp.exp(-s[0] ** 2) + jnp.log(2 + s[0]) + jnp.sqrt(1.5 + s[0]) * jnp.cos(s[0]) / (3 + jnp.sin(s[0])),)),
+        repeat(
+            lambda i, s: (jnp.exp(-(s[0] ** 2)) + jnp.log(2 + s[0]) + jnp.sqrt(1.5 + s[0]) * jnp.cos(s[0]) / (3 + jnp.sin(s[0])),)
+        ),
         (real(23) * np.float32(0.5),),
     ),
     "functions64": (
-        repeat(lambda i, s: (jnp.exp(-s[0] ** 2) + jnp.log(2 + s[0]) + jnp.log1p(s[0] ** 2) - jnp.tanh(s[0]) + abs(s[0]),)),
+        repeat(lambda i, s: (jnp.exp(-(s[0] ** 2)) + jnp.log(2 + s[0]) + jnp.log1p(s[0] ** 2) - jnp.tanh(s[0]) + abs(s[0]),)),
         (real(11, dtype="f8"),),
     ),
     "conversions": (
@@ -189,9 +192,12 @@ CASES = {
         lambda x, xs: nm.fori_loop(-3, 9, lambda i, s: s * 0.5 + jnp.dynamic_slice(xs, (i, i), (1, 4))[0], x),
         (real(4), real(5, 9)),
     ),
-    **{f"reduction{i}": (repeat(lambda i, s, f=f: (f(s[0]),), 2), (real(3, 18, 5) * np.float32(0.3),)) for i, f in enumerate(REDUCTIONS)},
+    **{
+        f"reduction{i}": (repeat(lambda i, s, f=f: (f(s[0]),), 2), (real(3, 18, 5) * np.float32(0.3),))
+        for i, f in enumerate(REDUCTIONS)
+    },
     "all": (repeat(lambda i, s: (s[0] & (s[0].all() | s[0].any(axis=0)),)), (rng.random((3, 21)) > 0.3,)),
-}  # fmt: skip
+}
 
 
 def traced(name):
@@ -272,6 +278,7 @@ def test_a_loop_over_too_many_arrays_of_different_types_stays(monkeypatch):
 
 def test_a_costly_function_is_computed_on_vectors_before_a_narrow_product():
     """A product with few columns reads its left factor one by one."""
+
     def steps(w, u, y):
         return nm.fori_loop(0, 3, lambda i, y: jnp.tanh(y @ w) @ u, y)
 

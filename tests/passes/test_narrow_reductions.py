@@ -13,10 +13,12 @@ from nabla_mlir.testing.checks import interpret
 DTYPES = ["bfloat16", "float16"]
 LENGTHS = {"some": (5, 17, 32), "short": range(1, 20), "long": range(20, 71)}
 REDUCTIONS = {
-    "sum": nnp.sum, "max": nnp.max, "prod": nnp.prod,
+    "sum": nnp.sum,
+    "max": nnp.max,
+    "prod": nnp.prod,
     "exponentials": lambda x, axis=None: nnp.sum(nnp.exp(-x), axis=axis),
     "running": lambda x, axis=None: nnp.cumsum(x, axis=-1 if axis is None else axis),
-}  # fmt: skip
+}
 CASES = [
     *[("bfloat16", "sum", "some"), ("bfloat16", "prod", "some")],
     *[pytest.param(d, r, "some", marks=pytest.mark.slow) for d in DTYPES for r in REDUCTIONS if (d, r) != ("bfloat16", "sum")],

@@ -38,9 +38,8 @@ class Case(NamedTuple):
 
     def __call__(self, x: Any, w: Any) -> Any:
         return lax.conv_general_dilated(
-            x, w, self.strides, self.padding, self.image_dilation, self.kernel_dilation, self.dims, self.features,
-            self.batches,
-        )  # fmt: skip
+            x, w, self.strides, self.padding, self.image_dilation, self.kernel_dilation, self.dims, self.features, self.batches
+        )
 
 
 PLAIN = Case((2, 9, 8, 11), (3, 3, 11, 21))
@@ -100,9 +99,11 @@ def scheduled(text: str, vector_bytes: int) -> str:
 
 @pytest.mark.parametrize(
     ("dtype", "vector_bytes", "every"),
-    [("f4", 32, 64), *(pytest.param(*case, marks=pytest.mark.slow) for case in
-                       (("f8", 32, 1), ("f4", 64, 7), ("f8", 64, 7), ("f4", 16, 7)))],
-)  # fmt: skip
+    [
+        ("f4", 32, 64),
+        *(pytest.param(*case, marks=pytest.mark.slow) for case in (("f8", 32, 1), ("f4", 64, 7), ("f8", 64, 7), ("f4", 16, 7))),
+    ],
+)
 @pytest.mark.usefixtures("small_blocks")
 def test_convolutions_are_jaxs(dtype: str, vector_bytes: int, every: int) -> None:
     """Twice, since a kernel's own memory must not matter; what is read is not changed. Some layouts first, all if slow."""
@@ -128,17 +129,21 @@ VIEWS = {
     "reversed_image": (lambda x, w: PLAIN(x[:, ::-1, ::-1], w), PLAIN.image),
     "reversed_channels": (lambda x, w: PLAIN(x[..., ::-1], w), PLAIN.image),
     "reversed_on_one_side_of_padding": (
-        lambda x, w: PLAIN._replace(padding=((0, 2), (1, 0)))(x.transpose(0, 2, 3, 1)[:, ::-1], w), (2, 11, 9, 8)),
+        lambda x, w: PLAIN._replace(padding=((0, 2), (1, 0)))(x.transpose(0, 2, 3, 1)[:, ::-1], w),
+        (2, 11, 9, 8),
+    ),
     "reversed_kernel": (lambda x, w: PLAIN(x, w[::-1, ::-1]), PLAIN.image),
     "transposed_and_reversed_kernel": (lambda x, w: PLAIN(x, w.transpose(1, 0, 2, 3)[::-1]), PLAIN.image),
-}  # fmt: skip
+}
 
 
 @pytest.mark.usefixtures("small_blocks")
 def test_views_are_read_where_they_lie() -> None:
     """Transposes and reversals of image and kernel cost nothing: they are strides."""
-    args = {name: (rng.standard_normal(shape).astype("f4"), rng.standard_normal(PLAIN.kernel).astype("f4"))
-            for name, (_, shape) in VIEWS.items()}  # fmt: skip
+    args = {
+        name: (rng.standard_normal(shape).astype("f4"), rng.standard_normal(PLAIN.kernel).astype("f4"))
+        for name, (_, shape) in VIEWS.items()
+    }
     text = scheduled(jax_text({name: (f, args[name]) for name, (f, _) in VIEWS.items()}), 32)
     program = Program(text)
     for name, (f, _) in VIEWS.items():

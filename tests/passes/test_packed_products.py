@@ -29,8 +29,14 @@ Case = tuple[str, tuple[int, ...], tuple[int, ...]]  # an einsum, and the shapes
 @pytest.fixture
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks so small that a product of a few thousand multiplications has several of each kind."""
-    small = {"PACKED_PRODUCT": 1, "PACKED_PRODUCT_AVX512": 1, "PACKED_SIDE": 2, "PACKED_TERMS": 40, "PACKED_ROWS": 13,
-             "PACKED_GROUP_WORK": 5000}  # fmt: skip
+    small = {
+        "PACKED_PRODUCT": 1,
+        "PACKED_PRODUCT_AVX512": 1,
+        "PACKED_SIDE": 2,
+        "PACKED_TERMS": 40,
+        "PACKED_ROWS": 13,
+        "PACKED_GROUP_WORK": 5000,
+    }
     for name, value in small.items():
         monkeypatch.setattr(thresholds, name, value)
 
@@ -76,9 +82,9 @@ GENERAL = [
 
 
 @pytest.mark.parametrize(
-    ("dtype", "vector_bytes"), [("f4", 32), *(pytest.param(d, w, marks=pytest.mark.slow) for d, w in
-                                              (("f8", 32), ("f4", 64), ("f8", 64), ("f4", 16)))],
-)  # fmt: skip
+    ("dtype", "vector_bytes"),
+    [("f4", 32), *(pytest.param(d, w, marks=pytest.mark.slow) for d, w in (("f8", 32), ("f4", 64), ("f8", 64), ("f4", 16)))],
+)
 @pytest.mark.usefixtures("small_blocks")
 def test_products_are_numpys(dtype: str, vector_bytes: int) -> None:
     """Twice, since a kernel's own memory must not matter; what is read is not changed."""
@@ -136,9 +142,7 @@ def test_blocks_of_terms_are_few_and_even(length: int, vector_bytes: int) -> Non
     assert -(-length // blocks.terms) == -(-length // thresholds.PACKED_TERMS)
 
 
-@pytest.mark.parametrize(
-    "sizes", [(24, 24, 5000), (1500, 1500, 1500), (169, 2048, 6259), (100_000, 30, 64), (31, 9000, 40)]
-)
+@pytest.mark.parametrize("sizes", [(24, 24, 5000), (1500, 1500, 1500), (169, 2048, 6259), (100_000, 30, 64), (31, 9000, 40)])
 def test_shares_cover_the_result_once(sizes: tuple[int, int, int]) -> None:
     m, n, k = sizes
     product = Product((), *matrices(m, n, k), "f32")
@@ -168,10 +172,10 @@ SUMS = {
     "a_sum_as_a_factor": (lambda a, b, c, d: (a @ b + c @ d) @ d[:40, :40] + (2 * a) @ b, 2),
     "with_an_argument": (lambda a, b, c, d: a @ b + d[:30, :40], 0),
     "in_a_loop": (
-        lambda a, b, c, d: lax.while_loop(
-            lambda s: s[0] < 3, lambda s: (s[0] + 1, a @ b + s[1] @ d[:40, :40]), (0, c[:, :40])
-        )[1], 1),
-}  # fmt: skip
+        lambda a, b, c, d: lax.while_loop(lambda s: s[0] < 3, lambda s: (s[0] + 1, a @ b + s[1] @ d[:40, :40]), (0, c[:, :40]))[1],
+        1,
+    ),
+}
 
 
 @pytest.mark.usefixtures("small_blocks")

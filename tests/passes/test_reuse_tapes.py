@@ -99,9 +99,14 @@ PROGRAMS: dict[str, Program] = {
     "turned": rows(lambda lib, h, row, w: (lib.np.tanh(h @ w + row), row[::-1] + h)),
     "from last to first": rows(lambda lib, h, row, w: (lib.np.tanh(h @ w + row), (row + h) @ w), reverse=True),
     "not computed from it": rows(lambda lib, h, row, w: (lib.np.tanh(h @ w + row), h)),
-    "read again": read_again, "read before": read_before, "three in a row": three_in_a_row, "updated before": updated_before,
-    "neighbours": neighbours, "inside": inside, "gated": gated,
-}  # fmt: skip
+    "read again": read_again,
+    "read before": read_before,
+    "three in a row": three_in_a_row,
+    "updated before": updated_before,
+    "neighbours": neighbours,
+    "inside": inside,
+    "gated": gated,
+}
 
 
 @pytest.fixture(scope="module")

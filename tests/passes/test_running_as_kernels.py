@@ -17,14 +17,25 @@ import nabla_mlir.numpy as nnp
 
 rng = np.random.default_rng(4)
 NUMPY: dict[str, Callable[..., Any]] = {
-    "cumsum": np.cumsum, "cumprod": np.cumprod, "cummax": np.maximum.accumulate, "cummin": np.minimum.accumulate,
-}  # fmt: skip
+    "cumsum": np.cumsum,
+    "cumprod": np.cumprod,
+    "cummax": np.maximum.accumulate,
+    "cummin": np.minimum.accumulate,
+}
 # Lengths about those of blocks; one element, less than a vector, and vectors with a rest behind the axis; rows one by one and by four.
 SHAPES = {
-    "line": ((70_000,), 0), "block": ((40, 128), 1), "one more": ((37, 129), 1), "two levels": ((3, 16_384), 1), "three": ((1, 16_385), 1),
-    "few columns": ((900, 5), 0), "columns": ((257, 33), 0), "more columns": ((130, 150), 0), "middle": ((3, 140, 19), 1),
-    "short": ((300, 17), 1), "long rows": ((16, 1000), 0),
-}  # fmt: skip
+    "line": ((70_000,), 0),
+    "block": ((40, 128), 1),
+    "one more": ((37, 129), 1),
+    "two levels": ((3, 16_384), 1),
+    "three": ((1, 16_385), 1),
+    "few columns": ((900, 5), 0),
+    "columns": ((257, 33), 0),
+    "more columns": ((130, 150), 0),
+    "middle": ((3, 140, 19), 1),
+    "short": ((300, 17), 1),
+    "long rows": ((16, 1000), 0),
+}
 
 
 def stage(functions: dict[str, Callable[..., Any]], arguments: dict[str, np.ndarray]) -> str:
@@ -132,16 +143,27 @@ def test_scans_of_affine_functions_are_kernels() -> None:
     def scanned(reverse: bool) -> Callable[..., Any]:
         return lambda x: nm.associative_scan(lambda p, q: (p[0] * q[0], q[0] * p[1] + q[1]), (x[0], x[1]), reverse)[1]
 
-    functions = {f"{name}_{reverse}": f for reverse in (False, True) for name, f in (
-        ("value", scanned(reverse)), ("slope", nm.grad(lambda x, reverse=reverse: (scanned(reverse)(x) ** 2).sum())))}  # fmt: skip
+    functions = {
+        f"{name}_{reverse}": f
+        for reverse in (False, True)
+        for name, f in (
+            ("value", scanned(reverse)),
+            ("slope", nm.grad(lambda x, reverse=reverse: (scanned(reverse)(x) ** 2).sum())),
+        )
+    }
     text = legalized(stage(functions, dict.fromkeys(functions, ab)), vector_bytes=64)
     assert {*re.findall(r"flow.dispatch @(recurrence\w*?)_1x", text)} == {
-        "recurrence", "recurrence_reversed", "recurrence_late", "recurrence_reversed_late"}  # fmt: skip
+        "recurrence",
+        "recurrence_reversed",
+        "recurrence_late",
+        "recurrence_reversed_late",
+    }
     program = Program(text)
     for reverse in (False, True):
         with jax.enable_x64(True):
             f = lambda x, reverse=reverse: jax.lax.associative_scan(  # noqa: E731
-                lambda p, q: (p[0] * q[0], q[0] * p[1] + q[1]), (x[0], x[1]), reverse=reverse)[1]  # fmt: skip
+                lambda p, q: (p[0] * q[0], q[0] * p[1] + q[1]), (x[0], x[1]), reverse=reverse
+            )[1]
             wanted = f(ab), jax.grad(lambda x, f=f: (f(x) ** 2).sum())(ab)
         for name, y in zip(("value", "slope"), wanted, strict=True):
             np.testing.assert_allclose(program(f"{name}_{reverse}", ab), y, rtol=1e-9, atol=1e-9 * np.abs(y).max())
@@ -150,11 +172,12 @@ def test_scans_of_affine_functions_are_kernels() -> None:
 def test_what_stays_shifts() -> None:
     """Few elements, short axes, other dtypes, parts that something else reads, loops, code without a known width."""
     functions: dict[str, tuple[Callable[..., Any], np.ndarray]] = {
-        "few": (lambda x: nnp.cumsum(x, 1), np.zeros((2, 100), "f4")), "short": (lambda x: nnp.cumsum(x, 1), np.zeros((9000, 15), "f4")),
+        "few": (lambda x: nnp.cumsum(x, 1), np.zeros((2, 100), "f4")),
+        "short": (lambda x: nnp.cumsum(x, 1), np.zeros((9000, 15), "f4")),
         "whole": (lambda x: nnp.cumsum(x, 1), np.zeros((200, 100), "i4")),
         "read": (lambda x: _shifted_by_hand(x), np.zeros((200, 100), "f4")),
         "loop": (lambda x: nm.fori_loop(0, 3, lambda i, c: nnp.cumsum(c, 1), x), np.zeros((200, 100), "f4")),
-    }  # fmt: skip
+    }
     arguments = {name: x for name, (_, x) in functions.items()}
     text = legalized(stage({name: f for name, (f, _) in functions.items()}, arguments), vector_bytes=64)
     assert "running_" not in text

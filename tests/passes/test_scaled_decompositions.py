@@ -23,10 +23,14 @@ def test_very_small_and_very_large_matrices() -> None:
         wide = m.astype(np.float64)
         size = np.abs(wide).max()
         np.testing.assert_allclose(np.asarray(s, float) / size, np.linalg.svd(wide)[1] / size, rtol=1e-5)
-        np.testing.assert_allclose(np.asarray(u, float) * np.asarray(s, float) / size @ np.asarray(vh, float), wide / size, atol=1e-5)
+        np.testing.assert_allclose(
+            np.asarray(u, float) * np.asarray(s, float) / size @ np.asarray(vh, float), wide / size, atol=1e-5
+        )
         whole = wide + wide.T
         np.testing.assert_allclose(np.asarray(values, float) / size, np.linalg.eigvalsh(whole) / size, atol=1e-5)
-        np.testing.assert_allclose(whole / size @ np.asarray(vectors), np.asarray(vectors) * (np.asarray(values, float) / size), atol=2e-5)
+        np.testing.assert_allclose(
+            whole / size @ np.asarray(vectors), np.asarray(vectors) * (np.asarray(values, float) / size), atol=2e-5
+        )
         np.testing.assert_allclose(one, np.abs(m[:1, 0]), rtol=1e-6)
 
 
@@ -37,7 +41,11 @@ def test_complex_matrices_and_general_ones() -> None:
     a *= np.array([1e-150, 1.0, 1e150])[:, None, None]
 
     def decomposed(a: nnp.ndarray) -> tuple:
-        return nnp.linalg.svdvals(a), nnp.linalg.eigvalsh(a + nnp.conj(nnp.swapaxes(a, 1, 2))), *(map(nnp.linalg.eigvals, (a, nnp.real(a))))
+        return (
+            nnp.linalg.svdvals(a),
+            nnp.linalg.eigvalsh(a + nnp.conj(nnp.swapaxes(a, 1, 2))),
+            *(map(nnp.linalg.eigvals, (a, nnp.real(a)))),
+        )
 
     s, symmetric, general, real = map(np.asarray, nm.jit(decomposed)(a))
     for i, m in enumerate(a):

@@ -22,9 +22,8 @@ def case(places: tuple[int, ...], row: tuple[int, ...], count: int, dtype: str, 
     for index, update in zip(where, updates, strict=True):
         if all(0 <= i < n for i, n in zip(index, places, strict=True)):
             expected[tuple(index)] += update
-    dims = lax.ScatterDimensionNumbers(
-        tuple(range(1, 1 + len(row))), tuple(range(len(places))), tuple(range(len(places)))
-    )
+    dims = lax.ScatterDimensionNumbers(tuple(range(1, 1 + len(row))), tuple(range(len(places))), tuple(range(len(places))))
+
     def f(where: Any, updates: Any, x: Any) -> Any:
         return lax.scatter_add(x if onto else jnp.zeros_like(x), where, updates, dims, mode="drop")
 
@@ -32,12 +31,16 @@ def case(places: tuple[int, ...], row: tuple[int, ...], count: int, dtype: str, 
 
 
 CASES = {
-    "rows": ((50,), (64,), 300, "f4", "i4", False), "odd rows": ((50,), (70,), 300, "f4", "i8", False),
-    "short rows": ((9,), (3,), 6000, "f4", "i4", False), "numbers": ((700,), (), 17000, "f8", "i4", False),
-    "two places": ((12, 7), (5, 4), 900, "f8", "i4", False), "onto": ((30,), (33,), 600, "f4", "i4", True),
-    "wide": ((5,), (1100,), 16, "f4", "i4", False), "small integers": ((50,), (64,), 300, "f4", "i1", False),
+    "rows": ((50,), (64,), 300, "f4", "i4", False),
+    "odd rows": ((50,), (70,), 300, "f4", "i8", False),
+    "short rows": ((9,), (3,), 6000, "f4", "i4", False),
+    "numbers": ((700,), (), 17000, "f8", "i4", False),
+    "two places": ((12, 7), (5, 4), 900, "f8", "i4", False),
+    "onto": ((30,), (33,), 600, "f4", "i4", True),
+    "wide": ((5,), (1100,), 16, "f4", "i4", False),
+    "small integers": ((50,), (64,), 300, "f4", "i1", False),
     "without a sign": ((50,), (64,), 300, "f4", "u4", False),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("vector_bytes", [64, pytest.param(16, marks=pytest.mark.slow)])

@@ -24,11 +24,15 @@ WIDE = CPU("skylake-avx512")  # which products get tiles depends on the register
 
 # Layouts of the factors: a shape for each, and the contracted dimensions.
 LAYOUTS = {
-    "ik,k": lambda m, n, k: ((m, k), (k,), 1, 0), "k,ik": lambda m, n, k: ((k,), (m, k), 0, 1),
-    "ki,k": lambda m, n, k: ((k, m), (k,), 0, 0), "k1,ki": lambda m, n, k: ((k, 1), (k, m), 0, 0),
-    "ik,kj": lambda m, n, k: ((m, k), (k, n), 1, 0), "ki,kj": lambda m, n, k: ((k, m), (k, n), 0, 0),
-    "ik,jk": lambda m, n, k: ((m, k), (n, k), 1, 1), "ki,jk": lambda m, n, k: ((k, m), (n, k), 0, 1),
-}  # fmt: skip
+    "ik,k": lambda m, n, k: ((m, k), (k,), 1, 0),
+    "k,ik": lambda m, n, k: ((k,), (m, k), 0, 1),
+    "ki,k": lambda m, n, k: ((k, m), (k,), 0, 0),
+    "k1,ki": lambda m, n, k: ((k, 1), (k, m), 0, 0),
+    "ik,kj": lambda m, n, k: ((m, k), (k, n), 1, 0),
+    "ki,kj": lambda m, n, k: ((k, m), (k, n), 0, 0),
+    "ik,jk": lambda m, n, k: ((m, k), (n, k), 1, 1),
+    "ki,jk": lambda m, n, k: ((k, m), (n, k), 0, 1),
+}
 SIZES = [(2000, 500), (64, 64), (1, 300), (7, 509), (5, 1), (130, 16), (3, 1021)]
 PRODUCTS = [(layout, m, 1, k) for layout in list(LAYOUTS)[:4] for m, k in SIZES]
 PRODUCTS += [
@@ -47,9 +51,11 @@ def product(name, layout, m, n, k, dtype):
     left, right, lc, rc = LAYOUTS[layout](m, n, k)
     out = tensor([s for i, s in enumerate(left) if i != lc] + [s for i, s in enumerate(right) if i != rc], dtype)
     types = f"{tensor(left, dtype)}, {tensor(right, dtype)}"
-    return (f"func.func @{name}(%a: {tensor(left, dtype)}, %b: {tensor(right, dtype)}) -> {out} {{\n"
-            f"  %0 = stablehlo.dot_general %a, %b, contracting_dims = [{lc}] x [{rc}] : ({types}) -> {out}\n"
-            f"  return %0 : {out}\n}}\n")  # fmt: skip
+    return (
+        f"func.func @{name}(%a: {tensor(left, dtype)}, %b: {tensor(right, dtype)}) -> {out} {{\n"
+        f"  %0 = stablehlo.dot_general %a, %b, contracting_dims = [{lc}] x [{rc}] : ({types}) -> {out}\n"
+        f"  return %0 : {out}\n}}\n"
+    )
 
 
 @pytest.mark.parametrize(("rows", "tiled"), [(16, 0), (64, 1)])
@@ -87,9 +93,15 @@ def check_products(products, vector_bytes):
 
 
 # Batches: the axes of each factor (b and c are batches, i and j free, k is contracted), and the sizes of b, i, j and k.
-BATCHES = [("bik,bkj->bij", (3, 20, 50, 12)), ("bik,bjk->bij", (7, 12, 33, 20)), ("bki,jbk->bij", (50, 10, 20, 30)),
-           ("ibk,jkb->bij", (2, 300, 20, 17)), ("bcik,cbkj->bcij", (3, 30, 20, 9)), ("bik,bkj->bij", (64, 5, 7, 3)),
-           ("bik,bkj->bij", (5, 64, 32, 16))]  # fmt: skip
+BATCHES = [
+    ("bik,bkj->bij", (3, 20, 50, 12)),
+    ("bik,bjk->bij", (7, 12, 33, 20)),
+    ("bki,jbk->bij", (50, 10, 20, 30)),
+    ("ibk,jkb->bij", (2, 300, 20, 17)),
+    ("bcik,cbkj->bcij", (3, 30, 20, 9)),
+    ("bik,bkj->bij", (64, 5, 7, 3)),
+    ("bik,bkj->bij", (5, 64, 32, 16)),
+]
 
 
 def test_batches_of_products():
@@ -110,9 +122,15 @@ def test_batches_of_products():
 
 
 # One matrix with each of several: the axes of both factors, of the result, and the sizes of b, i, j and k; enough for tiles.
-SHARED = [("bki,kj->bij", (3, 64, 96, 48)), ("bki,jk->bij", (2, 60, 70, 80)), ("ik,bkj->bij", (3, 72, 96, 40)),
-          ("ki,bkj->bij", (5, 64, 65, 64)), ("ik,bjk->bij", (2, 64, 80, 64)), ("ki,bjk->bij", (4, 100, 50, 60)),
-          ("bki,kj->ibj", (3, 64, 96, 48))]  # fmt: skip
+SHARED = [
+    ("bki,kj->bij", (3, 64, 96, 48)),
+    ("bki,jk->bij", (2, 60, 70, 80)),
+    ("ik,bkj->bij", (3, 72, 96, 40)),
+    ("ki,bkj->bij", (5, 64, 65, 64)),
+    ("ik,bjk->bij", (2, 64, 80, 64)),
+    ("ki,bjk->bij", (4, 100, 50, 60)),
+    ("bki,kj->ibj", (3, 64, 96, 48)),
+]
 
 
 def test_products_with_a_shared_factor() -> None:
@@ -206,27 +224,36 @@ def test_programs(dtype):
 CONVOLUTIONS = {
     "two axes": ((2, 9, 8, 3), (2, 9, 8, 4), (3, 3, 3, 4), "[f, 0, 1, b]x[i, 0, 1, o]->[0, 1, b, f]", "pad = [[1, 1], [1, 1]]"),
     "strides and dilation": (
-        (2, 11, 9, 3), (2, 5, 4, 2), (3, 2, 3, 2), "[f, 0, 1, b]x[i, 0, 1, o]->[0, 1, b, f]",
+        (2, 11, 9, 3),
+        (2, 5, 4, 2),
+        (3, 2, 3, 2),
+        "[f, 0, 1, b]x[i, 0, 1, o]->[0, 1, b, f]",
         "stride = [1, 2], pad = [[1, -1], [0, 1]], rhs_dilate = [2, 2]",
     ),
     "reversed": ((2, 3, 10), (5, 2, 9), (3, 5, 2), "[f, b, 0]x[o, i, 0]->[b, f, 0]", "reverse = [true]"),
     "three axes": ((2, 4, 5, 4, 1), (2, 3, 4, 3, 2), (2, 2, 2, 1, 2), "[f, 0, 1, 2, b]x[i, 0, 1, 2, o]->[0, 1, 2, b, f]", ""),
     "one axis": ((2, 11, 3), (4, 3, 5), (2, 6, 5), "[b, 0, f]x[0, i, o]->[b, 0, f]", "stride = [2], pad = [[2, 1]]"),
     "one axis, between zeros": (
-        (2, 6, 4), (3, 6, 5), (5, 2, 3), "[b, f, 0]x[0, i, o]->[f, b, 0]", "pad = [[-1, 1]], lhs_dilate = [2], rhs_dilate = [2], reverse = [true]",
+        (2, 6, 4),
+        (3, 6, 5),
+        (5, 2, 3),
+        "[b, f, 0]x[0, i, o]->[f, b, 0]",
+        "pad = [[-1, 1]], lhs_dilate = [2], rhs_dilate = [2], reverse = [true]",
     ),
     "one channel": ((2, 7, 6, 1), (3, 2, 1, 4), (2, 7, 5, 4), "[b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f]", "pad = [[1, 1], [0, 0]]"),
     "batch last": ((9, 2, 3), (8, 2, 4), (2, 4, 3), "[0, f, b]x[0, i, o]->[0, f, b]", ""),
-}  # fmt: skip
+}
 
 
 def test_convolutions():
     text = ""
     for i, (lhs, rhs, out, numbers, window) in enumerate(CONVOLUTIONS.values()):
         types = [tensor(s, "f32") for s in (lhs, rhs, out)]
-        text += (f"func.func @f{i}(%a: {types[0]}, %b: {types[1]}) -> {types[2]} {{\n"
-                 f"  %0 = stablehlo.convolution(%a, %b) dim_numbers = {numbers}, window = {{{window}}} {{batch_group_count = 1 : i64, "
-                 f"feature_group_count = 1 : i64}} : ({types[0]}, {types[1]}) -> {types[2]}\n  return %0 : {types[2]}\n}}\n")  # fmt: skip
+        text += (
+            f"func.func @f{i}(%a: {types[0]}, %b: {types[1]}) -> {types[2]} {{\n"
+            f"  %0 = stablehlo.convolution(%a, %b) dim_numbers = {numbers}, window = {{{window}}} {{batch_group_count = 1 : i64, "
+            f"feature_group_count = 1 : i64}} : ({types[0]}, {types[1]}) -> {types[2]}\n  return %0 : {types[2]}\n}}\n"
+        )
     module = parse_module(text)
     Pipeline(SchedulePipeline().passes()).run(module.operation)
     assert "stablehlo.convolution" not in str(module)

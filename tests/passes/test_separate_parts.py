@@ -32,9 +32,13 @@ def test_updates_that_are_moved_last():
     def f(x, rows, i):
         zeros = jnp.zeros_like(x)
         return (
-            zeros.at[i].add(x[i]), zeros.at[i].add(2 * jnp.sin(x)[i]), zeros.at[i].add(jnp.sin(x)[::-1]),
-            jnp.zeros_like(rows).at[i].add(rows[i]), zeros.at[i].add(rows[i][:, 1]), (x * 2).at[i].max(jnp.sin(x)[i]),
-        )  # fmt: skip
+            zeros.at[i].add(x[i]),
+            zeros.at[i].add(2 * jnp.sin(x)[i]),
+            zeros.at[i].add(jnp.sin(x)[::-1]),
+            jnp.zeros_like(rows).at[i].add(rows[i]),
+            zeros.at[i].add(rows[i][:, 1]),
+            (x * 2).at[i].max(jnp.sin(x)[i]),
+        )
 
     check(f, x, rows, places)
 
@@ -56,8 +60,12 @@ def test_a_scatter_into_a_part(part):
 def test_a_scatter_as_a_part():
     def f(x, i, u):
         y = x.at[i].add(u)
-        return (jnp.pad(y, ((1, 2), (0, 0))), lax.dynamic_update_slice(jnp.zeros((3010, 4)), y, (2, 1)),
-                jnp.concatenate([y, x], 1), y.at[i + 3].set(u))  # fmt: skip
+        return (
+            jnp.pad(y, ((1, 2), (0, 0))),
+            lax.dynamic_update_slice(jnp.zeros((3010, 4)), y, (2, 1)),
+            jnp.concatenate([y, x], 1),
+            y.at[i + 3].set(u),
+        )
 
     check(f, ROWS, PLACES, UPDATES)
 
@@ -107,11 +115,21 @@ def test_a_product_with_the_hessian_of_an_unstable_sort(axis):
 @pytest.mark.parametrize("shape", [(3, 6, 4), (20, 30, 40)])
 def test_strided_parts_in_reverse_and_gathered(shape):
     at = np.array([2, 0, 1])
-    check(lambda x: (
-        x[:, :, 1][::-1], x[:, :, 1][:, ::-1], x[:, :, 1:2][::-1], x[:, :, ::2][:, :, ::-1], x[:, :, 3:2:-1][::-1],
-        jnp.swapaxes(x[:, :, 1:2], 0, 2)[:, ::-1], x[:, :, 1][at], x[:, 2][:, ::-1], x[..., None][:, 2:4, 1:2][:, ::-1],
-        lax.dynamic_slice(x, (jnp.int32(x[0, 0, 0] * 0), jnp.int32(0), jnp.int32(1)), (3, 6, 1))[::-1],
-    ), rng.normal(size=shape))  # fmt: skip
+    check(
+        lambda x: (
+            x[:, :, 1][::-1],
+            x[:, :, 1][:, ::-1],
+            x[:, :, 1:2][::-1],
+            x[:, :, ::2][:, :, ::-1],
+            x[:, :, 3:2:-1][::-1],
+            jnp.swapaxes(x[:, :, 1:2], 0, 2)[:, ::-1],
+            x[:, :, 1][at],
+            x[:, 2][:, ::-1],
+            x[..., None][:, 2:4, 1:2][:, ::-1],
+            lax.dynamic_slice(x, (jnp.int32(x[0, 0, 0] * 0), jnp.int32(0), jnp.int32(1)), (3, 6, 1))[::-1],
+        ),
+        rng.normal(size=shape),
+    )
 
 
 # The rows of the result are columns of the cotangent, and running maxima are pulled back in reverse.
@@ -122,15 +140,7 @@ def test_pullbacks_of_running_windows_side_by_side():
         sizes, padding = ([v if d == axis else w for d in range(x.ndim)] for v, w in ((n, 1), ((n - 1, 0), (0, 0))))
         return lax.reduce_window(x, x.dtype.type(start), combine, tuple(sizes), (1,) * x.ndim, tuple(padding))
 
-    kinds = [
-        (0, lax.add),
-        (-np.inf, lax.max),
-        (0, lax.add),
-        (np.inf, lax.min),
-        (0, lax.add),
-        (1, lax.mul),
-        (0, lax.add),
-    ]
+    kinds = [(0, lax.add), (-np.inf, lax.max), (0, lax.add), (np.inf, lax.min), (0, lax.add), (1, lax.mul), (0, lax.add)]
 
     def f(windows):
         return lambda x: jnp.concatenate([windows(k, jnp.sin(x + k), k % 2) for k in range(7)], 2)

@@ -15,25 +15,47 @@ ZEROS = np.array([0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan])
 X, Y = (v.ravel() for v in np.meshgrid(ZEROS, ZEROS))
 # The same formulas by NumPy and by nabla_mlir.
 FORMULAS: dict[str, Callable[[Any, Any, Any], Any]] = {
-    "x + 0": lambda xp, x, y: x + 0.0, "0 + x": lambda xp, x, y: 0.0 + x, "x + -0": lambda xp, x, y: x + -0.0,
-    "x - 0": lambda xp, x, y: x - 0.0, "x - -0": lambda xp, x, y: x - -0.0, "0 - x": lambda xp, x, y: 0.0 - x,
-    "-0 - x": lambda xp, x, y: -0.0 - x, "-x - y": lambda xp, x, y: -x - y, "x - -y": lambda xp, x, y: x - (-y),
-    "x + -y": lambda xp, x, y: x + (-y), "-(-x)": lambda xp, x, y: -(-x), "x * 1": lambda xp, x, y: x * 1.0,  # noqa: B002
-    "x * -1": lambda xp, x, y: x * -1.0, "x * 0": lambda xp, x, y: x * 0.0, "-x * -y": lambda xp, x, y: -x * -y,
-    "-x * 3": lambda xp, x, y: -x * 3.0, "-(x * 3)": lambda xp, x, y: -(x * 3.0), "x * 2 * 3": lambda xp, x, y: x * 2.0 * 3.0,
-    "x / 1": lambda xp, x, y: x / 1.0, "x / 2": lambda xp, x, y: x / 2.0, "x / -4": lambda xp, x, y: x / -4.0, "x ** 2": lambda xp, x, y: x**2,
-    "x * 3 + x * 3": lambda xp, x, y: x * 3.0 + x * 3.0, "(x + x) * 3": lambda xp, x, y: (x + x) * 3.0, "x - x": lambda xp, x, y: x - x,
-    "0 * x + 0": lambda xp, x, y: 0.0 * x + 0.0, "arctan2(0 - x, -1)": lambda xp, x, y: xp.arctan2(0.0 - x, -1.0),
-    "arctan2(x + 0, y)": lambda xp, x, y: xp.arctan2(x + 0.0, y), "1 / (0 - x)": lambda xp, x, y: 1.0 / (0.0 - x),
+    "x + 0": lambda xp, x, y: x + 0.0,
+    "0 + x": lambda xp, x, y: 0.0 + x,
+    "x + -0": lambda xp, x, y: x + -0.0,
+    "x - 0": lambda xp, x, y: x - 0.0,
+    "x - -0": lambda xp, x, y: x - -0.0,
+    "0 - x": lambda xp, x, y: 0.0 - x,
+    "-0 - x": lambda xp, x, y: -0.0 - x,
+    "-x - y": lambda xp, x, y: -x - y,
+    "x - -y": lambda xp, x, y: x - (-y),
+    "x + -y": lambda xp, x, y: x + (-y),
+    "-(-x)": lambda xp, x, y: -(-x),  # noqa: B002
+    "x * 1": lambda xp, x, y: x * 1.0,
+    "x * -1": lambda xp, x, y: x * -1.0,
+    "x * 0": lambda xp, x, y: x * 0.0,
+    "-x * -y": lambda xp, x, y: -x * -y,
+    "-x * 3": lambda xp, x, y: -x * 3.0,
+    "-(x * 3)": lambda xp, x, y: -(x * 3.0),
+    "x * 2 * 3": lambda xp, x, y: x * 2.0 * 3.0,
+    "x / 1": lambda xp, x, y: x / 1.0,
+    "x / 2": lambda xp, x, y: x / 2.0,
+    "x / -4": lambda xp, x, y: x / -4.0,
+    "x ** 2": lambda xp, x, y: x**2,
+    "x * 3 + x * 3": lambda xp, x, y: x * 3.0 + x * 3.0,
+    "(x + x) * 3": lambda xp, x, y: (x + x) * 3.0,
+    "x - x": lambda xp, x, y: x - x,
+    "0 * x + 0": lambda xp, x, y: 0.0 * x + 0.0,
+    "arctan2(0 - x, -1)": lambda xp, x, y: xp.arctan2(0.0 - x, -1.0),
+    "arctan2(x + 0, y)": lambda xp, x, y: xp.arctan2(x + 0.0, y),
+    "1 / (0 - x)": lambda xp, x, y: 1.0 / (0.0 - x),
     "sum of negatives": lambda xp, x, y: xp.sum(xp.stack([-x, -y]), 0),
-    "pads": lambda xp, x, y: xp.pad(x, (0, 49)) + xp.pad(y, (49, 0)), "sqrt": lambda xp, x, y: xp.sqrt(xp.where(x == 0, x + 0.0, 1.0)),
-}  # fmt: skip
+    "pads": lambda xp, x, y: xp.pad(x, (0, 49)) + xp.pad(y, (49, 0)),
+    "sqrt": lambda xp, x, y: xp.sqrt(xp.where(x == 0, x + 0.0, 1.0)),
+}
 
 
 def _same(found: Any, want: np.ndarray) -> bool:
     found = np.asarray(found)
     is_number = ~np.isnan(want)
-    return bool(np.allclose(found, want, rtol=1e-15, atol=0, equal_nan=True) and (np.signbit(found) == np.signbit(want))[is_number].all())
+    return bool(
+        np.allclose(found, want, rtol=1e-15, atol=0, equal_nan=True) and (np.signbit(found) == np.signbit(want))[is_number].all()
+    )
 
 
 def test_formulas_keep_the_signs_of_zeros() -> None:

@@ -35,12 +35,13 @@ def test_sorts_are_jaxs(dtype: str) -> None:
     other = rng.normal(size=table.shape).astype("f4")
     total = lambda x: lax.sort(x, dimension=0)  # noqa: E731
     cases: dict[str, tuple[Any, tuple[np.ndarray, ...]]] = {
-        "line": (total, (line,)), "middle": (lambda x: lax.sort(x, dimension=1), (table,)),
+        "line": (total, (line,)),
+        "middle": (lambda x: lax.sort(x, dimension=1), (table,)),
         "places": (lambda x: jnp.argsort(x, axis=1, stable=True), (table,)),
         "down": (lambda x: jnp.argsort(x, axis=1, stable=True, descending=True), (table,)),
         "operands": (lambda x, y: lax.sort((x, y, x), dimension=1, num_keys=1), (table, other)),
         "largest": (lambda x: lax.top_k(x, 30), (line,)),
-    }  # fmt: skip
+    }
     text = legalized(jax_text(cases), vector_bytes=64)
     assert text.count("flow.dispatch @sort") == len(cases)
     program = Program(text)

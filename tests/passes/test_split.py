@@ -173,9 +173,10 @@ def test_the_value_of_a_loop_of_unknown_length_is_known_early() -> None:
 
 UNARY = ["sin", "tanh", "exp", "cos"]
 STEPS = st.lists(
-    st.tuples(st.sampled_from([*UNARY, "mul", "add", "sum", "transpose", "loop", "cond"]), st.integers(0, 99),
-              st.integers(0, 99)), min_size=1, max_size=8,
-)  # fmt: skip
+    st.tuples(st.sampled_from([*UNARY, "mul", "add", "sum", "transpose", "loop", "cond"]), st.integers(0, 99), st.integers(0, 99)),
+    min_size=1,
+    max_size=8,
+)
 
 
 def program_of(steps: Any, xp: Any, lib: Any) -> Any:

@@ -19,13 +19,16 @@ PROGRAMS = {
     "columns": ((2100, 521), lambda np_, x: (np_.sum(x, axis=0), np_.sum(np_.exp(x) * x, axis=0))),
     "kinds": ((2100, 521), lambda np_, x: (np_.max(x, axis=0), np_.min(np_.abs(x), axis=0), np_.prod(1 + x / 1000, axis=0))),
     "rows of squares": ((2100, 521), lambda np_, x: (np_.sum(x * x, axis=1), np_.var(x, axis=1))),
-    "outer axes": ((9, 37, 61, 53), lambda np_, x: (np_.sum(x, axis=(0, 2, 3)), np_.sum(x * x, axis=(1, 2)), np_.max(x, axis=(0, 1, 2)))),
+    "outer axes": (
+        (9, 37, 61, 53),
+        lambda np_, x: (np_.sum(x, axis=(0, 2, 3)), np_.sum(x * x, axis=(1, 2)), np_.max(x, axis=(0, 1, 2))),
+    ),
     "ones": ((1, 1200, 1, 900), lambda np_, x: np_.sum(np_.sin(x), axis=1)),
     "few columns": ((400_009, 3), lambda np_, x: (np_.sum(x * x, axis=0), np_.sum(x * x), np_.max(x, axis=0))),
     "long": ((1_100_003,), lambda np_, x: (np_.sum(x * x), np_.sum(x * x * (x > 0)))),
     "one behind the other": ((2100, 521), lambda np_, x: np_.sum((x - np_.max(x, axis=0)) ** 2, axis=0)),
     "batch norm": ((16, 32, 32, 65), batch_norm),
-}  # fmt: skip
+}
 
 
 @pytest.mark.slow

@@ -43,8 +43,7 @@ def transformed(text: str, *options: str) -> str:
     ("text", "options", "inputs", "function"),
     [
         (LOSS, ["apply=jvp wrt=0,1"], [X, W, V, U], lambda f: lambda x, w, v, u: nm.jvp(f, (x, w), (v, u))),
-        (VECTOR, ["apply=vjp wrt=1"], [X, W, V[:2]],
-         lambda f: lambda x, w, ct: (f(x, w), nm.vjp(lambda w: f(x, w), w)[1](ct)[0])),
+        (VECTOR, ["apply=vjp wrt=1"], [X, W, V[:2]], lambda f: lambda x, w, ct: (f(x, w), nm.vjp(lambda w: f(x, w), w)[1](ct)[0])),
         (LOSS, ["apply=grad wrt=0,1"], [X, W], lambda f: nm.grad(f, both)),
         (LOSS, ["apply=value_and_grad"], [X, W], nm.value_and_grad),
         (LOSS, ["apply=hvp wrt=1"], [X, W, V], lambda f: lambda x, w, v: nm.hvp(f, 1)(w, v, x)),
@@ -54,7 +53,7 @@ def transformed(text: str, *options: str) -> str:
         (LOSS, ["apply=grad", "apply=vmap size=2 in-axes=1,-1"], [ROWS, W], lambda f: nm.vmap(nm.grad(f), (1, None))),
         (LOSS, ["apply=jacrev", "apply=jacfwd wrt=1"], [X, W], lambda f: nm.jacfwd(nm.jacrev(f), 1)),
     ],
-)  # fmt: skip
+)
 def test_numbers(text: str, options: list[str], inputs: list[np.ndarray], function: Callable[..., Any]) -> None:
     got = run_module(transformed(text, *options), inputs)
     want = _leaves(run_traced(lambda *xs: function(nm.from_stablehlo(text))(*xs), inputs))
@@ -77,10 +76,13 @@ def _leaves(tree: Any) -> list[Any]:
         (LOSS, "apply=vmap", "the size of the mapped axis, got 0"),
         (LOSS, "apply=vmap size=2 in-axes=0", r"a place for each of 2 arguments, got \[0\]"),
         (LOSS, "apply=vmap size=2 in-axes=0,2", "places from -1 to 1 for tensor<3xf64>, got 2"),
-        ("func.func @main(%i: tensor<2xi32>) -> tensor<2xi32> { return %i : tensor<2xi32> }", "apply=jvp",
-         "a floating-point argument at each index of wrt, got tensor<2xi32>"),
+        (
+            "func.func @main(%i: tensor<2xi32>) -> tensor<2xi32> { return %i : tensor<2xi32> }",
+            "apply=jvp",
+            "a floating-point argument at each index of wrt, got tensor<2xi32>",
+        ),
     ],
-)  # fmt: skip
+)
 def test_errors(text: str, options: str, message: str) -> None:
     with pytest.raises(PassError, match=message):
         transformed(text, options)

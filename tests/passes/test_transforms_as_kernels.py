@@ -34,16 +34,28 @@ def cases(dtype: str) -> dict[str, Case]:
     c = lambda *shape: numbers(*shape, dtype=dtype)  # noqa: E731
     r = lambda *shape: numbers(*shape, dtype=dtype, real=True)  # noqa: E731
     return {
-        "rows": (along("fft"), c(37, 120)), "rows_back": (along("ifft"), c(2, 19, 77)), "columns": (along("fft", axis=1), c(3, 26, 35)),
-        "columns_back": (along("ifft", axis=0), c(64, 51)), "few_columns": (along("fft", axis=1), c(20, 44, 3)),
-        "long": (along("fft"), c(2, 2310)), "long_back": (along("ifft"), c(4096)),
-        "whole": (along("fftn"), c(7, 18, 39)), "whole_back": (along("ifftn"), c(9, 16, 33)),
-        "real": (along("rfft"), r(41, 90)), "real_odd": (along("rfft"), r(50, 63)), "real_pairs": (along("rfft"), r(1500, 2)),
-        "real_long": (along("rfft"), r(8192)), "real_whole": (along("rfftn"), r(5, 22, 42)),
-        "to_real": (along("irfft"), c(41, 46)), "to_odd": (along("irfft", n=75), c(40, 38)), "to_pairs": (along("irfft", n=2), c(1500, 2)),
-        "to_real_long": (along("irfft"), c(4097)), "to_real_whole": (along("irfftn"), c(6, 21, 22)),
-        "prime": (along("fft"), c(3, 1009)), "large_prime_of_a_length": (along("fft"), c(20, 17 * 16)),
-    }  # fmt: skip
+        "rows": (along("fft"), c(37, 120)),
+        "rows_back": (along("ifft"), c(2, 19, 77)),
+        "columns": (along("fft", axis=1), c(3, 26, 35)),
+        "columns_back": (along("ifft", axis=0), c(64, 51)),
+        "few_columns": (along("fft", axis=1), c(20, 44, 3)),
+        "long": (along("fft"), c(2, 2310)),
+        "long_back": (along("ifft"), c(4096)),
+        "whole": (along("fftn"), c(7, 18, 39)),
+        "whole_back": (along("ifftn"), c(9, 16, 33)),
+        "real": (along("rfft"), r(41, 90)),
+        "real_odd": (along("rfft"), r(50, 63)),
+        "real_pairs": (along("rfft"), r(1500, 2)),
+        "real_long": (along("rfft"), r(8192)),
+        "real_whole": (along("rfftn"), r(5, 22, 42)),
+        "to_real": (along("irfft"), c(41, 46)),
+        "to_odd": (along("irfft", n=75), c(40, 38)),
+        "to_pairs": (along("irfft", n=2), c(1500, 2)),
+        "to_real_long": (along("irfft"), c(4097)),
+        "to_real_whole": (along("irfftn"), c(6, 21, 22)),
+        "prime": (along("fft"), c(3, 1009)),
+        "large_prime_of_a_length": (along("fft"), c(20, 17 * 16)),
+    }
 
 
 STAY = "large_prime_of_a_length"  # products with matrices

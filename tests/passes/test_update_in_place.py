@@ -22,10 +22,7 @@ X, V = rng.normal(size=(20, 64)).astype(np.float32), rng.normal(size=(1, 64)).as
 
 
 def write(result: str, rows: str, row: str, at: str = "%i") -> str:
-    return (
-        f"%{result} = stablehlo.dynamic_update_slice %{rows}, %{row}, {at}, %c"
-        f" : ({T}, {ROW}, tensor<i32>, tensor<i32>) -> {T}\n"
-    )
+    return f"%{result} = stablehlo.dynamic_update_slice %{rows}, %{row}, {at}, %c : ({T}, {ROW}, tensor<i32>, tensor<i32>) -> {T}\n"
 
 
 def read(result: str, rows: str) -> str:
@@ -96,21 +93,31 @@ PROGRAMS = {
     ),
     "a loop inside": program(
         loop("ab", ["y", "x"], loop("e", ["a"], write("f", "e", "v", "%j"), ["f"], "k", "j") + plus("u", "a", "b"), ["k#1", "u"]),
-        "r#1", "r#2",
+        "r#1",
+        "r#2",
     ),
     "a loop inside from a capture": program(
-        loop("b", ["x"], loop("e", ["y"], plus("w", "v", "v", ROW) + write("f", "e", "w", "%j"), ["f"], "k", "j")
-             + read("q", "k#1") + write("g", "b", "q"), ["g"]),
-        "r#1", "y",
+        loop(
+            "b",
+            ["x"],
+            loop("e", ["y"], plus("w", "v", "v", ROW) + write("f", "e", "w", "%j"), ["f"], "k", "j")
+            + read("q", "k#1")
+            + write("g", "b", "q"),
+            ["g"],
+        ),
+        "r#1",
+        "y",
     ),
     "a view": program(
         loop("ab", ["t", "x"], f"%h = stablehlo.reshape %a : ({T}) -> {T}\n" + write("d", "h", "v"), ["d", "a"]), "r#1", "r#2"
     ),
     "a choice": program(
         "%seven = stablehlo.constant dense<7> : tensor<i32>\n" + loop("ab", ["t", "y"], CHOICE + write("g", "d", "v"), ["g", "b"]),
-        "r#1", "r#2", "y",
+        "r#1",
+        "r#2",
+        "y",
     ),
-}  # fmt: skip
+}
 
 
 def modules() -> tuple[str, dict[str, list[np.ndarray]]]:
@@ -137,8 +144,12 @@ def test_each_array_is_written_where_nothing_else_needs_it() -> None:
     # When these are empty with a newer IREE, the copies can go.
     assert "a capture" in wrong(text, wanted)
     assert wrong(f"module attributes {{stream.topology = {TOPOLOGY}}} {{\n{text}\n}}", wanted) > {
-        "an argument", "one constant twice", "what is needed after", "the old value as a carry", "a loop inside",
-    }  # fmt: skip
+        "an argument",
+        "one constant twice",
+        "what is needed after",
+        "the old value as a carry",
+        "a loop inside",
+    }
 
 
 @pytest.mark.parametrize("pass_", [False, True])

@@ -66,18 +66,32 @@ def test_constrained_optimisation() -> None:
     held, jacobian = nm.jit(spheres), nm.jit(nm.sparse.jacobian(spheres))
     curvature = nm.jit(nm.sparse.hessian(lambda x, weights: (weights * spheres(x)).sum()))
     constraint = NonlinearConstraint(
-        lambda x: np.asarray(held(x)), 0.0, 1.0, jac=lambda x: jacobian(x).to_scipy(),
+        lambda x: np.asarray(held(x)),
+        0.0,
+        1.0,
+        jac=lambda x: jacobian(x).to_scipy(),
         hess=lambda x, weights: curvature(x, weights).to_scipy(),
-    )  # fmt: skip
+    )
     found = minimize(
-        lambda x: float(value(x)), np.full(10, 0.5), jac=lambda x: np.asarray(gradient(x)),
-        hess=lambda x: hessian(x).to_scipy(), method="trust-constr", constraints=constraint,
-    )  # fmt: skip
+        lambda x: float(value(x)),
+        np.full(10, 0.5),
+        jac=lambda x: np.asarray(gradient(x)),
+        hess=lambda x: hessian(x).to_scipy(),
+        method="trust-constr",
+        constraints=constraint,
+    )
     dense = minimize(
-        lambda x: float(value(x)), np.full(10, 0.5), jac=lambda x: np.asarray(gradient(x)), method="SLSQP",
-        constraints={"type": "ineq", "fun": lambda x: 1.0 - np.asarray(held(x)),
-                     "jac": lambda x: -np.asarray(jacobian(x).to_dense())}, options={"ftol": 1e-12},
-    )  # fmt: skip
+        lambda x: float(value(x)),
+        np.full(10, 0.5),
+        jac=lambda x: np.asarray(gradient(x)),
+        method="SLSQP",
+        constraints={
+            "type": "ineq",
+            "fun": lambda x: 1.0 - np.asarray(held(x)),
+            "jac": lambda x: -np.asarray(jacobian(x).to_dense()),
+        },
+        options={"ftol": 1e-12},
+    )
     np.testing.assert_allclose(found.fun, dense.fun, rtol=1e-4)
 
 

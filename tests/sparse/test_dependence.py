@@ -71,7 +71,9 @@ EXACT = {
     "paired": lambda x: x[PLACES[:12]] * x[PLACES[12:]],
     "scattered": lambda x: nnp.zeros(10).at[PLACES[:10]].add(x),
     "written": lambda x: x.at[np.array([1, 4])].set(x[:2] * x[2:4]),
-    "one element written": lambda x: nm.jax.lax.scatter(x, np.array([3]), x[0] * x[2], nm.jax.lax.ScatterDimensionNumbers((), (0,), (0,))),
+    "one element written": lambda x: nm.jax.lax.scatter(
+        x, np.array([3]), x[0] * x[2], nm.jax.lax.ScatterDimensionNumbers((), (0,), (0,))
+    ),
     "matrix": lambda x: MATRIX @ x,
     "from the left": lambda x: x @ MATRIX,
     "matrix of matrices": lambda x: (x.reshape(5, 2) @ MATRIX[:2, :3]).reshape(-1),
@@ -85,13 +87,15 @@ EXACT = {
     "scan": scanned,
     "loop": diffused,
     "a loop as long as the turn around it": lambda x: nm.fori_loop(
-        0, 4, lambda i, u: nm.fori_loop(0, i, lambda j, v: v.at[j].add(2.0 * x[i]), u), x),
+        0, 4, lambda i, u: nm.fori_loop(0, i, lambda j, v: v.at[j].add(2.0 * x[i]), u), x
+    ),
     "branches": chosen,
     "sum": lambda x: x - x.mean(),
     "solved": lambda x: nnp.linalg.solve(np.eye(10) * 3.0 + 1.0, x),
     "triangular": lambda x: nm.jax.lax.linalg.triangular_solve(LOWER, x.reshape(5, 2), left_side=True, lower=True).reshape(-1),
     "triangular from the right": lambda x: nm.jax.lax.linalg.triangular_solve(
-        LOWER, x.reshape(2, 5), left_side=False, lower=True, transpose_a=True).reshape(-1),
+        LOWER, x.reshape(2, 5), left_side=False, lower=True, transpose_a=True
+    ).reshape(-1),
     "triangular, mapped": lambda x: nm.vmap(
         lambda a, b: nm.jax.lax.linalg.triangular_solve(a, b[:, None], left_side=True, lower=False)[:, 0]
     )(np.stack([LOWER.T, np.eye(5)]), x.reshape(2, 5)).reshape(-1),

@@ -156,17 +156,25 @@ def test_the_lagrangian_of_luksan_and_vlcek() -> None:
 
 
 JACOBIANS = {
-    "heat": (heat, 12), "brusselator": (brusselator(4), 32), "arrow": (arrow, 9), "luksan": (luksan_constraints, 9),
-    "hs071": (hs071_constraints, 4), "convolutions": (convolutions, 12), "one row": (lambda x: x.sum(), 5),
-    "nothing": (lambda x: 0 * x[:2] + 1.0, 5), "one column": (lambda x: x * np.ones(4), 1),
-}  # fmt: skip
+    "heat": (heat, 12),
+    "brusselator": (brusselator(4), 32),
+    "arrow": (arrow, 9),
+    "luksan": (luksan_constraints, 9),
+    "hs071": (hs071_constraints, 4),
+    "convolutions": (convolutions, 12),
+    "one row": (lambda x: x.sum(), 5),
+    "nothing": (lambda x: 0 * x[:2] + 1.0, 5),
+    "one column": (lambda x: x * np.ones(4), 1),
+}
 
 
 @pytest.mark.parametrize("kind", ["auto", "column", "row", "bidirectional"])
 def test_jacobians_are_the_dense_ones(kind: str) -> None:
     def both(*points: Any) -> Any:
-        return {name: (sparse.jacobian(f, kind=kind)(x), nm.jacfwd(f)(x))
-                for x, (name, (f, _)) in zip(points, JACOBIANS.items(), strict=True)}  # fmt: skip
+        return {
+            name: (sparse.jacobian(f, kind=kind)(x), nm.jacfwd(f)(x))
+            for x, (name, (f, _)) in zip(points, JACOBIANS.items(), strict=True)
+        }
 
     for name, (matrix, dense) in run_traced(both, [point(n) for _, n in JACOBIANS.values()]).items():
         dense = np.asarray(dense).reshape(matrix.shape)
@@ -176,16 +184,23 @@ def test_jacobians_are_the_dense_ones(kind: str) -> None:
 
 
 HESSIANS = {
-    "rosenbrock": (rosenbrock, 15), "windows": (windows, 14), "bratu": (bratu(4), 16), "hs071": (hs071, 4), "edges": (edges, 10),
-    "linear": (lambda x: x.sum(), 3), "tracer": (lambda x: x[0] + x[1] * x[2] + 1 / x[3], 4),
-}  # fmt: skip
+    "rosenbrock": (rosenbrock, 15),
+    "windows": (windows, 14),
+    "bratu": (bratu(4), 16),
+    "hs071": (hs071, 4),
+    "edges": (edges, 10),
+    "linear": (lambda x: x.sum(), 3),
+    "tracer": (lambda x: x[0] + x[1] * x[2] + 1 / x[3], 4),
+}
 
 
 @pytest.mark.parametrize("kind", ["star", "acyclic", "column"])
 def test_hessians_are_the_dense_ones(kind: str) -> None:
     def both(*points: Any) -> Any:
-        return {name: (sparse.hessian(f, kind=kind)(x), nm.hessian(f)(x))
-                for x, (name, (f, _)) in zip(points, HESSIANS.items(), strict=True)}  # fmt: skip
+        return {
+            name: (sparse.hessian(f, kind=kind)(x), nm.hessian(f)(x))
+            for x, (name, (f, _)) in zip(points, HESSIANS.items(), strict=True)
+        }
 
     for name, (matrix, dense) in run_traced(both, [point(n) for _, n in HESSIANS.values()]).items():
         np.testing.assert_allclose(matrix.to_scipy().toarray(), dense, rtol=1e-10, atol=1e-10, err_msg=name)
@@ -336,22 +351,32 @@ def wrong_coloring(f: Any, n: int, columns: int | None = None) -> Any:
     [
         (lambda: sparse.jacobian(heat, kind="star"), PatternError, "jacobian requires a kind among auto, .*, got 'star'"),
         (lambda: sparse.hessian(rosenbrock, kind="row"), PatternError, "hessian requires a kind among star, .*, got 'row'"),
-        (lambda: sparse.jacobian(heat, pattern=np.eye(3))(point(4)), PatternError,
-         r"jacobian requires a pattern of shape \(4, 4\), got Pattern\(3x3, nnz=3\)"),
+        (
+            lambda: sparse.jacobian(heat, pattern=np.eye(3))(point(4)),
+            PatternError,
+            r"jacobian requires a pattern of shape \(4, 4\), got Pattern\(3x3, nnz=3\)",
+        ),
         (lambda: sparse.jacobian(heat)(np.arange(4)), DtypeError, "jacobian requires arguments of floating point, got int64"),
         (lambda: sparse.jacobian(lambda x: x > 0)(point(4)), DtypeError, "jacobian requires real results, got bool"),
         (lambda: sparse.jacobian_pattern(heat, f64(4), argnums=1), TraceError, "argnums"),
         (lambda: sparse.hessian(rosenbrock, pattern=np.tri(4))(point(4)), PatternError, "requires a symmetric pattern"),
         (lambda: sparse.jacobian(heat, coloring=wrong_coloring(heat, 4))(point(4)), PatternError, "every entry can be read"),
-        (lambda: sparse.hessian(rosenbrock, coloring=wrong_coloring(nm.grad(rosenbrock), 4))(point(4)), PatternError, "every entry"),
+        (
+            lambda: sparse.hessian(rosenbrock, coloring=wrong_coloring(nm.grad(rosenbrock), 4))(point(4)),
+            PatternError,
+            "every entry",
+        ),
         (lambda: sparse.jacobian(heat, coloring=wrong_coloring(heat, 4, 3))(point(4)), PatternError, "a color for each row"),
         (lambda: sparse.hessian(heat)(point(4)), ShapeError, r"hessian requires a scalar result, got shape \(4,\)"),
         (lambda: sparse.hessian_pattern(heat, f64(4)), ShapeError, "hessian_pattern requires a scalar result"),
         (lambda: sparse.jacobian(heat)(point(4)) @ point(3), ShapeError, r"requires an array of 4 rows, got shape \(3,\)"),
-        (lambda: nm.vmap(sparse.jacobian(heat))(point(8).reshape(2, 4)).to_scipy(), ShapeError,
-         r"to_scipy requires a single matrix, got entries of shape \(2, 10\)"),
+        (
+            lambda: nm.vmap(sparse.jacobian(heat))(point(8).reshape(2, 4)).to_scipy(),
+            ShapeError,
+            r"to_scipy requires a single matrix, got entries of shape \(2, 10\)",
+        ),
     ],
-)  # fmt: skip
+)
 def test_errors(call: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         call()
@@ -366,9 +391,13 @@ def test_repeated_calls_give_the_containers_of_the_first() -> None:
 
     Pair = collections.namedtuple("Pair", ["left", "right"])
     outs: list[Any] = [
-        lambda x: nm.sparse.jacobian(lambda y: y[1:] * y[:-1])(x), lambda x: Both(x, 2.0 * x), lambda x: Pair(x, 2.0 * x),
-        lambda x: {"b": x, "a": 2.0 * x}, lambda x: Both(x, {"b": 2.0 * x}), lambda x: (None, Both(x, x + 1.0)),
-    ]  # fmt: skip
+        lambda x: nm.sparse.jacobian(lambda y: y[1:] * y[:-1])(x),
+        lambda x: Both(x, 2.0 * x),
+        lambda x: Pair(x, 2.0 * x),
+        lambda x: {"b": x, "a": 2.0 * x},
+        lambda x: Both(x, {"b": 2.0 * x}),
+        lambda x: (None, Both(x, x + 1.0)),
+    ]
     for f in outs:
         jitted, x = nm.jit(f), np.arange(3.0)
         first, *others = (jitted(x) for _ in range(3))

@@ -195,8 +195,9 @@ def test_powers_of_a_turn_are_its_turns(monkeypatch: pytest.MonkeyPatch, seed: i
     for count in range(12):
         found = after(
             [Relation.of_rows((n,), as_rows(turn[p])) for n, p in zip(sizes, parts, strict=True)],
-            [Relation.of_rows((n,), as_rows(state[p])) for n, p in zip(sizes, parts, strict=True)], count,
-        )  # fmt: skip
+            [Relation.of_rows((n,), as_rows(state[p])) for n, p in zip(sizes, parts, strict=True)],
+            count,
+        )
         np.testing.assert_array_equal(np.concatenate([dense(r) for r in found]), expected)
         expected = turn[:, :columns] | (turn[:, columns:].astype(int) @ expected.astype(int) > 0)
 

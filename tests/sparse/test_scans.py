@@ -73,9 +73,7 @@ def lines(x: Any) -> Any:
     return nm.scan(lambda c, row: (0.5 * c + row, c * row), 1.0 + x[:4], x.reshape(-1, 4))[1].reshape(-1)
 
 
-JACOBIANS = {
-    f.__name__: f for f in (window, backwards, rotating, parameters, half, strided, table, mixed, swapped, lines)
-} | {
+JACOBIANS = {f.__name__: f for f in (window, backwards, rotating, parameters, half, strided, table, mixed, swapped, lines)} | {
     "cumulative": lambda x: nm.scan(lambda c, a: (c + a, c + a), 0.0 * x[0], x)[1],
     "sum": lambda x: nm.scan(lambda c, a: (c + a * a, None), 0.0 * x[0], x)[0].reshape(1),
     "in place": lambda x: nm.fori_loop(1, N, lambda i, u: u.at[i].set(u[i] * x[i - 1]), x),

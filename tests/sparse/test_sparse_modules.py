@@ -16,7 +16,7 @@ FORMS = {
     "csr": lambda values, places, shape: csr_matrix((values, places[1], places[0]), shape),
     "csc": lambda values, places, shape: csc_matrix((values, places[1], places[0]), shape),
     "coo": lambda values, places, shape: coo_matrix((values, places), shape),
-}  # fmt: skip
+}
 
 
 def lagrangian(x: Any, sigma: Any, weights: Any) -> Any:

@@ -55,7 +55,7 @@ def test_a_right_record(added: Callable[..., OpDef]) -> None:
         ({"partials": [lambda t, y, x: t * y]}, "test_sine_0 requires the jvp that differences give, got "),
         ({"sample": []}, "requires a record with samples, got test.sine with none"),
     ],
-)  # fmt: skip
+)
 def test_wrong_records(added: Callable[..., OpDef], facts: dict[str, Any], law: str) -> None:
     with pytest.raises(LawError, match=law):
         check_record(added(**facts))
@@ -63,10 +63,16 @@ def test_wrong_records(added: Callable[..., OpDef], facts: dict[str, Any], law: 
 
 def test_a_wrong_batch_rule() -> None:
     record = general(
-        "test.turned", doc="The array itself.", result=lambda x: [(x.shape, x.dtype)], numpy=lambda x: x, linear=(0,),
-        jvp=lambda outs, xs, ts: [record(ts[0])], transpose=lambda cts, i, xs: record(cts[0]),
-        batch=lambda xs, mapped, size: [record(reverse(xs[0], dimensions=(0,)))], sample=[Case(((3,),))],
-    )  # fmt: skip
+        "test.turned",
+        doc="The array itself.",
+        result=lambda x: [(x.shape, x.dtype)],
+        numpy=lambda x: x,
+        linear=(0,),
+        jvp=lambda outs, xs, ts: [record(ts[0])],
+        transpose=lambda cts, i, xs: record(cts[0]),
+        batch=lambda xs, mapped, size: [record(reverse(xs[0], dimensions=(0,)))],
+        sample=[Case(((3,),))],
+    )
     try:
         with pytest.raises(LawError, match=r"test_turned_0 requires a map that is the loop \(vmap_0\), got "):
             check_record(record)
@@ -78,9 +84,13 @@ def test_what_a_rule_emits_needs_rules(added: Callable[..., OpDef]) -> None:
     """The derivative of the derivative is an operation without a record."""
     inner = added()
     outer = elementwise(
-        "test.outer", doc="A sine.", result=lambda x: [(x.shape, x.dtype)], numpy=np.sin, sample=(reals(-1, 1),),
+        "test.outer",
+        doc="A sine.",
+        result=lambda x: [(x.shape, x.dtype)],
+        numpy=np.sin,
+        sample=(reals(-1, 1),),
         partials=[lambda t, y, x: t * (cosine(x) + inner(x) - sine(x))],
-    )  # fmt: skip
+    )
     try:
         check_record(outer)
         inner.sample = None
@@ -115,9 +125,21 @@ def test_passes() -> None:
 
 
 # What runs on any module; the others are for one that IREE gets, or say something in place of it.
-PLAIN = ["nabla-lower", "nabla-expand", "nabla-vmap", "nabla-jvp", "nabla-vjp", "nabla-dce", "nabla-simplify",
-         "nabla-canonicalize-batch", "nabla-normalize", "nabla-inline-calls", "nabla-remove-stop-gradient",
-         "nabla-lower,nabla-hoist-products", "nabla-lower,nabla-stack-products"]  # fmt: skip
+PLAIN = [
+    "nabla-lower",
+    "nabla-expand",
+    "nabla-vmap",
+    "nabla-jvp",
+    "nabla-vjp",
+    "nabla-dce",
+    "nabla-simplify",
+    "nabla-canonicalize-batch",
+    "nabla-normalize",
+    "nabla-inline-calls",
+    "nabla-remove-stop-gradient",
+    "nabla-lower,nabla-hoist-products",
+    "nabla-lower,nabla-stack-products",
+]
 
 
 @pytest.mark.parametrize("name", PLAIN)
@@ -142,8 +164,18 @@ def test_random_programs_are_valid_and_finite(seed: int) -> None:
 
 def test_random_programs_have_everything() -> None:
     names = {op.name for seed in range(60) for op in nested(random_module(seed).operation)}
-    assert {"batch.vmap", "ad.vjp", "ad.jvp", "stablehlo.while", "stablehlo.if", "stablehlo.scatter", "stablehlo.sort",
-            "stablehlo.dot_general", "stablehlo.reduce", "stablehlo.gather"} - names <= {"stablehlo.scatter", "stablehlo.gather"}  # fmt: skip
+    assert {
+        "batch.vmap",
+        "ad.vjp",
+        "ad.jvp",
+        "stablehlo.while",
+        "stablehlo.if",
+        "stablehlo.scatter",
+        "stablehlo.sort",
+        "stablehlo.dot_general",
+        "stablehlo.reduce",
+        "stablehlo.gather",
+    } - names <= {"stablehlo.scatter", "stablehlo.gather"}
 
 
 def run_project(folder: Path) -> str:

@@ -24,7 +24,9 @@ from nabla_mlir.tools import opt
 from nabla_mlir.tools.inputs import InputError, bind
 
 
-@pytest.mark.parametrize(("kind", "count"), [("text", 150), ("import", 60), ("zip", 150), ("npy", 150), ("vmfb", 20), ("manifest", 150)])
+@pytest.mark.parametrize(
+    ("kind", "count"), [("text", 150), ("import", 60), ("zip", 150), ("npy", 150), ("vmfb", 20), ("manifest", 150)]
+)
 def test_damaged_files(kind: str, count: int) -> None:
     """Others every day; the seed is in what a failure says."""
     seed = seed_of_the_day()
@@ -144,10 +146,16 @@ def test_an_archive_that_is_encrypted_or_packed_in_another_way(tmp_path: Path) -
         nm.load(bytes(content[:8] + content[end:]))
 
 
-@pytest.mark.parametrize("change", [
-    ('"iree_range": ["3.13"', '"iree_range": ["s"'), ('"schema": 1', '"schema": "1"'), ('"file": "artifact.vmfb"', '"file": 3'),
-    ('"file": "artifact.vmfb"', '"file": ""'), ('"leaves": [', '"leaves": [{"name": "w", "shape": [], "dtype": "float32"}, '),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "change",
+    [
+        ('"iree_range": ["3.13"', '"iree_range": ["s"'),
+        ('"schema": 1', '"schema": "1"'),
+        ('"file": "artifact.vmfb"', '"file": 3'),
+        ('"file": "artifact.vmfb"', '"file": ""'),
+        ('"leaves": [', '"leaves": [{"name": "w", "shape": [], "dtype": "float32"}, '),
+    ],
+)
 def test_a_manifest_of_other_types(tmp_path: Path, change: tuple[str, str]) -> None:
     content, x = damage._artifact()
     with zipfile.ZipFile(io.BytesIO(content)) as archive:

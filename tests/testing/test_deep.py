@@ -88,9 +88,7 @@ def test_the_fewest_programs_that_are_wrong_together():
     programs = [deep.Deep(seed, 1, ()) for seed in range(10)]
     pair = {programs[3], programs[7]}
     fault = deep_batches.Fault(tuple(programs), "in the first call result 0 is wrong")
-    smallest = deep_batches._fewest(
-        fault, lambda some: deep_batches.Fault(tuple(some), fault.what) if pair <= {*some} else None
-    )
+    smallest = deep_batches._fewest(fault, lambda some: deep_batches.Fault(tuple(some), fault.what) if pair <= {*some} else None)
     assert {*smallest.programs} == pair
     assert "compiled with 7 (" in str(smallest)
 

@@ -15,7 +15,7 @@ from nabla_mlir.testing.fuzz import Sample
 
 # What was found, and mended.
 SAVED = [
-    500218,  # the derivative of a sort of rows without elements
+    500218  # the derivative of a sort of rows without elements
 ]
 
 

@@ -61,21 +61,37 @@ class Interpreter:
 # Programs whose values of one sign, of one size, or of 0 and 1 do not show a fault, and the operation that has it.
 RARE = {
     "negative numbers": (lambda x: nnp.where(x > 0, x, nnp.exp(x) - 1), np.ones(3), "negate", "stablehlo.exponential"),
-    "positive numbers": (lambda x: nnp.log(nnp.abs(x)) + nnp.where(x > 0, nnp.exp(x), x), np.ones(3), "negate", "stablehlo.exponential"),
+    "positive numbers": (
+        lambda x: nnp.log(nnp.abs(x)) + nnp.where(x > 0, nnp.exp(x), x),
+        np.ones(3),
+        "negate",
+        "stablehlo.exponential",
+    ),
     "sums that saturate": (
-        lambda w: nm.grad(lambda w: nnp.sum(nm.nn.sigmoid(nnp.ones((4, 500)) @ w)))(w), np.ones(500), "negate", "stablehlo.subtract",
+        lambda w: nm.grad(lambda w: nnp.sum(nm.nn.sigmoid(nnp.ones((4, 500)) @ w)))(w),
+        np.ones(500),
+        "negate",
+        "stablehlo.subtract",
     ),
     "integers": (lambda i: i // 3 + (i & 4), np.ones(8, np.int32), "skip", "stablehlo.select"),
     "large numbers": (lambda x: nnp.minimum(x, 6.0) * 2, np.ones(4), "skip", "stablehlo.minimum"),
     "huge numbers": (lambda x: nnp.where(nnp.abs(x) > 100, nnp.log(nnp.abs(x)), x), np.ones(3), "negate", "stablehlo.log"),
     "huge sums": (
-        lambda x: nm.cond(x.sum() > 500, lambda x: nnp.log(x), lambda x: x * 2, x), np.ones(3), "negate", "stablehlo.log"),
-    "tiny numbers": (
-        lambda x: nnp.where(nnp.abs(x) < 1e-3, nnp.cbrt(x), x), np.ones(3), "negate", "stablehlo.cbrt"),
+        lambda x: nm.cond(x.sum() > 500, lambda x: nnp.log(x), lambda x: x * 2, x),
+        np.ones(3),
+        "negate",
+        "stablehlo.log",
+    ),
+    "tiny numbers": (lambda x: nnp.where(nnp.abs(x) < 1e-3, nnp.cbrt(x), x), np.ones(3), "negate", "stablehlo.cbrt"),
     "zeros": (lambda x: nnp.where(x == 0, nnp.cos(x), x), np.ones(3), "negate", "stablehlo.cosine"),
     "infinities": (lambda x: nnp.where(nnp.isinf(x), nnp.sign(x), x), np.ones(3), "negate", "stablehlo.sign"),
-    "NaN": (lambda x, y: nnp.where(nnp.isnan(x), nnp.exp(nnp.tanh(y)), x), (np.ones(3), np.ones(3)), "negate", "stablehlo.exponential"),
-}  # fmt: skip
+    "NaN": (
+        lambda x, y: nnp.where(nnp.isnan(x), nnp.exp(nnp.tanh(y)), x),
+        (np.ones(3), np.ones(3)),
+        "negate",
+        "stablehlo.exponential",
+    ),
+}
 
 
 @pytest.mark.parametrize("name", RARE)

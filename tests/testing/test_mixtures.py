@@ -9,7 +9,7 @@ from nabla_mlir.table.registry import REGISTRY
 from nabla_mlir.testing import fuzz, mixtures
 
 SAVED = [
-    100232,  # a slice without elements, of a slice, that starts behind the end of the source
+    100232  # a slice without elements, of a slice, that starts behind the end of the source
 ]
 
 COMPILED = [

@@ -88,7 +88,10 @@ def test_a_module_in_f64() -> None:
     text = "stablehlo.constant dense<0xFF80> : tensor<2xbf16>; stablehlo.convert %1 : (tensor<3x4xf16>) -> tensor<f32>; tensor<i32>"
     wide = "stablehlo.constant dense<0xFFF0000000000000> : tensor<2xf64>; stablehlo.convert %1 : (tensor<3x4xf64>) -> tensor<f64>; tensor<i32>"
     assert peers.widened(text) == wide
-    assert peers.widened("tensor<2xcomplex<f32>>, dense<0x7F80> : tensor<i16>") == "tensor<2xcomplex<f64>>, dense<0x7F80> : tensor<i16>"
+    assert (
+        peers.widened("tensor<2xcomplex<f32>>, dense<0x7F80> : tensor<i16>")
+        == "tensor<2xcomplex<f64>>, dense<0x7F80> : tensor<i16>"
+    )
 
 
 @pytest.mark.slow

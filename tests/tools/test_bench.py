@@ -69,9 +69,12 @@ def test_the_fastest_form_is_kept(tmp_path, monkeypatch):
     compiled = lowered.compile("cpu", tune=True)
     assert (compiled.target.schedule, compiled.driver) == (False, "local-sync")
     assert [(t.form, t.driver, bool(t.refused)) for t in compiled.trials] == [
-        ("default", "local-sync", False), ("default", "local-task", False),
-        ("without nabla-schedule", "local-sync", False), ("without nabla-schedule", "local-task", True), ("broken", "", True),
-    ]  # fmt: skip
+        ("default", "local-sync", False),
+        ("default", "local-task", False),
+        ("without nabla-schedule", "local-sync", False),
+        ("without nabla-schedule", "local-task", True),
+        ("broken", "", True),
+    ]
     module = nm.load(compiled.save(tmp_path / "product.vmfb"))
     assert module.driver == "local-sync"
     assert [trial["form"] for trial in module.code.trials] == [t.form for t in compiled.trials]

@@ -60,14 +60,19 @@ def test_a_scalar_where_an_array_was(reasons):
 
 
 def test_the_log_is_silent_until_it_is_asked_for():
-    code = "import nabla_mlir as nm, numpy as np; nm.set_execution('interpret'); f = nm.jit(lambda x: x); f(np.ones(2)); f(np.ones(3))"
+    code = (
+        "import nabla_mlir as nm, numpy as np; nm.set_execution('interpret'); f = nm.jit(lambda x: x); f(np.ones(2)); f(np.ones(3))"
+    )
     silent = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert silent.stderr == ""
     import os
 
-    loud = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True,
-                          env=os.environ | {"NABLA_MLIR_LOG": "jit,compile"})  # fmt: skip
-    assert loud.stderr.splitlines()[1] == "[nabla_mlir.jit] <lambda> is compiled again: new shape (3,) where (2,) was compiled, in x"
+    loud = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=os.environ | {"NABLA_MLIR_LOG": "jit,compile"}
+    )
+    assert (
+        loud.stderr.splitlines()[1] == "[nabla_mlir.jit] <lambda> is compiled again: new shape (3,) where (2,) was compiled, in x"
+    )
 
 
 def test_what_is_compiled_and_what_the_cache_had_is_logged(caplog, tmp_path, monkeypatch):

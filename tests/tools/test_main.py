@@ -67,7 +67,22 @@ def test_the_first_examples_of_the_help(folder: Path, capsys: pytest.CaptureFixt
 class TestCompile:
     def test_the_prepared_hessian(self, folder: Path) -> None:
         specs = ["--spec", '{"w": f64[3], "b": f64}', "--spec", "data=f64[5,3]"]
-        assert tool.main(["compile", "model.py:squares", *specs, "--hvp-module", "2", "--entry-points", "update,apply,apply_block", "-o", "hvp"]) == 0
+        assert (
+            tool.main(
+                [
+                    "compile",
+                    "model.py:squares",
+                    *specs,
+                    "--hvp-module",
+                    "2",
+                    "--entry-points",
+                    "update,apply,apply_block",
+                    "-o",
+                    "hvp",
+                ]
+            )
+            == 0
+        )
         module = load("hvp")
         data, v = np.arange(15.0).reshape(5, 3), {"w": np.ones(3), "b": np.zeros(())}
         module.update({"w": np.zeros(3), "b": np.zeros(())}, data)
@@ -188,12 +203,13 @@ class TestErrors:
             (["model.py:cube", "--transform=grad{0}"], "--transform requires options of the form name=value"),
             (["model.py:cube", "--transform=grad{n=0}"], "grad requires options among argnums, has_aux, holomorphic"),
             (["model.py:cube", "--target=tpu"], "--target requires one of cpu, vulkan, cuda, got 'tpu'."),
-            (["model.py:cube", "--target=cpu{arch=x}"], "target cpu requires options among options, asynchronous, checking, cpu, features"),
+            (
+                ["model.py:cube", "--target=cpu{arch=x}"],
+                "target cpu requires options among options, asynchronous, checking, cpu, features",
+            ),
         ],
     )
-    def test_requests(
-        self, folder: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
-    ) -> None:
+    def test_requests(self, folder: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str) -> None:
         Path("invalid.mlir").write_text("func.func @f(")
         Path("empty.mlir").write_text("")
         Path("binary.mlir").write_bytes(b"\xff\xfe")
@@ -251,7 +267,10 @@ class TestVerify:
         assert text.count("agrees with the interpreter (") == text.count("agrees with its StableHLO (") == 2
         assert tool.main(["info", "cube.zip"]) == 0
         text = capsys.readouterr().out
-        assert [text.count(label) for label in ("cuda-sm_90", "reassociate=False")] == [2, 1]  # code, and what is known of its numbers
+        assert [text.count(label) for label in ("cuda-sm_90", "reassociate=False")] == [
+            2,
+            1,
+        ]  # code, and what is known of its numbers
         assert "its target does not run here" in text
         assert tool.main(["run", "cube.zip", "--target=cpu", "--input=[1,2,3]"]) == 0
         assert "[ 3. 12. 27.]" in capsys.readouterr().out
@@ -284,9 +303,7 @@ class TestVerify:
         assert "no target of 1 fits this machine" in capsys.readouterr().out
         assert "which does not exist" in fails(capsys, "verify", "nothing.zip")
 
-    def test_without_the_compiler(
-        self, folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_without_the_compiler(self, folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
         assert tool.main(["compile", "model.py:cube", "--spec=f32[3]", "--target=cpu{cpu=generic}"]) == 0
         monkeypatch.setattr("nabla_mlir.tools.verify.importlib.util.find_spec", lambda name: None)
         assert tool.main(["verify", "cube.vmfb"]) == 0
@@ -315,9 +332,7 @@ def test_specs_and_options_are_read_as_written() -> None:
     name, tree = parse_spec("[f32[2], (i32[], {'a': None})]")
     assert name == ""
     assert [str(tree[0]), str(tree[1][0]), tree[1][1]] == ["float32[2]", "int32[]", {"a": None}]
-    assert parse_options("cpu{cpu=generic,link_embedded=false}", "t") == (
-        "cpu", {"cpu": "generic", "link_embedded": False}
-    )  # fmt: skip
+    assert parse_options("cpu{cpu=generic,link_embedded=false}", "t") == ("cpu", {"cpu": "generic", "link_embedded": False})
     assert parse_options("hvp", "t") == ("hvp", {})
 
 

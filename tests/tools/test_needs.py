@@ -14,8 +14,15 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 FILES = {p.relative_to(ROOT / "tests").as_posix(): p.read_text() for p in (ROOT / "tests").rglob("*.py")}
 INSTALLER = (ROOT / ".ci" / "packages").read_text()
-PROVIDED = {"curvlinops": "curvlinops-for-pytorch", "laplace": "laplace-torch", "torch_mlir": "torch-mlir", "pytensor": "pymc",
-            "cloudpickle": "pymc", "distributed": "dask[distributed]", "axe_playwright_python": "axe-playwright-python"}  # fmt: skip
+PROVIDED = {
+    "curvlinops": "curvlinops-for-pytorch",
+    "laplace": "laplace-torch",
+    "torch_mlir": "torch-mlir",
+    "pytensor": "pymc",
+    "cloudpickle": "pymc",
+    "distributed": "dask[distributed]",
+    "axe_playwright_python": "axe-playwright-python",
+}
 
 
 def test_each_module_that_a_test_asks_for_is_installed_by_one_of_the_commands() -> None:
@@ -52,7 +59,9 @@ def test_the_installer_refuses_other_names() -> None:
 
 
 def test_the_header_says_how_many_tests_and_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(needs.FAMILIES, "triton", needs.Family(("-m gpu",), ("no_such_module",), ("no-such-program",), ("nosuchlib",)))
+    monkeypatch.setitem(
+        needs.FAMILIES, "triton", needs.Family(("-m gpu",), ("no_such_module",), ("no-such-program",), ("nosuchlib",))
+    )
     lines = needs.header()
     assert re.match(r"\d+ files, some 20,000 tests", lines[0])
     assert "  -m gpu: no_such_module, no-such-program, libnosuchlib" in lines

@@ -11,14 +11,37 @@ import pytest
 import nabla_mlir as nm
 
 # Parameters and results whose type is that of another package, or that depend on an argument.
-ANYTHING = frozenset((
-    "Array.item -> Any", "Array.tolist -> Any", "IncompleteCholeskyPreconditioner matrix", "JacobianOperator.jac -> Any",
-    "Lowered.compile target", "Lowered.compile example", "Lowered.compile -> Any", "ShapeDtypeStruct shape", "ShapeDtypeStruct dtype",
-    "SumOperator source", "Tensor.to_device device", "Tensor.item -> Any", "Tensor.tolist -> Any", "VectorizedArray data",
-    "default_device new_val", "default_matmul_precision new_val", "device_put device", "explain f", "from_onnx model",
-    "from_torch module", "jit -> Any", "linearize -> Any", "minimize bounds", "minimize constraints", "minimize hess",
-    "revectorize -> Any", "vjp -> Any",
-))  # fmt: skip
+ANYTHING = frozenset(
+    (
+        "Array.item -> Any",
+        "Array.tolist -> Any",
+        "IncompleteCholeskyPreconditioner matrix",
+        "JacobianOperator.jac -> Any",
+        "Lowered.compile target",
+        "Lowered.compile example",
+        "Lowered.compile -> Any",
+        "ShapeDtypeStruct shape",
+        "ShapeDtypeStruct dtype",
+        "SumOperator source",
+        "Tensor.to_device device",
+        "Tensor.item -> Any",
+        "Tensor.tolist -> Any",
+        "VectorizedArray data",
+        "default_device new_val",
+        "default_matmul_precision new_val",
+        "device_put device",
+        "explain f",
+        "from_onnx model",
+        "from_torch module",
+        "jit -> Any",
+        "linearize -> Any",
+        "minimize bounds",
+        "minimize constraints",
+        "minimize hess",
+        "revectorize -> Any",
+        "vjp -> Any",
+    )
+)
 
 
 def untyped(name: str, function: Any) -> Iterator[str]:
@@ -27,7 +50,9 @@ def untyped(name: str, function: Any) -> Iterator[str]:
     for parameter in signature.parameters.values():
         if parameter.name != "self" and parameter.annotation in ("Any", Any, inspect.Parameter.empty):
             yield f"{name} {parameter.name}"
-    if signature.return_annotation in ("Any", Any) or (signature.return_annotation is signature.empty and not inspect.isclass(function)):
+    if signature.return_annotation in ("Any", Any) or (
+        signature.return_annotation is signature.empty and not inspect.isclass(function)
+    ):
         yield f"{name} -> Any"
 
 

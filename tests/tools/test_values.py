@@ -83,7 +83,11 @@ def test_a_pass_from_outside_that_does_not(module: Path, capsys: pytest.CaptureF
 def test_files_that_cannot_be_loaded(module: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Path("broken.py").write_text("1 / 0")
     Path("unnamed.py").write_text(PASS.format(name="swap", old="a", new="b"))
-    errors = {"broken.py": "ZeroDivisionError", "missing.py": "FileNotFoundError", "unnamed.py": "PassError: a pass requires a new name"}
+    errors = {
+        "broken.py": "ZeroDivisionError",
+        "missing.py": "FileNotFoundError",
+        "unnamed.py": "PassError: a pass requires a new name",
+    }
     for file, reason in errors.items():
         assert opt.main([str(module), "--load", file]) == 1
         assert f"cannot load '{file}': {reason}" in capsys.readouterr().err

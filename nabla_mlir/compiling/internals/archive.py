@@ -60,9 +60,7 @@ def _with_file(artifact: bytes, start_of_name: str, content: bytes) -> bytes:
     try:
         (file,) = (f for f in files if f.name.startswith(start_of_name))
     except ValueError:
-        raise ValueError(
-            f"an artifact without the one file {start_of_name}*: {', '.join(f.name for f in files)}"
-        ) from None
+        raise ValueError(f"an artifact without the one file {start_of_name}*: {', '.join(f.name for f in files)}") from None
     code = bytearray(artifact)
     by = _aligned(len(content) - file.size)
     _move_data(code, files[0].start, file, len(content), by)

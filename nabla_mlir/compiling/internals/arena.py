@@ -191,10 +191,14 @@ def _waits(i: int, starts: Sequence[int], allocations: Sequence[_Allocation], bl
     """The ends of the allocations whose memory allocation `i` reuses."""
     own = allocations[i]
     return [
-        a.end.results[0] for start, a in zip(starts, allocations, strict=True)
-        if a.end is not None and a is not own and start < starts[i] + own.size and starts[i] < start + a.size
+        a.end.results[0]
+        for start, a in zip(starts, allocations, strict=True)
+        if a.end is not None
+        and a is not own
+        and start < starts[i] + own.size
+        and starts[i] < start + a.size
         and _is_over(a, own, blocks)
-    ]  # fmt: skip
+    ]
 
 
 def _replace(allocation: _Allocation, buffer: ir.Value, start: int, ends: Sequence[ir.Value]) -> None:

@@ -12,10 +12,21 @@ from nabla_mlir.base.errors import CompileError
 _INTEGERS = {"i1": "int32_t", "i8": "int8_t", "i16": "int16_t", "i32": "int32_t", "i64": "int64_t", "index": "int64_t"}
 _SCALARS = _INTEGERS | {"f32": "float", "f64": "double"}
 _BINARY = {
-    "arith.addi": "+", "arith.subi": "-", "arith.muli": "*", "arith.divsi": "/", "arith.remsi": "%", "arith.andi": "&",
-    "arith.ori": "|", "arith.xori": "^", "arith.shli": "<<", "arith.shrsi": ">>", "arith.addf": "+", "arith.subf": "-",
-    "arith.mulf": "*", "arith.divf": "/",
-}  # fmt: skip
+    "arith.addi": "+",
+    "arith.subi": "-",
+    "arith.muli": "*",
+    "arith.divsi": "/",
+    "arith.remsi": "%",
+    "arith.andi": "&",
+    "arith.ori": "|",
+    "arith.xori": "^",
+    "arith.shli": "<<",
+    "arith.shrsi": ">>",
+    "arith.addf": "+",
+    "arith.subf": "-",
+    "arith.mulf": "*",
+    "arith.divf": "/",
+}
 _UNSIGNED = {"arith.divui": "/", "arith.remui": "%", "arith.shrui": ">>"}
 _EXTREMES = {"arith.maxsi": ">", "arith.minsi": "<", "arith.maxui": ">", "arith.minui": "<"}
 _CASTS = {f"arith.{word}" for word in ("index_cast", "extsi", "trunci", "sitofp", "fptosi", "extf", "truncf")}
@@ -29,8 +40,10 @@ def c_type(type: str, where: str) -> str:
     if type.startswith(("!stream.resource", "!util.buffer", "!hal.buffer")):
         return "char *"
     if type not in _SCALARS:
-        raise CompileError(f"a static library requires values of known types, got {type} in {where}.",
-                           help="load the module with IREE's runtime instead.")  # fmt: skip
+        raise CompileError(
+            f"a static library requires values of known types, got {type} in {where}.",
+            help="load the module with IREE's runtime instead.",
+        )
     return _SCALARS[type]
 
 

@@ -8,8 +8,12 @@ from pathlib import Path
 
 def flags(folder: str, code: Path) -> list[str]:
     """The flags with which the compiler writes the host program into a folder, and the machine code into a file."""
-    return ["--iree-llvmcpu-link-embedded=false", "--iree-llvmcpu-link-static",
-            f"--iree-llvmcpu-static-library-output-path={code}", f"--dump-compilation-phases-to={folder}"]  # fmt: skip
+    return [
+        "--iree-llvmcpu-link-embedded=false",
+        "--iree-llvmcpu-link-static",
+        f"--iree-llvmcpu-static-library-output-path={code}",
+        f"--dump-compilation-phases-to={folder}",
+    ]
 
 
 def text_in(folder: str) -> str:

@@ -7,9 +7,11 @@ from typing import NamedTuple
 
 # The compiler stops when the kernels are formed; each line then has the location of its operation.
 FLAGS = (
-    "--compile-to=flow", "--mlir-print-debuginfo", "--mlir-elide-elementsattrs-if-larger=8",
+    "--compile-to=flow",
+    "--mlir-print-debuginfo",
+    "--mlir-elide-elementsattrs-if-larger=8",
     "--mlir-elide-resource-strings-if-larger=64",
-)  # fmt: skip
+)
 _EXECUTABLE = re.compile(r"^  flow\.executable \S+ @(\S+) \{")
 _CALL = re.compile(r"flow\.dispatch(?:\[[^\]]*\])? @(\S+?)::@(\S+?)\(.*?\) : (.*?)(?: loc\(|$)")
 _CALLER = re.compile(r"^  (?:util|func)\.func (?:\w+ )?@(\w+)")

@@ -19,11 +19,21 @@ from nabla_mlir.dialects.stablehlo import array_of
 
 # Operations that need no code in a program that runs in order, on arrays whose shapes the caller guarantees.
 _SILENT = {
-    "hal.element_type", "hal.encoding_type", "hal.buffer_view.assert", "hal.devices.get", "hal.device.allocator",
-    "hal.memory_type", "hal.buffer_usage", "stream.timepoint.immediate",
-    "stream.timepoint.join", "stream.timepoint.export", "stream.cmd.flush", "stream.cmd.invalidate",
-    "stream.cmd.discard", "stream.yield",
-}  # fmt: skip
+    "hal.element_type",
+    "hal.encoding_type",
+    "hal.buffer_view.assert",
+    "hal.devices.get",
+    "hal.device.allocator",
+    "hal.memory_type",
+    "hal.buffer_usage",
+    "stream.timepoint.immediate",
+    "stream.timepoint.join",
+    "stream.timepoint.export",
+    "stream.cmd.flush",
+    "stream.cmd.invalidate",
+    "stream.cmd.discard",
+    "stream.yield",
+}
 
 
 class HostProgram:

@@ -117,11 +117,7 @@ def _are_alike(executables: Sequence[ir.Operation]) -> bool:
     for executable in executables:
         variant, *others = inside(executable)
         *exports, code, _ = inside(variant)
-        if (
-            len(others) != 1
-            or code.name != "builtin.module"
-            or any(op.name != "hal.executable.export" for op in exports)
-        ):
+        if len(others) != 1 or code.name != "builtin.module" or any(op.name != "hal.executable.export" for op in exports):
             return False
         kinds.append([{name: op.attributes[name] for name in op.attributes} for op in (variant, code)])
         functions += [name_of(op) for op in inside(code)]

@@ -39,8 +39,11 @@ def missing_resource(result: Finished) -> tuple[str, str] | None:
     if result.timed_out or result.returncode == 0:
         return None
     if signal_of(result) in ("SIGKILL", "SIGTERM"):
-        return ("a compiler that nobody ends", "the system does so where memory is short, and batch systems after a time limit: "
-                "free memory, or compile less at once; then call it again.")  # fmt: skip
+        return (
+            "a compiler that nobody ends",
+            "the system does so where memory is short, and batch systems after a time limit: "
+            "free memory, or compile less at once; then call it again.",
+        )
     folder = tempfile.gettempdir()
     if signal_of(result) == "SIGXFSZ" or re.search(_NO_ROOM, result.stderr):
         return f"room for its files in {folder}", "free some there, or set TMPDIR to a folder that has more."

@@ -23,8 +23,9 @@ def set_sizes(module: ir.Module) -> None:
       ValueError: a size is missing or depends on values; or a function runs in several parts, which cannot share
         memory.
     """
-    functions = {op.operation.attributes["sym_name"].value: op.operation for op in module.body.operations
-                 if op.operation.name == "util.func"}  # fmt: skip
+    functions = {
+        op.operation.attributes["sym_name"].value: op.operation for op in module.body.operations if op.operation.name == "util.func"
+    }
     queries = {name: query for name, query in functions.items() if name.endswith(_SUFFIX)}
     for name, function in functions.items():
         if (query := queries.get(name + _SUFFIX)) is not None:

@@ -70,9 +70,7 @@ def _unrolled(count: int | None, test: bool, begin: Sequence[Any], body: Any) ->
         after, *outputs = body(np.array(iteration, np.int64), np.array(test), *carry)
         if not isinstance(after, np.ndarray):
             if rows or len(outputs) > len(begin):
-                raise Refusal(
-                    "a condition of each turn that is known, since it collects a row in each", "one that is computed"
-                )
+                raise Refusal("a condition of each turn that is known, since it collects a row in each", "one that is computed")
             return _while(None if count is None else np.array(count), np.array(True), begin, body)
         carry, test, iteration = outputs[: len(begin)], bool(after.item()), iteration + 1
         rows.append(outputs[len(begin) :])
@@ -108,8 +106,15 @@ def _while(limit: Any, test: Any, begin: Sequence[Any], body: Any) -> tuple[Any,
 
 
 @operator("Scan", since=9, is_raw=True)
-def _scan(*inputs: Any, body: Any, num_scan_inputs: int, scan_input_axes: Any = None, scan_input_directions: Any = None,
-          scan_output_axes: Any = None, scan_output_directions: Any = None) -> tuple[Any, ...]:  # fmt: skip
+def _scan(
+    *inputs: Any,
+    body: Any,
+    num_scan_inputs: int,
+    scan_input_axes: Any = None,
+    scan_input_directions: Any = None,
+    scan_output_axes: Any = None,
+    scan_output_directions: Any = None,
+) -> tuple[Any, ...]:
     states = len(inputs) - num_scan_inputs
     begin, columns = _tensors(inputs[:states]), list(_tensors(inputs[states:]))
     count = len(body.graph.output) - states

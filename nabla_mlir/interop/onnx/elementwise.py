@@ -19,14 +19,39 @@ from nabla_mlir.table.tensor import Tensor
 # ---------------------------------------------------------------- one operand
 
 _OF_ONE: dict[str, Callable[..., Any]] = {
-    "Abs": nnp.abs, "Acos": nnp.acos, "Acosh": nnp.acosh, "Asin": nnp.asin, "Asinh": nnp.asinh, "Atan": nnp.atan,
-    "Atanh": nnp.atanh, "BitwiseNot": nnp.bitwise_invert, "Ceil": nnp.ceil, "Cos": nnp.cos, "Cosh": nnp.cosh,
-    "Erf": special.erf, "Exp": nnp.exp, "Floor": nnp.floor, "IsNaN": nnp.isnan, "Log": nnp.log, "Neg": nnp.negative,
-    "Not": nnp.logical_not, "Reciprocal": nnp.reciprocal, "Relu": nn.relu, "Round": nnp.round, "Sigmoid": nn.sigmoid,
-    "Sign": nnp.sign, "Sin": nnp.sin, "Sinh": nnp.sinh, "Softplus": nn.softplus, "Softsign": nn.soft_sign,
-    "Sqrt": nnp.sqrt, "Tan": nnp.tan, "Tanh": nnp.tanh, "Mish": nn.mish,
+    "Abs": nnp.abs,
+    "Acos": nnp.acos,
+    "Acosh": nnp.acosh,
+    "Asin": nnp.asin,
+    "Asinh": nnp.asinh,
+    "Atan": nnp.atan,
+    "Atanh": nnp.atanh,
+    "BitwiseNot": nnp.bitwise_invert,
+    "Ceil": nnp.ceil,
+    "Cos": nnp.cos,
+    "Cosh": nnp.cosh,
+    "Erf": special.erf,
+    "Exp": nnp.exp,
+    "Floor": nnp.floor,
+    "IsNaN": nnp.isnan,
+    "Log": nnp.log,
+    "Neg": nnp.negative,
+    "Not": nnp.logical_not,
+    "Reciprocal": nnp.reciprocal,
+    "Relu": nn.relu,
+    "Round": nnp.round,
+    "Sigmoid": nn.sigmoid,
+    "Sign": nnp.sign,
+    "Sin": nnp.sin,
+    "Sinh": nnp.sinh,
+    "Softplus": nn.softplus,
+    "Softsign": nn.soft_sign,
+    "Sqrt": nnp.sqrt,
+    "Tan": nnp.tan,
+    "Tanh": nnp.tanh,
+    "Mish": nn.mish,
     "HardSwish": lambda x: x * nnp.clip(x / 6 + 0.5, 0, 1),
-}  # fmt: skip
+}
 for _name, _function in _OF_ONE.items():
     define(_name, lambda x, consumed_inputs=None, f=_function: f(x))
 
@@ -72,8 +97,9 @@ def _celu(x: Tensor, alpha: float = 1.0) -> Tensor:
 
 
 @operator("Selu")
-def _selu(x: Tensor, alpha: float = 1.67326319217681884765625, gamma: float = 1.05070102214813232421875,
-          consumed_inputs: Any = None) -> Tensor:  # fmt: skip
+def _selu(
+    x: Tensor, alpha: float = 1.67326319217681884765625, gamma: float = 1.05070102214813232421875, consumed_inputs: Any = None
+) -> Tensor:
     return nn.elu(x, alpha) * gamma
 
 
@@ -129,17 +155,29 @@ def _beside(f: Callable[..., Any]) -> Callable[..., Any]:
 
 
 _WITH_AXIS: dict[str, Callable[..., Any]] = {
-    "Add": nnp.add, "Sub": nnp.subtract, "Mul": nnp.multiply, "Div": _quotient, "Pow": _power, "And": nnp.logical_and,
-    "Or": nnp.logical_or, "Xor": nnp.logical_xor, "Less": nnp.less, "Greater": nnp.greater, "Equal": nnp.equal,
-}  # fmt: skip
+    "Add": nnp.add,
+    "Sub": nnp.subtract,
+    "Mul": nnp.multiply,
+    "Div": _quotient,
+    "Pow": _power,
+    "And": nnp.logical_and,
+    "Or": nnp.logical_or,
+    "Xor": nnp.logical_xor,
+    "Less": nnp.less,
+    "Greater": nnp.greater,
+    "Equal": nnp.equal,
+}
 for _name, _function in _WITH_AXIS.items():
     define(_name, _beside(_function))
     define(_name, lambda x, y, f=_function: f(x, y), since=7)
 
 _OF_TWO: dict[str, Callable[..., Any]] = {
-    "LessOrEqual": nnp.less_equal, "GreaterOrEqual": nnp.greater_equal, "BitwiseAnd": nnp.bitwise_and,
-    "BitwiseOr": nnp.bitwise_or, "BitwiseXor": nnp.bitwise_xor,
-}  # fmt: skip
+    "LessOrEqual": nnp.less_equal,
+    "GreaterOrEqual": nnp.greater_equal,
+    "BitwiseAnd": nnp.bitwise_and,
+    "BitwiseOr": nnp.bitwise_or,
+    "BitwiseXor": nnp.bitwise_xor,
+}
 for _name, _function in _OF_TWO.items():
     define(_name, lambda x, y, f=_function: f(x, y))
 

@@ -161,9 +161,7 @@ class _Node:
         if unknown and "attributes" not in entry.attributes:
             raise Refusal("attributes that are known here", ", ".join(unknown))
         count = len(self.node.output)
-        options |= {
-            k: v for k, v in ((OUTPUTS, count), (OPSET, self.library.opset(self.node))) if k in entry.attributes
-        }
+        options |= {k: v for k, v in ((OUTPUTS, count), (OPSET, self.library.opset(self.node))) if k in entry.attributes}
         arguments = [self._argument(entry, i, x) for i, x in enumerate(inputs)]
         while arguments and arguments[-1] is None and not entry.is_variadic:
             arguments.pop()

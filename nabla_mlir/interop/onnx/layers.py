@@ -22,8 +22,9 @@ define("Det", lambda x: linalg.det(x))
 
 
 @operator("Gemm")
-def _gemm(a: Tensor, b: Tensor, c: Any = None, alpha: float = 1.0, beta: float = 1.0, transA: int = 0, transB: int = 0,
-          broadcast: int = 0) -> Tensor:  # fmt: skip
+def _gemm(
+    a: Tensor, b: Tensor, c: Any = None, alpha: float = 1.0, beta: float = 1.0, transA: int = 0, transB: int = 0, broadcast: int = 0
+) -> Tensor:
     y = nnp.matmul(a.T if transA else a, b.T if transB else b)
     y = y if alpha == 1 else (y * alpha).astype(y.dtype)
     return y if c is None else y + (c if beta == 1 else (c * beta).astype(c.dtype))
@@ -42,29 +43,34 @@ def _along_channels(vector: Tensor, rank: int) -> Tensor:
 
 
 @operator("BatchNormalization")
-def _batch_normalization(x: Tensor, scale: Tensor, bias: Tensor, mean: Tensor, var: Tensor, epsilon: float = 1e-5,
-                         momentum: float = 0.9, training_mode: int = 0, is_test: int = 1, spatial: int = 1,
-                         consumed_inputs: Any = None, *, outputs: int) -> Any:  # fmt: skip
+def _batch_normalization(
+    x: Tensor,
+    scale: Tensor,
+    bias: Tensor,
+    mean: Tensor,
+    var: Tensor,
+    epsilon: float = 1e-5,
+    momentum: float = 0.9,
+    training_mode: int = 0,
+    is_test: int = 1,
+    spatial: int = 1,
+    consumed_inputs: Any = None,
+    *,
+    outputs: int,
+) -> Any:
     if not spatial or (outputs > 1 and not training_mode):
-        raise Refusal(
-            "one mean for each channel, and training_mode=1 for further results",
-            f"spatial={spatial}, {outputs} results",
-        )
+        raise Refusal("one mean for each channel, and training_mode=1 for further results", f"spatial={spatial}, {outputs} results")
     running = mean, var
     if training_mode:
         axes = (0, *range(2, x.ndim))
         mean, var = nnp.mean(x, axes), nnp.var(x, axes)
     inverse = _along_channels(scale / nnp.sqrt(var + epsilon), x.ndim)
     y = ((x - _along_channels(mean, x.ndim)) * inverse + _along_channels(bias, x.ndim)).astype(x.dtype)
-    return (y, *(old * momentum + new * (1 - momentum) for old, new in zip(running, (mean, var), strict=True)))[
-        :outputs
-    ]
+    return (y, *(old * momentum + new * (1 - momentum) for old, new in zip(running, (mean, var), strict=True)))[:outputs]
 
 
 @operator("InstanceNormalization")
-def _instance_normalization(
-    x: Tensor, scale: Tensor, bias: Tensor, epsilon: float = 1e-5, consumed_inputs: Any = None
-) -> Tensor:
+def _instance_normalization(x: Tensor, scale: Tensor, bias: Tensor, epsilon: float = 1e-5, consumed_inputs: Any = None) -> Tensor:
     axes = tuple(range(2, x.ndim))
     normal = (x - nnp.mean(x, axes, keepdims=True)) / nnp.sqrt(nnp.var(x, axes, keepdims=True) + epsilon)
     return _along_channels(scale, x.ndim) * normal + _along_channels(bias, x.ndim)
@@ -84,22 +90,25 @@ def _dropout(
     """The identity: what it draws in training is not said by ONNX."""
     chance = 0.5 if ratio is None else float(np.ravel(ratio)[0])
     if (training_mode is not None and np.ravel(training_mode)[0]) and chance:
-        raise Refusal(
-            "no random numbers, since ONNX does not say which ones they are", f"training_mode with ratio {chance:g}"
-        )
+        raise Refusal("no random numbers, since ONNX does not say which ones they are", f"training_mode with ratio {chance:g}")
     return (x, nnp.ones_like(x, dtype=bool))[:outputs]
 
 
 # ---------------------------------------------------------------- recurrent networks
 
 _ACTIVATIONS: dict[str, Callable[..., Tensor]] = {
-    "Affine": lambda x, alpha=1.0, beta=0.0: x * alpha + beta, "Elu": lambda x, alpha=1.0, beta=0.0: nn.elu(x, alpha),
-    "HardSigmoid": lambda x, alpha=0.2, beta=0.5: nnp.clip(x * alpha + beta, 0, 1), "Relu": lambda x: nn.relu(x),
+    "Affine": lambda x, alpha=1.0, beta=0.0: x * alpha + beta,
+    "Elu": lambda x, alpha=1.0, beta=0.0: nn.elu(x, alpha),
+    "HardSigmoid": lambda x, alpha=0.2, beta=0.5: nnp.clip(x * alpha + beta, 0, 1),
+    "Relu": lambda x: nn.relu(x),
     "LeakyRelu": lambda x, alpha=0.01, beta=0.0: nnp.where(x < 0, x * alpha, x),
-    "ScaledTanh": lambda x, alpha=1.0, beta=1.0: nnp.tanh(x * beta) * alpha, "Sigmoid": lambda x: nn.sigmoid(x),
-    "Softplus": lambda x: nn.softplus(x), "Softsign": lambda x: nn.soft_sign(x), "Tanh": lambda x: nnp.tanh(x),
+    "ScaledTanh": lambda x, alpha=1.0, beta=1.0: nnp.tanh(x * beta) * alpha,
+    "Sigmoid": lambda x: nn.sigmoid(x),
+    "Softplus": lambda x: nn.softplus(x),
+    "Softsign": lambda x: nn.soft_sign(x),
+    "Tanh": lambda x: nnp.tanh(x),
     "ThresholdedRelu": lambda x, alpha=1.0, beta=0.0: nnp.where(x > alpha, x, nnp.zeros_like(x)),
-}  # fmt: skip
+}
 _WITH_NUMBERS = ("Affine", "Elu", "HardSigmoid", "LeakyRelu", "ScaledTanh", "ThresholdedRelu")
 
 
@@ -157,9 +166,7 @@ def _recurrent(step: Callable[..., Any], gates: int, defaults: Sequence[str], st
             own = functions[i * len(defaults) : (i + 1) * len(defaults)]
             peephole = None if peepholes is None else peepholes[i]
 
-            def body(
-                carry: Any, item: Any, i: int = i, bias: Any = bias, own: Any = own, peephole: Any = peephole
-            ) -> Any:
+            def body(carry: Any, item: Any, i: int = i, bias: Any = bias, own: Any = own, peephole: Any = peephole) -> Any:
                 row, position = item
                 new = step(own, carry, row, w[i], r[i], bias, bound, peephole, linear_before_reset, input_forget)
                 if lengths is None:
@@ -185,9 +192,7 @@ def _rnn_step(fs: Any, state: Any, x: Tensor, w: Tensor, r: Tensor, b: Any, boun
     return (fs[0](bound(x @ w.T + h @ r.T + b[0] + b[1])),)
 
 
-def _gru_step(
-    fs: Any, state: Any, x: Tensor, w: Tensor, r: Tensor, b: Any, bound: Any, _: Any, is_linear: int, *__: Any
-) -> Any:
+def _gru_step(fs: Any, state: Any, x: Tensor, w: Tensor, r: Tensor, b: Any, bound: Any, _: Any, is_linear: int, *__: Any) -> Any:
     (h,) = state
     n = h.shape[-1]
     inputs, own = x @ w.T + b[0], h @ r[: 2 * n].T + b[1, : 2 * n]

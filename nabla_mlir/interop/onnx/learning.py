@@ -17,9 +17,12 @@ from nabla_mlir.transforms.scans import scan
 
 _ML = "ai.onnx.ml"
 POST: dict[str, Callable[[Tensor], Tensor]] = {
-    "NONE": lambda x: x, "LOGISTIC": lambda x: nn.sigmoid(x), "SOFTMAX": lambda x: nn.softmax(x),
-    "SOFTMAX_ZERO": lambda x: _softmax_zero(x), "PROBIT": lambda x: special.ndtri(x),
-}  # fmt: skip
+    "NONE": lambda x: x,
+    "LOGISTIC": lambda x: nn.sigmoid(x),
+    "SOFTMAX": lambda x: nn.softmax(x),
+    "SOFTMAX_ZERO": lambda x: _softmax_zero(x),
+    "PROBIT": lambda x: special.ndtri(x),
+}
 
 
 def _floats(values: Any) -> np.ndarray:
@@ -129,10 +132,19 @@ def _svm_regressor(
 
 @operator("SVMClassifier", domain=_ML)
 def _svm_classifier(
-    x: Tensor, coefficients: Any = (), support_vectors: Any = (), vectors_per_class: Any = (), rho: Any = (),
-    prob_a: Any = (), prob_b: Any = (), kernel_type: str = "LINEAR", kernel_params: Any = (), post_transform: str = "NONE",
-    classlabels_ints: Any = None, classlabels_strings: Any = None,
-) -> tuple[Tensor, Tensor]:  # fmt: skip
+    x: Tensor,
+    coefficients: Any = (),
+    support_vectors: Any = (),
+    vectors_per_class: Any = (),
+    rho: Any = (),
+    prob_a: Any = (),
+    prob_b: Any = (),
+    kernel_type: str = "LINEAR",
+    kernel_params: Any = (),
+    post_transform: str = "NONE",
+    classlabels_ints: Any = None,
+    classlabels_strings: Any = None,
+) -> tuple[Tensor, Tensor]:
     """Each pair of classes is decided between, by the support vectors of both; each decision is a vote."""
     labels, weights = integers(classlabels_ints, classlabels_strings), _floats(coefficients)
     if not sum(vectors_per_class):
@@ -195,8 +207,13 @@ def _feature_vectorizer(*xs: Tensor, inputdimensions: Any = ()) -> Tensor:
 
 
 @operator("Imputer", domain=_ML)
-def _imputer(x: Tensor, imputed_value_floats: Any = (), imputed_value_int64s: Any = (), replaced_value_float: float = 0.0,
-             replaced_value_int64: int = 0) -> Tensor:  # fmt: skip
+def _imputer(
+    x: Tensor,
+    imputed_value_floats: Any = (),
+    imputed_value_int64s: Any = (),
+    replaced_value_float: float = 0.0,
+    replaced_value_int64: int = 0,
+) -> Tensor:
     values, missing = (
         (imputed_value_floats, replaced_value_float) if imputed_value_floats else (imputed_value_int64s, replaced_value_int64)
     )
@@ -206,10 +223,20 @@ def _imputer(x: Tensor, imputed_value_floats: Any = (), imputed_value_int64s: An
 
 @operator("LabelEncoder", domain=_ML, since=2)
 def _label_encoder(
-    x: Tensor, keys_floats: Any = (), keys_int64s: Any = (), keys_strings: Any = (), keys_tensor: Any = None,
-    values_floats: Any = (), values_int64s: Any = (), values_strings: Any = (), values_tensor: Any = None,
-    default_float: float = -0.0, default_int64: int = -1, default_string: str = "", default_tensor: Any = None,
-) -> Tensor:  # fmt: skip
+    x: Tensor,
+    keys_floats: Any = (),
+    keys_int64s: Any = (),
+    keys_strings: Any = (),
+    keys_tensor: Any = None,
+    values_floats: Any = (),
+    values_int64s: Any = (),
+    values_strings: Any = (),
+    values_tensor: Any = None,
+    default_float: float = -0.0,
+    default_int64: int = -1,
+    default_string: str = "",
+    default_tensor: Any = None,
+) -> Tensor:
     """The encoder of labels; the last value of a repeated key holds."""
     keys, values = _numbers(keys_tensor, keys_int64s, keys_floats), _numbers(values_tensor, values_int64s, values_floats)
     default = np.array(default_int64 if values.dtype.kind == "i" else default_float, values.dtype)

@@ -49,12 +49,18 @@ class OnnxFunction:
         """The results: one bare, several as a tuple; sequences are lists."""
         count = len(self.inputs) + self.with_parameters
         if len(args) != count:
-            raise TraceError(f"{self.__name__} requires {count} arguments, got {len(args)}.", where=user_frame(),
-                             help=f"{'a dict of parameters, and ' * self.with_parameters}{', '.join(self.inputs)}.")  # fmt: skip
+            raise TraceError(
+                f"{self.__name__} requires {count} arguments, got {len(args)}.",
+                where=user_frame(),
+                help=f"{'a dict of parameters, and ' * self.with_parameters}{', '.join(self.inputs)}.",
+            )
         if self.with_parameters and (not isinstance(args[0], Mapping) or set(args[0]) != set(self.parameters)):
             got = sorted(args[0]) if isinstance(args[0], Mapping) else type(args[0]).__name__
-            raise TreeError(f"{self.__name__} requires a dict of its parameters {sorted(self.parameters)}, got {got}.",
-                            where=user_frame(), help="its attribute `parameters` has those of the model.")  # fmt: skip
+            raise TreeError(
+                f"{self.__name__} requires a dict of its parameters {sorted(self.parameters)}, got {got}.",
+                where=user_frame(),
+                help="its attribute `parameters` has those of the model.",
+            )
         return staged(per_entry(self._emit))(*args)
 
     def _emit(self, *args: Any) -> Any:
@@ -110,8 +116,10 @@ def from_onnx(model: Any, *, parameters: bool = False, constants: Mapping[str, A
     graph = proto.graph
     external = [x.name for x in graph.initializer if x.data_location == x.EXTERNAL]
     if external:
-        raise ImportIRError(f"from_onnx requires data within the model, got {', '.join(external)} in the file beside it.",
-                            help="give the path of the model instead.")  # fmt: skip
+        raise ImportIRError(
+            f"from_onnx requires data within the model, got {', '.join(external)} in the file beside it.",
+            help="give the path of the model instead.",
+        )
     functions = {(domain_of(f), f.name): f for f in proto.functions}
     library = Library.of(proto.opset_import, functions)
     unknown = sorted(set(library.check(graph.node)))
@@ -127,18 +135,14 @@ def from_onnx(model: Any, *, parameters: bool = False, constants: Mapping[str, A
     names = [x.name for x in graph.input if x.name not in initializers]
     for name in values:
         if name not in names:
-            raise ImportIRError(
-                f"from_onnx requires constants that are inputs of the model, got {name!r} among {names}."
-            )
+            raise ImportIRError(f"from_onnx requires constants that are inputs of the model, got {name!r} among {names}.")
     static = set(_static_names(library, graph))
     weights = {name: x for name, x in initializers.items() if name not in static and is_differentiable(x.dtype)}
     inputs = tuple(name for name in names if name not in values)
     for x in graph.input:
         if x.name in inputs and x.type.WhichOneof("value") == "tensor_type":
             _dtype(x)
-    return OnnxFunction(
-        proto, library, initializers | values, parameters, weights, inputs, tuple(x.name for x in graph.output)
-    )
+    return OnnxFunction(proto, library, initializers | values, parameters, weights, inputs, tuple(x.name for x in graph.output))
 
 
 def _loaded(model: Any) -> Any:
@@ -156,8 +160,9 @@ def _loaded(model: Any) -> Any:
         raise ImportIRError(f"from_onnx requires a file that can be read, got {error}.") from None
     except Exception as error:
         kind = "bytes" if isinstance(model, bytes) else repr(str(model))
-        raise ImportIRError(f"from_onnx requires a model of ONNX, got {kind}, which protobuf does not read: "
-                            f"{str(error).partition(chr(10))[0]}.") from error  # fmt: skip
+        raise ImportIRError(
+            f"from_onnx requires a model of ONNX, got {kind}, which protobuf does not read: {str(error).partition(chr(10))[0]}."
+        ) from error
 
 
 def _static_names(library: Library, graph: Any) -> Iterator[str]:
@@ -186,15 +191,12 @@ def _checked(declaration: Any, x: Any, lengths: dict[str, int]) -> Any:
         return tensor
     wanted = [d.dim_value if d.HasField("dim_value") else d.dim_param or None for d in type.shape.dim]
     fits = len(wanted) == tensor.ndim and all(
-        m is None or n == (lengths.setdefault(m, n) if isinstance(m, str) else m)
-        for m, n in zip(wanted, tensor.shape, strict=True)
+        m is None or n == (lengths.setdefault(m, n) if isinstance(m, str) else m) for m, n in zip(wanted, tensor.shape, strict=True)
     )
     if not fits:
         shape = ", ".join("?" if m is None else str(m) for m in wanted)
         known = f" where {lengths}" if lengths else ""
-        raise ShapeError(
-            f"the input {declaration.name!r} requires shape ({shape}){known}, got {tensor.shape}.", where=user_frame()
-        )
+        raise ShapeError(f"the input {declaration.name!r} requires shape ({shape}){known}, got {tensor.shape}.", where=user_frame())
     return tensor
 
 
@@ -202,15 +204,19 @@ def _dtype(declaration: Any) -> np.dtype:
     try:
         return dtype_of(declaration.type.tensor_type.elem_type)
     except Refusal as refusal:
-        raise ImportIRError(f"the input {declaration.name!r} requires {refusal.condition}, got {refusal.got}.",
-                            help=f"constants={{{declaration.name!r}: value}}, if the value is known.") from None  # fmt: skip
+        raise ImportIRError(
+            f"the input {declaration.name!r} requires {refusal.condition}, got {refusal.got}.",
+            help=f"constants={{{declaration.name!r}: value}}, if the value is known.",
+        ) from None
 
 
 def _weight(name: str, x: Any, like: np.ndarray) -> Any:
     tensor = adopted(x, like.dtype)
     if tensor.shape != like.shape or tensor.dtype != like.dtype:
-        raise ShapeError(f"the parameter {name!r} requires {like.dtype} of shape {like.shape}, got {tensor.dtype} of shape "
-                         f"{tensor.shape}.", where=user_frame())  # fmt: skip
+        raise ShapeError(
+            f"the parameter {name!r} requires {like.dtype} of shape {like.shape}, got {tensor.dtype} of shape {tensor.shape}.",
+            where=user_frame(),
+        )
     return tensor
 
 
@@ -218,9 +224,7 @@ def _result(name: str, value: Any) -> Any:
     if isinstance(value, list):
         return [_result(name, x) for x in value]
     if isinstance(value, np.ndarray) and value.dtype.kind in "OUS":
-        raise ImportIRError(
-            f"the result {name!r} requires numbers, got strings.", help="cut it out by onnx.utils.Extractor."
-        )
+        raise ImportIRError(f"the result {name!r} requires numbers, got strings.", help="cut it out by onnx.utils.Extractor.")
     if value is None:
         return None
     try:

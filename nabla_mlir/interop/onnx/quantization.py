@@ -38,11 +38,7 @@ def _quantize(
 ) -> Tensor:
     dtype = zero.dtype if zero is not None else dtype_of(output_dtype) if output_dtype else np.dtype(np.uint8)
     position = (
-        dtype_of(precision)
-        if precision
-        else np.promote_types(np.float32, x.dtype)
-        if x.dtype.kind == "f"
-        else np.dtype(np.float32)
+        dtype_of(precision) if precision else np.promote_types(np.float32, x.dtype) if x.dtype.kind == "f" else np.dtype(np.float32)
     )
     ratio = x.astype(position) / _along(scale, x, axis, block_size).astype(position)
     shift = 0 if zero is None else _along(zero, x, axis, block_size).astype(position)
@@ -53,9 +49,7 @@ def _quantize(
 
 
 @operator("DequantizeLinear")
-def _dequantize(
-    x: Tensor, scale: Tensor, zero: Any = None, axis: int = 1, block_size: int = 0, output_dtype: int = 0
-) -> Tensor:
+def _dequantize(x: Tensor, scale: Tensor, zero: Any = None, axis: int = 1, block_size: int = 0, output_dtype: int = 0) -> Tensor:
     dtype = dtype_of(output_dtype) if output_dtype else scale.dtype
     position = np.promote_types(np.float32, scale.dtype) if scale.dtype.kind == "f" else np.dtype(np.float32)
     shift = 0 if zero is None else _along(zero, x, axis, block_size).astype(position)
@@ -80,8 +74,9 @@ def _matmul_integer(a: Tensor, b: Tensor, a_zero: Any = None, b_zero: Any = None
 
 
 @operator("QLinearMatMul")
-def _qlinear_matmul(a: Tensor, a_scale: Tensor, a_zero: Tensor, b: Tensor, b_scale: Tensor, b_zero: Tensor, y_scale: Tensor,
-                    y_zero: Tensor) -> Tensor:  # fmt: skip
+def _qlinear_matmul(
+    a: Tensor, a_scale: Tensor, a_zero: Tensor, b: Tensor, b_scale: Tensor, b_zero: Tensor, y_scale: Tensor, y_zero: Tensor
+) -> Tensor:
     total = nnp.matmul(_shifted(a, a_zero, -2), _shifted(b, b_zero, -1))
     factor = a_scale.astype(np.float32) * b_scale.astype(np.float32) / y_scale.astype(np.float32)
     return _rescaled(total, factor, y_zero)
@@ -95,7 +90,18 @@ def _conv_integer(
 
 
 @operator("QLinearConv")
-def _qlinear_conv(x: Tensor, x_scale: Tensor, x_zero: Tensor, w: Tensor, w_scale: Tensor, w_zero: Tensor, y_scale: Tensor,
-                  y_zero: Tensor, bias: Any = None, kernel_shape: Any = None, **attributes: Any) -> Tensor:  # fmt: skip
+def _qlinear_conv(
+    x: Tensor,
+    x_scale: Tensor,
+    x_zero: Tensor,
+    w: Tensor,
+    w_scale: Tensor,
+    w_zero: Tensor,
+    y_scale: Tensor,
+    y_zero: Tensor,
+    bias: Any = None,
+    kernel_shape: Any = None,
+    **attributes: Any,
+) -> Tensor:
     total = convolve(_shifted(x, x_zero, 1), _shifted(w, w_zero, 0), bias, **attributes)
     return _rescaled(total, _along(x_scale * w_scale / y_scale, total, 1), y_zero)

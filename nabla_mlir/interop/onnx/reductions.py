@@ -46,7 +46,7 @@ _SUMS: dict[str, Callable[..., Any]] = {
     "ReduceSumSquare": lambda x, axis, keep: nnp.sum(x * x, axis, keepdims=keep),
     "ReduceLogSum": lambda x, axis, keep: nnp.log(nnp.sum(widened(x), axis, keepdims=keep)),
     "ReduceLogSumExp": lambda x, axis, keep: logsumexp(x, axis, keepdims=keep),
-}  # fmt: skip
+}
 for _name, _function in _SUMS.items():
     define(_name, _reduction(_function), static=("axes",))
 
@@ -140,8 +140,16 @@ def _top_k(x: Tensor, k: Any, axis: int = -1, largest: int = 1, sorted: int = 1)
 # ---------------------------------------------------------------- random numbers, and what is as large as an input
 
 
-@operator("Bernoulli", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", is_raw=True,
-          is_folded=False)  # fmt: skip
+@operator(
+    "Bernoulli",
+    "RandomNormal",
+    "RandomNormalLike",
+    "RandomUniform",
+    "RandomUniformLike",
+    "Multinomial",
+    is_raw=True,
+    is_folded=False,
+)
 def _random(*xs: Any, **attributes: Any) -> Any:
     raise Refusal("no random numbers, since ONNX does not say which ones they are", "a draw")
 

@@ -75,10 +75,21 @@ _NEAREST: dict[str, Callable[[Any], Any]] = {
 
 
 @operator("Resize", since=11, static=("roi", "scales", "sizes"))
-def _resize(x: Tensor, roi: Any = None, scales: Any = None, sizes: Any = None, mode: str = "nearest", cubic_coeff_a: float = -0.75,
-            coordinate_transformation_mode: str = "half_pixel", nearest_mode: str = "round_prefer_floor", exclude_outside: int = 0,
-            extrapolation_value: float = 0.0, antialias: int = 0, axes: Any = None,
-            keep_aspect_ratio_policy: str = "stretch") -> Tensor:  # fmt: skip
+def _resize(
+    x: Tensor,
+    roi: Any = None,
+    scales: Any = None,
+    sizes: Any = None,
+    mode: str = "nearest",
+    cubic_coeff_a: float = -0.75,
+    coordinate_transformation_mode: str = "half_pixel",
+    nearest_mode: str = "round_prefer_floor",
+    exclude_outside: int = 0,
+    extrapolation_value: float = 0.0,
+    antialias: int = 0,
+    axes: Any = None,
+    keep_aspect_ratio_policy: str = "stretch",
+) -> Tensor:
     positions = tuple(a % x.ndim for a in axes) if axes else tuple(range(x.ndim))
     counts, factors = _lengths([x.shape[a] for a in positions], scales, sizes, keep_aspect_ratio_policy)
     whole = np.zeros(2 * len(positions)) if roi is None or not roi.size else np.asarray(roi, np.float64)
@@ -106,9 +117,7 @@ def _resize_of_opset_10(x: Tensor, scales: Any = None, mode: str = "nearest") ->
 
 
 @operator("Upsample", since=1, static=("scales",))
-def _upsample(
-    x: Tensor, scales: Any = None, mode: str = "nearest", height_scale: Any = None, width_scale: Any = None
-) -> Tensor:
+def _upsample(x: Tensor, scales: Any = None, mode: str = "nearest", height_scale: Any = None, width_scale: Any = None) -> Tensor:
     factors = np.array([1, 1, height_scale, width_scale]) if scales is None else np.ravel(scales)
     return _resize_of_opset_10(x, factors, "linear" if "linear" in mode else mode)
 
@@ -137,9 +146,7 @@ def _folded_back(x: Tensor, low: float, high: float) -> Tensor:
     return nnp.minimum(inside, period - inside) + low
 
 
-def _samples(
-    image: Tensor, positions: Sequence[Tensor], mode: str, padding: str, ends: Sequence[tuple[float, float]]
-) -> Tensor:
+def _samples(image: Tensor, positions: Sequence[Tensor], mode: str, padding: str, ends: Sequence[tuple[float, float]]) -> Tensor:
     """The values of images (batch, channels, *spatial) at places (batch, points), one of them for each spatial axis."""
     sizes = image.shape[2:]
     flat = image.reshape(*image.shape[:2], -1)
@@ -178,9 +185,7 @@ def _cubic_weight(t: Tensor, a: float = -0.75) -> Tensor:
 
 
 @operator("GridSample")
-def _grid_sample(
-    x: Tensor, grid: Tensor, mode: str = "linear", padding_mode: str = "zeros", align_corners: int = 0
-) -> Tensor:
+def _grid_sample(x: Tensor, grid: Tensor, mode: str = "linear", padding_mode: str = "zeros", align_corners: int = 0) -> Tensor:
     kind = {"bilinear": "linear", "bicubic": "cubic"}.get(mode, mode)
     sizes, rank = x.shape[2:], x.ndim - 2
     positions, ends = [], []
@@ -213,8 +218,7 @@ def _roi_align(
 ) -> Tensor:
     if sampling_ratio <= 0:
         raise Refusal(
-            "a sampling_ratio, since otherwise the regions decide how many samples there are",
-            f"sampling_ratio={sampling_ratio}",
+            "a sampling_ratio, since otherwise the regions decide how many samples there are", f"sampling_ratio={sampling_ratio}"
         )
     is_half = coordinate_transformation_mode == "half_pixel"
     corners = rois * spatial_scale - (0.5 if is_half else 0.0)
@@ -281,9 +285,7 @@ def _deform_conv(
         starts = (np.arange(out[i]) * strides[i] - pads[i]).reshape([1, 1] + [-1 if j == i else 1 for j in range(2)])
         axes.append(((inside + starts).astype(x.dtype) + shifts[:, :, :, :, i]).reshape(n * offset_group, -1))
     images = x.reshape(n * offset_group, c // offset_group, *x.shape[2:])
-    values = _samples(images, axes, "linear", "zeros", [(0, 0)] * 2).reshape(
-        n, offset_group, c // offset_group, *window, *out
-    )
+    values = _samples(images, axes, "linear", "zeros", [(0, 0)] * 2).reshape(n, offset_group, c // offset_group, *window, *out)
     if mask is not None:
         values = values * mask.reshape(n, offset_group, 1, *window, *out)
     values = values.reshape(n, group, c // group, *window, *out)

@@ -26,17 +26,21 @@ def _size(x: Any) -> np.ndarray:
 
 
 @operator("Constant", is_raw=True, is_folded=False)
-def _constant(value: Any = None, value_float: Any = None, value_floats: Any = None, value_int: Any = None, value_ints: Any = None,
-              value_string: Any = None, value_strings: Any = None, sparse_value: Any = None) -> np.ndarray:  # fmt: skip
+def _constant(
+    value: Any = None,
+    value_float: Any = None,
+    value_floats: Any = None,
+    value_int: Any = None,
+    value_ints: Any = None,
+    value_string: Any = None,
+    value_strings: Any = None,
+    sparse_value: Any = None,
+) -> np.ndarray:
     if sparse_value is not None:
         raise Refusal("a dense value", "a sparse one")
     if value is not None:
         return array_of(value)
-    by_dtype = {
-        np.float32: (value_float, value_floats),
-        np.int64: (value_int, value_ints),
-        object: (value_string, value_strings),
-    }
+    by_dtype = {np.float32: (value_float, value_floats), np.int64: (value_int, value_ints), object: (value_string, value_strings)}
     return next(np.array(x, dtype) for dtype, xs in by_dtype.items() for x in xs if x is not None)
 
 
@@ -128,9 +132,7 @@ def parts_of(x: Tensor, lengths: Any, axis: int) -> tuple[Tensor, ...]:
 
 
 @operator("Split", static=("split",))
-def _split(
-    x: Tensor, split: Any = None, axis: int = 0, num_outputs: int | None = None, *, outputs: int
-) -> tuple[Tensor, ...]:
+def _split(x: Tensor, split: Any = None, axis: int = 0, num_outputs: int | None = None, *, outputs: int) -> tuple[Tensor, ...]:
     if split is not None:
         return parts_of(x, numbers(split), axis)
     length = -(-x.shape[axis] // outputs)
@@ -154,8 +156,15 @@ def _slice(x: Tensor, starts: Any = None, ends: Any = None, axes: Any = None, st
 
 
 @operator("Pad", static=("pads", "axes"))
-def _pad(x: Tensor, pads: Any = None, constant_value: Any = None, axes: Any = None, mode: str = "constant", value: float = 0.0,
-         paddings: Any = None) -> Tensor:  # fmt: skip
+def _pad(
+    x: Tensor,
+    pads: Any = None,
+    constant_value: Any = None,
+    axes: Any = None,
+    mode: str = "constant",
+    value: float = 0.0,
+    paddings: Any = None,
+) -> Tensor:
     widths = numbers(paddings if pads is None else pads)
     positions = range(x.ndim) if axes is None else numbers(axes)
     ends = [(0, 0)] * x.ndim

@@ -7,10 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-OUTPUTS, OPSET = (
-    "outputs",
-    "opset",
-)  # keywords by which a function is told how many results are asked for, and the opset
+OUTPUTS, OPSET = ("outputs", "opset")  # keywords by which a function is told how many results are asked for, and the opset
 
 
 @dataclass(frozen=True)
@@ -68,8 +65,15 @@ class NeedsValue(Exception):  # noqa: N818  (it becomes an ImportIRError that na
 OPERATORS: dict[tuple[str, str], list[Operator]] = {}
 
 
-def define(name: str, function: Callable[..., Any], since: int = 1, domain: str = "", static: Sequence[str] = (),
-           is_raw: bool = False, is_folded: bool = True) -> None:  # fmt: skip
+def define(
+    name: str,
+    function: Callable[..., Any],
+    since: int = 1,
+    domain: str = "",
+    static: Sequence[str] = (),
+    is_raw: bool = False,
+    is_folded: bool = True,
+) -> None:
     """Adds an operator to the table."""
     entries = OPERATORS.setdefault((domain, name), [])
     entries.append(Operator(function, since, tuple(static), is_raw, is_folded))

@@ -20,9 +20,13 @@ from nabla_mlir.table.tensor import Tensor
 
 _ML = "ai.onnx.ml"
 _TESTS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
-    "BRANCH_LEQ": lambda x, t: x <= t, "BRANCH_LT": lambda x, t: x < t, "BRANCH_GTE": lambda x, t: x >= t,
-    "BRANCH_GT": lambda x, t: x > t, "BRANCH_EQ": lambda x, t: x == t, "BRANCH_NEQ": lambda x, t: x != t,
-}  # fmt: skip
+    "BRANCH_LEQ": lambda x, t: x <= t,
+    "BRANCH_LT": lambda x, t: x < t,
+    "BRANCH_GTE": lambda x, t: x >= t,
+    "BRANCH_GT": lambda x, t: x > t,
+    "BRANCH_EQ": lambda x, t: x == t,
+    "BRANCH_NEQ": lambda x, t: x != t,
+}
 _MODES = (*_TESTS, "BRANCH_MEMBER")  # in the order of their numbers
 _AGGREGATES = ("AVERAGE", "SUM", "MIN", "MAX")
 _POSTS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
@@ -151,10 +155,17 @@ def _listed(weights: tuple[Any, Any, Any, Any], count: int, nodes: dict[str, Any
     of_trees, of_nodes, targets, values = weights
     leaves = np.array([position(*pair) for pair in zip(of_trees, of_nodes, strict=True)], int), np.array(targets, int), values
     return Forest(
-        column("nodes_featureids", int), column("nodes_values", np.float32), ["BRANCH_LEQ" if m == "LEAF" else m for m in modes],
-        column("nodes_missing_value_tracks_true", bool), child("nodes_truenodeids"), child("nodes_falsenodeids"),
-        np.zeros((size, 0), np.float32), leaves, np.array(list(roots.values())), count,
-    )  # fmt: skip
+        column("nodes_featureids", int),
+        column("nodes_values", np.float32),
+        ["BRANCH_LEQ" if m == "LEAF" else m for m in modes],
+        column("nodes_missing_value_tracks_true", bool),
+        child("nodes_truenodeids"),
+        child("nodes_falsenodeids"),
+        np.zeros((size, 0), np.float32),
+        leaves,
+        np.array(list(roots.values())),
+        count,
+    )
 
 
 def _floats(values: Any, tensor: Any) -> np.ndarray:
@@ -163,10 +174,20 @@ def _floats(values: Any, tensor: Any) -> np.ndarray:
 
 @operator("TreeEnsembleRegressor", domain=_ML)
 def _tree_ensemble_regressor(
-    x: Tensor, *, target_treeids: Any = (), target_nodeids: Any = (), target_ids: Any = (), target_weights: Any = (),
-    target_weights_as_tensor: Any = None, n_targets: int = 1, base_values: Any = (), base_values_as_tensor: Any = None,
-    aggregate_function: str = "SUM", post_transform: str = "NONE", **attributes: Any,
-) -> Tensor:  # fmt: skip
+    x: Tensor,
+    *,
+    target_treeids: Any = (),
+    target_nodeids: Any = (),
+    target_ids: Any = (),
+    target_weights: Any = (),
+    target_weights_as_tensor: Any = None,
+    n_targets: int = 1,
+    base_values: Any = (),
+    base_values_as_tensor: Any = None,
+    aggregate_function: str = "SUM",
+    post_transform: str = "NONE",
+    **attributes: Any,
+) -> Tensor:
     weights = target_treeids, target_nodeids, target_ids, _floats(target_weights, target_weights_as_tensor)
     total = _listed(weights, n_targets, attributes).total(_rows(x), aggregate_function)
     base = _floats(base_values, base_values_as_tensor)
@@ -175,10 +196,20 @@ def _tree_ensemble_regressor(
 
 @operator("TreeEnsembleClassifier", domain=_ML)
 def _tree_ensemble_classifier(
-    x: Tensor, *, class_treeids: Any = (), class_nodeids: Any = (), class_ids: Any = (), class_weights: Any = (),
-    class_weights_as_tensor: Any = None, classlabels_int64s: Any = None, classlabels_strings: Any = None, base_values: Any = (),
-    base_values_as_tensor: Any = None, post_transform: str = "NONE", **attributes: Any,
-) -> tuple[Tensor, Tensor]:  # fmt: skip
+    x: Tensor,
+    *,
+    class_treeids: Any = (),
+    class_nodeids: Any = (),
+    class_ids: Any = (),
+    class_weights: Any = (),
+    class_weights_as_tensor: Any = None,
+    classlabels_int64s: Any = None,
+    classlabels_strings: Any = None,
+    base_values: Any = (),
+    base_values_as_tensor: Any = None,
+    post_transform: str = "NONE",
+    **attributes: Any,
+) -> tuple[Tensor, Tensor]:
     """Two classes may have the weights of one alone: the other one's score is its complement."""
     labels = integers(classlabels_int64s, classlabels_strings)
     weights = class_treeids, class_nodeids, class_ids, _floats(class_weights, class_weights_as_tensor)
@@ -197,11 +228,24 @@ def _tree_ensemble_classifier(
 
 @operator("TreeEnsemble", domain=_ML, since=5)
 def _tree_ensemble(
-    x: Tensor, nodes_splits: Any = None, nodes_featureids: Any = (), nodes_modes: Any = None, nodes_truenodeids: Any = (),
-    nodes_falsenodeids: Any = (), nodes_trueleafs: Any = (), nodes_falseleafs: Any = (), leaf_targetids: Any = (),
-    leaf_weights: Any = None, tree_roots: Any = (), post_transform: int = 0, aggregate_function: int = 1,
-    nodes_hitrates: Any = None, nodes_missing_value_tracks_true: Any = None, membership_values: Any = None, n_targets: int = 1,
-) -> Tensor:  # fmt: skip
+    x: Tensor,
+    nodes_splits: Any = None,
+    nodes_featureids: Any = (),
+    nodes_modes: Any = None,
+    nodes_truenodeids: Any = (),
+    nodes_falsenodeids: Any = (),
+    nodes_trueleafs: Any = (),
+    nodes_falseleafs: Any = (),
+    leaf_targetids: Any = (),
+    leaf_weights: Any = None,
+    tree_roots: Any = (),
+    post_transform: int = 0,
+    aggregate_function: int = 1,
+    nodes_hitrates: Any = None,
+    nodes_missing_value_tracks_true: Any = None,
+    membership_values: Any = None,
+    n_targets: int = 1,
+) -> Tensor:
     """Branches are numbered, and leaves: here leaves stand behind the branches."""
     splits, weights, modes = array_of(nodes_splits), array_of(leaf_weights), [_MODES[i] for i in array_of(nodes_modes)]
     count, size = len(splits), len(splits) + len(weights)
@@ -210,11 +254,17 @@ def _tree_ensemble(
     padding = lambda numbers, dtype: np.append(np.asarray(numbers, dtype), np.zeros(len(weights), dtype))  # noqa: E731
     is_true_of_nan = [0] * count if nodes_missing_value_tracks_true is None else nodes_missing_value_tracks_true
     forest = Forest(
-        padding(nodes_featureids, int), padding(splits, splits.dtype), modes + ["BRANCH_LEQ"] * len(weights),
-        padding(is_true_of_nan, bool), child(nodes_truenodeids, nodes_trueleafs), child(nodes_falsenodeids, nodes_falseleafs),
-        _sets(modes, size, splits.dtype, membership_values), (leaves, np.array(leaf_targetids), weights),
-        np.array(tree_roots), n_targets,
-    )  # fmt: skip
+        padding(nodes_featureids, int),
+        padding(splits, splits.dtype),
+        modes + ["BRANCH_LEQ"] * len(weights),
+        padding(is_true_of_nan, bool),
+        child(nodes_truenodeids, nodes_trueleafs),
+        child(nodes_falsenodeids, nodes_falseleafs),
+        _sets(modes, size, splits.dtype, membership_values),
+        (leaves, np.array(leaf_targetids), weights),
+        np.array(tree_roots),
+        n_targets,
+    )
     return POST[_POSTS[post_transform]](forest.total(x, _AGGREGATES[aggregate_function])).astype(x.dtype)
 
 

@@ -51,9 +51,14 @@ def convolve(
     strides, dilations = strides or [1] * rank, dilations or [1] * rank
     spans = [d * (k - 1) + 1 for k, d in zip(w.shape[2:], dilations, strict=True)]
     y = lax.conv_general_dilated(
-        x, w, strides, ends_of(x.shape[2:], spans, strides, pads, auto_pad), rhs_dilation=dilations,
-        dimension_numbers=_dimensions(rank), feature_group_count=group,
-    )  # fmt: skip
+        x,
+        w,
+        strides,
+        ends_of(x.shape[2:], spans, strides, pads, auto_pad),
+        rhs_dilation=dilations,
+        dimension_numbers=_dimensions(rank),
+        feature_group_count=group,
+    )
     return y if bias is None else y + bias.reshape(-1, *(1,) * rank)
 
 
@@ -63,9 +68,19 @@ def _conv(x: Tensor, w: Tensor, bias: Any = None, kernel_shape: Any = None, **at
 
 
 @operator("ConvTranspose")
-def _conv_transpose(x: Tensor, w: Tensor, bias: Any = None, kernel_shape: Any = None, strides: Any = None, pads: Any = None,
-                    dilations: Any = None, group: int = 1, auto_pad: str = "NOTSET", output_padding: Any = None,
-                    output_shape: Any = None) -> Tensor:  # fmt: skip
+def _conv_transpose(
+    x: Tensor,
+    w: Tensor,
+    bias: Any = None,
+    kernel_shape: Any = None,
+    strides: Any = None,
+    pads: Any = None,
+    dilations: Any = None,
+    group: int = 1,
+    auto_pad: str = "NOTSET",
+    output_padding: Any = None,
+    output_shape: Any = None,
+) -> Tensor:
     rank = x.ndim - 2
     strides, dilations, extra = strides or [1] * rank, dilations or [1] * rank, output_padding or [0] * rank
     spans = [d * (k - 1) + 1 for k, d in zip(w.shape[2:], dilations, strict=True)]
@@ -80,10 +95,15 @@ def _conv_transpose(x: Tensor, w: Tensor, bias: Any = None, kernel_shape: Any = 
     groups = w.reshape(group, w.shape[0] // group, *w.shape[1:])
     kernel = nnp.flip(nnp.swapaxes(groups, 1, 2), tuple(range(3, 3 + rank)))
     y = lax.conv_general_dilated(
-        x, kernel.reshape(group * features, w.shape[0] // group, *w.shape[2:]), [1] * rank,
+        x,
+        kernel.reshape(group * features, w.shape[0] // group, *w.shape[2:]),
+        [1] * rank,
         [(span - 1 - low, span - 1 - high + e) for span, (low, high), e in zip(spans, ends, extra, strict=True)],
-        lhs_dilation=strides, rhs_dilation=dilations, dimension_numbers=_dimensions(rank), feature_group_count=group,
-    )  # fmt: skip
+        lhs_dilation=strides,
+        rhs_dilation=dilations,
+        dimension_numbers=_dimensions(rank),
+        feature_group_count=group,
+    )
     return y if bias is None else y + bias.reshape(-1, *(1,) * rank)
 
 
@@ -99,9 +119,7 @@ class _Pool:
         self.strides, self.dilations = tuple(strides or [1] * rank), tuple(dilations or [1] * rank)
         self.spans = [d * (k - 1) + 1 for k, d in zip(self.window, self.dilations, strict=True)]
         self.pads = ends_of(self.sizes, self.spans, self.strides, pads, auto_pad)
-        self.ends = [
-            (low, high + (self._missing(i, low, high) if ceil_mode else 0)) for i, (low, high) in enumerate(self.pads)
-        ]
+        self.ends = [(low, high + (self._missing(i, low, high) if ceil_mode else 0)) for i, (low, high) in enumerate(self.pads)]
 
     def _missing(self, axis: int, low: int, high: int) -> int:
         """The padding that a last window needs; a window that starts in the padding at the end is left out."""
@@ -113,9 +131,12 @@ class _Pool:
 
     def reduced(self, x: Tensor, body: str) -> Tensor:
         params = window_params(
-            x.ndim, window_dimensions=(1, 1, *self.window), window_strides=(1, 1, *self.strides),
-            window_dilations=(1, 1, *self.dilations), padding=((0, 0), (0, 0), *self.ends),
-        )  # fmt: skip
+            x.ndim,
+            window_dimensions=(1, 1, *self.window),
+            window_strides=(1, 1, *self.strides),
+            window_dilations=(1, 1, *self.dilations),
+            padding=((0, 0), (0, 0), *self.ends),
+        )
         return reduce_window(x, full((), identity_of(body, x.dtype), x.dtype), body=body, **params)
 
     def counts(self, with_pads: int) -> np.ndarray:
@@ -132,8 +153,10 @@ class _Pool:
 
     def positions(self) -> tuple[np.ndarray, np.ndarray]:
         """The position of each element of each window among the spatial ones, and a mask of those in the array."""
-        axes = [np.arange(-low, n + end - span + 1, s)[:, None] + np.arange(0, span, d) for n, span, s, d, (low, end) in zip(
-            self.sizes, self.spans, self.strides, self.dilations, self.ends, strict=True)]  # fmt: skip
+        axes = [
+            np.arange(-low, n + end - span + 1, s)[:, None] + np.arange(0, span, d)
+            for n, span, s, d, (low, end) in zip(self.sizes, self.spans, self.strides, self.dilations, self.ends, strict=True)
+        ]
         starts = np.stack(np.meshgrid(*(a[:, 0] for a in axes), indexing="ij")).reshape(self.rank, -1, 1)
         inside = np.stack(np.meshgrid(*(a[0] - a[0, 0] for a in axes), indexing="ij")).reshape(self.rank, 1, -1)
         where = starts + inside
@@ -142,8 +165,18 @@ class _Pool:
 
 
 @operator("MaxPool")
-def _max_pool(x: Tensor, kernel_shape: Any = None, strides: Any = None, pads: Any = None, dilations: Any = None,
-              auto_pad: str = "NOTSET", ceil_mode: int = 0, storage_order: int = 0, *, outputs: int) -> Any:  # fmt: skip
+def _max_pool(
+    x: Tensor,
+    kernel_shape: Any = None,
+    strides: Any = None,
+    pads: Any = None,
+    dilations: Any = None,
+    auto_pad: str = "NOTSET",
+    ceil_mode: int = 0,
+    storage_order: int = 0,
+    *,
+    outputs: int,
+) -> Any:
     pool = _Pool(x, kernel_shape, strides, pads, dilations, auto_pad, ceil_mode)
     best = pool.reduced(x, "max")
     if outputs == 1:
@@ -165,16 +198,32 @@ def _by_columns(sizes: Sequence[int]) -> np.ndarray:
 
 
 @operator("AveragePool")
-def _average_pool(x: Tensor, kernel_shape: Any = None, strides: Any = None, pads: Any = None, dilations: Any = None,
-                  auto_pad: str = "NOTSET", ceil_mode: int = 0, count_include_pad: int = 0) -> Tensor:  # fmt: skip
+def _average_pool(
+    x: Tensor,
+    kernel_shape: Any = None,
+    strides: Any = None,
+    pads: Any = None,
+    dilations: Any = None,
+    auto_pad: str = "NOTSET",
+    ceil_mode: int = 0,
+    count_include_pad: int = 0,
+) -> Tensor:
     pool = _Pool(x, kernel_shape, strides, pads, dilations, auto_pad, ceil_mode)
     total = pool.reduced(widened(x), "add")
     return (total / pool.counts(count_include_pad).astype(total.dtype)).astype(x.dtype)
 
 
 @operator("LpPool")
-def _lp_pool(x: Tensor, kernel_shape: Any = None, p: Any = 2, strides: Any = None, pads: Any = None, dilations: Any = None,
-             auto_pad: str = "NOTSET", ceil_mode: int = 0) -> Tensor:  # fmt: skip
+def _lp_pool(
+    x: Tensor,
+    kernel_shape: Any = None,
+    p: Any = 2,
+    strides: Any = None,
+    pads: Any = None,
+    dilations: Any = None,
+    auto_pad: str = "NOTSET",
+    ceil_mode: int = 0,
+) -> Tensor:
     pool = _Pool(x, kernel_shape, strides, pads, dilations, auto_pad, ceil_mode)
     return (pool.reduced(widened(nnp.abs(x)) ** p, "add") ** (1 / p)).astype(x.dtype)
 
@@ -199,12 +248,15 @@ def _global_lp_pool(x: Tensor, p: Any = 2) -> Tensor:
 
 
 @operator("MaxUnpool", static=("output_shape",))
-def _max_unpool(x: Tensor, positions: Tensor, output_shape: Any = None, kernel_shape: Any = None, strides: Any = None,
-                pads: Any = None) -> Tensor:  # fmt: skip
+def _max_unpool(
+    x: Tensor, positions: Tensor, output_shape: Any = None, kernel_shape: Any = None, strides: Any = None, pads: Any = None
+) -> Tensor:
     rank = x.ndim - 2
     strides, pads = strides or [1] * rank, pads or [0] * (2 * rank)
-    sizes = [s * (n - 1) + k - pads[i] - pads[i + rank] for i, (n, s, k) in enumerate(
-        zip(x.shape[2:], strides, kernel_shape, strict=True))]  # fmt: skip
+    sizes = [
+        s * (n - 1) + k - pads[i] - pads[i + rank]
+        for i, (n, s, k) in enumerate(zip(x.shape[2:], strides, kernel_shape, strict=True))
+    ]
     shape = (*x.shape[:2], *sizes)
     flat = nnp.zeros(int(np.prod(shape)), dtype=x.dtype).at[positions.reshape(-1)].set(x.reshape(-1)).reshape(shape)
     if output_shape is None:
@@ -222,9 +274,7 @@ def _lrn(x: Tensor, size: int = 1, alpha: float = 1e-4, beta: float = 0.75, bias
 
 
 @operator("Col2Im", static=("image_shape", "block_shape"))
-def _col2im(
-    x: Tensor, image_shape: Any, block_shape: Any, strides: Any = None, pads: Any = None, dilations: Any = None
-) -> Tensor:
+def _col2im(x: Tensor, image_shape: Any, block_shape: Any, strides: Any = None, pads: Any = None, dilations: Any = None) -> Tensor:
     sizes, block = numbers(image_shape), numbers(block_shape)
     channels = x.shape[1] // int(np.prod(block))
     image = nnp.zeros((1, 1, *sizes), dtype=x.dtype)

@@ -25,14 +25,28 @@ from nabla_mlir.transforms import jacfwd, jvp, vmap
 
 # Whether a method of solve_ivp takes a Jacobian, and in which forms, the best one first; LSODA's is dense.
 IVP_METHODS: dict[str, tuple[str, ...]] = {
-    "RK45": (), "RK23": (), "DOP853": (), "Radau": ("sparse", "dense"), "BDF": ("sparse", "dense"), "LSODA": ("dense",),
-}  # fmt: skip
+    "RK45": (),
+    "RK23": (),
+    "DOP853": (),
+    "Radau": ("sparse", "dense"),
+    "BDF": ("sparse", "dense"),
+    "LSODA": ("dense",),
+}
 
 
 def solve_ivp(
-    f: Callable[..., Any], t_span: Sequence[float], y0: PyTree, *data: PyTree, method: str = "RK45", jac: str = "auto",
-    t_eval: Any = None, dense_output: bool = False, events: Any = None, target: str | Target | None = None, **options: Any,
-) -> OptimizeResult:  # fmt: skip
+    f: Callable[..., Any],
+    t_span: Sequence[float],
+    y0: PyTree,
+    *data: PyTree,
+    method: str = "RK45",
+    jac: str = "auto",
+    t_eval: Any = None,
+    dense_output: bool = False,
+    events: Any = None,
+    target: str | Target | None = None,
+    **options: Any,
+) -> OptimizeResult:
     """The solution of ``dy/dt = f(t, y, *data)`` from y0, for a pytree y, by `scipy.integrate.solve_ivp` with exact Jacobians.
 
     Args:
@@ -64,8 +78,11 @@ def solve_ivp(
     forms = _forms(method, jac)
     for name in ("args", "vectorized", "jac_sparsity", "lband", "uband"):
         if name in options:
-            raise TraceError(f"solve_ivp requires options without {name}, got it.", where=user_frame(),
-                             help="the Jacobian is made here with its pattern, and further arguments follow y0.")  # fmt: skip
+            raise TraceError(
+                f"solve_ivp requires options without {name}, got it.",
+                where=user_frame(),
+                help="the Jacobian is made here with its pattern, and further arguments follow y0.",
+            )
     y0 = start_of("solve_ivp", y0)
     vectors = Vectors(y0)
     f = _of_arrays(f) if vectors.spec.is_leaf() else f
@@ -74,8 +91,11 @@ def solve_ivp(
     entry = functions["value"].entries[0]
     result_specs = [(s.shape) for s in entry.outputs]
     if entry.out_spec != vectors.spec or result_specs != [s.shape for s in vectors.specs]:
-        raise ShapeError(f"solve_ivp requires a function with a result like y, {vectors.like}, got "
-                         f"{pytree.unflatten(entry.out_spec, entry.outputs)}.", where=user_frame())  # fmt: skip
+        raise ShapeError(
+            f"solve_ivp requires a function with a result like y, {vectors.like}, got "
+            f"{pytree.unflatten(entry.out_spec, entry.outputs)}.",
+            where=user_frame(),
+        )
     pattern = jacobian_pattern(f, *specs, argnums=1) if forms else None
     if pattern is not None:
         matrix = jacobian(f, argnums=1, coloring=cheapest(pattern))
@@ -92,9 +112,15 @@ def solve_ivp(
     if "atol" in options:
         options["atol"] = vectors.spread("solve_ivp", "atol", options["atol"], 1e-6)
     found = scipy.integrate.solve_ivp(
-        lambda t, y: vectors.vector(call("value", t, y)), t_span, vectors.vector(y0), method=method, t_eval=t_eval,
-        dense_output=dense_output, events=_events_of(events, vectors), **options,
-    )  # fmt: skip
+        lambda t, y: vectors.vector(call("value", t, y)),
+        t_span,
+        vectors.vector(y0),
+        method=method,
+        t_eval=t_eval,
+        dense_output=dense_output,
+        events=_events_of(events, vectors),
+        **options,
+    )
     return _of_trees(found, vectors)
 
 
@@ -103,8 +129,11 @@ def _forms(method: Any, jac: str) -> tuple[str, ...]:
         raise TraceError(f"solve_ivp requires a method among {', '.join(IVP_METHODS)}, got {method!r}.", where=user_frame())
     forms = IVP_METHODS[method]
     if jac != "auto" and jac not in forms:
-        raise TraceError(f"solve_ivp requires a Jacobian that {method} takes ({', '.join(forms) or 'none'}), got {jac!r}.",
-                         where=user_frame(), help="f is differentiated here: jac says in which form.")  # fmt: skip
+        raise TraceError(
+            f"solve_ivp requires a Jacobian that {method} takes ({', '.join(forms) or 'none'}), got {jac!r}.",
+            where=user_frame(),
+            help="f is differentiated here: jac says in which form.",
+        )
     return forms
 
 
@@ -136,9 +165,7 @@ def _of_trees(found: OptimizeResult, vectors: Vectors) -> OptimizeResult:
     return found
 
 
-def solve_bvp(
-    f: Callable[..., Any], bc: Callable[..., Any], x: PyTree, y: Any, p: Any = None, **options: Any
-) -> OptimizeResult:
+def solve_bvp(f: Callable[..., Any], bc: Callable[..., Any], x: PyTree, y: Any, p: Any = None, **options: Any) -> OptimizeResult:
     """The solution of ``dy/dx = f(x, y, p)`` with ``bc(y(a), y(b), p) = 0``, by `scipy.integrate.solve_bvp` with exact Jacobians.
 
     Args:
@@ -171,10 +198,15 @@ def solve_bvp(
     at_ends = library(lambda *args: bc(*args))
     of_ends = library(lambda *args: tuple(jacfwd(bc, argnums=tuple(range(len(args))))(*args)))
     return scipy.integrate.solve_bvp(
-        lambda *args: np.array(value(*args)), lambda *args: np.array(at_ends(*args)), np.array(x, np.float64),
-        np.array(y, np.float64), None if not has_p else np.array(p, np.float64),
-        fun_jac=_tuples(slopes, has_p), bc_jac=_tuples(of_ends, True), **options,
-    )  # fmt: skip
+        lambda *args: np.array(value(*args)),
+        lambda *args: np.array(at_ends(*args)),
+        np.array(x, np.float64),
+        np.array(y, np.float64),
+        None if not has_p else np.array(p, np.float64),
+        fun_jac=_tuples(slopes, has_p),
+        bc_jac=_tuples(of_ends, True),
+        **options,
+    )
 
 
 def _of_arrays(f: Callable[..., Any]) -> Callable[..., Any]:

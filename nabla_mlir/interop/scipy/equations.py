@@ -25,9 +25,15 @@ _OTHERS = ("broyden1", "broyden2", "anderson", "linearmixing", "diagbroyden", "e
 
 
 def least_squares(
-    f: Callable[..., Any], x0: PyTree, *data: PyTree, jac: str = "auto", bounds: Any = None, method: str = "trf",
-    target: str | Target | None = None, **options: Any,
-) -> OptimizeResult:  # fmt: skip
+    f: Callable[..., Any],
+    x0: PyTree,
+    *data: PyTree,
+    jac: str = "auto",
+    bounds: Any = None,
+    method: str = "trf",
+    target: str | Target | None = None,
+    **options: Any,
+) -> OptimizeResult:
     """The minimum of ``½ Σ rho(f_i(x, *data)²)`` over a pytree x, by `scipy.optimize.least_squares` with an exact Jacobian.
 
     Args:
@@ -58,8 +64,11 @@ def least_squares(
     """
     _check_options("least_squares", options, ("args", "kwargs", "fun", "jac_sparsity"))
     if jac not in _FORMS or (method == "lm" and jac in ("sparse", "operator")):
-        raise TraceError(f"least_squares requires a Jacobian that {method} takes, got {jac!r}.", where=user_frame(),
-                         help="f is differentiated here: jac is auto, dense, sparse or operator; lm takes dense ones.")  # fmt: skip
+        raise TraceError(
+            f"least_squares requires a Jacobian that {method} takes, got {jac!r}.",
+            where=user_frame(),
+            help="f is differentiated here: jac is auto, dense, sparse or operator; lm takes dense ones.",
+        )
     x0 = start_of("least_squares", x0)
     takes_dense = method == "lm" or options.get("tr_solver") == "exact"
     residuals = Residuals(f, x0, *data, form="dense" if jac == "auto" and takes_dense else jac, target=target)
@@ -75,9 +84,15 @@ def least_squares(
 
 
 def root(
-    f: Callable[..., Any], x0: PyTree, *data: PyTree, method: str = "hybr", tol: float | None = None,
-    callback: Callable[..., Any] | None = None, options: Any = None, target: str | Target | None = None,
-) -> OptimizeResult:  # fmt: skip
+    f: Callable[..., Any],
+    x0: PyTree,
+    *data: PyTree,
+    method: str = "hybr",
+    tol: float | None = None,
+    callback: Callable[..., Any] | None = None,
+    options: Any = None,
+    target: str | Target | None = None,
+) -> OptimizeResult:
     """A solution of ``f(x, *data) = 0`` for a pytree x, by `scipy.optimize.root`; hybr and lm get an exact Jacobian.
 
     Args:
@@ -119,9 +134,7 @@ def root(
     return result
 
 
-def curve_fit(
-    f: Callable[..., Any], xdata: Any, ydata: Any, p0: Any = None, *args: Any, **options: Any
-) -> tuple[Any, ...]:
+def curve_fit(f: Callable[..., Any], xdata: Any, ydata: Any, p0: Any = None, *args: Any, **options: Any) -> tuple[Any, ...]:
     """The parameters for which ``f(xdata, *parameters)`` is nearest to ydata, by `scipy.optimize.curve_fit`.
 
     Args:
@@ -164,5 +177,8 @@ def _named(model: Callable[..., Any], f: Callable[..., Any]) -> Callable[..., An
 def _check_options(who: str, options: dict[str, Any], others: tuple[str, ...]) -> None:
     for name in others:
         if name in options:
-            raise TraceError(f"{who} requires options without {name}, got it.", where=user_frame(),
-                             help="derivatives are made here, and further arguments follow x0.")  # fmt: skip
+            raise TraceError(
+                f"{who} requires options without {name}, got it.",
+                where=user_frame(),
+                help="derivatives are made here, and further arguments follow x0.",
+            )

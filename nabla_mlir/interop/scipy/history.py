@@ -118,8 +118,9 @@ def watched(title: str, is_wanted: bool) -> Iterator[Any]:
         from rich.live import Live
         from rich.text import Text
     except ImportError:
-        raise DeployError("progress requires rich, got an environment without it.", where=user_frame(),
-                          help="pip install 'nabla-mlir[solvers]'") from None  # fmt: skip
+        raise DeployError(
+            "progress requires rich, got an environment without it.", where=user_frame(), help="pip install 'nabla-mlir[solvers]'"
+        ) from None
     console = Console(file=sys.stderr)
     if not (console.is_terminal or console.is_jupyter):
         yield lambda history: None

@@ -47,8 +47,9 @@ def bounds_of(who: str, bounds: Any, vectors: Vectors) -> Bounds | None:
     if not isinstance(bounds, (tuple, list)) or len(bounds) != 2:
         raise TraceError(
             f"{who} requires bounds that are scipy.optimize.Bounds, {n} pairs (lower, upper), or one pair of pytrees like x, got "
-            f"{type(bounds).__name__}{f' of {len(bounds)}' if hasattr(bounds, '__len__') else ''}.", where=user_frame(),
-        )  # fmt: skip
+            f"{type(bounds).__name__}{f' of {len(bounds)}' if hasattr(bounds, '__len__') else ''}.",
+            where=user_frame(),
+        )
     return Bounds(*(vectors.spread(who, "bounds", b, other) for b, other in zip(bounds, (-np.inf, np.inf), strict=True)))
 
 
@@ -69,9 +70,16 @@ def _are_pairs(bounds: Any, n: int) -> bool:
 
 
 def NonlinearConstraint(  # noqa: N802
-    f: Callable[..., Any], x0: PyTree, lower: Any, upper: Any, *data: PyTree, form: str = "auto", with_hessian: bool = True,
-    keep_feasible: bool = False, target: str | Target | None = None,
-) -> OfSciPy:  # fmt: skip
+    f: Callable[..., Any],
+    x0: PyTree,
+    lower: Any,
+    upper: Any,
+    *data: PyTree,
+    form: str = "auto",
+    with_hessian: bool = True,
+    keep_feasible: bool = False,
+    target: str | Target | None = None,
+) -> OfSciPy:
     """The constraint ``lower <= f(x, *data) <= upper`` as a `scipy.optimize.NonlinearConstraint` with exact derivatives.
 
     Its Jacobian is dense or sparse. Its Hessian, ``Σ v_i ∇²f_i`` for the multipliers v, is sparse or an operator. It is for solvers
@@ -159,8 +167,9 @@ def constraints_of(
     for item in several:
         if isinstance(item, LinearConstraint):
             if np.shape(item.A)[-1] != vectors.size:
-                raise ShapeError(f"{who} requires a LinearConstraint of {vectors.size} columns, got {np.shape(item.A)}.",
-                                 where=user_frame())  # fmt: skip
+                raise ShapeError(
+                    f"{who} requires a LinearConstraint of {vectors.size} columns, got {np.shape(item.A)}.", where=user_frame()
+                )
             result.append(item)
             continue
         f, lower, upper, data, is_feasible = _parts(who, item)
@@ -175,8 +184,11 @@ def constraints_of(
 def _parts(who: str, item: Any) -> tuple[Any, Any, Any, tuple[Any, ...], bool]:
     if isinstance(item, OfSciPy):
         if callable(item.jac) or not isinstance(item.hess, BFGS):
-            raise TraceError(f"{who} requires a NonlinearConstraint without derivatives of its own, got jac or hess.",
-                             where=user_frame(), help="they are derived here: leave them out.")  # fmt: skip
+            raise TraceError(
+                f"{who} requires a NonlinearConstraint without derivatives of its own, got jac or hess.",
+                where=user_frame(),
+                help="they are derived here: leave them out.",
+            )
         lower, upper = (_plain_bound(b) for b in (item.lb, item.ub))
         return item.fun, lower, upper, (), item.keep_feasible
     if not isinstance(item, dict):
@@ -186,8 +198,11 @@ def _parts(who: str, item: Any) -> tuple[Any, Any, Any, tuple[Any, ...], bool]:
         )
     unknown, kind = sorted(set(item) - {"type", "fun", "args"}), str(item.get("type")).lower()
     if unknown or kind not in ("eq", "ineq") or not callable(item.get("fun")):
-        raise TraceError(f"{who} requires a constraint with type 'eq' or 'ineq', fun and args, got {item}.", where=user_frame(),
-                         help="derivatives are derived here: leave jac out." if "jac" in unknown else "")  # fmt: skip
+        raise TraceError(
+            f"{who} requires a constraint with type 'eq' or 'ineq', fun and args, got {item}.",
+            where=user_frame(),
+            help="derivatives are derived here: leave jac out." if "jac" in unknown else "",
+        )
     data = item.get("args", ())
     return item["fun"], 0.0, 0.0 if kind == "eq" else None, data if isinstance(data, tuple) else (data,), False
 

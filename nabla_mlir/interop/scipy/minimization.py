@@ -24,10 +24,19 @@ _FORMS = {"products": ("hessp", "hessp"), "operator": ("hess", "operator"), "spa
 
 
 def minimize(
-    f: Source, x0: PyTree, *data: PyTree, method: str | Callable[..., Any] | None = None, bounds: Any = None, constraints: Any = (),
-    hess: Any = "auto", tol: float | None = None, callback: Callable[..., Any] | None = None,
-    options: Mapping[str, Any] | None = None, progress: bool = False, target: str | Target | None = None,
-) -> OptimizeResult:  # fmt: skip
+    f: Source,
+    x0: PyTree,
+    *data: PyTree,
+    method: str | Callable[..., Any] | None = None,
+    bounds: Any = None,
+    constraints: Any = (),
+    hess: Any = "auto",
+    tol: float | None = None,
+    callback: Callable[..., Any] | None = None,
+    options: Mapping[str, Any] | None = None,
+    progress: bool = False,
+    target: str | Target | None = None,
+) -> OptimizeResult:
     """The minimum of ``f(x, *data)`` over a pytree x, by a method of `scipy.optimize.minimize` with exact derivatives.
 
     Each method gets the derivatives that it accepts. The common part of the value, the gradient and the Hessian at a point is
@@ -72,8 +81,10 @@ def minimize(
     traits = CUSTOM if callable(method) else method_named(method)
     name = getattr(method, "__name__", str(method))
     form = _form(name, traits, hess)
-    for what, is_set, is_supported in (("bounds", bounds is not None, traits.bounds),
-                                   ("constraints", has_constraints, traits.constraints)):  # fmt: skip
+    for what, is_set, is_supported in (
+        ("bounds", bounds is not None, traits.bounds),
+        ("constraints", has_constraints, traits.constraints),
+    ):
         if is_set and not is_supported:
             raise TraceError(f"minimize requires a method that takes {what}, got {name}.", where=user_frame())
     order = 2 if form in _FORMS or form == "auto" else 1 if traits.gradient else 0
@@ -98,9 +109,16 @@ def minimize(
     with watched(f"minimize, {name}", progress) as show:
         recorder = _Recorder(objective, history, show, callback, name.lower(), limits)
         result = scipy.optimize.minimize(
-            objective.fun, objective.x0.copy(), method=method, bounds=limits, constraints=restrictions, tol=tol,
-            callback=recorder.at if name.lower() == "tnc" else recorder, options=options, **derivatives,
-        )  # fmt: skip
+            objective.fun,
+            objective.x0.copy(),
+            method=method,
+            bounds=limits,
+            constraints=restrictions,
+            tol=tol,
+            callback=recorder.at if name.lower() == "tnc" else recorder,
+            options=options,
+            **derivatives,
+        )
     return _of_trees(result, objective, history)
 
 
@@ -110,8 +128,11 @@ def _form(name: str, traits: Method, hess: Any) -> str:
     if not isinstance(form, str) or (form != "auto" and form not in traits.hessians):
         forms = ", ".join(traits.hessians) or "none"
         name_of_form = form if isinstance(form, str) else f"a {type(form).__name__}"
-        raise TraceError(f"minimize requires a Hessian that {name} takes ({forms}), got {name_of_form}.", where=user_frame(),
-                         help="f is differentiated here: hess says in which form.")  # fmt: skip
+        raise TraceError(
+            f"minimize requires a Hessian that {name} takes ({forms}), got {name_of_form}.",
+            where=user_frame(),
+            help="f is differentiated here: hess says in which form.",
+        )
     if form != "auto":
         return form
     if not traits.hessians:
@@ -127,9 +148,14 @@ class _Recorder:
     """The callback after each iteration of SciPy: it stores the history, shows it, and calls the user's function."""
 
     def __init__(
-        self, objective: Objective, history: History, show: Any, callback: Callable[..., Any] | None, method: str,
+        self,
+        objective: Objective,
+        history: History,
+        show: Any,
+        callback: Callable[..., Any] | None,
+        method: str,
         limits: Bounds | None,
-    ):  # fmt: skip
+    ):
         self._objective, self._history, self._show, self._callback = objective, history, show, callback
         self._limits = limits
         self._x = objective.x0

@@ -351,5 +351,8 @@ def check_scalar(who: str, f: Callable[..., Any], like: Any, data: tuple[Any, ..
     """
     outputs: list[Spec] = list(trace(f, like, *data).entries[0].outputs)
     if len(outputs) != 1 or outputs[0].shape or outputs[0].dtype.kind not in "fV":
-        raise TraceError(f"{who} requires one scalar of floating point as its result, got {', '.join(map(str, outputs))}.",
-                         where=user_frame(), help=help)  # fmt: skip
+        raise TraceError(
+            f"{who} requires one scalar of floating point as its result, got {', '.join(map(str, outputs))}.",
+            where=user_frame(),
+            help=help,
+        )

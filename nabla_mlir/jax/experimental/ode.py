@@ -39,11 +39,27 @@ _STAGES: tuple[tuple[float, tuple[float, ...]], ...] = (
     (1.0, (9017 / 3168, -355 / 33, 46732 / 5247, 49 / 176, -5103 / 18656)),
     (1.0, (35 / 384, 0.0, 500 / 1113, 125 / 192, -2187 / 6784, 11 / 84)),
 )
-_ERROR = (35 / 384 - 1951 / 21600, 0.0, 500 / 1113 - 22642 / 50085, 125 / 192 - 451 / 720, 12231 / 42400 - 2187 / 6784,
-          11 / 84 - 649 / 6300, -1 / 60)  # fmt: skip
-_MIDDLE = tuple(w / 2 for w in (
-    6025192743 / 30085553152, 0.0, 51252292925 / 65400821598, -2691868925 / 45128329728, 187940372067 / 1594534317056,
-    -1776094331 / 19743644256, 11237099 / 235043384))  # fmt: skip
+_ERROR = (
+    35 / 384 - 1951 / 21600,
+    0.0,
+    500 / 1113 - 22642 / 50085,
+    125 / 192 - 451 / 720,
+    12231 / 42400 - 2187 / 6784,
+    11 / 84 - 649 / 6300,
+    -1 / 60,
+)
+_MIDDLE = tuple(
+    w / 2
+    for w in (
+        6025192743 / 30085553152,
+        0.0,
+        51252292925 / 65400821598,
+        -2691868925 / 45128329728,
+        187940372067 / 1594534317056,
+        -1776094331 / 19743644256,
+        11237099 / 235043384,
+    )
+)
 _SAFETY, _LONGER, _SHORTER = 0.9, 10.0, 0.2  # of what the error asks for; at most, and at least, from one step to the next
 
 
@@ -84,8 +100,10 @@ def _step(f: Any, y: Tensor, slope: Tensor, t: Tensor, h: Tensor) -> tuple[Tenso
     coefficients = (
         2.0 * (last - first) - 8.0 * (y + ahead) + 16.0 * middle,
         5.0 * first - 3.0 * last + 18.0 * y + 14.0 * ahead - 32.0 * middle,
-        last - 4.0 * first - 11.0 * y - 5.0 * ahead + 16.0 * middle, first, y,
-    )  # fmt: skip
+        last - 4.0 * first - 11.0 * y - 5.0 * ahead + 16.0 * middle,
+        first,
+        y,
+    )
     return ahead, slopes[-1], _sum(_ERROR, slopes) * own, stack(coefficients)
 
 
@@ -184,9 +202,15 @@ def _integrated(func: Any, options: Any, y: Any, ts: Tensor, args: Any) -> Any:
 
 
 def odeint(
-    func: Callable[..., Any], y0: Any, t: Any, *args: Any, rtol: float = 1.4e-8, atol: float = 1.4e-8, mxstep: float = np.inf,
+    func: Callable[..., Any],
+    y0: Any,
+    t: Any,
+    *args: Any,
+    rtol: float = 1.4e-8,
+    atol: float = 1.4e-8,
+    mxstep: float = np.inf,
     hmax: float = np.inf,
-) -> Any:  # fmt: skip
+) -> Any:
     """The solution of ``dy/dt = func(y, t, *args)`` at the times t, the first of which has the value y0.
 
     Reverse mode solves the adjoint equation, by `y0`, `t`, `args` and what `func` reads of a trace around it; to any order.
@@ -216,8 +240,9 @@ def odeint(
     def run(y0: Any, t: Any, args: Any) -> Any:
         ts = as_tensor(t)
         if not is_float(ts.dtype):
-            raise DtypeError(f"odeint requires times of floating point, got {ts.dtype}.", where=user_frame(),
-                             help="convert them with astype.")  # fmt: skip
+            raise DtypeError(
+                f"odeint requires times of floating point, got {ts.dtype}.", where=user_frame(), help="convert them with astype."
+            )
         leaves, spec = pytree.flatten(y0)
         start = pytree.unflatten(spec, [inexact(x) for x in leaves])
         function, values = closure_convert(func, start, ts[0], *args)

@@ -42,7 +42,7 @@ def _pair(name: str, lhs: Any, rhs: Any, result_dtype: Any) -> tuple[Tensor, Ten
 @library
 def dot_general(
     lhs: Any, rhs: Any, dimension_numbers: Static[Any], precision: Any = None, preferred_element_type: Any = None
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """The sum of products over pairs of contracting axes. Batch axes are paired, and come before the others.
 
     Args:
@@ -62,8 +62,10 @@ def dot_general(
     (lc, rc), (lb, rb) = dimension_numbers
     pairs = [*zip(lc, rc, strict=True), *zip(lb, rb, strict=True)]
     if any(x.shape[i] != y.shape[j] for i, j in pairs):
-        raise ShapeError(f"dot_general requires paired axes of one length, got {x.shape} and {y.shape} for {dimension_numbers}.",
-                         where=user_frame())  # fmt: skip
+        raise ShapeError(
+            f"dot_general requires paired axes of one length, got {x.shape} and {y.shape} for {dimension_numbers}.",
+            where=user_frame(),
+        )
     lc, lb = ([int(d) % x.ndim for d in axes] for axes in (lc, lb))
     rc, rb = ([int(d) % y.ndim for d in axes] for axes in (rc, rb))
     return product(x, y, dot_dimension_numbers=dims(lc, rc, lb, rb), dtype=dtype)
@@ -72,7 +74,7 @@ def dot_general(
 @library
 def ragged_dot(
     lhs: Any, rhs: Any, group_sizes: Any, precision: Any = None, preferred_element_type: Any = None, group_offset: None = None
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """Products of groups of rows, each with a matrix of its own: the first ``group_sizes[0]`` rows with ``rhs[0]``, and so on.
 
     Every row is multiplied with every matrix and one product is chosen, so the work is that of all groups.
@@ -96,8 +98,11 @@ def ragged_dot(
     x, y, dtype = _pair("ragged_dot", lhs, rhs, preferred_element_type)
     sizes = require_integer("ragged_dot", tensor(group_sizes))
     if x.ndim != 2 or y.ndim != 3 or x.shape[1] != y.shape[1] or sizes.shape != y.shape[:1] or group_offset is not None:
-        raise ShapeError(f"ragged_dot requires shapes (m, k), (g, k, n) and (g,) and no group_offset, got {x.shape}, {y.shape} and "
-                         f"{sizes.shape}.", where=user_frame())  # fmt: skip
+        raise ShapeError(
+            f"ragged_dot requires shapes (m, k), (g, k, n) and (g,) and no group_offset, got {x.shape}, {y.shape} and "
+            f"{sizes.shape}.",
+            where=user_frame(),
+        )
     ends = cumsum(sizes)
     rows = tensor(np.arange(x.shape[0]))
     inside = (rows < reshaped(ends, (sizes.size, 1))) & (rows >= reshaped(ends - sizes, (sizes.size, 1)))
@@ -108,7 +113,7 @@ def ragged_dot(
 @library
 def dot(
     lhs: Any, rhs: Any, *, dimension_numbers: Static[Any] = None, precision: Any = None, preferred_element_type: Any = None
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """The product of vectors and matrices, or that of `dot_general` if there are `dimension_numbers`."""
     if dimension_numbers is None:
         ranks = np.ndim(lhs), np.ndim(rhs)
@@ -148,8 +153,9 @@ def conv_dimension_numbers(lhs_shape: Any, rhs_shape: Any, dimension_numbers: An
     ends = ("NC", "OI", "NC")
     fits = all(len(w) == rank and sorted(w) == sorted([*end, *spatial]) for w, end in zip(words, ends, strict=True))
     if not fits:
-        raise ShapeError(f"convolution requires words of {rank} letters such as ('NHWC', 'HWIO', 'NHWC'), got {words}.",
-                         where=user_frame())  # fmt: skip
+        raise ShapeError(
+            f"convolution requires words of {rank} letters such as ('NHWC', 'HWIO', 'NHWC'), got {words}.", where=user_frame()
+        )
     return ConvDimensionNumbers(*(tuple(w.index(c) for c in (*end, *spatial)) for w, end in zip(words, ends, strict=True)))
 
 
@@ -180,10 +186,18 @@ def padtype_to_pads(in_shape: Any, window_shape: Any, window_strides: Any, paddi
 
 @library
 def conv_general_dilated(
-    lhs: Any, rhs: Any, window_strides: Static[Any], padding: Static[Any], lhs_dilation: Static[Any] = None,
-    rhs_dilation: Static[Any] = None, dimension_numbers: Static[Any] = None, feature_group_count: Static[int] = 1,
-    batch_group_count: Static[int] = 1, precision: Any = None, preferred_element_type: Any = None,
-) -> Tensor:  # fmt: skip
+    lhs: Any,
+    rhs: Any,
+    window_strides: Static[Any],
+    padding: Static[Any],
+    lhs_dilation: Static[Any] = None,
+    rhs_dilation: Static[Any] = None,
+    dimension_numbers: Static[Any] = None,
+    feature_group_count: Static[int] = 1,
+    batch_group_count: Static[int] = 1,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+) -> Tensor:
     """The convolution of machine learning: the sum of products of a window that slides over the spatial axes.
 
     Args:
@@ -208,27 +222,48 @@ def conv_general_dilated(
     strides, spread, holes = (tuple(v or (1,) * rank) for v in (window_strides, lhs_dilation, rhs_dilation))
     left, right, _ = numbers
     features = (x.shape[left[1]], w.shape[right[1]] * feature_group_count)
-    if w.ndim != x.ndim or len(strides) != rank or features[0] != features[1] or w.shape[right[0]] % (
-            feature_group_count * batch_group_count) or x.shape[left[0]] % batch_group_count:  # fmt: skip
+    if (
+        w.ndim != x.ndim
+        or len(strides) != rank
+        or features[0] != features[1]
+        or w.shape[right[0]] % (feature_group_count * batch_group_count)
+        or x.shape[left[0]] % batch_group_count
+    ):
         raise ShapeError(
             f"conv_general_dilated requires a stride for each spatial axis and features that fit, got {x.shape} and {w.shape}, "
-            f"strides {strides} and {feature_group_count} and {batch_group_count} groups.", where=user_frame(),
-        )  # fmt: skip
+            f"strides {strides} and {feature_group_count} and {batch_group_count} groups.",
+            where=user_frame(),
+        )
     sizes = [cv.spread(x.shape[d], k) for d, k in zip(left[2:], spread, strict=True)]
     window = [cv.spread(w.shape[d], k) for d, k in zip(right[2:], holes, strict=True)]
     return cv.convolution(
-        x, w, dimension_numbers=cv.numbers(*numbers), window_strides=strides, lhs_dilation=spread, rhs_dilation=holes,
-        padding=tuple(padtype_to_pads(sizes, window, strides, padding)), window_reversal=(False,) * rank,
-        feature_group_count=feature_group_count, batch_group_count=batch_group_count, precision_config=None, dtype=dtype,
-    )  # fmt: skip
+        x,
+        w,
+        dimension_numbers=cv.numbers(*numbers),
+        window_strides=strides,
+        lhs_dilation=spread,
+        rhs_dilation=holes,
+        padding=tuple(padtype_to_pads(sizes, window, strides, padding)),
+        window_reversal=(False,) * rank,
+        feature_group_count=feature_group_count,
+        batch_group_count=batch_group_count,
+        precision_config=None,
+        dtype=dtype,
+    )
 
 
 @library
 def conv_general_dilated_patches(
-    lhs: Any, filter_shape: Static[Any], window_strides: Static[Any], padding: Static[Any], lhs_dilation: Static[Any] = None,
-    rhs_dilation: Static[Any] = None, dimension_numbers: Static[Any] = None, precision: Any = None,
+    lhs: Any,
+    filter_shape: Static[Any],
+    window_strides: Static[Any],
+    padding: Static[Any],
+    lhs_dilation: Static[Any] = None,
+    rhs_dilation: Static[Any] = None,
+    dimension_numbers: Static[Any] = None,
+    precision: Any = None,
     preferred_element_type: Any = None,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """The windows over which a convolution sums, each as features: those of the input, and within each the places of the window.
 
     Args:
@@ -247,7 +282,7 @@ def conv_general_dilated_patches(
     kernel = np.transpose(one, np.argsort(numbers.rhs_spec)).astype(x.dtype)
     return conv_general_dilated(
         x, kernel, window_strides, padding, lhs_dilation, rhs_dilation, numbers, features, 1, precision, preferred_element_type
-    )  # fmt: skip
+    )
 
 
 def conv(lhs: Any, rhs: Any, window_strides: Any, padding: Any, precision: Any = None, preferred_element_type: Any = None) -> Any:
@@ -256,20 +291,34 @@ def conv(lhs: Any, rhs: Any, window_strides: Any, padding: Any, precision: Any =
 
 
 def conv_with_general_padding(
-    lhs: Any, rhs: Any, window_strides: Any, padding: Any, lhs_dilation: Any, rhs_dilation: Any, precision: Any = None,
+    lhs: Any,
+    rhs: Any,
+    window_strides: Any,
+    padding: Any,
+    lhs_dilation: Any,
+    rhs_dilation: Any,
+    precision: Any = None,
     preferred_element_type: Any = None,
-) -> Any:  # fmt: skip
+) -> Any:
     """`conv_general_dilated` with batch and features first, and dilations."""
-    return conv_general_dilated(lhs, rhs, window_strides, padding, lhs_dilation, rhs_dilation,
-                                preferred_element_type=preferred_element_type)  # fmt: skip
+    return conv_general_dilated(
+        lhs, rhs, window_strides, padding, lhs_dilation, rhs_dilation, preferred_element_type=preferred_element_type
+    )
 
 
 @library
 def conv_transpose(
-    lhs: Any, rhs: Any, strides: Static[Any], padding: Static[Any], rhs_dilation: Static[Any] = None,
-    dimension_numbers: Static[Any] = None, transpose_kernel: bool = False, precision: Any = None,
-    preferred_element_type: Any = None, use_consistent_padding: bool = False,
-) -> Tensor:  # fmt: skip
+    lhs: Any,
+    rhs: Any,
+    strides: Static[Any],
+    padding: Static[Any],
+    rhs_dilation: Static[Any] = None,
+    dimension_numbers: Static[Any] = None,
+    transpose_kernel: bool = False,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+    use_consistent_padding: bool = False,
+) -> Tensor:
     """The convolution of an input whose elements have the distance `strides`: the transpose of a strided convolution.
 
     Args:

@@ -77,8 +77,10 @@ def clamp(min: Any, x: Any, max: Any) -> Tensor:
     """
     shape = np.shape(x)
     if any(np.shape(b) not in ((), shape) for b in (min, max)):
-        raise ShapeError(f"clamp requires bounds that are scalars or of shape {shape}, got shapes {np.shape(min)} and "
-                         f"{np.shape(max)}.", where=user_frame())  # fmt: skip
+        raise ShapeError(
+            f"clamp requires bounds that are scalars or of shape {shape}, got shapes {np.shape(min)} and {np.shape(max)}.",
+            where=user_frame(),
+        )
     low, value, high = (require_real("clamp", v) for v in meet("clamp", min, x, max))
     return lg.clamp(low, value, high)
 
@@ -151,8 +153,11 @@ def bitcast_convert_type(operand: Any, new_dtype: Any) -> Tensor:
         shape = (*shape, x.dtype.itemsize // dtype.itemsize)
     elif dtype.itemsize > x.dtype.itemsize:
         if not shape or shape[-1] != dtype.itemsize // x.dtype.itemsize:
-            raise ShapeError(f"bitcast_convert_type requires a last axis of {dtype.itemsize // x.dtype.itemsize} elements for "
-                             f"{dtype}, got shape {shape}.", where=user_frame())  # fmt: skip
+            raise ShapeError(
+                f"bitcast_convert_type requires a last axis of {dtype.itemsize // x.dtype.itemsize} elements for "
+                f"{dtype}, got shape {shape}.",
+                where=user_frame(),
+            )
         shape = shape[:-1]
     return ew.bitcast_convert(x, shape=shape, dtype=dtype)
 

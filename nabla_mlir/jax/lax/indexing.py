@@ -105,9 +105,16 @@ _ALL = np.s_[:]
 # ---------------------------------------------------------------- gather
 @library
 def gather(
-    operand: Any, start_indices: Any, dimension_numbers: Static[Any], slice_sizes: Static[Any], *, unique_indices: bool = False,
-    indices_are_sorted: bool = False, mode: Any = None, fill_value: Any = None,
-) -> Tensor:  # fmt: skip
+    operand: Any,
+    start_indices: Any,
+    dimension_numbers: Static[Any],
+    slice_sizes: Static[Any],
+    *,
+    unique_indices: bool = False,
+    indices_are_sorted: bool = False,
+    mode: Any = None,
+    fill_value: Any = None,
+) -> Tensor:
     """Slices of the operand at computed indices; the index vectors are the last axis of `start_indices`.
 
     Args:
@@ -144,14 +151,27 @@ def _fits(positions: Tensor, limits: np.ndarray) -> Tensor:
 def _scattering(name: str, body: str, doc: str) -> Callable[..., Any]:
     @described(name, doc)
     def f(
-        operand: Any, scatter_indices: Any, updates: Any, dimension_numbers: Static[Any], *, indices_are_sorted: bool = False,
-        unique_indices: bool = False, mode: Any = None,
-    ) -> Tensor:  # fmt: skip
+        operand: Any,
+        scatter_indices: Any,
+        updates: Any,
+        dimension_numbers: Static[Any],
+        *,
+        indices_are_sorted: bool = False,
+        unique_indices: bool = False,
+        mode: Any = None,
+    ) -> Tensor:
         x, new = tensor(operand), tensor(updates)
         new = convert(-new if name == "scatter_sub" else new, x.dtype)
         positions, dims = _positions(name, x, scatter_indices, new, dimension_numbers, mode)
-        return scatter_record(x, positions, new, scatter_dimension_numbers=dims, indices_are_sorted=indices_are_sorted,
-                              unique_indices=unique_indices, body=body)  # fmt: skip
+        return scatter_record(
+            x,
+            positions,
+            new,
+            scatter_dimension_numbers=dims,
+            indices_are_sorted=indices_are_sorted,
+            unique_indices=unique_indices,
+            body=body,
+        )
 
     return library(f)
 
@@ -159,11 +179,13 @@ def _scattering(name: str, body: str, doc: str) -> Callable[..., Any]:
 def _positions(name: str, x: Tensor, indices: Any, new: Tensor, numbers: Any, mode: Any) -> tuple[Tensor, dict[str, Any]]:
     positions = require_integer(name, tensor(indices))
     dims = scatter_dims(
-        update_window_dims=tuple(numbers.update_window_dims), inserted_window_dims=tuple(numbers.inserted_window_dims),
+        update_window_dims=tuple(numbers.update_window_dims),
+        inserted_window_dims=tuple(numbers.inserted_window_dims),
         scatter_dims_to_operand_dims=tuple(numbers.scatter_dims_to_operand_dims),
-        input_batching_dims=tuple(numbers.operand_batching_dims), index_vector_dim=positions.ndim - 1,
+        input_batching_dims=tuple(numbers.operand_batching_dims),
+        index_vector_dim=positions.ndim - 1,
         scatter_indices_batching_dims=tuple(numbers.scatter_indices_batching_dims),
-    )  # fmt: skip
+    )
     if GatherScatterMode.from_any(mode) is GatherScatterMode.CLIP:
         windows = iter(new.shape[d] for d in dims["update_window_dims"])
         absent = {*dims["inserted_window_dims"], *dims["input_batching_dims"]}
@@ -182,9 +204,16 @@ scatter_max: Callable[..., Any] = _scattering("scatter_max", "max", _DOC.format(
 
 
 def scatter_apply(
-    operand: Any, scatter_indices: Any, func: Callable[[Any], Any], dimension_numbers: Any, *, update_shape: Sequence[int] = (),
-    indices_are_sorted: bool = False, unique_indices: bool = False, mode: Any = None,
-) -> Any:  # fmt: skip
+    operand: Any,
+    scatter_indices: Any,
+    func: Callable[[Any], Any],
+    dimension_numbers: Any,
+    *,
+    update_shape: Sequence[int] = (),
+    indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+    mode: Any = None,
+) -> Any:
     """The operand with a function applied once to each element at computed indices.
 
     Args:
@@ -200,8 +229,11 @@ def scatter_apply(
       ShapeError: `update_shape` does not fit.
     """
     if len(update_shape) < len(dimension_numbers.update_window_dims):
-        raise ShapeError(f"scatter_apply requires update_shape with an axis for each of {dimension_numbers.update_window_dims}, "
-                         f"got {tuple(update_shape)}.", where=user_frame())  # fmt: skip
+        raise ShapeError(
+            f"scatter_apply requires update_shape with an axis for each of {dimension_numbers.update_window_dims}, "
+            f"got {tuple(update_shape)}.",
+            where=user_frame(),
+        )
     return _applied(func, operand, scatter_indices, dimension_numbers, tuple(update_shape), unique_indices, mode)
 
 

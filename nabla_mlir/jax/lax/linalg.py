@@ -80,9 +80,15 @@ def lu_pivots_to_permutation(pivots: Any, permutation_size: Static[int]) -> Tens
 
 @library
 def triangular_solve(
-    a: Any, b: Any, *, left_side: bool = False, lower: bool = False, transpose_a: bool = False, conjugate_a: bool = False,
+    a: Any,
+    b: Any,
+    *,
+    left_side: bool = False,
+    lower: bool = False,
+    transpose_a: bool = False,
+    conjugate_a: bool = False,
     unit_diagonal: bool = False,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """X with ``X op(a) = b``, or ``op(a) X = b`` if `left_side`; see `numpy.linalg.triangular_solve`."""
     return systems.triangular_solve(
         a, b, left_side=left_side, lower=lower, transpose_a=transpose_a, conjugate_a=conjugate_a, unit_diagonal=unit_diagonal
@@ -92,7 +98,7 @@ def triangular_solve(
 @library
 def symmetric_product(
     a_matrix: Any, c_matrix: Any, *, alpha: float = 1.0, beta: float = 0.0, symmetrize_output: bool = False
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """``alpha a a^T + beta c``, the full matrix for any `symmetrize_output`."""
     a, c = inexact(a_matrix), inexact(c_matrix)
     return matmul(a, matrix_transpose(a)) * alpha + c * beta
@@ -103,8 +109,10 @@ def cholesky_update(r_matrix: Any, w_vector: Any) -> Tensor:
     """The upper factor of ``R^T R + w w^T`` for the upper factor R."""
     r, w = inexact(r_matrix), inexact(w_vector)
     if r.ndim != 2 or w.shape != r.shape[:1] or is_complex(r.dtype):
-        raise ShapeError(f"cholesky_update requires a real matrix and a vector of its length, got shapes {r.shape} and {w.shape}.",
-                         where=user_frame())  # fmt: skip
+        raise ShapeError(
+            f"cholesky_update requires a real matrix and a vector of its length, got shapes {r.shape} and {w.shape}.",
+            where=user_frame(),
+        )
     return fa.cholesky(matmul(matrix_transpose(r), r) + w[:, None] * w, upper=True)
 
 
@@ -128,8 +136,11 @@ def tridiagonal_solve(dl: Any, d: Any, du: Any, b: Any) -> Tensor:
     """
     below, on, above, right = (inexact(v) for v in (dl, d, du, b))
     if not below.shape == on.shape == above.shape or right.shape[:-1] != on.shape:
-        raise ShapeError(f"tridiagonal_solve requires three diagonals of one shape and right-hand sides with it, got "
-                         f"{below.shape}, {on.shape}, {above.shape} and {right.shape}.", where=user_frame())  # fmt: skip
+        raise ShapeError(
+            f"tridiagonal_solve requires three diagonals of one shape and right-hand sides with it, got "
+            f"{below.shape}, {on.shape}, {above.shape} and {right.shape}.",
+            where=user_frame(),
+        )
     dtype = np.result_type(below.dtype, on.dtype, above.dtype, right.dtype)
     below, on, above, right = (convert(v, dtype) for v in (below, on, above, right))
     shapes = [(v.shape, dtype) for v in (below, on, above, right)]

@@ -127,7 +127,10 @@ def qdwh(
     """
     a = matrices("qdwh", x)
     if a.ndim != 2 or a.shape[0] < a.shape[1]:
-        raise ShapeError(f"qdwh requires a matrix with at least as many rows as columns, got shape {a.shape}.", where=user_frame(),
-                         help="pass the transposed matrix; nm.vmap takes stacks.")  # fmt: skip
+        raise ShapeError(
+            f"qdwh requires a matrix with at least as many rows as columns, got shape {a.shape}.",
+            where=user_frame(),
+            help="pass the transposed matrix; nm.vmap takes stacks.",
+        )
     least = float(np.finfo(a.dtype).eps) if eps is None else eps
     return tuple(_polar(a, least, _MOST if max_iterations is None else max_iterations))

@@ -30,9 +30,16 @@ from nabla_mlir.transforms.vectorized import per_entry
 
 # The functions that records know by a word.
 _WORDS: dict[Any, str] = {
-    ufuncs.add: "add", ufuncs.multiply: "mul", ufuncs.maximum: "max", ufuncs.minimum: "min", logic.bitwise_and: "and",
-    logic.bitwise_or: "or", logic.bitwise_xor: "xor", logic.logical_and: "and", logic.logical_or: "or",
-}  # fmt: skip
+    ufuncs.add: "add",
+    ufuncs.multiply: "mul",
+    ufuncs.maximum: "max",
+    ufuncs.minimum: "min",
+    logic.bitwise_and: "and",
+    logic.bitwise_or: "or",
+    logic.bitwise_xor: "xor",
+    logic.logical_and: "and",
+    logic.logical_or: "or",
+}
 
 
 # ---------------------------------------------------------------- reductions
@@ -155,10 +162,15 @@ cumlogsumexp: Callable[..., Any] = _along("cumlogsumexp", "The logarithm of the 
 
 # ---------------------------------------------------------------- windows
 def reduce_window(
-    operand: Any, init_value: Any, computation: Callable[..., Any], window_dimensions: Sequence[int],
-    window_strides: Sequence[int] | None = None, padding: Any = "VALID", base_dilation: Sequence[int] | None = None,
+    operand: Any,
+    init_value: Any,
+    computation: Callable[..., Any],
+    window_dimensions: Sequence[int],
+    window_strides: Sequence[int] | None = None,
+    padding: Any = "VALID",
+    base_dilation: Sequence[int] | None = None,
     window_dilation: Sequence[int] | None = None,
-) -> Any:  # fmt: skip
+) -> Any:
     """The elements of each window that slides over the axes combined by an associative function, starting from `init_value`.
 
     Args:
@@ -186,14 +198,20 @@ def reduce_window(
     def run(operand: Any, init_value: Any) -> Any:
         x = tensor(operand)
         if x.ndim != rank or {len(strides), len(spread), len(holes)} != {rank}:
-            raise ShapeError(f"reduce_window requires a window for each axis of {x.shape}, got {tuple(window_dimensions)}.",
-                             where=user_frame())  # fmt: skip
+            raise ShapeError(
+                f"reduce_window requires a window for each axis of {x.shape}, got {tuple(window_dimensions)}.", where=user_frame()
+            )
         init = convert(tensor(init_value), x.dtype)
         sizes = [windows.spread(n, d) for n, d in zip(x.shape, spread, strict=True)]
         window = [windows.spread(n, d) for n, d in zip(window_dimensions, holes, strict=True)]
         pads = tuple(padtype_to_pads(sizes, window, strides, padding))
-        geometry = {"window_dimensions": tuple(window_dimensions), "window_strides": strides, "base_dilations": spread,
-                    "window_dilations": holes, "padding": pads}  # fmt: skip
+        geometry = {
+            "window_dimensions": tuple(window_dimensions),
+            "window_strides": strides,
+            "base_dilations": spread,
+            "window_dilations": holes,
+            "padding": pads,
+        }
         word = _word(computation, x)
         join = _together(computation, pytree.flatten(0)[1])
         out, is_empty = _folded_windows(x, init, join, geometry) if word is None else (_named_windows(x, word, geometry), None)
@@ -240,17 +258,25 @@ def top_k(operand: Any, k: int, *, axis: int = -1) -> list[Any]:
 
 
 def approx_max_k(
-    operand: Any, k: int, reduction_dimension: int = -1, recall_target: float = 0.95, reduction_input_size_override: int = -1,
+    operand: Any,
+    k: int,
+    reduction_dimension: int = -1,
+    recall_target: float = 0.95,
+    reduction_input_size_override: int = -1,
     aggregate_to_topk: bool = True,
-) -> list[Any]:  # fmt: skip
+) -> list[Any]:
     """The k largest elements along an axis and their indices, computed exactly for any options."""
     return top_k(operand, k, axis=reduction_dimension)
 
 
 def approx_min_k(
-    operand: Any, k: int, reduction_dimension: int = -1, recall_target: float = 0.95, reduction_input_size_override: int = -1,
+    operand: Any,
+    k: int,
+    reduction_dimension: int = -1,
+    recall_target: float = 0.95,
+    reduction_input_size_override: int = -1,
     aggregate_to_topk: bool = True,
-) -> list[Any]:  # fmt: skip
+) -> list[Any]:
     """The k smallest elements along an axis and their indices, computed exactly for any options."""
     values, positions = top_k(ufuncs.negative(operand), k, axis=reduction_dimension)
     return [ufuncs.negative(values), positions]
@@ -267,8 +293,10 @@ def sort(operand: Any, dimension: Static[int] = -1, is_stable: bool = True, num_
         return sorting.sort(operand, dimension, stable=is_stable)
     xs = [tensor(x) for x in operand]
     if not 1 <= num_keys <= len(xs) or len({x.shape for x in xs}) != 1:
-        raise ShapeError(f"sort requires arrays of one shape, at least as many as keys, got {[x.shape for x in xs]} and "
-                         f"num_keys={num_keys}.", where=user_frame())  # fmt: skip
+        raise ShapeError(
+            f"sort requires arrays of one shape, at least as many as keys, got {[x.shape for x in xs]} and num_keys={num_keys}.",
+            where=user_frame(),
+        )
     at = axis_of("sort", dimension, xs[0].ndim)
     order = lexsort(list(reversed(xs[:num_keys])), at)
     return tuple(along_axis(x, order, at) for x in xs)

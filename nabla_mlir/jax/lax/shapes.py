@@ -192,17 +192,21 @@ def slice(operand: Any, start_indices: Static[Any], limit_indices: Static[Any], 
     x = tensor(operand)
     low, high, steps = (tuple(operator.index(k) for k in v) for v in (start_indices, limit_indices, strides or (1,) * x.ndim))
     fits = {len(low), len(high), len(steps), x.ndim} == {x.ndim} and all(
-        0 <= a <= b <= n and k > 0 for a, b, n, k in zip(low, high, x.shape, steps, strict=False))  # fmt: skip
+        0 <= a <= b <= n and k > 0 for a, b, n, k in zip(low, high, x.shape, steps, strict=False)
+    )
     if not fits:
-        raise ShapeError(f"slice requires 0 <= start <= limit <= length and a positive stride for each axis of {x.shape}, got "
-                         f"{low}, {high} and {steps}.", where=user_frame())  # fmt: skip
+        raise ShapeError(
+            f"slice requires 0 <= start <= limit <= length and a positive stride for each axis of {x.shape}, got "
+            f"{low}, {high} and {steps}.",
+            where=user_frame(),
+        )
     return sh.slice_(x, start_indices=low, limit_indices=high, strides=steps)
 
 
 @library
 def slice_in_dim(
     operand: Any, start_index: Static[int | None], limit_index: Static[int | None], stride: Static[int] = 1, axis: Static[int] = 0
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """``operand[start:limit:stride]`` along one axis."""
     x = tensor(operand)
     at = axis_of("slice_in_dim", axis, x.ndim)

@@ -41,8 +41,9 @@ def detrend(data: Any, axis: Static[int] = -1, type: str = "linear", bp: Static[
     rows, n = moveaxis(x, at, -1), x.shape[at]
     ends = sorted({0, n, *np.ravel(bp).tolist()})
     if type not in ("linear", "constant") or ends[0] < 0 or ends[-1] > n:
-        raise ShapeError(f"detrend requires type linear or constant and bp within {n} samples, got {type!r} and {bp}.",
-                         where=user_frame())  # fmt: skip
+        raise ShapeError(
+            f"detrend requires type linear or constant and bp within {n} samples, got {type!r} and {bp}.", where=user_frame()
+        )
     if type == "constant":
         return x - mean(x, at, keepdims=True)
     parts = [_without_line(rows[..., start:end]) for start, end in pairwise(ends)]

@@ -18,13 +18,18 @@ from nabla_mlir.table.tensor import Tensor
 
 Formula = Callable[..., Any]
 _WHAT = {
-    "logpdf": "The logarithm of the density of {}.", "pdf": "The density of {}.",
-    "logpmf": "The logarithm of the probability of each value of {}.", "pmf": "The probability of each value of {}.",
-    "cdf": "The distribution function of {}.", "logcdf": "The logarithm of the distribution function of {}.",
-    "sf": "One less the distribution function of {}.", "logsf": "The logarithm of one less the distribution function of {}.",
-    "ppf": "The inverse of the distribution function of {}.", "isf": "The inverse of one less the distribution function of {}.",
+    "logpdf": "The logarithm of the density of {}.",
+    "pdf": "The density of {}.",
+    "logpmf": "The logarithm of the probability of each value of {}.",
+    "pmf": "The probability of each value of {}.",
+    "cdf": "The distribution function of {}.",
+    "logcdf": "The logarithm of the distribution function of {}.",
+    "sf": "One less the distribution function of {}.",
+    "logsf": "The logarithm of one less the distribution function of {}.",
+    "ppf": "The inverse of the distribution function of {}.",
+    "isf": "The inverse of one less the distribution function of {}.",
     "entropy": "The entropy of {}.",
-}  # fmt: skip
+}
 
 
 class Distribution:
@@ -41,9 +46,15 @@ class Distribution:
     """
 
     def __init__(
-        self, name: str, shapes: str = "", *, is_discrete: bool = False, has_location: bool = True, has_scale: bool = True,
+        self,
+        name: str,
+        shapes: str = "",
+        *,
+        is_discrete: bool = False,
+        has_location: bool = True,
+        has_scale: bool = True,
         **formulas: Formula,
-    ):  # fmt: skip
+    ):
         self.name = name
         self._formulas = formulas
         self._shapes = [part.partition("=")[::2] for part in shapes.split()]
@@ -71,9 +82,9 @@ class Distribution:
         names_and_defaults += [("loc", 0)] if self._has_location else []
         names_and_defaults += [("scale", 1)] if self._has_scale else []
         kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-        signature = inspect.Signature([
-            inspect.Parameter(n, kind, default=inspect.Parameter.empty if v is None else v) for n, v in names_and_defaults
-        ])  # fmt: skip
+        signature = inspect.Signature(
+            [inspect.Parameter(n, kind, default=inspect.Parameter.empty if v is None else v) for n, v in names_and_defaults]
+        )
 
         def f(*args: Any) -> Tensor:
             values = list(inexacts(name, *args))

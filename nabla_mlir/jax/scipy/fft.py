@@ -64,16 +64,12 @@ def idct(x: Any, type: Static[int] = 2, n: Static[int | None] = None, axis: Stat
     return nnp.moveaxis(v[..., position], -1, at)
 
 
-def dctn(
-    x: Any, type: int = 2, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str | None = None
-) -> Any:  # fmt: skip
+def dctn(x: Any, type: int = 2, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str | None = None) -> Any:
     """`dct` along several axes, all of them if none is given; `s` are their lengths."""
     return _along("dctn", dct, x, type, s, axes, norm)
 
 
-def idctn(
-    x: Any, type: int = 2, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str | None = None
-) -> Any:  # fmt: skip
+def idctn(x: Any, type: int = 2, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str | None = None) -> Any:
     """The inverse of `dctn`."""
     return _along("idctn", idct, x, type, s, axes, norm)
 

@@ -163,9 +163,11 @@ def _gauss(terms: bool, a: Tensor, b: Tensor, c: Tensor, x: Tensor) -> Tensor:
 
 
 _hyp2f1: Any = with_slopes(
-    functools.partial(_gauss, True), lambda a, b, c, x: a * b / c * _hyp2f1(a + 1.0, b + 1.0, c + 1.0, x),
-    functools.partial(_gauss, False), has_constants=False,
-)  # fmt: skip
+    functools.partial(_gauss, True),
+    lambda a, b, c, x: a * b / c * _hyp2f1(a + 1.0, b + 1.0, c + 1.0, x),
+    functools.partial(_gauss, False),
+    has_constants=False,
+)
 
 
 @library

@@ -93,12 +93,34 @@ def gammasgn(x: Any) -> Tensor:
 _UNIFORM = 20.0  # from here on the uniform expansion has all digits of f64 for x from a / 2 to 2 a
 # The coefficients of eta / (lambda - 1) in powers of eta, where eta^2 / 2 = lambda - 1 - log(lambda).
 _SLOPES = (
-    1.0, -1 / 3, 1 / 12, -2 / 135, 1 / 864, 1 / 2835, -139 / 777600, 3.9192631785224378e-05, -2.1854485106799922e-06,
-    -1.85406221071516e-06, 8.296711340953086e-07, -1.7665952736826079e-07, 6.7078535434014986e-09, 1.0261809784240308e-08,
-    -4.3820360184533532e-09, 9.1476995822367902e-10, -2.551419399494625e-11, -5.8307721325504251e-11, 2.4361948020667416e-11,
-    -5.0276692801141756e-12, 1.1004392031956135e-13, 3.3717632624009854e-13, -1.3923887224181621e-13, 2.8534893807447043e-14,
-    -5.1391118342425726e-16, -1.9752288294349443e-15, 8.0995211567045613e-16,
-)  # fmt: skip
+    1.0,
+    -1 / 3,
+    1 / 12,
+    -2 / 135,
+    1 / 864,
+    1 / 2835,
+    -139 / 777600,
+    3.9192631785224378e-05,
+    -2.1854485106799922e-06,
+    -1.85406221071516e-06,
+    8.296711340953086e-07,
+    -1.7665952736826079e-07,
+    6.7078535434014986e-09,
+    1.0261809784240308e-08,
+    -4.3820360184533532e-09,
+    9.1476995822367902e-10,
+    -2.551419399494625e-11,
+    -5.8307721325504251e-11,
+    2.4361948020667416e-11,
+    -5.0276692801141756e-12,
+    1.1004392031956135e-13,
+    3.3717632624009854e-13,
+    -1.3923887224181621e-13,
+    2.8534893807447043e-14,
+    -5.1391118342425726e-16,
+    -1.9752288294349443e-15,
+    8.0995211567045613e-16,
+)
 
 
 def _gamma_term(a: Tensor, x: Tensor) -> Tensor:
@@ -203,9 +225,8 @@ def _gamma_density(a: Tensor, x: Tensor) -> Tensor:
 
 
 def with_slopes(
-    f: Callable[..., Tensor], density: Callable[..., Tensor], loops: Callable[..., Tensor] | None = None,
-    has_constants: bool = True,
-) -> Any:  # fmt: skip
+    f: Callable[..., Tensor], density: Callable[..., Tensor], loops: Callable[..., Tensor] | None = None, has_constants: bool = True
+) -> Any:
     """The function of parameters and an argument, the last one, with derivatives: by that `density`, by the others those of the
     loops of `loops`, or `f`. A parameter that is a constant of the program has no derivative, so its loops are not traced, unless
     `has_constants` is False: a density that calls the function with other parameters would be traced once more.

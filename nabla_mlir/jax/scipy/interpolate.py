@@ -40,18 +40,22 @@ class RegularGridInterpolator:
 
     def __init__(
         self, points: Sequence[Any], values: Any, method: str = "linear", bounds_error: bool = False, fill_value: Any = np.nan
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.method, self.fill_value = _checked(method), fill_value
         if bounds_error:
-            raise ShapeError("RegularGridInterpolator requires bounds_error=False, got True.", where=user_frame(),
-                             help="fill_value says what lies outside.")  # fmt: skip
+            raise ShapeError(
+                "RegularGridInterpolator requires bounds_error=False, got True.",
+                where=user_frame(),
+                help="fill_value says what lies outside.",
+            )
         self.grid, self.values = tuple(nnp.asarray(p) for p in points), nnp.asarray(values)
         lengths = tuple(p.shape[0] if p.ndim == 1 else -1 for p in self.grid)
         if lengths != self.values.shape[: len(lengths)] or min(lengths, default=0) < 2:
             raise ShapeError(
                 f"RegularGridInterpolator requires vectors of at least two points, as long as the axes of the values, got "
-                f"{', '.join(str(p.shape) for p in self.grid)} for {self.values.shape}.", where=user_frame(),
-            )  # fmt: skip
+                f"{', '.join(str(p.shape) for p in self.grid)} for {self.values.shape}.",
+                where=user_frame(),
+            )
 
     def __call__(self, xi: Any, method: str | None = None) -> Any:
         """The values at points: an array with the coordinates along its last axis, or a tuple of arrays that broadcast.
@@ -67,8 +71,9 @@ class RegularGridInterpolator:
         if positions.ndim == 1:
             positions = positions[:, None] if len(grid) == 1 else positions[None]
         if positions.shape[-1] != len(grid):
-            raise ShapeError(f"RegularGridInterpolator requires {len(grid)} coordinates, got shape {positions.shape}.",
-                             where=user_frame())  # fmt: skip
+            raise ShapeError(
+                f"RegularGridInterpolator requires {len(grid)} coordinates, got shape {positions.shape}.", where=user_frame()
+            )
         sides, outside = [], nnp.zeros(positions.shape[:-1], bool)
         for k, points in enumerate(grid):
             x = positions[..., k]

@@ -67,8 +67,9 @@ class gaussian_kde:  # noqa: N801 (the name in SciPy)
         if callable(method):
             return method(self)
         if isinstance(method, str) or np.ndim(method):
-            raise DtypeError(f"gaussian_kde requires bw_method scott, silverman, a number or a function, got {method!r}.",
-                             where=user_frame())  # fmt: skip
+            raise DtypeError(
+                f"gaussian_kde requires bw_method scott, silverman, a number or a function, got {method!r}.", where=user_frame()
+            )
         return method
 
     @property
@@ -103,15 +104,20 @@ class gaussian_kde:  # noqa: N801 (the name in SciPy)
         """The integral of the density times that of a normal distribution."""
         mean, cov = atleast_1d(mean), atleast_2d(cov)
         if mean.shape != (self.d,) or cov.shape != (self.d, self.d):
-            raise ShapeError(f"integrate_gaussian requires shapes {(self.d,)} and {(self.d, self.d)}, got {mean.shape} and "
-                             f"{cov.shape}.", where=user_frame())  # fmt: skip
+            raise ShapeError(
+                f"integrate_gaussian requires shapes {(self.d,)} and {(self.d, self.d)}, got {mean.shape} and {cov.shape}.",
+                where=user_frame(),
+            )
         return exp(_log_density(self.dataset, self.weights, self.covariance + cov, mean.reshape(self.d, 1)))[0]
 
     def integrate_box_1d(self, low: Any, high: Any) -> Any:
         """The probability of an interval, where d is 1."""
         if self.d != 1 or np.ndim(low) or np.ndim(high):
-            raise ShapeError(f"integrate_box_1d requires samples of one coordinate and two numbers, got {self.d} coordinates and "
-                             f"shapes {np.shape(low)} and {np.shape(high)}.", where=user_frame())  # fmt: skip
+            raise ShapeError(
+                f"integrate_box_1d requires samples of one coordinate and two numbers, got {self.d} coordinates and "
+                f"shapes {np.shape(low)} and {np.shape(high)}.",
+                where=user_frame(),
+            )
         width, data = sqrt(self.covariance[0, 0]), self.dataset[0]
         return sum(self.weights * (ndtr((high - data) / width) - ndtr((low - data) / width)))
 
@@ -136,8 +142,11 @@ def _moments(dataset: Any, weights: Any) -> tuple[Any, ...]:
     data = require_real("gaussian_kde", inexact(atleast_2d(dataset)))
     n = data.shape[1]
     if data.size < 2 or (weights is not None and np.shape(weights) != (n,)):
-        raise ShapeError(f"gaussian_kde requires several samples and a weight for each, got shapes {data.shape} and "
-                         f"{None if weights is None else np.shape(weights)}.", where=user_frame())  # fmt: skip
+        raise ShapeError(
+            f"gaussian_kde requires several samples and a weight for each, got shapes {data.shape} and "
+            f"{None if weights is None else np.shape(weights)}.",
+            where=user_frame(),
+        )
     parts = inexact(np.full(n, 1.0 / n, data.dtype) if weights is None else weights)
     dtype = np.promote_types(data.dtype, parts.dtype)
     data, parts = convert(data, dtype), convert(parts / sum(parts), dtype)

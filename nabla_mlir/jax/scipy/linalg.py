@@ -54,9 +54,15 @@ from nabla_mlir.transforms.linear import jvp
 # ---------------------------------------------------------------- systems
 @library
 def solve_triangular(
-    a: Any, b: Any, trans: int | str = 0, lower: bool = False, unit_diagonal: bool = False, overwrite_b: bool = False,
-    debug: Any = None, check_finite: bool = True,
-) -> Tensor:  # fmt: skip
+    a: Any,
+    b: Any,
+    trans: int | str = 0,
+    lower: bool = False,
+    unit_diagonal: bool = False,
+    overwrite_b: bool = False,
+    debug: Any = None,
+    check_finite: bool = True,
+) -> Tensor:
     """X with ``op(a) X = b`` for a triangular matrix; see `numpy.linalg.triangular_solve`.
 
     Args:
@@ -76,15 +82,22 @@ def solve_triangular(
     """
     if trans not in (0, 1, 2, "N", "T", "C"):
         raise ShapeError(f"solve_triangular requires trans 0, 1, 2, 'N', 'T' or 'C', got {trans!r}.", where=user_frame())
-    return systems.triangular_solve(a, b, lower=lower, transpose_a=trans not in (0, "N"), conjugate_a=trans in (2, "C"),
-                                    unit_diagonal=unit_diagonal)  # fmt: skip
+    return systems.triangular_solve(
+        a, b, lower=lower, transpose_a=trans not in (0, "N"), conjugate_a=trans in (2, "C"), unit_diagonal=unit_diagonal
+    )
 
 
 @library
 def solve(
-    a: Any, b: Any, lower: bool = False, overwrite_a: bool = False, overwrite_b: bool = False, debug: bool = False,
-    check_finite: bool = True, assume_a: str = "gen",
-) -> Tensor:  # fmt: skip
+    a: Any,
+    b: Any,
+    lower: bool = False,
+    overwrite_a: bool = False,
+    overwrite_b: bool = False,
+    debug: bool = False,
+    check_finite: bool = True,
+    assume_a: str = "gen",
+) -> Tensor:
     """X with ``a X = b``; for ``assume_a="pos"`` by the factor of Cholesky of one triangle of `a`.
 
     Raises:
@@ -126,9 +139,7 @@ def lu_factor(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> t
 
 
 @library
-def lu_solve(
-    lu_and_piv: tuple[Any, Any], b: Any, trans: int = 0, overwrite_b: bool = False, check_finite: bool = True
-) -> Tensor:  # fmt: skip
+def lu_solve(lu_and_piv: tuple[Any, Any], b: Any, trans: int = 0, overwrite_b: bool = False, check_finite: bool = True) -> Tensor:
     """X with ``a X = b`` (trans 1: of the transpose, 2: of the adjoint), by what `lu_factor` returns for `a`."""
     packed, pivots = lu_and_piv
     packed, right = inexact(packed), inexact(b)
@@ -193,7 +204,7 @@ def det(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> Tensor:
 @library
 def qr(
     a: Any, overwrite_a: bool = False, lwork: Any = None, mode: str = "full", pivoting: bool = False, check_finite: bool = True
-) -> Any:  # fmt: skip
+) -> Any:
     """The factors of ``a = Q R``: "full", "economic", or R alone ("r").
 
     Raises:
@@ -201,17 +212,25 @@ def qr(
     """
     words = {"full": "complete", "economic": "reduced", "r": "r"}
     if mode not in words or pivoting:
-        raise ShapeError(f"qr requires mode full, economic or r and pivoting=False, got {mode!r} and {pivoting}.",
-                         where=user_frame(), help="lax.linalg.qr has pivoting.")  # fmt: skip
+        raise ShapeError(
+            f"qr requires mode full, economic or r and pivoting=False, got {mode!r} and {pivoting}.",
+            where=user_frame(),
+            help="lax.linalg.qr has pivoting.",
+        )
     out = fa.qr(a, words[mode])
     return (out,) if mode == "r" else tuple(out)
 
 
 @library
 def qr_multiply(
-    a: Any, c: Any, mode: str = "right", pivoting: bool = False, conjugate: bool = False, overwrite_a: bool = False,
+    a: Any,
+    c: Any,
+    mode: str = "right",
+    pivoting: bool = False,
+    conjugate: bool = False,
+    overwrite_a: bool = False,
     overwrite_c: bool = False,
-) -> tuple[Tensor, ...]:  # fmt: skip
+) -> tuple[Tensor, ...]:
     """``c Q`` ("right") or ``Q c`` ("left") of the economic ``a = Q R``, and R; with `pivoting` also the order of columns.
 
     Args:
@@ -233,26 +252,40 @@ def qr_multiply(
     q, r, *order = factors(a, pivoting=pivoting, full_matrices=False)
     rows = q.shape[-2] if mode == "right" else q.shape[-1]
     if mode not in ("right", "left") or (c.shape[-1] if mode == "right" or c.ndim == 1 else c.shape[-2]) != rows:
-        raise ShapeError(f"qr_multiply requires mode 'right' or 'left' and a length of {rows} there, got {mode!r} and {c.shape}.",
-                         where=user_frame())  # fmt: skip
+        raise ShapeError(
+            f"qr_multiply requires mode 'right' or 'left' and a length of {rows} there, got {mode!r} and {c.shape}.",
+            where=user_frame(),
+        )
     q = conj(q) if conjugate and is_complex(q.dtype) else q
     return (matmul(c, q) if mode == "right" else matmul(q, c)), r, *order
 
 
 @library
 def svd(
-    a: Any, full_matrices: bool = True, compute_uv: bool = True, overwrite_a: bool = False, check_finite: bool = True,
+    a: Any,
+    full_matrices: bool = True,
+    compute_uv: bool = True,
+    overwrite_a: bool = False,
+    check_finite: bool = True,
     lapack_driver: str = "gesdd",
-) -> Any:  # fmt: skip
+) -> Any:
     """The factors U, s and Vh, or s alone."""
     return tuple(fa.svd(a, full_matrices)) if compute_uv else fa.svd(a, compute_uv=False)
 
 
 @library
 def eigh(
-    a: Any, b: Any = None, lower: bool = True, eigvals_only: bool = False, overwrite_a: bool = False, overwrite_b: bool = False,
-    turbo: bool = True, eigvals: None = None, type: int = 1, check_finite: bool = True,
-) -> Any:  # fmt: skip
+    a: Any,
+    b: Any = None,
+    lower: bool = True,
+    eigvals_only: bool = False,
+    overwrite_a: bool = False,
+    overwrite_b: bool = False,
+    turbo: bool = True,
+    eigvals: None = None,
+    type: int = 1,
+    check_finite: bool = True,
+) -> Any:
     """Eigenvalues and eigenvectors of Hermitian matrices; with `b`, positive definite, those of ``a v = w b v``.
 
     Raises:
@@ -276,8 +309,10 @@ def eigh_tridiagonal(d: Any, e: Any, *, eigvals_only: bool = False, select: str 
     """Eigenvalues and eigenvectors of a real symmetric tridiagonal matrix with diagonal `d` and `e` beside it: all of them."""
     on, beside = inexact(d), inexact(e)
     if select != "a" or beside.shape[0] != on.shape[0] - 1:
-        raise ShapeError(f"eigh_tridiagonal requires select='a' and n - 1 elements beside n, got {select!r}, {on.shape} and "
-                         f"{beside.shape}.", where=user_frame())  # fmt: skip
+        raise ShapeError(
+            f"eigh_tridiagonal requires select='a' and n - 1 elements beside n, got {select!r}, {on.shape} and {beside.shape}.",
+            where=user_frame(),
+        )
     n = on.shape[0]
     matrix = on * np.eye(n, dtype=on.dtype)
     low = reshaped(beside, (n - 1, 1)) * np.eye(n - 1, n, dtype=on.dtype)

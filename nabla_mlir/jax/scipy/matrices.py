@@ -39,15 +39,9 @@ def block_diag(*arrs: Any) -> Tensor:
     columns, rows, before = int(np.sum([b.shape[1] for b in blocks])), [], 0
     for b in blocks:
         if b.ndim != 2:
-            raise ShapeError(
-                f"block_diag requires matrices, vectors and numbers, got shape {b.shape}.", where=user_frame()
-            )
+            raise ShapeError(f"block_diag requires matrices, vectors and numbers, got shape {b.shape}.", where=user_frame())
         m, n = b.shape
-        rows.append(
-            concatenate(
-                [zeros((m, before), dtype), convert(tensor(b), dtype), zeros((m, columns - before - n), dtype)], 1
-            )
-        )
+        rows.append(concatenate([zeros((m, before), dtype), convert(tensor(b), dtype), zeros((m, columns - before - n), dtype)], 1))
         before += n
     return concatenate(rows)
 
@@ -168,13 +162,7 @@ def _helmert(n: int, full: bool = False) -> np.ndarray:
 
 def _inverse_hilbert(n: int) -> np.ndarray:
     def at(i: int, j: int) -> int:
-        return (
-            (-1) ** (i + j)
-            * (i + j - 1)
-            * comb(n + i - 1, n - j)
-            * comb(n + j - 1, n - i)
-            * comb(i + j - 2, i - 1) ** 2
-        )
+        return (-1) ** (i + j) * (i + j - 1) * comb(n + i - 1, n - j) * comb(n + j - 1, n - i) * comb(i + j - 2, i - 1) ** 2
 
     return np.array([[float(at(i, j)) for j in range(1, n + 1)] for i in range(1, n + 1)])
 
@@ -210,7 +198,5 @@ helmert: Callable[..., Any] = _known(
 invhilbert: Callable[..., Any] = _known(
     "invhilbert", "The inverse of the n by n Hilbert matrix, of whole numbers.", _inverse_hilbert
 )
-pascal: Callable[..., Any] = _known(
-    "pascal", "The n by n matrix of Pascal's triangle: symmetric, lower or upper.", _pascal
-)
+pascal: Callable[..., Any] = _known("pascal", "The n by n matrix of Pascal's triangle: symmetric, lower or upper.", _pascal)
 invpascal: Callable[..., Any] = _known("invpascal", "The inverse of `pascal`.", _inverse_pascal)

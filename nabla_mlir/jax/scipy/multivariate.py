@@ -48,8 +48,11 @@ class _MultivariateNormal:
         if not cov.shape:
             return sum(square(d), -1) / cov * -0.5 - n * 0.5 * (math.log(2 * math.pi) + log(cov))
         if cov.shape[-2:] != (n, n) or d.shape[-1] != n:
-            raise ShapeError(f"multivariate_normal requires vectors of one length and a square covariance, got {x.shape}, "
-                             f"{mean.shape} and {cov.shape}.", where=user_frame())  # fmt: skip
+            raise ShapeError(
+                f"multivariate_normal requires vectors of one length and a square covariance, got {x.shape}, "
+                f"{mean.shape} and {cov.shape}.",
+                where=user_frame(),
+            )
         factor = cholesky(cov)
         y = reshaped(triangular_solve(factor, reshaped(d, (*d.shape, 1)), lower=True), d.shape)
         diagonal = sum(log(_diagonal(factor)), -1)

@@ -28,15 +28,16 @@ def _mirrored(i: Any, n: int) -> Any:
 
 # The index of an element for each mode, from any integer.
 _MODES: dict[str, Callable[[Any, int], Any]] = {
-    "constant": lambda i, n: nnp.clip(i, 0, n - 1), "nearest": lambda i, n: nnp.clip(i, 0, n - 1), "wrap": lambda i, n: i % n,
-    "mirror": _mirrored, "reflect": _reflected,
-}  # fmt: skip
+    "constant": lambda i, n: nnp.clip(i, 0, n - 1),
+    "nearest": lambda i, n: nnp.clip(i, 0, n - 1),
+    "wrap": lambda i, n: i % n,
+    "mirror": _mirrored,
+    "reflect": _reflected,
+}
 
 
 @library
-def map_coordinates(
-    input: Any, coordinates: Sequence[Any], order: Static[int], mode: str = "constant", cval: Any = 0.0
-) -> Tensor:  # fmt: skip
+def map_coordinates(input: Any, coordinates: Sequence[Any], order: Static[int], mode: str = "constant", cval: Any = 0.0) -> Tensor:
     """The array at places between its elements: the nearest element (order 0), or linear between its neighbours (order 1).
 
     Args:
@@ -56,11 +57,14 @@ def map_coordinates(
     """
     x = nnp.asarray(input)
     if order not in (0, 1) or mode not in _MODES:
-        raise ShapeError(f"map_coordinates requires order 0 or 1 and a mode among {', '.join(_MODES)}, got {order} and {mode!r}.",
-                         where=user_frame())  # fmt: skip
+        raise ShapeError(
+            f"map_coordinates requires order 0 or 1 and a mode among {', '.join(_MODES)}, got {order} and {mode!r}.",
+            where=user_frame(),
+        )
     if len(coordinates) != x.ndim:
-        raise ShapeError(f"map_coordinates requires coordinates for each of {x.ndim} axes, got {len(coordinates)}.",
-                         where=user_frame())  # fmt: skip
+        raise ShapeError(
+            f"map_coordinates requires coordinates for each of {x.ndim} axes, got {len(coordinates)}.", where=user_frame()
+        )
     positions = [nnp.asarray(c) for c in coordinates]
     sides = [_neighbours(position, order) for position in positions]
     total: Any = 0

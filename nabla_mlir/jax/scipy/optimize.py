@@ -40,9 +40,14 @@ class OptimizeResults(NamedTuple):
 
 
 def minimize(
-    fun: Callable[..., Any], x0: Any, args: tuple[Any, ...] = (), *, method: str, tol: float | None = None,
+    fun: Callable[..., Any],
+    x0: Any,
+    args: tuple[Any, ...] = (),
+    *,
+    method: str,
+    tol: float | None = None,
     options: Mapping[str, Any] | None = None,
-) -> OptimizeResults:  # fmt: skip
+) -> OptimizeResults:
     """A local minimum of a function of a vector by BFGS, with steps that meet Wolfe's conditions.
 
     Args:
@@ -62,13 +67,17 @@ def minimize(
       [1.0, 1.0]
     """
     if method.lower() != "bfgs":
-        raise ShapeError(f"minimize requires the method BFGS, got {method!r}.", where=user_frame(),
-                         help="nm.minimize has SciPy's methods, outside of traces.")  # fmt: skip
+        raise ShapeError(
+            f"minimize requires the method BFGS, got {method!r}.",
+            where=user_frame(),
+            help="nm.minimize has SciPy's methods, outside of traces.",
+        )
     settings = {"gtol": 1e-5 if tol is None else tol, "norm": nnp.inf, "maxiter": None, "line_search_maxiter": 30}
     unknown = set(options or {}) - set(settings)
     if unknown:
-        raise ShapeError(f"minimize requires options among {', '.join(settings)}, got {', '.join(sorted(unknown))}.",
-                         where=user_frame())  # fmt: skip
+        raise ShapeError(
+            f"minimize requires options among {', '.join(settings)}, got {', '.join(sorted(unknown))}.", where=user_frame()
+        )
     settings |= options or {}
     return staged(lambda x0, args: _bfgs(lambda x: fun(x, *args), x0, settings))(x0, tuple(args))
 
@@ -76,8 +85,11 @@ def minimize(
 def _bfgs(fun: Callable[[Any], Any], x0: Any, settings: Mapping[str, Any]) -> OptimizeResults:
     x = nnp.asarray(x0)
     if x.ndim != 1:
-        raise ShapeError(f"minimize requires a vector x0, got shape {x.shape}.", where=user_frame(),
-                         help="flatten it with flatten_util.ravel_pytree.")  # fmt: skip
+        raise ShapeError(
+            f"minimize requires a vector x0, got shape {x.shape}.",
+            where=user_frame(),
+            help="flatten it with flatten_util.ravel_pytree.",
+        )
     both = value_and_grad(fun)
     maxiter = 200 * x.size if settings["maxiter"] is None else settings["maxiter"]
     unit = nnp.eye(x.size, dtype=x.dtype)
@@ -98,9 +110,14 @@ def _bfgs(fun: Callable[[Any], Any], x0: Any, settings: Mapping[str, Any]) -> Op
         left = unit - rho * nnp.outer(s, y)
         curvature = left @ base @ left.T + rho * nnp.outer(s, s)
         return (
-            nnp.where(found, x + s, x), nnp.where(found, following, f), nnp.where(found, slope, g),
-            nnp.where(is_convex, curvature, inverse), k + 1, calls + more, ~found,
-        )  # fmt: skip
+            nnp.where(found, x + s, x),
+            nnp.where(found, following, f),
+            nnp.where(found, slope, g),
+            nnp.where(is_convex, curvature, inverse),
+            k + 1,
+            calls + more,
+            ~found,
+        )
 
     f, g = both(x)
     start = (x, f, g, unit, 0, 1, nnp.asarray(False))

@@ -159,8 +159,11 @@ def solve_sylvester(A: Any, B: Any, C: Any, *, method: str = "schur", tol: float
     """
     a, b, c = fa.square("solve_sylvester", A), fa.square("solve_sylvester", B), fa.matrices("solve_sylvester", C)
     if method not in ("schur", "eigen") or c.shape[-2:] != (a.shape[-1], b.shape[-1]):
-        raise ShapeError(f"solve_sylvester requires method 'schur' or 'eigen' and C of shape (..., m, n), got {method!r}, "
-                         f"{a.shape}, {b.shape} and {c.shape}.", where=user_frame())  # fmt: skip
+        raise ShapeError(
+            f"solve_sylvester requires method 'schur' or 'eigen' and C of shape (..., m, n), got {method!r}, "
+            f"{a.shape}, {b.shape} and {c.shape}.",
+            where=user_frame(),
+        )
     dtype = np.result_type(a.dtype, b.dtype, c.dtype)
     stack = broadcast_shapes("solve_sylvester", [x.shape[:-2] for x in (a, b, c)])
     a, b, c = (broadcast_to(convert(x, dtype), (*stack, *x.shape[-2:])) for x in (a, b, c))

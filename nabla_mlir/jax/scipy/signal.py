@@ -66,21 +66,21 @@ def fftconvolve(in1: Any, in2: Any, mode: str = "full", axes: None = None) -> An
 
 def _two_axes(name: str, f: Any, in1: Any, in2: Any, mode: str, boundary: str, fillvalue: Any) -> Any:
     if np.ndim(in1) != 2 or np.ndim(in2) != 2 or boundary != "fill" or fillvalue != 0:
-        raise ShapeError(f"{name} requires matrices and zeros around them, got {np.ndim(in1)} and {np.ndim(in2)} axes, "
-                         f"{boundary!r} and {fillvalue}.", where=user_frame(), help="pad the first one.")  # fmt: skip
+        raise ShapeError(
+            f"{name} requires matrices and zeros around them, got {np.ndim(in1)} and {np.ndim(in2)} axes, "
+            f"{boundary!r} and {fillvalue}.",
+            where=user_frame(),
+            help="pad the first one.",
+        )
     return f(in1, in2, mode)
 
 
-def convolve2d(
-    in1: Any, in2: Any, mode: str = "full", boundary: str = "fill", fillvalue: float = 0, precision: Any = None
-) -> Any:  # fmt: skip
+def convolve2d(in1: Any, in2: Any, mode: str = "full", boundary: str = "fill", fillvalue: float = 0, precision: Any = None) -> Any:
     """The convolution of matrices; arguments as for `convolve`."""
     return _two_axes("convolve2d", convolve, in1, in2, mode, boundary, fillvalue)
 
 
-def correlate2d(
-    in1: Any, in2: Any, mode: str = "full", boundary: str = "fill", fillvalue: float = 0, precision: Any = None
-) -> Any:  # fmt: skip
+def correlate2d(in1: Any, in2: Any, mode: str = "full", boundary: str = "fill", fillvalue: float = 0, precision: Any = None) -> Any:
     """The correlation of matrices; arguments as for `convolve`. With an even length of `in2` the middle of "same" is one behind
     that of `correlate`, as in SciPy.
     """

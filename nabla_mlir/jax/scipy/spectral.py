@@ -16,8 +16,12 @@ from nabla_mlir.staging.eager import Static, library
 from nabla_mlir.table.tensor import Tensor
 
 _WINDOWS: dict[str, Callable[[int], np.ndarray]] = {
-    "hamming": np.hamming, "blackman": np.blackman, "bartlett": np.bartlett, "hann": np.hanning, "boxcar": np.ones,
-}  # fmt: skip
+    "hamming": np.hamming,
+    "blackman": np.blackman,
+    "bartlett": np.bartlett,
+    "hann": np.hanning,
+    "boxcar": np.ones,
+}
 _BOUNDARIES = {"zeros": "constant", "constant": "edge", "even": "reflect", "odd": "reflect"}
 
 
@@ -25,8 +29,11 @@ def _window(what: str, window: Any, nperseg: int, dtype: np.dtype) -> Any:
     """The weights of a window: its periodic form by name, or an array as it is."""
     if isinstance(window, str):
         if window not in _WINDOWS:
-            raise ShapeError(f"{what} requires a window among {', '.join(_WINDOWS)}, or its weights, got {window!r}.",
-                             where=user_frame(), help="scipy.signal.get_window makes the weights of others.")  # fmt: skip
+            raise ShapeError(
+                f"{what} requires a window among {', '.join(_WINDOWS)}, or its weights, got {window!r}.",
+                where=user_frame(),
+                help="scipy.signal.get_window makes the weights of others.",
+            )
         return _WINDOWS[window](nperseg + 1)[:nperseg].astype(dtype)
     weights = nnp.asarray(window)
     if weights.shape != (nperseg,):
@@ -37,8 +44,9 @@ def _window(what: str, window: Any, nperseg: int, dtype: np.dtype) -> Any:
 def _lengths(what: str, nperseg: int, noverlap: int | None, nfft: int | None) -> tuple[int, int]:
     overlap, count = nperseg // 2 if noverlap is None else noverlap, nperseg if nfft is None else nfft
     if not 0 <= overlap < nperseg <= count:
-        raise ShapeError(f"{what} requires 0 <= noverlap < nperseg <= nfft, got {overlap}, {nperseg} and {count}.",
-                         where=user_frame())  # fmt: skip
+        raise ShapeError(
+            f"{what} requires 0 <= noverlap < nperseg <= nfft, got {overlap}, {nperseg} and {count}.", where=user_frame()
+        )
     return overlap, count
 
 
@@ -61,10 +69,18 @@ def _transformed(segments: Tensor, detrend: Any, window: Any, count: int, is_one
 
 @library
 def stft(
-    x: Any, fs: Any = 1.0, window: Any = "hann", nperseg: Static[int] = 256, noverlap: Static[int | None] = None,
-    nfft: Static[int | None] = None, detrend: Static[Any] = False, return_onesided: bool = True, boundary: str | None = "zeros",
-    padded: bool = True, axis: Static[int] = -1,
-) -> Any:  # fmt: skip
+    x: Any,
+    fs: Any = 1.0,
+    window: Any = "hann",
+    nperseg: Static[int] = 256,
+    noverlap: Static[int | None] = None,
+    nfft: Static[int | None] = None,
+    detrend: Static[Any] = False,
+    return_onesided: bool = True,
+    boundary: str | None = "zeros",
+    padded: bool = True,
+    axis: Static[int] = -1,
+) -> Any:
     """The Fourier transforms of overlapping parts of a signal, each times a window.
 
     Args:
@@ -112,10 +128,17 @@ def stft(
 
 @library
 def istft(
-    Zxx: Any, fs: Any = 1.0, window: Any = "hann", nperseg: Static[int | None] = None, noverlap: Static[int | None] = None,
-    nfft: Static[int | None] = None, input_onesided: bool = True, boundary: bool = True, time_axis: Static[int] = -1,
+    Zxx: Any,
+    fs: Any = 1.0,
+    window: Any = "hann",
+    nperseg: Static[int | None] = None,
+    noverlap: Static[int | None] = None,
+    nfft: Static[int | None] = None,
+    input_onesided: bool = True,
+    boundary: bool = True,
+    time_axis: Static[int] = -1,
     freq_axis: Static[int] = -2,
-) -> Any:  # fmt: skip
+) -> Any:
     """The signal of which `stft` made these transforms: parts are added where they overlap, over the squares of the windows.
 
     Args:
@@ -153,10 +176,19 @@ def istft(
 
 @library
 def csd(
-    x: Any, y: Any, fs: Any = 1.0, window: Any = "hann", nperseg: Static[int | None] = None, noverlap: Static[int | None] = None,
-    nfft: Static[int | None] = None, detrend: Static[Any] = "constant", return_onesided: bool = True, scaling: str = "density",
-    axis: Static[int] = -1, average: str = "mean",
-) -> Any:  # fmt: skip
+    x: Any,
+    y: Any,
+    fs: Any = 1.0,
+    window: Any = "hann",
+    nperseg: Static[int | None] = None,
+    noverlap: Static[int | None] = None,
+    nfft: Static[int | None] = None,
+    detrend: Static[Any] = "constant",
+    return_onesided: bool = True,
+    scaling: str = "density",
+    axis: Static[int] = -1,
+    average: str = "mean",
+) -> Any:
     """The cross power spectrum of two signals by Welch's method: the mean of ``conj(X) Y`` over overlapping parts.
 
     Args:
@@ -177,8 +209,10 @@ def csd(
       [2.6667, 1.3333, 0.0]
     """
     if scaling not in ("density", "spectrum") or average not in ("mean", "median"):
-        raise ShapeError(f"csd requires scaling density or spectrum and average mean or median, got {scaling!r} and {average!r}.",
-                         where=user_frame())  # fmt: skip
+        raise ShapeError(
+            f"csd requires scaling density or spectrum and average mean or median, got {scaling!r} and {average!r}.",
+            where=user_frame(),
+        )
     first = nnp.asarray(x)
     second = first if y is None else nnp.asarray(y)
     at = axis_of("csd", axis, first.ndim)
@@ -212,9 +246,18 @@ def _median(power: Tensor) -> Tensor:
 
 
 def welch(
-    x: Any, fs: Any = 1.0, window: Any = "hann", nperseg: int | None = None, noverlap: int | None = None, nfft: int | None = None,
-    detrend: Any = "constant", return_onesided: bool = True, scaling: str = "density", axis: int = -1, average: str = "mean",
-) -> Any:  # fmt: skip
+    x: Any,
+    fs: Any = 1.0,
+    window: Any = "hann",
+    nperseg: int | None = None,
+    noverlap: int | None = None,
+    nfft: int | None = None,
+    detrend: Any = "constant",
+    return_onesided: bool = True,
+    scaling: str = "density",
+    axis: int = -1,
+    average: str = "mean",
+) -> Any:
     """The power spectrum of a signal; arguments as for `csd`.
 
     Example:

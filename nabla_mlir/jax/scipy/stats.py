@@ -22,19 +22,7 @@ from nabla_mlir.numpy.operands import inexact, tensor
 from nabla_mlir.numpy.reductions import sum
 from nabla_mlir.numpy.shapes import moveaxis, ravel
 from nabla_mlir.numpy.special_values import times_log, times_log1p
-from nabla_mlir.numpy.ufuncs import (
-    absolute,
-    arctan2,
-    cos,
-    exp,
-    expm1,
-    floor,
-    log,
-    log1p,
-    logaddexp,
-    power,
-    tan,
-)
+from nabla_mlir.numpy.ufuncs import absolute, arctan2, cos, exp, expm1, floor, log, log1p, logaddexp, power, tan
 from nabla_mlir.ops.shape import reshaped
 from nabla_mlir.staging.eager import Static, library
 from nabla_mlir.table.tensor import Tensor

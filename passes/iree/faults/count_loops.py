@@ -54,9 +54,7 @@ def _count_upwards(op: ir.Operation) -> None:
             return [add(number, index(1)), *following]
 
         states = [wrap(op.operands[i]) for i in others]
-        outs = emit_while(
-            [index(0), *states], lambda carry: compare(carry[0], limit, comparison_direction="LT"), body
-        )
+        outs = emit_while([index(0), *states], lambda carry: compare(carry[0], limit, comparison_direction="LT"), body)
         results = dict(zip(others, outs[1:], strict=True))
         results[counter.carry] = value_of(op, counter, index(counter.trips))
         replace(op, [results[i] for i in range(len(op.operands))])

@@ -51,8 +51,11 @@ def convolution(op: ir.Operation, target: Target) -> Replacement:
     if is_narrow(result.dtype):
         wide_op = b.make(op.name, [x, kernel], [b.like(result, F32)], attributes)
         return b.convert(Val(wide_op.results[0]), result.dtype)
-    reversed_axes = [k for k, r in enumerate(hlo.BoolArray.decode(attributes["window_reversal"])) if r] \
-        if "window_reversal" in attributes else []  # fmt: skip
+    reversed_axes = (
+        [k for k, r in enumerate(hlo.BoolArray.decode(attributes["window_reversal"])) if r]
+        if "window_reversal" in attributes
+        else []
+    )
     positions = hlo.ConvDims.decode(attributes["dimension_numbers"])[1]
     is_long = kernel.static and any(kernel.shape[positions.index(k)] > thresholds.PATCH_WINDOW for k in reversed_axes)
     is_grouped = hlo.I64.decode(attributes["feature_group_count"]) > 1

@@ -26,9 +26,12 @@ def device_id(op: ir.Operation, target: Target) -> Replacement:
 
 
 @PATTERNS.of(
-    "stablehlo.all_reduce", "stablehlo.all_gather", "stablehlo.all_to_all", "stablehlo.reduce_scatter",
+    "stablehlo.all_reduce",
+    "stablehlo.all_gather",
+    "stablehlo.all_to_all",
+    "stablehlo.reduce_scatter",
     "stablehlo.collective_broadcast",
-)  # fmt: skip
+)
 def collective(op: ir.Operation, target: Target) -> Replacement:
     """IREE compiles collective operations but cannot run them; on one device they return their operands."""
     groups = hlo.array_of(op.attributes["replica_groups"])

@@ -16,12 +16,7 @@ from nabla_mlir.dialects.builder import Val, select
 from nabla_mlir.dialects.types import is_float
 from nabla_mlir.passes.iree.faults.ranges import component_range
 from nabla_mlir.passes.iree.pattern import Patterns, Replacement, Target, operands
-from nabla_mlir.passes.iree.regions import (
-    apply_elementwise,
-    depends_only_on,
-    is_elementwise,
-    single_operation,
-)
+from nabla_mlir.passes.iree.regions import apply_elementwise, depends_only_on, is_elementwise, single_operation
 
 PATTERNS = Patterns()
 
@@ -67,12 +62,7 @@ def scatter(op: ir.Operation, target: Target) -> Replacement:
         for k, d in enumerate(dims["scatter_dims_to_operand_dims"])
     )
     partial = any(window[d] != x.shape[d] and d not in inserted_dims for d in range(x.rank))
-    if (
-        inside
-        and n == 1
-        and not partial
-        and _leads((*dims["input_batching_dims"], *dims["scatter_dims_to_operand_dims"]))
-    ):
+    if inside and n == 1 and not partial and _leads((*dims["input_batching_dims"], *dims["scatter_dims_to_operand_dims"])):
         return None
     if not all(updates.shape):
         return values[:n]
@@ -121,9 +111,7 @@ def normal_form(op: ir.Operation, values: list[Val], dims: dict, window: tuple[i
     indices = b.transpose(indices, [*batch_dims, vector_dim])
     columns = [b.reshape(indices, (count, indices.shape[-1]))]
     index_map = list(dims["scatter_dims_to_operand_dims"])
-    for operand_dim, indices_dim in zip(
-        dims["input_batching_dims"], dims["scatter_indices_batching_dims"], strict=True
-    ):
+    for operand_dim, indices_dim in zip(dims["input_batching_dims"], dims["scatter_indices_batching_dims"], strict=True):
         position = b.iota(batch, batch_dims.index(indices_dim), indices.dtype)
         columns.append(b.reshape(position, (count, 1)))
         index_map.append(operand_dim)
@@ -141,9 +129,7 @@ def _valid(form: NormalForm) -> Val:
     return b.reduce_with("stablehlo.and", good, True, [1])
 
 
-def _one_window(
-    form: NormalForm, into: Sequence[Val], indices: Val, updates: Sequence[Val], valid: Val | None
-) -> list[Val]:
+def _one_window(form: NormalForm, into: Sequence[Val], indices: Val, updates: Sequence[Val], valid: Val | None) -> list[Val]:
     """The scatter of one window (all arguments have a leading 1), by dynamic slices, whose start indices IREE clamps."""
     zero = b.full(0, (), indices.dtype)
     start = [zero] * len(form.shape)

@@ -96,7 +96,6 @@ def _is_owned(op: ir.Operation, i: int, equals: EqualValues) -> bool:
     return not is_shared_behind_barrier(op.operands[i]) and (not others or come_before(others, op, makers_behind(op)))
 
 
-
 def _repeated(loop: ir.Operation) -> list[Edge]:
     """The carries with the same initial value, or next value, as an earlier carry; integers are excluded, because they may
     be on the host.
@@ -143,9 +142,6 @@ def _passed_on(owner: ir.Operation) -> list[Edge]:
 
 def _is_plain(op: ir.Operation) -> bool:
     return op.name not in _ENDS and not len(op.regions)
-
-
-
 
 
 def _sources(value: ir.Value) -> list[Edge]:

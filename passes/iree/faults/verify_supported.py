@@ -16,8 +16,20 @@ from nabla_mlir.ops.callbacks import TARGET as PYTHON
 from nabla_mlir.passes.base import Pass, register
 from nabla_mlir.passes.iree.faults.one_device import SHARDINGS
 
-_WITHOUT_RULE = {f"stablehlo.{name}" for name in ("infeed", "outfeed", "send", "recv", "create_token", "dynamic_conv",
-                 "dynamic_reshape", "dynamic_pad", "dynamic_gather")}  # fmt: skip
+_WITHOUT_RULE = {
+    f"stablehlo.{name}"
+    for name in (
+        "infeed",
+        "outfeed",
+        "send",
+        "recv",
+        "create_token",
+        "dynamic_conv",
+        "dynamic_reshape",
+        "dynamic_pad",
+        "dynamic_gather",
+    )
+}
 
 
 @register
@@ -51,13 +63,12 @@ def _custom_call(op: ir.Operation) -> None:
     if name == PYTHON:
         raise RuleMissingError(
             "compiling requires a program without calls of Python (debug.print, debug.callback, pure_callback), got one: "
-            "compiled code runs without Python.", where=source_of(op.location),
+            "compiled code runs without Python.",
+            where=source_of(op.location),
             help="return the values, compile it for nm.Interpreter(), or call the function, which is interpreted.",
-        )  # fmt: skip
-    if name != "ApproxTopK" and name not in SHARDINGS and not name.startswith("lapack_"):
-        raise RuleMissingError(
-            f"stablehlo.custom_call requires a known target, got {name!r}.", where=source_of(op.location)
         )
+    if name != "ApproxTopK" and name not in SHARDINGS and not name.startswith("lapack_"):
+        raise RuleMissingError(f"stablehlo.custom_call requires a known target, got {name!r}.", where=source_of(op.location))
 
 
 def _philox(op: ir.Operation) -> None:
@@ -65,9 +76,10 @@ def _philox(op: ir.Operation) -> None:
     words = op.operands[0].type.shape[0]
     if hlo.enum("rng_algorithm").decode(op.attributes["rng_algorithm"]) == "PHILOX" and words != 2:
         raise RuleMissingError(
-            f"PHILOX requires a state of 2 words, got {words}.", where=source_of(op.location),
+            f"PHILOX requires a state of 2 words, got {words}.",
+            where=source_of(op.location),
             help="use the algorithm THREE_FRY or DEFAULT.",
-        )  # fmt: skip
+        )
 
 
 def _unsupported(op: ir.Operation) -> None:
@@ -75,9 +87,10 @@ def _unsupported(op: ir.Operation) -> None:
 
 
 _CHECKS: dict[str, Callable[[ir.Operation], None]] = {
-    "stablehlo.custom_call": _custom_call, "stablehlo.rng_bit_generator": _philox,
+    "stablehlo.custom_call": _custom_call,
+    "stablehlo.rng_bit_generator": _philox,
     **dict.fromkeys(_WITHOUT_RULE, _unsupported),
-}  # fmt: skip
+}
 
 
 def _refuse_recursion(calls: dict[str, dict[str, ir.Operation]]) -> None:

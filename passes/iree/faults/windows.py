@@ -21,8 +21,7 @@ from nabla_mlir.passes.iree.regions import apply_elementwise, is_elementwise, si
 PATTERNS = Patterns()
 
 
-_TRUTH = {"or": "maximum", "add": "maximum", "maximum": "maximum", "and": "minimum", "multiply": "minimum",
-          "minimum": "minimum"}  # fmt: skip
+_TRUTH = {"or": "maximum", "add": "maximum", "maximum": "maximum", "and": "minimum", "multiply": "minimum", "minimum": "minimum"}
 
 
 @PATTERNS.of("stablehlo.reduce_window")
@@ -83,8 +82,9 @@ def initial_value_of_a_scan(op: ir.Operation, target: Target) -> Replacement:
         return None
     start = b.full(neutral, (), x.dtype)
     opposite = hlo.Padding.encode([(high, low) for low, high in padding])
-    return b.binary(body, _windows(op, [x, start], body),
-                    _windows(op, [b.broadcast(initial, x.shape, []), start], body, padding=opposite))  # fmt: skip
+    return b.binary(
+        body, _windows(op, [x, start], body), _windows(op, [b.broadcast(initial, x.shape, []), start], body, padding=opposite)
+    )
 
 
 @PATTERNS.of("stablehlo.reduce_window")
@@ -135,9 +135,7 @@ def separate_windows(op: ir.Operation, target: Target) -> Replacement:
     is_sum = body == "stablehlo.add" and initial is not None and initial.name == "stablehlo.constant"
     if not is_sum or hlo.constant_splat(initial) != 0:
         return None
-    if (strides, dilation, spread) == (ones, ones, window) and all(
-        p == (w - 1,) * 2 for p, w in zip(padding, window, strict=True)
-    ):
+    if (strides, dilation, spread) == (ones, ones, window) and all(p == (w - 1,) * 2 for p, w in zip(padding, window, strict=True)):
         shape = [m for n, w in zip(x.shape, window, strict=True) for m in ((n, w) if w > 1 else (n,))]
         positions = [d for d in range(len(shape)) if d not in offsets]
         return b.reshape(b.broadcast(x, shape, positions), [n * w for n, w in zip(x.shape, window, strict=True)])
@@ -183,9 +181,7 @@ def select_and_scatter(op: ir.Operation, target: Target) -> Replacement:
     return result
 
 
-def _selected(
-    x: Val, padding: Sequence[tuple[int, int]], views: Sequence[Callable[[Val], Val]], choose: ir.Region
-) -> Val:
+def _selected(x: Val, padding: Sequence[tuple[int, int]], views: Sequence[Callable[[Val], Val]], choose: ir.Region) -> Val:
     """The index of the element of each window that `choose` selects; `views[i]` returns element i of all windows."""
     padded = b.pad(x, [p[0] for p in padding], [p[1] for p in padding])
     inside = _inside(x.shape, padding) if any(p != (0, 0) for p in padding) else None

@@ -106,8 +106,9 @@ class Contraction:
         if any(self.c.linear.get(axis) == 1 for axis in result.rows) and not any(
             result.c.linear.get(axis) == 1 for axis in result.columns
         ):
-            result = replace(result, rows=result.columns, columns=result.rows, a=result.b, b=result.a,
-                             is_exchanged=not result.is_exchanged)  # fmt: skip
+            result = replace(
+                result, rows=result.columns, columns=result.rows, a=result.b, b=result.a, is_exchanged=not result.is_exchanged
+            )
         return result
 
 

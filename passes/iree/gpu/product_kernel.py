@@ -75,9 +75,14 @@ class _Kernel:
         return part, batch, w.add(first, row), column
 
     def _sum(
-        self, arguments: list[Code], at_rows: Indices, at_columns: Indices, row_mask: Code | None, column_mask: Code | None,
+        self,
+        arguments: list[Code],
+        at_rows: Indices,
+        at_columns: Indices,
+        row_mask: Code | None,
+        column_mask: Code | None,
         part: Code | None,
-    ) -> Code:  # fmt: skip
+    ) -> Code:
         """The sum over the inner indices of the part, as a loop over their tiles."""
         c, t, w = self.c, self.t, self.w
         shape = (t.rows, t.columns)
@@ -88,13 +93,27 @@ class _Kernel:
         zeros = w.zeros("f32", shape)
         k, sum, result = w.fresh(), w.fresh(), w.fresh()
         kind = type_of("f32", shape)
-        w.begin(f"{result} = scf.for {k} = {start.name} to {end.name} step {step.name} "
-                f"iter_args({sum} = {zeros.name}) -> ({kind}) : i32 {{")  # fmt: skip
+        w.begin(
+            f"{result} = scf.for {k} = {start.name} to {end.name} step {step.name} "
+            f"iter_args({sum} = {zeros.name}) -> ({kind}) : i32 {{"
+        )
         inner, mask = self._inner(Code(k, "i32", ()))
-        x = self._load(arguments[0], c.a, at_rows, {axis: _expanded(w, x, 0) for axis, x in inner.items()},
-                       [row_mask, w.expand(mask, 0) if mask else None], (t.rows, t.inner))  # fmt: skip
-        y = self._load(arguments[1], c.b, at_columns, {axis: _expanded(w, x, 1) for axis, x in inner.items()},
-                       [column_mask, w.expand(mask, 1) if mask else None], (t.inner, t.columns))  # fmt: skip
+        x = self._load(
+            arguments[0],
+            c.a,
+            at_rows,
+            {axis: _expanded(w, x, 0) for axis, x in inner.items()},
+            [row_mask, w.expand(mask, 0) if mask else None],
+            (t.rows, t.inner),
+        )
+        y = self._load(
+            arguments[1],
+            c.b,
+            at_columns,
+            {axis: _expanded(w, x, 1) for axis, x in inner.items()},
+            [column_mask, w.expand(mask, 1) if mask else None],
+            (t.inner, t.columns),
+        )
         precision = f", inputPrecision = {t.precision}" if c.element == "f32" else ""
         w.write(f"{w.fresh()} = tt.dot {x.name}, {y.name}, {sum}{precision} : {x.type} * {y.type} -> {kind}")
         last = w.lines[-1].split()[0]

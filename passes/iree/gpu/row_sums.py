@@ -114,9 +114,7 @@ class _Element:
         return self.writer.load(self.writer.pointers(Code(name, f"{type}*", ()), offset, offset.shape), self.mask)
 
 
-def _kernel(
-    name: str, sums: RowSums, arguments: list[tuple[str, str]], body: Callable[[Writer, _Element], None]
-) -> str:
+def _kernel(name: str, sums: RowSums, arguments: list[tuple[str, str]], body: Callable[[Writer, _Element], None]) -> str:
     w = Writer()
     block = w.op("tt.get_program_id x : i32", "i32")
     source = w.add(w.times(block, _TILE), w.range(_TILE))

@@ -25,9 +25,7 @@ def contraction_of(op: ir.Operation) -> Contraction | None:
     return build(op, left.shape, right.shape, result.shape, element, out)
 
 
-def _dot(
-    op: ir.Operation, left: Sequence[int], right: Sequence[int], result: Sequence[int], element: str, out: str
-) -> Contraction:
+def _dot(op: ir.Operation, left: Sequence[int], right: Sequence[int], result: Sequence[int], element: str, out: str) -> Contraction:
     dims = hlo.DotDims.decode(op.attributes["dot_dimension_numbers"])
     left_batch, right_batch, left_inner, right_inner = (dims[name] for name in hlo.DotDims.lists)
     left_free = [d for d in range(len(left)) if d not in left_batch + left_inner]
@@ -72,11 +70,24 @@ def _convolution(
         reach = window.dilation[d]
         base, factor = (taps[d] - 1) * reach if window.reversed_axes[d] else 0, -reach if window.reversed_axes[d] else reach
         dilation, length = window.padding[d].interior + 1, left[at_left[d]]
-        windows.append(WindowAxis(
-            {position[d]: window.strides[d], tap[d]: factor}, base - window.padding[d].low,
-            (length - 1) * dilation + 1, dilation, left_steps[at_left[d]],
-        ))  # fmt: skip
+        windows.append(
+            WindowAxis(
+                {position[d]: window.strides[d], tap[d]: factor},
+                base - window.padding[d].low,
+                (length - 1) * dilation + 1,
+                dilation,
+                left_steps[at_left[d]],
+            )
+        )
     return Contraction(
-        sizes, (group,), (image, *position), (filter,), (channel, *tap), Access(a, tuple(windows)), Access(b), Access(c),
-        element, out,
-    )  # fmt: skip
+        sizes,
+        (group,),
+        (image, *position),
+        (filter,),
+        (channel, *tap),
+        Access(a, tuple(windows)),
+        Access(b),
+        Access(c),
+        element,
+        out,
+    )

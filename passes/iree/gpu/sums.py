@@ -100,8 +100,10 @@ def sums_kernel(name: str, sums: Sums) -> str:
     end = w.least(w.add(start, w.number(sums.part)), w.number(inner))
     step = w.number(sums.inner)
     k, total, result = w.fresh(), w.fresh(), w.fresh()
-    w.begin(f"{result} = scf.for {k} = {start.name} to {end.name} step {step.name} "
-            f"iter_args({total} = {neutral.name}) -> ({kind}) : i32 {{")  # fmt: skip
+    w.begin(
+        f"{result} = scf.for {k} = {start.name} to {end.name} step {step.name} "
+        f"iter_args({total} = {neutral.name}) -> ({kind}) : i32 {{"
+    )
     index = w.add(Code(k, "i32", ()), w.range(sums.inner))
     at_inner = {axis: w.expand(x, 0) for axis, x in split_index(w, axes.sizes, axes.inner, index).items()}
     inner_mask = None if inner % sums.inner == 0 else w.expand(w.less(index, inner), 0)

@@ -186,8 +186,13 @@ class Writer:
         return self._binary("arith.mulf", x, y)
 
     def _convert(self, name: str, x: Code, element: str) -> Code:
-        return self.op(f"{name} {x.name} : {x.type} -> {type_of(element, x.shape)}" if name == "tt.bitcast"
-                       else f"{name} {x.name} : {x.type} to {type_of(element, x.shape)}", element, x.shape)  # fmt: skip
+        return self.op(
+            f"{name} {x.name} : {x.type} -> {type_of(element, x.shape)}"
+            if name == "tt.bitcast"
+            else f"{name} {x.name} : {x.type} to {type_of(element, x.shape)}",
+            element,
+            x.shape,
+        )
 
     # Shapes.
 

@@ -15,9 +15,7 @@ TRANSIENTS = "hal.tensor.transients"
 _MEMORY = 0x30  # device-visible, device-local
 _USAGE = 0x9000C03  # transfers, dispatches, mapping
 # The only device reaches its own memory.
-TOPOLOGY = (
-    "#hal.device.topology<links = [(@__device_0 -> @__device_0 = {unified_memory = true, transparent_access = true})]>"
-)
+TOPOLOGY = "#hal.device.topology<links = [(@__device_0 -> @__device_0 = {unified_memory = true, transparent_access = true})]>"
 UNKNOWN = 0x6E61626C61  # represents the size of a buffer, which IREE knows after it has laid out the buffer
 _REFLECTION, _LATER = "iree.reflection", "later"
 
@@ -28,9 +26,7 @@ def buffers_of(sizes: Sequence[int]) -> list[ir.Value]:
     allocator = _make("!hal.allocator", "hal.device.allocator", [device])
     queues = _number(-1, "i64")  # any queue
     kind = [_number(_MEMORY, "i32", "hal.memory_type", "type"), _number(_USAGE, "i32", "hal.buffer_usage", "usage")]
-    return [
-        _make("!hal.buffer", "hal.allocator.allocate", [allocator, queues, *kind, _number(size, "index")]) for size in sizes
-    ]
+    return [_make("!hal.buffer", "hal.allocator.allocate", [allocator, queues, *kind, _number(size, "index")]) for size in sizes]
 
 
 def _number(number: int, type: str, name: str = "arith.constant", attribute: str = "value") -> ir.Value:

@@ -11,8 +11,7 @@ GATHER = "iree_linalg_ext.gather"
 
 def tiling(distribution: Sequence[int], parallel: Sequence[int], reduction: Sequence[int]) -> ir.Attribute:
     """The attribute `compilation_info` with tile sizes: of workgroups, of parallel vectors and of reduction vectors."""
-    tiles = (f"distribution = {list(distribution)}, vector_common_parallel = {list(parallel)}, "
-             f"vector_reduction = {list(reduction)}")  # fmt: skip
+    tiles = f"distribution = {list(distribution)}, vector_common_parallel = {list(parallel)}, vector_reduction = {list(reduction)}"
     return ir.Attribute.parse(
         f"#iree_codegen.compilation_info<lowering_config = #iree_cpu.lowering_config<{tiles}>, "
         "translation_info = #iree_codegen.translation_info<pipeline = #iree_cpu.pipeline<DoubleTilingExpert>>>"

@@ -63,11 +63,16 @@ def call_kernel(
     scalars = [_constant(ir.IntegerType.get_signless(32), n, known) for n in numbers]
     arguments = [*scalars, *operands, *([] if onto is None else [onto])]
     ties = [-1 if onto is None else len(arguments) - 1, *[-1] * (len(types) - 1)]
-    call = ir.Operation.create(DISPATCH, results=list(types), operands=[*groups, *arguments], attributes={
-        "entry_points": ir.Attribute.parse(f"[@{name}::@{name}]"),
-        "operandSegmentSizes": ir.DenseI32ArrayAttr.get([len(groups), len(arguments), 0, 0]),
-        "tied_operands": ir.Attribute.parse(f"[{', '.join(f'{n} : index' for n in ties)}]"),
-    })  # fmt: skip
+    call = ir.Operation.create(
+        DISPATCH,
+        results=list(types),
+        operands=[*groups, *arguments],
+        attributes={
+            "entry_points": ir.Attribute.parse(f"[@{name}::@{name}]"),
+            "operandSegmentSizes": ir.DenseI32ArrayAttr.get([len(groups), len(arguments), 0, 0]),
+            "tied_operands": ir.Attribute.parse(f"[{', '.join(f'{n} : index' for n in ties)}]"),
+        },
+    )
     return list(call.results)
 
 
@@ -87,4 +92,3 @@ def added_to(op: ir.Operation) -> ir.Value | None:
     position = ir.IntegerAttr(ir.ArrayAttr(op.attributes["tied_operands"])[0]).value
     groups, *_ = op.attributes["operandSegmentSizes"]
     return None if position < 0 else op.operands[groups + position]
-

@@ -20,8 +20,10 @@ def workgroup(axis: int = 0) -> str:
 
 def argument(name: str, position: int) -> list[str]:
     """The operations that read an integer argument of a kernel."""
-    return [f"{name}_i32 = hal.interface.constant.load layout(#layout) ordinal({position}) : i32",
-            f"{name} = arith.index_cast {name}_i32 : i32 to index"]  # fmt: skip
+    return [
+        f"{name}_i32 = hal.interface.constant.load layout(#layout) ordinal({position}) : i32",
+        f"{name} = arith.index_cast {name}_i32 : i32 to index",
+    ]
 
 
 def binding(name: str, type: str, position: int, start: str, read_only: bool) -> str:

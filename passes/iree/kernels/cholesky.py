@@ -67,10 +67,11 @@ def _minus_panel(t: Text, u: Memory, panel: Memory, b: str, position: tuple[str,
     mine, other = t.of_indices("divui", column, width), t.of_indices("divui", row, width)
     offset = t.of_indices("remui", row, width)
     return t.minus_products(
-        [t.row(u, b, t.add(row, i), column) for i in range(t.form.rows)], (0, terms),
+        [t.row(u, b, t.add(row, i), column) for i in range(t.form.rows)],
+        (0, terms),
         lambda i, p: t.load(panel, b, other, p, t.add(offset, i)),
         lambda p: [t.vector(panel, b, mine, p, v * lanes) for v in range(t.form.vectors)],
-    )  # fmt: skip
+    )
 
 
 def _factor_tile(t: Text, u: Memory, panel: Memory, b: str, first: str, row: str, column: str) -> None:

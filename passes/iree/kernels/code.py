@@ -208,9 +208,7 @@ class NestWriter:
         targets = [linear([s + i for s, i in zip(starts, position, strict=True)], item.whole) for position in positions]
         self.writer.store(self.buffers[item.target], targets, values, lanes)
 
-    def _each(
-        self, sizes: Sequence[int], lanes: int, loops: list[Affine], carried: list[Code], body: Body
-    ) -> list[Code]:
+    def _each(self, sizes: Sequence[int], lanes: int, loops: list[Affine], carried: list[Code], body: Body) -> list[Code]:
         """Writes loops of these sizes, the last one over vectors."""
         if not sizes:
             return body(loops, 0, carried)
@@ -226,12 +224,7 @@ class NestWriter:
         return carried
 
     def _repeat(
-        self,
-        count: int,
-        step: int,
-        most: int,
-        carried: list[Code],
-        body: Callable[[Affine, list[Code]], list[Code]],
+        self, count: int, step: int, most: int, carried: list[Code], body: Callable[[Affine, list[Code]], list[Code]]
     ) -> list[Code]:
         """Runs `body` at 0, step, ...: as a loop, or written out if there are only a few iterations."""
         if count > most:
@@ -253,10 +246,7 @@ class NestWriter:
         if lanes == sums[0].lanes:
             return [self._add(target, position, lanes, sums[0]), *sums[1:]]
         element = self.writer.widened(self.at(target.operands[0], position, lanes), lanes)
-        return [
-            sums[0],
-            self._apply(target.attributes["combine"], (sums[1], self._within(target, element)), target.dtype),
-        ]
+        return [sums[0], self._apply(target.attributes["combine"], (sums[1], self._within(target, element)), target.dtype)]
 
     def _add(self, target: Node, position: Index, lanes: int, total: Code) -> Code:
         source, combine = target.operands[0], target.attributes["combine"]
@@ -307,9 +297,7 @@ class NestWriter:
                 return
             d, *rest = dimensions
             width, most = (
-                (lanes, max(_REGISTERS[self._vector_bytes] // rows, 1))
-                if d == lane
-                else (1, rows if d == outer[-1] else 1)
+                (lanes, max(_REGISTERS[self._vector_bytes] // rows, 1)) if d == lane else (1, rows if d == outer[-1] else 1)
             )
             vector = symbol(LANE) if d == lane else ZERO
             many, left = divmod(shape[d], width * most)

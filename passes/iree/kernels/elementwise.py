@@ -115,9 +115,7 @@ def _text(
     """The text of a function of the operands that contains the dispatch."""
     count, indices = len(codes), ", ".join(f"d{i}" for i in range(len(shape)))
     whole = range(len(shape))
-    positions = ", ".join(
-        f"affine_map<({indices}) -> ({', '.join(f'd{i}' for i in dims)})>" for dims in (*maps, *[whole] * count)
-    )
+    positions = ", ".join(f"affine_map<({indices}) -> ({', '.join(f'd{i}' for i in dims)})>" for dims in (*maps, *[whole] * count))
     elements = [str(c.type) for c in codes]
     types = [f"tensor<{''.join(f'{n}x' for n in shape)}{e}>" for e in elements]
     reads = ", ".join(f"%x{i}" for i in range(len(operands))), ", ".join(str(x.type) for x in operands)
@@ -129,14 +127,17 @@ def _text(
         *(f"%e{i} = tensor.empty() : {t}" for i, t in enumerate(types)),
         f"%y:{count} = linalg.generic {{indexing_maps = [{positions}], iterator_types = [{', '.join(_PARALLEL for _ in whole)}]}}",
         f"{ins}outs({', '.join(f'%e{i}' for i in range(count))} : {kinds}) {{",
-        f"^bb0({', '.join(arguments)}):", *lines,
+        f"^bb0({', '.join(arguments)}):",
+        *lines,
         f"linalg.yield {', '.join(c.get_name() for c in codes)} : {', '.join(elements)} }} -> ({kinds})",
-    ]  # fmt: skip
-    return "\n".join([
-        f"func.func @f({', '.join(f'%x{i}: {x.type}' for i, x in enumerate(operands))}) {{",
-        *region(f"%r:{count}", kinds, body, results),
-        "return }",
-    ])  # fmt: skip
+    ]
+    return "\n".join(
+        [
+            f"func.func @f({', '.join(f'%x{i}: {x.type}' for i, x in enumerate(operands))}) {{",
+            *region(f"%r:{count}", kinds, body, results),
+            "return }",
+        ]
+    )
 
 
 _PARALLEL = '"parallel"'

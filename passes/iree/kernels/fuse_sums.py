@@ -55,8 +55,15 @@ class FuseSumsPass(Pass):
         return is_elementwise(op) or op.name in _MOVES or (combines(op) and is_short(op))
 
 
-_MOVES = ("stablehlo.broadcast_in_dim", "stablehlo.transpose", "stablehlo.iota", "stablehlo.constant", "stablehlo.reshape",
-          "stablehlo.bitcast_convert", *BARRIERS)  # fmt: skip
+_MOVES = (
+    "stablehlo.broadcast_in_dim",
+    "stablehlo.transpose",
+    "stablehlo.iota",
+    "stablehlo.constant",
+    "stablehlo.reshape",
+    "stablehlo.bitcast_convert",
+    *BARRIERS,
+)
 
 
 def _reads_little(group: Group) -> bool:

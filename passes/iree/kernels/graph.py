@@ -13,14 +13,7 @@ from iree.compiler import ir
 from nabla_mlir.dialects.regions import made_by
 from nabla_mlir.dialects.stablehlo import BARRIERS, DotDims, constant_splat
 from nabla_mlir.dialects.types import shape_and_dtype
-from nabla_mlir.passes.iree.kernels.scalars import (
-    BYTES,
-    DTYPES,
-    ELEMENTWISE,
-    VECTOR_COMBINATIONS,
-    conversion,
-    instructions,
-)
+from nabla_mlir.passes.iree.kernels.scalars import BYTES, DTYPES, ELEMENTWISE, VECTOR_COMBINATIONS, conversion, instructions
 from nabla_mlir.table.traits import FUNCTION
 
 Shape = tuple[int, ...]
@@ -44,9 +37,7 @@ class Node:
         self.size: int = math.prod(self.shape)
         # True if it changes while a loop runs; and True if its elements come from memory.
         self.fixed: bool = self.name not in ("argument", "result") and all(n.fixed for n in self.operands)
-        self.from_memory: bool = self.name in ("input", "argument", "result") or any(
-            n.from_memory for n in self.operands
-        )
+        self.from_memory: bool = self.name in ("input", "argument", "result") or any(n.from_memory for n in self.operands)
         is_computed = self.name in ELEMENTWISE or self.name in ("convert", "bitcast_convert", "reduce")
         self.is_work: bool = self.size > 1 and self.from_memory and is_computed
         self.is_costly: bool = is_computed and (
@@ -76,8 +67,18 @@ class Loop:
 
 # The combiners of a reduction, by the operation in its region.
 REDUCERS = tuple(VECTOR_COMBINATIONS)
-_STRUCTURAL = ("slice", "reshape", "transpose", "broadcast_in_dim", "reverse", "iota", "dynamic_slice",
-               "dynamic_update_slice", "concatenate", "pad")  # fmt: skip
+_STRUCTURAL = (
+    "slice",
+    "reshape",
+    "transpose",
+    "broadcast_in_dim",
+    "reverse",
+    "iota",
+    "dynamic_slice",
+    "dynamic_update_slice",
+    "concatenate",
+    "pad",
+)
 
 
 class Reader:
@@ -241,9 +242,13 @@ def _shifted(name: str) -> Callable[[Node, Node], Node]:
 _COMPOSITES: dict[str, Callable[..., Node]] = {
     "square": lambda x: Node("multiply", (x, x), x.shape, x.dtype),
     "is_finite": _is_finite,
-    "not": _not, "negate": _negative, "sign": _sign, "clamp": _clamped, "logistic": _logistic,
+    "not": _not,
+    "negate": _negative,
+    "sign": _sign,
+    "clamp": _clamped,
+    "logistic": _logistic,
     **{name: _shifted(name) for name in ("shift_left", "shift_right_logical", "shift_right_arithmetic")},
-}  # fmt: skip
+}
 _OF_EACH_ELEMENT = frozenset({*ELEMENTWISE, *_COMPOSITES, "convert", "bitcast_convert"})
 
 
@@ -306,9 +311,7 @@ def _product(op: ir.Operation, operands: Sequence[Node], shape: Shape, dtype: st
     for n, p in zip(operands, positions, strict=True):
         if lane in packed and lane in p and p[-1] != lane:
             order = (*(d for d in range(len(p)) if p[d] != lane), p.index(lane))
-            n = Node(
-                "transpose", (n,), tuple(n.shape[d] for d in order), dtype, {"permutation": order, "in_memory": True}
-            )
+            n = Node("transpose", (n,), tuple(n.shape[d] for d in order), dtype, {"permutation": order, "in_memory": True})
             p = tuple(p[d] for d in order)
         factors.append(Node("broadcast_in_dim", (n,), sizes, dtype, {"broadcast_dimensions": p}))
     terms = Node("multiply", tuple(factors), sizes, dtype)
@@ -349,6 +352,4 @@ def _reduction(op: ir.Operation, operands: tuple[Node, ...], shape: Shape, dtype
         raise NotSupported("a reduction of another kind")
     if not ELEMENTWISE[body[0]].supports(dtype):
         raise NotSupported(f"a reduction by {body[0]} of {dtype}")
-    return Node(
-        "reduce", operands, shape, dtype, {"dimensions": tuple(op.attributes["dimensions"]), "combine": body[0]}
-    )
+    return Node("reduce", operands, shape, dtype, {"dimensions": tuple(op.attributes["dimensions"]), "combine": body[0]})

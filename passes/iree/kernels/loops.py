@@ -40,9 +40,7 @@ class _Array:
 class Kernel(NestWriter):
     """Writes a kernel that runs a loop."""
 
-    def write(
-        self, name: str, loop: Loop, inputs: Mapping[Node, Position], wanted: Mapping[int, Position]
-    ) -> tuple[str, int]:
+    def write(self, name: str, loop: Loop, inputs: Mapping[Node, Position], wanted: Mapping[int, Position]) -> tuple[str, int]:
         """The text of an executable with the function, and the bytes of scratch memory that it needs as an additional result.
 
         Args:
@@ -59,9 +57,7 @@ class Kernel(NestWriter):
         outputs = {i: self._binding(f"%out{i}", loop.results[i]) for i in wanted}
         self._steps(Planner([loop], self.values.__contains__), [], [loop.results[0]], outputs)
         values = self.values
-        separate = [
-            i for i, b in outputs.items() if not isinstance(v := values[loop.results[i]], Buffer) or v.name != b.name
-        ]
+        separate = [i for i, b in outputs.items() if not isinstance(v := values[loop.results[i]], Buffer) or v.name != b.name]
         self._run([], [self._slot(loop.results[i], outputs[i]) for i in separate])
         bound = [(b, position) for n, position in inputs.items() if isinstance(b := self.values[n], Buffer)]
         return self._function(name, bound, [(outputs[i], position) for i, position in wanted.items()])
@@ -94,9 +90,7 @@ class Kernel(NestWriter):
             self._body(loop, [loop.body.results[i] for i in scalars], arrays, copy)
             one = writer.integer(1)
             other = writer.pure(f"arith.subi {one}, {copy} : index", [one, copy])
-            writer.line(
-                f"scf.yield {', '.join([*(self.scalar(loop.body.results[i]).name for i in scalars), other])} : {types}"
-            )
+            writer.line(f"scf.yield {', '.join([*(self.scalar(loop.body.results[i]).name for i in scalars), other])} : {types}")
         inits = ", ".join(f"{n} = {c.name}" for n, c in zip(test_names, first, strict=True))
         heads = ", ".join(f"{n}: {c.type}" for n, c in zip(body_names, first, strict=True))
         writer.line(f"{result}:{len(first)} = scf.while ({inits}) : ({types}) -> ({types}) {{")
@@ -148,9 +142,12 @@ class Kernel(NestWriter):
         self._steps(Planner(loops, self.values.__contains__), stores, wanted)
 
     def _steps(
-        self, planner: Planner, stores: Sequence[Store], wanted: Sequence[Node],
+        self,
+        planner: Planner,
+        stores: Sequence[Store],
+        wanted: Sequence[Node],
         outputs: Mapping[int, Buffer] = MappingProxyType({}),
-    ) -> None:  # fmt: skip
+    ) -> None:
         for step in planner.plan(stores, [], wanted):
             self._step(step, outputs)
 

@@ -35,8 +35,9 @@ class LoopsAsKernelsPass(Pass):
 
     def run(self, module: ir.Operation) -> None:
         """Rewrites `module` in place."""
-        outermost = [op.operation for block in blocks_of(module) for op in block.operations
-                     if op.operation.name == "stablehlo.while"]  # fmt: skip
+        outermost = [
+            op.operation for block in blocks_of(module) for op in block.operations if op.operation.name == "stablehlo.while"
+        ]
         for i, loop in enumerate(outermost):
             with contextlib.suppress(NotSupported):
                 _replace(loop, f"loop_{i}", self.vector_bytes)

@@ -60,8 +60,7 @@ def _factor_panel(t: Text, u: Memory, pivots: Memory, b: str, columns: tuple[str
         lane = t.op(f"vector.step : {kind}")
         parts = [t.add(first, v * lanes) for v in range(thresholds.LU_PANEL // lanes)]
         pivot_row = [t.vector(u, b, c, part) for part in parts]
-        bounds = [t.op(f"vector.broadcast {t.of_indices('subi', later, v * lanes)} : index to {kind}")
-                  for v in range(len(parts))]  # fmt: skip
+        bounds = [t.op(f"vector.broadcast {t.of_indices('subi', later, v * lanes)} : index to {kind}") for v in range(len(parts))]
         is_later = [t.op(f"arith.cmpi sgt, {lane}, {bound} : {kind}") for bound in bounds]
         following = t.of_indices("minsi", t.add(c, 1), u.shape[2] - 1)
 
@@ -84,8 +83,10 @@ def _larger(t: Text, u: Memory, b: str, row: str, column: str, best: list[str]) 
     """The size and the row of an entry, if it is larger than the best so far; else the best so far."""
     size = t.scalar("math.absf", t.load(u, b, row, column))
     more = t.op(f"arith.cmpf ogt, {size}, {best[0]} : {t.form.element}")
-    return [t.op(f"arith.select {more}, {size}, {best[0]} : {t.form.element}"),
-            t.op(f"arith.select {more}, {row}, {best[1]} : index")]  # fmt: skip
+    return [
+        t.op(f"arith.select {more}, {size}, {best[0]} : {t.form.element}"),
+        t.op(f"arith.select {more}, {row}, {best[1]} : index"),
+    ]
 
 
 def _exchange(t: Text, u: Memory, b: str, i: str, j: str) -> None:
@@ -109,10 +110,11 @@ def _minus_panel(t: Text, u: Memory, panel: Memory, b: str, position: tuple[str,
     own, lanes = t.of_indices("divui", column, t.form.width), t.form.lanes
     rows = [t.add(row, i) for i in range(t.form.rows)]
     return t.minus_products(
-        [t.row(u, b, at, column) for at in rows], (0, terms),
+        [t.row(u, b, at, column) for at in rows],
+        (0, terms),
         lambda i, p: t.load(u, b, rows[i], t.add(first, p)),
         lambda p: [t.vector(panel, b, own, p, v * lanes) for v in range(t.form.vectors)],
-    )  # fmt: skip
+    )
 
 
 def _solve_right(t: Text, u: Memory, panel: Memory, b: str, columns: tuple[str, str]) -> None:

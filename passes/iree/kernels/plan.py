@@ -247,8 +247,7 @@ class _Steps:
         if step < self._first or not isinstance(nest := self.steps[step], Nest) or nest.space != space:
             return False
         return any(
-            isinstance(i, Store) and i.source is i.target is node and positions <= set(_iteration(i.domain))
-            for i in nest.items
+            isinstance(i, Store) and i.source is i.target is node and positions <= set(_iteration(i.domain)) for i in nest.items
         )
 
 

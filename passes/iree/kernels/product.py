@@ -127,10 +127,12 @@ class ProductKernel:
         memory = blocks.terms * (blocks.share[1] + blocks.rows) + Panels.slack(form)
         groups = math.prod(blocks.counts)
         return ProductKernel(
-            name, text,
-            (*product.numbers, blocks.terms, blocks.rows, *blocks.share, *blocks.counts), (groups, batch),
+            name,
+            text,
+            (*product.numbers, blocks.terms, blocks.rows, *blocks.share, *blocks.counts),
+            (groups, batch),
             (product.result_shape, (groups * batch, memory)),
-        )  # fmt: skip
+        )
 
 
 @functools.cache
@@ -237,10 +239,11 @@ class _Writer:
             return t.add(t.add(panel, t.mul(k, width)), n)
 
         return t.plus_products(
-            [[t.zeros()] * form.vectors for _ in range(form.rows)], (0, terms),
+            [[t.zeros()] * form.vectors for _ in range(form.rows)],
+            (0, terms),
             lambda r, k: t.load(self.panels.memory, self.group, at(k, rows, form.rows, r)),
             lambda k: t.row(self.panels.memory, self.group, at(k, columns, form.width, 0)),
-        )  # fmt: skip
+        )
 
     def _store(self, tile: Tile, i: str, j: str, term: str) -> None:
         """Writes a tile of the result, or adds it to the result of earlier terms."""

@@ -45,8 +45,10 @@ def recurrence_text(name: str, recurrence: Recurrence, form: Form) -> tuple[str,
             at, values = recurrence.position(t, i), state[:count]
             here = [load(a, o, at, j) for o, j in positions]
             factors = state[count:] if recurrence.is_late else here
-            new = [plus(product(factor, value), load(b, o, at, j))
-                   for factor, value, (o, j) in zip(factors, values, positions, strict=True)]  # fmt: skip
+            new = [
+                plus(product(factor, value), load(b, o, at, j))
+                for factor, value, (o, j) in zip(factors, values, positions, strict=True)
+            ]
             for value, (o, j) in zip(new, positions, strict=True):
                 store(value, h, o, at, j)
             return [*new, *here] if recurrence.is_late else new

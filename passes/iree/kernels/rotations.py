@@ -43,10 +43,11 @@ class Rotations:
         """The memories of cosines, sines, ends and a strip, for matrices of n rows."""
         element, size = form.element, STORED * n
         return (
-            Memory(f"%{name}_cosines", (batch, size), element), Memory(f"%{name}_sines", (batch, size), element),
+            Memory(f"%{name}_cosines", (batch, size), element),
+            Memory(f"%{name}_sines", (batch, size), element),
             Memory(f"%{name}_ends", (batch, 2, size), "i32"),
             Memory(f"%{name}_strip", (batch, n, STRIP * form.lanes), element),
-        )  # fmt: skip
+        )
 
     def keep(self, at: Index, cosine: Number, sine: Number) -> None:
         """Stores a rotation."""

@@ -25,8 +25,12 @@ from nabla_mlir.table.registry import REGISTRY
 
 PATTERNS = Patterns()
 _INFINITY = {"f32": ("0xFF800000", "0x7F800000"), "f64": ("0xFFF0000000000000", "0x7FF0000000000000")}
-_COMBINERS = {"stablehlo.add": ("addf", 0.0), "stablehlo.multiply": ("mulf", 1.0), "stablehlo.maximum": ("maximumf", -math.inf),
-              "stablehlo.minimum": ("minimumf", math.inf)}  # fmt: skip
+_COMBINERS = {
+    "stablehlo.add": ("addf", 0.0),
+    "stablehlo.multiply": ("mulf", 1.0),
+    "stablehlo.maximum": ("maximumf", -math.inf),
+    "stablehlo.minimum": ("minimumf", math.inf),
+}
 
 
 @register

@@ -259,8 +259,13 @@ class Text:
         self.line("}")
 
     def carried(
-        self, start: Index, stop: Index, inits: Sequence[str], types: Sequence[str],
-        body: Callable[[str, list[str]], Sequence[str]], step: int = 1,
+        self,
+        start: Index,
+        stop: Index,
+        inits: Sequence[str],
+        types: Sequence[str],
+        body: Callable[[str, list[str]], Sequence[str]],
+        step: int = 1,
     ) -> list[str]:
         """The last values of a loop; the body computes new values from the index and the old values."""
         result, index, arguments = self._fresh(), self._fresh(), [self._fresh() for _ in inits]
@@ -273,7 +278,10 @@ class Text:
         return [f"{result}#{i}" for i in range(len(inits))]
 
     def repeated(
-        self, inits: Sequence[str], types: Sequence[str], goes_on: Callable[[list[str]], str],
+        self,
+        inits: Sequence[str],
+        types: Sequence[str],
+        goes_on: Callable[[list[str]], str],
         body: Callable[[list[str]], Sequence[str]],
     ) -> list[str]:
         """The last values of a loop that runs while a condition on them holds."""
@@ -308,8 +316,12 @@ class Text:
         return self._with_products("arith.addf", tile, terms, factor, other)
 
     def _with_products(
-        self, operation: str, tile: Tile, terms: tuple[Index, Index],
-        factor: Callable[[int, str], str], other: Callable[[str], list[str]],
+        self,
+        operation: str,
+        tile: Tile,
+        terms: tuple[Index, Index],
+        factor: Callable[[int, str], str],
+        other: Callable[[str], list[str]],
     ) -> Tile:
         """The tile plus or minus a sum of products, as a loop over the terms."""
         vectors = self.form.vectors

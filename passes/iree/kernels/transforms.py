@@ -13,15 +13,7 @@ from nabla_mlir.dialects import builder as b
 from nabla_mlir.dialects.builder import Val
 from nabla_mlir.dialects.types import tensor_type
 from nabla_mlir.passes.iree.internals.dispatches import call_kernel
-from nabla_mlir.passes.iree.kernels.fourier import (
-    Strides,
-    Transforms,
-    cosines_and_sines,
-    fourier_text,
-    radices,
-    roots,
-    share,
-)
+from nabla_mlir.passes.iree.kernels.fourier import Strides, Transforms, cosines_and_sines, fourier_text, radices, roots, share
 from nabla_mlir.passes.iree.kernels.scalars import BYTES
 from nabla_mlir.passes.iree.kernels.text import Form
 from nabla_mlir.passes.iree.target import machine
@@ -152,11 +144,23 @@ def _twiddles(count: int, n: int, like: Val) -> tuple[Val, Val]:
 def _call(x: Val, what: Transforms, shape: Sequence[int], dtype: np.dtype) -> Val:
     """The result of the kernel. It sees a complex array as twice as many real numbers, and a row of real numbers as pairs."""
     form = _form(x.dtype)
-    name = "_".join(map(str, (
-        "irfft" if what.real and what.inverse else "rfft" if what.real else "ifft" if what.inverse else "fft",
-        what.n, what.groups, what.columns, *what.source, *what.target, what.whole, round(1 / what.scale), int(what.in_place),
-        form.element,
-    )))  # fmt: skip
+    name = "_".join(
+        map(
+            str,
+            (
+                "irfft" if what.real and what.inverse else "rfft" if what.real else "ifft" if what.inverse else "fft",
+                what.n,
+                what.groups,
+                what.columns,
+                *what.source,
+                *what.target,
+                what.whole,
+                round(1 / what.scale),
+                int(what.in_place),
+                form.element,
+            ),
+        )
+    )
     tables = roots(what, form)
     text, (_, memory) = fourier_text(name, what, form, tables)
     types = [tensor_type(tuple(shape), dtype), ir.Type.parse(memory.type.replace("memref", "tensor"))]

@@ -67,8 +67,9 @@ def _solve(
         tile = t.minus_products(
             [t.row(right, b, row, column) for row in rows],
             (0, start) if forward else (t.add(start, form.rows), n),
-            lambda i, p: entry(rows[i], p), lambda p: t.row(x, b, p, column),
-        )  # fmt: skip
+            lambda i, p: entry(rows[i], p),
+            lambda p: t.row(x, b, p, column),
+        )
         order = list(range(form.rows)) if forward else list(reversed(range(form.rows)))
         for at, i in enumerate(order):
             if not unit:

@@ -163,9 +163,7 @@ class Writer:
                 return self.shuffled(whole, [first.constant % step + step * i for i in range(lanes)])
         parts = [self._load(buffer, first + step * i, 0) for i in range(lanes)]
         kind = vector_type(parts[0].dtype, lanes)
-        return self.code(
-            f"vector.from_elements {', '.join(p.name for p in parts)} : {kind}", parts, buffer.dtype, lanes
-        )
+        return self.code(f"vector.from_elements {', '.join(p.name for p in parts)} : {kind}", parts, buffer.dtype, lanes)
 
     def _load(self, buffer: Buffer, position: Affine, lanes: int) -> Code:
         stored = DTYPES[buffer.dtype]
@@ -180,9 +178,7 @@ class Writer:
 
     def shuffled(self, x: Code, order: Sequence[int]) -> Code:
         """Some lanes of a vector."""
-        return self.code(
-            f"vector.shuffle {x.name}, {x.name} {list(order)} : {x.type}, {x.type}", (x,), x.dtype, len(order)
-        )
+        return self.code(f"vector.shuffle {x.name}, {x.name} {list(order)} : {x.type}, {x.type}", (x,), x.dtype, len(order))
 
     def store(self, buffer: Buffer, positions: Sequence[Affine], values: Sequence[Code], lanes: int) -> None:
         """Stores each of `values` at its index; its lanes have stride `place.lane`."""
@@ -218,9 +214,7 @@ class Writer:
         kind = f", {vector_type(stored, x.lanes)}" if x.lanes else ""
         self.line(f"{'vector' if x.lanes else 'memref'}.store {name}, {buffer.name}[{at}] : {buffer.type}{kind}")
 
-    def loop(
-        self, blocks: int, step: int, carried: Sequence[Code], body: Body, part: tuple[str, str] | None = None
-    ) -> list[Code]:
+    def loop(self, blocks: int, step: int, carried: Sequence[Code], body: Body, part: tuple[str, str] | None = None) -> list[Code]:
         """Runs `body` at 0, step, 2 step, ...; it gets the index and the carried values, and returns their new values.
 
         With `part`, only the indices from one to another.

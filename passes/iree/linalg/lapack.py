@@ -20,14 +20,7 @@ from nabla_mlir.dialects import stablehlo as hlo
 from nabla_mlir.dialects.builder import Val, conj, eq, imag, real, select, splat
 from nabla_mlir.passes.iree.linalg.decompositions import eigh_kernel, svd_kernel
 from nabla_mlir.passes.iree.linalg.dense import has_kernel, lu_kernel
-from nabla_mlir.passes.iree.linalg.factorizations import (
-    BLOCK,
-    adjoint,
-    cholesky_factor,
-    invert_lower,
-    mask,
-    solve_triangular,
-)
+from nabla_mlir.passes.iree.linalg.factorizations import BLOCK, adjoint, cholesky_factor, invert_lower, mask, solve_triangular
 from nabla_mlir.passes.iree.linalg.qr import geqp3, geqrf, orgqr
 from nabla_mlir.passes.iree.linalg.real_schur import gees, gehrd, sytrd
 from nabla_mlir.passes.iree.linalg.schur import geev
@@ -353,8 +346,20 @@ def _trsm(op: ir.Operation, a: Val, right: Val) -> list[Val]:
 
 
 _ROUTINES: dict[str, Callable[..., list[Val]]] = {
-    "potrf": _potrf, "trsm": _trsm, "getrf": _getrf, "geqrf": lambda op, a: geqrf(a),
-    "geqp3": lambda op, *xs: geqp3(*xs), "orgqr": _orgqr, "ungqr": _orgqr, "geev": geev, "gees": gees,
-    "gehrd": gehrd, "sytrd": sytrd, "hetrd": sytrd,
-    "syevd": _syevd, "heevd": _syevd, "gesdd": _gesdd, "gtsv": lambda op, *xs: tridiagonal_solve(*xs),
-}  # fmt: skip
+    "potrf": _potrf,
+    "trsm": _trsm,
+    "getrf": _getrf,
+    "geqrf": lambda op, a: geqrf(a),
+    "geqp3": lambda op, *xs: geqp3(*xs),
+    "orgqr": _orgqr,
+    "ungqr": _orgqr,
+    "geev": geev,
+    "gees": gees,
+    "gehrd": gehrd,
+    "sytrd": sytrd,
+    "hetrd": sytrd,
+    "syevd": _syevd,
+    "heevd": _syevd,
+    "gesdd": _gesdd,
+    "gtsv": lambda op, *xs: tridiagonal_solve(*xs),
+}

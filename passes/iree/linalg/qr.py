@@ -11,14 +11,7 @@ from nabla_mlir.dialects import builder as b
 from nabla_mlir.dialects.builder import Val, conj, eq, imag, ne, real, select
 from nabla_mlir.passes.iree.linalg.decompositions import q_kernel, qr_kernel
 from nabla_mlir.passes.iree.linalg.dense import has_kernel
-from nabla_mlir.passes.iree.linalg.stacks import (
-    as_like,
-    exchange_rows,
-    first_largest,
-    line_at,
-    spread,
-    squared,
-)
+from nabla_mlir.passes.iree.linalg.stacks import as_like, exchange_rows, first_largest, line_at, spread, squared
 
 
 def geqrf(a: Val) -> list[Val]:

@@ -15,15 +15,7 @@ from nabla_mlir.dialects import builder as b
 from nabla_mlir.dialects.builder import Val, conj, eq, imag, real, select
 from nabla_mlir.passes.iree.linalg.factorizations import adjoint, mask
 from nabla_mlir.passes.iree.linalg.qr import geqrf, orgqr, reflect, reflection
-from nabla_mlir.passes.iree.linalg.stacks import (
-    as_like,
-    diagonal_of,
-    line_at,
-    scaled,
-    spread,
-    squared,
-    within_range,
-)
+from nabla_mlir.passes.iree.linalg.stacks import as_like, diagonal_of, line_at, scaled, spread, squared, within_range
 
 MOST_STEPS = 30  # of the QR iteration for each eigenvalue; convergence needs two or three
 EXCEPTIONAL = 10  # steps without a converged eigenvalue, after which an exceptional shift breaks a cycle

@@ -65,9 +65,13 @@ def diagonal_entry(a: Val, j: Val) -> Val:
 def take_rows(x: Val, order: Val) -> Val:
     """Each matrix with its rows reordered: row i of the result is row order[b, i]."""
     dims = {
-        "offset_dims": [2], "collapsed_slice_dims": [1], "operand_batching_dims": [0],
-        "start_indices_batching_dims": [0], "start_index_map": [1], "index_vector_dim": 2,
-    }  # fmt: skip
+        "offset_dims": [2],
+        "collapsed_slice_dims": [1],
+        "operand_batching_dims": [0],
+        "start_indices_batching_dims": [0],
+        "start_index_map": [1],
+        "index_vector_dim": 2,
+    }
     attributes = {
         "dimension_numbers": hlo.GatherDims.encode(dims),
         "slice_sizes": hlo.I64Array.encode([1, 1, x.shape[2]]),

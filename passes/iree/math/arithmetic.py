@@ -180,11 +180,7 @@ def exact_remainder(x: Val, y: Val, loop: bool) -> Val:
     if loop:
         rest = _remainder_step(_remainder_step(rest, divisor), divisor)
         # Rarely entered; it needs one step for each half mantissa of the quotient.
-        (rest,) = b.while_loop(
-            [rest],
-            lambda r: b.reduce_any(r >= divisor, range(r.rank)),
-            lambda r: [_remainder_step(r, divisor)],
-        )
+        (rest,) = b.while_loop([rest], lambda r: b.reduce_any(r >= divisor, range(r.rank)), lambda r: [_remainder_step(r, divisor)])
     else:
         for _ in range(4):
             rest = _remainder_step(rest, divisor)

@@ -35,7 +35,8 @@ class LegalizeMathPass(PatternPass):
         for op in nested(module):
             if op.name.startswith("ad."):
                 raise VerifyError(
-                    f"{self.name} requires that no derivative is left, got {op.name}.", where=source_of(op.location),
+                    f"{self.name} requires that no derivative is left, got {op.name}.",
+                    where=source_of(op.location),
                     help="run nabla-expand and nabla-remove-stop-gradient first.",
-                )  # fmt: skip
+                )
         super().run(module)

@@ -77,8 +77,7 @@ def _window(start: Val, words: int, most: int) -> list[Val]:
     while step:
         is_set = ne(index & step, 0)
         later = table[step:]
-        table = [select(is_set, later[i], word) if i < len(later) else word
-                 for i, word in enumerate(table[: words + step])]  # fmt: skip
+        table = [select(is_set, later[i], word) if i < len(later) else word for i, word in enumerate(table[: words + step])]
         step //= 2
     back = splat(64, start) - shift  # may be 64: shifts by the width give zero
     return [(table[i] << shift) | (table[i + 1] >> back) for i in range(words)]
@@ -128,10 +127,7 @@ def _reduce(ax: Val) -> tuple[Val, Val]:
         upper, lower = upper * 2.0**38, lower * 2.0**7
     else:
         upper = convert(size & ~0x7FF, ax.dtype)
-        lower = (
-            convert(size & 0x7FF, ax.dtype)
-            + convert(bitcast((low ^ bitcast(flip, u64)) >> 11, i64), ax.dtype) * 2.0**-53
-        )
+        lower = convert(size & 0x7FF, ax.dtype) + convert(bitcast((low ^ bitcast(flip, u64)) >> 11, i64), ax.dtype) * 2.0**-53
     pi_high, pi_low = form.round(math.pi / 2), form.half_pi_low
     r = upper * (pi_high * 2.0**-62) + (lower * (pi_high * 2.0**-62) + upper * (pi_low * 2.0**-62))
     r = flip_sign(r, convert(sign >> (64 - 8 * ax.dtype.itemsize), form.bits))

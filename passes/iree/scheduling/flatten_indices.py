@@ -135,9 +135,7 @@ def scatter(op: ir.Operation, target: Target) -> Replacement:
     attributes = {
         "scatter_dimension_numbers": hlo.ScatterDims.encode(numbers),
         "indices_are_sorted": hlo.Bool.encode(False),
-        "unique_indices": op.attributes["unique_indices"]
-        if "unique_indices" in op.attributes
-        else hlo.Bool.encode(False),
+        "unique_indices": op.attributes["unique_indices"] if "unique_indices" in op.attributes else hlo.Bool.encode(False),
     }
     flat = [b.reshape(x, plan.flat_shape()) for x in values[:n]]
     new = b.make(op.name, [*flat, index, *values[n + 1 :]], [x.type for x in flat], attributes, regions=1)
@@ -153,11 +151,7 @@ def _indexed(x: Val, indices: Val, axes: Sequence[int], single: Iterable[int], v
     if sorted(axes) != list(range(min(axes), min(axes) + len(axes))):
         return None
     maker = made_by(indices.value)
-    if (
-        maker is None
-        or maker.name != "stablehlo.concatenate"
-        or hlo.I64.decode(maker.attributes["dimension"]) != vector_dim
-    ):
+    if maker is None or maker.name != "stablehlo.concatenate" or hlo.I64.decode(maker.attributes["dimension"]) != vector_dim:
         return None
     columns = operands(maker)
     if any(c.shape[vector_dim] != 1 for c in columns):

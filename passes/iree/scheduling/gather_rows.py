@@ -115,8 +115,14 @@ def _rewrite(op: ir.Operation) -> None:
         table = Val(op.operands[0])
         if _gathers_behind(table.value):
             table = b.stored(table)
-        rows = Val(hlo.emit(GATHER, [table.value, index.value, empty], results=[result.type],
-                            attributes={"dimension_map": hlo.I64Array.encode([0])}).results[0])  # fmt: skip
+        rows = Val(
+            hlo.emit(
+                GATHER,
+                [table.value, index.value, empty],
+                results=[result.type],
+                attributes={"dimension_map": hlo.I64Array.encode([0])},
+            ).results[0]
+        )
         # IREE repeats a gather in each dispatch that reads it, so such a dispatch must read whole rows.
         if any(map(_takes_parts, _readers(result))):
             rows = b.stored(rows)

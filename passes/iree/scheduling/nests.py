@@ -28,9 +28,12 @@ def loop_nest(
     maps = [position(first), *[position(second)] * len(others), *[position(third)] * len(starts)]
     kinds = [ir.Attribute.parse(f"#linalg.iterator_type<{'reduction' if a == 'k' else 'parallel'}>") for a in loops]
     op = linalg.GenericOp(
-        [s.type for s in starts], [matrix.value, *(o.value for o in others)], [s.value for s in starts],
-        ir.ArrayAttr.get([ir.AffineMapAttr.get(m) for m in maps]), ir.ArrayAttr.get(kinds),
-    )  # fmt: skip
+        [s.type for s in starts],
+        [matrix.value, *(o.value for o in others)],
+        [s.value for s in starts],
+        ir.ArrayAttr.get([ir.AffineMapAttr.get(m) for m in maps]),
+        ir.ArrayAttr.get(kinds),
+    )
     op.operation.attributes[TILES] = tiles.attribute()
     element = matrix.type.element_type
     block = op.regions[0].blocks.append(*[element] * len(maps))

@@ -116,8 +116,11 @@ class PackedProduct:
 def is_computed_in(op: ir.Operation) -> bool:
     """True if an operation has static shapes and one element type for which there is a kernel."""
     values = *op.operands, *op.results
-    return all(v.type.has_static_shape for v in values) and {Val(v).dtype for v in values} <= _ELEMENTS.keys() and \
-        len({Val(v).dtype for v in values}) == 1  # fmt: skip
+    return (
+        all(v.type.has_static_shape for v in values)
+        and {Val(v).dtype for v in values} <= _ELEMENTS.keys()
+        and len({Val(v).dtype for v in values}) == 1
+    )
 
 
 def _merged_pairs(left: Sequence[Axis], right: Sequence[Axis]) -> tuple[list[Axis], list[Axis]]:

@@ -78,8 +78,10 @@ def _of_convolution(op: ir.Operation) -> PackedProduct:
     groups = by_feature * by_batch
 
     # The group is the slower part of an axis.
-    of_group = {name: _split(axis, count) for name, axis, count in
-                (("b", image["b"], by_batch), ("i", image["f"], by_feature), ("o", kernel["o"], groups))}  # fmt: skip
+    of_group = {
+        name: _split(axis, count)
+        for name, axis, count in (("b", image["b"], by_batch), ("i", image["f"], by_feature), ("o", kernel["o"], groups))
+    }
     group = of_group["b"][0] if by_batch > 1 else of_group["i"][0], of_group["o"][0]
     positions: dict[int | str, Axis] = {d: Axis(shape[d], image[d].stride * window.strides[d]) for d in range(rank)}
     positions["b"] = of_group["b"][1]

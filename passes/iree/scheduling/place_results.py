@@ -55,8 +55,11 @@ def _position(func: ir.Operation) -> None:
     end = last_of(block)
     outputs = _given(func)
     least = 1 if bytes_of_values(func) >= thresholds.PLACED_PROGRAM else thresholds.PLACED_RESULT
-    positions = [i for i, value in enumerate(end.operands) if i not in outputs and _is_placed(value, least)
-              and not _is_in_donated(func, value)]  # fmt: skip
+    positions = [
+        i
+        for i, value in enumerate(end.operands)
+        if i not in outputs and _is_placed(value, least) and not _is_in_donated(func, value)
+    ]
     if not positions:
         return
     with func.location:

@@ -73,9 +73,12 @@ def _reads_part(user: ir.Operation, op: ir.Operation, parts_only: dict[ir.Value,
 
 
 def _computed(
-    value: ir.Value, box: Slice, parts_only: dict[ir.Value, ir.Operation], copies: dict[tuple[ir.Value, Slice], Val],
+    value: ir.Value,
+    box: Slice,
+    parts_only: dict[ir.Value, ir.Operation],
+    copies: dict[tuple[ir.Value, Slice], Val],
     before: ir.Operation,
-) -> Val:  # fmt: skip
+) -> Val:
     """A slice of a value; if the value itself is not needed, its slice is computed from slices of its operands, each once."""
     if (copy := copies.get((value, box))) is not None:
         return copy

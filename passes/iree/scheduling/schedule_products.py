@@ -18,21 +18,10 @@ from nabla_mlir.passes.base import Pass, register
 from nabla_mlir.passes.iree.faults.separate_uses import positions_of_broadcasts
 from nabla_mlir.passes.iree.internals.dispatches import Constants
 from nabla_mlir.passes.iree.scheduling.batches import BatchedProduct, SharedProduct
-from nabla_mlir.passes.iree.scheduling.nests import (
-    Transposes,
-    in_memory,
-    loop_nest,
-    replace_product,
-    transposed_once,
-)
+from nabla_mlir.passes.iree.scheduling.nests import Transposes, in_memory, loop_nest, replace_product, transposed_once
 from nabla_mlir.passes.iree.scheduling.packed_calls import PackedCall, add_in_place
 from nabla_mlir.passes.iree.scheduling.packed_factors import packed_product
-from nabla_mlir.passes.iree.scheduling.tiles import (
-    Tiles,
-    columns_times_vector,
-    matrix_product,
-    rows_times_vector,
-)
+from nabla_mlir.passes.iree.scheduling.tiles import Tiles, columns_times_vector, matrix_product, rows_times_vector
 from nabla_mlir.passes.iree.scheduling.views import Pads
 from nabla_mlir.table.traits import record_or_none, size_of
 

@@ -48,8 +48,9 @@ def _choose(block: ir.Block) -> None:
             continue
         with ir.InsertionPoint(op), op.location:
             index = b.iota(result.shape, dim, np.int32)
-            values = [b.broadcast(b.reshape(p, _without(p.shape, dim)), result.shape, _without(range(result.rank), dim))
-                      for p in parts]  # fmt: skip
+            values = [
+                b.broadcast(b.reshape(p, _without(p.shape, dim)), result.shape, _without(range(result.rank), dim)) for p in parts
+            ]
             out = values[-1]
             for i in reversed(range(len(parts) - 1)):
                 out = b.select(index <= i, values[i], out)

@@ -34,8 +34,18 @@ class MockDriver:
     @classmethod
     def compiled(cls, folder: Path, compiler: str) -> MockDriver:
         """Compiles mock.c into the folder."""
-        command = [compiler, "-O1", "-w", "-shared", "-fPIC", "-o", str(folder / "libcuda.so.1"),
-                   str(Path(__file__).with_name("mock.c")), "-ldl", "-lpthread"]  # fmt: skip
+        command = [
+            compiler,
+            "-O1",
+            "-w",
+            "-shared",
+            "-fPIC",
+            "-o",
+            str(folder / "libcuda.so.1"),
+            str(Path(__file__).with_name("mock.c")),
+            "-ldl",
+            "-lpthread",
+        ]
         subprocess.run(command, check=True, capture_output=True, timeout=120)
         (folder / "libcuda.so").symlink_to("libcuda.so.1")
         return cls(folder)
@@ -50,21 +60,28 @@ class MockDriver:
         os.truncate(memory, _SIZE)
         lines, to = os.pipe()
         source, answers = os.pipe()
-        environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(_TESTS), *filter(None, [os.environ.get("PYTHONPATH")])]),
-                                    "OPENBLAS_NUM_THREADS": "1"}  # fmt: skip
+        environment = os.environ | {
+            "PYTHONPATH": os.pathsep.join([str(_TESTS), *filter(None, [os.environ.get("PYTHONPATH")])]),
+            "OPENBLAS_NUM_THREADS": "1",
+        }
         libraries = os.pathsep.join([str(self.folder), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])])
         with tempfile.TemporaryDirectory() as name, tempfile.TemporaryFile("w+") as output:
             given, results = Path(name, "arguments"), Path(name, "results")
             given.write_bytes(pickle.dumps(arguments))
             simulator = subprocess.Popen(
                 [sys.executable, "-m", "gpu.driver.simulator", str(memory), str(_SIZE), str(lines), str(answers)],
-                env=environment, stdout=output, stderr=output, pass_fds=(memory, lines, answers),
-            )  # fmt: skip
+                env=environment,
+                stdout=output,
+                stderr=output,
+                pass_fds=(memory, lines, answers),
+            )
             client = subprocess.Popen(
                 [sys.executable, "-m", "gpu.driver.client", str(artifact), entry, str(given), str(results)],
                 env=environment | {"LD_LIBRARY_PATH": libraries, "MOCK_CUDA": f"{memory} {_SIZE} {to} {source}"},
-                stdout=output, stderr=output, pass_fds=(memory, to, source),
-            )  # fmt: skip
+                stdout=output,
+                stderr=output,
+                pass_fds=(memory, to, source),
+            )
             for file in (memory, lines, to, source, answers):
                 os.close(file)
             try:

@@ -33,7 +33,9 @@ def main(memory: int, size: int, source: int, target: int) -> None:
                 print(1 if line[:1] in b"ML" else -1, file=answers, flush=True)
 
 
-def _answer(words: list[str], lines: BinaryIO, answers: TextIO, simulator: Simulator, modules: dict[int, dict[str, Kernel]]) -> None:
+def _answer(
+    words: list[str], lines: BinaryIO, answers: TextIO, simulator: Simulator, modules: dict[int, dict[str, Kernel]]
+) -> None:
     kind, *rest = words
     if kind == "B":
         simulator.base = int(rest[0])
@@ -46,7 +48,9 @@ def _answer(words: list[str], lines: BinaryIO, answers: TextIO, simulator: Simul
     elif kind == "L":
         kernel = modules[int(rest[0])][rest[1]]
         grid, threads, dynamic, *arguments = map(int, rest[2:5]), map(int, rest[5:8]), *map(int, rest[8:])
-        values = [int(np.uint64(x).astype(DTYPES[f"u{BITS[kind]}"])) for x, (kind, _) in zip(arguments, kernel.parameters, strict=True)]
+        values = [
+            int(np.uint64(x).astype(DTYPES[f"u{BITS[kind]}"])) for x, (kind, _) in zip(arguments, kernel.parameters, strict=True)
+        ]
         simulator.launch(kernel, tuple(grid), values, tuple(threads), dynamic)
         print(0, file=answers, flush=True)
 

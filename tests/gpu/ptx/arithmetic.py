@@ -27,11 +27,30 @@ def _remainder(x: Array, y: Array) -> Array:
 
 
 FUNCTIONS: dict[str, Callable[..., Array]] = {
-    "add": np.add, "sub": np.subtract, "mul": np.multiply, "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor,
-    "not": np.invert, "neg": np.negative, "abs": np.abs, "min": np.fmin, "max": np.fmax, "div": _divide, "rem": _remainder,
-    "sqrt": np.sqrt, "rsqrt": lambda x: 1 / np.sqrt(x), "rcp": lambda x: 1 / x, "ex2": np.exp2, "lg2": np.log2, "sin": np.sin,
-    "cos": np.cos, "tanh": np.tanh, "copysign": lambda x, y: np.copysign(y, x), "fma": fused,
-}  # fmt: skip
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "and": np.bitwise_and,
+    "or": np.bitwise_or,
+    "xor": np.bitwise_xor,
+    "not": np.invert,
+    "neg": np.negative,
+    "abs": np.abs,
+    "min": np.fmin,
+    "max": np.fmax,
+    "div": _divide,
+    "rem": _remainder,
+    "sqrt": np.sqrt,
+    "rsqrt": lambda x: 1 / np.sqrt(x),
+    "rcp": lambda x: 1 / x,
+    "ex2": np.exp2,
+    "lg2": np.log2,
+    "sin": np.sin,
+    "cos": np.cos,
+    "tanh": np.tanh,
+    "copysign": lambda x, y: np.copysign(y, x),
+    "fma": fused,
+}
 
 
 def elementwise(t: Threads, i: Instruction, mask: Array | None) -> None:

@@ -40,7 +40,9 @@ def extract(t: Threads, i: Instruction, mask: Array | None) -> None:
     if kind[0] == "s":
         last = np.minimum(start + length - np.uint64(1), np.uint64(bits - 1)).astype(np.uint64)
         sign = (x.astype(np.uint64) >> last) & np.uint64(1)
-        field = np.where((sign == 1) & (length > 0), field | ~_ones(np.minimum(length, np.maximum(np.uint64(bits) - start, 0))), field)
+        field = np.where(
+            (sign == 1) & (length > 0), field | ~_ones(np.minimum(length, np.maximum(np.uint64(bits) - start, 0))), field
+        )
     t.put(i.operands[0], field.astype(UNSIGNED[bits]), mask)
 
 

@@ -28,8 +28,11 @@ def _add(names: str, handler: Handler, words: str = "") -> None:
         HANDLERS[name] = handler, frozenset(words.split())
 
 
-_add("add sub and or xor not neg abs min max div rem sqrt rsqrt rcp ex2 lg2 sin cos tanh copysign", arithmetic.elementwise,
-     f"{_FLOAT} NaN")  # fmt: skip
+_add(
+    "add sub and or xor not neg abs min max div rem sqrt rsqrt rcp ex2 lg2 sin cos tanh copysign",
+    arithmetic.elementwise,
+    f"{_FLOAT} NaN",
+)
 _add("mul", arithmetic.mul, f"{_FLOAT} lo hi wide")
 _add("mad", arithmetic.mad, f"{_FLOAT} lo wide")
 _add("fma", arithmetic.fma, _FLOAT)
@@ -51,8 +54,11 @@ _add("atom red", transfers.atom, f"{_SPACES} {_CACHES} {_SCOPES} add min max exc
 _add("cp", transfers.cp_async, f"async {_SPACES} {_CACHES} commit_group wait_group wait_all")
 _add("bar barrier", control.barrier, "sync cta aligned warp arrive")
 _add("fence membar", control.nothing, f"{_SCOPES} gl proxy async {_SPACES}")
-_add("nanosleep prefetch createpolicy discard pragma setmaxnreg griddepcontrol", control.nothing,
-     f"{_CACHES} {_SPACES} L1 L2 fractional L2::evict_first L2::evict_last range sync aligned inc dec wait launch_dependents")  # fmt: skip
+_add(
+    "nanosleep prefetch createpolicy discard pragma setmaxnreg griddepcontrol",
+    control.nothing,
+    f"{_CACHES} {_SPACES} L1 L2 fractional L2::evict_first L2::evict_last range sync aligned inc dec wait launch_dependents",
+)
 _add("bra", control.branch, "uni")
 _add("ret exit", control.end, "uni")
 _add("shfl", control.shuffle, "sync bfly up down idx")
@@ -61,8 +67,11 @@ _add("activemask", control.active_mask)
 _add("ldmatrix", tensor_cores.ldmatrix, f"sync aligned m8n8 x1 x2 x4 trans {_SPACES}")
 _add("stmatrix", tensor_cores.stmatrix, f"sync aligned m8n8 x1 x2 x4 trans {_SPACES}")
 _add("mma", tensor_cores.mma, "sync aligned row col m16n8k4 m16n8k8 m16n8k16 m8n8k4")
-_add("wgmma", tensor_cores.wgmma, "mma_async fence commit_group wait_group sync aligned "
-     + " ".join(f"m64n{n}k{k}" for n in range(8, 257, 8) for k in (8, 16)))  # fmt: skip
+_add(
+    "wgmma",
+    tensor_cores.wgmma,
+    "mma_async fence commit_group wait_group sync aligned " + " ".join(f"m64n{n}k{k}" for n in range(8, 257, 8) for k in (8, 16)),
+)
 
 
 def execute(t: Threads, instruction: Instruction, mask: Array | None) -> None:

@@ -10,15 +10,36 @@ from numpy.typing import NDArray
 Array = NDArray[Any]
 
 BITS = {
-    "pred": 1, "b8": 8, "u8": 8, "s8": 8, "b16": 16, "u16": 16, "s16": 16, "f16": 16, "bf16": 16, "b32": 32, "u32": 32, "s32": 32,
-    "f32": 32, "b64": 64, "u64": 64, "s64": 64, "f64": 64, "f16x2": 32, "bf16x2": 32, "s16x2": 32, "u16x2": 32, "tf32": 32,
-}  # fmt: skip
+    "pred": 1,
+    "b8": 8,
+    "u8": 8,
+    "s8": 8,
+    "b16": 16,
+    "u16": 16,
+    "s16": 16,
+    "f16": 16,
+    "bf16": 16,
+    "b32": 32,
+    "u32": 32,
+    "s32": 32,
+    "f32": 32,
+    "b64": 64,
+    "u64": 64,
+    "s64": 64,
+    "f64": 64,
+    "f16x2": 32,
+    "bf16x2": 32,
+    "s16x2": 32,
+    "u16x2": 32,
+    "tf32": 32,
+}
 UNSIGNED: dict[int, Any] = {1: np.bool_, 8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
 _SIGNED: dict[int, Any] = {8: np.int8, 16: np.int16, 32: np.int32, 64: np.int64}
 _FLOATS: dict[str, Any] = {"f16": np.float16, "f32": np.float32, "f64": np.float64}
 # bf16, tf32 and pairs have no type in NumPy: their bits are unsigned.
-DTYPES: dict[str, Any] = {kind: _SIGNED[bits] if kind[0] == "s" and kind in ("s8", "s16", "s32", "s64") else UNSIGNED[bits]
-                          for kind, bits in BITS.items()} | _FLOATS  # fmt: skip
+DTYPES: dict[str, Any] = {
+    kind: _SIGNED[bits] if kind[0] == "s" and kind in ("s8", "s16", "s32", "s64") else UNSIGNED[bits] for kind, bits in BITS.items()
+} | _FLOATS
 WIDE = {"u16": "u32", "s16": "s32", "u32": "u64", "s32": "s64"}
 PAIRS = {"f16x2": "f16", "bf16x2": "bf16", "s16x2": "s16", "u16x2": "u16"}
 

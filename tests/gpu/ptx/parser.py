@@ -136,8 +136,18 @@ def parse(text: str) -> dict[str, Kernel]:
         threads = tuple(map(int, re.findall(r"\d+", size[1]))) if size else ()
         local = _arrays(r"\.local\s+\.align\s+(\d+)\s+\.b8\s+([\w$]+)\[(\d+)\]", body)
         registers, instructions, labels = _statements(body)
-        kernels[name] = Kernel(name, [_parameter(p) for p in _split(parameters)], registers, instructions, labels, shared, local,
-                               constants, numbers, threads)  # fmt: skip
+        kernels[name] = Kernel(
+            name,
+            [_parameter(p) for p in _split(parameters)],
+            registers,
+            instructions,
+            labels,
+            shared,
+            local,
+            constants,
+            numbers,
+            threads,
+        )
     return kernels
 
 
@@ -202,8 +212,14 @@ def _instruction(text: str) -> Instruction:
     rest = text[predicate.end() :] if predicate else text
     head, _, operands = rest.partition(" ")
     name, *words = head.split(".")
-    return Instruction(name, tuple(words), [_operand(x) for x in _split(operands)], predicate[2] if predicate else None,
-                       bool(predicate and predicate[1]), text)  # fmt: skip
+    return Instruction(
+        name,
+        tuple(words),
+        [_operand(x) for x in _split(operands)],
+        predicate[2] if predicate else None,
+        bool(predicate and predicate[1]),
+        text,
+    )
 
 
 def _split(text: str) -> list[str]:

@@ -54,8 +54,14 @@ class Simulator:
         size = int(np.prod(shape)) * np.dtype(dtype).itemsize
         return self.memory[start : start + size].copy().view(dtype).reshape(shape)
 
-    def launch(self, kernel: Kernel, grid: Sequence[int], arguments: Sequence[int | float], threads: Sequence[int] | None = None,
-               dynamic: int = 0) -> None:  # fmt: skip
+    def launch(
+        self,
+        kernel: Kernel,
+        grid: Sequence[int],
+        arguments: Sequence[int | float],
+        threads: Sequence[int] | None = None,
+        dynamic: int = 0,
+    ) -> None:
         """Runs a kernel to its end.
 
         Args:

@@ -12,9 +12,10 @@ from gpu.ptx.numbers import BITS, UNSIGNED, Array
 from gpu.ptx.parser import parse
 from gpu.ptx.simulator import Simulator
 
-_REGISTERS = "\n".join(f".reg .{kind} %{prefix}<64>;" for prefix, kind in (
-    ("p", "pred"), ("b", "b8"), ("h", "b16"), ("r", "b32"), ("d", "b64"), ("f", "f32"), ("g", "f64"),
-))  # fmt: skip
+_REGISTERS = "\n".join(
+    f".reg .{kind} %{prefix}<64>;"
+    for prefix, kind in (("p", "pred"), ("b", "b8"), ("h", "b16"), ("r", "b32"), ("d", "b64"), ("f", "f32"), ("g", "f64"))
+)
 _PREFIX = {8: "b", 16: "h", 32: "r", 64: "d"}
 
 
@@ -23,10 +24,14 @@ def module(body: str, parameters: int = 0, arrays: str = "") -> str:
     names = ", ".join(f".param .u64 p{n}" for n in range(parameters))
     loads = "\n".join(f"ld.param.u64 %d{n + 1}, [p{n}];" for n in range(parameters))
     start = "mov.u32 %r0, %tid.x; cvt.u64.u32 %d0, %r0;"
-    return f".version 8.0\n.target sm_90a\n{arrays}\n.visible .entry k({names}) {{\n{_REGISTERS}\n{loads}\n{start}\n{body}\nret;\n}}"
+    return (
+        f".version 8.0\n.target sm_90a\n{arrays}\n.visible .entry k({names}) {{\n{_REGISTERS}\n{loads}\n{start}\n{body}\nret;\n}}"
+    )
 
 
-def run(body: str, arrays: Sequence[Array], threads: int = 32, grid: int = 1, declared: str = "", dynamic: int = 0) -> tuple[list[Array], Counter[str]]:
+def run(
+    body: str, arrays: Sequence[Array], threads: int = 32, grid: int = 1, declared: str = "", dynamic: int = 0
+) -> tuple[list[Array], Counter[str]]:
     """The arrays after a launch with their addresses, and the counters."""
     simulator = Simulator(np.zeros(1 << 20, np.uint8))
     addresses = [simulator.put(x) for x in arrays]

@@ -35,10 +35,16 @@ def test_integers_wrap(kind: str) -> None:
     pairs = [(int(a), int(b)) for a, b in zip(x, y, strict=True)]
     bits = np.dtype(DTYPES[kind]).itemsize * 8
     for name, f in {
-        f"add.{kind}": lambda a, b: a + b, f"sub.{kind}": lambda a, b: a - b, f"mul.lo.{kind}": lambda a, b: a * b,
-        f"mul.hi.{kind}": lambda a, b: a * b >> bits, f"min.{kind}": min, f"max.{kind}": max,
-        f"and.b{bits}": lambda a, b: a & b, f"or.b{bits}": lambda a, b: a | b, f"xor.b{bits}": lambda a, b: a ^ b,
-    }.items():  # fmt: skip
+        f"add.{kind}": lambda a, b: a + b,
+        f"sub.{kind}": lambda a, b: a - b,
+        f"mul.lo.{kind}": lambda a, b: a * b,
+        f"mul.hi.{kind}": lambda a, b: a * b >> bits,
+        f"min.{kind}": min,
+        f"max.{kind}": max,
+        f"and.b{bits}": lambda a, b: a & b,
+        f"or.b{bits}": lambda a, b: a | b,
+        f"xor.b{bits}": lambda a, b: a ^ b,
+    }.items():
         found = each(f"{name} {{}}, {{0}}, {{1}}", kind, (kind, x), (kind, y)).view(DTYPES[kind])
         assert found.tolist() == [wrapped(f(a, b), kind) for a, b in pairs], name
 
@@ -63,7 +69,9 @@ def test_wide_products(kind: str, wide: str) -> None:
     assert found.tolist() == [int(a) * int(b) for a, b in zip(x, y, strict=True)]
 
 
-@pytest.mark.parametrize(("kind", "dtype"), [("f32", np.float32), ("f64", np.float64), ("f16", np.float16), ("bf16", ml_dtypes.bfloat16)])
+@pytest.mark.parametrize(
+    ("kind", "dtype"), [("f32", np.float32), ("f64", np.float64), ("f16", np.float16), ("bf16", ml_dtypes.bfloat16)]
+)
 def test_floats_round_as_numpy(kind: str, dtype: type) -> None:
     with np.errstate(over="ignore"):
         x = np.concatenate([SPECIAL, RNG.standard_normal(48)]).astype(dtype)
@@ -101,8 +109,9 @@ def test_subnormal_numbers_are_flushed_if_the_text_says_so() -> None:
 
 def test_saturation() -> None:
     x = np.array([-1, 0.25, 3, np.nan, np.inf], np.float32)
-    np.testing.assert_array_equal(each("add.sat.f32 {}, {0}, {1}", "f32", ("f32", x), ("f32", 0 * x[:1].repeat(5))).view(np.float32),
-                                  [0, 0.25, 1, 0, 1])  # fmt: skip
+    np.testing.assert_array_equal(
+        each("add.sat.f32 {}, {0}, {1}", "f32", ("f32", x), ("f32", 0 * x[:1].repeat(5))).view(np.float32), [0, 0.25, 1, 0, 1]
+    )
 
 
 @pytest.mark.parametrize(("kind", "dtype", "bound"), [("f32", np.float32, 1), ("f64", np.float64, 2)])
@@ -134,15 +143,25 @@ def test_pairs(kind: str) -> None:
 
 def test_functions() -> None:
     x = np.linspace(0.1, 5, 32, dtype=np.float32)
-    for name, f in {"ex2.approx": np.exp2, "lg2.approx": np.log2, "rcp.rn": lambda x: 1 / x, "rsqrt.approx": lambda x: x**-0.5,
-                    "sin.approx": np.sin, "cos.approx": np.cos, "tanh.approx": np.tanh, "abs": np.abs}.items():  # fmt: skip
+    for name, f in {
+        "ex2.approx": np.exp2,
+        "lg2.approx": np.log2,
+        "rcp.rn": lambda x: 1 / x,
+        "rsqrt.approx": lambda x: x**-0.5,
+        "sin.approx": np.sin,
+        "cos.approx": np.cos,
+        "tanh.approx": np.tanh,
+        "abs": np.abs,
+    }.items():
         found = each(f"{name}.f32 {{}}, {{0}}", "f32", ("f32", x)).view(np.float32)
         np.testing.assert_allclose(found, f(x.astype(np.float64)), rtol=1e-6, atol=1e-7)
     found = each("copysign.f32 {}, {0}, {1}", "f32", ("f32", -x), ("f32", x)).view(np.float32)
     np.testing.assert_array_equal(found, -x)
 
 
-@pytest.mark.parametrize("text", ["mul24.lo.u32 {}, {0}, {0}", "add.rz.f32 {}, {0}, {0}", "add.cc.u32 {}, {0}, {0}", "madc.lo.u32 {}, {0}, {0}, {0}"])
+@pytest.mark.parametrize(
+    "text", ["mul24.lo.u32 {}, {0}, {0}", "add.rz.f32 {}, {0}, {0}", "add.cc.u32 {}, {0}, {0}", "madc.lo.u32 {}, {0}, {0}, {0}"]
+)
 def test_an_instruction_that_is_not_there_is_named(text: str) -> None:
     with pytest.raises(Unsupported, match=text.split()[0].replace(".", r"\.")):
         each(text, "b32", ("b32", np.zeros(4, np.uint32)))

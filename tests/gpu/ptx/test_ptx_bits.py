@@ -14,7 +14,11 @@ RNG = np.random.default_rng(1)
 @pytest.mark.parametrize("bits", [16, 32, 64])
 def test_shifts_beyond_the_size_leave_zeros_or_signs(bits: int) -> None:
     signed, unsigned = DTYPES[f"s{bits}"], DTYPES[f"u{bits}"]
-    x = RNG.integers(0, 1 << bits, 64, np.uint64, endpoint=False).astype(unsigned) if bits < 64 else RNG.integers(0, 2**63, 64).astype(unsigned) * unsigned(2)
+    x = (
+        RNG.integers(0, 1 << bits, 64, np.uint64, endpoint=False).astype(unsigned)
+        if bits < 64
+        else RNG.integers(0, 2**63, 64).astype(unsigned) * unsigned(2)
+    )
     n = RNG.integers(0, bits + 4, 64).astype(np.uint32)
     n[:3] = 0, bits, 2**31
     mask = (1 << bits) - 1

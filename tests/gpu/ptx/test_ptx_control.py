@@ -83,11 +83,18 @@ def test_a_barrier_that_nobody_completes() -> None:
         run(body, [np.zeros(1, np.uint32)], threads=64)
 
 
-@pytest.mark.parametrize(("mode", "n", "clamp", "source"), [
-    ("bfly", 5, 31, LANE ^ 5), ("down", 3, 31, np.where(LANE + 3 < 32, LANE + 3, LANE)), ("up", 3, 0, np.where(LANE >= 3, LANE - 3, LANE)),
-    ("idx", 9, 31, np.full(32, 9)), ("bfly", 9, 31 | 24 << 8, np.where(LANE & 8, LANE ^ 9, LANE)), ("down", 1, 31 | 24 << 8, np.where(LANE % 8 < 7, LANE + 1, LANE)),
-    ("idx", 3, 31 | 24 << 8, LANE // 8 * 8 + 3),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("mode", "n", "clamp", "source"),
+    [
+        ("bfly", 5, 31, LANE ^ 5),
+        ("down", 3, 31, np.where(LANE + 3 < 32, LANE + 3, LANE)),
+        ("up", 3, 0, np.where(LANE >= 3, LANE - 3, LANE)),
+        ("idx", 9, 31, np.full(32, 9)),
+        ("bfly", 9, 31 | 24 << 8, np.where(LANE & 8, LANE ^ 9, LANE)),
+        ("down", 1, 31 | 24 << 8, np.where(LANE % 8 < 7, LANE + 1, LANE)),
+        ("idx", 3, 31 | 24 << 8, LANE // 8 * 8 + 3),
+    ],
+)
 def test_shuffles(mode: str, n: int, clamp: int, source: np.ndarray) -> None:
     """The upper byte of the clamp divides the warp; bfly may read a lane of a lower part, but none of a higher."""
     x = np.random.default_rng(0).integers(0, 2**32, 32, np.uint64).astype(np.uint32)
@@ -101,7 +108,11 @@ def test_shuffles(mode: str, n: int, clamp: int, source: np.ndarray) -> None:
 def test_votes() -> None:
     (found,), _ = run(f"setp.lt.u32 %p1, %r0, 5; vote.sync.ballot.b32 %r5, %p1, -1; {STORE}", [np.zeros(32, np.uint32)])
     assert found[0] == 31
-    (found,), _ = run(f"setp.lt.u32 %p1, %r0, 33; vote.sync.all.pred %p2, %p1, -1; selp.u32 %r5, 1, 0, %p2; {STORE}", [np.zeros(64, np.uint32)], threads=64)
+    (found,), _ = run(
+        f"setp.lt.u32 %p1, %r0, 33; vote.sync.all.pred %p2, %p1, -1; selp.u32 %r5, 1, 0, %p2; {STORE}",
+        [np.zeros(64, np.uint32)],
+        threads=64,
+    )
     np.testing.assert_array_equal(found, [1] * 32 + [0] * 32)
     (found,), _ = run(f"setp.lt.u32 %p1, %r0, 4; mov.u32 %r5, 0; @%p1 activemask.b32 %r5; {STORE}", [np.zeros(32, np.uint32)])
     np.testing.assert_array_equal(found, np.where(LANE < 4, 15, 0))

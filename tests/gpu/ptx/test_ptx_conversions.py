@@ -34,13 +34,17 @@ def test_nan_to_integers() -> None:
 def test_integers_to_floats_and_to_each_other() -> None:
     x = RNG.integers(-(2**63), 2**63 - 1, 32, np.int64)
     np.testing.assert_array_equal(each("cvt.rn.f32.s64 {}, {0}", "f32", ("s64", x)).view(np.float32), x.astype(np.float32))
-    np.testing.assert_array_equal(each("cvt.rn.f64.u64 {}, {0}", "f64", ("u64", x)).view(np.float64), x.view(np.uint64).astype(np.float64))
+    np.testing.assert_array_equal(
+        each("cvt.rn.f64.u64 {}, {0}", "f64", ("u64", x)).view(np.float64), x.view(np.uint64).astype(np.float64)
+    )
     np.testing.assert_array_equal(each("cvt.u32.u64 {}, {0}", "u32", ("u64", x)), x.view(np.uint64).astype(np.uint32))
     y = x.astype(np.int32)
     np.testing.assert_array_equal(each("cvt.s64.s32 {}, {0}", "s64", ("s32", y)).view(np.int64), y.astype(np.int64))
     np.testing.assert_array_equal(each("cvt.u64.u32 {}, {0}", "u64", ("u32", y)), y.view(np.uint32).astype(np.uint64))
     np.testing.assert_array_equal(each("cvt.s32.s8 {}, {0}", "s32", ("s32", y)).view(np.int32), y.astype(np.int8))
-    np.testing.assert_array_equal(each("cvt.sat.s16.s32 {}, {0}", "s16", ("s32", y)).view(np.int16), np.clip(y, -(2**15), 2**15 - 1))
+    np.testing.assert_array_equal(
+        each("cvt.sat.s16.s32 {}, {0}", "s16", ("s32", y)).view(np.int16), np.clip(y, -(2**15), 2**15 - 1)
+    )
 
 
 def test_floats_to_narrower_floats() -> None:
@@ -49,11 +53,17 @@ def test_floats_to_narrower_floats() -> None:
     with np.errstate(over="ignore"):
         np.testing.assert_array_equal(each("cvt.rn.f16.f32 {}, {0}", "f16", ("f32", x)).view(half), x.astype(half))
         for kind, dtype in (("f16x2", half), ("bf16x2", brain)):
-            pair = each(f"cvt.rn.{kind}.f32 {{}}, {{0}}, {{1}}", "b32", ("f32", x), ("f32", x[::-1].copy())).view(dtype).reshape(-1, 2)
-            np.testing.assert_array_equal(pair[:, 1].astype(np.float32), x.astype(dtype).astype(np.float32))  # the first is the upper half
+            pair = (
+                each(f"cvt.rn.{kind}.f32 {{}}, {{0}}, {{1}}", "b32", ("f32", x), ("f32", x[::-1].copy())).view(dtype).reshape(-1, 2)
+            )
+            np.testing.assert_array_equal(
+                pair[:, 1].astype(np.float32), x.astype(dtype).astype(np.float32)
+            )  # the first is the upper half
             np.testing.assert_array_equal(pair[:, 0].astype(np.float32), x[::-1].astype(dtype).astype(np.float32))
-    np.testing.assert_array_equal(each("cvt.rn.f32.f64 {}, {0}", "f32", ("f64", x.astype(np.float64) / 3)).view(np.float32),
-                                  (x.astype(np.float64) / 3).astype(np.float32))  # fmt: skip
+    np.testing.assert_array_equal(
+        each("cvt.rn.f32.f64 {}, {0}", "f32", ("f64", x.astype(np.float64) / 3)).view(np.float32),
+        (x.astype(np.float64) / 3).astype(np.float32),
+    )
     y = x[:27]
     toward_zero = each("cvt.rz.bf16.f32 {}, {0}", "bf16", ("f32", y)).astype(np.uint32) << 16
     np.testing.assert_array_equal(toward_zero, y.view(np.uint32) & 0xFFFF0000)

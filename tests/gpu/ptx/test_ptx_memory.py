@@ -28,9 +28,21 @@ def test_sectors(stride: int, sectors: int) -> None:
     assert counts["global.ld.sectors"] == sectors
 
 
-@pytest.mark.parametrize(("stride", "size", "wavefronts", "ideal"), [
-    (4, 4, 1, 1), (8, 4, 2, 1), (128, 4, 32, 1), (132, 4, 1, 1), (0, 4, 1, 1), (8, 8, 2, 2), (16, 16, 4, 4), (128, 16, 32, 4), (144, 16, 4, 4), (2, 2, 1, 1),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("stride", "size", "wavefronts", "ideal"),
+    [
+        (4, 4, 1, 1),
+        (8, 4, 2, 1),
+        (128, 4, 32, 1),
+        (132, 4, 1, 1),
+        (0, 4, 1, 1),
+        (8, 8, 2, 2),
+        (16, 16, 4, 4),
+        (128, 16, 32, 4),
+        (144, 16, 4, 4),
+        (2, 2, 1, 1),
+    ],
+)
 def test_bank_conflicts(stride: int, size: int, wavefronts: int, ideal: int) -> None:
     what = {2: "u16 %h1", 4: "f32 %f1", 8: "v2.f32 {%f1, %f2}", 16: "v4.f32 {%f1, %f2, %f3, %f4}"}[size]
     _, counts = run(f"mov.u64 %d5, s; mad.lo.u64 %d5, %d0, {stride}, %d5; ld.shared.{what}, [%d5];", [np.zeros(1)], declared=SHARED)
@@ -64,19 +76,24 @@ def test_dynamic_shared_memory_and_constants() -> None:
         run(body, [np.zeros(32, np.uint32)], declared=declared, dynamic=64)
 
 
-@pytest.mark.parametrize(("body", "text"), [
-    ("ld.global.u32 %r1, [%d1+2];", "global ld at an address that is no multiple of 4"),
-    ("ld.global.v4.u32 {%r1, %r2, %r3, %r4}, [%d1+8];", "no multiple of 16"),
-    ("add.u64 %d5, %d1, 2000000; ld.global.u32 %r1, [%d5];", "global ld outside of memory"),
-    ("mov.u64 %d5, s; st.shared.u32 [%d5+8192], %r0;", "shared st outside of memory"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        ("ld.global.u32 %r1, [%d1+2];", "global ld at an address that is no multiple of 4"),
+        ("ld.global.v4.u32 {%r1, %r2, %r3, %r4}, [%d1+8];", "no multiple of 16"),
+        ("add.u64 %d5, %d1, 2000000; ld.global.u32 %r1, [%d5];", "global ld outside of memory"),
+        ("mov.u64 %d5, s; st.shared.u32 [%d5+8192], %r0;", "shared st outside of memory"),
+    ],
+)
 def test_wrong_addresses(body: str, text: str) -> None:
     with pytest.raises(IndexError, match=text):
         run(body, [np.zeros(32, np.uint32)], declared=SHARED)
 
 
 COPY = "mov.u64 %d5, s; shl.b64 %d6, %d0, 4; add.u64 %d7, %d5, %d6; add.u64 %d8, %d1, %d6;"
-READ = "ld.shared.v4.u32 {{%r1, %r2, %r3, %r4}}, [%d7{at}]; add.u64 %d9, %d2, %d6; st.global.v4.u32 [%d9{at}], {{%r1, %r2, %r3, %r4}};"
+READ = (
+    "ld.shared.v4.u32 {{%r1, %r2, %r3, %r4}}, [%d7{at}]; add.u64 %d9, %d2, %d6; st.global.v4.u32 [%d9{at}], {{%r1, %r2, %r3, %r4}};"
+)
 
 
 def test_asynchronous_copies_arrive_when_they_are_waited_for() -> None:
@@ -112,10 +129,19 @@ def test_bulk_copies_are_named(text: str) -> None:
         run(f"{COPY} {text};", [np.zeros(4)] * 2, declared=SHARED)
 
 
-@pytest.mark.parametrize(("name", "kind", "f"), [
-    ("add", "u32", np.sum), ("add", "f32", np.sum), ("max", "s32", np.max), ("min", "u32", np.min), ("or", "b32", np.bitwise_or.reduce),
-    ("xor", "b32", np.bitwise_xor.reduce), ("add", "f64", np.sum), ("and", "b32", np.bitwise_and.reduce),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "kind", "f"),
+    [
+        ("add", "u32", np.sum),
+        ("add", "f32", np.sum),
+        ("max", "s32", np.max),
+        ("min", "u32", np.min),
+        ("or", "b32", np.bitwise_or.reduce),
+        ("xor", "b32", np.bitwise_xor.reduce),
+        ("add", "f64", np.sum),
+        ("and", "b32", np.bitwise_and.reduce),
+    ],
+)
 @pytest.mark.parametrize("instruction", ["atom", "red"])
 def test_atomic_operations(name: str, kind: str, f: object, instruction: str) -> None:
     dtype = {"u32": np.uint32, "b32": np.uint32, "s32": np.int32, "f32": np.float32, "f64": np.float64}[kind]
@@ -151,8 +177,13 @@ def test_what_a_module_cannot_have_is_named() -> None:
 
 
 def test_the_parts_of_a_module() -> None:
-    kernels = parse(module("ret;", 2, SHARED) + "\n.entry other(.param .f32 x) .reqntid 64, 2 { // a comment\n @!%p bra L; L: ret; }")
+    kernels = parse(
+        module("ret;", 2, SHARED) + "\n.entry other(.param .f32 x) .reqntid 64, 2 { // a comment\n @!%p bra L; L: ret; }"
+    )
     assert kernels["k"].parameters == [("u64", "p0"), ("u64", "p1")]
     assert kernels["other"].threads == (64, 2)
-    assert [(i.name, i.predicate, i.is_negated) for i in kernels["other"].instructions] == [("bra", "%p", True), ("ret", None, False)]
+    assert [(i.name, i.predicate, i.is_negated) for i in kernels["other"].instructions] == [
+        ("bra", "%p", True),
+        ("ret", None, False),
+    ]
     assert kernels["other"].labels == {"L": 1}

@@ -71,7 +71,11 @@ def test_mma_sync_with_sums_of_f16() -> None:
     {stores("r", 2, "%d4", 40)}"""
     (*_, found), _ = run(body, [a_given, b_given, c_given, np.zeros((2, 32), np.uint32)])
     expected = packed(a.astype(np.float64) @ b.astype(np.float64) + c, "f16")
-    np.testing.assert_allclose(found.view(np.float16).astype(float), np.stack([expected[g + 8 * i, q] for i in range(2)]).view(np.float16).astype(float), rtol=2e-3)
+    np.testing.assert_allclose(
+        found.view(np.float16).astype(float),
+        np.stack([expected[g + 8 * i, q] for i in range(2)]).view(np.float16).astype(float),
+        rtol=2e-3,
+    )
 
 
 def test_mma_sync_of_f64() -> None:
@@ -117,7 +121,9 @@ def test_ldmatrix_and_stmatrix(trans: str) -> None:
 
 
 def test_conflicts_of_ldmatrix() -> None:
-    body = "mov.u64 %d5, s; mad.lo.u64 %d7, %d0, 128, %d5; ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r10, %r11, %r12, %r13}, [%d7];"
+    body = (
+        "mov.u64 %d5, s; mad.lo.u64 %d7, %d0, 128, %d5; ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r10, %r11, %r12, %r13}, [%d7];"
+    )
     _, counts = run(body, [np.zeros(1)], declared=SHARED)
     assert counts["shared.ldmatrix.wavefronts"] == 8 * counts["shared.ldmatrix.ideal"] == 32
 
@@ -131,10 +137,19 @@ def swizzled(rows: np.ndarray, pitch: int) -> np.ndarray:
     return data
 
 
-@pytest.mark.parametrize(("kind", "pitch", "n", "a_in_registers", "b_transposed"), [
-    ("bf16", 128, 16, False, False), ("bf16", 64, 8, False, False), ("bf16", 32, 24, False, False), ("f16", 128, 64, True, False),
-    ("tf32", 128, 16, False, False), ("tf32", 32, 8, True, False), ("bf16", 128, 64, False, True), ("f16", 64, 32, True, True),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("kind", "pitch", "n", "a_in_registers", "b_transposed"),
+    [
+        ("bf16", 128, 16, False, False),
+        ("bf16", 64, 8, False, False),
+        ("bf16", 32, 24, False, False),
+        ("f16", 128, 64, True, False),
+        ("tf32", 128, 16, False, False),
+        ("tf32", 32, 8, True, False),
+        ("bf16", 128, 64, False, True),
+        ("f16", 64, 32, True, True),
+    ],
+)
 def test_wgmma(kind: str, pitch: int, n: int, a_in_registers: bool, b_transposed: bool) -> None:
     size = 4 if kind == "tf32" else 2
     k, per = 32 // size, pitch // size
@@ -177,12 +192,15 @@ def test_wgmma(kind: str, pitch: int, n: int, a_in_registers: bool, b_transposed
     assert counts["mma.flop"] == 2 * 2 * 64 * n * k
 
 
-@pytest.mark.parametrize("text", [
-    "mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%r1, %r2, %r3, %r4}, {%r1, %r2, %r3, %r4}, {%r1, %r2}, {%r1, %r2, %r3, %r4}",
-    "mma.sync.aligned.m16n8k16.row.row.f32.bf16.bf16.f32 {%f1, %f2, %f3, %f4}, {%r1, %r2, %r3, %r4}, {%r1, %r2}, {%f1, %f2, %f3, %f4}",
-    "wgmma.mma_async.sync.aligned.m64n8k32.f32.e4m3.e4m3 {%f1, %f2, %f3, %f4}, %d1, %d1, 1, 1, 1",
-    "tcgen05.mma.cta_group::1.kind::f16 [%r1], %d1, %d1, %r1, %p1",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "text",
+    [
+        "mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%r1, %r2, %r3, %r4}, {%r1, %r2, %r3, %r4}, {%r1, %r2}, {%r1, %r2, %r3, %r4}",
+        "mma.sync.aligned.m16n8k16.row.row.f32.bf16.bf16.f32 {%f1, %f2, %f3, %f4}, {%r1, %r2, %r3, %r4}, {%r1, %r2}, {%f1, %f2, %f3, %f4}",
+        "wgmma.mma_async.sync.aligned.m64n8k32.f32.e4m3.e4m3 {%f1, %f2, %f3, %f4}, %d1, %d1, 1, 1, 1",
+        "tcgen05.mma.cta_group::1.kind::f16 [%r1], %d1, %d1, %r1, %p1",
+    ],
+)
 def test_other_matrix_instructions_are_named(text: str) -> None:
     with pytest.raises(Unsupported, match=text.split()[0].replace(".", r"\.")):
         run(f"{text};", [np.zeros(1)], threads=128)

@@ -15,7 +15,9 @@ from gpu.ptx.parser import Address, Kernel, Number, Operand, Register, Unsupport
 if TYPE_CHECKING:
     from gpu.ptx.simulator import Simulator
 
-_SPECIAL = frozenset(("%tid", "%ntid", "%ctaid", "%nctaid", "%laneid", "%warpid", "%clusterid", "%cluster_ctaid", "%cluster_ctarank"))
+_SPECIAL = frozenset(
+    ("%tid", "%ntid", "%ctaid", "%nctaid", "%laneid", "%warpid", "%clusterid", "%cluster_ctaid", "%cluster_ctarank")
+)
 
 
 class Threads:
@@ -24,8 +26,15 @@ class Threads:
     A mask is an array of one bool per thread, or None for all that have not ended.
     """
 
-    def __init__(self, simulator: Simulator, kernel: Kernel, blocks: Sequence[tuple[int, int, int]], size: Sequence[int],
-                 grid: Sequence[int], dynamic: int):  # fmt: skip
+    def __init__(
+        self,
+        simulator: Simulator,
+        kernel: Kernel,
+        blocks: Sequence[tuple[int, int, int]],
+        size: Sequence[int],
+        grid: Sequence[int],
+        dynamic: int,
+    ):
         self.kernel, self.grid, self.size = kernel, grid, size
         self.counts, self.parameters = simulator.counts, simulator.parameters
         used = int(np.prod(size))

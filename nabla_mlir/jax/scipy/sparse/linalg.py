@@ -41,8 +41,8 @@ def cg(A: Any, b: Any, x0: Any = None, *, tol: float = 1e-5, atol: float = 0.0, 
 
 
 def bicgstab(
-    A: Any, b: Any, x0: Any = None, *, tol: float = 1e-5, atol: float = 0.0, maxiter: int | None = None, M: Any = None,
-) -> Any:  # fmt: skip
+    A: Any, b: Any, x0: Any = None, *, tol: float = 1e-5, atol: float = 0.0, maxiter: int | None = None, M: Any = None
+) -> Any:
     """The x with ``A x = b`` by stabilised biconjugate gradients, for any A; arguments and results are those of `cg`.
 
     Example:
@@ -54,9 +54,17 @@ def bicgstab(
 
 
 def gmres(
-    A: Any, b: Any, x0: Any = None, *, tol: float = 1e-5, atol: float = 0.0, restart: int = 20, maxiter: int | None = None,
-    M: Any = None, solve_method: str = "batched",
-) -> Any:  # fmt: skip
+    A: Any,
+    b: Any,
+    x0: Any = None,
+    *,
+    tol: float = 1e-5,
+    atol: float = 0.0,
+    restart: int = 20,
+    maxiter: int | None = None,
+    M: Any = None,
+    solve_method: str = "batched",
+) -> Any:
     """The x with ``A x = b`` by generalised minimal residuals, for any A; further arguments are those of `cg`.
 
     Args:
@@ -82,9 +90,16 @@ def gmres(
 
 
 def _solved(
-    method: Callable[..., Any], A: Any, b: Any, x0: Any, tol: float, atol: float, maxiter: int | None, M: Any,
+    method: Callable[..., Any],
+    A: Any,
+    b: Any,
+    x0: Any,
+    tol: float,
+    atol: float,
+    maxiter: int | None,
+    M: Any,
     symmetric: bool = False,
-) -> Any:  # fmt: skip
+) -> Any:
     """The solution by a method on vectors."""
 
     def run(b: Any, x0: Any) -> Any:

@@ -168,8 +168,10 @@ class Slerp(NamedTuple):
         """
         at = asarray(times, dtype=rotations.quat.dtype)
         if rotations.single or len(rotations) < 2 or at.shape != (len(rotations),):
-            raise ShapeError(f"Slerp requires two or more rotations and a time for each, got shapes {rotations.quat.shape} and "
-                             f"{at.shape}.", where=user_frame())  # fmt: skip
+            raise ShapeError(
+                f"Slerp requires two or more rotations and a time for each, got shapes {rotations.quat.shape} and {at.shape}.",
+                where=user_frame(),
+            )
         starts, ends = Rotation(rotations.quat[:-1]), Rotation(rotations.quat[1:])
         return cls(at, diff(at), starts, (starts.inv() * ends).as_rotvec())
 
