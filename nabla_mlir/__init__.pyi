@@ -65,6 +65,7 @@ from nabla_mlir.prepared.sum_operator import SumOperator as SumOperator
 from nabla_mlir.runtime import Array as Array
 from nabla_mlir.runtime import load as load
 from nabla_mlir.runtime import time_limit as time_limit
+from nabla_mlir.runtime.named import VectorizedArray as VectorizedArray
 from nabla_mlir.staging.abstract import ShapeDtypeStruct as ShapeDtypeStruct
 from nabla_mlir.staging.abstract import eval_shape as eval_shape
 from nabla_mlir.staging.abstract import make_jaxpr as make_jaxpr
@@ -137,7 +138,6 @@ from nabla_mlir.transforms.special import custom_gradient as custom_gradient
 from nabla_mlir.transforms.special import hessian_diagonal as hessian_diagonal
 from nabla_mlir.transforms.special import laplacian as laplacian
 from nabla_mlir.transforms.special import linear_transpose as linear_transpose
-from nabla_mlir.transforms.vectorized import VectorizedArray as VectorizedArray
 from nabla_mlir.transforms.vectorized import broadcast_vectors as broadcast_vectors
 from nabla_mlir.transforms.vectorized import devectorize as devectorize
 from nabla_mlir.transforms.vectorized import reshape_vectors as reshape_vectors

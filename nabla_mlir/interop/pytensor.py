@@ -176,7 +176,7 @@ def _op() -> Callable[[Family, tuple[Spec, ...]], Any]:
         def R_op(self, inputs: Any, eval_points: Any) -> list[Any]:  # noqa: N802
             return self.pushforward(inputs, (), eval_points)
 
-    @_vectorize_node.register(Call)
+    @_vectorize_node.register(Call)  # type: ignore[untyped-decorator]
     def _(op: Any, node: Any, *inputs: Any) -> Any:
         return _mapped(Call, op, node, inputs).outputs
 
@@ -209,7 +209,7 @@ def _register_in_jax(kind: Any) -> None:
     except ImportError:
         return
 
-    @jax_funcify.register(kind)
+    @jax_funcify.register(kind)  # type: ignore[untyped-decorator]
     def _(op: Any, **_: Any) -> Callable[..., Any]:
         family = op.family
         call = function_of_jax(lambda *arrays: family.leaves(arrays), target=family.target)

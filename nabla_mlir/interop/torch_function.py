@@ -121,11 +121,11 @@ def _operation() -> Callable[..., Any]:
             "function requires PyTorch, got an environment without it.", where=user_frame(), help="pip install 'nabla-mlir[torch]'"
         ) from None
 
-    @torch.library.custom_op("nabla_mlir::call", mutates_args=(), schema="(Tensor[] inputs, str key) -> Tensor[]")
+    @torch.library.custom_op("nabla_mlir::call", mutates_args=(), schema="(Tensor[] inputs, str key) -> Tensor[]")  # type: ignore[untyped-decorator]
     def operation(inputs: Sequence[Any], key: str) -> Sequence[Any]:
         return _results(inputs, key)
 
-    @operation.register_fake
+    @operation.register_fake  # type: ignore[untyped-decorator]
     def _(inputs: Sequence[Any], key: str) -> Sequence[Any]:
         outputs = _program(_FAMILIES[key], inputs).outputs
         return [torch.empty(spec.shape, dtype=_of_torch(spec.dtype)) for spec in outputs]

@@ -1,5 +1,4 @@
 # ruff: isort: skip_file
-# ruff: noqa: F401  (two names for bool)
 # A table of names, which the formatter would write in 400 lines:
 # fmt: off
 """Functions on arrays with the names and semantics of NumPy and the array API standard.
@@ -11,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from nabla_mlir.base import compiler as _compiler
+from nabla_mlir.base import compiler as _compiler  # noqa: F401  (first of all: its error names a missing compiler)
 from nabla_mlir.numpy import fft as fft, linalg as linalg, methods as methods, ufunc_methods as ufunc_methods
 from nabla_mlir.numpy.bessel import i0 as i0
 from nabla_mlir.numpy.calculus import (
@@ -30,7 +29,7 @@ from nabla_mlir.numpy.division import (
     divmod as divmod, floor_divide as floor_divide, fmod as fmod, mod as mod, remainder as remainder,
 )
 from nabla_mlir.numpy.dtypes import (
-    bool_ as bool, bool_ as bool_, can_cast as can_cast, complex128 as complex128, complex64 as complex64, dtype as dtype,
+    bool_ as bool_, can_cast as can_cast, complex128 as complex128, complex64 as complex64, dtype as dtype,
     e as e, euler_gamma as euler_gamma, extended as extended, finfo as finfo, float16 as float16, float32 as float32,
     float64 as float64, iinfo as iinfo, inf as inf, int16 as int16, int32 as int32, int64 as int64, int8 as int8,
     isdtype as isdtype, nan as nan, newaxis as newaxis, pi as pi, promote_types as promote_types, result_type as result_type,
@@ -158,6 +157,8 @@ from nabla_mlir.numpy.ufuncs import (
     sin as sin, sinc as sinc, sinh as sinh, sqrt as sqrt, square as square, subtract as subtract, tan as tan, tanh as tanh,
     true_divide as true_divide, trunc as trunc,
 )
+
+bool = bool_
 
 __array_api_version__ = "2025.12"
 

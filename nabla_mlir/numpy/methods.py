@@ -30,11 +30,11 @@ from nabla_mlir.numpy import (
     views,
 )
 from nabla_mlir.runtime.array import Array
+from nabla_mlir.runtime.named import VectorizedArray
 from nabla_mlir.staging.tracing import is_tracing
 from nabla_mlir.table.promotion import is_scalar
 from nabla_mlir.table.tensor import Tensor
 from nabla_mlir.table.vectorized import separate
-from nabla_mlir.transforms.vectorized import VectorizedArray
 
 
 def _compress(a: Any, condition: Any, axis: int | None = None, *, size: int | None = None, fill_value: Any = 0) -> Any:

@@ -10,9 +10,9 @@ import numpy as np
 
 from nabla_mlir.base.errors import ShapeError, TraceError, user_frame
 from nabla_mlir.base.typing import ArrayLike, DTypeLike
+from nabla_mlir.dialects.types import as_dtype
 from nabla_mlir.numpy.axes import axes_of, axis_of
 from nabla_mlir.numpy.creation import diagonal
-from nabla_mlir.numpy.dtypes import as_dtype
 from nabla_mlir.numpy.operands import common_dtype, convert, meet, tensor
 from nabla_mlir.numpy.reductions import sum
 from nabla_mlir.numpy.shapes import moveaxis, roll

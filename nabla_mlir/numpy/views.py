@@ -6,8 +6,7 @@ import numpy as np
 
 from nabla_mlir.base.errors import ShapeError, user_frame
 from nabla_mlir.base.typing import ArrayLike, DTypeLike
-from nabla_mlir.dialects.types import is_complex
-from nabla_mlir.numpy.dtypes import as_dtype
+from nabla_mlir.dialects.types import as_dtype, is_complex
 from nabla_mlir.numpy.joining import stack
 from nabla_mlir.numpy.operands import convert, tensor
 from nabla_mlir.ops import elementwise as ew

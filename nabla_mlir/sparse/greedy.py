@@ -82,14 +82,14 @@ def acyclic(graph: Lists, order: Sequence[int], depth: int | None = None) -> lis
         near = [w for w in graph[vertex] if bits[w]]
         mask, twice = once[vertex], often[vertex]
         if twice:
-            seen: set[tuple[int, int]] = set()
+            seen = set[tuple[tuple[int, int], int]]()
             for w in near:
                 if bits[w] & twice:
                     for color in _numbers(once[w] & ~mask):
                         root = trees.find((w, color))
                         if (root, color) in seen:
                             mask |= 1 << color
-                        seen.add((root, color))  # type: ignore[arg-type]
+                        seen.add((root, color))
         mine = ~mask & (mask + 1)
         color = mine.bit_length() - 1
         while depth is not None and _longest_path(graph, colors, near, color) > 2 * depth:

@@ -12,7 +12,8 @@ import numpy as np
 from iree.compiler import ir
 
 from nabla_mlir.base.errors import CompileError, DeployError, TargetError
-from nabla_mlir.compiling.checking import Strategy, compile_unchecked
+from nabla_mlir.compiling.checking import compile_unchecked
+from nabla_mlir.compiling.strategies import Strategy
 from nabla_mlir.runtime import Executable, Function
 from nabla_mlir.runtime.array import Array
 from nabla_mlir.runtime.timing import median

@@ -43,8 +43,8 @@ def elementwise(
         elementwise=True,
         jvp=ZERO if flat else jvp,
         batch=batch,
-        partials=None if flat else tuple(partials),
-        **fields,  # type: ignore[arg-type]
+        partials=None if flat else tuple(partials),  # type: ignore[arg-type]
+        **fields,
     )
     return register(record)
 

@@ -18,7 +18,7 @@ import numpy as np
 import nabla_mlir as nm
 from nabla_mlir.dialects.types import as_dtype
 from nabla_mlir.interpreter import interpreted
-from nabla_mlir.testing import peers
+from nabla_mlir.testing import nestings, peers
 from nabla_mlir.testing.failures import failure
 from nabla_mlir.testing.operations import Numbers, bounded, kind
 
@@ -216,7 +216,7 @@ class Program:
                 value = _strong(J, f(J, _operand(values[i]), _operand(values[k])))
             except Exception:
                 continue
-            if value.size <= peers.MOST:
+            if value.size <= nestings.MOST:
                 values.append(value)
                 self.plan.append((name, f, i, k))
         return values[len(xs) + len(self.scalars) :]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -133,12 +133,13 @@ def _guarded(name: str) -> Any:
 
 BINARY += [_guarded(n) for n in ("divide", "floor_divide", "remainder", "fmod", "true_divide")]
 STEPS: list[tuple[str, Callable[[Any], bool], Any]] = []
+F = TypeVar("F", bound=Callable[..., Any])
 
 
-def step(kinds: str = ALL, *, ndim: int = 0, full: bool = False) -> Any:
+def step(kinds: str = ALL, *, ndim: int = 0, full: bool = False) -> Callable[[F], F]:
     """Registers a step of one array."""
 
-    def register(function: Any) -> Any:
+    def register(function: F) -> F:
         STEPS.append(
             (
                 function.__name__.strip("_"),

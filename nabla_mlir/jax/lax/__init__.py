@@ -1,10 +1,14 @@
 # ruff: isort: skip_file
-# ruff: noqa: F401  (other names for the same functions)
+
 """Operations under the names and with the parameters of `jax.lax`.
 
 They are other names of functions of `numpy`, `scipy.special` and the transforms, or thin wrappers of the same records.
 """
 
+from nabla_mlir.numpy import logic as _logic
+from nabla_mlir.numpy import special_values as _special_values
+from nabla_mlir.numpy import ufuncs as _ufuncs
+from nabla_mlir.jax.scipy import special as _special
 from nabla_mlir.jax.lax import linalg as linalg
 from nabla_mlir.jax.lax.convolution import (
     ConvDimensionNumbers as ConvDimensionNumbers,
@@ -116,18 +120,10 @@ from nabla_mlir.numpy.logic import (
     bitwise_not as bitwise_not,
     bitwise_or as bitwise_or,
     bitwise_xor as bitwise_xor,
-    equal as eq,
-    greater_equal as ge,
-    greater as gt,
-    less_equal as le,
-    less as lt,
-    not_equal as ne,
-    left_shift as shift_left,
 )
 from nabla_mlir.numpy.shapes import broadcast_shapes as broadcast_shapes
-from nabla_mlir.numpy.special_values import isfinite as is_finite, nextafter as nextafter
+from nabla_mlir.numpy.special_values import nextafter as nextafter
 from nabla_mlir.numpy.ufuncs import (
-    absolute as abs,
     acos as acos,
     acosh as acosh,
     add as add,
@@ -148,11 +144,6 @@ from nabla_mlir.numpy.ufuncs import (
     imag as imag,
     log as log,
     log1p as log1p,
-    maximum as max,
-    minimum as min,
-    multiply as mul,
-    negative as neg,
-    power as pow,
     real as real,
     reciprocal as reciprocal,
     rsqrt as rsqrt,
@@ -161,22 +152,14 @@ from nabla_mlir.numpy.ufuncs import (
     sinh as sinh,
     sqrt as sqrt,
     square as square,
-    subtract as sub,
     tan as tan,
     tanh as tanh,
 )
 from nabla_mlir.jax.scipy.special import (
-    i0e as bessel_i0e,
-    i1e as bessel_i1e,
     betainc as betainc,
     digamma as digamma,
     erf as erf,
-    erfinv as erf_inv,
     erfc as erfc,
-    gammainc as igamma,
-    gammaincc as igammac,
-    gammaln as lgamma,
-    expit as logistic,
     polygamma as polygamma,
     zeta as zeta,
 )
@@ -199,3 +182,27 @@ from nabla_mlir.transforms.control import cond as cond, fori_loop as fori_loop, 
 from nabla_mlir.transforms.gradients import stop_gradient as stop_gradient
 from nabla_mlir.transforms.implicit import custom_linear_solve as custom_linear_solve, custom_root as custom_root
 from nabla_mlir.transforms.scans import associative_scan as associative_scan, map as map, scan as scan
+
+# Names of JAX for functions that have others here. Assignments, because type checkers take `equal as eq` for a private import.
+eq = _logic.equal
+ge = _logic.greater_equal
+gt = _logic.greater
+le = _logic.less_equal
+lt = _logic.less
+ne = _logic.not_equal
+shift_left = _logic.left_shift
+is_finite = _special_values.isfinite
+abs = _ufuncs.absolute
+max = _ufuncs.maximum
+min = _ufuncs.minimum
+mul = _ufuncs.multiply
+neg = _ufuncs.negative
+pow = _ufuncs.power
+sub = _ufuncs.subtract
+bessel_i0e = _special.i0e
+bessel_i1e = _special.i1e
+erf_inv = _special.erfinv
+igamma = _special.gammainc
+igammac = _special.gammaincc
+lgamma = _special.gammaln
+logistic = _special.expit

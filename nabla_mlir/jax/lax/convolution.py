@@ -14,6 +14,7 @@ from nabla_mlir.numpy.logic import where
 from nabla_mlir.numpy.operands import common_dtype, convert, require_integer, tensor
 from nabla_mlir.numpy.running import cumsum
 from nabla_mlir.ops import convolution as cv
+from nabla_mlir.ops import windows
 from nabla_mlir.ops.contraction import dims
 from nabla_mlir.ops.contraction import dot_general as product
 from nabla_mlir.ops.shape import reshaped, reverse
@@ -234,8 +235,8 @@ def conv_general_dilated(
             f"strides {strides} and {feature_group_count} and {batch_group_count} groups.",
             where=user_frame(),
         )
-    sizes = [cv.spread(x.shape[d], k) for d, k in zip(left[2:], spread, strict=True)]
-    window = [cv.spread(w.shape[d], k) for d, k in zip(right[2:], holes, strict=True)]
+    sizes = [windows.spread(x.shape[d], k) for d, k in zip(left[2:], spread, strict=True)]
+    window = [windows.spread(w.shape[d], k) for d, k in zip(right[2:], holes, strict=True)]
     return cv.convolution(
         x,
         w,
@@ -339,7 +340,7 @@ def conv_transpose(
         raise ShapeError(f"conv_transpose requires one to three spatial axes, got shape {x.shape}.", where=user_frame())
     numbers = conv_dimension_numbers(x.shape, w.shape, words[rank] if dimension_numbers is None else dimension_numbers)
     holes = tuple(rhs_dilation or (1,) * rank)
-    window = [cv.spread(w.shape[d], k) for d, k in zip(numbers.rhs_spec[2:], holes, strict=True)]
+    window = [windows.spread(w.shape[d], k) for d, k in zip(numbers.rhs_spec[2:], holes, strict=True)]
     pads = []
     for k, s, d in zip(window, strides, range(rank), strict=True):
         if isinstance(padding, str):

@@ -52,7 +52,7 @@ def _orders(z: Tensor, v: int, n_iter: int) -> Tensor:
 _bessel: Any = custom_jvp(_orders, nondiff_argnums=(1, 2))
 
 
-@_bessel.defjvp
+@_bessel.defjvp  # type: ignore[untyped-decorator]
 def _bessel_jvp(v: int, n_iter: int, primals: Any, tangents: Any) -> Any:
     values = _bessel(primals[0], v + 1, n_iter)
     slopes = [-values[1], *(0.5 * (values[k - 1] - values[k + 1]) for k in range(1, v + 1))]

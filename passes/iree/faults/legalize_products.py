@@ -11,7 +11,7 @@ from iree.compiler import ir
 from nabla_mlir.dialects import builder as b
 from nabla_mlir.dialects import stablehlo as hlo
 from nabla_mlir.dialects.builder import Val, ne
-from nabla_mlir.dialects.types import is_float
+from nabla_mlir.dialects.types import is_float, tensor_type
 from nabla_mlir.passes.base import register
 from nabla_mlir.passes.iree.driver import PatternPass
 from nabla_mlir.passes.iree.pattern import Patterns, Replacement, Target, attributes_of, operands
@@ -26,7 +26,7 @@ def product_of_truth_values(op: ir.Operation, target: Target) -> Replacement:
     if x.dtype != np.bool_ or not (x.static and y.static):
         return None
     counts = [b.convert(v, np.dtype(np.int32)) for v in (x, y)]
-    type = b.tensor_type(tuple(op.results[0].type.shape), np.dtype(np.int32))
+    type = tensor_type(tuple(op.results[0].type.shape), np.dtype(np.int32))
     return ne(Val(b.make(op.name, counts, [type], attributes_of(op)).results[0]), 0)
 
 
@@ -48,7 +48,7 @@ def dot_general(op: ir.Operation, target: Target) -> Replacement:
         return b.reshape(b.convert(x, dtype), type.shape) * b.reshape(b.convert(y, dtype), type.shape)
     if x.dtype.kind == "c" and y.dtype == x.dtype == dtype:
         attributes = {"dot_dimension_numbers": op.attributes["dot_dimension_numbers"]}
-        part = b.tensor_type(tuple(type.shape), b.real(x).dtype)
+        part = tensor_type(tuple(type.shape), b.real(x).dtype)
 
         def product(left: Val, right: Val) -> Val:
             return Val(b.make(op.name, [left, right], [part], attributes).results[0])
@@ -57,7 +57,7 @@ def dot_general(op: ir.Operation, target: Target) -> Replacement:
         return b.complex_(product(xr, yr) - product(xi, yi), product(xr, yi) + product(xi, yr))
     if is_float(dtype) and dtype.itemsize <= 2:
         attributes = {"dot_dimension_numbers": op.attributes["dot_dimension_numbers"]}
-        wide = b.tensor_type(tuple(type.shape), np.dtype(np.float32))
+        wide = tensor_type(tuple(type.shape), np.dtype(np.float32))
         return b.convert(Val(b.make(op.name, [x, y], [wide], attributes).results[0]), dtype)
     return None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from iree.compiler import ir
@@ -13,7 +14,7 @@ from nabla_mlir.base.errors import RuleMissingError
 from nabla_mlir.dialects import builder as b
 from nabla_mlir.dialects import stablehlo as hlo
 from nabla_mlir.dialects.builder import Val, select
-from nabla_mlir.dialects.types import is_float
+from nabla_mlir.dialects.types import is_float, tensor_type
 from nabla_mlir.passes.iree.faults.ranges import component_range
 from nabla_mlir.passes.iree.pattern import Patterns, Replacement, Target, operands
 from nabla_mlir.passes.iree.regions import apply_elementwise, depends_only_on, is_elementwise, single_operation
@@ -77,7 +78,7 @@ def scatter(op: ir.Operation, target: Target) -> Replacement:
     return [_masked(form, i, valid) for i in range(n)]
 
 
-def window_of(dims: dict, values: Sequence[Val]) -> tuple[int, ...]:
+def window_of(dims: dict[str, Any], values: Sequence[Val]) -> tuple[int, ...]:
     """The window of one index vector: its size in each dimension of the operand."""
     inserted_dims = {*dims["inserted_window_dims"], *dims["input_batching_dims"]}
     updates = values[len(values) // 2 + 1]
@@ -94,7 +95,7 @@ def _inside(bounds: tuple[int, int] | None, limit: int) -> bool:
     return bounds is not None and bounds[0] >= 0 and bounds[1] <= limit
 
 
-def normal_form(op: ir.Operation, values: list[Val], dims: dict, window: tuple[int, ...]) -> NormalForm:
+def normal_form(op: ir.Operation, values: list[Val], dims: dict[str, Any], window: tuple[int, ...]) -> NormalForm:
     """The scatter with one axis of index vectors, which also index the batching axes.
 
     For example, updates of 4x5 with indices of 4x5x1, batched along the first axis of a 4x9 operand, become 20 windows
@@ -223,7 +224,7 @@ def _points(form: NormalForm, x: Val, indices: Val, updates: Val, i: int) -> Val
         "unique_indices": hlo.Bool.encode(False),
     }
     op = b.make("stablehlo.scatter", [x, indices, updates], [x.type], attributes, regions=1, final=True)
-    scalar = b.tensor_type((), x.dtype)
+    scalar = tensor_type((), x.dtype)
 
     def body(old: Val, new: Val) -> Val:
         arguments: list[Val | None] = [None] * (2 * n)

@@ -18,6 +18,7 @@ from nabla_mlir.base.errors import RuleMissingError
 from nabla_mlir.dialects import builder as b
 from nabla_mlir.dialects import stablehlo as hlo
 from nabla_mlir.dialects.builder import Val, conj, eq, imag, real, select, splat
+from nabla_mlir.dialects.types import tensor_type
 from nabla_mlir.passes.iree.linalg.decompositions import eigh_kernel, svd_kernel
 from nabla_mlir.passes.iree.linalg.dense import has_kernel, lu_kernel
 from nabla_mlir.passes.iree.linalg.factorizations import BLOCK, adjoint, cholesky_factor, invert_lower, mask, solve_triangular
@@ -230,7 +231,7 @@ def _ordered(values: Val, vectors: Val, descending: bool) -> tuple[Val, Val]:
     position = b.iota(values.shape, 1, np.int32)
     attributes = {"dimension": hlo.I64.encode(1), "is_stable": hlo.Bool.encode(True)}
     op = b.make("stablehlo.sort", [key, position], [key.type, position.type], attributes, regions=1)
-    scalars = [b.tensor_type((), d) for d in (key.dtype, key.dtype, np.dtype(np.int32), np.dtype(np.int32))]
+    scalars = [tensor_type((), d) for d in (key.dtype, key.dtype, np.dtype(np.int32), np.dtype(np.int32))]
     b.fill_region(op.regions[0], scalars, lambda x, y, *_: x < y)
     key, order = map(Val, op.results)
     return (-key if descending else key), b.swap(take_rows(b.swap(vectors), order))

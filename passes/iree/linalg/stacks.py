@@ -10,6 +10,7 @@ import numpy as np
 from nabla_mlir.dialects import builder as b
 from nabla_mlir.dialects import stablehlo as hlo
 from nabla_mlir.dialects.builder import Val, eq, imag, real, select
+from nabla_mlir.dialects.types import tensor_type
 from nabla_mlir.passes.iree.linalg.factorizations import mask
 
 
@@ -79,7 +80,7 @@ def take_rows(x: Val, order: Val) -> Val:
     }
     indices = b.reshape(order, (*order.shape, 1))
     shape = (x.shape[0], order.shape[1], x.shape[2])
-    return Val(b.make("stablehlo.gather", [x, indices], [b.tensor_type(shape, x.dtype)], attributes).results[0])
+    return Val(b.make("stablehlo.gather", [x, indices], [tensor_type(shape, x.dtype)], attributes).results[0])
 
 
 def exchange_rows(x: Val, j: Val, p: Val) -> Val:

@@ -15,6 +15,7 @@ from nabla_mlir.dialects import builder as b
 from nabla_mlir.dialects import stablehlo as hlo
 from nabla_mlir.dialects.builder import Val
 from nabla_mlir.dialects.regions import made_by
+from nabla_mlir.dialects.types import tensor_type
 from nabla_mlir.passes.base import register
 from nabla_mlir.passes.iree.driver import PatternPass
 from nabla_mlir.passes.iree.faults.indexing import clamp
@@ -139,7 +140,7 @@ def scatter(op: ir.Operation, target: Target) -> Replacement:
     }
     flat = [b.reshape(x, plan.flat_shape()) for x in values[:n]]
     new = b.make(op.name, [*flat, index, *values[n + 1 :]], [x.type for x in flat], attributes, regions=1)
-    scalars = [b.tensor_type((), x.dtype) for x in values[:n]]
+    scalars = [tensor_type((), x.dtype) for x in values[:n]]
     b.fill_region(new.regions[0], scalars * 2, lambda *arguments: apply_elementwise(op.regions[0], arguments))
     return [b.reshape(Val(y), x.shape) for x, y in zip(values[:n], new.results, strict=True)]
 

@@ -12,10 +12,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nabla_mlir.base.errors import ShapeError, user_frame
-from nabla_mlir.numpy.calculus import diff
 from nabla_mlir.numpy.extrema import argmax
 from nabla_mlir.numpy.factorizations import eigh
-from nabla_mlir.numpy.joining import concatenate, stack
+from nabla_mlir.numpy.joining import concatenate, diff, stack
 from nabla_mlir.numpy.logic import where
 from nabla_mlir.numpy.operands import asarray, inexact, tensor
 from nabla_mlir.numpy.products import cross, matmul
