@@ -10,14 +10,19 @@ import numpy as np
 import optree
 from iree.compiler import ir
 
+from nabla_mlir import numpy as nnp
 from nabla_mlir.base.errors import NablaError
 from nabla_mlir.compiling.lowering import clone_module, lower_module
 from nabla_mlir.dialects.regions import functions_of, is_private
+from nabla_mlir.dialects.types import is_differentiable
 from nabla_mlir.interpreter import interpreted
+from nabla_mlir.interpreter.target import Interpreter
 from nabla_mlir.passes.base import Pass
 from nabla_mlir.passes.pipeline import Pipeline
 from nabla_mlir.passes.verify import VerifyPass
+from nabla_mlir.prepared.modules import hvp_module
 from nabla_mlir.rules.cost import cost_of_function
+from nabla_mlir.staging.specs import spec
 from nabla_mlir.staging.stages import trace
 from nabla_mlir.table.registry import OpDef
 from nabla_mlir.testing.cases import LawCase, law_cases
@@ -25,7 +30,7 @@ from nabla_mlir.testing.closure import unruled
 from nabla_mlir.testing.laws import STEP, Laws
 from nabla_mlir.testing.programs import random_module
 from nabla_mlir.tools.values import check_equal, inputs_of, results_of
-from nabla_mlir.transforms import jvp, vjp
+from nabla_mlir.transforms import hvp, jvp, vjp
 
 Run = Callable[[Callable[..., Any], Sequence[np.ndarray]], Any]  # a function of tensors and its arguments -> a tree of arrays
 
@@ -50,7 +55,9 @@ def check_record(record: OpDef) -> list[Costs]:
     - the value: that of NumPy, where the record names it;
     - the jvp: central differences of order 4; the vjp: <ct, J t> = <Jᵀ ct, t>;
     - second order: jvp of vjp and jvp of jvp against differences, their symmetry, vjp of both against them;
+    - `linearize` and `checkpoint`: the same derivatives;
     - batches: vmap, twice, of the value and of derivatives, for every choice of mapped operands, against a loop;
+    - prepared products: `apply` after `update` computes the product of one program;
     - closure: what two transforms emit has rules.
 
     Args:
@@ -72,6 +79,7 @@ def check_record(record: OpDef) -> list[Costs]:
         )
     for law in cases:
         check_laws(law)
+        check_prepared(law)
         if problems := unruled(law):
             names = ", ".join(f"{name} ({problem})" for name, problem in sorted(problems.items()))
             raise LawError(f"{law.name} requires rules for all that its derivatives and maps emit, got {names}.")
@@ -103,8 +111,33 @@ def check_laws(law: LawCase, run: Run = interpret) -> None:
         _check_same(law, "symmetry of second derivatives", uhv, vhu, 1e-9, 1e-2)
         _check_same(law, "a vjp of its vjp that is the jvp of its vjp", got["vjp_vjp"], got["hvu"], 1e-9)
         _check_same(law, "a vjp of its jvp that is the jvp of its vjp", got["vjp_jvp"], got["hvp"], 1e-9)
+        _check_same(law, "a linearization that is the jvp", got["linearize"], got["jvp"], 1e-10)
+        _check_same(law, "a vjp of its checkpoint that is its vjp", got["vjp_checkpoint"], got["vjp"], 1e-10)
+        _check_same(law, "second derivatives of its checkpoint that are its own", got["hvp_checkpoint"], got["hvp"], 1e-9)
     for key in [key for key in got if key.startswith("vmap")]:
         _check_same(law, f"a map that is the loop ({key})", got[key], got[key.replace("vmap", "loop")], 1e-10)
+
+
+def check_prepared(law: LawCase) -> None:
+    """Checks that the residuals of `update` are all that `apply` needs: it returns the product of `hvp`. Raises LawError."""
+    laws = Laws(law)
+    if not laws.active:
+        return
+    others = [i for i in range(len(laws.xs)) if i not in laws.active]
+    active, data = [laws.xs[i] for i in laws.active], [laws.xs[i] for i in others]
+
+    def loss(chosen: Sequence[Any], *rest: Any) -> Any:
+        full = dict(zip([*laws.active, *others], [*chosen, *rest], strict=True))
+        results = [y for y in law.apply([full[i] for i in range(len(full))]) if is_differentiable(y.dtype)]
+        return sum((nnp.sum(nnp.sin(nnp.real(y) + 0.5 * nnp.imag(y))) for y in results), nnp.zeros(()))
+
+    specs = [spec(x.shape, x.dtype) for x in (*active, *data)]
+    stage = hvp_module(loss, specs[: len(active)], *specs[len(active) :], entry_points=("update", "apply"))
+    module = stage.compile(Interpreter())
+    module.update(active, *data)
+    k = len(active)
+    expected = interpret(lambda *a: hvp(loss)(list(a[:k]), list(a[k : 2 * k]), *a[2 * k :]), [*active, *laws.t, *data])
+    _check_same(law, "a prepared product that is that of one program", module.apply(laws.t), expected, 1e-9)
 
 
 def _check_same(law: LawCase, what: str, got: Any, expected: Any, tolerance: float, least: float = 1.0) -> None:

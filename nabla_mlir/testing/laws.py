@@ -13,7 +13,8 @@ from nabla_mlir.dialects.types import is_differentiable
 from nabla_mlir.ops.shape import concatenate, reshape, reverse, row
 from nabla_mlir.table.tensor import Tensor
 from nabla_mlir.testing.cases import LawCase, active_operands
-from nabla_mlir.transforms import jvp, vjp, vmap
+from nabla_mlir.transforms import jvp, linearize, vjp, vmap
+from nabla_mlir.transforms.checkpointing import checkpoint
 
 STEP = 1e-4  # of the central differences; their error is of order STEP**4 in f64
 COPIES = 2  # entries of a mapped axis
@@ -78,6 +79,10 @@ class Laws:
 
         _, hvp = jvp(pulled, active, t)
         _, hvu = jvp(pulled, active, u)
+
+        def pulled_again(*a: Tensor) -> Any:
+            return vjp(checkpoint(f), *a)[1](list(cts))
+
         _, pull_twice = vjp(pulled, *active)
         _, twice = jvp(lambda *a: jvp(f, a, t)[1], active, t)
         _, pull_of_jvp = vjp(lambda *a: jvp(f, a, t)[1], *active)
@@ -88,6 +93,9 @@ class Laws:
             "cts": [*cts],
             "hvp": hvp,
             "hvu": hvu,
+            "linearize": linearize(f, *active)[1](*t),
+            "vjp_checkpoint": pulled_again(*active),
+            "hvp_checkpoint": jvp(pulled_again, active, t)[1],
             "vjp_vjp": pull_twice(tuple(u)),
             "jvp_jvp": twice,
             "pulled": [pulled(*moved(s * STEP)) for s in (-2, -1, 1, 2)],

@@ -9,7 +9,7 @@ from xla import run_traced
 
 from nabla_mlir.table.registry import REGISTRY
 from nabla_mlir.testing.cases import LawCase, law_cases
-from nabla_mlir.testing.checks import check_laws
+from nabla_mlir.testing.checks import check_laws, check_prepared
 
 CASES = law_cases()
 
@@ -26,6 +26,11 @@ def is_slow(law: LawCase) -> bool:
 @pytest.mark.parametrize("law", [pytest.param(law, marks=[pytest.mark.slow] * is_slow(law), id=law.name) for law in CASES])
 def test_laws(law: LawCase) -> None:
     check_laws(law, run_traced)
+
+
+@pytest.mark.parametrize("law", [pytest.param(law, marks=[pytest.mark.slow] * (law.number > 0), id=law.name) for law in CASES])
+def test_prepared_products(law: LawCase) -> None:
+    check_prepared(law)
 
 
 def test_every_record_has_samples() -> None:
