@@ -9,6 +9,7 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -119,3 +120,11 @@ def test_what_is_named_exists() -> None:
     assert {c.split()[1] for c in COMMANDS if c.startswith("make ")} <= set(targets)
     for kind in ("operation", "pass", "target", "NumPy function"):
         assert any(title.endswith(kind) for title, _ in EXAMPLES)
+
+
+def test_changes_have_names_that_towncrier_reads() -> None:
+    kinds = {kind["directory"] for kind in tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["towncrier"]["type"]}
+    for path in (ROOT / "docs/changes").iterdir():
+        _, kind, ending = path.name.rsplit(".", 2) if path.name != "README.md" else ("", "added", "md")
+        assert kind in kinds, path.name
+        assert ending == "md", path.name
