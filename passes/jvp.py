@@ -13,8 +13,8 @@ from nabla_mlir.dialects.locations import named
 from nabla_mlir.passes.base import Pass, register
 from nabla_mlir.passes.inline import expand_all, inline_region
 from nabla_mlir.table.forward import push_forward
-from nabla_mlir.table.registry import ZERO, materialize
-from nabla_mlir.table.rules import Tangents
+from nabla_mlir.table.registry import materialize
+from nabla_mlir.table.rules import ZERO, Tangents
 from nabla_mlir.table.tensor import wrap
 
 

@@ -14,8 +14,8 @@ from nabla_mlir.passes.base import Pass, register
 from nabla_mlir.passes.inline import expand_all, inline_region
 from nabla_mlir.rules.custom_values import apply_unvisited_rules
 from nabla_mlir.rules.reverse import accumulate, active_values, pull_back
-from nabla_mlir.table.registry import ZERO, materialize
-from nabla_mlir.table.rules import Cotangents
+from nabla_mlir.table.registry import materialize
+from nabla_mlir.table.rules import ZERO, Cotangents
 from nabla_mlir.table.tensor import wrap
 
 

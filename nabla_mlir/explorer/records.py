@@ -10,7 +10,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from nabla_mlir.explorer.recording import State
-from nabla_mlir.table.registry import REGISTRY, UNSUPPORTED, OpDef, Zero
+from nabla_mlir.table.registry import REGISTRY, OpDef
+from nabla_mlir.table.rules import UNSUPPORTED, Zero
 
 _ROOMS = ("nabla_mlir.ops.", "nabla_mlir.rules.")
 

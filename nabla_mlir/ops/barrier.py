@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from nabla_mlir.sparsity import operands as patterns
 from nabla_mlir.table.batching import all_prefixed
 from nabla_mlir.table.kinds import general
-from nabla_mlir.table.registry import ZERO, MaybeZero, OpDef, Zero
-from nabla_mlir.table.rules import MaybeZeros, Tensors
+from nabla_mlir.table.registry import OpDef
+from nabla_mlir.table.rules import ZERO, MaybeZero, MaybeZeros, Tensors, Zero
 from nabla_mlir.table.samples import Case
 from nabla_mlir.table.tensor import Tensor
 

@@ -17,8 +17,7 @@ from nabla_mlir.base.errors import RuleMissingError, user_frame
 from nabla_mlir.dialects.context import context
 from nabla_mlir.dialects.stablehlo import String
 from nabla_mlir.ops.custom_call import call, register_custom_call
-from nabla_mlir.table.registry import ZERO
-from nabla_mlir.table.rules import MaybeZeros, Tensors
+from nabla_mlir.table.rules import ZERO, MaybeZeros, Tensors
 from nabla_mlir.table.tensor import Tensor
 
 TARGET = "nabla_python"

@@ -21,8 +21,8 @@ from nabla_mlir.ops.shape import broadcast_in_dim, expand, iota, move_axis, redu
 from nabla_mlir.sparsity import operands as patterns
 from nabla_mlir.table.kinds import composite, elementwise, general
 from nabla_mlir.table.promotion import broadcast_shapes
-from nabla_mlir.table.registry import REGISTRY, ZERO, MaybeZero, OpDef, Zero
-from nabla_mlir.table.rules import MaybeZeros, Tensors
+from nabla_mlir.table.registry import REGISTRY, OpDef
+from nabla_mlir.table.rules import ZERO, MaybeZero, MaybeZeros, Tensors, Zero
 from nabla_mlir.table.samples import Case, booleans, integers, reals
 from nabla_mlir.table.tensor import Tensor, full, full_like
 from nabla_mlir.table.traits import ONE_BY_ONE

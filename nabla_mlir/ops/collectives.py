@@ -18,8 +18,8 @@ from nabla_mlir.ops.logic import compare
 from nabla_mlir.ops.reduction import identity_of, reduce
 from nabla_mlir.ops.shape import expand, move_axis, reduce_sum
 from nabla_mlir.table.kinds import jointly_linear_jvp, nondifferentiable
-from nabla_mlir.table.registry import ZERO, MaybeZero, OpDef, Zero, register
-from nabla_mlir.table.rules import CollectiveRule, MaybeZeros, Tensors
+from nabla_mlir.table.registry import OpDef, register
+from nabla_mlir.table.rules import ZERO, CollectiveRule, MaybeZero, MaybeZeros, Tensors, Zero
 from nabla_mlir.table.tensor import Tensor, full, full_like
 
 Shape = tuple[int, ...]

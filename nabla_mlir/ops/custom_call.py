@@ -19,8 +19,8 @@ from nabla_mlir.dialects.stablehlo import Raw, String
 from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.table.batching import all_prefixed
 from nabla_mlir.table.kinds import general
-from nabla_mlir.table.registry import ZERO, MaybeZero, OpDef, Zero
-from nabla_mlir.table.rules import MaybeZeros, Tensors
+from nabla_mlir.table.registry import OpDef
+from nabla_mlir.table.rules import ZERO, MaybeZero, MaybeZeros, Tensors, Zero
 from nabla_mlir.table.tensor import Tensor
 from nabla_mlir.table.traits import ONE_BY_ONE
 

@@ -18,8 +18,7 @@ from nabla_mlir.ops.linalg import adjoint, matmul
 from nabla_mlir.ops.logic import compare, select
 from nabla_mlir.ops.reduction import reduce
 from nabla_mlir.ops.shape import iota, reduce_sum
-from nabla_mlir.table.registry import ZERO, MaybeZero
-from nabla_mlir.table.rules import MaybeZeros, Tensors, sole
+from nabla_mlir.table.rules import ZERO, MaybeZero, MaybeZeros, Tensors, sole
 from nabla_mlir.table.tensor import Tensor, full
 
 

@@ -19,8 +19,8 @@ from nabla_mlir.ops.logic import compare, select, where_zero
 from nabla_mlir.sparsity import operands as patterns
 from nabla_mlir.table.batching import all_prefixed
 from nabla_mlir.table.kinds import elementwise, general, nondifferentiable, structural
-from nabla_mlir.table.registry import ZERO, MaybeZero, OpDef, Zero
-from nabla_mlir.table.rules import MaybeZeros, Tensors
+from nabla_mlir.table.registry import OpDef
+from nabla_mlir.table.rules import ZERO, MaybeZero, MaybeZeros, Tensors, Zero
 from nabla_mlir.table.samples import Case, complex_numbers, reals
 from nabla_mlir.table.tensor import Tensor, full_like, splat_of
 

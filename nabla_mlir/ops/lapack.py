@@ -31,8 +31,8 @@ from nabla_mlir.ops.linalg import (
 )
 from nabla_mlir.ops.logic import compare, select
 from nabla_mlir.ops.shape import broadcast_in_dim, iota, pad, reduce_sum, slice_
-from nabla_mlir.table.registry import REGISTRY, ZERO, MaybeZero, Zero
-from nabla_mlir.table.rules import Jvp, MaybeZeros, Tensors, as_rule, sole
+from nabla_mlir.table.registry import REGISTRY
+from nabla_mlir.table.rules import ZERO, Jvp, MaybeZero, MaybeZeros, Tensors, Zero, as_rule, sole
 from nabla_mlir.table.tensor import Tensor, full, full_like, wrap
 from nabla_mlir.table.vectorized import apply_per_entry
 

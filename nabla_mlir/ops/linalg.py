@@ -21,8 +21,8 @@ from nabla_mlir.ops.shape import broadcast_in_dim, iota, move_axis, reshape, tra
 from nabla_mlir.sparsity import operands, products
 from nabla_mlir.table.batching import prefixed
 from nabla_mlir.table.kinds import general
-from nabla_mlir.table.registry import ZERO, MaybeZero, OpDef, Zero
-from nabla_mlir.table.rules import MaybeZeros, Tensors
+from nabla_mlir.table.registry import OpDef
+from nabla_mlir.table.rules import ZERO, MaybeZero, MaybeZeros, Tensors, Zero
 from nabla_mlir.table.samples import Case, Domain, reals
 from nabla_mlir.table.tensor import Tensor, full, full_like
 

@@ -11,8 +11,8 @@ from nabla_mlir.dialects.stablehlo import enum
 from nabla_mlir.sparsity import operands as patterns
 from nabla_mlir.table.batching import all_prefixed, prefixed
 from nabla_mlir.table.kinds import elementwise, general, structural
-from nabla_mlir.table.registry import ZERO, MaybeZero, OpDef, Zero, add_any, operation
-from nabla_mlir.table.rules import MaybeZeros, Tensors
+from nabla_mlir.table.registry import OpDef, add_any, operation
+from nabla_mlir.table.rules import ZERO, MaybeZero, MaybeZeros, Tensors, Zero
 from nabla_mlir.table.samples import Case, booleans, integers, reals
 from nabla_mlir.table.tensor import Tensor, full_like
 

@@ -15,8 +15,8 @@ from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.ops.elementwise import convert
 from nabla_mlir.ops.shape import broadcast_in_dim
 from nabla_mlir.table.kinds import general, nondifferentiable
-from nabla_mlir.table.registry import ZERO, MaybeZero, OpDef, Zero, add_any
-from nabla_mlir.table.rules import MaybeZeros, Tensors
+from nabla_mlir.table.registry import OpDef, add_any
+from nabla_mlir.table.rules import ZERO, MaybeZero, MaybeZeros, Tensors, Zero
 from nabla_mlir.table.tensor import Tensor, constant, full, wrap
 from nabla_mlir.table.traits import LONG
 

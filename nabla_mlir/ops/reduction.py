@@ -20,8 +20,8 @@ from nabla_mlir.sparsity import structure as patterns
 from nabla_mlir.table.batching import all_prefixed, batch_ops, prefixed, shifted, with_axis
 from nabla_mlir.table.forward import jvp_by_decomposition
 from nabla_mlir.table.kinds import general
-from nabla_mlir.table.registry import REGISTRY, ZERO, MaybeZero, OpDef, Region, Zero, add_any
-from nabla_mlir.table.rules import Batch, MaybeZeros, Tensors
+from nabla_mlir.table.registry import REGISTRY, OpDef, Region, add_any
+from nabla_mlir.table.rules import ZERO, Batch, MaybeZero, MaybeZeros, Tensors, Zero
 from nabla_mlir.table.samples import Case, booleans, integers
 from nabla_mlir.table.tensor import Tensor, full
 

@@ -30,8 +30,8 @@ from nabla_mlir.ops.windows import (
 from nabla_mlir.sparsity import windows as patterns
 from nabla_mlir.table.batching import all_prefixed
 from nabla_mlir.table.kinds import general
-from nabla_mlir.table.registry import REGISTRY, ZERO, MaybeZero, OpDef, Zero, materialize
-from nabla_mlir.table.rules import MaybeZeros, Tensors
+from nabla_mlir.table.registry import REGISTRY, OpDef, materialize
+from nabla_mlir.table.rules import ZERO, MaybeZero, MaybeZeros, Tensors, Zero
 from nabla_mlir.table.samples import Case, reals
 from nabla_mlir.table.tensor import Tensor, full
 from nabla_mlir.table.traits import ONE_BY_ONE

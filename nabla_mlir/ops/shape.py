@@ -13,8 +13,8 @@ from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.sparsity import structure as patterns
 from nabla_mlir.table.batching import all_prefixed, prefixed, shifted
 from nabla_mlir.table.kinds import nondifferentiable, structural
-from nabla_mlir.table.registry import MaybeZero, OpDef, operation
-from nabla_mlir.table.rules import Tensors
+from nabla_mlir.table.registry import OpDef, operation
+from nabla_mlir.table.rules import MaybeZero, Tensors
 from nabla_mlir.table.samples import Case, integers
 from nabla_mlir.table.tensor import Tensor, full, full_like
 

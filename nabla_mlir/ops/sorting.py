@@ -18,8 +18,8 @@ from nabla_mlir.sparsity import structure as patterns
 from nabla_mlir.table.batching import all_prefixed
 from nabla_mlir.table.kinds import general
 from nabla_mlir.table.regions import body_of
-from nabla_mlir.table.registry import MaybeZero, OpDef, Region, Zero, clone_op
-from nabla_mlir.table.rules import MaybeZeros, Tensors
+from nabla_mlir.table.registry import OpDef, Region, clone_op
+from nabla_mlir.table.rules import MaybeZero, MaybeZeros, Tensors, Zero
 from nabla_mlir.table.samples import Case
 from nabla_mlir.table.tensor import Tensor
 from nabla_mlir.table.traits import ONE_BY_ONE

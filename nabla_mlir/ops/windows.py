@@ -22,8 +22,8 @@ from nabla_mlir.sparsity import windows as patterns
 from nabla_mlir.table.batching import all_prefixed, batch_by_decomposition
 from nabla_mlir.table.forward import jvp_by_decomposition
 from nabla_mlir.table.kinds import general
-from nabla_mlir.table.registry import ZERO, MaybeZero, OpDef, Params, Zero, add_any
-from nabla_mlir.table.rules import MaybeZeros, Tensors
+from nabla_mlir.table.registry import OpDef, Params, add_any
+from nabla_mlir.table.rules import ZERO, MaybeZero, MaybeZeros, Tensors, Zero
 from nabla_mlir.table.samples import Case, booleans
 from nabla_mlir.table.tensor import Tensor, full, full_like, splat_of
 

@@ -24,8 +24,8 @@ from nabla_mlir.rules.reverse import accumulate, active_values, pull_back
 from nabla_mlir.sparsity import operands as patterns
 from nabla_mlir.table.kinds import general
 from nabla_mlir.table.regions import body_of, captures_of, clone_body
-from nabla_mlir.table.registry import REGISTRY, ZERO, MaybeZero, OpDef, materialize
-from nabla_mlir.table.rules import Batch, ControlRules, Cotangents, Pulled, Pushed, Tangents
+from nabla_mlir.table.registry import REGISTRY, OpDef, materialize
+from nabla_mlir.table.rules import ZERO, Batch, ControlRules, Cotangents, MaybeZero, Pulled, Pushed, Tangents
 from nabla_mlir.table.samples import Case
 from nabla_mlir.table.tensor import Tensor, wrap
 

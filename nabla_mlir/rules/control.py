@@ -24,8 +24,8 @@ from nabla_mlir.rules.reverse import accumulate, active_values, pull_back
 from nabla_mlir.table.batching import batch_ops, prefixed, varying_values, with_axis
 from nabla_mlir.table.forward import carries_tangent, push_forward
 from nabla_mlir.table.regions import body_of, captures_of, clone_body, emit_case, emit_while, fixed_point
-from nabla_mlir.table.registry import ZERO, MaybeZero, OpDef, materialize, register
-from nabla_mlir.table.rules import Batch, ControlRules, Cotangents, Pulled, Pushed, Tangents
+from nabla_mlir.table.registry import OpDef, materialize, register
+from nabla_mlir.table.rules import ZERO, Batch, ControlRules, Cotangents, MaybeZero, Pulled, Pushed, Tangents
 from nabla_mlir.table.tensor import Tensor, full, wrap
 from nabla_mlir.table.traits import LONG
 

@@ -28,8 +28,8 @@ from nabla_mlir.table.batching import all_prefixed, batch_ops, with_axis
 from nabla_mlir.table.forward import recorded
 from nabla_mlir.table.kinds import general
 from nabla_mlir.table.regions import Replacements, body_of, captures_of, fill, reads_of, substitute
-from nabla_mlir.table.registry import UNSUPPORTED, ZERO, MaybeZero, OpDef, materialize
-from nabla_mlir.table.rules import Batch, ControlRules, Cotangents, Pulled, Pushed, Tangents
+from nabla_mlir.table.registry import OpDef, materialize
+from nabla_mlir.table.rules import UNSUPPORTED, ZERO, Batch, ControlRules, Cotangents, MaybeZero, Pulled, Pushed, Tangents
 from nabla_mlir.table.tensor import Tensor, wrap
 
 

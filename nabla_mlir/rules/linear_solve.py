@@ -22,8 +22,8 @@ from nabla_mlir.rules.reverse import accumulate, active_values, pull_back, trans
 from nabla_mlir.table.batching import with_axis
 from nabla_mlir.table.forward import push_forward, recorded
 from nabla_mlir.table.regions import Fill, captures_of, fill
-from nabla_mlir.table.registry import ZERO, MaybeZero, OpDef, Zero, materialize, missing_rule
-from nabla_mlir.table.rules import Batch, ControlRules, Cotangents, Pulled, Pushed, Tangents
+from nabla_mlir.table.registry import OpDef, materialize, missing_rule
+from nabla_mlir.table.rules import ZERO, Batch, ControlRules, Cotangents, MaybeZero, Pulled, Pushed, Tangents, Zero
 from nabla_mlir.table.tensor import Tensor, wrap
 
 MATVEC, SOLVE, TRANSPOSE_SOLVE = range(3)

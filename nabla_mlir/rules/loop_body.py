@@ -19,8 +19,8 @@ from nabla_mlir.rules.reverse import PLACEHOLDER, accumulate, active_values, pul
 from nabla_mlir.rules.tapes import tape_of
 from nabla_mlir.table.forward import carries_tangent
 from nabla_mlir.table.regions import MAX_RESIDUAL_BYTES, body_of, captures_of, clone_body, fixed_point, reads_of
-from nabla_mlir.table.registry import ZERO, add_any, materialize
-from nabla_mlir.table.rules import Cotangents
+from nabla_mlir.table.registry import add_any, materialize
+from nabla_mlir.table.rules import ZERO, Cotangents
 from nabla_mlir.table.tensor import Tensor, wrap
 from nabla_mlir.table.traits import is_long
 

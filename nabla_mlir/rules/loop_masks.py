@@ -14,7 +14,7 @@ from iree.compiler import ir
 from nabla_mlir.rules.loop_body import Backward, Roles, trace_backward
 from nabla_mlir.rules.masks import repeated, selection_mask, shared_masks
 from nabla_mlir.rules.vanishing import mask_of_rows, vanishes
-from nabla_mlir.table.registry import MaybeZero, Zero
+from nabla_mlir.table.rules import MaybeZero, Zero
 from nabla_mlir.table.tensor import Tensor, wrap
 
 Masks = list[Tensor | None]

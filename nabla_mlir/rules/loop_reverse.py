@@ -38,8 +38,8 @@ from nabla_mlir.rules.policies import exposed
 from nabla_mlir.rules.reverse import accumulate, active_values
 from nabla_mlir.rules.tapes import INDEX, count_at, empty_tape, read_row, write_row
 from nabla_mlir.table.regions import body_of, captures_of, clone_body, emit_while, replace, substitute
-from nabla_mlir.table.registry import MaybeZero, materialize, zeros
-from nabla_mlir.table.rules import Cotangents, Pulled
+from nabla_mlir.table.registry import materialize, zeros
+from nabla_mlir.table.rules import Cotangents, MaybeZero, Pulled
 from nabla_mlir.table.tensor import Tensor, full, wrap
 
 

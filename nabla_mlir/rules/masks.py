@@ -25,7 +25,8 @@ from nabla_mlir.ops.scatter import scatter
 from nabla_mlir.ops.shape import broadcast_in_dim, dynamic_slice, reshape
 from nabla_mlir.rules.questions import Asking, Known, follow
 from nabla_mlir.rules.vanishing import implies, is_zero, mask_of_rows, vanishes
-from nabla_mlir.table.registry import MaybeZero, Zero, record_of
+from nabla_mlir.table.registry import record_of
+from nabla_mlir.table.rules import MaybeZero, Zero
 from nabla_mlir.table.tensor import Tensor, full, wrap
 from nabla_mlir.table.traits import is_sum, is_view, moved
 

@@ -17,22 +17,12 @@ from nabla_mlir.dialects.locations import blaming, named
 from nabla_mlir.dialects.regions import made_by
 from nabla_mlir.ops.guards import product, share_of
 from nabla_mlir.ops.logic import where_zero
-from nabla_mlir.rules.masks import Known, choice_of, selection_mask
+from nabla_mlir.rules.masks import choice_of, selection_mask
+from nabla_mlir.rules.questions import Known
 from nabla_mlir.table.forward import augmented, carries_tangent, is_constant, pushed_through, recorded
 from nabla_mlir.table.regions import Replacements, captures_by_rule, decomposed, dependents, reads_of, substitute
-from nabla_mlir.table.registry import (
-    UNSUPPORTED,
-    ZERO,
-    MaybeZero,
-    OpDef,
-    Params,
-    Zero,
-    add_any,
-    materialize,
-    missing_rule,
-    record_of,
-)
-from nabla_mlir.table.rules import Cotangents, Partial, Tangents, as_rule
+from nabla_mlir.table.registry import OpDef, Params, add_any, materialize, missing_rule, record_of
+from nabla_mlir.table.rules import UNSUPPORTED, ZERO, Cotangents, MaybeZero, Partial, Tangents, Zero, as_rule
 from nabla_mlir.table.tensor import Tensor, full_like, wrap
 from nabla_mlir.table.traits import is_sum
 

@@ -20,8 +20,8 @@ from nabla_mlir.dialects.regions import block_aside
 from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.rules.loops import find_counter
 from nabla_mlir.table.regions import body_of, captures_by_rule, decomposed, reads_of
-from nabla_mlir.table.registry import UNSUPPORTED, OpDef, Region, Zero, clone_op, missing_rule, record_of
-from nabla_mlir.table.rules import as_rule
+from nabla_mlir.table.registry import OpDef, Region, clone_op, missing_rule, record_of
+from nabla_mlir.table.rules import UNSUPPORTED, Zero, as_rule
 from nabla_mlir.table.tensor import Tensor, full, wrap
 
 _INLINED = (*CUSTOM, CheckpointOp.name)

@@ -15,8 +15,8 @@ import numpy as np
 from nabla_mlir.ops.lapack import register_routine, routine
 from nabla_mlir.ops.shape import broadcast_in_dim, pad, sliced
 from nabla_mlir.rules.linear_solve import emit_linear_solve
-from nabla_mlir.table.registry import ZERO, MaybeZero, Zero, add_any, materialize
-from nabla_mlir.table.rules import MaybeZeros, Tensors
+from nabla_mlir.table.registry import add_any, materialize
+from nabla_mlir.table.rules import ZERO, MaybeZero, MaybeZeros, Tensors, Zero
 from nabla_mlir.table.tensor import Tensor, full
 
 

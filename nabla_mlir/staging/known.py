@@ -19,7 +19,8 @@ from nabla_mlir.dialects.regions import made_by, new_function
 from nabla_mlir.dialects.types import is_differentiable, shape_and_dtype
 from nabla_mlir.interpreter import interpreted
 from nabla_mlir.table.regions import clone_body, reads_of
-from nabla_mlir.table.registry import REGISTRY, Zero
+from nabla_mlir.table.registry import REGISTRY
+from nabla_mlir.table.rules import Zero
 
 MAIN = "main"
 

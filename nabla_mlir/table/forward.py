@@ -12,8 +12,8 @@ from nabla_mlir.dialects.locations import blaming, named
 from nabla_mlir.dialects.regions import block_aside, made_by
 from nabla_mlir.dialects.types import is_differentiable, shape_and_dtype
 from nabla_mlir.table.regions import Replacements, captures_by_rule, decomposed, reads_of, substitute
-from nabla_mlir.table.registry import REGISTRY, UNSUPPORTED, ZERO, MaybeZero, OpDef, Zero, add_any, missing_rule, record_of
-from nabla_mlir.table.rules import Jvp, Partial, Tangents, as_rule
+from nabla_mlir.table.registry import REGISTRY, OpDef, add_any, missing_rule, record_of
+from nabla_mlir.table.rules import UNSUPPORTED, ZERO, Jvp, MaybeZero, Partial, Tangents, Zero, as_rule
 from nabla_mlir.table.tensor import Tensor, splat_of, wrap
 
 T = TypeVar("T")

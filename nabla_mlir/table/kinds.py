@@ -7,8 +7,8 @@ from typing import Any
 
 from nabla_mlir.table.batching import all_prefixed, batch_by_decomposition
 from nabla_mlir.table.forward import jvp_by_decomposition, scaled
-from nabla_mlir.table.registry import UNSUPPORTED, ZERO, MaybeZero, OpDef, Zero, add_any, materialize, register
-from nabla_mlir.table.rules import BatchRule, Jvp, Linear, Partial, Transpose
+from nabla_mlir.table.registry import OpDef, add_any, materialize, register
+from nabla_mlir.table.rules import UNSUPPORTED, ZERO, BatchRule, Jvp, Linear, MaybeZero, Partial, Transpose, Zero
 from nabla_mlir.table.tensor import Tensor
 from nabla_mlir.table.traits import LONG, OWN_LOOP
 

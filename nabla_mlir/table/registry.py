@@ -22,9 +22,8 @@ from nabla_mlir.dialects.types import tensor_type
 from nabla_mlir.sparsity.operands import Rule
 from nabla_mlir.sparsity.operands import dense as dense_pattern
 from nabla_mlir.sparsity.operands import elementwise as elementwise_pattern
-from nabla_mlir.table.rules import (  # noqa: F401  (records import these words from the registry)
+from nabla_mlir.table.rules import (
     UNSUPPORTED,
-    ZERO,
     Augmented,
     BatchRule,
     CollectiveRule,

@@ -107,6 +107,8 @@ def check_laws(law: LawCase, run: Run = interpret) -> None:
         _check_same(law, "the adjoint identity <ct, J t> = <Jᵀ ct, t>", left, right, 1e-10, 1e-2)
         _check_same(law, "the jvp of its vjp that differences give", got["hvp"], _difference(got["pulled"]), 1e-6)
         _check_same(law, "the jvp of its jvp that differences give", got["jvp_jvp"], _difference(got["pushed"]), 1e-6)
+        varying = _difference(got["pushed_varying"])
+        _check_same(law, "the jvp of its jvp along varying tangents that differences give", got["jvp_varying"], varying, 1e-6)
         uhv, vhu = _pairing(got["hvp"], laws.u), _pairing(got["hvu"], laws.t)
         _check_same(law, "symmetry of second derivatives", uhv, vhu, 1e-9, 1e-2)
         _check_same(law, "a vjp of its vjp that is the jvp of its vjp", got["vjp_vjp"], got["hvu"], 1e-9)

@@ -13,7 +13,8 @@ from nabla_mlir.compiling.lowering import lower_module
 from nabla_mlir.dialects.regions import nested
 from nabla_mlir.staging.specs import Spec
 from nabla_mlir.staging.tracing import trace_function
-from nabla_mlir.table.registry import REGISTRY, UNSUPPORTED
+from nabla_mlir.table.registry import REGISTRY
+from nabla_mlir.table.rules import UNSUPPORTED
 from nabla_mlir.testing.cases import LawCase, active_operands
 from nabla_mlir.transforms import jvp, vjp, vmap
 

@@ -28,8 +28,8 @@ class Laws:
         self.xs: list[np.ndarray] = law.draw()
         self.active: list[int] = active_operands(law, self.xs)
         rng = np.random.default_rng([7, *law.name.encode()])
-        self.t: list[np.ndarray] = [rng.uniform(-1, 1, self.xs[i].shape) for i in self.active]
-        self.u: list[np.ndarray] = [rng.uniform(-1, 1, self.xs[i].shape) for i in self.active]
+        self.t: list[np.ndarray] = [_direction(rng, self.xs[i]) for i in self.active]
+        self.u: list[np.ndarray] = [_direction(rng, self.xs[i]) for i in self.active]
         self.ct_seed = rng
 
     def inputs(self) -> list[np.ndarray]:
@@ -85,6 +85,11 @@ class Laws:
 
         _, pull_twice = vjp(pulled, *active)
         _, twice = jvp(lambda *a: jvp(f, a, t)[1], active, t)
+
+        def pushed_along_itself(*a: Tensor) -> Any:
+            """The tangents vary with the point, which rules for constant tangents must not assume."""
+            return jvp(f, a, [x * d for x, d in zip(a, t, strict=True)])[1]
+
         _, pull_of_jvp = vjp(lambda *a: jvp(f, a, t)[1], *active)
         return {
             "vjp_jvp": pull_of_jvp(list(cts)),
@@ -98,6 +103,8 @@ class Laws:
             "hvp_checkpoint": jvp(pulled_again, active, t)[1],
             "vjp_vjp": pull_twice(tuple(u)),
             "jvp_jvp": twice,
+            "jvp_varying": jvp(pushed_along_itself, active, t)[1],
+            "pushed_varying": [pushed_along_itself(*moved(s * STEP)) for s in (-2, -1, 1, 2)],
             "pulled": [pulled(*moved(s * STEP)) for s in (-2, -1, 1, 2)],
             "pushed": [jvp(f, moved(s * STEP), t)[1] for s in (-2, -1, 1, 2)],
             "moved": [f(*moved(s * STEP)) for s in (-2, -1, 1, 2)],
@@ -155,6 +162,12 @@ class Laws:
         ys, dys = jvp(mapped, own, [same(x) for x in t])
         cts = [np.stack([ct] * COPIES) for ct in self.cotangents([row(y, 0) for y in ys])]
         return dys, vjp(mapped, *own)[1](cts)
+
+
+def _direction(rng: np.random.Generator, x: np.ndarray) -> np.ndarray:
+    """A random tangent of `x`."""
+    real = rng.uniform(-1, 1, x.shape)
+    return real + 1j * rng.uniform(-1, 1, x.shape) if x.dtype.kind == "c" else real
 
 
 def _copies(x: Tensor, n: int) -> Tensor:

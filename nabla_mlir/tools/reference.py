@@ -23,7 +23,8 @@ from nabla_mlir.passes.iree.faults import table
 from nabla_mlir.passes.normalize.normalize import REFUSED, REWRITTEN
 from nabla_mlir.passes.pipeline import Pipeline
 from nabla_mlir.passes.simplify.pattern import PATTERNS
-from nabla_mlir.table.registry import REGISTRY, UNSUPPORTED, OpDef, Zero
+from nabla_mlir.table.registry import REGISTRY, OpDef
+from nabla_mlir.table.rules import UNSUPPORTED, Zero
 from nabla_mlir.tools.coverage import MEASURED, TITLES, measurable
 from nabla_mlir.tools.house import picture
 from nabla_mlir.tools.opt import condition_of, options_of

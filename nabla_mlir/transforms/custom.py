@@ -24,7 +24,8 @@ from nabla_mlir.staging.positions import parameters_of, positional, positions
 from nabla_mlir.staging.specs import Spec
 from nabla_mlir.staging.tracing import current_trace, results_of, trace_region
 from nabla_mlir.table.promotion import as_tensor
-from nabla_mlir.table.registry import ZERO, materialize
+from nabla_mlir.table.registry import materialize
+from nabla_mlir.table.rules import ZERO
 from nabla_mlir.table.tensor import Tensor, full
 from nabla_mlir.transforms.arguments import seed_of, specs_of
 from nabla_mlir.transforms.symbolic_zeros import CustomVJPPrimal, SymbolicZero

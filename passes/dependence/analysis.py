@@ -34,7 +34,8 @@ from nabla_mlir.sparsity.operands import Operand, Shape, dense
 from nabla_mlir.sparsity.powers import after
 from nabla_mlir.sparsity.relation import Relation
 from nabla_mlir.table.regions import captures_by_rule, captures_of, ends_of, fixed_point
-from nabla_mlir.table.registry import REGISTRY, UNSUPPORTED, ZERO, OpDef, Zero
+from nabla_mlir.table.registry import REGISTRY, OpDef
+from nabla_mlir.table.rules import UNSUPPORTED, ZERO, Zero
 from nabla_mlir.table.tensor import wrap
 from nabla_mlir.table.traits import CONSTANT
 

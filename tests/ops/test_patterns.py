@@ -14,7 +14,8 @@ from nabla_mlir.dialects.types import is_differentiable
 from nabla_mlir.passes.dependence.analysis import dependence_of, results_of
 from nabla_mlir.staging.specs import Spec
 from nabla_mlir.staging.stages import trace
-from nabla_mlir.table.registry import REGISTRY, Zero
+from nabla_mlir.table.registry import REGISTRY
+from nabla_mlir.table.rules import Zero
 from nabla_mlir.table.tensor import Tensor
 from nabla_mlir.testing.cases import LawCase, active_operands, law_cases
 from nabla_mlir.transforms import jvp, vmap

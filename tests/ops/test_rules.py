@@ -127,7 +127,7 @@ WRONG = """
 from collections.abc import Sequence
 from typing import Any
 from nabla_mlir.table.kinds import general
-from nabla_mlir.table.registry import MaybeZero
+from nabla_mlir.table.rules import MaybeZero
 from nabla_mlir.table.rules import Batch, ControlRules
 from nabla_mlir.table.tensor import Tensor
 

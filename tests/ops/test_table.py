@@ -13,7 +13,8 @@ import nabla_mlir.ops  # noqa: F401
 from nabla_mlir.base.errors import ImportIRError
 from nabla_mlir.dialects.context import context, parse_module
 from nabla_mlir.passes.normalize.normalize import REFUSED, REWRITTEN, NormalizePass
-from nabla_mlir.table.registry import REGISTRY, UNSUPPORTED
+from nabla_mlir.table.registry import REGISTRY
+from nabla_mlir.table.rules import UNSUPPORTED
 from nabla_mlir.tools import coverage
 
 # The operations of the specifications (and the older ones that the dialects still hold).

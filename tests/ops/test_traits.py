@@ -14,7 +14,8 @@ from iree.compiler import ir
 from nabla_mlir.dialects.context import context
 from nabla_mlir.table import traits
 from nabla_mlir.table.regions import dependents
-from nabla_mlir.table.registry import REGISTRY, OpDef, Zero
+from nabla_mlir.table.registry import REGISTRY, OpDef
+from nabla_mlir.table.rules import Zero
 from nabla_mlir.table.tensor import Tensor, full
 from nabla_mlir.testing.cases import LawCase, law_cases
 
