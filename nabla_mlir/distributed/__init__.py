@@ -36,8 +36,8 @@ class HessianOperator(SummedOperator):
       reduction, mask, block, damping, target: as in `nm.SumOperator`.
       max_residual_bytes: the largest size of the residuals of all shards, or of those of this rank. Other residuals are recomputed
         in each product. None means as much as fits into the workers' memory next to the data (Dask), or all (MPI).
-      patience: the seconds during which no worker of Dask may run a task while results are waited for, so that dead workers can
-        come back.
+      patience: the largest number of seconds without a running task on a Dask cluster, so that dead workers can
+        return.
       progress: True shows a bar on a terminal, of tasks on Dask, and of the batches of the first rank on MPI; needs rich.
 
     Raises:

@@ -1,4 +1,4 @@
-"""The kernels that IREE makes of a module: which operations ended in each, and what it costs."""
+"""The kernels into which IREE compiles a module, each with its operations and its cost."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _TENSOR = re.compile(r"tensor<((?:\d+x)*)(\w+(?:<\w+>)?)>")
 
 
 def dispatches_in(recorder: Recorder, target: Target) -> list[dict[str, Any]]:
-    """The kernels of the module as it stands, in the order of their calls.
+    """The kernels of the current module of the recorder, in the order of their calls.
 
     Raises:
       CompileError: IREE refuses the module.
@@ -63,7 +63,7 @@ def read_kernels(text: str, recorder: Recorder) -> list[dict[str, Any]]:
 
 
 def _whole(recorder: Recorder) -> set[int]:
-    """The operations that are not a part of another one that is no control flow."""
+    """The numbers of the operations that are not inside another operation, except inside control flow."""
     inside: set[int] = set()
     for op in nested(recorder.module.operation):
         if op.name != "func.func" and not runs_regions(op):
@@ -73,7 +73,7 @@ def _whole(recorder: Recorder) -> set[int]:
 
 
 def _bytes(types: str) -> int:
-    """The bytes of all arrays that a signature names; arrays of unknown lengths do not count."""
+    """The size in bytes of all arrays in a signature, without arrays of unknown lengths."""
     total = 0
     for lengths, element in _TENSOR.findall(types):
         try:
@@ -85,9 +85,9 @@ def _bytes(types: str) -> int:
 
 
 def measure(kernels: Sequence[dict[str, Any]], compiled: Compiled) -> dict[str, Any] | None:
-    """Adds the seconds that each kernel takes here, in a call with arrays of ones, and returns the machine.
+    """Adds the measured seconds of each kernel, in a call with arrays of ones, and returns the limits of this machine.
 
-    Nothing is added where the target does not run here, or an entry point needs a state.
+    Nothing is added if the target does not run on this machine, or if an entry point needs a state.
     """
     try:
         entries: Mapping[str, EntryPoint] = compiled.loaded.entry_points
@@ -103,5 +103,5 @@ def measure(kernels: Sequence[dict[str, Any]], compiled: Compiled) -> dict[str, 
             kernel["calls"] = dispatch.count
     machine = Machine.measured()
     fastest = max((k["flops"] / k["seconds"] for k in kernels if k["seconds"]), default=0.0)
-    # A roof is what was reached: on a busy machine a kernel may do better than the product that measures it.
+    # On a busy machine a kernel may be faster than the product that measures the peak, so the peak is the larger value.
     return {"bandwidth": machine.bandwidth, "peak": max(machine.peak, fastest)}

@@ -15,18 +15,18 @@ from nabla_mlir.explorer.recording import OperationState, Recorder, Row, State
 from nabla_mlir.explorer.records import records_of
 
 VERSION = 1
-_AROUND = 3  # lines of a file that are shown before the first and behind the last that an operation came from
+_AROUND = 3  # the number of lines shown before the first and after the last source line of an operation
 
 
 class Numbers:
-    """Values that occur often, and the number of each."""
+    """A table of distinct values, each with a number, so that the JSON stores each value once."""
 
     def __init__(self) -> None:
         self.values: list[Any] = []
         self._numbers: dict[Any, int] = {}
 
     def of(self, value: Any) -> int:
-        """The number of a value, a new one if it has none yet."""
+        """The number of a value; a new value is added to the table."""
         if value not in self._numbers:
             self._numbers[value] = len(self.values)
             self.values.append(value)
@@ -34,12 +34,19 @@ class Numbers:
 
 
 class Document:
-    """Builds the JSON of an explanation from what a recorder has kept."""
+    """Builds the JSON of an explanation from the states and rows of a recorder."""
 
     texts: Numbers
 
     def __init__(self, title: str, entries: Sequence[str], recorder: Recorder, first: str):
-        """Args: the title, the signatures of the entry points, the module through its passes, the name of the first state."""
+        """The document of a recorder.
+
+        Args:
+          title: the title of the page.
+          entries: the signatures of the entry points.
+          recorder: the recorder that has run the passes.
+          first: the name of the first state.
+        """
         self.texts, self._origins, self._files = Numbers(), Numbers(), Numbers()
         states = [self._state(state, last) for last, state in zip([None, *recorder.states], recorder.states, strict=False)]
         rows = [_row(row) for row in recorder.rows]
@@ -60,6 +67,7 @@ class Document:
         }
 
     def _state(self, state: State, last: State | None) -> dict[str, Any]:
+        """The JSON of a state: its lines and operations, and for each line the equal line of the previous state."""
         ops = state.operations
         same = unchanged(last, state) if last is not None else [-1] * len(state.lines)
         is_mapped = any(op.axes is not None for op in ops)
@@ -87,10 +95,10 @@ class Document:
 
 
 def unchanged(last: State, state: State) -> list[int]:
-    """The line of the state before that is the same operation, for each line, in the same order; -1 for a new line.
+    """For each line, the index of the unchanged line in the previous state; -1 for a new line.
 
-    Lines are the same if they are of one operation and its forerunner, and say the same but for names. Of those as many are
-    taken as stand in the same order.
+    A line is unchanged if its operation has a predecessor with the same text except for the names of values. The indices
+    increase: if operations have changed their order, the longest increasing sequence counts as unchanged.
     """
     lines: dict[tuple[int, str], list[int]] = {}
     for i, line in enumerate(last.lines):
@@ -99,7 +107,7 @@ def unchanged(last: State, state: State) -> list[int]:
     for line in state.lines:
         candidates = _forerunners(line, state.operations)
         pairs.append(next((p[0] for f in candidates if (p := lines.get((f, line.shape)))), -1))
-        if pairs[-1] >= 0:  # each line of the state before is the same as one at most
+        if pairs[-1] >= 0:  # each line of the previous state is paired with at most one line
             key = (last.lines[pairs[-1]].operation, line.shape)
             lines[key] = lines[key][1:]
     ordered = set(longest_increasing(pairs))
@@ -111,13 +119,13 @@ def _forerunners(line: Line, operations: Sequence[OperationState]) -> Iterable[i
 
 
 def longest_increasing(numbers: Sequence[int]) -> list[int]:
-    """The places of a longest increasing part of `numbers`, those below zero left out.
+    """The indices of a longest increasing subsequence of `numbers`; numbers below zero are ignored.
 
     Example:
       >>> longest_increasing([3, -1, 0, 1, 4, 2])
       [2, 3, 5]
     """
-    tails: list[int] = []  # of the parts of each length, that which ends lowest: the place of its end
+    tails: list[int] = []  # for each length, the index of the smallest last element of an increasing subsequence
     before: dict[int, int] = {}
     for i, number in enumerate(numbers):
         if number < 0:
@@ -149,10 +157,10 @@ def _row(row: Row) -> dict[str, Any]:
 
 
 def _file(name: str, origins: Sequence[dict[str, Any]], number: int) -> dict[str, Any]:
-    """A file of the user's, from some lines before the first line that is asked for to some behind the last."""
-    asked = [frame["line"] for origin in origins for frame in origin["frames"] if frame["file"] == number]
+    """A file of the user: the lines that operations came from, with a few lines before and after them."""
+    shown = [frame["line"] for origin in origins for frame in origin["frames"] if frame["file"] == number]
     text = linecache.getlines(name)
-    first, last = max(1, min(asked) - _AROUND), min(len(text), max(asked) + _AROUND)
+    first, last = max(1, min(shown) - _AROUND), min(len(text), max(shown) + _AROUND)
     while first > 1 and text[first - 1 : first] and not text[first - 1].startswith(("def ", "class ", "@", "import ", "from ")):
         first -= 1
     lines = [line.rstrip("\n") for line in text[first - 1 : last]]
@@ -160,7 +168,7 @@ def _file(name: str, origins: Sequence[dict[str, Any]], number: int) -> dict[str
 
 
 def _title(name: str) -> str:
-    """The name of a file; of a notebook's cell what the notebook calls it, such as In[3]."""
+    """The name of a file; for a cell of a notebook the name in the notebook, such as In[3]."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     cell = None if shell is None else shell.compile.format_code_name(name)
     return cell[1] if cell else os.path.basename(name)

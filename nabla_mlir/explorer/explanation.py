@@ -159,7 +159,7 @@ def explain(
     compiled = stage if isinstance(stage, Compiled) and not isinstance(stage, Interpreted) else None
     machine = as_target(compiled.target if compiled is not None else "cpu" if target is None else target)
     recorder = Recorder(clone_module(stage.module))
-    is_traced = compiled is None and not isinstance(stage, Lowered)  # or interpreted as it stands
+    is_traced = compiled is None and not isinstance(stage, Lowered)  # an interpreted stage is traced, too
     if is_traced:
         recorder.run(LowerPipeline())
     halves = halves_of(recorder)

@@ -12,12 +12,12 @@ _OPERATION = re.compile(r'^(?:%.*? = )?"?([\w.]+)"?')
 
 
 def chrome_trace(document: dict[str, Any]) -> dict[str, Any]:
-    """The passes behind each other, parts within their pass, and the kernels of a call: microseconds."""
+    """The passes one after the other, each with its parts inside, and the kernels of a call, with times in microseconds."""
     events: list[dict[str, Any]] = [
         {"ph": "M", "name": "process_name", "pid": pid, "tid": 0, "args": {"name": name}}
         for pid, name in ((1, "passes"), (2, "kernels of a call"))
     ]
-    ends: dict[int, float] = {-1: 0.0}  # of what stands within each row so far
+    ends: dict[int, float] = {-1: 0.0}  # for each row, the end of its last part so far
     states = document["states"]
     for number, row in enumerate(document["rows"]):
         start = ends[row["parent"]]
@@ -37,7 +37,7 @@ def _event(name: str, pid: int, start: float, seconds: float, args: dict[str, An
 
 
 def reads_of_lines(texts: Sequence[str], depths: Sequence[int]) -> list[list[int]]:
-    """The lines that define the values that a line reads, for each line; a name belongs to the innermost region that has it."""
+    """For each line, the lines that define its operands; a name refers to the innermost region that defines it."""
     scopes: list[tuple[int, dict[str, int]]] = [(0, {})]
     reads = []
     for i, (text, depth) in enumerate(zip(texts, depths, strict=True)):
@@ -54,9 +54,9 @@ def reads_of_lines(texts: Sequence[str], depths: Sequence[int]) -> list[list[int
         if result:
             scopes[-1][1][result[1]] = i
         arguments = {name: i for name, line in zip(names, lines, strict=True) if line < 0}
-        if is_header:  # what it names is defined within
+        if is_header:  # a header defines the arguments of its region
             scopes.append((depth + 1, arguments))
-        else:  # the arguments of regions that begin behind it
+        else:  # names without a definition are arguments of the regions that follow
             scopes[-1][1].update(arguments)
     return reads
 

@@ -1,4 +1,4 @@
-"""Prepared products: what is known of a point, what is left for each product, and what is kept in between."""
+"""Prepared products: the half that depends on the point, the half of each product, and the residuals stored between them."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _LOAD, _STORE = "util.global.load", "util.global.store"
 def halves_of(recorder: Recorder) -> dict[str, Any] | None:
     """The functions of a module that shares a state, and its residuals; None for a module without one.
 
-    A residual is kept for what it would cost to make it again in each product: `flops` and `bytes` are those of all that it
-    is made of.
+    The `flops` and `bytes` of a residual are the cost of recomputing it in each product: the sum over all operations that
+    compute it.
     """
     functions = functions_of(recorder.module.operation)
     accesses = [(name, op) for name, f in functions.items() for op in nested(f) if op.name in (_LOAD, _STORE)]
@@ -30,7 +30,7 @@ def halves_of(recorder: Recorder) -> dict[str, Any] | None:
     residuals = []
     for symbol, op in stores.items():
         loads = [(name, load) for name, load in accesses if load.name == _LOAD and _symbol(load) == symbol]
-        if isinstance(op.operands[0].type, ir.RankedTensorType):  # others count the points
+        if isinstance(op.operands[0].type, ir.RankedTensorType):  # a scalar is the version, which counts the points
             residuals.append(_residual(symbol, op.operands[0], loads, recorder))
     return {
         "state": len(recorder.states) - 1,
@@ -47,6 +47,7 @@ def _function(name: str, func: ir.Operation, accesses: set[str]) -> dict[str, An
 
 
 def _residual(symbol: str, value: ir.Value, loads: list[tuple[str, ir.Operation]], recorder: Recorder) -> dict[str, Any]:
+    """The JSON of a residual: its type and size, the operations that compute and read it, and the cost of computing it."""
     maker = made_by(value)
     cost = [cost_of(op) for op in _made_of(value) if op.name in REGISTRY]
     return {
@@ -62,18 +63,19 @@ def _residual(symbol: str, value: ir.Value, loads: list[tuple[str, ir.Operation]
 
 
 def _recomputed(name: str, func: ir.Operation, recorder: Recorder) -> list[dict[str, Any]]:
-    """The values that each product recomputes from residuals: the point determines them, and the rest of the product reads them."""
+    """The values that each product recomputes from residuals, although they depend only on the point."""
     block = func.regions[0].blocks[0]
-    asked, known = set(block.arguments), set[ir.Value]()  # what depends on the vectors, and on the residuals alone
+    # values that depend on the vectors, and values that depend only on the residuals
+    varying, known = set(block.arguments), set[ir.Value]()
     own: list[ir.Operation] = []
     for op in (o.operation for o in block.operations):
         reads = reads_of(op)
-        if any(value in asked for value in reads):
-            asked.update(op.results)
+        if any(value in varying for value in reads):
+            varying.update(op.results)
         elif op.name == _LOAD or any(value in known for value in reads):
             known.update(op.results)
             own += [op] if op.name in REGISTRY else []
-    last = [op for op in own if any(result in asked for use in op.results[0].uses for result in use.owner.operation.results)]
+    last = [op for op in own if any(result in varying for use in op.results[0].uses for result in use.owner.operation.results)]
     return [
         {
             "function": name,
@@ -91,7 +93,7 @@ def _readers(load: ir.Operation, recorder: Recorder) -> list[int]:
 
 
 def _made_of(value: ir.Value) -> list[ir.Operation]:
-    """The operations that a value is computed by, each once."""
+    """The operations that compute a value, each once."""
     seen: dict[ir.Value, ir.Operation] = {}
     work = [value]
     while work:

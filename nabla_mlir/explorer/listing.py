@@ -1,4 +1,4 @@
-"""The text of a module, line by line, with the operation that each line is of."""
+"""The text of a module, line by line, with the number of the operation of each line."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from iree.compiler import ir
 
 from nabla_mlir.explorer.marks import MARK_OR_ALIAS
 
-ELIDED = 8  # elements of a constant that are printed
+ELIDED = 8  # the largest number of elements of a constant that is printed
 _LOCATION = re.compile(r" loc\((?:#loc\d*|unknown)\)")
 _ALIAS = re.compile(r"^(#loc\d*) = loc\((.*)\)$")
 _LAST = re.compile(r" loc\((#loc\d*|unknown)\)$")
@@ -22,10 +22,10 @@ class Line:
     """A line of IR.
 
     Attributes:
-      text: without locations and without what it is indented by.
-      depth: how far it is indented.
+      text: the line without locations and indentation.
+      depth: the level of indentation.
       operation: the number of its operation, or NO_OPERATION.
-      is_first: the line with which its operation begins.
+      is_first: True if its operation begins on this line.
     """
 
     text: str
@@ -54,7 +54,7 @@ def listing_of(module: ir.Operation) -> list[Line]:
 
 
 def lines_of(text: str) -> list[Line]:
-    """The lines of a text in which each operation has a location; numbers are read where there are some."""
+    """The lines of a text in which each operation has a location; a number in a location is the number of the operation."""
     body, aliases = _parted(text)
     numbers = {name: _number(rest, aliases) for name, rest in aliases.items()}
     lines: list[Line] = []
@@ -68,7 +68,7 @@ def lines_of(text: str) -> list[Line]:
         lines.append(line)
         opens = line.text.endswith("{")
         number = numbers.get(position[1], NO_OPERATION) if position is not None and not opens else NO_OPERATION
-        if line.text.startswith(("^", "}")) or (stack and not stack[-1].is_open):  # of an operation that has begun
+        if line.text.startswith(("^", "}")) or (stack and not stack[-1].is_open):  # the line continues an operation
             if not stack:
                 continue
             line.is_first = False
@@ -86,7 +86,7 @@ def lines_of(text: str) -> list[Line]:
 
 
 def _number(location: str, aliases: dict[str, str]) -> int:
-    """The outermost number in a location: where it is of several parts, that of the first that has one."""
+    """The outermost number in a location; in a fused location, the number of the first part that has one."""
     for match in MARK_OR_ALIAS.finditer(location):
         number = int(match[1]) if match[1] else _number(aliases.get(match[0], ""), aliases)
         if number != NO_OPERATION:
@@ -95,7 +95,7 @@ def _number(location: str, aliases: dict[str, str]) -> int:
 
 
 def without_locations(line: str) -> str:
-    """A line of IR without its locations, aliases and those that are written out.
+    """A line of IR without its locations, whether they are aliases or written out.
 
     Example:
       >>> without_locations('^bb0(%arg0: tensor<2xf32> loc("a.mlir":2:16), %arg1: i1 loc(#loc3)): loc(callsite("f"(#l) at #l1))')
@@ -114,17 +114,17 @@ def without_locations(line: str) -> str:
 
 
 def _parted(text: str) -> tuple[list[str], dict[str, str]]:
-    """The lines of the IR, and what each alias of a location stands for."""
+    """The lines of the IR, and the location of each alias."""
     body, aliases = [], {}
     for line in text.splitlines():
-        if line.startswith("{-#"):  # the numbers of constants
+        if line.startswith("{-#"):  # the section with the data of constants
             break
         alias = _ALIAS.match(line)
         if alias is None:
             body.append(line)
         else:
             aliases[alias[1]] = alias[2]
-    # Aliases of locations stand at both ends.
+    # MLIR prints aliases of locations at the start and at the end of the text.
     for line in text.splitlines()[len(body) :]:
         if alias := _ALIAS.match(line):
             aliases[alias[1]] = alias[2]

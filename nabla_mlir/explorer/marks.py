@@ -1,7 +1,7 @@
-"""The correspondence of operations before and after a pass: each has a number in its location, which its successors inherit.
+"""The correspondence of operations before and after a pass: their locations have numbers, which their successors inherit.
 
-A pass keeps an operation, moves it, or makes others at its location. So an operation is numbered before a pass, and behind
-the pass the outermost number in a location is that of the forerunner.
+A pass leaves an operation unchanged, moves it, or creates others at its location. So operations are numbered before a pass. After
+the pass, the outermost number in a location is the number of the predecessor.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from nabla_mlir.base.errors import SourceRange, is_internal
 from nabla_mlir.dialects.locations import positions_of, step_of
 
 _MARK = re.compile(r"@(\d+)")
-_NO_FILES = ("-", "nabla-mlir")  # text that a pass of ours parsed, and the command
-MARK_OR_ALIAS = re.compile(r'"@(\d+)"|#loc\d*')  # in the text of a location
+_NO_FILES = ("-", "nabla-mlir")  # the names for text that a pass of nabla_mlir has parsed, and for the command
+MARK_OR_ALIAS = re.compile(r'"@(\d+)"|#loc\d*')  # a number or an alias in the text of a location
 
 
 @dataclass(frozen=True)
 class Step:
-    """A transform or a pass that made an operation, and what for: the name of an operation, or of a pattern."""
+    """A transform or a pass that created an operation; `of` is the name of the operation or pattern that it was applied to."""
 
     name: str
     of: str
@@ -31,14 +31,14 @@ class Step:
 
 @dataclass(frozen=True)
 class Origin:
-    """The origin of an operation: the steps that were applied to the user's line, the last first, and the frames of that line."""
+    """The origin of an operation: the frames of the user's line, and the steps that were applied to it, the last one first."""
 
     steps: tuple[Step, ...]
     frames: tuple[SourceRange, ...]
 
 
 def mark(ops: Sequence[ir.Operation], first: int) -> None:
-    """Numbers operations from `first` on; a number that is outermost is replaced."""
+    """Numbers operations from `first` on; an outermost number in a location is replaced."""
     for i, op in enumerate(ops, first):
         location = op.location
         inner = location.child_loc if _number(location) is not None else location
@@ -46,18 +46,18 @@ def mark(ops: Sequence[ir.Operation], first: int) -> None:
 
 
 def unmark(ops: Sequence[ir.Operation]) -> None:
-    """Takes the numbers out of the locations."""
+    """Removes the numbers from the locations."""
     for op in ops:
         op.location = _bare(op.location)
 
 
 def forerunners(location: ir.Location) -> tuple[int, ...]:
-    """The outermost numbers in a location: one, or several where it is fused."""
+    """The outermost numbers in a location: one, or several if the location is fused."""
     return tuple(dict.fromkeys(_outermost(location)))
 
 
 def is_same_position(location: ir.Location) -> bool:
-    """True if a location is a number with nothing around it: nothing has been done to the operation since."""
+    """True if the number is outermost in the location, so that no pass has changed the operation."""
     return _number(location) is not None
 
 
@@ -73,6 +73,7 @@ def _number(location: ir.Location) -> int | None:
 
 
 def _outermost(location: ir.Location) -> Iterator[int]:
+    """The outermost number of each part of a location."""
     number = _number(location)
     if number is not None:
         yield number
@@ -82,6 +83,7 @@ def _outermost(location: ir.Location) -> Iterator[int]:
 
 
 def _parts(location: ir.Location) -> list[ir.Location]:
+    """The direct parts of a location: its child, the two sides of a call, or the fused locations."""
     if isinstance(location, ir.NameLoc):
         return [location.child_loc]
     if isinstance(location, ir.CallSiteLoc):
@@ -90,6 +92,7 @@ def _parts(location: ir.Location) -> list[ir.Location]:
 
 
 def _bare(location: ir.Location) -> ir.Location:
+    """The location without numbers."""
     if isinstance(location, ir.NameLoc):
         child = _bare(location.child_loc)
         return child if _number(location) is not None else ir.Location.name(location.name_str, childLoc=child)
@@ -99,6 +102,7 @@ def _bare(location: ir.Location) -> ir.Location:
 
 
 def _steps(location: ir.Location) -> Iterator[Step]:
+    """The steps in a location, the outermost first."""
     step = step_of(location.name_str) if isinstance(location, ir.NameLoc) else None
     if step is not None:
         yield Step(*step)

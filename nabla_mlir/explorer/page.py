@@ -1,4 +1,4 @@
-"""The page: the document, the scripts and the styles in one file, which a strict policy keeps from asking for anything else."""
+"""The page: the document, the scripts and the styles in one file, with a policy that forbids all requests to the network."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import json
 from importlib import resources
 from typing import Any
 
-# Prism (MIT) highlights; the others are ours, in the order in which they use each other.
+# Prism (MIT) highlights code. The other scripts belong to nabla_mlir; each uses only those before it.
 _SCRIPTS = ("prism.min.js", "model.js", "views.js", "charts.js", "app.js")
 _STYLES = ("style.css",)
 
@@ -18,7 +18,7 @@ def page_of(document: dict[str, Any]) -> str:
     """The page of a document."""
     script = "\n".join(f"{_part(name)}\n" for name in _SCRIPTS)
     style = "\n".join(map(_part, _STYLES))
-    # In a script of data "</" would end it.
+    # The text "</" would end the script element that contains the data.
     data = json.dumps(document, separators=(",", ":")).replace("<", "\\u003c")
     policy = (
         f"default-src 'none'; script-src '{_digest(script)}'; style-src '{_digest(style)}'; img-src data:; "
@@ -26,7 +26,7 @@ def page_of(document: dict[str, Any]) -> str:
     )
     parts = {"TITLE": html.escape(document["title"]), "POLICY": policy, "STYLE": style, "SCRIPT": script, "DATA": data}
     page = _part("page.html")
-    for name, text in parts.items():  # the data comes last: what is in it is never replaced
+    for name, text in parts.items():  # the data are inserted last, so that nothing inside them is replaced
         page = page.replace(f"@@{name}@@", text)
     return page
 

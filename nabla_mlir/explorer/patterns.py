@@ -9,7 +9,7 @@ from nabla_mlir.base.errors import PatternError, user_frame
 from nabla_mlir.sparse import cheapest, hessian_pattern, jacobian_pattern
 
 _PATTERNS = {"hessian": hessian_pattern, "jacobian": jacobian_pattern}
-_MOST = 200_000  # entries that are drawn
+_MOST = 200_000  # the largest number of entries that is drawn
 
 
 def pattern_of(f: Any, specs: Sequence[Any], kind: str) -> dict[str, Any]:

@@ -21,17 +21,17 @@ from nabla_mlir.targets.toolchain import run_compiler
 
 _DOCS = {
     "input": "StableHLO becomes loops over elements: linalg, arith and math.",
-    "abi": "Each entry point is wrapped in a function that takes and gives buffers.",
-    "preprocessing": "The devices of the target are named; nothing else on our targets.",
+    "abi": "Each entry point is wrapped in a function whose arguments and results are buffers.",
+    "preprocessing": "The devices of the target are named; nothing else happens on the targets of nabla_mlir.",
     "global-optimization": "Layouts, transposes and constants, for the whole program.",
     "dispatch-creation": "Operations are fused; each group becomes a region that is one kernel.",
     "flow": "Regions become executables, and the program calls them with tensors.",
-    "stream": "Tensors become ranges of buffers, in the order and the places in which they live.",
-    "executable-sources": "Each kernel is a module of its own, which reads bindings.",
-    "executable-configurations": "For each kernel a way to generate code, with the sizes of its tiles, is chosen.",
+    "stream": "Tensors become ranges of buffers, and commands on them are put in order.",
+    "executable-sources": "Each kernel becomes a separate module, which reads its buffers through bindings.",
+    "executable-configurations": "A strategy of code generation is chosen for each kernel, with the sizes of its tiles.",
     "executable-targets": "Code generation: tiles, vectors, buffers, LLVM, and machine code.",
     "hal": "Commands to a device: buffers, kernels, barriers.",
-    "vm": "Instructions of IREE's virtual machine, which the file holds.",
+    "vm": "The program becomes instructions of IREE's virtual machine, which are stored in the file.",
 }
 _FLAGS = (
     "--mlir-timing",
@@ -40,19 +40,20 @@ _FLAGS = (
     "--mlir-elide-elementsattrs-if-larger=8",
     "--mlir-elide-resource-strings-if-larger=64",
 )
-_MOST_LINES = 1500  # of a phase that is shown: code generation prints a hundred lines for each operation
-_WIDEST = 300  # characters of a line: devices are described in thousands
-_PASSES = 30  # those that take the longest
+_MOST_LINES = 1500  # the largest phase that is shown: code generation prints a hundred lines for each operation
+_WIDEST = 300  # the number of characters shown of a line: the description of a device has thousands
+_PASSES = 30  # the number of slowest passes that are shown
 _TIME = re.compile(r"^ *[\d.]+ \( *[\d.]+%\) +([\d.]+) \( *[\d.]+%\)  (\S.*)$")  # user time, wall time, name
 
 
-_NO_PASS = re.compile(r"Pipeline|::|^root$|^Rest$|^Total$|^\(A\)|^DumpModulePass$")  # what holds passes, analyses, what is ours
-_MAPS = re.compile(r"#map\d*")  # numbered anew in each text
+# Entries of the report that are no passes: pipelines, analyses, sums, and the pass that writes the phases to files.
+_NO_PASS = re.compile(r"Pipeline|::|^root$|^Rest$|^Total$|^\(A\)|^DumpModulePass$")
+_MAPS = re.compile(r"#map\d*")  # each text numbers its maps from zero
 
 
 @dataclass(frozen=True)
 class Phases:
-    """IREE's way with a module: each phase with its seconds and its text, and the passes that took longest, with theirs."""
+    """The phases of IREE for a module, each with its seconds and its text, and the slowest passes with their seconds."""
 
     names: list[str]
     seconds: list[float]
@@ -61,7 +62,7 @@ class Phases:
 
 
 def phases_in(recorder: Recorder, target: Target) -> Phases:
-    """Compiles the module as it stands, for what the compiler says on its way.
+    """Compiles the current module of the recorder, and returns the phases that the compiler reports.
 
     Raises:
       CompileError: IREE refuses the module.
@@ -69,7 +70,7 @@ def phases_in(recorder: Recorder, target: Target) -> Phases:
     text = recorder.module.operation.get_asm(enable_debug_info=True)
     with tempfile.TemporaryDirectory() as folder:
         flags = merge_flags(target.flags(), (*_FLAGS, f"--dump-compilation-phases-to={folder}"))
-        start = time.time()  # the clock of files
+        start = time.time()  # this clock is also the clock of the files' times
         result = run_compiler(["-", *flags], text.encode(), timeout=600.0)
         if result.returncode:
             raise CompileError(f"explain requires a module that IREE compiles, got: {result.stderr.splitlines()[:1]}")
@@ -84,7 +85,7 @@ def phases_in(recorder: Recorder, target: Target) -> Phases:
 
 
 def passes_in(report: str) -> list[tuple[str, float]]:
-    r"""The passes of a list of `--mlir-timing` with their seconds on the wall, the longest first.
+    r"""The passes of a list of `--mlir-timing` with their wall-clock seconds, the slowest first.
 
     Example:
       >>> passes_in("    1.2 ( 9.0%)    0.5 ( 8.0%)  CSEPass\n    1.2 ( 9.0%)    0.7 ( 9.0%)  'func.func' Pipeline")
@@ -95,7 +96,7 @@ def passes_in(report: str) -> list[tuple[str, float]]:
 
 
 def document_of(phases: Phases, texts: Numbers, recorder: Recorder) -> dict[str, Any]:
-    """The phases as the document has them; operations are those of the last state of `recorder`."""
+    """The JSON of the phases; the numbers of operations refer to the last state of `recorder`."""
     last: list[Line] = []
     plain = ""
     items = []
@@ -123,7 +124,7 @@ def document_of(phases: Phases, texts: Numbers, recorder: Recorder) -> dict[str,
 
 
 def same_lines(before: Sequence[Line], after: Sequence[Line]) -> list[int]:
-    """The line of the phase before that is equal except for names, for each line, in the same order; -1 for a new line."""
+    """For each line, the index of the line of the previous phase that is equal except for names; -1 for a new line."""
     positions: dict[str, list[int]] = {}
     for i, line in reversed(list(enumerate(before))):
         positions.setdefault(_MAPS.sub("#map", line.shape), []).append(i)

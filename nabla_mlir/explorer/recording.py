@@ -1,4 +1,4 @@
-"""A module through its passes: what it is after each, and what each operation came from."""
+"""A record of a module during its passes: its state after each pass, and the predecessors of each operation."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ from nabla_mlir.rules.loops import find_counter
 from nabla_mlir.table.registry import REGISTRY
 from nabla_mlir.table.traits import bytes_of, flops_of, is_free, runs_regions
 
-_PLAIN = "A pass of MLIR's."
+_PLAIN = "A pass of MLIR."
 
 
 @dataclass(frozen=True)
 class OperationState:
     """An operation in one state of its module: its name, the numbers of its predecessors, its origin and its cost.
 
-    `flops` and `bytes` are those of a call: in a loop as often as it runs, where that is known. `axes` are those that its
-    results carry within a map.
+    `flops` and `bytes` are the cost in one call; in a loop with a known number of iterations, all iterations count. `axes` are
+    the mapped axes of its results, if it is inside a map.
     """
 
     name: str
@@ -48,7 +48,7 @@ class OperationState:
 
 @dataclass(frozen=True)
 class State:
-    """A module at one time: its lines, what is known of its operations, by number, and the bytes it keeps between calls."""
+    """A module after a pass: its lines, its operations by number, and the bytes that it stores between calls."""
 
     lines: list[Line]
     operations: list[OperationState]
@@ -57,16 +57,16 @@ class State:
 
 @dataclass
 class Row:
-    """A pass, a part of one, or a named pipeline, which its passes are parts of.
+    """A pass, a part of a pass, or a named pipeline, whose passes are its parts.
 
     Attributes:
-      name: of the pass, the pipeline, or the transform that was expanded.
-      why: why it stands where it stands.
-      doc: what it does.
-      parent: the number of the row that it is a part of; -1 for none.
+      name: the name of the pass, of the pipeline, or of the expanded transform.
+      why: the reason for its position in the pipeline.
+      doc: its documentation.
+      parent: the number of the row that contains it; -1 for none.
       before: the number of the state before it.
-      after: the number of the state behind it: the same one if it changed nothing.
-      seconds: how long it took.
+      after: the number of the state after it; it is equal to `before` if the pass changed nothing.
+      seconds: its duration.
     """
 
     name: str
@@ -79,9 +79,10 @@ class Row:
 
 
 class Recorder:
-    """Runs passes on a module, and keeps what it is behind each that changes it."""
+    """Runs passes on a module, and stores the state after each pass that changes the module."""
 
     def __init__(self, module: ir.Module):
+        """The recorder of a module, whose first state is stored at once."""
         self.module: ir.Module = module
         self.rows: list[Row] = []
         self.states: list[State] = []
@@ -89,11 +90,11 @@ class Recorder:
         self._first = 0  # the number of the first operation of the last state
         self._text = ""
         self._costs: dict[str, tuple[int, int]] = {}
-        self._overhead = 0.0  # seconds that were spent on keeping states
+        self._overhead = 0.0  # the seconds spent on storing states
         self.keep()
 
     def run(self, item: NamedPipeline | Pass | str, why: str = "", verify_each: bool = True) -> None:
-        """Runs a pipeline, pass by pass, or a pass."""
+        """Runs a pass, or all passes of a pipeline."""
         name = item if isinstance(item, str) else item.name
         with self.row(name, why, _PLAIN if isinstance(item, str) else inspect.getdoc(type(item)) or ""):
             if isinstance(item, NamedPipeline):
@@ -104,32 +105,32 @@ class Recorder:
             Pipeline((watch,)).run(self.module.operation, verify_each=verify_each)
 
     def replace(self, module: ir.Module, name: str) -> None:
-        """Another module takes the place of this one; operations that read the same, in the same order, count as kept."""
-        with self.row(name, "", "The operations of the second file, beside those of the first."), context():
+        """Replaces the module; operations with the same text in the same order count as unchanged."""
+        with self.row(name, "", "The operations of the second file, compared with those of the first."), context():
             self.module = module
             ops = [op for op, _ in _with_trips(module.operation, 1)]
             marks.mark(ops, 0)
-            mine = listing_of(module.operation)
+            new_lines = listing_of(module.operation)
             marks.unmark(ops)
-            theirs = self.states[-1].lines
-            matcher = difflib.SequenceMatcher(None, [x.shape for x in theirs], [x.shape for x in mine], autojunk=False)
+            old_lines = self.states[-1].lines
+            matcher = difflib.SequenceMatcher(None, [x.shape for x in old_lines], [x.shape for x in new_lines], autojunk=False)
             for block in matcher.get_matching_blocks():
-                for a, b in zip(theirs[block.a :][: block.size], mine[block.b :][: block.size], strict=True):
+                for a, b in zip(old_lines[block.a :][: block.size], new_lines[block.b :][: block.size], strict=True):
                     if a.operation != NO_OPERATION and b.operation != NO_OPERATION:
                         marks.mark([ops[b.operation]], self._first + a.operation)
 
     def number_of(self, op: ir.Operation) -> int:
-        """The number of an operation in the last state; -1 for one that is not in it."""
+        """The number of an operation in the last state; -1 if the state does not contain it."""
         return self.position_of(next(iter(marks.forerunners(op.location)), -1))
 
     def position_of(self, mark: int) -> int:
-        """The number of the operation of the last state whose location holds `mark`; -1 for none."""
+        """The number of the operation of the last state with `mark` in its location; -1 for none."""
         number = mark - self._first
         return number if 0 <= number < len(self.states[-1].operations) else -1
 
     @contextlib.contextmanager
     def row(self, name: str, why: str, doc: str) -> Iterator[None]:
-        """A context whose work is a row, which is a part of the row around it."""
+        """A context that records the passes inside it as one row, which is a part of the enclosing row."""
         row = Row(name, why, doc, self._parents[-1], len(self.states) - 1)
         self._parents.append(len(self.rows))
         self.rows.append(row)
@@ -143,7 +144,7 @@ class Recorder:
         row.after = len(self.states) - 1
 
     def keep(self) -> None:
-        """Keeps what the module is now, if it is another one than before."""
+        """Stores the state of the module if its text has changed since the last state."""
         with context():
             text = self.module.operation.get_asm(large_elements_limit=ELIDED)
             if text == self._text:
@@ -168,7 +169,7 @@ class Recorder:
         self.states.append(State(lines, operations, size))
 
     def _origin(self, op: ir.Operation, last: State) -> tuple[tuple[int, ...], Origin]:
-        """The forerunners of an operation and its origin, which is that of the forerunner where nothing was done to it."""
+        """The predecessors of an operation, and its origin. An unchanged operation has the origin of its predecessor."""
         location = op.location
         positions = [n - self._first for n in marks.forerunners(location)]
         forerunners = tuple(n for n in positions if 0 <= n < len(last.operations))
@@ -177,7 +178,7 @@ class Recorder:
         return forerunners, marks.origin_of(location)
 
     def _cost(self, op: ir.Operation, shape: str | None, times: int) -> tuple[int, int]:
-        """The cost of an operation. Equal operations are computed once, and one without a line is a part of another one."""
+        """The FLOPs and bytes of an operation; zero if it is a part of another operation and so has no line (`shape` is None)."""
         if shape is None or runs_regions(op):
             return 0, 0
         if op.name == "linalg.generic":
@@ -212,7 +213,7 @@ _NO_FLOPS = ("arith.constant", "arith.ext", "arith.trunc", "arith.index", "arith
 
 @dataclass(frozen=True)
 class _WatchedExpansion(ExpandPass):
-    """The expansion of all transforms; each is a row."""
+    """The pass that expands all transforms, with a row for each transform."""
 
     recorder: Any = None
 
@@ -226,10 +227,11 @@ class _WatchedExpansion(ExpandPass):
 
 
 def _with_trips(op: ir.Operation, times: int) -> Iterator[tuple[ir.Operation, int]]:
-    """The operations in the regions of `op`, inner ones first, and how often each runs in a call, which runs `op` so often."""
+    """The operations inside `op`, inner ones first, each with its number of runs if `op` runs `times` times."""
     counter = find_counter(op) if op.name == "stablehlo.while" else None
     for i, region in enumerate(op.regions):
-        trips = times if counter is None else times * (counter.trips + (i == 0))  # the condition is asked once more
+        # The condition (region 0) is evaluated once more than the body.
+        trips = times if counter is None else times * (counter.trips + (i == 0))
         for block in region.blocks:
             for inner in (o.operation for o in block.operations):
                 yield from _with_trips(inner, trips)
@@ -237,7 +239,7 @@ def _with_trips(op: ir.Operation, times: int) -> Iterator[tuple[ir.Operation, in
 
 
 def _axes(module: ir.Module) -> dict[int, tuple[str, ...]]:
-    """The mapped axes that the first result of each operation within a map carries."""
+    """The mapped axes of the first result of each operation inside a map, by the number of the operation."""
     copy = module.operation.clone()
     ExplainBatchPass().run(copy.operation)
     attributes = (op.attributes for op, _ in _with_trips(copy.operation, 1))

@@ -17,7 +17,7 @@ _ROOMS = ("nabla_mlir.ops.", "nabla_mlir.rules.")
 
 
 def records_of(states: Iterable[State]) -> dict[str, Any]:
-    """The documentation, the rules and the record of every operation that occurs, or was differentiated or mapped."""
+    """The documentation, the rules and the record of each operation of the states, and of their origins."""
     ops = {(op.name, op.origin) for state in states for op in state.operations}
     names = {name for name, _ in ops} | {step.of for _, origin in ops for step in origin.steps}
     return {name: _record(REGISTRY[name]) for name in sorted(names & set(REGISTRY))}
@@ -37,6 +37,7 @@ def _record(record: OpDef) -> dict[str, Any]:
 
 
 def _jvp(record: OpDef) -> str:
+    """The kind of derivative of an operation, in words."""
     if record.partials is not None:
         return "partials: a derivative for each operand"
     if record.linear and isinstance(record.jvp, (Zero, UNSUPPORTED)) is False:
@@ -57,7 +58,7 @@ def _rule(rule: Any) -> str:
 
 @functools.cache
 def _positions() -> dict[str, tuple[str, int, str]]:
-    """The module, the line and the text of each record that is written out."""
+    """The module, the line and the source text of each record, by the name of its operation."""
     positions = {}
     for name, module in sorted(sys.modules.items()):
         if not name.startswith(_ROOMS):

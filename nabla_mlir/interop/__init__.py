@@ -1,6 +1,6 @@
 """Connections to other systems: importers (StableHLO, JAX, PyTorch, ONNX), solvers (SciPy, Ipopt) and frameworks (PyMC, ...).
 
-Each is a plugin (nabla_mlir/base/plugins.py), which is imported when it is first asked for: `nm.interop.casadi`. Plugins of other
+Each is a plugin (nabla_mlir/base/plugins.py), which is imported at its first use: `nm.interop.casadi`. Plugins of other
 packages have the same names.
 """
 
@@ -14,6 +14,7 @@ from nabla_mlir.base.plugins import plugin, plugins
 
 
 def __getattr__(name: str) -> ModuleType:
+    """The interop module with this name, imported as a plugin."""
     if name not in plugins():
         raise AttributeError(f"module 'nabla_mlir.interop' has no attribute {name!r}", name=name, obj=sys.modules[__name__])
     try:

@@ -1,7 +1,8 @@
 """Functions of nabla_mlir as external functions of CasADi: C symbols that `casadi.external` loads, with sparse derivatives.
 
-CasADi takes from a shared library NAME, and beside it, by their names, its Jacobian, its products with one seed forwards and
-backwards, and the Jacobian of the latter, of which it makes the Hessians of Lagrangians. Matrices lie there by columns.
+CasADi loads from a shared library the function NAME and its derivatives by their names: the Jacobian, the products with one forward
+and one backward seed, and the Jacobian of the backward product, from which it computes Hessians of Lagrangians. Matrices are stored
+by columns.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ Shape = tuple[int, int]
 
 @dataclass(frozen=True)
 class Output:
-    """A matrix that a symbol gives: its shape, and its places; None where it is dense. One without entries is not computed."""
+    """A matrix that a symbol returns: its shape, and its pattern (None if it is dense). One without entries is not computed."""
 
     name: str
     shape: Shape
@@ -52,10 +53,10 @@ class Symbol:
     """A function of CasADi.
 
     Attributes:
-      inputs: names and shapes of what CasADi gives.
-      read: the numbers of those that `function` takes, as vectors.
-      outputs: what CasADi asks for.
-      function: gives the entries of the outputs that have any.
+      inputs: the names and shapes of the arguments from CasADi.
+      read: the indices of the inputs that are arguments of `function`, as vectors.
+      outputs: the matrices that CasADi requires.
+      function: returns the entries of the outputs that have entries.
     """
 
     name: str
@@ -138,11 +139,11 @@ def external(f: Callable[..., Any], *specs: Any, name: str = "f", folder: str | 
     return casadi.external(name, str(library))
 
 
-# ---------------------------------------------------------------- what the symbols compute
+# ---------------------------------------------------------------- the functions of the symbols
 
 
 def _symbols(name: str, f: Callable[..., Any], specs: Sequence[Spec]) -> list[Symbol]:
-    """The function and its derivatives, on vectors that hold matrices by columns."""
+    """The function and its derivatives as symbols; their arguments are vectors with the columns of matrices."""
     outs = trace(f, *specs).entries[0].outputs
     for s in (*specs, *outs):
         if s.dtype != np.float64:
@@ -193,7 +194,7 @@ Block = tuple[Output, Callable[..., Any] | None]
 
 
 def _block(name: str, g: Callable[..., Any], specs: Sequence[Spec], i: int, is_hessian: bool = False) -> Block:
-    """The Jacobian of g by its i-th argument, or its Hessian, by its entries in the order of columns."""
+    """The entries, by columns, of the Jacobian of g by its i-th argument, or of its Hessian."""
     find = hessian_pattern if is_hessian else jacobian_pattern
     pattern = find(g, *specs, argnums=i)
     output = Output(name, pattern.shape, pattern)
@@ -210,7 +211,7 @@ def _nothing(name: str, rows: int, columns: int) -> Output:
 
 
 def _joined(blocks: Sequence[Block]) -> tuple[list[Output], Callable[..., Any]]:
-    """The outputs of blocks, and one function of the entries of all that have any."""
+    """The outputs of blocks, and one function that returns the entries of all blocks with entries."""
     functions = [function for _, function in blocks if function is not None]
     return [output for output, _ in blocks], lambda *vectors: [function(*vectors) for function in functions]
 
@@ -221,7 +222,7 @@ def _names(f: Callable[..., Any], count: int) -> list[str]:
 
 
 def _shape(s: Spec) -> Shape:
-    """The shape of the matrix that an array is in CasADi, where vectors are columns."""
+    """The shape of an array as a matrix of CasADi, in which vectors are columns."""
     rows, columns = (*s.shape, 1, 1)[:2]
     return rows, columns
 
@@ -246,6 +247,7 @@ def _has_entries(symbol: Symbol) -> bool:
 
 
 def _source(library: str, symbol: Symbol) -> str:
+    """The C code of a symbol, which calls the function of the static library."""
     name, n, k = symbol.name, len(symbol.inputs), len(symbol.outputs)
     tables = {f"{name}_in_{i}": _dense(shape) for i, (_, shape) in enumerate(symbol.inputs)}
     tables |= {f"{name}_out_{i}": _positions(output) for i, output in enumerate(symbol.outputs)}

@@ -1,8 +1,8 @@
-"""Sums over shards on the workers of a Dask cluster: residuals stay where the data are, and are made again where they are lost.
+"""Sums over shards on the workers of a Dask cluster: residuals stay on the worker of their data, and lost ones are recomputed.
 
-A shard is a task that gives arrays, its residuals at a point are another, its product with a matrix a third, and sums are a tree of
-tasks. All of them are pure functions of what a scheduler holds, so that whatever a worker takes with it when it dies is computed
-anew, from the shard on.
+There are four kinds of tasks: one loads the arrays of a shard, one computes its residuals at a point, one multiplies them by a
+matrix, and one adds results, as a tree. All tasks are pure functions of data that the scheduler knows. So if a worker dies, Dask
+recomputes everything that it stored, beginning with the shard.
 """
 
 from __future__ import annotations
@@ -32,29 +32,28 @@ from nabla_mlir.prepared.shapes import shapes_of
 from nabla_mlir.prepared.sums import tree_sum
 from nabla_mlir.runtime import load
 
-_GROUP = 8  # sums that one task adds up
-_SMALL = 1 << 20  # bytes that may travel with tasks, through the scheduler
-_SHARE = 0.2  # of a worker's memory that the shards of one task may take
-_QUICK = 1.0  # seconds: products below are asked for by messages, those above are tasks, which Dask shows and keeps watch over
-_FULL = 0.6  # of the memory of workers: from there on Dask moves data to disk
+_GROUP = 8  # the number of sums that one task adds up
+_SMALL = 1 << 20  # the largest size in bytes of arrays that are sent with tasks, through the scheduler
+_SHARE = 0.2  # the largest share of a worker's memory for the shards of one task
+_QUICK = 1.0  # in seconds: faster products use messages, slower ones use tasks, which Dask shows and watches
+_FULL = 0.6  # the share of a worker's memory from which on Dask moves data to disk
 
 
 class DaskEngine:
     """Computes a sum over shards on the workers of a cluster.
 
-    Neighbours are multiplied by one task, in as many groups as the cluster had threads when the operator was made, or in more so
-    that the shards of a group fit into a worker's memory: a task has all that it takes there at once. The order of sums, and
-    thereby the bits of results, stays the same whatever becomes of the workers.
+    Each task multiplies a group of consecutive shards. The number of groups is the number of threads of the cluster when the
+    operator is made. It is larger if the shards of a group would not fit into a worker's memory, because a task loads them all at
+    once. The order of sums, and so the bits of results, does not change if workers die or join.
 
     Args:
-      work: what is done with each shard.
-      source: what a user gave; a bundle, or an archive of several targets, travels whole, and each worker takes what fits it.
-      shards: futures of the arguments of each.
-      client: of the cluster.
-      residual_bytes: what the residuals of all shards may take together; None: as much as the workers' memory has room for
-        beside the data.
-      patience: for how many seconds no worker may run a task while results are waited for.
-      progress: whether a terminal shows how many tasks are done.
+      work: the computation for each shard.
+      source: the source from the user; a bundle, or an archive of several targets, is sent whole, and each worker loads its part.
+      shards: for each shard, the future of its arguments.
+      client: the client of the cluster.
+      residual_bytes: the largest size of the residuals of all shards; None means the memory of the workers without the data.
+      patience: the largest number of seconds without a running task while the client waits for results.
+      progress: True shows the number of finished tasks on a terminal.
     """
 
     window = 4
@@ -73,6 +72,7 @@ class DaskEngine:
         patience: float = 60.0,
         progress: bool = False,
     ):
+        """The engine of a cluster; it reads the workers' memory to choose the groups and the number of stored residuals."""
         self.work, self.shards, self.client, self._patience, self._progress = work, list(shards), client, patience, progress
         self._content = client.submit(_same, pickle.dumps((_portable(source, work), work.mean, work.mask)), pure=False)
         threads = client.nthreads()
@@ -87,21 +87,22 @@ class DaskEngine:
         count = min(count, len(shards))
         ends = [i * len(shards) // count for i in range(count + 1)]
         self._groups = [range(start, end) for start, end in itertools.pairwise(ends)]
-        self._sources: list[Any] = []  # of products: a future of a piece for each shard that is kept, or what makes one
-        self._recipes: list[Any] = []  # what makes all of them
+        self._sources: list[Any] = []  # for each shard: the future of its stored residuals, or the recipe to compute them
+        self._recipes: list[Any] = []  # for each shard: the recipe to compute its residuals
         self._digests: tuple[str, ...] = ()
-        self._former: list[Any] = []  # futures of the last product
-        self._name, self._is_quick = "", False  # of the pieces at this point; whether the last product was
+        self._former: list[Any] = []  # the futures of the last product
+        self._name, self._is_quick = "", False  # the name of the pieces at this point; True if the last product was quick
 
     def update(self, x: np.ndarray, check: bool) -> Part:
-        """Moves all shards to a point; the sum of their parts. After an error products are those at the point before."""
+        """Moves all shards to a point, and returns the sum of their parts. After an error, it stays at the previous point."""
         self._check_client()
         point = self._sent(x)
         count = len(self.shards)
         digests = self._digests or ("",) * count
         recipes = [(self._content, i, point, shard, check, digests[i]) for i, shard in enumerate(self.shards)]
-        self._sources = self._recipes  # the residuals of before are let go; should this fail, products make them again
-        numbers = [i for i in range(count) if (i + 1) * self.kept // count > i * self.kept // count]  # as many on each worker
+        self._sources = self._recipes  # frees the old residuals; if the update fails, products recompute them
+        # The shards with stored residuals are spread evenly over the workers.
+        numbers = [i for i in range(count) if (i + 1) * self.kept // count > i * self.kept // count]
         name = f"_piece-{uuid.uuid4().hex}"
         futures = _mapped(self.client, _piece, [recipes[i] for i in numbers], key=[key_of(name, i) for i in numbers])
         pieces = dict(zip(numbers, futures, strict=True))
@@ -111,7 +112,7 @@ class DaskEngine:
         return part
 
     def product(self, matrix: np.ndarray) -> np.ndarray:
-        """The sum of the shards' products with a matrix: by messages where that is quick and workers hold all, or else by tasks."""
+        """The sum of the shards' products with a matrix, by messages if it is quick and all residuals are stored."""
         self._check_client()
         if self._is_quick and self.kept == len(self.shards) and self._is_small(matrix):
             rows = answers(self.client, self._name, self._groups, matrix, self._patience)
@@ -129,7 +130,7 @@ class DaskEngine:
         return self._submitted(_product, self._sources, self._sent(matrix))
 
     def first(self, products: Sequence[list[Any]]) -> int:
-        """The product that ends first."""
+        """The index of the product that ends first."""
         return first_done(self.client, products, self._patience)
 
     def finish(self, product: list[Any]) -> np.ndarray:
@@ -139,24 +140,24 @@ class DaskEngine:
         return result
 
     def _sent(self, array: np.ndarray) -> Any:
-        """An array as an argument of a task for each group: with the tasks, or if it is large once, from worker to worker."""
+        """An array as an argument of tasks: a small one is sent with each task, a large one only once, from worker to worker."""
         return array if self._is_small(array) else self.client.submit(_same, array, pure=False)
 
     def _is_small(self, array: np.ndarray) -> bool:
         return array.nbytes * len(self._groups) <= _SMALL
 
     def _submitted(self, function: Any, sources: list[Any], *columns: Any) -> list[Any]:
-        """Futures of the sums of each group, or of several; up to eight of them."""
+        """Up to eight futures, each of the sum of one or several groups."""
         digests = self._digests
         rows = [([sources[i] for i in group], [digests[i] for i in group if digests], *columns) for group in self._groups]
         parts = _mapped(self.client, function, rows)
         while len(parts) > _GROUP:
             parts = _mapped(self.client, tree_sum, [(parts[i : i + _GROUP],) for i in range(0, len(parts), _GROUP)])
-        self._former = []  # let go now, not when its result came: the message would hold up the next one for 10 ms
+        self._former = []  # freed only now: after the result, the message to free it would delay the next one by 10 ms
         return parts
 
     def _result(self, title: str, parts: list[Any], pieces: Mapping[int, Any] = MappingProxyType({})) -> Any:
-        """The sum of what futures give; an error says which shard it comes from."""
+        """The sum of the results of futures; an error names its shard."""
         try:
             futures = [*pieces.values(), *parts]
             with bar(title, len(futures), self._progress) as watch:
@@ -177,12 +178,12 @@ class DaskEngine:
 
 
 def _mapped(client: Any, function: Any, rows: Sequence[tuple[Any, ...]], key: list[str] | None = None) -> list[Any]:
-    """Futures of a function of each row of arguments, as one message: of several the scheduler gets the second after 10 ms."""
+    """Futures of a function for each row of arguments, sent as one message, because each further message takes 10 ms."""
     return list(client.map(function, *zip(*rows, strict=True), pure=False, key=key)) if rows else []
 
 
 def raise_numbered(error: Exception, *futures: Mapping[int, Any]) -> None:
-    """Raises BatchError if one of the futures, which have the numbers of their shards, failed."""
+    """Raises BatchError with the number of the shard if one of the futures failed."""
     for row in futures:
         for number, future in row.items():
             if future.status == "error":
@@ -190,7 +191,7 @@ def raise_numbered(error: Exception, *futures: Mapping[int, Any]) -> None:
                 raise BatchError(message, number=number, help="the cluster goes on; see the logs of its workers.") from error
 
 
-# ---------------------------------------------------------------- what workers run
+# ---------------------------------------------------------------- functions that workers run
 
 
 def _memory_limit(dask_worker: Any) -> int | None:
@@ -203,7 +204,7 @@ def _same(value: Any) -> Any:
 
 @functools.lru_cache(maxsize=16)
 def _opened(content: bytes) -> Work:
-    """Opens the work for a shard; a process reads each artifact once."""
+    """The computation for a shard, loaded from its bytes once for each process."""
     artifact, mean, mask = pickle.loads(content)
     if isinstance(artifact, bytes):
         artifact = load(artifact)
@@ -247,7 +248,7 @@ def _result_of_piece(source: Any, digest: str, function: Callable[[Piece], Any])
 
 @functools.lru_cache(maxsize=4)
 def _spare(content: bytes) -> LifoQueue[Piece]:
-    """Pieces whose residuals are of no use any more: memory that need not be asked for again."""
+    """Pieces with unused residuals, whose memory the next computation reuses."""
     return LifoQueue()
 
 
@@ -256,12 +257,12 @@ def _compare(piece: Piece, digest: str) -> None:
         raise DataChangedError(
             f"shard {piece.number} requires the data of the first pass, got other data.",
             number=piece.number,
-            help="the tasks that make a shard must give the same arrays each time.",
+            help="the tasks of a shard must return the same arrays in each run.",
         )
 
 
 def _portable(source: Any, work: Work) -> Any:
-    """The part of a source that is sent: the artifact with code for several machines, or the module."""
+    """The part of a source that is sent to workers: the artifact with code for several machines, or the module."""
     if isinstance(source, (str, os.PathLike)) and Path(source).suffix == ".zip":
         return Path(source).read_bytes()
     return source if hasattr(source, "here") else work.module
@@ -271,17 +272,17 @@ def _portable(source: Any, work: Work) -> Any:
 
 
 def placed(shards: Any, client: Any) -> list[Any]:
-    """The futures of shards on the workers of a cluster, neighbours on the same one.
+    """The futures of shards on the workers of a cluster, with consecutive shards on the same worker.
 
     Args:
       shards: a list of tuples of arrays, of dask's delayed objects or of futures, or of delayed objects or futures that give such
         tuples; or dask arrays, one or a tuple of them, whose chunks along the first axis are the shards.
-      client: of the cluster.
+      client: the client of the cluster.
 
     Raises:
       DeployError: dask is not installed, or the cluster has no workers.
       ShapeError: chunks of arrays do not match, or other axes than the first are divided.
-      TraceError: that is no client.
+      TraceError: `client` is not a client of Dask.
     """
     try:
         import dask

@@ -1,4 +1,4 @@
-"""Products of what workers of Dask hold, asked for by one message to all of them: a task passes four stations, a message two."""
+"""Products that workers of Dask compute from stored residuals after one message to all of them, which is faster than tasks."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ def answers(client: Any, name: str, groups: Sequence[range], matrix: Any, patien
     """The sums of each group's products with a matrix, with the digests of its data.
 
     Args:
-      client: of the cluster.
-      name: under which, with the number of the shard, workers hold pieces: `key_of`.
-      groups: numbers of shards.
-      matrix: small enough to travel to every worker.
-      patience: how many seconds they may take.
+      client: the client of the cluster.
+      name: the name of the pieces on the workers; `key_of` adds the number of the shard.
+      groups: the numbers of the shards of each group.
+      matrix: the matrix, which is sent to every worker.
+      patience: the largest number of seconds to wait for.
 
     Returns:
-      A pair for each group; None unless workers hold all of each group, and answer: then tasks find out why.
+      A pair for each group; None if a worker fails to answer, or if no single worker stores all pieces of some group.
     """
 
     async def result() -> Any:
@@ -29,11 +29,11 @@ def answers(client: Any, name: str, groups: Sequence[range], matrix: Any, patien
 
     try:
         replies = client.sync(result)
-    except OSError:  # a time-out, or a connection that was closed
+    except OSError:  # a time-out, or a closed connection
         return None
     sums: dict[int, Any] = {}
     for reply in replies.values():
-        if not isinstance(reply, dict):  # what it raised
+        if not isinstance(reply, dict):  # the error of the worker
             return None
         sums |= reply
     return [sums[group] for group in range(len(groups))] if len(sums) == len(groups) else None
@@ -45,7 +45,7 @@ def key_of(name: str, number: int) -> str:
 
 
 async def _held(name: str, groups: Sequence[range], matrix: Any, dask_worker: Any) -> dict[int, Any]:
-    """On a worker: what it computes, in the threads of its tasks, of the groups that it holds whole."""
+    """The sums of the groups that this worker stores completely, computed in the threads of its tasks."""
     loop, threads, data = asyncio.get_running_loop(), dask_worker.executors["default"], dask_worker.data
     keys = {i: [key_of(name, number) for number in group] for i, group in enumerate(groups)}
     whole = {i: [data[key] for key in group] for i, group in keys.items() if all(key in data for key in group)}

@@ -1,4 +1,4 @@
-"""Results of a Dask cluster, waited for while a worker can compute them: what would not end is mended, or raises."""
+"""Waiting for results of a Dask cluster: tasks that would wait forever are repaired, and a cluster without work raises."""
 
 from __future__ import annotations
 
@@ -9,35 +9,35 @@ from typing import Any
 
 from nabla_mlir.base.errors import DeployError
 
-_LOOK = 2.0  # seconds between two looks at the cluster
-_TICK = 0.2  # and between two looks at what is done here
+_LOOK = 2.0  # the seconds between two checks of the cluster
+_TICK = 0.2  # the seconds between two checks of the local futures
 
 
 def gathered(client: Any, futures: Sequence[Any], patience: float, watch: Callable[[], None] = lambda: None) -> list[Any]:
     """The results of futures.
 
     Args:
-      client: of the cluster.
-      futures: of tasks of any kind.
-      patience: for how many seconds no worker may run a task meanwhile.
-      watch: is called while they are waited for.
+      client: the client of the cluster.
+      futures: futures of tasks of any kind.
+      patience: the largest number of seconds without a running task.
+      watch: a function that is called while the client waits.
 
     Raises:
-      DeployError: no worker ran a task for so long; the message says what became of them.
+      DeployError: no worker has run a task for that time; the message describes the workers.
     """
     return list(_waited(client, lambda: client.gather(futures), patience, watch))
 
 
 def first_done(client: Any, groups: Sequence[Sequence[Any]], patience: float) -> int:
-    """The number of the first group whose futures are all done, well or not.
+    """The index of the first group whose futures have all finished or failed.
 
     Args:
-      client: of the cluster.
-      groups: of futures.
-      patience: as of `gathered`.
+      client: the client of the cluster.
+      groups: groups of futures.
+      patience: as for `gathered`.
 
     Raises:
-      DeployError: as of `gathered`.
+      DeployError: as for `gathered`.
     """
     from dask.distributed import as_completed
 
@@ -55,18 +55,18 @@ def first_done(client: Any, groups: Sequence[Sequence[Any]], patience: float) ->
 
 
 def _waited(client: Any, make: Callable[[], Any], patience: float, watch: Callable[[], None] = lambda: None) -> Any:
-    """The result of a coroutine, while a worker runs tasks."""
+    """The result of a coroutine; raises DeployError if no worker runs a task for `patience` seconds."""
 
     async def result() -> Any:
         task = asyncio.ensure_future(make())
-        since = look = time.monotonic()  # when a task was last seen to run, and when that was looked at
+        since = look = time.monotonic()  # the time at which a task was last seen running, and the time of the last check
         try:
             while not (await asyncio.wait([task], timeout=min(_TICK, patience)))[0]:
                 watch()
                 if time.monotonic() - look < min(_LOOK, patience):
                     continue
                 if client.status != "running":
-                    break  # the task says why
+                    break  # the task raises the error with the reason
                 is_active, workers = await client.run_on_scheduler(_look())
                 look = time.monotonic()
                 since = look if is_active else since
@@ -84,8 +84,9 @@ def _look() -> Any:
     """The function that the scheduler runs. It is nested, so that it is sent as code: the scheduler may lack nabla_mlir."""
 
     def look(dask_scheduler: Any) -> tuple[bool, list[tuple[str, str, int, int]]]:
-        # Dask hands tasks that had preferred a worker, and found none at all, to no other one but that, which may never come back
-        # (`bulk_schedule_unrunnable_after_adding_worker` of 2026.8 does not read `loose_restrictions`).
+        """True if a worker runs a task, and the states of the workers; tasks without a possible worker are released."""
+        # If a task prefers a worker and the cluster has none at all, Dask later gives the task only to that worker, which may never
+        # return (`bulk_schedule_unrunnable_after_adding_worker` of 2026.8 does not read `loose_restrictions`).
         known = dask_scheduler.workers
         orphans = [
             ts
@@ -103,7 +104,7 @@ def _look() -> Any:
 
 
 def _named(workers: Sequence[tuple[str, str, int, int]]) -> str:
-    """Up to three workers, with what they do and the memory that they hold."""
+    """The state and the memory of up to three workers, as text."""
     if not workers:
         return "there is no worker"
     texts = [f"{name} is {status} with {memory / 1e6:.0f} of {limit / 1e6:.0f} MB" for name, status, memory, limit in workers[:3]]
@@ -111,6 +112,6 @@ def _named(workers: Sequence[tuple[str, str, int, int]]) -> str:
 
 
 _HELP = (
-    "Dask pauses a worker at 80 % of its memory: give it more, or smaller shards, or max_residual_bytes=0, which makes residuals "
-    "again in each product; where workers take longer to come back, patience=."
+    "Dask pauses a worker at 80 % of its memory: give it more memory or smaller shards, or max_residual_bytes=0, which recomputes "
+    "residuals in each product; if workers need longer to return, increase patience=."
 )

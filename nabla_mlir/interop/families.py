@@ -1,4 +1,4 @@
-"""A function of arrays with all its derivatives and maps, as frameworks ask for them: of flat arguments, in any order."""
+"""A function of flat arrays with its derivatives and maps of all orders, in the form that other frameworks need."""
 
 from __future__ import annotations
 
@@ -28,13 +28,14 @@ class Program:
     """A function for arguments of fixed shapes and dtypes.
 
     Attributes:
-      inputs, outputs: their specs.
+      inputs, outputs: the specs of the arguments and of the results.
     """
 
     inputs: tuple[Spec, ...]
     outputs: tuple[Spec, ...]
 
     def __init__(self, f: Callable[..., Any], inputs: Sequence[Spec], target: Any):
+        """The program of a function for arguments with these specs."""
         stage = trace(f, *inputs, name="main")
         entry = stage.entries[0]
         self.inputs, self.outputs, self._tree = tuple(inputs), tuple(entry.outputs), entry.out_spec
@@ -49,7 +50,7 @@ class Program:
         """The results as arrays of NumPy that the caller may write to.
 
         Args:
-          arrays: of these specs, of NumPy; they are read where they lie, if they are large.
+          arrays: arrays of NumPy with the specs of `inputs`; large arrays are not copied.
         """
         results: list[np.ndarray] = []
         for result in self._run([_direct(x) for x in arrays], 0, self._types):
@@ -66,16 +67,16 @@ class Program:
 
 
 def _direct(x: np.ndarray) -> Any:
-    """The memory of a large array, lent; a small one is copied in less time."""
+    """An argument that shares the memory of a large array; a small array is passed as it is, because a copy takes less time."""
     return Array.from_numpy(x, copy=False) if x.nbytes >= thresholds.LENT_RESULT else x
 
 
 class Family:
-    """A function of flat arrays for all shapes, with the functions that derive from it, each made when it is asked for.
+    """A function of flat arrays for all shapes, with its derivatives and maps, which are made when they are first needed.
 
     Args:
       f: a function of `count` arrays with a pytree of arrays as its result.
-      count: of arguments.
+      count: the number of arguments.
       target: where it runs; None interprets it until compiling it pays.
     """
 
@@ -83,6 +84,7 @@ class Family:
     target: Any
 
     def __init__(self, f: Callable[..., Any], count: int, target: Any = None):
+        """The family of a function of `count` arrays."""
         self.count, self.target = count, target
         self._f = f
         self._programs: dict[tuple[Spec, ...], Program] = {}
@@ -93,8 +95,8 @@ class Family:
         """The function for arguments of given shapes and dtypes.
 
         Args:
-          kinds: of the arguments, as the framework has them; they are looked up first.
-          specs_of: the specs of kinds.
+          kinds: the types of the arguments in the framework; they are the key of the stored programs.
+          specs_of: returns the specs of such types.
         """
         program = self._by_kinds.get(kinds)
         if program is None:
@@ -109,7 +111,7 @@ class Family:
 
         Args:
           wrt: positions of differentiable arguments.
-          active: how many differentiable results there are.
+          active: the number of differentiable results.
         """
         return self._derived(("pulled", wrt), self.count + active, lambda: lambda *args: self._pull(wrt, args))
 
@@ -125,7 +127,7 @@ class Family:
         """The function over axes of its arguments; all results have the axis in front.
 
         Args:
-          axes: the axis of each argument; None for one that has none.
+          axes: the mapped axis of each argument; None for an argument that is not mapped.
         """
         return self._derived(("mapped", axes), self.count, lambda: vmap(lambda *args: self.leaves(args), in_axes=axes))
 
@@ -133,12 +135,12 @@ class Family:
         """The results as a list of tensors, inside a trace.
 
         Args:
-          args: tensors.
+          args: the arguments, as tensors.
         """
         return [as_tensor(leaf) for leaf in pytree.flatten(self._f(*args))[0]]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Family, (self._f, self.count, self.target)  # programs are made again where it arrives
+        return Family, (self._f, self.count, self.target)  # the receiver compiles the programs again
 
     def _derived(self, key: Any, count: int, make: Callable[[], Callable[..., Any]]) -> Family:
         family = self._families.get(key)
@@ -172,7 +174,7 @@ def of_arrays(f: Callable[..., Any], tree: Any, numbers: Sequence[Any]) -> Calla
     Args:
       f: a function.
       tree: the structure of its arguments and its keywords.
-      numbers: for each leaf None if it is an array, else its kind and the number.
+      numbers: for each leaf None if it is an array, otherwise its kind and the number.
     """
 
     def flat(*arrays: Any) -> Any:
@@ -187,12 +189,12 @@ def callable_of(who: str, source: Any, entry: str | None) -> Callable[..., Any]:
     """A function that can be differentiated: itself, or an entry point of an artifact, or of a stage, by its StableHLO.
 
     Args:
-      who: the function that it was given to.
+      who: the name of the calling function, for errors.
       source: a function; or an artifact, loaded or as a path, or a stage.
-      entry: the name of the entry point; not needed where there is one.
+      entry: the name of the entry point; needed if there are several.
 
     Raises:
-      TraceError: there is no such entry point, or several and no name; or it reads or writes a state.
+      TraceError: the entry point does not exist, or several exist and no name is given; or it reads or writes a state.
       DeployError: the artifact was saved without its StableHLO.
     """
     if isinstance(source, (str, os.PathLike)):
@@ -207,7 +209,7 @@ def callable_of(who: str, source: Any, entry: str | None) -> Callable[..., Any]:
             raise TraceError(
                 f"{who} requires an entry point without state, got {entry or source.entries[0].name}.",
                 where=user_frame(),
-                help="give the function that it was made of.",
+                help="give the function that the artifact was made from.",
             )
         return f
     if not callable(source) or entry is not None:

@@ -84,6 +84,7 @@ class Problem:
     """
 
     def __init__(self, f: Callable[..., Any], x: Any, *data: Any, constraints: Callable[..., Any] | None = None):
+        """The problem; it finds the patterns and compiles the functions."""
         self._x = Vectors(x)
         _check_wide("x", self._x.specs)
         specs = (self._x.like, *data)
@@ -108,7 +109,7 @@ class Problem:
         self.compiled: Compiled = module(**functions).lower().compile()
         self._entries: dict[str, Any] = {name: self.compiled.entry(name) for name in functions}
         first = self._x.tree(np.zeros(self.n))
-        self._data: list[Any] = self._entries["value"].leaves(first, *data)[len(self._x.specs) :]  # they are checked once
+        self._data: list[Any] = self._entries["value"].leaves(first, *data)[len(self._x.specs) :]  # checked once, here
         self.calls: dict[str, int] = dict.fromkeys(functions, 0)
         self.iterations: int = 0
 
@@ -122,7 +123,7 @@ class Problem:
         """The number of constraints."""
         return self._rows.size
 
-    # The names and forms of what follows are those that cyipopt calls.
+    # The names and signatures of the following methods are those that cyipopt calls.
 
     def objective(self, x: np.ndarray) -> float:
         """The value of f at a vector of all unknowns."""
@@ -214,7 +215,7 @@ class Problem:
         )
 
     def _call(self, name: str, *leaves: Any) -> list[Array]:
-        """The leaves of the results, of leaves that need no checks: shapes and dtypes are those of the specs."""
+        """The leaves of the results; the arguments are not checked, because they have the shapes and dtypes of the specs."""
         self.calls[name] += 1
         return self._entries[name].run([*leaves, *self._data])
 

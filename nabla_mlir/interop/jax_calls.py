@@ -1,4 +1,4 @@
-"""Calls that JAX differentiates by a rule, as they are described for the import: their parts, and what has tangents."""
+"""Descriptions of calls that JAX differentiates by a rule: their parts, and the arguments with tangents."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from nabla_mlir.dialects.types import is_differentiable
 
 @dataclass
 class Part:
-    """A region: what JAX is to lower for it, with what is known of its arguments when it is asked for."""
+    """A region of a call: the function that JAX lowers for it, and the shapes and dtypes of its arguments."""
 
     function: Callable[..., Any]
     arguments: Callable[[], Sequence[Any]]
-    plain: Any = None  # a primitive that is lowered as JAX lowers it
-    name: str = ""  # what tells it from others, where its code has addresses in it
+    plain: Any = None  # a primitive for which JAX's own lowering is used
+    name: str = ""  # a unique name, if the printed code contains addresses
 
     @cached_property
     def avals(self) -> Sequence[Any]:
-        """Shapes and dtypes of the arguments."""
+        """The shapes and dtypes of the arguments."""
         return self.arguments()
 
     @cached_property
@@ -42,14 +42,14 @@ class Call:
     """A call that JAX differentiates by a rule.
 
     Attributes:
-      root: what the user wrote as the rule; two calls with the same one and the same code are of one function.
-      consts: for each part, how many of the operands it has from outside, which have no part in the rule.
-      order: the places of the operands in JAX's call, where that has others.
-      narrow: the same call if the operands at some places have no tangents, for rules that ask for that.
-      key: equal of calls that are imported to the same, where that is known without printing them.
+      root: the rule from the user; two calls with the same rule and the same code have the same function.
+      consts: for each part, the number of operands that it captures from outside; the rule does not use them.
+      order: the indices of the operands in JAX's call, if their order differs.
+      narrow: returns the call without tangents for the operands at some indices, for rules that depend on that.
+      key: a key that is equal for calls with equal imports, if it is known without printing them.
     """
 
-    name: str  # of the operation
+    name: str  # the name of the operation
     label: str = ""
     parts: Sequence[Part] = ()
     root: Any = None
@@ -61,25 +61,26 @@ class Call:
     key: Hashable = None
 
     def is_equal_call(self, other: Call) -> bool:
-        """True if the other call, in whose rule this one stands, is of the same function."""
+        """True if this call, inside the rule of the other one, calls the same function."""
         return self.root is other.root and all(a.code == b.code for a, b in zip(self.parts, other.parts, strict=True))
 
 
 def positions_of(avals: Sequence[Any]) -> list[int]:
-    """The indices of the values that have tangents: no integers, and no keys of random numbers, whose dtype NumPy lacks."""
+    """The indices of the values that have tangents: neither integers nor keys of random numbers, whose dtype NumPy lacks."""
     return [i for i, x in enumerate(avals) if isinstance(x.dtype, np.dtype) and is_differentiable(x.dtype)]
 
 
 def primitive_call(
     primitive: Any, params: Any, avals: Sequence[Any], outputs: Sequence[Any], wrt: Sequence[int] | None = None, name: str = ""
 ) -> Call:
-    """A primitive whose rule is another formula than the derivative of what it is lowered to."""
+    """The call of a primitive whose derivative has its own formula, other than the derivative of its lowered code."""
     import jax
 
     wrt, of = positions_of(avals) if wrt is None else wrt, positions_of(outputs)
     f = functools.partial(primitive.bind, **params)
 
     def rule(*values: Any) -> list[Any]:
+        """The results, and the tangents of the differentiable ones."""
         primals = list(values[: len(avals)])
 
         def of_active(*active: Any) -> Any:

@@ -1,7 +1,7 @@
-"""Functions of Equinox with rules: what JAX knows of them, for the import of functions of JAX.
+"""Functions of Equinox with rules, for the import of functions of JAX.
 
-A rule of Equinox's may ask which of its arguments have tangents. It is told so by `nondifferentiable`, behind which there are
-none; a derivative through that is refused by name.
+A rule of Equinox may depend on which of its arguments have tangents. The results of `nondifferentiable` have none; a derivative
+through it raises an error with its name.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ _LOOPS = "equinox.internal._loop.checkpointed"
 
 
 def computes_its_derivative(root: Any) -> bool:
-    """True of a rule that is the derivative of what the function computes, so that ours serves.
+    """True if a rule is the plain derivative of its function, so that nabla_mlir can differentiate the function itself.
 
-    These are a loop that keeps some of its states, which Equinox reverses by a rule since JAX reverses no loop of an unknown
-    number of turns, and the identity around it, which makes zeros of JAX's that no number shows.
+    Two functions of Equinox have such a rule: the loop that stores some of its states, because JAX cannot reverse a loop with an
+    unknown number of iterations, and the identity around it, which replaces symbolic zeros by arrays.
     """
     loops = sys.modules.get(_LOOPS)
     if loops is None:
@@ -26,7 +26,7 @@ def computes_its_derivative(root: Any) -> bool:
 
 
 def refuses_tangents(root: Any) -> bool:
-    """True of the rule of `nondifferentiable`, an identity that has no derivative."""
+    """True if a rule belongs to `nondifferentiable`, an identity without a derivative."""
     equinox = sys.modules.get("equinox._ad")
     return equinox is not None and root is equinox._nondifferentiable_jvp
 

@@ -44,6 +44,7 @@ def function(source: Any, *, entry: str | None = None, target: Any = None) -> Ca
     families: dict[Any, Family] = {}
 
     def call(*args: Any, **kwargs: Any) -> Any:
+        """The results of the function for pytrees of JAX's arrays; dtypes follow JAX."""
         import jax
 
         leaves, tree = jax.tree.flatten((args, kwargs))
@@ -58,7 +59,7 @@ def function(source: Any, *, entry: str | None = None, target: Any = None) -> Ca
             family = families[tree] = Family(of_leaves, len(leaves), target)
         if any(isinstance(x, jax.core.Tracer) for x in arrays):
             results = primitive.bind(*arrays, family=family, linear=0)
-        else:  # nothing is recorded, which is decided sooner here than by JAX
+        else:  # without tracing, a direct call is faster than the primitive
             results = _run(*arrays, family=family, linear=0)
         return _program(family, arrays).unflatten(results)
 
@@ -66,6 +67,7 @@ def function(source: Any, *, entry: str | None = None, target: Any = None) -> Ca
 
 
 def _array(leaf: Any) -> Any:
+    """The leaf as an array of JAX."""
     import jax
 
     if isinstance(leaf, jax.Array):
@@ -76,18 +78,18 @@ def _array(leaf: Any) -> Any:
         raise DtypeError(
             f"function requires arrays and numbers, got {type(leaf).__name__}.",
             where=user_frame(),
-            help="functools.partial(f, ...) gives it what is no array.",
+            help="bind other arguments with functools.partial(f, ...).",
         ) from None
 
 
 # ---------------------------------------------------------------- the primitive
 
-# `linear` says of how many of its last arguments a call is a linear function: the tangents or cotangents of a derivative.
+# `linear` is the number of last arguments in which a call is linear: the tangents or cotangents of a derivative.
 
 
 @functools.cache
 def _primitive() -> Any:
-    """The primitive, made once; its parameters are a family and `linear`."""
+    """The primitive, which is created once; its parameters are a family and `linear`."""
     try:
         from jax.extend.core import Primitive
         from jax.interpreters import ad, batching, mlir
@@ -119,7 +121,7 @@ def _on_host(family: Family, args: Sequence[Any]) -> list[np.ndarray]:
 
 
 def _lowered(context: Any, *args: Any, family: Family, linear: int) -> Any:
-    """A callback with arrays of NumPy: that of `jax.pure_callback` makes arrays of JAX of them before."""
+    """A callback with arrays of NumPy; `jax.pure_callback` would first convert them to arrays of JAX."""
     from jax.interpreters import mlir
 
     run = lambda *arrays: tuple(_on_host(family, arrays))  # noqa: E731
@@ -137,6 +139,7 @@ def _abstract(*args: Any, family: Family, linear: int) -> list[Any]:
 
 
 def _pushed(primitive: Any, primals: Sequence[Any], tangents: Sequence[Any], *, family: Family, linear: int) -> Any:
+    """The results of a call and their tangents."""
     import jax
     from jax.interpreters import ad
 
@@ -151,7 +154,7 @@ def _pushed(primitive: Any, primals: Sequence[Any], tangents: Sequence[Any], *, 
 
 
 def _pulled(primitive: Any, cotangents: Sequence[Any], *args: Any, family: Family, linear: int) -> list[Any]:
-    """The pullback of a call that is linear in its unknown arguments: their values have no influence, so they are zeros."""
+    """The pullback of a call that is linear in its unknown arguments; their values are not needed, so zeros replace them."""
     import jax
     from jax.interpreters import ad
 
@@ -171,7 +174,7 @@ def _mapped(primitive: Any, args: Sequence[Any], axes: Sequence[Any], *, family:
 
 
 def _sized(x: Any) -> Any:
-    """A number that JAX has put into a program, as an array of its dtype; arrays as they are."""
+    """A number from a program of JAX as an array of its dtype; arrays are returned unchanged."""
     import jax
 
     return x if hasattr(x, "shape") else np.asarray(x, jax.typeof(x).dtype)
@@ -186,7 +189,7 @@ def _specs(kinds: tuple[Any, ...]) -> tuple[Spec, ...]:
 
 
 def _dtypes(program: Program) -> list[np.dtype]:
-    """The dtypes of the results in JAX: without `jax_enable_x64` none has 64 bits."""
+    """The dtypes of the results in JAX, which have at most 32 bits without `jax_enable_x64`."""
     import jax
 
     return [jax.dtypes.canonicalize_dtype(s.dtype) for s in program.outputs]

@@ -1,4 +1,4 @@
-"""Linear solves of Lineax, whose factors have no derivatives: what JAX knows of their rule, for the import of functions of JAX."""
+"""Linear solves of Lineax, for the import of functions of JAX; their factors have no derivatives."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from nabla_mlir.interop.jax_calls import Call, Part, positions_of, primitive_cal
 
 
 def solve_of_lineax(primitive: Any, params: Any, avals: Sequence[Any], outputs: Sequence[Any]) -> Call:
-    """A solve, as the solution of a system where that is square and of full rank, else by the rule of least squares.
+    """The call of a solve: a linear solve if the matrix is square with full rank, otherwise a call with the least-squares rule.
 
     Args:
-      primitive: Lineax's.
-      params: of the call: the structure of its arguments, and those that are no arrays.
-      avals, outputs: what goes in and comes out.
+      primitive: the primitive of Lineax.
+      params: the parameters of the call: the structure of its arguments, and the arguments that are not arrays.
+      avals, outputs: the shapes and dtypes of the arguments and of the results.
     """
     inner = sys.modules["equinox.internal._primitive"]
     operator, state, vector, *_ = (child.num_leaves for child in params["treedef"].children())
@@ -45,7 +45,7 @@ def solve_of_lineax(primitive: Any, params: Any, avals: Sequence[Any], outputs: 
 
 
 def _key(params: Any, avals: Sequence[Any], wrt: Sequence[int]) -> Hashable:
-    """The key by which JAX recognises a call, if all of it can be hashed; its functions and programs are the same objects."""
+    """The key of a call, which is equal for calls with the same functions and shapes; None if it cannot be hashed."""
     key = (params["treedef"], params["static"], tuple(map(type, params["static"])), tuple(avals), tuple(wrt))
     try:
         hash(key)
@@ -55,7 +55,7 @@ def _key(params: Any, avals: Sequence[Any], wrt: Sequence[int]) -> Hashable:
 
 
 def _arguments(params: Any, values: Sequence[Any]) -> Any:
-    """The operator, its state, the right-hand side, the options, the solver, and whether it raises."""
+    """The arguments of a solve: the operator, its state, the right-hand side, the options, the solver, and the flag for errors."""
     import jax
 
     return jax.tree.unflatten(params["treedef"], sys.modules["equinox.internal._primitive"]._combine(values, params["static"]))
@@ -80,6 +80,7 @@ def _solution(primitive: Any, params: Any, values: Sequence[Any]) -> list[Any]:
 
 
 def _transposed_solution(primitive: Any, params: Any, values: Sequence[Any]) -> list[Any]:
+    """The solution of the transposed system."""
     import equinox.internal
     import jax
 

@@ -1,8 +1,8 @@
 """Functions that JAX differentiates by a rule, imported with that rule.
 
-JAX lowers a function that has one to what it computes: its program alone would be differentiated as it stands. Here such a call
-is lowered to a marker, and the function and its rule to modules of their own, whose code becomes the regions of `ad.custom_jvp`,
-`ad.custom_vjp` or `ad.linear_solve`. A rule that calls its own function gets an `ad.recur` there.
+JAX lowers such a function to its plain code, which loses the rule. Here the call is lowered to a marker, and the function and its
+rule are lowered to separate modules. Their code becomes the regions of `ad.custom_jvp`, `ad.custom_vjp` or `ad.linear_solve`. If a
+rule calls its own function, that call becomes an `ad.recur`.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from nabla_mlir.passes.pipeline import Pipeline
 from nabla_mlir.table.regions import Fill, emit_call, fill, replace
 from nabla_mlir.table.tensor import Tensor, wrap
 
-# Primitives of JAX that are lowered to a series, a rejection or a scan, and differentiated by a formula.
+# Primitives of JAX that are lowered to a series, a rejection or a scan, but are differentiated by a formula.
 _WITH_RULES = ("cumlogsumexp_p", "igamma_p", "igammac_p", "random_gamma_p")
 _MARKER = "nabla_mlir.rule"
-_THUNKS = ("jax._src.interpreters.partial_eval", "jax._src.custom_derivatives")  # where JAX makes rules of rules
-# How many rules may stand within each other: some make a new function each time, such as the sinc function's, without end; of
-# one and the same on other code, such as the adjoint equation's adjoint equation, as many as there are orders of derivatives.
+_THUNKS = ("jax._src.interpreters.partial_eval", "jax._src.custom_derivatives")  # the modules in which JAX wraps rules
+# The largest nesting of rules, and the largest nesting of one rule with different code. Some rules create a new function in each
+# call without end, for example the rule of sinc. An adjoint equation has an adjoint equation for each order of derivative.
 _DEPTH, _REPEATS = 6, 2
 
 
@@ -46,8 +46,8 @@ class Importer:
 
     Attributes:
       around: the calls whose rules are being imported.
-      inert: the values that have no tangents, since they come from an identity that refuses them.
-      known: the modules of calls with a key, by that and by what is around them, which decides where a rule ends.
+      inert: the values without tangents, which are results of `nondifferentiable`.
+      known: the modules of calls with a key, by this key and by the enclosing calls, which decide the end of a nested rule.
     """
 
     calls: list[Call] = field(default_factory=list)
@@ -62,7 +62,7 @@ class Importer:
         import jax
 
         if len(_types(module)) != len(jax.tree.leaves(part.avals)):
-            raise ImportIRError("it uses an argument of a function around it, which is not one of its own")
+            raise ImportIRError("it captures an argument of an enclosing function")
         with context():
             for op in nested(module.operation):
                 if op.name == "stablehlo.custom_call" and op.attributes["call_target_name"].value == _MARKER:
@@ -75,13 +75,14 @@ class Importer:
         return module
 
     def _lowered(self, part: Part) -> str:
+        """The StableHLO of a part, in which each call with a rule is a marker."""
         import jax
         from jax._src.interpreters.mlir import LoweringParameters
 
         shardy = jax.config.values["jax_use_shardy_partitioner"]
-        jax.config.update("jax_use_shardy_partitioner", False)  # whose dialect the compiler does not read
+        jax.config.update("jax_use_shardy_partitioner", False)  # IREE's compiler does not read the dialect of Shardy
         try:
-            # Unused arguments are kept: the function takes what its specs say.
+            # Unused arguments stay, so that the arguments of the function are those of its specs.
             traced = jax.jit(part.function, keep_unused=True).trace(*part.avals)
             parameters = LoweringParameters(override_lowering_rules=self._lowering_rules(part.plain))
             return str(traced.lower(_private_parameters=parameters).as_text(debug_info=True))
@@ -89,6 +90,7 @@ class Importer:
             jax.config.update("jax_use_shardy_partitioner", shardy)
 
     def _lowering_rules(self, plain: Any) -> tuple[Any, ...]:
+        """The lowering rules that turn calls with a rule into markers, except for the primitive `plain`."""
         import jax
         from jax._src.custom_derivatives import linear_call_p
         from jax.extend.core import primitives
@@ -124,6 +126,7 @@ class Importer:
     # ------------------------------------------------------------ from a marker to an operation
 
     def _emitted(self, call: Call, op: ir.Operation) -> list[Tensor]:
+        """The results of the operation that replaces a marker: its regions contain the function and its rule."""
         operands = [wrap(v) for v in op.operands]
         operands = [operands[i] for i in call.order] if call.order else operands
         if call.name == "ad.stop_gradient":
@@ -154,9 +157,9 @@ class Importer:
             try:
                 alike = sum(other.root is call.root for other in self.around)
                 if len(self.around) == _DEPTH or alike == _REPEATS:
-                    raise ImportIRError(f"it stands within {len(self.around)} others")
+                    raise ImportIRError(f"it is nested in {len(self.around)} other rules")
                 modules += [inner.module(part) for part in call.parts[1:]]
-            except Exception as error:  # whatever the user's rule raises
+            except Exception as error:  # the user's rule may raise any error
                 return _without_rule(call, modules[0], consts, arguments, [r.type for r in op.results], _first_line(error))
             if key:
                 self.known[key] = modules
@@ -169,7 +172,7 @@ class Importer:
         return Importer(around=around, known=self.known)
 
     def _emitted_solve(self, call: Call, op: ir.Operation, operands: list[Tensor]) -> list[Tensor]:
-        """The constants of each region, which come first, are what it uses from outside."""
+        """The results of a linear solve; the first operands are the constants that its regions capture."""
         inner = self._within(self.around)
         total = sum(call.consts)
         b, outside = operands[total:], list(operands[:total])
@@ -177,14 +180,14 @@ class Importer:
         for part, count in zip(call.parts, call.consts, strict=True):
             own, outside = outside[:count], outside[count:]
             bodies.append(functools.partial(_copy, inner.module(part), own))
-        matvec, solve = bodies[0], bodies[len(bodies) // 2]  # and behind each the one for the transposed system, if any
+        matvec, solve = bodies[0], bodies[len(bodies) // 2]  # the next part is for the transposed system, if it exists
         attributes = {"transposable": Bool.encode(len(bodies) == 4)}
         types = [x.value.type for x in b]
         solution = stablehlo.emit(call.name, [x.value for x in b], results=types, attributes=attributes, regions=3)
         for region, body in zip(solution.regions, [matvec, solve, bodies[-1]], strict=True):
             fill(region, types, lambda xs, body=body: body(xs)[: len(b)])  # type: ignore[misc]
         results = [wrap(r) for r in solution.results]
-        if len(op.results) > len(b):  # what the solver says beside the solution has no derivative
+        if len(op.results) > len(b):  # further results of the solver have no derivative
             results += [_stopped(x) for x in solve(b)[len(b) :]]
         return results
 
@@ -201,7 +204,7 @@ def _custom(
     types: Sequence[Sequence[ir.Type]],
     bodies: Sequence[Fill],
 ) -> list[Tensor]:
-    """Emits an operation with a custom rule, of which regions take `types` and hold `bodies`."""
+    """Emits an operation with a custom rule; its regions have arguments of `types` and contain `bodies`."""
     attributes = {
         "name": ir.StringAttr.get(call.label),
         "wrt": ir.DenseI64ArrayAttr.get(list(call.wrt)),
@@ -216,7 +219,7 @@ def _custom(
 def _without_rule(
     call: Call, primal: ir.Module, consts: Sequence[Tensor], arguments: Sequence[Tensor], results: Sequence[ir.Type], why: str
 ) -> list[Tensor]:
-    """The function with a rule that calls what does not exist: its values are right, its derivative is refused by name."""
+    """The function with a rule that calls a function that does not exist: a derivative raises an error with the reason."""
     target = f"the rule of {call.label}, which cannot be imported: {why}"
     register_custom_call(target, batch="leading")
     body, n = functools.partial(_copy, primal, consts), len(arguments)
@@ -250,7 +253,7 @@ def _unused(label: str, labels: Sequence[str]) -> str:
     return next(name for name in names if name not in labels)
 
 
-# ---------------------------------------------------------------- what JAX knows of a call
+# ---------------------------------------------------------------- the rules of JAX
 
 
 def _without_tangent(aval: Any) -> np.ndarray:
@@ -260,7 +263,7 @@ def _without_tangent(aval: Any) -> np.ndarray:
 
 
 def _dense(values: Sequence[Any], avals: Sequence[Any], positions: Sequence[int]) -> list[Any]:
-    """The tangents at `positions` as arrays: JAX stands for a zero by an object that has no numbers."""
+    """The tangents at `positions` as arrays, because JAX represents a zero tangent by an object without numbers."""
     import jax.numpy as jnp
     from jax.custom_derivatives import SymbolicZero
     from jax.interpreters.ad import Zero
@@ -270,6 +273,7 @@ def _dense(values: Sequence[Any], avals: Sequence[Any], positions: Sequence[int]
 
 
 def _jvp_call(params: Any, avals: Sequence[Any], outputs: Sequence[Any]) -> Call:
+    """The description of a call of `jax.custom_jvp`."""
     import jax.numpy as jnp
     from jax.extend.core.primitives import custom_jvp_call_p
 
@@ -280,6 +284,7 @@ def _jvp_call(params: Any, avals: Sequence[Any], outputs: Sequence[Any]) -> Call
     _, jvp = custom_jvp_call_p.get_bind_params(params)["subfuns"]
 
     def rule(*values: Any) -> list[Any]:
+        """The results and their tangents."""
         primals, by_position = values[: len(avals)], dict(zip(wrt, values[len(avals) :], strict=True))
         tangents = [by_position.get(i, _without_tangent(aval)) for i, aval in enumerate(arguments)]
         outs = jvp.call_wrapped(*primals, *(jnp.zeros(aval.shape, aval.dtype) for aval in avals[:consts]), *tangents)
@@ -291,6 +296,7 @@ def _jvp_call(params: Any, avals: Sequence[Any], outputs: Sequence[Any]) -> Call
 
 
 def _vjp_call(params: Any, avals: Sequence[Any], outputs: Sequence[Any], inert: Sequence[int] = ()) -> Call:
+    """The description of a call of `jax.custom_vjp`; the arguments at `inert` have no tangents."""
     from jax.extend.core.primitives import custom_vjp_call_p
 
     root, inner = _root(params["fwd_jaxpr_thunk"])
@@ -301,6 +307,7 @@ def _vjp_call(params: Any, avals: Sequence[Any], outputs: Sequence[Any], inert: 
     _, fwd, bwd = bound["subfuns"]
 
     def forward(*values: Any) -> list[Any]:
+        """The results and the residuals."""
         flags = [i - consts in wrt for i in range(len(avals))]
         outs = fwd.call_wrapped(*(x for pair in zip(values, flags, strict=True) for x in pair))
         _, tree, sources = bound["out_trees"]()
@@ -342,9 +349,9 @@ def _label(params: Any) -> str:
 
 
 def _root(function: Any) -> tuple[Any, int]:
-    """The rule as the user wrote it, within what JAX has put around it, and how many arguments are not the user's.
+    """The user's rule without the wrappers of JAX, and the number of arguments that the wrappers add.
 
-    Where JAX traces a call again, what the function has from outside becomes arguments without derivatives.
+    If JAX traces a call again, the captured values of the function become arguments without derivatives.
     """
     from jax._src.linear_util import WrappedFun
 

@@ -1,7 +1,7 @@
 """Curvature for laplace-torch: backends whose derivatives of the network are computed by nabla_mlir.
 
 ``Laplace(model, likelihood, hessian_structure=..., backend=nm.interop.laplace.GGN)``, or `EF` (the empirical Fisher), or `Hessian`;
-each is a `laplace.curvature.CurvatureInterface`, made when it is first asked for. ``backend_kwargs={"target": nm.CPU()}`` compiles
+each is a `laplace.curvature.CurvatureInterface`, created at its first use. ``backend_kwargs={"target": nm.CPU()}`` compiles
 at the first call; without, programs are interpreted until compiling them pays.
 
 Source: Daxberger et al., Laplace Redux, NeurIPS 2021; of Kronecker factors Martens and Grosse, ICML 2015, Grosse and Martens, ICML
@@ -19,8 +19,8 @@ from nabla_mlir.interop.laplace_network import Network, network_of
 from nabla_mlir.prepared.sum_operator import SumOperator
 
 _BACKENDS = ("EF", "GGN", "Hessian")
-_ROWS = 32  # of a Hessian at once: memory is that of so many batches, and IREE refuses convolutions with hundreds as one vector
-_ZERO = 1e-6  # eigenvalues below it are no part of a low rank, as in laplace-torch
+_ROWS = 32  # the rows of a Hessian in one product, which needs memory for as many batches; IREE refuses convolutions with hundreds
+_ZERO = 1e-6  # smaller eigenvalues do not count for a low rank, as in laplace-torch
 
 
 def __getattr__(name: str) -> Any:
@@ -35,7 +35,7 @@ def __dir__() -> list[str]:
 
 @functools.cache
 def _backends() -> dict[str, Any]:
-    """The classes, made once."""
+    """The classes of the backends, which are created once."""
     try:
         import torch
         from laplace.curvature import CurvatureInterface, EFInterface, GGNInterface
@@ -66,6 +66,7 @@ def _backends() -> dict[str, Any]:
             return rows, losses.sum()
 
         def kron(self, x: Any, y: Any, N: int, *, kfac_approx: str = "expand") -> tuple[Any, Any]:
+            """The loss of a batch, and the Kronecker factors of its curvature for each layer."""
             if kfac_approx not in ("expand", "reduce"):
                 raise ImportIRError(f"kron requires kfac_approx='expand' or 'reduce', got {kfac_approx!r}.", where=user_frame())
             layers = self._layers()
@@ -86,7 +87,7 @@ def _backends() -> dict[str, Any]:
             return self.factor * self.lossfunc(outputs, y), self.factor * Kron(factors)
 
         def _middle(self, outputs: Any, y: Any) -> Any:
-            """The matrix between the Jacobians of the outputs, for each sample."""
+            """The matrix M of each sample in Jᵀ M J, where J is the Jacobian of the outputs."""
             raise NotImplementedError
 
         @property
@@ -107,11 +108,12 @@ def _backends() -> dict[str, Any]:
             return vector.detach(), constants, torch.utils._pytree.tree_map(lambda leaf: leaf.detach(), x)
 
         def _chosen(self, results: Any) -> tuple[Any, Any]:
-            """Derivatives by the parameters of the subnetwork."""
+            """The derivatives by the parameters of the subnetwork."""
             rows, values = results
             return (rows if self.subnetwork_indices is None else rows[..., self.subnetwork_indices]), values
 
         def _layers(self) -> dict[str, Any]:
+            """The layers with free parameters, by their names; raises ImportIRError if one has no Kronecker factors."""
             layers = {}
             for name, layer in self._model.named_modules():
                 if not any(p.requires_grad for p in layer.parameters(recurse=False)):
@@ -126,7 +128,7 @@ def _backends() -> dict[str, Any]:
             return layers
 
     class GGN(Backend, GGNInterface):
-        """The generalized Gauss-Newton matrix; ``stochastic=True``: the Fisher matrix, by `num_samples` labels that are drawn."""
+        """The generalized Gauss-Newton matrix; with ``stochastic=True`` the Fisher matrix, from `num_samples` drawn labels."""
 
         num_samples: int
 
@@ -143,31 +145,33 @@ def _backends() -> dict[str, Any]:
             return super().kron(x, y, N, kfac_approx=kfac_approx)
 
         def _middle(self, outputs: Any, y: Any) -> Any:
+            """The Hessian of the loss by the outputs, for each sample."""
             if self.stochastic:
                 return self._get_mc_functional_fisher(outputs) / self.factor
             of_loss = self._get_functional_hessian(outputs)
-            if of_loss is None:  # of squares
+            if of_loss is None:  # the squared error, whose Hessian is the identity
                 of_loss = torch.eye(outputs.shape[1], dtype=outputs.dtype).expand(len(outputs), -1, -1)
             return of_loss / self.factor
 
     class EF(Backend, EFInterface):
-        """The empirical Fisher matrix: of the gradients of the samples."""
+        """The empirical Fisher matrix: the sum of the outer products of the samples' gradients."""
 
         def _middle(self, outputs: Any, y: Any) -> Any:
             slopes = self._network.slopes(outputs, y)
             return slopes[:, :, None] * slopes[:, None, :]
 
     class Hessian(Backend):
-        """The Hessian itself: full, its diagonal, or its `low_rank` eigenvalues that are largest in absolute value."""
+        """The Hessian: the whole matrix, its diagonal, or its `low_rank` eigenvalues with the largest absolute value."""
 
         def __init__(self, *args: Any, low_rank: int = 10, **options: Any):
             super().__init__(*args, **options)
             self.low_rank = low_rank
 
         def full(self, x: Any, y: Any, **options: Any) -> tuple[Any, Any]:
+            """The loss of a batch, and its whole Hessian, computed in blocks of rows."""
             vector, constants, x = self._point(x)
             count = len(vector)
-            directions = torch.eye(-(-count // _ROWS) * _ROWS, count, dtype=vector.dtype)  # zeros fill the last block
+            directions = torch.eye(-(-count // _ROWS) * _ROWS, count, dtype=vector.dtype)  # the last block is padded with zeros
             parts = [self._network.products(vector, constants, x, y, block) for block in directions.split(_ROWS)]
             return self.factor * parts[0][1], self.factor * torch.cat([rows for rows, _ in parts])[:count]
 
@@ -183,6 +187,7 @@ def _backends() -> dict[str, Any]:
             )
 
         def eig_lowrank(self, data_loader: Any) -> tuple[Any, Any, Any]:
+            """The eigenvectors and positive eigenvalues of the Hessian over all batches, and the loss."""
             from scipy.sparse.linalg import eigsh
 
             network = self._network
@@ -198,12 +203,12 @@ def _backends() -> dict[str, Any]:
 
     backends = {"EF": EF, "GGN": GGN, "Hessian": Hessian}
     for name, backend in backends.items():
-        backend.__qualname__ = name  # under which it is found here, as posteriors that are saved want it
+        backend.__qualname__ = name  # pickled posteriors find the class by this name
     return backends
 
 
 def _shifts(module: Any, layers: dict[str, Any], x: Any) -> dict[str, Any]:
-    """Zeros like the results of each layer for one sample."""
+    """Zeros with the shape of the result of each layer for one sample."""
     import torch
 
     shapes: dict[str, Any] = {}
@@ -228,7 +233,7 @@ def _shifts(module: Any, layers: dict[str, Any], x: Any) -> dict[str, Any]:
 
 
 def _spread(layer: Any, inputs: Any, jacobians: Any) -> tuple[Any, Any]:
-    """Inputs as (samples, places, features), and Jacobians as (samples, outputs, places, features): of all that share a weight."""
+    """Inputs as (samples, positions, features), and Jacobians as (samples, outputs, positions, features) of a shared weight."""
     import torch
 
     if isinstance(layer, torch.nn.Linear):

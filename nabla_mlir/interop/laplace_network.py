@@ -1,4 +1,4 @@
-"""A module of PyTorch with the derivatives that its curvature is made of: by its parameters as one vector, for each sample."""
+"""A module of PyTorch with the derivatives for its curvature: for each sample, by the parameters as one vector."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from nabla_mlir.jax import tree
 from nabla_mlir.transforms import grad, jvp, value_and_grad, vjp, vmap
 from nabla_mlir.transforms.special import hessian_diagonal
 
-# By module, which they do not keep alive; then by what else is captured.
+# The networks of each module, which weak references do not keep alive, by the other captured values.
 _NETWORKS: weakref.WeakKeyDictionary[Any, dict[Any, Network]] = weakref.WeakKeyDictionary()
 
 
 def network_of(module: Any, free: Sequence[str], loss: Callable[..., Any], target: Any) -> Network:
-    """The network of a module as it is now: another one after a change of mode, of layers, or of what is free.
+    """The network of a module in its current state; a change of mode, layers or free parameters gives a new one.
 
     Args:
       module: a `torch.nn.Module` whose first axes are samples.
-      free: the names of the parameters that derivatives are taken by.
-      loss: of results and labels, a module.
+      free: the names of the parameters by which the module is differentiated.
+      loss: a module with the arguments results and labels.
       target: where it runs.
     """
     key = tuple(free), repr(module), tuple(m.training for m in module.modules()), repr(loss), target
@@ -37,9 +37,9 @@ def network_of(module: Any, free: Sequence[str], loss: Callable[..., Any], targe
 
 
 class Network:
-    """Functions of tensors: of a vector of the free parameters, of constants (other parameters, and buffers), and of samples.
+    """Functions of a vector of the free parameters, of constants (other parameters and buffers), and of samples, on tensors.
 
-    Both are arguments, so that training in between needs no other programs. Each sample is a batch of its own.
+    Parameters and constants are arguments, so that no new program is needed after training. Each sample is a separate batch.
 
     Attributes:
       jacobians: ``(vector, constants, x) -> (samples, outputs, parameters), outputs``.
@@ -47,16 +47,18 @@ class Network:
       gradients: ``(vector, constants, x, y) -> (samples, parameters), losses``.
       products: ``(vector, constants, x, y, directions) ->`` rows with the Hessian of the loss times each direction, and the loss.
       diagonal: ``(vector, constants, x, y) ->`` the diagonal of that Hessian, and the loss.
-      layers: ``(vector, constants, x, shifts) ->`` Jacobians by what is added to the results of layers, their inputs, and outputs.
+      layers: ``(vector, constants, x, shifts) ->`` Jacobians by shifts of the layers' results, inputs of layers, and outputs.
       slopes: ``(outputs, y) ->`` derivatives of the loss by the outputs.
     """
 
     def __init__(self, module: Any, free: Sequence[str], loss: Callable[..., Any], target: Any):
+        """The network of a module with these free parameters and this loss."""
         import torch
 
         ref: Any = weakref.ref(module)
 
         def shifted(state: Any, x: Any, shifts: Any) -> Any:
+            """The results of the module with `shifts` added to the results of layers, and the inputs of these layers."""
             module, inputs = ref(), {}
             layers = dict(module.named_modules())
 
@@ -85,7 +87,7 @@ class Network:
         """The loss of a batch.
 
         Args:
-          vector, constants: the free parameters, and the other ones with the buffers.
+          vector, constants: the free parameters, and the other parameters with the buffers.
           x, y: samples and their labels.
         """
         return nnp.sum(vmap(lambda x, y: self._loss_of_one(self._value(vector, constants, x), y))(x, y))
@@ -132,6 +134,8 @@ class Network:
         return rows, losses[0]
 
     def _layers(self, vector: Any, constants: Any, x: Any, shifts: Any) -> Any:
+        """For each sample, the Jacobians by the shifts, the inputs of the layers, and the outputs."""
+
         def of_one(x: Any) -> Any:
             def value(shifts: Any) -> Any:
                 y, *inputs = self._shifted(self._state(vector, constants), _batch(x), shifts)

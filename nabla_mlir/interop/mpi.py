@@ -1,4 +1,4 @@
-"""Sums over the data of MPI's ranks: each adds up its own batches, and `Allreduce` the sums."""
+"""Sums over the data of all MPI ranks: each rank sums its own batches, and `Allreduce` adds the sums of the ranks."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class MPIEngine(AtOnce):
     For the same number of ranks, with the same batches, the results are the same bits, on each rank.
 
     Args:
-      local: what computes the sum over the batches of this rank.
-      comm: the communicator, of mpi4py.
+      local: the engine for the sum over the batches of this rank.
+      comm: a communicator of mpi4py.
     """
 
     local: LocalEngine
@@ -37,7 +37,7 @@ class MPIEngine(AtOnce):
         return self.local.kept
 
     def update(self, x: np.ndarray, check: bool) -> Part:
-        """Moves all batches to a point; the sum of their parts."""
+        """Moves all batches to a point, and returns the sum of their parts."""
         part = agreed(self.comm, lambda: self.local.update(x, check))
         rows = self.comm.allreduce(part.rows)
         return Part(self._summed(part.vector), rows)

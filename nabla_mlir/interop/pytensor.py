@@ -48,6 +48,7 @@ def function(source: Any, *, entry: str | None = None, target: Any = None) -> Ca
     families: dict[Any, Family] = {}
 
     def call(*args: Any, **kwargs: Any) -> Any:
+        """The variables of the results for pytrees of variables, arrays and numbers."""
         leaves, tree = pytree.flatten_any((args, kwargs))
         is_number = [isinstance(leaf, (bool, int, float, complex)) for leaf in leaves]
         numbers = tuple((type(leaf), leaf) if is_one else None for leaf, is_one in zip(leaves, is_number, strict=True))
@@ -74,13 +75,13 @@ def _variable(leaf: Any) -> Any:
         raise DtypeError(
             f"function requires real variables of PyTensor, arrays and numbers, got {kind}.",
             where=user_frame(),
-            help="functools.partial(f, ...) gives it what is no array.",
+            help="bind other arguments with functools.partial(f, ...).",
         )
     return variable
 
 
 def _spec(variable: Any) -> Spec:
-    """The lengths and the dtype of a variable; those of one that is shared now, where they may change."""
+    """The shape and dtype of a variable; unknown lengths of a shared variable are those of its current value."""
     shape = variable.type.shape
     if None in shape and hasattr(variable, "get_value"):
         shape = variable.get_value(borrow=True).shape
@@ -98,7 +99,7 @@ def _spec(variable: Any) -> Spec:
 
 @functools.cache
 def _op() -> Callable[[Family, tuple[Spec, ...]], Any]:
-    """The class of the Op, made once: of a family, and of specs that its arguments may have."""
+    """The class of the Op, which is created once; an Op has a family, and the specs for arguments of unknown shape."""
     try:
         from pytensor.gradient import DisconnectedType, disconnected_type
         from pytensor.graph.basic import Apply
@@ -133,6 +134,7 @@ def _op() -> Callable[[Family, tuple[Spec, ...]], Any]:
             return Apply(self, variables, outputs)
 
         def perform(self, node: Any, inputs: Sequence[Any], output_storage: Any) -> None:
+            """Computes the results of a node."""
             arrays = [np.asarray(x) for x in inputs]
             program = _program(self.family, arrays)
             for cell, result, variable in zip(output_storage, program(arrays), node.outputs, strict=True):
@@ -148,6 +150,7 @@ def _op() -> Callable[[Family, tuple[Spec, ...]], Any]:
             return [[is_differentiable(x.dtype) and is_differentiable(y.dtype) for y in program.outputs] for x in program.inputs]
 
         def pullback(self, inputs: Sequence[Any], outputs: Sequence[Any], cotangents: Sequence[Any]) -> list[Any]:
+            """The cotangents of the inputs, as another Op."""
             program = self.program
             wrt = tuple(i for i, s in enumerate(program.inputs) if is_differentiable(s.dtype))
             results = zip(cotangents, outputs, program.outputs, strict=True)
@@ -158,6 +161,7 @@ def _op() -> Callable[[Family, tuple[Spec, ...]], Any]:
             return [next(slopes) if i in wrt else disconnected_type() for i in range(len(inputs))]
 
         def pushforward(self, inputs: Sequence[Any], outputs: Sequence[Any], tangents: Sequence[Any]) -> list[Any]:
+            """The tangents of the results, as another Op."""
             program = self.program
             is_given = [t is not None and not isinstance(t.type, DisconnectedType) for t in tangents]
             wrt = tuple(i for i, s in enumerate(program.inputs) if is_given[i] and is_differentiable(s.dtype))
@@ -168,7 +172,7 @@ def _op() -> Callable[[Family, tuple[Spec, ...]], Any]:
             results = iter(Call(self.family.pushed(wrt), specs).make_node(*inputs, *vectors).outputs)
             return [next(results) if is_differentiable(s.dtype) else zeros(s.shape, s.dtype.name) for s in program.outputs]
 
-        # The names of both before PyTensor 3.1.
+        # PyTensor before 3.1 uses other names for both.
 
         def L_op(self, inputs: Any, outputs: Any, output_grads: Any) -> list[Any]:  # noqa: N802
             return self.pullback(inputs, outputs, output_grads)
@@ -185,7 +189,7 @@ def _op() -> Callable[[Family, tuple[Spec, ...]], Any]:
 
 
 def _mapped(make: Callable[..., Any], op: Any, node: Any, inputs: Sequence[Any]) -> Any:
-    """The node over axes that stand in front of those of its inputs, the last of them mapped first."""
+    """The node mapped over leading batch axes of its inputs; the last batch axis is mapped first."""
     family, specs, variables = op.family, list(op.specs), list(inputs)
     counts = [x.type.ndim - old.type.ndim for x, old in zip(inputs, node.inputs, strict=True)]
     for level in range(1, max(counts) + 1):
@@ -203,7 +207,7 @@ def _mapped(make: Callable[..., Any], op: Any, node: Any, inputs: Sequence[Any])
 
 
 def _register_in_jax(kind: Any) -> None:
-    """The rule of the backend JAX, where JAX is installed."""
+    """Registers the rule for the backend JAX, if JAX is installed."""
     try:
         from pytensor.link.jax.dispatch import jax_funcify
     except ImportError:

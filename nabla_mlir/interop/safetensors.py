@@ -37,7 +37,7 @@ def save(tree: Any, path: str | os.PathLike[str], metadata: Mapping[str, str] | 
     """
     _package()
     leaves, spec = pytree.flatten(tree)
-    # Its writer takes memory as it lies: a transposed array would be another one in the file.
+    # The writer copies memory without strides, so a transposed array would be wrong in the file.
     arrays = [np.array(np.asarray(readable(leaf)), order="C") for leaf in leaves]
     content = dict(zip(_names(spec), arrays, strict=True))
     with writing(path):
@@ -49,7 +49,7 @@ def _write(path: Path, content: dict[str, np.ndarray], metadata: dict[str, str])
 
     try:
         _package().save_file(content, path, metadata=metadata)
-    except SafetensorError as error:  # that the disk is full, for one
+    except SafetensorError as error:  # for example, the disk is full
         raise OSError(str(error)) from None
 
 
@@ -84,6 +84,7 @@ def load(path: str | os.PathLike[str], like: Any = None) -> Any:
 
 
 def _names(spec: pytree.TreeSpec) -> list[str]:
+    """The name of each leaf: the keys of its path with dots."""
     names = pytree.names(spec)
     if len(set(names)) < len(names) or "" in names:
         twice = sorted({name for name in names if names.count(name) > 1 or not name})

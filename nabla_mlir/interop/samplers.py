@@ -51,6 +51,7 @@ class LogDensity:
     size: int
 
     def __init__(self, f: Callable[..., Any], x0: Any, *data: Any, target: Any = None):
+        """The log density of a function; it checks that the result is a scalar."""
         tree = start_of("a log density", x0)
         self.vectors, self._target = Vectors(tree), target
         self.x0, self.size = self.vectors.vector(tree), self.vectors.size

@@ -43,20 +43,21 @@ class ImportedFunction:
 
     @property
     def inputs(self) -> tuple[Any, ...]:
-        """Shape and dtype of each argument."""
+        """The shape and dtype of each argument."""
         return tuple(shape_and_dtype(a.type) for a in self.func.regions[0].blocks[0].arguments)
 
     @property
     def outputs(self) -> tuple[Any, ...]:
-        """Shape and dtype of each result."""
+        """The shape and dtype of each result."""
         *_, last = self.func.regions[0].blocks[0].operations
         return tuple(shape_and_dtype(v.type) for v in last.operation.operands)
 
     def __call__(self, *args: Any) -> Any:
-        """The results: one bare, several as a tuple."""
+        """The results: a single one as it is, several as a tuple."""
         return staged(per_entry(self._emit))(*args)
 
     def _emit(self, *args: Any) -> Any:
+        """The results of a call inside a traced function, after checks of shapes and dtypes."""
         block = self.func.regions[0].blocks[0]
         name = self.__name__
         if len(args) != len(block.arguments):
@@ -118,6 +119,7 @@ def imported(module: ir.Module, entry: str | None) -> ImportedFunction:
 
 
 def _entry(module: ir.Module, name: str | None) -> ir.Operation:
+    """The function with this name; without a name, the only public function."""
     functions = functions_of(module.operation)
     if name is not None:
         if name not in functions:

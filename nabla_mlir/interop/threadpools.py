@@ -1,4 +1,4 @@
-"""Our pool of threads among those of other libraries, for threadpoolctl: an optional dependency."""
+"""The thread pool of nabla_mlir as a pool of threadpoolctl, which is an optional dependency."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from nabla_mlir.runtime import threads
 def register() -> None:
     """Lets threadpoolctl see and limit the threads of modules; their `user_api` and `internal_api` are "iree".
 
-    A pool keeps its size: a limit is for the modules that are loaded, and the functions that are compiled, while it holds.
+    The size of a pool does not change. A limit applies to modules that are loaded and functions that are compiled while it is set.
 
     Raises:
       DeployError: threadpoolctl is not installed.
@@ -30,7 +30,7 @@ def register() -> None:
         raise DeployError("register requires threadpoolctl, got none.", help="pip install threadpoolctl") from None
 
     class Pools(threadpoolctl.LibController):
-        """IREE's runtime as threadpoolctl finds it among the libraries of the process."""
+        """The threads of IREE's runtime, in the form that threadpoolctl expects of a library."""
 
         user_api = internal_api = "iree"
         filename_prefixes = ("_runtime.",)

@@ -58,7 +58,7 @@ def from_torch(module: Any, *specs: PyTree, parameters: bool = False) -> Callabl
     if parameters and not isinstance(module, torch.nn.Module):
         raise ImportIRError(
             f"from_torch requires a torch.nn.Module where parameters=True, got {type(module).__name__}.",
-            help="leave out parameters, and give the function what it needs as arguments.",
+            help="leave out parameters=True, and pass the parameters as arguments of the function.",
         )
     f = _captured(module, specs, parameters) if specs else _of_any_shape(module, parameters)
     if parameters:
@@ -68,9 +68,11 @@ def from_torch(module: Any, *specs: PyTree, parameters: bool = False) -> Callabl
 
 
 def _of_any_shape(module: Any, parameters: bool) -> Callable[..., Any]:
+    """A function that captures the module once for each combination of shapes and dtypes."""
     programs: dict[Any, Callable[..., Any]] = {}
 
     def applied(*arguments: Any) -> Any:
+        """The results of the module that is captured for these shapes and dtypes."""
         leaves, tree = pytree.flatten(arguments[parameters:])
         specs = [as_spec(leaf) for leaf in leaves]
         key = tree, tuple(specs)
@@ -82,6 +84,7 @@ def _of_any_shape(module: Any, parameters: bool) -> Callable[..., Any]:
 
 
 def _captured(module: Any, specs: Sequence[Any], parameters: bool) -> Callable[..., Any]:
+    """The function of a module that is captured for these specs."""
     import torch
 
     leaves, tree = pytree.flatten(tuple(specs))
@@ -90,7 +93,7 @@ def _captured(module: Any, specs: Sequence[Any], parameters: bool) -> Callable[.
     class Flat(torch.nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.module = module  # its buffers are found by their names
+            self.module = module  # buffers are identified by their names
 
         def forward(self, *inputs: Any) -> Any:
             arguments = pytree.unflatten(tree, inputs[len(weights) :])

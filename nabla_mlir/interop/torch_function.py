@@ -18,9 +18,9 @@ from nabla_mlir.interop.families import Family, Program, callable_of, of_arrays
 from nabla_mlir.runtime.element_types import dtype_named
 from nabla_mlir.staging.specs import Spec
 
-# What the custom operation calls, by the name that stands in PyTorch's graphs: another one in each process.
+# The family of each name in PyTorch's graphs, which the custom operation calls; names differ in each process.
 _FAMILIES: dict[str, Family] = {}
-_NAMES: dict[int, str] = {}  # of families that live in the table above
+_NAMES: dict[int, str] = {}  # the name of each family in the table above, by its id
 
 
 def function(source: Any, *, entry: str | None = None, target: Any = None) -> Callable[..., Any]:
@@ -56,10 +56,11 @@ def function(source: Any, *, entry: str | None = None, target: Any = None) -> Ca
     keys: dict[Any, str] = {}
 
     def call(*args: Any, **kwargs: Any) -> Any:
+        """The results of the function for pytrees of tensors."""
         import torch
 
         leaves, tree = pytree.flatten_any((args, kwargs))
-        if any(isinstance(leaf, (dict, list)) for leaf in leaves):  # containers of PyTorch's graphs, which optree does not know
+        if any(isinstance(leaf, (dict, list)) for leaf in leaves):  # optree does not know the containers of PyTorch's graphs
             leaves, tree = pytree.flatten_any(_of_python((args, kwargs)))
         is_tensor = [isinstance(leaf, torch.Tensor) for leaf in leaves]
         numbers = tuple(None if is_one else _number(leaf) for leaf, is_one in zip(leaves, is_tensor, strict=True))
@@ -79,12 +80,12 @@ def _number(leaf: Any) -> Any:
     raise DtypeError(
         f"function requires tensors of PyTorch and Python's numbers, got {type(leaf).__name__}.",
         where=user_frame(),
-        help="torch.from_numpy(x), or a function that closes over what is constant.",
+        help="convert arrays with torch.from_numpy(x); capture other constants in the function.",
     )
 
 
 def _of_python(tree: Any) -> Any:
-    """The pytree with dicts and lists in the place of their subclasses."""
+    """The pytree with plain dicts and lists instead of their subclasses."""
     if isinstance(tree, dict):
         return {key: _of_python(value) for key, value in tree.items()}
     if isinstance(tree, (list, tuple)) and not hasattr(tree, "_fields"):
@@ -93,7 +94,7 @@ def _of_python(tree: Any) -> Any:
 
 
 def _new(family: Family) -> str:
-    """The name of a family."""
+    """The name of a family, which is added to the table if it is new."""
     key = _NAMES.get(id(family))
     if key is None:
         key = _NAMES[id(family)] = uuid.uuid4().hex
@@ -113,7 +114,7 @@ def _in_graphs(call: Callable[..., Any]) -> Callable[..., Any]:
 
 @functools.cache
 def _operation() -> Callable[..., Any]:
-    """The operation, made once: from tensors and the name of a family to tensors."""
+    """The custom operation, which is created once; its arguments are tensors and the name of a family."""
     try:
         import torch
     except ImportError:
@@ -149,7 +150,7 @@ def _operation() -> Callable[..., Any]:
     operation.register_vmap(mapped)
 
     class Call(torch.autograd.Function):
-        """The call without a graph. It costs less, and `torch.func` refuses the derivatives of custom operations."""
+        """A call outside graphs. It costs less, and `torch.func` refuses the derivatives of custom operations."""
 
         @staticmethod
         def forward(key: str, *inputs: Any) -> Any:
@@ -157,6 +158,7 @@ def _operation() -> Callable[..., Any]:
 
         @staticmethod
         def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+            """Stores the inputs for both modes, and marks the results that have no derivative."""
             ctx.key, *tensors = inputs
             ctx.save_for_backward(*tensors)
             ctx.save_for_forward(*tensors)
@@ -172,6 +174,7 @@ def _operation() -> Callable[..., Any]:
 
         @staticmethod
         def jvp(ctx: Any, _: Any, *tangents: Any) -> Any:
+            """The tangents of the results; None for results without a derivative."""
             inputs = ctx.saved_tensors
             family = _FAMILIES[ctx.key]
             wrt = tuple(i for i, x in enumerate(tangents) if x is not None)
@@ -185,7 +188,7 @@ def _operation() -> Callable[..., Any]:
             return results, (0,) * len(results)
 
     class Recorded(Call):
-        """The call for autograd alone: `forward` with its own context costs a third of `setup_context`."""
+        """A call for autograd only: `forward` with a context argument takes a third of the time of `setup_context`."""
 
         setup_context = torch.autograd.Function.setup_context
 
@@ -199,10 +202,11 @@ def _operation() -> Callable[..., Any]:
     kinds = {torch.Tensor, torch.nn.Parameter}
 
     def is_plain(inputs: Sequence[Any]) -> bool:
-        """True if these are numbers in memory, and nothing records the operations on them."""
+        """True if all inputs are ordinary tensors, and no dispatch mode records operations on them."""
         return all(type(x) in kinds for x in inputs) and not torch._C._len_torch_dispatch_stack()
 
     def call(inputs: Sequence[Any], key: str) -> Sequence[Any]:
+        """The results of a call, by the cheapest of the three forms that the inputs allow."""
         if torch._C._are_functorch_transforms_active():
             return Call.apply(key, *inputs)
         if not is_plain(inputs):
@@ -223,7 +227,7 @@ def _results(inputs: Sequence[Any], key: str) -> list[Any]:
 
 
 def _pulled(key: str, inputs: Sequence[Any], cotangents: Sequence[Any]) -> tuple[str, list[Any], tuple[int, ...]]:
-    """The family that pulls back, its further arguments, and which of the inputs have cotangents."""
+    """The name of the family of the pullback, its cotangents, and the indices of the inputs that have a derivative."""
     family = _FAMILIES[key]
     outputs = _program(family, inputs).outputs
     active = [i for i, spec in enumerate(outputs) if is_differentiable(spec.dtype)]
@@ -234,7 +238,7 @@ def _pulled(key: str, inputs: Sequence[Any], cotangents: Sequence[Any]) -> tuple
 def _program(family: Family, tensors: Sequence[Any]) -> Program:
     try:
         return family.at(tuple([(x.shape, x.dtype) for x in tensors]), _specs)
-    except TypeError:  # lengths that PyTorch keeps as symbols, which are decided here
+    except TypeError:  # PyTorch has symbols as lengths; int() fixes their values
         return family.at(tuple([(tuple(map(int, x.shape)), x.dtype) for x in tensors]), _specs)
 
 
@@ -255,12 +259,12 @@ def _of_torch(dtype: np.dtype) -> Any:
 
 
 def _conjugated(results: Sequence[Any]) -> Any:
-    """Cotangents as PyTorch has them, which are the conjugates of ours where they are complex."""
+    """Cotangents in PyTorch's convention, in which complex ones are the conjugates of those of nabla_mlir."""
     return (x.conj() if x.is_complex() else x for x in results)
 
 
 def _dense(cotangent: Any, spec: Spec) -> Any:
-    """A cotangent as ours, of zeros where there is none."""
+    """A cotangent in the convention of nabla_mlir; zeros if PyTorch passes None."""
     import torch
 
     if cotangent is None:
@@ -269,7 +273,7 @@ def _dense(cotangent: Any, spec: Spec) -> Any:
 
 
 def _array(x: Any) -> np.ndarray:
-    """The memory of a tensor."""
+    """A NumPy array that shares the memory of a tensor."""
     if x.device.type != "cpu":
         raise ExchangeError(f"function requires tensors on the CPU, got one on {x.device}.", help="copy it there first: x.cpu().")
     x = x.detach().resolve_conj().resolve_neg().contiguous()

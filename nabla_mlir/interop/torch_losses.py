@@ -1,4 +1,4 @@
-"""Losses and pools of PyTorch with loops of their own, as functions of our tensors."""
+"""Losses and pools of PyTorch that need loops, as functions of tensors of nabla_mlir."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from nabla_mlir.table.tensor import Tensor
 from nabla_mlir.transforms import stop_gradient
 from nabla_mlir.transforms.scans import scan
 
-_NEVER = -1e30  # the logarithm of what cannot happen; infinities would make NaN of its derivatives
+_NEVER = -1e30  # the logarithm of probability zero; with an infinity, derivatives would be NaN
 
 
 def multilabel_margin_loss(x: Tensor, target: Tensor, reduction: int) -> tuple[Tensor, Tensor]:
-    """PyTorch's own decomposition also counts what stands behind the first -1 of a row."""
+    """The loss without the labels after the first -1 of a row, which PyTorch's own decomposition counts."""
     n = x.shape[-1]
     rows, positions, labels = x.reshape(-1, n), np.arange(n), target.reshape(-1, n)
     is_label = positions < nnp.min(nnp.where(labels == -1, positions, n), -1, keepdims=True)
@@ -30,12 +30,12 @@ def multilabel_margin_loss(x: Tensor, target: Tensor, reduction: int) -> tuple[T
 
 
 def ctc_loss(log_probs: Tensor, targets: Tensor, lengths: Tensor, target_lengths: Tensor, blank: int) -> Tensor:
-    """The negative logarithm of the probability of all alignments, for each sequence: sums over where one may stand, step by step.
+    """The negative logarithm of the probability of all alignments of each sequence, by the forward recursion over time.
 
     Args:
       log_probs: logarithms of probabilities, by time, sequence and class.
-      targets: the labels of each sequence, or all behind each other.
-      lengths, target_lengths: of the sequences.
+      targets: the labels, one row for each sequence, or all sequences concatenated.
+      lengths, target_lengths: the number of time steps and of labels of each sequence.
       blank: the class between labels.
 
     Source: Graves et al., Connectionist temporal classification, ICML 2006, section 4.1.
@@ -66,9 +66,10 @@ def ctc_loss(log_probs: Tensor, targets: Tensor, lengths: Tensor, target_lengths
 
 
 def fractional_max_pool(rank: int) -> Any:
-    """A pool whose windows begin at places that numbers between 0 and 1 decide, for each image and channel."""
+    """A max pool whose windows start at pseudo-random indices, computed from draws in [0, 1) for each image and channel."""
 
     def pool(x: Tensor, windows: Sequence[int], sizes: Sequence[int], draws: Tensor) -> tuple[Tensor, Tensor]:
+        """The largest element of each window, and its index among the flattened spatial axes."""
         spatial, whole = x.shape[-rank:], x.shape[:-rank]
         draws = stop_gradient(draws).reshape(*whole, rank)
         flat: Any = np.zeros((*whole, *(1,) * 2 * rank), np.int64)

@@ -1,6 +1,6 @@
-"""Operations of PyTorch that torch-mlir does not lower to StableHLO, or not rightly, as functions of our tensors.
+"""Operations of PyTorch that torch-mlir does not lower, or lowers incorrectly, as functions of tensors of nabla_mlir.
 
-Each takes what the schema of the operation in ATen says, in that order: tensors, and numbers, strings, tuples or None.
+The arguments of each function follow the schema of the operation in ATen: tensors, numbers, strings, tuples or None.
 """
 
 from __future__ import annotations
@@ -40,20 +40,20 @@ def _difference(x: Any, y: Any, alpha: Any = 1) -> Any:
 
 
 def _at_rank(x: Tensor, rank: int, dim: int, keepdim: bool) -> tuple[Tensor, Tensor]:
-    """The element that has `rank` others before it, and where it stands; NaNs are last."""
+    """The element with index `rank` in sorted order, and its index in x; NaNs are sorted last."""
     where = nnp.take(nnp.argsort(x, dim), np.array([rank]), dim)
     values = nnp.take_along_axis(x, where, dim)
     return (values, where) if keepdim else (nnp.squeeze(values, dim), nnp.squeeze(where, dim))
 
 
 def _median(x: Tensor, dim: int, keepdim: bool) -> tuple[Tensor, Tensor]:
-    """The lower one of two; NaN if there is one."""
+    """The median, and its index: the lower one of two middle elements; NaN if any element is NaN."""
     values, where = _at_rank(x, (x.shape[dim] - 1) // 2, dim, keepdim)
     return nnp.where(nnp.any(nnp.isnan(x), dim, keepdims=keepdim), np.nan, values).astype(x.dtype), where
 
 
 def _running(is_better: Callable[[Any, Any], Any]) -> Callable[[Tensor, int], tuple[Tensor, Tensor]]:
-    """The best element so far, and where it stands: the last place of equal ones."""
+    """A function that returns the best element up to each index, and the last index at which it occurs."""
 
     def best(a: Any, b: Any) -> Any:
         second = is_better(b[0], a[0])
@@ -68,6 +68,7 @@ def _running(is_better: Callable[[Any, Any], Any]) -> Callable[[Tensor, int], tu
 
 
 def _searchsorted(rows: Any, x: Any, out_int32: bool, right: bool, side: str | None, sorter: Any) -> Tensor:
+    """The index at which each element of x is inserted into the sorted rows."""
     if sorter is not None:
         rows = nnp.take_along_axis(rows, sorter, -1)
     rows = nnp.reshape(rows, (*rows.shape[:-1], *(1,) * (x.ndim - rows.ndim + 1), rows.shape[-1]))
@@ -75,7 +76,7 @@ def _searchsorted(rows: Any, x: Any, out_int32: bool, right: bool, side: str | N
     return nnp.count_nonzero(before if rows.ndim <= x.ndim + 1 else nnp.squeeze(before, -2), -1)
 
 
-# ---------------------------------------------------------------- places
+# ---------------------------------------------------------------- indexing
 
 
 def _diagonal_scatter(x: Any, values: Tensor, offset: int = 0, first: int = 0, second: int = 1) -> Tensor:
@@ -90,6 +91,7 @@ def _unfold(x: Tensor, dim: int, size: int, step: int) -> Tensor:
 
 
 def _scatter_reduce(x: Any, dim: int, index: Tensor, values: Any, reduce: str, include_self: bool = True) -> Tensor:
+    """x with the values combined into it at the indices along an axis."""
     combiners = {"sum": "add", "prod": "multiply", "amax": "max", "amin": "min"}
     if reduce not in combiners or not include_self:
         raise ImportIRError(f"from_torch requires a scatter_reduce of {', '.join(combiners)} that includes the tensor "
@@ -103,7 +105,7 @@ def _scatter_reduce(x: Any, dim: int, index: Tensor, values: Any, reduce: str, i
 def _embedding(
     rows: Tensor, positions: Tensor, padding: int = -1, scale_grad_by_freq: bool = False, sparse: bool = False
 ) -> Tensor:
-    """The row `padding` has no gradient, which torch-mlir does not know."""
+    """The rows at some positions; row `padding` gets no gradient, which torch-mlir ignores."""
     if scale_grad_by_freq:
         raise ImportIRError("from_torch requires an embedding whose gradient is not scaled, got scale_grad_by_freq=True.")
     found = nnp.take(rows, positions, 0)
@@ -121,7 +123,7 @@ def _each(value: Sequence[int] | int, rank: int) -> tuple[int, ...]:
 
 
 def _ends(n: int, window: int, stride: int, pad: int, ceil: bool) -> tuple[int, int]:
-    """The padding on both sides; a last window that ends outside is kept if `ceil` and it starts inside."""
+    """The padding at the start and end of an axis. With `ceil`, a last window that starts inside may end outside."""
     steps = (n + 2 * pad - window + (stride - 1 if ceil else 0)) // stride
     if ceil and steps * stride >= n + pad:
         steps -= 1
@@ -139,7 +141,10 @@ def _windows(x: Tensor, body: str, start: float, windows: Sequence[int], strides
 
 
 def _max_pool(rank: int, with_positions: bool = False) -> Callable[..., Any]:
+    """The max pool for `rank` spatial axes, on request with the index of each largest element."""
+
     def pool(x: Tensor, windows: Any, strides: Any = (), pads: Any = 0, dilations: Any = 1, ceil: bool = False) -> Any:
+        """The largest element of each window."""
         windows, pads, dilations = (_each(value, rank) for value in (windows, pads, dilations))
         strides = _each(strides, rank) or windows
         sizes = x.shape[-rank:]
@@ -156,11 +161,11 @@ def _max_pool(rank: int, with_positions: bool = False) -> Callable[..., Any]:
 
 
 def _positions_of_largest(x: Tensor, sizes: Sequence[int], steps: Sequence[np.ndarray]) -> Tensor:
-    """The position of the largest element of each window among those of the flattened spatial axes."""
+    """For each window, the index of its largest element in the flattened spatial axes."""
     grids = [np.stack(np.meshgrid(*of, indexing="ij")) for of in (
         [s[:, 0] for s in steps], [s[0] - s[0, 0] for s in steps])]  # fmt: skip
     rank = len(sizes)
-    positions = grids[0].reshape(rank, -1, 1) + grids[1].reshape(rank, 1, -1)  # of each window, and inside of one
+    positions = grids[0].reshape(rank, -1, 1) + grids[1].reshape(rank, 1, -1)  # start of each window + offset inside
     inside = np.all((positions >= 0) & (positions < np.array(sizes).reshape(-1, 1, 1)), axis=0)
     flat = np.where(inside, np.ravel_multi_index(tuple(positions), sizes, mode="clip"), 0)
     rows = nnp.reshape(x, (*x.shape[: x.ndim - rank], -1))
@@ -170,8 +175,11 @@ def _positions_of_largest(x: Tensor, sizes: Sequence[int], steps: Sequence[np.nd
 
 
 def _avg_pool(rank: int) -> Callable[..., Tensor]:
+    """The average pool for `rank` spatial axes."""
+
     def pool(x: Tensor, windows: Any, strides: Any = (), pads: Any = 0, ceil: bool = False, count_pads: bool = True,
              divisor: int | None = None) -> Tensor:  # fmt: skip
+        """The mean of each window."""
         windows, pads, ones = (_each(value, rank) for value in (windows, pads, 1))
         strides = _each(strides, rank) or windows
         ends = [_ends(*of, ceil) for of in zip(x.shape[-rank:], windows, strides, pads, strict=True)]
@@ -189,11 +197,12 @@ def _avg_pool(rank: int) -> Callable[..., Tensor]:
 
 
 def _adaptive(n: int, count: int) -> list[tuple[int, int]]:
-    """The starts and ends of windows that cover an axis."""
+    """The starts and ends of `count` windows that cover an axis of length n."""
     return [(i * n // count, -(-(i + 1) * n // count)) for i in range(count)]
 
 
 def _adaptive_avg_pool(x: Tensor, sizes: Sequence[int]) -> Tensor:
+    """The mean of each of the windows that cover the spatial axes."""
     for i, count in enumerate(sizes):
         axis = x.ndim - len(sizes) + i
         parts = [nnp.mean(_between(x, axis, *ends), axis) for ends in _adaptive(x.shape[axis], count)]
@@ -202,7 +211,7 @@ def _adaptive_avg_pool(x: Tensor, sizes: Sequence[int]) -> Tensor:
 
 
 def _adaptive_max_pool(x: Tensor, sizes: Sequence[int]) -> tuple[Tensor, Tensor]:
-    """The largest elements, and where they stand among those of the spatial axes."""
+    """The largest element of each window, and its index in the flattened spatial axes."""
     spatial = x.shape[-len(sizes) :]
     flat, numbers = x.reshape(*x.shape[: -len(sizes)], -1), np.arange(int(np.prod(spatial))).reshape(spatial)
     positions = []
@@ -219,7 +228,10 @@ def _between(x: Tensor, axis: int, start: int, end: int) -> Tensor:
 
 
 def _nearest(rank: int) -> Callable[..., Tensor]:
+    """The nearest-neighbour upsampling for `rank` spatial axes."""
+
     def upsample(x: Tensor, sizes: Any, scales: Any) -> Tensor:
+        """x with each spatial axis resized to the sizes, or by the scales."""
         for i, n in enumerate(x.shape[-rank:]):
             length = sizes[i] if sizes is not None else int(n * scales[i])
             ratio = n / length if scales is None else 1 / scales[i]
@@ -230,7 +242,7 @@ def _nearest(rank: int) -> Callable[..., Tensor]:
     return upsample
 
 
-# ---------------------------------------------------------------- draws: each has a key of its own, the same at each call
+# ---------------------------------------------------------------- draws: each operation has its own constant key
 
 
 def _dropout(key: Any, x: Tensor, p: float, train: bool | None) -> tuple[Tensor, Tensor]:
@@ -273,7 +285,7 @@ def _cholesky_solve(b: Tensor, root: Tensor, upper: bool = False) -> Tensor:
 
 def _pinv(a: Tensor, *tolerances: Any) -> Tensor:
     if any(tolerances):
-        raise ImportIRError(f"from_torch requires linalg_pinv of its default tolerances, got {tolerances}.")
+        raise ImportIRError(f"from_torch requires linalg_pinv with its default tolerances, got {tolerances}.")
     return linalg.pinv(a)
 
 
@@ -324,7 +336,7 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     "torch.nabla_mlir.stop_gradient": stop_gradient, "torch.nabla_mlir.ctc_loss": torch_losses.ctc_loss,
     **{f"torch.aten.{name}": f for name, f in _ATEN.items()},
 }  # fmt: skip
-# Those that torch-mlir lowers for real numbers alone.
+# Operations that torch-mlir lowers only for real numbers.
 COMPLEX: dict[str, Callable[..., Any]] = {
     **{f"torch.aten.{name}.{kind}": f for kind in ("Tensor", "Scalar") for name, f in (
         ("mul", operator.mul), ("div", operator.truediv), ("add", _sum), ("sub", _difference))},

@@ -1,4 +1,4 @@
-"""Modules of PyTorch as StableHLO: captured by torch.export, lowered by torch-mlir, and where that falls short, by us."""
+"""Modules of PyTorch as StableHLO: torch.export captures them, and torch-mlir and nabla_mlir lower their operations."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from nabla_mlir.numpy.operands import convert
 from nabla_mlir.staging.specs import Spec
 from nabla_mlir.staging.tracing import bake_captures, trace_function
 
-# That of torch-mlir, but that operations of CHLO stay, which we know, and that there may be calls.
+# The pipeline of torch-mlir, without the lowering of CHLO (nabla_mlir has its operations), and with calls allowed.
 _PIPELINE = """builtin.module(
   torchdynamo-export-to-torch-backend-pipeline{extra-library=},
   func.func(convert-torch-to-stablehlo{allow-non-finites=true}, convert-torch-to-arith, canonicalize, cse),
@@ -38,10 +38,10 @@ def stablehlo_of(module: Any, inputs: Sequence[Any]) -> ir.Module:
     try:
         with replaced():
             program = torch.export.export(module, tuple(inputs))
-    except Exception as error:  # of many kinds, none of which is public
+    except Exception as error:  # torch.export raises several classes of errors, none of them public
         raise ImportIRError(
             f"from_torch requires a module that torch.export captures, got {_first(error)}.",
-            help="a branch or a shape that depends on numbers has to become torch.where or a fixed one.",
+            help="replace a branch that depends on numbers by torch.where, and such a shape by a fixed one.",
         ) from error
     try:
         _mark_ends_of_differentiation(program.graph_module)
@@ -77,7 +77,7 @@ def _first(error: Exception) -> str:
 
 @functools.cache
 def _stop_gradient() -> Any:
-    """An operation that no decomposition takes apart, since what `detach` leaves behind is the identity."""
+    """A custom operation for `detach`, which decompositions would replace by the identity."""
     import torch
 
     stop = torch.library.custom_op(_STOP, lambda x: x.clone(), mutates_args=(), schema="(Tensor x) -> Tensor")
@@ -86,7 +86,7 @@ def _stop_gradient() -> Any:
 
 
 def _mark_ends_of_differentiation(graph_module: Any) -> None:
-    """`detach`, and what goes into a region under `no_grad`: decompositions forget both."""
+    """Marks the results of `detach` and the inputs of `no_grad` regions, because decompositions remove both."""
     import torch
 
     without_grad = torch.ops.higher_order.wrap_with_set_grad_enabled
@@ -105,7 +105,7 @@ def _mark_ends_of_differentiation(graph_module: Any) -> None:
 
 
 def _give_scalars_an_axis(graph_module: Any) -> None:
-    """Operations along an axis of a tensor that has none: of a row of one, since torch-mlir does not come back from them."""
+    """Reshapes scalars to length one before operations along an axis, because torch-mlir does not terminate on scalars."""
     import torch
 
     aten, graph = torch.ops.aten, graph_module.graph
@@ -118,12 +118,12 @@ def _give_scalars_an_axis(graph_module: Any) -> None:
             result = graph.call_function(node.target, (row, *node.args[1:]), node.kwargs)
         row.meta = {**node.args[0].meta, "val": node.args[0].meta["val"].reshape(1)}
         result.meta = {**node.meta, "val": node.meta["val"].reshape(1)}
-        node.target, node.args, node.kwargs = aten.reshape.default, (result, []), {}  # under its name, by which it may be a result
+        node.target, node.args, node.kwargs = aten.reshape.default, (result, []), {}  # the name may be that of a result
     graph_module.recompile()
 
 
 def _compare_floats_with_floats(graph_module: Any) -> None:
-    """Torch-mlir folds a comparison of a constant with an integer, and if the constant is of floats the process ends."""
+    """Converts integers in comparisons with floats to floats, because torch-mlir crashes when it folds such a comparison."""
     import torch
 
     aten = torch.ops.aten
@@ -135,13 +135,13 @@ def _compare_floats_with_floats(graph_module: Any) -> None:
 
 
 def _decomposed(program: Any) -> Any:
-    """In the operations that torch-mlir asks for, but for those that we lower."""
+    """The program decomposed for torch-mlir, without the operations that nabla_mlir lowers."""
     from torch_mlir.extras.fx_decomp_util import get_decomposition_table
 
     table = {op: f for op, f in get_decomposition_table().items() if _named(op) not in OPERATIONS and _named(op) not in DRAWS}
     program = program.run_decompositions(table)
     (output,) = (node for node in program.graph.nodes if node.op == "output")
-    outputs = set(program.graph_signature.user_outputs)  # not what it writes to buffers
+    outputs = set(program.graph_signature.user_outputs)  # updates of buffers are not results
     output.args = (tuple(node for node in output.args[0] if getattr(node, "name", node) in outputs),)
     return program
 
@@ -167,7 +167,7 @@ def _imported(program: Any) -> Any:
 
 
 def _as_calls(module: Any) -> dict[str, Callable[..., Any]]:
-    """Makes calls of declared functions out of the operations that we lower, and says what these functions are."""
+    """Replaces the operations that nabla_mlir lowers by calls, and returns the function for each called name."""
     from torch_mlir import ir as torch_ir
 
     calls: dict[str, Callable[..., Any]] = {}
@@ -223,7 +223,7 @@ _TENSOR = object()  # stands for an operand that is a tensor
 
 
 def _static(value: Any) -> Any:
-    """A number, a string, None or a list of them; _TENSOR for what is computed."""
+    """The constant value of an operand: a number, a string, None or a tuple of them; _TENSOR for a tensor."""
     if str(value.type).startswith("!torch.vtensor"):
         return _TENSOR
     owner = value.owner.operation
@@ -232,7 +232,7 @@ def _static(value: Any) -> Any:
     if owner.name == "torch.prim.ListConstruct":
         return tuple(_static(v) for v in owner.operands)
     if not owner.name.startswith("torch.constant."):
-        raise _refused(f"{owner.name}, a number that is computed, as an argument that is no tensor")
+        raise _refused(f"{owner.name}, a computed number, as an argument that is not a tensor")
     return owner.attributes["value"].value
 
 
@@ -242,7 +242,7 @@ def _called(function: Callable[..., Any], arguments: Sequence[Any], *tensors: An
 
 
 def _lower(module: Any) -> None:
-    """From the dialect `torch` to StableHLO, in place."""
+    """Lowers the module from the dialect `torch` to StableHLO, in place."""
     from torch_mlir import ir as torch_ir
     from torch_mlir.passmanager import PassManager
 
@@ -254,7 +254,7 @@ def _lower(module: Any) -> None:
 
 
 def _culprits(message: str, module: Any) -> tuple[str, SourceRange | None]:
-    """The operations that a pipeline stopped at, and the line that wrote the first of them."""
+    """The operations at which a pipeline failed, and the user's line of the first one."""
     where = next(
         (
             SourceRange(file, int(line), int(column))
@@ -269,16 +269,16 @@ def _culprits(message: str, module: Any) -> tuple[str, SourceRange | None]:
         return first, where
     if not match[1].startswith("torch.constant."):
         return match[1], where
-    # What the pipeline names is a number that is left because the operations that take it are.
+    # The pipeline names a constant, which remains only because the operations that use it could not be lowered.
     names = sorted(set(re.findall(r"\btorch\.(?:aten|prims?)\.[\w.]+", str(module))))
     return ", ".join(names) or first, where
 
 
-# ---------------------------------------------------------------- our context
+# ---------------------------------------------------------------- the context of nabla_mlir
 
 
 def _define(declaration: ir.Operation, function: Callable[..., Any]) -> None:
-    """Gives a declared function the body that a function of tensors has."""
+    """Adds the traced body of a function of tensors to its declaration."""
     type = ir.FunctionType(ir.TypeAttr(declaration.attributes["function_type"]).value)
     specs = [Spec(*shape_and_dtype(t)) for t in type.inputs]
     dtypes = [shape_and_dtype(t)[1] for t in type.results]

@@ -1,4 +1,4 @@
-"""Functions and modules of PyTorch whose Python code looks at numbers, or that torch-mlir lacks, in other operations of PyTorch."""
+"""Replacements for functions of PyTorch whose Python code reads numbers, or that torch-mlir lacks, by other operations."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CTC = "nabla_mlir::ctc_loss"
 
 @contextlib.contextmanager
 def replaced() -> Iterator[None]:
-    """While a module is captured, its calls are those of this file."""
+    """A context in which calls of these functions of PyTorch use the replacements of this file."""
     import torch
     from torch.overrides import TorchFunctionMode
 
@@ -41,7 +41,7 @@ def _reduced(losses: Any, reduction: str) -> Any:
 
 
 def _gaussian_nll_loss(input: Any, target: Any, var: Any, full: bool = False, eps: float = 1e-6, reduction: str = "mean") -> Any:
-    """NaN at negative variances, where PyTorch raises; smaller ones than eps have the slope of eps."""
+    """The loss is NaN at negative variances, for which PyTorch raises; a variance below eps has the slope at eps."""
     import torch
 
     if not isinstance(var, torch.Tensor):
@@ -69,11 +69,11 @@ def _embedding_bag(
     include_last_offset: bool = False,
     padding_idx: int | None = None,
 ) -> Any:
-    """Rows are added to the bag that they are in, or compared with what is there; those of `padding_idx` are in none."""
+    """The sum, mean or maximum of the rows of each bag; rows with the index `padding_idx` belong to no bag."""
     import torch
 
     if per_sample_weights is not None and mode != "sum":
-        raise NotImplementedError(f"embedding_bag takes per_sample_weights where mode is sum, got {mode}")
+        raise NotImplementedError(f"embedding_bag requires mode='sum' for per_sample_weights, got {mode!r}")
     positions, number = input.reshape(-1), torch.arange(input.numel())
     if input.ndim == 2:
         bags, count = number // input.shape[1], input.shape[0]
@@ -102,7 +102,7 @@ def _ctc_loss(
     reduction: str = "mean",
     zero_infinity: bool = False,
 ) -> Any:
-    """One operation for the losses of all sequences, which `torch_operations` has."""
+    """The loss of all sequences as one custom operation, which `torch_operations` lowers."""
     import torch
 
     is_batch = log_probs.ndim == 3
@@ -119,7 +119,7 @@ def _ctc_loss(
 
 @functools.cache
 def _ctc() -> Any:
-    """The operation, which is captured and not run."""
+    """The custom operation, which is captured and never run."""
     import torch
 
     schema = "(Tensor x, Tensor targets, Tensor lengths, Tensor target_lengths, int blank) -> Tensor"
@@ -129,7 +129,7 @@ def _ctc() -> Any:
 
 
 def _adaptive_log_softmax(self: Any, input: Any, target: Any) -> Any:
-    """All classes are computed, and of each row the one that is asked for is taken."""
+    """Computes the log-probabilities of all classes, and selects that of the target in each row."""
     from torch.nn.modules.adaptive import _ASMoutput
 
     rows, labels = (input, target) if target.ndim else (input[None], target[None])
@@ -143,7 +143,7 @@ def _cross_map_norm(self: Any, input: Any) -> Any:
 
     reach = (self.size - 1) // 2 + 1
     channel = torch.arange(input.shape[1])
-    behind = channel[:, None] - channel
-    is_near = (behind > -reach) & ((behind < reach) | (channel == 0))
+    distance = channel[:, None] - channel
+    is_near = (distance > -reach) & ((distance < reach) | (channel == 0))
     sums = torch.einsum("ij,bjhw->bihw", is_near.to(input.dtype), input * input)
     return input * (sums * (self.alpha / self.size) + self.k) ** -self.beta

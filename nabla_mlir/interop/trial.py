@@ -1,4 +1,4 @@
-"""Imports of modules that may do harm, tried in a process of their own: what happens there happens to that process alone."""
+"""Trial imports of untrusted modules in a separate process, so that a crash affects only that process."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ except NablaError as error:
 
 
 def try_import(source: str | bytes, entry: str | None, seconds: float) -> None:
-    """Imports a module elsewhere.
+    """Imports a module in a separate process, and raises if that fails.
 
     Args:
-      source: of the module.
+      source: the source of the module.
       entry: the name of its function.
-      seconds: that it may take.
+      seconds: the time limit of the import.
 
     Raises:
-      ImportIRError: it takes longer, ends its process, or is refused there.
+      ImportIRError: the import takes longer, crashes, or is refused.
     """
     if not seconds > 0:
         raise ImportIRError(f"importing requires a time_limit greater than 0, got {seconds}.")

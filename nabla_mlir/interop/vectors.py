@@ -1,4 +1,4 @@
-"""Pytrees of one structure as flat vectors, leaf after leaf: solvers know nothing else."""
+"""Conversion between pytrees of one structure and flat vectors, which solvers require."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from nabla_mlir.staging.specs import Spec, as_spec
 
 
 class Vectors:
-    """The vectors of pytrees with one structure and leaves of given shapes and dtypes.
+    """The flattening of pytrees with one structure and leaves of given shapes and dtypes.
 
     Args:
       tree: such a pytree, of arrays or of `nm.spec`.
 
     Attributes:
       spec: the structure.
-      specs: of the leaves.
+      specs: the specs of the leaves.
       like: the pytree of their specs.
-      size: how long a vector is.
+      size: the length of a vector.
 
     Example:
       >>> vectors = Vectors({"a": np.zeros(2), "b": np.zeros((1, 2))})
@@ -37,6 +37,7 @@ class Vectors:
     spec: pytree.TreeSpec
 
     def __init__(self, tree: Any):
+        """The flattening of pytrees like `tree`."""
         leaves, self.spec = pytree.flatten(tree)
         self.specs: list[Spec] = [Spec(s.shape, s.dtype) for s in map(as_spec, map(readable, leaves))]
         self.like: Any = pytree.unflatten(self.spec, self.specs)
@@ -44,21 +45,21 @@ class Vectors:
         self.size: int = self._ends[-1]
 
     def vector(self, tree: Any) -> np.ndarray:
-        """The numbers of a pytree with this structure as float64, in memory of their own.
+        """The numbers of a pytree with this structure as a new vector of float64.
 
         Args:
-          tree: of arrays with the shapes of the leaves.
+          tree: a pytree of arrays with the shapes of the leaves.
         """
         return self.joined(pytree.flatten_like(self.spec, tree, "a vector", "the leaves"))
 
     def joined(self, leaves: Sequence[Any]) -> np.ndarray:
-        """The vector of leaves, in memory of its own."""
+        """The leaves as one new vector."""
         if len(leaves) == 1:
             return np.array(leaves[0], np.float64).reshape(-1)
         return np.concatenate([np.asarray(leaf, np.float64).reshape(-1) for leaf in leaves]) if leaves else np.zeros(0)
 
     def leaves(self, vector: np.ndarray) -> list[np.ndarray]:
-        """The leaves of a vector, in memory of their own and in their dtypes; axes behind the first stay last.
+        """The leaves of a vector as new arrays in their dtypes; further axes of the vector stay last.
 
         Args:
           vector: of shape (size, ...).
@@ -67,7 +68,7 @@ class Vectors:
         return [np.array(vector[a:b], s.dtype).reshape(s.shape + np.shape(vector)[1:]) for a, b, s in rows]
 
     def tree(self, vector: np.ndarray) -> Any:
-        """The pytree of a vector, as `leaves` gives them.
+        """The pytree of a vector, with leaves as `leaves` returns them.
 
         Args:
           vector: of shape (size, ...).
@@ -79,13 +80,13 @@ class Vectors:
 
         Args:
           who: the function that requires it.
-          what: it is called.
+          what: the name of the value in errors.
           value: a number, a pytree like this one of numbers and arrays, or a vector of all elements; None, also as a leaf,
             stands for `other`.
-          other: what counts where nothing is said.
+          other: the number that replaces None.
 
         Raises:
-          TreeError, ShapeError: it is no such number or pytree.
+          TreeError, ShapeError: the value is neither a number nor such a pytree.
         """
         is_vector = isinstance(value, np.ndarray) and value.shape == (self.size,) and len(self.specs) != 1
         if value is None or isinstance(value, (int, float, np.number)):

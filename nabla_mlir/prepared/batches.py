@@ -122,6 +122,7 @@ class LocalEngine(AtOnce):
     limits: Limits
 
     def __init__(self, work: Work, batches: Batches, limits: Limits, work_for: Callable[[tuple[Any, ...]], Work] | None = None):
+        """The engine for these batches; it chooses the number of threads."""
         self.batches, self.limits, self._work_for = batches, limits, work_for
         count = batches.count
         threads = limits.threads or (cores() if count is None or count >= cores() else 1)
@@ -139,7 +140,7 @@ class LocalEngine(AtOnce):
         """The number of batches with residuals in memory."""
         return len(self._pieces)
 
-    # ------------------------------------------------------------ what operators ask for
+    # ------------------------------------------------------------ the methods of an engine
 
     def update(self, x: np.ndarray, check: bool) -> Part:
         """Moves all batches to a point; returns the sum of their parts. After an error, products are those at the previous
@@ -150,7 +151,7 @@ class LocalEngine(AtOnce):
             return self._update(check)
         except BaseException:
             self._x, self._all, self._bytes = before, False, 0
-            self._pieces.clear()  # some have moved
+            self._pieces.clear()  # some pieces may be at the new point
             raise
 
     def _update(self, check: bool) -> Part:
@@ -187,6 +188,7 @@ class LocalEngine(AtOnce):
     # ------------------------------------------------------------ one batch
 
     def _moved(self, number: int, reading: Callable[[], tuple[Any, ...]], check: bool) -> Part:
+        """Moves one batch to the current point; its residuals are stored if they fit."""
         with naming(number):
             data = reading()
             work = self._work_of(data)
@@ -199,6 +201,7 @@ class LocalEngine(AtOnce):
             return piece.move(number, self._x, data, check)
 
     def _multiplications(self, matrix: np.ndarray) -> Iterator[Callable[[], np.ndarray]]:
+        """For each batch, or group of stored batches, a function that returns its product with a matrix."""
         if self._all:
             pieces = [piece for _, piece in sorted(self._pieces.items())]
             size = 1 << max(0, (len(pieces) // (_TASKS * self._threads)).bit_length() - 1)  # a power of two: groups are full trees
@@ -213,6 +216,7 @@ class LocalEngine(AtOnce):
                 yield lambda number=number, reading=reading: self._recomputed(number, reading, matrix)  # type: ignore[misc]
 
     def _recomputed(self, number: int, reading: Callable[[], tuple[Any, ...]], matrix: np.ndarray) -> np.ndarray:
+        """The product of a batch whose residuals are not stored."""
         with naming(number):
             data = reading()
             work = self._work_of(data)
@@ -224,8 +228,10 @@ class LocalEngine(AtOnce):
 
     def _compare(self, number: int, digest: str) -> None:
         if number >= len(self._digests) or digest != self._digests[number]:
-            what = "other data" if number < len(self._digests) else f"more than {len(self._digests)} batches"
-            raise DataChangedError(f"batch {number} requires the data of the first pass, got {what}.", number=number, help=_CHANGED)
+            found = "other data" if number < len(self._digests) else f"more than {len(self._digests)} batches"
+            raise DataChangedError(
+                f"batch {number} requires the data of the first pass, got {found}.", number=number, help=_CHANGED
+            )
 
     def _check_count(self, count: int) -> None:
         if self.limits.check_data and count < len(self._digests):
@@ -288,7 +294,7 @@ class LocalEngine(AtOnce):
                 future.cancel()
             for future in futures:
                 if not future.cancelled():
-                    future.exception()  # waits, so that no call runs on after the error
+                    future.exception()  # waits, so that no call is running after the error
 
     def _watched(self, title: str) -> Iterator[Callable[[], tuple[Any, ...]]]:
         """The batches, with a progress bar on a terminal if it is requested."""

@@ -16,7 +16,7 @@ from nabla_mlir.transforms.scans import scan
 from nabla_mlir.transforms.vectorize import vmap
 
 Function = Callable[[Any], Any]
-Form = Callable[[Function], Function]  # from a function of one vector to a function of vectors along a leading axis
+Form = Callable[[Function], Function]  # a transform of a function of one vector to a function of vectors along a leading axis
 
 
 def form_of_block(operations: Sequence[ir.Operation], state: int, size: int) -> Form:
@@ -52,6 +52,7 @@ def in_a_row(function: Function) -> Function:
     """
 
     def each(vectors: Any) -> Any:
+        """The results for all vectors, stacked."""
         leaves, spec = pytree.flatten(vectors)
         rows = [pytree.unflatten(spec, [x[i] for x in leaves]) for i in range(leaves[0].shape[0])]
         results = [pytree.flatten(result) for result in one_by_one(function, rows)]
@@ -82,6 +83,7 @@ def _rows(function: Function, length: int) -> Function:
     """A loop whose iterations apply `in_a_row` to `length` vectors each; the number of vectors must be a multiple of that."""
 
     def each(vectors: Any) -> Any:
+        """The results for all vectors, by a loop over groups."""
         leaves, spec = pytree.flatten(vectors)
         rows = [nnp.reshape(x, (x.shape[0] // length, length, *x.shape[1:])) for x in leaves]
         _, results = scan(lambda _, row: (None, in_a_row(function)(row)), None, pytree.unflatten(spec, rows))

@@ -25,7 +25,7 @@ from nabla_mlir.transforms.gradients import grad
 from nabla_mlir.transforms.vectorize import vmap
 
 Map = Callable[[Any], Any]
-_MULTIPLIERS = (0x9E3779B9, 0x85EBCA6B, 0xC2B2AE35)  # odd; the first is 2^32 over the golden ratio (Knuth's hashing)
+_MULTIPLIERS = (0x9E3779B9, 0x85EBCA6B, 0xC2B2AE35)  # odd multipliers; the first is 2^32 over the golden ratio (Knuth's hashing)
 
 
 def check_linear_map(
@@ -156,7 +156,7 @@ def _images(function: Map, like: Any, vectors: Sequence[Tensor], form: Form, siz
     size = len(vectors) if size is None else size
     if len(vectors) > size:
         return [*_images(function, like, vectors[:size], form, size), *_images(function, like, vectors[size:], form, size)]
-    # Whole rows of vectors and images are copied as they are; a copy of a part of a row would be one more dispatch.
+    # Whole rows of vectors and images are copied; a copy of a part of a row would need one more dispatch.
     rows = [*optimization_barrier(*vectors), *[nnp.zeros_like(vectors[0])] * (size - len(vectors))]
     parts = [
         nnp.reshape(nnp.stack([row[start:end] for row in rows]), (size, *leaf.shape)).astype(leaf.dtype)

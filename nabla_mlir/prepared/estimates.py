@@ -1,4 +1,4 @@
-"""Traces and spectra of operators from random probes: running estimates with their errors, which you end at any time.
+"""Traces and spectra of operators from random probes: running estimates with their errors, which the caller can stop at any time.
 
 Each probe has its own seed, made from `seed` and its number. So it is the same on every worker, in every repetition, and in blocks
 of any size. A block of probes is multiplied at once. For an operator on a cluster, several blocks are computed at the same time,
@@ -24,7 +24,7 @@ from nabla_mlir.prepared.sums import SummedOperator
 
 T = TypeVar("T")
 P = ParamSpec("P")
-Run = Generator[np.ndarray, Any, T]  # yields matrices, and is sent their products
+Run = Generator[np.ndarray, Any, T]  # a generator that yields matrices and receives their products
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Estimate:
 
     Attributes:
       value: the mean.
-      error: its standard error; infinite for one probe.
+      error: the standard error of the mean; infinite for one probe.
       probes: their number.
     """
 
@@ -53,8 +53,8 @@ class Running(Iterator[T]):
     """Estimates that improve with each block of probes. Iterate over them, or call `last`.
 
     Args:
-      name: the name of the method.
-      estimates: the estimates, which are computed when they are asked for.
+      name: the name of the estimator.
+      estimates: the estimates, which are computed when they are needed.
     """
 
     def __init__(self, name: str, estimates: Generator[T, None, None]):
@@ -77,6 +77,8 @@ class Running(Iterator[T]):
 
 
 def _running_estimates(method: Callable[P, Generator[T, None, None]]) -> Callable[P, Running[T]]:
+    """The method as a function that checks its operator and returns `Running` estimates."""
+
     @functools.wraps(method)
     def run(*args: P.args, **kwargs: P.kwargs) -> Running[T]:
         operator: Any = args[0] if args else kwargs.get("operator")

@@ -36,10 +36,11 @@ class InstantExecutable:
     """A prepared module with its own state; NumPy runs it at first, then compiled code.
 
     Args:
-      stage: the stage that is compiled when that pays off.
+      stage: the stage, which is compiled when that pays off.
     """
 
     def __init__(self, stage: Lowered):
+        """The module of a stage, which is interpreted at first."""
         self._stage = stage
         operations = functions_of(stage.module.operation)
         self._budget, self._moving = allowance(operations.values()), new_lock()

@@ -204,6 +204,7 @@ def _module(
     family: Family, names: list[str], x: Any, data: tuple[Any, ...], block: int, limit: int | None,
     entry_points: Sequence[str] | str,
 ) -> Prepared:  # fmt: skip
+    """The module of a family, with the requested entry points."""
     methods = Methods(family, names, x, data, block, limit)
     available = methods.all()
     names_of_points = chosen_entry_points(available, entry_points, _DEFAULT)
@@ -222,6 +223,7 @@ class Methods:
     products_spec: pytree.TreeSpec
 
     def __init__(self, family: Family, names: list[str], x: Any, data: tuple[Any, ...], block: int, limit: int | None):
+        """Splits the product of a family into its two halves."""
         self.family, self.block = family, block
         self.x, self.data = _specs(x), tuple(_specs(d) for d in data)
         self.args: dict[str, Any] = dict(zip(names, [self.x, *self.data], strict=True))
@@ -249,7 +251,7 @@ class Methods:
         split, count = self.split, self.byproducts_spec.num_leaves
         if not set(range(count)) <= set(split.early):
             raise TraceError("a prepared product requires its by-products in the first half, got max_residual_bytes "
-                             "that leave no room for that.", where=user_frame(), help="allow more.")  # fmt: skip
+                             "that is too small for them.", where=user_frame(), help="allow more.")  # fmt: skip
         results = list(split.known.regions[0].blocks[0].operations)[-1].operation.operands
         residuals = [Spec(*shape_and_dtype(v.type)) for v in list(results)[len(split.early) :]]
         state = {f"residual_{i}": spec for i, spec in enumerate(residuals)}
@@ -348,6 +350,7 @@ class Methods:
         ]
 
     def _self_check(self, state: dict[str, Tensor]) -> dict[str, Tensor]:
+        """The errors of the products at the point of the state."""
         points = [state[n] for n in state if n.startswith("point")]
         _, spec = pytree.flatten((self.x, *self.data))
         x, *data = pytree.unflatten(spec, points)

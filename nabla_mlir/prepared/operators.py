@@ -26,7 +26,8 @@ _FORMATS: dict[str, tuple[Any, tuple[str, str]]] = {
     "csc": (csc_matrix, ("starts", "indices")),
     "coo": (coo_matrix, ("rows", "columns")),
 }
-_USED = ("update", "apply", "apply_block", "is_finite", "self_check")  # entry points; fewer of them compile faster
+# The entry points that operators use; fewer entry points compile faster.
+_USED = ("update", "apply", "apply_block", "is_finite", "self_check")
 
 
 class StalePointError(NablaError, RuntimeError):
@@ -66,7 +67,7 @@ class PreparedOperator(PointOperator):
     """
 
     data: tuple[Any, ...]
-    _data_leaves: Sequence[Any] | None  # in the form of `update`
+    _data_leaves: Sequence[Any] | None  # an argument like that of `update`
     version: int | None
     x: np.ndarray
     value: Any
@@ -75,6 +76,7 @@ class PreparedOperator(PointOperator):
     block: int
 
     def __init__(self, module: Module, x: Any, data: tuple[Any, ...], damping: float):
+        """The operator of a module, moved to the first point."""
         if np.iscomplexobj(damping):
             raise DtypeError(f"damping requires a real number, got {damping!r}.")
         self._module, self._specs, self.data, self.damping = module, module.entry_points, data, float(damping)
@@ -129,6 +131,7 @@ class PreparedOperator(PointOperator):
         self.data, self._data_leaves = (), None
 
     def _check_finite(self) -> None:
+        """Raises NotFiniteError if the value, the gradient, the point or the linearisation is not finite."""
         parts = {"value": self.value, "gradient": self.gradient, "point": self.x}
         bad = [n for n, a in parts.items() if a is not None and not is_finite(a)]
         if "is_finite" in self._specs and not bool(self._module["is_finite"]()):
@@ -191,6 +194,7 @@ class PreparedOperator(PointOperator):
         return self._columns("apply", self._inner, self._outer, vs)
 
     def _vector(self, name: str, inner: Flat, outer: Flat, v: np.ndarray) -> np.ndarray:
+        """The product of one vector, real or complex, with the entry point `name`."""
         v = np.asarray(v).reshape(-1)
         if v.dtype.kind == "c" and inner.dtype.kind != "c":
             return joined(*(self._vector(name, inner, outer, part) for part in (v.real, v.imag)))
@@ -224,6 +228,7 @@ class PreparedOperator(PointOperator):
         return out.T + self.damping * vs if self.damping else out.T
 
     def _product(self, name: str, leaves: Sequence[Any], count: int) -> list[Array]:
+        """The results of an entry point, which must belong to the operator's point."""
         self._spec(name)
         results = self._timed(self._module[name].run, leaves)
         version = results[0].version

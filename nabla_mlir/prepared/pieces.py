@@ -217,7 +217,7 @@ class Piece:
     def __reduce__(self) -> Any:
         device = getattr(self.work.module.executable, "device", None)  # the interpreter has no device
         if device is not None:
-            device.hal.allocator.trim()  # memory is short if pieces move to disk, so that of earlier pieces is freed
+            device.hal.allocator.trim()  # pieces move to disk if memory is short, so the memory of earlier pieces is freed
         return _moved, (self.work, self.number, self._point, self._data)
 
     def __sizeof__(self) -> int:
@@ -225,12 +225,13 @@ class Piece:
         return object.__sizeof__(self) + data + (self.work.state_bytes or 0) * len(self._operators)
 
     def _run(self, i: int, x: np.ndarray, data: tuple[Any, ...]) -> np.ndarray:
+        """Moves the i-th operator to the point and the data; returns its value and gradient as one vector."""
         if i == len(self._operators):
             self._operators.append(HessianOperator(self.work.module.clone(), x, *data))
         else:
             self._operators[i].update(x, *data)
         operator = self._operators[i]
-        operator.forget_data()  # the state has everything that is needed of the data
+        operator.forget_data()  # the state has everything that products need from the data
         parts: list[Any] = [[operator.value]] if self.work.has_value else []
         parts += [operator.gradient] if operator.gradient is not None else []
         return np.concatenate([np.empty(0), *parts]).astype(self.work.x.dtype)
@@ -270,6 +271,7 @@ class Piece:
         _SUMS.add(key)
 
     def _refuse(self, leaves: list[np.ndarray]) -> None:
+        """Raises NotFiniteBatchError, with the arrays that are not finite."""
         specs = [leaf.name for argument in self.work.arguments for leaf in argument.leaves]
         names = [name for name, a in zip(specs, leaves, strict=True) if a.dtype.kind in "fc" and not np.isfinite(a).all()]
         where = f"its data ({', '.join(names)})" if names else "its value or gradient, of data that are finite"

@@ -23,7 +23,7 @@ except ImportError as error:  # pragma: no cover
     raise ImportError("operators require SciPy: pip install scipy") from error
 
 
-_NAMES = 4  # names of leaves that a repr and an error show
+_NAMES = 4  # the number of names of leaves in a repr and in errors
 
 
 class TreeOperator(LinearOperator):
@@ -34,7 +34,7 @@ class TreeOperator(LinearOperator):
     """
 
     _inner: Flat  # the arguments of the map
-    _outer: Flat  # its results
+    _outer: Flat  # the results of the map
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -257,6 +257,7 @@ class PointOperator(TreeOperator):
         return self
 
     def _move(self, x: np.ndarray) -> None:
+        """Moves to a flat vector, if it is another point."""
         point = rounded(x, self._x.dtype, "x")
         if point.shape != self.x.shape:
             raise ShapeError(
@@ -272,6 +273,7 @@ class PointOperator(TreeOperator):
         return self.matmat(np.eye(self.shape[1], dtype=self.dtype))
 
     def _timed(self, function: Any, *args: Any) -> Any:
+        """The result of a function, whose time is added to `seconds`."""
         start = time.perf_counter()
         result = function(*args)
         with self._lock:

@@ -202,6 +202,7 @@ class LBFGSPreconditioner(LinearOperator):
         return True
 
     def _matvec(self, v: np.ndarray) -> np.ndarray:
+        """The two-loop recursion."""
         q, factors = np.array(v, float).reshape(-1), []
         for s, y, curvature in reversed(self._pairs):
             factors.append(s @ q / curvature)
@@ -218,6 +219,7 @@ class LBFGSPreconditioner(LinearOperator):
 
 
 def _size(operator: Any) -> int:
+    """The number of rows of a square linear operator; raises if it is not one."""
     shape: Any = getattr(operator, "shape", ())
     if len(shape) != 2 or not hasattr(operator, "matmat"):
         raise TraceError(

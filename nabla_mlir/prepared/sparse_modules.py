@@ -116,7 +116,7 @@ def sparse_hessian_module(
       >>> f = lambda x: (x[1:] * x[:-1] ** 2).sum()
       >>> stage = nm.sparse_hessian_module(f, nm.spec(3, "f64"), format="lower", entry_points=("structure", "update", "matrix"))
       >>> module = stage.compile()
-      >>> [places.tolist() for places in module.structure()]
+      >>> [indices.tolist() for indices in module.structure()]
       [[0, 1, 1, 2], [0, 0, 1, 1]]
       >>> float(module.update(np.array([1.0, 2.0, 3.0]))["value"]), module.matrix().tolist()
       (14.0, [4.0, 2.0, 6.0, 4.0])
@@ -212,7 +212,7 @@ class _Methods:
             sparsity=self._sparsity(),
             doc=f"The {len(self.form.order)} entries in the order of {self.format}.",
         )
-        return {name: values, structure: Method(structure, lambda _: self._structure(), {}, doc="Where the entries stand.")}
+        return {name: values, structure: Method(structure, lambda _: self._structure(), {}, doc="The positions of the entries.")}
 
     def module(
         self,
@@ -235,7 +235,7 @@ class _Methods:
                 {},
                 point.kept,
                 sparsity=self._sparsity(),
-                doc=f"What {name} gives, at the point of the last update.",
+                doc=f"The entries of {name} at the point of the last update.",
             )
             available, state = {**point.all(), **available, "matrix": matrix}, point.state
         check_entry_points(available, entry_points)
@@ -259,6 +259,7 @@ class _Methods:
         return self._ordered(decompressed(self.coloring, x_dtype, lambda v: product(v, 0), out_dtype, lambda u: product(u, 1)))
 
     def _sparsity(self) -> Sparsity:
+        """The structure of the entries for the manifest: format, shape, index arrays and colors."""
         names = ("starts", "indices") if self.format in ("csr", "csc") else ("rows", "columns")
         indices = dict(zip(names, self.form.positions, strict=True))
         coloring = self.coloring

@@ -94,6 +94,7 @@ def traced_method(method: Method, state: State) -> tuple[ir.Module, Entry]:
     box: dict[str, Any] = {}
 
     def flat(*tensors: Tensor) -> list[Tensor]:
+        """The results and the new state as one list."""
         known = dict(zip(method.reads, tensors[:count], strict=True))
         result = method.function(known, *pytree.unflatten(in_spec, tensors[count:]))
         result, new = result if method.writes else (result, {})
@@ -171,6 +172,7 @@ def _integer(value: int) -> ir.Value:
 
 
 def _checked_version(method: Method) -> list[ir.Value]:
+    """The version of the state; in IREE, an assertion that it is not zero."""
     version = _load(VERSION, ir.IntegerType.get_signless(64))
     attributes: dict[str, ir.Attribute] = {"predicate": ir.IntegerAttr.get(version.type, 1)}  # ne
     is_set = ir.Operation.create(

@@ -76,7 +76,7 @@ class Engine(Protocol):
 
     @property
     def window(self) -> int:
-        """How many products may be under way at the same time."""
+        """The number of products that may run at the same time."""
 
     def start(self, matrix: np.ndarray) -> Any:
         """Starts a product with a matrix, and returns its handle."""
@@ -198,8 +198,8 @@ class SummedOperator(PointOperator):
 
     def __reduce__(self) -> Any:
         raise DeployError(
-            f"pickle and copy require what can travel, got a {type(self).__name__} with its threads or cluster.",
-            help="send the artifact, and make an operator of it where the data are.",
+            f"pickle and copy require an operator without threads or cluster, got a {type(self).__name__}.",
+            help="send the artifact, and make an operator from it where the data are.",
         )
 
     def _matvec(self, v: np.ndarray) -> np.ndarray:

@@ -144,7 +144,7 @@ def test_halves(opened):
     one.page.click("#tab-halves")
     assert "Known half" in one.text("#halves")
     assert "to make it again" in one.text("#halves")
-    assert "480 flop from what is kept; keeping it would take 960 B more" in one.text("#halves")
+    assert "recomputing it costs 480 flop; storing it would take 960 B more" in one.text("#halves")
     one.page.locator("#halves td .link").first.click()
     assert one.page.locator("#ir .row.picked").count() == 1
 

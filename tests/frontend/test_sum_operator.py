@@ -331,7 +331,7 @@ def test_other_uses_are_refused() -> None:
     H = nm.SumOperator(stage(), W, BATCHES, target=TINY)
     with pytest.raises(TraceError, match="update requires only a point, got 1 more"):
         H.update(W, X)
-    with pytest.raises(DeployError, match="pickle and copy require what can travel, got a SumOperator"):
+    with pytest.raises(DeployError, match="pickle and copy require an operator without threads or cluster, got a SumOperator"):
         pickle.dumps(H)
 
 

@@ -85,7 +85,7 @@ def test_steps_and_counts_are_those_of_derivatives_by_hand(method: str, form: st
 def test_forms_outside_the_table_are_not_taken(method: str) -> None:
     """By SciPy either; so the table is not too short."""
     for form in {*BY_HAND, "update"} - set(METHODS[method].hessians):
-        with pytest.raises(nm.errors.TraceError, match=f"requires a Hessian that {method} takes"):
+        with pytest.raises(nm.errors.TraceError, match=f"requires a Hessian that {method} accepts"):
             nm.minimize(rosenbrock, START, method=method, hess=SR1() if form == "update" else form)
         with pytest.raises((TypeError, ValueError, AttributeError, np.linalg.LinAlgError)):
             scipy.optimize.minimize(rosen, START, method=method, jac=rosen_der, **by_hand(method, form))
@@ -320,14 +320,14 @@ def test_methods_of_the_user() -> None:
     ("message", "call"),
     [
         ("requires a method among nelder-mead, .* got 'newton'", lambda: minimize(rosenbrock, START, method="newton")),
-        ("requires a Hessian that BFGS takes .none., got dense", lambda: minimize(rosenbrock, START, hess="dense")),
+        ("requires a Hessian that BFGS accepts .none., got dense", lambda: minimize(rosenbrock, START, hess="dense")),
         (
-            "requires a Hessian that Newton-CG takes .*, got a function",
+            "requires a Hessian that Newton-CG accepts .*, got a function",
             lambda: minimize(rosenbrock, START, method="Newton-CG", hess=rosen_hess),
         ),
-        ("requires a method that takes bounds, got CG", lambda: minimize(rosenbrock, START, method="CG", bounds=(0, 1))),
+        ("requires a method that accepts bounds, got CG", lambda: minimize(rosenbrock, START, method="CG", bounds=(0, 1))),
         (
-            "requires a method that takes constraints, got TNC",
+            "requires a method that accepts constraints, got TNC",
             lambda: minimize(rosenbrock, START, method="TNC", constraints={"type": "eq", "fun": nnp.sum}),
         ),
         ("requires one scalar of floating point as its result, got float64.3.", lambda: minimize(lambda x: x[1:], START)),

@@ -55,7 +55,7 @@ def test_files_bytes_and_external_data(tmp_path: Path) -> None:
     onnx.save(_parsed(LAYER, w=W, b=B), tmp_path / "one.onnx")
     for source in (tmp_path / "apart.onnx", str(tmp_path / "one.onnx"), (tmp_path / "one.onnx").read_bytes()):
         np.testing.assert_allclose(nm.from_onnx(source)(x), np.tanh(x @ W + B), rtol=1e-12)
-    with pytest.raises(ImportIRError, match=r"data within the model, got .* in the file"):
+    with pytest.raises(ImportIRError, match=r"data within the model, got .* in a separate file"):
         nm.from_onnx((tmp_path / "apart.onnx").read_bytes())
 
 
@@ -272,13 +272,13 @@ def test_arguments_that_do_not_fit() -> None:
     [
         (
             "f (double[2] x) => (double[2] y) { y = Gelu<other = 1>(x) }",
-            r"Gelu \(node 'y', opset 21\) requires attributes that are known here, got other",
+            r"Gelu \(node 'y', opset 21\) requires attributes that nabla_mlir supports, got other",
         ),
         (
             "f (double[2] x) => (double[2] y) { y = RandomNormalLike(x) }",
-            "requires no random numbers, since ONNX does not say which ones",
+            "requires no random numbers, because ONNX does not define them",
         ),
-        ("f (double[2] x) => (int4[2] y) { y = Cast<to = 22>(x) }", "requires a dtype that arrays here have, got INT4"),
+        ("f (double[2] x) => (int4[2] y) { y = Cast<to = 22>(x) }", "requires a dtype of nabla_mlir, got INT4"),
         (
             "f (double[2] x, double[3] z) => (double[2] y) { y = Add(x, z) }",
             r"Add \(node 'y', opset 21\) cannot be computed: .*broadcast",

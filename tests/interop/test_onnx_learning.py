@@ -281,7 +281,7 @@ _TREE = {
     ("changes", "words"),
     [
         ({"nodes_truenodeids": [7, 0, 0]}, "children and leaves among its nodes, got node 7 of tree 0"),
-        ({"nodes_truenodeids": [0, 0, 0]}, "trees, got a node that leads back to itself"),
+        ({"nodes_truenodeids": [0, 0, 0]}, "trees, got a cycle of nodes"),
         ({"nodes_featureids": [99, 0, 0]}, "rows with 100 columns, got shape"),
         ({"target_ids": [0, 3]}, "weights of 1 targets, got targets up to 3"),
         ({"target_nodeids": [1, 9]}, "children and leaves among its nodes, got node 9 of tree 0"),

@@ -288,11 +288,11 @@ def test_lists_of_rows() -> None:
     ("message", "call"),
     [
         (
-            "least_squares requires a Jacobian that lm takes, got 'sparse'",
+            "least_squares requires a Jacobian that lm accepts, got 'sparse'",
             lambda: solvers.least_squares(decay, START, TIMES, TIMES, method="lm", jac="sparse"),
         ),
         (
-            "least_squares requires a Jacobian that trf takes, got '3-point'",
+            "least_squares requires a Jacobian that trf accepts, got '3-point'",
             lambda: solvers.least_squares(decay, START, TIMES, TIMES, jac="3-point"),
         ),
         ("least_squares requires options without args", lambda: solvers.least_squares(decay, START, args=(TIMES, TIMES))),
@@ -307,7 +307,7 @@ def test_lists_of_rows() -> None:
             lambda: solvers.solve_ivp(robertson, (0, 1), [1.0], method="Euler"),
         ),
         (
-            "solve_ivp requires a Jacobian that LSODA takes .dense., got 'sparse'",
+            "solve_ivp requires a Jacobian that LSODA accepts .dense., got 'sparse'",
             lambda: solvers.solve_ivp(robertson, (0, 1), [1.0], method="LSODA", jac="sparse"),
         ),
         (

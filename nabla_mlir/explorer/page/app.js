@@ -1,10 +1,10 @@
-// What is picked, and how the panes follow.
+// The application: the current selection, and the panes that show it.
 
 class App {
   constructor(data) {
     this.model = new Model(data);
     const changed = data.rows.map((row, i) => (row.before === row.after ? -1 : i)).filter((i) => i >= 0), lower = changed.find((i) => data.rows[i].name === "nabla-lower");
-    const isComparison = !data.entries.length; // of two files
+    const isComparison = !data.entries.length; // true for a comparison of two files
     Object.assign(this, { row: lower ?? changed[0] ?? (data.rows.length ? 0 : -1), mode: isComparison && changed.length ? "difference" : "after", picked: null, line: null, kernel: -1, tab: "program", folds: new Set() });
     const at = (id) => document.getElementById(id);
     this.at = at;
@@ -22,7 +22,7 @@ class App {
     this.draw();
   }
 
-  // ------------------------------------------------------------ what is shown
+  // ------------------------------------------------------------ display
 
   get states() { return this.row < 0 ? [0, 0] : [this.model.data.rows[this.row].before, this.model.data.rows[this.row].after]; }
   get state() { return this.mode === "before" ? this.states[0] : this.states[1]; }
@@ -69,7 +69,7 @@ class App {
     this.prepare([this.states[1], ...this.model.data.states.keys()]);
   }
 
-  // What a click asks for, computed while nobody waits: of the state that is shown, then of the others.
+  // Computes the tables that a click needs while the browser is idle: first for the shown state, then for the others.
   prepare(states) {
     const measure = this.at("measure").value, work = [...new Set(states)].flatMap((state) =>
       ["starts", "reads", "ends", "whole", "widest"].map((name) => () => this.model[name](state)).concat(() => this.model.heat(state, measure)));
@@ -90,10 +90,10 @@ class App {
     for (const button of this.at("modes").children) { button.setAttribute("aria-pressed", String(button.dataset.mode === this.mode)); button.disabled = before === after && button.dataset.mode !== "after"; }
   }
 
-  // IREE's own passes, beneath the row of its compiler.
+  // The passes of IREE, which are listed under the row of its compiler.
   namedPasses(row) {
     if (row.name !== "iree-compile" || row.parent >= 0) return null;
-    return element("details", { open: true }, element("summary", {}, "its slowest passes, those that run others included"),
+    return element("details", { open: true }, element("summary", {}, "its slowest passes, including passes that run other passes"),
       table([["pass"], ["time", 1]], this.model.data.compiler.passes.map((pass) => ({ cells: [element("code", {}, pass.name), duration(pass.seconds)] }))));
   }
 
@@ -115,7 +115,7 @@ class App {
     this.lines.show(rows, Math.max(this.model.widest(before), this.model.widest(after)));
   }
 
-  // What is picked, and its neighbours, in the state that is shown.
+  // Marks the selected operation and the lines that it reads or that read it, in the shown state.
   mark() {
     this.near = { light: new Set(), defs: new Set(), uses: new Set() };
     const state = this.states[1];
@@ -130,7 +130,7 @@ class App {
     }
   }
 
-  // What a pick and a search change of a line that is drawn.
+  // Updates the classes of a drawn line after a selection or a search.
   markLine(row, i) {
     const [sign, state, line] = this.rows[i];
     const data = this.model.data.states[state], operation = data.operation[line], isCurrent = state === this.state;
@@ -183,7 +183,7 @@ class App {
     this.source.draw(this.states[1], this.at("measure").value, this.line && this.line.join(":"), light);
   }
 
-  // ------------------------------------------------------------ what is picked
+  // ------------------------------------------------------------ selection
 
   pickPass(row) {
     this.row = row;
@@ -211,14 +211,13 @@ class App {
     this.source.reveal();
   }
 
-  // Shows an operation of any state: at the pass that made the state.
+  // Shows an operation of any state, and selects the pass that made this state.
   pickOperation(state, operation) {
     this.tab = "program";
     if (!this.states.includes(state) || this.state !== state) {
       const { rows } = this.model.data;
       const isLeaf = (i) => !rows.some((row) => row.parent === i);
-      const place = rows.findIndex((row, i) => row.after === state && row.before !== state && isLeaf(i));
-      this.row = place;
+      this.row = rows.findIndex((row, i) => row.after === state && row.before !== state && isLeaf(i));
       this.mode = "after";
     }
     const start = this.model.starts(state)[operation];
@@ -288,9 +287,9 @@ class App {
     this.lines.refresh();
     if (!hits.length) return;
     const now = hits.findIndex((i) => (step > 0 ? i > this.lines.active : i >= this.lines.active));
-    const place = step < 0 ? ((now < 0 ? hits.length : now) - 1 + hits.length) % hits.length : now < 0 ? 0 : now;
-    this.at("hits").textContent = `${place + 1}/${hits.length}`;
-    this.lines.reveal(hits[place]);
+    const index = step < 0 ? ((now < 0 ? hits.length : now) - 1 + hits.length) % hits.length : now < 0 ? 0 : now;
+    this.at("hits").textContent = `${index + 1}/${hits.length}`;
+    this.lines.reveal(hits[index]);
   }
 
   // ------------------------------------------------------------ keys
@@ -332,8 +331,8 @@ class App {
   }
 
   step(by) {
-    const place = Math.max(0, Math.min(this.passes.shown.length - 1, this.passes.shown.indexOf(this.row) + by));
-    this.pickPass(this.passes.shown[place]);
+    const index = Math.max(0, Math.min(this.passes.shown.length - 1, this.passes.shown.indexOf(this.row) + by));
+    this.pickPass(this.passes.shown[index]);
   }
 }
 

@@ -1,4 +1,4 @@
-// The views beside the program: kernels on a roofline and a timeline, the halves of a prepared product, a pattern.
+// The other views: kernels on a roofline and a timeline, the halves of a prepared product, and a sparsity pattern.
 
 function svg(tag, attributes = {}, ...children) {
   const node = document.createElementNS("http://www.w3.org/2000/svg", tag);
@@ -28,7 +28,7 @@ class Kernels {
     if (timed.length && machine) parts.push(element("div", { class: "columns" },
       element("figure", {}, element("h3", {}, "Roofline"), this.roofline(timed, machine, picked)),
       element("figure", {}, element("h3", {}, "Timeline of a call"), this.timeline(timed, total, picked))));
-    parts.push(element("h3", {}, "All kernels, as they are called"), table(
+    parts.push(element("h3", {}, "All kernels, in the order of their calls"), table(
       [["kernel"], ["time", 1], ["share", 1], ["computes", 1], ["moves", 1], ["operations"]],
       kernels.map((kernel, i) => ({
         attributes: { class: i === picked ? "picked" : false, id: `kernel-${i}` },
@@ -100,22 +100,22 @@ function drawHalves(box, app) {
     table([["function"], ["computes", 1], ["moves", 1]], own.map((one) => ({ cells: [element("code", {}, one.name), quantity(one.flops, "flop"), quantity(one.bytes, "B")] }))));
   const meter = (bytes) => { const bar = element("div", { class: "meter" }); bar.style.width = `${Math.max(2, (70 * bytes) / most)}px`; return bar; };
   box.replaceChildren(element("h2", {}, "The two halves of a prepared product"),
-    element("p", {}, `What depends on the point alone is computed once, in the known half; ${quantity(total, "B")} stay on the device; each product reads them and computes the rest.`),
+    element("p", {}, `The known half depends only on the point and runs once. It stores ${quantity(total, "B")} on the device. Each product reads them and computes the rest.`),
     element("div", { class: "columns" }, side("Known half", "runs once for each point", functions("known")), side("Rest", "runs for each product", functions("rest"))),
-    element("h3", {}, "What is kept in between"), table(
-      [["value"], ["type"], ["size", 1], ["share"], ["made by"], ["why it is kept"], ["read by"]],
+    element("h3", {}, "Stored residuals"), table(
+      [["value"], ["type"], ["size", 1], ["share"], ["made by"], ["why it is stored"], ["read by"]],
       halves.residuals.map((one) => ({ cells: [
         element("code", {}, one.name), element("code", {}, one.type), quantity(one.nbytes, "B"), meter(one.nbytes),
         one.made_by < 0 ? element("span", { class: "dim" }, "an argument") : app.origins.link(halves.state, one.made_by),
-        one.flops ? `each product would compute ${quantity(one.flops, "flop")} and move ${quantity(one.bytes, "B")} to make it again`
-          : one.made_by < 0 ? "it is an argument: there is nothing to make it from" : "it costs nothing to make, and is not large",
+        one.flops ? `without it, each product would compute ${quantity(one.flops, "flop")} and move ${quantity(one.bytes, "B")}`
+          : one.made_by < 0 ? "it is an argument and cannot be recomputed" : "it costs nothing to compute, and is not large",
         one.readers.join(", ") || element("span", { class: "dim" }, "only the checks"),
       ] }))),
-    element("h3", {}, "What is made again in each product"),
-    halves.again.length ? table([["value"], ["type"], ["by"], ["why it is not kept"]], halves.again.map((one) => ({ cells: [
+    element("h3", {}, "Values that each product recomputes"),
+    halves.again.length ? table([["value"], ["type"], ["by"], ["why it is not stored"]], halves.again.map((one) => ({ cells: [
       app.origins.link(halves.state, one.made_by), element("code", {}, one.type), element("code", {}, one.function),
-      `${quantity(one.flops, "flop")} from what is kept; keeping it would take ${quantity(one.nbytes, "B")} more`] })))
-      : element("p", {}, "Nothing: whatever the point decides, and a product reads, is kept."));
+      `recomputing it costs ${quantity(one.flops, "flop")}; storing it would take ${quantity(one.nbytes, "B")} more`] })))
+      : element("p", {}, "None: all values that depend only on the point are stored."));
 }
 
 const COLORS = ["#2f7de1", "#d97a06", "#b8329f", "#2b8a3e", "#c92a2a", "#0b7285", "#7048e8", "#5c940d", "#a61e4d", "#495057"];
@@ -134,9 +134,9 @@ function picture(rows, columns, paint, label) {
 
 function drawPattern(box, app) {
   const pattern = app.model.data.pattern, { rows, columns } = pattern, count = pattern.row.length;
-  // Products with columns are numbered first, those with rows behind them.
+  // Products with columns have the first numbers, and products with rows the next ones.
   const ofColumns = Math.max(0, ...pattern.color_of_column.map((color) => color + 1)), ofRows = Math.max(0, ...pattern.color_of_row.map((color) => color + 1));
-  // An entry is read where it is alone in its row of a product; else from a product with rows, or, by symmetry, in the column of its row.
+  // An entry is read from a product with columns if no other entry shares its cell there; otherwise from a product with rows, or, by symmetry, from the column of its row.
   const cell = (row, column) => row * ofColumns + pattern.color_of_column[column], shares = new Map();
   pattern.row.forEach((row, i) => shares.set(cell(row, pattern.column[i]), (shares.get(cell(row, pattern.column[i])) || 0) + 1));
   const product = (row, column) => {
@@ -146,9 +146,9 @@ function drawPattern(box, app) {
   const each = (draw) => pattern.row.forEach((row, i) => draw(row, pattern.column[i]));
   const figures = [element("figure", {}, element("h3", {}, "The entries, each in the color of its product"), picture(rows, columns,
     (dot) => each((row, column) => dot(row, column, product(row, column))), `${rows} by ${columns} pattern with ${count} entries`))];
-  if (ofColumns) figures.push(element("figure", {}, element("h3", {}, ofColumns === 1 ? "What the product with a sum of columns gives" : `What ${ofColumns} products with sums of columns give`),
+  if (ofColumns) figures.push(element("figure", {}, element("h3", {}, ofColumns === 1 ? "The product with a sum of columns" : `The ${ofColumns} products with sums of columns`),
     picture(rows, ofColumns, (dot) => each((row, column) => { const color = pattern.color_of_column[column]; if (color >= 0) dot(row, color, color); }), `${ofColumns} columns`)));
-  if (ofRows) figures.push(element("figure", {}, element("h3", {}, ofRows === 1 ? "What the product with a sum of rows gives" : `What ${ofRows} products with sums of rows give`),
+  if (ofRows) figures.push(element("figure", {}, element("h3", {}, ofRows === 1 ? "The product with a sum of rows" : `The ${ofRows} products with sums of rows`),
     picture(ofRows, columns, (dot) => each((row, column) => { const color = pattern.color_of_row[row]; if (color >= 0) dot(color, column, ofColumns + color); }), `${ofRows} rows`)));
   const density = (100 * count) / Math.max(1, rows * columns), kind = pattern.kind === "hessian" ? "Hessian" : "Jacobian";
   box.replaceChildren(element("h2", {}, `The pattern of the ${kind}`),

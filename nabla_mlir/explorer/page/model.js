@@ -1,5 +1,5 @@
 "use strict";
-// What the document says: states of the module, differences between them, and what reads what.
+// The data of the document: the states of the module, their differences, and the lines that each line reads.
 
 const ORDERS = ["what you wrote", "first derivative", "second derivative", "higher derivative"];
 
@@ -15,7 +15,7 @@ function element(tag, options = {}, ...children) {
   return node;
 }
 
-// Scrolls what a node lies in until it is seen. scrollIntoView would also scroll the notebook around the page.
+// Scrolls the box around a node until the node is visible. scrollIntoView would also scroll the notebook around the page.
 function reveal(node) {
   if (!node) return;
   const box = node.closest(".scroll") ?? document.scrollingElement;
@@ -25,7 +25,7 @@ function reveal(node) {
   else if (bottom > seen.bottom) box.scrollTop += Math.min(bottom - seen.bottom, top - seen.top);
 }
 
-// Words in which code stands between backticks.
+// The nodes of a text with code between backticks.
 function coded(words) { return words.split("`").map((part, i) => (i % 2 ? element("code", {}, part) : part)); }
 
 function quantity(value, unit) {
@@ -44,15 +44,15 @@ class Model {
   constructor(data) {
     this.data = data;
     this.caches = new Map();
-    this.last = data.states.length - 1; // the state that IREE gets, and how many passes are ours
+    this.last = data.states.length - 1; // the state that IREE compiles; `own` is the number of passes of nabla_mlir
     this.own = data.rows.length;
     if (data.compiler) this.addPhases(data.compiler);
   }
 
-  // IREE's phases are rows behind ours, and what they left are states, in which each line counts as an operation.
+  // Adds the phases of IREE as rows after those of nabla_mlir, and their results as states in which each line counts as an operation.
   addPhases({ phases }) {
     const { states, rows } = this.data, given = states[this.last];
-    const parent = rows.push({ name: "iree-compile", doc: "IREE's compiler, by its own phases.", why: "Its passes that took the longest stand below.", parent: -1,
+    const parent = rows.push({ name: "iree-compile", doc: "IREE's compiler, by its own phases.", why: "Its slowest passes are listed below.", parent: -1,
       before: this.last, after: this.last, seconds: phases.reduce((sum, phase) => sum + phase.seconds, 0), phase: { changed: true } }) - 1;
     for (const phase of phases) {
       const before = states.length - 1;
@@ -68,13 +68,13 @@ class Model {
     rows[parent].after = states.length - 1;
   }
 
-  // The origin of what came from no operation.
+  // The origin of a line that comes from no operation.
   nowhere() { return this.once("nowhere", () => this.data.origins.push({ steps: [], frames: [] }) - 1); }
 
-  // The state that the forerunners of a state's operations are of.
+  // The state that contains the predecessors of a state's operations.
   base(state) { return this.data.states[state].base ?? state - 1; }
 
-  // A value that is computed once.
+  // The value of a key, which is computed at the first call.
   once(key, make) {
     if (!this.caches.has(key)) this.caches.set(key, make());
     return this.caches.get(key);
@@ -88,7 +88,7 @@ class Model {
     return label.length > 90 ? `${label.slice(0, 88)}…` : label;
   }
 
-  // How often the operations of each origin were differentiated on their way.
+  // The number of differentiations in each origin, at most 3.
   orders() {
     return this.once("orders", () => this.data.origins.map(({ steps }) =>
       Math.min(3, steps.filter((step) => step.name === "jvp" || step.name === "vjp").length)));
@@ -98,7 +98,7 @@ class Model {
     return this.orders()[this.data.states[state].origin[operation]];
   }
 
-  // The line with which each operation begins; -1 for one that is a part of another one's line.
+  // The first line of each operation; -1 for an operation inside the line of another one.
   starts(state) {
     return this.once(`starts ${state}`, () => {
       const { operation, origin } = this.data.states[state], starts = new Int32Array(origin.length).fill(-1);
@@ -107,10 +107,10 @@ class Model {
     });
   }
 
-  // All lines of a state, as the list of lines takes them: [sign, state, line].
+  // All lines of a state, in the form for the list of lines: [sign, state, line].
   whole(state) { return this.once(`whole ${state}`, () => this.data.states[state].text.map((_, line) => [" ", state, line])); }
 
-  // The characters of the widest line.
+  // The number of characters of the widest line.
   widest(state) {
     return this.once(`widest ${state}`, () => {
       const { text, depth } = this.data.states[state];
@@ -120,13 +120,13 @@ class Model {
     });
   }
 
-  // For each text whether a search, in small letters, finds it.
+  // For each text, true if it contains the query, which is in lower case.
   found(query) {
     const small = this.once("small texts", () => this.data.texts.map((text) => text.toLowerCase()));
     return small.map((text) => text.includes(query));
   }
 
-  // Behind each line that begins a region, the line that ends the operation.
+  // A map from each line that begins a region to the last line of its operation.
   ends(state) {
     return this.once(`ends ${state}`, () => {
       const { depth, text } = this.data.states[state];
@@ -144,7 +144,7 @@ class Model {
     });
   }
 
-  // For each line those that define what it reads, and for each line those that read it.
+  // For each line, the lines that define its operands, and the lines that read its results.
   reads(state) {
     return this.once(`reads ${state}`, () => {
       const { depth, text } = this.data.states[state];
@@ -156,22 +156,22 @@ class Model {
         const result = /^(%[\w$.#-]+)(?::\d+)? = /.exec(words);
         const body = result ? words.slice(result[0].length) : words;
         const names = (body.match(/%[\w$.-]+(?:#\d+)?/g) || []).map((name) => name.split("#")[0]);
-        const places = names.map((name) => {
+        const lines = names.map((name) => {
           for (let i = scopes.length - 1; i >= 0; i--) if (scopes[i][1].has(name)) return scopes[i][1].get(name);
           return -1;
         });
-        reads.push([...new Set(places.filter((place) => place >= 0))]);
-        for (const place of reads[line]) readers[place].push(line);
+        reads.push([...new Set(lines.filter((one) => one >= 0))]);
+        for (const one of reads[line]) readers[one].push(line);
         if (result) scopes[scopes.length - 1][1].set(result[1], line);
-        const own = names.filter((_, i) => places[i] < 0).map((name) => [name, line]);
+        const own = names.filter((_, i) => lines[i] < 0).map((name) => [name, line]);
         if (/^(\^|func\.func|util\.func)/.test(words) || words.endsWith("{")) scopes.push([depth[line] + 1, new Map(own)]);
-        else for (const [name] of own) scopes[scopes.length - 1][1].set(name, line); // of regions that begin behind it
+        else for (const [name] of own) scopes[scopes.length - 1][1].set(name, line); // an argument of a region that begins after this line
       });
       return { reads, readers };
     });
   }
 
-  // For each line of `after` the line of `before` that it is the same as, through the states in between; -1 for none.
+  // For each line of `after`, the equal line of `before`, followed through all states between them; -1 for none.
   same(before, after) {
     return this.once(`same ${before} ${after}`, () => {
       let same = this.data.states[after].text.map((_, line) => line);
@@ -183,7 +183,7 @@ class Model {
     });
   }
 
-  // The lines of two states beside each other: [sign, state, line].
+  // The lines of two states as one list with additions and removals: [sign, state, line].
   difference(before, after) {
     return this.once(`difference ${before} ${after}`, () => {
       const same = this.same(before, after), rows = [];
@@ -205,7 +205,7 @@ class Model {
     return this.once(`total ${state} ${measure}`, () => this.data.states[state][measure].reduce((a, b) => a + b, 0));
   }
 
-  // Seconds of each operation of the last state: those of its kernel, by the shares of what it computes and moves.
+  // The seconds of each operation of the last state: its share of the kernel's seconds, in proportion to its flops and bytes.
   seconds() {
     return this.once("seconds", () => {
       const state = this.data.states[this.last];
@@ -219,12 +219,12 @@ class Model {
     });
   }
 
-  // What each line of the source costs in a state, by the order of the derivative: "file:line" to four numbers.
+  // The cost of each source line in a state: a map from "file:line" to the costs of four orders of derivatives.
   heat(state, measure) {
     return this.once(`heat ${state} ${measure}`, () => {
       const costs = measure === "seconds" ? this.seconds() : this.data.states[Math.min(state, this.last)][measure];
       const where = measure === "seconds" ? this.last : Math.min(state, this.last), { origin } = this.data.states[where];
-      const sums = new Map(), heat = new Map(); // an origin, which many operations share, is looked at once
+      const sums = new Map(), heat = new Map(); // many operations share an origin, so costs are first summed by origin
       costs.forEach((cost, operation) => sums.set(origin[operation], (sums.get(origin[operation]) || 0) + cost));
       for (const [number, cost] of sums) {
         const frame = this.data.origins[number].frames[0];
@@ -237,7 +237,7 @@ class Model {
     });
   }
 
-  // The operations of a state that came from a line, those that the line calls included.
+  // The operations of a state that come from a source line or from functions that it calls.
   made(state, file, line) {
     const from = this.once(`from ${file}:${line}`, () =>
       this.data.origins.map(({ frames }) => frames.some((frame) => frame.file === file && frame.line === line)));
@@ -246,7 +246,7 @@ class Model {
     return made.sort((a, b) => starts[a] - starts[b]);
   }
 
-  // What an operation of one state has become in the last one.
+  // The operations of the last state that an operation of an earlier state has become.
   followers(state, operation) {
     if (state > this.last) return new Set([this.data.states[state].forerunners[operation]].flat());
     let now = new Set([operation]);

@@ -1,4 +1,4 @@
-// The panes of the program: passes, IR, source, origin. Each draws what the app says and tells it what was picked.
+// The panes of the program: passes, IR, source, origin. Each draws the data of the app, and reports selections to it.
 
 Prism.languages.mlir = {
   comment: /\/\/.*/, string: /"(?:[^"\\]|\\.)*"/, value: /[%^@#][\w$.#-]+/, type: /\b(?:tensor|vector|memref|tuple)<[^>]*>|!\w[\w.]*(?:<[^>]*>)?/,
@@ -7,7 +7,7 @@ Prism.languages.mlir = {
   number: /\b\d[\w.+-]*/,
 };
 
-const markup = new Map(); // of texts that were highlighted before
+const markup = new Map(); // the HTML of each text that has been highlighted
 
 function highlighted(text, language) {
   const node = element("span", { class: "code" }), key = `${language} ${text}`;
@@ -17,11 +17,11 @@ function highlighted(text, language) {
 }
 
 const ROW = 20; // the height of a line in pixels, as in the style
-const SPARE = 12; // lines that are drawn beyond the edges
+const SPARE = 12; // the number of lines that are drawn above and below the visible part
 
 class Lines {
-  // A list of which only the lines in view are drawn; what is picked changes classes alone. It asks the browser for no sizes
-  // in between, which would have it lay out the page twice: it knows the height and the place from their events.
+  // A list that draws only the visible lines. A selection changes only classes. The height and the scroll position come from
+  // events: reading them between changes would make the browser lay out the page twice.
   constructor(box, { draw, mark, pick }) {
     Object.assign(this, { box, draw, mark, pick, list: [], count: 0, active: 0, top: 0, height: 0, rows: new Map() });
     this.sheet = element("div", { class: "sheet", role: "presentation" });
@@ -154,8 +154,8 @@ class Passes {
     const step = { ArrowDown: 1, ArrowUp: -1, Home: -Infinity, End: Infinity }[event.key];
     if (step === undefined) return;
     event.preventDefault();
-    const place = Math.max(0, Math.min(this.shown.length - 1, this.shown.indexOf(this.row) + step));
-    this.pick(this.shown[place]);
+    const index = Math.max(0, Math.min(this.shown.length - 1, this.shown.indexOf(this.row) + step));
+    this.pick(this.shown[index]);
   }
 }
 
@@ -173,7 +173,7 @@ class Source {
     this.build();
   }
 
-  // Each line once; what costs and picks change is its bar and its state.
+  // Each line is created once; costs and selections change only its bar and its classes.
   build() {
     this.nodes = new Map();
     this.heads = this.model.data.files.map((file, number) => {
@@ -202,7 +202,7 @@ class Source {
     else this.box.removeAttribute("aria-activedescendant");
   }
 
-  // The bars; the file whose lines cost the most stands first.
+  // Draws the bars; the file with the largest cost comes first.
   weigh(heat, measure) {
     this.heat = heat;
     const most = Math.max(1e-12, ...[...heat.values()].map((orders) => orders.reduce((a, b) => a + b, 0)));
@@ -227,7 +227,7 @@ class Source {
     this.lines = files.flatMap((number) => this.model.data.files[number].lines.map((_, i) => [number, this.model.data.files[number].first + i]))
       .filter(([number, line]) => this.live.has(`${number}:${line}`));
     const words = "This program came as IR, without the lines that it was written in: click an operation to see what reads it, and what became of it.";
-    if (!files.length) this.box.setAttribute("role", "region"); // of words, not of lines to choose from
+    if (!files.length) this.box.setAttribute("role", "region"); // it contains text, and no lines that can be selected
     this.box.replaceChildren(...(files.length ? files.flatMap((number) => this.heads[number]) : [element("p", { class: "file", role: "presentation" }, words)]));
   }
 
@@ -241,8 +241,8 @@ class Source {
     if (step === undefined || !this.lines.length) return;
     event.preventDefault();
     const now = this.lines.findIndex(([file, line]) => `${file}:${line}` === this.picked);
-    const place = now < 0 ? 0 : Math.max(0, Math.min(this.lines.length - 1, now + step));
-    this.pick(...this.lines[place]);
+    const index = now < 0 ? 0 : Math.max(0, Math.min(this.lines.length - 1, now + step));
+    this.pick(...this.lines[index]);
   }
 }
 
@@ -252,7 +252,7 @@ const STEP_WORDS = {
 };
 
 class Origins {
-  // Where an operation comes from and what it ends in, or what a line became.
+  // The origin and the kernel of an operation, or the operations that a source line became.
   constructor(box, app) { Object.assign(this, { box, app, model: app.model }); }
 
   link(state, operation) {
@@ -281,7 +281,7 @@ class Origins {
     if (frames.length) list.append(element("li", { class: "is0" }, element("b", {}, "You wrote"), " ", ...this.frame(frames[0]),
       frames.length > 1 ? element("details", {}, element("summary", {}, `called from ${frames.length - 1} more`),
         ...frames.slice(1).map((frame) => element("div", {}, ...this.frame(frame)))) : null));
-    else list.append(element("li", {}, element("b", {}, "No line of yours"), element("div", { class: "dim" }, "a pass, or the frame of the function, made it")));
+    else list.append(element("li", {}, element("b", {}, "No line of yours"), element("div", { class: "dim" }, "it was made by a pass, or belongs to the frame of the function")));
     for (const step of [...origin.steps].reverse()) {
       if (step.name === "jvp" || step.name === "vjp") order = Math.min(3, order + 1);
       list.append(element("li", { class: `is${order}` }, element("b", {}, STEP_WORDS[step.name] || step.name), " ", this.rule(step)));
@@ -291,7 +291,7 @@ class Origins {
     const parts = [list];
     const before = [this.model.data.states[state].forerunners[operation]].flat();
     const isPhase = state > this.model.last;
-    if (state > 0) parts.push(element("h3", {}, isPhase ? "In the program that IREE got" : "In the state before"),
+    if (state > 0) parts.push(element("h3", {}, isPhase ? "In the program that IREE compiles" : "In the previous state"),
       this.list(before, (one) => this.link(this.model.base(state), one), "it is new: a pass made it"));
     const { reads, readers } = this.model.reads(state);
     const operationOf = (line) => this.model.data.states[state].operation[line];
@@ -310,10 +310,10 @@ class Origins {
     const own = kernels.map((kernel, i) => [kernel, i]).filter(([kernel]) => kernel.operations.some((one) => followers.has(one)));
     return [element("h3", {}, "Ends in the kernel"), this.list(own, ([kernel, i]) => element("button", { type: "button", class: "link",
       on: { click: () => this.app.pickKernel(i) } }, `${kernel.name}${kernel.seconds == null ? "" : ` · ${duration(kernel.seconds)}`}`),
-    followers.size ? "none: it is a constant, a view, or part of the plan of the call" : "none: it is not there at the end")];
+    followers.size ? "none: it is a constant, a view, or part of the plan of the call" : "none: the last state does not contain it")];
   }
 
-  // Of many the first ones: what nobody scrolls to is not made.
+  // A list of the first 40 items, and the number of the others.
   list(items, draw, otherwise) {
     if (!items.length) return element("p", { class: "dim" }, otherwise);
     const most = 40;
@@ -333,7 +333,7 @@ class Origins {
   }
 
   rule(step) {
-    if (!step.of) return element("span", { class: "dim" }, "what the transform itself adds");
+    if (!step.of) return element("span", { class: "dim" }, "added by the transform itself");
     const record = this.model.data.records[step.of];
     if (!record) return element("code", {}, step.name === "simplify" || step.name === "legalize" ? `by the pattern ${step.of}` : `of ${step.of}`);
     const what = step.name === "vmap" ? record.batch : record.jvp;
@@ -342,7 +342,7 @@ class Origins {
       record.source ? element("pre", {}, highlighted(record.source, "python")) : null));
   }
 
-  // What a line became, by the order of the derivative.
+  // The operations that a source line became, by the order of the derivative.
   line(state, file, line) {
     const operations = this.model.made(state, file, line);
     const text = this.model.data.files[file].lines[line - this.model.data.files[file].first] || "";

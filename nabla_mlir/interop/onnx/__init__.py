@@ -1,4 +1,4 @@
-"""Models of ONNX as functions of ours: the table of its operators, by family, and graphs on our tensors."""
+"""Models of ONNX as functions of nabla_mlir: the table of operators by family, and graphs on tensors of nabla_mlir."""
 
 from nabla_mlir.interop.onnx import control as control
 from nabla_mlir.interop.onnx import elementwise as elementwise

@@ -16,14 +16,14 @@ from nabla_mlir.transforms import vmap
 from nabla_mlir.transforms.control import cond, while_loop
 from nabla_mlir.transforms.scans import scan
 
-UNROLLED = 16  # turns: of so few each is written out, so that it may have shapes of its own
+UNROLLED = 16  # loops with at most this many iterations are unrolled, so that shapes may differ between iterations
 
 # ---------------------------------------------------------------- branches and loops
 
 
 @operator("If", is_raw=True)
 def _if(test: Any, then_branch: Any = None, else_branch: Any = None) -> Any:
-    """The branch that is chosen, where that is known; else both are part of the program."""
+    """The results of the selected branch; both branches are in the program if the condition is not known."""
     if isinstance(test, np.ndarray):
         return tuple((then_branch if test.item() else else_branch)())
 
@@ -46,6 +46,7 @@ def _tensors(values: Sequence[Any]) -> tuple[Tensor, ...]:
 
 @operator("Loop", is_raw=True)
 def _loop(limit: Any, test: Any, *begin: Any, body: Any) -> Any:
+    """The final values and the collected rows of a loop, which is unrolled, counted, or a `while` loop."""
     is_bounded, is_endless = isinstance(limit, np.ndarray), limit is None
     if (test is None or isinstance(test, np.ndarray)) and (is_bounded or is_endless):
         count = limit.item() if is_bounded else None
@@ -56,7 +57,7 @@ def _loop(limit: Any, test: Any, *begin: Any, body: Any) -> Any:
 
 
 def _keeps_condition(body: Any) -> bool:
-    """True if a loop passes its condition on unchanged."""
+    """True if the body of a loop returns its condition unchanged."""
     name, sources = body.graph.output[0].name, {x: node for node in body.graph.node for x in node.output}
     while name in sources and sources[name].op_type == "Identity":
         name = sources[name].input[0]
@@ -64,22 +65,27 @@ def _keeps_condition(body: Any) -> bool:
 
 
 def _unrolled(count: int | None, test: bool, begin: Sequence[Any], body: Any) -> tuple[Any, ...]:
+    """The results of a loop whose iterations are written out, while the condition is known."""
     rows: list[Any] = []
     carry, iteration = list(begin), 0
     while test and (count is None or iteration < count):
         after, *outputs = body(np.array(iteration, np.int64), np.array(test), *carry)
         if not isinstance(after, np.ndarray):
             if rows or len(outputs) > len(begin):
-                raise Refusal("a condition of each turn that is known, since it collects a row in each", "one that is computed")
+                raise Refusal(
+                    "a condition that is known in each iteration, because the loop collects a row in each", "a computed condition"
+                )
             return _while(None if count is None else np.array(count), np.array(True), begin, body)
         carry, test, iteration = outputs[: len(begin)], bool(after.item()), iteration + 1
         rows.append(outputs[len(begin) :])
     if not rows and len(body.graph.output) > 1 + len(begin):
-        raise Refusal("at least one turn, since it collects a row in each", "none")
+        raise Refusal("at least one iteration, because the loop collects a row in each", "none")
     return *carry, *(nnp.stack([nnp.asarray(x) for x in column]) for column in zip(*rows, strict=True))
 
 
 def _counted(count: int, begin: Sequence[Any], body: Any) -> tuple[Any, ...]:
+    """The results of a loop with a known number of iterations, as a scan."""
+
     def iteration(carry: Any, number: Any) -> Any:
         _, *outputs = body(number, np.array(True), *carry)
         return _tensors(outputs[: len(begin)]), _tensors(outputs[len(begin) :])
@@ -89,6 +95,7 @@ def _counted(count: int, begin: Sequence[Any], body: Any) -> tuple[Any, ...]:
 
 
 def _while(limit: Any, test: Any, begin: Sequence[Any], body: Any) -> tuple[Any, ...]:
+    """The results of a loop with a computed condition, which cannot collect rows."""
     if len(body.graph.output) > 1 + len(begin) or not _are_arrays(begin):
         raise NeedsValue(*(i for i, x in enumerate((limit, test)) if x is not None and not isinstance(x, np.ndarray)))
 
@@ -96,13 +103,13 @@ def _while(limit: Any, test: Any, begin: Sequence[Any], body: Any) -> tuple[Any,
         iteration, is_on, _ = state
         return is_on if limit is None else is_on & (iteration < nnp.asarray(limit).reshape(()))
 
-    def turned(state: Any) -> Any:
+    def iterated(state: Any) -> Any:
         iteration, is_on, carry = state
         after, *outputs = body(iteration, is_on, *carry)
         return iteration + 1, nnp.asarray(after).reshape(()), _tensors(outputs)
 
     is_on = nnp.asarray(np.array(True) if test is None else test).reshape(())
-    return tuple(while_loop(goes_on, turned, (nnp.asarray(np.array(0, np.int64)), is_on, _tensors(begin)))[2])
+    return tuple(while_loop(goes_on, iterated, (nnp.asarray(np.array(0, np.int64)), is_on, _tensors(begin)))[2])
 
 
 @operator("Scan", since=9, is_raw=True)
@@ -115,6 +122,7 @@ def _scan(
     scan_output_axes: Any = None,
     scan_output_directions: Any = None,
 ) -> tuple[Any, ...]:
+    """The final states and the collected rows of a scan over axes of the inputs."""
     states = len(inputs) - num_scan_inputs
     begin, columns = _tensors(inputs[:states]), list(_tensors(inputs[states:]))
     count = len(body.graph.output) - states
@@ -135,7 +143,7 @@ def _scan(
 
 @operator("Scan", since=8, is_raw=True)
 def _scan_of_batch(lengths: Any, *inputs: Any, body: Any, num_scan_inputs: int, directions: Any = None) -> Any:
-    """The form of opset 8: a batch of sequences."""
+    """The scan of opset 8, over a batch of sequences."""
     if lengths is not None:
         raise Refusal("sequences of one length", "sequence_lens")
     return vmap(lambda *xs: _scan(*xs, body=body, num_scan_inputs=num_scan_inputs, scan_input_directions=directions))(
@@ -170,6 +178,7 @@ def _sequence_erase(xs: list[Any], position: Any = None) -> list[Any]:
 
 @operator("SplitToSequence", static=("split",), is_folded=False)
 def _split_to_sequence(x: Tensor, split: Any = None, axis: int = 0, keepdims: int = 1) -> list[Any]:
+    """The list of parts of x along an axis."""
     n = x.shape[axis]
     if split is None:
         parts = parts_of(x, [1] * n, axis)

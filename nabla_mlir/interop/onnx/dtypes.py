@@ -12,12 +12,12 @@ from nabla_mlir.interop.onnx.table import Refusal
 from nabla_mlir.runtime.element_types import dtype_named
 from nabla_mlir.table.tensor import Tensor
 
-# Their largest finite numbers, which NumPy does not know without a package.
+# The largest finite number of each dtype; NumPy has these dtypes only with an additional package.
 _LARGEST = {"float8_e4m3fn": 448.0, "float8_e4m3fnuz": 240.0, "float8_e5m2": 57344.0, "float8_e5m2fnuz": 57344.0}
 
 
 def dtype_of(number: Any) -> np.dtype:
-    """The dtype that one of ONNX's numbers of element types stands for."""
+    """The dtype for a number of an element type of ONNX."""
     import onnx
 
     name = onnx.TensorProto.DataType.Name(int(number))
@@ -26,17 +26,17 @@ def dtype_of(number: Any) -> np.dtype:
     try:
         return dtype_named(onnx.helper.tensor_dtype_to_np_dtype(int(number)).name)
     except DtypeError:
-        raise Refusal("a dtype that arrays here have", name) from None
+        raise Refusal("a dtype of nabla_mlir", name) from None
 
 
 def array_of(tensor: Any) -> np.ndarray:
-    """The array that an `onnx.TensorProto` holds."""
+    """The array in an `onnx.TensorProto`."""
     from onnx import numpy_helper
 
     return numpy_helper.to_array(tensor)
 
 
 def saturated(x: Tensor, dtype: np.dtype) -> Tensor:
-    """Within the finite numbers of a float of 8 bits; NaN stays."""
+    """x clipped to the finite numbers of a float of 8 bits; NaN stays."""
     largest = _LARGEST.get(dtype.name)
     return x if largest is None else nnp.clip(x, -largest, largest)

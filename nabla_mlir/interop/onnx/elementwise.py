@@ -125,7 +125,7 @@ def _shrink(x: Tensor, bias: float = 0.0, lambd: float = 0.5) -> Tensor:
 
 @operator("PRelu")
 def _prelu(x: Tensor, slope: Tensor, consumed_inputs: Any = None) -> Tensor:
-    if slope.ndim == 1 and x.ndim > 2 and slope.shape[0] == x.shape[1] != x.shape[-1]:  # channels, as before opset 7
+    if slope.ndim == 1 and x.ndim > 2 and slope.shape[0] == x.shape[1] != x.shape[-1]:  # slopes for channels, as before opset 7
         slope = slope.reshape(-1, *(1,) * (x.ndim - 2))
     return nnp.where(x < 0, x * slope, x)
 
@@ -134,7 +134,7 @@ def _prelu(x: Tensor, slope: Tensor, consumed_inputs: Any = None) -> Tensor:
 
 
 def _quotient(x: Tensor, y: Tensor) -> Tensor:
-    """Integers are divided towards zero."""
+    """The quotient; the quotient of integers is rounded towards zero."""
     return lax.div(*nnp.broadcast_arrays(x, y)) if x.dtype.kind in "iu" else x / y
 
 
@@ -144,7 +144,7 @@ def _power(x: Tensor, y: Tensor) -> Tensor:
 
 
 def _beside(f: Callable[..., Any]) -> Callable[..., Any]:
-    """The form before opset 7: the second operand lies along the axes from `axis` on, if `broadcast` is set."""
+    """The form before opset 7: with `broadcast`, the axes of the second operand are the axes from `axis` on."""
 
     def run(x: Tensor, y: Tensor, axis: int | None = None, broadcast: int = 0, consumed_inputs: Any = None) -> Any:
         if broadcast and axis is not None:

@@ -1,4 +1,4 @@
-"""Graphs of ONNX on our tensors: node after node, what is known as arrays of NumPy, what is computed as tensors."""
+"""Evaluation of graphs of ONNX, node by node: known values are arrays of NumPy, computed values are tensors."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Library:
         return self.opsets.get(domain_of(node), 1)
 
     def check(self, nodes: Sequence[Any]) -> Iterator[str]:
-        """The operators, with their nodes, that nothing here computes."""
+        """The operators, with their nodes, that nabla_mlir does not support."""
         for node in nodes:
             key, opset = (domain_of(node), node.op_type), self.opset(node)
             local = self.functions.get(key)
@@ -52,7 +52,7 @@ class Library:
                     yield from self.check(attribute.g.node)
 
     def evaluate(self, nodes: Sequence[Any], values: Values, attributes: Mapping[str, Any]) -> None:
-        """Adds what the nodes compute to the values."""
+        """Adds the results of the nodes to the values."""
         for i, node in enumerate(nodes):
             inputs = [values[name] if name else None for name in node.input]
             try:
@@ -68,8 +68,8 @@ class UnknownValue(Exception):  # noqa: N818  (it becomes an ImportIRError that 
     """An operator needs a number that is computed from arguments.
 
     Args:
-      operator: how messages call it.
-      names: the values, of the graph that it passes through, from which it is computed.
+      operator: the name of the operator in messages.
+      names: the values of the current graph from which the number is computed.
     """
 
     operator: str
@@ -81,7 +81,7 @@ class UnknownValue(Exception):  # noqa: N818  (it becomes an ImportIRError that 
 
 
 def _sources(nodes: Sequence[Any], names: Sequence[str], values: Values) -> list[str]:
-    """The unknown values from which some values are computed and that no node computes."""
+    """The unknown inputs of the graph from which some values are computed."""
     makers = {name: node for node in nodes for name in node.output}
     found, rest = [], list(names)
     while rest:
@@ -94,7 +94,7 @@ def _sources(nodes: Sequence[Any], names: Sequence[str], values: Values) -> list
 
 
 def _names_read(node: Any) -> Iterator[str]:
-    """Its inputs, and what its branches and bodies read around them."""
+    """The names of a node's inputs, and of the outer values that its branches and bodies read."""
     yield from node.input
     for attribute in node.attribute:
         if attribute.type == attribute.GRAPH:
@@ -104,7 +104,7 @@ def _names_read(node: Any) -> Iterator[str]:
 
 
 def _bound(node: Any, attributes: Mapping[str, Any]) -> Iterator[Any]:
-    """The attributes of a node; those of a function's body may stand for the function's own."""
+    """The attributes of a node; in the body of a function, references are replaced by attributes of the function."""
     import onnx
 
     for attribute in node.attribute:
@@ -119,7 +119,7 @@ def _bound(node: Any, attributes: Mapping[str, Any]) -> Iterator[Any]:
 
 @dataclass(frozen=True)
 class _Node:
-    """A node where it stands, with its attributes."""
+    """A node with its library, the values around it and its attributes."""
 
     library: Library
     node: Any
@@ -127,6 +127,7 @@ class _Node:
     attributes: Mapping[str, Any]
 
     def results(self, inputs: list[Any]) -> Sequence[Any]:
+        """The results of the node: folded by onnx, or computed by the table or by a function's body."""
         node, key, opset = self.node, (domain_of(self.node), self.node.op_type), self.library.opset(self.node)
         local = self.library.functions.get(key)
         if local is not None:
@@ -156,10 +157,11 @@ class _Node:
         return f"{self.node.op_type} (node {label!r}, opset {self.library.opset(self.node)})"
 
     def _applied(self, entry: Operator, inputs: list[Any]) -> Sequence[Any]:
+        """The results of the table's function, with checked arguments and attributes."""
         options = {name: self._attribute(a) for name, a in self.attributes.items()}
         unknown = sorted(set(options) - entry.attributes)
         if unknown and "attributes" not in entry.attributes:
-            raise Refusal("attributes that are known here", ", ".join(unknown))
+            raise Refusal("attributes that nabla_mlir supports", ", ".join(unknown))
         count = len(self.node.output)
         options |= {k: v for k, v in ((OUTPUTS, count), (OPSET, self.library.opset(self.node))) if k in entry.attributes}
         arguments = [self._argument(entry, i, x) for i, x in enumerate(inputs)]
@@ -169,6 +171,7 @@ class _Node:
         return result if isinstance(result, tuple) else (result,)
 
     def _argument(self, entry: Operator, position: int, value: Any) -> Any:
+        """An input as an array of NumPy or as a tensor; raises if its value must be known and is not."""
         if value is None:
             return None
         if entry.is_static(position) and not isinstance(value, np.ndarray):
@@ -180,6 +183,7 @@ class _Node:
         return nnp.asarray(value)
 
     def _attribute(self, attribute: Any) -> Any:
+        """The value of an attribute; a graph becomes a function."""
         import onnx
 
         if attribute.type == attribute.GRAPH:
@@ -188,7 +192,7 @@ class _Node:
         return value.decode() if isinstance(value, bytes) else value
 
     def _called(self, function: Any, inputs: Sequence[Any]) -> list[Any]:
-        """The results of a function of the model, or of the body of an operator."""
+        """The results of a function of the model, or of the function that defines an operator."""
         own = Library.of(function.opset_import, self.library.functions)
         library = Library({**self.library.opsets, **own.opsets}, own.functions)
         values = dict(zip(function.input, [*inputs, *[None] * (len(function.input) - len(inputs))], strict=True))
@@ -202,7 +206,7 @@ class _Node:
         return [values.get(name) for name in function.output]
 
     def _folded(self, inputs: Sequence[Any]) -> Sequence[Any] | None:
-        """The results of a node with known inputs, as onnx itself computes them; None if it does not."""
+        """The results of a node with known inputs, computed by onnx; None if onnx cannot compute them."""
         import onnx
         from onnx.reference import ReferenceEvaluator
 
@@ -213,14 +217,14 @@ class _Node:
         del node.attribute[:]
         node.attribute.extend(self.attributes.values())
         values = {name: x for name, x in zip(node.input, inputs, strict=True) if name}
-        # As a graph, since a node alone would be one of the newest opset.
+        # A graph is needed, because a single node would be evaluated with the newest opset.
         begin, end = ([onnx.ValueInfoProto(name=x) for x in names] for names in (values, filter(None, node.output)))
         graph = onnx.helper.make_graph([node], "folded", begin, end)
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 results = ReferenceEvaluator(graph, opsets=dict(self.library.opsets)).run(None, values)
-        except Exception:  # of many kinds: then the table does it
+        except Exception:  # onnx raises many classes of errors; the table computes the results instead
             return None
         rest = iter([np.asarray(x) if isinstance(x, np.generic) else x for x in results])
         return [next(rest) if name else None for name in node.output]
@@ -250,7 +254,7 @@ def _is_known(values: Sequence[Any]) -> bool:
     return all(x is None or isinstance(x, np.ndarray) or (isinstance(x, list) and _is_known(x)) for x in values)
 
 
-# ---------------------------------------------------------------- operators that onnx says by others
+# ---------------------------------------------------------------- operators that onnx defines by other operators
 
 
 def _schema(node: Any, opset: int) -> Any:
@@ -268,7 +272,7 @@ def _has_body(node: Any, opset: int) -> bool:
 
 
 def _body(node: Any, attributes: Any, opset: int, inputs: Sequence[Any]) -> Any:
-    """The function that an operator is defined by."""
+    """The function that defines an operator."""
     import onnx
 
     schema = _schema(node, opset)
@@ -286,7 +290,7 @@ def _body(node: Any, attributes: Any, opset: int, inputs: Sequence[Any]) -> Any:
     function = onnx.FunctionProto()
     function.ParseFromString(text)
     if not function.node:
-        raise Refusal("a form that onnx has a definition of", f"{node.op_type} of opset {opset}")
+        raise Refusal("a form that onnx defines", f"{node.op_type} of opset {opset}")
     known = {a.name for a in function.attribute_proto}
     function.attribute_proto.extend(
         a.default_value for name, a in schema.attributes.items() if name not in known and a.default_value.name
@@ -299,6 +303,7 @@ def _newest(versions: Sequence[int], opset: int) -> int:
 
 
 def _type_of(value: Any) -> Any:
+    """The type of a value, for the definition of an operator."""
     import onnx
 
     if value is None:

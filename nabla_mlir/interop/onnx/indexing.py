@@ -1,4 +1,4 @@
-"""Operators of ONNX that read and write at places which are computed."""
+"""Operators of ONNX that read and write at computed indices."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _scatter_nd(x: Tensor, positions: Tensor, updates: Tensor, reduction: str = 
 
 @operator("TensorScatter")
 def _tensor_scatter(cache: Tensor, update: Tensor, starts: Any = None, axis: int = -2, mode: str = "linear") -> Tensor:
-    """Writes along an axis, from a place on that each entry of the batch has."""
+    """Writes along an axis; each entry of the batch has its own start index."""
     axis %= cache.ndim
     index = list(np.ogrid[tuple(slice(n) for n in update.shape)])
     first = 0 if starts is None else starts.reshape(-1, *(1,) * (cache.ndim - 1))
@@ -55,7 +55,7 @@ def _grid(positions: Tensor, axis: int) -> tuple[Any, ...]:
 
 
 def _coordinates(x: Tensor, positions: Tensor, batch_dims: int) -> tuple[Any, ...]:
-    """The last axis of `positions` holds one place for each of as many axes of x, behind those of the batch."""
+    """The index arrays of `positions`, whose last axis has one index for each axis of x after the batch axes."""
     rank = positions.ndim - 1
     batch = [np.arange(x.shape[i]).reshape([-1 if j == i else 1 for j in range(rank)]) for i in range(batch_dims)]
     return (*batch, *(positions[..., i] for i in range(positions.shape[-1])))

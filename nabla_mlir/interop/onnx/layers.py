@@ -58,6 +58,7 @@ def _batch_normalization(
     *,
     outputs: int,
 ) -> Any:
+    """The normalised inputs; in training also the running mean and variance."""
     if not spatial or (outputs > 1 and not training_mode):
         raise Refusal("one mean for each channel, and training_mode=1 for further results", f"spatial={spatial}, {outputs} results")
     running = mean, var
@@ -87,10 +88,10 @@ def _dropout(
     *,
     outputs: int,
 ) -> Any:
-    """The identity: what it draws in training is not said by ONNX."""
+    """The identity; in training it is refused, because ONNX does not define the random numbers."""
     chance = 0.5 if ratio is None else float(np.ravel(ratio)[0])
     if (training_mode is not None and np.ravel(training_mode)[0]) and chance:
-        raise Refusal("no random numbers, since ONNX does not say which ones they are", f"training_mode with ratio {chance:g}")
+        raise Refusal("no random numbers, because ONNX does not define them", f"training_mode with ratio {chance:g}")
     return (x, nnp.ones_like(x, dtype=bool))[:outputs]
 
 
@@ -113,7 +114,7 @@ _WITH_NUMBERS = ("Affine", "Elu", "HardSigmoid", "LeakyRelu", "ScaledTanh", "Thr
 
 
 def _activations(names: Sequence[str], alphas: Any, betas: Any) -> list[Callable[[Tensor], Tensor]]:
-    """The activations of all directions; their parameters are listed without gaps for activations that have none."""
+    """The activations of all directions; `alphas` and `betas` list only the parameters of activations that have them."""
     known = {name.lower(): name for name in _ACTIVATIONS}
     alphas, betas = iter(alphas or ()), iter(betas or ())
     result: list[Callable[[Tensor], Tensor]] = []
@@ -128,7 +129,7 @@ def _activations(names: Sequence[str], alphas: Any, betas: Any) -> list[Callable
 
 
 def _recurrent(step: Callable[..., Any], gates: int, defaults: Sequence[str], states: int) -> Callable[..., Any]:
-    """A layer from one step of one direction: the first of the new states is the result."""
+    """A recurrent layer, from a function for one step of one direction, whose first new state is the result."""
 
     def run(
         x: Tensor,
@@ -150,6 +151,7 @@ def _recurrent(step: Callable[..., Any], gates: int, defaults: Sequence[str], st
         input_forget: int = 0,
         output_sequence: int = 0,
     ) -> Any:
+        """The results of all steps and the final states, for all directions."""
         count, size = w.shape[0], r.shape[-1]
         names = [n.decode() if isinstance(n, bytes) else n for n in activations or ()] or list(defaults) * count
         functions = _activations(names, activation_alpha, activation_beta)
@@ -167,6 +169,7 @@ def _recurrent(step: Callable[..., Any], gates: int, defaults: Sequence[str], st
             peephole = None if peepholes is None else peepholes[i]
 
             def body(carry: Any, item: Any, i: int = i, bias: Any = bias, own: Any = own, peephole: Any = peephole) -> Any:
+                """One step; after the end of a sequence the state stays and the result is zero."""
                 row, position = item
                 new = step(own, carry, row, w[i], r[i], bias, bound, peephole, linear_before_reset, input_forget)
                 if lengths is None:
@@ -193,6 +196,7 @@ def _rnn_step(fs: Any, state: Any, x: Tensor, w: Tensor, r: Tensor, b: Any, boun
 
 
 def _gru_step(fs: Any, state: Any, x: Tensor, w: Tensor, r: Tensor, b: Any, bound: Any, _: Any, is_linear: int, *__: Any) -> Any:
+    """One step of a gated recurrent unit."""
     (h,) = state
     n = h.shape[-1]
     inputs, own = x @ w.T + b[0], h @ r[: 2 * n].T + b[1, : 2 * n]
@@ -205,6 +209,7 @@ def _gru_step(fs: Any, state: Any, x: Tensor, w: Tensor, r: Tensor, b: Any, boun
 def _lstm_step(
     fs: Any, state: Any, x: Tensor, w: Tensor, r: Tensor, b: Any, bound: Any, peephole: Any, _: int, couples: int
 ) -> Any:
+    """One step of a long short-term memory."""
     h, c = state
     n = h.shape[-1]
     i, o, f, g = (part for part in nnp.split(x @ w.T + h @ r.T + b[0] + b[1], 4, 1))

@@ -30,7 +30,7 @@ def _floats(values: Any) -> np.ndarray:
 
 
 def _softmax_zero(x: Tensor) -> Tensor:
-    """The softmax of what is not zero; zeros stay."""
+    """The softmax over the elements that are not zero; zeros stay."""
     is_zero = nnp.abs(x) <= 1e-7
     weights = nnp.where(is_zero, 0, nnp.exp(x - nnp.max(x, -1, keepdims=True)))
     total = nnp.sum(weights, -1, keepdims=True)
@@ -51,6 +51,7 @@ def _scaler(x: Tensor, offset: Any = (0.0,), scale: Any = (1.0,)) -> Tensor:
 
 @operator("Normalizer", domain=_ML)
 def _normalizer(x: Tensor, norm: str = "MAX") -> Tensor:
+    """Rows divided by their norm."""
     x = x.astype(np.float32)
     if norm == "MAX":
         size = nnp.max(nnp.abs(x), -1, keepdims=True)
@@ -88,6 +89,7 @@ def _linear_classifier(
     multi_class: int = 0,
     post_transform: str = "NONE",
 ) -> tuple[Tensor, Tensor]:
+    """The class of each row and the scores of all classes, for a linear model."""
     labels = integers(classlabels_ints, classlabels_strings)
     weights = _floats(coefficients).reshape(-1, x.shape[-1])
     scores = x.astype(np.float32) @ weights.T + (_floats(intercepts) if intercepts else 0)
@@ -100,6 +102,7 @@ def _linear_classifier(
 
 
 def _kernel(name: str, x: Tensor, vectors: np.ndarray, params: Any) -> Tensor:
+    """The kernel of each row with each support vector."""
     gamma, start, degree = (*params, 0, 0, 0)[:3]
     if name == "RBF":
         return nnp.exp(-gamma * nnp.sum((x[:, None] - vectors) ** 2, -1))
@@ -121,6 +124,7 @@ def _svm_regressor(
     one_class: int = 0,
     post_transform: str = "NONE",
 ) -> Tensor:
+    """The predictions of a support vector machine."""
     x = x.astype(np.float32)
     if n_supports:
         vectors = _floats(support_vectors).reshape(n_supports, -1)
@@ -145,7 +149,7 @@ def _svm_classifier(
     classlabels_ints: Any = None,
     classlabels_strings: Any = None,
 ) -> tuple[Tensor, Tensor]:
-    """Each pair of classes is decided between, by the support vectors of both; each decision is a vote."""
+    """The class of each row, and the scores: the support vectors of each pair of classes decide, and each decision is a vote."""
     labels, weights = integers(classlabels_ints, classlabels_strings), _floats(coefficients)
     if not sum(vectors_per_class):
         raise Refusal("support vectors", "weights alone")
@@ -180,6 +184,7 @@ def _coupled(scores: Tensor, pairs: Any, a: np.ndarray, b: np.ndarray) -> Tensor
     q = -r.swapaxes(-1, -2) * r + squares[..., None] * np.eye(count, dtype=np.float32)
 
     def iteration(p: Any, _: Any) -> Any:
+        """One iteration of the algorithm."""
         qp = nnp.sum(q * p[:, None], -1)
         whole = nnp.sum(p * qp, -1)
         is_done = nnp.max(nnp.abs(qp - whole[:, None]), -1) < 0.005 / count
@@ -198,7 +203,7 @@ def _coupled(scores: Tensor, pairs: Any, a: np.ndarray, b: np.ndarray) -> Tensor
 
 @operator("FeatureVectorizer", domain=_ML)
 def _feature_vectorizer(*xs: Tensor, inputdimensions: Any = ()) -> Tensor:
-    """Columns behind each other; of each input so many, cut or filled up with zeros."""
+    """The columns of all inputs, concatenated; each input is cut or padded with zeros to its given length."""
     parts = []
     for x, count in zip(xs, inputdimensions, strict=True):
         x = (x[:, None] if x.ndim == 1 else x)[:, :count].astype(np.float32)
@@ -237,7 +242,7 @@ def _label_encoder(
     default_string: str = "",
     default_tensor: Any = None,
 ) -> Tensor:
-    """The encoder of labels; the last value of a repeated key holds."""
+    """The value of each key; if a key is repeated, its last value is used."""
     keys, values = _numbers(keys_tensor, keys_int64s, keys_floats), _numbers(values_tensor, values_int64s, values_floats)
     default = np.array(default_int64 if values.dtype.kind == "i" else default_float, values.dtype)
     if default_tensor is not None:
@@ -250,6 +255,7 @@ def _label_encoder(
 
 
 def _numbers(tensor: Any, whole: Any, floats: Any) -> np.ndarray:
+    """The keys or values of an encoder as one array of numbers."""
     if tensor is not None:
         found = array_of(tensor)
         if found.dtype.kind in "OUS":
@@ -262,7 +268,7 @@ def _numbers(tensor: Any, whole: Any, floats: Any) -> np.ndarray:
 
 @operator("OneHotEncoder", domain=_ML)
 def _one_hot_encoder(x: Tensor, cats_int64s: Any = (), cats_strings: Any = (), zeros: int = 1) -> Tensor:
-    """Without `zeros` a category that is not known has NaN, where ONNX's own runtime raises."""
+    """One at the category of each element. An unknown category gives zeros, or without `zeros` NaN; ONNX's runtime raises."""
     is_equal = x[..., None] == integers(cats_int64s, cats_strings)
     found = is_equal.astype(np.float32)
     return found if zeros else nnp.where(nnp.any(is_equal, -1, keepdims=True), found, np.nan)

@@ -46,7 +46,7 @@ class OnnxFunction:
         return self.model.graph.name or "model"
 
     def __call__(self, *args: Any) -> Any:
-        """The results: one bare, several as a tuple; sequences are lists."""
+        """The results: a single one as it is, several as a tuple; sequences are lists."""
         count = len(self.inputs) + self.with_parameters
         if len(args) != count:
             raise TraceError(
@@ -64,6 +64,7 @@ class OnnxFunction:
         return staged(per_entry(self._emit))(*args)
 
     def _emit(self, *args: Any) -> Any:
+        """The results of a call inside a traced function."""
         weights, args = (args[0], args[1:]) if self.with_parameters else ({}, args)
         declarations = {x.name: x for x in self.model.graph.input}
         lengths: dict[str, int] = {}
@@ -78,6 +79,7 @@ class OnnxFunction:
         return results[0] if len(results) == 1 else results
 
     def _refused(self, unknown: UnknownValue) -> ImportIRError:
+        """The error for a value that must be known at import."""
         inputs = [name for name in unknown.names if name in self.inputs]
         weights = [name for name in unknown.names if name in self.parameters]
         advice = [f"constants={{{', '.join(f'{name!r}: value' for name in inputs)}}}"] * bool(inputs)
@@ -117,7 +119,7 @@ def from_onnx(model: Any, *, parameters: bool = False, constants: Mapping[str, A
     external = [x.name for x in graph.initializer if x.data_location == x.EXTERNAL]
     if external:
         raise ImportIRError(
-            f"from_onnx requires data within the model, got {', '.join(external)} in the file beside it.",
+            f"from_onnx requires data within the model, got {', '.join(external)} in a separate file.",
             help="give the path of the model instead.",
         )
     functions = {(domain_of(f), f.name): f for f in proto.functions}
@@ -146,6 +148,7 @@ def from_onnx(model: Any, *, parameters: bool = False, constants: Mapping[str, A
 
 
 def _loaded(model: Any) -> Any:
+    """The model from a path, bytes or an `onnx.ModelProto`."""
     try:
         import onnx
     except ImportError:
@@ -166,7 +169,7 @@ def _loaded(model: Any) -> Any:
 
 
 def _static_names(library: Library, graph: Any) -> Iterator[str]:
-    """The values that decide shapes as they stand, here and in the bodies of control flow."""
+    """The names of the values that determine shapes, in this graph and in the bodies of control flow."""
     for node in graph.node:
         entry = operator_for(domain_of(node), node.op_type, library.opset(node))
         if entry is not None and (domain_of(node), node.op_type) not in library.functions:
@@ -180,7 +183,7 @@ def _static_names(library: Library, graph: Any) -> Iterator[str]:
 
 
 def _checked(declaration: Any, x: Any, lengths: dict[str, int]) -> Any:
-    """An argument as a tensor of the type that the model says; open lengths with one name are the same."""
+    """An argument as a tensor of the type in the model; open lengths with the same name must be equal."""
     if declaration.type.WhichOneof("value") != "tensor_type" or x is None:
         return x
     type, dtype = declaration.type.tensor_type, _dtype(declaration)
@@ -221,6 +224,7 @@ def _weight(name: str, x: Any, like: np.ndarray) -> Any:
 
 
 def _result(name: str, value: Any) -> Any:
+    """A result as a tensor, or a list of tensors."""
     if isinstance(value, list):
         return [_result(name, x) for x in value]
     if isinstance(value, np.ndarray) and value.dtype.kind in "OUS":
@@ -230,5 +234,5 @@ def _result(name: str, value: Any) -> Any:
     try:
         dtype_named(value.dtype.name)
     except DtypeError:
-        raise ImportIRError(f"the result {name!r} requires a dtype that arrays here have, got {value.dtype}.") from None
+        raise ImportIRError(f"the result {name!r} requires a dtype of nabla_mlir, got {value.dtype}.") from None
     return nnp.asarray(value)

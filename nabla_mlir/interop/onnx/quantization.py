@@ -1,4 +1,4 @@
-"""Operators of ONNX on integers that stand for real numbers: x = (q - zero_point) * scale."""
+"""Operators of ONNX on quantized numbers, integers q that represent x = (q - zero_point) * scale."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from nabla_mlir.table.tensor import Tensor
 
 
 def _along(vector: Tensor, like: Tensor, axis: int, block_size: int = 0) -> Tensor:
-    """Scales and zero points beside what they belong to: one, one for each place of an axis, or one for each block."""
+    """Scales or zero points reshaped for their tensor: one for all, one for each index of an axis, or one for each block."""
     if not vector.ndim or (vector.size == 1 and vector.ndim <= 1):
         return vector.reshape(())
     if block_size:
@@ -36,6 +36,7 @@ def _quantize(
     saturate: int = 1,
     precision: int = 0,
 ) -> Tensor:
+    """The integers that represent x, rounded and saturated."""
     dtype = zero.dtype if zero is not None else dtype_of(output_dtype) if output_dtype else np.dtype(np.uint8)
     position = (
         dtype_of(precision) if precision else np.promote_types(np.float32, x.dtype) if x.dtype.kind == "f" else np.dtype(np.float32)
@@ -57,7 +58,7 @@ def _dequantize(x: Tensor, scale: Tensor, zero: Any = None, axis: int = 1, block
 
 
 def _shifted(x: Tensor, zero: Any, axis: int) -> Tensor:
-    """Without its zero point, in 32 bits."""
+    """The integers minus their zero point, in 32 bits."""
     x = x.astype(np.int32)
     return x if zero is None else x - _along(zero, x, axis).astype(np.int32)
 

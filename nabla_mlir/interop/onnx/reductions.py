@@ -1,4 +1,4 @@
-"""Operators of ONNX along axes: sums and their like, places of extremes, running sums, softmax, orders."""
+"""Operators of ONNX along axes: reductions, indices of extremes, running sums, softmax, sorting."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ def numbers(values: Any) -> tuple[int, ...]:
 
 
 def _reduction(f: Callable[..., Any]) -> Callable[..., Any]:
+    """The operator of a reduction, whose axes are an attribute or an input."""
+
     def run(x: Tensor, axes: Any = None, keepdims: int = 1, noop_with_empty_axes: int = 0) -> Tensor:
         axis = None if axes is None or not len(np.ravel(axes)) else numbers(axes)
         if axis is None and noop_with_empty_axes:
@@ -52,7 +54,7 @@ for _name, _function in _SUMS.items():
 
 
 def _extreme(f: Callable[..., Any], x: Tensor, axis: Any, keepdims: bool) -> Tensor:
-    """The largest or smallest element. Without elements it is the smallest or the largest number."""
+    """The largest or smallest element; for an empty axis the smallest or the largest number of the dtype."""
     is_max = f is nnp.max
     if x.dtype.kind == "b":
         return (nnp.any if is_max else nnp.all)(x, axis, keepdims=keepdims)
@@ -77,7 +79,10 @@ define("ArgMin", _position(nnp.argmin))
 
 
 def _running(f: Callable[..., Any], start: int) -> Callable[..., Any]:
+    """The operator of a running sum or product."""
+
     def run(x: Tensor, axis: Any, exclusive: int = 0, reverse: int = 0) -> Tensor:
+        """The running result along an axis."""
         (axis,) = numbers(axis)
         x = nnp.flip(x, axis) if reverse else x
         if exclusive:
@@ -98,7 +103,7 @@ define("CumProd", _running(nnp.cumprod, 1), static=("axis",))
 
 
 def _flat(f: Callable[..., Any]) -> Callable[..., Any]:
-    """The form before opset 13: the axes from `axis` on are one."""
+    """The form before opset 13, in which the axes from `axis` on are flattened to one."""
 
     def run(x: Tensor, axis: int = 1) -> Tensor:
         axis = axis + x.ndim if axis < 0 else axis
@@ -120,7 +125,7 @@ for _name, _function in _SOFT.items():
 
 @operator("LpNormalization")
 def _lp_normalization(x: Tensor, axis: int = -1, p: int = 2) -> Tensor:
-    """Rows of zeros stay zeros."""
+    """x divided by its norm along an axis; zeros stay zeros."""
     dtype, x = x.dtype, widened(x)
     size = nnp.sum(nnp.abs(x), axis, keepdims=True) if p == 1 else nnp.sum(x * x, axis, keepdims=True)
     is_zero = size == 0
@@ -137,7 +142,7 @@ def _top_k(x: Tensor, k: Any, axis: int = -1, largest: int = 1, sorted: int = 1)
     return nnp.take_along_axis(x, positions, axis), positions.astype(np.int64)
 
 
-# ---------------------------------------------------------------- random numbers, and what is as large as an input
+# ---------------------------------------------------------------- random numbers, and matrices shaped like an input
 
 
 @operator(
@@ -151,7 +156,7 @@ def _top_k(x: Tensor, k: Any, axis: int = -1, largest: int = 1, sorted: int = 1)
     is_folded=False,
 )
 def _random(*xs: Any, **attributes: Any) -> Any:
-    raise Refusal("no random numbers, since ONNX does not say which ones they are", "a draw")
+    raise Refusal("no random numbers, because ONNX does not define them", "a draw")
 
 
 @operator("EyeLike")

@@ -13,7 +13,7 @@ from nabla_mlir.interop.onnx.reductions import numbers
 from nabla_mlir.interop.onnx.table import Refusal, operator
 from nabla_mlir.table.tensor import Tensor
 
-# ---------------------------------------------------------------- kernels, of a distance
+# ---------------------------------------------------------------- kernels as functions of a distance
 
 
 def _linear(t: Any) -> Any:
@@ -21,6 +21,8 @@ def _linear(t: Any) -> Any:
 
 
 def _cubic(a: float) -> Callable[[Any], Any]:
+    """The cubic kernel with the parameter a."""
+
     def kernel(t: Any) -> Any:
         t = np.abs(t)
         near, far = ((a + 2) * t - (a + 3)) * t**2 + 1, ((a * t - 5 * a) * t + 8 * a) * t - 4 * a
@@ -54,7 +56,7 @@ def _origins(mode: str, count: int, n: int, scale: float, roi: tuple[float, floa
 
 
 def _matrix(x: np.ndarray, n: int, kernel: Callable[[Any], Any], reach: int, scale: float, excludes: int) -> np.ndarray:
-    """The weights of the pixels for each place; pixels outside are those of the edge, or nothing."""
+    """The weight of each pixel for each position; pixels outside repeat the edge or have weight zero."""
     reach = int(np.ceil(reach / scale))
     taps = np.floor(x)[:, None] + np.arange(-reach, reach + 2)
     weights = kernel((taps - x[:, None]) * scale)
@@ -90,6 +92,7 @@ def _resize(
     axes: Any = None,
     keep_aspect_ratio_policy: str = "stretch",
 ) -> Tensor:
+    """x resized along its axes by products with matrices of weights."""
     positions = tuple(a % x.ndim for a in axes) if axes else tuple(range(x.ndim))
     counts, factors = _lengths([x.shape[a] for a in positions], scales, sizes, keep_aspect_ratio_policy)
     whole = np.zeros(2 * len(positions)) if roi is None or not roi.size else np.asarray(roi, np.float64)
@@ -123,6 +126,7 @@ def _upsample(x: Tensor, scales: Any = None, mode: str = "nearest", height_scale
 
 
 def _lengths(shape: Sequence[int], scales: Any, sizes: Any, policy: str) -> tuple[list[int], list[float]]:
+    """The lengths of the result, from scales or sizes and the policy for the aspect ratio."""
     if sizes is None or not np.size(sizes):
         factors = [float(s) for s in np.ravel(scales)]
         return [int(np.floor(n * s)) for n, s in zip(shape, factors, strict=True)], factors
@@ -134,11 +138,11 @@ def _lengths(shape: Sequence[int], scales: Any, sizes: Any, policy: str) -> tupl
     return [int(np.floor(n * scale + 0.5)) for n in shape], [scale] * len(shape)
 
 
-# ---------------------------------------------------------------- values at places
+# ---------------------------------------------------------------- values at positions
 
 
 def _folded_back(x: Tensor, low: float, high: float) -> Tensor:
-    """Reflected at both ends until it is between them."""
+    """The position, reflected at both ends until it is between them."""
     if high <= low:
         return nnp.zeros_like(x) + low
     period = 2 * (high - low)
@@ -147,7 +151,7 @@ def _folded_back(x: Tensor, low: float, high: float) -> Tensor:
 
 
 def _samples(image: Tensor, positions: Sequence[Tensor], mode: str, padding: str, ends: Sequence[tuple[float, float]]) -> Tensor:
-    """The values of images (batch, channels, *spatial) at places (batch, points), one of them for each spatial axis."""
+    """The values of images (batch, channels, *spatial) at positions, given as an array (batch, points) for each spatial axis."""
     sizes = image.shape[2:]
     flat = image.reshape(*image.shape[:2], -1)
     strides = [int(np.prod(sizes[i + 1 :])) for i in range(len(sizes))]
@@ -186,6 +190,7 @@ def _cubic_weight(t: Tensor, a: float = -0.75) -> Tensor:
 
 @operator("GridSample")
 def _grid_sample(x: Tensor, grid: Tensor, mode: str = "linear", padding_mode: str = "zeros", align_corners: int = 0) -> Tensor:
+    """The values of images at the positions of a grid."""
     kind = {"bilinear": "linear", "bicubic": "cubic"}.get(mode, mode)
     sizes, rank = x.shape[2:], x.ndim - 2
     positions, ends = [], []
@@ -216,9 +221,10 @@ def _roi_align(
     spatial_scale: float = 1.0,
     coordinate_transformation_mode: str = "half_pixel",
 ) -> Tensor:
+    """The mean or maximum of samples in each cell of each region."""
     if sampling_ratio <= 0:
         raise Refusal(
-            "a sampling_ratio, since otherwise the regions decide how many samples there are", f"sampling_ratio={sampling_ratio}"
+            "a sampling_ratio, because otherwise the regions determine the number of samples", f"sampling_ratio={sampling_ratio}"
         )
     is_half = coordinate_transformation_mode == "half_pixel"
     corners = rois * spatial_scale - (0.5 if is_half else 0.0)
@@ -239,7 +245,7 @@ def _roi_align(
     parts = [_weighted(images, positions, offsets) for offsets in itertools.product((0, 1), repeat=2)]
     is_inside = (in_rows[:, :, None] & in_columns[:, None]).reshape(shape[0], 1, -1)
     whole = (shape[0], x.shape[1], output_height, sampling_ratio, output_width, sampling_ratio)
-    if mode == "max":  # of the four pixels of each sample, as onnx has it
+    if mode == "max":  # the maximum over the four weighted pixels of each sample, as in onnx
         best = nnp.max(nnp.stack([nnp.where(is_inside, p, nnp.zeros_like(p)) for p in parts]), 0)
         return nnp.max(best.reshape(whole), (3, 5))
     total = sum(parts)
@@ -247,7 +253,7 @@ def _roi_align(
 
 
 def _weighted(images: Tensor, positions: Sequence[Tensor], offsets: Sequence[int]) -> Tensor:
-    """One of the four pixels around each place, times its weight."""
+    """One of the four pixels around each position, times its weight."""
     index: Any = 0
     weight: Any = 1
     for at, offset, n, stride in zip(positions, offsets, images.shape[2:], (images.shape[3], 1), strict=True):
@@ -273,6 +279,7 @@ def _deform_conv(
     group: int = 1,
     offset_group: int = 1,
 ) -> Tensor:
+    """A convolution that reads each element of a window at an additional computed offset."""
     if x.ndim != 4:
         raise Refusal("images of two spatial axes", f"shape {x.shape}")
     n, c, _, _ = x.shape

@@ -1,4 +1,4 @@
-"""Operators of ONNX on shapes: they rearrange, join, cut, pad and repeat; and those that say what a shape is."""
+"""Operators of ONNX on shapes: they rearrange, join, cut, pad and repeat arrays, or return the shape of an array."""
 
 from __future__ import annotations
 
@@ -36,6 +36,7 @@ def _constant(
     value_strings: Any = None,
     sparse_value: Any = None,
 ) -> np.ndarray:
+    """The value of a constant, from whichever attribute is set."""
     if sparse_value is not None:
         raise Refusal("a dense value", "a sparse one")
     if value is not None:
@@ -56,7 +57,7 @@ def _range(start: np.ndarray, limit: np.ndarray, delta: np.ndarray, stash_type: 
     return (start + np.arange(count).astype(start.dtype) * delta).astype(start.dtype)
 
 
-# ---------------------------------------------------------------- the same elements, otherwise arranged
+# ---------------------------------------------------------------- rearranged elements
 
 
 @operator("Reshape", static=("shape",))
@@ -93,6 +94,7 @@ def _expand(x: Tensor, shape: Any) -> Tensor:
 
 @operator("DepthToSpace")
 def _depth_to_space(x: Tensor, blocksize: int = 1, mode: str = "DCR") -> Tensor:
+    """Blocks of channels moved to the spatial axes."""
     n, c, h, w = x.shape
     b = blocksize
     if mode == "DCR":
@@ -127,7 +129,7 @@ def _concat(*xs: Tensor, axis: int = 1) -> Tensor:
 
 
 def parts_of(x: Tensor, lengths: Any, axis: int) -> tuple[Tensor, ...]:
-    """Parts of given lengths."""
+    """The parts of x with these lengths along an axis."""
     return tuple(nnp.split(x, np.cumsum(lengths)[:-1].tolist(), axis))
 
 
@@ -141,13 +143,14 @@ def _split(x: Tensor, split: Any = None, axis: int = 0, num_outputs: int | None 
 
 @operator("Slice", static=("starts", "ends", "axes", "steps"))
 def _slice(x: Tensor, starts: Any = None, ends: Any = None, axes: Any = None, steps: Any = None) -> Tensor:
+    """The slice of x along some axes."""
     begins, limits = numbers(starts), numbers(ends)
     positions = range(len(begins)) if axes is None else numbers(axes)
     strides = (1,) * len(begins) if steps is None else numbers(steps)
     whole = [slice(None)] * x.ndim
     for axis, start, end, step in zip(positions, begins, limits, strides, strict=True):
         n = x.shape[axis]
-        # Ends count from the back where they are negative, and are clamped, also below 0 where the steps go down.
+        # A negative end counts from the back. Ends are clamped; with negative steps the lower limit is below 0.
         first, last = (i + n if i < 0 else i for i in (start, end))
         low, high = (0, n) if step > 0 else (-1, n - 1)
         first, last = min(max(first, 0), high), min(max(last, low), high)
@@ -165,6 +168,7 @@ def _pad(
     value: float = 0.0,
     paddings: Any = None,
 ) -> Tensor:
+    """x padded or cut at the ends of its axes."""
     widths = numbers(paddings if pads is None else pads)
     positions = range(x.ndim) if axes is None else numbers(axes)
     ends = [(0, 0)] * x.ndim
@@ -208,6 +212,7 @@ def _non_zero(x: np.ndarray) -> np.ndarray:
 
 @operator("Unique", static=("x",), is_raw=True)
 def _unique(x: np.ndarray, axis: int | None = None, sorted: int = 1) -> Any:
+    """The distinct elements, their indices, the inverse indices, and their counts."""
     values, positions, inverse, counts = np.unique(x, True, True, True, axis)
     order = np.arange(len(positions)) if sorted else np.argsort(positions)
     rank = np.argsort(order)
@@ -217,6 +222,7 @@ def _unique(x: np.ndarray, axis: int | None = None, sorted: int = 1) -> Any:
 
 @operator("OneHot", static=("depth",))
 def _one_hot(positions: Tensor, depth: Any, values: Tensor, axis: int = -1) -> Tensor:
+    """The second value at the given positions along a new axis, and the first value elsewhere."""
     (count,) = numbers(depth)
     axis %= positions.ndim + 1
     classes = np.arange(count).reshape([-1 if i == axis else 1 for i in range(positions.ndim + 1)])

@@ -1,4 +1,4 @@
-"""Operators of ONNX on signals: Fourier transforms. The last axis has the real part, and the imaginary one if there is one."""
+"""Operators of ONNX on signals: Fourier transforms. The last axis has the real part, or the real and imaginary parts."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ def _parts(z: Tensor) -> Tensor:
 
 
 def _transform(x: Tensor, length: Any, axis: int, inverse: int, onesided: int) -> Tensor:
+    """The discrete Fourier transform along an axis, with real and imaginary parts as the last axis."""
     rank = x.ndim
     axis %= rank
     n = x.shape[axis] if length is None else numbers(length)[0]
@@ -46,6 +47,7 @@ def _dft(x: Tensor, dft_length: Any = None, axis: Any = None, inverse: int = 0, 
 
 @operator("STFT", static=("frame_step", "frame_length"))
 def _stft(signal: Tensor, frame_step: Any, window: Any = None, frame_length: Any = None, onesided: int = 1) -> Tensor:
+    """The Fourier transforms of the frames of a signal."""
     n = window.shape[0] if frame_length is None else numbers(frame_length)[0]
     starts = np.arange(0, signal.shape[1] - n + 1, numbers(frame_step)[0])
     frames = nnp.take(signal, starts[:, None] + np.arange(n), 1)
@@ -56,5 +58,5 @@ def _stft(signal: Tensor, frame_step: Any, window: Any = None, frame_length: Any
 
 @operator("MelWeightMatrix", static=("bins", "length", "rate", "low", "high"))
 def _mel_weight_matrix(bins: Any, length: Any, rate: Any, low: Any, high: Any, output_datatype: int = 1) -> Any:
-    """The matrix of known numbers, which onnx itself has computed before this call."""
-    raise Refusal("known inputs that fit each other", [np.ravel(x).tolist() for x in (bins, length, rate, low, high)])
+    """The refusal of inputs for which onnx could not compute the matrix."""
+    raise Refusal("known inputs that are consistent", [np.ravel(x).tolist() for x in (bins, length, rate, low, high)])

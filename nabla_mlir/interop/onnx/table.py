@@ -1,4 +1,4 @@
-"""The table of ONNX's operators: for each a function of our tensors, by its name and the opset from which on it holds."""
+"""The table of ONNX's operators: a function of tensors for each operator, by its name and its first opset."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-OUTPUTS, OPSET = ("outputs", "opset")  # keywords by which a function is told how many results are asked for, and the opset
+OUTPUTS, OPSET = ("outputs", "opset")  # the keywords of a function for the number of requested results, and for the opset
 
 
 @dataclass(frozen=True)
 class Operator:
-    """An operator since an opset: inputs come by position, attributes by their names.
+    """An operator from an opset on; inputs are positional arguments, attributes are keyword arguments.
 
     Args:
-      function: tensors in, a tensor or a tuple of them out.
-      since: the first opset in which it is this one.
-      static: the inputs, by the names of the parameters, whose values decide shapes: they come as arrays of NumPy.
-      is_raw: the inputs come as they are: arrays of NumPy where they are known, lists where they are sequences.
-      is_folded: the result is known where all inputs are.
+      function: a function of tensors that returns a tensor or a tuple of tensors.
+      since: the first opset of this definition.
+      static: the names of the parameters whose values determine shapes; they are passed as arrays of NumPy.
+      is_raw: True passes inputs unchanged: known values are arrays of NumPy, and sequences are lists.
+      is_folded: True if the result is known when all inputs are known.
     """
 
     function: Callable[..., Any]
@@ -27,11 +27,12 @@ class Operator:
     static: tuple[str, ...] = ()
     is_raw: bool = False
     is_folded: bool = True
-    names: tuple[str, ...] = field(init=False)  # of the inputs
+    names: tuple[str, ...] = field(init=False)  # the names of the inputs
     attributes: frozenset[str] = field(init=False)
     is_variadic: bool = field(init=False)
 
     def __post_init__(self) -> None:
+        """Reads the names of the inputs and attributes from the signature of the function."""
         parameters = inspect.signature(self.function).parameters.values()
         positional = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
         object.__setattr__(self, "names", tuple(positional))
@@ -55,7 +56,7 @@ class Refusal(Exception):  # noqa: N818  (it becomes an ImportIRError with the n
 
 
 class NeedsValue(Exception):  # noqa: N818  (it becomes an ImportIRError that names inputs of the model)
-    """An input, by its position, has to be known."""
+    """The error of an operator whose inputs at some positions must be known."""
 
     def __init__(self, *positions: int):
         super().__init__(*positions)
@@ -92,6 +93,6 @@ def operator(*names: str, **options: Any) -> Callable[[Callable[..., Any]], Call
 
 
 def operator_for(domain: str, name: str, opset: int) -> Operator | None:
-    """The operator that holds in an opset; None if the table has none."""
+    """The definition of an operator for an opset; None if the table has none."""
     entries = [entry for entry in OPERATORS.get((domain, name), ()) if entry.since <= opset]
     return entries[-1] if entries else None

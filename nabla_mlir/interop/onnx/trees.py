@@ -1,4 +1,4 @@
-"""Ensembles of trees of ONNX's domain ai.onnx.ml: every row goes down all trees at once, a level by one gather.
+"""Ensembles of trees of ONNX's domain ai.onnx.ml: all rows go down all trees at the same time, with one gather for each level.
 
 A tree is constant in each of its cells: its derivatives by the rows are zero.
 """
@@ -27,7 +27,7 @@ _TESTS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "BRANCH_EQ": lambda x, t: x == t,
     "BRANCH_NEQ": lambda x, t: x != t,
 }
-_MODES = (*_TESTS, "BRANCH_MEMBER")  # in the order of their numbers
+_MODES = (*_TESTS, "BRANCH_MEMBER")  # the modes in the order of their numbers in ONNX
 _AGGREGATES = ("AVERAGE", "SUM", "MIN", "MAX")
 _POSTS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
 
@@ -37,13 +37,13 @@ class Forest:
     """The nodes of all trees in one list; a leaf is a node that leads to itself.
 
     Attributes:
-      features, thresholds, modes: what each node looks at, and how.
-      is_true_of_nan: whether a missing value passes its test.
-      passed, failed: the nodes that it leads to.
-      members: a set for each node, filled up with NaN.
-      leaves: of each weight the node, the target and the weight.
-      roots: of the trees.
-      count: of the targets.
+      features, thresholds, modes: for each node, the column that it tests, the threshold and the kind of test.
+      is_true_of_nan: True for the nodes whose test a missing value passes.
+      passed, failed: for each node, the next node if the test passes or fails.
+      members: for each node, a set of values, padded with NaN.
+      leaves: for each weight, its node, its target and the weight.
+      roots: the roots of the trees.
+      count: the number of targets.
     """
 
     features: np.ndarray
@@ -58,6 +58,7 @@ class Forest:
     count: int
 
     def __post_init__(self) -> None:
+        """Refuses nodes and targets that do not exist."""
         size, targets = len(self.features), self.leaves[1]
         for position in np.concatenate([self.passed, self.failed, self.roots, self.leaves[0]]):
             if not 0 <= position < size:
@@ -66,7 +67,7 @@ class Forest:
             raise Refusal(f"weights of {self.count} targets", f"targets up to {targets.max()}")
 
     def total(self, x: Tensor, how: str) -> Tensor:
-        """The sum over the leaves of all trees, of shape (rows, targets)."""
+        """The sum (or mean, minimum, maximum) of the reached leaves of all trees, of shape (rows, targets)."""
         if x.ndim != 2 or self.features.max(initial=0) >= x.shape[1]:
             raise Refusal(f"rows with {self.features.max(initial=0) + 1} columns", f"shape {x.shape}")
         if how not in _AGGREGATES:
@@ -89,6 +90,7 @@ class Forest:
         return at
 
     def _is_passed(self, x: Tensor, at: Any) -> Tensor:
+        """True where the test of the current node passes, for each row and tree."""
         value = nnp.take_along_axis(x, nnp.take(self.features, at), 1)
         numbers = np.array([_MODES.index(mode) for mode in self.modes])
         branches = numbers[self._is_branch()]
@@ -96,7 +98,7 @@ class Forest:
         choose = lambda one, i: nnp.where(nnp.take(numbers, at) == i, answers[i], one)  # noqa: E731
         is_passed = functools.reduce(choose, list(answers)[1:], next(iter(answers.values())))
         if not self.is_true_of_nan.any() and "BRANCH_NEQ" not in self.modes:
-            return is_passed  # since no other test holds of NaN
+            return is_passed  # a comparison with NaN is false, so the result is already correct
         return nnp.where(nnp.isnan(value), nnp.take(self.is_true_of_nan, at), is_passed)
 
     def _answer(self, mode: str, value: Tensor, at: Any) -> Tensor:
@@ -114,19 +116,20 @@ class Forest:
         while any(is_branch[i] for i in front):
             front, count = {int(j) for i in front for j in (self.passed[i], self.failed[i])}, count + 1
             if count > len(self.features):
-                raise Refusal("trees", "a node that leads back to itself")
+                raise Refusal("trees", "a cycle of nodes")
         return count
 
 
 def _rows(x: Tensor) -> Tensor:
-    """In the dtype in which they are compared."""
+    """The rows in the dtype in which they are compared."""
     return x if x.dtype == np.float64 else x.astype(np.float32)
 
 
 def _listed(weights: tuple[Any, Any, Any, Any], count: int, nodes: dict[str, Any]) -> Forest:
-    """The forest of the operators before opset 5: nodes have the numbers of their trees, and numbers in these."""
+    """The forest of the operators before opset 5, which identify a node by its tree and its number in the tree."""
 
     def column(name: str, dtype: Any, default: Any = 0) -> np.ndarray:
+        """The attribute with this name as an array; the default if it is missing."""
         tensor = nodes.pop(f"{name}_as_tensor", None)
         numbers = nodes.pop(name, ())
         if tensor is not None:
@@ -210,7 +213,7 @@ def _tree_ensemble_classifier(
     post_transform: str = "NONE",
     **attributes: Any,
 ) -> tuple[Tensor, Tensor]:
-    """Two classes may have the weights of one alone: the other one's score is its complement."""
+    """The class of each row and the scores. If only one of two classes has weights, the other score is the complement."""
     labels = integers(classlabels_int64s, classlabels_strings)
     weights = class_treeids, class_nodeids, class_ids, _floats(class_weights, class_weights_as_tensor)
     scores = _listed(weights, max(len(labels), *(i + 1 for i in class_ids)), attributes).total(_rows(x), "SUM")
@@ -218,7 +221,7 @@ def _tree_ensemble_classifier(
     scores = scores + base if base.size else scores
     if len(set(class_ids)) == 1:
         if len(labels) > 2 or labels.tolist() == [0]:
-            raise Refusal("weights of every class, or of one of two", f"{len(labels)} labels and weights of one")
+            raise Refusal("weights of every class, or of one class out of two", f"{len(labels)} labels and weights of one")
         one = scores[:, class_ids[0], None]
         scores = nnp.concatenate([1 - one if post_transform in ("NONE", "PROBIT") else -one, one], -1)
         labels = np.array([0, labels[0]]) if len(labels) == 1 else labels
@@ -246,7 +249,7 @@ def _tree_ensemble(
     membership_values: Any = None,
     n_targets: int = 1,
 ) -> Tensor:
-    """Branches are numbered, and leaves: here leaves stand behind the branches."""
+    """The results of an ensemble whose branches and leaves are numbered separately; here the leaves follow the branches."""
     splits, weights, modes = array_of(nodes_splits), array_of(leaf_weights), [_MODES[i] for i in array_of(nodes_modes)]
     count, size = len(splits), len(splits) + len(weights)
     leaves = np.arange(count, size)
@@ -269,12 +272,12 @@ def _tree_ensemble(
 
 
 def _sets(modes: Sequence[str], size: int, dtype: np.dtype, tensor: Any) -> np.ndarray:
-    """The sets of the nodes that ask for membership, which NaN ends, filled up with NaN, which equals nothing."""
+    """The sets of the membership nodes, padded with NaN, which equals no value; in `tensor`, each set ends with NaN."""
     values = np.zeros(0) if tensor is None else array_of(tensor)
     ends = np.nonzero(np.isnan(values))[0]
     nodes = [i for i, mode in enumerate(modes) if mode == "BRANCH_MEMBER"]
     if len(ends) != len(nodes):
-        raise Refusal("membership values for each node that asks for them", f"{len(ends)} for {len(nodes)}")
+        raise Refusal("membership values for each node with the mode BRANCH_MEMBER", f"{len(ends)} for {len(nodes)}")
     sets = [part[~np.isnan(part)] for part in np.split(values, ends + 1)[: len(nodes)]]
     members = np.full((size, max(map(len, sets), default=0)), np.nan, dtype)
     for i, part in zip(nodes, sets, strict=True):

@@ -81,6 +81,7 @@ def _conv_transpose(
     output_padding: Any = None,
     output_shape: Any = None,
 ) -> Tensor:
+    """The transposed convolution, as a convolution of x with gaps between its elements."""
     rank = x.ndim - 2
     strides, dilations, extra = strides or [1] * rank, dilations or [1] * rank, output_padding or [0] * rank
     spans = [d * (k - 1) + 1 for k, d in zip(w.shape[2:], dilations, strict=True)]
@@ -111,9 +112,10 @@ def _conv_transpose(
 
 
 class _Pool:
-    """Windows of a pool: their lengths, strides and dilations, and the padding, also of a last window that is not whole."""
+    """The windows of a pool: lengths, strides, dilations and padding, which includes that of an incomplete last window."""
 
     def __init__(self, x: Tensor, window: Any, strides: Any, pads: Any, dilations: Any, auto_pad: str, ceil_mode: int):
+        """The windows on x, from the attributes of the operator."""
         self.rank = rank = x.ndim - 2
         self.sizes, self.window = x.shape[2:], tuple(window)
         self.strides, self.dilations = tuple(strides or [1] * rank), tuple(dilations or [1] * rank)
@@ -177,6 +179,7 @@ def _max_pool(
     *,
     outputs: int,
 ) -> Any:
+    """The largest element of each window, and on request its index."""
     pool = _Pool(x, kernel_shape, strides, pads, dilations, auto_pad, ceil_mode)
     best = pool.reduced(x, "max")
     if outputs == 1:
@@ -193,7 +196,7 @@ def _max_pool(
 
 
 def _by_columns(sizes: Sequence[int]) -> np.ndarray:
-    """The place in column order of each place in row order."""
+    """The index in column order for each index in row order."""
     return np.arange(int(np.prod(sizes))).reshape(sizes, order="F").ravel()
 
 
@@ -251,6 +254,7 @@ def _global_lp_pool(x: Tensor, p: Any = 2) -> Tensor:
 def _max_unpool(
     x: Tensor, positions: Tensor, output_shape: Any = None, kernel_shape: Any = None, strides: Any = None, pads: Any = None
 ) -> Tensor:
+    """The elements written to their positions in an array of zeros."""
     rank = x.ndim - 2
     strides, pads = strides or [1] * rank, pads or [0] * (2 * rank)
     sizes = [
@@ -266,7 +270,7 @@ def _max_unpool(
 
 @operator("LRN")
 def _lrn(x: Tensor, size: int = 1, alpha: float = 1e-4, beta: float = 0.75, bias: float = 1.0) -> Tensor:
-    """Each element over a power of the sum of squares of channels beside it."""
+    """Each element divided by a power of the sum of squares over neighbouring channels."""
     low = (size - 1) // 2
     padded = nnp.pad(x * x, [(0, 0), (low, size - 1 - low), *((0, 0) for _ in x.shape[2:])])
     total = sum(padded[:, i : i + x.shape[1]] for i in range(size))
@@ -275,6 +279,7 @@ def _lrn(x: Tensor, size: int = 1, alpha: float = 1e-4, beta: float = 0.75, bias
 
 @operator("Col2Im", static=("image_shape", "block_shape"))
 def _col2im(x: Tensor, image_shape: Any, block_shape: Any, strides: Any = None, pads: Any = None, dilations: Any = None) -> Tensor:
+    """The sum of overlapping windows, written to their positions in images."""
     sizes, block = numbers(image_shape), numbers(block_shape)
     channels = x.shape[1] // int(np.prod(block))
     image = nnp.zeros((1, 1, *sizes), dtype=x.dtype)

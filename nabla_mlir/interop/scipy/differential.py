@@ -23,7 +23,7 @@ from nabla_mlir.staging.stages import module, trace
 from nabla_mlir.targets import Target
 from nabla_mlir.transforms import jacfwd, jvp, vmap
 
-# Whether a method of solve_ivp takes a Jacobian, and in which forms, the best one first; LSODA's is dense.
+# The forms of the Jacobian that each method of solve_ivp accepts, the best one first; LSODA accepts only dense ones.
 IVP_METHODS: dict[str, tuple[str, ...]] = {
     "RK45": (),
     "RK23": (),
@@ -81,7 +81,7 @@ def solve_ivp(
             raise TraceError(
                 f"solve_ivp requires options without {name}, got it.",
                 where=user_frame(),
-                help="the Jacobian is made here with its pattern, and further arguments follow y0.",
+                help="nabla_mlir computes the Jacobian and its pattern; pass further arguments after y0.",
             )
     y0 = start_of("solve_ivp", y0)
     vectors = Vectors(y0)
@@ -125,19 +125,21 @@ def solve_ivp(
 
 
 def _forms(method: Any, jac: str) -> tuple[str, ...]:
+    """The forms of the Jacobian that a method accepts; raises TraceError if the method or the form does not exist."""
     if method not in IVP_METHODS:
         raise TraceError(f"solve_ivp requires a method among {', '.join(IVP_METHODS)}, got {method!r}.", where=user_frame())
     forms = IVP_METHODS[method]
     if jac != "auto" and jac not in forms:
         raise TraceError(
-            f"solve_ivp requires a Jacobian that {method} takes ({', '.join(forms) or 'none'}), got {jac!r}.",
+            f"solve_ivp requires a Jacobian that {method} accepts ({', '.join(forms) or 'none'}), got {jac!r}.",
             where=user_frame(),
-            help="f is differentiated here: jac says in which form.",
+            help="nabla_mlir computes the Jacobian; jac chooses its form.",
         )
     return forms
 
 
 def _events_of(events: Any, vectors: Vectors) -> Any:
+    """The events as functions of flat vectors."""
     if events is None:
         return None
     if callable(events):
@@ -146,6 +148,8 @@ def _events_of(events: Any, vectors: Vectors) -> Any:
 
 
 def _event(event: Callable[..., Any], vectors: Vectors) -> Callable[..., float]:
+    """The event as a function of a flat vector, with the attributes of the user's function."""
+
     def of_vector(t: float, y: np.ndarray) -> float:
         return float(event(t, vectors.tree(y)))
 
@@ -156,6 +160,7 @@ def _event(event: Callable[..., Any], vectors: Vectors) -> Callable[..., float]:
 
 
 def _of_trees(found: OptimizeResult, vectors: Vectors) -> OptimizeResult:
+    """The result of SciPy with pytrees instead of flat vectors."""
     found.y = vectors.tree(found.y)
     if found.y_events is not None:
         found.y_events = [[vectors.tree(y) for y in states] for states in found.y_events]
@@ -210,7 +215,7 @@ def solve_bvp(f: Callable[..., Any], bc: Callable[..., Any], x: PyTree, y: Any, 
 
 
 def _of_arrays(f: Callable[..., Any]) -> Callable[..., Any]:
-    """The function with an array as its result, where it may be a list of rows."""
+    """The function with an array as its result, also if the user's function returns a list of rows."""
 
     def stacked(*args: Any) -> Any:
         result = f(*args)
@@ -225,6 +230,7 @@ def _slopes(f: Callable[..., Any]) -> Callable[..., Any]:
     """∂f/∂y, shape (n, n, m), and ∂f/∂p, shape (n, k, m): one product for each row of y, and for each parameter."""
 
     def slopes(x: Any, y: Any, *p: Any) -> Any:
+        """The derivatives by y and by the parameters."""
         push = lambda e: jvp(lambda y: f(x, y, *p), (y,), (e[:, None] * nnp.ones_like(y),))[1]  # noqa: E731
         of_y = nnp.moveaxis(vmap(push)(nnp.eye(y.shape[0], dtype=y.dtype)), 0, 1)
         if not p:

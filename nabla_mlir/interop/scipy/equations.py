@@ -20,7 +20,7 @@ from nabla_mlir.targets import Target
 from nabla_mlir.transforms import jacfwd
 
 _FORMS = ("auto", "dense", "sparse", "operator")
-_DERIVED = ("hybr", "lm")  # methods of `root` that take a Jacobian
+_DERIVED = ("hybr", "lm")  # the methods of `root` that accept a Jacobian
 _OTHERS = ("broyden1", "broyden2", "anderson", "linearmixing", "diagbroyden", "excitingmixing", "krylov", "df-sane")
 
 
@@ -65,9 +65,9 @@ def least_squares(
     _check_options("least_squares", options, ("args", "kwargs", "fun", "jac_sparsity"))
     if jac not in _FORMS or (method == "lm" and jac in ("sparse", "operator")):
         raise TraceError(
-            f"least_squares requires a Jacobian that {method} takes, got {jac!r}.",
+            f"least_squares requires a Jacobian that {method} accepts, got {jac!r}.",
             where=user_frame(),
-            help="f is differentiated here: jac is auto, dense, sparse or operator; lm takes dense ones.",
+            help="nabla_mlir computes the Jacobian; jac is auto, dense, sparse or operator; for lm it is dense.",
         )
     x0 = start_of("least_squares", x0)
     takes_dense = method == "lm" or options.get("tr_solver") == "exact"
@@ -169,7 +169,7 @@ def curve_fit(f: Callable[..., Any], xdata: Any, ydata: Any, p0: Any = None, *ar
 
 
 def _named(model: Callable[..., Any], f: Callable[..., Any]) -> Callable[..., Any]:
-    """The model with the signature of the user's, from which SciPy reads how many parameters there are."""
+    """The model with the signature of the user's function, from which SciPy reads the number of parameters."""
     model.__signature__ = inspect.signature(f)  # type: ignore[attr-defined]
     return model
 
@@ -180,5 +180,5 @@ def _check_options(who: str, options: dict[str, Any], others: tuple[str, ...]) -
             raise TraceError(
                 f"{who} requires options without {name}, got it.",
                 where=user_frame(),
-                help="derivatives are made here, and further arguments follow x0.",
+                help="nabla_mlir computes the derivatives; pass further arguments after x0.",
             )

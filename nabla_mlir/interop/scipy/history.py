@@ -98,10 +98,10 @@ class History:
 
 @contextlib.contextmanager
 def watched(title: str, is_wanted: bool) -> Iterator[Any]:
-    """A function of a history that shows its last iteration on standard error, on a terminal or in a notebook.
+    """A function that shows the last iteration of a history on standard error, on a terminal or in a notebook.
 
     Args:
-      title: what runs.
+      title: the name of the solver.
       is_wanted: True shows each iteration, and leaves the last one; False shows a line after one second, which says the iteration
         once a second.
 

@@ -25,13 +25,13 @@ def bounds_of(who: str, bounds: Any, vectors: Vectors) -> Bounds | None:
 
     Args:
       who: the name of the function for messages.
-      bounds: SciPy's: a `Bounds` or a pair (lower, upper) for each element, leaf after leaf; or one pair (lower, upper) of
+      bounds: as in SciPy, a `Bounds` or a pair (lower, upper) for each element, leaf after leaf; or one pair (lower, upper) of
         numbers, of pytrees like x, or of None; None is no bound.
       vectors: the flattening of x.
 
     Raises:
-      ShapeError, TreeError: they are not as many as x has elements, or no such pytrees.
-      TraceError: they are none of these.
+      ShapeError, TreeError: the number of bounds is not the number of elements, or a pytree of bounds is not like x.
+      TraceError: the bounds have another type.
     """
     if bounds is None:
         return None
@@ -59,7 +59,7 @@ def _check_size(who: str, n: int, size: int) -> None:
 
 
 def _are_pairs(bounds: Any, n: int) -> bool:
-    """True if they are pairs of numbers, one for each element, as SciPy has them."""
+    """True if the bounds are pairs of numbers, one for each element, as in SciPy."""
     if isinstance(bounds, zip):
         raise TraceError("bounds requires a list of pairs, got an iterator.", where=user_frame(), help="list(bounds)")
     if not isinstance(bounds, (tuple, list, np.ndarray)) or len(bounds) != n:
@@ -111,13 +111,13 @@ def NonlinearConstraint(  # noqa: N802
 
 
 def is_of_sparse(constraint: Any) -> bool:
-    """True if the Jacobian of a constraint that was made here is sparse."""
+    """True if the Jacobian of a `NonlinearConstraint` of nabla_mlir is sparse."""
     problem = getattr(getattr(constraint, "jac", None), "__self__", None)
     return isinstance(problem, Residuals) and problem.form == "sparse"
 
 
 class _WeightedHessian:
-    """The Hessian of the sum of a function's results by weights; made when it is first asked for."""
+    """The Hessian of the weighted sum of a function's results; it is compiled at its first use."""
 
     def __init__(self, f: Callable[..., Any], residuals: Residuals, data: tuple[Any, ...], target: str | Target | None):
         self._f, self._vectors, self._rows = f, residuals.vectors, residuals.rows
@@ -130,6 +130,7 @@ class _WeightedHessian:
 
     @cached_property
     def _operator(self) -> HessianOperator:
+        """The Hessian of the weighted sum as an operator."""
         f, points, weights = self._f, self._vectors.tree(np.zeros(self._vectors.size)), self._rows.tree(np.zeros(self._rows.size))
 
         def weighted(x: Any, weights: Any, *data: Any) -> Any:
@@ -139,6 +140,7 @@ class _WeightedHessian:
         return HessianOperator(stage, points, weights, *self._data, target=self._target)
 
     def _at(self, x: np.ndarray, weights: np.ndarray) -> HessianOperator:
+        """The operator at a point with these weights."""
         operator = self._operator
         if not (np.array_equal(operator.x, x) and np.array_equal(weights, self._weights)):
             operator.update(x, self._rows.tree(weights), *self._data)
@@ -149,18 +151,18 @@ class _WeightedHessian:
 def constraints_of(
     who: str, constraints: Any, x0: PyTree, vectors: Vectors, form: str, with_hessian: bool, target: str | Target | None
 ) -> Sequence[Any]:
-    """Constraints of SciPy's on functions of pytrees as such on vectors.
+    """The constraints of a user on pytrees, as constraints of SciPy on flat vectors.
 
     Args:
       who: the name of the function for messages.
       constraints: one or several of: a `NonlinearConstraint`, whose function is differentiated here; a `LinearConstraint` of
         all elements of x, leaf after leaf; a dict with "type" ("eq" or "ineq"), "fun" and "args".
       x0: the first point.
-      vectors: how it is flattened.
+      vectors: the flattening of x.
       form, with_hessian, target: as for `NonlinearConstraint`.
 
     Raises:
-      TraceError: one of them is something else, or has derivatives of its own.
+      TraceError: a constraint has another type, or has its own derivatives.
     """
     several = constraints if isinstance(constraints, (list, tuple)) else [constraints]
     result = []
@@ -182,12 +184,13 @@ def constraints_of(
 
 
 def _parts(who: str, item: Any) -> tuple[Any, Any, Any, tuple[Any, ...], bool]:
+    """The function, the bounds and the data of a constraint, and True if all iterates must satisfy it."""
     if isinstance(item, OfSciPy):
         if callable(item.jac) or not isinstance(item.hess, BFGS):
             raise TraceError(
                 f"{who} requires a NonlinearConstraint without derivatives of its own, got jac or hess.",
                 where=user_frame(),
-                help="they are derived here: leave them out.",
+                help="nabla_mlir computes the derivatives: leave them out.",
             )
         lower, upper = (_plain_bound(b) for b in (item.lb, item.ub))
         return item.fun, lower, upper, (), item.keep_feasible
@@ -201,12 +204,12 @@ def _parts(who: str, item: Any) -> tuple[Any, Any, Any, tuple[Any, ...], bool]:
         raise TraceError(
             f"{who} requires a constraint with type 'eq' or 'ineq', fun and args, got {item}.",
             where=user_frame(),
-            help="derivatives are derived here: leave jac out." if "jac" in unknown else "",
+            help="nabla_mlir computes the derivatives: leave jac out." if "jac" in unknown else "",
         )
     data = item.get("args", ())
     return item["fun"], 0.0, 0.0 if kind == "eq" else None, data if isinstance(data, tuple) else (data,), False
 
 
 def _plain_bound(bound: Any) -> Any:
-    """A bound of SciPy's, which is an array of one for all, or like the result."""
+    """A bound of SciPy as a number if it is one number for all results, otherwise unchanged."""
     return float(np.reshape(bound, ())) if isinstance(bound, (np.ndarray, list)) and np.size(bound) == 1 else bound

@@ -25,7 +25,7 @@ class Method:
     constraints: bool = False
 
 
-# By their names in lower case, as SciPy compares them. A test compares this with what SciPy does.
+# The methods by their names in lower case, which SciPy compares. A test checks the entries against SciPy.
 METHODS = {
     "nelder-mead": Method(gradient=False, bounds=True),
     "powell": Method(gradient=False, bounds=True),
@@ -43,7 +43,7 @@ METHODS = {
     "dogleg": Method(hessians=("dense",)),
     "trust-constr": Method(hessians=("sparse", "operator", "products", "dense", "update"), bounds=True, constraints=True),
 }
-# What is asked of a method that is a function of the user's.
+# The entry of a method that is a function of the user.
 CUSTOM = Method(hessians=("operator", "products", "sparse", "dense"), bounds=True, constraints=True)
 
 

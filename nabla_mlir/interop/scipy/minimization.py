@@ -19,7 +19,7 @@ from nabla_mlir.interop.scipy.problems import Objective, start_of
 from nabla_mlir.prepared.sources import Source
 from nabla_mlir.targets import Target
 
-# How a form is given to SciPy: by which argument, and which method of an objective makes it.
+# For each form of the Hessian, the argument of SciPy, and the method of an objective that computes it.
 _FORMS = {"products": ("hessp", "hessp"), "operator": ("hess", "operator"), "sparse": ("hess", "hess"), "dense": ("hess", "dense")}
 
 
@@ -86,7 +86,7 @@ def minimize(
         ("constraints", has_constraints, traits.constraints),
     ):
         if is_set and not is_supported:
-            raise TraceError(f"minimize requires a method that takes {what}, got {name}.", where=user_frame())
+            raise TraceError(f"minimize requires a method that accepts {what}, got {name}.", where=user_frame())
     order = 2 if form in _FORMS or form == "auto" else 1 if traits.gradient else 0
     objective = Objective(f, x0, *data, order=order, form=_of_objective(form), target=target)
     if form == "auto":
@@ -104,7 +104,7 @@ def minimize(
     )
     options = dict(options or {})
     if name.lower() == "trust-constr" and any(is_of_sparse(constraint) for constraint in restrictions):
-        options.setdefault("sparse_jacobian", True)  # SciPy takes all of one kind
+        options.setdefault("sparse_jacobian", True)  # SciPy requires constraints of one kind
     history = History()
     with watched(f"minimize, {name}", progress) as show:
         recorder = _Recorder(objective, history, show, callback, name.lower(), limits)
@@ -123,15 +123,15 @@ def minimize(
 
 
 def _form(name: str, traits: Method, hess: Any) -> str:
-    """The form of the Hessian, or "none"; "auto" where the pattern decides between a sparse one and an operator."""
+    """The form of the Hessian, or "none"; "auto" if the pattern decides between a sparse matrix and an operator."""
     form = "update" if isinstance(hess, HessianUpdateStrategy) else hess
     if not isinstance(form, str) or (form != "auto" and form not in traits.hessians):
         forms = ", ".join(traits.hessians) or "none"
         name_of_form = form if isinstance(form, str) else f"a {type(form).__name__}"
         raise TraceError(
-            f"minimize requires a Hessian that {name} takes ({forms}), got {name_of_form}.",
+            f"minimize requires a Hessian that {name} accepts ({forms}), got {name_of_form}.",
             where=user_frame(),
-            help="f is differentiated here: hess says in which form.",
+            help="nabla_mlir computes the Hessian; hess chooses its form.",
         )
     if form != "auto":
         return form
@@ -156,6 +156,7 @@ class _Recorder:
         method: str,
         limits: Bounds | None,
     ):
+        """The recorder of a solver; it reads the signature of the user's callback."""
         self._objective, self._history, self._show, self._callback = objective, history, show, callback
         self._limits = limits
         self._x = objective.x0
@@ -163,9 +164,9 @@ class _Recorder:
         self._takes_result, self._takes_state = names == ["intermediate_result"], method == "trust-constr" and len(names) > 1
 
     def __call__(self, intermediate_result: Any) -> Any:
-        """After an iteration."""
+        """Records an iteration, and returns the result of the user's callback."""
         state = intermediate_result
-        if not isinstance(state, OptimizeResult):  # older versions of SciPy give the point alone
+        if not isinstance(state, OptimizeResult):  # older versions of SciPy pass only the point
             return self.at(state)
         x = self._whole(state.x)
         self._add(x, float(state.fun))
@@ -177,12 +178,12 @@ class _Recorder:
         return self._callback(tree, state) if self._takes_state else self._callback(tree)
 
     def at(self, x: Any) -> Any:
-        """After an iteration of a method that gives the point alone, as TNC: SciPy can add fixed variables to nothing else."""
+        """Records an iteration of a method that passes only the point, such as TNC, because SciPy then adds fixed variables."""
         x = self._whole(x)
         return self(OptimizeResult(x=x, fun=self._objective.known(x)[0]))
 
     def _whole(self, x: np.ndarray) -> np.ndarray:
-        """The point with the variables that bounds fix, which SciPy leaves out for COBYLA."""
+        """The point with the variables that bounds fix, which SciPy removes for COBYLA."""
         if self._limits is None or np.size(x) == self._x.size:
             return x
         whole, is_free = np.array(self._limits.lb, np.float64), self._limits.lb != self._limits.ub
@@ -190,6 +191,7 @@ class _Recorder:
         return whole
 
     def _add(self, x: np.ndarray, value: float) -> None:
+        """Adds an iteration to the history, and shows it."""
         gradient = self._objective.known(x)[1]
         slope = np.nan if gradient is None else float(np.abs(gradient).max(initial=0.0))
         self._history.add(value, slope, float(np.linalg.norm(x - self._x)), self._objective.evaluations)
@@ -198,9 +200,10 @@ class _Recorder:
 
 
 def _of_trees(result: OptimizeResult, objective: Objective, history: History) -> OptimizeResult:
+    """The result of SciPy with pytrees, counts and the history."""
     vectors, counts = objective.vectors, objective.evaluations
     result.x = vectors.tree(np.asarray(result.x))
-    for name in ("jac", "grad"):  # trust-constr's jac is a list of those of the constraints
+    for name in ("jac", "grad"):  # for trust-constr, jac is a list with the Jacobians of the constraints
         if isinstance(result.get(name), np.ndarray) and result[name].shape == (vectors.size,):
             result[name] = vectors.tree(result[name])
     for name, count in (("njev", counts["jac"]), ("nhev", counts["hess"] + counts["hessp"])):

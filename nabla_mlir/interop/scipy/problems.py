@@ -119,7 +119,7 @@ class Objective:
       target: where it runs. With None it is interpreted until compiling pays.
 
     Attributes:
-      vectors: how pytrees are flattened.
+      vectors: the flattening of pytrees.
       x0: the first point as a vector.
       form: the form of the Hessian.
       evaluations: the numbers of requests for the value, the gradient, the Hessian, and products with it.
@@ -140,6 +140,7 @@ class Objective:
     evaluations: dict[str, int]
 
     def __init__(self, f: Any, x0: PyTree, *data: PyTree, order: int = 2, form: str = "auto", target: str | Target | None = None):
+        """The objective of a function; it chooses the form of the Hessian."""
         tree = start_of("an objective", x0)
         self.vectors, self._data = Vectors(tree), data
         self.x0 = self.vectors.vector(tree)
@@ -198,9 +199,10 @@ class Objective:
 
 
 class _FirstOrder:
-    """The value and the gradient, or the value alone, at the two points that were looked at last."""
+    """The value and the gradient, or only the value, at the last two points."""
 
     def __init__(self, f: Callable[..., Any], vectors: Vectors, data: tuple[Any, ...], order: int, target: str | Target | None):
+        """The value and gradient of a function, computed when they are needed."""
         stage = module(both=trace(value_and_grad(f) if order else lambda *args: (f(*args), ()), vectors.like, *data)).lower()
         self._entry = load_prepared(stage, "", (), target)["both"]
         first = vectors.tree(np.zeros(vectors.size))
@@ -224,6 +226,7 @@ class _FirstOrder:
         return next((point for point in reversed(self._points) if is_same(point[0], x)), None)
 
     def _at(self, x: np.ndarray) -> tuple[np.ndarray, float, np.ndarray | None]:
+        """The value and the gradient at x, which are computed if x is not one of the last two points."""
         point = self.find(x)
         if point is not None:
             return point
@@ -265,6 +268,7 @@ class Residuals:
     evaluations: dict[str, int]
 
     def __init__(self, f: Callable[..., Any], x0: PyTree, *data: PyTree, form: str = "auto", target: str | Target | None = None):
+        """The residuals of a function; it chooses the form of the Jacobian."""
         tree = start_of("a problem", x0)
         self.vectors, self._data = Vectors(tree), data
         self.x0 = self.vectors.vector(tree)
@@ -309,19 +313,20 @@ def hessian_stage(f: Callable[..., Any], specs: tuple[Any, ...], form: str) -> t
 
     Args:
       f: a scalar function.
-      specs: of its arguments, of which the first is x.
-      form: as of an `Objective`.
+      specs: the specs of its arguments; the first argument is x.
+      form: as for an `Objective`.
     """
     pattern = None if form == "products" else _found(hessian_pattern, f, specs, form == "auto")
     if form == "auto":
         form = "sparse" if pattern is not None and is_sparse(pattern) else "products"
     if form == "products" or (form == "dense" and pattern is not None and pattern.nnz > thresholds.DENSE_HESSIAN):
-        return form, hvp_module(f, *specs, entry_points=_PRODUCTS)  # of which columns are computed, some at a time
+        return form, hvp_module(f, *specs, entry_points=_PRODUCTS)  # products give the columns of a dense matrix
     names = ("update", "matrix", "apply")
     return form, sparse_hessian_module(f, *specs, format="csr", pattern=pattern, entry_points=names)
 
 
 def _found(finder: Callable[..., Pattern], f: Callable[..., Any], specs: tuple[Any, ...], is_optional: bool) -> Pattern | None:
+    """The pattern; None if it is optional and cannot be found."""
     try:
         return finder(f, *specs)
     except PatternError:
@@ -331,23 +336,23 @@ def _found(finder: Callable[..., Pattern], f: Callable[..., Any], specs: tuple[A
 
 
 def is_sparse(pattern: Pattern) -> bool:
-    """True if a matrix of that pattern is better stored without its zeros."""
+    """True if the pattern has few enough entries to be stored as a sparse matrix."""
     m, n = pattern.shape
     return pattern.nnz <= thresholds.SPARSE_FRACTION * m * n
 
 
 def check_scalar(who: str, f: Callable[..., Any], like: Any, data: tuple[Any, ...], help: str = "") -> None:
-    """Refuses a function without one scalar of floating point as its result.
+    """Raises TraceError unless the result of a function is one floating-point scalar.
 
     Args:
-      who: what it is.
+      who: the name of the function for messages.
       f: a function.
       like: the specs of its first argument.
       data: more arguments.
-      help: what to do instead.
+      help: the advice in the error.
 
     Raises:
-      TraceError: it has another result.
+      TraceError: the function has another result.
     """
     outputs: list[Spec] = list(trace(f, like, *data).entries[0].outputs)
     if len(outputs) != 1 or outputs[0].shape or outputs[0].dtype.kind not in "fV":
