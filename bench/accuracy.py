@@ -1,10 +1,10 @@
-"""Errors of functions in units in the last place, against mpmath: nabla_mlir compiled for this CPU, and JAX.
+"""Measures errors of functions in units in the last place against mpmath, for nabla_mlir compiled for this CPU and for JAX.
 
 usage: python bench/accuracy.py [--points N] [--only NAME ...] [--write docs/explain/accuracy.md]
 
-Each function is evaluated at numbers of all sizes (random bits), at ordinary ones (-20 to 20), and close to 0, 1, -1 and the
-integers, as far as its true value is a finite number of the dtype. A unit in the last place is the distance of floats at the
-true value; results below the smallest normal number count as right if they are that small.
+Each function is evaluated at numbers of all sizes (random bits), at ordinary numbers (-20 to 20), and close to 0, 1, -1 and the
+integers, if its true value is a finite number of the dtype. A unit in the last place is the distance of floats at the true
+value. A result below the smallest normal number is correct if the true value is also below it.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from nabla_mlir.jax import scipy
 
 jax.config.update("jax_enable_x64", True)
 DTYPES = (np.dtype(ml_dtypes.bfloat16), np.dtype("f2"), np.dtype("f4"), np.dtype("f8"))
-DIGITS = 60  # of mpmath: twice what quotients of gammas lose
+DIGITS = 60  # digits of mpmath: twice the number that quotients of gammas lose
 
 
 @dataclass(frozen=True)
 class Function:
-    """One of both namespaces, and the truth."""
+    """A function of both namespaces, and its true value by mpmath."""
 
     name: str
     ours: Callable[..., Any]
@@ -48,12 +48,12 @@ class Function:
 
 
 def numpy_function(name: str, truth: Callable[..., Any], operands: int = 1) -> Function:
-    """One that NumPy has too."""
+    """A function that NumPy has too."""
     return Function(name, getattr(nnp, name), getattr(jax.numpy, name), truth, operands)
 
 
 def special(name: str, truth: Callable[..., Any]) -> Function:
-    """One of scipy.special."""
+    """A function of scipy.special."""
     return Function(name, getattr(scipy.special, name), getattr(jax.scipy.special, name), truth)
 
 
@@ -92,14 +92,14 @@ def points(function: Function, dtype: np.dtype, count: int) -> list[np.ndarray]:
     near = rng.integers(-9, 10, shape) + rng.normal(size=shape) * 10.0 ** -rng.integers(1, 9, count)
     every = np.concatenate([bits, rng.uniform(-20, 20, shape).astype(dtype), near.astype(dtype)], 1)
     every = np.where(every.view(kind) << 1 == 0, dtype.type(0), every)  # mpmath has no negative zero
-    with np.errstate(invalid="ignore"):  # NaN among the bits
+    with np.errstate(invalid="ignore"):  # some random bits are NaN
         sizes = np.abs(every.astype("f8"))
     is_normal = np.isfinite(sizes) & ((sizes == 0) | (sizes >= float(ml_dtypes.finfo(dtype).tiny)))
     return list(every[:, is_normal.all(0)])
 
 
 def truths(function: Function, operands: Sequence[np.ndarray], dtype: np.dtype) -> tuple[np.ndarray, np.ndarray]:
-    """True values as sums of two floats of f64; NaN where they are no finite numbers of the dtype."""
+    """True values as sums of two f64 numbers; NaN where they are not finite in the dtype."""
     largest = float(ml_dtypes.finfo(dtype).max)
     high, low = (np.full(operands[0].shape, np.nan) for _ in range(2))
     for i, x in enumerate(zip(*(o.astype("f8").tolist() for o in operands), strict=True)):
@@ -114,7 +114,7 @@ def truths(function: Function, operands: Sequence[np.ndarray], dtype: np.dtype) 
 
 
 def ulps(found: np.ndarray, high: np.ndarray, low: np.ndarray) -> np.ndarray:
-    """Errors in units in the last place; infinite where nothing finite was found."""
+    """Errors in units in the last place; infinite where the result is not finite."""
     info = ml_dtypes.finfo(found.dtype)
     tiny, value = float(info.tiny), found.astype("f8")
     exponents = np.floor(np.log2(np.maximum(np.abs(high), tiny)))
@@ -128,12 +128,12 @@ def ulps(found: np.ndarray, high: np.ndarray, low: np.ndarray) -> np.ndarray:
 def _theirs(function: Function, operands: Sequence[np.ndarray]) -> Any:
     try:
         return jax.jit(function.theirs)(*operands)
-    except TypeError:  # of a dtype
+    except TypeError:  # JAX does not accept the dtype
         return None
 
 
 def rows(functions: Sequence[Function], count: int) -> Iterator[tuple[str, str, str, str]]:
-    """Lines of the table: name, dtype, ours, JAX's."""
+    """Yields the lines of the table: the name, the dtype, the error of nabla_mlir, the error of JAX."""
     for dtype in DTYPES:
         arguments = {f.name: points(f, dtype, count) for f in functions}
         ours = nm.jit(lambda values: {f.name: f.ours(*values[f.name]) for f in functions})(arguments)
@@ -153,7 +153,7 @@ def rows(functions: Sequence[Function], count: int) -> Iterator[tuple[str, str, 
 
 
 def main() -> int:
-    """Prints the table, or writes it."""
+    """Prints the table, or writes it to a page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--points", type=int, default=1000, help="of each of the three kinds")
     parser.add_argument("--only", nargs="*", default=[], help="functions")

@@ -1,5 +1,5 @@
-"""The time of HVPs in parts: kernels, copies and bytes of both sides, and the time that the machine needs at its
-measured bandwidth of memory and peak (what stays in a cache can be faster).
+"""The parts of the time of HVPs: kernels, copies and bytes of both sides, and the time that the machine needs at its measured
+memory bandwidth and peak rate. Data in a cache can be faster.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def place_of(path: Path, flops: int, xla: tuple[int, int], machine: Machine) -> 
 
 
 def xla_figures(compiled: Any) -> tuple[int, int]:
-    """The instructions of the entry computation that run, a loop as one, and the bytes that XLA says they move."""
+    """The number of executed instructions of the entry computation (a loop is one), and their moved bytes as stated by XLA."""
     entry = compiled.as_text().partition("\nENTRY ")[2].partition("\n}")[0]
     names = re.findall(r"^\s+(?:ROOT )?%?[\w.-]+ = .*? ([a-z][\w-]*)\(", entry, re.MULTILINE)
     costs = compiled.cost_analysis()
@@ -49,7 +49,7 @@ def xla_figures(compiled: Any) -> tuple[int, int]:
 
 
 def report(titles: Sequence[str], places: Sequence[Place], times: Sequence[tuple[float, float]], machine: Machine) -> None:
-    """The table; `times` are ours and JAX's."""
+    """Prints the table; `times` are those of nabla_mlir and JAX."""
     heading = f"Where the time of the hvp goes ({machine.bandwidth / 1e9:.0f} GB/s, {machine.peak / 1e9:.0f} GFLOP/s in f32)"
     table = Table(title=heading, title_justify="left")
     for column in (
@@ -80,7 +80,7 @@ def report(titles: Sequence[str], places: Sequence[Place], times: Sequence[tuple
 
 
 def draw(titles: Sequence[str], places: Sequence[Place], times: Sequence[tuple[float, float]], path: Path) -> None:
-    """The bound, our time and JAX's, in a row for each workload."""
+    """Draws a row for each workload: the bound, the time of nabla_mlir, and the time of JAX."""
     columns = [np.array([place.bound for place in places]), *np.array(times).T]
     shapes = (("|", "black", "what the machine needs"), ("o", "tab:blue", "ours"), ("D", "tab:orange", "jax.jit"))
     label = "µs of one Hessian-vector product (less is better)"

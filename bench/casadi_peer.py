@@ -1,6 +1,6 @@
-"""CasADi as a peer for small workloads: NumPy's functions on arrays of its scalar expressions, run by its machine.
+"""CasADi as a peer for small workloads: NumPy functions on arrays of its scalar expressions, run by its virtual machine.
 
-It computes in f64 alone. The expressions of a workload grow with the data, so only small ones fit.
+It computes only in f64. The expressions of a workload grow with the data, so only small workloads fit.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from workload import Workload
 
 
 class _Scalar:
-    """One of CasADi's scalars as an element of arrays: by itself it would take whole arrays for matrices."""
+    """Wraps a scalar of CasADi as an array element, because CasADi would treat whole arrays as matrices."""
 
     __slots__ = ("of",)
 
@@ -29,7 +29,7 @@ def _arithmetic(name: str) -> Callable[..., Any]:
 
     def method(self: _Scalar, *others: Any, turned: bool = False) -> Any:
         if any(isinstance(other, np.ndarray) for other in others):
-            return NotImplemented  # NumPy does it for each element
+            return NotImplemented  # NumPy then applies it to each element
         of = [self.of, *(other.of if isinstance(other, _Scalar) else float(other) for other in others)]
         return _Scalar(apply(*(reversed(of) if turned else of)))
 
@@ -45,7 +45,7 @@ for _name in ("sqrt", "log", "exp", "sin", "cos", "tanh", "fmax"):  # NumPy call
 
 
 def casadi_framework() -> Any:
-    """The names of the workloads for arrays of CasADi's scalars, as far as NumPy has them for objects."""
+    """The functions of the workloads for arrays of CasADi scalars, if NumPy supports them for objects."""
     names = SimpleNamespace(
         **{
             name: getattr(np, name)
@@ -85,7 +85,7 @@ def casadi_framework() -> Any:
 
 
 def casadi_calls(workload: Workload, args: tuple[Any, ...], v: Any) -> dict[str, Callable[[], Any]]:
-    """The value, the gradient and the product, forward over reverse; arguments and results lie in buffers."""
+    """The value, the gradient and the product, forward over reverse; arguments and results are in buffers."""
     import casadi
     import jax
 
@@ -104,7 +104,7 @@ def casadi_calls(workload: Workload, args: tuple[Any, ...], v: Any) -> dict[str,
 
 
 class _Symbols:
-    """A pytree of arrays as symbols in the same shapes, all of them as one vector, and its numbers; integers stay."""
+    """A pytree of arrays as symbols of the same shapes, one vector of all symbols, and the numbers; integers stay numbers."""
 
     def __init__(self, tree: Any):
         import casadi
@@ -127,7 +127,7 @@ class _Symbols:
 
 
 class _Call:
-    """A function with memory for its arguments and its result, which it does not own itself."""
+    """A function with the memory for its arguments and its result."""
 
     def __init__(self, function: Any, values: list[np.ndarray]):
         self.buffer, self.evaluate = function.buffer()

@@ -2,7 +2,7 @@
 
 usage: checks.py [NAME ...]
 
-Times are those of this process and of the compilers that it starts, so that other work on the machine does not count.
+Times are processor times of this process and of the compilers that it starts, so that other programs do not change them.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def main(names: tuple[str, ...]) -> None:
         traced = nm.trace(nabla_functions(workload, workload.function(nabla()))["hvp"], x, x, *rest, name="hvp")
         leaves = [np.asarray(leaf) for leaf in pytree.flatten((x, x, *rest))[0]]
         gc.collect()
-        gc.freeze()  # or the objects of the programs before are looked through again
+        gc.freeze()  # otherwise the collector visits the objects of earlier programs again
         with tempfile.TemporaryDirectory() as folder:
             os.environ["NABLA_MLIR_CACHE_DIR"] = folder
             spent[0], start = 0.0, seconds()

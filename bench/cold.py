@@ -1,4 +1,4 @@
-"""One Hessian-vector product in a fresh process, from the artifact or by JAX from the source.
+"""Computes one Hessian-vector product in a new process, from the artifact or by JAX from the source.
 
 usage: cold.py nabla|jax WORKLOAD FILE.vmfb INPUTS.npz
 """

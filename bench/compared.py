@@ -1,4 +1,4 @@
-"""The table of docs/compared.md from the results of one run of bench/run.py.
+"""Writes the table of docs/compared.md from the results of one run of bench/run.py.
 
 usage: python bench/compared.py RESULTS.json docs/compared.md
 """
@@ -17,7 +17,7 @@ _PEERS = ("jax", "torch.compile", "torch", "casadi")
 
 
 def table(results: list[Mapping[str, Any]]) -> str:
-    """Times in microseconds of Hessian-vector products and gradients, ours in front, with the times to compile."""
+    """The table of times in microseconds of Hessian-vector products and gradients, nabla_mlir first, with compile times."""
     head = "| workload | of | ours, µs | jax.jit | torch.compile | torch.func | CasADi | compiled in, s | JAX |\n"
     lines = [head, "|---|---|---|---|---|---|---|---|---|\n"]
     for result in results:
@@ -38,14 +38,14 @@ def _micro(seconds: float) -> str:
 
 
 def _cell(ours: float, theirs: float | None) -> str:
-    """Their time; in bold where it is less than ours."""
+    """The time of a peer; in bold if it is less than that of nabla_mlir."""
     if theirs is None:
         return "-"
     return f"**{_micro(theirs)}**" if theirs < ours else _micro(theirs)
 
 
 def main() -> None:
-    """Puts the table between its marks."""
+    """Writes the table between its marks in the page."""
     results, page = Path(sys.argv[1]), Path(sys.argv[2])
     text = page.read_text()
     marked = f"{_BEGIN}\n\n{table(json.loads(results.read_text())['results'])}\n{_END}"

@@ -1,9 +1,9 @@
 """Compile time over depth and length: Hessian-vector products of unrolled recurrences, against jax.jit, in one run.
 
 usage: python bench/depth.py [--quick] [--out FOLDER]
-Writes depth.json. A Clenshaw sum reads each of its values twice; a step of Runge and Kutta reads its state four times.
-Seconds of compiling are those from the Python function to code, in turns, and the exponents are those of a fit over the
-deeper half; times of calls are those of arrays on the device, and results are compared with those in f64.
+Writes depth.json. A Clenshaw sum reads each of its values twice; a Runge-Kutta step reads its state four times. Compile times
+are measured from the Python function to code, with the sides alternating. The exponents are those of a fit over the deeper
+half. Calls are timed with arrays on the device, and results are compared with those in f64.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ TOLERANCE = {"f4": 1e-3, "f8": 1e-9}
 
 
 def clenshaw(steps: int) -> Callable[[Any], Any]:
-    """A recurrence of two terms."""
+    """A two-term recurrence with an unrolled loop."""
     coefficients = [float(c) for c in np.random.default_rng(0).normal(size=steps) / steps]
 
     def f(x: Any) -> Any:
@@ -43,7 +43,7 @@ def clenshaw(steps: int) -> Callable[[Any], Any]:
 
 
 def runge_kutta(steps: int) -> Callable[[Any], Any]:
-    """The logistic equation, by the method of order four."""
+    """The logistic equation by unrolled steps of the Runge-Kutta method of order four."""
 
     def slope(y: Any) -> Any:
         return y * (1 - y)
@@ -65,7 +65,7 @@ FUNCTIONS = {"Clenshaw": clenshaw, "Runge-Kutta": runge_kutta}
 
 @dataclass
 class Result:
-    """What was measured of one function at one depth and length; times in seconds."""
+    """The measurements of one function at one depth and length; times are in seconds."""
 
     function: str
     steps: int
@@ -77,7 +77,7 @@ class Result:
 
 
 def measure(name: str, steps: int, shape: tuple[int, ...], dtype: str, quick: bool, out: Path) -> Result:
-    """Compiles both sides, compares them, and times their calls in turns."""
+    """Compiles both sides, compares their results, and times alternating calls."""
     f = FUNCTIONS[name](steps)
     x, v = (np.random.default_rng(seed).uniform(0.1, 0.9, size=shape).astype(dtype) for seed in (1, 2))
 
@@ -110,7 +110,7 @@ def exponent(results: list[Result], side: str) -> float:
 
 
 def report(rows: list[list[Result]]) -> None:
-    """A row for each function, shape and dtype."""
+    """Prints a row for each function, shape and dtype."""
     title = "seconds of compiling, ours / JAX's, by steps; their growth; microseconds of a call with most steps"
     table = Table("", *(f"{r.steps}" for r in rows[0]), "exponent", "JAX's", "call", title=title)
     for row in rows:
@@ -126,7 +126,7 @@ def report(rows: list[list[Result]]) -> None:
 
 
 def main() -> int:
-    """Runs all; 1 if a result is wrong."""
+    """Runs all cases; returns 1 if a result is wrong."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--quick", action="store_true", help="fewer depths, lengths and repetitions")
     parser.add_argument("--out", type=Path, default=HERE / "results", help="the folder for the results")

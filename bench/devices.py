@@ -1,9 +1,9 @@
-"""A prediction of the work of code for CPUs, NVIDIA's GPUs and Vulkan in a Hessian-vector product, without a device.
+"""Predicts the work of a Hessian-vector product on CPUs, NVIDIA GPUs and Vulkan, without a device.
 
 usage: python bench/devices.py [--only NAME ...] [--quick] [--out FOLDER]
-Writes devices.json. Kernels are programs of a device, dispatches the places where the host's program runs them, copies and fills
-what has no kernel; what stands in a loop counts once. Traffic is what the dispatches read and write at most, memory what a call
-allocates at once. The floating-point operations are those of the IR, the same for all.
+Writes devices.json. Kernels are programs of a device, dispatches are the commands of the host that run them, and copies and fills
+need no kernel; a command in a loop counts once. Traffic is an upper bound of the bytes that the dispatches read and write, and
+memory is the peak allocation of a call. The floating-point operations are those of the IR, equal for all targets.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _TENSOR = re.compile(r"tensor<((?:\d+x)*)([a-z]+)(\d+)(?:>|,)")
 
 @dataclass
 class Result:
-    """A workload on a target; `refusal` says why there is no code."""
+    """A workload on a target; `refusal` is the reason why it has no code."""
 
     title: str
     target: str
@@ -58,7 +58,7 @@ class Result:
 
 
 def main() -> int:
-    """Compiles, prints and writes."""
+    """Compiles the workloads, prints the table and writes devices.json."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", nargs="+", metavar="NAME", choices=list(KNOWN), help="workloads of bench/")
     parser.add_argument("--quick", action="store_true", help=f"{', '.join(QUICK)} alone")
@@ -102,7 +102,7 @@ def look(workload: Workload, target: Target) -> Result:
 
 
 def _bytes(types: tuple[str, str]) -> int:
-    """Those of the operands and results of a dispatch."""
+    """The bytes of the operands and results of a dispatch."""
     return sum(
         math.prod(map(int, filter(None, shape.split("x")))) * max(int(bits) // 8, 1) * (2 if letters == "complex" else 1)
         for shape, letters, bits in _TENSOR.findall(" ".join(types))
@@ -110,7 +110,7 @@ def _bytes(types: tuple[str, str]) -> int:
 
 
 def show(results: Sequence[Result]) -> None:
-    """A row for each workload and target."""
+    """Prints a row for each workload and target."""
     table = Table(title="Hessian-vector products as compiled; loops count once", title_justify="left")
     for column in (
         "",

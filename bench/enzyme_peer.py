@@ -1,4 +1,4 @@
-"""Enzyme-JAX as a peer: the workloads as JAX has them, differentiated by Enzyme's passes on their StableHLO."""
+"""Enzyme-JAX as a peer: the workloads of JAX, differentiated by the passes of Enzyme on their StableHLO."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def enzyme_calls(workload: Workload, args: tuple[Any, ...], v: Any) -> dict[str,
 
     enzyme = enzyme_jax_ir(pipeline_options=JaXPipeline())
     function = enzyme(workload.function(jax_framework()))
-    gradient = enzyme(jax.grad(function))  # wrapped again: in 0.0.16 a jvp of a gradient as it is ends in a KeyError
+    gradient = enzyme(jax.grad(function))  # wrapped a second time, because in 0.0.16 a jvp of the plain gradient raises a KeyError
 
     def hvp(x: Any, v: Any, *rest: Any) -> Any:
         return jax.jvp(lambda x: gradient(x, *rest), (x,), (v,))[1]

@@ -1,9 +1,9 @@
-"""Values and derivatives of functions at infinities, NaN, zeros, kinks and of empty arrays, next to those of NumPy and JAX.
+"""Compares values and derivatives at infinities, NaN, zeros and kinks, and of empty arrays, with those of NumPy and JAX.
 
 usage: python bench/extremes.py [--write docs/explain/extremes.md]
 
-Each case is an expression of both namespaces, `np`, and the operands at which it is evaluated, elementwise or as a whole. The
-test, tests/ops/test_extremes.py, holds the page to what the interpreter gives, and compiled code to the same.
+Each case is an expression of the namespace `np`, and the operands at which it is evaluated, elementwise or as whole arrays.
+tests/ops/test_extremes.py checks that the interpreter and compiled code give the numbers of the page.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _MARK = "<!-- table: written by python bench/extremes.py --write -->"
 
 @dataclass(frozen=True)
 class Case:
-    """An expression of `np`, and of `x` and perhaps `y`, at operands of its own."""
+    """An expression of `np`, `x` and possibly `y`, with its operands."""
 
     text: str
     xs: Sequence[Any]
@@ -133,7 +133,7 @@ def flat(array: Any) -> list[float]:
 
 
 def with_derivatives(case: Case, namespace: Any, grad: Callable[..., Any]) -> Callable[..., list[Any]]:
-    """A function of the operands: the values, and what the derivative of their sum is with respect to each operand."""
+    """A function of the operands that returns the values, and the derivative of their sum by each operand."""
     f, count = case.function(namespace), len(case.operands)
     if not case.has_derivative:
         return lambda *operands: [f(*operands)]
@@ -142,14 +142,14 @@ def with_derivatives(case: Case, namespace: Any, grad: Callable[..., Any]) -> Ca
 
 
 def interpreted(case: Case) -> list[list[float]]:
-    """Ours, by the interpreter: the values, and the derivatives with respect to each operand."""
+    """The values and the derivatives by each operand, computed by the interpreter of nabla_mlir."""
     import nabla_mlir as nm
 
     return [flat(result) for result in with_derivatives(case, nm.numpy, nm.grad)(*map(nm.numpy.asarray, case.operands))]
 
 
 def of_jax(case: Case) -> list[list[float]]:
-    """JAX's."""
+    """The values and the derivatives by each operand, computed by JAX."""
     import jax
 
     jax.config.update("jax_enable_x64", True)
@@ -161,7 +161,7 @@ def of_jax(case: Case) -> list[list[float]]:
 
 
 def of_numpy(case: Case) -> list[float] | str:
-    """NumPy's values, or what it raises."""
+    """The values of NumPy, or the name of the error that it raises."""
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -171,12 +171,12 @@ def of_numpy(case: Case) -> list[float] | str:
 
 
 def shown(values: Sequence[float]) -> str:
-    """Numbers as they stand in the table."""
+    """The text of numbers in the table."""
     return ", ".join("NaN" if math.isnan(v) else format(v, ".4g").replace("+", "") for v in values) or "(empty)"
 
 
 def row(case: Case) -> str:
-    """The line of a case."""
+    """The line of a case in the table."""
     ours, theirs, plain = interpreted(case), of_jax(case), of_numpy(case)
 
     def beside(other: Any, mine: Any) -> str:
@@ -197,7 +197,7 @@ def table() -> str:
 
 
 def main() -> None:
-    """Prints the table, or writes it into a page behind its mark."""
+    """Prints the table, or writes it into a page after its mark."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--write", type=Path, metavar="PAGE")
     page = parser.parse_args().write

@@ -1,11 +1,11 @@
-"""False alarms of the check: right evaluations of programs that round otherwise than the interpreter, and how many are refused.
+"""Counts false alarms of the check: correct evaluations of programs with other rounding that the check refuses.
 
 usage: false_alarms.py [MINUTES] [SEED] [table]
 
-A right evaluation adds sums up in another order (reversed, one after the other, in two halves), has functions that are off by one
-unit in the last place, and rounds sums of two as if they were exact; it shares no random number with the perturbed runs. Each
-program is evaluated on many arguments, half of them on a grid, where numbers are equal, zero or not finite. After those of the
-table come random nestings of transforms; with "table" those of the table again and again.
+A correct evaluation adds sums in another order (reversed, sequential, in two halves), changes functions by one unit in the last
+place, and rounds sums of two numbers as if they were exact. It shares no random number with the perturbed runs. Each program is
+evaluated on many arguments; half of them are on a grid, where numbers are equal, zero or not finite. The programs of the table
+are followed by random nestings of transforms; with "table", only the programs of the table are repeated.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ _EXACT = tuple(f"stablehlo.{name}" for name in ("divide", "sqrt", "remainder", "
 
 
 class OtherRounding:
-    """Evaluates operations in another order of rounding; to be given to the interpreter as its watch."""
+    """Evaluates operations with other rounding; the interpreter calls it as its `watch` after each operation."""
 
     def __init__(self) -> None:
         self.seed(0)
 
     def seed(self, seed: int) -> None:
-        """Starts another evaluation."""
+        """Starts another evaluation with a seed."""
         self._rng = np.random.RandomState(seed)
 
     def __call__(self, op: ir.Operation, operands: list[np.ndarray], results: list[np.ndarray]) -> None:
-        """Puts other results into the list that it is given."""
+        """Replaces the elements of `results`."""
         name, record = op.name, REGISTRY.get(op.name)
         if record is None or not all(is_float(y.dtype) for y in results):
             return
@@ -66,7 +66,7 @@ class OtherRounding:
             results[0] = both.astype(results[0].dtype)
 
     def _product(self, op: ir.Operation, operands: list[np.ndarray], dtype: np.dtype) -> np.ndarray:
-        """A product whose terms are taken from the last to the first, or in f64."""
+        """A product whose terms are added from the last to the first, or in f64."""
         record = REGISTRY[op.name]
         parameters = record.read(op)
         numbers = parameters["dot_dimension_numbers"]
@@ -100,7 +100,7 @@ def _adds(op: ir.Operation) -> bool:
 def _moved(x: np.ndarray, steps: np.ndarray) -> np.ndarray:
     if x.dtype.kind == "V":
         return x
-    is_exact = ~np.isfinite(x) | (x == 0) | (np.abs(x) == 1)  # as of sin(0) and exp(0) in every library
+    is_exact = ~np.isfinite(x) | (x == 0) | (np.abs(x) == 1)  # such as sin(0) and exp(0), which are exact in every library
     return np.where(is_exact, x, np.nextafter(x, np.where(steps > 0, np.inf, np.where(steps < 0, -np.inf, x)))).astype(x.dtype)
 
 
@@ -120,7 +120,7 @@ def _matrix(x: Any) -> Any:
     return nnp.outer(x, x) + nnp.eye(n, dtype=x.dtype)
 
 
-# Of one vector. The first are at discontinuities, the next cancel or lose everything, the others are ordinary.
+# Functions of one vector. The first are at discontinuities, the next lose all digits by cancellation, the others are ordinary.
 PROGRAMS: dict[str, Callable[[Any], Any]] = {
     "sort": lambda x: nnp.sort(nnp.exp(x)),
     "argsort": lambda x: nnp.argsort(nnp.sin(x) ** 2 + nnp.cos(x) ** 2),
@@ -183,7 +183,7 @@ PROGRAMS: dict[str, Callable[[Any], Any]] = {
 
 
 def _programs(seeds: Iterator[int], of_table: bool) -> Iterator[tuple[str, Callable[[Any], Any] | Deep]]:
-    """The programs of the table, again and again if `of_table`, else once and then random nestings of transforms."""
+    """Yields the programs of the table repeatedly if `of_table`; else yields them once, then random nestings of transforms."""
     yield from PROGRAMS.items()
     while of_table:
         yield from PROGRAMS.items()
@@ -200,12 +200,12 @@ def _arguments(rng: np.random.RandomState, spec: Spec) -> np.ndarray:
         x = np.where(rng.randint(0, 12, shape) == 0, special_values, rng.normal(size=shape))
     else:
         x = rng.normal(size=shape) * 10.0 ** rng.randint(-2, 2)
-    with np.errstate(invalid="ignore"):  # of integers
+    with np.errstate(invalid="ignore"):  # conversions to integers
         return np.asarray(x).astype(spec.dtype)
 
 
 def main(minutes: float, seed: int, of_table: bool = False) -> None:
-    """Prints each alarm, then how many evaluations there were, and how many of them left nothing to claim."""
+    """Prints each false alarm, then the number of evaluations, and the number of those that the check could not decide."""
     end, rng, counts = time.time() + 60 * minutes, np.random.RandomState(seed), collections.Counter[str]()
     for name, program in _programs(itertools.count(1000 * seed), of_table):
         for dtype in (np.float64, np.float32):

@@ -1,4 +1,4 @@
-"""The first update and product of a prepared artifact in a fresh process: prints the seconds since the interpreter ran.
+"""Runs the first update and product of a prepared artifact in a new process, and prints the seconds since Python started.
 
 usage: first.py FILE.vmfb
 """
@@ -13,7 +13,7 @@ import numpy as np  # noqa: E402
 
 
 def main(path: str) -> None:
-    """Loads the artifact, moves it to zeros, and multiplies zeros."""
+    """Loads the artifact, updates it at zeros, and multiplies by zeros."""
     from nabla_mlir import runtime
 
     module = runtime.load(path)

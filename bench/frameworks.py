@@ -1,4 +1,4 @@
-"""The two sides: from a workload to compiled functions, with the times and sizes on the way."""
+"""Builds the compiled functions of a workload for nabla_mlir and JAX, and measures times and sizes of each step."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ from measuring import flat
 from workload import Workload
 
 if TYPE_CHECKING:
-    from sizes import Size  # which needs the compiler; a side of JAX does not
+    from sizes import Size  # this module needs the compiler; a process of JAX does not
 
 FUNCTIONS = ("value", "gradient", "hvp")
 
 
 @dataclass
 class Built:
-    """The functions of a workload on device arrays (by driver for us), and what it cost to make them."""
+    """The functions of a workload on device arrays (for nabla_mlir by driver), and the costs of building them."""
 
     calls: dict[str, dict[str, Callable[[], Any]]]
     seconds: dict[str, float]
     size: Size | None
     chosen: dict[str, str] = field(default_factory=dict)
     results: dict[str, np.ndarray] = field(default_factory=dict)
-    xla: tuple[int, int] = (0, 0)  # kernels and bytes of the hvp, JAX's side
-    barriers: int = 0  # that cut the hvp, ours
+    xla: tuple[int, int] = (0, 0)  # JAX only: kernels and bytes of the hvp
+    barriers: int = 0  # nabla_mlir only: the number of barriers in the hvp
 
 
-# ---------------------------------------------------------------- ours
+# ---------------------------------------------------------------- nabla_mlir
 
 
 def nabla() -> Any:
-    """Our names for what the workloads use."""
+    """The functions of nabla_mlir that the workloads use."""
     import nabla_mlir as nm
     import nabla_mlir.numpy as nnp
     from nabla_mlir import nn
@@ -106,7 +106,7 @@ def build_nabla(workload: Workload, args: tuple[Any, ...], v: Any, path: Path) -
 
 
 def jax_framework() -> Any:
-    """JAX's names for what the workloads use."""
+    """The functions of JAX that the workloads use."""
     import jax
 
     lax = jax.lax
@@ -134,7 +134,7 @@ def jax_framework() -> Any:
 
 
 def jax_functions(workload: Workload) -> dict[str, Callable[..., Any]]:
-    """The function, its gradient and its Hessian-vector product, forward over reverse as ours (or its Hessians)."""
+    """The function, its gradient and its Hessian-vector product by forward over reverse mode (or its Hessians)."""
     import jax
 
     function = workload.function(jax_framework())
@@ -172,7 +172,7 @@ def _build_jax(workload: Workload, args: tuple[Any, ...], v: Any, path: Path) ->
         calls[name] = {"jax": lambda c=compiled, inputs=inputs: jax.block_until_ready(c(*inputs))}
     text = lowerings["hvp"].as_text()
     path.with_suffix(".jax.mlir").write_text(text)
-    built = Built(calls, seconds, size_of(text), xla=xla_figures(compiled))  # of the last, the hvp
+    built = Built(calls, seconds, size_of(text), xla=xla_figures(compiled))  # `compiled` is that of the last function, the hvp
     built.results = {name: flat(calls[name]["jax"]()) for name in FUNCTIONS}
     return built
 

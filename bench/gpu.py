@@ -1,10 +1,10 @@
-"""Hessian-vector products of the large set on an NVIDIA GPU, next to jax.jit there.
+"""Compares Hessian-vector products of the large set on an NVIDIA GPU with jax.jit.
 
-usage: python bench/gpu.py build FOLDER [--arch sm_90a] [--only NAME ...], on any machine; then, where the GPU is,
+usage: python bench/gpu.py build FOLDER [--arch sm_90a] [--only NAME ...], on any machine; then, on the machine with the GPU,
        python bench/gpu.py run FOLDER [--only NAME ...] [--out FOLDER]
-`run` needs no compiler: IREE's runtime, optree, rich and JAX. Each side has a process of its own; they are built side by side
-and timed in turns. JAX multiplies f32 as f32 (precision "highest"), as we do, and its numbers are what ours are compared with.
-Where PyTorch is there, its profiler lists our kernels. Writes gpu.json.
+`run` does not need the compiler, only the IREE runtime, optree, rich and JAX. Each side has a separate process; they are built in
+parallel and timed alternately. JAX multiplies f32 as f32 (precision "highest"), like nabla_mlir, and its results are the
+reference. If PyTorch is installed, its profiler lists the kernels of nabla_mlir. Writes gpu.json.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from rich.table import Table
 from side import serve
 from workloads_large import LARGE
 
-SIDES = 8  # that are built at once
-BUILD, ANSWER = 150, 40  # seconds that a side may take to be built, and to answer
+SIDES = 8  # the number of sides that are built at once
+BUILD, ANSWER = 150, 40  # time limits in seconds for building a side and for an answer
 
 
 def main() -> int:
-    """Builds, runs, or is a side of a run."""
+    """Builds the artifacts, measures them, or serves as one side of a measurement."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("what", choices=("build", "run", "nabla", "jax"), help="nabla and jax are sides of a run")
     parser.add_argument("folder", type=Path, help="of the artifacts")
@@ -55,13 +55,13 @@ def main() -> int:
 
 
 def arguments_of(name: str) -> tuple[Any, ...]:
-    """Those of the product: the point, the vector, the rest."""
+    """The arguments of the product: the point, the vector, and the others."""
     x, *rest = KNOWN[name].inputs()
     return x, direction(x), *rest
 
 
 def build(folder: Path, names: list[str], arch: str) -> int:
-    """Compiles the products; 1 if one is refused."""
+    """Compiles the products; returns 1 if the compiler refuses one."""
     import nabla_mlir as nm
 
     refused = 0
@@ -83,13 +83,13 @@ def build(folder: Path, names: list[str], arch: str) -> int:
 
 
 class Jax:
-    """JAX's product."""
+    """The side of JAX."""
 
     def __init__(self, folder: Path, name: str):
         self.folder, self.name = folder, name
 
     def build(self) -> dict[str, float]:
-        """Compiles it, and saves its numbers."""
+        """Compiles the product, and saves its results."""
         import jax
 
         arguments = arguments_of(self.name)
@@ -109,13 +109,13 @@ class Jax:
 
 
 class Ours:
-    """Our product, from its artifact."""
+    """The side of nabla_mlir, which loads the product from its artifact."""
 
     def __init__(self, folder: Path, name: str):
         self.folder, self.name = folder, name
 
     def build(self) -> dict[str, float]:
-        """Loads it, puts its arguments on the GPU, and calls it once."""
+        """Loads the artifact, copies its arguments to the GPU, and calls it once."""
         from nabla_mlir import runtime
         from nabla_mlir.base import pytree
 
@@ -135,7 +135,7 @@ class Ours:
         return _least(self.call, calls)
 
     def check(self) -> dict[str, Any]:
-        """How far it is from JAX's numbers, and whether it is the same again, in another thread, and leaves its arguments."""
+        """The error against JAX; also checks a second call, a call in another thread, and unchanged arguments."""
         numbers: list[np.ndarray] = []
         thread = threading.Thread(target=lambda: numbers.append(flat(self.call())))
         thread.start()
@@ -147,7 +147,7 @@ class Ours:
         return {"difference": difference, "is_same": is_same, "is_kept": is_kept}
 
     def growth(self, calls: int) -> float:
-        """The bytes by which a call leaves more memory in use, with two results held."""
+        """The growth of used memory for each call in bytes, with two live results."""
         held = [self.call(), self.call(), self.call()]
         before = _used()
         for _ in range(calls):
@@ -155,7 +155,7 @@ class Ours:
         return (_used() - before) / calls
 
     def kernels(self, most: int) -> list[list[Any]]:
-        """What took longest in a call: name, grid, block, how often, microseconds."""
+        """The slowest kernels of a call: name, grid, block, number of launches, microseconds."""
         import torch
         from torch.profiler import ProfilerActivity, profile
 
@@ -192,7 +192,7 @@ def _least(call: Callable[[], Any], calls: int) -> float:
 
 
 def _used() -> int:
-    """Bytes of the GPU that are in use, by any process."""
+    """The used bytes of the GPU memory, of all processes."""
     free, total = ctypes.c_size_t(), ctypes.c_size_t()
     ctypes.CDLL("libcuda.so.1").cuMemGetInfo_v2(ctypes.byref(free), ctypes.byref(total))
     return total.value - free.value
@@ -202,7 +202,7 @@ def _used() -> int:
 
 
 class Process:
-    """A side in a process of its own."""
+    """A side in a separate process."""
 
     def __init__(self, kind: str, folder: Path, name: str):
         environment = os.environ | {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
@@ -226,7 +226,7 @@ class Process:
 
 
 def run(folder: Path, names: list[str], path: Path) -> int:
-    """Measures the products whose artifacts are there, and prints and saves what was found; 1 if one is wrong."""
+    """Measures the products with artifacts, prints and saves the results; returns 1 if a result is wrong."""
     names = [name for name in names if (folder / f"{name}.vmfb").exists()]
     sides = {(name, kind): Process(kind, folder, name) for name in names for kind in ("jax", "nabla")}
     with ThreadPoolExecutor(SIDES) as pool:
@@ -234,7 +234,7 @@ def run(folder: Path, names: list[str], path: Path) -> int:
     results = {}
     for name in names:
         results[name] = measure(sides[name, "nabla"], sides[name, "jax"], {kind: built[name, kind] for kind in ("nabla", "jax")})
-        path.write_text(json.dumps(results, indent=1) + "\n")  # whatever ends the run, what was measured stays
+        path.write_text(json.dumps(results, indent=1) + "\n")  # the results so far are saved, even if the run ends early
     for side in sides.values():
         side.process.kill()
     table = Table("", "ms", "JAX", "ratio", "MB", "JAX", "difference", "again", title="Hessian-vector products on the GPU")
@@ -249,7 +249,7 @@ def run(folder: Path, names: list[str], path: Path) -> int:
 
 
 def measure(ours: Process, theirs: Process, built: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Times of both sides, and what is to be known of ours."""
+    """The times of both sides, and the properties of the nabla_mlir side."""
     if "error" not in built["jax"]:
         built["jax"]["time"] = theirs.ask("time", 10)
     if "error" not in built["nabla"]:

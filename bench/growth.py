@@ -1,4 +1,4 @@
-"""The growth of time, memory and compile time of Hessian-vector products with depth, width, length and size, next to JAX.
+"""Measures how time, memory and compile time of Hessian-vector products grow with depth, width, length and size, and for JAX.
 
 usage: python bench/growth.py [--only WORD ...] [--quick] [--out FOLDER]
 Writes growth.json and growth.svg. The exponents are the slopes of straight lines through all sizes, in logarithms.
@@ -23,25 +23,25 @@ UNITS = {"times": (1e3, "ms"), "peak": (1e-6, "MB"), "compile": (1, "s")}
 
 @dataclass
 class Grown:
-    """What was measured of a series: a result for each size."""
+    """The measurements of a series: a result for each size."""
 
     title: str
     sizes: Sequence[int]
     results: list[Result]
 
     def values(self, what: str, side: str) -> list[float]:
-        """Of each size; nan where it failed."""
+        """The measured value for each size; NaN if the measurement failed."""
         return [getattr(r, what).get(side, float("nan")) for r in self.results]
 
     def exponent(self, what: str, side: str) -> float:
-        """The power of the size with which it grows."""
+        """The exponent of the growth with the size."""
         values = np.array(self.values(what, side))
         known = values > 0
         return float(np.polyfit(np.log(np.array(self.sizes)[known]), np.log(values[known]), 1)[0]) if known.sum() > 1 else np.nan
 
 
 def main() -> int:
-    """Measures the series; 1 if something failed."""
+    """Measures the series; returns 1 if a measurement failed."""
     options, chosen = parse_words(__doc__.partition("\n")[0], "series", "without the largest size, and fewer calls", GROWTH)
     grown = [run(series, options.quick) for series in chosen]
     report(grown)
@@ -65,7 +65,7 @@ def run(series: Series, quick: bool) -> Grown:
 
 
 def report(grown: Sequence[Grown]) -> None:
-    """A row for each series and measure: the values by size, and the exponents."""
+    """Prints a row for each series and measure: the values by size, and the exponents."""
     table = Table("", "", "ours", "JAX's", "exponent", "JAX's", title="Growth of the hvp", title_justify="left")
     for g in grown:
         for what, word in MEASURES.items():
@@ -78,7 +78,7 @@ def report(grown: Sequence[Grown]) -> None:
 
 
 def draw(grown: Sequence[Grown], path: Path) -> None:
-    """A row of drawings for each series: time, memory and compile time against the size, in logarithms."""
+    """Draws time, memory and compile time against the size in a row for each series, on logarithmic axes."""
     import matplotlib
 
     matplotlib.use("Agg")

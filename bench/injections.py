@@ -1,13 +1,13 @@
-"""Faults injected into programs: how many of them checked compilation catches.
+"""Injects faults into programs, and counts how many of them checked compilation detects.
 
 usage: injections.py [--count N] [--seed S] [--compile] [--sample N] [--bits N] [--only NAME]
 
-Each program is compiled as if the compiler meant another one, with one operation changed
-(`nabla_mlir.testing.injections.FAULTS`), and checked as `.compile()` checks it. Without --compile the interpreter
-runs the changed program, which shows what the check decides in a hundredth of the time. A fault that is not caught is run by the
-interpreter on other random arguments: where its numbers are those of the program, it has no effect on them.
+One operation of each program is changed (`nabla_mlir.testing.injections.FAULTS`). The changed program is compiled, and checked
+against the original program like in `.compile()`. Without --compile, the interpreter runs the changed program; this gives the
+decision of the check in a hundredth of the time. For a fault that is not detected, the interpreter runs both programs on other
+random arguments; if their results are equal, the fault has no effect.
 
-With --bits the programs are right, and random bits of their executables are changed, one at a time, in processes of their own.
+With --bits, the programs are correct, and single random bits of their executables are changed, each in a separate process.
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ CORPUS = Path(__file__).parents[1] / "tests" / "corpus.tar.gz"
 WORKLOAD_NAMES = ("rosenbrock-1e3", "logistic", "mlp", "rnn", "mixture", "bundle", "process", "gelu", "lstm", "kalman")
 CORPUS_EVERY, DEEP_SEEDS = 15, range(0, 6400, 320)
 _STEPS = 1e6
-_PROGRAMS = 74  # about as many
+_PROGRAMS = 74  # the approximate number of programs
 TARGET = nm.CPU("host")
 
 
 def programs() -> Iterator[tuple[str, ir.Module]]:
-    """Names and lowered modules: HVPs of bench/, programs of the corpus and their gradients, and deep programs."""
+    """Yields names and lowered modules: HVPs of bench/, programs of the corpus and their gradients, and deep programs."""
     for name in WORKLOAD_NAMES:
         workload = next(w for w in (*WORKLOADS, *SWEEP) if w.name == name)
         x, *rest = workload.inputs()
@@ -109,7 +109,7 @@ def outcome(module: ir.Module, broken: ir.Module, is_compiled: bool) -> tuple[st
 
 
 def effect(module: ir.Module, broken: ir.Module) -> str:
-    """The first difference of two modules on random arguments, by the interpreter; "" if there is none."""
+    """The first difference of the interpreted results of two modules on random arguments; "" if there is none."""
     other = functions(broken.operation)
     for seed in range(20):
         rng = np.random.RandomState(seed)
@@ -128,7 +128,7 @@ def effect(module: ir.Module, broken: ir.Module) -> str:
 
 
 def of_bit(module: ir.Module, vmfb: bytes, place: int) -> str:
-    """The outcome for an executable with one other bit, in a process of its own: it may crash, or not end."""
+    """The outcome for an executable with one changed bit, in a separate process, because it may crash or hang."""
     changed = bytearray(vmfb)
     changed[place // 8] ^= 1 << place % 8
     if (child := os.fork()) == 0:
@@ -173,7 +173,7 @@ def _same_results(module: ir.Module, *artifacts: bytes) -> bool:
 
 
 def bits(count: int, seed: int, only: str) -> int:
-    """Changes bits of executables; prints each that is missed, then the counts; 1 if there is one."""
+    """Changes bits of executables; prints each missed change, then the counts; returns 1 if a change was missed."""
     counts = collections.Counter[str]()
     for name, module in programs():
         if only not in name:
@@ -198,7 +198,7 @@ def _argument(rng: np.random.RandomState, shape: tuple[int, ...], dtype: np.dtyp
 
 
 def main() -> int:
-    """Prints each fault that is missed, then a table; 1 if there is one."""
+    """Prints each missed fault, then a table; returns 1 if a fault was missed."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--count", type=int, default=3, help="injections of each fault into each program (3)")
     parser.add_argument("--seed", type=int, default=0, help="of the operations that are changed (0)")
@@ -244,7 +244,7 @@ def main() -> int:
 
 
 class _Interpreter:
-    """The interpreter in the place of compiled code."""
+    """The interpreter with the interface of compiled code."""
 
     @staticmethod
     def load(content: bytes, driver: str) -> InterpretedExecutable:

@@ -1,10 +1,10 @@
-"""Programs of the size of real work against jax.jit: time, memory, growth over calls and compile time, in one run.
+"""Compares programs of realistic size with jax.jit in one run: time, memory, growth over calls and compile time.
 
 usage: make bench ARGS=--large, or python bench/large.py [--others] [--only NAME ...] [--quick] [--threads N] [--out FOLDER]
-Writes large.json and large.png (with `--threads 1` large-1.json, with `--others` large-others.json). Each side of each
-function has a process of its own; the two are called in turns. Compile times are cold and whole, from the Python function
-to code. Peaks are those of a call, results included, over what there was before it; growth is that of a call after some,
-with results held.
+Writes large.json and large.png (with `--threads 1` large-1.json, with `--others` large-others.json). Each side of each function
+has a separate process; both are called alternately. Compile times are measured without caches, from the Python function to
+code. The peak is the additional memory during a call, including its results. The growth is the additional memory for each later
+call, while some results are live.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from workloads_large import LARGE
 from workloads_large_others import OTHERS
 
 FUNCTIONS = ("value", "gradient", "hvp")
-GROWN = 0.25e6  # bytes a call beyond which memory counts as growing: pages come and go
+GROWN = 0.25e6  # the limit of the growth in bytes for each call; smaller changes come from pages of the allocator
 
 
 @dataclass
 class Result:
-    """What was measured of one function of one workload: seconds and bytes, by side; or why there is nothing."""
+    """The measurements of one function of one workload: seconds and bytes by side, or the reason for a failure."""
 
     workload: str
     title: str
@@ -47,12 +47,12 @@ class Result:
     failure: str = ""
 
     def ratio(self, measure: str) -> float | None:
-        """Ours over JAX's, where both are there."""
+        """The value of nabla_mlir divided by that of JAX; None if one is missing."""
         sides = getattr(self, measure)
         return sides["nabla"] / max(sides["jax"], 1e-9) if {"nabla", "jax"} <= set(sides) else None
 
     def wrong(self) -> str:
-        """What is wrong with our result, or nothing."""
+        """The error of the result of nabla_mlir in words; "" if it is correct."""
         if self.failure:
             return self.failure
         ours, theirs = self.errors.get("nabla", 0.0), self.errors.get("jax", 0.0)
@@ -60,7 +60,7 @@ class Result:
 
 
 def main() -> int:
-    """Runs the workloads; 1 if a result is wrong."""
+    """Runs the workloads; returns 1 if a result is wrong."""
     known = {w.name: w for w in (*LARGE, *OTHERS)}
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--large", action="store_true", help="this set")
@@ -90,7 +90,7 @@ def main() -> int:
 
 
 def run_all(chosen: Sequence[Workload], functions: Sequence[str], quick: bool, threads: int) -> list[Result]:
-    """Measures the functions of the workloads one after another, and says after each what it found."""
+    """Measures the functions of the workloads one after another, and prints a line after each."""
     results: list[Result] = []
     with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task("", total=len(chosen) * len(functions))
@@ -105,7 +105,7 @@ def run_all(chosen: Sequence[Workload], functions: Sequence[str], quick: bool, t
 
 
 def measure(workload: Workload, function: str, quick: bool = False, threads: int = 0, check: bool = True) -> Result:
-    """Builds both sides, looks at their memory, times them in turns, and compares them with JAX's numbers in f64."""
+    """Builds both sides, measures their memory and alternating calls, and compares the results with JAX in f64."""
     result = Result(workload.name, workload.title, function)
     sides: dict[str, Side] = {}
     with tempfile.TemporaryDirectory() as name:
@@ -129,7 +129,7 @@ def measure(workload: Workload, function: str, quick: bool = False, threads: int
 
 
 def _look(result: Result, sides: dict[str, Side], quick: bool) -> None:
-    """Memory, then the best time of each side: rounds take turns, so that a disturbance meets both."""
+    """Measures memory, then the best time of each side; rounds alternate, so that a disturbance affects both sides."""
     ours = sides["nabla"].built
     result.driver, result.barriers, result.dispatches = ours["driver"], ours["barriers"], ours["dispatches"]
     for side, process in sides.items():
@@ -144,11 +144,11 @@ def _look(result: Result, sides: dict[str, Side], quick: bool) -> None:
     result.times = first
 
 
-# ---------------------------------------------------------------- what is shown
+# ---------------------------------------------------------------- reports
 
 
 def means(results: Iterable[Result]) -> dict[str, dict[str, float]]:
-    """The geometric means of the ratios to JAX, by function and by what was measured."""
+    """The geometric means of the ratios to JAX, by function and by measure."""
     found: dict[str, dict[str, float]] = {}
     for r in results:
         found.setdefault(r.function, {})
@@ -161,7 +161,7 @@ def means(results: Iterable[Result]) -> dict[str, dict[str, float]]:
 
 
 def report(results: Sequence[Result]) -> None:
-    """A table for each function: times, memory, compile times, and what runs."""
+    """Prints a table for each function: times, memory, compile times, and the operations that run."""
     for function in dict.fromkeys(r.function for r in results):
         rows = [r for r in results if r.function == function]
         table = Table(title=f"{function}: ours and JAX's, and their ratio (less is better)", title_justify="left")

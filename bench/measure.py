@@ -1,9 +1,9 @@
 """Measures thresholds again: the numbers in nabla_mlir/base/thresholds.py, next to those of this machine.
 
 usage: python bench/measure.py [NAME ...]
-Without a name all of them, in a few minutes. Where one way overtakes another, both are timed at several sizes, and the
-first size is given from which on the second stays ahead; of a size that is free to choose, the fastest. Nothing is
-written: thresholds.py is changed by hand, with the machine and the date.
+Without a name it measures all thresholds, in a few minutes. If a threshold selects between two strategies, both are timed at
+several sizes, and the result is the first size from which on the second is always faster. If a size can be chosen freely, the
+result is the fastest size. The script writes no file: thresholds.py is edited by hand, with the machine and the date.
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ from nabla_mlir.runtime.timing import median
 from nabla_mlir.runtime.transfer import fill, memory_of
 
 Call = Callable[[], Any]
-SECONDS = 0.02  # that each call is repeated for, in each of the rounds
+SECONDS = 0.02  # the time for which each call is repeated in each round
 ROUNDS = 5
 
 
 class Experiment(Protocol):
-    """How a threshold is found on this machine."""
+    """The measurement of a threshold on this machine."""
 
     def run(self, name: str) -> float:
-        """The value, in the unit that thresholds.py states."""
+        """Returns the value in the unit that thresholds.py states."""
 
 
 @dataclass(frozen=True)
 class Crossing:
-    """The size from which on the way of large sizes is faster for good; the largest twice over if it never is.
+    """The size from which on the strategy for large sizes is always faster; twice the largest size if it never is.
 
     Args:
-      sizes: in the unit of the threshold, growing.
-      call: what is timed, for a size; made anew with the threshold below all sizes and above them.
+      sizes: increasing sizes in the unit of the threshold.
+      call: returns the timed call for a size; it is made with the threshold below and above all sizes.
     """
 
     sizes: Sequence[int]
@@ -66,7 +66,7 @@ class Crossing:
 
 @dataclass(frozen=True)
 class Best:
-    """The fastest of several values; what stands there today if none is faster by a twentieth."""
+    """The fastest of several values; the present value if none is faster by 5 per cent."""
 
     values: Sequence[int]
     call: Callable[[], Call]
@@ -83,7 +83,7 @@ class Best:
 
 @dataclass(frozen=True)
 class Rate:
-    """A time, measured as it is."""
+    """A threshold that is a measured time."""
 
     measure: Callable[[], float]
 
@@ -93,7 +93,7 @@ class Rate:
 
 @contextmanager
 def replaced(name: str, value: float) -> Iterator[None]:
-    """With another value of a threshold."""
+    """A context with another value of a threshold."""
     before = getattr(thresholds, name)
     setattr(thresholds, name, value)
     try:
@@ -103,12 +103,12 @@ def replaced(name: str, value: float) -> Iterator[None]:
 
 
 def seconds_of(call: Call) -> float:
-    """The median in the best of some rounds."""
+    """The median time in the best of some rounds."""
     return min(median(call, SECONDS) for _ in range(ROUNDS))
 
 
 def program(f: Callable[..., Any], *arrays: np.ndarray, driver: str = "local-sync") -> Call:
-    """A call of a function that is compiled now, on arrays that are on the device."""
+    """Compiles a function, and returns a call of it on arrays of the device."""
     compiled = nm.trace(f, *(nm.spec(x.shape, x.dtype) for x in arrays), name="f").lower().compile()
     executable = runtime.Executable.load(compiled.vmfb, runtime.pooled(driver))
     function, given = executable.function("f"), [runtime.Array.from_numpy(x, executable.device) for x in arrays]
@@ -121,7 +121,7 @@ def program(f: Callable[..., Any], *arrays: np.ndarray, driver: str = "local-syn
 
 
 def numbers(*shape: int) -> np.ndarray:
-    """The same at every run."""
+    """Random numbers that are equal in every run."""
     return np.random.default_rng(0).normal(size=shape).astype(np.float32)
 
 
@@ -134,7 +134,7 @@ def copies(size: int) -> Call:
 
 
 def results(size: int) -> Call:
-    """What a call does beyond its work that writes to memory of NumPy's."""
+    """A call that writes its result to memory of NumPy."""
     memory = np.zeros(size + 64, np.uint8)
     start, where = -memory.ctypes.data % 64, runtime.device("local-sync")
     target = memory[start : start + size]
@@ -142,7 +142,7 @@ def results(size: int) -> Call:
 
 
 def pool() -> tuple[float, float]:
-    """Microseconds that a call on the thread pool lacks to a perfect division of the work, at once and for each dispatch."""
+    """The overhead in microseconds of a call on the thread pool: for the call, and for each dispatch."""
     x = numbers(256, 256)
 
     def chain(count: int) -> Callable[[Any], Any]:
@@ -167,7 +167,7 @@ def pool() -> tuple[float, float]:
 
 
 def block_of_vectors(size: int) -> Call:
-    """A chain of elementwise operations on each of 16 vectors, whose results are so large."""
+    """A chain of elementwise operations on each of 16 vectors with results of this size."""
     x = numbers(size // 4)
 
     def product(v: Any) -> Any:
@@ -184,12 +184,12 @@ def block_of_vectors(size: int) -> Call:
 
 
 def nanoseconds(f: Callable[..., Any], *arrays: np.ndarray, of: int) -> float:
-    """For one of so many things, on one thread."""
+    """The nanoseconds of a call on one thread divided by the number `of`."""
     return seconds_of(program(f, *arrays)) * 1e9 / of
 
 
 def each_of_a_chain(step: Callable[[Any], Any]) -> float:
-    """Nanoseconds that one more elementwise operation takes for each element of a chain."""
+    """The nanoseconds for each element of one more elementwise operation in a chain."""
 
     def chain(count: int) -> Callable[[Any], Any]:
         def f(x: Any) -> Any:
@@ -223,7 +223,7 @@ def cube(multiplications: int) -> Call:
 
 
 def products(multiplications: int) -> Call:
-    """50 products whose sizes fill no vectors."""
+    """50 products whose sizes are not multiples of a vector."""
     length = multiplications // 100
     return program(lambda a, b: a @ b, numbers(50, 10, length), numbers(50, length, 10))
 
@@ -234,13 +234,13 @@ def swapped(rows: int, columns: int) -> Call:
 
 
 def block(multiplications: int) -> Call:
-    """A matrix with each of 16 others, with so many multiplications for each and too few rows for the large kernel."""
+    """Products of a matrix with 16 others, which have too few rows for the large kernel."""
     n = math.isqrt(multiplications // 20)
     return program(nm.vmap(lambda a, b: a @ b, in_axes=(None, 0)), numbers(20, n), numbers(16, n, n))
 
 
 def kernel_work(operations: int) -> Call:
-    """A recurrent network, an iteration of which has so many operations, on all cores."""
+    """A recurrent network on all cores whose iteration has this number of operations."""
 
     def f(w: Any, h: Any, xs: Any) -> Any:
         return nm.scan(lambda h, x: (nnp.tanh(h @ w + x), nnp.sum(h)), h, xs)
@@ -315,7 +315,7 @@ EXPERIMENTS: Mapping[str, Experiment] = {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Measures the thresholds that are named, or all."""
+    """Measures the named thresholds, or all."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"some of {', '.join(EXPERIMENTS)}")
     names = parser.parse_args(argv).names or list(EXPERIMENTS)

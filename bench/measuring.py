@@ -30,7 +30,7 @@ console = Console(highlight=False, width=None if sys.stdout.isatty() else 200)
 
 
 def parse(description: str, quick: str) -> tuple[argparse.Namespace, list[Workload]]:
-    """The options of the command line, and the workloads that it chooses; makes the folder for the results."""
+    """Returns the options of the command line and the selected workloads; makes the folder for the results."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--only", nargs="+", metavar="NAME", help=f"some of {', '.join(KNOWN)}")
     parser.add_argument("--sweep", action="store_true", help="the second set of workloads instead of the first")
@@ -46,7 +46,7 @@ def parse(description: str, quick: str) -> tuple[argparse.Namespace, list[Worklo
 
 
 def parse_words(description: str, kinds: str, quick: str, choices: Sequence[Any]) -> tuple[argparse.Namespace, list[Any]]:
-    """The options of a benchmark of its own kinds of cases, and those whose title has a word that is given, or all."""
+    """Returns the options of the command line, and the cases whose titles contain a given word; by default all cases."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--only", nargs="+", metavar="WORD", help=f"{kinds} whose title has one of these words")
     parser.add_argument("--quick", action="store_true", help=quick)
@@ -60,7 +60,7 @@ def parse_words(description: str, kinds: str, quick: str, choices: Sequence[Any]
 
 
 def direction(tree: Any) -> Any:
-    """Random numbers in the place of those of a pytree."""
+    """A pytree of random numbers with the structure and shapes of another one."""
     import jax
 
     rng = np.random.default_rng(7)
@@ -75,12 +75,12 @@ def flat(tree: Any) -> np.ndarray:
 
 
 def relative_error(found: np.ndarray, wanted: np.ndarray) -> float:
-    """The norm of the difference over that of what is wanted."""
+    """The norm of the difference divided by the norm of the wanted values."""
     return float(np.linalg.norm(found - wanted) / np.linalg.norm(wanted))
 
 
 def interleaved(calls: Mapping[str, Callable[[], Any]], quick: bool) -> dict[str, float]:
-    """The median time of each call in its best round; rounds take turns, so that a disturbance meets all calls."""
+    """The median time of each call in its best round; rounds alternate, so that a disturbance affects all calls."""
     rounds, length = (5, 0.01) if quick else (25, 0.02)
     best = dict.fromkeys(calls, float("inf"))
     for _ in range(rounds):
@@ -90,12 +90,12 @@ def interleaved(calls: Mapping[str, Callable[[], Any]], quick: bool) -> dict[str
 
 
 def geometric_mean(ratios: Sequence[float]) -> float:
-    """Of positive numbers."""
+    """The geometric mean of positive numbers."""
     return float(np.exp(np.mean(np.log(ratios))))
 
 
 def save(path: Path, content: Mapping[str, Any]) -> None:
-    """Writes JSON, with the versions and the machine before the rest."""
+    """Writes JSON that begins with the versions and the machine."""
     versions = {name: version(name) for name in ("nabla-mlir", "iree-base-compiler", "jax", "numpy")}
     machine = {"machine": platform.machine(), "cores": cores(), "python": platform.python_version()}
     path.write_text(json.dumps({"versions": versions, "machine": machine, **content}, indent=1) + "\n")
@@ -103,13 +103,13 @@ def save(path: Path, content: Mapping[str, Any]) -> None:
 
 
 def cores() -> int:
-    """Those that this process may use."""
+    """The number of cores that this process may use."""
     return len(os.sched_getaffinity(0))
 
 
 @contextmanager
 def drawing(titles: Sequence[str], height: float, label: str, path: Path) -> Iterator[Any]:
-    """The axes of a drawing with a row for each title and a logarithmic scale, so many inches high; saves it after."""
+    """A context with the axes of a drawing: a row for each title and a logarithmic scale; saves the drawing at its end."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -125,7 +125,7 @@ def drawing(titles: Sequence[str], height: float, label: str, path: Path) -> Ite
 
 
 def draw(titles: Sequence[str], ratios: Mapping[str, Sequence[float | None]], label: str, path: Path) -> None:
-    """Ratios as bars, one group of them for each title."""
+    """Draws ratios as bars, with one group of bars for each title."""
     from matplotlib import colormaps
 
     width = 0.8 / len(ratios)

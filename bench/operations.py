@@ -1,8 +1,8 @@
-"""Single operations on large arrays, next to `jax.jit`: a slow operation makes a slow program.
+"""Compares single operations on large arrays with `jax.jit`, because a slow operation makes a slow program.
 
 usage: python bench/operations.py [--only WORD ...] [--quick] [--out FOLDER]
-Writes operations.json and operations.png. Times are those of a call on arrays of the device, in f32; `taskset -c 1` before it
-gives those of one core.
+Writes operations.json and operations.png. The times are those of calls on f32 arrays of the device; `taskset -c 1 python ...`
+measures one core.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ class Case:
     title: str
     operation: Callable[..., Any]
     shapes: Sequence[tuple[int, ...]]
-    prepare: Callable[[np.ndarray], np.ndarray] | None = None  # of the first argument
+    prepare: Callable[[np.ndarray], np.ndarray] | None = None  # converts the first argument
 
 
 @dataclass(frozen=True)
 class Result:
-    """Seconds of a call and of compiling, ours and JAX's, and how far apart the values are."""
+    """The seconds of a call and of compilation for nabla_mlir and JAX, and the difference of their values."""
 
     title: str
     ours: float
@@ -93,7 +93,7 @@ CASES = (
 
 
 def measure(case: Case, quick: bool) -> Result:
-    """One operation, on both sides."""
+    """Measures one operation on both sides."""
     arguments = [rng.normal(size=shape).astype(np.float32) for shape in case.shapes]
     if case.prepare is not None:
         arguments[0] = case.prepare(arguments[0])
@@ -111,7 +111,7 @@ def measure(case: Case, quick: bool) -> Result:
 
 
 def main() -> int:
-    """Measures the operations; 1 if values are far from JAX's."""
+    """Measures the operations; returns 1 if values differ from those of JAX."""
     options, chosen = parse_words(__doc__.partition("\n")[0], "operations", "fewer repetitions", CASES)
     results = []
     for case in chosen:

@@ -1,9 +1,9 @@
-"""The cost of a call without its work: a function of eight numbers from each framework, next to the package's own derivatives.
+"""Measures the overhead of calls: each framework calls a function of eight numbers, and its own derivative for comparison.
 
 usage: python bench/overheads.py [--only WORD ...] [--quick] [--out FOLDER]
-Writes overheads.json. All is in f64 and compiled; the two sides of a row take turns, and points change from call to call, so that
-nothing is known from the call before. The other side is the package's own way: of SciPy's and Ipopt's, which have no derivatives,
-that of jax.jit with arrays of NumPy as results.
+Writes overheads.json. All functions are compiled and in f64. The two sides of a row alternate, and each call has a new point, so
+that no result can be reused. The other side uses the derivatives of the package. SciPy and Ipopt have none, so their other side
+is jax.jit with NumPy arrays as results.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from nabla_mlir.interop.scipy import Objective, Residuals
 N = 8
 POINTS = 0.5 + np.random.default_rng(0).random((5, N))
 V, WEIGHTS = np.linspace(-1, 1, N), np.linspace(1, 2, N - 1)
-Rows = dict[str, tuple[Callable[[], Any], Callable[[], Any]]]  # ours, and theirs
+Rows = dict[str, tuple[Callable[[], Any], Callable[[], Any]]]  # the calls of nabla_mlir, and of the package
 
 
 @dataclass(frozen=True)
 class Case:
-    """Calls from one package, which has to be installed."""
+    """Calls from one package, which must be installed."""
 
     title: str
     package: str
@@ -42,7 +42,7 @@ class Case:
 
 @dataclass
 class Result:
-    """Seconds of a call of ours, and of the other side's."""
+    """The seconds of a call of nabla_mlir, and of the other side."""
 
     title: str
     row: str
@@ -59,13 +59,13 @@ def steps(x: Any) -> Any:
 
 
 def over(call: Callable[..., Any], *rest: Any, make: Callable[[np.ndarray], Any] = np.array) -> Callable[[], Any]:
-    """A call at the next point, each time it is called."""
+    """Returns a function that calls `call` at the next point each time."""
     points = itertools.cycle([make(x) for x in POINTS])
     return lambda: call(next(points), *rest)
 
 
 def of_jax(g: Callable[..., Any]) -> Callable[..., np.ndarray]:
-    """As a solver calls a function of JAX."""
+    """A function of JAX in the form that solvers call."""
     compiled = jax.jit(g)
     return lambda *args: np.asarray(compiled(*args))
 
@@ -78,7 +78,7 @@ def product(x: Any, v: Any) -> Any:
 
 
 def artifacts() -> Rows:
-    """Functions on arrays, those of NumPy and those on the device."""
+    """Calls of artifacts on NumPy arrays and on device arrays."""
     ours = nm.trace(nm.grad(rosenbrock), nm.spec(N, "f64"), name="slope").lower().compile(nm.CPU("host"))
     theirs = jax.jit(jax.grad(rosenbrock))
     jitted = nm.jit(nm.grad(rosenbrock))
@@ -91,7 +91,7 @@ def artifacts() -> Rows:
 
 
 def torch_functions() -> Rows:
-    """Forward and backward passes of autograd, beside PyTorch's own, one operation after the other."""
+    """Forward and backward passes of autograd, compared with eager PyTorch."""
     import torch
 
     wrapped = nm.interop.torch.function(rosenbrock, target=nm.CPU())
@@ -114,7 +114,7 @@ def torch_functions() -> Rows:
 
 
 def jax_functions() -> Rows:
-    """One primitive, called outside jit and as a callback inside, beside what JAX compiles."""
+    """A JAX primitive outside jit, and as a callback inside jit, compared with code that JAX compiles."""
     wrapped = nm.interop.jax.function(rosenbrock, target=nm.CPU())
     wait = jax.block_until_ready
     value, slope = jax.jit(rosenbrock), jax.jit(jax.grad(rosenbrock))
@@ -133,7 +133,7 @@ def jax_functions() -> Rows:
 
 
 def scipy_callbacks() -> Rows:
-    """What a solver asks for at a new point."""
+    """The values and derivatives that a solver of SciPy requests at a new point."""
     target = nm.CPU()
     first, second = Objective(rosenbrock, POINTS[0], order=1, target=target), Objective(rosenbrock, POINTS[0], target=target)
     dense = Objective(rosenbrock, POINTS[0], form="dense", target=target)
@@ -151,7 +151,7 @@ def scipy_callbacks() -> Rows:
 
 
 def ipopt_callbacks() -> Rows:
-    """The five functions that Ipopt asks for."""
+    """The five functions that Ipopt calls."""
     ours = Problem(rosenbrock, nm.spec(N, "f64"), constraints=steps)
     lower = np.tril_indices(N)
     whole = of_jax(lambda x, s, w: jax.hessian(lambda y: s * rosenbrock(y) + w @ steps(y))(x)[lower])
@@ -165,7 +165,7 @@ def ipopt_callbacks() -> Rows:
 
 
 def casadi_functions() -> Rows:
-    """An external function from Python, beside one of CasADi's expressions."""
+    """An external Python function, compared with an expression of CasADi."""
     import casadi
 
     external = nm.interop.casadi.external(steps, nm.spec(N, "f64"), name="steps")
@@ -182,7 +182,7 @@ def _slope(f: Any) -> Any:
 
 
 def pytensor_functions() -> Rows:
-    """A graph of one Op, beside PyTensor's own."""
+    """A graph of one Op, compared with a graph of PyTensor operations."""
     import pytensor
     import pytensor.tensor as pt
 
@@ -210,7 +210,7 @@ CASES = [
 
 
 def main() -> int:
-    """Measures the packages that are installed; 1 if two sides of a row disagree."""
+    """Measures the installed packages; returns 1 if the two sides of a row differ."""
     options, chosen = parse_words(__doc__.partition("\n")[0], "packages", "fewer repetitions", CASES)
     jax.config.update("jax_enable_x64", True)
     table = Table(title="Microseconds of a call", title_justify="left")
@@ -236,7 +236,7 @@ def main() -> int:
 
 
 def _is_equal(ours: Any, theirs: Any) -> bool:
-    """Of sparse matrices and their entries in some order the sums are compared."""
+    """Compares results; only sums of sparse matrices are compared, because the order of their entries may differ."""
     if isinstance(ours, (list, tuple)):
         return all(map(_is_equal, ours, theirs))
     return bool(np.isclose(_total(ours), _total(theirs), rtol=1e-9))

@@ -1,6 +1,6 @@
-"""Further peers, where they are installed: PyTorch, one operation after the other and compiled, CasADi, and Enzyme-JAX.
+"""Measures further peers that are installed: eager and compiled PyTorch, CasADi, and Enzyme-JAX.
 
-Each runs in a process of its own, which can be ended: torch.compile may take minutes for what is unrolled.
+Each runs in a separate process, which can be ended, because torch.compile may take minutes for an unrolled loop.
 usage: python bench/peers.py PEER WORKLOAD TRUTH.npz [--quick]
 """
 
@@ -24,14 +24,14 @@ from rich.table import Table
 from torch_peer import compiled_calls, torch_calls
 from workload import Workload
 
-LONGEST = 120  # seconds for the three functions of a workload
-CASADI_FLOPS = 1e7  # of the hvp, up to which CasADi's graph of scalars is built
+LONGEST = 120  # the time limit in seconds for the three functions of a workload
+CASADI_FLOPS = 1e7  # the largest number of operations of an hvp for which the CasADi graph of scalars is built
 Calls = dict[str, Callable[[], Any]]
 
 
 @dataclass
 class Peers:
-    """Of one workload: seconds by function and peer, how far results are from those in f64, and what did not work."""
+    """The measurements of one workload: seconds by function and peer, errors against f64, and failures."""
 
     times: dict[str, dict[str, float]] = field(default_factory=dict)
     errors: dict[str, dict[str, float]] = field(default_factory=dict)
@@ -40,7 +40,7 @@ class Peers:
 
 @dataclass(frozen=True)
 class Peer:
-    """The package that it needs, how its calls are made, and the largest workload for which they are."""
+    """A peer: the required package, the function that makes its calls, and the largest workload."""
 
     package: str
     calls: Callable[[Workload, tuple[Any, ...], Any], Calls]
@@ -56,12 +56,12 @@ PEERS = {
 
 
 def is_installed(package: str) -> bool:
-    """Whether a package can be imported."""
+    """True if a package can be imported."""
     return importlib.util.find_spec(package) is not None
 
 
 def measure_peers(workload: Workload, truth: dict[str, np.ndarray], flops: int, out: Path, quick: bool) -> Peers:
-    """Times what is installed and small enough, and compares the results with those in f64."""
+    """Times the installed peers on workloads that are small enough, and compares the results with those in f64."""
     found, path = Peers(), out / f"{workload.name}.truth.npz"
     np.savez(path, **truth)
     for name, peer in PEERS.items():
@@ -84,19 +84,19 @@ def measure_peers(workload: Workload, truth: dict[str, np.ndarray], flops: int, 
 
 
 def main(name: str, workload: Workload, truth: Any, quick: bool) -> None:
-    """Prints for each function its time and how far its result is from the truth, as soon as it is known."""
+    """Prints the time and the error of each function as soon as they are measured."""
     args, function = workload.inputs(), "all"
     try:
         for function, call in PEERS[name].calls(workload, args, direction(args[0])).items():
-            result = flat(jax.tree.map(np.asarray, call()))  # compiles
+            result = flat(jax.tree.map(np.asarray, call()))  # the first call compiles
             seconds = interleaved({name: call}, quick)[name]
             print(json.dumps([function, seconds, relative_error(result, truth[function])]), flush=True)
-    except Exception as error:  # of any kind: it is the peer's
+    except Exception as error:  # a peer may raise any error
         sys.exit(f"{function}: {type(error).__name__}: {str(error).strip().partition(chr(10))[0]}")
 
 
 def report_peers(titles: list[str], ours: list[dict[str, float]], found: list[Peers]) -> None:
-    """The table: of each function the peer's time, and ours over it; then what did not work."""
+    """Prints the table: for each function the time of the peer, and the ratio of nabla_mlir to it; then the failures."""
     missing = sorted({peer.package for peer in PEERS.values() if not is_installed(peer.package)})
     if missing:
         console.print(f"[dim]Peers that are not installed: {', '.join(missing)} (pip install 'nabla-mlir\\[bench-peers]')[/dim]")

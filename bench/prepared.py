@@ -1,9 +1,9 @@
-"""Prepared Hessian-vector products against JAX's and PyTorch's: from scratch, linearised, and in blocks, in one run.
+"""Compares prepared Hessian-vector products with JAX and PyTorch in one run: from scratch, linearised, and in blocks.
 
 usage: python bench/prepared.py [--only NAME ...] [--quick] [--out FOLDER]
-Writes prepared.json and prepared.png. Times are those of arrays on the device; a block is timed per column. JAX's side
-of `update` and `apply` is a jitted jax.linearize of the gradient, of a block jax.vmap of that; its `hvp` is a jitted jvp
-of the gradient. PyTorch's are those of torch.func, if PyTorch is installed.
+Writes prepared.json and prepared.png. Calls use arrays on the device; the time of a block is given for each column. In JAX,
+`update` and `apply` are a jitted jax.linearize of the gradient, a block is jax.vmap of it, and `hvp` is a jitted jvp of the
+gradient. The functions of PyTorch are those of torch.func, if PyTorch is installed.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from workload import Workload
 
 BLOCKS = (4, 16, 64)
 ROWS = ("value", "gradient", "hvp", "update", "apply", *(f"block {n}" for n in BLOCKS))
-LARGEST = 1 << 18  # elements of x up to which blocks are timed
+LARGEST = 1 << 18  # the largest number of elements of x for which blocks are timed
 Calls = dict[str, Callable[[], Any]]
 
 
 @dataclass
 class Result:
-    """What was measured of one workload; times in seconds, by row and side."""
+    """The measurements of one workload: times in seconds, by row and side."""
 
     title: str
     times: dict[str, dict[str, float]]
@@ -47,17 +47,17 @@ class Result:
     first: float
 
     def ours(self, row: str) -> float:
-        """Our time with the driver that the artifact chooses."""
+        """The time of nabla_mlir with the driver that the artifact selects."""
         return self.times[row]["nabla"]
 
     def ratio(self, row: str, peer: str = "jax") -> float | None:
-        """Our time over that of a peer, where both were measured."""
+        """The time of nabla_mlir divided by that of a peer; None if one was not measured."""
         sides = self.times.get(row, {})
         return sides["nabla"] / sides[peer] if {"nabla", peer} <= set(sides) else None
 
 
 def measure(workload: Workload, quick: bool, out: Path) -> Result:
-    """Builds all sides, compares their products, and times them in turns."""
+    """Builds all sides, compares their products, and times them alternately."""
     args = workload.inputs()
     v = direction(args[0])
     blocks = BLOCKS if flat(args[0]).size <= LARGEST else ()
@@ -95,7 +95,7 @@ def measure(workload: Workload, quick: bool, out: Path) -> Result:
 
 
 def _ours(workload: Workload, args: tuple[Any, ...], v: Any, columns: dict[int, Any], path: Path) -> tuple[Calls, Any, float]:
-    """One artifact for each size of a block; the others entry points are those of the first."""
+    """Builds one artifact for each size of a block; the other entry points are those of the first artifact."""
     import nabla_mlir as nm
     from nabla_mlir import runtime
 
@@ -111,7 +111,7 @@ def _ours(workload: Workload, args: tuple[Any, ...], v: Any, columns: dict[int, 
         seconds_of_block = time.perf_counter() - start
         file = path.with_suffix(f".{n}.vmfb") if calls else path
         compiled.save(file)
-        module = runtime.load(file)  # as it is used: a file, by the runtime alone
+        module = runtime.load(file)  # as in deployment: a file and only the runtime
         device = module.executable.device
         at, t, entry = put(args), put(v), module.__getitem__
         entry("update")(*at)
@@ -127,7 +127,7 @@ def _ours(workload: Workload, args: tuple[Any, ...], v: Any, columns: dict[int, 
 
 
 def _jax(workload: Workload, args: tuple[Any, ...], v: Any, columns: dict[int, Any]) -> tuple[Calls, Any, float]:
-    """The same by JAX; also its linearisation, and the time to compile that and its product."""
+    """Builds the same calls with JAX; also returns its linearisation, and the compile time of it and its product."""
 
     def ready(call: Callable[..., Any], *inputs: Any) -> Any:
         return jax.block_until_ready(call(*inputs))
@@ -151,11 +151,11 @@ def _jax(workload: Workload, args: tuple[Any, ...], v: Any, columns: dict[int, A
     return calls, linear, seconds
 
 
-# ---------------------------------------------------------------- what is shown
+# ---------------------------------------------------------------- reports
 
 
 def report(results: list[Result]) -> None:
-    """The tables: our times and their ratios to JAX, to PyTorch if it was there, and what it costs to get there."""
+    """Prints the tables: times of nabla_mlir, ratios to JAX and PyTorch, and the costs of compilation."""
     _ratios(results, "jax", "Time in µs (blocks: per column), and ratio to JAX (less is better)")
     if any("torch" in sides for r in results for sides in r.times.values()):
         _ratios(results, "torch", "Time in µs, and ratio to torch.func on the CPU (less is better)")
@@ -187,7 +187,7 @@ def _ratios(results: list[Result], peer: str, title: str) -> None:
 
 
 def main() -> int:
-    """Runs the workloads; 1 if a product is wrong."""
+    """Runs the workloads; returns 1 if a product is wrong."""
     options, chosen = parse(__doc__.partition("\n")[0], "fewer repetitions")
     results = []
     for workload in (w for w in chosen if not w.mapped):  # a map of small Hessians is not one product

@@ -1,8 +1,8 @@
-"""Hessian-vector products of this package against jax.jit of the same functions, on this machine, in this run.
+"""Compares Hessian-vector products of nabla_mlir with jax.jit of the same functions, on this machine and in this run.
 
 usage: make bench, or python bench/run.py [--only NAME ...] [--quick] [--out FOLDER]
-Writes results.json, results.png, bounds.png and, for each workload, the StableHLO of both sides. PyTorch and CasADi are
-measured too, where they are installed.
+Writes results.json, results.png, bounds.png and, for each workload, the StableHLO of both sides. PyTorch and CasADi are measured
+too, if they are installed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from nabla_mlir.tools.bench import measured_machine
 
 @dataclass
 class Result:
-    """What was measured of one workload; times in seconds."""
+    """The measurements of one workload; times are in seconds."""
 
     name: str
     title: str
@@ -48,16 +48,16 @@ class Result:
     notes: list[str] = field(default_factory=list)
 
     def ratio(self, name: str) -> float:
-        """Our time with the chosen driver, over JAX's."""
+        """The time of nabla_mlir with the selected driver, divided by that of JAX."""
         return self.ours(name) / self.times[name]["jax"]
 
     def ours(self, name: str) -> float:
-        """Our time with the driver that the artifact chooses for the function."""
+        """The time of nabla_mlir with the driver that the artifact selects for the function."""
         return self.times[name][self.chosen[name]]
 
 
 def main() -> int:
-    """Runs the workloads; 1 if a result is wrong."""
+    """Runs the workloads; returns 1 if a result is wrong."""
     options, chosen = parse(__doc__.partition("\n")[0], "fewer repetitions, no cold starts")
     results, wrong, machine = [], [], measured_machine()
     for workload in chosen:
@@ -88,7 +88,7 @@ def main() -> int:
 
 
 def run(workload: Workload, out: Path, quick: bool, machine: Machine) -> Result:
-    """Builds both sides, checks and times them."""
+    """Builds, checks and times both sides."""
     args = workload.inputs()
     v = direction(args[0])
     path = out / f"{workload.name}.vmfb"
@@ -143,11 +143,11 @@ def cold_starts(workload: Workload, path: Path, arguments: tuple[Any, ...]) -> d
     return seconds
 
 
-# ---------------------------------------------------------------- what is shown
+# ---------------------------------------------------------------- reports
 
 
 def report(results: list[Result]) -> None:
-    """The tables: times, then what it costs to get there."""
+    """Prints the tables: times, then the costs of compilation."""
     table = Table(title="Times in µs, and the ratio to JAX (less is better)", title_justify="left")
     for column in ("", "value", "", "gradient", "", "hvp", "JAX hvp", "", "driver", "other driver hvp"):
         table.add_column(column, justify="left" if column in ("driver",) or not table.columns else "right")

@@ -1,9 +1,9 @@
-"""The cost of a product of a sum over shards on processes of Dask and on ranks of MPI: measured here, and simulated for more.
+"""Measures and simulates the cost of a product of a sum over shards on processes of Dask and on ranks of MPI.
 
-``python bench/scaling.py 1 2 4`` measures with so many processes, in turn with the plain parts: the same products of the same
-shards in the same processes at the same time, without tasks or messages. The constants of the model in docs/scaling.md come from
-shards without work on one worker; what the simulation says is printed beside what was measured, and for 10, 100 and 1000 workers.
-`--rows` says how large a shard is, and `--lean` leaves out what Dask does beside tasks. The machine must have nothing else to do.
+``python bench/scaling.py 1 2 4`` measures with 1, 2 and 4 processes. It alternates with the plain parts: the same products of the
+same shards in the same processes, without tasks or messages. The constants of the model in docs/scaling.md come from shards
+without work on one worker. The simulated time is printed next to the measured time, and for 10, 100 and 1000 workers. `--rows`
+sets the size of a shard, and `--lean` switches off the background work of Dask. The machine must be idle.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ class Costs:
     Attributes:
       shard: the product of one shard.
       latency: a product without work on one worker, from the call to its result.
-      task: what client and scheduler compute for each task of a product.
-      worker: what a worker computes for its task, besides shards.
-      background: the part of a core that each process of Dask takes without any work.
-      bandwidth: of arrays between processes.
-      exchange: of two ranks of MPI.
+      task: the processor time of client and scheduler for each task of a product.
+      worker: the processor time of a worker for its task, without the shards.
+      background: the fraction of a core that each idle process of Dask uses.
+      bandwidth: the bandwidth of arrays between processes.
+      exchange: the time of an exchange between two ranks of MPI.
     """
 
     shard: float
@@ -49,14 +49,15 @@ class Costs:
 
 
 def simulated(costs: Costs, workers: int, shards: int, size: int, cores: float = math.inf) -> float:
-    """Seconds of a product on Dask: messages or tasks leave one by one, run side by side, and sums of tasks are added up by eights.
+    """Simulates the seconds of a product on Dask: messages or tasks are sent one by one and run in parallel.
 
     Args:
-      costs: of the parts.
-      workers: how many there are.
-      shards: how many; each worker has as many as the others, or one less.
-      size: bytes of a vector; small ones travel with messages, others from worker to worker for tasks.
-      cores: which all processes share, client and scheduler among them: each that runs has the same part of them, at most one.
+      costs: the constants of the model.
+      workers: the number of workers.
+      shards: the number of shards; the numbers of two workers differ by at most one.
+      size: the bytes of a vector; small vectors are sent with messages, others from worker to worker for tasks.
+      cores: the cores that all processes share, including client and scheduler; each running process has an equal part of
+        them, at most one core.
     """
     groups = min(workers, shards)
     copy = size / costs.bandwidth
@@ -72,7 +73,7 @@ def simulated(costs: Costs, workers: int, shards: int, size: int, cores: float =
 
 
 def on_cores(task: float, work: list[float], cores: float) -> list[float]:
-    """When workers have done their work, each of which starts when client and scheduler have sent it: `task` seconds for each."""
+    """The finishing times of workers; each starts after its task was sent, which takes `task` seconds for each worker."""
     ends, now, sent, left = [0.0] * len(work), 0.0, 0, task
     running: dict[int, float] = {}
     while sent < len(work) or running:
@@ -92,20 +93,20 @@ def on_cores(task: float, work: list[float], cores: float) -> list[float]:
 
 
 def simulated_ranks(costs: Costs, ranks: int, shards: int, size: int, cores: float = math.inf) -> float:
-    """Seconds of a product on MPI: all compute, and then exchange their sums by halves and doubles."""
+    """Simulates the seconds of a product on MPI: all ranks compute, then exchange sums by halving and doubling."""
     work = -(-shards // ranks) * costs.shard * max(1.0, ranks / cores)
     return work + 2 * costs.exchange * np.log2(ranks) + 2 * size / costs.bandwidth * (1 - 1 / ranks)
 
 
 def loss(w: Any, rows: Any, signs: Any) -> Any:
-    """Of logistic regression, in a few layers, so that a shard has work to do."""
+    """The loss of a logistic regression with a few layers, so that a shard has work."""
     for _ in range(4):
         rows = nnp.tanh(rows @ (nnp.eye(WIDTH, dtype=np.float32) + 0.01 * nnp.outer(w, w)))
     return nnp.sum(nnp.log1p(nnp.exp(-signs * (rows @ w))))
 
 
 def data(rows: int) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Shards of so many rows."""
+    """Shards of `rows` rows."""
     rng = np.random.default_rng(0)
     parts = [(rng.normal(size=(rows, WIDTH)), np.sign(rng.normal(size=rows))) for _ in range(SHARDS)]
     return [(a.astype(np.float32), b.astype(np.float32)) for a, b in parts]
@@ -120,13 +121,13 @@ def timed(function: Any) -> float:
 
 @dataclass(frozen=True)
 class Measured:
-    """Seconds of a product, medians of rounds in which each was made once.
+    """The seconds of a product: medians over rounds.
 
     Attributes:
-      product: on processes of Dask or MPI.
-      parts: of the slowest process, where all compute their shards' products at the same time, and nothing else.
-      task, worker: what client and scheduler, and a worker, compute for a task of it, shards included.
-      background: the part of a core that each process of Dask takes while there is nothing to do.
+      product: the time on processes of Dask or MPI.
+      parts: the time of the slowest process, if all compute only the products of their shards at the same time.
+      task, worker: the processor time for a task of client and scheduler, and of a worker including shards.
+      background: the fraction of a core that each idle process of Dask uses.
     """
 
     product: float
@@ -137,7 +138,7 @@ class Measured:
 
 
 def on_dask(workers: int, source: Any, shards: list[Any], rounds: int = 15, is_quick: bool = True) -> Measured:
-    """A product over shards on so many processes of Dask: by messages, or by tasks as one that takes long."""
+    """Measures a product over shards on processes of Dask: by messages, or by tasks like a long product."""
     from dask.distributed import Client, LocalCluster
 
     import nabla_mlir.interop.dask as engine
@@ -165,18 +166,18 @@ def on_dask(workers: int, source: Any, shards: list[Any], rounds: int = 15, is_q
 
 
 def ms(seconds: float) -> str:
-    """Seconds as text."""
+    """Formats seconds as milliseconds."""
     return f"{1e3 * seconds:.1f} ms"
 
 
 def parts_of(keys: list[str], matrix: np.ndarray, dask_worker: Any) -> float:
-    """Seconds of the products of those pieces that a worker has."""
+    """The seconds of the products of the shards of a worker."""
     pieces = [dask_worker.data[key] for key in keys if key in dask_worker.data]
     return timed(lambda: [piece.product(matrix) for piece in pieces])
 
 
 def on_ranks(count: int, rows: int) -> Measured:
-    """A product over shards on ranks of MPI; NaN where there is no MPI."""
+    """Measures a product over shards on ranks of MPI; NaN without MPI."""
     command = ["mpiexec", "-n", str(count), "--oversubscribe", "--allow-run-as-root", sys.executable, __file__, "--rank", str(rows)]
     try:
         text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
@@ -186,7 +187,7 @@ def on_ranks(count: int, rows: int) -> Measured:
 
 
 def rank(rows: int, rounds: int = 15) -> None:
-    """One of them."""
+    """Runs one rank."""
     from mpi4py import MPI
 
     comm, w = MPI.COMM_WORLD, np.full(WIDTH, 0.1, np.float32)
@@ -203,7 +204,7 @@ def rank(rows: int, rounds: int = 15) -> None:
 
 
 def main(counts: list[int], rows: int) -> None:
-    """Measures, and prints what the simulation says."""
+    """Measures, and prints measured and simulated times."""
     w, shards = np.full(WIDTH, 0.1, np.float32), data(rows)
     entries = ("update", "apply", "apply_block")
     compiled = lambda parts: nm.hvp_module(loss, w, *parts[0], entry_points=entries).compile(nm.CPU(threads=1))  # noqa: E731

@@ -1,4 +1,4 @@
-"""One side of a comparison in a separate process: it builds a function, and then times it or measures its memory.
+"""Runs one side of a comparison in a separate process: builds a function, then times it or measures its memory.
 
 usage: side.py nabla|jax|truth WORKLOAD FUNCTION FOLDER [--driver DRIVER]
 Reads requests as lines of JSON, such as ["time", 3], and answers each with a line. "truth" is JAX in f64.
@@ -20,20 +20,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-HELD = 3  # results that are kept at once while growth is looked at
+HELD = 3  # the number of live results while the growth of memory is measured
 WARM = 4  # calls after which memory should no longer grow
 
 
 @dataclass
 class Side:
-    """A side that waits for requests; ends when it is closed."""
+    """A side that waits for requests until it is closed."""
 
     process: subprocess.Popen[str]
     built: dict[str, Any] = field(default_factory=dict)
 
     @staticmethod
     def start(side: str, workload: str, function: str, folder: Path, threads: int = 0, driver: str = "") -> Side:
-        """Starts the process, on so many cores if a number is given, and builds the function in it."""
+        """Starts the process, on `threads` cores if the number is given, and builds the function in it."""
         command = [sys.executable, __file__, side, workload, function, str(folder), *(["--driver", driver] if driver else [])]
         if threads:
             cores = sorted(os.sched_getaffinity(0))[:threads]
@@ -47,7 +47,7 @@ class Side:
         return made
 
     def ask(self, *request: Any) -> Any:
-        """The answer to a request. Raises RuntimeError with the side's own words if it failed."""
+        """Returns the answer to a request. Raises RuntimeError with the error of the side if it failed."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         self.process.stdin.write(json.dumps(request) + "\n")
@@ -80,7 +80,7 @@ class Server:
         self.call: Callable[[], Any]
 
     def build(self) -> dict[str, Any]:
-        """Compiles the function, puts its arguments on the device, and calls it once."""
+        """Compiles the function, copies its arguments to the device, and calls it once."""
         from measuring import direction
 
         args = self.workload.inputs()
@@ -136,14 +136,14 @@ class Server:
         return {"seconds": seconds}
 
     def memory(self, calls: int) -> dict[str, float]:
-        """Bytes of the peak of a call over what there was before, and those by which more calls grow, each.
+        """The peak of the additional memory of a call in bytes, and the growth of memory for each later call.
 
-        A few results are held at a time, as a user's would be.
+        A few results are live at a time, as in a user's program.
         """
         gc.collect()
         ctypes.CDLL(None).malloc_trim(0)
         before = _resident("VmRSS")
-        Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
+        Path("/proc/self/clear_refs").write_text("5")  # resets the peak
         held = collections.deque([self.call()], 1)
         held.clear()
         peak = _resident("VmHWM") - before
@@ -156,7 +156,7 @@ class Server:
         return {"peak": peak, "growth": (_resident("VmRSS") - warm) / max(calls, 1)}
 
     def time(self, calls: int) -> list[float]:
-        """The seconds of each of so many calls."""
+        """The seconds of each of `calls` calls."""
         found = []
         for _ in range(calls):
             start = time.perf_counter()
@@ -166,7 +166,7 @@ class Server:
         return found
 
     def save(self) -> str:
-        """The file with all numbers of a result, as a vector."""
+        """Writes all numbers of a result as a vector, and returns the file."""
         import numpy as np
         from measuring import flat
 
@@ -181,7 +181,7 @@ def _resident(key: str) -> int:
 
 
 def main() -> None:
-    """Serves until the input ends."""
+    """Serves requests until the input ends."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("side", choices=("nabla", "jax", "truth"))
     parser.add_argument("workload")
@@ -193,8 +193,8 @@ def main() -> None:
 
 
 def serve(make: Callable[[], object]) -> None:
-    """Makes what answers, and has it answer requests with a line each, until the input ends."""
-    # What libraries print must not come between the answers.
+    """Makes a server, which answers each request with a line until the input ends."""
+    # Output of libraries must not mix with the answers.
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     server = make()
@@ -202,7 +202,7 @@ def serve(make: Callable[[], object]) -> None:
         request, *arguments = json.loads(line)
         try:
             answer = {"answer": getattr(server, request)(*arguments)}
-        except Exception as error:  # whatever it is, the other side's numbers are still wanted
+        except Exception as error:  # after any error, the other side is still measured
             answer = {"error": f"{type(error).__name__}: {error}"}
         answers.write(json.dumps(answer) + "\n")
         answers.flush()

@@ -20,7 +20,7 @@ _FREE = {"stablehlo.constant", "stablehlo.return", "func.return"}
 
 @dataclass(frozen=True)
 class Size:
-    """Operations; elements they write, and the flops and bytes of those that a call runs, before any fusion."""
+    """The number of operations, the elements that they write, and the flops and bytes of a call before fusion."""
 
     operations: int
     elements: int
@@ -29,9 +29,9 @@ class Size:
 
 
 def size_of(text: str) -> Size | None:
-    """The size of the only function of a module, its calls inlined and what nothing reads erased.
+    """The size of the only function of a module, after inlining and removal of unused operations.
 
-    None where it holds an operation that cannot be counted, such as a custom call of JAX's.
+    None if it contains an operation that cannot be counted, such as a custom call of JAX.
     """
     module = parse(text)
     Pipeline.parse("nabla-inline-calls,nabla-dce,cse").run(module)
@@ -45,5 +45,5 @@ def size_of(text: str) -> Size | None:
 
 
 def barriers_of(module: ir.Module, target: Target) -> int:
-    """The places at which a lowered module is cut on the way to IREE: each waits, and allocates for itself."""
+    """The number of barriers in a lowered module; IREE waits at each barrier and allocates memory for it."""
     return sum(op.name == OPTIMIZATION_BARRIER for op in nested(legalize(module, target).operation))

@@ -1,10 +1,10 @@
-"""Sparse derivatives: patterns, colorings and evaluations, next to asdex in the same run, and a whole stiff solve.
+"""Compares sparse derivatives with asdex in one run: patterns, colorings and evaluations; also a complete stiff solve.
 
 usage: python bench/sparse.py [--only WORD ...] [--quick] [--out FOLDER]
-Writes sparse.json and sparse.png. A pattern is found from the Python function; a coloring is that of the pattern, beside its
-lower bound; an evaluation is a jitted call on an array of the device, in f64. asdex's are those of its compressed
-derivatives under jax.jit, if it is installed. The solve is the Brusselator by SciPy's Radau, with our Jacobian and with
-finite differences of the same pattern.
+Writes sparse.json and sparse.png. A pattern is found from the Python function; a coloring of the pattern is shown with its lower
+bound; an evaluation is a jitted call on an f64 array of the device. asdex, if installed, uses its compressed derivatives under
+jax.jit. The solve is the Brusselator by Radau of SciPy, with the Jacobian of nabla_mlir and with finite differences of the same
+pattern.
 """
 
 from __future__ import annotations
@@ -29,24 +29,24 @@ from scipy.integrate import solve_ivp
 import nabla_mlir as nm
 import nabla_mlir.numpy as nnp
 
-SIDE = 32  # of the Brusselator's grid
+SIDE = 32  # the side of the grid of the Brusselator
 Function = Callable[[Any], Any]
 
 
 @dataclass(frozen=True)
 class Case:
-    """A function of a vector of n numbers, in a namespace; `asked` is jacobian or hessian."""
+    """A function of a vector of n numbers in a namespace; `asked` is "jacobian" or "hessian"."""
 
     title: str
     n: int
     asked: str
     function: Callable[[Any], Function]
-    in_asdex: bool = True  # where its time is one that one waits for
+    in_asdex: bool = True  # False if asdex takes too long
 
 
 @dataclass
 class Result:
-    """What was measured of a case; seconds by side."""
+    """The measurements of a case: seconds by side."""
 
     title: str
     nnz: int
@@ -84,12 +84,12 @@ def heat(xp: Any) -> Function:
 
 
 def rosenbrock(_: Any) -> Function:
-    """The chained function of Rosenbrock."""
+    """The chained Rosenbrock function."""
     return lambda x: (100 * (x[1:] - x[:-1] ** 2) ** 2 + (1 - x[:-1]) ** 2).sum()
 
 
 def control(xp: Any) -> Function:
-    """The constraints of optimal control by the trapezoidal rule: states and controls, one behind the other."""
+    """The constraints of optimal control by the trapezoidal rule; the vector has the states, then the controls."""
 
     def held(z: Any) -> Any:
         x, u = z.reshape(2, -1)
@@ -116,7 +116,7 @@ CASES = (
 
 
 def main() -> int:
-    """Measures the cases; 1 if a matrix is wrong."""
+    """Measures the cases; returns 1 if a matrix is wrong."""
     options, chosen = parse_words(__doc__.partition("\n")[0], "cases", "without the largest, and fewer repetitions", CASES)
     peer = importlib.import_module("asdex") if is_installed("asdex") else None
     jax.config.update("jax_enable_x64", True)
@@ -153,7 +153,7 @@ def best(call: Callable[[], Any], quick: bool) -> tuple[float, Any]:
 
 
 def measure(case: Case, peer: ModuleType | None, quick: bool) -> Result:
-    """One case, on both sides; the product of the matrix with a vector is compared with JAX's derivative."""
+    """Measures one case on both sides; the product of the matrix with a vector is compared with the derivative of JAX."""
     f, spec = case.function(nnp), nm.spec(case.n, "f64")
     finder = getattr(nm.sparse, f"{case.asked}_pattern")
     kind = "column" if case.asked == "jacobian" else "star"
@@ -193,7 +193,7 @@ def measure(case: Case, peer: ModuleType | None, quick: bool) -> Result:
 
 
 def solve(ours: bool) -> tuple[int, int, float, float]:
-    """Evaluations, Jacobians, seconds and the error of the Brusselator at its end, by Radau."""
+    """Solves the Brusselator by Radau; returns the numbers of evaluations and Jacobians, the seconds, and the final error."""
     f = nm.jit(brusselator(nnp))
     x = np.random.default_rng(0).uniform(0.5, 1.5, 2 * SIDE * SIDE)
     derivative, pattern = nm.jit(nm.sparse.jacobian(brusselator(nnp))), nm.sparse.jacobian_pattern(brusselator(nnp), x)
@@ -216,7 +216,7 @@ def solve(ours: bool) -> tuple[int, int, float, float]:
 
 
 def report(results: list[Result], has_peer: bool) -> None:
-    """A row for each case: ours, and asdex's where it was measured."""
+    """Prints a row for each case: nabla_mlir, and asdex if it was measured."""
     if not results:
         return
     title = "milliseconds for pattern and coloring, microseconds for an evaluation: ours / asdex's"
@@ -234,7 +234,7 @@ def report(results: list[Result], has_peer: bool) -> None:
 
 
 def draw(results: list[Result], path: Path) -> None:
-    """Times of both sides in logarithms, and the patterns of the small cases."""
+    """Draws the times of both sides on logarithmic axes, and the patterns of the small cases."""
     import matplotlib
 
     matplotlib.use("Agg")

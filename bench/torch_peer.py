@@ -1,6 +1,6 @@
-"""PyTorch on the CPU as a peer: the workloads in its names, and Hessian-vector products by torch.func.
+"""PyTorch on the CPU as a peer: the workloads with its functions, and Hessian-vector products by torch.func.
 
-An extra of its own, since PyTorch is large: pip install 'nabla-mlir[bench-peers]', or a folder that has it on PYTHONPATH.
+PyTorch is a separate extra, because it is large: pip install 'nabla-mlir[bench-peers]', or put its folder on PYTHONPATH.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from workload import Workload
 
 
 def torch_framework() -> Any:
-    """PyTorch's names for what the workloads use, with NumPy's words for axes."""
+    """The functions of PyTorch that the workloads use, with the axis parameters of NumPy."""
     import torch
     from torch.nn import functional
 
@@ -26,12 +26,12 @@ def torch_framework() -> Any:
         return call
 
     def spatial(function: Callable[..., Any], images: Any, *rest: Any, **options: Any) -> Any:
-        """Channels are second in PyTorch, and last in the workloads."""
+        """Converts channels, which are the second axis in PyTorch and the last axis in the workloads."""
         return function(images.movedim(-1, 1), *rest, **options).movedim(1, -1)
 
     def conv(images: Any, kernel: Any, strides: int = 1, groups: int = 1) -> Any:
         rank = images.ndim - 2
-        pads = []  # what "SAME" means, where PyTorch takes no strides
+        pads = []  # the padding "SAME", which PyTorch does not accept with strides
         for n, width in zip(reversed(images.shape[1:-1]), reversed(kernel.shape[:-2]), strict=True):
             needed = max((-(-n // strides) - 1) * strides + width - n, 0)
             pads += [needed // 2, needed - needed // 2]
@@ -86,7 +86,7 @@ def torch_framework() -> Any:
 
 
 def torch_functions(workload: Workload) -> dict[str, Callable[..., Any]]:
-    """The function, its gradient and its Hessian-vector product, forward over reverse as ours (or its Hessians)."""
+    """The function, its gradient and its Hessian-vector product by forward over reverse mode (or its Hessians)."""
     import torch
 
     f = workload.function(torch_framework())
@@ -103,7 +103,7 @@ def torch_functions(workload: Workload) -> dict[str, Callable[..., Any]]:
 
 
 def on_torch(tree: Any) -> Any:
-    """Arrays of a pytree as tensors."""
+    """Converts the arrays of a pytree to tensors."""
     import jax
     import torch
 
@@ -111,12 +111,12 @@ def on_torch(tree: Any) -> Any:
 
 
 def torch_calls(workload: Workload, args: tuple[Any, ...], v: Any) -> dict[str, Callable[[], Any]]:
-    """The value, the gradient and the product, one operation after the other."""
+    """The value, the gradient and the product in eager mode."""
     return _calls(torch_functions(workload), args, v)
 
 
 def compiled_calls(workload: Workload, args: tuple[Any, ...], v: Any) -> dict[str, Callable[[], Any]]:
-    """The same through torch.compile, which compiles at the first call."""
+    """The value, the gradient and the product by torch.compile, which compiles at the first call."""
     import torch
 
     functions = torch_functions(workload)
@@ -133,7 +133,7 @@ def _calls(functions: dict[str, Callable[..., Any]], args: tuple[Any, ...], v: A
 
 
 def linearized_call(workload: Workload, args: tuple[Any, ...], v: Any) -> Callable[[], Any]:
-    """The marginal product of `torch.func.linearize`."""
+    """The product of `torch.func.linearize` at a fixed point."""
     import torch
 
     gradient, tangent, rest = torch_functions(workload)["gradient"], on_torch(v), on_torch(args[1:])

@@ -13,10 +13,10 @@ Function = Callable[..., Any]
 
 @dataclass(frozen=True)
 class Workload:
-    """A name for the command line, a title, the factory of the function, and the maker of its arguments.
+    """A workload: its name for the command line, its title, the factory of the function, and the maker of its arguments.
 
-    With `mapped`, the function is mapped over the first axis of its first argument, and "hvp" stands for the whole
-    Hessian of each. `quick` says whether it is part of a quick run.
+    With `mapped`, the function is mapped over the first axis of its first argument, and "hvp" means the whole Hessian of each
+    entry. `quick` is True for a workload of the quick run.
     """
 
     name: str
@@ -27,13 +27,13 @@ class Workload:
     quick: bool = True
 
     def is_wide(self) -> bool:
-        """Whether an argument is f64, for which JAX has to be told."""
+        """True if an argument is f64; JAX then needs 64-bit mode."""
         import jax
 
         return any(leaf.dtype == np.float64 for leaf in jax.tree.leaves(self.inputs()))
 
     def wide(self) -> Workload:
-        """The same in f64."""
+        """The same workload in f64."""
 
         def inputs() -> tuple[Any, ...]:
             return tuple(map(_widened, self.inputs()))
@@ -58,5 +58,5 @@ def dense(n: int, m: int) -> dict[str, np.ndarray]:
 
 
 def integers(below: int, *shape: int) -> np.ndarray:
-    """Whole numbers from 0 up to `below`, the same in every run."""
+    """Integers from 0 up to `below`, the same in every run."""
     return np.random.default_rng(0).integers(0, below, shape).astype(np.int32)

@@ -1,7 +1,7 @@
 """The workloads: a scalar function and its inputs, written once for both frameworks.
 
-A factory takes a framework (`np` the array namespace, `nn` the activations, `scan`, `conv`, `logsumexp`) and returns the function;
-its first argument is what it is differentiated by. The inputs are NumPy arrays in f32.
+A factory takes a framework (`np` is the array namespace, `nn` has the activations; also `scan`, `conv`, `logsumexp`) and returns
+the function, which is differentiated by its first argument. The inputs are NumPy arrays in f32.
 """
 
 from __future__ import annotations

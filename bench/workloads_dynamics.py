@@ -1,4 +1,4 @@
-"""Workloads that go step by step: fits of differential equations, control, and likelihoods of sequences."""
+"""Workloads with time steps: fits of differential equations, control, and likelihoods of sequences."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def _runge_kutta(slope: Callable[[Any], Any], y: Any, h: float) -> Any:
 
 
 def lorenz(fw: Any) -> Function:
-    """The squared distance of one trajectory to an observed one, by the three parameters."""
+    """The squared distance of a trajectory to an observed one, as a function of the three parameters."""
 
     def loss(rates: Any, start: Any, observed: Any) -> Any:
         def slope(y: Any) -> Any:
@@ -35,7 +35,7 @@ def lorenz(fw: Any) -> Function:
 
 
 def neural_flow(fw: Any) -> Function:
-    """Where points come to whose velocity a small network gives."""
+    """The final positions of points whose velocity is a small network."""
 
     def loss(params: Any, points: Any, wanted: Any) -> Any:
         def slope(y: Any) -> Any:
@@ -67,7 +67,7 @@ def cart_pole(fw: Any) -> Function:
 
 
 def kalman(fw: Any) -> Function:
-    """Negative log-likelihood of a linear system with four states that is observed in the plane."""
+    """Negative log-likelihood of a linear system with four states and two observed coordinates."""
 
     def loss(params: Any, observed: Any) -> Any:
         unit = fw.np.eye(4, dtype=observed.dtype)
@@ -104,7 +104,7 @@ def hidden_states(fw: Any) -> Function:
 
 
 def burgers(fw: Any) -> Function:
-    """The start of a wave from its shape after 100 explicit steps, with periodic ends."""
+    """Finds the start of a wave from its shape after 100 explicit steps, with periodic boundaries."""
 
     def loss(start: Any, wanted: Any) -> Any:
         def step(u: Any, _: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The third set of workloads: programs of the size of real work, and the same program at growing sizes."""
+"""The third set of workloads: programs of realistic size, and one program at growing sizes."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ def _bundle_inputs(cameras: int, points: int, observations: int) -> tuple[Any, .
 
 
 def flow(fw: Any) -> Function:
-    """The distance of a pressure to an observed one, by the logarithm of a conductivity in the plane.
+    """The distance of a pressure to an observed one, as a function of the logarithm of a conductivity in the plane.
 
-    The pressure solves an elliptic equation on a grid, by so many steps of conjugate gradients.
+    The pressure solves an elliptic equation on a grid by a fixed number of conjugate-gradient steps.
     """
 
     def loss(field: Any, source: Any, seen: Any) -> Any:
@@ -90,7 +90,7 @@ LARGE = (*NETWORKS, *SCIENCE, *(w.wide() for w in (*NETWORKS, *SCIENCE) if w.nam
 
 @dataclass(frozen=True)
 class Series:
-    """One program at growing sizes: what grows, and a workload for each size."""
+    """One program at growing sizes: the name of the size, and a workload for each size."""
 
     title: str
     sizes: Sequence[int]

@@ -1,4 +1,4 @@
-"""Networks of the size of real work: language models, vision, recurrence, diffusion and graphs."""
+"""Networks of realistic size: language models, vision, recurrence, diffusion and graphs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _attended(fw: Any, layer: Any, x: Any, mask: Any) -> Any:
 
 
 def _block(fw: Any, layer: Any, x: Any, mask: Any) -> Any:
-    """A layer of a transformer, normalised before each of its halves."""
+    """A transformer layer with a normalisation before attention and before the network."""
     x = x + _attended(fw, layer, _normalized(fw, x, layer["first"]), mask)
     hidden = fw.nn.gelu(_normalized(fw, x, layer["second"]) @ layer["up"]["w"] + layer["up"]["b"])
     return x + hidden @ layer["down"]["w"] + layer["down"]["b"]
@@ -58,7 +58,7 @@ def _likelihood(fw: Any, scores: Any, labels: Any) -> Any:
 
 
 def gpt(fw: Any) -> Function:
-    """A language model with causal attention, whose last layer is its table of words."""
+    """A language model with causal attention; the last layer shares the weights of the word embedding."""
 
     def loss(params: Any, words: Any, targets: Any, mask: Any) -> Any:
         x = params["words"][words] + params["places"]
@@ -88,7 +88,7 @@ def gpt_inputs(layers: int, width: int, tokens: int, batch: int, words: int) -> 
 
 
 def convolutions(fw: Any) -> Function:
-    """A network of five 3x3 convolutions, each change of width with a stride of two."""
+    """A network of five 3x3 convolutions; the stride is two where the width changes."""
 
     def loss(params: Any, images: Any, labels: Any) -> Any:
         x = images
@@ -166,7 +166,7 @@ def _vit_inputs() -> tuple[Any, ...]:
 
 
 def mixer(fw: Any) -> Function:
-    """An MLP-mixer: networks over patches and over channels in turns."""
+    """An MLP-mixer: networks over patches and over channels alternate."""
 
     def loss(params: Any, x: Any, labels: Any) -> Any:
         for layer in params["layers"]:
@@ -196,7 +196,7 @@ def mixer_inputs(layers: int) -> Callable[[], tuple[Any, ...]]:
 
 
 def _unet(fw: Any, params: Any, x: Any, shift: Any = None) -> Any:
-    """Down and up again over three widths, each level joined with its other side; what it is shifted by is added inside."""
+    """A U-Net with three widths and skip connections; `shift` is added at the innermost level."""
     kept = []
     for level in params["down"]:
         x = fw.nn.silu(fw.conv(x, level["a"]))
@@ -250,7 +250,7 @@ def _diffusion_inputs() -> tuple[Any, ...]:
 
 
 def messages(fw: Any) -> Function:
-    """A graph network: each node adds up messages that a layer makes of the two ends of its edges."""
+    """A graph network: each node sums messages, which a layer computes from the two ends of an edge."""
 
     def loss(params: Any, x: Any, sources: Any, targets: Any, labels: Any) -> Any:
         for layer in params["layers"]:

@@ -1,4 +1,4 @@
-"""The fourth set of workloads: more programs of the size of real work, of kinds that the third does not have."""
+"""The fourth set of workloads: more programs of realistic size, of kinds that are not in the third set."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def _rotary_inputs() -> tuple[Any, ...]:
 
 
 def rays(fw: Any) -> Function:
-    """The image of a radiance field: a network at points along rays, whose densities hide what is behind them."""
+    """The image of a radiance field: a network at points along rays; densities occlude the points behind them."""
 
     def loss(params: Any, points: Any, colours: Any) -> Any:
         bands = fw.np.concatenate([f(points * 2.0**k) for k in range(6) for f in (fw.np.sin, fw.np.cos)], axis=-1)
@@ -91,7 +91,7 @@ def _rays_inputs() -> tuple[Any, ...]:
 
 
 def vortices(fw: Any) -> Function:
-    """The start of a flow in a periodic square from its vorticity after 30 steps, by Fourier transforms."""
+    """Finds the start of a flow in a periodic square from its vorticity after 30 steps by Fourier transforms."""
 
     def loss(start: Any, seen: Any, kx: Any, ky: Any, laplacian: Any) -> Any:
         def step(w: Any, _: Any) -> Any:
@@ -116,7 +116,7 @@ def _vortices_inputs() -> tuple[Any, ...]:
 
 
 def fluid(fw: Any) -> Function:
-    """The energy of particles that see their neighbours, by the potential of Lennard and Jones."""
+    """The energy of particles that interact with their neighbours by the Lennard-Jones potential."""
 
     def energy(places: Any, first: Any, second: Any, box: Any) -> Any:
         apart = places[first] - places[second]
@@ -140,7 +140,7 @@ def _fluid_inputs() -> tuple[Any, ...]:
 
 
 def wave(fw: Any) -> Function:
-    """The speed of sound in a plane from what receivers heard during 150 steps."""
+    """Finds the speed of sound in a plane from the signals of receivers during 150 steps."""
 
     def loss(speed: Any, source: Any, heard: Any, pulse: Any) -> Any:
         square = 0.1 * speed * speed
@@ -178,7 +178,7 @@ def _coupling_inputs() -> tuple[Any, ...]:
 
 
 def ratings(fw: Any) -> Function:
-    """Factors of a matrix of which 500,000 entries are known."""
+    """The factorisation of a matrix with 500,000 known entries."""
 
     def loss(params: Any, rows: Any, columns: Any, known: Any) -> Any:
         u, v = params["rows"][rows], params["columns"][columns]
@@ -195,7 +195,7 @@ def _ratings_inputs() -> tuple[Any, ...]:
 
 
 def clusters(fw: Any) -> Function:
-    """Negative log-likelihood of 50 diagonal normal distributions of 50,000 points."""
+    """Negative log-likelihood of 50,000 points under a mixture of 50 diagonal normal distributions."""
 
     def loss(params: Any, x: Any) -> Any:
         away = (x[:, None, :] - params["means"]) * fw.np.exp(params["scales"])
@@ -210,7 +210,7 @@ def _clusters_inputs() -> tuple[Any, ...]:
 
 
 def states(fw: Any) -> Function:
-    """A network of linear recurrences with diagonal matrices, all steps at once by doubling."""
+    """A network of linear recurrences with diagonal matrices; a parallel scan computes all steps by doubling."""
 
     def loss(params: Any, x: Any, wanted: Any) -> Any:
         for p in params:
@@ -233,7 +233,7 @@ def _states_inputs() -> tuple[Any, ...]:
 
 
 def depthwise(fw: Any) -> Function:
-    """Blocks of a 7x7 convolution of each channel, a normalisation, and a network for each pixel."""
+    """Blocks of a depthwise 7x7 convolution, a normalisation, and a network for each pixel."""
 
     def loss(params: Any, x: Any, wanted: Any) -> Any:
         for p in params:

@@ -10,7 +10,7 @@ from workload import Function, dense, integers, normal
 
 
 def cross_entropy(fw: Any, scores: Any, labels: Any) -> Any:
-    """The mean over rows of minus the logarithm of the probability of the label."""
+    """The mean over rows of the negative logarithm of the probability of the label."""
     hot = fw.nn.one_hot(labels, scores.shape[1], dtype=scores.dtype)
     return -fw.np.mean(fw.np.sum(fw.nn.log_softmax(scores) * hot, axis=1))
 

@@ -41,7 +41,7 @@ def _bundle_inputs() -> tuple[Any, ...]:
 
 
 def gaussian_process(fw: Any) -> Function:
-    """Negative log-likelihood of a Gaussian process with a squared-exponential kernel, by its length scales."""
+    """Negative log-likelihood of a Gaussian process with a squared-exponential kernel, as a function of its length scales."""
 
     def loss(params: Any, x: Any, y: Any) -> Any:
         z = x * fw.np.exp(-params["scales"])

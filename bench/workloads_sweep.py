@@ -1,4 +1,4 @@
-"""A second set of workloads: HVPs of many kinds and odd sizes, to find what the first set does not show."""
+"""The second set of workloads: HVPs of many kinds and unusual sizes, to find problems that the first set does not show."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from workloads_science import gaussian_process
 
 
 def _likelihood(term: Callable[[Any, Any, Any], Any]) -> Callable[[Any], Function]:
-    """A generalised linear model: the mean over rows of a term in the score and the target, and a small ridge."""
+    """A generalised linear model: the mean over rows of a term of score and target, plus a small ridge penalty."""
 
     def factory(fw: Any) -> Function:
         def loss(w: Any, rows: Any, targets: Any) -> Any:
@@ -103,7 +103,7 @@ def _atoms() -> tuple[Any, ...]:
 
 
 def heat(fw: Any) -> Function:
-    """The conductivity of a rod from its temperature after 100 explicit steps."""
+    """Finds the conductivity of a rod from its temperature after 100 explicit steps."""
 
     def loss(conductivity: Any, start: Any, wanted: Any) -> Any:
         def step(u: Any, _: Any) -> Any:
@@ -118,7 +118,7 @@ def heat(fw: Any) -> Function:
 
 
 def surface(fw: Any) -> Function:
-    """The area of a graph over a grid."""
+    """The area of the graph of a function on a grid."""
 
     def area(u: Any) -> Any:
         right, up = u[1:, :-1] - u[:-1, :-1], u[:-1, 1:] - u[:-1, :-1]
@@ -170,7 +170,7 @@ def transport(fw: Any) -> Function:
 
 
 def pairs(fw: Any) -> Function:
-    """The Rosenbrock function of pairs, whose elements stand side by side."""
+    """The Rosenbrock function of pairs; the elements of a pair are neighbours."""
     return lambda x: fw.np.sum(100 * (x[1::2] - x[0::2] ** 2) ** 2 + (1 - x[0::2]) ** 2)
 
 

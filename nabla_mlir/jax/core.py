@@ -1,4 +1,4 @@
-"""The class `Tracer` of `jax.core`, by which a program asks whether a value is traced."""
+"""The class `Tracer` of `jax.core`; `isinstance(x, Tracer)` is True if `x` is traced."""
 
 from nabla_mlir.table.tensor import Tensor as Tracer
 

@@ -1,7 +1,7 @@
 """Access to values of running programs, under the names of `jax.debug`.
 
-A program that prints, or calls Python otherwise, is interpreted by NumPy, also in `jit`. Code that is compiled for IREE
-cannot call Python; `compile` raises an error.
+The interpreter runs a program that prints or calls Python, also in `jit`. Code that IREE compiles cannot call Python, so
+`compile` raises an error.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ class _Fields(string.Formatter):
 
 
 def print(fmt: str, *args: Any, ordered: bool = False, skip_format_check: bool = False, **kwargs: Any) -> None:
-    """Prints values whenever the program runs: ``fmt.format(*args, **kwargs)`` of arrays of NumPy.
+    """Prints ``fmt.format(*args, **kwargs)`` whenever the program runs; the values are NumPy arrays.
 
-    In loops it prints at each step, in `cond` in the branch that is taken, under `vmap` for each entry, in derivatives the
-    values of the function. Lines come in the order of the program.
+    A loop prints in each iteration, `cond` prints in the selected branch, `vmap` prints for each entry, and a derivative prints
+    the values of the function. Lines appear in the order of the program.
 
     Args:
       fmt: a format of `str.format`, with a field for each value.
       *args, **kwargs: pytrees of arrays.
-      ordered: accepted for programs that say it: lines always come in order.
-      skip_format_check: True allows values that no field shows.
+      ordered: accepted for compatibility with JAX; lines always appear in order.
+      skip_format_check: True allows values that no field of the format prints.
 
     Raises:
       TraceError: the format does not fit the values.
@@ -64,12 +64,12 @@ def log(fmt: str, *args: Any, ordered: bool = False, skip_format_check: bool = F
 
 
 def callback(callback: Callable[..., Any], *args: Any, ordered: bool = False, **kwargs: Any) -> None:
-    """Calls a Python function on the values of pytrees, as arrays of NumPy, whenever the program runs; see `print`.
+    """Calls a Python function with the values of pytrees as NumPy arrays, whenever the program runs; see `print`.
 
     Args:
       callback: a function; its result is not used.
-      *args, **kwargs: pytrees of arrays, its arguments.
-      ordered: accepted for programs that say it: lines always come in order.
+      *args, **kwargs: the arguments of `callback`, pytrees of arrays.
+      ordered: accepted for compatibility with JAX; calls always happen in order.
 
     Example:
       >>> import nabla_mlir as nm

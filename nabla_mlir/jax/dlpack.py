@@ -9,7 +9,7 @@ from nabla_mlir.runtime.array import Array
 
 
 def from_dlpack(external_array: Any, device: Any = None, copy: bool | None = None) -> Array:
-    """The array of another system; see `nm.numpy.from_dlpack`.
+    """Returns an array of another framework as an array of nabla_mlir; see `nm.numpy.from_dlpack`.
 
     Example:
       >>> import numpy as np

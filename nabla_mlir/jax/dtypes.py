@@ -14,12 +14,12 @@ from nabla_mlir.numpy.dtypes import iinfo as iinfo
 from nabla_mlir.numpy.dtypes import result_type as result_type
 from nabla_mlir.transforms.symbolic_zeros import FLOAT0
 
-# That of the cotangents of integers, which a rule may give instead of None: an element has no bytes.
+# The dtype of the cotangents of integers, with elements of 0 bytes. A custom rule may return such an array instead of None.
 float0: np.dtype[Any] = FLOAT0
 
 
 def canonicalize_dtype(dtype: Any, allow_extended_dtype: bool = False) -> np.dtype:
-    """The dtype, for Python's types the default of their kind; nothing becomes narrower here.
+    """Returns the dtype; a Python type gives the default dtype of its kind. A dtype never becomes narrower.
 
     Example:
       >>> canonicalize_dtype(float), canonicalize_dtype("float64")

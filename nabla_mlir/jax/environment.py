@@ -28,11 +28,11 @@ def _mapped(f: Callable[[Any], Any], tree: Any) -> Any:
 
 
 def device_put(x: PyTree, device: Any = None) -> PyTree:
-    """The leaves of a pytree as arrays on a device; in a trace its target decides that.
+    """Returns the leaves of a pytree as arrays on a device; inside a trace, the target decides the device.
 
     Args:
       x: a pytree of arrays and numbers.
-      device: one of `nm.devices()`, or the name of a driver; where they are, or the host, if not given.
+      device: one of `nm.devices()`, or the name of a driver. By default arrays stay on their device, and numbers go to the host.
 
     Example:
       >>> device_put({"w": [1.0]}, "local-sync")["w"][0].tolist()
@@ -42,7 +42,7 @@ def device_put(x: PyTree, device: Any = None) -> PyTree:
 
 
 def device_get(x: PyTree) -> PyTree:
-    """The leaves of a pytree as arrays of NumPy.
+    """Returns the leaves of a pytree as NumPy arrays.
 
     Example:
       >>> device_get({"w": np.ones(2)})
@@ -52,12 +52,12 @@ def device_get(x: PyTree) -> PyTree:
 
 
 def block_until_ready(x: PyTree) -> PyTree:
-    """The pytree itself, once all its arrays are computed."""
+    """Waits until all arrays of a pytree are computed, and returns the pytree."""
     return _mapped(lambda leaf: leaf.block_until_ready() if type(leaf) is Array else leaf, x)
 
 
 def typeof(x: ArrayLike) -> Spec:
-    """The shape and dtype of an array, which print as such.
+    """Returns the shape and dtype of an array as an object that prints both.
 
     Example:
       >>> print(typeof(np.ones((2, 3))))
@@ -68,7 +68,7 @@ def typeof(x: ArrayLike) -> Spec:
 
 # ---------------------------------------------------------------- devices
 def devices(backend: str | None = None) -> list[Device]:
-    """The devices on which functions outside `jit` compute: one, this CPU. A backend is "cpu" or the name of a driver.
+    """Returns the devices that run functions outside `jit`: this CPU only. A backend is "cpu" or the name of a driver.
 
     Example:
       >>> len(devices())
@@ -108,7 +108,7 @@ def process_count(backend: str | None = None) -> int:
 
 
 def effects_barrier() -> None:
-    """Waits for the output of functions. It is printed before they return, so this does nothing."""
+    """Does nothing: functions print their output before they return, so no output is pending."""
 
 
 @contextlib.contextmanager
@@ -119,7 +119,7 @@ def default_device(new_val: Any = None) -> Iterator[None]:
       new_val: one of `nm.devices()`, the name of its driver, "cpu" or None.
 
     Raises:
-      TraceError: it is another device.
+      TraceError: `new_val` is another device.
 
     Example:
       >>> with default_device(devices()[0]):
@@ -137,7 +137,7 @@ def default_device(new_val: Any = None) -> Iterator[None]:
 
 @contextlib.contextmanager
 def default_matmul_precision(new_val: Any) -> Iterator[None]:
-    """Accepted for programs that say it: products are computed in the dtype of their operands, which is the highest precision.
+    """A context that changes nothing: products are computed in the dtype of their operands, which is the highest precision.
 
     Example:
       >>> with default_matmul_precision("highest"):
@@ -171,17 +171,17 @@ def named_call(fun: Callable[..., Any], *, name: str | None = None) -> Callable[
 
 # ---------------------------------------------------------------- settings
 class Config:
-    """The settings of JAX that have a meaning here.
+    """The settings of JAX that nabla_mlir supports.
 
     Attributes:
-      jax_enable_x64: whether new arrays and Python numbers have 64 bits.
-      jax_debug_nans: whether functions say where a NaN or an infinity comes from; see `nm.debug_nans`.
+      jax_enable_x64: True if new arrays and Python numbers have 64 bits.
+      jax_debug_nans: True if functions report the source of a NaN or an infinity; see `nm.debug_nans`.
 
     Example:
       >>> config.update("jax_enable_x64", config.jax_enable_x64)
     """
 
-    # What programs set, and what is as they ask in any case.
+    # Settings that programs change, but whose requested behaviour nabla_mlir always has.
     _granted = (
         "jax_platform_name",
         "jax_platforms",
@@ -220,7 +220,7 @@ class Config:
 
     @property
     def x64_enabled(self) -> bool:
-        """The same, by its older name."""
+        """The older name of `jax_enable_x64`."""
         return self.jax_enable_x64
 
     @property
@@ -232,7 +232,7 @@ class Config:
         """Changes a setting.
 
         Raises:
-          TraceError: there is no such setting here.
+          TraceError: nabla_mlir has no such setting.
         """
         if name == "jax_enable_x64":
             set_default_dtypes(float=np.float64 if val else np.float32, int=np.int64 if val else np.int32)
@@ -261,7 +261,7 @@ config: Config = Config()
 
 @contextlib.contextmanager
 def checking_leaks() -> Iterator[None]:
-    """Accepted for programs that say it: a tensor that leaves its trace is refused in any case, with the line that uses it.
+    """A context that changes nothing: a tensor outside its trace always raises an error with the line that uses it.
 
     Example:
       >>> with checking_leaks():

@@ -17,9 +17,9 @@ from nabla_mlir.staging.specs import as_spec
 
 
 def ravel_pytree(pytree: Any) -> tuple[Any, Callable[[Any], Any]]:
-    """The elements of all leaves as one vector, and the function that makes such a tree of a vector again.
+    """Returns the elements of all leaves as one vector, and a function that converts such a vector to a pytree.
 
-    Leaves of several dtypes meet in one, and get their own back.
+    Leaves of different dtypes are promoted to one dtype; the function restores their dtypes.
 
     Args:
       pytree: a pytree of arrays.

@@ -1,4 +1,4 @@
-"""Resizing of images, under the names of `jax.image`: each axis is multiplied by a matrix of weights of nearby samples."""
+"""Resizes images, under the names of `jax.image`: each axis is multiplied by a matrix of weights of nearby samples."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Kernel = Callable[[Any, Any], Any]
 
 
 class ResizeMethod(enum.Enum):
-    """The weights of samples near a point. Each method also has its usual names in lower case."""
+    """The weights of samples near a point. Each method can also be given by its names in lower case."""
 
     NEAREST = 0
     LINEAR = 1
@@ -36,7 +36,7 @@ _NAMES = {
 }
 
 
-# Each of a module of functions, NumPy's where the places are known, and of distances from a sample.
+# Each kernel is a function of (module, distances from a sample); the module is NumPy if the distances are known numbers.
 def _linear(xp: Any, x: Any) -> Any:
     return xp.maximum(0, 1 - abs(x))
 
@@ -44,7 +44,7 @@ def _linear(xp: Any, x: Any) -> Any:
 def _cubic(xp: Any, x: Any) -> Any:
     """R. G. Keys, Cubic convolution interpolation for digital image processing (1981), with a = -1/2."""
     distance = abs(x)
-    near = (1.5 * distance - 2.5) * (x * x) + 1  # x and not its absolute value: the second derivative at 0 is -5
+    near = (1.5 * distance - 2.5) * (x * x) + 1  # x instead of its absolute value, so that the second derivative at 0 is -5
     far = ((-0.5 * distance + 2.5) * distance - 4) * distance + 2
     return xp.where(distance < 1, near, xp.where(distance < 2, far, 0))
 
@@ -69,7 +69,7 @@ def _method(name: str, method: Any) -> ResizeMethod:
 
 
 def _weights(xp: Any, size: int, new_size: int, scale: Any, translation: Any, kernel: Kernel, antialias: bool) -> Any:
-    """The matrix that gives new samples of old ones; those whose place lies outside are 0."""
+    """The matrix that multiplies the old samples; a new sample whose position is outside the image is 0."""
     inverse = 1 / scale
     width = xp.maximum(inverse, 1) if antialias else 1.0
     positions = (xp.arange(new_size, dtype=scale.dtype) + 0.5) * inverse - translation * inverse - 0.5
@@ -103,22 +103,22 @@ def scale_and_translate(
     antialias: bool = True,
     precision: Any = None,
 ) -> Tensor:
-    """Samples of an image that is made larger by `scale` and then moved by `translation`.
+    """Returns samples of an image that is enlarged by `scale` and then translated by `translation`.
 
-    The sample i of an axis of the result lies at ``(i + 1/2 - translation) / scale - 1/2`` of the image, and is a mean of the
-    samples around it; outside it is 0.
+    Sample i of the result has the position ``(i + 1/2 - translation) / scale - 1/2`` in the image. Its value is a weighted mean of
+    the nearby samples, and 0 outside the image.
 
     Args:
       image: any array.
-      shape: the shape of the result; axes that are not in `spatial_dims` must have their old length.
-      spatial_dims: the axes.
-      scale, translation: a number for each of them; derivatives by them are those of the weights.
-      method: a `ResizeMethod` but the nearest, or its name.
+      shape: the shape of the result; axes that are not in `spatial_dims` must have the length of the image.
+      spatial_dims: the axes that change.
+      scale, translation: a number for each of these axes; both are differentiable.
+      method: a `ResizeMethod` or its name, except the nearest one.
       antialias: True averages over more samples along an axis that becomes shorter.
-      precision: accepted; sums are in the dtype of the image.
+      precision: has no effect; sums are computed in the dtype of the image.
 
     Raises:
-      ShapeError: another method, or lengths that do not fit the axes.
+      ShapeError: the method is unknown, or the lengths do not fit the axes.
 
     Example:
       >>> moved = scale_and_translate(np.array([1.0, 2.0, 4.0]), (3,), (0,), np.array([1.0]), np.array([0.5]), "linear")
@@ -152,17 +152,17 @@ def scale_and_translate(
 
 @library
 def resize(image: Any, shape: Static[Sequence[int]], method: Any, antialias: bool = True, precision: Any = None) -> Tensor:
-    """An image with other numbers of samples along its axes.
+    """Returns an image that is resized to a shape.
 
     Args:
       image: any array.
-      shape: the length of each axis; those that stay are not touched.
+      shape: the length of each axis; an axis whose length does not change is not resampled.
       method: a `ResizeMethod`, or its name: "nearest", "linear", "bilinear", "cubic", "bicubic", "lanczos3", "lanczos5".
       antialias: True averages over more samples along an axis that becomes shorter.
       precision: accepted; sums are in the dtype of the image.
 
     Raises:
-      ShapeError: another method, or not as many lengths as axes.
+      ShapeError: the method is unknown, or the number of lengths is not the number of axes.
 
     Example:
       >>> resize(np.array([[0.0, 2.0]]), (1, 4), "bilinear").tolist()

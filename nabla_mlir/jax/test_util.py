@@ -26,18 +26,18 @@ def check_jvp(
     eps: float | None = None,
     err_msg: str = "",
 ) -> None:
-    """Compares forward mode with central differences, in one direction that is drawn.
+    """Compares forward mode with central differences in one random direction.
 
     Args:
-      f: a function of pytrees of arrays of floating point.
-      f_jvp: the function of `nm.jvp` for it: ``functools.partial(nm.jvp, f)``.
+      f: a function of pytrees of floating-point arrays.
+      f_jvp: the jvp of `f`: ``functools.partial(nm.jvp, f)``.
       args: the point.
-      atol, rtol: how close the two are, 1e-5 in float64 and 2e-3 in float32 if not given.
-      eps: half the distance of the two points.
+      atol, rtol: the tolerances; the defaults are 1e-5 in float64 and 2e-3 in float32.
+      eps: half the distance of the two points of the difference.
       err_msg: the beginning of the message.
 
     Raises:
-      AssertionError: they are not.
+      AssertionError: the derivatives differ.
 
     Example:
       >>> check_jvp(lambda x: x * x, lambda xs, ts: jvp(lambda x: x * x, xs, ts), (np.array([1.0, 2.0]),))
@@ -79,18 +79,18 @@ def check_grads(
     rtol: float | None = None,
     eps: float | None = None,
 ) -> None:
-    """Compares derivatives of `f` up to an order with central differences of the derivative before.
+    """Compares derivatives of `f` up to an order with central differences of the next lower derivative.
 
     Args:
-      f: a function of pytrees of arrays of floating point.
+      f: a function of pytrees of floating-point arrays.
       args: the point.
-      order: how often it is differentiated, in each succession of the modes.
+      order: the highest order; all sequences of the modes up to this order are checked.
       modes: "fwd", "rev", or both.
       atol, rtol, eps: see `check_jvp`.
 
     Raises:
-      AssertionError: they are not close.
-      ShapeError: there is no such mode.
+      AssertionError: the derivatives differ.
+      ShapeError: a mode is unknown.
 
     Example:
       >>> check_grads(lambda x: x**3, (2.0,), order=2)

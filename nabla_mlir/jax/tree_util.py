@@ -21,7 +21,7 @@ _UNSET = object()
 
 # ---------------------------------------------------------------- flattening
 def tree_flatten(tree: Any, is_leaf: Leaf = None) -> tuple[list[Any], PyTreeDef]:
-    """The leaves of a pytree and its structure; None is an empty container.
+    """Returns the leaves of a pytree and its structure; None is an empty container.
 
     Args:
       tree: nested containers.
@@ -76,11 +76,11 @@ def treedef_tuple(treedefs: Iterable[PyTreeDef]) -> PyTreeDef:
 
 # ---------------------------------------------------------------- functions of all leaves
 def tree_map(f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: Leaf = None) -> Any:
-    """The tree of ``f(leaf, *others)``, where the others have the same path in the other trees.
+    """Returns the tree of ``f(leaf, *others)``; the other leaves have the same path in the other trees.
 
     Args:
-      f: of as many arguments as there are trees.
-      tree: the first.
+      f: a function with one argument for each tree.
+      tree: the first tree.
       *rest: trees whose structure begins with that of the first.
       is_leaf: a function that is True for further nodes that count as leaves.
 
@@ -97,7 +97,7 @@ def tree_map(f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: Leaf = None)
 
 
 def tree_reduce(function: Callable[[Any, Any], Any], tree: Any, initializer: Any = _UNSET, is_leaf: Leaf = None) -> Any:
-    """The leaves combined from the left, starting from `initializer` if there is one."""
+    """Combines the leaves from the left, starting from `initializer` if it is given."""
     leaves = tree_leaves(tree, is_leaf)
     return functools.reduce(function, leaves) if initializer is _UNSET else functools.reduce(function, leaves, initializer)
 
@@ -105,7 +105,7 @@ def tree_reduce(function: Callable[[Any, Any], Any], tree: Any, initializer: Any
 def tree_reduce_associative(
     operation: Callable[[Any, Any], Any], tree: Any, *, identity: Any = _UNSET, is_leaf: Leaf = None
 ) -> Any:
-    """The leaves combined by an associative function, as a balanced tree of calls."""
+    """Combines the leaves by an associative function, as a balanced tree of calls."""
     values = tree_leaves(tree, is_leaf)
     if not values:
         if identity is _UNSET:
@@ -123,18 +123,18 @@ def tree_all(tree: Any, *, is_leaf: Leaf = None) -> bool:
 
 
 def tree_broadcast(prefix_tree: Any, full_tree: Any, is_leaf: Leaf = None) -> Any:
-    """The leaves of a prefix at all leaves of a tree below them."""
+    """Repeats each leaf of a prefix for all leaves of the subtree at its position in the full tree."""
     leaves, spec = pytree.flatten(prefix_tree, is_leaf)
     parts = pytree.flatten_like(spec, full_tree, "tree_broadcast", "its prefix")
     return pytree.unflatten(spec, [tree_map(lambda _, x=x: x, part) for x, part in zip(leaves, parts, strict=True)])
 
 
 def tree_transpose(outer_treedef: PyTreeDef, inner_treedef: PyTreeDef | None, pytree_to_transpose: Any) -> Any:
-    """A tree of trees with the inner structure outside: of ``outer(inner(leaf))`` the tree ``inner(outer(leaf))``.
+    """Exchanges the two structures of a tree of trees: ``outer(inner(leaf))`` becomes ``inner(outer(leaf))``.
 
     Args:
-      outer_treedef: the structure outside.
-      inner_treedef: that inside; the one of the first part if None.
+      outer_treedef: the outer structure.
+      inner_treedef: the inner structure; None means the structure of the first part.
       pytree_to_transpose: the tree.
 
     Raises:
@@ -150,7 +150,7 @@ def tree_transpose(outer_treedef: PyTreeDef, inner_treedef: PyTreeDef | None, py
     return pytree.unflatten(inner, [pytree.unflatten(outer_treedef, column) for column in zip(*rows, strict=True)])
 
 
-# ---------------------------------------------------------------- places
+# ---------------------------------------------------------------- paths
 @dataclass(frozen=True)
 class DictKey:
     """A key of a dictionary."""
@@ -183,7 +183,7 @@ class GetAttrKey:
 
 @dataclass(frozen=True)
 class FlattenedIndexKey:
-    """The number of a child of a node that has no names for them."""
+    """The index of a child of a node without names."""
 
     key: int
 
@@ -198,7 +198,7 @@ KeyPath = tuple[Any, ...]
 def _key(entry: Any) -> Any:
     if isinstance(entry, (optree.NamedTupleEntry, optree.GetAttrEntry, optree.DataclassEntry)):
         if not isinstance(entry.entry, (str, int)):
-            return entry.entry  # a key that the class gives itself
+            return entry.entry  # a key that the class defines
         return GetAttrKey(entry.field if isinstance(entry, optree.NamedTupleEntry) else str(entry.entry))
     if isinstance(entry, optree.MappingEntry):
         return DictKey(entry.entry)
@@ -208,7 +208,7 @@ def _key(entry: Any) -> Any:
 def tree_flatten_with_path(
     tree: Any, is_leaf: Leaf = None, is_leaf_takes_path: bool = False
 ) -> tuple[list[tuple[KeyPath, Any]], PyTreeDef]:
-    """The leaves with their paths, and the structure.
+    """Returns the leaves with their paths, and the structure.
 
     Example:
       >>> [(keystr(path), leaf) for path, leaf in tree_flatten_with_path({"w": [1, 2]})[0]]
@@ -241,7 +241,7 @@ def keystr(keys: KeyPath, *, simple: bool = False, separator: str = "") -> str:
     return separator.join(map(str, names))
 
 
-# ---------------------------------------------------------------- nodes of one's own
+# ---------------------------------------------------------------- custom nodes
 def register_pytree_node(
     nodetype: type,
     flatten_func: Callable[[Any], tuple[Any, Any]],
@@ -252,9 +252,9 @@ def register_pytree_node(
 
     Args:
       nodetype: the class.
-      flatten_func: from a node to ``(children, aux)``; aux can be hashed and compared.
-      unflatten_func: from ``(aux, children)`` to a node.
-      flatten_with_keys_func: from a node to ``((key, child) pairs, aux)``.
+      flatten_func: a function from a node to ``(children, aux)``; aux must be hashable and comparable.
+      unflatten_func: a function from ``(aux, children)`` to a node.
+      flatten_with_keys_func: a function from a node to ``((key, child) pairs, aux)``.
 
     Example:
       >>> class Pair:
@@ -286,21 +286,21 @@ def register_pytree_with_keys(
 
 
 def register_pytree_node_class(cls: T) -> T:
-    """Class decorator: a node by its methods ``tree_flatten(self)`` and ``tree_unflatten(cls, aux, children)``."""
+    """Class decorator: registers a class with the methods ``tree_flatten(self)`` and ``tree_unflatten(cls, aux, children)``."""
     node: Any = cls
     register_pytree_node(cls, lambda x: x.tree_flatten(), node.tree_unflatten)
     return cls
 
 
 def register_pytree_with_keys_class(cls: T) -> T:
-    """Class decorator: a node by its methods ``tree_flatten_with_keys(self)`` and ``tree_unflatten(cls, aux, children)``."""
+    """Class decorator: registers a class with ``tree_flatten_with_keys(self)`` and ``tree_unflatten(cls, aux, children)``."""
     node: Any = cls
     register_pytree_node(cls, lambda x: x.tree_flatten(), node.tree_unflatten, lambda x: x.tree_flatten_with_keys())
     return cls
 
 
 def register_static(cls: T) -> T:
-    """Class decorator: a node without leaves; the object itself, which can be hashed and compared, is part of the structure."""
+    """Class decorator: registers a node without leaves; the object, which must be hashable, is part of the structure."""
     register_pytree_node(cls, lambda x: ((), x), lambda aux, _: aux)
     return cls
 

@@ -9,6 +9,6 @@ import numpy as np
 from nabla_mlir.runtime.array import Array
 from nabla_mlir.table.tensor import Tensor
 
-# What functions take for an array; lists are for `nabla_mlir.numpy.asarray`.
+# The types that functions accept as an array; `nabla_mlir.numpy.asarray` also accepts lists.
 ArrayLike = Array | Tensor | np.ndarray | np.bool_ | np.number | bool | int | float | complex
 DTypeLike = str | type[Any] | np.dtype

@@ -3,7 +3,7 @@
 # fmt: off
 """Functions on arrays with the names and semantics of NumPy and the array API standard.
 
-They work on tensors in a trace and on concrete arrays outside, where each is compiled once and cached.
+They accept tensors inside a trace and concrete arrays outside. Outside a trace, each function is compiled once and cached.
 """
 
 from __future__ import annotations

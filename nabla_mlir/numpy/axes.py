@@ -1,4 +1,4 @@
-"""Axes and shapes in the form of users, and functions that move elements along axes."""
+"""Converts axes and shapes from the forms that users give, and moves elements along axes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Shape = tuple[int, ...]
 
 
 def axis_of(name: str, axis: Any, ndim: int) -> int:
-    """One axis counted from the front. Raises AxisError if there is no such axis."""
+    """Returns the non-negative index of an axis. Raises AxisError if the array has no such axis."""
     try:
         axis = operator.index(axis)
     except TypeError:
@@ -26,7 +26,7 @@ def axis_of(name: str, axis: Any, ndim: int) -> int:
 
 
 def axes_of(name: str, axis: Axis, ndim: int) -> Shape:
-    """Axes counted from the front, in the given order; None means all. Raises ShapeError if one is repeated."""
+    """Returns the non-negative indices of axes in the given order; None means all. Raises ShapeError if one is repeated."""
     if axis is None:
         return tuple(range(ndim))
     axes = tuple(axis_of(name, a, ndim) for a in (axis if isinstance(axis, (tuple, list)) else (axis,)))
@@ -36,7 +36,7 @@ def axes_of(name: str, axis: Axis, ndim: int) -> Shape:
 
 
 def shape_of(name: str, shape: Any) -> Shape:
-    """A shape from an int or a sequence of ints, none of them negative."""
+    """Returns a shape from an int or a sequence of ints, which must not be negative."""
     try:
         lengths = tuple(operator.index(n) for n in shape) if isinstance(shape, (tuple, list)) else (operator.index(shape),)
     except TypeError:
@@ -54,19 +54,19 @@ def dynamic_shape(name: str, advice: str) -> NoReturn:
 
 
 def reversed_along(x: Tensor, axes: Sequence[int]) -> Tensor:
-    """The array reversed along `axes`. Axes of size 1 or 0 need nothing."""
+    """Reverses the array along `axes`. Axes of size 1 or 0 need no operation."""
     axes = tuple(d for d in sorted(axes) if x.shape[d] > 1)
     return sh.reverse(x, dimensions=axes) if axes else x
 
 
 def joined(xs: Sequence[Tensor], axis: int) -> Tensor:
-    """The concatenation of the operands; those of length 0 are left out."""
+    """Concatenates the operands; operands of length 0 are left out."""
     parts = [x for x in xs if x.shape[axis]] or [xs[0]]
     return parts[0] if len(parts) == 1 else sh.concatenate(*parts, dimension=axis)
 
 
 def padded(x: Tensor, axis: int, low: int, high: int, value: Any = 0) -> Tensor:
-    """`x` with `value` before and after it along one axis; negative widths cut elements off."""
+    """Pads `x` with `value` before and after it along one axis; negative widths remove elements."""
     lows, highs = [0] * x.ndim, [0] * x.ndim
     lows[axis], highs[axis] = low, high
     fill = value if isinstance(value, Tensor) else full((), value, x.dtype)

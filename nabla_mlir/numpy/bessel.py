@@ -1,7 +1,7 @@
 """Modified Bessel functions of the first kind of order 0 and 1.
 
-Up to 8 their power series, all of whose terms are positive, times exp(-x); beyond, Chebyshev series of sqrt(x) exp(-x) I(x) in
-16 / x - 1, whose coefficients are computed with 40 digits from the functions themselves.
+For x <= 8 the result is the power series, whose terms are all positive, times exp(-x). For x > 8 it is a Chebyshev series of
+sqrt(x) exp(-x) I(x) in 16 / x - 1; its coefficients were computed from the functions with 40 digits.
 """
 
 from __future__ import annotations
@@ -80,9 +80,9 @@ _I1_HIGH = (
 
 
 def _series(coefficients: Sequence[float], y: Tensor) -> Tensor:
-    """The Chebyshev series, whose first coefficient counts half, at y in [-1, 1], by Clenshaw's recurrence.
+    """The Chebyshev series at y in [-1, 1] by the Clenshaw recurrence; half of the first coefficient is used.
 
-    It is a loop, so that the code of second derivatives stays small.
+    The recurrence is a loop, so that the code of second derivatives stays small.
     """
 
     def step(carry: tuple[Tensor, Tensor], c: Tensor) -> tuple[tuple[Tensor, Tensor], None]:
@@ -95,7 +95,7 @@ def _series(coefficients: Sequence[float], y: Tensor) -> Tensor:
 
 
 def _power_series(order: int, x: Tensor) -> Tensor:
-    """exp(-x) I(x) / x^order at x in [0, 8]; the first term left out is below 1/500 of a unit in the last place."""
+    """exp(-x) I(x) / x^order at x in [0, 8]; the first omitted term is below 1/500 of a unit in the last place."""
     terms = range(16 if x.dtype.itemsize == 4 else 24)
     coefficients = [0.5**order / (math.factorial(k) * math.factorial(k + order)) for k in terms]
     half = x * 0.5
@@ -109,19 +109,19 @@ def _power_series(order: int, x: Tensor) -> Tensor:
 
 
 def _beyond(coefficients: Sequence[float], x: Tensor) -> Tensor:
-    """exp(-x) I(x) at x from 8 on."""
+    """exp(-x) I(x) at x >= 8."""
     return _series(coefficients, 16.0 / x - 1.0) * ew.rsqrt(x)
 
 
 def _pieces(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The mask of absolute values up to 8, and the arguments of the two series: the absolute value, or 8 outside their range."""
+    """The mask abs(x) <= 8, and the arguments of the two series: abs(x), or 8 outside the range of the series."""
     size, eight = ew.absolute(x), full_like(x, 8)
     is_near = lg.compare(size, eight, comparison_direction="LE")
     return is_near, lg.select(is_near, size, eight), lg.select(is_near, eight, size)
 
 
 def _kink(x: Tensor) -> Tensor:
-    """The sign of x, whose derivative at 0 is NaN: that of exp(-abs(x)) has a jump there."""
+    """The sign of x; its derivative at 0 is NaN, because the derivative of exp(-abs(x)) jumps at 0."""
     return quotient(x, ew.absolute(x))
 
 
@@ -172,7 +172,7 @@ def _i1e_jvp(primals: Any, tangents: Any) -> Any:
 # ---------------------------------------------------------------- without a factor that has a kink
 @custom_jvp
 def _reduced(order: Tensor, x: Tensor) -> Tensor:
-    """I(x) / x^order of a whole order, which is even: its derivative is x times that of the next order."""
+    """I(x) / x^order for an integer order. It is an even function, and its derivative is x times that of the next order."""
     is_near, near, far = _pieces(x)
     square = near * near * 0.25
     first = full_like(x, 0) + ew.exponential(order * -math.log(2.0) - lgamma(order + 1.0))
@@ -190,7 +190,7 @@ def _reduced(order: Tensor, x: Tensor) -> Tensor:
 
     start = (full((), 0, x.dtype), _beyond(_I0_HIGH, far), _beyond(_I1_HIGH, far) / far)
     _, value, _ = while_loop(lambda state: state[0] < order, up, start)
-    half = ew.exponential(far * 0.5)  # the whole exponential may overflow where the value does not
+    half = ew.exponential(far * 0.5)  # exp(x) can overflow where the value does not
     return lg.select(is_near, series, value * half * half)
 
 
@@ -224,14 +224,14 @@ def _i1_jvp(primals: Any, tangents: Any) -> Any:
 
 
 def log_i0e(x: Tensor) -> Tensor:
-    """log(I0(x)) - x for x that are not negative, with derivatives at 0."""
+    """log(I0(x)) - x for x >= 0, with derivatives at 0."""
     is_near, _, _ = _pieces(x)
     near, far = lg.select(is_near, x, full_like(x, 0)), lg.select(is_near, full_like(x, 8), x)
     return lg.select(is_near, ew.log(_i0(near)) - near, ew.log(_i0e(far)))
 
 
 def of_real(name: str, f: Callable[..., Any], *xs: Any) -> Any:
-    """The function of real numbers; those of 16 bits are computed in f32."""
+    """Applies a function of real numbers; 16-bit dtypes are computed in f32."""
     xs = tuple(inexacts(name, *xs))
     dtype = xs[0].dtype
     if is_complex(dtype):

@@ -1,4 +1,4 @@
-"""Numbers from samples: interpolation, integrals and differences."""
+"""Interpolation, integrals and differences of samples."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ from nabla_mlir.table.tensor import Tensor
 
 @library
 def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: Any = None) -> Tensor:
-    """The piecewise linear function through the points (xp, fp), at each element of `x`.
+    """Evaluates the piecewise linear function through the points (xp, fp) at each element of `x`.
 
     Args:
-      x: where.
+      x: the points at which the function is evaluated.
       xp: the coordinates of the points, an increasing vector.
-      fp: their values.
-      left, right: the value before the first and after the last point: by default that of the point, and the
-        line through the last two points for "extrapolate".
-      period: of xp and x, which need not be in order then.
+      fp: the values at the points.
+      left, right: the value before the first and after the last point; the default is the value of that point. "extrapolate"
+        continues the line through the last two points.
+      period: the period of xp and x; xp then need not be sorted.
 
     Raises:
-      ShapeError: xp and fp are no vectors of one length.
+      ShapeError: xp and fp are not vectors of one length.
 
     Example:
       >>> interp(np.array([0.5, 3.0]), np.array([0.0, 1.0]), np.array([0.0, 10.0])).tolist()
@@ -84,9 +84,9 @@ def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: Any = 1.0, axis: Sta
 
     Args:
       y: the samples.
-      x: their coordinates; by default at a distance `dx`.
-      dx: the distance.
-      axis: along which they lie.
+      x: the coordinates of the samples; by default they have the distance `dx`.
+      dx: the distance of neighbouring samples.
+      axis: the axis of the samples.
 
     Example:
       >>> float(trapezoid(np.array([1.0, 2.0, 3.0]), dx=2.0))
@@ -103,11 +103,11 @@ def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: Any = 1.0, axis: Sta
 
 @library
 def gradient(f: Any, *varargs: Any, axis: Static[Axis] = None, edge_order: int | None = None) -> Any:
-    """The slopes of samples: central differences, and at the ends one-sided ones.
+    """The slopes of samples: central differences inside, and one-sided differences at the ends.
 
     Args:
       f: the samples.
-      *varargs: the distance, for all axes or one each; or the coordinates along each axis.
+      *varargs: one distance for all axes, or for each axis a distance or a vector of coordinates.
       axis: the axes of the slopes; None means all.
       edge_order: None or 1: the order of the differences at the ends.
 
@@ -151,7 +151,7 @@ def _slope(y: Tensor, axis: int, step: Any) -> Tensor:
 
 @library
 def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Tensor:
-    """The differences between neighbours of the flattened array, with more elements before and after them."""
+    """The differences between neighbours of the flattened array, with `to_begin` before and `to_end` after them."""
     x = ravel(ary)
     parts = [ravel(e) for e in (to_begin,) if e is not None] + [diff(x)] + [ravel(e) for e in (to_end,) if e is not None]
     return concatenate([convert(p, x.dtype) for p in parts])
@@ -159,7 +159,7 @@ def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Tensor:
 
 @library
 def unwrap(p: ArrayLike, discont: Any = None, axis: Static[int] = -1, period: Any = 2 * np.pi) -> Tensor:
-    """Angles with whole periods added where a step is larger than half of one (or than `discont`)."""
+    """Adds multiples of the period to angles where a step is larger than half a period (or than `discont`)."""
     (p,) = inexacts("unwrap", p)
     axis = axis_of("unwrap", axis, p.ndim)
     steps = diff(p, axis=axis)

@@ -1,4 +1,4 @@
-"""The order of complex numbers, as NumPy's: by their real parts, and among equal ones by the imaginary parts; NaN are last."""
+"""The order of complex numbers, as in NumPy: by the real parts, then by the imaginary parts; NaN is last."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops import logic as lg
 from nabla_mlir.table.tensor import Tensor, full_like
 
-ENDS = {"max": complex(-np.inf, -np.inf), "min": complex(np.inf, np.inf)}  # what no number is before, of either extremum
+ENDS = {"max": complex(-np.inf, -np.inf), "min": complex(np.inf, np.inf)}  # the neutral element of each extremum
 
 
 def parts(z: Tensor) -> list[Tensor]:
-    """The keys by which numbers are ordered, the first key first."""
+    """The sort keys of numbers, most significant first."""
     return [ew.real(z), ew.imag(z)]
 
 
 def keys(z: Tensor) -> list[Tensor]:
-    """The keys by which numbers and NaN are ordered, the first key first: which parts are NaN, then the parts."""
+    """The sort keys of numbers and NaN, most significant first: masks of NaN parts, then the parts."""
     re, im = parts(z)
     zero = full_like(re, 0)
     absent = ew.convert(is_nan(re), dtype=np.dtype(np.int8)) * 2 + ew.convert(is_nan(im), dtype=np.dtype(np.int8))
@@ -29,7 +29,7 @@ def keys(z: Tensor) -> list[Tensor]:
 
 
 def lexicographic(xs: list[Tensor], ys: list[Tensor], direction: str) -> Tensor:
-    """The comparison "LT", "LE", "GT" or "GE" of lists of keys, the first key first."""
+    """The comparison "LT", "LE", "GT" or "GE" of lists of keys, most significant first."""
 
     def before(rest: Tensor, pair: tuple[Tensor, Tensor]) -> Tensor:
         first, same = (lg.compare(*pair, comparison_direction=d) for d in (f"{direction[0]}T", "EQ"))
@@ -40,7 +40,7 @@ def lexicographic(xs: list[Tensor], ys: list[Tensor], direction: str) -> Tensor:
 
 
 def compared(x: Tensor, y: Tensor, direction: str) -> Tensor:
-    """x < y and the like, of real or complex numbers; False where a part is NaN."""
+    """Compares real or complex numbers in a direction such as "LT"; False where a part is NaN."""
     if not is_complex(x.dtype) or direction in ("EQ", "NE"):
         return lg.compare(x, y, comparison_direction=direction)
     numbers = lg.logical_not(lg.logical_or(is_nan(x), is_nan(y)))
@@ -48,7 +48,7 @@ def compared(x: Tensor, y: Tensor, direction: str) -> Tensor:
 
 
 def further(x: Tensor, y: Tensor, combiner: str) -> Tensor:
-    """The larger ("max") or the smaller ("min") one, the first NaN if there is one; equal ones share the derivative."""
+    """The larger ("max") or smaller ("min") number, or the first NaN; equal numbers share the derivative."""
     if not is_complex(x.dtype):
         return (ew.maximum if combiner == "max" else ew.minimum)(x, y)
     first = lg.logical_or(is_nan(x), compared(x, y, "GE" if combiner == "max" else "LE"))
@@ -57,7 +57,7 @@ def further(x: Tensor, y: Tensor, combiner: str) -> Tensor:
 
 
 def shared(x: Tensor, y: Tensor, ties: Tensor) -> Tensor:
-    """`x`, and where it is equal to `y` the same number with half the derivative of each."""
+    """`x`; where `ties` is True, the derivative is the mean of those of x and y."""
     finite = lg.logical_and(*map(lg.is_finite, parts(x)))
     zero = lg.select(lg.logical_and(ties, finite), x - y, full_like(x, 0))
     return x - zero * 0.5

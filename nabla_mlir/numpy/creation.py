@@ -1,4 +1,4 @@
-"""Arrays from nothing: constants, ranges, patterns of zeros and ones."""
+"""Creates arrays: constants, ranges, and patterns of zeros and ones."""
 
 from __future__ import annotations
 
@@ -40,21 +40,21 @@ def full(shape: Static[Any], fill_value: Any, dtype: DTypeLike | None = None, *,
 @placed
 @library
 def zeros(shape: Static[Any], dtype: DTypeLike | None = None, *, device: Any = None) -> Tensor:
-    """An array of zeros; of the default float dtype if none is given."""
+    """An array of zeros; the default dtype is the default float dtype."""
     return splat(shape_of("zeros", shape), 0, Defaults.float if dtype is None else as_dtype(dtype))
 
 
 @placed
 @library
 def ones(shape: Static[Any], dtype: DTypeLike | None = None, *, device: Any = None) -> Tensor:
-    """An array of ones; of the default float dtype if none is given."""
+    """An array of ones; the default dtype is the default float dtype."""
     return splat(shape_of("ones", shape), 1, Defaults.float if dtype is None else as_dtype(dtype))
 
 
 @placed
 @library
 def empty(shape: Static[Any], dtype: DTypeLike | None = None, *, device: Any = None) -> Tensor:
-    """An array of zeros: nothing here is left without a value."""
+    """An array of zeros, because arrays of nabla_mlir always have values."""
     return splat(shape_of("empty", shape), 0, Defaults.float if dtype is None else as_dtype(dtype))
 
 
@@ -149,16 +149,16 @@ def linspace(
     *,
     device: Any = None,
 ) -> Any:
-    """`num` numbers at equal distances from start to stop, which is the last one unless `endpoint` is False.
+    """Returns `num` numbers at equal distances from start to stop; the last one is stop unless `endpoint` is False.
 
     Args:
-      start, stop: numbers, or arrays of first and last ones.
-      num: how many.
-      endpoint: whether `stop` is the last one.
-      retstep: whether to return also their distance.
-      dtype: of the result.
+      start, stop: numbers, or arrays of first and last numbers.
+      num: the number of elements along the new axis.
+      endpoint: True if `stop` is the last element.
+      retstep: True returns the distance too.
+      dtype: the dtype of the result.
       axis: the position of the new axis, if start and stop have axes.
-      device: where the result lies; in a trace its target decides that.
+      device: the device of the result; inside a trace, the target decides the device.
     """
     if num < 0:
         raise ShapeError(f"linspace requires num of at least 0, got {num}.", where=user_frame())
@@ -172,7 +172,7 @@ def linspace(
         part = iota((num,), 0, kind) / max(gaps, 1)
         rank = max(first.ndim, last.ndim)
         part = reshaped(part, (num, *(1,) * rank))
-        out = convert(first * (1.0 - part) + last * part, final)  # weighted so that both ends are exact
+        out = convert(first * (1.0 - part) + last * part, final)  # a weighted mean, so that both ends are exact
         at = axis_of("linspace", axis, rank + 1)
         out = transposed(out, (*range(1, at + 1), 0, *range(at + 1, rank + 1))) if at else out
     return (out, (last - first) / (gaps if gaps > 0 else np.nan)) if retstep else out
@@ -220,7 +220,7 @@ def triu(m: ArrayLike, k: Static[int] = 0) -> Tensor:
 
 @library
 def diagonal(a: ArrayLike, offset: Static[int] = 0, axis1: Static[int] = 0, axis2: Static[int] = 1) -> Tensor:
-    """The elements a[i, i + offset] of two axes, which become one, the last."""
+    """The elements a[i, i + offset] of two axes, which become the last axis."""
     x = _matrices("diagonal", a)
     axis1, axis2 = axes_of("diagonal", (axis1, axis2), x.ndim)
     return diagonal_of(x, axis1, axis2, offset)
@@ -228,7 +228,7 @@ def diagonal(a: ArrayLike, offset: Static[int] = 0, axis1: Static[int] = 0, axis
 
 @library
 def diag(v: ArrayLike, k: Static[int] = 0) -> Tensor:
-    """The k-th diagonal of a matrix; of a vector, the matrix that has it as k-th diagonal."""
+    """The k-th diagonal of a matrix; for a vector, the matrix with this k-th diagonal."""
     x = tensor(v)
     if x.ndim == 2:
         return diagonal(x, k)
@@ -242,9 +242,9 @@ def diag(v: ArrayLike, k: Static[int] = 0) -> Tensor:
 
 @library
 def meshgrid(*xs: Any, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> tuple[Tensor, ...]:
-    """The coordinates of a grid: each vector along the axes of the others ("ij" in order, "xy" swaps 0 and 1).
+    """The coordinates of a grid: each vector is repeated along the axes of the others ("xy" swaps axes 0 and 1).
 
-    With `sparse` the axes of the others have length 1. Results are separate arrays for any `copy`.
+    With `sparse`, the axes of the other vectors have length 1. `copy` has no effect: the results are separate arrays.
     """
     vectors = [reshaped(v, (v.size,)) for v in map(tensor, xs)]
     if indexing not in ("xy", "ij"):

@@ -1,4 +1,4 @@
-"""Functions whose result has a shape that depends on values: NumPy's on concrete arrays; in traces `size` fixes it."""
+"""Functions whose result shape depends on values: NumPy computes them on concrete arrays; in traces `size` fixes the shape."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _ADVICE = "pass `size`, the length of the result; for a choice of elements use w
 
 
 class UniqueAllResult(NamedTuple):
-    """The unique elements in order, the first index of each, the index of each element among them, and the counts."""
+    """The sorted unique elements, the first index of each, the index in them of each input element, and the counts."""
 
     values: Any
     indices: Any
@@ -37,21 +37,21 @@ class UniqueAllResult(NamedTuple):
 
 
 class UniqueCountsResult(NamedTuple):
-    """Different elements in order, and how often each is there."""
+    """The sorted unique elements, and their counts."""
 
     values: Any
     counts: Any
 
 
 class UniqueInverseResult(NamedTuple):
-    """The unique elements in order, and the index of each element among them."""
+    """The sorted unique elements, and the index in them of each input element."""
 
     values: Any
     inverse_indices: Any
 
 
 def _numbers(name: str, x: Any) -> np.ndarray:
-    """The numbers of a concrete array. Raises TraceError for a traced one."""
+    """The numbers of a concrete array. Raises TraceError for a traced array."""
     if isinstance(x, Tensor):
         dynamic_shape(name, _ADVICE)
     return np.asarray(asarray(x) if isinstance(x, (list, tuple)) else x)
@@ -61,17 +61,17 @@ def _positions(x: np.ndarray) -> Array:
     return Array.from_numpy(x.astype(Defaults.int))
 
 
-# ---------------------------------------------------------------- places
+# ---------------------------------------------------------------- indices
 def nonzero(a: Any, *, size: int | None = None, fill_value: int = 0) -> tuple[Any, ...]:
     """The indices of the nonzero elements along each axis, in row-major order.
 
     Args:
       a: an array with axes.
-      size: the length of the result; needed in traces. None means all.
-      fill_value: the indices after the last one, if there are fewer.
+      size: the length of the result; required in traces. None means all.
+      fill_value: the index that fills the result after the last nonzero element.
 
     Raises:
-      TraceError: `a` is traced and there is no `size`.
+      TraceError: `a` is traced and `size` is missing.
       ValueError: `a` has no axis.
 
     Example:
@@ -98,7 +98,7 @@ def flatnonzero(a: Any, *, size: int | None = None, fill_value: int = 0) -> Any:
 
 
 def argwhere(a: Any, *, size: int | None = None, fill_value: int = 0) -> Any:
-    """The indices of the nonzero elements, one row for each; arguments as in `nonzero`.
+    """The indices of the nonzero elements, with one row for each element; arguments as in `nonzero`.
 
     Example:
       >>> argwhere(np.array([[0, 5], [7, 0]])).tolist()
@@ -110,11 +110,11 @@ def argwhere(a: Any, *, size: int | None = None, fill_value: int = 0) -> Any:
 
 
 def where(condition: Any, x: Any = None, y: Any = None, /, *, size: int | None = None, fill_value: int = 0) -> Any:
-    """x where the condition holds, and y elsewhere. Without x and y, the indices where it holds, as in `nonzero`.
+    """Returns x where the condition is true, and y elsewhere. Without x and y, the indices as in `nonzero`.
 
     Raises:
-      TraceError: x and y are missing, the condition is traced, and there is no `size`.
-      ShapeError: one of them is missing.
+      TraceError: x and y are missing, the condition is traced, and `size` is missing.
+      ShapeError: only one of x and y is given.
 
     Example:
       >>> where(np.array([True, False]), 1.0, 2.0).tolist()
@@ -136,7 +136,7 @@ def _sized_positions(x: Any, size: Static[int], fill_value: Static[int] = 0) -> 
 
 
 def _first_positions(mask: Tensor, size: int, fill_value: int) -> Tensor:
-    """The first places at which a vector holds, in order."""
+    """The indices of the first `size` true elements of a vector, in order."""
     order = argsort(convert(lg.logical_not(mask), np.int8))
     order = padded(order, 0, 0, size - mask.size) if size > mask.size else sliced(order, 0, 0, size)
     count = sum(mask, dtype=order.dtype)
@@ -170,19 +170,19 @@ def unique(
     size: int | None = None,
     fill_value: Any = None,
 ) -> Any:
-    """The unique elements in order; with other requested results, a tuple in the order of the arguments.
+    """Returns the sorted unique elements, or a tuple with the other requested results in the order of the arguments.
 
     Args:
-      ar: an array, flattened.
-      return_index: True also returns the first index of each.
-      return_inverse: True also returns the index among them of each element of `ar`, in the shape of `ar`.
-      return_counts: also how often each is there.
-      equal_nan: whether all NaN are one element.
-      size: the length of the result; needed in traces. None means all.
-      fill_value: the value after the last element, if there are fewer; None means the first element.
+      ar: an array, which is flattened.
+      return_index: True also returns the first index of each unique element.
+      return_inverse: True also returns, in the shape of `ar`, the index of each element in the unique elements.
+      return_counts: True also returns the counts.
+      equal_nan: True if all NaN are one element.
+      size: the length of the result; required in traces. None means all.
+      fill_value: the value that fills the result after the last unique element; None means the first element.
 
     Raises:
-      TraceError: `ar` is traced and there is no `size`.
+      TraceError: `ar` is traced and `size` is missing.
 
     Example:
       >>> unique(np.array([3.0, 1.0, 3.0])).tolist()
@@ -219,7 +219,7 @@ def _sized_unique(x: Any, size: Static[int], fill_value: Any, equal_nan: bool) -
     starts = _first_positions(first, size + 1, n)
     ends, starts = sliced(starts, 0, 1, size + 1), sliced(starts, 0, 0, size)
     exists = logic.less(starts, n)
-    positions = logic.where(exists, starts, 0)  # behind the last element stands the first
+    positions = logic.where(exists, starts, 0)  # the first element fills the result after the last one
     values, indices = (take(v, positions, mode="promise_in_bounds") for v in (elements, order))
     if fill_value is not None:
         values = logic.where(exists, values, convert(tensor(fill_value), x.dtype))
@@ -228,7 +228,7 @@ def _sized_unique(x: Any, size: Static[int], fill_value: Any, equal_nan: bool) -
 
 
 def unique_all(x: Any, /, *, size: int | None = None, fill_value: Any = None) -> UniqueAllResult:
-    """The unique elements in order (each NaN is one), with indices and counts; `size` as in `unique`.
+    """The sorted unique elements (every NaN is different), with indices and counts; `size` as in `unique`.
 
     Example:
       >>> unique_all(np.array([3, 1, 3])).counts.tolist()
@@ -238,7 +238,7 @@ def unique_all(x: Any, /, *, size: int | None = None, fill_value: Any = None) ->
 
 
 def unique_counts(x: Any, /, *, size: int | None = None, fill_value: Any = None) -> UniqueCountsResult:
-    """The different elements in order (each NaN is one), and how often each is there; `size` as for `unique`.
+    """The sorted unique elements (every NaN is different), and their counts; `size` as in `unique`.
 
     Example:
       >>> unique_counts(np.array([3, 1, 3])).counts.tolist()
@@ -248,7 +248,7 @@ def unique_counts(x: Any, /, *, size: int | None = None, fill_value: Any = None)
 
 
 def unique_inverse(x: Any, /, *, size: int | None = None, fill_value: Any = None) -> UniqueInverseResult:
-    """The unique elements in order (each NaN is one), and the index of each element among them; `size` as in `unique`.
+    """The sorted unique elements (every NaN is different), and the index in them of each element; `size` as in `unique`.
 
     Example:
       >>> unique_inverse(np.array([3, 1, 3])).inverse_indices.tolist()
@@ -258,7 +258,7 @@ def unique_inverse(x: Any, /, *, size: int | None = None, fill_value: Any = None
 
 
 def unique_values(x: Any, /, *, size: int | None = None, fill_value: Any = None) -> Any:
-    """The different elements in order; each NaN is one; `size` as for `unique`.
+    """The sorted unique elements (every NaN is different); `size` as in `unique`.
 
     Example:
       >>> unique_values(np.array([3, 1, 3])).tolist()

@@ -24,7 +24,7 @@ def fmod(x: ArrayLike, y: ArrayLike) -> Tensor:
 
 @library
 def remainder(x: ArrayLike, y: ArrayLike) -> Tensor:
-    """The remainder of floor_divide, which has the sign of y, also where it is 0."""
+    """The remainder of floor_divide; it has the sign of y, also if it is 0."""
     return _modulo(*_numbers("remainder", x, y))
 
 
@@ -33,9 +33,9 @@ mod = remainder
 
 @library
 def floor_divide(x: ArrayLike, y: ArrayLike) -> Tensor:
-    """The largest integer not above x / y; `remainder` is the rest.
+    """The largest integer <= x / y; `remainder` returns the remainder.
 
-    As in NumPy, x / 0 is infinite, an infinity has no quotient (NaN), and a negative number divided by infinity gives -1.
+    As in NumPy, x / 0 is infinite, an infinity divided by a number is NaN, and a negative number divided by infinity is -1.
     """
     return _quotient(*_numbers("floor_divide", x, y))
 
@@ -48,7 +48,7 @@ def divmod(x: ArrayLike, y: ArrayLike) -> tuple[Tensor, Tensor]:
 
 
 def _numbers(name: str, x: Any, y: Any) -> tuple[Tensor, Tensor]:
-    """Both in one dtype; truth values in int8, as NumPy has them."""
+    """Promotes both operands to one dtype; truth values become int8, as in NumPy."""
     x, y = meet(name, x, y)
     if x.dtype.kind == "b":
         return convert(x, np.int8), convert(y, np.int8)
@@ -64,7 +64,7 @@ def _equal(x: Tensor, y: Tensor) -> Tensor:
 
 
 def _rest(x: Tensor, y: Tensor) -> Tensor:
-    """The remainder with the sign of x; of a division of integers by 0 it is 0."""
+    """The remainder with the sign of x; for integers divided by 0 it is 0."""
     if is_float(x.dtype):
         return ew.remainder(x, y)
     return ew.remainder(x, lg.select(_equal(y, full_like(y, 0)), full_like(y, 1), y))
@@ -80,7 +80,7 @@ def _modulo(x: Tensor, y: Tensor) -> Tensor:
     result = lg.select(lg.logical_and(differs, lg.logical_not(at_zero)), rest + y, rest)
     if not is_float(x.dtype):
         return result
-    # A zero gets the sign of y; the derivative of both is that of `rest`.
+    # A zero gets the sign of y; its derivative is that of `rest`.
     return lg.select(at_zero, lg.select(is_negative, -ew.absolute(-rest), ew.absolute(rest)), result)
 
 
@@ -96,12 +96,12 @@ def _quotient(x: Tensor, y: Tensor) -> Tensor:
 
 
 def _float_quotient(x: Tensor, y: Tensor) -> Tensor:
-    """By the remainder, since x / y may be rounded up to an integer; x / 0 is that."""
+    """The quotient from the remainder, because x / y may be rounded up to an integer; x / 0 is returned directly."""
     ratio, rest = x / y, _rest(x, y)
     zero = full_like(x, 0)
     opposite = lg.compare(_less(rest, zero), _less(y, zero), comparison_direction="NE")
     is_below = lg.logical_and(opposite, lg.compare(rest, zero, comparison_direction="NE"))
     whole = (x - rest) / y
     exact = ew.round_nearest_even(lg.select(is_below, whole - 1, whole))
-    exact = lg.select(_equal(exact, zero), ratio * 0.0, exact)  # the zero of the sign of x / y
+    exact = lg.select(_equal(exact, zero), ratio * 0.0, exact)  # a zero gets the sign of x / y
     return lg.select(_equal(y, zero), ratio, exact)

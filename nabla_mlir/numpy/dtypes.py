@@ -1,4 +1,4 @@
-"""Dtypes and constants. The dtypes are NumPy's own; bfloat16 and the 8-bit floats come from ml_dtypes on demand."""
+"""Dtypes and constants. The dtypes are those of NumPy; bfloat16 and 8-bit floats are imported from ml_dtypes when used."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ newaxis: None = None
 
 
 def dtype(name: Any) -> np.dtype:
-    """The NumPy dtype of a name (of NumPy, or of MLIR where NumPy has none), a scalar type, or a dtype."""
+    """The NumPy dtype of a scalar type, a dtype, or a name (a name of NumPy, or of MLIR if NumPy has none)."""
     return as_dtype(name)
 
 
@@ -54,12 +54,12 @@ class Limits:
 
 
 def _element(dtype: Any) -> np.dtype:
-    """The dtype of an array; NumPy's scalar types have an attribute of that name too, which is none."""
+    """The dtype of an array or a dtype; the attribute `dtype` of a NumPy scalar type is not a dtype."""
     return as_dtype(dtype if isinstance(dtype, type) else getattr(dtype, "dtype", dtype))
 
 
 def finfo(dtype: Any) -> Any:
-    """Limits of a floating-point dtype, the narrow ones included, or of that of an array; of a complex one those of its parts.
+    """The limits of a floating-point dtype, or of the dtype of an array; for a complex dtype the limits of its parts.
 
     Example:
       >>> finfo("f32").eps == 2.0**-23
@@ -69,7 +69,7 @@ def finfo(dtype: Any) -> Any:
 
 
 def iinfo(dtype: Any) -> Any:
-    """Limits of an integer dtype, or of that of an array.
+    """The limits of an integer dtype, or of the dtype of an array.
 
     Example:
       >>> iinfo("i8").bits, iinfo("int8").max
@@ -79,7 +79,7 @@ def iinfo(dtype: Any) -> Any:
 
 
 def can_cast(from_: Any, to: Any, casting: str = "safe") -> bool:
-    """True if a dtype, or that of an array, may be converted to another; "safe" is without a loss: NumPy's table.
+    """True if a dtype, or that of an array, may be converted to another, by the rules of NumPy; "safe" loses nothing.
 
     Example:
       >>> can_cast("int16", "float32"), can_cast("float64", "float32")
@@ -89,24 +89,24 @@ def can_cast(from_: Any, to: Any, casting: str = "safe") -> bool:
 
 
 def result_type(*xs: Any) -> np.dtype:
-    """The dtype in which arrays, dtypes and Python scalars meet; Python scalars are weak."""
+    """The dtype to which arrays, dtypes and Python scalars are promoted; Python scalars are weak."""
     return promote_dtypes([np.empty((), as_dtype(x)) if isinstance(x, (str, type, np.dtype)) else x for x in xs])
 
 
 def promote_types(a: ArrayLike, b: Any) -> np.dtype:
-    """The dtype in which two dtypes meet: NumPy's table, but integers take the floating point beside them while that is of 32 bits
-    by default.
+    """The dtype to which two dtypes are promoted, by the table of NumPy. If the default float dtype has 32 bits, an integer
+    dtype and a floating-point dtype give the floating-point dtype.
     """
     return common_type(as_dtype(a), as_dtype(b))
 
 
 def isdtype(dtype: Any, kind: Any) -> bool:
-    """True if a dtype is of a kind: a dtype, or one of the words of the array API standard."""
+    """True if a dtype is of a kind; a kind is a dtype or one of the names of the array API standard."""
     return bool(np.isdtype(as_dtype(dtype), kind))
 
 
 def extended(name: str) -> Any:
-    """The scalar type of a narrow dtype such as bfloat16. Raises AttributeError if there is none of that name."""
+    """The scalar type of a narrow dtype such as bfloat16. Raises AttributeError for an unknown name."""
     if name != "bfloat16" and not name.startswith("float8_"):
         raise AttributeError(f"module 'nabla_mlir.numpy' has no attribute {name!r}", name=name, obj=sys.modules[__package__])
     return as_dtype(name).type

@@ -32,7 +32,7 @@ def end(combiner: str, dtype: np.dtype) -> Any:
 
 
 def furthest(x: Tensor, axes: Shape, combiner: str) -> Tensor:
-    """The largest ("max") or the smallest ("min") element over `axes`; equal ones share the derivative."""
+    """The largest ("max") or smallest ("min") element over `axes`; equal elements share the derivative."""
     if not is_complex(x.dtype) or not axes:
         return fold(x, axes, combiner)
     if not count(x.shape, axes):
@@ -46,7 +46,7 @@ def furthest(x: Tensor, axes: Shape, combiner: str) -> Tensor:
         lg.compare(rows, spread(reshaped(value, at.shape), rows.shape, (last,)), comparison_direction="EQ"),
         lg.logical_and(*map(lg.is_finite, complex_order.parts(rows))),
     )
-    zero = stop_gradient(rows) - rows  # whose derivative is -1
+    zero = stop_gradient(rows) - rows  # its derivative is -1
     total = fold(lg.select(ties, zero, full_like(zero, 0)), (last,), "add")
     number = fold(convert(ties, x.dtype), (last,), "add")
     is_one = lg.compare(number, full_like(number, 0), comparison_direction="NE")
@@ -54,7 +54,7 @@ def furthest(x: Tensor, axes: Shape, combiner: str) -> Tensor:
 
 
 def attained(x: Tensor, axis: int, combiner: str) -> Tensor:
-    """Which elements are the largest or smallest along an axis, or NaN."""
+    """The mask of the elements that are the largest or smallest along an axis, or NaN."""
     if not is_complex(x.dtype):
         x = convert(x, np.int8) if x.dtype.kind == "b" else stop_gradient(x) if is_differentiable(x.dtype) else x
         hits = lg.compare(x, spread(fold(x, (axis,), combiner), x.shape, (axis,)), comparison_direction="EQ")
@@ -67,13 +67,13 @@ def attained(x: Tensor, axis: int, combiner: str) -> Tensor:
 
 
 def _first(hits: Tensor, axis: int) -> Tensor:
-    """The first place along an axis where something holds."""
+    """The index of the first true element along an axis."""
     positions = sh.iota(shape=hits.shape, dtype=Defaults.int, iota_dimension=axis)
     return fold(lg.select(hits, positions, full_like(positions, hits.shape[axis])), (axis,), "min")
 
 
 def extremum(name: str, combiner: str, x: ArrayLike, axis: Axis, keepdims: bool, initial: Any, where: Any) -> Tensor:
-    """The largest or the smallest element over axes, under the name of the function that is called."""
+    """The largest or smallest element over axes; `name` is the called function, for error messages."""
     x = tensor(x)
     axes = axes_of(name, axis, x.ndim)
     if not count(x.shape, axes) and initial is None:
@@ -99,9 +99,9 @@ def max(
     initial: ArrayLike | None = None,
     where: ArrayLike | None = None,
 ) -> Tensor:
-    """The largest element over `axis`; NaN if there is one. Ties share the derivative.
+    """The largest element over `axis`; NaN if an element is NaN. Ties share the derivative.
 
-    Complex numbers are ordered by their real parts, and where those are equal by the imaginary parts.
+    Complex numbers are ordered by their real parts, then by their imaginary parts.
 
     Raises:
       ShapeError: there is no element, and no `initial`.
@@ -121,7 +121,7 @@ def min(
     initial: ArrayLike | None = None,
     where: ArrayLike | None = None,
 ) -> Tensor:
-    """The smallest element over `axis`; NaN if there is one. Ties share the derivative; complex numbers as for `max`.
+    """The smallest element over `axis`; NaN if an element is NaN. Ties share the derivative; complex numbers as for `max`.
 
     Raises:
       ShapeError: there is no element, and no `initial`.
@@ -135,12 +135,12 @@ amin = min
 
 @library
 def ptp(a: ArrayLike, axis: Static[Axis] = None, keepdims: bool = False) -> Tensor:
-    """The largest less the smallest element."""
+    """The largest element minus the smallest element."""
     largest, smallest = (extremum("ptp", combiner, a, axis, keepdims, None, None) for combiner in ("max", "min"))
     return largest - smallest
 
 
-# ---------------------------------------------------------------- places
+# ---------------------------------------------------------------- indices
 def _position(name: str, combiner: str, x: Any, axis: int | None, keepdims: bool) -> Tensor:
     x = tensor(x)
     shape = x.shape

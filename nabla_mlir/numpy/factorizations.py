@@ -1,6 +1,6 @@
 """Factorisations of stacks of matrices: Cholesky, LU, QR, eigenvalues, singular values.
 
-All are records: LAPACK's routines as JAX names them, which the compiler replaces by lowerings of our own.
+All are records: LAPACK routines under the names of JAX, which the compiler replaces by lowerings of nabla_mlir.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class EighResult(NamedTuple):
 
 
 class EigResult(NamedTuple):
-    """Eigenvalues in no order, and the eigenvectors as columns."""
+    """Unsorted eigenvalues, and the eigenvectors as columns."""
 
     eigenvalues: Tensor
     eigenvectors: Tensor
@@ -55,9 +55,9 @@ class SVDResult(NamedTuple):
     Vh: Tensor
 
 
-# ---------------------------------------------------------------- words
+# ---------------------------------------------------------------- helpers
 def matrices(name: str, x: ArrayLike) -> Tensor:
-    """`x` as stacked matrices of f32, f64 or their complex dtypes. Raises ShapeError if it has fewer than two axes."""
+    """Converts `x` to stacked matrices of f32, f64 or their complex dtypes. Raises ShapeError for fewer than two axes."""
     x = inexact(x)
     if x.ndim < 2:
         raise ShapeError(f"{name} requires matrices (the last two axes), got shape {x.shape}.", where=user_frame())
@@ -65,7 +65,7 @@ def matrices(name: str, x: ArrayLike) -> Tensor:
 
 
 def square(name: str, x: ArrayLike) -> Tensor:
-    """`x` as stacked square matrices. Raises ShapeError otherwise."""
+    """Converts `x` to stacked square matrices. Raises ShapeError if they are not square."""
     x = matrices(name, x)
     if x.shape[-1] != x.shape[-2]:
         raise ShapeError(f"{name} requires square matrices, got shape {x.shape}.", where=user_frame())
@@ -73,12 +73,12 @@ def square(name: str, x: ArrayLike) -> Tensor:
 
 
 def letter(dtype: np.dtype) -> str:
-    """LAPACK's letter of a dtype."""
+    """The letter of a dtype in the names of LAPACK."""
     return {"f4": "s", "f8": "d", "c8": "c", "c16": "z"}[dtype.str[1:]]
 
 
 def real_dtype(dtype: np.dtype) -> np.dtype:
-    """The dtype of the parts of a complex dtype; a real dtype itself."""
+    """The dtype of the parts of a complex dtype; a real dtype is returned unchanged."""
     return np.zeros((), dtype).real.dtype
 
 
@@ -97,10 +97,10 @@ def cholesky(a: ArrayLike, *, upper: bool = False, symmetrize_input: bool = True
     """The triangular factor L of positive definite matrices, ``a = L L^H`` (or ``a = U^H U`` if `upper`).
 
     Args:
-      a: Hermitian positive definite matrices, shape (..., n, n). Where one is not, the factor is not a number.
-      upper: whether to return U instead of L.
-      symmetrize_input: whether to factor (a + a^H) / 2, so that derivatives are symmetric as in JAX; otherwise only
-        one triangle is read.
+      a: Hermitian positive definite matrices, shape (..., n, n). The factor of any other matrix is NaN.
+      upper: True returns U instead of L.
+      symmetrize_input: True factors (a + a^H) / 2, so that derivatives are symmetric as in JAX; False reads only one
+        triangle.
 
     Raises:
       ShapeError: the matrices are not square.
@@ -116,7 +116,7 @@ def cholesky(a: ArrayLike, *, upper: bool = False, symmetrize_input: bool = True
 
 
 def lu(a: Tensor) -> tuple[Tensor, Tensor]:
-    """The factors of P a = L U in one matrix (L without its unit diagonal), and LAPACK's pivots, counted from 1."""
+    """The factors of P a = L U in one matrix (L without its unit diagonal), and the pivots of LAPACK, which start at 1."""
     pivots = (*a.shape[:-2], min(a.shape[-2:]))
     results = [(a.shape, a.dtype), (pivots, _INFO), (a.shape[:-2], _INFO)]
     packed, rows, _ = lapack.routine(f"lapack_{letter(a.dtype)}getrf_ffi", [a], results)
@@ -124,7 +124,7 @@ def lu(a: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _safe_scale(a: Tensor) -> Tensor:
-    """For each matrix the power of two with which squares of its entries neither overflow nor vanish; mostly 1."""
+    """For each matrix, a power of two by which it is scaled, so that squares of its elements do not overflow or underflow."""
     size = ew.absolute(stop_gradient(a))
     largest = reduce(size, full((), 0, size.dtype), dimensions=(a.ndim - 2, a.ndim - 1), body="max")
     exponent = int(np.finfo(size.dtype).maxexp)
@@ -137,17 +137,17 @@ def _safe_scale(a: Tensor) -> Tensor:
 
 @library
 def qr(a: ArrayLike, mode: str = "reduced") -> Any:
-    """The factors of ``a = Q R``: orthonormal columns, and an upper triangular matrix.
+    """Returns the factors of ``a = Q R``: Q has orthonormal columns, and R is upper triangular.
 
-    Derivatives need the first min(m, n) columns of `a` to be independent.
+    Derivatives require that the first min(m, n) columns of `a` are linearly independent.
 
     Args:
       a: matrices of shape (..., m, n); k = min(m, n).
       mode: "reduced" (Q of shape (..., m, k), R of (..., k, n)), "complete" (Q of (..., m, m), R of (..., m, n)) or
-        "r" (R alone, of (..., k, n)).
+        "r" (only R, of (..., k, n)).
 
     Raises:
-      ShapeError: `a` has fewer than two axes, or there is no such mode.
+      ShapeError: `a` has fewer than two axes, or the mode is unknown.
 
     Example:
       >>> import numpy as np
@@ -177,15 +177,15 @@ def qr(a: ArrayLike, mode: str = "reduced") -> Any:
 def eigh(a: ArrayLike, UPLO: str | None = None, symmetrize_input: bool = True) -> Any:
     """Eigenvalues (ascending) and orthonormal eigenvectors of Hermitian matrices: ``a V = V diag(w)``.
 
-    The derivative of the vectors needs eigenvalues that differ; where two are equal it is NaN. See `matrix_function`.
+    The derivative of the eigenvectors is NaN if two eigenvalues are equal. See `matrix_function`.
 
     Args:
       a: Hermitian matrices, shape (..., n, n).
-      UPLO: "L" or "U" reads that triangle only; None takes (a + a^H) / 2, so that derivatives are symmetric.
-      symmetrize_input: if False, None stands for "L".
+      UPLO: "L" or "U" reads only that triangle; None uses (a + a^H) / 2, so that derivatives are symmetric.
+      symmetrize_input: False means "L" if UPLO is None.
 
     Raises:
-      ShapeError: the matrices are not square, or UPLO is none of these.
+      ShapeError: the matrices are not square, or UPLO is unknown.
 
     Example:
       >>> import numpy as np
@@ -221,9 +221,9 @@ def _eigh(name: str, a: Any, uplo: str | None) -> tuple[Tensor, Tensor]:
 
 @library
 def eig(a: ArrayLike) -> Any:
-    """Eigenvalues and eigenvectors, of length one, of general matrices: ``a V = V diag(w)``, both complex.
+    """Complex eigenvalues and normalised eigenvectors of general matrices: ``a V = V diag(w)``.
 
-    The derivatives need eigenvalues that differ.
+    The derivatives require different eigenvalues.
 
     Args:
       a: matrices of shape (..., n, n).
@@ -254,7 +254,7 @@ def eigvals(a: ArrayLike) -> Tensor:
 def _eig(name: str, a: Any, vectors: bool) -> tuple[Tensor, Tensor]:
     a = square(name, a)
     kind = np.promote_types(a.dtype, np.complex64)
-    values = (a.shape[:-1], a.dtype)  # of a real matrix in two parts
+    values = (a.shape[:-1], a.dtype)  # LAPACK returns the eigenvalues of a real matrix as two real arrays
     results = [*([values] * (1 + (a.dtype.kind == "f"))), (a.shape, kind), (a.shape, kind), (a.shape[:-2], _INFO)]
     *parts, _, right, _ = lapack.routine(
         f"lapack_{letter(a.dtype)}geev_ffi", [a], results, compute_left="N", compute_right="V" if vectors else "N"
@@ -264,14 +264,14 @@ def _eig(name: str, a: Any, vectors: bool) -> tuple[Tensor, Tensor]:
 
 @library
 def svd(a: ArrayLike, full_matrices: bool = True, compute_uv: bool = True) -> Any:
-    """The factors of ``a = U diag(S) Vh``, singular values descending.
+    """Returns the factors of ``a = U diag(S) Vh``, with descending singular values.
 
-    The derivatives of U and Vh need singular values that differ and are not zero; those of S need neither.
+    The derivatives of U and Vh require different singular values that are not zero; the derivatives of S always exist.
 
     Args:
       a: matrices of shape (..., m, n); k = min(m, n).
-      full_matrices: whether U has m columns and Vh n rows, or both k.
-      compute_uv: if False only S is returned, of shape (..., k).
+      full_matrices: True gives U with m columns and Vh with n rows; False gives k of both.
+      compute_uv: False returns only S, of shape (..., k).
 
     Raises:
       ShapeError: `a` has fewer than two axes.

@@ -26,9 +26,9 @@ from nabla_mlir.table.tensor import Tensor, constant
 _NORMS = ("backward", "ortho", "forward")
 
 
-# ---------------------------------------------------------------- words
+# ---------------------------------------------------------------- helpers
 def _input(name: str, x: Any, *, real: bool = False) -> Tensor:
-    """`x` as f32, f64 or their complex dtypes: what the transform is defined for."""
+    """Converts `x` to f32, f64 or their complex dtypes, which the transform supports."""
     x = require_real(name, inexact(x)) if real else inexact(x)
     if not is_complex(x.dtype) and x.dtype.itemsize < 4:
         x = convert(x, np.float32)
@@ -43,15 +43,16 @@ def _lengths(name: str, lengths: Sequence[Any]) -> tuple[int, ...]:
 
 
 def _fitted(x: Tensor, axis: int, length: int) -> Tensor:
-    """The first `length` elements along an axis, zeros behind them if there are fewer."""
+    """Cuts or pads an axis to `length` elements; padding is zeros at the end."""
     n = x.shape[axis]
     return sliced(x, axis, 0, length) if n >= length else padded(x, axis, 0, length - n)
 
 
 def _transform(name: str, x: Tensor, kind: str, sizes: Sequence[int], axes: Sequence[int], norm: str | None) -> Tensor:
-    """The transform of `sizes` over `axes`, three at most at a time, with the factor that `norm` asks for.
+    """The transform of `sizes` over `axes`, at most three at once, with the factor of `norm`.
 
-    The last axis is transformed first where only half of its frequencies are made, and last where they are read.
+    A real transform computes half of the frequencies of the last axis, which is transformed first. Its inverse reads half of
+    them and transforms this axis last.
     """
     norm = "backward" if norm is None else norm
     if norm not in _NORMS:
@@ -107,9 +108,9 @@ def fft(a: ArrayLike, n: Static[int | None] = None, axis: Static[int] = -1, norm
 
     Args:
       a: an array; real numbers become complex.
-      n: the length that is transformed: `a` is cut off or padded with zeros to it.
+      n: the length of the transform; `a` is cut or padded with zeros to this length.
       axis: the axis.
-      norm: the position of the factor 1/n: "backward" (in the inverse; the default), "forward", or "ortho" (its root in
+      norm: the direction with the factor 1/n: "backward" (the inverse; the default), "forward", or "ortho" (1/sqrt(n) in
         both).
 
     Raises:
@@ -151,7 +152,7 @@ def rfft(a: ArrayLike, n: Static[int | None] = None, axis: Static[int] = -1, nor
 
 @library
 def irfft(a: ArrayLike, n: Static[int | None] = None, axis: Static[int] = -1, norm: str | None = None) -> Tensor:
-    """The real signal of length n (2 (m - 1) for m frequencies if None) of which `rfft` gives the frequencies `a`.
+    """The inverse of `rfft`: a real signal of length n; the default for m frequencies is 2 (m - 1).
 
     Example:
       >>> import numpy as np
@@ -163,7 +164,7 @@ def irfft(a: ArrayLike, n: Static[int | None] = None, axis: Static[int] = -1, no
 
 @library
 def hfft(a: ArrayLike, n: Static[int | None] = None, axis: Static[int] = -1, norm: str | None = None) -> Tensor:
-    """The real spectrum of a signal of which ``a`` is one half and the other its conjugate, reversed."""
+    """The real spectrum of a Hermitian signal; ``a`` is the first half, and the other half is its reversed conjugate."""
     a = _input("hfft", a)
     inverse = {"forward": "backward", "ortho": "ortho"}.get(norm or "backward", "forward")
     return _one("hfft", ew.conj(a), "IRFFT", n, axis, inverse)
@@ -171,7 +172,7 @@ def hfft(a: ArrayLike, n: Static[int | None] = None, axis: Static[int] = -1, nor
 
 @library
 def ihfft(a: ArrayLike, n: Static[int | None] = None, axis: Static[int] = -1, norm: str | None = None) -> Tensor:
-    """The inverse of `hfft`: half of the signal that has the real spectrum `a`."""
+    """The inverse of `hfft`: the first half of the Hermitian signal with the real spectrum `a`."""
     inverse = {"forward": "backward", "ortho": "ortho"}.get(norm or "backward", "forward")
     return ew.conj(_one("ihfft", _input("ihfft", a, real=True), "RFFT", n, axis, inverse))
 
@@ -183,7 +184,7 @@ def fftn(a: ArrayLike, s: Static[Any] = None, axes: Static[Any] = None, norm: st
 
     Args:
       a: an array.
-      s: the length along each axis; those of `a` if None.
+      s: the length along each axis; None means the lengths of `a`.
       axes: the axes; None means the last ``len(s)``, or all.
       norm: as for `fft`.
 
@@ -271,7 +272,7 @@ def rfftfreq(n: Static[int], d: float = 1.0, dtype: DTypeLike | None = None, *, 
 
 @library
 def fftshift(x: ArrayLike, axes: Static[Axis] = None) -> Tensor:
-    """The frequencies in ascending order: zero moves to the middle of each axis.
+    """Sorts frequencies in ascending order: frequency zero moves to the middle of each axis.
 
     Example:
       >>> import numpy as np

@@ -22,7 +22,7 @@ from nabla_mlir.table.tensor import Tensor, constant
 
 
 def convolved(name: str, a: Tensor, v: Tensor, mode: str) -> Tensor:
-    """The convolution of arrays with as many axes, along all of them; "full", "same" (as long as the first) or "valid"."""
+    """The convolution along all axes of two arrays of one rank: "full", "same" (the shape of the first array) or "valid"."""
     if mode not in ("full", "same", "valid"):
         raise ShapeError(f"{name} requires mode 'full', 'same' or 'valid', got {mode!r}.", where=user_frame())
     if a.ndim != v.ndim or not a.size or not v.size:
@@ -70,12 +70,12 @@ def convolve(
 
     Args:
       a, v: the vectors.
-      mode: "full", "same" (as long as the longer one) or "valid" (where both overlap fully).
-      precision: accepted for programs that say it; every product here has the precision of its dtype.
+      mode: "full", "same" (the length of the longer vector) or "valid" (only complete overlaps).
+      precision: has no effect; every product has the precision of its dtype.
       preferred_element_type: the dtype of the result.
 
     Raises:
-      ShapeError: an argument is no vector or is empty, or there is no such mode.
+      ShapeError: an argument is not a vector or is empty, or the mode is unknown.
 
     Example:
       >>> convolve(np.array([1.0, 2.0]), np.array([1.0, 10.0])).tolist()
@@ -101,7 +101,7 @@ def correlate(
     y = flip(conj(y))
     if x.size >= y.size:
         return as_preferred(convolved("correlate", x, y, mode), preferred_element_type)
-    # As if the operands were the other way round, and the result reversed.
+    # The correlation of exchanged operands is the reversed result.
     return as_preferred(flip(convolved("correlate", flip(y), flip(x), mode)), preferred_element_type)
 
 
@@ -124,5 +124,5 @@ hanning: Callable[..., Any] = _window("hanning", "Hann's window of M samples.")
 
 @library
 def kaiser(M: Static[int], beta: Static[float]) -> Tensor:
-    """Kaiser's window of M samples, of a shape `beta` that is known."""
+    """The Kaiser window of M samples with the known shape parameter `beta`."""
     return constant(np.kaiser(M, beta).astype(Defaults.float))

@@ -1,6 +1,6 @@
-"""QR with pivots, products of reflections, Schur's form, and the reductions to Hessenberg's and tridiagonal form.
+"""QR with pivots, products of reflections, the Schur form, and the reductions to Hessenberg and tridiagonal form.
 
-Schur's form and the reductions have no derivative: what they leave open has no convention.
+The Schur form and the reductions have no derivative, because they are not unique and no convention fixes them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from nabla_mlir.table.tensor import Tensor
 
 @library
 def householder_product(a: ArrayLike, taus: Any) -> Tensor:
-    """The orthonormal columns that reflections, the columns of `a` below its diagonal with factors `taus`, make of the unit's."""
+    """The product of Householder reflections; the columns of `a` below its diagonal and the factors `taus` store them."""
     x, factors = inexact(a), inexact(taus)
     maker = f"lapack_{fa.letter(x.dtype)}{'ungqr' if is_complex(x.dtype) else 'orgqr'}_ffi"
     (q,) = lapack.routine(maker, [x, factors], [(x.shape, x.dtype)])
@@ -31,7 +31,7 @@ def householder_product(a: ArrayLike, taus: Any) -> Tensor:
 
 @library
 def qr(x: ArrayLike, *, pivoting: bool = False, full_matrices: bool = True) -> tuple[Tensor, ...]:
-    """The factors Q and R; with `pivoting` also the columns of ``x[:, p] = Q R``, so that the diagonal of R descends.
+    """Returns the factors Q and R; with `pivoting` also p of ``x[:, p] = Q R``, so that the diagonal of R descends.
 
     Example:
       >>> [f.shape for f in qr(np.ones((3, 2)), full_matrices=False)]
@@ -53,10 +53,10 @@ def qr(x: ArrayLike, *, pivoting: bool = False, full_matrices: bool = True) -> t
 
 @library
 def schur(x: ArrayLike, *, compute_schur_vectors: bool = True, sort_eig_vals: bool = False, select_callable: None = None) -> Any:
-    """The factors T and Z of ``x = Z T Z^H``, or T alone; see `scipy.linalg.schur`. No derivative.
+    """Returns the factors T and Z of ``x = Z T Z^H``, or only T; see `scipy.linalg.schur`. It has no derivative.
 
     Raises:
-      ShapeError: the matrices are not square, or eigenvalues are to be sorted.
+      ShapeError: the matrices are not square, or sorted eigenvalues are requested.
 
     Example:
       >>> abs(schur(np.array([[2.0, 1.0], [0.0, 1.0]]), compute_schur_vectors=False)).tolist()
@@ -76,7 +76,7 @@ def schur(x: ArrayLike, *, compute_schur_vectors: bool = True, sort_eig_vals: bo
 
 @library
 def hessenberg(a: ArrayLike) -> tuple[Tensor, Tensor]:
-    """Hessenberg's form as LAPACK packs it, with the reflections that lead to it below, and their factors. No derivative.
+    """Returns the Hessenberg form with the reflections below it, as LAPACK packs them, and their factors. No derivative.
 
     Raises:
       ShapeError: the matrices are not square.
@@ -94,11 +94,11 @@ def hessenberg(a: ArrayLike) -> tuple[Tensor, Tensor]:
 
 @library
 def tridiagonal(a: ArrayLike, *, lower: bool = True) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Tridiagonal form of Hermitian matrices as LAPACK packs it, its diagonal, the one beside, and factors. No derivative.
+    """Returns the packed tridiagonal form of Hermitian matrices, its diagonal, off-diagonal, and factors. No derivative.
 
     Args:
       a: Hermitian matrices of shape (..., n, n).
-      lower: which triangle is read, and written.
+      lower: True reads and writes the lower triangle, False the upper one.
 
     Raises:
       ShapeError: the matrices are not square.
@@ -116,7 +116,7 @@ def tridiagonal(a: ArrayLike, *, lower: bool = True) -> tuple[Tensor, Tensor, Te
 
 @library
 def ormqr(a: ArrayLike, taus: Any, c: Any, *, left: bool = True, transpose: bool = False) -> Tensor:
-    """Q times `c`, or `c` times Q if not `left`, of the Q whose reflections stand below the diagonal of `a`, or its adjoint.
+    """Q times `c` (`c` times Q if not `left`) for the Q of reflections below the diagonal of `a`; `transpose` uses Q^H.
 
     Example:
       >>> ormqr(np.zeros((2, 1)), np.zeros(1), np.array([[1.0], [2.0]])).tolist()

@@ -1,4 +1,4 @@
-"""Index arrays, grids, and short notations for them: `ix_`, `mgrid`, `r_` and similar objects."""
+"""Index arrays, grids, and short notations: `ix_`, `mgrid`, `r_` and similar objects."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ s_: Any = np.s_
 index_exp: Any = np.index_exp
 
 
-# ---------------------------------------------------------------- places that are known
+# ---------------------------------------------------------------- known indices
 def _positions(arrays: Sequence[np.ndarray]) -> tuple[Any, ...]:
     return tuple(asarray(a.astype(Defaults.int)) for a in arrays)
 
@@ -65,7 +65,7 @@ def diag_indices_from(arr: ArrayLike) -> tuple[Any, ...]:
     """The indices of the diagonal of an array.
 
     Raises:
-      ShapeError: there is one axis, or their lengths differ.
+      ShapeError: the array has one axis, or the lengths of its axes differ.
     """
     shape = np.shape(arr)
     if len(shape) < 2 or len(set(shape)) > 1:
@@ -74,13 +74,13 @@ def diag_indices_from(arr: ArrayLike) -> tuple[Any, ...]:
 
 
 def mask_indices(n: int, mask_func: Callable[..., Any], k: int = 0) -> tuple[Any, Any]:
-    """The rows and columns at which ``mask_func(ones((n, n)), k)`` is not 0."""
+    """The rows and columns where ``mask_func(ones((n, n)), k)`` is not 0."""
     rows, columns = _positions(np.nonzero(np.asarray(mask_func(np.ones((n, n), np.int32), k))))
     return rows, columns
 
 
 def indices(dimensions: Sequence[int], dtype: DTypeLike | None = None, sparse: bool = False) -> Any:
-    """The index of each element along each axis of a shape, stacked; with `sparse` a tuple that broadcasts.
+    """The indices of all elements along each axis of a shape, stacked; `sparse` gives a tuple of arrays that broadcast.
 
     Example:
       >>> indices((2, 2)).tolist()
@@ -96,7 +96,7 @@ def ix_(*args: Any) -> tuple[Any, ...]:
     """Index arrays for all combinations of the elements of vectors.
 
     Raises:
-      ShapeError: an argument is no vector.
+      ShapeError: an argument is not a vector.
     """
     vectors = [asarray(a) for a in args]
     for v in vectors:
@@ -105,10 +105,10 @@ def ix_(*args: Any) -> tuple[Any, ...]:
     return tuple(v.reshape((1,) * d + (v.size,) + (1,) * (len(vectors) - d - 1)) for d, v in enumerate(vectors))
 
 
-# ---------------------------------------------------------------- one number for several
+# ---------------------------------------------------------------- flat indices
 @library
 def unravel_index(indices: Any, shape: Static[Any]) -> tuple[Tensor, ...]:
-    """The indices along the axes of a shape for indices in the flattened array; those out of range are clamped.
+    """Converts indices of the flattened array to indices along the axes of a shape; indices out of range are clamped.
 
     Example:
       >>> [int(i) for i in unravel_index(5, (2, 3))]
@@ -127,7 +127,7 @@ def unravel_index(indices: Any, shape: Static[Any]) -> tuple[Tensor, ...]:
 
 @library
 def ravel_multi_index(multi_index: Any, dims: Static[Any], mode: str = "raise", order: str = "C") -> Tensor:
-    """The index in the flattened array for indices along its axes.
+    """Converts indices along the axes of an array to an index of the flattened array.
 
     Args:
       multi_index: an integer array for each axis.
@@ -152,7 +152,7 @@ def ravel_multi_index(multi_index: Any, dims: Static[Any], mode: str = "raise", 
     return total
 
 
-# ---------------------------------------------------------------- in brackets
+# ---------------------------------------------------------------- objects with brackets
 def _steps(key: slice) -> Any:
     start = 0 if key.start is None else key.start
     if isinstance(key.step, complex):
@@ -161,7 +161,7 @@ def _steps(key: slice) -> Any:
 
 
 class _Grid:
-    """``mgrid[0:2, 0:3]``: the coordinates of a grid, stacked; ``ogrid`` has them as arrays that broadcast."""
+    """``mgrid[0:2, 0:3]``: the stacked coordinates of a grid; ``ogrid`` returns arrays that broadcast."""
 
     def __init__(self, dense: bool):
         self._dense = dense
@@ -186,7 +186,7 @@ ogrid: _Grid = _Grid(dense=False)
 
 
 class _Joined:
-    """``r_[1:4, 0, x]``: ranges, numbers and arrays behind each other; ``c_`` as columns."""
+    """``r_[1:4, 0, x]`` concatenates ranges, numbers and arrays; ``c_`` joins them as columns."""
 
     def __init__(self, columns: bool):
         self._columns = columns

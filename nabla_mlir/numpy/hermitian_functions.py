@@ -1,8 +1,8 @@
-"""Functions of Hermitian matrices, by their eigenvalues, differentiable where these are equal too.
+"""Functions of Hermitian matrices by eigenvalues, which are differentiable also for equal eigenvalues.
 
-The derivative of V f(W) V^H holds divided differences of f where that of the eigenvectors alone would divide by the distance
-of eigenvalues (Daleckii and Krein 1965; Higham 2008, "Functions of Matrices", theorem 3.11). Where eigenvalues are close, a
-divided difference is a series in the derivatives of f.
+The derivative of V f(W) V^H contains divided differences of f; the derivative of the eigenvectors would divide by differences
+of eigenvalues (Daleckii and Krein 1965; Higham 2008, "Functions of Matrices", theorem 3.11). If eigenvalues are close, a
+divided difference is computed as a series in the derivatives of f.
 """
 
 from __future__ import annotations
@@ -29,11 +29,13 @@ Function = Callable[[Any], Any]
 
 @library
 def matrix_function(f: Static[Function], a: ArrayLike) -> Tensor:
-    """``V f(W) V^H`` for Hermitian ``a = V W V^H``, with two derivatives where eigenvalues are equal; further ones are NaN there.
+    """Returns ``V f(W) V^H`` for Hermitian ``a = V W V^H``.
+
+    It has two derivatives for equal eigenvalues; higher derivatives are NaN there.
 
     Args:
-      f: a function of real numbers, elementwise and smooth at the eigenvalues.
-      a: matrices of shape (..., n, n), of which (a + a^H) / 2 is used.
+      f: an elementwise function of real numbers that is smooth at the eigenvalues.
+      a: matrices of shape (..., n, n); the function uses (a + a^H) / 2.
 
     Raises:
       ShapeError: the matrices are not square.
@@ -69,7 +71,7 @@ _value.defvjp(_value_fwd, _value_bwd)
 
 @functools.partial(custom_vjp, nondiff_argnums=(0,))
 def _slope(f: Function, a: Tensor, e: Tensor) -> Tensor:
-    """The derivative of `_value` in the direction `e`; it is its own adjoint."""
+    """The derivative of `_value` in the direction `e`; this linear map is self-adjoint."""
     w, v = eigh(a)
     inner = matmul(matmul(la.adjoint(v), e), v)
     return matmul(matmul(v, inner * convert(_first(f, _column(w), _row(w), _scale(w, 2)), v.dtype)), la.adjoint(v))
@@ -108,16 +110,16 @@ def _derivative(f: Function, order: int) -> Function:
 
 
 def _scale(w: Tensor, rank: int) -> Tensor:
-    """The largest absolute eigenvalue of each matrix, with `rank` axes: eigenvalues have errors of its rounding."""
+    """The largest absolute eigenvalue of each matrix, with `rank` axes; rounding errors of eigenvalues scale with it."""
     largest = stop_gradient(abs(w).max(-1))
     return reshaped(largest, (*largest.shape, *[1] * rank))
 
 
 def _near(f: Function, x: Tensor, middle: Tensor, y: Tensor, scale: Tensor, order: int) -> Tensor:
-    """True for two numbers that are close relative to themselves, or so close that a quotient shows their rounding errors.
+    """True if the relative distance of two numbers is small, or rounding errors would dominate a quotient.
 
-    The latter only where the derivatives up to this order are seen to be smooth between them: not at the kink of abs(w)
-    or next to the pole of log(w).
+    The second case requires smooth derivatives up to this order between the numbers; this excludes the kink of abs(w) and the
+    pole of log(w).
     """
     x, middle, y = (stop_gradient(v) for v in (x, middle, y))
     size = where(abs(x) > abs(y), abs(x), abs(y))
@@ -131,7 +133,7 @@ def _near(f: Function, x: Tensor, middle: Tensor, y: Tensor, scale: Tensor, orde
 
 
 def _first(f: Function, x: Tensor, y: Tensor, scale: Tensor) -> Tensor:
-    """``(f(x) - f(y)) / (x - y)``; of close ones f' in the middle, with the next term of the series."""
+    """``(f(x) - f(y)) / (x - y)``; for close numbers, f' at the midpoint plus the next term of the series."""
     x, y = x + y * 0.0, y + x * 0.0
     middle, half = (x + y) * 0.5, (x - y) * 0.5
     near = _near(f, x, middle, y, scale, 1)
@@ -140,7 +142,7 @@ def _first(f: Function, x: Tensor, y: Tensor, scale: Tensor) -> Tensor:
 
 
 def _second(f: Function, x: Tensor, y: Tensor, z: Tensor, scale: Tensor) -> Tensor:
-    """The divided difference of three numbers, by those of two at the ends of the longest distance."""
+    """The second divided difference; it divides by the largest of the three distances."""
     x, y, z = x + (y + z) * 0.0, y + (x + z) * 0.0, z + (x + y) * 0.0
     low = where(x < y, where(x < z, x, z), where(y < z, y, z))
     high = where(x > y, where(x > z, x, z), where(y > z, y, z))
@@ -153,7 +155,7 @@ def _second(f: Function, x: Tensor, y: Tensor, z: Tensor, scale: Tensor) -> Tens
 
 
 def _share(x: Tensor, factor: float) -> float:
-    """Relative distances up to which a series is exacter than a quotient: errors are share^4, and eps / share."""
+    """The relative distance below which the series is more accurate: the errors are share^4 and eps / share."""
     return factor * (1e-3 if x.dtype.itemsize == 8 else 3e-2)
 
 

@@ -25,7 +25,7 @@ from nabla_mlir.table.vectorized import apply_per_entry
 
 
 class GatherScatterMode(enum.Enum):
-    """The treatment of indices out of range: clamped, filled or dropped, or promised not to occur."""
+    """The treatment of indices out of range: "clip" clamps them, "fill" and "drop" fill or drop, a promise excludes them."""
 
     CLIP = 0
     FILL_OR_DROP = 1
@@ -34,10 +34,10 @@ class GatherScatterMode(enum.Enum):
 
     @staticmethod
     def from_any(s: Any) -> GatherScatterMode:
-        """The mode of a word; None fills or drops.
+        """The mode with a name; None means "fill" or "drop".
 
         Raises:
-          ShapeError: there is no such word.
+          ShapeError: the name is unknown.
 
         Example:
           >>> GatherScatterMode.from_any("clip").name
@@ -55,7 +55,7 @@ _MODES = {
 
 
 def word_of(name: str, mode: Any) -> str:
-    """The word ("clip", "wrap", "fill" or "promise_in_bounds") of a mode of JAX. Raises ShapeError if there is none of that name."""  # noqa: E501
+    """Returns "clip", "wrap", "fill" or "promise_in_bounds" for a mode of JAX. Raises ShapeError for an unknown mode."""
     word = {0: "clip", 1: "fill", 2: "promise_in_bounds"}.get(mode.value) if isinstance(mode, GatherScatterMode) else mode
     word = "fill" if word == "drop" else word
     if word not in ("clip", "wrap", "fill", "promise_in_bounds"):
@@ -66,9 +66,9 @@ def word_of(name: str, mode: Any) -> str:
 
 
 def filled(found: Tensor, outside: Tensor, fill_value: ArrayLike) -> Tensor:
-    """The elements `found`, and `fill_value` where the mask `outside` is true.
+    """Replaces the elements of `found` by `fill_value` where the mask `outside` is true.
 
-    The named axes of the array come first in the result. In a selection by a user, those of the mask come first.
+    The named axes of the array are the first axes of the result. In `where`, those of the mask are the first.
     """
 
     def make(entries: list[Tensor]) -> list[Tensor]:
@@ -81,7 +81,7 @@ def filled(found: Tensor, outside: Tensor, fill_value: ArrayLike) -> Tensor:
 
 
 def filler(fill_value: ArrayLike, dtype: np.dtype) -> Any:
-    """The value of a missing element: NaN, the least signed or the largest unsigned integer, or True."""
+    """The value of a missing element: `fill_value`, or NaN, the smallest signed or largest unsigned integer, or True."""
     if fill_value is not None:
         return fill_value
     if is_inexact(dtype):
@@ -90,7 +90,7 @@ def filler(fill_value: ArrayLike, dtype: np.dtype) -> Any:
 
 
 def brought_inside(i: Any, n: int, mode: str) -> Any:
-    """Indices along an axis of length n, negative ones counted from the end, with those outside as the mode says; "fill": n."""
+    """Applies a mode to indices along an axis of length n; negative indices count from the end, and "fill" gives n."""
     if not isinstance(i, Tensor):
         i = np.asarray(i, np.int64)
         if mode == "wrap":
@@ -110,7 +110,7 @@ def brought_inside(i: Any, n: int, mode: str) -> Any:
 
 
 def index_inside(shape: Sequence[int], index: Any, mode: str) -> tuple[tuple[Any, ...], tuple[int, ...]]:
-    """An index whose integers lie inside, and the axes that must have one element more: those of "fill"."""
+    """Returns an index whose integers are in range, and the axes that need one more element for "fill"."""
     items: list[Any] = []
     axes: list[int] = []
     axis = 0
@@ -128,14 +128,14 @@ def index_inside(shape: Sequence[int], index: Any, mode: str) -> tuple[tuple[Any
 
 
 def longer(x: Tensor, axes: Sequence[int], value: Any) -> Tensor:
-    """The array with a value behind its last elements along these axes."""
+    """Appends a value to the array along these axes."""
     for axis in axes:
         x = padded(x, axis, 0, 1, value)
     return x
 
 
 def shorter(x: Tensor, axes: Sequence[int]) -> Tensor:
-    """The array without its last elements along these axes."""
+    """Removes the last element of the array along these axes."""
     for axis in axes:
         x = sliced(x, axis, 0, x.shape[axis] - 1)
     return x

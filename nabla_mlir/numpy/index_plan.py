@@ -1,8 +1,7 @@
-"""From an index, as in ``x[1:, i]``, to a plan of what it reads.
+"""Converts an index, as in ``x[1:, i]``, to a plan of the elements that it reads.
 
-A plan has a static part (slices, one of each integer), which is a slice operation, and a computed part (index arrays),
-which is a gather or a scatter. Numbers that are known are checked against the shape; numbers that are computed wrap if
-they are negative.
+A plan has a static part (slices and integers), which becomes a slice operation, and a computed part (index arrays), which
+becomes a gather or a scatter. Known numbers are checked against the shape. Computed negative numbers count from the end.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from nabla_mlir.table.promotion import as_tensor, broadcast_shapes
 from nabla_mlir.table.tensor import Tensor, full_like
 
 _INT32 = np.dtype(np.int32)
-_TRACED = (Tensor, VectorizedArray)  # what has no known numbers
+_TRACED = (Tensor, VectorizedArray)  # the types without known numbers
 
 
 @dataclass(frozen=True)
@@ -39,20 +38,20 @@ class Window:
 
     @property
     def low(self) -> int:
-        """The smallest place that is read."""
+        """The smallest index that is read."""
         return self.start if self.step > 0 else self.start + (self.length - 1) * self.step
 
 
 @dataclass(frozen=True)
 class Plan:
-    """An index, taken apart.
+    """The parts of an index.
 
     Attributes:
       windows: the static part, one for each axis of the array.
-      dropped: axes that an integer takes away.
-      computed: index arrays (NumPy arrays if known, else tensors) by axis; along those the window is everything.
-      position: where the axes of the index arrays stand among the axes that are left.
-      shape: of the result.
+      dropped: the axes that an integer removes.
+      computed: index arrays (NumPy arrays if known, else tensors) by axis; the window of such an axis is the whole axis.
+      position: the position of the axes of the index arrays among the other axes of the result.
+      shape: the shape of the result.
     """
 
     windows: tuple[Window, ...]
@@ -63,22 +62,22 @@ class Plan:
 
     @property
     def is_scalar(self) -> bool:
-        """True if all computed indices are scalars: then the elements read are one block."""
+        """True if all computed indices are scalars; the plan then reads one block."""
         return all(np.ndim(i) == 0 for i in self.computed.values())
 
 
 def read_index(shape: Shape, index: Any) -> Plan:
-    """The plan of an index into an array of `shape`.
+    """Returns the plan of an index into an array of `shape`.
 
     Raises:
-      IndexingError: there are too many indices, or one is outside.
-      TraceError: an index is of a kind that cannot be traced.
+      IndexingError: there are too many indices, or one is out of range.
+      TraceError: an index has a type that cannot be traced.
     """
     items = expanded(shape, index if isinstance(index, tuple) else (index,))
     windows: list[Window] = []
     computed: dict[int, Any] = {}
     dropped: list[int] = []
-    kinds = ""  # of each item: n(ew axis), s(lice), i(nteger), a(rray)
+    kinds = ""  # one letter for each item: n(ew axis), s(lice), i(nteger), a(rray)
     for item in items:
         axis = len(windows)
         if item is None:
@@ -101,7 +100,7 @@ def read_index(shape: Shape, index: Any) -> Plan:
 
 def _finished(shape: Shape, windows: list[Window], dropped: list[int], computed: dict[int, Any], kinds: str) -> Plan:
     arrays = broadcast_shapes("indexing", [np.shape(i) for i in computed.values()]) if computed else ()
-    # NumPy: index arrays (and integers beside them) that stand together put their axes there, else in front.
+    # As in NumPy: the axes of adjacent index arrays (and integers) replace these items; otherwise they are the first axes.
     advanced = [k for k, kind in enumerate(kinds) if kind in "ai"]
     together = bool(advanced) and advanced == list(range(advanced[0], advanced[-1] + 1))
     if computed and together:
@@ -119,7 +118,7 @@ def _finished(shape: Shape, windows: list[Window], dropped: list[int], computed:
 
 
 def expanded(shape: Shape, items: tuple[Any, ...]) -> list[Any]:
-    """The items in plain form, the ellipsis and what is missing at the end written out; masks as index arrays."""
+    """Returns the items in plain form: the ellipsis and missing items become slices, and masks become index arrays."""
     _check_masks(shape, items)
     plain: list[Any] = []
     for item in items:
@@ -136,7 +135,7 @@ def expanded(shape: Shape, items: tuple[Any, ...]) -> list[Any]:
 
 
 def _check_masks(shape: Shape, items: Sequence[Any]) -> None:
-    """Raises IndexingError for a mask that is longer or shorter than the axes it stands for, unless it is empty there."""
+    """Raises IndexingError for a mask whose shape differs from the axes that it masks, unless it has length 0 there."""
     counts = [_axis_count(item) for item in items]
     axis = 0
     for item, count in zip(items, counts, strict=True):
@@ -151,10 +150,10 @@ def _check_masks(shape: Shape, items: Sequence[Any]) -> None:
 
 
 def plain_index(item: Any) -> Any:
-    """One item of an index as an integer, a slice, None, an ellipsis or an array of integers.
+    """Converts one item of an index to an integer, a slice, None, an ellipsis or an array of integers.
 
     Raises:
-      TraceError, DtypeError: it is of another kind.
+      TraceError, DtypeError: the item has another type.
     """
     if item is None or item is Ellipsis or isinstance(item, slice):
         return item
@@ -219,7 +218,7 @@ def _checked(i: int, n: int, axis: int) -> int:
 
 
 def wrapped(i: Any, n: int, axis: int) -> Any:
-    """An index array with negative numbers counted from the end."""
+    """Converts an index array so that negative numbers count from the end."""
     if not isinstance(i, Tensor):
         if i.size and not (-n <= i.min() and i.max() < n):
             raise IndexingError(
@@ -234,10 +233,10 @@ def wrapped(i: Any, n: int, axis: int) -> Any:
 
 
 def static_index(shape: Shape, index: Any) -> tuple[Shape, tuple[Any, ...]]:
-    """An index in which masks are index arrays: their values decide the shape, so they cannot be arguments.
+    """Replaces masks in an index by index arrays, because their values decide the shape and cannot be arguments.
 
-    A truth value without axes takes an axis of size 1, in front of the one that comes next. So the array has a shape with
-    these, which comes first.
+    A scalar truth value masks a new axis of size 1 before the next axis. The first result is the shape of the array with these
+    axes.
     """
     items = index if isinstance(index, tuple) else (index,)
     _check_masks(shape, items)
@@ -259,5 +258,5 @@ def static_index(shape: Shape, index: Any) -> tuple[Shape, tuple[Any, ...]]:
 
 
 def _axis_count(item: Any) -> int:
-    """The number of axes that an item of an index stands for; none yet for the ellipsis."""
+    """The number of axes that an item of an index selects; 0 for the ellipsis."""
     return np.ndim(item) if _is_mask(item) else int(item is not None and item is not Ellipsis)

@@ -1,7 +1,7 @@
 """Indexing: ``x[...]``, ``x.at[...]``, take and similar functions.
 
-An index is read once into a plan (index_plan.py): a static part, which is a slice operation, and a computed part, which is
-a gather or a scatter. Computed numbers are moved inside the array when reading.
+An index is converted to a plan (index_plan.py) with a static part, which is a slice operation, and a computed part, which is a
+gather or a scatter. Reads clamp computed indices to the array.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def get(x: Tensor, plan: Plan) -> Tensor:
 
 def static_part(x: Tensor, windows: Sequence[Window]) -> Tensor:
     """The elements that the static part of an index reads."""
-    # Reversed first: IREE 3.13 does not compile the reverse of a slice with strides along an inner axis.
+    # The reverse comes first: IREE 3.13 does not compile the reverse of a strided slice along an inner axis.
     x = reversed_along(x, [d for d, w in enumerate(windows) if w.step < 0])
     starts = tuple(w.start if w.step > 0 else n - 1 - w.start for w, n in zip(windows, x.shape, strict=True))
     steps = tuple(abs(w.step) for w in windows)
@@ -63,21 +63,21 @@ def static_part(x: Tensor, windows: Sequence[Window]) -> Tensor:
 
 
 def undropped(x: Tensor, plan: Plan) -> tuple[Tensor, dict[int, Any]]:
-    """The array without the axes that integers took, and the computed indices by its axes."""
+    """The array without the axes that integers removed, and the computed indices by its axes."""
     dims = [d for d in range(x.ndim) if d not in plan.dropped]
     x = reshaped(x, tuple(x.shape[d] for d in dims))
     return x, {dims.index(d): i for d, i in plan.computed.items()}
 
 
 def starts(plan: Plan, ndim: int) -> list[Tensor]:
-    """The start of the block that scalar indices name, along every axis."""
+    """The start, along every axis, of the block that scalar indices select."""
     scalars = [i for i in plan.computed.values() if isinstance(i, Tensor)]
     dtype = np.result_type(*(i.dtype for i in scalars)) if scalars else _INT32
     return [as_tensor(plan.computed[d], dtype) if d in plan.computed else full((), 0, dtype) for d in range(ndim)]
 
 
 def positions(x: Tensor, computed: dict[int, Any], position: int) -> tuple[Tensor, dict[str, Any]]:
-    """The index vectors of a gather, and its dimension numbers: the axes of the index arrays stand at `position`."""
+    """The index vectors and dimension numbers of a gather; the axes of the index arrays have the position `position`."""
     arrays = list(computed.values())
     shape = broadcast_shapes("indexing", [np.shape(i) for i in arrays])
     if any(isinstance(i, Tensor) for i in arrays):
@@ -119,19 +119,19 @@ def take(
     indices_are_sorted: bool = False,
     fill_value: Any = None,
 ) -> Tensor:
-    """The elements at `indices` along `axis`, or of the flattened array.
+    """Returns the elements at `indices` along `axis`, or of the flattened array.
 
     Args:
       a: an array.
       indices: integers of any shape; their axes replace the axis.
       axis: the axis; None flattens first.
-      mode: the treatment of indices out of range: "fill" gives `fill_value`; "clip" clamps them; "wrap" goes
-        round; "promise_in_bounds" promises that there are none. None means "fill"; known indices are checked.
-      unique_indices, indices_are_sorted: change nothing here.
-      fill_value: NaN, or the least integer, if not given.
+      mode: the treatment of indices out of range: "fill" gives `fill_value`; "clip" clamps them; "wrap" uses the index
+        modulo the length; "promise_in_bounds" promises that there are none. None means "fill"; known indices are checked.
+      unique_indices, indices_are_sorted: have no effect.
+      fill_value: the value for "fill"; the default is NaN, or the smallest integer.
 
     Raises:
-      ShapeError: there is no such mode.
+      ShapeError: the mode is unknown.
     """
     x = tensor(a)
     if axis is None:
@@ -146,14 +146,14 @@ def take(
 
 
 def _moded(name: str, x: Tensor, indices: Any, axis: int, mode: Any, fill_value: Any) -> tuple[Tensor, Any, Tensor | None]:
-    """The array, the indices into it, and where these are outside, which is to be filled.
+    """Returns the array, the indices into it, and the mask of indices out of range, whose elements are to be filled.
 
-    For known indices the array is longer by an element to be filled in, and all are inside.
+    For known indices, the array gets one more element with the fill value, so that all indices are in range.
     """
     indices = plain_index(indices)
     if mode == "promise_in_bounds" or (mode is None and fill_value is None and not isinstance(indices, Tensor)):
         return x, indices, None
-    if name == "take" and mode == "clip" and not isinstance(indices, Tensor):  # NumPy's: negative ones do not count from the end
+    if name == "take" and mode == "clip" and not isinstance(indices, Tensor):  # as in NumPy: no negative indices
         indices = np.maximum(indices, 0)
     elif name == "take" and mode == "clip":
         indices = lg.clamp(full((), 0, indices.dtype), indices, full((), x.shape[axis] - 1, indices.dtype))
@@ -173,12 +173,12 @@ def _moded(name: str, x: Tensor, indices: Any, axis: int, mode: Any, fill_value:
 def take_along_axis(
     arr: ArrayLike, indices: Any, axis: Static[int | None] = -1, mode: Any = None, fill_value: Any = None
 ) -> Tensor:
-    """The element of `arr` for each element of `indices`, which replaces the index along `axis`.
+    """Returns an element of `arr` for each element of `indices`, which replaces the index along `axis`.
 
     Args:
       arr: an array.
-      indices: integers with as many axes.
-      axis: along which they count; None flattens first.
+      indices: integers, with the same number of axes as `arr`.
+      axis: the axis of the indices; None flattens first.
       mode, fill_value: as for `take`.
 
     Raises:
@@ -204,7 +204,7 @@ def take_along_axis(
 
 @library
 def dynamic_slice(operand: Any, start_indices: Sequence[Any], slice_sizes: Static[Sequence[int]]) -> Tensor:
-    """The block of the given sizes at computed starts, moved inside the array where it would reach beyond.
+    """Returns the block of the given sizes at computed starts; starts are clamped so that the block is inside the array.
 
     Negative starts count from the end, as in JAX.
     """
@@ -218,7 +218,7 @@ def dynamic_slice(operand: Any, start_indices: Sequence[Any], slice_sizes: Stati
 
 @library
 def dynamic_update_slice(operand: Any, update: Any, start_indices: Sequence[Any]) -> Tensor:
-    """The array with the block at computed starts replaced by `update`; the block is moved inside if needed.
+    """Replaces the block at computed starts by `update`; starts are clamped so that the block is inside the array.
 
     Negative starts count from the end, as in JAX.
     """
@@ -234,7 +234,7 @@ def dynamic_update_slice(operand: Any, update: Any, start_indices: Sequence[Any]
 
 
 def _starts(starts: Sequence[Any], shape: Sequence[int]) -> list[Tensor]:
-    """Starts in one dtype, negative ones counted from the end."""
+    """Converts starts to one dtype; negative starts count from the end."""
     is_known = [isinstance(s, (int, np.integer)) and s < 0 for s in starts]
     numbers = [tensor(max(int(s) + n, 0) if known else s) for s, n, known in zip(starts, shape, is_known, strict=True)]
     dtype = np.result_type(*(t.dtype for t in numbers)) if numbers else _INT32

@@ -27,11 +27,11 @@ _DTYPES = (
     "complex64",
     "complex128",
 )  # those of the standard
-_DRIVERS = ("local-sync", "local-task")  # both are this CPU, where functions outside `jit` compute
+_DRIVERS = ("local-sync", "local-task")  # both are this CPU, which runs functions outside `jit`
 
 
 class NamespaceInfo:
-    """The standard's questions to a namespace.
+    """The information about a namespace that the array API standard defines.
 
     Example:
       >>> NamespaceInfo().default_dtypes()["indexing"]
@@ -39,7 +39,7 @@ class NamespaceInfo:
     """
 
     def capabilities(self) -> dict[str, Any]:
-        """Masks and results whose shape depends on values work on concrete arrays; NumPy has at most 64 axes."""
+        """The capabilities: concrete arrays support masks and shapes that depend on values; NumPy has at most 64 axes."""
         return {"boolean indexing": True, "data-dependent shapes": True, "max dimensions": 64}
 
     def default_device(self) -> Device:
@@ -47,7 +47,7 @@ class NamespaceInfo:
         return device(_DRIVERS[0])
 
     def devices(self) -> tuple[Device, ...]:
-        """The devices on which functions outside `jit` compute."""
+        """The devices that run functions outside `jit`."""
         return tuple(map(device, _DRIVERS))
 
     def default_dtypes(self, *, device: Any = None) -> dict[str, np.dtype]:
@@ -57,14 +57,14 @@ class NamespaceInfo:
         return {"real floating": parts, "complex floating": PYTHON[complex], "integral": whole, "indexing": whole}
 
     def dtypes(self, *, device: Any = None, kind: Any = None) -> dict[str, np.dtype]:
-        """The dtypes of the standard by their names: all, or those of a kind, as `isdtype` has it."""
+        """The dtypes of the standard by name: all, or those of a kind of `isdtype`."""
         del device
         table = {name: as_dtype(name) for name in _DTYPES}
         return {name: dtype for name, dtype in table.items() if kind is None or (kind != () and np.isdtype(dtype, kind))}
 
 
 def __array_namespace_info__() -> NamespaceInfo:  # noqa: N807  (the standard's name)
-    """The capabilities, devices and dtypes of the namespace, as the array API standard asks for them.
+    """The capabilities, devices and dtypes of the namespace, in the form of the array API standard.
 
     Example:
       >>> __array_namespace_info__().capabilities()["boolean indexing"]
@@ -74,7 +74,7 @@ def __array_namespace_info__() -> NamespaceInfo:  # noqa: N807  (the standard's 
 
 
 def placed(f: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorator of functions with the keyword `device`, where their result lies; in a trace its target decides that."""
+    """Decorator: adds the keyword `device` for the device of the result; inside a trace, the target decides the device."""
 
     @functools.wraps(f)
     def call(*args: Any, device: Any = None, **kwargs: Any) -> Any:

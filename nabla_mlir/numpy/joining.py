@@ -29,7 +29,7 @@ def _tensors(name: str, xs: Sequence[Any], dtype: Any = None) -> list[Tensor]:
 
 @library
 def concatenate(arrays: Sequence[Any], axis: Static[int | None] = 0, dtype: DTypeLike | None = None) -> Tensor:
-    """The concatenation of arrays along `axis`; they are flattened first if it is None.
+    """Concatenates arrays along `axis`; None flattens them first.
 
     Raises:
       ShapeError: the lengths of the other axes differ.
@@ -78,27 +78,27 @@ def stack(arrays: Sequence[Any], axis: Static[int] = 0, dtype: DTypeLike | None 
 
 @library
 def vstack(tup: Sequence[Any], dtype: DTypeLike | None = None) -> Tensor:
-    """The arrays below each other; vectors are rows."""
+    """Joins arrays along the first axis; vectors are rows."""
     tensors = [reshaped(x, (1, x.size)) if x.ndim < 2 else x for x in _tensors("vstack", tup, dtype)]
     return _joined("vstack", tensors, 0)
 
 
 @library
 def hstack(tup: Sequence[Any], dtype: DTypeLike | None = None) -> Tensor:
-    """The arrays joined along the second axis, and vectors along the first."""
+    """Joins arrays along the second axis, and vectors along the first."""
     tensors = [reshaped(x, (1,)) if x.ndim == 0 else x for x in _tensors("hstack", tup, dtype)]
     return _joined("hstack", tensors, 0 if tensors[0].ndim == 1 else 1)
 
 
 @library
 def dstack(tup: Sequence[Any], dtype: DTypeLike | None = None) -> Tensor:
-    """The arrays joined along a third axis."""
+    """Joins arrays along the third axis."""
     return _joined("dstack", [atleast_3d(x) for x in _tensors("dstack", tup, dtype)], 2)
 
 
 @library
 def column_stack(tup: Sequence[Any]) -> Tensor:
-    """The arrays side by side; vectors are columns."""
+    """Joins arrays along the second axis; vectors are columns."""
     tensors = [reshaped(x, (x.size, 1)) if x.ndim < 2 else x for x in _tensors("column_stack", tup)]
     return _joined("column_stack", tensors, 1)
 
@@ -111,7 +111,7 @@ def _cut(x: Tensor, axis: int, positions: Sequence[int]) -> list[Tensor]:
 
 @library
 def split(ary: ArrayLike, indices_or_sections: Static[Any], axis: Static[int] = 0) -> list[Tensor]:
-    """The parts of `ary`, cut along `axis` into a number of equal parts, or at the indices of a list.
+    """Splits `ary` along `axis` into a number of equal parts, or at the indices of a list.
 
     Raises:
       ShapeError: the length is not a multiple of the number of parts.
@@ -133,7 +133,7 @@ def split(ary: ArrayLike, indices_or_sections: Static[Any], axis: Static[int] = 
 
 @library
 def array_split(ary: ArrayLike, indices_or_sections: Static[Any], axis: Static[int] = 0) -> list[Tensor]:
-    """The parts of an array as in `split`; the first parts may be longer by one."""
+    """Splits an array like `split`; the first parts may be longer by one element."""
     if isinstance(indices_or_sections, (list, tuple)):
         return split(ary, indices_or_sections, axis)
     x = tensor(ary)

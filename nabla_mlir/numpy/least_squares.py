@@ -1,4 +1,4 @@
-"""Solutions in the sense of least squares, and systems of tensors."""
+"""Least-squares solutions, and linear systems of tensors."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ from nabla_mlir.table.tensor import Tensor
 
 @library
 def lstsq(a: ArrayLike, b: ArrayLike, rcond: Any = None, *, numpy_resid: bool = False) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The x of least norm among those for which ``norm(b - a x)`` is least.
+    """Returns the x that minimises ``norm(b - a x)``; if several do, the one with the smallest norm.
 
     Args:
       a: a matrix of shape (m, n).
       b: right-hand sides of shape (m,) or (m, k).
-      rcond: singular values below it times the largest count as 0; max(m, n) times the machine epsilon if None.
-      numpy_resid: must be False: whether there are residuals would depend on values.
+      rcond: singular values below ``rcond * largest`` count as 0; None means max(m, n) times the machine epsilon.
+      numpy_resid: must be False, because the shape of the residuals would depend on values.
 
     Returns:
       x, the squared norms of the residuals, the rank of `a`, and its singular values.
 
     Raises:
-      ShapeError: `a` is no matrix, or `b` has another number of rows.
+      ShapeError: `a` is not a matrix, or `b` has another number of rows.
 
     Example:
       >>> x, residuals, rank, s = lstsq(np.array([[1.0], [1.0]]), np.array([1.0, 3.0]))
@@ -62,12 +62,12 @@ def lstsq(a: ArrayLike, b: ArrayLike, rcond: Any = None, *, numpy_resid: bool = 
 
 @library
 def tensorsolve(a: Any, b: Any, axes: Static[Any] = None) -> Tensor:
-    """x with ``tensordot(a, x, x.ndim) = b``: the first axes of `a` are those of `b`, the others those of x.
+    """Solves ``tensordot(a, x, x.ndim) = b``: the first axes of `a` are those of `b`, the others those of x.
 
     Args:
-      a: an array whose axes after those of `b` have as many elements.
+      a: an array of shape ``b.shape + x.shape`` with ``x.size == b.size``.
       b: the right-hand side.
-      axes: axes of `a`, which are moved after the others first.
+      axes: axes of `a` that are first moved to the end.
 
     Raises:
       ShapeError: the numbers of elements differ.
@@ -90,7 +90,7 @@ def tensorsolve(a: Any, b: Any, axes: Static[Any] = None) -> Tensor:
 
 @library
 def tensorinv(a: ArrayLike, ind: Static[int] = 2) -> Tensor:
-    """The inverse of an array as a linear function: its first `ind` axes are results, the others arguments.
+    """The inverse of an array as a linear map: the first `ind` axes are those of the result, the others of the argument.
 
     Raises:
       ShapeError: the products of the lengths differ.

@@ -1,4 +1,4 @@
-"""Comparisons, logic on truth values and bits, and choice between elements."""
+"""Comparisons, logic on truth values and bits, and selection of elements."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ bitwise_xor: Function = _bitwise("bitwise_xor", lg.logical_xor, "exclusive or")
 
 @library
 def bitwise_invert(x: ArrayLike) -> Tensor:
-    """The complement of the bits of x; of truth values: not."""
+    """The complement of the bits of x; for truth values the logical not."""
     return lg.logical_not(require_integer("bitwise_invert", tensor(x), bools=True))
 
 
@@ -94,7 +94,7 @@ def bitwise_left_shift(x: ArrayLike, y: Static[Any]) -> Tensor:
 
 @library
 def bitwise_right_shift(x: ArrayLike, y: Static[Any]) -> Tensor:
-    """x // 2**y by shifting bits; the sign stays."""
+    """x // 2**y by shifting bits; the sign does not change."""
     x, n = meet("bitwise_right_shift", x, y)
     unsigned = require_integer("bitwise_right_shift", x).dtype.kind == "u"
     return (lg.shift_right_logical if unsigned else lg.shift_right_arithmetic)(x, n)
@@ -114,10 +114,10 @@ def bitwise_count(x: ArrayLike) -> Tensor:
 # ---------------------------------------------------------------- choice
 @library
 def where(condition: ArrayLike, x: ArrayLike | None = None, y: ArrayLike | None = None, /) -> Tensor:
-    """x where the condition holds, else y.
+    """Returns x where the condition is true, else y.
 
     Raises:
-      TraceError: x and y are missing, and the number of indices would depend on values.
+      TraceError: x and y are missing, so that the number of indices would depend on values.
     """
     if x is None or y is None:
         dynamic_shape("where with one argument", "give x and y, or multiply by the mask.")
@@ -126,7 +126,7 @@ def where(condition: ArrayLike, x: ArrayLike | None = None, y: ArrayLike | None 
 
 
 def choose(condition: Tensor, x: Tensor, y: Tensor) -> Tensor:
-    """Select after broadcasting; a scalar condition stays one."""
+    """A select operation after broadcasting; a scalar condition stays a scalar."""
     shape = broadcast_shapes("where", [condition.shape, x.shape])
     if condition.ndim:
         condition = broadcast_to(condition, shape)
@@ -135,14 +135,14 @@ def choose(condition: Tensor, x: Tensor, y: Tensor) -> Tensor:
 
 @library
 def clip(x: ArrayLike, min: Any = None, max: Any = None) -> Tensor:
-    """`x` moved into [min, max]; a bound that is None does not hold. Zero derivative outside and at the bounds.
+    """Limits `x` to [min, max]; None means no bound. The derivative is zero outside and at the bounds.
 
-    Complex numbers are moved in NumPy's order; at a bound they share the derivative with it.
+    Complex numbers are compared in the order of NumPy; at a bound, the number and the bound share the derivative.
     """
     x = tensor(x)
     bounds = [b for b in (min, max) if b is not None]
     if is_integer(x.dtype) and all(is_scalar(b) and isinstance(b, int) for b in bounds):
-        info = np.iinfo(x.dtype)  # a bound beyond the dtype holds by itself
+        info = np.iinfo(x.dtype)  # every number satisfies a bound beyond the range of the dtype
         min = None if min is None or min <= info.min else min
         max = None if max is None or max >= info.max else max
     if min is None and max is None:
@@ -165,7 +165,7 @@ def _with_scalar_bounds(x: Tensor, low: Any, high: Any) -> tuple[Tensor, Tensor,
 
 @library
 def select(condlist: Any, choicelist: Any, default: Any = 0) -> Tensor:
-    """For each element the choice of the first condition that holds, else `default`."""
+    """For each element, the choice of the first true condition, else `default`."""
     *values, out = meet("select", *choicelist, default)
     for condition, value in reversed(list(zip(condlist, values, strict=True))):
         out = choose(convert(tensor(condition), bool), value, out)

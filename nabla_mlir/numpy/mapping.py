@@ -1,4 +1,4 @@
-"""Functions of Python applied to parts of arrays."""
+"""Applies Python functions to parts of arrays."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from nabla_mlir.transforms.vectorize import vmap
 
 
 def vectorize(pyfunc: Callable[..., Any], *, excluded: Any = frozenset(), signature: str | None = None) -> Callable[..., Any]:
-    """The function mapped over the additional axes of its arguments, which broadcast.
+    """Maps a function over the additional axes of its arguments, which broadcast.
 
     Args:
       pyfunc: a function of scalars, or of arrays with the axes of `signature`.
-      excluded: numbers of arguments, and names of keywords, that are passed as they are.
+      excluded: positions of arguments and names of keywords that are not mapped.
       signature: the axes of arguments and results, such as ``"(n,m),(m)->(n)"``.
 
     Raises:
@@ -73,7 +73,7 @@ def _ranks(signature: str) -> list[int]:
 
 
 def apply_along_axis(func1d: Callable[..., Any], axis: int, arr: Any, *args: Any, **kwargs: Any) -> Any:
-    """A function of vectors applied along one axis, which the axes of its results replace.
+    """Applies a function of vectors along one axis; the axes of its result replace this axis.
 
     Example:
       >>> apply_along_axis(lambda v: v.sum(), 1, np.ones((2, 3))).tolist()
@@ -90,7 +90,7 @@ def apply_along_axis(func1d: Callable[..., Any], axis: int, arr: Any, *args: Any
 
 
 def apply_over_axes(func: Callable[..., Any], a: Any, axes: int | Sequence[int]) -> Any:
-    """The result of ``func(x, axis)`` for one axis after the other; an axis that it removes stays with size 1."""
+    """Applies ``func(x, axis)`` for one axis after the other; an axis that it removes is added again with size 1."""
     x = operand(a)
     for axis in axes if isinstance(axes, Sequence) else (axes,):
         out = func(x, axis)
@@ -99,16 +99,16 @@ def apply_over_axes(func: Callable[..., Any], a: Any, axes: int | Sequence[int])
 
 
 def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: Any) -> Any:
-    """The value of the function whose condition holds (the last of them), and of one more function where none does, or 0.
+    """For each element, the value of the last function whose condition is true; otherwise of one more function, or 0.
 
     Args:
       x: an array.
       condlist: truth values, an array for each condition.
-      funclist: functions of `x`, or numbers; one for each condition, and one more for the rest.
+      funclist: functions of `x`, or numbers: one for each condition, and optionally one for the other elements.
       *args, **kw: further arguments of the functions.
 
     Raises:
-      ShapeError: there are not as many functions.
+      ShapeError: the number of functions is wrong.
 
     Example:
       >>> x = np.array([-1.0, 2.0])

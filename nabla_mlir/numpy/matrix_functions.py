@@ -28,7 +28,7 @@ from nabla_mlir.transforms.control import fori_loop
 
 @library
 def matrix_power(a: Any, n: Static[int]) -> Tensor:
-    """``a @ a @ ... @ a``, n factors, by repeated squaring; of the inverse if n < 0. Other powers of integers are integers.
+    """``a @ a @ ... @ a`` with n factors, by repeated squaring; n < 0 uses the inverse, n >= 0 preserves integer dtypes.
 
     Args:
       a: matrices of shape (..., m, m).
@@ -68,7 +68,7 @@ def expm(a: ArrayLike) -> Tensor:
     """The matrix exponential, by scaling and squaring of a Pade approximant.
 
     Args:
-      a: matrices of shape (..., n, n); where the 1-norm is above 3e5 (f64) or 2e5 (f32) the result is NaN.
+      a: matrices of shape (..., n, n); the result is NaN if the 1-norm is above 3e5 (f64) or 2e5 (f32).
 
     Raises:
       ShapeError: the matrices are not square.
@@ -82,7 +82,7 @@ def expm(a: ArrayLike) -> Tensor:
     real = real_dtype(a.dtype)
     degree, reach = _PADE[real.itemsize]
     size = extrema.max(red.sum(ew.absolute(stop_gradient(a)), -2), -1) if a.size else full(a.shape[:-2], 0, real)
-    # The first power of two that is large enough, found by counting those that are too small.
+    # The exponent of the first power of two that is large enough is the number of powers that are too small.
     bounds = broadcast_to(constant(reach * 2.0 ** np.arange(_SQUARINGS, dtype=real)), (*size.shape, _SQUARINGS))
     spread = broadcast_to(reshaped(size, (*size.shape, 1)), bounds.shape)
     too_small = lg.compare(spread, bounds, comparison_direction="GT")
@@ -102,7 +102,7 @@ def expm(a: ArrayLike) -> Tensor:
 
 
 def _pade(a: Tensor, degree: int) -> Tensor:
-    """The approximant inv(V - U) (V + U), U its odd and V its even part."""
+    """The approximant inv(V - U) (V + U), where U is the odd and V the even part."""
     f = math.factorial
     numbers = [f(2 * degree - k) * f(degree) / (f(2 * degree) * f(k) * f(degree - k)) for k in range(degree + 1)]
     powers = [la.identity_like(a), la.matmul(a, a)]
@@ -114,7 +114,7 @@ def _pade(a: Tensor, degree: int) -> Tensor:
 
 
 def _combination(numbers: Sequence[float], powers: Sequence[Tensor]) -> Tensor:
-    """The polynomial in A^2 with these coefficients, of which I, A^2, A^4 and A^6 are given (Paterson and Stockmeyer 1973)."""
+    """The polynomial in A^2 with these coefficients, from I, A^2, A^4 and A^6 (Paterson and Stockmeyer 1973)."""
     low = _sum(numbers[: len(powers)], powers)
     high = numbers[len(powers) :]
     return low + la.matmul(powers[-1], _sum(high, powers[1:])) if high else low

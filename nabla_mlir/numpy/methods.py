@@ -38,7 +38,7 @@ from nabla_mlir.table.vectorized import separate
 
 
 def _compress(a: Any, condition: Any, axis: int | None = None, *, size: int | None = None, fill_value: Any = 0) -> Any:
-    """The entries along `axis` (of the flattened array if None) at which a vector of truth values holds."""
+    """The entries along `axis` (of the flattened array if None) where a vector of truth values is true."""
     return rearranging.compress(condition, a, axis, size=size, fill_value=fill_value)
 
 
@@ -111,7 +111,7 @@ def _binary(f: Callable[..., Any], name: str, flip: bool) -> Callable[..., Any]:
     def operator(self: Any, other: Any) -> Any:
         if not (is_scalar(other) or _has_numbers(other)):
             return NotImplemented
-        if name != "pow":  # of which the code depends on the exponent
+        if name != "pow":  # the code of a power depends on the exponent
             other = _beside(self, other)
         return f(other, self) if flip else f(self, other)
 
@@ -120,7 +120,7 @@ def _binary(f: Callable[..., Any], name: str, flip: bool) -> Callable[..., Any]:
 
 
 def _beside(x: Any, number: Any) -> Any:
-    """A Python number beside a concrete array as an array of its dtype, where it is one: else each number would be a program."""
+    """Converts a Python number to an array of the dtype of `x` if possible; otherwise each number needs its own program."""
     if type(number) not in (int, float) or type(x) is not Array or is_tracing():
         return number
     fits = rank_of(x.dtype) > 0 and scalar_misfit(number, x.dtype) is None
@@ -128,7 +128,7 @@ def _beside(x: Any, number: Any) -> Any:
 
 
 def _has_numbers(x: Any) -> bool:
-    """Also those of another system; but not a sparse matrix, which has operators of its own."""
+    """True for numbers and arrays, also of other frameworks; False for a sparse matrix, which has its own operators."""
     return hasattr(x, "__dlpack__") or (is_array(x) and (hasattr(x, "__array__") or hasattr(x, "__nabla_tensor__")))
 
 
@@ -141,7 +141,7 @@ def _unary(f: Callable[..., Any], name: str) -> Callable[..., Any]:
 
 
 def _reshape(self: Any, *shape_: Any) -> Any:
-    """The same elements under another shape, given as one tuple or as numbers; one may be -1."""
+    """The same elements with another shape, which is given as one tuple or as numbers; one length may be -1."""
     return shapes.reshape(self, shape_[0] if len(shape_) == 1 else shape_)
 
 
@@ -153,13 +153,13 @@ def _transpose(self: Any, *axes: Any) -> Any:
 def _iterate(self: Any) -> Iterator[Any]:
     if not self.shape:
         raise TypeError("iteration requires an array with an axis, got one of shape ().")
-    if type(self) is Array and not is_tracing():  # a program with a slice for each row would take long to make
+    if type(self) is Array and not is_tracing():  # a compiled program with a slice for each row would be slow to compile
         return (Array.from_numpy(row, self.device) for row in self.numpy())
     return iter(joining.unstack(self))
 
 
 def _namespace(self: Any, *, api_version: str | None = None) -> Any:
-    """The module that has the functions for arrays of this kind."""
+    """The module with the functions of arrays of this kind."""
     return sys.modules[__package__]
 
 
@@ -172,7 +172,7 @@ def _set(self: Any, index: Any, value: Any) -> None:
 
 
 def _copy(self: Any) -> Any:
-    """An array of its own with the same values."""
+    """A separate array with the same values."""
     return separate(self) if isinstance(self, Tensor) else type(self)(self.data.copy(), self.axes)
 
 
@@ -204,5 +204,5 @@ def functions() -> dict[str, Callable[..., Any]]:
 
 
 for _cls in (Tensor, Array, VectorizedArray):
-    # What a tensor has already needs no namespace: rules are written with it.
+    # A tensor already has some operators, because rules use them without this namespace.
     _cls.functions = functions() | _cls.functions

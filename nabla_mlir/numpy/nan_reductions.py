@@ -1,4 +1,4 @@
-"""Reductions and running sums that leave NaN out."""
+"""Reductions and running sums that ignore NaN."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from nabla_mlir.table.tensor import Tensor, full_like
 
 
 def _numbers(x: Any, where: Any = None) -> tuple[Tensor, Tensor | None]:
-    """The array, and where its elements count: those that are numbers, and where `where` holds."""
+    """The array, and the mask of its elements that are not NaN and selected by `where`."""
     x = tensor(x)
     mask = None if where is None else broadcast_to(convert(tensor(where), bool), x.shape)
     if not is_differentiable(x.dtype):

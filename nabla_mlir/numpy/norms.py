@@ -28,7 +28,7 @@ from nabla_mlir.table.tensor import Tensor, full_like
 
 @library
 def norm(x: ArrayLike, ord: Any = None, axis: Static[Axis] = None, keepdims: bool = False) -> Tensor:
-    """The norm of vectors or matrices. At a root of 0, the derivative is 0.
+    """The norm of vectors or matrices. The derivative is 0 where a root of 0 is computed.
 
     Args:
       x: an array.
@@ -36,10 +36,10 @@ def norm(x: ArrayLike, ord: Any = None, axis: Static[Axis] = None, keepdims: boo
         for matrices 1, -1, inf, -inf (sums of columns or rows), 2, -2 (singular values), "fro" or "nuc". None is 2 for
         vectors and "fro" for matrices.
       axis: one axis of vectors or two of matrices; None means all of `x`, flattened if `ord` is None.
-      keepdims: whether reduced axes stay with size 1.
+      keepdims: True leaves the reduced axes with size 1.
 
     Raises:
-      ShapeError: there is no such norm, or `axis` names neither one axis nor two.
+      ShapeError: the norm is unknown, or `axis` has neither one axis nor two.
 
     Example:
       >>> import numpy as np
@@ -118,7 +118,7 @@ def _matrix_norm(x: Tensor, ord: Any, axes: Sequence[int]) -> Tensor:
 
 @library
 def vector_norm(x: ArrayLike, axis: Static[Axis] = None, keepdims: bool = False, ord: Any = 2) -> Tensor:
-    """The norm of the elements along one axis, several or all, as one vector; see `norm`.
+    """The norm of the elements along one, several or all axes as one vector; see `norm`.
 
     Example:
       >>> import numpy as np
@@ -153,9 +153,9 @@ def cond(x: ArrayLike, p: ArrayLike | None = None) -> Tensor:
 
 @library
 def matrix_rank(M: Any, rtol: Any = None, *, tol: Any = None) -> Tensor:
-    """The number of singular values above ``rtol * largest``; `rtol` is a number, or one for each matrix.
+    """The number of singular values above ``rtol * largest``; `rtol` is one number, or one for each matrix.
 
-    If it is None, max(m, n) times the machine epsilon. `tol` is the bound itself instead.
+    The default of `rtol` is max(m, n) times the machine epsilon. `tol` is an absolute bound.
 
     Example:
       >>> import numpy as np

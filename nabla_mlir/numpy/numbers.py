@@ -28,7 +28,7 @@ from nabla_mlir.transforms.control import while_loop
 
 @library
 def gcd(x1: ArrayLike, x2: ArrayLike) -> Tensor:
-    """The greatest common divisor of integers, by Euclid's algorithm; that of 0 and the least integer is negative, as NumPy's.
+    """The greatest common divisor of integers; for 0 and the smallest integer it is negative, as in NumPy.
 
     Example:
       >>> gcd(np.array([12, 18]), 8).tolist()
@@ -39,7 +39,7 @@ def gcd(x1: ArrayLike, x2: ArrayLike) -> Tensor:
 
     def step(pair: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
         a, b = pair
-        rest = absolute(ew.remainder(a, where(b != 0, b, 1)))  # the least integer has no absolute value, and stays negative
+        rest = absolute(ew.remainder(a, where(b != 0, b, 1)))  # the smallest integer has no absolute value, and stays negative
         return where(b != 0, b, a), where(b != 0, rest, 0)
 
     return while_loop(lambda pair: any(pair[1] != 0), step, (x, y))[0]
@@ -47,7 +47,7 @@ def gcd(x1: ArrayLike, x2: ArrayLike) -> Tensor:
 
 @library
 def lcm(x1: ArrayLike, x2: ArrayLike) -> Tensor:
-    """The least common multiple of integers; 0 if one of them is."""
+    """The least common multiple of integers; 0 if one of them is 0."""
     x, y = meet("lcm", x1, x2)
     x, y = (absolute(require_integer("lcm", v)) for v in (x, y))
     divisor = gcd(x, y)
@@ -57,7 +57,7 @@ def lcm(x1: ArrayLike, x2: ArrayLike) -> Tensor:
 # ---------------------------------------------------------------- bits
 @library
 def packbits(a: Any, axis: Static[int | None] = None, bitorder: str = "big") -> Tensor:
-    """Eight truth values along `axis` (of the flattened array if None) as one uint8; missing ones count as 0.
+    """Packs eight truth values along `axis` (of the flattened array if None) into one uint8; missing bits are 0.
 
     Example:
       >>> packbits(np.array([1, 0, 0, 0, 0, 0, 1, 1])).tolist()
@@ -78,7 +78,7 @@ def packbits(a: Any, axis: Static[int | None] = None, bitorder: str = "big") -> 
 
 @library
 def unpackbits(a: ArrayLike, axis: Static[int | None] = None, count: Static[int | None] = None, bitorder: str = "big") -> Tensor:
-    """The eight bits of each uint8 along `axis` (of the flattened array if None), as uint8; `count` of them."""
+    """Unpacks the eight bits of each uint8 along `axis` (of the flattened array if None); `count` limits the number."""
     _check_order("unpackbits", bitorder)
     x = tensor(a)
     if x.dtype != np.uint8:
@@ -119,7 +119,7 @@ def modf(x: ArrayLike, /) -> tuple[Tensor, Tensor]:
 
 @library
 def frexp(x: ArrayLike, /) -> tuple[Tensor, Tensor]:
-    """The mantissa, of absolute value in [0.5, 1), and the exponent of base 2: ``x = m * 2**e``; differentiated in m.
+    """Returns m with abs(m) in [0.5, 1) and e of ``x = m * 2**e``; the derivative treats e as a constant.
 
     Example:
       >>> m, e = frexp(6.0)
@@ -143,7 +143,7 @@ def frexp(x: ArrayLike, /) -> tuple[Tensor, Tensor]:
 
 @library
 def ldexp(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
-    """``x1 * 2**x2`` for whole x2, by the bits: exact wherever the result is no denormal number.
+    """``x1 * 2**x2`` for integers x2, computed on the bits; exact unless the result is denormal.
 
     Example:
       >>> float(ldexp(0.75, 3))
@@ -155,7 +155,7 @@ def ldexp(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     bias = 2 ** (x.dtype.itemsize * 8 - fraction - 2) - 1
     width = np.dtype(f"i{x.dtype.itemsize}")
     rest = convert(e, np.int32)
-    for _ in range(3):  # a factor of two has at most `bias` in its exponent
+    for _ in range(3):  # the exponent of one factor is at most `bias`
         part = ew.maximum(ew.minimum(rest, full_like(rest, bias)), full_like(rest, 1 - bias))
         pattern = lg.shift_left(convert(part, width) + bias, full_like(convert(part, width), fraction))
         x = x * ew.bitcast_convert(pattern, shape=pattern.shape, dtype=x.dtype)
@@ -166,6 +166,6 @@ def ldexp(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
 @library
 def spacing(x: Any, /) -> Tensor:
     """The distance from x to the next number of larger absolute value, with the sign of x. Its derivative is 0."""
-    x = stop_gradient(require_real("spacing", inexact(x)))  # a constant between two powers of 2: no dx - dx, which may be NaN
+    x = stop_gradient(require_real("spacing", inexact(x)))  # the spacing is constant between two powers of 2; dx - dx could be NaN
     away = nextafter(x, where(x < 0, full_like(x, -np.inf), full_like(x, np.inf)))
     return where(isfinite(x), away - x, full_like(x, np.nan))

@@ -1,4 +1,4 @@
-"""Conversion of the operands of users to tensors of a trace, in their common dtype."""
+"""Converts the operands of users to tensors of a trace with a common dtype."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ from nabla_mlir.table.tensor import Tensor, full
 
 
 def asarray(a: Any, dtype: DTypeLike | None = None, *, copy: bool | None = None, device: Any = None) -> Any:
-    """`a` as an array. Python numbers, also in lists, get the default dtypes; NumPy arrays keep their dtype.
+    """Converts `a` to an array. Python numbers, also in lists, get the default dtypes; NumPy arrays do not change dtype.
 
     Args:
-      a: an array, a number, or nested lists of those.
-      dtype: of the result; decided by `a` if not given.
-      copy: True copies, so that nothing written to `a` is seen in the result; False refuses to; None copies where it must.
-      device: where the result lies; in a trace its target decides that.
+      a: an array, a number, or nested lists of these.
+      dtype: the dtype of the result; the default depends on `a`.
+      copy: True copies, so that later writes to `a` do not change the result; False never copies; None copies if needed.
+      device: the device of the result; inside a trace, the target decides the device.
 
     Raises:
-      CopyError: `copy` is False, and the numbers must move or be converted.
+      CopyError: `copy` is False, and a copy or a conversion is needed.
 
     Example:
       >>> asarray([1.0, 2.0]).dtype
@@ -58,7 +58,7 @@ def asarray(a: Any, dtype: DTypeLike | None = None, *, copy: bool | None = None,
 
 
 def _concrete(x: Any, leaves: Sequence[Any], dtype: np.dtype | None, copy: bool | None) -> Array:
-    is_same = isinstance(x, (Array, np.ndarray)) and (dtype is None or dtype == x.dtype)  # float64 == None holds for NumPy
+    is_same = isinstance(x, (Array, np.ndarray)) and (dtype is None or dtype == x.dtype)  # in NumPy, float64 == None is True
     if type(x) is Array and is_same:
         return x.copy() if copy else x
     if copy is False:
@@ -82,15 +82,15 @@ def array(
     *,
     device: Any = None,
 ) -> Any:
-    """`object` as an array of its own, with at least `ndmin` axes; see `asarray`.
+    """Converts `object` to a separate array with at least `ndmin` axes; see `asarray`.
 
     Args:
-      object: an array, a number, or nested lists of those.
-      dtype: of the result; decided by `object` if not given.
-      copy: whether the memory is the result's own; False refuses to copy.
-      order: has no effect, because there are no strides.
-      ndmin: axes of length 1 are added in front until there are so many.
-      device: where the result lies.
+      object: an array, a number, or nested lists of these.
+      dtype: the dtype of the result; the default depends on `object`.
+      copy: True gives the result its own memory; False never copies.
+      order: has no effect, because arrays have no strides.
+      ndmin: the smallest number of axes; new leading axes have length 1.
+      device: the device of the result.
 
     Example:
       >>> array([1.0, 2.0], ndmin=2).shape
@@ -101,16 +101,16 @@ def array(
 
 
 def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Array:
-    """The array of another system, through DLPack: without a copy where the memory is the host's and aligned to 64 bytes.
+    """Imports an array of another framework through DLPack, without a copy if the host memory is aligned to 64 bytes.
 
     Args:
       x: an object with `__dlpack__`.
-      device: where the result lies.
+      device: the device of the result.
       copy: True copies, False raises instead of copying, and None copies if needed. Shared memory must not be changed.
 
     Raises:
       CopyError: `copy` is False, and the memory cannot be shared.
-      ExchangeError: the memory is not the host's, or its owner does not give it away, as that of a tensor with a gradient.
+      ExchangeError: the memory is not on the host, or its owner refuses the export, such as a tensor with a gradient.
 
     Example:
       >>> from_dlpack(np.arange(3.0)).tolist()
@@ -133,12 +133,12 @@ def _host(x: Any, leaves: Sequence[Any], dtype: np.dtype | None) -> np.ndarray:
     if host.dtype.kind not in "biufcV":
         raise DtypeError(f"asarray requires numbers, got {host.dtype}.", where=user_frame())
     if host.dtype.kind == "f" and leaves and all(type(leaf) is int for leaf in leaves):
-        # NumPy rounds lists of integers of which one is beyond int64.
+        # NumPy rounds a list of integers if one is outside int64.
         if min(leaves) < 0:
             raise DtypeError(f"asarray requires integers of one dtype, got {min(leaves)} to {max(leaves)}.", where=user_frame())
         host = np.asarray(x, np.uint64)
     if dtype is None:
-        # A list of Python numbers is as weak as the numbers are.
+        # A list of Python numbers is weak, like the numbers.
         weak = all(is_scalar(leaf) for leaf in leaves)
         widest = lambda: max(map(scalar_dtype, leaves), key=lambda d: "biufc".find(d.kind), default=Defaults.float)  # noqa: E731
         dtype = widest() if weak else promote_dtypes(leaves)
@@ -159,7 +159,7 @@ def _astype(x: Any, dtype: Any) -> Any:
 
 
 def _stacked(x: Any) -> Tensor:
-    """Nested lists of tensors as one."""
+    """Stacks nested lists of tensors into one tensor."""
     if not isinstance(x, (list, tuple)):
         return as_tensor(x)
     parts = [_stacked(e) for e in x]
@@ -170,7 +170,7 @@ def _stacked(x: Any) -> Tensor:
 
 
 def operand(x: Any) -> Any:
-    """`x` as arithmetic takes it: a list becomes an array of the default dtypes, anything else stays."""
+    """Converts a list to an array of the default dtypes, for arithmetic; other operands are returned unchanged."""
     x = readable(x)
     if isinstance(x, (list, tuple)):
         return asarray(x)
@@ -180,46 +180,46 @@ def operand(x: Any) -> Any:
 
 
 def tensor(x: Any) -> Tensor:
-    """`x` as a tensor of the current trace."""
+    """Converts `x` to a tensor of the current trace."""
     return as_tensor(operand(x))
 
 
 def meet(name: str, *xs: Any, dtype: np.dtype | None = None) -> list[Tensor]:
-    """The operands promoted to one dtype and broadcast to one shape."""
+    """Promotes the operands to one dtype and broadcasts them to one shape."""
     return promote(name, *map(operand, xs), dtype=dtype)
 
 
 def common_dtype(xs: Sequence[Any]) -> np.dtype:
-    """The dtype in which the operands meet."""
+    """The dtype to which the operands are promoted."""
     return promote_dtypes([operand(x) for x in xs])
 
 
 def in_one_dtype(*xs: Any) -> list[Tensor]:
-    """The operands in the dtype in which they meet, each of its own shape; numbers to all its digits."""
+    """Promotes the operands to one dtype; shapes do not change, and Python numbers have all digits of the dtype."""
     operands = [operand(x) for x in xs]
     dtype = promote_dtypes(operands)
     return [as_tensor(x, dtype) for x in operands]
 
 
 def inexact_dtype(dtype: np.dtype) -> np.dtype:
-    """The dtype itself if it is of floating point, else the default float dtype."""
+    """Returns a floating-point dtype unchanged; other dtypes give the default float dtype."""
     return dtype if is_inexact(dtype) else Defaults.float
 
 
 def inexact(x: Any) -> Tensor:
-    """`x` as a tensor of floating point; integers and truth values take the default float dtype."""
+    """Converts `x` to a floating-point tensor; integers and truth values get the default float dtype."""
     x = tensor(x)
     return x if is_inexact(x.dtype) else convert(x, Defaults.float)
 
 
 def inexacts(name: str, *xs: Any) -> list[Tensor]:
-    """The operands promoted together, to floating point at least."""
+    """Promotes the operands to one floating-point dtype, and broadcasts them."""
     xs = tuple(map(operand, xs))
     return promote(name, *xs, dtype=inexact_dtype(promote_dtypes(xs)))
 
 
 def stored(value: Any, x: Tensor, shape: Shape, what: str) -> Tensor:
-    """A value as it is stored in `x`; a scalar gets a shape. Raises DtypeError for a higher kind: floats in integers."""
+    """Converts a value that is stored in `x`; a scalar gets `shape`. Raises DtypeError for floats in integers and the like."""
     dtype = scalar_dtype(value) if is_scalar(value) else as_tensor(value).dtype
     if rank_of(dtype) > rank_of(x.dtype):
         raise DtypeError(
@@ -231,7 +231,7 @@ def stored(value: Any, x: Tensor, shape: Shape, what: str) -> Tensor:
 
 
 def convert(x: Tensor, dtype: Any) -> Tensor:
-    """`x` in another dtype, by NumPy's rules: bool is ``x != 0``, and a real dtype drops the imaginary part."""
+    """Converts `x` by the rules of NumPy: bool is ``x != 0``, and a real dtype drops the imaginary part."""
     dtype = as_dtype(dtype)
     if x.dtype == dtype:
         return x
@@ -243,7 +243,7 @@ def convert(x: Tensor, dtype: Any) -> Tensor:
 
 
 def require_real(name: str, x: Tensor) -> Tensor:
-    """`x`, or DtypeError if it is complex."""
+    """Returns `x`; raises DtypeError if it is complex."""
     if is_complex(x.dtype):
         raise DtypeError(
             f"{name} requires real numbers, got {x.dtype}.",
@@ -254,7 +254,7 @@ def require_real(name: str, x: Tensor) -> Tensor:
 
 
 def require_integer(name: str, x: Tensor, *, bools: bool = False) -> Tensor:
-    """`x`, or DtypeError unless its elements are integers (or, if allowed, truth values)."""
+    """Returns `x`; raises DtypeError unless its elements are integers (or truth values, if allowed)."""
     if not is_integer(x.dtype) and not (bools and x.dtype.kind == "b"):
         raise DtypeError(f"{name} requires integers{' or truth values' if bools else ''}, got {x.dtype}.", where=user_frame())
     return x

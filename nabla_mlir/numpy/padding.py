@@ -1,4 +1,4 @@
-"""`pad`: elements added at the ends of the axes of an array."""
+"""`pad` adds elements at the ends of the axes of an array."""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ def pad(
     end_values: Any = 0,
     stat_length: Static[Any] = None,
 ) -> Tensor:
-    """`array` with elements added at the ends of its axes.
+    """Adds elements at the ends of the axes of an array.
 
     Args:
       array: an array.
       pad_width: a number, (before, after), or a pair for each axis.
-      mode: "constant", "edge" (the last element), "reflect" (mirrored at it), "symmetric" (mirrored after it),
-        "wrap" (from the other end), "linear_ramp" (from the last element to a value), "empty" (zeros), or what is known of the
-        elements: "maximum", "minimum", "mean", "median".
+      mode: "constant", "edge" (the last element), "reflect" (mirrored at the last element), "symmetric" (mirrored after it),
+        "wrap" (from the other end), "linear_ramp" (from the last element to a value), "empty" (zeros), or a statistic of
+        the elements: "maximum", "minimum", "mean", "median".
       constant_values: the added value in mode "constant": a number, or in the form of `pad_width`.
-      end_values: where the ramps end: a number, or as `pad_width`.
-      stat_length: of how many elements at the end something is known, as `pad_width`; None takes all.
+      end_values: the last values of the ramps: a number, or in the form of `pad_width`.
+      stat_length: the number of elements at each end for the statistic, in the form of `pad_width`; None means all.
 
     Raises:
-      ShapeError: the mode is unknown, the widths do not fit the axes, or an empty axis has nothing to add.
+      ShapeError: the mode is unknown, the widths do not fit the axes, or an axis has no element to repeat.
 
     Example:
       >>> pad(np.array([4.0, 8.0]), (2, 1), "linear_ramp", end_values=(0, 6)).tolist()
@@ -85,7 +85,7 @@ def pad(
 
 
 def _ramp(edge: Tensor, axis: int, width: int, end: Any) -> Tensor:
-    """From the end, which it has, to the edge, which it has not."""
+    """A ramp that includes the end value but not the edge element."""
     steps = np.arange(width).reshape([-1 if d == axis else 1 for d in range(edge.ndim)])
     start = convert(as_tensor(end), edge.dtype)
     if edge.dtype.kind not in "iu":
@@ -95,7 +95,7 @@ def _ramp(edge: Tensor, axis: int, width: int, end: Any) -> Tensor:
 
 
 def _known(mode: str, part: Tensor, axis: int, width: int) -> Tensor:
-    """The statistic of a part that the mode names, repeated `width` times; integers are rounded."""
+    """The statistic `mode` of a part, repeated `width` times; integers are rounded."""
     value = _STATISTICS[mode](part, axis=axis, keepdims=True)
     value = convert(round(value) if part.dtype.kind in "iu" and mode in ("mean", "median") else value, part.dtype)
     return promotion.broadcast_to(value, tuple(width if d == axis else n for d, n in enumerate(part.shape)))
@@ -123,7 +123,7 @@ def _pad_constant(x: Tensor, widths: list[tuple[int, int]], values: Any) -> Tens
 
 
 def _rearranged(x: Tensor, axis: int, order: np.ndarray) -> Tensor:
-    """``take(x, order, axis)`` for an order that consists of few runs: slices, reversed or repeated, joined."""
+    """``take(x, order, axis)`` as a concatenation of slices, which may be reversed or repeated; the order has few runs."""
     pieces, start = [], 0
     while start < len(order):
         stop = start + 1

@@ -1,4 +1,4 @@
-"""Polynomials as vectors of coefficients, that of the highest power first."""
+"""Polynomials as vectors of coefficients, with the highest power first."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from nabla_mlir.table.tensor import Tensor
 
 @library
 def polyval(p: ArrayLike, x: ArrayLike, *, unroll: int = 16) -> Tensor:
-    """The value of a polynomial at each element of `x`, by Horner's rule.
+    """The value of a polynomial at each element of `x` by the Horner rule.
 
     Args:
-      p: its coefficients along the first axis.
-      x: where.
-      unroll: accepted for programs that say it; the rule is written out here.
+      p: the coefficients along the first axis.
+      x: the points at which the polynomial is evaluated.
+      unroll: has no effect; the rule is always unrolled.
 
     Example:
       >>> polyval(np.array([1.0, 0.0, -1.0]), np.array([2.0, 3.0])).tolist()
@@ -70,8 +70,8 @@ def polymul(a1: ArrayLike, a2: ArrayLike, *, trim_leading_zeros: bool = False) -
     """The product of two polynomials.
 
     Args:
-      a1, a2: their coefficients.
-      trim_leading_zeros: whether to leave out zeros in front, which needs arrays outside of a trace.
+      a1, a2: the coefficients.
+      trim_leading_zeros: must be False, because the number of leading zeros depends on values.
 
     Example:
       >>> polymul(np.array([1.0, 1.0]), np.array([1.0, -1.0])).tolist()
@@ -88,7 +88,7 @@ def polymul(a1: ArrayLike, a2: ArrayLike, *, trim_leading_zeros: bool = False) -
 
 
 def inexacts_of(*xs: Any) -> tuple[Tensor, ...]:
-    """Vectors in the floating-point dtype in which they meet."""
+    """Promotes vectors to one floating-point dtype."""
     tensors = [inexact(atleast_1d(x)) for x in xs]
     dtype = np.result_type(*(t.dtype for t in tensors))
     return tuple(convert(t, dtype) for t in tensors)
@@ -96,12 +96,12 @@ def inexacts_of(*xs: Any) -> tuple[Tensor, ...]:
 
 @library
 def polydiv(u: Any, v: Any, *, trim_leading_zeros: bool = False) -> tuple[Tensor, Tensor]:
-    """The quotient and the remainder of two polynomials; the remainder has zeros in front.
+    """The quotient and remainder of two polynomials; the remainder has leading zeros.
 
     Args:
       u: the dividend.
       v: the divisor, whose first coefficient is not 0.
-      trim_leading_zeros: must be False: see `polymul`.
+      trim_leading_zeros: must be False, as in `polymul`.
     """
     if trim_leading_zeros:
         raise ShapeError(
@@ -170,7 +170,7 @@ def roots(p: ArrayLike, *, strip_zeros: bool = False) -> Tensor:
 
     Args:
       p: the coefficients.
-      strip_zeros: must be False: a number of zeros that depends on values has no shape in a trace.
+      strip_zeros: must be False, because the number of zeros would depend on values.
     """
     p = inexact(p)
     n = p.shape[0]
@@ -207,19 +207,19 @@ def polyfit(
     w: ArrayLike | None = None,
     cov: bool | str = False,
 ) -> Any:
-    """The coefficients of the polynomial of degree `deg` that fits points best, in the sense of least squares.
+    """The coefficients of the least-squares polynomial of degree `deg` through points.
 
     Args:
-      x: where, a vector.
-      y: the values there, a vector, or a matrix with a column for each fit.
+      x: the coordinates of the points, a vector.
+      y: the values at the points, a vector, or a matrix with a column for each fit.
       deg: the degree.
-      rcond: singular values below it times the largest count as 0; n times the machine epsilon if None.
-      full: whether to return also the residuals, the rank, the singular values and `rcond`.
-      w: the weights of the residuals, before squaring.
-      cov: whether to return also the covariance of the coefficients; "unscaled" leaves out the variance of the residuals.
+      rcond: singular values below ``rcond * largest`` count as 0; None means n times the machine epsilon.
+      full: True also returns the residuals, the rank, the singular values and `rcond`.
+      w: the factors of the residuals before squaring.
+      cov: True also returns the covariance of the coefficients; "unscaled" omits the variance of the residuals.
 
     Raises:
-      ShapeError: `x` or `y` have other axes, or other lengths.
+      ShapeError: `x` or `y` have a wrong number of axes, or different lengths.
 
     Example:
       >>> np.asarray(polyfit(np.array([0.0, 1.0, 2.0]), np.array([1.0, 3.0, 7.0]), 2)).round(6).tolist()

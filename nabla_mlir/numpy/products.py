@@ -27,7 +27,7 @@ from nabla_mlir.table.tensor import Tensor
 
 # ---------------------------------------------------------------- operands with labelled axes
 def _product(a: Tensor, la: str, b: Tensor, lb: str, out: str) -> Tensor:
-    """`contract` with NumPy's broadcasting: an axis of size 1 goes with any length of its label."""
+    """`contract` with NumPy broadcasting: an axis of size 1 matches any length of its label."""
     lengths = dict(zip(la, a.shape, strict=True))
     for c, n in zip(lb, b.shape, strict=True):
         lengths[c] = n if lengths.get(c, 1) == 1 else lengths[c]
@@ -36,29 +36,29 @@ def _product(a: Tensor, la: str, b: Tensor, lb: str, out: str) -> Tensor:
 
 
 def _without_units(x: Tensor, labels: str, lengths: dict[str, int]) -> tuple[Tensor, str]:
-    """An axis of size 1 that stands for a longer one is dropped: the other operand has it."""
+    """Drops an axis of size 1 whose label has a longer length in the other operand."""
     axes = [d for d, c in enumerate(labels) if x.shape[d] == lengths[c]]
     return reshaped(x, tuple(x.shape[d] for d in axes)), "".join(labels[d] for d in axes)
 
 
 def pair(name: str, a: ArrayLike, b: Any, preference: Any = None) -> tuple[Tensor, Tensor]:
-    """Both factors in one dtype, that of the result if it shall be wider."""
+    """Promotes both factors to one dtype, at least to the preferred dtype of the result."""
     dtype = _at_least(common_dtype([a, b]), preference)
     return convert(tensor(a), dtype), convert(tensor(b), dtype)
 
 
 def _at_least(dtype: np.dtype, preference: Any) -> np.dtype:
-    """In what the products are added up whose result shall have a preferred dtype, if there is one."""
+    """The dtype of the sum: at least as wide as the preferred dtype of the result, if one is given."""
     return dtype if preference is None else common_type(dtype, as_dtype(preference))
 
 
 def as_preferred(x: Tensor, preference: Any) -> Tensor:
-    """A result in its preferred dtype, if there is one."""
+    """Converts a result to its preferred dtype, if one is given."""
     return x if preference is None else convert(x, as_dtype(preference))
 
 
 def _vectors(name: str, a: Any, b: Any, axis: int) -> list[Tensor]:
-    """Both broadcast, but not along the axis of the vectors, which have one length."""
+    """Broadcasts both operands except along the axis of the vectors, whose lengths must be equal."""
     lengths = [np.shape(x)[axis_of(name, axis, np.ndim(x))] for x in (a, b)]
     if lengths[0] != lengths[1]:
         raise ShapeError(
@@ -74,9 +74,9 @@ def _labels(n: int, start: int = 0) -> str:
 # ---------------------------------------------------------------- products
 @library
 def matmul(a: ArrayLike, b: ArrayLike, *, precision: Any = None, preferred_element_type: Any = None) -> Tensor:
-    """The matrix product of the last two axes; those before them broadcast.
+    """The matrix product of the last two axes; the other axes broadcast.
 
-    A vector on the left is a row, one on the right a column.
+    A vector on the left is a row; a vector on the right is a column.
 
     Raises:
       ShapeError: the inner lengths differ, or an operand is a scalar.
@@ -106,7 +106,7 @@ def matmul(a: ArrayLike, b: ArrayLike, *, precision: Any = None, preferred_eleme
 
 @library
 def dot(a: ArrayLike, b: ArrayLike, *, precision: Any = None, preferred_element_type: Any = None) -> Tensor:
-    """The sum of products over the last axis of a and the second but last (of a vector: the only) axis of b."""
+    """The sum of products over the last axis of a and the second-last (for a vector: the only) axis of b."""
     a, b = pair("dot", a, b, preferred_element_type)
     if not a.ndim or not b.ndim:
         return as_preferred(ew.multiply(*meet("dot", a, b)), preferred_element_type)
@@ -182,14 +182,14 @@ def vecdot(
 
 @library
 def outer(a: ArrayLike, b: ArrayLike) -> Tensor:
-    """All products of an element of a with one of b, as a matrix."""
+    """The matrix of the products of all elements of a with all elements of b."""
     a, b = pair("outer", a, b)
     return outer_product(reshaped(a, (a.size,)), "i", reshaped(b, (b.size,)), "j", "ij")
 
 
 @library
 def kron(a: ArrayLike, b: ArrayLike) -> Tensor:
-    """The Kronecker product: a with every element replaced by its product with b."""
+    """The Kronecker product: every element of a is replaced by its product with b."""
     a, b = pair("kron", a, b)
     n = max(a.ndim, b.ndim)
     a, b = (reshaped(x, (1,) * (n - x.ndim) + x.shape) for x in (a, b))
@@ -202,7 +202,7 @@ def kron(a: ArrayLike, b: ArrayLike) -> Tensor:
 def trace(
     a: ArrayLike, offset: Static[int] = 0, axis1: Static[int] = 0, axis2: Static[int] = 1, dtype: DTypeLike | None = None
 ) -> Tensor:
-    """The sum of a diagonal of two axes, which the result does not have; in a dtype if one is given."""
+    """The sum of a diagonal of two axes, which the result does not have; `dtype` is the dtype of the sum."""
     return sum(diagonal(a, offset, axis1, axis2), -1, dtype=dtype)
 
 
@@ -251,7 +251,7 @@ def vecmat(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
 
 @library
 def multi_dot(arrays: Sequence[Any], *, precision: Any = None) -> Tensor:
-    """The product of several matrices, in the order that costs least; the first and the last may be vectors.
+    """The product of several matrices in the cheapest order; the first and the last may be vectors.
 
     Example:
       >>> import numpy as np
@@ -270,16 +270,17 @@ def multi_dot(arrays: Sequence[Any], *, precision: Any = None) -> Tensor:
 def einsum(
     subscripts: Any, /, *operands: Any, optimize: Any = "auto", precision: Any = None, preferred_element_type: Any = None
 ) -> Tensor:
-    """A sum of products in Einstein's notation, such as ``"ij,jk->ik"``.
+    """A sum of products in Einstein notation, such as ``"ij,jk->ik"``.
 
     Args:
-      subscripts: a label per axis of each operand, then ``->`` and the labels of the result; without it the labels
-        that are there once, in alphabetical order. A label twice in an operand takes the diagonal; ``...`` stands
-        for axes that broadcast. Or the first array.
-      *operands: the arrays; behind an array as `subscripts` its labels as integers, and so on, and those of the result.
-      optimize: "auto" contracts more than two operands in the order that costs least, False from left to right.
-      precision: accepted for programs that say it; every product here has the precision of its dtype.
-      preferred_element_type: the dtype of the result, in which sums are made if it is wider; of all products here.
+      subscripts: a label for each axis of each operand, then ``->`` and the labels of the result. Without ``->``, the result
+        has the labels that occur once, in alphabetical order. A repeated label of one operand selects the diagonal;
+        ``...`` means axes that broadcast. Alternatively, the first array.
+      *operands: the arrays. If `subscripts` is an array, each array is followed by a list of integer labels, and the last
+        list has the labels of the result.
+      optimize: "auto" contracts more than two operands in the cheapest order, False from left to right.
+      precision: has no effect; every product has the precision of its dtype.
+      preferred_element_type: the dtype of the result; sums are computed in it if it is wider.
 
     Raises:
       ShapeError: the subscripts do not fit the shapes.
@@ -303,13 +304,13 @@ def einsum(
         parts.append(contract(a, la, b, lb, "".join(c for c in rest_labels if c in la + lb)))
     x, labels = parts[0]
     x, labels = sum_out(x, labels, output)
-    missing = [c for c in output if c not in labels]  # axes of size 1 that nothing has any more
+    missing = [c for c in output if c not in labels]  # labels of dropped axes of size 1
     x = reshaped(x, (*(1 for _ in missing), *x.shape))
     return as_preferred(ordered(x, "".join(missing) + labels, output), preferred_element_type)
 
 
 def _lettered(parts: Sequence[Any]) -> tuple[str, tuple[Any, ...]]:
-    """Subscripts with letters, of arrays that each stand before their labels, and the arrays."""
+    """Converts arrays that are each followed by integer labels to subscripts with letters, and the arrays."""
 
     def letters(labels: Sequence[Any]) -> str:
         return "".join("..." if label is Ellipsis else string.ascii_letters[label] for label in labels)
@@ -320,7 +321,7 @@ def _lettered(parts: Sequence[Any]) -> tuple[str, tuple[Any, ...]]:
 
 
 def einsum_path(subscripts: str, /, *operands: Any, optimize: Any = "auto") -> Any:
-    """The order in which `numpy.einsum` contracts operands, and a report on what it costs."""
+    """The order in which `numpy.einsum` contracts operands, and a report of the costs."""
     dummies = [np.broadcast_to(np.empty((), np.float32), np.shape(x)) for x in operands]
     return np.einsum_path(subscripts, *dummies, optimize="optimal" if optimize == "auto" else optimize)
 
@@ -333,11 +334,11 @@ def _order(inputs: Sequence[str], output: str, tensors: Sequence[Tensor], optimi
         return [(0, 1), *((0, n - 1 - k) for k in range(1, n - 1))]
     if len(set("".join(inputs))) > 52:
         raise TraceError("einsum requires at most 52 labels, got more.", where=user_frame())
-    dummies = [np.broadcast_to(np.empty((), np.float32), x.shape) for x in tensors]  # shapes only: no memory
+    dummies = [np.broadcast_to(np.empty((), np.float32), x.shape) for x in tensors]  # these have shapes but no memory
     path, _ = np.einsum_path(f"{','.join(inputs)}->{output}", *dummies, optimize="optimal" if n <= 5 else "greedy")
     pairs: list[tuple[int, ...]] = []
     count = n
-    for step in path[1:]:  # NumPy may take several at once; they are taken two by two from the end
+    for step in path[1:]:  # NumPy may contract several operands at once; here they are contracted in pairs, from the end
         step = tuple(step)
         while len(step) > 2:
             high, low = sorted(step)[-1], sorted(step)[-2]

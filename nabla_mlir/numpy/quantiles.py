@@ -1,4 +1,4 @@
-"""Order statistics: quantiles, percentiles and medians, with NaN or leaving them out."""
+"""Order statistics: quantiles, percentiles and medians, which propagate or ignore NaN."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ _METHODS = ("linear", "lower", "higher", "midpoint", "nearest")
 
 @library
 def quantile(a: ArrayLike, q: ArrayLike, axis: Static[Axis] = None, method: str = "linear", keepdims: bool = False) -> Tensor:
-    """The q-quantile over `axis`; NaN if an element is.
+    """The q-quantile over `axis`; NaN if an element is NaN.
 
     Args:
       a: an array.
-      q: a number in [0, 1], or an array of numbers, whose axes come before those of the result.
+      q: a number in [0, 1], or an array of such numbers, whose axes become the first axes of the result.
       axis: the axes that are reduced.
       method: the value between two neighbours: "linear", "lower", "higher", "midpoint" or "nearest".
-      keepdims: whether the axes stay, with size 1.
+      keepdims: True leaves the reduced axes with size 1.
 
     Raises:
-      ShapeError: there is no element, a known q lies outside, or there is no such method.
+      ShapeError: there is no element, a known q is out of range, or the method is unknown.
 
     Example:
       >>> import numpy as np
@@ -83,7 +83,7 @@ def nanpercentile(a: ArrayLike, q: Any, axis: Static[Axis] = None, method: str =
 
 @library
 def median(a: ArrayLike, axis: Static[Axis] = None, keepdims: bool = False) -> Tensor:
-    """The middle element over `axis`, or the mean of the two in the middle; of complex numbers in NumPy's order."""
+    """The middle element over `axis`, or the mean of the two middle elements; complex numbers have the order of NumPy."""
     return _quantile("median", a, 0.5, axis, "linear", keepdims, skip=False)
 
 
@@ -93,7 +93,7 @@ def nanmedian(a: ArrayLike, axis: Static[Axis] = None, keepdims: bool = False) -
     return _quantile("nanmedian", a, 0.5, axis, "linear", keepdims, skip=True)
 
 
-# ---------------------------------------------------------------- how
+# ---------------------------------------------------------------- implementation
 def _quantile(name: str, a: Any, q: Any, axis: Axis, method: str, keepdims: bool, skip: bool) -> Tensor:
     x = inexact(a) if name.endswith("median") else require_real(name, inexact(a))
     axes = axes_of(name, axis, x.ndim)
@@ -126,7 +126,7 @@ def _quantile(name: str, a: Any, q: Any, axis: Axis, method: str, keepdims: bool
 
 
 def _between(rows: Tensor, position: Any, method: str) -> Tensor:
-    """The elements of sorted rows at places that may lie between two: one known place, or an array of them."""
+    """Interpolates sorted rows at fractional positions: one known position, or an array of positions."""
     if not isinstance(position, Tensor):
         position = float(round(position)) if method == "nearest" else position
         low, high = math.floor(position), math.ceil(position)
@@ -153,7 +153,7 @@ def _between(rows: Tensor, position: Any, method: str) -> Tensor:
 
 
 def _unless_nan(out: Tensor, rows: Tensor) -> Tensor:
-    """NaN where the last of the sorted row is: of complex numbers that one, a part of which may be a number."""
+    """Replaces results by the last element of the sorted row where it is NaN; one part of a complex NaN may be a number."""
     last = broadcast_to(reshaped(sliced(rows, rows.ndim - 1, rows.shape[-1] - 1, rows.shape[-1]), rows.shape[:-1]), out.shape)
     absent = stop_gradient(last) if is_complex(out.dtype) else full(out.shape, np.nan, out.dtype)
     return lg.select(is_nan(last), absent, out)

@@ -1,4 +1,4 @@
-"""Questions about arrays and dtypes that need no computation, and arrays from elsewhere."""
+"""Properties of arrays and dtypes that need no computation, and imports of arrays from files and other sources."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def shape(a: ArrayLike) -> tuple[int, ...]:
 
 
 def size(a: ArrayLike, axis: int | tuple[int, ...] | None = None) -> int:
-    """The number of elements, or that along one axis or several.
+    """The number of elements, or the number along one or several axes.
 
     Example:
       >>> size(np.ones((2, 3)), axis=1)
@@ -119,7 +119,7 @@ def isreal(x: ArrayLike) -> Tensor:
 
 
 def issubdtype(arg1: Any, arg2: Any) -> bool:
-    """True if a dtype is of a kind, such as `floating`, or is a dtype.
+    """True if a dtype belongs to a kind such as `floating`, or is equal to a dtype.
 
     Example:
       >>> issubdtype(np.float32, floating), issubdtype("int32", floating)
@@ -133,7 +133,7 @@ def issubdtype(arg1: Any, arg2: Any) -> bool:
 
 
 def array_equiv(a1: ArrayLike, a2: ArrayLike) -> Any:
-    """True if two arrays have the same elements once they are broadcast to each other."""
+    """True if two arrays have the same elements after broadcasting."""
     try:
         np.broadcast_shapes(shape(a1), shape(a2))
     except ValueError:
@@ -151,12 +151,12 @@ def array_repr(
 def array_str(
     a: ArrayLike, max_line_width: int | None = None, precision: int | None = None, suppress_small: bool | None = None
 ) -> str:
-    """The elements of an array as text: that of NumPy."""
+    """The elements of an array as text, as in NumPy."""
     return np.array_str(np.asarray(a), max_line_width, precision, suppress_small)
 
 
 def copy(a: ArrayLike, order: str | None = None) -> Any:
-    """A separate array with the same elements; `order` has no effect, because there are no strides.
+    """A separate array with the same elements; `order` has no effect, because arrays have no strides.
 
     Example:
       >>> copy(np.ones(2)).tolist()
@@ -165,7 +165,7 @@ def copy(a: ArrayLike, order: str | None = None) -> Any:
     return asarray(a, copy=True)
 
 
-# ---------------------------------------------------------------- from elsewhere
+# ---------------------------------------------------------------- imports
 def _from_host(name: str) -> Callable[..., Any]:
     reader = getattr(np, name)
 
@@ -183,13 +183,13 @@ fromstring: Callable[..., Any] = _from_host("fromstring")
 
 
 def load(file: Any, *args: Any, **kwargs: Any) -> Any:
-    """The array in a file of NumPy (.npy); a dictionary of arrays from .npz."""
+    """The array in a NumPy file (.npy), or a dictionary of the arrays in a .npz file."""
     content = np.load(file, *args, **kwargs)
     return asarray(content) if isinstance(content, np.ndarray) else {name: asarray(content[name]) for name in content.files}
 
 
 def fromfunction(function: Callable[..., Any], shape: Any, *, dtype: Any = float, **kwargs: Any) -> Any:
-    """``function(i, j, ...)`` of index arrays of a shape.
+    """Calls ``function(i, j, ...)`` with the index arrays of a shape.
 
     Example:
       >>> fromfunction(lambda i, j: i + j, (2, 2), dtype=int).tolist()

@@ -30,30 +30,30 @@ from nabla_mlir.table.tensor import Tensor
 # ---------------------------------------------------------------- joining and splitting
 @library
 def append(arr: ArrayLike, values: ArrayLike, axis: Static[int | None] = None) -> Tensor:
-    """`arr` followed by `values` along `axis`; both are flattened if it is None."""
+    """Joins `arr` and `values` along `axis`; None flattens both first."""
     if axis is not None:
         return concatenate([arr, values], axis)
     return concatenate([ravel(x) for x in in_one_dtype(arr, values)])
 
 
 def hsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
-    """`ary` cut into parts side by side: along axis 1, of a vector along axis 0; arguments as for `split`."""
+    """Splits `ary` along axis 1, or a vector along axis 0; arguments as for `split`."""
     return array_split(ary, indices_or_sections, 0 if np.ndim(ary) == 1 else 1)
 
 
 def vsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
-    """`ary` cut into parts below each other: along axis 0; arguments as for `split`."""
+    """Splits `ary` along axis 0; arguments as for `split`."""
     return array_split(ary, indices_or_sections, 0)
 
 
 def dsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
-    """`ary` cut along axis 2; arguments as for `split`."""
+    """Splits `ary` along axis 2; arguments as for `split`."""
     return array_split(ary, indices_or_sections, 2)
 
 
 @library
 def block(arrays: Any) -> Tensor:
-    """Nested lists of blocks as one array: the innermost are joined along the last axis, the next along the one before.
+    """Joins nested lists of blocks: the innermost lists along the last axis, the next along the axis before it.
 
     Example:
       >>> block([[np.ones((1, 2)), np.zeros((1, 1))]]).tolist()
@@ -76,10 +76,10 @@ def _blocks(arrays: Any, depth: int, rank: int) -> Tensor:
     return concatenate([_blocks(a, depth - 1, rank) for a in arrays], rank - depth)
 
 
-# ---------------------------------------------------------------- other lengths
+# ---------------------------------------------------------------- new lengths
 @library
 def resize(a: ArrayLike, new_shape: Static[Any]) -> Tensor:
-    """The elements, repeated or cut off, in another shape."""
+    """Repeats or cuts the elements so that they fill another shape."""
     shape = tuple(new_shape) if isinstance(new_shape, (tuple, list)) else (new_shape,)
     flat, size = ravel(a), math.prod(shape)
     if not flat.size:
@@ -95,13 +95,13 @@ def _known(name: str, what: str, x: Any) -> np.ndarray:
 
 
 def delete(arr: Any, obj: Any, axis: int | None = None, *, assume_unique_indices: bool = False) -> Any:
-    """`arr` without the elements at `obj` along `axis`, or without those of the flattened array.
+    """Removes the elements at `obj` along `axis`, or from the flattened array.
 
     Args:
       arr: an array.
-      obj: an integer, a slice, integers or truth values, all known.
-      axis: along which they are counted.
-      assume_unique_indices: accepted for programs that say it.
+      obj: a known integer, slice, array of integers, or array of truth values.
+      axis: the axis of the indices.
+      assume_unique_indices: has no effect.
 
     Example:
       >>> delete(np.array([1, 2, 3]), 1).tolist()
@@ -115,11 +115,11 @@ def delete(arr: Any, obj: Any, axis: int | None = None, *, assume_unique_indices
 
 
 def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Any:
-    """`arr` with `values` in front of the elements at `obj` along `axis`, or of those of the flattened array.
+    """Inserts `values` before the elements at `obj` along `axis`, or into the flattened array.
 
     Args:
       arr: an array.
-      obj: an integer, a slice or integers, all known.
+      obj: a known integer, slice or array of integers.
       values: the inserted elements, which are broadcast.
       axis: the axis of the indices.
 
@@ -132,7 +132,7 @@ def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Any:
     positions = np.arange(n)[obj] if isinstance(obj, slice) else _known("insert", "obj", obj)
     values = asarray(values, x.dtype)
     count = positions.size
-    if not positions.ndim and values.ndim:  # one place: the values are one slice or several, as NumPy counts their first axis
+    if not positions.ndim and values.ndim:  # one index: the values are one or several slices along their first axis, as in NumPy
         values = moveaxis(reshape(values, (1,) * (x.ndim - values.ndim) + values.shape), 0, at)
         count = values.shape[at]
     each = np.full(count, positions) if not positions.ndim else positions
@@ -150,23 +150,23 @@ def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Any:
 
 
 def trim_zeros(filt: Any, trim: str = "fb") -> Any:
-    """A vector without the zeros at the front ("f") and at the back ("b"); its values must be known."""
+    """Removes zeros at the front ("f") and back ("b") of a vector, whose values must be known."""
     positions = np.flatnonzero(_known("trim_zeros", "the vector", filt))
     low = int(positions[0]) if positions.size and "f" in trim.lower() else 0
     high = int(positions[-1]) + 1 if positions.size and "b" in trim.lower() else np.shape(filt)[0]
     return asarray(filt)[:0] if not positions.size else asarray(filt)[low:high]
 
 
-# ---------------------------------------------------------------- by truth values
+# ---------------------------------------------------------------- selection by truth values
 def compress(condition: Any, a: Any, axis: int | None = None, *, size: int | None = None, fill_value: Any = 0) -> Any:
-    """The entries along `axis` (of the flattened array if None) at which a vector of truth values holds.
+    """The entries along `axis` (of the flattened array if None) where a vector of truth values is true.
 
     Args:
       condition: the truth values.
       a: an array.
-      axis: along which.
-      size: how many entries the result has, needed in traces.
-      fill_value: the value after them.
+      axis: the axis of the entries.
+      size: the number of entries of the result; required in traces.
+      fill_value: the value that fills the result after the last entry.
 
     Example:
       >>> compress(np.array([True, False, True]), np.array([1, 2, 3])).tolist()
@@ -185,20 +185,20 @@ def compress(condition: Any, a: Any, axis: int | None = None, *, size: int | Non
 
 
 def extract(condition: Any, arr: Any, *, size: int | None = None, fill_value: Any = 0) -> Any:
-    """The elements at which a condition holds, as a vector; `size` and `fill_value` as for `compress`."""
+    """The elements where a condition is true, as a vector; `size` and `fill_value` as for `compress`."""
     flat = ravel(condition) if isinstance(condition, Tensor) else np.ravel(condition)
     return compress(flat, ravel(arr), size=size, fill_value=fill_value)
 
 
 @library
 def choose(a: ArrayLike, choices: Any, out: None = None, mode: str = "raise") -> Tensor:
-    """For each integer of `a` the element of the array of that number.
+    """For each integer of `a`, the element of `choices[integer]` at the same position.
 
     Args:
       a: integers.
-      choices: arrays, or one whose leading axis counts them; all are broadcast with `a`.
+      choices: arrays, or one array with them along its leading axis; all are broadcast with `a`.
       out: not used.
-      mode: of numbers outside: "clip" or "wrap"; "raise", which no trace can, moves them inside.
+      mode: the treatment of integers out of range: "clip" or "wrap"; "raise" clamps them too, because a trace cannot raise.
     """
     if mode not in ("raise", "clip", "wrap"):
         raise ShapeError(f"choose requires mode raise, clip or wrap, got {mode!r}.", where=user_frame())
@@ -213,9 +213,9 @@ def choose(a: ArrayLike, choices: Any, out: None = None, mode: str = "raise") ->
     return result
 
 
-# ---------------------------------------------------------------- putting
+# ---------------------------------------------------------------- updates
 def _put(name: str, x: Any, result: Any, inplace: bool) -> Any:
-    """The result, or None after it was assigned to `x`, as NumPy has it."""
+    """Returns the result, or assigns it to `x` and returns None, as in NumPy."""
     if not inplace:
         return result
     if not isinstance(x, (Array, Tensor)):
@@ -229,7 +229,7 @@ def _put(name: str, x: Any, result: Any, inplace: bool) -> Any:
 
 
 def put(a: Any, ind: Any, v: Any, mode: str | None = None, *, inplace: bool = True) -> Any:
-    """`a` with the elements at indices of the flattened array replaced by `v`, which is repeated.
+    """Replaces the elements at indices of the flattened array by `v`, which is repeated.
 
     Args:
       a: an array.
@@ -251,7 +251,7 @@ def put(a: Any, ind: Any, v: Any, mode: str | None = None, *, inplace: bool = Tr
 
 
 def place(arr: Any, mask: Any, vals: Any, *, inplace: bool = True) -> Any:
-    """`arr` with its elements at which `mask` holds replaced by those of `vals` in order, which are repeated.
+    """Replaces the elements where `mask` is true by the elements of `vals` in order, which are repeated.
 
     Raises:
       CopyError: `inplace` is True for an array of NumPy or another system.
@@ -263,15 +263,15 @@ def place(arr: Any, mask: Any, vals: Any, *, inplace: bool = True) -> Any:
 
 
 def put_along_axis(arr: Any, indices: Any, values: Any, axis: int | None, inplace: bool = True, *, mode: Any = None) -> Any:
-    """`arr` with the element at each index of `indices` along `axis` replaced.
+    """Replaces the element at each index of `indices` along `axis`.
 
     Args:
       arr: an array.
-      indices: integers with as many axes.
+      indices: integers, with the same number of axes as `arr`.
       values: the new elements; they are broadcast.
-      axis: along which; None flattens.
+      axis: the axis of the indices; None flattens.
       inplace: whether it is assigned to the array, as by ``x[...] = result``, and the result is None.
-      mode: of indices outside, which are dropped.
+      mode: the treatment of indices out of range; they are dropped.
 
     Raises:
       CopyError: `inplace` is True for an array of NumPy or another system.
@@ -287,12 +287,12 @@ def put_along_axis(arr: Any, indices: Any, values: Any, axis: int | None, inplac
 
 
 def fill_diagonal(a: Any, val: Any, wrap: bool = False, *, inplace: bool = True) -> Any:
-    """`a` with `val` on the diagonal, along all axes.
+    """Sets the diagonal of `a`, along all axes, to `val`.
 
     Args:
       a: an array whose axes have one length, or a matrix.
       val: the new elements, which are repeated.
-      wrap: whether the diagonal of a high matrix begins again below its last column.
+      wrap: True continues the diagonal of a tall matrix at the first column after its last column.
       inplace: whether it is assigned to the array, as by ``x[...] = result``, and the result is None.
 
     Raises:
@@ -309,7 +309,7 @@ def fill_diagonal(a: Any, val: Any, wrap: bool = False, *, inplace: bool = True)
 # ---------------------------------------------------------------- order
 @library
 def partition(a: ArrayLike, kth: Static[Any], axis: Static[int | None] = -1) -> Tensor:
-    """The elements, with the kth at its sorted position, smaller ones before it, and larger ones after it; here all are sorted."""
+    """Reorders elements so that the kth has its sorted position, smaller elements before and larger after it; sorts all."""
     _check_kth("partition", a, kth, axis)
     return sort(a, axis)
 
@@ -352,14 +352,14 @@ def diagflat(v: ArrayLike, k: Static[int] = 0) -> Tensor:
 
 @library
 def sort_complex(a: ArrayLike) -> Tensor:
-    """The elements as complex numbers in order of their real parts, and among equal ones of the imaginary parts."""
+    """Sorts elements as complex numbers, by real parts, then by imaginary parts."""
     x = inexact(a)
     x = convert(x, np.promote_types(x.dtype, np.complex64))
     return sort(x)
 
 
 def rollaxis(a: Any, axis: int, start: int = 0) -> Any:
-    """`a` with one axis moved in front of the axis `start`."""
+    """Moves one axis of `a` before the axis `start`."""
     ndim = np.ndim(a)
     at, target = axis_of("rollaxis", axis, ndim), start + ndim if start < 0 else start
     return moveaxis(a, at, target - (at < target))

@@ -26,9 +26,9 @@ from nabla_mlir.table.promotion import Defaults, broadcast_to
 from nabla_mlir.table.tensor import Tensor, full, full_like
 
 
-# ---------------------------------------------------------------- words
+# ---------------------------------------------------------------- helpers
 def fold(x: Tensor, axes: Shape, combiner: str, keepdims: bool = False) -> Tensor:
-    """The elements along `axes` combined; `x` itself if there are none to combine."""
+    """Combines the elements along `axes`; returns `x` unchanged if `axes` is empty."""
     if not axes:
         return x
     start = full((), identity_of(combiner, x.dtype), x.dtype)
@@ -37,12 +37,12 @@ def fold(x: Tensor, axes: Shape, combiner: str, keepdims: bool = False) -> Tenso
 
 
 def keep(out: Tensor, shape: Shape, axes: Shape) -> Tensor:
-    """The result of a reduction with the reduced axes as axes of size 1."""
+    """Adds the reduced axes to the result of a reduction, with size 1."""
     return reshaped(out, tuple(1 if d in axes else n for d, n in enumerate(shape)))
 
 
 def spread(out: Tensor, shape: Shape, axes: Shape) -> Tensor:
-    """The result of a reduction repeated along the reduced axes."""
+    """Repeats the result of a reduction along the reduced axes."""
     return sh.expand(out, shape, axes) if axes else out
 
 
@@ -52,24 +52,24 @@ def count(shape: Shape, axes: Shape) -> int:
 
 
 def sum_dtype(dtype: np.dtype) -> np.dtype:
-    """The dtype of a sum: integers narrower than the default one take its width."""
+    """The dtype of a sum: integers narrower than the default integer dtype get its width."""
     if dtype.kind in "bi":
         return np.promote_types(dtype, Defaults.int)
     return np.promote_types(dtype, f"u{Defaults.int.itemsize}") if dtype.kind == "u" else dtype
 
 
 def wide_dtype(dtype: np.dtype) -> np.dtype:
-    """The dtype in which a sum is taken that is divided, or of which a root is taken: float32 for narrow floats."""
+    """The dtype of a sum that is divided or whose root is computed: float32 for narrow floats."""
     return np.dtype(np.float32) if is_narrow(dtype) else dtype
 
 
 def widened(x: Tensor) -> Tensor:
-    """`x` in the dtype of `wide_dtype`: the sum of numbers of 16 bits overflows or loses digits where their mean does not."""
+    """Converts `x` to `wide_dtype`, because a sum of 16-bit numbers can overflow or lose digits although the mean does not."""
     return convert(x, wide_dtype(x.dtype))
 
 
 def masked(x: Tensor, where: Any, neutral: Any) -> Tensor:
-    """`x` with a number instead of the elements where a mask, if there is one, does not hold."""
+    """Replaces the elements where a mask is False by a neutral number; None means no mask."""
     if where is None:
         return x
     mask = broadcast_to(convert(tensor(where), bool), x.shape)
@@ -91,8 +91,8 @@ def sum(
     Args:
       a: an array.
       axis: the axes that are summed; negative ones count from the end.
-      dtype: of the sum; integers narrower than the default one are summed in that if not given.
-      keepdims: whether the axes stay, with size 1.
+      dtype: the dtype of the sum; by default, narrow integers are summed in the default integer dtype.
+      keepdims: True leaves the reduced axes with size 1.
       initial: a number added to the sum.
       where: truth values; elements where they are False are left out.
 
@@ -127,7 +127,7 @@ def prod(
 def mean(
     a: ArrayLike, axis: Static[Axis] = None, dtype: DTypeLike | None = None, keepdims: bool = False, where: ArrayLike | None = None
 ) -> Tensor:
-    """The mean over `axis`; of integers in the default float dtype, of narrow floats by a sum in float32."""
+    """The mean over `axis`; integers give the default float dtype, and narrow floats are summed in float32."""
     x = tensor(a)
     x = convert(x, inexact_dtype(x.dtype) if dtype is None else dtype)
     return convert(wide_mean(x, axes_of("mean", axis, x.ndim), keepdims, where), x.dtype)
@@ -149,7 +149,7 @@ def average(
 ) -> Any:
     """The mean weighted by `weights`, an array of the shape of a or, along one axis, a vector.
 
-    If `returned`, a pair of that and the sum of the weights.
+    `returned` gives a pair of the mean and the sum of the weights.
     """
     if weights is None:
         out = mean(a, axis, keepdims=keepdims)
@@ -184,11 +184,11 @@ def var(
     Args:
       a: an array.
       axis: the axes that are reduced.
-      dtype: in which it is computed.
+      dtype: the dtype of the computation.
       ddof: the number that is subtracted from the number of elements.
-      keepdims: whether the axes stay, with size 1.
+      keepdims: True leaves the reduced axes with size 1.
       where: truth values; elements where they are False are left out.
-      correction: the same as `ddof`, by the name of the array API standard.
+      correction: the same as `ddof`, under the name of the array API standard.
     """
     x = inexact(a) if dtype is None else convert(tensor(a), dtype)
     less = ddof if correction is None else correction
@@ -210,12 +210,12 @@ def _wide_variance(x: Tensor, axes: Shape, less: float, keepdims: bool, where: A
 
 
 def real_kind(dtype: np.dtype) -> np.dtype:
-    """The dtype of the parts of a complex dtype; a real dtype itself."""
+    """The dtype of the parts of a complex dtype; a real dtype is returned unchanged."""
     return np.zeros((), dtype).real.dtype if is_complex(dtype) else dtype
 
 
 def max_(a: float, b: float) -> float:
-    """The larger of two Python numbers (`max` is the reduction here)."""
+    """The larger of two Python numbers (in this module, `max` is a reduction)."""
     return a if a > b else b
 
 
@@ -230,7 +230,7 @@ def std(
     *,
     correction: Static[float | None] = None,
 ) -> Tensor:
-    """The standard deviation over `axis`: the root of the variance; its derivative is 0 where all elements are equal."""
+    """The standard deviation over `axis`: the root of the variance; its derivative is 0 if all elements are equal."""
     x = inexact(a) if dtype is None else convert(tensor(a), dtype)
     less = ddof if correction is None else correction
     return convert(root(_wide_variance(x, axes_of("std", axis, x.ndim), less, keepdims, where)), real_kind(x.dtype))
@@ -293,8 +293,8 @@ def logsumexp(
       a: an array.
       axis: the axes over which it is summed.
       b: factors of the exponentials; 1 if not given.
-      keepdims: whether the axes stay, with size 1.
-      return_sign: whether to return the logarithm of the absolute value, and the sign of the sum (of a complex one: its phase).
+      keepdims: True leaves the reduced axes with size 1.
+      return_sign: True returns the logarithm of the absolute value, and the sign (for complex numbers the phase) of the sum.
       where: truth values; elements where they are False are left out.
     """
     x = inexact(a)
@@ -328,11 +328,11 @@ def logmeanexp(x: ArrayLike, axis: Static[Axis] = None, where: ArrayLike | None 
 
 
 def finite_max(x: Tensor, axes: Shape) -> Tensor:
-    """The largest (real part of an) element as a constant of differentiation, or 0 where that is infinite."""
+    """The largest element (or real part) as a constant of differentiation; 0 where it is infinite."""
     largest = constant_max(x, axes)
     return lg.select(lg.is_finite(largest), largest, full_like(largest, 0))
 
 
 def constant_max(x: Tensor, axes: Shape) -> Tensor:
-    """The largest (real part of an) element as a constant of differentiation."""
+    """The largest element (or real part) as a constant of differentiation."""
     return fold(stop_gradient(ew.real(x) if is_complex(x.dtype) else x), axes, "max")

@@ -1,4 +1,4 @@
-"""Elements, repeated."""
+"""Repeats elements of arrays."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from nabla_mlir.table.tensor import Tensor
 
 
 def repeat(a: ArrayLike, repeats: Any, axis: int | None = None, *, total_repeat_length: int | None = None) -> Tensor:
-    """Each element repeated, `repeats` times or, with several, repeats[i] times for the i-th; known numbers.
+    """Repeats each element `repeats` times, or element i repeats[i] times; the numbers must be known.
 
-    With `total_repeat_length`, the length of the result, they need not be known: what lacks is filled with the last element;
-    an axis without elements stays as it is, as in JAX.
+    If `total_repeat_length` gives the length of the result, the numbers may be traced. The last element fills the rest of the
+    result. An axis without elements does not change, as in JAX.
     """
     if total_repeat_length is not None:
         return _repeat_to(a, repeats, axis, total_repeat_length)

@@ -45,9 +45,9 @@ def cumsum(
     *,
     reverse: bool = False,
 ) -> Tensor:
-    """The running sum along `axis`, or of the flattened array. With `include_initial`, a 0 comes first.
+    """The running sum along `axis`, or of the flattened array. `include_initial` adds a 0 as the first element.
 
-    With `reverse` it runs from the end. The code has log2(n) additions of whole arrays.
+    `reverse` sums from the end. The code has log2(n) additions of whole arrays.
     """
     return _running("cumsum", doubled(ew.add, 0), 0, a, axis, dtype, include_initial, reverse)
 
@@ -61,7 +61,7 @@ def cumprod(
     *,
     reverse: bool = False,
 ) -> Tensor:
-    """The running product along `axis`, or of the flattened array. With `include_initial`, a 1 comes first; see `cumsum`."""
+    """The running product along `axis`, or of the flattened array. `include_initial` adds a 1 as the first; see `cumsum`."""
     return _running("cumprod", running_product, 1, a, axis, dtype, include_initial, reverse)
 
 

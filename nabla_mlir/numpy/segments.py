@@ -1,4 +1,4 @@
-"""Reductions of segments: elements with the same number are combined. JAX has them as `jax.ops`."""
+"""Reductions of segments: rows with the same segment id are combined, as in `jax.ops`."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ def segment_sum(
     bucket_size: int | None = None,
     mode: str | None = None,
 ) -> Tensor:
-    """The sums of the rows of `data` with the same number; 0 for a number that no row has.
+    """The sums of the rows of `data` with the same segment id; 0 for a segment without rows.
 
     Args:
       data: an array whose leading axes are those of `segment_ids`.
-      segment_ids: integers; rows whose number is negative or not below `num_segments` are left out.
-      num_segments: the length of the result, needed in traces; 1 + the largest number if not given.
-      indices_are_sorted: whether the numbers are in order.
-      unique_indices: whether no number is there twice.
-      bucket_size: accepted for programs that say it; sums need no buckets here.
-      mode: of numbers outside; they are dropped in every mode of JAX that is not "promise_in_bounds".
+      segment_ids: integers; rows whose id is negative or not below `num_segments` are left out.
+      num_segments: the length of the result; required in traces. The default is 1 + the largest id.
+      indices_are_sorted: True if the ids are sorted.
+      unique_indices: True if no id occurs twice.
+      bucket_size: has no effect.
+      mode: the treatment of ids out of range; every mode of JAX except "promise_in_bounds" drops them.
 
     Raises:
-      TraceError: `segment_ids` are traced and there is no `num_segments`.
+      TraceError: `segment_ids` are traced and `num_segments` is missing.
       ShapeError: the leading axes differ.
 
     Example:
@@ -58,7 +58,7 @@ def segment_prod(
     bucket_size: int | None = None,
     mode: str | None = None,
 ) -> Tensor:
-    """The products of the rows with the same number; 1 for a number that no row has. Arguments as for `segment_sum`."""
+    """The products of the rows with the same segment id; 1 for a segment without rows. Arguments as for `segment_sum`."""
     return _segments("mul", data, segment_ids, num_segments, indices_are_sorted, unique_indices)
 
 
@@ -71,7 +71,7 @@ def segment_max(
     bucket_size: int | None = None,
     mode: str | None = None,
 ) -> Tensor:
-    """The largest of the rows with the same number; -inf (the least integer) for a number that no row has.
+    """The largest of the rows with the same segment id; -inf (the smallest integer) for a segment without rows.
 
     Arguments as for `segment_sum`. Ties share the derivative.
     """
@@ -87,7 +87,7 @@ def segment_min(
     bucket_size: int | None = None,
     mode: str | None = None,
 ) -> Tensor:
-    """The smallest of the rows with the same number; inf (the largest integer) for a number that no row has.
+    """The smallest of the rows with the same segment id; inf (the largest integer) for a segment without rows.
 
     Arguments as for `segment_sum`. Ties share the derivative.
     """
@@ -119,7 +119,7 @@ def _scattered(data: Any, segment_ids: Any, count: Static[int], combiner: str, i
     start = full((count, *rows), neutral, x.dtype)
     if not x.size:
         return start
-    if ids.dtype.kind == "u":  # -1 is no number of theirs, and the largest one lies outside as well
+    if ids.dtype.kind == "u":  # unsigned ids have no -1; the largest integer is out of range too
         ids = convert(ids, np.int64)
     dims = scatter_dims(
         update_window_dims=tuple(range(1, len(rows) + 1)),

@@ -1,4 +1,4 @@
-"""Sets of elements. Their size depends on values; in traces, and under jit, pass it as `size`."""
+"""Sets of elements. Their size depends on values; in traces and under jit, pass it as `size`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from nabla_mlir.table.tensor import Tensor
 
 
 def union1d(ar1: ArrayLike, ar2: ArrayLike, *, size: int | None = None, fill_value: ArrayLike | None = None) -> Any:
-    """The different elements of two arrays in order; `size` and `fill_value` as for `unique`.
+    """The sorted unique elements of two arrays; `size` and `fill_value` as for `unique`.
 
     Example:
       >>> union1d(np.array([3, 1]), np.array([1, 2])).tolist()
@@ -37,13 +37,13 @@ def _known(name: str, *arrays: Any) -> list[np.ndarray]:
 def setdiff1d(
     ar1: ArrayLike, ar2: ArrayLike, assume_unique: bool = False, *, size: int | None = None, fill_value: ArrayLike | None = None
 ) -> Any:
-    """The different elements of `ar1` in order that are not in `ar2`.
+    """The sorted unique elements of `ar1` that are not in `ar2`.
 
     Args:
       ar1, ar2: arrays.
-      assume_unique: True if the elements of `ar1` are known to differ; their order then stays.
-      size: how many elements the result has, needed in traces.
-      fill_value: the value after them; by default 0.
+      assume_unique: True if the elements of `ar1` are known to be unique; their order then does not change.
+      size: the number of elements of the result; required in traces.
+      fill_value: the value that fills the result after the last element; the default is 0.
 
     Example:
       >>> setdiff1d(np.array([3, 1, 2]), np.array([1])).tolist()
@@ -76,14 +76,14 @@ def intersect1d(
     size: int | None = None,
     fill_value: ArrayLike | None = None,
 ) -> Any:
-    """The different elements in order that are in both arrays.
+    """The sorted unique elements that are in both arrays.
 
     Args:
       ar1, ar2: arrays.
-      assume_unique: whether the elements of each are known to differ.
-      return_indices: True also returns their indices in both, which needs concrete arrays.
-      size: how many elements the result has, needed in traces.
-      fill_value: the value after them; by default 0.
+      assume_unique: True if the elements of each array are known to be unique.
+      return_indices: True also returns the indices of the elements in both arrays, which must then be concrete.
+      size: the number of elements of the result; required in traces.
+      fill_value: the value that fills the result after the last element; the default is 0.
 
     Example:
       >>> intersect1d(np.array([3, 1, 2]), np.array([1, 3])).tolist()
@@ -101,7 +101,7 @@ def intersect1d(
 def setxor1d(
     ar1: ArrayLike, ar2: ArrayLike, assume_unique: bool = False, *, size: int | None = None, fill_value: ArrayLike | None = None
 ) -> Any:
-    """The different elements in order that are in one of two arrays; arguments as for `setdiff1d`."""
+    """The sorted unique elements that are in exactly one of two arrays; arguments as for `setdiff1d`."""
     if size is None:
         first, second = _known("setxor1d", ar1, ar2)
         return asarray(np.setxor1d(first, second, assume_unique))

@@ -23,14 +23,14 @@ from nabla_mlir.table.tensor import Tensor, full
 @placed
 @library
 def astype(x: ArrayLike, dtype: Any, *, copy: bool = True, device: Any = None) -> Tensor:
-    """`x` in another dtype; from floating point to integers by cutting off the fraction."""
+    """Converts `x` to another dtype; a conversion from floating point to integers truncates."""
     del copy
     return convert(tensor(x), dtype)
 
 
 @library
 def reshape(a: ArrayLike, shape: Static[Any], order: str = "C", *, copy: bool | None = None) -> Tensor:
-    """An array with the same elements, in row-major order, and another shape; one length may be -1, which is inferred.
+    """An array with the same elements, in row-major order, and another shape; a length of -1 is inferred.
 
     Raises:
       ShapeError: the numbers of elements differ.
@@ -58,7 +58,7 @@ def ravel(a: ArrayLike, order: str = "C") -> Tensor:
 
 @library
 def transpose(a: ArrayLike, axes: Static[Sequence[int] | None] = None) -> Tensor:
-    """The axes permuted, reversed if no order is given: result axis i is axis axes[i] of `a`."""
+    """Permutes the axes: axis i of the result is axis axes[i] of `a`; the default reverses the axes."""
     x = tensor(a)
     order = tuple(reversed(range(x.ndim))) if axes is None else axes_of("transpose", tuple(axes), x.ndim)
     if len(order) != x.ndim:
@@ -71,7 +71,7 @@ permute_dims = transpose
 
 @library
 def matrix_transpose(x: ArrayLike) -> Tensor:
-    """The last two axes exchanged."""
+    """Exchanges the last two axes."""
     x = tensor(x)
     if x.ndim < 2:
         raise ShapeError(f"matrix_transpose requires at least 2 axes, got shape {x.shape}.", where=user_frame())
@@ -80,7 +80,7 @@ def matrix_transpose(x: ArrayLike) -> Tensor:
 
 @library
 def swapaxes(a: ArrayLike, axis1: Static[int], axis2: Static[int]) -> Tensor:
-    """Two axes exchanged."""
+    """Exchanges two axes."""
     x = tensor(a)
     a, b = axis_of("swapaxes", axis1, x.ndim), axis_of("swapaxes", axis2, x.ndim)
     order = list(range(x.ndim))
@@ -90,7 +90,7 @@ def swapaxes(a: ArrayLike, axis1: Static[int], axis2: Static[int]) -> Tensor:
 
 @library
 def moveaxis(a: ArrayLike, source: Static[Axis], destination: Static[Axis]) -> Tensor:
-    """An array with the axes `source` moved to the positions `destination`; the others stay in their order."""
+    """Moves the axes `source` to the positions `destination`; the order of the other axes does not change."""
     x = tensor(a)
     sources, destinations = axes_of("moveaxis", source, x.ndim), axes_of("moveaxis", destination, x.ndim)
     if len(sources) != len(destinations):
@@ -103,10 +103,10 @@ def moveaxis(a: ArrayLike, source: Static[Axis], destination: Static[Axis]) -> T
 
 @library
 def squeeze(a: ArrayLike, axis: Static[Axis] = None) -> Tensor:
-    """The axes of size 1 dropped, all of them or those named.
+    """Drops all axes of size 1, or only the given axes.
 
     Raises:
-      ShapeError: a named axis has another size.
+      ShapeError: a given axis has another size.
     """
     x = tensor(a)
     axes = tuple(d for d, n in enumerate(x.shape) if n == 1) if axis is None else axes_of("squeeze", axis, x.ndim)
@@ -126,10 +126,10 @@ def expand_dims(a: ArrayLike, axis: Static[Axis]) -> Tensor:
 
 @library
 def broadcast_to(array: ArrayLike, shape: Static[Any]) -> Tensor:
-    """`array` repeated by NumPy's rules to another shape.
+    """Broadcasts `array` to another shape by the rules of NumPy.
 
     Raises:
-      ShapeError: the shape is not one that `array` broadcasts to.
+      ShapeError: `array` does not broadcast to the shape.
     """
     x, shape = tensor(array), shape_of("broadcast_to", shape)
     if len(shape) < x.ndim or promotion.broadcast_shapes("broadcast_to", [x.shape, shape]) != shape:
@@ -139,7 +139,7 @@ def broadcast_to(array: ArrayLike, shape: Static[Any]) -> Tensor:
 
 @library
 def broadcast_arrays(*xs: Any) -> tuple[Tensor, ...]:
-    """All arrays broadcast to their common shape."""
+    """Broadcasts all arrays to a common shape."""
     tensors = [tensor(x) for x in xs]
     shape = promotion.broadcast_shapes("broadcast_arrays", [t.shape for t in tensors]) if tensors else ()
     return tuple(promotion.broadcast_to(t, shape) for t in tensors)
@@ -149,7 +149,7 @@ def broadcast_shapes(*shapes: Any) -> Shape:
     """The shape to which all shapes broadcast.
 
     Raises:
-      ShapeError: there is none.
+      ShapeError: the shapes do not broadcast.
 
     Example:
       >>> broadcast_shapes((3, 1), (4,))
@@ -187,7 +187,7 @@ class _Scalar:
 
 @library
 def flip(m: ArrayLike, axis: Static[Axis] = None) -> Tensor:
-    """The order of elements reversed along `axis`, all axes if None."""
+    """Reverses the elements along `axis`; None means all axes."""
     x = tensor(m)
     return reversed_along(x, axes_of("flip", axis, x.ndim))
 
@@ -206,7 +206,7 @@ def flipud(m: ArrayLike) -> Tensor:
 
 @library
 def rot90(m: ArrayLike, k: Static[int] = 1, axes: Static[tuple[int, int]] = (0, 1)) -> Tensor:
-    """Turned k times by 90 degrees in the plane of two axes, from the first towards the second."""
+    """Rotates the array k times by 90 degrees in the plane of two axes, from the first towards the second."""
     x = tensor(m)
     a, b = axes_of("rot90", tuple(axes), x.ndim)
     if k % 4 == 2:
@@ -218,12 +218,12 @@ def rot90(m: ArrayLike, k: Static[int] = 1, axes: Static[tuple[int, int]] = (0, 
 
 @library
 def roll(a: ArrayLike, shift: Any, axis: Static[Axis] = None) -> Tensor:
-    """The elements moved by `shift` along `axis`; what leaves at one end enters at the other.
+    """Shifts the elements along `axis`; elements that leave at one end enter at the other.
 
     Args:
       a: an array.
-      shift: how far; a number, or one for each axis. Python integers; a traced one is allowed for a single axis.
-      axis: along which axes; if None the flattened array is moved.
+      shift: an integer, or one for each axis. It may be traced for a single axis.
+      axis: the axes of the shift; None shifts the flattened array.
     """
     x = tensor(a)
     if axis is None:
@@ -245,7 +245,7 @@ def roll(a: ArrayLike, shift: Any, axis: Static[Axis] = None) -> Tensor:
 
 
 def _roll_traced(x: Tensor, by: Tensor, axis: int) -> Tensor:
-    # The window of length n that starts at -by in two copies behind each other.
+    # The window of length n that starts at -by in two concatenated copies.
     start = remainder(-by, x.shape[axis])
     starts = [start if d == axis else full((), 0, start.dtype) for d in range(x.ndim)]
     return sh.dynamic_slice(sh.concatenate(x, x, dimension=axis), *starts, slice_sizes=x.shape)
@@ -253,7 +253,7 @@ def _roll_traced(x: Tensor, by: Tensor, axis: int) -> Tensor:
 
 @library
 def tile(A: Any, reps: Static[Any]) -> Tensor:
-    """`A` repeated as a whole, reps[i] times along axis i."""
+    """Repeats the whole array, reps[i] times along axis i."""
     x, counts = tensor(A), shape_of("tile", reps)
     ndim = max(x.ndim, len(counts))
     shape = (1,) * (ndim - x.ndim) + x.shape

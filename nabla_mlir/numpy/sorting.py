@@ -39,7 +39,7 @@ def _along(name: str, x: Any, axis: int | None) -> tuple[Tensor, int]:
 
 @custom_jvp
 def _without_sign_of_nan(x: Tensor) -> Tensor:
-    """x: in the order of the bits NaN with a sign, such as 0 / 0, stands before all numbers."""
+    """Returns x with positive NaN: in the order of bits, a negative NaN, such as 0 / 0, is before all numbers."""
     return lg.select(is_nan(x), full_like(x, np.nan), x)
 
 
@@ -50,9 +50,9 @@ def _without_sign_of_nan_jvp(primals: Any, tangents: Any) -> Any:
 
 @library
 def sort(a: ArrayLike, axis: Static[int | None] = -1, *, descending: bool = False, stable: bool = True) -> Tensor:
-    """The elements in order along `axis` (of the flattened array if None); NaN last, or first if descending.
+    """Sorts the elements along `axis` (of the flattened array if None); NaN is last, or first if descending.
 
-    Complex numbers are ordered by their real parts, and where those are equal by the imaginary parts.
+    Complex numbers are ordered by their real parts, then by their imaginary parts.
 
     Example:
       >>> sort(np.array([1 + 2j, 1 - 5j, 0 + 9j])).tolist()
@@ -68,11 +68,11 @@ def sort(a: ArrayLike, axis: Static[int | None] = -1, *, descending: bool = Fals
 
 @library
 def argsort(a: ArrayLike, axis: Static[int | None] = -1, *, descending: bool = False, stable: bool = True) -> Tensor:
-    """The indices of the elements of `sort`."""
+    """The indices that sort the array; arguments as for `sort`."""
     x, axis = _along("argsort", a, axis)
     if is_complex(x.dtype):
         return _order(x, axis, descending)
-    if is_float(x.dtype):  # both zeros are equal
+    if is_float(x.dtype):  # -0.0 and 0.0 are equal keys
         zero = full_like(x, 0)
         x = lg.select(lg.compare(x, zero, comparison_direction="EQ"), zero, x)
     positions = sh.iota(shape=x.shape, dtype=Defaults.int, iota_dimension=axis)
@@ -80,7 +80,7 @@ def argsort(a: ArrayLike, axis: Static[int | None] = -1, *, descending: bool = F
 
 
 def _order(x: Tensor, axis: int, descending: bool) -> Tensor:
-    """The places of complex numbers in order: by the last key first, equal ones stay as they are."""
+    """The indices that sort complex numbers: stable sorts by the last key first."""
     *_, last = ranks = complex_order.keys(x)
     order = argsort(last, axis, descending=descending)
     for key in reversed(ranks[:-1]):
@@ -90,7 +90,7 @@ def _order(x: Tensor, axis: int, descending: bool) -> Tensor:
 
 @library
 def top_k(x: ArrayLike, k: Static[int], axis: Static[int] = -1) -> tuple[Tensor, Tensor]:
-    """The k largest elements along `axis`, the largest first, and their indices.
+    """The k largest elements along `axis` in descending order, and their indices.
 
     Raises:
       ShapeError: there are fewer than k elements.
@@ -108,19 +108,20 @@ _METHODS = ("scan", "scan_unrolled", "sort", "compare_all", "default")
 
 @library
 def searchsorted(a: ArrayLike, v: ArrayLike, side: str = "left", sorter: Any = None, *, method: str | None = None) -> Tensor:
-    """The indices at which elements `v` can be inserted into the sorted vector `a`; NaN come after all numbers.
+    """The indices at which elements `v` can be inserted into the sorted vector `a`; NaN is after all numbers.
 
-    Compares with every element of a short vector, and halves a long one again and again.
+    A short vector is compared element by element; a long vector is searched by bisection.
 
     Args:
       a: a vector.
-      v: elements, of any shape.
+      v: elements; an array of any shape.
       side: "left" is before equal elements, "right" after them.
       sorter: indices such that ``a[sorter]`` is the sorted vector.
-      method: "compare_all" compares with every element, "scan", "scan_unrolled" and "sort" halve; None decides by the length.
+      method: "compare_all" compares with every element; "scan", "scan_unrolled" and "sort" use bisection; None decides by the
+        length.
 
     Raises:
-      ShapeError: `a` is no vector, or `side` or `method` another word.
+      ShapeError: `a` is not a vector, or `side` or `method` is unknown.
 
     Example:
       >>> import numpy as np
@@ -148,7 +149,7 @@ def searchsorted(a: ArrayLike, v: ArrayLike, side: str = "left", sorter: Any = N
 
 
 def _stands_before(a: Tensor, v: Tensor, side: str) -> Tensor:
-    """True where an element of a sorted vector comes before v: a < v on the left, a <= v on the right; NaN come last."""
+    """True where an element of a sorted vector is before v: a < v for "left", a <= v for "right"; NaN is last."""
     direction = "LT" if side == "left" else "LE"
     if is_complex(a.dtype):
         return complex_order.lexicographic(complex_order.keys(a), complex_order.keys(v), direction)
@@ -160,9 +161,9 @@ def _stands_before(a: Tensor, v: Tensor, side: str) -> Tensor:
 
 @library
 def isin(element: Any, test_elements: Any, assume_unique: bool = False, invert: bool = False, *, method: str = "auto") -> Tensor:
-    """True where an element is one of `test_elements`; with `invert` where it is none of them.
+    """True where an element is in `test_elements`; `invert` negates the result.
 
-    It compares every pair, for any `assume_unique` and `method` ("auto", "compare_all", "binary_search" or "sort", as in JAX).
+    All pairs are compared; `assume_unique` and `method` have no effect.
 
     Example:
       >>> import numpy as np

@@ -1,4 +1,4 @@
-"""Elementwise functions of NaN, the infinities and the sign of zero."""
+"""Elementwise functions that depend on NaN, infinities and the sign of zero."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from nabla_mlir.transforms.custom import custom_jvp
 
 
 def described(name: str, doc: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Gives a function made from a record its name and documentation."""
+    """A decorator: sets the name and documentation of a function that is made from a record."""
 
     def apply(f: Callable[..., Any]) -> Callable[..., Any]:
         f.__name__ = f.__qualname__ = name
@@ -44,7 +44,7 @@ def is_infinite(x: Tensor) -> Tensor:
 
 
 def nan_where(y: Tensor, x: Tensor) -> Tensor:
-    """x, but NaN where y is NaN. Its derivative is that of x, so what multiplies it has the derivative NaN there."""
+    """x, but NaN where y is NaN. Its derivative is that of x; a factor of the result has the derivative NaN there."""
     return x + lg.select(is_nan(y), full_like(x, np.nan), full_like(x, 0))
 
 
@@ -54,7 +54,7 @@ def nan_at_infinity(x: Tensor) -> Tensor:
 
 
 def times_log(x: Tensor, y: Tensor) -> Tensor:
-    """x * log(y), and 0 where x is 0, even if y is NaN: for sums of which another term is NaN then."""
+    """x * log(y), and 0 where x is 0, even if y is NaN; for sums in which another term is NaN in that case."""
     return guards.product(x, ew.log(y))
 
 
@@ -64,12 +64,12 @@ def times_log1p(x: Tensor, y: Tensor) -> Tensor:
 
 
 def root(x: Tensor, p: float = 2) -> Tensor:
-    """The p-th root, whose derivative at 0 is taken to be 0."""
+    """The p-th root; its derivative at 0 is defined as 0."""
     return guards.root(x, degree=float(p))
 
 
 def polynomial(x: Tensor, coefficients: Sequence[float]) -> Tensor:
-    """The sum of ``coefficients[k] * x**k`` by Horner's rule: a truncated series, whose derivatives are those of the series."""
+    """The sum of ``coefficients[k] * x**k`` by the Horner rule; derivatives are those of the truncated series."""
     total = full_like(x, coefficients[-1])
     for c in coefficients[-2::-1]:
         total = total * x + c
@@ -80,7 +80,7 @@ _SINE_OVER = tuple((-1) ** k / math.factorial(2 * k + 1) for k in range(8))
 
 
 def sine_over(w: Tensor) -> Tensor:
-    """sin(w) / w for numbers up to 1/2, by a series in w * w: it has derivatives at 0."""
+    """sin(w) / w for abs(w) <= 1/2, by a series in w * w, which has derivatives at 0."""
     return polynomial(w * w, _SINE_OVER)
 
 
@@ -121,11 +121,11 @@ def isneginf(x: ArrayLike) -> Tensor:
 
 @library
 def signbit(x: Any) -> Tensor:
-    """True where the sign of x is minus, -0.0 included."""
+    """True where x is negative, including -0.0."""
     x = require_real("signbit", tensor(x))
     if x.dtype.kind in "ub":
         return full(x.shape, False, np.dtype(bool))
-    if is_float(x.dtype):  # the first bit, which a NaN has too
+    if is_float(x.dtype):  # the sign bit, which NaN has too
         x = ew.bitcast_convert(x, shape=x.shape, dtype=np.dtype(f"i{x.dtype.itemsize}"))
     return lg.compare(x, full_like(x, 0), comparison_direction="LT")
 
@@ -140,7 +140,7 @@ def copysign(x: ArrayLike, y: ArrayLike) -> Tensor:
 
 @library
 def nextafter(x1: ArrayLike, x2: ArrayLike) -> Tensor:
-    """The number of floating point next to x1 in the direction of x2; differentiated as x1.
+    """The next floating-point number after x1 in the direction of x2; its derivative is that of x1.
 
     Example:
       >>> float(nextafter(np.float64(1.0), np.float64(2.0))) - 1.0 == 2.0**-52
@@ -152,13 +152,13 @@ def nextafter(x1: ArrayLike, x2: ArrayLike) -> Tensor:
 
 @custom_jvp
 def complex_expm1(z: Tensor) -> Tensor:
-    """exp(z) - 1 of complex numbers, with the standard's values at infinities and where one part is NaN."""
+    """exp(z) - 1 of complex numbers, with the values of the array API standard at infinities and NaN parts."""
     value, re, im = ew.exponential_minus_one(z), ew.real(z), ew.imag(z)
     infinity, zero, minus_one = (full_like(re, v) for v in (np.inf, 0, -1))
     is_low, is_high = (lg.compare(re, v, comparison_direction="EQ") for v in (-infinity, infinity))
-    is_turning = lg.logical_not(lg.is_finite(im))  # its cosine and sine are no numbers
+    is_turning = lg.logical_not(lg.is_finite(im))  # its cosine and sine are NaN
     is_real = lg.compare(im, zero, comparison_direction="EQ")
-    is_zero = lg.logical_and(is_real, lg.compare(re, zero, comparison_direction="EQ"))  # of either sign
+    is_zero = lg.logical_and(is_real, lg.compare(re, zero, comparison_direction="EQ"))  # 0.0 or -0.0
     real_part = lg.select(is_real, lg.select(is_zero, zero, ew.exponential_minus_one(re)), ew.real(value))
     real_part = lg.select(is_turning, lg.select(is_low, minus_one, lg.select(is_high, infinity, real_part)), real_part)
     imaginary_part = lg.select(is_turning, lg.select(is_low, zero, full_like(re, np.nan)), ew.imag(value))
@@ -172,7 +172,7 @@ def _complex_expm1_jvp(primals: Any, tangents: Any) -> Any:
 
 
 def complex_tanh(z: Tensor) -> Tensor:
-    """The hyperbolic tangent of complex numbers; at infinite real parts their sign, and a zero with that of the imaginary part."""
+    """The hyperbolic tangent of complex numbers; at an infinite real part it is the sign of the real part plus a signed 0j."""
     value, re, im = ew.tanh(z), ew.real(z), ew.imag(z)
     zero = full_like(im, 0)
     limit = ew.make_complex(ew.sign(re), lg.select(signbit(im), -zero, zero))
@@ -181,9 +181,9 @@ def complex_tanh(z: Tensor) -> Tensor:
 
 @library
 def nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -> Tensor:
-    """`x` with NaN replaced by `nan`, and the infinities by the largest finite numbers if nothing is given for them.
+    """Replaces NaN by `nan`, and infinities by `posinf` and `neginf`; their defaults are the largest finite numbers.
 
-    The result is always a separate array, for any `copy`.
+    `copy` has no effect: the result is always a separate array.
     """
     x = tensor(x)
     if not is_inexact(x.dtype):

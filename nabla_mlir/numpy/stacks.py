@@ -1,4 +1,4 @@
-"""Functions of `numpy.linalg` that act on the last two axes where those of `numpy` with their names do not."""
+"""Functions of `numpy.linalg` that act on the last two axes, unlike the functions of `numpy` with these names."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ def trace(x: Any, /, *, offset: int = 0, dtype: DTypeLike | None = None) -> Any:
 
     Args:
       x: the matrices.
-      offset: of the diagonal: above the main one, or below if negative.
-      dtype: to sum in.
+      offset: the offset of the diagonal: above the main diagonal, or below if negative.
+      dtype: the dtype of the sum.
 
     Example:
       >>> trace(np.ones((4, 2, 3))).tolist()
@@ -40,7 +40,7 @@ def outer(a: Any, b: Any, /) -> Any:
     """The products of all pairs of elements of two vectors, as a matrix.
 
     Raises:
-      ShapeError: one of them is no vector.
+      ShapeError: an argument is not a vector.
     """
     if np.ndim(a) != 1 or np.ndim(b) != 1:
         raise ShapeError(

@@ -40,20 +40,20 @@ def cov(
     aweights: Any = None,
     dtype: DTypeLike | None = None,
 ) -> Tensor:
-    """The covariance of variables, whose observations are rows: ``(x - mean(x)) (x - mean(x))^H / (n - ddof)``.
+    """The covariance of variables, ``(x - mean(x)) (x - mean(x))^H / (n - ddof)``; each row of x is a variable.
 
     Args:
       m: a matrix with a variable in each row, or one variable.
       y: more variables.
-      rowvar: if False, variables are columns.
-      bias: whether to divide by n instead of n - 1.
-      ddof: the number that is subtracted from n, for any `bias`.
-      fweights: how often each observation counts: whole numbers.
+      rowvar: False means that variables are columns.
+      bias: True divides by n instead of n - 1.
+      ddof: the number that is subtracted from n; it overrides `bias`.
+      fweights: the integer number of repetitions of each observation.
       aweights: the weight of each observation.
-      dtype: in which it is computed.
+      dtype: the dtype of the computation.
 
     Raises:
-      ShapeError: there are more than two axes.
+      ShapeError: an argument has more than two axes.
 
     Example:
       >>> np.asarray(cov(np.array([[1.0, 2.0, 3.0], [3.0, 2.0, 1.0]]))).tolist()
@@ -113,7 +113,7 @@ def corrcoef(x: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True, dtyp
 
 
 def _normalized(c: Tensor) -> Tensor:
-    """Covariances over the standard deviations of both variables."""
+    """Divides covariances by the standard deviations of both variables."""
     if not c.ndim:
         return c / c
     deviation = sqrt(real(diag(c)))
@@ -125,17 +125,17 @@ def _normalized(c: Tensor) -> Tensor:
 
 # ---------------------------------------------------------------- counts
 def bincount(x: ArrayLike, weights: Any = None, minlength: int = 0, *, length: int | None = None) -> Any:
-    """The count of each integer from 0 on in a vector, or the sum of its weights.
+    """The count of each of the integers 0, 1, ... in a vector, or the sum of its weights.
 
     Args:
       x: integers; negative ones count as 0, as in JAX.
-      weights: of each element.
-      minlength: the least length of the result.
-      length: the length of the result, needed in traces; larger numbers are left out.
+      weights: the weight of each element.
+      minlength: the smallest length of the result.
+      length: the length of the result; required in traces. Larger numbers are left out.
 
     Raises:
-      TraceError: `x` is traced and there is no `length`.
-      DtypeError: `x` are no integers.
+      TraceError: `x` is traced and `length` is missing.
+      DtypeError: `x` does not have an integer dtype.
 
     Example:
       >>> bincount(np.array([0, 2, 2])).tolist()
@@ -160,7 +160,7 @@ def _bincount(x: Any, weights: Any, length: Static[int]) -> Tensor:
 
 @library
 def digitize(x: ArrayLike, bins: Any, right: bool = False, *, method: str | None = None) -> Tensor:
-    """The number of the bin of each element: i with ``bins[i-1] <= x < bins[i]``, or ``<`` and ``<=`` if `right`.
+    """The index of the bin of each element: i with ``bins[i-1] <= x < bins[i]``, or ``<`` and ``<=`` if `right`.
 
     Decreasing bins are read from the end; `method` is that of `searchsorted`.
 
@@ -181,13 +181,13 @@ def digitize(x: ArrayLike, bins: Any, right: bool = False, *, method: str | None
 # ---------------------------------------------------------------- histograms
 @library
 def histogram_bin_edges(a: ArrayLike, bins: Any = 10, range: Static[Any] = None, weights: ArrayLike | None = None) -> Tensor:
-    """The edges of the bins of a histogram: `bins` equal ones between the smallest and the largest element, or as given.
+    """The edges of the bins of a histogram: `bins` equal bins from the smallest to the largest element, or the given edges.
 
     Args:
       a: an array.
-      bins: how many, or the edges themselves.
+      bins: the number of bins, or the edges.
       range: the first and the last edge.
-      weights: not used for the edges.
+      weights: has no effect.
 
     Example:
       >>> histogram_bin_edges(np.array([0.0, 4.0]), 2).tolist()
@@ -218,7 +218,7 @@ def histogram(
       a: an array.
       bins, range: as for `histogram_bin_edges`.
       weights: the weight of each element, in the shape of `a`.
-      density: whether to divide by the total and by the widths, so that the integral is 1.
+      density: True divides by the total and by the widths, so that the integral is 1.
 
     Example:
       >>> counts, edges = histogram(np.array([0.0, 1.0, 1.0, 4.0]), 2)
@@ -240,7 +240,7 @@ def histogram(
 def histogram2d(
     x: ArrayLike, y: ArrayLike, bins: Any = 10, range: Static[Any] = None, weights: ArrayLike | None = None, density: bool = False
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The histogram of pairs, and the edges along both axes; arguments as for `histogram`, one for each or for both."""
+    """The histogram of pairs, and the edges along both axes; arguments as for `histogram`, for each axis or for both."""
     sample = concatenate([reshaped(tensor(v), (tensor(v).size, 1)) for v in (x, y)], 1)
     bins = [bins, bins] if np.ndim(bins) == 1 and len(bins) != 2 else bins
     counts, (first, second) = histogramdd(sample, bins, range, weights, density)
@@ -251,7 +251,7 @@ def histogram2d(
 def histogramdd(
     sample: ArrayLike, bins: Any = 10, range: Static[Any] = None, weights: ArrayLike | None = None, density: bool = False
 ) -> tuple[Tensor, list[Tensor]]:
-    """The histogram of points, which are the rows of `sample`, and the edges along each axis; arguments as for `histogram`."""
+    """The histogram of the rows of `sample` as points, and the edges along each axis; arguments as for `histogram`."""
     points = require_real("histogram", inexact(sample))
     if points.ndim != 2:
         raise ShapeError(f"histogramdd requires a matrix with a point in each row, got shape {points.shape}.", where=user_frame())

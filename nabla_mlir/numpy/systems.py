@@ -38,15 +38,15 @@ _BACKWARD: dict[str, Any] = {"left_side": True, "lower": False, "unit_diagonal":
 
 
 class SlogdetResult(NamedTuple):
-    """The sign of a determinant (of a complex one: its phase) and the logarithm of its absolute value."""
+    """The sign of a determinant (for complex numbers the phase) and the logarithm of its absolute value."""
 
     sign: Tensor
     logabsdet: Tensor
 
 
-# ---------------------------------------------------------------- words
+# ---------------------------------------------------------------- helpers
 def _stacked(x: Tensor, stack: Shape, rank: int = 2) -> Tensor:
-    """`x`, whose last `rank` axes are a matrix or vector, with these axes in front."""
+    """Adds the leading axes `stack` to `x`, whose last `rank` axes are a matrix or vector."""
     return broadcast_to(x, (*stack, *x.shape[x.ndim - rank :]))
 
 
@@ -64,7 +64,7 @@ def _check_rows(name: str, a: Tensor, b: Tensor) -> None:
 
 
 def _scaled(x: Tensor, by: Tensor) -> Tensor:
-    """The columns of `x` times the entries of `by`."""
+    """Multiplies the columns of `x` by the elements of `by`."""
     return x * reshaped(convert(by, x.dtype), (*by.shape[:-1], 1, by.shape[-1]))
 
 
@@ -80,16 +80,16 @@ def triangular_solve(
     conjugate_a: bool = False,
     unit_diagonal: bool = False,
 ) -> Tensor:
-    """X with ``op(a) X = b`` (or ``X op(a) = b``) for a triangular matrix, where op may transpose and conjugate.
+    """Solves ``op(a) X = b`` (or ``X op(a) = b``) for a triangular matrix; op may transpose and conjugate.
 
     Args:
-      a: matrices of shape (..., n, n), of which one triangle is read.
+      a: matrices of shape (..., n, n); only one triangle is read.
       b: right-hand sides of shape (..., n, k) (if not `left_side`: (..., k, n)), or one vector of shape (n,).
       left_side: True if `a` is on the left of X.
-      lower: which triangle is read.
-      transpose_a: whether `a` is transposed.
-      conjugate_a: whether `a` is conjugated.
-      unit_diagonal: whether the diagonal counts as ones and is not read.
+      lower: True reads the lower triangle, False the upper one.
+      transpose_a: True transposes `a`.
+      conjugate_a: True conjugates `a`.
+      unit_diagonal: True replaces the diagonal by ones.
 
     Raises:
       ShapeError: the matrices are not square, or the shapes do not fit.
@@ -119,7 +119,7 @@ def triangular_solve(
 
 @library
 def solve(a: ArrayLike, b: ArrayLike) -> Tensor:
-    """X with ``a X = b``, by LU with row exchanges. Where `a` is singular the result is not finite.
+    """Solves ``a X = b`` by LU with row exchanges. If `a` is singular, the result is not finite.
 
     Args:
       a: matrices of shape (..., n, n).
@@ -143,10 +143,10 @@ def solve(a: ArrayLike, b: ArrayLike) -> Tensor:
     return reshaped(x, x.shape[:-1]) if is_vector else x
 
 
-@per_entry  # so that the axes of vectorised matrices come before those of right-hand sides
+@per_entry  # the axes of vectorised matrices come before those of right-hand sides
 def _solution(a: Tensor, b: Tensor) -> Tensor:
-    """Differentiated by the equation: the factors serve the derivatives of every order, and have none themselves."""
-    packed, pivots = lu(stop_gradient(a))  # before it is repeated for a stack of right-hand sides
+    """Solves the equation; derivatives of every order solve it with the same factors, which are not differentiated."""
+    packed, pivots = lu(stop_gradient(a))  # factored before `a` is repeated for a stack of right-hand sides
     order = _stacked(lapack.row_order(pivots, a.shape[-1]), b.shape[:-2], 1)
     packed = _stacked(packed, b.shape[:-2])
 
@@ -179,12 +179,12 @@ def inv(a: ArrayLike) -> Tensor:
 def pinv(a: ArrayLike, rtol: Any = None, *, rcond: Any = None) -> Tensor:
     """The pseudo-inverse; singular values below ``rtol * largest`` count as zero.
 
-    The derivatives are those at constant rank (Golub and Pereyra 1973); the value is that of the singular value decomposition.
+    The derivatives assume a constant rank (Golub and Pereyra 1973); the value uses the singular value decomposition.
 
     Args:
       a: matrices of shape (..., m, n).
-      rtol: a number, or one for each matrix; 10 max(m, n) times the machine epsilon if None.
-      rcond: the same, under NumPy's older name.
+      rtol: a number, or one for each matrix; None means 10 max(m, n) times the machine epsilon.
+      rcond: the older name of `rtol` in NumPy.
 
     Raises:
       ShapeError: `a` has fewer than two axes.
@@ -204,7 +204,7 @@ def pinv(a: ArrayLike, rtol: Any = None, *, rcond: Any = None) -> Tensor:
 
 
 def pseudo_inverse(a: Tensor, u: Tensor, s: Tensor, vh: Tensor, rtol: Any) -> Tensor:
-    """The pseudo-inverse of `a` from its singular value decomposition; it has derivatives by `a` alone."""
+    """The pseudo-inverse of `a` from its singular value decomposition; only `a` is differentiated."""
     counts = significant(s, rtol)
     one = full_like(s, 1)
     inverse = lg.select(counts, 1.0 / lg.select(counts, s, one), full_like(s, 0))
@@ -215,13 +215,13 @@ def pseudo_inverse(a: Tensor, u: Tensor, s: Tensor, vh: Tensor, rtol: Any) -> Te
 
 @custom_jvp
 def _of_tall(a: Tensor, u: Tensor, inverse: Tensor, vh: Tensor) -> Tensor:
-    """V S^+ U^H, the pseudo-inverse of a matrix with no more columns than rows."""
+    """V S^+ U^H: the pseudo-inverse of a matrix with at least as many rows as columns."""
     return la.matmul(_scaled(la.adjoint(vh), inverse), la.adjoint(u))
 
 
 @_of_tall.defjvp
 def _of_tall_jvp(primals: Any, tangents: Any) -> tuple[Tensor, Tensor]:
-    """``P' = -P A' P + P P^H A'^H (I - A P) + (I - P A) A'^H P^H P``, by products that are no larger than P."""
+    """``P' = -P A' P + P P^H A'^H (I - A P) + (I - P A) A'^H P^H P``, by products that are not larger than P."""
     a, da = primals[0], tangents[0]
     p = _of_tall(*primals)
     inner = la.matmul(p, da)
@@ -232,7 +232,7 @@ def _of_tall_jvp(primals: Any, tangents: Any) -> tuple[Tensor, Tensor]:
 
 
 def significant(s: Tensor, rtol: Any) -> Tensor:
-    """Which singular values are above ``rtol``, a number or one for each matrix, times the largest."""
+    """The mask of singular values above ``rtol * largest``; `rtol` is a number, or one for each matrix."""
     rtol = convert(tensor(rtol), s.dtype)
     if rtol.ndim:
         rtol = reshaped(rtol, (*rtol.shape, 1))
@@ -245,7 +245,7 @@ def slogdet(a: ArrayLike) -> Any:
     """The sign and the logarithm of the absolute value of determinants, by LU with row exchanges.
 
     Args:
-      a: matrices of shape (..., n, n). Of a singular one the sign is 0 and the logarithm -inf.
+      a: matrices of shape (..., n, n). A singular matrix gives the sign 0 and the logarithm -inf.
 
     Raises:
       ShapeError: the matrices are not square.
@@ -271,7 +271,7 @@ def _slogdet(a: Tensor) -> tuple[Tensor, Tensor]:
 
 @_slogdet.defjvp
 def _slogdet_jvp(primals: Any, tangents: Any) -> Any:
-    """With t = trace(a^-1 a'), the logarithm moves by the real part of t and the sign by i Im(t) sign."""
+    """With t = trace(a^-1 a'), the tangent of the logarithm is Re(t), and that of the sign is i Im(t) sign."""
     (a,), (da,) = primals, tangents
     sign, size = _slogdet(a)
     t = red.sum(la.matrix_transpose(_solution(a, la.identity_like(a))) * da, (-2, -1))
@@ -281,7 +281,7 @@ def _slogdet_jvp(primals: Any, tangents: Any) -> Any:
 
 
 def _parity(pivots: Tensor) -> Tensor:
-    """1 or -1, as the number of exchanges is even or odd."""
+    """1 if the number of exchanges is even, -1 if it is odd."""
     n = pivots.shape[-1]
     positions = broadcast_to(constant(np.arange(1, n + 1, dtype=pivots.dtype)), pivots.shape)
     exchanges = lg.compare(pivots, positions, comparison_direction="NE")
@@ -290,7 +290,7 @@ def _parity(pivots: Tensor) -> Tensor:
 
 @library
 def det(a: ArrayLike) -> Tensor:
-    """Determinants: up to 3 x 3 by their formula (whose derivatives hold for singular matrices too), else by LU.
+    """Determinants: by their formula up to 3 x 3, else by LU. Derivatives are correct for singular matrices too.
 
     Args:
       a: matrices of shape (..., n, n).
@@ -317,14 +317,14 @@ def _det(a: Tensor) -> Tensor:
 
 @_det.defjvp
 def _det_jvp(primals: Any, tangents: Any) -> tuple[Tensor, Tensor]:
-    """Jacobi's formula: the trace of ``adj(a) a'``."""
+    """The Jacobi formula: the trace of ``adj(a) a'``."""
     (a,), (da,) = primals, tangents
     return _det(a), red.sum(la.matrix_transpose(_adjugate(a)) * da, (-2, -1))
 
 
 @custom_jvp
 def _adjugate(a: Tensor) -> Tensor:
-    """``det(a) a^-1``, of singular matrices too: it is continuous, so that a pivot of 0 may be replaced by a tiny one."""
+    """``det(a) a^-1``, also for singular matrices: it is continuous, so a pivot of 0 may be replaced by a tiny number."""
     packed, pivots = lu(a)
     diagonal = diagonal_of(packed, axis1=-2, axis2=-1)
     size = ew.absolute(diagonal)
@@ -340,12 +340,12 @@ def _adjugate(a: Tensor) -> Tensor:
     return inverse * reshaped(det, (*det.shape, 1, 1))
 
 
-_MOST_ROWS = 12  # of the polynomial, whose terms cancel in large matrices
+_MOST_ROWS = 12  # the largest matrix for the polynomial, whose terms cancel in large matrices
 
 
 @_adjugate.defjvp
 def _adjugate_jvp(primals: Any, tangents: Any) -> tuple[Tensor, Tensor]:
-    """``(trace(adj a') I - adj a') a^-1``; near singular matrices, where it cancels, the derivative of a polynomial."""
+    """``(trace(adj a') I - adj a') a^-1``; near singular matrices, where this cancels, the derivative of a polynomial."""
     (a,), (da,) = primals, tangents
     adjugate = _adjugate(a)
     size = ew.absolute(diagonal_of(lu(stop_gradient(a))[0], axis1=-2, axis2=-1))
@@ -367,7 +367,7 @@ def _adjugate_jvp(primals: Any, tangents: Any) -> tuple[Tensor, Tensor]:
 
 
 def _adjugate_polynomial(a: Tensor) -> Tensor:
-    """The adjugate by products and sums of matrices alone (Faddeev and Le Verrier), of any rank."""
+    """The adjugate of a matrix of any rank, by products and sums of matrices (Faddeev and Le Verrier)."""
     n, one = a.shape[-1], la.identity_like(a)
     scale = stop_gradient(extrema.max(ew.absolute(a), (-2, -1), keepdims=True))
     is_zero = lg.compare(scale, full_like(scale, 0), comparison_direction="EQ")
@@ -384,7 +384,7 @@ def _adjugate_polynomial(a: Tensor) -> Tensor:
 
 
 def _by_formula(a: Tensor) -> Tensor:
-    """Expansion along the first row."""
+    """The determinant by expansion along the first row."""
     n, stack = a.shape[-1], a.shape[:-2]
     if n == 0:
         return full(stack, 1, a.dtype)

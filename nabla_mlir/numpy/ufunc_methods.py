@@ -1,4 +1,4 @@
-"""Methods of the functions of two arrays that NumPy has as ufuncs: `outer`, `reduce`, `accumulate`, `at`."""
+"""The methods `outer`, `reduce`, `accumulate` and `at` of functions of two arrays, which are ufuncs in NumPy."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Function = Callable[..., Any]
 
 
 def _elements(f: Function, a: Any, dtype: Any) -> Any:
-    """The operand of a method; that of a function of truth values holds those."""
+    """Converts the operand of a method; operands of logical functions become truth values."""
     x = asarray(a)
     dtype = np.bool_ if f in (logic.logical_and, logic.logical_or, logic.logical_xor) else dtype
     return x if dtype is None else x.astype(dtype)
@@ -28,7 +28,7 @@ def _elements(f: Function, a: Any, dtype: Any) -> Any:
 
 def _outer(f: Function) -> Function:
     def outer(a: Any, b: Any, /) -> Any:
-        """The function of all pairs: the shape is that of `a` and that of `b` behind it."""
+        """The function of all pairs of elements; the shape of the result is ``a.shape + b.shape``."""
         x, y = asarray(a), asarray(b)
         return f(reshape(x, (*x.shape, *(1,) * y.ndim)), y)
 
@@ -39,7 +39,7 @@ def _reduce(f: Function, total: Function | None) -> Function:
     def reduce(
         a: Any, axis: int | None = 0, dtype: Any = None, keepdims: bool = False, initial: Any = None, where: Any = None
     ) -> Any:
-        """The elements along `axis` (None: all) combined."""
+        """Combines the elements along `axis` (None: all)."""
         x = _elements(f, a, dtype)
         if total is not None:
             options = {"initial": initial, "where": where}
@@ -59,7 +59,7 @@ def _reduce(f: Function, total: Function | None) -> Function:
 
 def _accumulate(f: Function, running_total: Function | None) -> Function:
     def accumulate(a: Any, axis: int = 0, dtype: Any = None) -> Any:
-        """The elements so far along `axis` combined."""
+        """Combines the elements up to each position along `axis`."""
         x = _elements(f, a, dtype)
         at = axis_of(f"{f.__name__}.accumulate", axis, x.ndim)
         return associative_scan(f, x, axis=at) if running_total is None else running_total(x, at)
@@ -69,7 +69,7 @@ def _accumulate(f: Function, running_total: Function | None) -> Function:
 
 def _at(f: Function, update: str) -> Function:
     def at(a: Any, indices: Any, b: Any, /, *, inplace: bool = True) -> Any:
-        """`a` with `b` combined at the places of an index, which may be there several times; assigned to `a` if `inplace`."""
+        """Combines `b` into the elements of `a` at indices, which may repeat; assigns the result to `a` if `inplace`."""
         if inplace and not isinstance(a, (Array, Tensor)):
             raise ShapeError(
                 f"{f.__name__}.at requires inplace=False or an array of nabla_mlir, got {type(a).__name__}.",
@@ -85,7 +85,7 @@ def _at(f: Function, update: str) -> Function:
     return at
 
 
-# Each with what reduces it, what accumulates it, and the update of indexed elements.
+# For each function: its reduction, its running form, and its update of indexed elements.
 _METHODS: dict[Function, tuple[Function | None, Function | None, str | None]] = {
     ufuncs.add: (reductions.sum, running.cumsum, "add"),
     ufuncs.multiply: (reductions.prod, running.cumprod, "multiply"),

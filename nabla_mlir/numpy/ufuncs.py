@@ -25,7 +25,7 @@ from nabla_mlir.table.tensor import Tensor, full_like
 Function = Callable[..., Any]
 
 
-# ---------------------------------------------------------------- families of functions that are one operation
+# ---------------------------------------------------------------- families of functions of one operation
 def _inexact_unary(name: str, record: Any, doc: str) -> Function:
     @described(name, f"{doc} Integers are converted to the default float dtype.")
     def f(x: ArrayLike) -> Tensor:
@@ -80,7 +80,7 @@ exp2: Function = _inexact_unary(
 def _logarithm(base: int) -> Function:
     def f(x: Any) -> Tensor:
         y, c = ew.log(inexact(x)), 1 / math.log(base)
-        # Each part of a complex number alone: an infinite one times the 0 of a complex factor is NaN.
+        # Each part of a complex number is scaled separately: an infinite part times the 0 of a complex factor is NaN.
         return ew.make_complex(ew.real(y) * c, ew.imag(y) * c) if is_complex(y.dtype) else y * c
 
     return library(described(f"log{base}", f"The logarithm to base {base}.")(f))
@@ -131,7 +131,7 @@ def positive(x: ArrayLike) -> Tensor:
 
 @library
 def absolute(x: ArrayLike) -> Tensor:
-    """The absolute value; of a complex number its modulus. The derivative at 0 is 1, and 0 for complex numbers.
+    """The absolute value, or the modulus of a complex number. The derivative at 0 is 1, and 0 for complex numbers.
 
     Example:
       >>> import nabla_mlir as nm
@@ -153,19 +153,19 @@ def fabs(x: ArrayLike) -> Tensor:
 
 @library
 def sign(x: ArrayLike) -> Tensor:
-    """-1, 0 or 1; of a complex number z / abs(z)."""
+    """-1, 0 or 1; z / abs(z) for complex numbers."""
     x = tensor(x)
     if is_complex(x.dtype):
         return ew.complex_sign(x)
     if x.dtype.kind in "ub":
         return convert(convert(x, bool), x.dtype)
-    zero = full_like(x, 0)  # that of -0.0 is 0.0
+    zero = full_like(x, 0)  # the sign of -0.0 is 0.0
     return lg.select(lg.compare(x, zero, comparison_direction="EQ"), zero, ew.sign(x))
 
 
 @library
 def square(x: Any) -> Tensor:
-    """x * x; of truth values int8, as of `power`."""
+    """x * x; truth values give int8, as in `power`."""
     x = convert(x, "int8") if tensor(x).dtype == bool else tensor(x)
     return ew.square(x) if is_inexact(x.dtype) else x * x
 
@@ -217,7 +217,7 @@ def _constant_power(x: Tensor, n: Any) -> Tensor | None:
     if n in (1, 2):
         return x if n == 1 else square(x)
     if is_float(x.dtype):
-        # One operation, whose derivatives n * x**(n-1) are one as well; the compiler gets multiplications.
+        # One operation, so that its derivative n * x**(n-1) is one too; the compiler gets multiplications.
         return ew.power(x, full_like(x, n))
     n = int(n)
     return _by_squaring(x, n) if n > 0 else full_like(x, 1) / _by_squaring(x, -n)
@@ -265,7 +265,7 @@ def log1p_exp(low: Tensor, high: Tensor) -> Tensor:
 
 @library
 def logaddexp(x: ArrayLike, y: ArrayLike) -> Tensor:
-    """log(exp(x) + exp(y)) without overflow; its derivatives of every order are right at x = y too."""
+    """log(exp(x) + exp(y)) without overflow; its derivatives of every order are correct at x = y too."""
     x, y = inexacts("logaddexp", x, y)
     first = lg.compare(require_real("logaddexp", x), y, comparison_direction="GT")
     return log1p_exp(lg.select(first, y, x), lg.select(first, x, y))
@@ -290,23 +290,23 @@ atan2 = arctan2
 
 @library
 def hypot(x: ArrayLike, y: ArrayLike) -> Tensor:
-    """sqrt(x**2 + y**2) without overflow; derivative 0 at the origin."""
+    """sqrt(x**2 + y**2) without overflow; the derivative at the origin is 0."""
     x, y = inexacts("hypot", x, y)
     return guards.hypot(require_real("hypot", x), y)
 
 
 @library
 def sinc(x: ArrayLike) -> Tensor:
-    """sin(pi x) / (pi x), and 1 at 0, smoothly."""
+    """sin(pi x) / (pi x), and 1 at 0; derivatives exist at 0."""
     x = inexact(x)
     size = ew.absolute(x)
-    near = _less(size, full_like(size, 0.15))  # there a series, whose derivatives have values at 0
+    near = _less(size, full_like(size, 0.15))  # a series is used here, because its derivatives exist at 0
     small, large = lg.select(near, x * math.pi, full_like(x, 0)), lg.select(near, full_like(x, 1), x)
     return lg.select(near, sine_over(small), _sine_of_half_circles(large) / large)
 
 
 def _sine_of_half_circles(x: Tensor) -> Tensor:
-    """sin(pi x) / pi: of real numbers by what is left of the nearest integer, which is exact."""
+    """sin(pi x) / pi; for real numbers it is computed from the exact difference to the nearest integer."""
     if is_complex(x.dtype):
         return ew.sine(x * math.pi) * (1 / math.pi)
     whole = ew.round_nearest_even(x)
@@ -349,7 +349,7 @@ fix = trunc
 
 @library
 def rint(x: ArrayLike) -> Tensor:
-    """The nearest integer, ties to even, in floating point; of a complex number that of each part."""
+    """The nearest integer, ties to even, in floating point; a complex number is rounded by parts."""
     return round(inexact(x))
 
 

@@ -1,4 +1,4 @@
-"""``x.at[...]``: arrays with some of their elements replaced."""
+"""``x.at[...]`` returns an array with some elements replaced."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _INT32 = np.dtype(np.int32)
 
 
 def put(x: Tensor, index: Any, value: Any, combiner: str) -> Tensor:
-    """`x` with `value` combined into the places of an index: "set", "add", "mul", "min" or "max"."""
+    """Combines `value` into the elements of `x` at an index: "set", "add", "mul", "min" or "max"."""
     plan = read_index(x.shape, index)
     if 0 in plan.shape:
         return x
@@ -41,7 +41,7 @@ def put(x: Tensor, index: Any, value: Any, combiner: str) -> Tensor:
     ):
         return _put_block(x, plan, value, combiner)
     if any(w != Window(0, n) for w, n in zip(plan.windows, x.shape, strict=True)):
-        # The static part is taken out, changed by the computed one, and put back.
+        # The static part is read, updated by the computed part, and written back.
         part = static_part(x, plan.windows)
         inner = Plan(tuple(Window(0, n) for n in part.shape), plan.dropped, plan.computed, plan.position, plan.shape)
         outer = Plan(plan.windows, (), {}, 0, part.shape)
@@ -109,7 +109,7 @@ def _scatter(x: Tensor, plan: Plan, value: Tensor, combiner: str) -> Tensor:
 
 
 def _are_unique(computed: dict[int, Any]) -> bool:
-    """True if the index arrays are known and name no place twice."""
+    """True if the index arrays are known and select no element twice."""
     if any(isinstance(i, Tensor) for i in computed.values()):
         return False
     rows = np.stack([i.reshape(-1) for i in np.broadcast_arrays(*computed.values())], -1)
@@ -117,10 +117,10 @@ def _are_unique(computed: dict[int, Any]) -> bool:
 
 
 def assign(x: Any, index: Any, value: Any) -> None:
-    """``x[index] = value``: from here on the traced array, or that with named axes, is the one with the elements replaced.
+    """``x[index] = value`` for a traced array or an array with named axes: `x` becomes the array with replaced elements.
 
     Raises:
-      TraceError: `x` comes from outside of the function that is being traced, or would get the named axes of the value.
+      TraceError: `x` was made outside the traced function, or the value has named axes that `x` lacks.
     """
     if isinstance(x, Tensor):
         x.check_open()
@@ -144,11 +144,11 @@ def assign(x: Any, index: Any, value: Any) -> None:
 
 
 class IndexUpdate:
-    """``x.at``: ``x.at[index].set(value)`` is `x` with the elements at the index replaced; `x` itself does not change.
+    """``x.at``: ``x.at[index].set(value)`` returns `x` with replaced elements at the index; `x` does not change.
 
-    An index array may name a place several times: `add` and its like combine all values, of `set` one of them stays,
-    unspecified which. Values for computed places outside the array are dropped; a computed scalar index is moved
-    inside.
+    An index array may contain an index several times: `add` and similar methods combine all values; `set` stores one of them,
+    and it is not specified which. Values at computed indices outside the array are dropped; a computed scalar index is
+    clamped.
 
     Example:
       >>> import nabla_mlir.numpy as jnp
@@ -166,11 +166,11 @@ class IndexUpdate:
 
 
 class IndexedUpdate:
-    """The elements of an array at an index, to be read or replaced.
+    """The elements of an array at an index, which can be read or replaced.
 
-    All methods have `mode`, the treatment of indices out of range: "clip" clamps them, "drop" (or
-    "fill") leaves them out, "promise_in_bounds" promises that there are none; None is as in ``x[index]``. What JAX's have besides,
-    `indices_are_sorted` and `unique_indices`, changes nothing here.
+    All methods have `mode`, the treatment of indices out of range: "clip" clamps them, "drop" (or "fill") leaves them out,
+    "promise_in_bounds" promises that there are none; None means the treatment of ``x[index]``. The parameters
+    `indices_are_sorted` and `unique_indices` of JAX have no effect.
     """
 
     __slots__ = ("_index", "_x")
@@ -185,13 +185,13 @@ class IndexedUpdate:
         return _put_index(self._x, items, operand(value), combiner, shape, None if mode is None else word_of("x.at", mode))
 
     def _factors(self, values: Any, mode: Any) -> Any:
-        """1, and at the places the products of the values."""
+        """An array of ones, with the products of the values at the index."""
         return IndexedUpdate(ones_like(self._x), self._index).multiply(values, mode=mode)
 
     def get(
         self, *, indices_are_sorted: bool = False, unique_indices: bool = False, mode: Any = None, fill_value: Any = None
     ) -> Any:
-        """The elements ``x[index]``. With mode "fill", others are `fill_value`, by default NaN or the least integer."""
+        """The elements ``x[index]``. Mode "fill" gives `fill_value` out of range, by default NaN or the smallest integer."""
         if mode is None and fill_value is None:
             return get_index(self._x, self._index)
         shape, items = static_index(tuple(np.shape(self._x)), self._index)
@@ -216,11 +216,11 @@ class IndexedUpdate:
     mul = multiply
 
     def divide(self, values: Any, *, indices_are_sorted: bool = False, unique_indices: bool = False, mode: Any = None) -> Any:
-        """`x` with the elements divided by `values`, by each that an index names again; of integers a floating-point array."""
+        """`x` with the elements divided by `values`, once for each repetition of an index; integers give floating point."""
         return self._x / self._factors(values, mode)
 
     def power(self, values: Any, *, indices_are_sorted: bool = False, unique_indices: bool = False, mode: Any = None) -> Any:
-        """`x` with the elements raised to the power `values`, to each that an index names again."""
+        """`x` with the elements raised to the power `values`, once for each repetition of an index."""
         return self._x ** self._factors(values, mode)
 
     def min(self, values: Any, *, indices_are_sorted: bool = False, unique_indices: bool = False, mode: Any = None) -> Any:
@@ -257,7 +257,7 @@ def _put_index(x: Any, index: Any, value: Any, combiner: str, shape: Static[Any]
 
 @library
 def _put_masked(x: Any, mask: Any, value: Any, combiner: str) -> Tensor:
-    """`x` with `value` combined into the elements where a traced mask holds: the same for each row that it masks."""
+    """Combines `value` into the elements where a traced mask is true; all masked rows get the same value."""
     x, mask = as_tensor(x), as_tensor(mask)
     rest = x.shape[mask.ndim :]
     if x.shape[: mask.ndim] != mask.shape or np.ndim(value) > len(rest):

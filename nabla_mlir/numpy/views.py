@@ -1,4 +1,4 @@
-"""Arrays under another dtype, their bits as they are."""
+"""Interprets the bits of arrays as another dtype."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from nabla_mlir.table.tensor import Tensor
 
 @library
 def view(a: ArrayLike, dtype: DTypeLike | None = None) -> Tensor:
-    """The bits of the elements as elements of another dtype, a copy; the last axis is longer where they are narrower.
+    """A copy with the bits of the elements as elements of another dtype; a narrower dtype makes the last axis longer.
 
     A complex number is two adjacent real ones.
 
     Args:
       a: an array.
-      dtype: of the result; None is its own.
+      dtype: the dtype of the result; None means the dtype of `a`.
 
     Raises:
-      ShapeError: the last axis cannot be divided so.
+      ShapeError: the last axis does not have a whole number of new elements.
 
     Example:
       >>> view(np.array([1 + 2j, 3j]), np.float64).tolist()

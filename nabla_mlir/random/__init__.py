@@ -1,8 +1,8 @@
-"""Random numbers: keys and draws, with the names and the numbers of `jax.random`.
+"""Random numbers: keys and distributions, with the names and the numbers of `jax.random`.
 
-The same key gives the same numbers: bits, uniform numbers and integers to the last bit, others to rounding. A key is a
-`KeyArray` (of `key`) or its two words as an array of uint32 (of `PRNGKey`); functions take both, in `jit`, under `vmap` and in
-artifacts. Where a parameter is differentiated, the draw is held fixed: it moves with the parameter.
+Equal keys give equal numbers: bits, uniform numbers and integers are equal to the last bit, other numbers up to rounding. A key
+is a `KeyArray` (from `key`) or its two words as an array of uint32 (from `PRNGKey`); all functions accept both, also in `jit`,
+under `vmap` and in artifacts. A derivative by a parameter treats the random bits as constants.
 """
 
 from nabla_mlir.random.choices import categorical as categorical

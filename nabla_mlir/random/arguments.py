@@ -15,11 +15,11 @@ from nabla_mlir.numpy.operands import asarray, convert, require_real
 from nabla_mlir.table.promotion import Defaults, as_tensor, broadcast_shapes, broadcast_to, is_scalar, scalar_array
 from nabla_mlir.table.tensor import Tensor
 
-_WIDTHS = (2, 4, 8)  # bytes of a floating-point number whose mantissa is drawn
+_WIDTHS = (2, 4, 8)  # the bytes of the supported floating-point dtypes
 
 
 def float_dtype(name: str, dtype: Any, *, complex: bool = False) -> np.dtype:
-    """A dtype of floating point, the default one for None; raises DtypeError for others, and for complex ones unless allowed."""
+    """Returns a floating-point dtype; None means the default. Raises DtypeError for others, and for unwanted complex dtypes."""
     result = Defaults.float if dtype is None else as_dtype(dtype)
     part = np.zeros((), result).real.dtype if is_complex(result) else result
     if not is_float(part) or part.itemsize not in _WIDTHS or (is_complex(result) and not complex):
@@ -31,7 +31,7 @@ def float_dtype(name: str, dtype: Any, *, complex: bool = False) -> np.dtype:
 
 
 def integer_dtype(name: str, dtype: Any) -> np.dtype:
-    """A dtype of integers, the default one for None; raises DtypeError for others."""
+    """Returns an integer dtype; None means the default. Raises DtypeError for other dtypes."""
     result = Defaults.int if dtype is None else as_dtype(dtype)
     if not is_integer(result):
         raise DtypeError(f"{name} requires a dtype of integers, got {result}.", where=user_frame())
@@ -39,10 +39,10 @@ def integer_dtype(name: str, dtype: Any) -> np.dtype:
 
 
 def parameter(name: str, x: Any, dtype: np.dtype) -> Any:
-    """A parameter of a distribution as an array, whose numbers are no part of the code; one of Python's takes the dtype.
+    """Converts a parameter to an array, so that its value is not part of the code; a Python number gets `dtype`.
 
     Raises:
-      DtypeError: it is complex, or no number at all.
+      DtypeError: the parameter is complex or not a number.
     """
     if is_scalar(x):
         return scalar_array(x, dtype, f"{name} requires real parameters")
@@ -54,12 +54,12 @@ def parameter(name: str, x: Any, dtype: np.dtype) -> Any:
 
 
 def parameters(name: str, dtype: np.dtype, *xs: Any) -> list[Any]:
-    """Each as `parameter` has it."""
+    """Applies `parameter` to each argument."""
     return [parameter(name, x, dtype) for x in xs]
 
 
 def shape_for(name: str, shape: Any, *xs: Any) -> Shape:
-    """The shape that is asked for, or for None that to which the parameters broadcast.
+    """Returns the requested shape; None means the shape to which the parameters broadcast.
 
     Raises:
       ShapeError: the parameters do not broadcast to it.
@@ -68,7 +68,7 @@ def shape_for(name: str, shape: Any, *xs: Any) -> Shape:
 
 
 def shape_over(name: str, shape: Any, *shapes: Shape) -> Shape:
-    """As `shape_for`, of the parameters' shapes."""
+    """Like `shape_for`, from the shapes of the parameters."""
     if shape is None:
         return broadcast_shapes(name, shapes)
     result = shape_of(name, shape)
@@ -85,10 +85,10 @@ def shape_over(name: str, shape: Any, *shapes: Shape) -> Shape:
 
 
 def real(name: str, x: Any, dtype: np.dtype) -> Tensor:
-    """A parameter as a tensor of a dtype."""
+    """Converts a parameter to a tensor of a dtype."""
     return convert(require_real(name, as_tensor(x)), dtype)
 
 
 def spread(name: str, xs: Sequence[Any], dtype: np.dtype, shape: Shape) -> list[Tensor]:
-    """Parameters as tensors of a dtype and a shape."""
+    """Converts parameters to tensors of a dtype and a shape."""
     return [broadcast_to(real(name, x, dtype), shape) for x in xs]

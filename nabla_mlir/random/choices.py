@@ -1,4 +1,4 @@
-"""Order and choice: permutations, elements with given probabilities, categories."""
+"""Random permutations, elements with given probabilities, and categories."""
 
 from __future__ import annotations
 
@@ -34,20 +34,20 @@ from nabla_mlir.table.promotion import Defaults, as_tensor, broadcast_to
 from nabla_mlir.table.tensor import Tensor, full, full_like
 from nabla_mlir.transforms.control import fori_loop
 
-_ROUNDS = 3  # as many sorts as make equal keys in all of them improbable: n**3 of 2**32
+_ROUNDS = 3  # the number of sorts: n**3 of 2**32 makes equal keys in all sorts improbable
 
 
 def permutation(key: Key, x: Any, axis: int = 0, independent: bool = False) -> Any:
-    """The elements in random order, along an axis.
+    """Returns the elements in random order along an axis.
 
     Args:
       key: a key.
       x: an array, or an integer n for the numbers 0, ..., n - 1.
-      axis: along which the order changes.
-      independent: whether each vector along the axis gets an order of its own.
+      axis: the axis of the permutation.
+      independent: True permutes each vector along the axis separately.
 
     Raises:
-      DtypeError: `x` is a scalar and no integer; AxisError: there is no such axis; ShapeError: `x` is negative.
+      DtypeError: `x` is a scalar but not an integer; AxisError: the axis does not exist; ShapeError: `x` is negative.
 
     Example:
       >>> import nabla_mlir as nm
@@ -63,7 +63,7 @@ def permutation(key: Key, x: Any, axis: int = 0, independent: bool = False) -> A
 
 
 def _length(name: str, x: Any) -> int:
-    """An integer that stands for the numbers below it."""
+    """Converts an integer n that means the numbers 0, ..., n - 1."""
     if not isinstance(x, (int, np.integer)) and not (is_array(x) and x.dtype.kind in "iu"):
         raise DtypeError(f"{name} requires an array with an axis or an integer, got {x!r}.", where=user_frame())
     return shape_of(name, (int(x),))[0]
@@ -87,7 +87,7 @@ def _numbers(n: int) -> Tensor:
 
 
 def _shuffled(key: KeyArray, x: Tensor, axis: int) -> Tensor:
-    """Sorted by random bits, as often as it takes to make equal ones harmless."""
+    """Sorts by random bits, several times, so that equal bits do not matter."""
     for _ in range(math.ceil(_ROUNDS * math.log(max(1, x.size)) / math.log(2**32 - 1))):
         key, now = split_in(key, 2)
         x = sort(random_bits(now, x.shape, WORD), x, dimension=axis, is_stable=True, comparator="LT")[1]
@@ -95,20 +95,20 @@ def _shuffled(key: KeyArray, x: Tensor, axis: int) -> Tensor:
 
 
 def choice(key: Any, a: Any, shape: Any = (), replace: bool = True, p: Any = None, axis: int = 0, mode: Any = None) -> Any:
-    """Elements of an array, with equal or given probabilities.
+    """Draws elements of an array with equal or given probabilities.
 
     Args:
       key: a key.
       a: an array, or an integer n for the numbers 0, ..., n - 1.
-      shape: of the result; for an array with more axes it stands in the place of `axis`.
+      shape: the shape of the result; for an array with more axes it replaces `axis`.
       replace: True if an element may be drawn again.
       p: the probabilities of the elements along `axis`, a vector.
       axis: the axis along which elements are drawn.
-      mode: that of `gumbel`, for `p` without replacement.
+      mode: the mode of `gumbel`, for `p` without replacement.
 
     Raises:
       ShapeError: there are no elements, or too few without replacement, or `p` has another length; DtypeError: `a` is a
-        scalar and no integer.
+        scalar but not an integer.
 
     Example:
       >>> import nabla_mlir as nm
@@ -174,7 +174,7 @@ def _positions(key: Any, p: Any, shape: Static[Any], dtype: np.dtype, replace: b
 
 
 def _insertion(a: Tensor, x: Tensor) -> Tensor:
-    """How many elements of a vector that rises are below each x, by bisection."""
+    """The number of elements of an increasing vector that are below each x, by bisection."""
     n = a.shape[0]
 
     def halve(_: Any, state: Any) -> Any:
@@ -196,19 +196,19 @@ def _insertion(a: Tensor, x: Tensor) -> Tensor:
 def categorical(
     key: Key, logits: Any, axis: int = -1, shape: ShapeLike | None = None, replace: bool = True, mode: Any = None
 ) -> Any:
-    """Places along an axis, of probabilities proportional to exp(logits): of the largest of them after `gumbel` is added.
+    """Draws indices along an axis with probabilities proportional to exp(logits): the argmax after `gumbel` is added.
 
     Args:
       key: a key.
       logits: logarithms of probabilities, up to a constant.
-      axis: of the categories.
-      shape: of the result; it ends in the shape of `logits` without that axis, which is taken if it is not given.
-      replace: whether the draws of the leading axes may be equal.
-      mode: that of `gumbel`.
+      axis: the axis of the categories.
+      shape: the shape of the result; it must end in the shape of `logits` without this axis, which is the default.
+      replace: True if the draws of the leading axes may be equal.
+      mode: the mode of `gumbel`.
 
     Raises:
-      DtypeError: the logits are not of real floating point; AxisError: there is no such axis; ShapeError: the shape does not
-        end so, or there are fewer categories than draws without replacement.
+      DtypeError: the logits are not real floating point; AxisError: the axis does not exist; ShapeError: the shape has another
+        end, or there are fewer categories than draws without replacement.
 
     Example:
       >>> import nabla_mlir as nm, numpy as np

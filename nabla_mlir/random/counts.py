@@ -1,4 +1,4 @@
-"""Distributions of counts."""
+"""Distributions of counts: Poisson, binomial, multinomial and geometric."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ from nabla_mlir.transforms.control import while_loop
 from nabla_mlir.transforms.scans import scan
 
 _F32 = np.dtype(np.float32)
-_FEW = 10.0  # of the mean: from there on a rejection takes fewer steps than counting
-_STIRLING = 10  # numbers whose remainder is a sum of logarithms and no series
+_FEW = 10.0  # for larger means, rejection needs fewer steps than counting
+_STIRLING = 10  # for smaller numbers, the remainder is a sum of logarithms instead of a series
 
 
 def _is(x: Tensor, direction: str, y: Any) -> Tensor:
@@ -48,18 +48,18 @@ def _either(x: Tensor, y: Tensor) -> Tensor:
 
 
 def poisson(key: Key, lam: Any, shape: ShapeLike | None = None, dtype: DTypeLike | None = None) -> Tensor:
-    """Integers k of the probability lam**k exp(-lam) / k!; -1 where `lam` is negative, NaN or infinite.
+    """Random integers k with the probability lam**k exp(-lam) / k!; -1 where `lam` is negative, NaN or infinite.
 
-    They are drawn in float32: counts of uniform numbers for small means (Knuth), rejection for others (Hoermann's PTRS).
+    The computation is in float32. Small means use counts of uniform numbers (Knuth), others rejection (PTRS of Hoermann).
 
     Args:
       key: a key.
       lam: the mean.
-      shape: of the result; that of `lam` if not given.
-      dtype: of the result; the default integer dtype if not given.
+      shape: the shape of the result; None means the shape of `lam`.
+      dtype: the dtype of the result; None means the default integer dtype.
 
     Raises:
-      DtypeError: the dtype is not of integers; ShapeError: `lam` does not broadcast to the shape.
+      DtypeError: the dtype is not an integer dtype; ShapeError: `lam` does not broadcast to the shape.
 
     Example:
       >>> import nabla_mlir as nm
@@ -82,7 +82,7 @@ def _poisson(key: Any, lam: Any, shape: Static[Any], dtype: np.dtype) -> Tensor:
 
 
 def _count_of_products(key: KeyArray, mean: Tensor, dtype: np.dtype) -> Tensor:
-    """How many uniform numbers have a product above exp(-mean)."""
+    """The number of uniform numbers whose product is above exp(-mean)."""
 
     def is_open(state: Any) -> Tensor:
         return any(_is(state[2], "GT", -mean))
@@ -99,12 +99,12 @@ def _count_of_products(key: KeyArray, mean: Tensor, dtype: np.dtype) -> Tensor:
 
 
 def _until_all(key: KeyArray, start: Tensor, is_done: Tensor, propose: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]) -> Tensor:
-    """Proposals from two uniform numbers each, the last of which are taken where they were good.
+    """Repeats proposals from two uniform numbers, until a proposal is accepted for each element.
 
     Args:
-      start: the numbers before any proposal.
-      is_done: where there is nothing to wait for.
-      propose: from the uniform numbers to proposals and whether they are good.
+      start: the initial results.
+      is_done: the mask of elements that need no proposal.
+      propose: a function from the uniform numbers to proposals and the mask of accepted ones.
     """
 
     def draw(state: Any) -> Any:
@@ -138,19 +138,19 @@ def _poisson_by_rejection(key: KeyArray, mean: Tensor, dtype: np.dtype) -> Tenso
 
 
 def binomial(key: Key, n: Any, p: Any, shape: ShapeLike | None = None, dtype: DTypeLike | None = None) -> Tensor:
-    """The number of successes in `n` trials of probability `p`: the probability of k is n! / (k! (n - k)!) p**k (1 - p)**(n - k).
+    """The number k of successes in `n` trials, with the probability n! / (k! (n - k)!) p**k (1 - p)**(n - k).
 
-    By inversion where the mean is small, else by rejection (Hoermann's BTRS); NaN where a parameter has no meaning.
+    Small means use inversion, others rejection (BTRS of Hoermann); invalid parameters give NaN.
 
     Args:
       key: a key.
       n: the number of trials.
       p: the probability.
-      shape: of the result; that to which the parameters broadcast if not given.
-      dtype: of the result, real; the default float dtype if not given. Numbers are drawn in that of `p`.
+      shape: the shape of the result; by default the parameters are broadcast.
+      dtype: the real dtype of the result; None means the default float dtype. The computation has the dtype of `p`.
 
     Raises:
-      DtypeError: the dtype is not of real floating point; ShapeError: the parameters do not broadcast to the shape.
+      DtypeError: the dtype is not real floating point; ShapeError: the parameters do not broadcast to the shape.
 
     Example:
       >>> import nabla_mlir as nm
@@ -188,7 +188,7 @@ def _binomials(key: KeyArray, n: Tensor, p: Tensor, *, dtype: np.dtype) -> Tenso
 
 
 def _count_of_gaps(key: KeyArray, n: Tensor, p: Tensor) -> Tensor:
-    """How many successes there are before the gaps between them, which are geometric, exceed the number of trials."""
+    """The number of successes until the sum of the geometric gaps between them exceeds the number of trials."""
     log_failure = ew.log_plus_one(-p)
 
     def draw(state: Any) -> Any:
@@ -228,7 +228,7 @@ def _binomial_by_rejection(key: KeyArray, n: Tensor, p: Tensor) -> Tensor:
 
 
 def _stirling(k: Tensor) -> Tensor:
-    """The error of Stirling's formula for log(k!): exact for the first numbers, by a series for the others."""
+    """The error of the Stirling formula for log(k!): exact for small numbers, by a series for others."""
     k = ew.maximum(k, full_like(k, 0))
     square = (k + 1.0) * (k + 1.0)
     series = (1 / 12 - (1 / 360 - (1 / 1260) / square) / square) / (k + 1.0)
@@ -241,17 +241,17 @@ def _stirling(k: Tensor) -> Tensor:
 def multinomial(
     key: Key, n: Any, p: Any, *, shape: ShapeLike | None = None, dtype: DTypeLike | None = None, unroll: int = 1
 ) -> Tensor:
-    """The counts of several outcomes in `n` trials, whose probabilities are in the last axis of `p`.
+    """The counts of several outcomes in `n` trials; the last axis of `p` has the probabilities.
 
-    One binomial count after the other, each of the trials that are left.
+    Each count is a binomial count of the remaining trials.
 
     Args:
       key: a key.
       n: the number of trials.
       p: the probabilities.
-      shape: of the result, with the axis of the outcomes; that of `p` if not given.
-      dtype: of the result; the default float dtype if not given.
-      unroll: how many outcomes a step of the loop has.
+      shape: the shape of the result, with the axis of the outcomes; that of `p` if not given.
+      dtype: the dtype of the result; None means the default float dtype.
+      unroll: the number of outcomes for each iteration of the loop.
 
     Raises:
       ShapeError: `p` is a scalar, or the parameters do not broadcast to the shape; DtypeError: the dtype is complex.
@@ -289,16 +289,16 @@ def _multinomial(key: Any, n: Any, p: Any, shape: Static[Any], own: np.dtype, dt
 
 
 def geometric(key: Key, p: Any, shape: ShapeLike | None = None, dtype: DTypeLike | None = None) -> Tensor:
-    """The number of trials up to the first success, each of probability `p`: the probability of k is (1 - p)**(k - 1) p.
+    """The number k of trials up to the first success, with the probability (1 - p)**(k - 1) p.
 
     Args:
       key: a key.
       p: the probability.
-      shape: of the result; that of `p` if not given.
-      dtype: of the result; the default integer dtype if not given.
+      shape: the shape of the result; None means the shape of `p`.
+      dtype: the dtype of the result; None means the default integer dtype.
 
     Raises:
-      DtypeError: the dtype is not of integers; ShapeError: `p` does not broadcast to the shape.
+      DtypeError: the dtype is not an integer dtype; ShapeError: `p` does not broadcast to the shape.
 
     Example:
       >>> import nabla_mlir as nm

@@ -1,4 +1,4 @@
-"""The common part of functions that draw real numbers: checks of the arguments, then one program."""
+"""Decorators for functions that draw real numbers: they check the arguments and run one program."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Draw = Callable[..., Any]
 
 
 def standard(draw: Draw) -> Draw:
-    """Decorator of a distribution without parameters: ``draw(key, shape, dtype)`` gets the words of a key, and the dtype."""
+    """Decorator of a distribution without parameters; ``draw(key, shape, dtype)`` gets the words of the key."""
     name = draw.__name__
 
     @library
@@ -34,9 +34,9 @@ def standard(draw: Draw) -> Draw:
 
 
 def parametrized(draw: Draw) -> Draw:
-    """Decorator of a distribution: ``draw(key, *parameters, shape, dtype)`` gets parameters that are spread over the shape.
+    """Decorator of a distribution; ``draw(key, *parameters, shape, dtype)`` gets parameters that are broadcast to the shape.
 
-    The shape is that to which the parameters broadcast if the caller gives none.
+    The default shape is the shape to which the parameters broadcast.
     """
     name, signature = draw.__name__, inspect.signature(draw)
 

@@ -1,7 +1,7 @@
-"""Gamma-distributed numbers, and distributions that are functions of them.
+"""Gamma-distributed numbers, and distributions that are computed from them.
 
-All are differentiable by their parameters: the draw moves so that its distribution function stays (implicit
-differentiation), as in JAX.
+All are differentiable by their parameters through implicit differentiation, as in JAX: the value of the distribution function
+at the random number is constant.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from nabla_mlir.transforms.gradients import stop_gradient
 
 @parametrized
 def gamma(key: Any, a: Any, shape: Any = None, dtype: Any = None) -> Tensor:
-    """Numbers of a density proportional to x**(a - 1) exp(-x) for x > 0.
+    """Random numbers with a density proportional to x**(a - 1) exp(-x) for x > 0.
 
     Args:
       key: a key.
       a: the parameter, above 0.
-      shape: of the result; that of `a` if not given.
-      dtype: of the result, real; the default float dtype if not given.
+      shape: the shape of the result; None means the shape of `a`.
+      dtype: the real dtype of the result; None means the default float dtype.
 
     Raises:
-      DtypeError: the dtype is not of real floating point; ShapeError: `a` does not broadcast to the shape.
+      DtypeError: the dtype is not real floating point; ShapeError: `a` does not broadcast to the shape.
 
     Example:
       >>> import nabla_mlir as nm
@@ -51,16 +51,16 @@ def gamma(key: Any, a: Any, shape: Any = None, dtype: Any = None) -> Tensor:
 
 @parametrized
 def loggamma(key: Any, a: Any, shape: Any = None, dtype: Any = None) -> Tensor:
-    """Logarithms of numbers that `gamma` has, but other ones for a < 1: exact where those are too small for their dtype.
+    """Logarithms of gamma-distributed numbers; accurate also where the numbers underflow. For a < 1 they differ from `gamma`.
 
     Args:
       key: a key.
       a: the parameter, above 0.
-      shape: of the result; that of `a` if not given.
-      dtype: of the result, real; the default float dtype if not given.
+      shape: the shape of the result; None means the shape of `a`.
+      dtype: the real dtype of the result; None means the default float dtype.
 
     Raises:
-      DtypeError: the dtype is not of real floating point; ShapeError: `a` does not broadcast to the shape.
+      DtypeError: the dtype is not real floating point; ShapeError: `a` does not broadcast to the shape.
 
     Example:
       >>> import nabla_mlir as nm
@@ -72,17 +72,17 @@ def loggamma(key: Any, a: Any, shape: Any = None, dtype: Any = None) -> Tensor:
 
 @parametrized
 def beta(key: Any, a: Any, b: Any, shape: Any = None, dtype: Any = None) -> Tensor:
-    """Numbers of a density proportional to x**(a - 1) (1 - x)**(b - 1) for 0 < x < 1.
+    """Random numbers with a density proportional to x**(a - 1) (1 - x)**(b - 1) for 0 < x < 1.
 
     Args:
       key: a key.
       a: the first parameter, above 0.
       b: the second one, above 0.
-      shape: of the result; that to which the parameters broadcast if not given.
-      dtype: of the result, real; the default float dtype if not given.
+      shape: the shape of the result; by default the parameters are broadcast.
+      dtype: the real dtype of the result; None means the default float dtype.
 
     Raises:
-      DtypeError: the dtype is not of real floating point; ShapeError: the parameters do not broadcast to the shape.
+      DtypeError: the dtype is not real floating point; ShapeError: the parameters do not broadcast to the shape.
 
     Example:
       >>> import nabla_mlir as nm
@@ -96,16 +96,16 @@ def beta(key: Any, a: Any, b: Any, shape: Any = None, dtype: Any = None) -> Tens
 
 
 def dirichlet(key: Key, alpha: Any, shape: ShapeLike | None = None, dtype: DTypeLike | None = None) -> Tensor:
-    """Vectors of positive numbers whose sum is 1, of a density proportional to the product of x[i]**(alpha[i] - 1).
+    """Vectors of positive numbers with the sum 1 and a density proportional to the product of x[i]**(alpha[i] - 1).
 
     Args:
       key: a key.
       alpha: the parameters, above 0: a vector or a stack of them.
-      shape: of the stack of vectors; that of the stack of `alpha` if not given.
-      dtype: of the result, real; the default float dtype if not given.
+      shape: the shape of the stack of vectors; that of the stack of `alpha` if not given.
+      dtype: the real dtype of the result; None means the default float dtype.
 
     Raises:
-      DtypeError: the dtype is not of real floating point; ShapeError: `alpha` has no axis, or its stack does not broadcast.
+      DtypeError: the dtype is not real floating point; ShapeError: `alpha` has no axis, or its stack does not broadcast.
 
     Example:
       >>> import nabla_mlir as nm, numpy as np
@@ -131,16 +131,16 @@ def _dirichlet(key: Any, alpha: Any, shape: Static[Any], dtype: np.dtype) -> Ten
 
 @parametrized
 def chisquare(key: Any, df: Any, shape: Any = None, dtype: Any = None) -> Tensor:
-    """The sum of the squares of `df` normal numbers: twice a number of the gamma distribution of df / 2.
+    """The sum of the squares of `df` normal numbers: twice a gamma-distributed number with the parameter df / 2.
 
     Args:
       key: a key.
       df: the degrees of freedom, above 0.
-      shape: of the result; that of `df` if not given.
-      dtype: of the result, real; the default float dtype if not given.
+      shape: the shape of the result; None means the shape of `df`.
+      dtype: the real dtype of the result; None means the default float dtype.
 
     Raises:
-      DtypeError: the dtype is not of real floating point; ShapeError: `df` does not broadcast to the shape.
+      DtypeError: the dtype is not real floating point; ShapeError: `df` does not broadcast to the shape.
 
     Example:
       >>> import nabla_mlir as nm
@@ -156,17 +156,17 @@ def _chisquares(key: KeyArray, df: Tensor) -> Tensor:
 
 @parametrized
 def f(key: Any, dfnum: Any, dfden: Any, shape: Any = None, dtype: Any = None) -> Tensor:
-    """The quotient of two numbers of `chisquare`, each divided by its degrees of freedom.
+    """Random numbers of the F distribution: the ratio of two `chisquare` numbers, each divided by its degrees of freedom.
 
     Args:
       key: a key.
       dfnum: the degrees of freedom of the numerator, above 0.
-      dfden: those of the denominator, above 0.
-      shape: of the result; that to which the parameters broadcast if not given.
-      dtype: of the result, real; the default float dtype if not given.
+      dfden: the degrees of freedom of the denominator, above 0.
+      shape: the shape of the result; by default the parameters are broadcast.
+      dtype: the real dtype of the result; None means the default float dtype.
 
     Raises:
-      DtypeError: the dtype is not of real floating point; ShapeError: the parameters do not broadcast to the shape.
+      DtypeError: the dtype is not real floating point; ShapeError: the parameters do not broadcast to the shape.
 
     Example:
       >>> import nabla_mlir as nm
@@ -179,16 +179,16 @@ def f(key: Any, dfnum: Any, dfden: Any, shape: Any = None, dtype: Any = None) ->
 
 @parametrized
 def t(key: Any, df: Any, shape: Any = None, dtype: Any = None) -> Tensor:
-    """Numbers of Student's distribution: a normal number over the root of one of `chisquare` that is divided by `df`.
+    """Random numbers of the Student distribution: a normal number divided by the root of a `chisquare` number over `df`.
 
     Args:
       key: a key.
       df: the degrees of freedom, above 0.
-      shape: of the result; that of `df` if not given.
-      dtype: of the result, real; the default float dtype if not given.
+      shape: the shape of the result; None means the shape of `df`.
+      dtype: the real dtype of the result; None means the default float dtype.
 
     Raises:
-      DtypeError: the dtype is not of real floating point; ShapeError: `df` does not broadcast to the shape.
+      DtypeError: the dtype is not real floating point; ShapeError: `df` does not broadcast to the shape.
 
     Example:
       >>> import nabla_mlir as nm
@@ -201,16 +201,16 @@ def t(key: Any, df: Any, shape: Any = None, dtype: Any = None) -> Tensor:
 
 
 def generalized_normal(key: Key, p: Any, shape: ShapeLike = (), dtype: DTypeLike | None = None) -> Tensor:
-    """Numbers of a density proportional to exp(-abs(x)**p).
+    """Random numbers with a density proportional to exp(-abs(x)**p).
 
     Args:
       key: a key.
       p: the exponent, above 0; it broadcasts to the shape.
-      shape: of the result.
-      dtype: of the result, real; the default float dtype if not given.
+      shape: the shape of the result.
+      dtype: the real dtype of the result; None means the default float dtype.
 
     Raises:
-      DtypeError: the dtype is not of real floating point; ShapeError: `p` does not broadcast to the shape.
+      DtypeError: the dtype is not real floating point; ShapeError: `p` does not broadcast to the shape.
 
     Example:
       >>> import nabla_mlir as nm
@@ -235,17 +235,17 @@ def _generalized_normals(key: KeyArray, p: Tensor) -> Tensor:
 
 
 def ball(key: Key, d: int, p: Any = 2.0, shape: ShapeLike = (), dtype: DTypeLike | None = None) -> Tensor:
-    """Vectors whose p-norm is below 1, with equal probability (Barthe et al. 2005).
+    """Uniformly distributed vectors whose p-norm is below 1 (Barthe et al. 2005).
 
     Args:
       key: a key.
       d: the number of elements of a vector.
-      p: of the norm, above 0.
-      shape: of the stack of vectors.
-      dtype: of the result, real; the default float dtype if not given.
+      p: the order of the norm, above 0.
+      shape: the shape of the stack of vectors.
+      dtype: the real dtype of the result; None means the default float dtype.
 
     Raises:
-      DtypeError: the dtype is not of real floating point; ShapeError: `d` is no length, or `p` no scalar.
+      DtypeError: the dtype is not real floating point; ShapeError: `d` is not a length, or `p` is not a scalar.
 
     Example:
       >>> import nabla_mlir as nm

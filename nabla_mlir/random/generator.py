@@ -1,7 +1,7 @@
-"""The generator threefry2x32 (Salmon et al., Parallel random numbers: as easy as 1, 2, 3, 2011), and numbers of its bits.
+"""The generator threefry2x32 (Salmon et al., Parallel random numbers: as easy as 1, 2, 3, 2011), and numbers from its bits.
 
-All here works on tensors, for arrays of keys: the axes of the keys lead, those of the numbers follow. A number depends on
-its key and its place alone, which is counted in row-major order; so does a key that is split from another.
+The functions work on tensors of keys: the axes of the keys are the first axes of a result, and the axes of the numbers follow. A
+number depends only on its key and its index in row-major order; the same holds for a key that is split from another key.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from nabla_mlir.ops import shape as sh
 from nabla_mlir.random.keys import WORD, KeyArray
 from nabla_mlir.table.tensor import Tensor, full, full_like
 
-_ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))  # of the rounds, four by four in turn
-_PARITY = 0x1BD11BDA  # of the key's third word, which makes the exclusive or of all three this
+_ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))  # the rotations of four rounds; the rounds alternate between both rows
+_PARITY = 0x1BD11BDA  # the exclusive or of the three words of a key; it defines the third word
 _POSITIONS = 2**32
 
 
 def scrambled(keys: KeyArray, high: Tensor, low: Tensor) -> tuple[Tensor, Tensor]:
-    """The two words that 20 rounds make of a counter's two words; all four tensors have one shape."""
+    """Encrypts the two words of a counter by 20 rounds; all four tensors have one shape."""
     number: Callable[[int], Tensor] = functools.cache(lambda n: full(low.shape, n, WORD))
     third = lg.logical_xor(lg.logical_xor(keys.high, keys.low), number(_PARITY))
     schedule = (keys.high, keys.low, third)
@@ -44,7 +44,7 @@ def scrambled(keys: KeyArray, high: Tensor, low: Tensor) -> tuple[Tensor, Tensor
 
 
 def _at_positions(keys: KeyArray, shape: Shape) -> tuple[Tensor, Tensor]:
-    """The two words of each place of a shape, for each key."""
+    """The two random words for each index of a shape and each key."""
     size = math.prod(shape)
     if size > _POSITIONS:
         raise ShapeError(
@@ -58,23 +58,23 @@ def _at_positions(keys: KeyArray, shape: Shape) -> tuple[Tensor, Tensor]:
 
 
 def split_keys(keys: KeyArray, shape: Shape) -> KeyArray:
-    """A shape of new keys of each key."""
+    """Splits each key into an array of new keys of a shape."""
     return KeyArray(*_at_positions(keys, shape))
 
 
 def split_in(keys: KeyArray, n: int) -> list[KeyArray]:
-    """A list of n new keys of each key."""
+    """Splits each key into n new keys, as a list."""
     new = split_keys(keys, (n,))
     return [new[..., i] for i in range(n)]
 
 
 def fold(keys: KeyArray, data: Tensor) -> KeyArray:
-    """A new key of each key and a number of uint32."""
+    """Combines each key with a uint32 number to a new key."""
     return KeyArray(*scrambled(keys, full_like(data, 0), data))
 
 
 def random_bits(keys: KeyArray, shape: Shape, dtype: np.dtype) -> Tensor:
-    """Unsigned integers, every bit of which is random."""
+    """Unsigned integers whose bits are all random."""
     high, low = _at_positions(keys, shape)
     if dtype.itemsize < 8:
         return convert(lg.logical_xor(high, low), dtype)
@@ -83,7 +83,7 @@ def random_bits(keys: KeyArray, shape: Shape, dtype: np.dtype) -> Tensor:
 
 
 def fractions(keys: KeyArray, shape: Shape, dtype: np.dtype) -> Tensor:
-    """Uniform numbers in [0, 1): bits as the mantissa of a number in [1, 2), less 1."""
+    """Uniform numbers in [0, 1): random bits are the mantissa of a number in [1, 2), minus 1."""
     info = finfo(dtype)
     digits, pattern = int(info.nmant), np.dtype(f"u{dtype.itemsize}")
     source = np.dtype(np.uint8) if digits < 8 else pattern

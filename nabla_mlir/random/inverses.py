@@ -1,4 +1,4 @@
-"""Distributions whose inverse is a formula: of uniform numbers in it."""
+"""Distributions whose inverse distribution function is a formula, which is applied to uniform numbers."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ _GUMBEL_MODES = ("highest", "high", "low")
 
 @standard
 def exponential(key: Any, shape: Any = (), dtype: Any = None) -> Tensor:
-    """Numbers of the density exp(-x) for x >= 0.
+    """Random numbers with the density exp(-x) for x >= 0.
 
     Args:
       key: a key.
-      shape: of the result.
-      dtype: of the result, real; the default float dtype if not given.
+      shape: the shape of the result.
+      dtype: the real dtype of the result; None means the default float dtype.
 
     Raises:
-      DtypeError: the dtype is not of real floating point.
+      DtypeError: the dtype is not real floating point.
 
     Example:
       >>> import nabla_mlir as nm
@@ -45,15 +45,15 @@ def exponential(key: Any, shape: Any = (), dtype: Any = None) -> Tensor:
 
 @standard
 def cauchy(key: Any, shape: Any = (), dtype: Any = None) -> Tensor:
-    """Numbers of the density 1 / (pi (1 + x**2)).
+    """Random numbers with the density 1 / (pi (1 + x**2)).
 
     Args:
       key: a key.
-      shape: of the result.
-      dtype: of the result, real; the default float dtype if not given.
+      shape: the shape of the result.
+      dtype: the real dtype of the result; None means the default float dtype.
 
     Raises:
-      DtypeError: the dtype is not of real floating point.
+      DtypeError: the dtype is not real floating point.
 
     Example:
       >>> import nabla_mlir as nm
@@ -66,15 +66,15 @@ def cauchy(key: Any, shape: Any = (), dtype: Any = None) -> Tensor:
 
 @standard
 def laplace(key: Any, shape: Any = (), dtype: Any = None) -> Tensor:
-    """Numbers of the density exp(-abs(x)) / 2.
+    """Random numbers with the density exp(-abs(x)) / 2.
 
     Args:
       key: a key.
-      shape: of the result.
-      dtype: of the result, real; the default float dtype if not given.
+      shape: the shape of the result.
+      dtype: the real dtype of the result; None means the default float dtype.
 
     Raises:
-      DtypeError: the dtype is not of real floating point.
+      DtypeError: the dtype is not real floating point.
 
     Example:
       >>> import nabla_mlir as nm
@@ -87,15 +87,15 @@ def laplace(key: Any, shape: Any = (), dtype: Any = None) -> Tensor:
 
 @standard
 def logistic(key: Any, shape: Any = (), dtype: Any = None) -> Tensor:
-    """Numbers of the density exp(-x) / (1 + exp(-x))**2.
+    """Random numbers with the density exp(-x) / (1 + exp(-x))**2.
 
     Args:
       key: a key.
-      shape: of the result.
-      dtype: of the result, real; the default float dtype if not given.
+      shape: the shape of the result.
+      dtype: the real dtype of the result; None means the default float dtype.
 
     Raises:
-      DtypeError: the dtype is not of real floating point.
+      DtypeError: the dtype is not real floating point.
 
     Example:
       >>> import nabla_mlir as nm
@@ -107,17 +107,17 @@ def logistic(key: Any, shape: Any = (), dtype: Any = None) -> Tensor:
 
 
 def gumbel(key: Key, shape: ShapeLike = (), dtype: DTypeLike | None = None, mode: Any = None) -> Tensor:
-    """Numbers of the density exp(-(x + exp(-x))).
+    """Random numbers with the density exp(-(x + exp(-x))).
 
     Args:
       key: a key.
-      shape: of the result.
-      dtype: of the result, real; the default float dtype if not given.
-      mode: "low" (that of None) draws one number of bits for each, "high" two, for rare large values; "highest" uses all
-        bits of those, in float32.
+      shape: the shape of the result.
+      dtype: the real dtype of the result; None means the default float dtype.
+      mode: "low" (the default) uses one random word for each number; "high" uses two, for rare large values; "highest" uses
+        all bits of two words, in float32.
 
     Raises:
-      TraceError: there is no such mode; DtypeError: the dtype is not of real floating point.
+      TraceError: the mode is unknown; DtypeError: the dtype is not real floating point.
 
     Example:
       >>> import nabla_mlir as nm
@@ -129,7 +129,7 @@ def gumbel(key: Key, shape: ShapeLike = (), dtype: DTypeLike | None = None, mode
 
 
 def gumbel_mode(name: str, mode: Any) -> str:
-    """The mode of `gumbel` that is asked for, "low" for None. Raises TraceError if there is none of that name."""
+    """Returns the mode of `gumbel`; None means "low". Raises TraceError for an unknown mode."""
     if mode is not None and mode not in _GUMBEL_MODES:
         raise TraceError(f"{name} requires a mode among {', '.join(_GUMBEL_MODES)}, got {mode!r}.", where=user_frame())
     return mode or "low"
@@ -154,12 +154,12 @@ def gumbels(keys: KeyArray, shape: Any, dtype: np.dtype, mode: str) -> Tensor:
 
 
 def _upper(x: Tensor) -> Tensor:
-    """The number whose distribution function is 1 - x."""
+    """The number at which the distribution function is 1 - x."""
     return -ew.log(-ew.log_plus_one(-x))
 
 
 def _gumbels_of_all_bits(bits: Tensor) -> Tensor:
-    """Gumbel numbers from 64 bits each: from the fraction x or, from a half on, from 1 - x, which keeps all digits."""
+    """Gumbel numbers from 64 bits each: from the fraction x, or for x >= 1/2 from 1 - x, without loss of digits."""
     flip = lg.logical_not(bits)
     high, low = bits[0], bits[1]
     flip_high, flip_low = flip[0], flip[1]
@@ -171,7 +171,7 @@ def _gumbels_of_all_bits(bits: Tensor) -> Tensor:
 
 
 def _fraction(high: Tensor, low: Tensor) -> Tensor:
-    """The fraction in [0, 1) that 64 bits after the point are, cut to float32."""
+    """The fraction in [0, 1) with 64 binary digits, truncated to float32."""
     info, word = np.finfo(np.float32), lambda n: full_like(high, n)
     above, below = lg.count_leading_zeros(high), lg.count_leading_zeros(low)
     is_low = lg.compare(above, word(32), comparison_direction="EQ")
@@ -186,16 +186,16 @@ def _fraction(high: Tensor, low: Tensor) -> Tensor:
 
 @parametrized
 def pareto(key: Any, b: Any, shape: Any = None, dtype: Any = None) -> Tensor:
-    """Numbers of the density b / x**(b + 1) for x >= 1.
+    """Random numbers with the density b / x**(b + 1) for x >= 1.
 
     Args:
       key: a key.
       b: the exponent.
-      shape: of the result; that of `b` if not given.
-      dtype: of the result, real; the default float dtype if not given.
+      shape: the shape of the result; None means the shape of `b`.
+      dtype: the real dtype of the result; None means the default float dtype.
 
     Raises:
-      DtypeError: the dtype is not of real floating point; ShapeError: `b` does not broadcast to the shape.
+      DtypeError: the dtype is not real floating point; ShapeError: `b` does not broadcast to the shape.
 
     Example:
       >>> import nabla_mlir as nm
@@ -207,16 +207,16 @@ def pareto(key: Any, b: Any, shape: Any = None, dtype: Any = None) -> Tensor:
 
 @parametrized
 def rayleigh(key: Any, scale: Any, shape: Any = None, dtype: Any = None) -> Tensor:
-    """Numbers of the density x / scale**2 exp(-x**2 / (2 scale**2)) for x >= 0.
+    """Random numbers with the density x / scale**2 exp(-x**2 / (2 scale**2)) for x >= 0.
 
     Args:
       key: a key.
       scale: the most likely number.
-      shape: of the result; that of `scale` if not given.
-      dtype: of the result, real; the default float dtype if not given.
+      shape: the shape of the result; None means the shape of `scale`.
+      dtype: the real dtype of the result; None means the default float dtype.
 
     Raises:
-      DtypeError: the dtype is not of real floating point; ShapeError: `scale` does not broadcast to the shape.
+      DtypeError: the dtype is not real floating point; ShapeError: `scale` does not broadcast to the shape.
 
     Example:
       >>> import nabla_mlir as nm
@@ -228,18 +228,18 @@ def rayleigh(key: Any, scale: Any, shape: Any = None, dtype: Any = None) -> Tens
 
 @parametrized
 def triangular(key: Any, left: Any, mode: Any, right: Any, shape: Any = None, dtype: Any = None) -> Tensor:
-    """Numbers of the density that rises linearly from `left` to `mode` and falls to `right`.
+    """Random numbers with the density that rises linearly from `left` to `mode` and falls to `right`.
 
     Args:
       key: a key.
-      left: the least number.
+      left: the smallest number.
       mode: the most likely number.
       right: the largest number.
-      shape: of the result; that to which the parameters broadcast if not given.
-      dtype: of the result, real; the default float dtype if not given.
+      shape: the shape of the result; by default the parameters are broadcast.
+      dtype: the real dtype of the result; None means the default float dtype.
 
     Raises:
-      DtypeError: the dtype is not of real floating point; ShapeError: parameters do not broadcast to the shape.
+      DtypeError: the dtype is not real floating point; ShapeError: parameters do not broadcast to the shape.
 
     Example:
       >>> import nabla_mlir as nm
@@ -253,17 +253,17 @@ def triangular(key: Any, left: Any, mode: Any, right: Any, shape: Any = None, dt
 
 
 def weibull_min(key: Key, scale: Any, concentration: Any, shape: ShapeLike = (), dtype: DTypeLike | None = None) -> Tensor:
-    """Numbers of the distribution function 1 - exp(-(x / scale)**concentration) for x >= 0.
+    """Random numbers with the distribution function 1 - exp(-(x / scale)**concentration) for x >= 0.
 
     Args:
       key: a key.
       scale: a factor.
       concentration: the exponent.
-      shape: of the numbers that are drawn; parameters of more axes repeat them, as in JAX.
-      dtype: of the result, real; the default float dtype if not given.
+      shape: the shape of the drawn numbers; parameters with more axes repeat them, as in JAX.
+      dtype: the real dtype of the result; None means the default float dtype.
 
     Raises:
-      DtypeError: the dtype is not of real floating point; ShapeError: shapes do not broadcast together.
+      DtypeError: the dtype is not real floating point; ShapeError: shapes do not broadcast together.
 
     Example:
       >>> import nabla_mlir as nm

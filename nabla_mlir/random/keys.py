@@ -1,4 +1,4 @@
-"""Arrays of keys: pytrees of their two words, which look like arrays; and what users may pass as a key."""
+"""Arrays of keys: pytrees of two words with the interface of arrays, and checks of keys that users pass."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ WORD = np.dtype(np.uint32)
 
 
 class KeyDtype:
-    """The dtype of arrays of keys. There is one, that of the generator threefry2x32.
+    """The dtype of arrays of keys. The only one is that of the generator threefry2x32.
 
     Example:
       >>> KeyDtype()
@@ -45,14 +45,14 @@ class KeyDtype:
 
 
 class KeyArray:
-    """An array of keys, each of two words of 32 bits. Make one with `nm.random.key`; `nm.random.split` makes many of one.
+    """An array of keys, each of two 32-bit words. `nm.random.key` makes one key; `nm.random.split` splits it into several.
 
-    It is a pytree whose leaves are `high` and `low`, of its own shape, so that `vmap`, `scan`, `jit` and artifacts take it
-    as they take an array. It is indexed and reshaped as one, and has no arithmetic.
+    It is a pytree with the leaves `high` and `low` of the same shape, so that `vmap`, `scan`, `jit` and artifacts accept it like
+    an array. It can be indexed and reshaped like an array, but has no arithmetic.
 
     Args:
       high: the first words, an array of uint32.
-      low: the second ones.
+      low: the second words, an array of uint32.
 
     Example:
       >>> import nabla_mlir as nm
@@ -131,7 +131,7 @@ class KeyArray:
         )
 
     def reshape(self, *shape: Any) -> KeyArray:
-        """An array of the same keys with another shape, given as one tuple or as numbers; one may be -1."""
+        """The same keys with another shape, which is given as one tuple or as numbers; one length may be -1."""
         return self._each(lambda x: x.reshape(*shape))
 
     def ravel(self) -> KeyArray:
@@ -141,15 +141,15 @@ class KeyArray:
     flatten = ravel
 
     def squeeze(self, axis: Any = None) -> KeyArray:
-        """The axes of size 1 dropped, all of them or those named."""
+        """Drops all axes of size 1, or only the given axes."""
         return self._each(lambda x: x.squeeze(axis))
 
     def swapaxes(self, axis1: int, axis2: int) -> KeyArray:
-        """Two axes exchanged."""
+        """Exchanges two axes."""
         return self._each(lambda x: x.swapaxes(axis1, axis2))
 
     def transpose(self, *axes: Any) -> KeyArray:
-        """The axes permuted, reversed if no order is given."""
+        """Permutes the axes; the default order is reversed."""
         return self._each(lambda x: x.transpose(*axes))
 
     @property
@@ -162,11 +162,11 @@ class KeyArray:
         return self._each(lambda x: x.take(indices, axis))
 
     def copy(self) -> KeyArray:
-        """An array of its own with the same keys."""
+        """A separate array with the same keys."""
         return self._each(lambda x: x.copy())
 
     def _each(self, f: Callable[[Any], Any]) -> KeyArray:
-        """The keys whose words are a function of these words; for words on the host it is NumPy's function."""
+        """Applies a function to both words; words on the host use the function of NumPy."""
         words = [x.numpy() if type(x) is Array and x.device.is_host else x for x in (self.high, self.low)]
         return KeyArray(*(np.asarray(y) if isinstance(y, np.generic) else y for y in map(f, words)))
 
@@ -175,16 +175,16 @@ pytree.register_node(KeyArray, lambda keys: ((keys.high, keys.low), None, ("high
 
 
 def check_implementation(name: str, implementation: Any) -> None:
-    """Raises TraceError unless a generator is the one there is, or None."""
+    """Raises TraceError unless the generator is threefry2x32 or None."""
     if implementation is not None and implementation != IMPLEMENTATION and not isinstance(implementation, KeyDtype):
         raise TraceError(f"{name} requires the generator {IMPLEMENTATION!r}, got {implementation!r}.", where=user_frame())
 
 
 def keys_of(name: str, keys: Any) -> Any:
-    """The keys of a user as they are, checked: a `KeyArray`, or an array with the words of keys in its last axis.
+    """Checks and returns the keys of a user: a `KeyArray`, or an array with the words of keys along its last axis.
 
     Raises:
-      DtypeError: it is neither; ShapeError: the last axis does not have two words.
+      DtypeError: the argument is neither; ShapeError: the last axis does not have two words.
     """
     if isinstance(keys, KeyArray):
         words = (keys.high, keys.low)
@@ -208,7 +208,7 @@ def keys_of(name: str, keys: Any) -> Any:
 
 
 def key_of(name: str, key: Any) -> Any:
-    """As `keys_of`, of a single key. Raises ShapeError for several."""
+    """Like `keys_of`, for a single key. Raises ShapeError for several keys."""
     shape = keys_of(name, key).shape
     if len(shape) > (not isinstance(key, KeyArray)):
         raise ShapeError(
@@ -218,7 +218,7 @@ def key_of(name: str, key: Any) -> Any:
 
 
 def words_of(keys: Any) -> KeyArray:
-    """Keys as users pass them, as tensors of the current trace."""
+    """Converts keys of a user to tensors of the current trace."""
     if isinstance(keys, KeyArray):
         return KeyArray(as_tensor(keys.high), as_tensor(keys.low))
     x = as_tensor(keys)
@@ -226,22 +226,22 @@ def words_of(keys: Any) -> KeyArray:
 
 
 def in_form_of(source: Any, keys: KeyArray) -> Any:
-    """New keys in the form in which those are that they are made of."""
+    """Converts new keys to the form of `source`: a `KeyArray`, or one array of words."""
     return keys if isinstance(source, KeyArray) else words_in(keys)
 
 
 def words_in(keys: KeyArray) -> Tensor:
-    """Keys as one array, with their words in the last axis."""
+    """Converts keys to one array with the words along its last axis."""
     return stack([keys.high, keys.low], -1)
 
 
 def key_shape(name: str, num: Any) -> tuple[int, ...]:
-    """How many keys are asked for: a number of them, or a shape."""
+    """The requested shape of keys, from a number or a shape."""
     return shape_of(name, tuple(num) if isinstance(num, Sequence) else num)
 
 
 def reshaped_keys(keys: KeyArray, shape: tuple[int, ...]) -> KeyArray:
-    """Keys of tensors under another shape."""
+    """Reshapes keys of tensors."""
     return KeyArray(reshaped(keys.high, shape), reshaped(keys.low, shape))
 
 

@@ -1,4 +1,4 @@
-"""Normal numbers, and distributions that are functions of them."""
+"""Normal numbers, and distributions that are computed from them."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ _FACTORS = ("cholesky", "eigh", "svd")
 
 
 def normal(key: Key, shape: ShapeLike = (), dtype: DTypeLike | None = None) -> Tensor:
-    """Numbers of the density exp(-x**2 / 2) / sqrt(2 pi), of mean 0 and variance 1.
+    """Random numbers with the density exp(-x**2 / 2) / sqrt(2 pi), of mean 0 and variance 1.
 
     Args:
       key: a key.
-      shape: of the result.
-      dtype: of the result; the default float dtype if not given. In a complex one both parts have the variance 1/2.
+      shape: the shape of the result.
+      dtype: the dtype of the result; None means the default float dtype. In a complex dtype, both parts have the variance 1/2.
 
     Raises:
-      DtypeError: the dtype is not of floating point.
+      DtypeError: the dtype is not floating point.
 
     Example:
       >>> import nabla_mlir as nm
@@ -65,17 +65,17 @@ def _normals(keys: KeyArray, shape: Shape, dtype: np.dtype) -> Tensor:
 
 @parametrized
 def truncated_normal(key: Any, lower: Any, upper: Any, shape: Any = None, dtype: Any = None) -> Tensor:
-    """Normal numbers that lie in (lower, upper), by the inverse of the error function between its values at the bounds.
+    """Normal numbers in (lower, upper), by the inverse error function of uniform numbers between its values at the bounds.
 
     Args:
       key: a key.
       lower: the lower bound.
       upper: the upper bound.
-      shape: of the result; that to which the bounds broadcast if not given.
-      dtype: of the result, real; the default float dtype if not given.
+      shape: the shape of the result; by default the bounds are broadcast.
+      dtype: the real dtype of the result; None means the default float dtype.
 
     Raises:
-      DtypeError: the dtype is not of real floating point; ShapeError: the bounds do not broadcast to the shape.
+      DtypeError: the dtype is not real floating point; ShapeError: the bounds do not broadcast to the shape.
 
     Example:
       >>> import nabla_mlir as nm
@@ -89,16 +89,16 @@ def truncated_normal(key: Any, lower: Any, upper: Any, shape: Any = None, dtype:
 
 
 def lognormal(key: Key, sigma: Any = 1.0, shape: ShapeLike | None = None, dtype: DTypeLike | None = None) -> Tensor:
-    """exp(sigma x) of normal numbers x.
+    """exp(sigma x) for normal numbers x.
 
     Args:
       key: a key.
-      sigma: the deviation of the logarithm.
-      shape: of the result; that of `sigma` if not given.
-      dtype: of the result; the default float dtype if not given.
+      sigma: the standard deviation of the logarithm.
+      shape: the shape of the result; None means the shape of `sigma`.
+      dtype: the dtype of the result; None means the default float dtype.
 
     Raises:
-      DtypeError: the dtype is not of floating point; ShapeError: `sigma` does not broadcast to the shape.
+      DtypeError: the dtype is not floating point; ShapeError: `sigma` does not broadcast to the shape.
 
     Example:
       >>> import nabla_mlir as nm
@@ -118,15 +118,15 @@ def _lognormal(key: Any, sigma: Any, shape: Static[Any], dtype: np.dtype) -> Ten
 
 @standard
 def maxwell(key: Any, shape: Any = (), dtype: Any = None) -> Tensor:
-    """The length of vectors of three normal numbers: the density sqrt(2 / pi) x**2 exp(-x**2 / 2) for x >= 0.
+    """The length of a vector of three normal numbers, with the density sqrt(2 / pi) x**2 exp(-x**2 / 2) for x >= 0.
 
     Args:
       key: a key.
-      shape: of the result.
-      dtype: of the result, real; the default float dtype if not given.
+      shape: the shape of the result.
+      dtype: the real dtype of the result; None means the default float dtype.
 
     Raises:
-      DtypeError: the dtype is not of real floating point.
+      DtypeError: the dtype is not real floating point.
 
     Example:
       >>> import nabla_mlir as nm
@@ -148,11 +148,11 @@ def double_sided_maxwell(key: Key, loc: Any, scale: Any, shape: ShapeLike = (), 
       key: a key.
       loc: the centre.
       scale: a factor.
-      shape: of the draws for each of the parameters, whose axes follow; as in JAX, for () it is the parameters' own shape.
-      dtype: of the result, real; the default float dtype if not given.
+      shape: the shape of the numbers for each parameter; the axes of the parameters follow, as in JAX.
+      dtype: the real dtype of the result; None means the default float dtype.
 
     Raises:
-      DtypeError: the dtype is not of real floating point; ShapeError: the parameters do not broadcast together.
+      DtypeError: the dtype is not real floating point; ShapeError: the parameters do not broadcast together.
 
     Example:
       >>> import nabla_mlir as nm
@@ -175,16 +175,16 @@ def _double_sided_maxwell(key: Any, loc: Any, scale: Any, shape: Static[Any], dt
 
 @parametrized
 def wald(key: Any, mean: Any, shape: Any = None, dtype: Any = None) -> Tensor:
-    """Numbers of the inverse normal distribution: the density sqrt(1 / (2 pi x**3)) exp(-(x - mean)**2 / (2 mean**2 x)).
+    """Random numbers with the inverse normal density sqrt(1 / (2 pi x**3)) exp(-(x - mean)**2 / (2 mean**2 x)).
 
     Args:
       key: a key.
-      mean: their mean.
-      shape: of the result; that of `mean` if not given.
-      dtype: of the result, real; the default float dtype if not given.
+      mean: the mean of the distribution.
+      shape: the shape of the result; None means the shape of `mean`.
+      dtype: the real dtype of the result; None means the default float dtype.
 
     Raises:
-      DtypeError: the dtype is not of real floating point; ShapeError: `mean` does not broadcast to the shape.
+      DtypeError: the dtype is not real floating point; ShapeError: `mean` does not broadcast to the shape.
 
     Example:
       >>> import nabla_mlir as nm
@@ -196,26 +196,26 @@ def wald(key: Any, mean: Any, shape: Any = None, dtype: Any = None) -> Tensor:
     y, square = v * v, mean * mean
     root = ew.sqrt(mean * y * 4.0 + square * (y * y))
     x = mean + square * y / 2.0 - mean / 2.0 * root
-    # Of the two roots with the same square deviation, the smaller one with its probability (Michael et al. 1976).
+    # Selects the smaller of two roots with its probability (Michael et al. 1976).
     return lg.select(lg.compare(z, mean / (mean + x), comparison_direction="LE"), x, square / x)
 
 
 def multivariate_normal(
     key: Key, mean: Any, cov: Any, shape: ShapeLike | None = None, dtype: DTypeLike | None = None, method: str = "cholesky"
 ) -> Any:
-    """Vectors mean + A x, where x is normal and A A^T = cov.
+    """Random vectors mean + A x, where x is normal and A A^T = cov.
 
     Args:
       key: a key.
-      mean: the mean, a vector or a stack of them.
-      cov: the covariance, a symmetric matrix or a stack of them, positive definite; semidefinite ones need another method.
-      shape: of the stack of vectors; that to which those of the parameters broadcast if not given.
-      dtype: in which the normal numbers are drawn; that of the parameters if not given.
+      mean: the mean, a vector or a stack of vectors.
+      cov: the covariance, a positive definite matrix or a stack; a semidefinite matrix needs the method "eigh" or "svd".
+      shape: the shape of the stack of vectors; by default the stacks of the parameters are broadcast.
+      dtype: the dtype of the normal numbers; None means the dtype of the parameters.
       method: the factorisation that gives A: "cholesky", "eigh" or "svd".
 
     Raises:
-      ShapeError: the parameters do not fit each other or the shape; DtypeError: the dtype is not of real floating point;
-        TraceError: there is no such method.
+      ShapeError: the parameters do not fit each other or the shape; DtypeError: the dtype is not real floating point;
+        TraceError: the method is unknown.
 
     Example:
       >>> import nabla_mlir as nm, numpy as np
@@ -258,17 +258,17 @@ def _factor(cov: Tensor, method: str) -> Tensor:
 
 
 def orthogonal(key: Key, n: int, shape: ShapeLike = (), dtype: DTypeLike | None = None, m: int | None = None) -> Tensor:
-    """Orthogonal matrices (unitary ones in a complex dtype), uniform by the measure of the group.
+    """Uniformly distributed (Haar measure) orthogonal matrices; unitary matrices for a complex dtype.
 
     Args:
       key: a key.
       n: the number of rows.
-      shape: of the stack of matrices.
-      dtype: of the result; the default float dtype if not given.
-      m: the number of columns, n if not given; then the rows or the columns are orthonormal, of which there are fewer.
+      shape: the shape of the stack of matrices.
+      dtype: the dtype of the result; None means the default float dtype.
+      m: the number of columns; None means n. If it differs from n, the shorter of rows and columns is orthonormal.
 
     Raises:
-      DtypeError: the dtype is not of floating point; ShapeError: a length is no integer, or negative.
+      DtypeError: the dtype is not floating point; ShapeError: a length is not an integer, or negative.
 
     Example:
       >>> import nabla_mlir as nm, numpy as np
@@ -286,6 +286,6 @@ def _orthogonal(key: Any, rows: int, columns: int, shape: Static[Any], dtype: np
     x = _normals(words_of(key), (*shape, max(rows, columns), min(rows, columns)), dtype)
     q, r = linalg.qr(x)
     diagonal = linalg.diagonal(r)
-    phase = ew.sign(diagonal)  # with it the factors are unique
+    phase = ew.sign(diagonal)  # these signs make the factors unique
     q = q * broadcast_to(convert(as_tensor(phase), dtype)[..., None, :], q.shape)
     return q.mT if rows < columns else q

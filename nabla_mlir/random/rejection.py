@@ -1,7 +1,7 @@
-"""Gamma-distributed numbers by Marsaglia and Tsang's rejection (2000), and their derivative by the parameter.
+"""Gamma-distributed numbers by the rejection of Marsaglia and Tsang (2000), and their derivative by the parameter.
 
-Every number has a key of its own, so that it depends on no other one: a loop runs until all of an array are there, and
-those that are keep their values.
+Every number has a separate key, so that it does not depend on other numbers. A loop runs until all numbers of an array are
+accepted; accepted numbers do not change.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from nabla_mlir.table.tensor import Tensor, full_like
 from nabla_mlir.transforms.control import while_loop
 from nabla_mlir.transforms.custom import custom_jvp
 
-_SQUEEZE = 0.0331  # of the test that accepts most without a logarithm
+_SQUEEZE = 0.0331  # the constant of the test that accepts most numbers without a logarithm
 
 
 def gammas(key: KeyArray, a: Tensor, *, is_log: bool = False) -> Tensor:
-    """A number for each of the parameters `a`, or its logarithm; differentiable by them."""
+    """A random number, or its logarithm, for each of the parameters `a`; differentiable by `a`."""
     return _samples(reshaped_keys(split_keys(key, (math.prod(a.shape),)), a.shape), a, is_log)
 
 
 @functools.partial(custom_jvp, nondiff_argnums=(2,))
 def _samples(keys: KeyArray, a: Tensor, is_log: bool) -> Tensor:
-    """For a < 1 those of a + 1 times a power of a uniform number."""
+    """Draws the numbers; for a < 1, a number for a + 1 is multiplied by a power of a uniform number."""
     dtype = a.dtype
     is_large = lg.compare(a, full_like(a, 1), comparison_direction="GE")
     d = lg.select(is_large, a, a + 1.0) - 1.0 / 3.0
@@ -59,7 +59,7 @@ def _samples(keys: KeyArray, a: Tensor, is_log: bool) -> Tensor:
 
 
 def _above_zero(keys: KeyArray, c: Tensor, waits: Tensor) -> Tensor:
-    """Normal numbers x with 1 + c x > 0, where something waits for them."""
+    """Normal numbers x with 1 + c x > 0 for the elements in the mask `waits`."""
 
     def draw(state: Any) -> Any:
         keys, x, waits = state
@@ -83,13 +83,13 @@ def _samples_jvp(is_log: bool, primals: Any, tangents: Any) -> Any:
 
 
 def log_slope(a: Tensor, log_x: Tensor) -> Tensor:
-    """The derivative by `a` of the logarithm of x, where x moves so that the distribution function P(a, x) stays.
+    """The derivative of log(x) by `a`, if x changes so that the distribution function P(a, x) is constant.
 
-    It is -dP/da / (x dP/dx), of the series of P where x is not above a or 1, and of the continued fraction of 1 - P beyond.
+    It is -dP/da / (x dP/dx), from the series of P if x <= a or x <= 1, and otherwise from the continued fraction of 1 - P.
 
     Args:
       a: the parameter.
-      log_x: the logarithm of x, which is exact where x is too small for its dtype.
+      log_x: the logarithm of x, which is accurate also where x underflows.
     """
     x = ew.exponential(log_x)
     one = full_like(x, 1)
@@ -121,8 +121,8 @@ def _series(a: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
 def _fraction(a: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
     """The continued fraction 1 / (b0 + a1 / (b1 + a2 / (b2 + ...))), and its derivative by a.
 
-    Its numbers are an = n (a - n) and bn = x + 1 - a + 2 n (Legendre); it is evaluated from the front, by Lentz's method:
-    as a product of factors C D, where D = 1 / (bn + an D), C = bn + an / C.
+    Its coefficients are an = n (a - n) and bn = x + 1 - a + 2 n (Legendre). The Lentz method evaluates it from the front as a
+    product of factors C D, where D = 1 / (bn + an D) and C = bn + an / C.
     """
     eps, zero = float(finfo(a.dtype).eps), full_like(a, 0)
 

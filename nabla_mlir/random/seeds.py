@@ -1,4 +1,4 @@
-"""Keys from seeds and from other keys."""
+"""Makes keys from seeds and from other keys."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ from nabla_mlir.staging.eager import Static, library
 from nabla_mlir.table.promotion import Defaults, as_tensor
 from nabla_mlir.table.tensor import full_like
 
-_BITS = 32  # of a word
+_BITS = 32  # the bits of a word
 
 
 def key(seed: Any, *, impl: Any = None, dtype: Any = None) -> KeyArray:
-    """The key of a seed. The same seed gives the same key, and the same numbers as in JAX.
+    """Makes the key of a seed. Equal seeds give equal keys, and the same numbers as in JAX.
 
     Args:
-      seed: an integer. A Python integer is one of the default integer dtype: where that has 32 bits, only its low 32 count.
-      impl: the generator; there is "threefry2x32".
-      dtype: the same, as the dtype of the keys.
+      seed: an integer. A Python integer has the default integer dtype; if that has 32 bits, only the low 32 bits are used.
+      impl: the generator; only "threefry2x32" exists.
+      dtype: the generator, given as the dtype of its keys.
 
     Raises:
-      DtypeError: the seed is no integer; ShapeError: it is an array of several.
+      DtypeError: the seed is not an integer; ShapeError: the seed is an array of several.
 
     Example:
       >>> import nabla_mlir as nm
@@ -99,14 +99,14 @@ def _words_of_seed(seed: Any) -> KeyArray:
 
 
 def split(key: Key, num: Any = 2) -> Any:
-    """New keys of one, which is not to be used again.
+    """Splits a key into new keys; the old key must not be used again.
 
     Args:
       key: a key.
-      num: how many, or the shape of an array of them.
+      num: the number of new keys, or the shape of their array.
 
     Raises:
-      ShapeError: there are several keys; DtypeError: it is no key.
+      ShapeError: several keys are given; DtypeError: the argument is not a key.
 
     Example:
       >>> import nabla_mlir as nm
@@ -123,14 +123,14 @@ def _split(key: Any, shape: Static[Any]) -> Any:
 
 
 def fold_in(key: Key, data: Any) -> Any:
-    """A new key of a key and a number, such as that of a step: different numbers give different keys.
+    """Combines a key and a number, such as a step, to a new key; different numbers give different keys.
 
     Args:
       key: a key.
       data: an integer of 32 bits.
 
     Raises:
-      DtypeError: the number is no integer, or negative or above 2**32 - 1; ShapeError: there are several numbers or keys.
+      DtypeError: the number is not an integer, or negative, or above 2**32 - 1; ShapeError: several numbers or keys are given.
 
     Example:
       >>> import nabla_mlir as nm
@@ -152,7 +152,7 @@ def _fold_in(key: Any, data: Any) -> Any:
 
 
 def clone(key: Key) -> Any:
-    """The key itself: nothing here counts how often a key is used.
+    """Returns the key itself, because nabla_mlir does not track the use of keys.
 
     Raises:
       DtypeError: it is no key.
@@ -161,7 +161,7 @@ def clone(key: Key) -> Any:
 
 
 def key_data(keys: Any) -> Any:
-    """The words of keys, in the last axis of an array of uint32.
+    """Returns the words of keys as an array of uint32; the last axis has the two words.
 
     Raises:
       DtypeError: they are no keys.
@@ -180,15 +180,15 @@ def _key_data(keys: Any) -> Any:
 
 
 def wrap_key_data(key_bits_array: Any, *, impl: Any = None, dtype: Any = None) -> KeyArray:
-    """Keys of their words.
+    """Makes keys from their words.
 
     Args:
-      key_bits_array: an array of uint32 with the two words in its last axis.
+      key_bits_array: an array of uint32 with the two words along its last axis.
       impl: the generator; there is "threefry2x32".
       dtype: the same, as the dtype of the keys.
 
     Raises:
-      DtypeError, ShapeError: these are no words of keys.
+      DtypeError, ShapeError: the array does not contain words of keys.
 
     Example:
       >>> import numpy as np
@@ -206,7 +206,7 @@ def _wrap_key_data(words: Any) -> KeyArray:
 
 
 def key_impl(keys: Any) -> str:
-    """The name of the generator that keys are for.
+    """The name of the generator of keys.
 
     Raises:
       DtypeError: they are no keys.
@@ -216,10 +216,10 @@ def key_impl(keys: Any) -> str:
 
 
 def key_dtype(impl_spec: Any = None) -> KeyDtype:
-    """The dtype of keys of a generator, of which there is "threefry2x32".
+    """The dtype of the keys of a generator; only "threefry2x32" exists.
 
     Raises:
-      TraceError: there is no generator of that name.
+      TraceError: the generator is unknown.
 
     Example:
       >>> key_dtype()

@@ -24,12 +24,12 @@ from nabla_mlir.table.tensor import Tensor, full, full_like
 
 
 def bits(key: Key, shape: ShapeLike = (), dtype: DTypeLike | None = None) -> Tensor:
-    """Unsigned integers, every bit of which is random.
+    """Unsigned integers whose bits are all random.
 
     Args:
       key: a key.
-      shape: of the result.
-      dtype: unsigned; of the width of the default integer dtype if not given.
+      shape: the shape of the result.
+      dtype: an unsigned dtype; the default has the width of the default integer dtype.
 
     Raises:
       DtypeError: the dtype is not unsigned.
@@ -51,19 +51,19 @@ def _bits(key: Any, shape: Static[Any], dtype: np.dtype) -> Tensor:
 
 
 def uniform(key: Key, shape: ShapeLike = (), dtype: DTypeLike | None = None, minval: Any = 0.0, maxval: Any = 1.0) -> Tensor:
-    """Numbers that lie in [minval, maxval) with equal probability.
+    """Uniformly distributed numbers in [minval, maxval).
 
     Args:
       key: a key.
-      shape: of the result; the bounds broadcast to it.
-      dtype: of the result, real; the default float dtype if not given.
+      shape: the shape of the result; the bounds broadcast to it.
+      dtype: the real dtype of the result; None means the default float dtype.
       minval: the lower bound.
-      maxval: the upper bound, which rounding may reach.
+      maxval: the upper bound; rounding may give this value.
 
-    Differentiable by the bounds, with the draw held fixed.
+    The result is differentiable by the bounds; the random bits are constants.
 
     Raises:
-      DtypeError: the dtype is not of real floating point; ShapeError: the bounds do not broadcast to the shape.
+      DtypeError: the dtype is not real floating point; ShapeError: the bounds do not broadcast to the shape.
 
     Example:
       >>> import nabla_mlir as nm
@@ -82,17 +82,17 @@ def _uniform(key: Any, low: Any, high: Any, shape: Static[Any], dtype: np.dtype)
 
 
 def randint(key: Key, shape: ShapeLike, minval: Any, maxval: Any, dtype: DTypeLike | None = None) -> Tensor:
-    """Integers that lie in [minval, maxval) with equal probability but for a bias of about the range over 2**32 (2**64).
+    """Uniformly distributed integers in [minval, maxval), with a bias of about the range divided by 2**32 (2**64).
 
     Args:
       key: a key.
-      shape: of the result; the bounds broadcast to it.
-      minval: the least integer.
-      maxval: one above the largest; where it is not above `minval`, the result is that.
-      dtype: of the result; the default integer dtype if not given. Bounds that it does not hold are moved into its range.
+      shape: the shape of the result; the bounds broadcast to it.
+      minval: the smallest integer.
+      maxval: the largest integer plus 1; if it is not above `minval`, the result is `minval`.
+      dtype: the dtype of the result; None means the default integer dtype. Bounds are clamped to the range of this dtype.
 
     Raises:
-      DtypeError: the dtype or the bounds are no integers; ShapeError: the bounds do not broadcast to the shape.
+      DtypeError: the dtype or the bounds are not integers; ShapeError: the bounds do not broadcast to the shape.
 
     Example:
       >>> import nabla_mlir as nm
@@ -119,7 +119,7 @@ def _bound(x: Any) -> Any:
 
 @library
 def _randint(key: Any, low: Any, high: Any, shape: Static[Any], dtype: np.dtype) -> Tensor:
-    wide = dtype if dtype.itemsize >= 4 else np.dtype(np.int32)  # narrow ones are drawn in that, with room for the upper bound
+    wide = dtype if dtype.itemsize >= 4 else np.dtype(np.int32)  # narrow dtypes are drawn in int32, which holds the upper bound
     word = np.dtype(f"u{wide.itemsize}")
     info, room = np.iinfo(dtype), int(wide != dtype)
     low, high = as_tensor(low), as_tensor(high)
@@ -131,10 +131,10 @@ def _randint(key: Any, low: Any, high: Any, shape: Static[Any], dtype: np.dtype)
     if not room:
         span = lg.select(lg.logical_and(is_beyond, is_range), span + full_like(span, 1), span)
     first, second = (random_bits(keys, shape, word) for keys in split_in(words_of(key), 2))
-    is_whole = lg.compare(span, full_like(span, 0), comparison_direction="EQ")  # the range is that of the dtype
+    is_whole = lg.compare(span, full_like(span, 0), comparison_direction="EQ")  # the range is the whole range of the dtype
     span = lg.select(is_whole, full_like(span, 1), span)
     half = ew.remainder(full_like(span, 2 ** (4 * word.itemsize)), span)
-    weight = ew.remainder(half * half, span)  # of the higher bits
+    weight = ew.remainder(half * half, span)  # the weight of the higher bits
     offset = ew.remainder(ew.remainder(first, span) * weight + ew.remainder(second, span), span)
     return convert(low + convert(lg.select(is_whole, second, offset), wide), dtype)
 
@@ -146,7 +146,7 @@ def _is_above(x: Tensor, bound: int) -> Tensor:
 
 
 def _inside(x: Tensor, low: int, high: int, dtype: np.dtype) -> Tensor:
-    """Integers moved into a range, in a dtype that holds it."""
+    """Clamps integers to a range, and converts them to a dtype that holds the range."""
     if x.dtype.kind != "b":
         info = np.iinfo(x.dtype)
         bounds = (full((), bound, x.dtype) for bound in (max(low, info.min), min(high, info.max)))
@@ -156,16 +156,16 @@ def _inside(x: Tensor, low: int, high: int, dtype: np.dtype) -> Tensor:
 
 
 def bernoulli(key: Key, p: Any = 0.5, shape: ShapeLike | None = None, mode: str = "low") -> Tensor:
-    """Truth values that are True with a probability.
+    """Truth values that are True with the probability `p`.
 
     Args:
       key: a key.
-      p: the probability; its dtype is that of the uniform numbers that it is compared with.
-      shape: of the result; that of `p` if not given.
+      p: the probability; uniform numbers of its dtype are compared with it.
+      shape: the shape of the result; None means the shape of `p`.
       mode: "high" draws twice the bits, for probabilities near 0.
 
     Raises:
-      TraceError: there is no such mode; DtypeError: `p` is no real number; ShapeError: it does not broadcast to the shape.
+      TraceError: the mode is unknown; DtypeError: `p` is not a real number; ShapeError: `p` does not broadcast to the shape.
 
     Example:
       >>> import nabla_mlir as nm
@@ -202,8 +202,8 @@ def rademacher(key: Key, shape: ShapeLike = (), dtype: DTypeLike | None = None) 
 
     Args:
       key: a key.
-      shape: of the result.
-      dtype: of the result; the default integer dtype if not given.
+      shape: the shape of the result.
+      dtype: the dtype of the result; None means the default integer dtype.
 
     Example:
       >>> import nabla_mlir as nm

@@ -44,7 +44,7 @@ from nabla_mlir.transforms.arguments import active_arguments, differentiable, sp
 from nabla_mlir.transforms.gradients import grad
 from nabla_mlir.transforms.linear import pushed
 
-# Passes of lowering that only improve speed are left out, because they take longer than the analysis.
+# Lowering passes that only improve speed are left out, because they take longer than the analysis.
 _EXPANDED = Pipeline((VerifyPass(), DcePass(), CanonicalizeBatchPass(), ExpandPass()))
 _DERIVED = Pipeline((ExpandPass(), InlineRulesPass(), RemoveStopGradientPass()))
 

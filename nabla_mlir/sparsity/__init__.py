@@ -1,1 +1,1 @@
-"""The algebra that derives sparsity patterns: it finds the inputs on which each element depends. Needs only NumPy."""
+"""The algebra of sparsity patterns: it finds the inputs on which each element depends. It needs only NumPy."""

@@ -1,4 +1,4 @@
-"""Advice on functions that are traced: errors of Python and NumPy in them, and forms that are slow without need."""
+"""Advice on traced functions: explains errors of Python and NumPy in them, and warns of forms that are unnecessarily slow."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ from nabla_mlir.targets.toolchain import compiler_version
 
 @functools.cache
 def _own_version() -> str:
-    """The version of this package. The lookup takes more than a millisecond, so it is done once."""
+    """The version of this package. The lookup takes more than a millisecond, so it runs once."""
     return metadata.version("nabla-mlir")
 
 

@@ -41,7 +41,7 @@ class Compiled(Stage):
     target: Target
     tuned_driver: str = ""
     trials: tuple[Any, ...] = ()
-    checks: Checks = field(default_factory=dict)  # what is known of the numbers of each entry point
+    checks: Checks = field(default_factory=dict)  # the outcome of the check of each entry point
 
     def _rest(self) -> tuple[Any, ...]:
         """The other fields; the target "host" is replaced by the CPU for which the module was compiled."""

@@ -57,7 +57,7 @@ class Donating:
     it, the arrays are only deleted.
     """
 
-    function = None  # each call gives away other arrays
+    function = None  # each call donates other arrays
 
     def __init__(self, code: Code, donation: Sequence[int]):
         self._plain, self._code, self._donation = OnDevice(code, is_jitted=True), code, donation

@@ -36,9 +36,9 @@ class Program:
 
     Args:
       is_jitted: the function is compiled at once.
-      is_ours: a function of nabla_mlir whose value is needed: its rules for derivatives are not traced.
+      is_ours: True for a function of nabla_mlir that is called for its value only; its rules for derivatives are not traced.
       donation: the leaves of the arguments whose memory a call may write to.
-      title: its name in messages; by default the name of the function.
+      title: the name of the program in messages; by default the name of the function.
       constants: arguments of the calls by position and by name that are part of the code.
       memory_limit: bytes that a compiled call may allocate at once.
       arrays: the leaves, for a program that runs only on them: Python may read numbers that they determine.
@@ -65,7 +65,7 @@ class Program:
         if arrays is not None:
             arrays = as_inputs(arrays, [s.dtype for s in specs])
         module, captures = trace_function(flat, specs, "main", is_ours, arrays)
-        # What jit captures has the values of its trace, whatever becomes of the array, and lies where the code reads it.
+        # An array that jit captures has the values of the trace, even if it changes later, and is on the device of the code.
         self.captured: list[Any] = [Array.from_numpy(x) for x in captures] if is_jitted else captures
         block = functions_of(module.operation)["main"].regions[0].blocks[0]
         self._types = [shape_and_dtype(v.type) for v in last_of(block).operands]
@@ -76,7 +76,7 @@ class Program:
         self._is_single = self.out_spec.is_leaf()
         self._in_spec, self._kinds = in_spec, [_kind(s) for s in specs]
         self._constants = constants or {}
-        self.again: Call = never  # as the first call, where that is compiled code alone; of what jit decorates
+        self.again: Call = never  # repeats the first call of a jitted function, if this call runs only compiled code
         self._is_jitted = is_jitted
 
     def __call__(self, leaves: Sequence[Any]) -> Any:
@@ -152,7 +152,7 @@ class SecondHalf:
 
 
 def _alone(func: ir.Operation) -> ir.Module:
-    """A copy of a function, as `main` of a separate module."""
+    """Copies a function to a separate module, as `main`."""
     with context(), ir.Location.unknown():
         module = ir.Module.create()
         with ir.InsertionPoint(module.body):
@@ -210,9 +210,9 @@ def _with_constants(f: Callable[..., Any], spec: pytree.TreeSpec, leaves: Sequen
 
 
 T = TypeVar("T")
-Static = Annotated[T, "static"]  # a parameter that decides shapes: an integer of NumPy, or an array of one, is a number there
+Static = Annotated[T, "static"]  # a parameter that decides shapes; NumPy integers and arrays of one element count as numbers
 
-LIBRARY: list[dict[Any, Program]] = []  # what is kept of each function
+LIBRARY: list[dict[Any, Program]] = []  # the cached programs of each function
 
 
 def library(f: Callable[..., Any]) -> Callable[..., Any]:
@@ -253,7 +253,7 @@ def library(f: Callable[..., Any]) -> Callable[..., Any]:
                 return f(*inner_args, **inner_kwargs)
 
             _, flat_spec = pytree.flatten((tuple(arrays), {}))
-            if len(programs) == thresholds.KEPT_FUNCTIONS:  # a loop over an index, or over a number, makes one for each
+            if len(programs) == thresholds.KEPT_FUNCTIONS:  # a loop over an index, or over a number, makes a program for each value
                 del programs[next(iter(programs))]
             program = programs[key] = Program(flat, flat_spec, key[3], is_ours=True, title=f.__name__)
         return program(arrays)

@@ -22,7 +22,7 @@ from nabla_mlir.runtime.outline import MOST, outline
 from nabla_mlir.staging.specs import Spec
 from nabla_mlir.table.promotion import is_scalar, scalar_array
 
-_LINE = 100  # characters of a signature that is a line
+_LINE = 100  # the largest number of characters of a signature in one line
 
 
 @dataclass(frozen=True)

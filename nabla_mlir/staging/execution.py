@@ -47,7 +47,7 @@ from nabla_mlir.targets import CPU, target_of
 _LOG = logger("jit")
 Mode = Literal["auto", "interpret", "compile"]
 _FINITE = "finite"  # the mode within `debug_nans`
-Runner = Callable[..., list[Array]]  # as `Function`: of arrays, the number of those that are memory, and the results' types
+Runner = Callable[..., list[Array]]  # as `Function`: of arrays, the number of output buffers among them, and the result types
 
 
 class Execution:
@@ -116,8 +116,8 @@ class Code:
     Args:
       module: a traced module; its derivatives and maps are expanded here, as the interpreter would do, too.
       name: the name of the function.
-      title: its name in messages.
-      is_lowered: the module holds simplified plain StableHLO.
+      title: the name of the code in messages.
+      is_lowered: True if the module is simplified plain StableHLO.
       memory_limit: the bytes that a compiled call may allocate at once; None sets no limit.
     """
 
@@ -207,7 +207,7 @@ class Endless:
 
     @property
     def device(self) -> Device:
-        """Where it runs."""
+        """The device of the function."""
         return self._function.device
 
     def __call__(self, inputs: Sequence[Any], storage: int = 0, types: Any = None) -> list[Array]:
@@ -221,13 +221,13 @@ class OnDevice:
     """A function that runs where its arrays are: on this CPU by `function_of`, or compiled for another device.
 
     Args:
-      is_jitted: it is to be compiled at once, unless everything is interpreted.
+      is_jitted: True compiles the function at the first call, unless everything is interpreted.
     """
 
     def __init__(self, code: Code, is_jitted: bool = False):
         self._code, self._is_jitted = code, is_jitted
-        self._elsewhere: dict[str, Runner] = {}  # by the driver of the device
-        self._here: Runner | None = None  # what runs it on the host, once it has run there
+        self._elsewhere: dict[str, Runner] = {}  # the runner for each driver of another device
+        self._here: Runner | None = None  # the runner on the host, after the first call there
 
     @property
     def function(self) -> Function | None:
@@ -296,14 +296,14 @@ def compiled_function(code: Code, device: Device | None = None, first: Sequence[
         cost = estimate(code.function)
         for copy in copies_of(code.function) if _LOG.isEnabledFor(logging.INFO) else ():
             _LOG.info("%s %s", code.title, copy)
-        # Arrays cross between the two drivers of a CPU without a copy, so each program has the one that suits it.
+        # The two drivers of a CPU share arrays without a copy, so each program uses the faster one.
         where = device or ("local-task" if cost.gain(cores()) > 0 else "local-sync")
         target = CPU(memory_limit=limit) if device is None else target_of(device.driver)
         examples = None if first is None else {code.name: _on_host(first)}
         vmfb, _ = compile_checked(code.module, target, title=code.title, examples=examples)
 
         def load() -> Function:
-            # What a large program computes in is found again by its next call where the device keeps what is freed.
+            # The next call of a large program reuses its freed memory if the device caches freed memory.
             function = Executable.load(vmfb, pooled(where) if REFLECTED.encode() in vmfb else where).function(code.name)
             function.anew = load if device is None else None
             return function
@@ -311,7 +311,7 @@ def compiled_function(code: Code, device: Device | None = None, first: Sequence[
         return load() if cost.is_bounded else Endless(load)
 
     code.lower()
-    return _runners.get(f"compile {os.getpid()} {device} {limit} {code.digest()}", compile_)  # a fork has threads of its own
+    return _runners.get(f"compile {os.getpid()} {device} {limit} {code.digest()}", compile_)  # a fork has separate threads
 
 
 def _expanded(module: ir.Module) -> tuple[ir.Module, bool]:

@@ -27,7 +27,7 @@ from nabla_mlir.table.promotion import default_dtypes
 
 _LOG = logger("jit")
 _functions: weakref.WeakSet[Any] = weakref.WeakSet()
-_RECENT = 4  # programs that are tried before one is looked up: a quarter of a microsecond each
+_RECENT = 4  # the number of recent programs that are tried before a lookup; a trial takes a quarter of a microsecond
 
 
 class Jitted(Protocol):
@@ -81,7 +81,7 @@ class StaticArguments(NamedTuple):
 
 class _Switch(threading.local):
     is_off = False  # within `disable_jit`
-    is_used = False  # by any thread so far: what is each thread's own takes time to read
+    is_used = False  # True after the first use by any thread; a thread-local value would be slower to read
 
 
 @contextlib.contextmanager
@@ -164,7 +164,7 @@ def jit(
     static = StaticArguments.of(fun, parameters, static_argnums, static_argnames)
     donation = Donation.of(parameters, donate_argnums, donate_argnames, static.indices, set(static.names))
     programs: dict[Any, Program] = {}
-    recent: tuple[Call, ...] = ()  # most calls are like one of the last
+    recent: tuple[Call, ...] = ()  # most calls have the same key as one of the last calls
 
     @functools.wraps(fun)
     def jit_f(*args: Any, **kwargs: Any) -> Any:
@@ -183,7 +183,7 @@ def jit(
         key: tuple[Any, ...] = (in_spec, kinds_of(leaves), Execution.mode, default_dtypes())
         if constants or fixed:
             indices = [*sorted(constants.items()), *sorted(fixed.items())]
-            key = (*key, tuple((position, type(value), value) for position, value in indices))  # 1 and 1.0 make other code
+            key = (*key, tuple((position, type(value), value) for position, value in indices))  # 1 and 1.0 give different code
         try:
             program = programs.get(key)
         except TypeError as error:
@@ -263,7 +263,7 @@ def _without(fun: Callable[..., Any], constants: Mapping[int, Any], fixed: Mappi
         args = [constants[i] if i in constants else next(rest) for i in range(len(constants) + len(dynamic))]
         return fun(*args, **keywords, **fixed)
 
-    with contextlib.suppress(TypeError, ValueError):  # of a builtin
+    with contextlib.suppress(TypeError, ValueError):  # a builtin may have no signature
         parameters = enumerate(inspect.signature(fun).parameters.values())
         f.__signature__ = inspect.Signature([p for i, p in parameters if i not in constants and p.name not in fixed])  # type: ignore[attr-defined]
     return f

@@ -24,7 +24,7 @@ from nabla_mlir.table.rules import Zero
 
 MAIN = "main"
 
-Role = Literal["plain", "function", "rule"]  # of a region: any, a function that has a rule of the user's, or such a rule
+Role = Literal["plain", "function", "rule"]  # the role of a region: any region, a function with a custom rule, or such a rule
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Known:
     others: dict[ir.Value, ir.Value]
 
     def __init__(self) -> None:
-        self.arrays = {}  # of arguments, and of results computed so far
+        self.arrays = {}  # the arrays of arguments, and of the results computed so far
         self.others = {}  # the arguments of a region, and the values that they stand for
         self.applies_rules = True
         self._regions: dict[ir.Value, _Arguments] = {}  # by the arguments

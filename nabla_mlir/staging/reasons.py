@@ -7,7 +7,7 @@ from typing import Any
 
 from nabla_mlir.base import pytree
 
-Key = tuple[Any, ...]  # structure, kinds of leaves, mode, default dtypes, and static values: place or name, type, value
+Key = tuple[Any, ...]  # structure, kinds of leaves, mode, default dtypes, and static values (position or name, type, value)
 
 
 def reason(name: str, key: Key, before: Iterable[Key], parameters: Sequence[str] | None) -> str:
@@ -28,7 +28,7 @@ def reason(name: str, key: Key, before: Iterable[Key], parameters: Sequence[str]
 
 def _changes(key: Key, other: Key, parameters: Sequence[str] | None) -> list[str]:
     if key[0] != other[0]:
-        return [f"new structure {key[0]} where {other[0]} was compiled"] * 99  # there is no other one so far away
+        return [f"new structure {key[0]} where {other[0]} was compiled"] * 99  # a difference that is larger than any other
     changes = []
     names = [_named(path, parameters) for path in pytree.paths(key[0])]
     for leaf, new, old in zip(names, key[1], other[1], strict=True):

@@ -1,4 +1,4 @@
-"""Generated Python code for calls like an earlier one: it checks each argument while it passes it on.
+"""Generates Python code that repeats an earlier call with new arguments, and checks each argument.
 
 A small function spends half of its time on its arguments and results. Loops over them, and general functions of trees, cost
 more than the work on each. So the generated code has separate lines for each argument. They flatten dicts, lists and tuples by
@@ -21,8 +21,8 @@ from nabla_mlir.staging.execution import Execution
 from nabla_mlir.table.promotion import Defaults
 
 Call = Callable[[tuple[Any, ...], dict[str, Any]], Any]
-OTHER = object()  # no result: the arguments are of other kinds
-_WRITTEN = 32  # as many arguments have lines of their own, which take 0.1 ms each to be compiled
+OTHER = object()  # returned instead of a result if the arguments are of other kinds
+_WRITTEN = 32  # the largest number of arguments with separate lines of code; Python compiles a line in 0.1 ms
 
 _ARGUMENT = """
 if type({leaf}) is Array:

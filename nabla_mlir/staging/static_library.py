@@ -36,7 +36,7 @@ _C_TYPES = {
     "bool": "uint8_t", "float16": "uint16_t", "bfloat16": "uint16_t", "float32": "float", "float64": "double",
     "complex64": "float", "complex128": "double",
 }  # fmt: skip
-# Complex numbers are pairs, and narrow floats their bits: C++ and older compilers have no types for them.
+# Complex numbers are pairs, and narrow floats are stored as bits, because C++ and older compilers lack types for them.
 
 
 def save_static_library(lowered: Lowered, path: str | Path, target: str | Target = "cpu", *, flags: Sequence[str] = ()) -> Path:
@@ -79,7 +79,7 @@ def save_static_library(lowered: Lowered, path: str | Path, target: str | Target
         own = dumps.flags(folder, code)
         module = clone_module(lowered.module)
         with context():
-            module.operation.attributes["sym_name"] = ir.StringAttr.get(name)  # of which the compiler makes its symbols
+            module.operation.attributes["sym_name"] = ir.StringAttr.get(name)  # the compiler derives its symbols from this name
         compile_lowered(module, replace(cpu, link_embedded=False), flags=[*own, *flags], cache=False)
         machine_code = code.read_bytes() if code.exists() else b""
         query = dumps.query_of(code) if machine_code else ""
@@ -207,7 +207,7 @@ def _source(name: str, header: str, entries: list[EntryPoint], program: HostProg
         arguments = [f"(void *){n}" for n, _, is_result in _parameters(entry) if not is_result]
         results = [n for n, _, is_result in _parameters(entry) if is_result]
         sizes = [leaf.nbytes for leaf in entry.result_leaves]
-        # Memory of the caller's for the results is where these go anyway.
+        # The results are written to memory of the caller, so arguments for this memory are not needed.
         arguments += results[: sum(len(argument.leaves) for argument in entry.arguments if argument.output)]
         body = _BODY.replace("BODY", program.functions[entry.function or entry.name]).replace("ARENA", "")
         parts.append(_function(_declaration(name, entry), arguments, results, sizes, _PROLOGUE + body + _EPILOGUE))
@@ -216,7 +216,7 @@ def _source(name: str, header: str, entries: list[EntryPoint], program: HostProg
 
 def _function(declaration: str, arguments: list[str], results: list[str], sizes: list[int], body: str) -> str:
     lists = f"  void *args[] = {{{', '.join([*arguments, '0'])}}};\n"
-    # Behind its results a function of state returns how often it was written, which nobody asks for.
+    # A function with state returns an additional last result, the number of writes, which is ignored here.
     lists += f"  void *results[] = {{{', '.join([*results, '0'])}}};\n"
     lists += f"  const size_t sizes[] = {{{', '.join(map(str, [*sizes, 0]))}}};\n"
     return f"{declaration} {{\n{lists}  (void)args; (void)results; (void)sizes;\n{body}  return status;\n}}\n"

@@ -29,7 +29,7 @@ from nabla_mlir.staging.specs import Spec
 from nabla_mlir.table import promotion
 from nabla_mlir.table.tensor import Scope, Tensor, constant, current_scope, set_reader, set_scope, wrap
 
-# The folders as they are, and as this process imports them: they differ behind symbolic links.
+# The resolved folders, and the folders from which this process imports; symbolic links make them differ.
 for _folder in {*INTERNAL_FOLDERS, os.path.join(os.path.dirname(os.path.abspath(__file__)), "")}:
     _mlir.globals.register_traceback_file_exclusion(_folder)  # type: ignore[attr-defined]  # not in the stubs
 
@@ -143,7 +143,7 @@ def _number_of(tensor: Tensor) -> np.ndarray | None:
     if trace is None or trace.known is None or tensor.axes:
         return None
     scope = current_scope()
-    _current.trace = None  # what is computed now is no part of it
+    _current.trace = None  # the computation below is not part of the trace
     set_scope(None)
     try:
         return trace.known.read(tensor.value)

@@ -20,7 +20,7 @@ from nabla_mlir.runtime.timing import median
 from nabla_mlir.staging.specs import Spec
 from nabla_mlir.targets import CPU, Target
 
-# What may be faster, by name: fields of the target, and further flags. Each was seen to win on some module.
+# Forms that may be faster, by name: fields of the target, and additional flags. Each was the fastest for some module.
 FORMS: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
     "default": ({}, ()),
     "without nabla-schedule": ({"schedule": False}, ()),
@@ -28,7 +28,7 @@ FORMS: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
     "larger workgroups": ({}, ("--iree-llvmcpu-distribution-size=256",)),
     "less fusion": ({}, ("--iree-dispatch-creation-fuse-multi-use=false",)),
 }
-_SECONDS = 0.05  # that each function is called for
+_SECONDS = 0.05  # the time for which each function is called
 _TOLERANCES = {"float32": 1e-3, "complex64": 1e-3, "float64": 1e-9, "complex128": 1e-9}
 
 

@@ -25,7 +25,7 @@ class LawCase:
 
     @property
     def name(self) -> str:
-        """The record's and a number."""
+        """The name of the record and the number of the sample."""
         return f"{self.record.name.replace('.', '_')}_{self.number}"
 
     @property
@@ -34,12 +34,12 @@ class LawCase:
         return {**self.record.defaults, **self.case.params}
 
     def draw(self, seed: int = 0) -> list[np.ndarray]:
-        """Operands in f64; a seed gives the same operands in every run."""
+        """Random operands in f64; equal seeds give equal operands."""
         rng = np.random.default_rng([seed, *self.name.encode()])
         return self.case.draw(rng, np.dtype(np.float64))
 
     def apply(self, xs: Sequence[Tensor]) -> list[Tensor]:
-        """Calls the record, in a trace."""
+        """Calls the record inside a trace and returns its results."""
         params = dict(self.params)
         if params.get("dtype", 0) is None:  # the dtype of a product is that of its factors
             params["dtype"] = xs[0].dtype
@@ -54,7 +54,7 @@ class LawCase:
 
 
 def law_cases(records: Iterable[OpDef] | None = None) -> list[LawCase]:
-    """Every sample of the records; by default of all registered records.
+    """Returns one case for each sample of the records; the default is all registered records.
 
     Elementwise records are sampled at rank 2, as scalars, and with an axis of size 0 and one of size 1.
     """
@@ -70,7 +70,7 @@ def law_cases(records: Iterable[OpDef] | None = None) -> list[LawCase]:
 
 
 def active_operands(law: LawCase, xs: Sequence[np.ndarray]) -> list[int]:
-    """The operands that carry tangents."""
+    """The indices of the differentiable operands."""
     if not law.case.smooth:
         return []
     kinds = [domain.kind if domain is not None else "real" for domain in law.case.domains]

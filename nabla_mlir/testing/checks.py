@@ -1,4 +1,4 @@
-"""The laws of records and passes, checked by interpretation: nothing is compiled."""
+"""Checks the laws of records and passes with the interpreter, without compilation."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from nabla_mlir.testing.programs import random_module
 from nabla_mlir.tools.values import check_equal, inputs_of, results_of
 from nabla_mlir.transforms import hvp, jvp, vjp
 
-Run = Callable[[Callable[..., Any], Sequence[np.ndarray]], Any]  # a function of tensors and its arguments -> a tree of arrays
+Run = Callable[[Callable[..., Any], Sequence[np.ndarray]], Any]  # (a function of tensors, its arguments) -> a tree of arrays
 
 
 class LawError(NablaError, AssertionError):
@@ -41,7 +41,7 @@ class LawError(NablaError, AssertionError):
 
 @dataclass(frozen=True)
 class Costs:
-    """The floating-point operations of a sample: of its value, with its jvp, and with its vjp."""
+    """The numbers of floating-point operations of a sample: the value alone, the value with its jvp, and with its vjp."""
 
     name: str
     value: int
@@ -50,21 +50,21 @@ class Costs:
 
 
 def check_record(record: OpDef) -> list[Costs]:
-    """Checks all samples of a record in f64, and says what its derivatives cost.
+    """Checks all samples of a record in f64, and returns the costs of its derivatives.
 
-    - the value: that of NumPy, where the record names it;
+    - the value: the result of the NumPy function, if the record names one;
     - the jvp: central differences of order 4; the vjp: <ct, J t> = <Jᵀ ct, t>;
-    - second order: jvp of vjp and jvp of jvp against differences, their symmetry, vjp of both against them;
-    - `linearize` and `checkpoint`: the same derivatives;
-    - batches: vmap, twice, of the value and of derivatives, for every choice of mapped operands, against a loop;
+    - second order: jvp of vjp and jvp of jvp are compared with differences, and vjp of both with these;
+    - `linearize` and `checkpoint` have the same derivatives;
+    - batches: vmap and vmap of vmap of the value and of derivatives are compared with a loop, for every choice of mapped operands;
     - prepared products: `apply` after `update` computes the product of one program;
-    - closure: what two transforms emit has rules.
+    - closure: all operations that two transforms emit have rules.
 
     Args:
-      record: with samples.
+      record: a record with samples.
 
     Raises:
-      LawError: it breaks one, or has no sample to be tested by; with the law, the sample and the numbers.
+      LawError: the record breaks a law or has no sample; the message names the law, the sample and the numbers.
 
     Example:
       >>> from nabla_mlir.ops.elementwise import sine
@@ -87,7 +87,7 @@ def check_record(record: OpDef) -> list[Costs]:
 
 
 def interpret(function: Callable[..., Any], inputs: Sequence[np.ndarray]) -> Any:
-    """The results of a function of tensors, lowered and run by NumPy."""
+    """Lowers a function of tensors, and returns the results that the interpreter computes with NumPy."""
     stage = trace(function, *inputs, name="main").lower()
     leaves = interpreted(stage.module.operation, "main")([np.asarray(x) for x in inputs])
     return optree.tree_unflatten(stage.entries[0].out_spec, [np.asarray(y) for y in leaves])
@@ -143,7 +143,7 @@ def check_prepared(law: LawCase) -> None:
 
 
 def _check_same(law: LawCase, what: str, got: Any, expected: Any, tolerance: float, least: float = 1.0) -> None:
-    """Compares numbers, relative to the largest element, which counts as `least` if it is smaller."""
+    """Compares numbers; the tolerance is relative to the largest element or to `least`, whichever is larger."""
     a, b = _flat(got), _flat(expected)
     if a.shape != b.shape:
         raise LawError(f"{law.name} requires {what}, got {a.size} numbers instead of {b.size}.")
@@ -169,7 +169,7 @@ def _pairing(a: Any, b: Any) -> float:
 
 
 def costs_of(law: LawCase) -> Costs:
-    """The costs of a sample."""
+    """Counts the floating-point operations of a sample and of its derivatives."""
     laws = Laws(law)
     operands, count = laws.inputs(), len(laws.xs)
 
@@ -203,20 +203,21 @@ def costs_of(law: LawCase) -> Costs:
 
 
 def check_pass(item: Pass | str, modules: Iterable[ir.Module] = (), programs: int = 20) -> int:
-    """Checks that a pass leaves valid IR, and what every function of a module computes, on modules and random programs.
+    """Checks, on modules and random programs, that a pass leaves valid IR and does not change the results of functions.
 
-    Each module is tried as it stands, and lowered if it has transforms; a pass that runs twice must leave valid IR too.
+    Each module is checked before lowering, and also after lowering if it has transforms. The pass runs twice, and both runs
+    must leave valid IR.
 
     Args:
       item: the pass, or the text of a pipeline.
-      modules: some of yours; they are not changed.
-      programs: how many random ones are tried besides (`random_module`).
+      modules: modules of the caller; they are not changed.
+      programs: the number of additional random programs (`random_module`).
 
     Returns:
-      How many of the modules the pass changed: none would say that nothing was tested.
+      The number of modules that the pass changed; 0 means that the check tested nothing.
 
     Raises:
-      LawError: it does not; with the module.
+      LawError: the IR is not valid or a result changed; the message contains the module.
 
     Example:
       >>> check_pass("nabla-simplify", programs=5)

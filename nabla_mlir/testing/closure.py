@@ -1,4 +1,4 @@
-"""The operations that derivatives and maps of an operation emit, which need rules themselves."""
+"""Finds the operations that derivatives and maps of an operation emit; these operations need rules themselves."""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 
     python -m nabla_mlir.testing.fuzz --of zip --minutes 5 --seed 1
 
-A damaged file must be read as before, or refused with one of our errors: no other error, no crash and no hang. `KINDS`
-lists the kinds of files.
+The reader must accept a damaged file with its original meaning, or refuse it with an error of nabla_mlir. Another error, a
+crash and a hang are faults. `KINDS` lists the kinds of files.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ Numbers = np.random.Generator
 
 
 def damaged(content: bytes, rng: Numbers) -> bytes:
-    """The content with bytes changed, removed or doubled, or with its end removed.
+    """Returns the content with some bytes changed, removed or doubled, or with its end removed.
 
     Example:
       >>> damaged(b"abcd", np.random.default_rng(0)) != b"abcd"
@@ -76,7 +76,7 @@ def damaged(content: bytes, rng: Numbers) -> bytes:
 
 
 def altered(text: str, rng: Numbers) -> str:
-    """The text with words and lines moved, removed or doubled, and with other numbers."""
+    """Returns the text with some words and lines moved, removed or doubled, and with other numbers."""
     for _ in range(int(rng.integers(1, 4))):
         lines = text.splitlines()
         i, j = (int(k) for k in rng.integers(len(lines), size=2))
@@ -249,7 +249,7 @@ def survey(kind: str, seed: int, minutes: float) -> collections.Counter[str]:
             for line in process.stdout:
                 number, _, fate = line.strip().partition(" ")
                 if not fate:
-                    break  # it ended before there was one
+                    break  # the process ended before it sent a result
                 seed = int(number) + 1
                 counts[fate.partition(":")[0]] += 1
                 if fate.startswith("FAULT"):

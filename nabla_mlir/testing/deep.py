@@ -2,10 +2,10 @@
 
     python -m nabla_mlir.testing.fuzz --of deep --minutes 10 --seed 1
 
-A program is a chain of one to three steps (`nabla_mlir.testing.deep_steps`), whose values are read several times, under three to
-five transforms. 64 programs are a family: they have one shape and dtype, and draw from a few kinds of steps and transforms, so
-that many of their kernels are equal and compiled once, and that each kind meets itself (swarm testing: A. Groce et al., ISSTA
-2012). `nabla_mlir.testing.deep_batches` compiles a family and compares.
+A program is a chain of one to three steps (`nabla_mlir.testing.deep_steps`) under three to five transforms; later steps read
+earlier values several times. 64 programs are a family: they have one shape and dtype, and draw from a few kinds of steps and
+transforms. So many of their kernels are equal and are compiled once, and a program often contains one kind twice (swarm
+testing: A. Groce et al., ISSTA 2012). `nabla_mlir.testing.deep_batches` compiles a family and compares the results.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from nabla_mlir.testing.deep_steps import STEPS, Map, Numbers, bounded, kind_of,
 FAMILY = 64  # consecutive programs with one shape and dtype
 _DTYPES = {"float64": 6, "float32": 4, "complex128": 2, "complex64": 2, "int32": 1, "int64": 1, "float16": 1, "bfloat16": 1}
 _SHAPES = (*((n,) for n in range(1, 10)), *((n,) for n in range(2, 10)), (0,), (3, 5), (1, 4), (7, 1), (2, 3))
-# The largest growth of the operations of a program by its transforms; a body has about twenty, and 9 is three
-# derivatives.
+# The largest factors by which transforms may multiply the operations of a program. A body has about twenty operations, and
+# three derivatives give a factor of 9.
 _GROWTHS = (4.0, 5.0, 6.0, 9.0)
 
 
@@ -98,7 +98,7 @@ def _transposed(f: Map) -> Map:
 
 
 def _pulled_by_rule(f: Map) -> Map:
-    """A function with a cotangent of its own, which is not the true one; its residuals are its argument and its value."""
+    """A function with a custom cotangent that differs from the true one; its residuals are its argument and its value."""
 
     def apply(x: Any) -> Any:
         own = nm.custom_vjp(f)
@@ -109,7 +109,7 @@ def _pulled_by_rule(f: Map) -> Map:
 
 
 def _rematerialised(f: Map) -> Map:
-    """The gradient of a checkpointed function under a policy: products stay."""
+    """The gradient of a checkpointed function whose policy stores matrix products."""
     policy = nm.checkpoint_policies.dots_saveable
     return lambda x: nm.grad(_size(nm.checkpoint(lambda a: f(a) * x, policy=policy)))(x)
 
@@ -161,7 +161,7 @@ class Family:
 
     Args:
       number: the number of the family.
-      dtype, shape: those of the argument.
+      dtype, shape: the dtype and shape of the argument.
       steps, transforms: the names from which its programs draw.
     """
 
@@ -173,7 +173,7 @@ class Family:
 
     @staticmethod
     def of(number: int) -> Family:
-        """The family with this number, which decides everything."""
+        """The family with this number; equal numbers give equal families."""
         rng = np.random.default_rng([number, 6])
         weights = np.array([*_DTYPES.values()], float)
         dtype = str(rng.choice([*_DTYPES], p=weights / weights.sum()))
@@ -205,7 +205,7 @@ def _dtype(name: str) -> np.dtype:
 
 @dataclass(frozen=True)
 class Deep:
-    """A program by its seed, which decides everything except the number of its steps and the transforms."""
+    """A program: the seed determines all choices except the number of steps and the transforms."""
 
     seed: int
     steps: int
@@ -230,7 +230,7 @@ class Deep:
 
     @property
     def arguments(self) -> list[np.ndarray]:
-        """An array, and indices of its rows."""
+        """The arguments: an array, and indices of its rows."""
         rng, family = np.random.default_rng([self.seed, 4]), self.family
         shape, dtype = family.shape, _dtype(family.dtype)
         k = rng.integers(0, max(shape[0], 1), shape[0]).astype(np.int32)
@@ -254,7 +254,7 @@ class Deep:
         return apply
 
     def _run(self, x: Any, k: Any) -> tuple[Any, ...]:
-        """The body, the value of all transforms, a selection between them, and boolean values."""
+        """The results of the program: the body, the transformed body, a selection between both, and boolean values."""
         body = result = self._body(k)
         for name in self.transforms:
             result = TRANSFORMS[name].apply(result)
@@ -263,7 +263,7 @@ class Deep:
         return y, z, nnp.where(greater, y, z), greater
 
     def traced(self) -> Traced:
-        """The program."""
+        """The traced program."""
         return nm.trace(self._run, *self.arguments, name=self.name)
 
     @property
@@ -277,7 +277,7 @@ class Deep:
         return f"f{self.seed}"
 
     def shorter(self) -> Iterator[Deep]:
-        """The program with fewer steps or transforms, the shortest first."""
+        """Yields the program with fewer steps or transforms, the shortest first."""
         for k in range(len(self.transforms) + 1):
             for steps in range(1, self.steps + 1):
                 if (k, steps) != (len(self.transforms), self.steps):

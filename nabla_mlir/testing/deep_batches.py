@@ -1,9 +1,9 @@
-"""Deep programs (`nabla_mlir.testing.deep`) compiled many at a time, and compared with the interpreter.
+"""Compiles many deep programs (`nabla_mlir.testing.deep`) at once, and compares them with the interpreter.
 
-IREE's passes cost some 40 ms for each function and 15 ms for each kernel, however small they are. So the programs of a family
-are mostly one function, whose equal kernels are compiled once; some are functions of their own, as a user has them.
-Half of the programs donate their array; the others' arrays and all indices have to be as they were. Code runs in a process of
-its own with a time limit.
+The passes of IREE cost about 40 ms for each function and 15 ms for each kernel, even for small ones. So most families become
+one function, whose equal kernels are compiled once; the programs of the other families are separate functions. Half of the
+programs donate their array. A call must not change the other arrays and the indices. Compiled code runs in a separate process
+with a time limit.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from nabla_mlir.targets import target as as_target
 from nabla_mlir.testing.deep import FAMILY, Deep
 from nabla_mlir.testing.separate_runs import Call, EndedError, Result, run
 
-MOST_OPERATIONS = 150  # of a compiled program
-SEPARATE_EVERY = 8  # one family in so many has an entry point for each program
+MOST_OPERATIONS = 150  # the largest number of operations of a compiled program
+SEPARATE_EVERY = 8  # one of eight families has an entry point for each program
 _ALL = "all"
 
 
@@ -40,8 +40,8 @@ class Count:
 
     Args:
       compiled: the number of compared programs, by "one function" and "separate functions".
-      left_out: programs that are too long, and are not compiled.
-      undecided: compiled programs whose results are mostly decided by rounding; they are not compared.
+      left_out: the number of programs that are too long and are not compiled.
+      undecided: the number of compiled programs that are not compared, because rounding dominates their results.
       seconds: the time of each stage.
     """
 
@@ -61,7 +61,7 @@ class Count:
 
 @dataclass(frozen=True)
 class Fault:
-    """Programs with an error that are compiled together.
+    """An error of some programs that are compiled together.
 
     Args:
       programs: the programs; the results of the first one differ.
@@ -183,7 +183,7 @@ def join(whole: ir.Module) -> None:
 
 
 def _calls(stages: dict[Deep, Lowered], is_separate: bool) -> list[Call]:
-    """The calls of all programs: one of the function that calls them, or one of each."""
+    """The calls that run all programs: one call of the joined function, or one call for each program."""
     each = [Call(p.name, tuple(p.arguments), (0,) if p.is_donating else ()) for p in stages]
     if is_separate:
         return each
@@ -225,7 +225,7 @@ def _difference(program: Deep, stage: Lowered, calls: Sequence[Result], count: C
 
 
 def shrunk(fault: Fault, target: str = "cpu") -> Fault:
-    """The shortest fault of its kind: of few programs with few steps and transforms."""
+    """Returns a smaller example of a fault: few programs with few steps and transforms."""
     kind = fault.what.partition(" ")[0]
 
     def fault_of_part(programs: Sequence[Deep]) -> Fault | None:
@@ -243,7 +243,7 @@ def shrunk(fault: Fault, target: str = "cpu") -> Fault:
 
 
 def _fewest(fault: Fault, fault_of_part: Callable[[Sequence[Deep]], Fault | None]) -> Fault:
-    """The same fault with as few programs as possible: one alone, or halves, or all but one."""
+    """Returns the same fault with fewer programs: tries single programs, then halves, then all programs except one."""
     programs = list(fault.programs)
     for some in _smaller(programs):
         if (smaller := fault_of_part(some)) is not None:

@@ -17,7 +17,7 @@ from nabla_mlir import numpy as nnp
 from nabla_mlir.jax import lax
 
 Numbers = np.random.Generator
-Map = Callable[[Any], Any]  # from a value to one of the same type
+Map = Callable[[Any], Any]  # a function from a value to a value of the same type
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ def kind_of(x: Any) -> str:
 
 
 def bounded(x: Any) -> Any:
-    """A value of the same dtype that does not grow: integers modulo 16, and x / (1 + |x|²)."""
+    """A bounded value of the same dtype: integers modulo 16, and x / (1 + |x|²) for other dtypes."""
     if kind_of(x) == "i":
         return x & 15
     return x / (1 + (x * nnp.conj(x) if kind_of(x) == "c" else x * x))

@@ -1,16 +1,16 @@
-"""Random programs and their derivatives against the interpreter: as they are traced, lowered, and compiled for a target.
+"""Compares random programs and their derivatives with the interpreter: traced, lowered, and compiled for a target.
 
     python -m nabla_mlir.testing.fuzz --minutes 10 --seed 1
-    python -m nabla_mlir.testing.fuzz --only 4217        # one program again, with what differs
-    python -m nabla_mlir.testing.fuzz --of mixtures      # programs of all dtypes beside NumPy; --target cpu compiles them too
+    python -m nabla_mlir.testing.fuzz --only 4217        # repeats one program and prints the difference
+    python -m nabla_mlir.testing.fuzz --of mixtures      # programs of all dtypes against NumPy; --target cpu compiles them too
     python -m nabla_mlir.testing.fuzz --of deep          # deep nestings of transforms on small vectors, compiled
     python -m nabla_mlir.testing.fuzz --of text          # damaged files: text, zip ...
-    python -m nabla_mlir.testing.fuzz --of peers         # nestings of transforms beside JAX; --target cpu compiles them
-    python -m nabla_mlir.testing.fuzz --of promotions    # operands of different dtypes beside JAX
+    python -m nabla_mlir.testing.fuzz --of peers         # nestings of transforms against JAX; --target cpu compiles them
+    python -m nabla_mlir.testing.fuzz --of promotions    # operands of different dtypes against JAX
 
-Each program is drawn with one of the transforms below and run three ways: the interpreter runs what was traced, with maps as
-they stand, and what was lowered; IREE compiles that, many programs in one module, and each is called twice, with arguments
-that must not change. A program that differs, fails or crashes is made shorter as long as it does, and saved.
+Each program is drawn with one of the transforms below and runs in three forms. The interpreter runs the traced program, and
+the lowered program. IREE compiles the lowered programs, many in one module, and each is called twice with arguments that must
+not change. A program that differs, fails or crashes is shortened while the fault remains, and saved.
 """
 
 from __future__ import annotations
@@ -60,14 +60,14 @@ TRANSFORMS: dict[str, Callable[[Function], Function]] = {
 
 @dataclass(frozen=True)
 class Sample:
-    """One program: the seed decides everything except its length."""
+    """One program: the seed determines all choices except the length."""
 
     seed: int
     steps: int = STEPS
 
     @property
     def transform(self) -> str:
-        """The name of what is done to the function."""
+        """The name of the transform."""
         return list(TRANSFORMS)[self.seed % len(TRANSFORMS)]
 
     @property
@@ -81,7 +81,7 @@ class Sample:
         return trace(TRANSFORMS[self.transform](f), *inputs, name=f"f{self.seed}"), inputs
 
     def shorter(self) -> Iterator[Sample]:
-        """The program with fewer steps, the shortest first."""
+        """Yields the program with fewer steps, the shortest first."""
         return (Sample(self.seed, steps) for steps in range(1, self.steps))
 
 
@@ -113,7 +113,7 @@ def difference(got: Sequence[Any], wanted: Sequence[Any], dtype: str) -> str:
 
 
 def interpret(sample: Sample) -> tuple[Lowered | None, list[np.ndarray], list[np.ndarray], Fault | None]:
-    """The lowered program, its arguments and its results; or an error before compilation."""
+    """Returns the lowered program, its arguments, its results, and the fault that appears before compilation, if any."""
     try:
         traced, inputs = sample.traced()
         lowered = traced.lower()
@@ -128,7 +128,7 @@ def interpret(sample: Sample) -> tuple[Lowered | None, list[np.ndarray], list[np
 
 
 def run(samples: Sequence[Sample], target: str = "cpu") -> list[Fault]:
-    """The faults of programs that are compiled together."""
+    """Compiles programs together, and returns their faults."""
     faults, stages = [], {}
     for sample in samples:
         lowered, inputs, wanted, fault = interpret(sample)
@@ -154,7 +154,7 @@ def run(samples: Sequence[Sample], target: str = "cpu") -> list[Fault]:
 
 
 def _called(function: Function, inputs: Sequence[np.ndarray], wanted: Sequence[np.ndarray], dtype: str) -> str:
-    """The error of two calls; "" if both are correct."""
+    """Calls a function twice, and returns the error in words; "" if both calls are correct."""
     before = [x.copy() for x in inputs]
     for call in ("first", "second"):
         try:
@@ -173,7 +173,7 @@ def _leaves(tree: Any) -> list[Any]:
 
 
 def shrunk(fault: Fault, target: str) -> Fault:
-    """The same fault of the shortest program with this seed that has one."""
+    """Returns the fault of the shortest program with the same seed that still has one."""
     for sample in fault.sample.shorter():
         for shorter in run([sample], target):
             if shorter.where == fault.where:
@@ -233,7 +233,7 @@ def _one_by_one(shortest: Function, only: Sequence[int] | None, seed: int, minut
 
 
 def _deep(only: Sequence[int] | None, seed: int, minutes: float, target: str) -> int:
-    """Families of programs until the time is over, or single programs; a seed is rounded down to the first of its family."""
+    """Runs families of programs until the time is over, or the families of single programs; a seed selects its family."""
     end, count, faults = time.monotonic() + 60 * minutes, deep_batches.Count(), 0
     with contextlib.suppress(KeyboardInterrupt):  # a long run can be interrupted, and still prints its numbers
         for number in itertools.count(seed // deep.FAMILY):

@@ -1,7 +1,7 @@
-"""Faults put into programs as a compiler that is wrong would: to measure which of them checked compilation catches.
+"""Puts faults into programs, like those of a wrong compiler, to measure how many of them checked compilation detects.
 
-A fault changes one operation of a lowered module, in place, and leaves a valid module of the same functions.
-`bench/injections.py` compiles such modules for programs that mean something else.
+A fault changes one operation of a lowered module in place; the module stays valid, with the same functions.
+`bench/injections.py` compiles the changed module and checks it against the unchanged program.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from nabla_mlir.dialects.values import constant, full
 from nabla_mlir.table.traits import CONSTANT, runs_regions
 
 Numbers = np.random.RandomState
-Change = Callable[[ir.Operation, Numbers], bool]  # of an operation, in place; False where it does not apply
+Change = Callable[[ir.Operation, Numbers], bool]  # changes an operation in place; returns False if the fault does not apply to it
 
 _COMMUTATIVE = frozenset(f"stablehlo.{name}" for name in ("add", "multiply", "and", "or", "xor", "maximum", "minimum"))
 _REVERSE = {"LT": "GE", "GE": "LT", "GT": "LE", "LE": "GT", "EQ": "NE", "NE": "EQ"}
@@ -32,8 +32,8 @@ class Injection:
     """One fault in a module.
 
     Args:
-      fault: its name.
-      operation: the operation that it changed, and its index among those of the module.
+      fault: the name of the fault.
+      operation: the changed operation, and its index in the module.
     """
 
     fault: str
@@ -44,7 +44,7 @@ class Injection:
 
 
 def inject(module: ir.Module, fault: str, rng: Numbers) -> Injection | None:
-    """Puts a fault into one operation of a module, chosen at random; None where no operation can have it."""
+    """Puts a fault into a random operation of a module; returns None if the fault applies to no operation."""
     ops = [op for op in nested(module.operation) if op.parent is not None and _is_step(op)]
     for k in rng.permutation(len(ops)):
         with context(), ir.Location.unknown():
@@ -55,7 +55,7 @@ def inject(module: ir.Module, fault: str, rng: Numbers) -> Injection | None:
 
 
 def _is_step(op: ir.Operation) -> bool:
-    """True for an operation of a function, a loop or a branch; the regions of reductions are part of an operation."""
+    """True for an operation of a function, a loop or a branch; False for one in the region of a reduction."""
     assert op.parent is not None
     return runs_regions(op.parent.operation)
 
@@ -64,14 +64,14 @@ def _is_step(op: ir.Operation) -> bool:
 
 
 def _exchange_two_operands(op: ir.Operation, rng: Numbers) -> bool:
-    """The two operands of an operation that is not commutative."""
+    """Exchanges the two operands of an operation that is not commutative."""
     if len(op.operands) != 2 or op.name in _COMMUTATIVE or runs_regions(op):
         return False
     return _exchange(op, 0, 1)
 
 
 def _exchange_values(op: ir.Operation, rng: Numbers) -> bool:
-    """Two operands of one type, of an operation with more than two: a selection, a loop, a return."""
+    """Exchanges two operands of one type; the operation has more than two, such as a selection, a loop or a return."""
     count = len(op.operands)
     pairs = [(i, j) for i in range(count) for j in range(i) if count > 2 or runs_regions(op)]
     return any(_exchange(op, *pairs[k]) for k in rng.permutation(len(pairs)))
@@ -86,7 +86,7 @@ def _exchange(op: ir.Operation, i: int, j: int) -> bool:
 
 
 def _take_another_value(op: ir.Operation, rng: Numbers) -> bool:
-    """An operand becomes another value of its type, which is known by then."""
+    """Replaces an operand with an earlier value of the same type."""
     block = op.block
     before = [*block.arguments]
     for other in block.operations:
@@ -102,7 +102,7 @@ def _take_another_value(op: ir.Operation, rng: Numbers) -> bool:
 
 
 def _shift_index(op: ir.Operation, rng: Numbers) -> bool:
-    """The index of a gather, a scatter or a slice is off by one."""
+    """Changes the index of a gather, a scatter or a slice by one."""
     if op.name not in _INDEXED:
         return False
     indices = [i for i, v in enumerate(op.operands) if not is_float(dtype := shape_and_dtype(v.type)[1]) and not is_complex(dtype)]
@@ -123,7 +123,7 @@ def _shift_index(op: ir.Operation, rng: Numbers) -> bool:
 
 
 def _change_initial_value(op: ir.Operation, rng: Numbers) -> bool:
-    """The initial value of a reduction: it becomes a half, a one, or true."""
+    """Changes the initial value of a reduction to a half, one, or true."""
     if op.name not in ("stablehlo.reduce", "stablehlo.reduce_window"):
         return False
     index = len(op.operands) // 2
@@ -137,14 +137,14 @@ def _change_initial_value(op: ir.Operation, rng: Numbers) -> bool:
 
 
 def _negate(op: ir.Operation, rng: Numbers) -> bool:
-    """A result has the other sign, or is the other truth value."""
+    """Negates a result: the sign of a number, or a truth value."""
     if not _is_tensor(op):
         return False
     return _replace(op, lambda y: emit("stablehlo.not" if _is_truth(y) else "stablehlo.negate", [y], results=[y.type]))
 
 
 def _drop_row(op: ir.Operation, rng: Numbers) -> bool:
-    """The last row of a result is zero."""
+    """Sets the last row of a result to zero."""
     if not _is_tensor(op) or not (shape := shape_and_dtype(op.results[0].type)[0]) or 0 in shape:
         return False
     rows = np.arange(shape[0]).reshape(-1, *(1,) * (len(shape) - 1)) < shape[0] - 1
@@ -153,7 +153,7 @@ def _drop_row(op: ir.Operation, rng: Numbers) -> bool:
 
 
 def _skip(op: ir.Operation, rng: Numbers) -> bool:
-    """The operation is left out: its result is one of its operands."""
+    """Omits the operation: one of its operands replaces its result."""
     found = [v for v in op.operands if len(op.results) == 1 and v.type == op.results[0].type]
     if not found or op.name == "stablehlo.optimization_barrier":
         return False
@@ -166,7 +166,7 @@ def _skip(op: ir.Operation, rng: Numbers) -> bool:
 
 
 def _change_constant(op: ir.Operation, rng: Numbers) -> bool:
-    """One element of a constant is off by a hundredth of a per cent; of integers and truth values by one."""
+    """Changes one element of a constant: by 0.01 per cent, or by one for integers and truth values."""
     if op.name != CONSTANT or not is_static_tensor(op.results[0].type):
         return False
     x = np.array(constant_array(op))
@@ -183,7 +183,7 @@ def _change_constant(op: ir.Operation, rng: Numbers) -> bool:
 
 
 def _reverse_comparison(op: ir.Operation, rng: Numbers) -> bool:
-    """A comparison is true where it was false."""
+    """Reverses a comparison: it is true where it was false."""
     if op.name != "stablehlo.compare":
         return False
     text = str(op.attributes["comparison_direction"])

@@ -16,8 +16,8 @@ from nabla_mlir.testing.cases import LawCase, active_operands
 from nabla_mlir.transforms import jvp, linearize, vjp, vmap
 from nabla_mlir.transforms.checkpointing import checkpoint
 
-STEP = 1e-4  # of the central differences; their error is of order STEP**4 in f64
-COPIES = 2  # entries of a mapped axis
+STEP = 1e-4  # the step of the central differences; their error is of order STEP**4 in f64
+COPIES = 2  # the size of a mapped axis
 
 
 class Laws:
@@ -58,7 +58,7 @@ class Laws:
         return f
 
     def cotangents(self, outs: Sequence[Tensor]) -> list[np.ndarray]:
-        """Cotangents for results of these types, with the same numbers in every call."""
+        """Cotangents for results of these types; every call gives the same numbers."""
         rng = np.random.default_rng([11, *self.law.name.encode()])
         return [
             (rng.uniform(-1, 1, y.shape) + (1j * rng.uniform(-1, 1, y.shape) if y.dtype.kind == "c" else 0)).astype(y.dtype)
@@ -111,7 +111,7 @@ class Laws:
         }
 
     def _batches(self, xs: Any, t: Any, floats: Sequence[int]) -> dict[str, Any]:
-        """For every choice of mapped operands: vmap and the stacked loop, of the value and of derivatives."""
+        """Computes the value and derivatives by vmap and by a stacked loop, for every choice of mapped operands."""
         out: dict[str, Any] = {}
         subsets = [s for r in range(1, len(xs) + 1) for s in itertools.combinations(range(len(xs)), r)]
         for subset in subsets[:7]:
@@ -171,7 +171,7 @@ def _direction(rng: np.random.Generator, x: np.ndarray) -> np.ndarray:
 
 
 def _copies(x: Tensor, n: int) -> Tensor:
-    """`n` different entries made of x: itself, and itself in reverse order of elements."""
+    """Stacks `n` entries: x, and x with its elements in reverse order."""
     reversal = x if not x.shape else reverse(x, dimensions=tuple(range(x.ndim)))
     return concatenate(*(reshape(x if i % 2 == 0 else reversal, shape=(1, *x.shape)) for i in range(n)), dimension=0)
 

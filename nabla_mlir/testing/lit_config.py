@@ -1,4 +1,4 @@
-"""The configuration of lit for tests of passes: the tools, in warm processes where pytest has started them.
+"""The configuration of lit for tests of passes; the tools run in a warm process if pytest has started one.
 
 from nabla_mlir.testing.lit_config import configure
 
@@ -23,16 +23,16 @@ _PASSED_ON = ("PYTHONPATH", "PYTHONSAFEPATH", "NABLA_MLIR_CACHE_DIR", "HOME", WA
 def configure(config: Any, file: str, name: str = "nabla-mlir", load: Sequence[str] = ()) -> None:
     """Sets lit up for the .mlir files of a folder.
 
-    Known in RUN lines are ``nabla-opt``, ``nabla-mlir``, ``filecheck`` (with variables that are known in one function),
-    ``iree-opt``, ``%dialects`` (the folder of the IRDL files) and ``%roundtrip`` (printed and read again).
+    RUN lines can use ``nabla-opt``, ``nabla-mlir``, ``filecheck`` (a variable is valid inside one function), ``iree-opt``,
+    ``%dialects`` (the folder of the IRDL files) and ``%roundtrip`` (prints the module and parses the text).
 
     Args:
-      config: lit's.
-      file: the lit.cfg.py, which lies in the folder.
-      name: of the tests.
-      load: files of Python that nabla-opt runs first, relative to the folder: passes and operations from outside.
+      config: the configuration object of lit.
+      file: the path of the lit.cfg.py in the folder.
+      name: the name of the test suite.
+      load: Python files that nabla-opt runs first, relative to the folder; they define passes and operations of other projects.
     """
-    import lit.formats  # which only those who test have
+    import lit.formats  # lit is a dependency of tests only
 
     folder = Path(file).resolve().parent
     config.name = name
@@ -40,12 +40,12 @@ def configure(config: Any, file: str, name: str = "nabla-mlir", load: Sequence[s
     config.suffixes = [".mlir"]
     config.test_source_root = str(folder)
     config.test_exec_root = os.environ.get("NABLA_MLIR_LIT_OUTPUT") or tempfile.mkdtemp(prefix="nabla-lit-")
-    # The tools of this very interpreter, and the package as it was found by whoever called lit.
+    # The tests use the tools of this Python interpreter and the package that the caller of lit imports.
     config.environment.update({variable: os.environ[variable] for variable in _PASSED_ON if variable in os.environ})
     address = os.environ.get(WARM)
     run = f"{sys.executable} -S -E {Path(__file__).with_name('warm.py')} {address}" if address else f"{sys.executable} -m"
     opt = " ".join([f"{run} nabla_mlir.tools.opt", *(f"--load={folder / path}" for path in load)])
-    # The name of a tool may also be that of a folder: first of all, before its path is part of a command.
+    # The name of a tool can also be part of a path. So tools are substituted first, before a command contains paths.
     config.substitutions += [
         (r"\bfilecheck\b", f"{run} filecheck.__main__ --enable-var-scope"),
         (r"\bnabla-opt\b", opt),

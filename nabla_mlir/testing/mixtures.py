@@ -1,11 +1,11 @@
-"""Random programs of all dtypes, compared with NumPy; their derivatives are compared with each other and with differences.
+"""Compares random programs of all dtypes with NumPy, and their derivatives with each other and with differences.
 
     python -m nabla_mlir.testing.fuzz --of mixtures --minutes 10 --seed 1
 
-Each program is traced, lowered and interpreted, and with `--target cpu` compiled and called twice. It must give NumPy's
-values, shapes and dtypes in each of its steps. For programs in f64 the derivatives are compared: jvp with central
-differences, vjp with jvp by the adjoint identity, and nestings of transforms with each other. Some programs are called
-a second time, and by two threads at once.
+Each program is traced, lowered and interpreted; with `--target cpu` it is also compiled and called twice. Each of its steps
+must give the value, shape and dtype of NumPy. For programs in f64, jvp is compared with central differences, vjp with jvp by
+the adjoint identity, and nestings of transforms with each other. Some programs are called a second time, and by two threads
+at once.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def _arguments(rng: Numbers, dtypes: Sequence[str]) -> list[np.ndarray]:
         elif dtype.kind in "iu":
             low = 0 if dtype.kind == "u" else -5
             x: Any = rng.integers(low, 6, shape)
-            if rng.integers(4) == 0:  # at the ends of what it holds
+            if rng.integers(4) == 0:  # the extreme values of the dtype
                 x = rng.choice([np.iinfo(dtype).min, np.iinfo(dtype).max, 0, 1], shape) if dtype.itemsize < 8 else x
             xs.append(np.asarray(x).astype(dtype))
         else:
@@ -182,8 +182,7 @@ def check_derivatives(program: Program) -> str:
     for a, b in (("linearize", "jvp"), ("map", "jvp")):
         if np.isfinite(got[a]).all() and not _same(got[a], got[b]):
             return f"DERIVATIVE {a} is not {b}"
-    # Next to an infinite slope, a factor of 0 is multiplied before it in one of them and gives NaN, and after it in the
-    # other.
+    # At an infinite slope, only one of the two modes multiplies 0 by infinity and gives NaN.
     both = [got[name] for name in ("jacfwd", "jacrev") if name in got]
     if both and np.isfinite(both).all() and not _same(*both):
         return "DERIVATIVE jacrev is not jacfwd"

@@ -9,7 +9,7 @@ import numpy as np
 
 from nabla_mlir.testing.operations import Function, Numbers, axis_of, bounded, kind, operation, rng_of
 
-MOST = 400  # of a value
+MOST = 400  # the largest number of elements of a value
 
 
 def total(J: Any, y: Any) -> Any:
@@ -135,7 +135,7 @@ def _ruled(f: Function, g: Function, rng: Numbers) -> Function:
 
 
 def _third(J: Any, number: Any, x: Any, forward: bool) -> Any:
-    """The third derivative of a number, twice in one direction: by forward mode over a gradient, or by a gradient of that."""
+    """The third derivative of a number, twice in one direction; `forward` selects forward mode for the last derivative."""
     slope = J.grad(number)
     curvature = lambda x: J.jvp(slope, (x,), (_direction(J, x),))[1]  # noqa: E731
     if forward:

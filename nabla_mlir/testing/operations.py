@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 Numbers = np.random.Generator
-Function = Callable[[Any, Any], Any]  # of the module whose functions are called, and an array
+Function = Callable[[Any, Any], Any]  # a function of (the module whose functions it calls, an array)
 
 
 def rng_of(seed: int, x: Any) -> Numbers:
@@ -27,7 +27,7 @@ def kind(x: Any) -> str:
 
 
 def axis_of(rng: Numbers, x: Any) -> int:
-    """One of an array's axes, 0 if it has none."""
+    """A random axis of an array; 0 if it has none."""
     return int(rng.integers(x.ndim)) if x.ndim else 0
 
 
@@ -45,7 +45,9 @@ INEXACT: list[Callable[[Any, Numbers, Any], Any]] = []
 REAL: list[Callable[[Any, Numbers, Any], Any]] = []
 WHOLE: list[Callable[[Any, Numbers, Any], Any]] = []
 SHAPED: list[Callable[[Any, Numbers, Any], Any]] = []  # these need an axis with elements
-SHARP: list[Callable[[Any, Numbers, Any], Any]] = []  # steps or ties, which rounding may change: only for exact numbers and f64
+SHARP: list[
+    Callable[[Any, Numbers, Any], Any]
+] = []  # functions with steps or ties, which rounding can change; only for exact numbers and f64
 
 
 def _unary(table: list[Any], *names: str, of: str = "numpy") -> None:

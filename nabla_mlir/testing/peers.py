@@ -1,12 +1,12 @@
-"""Random nestings of transforms, compared with JAX, interpreted and compiled.
+"""Compares random nestings of transforms with JAX, interpreted and compiled.
 
     python -m nabla_mlir.testing.fuzz --of peers --minutes 10 --seed 1
     python -m nabla_mlir.testing.fuzz --of peers --target cpu
 
-A program has three arguments of any dtypes including bfloat16, two of which may be one array. It returns a tree of
-results of random functions (`nestings`). JAX decides which programs exist, and gives the correct results. A result of
-JAX that is not finite is not compared, nor one of a narrow dtype that is as far from JAX's result in f64 as ours. A
-fault is reported for the smallest depth and the fewest results that have one.
+A program has three arguments of any dtypes including bfloat16; two of them may be one array. It returns a tree of results of
+random functions (`nestings`). A program that JAX refuses is skipped; otherwise JAX gives the correct results. A result is not
+compared if JAX gives a number that is not finite, or if the results of JAX and nabla_mlir in a narrow dtype are equally far
+from the result in f64. A fault is reported for the smallest depth and the fewest results that have one.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _DIGITS = {"bfloat16": 0.1, "float16": 2e-2, "float32": 5e-4, "complex64": 5e-4,
 
 
 def jax_namespace() -> Any:
-    """JAX in 64 bits; it computes in the dtypes that a program states."""
+    """The JAX module with 64-bit dtypes enabled, so that it computes in the dtypes of the program."""
     os.environ.setdefault("XLA_FLAGS", "--xla_allow_excess_precision=false --xla_backend_optimization_level=0")
     import jax
     import jax.nn
@@ -51,7 +51,7 @@ def jax_namespace() -> Any:
 
 
 class Program:
-    """The program of a seed: functions and their arguments."""
+    """A random program: functions and their arguments, which the seed determines."""
 
     seed: int
     depth: int
@@ -169,7 +169,7 @@ def _fault_of(program: Program, right: list[np.ndarray], target: str) -> str:
 
 
 def _is_rounding(program: Program, results: Sequence[Any], right: Sequence[np.ndarray], digits: float) -> bool:
-    """True if our results are as close as JAX's results to those of JAX's program in f64."""
+    """True if the results of nabla_mlir are as close to the results in f64 as the results of JAX."""
     jax, J = jax_namespace()
     text = jax.jit(lambda *xs: program(J, *xs), keep_unused=True).lower(*program.arguments).as_text()
     run = interpreted(parse_module(widened(text)).operation, "main")
@@ -206,7 +206,7 @@ def _interpreted(lowered: Any) -> Any:
 
 
 def shortest(seed: int, target: str = "interpreter") -> tuple[Program, str]:
-    """The program of a seed and its error: with a single result, if that is wrong alone."""
+    """The program of a seed and its error; the program has a single result if the error remains."""
     program = Program(seed, depth=1 + seed % 5)
     fault = fault_of(program, target)
     if fault in FINE:

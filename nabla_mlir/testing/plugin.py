@@ -1,4 +1,4 @@
-"""pytest runs .mlir files with RUN lines: lit runs once, for all selected files, with the tools in a warm process.
+"""Lets pytest run .mlir files with RUN lines; lit runs once for all selected files, with the tools in a warm process.
 
 Import this function in a conftest.py in the folder of the files, next to a lit.cfg.py
 (`nabla_mlir.testing.lit_config`):
@@ -26,7 +26,7 @@ _RESULTS = pytest.StashKey[dict[str, dict[str, Any]]]()
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
-    """One item for each .mlir file with RUN lines."""
+    """Collects each .mlir file with RUN lines as one item."""
     if file_path.suffix != ".mlir" or "RUN:" not in file_path.read_text():
         return None
     return LitFile.from_parent(parent, path=file_path)
@@ -43,10 +43,10 @@ class LitFile(pytest.File):
 
 
 class LitItem(pytest.Item):
-    """One file."""
+    """The test of one file."""
 
     def runtest(self) -> None:
-        """Has lit run all files that were chosen, and takes the result of this one."""
+        """Runs lit on all selected files at the first call, and reports the result of this file."""
         if _RESULTS not in self.session.stash:
             files = [item.path for item in self.session.items if isinstance(item, LitItem)]
             self.session.stash[_RESULTS] = run_lit(files)

@@ -15,7 +15,7 @@ from nabla_mlir.transforms.control import cond, fori_loop
 from nabla_mlir.transforms.scans import scan
 
 Numbers = np.random.Generator
-Maker = Callable[[Numbers, list[Any]], Any]  # from values of a program to one more
+Maker = Callable[[Numbers, list[Any]], Any]  # (random numbers, the values of a program) -> one more value
 Function = Callable[..., Any]
 
 _UNARY = (
@@ -42,19 +42,19 @@ _BINARY = (
     lambda x, y: nnp.where(x > y, x * y, y),
 )
 _SIZES = (0, 1, 1, 2, 3, 3, 5, 7)
-MOST_ELEMENTS = 2000  # of a value: a program takes milliseconds
+MOST_ELEMENTS = 2000  # the largest size of a value; a program then runs in milliseconds
 
 
 def random_function(seed: int, dtype: Any = "float64", steps: int = 8) -> tuple[Function, list[np.ndarray]]:
-    """A function of three arrays, and arguments for it; the same for a seed in every run.
+    """Returns a random function of three arrays, and arguments for it; equal seeds give equal programs.
 
-    Its values lie in (-1, 1), also those of results that nothing reads. Axes of size 0 and 1 are among the shapes.
+    All its values are in (-1, 1). Some shapes have axes of size 0 and 1.
 
     Args:
-      seed: of the choices.
-      dtype: of all values, real floating point.
-      steps: how many operations are chosen; one is a line of Python, which may be many operations of the IR. Fewer of them
-        are the first of more.
+      seed: the seed of the random choices.
+      dtype: the real floating-point dtype of all values.
+      steps: the number of steps. One step is a line of Python and may be many operations of the IR. A program with fewer
+        steps is the beginning of the longer program with the same seed.
 
     Example:
       >>> f, xs = random_function(1)

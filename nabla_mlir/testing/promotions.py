@@ -1,10 +1,10 @@
-"""Random programs of operands of different dtypes beside JAX: values, dtypes and gradients where new arrays have 32 bits.
+"""Compares random programs of different dtypes with JAX: values, dtypes and gradients, with 32-bit default dtypes.
 
     python -m nabla_mlir.testing.fuzz --of promotions --minutes 10 --seed 1
     python -m nabla_mlir.testing.fuzz --of promotions --target cpu
 
-A step takes two values of a program (arrays of any dtype of up to 32 bits, Python's and NumPy's numbers) that broadcast. JAX says
-which steps there are, and what is right. Every step is a result, so that a fault is that of the first step that is wrong.
+A step reads two values that broadcast: arrays of any dtype of up to 32 bits, or numbers of Python and NumPy. A step that JAX
+refuses is left out; otherwise JAX gives the correct value. Every step is a result, so that the first wrong step is reported.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from nabla_mlir.testing import nestings, peers
 from nabla_mlir.testing.failures import failure
 from nabla_mlir.testing.operations import Numbers, bounded, kind
 
-# uint32 beside signed integers is int64, by NumPy's table; JAX without 64 bits has none.
+# uint32 and signed integers promote to int64 in NumPy; JAX without 64 bits has no such dtype.
 DTYPES = ("bool", "int8", "int16", "int32", "uint8", "uint16", "float16", "bfloat16", "float32", "float32", "complex64")
 SCALARS = (True, 2, 1, 0.5, 3.0, 1.5j, np.float32(0.25), np.int32(3), np.float64(1.5), np.bool_(True))
-Step = Callable[[Any, Any, Any], Any]  # of the module whose functions are called, and two operands
+Step = Callable[[Any, Any, Any], Any]  # a function of (the module whose functions it calls, two operands)
 
 
 def _named(*names: str, of: str = "numpy") -> list[tuple[str, Step]]:
@@ -186,7 +186,7 @@ STEPS: list[tuple[str, Step]] = [
 
 
 class Program:
-    """The program of a seed: its arguments, and the steps that JAX accepts."""
+    """A random program: its arguments, and the steps that JAX accepts; the seed determines both."""
 
     def __init__(self, seed: int, steps: int = 6):
         self.seed = seed
@@ -279,7 +279,7 @@ def _fault_of(program: Program, right: Sequence[Sequence[np.ndarray]], target: s
         if what := peers.difference([a], [b], least):
             return f"{what.split()[0]} {name}: {what}"
         if np.any(~np.isfinite(b.astype(np.complex64)) & (b.dtype.kind in "fc")):
-            return ""  # JAX's overflow, from which on all differs
+            return ""  # JAX overflows here, and all later steps differ
     what = peers.difference(results[steps:], right[1], least)
     return f"SLOPE {what}" if what else ""
 

@@ -1,4 +1,4 @@
-"""Calls of compiled functions in a process of their own, which may crash, or be ended when a call goes on."""
+"""Calls compiled functions in a separate process, which may crash and is ended at a time limit."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from nabla_mlir.runtime import Executable
 from nabla_mlir.runtime.array import Array
 from nabla_mlir.runtime.donation import call
 
-SECONDS = 30.0  # that the calls of one module may take
+SECONDS = 30.0  # the time limit for all calls of one module
 
 
 @dataclass(frozen=True)
@@ -23,9 +23,9 @@ class Call:
     """A call of a function of a module.
 
     Args:
-      name: of the function.
-      arguments: of its types.
-      donated: the indices of arguments to whose memory it may write.
+      name: the name of the function.
+      arguments: arrays of the types of the function.
+      donated: the indices of the donated arguments; the function may write to their memory.
     """
 
     name: str
@@ -42,7 +42,7 @@ class Result:
 
 
 class EndedError(NablaError):
-    """The process of a call ended, or was ended.
+    """The process of a call crashed, or was ended at the time limit.
 
     Args:
       what: "hangs" or "crashes".
@@ -54,20 +54,20 @@ class EndedError(NablaError):
 
 
 def run(vmfb: bytes, driver: str, calls: Sequence[Call], seconds: float | None = None) -> list[Result]:
-    """The results of calls of a module, one after the other, in the process that is kept for them.
+    """Runs calls of a module one after the other in the separate process, and returns their results.
 
     Args:
-      seconds: that all of them may take (`SECONDS`).
+      seconds: the time limit for all calls; the default is `SECONDS`.
 
     Raises:
-      EndedError: a call goes on for longer, or ends the process.
+      EndedError: the calls exceed the time limit, or a call ends the process.
       DeployError: the runtime refuses the module or a call.
     """
     return _PROCESS.run(vmfb, driver, calls, SECONDS if seconds is None else seconds)
 
 
 class _Process:
-    """One process, started at the first call and again after each that ended it."""
+    """One separate process; it starts at the first call, and again at the first call after it ended."""
 
     def __init__(self) -> None:
         self._process: multiprocessing.process.BaseProcess | None = None
@@ -95,7 +95,7 @@ class _Process:
 
     def _open(self) -> Connection:
         if self._pipe is None:
-            method = multiprocessing.get_context("spawn")  # a fork would have none of the threads of IREE
+            method = multiprocessing.get_context("spawn")  # a forked process would lack the threads of IREE
             self._pipe, end = method.Pipe()
             self._process = method.Process(target=_serve, args=(end,), daemon=True)
             self._process.start()
@@ -118,7 +118,7 @@ _PROCESS = _Process()
 
 
 def _serve(pipe: Connection) -> None:
-    """Runs what it is sent, until the other end is closed."""
+    """Runs the calls that arrive through a pipe, until the other end is closed."""
     pipe.send("ready")
     while True:
         try:

@@ -1,7 +1,6 @@
-"""The law of singular points: where the formula of a rule has no value, a derivative is the true one, infinite or NaN.
+"""The law of singular points: if the formula of a rule has no value, the derivative is the true value, infinite or NaN.
 
-The true value is a limit of derivatives near the point, computed with many digits by mpmath, which the caller has
-installed.
+The true value is a limit of derivatives near the point. mpmath computes it with many digits; the caller must install mpmath.
 """
 
 from __future__ import annotations
@@ -76,10 +75,10 @@ def derivatives(f: Function, count: int) -> Function:
 
 
 def truths(reference: Function, point: Point, indices: Sequence[int]) -> list[float]:
-    """The possible values of a derivative at a point: its limits if all arguments move, and if only the differentiated ones do.
+    """The possible values of a derivative at a point: the limit over all arguments, and the limit over the differentiated ones.
 
-    A limit is a number, inf or -inf, or NaN if the derivative grows with either sign. If the limits from several sides
-    differ, there is none: the derivative is then a convention, or does not exist.
+    A limit is a number, inf or -inf, or NaN if the derivative grows with both signs. If the limits from several sides differ,
+    the limit does not exist, and the derivative is a convention or undefined.
 
     Args:
       reference: a function of mpmath numbers; sides where it is not real do not count.

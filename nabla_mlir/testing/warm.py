@@ -1,9 +1,9 @@
 """Runs tools of the tests in copies of a warm process, because Python and MLIR take longer to start than most runs.
 
     python warm.py serve SOCKET           imports the tools, and forks for each run
-    python warm.py SOCKET TOOL ARGS...    runs one of them, as `python -m TOOL ARGS...` would here
+    python warm.py SOCKET TOOL ARGS...    runs one tool like `python -m TOOL ARGS...`
 
-The copy has the folder, arguments, input and output of the caller, and the caller ends with its exit code.
+The copy uses the folder, arguments, input and output of the caller. The caller ends with the exit code of the copy.
 """
 
 import json
@@ -29,7 +29,7 @@ def serve(address: str) -> None:
 
     for tool in TOOLS:
         pkgutil.resolve_name(tool)
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the copies
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # no process waits for the copies
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(address)
         listener.listen(64)
@@ -57,7 +57,7 @@ def run(tool: str, arguments: list[str]) -> int:
 
     sys.argv = [tool, *arguments]
     sys.stdin, sys.stdout, sys.stderr = open(0), open(1, "w"), open(2, "w", buffering=1)  # noqa: SIM115 - they live as long as the process
-    sys.modules.pop(tool, None)  # the module is imported anew, with its dependencies as they are
+    sys.modules.pop(tool, None)  # the module is imported again, but not its dependencies
     code: object = 0
     try:
         runpy.run_module(tool, run_name="__main__", alter_sys=True)

@@ -20,12 +20,12 @@ from nabla_mlir.runtime.timing import median
 from nabla_mlir.tools.terminal import Progress, print_table
 
 _SECONDS = 0.2  # the time for which an entry point is called
-_PROFILED = 30  # profiled calls,
-_PROFILED_SECONDS = 1.0  # or as many as fit into this time
+_PROFILED = 30  # the largest number of profiled calls
+_PROFILED_SECONDS = 1.0  # the time limit for profiled calls
 
 
 def measured_machine() -> Machine:
-    """The best rates of the machine; the matrix product is the faster one of NumPy's and ours."""
+    """The best rates of the machine; the matrix product is the faster of those of NumPy and nabla_mlir."""
     return Machine.measured(_compiled_product)
 
 
@@ -44,7 +44,7 @@ def _compiled_product(a: np.ndarray) -> list[Callable[[], Any]]:
 
 @dataclass(frozen=True)
 class Timing:
-    """The measured entry point: seconds of a call, its dispatches, bytes of arguments and results, and its operations if known."""
+    """The measurements of an entry point: seconds of a call, dispatches, bytes of arguments and results, known operations."""
 
     name: str
     seconds: float

@@ -110,7 +110,7 @@ def _check_arguments(function: Any, positional: list[Any], keywords: dict[str, A
     try:
         signature = inspect.signature(function)
         signature.bind(*positional, **keywords)
-    except ValueError:  # a builtin has no signature; the trace will tell
+    except ValueError:  # a builtin has no signature; the trace checks its arguments
         return
     except TypeError as error:
         raise RequestError(

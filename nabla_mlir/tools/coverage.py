@@ -178,7 +178,7 @@ def measure(name: str, source: str, target: str) -> dict[str, str]:
         try:
             by_dtype[dtype] = programs(name, source, dtype)
         except (NablaError, ValueError, TypeError, ArithmeticError, AttributeError):
-            continue  # it is not of this dtype
+            continue  # the operation does not accept this dtype
     try:
         outcome = _outcome(by_dtype, target)
     except NablaError:
@@ -186,7 +186,7 @@ def measure(name: str, source: str, target: str) -> dict[str, str]:
     if outcome is not None:
         return outcome
     words = {dtype: _alone(dtype, group, target) for dtype, group in by_dtype.items()}
-    # The operations that one of CHLO expands to may take less.
+    # An operation of CHLO may accept more dtypes than the operations to which it expands.
     return {dtype: word for dtype, word in words.items() if "must be ranked tensor of" not in word}
 
 
@@ -205,7 +205,7 @@ def _outcome(by_dtype: Mapping[str, list[Program]], target: str) -> dict[str, st
         return {}
     lowered = module(**{key: p.traced for key, p in by_name.items()}).lower()
     tool = _MEASURED[TITLES[target]][0]
-    vmfb = compile_lowered(lowered.module, tool)  # not checked: that is done here
+    vmfb = compile_lowered(lowered.module, tool)  # without the check, because this function compares the results
     if not _runs_here(tool.name):
         return dict.fromkeys(by_dtype, "compiles")
     executable = Executable.load(vmfb, tool.drivers[0])

@@ -1,5 +1,5 @@
-"""Diagnostics of the command line tools: collected from MLIR and from our errors, printed in MLIR's form, and compared
-with annotations.
+"""Diagnostics of the command line tools: collected from MLIR and nabla_mlir, printed in the form of MLIR, and compared with
+annotations.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def _placed(severity: str, message: str, location: ir.Location, file: str, notes
 
 
 def from_error(error: NablaError, file: str) -> Diagnostic:
-    """One of our errors; its help is a note."""
+    """The diagnostic of an error of nabla_mlir; the help of the error is a note."""
     where = error.where
     position = ("", 0, 0)
     if where is not None:
@@ -77,7 +77,7 @@ def collected(file: str) -> Iterator[list[Diagnostic]]:
         return True
 
     handle = ctx.attach_diagnostic_handler(handler)
-    ctx.emit_error_diagnostics = True  # otherwise errors travel in the exception only
+    ctx.emit_error_diagnostics = True  # otherwise only the exception contains the errors
     try:
         yield diagnostics
     finally:

@@ -12,7 +12,7 @@ from nabla_mlir.tools.terminal import Progress, colored
 
 
 def explain_command(options: argparse.Namespace) -> int:
-    """Writes the page of a function, or of the stage that `--hvp-module` and `--sparse` ask for."""
+    """Writes the page of a function, or of the stage of `--hvp-module` or `--sparse`."""
     progress = Progress()
     with progress.step("loading"):
         from nabla_mlir.explorer import explain

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-# A room imports only from the rooms before it. "" is the package itself, which exports the public names.
+# A room imports only from earlier rooms. "" is the package itself, which exports the public names.
 ROOMS = (
     "base",
     "targets",

@@ -1,4 +1,4 @@
-"""Names of JAX that exist here under another name or are left out, with reasons, and parameters that are not accepted."""
+"""Names of JAX that nabla_mlir has under another name or leaves out, with reasons, and parameters that it does not accept."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ LEFT_OUT: dict[str, dict[str, str]] = {
     _RARE: {"jax.lax": "conv_general_dilated_local ragged_dot_general scaled_dot", "jax.nn": "scaled_dot_general scaled_matmul"},
 }
 
-# Parameters that functions here do not accept: everywhere ("*"), and by the path of a function.
+# Parameters that functions of nabla_mlir do not accept: in all functions ("*"), and by the path of a function.
 PARAMETERS = {
     "*": "out out_sharding sharding accuracy promote_integers overwrite_input kind order "
     "reduce_axes mean wrap_negative_indices allow_negative_indices algorithm implementation axis_index_groups "

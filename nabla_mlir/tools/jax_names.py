@@ -95,7 +95,7 @@ def stored(root: Path) -> dict[str, Any]:
     return dict(json.loads((root / "docs" / "jax_names.json").read_text()))
 
 
-# ---------------------------------------------------------------- what they are here
+# ---------------------------------------------------------------- the state of each name
 def resolved(path: str) -> Any:
     """The object at a path of nabla_mlir, such as "nabla_mlir.numpy.abs". Raises AttributeError if there is none."""
     head, *rest = path.split(".")
@@ -134,8 +134,8 @@ def _reason(module: str, name: str) -> str:
 
 # ---------------------------------------------------------------- parameters
 def misfits(path: str, theirs: list[str], function: Any) -> list[str]:
-    """The parameters of JAX's function that ours does not accept, or accepts in another order."""
-    if theirs[:1] == ["args*"]:  # a ufunc of JAX, which says nothing of its operands; `where` is left out
+    """The parameters of a JAX function that the function of nabla_mlir does not accept, or accepts in another order."""
+    if theirs[:1] == ["args*"]:  # a ufunc of JAX, whose signature does not name its operands; `where` is left out
         return []
     own = inspect.signature(function).parameters
     kinds = inspect.Parameter

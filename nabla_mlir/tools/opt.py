@@ -72,7 +72,7 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     """Reads the command line. `passes` holds the text of the pipeline.
 
     Raises:
-      UsageError: a flag is neither ours nor the name of a pass.
+      UsageError: a flag is unknown, and is not the name of a pass.
     """
     summary = (__doc__ or "").split("\n\n")[0]
     parser = _Parser(
@@ -198,12 +198,12 @@ def process(text: str | bytes, pipeline: Pipeline, options: argparse.Namespace) 
     """Parses, verifies and transforms one module.
 
     Raises:
-      NablaError: our dialects or passes refuse it.
-      MLIRError: MLIR refuses it; the diagnostics have been reported.
+      NablaError: a dialect or pass of nabla_mlir refuses the module.
+      MLIRError: MLIR refuses the module; the diagnostics have been reported.
     """
     with context() as ctx:
         ctx.enable_multithreading(False)  # passes are Python, and printing at module scope requires it
-        # From the file itself, locations bear its name.
+        # A module that is parsed from the file has locations with the file name.
         from_file = options.file != "-" and not options.split_input_file
         module = ir.Module.parseFile(options.file) if from_file else ir.Module.parse(text)
         if not options.allow_unregistered_dialect:
@@ -247,7 +247,7 @@ def _check_registered(module: ir.Module, ctx: ir.Context) -> None:
 
 
 def _checked(item: Pass) -> Callable[..., None]:
-    """A function that runs the pass and then verifies our dialects, which MLIR's verifier between passes does not know."""
+    """A function that runs the pass and then verifies the dialects of nabla_mlir, which the verifier of MLIR does not know."""
 
     def run(op: Any, _: Any) -> None:
         with context(), ir.Location.unknown():

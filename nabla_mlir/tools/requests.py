@@ -217,7 +217,7 @@ def apply_transforms(f: Callable[..., Any], texts: Sequence[str]) -> Callable[..
         if name not in TRANSFORMS:
             raise RequestError(f"--transform requires one of {', '.join(TRANSFORMS)}, got {name!r}.")
         parameters = list(inspect.signature(TRANSFORMS[name]).parameters)[1:]
-        if "wrt" in options and "argnums" in parameters:  # the word of the dialect and of nabla-transform
+        if "wrt" in options and "argnums" in parameters:  # `wrt` is the name in the dialect and in nabla-transform
             options["argnums"] = options.pop("wrt")
         if unknown := sorted(set(options) - set(parameters)):
             raise RequestError(f"{name} requires options among {', '.join(parameters)}, got {', '.join(unknown)}.")

@@ -12,7 +12,7 @@ from nabla_mlir.tools.terminal import print_table
 
 
 def list_command(options: argparse.Namespace) -> int:
-    """Prints the entries of the cache, those used last first."""
+    """Prints the entries of the cache, the most recently used first."""
     entries = cache.entries()
     if options.json:
         rows = [{"key": e.key, "bytes": e.nbytes, "used": e.used} for e in entries]
@@ -26,7 +26,7 @@ def list_command(options: argparse.Namespace) -> int:
 
 
 def prune_command(options: argparse.Namespace) -> int:
-    """Removes the entries that were not used for the longest time."""
+    """Removes the least recently used entries."""
     before = cache.entries()
     try:
         cache.prune(cache.size_of(options.to))
@@ -39,7 +39,7 @@ def prune_command(options: argparse.Namespace) -> int:
 
 
 def export_command(options: argparse.Namespace) -> int:
-    """Writes all entries to an archive, each with its checksum, which is compared when it is read."""
+    """Writes all entries to an archive, each with a checksum, which is verified when the archive is read."""
     count = cache.export(options.output)
     print(json.dumps({"file": options.output, "entries": count}) if options.json else f"{count} entries in {options.output}")
     return 0

@@ -15,8 +15,8 @@ from nabla_mlir.interpreter import interpreted
 from nabla_mlir.runtime.manifest import Leaf
 from nabla_mlir.tools.inputs import InputError, bind
 
-_DIGITS = {2: 2, 4: 4, 8: 10}  # digits that agree, by bytes of the float
-_MOST_ELEMENTS = 1 << 27  # of a generated argument, with elements of 64 bits
+_DIGITS = {2: 2, 4: 4, 8: 10}  # the number of digits that must agree, by the bytes of the float
+_MOST_ELEMENTS = 1 << 27  # the largest number of 64-bit elements of a generated argument
 
 
 def entries_of(module: ir.Module, name: str | None) -> list[str]:

@@ -89,7 +89,7 @@ def _self_check(path: str, code: Code, current: dict[str, Reference], why: str) 
         yield f"load {code.label}", "failed", error.message
         return
     entries = [e if e.reference else replace(e, reference=current.get(e.name)) for e in module.manifest.entry_points]
-    if not any(e.reference for e in entries):  # no order is known: functions of a state fail until another one has set it
+    if not any(e.reference for e in entries):  # no order is known: functions that read state fail before another sets it
         for entry in entries:
             with contextlib.suppress(NablaError):
                 call(module, entry, None)

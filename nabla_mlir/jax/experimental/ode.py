@@ -1,8 +1,8 @@
-"""The name of `jax.experimental.ode`: differential equations by steps of the fifth order whose length follows their error.
+"""The function of `jax.experimental.ode`: solves differential equations by adaptive steps of the fifth order.
 
-The method and its continuous values are Dormand's and Prince's (1980) and Shampine's (1986), the first step and the control
-those of Hairer, Nørsett and Wanner (1993, II.4): with the constants of JAX, so that the steps are the same. Gradients solve the
-adjoint equation backwards between the times that are asked for.
+The method is that of Dormand and Prince (1980), with the interpolation of Shampine (1986). The first step and the step control
+follow Hairer, Nørsett and Wanner (1993, II.4). The constants are those of JAX, so that the steps are the same. Gradients solve
+the adjoint equation backwards between the requested times.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from nabla_mlir.transforms.linear import vjp
 from nabla_mlir.transforms.scans import scan
 from nabla_mlir.transforms.vectorize import vmap
 
-# Of each stage its time and its weights of the slopes before it; the last stage is the step itself.
+# For each stage: its time, and the weights of the earlier slopes; the last stage is the step itself.
 _STAGES: tuple[tuple[float, tuple[float, ...]], ...] = (
     (1 / 5, (1 / 5,)),
     (3 / 10, (3 / 40, 9 / 40)),
@@ -60,7 +60,7 @@ _MIDDLE = tuple(
         11237099 / 235043384,
     )
 )
-_SAFETY, _LONGER, _SHORTER = 0.9, 10.0, 0.2  # of what the error asks for; at most, and at least, from one step to the next
+_SAFETY, _LONGER, _SHORTER = 0.9, 10.0, 0.2  # the safety factor, and the largest and smallest ratio of two steps
 
 
 def _sum(weights: tuple[float, ...], slopes: list[Tensor]) -> Any:
@@ -68,7 +68,7 @@ def _sum(weights: tuple[float, ...], slopes: list[Tensor]) -> Any:
 
 
 def _size(x: Tensor) -> Tensor:
-    """The squares of the absolute values."""
+    """The squared absolute values of the elements."""
     return absolute(x) ** 2 if is_complex(x.dtype) else x * x
 
 
@@ -90,7 +90,7 @@ def _next_step(h: Tensor, error: Tensor) -> Tensor:
 
 
 def _step(f: Any, y: Tensor, slope: Tensor, t: Tensor, h: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The value and the slope ahead, the error, and the coefficients of a polynomial between, the highest first."""
+    """The value and slope after a step, the error, and the coefficients of the interpolating polynomial, highest first."""
     slopes, ahead, own = [slope], y, convert(h, y.dtype)
     for time, weights in _STAGES:
         ahead = y + _sum(weights, slopes) * own
@@ -108,7 +108,7 @@ def _step(f: Any, y: Tensor, slope: Tensor, t: Tensor, h: Tensor) -> tuple[Tenso
 
 
 def _solved(f: Any, options: tuple[float, ...], y: Tensor, ts: Tensor) -> Tensor:
-    """The values at all times, the first of which are y."""
+    """The values at all times; `y` is the value at the first time."""
     rtol, atol, most, longest = options
 
     def until(carry: Any, target: Tensor) -> Any:
@@ -153,7 +153,7 @@ def _forward(func: Any, options: Any, y: Tensor, ts: Tensor, *args: Any) -> Any:
 
 
 def _backward(func: Any, options: Any, residuals: Any, ct: Tensor) -> Any:
-    """From each time to the one before: the cotangents of y, of the first time and of the arguments with their equation."""
+    """Integrates the adjoint equation from each time to the earlier one; returns the cotangents of all arguments."""
     ys, ts, args = residuals
     leaves, spec = pytree.flatten(args)
     active = [i for i, x in enumerate(leaves) if is_differentiable(x.dtype)]
@@ -192,7 +192,7 @@ _solve.defvjp(_forward, _backward)
 
 
 def _integrated(func: Any, options: Any, y: Any, ts: Tensor, args: Any) -> Any:
-    """The same for a pytree, of which the elements are a vector."""
+    """Solves the equation for a pytree, whose leaves become one vector."""
     vector, tree_of = ravel_pytree(y)
 
     def flat(v: Tensor, t: Tensor, *args: Any) -> Tensor:
@@ -211,25 +211,25 @@ def odeint(
     mxstep: float = np.inf,
     hmax: float = np.inf,
 ) -> Any:
-    """The solution of ``dy/dt = func(y, t, *args)`` at the times t, the first of which has the value y0.
+    """Returns the solution of ``dy/dt = func(y, t, *args)`` at the times t, with the value y0 at the first time.
 
-    Reverse mode solves the adjoint equation, by `y0`, `t`, `args` and what `func` reads of a trace around it; to any order.
-    Forward mode is refused: the adjoint's steps, which follow its error, are none of a linear function.
+    Reverse mode solves the adjoint equation, to any order. It differentiates by `y0`, `t`, `args` and the outer traced values that
+    `func` reads. Forward mode raises an error, because the adaptive steps of the adjoint equation are not a linear function.
 
     Args:
-      func: from a pytree like `y0`, a time and the further arguments to a pytree like `y0`.
-      y0: a pytree of floating point.
-      t: the times, of floating point, which increase.
+      func: a function of a pytree like `y0`, a time and `args`; its result is a pytree like `y0`.
+      y0: a pytree of floating-point arrays.
+      t: increasing floating-point times.
       args: pytrees of arrays.
-      rtol, atol: the error that a step may have, by the size of y and beside it.
-      mxstep: how many steps there are at most from one time to the next.
-      hmax: the longest step.
+      rtol, atol: the relative and absolute tolerance of the error of a step.
+      mxstep: the largest number of steps from one time to the next.
+      hmax: the largest step.
 
     Returns:
       A pytree like `y0`, with a leading axis for the times.
 
     Raises:
-      DtypeError: the times are not of floating point.
+      DtypeError: the dtype of the times is not floating point.
 
     Example:
       >>> y = odeint(lambda y, t, rate: -rate * y, np.float32(1.0), np.array([0.0, 1.0], np.float32), 0.5)

@@ -2,7 +2,7 @@
 
 """Operations under the names and with the parameters of `jax.lax`.
 
-They are other names of functions of `numpy`, `scipy.special` and the transforms, or thin wrappers of the same records.
+They are second names of functions of `numpy`, `scipy.special` and the transforms, or thin wrappers of the same records.
 """
 
 from nabla_mlir.numpy import logic as _logic

@@ -26,7 +26,7 @@ Lengths = Sequence[int] | None
 
 
 class ConvDimensionNumbers(NamedTuple):
-    """The axes of a convolution: for each array (batch, features, *spatial); of the kernel (outputs, inputs, *spatial)."""
+    """The axes of a convolution: (batch, features, *spatial) of the arrays, (outputs, inputs, *spatial) of the kernel."""
 
     lhs_spec: tuple[int, ...]
     rhs_spec: tuple[int, ...]
@@ -44,12 +44,12 @@ def _pair(name: str, lhs: Any, rhs: Any, result_dtype: Any) -> tuple[Tensor, Ten
 def dot_general(
     lhs: Any, rhs: Any, dimension_numbers: Static[Any], precision: Any = None, preferred_element_type: Any = None
 ) -> Tensor:
-    """The sum of products over pairs of contracting axes. Batch axes are paired, and come before the others.
+    """Sums products over pairs of contracting axes. The batch axes are the first axes of the result.
 
     Args:
       lhs, rhs: the factors.
       dimension_numbers: ``((lhs_contracting, rhs_contracting), (lhs_batch, rhs_batch))``.
-      precision: accepted for programs that say it; every product here has the precision of its dtype.
+      precision: has no effect; every product has the precision of its dtype.
       preferred_element_type: the dtype of the result.
 
     Raises:
@@ -76,21 +76,21 @@ def dot_general(
 def ragged_dot(
     lhs: Any, rhs: Any, group_sizes: Any, precision: Any = None, preferred_element_type: Any = None, group_offset: None = None
 ) -> Tensor:
-    """Products of groups of rows, each with a matrix of its own: the first ``group_sizes[0]`` rows with ``rhs[0]``, and so on.
+    """Multiplies groups of rows by separate matrices: the first ``group_sizes[0]`` rows by ``rhs[0]``, and so on.
 
-    Every row is multiplied with every matrix and one product is chosen, so the work is that of all groups.
+    Every row is multiplied by every matrix, and one of the products is selected. So the cost grows with the number of groups.
 
     Args:
-      lhs: rows of shape (m, k); those after the last group give zeros.
-      rhs: a matrix for each group, (g, k, n).
+      lhs: rows of shape (m, k); rows after the last group give zeros.
+      rhs: one matrix for each group, of shape (g, k, n).
       group_sizes: g integers.
-      precision: changes nothing.
+      precision: has no effect.
       preferred_element_type: the dtype of the result.
-      group_offset: None.
+      group_offset: must be None.
 
     Raises:
-      ShapeError: shapes do not fit, or there is a `group_offset`.
-      DtypeError: the sizes are no integers.
+      ShapeError: the shapes do not fit, or `group_offset` is not None.
+      DtypeError: the sizes are not integers.
 
     Example:
       >>> ragged_dot(np.ones((3, 1)), np.array([[[1.0]], [[2.0]]]), np.array([1, 2])).tolist()
@@ -115,7 +115,7 @@ def ragged_dot(
 def dot(
     lhs: Any, rhs: Any, *, dimension_numbers: Static[Any] = None, precision: Any = None, preferred_element_type: Any = None
 ) -> Tensor:
-    """The product of vectors and matrices, or that of `dot_general` if there are `dimension_numbers`."""
+    """The product of vectors and matrices, or the result of `dot_general` if `dimension_numbers` are given."""
     if dimension_numbers is None:
         ranks = np.ndim(lhs), np.ndim(rhs)
         if not all(1 <= n <= 2 for n in ranks):
@@ -126,7 +126,7 @@ def dot(
 
 @library
 def batch_matmul(lhs: Any, rhs: Any, precision: Any = None) -> Tensor:
-    """The products of stacked matrices."""
+    """The matrix products of two stacks of matrices."""
     n = np.ndim(lhs)
     if n < 2 or n != np.ndim(rhs):
         raise ShapeError(f"batch_matmul requires as many axes, at least two, got {n} and {np.ndim(rhs)}.", where=user_frame())
@@ -136,7 +136,7 @@ def batch_matmul(lhs: Any, rhs: Any, precision: Any = None) -> Tensor:
 
 # ---------------------------------------------------------------- convolutions
 def conv_dimension_numbers(lhs_shape: Any, rhs_shape: Any, dimension_numbers: Any) -> ConvDimensionNumbers:
-    """The axes that three words such as ``("NHWC", "HWIO", "NHWC")`` name; batch and features come first if None.
+    """Returns the axes that three words such as ``("NHWC", "HWIO", "NHWC")`` name; by default batch and features are first.
 
     Example:
       >>> conv_dimension_numbers((1, 5, 5, 3), (2, 2, 3, 4), ("NHWC", "HWIO", "NHWC")).rhs_spec
@@ -161,10 +161,12 @@ def conv_dimension_numbers(lhs_shape: Any, rhs_shape: Any, dimension_numbers: An
 
 
 def padtype_to_pads(in_shape: Any, window_shape: Any, window_strides: Any, padding: Padding) -> list[tuple[int, int]]:
-    """The widths for "SAME" (ceil(n / stride) positions, the odd one after), "SAME_LOWER" (before) or "VALID" (none).
+    """Returns the widths of the padding: for "SAME", "SAME_LOWER" (ceil(n / stride) windows) or "VALID" (no padding).
+
+    If the total width is odd, "SAME" adds the last element at the end, and "SAME_LOWER" at the beginning.
 
     Raises:
-      ShapeError: there is no such word.
+      ShapeError: the padding is unknown.
 
     Example:
       >>> padtype_to_pads((5,), (2,), (1,), "SAME")
@@ -199,23 +201,23 @@ def conv_general_dilated(
     precision: Any = None,
     preferred_element_type: Any = None,
 ) -> Tensor:
-    """The convolution of machine learning: the sum of products of a window that slides over the spatial axes.
+    """The convolution of machine learning: each element is a sum of products over a window of the spatial axes.
 
     Args:
-      lhs: the input; its axes are batch, features, spatial ones, unless `dimension_numbers` say otherwise.
-      rhs: the kernel; its axes are output features, input features, spatial ones.
-      window_strides: how far the window moves, for each spatial axis.
+      lhs: the input; its axes are batch, features and the spatial axes, unless `dimension_numbers` are given.
+      rhs: the kernel; its axes are output features, input features and the spatial axes.
+      window_strides: the step of the window along each spatial axis.
       padding: "SAME", "SAME_LOWER", "VALID", or (low, high) for each spatial axis.
-      lhs_dilation: the distance of the elements of the input, between which are zeros.
+      lhs_dilation: the distance of the elements of the input; the elements between them are zeros.
       rhs_dilation: the distance of the elements of the kernel.
       dimension_numbers: three words such as ``("NHWC", "HWIO", "NHWC")``, or a result of `conv_dimension_numbers`.
-      feature_group_count: in how many groups the features are; each sees its own part of the input's.
-      batch_group_count: in how many groups the batch is.
-      precision: accepted for programs that say it; every product here has the precision of its dtype.
+      feature_group_count: the number of groups of features; each group reads its part of the input features.
+      batch_group_count: the number of groups of the batch.
+      precision: has no effect; every product has the precision of its dtype.
       preferred_element_type: the dtype of the result.
 
     Raises:
-      ShapeError: shapes, words and groups do not fit each other.
+      ShapeError: the shapes, words and groups do not fit.
     """
     x, w, dtype = _pair("conv_general_dilated", lhs, rhs, preferred_element_type)
     numbers = conv_dimension_numbers(x.shape, w.shape, dimension_numbers)
@@ -265,10 +267,10 @@ def conv_general_dilated_patches(
     precision: Any = None,
     preferred_element_type: Any = None,
 ) -> Tensor:
-    """The windows over which a convolution sums, each as features: those of the input, and within each the places of the window.
+    """Returns the windows of a convolution as features; the order is input feature, then position in the window.
 
     Args:
-      filter_shape: the lengths of the window along the spatial axes; the others are those of `conv_general_dilated`.
+      filter_shape: the lengths of the window along the spatial axes. The other arguments are those of `conv_general_dilated`.
 
     Example:
       >>> conv_general_dilated_patches(np.arange(4.0).reshape(1, 1, 4), (2,), (1,), "VALID")[0].tolist()
@@ -287,7 +289,7 @@ def conv_general_dilated_patches(
 
 
 def conv(lhs: Any, rhs: Any, window_strides: Any, padding: Any, precision: Any = None, preferred_element_type: Any = None) -> Any:
-    """`conv_general_dilated` with batch and features first."""
+    """`conv_general_dilated` with batch and features as first axes."""
     return conv_general_dilated(lhs, rhs, window_strides, padding, preferred_element_type=preferred_element_type)
 
 
@@ -301,7 +303,7 @@ def conv_with_general_padding(
     precision: Any = None,
     preferred_element_type: Any = None,
 ) -> Any:
-    """`conv_general_dilated` with batch and features first, and dilations."""
+    """`conv_general_dilated` with batch and features as first axes, and with dilations."""
     return conv_general_dilated(
         lhs, rhs, window_strides, padding, lhs_dilation, rhs_dilation, preferred_element_type=preferred_element_type
     )
@@ -320,18 +322,19 @@ def conv_transpose(
     preferred_element_type: Any = None,
     use_consistent_padding: bool = False,
 ) -> Tensor:
-    """The convolution of an input whose elements have the distance `strides`: the transpose of a strided convolution.
+    """The transpose of a strided convolution: the convolution of an input whose elements have the distance `strides`.
 
     Args:
       lhs, rhs, rhs_dilation, precision, preferred_element_type: as for `conv_general_dilated`.
       strides: the distance of the elements of the input.
-      padding: "SAME" (as many positions as elements times strides), "VALID" (all), or (low, high) for each spatial axis.
-      dimension_numbers: as for `conv_general_dilated`; channels are last if None.
+      padding: "SAME" (the length is the input length times the stride), "VALID" (all windows), or (low, high) for each
+        spatial axis.
+      dimension_numbers: as for `conv_general_dilated`; None means that features are the last axis.
       transpose_kernel: True if the kernel is that of the convolution; it is reversed, and its features are exchanged.
-      use_consistent_padding: whether given widths are those of the convolution.
+      use_consistent_padding: True if given widths are the widths of the convolution.
 
     Raises:
-      ShapeError: shapes do not fit.
+      ShapeError: the shapes do not fit.
     """
     x, w, dtype = _pair("conv_transpose", lhs, rhs, preferred_element_type)
     rank = x.ndim - 2

@@ -1,4 +1,4 @@
-"""Elementwise operations that `numpy` does not have, or has with another meaning."""
+"""Elementwise operations of `jax.lax` that `numpy` lacks or defines differently."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from nabla_mlir.table.tensor import Tensor, full_like
 
 
 class RoundingMethod(enum.Enum):
-    """The neighbour that `round` selects if two are equally near."""
+    """The number that `round` selects if two whole numbers are equally near."""
 
     AWAY_FROM_ZERO = 0
     TO_NEAREST_EVEN = 1
 
 
 class Precision(enum.Enum):
-    """The precision of products, which is always that of their dtype here."""
+    """The precision of products; in nabla_mlir it is always the precision of their dtype."""
 
     DEFAULT = 0
     HIGH = 1
@@ -58,7 +58,7 @@ def rem(x: Any, y: Any) -> Tensor:
 
 @library
 def round(x: Any, rounding_method: Any = RoundingMethod.AWAY_FROM_ZERO) -> Tensor:
-    """The nearest whole number; of two that are as near the one further from zero, or the even one."""
+    """The nearest whole number; `rounding_method` selects the larger absolute value or the even number at a tie."""
     x = require_real("round", tensor(x))
     even = rounding_method in (RoundingMethod.TO_NEAREST_EVEN, 1)
     return (ew.round_nearest_even if even else ew.round_nearest_afz)(x)
@@ -66,7 +66,7 @@ def round(x: Any, rounding_method: Any = RoundingMethod.AWAY_FROM_ZERO) -> Tenso
 
 @library
 def clamp(min: Any, x: Any, max: Any) -> Tensor:
-    """`x`, but not below `min` and not above `max`; at a bound the derivative is 0.
+    """Limits `x` to the range from `min` to `max`; at a bound the derivative is 0.
 
     Raises:
       ShapeError: a bound is neither a scalar nor of the shape of `x`.
@@ -87,7 +87,7 @@ def clamp(min: Any, x: Any, max: Any) -> Tensor:
 
 @library
 def integer_pow(x: Any, y: Static[int]) -> Tensor:
-    """x to a whole power that is known."""
+    """x raised to a known integer power."""
     return power(x, y)
 
 
@@ -99,7 +99,7 @@ def complex(x: Any, y: Any) -> Tensor:
 
 @library
 def clz(x: Any) -> Tensor:
-    """The number of zero bits before the first one."""
+    """The number of leading zero bits."""
     return lg.count_leading_zeros(require_integer("clz", tensor(x)))
 
 
@@ -118,33 +118,33 @@ def mulhi(x: Any, y: Any, /) -> Tensor:
 
 @library
 def shift_right_arithmetic(x: Any, y: Any) -> Tensor:
-    """The bits of x shifted towards the lower ones; the sign stays."""
+    """The bits of x shifted right; the new bits are copies of the sign bit."""
     x, y = meet("shift_right_arithmetic", x, y)
     return lg.shift_right_arithmetic(require_integer("shift_right_arithmetic", x), y)
 
 
 @library
 def shift_right_logical(x: Any, y: Any) -> Tensor:
-    """The bits of x moved towards the lower ones; zeros enter."""
+    """The bits of x shifted right; the new bits are zeros."""
     x, y = meet("shift_right_logical", x, y)
     return lg.shift_right_logical(require_integer("shift_right_logical", x), y)
 
 
 @library
 def convert_element_type(operand: Any, new_dtype: Any) -> Tensor:
-    """The elements in another dtype; Python's types mean the default dtypes.
+    """Converts the elements to another dtype; a Python type means the default dtype of its kind.
 
     Example:
       >>> convert_element_type(np.array([1.5]), np.int32).tolist()
       [1]
     """
-    is_python = any(new_dtype is kind for kind in (int, float))  # equal to it is the dtype of 64 bits
+    is_python = any(new_dtype is kind for kind in (int, float))  # `is`, because the 64-bit dtypes are equal to the Python types
     return convert(tensor(operand), dtypes.result_type(new_dtype(0)) if is_python else new_dtype)
 
 
 @library
 def bitcast_convert_type(operand: Any, new_dtype: Any) -> Tensor:
-    """The bits as elements of another dtype. A narrower dtype adds a last axis, and a wider one removes it."""
+    """Interprets the bits as elements of another dtype. A narrower dtype adds a last axis; a wider dtype removes it."""
     x, dtype = tensor(operand), as_dtype(new_dtype)
     if is_complex(x.dtype) or is_complex(dtype):
         raise DtypeError(f"bitcast_convert_type requires real dtypes, got {x.dtype} and {dtype}.", where=user_frame())
@@ -164,16 +164,16 @@ def bitcast_convert_type(operand: Any, new_dtype: Any) -> Tensor:
 
 @library
 def reduce_precision(operand: Any, exponent_bits: Static[int], mantissa_bits: Static[int]) -> Tensor:
-    """The numbers rounded to a format with so many bits; differentiated as the identity."""
+    """Rounds numbers to a format with the given numbers of bits; the derivative is that of the identity."""
     return ew.reduce_precision(tensor(operand), exponent_bits=exponent_bits, mantissa_bits=mantissa_bits)
 
 
 @library
 def select_n(which: Any, *cases: Any) -> Tensor:
-    """The element of the case with this number, for each element; a truth value selects between two cases.
+    """For each element, the element of `cases[which]`; a truth value selects between two cases.
 
     Raises:
-      ShapeError: shapes differ, or a truth value has another number of cases than two.
+      ShapeError: the shapes differ, or there are more than two cases for truth values.
     """
     number = tensor(which)
     if not cases or (number.dtype.kind == "b" and len(cases) > 2):
@@ -197,7 +197,7 @@ def select(pred: Any, on_true: Any, on_false: Any) -> Tensor:
 
 @library
 def optimization_barrier(operand: Any, /) -> Any:
-    """The values, across which a compiler may not move operations. It applies to every leaf of a pytree."""
+    """Returns the leaves of a pytree unchanged; a compiler may not move operations across them."""
     leaves, spec = pytree.flatten(operand)
     outs = barrier.apply([tensor(leaf) for leaf in leaves], {}) if leaves else []
     return pytree.unflatten(spec, list(outs))

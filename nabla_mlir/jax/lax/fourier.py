@@ -14,7 +14,7 @@ from nabla_mlir.table.tensor import Tensor
 
 
 class FftType(enum.IntEnum):
-    """The direction of the transform, and whether its input (RFFT) or its result (IRFFT) is real."""
+    """The kind of the transform: its direction, and a real input (RFFT) or a real result (IRFFT)."""
 
     FFT = 0
     IFFT = 1
@@ -29,7 +29,7 @@ def fft(x: Any, fft_type: Any, fft_lengths: Any) -> Tensor:
     Args:
       x: an array; real for RFFT, complex for the others.
       fft_type: an `FftType`, or its name.
-      fft_lengths: the length along each axis, of the real array where the other is half as long; a number for one.
+      fft_lengths: the length along each axis, or one number for one axis; the length of the real array for RFFT and IRFFT.
 
     Raises:
       ShapeError: a length does not fit.

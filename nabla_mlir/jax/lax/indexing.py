@@ -54,7 +54,7 @@ def _starts(x: Tensor, axis: int, start: Any) -> list[Any]:
 
 @library
 def dynamic_slice_in_dim(operand: Any, start_index: Any, slice_size: Static[int], axis: Static[int] = 0) -> Tensor:
-    """`slice_size` elements from a computed start on, along one axis; moved inside where they would reach beyond.
+    """Returns `slice_size` elements from a computed start along one axis; the start is clamped so that all are inside.
 
     Example:
       >>> dynamic_slice_in_dim(np.arange(5.0), np.int32(3), 2).tolist()
@@ -68,7 +68,7 @@ def dynamic_slice_in_dim(operand: Any, start_index: Any, slice_size: Static[int]
 
 @library
 def dynamic_index_in_dim(operand: Any, index: Any, axis: Static[int] = 0, keepdims: bool = True) -> Tensor:
-    """The slice at a computed index along one axis, which stays with length 1 if `keepdims`."""
+    """The slice at a computed index along one axis; `keepdims` leaves the axis with length 1."""
     x = dynamic_slice_in_dim(operand, index, 1, axis)
     at = axis_of("dynamic_index_in_dim", axis, x.ndim)
     return x if keepdims else reshaped(x, (*x.shape[:at], *x.shape[at + 1 :]))
@@ -76,14 +76,14 @@ def dynamic_index_in_dim(operand: Any, index: Any, axis: Static[int] = 0, keepdi
 
 @library
 def dynamic_update_slice_in_dim(operand: Any, update: Any, start_index: Any, axis: Static[int]) -> Tensor:
-    """The array with the elements from a computed start on replaced, along one axis."""
+    """Replaces the elements from a computed start along one axis."""
     x = tensor(operand)
     return indexing.dynamic_update_slice(x, update, _starts(x, axis_of("dynamic_update_slice_in_dim", axis, x.ndim), start_index))
 
 
 @library
 def dynamic_update_index_in_dim(operand: Any, update: Any, index: Any, axis: Static[int]) -> Tensor:
-    """The array with the slice at a computed index along one axis replaced; the update may lack that axis."""
+    """Replaces the slice at a computed index along one axis; the update may lack that axis."""
     x, new = tensor(operand), tensor(update)
     at = axis_of("dynamic_update_index_in_dim", axis, x.ndim)
     if new.ndim != x.ndim:
@@ -93,7 +93,7 @@ def dynamic_update_index_in_dim(operand: Any, update: Any, index: Any, axis: Sta
 
 @library
 def index_take(src: Any, idxs: Any, axes: Static[Any]) -> Tensor:
-    """The slices of `src` at index vectors, one array of numbers for each of `axes`."""
+    """The slices of `src` at index vectors; `idxs` has one array of indices for each of `axes`."""
     order = dict(zip(axes, idxs, strict=True))
     x = tensor(src)
     return x[tuple(order.get(d, _ALL) for d in range(x.ndim))]
@@ -115,16 +115,16 @@ def gather(
     mode: Any = None,
     fill_value: Any = None,
 ) -> Tensor:
-    """Slices of the operand at computed indices; the index vectors are the last axis of `start_indices`.
+    """Returns slices of the operand at computed indices; the last axis of `start_indices` contains the index vectors.
 
     Args:
       operand: an array.
       start_indices: integers.
-      dimension_numbers: of `GatherDimensionNumbers`.
-      slice_sizes: of each slice.
+      dimension_numbers: a `GatherDimensionNumbers`.
+      slice_sizes: the shape of each slice.
       unique_indices, indices_are_sorted: known properties of the indices.
-      mode: of slices that are not inside: "clip", the default (moved inside), "fill" or "promise_in_bounds".
-      fill_value: NaN, or the least integer, if not given.
+      mode: the treatment of slices out of range: "clip" (the default; the start is clamped), "fill" or "promise_in_bounds".
+      fill_value: the value for "fill"; the default is NaN, or the smallest integer.
     """
     x, positions, numbers = tensor(operand), require_integer("gather", tensor(start_indices)), dimension_numbers
     sizes = tuple(slice_sizes)
@@ -140,7 +140,7 @@ def gather(
 
 
 def _fits(positions: Tensor, limits: np.ndarray) -> Tensor:
-    """Which index vectors, along the last axis, lie inside."""
+    """True for each index vector, along the last axis, that is inside the limits."""
     every = np.broadcast_to(per_component(limits, positions, positions.ndim - 1), positions.shape)
     low = lg.compare(positions, full_like(positions, 0), comparison_direction="GE")
     high = lg.compare(positions, constant(every.astype(positions.dtype)), comparison_direction="LE")
@@ -214,14 +214,14 @@ def scatter_apply(
     unique_indices: bool = False,
     mode: Any = None,
 ) -> Any:
-    """The operand with a function applied once to each element at computed indices.
+    """Applies a function once to each element at computed indices, and returns the new array.
 
     Args:
       operand: an array.
       scatter_indices: integers, which must not repeat if `unique_indices` is True.
-      func: of an element.
-      dimension_numbers: of `ScatterDimensionNumbers`.
-      update_shape: the shape that updates would have.
+      func: a function of one element.
+      dimension_numbers: a `ScatterDimensionNumbers`.
+      update_shape: the shape of the updates of the equivalent scatter.
       indices_are_sorted, unique_indices: known properties of the indices.
       mode: the treatment of indices out of range.
 

@@ -1,4 +1,4 @@
-"""Factorisations under the names and with the parameters of `jax.lax.linalg`; results in its order."""
+"""Factorisations under the names and with the parameters of `jax.lax.linalg`; results have the order of JAX."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def cholesky(x: Any, *, symmetrize_input: bool = True) -> Any:
 
 @library
 def eigh(x: Any, *, lower: bool = True, symmetrize_input: bool = True, sort_eigenvalues: bool = True) -> tuple[Tensor, Tensor]:
-    """Eigenvectors as columns, and eigenvalues, which are always in order, of Hermitian matrices.
+    """Returns the eigenvectors, as columns, and the sorted eigenvalues of Hermitian matrices.
 
     Example:
       >>> np.asarray(eigh(np.array([[2.0, 1.0], [1.0, 2.0]]))[1]).round(6).tolist()
@@ -53,7 +53,7 @@ def svd(x: Any, *, full_matrices: bool = True, compute_uv: bool = True) -> Any:
 
 @library
 def lu(x: Any) -> tuple[Tensor, Tensor, Tensor]:
-    """The factors of ``x[p] = L U`` in one matrix, the exchanges of rows that lead to p, counted from 0, and p.
+    """Returns the factors of ``x[p] = L U`` in one matrix, the row exchanges as indices from 0, and the permutation p.
 
     Example:
       >>> lu(np.array([[0.0, 1.0], [2.0, 0.0]]))[2].tolist()
@@ -67,7 +67,7 @@ def lu(x: Any) -> tuple[Tensor, Tensor, Tensor]:
 
 @library
 def lu_pivots_to_permutation(pivots: Any, permutation_size: Static[int]) -> Tensor:
-    """The order of rows that exchanges, counted from 0, lead to."""
+    """The permutation of rows that results from row exchanges; indices start at 0."""
     exchanges = tensor(pivots)
     order = broadcast_to(tensor(np.arange(permutation_size, dtype=exchanges.dtype)), (*exchanges.shape[:-1], permutation_size))
     positions = arange(permutation_size)
@@ -99,7 +99,7 @@ def triangular_solve(
 def symmetric_product(
     a_matrix: Any, c_matrix: Any, *, alpha: float = 1.0, beta: float = 0.0, symmetrize_output: bool = False
 ) -> Tensor:
-    """``alpha a a^T + beta c``, the full matrix for any `symmetrize_output`."""
+    """``alpha a a^T + beta c``; the result is always the full matrix."""
     a, c = inexact(a_matrix), inexact(c_matrix)
     return matmul(a, matrix_transpose(a)) * alpha + c * beta
 
@@ -118,12 +118,12 @@ def cholesky_update(r_matrix: Any, w_vector: Any) -> Tensor:
 
 @library
 def tridiagonal_solve(dl: Any, d: Any, du: Any, b: Any) -> Tensor:
-    """X with ``T X = b`` for tridiagonal matrices: the elements below, on and above the diagonal, each of length n.
+    """Solves ``T X = b`` for tridiagonal matrices, which are given by three diagonals of length n.
 
     Args:
-      dl: below; its first element is not used.
-      d: on the diagonal.
-      du: above; its last element is not used.
+      dl: the elements below the diagonal; the first one is not used.
+      d: the diagonal.
+      du: the elements above the diagonal; the last one is not used.
       b: right-hand sides of shape (..., n, k).
 
     Raises:

@@ -1,7 +1,7 @@
 """The polar decomposition by Halley's iteration with weights (Nakatsukasa, Bai and Gygi 2010), without singular values.
 
-Derivatives are those of ``x = u h``, not of the iteration: with m = u^H dx the rate w of rotation solves Sylvester's equation
-``h w + w h = m - m^H``, then dh = m - w h and du = u w + (dx - u m) h^-1.
+Derivatives follow from ``x = u h``, not from the iteration. With m = u^H dx, the skew matrix w solves the Sylvester equation
+``h w + w h = m - m^H``; then dh = m - w h and du = u w + (dx - u m) h^-1.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from nabla_mlir.table.tensor import Tensor, full
 from nabla_mlir.transforms.control import while_loop
 from nabla_mlir.transforms.custom import custom_jvp
 
-_BY_QR = 100.0  # the weight above which an inverse by Cholesky's factors loses digits
-_MOST = 10  # iterations: six are enough in f64
+_BY_QR = 100.0  # above this weight an inverse by Cholesky factors loses digits
+_MOST = 10  # the largest number of iterations; six are enough in f64
 
 
 def _weights(least: float, tolerance: float, most: int) -> list[tuple[float, float, float]]:
-    """The weights of each iteration for singular values from `least` to 1, until all are within the tolerance of 1."""
+    """The weights of the iterations that move all singular values from [least, 1] to 1, within the tolerance."""
     weights: list[tuple[float, float, float]] = []
     while least + tolerance < 1 and len(weights) < most:
         square = least * least
@@ -47,7 +47,7 @@ def _weights(least: float, tolerance: float, most: int) -> list[tuple[float, flo
 
 
 def _step(u: Tensor, a: float, b: float, c: float) -> Tensor:
-    """``u (a + b u^H u) (1 + c u^H u)^-1``, a multiple of u and one of what a factorization gives."""
+    """``u (a + b u^H u) (1 + c u^H u)^-1``, as a sum of a multiple of u and a term computed by a factorisation."""
     n, first = u.shape[-1], b / c
     if c > _BY_QR:
         q, _ = qr(concatenate([u * c**0.5, eye(n, dtype=u.dtype)]))
@@ -63,7 +63,7 @@ def _norm(x: Tensor) -> Tensor:
 
 
 def _iteration(x: Tensor, eps: float, most: int) -> tuple[Tensor, Tensor, Tensor]:
-    """The factor u, how many iterations it took, and whether the last changed nothing more."""
+    """The factor u, the number of iterations, and True if the last iteration changed nothing."""
     tolerance = 5.0 * eps
     size = sqrt(absolute(x).sum(0).max() * absolute(x).sum(1).max())
     u = x / convert(where(size == 0.0, 1.0, size), x.dtype)
@@ -105,20 +105,20 @@ def _polar_jvp(eps: float, most: int, primals: Any, tangents: Any) -> Any:
 def qdwh(
     x: Any, *, is_hermitian: Static[bool] = False, max_iterations: Static[int | None] = None, eps: Static[float | None] = None
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The polar decomposition ``x = u h``, with orthonormal columns of u and a positive semidefinite h.
+    """Returns the polar decomposition ``x = u h``: u has orthonormal columns, and h is positive semidefinite.
 
     Args:
       x: a matrix of full rank with at least as many rows as columns.
       is_hermitian: not used, as in JAX.
-      max_iterations: at most; 10 if None.
-      eps: the smallest singular value to count with, beside the largest, and a fifth of how near to 1 they are to come; that of
-        the machine if None.
+      max_iterations: the largest number of iterations; None means 10.
+      eps: the assumed smallest singular value relative to the largest, and a fifth of the tolerance of convergence; None
+        means the machine epsilon.
 
     Returns:
-      u, h, how many iterations there were, and whether the last one changed nothing more.
+      u, h, the number of iterations, and True if the last iteration changed nothing.
 
     Raises:
-      ShapeError: it is no matrix, or has more columns than rows.
+      ShapeError: x is not a matrix, or it has more columns than rows.
 
     Example:
       >>> u, h, *_ = qdwh(np.array([[3.0, 0.0], [0.0, -2.0]]))

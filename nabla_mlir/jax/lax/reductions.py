@@ -28,7 +28,7 @@ from nabla_mlir.table.tensor import Tensor, full, splat_of
 from nabla_mlir.transforms.vectorize import vmap
 from nabla_mlir.transforms.vectorized import per_entry
 
-# The functions that records know by a word.
+# The functions that have a name in the records.
 _WORDS: dict[Any, str] = {
     ufuncs.add: "add",
     ufuncs.multiply: "mul",
@@ -62,12 +62,12 @@ reduce_xor: Callable[..., Any] = _by_word("reduce_xor", "xor", "The exclusive or
 
 
 def reduce(operands: Any, init_values: Any, computation: Callable[..., Any], dimensions: Sequence[int]) -> Any:
-    """The elements along `dimensions` combined by an associative function of two, starting from `init_values`.
+    """Combines the elements along `dimensions` by an associative function of two arguments, starting from `init_values`.
 
     Args:
       operands: an array, or a pytree of arrays of one shape.
-      init_values: as many scalars.
-      computation: of two scalars, or two pytrees of them, to one.
+      init_values: a scalar, or a pytree with one scalar for each array.
+      computation: a function of two scalars, or of two pytrees of scalars, to one.
       dimensions: the axes.
 
     Raises:
@@ -95,13 +95,13 @@ def reduce(operands: Any, init_values: Any, computation: Callable[..., Any], dim
 
 
 def _word(computation: Callable[..., Any], x: Tensor) -> str | None:
-    """The name of a function of elements in the records; None for an order of complex numbers, which they lack."""
+    """The name of a function in the records; None without a name, or for an order of complex numbers."""
     word = _WORDS.get(computation)
     return None if word in ("max", "min") and is_complex(x.dtype) else word
 
 
 def _together(computation: Callable[..., Any], spec: Any) -> Callable[[Sequence[Tensor], Sequence[Tensor]], list[Tensor]]:
-    """The function of scalars on whole arrays, entry by entry."""
+    """Returns a function that applies a function of scalars to whole arrays, element by element."""
 
     def on_vectors(low: Any, high: Any) -> Any:
         return computation(pytree.unflatten(spec, low), pytree.unflatten(spec, high))
@@ -116,7 +116,7 @@ def _together(computation: Callable[..., Any], spec: Any) -> Callable[[Sequence[
 
 
 def _halved(xs: Sequence[Tensor], inits: Sequence[Tensor], axes: Sequence[int], join: Any) -> list[Tensor]:
-    """A balanced tree: halves are combined as whole arrays until one row is left, and that with the start."""
+    """Combines halves as whole arrays, in a balanced tree, until one row is left; the last step adds the initial value."""
     rest = [d for d in range(xs[0].ndim) if d not in axes]
     shape = tuple(xs[0].shape[d] for d in rest)
     rows = [reshaped(transposed(x, (*axes, *rest)), (reductions.count(x.shape, tuple(axes)), *shape)) for x in xs]
@@ -171,20 +171,20 @@ def reduce_window(
     base_dilation: Sequence[int] | None = None,
     window_dilation: Sequence[int] | None = None,
 ) -> Any:
-    """The elements of each window that slides over the axes combined by an associative function, starting from `init_value`.
+    """Combines the elements of each sliding window by an associative function, starting from `init_value`.
 
     Args:
       operand: an array.
-      init_value: a scalar, combined once with each window; padding and gaps between dilated elements have no effect.
-      computation: of two scalars to one.
+      init_value: a scalar that is combined once with each window; padding and gaps between dilated elements have no effect.
+      computation: a function of two scalars to one.
       window_dimensions: the lengths of the window.
-      window_strides: how far it moves; 1 if not given.
+      window_strides: the step of the window along each axis; the default is 1.
       padding: "SAME", "VALID", or (low, high) for each axis.
       base_dilation: the distance of the elements of the array.
       window_dilation: the distance of the elements of the window.
 
     Raises:
-      ShapeError: the numbers do not fit the axes.
+      ShapeError: the number of lengths is not the number of axes.
 
     Example:
       >>> import numpy as np
@@ -225,15 +225,15 @@ def reduce_window(
 
 
 def _named_windows(x: Tensor, word: str, geometry: dict[str, Any]) -> Tensor:
-    """The elements of each window combined by a named operation; padding is its neutral element."""
+    """Combines the elements of each window by a named operation; padding is its neutral element."""
     return windows.reduce_window(x, full((), identity_of(word, x.dtype), x.dtype), body=word, **geometry)
 
 
 def _folded_windows(x: Tensor, init: Tensor, join: Any, geometry: dict[str, Any]) -> tuple[Tensor, Tensor | None]:
-    """The elements of each window combined by a function, which has no neutral element, and where a window holds none.
+    """Combines the elements of each window by any function; also returns True where a window has no element.
 
-    Beside each element stands whether it is padding: of an element and padding the element is the combination. The padding has
-    the initial value, at which the function and its derivatives are defined.
+    The function has no neutral element, so a mask marks padding. The combination of an element with padding is the element. The
+    padding has the initial value, where the function and its derivatives are defined.
     """
     around = geometry["base_dilations"], geometry["padding"]
     shape = geometry["window_dimensions"], geometry["window_strides"], geometry["window_dilations"]
@@ -252,7 +252,7 @@ def _folded_windows(x: Tensor, init: Tensor, join: Any, geometry: dict[str, Any]
 
 # ---------------------------------------------------------------- sorting
 def top_k(operand: Any, k: int, *, axis: int = -1) -> list[Any]:
-    """The k largest elements along an axis, the largest first, and their int32 indices, in a list as in JAX."""
+    """The k largest elements along an axis, in descending order, and their int32 indices, as a list like in JAX."""
     values, positions = sorting.top_k(operand, k, axis)
     return [values, positions.astype("int32")]
 
@@ -265,7 +265,7 @@ def approx_max_k(
     reduction_input_size_override: int = -1,
     aggregate_to_topk: bool = True,
 ) -> list[Any]:
-    """The k largest elements along an axis and their indices, computed exactly for any options."""
+    """The k largest elements along an axis and their indices; the result is exact for all options."""
     return top_k(operand, k, axis=reduction_dimension)
 
 
@@ -277,14 +277,14 @@ def approx_min_k(
     reduction_input_size_override: int = -1,
     aggregate_to_topk: bool = True,
 ) -> list[Any]:
-    """The k smallest elements along an axis and their indices, computed exactly for any options."""
+    """The k smallest elements along an axis and their indices; the result is exact for all options."""
     values, positions = top_k(ufuncs.negative(operand), k, axis=reduction_dimension)
     return [ufuncs.negative(values), positions]
 
 
 @library
 def sort(operand: Any, dimension: Static[int] = -1, is_stable: bool = True, num_keys: Static[int] = 1) -> Any:
-    """The elements in order along an axis; several arrays are reordered together by the first `num_keys` of them.
+    """Sorts elements along an axis; several arrays are sorted together by the first `num_keys` of them.
 
     Raises:
       ShapeError: there are fewer arrays than keys, or their shapes differ.

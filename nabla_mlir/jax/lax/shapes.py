@@ -23,22 +23,22 @@ from nabla_mlir.ops.shape import reshaped, transposed
 from nabla_mlir.staging.eager import Static, library
 from nabla_mlir.table.tensor import Tensor
 
-_slice = builtins.slice  # the name is a function here
+_slice = builtins.slice  # this module defines a function with the name
 _ALL = _slice(None)
 
 
 def full(shape: Any, fill_value: Any, dtype: Any = None) -> Any:
-    """An array of one number."""
+    """An array whose elements are all equal to `fill_value`."""
     return creation.full(shape, fill_value, dtype)
 
 
 def full_like(x: Any, fill_value: Any, dtype: Any = None, shape: Any = None) -> Any:
-    """An array of one number, with the shape and dtype of `x` where they are not given."""
+    """An array whose elements are all equal to `fill_value`; its shape and dtype are those of `x` by default."""
     return creation.full_like(x, fill_value, dtype, shape)
 
 
 def empty(shape: Any, dtype: Any) -> Any:
-    """An array of zeros: nothing here is left without a value."""
+    """An array of zeros, because arrays of nabla_mlir always have values."""
     return creation.empty(shape, dtype)
 
 
@@ -70,10 +70,10 @@ def broadcast(operand: Any, sizes: Static[Any]) -> Tensor:
 
 @library
 def broadcast_in_dim(operand: Any, shape: Static[Any], broadcast_dimensions: Static[Any]) -> Tensor:
-    """The array as one of another shape: its axis i is axis broadcast_dimensions[i], and it is repeated along the others.
+    """Broadcasts an array: its axis i becomes axis broadcast_dimensions[i], and it is repeated along the other axes.
 
     Raises:
-      ShapeError: the axes are not as many, or a length is neither 1 nor that of the shape.
+      ShapeError: the number of axes differs, or a length is neither 1 nor the length in the shape.
 
     Example:
       >>> broadcast_in_dim(np.array([1.0, 2.0]), (2, 2), (0,)).tolist()
@@ -87,20 +87,20 @@ def broadcast_in_dim(operand: Any, shape: Static[Any], broadcast_dimensions: Sta
 
 @library
 def broadcast_to_rank(x: Any, rank: Static[int]) -> Tensor:
-    """The array with so many axes, the new ones in front and of length 1."""
+    """The array with leading axes of length 1, so that it has `rank` axes."""
     x = tensor(x)
     return reshaped(x, (1,) * (rank - x.ndim) + x.shape)
 
 
 @library
 def broadcast_like(arr: Any, like_arr: Any) -> Tensor:
-    """The array repeated to the shape of another one."""
+    """The array broadcast to the shape of another array."""
     return shapes.broadcast_to(arr, np.shape(like_arr))
 
 
 @library
 def collapse(operand: Any, start_dimension: Static[int], stop_dimension: Static[int | None] = None) -> Tensor:
-    """The axes from `start_dimension` up to `stop_dimension` as one.
+    """Joins the axes from `start_dimension` up to `stop_dimension` into one axis.
 
     Example:
       >>> collapse(np.ones((2, 3, 4)), 1).shape
@@ -131,13 +131,13 @@ def tile(operand: Any, reps: Static[Any]) -> Tensor:
 
 @library
 def expand_dims(array: Any, dimensions: Static[Any]) -> Tensor:
-    """The array with axes of length 1 at these positions of the result."""
+    """The array with new axes of length 1 at these positions of the result."""
     return shapes.expand_dims(array, tuple(dimensions))
 
 
 @library
 def squeeze(array: Any, dimensions: Static[Any]) -> Tensor:
-    """The array without these axes, of length 1."""
+    """The array without these axes, which must have length 1."""
     return shapes.squeeze(array, tuple(dimensions))
 
 
@@ -156,14 +156,14 @@ def reshape(operand: Any, new_sizes: Static[Any], dimensions: Static[Any] = None
 
 @library
 def rev(operand: Any, dimensions: Static[Any]) -> Tensor:
-    """The order of elements reversed along these axes."""
+    """The array with its elements reversed along these axes."""
     x = tensor(operand)
     return reversed_along(x, axes_of("rev", tuple(dimensions), x.ndim))
 
 
 @library
 def pad(operand: Any, padding_value: Any, padding_config: Static[Any]) -> Tensor:
-    """The array with a value before, after and between its elements: three widths for each axis; negative ones cut off.
+    """Pads an array before, after and between its elements, with three widths for each axis; a negative width removes elements.
 
     Example:
       >>> pad(np.array([1.0, 2.0]), 0.0, [(1, 0, 1)]).tolist()
@@ -183,7 +183,7 @@ def slice(operand: Any, start_indices: Static[Any], limit_indices: Static[Any], 
     """Every strides-th element from start_indices up to limit_indices, for each axis.
 
     Raises:
-      ShapeError: the numbers are not as many as the axes, or lie outside.
+      ShapeError: the number of indices is not the number of axes, or an index is out of range.
 
     Example:
       >>> slice(np.arange(5.0), (1,), (5,), (2,)).tolist()
@@ -215,7 +215,7 @@ def slice_in_dim(
 
 @library
 def split(operand: Any, sizes: Static[Any], axis: Static[int] = 0) -> list[Tensor]:
-    """The array cut along one axis into parts of these sizes.
+    """Splits an array along one axis into parts of these sizes.
 
     Raises:
       ShapeError: the sizes do not add up to the length.
@@ -229,7 +229,7 @@ def split(operand: Any, sizes: Static[Any], axis: Static[int] = 0) -> list[Tenso
 
 @library
 def index_in_dim(operand: Any, index: Static[int], axis: Static[int] = 0, keepdims: bool = True) -> Tensor:
-    """``operand[index]`` along one axis, which stays with length 1 if `keepdims`."""
+    """``operand[index]`` along one axis; `keepdims` leaves the axis with length 1."""
     x = tensor(operand)
     at = axis_of("index_in_dim", axis, x.ndim)
     position = axis_of("index_in_dim", index, x.shape[at])

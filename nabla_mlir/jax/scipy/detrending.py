@@ -1,4 +1,4 @@
-"""Signals without their trend."""
+"""Removes the trend of signals."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from nabla_mlir.table.tensor import Tensor
 
 @library
 def detrend(data: Any, axis: Static[int] = -1, type: str = "linear", bp: Static[Any] = 0, overwrite_data: None = None) -> Tensor:
-    """The samples less their mean ("constant") or the line that fits them best ("linear") along an axis.
+    """Subtracts the mean ("constant") or the best-fitting line ("linear") from samples along an axis.
 
     Args:
       data: the samples.
-      axis: along which they follow each other.
+      axis: the axis of time.
       type: "linear" or "constant".
-      bp: the places at which another line begins.
-      overwrite_data: stands there for SciPy's sake.
+      bp: the indices where a new line begins.
+      overwrite_data: accepted for compatibility with SciPy.
 
     Raises:
-      ShapeError: there is no such type, or a place behind the samples.
+      ShapeError: the type is unknown, or an index is not less than the number of samples.
 
     Example:
       >>> detrend(np.array([0.0, 1.0, 2.0, 5.0, 3.0, 1.0]), bp=[3]).round(6).tolist()

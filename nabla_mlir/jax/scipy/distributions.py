@@ -1,4 +1,4 @@
-"""Distributions made from a few formulas: densities, distribution functions and their inverses, with location and scale."""
+"""Builds distributions from a few formulas: densities, distribution functions and their inverses, with location and scale."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _WHAT = {
 
 
 class Distribution:
-    """A distribution: its functions are attributes, such as ``norm.logpdf(x, loc, scale)``.
+    """A distribution whose functions are attributes, such as ``norm.logpdf(x, loc, scale)``.
 
     Args:
       name: the name in messages and documentation.
@@ -120,7 +120,7 @@ class Distribution:
     def _log_density(self, z: Any, shapes: list[Any], scale: Any) -> Any:
         outside = self._formulas.get("outside")
         out = self._formulas["log"](z, *shapes) - (log(scale) if self._has_scale else 0.0)
-        # -inf outside, where the formula is finite unless a shape is NaN
+        # outside the support the formula is finite unless a shape is NaN; the result must be -inf
         return out if outside is None else where(outside(z, *shapes), stop_gradient(out) - np.inf, out)
 
     def _probability(self, name: str, z: Any, shapes: list[Any]) -> Any:

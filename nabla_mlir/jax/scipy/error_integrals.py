@@ -1,4 +1,4 @@
-"""Integrals of exp(-t**2) and exp(i t**2): Faddeeva's function by Weideman's rational series, and what follows from it.
+"""Integrals of exp(-t**2) and exp(i t**2), from the Faddeeva function by the rational series of Weideman.
 
 J. A. C. Weideman, Computation of the complex error function, SIAM J. Numer. Anal. 31 (1994). Derivatives are formulas of the
 functions themselves, so that they have derivatives of any order.
@@ -24,11 +24,11 @@ from nabla_mlir.transforms.custom import custom_jvp
 from nabla_mlir.transforms.scans import scan
 
 _ROOT = math.sqrt(math.pi)
-_COUNT = 44  # terms of the rational series: 1e-15 in the upper half plane
+_COUNT = 44  # the number of terms of the rational series; the error is 1e-15 in the upper half plane
 
 
 def _coefficients() -> tuple[float, list[float]]:
-    """The scale L of Weideman's series and its coefficients, the last power first, by a discrete Fourier transform."""
+    """The scale L and the coefficients of the series of Weideman, highest power first, by a discrete Fourier transform."""
     points = 2 * _COUNT
     scale = math.sqrt(_COUNT / math.sqrt(2))
     t = scale * np.tan(np.arange(1 - points, points) * math.pi / points / 2)
@@ -61,7 +61,7 @@ def _wofz_jvp(primals: Any, tangents: Any) -> Any:
 
 @library
 def wofz(z: Any) -> Tensor:
-    """Faddeeva's function exp(-z**2) erfc(-i z), of complex numbers.
+    """The Faddeeva function exp(-z**2) erfc(-i z) of complex numbers.
 
     Example:
       >>> complex(wofz(0.0)).real
@@ -88,7 +88,7 @@ def _erfcx_jvp(primals: Any, tangents: Any) -> Any:
 
 @library
 def erfcx(x: Any) -> Tensor:
-    """exp(x**2) erfc(x), which does not vanish for large x.
+    """exp(x**2) erfc(x), which does not underflow for large x.
 
     Example:
       >>> round(float(erfcx(100.0)), 6)
@@ -171,12 +171,12 @@ def fresnel(x: Any) -> tuple[Tensor, Tensor]:
 
 # ---------------------------------------------------------------- Owen's function
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(48)
-_END = 9.0  # exp(-s**2 / 2) is nothing beyond
+_END = 9.0  # exp(-s**2 / 2) is negligible for s > 9
 
 
 @custom_jvp
 def _owens_t(h: Tensor, a: Tensor) -> Tensor:
-    """The integral by Gauss's rule where abs(a) <= 1; the rest of the quarter plane is that of (h a, 1 / a)."""
+    """The integral by Gauss quadrature for abs(a) <= 1; other values follow from the value at (h a, 1 / a)."""
     high, slope = absolute(h), absolute(a)
     steep = slope > 1.0
     outer = where(steep, high * slope, high)

@@ -23,11 +23,11 @@ def dct(x: Any, type: Static[int] = 2, n: Static[int | None] = None, axis: Stati
       x: a real array.
       type: 2.
       n: the length to which x is cut, or padded with zeros.
-      axis: along which it runs.
-      norm: None or "backward" for the sum as it stands, "ortho" for an orthogonal transform.
+      axis: the axis of the transform.
+      norm: None or "backward" for the formula above, "ortho" for an orthogonal transform.
 
     Raises:
-      ShapeError: another type or norm, or no such axis.
+      ShapeError: the type, the norm or the axis is invalid.
       DtypeError: x is complex.
 
     Example:
@@ -36,7 +36,7 @@ def dct(x: Any, type: Static[int] = 2, n: Static[int | None] = None, axis: Stati
     """
     rows, at = _rows("dct", x, type, n, axis, norm)
     count = rows.shape[-1]
-    order = np.concatenate([np.arange(0, count, 2), np.arange(1, count, 2)[::-1]])  # Makhoul's: even places, then odd ones back
+    order = np.concatenate([np.arange(0, count, 2), np.arange(1, count, 2)[::-1]])  # even indices, then odd ones reversed (Makhoul)
     spectrum = nnp.fft.fft(rows[..., order])
     cosines, sines = _twiddles(count, rows.dtype)
     y = 2 * (spectrum.real * cosines + spectrum.imag * sines)
@@ -65,7 +65,7 @@ def idct(x: Any, type: Static[int] = 2, n: Static[int | None] = None, axis: Stat
 
 
 def dctn(x: Any, type: int = 2, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str | None = None) -> Any:
-    """`dct` along several axes, all of them if none is given; `s` are their lengths."""
+    """`dct` along several axes, by default along all; `s` are their lengths."""
     return _along("dctn", dct, x, type, s, axes, norm)
 
 

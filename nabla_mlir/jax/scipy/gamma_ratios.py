@@ -1,4 +1,4 @@
-"""Ratios of gamma functions: Stirling's series and differences of its terms, so that large numbers do not cancel."""
+"""Ratios of gamma functions by the Stirling series and differences of its terms, so that large numbers do not cancel."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from nabla_mlir.transforms.custom import custom_jvp
 from nabla_mlir.transforms.linear import jvp
 
 _STIRLING = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360, 1 / 156)
-LARGE = 10.0  # from here on Stirling's series has all digits of f64
+LARGE = 10.0  # from this number on, the Stirling series has all digits of f64
 
 
 def of_format(x: Tensor, single: int, double: int) -> int:
@@ -27,7 +27,7 @@ def of_format(x: Tensor, single: int, double: int) -> int:
 
 
 def over_square(u: Tensor) -> Tensor:
-    """(u - log1p(u)) / u^2 for u from -1/2 to 1, by the series of atanh(u / (2 + u)): nothing cancels."""
+    """(u - log1p(u)) / u^2 for u from -1/2 to 1, by the series of atanh(u / (2 + u)), without cancellation."""
     v = u / (u + 2.0)
     series = full_like(u, 0)
     for j in reversed(range(of_format(u, 8, 17))):
@@ -37,7 +37,7 @@ def over_square(u: Tensor) -> Tensor:
 
 @custom_jvp
 def deviance(u: Tensor, quotient: Tensor) -> Tensor:
-    """u - log(1 + u) for 1 + u = quotient, the exponent of densities near their largest value (Loader 2000).
+    """u - log(1 + u) for 1 + u = quotient: the exponent of densities near their maximum (Loader 2000).
 
     Its derivative by u is u / quotient, so derivatives do not contain the series.
     """
@@ -58,7 +58,7 @@ def _deviance_jvp(primals: Any, tangents: Any) -> Any:
 
 
 def stirling_rest(a: Tensor) -> Tensor:
-    """lgamma(a) - ((a - 1/2) log(a) - a + log(2 pi) / 2) for a > 0: by its series, below 10 by lgamma."""
+    """lgamma(a) - ((a - 1/2) log(a) - a + log(2 pi) / 2) for a > 0; by the series for a >= 10, otherwise by lgamma."""
     large = a >= LARGE
     low = where(large, 1.0, a)
     below = gamma.lgamma(low) - ((low - 0.5) * log(low) - low + 0.5 * math.log(2 * math.pi))
@@ -74,13 +74,13 @@ def stirling_series(a: Tensor) -> Tensor:
     return series * inverse
 
 
-SHIFT = 10  # by which `gamma_step` raises its argument, for Stirling's series
+SHIFT = 10  # the number that `gamma_step` adds to its argument, so that the Stirling series applies
 
 
 def gamma_step(q: Tensor, p: Tensor) -> Tensor:
-    """lgamma(q + p) - lgamma(q) - p log(q + 10 + p) for 0 < p < 1, with all digits also where p is small: nothing cancels.
+    """lgamma(q + p) - lgamma(q) - p log(q + 10 + p) for 0 < p < 1, with all digits also for small p.
 
-    By lgamma(q) = lgamma(q + 10) - log(q (q + 1) ... (q + 9)), and differences of the terms of Stirling's series.
+    The formula uses lgamma(q) = lgamma(q + 10) - log(q (q + 1) ... (q + 9)) and differences of terms of the Stirling series.
     """
     m = q + float(SHIFT)
     u, v, w = p / m, 1.0 / (m + p), 1.0 / m
@@ -97,7 +97,7 @@ def gamma_step(q: Tensor, p: Tensor) -> Tensor:
 
 
 def _with_slopes_of(plain: Callable[..., Tensor]) -> Callable[[Callable[..., Tensor]], Any]:
-    """Gives a function the derivatives of another formula of it, which is shorter, and exact only there."""
+    """A decorator: gives a function the derivatives of a shorter formula, which is accurate enough for derivatives only."""
 
     def decorate(f: Callable[..., Tensor]) -> Any:
         whole = custom_jvp(f)
@@ -113,8 +113,8 @@ def _plain_log_beta(a: Tensor, b: Tensor) -> Tensor:
 
 @_with_slopes_of(_plain_log_beta)
 def log_beta(a: Tensor, b: Tensor) -> Tensor:
-    """log(abs(beta(a, b))): for positive finite numbers of which one is large by Stirling's formula, whose largest terms cancel
-    in closed form.
+    """log(abs(beta(a, b))). If both numbers are positive and finite and one is large, the Stirling formula is used, whose
+    largest terms cancel in closed form.
     """
     inside = (a > 0.0) & (b > 0.0) & (a < np.inf) & (b < np.inf) & (a + b >= LARGE)
     p, q = where(inside, a, LARGE), where(inside, b, LARGE)
@@ -130,7 +130,7 @@ def _plain_log_binomial(n: Tensor, k: Tensor) -> Tensor:
 
 @_with_slopes_of(_plain_log_binomial)
 def log_binomial(n: Tensor, k: Tensor) -> Tensor:
-    """log(abs(n! / (k! (n - k)!))): for large n by the beta function."""
+    """log(abs(n! / (k! (n - k)!))), by the beta function for large n."""
     large = n >= LARGE
     whole = where(large, n, LARGE)
     part = where(large, k, 1.0)
@@ -143,7 +143,7 @@ def _plain_log_rising(z: Tensor, m: Tensor) -> Tensor:
 
 @_with_slopes_of(_plain_log_rising)
 def log_rising(z: Tensor, m: Tensor) -> Tensor:
-    """log(abs(gamma(z + m) / gamma(z))): for large z and z + m by Stirling's formula, whose largest terms cancel in closed form."""
+    """log(abs(gamma(z + m) / gamma(z))). If z and z + m are large, the Stirling formula avoids cancellation."""
     large = (z >= LARGE) & (z + m >= LARGE) & (z < np.inf) & (m < np.inf)
     base, step = where(large, z, LARGE), where(large, m, 1.0)
     total = base + step

@@ -1,4 +1,4 @@
-"""Bessel functions of the first kind of whole orders, and spherical harmonics, by recurrences that lose no digits."""
+"""Bessel functions of the first kind of integer orders, and spherical harmonics, by stable recurrences."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from nabla_mlir.transforms.scans import scan
 
 
 def _orders(z: Tensor, v: int, n_iter: int) -> Tensor:
-    """Orders 0 to v, by the ratios of one order to the one below, from a high order down, and the sum 1 = J0 + 2 J2 + 2 J4 + ..."""
+    """Orders 0 to v: ratios of neighbouring orders by downward recurrence, normalised by 1 = J0 + 2 J2 + 2 J4 + ..."""
     inside = absolute(z) < np.inf
     x = where(inside, z, 0.0)
     first = convert(floor(1.5 * max(absolute(x), initial=0.0)), x.dtype) + float(v + n_iter)
@@ -64,9 +64,9 @@ def bessel_jn(z: Any, *, v: Static[int], n_iter: Static[int] = 50) -> Tensor:
     """The Bessel functions of the first kind of orders 0 to v, along a new first axis.
 
     Args:
-      z: real numbers; the work grows with the largest.
+      z: real numbers; the cost grows with the largest one.
       v: the highest order.
-      n_iter: how far above the orders and the arguments the recurrence starts.
+      n_iter: the distance of the first order of the recurrence above the orders and the arguments.
 
     Raises:
       ShapeError: `v` is negative, or `n_iter` is not positive.
@@ -88,7 +88,7 @@ def _harmonics(n: Any, m: Any, theta: Any, phi: Any, n_max: Static[int]) -> Tens
     x, s = cos(theta), sin(theta)
 
     def step(carry: Any, k: Any) -> Any:
-        """From degree k - 1 to k: the function of degree and order k, and of this order the last two degrees."""
+        """One step from degree k - 1 to k: updates the function of degree and order k, and the last two degrees of order m."""
         diagonal, last, older, found = carry
         diagonal = where(k <= order, -diagonal * s * sqrt((2.0 * k + 1.0) / (2.0 * k)), diagonal)
         above = k > order
@@ -116,7 +116,7 @@ def sph_harm_y(n: Any, m: Any, theta: Any, phi: Any, diff_n: None = None, n_max:
       n, m: whole numbers, ``abs(m) <= n``.
       theta, phi: the polar angle in [0, pi], and the azimuth.
       diff_n: None; for derivatives use `grad`.
-      n_max: the highest degree, to which others are cut; that of `n` if None, which must be known then.
+      n_max: the highest degree; larger degrees are clamped. None means the largest value of `n`, which must then be known.
 
     Raises:
       ShapeError: `diff_n` is not None.

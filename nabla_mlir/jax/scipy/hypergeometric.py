@@ -1,5 +1,8 @@
-"""Hypergeometric functions: Kummer's by its series, below 0 at positive arguments, and by the asymptotic one far out; that of
-Gauss by its series up to 1/2, and from there by Taylor's series of its differential equation, each half of the way to 1.
+"""Hypergeometric functions of Kummer and Gauss.
+
+The Kummer function is computed by its series, by the Kummer transformation for negative arguments, and by the asymptotic series
+for large arguments. The Gauss function is computed by its series up to 1/2. From there, Taylor series of its differential
+equation continue it; each step halves the distance to 1.
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ from nabla_mlir.transforms.control import while_loop
 
 
 def _pole(x: Tensor) -> Tensor:
-    """Where the gamma function has a pole."""
+    """True where the gamma function has a pole."""
     fixed = stop_gradient(x)
     return (fixed <= 0.0) & (fixed == floor(fixed))
 
@@ -33,7 +36,7 @@ def _kummer(a: Tensor, b: Tensor, x: Tensor) -> Tensor:
     c, size = where(below, b - a, a), absolute(x)
     ends = _pole(a) | _pole(b - a)
     c, size = where(_pole(a), a, where(_pole(b - a), b - a, c)), size
-    y = where(_pole(a), x, where(_pole(b - a), -x, size))  # a polynomial is summed as such
+    y = where(_pole(a), x, where(_pole(b - a), -x, size))  # the series of a polynomial is summed without the transformation
     kummer = where(_pole(a), False, where(_pole(b - a), True, below))
     far = ~ends & (size > 100.0 + c * c + b * b)
     near = where(far, 1.0, y)
@@ -61,9 +64,9 @@ _hyp1f1: Any = with_slopes(_kummer, lambda a, b, x: a / b * _hyp1f1(a + 1.0, b +
 
 @library
 def hyp1f1(a: Any, b: Any, x: Any) -> Tensor:
-    """Kummer's function: the sum of (a)_k / (b)_k x**k / k! over k = 0, 1, ...; NaN where b is 0, -1, ...
+    """The Kummer function: the sum of (a)_k / (b)_k x**k / k! over k = 0, 1, ...; NaN where b is 0, -1, ...
 
-    Digits are lost where large terms cancel: negative `a` far from 0 with positive x, or a > b with negative x.
+    Digits are lost where large terms cancel: for large negative `a` with positive x, and for a > b with negative x.
 
     Example:
       >>> round(float(hyp1f1(1.0, 2.0, 1.0)), 6)
@@ -79,7 +82,7 @@ def _start(a: Tensor, b: Tensor, c: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
     def step(k: Any, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         part, value, slope = state
         below = c + k - 1.0
-        ratio = part * (a + k - 1.0) * (b + k - 1.0) / where(below == 0.0, 1.0, below)  # behind a last term if it is 0
+        ratio = part * (a + k - 1.0) * (b + k - 1.0) / where(below == 0.0, 1.0, below)  # 0 only after the last term of a polynomial
         part = ratio * x / k
         return part, value + part, slope + ratio
 
@@ -89,7 +92,7 @@ def _start(a: Tensor, b: Tensor, c: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _nearer(a: Tensor, b: Tensor, c: Tensor, s: Tensor, r: Tensor, value: Tensor, slope: Tensor) -> tuple[Tensor, Tensor]:
-    """From 1 - s to 1 - s (1 - r): the function there, and its derivative times the distance from 1.
+    """One step from 1 - s to 1 - s (1 - r): the function at the new point, and its derivative times the distance from 1.
 
     The coefficients f of Taylor's series obey ``(n + 1) (n + 2) z s f[n + 2] = (n + a) (n + b) f[n] - (n + 1) (n (s - z) + c -
     (a + b + 1) z) f[n + 1]`` at z = 1 - s; the terms here are ``f[n] s**n r**(n - 1)``.
@@ -107,14 +110,14 @@ def _nearer(a: Tensor, b: Tensor, c: Tensor, s: Tensor, r: Tensor, value: Tensor
 
 
 def _continued(a: Tensor, b: Tensor, c: Tensor, x: Tensor) -> Tensor:
-    """Below 1. Below 0 it is ``s**h F(h, c - l, c, 1 - s)`` of s = 1 / (1 - x), the larger h and the smaller l of a and b: most
-    often all terms of that are positive.
+    """The Gauss function for x < 1. For x < 0 it is ``s**h F(h, c - l, c, 1 - s)`` with s = 1 / (1 - x), h = max(a, b) and
+    l = min(a, b), because most terms of that series are positive.
     """
     below, lower = x < 0.0, a < b
     low, high = where(lower, a, b), where(lower, b, a)
     end = where(below, 1.0 / (1.0 - x), 1.0 - x)
     near = where(below, x / (x - 1.0), x)
-    # It grows as a power of the distance: where that is near the range of the dtype, all is computed smaller by a power of 2.
+    # The function grows as a power of the distance from 1. Near the range of the dtype, it is computed scaled by a power of 2.
     range_of = np.finfo(x.dtype).maxexp
     growth = stop_gradient(where(below, minimum(low, 0.0), minimum(c - a - b, 0.0)) * log(end)) / np.log(2)
     shift = floor(minimum(maximum(growth - 0.5 * range_of, 0.0), 0.7 * range_of))
@@ -132,7 +135,7 @@ def _continued(a: Tensor, b: Tensor, c: Tensor, x: Tensor) -> Tensor:
         moves = s > end
         r = where(moves, minimum(0.5, 1.0 - end / where(moves, s, 1.0)), 0.0)
         ahead = _nearer(a, b, c, where(moves, s, 0.5), r, value, slope)
-        size = exp(power * log(1.0 - r))  # with each step: what it is in all may be too small or too large
+        size = exp(power * log(1.0 - r))  # one factor for each step, because the product of all could underflow or overflow
         value, slope = (where(moves, new * size, old) for new, old in zip(ahead, (value, slope), strict=True))
         return where(moves, maximum(s * 0.5, end), s), value, slope
 
@@ -140,7 +143,7 @@ def _continued(a: Tensor, b: Tensor, c: Tensor, x: Tensor) -> Tensor:
 
 
 def _at_one(a: Tensor, b: Tensor, c: Tensor) -> Tensor:
-    """The sum of Gauss, where c > a + b."""
+    """The value at x = 1 by the formula of Gauss, for c > a + b."""
     d = c - a - b
     absent = _pole(c - a) | _pole(c - b) | (d <= 0.0)
     d, p, q = (where(absent, 1.0, v) for v in (d, c - a, c - b))
@@ -149,7 +152,7 @@ def _at_one(a: Tensor, b: Tensor, c: Tensor) -> Tensor:
 
 
 def _gauss(terms: bool, a: Tensor, b: Tensor, c: Tensor, x: Tensor) -> Tensor:
-    """The function; without `terms` polynomials are none of their own, so that derivatives by a and b are right."""
+    """The Gauss function. Without `terms`, polynomials are not a special case, so that derivatives by a and b are correct."""
     last = maximum(where(_pole(a), a, -np.inf), where(_pole(b), b, -np.inf))
     known = stop_gradient(last) > -np.inf
     infinite = _pole(c) & ~(known & (stop_gradient(last) > stop_gradient(c)))
@@ -172,11 +175,12 @@ _hyp2f1: Any = with_slopes(
 
 @library
 def hyp2f1(a: Any, b: Any, c: Any, x: Any) -> Tensor:
-    """The function of Gauss: the sum of (a)_k (b)_k / (c)_k x**k / k! over k = 0, 1, ..., and its continuation below -1.
+    """The Gauss function: the sum of (a)_k (b)_k / (c)_k x**k / k! over k = 0, 1, ..., continued analytically below -1.
 
-    Infinite where c is 0, -1, ... and no term before has been the last, and beyond 1 if there is no last term. Digits are lost
-    where large terms cancel: parameters far below 0, or far above c with c - a and c - b of different signs. What is
-    beyond the range of the dtype is infinite; far beyond it, from about its 1.5th power, it may be NaN.
+    The result is infinite where c is 0, -1, ... and the series does not end before that term. It is infinite for x > 1 if the
+    series does not end. Digits are lost where large terms cancel: for parameters far below 0, or far above c with c - a and
+    c - b of different signs. A result beyond the range of the dtype is infinite; far beyond it, from about its 1.5th power, it
+    may be NaN.
 
     Example:
       >>> round(float(hyp2f1(1.0, 1.0, 2.0, 0.5)), 4)

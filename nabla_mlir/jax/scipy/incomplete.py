@@ -1,7 +1,7 @@
-"""Incomplete gamma and beta functions: series and continued fractions, each where it converges fast.
+"""Incomplete gamma and beta functions by series and continued fractions, each in the range where it converges fast.
 
-Loops end when the last term changes nothing. The derivative by the argument is a formula, those by the parameters are the
-loops' own, in forward mode: reverse mode transposes their products alone.
+A loop ends when the last term changes nothing. The derivative by the argument is a formula. The derivatives by the parameters
+are computed by forward mode through the loops; reverse mode only multiplies by them.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ from nabla_mlir.transforms.control import while_loop
 from nabla_mlir.transforms.custom import custom_jvp
 from nabla_mlir.transforms.linear import jvp
 
-_MOST = 2000  # iterations; large parameters take some hundreds
+_MOST = 2000  # the largest number of iterations; large parameters need some hundreds
 
 
 def until_still(step: Callable[[Any, Any], Any], start: tuple[Tensor, ...], slack: float = 1.0) -> tuple[Tensor, ...]:
-    """Repeats ``step(k, state)`` for k = 1, 2, ... until the last of the state is no longer changed by more than `slack` digits.
+    """Repeats ``step(k, state)`` for k = 1, 2, ... until the last value of the state changes by at most `slack` roundings.
 
-    A few more iterations follow, since derivatives settle later than values.
+    A few more iterations follow, because derivatives converge later than values.
     """
     eps = slack * float(np.finfo(start[-1].dtype).eps)
 
@@ -63,7 +63,7 @@ def until_still(step: Callable[[Any, Any], Any], start: tuple[Tensor, ...], slac
 
 
 def ratio(numerator: Callable[[Any], Any], denominator: Callable[[Any], Any], first: Tensor) -> Tensor:
-    """The continued fraction first + n(1) / (d(1) + n(2) / (d(2) + ...)), by Lentz's algorithm, changed by Thompson and Barnett."""
+    """The continued fraction first + n(1) / (d(1) + n(2) / (d(2) + ...)), by the algorithm of Lentz, Thompson and Barnett."""
     tiny = float(np.finfo(first.dtype).tiny) * 1e10
     away = lambda v: where(absolute(v) < tiny, tiny, v)  # noqa: E731
 
@@ -81,7 +81,7 @@ def ratio(numerator: Callable[[Any], Any], denominator: Callable[[Any], Any], fi
 # ---------------------------------------------------------------- gamma
 @library
 def gammasgn(x: Any) -> Tensor:
-    """The sign of the gamma function: at a zero that of the zero, NaN at the negative whole numbers and at NaN."""
+    """The sign of the gamma function: the sign of x at 0.0 and -0.0, and NaN at negative whole numbers and NaN."""
     x = inexact(x)
     whole = floor(stop_gradient(x))
     odd = whole - 2.0 * floor(whole * 0.5) != 0.0
@@ -90,7 +90,7 @@ def gammasgn(x: Any) -> Tensor:
     return where(x > 0.0, one, where(x == 0.0, where(signbit(stop_gradient(x)), -one, one), below))
 
 
-_UNIFORM = 20.0  # from here on the uniform expansion has all digits of f64 for x from a / 2 to 2 a
+_UNIFORM = 20.0  # from this `a` on, the uniform expansion has all digits of f64 for x from a / 2 to 2 a
 # The coefficients of eta / (lambda - 1) in powers of eta, where eta^2 / 2 = lambda - 1 - log(lambda).
 _SLOPES = (
     1.0,
@@ -124,7 +124,7 @@ _SLOPES = (
 
 
 def _gamma_term(a: Tensor, x: Tensor) -> Tensor:
-    """x^a exp(-x) / gamma(a + 1) for finite x > 0; for large a by the deviance, where the powers would cancel."""
+    """x^a exp(-x) / gamma(a + 1) for finite x > 0; for large `a` by the deviance, because the powers would cancel."""
     large = a >= LARGE
     high, low = where(large, a, LARGE), where(large, 1.0, a)
     position = where(large, x, LARGE)
@@ -158,7 +158,7 @@ def _uniform(a: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _parts(a: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
-    """The lower and the upper function: by the uniform expansion near x = a, elsewhere one of them by series or fraction."""
+    """The lower and upper function: by the uniform expansion near x = a, otherwise one of them by a series or a fraction."""
     even = (a >= _UNIFORM) & (a < np.inf) & (x >= 0.5 * a) & (x <= 2.0 * a)
     large = where(even, a, _UNIFORM)
     uniform = _uniform(large, where(even, x - large, 0.0) / large)
@@ -180,7 +180,7 @@ def _parts(a: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
     *_, gaps, series = until_still(term, (one, one, zero, zero, one))
     density = _gamma_term(order, where(low, near, far))
     lower = density * series
-    # The upper function of a small order is a small difference of 1, the exponential of this number less 1.
+    # For a small order, the upper function is 1 - exp(this number), which is small.
     exponent = a1 * log(x1 / (a1 + (SHIFT + 1.0))) - gamma_step(one, a1) + ew.log_plus_one(a1 * exp(-x1) * gaps)
     rest = where(small, -ew.exponential_minus_one(exponent), 1.0 - lower)
     fraction = ratio(lambda k: k * (order - k), lambda k: far + 2.0 * k + 1.0 - order, far + 1.0 - order)
@@ -220,16 +220,17 @@ def _upper(a: Tensor, x: Tensor) -> Tensor:
 def _gamma_density(a: Tensor, x: Tensor) -> Tensor:
     inside = (x > 0.0) & (x < np.inf)
     y = where(inside, x, 1.0)
-    at_end = exp(-gamma.lgamma(a)) * power(x, a - 1.0) * exp(-x)  # a power has the slopes that its logarithm has not
+    at_end = exp(-gamma.lgamma(a)) * power(x, a - 1.0) * exp(-x)  # a power has derivatives at 0, but its logarithm does not
     return where(inside, _gamma_term(a, y) * a / y, where(x == 0.0, at_end, 0.0))
 
 
 def with_slopes(
     f: Callable[..., Tensor], density: Callable[..., Tensor], loops: Callable[..., Tensor] | None = None, has_constants: bool = True
 ) -> Any:
-    """The function of parameters and an argument, the last one, with derivatives: by that `density`, by the others those of the
-    loops of `loops`, or `f`. A parameter that is a constant of the program has no derivative, so its loops are not traced, unless
-    `has_constants` is False: a density that calls the function with other parameters would be traced once more.
+    """Adds derivatives to a function `f` of parameters and, as the last one, an argument. The derivative by the argument is
+    `density`; the derivatives by the parameters are those of the loops of `loops`, by default of `f`. A parameter that is a
+    constant of the program has no derivative, so its loops are not traced, unless `has_constants` is False: a density that calls
+    the function with other parameters would be traced once more.
     """
     inner = loops or f
 
@@ -272,7 +273,7 @@ def gammaincc(a: Any, x: Any) -> Tensor:
 # ---------------------------------------------------------------- beta
 @library
 def betainc(a: Any, b: Any, x: Any) -> Tensor:
-    """The incomplete beta function: the integral of t**(a-1) (1-t)**(b-1) from 0 to x over that from 0 to 1.
+    """The incomplete beta function: the integral of t**(a-1) (1-t)**(b-1) from 0 to x, divided by the integral from 0 to 1.
 
     Args:
       a, b: positive numbers.
@@ -285,7 +286,7 @@ def betainc(a: Any, b: Any, x: Any) -> Tensor:
     return _betainc(*(require_real("betainc", v) for v in inexacts("betainc", a, b, x)))
 
 
-_WIDE = 1000.0  # parameters from here on: the density is a bell, over which a quadrature is as accurate as it is
+_WIDE = 1000.0  # for larger parameters the density is bell-shaped, and a quadrature is accurate
 _NODES = np.polynomial.legendre.leggauss(40)
 
 
@@ -305,7 +306,7 @@ def _exact_sum(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _gap(a: Tensor, b: Tensor, x: Tensor) -> Tensor:
-    """x b - (1 - x) a, the distance of x from the mean times a + b: of large numbers, which cancel, with all digits."""
+    """x b - (1 - x) a, the distance of x from the mean times a + b, with all digits although large numbers cancel."""
     plain = x * b - (1.0 - x) * a
     a, b, x = (stop_gradient(v) for v in (a, b, x))
     (first, e1), (second, e2) = _exact_product(x, a), _exact_product(x, b)
@@ -316,21 +317,21 @@ def _gap(a: Tensor, b: Tensor, x: Tensor) -> Tensor:
 
 
 def _beta_term(a: Tensor, b: Tensor, x: Tensor, y: Tensor, d: Tensor) -> Tensor:
-    """x^a y^b / beta(a, b) for y = 1 - x and d = x b - y a: by deviances from the largest value, so that no powers cancel."""
+    """x^a y^b / beta(a, b) for y = 1 - x and d = x b - y a; deviances from the maximum avoid the cancellation of powers."""
     exponent = _beta_exponent(a, b, x, y, d)
     return exp(exponent + stirling_rest(a + b) - stirling_rest(a) - stirling_rest(b)) * sqrt(a / (a + b) * b * (0.5 / math.pi))
 
 
 def _beta_exponent(a: Tensor, b: Tensor, x: Tensor, y: Tensor, d: Tensor) -> Tensor:
-    """log(x^a y^b) less its largest value, for d = x b - y a."""
+    """log(x^a y^b) minus its largest value, for d = x b - y a."""
     share = a / (a + b)
     return -(a * deviance(d / a, x / share) + b * deviance(-d / b, y / (b / (a + b))))
 
 
 def _left_tail(a: Tensor, b: Tensor, x: Tensor, y: Tensor, d: Tensor) -> Tensor:
-    """The integral of the density from 0 to x = 1 - y, left of its mean, for large parameters.
+    """The integral of the density from 0 to x = 1 - y, for large parameters and x below the mean.
 
-    By Gauss-Legendre quadrature over the part in which the density falls to e^-40 of its value at x.
+    Gauss-Legendre quadrature covers the interval in which the density falls to e^-40 of its value at x.
     """
     n = a + b
     width = sqrt(a / n * (b / n) / n)
@@ -347,9 +348,9 @@ def _left_tail(a: Tensor, b: Tensor, x: Tensor, y: Tensor, d: Tensor) -> Tensor:
 
 
 def _log_of_small(p: Tensor, q: Tensor, z: Tensor) -> Tensor:
-    """log(betainc(p, q, z)) for p < 1 and z up to the mean, with all digits also where p is small.
+    """log(betainc(p, q, z)) for p < 1 and z up to the mean, with all digits also for small p.
 
-    It is log(z^p gamma(p + q) / (gamma(p + 1) gamma(q)) (1 + p S)) with the series S of DLMF 8.17.7.
+    The formula is log(z^p gamma(p + q) / (gamma(p + 1) gamma(q)) (1 + p S)) with the series S of DLMF 8.17.7.
     """
 
     def term(k: Any, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
@@ -388,7 +389,7 @@ def _beta(a: Tensor, b: Tensor, x: Tensor) -> Tensor:
     def denominator(k: Any) -> Any:
         return k + k * (q1 - k) * z1 / (p1 + 2.0 * k - 1.0) + (p1 + k) / (p1 + 2.0 * k + 1.0) * (gap + k * (1.0 + w1))
 
-    # The even part of the fraction of DLMF 8.17.22, by 1 - x where that is small (Didonato and Morris 1992).
+    # The even part of the fraction of DLMF 8.17.22; it uses 1 - x if that is small (Didonato and Morris 1992).
     narrow = _beta_term(p1, q1, z1, w1, d1) / p1 / ratio(numerator, denominator, gap / (p1 + 1.0))
     p2, q2 = where(wide, p, _WIDE), where(wide, q, _WIDE)
     bell = wide & inside
@@ -397,7 +398,7 @@ def _beta(a: Tensor, b: Tensor, x: Tensor) -> Tensor:
     exponent = _log_of_small(*(where(small, v, other) for v, other in ((p, 0.5), (q, 0.5), (z, 0.25))))
     value = where(small, exp(exponent), value)
     value = where(swap, where(small, -ew.exponential_minus_one(exponent), 1.0 - value), value)
-    # Without weight at one end, or all of it there.
+    # A parameter of 0 or infinity concentrates the distribution at one end.
     value = where((a == 0.0) | (b == np.inf), 1.0, where((b == 0.0) | (a == np.inf), 0.0, value))
     value = where(x <= 0.0, 0.0, where(x >= 1.0, 1.0, value))
     is_open = ((a == 0.0) & (b == 0.0)) | ((a == np.inf) & (b == np.inf))
@@ -408,7 +409,7 @@ def _beta_density(a: Tensor, b: Tensor, x: Tensor) -> Tensor:
     inside = (x > 0.0) & (x < 1.0)
     y = where(inside, x, 0.5)
     size = gamma.lgamma(a + b) - gamma.lgamma(a) - gamma.lgamma(b)
-    at_end = exp(size) * power(x, a - 1.0) * power(1.0 - x, b - 1.0)  # a power has the slopes that its logarithm has not
+    at_end = exp(size) * power(x, a - 1.0) * power(1.0 - x, b - 1.0)  # a power has derivatives at 0, but its logarithm does not
     at_end = where((x == 0.0) | (x == 1.0), at_end, 0.0)
     return where(inside, _beta_term(a, b, y, 1.0 - y, _gap(a, b, y)) / (y * (1.0 - y)), at_end)
 

@@ -1,4 +1,4 @@
-"""Exponential, sine and cosine integrals, and Spence's function: series near 0, continued fractions or series elsewhere.
+"""Exponential, sine and cosine integrals, and the Spence function, by series near 0 and continued fractions or series elsewhere.
 
 Derivatives are formulas of the functions themselves, so that they have derivatives of any order.
 """
@@ -23,12 +23,12 @@ from nabla_mlir.staging.eager import Static, library
 from nabla_mlir.table.tensor import Tensor, full_like
 from nabla_mlir.transforms.custom import custom_jvp
 
-_FAR = 40.0  # from here on the asymptotic series of expi has all digits
-_NEAR = 4.0  # up to here the series of si and ci lose few digits
+_FAR = 40.0  # from this number on, the asymptotic series of expi has all digits
+_NEAR = 4.0  # up to this number, the series of si and ci lose few digits
 
 
 def series(term: Any, start: Tensor, total: Tensor) -> Tensor:
-    """The sum of a total and the second results of ``term(k, part) -> (part, summand)`` for k = 1, 2, ..."""
+    """Adds to a total the summands of ``term(k, part) -> (part, summand)`` for k = 1, 2, ..."""
 
     def step(k: Any, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         part, summand = term(k, state[0])
@@ -72,8 +72,8 @@ def expn(n: Any, x: Any) -> Tensor:
     """The exponential integral of order n: the integral of exp(-x t) / t**n from 1 to infinity.
 
     Args:
-      n: whole numbers that are not negative, without derivatives; NaN for others.
-      x: numbers that are not negative; NaN for others.
+      n: whole numbers >= 0, without derivatives; others give NaN.
+      x: numbers >= 0; others give NaN.
 
     Example:
       >>> round(float(expn(2, 1.0)), 6)
@@ -98,7 +98,7 @@ def _expi(x: Tensor) -> Tensor:
         return part, part / k
 
     def asymptotic(k: Any, part: Tensor) -> tuple[Tensor, Tensor]:
-        part = where(k > far, 0.0, part * k / far)  # beyond, its terms grow
+        part = where(k > far, 0.0, part * k / far)  # the terms grow for k > far
         return part, part
 
     one = full_like(x, 1)
@@ -116,7 +116,7 @@ def _expi_jvp(primals: Any, tangents: Any) -> Any:
 
 @library
 def expi(x: Any) -> Tensor:
-    """The exponential integral Ei: the integral of exp(t) / t from minus infinity to x, its principal value beyond 0.
+    """The exponential integral Ei: the integral of exp(t) / t from minus infinity to x, as a principal value for x > 0.
 
     Example:
       >>> round(float(expi(1.0)), 6)
@@ -151,14 +151,14 @@ def _sici(x: Tensor) -> tuple[Tensor, Tensor]:
 @_sici.defjvp
 def _sici_jvp(primals: Any, tangents: Any) -> Any:
     (x,), (t,) = primals, tangents
-    near = absolute(x) < 0.5  # there a series, whose derivatives have values at 0
+    near = absolute(x) < 0.5  # a series is used here, because its derivatives exist at 0
     small, large = where(near, x, 0.0), where(near, 1.0, x)
     return _sici(x), (t * where(near, sine_over(small), sin(large) / large), t * cos(x) / x)
 
 
 @library
 def sici(x: Any) -> tuple[Tensor, Tensor]:
-    """The integral of sin(t) / t from 0 to x, and that of cos(t) / t from infinity to x, which is NaN for negative x.
+    """The integral of sin(t) / t from 0 to x, and the integral of cos(t) / t from infinity to x (NaN for negative x).
 
     Example:
       >>> [round(float(y), 6) for y in sici(1.0)]
@@ -169,7 +169,7 @@ def sici(x: Any) -> tuple[Tensor, Tensor]:
 
 # ---------------------------------------------------------------- Bernoulli's numbers and Spence's function
 def _bernoulli(n: int) -> list[Fraction]:
-    """Bernoulli's numbers up to n, with -1/2 at 1."""
+    """The Bernoulli numbers up to n, with B(1) = -1/2."""
     numbers = [Fraction(1)]
     for m in range(1, n + 1):
         numbers.append(-sum((math.comb(m + 1, k) * b for k, b in enumerate(numbers)), Fraction(0)) / (m + 1))
@@ -213,7 +213,7 @@ def _spence_jvp(primals: Any, tangents: Any) -> Any:
     away = absolute(z - 1.0) > 0.1
     distance, near = where(away, 1.0 - z, 1.0), where(away, 0.0, 1.0 - z)
     slope = full_like(z, 0)
-    for k in range(16, 0, -1):  # -log(1 - y) / y, whose derivatives have values at 0
+    for k in range(16, 0, -1):  # -log(1 - y) / y as a series, whose derivatives exist at 0
         slope = slope * near + 1.0 / k
     return _spence(z), t * where(away, log(where(away, z, 1.0)) / distance, -slope)
 

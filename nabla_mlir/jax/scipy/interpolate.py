@@ -15,17 +15,17 @@ from nabla_mlir.staging.eager import staged
 
 
 class RegularGridInterpolator:
-    """A function of n numbers between its values on a grid: linear in each, or that of the nearest point.
+    """Interpolates values on a grid of n axes: linearly along each axis, or by the value of the nearest grid point.
 
     Args:
-      points: for each axis the rising places of the grid.
-      values: the values there, whose first axes are those of the grid.
+      points: for each axis, the increasing coordinates of the grid.
+      values: the values at the grid points; the first axes are those of the grid.
       method: "linear" or "nearest".
-      bounds_error: must be False: values decide it, and there are none in a trace.
-      fill_value: the value outside of the grid; None for that of the outermost cell, continued.
+      bounds_error: must be False, because the coordinates are not known in a trace.
+      fill_value: the value outside the grid; None extrapolates from the outermost cell.
 
     Raises:
-      ShapeError: another method, or points that do not fit the values.
+      ShapeError: the method is unknown, or the points do not fit the values.
 
     Example:
       >>> f = RegularGridInterpolator((np.array([0.0, 1.0]), np.array([0.0, 2.0])), np.array([[0.0, 2.0], [1.0, 3.0]]))
@@ -58,10 +58,10 @@ class RegularGridInterpolator:
             )
 
     def __call__(self, xi: Any, method: str | None = None) -> Any:
-        """The values at points: an array with the coordinates along its last axis, or a tuple of arrays that broadcast.
+        """Returns the values at points; `xi` is an array with the coordinates along its last axis, or a tuple of arrays.
 
         Raises:
-          ShapeError: another method, or another number of coordinates.
+          ShapeError: the method is unknown, or the number of coordinates is wrong.
         """
         rule = self.method if method is None else _checked(method)
         return staged(lambda grid, values, xi: self._at(grid, values, xi, rule))(self.grid, self.values, xi)

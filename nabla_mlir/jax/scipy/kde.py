@@ -1,4 +1,4 @@
-"""Densities from samples: the sum of a Gaussian around each of them."""
+"""Estimates a density from samples as a sum of Gaussians around the samples."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ from nabla_mlir.staging.eager import library
 @register_dataclass
 @dataclasses.dataclass(init=False, eq=False)
 class gaussian_kde:  # noqa: N801 (the name in SciPy)
-    """A density estimated from samples by Gaussians, whose covariance is that of the samples times a bandwidth squared.
+    """A density estimated from samples by Gaussians; their covariance is that of the samples times the squared bandwidth.
 
     Args:
-      dataset: samples of shape (n,), or of vectors, (d, n).
-      bw_method: the rule for the bandwidth, "scott" (None too) or "silverman", a number, or a function of the object.
-      weights: of the samples, shape (n,); all the same if None.
+      dataset: samples of shape (n,), or vectors of shape (d, n).
+      bw_method: the bandwidth: "scott" (the default), "silverman", a number, or a function of the object.
+      weights: the weights of the samples, of shape (n,); None means equal weights.
 
     Attributes:
-      dataset, weights, neff, covariance, inv_cov: the samples, their weights, whose sum is 1, the number of samples that
-        count, and the covariance of each Gaussian and its inverse.
+      dataset, weights, neff, covariance, inv_cov: the samples, their normalised weights, the effective number of samples,
+        the covariance of each Gaussian, and its inverse.
 
     Raises:
-      ShapeError: there is one sample, or not a weight for each.
-      DtypeError: the samples are complex, or `bw_method` is none of these.
+      ShapeError: there is only one sample, or the number of weights is wrong.
+      DtypeError: the samples are complex, or `bw_method` is unknown.
 
     Example:
       >>> round(float(gaussian_kde(np.array([-1.0, 0.0, 1.0]))(0.0)[0]), 5)
@@ -79,11 +79,11 @@ class gaussian_kde:  # noqa: N801 (the name in SciPy)
 
     @property
     def n(self) -> int:
-        """How many samples there are."""
+        """The number of samples."""
         return self.dataset.shape[1]
 
     def evaluate(self, points: Any) -> Any:
-        """The density at points of shape (d, m), or (m,) where d is 1."""
+        """The density at points of shape (d, m), or (m,) if d is 1."""
         return exp(self.logpdf(points))
 
     def pdf(self, points: Any) -> Any:
@@ -93,7 +93,7 @@ class gaussian_kde:  # noqa: N801 (the name in SciPy)
     __call__ = evaluate
 
     def logpdf(self, x: Any) -> Any:
-        """The logarithm of the density, accurate where that vanishes."""
+        """The logarithm of the density; accurate also where the density underflows."""
         x = atleast_2d(x)
         x = x.reshape(self.d, 1) if x.shape == (1, self.d) else x
         if x.shape[0] != self.d:
@@ -111,7 +111,7 @@ class gaussian_kde:  # noqa: N801 (the name in SciPy)
         return exp(_log_density(self.dataset, self.weights, self.covariance + cov, mean.reshape(self.d, 1)))[0]
 
     def integrate_box_1d(self, low: Any, high: Any) -> Any:
-        """The probability of an interval, where d is 1."""
+        """The probability of an interval, for d = 1."""
         if self.d != 1 or np.ndim(low) or np.ndim(high):
             raise ShapeError(
                 f"integrate_box_1d requires samples of one coordinate and two numbers, got {self.d} coordinates and "
@@ -122,13 +122,13 @@ class gaussian_kde:  # noqa: N801 (the name in SciPy)
         return sum(self.weights * (ndtr((high - data) / width) - ndtr((low - data) / width)))
 
     def integrate_kde(self, other: gaussian_kde) -> Any:
-        """The integral of the product of two such densities."""
+        """The integral of the product of two estimated densities."""
         if other.d != self.d:
             raise ShapeError(f"integrate_kde requires samples of one length, got {self.d} and {other.d}.", where=user_frame())
         return sum(exp(_log_density(self.dataset, self.weights, self.covariance + other.covariance, other.dataset)) * other.weights)
 
     def resample(self, key: Any, shape: tuple[int, ...] = ()) -> Any:
-        """Draws of shape (d, *shape), the numbers of JAX for the same key."""
+        """Random samples of shape (d, *shape), equal to those of JAX for the same key."""
         first, second = random.split(key)
         positions = random.choice(first, self.n, shape=shape, p=self.weights)
         mean = np.zeros(self.d, self.covariance.dtype)
@@ -138,7 +138,7 @@ class gaussian_kde:  # noqa: N801 (the name in SciPy)
 
 @library
 def _moments(dataset: Any, weights: Any) -> tuple[Any, ...]:
-    """The samples as (d, n), the weights, how many samples count, and the covariance of all."""
+    """The samples as (d, n), the weights, the effective number of samples, and their covariance."""
     data = require_real("gaussian_kde", inexact(atleast_2d(dataset)))
     n = data.shape[1]
     if data.size < 2 or (weights is not None and np.shape(weights) != (n,)):

@@ -1,6 +1,6 @@
-"""Linear algebra under the names of `scipy.linalg`, thin over `numpy.linalg`; matrices are the last two axes.
+"""Linear algebra under the names of `scipy.linalg`, as thin wrappers of `numpy.linalg`; matrices are the last two axes.
 
-Parameters such as `check_finite` and `overwrite_a`, which programs give, change nothing here.
+Parameters such as `check_finite` and `overwrite_a` are accepted and have no effect.
 """
 
 from __future__ import annotations
@@ -63,18 +63,18 @@ def solve_triangular(
     debug: Any = None,
     check_finite: bool = True,
 ) -> Tensor:
-    """X with ``op(a) X = b`` for a triangular matrix; see `numpy.linalg.triangular_solve`.
+    """Solves ``op(a) X = b`` for a triangular matrix; see `numpy.linalg.triangular_solve`.
 
     Args:
-      a: matrices of shape (..., n, n), of which one triangle is read.
+      a: matrices of shape (..., n, n); only one triangle is read.
       b: right-hand sides of shape (..., n, k), or one vector of shape (n,).
       trans: 0 or "N" for the matrix, 1 or "T" for its transpose, 2 or "C" for its adjoint.
-      lower: which triangle is read.
-      unit_diagonal: whether the diagonal counts as ones and is not read.
-      overwrite_b, debug, check_finite: change nothing.
+      lower: True reads the lower triangle, False the upper one.
+      unit_diagonal: True replaces the diagonal by ones.
+      overwrite_b, debug, check_finite: have no effect.
 
     Raises:
-      ShapeError: `trans` is none of these, or shapes do not fit.
+      ShapeError: `trans` is unknown, or the shapes do not fit.
 
     Example:
       >>> solve_triangular(np.array([[2.0, 0.0], [1.0, 1.0]]), np.array([2.0, 3.0]), lower=True).tolist()
@@ -98,7 +98,7 @@ def solve(
     check_finite: bool = True,
     assume_a: str = "gen",
 ) -> Tensor:
-    """X with ``a X = b``; for ``assume_a="pos"`` by the factor of Cholesky of one triangle of `a`.
+    """Solves ``a X = b``; ``assume_a="pos"`` uses the Cholesky factor of one triangle of `a`.
 
     Raises:
       ShapeError: `assume_a` is none of "gen", "sym", "her" and "pos".
@@ -110,7 +110,7 @@ def solve(
 
 @library
 def cholesky(a: Any, lower: bool = False, overwrite_a: bool = False, check_finite: bool = True) -> Tensor:
-    """The triangular factor of positive definite matrices: the upper one, or the lower one."""
+    """The triangular factor of positive definite matrices: the lower one if `lower`, else the upper one."""
     return fa.cholesky(a, upper=not lower)
 
 
@@ -120,7 +120,7 @@ def cho_factor(a: Any, lower: bool = False, overwrite_a: bool = False, check_fin
 
 
 def cho_solve(c_and_lower: tuple[Any, bool], b: Any, overwrite_b: bool = False, check_finite: bool = True) -> Any:
-    """X with ``a X = b``, by the factor of `a` that `cho_factor` returns.
+    """Solves ``a X = b`` with the factor of `a` that `cho_factor` returns.
 
     Example:
       >>> cho_solve(cho_factor(np.array([[4.0]])), np.array([8.0])).tolist()
@@ -133,14 +133,14 @@ def cho_solve(c_and_lower: tuple[Any, bool], b: Any, overwrite_b: bool = False, 
 
 @library
 def lu_factor(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> tuple[Tensor, Tensor]:
-    """The arguments of `lu_solve`: L and U in one matrix, and the exchanged rows, counted from 0."""
+    """The arguments of `lu_solve`: L and U in one matrix, and the row exchanges as indices from 0."""
     packed, pivots = fa.lu(fa.matrices("lu_factor", a))
     return packed, pivots - 1
 
 
 @library
 def lu_solve(lu_and_piv: tuple[Any, Any], b: Any, trans: int = 0, overwrite_b: bool = False, check_finite: bool = True) -> Tensor:
-    """X with ``a X = b`` (trans 1: of the transpose, 2: of the adjoint), by what `lu_factor` returns for `a`."""
+    """Solves ``a X = b`` (trans 1: the transpose, 2: the adjoint) with the result of `lu_factor` for `a`."""
     packed, pivots = lu_and_piv
     packed, right = inexact(packed), inexact(b)
     is_vector = right.ndim == 1
@@ -158,7 +158,7 @@ def lu_solve(lu_and_piv: tuple[Any, Any], b: Any, trans: int = 0, overwrite_b: b
 
 
 def _row_order(pivots: Tensor, n: int) -> Tensor:
-    """The order of rows that exchanges, counted from 0, lead to."""
+    """The permutation of rows that results from row exchanges; indices start at 0."""
     positions = tensor(np.arange(n, dtype=np.int32))
     order = positions + reshaped(pivots[..., :1] * 0, (*pivots.shape[:-1], 1))
     for k in range(pivots.shape[-1]):
@@ -205,10 +205,10 @@ def det(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> Tensor:
 def qr(
     a: Any, overwrite_a: bool = False, lwork: Any = None, mode: str = "full", pivoting: bool = False, check_finite: bool = True
 ) -> Any:
-    """The factors of ``a = Q R``: "full", "economic", or R alone ("r").
+    """Returns the factors of ``a = Q R``: "full", "economic", or only R ("r").
 
     Raises:
-      ShapeError: there is no such mode, or `pivoting` is True.
+      ShapeError: the mode is unknown, or `pivoting` is True.
     """
     words = {"full": "complete", "economic": "reduced", "r": "r"}
     if mode not in words or pivoting:
@@ -231,18 +231,18 @@ def qr_multiply(
     overwrite_a: bool = False,
     overwrite_c: bool = False,
 ) -> tuple[Tensor, ...]:
-    """``c Q`` ("right") or ``Q c`` ("left") of the economic ``a = Q R``, and R; with `pivoting` also the order of columns.
+    """Returns ``c Q`` ("right") or ``Q c`` ("left") for the economic ``a = Q R``, and R; with `pivoting` also the column order.
 
     Args:
       a: matrices of shape (..., m, n); k = min(m, n).
-      c: of shape (..., p, m) or (..., k, p), or a vector of m or k elements.
+      c: matrices of shape (..., p, m) or (..., k, p), or a vector of m or k elements.
       mode: "right" or "left".
-      pivoting: whether columns are in the order of ``a[:, p] = Q R``.
-      conjugate: whether Q is conjugated.
-      overwrite_a, overwrite_c: change nothing.
+      pivoting: True permutes the columns: ``a[:, p] = Q R``.
+      conjugate: True conjugates Q.
+      overwrite_a, overwrite_c: have no effect.
 
     Raises:
-      ShapeError: there is no such mode, or `c` does not fit.
+      ShapeError: the mode is unknown, or `c` does not fit.
 
     Example:
       >>> np.asarray(qr_multiply(np.array([[3.0], [4.0]]), np.array([3.0, 4.0]))[0]).round(6).tolist()
@@ -269,7 +269,7 @@ def svd(
     check_finite: bool = True,
     lapack_driver: str = "gesdd",
 ) -> Any:
-    """The factors U, s and Vh, or s alone."""
+    """The factors U, s and Vh of matrices, or only s."""
     return tuple(fa.svd(a, full_matrices)) if compute_uv else fa.svd(a, compute_uv=False)
 
 
@@ -286,10 +286,10 @@ def eigh(
     type: int = 1,
     check_finite: bool = True,
 ) -> Any:
-    """Eigenvalues and eigenvectors of Hermitian matrices; with `b`, positive definite, those of ``a v = w b v``.
+    """Returns eigenvalues and eigenvectors of Hermitian matrices; with a positive definite `b`, those of ``a v = w b v``.
 
     Raises:
-      ShapeError: there are `eigvals`, or `type` is not 1.
+      ShapeError: `eigvals` is not None, or `type` is not 1.
     """
     if eigvals is not None or type != 1:
         raise ShapeError(f"eigh requires eigvals=None and type=1, got {eigvals} and {type}.", where=user_frame())
@@ -306,7 +306,7 @@ def eigh(
 
 @library
 def eigh_tridiagonal(d: Any, e: Any, *, eigvals_only: bool = False, select: str = "a") -> Any:
-    """Eigenvalues and eigenvectors of a real symmetric tridiagonal matrix with diagonal `d` and `e` beside it: all of them."""
+    """All eigenvalues and eigenvectors of a real symmetric tridiagonal matrix; `d` is the diagonal, `e` the off-diagonal."""
     on, beside = inexact(d), inexact(e)
     if select != "a" or beside.shape[0] != on.shape[0] - 1:
         raise ShapeError(
@@ -340,6 +340,6 @@ def expm(A: Any, *, upper_triangular: bool = False, max_squarings: int = 16) -> 
 
 
 def expm_frechet(A: Any, E: Any, *, method: str | None = None, compute_expm: bool = True) -> Any:
-    """The exponential of a matrix and its derivative in a direction, or that alone."""
+    """The exponential of a matrix and its derivative in a direction, or only the derivative."""
     value, tangent = jvp(matrix_functions.expm, (A,), (E,))
     return (value, tangent) if compute_expm else tangent

@@ -1,4 +1,4 @@
-"""Matrices of a form, under the names of `scipy.linalg`: of given numbers, or constants of a size."""
+"""Structured matrices under the names of `scipy.linalg`: from given numbers, or constants of a given size."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from nabla_mlir.transforms.vectorize import vmap
 
 @library
 def block_diag(*arrs: Any) -> Tensor:
-    """A matrix with these on its diagonal.
+    """A matrix with these blocks on its diagonal.
 
     Example:
       >>> block_diag(np.ones((1, 2)), 3.0).tolist()
@@ -70,7 +70,7 @@ def hankel(c: Any, r: Any = None) -> Tensor:
 
 @library
 def circulant(c: Any) -> Tensor:
-    """The matrix whose columns are `c` turned round, by one more from each to the next."""
+    """The matrix whose column k is `c` rotated by k elements."""
     column = ravel(c)
     n = column.size
     return take(column, (np.arange(n)[:, None] - np.arange(n)) % n)
@@ -86,7 +86,7 @@ def companion(a: Any) -> Tensor:
 
 @library
 def fiedler(a: Any) -> Tensor:
-    """The symmetric matrix of the distances of numbers.
+    """The symmetric matrix with the elements abs(a[i] - a[j]).
 
     Example:
       >>> fiedler(np.array([1.0, 4.0])).tolist()
@@ -103,7 +103,7 @@ def fiedler_companion(a: Any) -> Tensor:
     n = p.size - 1
     if n < 1:
         raise ShapeError(f"fiedler_companion requires two coefficients at least, got {p.size}.", where=user_frame())
-    positions = np.full((n, n), n + 1)  # of each element in -p / p[0], 0, 1
+    positions = np.full((n, n), n + 1)  # the index of each element in the vector [-p / p[0], 0, 1]
     positions[np.arange(3, n, 2), np.arange(1, n - 2, 2)] = n + 2
     positions[np.arange(0, n - 2, 2), np.arange(2, n, 2)] = n + 2
     positions[np.arange(2, n, 2), np.arange(1, n - 1, 2)] = np.arange(3, n + 1, 2)
@@ -122,13 +122,13 @@ def leslie(f: Any, s: Any) -> Tensor:
 
 @library
 def convolution_matrix(a: Any, n: Static[int], mode: str = "full") -> Tensor:
-    """The matrix whose product with a vector of length n is its convolution with `a`."""
+    """The matrix whose product with a vector of length n is the convolution of the vector with `a`."""
     x = tensor(a)
     return vmap(lambda unit: convolve(x, unit, mode), out_axes=1)(np.eye(n, dtype=x.dtype))
 
 
 def _known(name: str, doc: str, make: Any) -> Any:
-    """A function of numbers that are known, whose matrix is a constant, of the default float dtype if it takes none."""
+    """Returns a function of known numbers whose result is a constant matrix, of the default float dtype unless one is given."""
     takes_dtype = "dtype" in inspect.signature(make).parameters
     return described(name, doc)(lambda *args, **kwargs: asarray(make(*args, **kwargs), None if takes_dtype else Defaults.float))
 
@@ -168,7 +168,7 @@ def _inverse_hilbert(n: int) -> np.ndarray:
 
 
 def _of_kind(name: str, kind: str | None, low: Any, product: Any) -> np.ndarray:
-    """A lower triangular matrix, its transpose, or a symmetric product of the two."""
+    """A lower triangular matrix, its transpose, or their symmetric product."""
     choices = {None: product, "symmetric": product, "lower": low, "upper": low.T}
     if kind not in choices:
         raise ShapeError(f"{name} requires kind symmetric, lower or upper, got {kind!r}.", where=user_frame())

@@ -34,7 +34,7 @@ class _MultivariateNormal:
         Args:
           x: vectors.
           mean: a vector, or a number.
-          cov: the covariance: a matrix, or a number, the variance of each.
+          cov: the covariance matrix, or a number: the variance of every element.
           allow_singular: must be None.
 
         Raises:
@@ -65,7 +65,7 @@ class _MultivariateNormal:
 
 
 def separate_inexacts(*xs: Any) -> list[Tensor]:
-    """Arrays in one dtype of floating point, each with its own shape."""
+    """Converts arrays to one floating-point dtype; their shapes do not change."""
     tensors = [inexact(x) for x in xs]
     dtype = np.result_type(*(x.dtype for x in tensors))
     return [inexacts("stats", x, np.zeros((), dtype))[0] for x in tensors]
@@ -79,7 +79,7 @@ multivariate_normal: _MultivariateNormal = _MultivariateNormal()
 
 
 class _Dirichlet:
-    """Dirichlet's distribution of vectors whose elements add up to 1."""
+    """The Dirichlet distribution of vectors whose elements add up to 1."""
 
     @staticmethod
     @library
@@ -105,7 +105,7 @@ dirichlet: _Dirichlet = _Dirichlet()
 
 
 class _Multinomial:
-    """How often each of several outcomes comes in n trials."""
+    """The distribution of the counts of several outcomes in n trials."""
 
     @staticmethod
     @library

@@ -26,7 +26,7 @@ def _mirrored(i: Any, n: int) -> Any:
     return nnp.where(i < n, i, period - i)
 
 
-# The index of an element for each mode, from any integer.
+# For each mode: a function from any integer to the index of an element.
 _MODES: dict[str, Callable[[Any, int], Any]] = {
     "constant": lambda i, n: nnp.clip(i, 0, n - 1),
     "nearest": lambda i, n: nnp.clip(i, 0, n - 1),
@@ -38,18 +38,18 @@ _MODES: dict[str, Callable[[Any, int], Any]] = {
 
 @library
 def map_coordinates(input: Any, coordinates: Sequence[Any], order: Static[int], mode: str = "constant", cval: Any = 0.0) -> Tensor:
-    """The array at places between its elements: the nearest element (order 0), or linear between its neighbours (order 1).
+    """Interpolates an array at coordinates: by the nearest element (order 0), or linearly (order 1).
 
     Args:
       input: an array.
-      coordinates: for each of its axes the places along it, arrays of one shape.
+      coordinates: for each axis, an array of the coordinates along it; all arrays have one shape.
       order: 0 or 1.
-      mode: what lies outside: "constant" (cval), "nearest", "wrap", "mirror" (about the middle of the last element) or
-        "reflect" (about its edge).
-      cval: the value outside.
+      mode: the extension outside the array: "constant" (`cval`), "nearest", "wrap", "mirror" (about the middle of the last
+        element) or "reflect" (about its edge).
+      cval: the value outside the array for "constant".
 
     Raises:
-      ShapeError: another order or mode, or not as many coordinates as axes.
+      ShapeError: the order or the mode is unknown, or the number of coordinates is not the number of axes.
 
     Example:
       >>> map_coordinates(np.array([0.0, 10.0, 20.0]), [np.array([0.5, 1.25])], order=1).tolist()
@@ -79,7 +79,7 @@ def map_coordinates(input: Any, coordinates: Sequence[Any], order: Static[int], 
 
 
 def _neighbours(position: Any, order: int) -> list[tuple[Any, Any]]:
-    """The indices beside a place, each with its weight."""
+    """The indices next to a position, each with its weight."""
     index = np.dtype(np.int32)
     if order == 0 or position.dtype.kind in "iu":
         nearest = position if position.dtype.kind in "iu" else nnp.trunc(position + nnp.copysign(0.5, position))

@@ -1,4 +1,4 @@
-"""Minimisation within traces, under the name and with the results of `jax.scipy.optimize`.
+"""Minimisation inside traces, under the name and with the results of `jax.scipy.optimize`.
 
 Solvers on the host, with constraints, bounds and Hessian-vector products, are `nm.minimize`.
 """
@@ -22,10 +22,10 @@ class OptimizeResults(NamedTuple):
 
     Attributes:
       x: the point.
-      success: whether the gradient is small enough there.
-      status: 0 if so, 1 after the last iteration, 3 where no step leads further down.
+      success: True if the gradient at x is small enough.
+      status: 0 for success, 1 after the last iteration, 3 if no step decreases the function.
       fun, jac, hess_inv: the value, the gradient, and the approximation of the inverse Hessian.
-      nfev, njev, nit: how many values, gradients, iterations.
+      nfev, njev, nit: the numbers of values, gradients and iterations.
     """
 
     x: Any
@@ -48,18 +48,19 @@ def minimize(
     tol: float | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> OptimizeResults:
-    """A local minimum of a function of a vector by BFGS, with steps that meet Wolfe's conditions.
+    """Finds a local minimum of a function of a vector by BFGS, with steps that satisfy the Wolfe conditions.
 
     Args:
       fun: ``fun(x, *args)`` with a scalar result.
-      x0: where to begin, a vector.
+      x0: the start, a vector.
       args: further arguments.
       method: "BFGS".
-      tol: the norm of the gradient at which it ends, 1e-5 if not given.
-      options: "gtol", the same; "norm", its order (inf); "maxiter", 200 for each unknown; "line_search_maxiter", 30.
+      tol: the norm of the gradient for success; the default is 1e-5.
+      options: "gtol" (the same as `tol`), "norm" (the order of the norm, inf), "maxiter" (200 for each unknown) and
+        "line_search_maxiter" (30).
 
     Raises:
-      ShapeError: another method, or x0 is no vector.
+      ShapeError: the method is unknown, or x0 is not a vector.
 
     Example:
       >>> import numpy as np
@@ -129,10 +130,10 @@ def _bfgs(fun: Callable[[Any], Any], x0: Any, settings: Mapping[str, Any]) -> Op
 
 
 def _line_search(both: Any, x: Any, f: Any, g: Any, d: Any, first: Any, maxiter: int) -> Any:
-    """A step along d that goes down far enough, and behind which the slope is flatter: bisection (Lewis and Overton 2013).
+    """Finds a step along d that satisfies the Wolfe conditions, by bisection (Lewis and Overton 2013).
 
     Returns:
-      Whether there is one, its length, the value and the gradient behind it, and how many were computed.
+      True if a step was found, its length, the value and gradient after it, and the number of evaluations.
     """
     slope = g @ d
 

@@ -1,4 +1,4 @@
-"""Schur's form of matrices, the steps to it, and what is computed from it: functions of matrices, Sylvester's equation."""
+"""The Schur form of matrices, the Hessenberg form, and applications: functions of matrices, the Sylvester equation."""
 
 from __future__ import annotations
 
@@ -33,22 +33,22 @@ from nabla_mlir.transforms.implicit import custom_linear_solve
 from nabla_mlir.transforms.linear import jvp
 from nabla_mlir.transforms.vectorized import per_entry
 
-_NARROW = np.int8  # of constants, which beside floating point of any width take that
+_NARROW = np.int8  # the dtype of constants, which promote to the dtype of any floating-point operand
 
 
 # ---------------------------------------------------------------- forms
 @library
 def schur(a: Any, output: str = "real") -> tuple[Tensor, Tensor]:
-    """The factors T and Z of ``a = Z T Z^H``: Z unitary, T upper triangular, but for blocks of 2 x 2 if it is real.
+    """Returns the factors of ``a = Z T Z^H``: T is upper triangular, with 2 x 2 blocks if it is real, and Z is unitary.
 
-    It has no derivative, as in JAX.
+    The function has no derivative, as in JAX.
 
     Args:
       a: matrices of shape (..., n, n).
-      output: "real" keeps the dtype, where each block is of a pair of conjugate eigenvalues; "complex" has none.
+      output: "real" gives T in the dtype of `a`, with a block for each pair of conjugate eigenvalues; "complex" gives no blocks.
 
     Raises:
-      ShapeError: the matrices are not square, or `output` is neither of these.
+      ShapeError: the matrices are not square, or `output` is unknown.
 
     Example:
       >>> t, z = schur(np.array([[1.0, 2.0], [3.0, 4.0]]))
@@ -63,12 +63,14 @@ def schur(a: Any, output: str = "real") -> tuple[Tensor, Tensor]:
 
 @library
 def hessenberg(a: Any, *, calc_q: bool = False, overwrite_a: bool = False, check_finite: bool = True) -> Any:
-    """H of ``a = Q H Q^H``, which is zero below its first subdiagonal; with `calc_q` also the unitary Q. No derivative.
+    """Returns H of ``a = Q H Q^H``, which is zero below its first subdiagonal; with `calc_q` also the unitary Q.
+
+    The function has no derivative.
 
     Args:
       a: matrices of shape (..., n, n).
-      calc_q: whether Q is returned.
-      overwrite_a, check_finite: change nothing.
+      calc_q: True returns Q too.
+      overwrite_a, check_finite: have no effect.
 
     Raises:
       ShapeError: the matrices are not square.
@@ -93,7 +95,7 @@ def hessenberg(a: Any, *, calc_q: bool = False, overwrite_a: bool = False, check
 
 @library
 def rsf2csf(T: Any, Z: Any, check_finite: bool = True) -> tuple[Tensor, Tensor]:
-    """The complex form of Schur that the real one, `T` and `Z` of `schur`, leads to: all blocks are made triangular.
+    """Converts a real Schur form (`T` and `Z` of `schur`) to the complex form, whose T is triangular.
 
     Raises:
       ShapeError: the matrices are not square.
@@ -114,7 +116,7 @@ def rsf2csf(T: Any, Z: Any, check_finite: bool = True) -> tuple[Tensor, Tensor]:
     bound = float(np.finfo(dtype).eps) * (ew.absolute(before) + ew.absolute(after))
     is_block = ew.absolute(below) > bound
     half = (before - after) * 0.5
-    offset = half + ew.sqrt(half * half + above * below)  # from the second element of the diagonal to an eigenvalue
+    offset = half + ew.sqrt(half * half + above * below)  # an eigenvalue minus the second element of the diagonal
     length = ew.sqrt(ew.absolute(offset) ** 2 + ew.absolute(below) ** 2)
     length = convert(where(is_block, length, 1), dtype)
     cosine, sine = where(is_block, offset / length, 1), where(is_block, below / length, 0)
@@ -126,7 +128,7 @@ def rsf2csf(T: Any, Z: Any, check_finite: bool = True) -> tuple[Tensor, Tensor]:
 
 
 def _on(values: Tensor, k: int) -> Tensor:
-    """Matrices with these vectors on their k-th diagonal."""
+    """Matrices with these vectors on the k-th diagonal."""
     low, high = max(-k, 0), max(k, 0)
     square = values[..., None] * np.eye(values.shape[-1], dtype=_NARROW)
     return pad(square, [(0, 0)] * (values.ndim - 1) + [(low, high), (high, low)])
@@ -139,19 +141,19 @@ def _complex(x: Tensor) -> Tensor:
 # ---------------------------------------------------------------- Sylvester's equation
 @library
 def solve_sylvester(A: Any, B: Any, C: Any, *, method: str = "schur", tol: float = 1e-8) -> Tensor:
-    """X with ``A X + X B = C``, by Schur's forms of A and B; NaN if two of their eigenvalues have a sum near zero.
+    """Solves ``A X + X B = C`` by the Schur forms of A and B; NaN if an eigenvalue of A plus one of B is near zero.
 
-    Derivatives of every order are those of the equation (Bartels and Stewart 1972).
+    Derivatives of every order solve the same equation (Bartels and Stewart 1972).
 
     Args:
       A: matrices of shape (..., m, m).
       B: matrices of shape (..., n, n).
       C: right-hand sides of shape (..., m, n).
-      method: "schur", or "eigen", which is computed the same way.
-      tol: how small a sum of eigenvalues may be.
+      method: "schur" or "eigen"; both are computed by Schur forms.
+      tol: the smallest accepted sum of eigenvalues.
 
     Raises:
-      ShapeError: the shapes do not fit, or there is no such method.
+      ShapeError: the shapes do not fit, or the method is unknown.
 
     Example:
       >>> solve_sylvester(np.eye(2), np.eye(2), np.array([[2.0, 4.0], [6.0, 8.0]])).round(6).tolist()
@@ -186,7 +188,7 @@ def _sylvester(a: Tensor, b: Tensor, c: Tensor, tol: float) -> Tensor:
 
 
 def _by_forms(left: Any, right: Any, c: Tensor, is_solvable: Tensor) -> Tensor:
-    """X with ``A X + X B = C``, by (T, Z) of both."""
+    """Solves ``A X + X B = C`` from the Schur forms (T, Z) of A and B."""
     (r, u), (s, v) = left, right
     y = _triangular_sylvester(r, s, matmul(matmul(la.adjoint(u), _complex(c)), v))
     x = matmul(matmul(u, y), la.adjoint(v))
@@ -194,7 +196,7 @@ def _by_forms(left: Any, right: Any, c: Tensor, is_solvable: Tensor) -> Tensor:
 
 
 def _triangular_sylvester(r: Tensor, s: Tensor, f: Tensor) -> Tensor:
-    """Y with ``R Y + Y S = F`` for upper triangular R and S, column after column."""
+    """Solves ``R Y + Y S = F`` for upper triangular R and S, column after column."""
     columns, unit = np.arange(f.shape[-1]), np.eye(r.shape[-1], dtype=_NARROW)
 
     def step(j: Any, y: Tensor) -> Tensor:
@@ -216,13 +218,13 @@ def _row(x: Tensor, j: Any) -> Tensor:
 
 # ---------------------------------------------------------------- functions of matrices
 def sqrtm(A: Any, blocksize: int = 1) -> Tensor:
-    """The complex matrix X with ``X X = A`` whose eigenvalues have no negative real part (Björck and Hammarling 1983).
+    """Returns the complex matrix X with ``X X = A`` whose eigenvalues have no negative real part (Björck and Hammarling 1983).
 
-    Its derivative is the solution of ``X X' + X' X = A'``. Of a singular matrix there may be no root: it is not finite then.
+    Its derivative solves ``X X' + X' X = A'``. A singular matrix may have no root; then the result is not finite.
 
     Args:
       A: matrices of shape (..., n, n).
-      blocksize: changes nothing.
+      blocksize: has no effect.
 
     Raises:
       ShapeError: the matrices are not square.
@@ -263,14 +265,14 @@ def _root_jvp(primals: Any, tangents: Any) -> Any:
 
 
 def funm(A: Any, func: Callable[[Any], Any], disp: bool = True) -> Any:
-    """``func`` of a matrix, which is complex, by Parlett's recurrence in Schur's form; eigenvalues must differ.
+    """Returns ``func`` of a matrix as a complex matrix, by the Parlett recurrence in the Schur form; eigenvalues must differ.
 
-    Derivatives are those of ``V f(w) V^-1`` by eigenvalues and vectors.
+    Derivatives are those of ``V f(w) V^-1`` with the eigenvalues w and the eigenvectors V.
 
     Args:
       A: matrices of shape (..., n, n).
       func: a function of arrays, element by element, which is called with the eigenvalues.
-      disp: if False, an estimate of the relative error is returned too.
+      disp: False returns an estimate of the relative error too.
 
     Raises:
       ShapeError: the matrices are not square.
@@ -302,7 +304,7 @@ def funm(A: Any, func: Callable[[Any], Any], disp: bool = True) -> Any:
 
 
 def _triangular(a: Tensor) -> tuple[Tensor, Tensor]:
-    """The complex form; real eigenvalues of a real matrix have no imaginary part, which would choose between roots."""
+    """The complex form; real eigenvalues of a real matrix have the imaginary part 0, because its sign selects the root."""
     return schur(a) if is_complex(a.dtype) else rsf2csf(*schur(a))
 
 

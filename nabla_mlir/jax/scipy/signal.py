@@ -22,16 +22,16 @@ from nabla_mlir.table.tensor import Tensor
 
 @library
 def convolve(in1: Any, in2: Any, mode: str = "full", method: str = "auto", precision: Any = None) -> Tensor:
-    """The convolution of arrays along all axes: "full", "same" (as long as the first) or "valid".
+    """The convolution of arrays along all axes: "full", "same" (the shape of the first array) or "valid".
 
     Args:
-      in1, in2: arrays with as many axes.
-      mode: which part.
-      method: accepted for programs that say it; products are summed as they stand.
-      precision: accepted for programs that say it; every product here has the precision of its dtype.
+      in1, in2: arrays with the same number of axes.
+      mode: the part of the convolution that is returned.
+      method: has no effect; products are always summed directly.
+      precision: has no effect; every product has the precision of its dtype.
 
     Raises:
-      ShapeError: the numbers of axes differ, or there is no such mode.
+      ShapeError: the numbers of axes differ, or the mode is unknown.
 
     Example:
       >>> convolve(np.ones((2, 2)), np.ones((1, 2)), "full").tolist()
@@ -54,10 +54,10 @@ def correlate(in1: Any, in2: Any, mode: str = "full", method: str = "auto", prec
 
 
 def fftconvolve(in1: Any, in2: Any, mode: str = "full", axes: None = None) -> Any:
-    """The convolution along all axes; products are summed as they stand.
+    """The convolution along all axes; products are summed directly, without a Fourier transform.
 
     Raises:
-      ShapeError: there are `axes`.
+      ShapeError: `axes` is not None.
     """
     if axes is not None:
         raise ShapeError(f"fftconvolve requires axes=None, got {axes}.", where=user_frame(), help="use vmap over the others.")
@@ -81,8 +81,8 @@ def convolve2d(in1: Any, in2: Any, mode: str = "full", boundary: str = "fill", f
 
 
 def correlate2d(in1: Any, in2: Any, mode: str = "full", boundary: str = "fill", fillvalue: float = 0, precision: Any = None) -> Any:
-    """The correlation of matrices; arguments as for `convolve`. With an even length of `in2` the middle of "same" is one behind
-    that of `correlate`, as in SciPy.
+    """The correlation of matrices; arguments as for `convolve`. If the length of `in2` is even, "same" starts one element later
+    than in `correlate`, as in SciPy.
     """
     out = _two_axes("correlate2d", correlate, in1, in2, "full" if mode == "same" else mode, boundary, fillvalue)
     if mode != "same":

@@ -48,7 +48,7 @@ from nabla_mlir.staging.eager import Static, library
 from nabla_mlir.table.tensor import Tensor, full_like
 from nabla_mlir.transforms.custom import custom_jvp
 
-_NO_TAIL = 40.0  # below -40 ndtr vanishes in f64
+_NO_TAIL = 40.0  # ndtr underflows to 0 below -40 in f64
 
 
 @library
@@ -137,7 +137,7 @@ def gamma(x: ArrayLike) -> Tensor:
 
 @library
 def loggamma(x: ArrayLike) -> Tensor:
-    """The logarithm of the gamma function; NaN where that is negative."""
+    """The logarithm of the gamma function; NaN where the gamma function is negative."""
     x = inexact(x)
     return where(gammasgn(x) > 0.0, gammaln(x), np.nan)
 
@@ -169,13 +169,13 @@ def beta(a: ArrayLike, b: ArrayLike) -> Tensor:
 def poch(z: ArrayLike, m: ArrayLike) -> Tensor:
     """Pochhammer's symbol, gamma(z + m) / gamma(z)."""
     z, m = inexacts("poch", z, m)
-    at_pole = (m == 0.0) & (gammaln(z) == np.inf)  # 1, but in no direction of m
+    at_pole = (m == 0.0) & (gammaln(z) == np.inf)  # the value is 1, but it is not differentiable by m
     return where(at_pole, 1.0 + product(m, exp(m * np.nan)), gammasgn(z + m) * gammasgn(z) * exp(log_rising(z, m)))
 
 
 @library
 def comb(N: Any, k: ArrayLike, *, repetition: bool = False) -> Tensor:
-    """The number of ways to choose k of N things, with or without repetition.
+    """The number of combinations of k of N elements, with or without repetition.
 
     Example:
       >>> round(float(comb(4.0, 2.0)), 4)
@@ -208,7 +208,7 @@ def entr(x: ArrayLike) -> Tensor:
 
 @library
 def rel_entr(p: ArrayLike, q: ArrayLike) -> Tensor:
-    """p log(p / q); 0 where p is 0 and q is not negative, inf elsewhere outside of the domain, and NaN where p or q is."""
+    """p log(p / q); 0 where p is 0 and q >= 0, inf elsewhere outside the domain, and NaN where p or q is NaN."""
     p, q = inexacts("rel_entr", p, q)
     outside = ((p < 0.0) & (q == q)) | ((q < 0.0) & (p == p))
     return where(outside, np.inf, product(nan_where(q, p), log(p) - log(q)))
@@ -239,7 +239,7 @@ _EXPONENTIAL = [1 / math.factorial(k + 2) for k in range(12)]  # (exp(w) - 1 - w
 
 
 def _power_less_one(logarithm: Tensor, power: Tensor) -> Tensor:
-    """(exp(power * logarithm) - 1) / power, by a series where the exponent is small: it has derivatives at 0."""
+    """(exp(power * logarithm) - 1) / power; small exponents use a series, whose derivatives exist at 0."""
     w = product(power, logarithm)
     small = absolute(w) < 0.2
     safe = where(small | (power == 0.0), 1.0, power)
@@ -248,7 +248,7 @@ def _power_less_one(logarithm: Tensor, power: Tensor) -> Tensor:
 
 
 # ---------------------------------------------------------------- the normal distribution
-_FAR = -10.0  # from here on down the series below has all digits with so many terms
+_FAR = -10.0  # below this number, the asymptotic series with the number of terms below has all digits
 _TERMS = 16
 
 
@@ -268,14 +268,14 @@ def ndtr(x: ArrayLike) -> Tensor:
 
 
 def _excess(x: Tensor, u: Tensor) -> Tensor:
-    """u * u - x * x / 2 of a rounded u in the tail of erfc, which that is nearly proportional to exp(-u * u) in."""
+    """u * u - x * x / 2 for a rounded u: the correction of the exponent in the tail of erfc, about exp(-u * u)."""
     tail = (x < -1.0) & (x > -_NO_TAIL)
     (x, dx), (u, du) = _halves(where(tail, x, 0.0)), _halves(where(tail, u, 0.0))
     return (u * u - 0.5 * x * x) + (2.0 * u * du - x * dx) + (du * du - 0.5 * dx * dx)
 
 
 def _halves(x: Tensor) -> tuple[Tensor, Tensor]:
-    """`x` as a sum of two numbers, the first of which has a square."""
+    """`x` as a sum of two numbers; the square of the first one is exact."""
     info = np.finfo(x.dtype)
     high = ew.reduce_precision(x, exponent_bits=info.nexp, mantissa_bits=info.nmant // 2 - 1 + info.nmant % 2)
     return high, x - high
@@ -283,7 +283,7 @@ def _halves(x: Tensor) -> tuple[Tensor, Tensor]:
 
 @library
 def log_ndtr(x: ArrayLike, series_order: int = 3) -> Tensor:
-    """log(ndtr(x)), also where that vanishes: by its asymptotic series, of so many terms as it needs."""
+    """log(ndtr(x)), also where ndtr underflows; the asymptotic series has as many terms as it needs."""
     x = inexact(x)
     if x.dtype.itemsize < 4:
         return log_ndtr(x.astype(np.float32)).astype(x.dtype)
@@ -308,7 +308,7 @@ def ndtri(p: ArrayLike) -> Tensor:
 
 @custom_jvp
 def _ndtri(p: Tensor) -> Tensor:
-    """A rational approximation (Abramowitz and Stegun 26.2.23), made exact by Newton's method for log(ndtr)."""
+    """A rational approximation (Abramowitz and Stegun 26.2.23), refined by the Newton method for log(ndtr)."""
     inside = (p > 0.0) & (p < 1.0)
     low = where(p < 0.5, p, 1.0 - p)
     low = where(inside, low, 0.25)

@@ -1,4 +1,4 @@
-"""Spectra of parts of a signal: short-time Fourier transforms and the power spectra that are means over them."""
+"""Short-time Fourier transforms of a signal, and power spectra, which are means over them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _BOUNDARIES = {"zeros": "constant", "constant": "edge", "even": "reflect", "odd"
 
 
 def _window(what: str, window: Any, nperseg: int, dtype: np.dtype) -> Any:
-    """The weights of a window: its periodic form by name, or an array as it is."""
+    """The weights of a window: the periodic form of a named window, or the given array."""
     if isinstance(window, str):
         if window not in _WINDOWS:
             raise ShapeError(
@@ -81,25 +81,25 @@ def stft(
     padded: bool = True,
     axis: Static[int] = -1,
 ) -> Any:
-    """The Fourier transforms of overlapping parts of a signal, each times a window.
+    """Computes the Fourier transforms of overlapping parts of a signal, each multiplied by a window.
 
     Args:
       x: a signal along `axis`.
-      fs: how many samples there are in a unit of time.
+      fs: the number of samples in a unit of time.
       window: "hann", "hamming", "blackman", "bartlett", "boxcar", or its weights.
-      nperseg, noverlap: the length of a part, and how much of it the next one has too (half, if not given).
+      nperseg, noverlap: the length of a part, and the number of samples that it shares with the next part (by default half).
       nfft: the length of the transforms; parts are padded with zeros.
-      detrend: False, "constant" or "linear": what is taken off each part.
-      return_onesided: whether a real signal has the frequencies from 0 on alone.
-      boundary: how the signal goes on by half a part at both ends: "zeros", "even", "odd", "constant", or None for not.
-      padded: whether zeros fill up the last part.
+      detrend: False, or the trend that is subtracted from each part: "constant" or "linear".
+      return_onesided: True returns only the frequencies >= 0 of a real signal.
+      boundary: the extension of the signal by half a part at both ends: "zeros", "even", "odd", "constant", or None.
+      padded: True pads the last part with zeros.
       axis: the axis of time.
 
     Returns:
-      The frequencies, the times, and the transforms: frequencies stand at `axis`, times last.
+      The frequencies, the times, and the transforms, with frequencies along `axis` and times along the last axis.
 
     Raises:
-      ShapeError: lengths, the window or the boundary are none of these.
+      ShapeError: the lengths, the window or the boundary are invalid.
 
     Example:
       >>> f, t, z = stft(np.ones(8), nperseg=4)
@@ -139,18 +139,18 @@ def istft(
     time_axis: Static[int] = -1,
     freq_axis: Static[int] = -2,
 ) -> Any:
-    """The signal of which `stft` made these transforms: parts are added where they overlap, over the squares of the windows.
+    """The inverse of `stft`: adds overlapping parts, and divides by the sum of the squared windows.
 
     Args:
       Zxx: the transforms.
-      fs, window, nperseg, noverlap, nfft, input_onesided, boundary: as they were given to `stft`.
+      fs, window, nperseg, noverlap, nfft, input_onesided, boundary: the arguments of `stft`.
       time_axis, freq_axis: the axes of times and of frequencies.
 
     Returns:
-      The times and the signal, whose time stands last.
+      The times, and the signal with time as its last axis.
 
     Raises:
-      ShapeError: lengths or the window do not fit.
+      ShapeError: the lengths or the window do not fit.
 
     Example:
       >>> istft(stft(np.arange(8.0), nperseg=4)[2])[1].round(6).tolist()
@@ -189,20 +189,20 @@ def csd(
     axis: Static[int] = -1,
     average: str = "mean",
 ) -> Any:
-    """The cross power spectrum of two signals by Welch's method: the mean of ``conj(X) Y`` over overlapping parts.
+    """The cross power spectrum of two signals by the Welch method: the mean of ``conj(X) Y`` over overlapping parts.
 
     Args:
-      x, y: signals along `axis`; y = None for x itself.
-      fs, window, nperseg, noverlap, nfft, detrend, return_onesided: as in `stft`; nperseg is 256 if not given.
-      scaling: "density", by frequency, or "spectrum".
+      x, y: signals along `axis`; y = None means x.
+      fs, window, nperseg, noverlap, nfft, detrend, return_onesided: as for `stft`; the default of nperseg is 256.
+      scaling: "density" (power for each unit of frequency) or "spectrum" (power).
       axis: the axis of time.
-      average: "mean" or "median" (over its bias).
+      average: "mean", or "median" divided by its bias.
 
     Returns:
       The frequencies and the spectrum.
 
     Raises:
-      ShapeError: lengths, the window, the scaling or the average are none of these.
+      ShapeError: the lengths, the window, the scaling or the average are invalid.
 
     Example:
       >>> csd(np.ones(8), np.ones(8), nperseg=4, detrend=False)[1].round(4).real.tolist()
@@ -238,7 +238,7 @@ def csd(
 
 
 def _median(power: Tensor) -> Tensor:
-    """The medians of both parts, over what a median of so many numbers of a chi-squared distribution is off by."""
+    """The medians of the real and imaginary part, divided by the bias of the median of a chi-squared distribution."""
     n = power.shape[-2]
     pairs = 2.0 * np.arange(1, (n - 1) // 2 + 1)
     bias = 1 + np.sum(1 / (pairs + 1) - 1 / pairs)

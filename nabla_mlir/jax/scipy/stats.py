@@ -35,7 +35,7 @@ def _softplus(z: Any) -> Any:
 
 
 def _unless(outside: Any, other: float, value: Any) -> Any:
-    """The value, NaN included, and another one outside, so that formulas beyond their domain do no harm."""
+    """Replaces the value by `other` where `outside` is True; NaN is preserved."""
     return where(outside, other, value)
 
 
@@ -45,7 +45,7 @@ def _log_complement(t: Any) -> Any:
     return where(far, log1p(-exp(-_unless(~far, 1.0, t))), log(-expm1(-_unless(far, 1.0, t))))
 
 
-# ---------------------------------------------------------------- of real numbers
+# ---------------------------------------------------------------- continuous distributions
 def _exponential_rate(z: Any) -> Any:
     return _unless(z < 0, 0.0, z)
 
@@ -87,7 +87,7 @@ logistic: Distribution = Distribution(
 
 
 def _cauchy_quantile(q: Any) -> Any:
-    """-cot(pi q), from the nearer end."""
+    """-cot(pi q), computed from the nearer end of [0, 1] for accuracy."""
     q = _chance(q)
     low = q < 0.5
     value = 1.0 / tan(math.pi * where(low, q, 1.0 - q))
@@ -122,7 +122,7 @@ t: Distribution = Distribution(
 
 
 def _not_positive(z: Any) -> Any:
-    """Where a density of positive numbers vanishes: there, and at infinity."""
+    """True where the density of a distribution of positive numbers is 0: at numbers <= 0, and at infinity."""
     return (z < 0) | (z == np.inf)
 
 
@@ -182,7 +182,7 @@ wrapcauchy: Distribution = Distribution(
 
 
 def _log_i0e(k: Any) -> Any:
-    """log(I0(k)) - k, which has derivatives at 0 that log(i0e(k)) has not; NaN for negative numbers."""
+    """log(I0(k)) - k, by a formula with derivatives at 0, unlike log(i0e(k)); NaN for negative numbers."""
     return where(k >= 0, bessel.of_real("vonmises", bessel.log_i0e, k), np.nan)
 
 
@@ -196,7 +196,7 @@ def _chance(q: Any) -> Any:
 
 
 def _log_mass(a: Any, b: Any) -> Any:
-    """log(ndtr(b) - ndtr(a)) for a < b, in the tail where that is exact."""
+    """log(ndtr(b) - ndtr(a)) for a < b, computed in the tail where the difference is accurate."""
     swap = a > 0
     low, high = where(swap, -b, a), where(swap, -a, b)
     upper, lower = sp.log_ndtr(high), sp.log_ndtr(low)
@@ -222,9 +222,9 @@ truncnorm: Distribution = Distribution(
 )  # fmt: skip
 
 
-# ---------------------------------------------------------------- of whole numbers
+# ---------------------------------------------------------------- discrete distributions
 def _no_count(k: Any) -> Any:
-    """Where k is neither 0, 1, 2, ... nor NaN."""
+    """True where k is neither 0, 1, 2, ... nor NaN."""
     return (k < 0) | (floor(k) < k) | (k == np.inf)
 
 
@@ -233,7 +233,7 @@ def _count(k: Any) -> Any:
 
 
 def _above(k: Any, n: Any) -> Any:
-    """Where k is neither 0, 1, ..., n nor NaN."""
+    """True where k is neither 0, 1, ..., n nor NaN."""
     return (k < 0) | (floor(k) < k) | (k > n)
 
 
@@ -274,7 +274,7 @@ betabinom: Distribution = Distribution(
 
 # ---------------------------------------------------------------- statistics
 class ModeResult(NamedTuple):
-    """The most frequent elements, and how often they are there."""
+    """The most frequent elements, and their counts."""
 
     mode: Any
     count: Any
@@ -288,7 +288,7 @@ def _propagates(name: str, nan_policy: str) -> None:
 
 @library
 def mode(a: Any, axis: Static[int | None] = 0, nan_policy: str = "propagate", keepdims: bool = False) -> ModeResult:
-    """The most frequent element along `axis`, the least of several; each pair is compared. NaN propagate.
+    """The most frequent element along `axis`, the smallest one at a tie; all pairs are compared. NaN propagates.
 
     Example:
       >>> [int(v) for v in mode(np.array([3, 1, 3, 2]))]
@@ -309,7 +309,7 @@ def mode(a: Any, axis: Static[int | None] = 0, nan_policy: str = "propagate", ke
 
 @library
 def sem(
-    a: Any, axis: Static[int | None] = 0, ddof: Static[int] = 1, nan_policy: str = "propagate", *, keepdims: bool = False
+  a: Any, axis: Static[int | None] = 0, ddof: Static[int] = 1, nan_policy: str = "propagate", *, keepdims: bool = False
 ) -> Tensor:  # fmt: skip
     """The standard error of the mean: the standard deviation divided by the root of the number of elements."""
     _propagates("sem", nan_policy)
@@ -320,12 +320,12 @@ def sem(
 
 @library
 def rankdata(
-    a: Any, method: str = "average", *, axis: Static[int | None] = None, nan_policy: str = "propagate"
+  a: Any, method: str = "average", *, axis: Static[int | None] = None, nan_policy: str = "propagate"
 ) -> Tensor:  # fmt: skip
-    """The rank of each element, from 1 on; equal ones get the mean of theirs, the "min", the "max", or the "dense" rank.
+    """The rank of each element, starting at 1; equal elements get the mean of their ranks, or the rank of `method`.
 
     Raises:
-      ShapeError: there is no such method.
+      ShapeError: the method is unknown.
 
     Example:
       >>> rankdata(np.array([10.0, 30.0, 10.0])).tolist()
@@ -342,7 +342,7 @@ def rankdata(
     before = np.arange(n)[:, None] > np.arange(n)
     below, same = (theirs < mine).astype(np.int32), (theirs == mine).astype(np.int32)
     low, ties = sum(below, -1) + 1, sum(same, -1)
-    if method == "dense":  # each value counts once: by its first element
+    if method == "dense":  # equal elements count once, by the first of them
         first = 1 - extrema.max(same * before.astype(np.int32), -1)
         out: Any = sum(below * reshaped(first, (*first.shape[:-1], 1, n)), -1) + 1
     elif method == "ordinal":

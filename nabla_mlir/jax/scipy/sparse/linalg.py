@@ -19,18 +19,18 @@ Linear = Callable[[Any], Any]
 
 
 def cg(A: Any, b: Any, x0: Any = None, *, tol: float = 1e-5, atol: float = 0.0, maxiter: int | None = None, M: Any = None) -> Any:
-    """The x with ``A x = b`` for a symmetric (Hermitian) positive definite A, by conjugate gradients.
+    """Solves ``A x = b`` for a symmetric (Hermitian) positive definite A by conjugate gradients.
 
     Args:
       A: a matrix, or a linear function of pytrees like `b`.
       b: the right-hand side, a pytree of arrays.
-      x0: where to begin, like `b`; zeros if not given. Nothing depends differentiably on it.
-      tol, atol: it ends where ``|b - A x| <= max(tol |b|, atol)``.
-      maxiter: at most so many steps, 10 for each unknown if not given.
+      x0: the start, a pytree like `b`; the default is zeros. The derivative by it is zero.
+      tol, atol: the iteration ends if ``|b - A x| <= max(tol |b|, atol)``.
+      maxiter: the largest number of iterations; the default is 10 for each unknown.
       M: an approximate inverse of A, a matrix or a function.
 
     Returns:
-      x and None, in the place of SciPy's code. Derivatives are implicit, ``dx = A^-1 (db - dA x)``, each by a solve.
+      x, and None instead of the exit code of SciPy. Derivatives are implicit: ``dx = A^-1 (db - dA x)`` needs one more solve.
 
     Example:
       >>> import numpy as np
@@ -43,7 +43,7 @@ def cg(A: Any, b: Any, x0: Any = None, *, tol: float = 1e-5, atol: float = 0.0, 
 def bicgstab(
     A: Any, b: Any, x0: Any = None, *, tol: float = 1e-5, atol: float = 0.0, maxiter: int | None = None, M: Any = None
 ) -> Any:
-    """The x with ``A x = b`` by stabilised biconjugate gradients, for any A; arguments and results are those of `cg`.
+    """Solves ``A x = b`` for any A by stabilised biconjugate gradients; arguments and results are those of `cg`.
 
     Example:
       >>> import numpy as np
@@ -65,17 +65,17 @@ def gmres(
     M: Any = None,
     solve_method: str = "batched",
 ) -> Any:
-    """The x with ``A x = b`` by generalised minimal residuals, for any A; further arguments are those of `cg`.
+    """Solves ``A x = b`` for any A by generalised minimal residuals; the other arguments are those of `cg`.
 
     Args:
-      restart: the dimension of the Krylov space after which it begins again; `maxiter` counts these.
-      solve_method: "batched" or "incremental", for programs that say it: there is one way here.
+      restart: the dimension of the Krylov space at which the iteration restarts; `maxiter` counts restarts.
+      solve_method: "batched" or "incremental"; both give the same algorithm.
 
     Returns:
-      x, and 0, or -1 if it is not finite.
+      x, and 0; or -1 if x is not finite.
 
     Raises:
-      ShapeError: there is no such method.
+      ShapeError: the method is unknown.
 
     Example:
       >>> import numpy as np
@@ -100,7 +100,7 @@ def _solved(
     M: Any,
     symmetric: bool = False,
 ) -> Any:
-    """The solution by a method on vectors."""
+    """Solves an equation of pytrees with a method for vectors."""
 
     def run(b: Any, x0: Any) -> Any:
         vector, unravel = ravel_pytree(b)
@@ -183,7 +183,7 @@ def _gmres(restart: int, matvec: Linear, b: Any, x: Any, limit: Any, maxiter: in
         basis, hessenberg = fori_loop(0, count, direction, (basis, nnp.zeros((count + 1, count), b.dtype)))
         q, upper = nnp.linalg.qr(hessenberg)
         diagonal = nnp.diagonal(upper)
-        is_full = nnp.abs(diagonal) > eps * nnp.abs(upper).max()  # beyond the space that there is, columns are zero
+        is_full = nnp.abs(diagonal) > eps * nnp.abs(upper).max()  # columns after the dimension of the Krylov space are zero
         right = nnp.where(is_full, length * q[0].conj(), 0)
         upper = upper + nnp.diag(nnp.where(is_full, 0, 1 - diagonal))
         weights = solve_triangular(upper, right)

@@ -1,3 +1,3 @@
-"""The name of `scipy.spatial`: rotations."""
+"""The rotations of `scipy.spatial`."""
 
 from nabla_mlir.jax.scipy.spatial import transform as transform

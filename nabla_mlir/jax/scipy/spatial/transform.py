@@ -1,6 +1,6 @@
-"""Rotations in three dimensions under the names of `scipy.spatial.transform`, with the parameters of JAX's.
+"""Rotations in three dimensions under the names of `scipy.spatial.transform`, with the parameters of JAX.
 
-A rotation is its quaternion (x, y, z, w), a pytree with one leaf, whose leading axes are rotations of their own.
+A rotation is stored as a quaternion (x, y, z, w), a pytree with one leaf; leading axes hold several rotations.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from nabla_mlir.numpy.ufuncs import absolute, arctan2, cos, deg2rad, hypot, maxi
 from nabla_mlir.staging.eager import Static, library
 from nabla_mlir.table.tensor import Tensor
 
-_SMALL = 1e-3  # below it a series of the angle and its sine is exact
+_SMALL = 1e-3  # for smaller angles a short series is exact
 
 
 class Rotation(NamedTuple):
-    """Rotations in three dimensions, by their quaternions; `r * s` is first s, then r.
+    """Rotations in three dimensions, stored as quaternions; `r * s` applies first s, then r.
 
     Example:
       >>> r = Rotation.from_euler("z", 90.0, degrees=True)
@@ -42,46 +42,46 @@ class Rotation(NamedTuple):
 
     @classmethod
     def concatenate(cls, rotations: Sequence[Rotation]) -> Rotation:
-        """Stacks of rotations, one behind the other."""
+        """Joins stacks of rotations into one."""
         return cls(concatenate([r.quat for r in rotations]))
 
     @classmethod
     def from_euler(cls, seq: str, angles: Any, degrees: bool = False) -> Rotation:
-        """Rotations about up to three axes: fixed ones ("xyz"), or those that turn with the body ("XYZ").
+        """Rotations about up to three axes: fixed axes ("xyz"), or axes that rotate with the body ("XYZ").
 
         Args:
           seq: the axes, one after the other.
-          angles: of shape (..., n), for n axes, or one number for one axis.
-          degrees: whether angles are in degrees.
+          angles: an array of shape (..., n) for n axes, or one number for one axis.
+          degrees: True for angles in degrees.
 
         Raises:
-          ShapeError: there are no such axes.
+          ShapeError: the axes are invalid.
         """
         return cls(_from_euler(atleast_1d(angles), seq, degrees))
 
     @classmethod
     def from_matrix(cls, matrix: Any) -> Rotation:
-        """The rotations of matrices of shape (..., 3, 3)."""
+        """The rotations that matrices of shape (..., 3, 3) describe."""
         return cls(_from_matrix(matrix))
 
     @classmethod
     def from_mrp(cls, mrp: Any) -> Rotation:
-        """The rotations of modified Rodrigues parameters of shape (..., 3): axis times tan(angle / 4)."""
+        """The rotations with modified Rodrigues parameters of shape (..., 3): axis times tan(angle / 4)."""
         return cls(_from_mrp(mrp))
 
     @classmethod
     def from_quat(cls, quat: Any) -> Rotation:
-        """The rotations of quaternions (x, y, z, w) of any length."""
+        """The rotations with quaternions (x, y, z, w), which need not have length 1."""
         return cls(_normalised(quat))
 
     @classmethod
     def from_rotvec(cls, rotvec: Any, degrees: bool = False) -> Rotation:
-        """The rotations of vectors of shape (..., 3): the axis times the angle."""
+        """The rotations with rotation vectors of shape (..., 3): axis times angle."""
         return cls(_from_rotvec(rotvec, degrees))
 
     @classmethod
     def identity(cls, num: int | None = None, dtype: Any = float) -> Rotation:
-        """The rotation by nothing, or `num` of them."""
+        """The identity rotation, or `num` copies of it."""
         shape = () if num is None else (num,)
         return cls(asarray(np.broadcast_to(np.array([0.0, 0.0, 0.0, 1.0]), (*shape, 4)), dtype=dtype))
 
@@ -104,11 +104,11 @@ class Rotation(NamedTuple):
         return Rotation(_product(self.quat, other.quat))
 
     def apply(self, vectors: Any, inverse: bool = False) -> Any:
-        """The vectors, of shape (..., 3), turned; back with `inverse`."""
+        """Rotates vectors of shape (..., 3); `inverse` applies the inverse rotation."""
         return _turned(self.quat, vectors, inverse)
 
     def as_euler(self, seq: str, degrees: bool = False) -> Any:
-        """Angles about three axes, as `from_euler` takes them; the last is 0 where two axes fall together."""
+        """Angles about three axes, in the convention of `from_euler`; the last angle is 0 if two axes are parallel."""
         return _as_euler(self.quat, seq, degrees)
 
     def as_matrix(self) -> Any:
@@ -120,32 +120,32 @@ class Rotation(NamedTuple):
         return _as_mrp(self.quat)
 
     def as_rotvec(self, degrees: bool = False) -> Any:
-        """The axis times the angle, which is at most half a turn."""
+        """Rotation vectors: the axis times the angle, which is at most pi."""
         return _as_rotvec(self.quat, degrees)
 
     def as_quat(self, canonical: bool = False, scalar_first: bool = False) -> Any:
-        """Quaternions (x, y, z, w), or (w, x, y, z); of the two of a rotation, `canonical` gives that with positive w."""
+        """Quaternions (x, y, z, w), or (w, x, y, z) if `scalar_first`; `canonical` selects the sign with positive w."""
         return _as_quat(self.quat, canonical, scalar_first)
 
     def inv(self) -> Rotation:
-        """The rotations back."""
+        """The inverse rotations."""
         return Rotation(self.quat * np.array([-1.0, -1.0, -1.0, 1.0], self.quat.dtype))
 
     def magnitude(self) -> Any:
-        """The angles, from 0 to half a turn."""
+        """The angles of rotation, from 0 to pi."""
         return _magnitude(self.quat)
 
     def mean(self, weights: Any = None) -> Rotation:
-        """The rotation with the least sum of squares of distances between matrices (Markley 2007).
+        """The mean rotation: it minimises the sum of squared distances between matrices (Markley 2007).
 
         Raises:
-          ShapeError: there is not one weight for each rotation.
+          ShapeError: the number of weights is not the number of rotations.
         """
         return Rotation(_mean(self.quat, np.ones(len(self), self.quat.dtype) if weights is None else weights))
 
 
 class Slerp(NamedTuple):
-    """Rotations between others, by the shortest way and with constant speed.
+    """Interpolates between rotations along the shortest path with constant speed.
 
     Example:
       >>> ends = Rotation.from_euler("z", np.array([[0.0], [90.0]]), degrees=True)
@@ -160,10 +160,10 @@ class Slerp(NamedTuple):
 
     @classmethod
     def init(cls, times: Any, rotations: Rotation) -> Slerp:
-        """Through these rotations, of which there are two or more, at times that increase.
+        """Makes the interpolation through two or more rotations at increasing times.
 
         Raises:
-          ShapeError: there is not one time for each rotation.
+          ShapeError: the number of times is not the number of rotations.
         """
         at = asarray(times, dtype=rotations.quat.dtype)
         if rotations.single or len(rotations) < 2 or at.shape != (len(rotations),):
@@ -175,7 +175,7 @@ class Slerp(NamedTuple):
         return cls(at, diff(at), starts, (starts.inv() * ends).as_rotvec())
 
     def __call__(self, times: Any) -> Rotation:
-        """The rotations at these times, one or a vector of them."""
+        """The rotations at these times: a number or a vector."""
         at = asarray(times, dtype=self.times.dtype)
         positions = maximum(searchsorted(self.times, at) - 1, 0)
         parts = (at - self.times[positions]) / self.timedelta[positions]
@@ -249,7 +249,7 @@ def _as_matrix(quat: Any) -> Tensor:
 
 @library
 def _from_matrix(matrix: Any) -> Tensor:
-    """By that of four formulas which divides by the largest number."""
+    """Selects, of four formulas, the one with the largest divisor."""
     m = inexact(matrix)
     on = [m[..., k, k] for k in range(3)]
     trace = on[0] + on[1] + on[2]
@@ -283,7 +283,7 @@ def _from_rotvec(rotvec: Any, degrees: Static[bool]) -> Tensor:
 @library
 def _as_rotvec(quat: Any, degrees: Static[bool]) -> Tensor:
     q = inexact(quat)
-    q = where(q[..., 3:] < 0, -q, q)  # the angle is at most half a turn
+    q = where(q[..., 3:] < 0, -q, q)  # the angle is at most pi
     square = (q[..., :3] * q[..., :3]).sum(-1, keepdims=True)
     is_small = square <= _SMALL**2
     sine = sqrt(where(is_small, 1.0, square))
@@ -330,7 +330,7 @@ def _from_euler(angles: Any, seq: Static[str], degrees: Static[bool]) -> Tensor:
 
 @library
 def _as_euler(quat: Any, seq: Static[str], degrees: Static[bool]) -> Tensor:
-    """Bernardes and Viollet 2022, as SciPy has it."""
+    """Euler angles by the method of Bernardes and Viollet (2022), as in SciPy."""
     axes, q, is_fixed = _axes_of("as_euler", seq, 3), inexact(quat), seq.islower()
     if len(axes) != 3:
         raise ShapeError(f"as_euler requires three axes, got {seq!r}.", where=user_frame())
@@ -343,7 +343,7 @@ def _as_euler(quat: Any, seq: Static[str], degrees: Static[bool]) -> Tensor:
     middle = 2.0 * arctan2(hypot(c, d), hypot(a, b))
     at_start, at_end = absolute(middle) <= 1e-7, absolute(middle - np.pi) <= 1e-7
     total, difference = arctan2(b, a), arctan2(d, c)
-    one = where(at_start, 2 * total, 2 * difference * (-1 if is_fixed else 1))  # the two outer axes are one
+    one = where(at_start, 2 * total, 2 * difference * (-1 if is_fixed else 1))  # the two outer axes are parallel
     is_between = ~at_start & ~at_end
     first = where(is_between, total - difference, one if is_fixed else 0.0)
     third = where(is_between, total + difference, 0.0 if is_fixed else one)
