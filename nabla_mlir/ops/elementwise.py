@@ -13,7 +13,7 @@ import numpy as np
 from nabla_mlir.dialects.stablehlo import I32
 from nabla_mlir.dialects.types import element_dtype, is_complex, shape_and_dtype
 from nabla_mlir.ops.factors import cancelled, has_slope, times
-from nabla_mlir.ops.growth import may_overflow
+from nabla_mlir.ops.growth import unless_overflown
 from nabla_mlir.ops.guards import power_log, product, quotient, radial
 from nabla_mlir.ops.logic import compare, select, where_zero
 from nabla_mlir.sparsity import operands as patterns
@@ -97,17 +97,6 @@ def _truncate(x: Tensor) -> Tensor:
     return sign(x) * floor(absolute(x))
 
 
-def _known(x: Tensor, value: Tensor, is_relative: bool = False) -> Tensor:
-    """`value`, and NaN where x is a sum or a product that overflowed: ``sqrt(sum(x * x))``, ``log(sum(exp(x)))``.
-
-    The factor 1 / x of a derivative is 0 there, but the derivative is not. For a logarithm (`is_relative`) the overflow of
-    one term does not matter, because its tangent is infinite, too.
-    """
-    if x.dtype.kind == "c" or not may_overflow(x.value, is_relative):
-        return value
-    return select(compare(x, full_like(x, np.inf), comparison_direction="EQ"), full_like(value, np.nan), value)
-
-
 def _power_base(t: Tensor, z: Tensor, x: Tensor, y: Tensor) -> Tensor:
     # y * x**(y-1), and 0 for y = 0, even if x**(y-1) is infinite.
     exponent = splat_of(y)
@@ -119,7 +108,7 @@ def _power_base(t: Tensor, z: Tensor, x: Tensor, y: Tensor) -> Tensor:
         if exponent == 2:
             return _pulled(t, x + x)
         factor = full_like(x, exponent)
-        factor = _known(x, factor) if 0 < exponent < 1 else factor
+        factor = unless_overflown(x, factor) if isinstance(exponent, float) and 0 < exponent < 1 else factor
         return _pulled(t, factor * power(x, full_like(y, exponent - 1)))
     return t * product(y, power(x, y - 1.0))
 
@@ -172,12 +161,12 @@ exponential_minus_one: OpDef = elementwise(
     numpy=np.expm1, sample=(reals(),), instructions=40,
 )  # fmt: skip
 log: OpDef = elementwise(
-    "stablehlo.log", doc="Natural logarithm.", partials=[lambda t, y, x: t / _known(x, x, True)], numpy=np.log,
+    "stablehlo.log", doc="Natural logarithm.", partials=[lambda t, y, x: t / unless_overflown(x, x, True)], numpy=np.log,
     singular=((0.0,),), sample=(reals(0.2, 3),),
     instructions=25,
 )  # fmt: skip
 log_plus_one: OpDef = elementwise(
-    "stablehlo.log_plus_one", doc="log(1 + x), accurate near 0.", partials=[lambda t, y, x: t / _known(x, x + 1.0, True)],
+    "stablehlo.log_plus_one", doc="log(1 + x), accurate near 0.", partials=[lambda t, y, x: t / unless_overflown(x, x + 1.0, True)],
     numpy=np.log1p, singular=((-1.0,),), sample=(reals(-0.5, 2),), instructions=30,
 )  # fmt: skip
 logistic: OpDef = elementwise(
@@ -187,17 +176,17 @@ logistic: OpDef = elementwise(
 
 
 sqrt: OpDef = elementwise(
-    "stablehlo.sqrt", doc="Square root.", partials=[lambda t, y, x: times(t, _known(x, full_like(y, 0.5)) / y)],
-    constant_partials=[lambda t, y, x: product(t, _known(x, full_like(y, 0.5)) / y)], numpy=np.sqrt,
+    "stablehlo.sqrt", doc="Square root.", partials=[lambda t, y, x: times(t, unless_overflown(x, full_like(y, 0.5)) / y)],
+    constant_partials=[lambda t, y, x: product(t, unless_overflown(x, full_like(y, 0.5)) / y)], numpy=np.sqrt,
     singular=((0.0,),), sample=(reals(0.2, 3),), instructions=10,
 )  # fmt: skip
 rsqrt: OpDef = elementwise(
-    "stablehlo.rsqrt", doc="1 / sqrt(x).", partials=[lambda t, y, x: t * (y / x * _known(x, full_like(y, -0.5)))],
+    "stablehlo.rsqrt", doc="1 / sqrt(x).", partials=[lambda t, y, x: t * (y / x * unless_overflown(x, full_like(y, -0.5)))],
     numpy=lambda x: x**-0.5, singular=((0.0,),), sample=(reals(0.2, 3),), instructions=15,
 )  # fmt: skip
 cbrt: OpDef = elementwise(
-    "stablehlo.cbrt", doc="Cube root.", partials=[lambda t, y, x: t / (y * y * _known(x, full_like(y, 3)))], numpy=np.cbrt,
-    singular=((0.0,),), sample=(reals(-2, 2, avoid=[0]),), instructions=40,
+    "stablehlo.cbrt", doc="Cube root.", partials=[lambda t, y, x: t / (y * y * unless_overflown(x, full_like(y, 3)))],
+    numpy=np.cbrt, singular=((0.0,),), sample=(reals(-2, 2, avoid=[0]),), instructions=40,
 )  # fmt: skip
 square: OpDef = elementwise(
     "chlo.square", doc="x * x.", partials=[lambda t, y, x: _pulled(t, x + x)], numpy=np.square, sample=(reals(),)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 from iree.compiler import ir
 
 from nabla_mlir.dialects.regions import made_by
+from nabla_mlir.ops.logic import compare, select
+from nabla_mlir.table.tensor import Tensor, full_like
 
 _VIEWS = frozenset(
     (
@@ -20,6 +23,17 @@ _SUMS = frozenset(("stablehlo.reduce", "stablehlo.dot_general"))
 _POWERS = frozenset(("stablehlo.power", "chlo.square"))
 _DEEP = 4  # sums of sums that are looked into
 _MOST = 12  # the largest number of operations in which a largest element is searched
+
+
+def unless_overflown(x: Tensor, value: Tensor, is_relative: bool = False) -> Tensor:
+    """`value`, and NaN where x is a sum or a product that overflowed: ``sqrt(sum(x * x))``, ``log(sum(exp(x)))``.
+
+    The factor 1 / x of a derivative is 0 there, but the derivative is not. For a logarithm (`is_relative`) the overflow of
+    one term does not matter, because its tangent is infinite, too.
+    """
+    if x.dtype.kind == "c" or not may_overflow(x.value, is_relative):
+        return value
+    return select(compare(x, full_like(x, np.inf), comparison_direction="EQ"), full_like(value, np.nan), value)
 
 
 def may_overflow(value: ir.Value, is_relative: bool = False, depth: int = _DEEP) -> bool:
