@@ -28,7 +28,8 @@ class Operator(Protocol):
     @property
     def dtype(self) -> Any: ...
 
-    def matmat(self, X: Any, /) -> Any: ...
+    def matmat(self, X: Any, /) -> Any:
+        """The products with the columns of a matrix."""
 
 
 ArrayLike: TypeAlias = bool | int | float | complex | np.generic | ArrayProtocol
