@@ -72,6 +72,7 @@ class HessianOperator(SummedOperator):
         patience: float = 60.0,
         progress: bool = False,
     ):
+        """The operator at the point x; the class describes the arguments."""
         if (client is None) == (comm is None):
             raise TraceError(
                 f"a distributed operator requires client= or comm=, got {'none' if client is None else 'both'}.",

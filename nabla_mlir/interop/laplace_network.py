@@ -137,6 +137,8 @@ class Network:
         """For each sample, the Jacobians by the shifts, the inputs of the layers, and the outputs."""
 
         def of_one(x: Any) -> Any:
+            """The results for one sample."""
+
             def value(shifts: Any) -> Any:
                 y, *inputs = self._shifted(self._state(vector, constants), _batch(x), shifts)
                 return y[0], inputs

@@ -126,6 +126,7 @@ def _op() -> Callable[[Family, tuple[Spec, ...]], Any]:
             return self.family.at(self.specs, tuple)
 
         def make_node(self, *inputs: Any) -> Any:
+            """The node of a call, whose results have unknown lengths if an input has."""
             variables = [as_tensor_variable(x) for x in inputs]
             is_open = any(None in x.type.shape for x in variables)
             outputs = [

@@ -347,21 +347,21 @@ def _side_by_side(operator: Any, runs: Iterator[Run[T]], as_completed: bool) -> 
     On a cluster several runs are active at the same time, otherwise one. Results are in the order of the runs; with
     `as_completed`, the run whose product ends first continues.
     """
-    under_way: list[tuple[Run[T], Any]] = []
+    running: list[tuple[Run[T], Any]] = []
     window, start, finish = 1, lambda matrix: matrix, operator.matmat
     if isinstance(operator, SummedOperator):
         window, start, finish = operator.window, operator.start, operator.finish
 
     def advance(run: Run[T], image: np.ndarray | None) -> Iterator[T]:
         try:
-            under_way.append((run, start(run.send(image))))
+            running.append((run, start(run.send(image))))
         except StopIteration as end:
             yield end.value
 
     while True:
-        for run in itertools.islice(runs, window - len(under_way)):
+        for run in itertools.islice(runs, window - len(running)):
             yield from advance(run, None)
-        if not under_way:
+        if not running:
             return
-        run, product = under_way.pop(operator.first([product for _, product in under_way]) if as_completed and window > 1 else 0)
+        run, product = running.pop(operator.first([product for _, product in running]) if as_completed and window > 1 else 0)
         yield from advance(run, finish(product))

@@ -32,6 +32,7 @@ class Flat:
     shapes: list[tuple[int, ...]]
 
     def __init__(self, spec: TreeSpec, leaves: Sequence[Leaf]):
+        """The flattening of pytrees with this structure; raises DtypeError if the leaves have several dtypes."""
         self.spec, self.shapes = spec, [leaf.shape for leaf in leaves]
         self.names = tuple(name_of_path(leaf.name) for leaf in leaves)
         dtypes = {leaf.dtype for leaf in leaves}

@@ -197,7 +197,7 @@ def jacobian_family(g: Callable[..., Any], x_spec: Any, data_specs: Sequence[Any
     return Family(product, {"value": g}, g, transposed=pytree.unflatten(out.out_spec, out.outputs))
 
 
-# ---------------------------------------------------------------- the mechanism
+# ---------------------------------------------------------------- the entry points
 
 
 def _module(
@@ -291,7 +291,7 @@ class Methods:
         return byproducts, dict(zip(self.state, new, strict=True))
 
     def all(self) -> dict[str, Method]:
-        """Every entry point by its name."""
+        """All entry points by their names."""
         family, reads, form = self.family, self.kept, self._form_of_blocks()
         x_name, *data_names = self.args
         v_name = "v" if "v" not in self.args else "vector"
@@ -299,9 +299,8 @@ class Methods:
             Method(n, lambda _, *args, f=f: f(*args), self.args, doc=f"The {n}, without touching the state.")
             for n, f in family.direct.items()
         ]
-        methods.append(
-            Method("update", self.update, self.args, writes=tuple(self.state), doc="Moves to a point: all others use it.")
-        )
+        doc = "Moves to a point, which the entry points with a state use."
+        methods.append(Method("update", self.update, self.args, writes=tuple(self.state), doc=doc))
         for k, (name, like) in enumerate(zip(("apply", "apply_transposed"), self.likes, strict=False)):
             word = ("The product with a vector", "The product of the transposed matrix with a vector")[k]
             one = lambda state, v, k=k: self.apply(state, v, k)  # noqa: E731
@@ -309,17 +308,19 @@ class Methods:
             columns = pytree_map(lambda s: Spec((self.block, *s.shape), s.dtype), like)
             methods += [
                 Method(name, one, {v_name: like}, reads, doc=f"{word} at the point of the last update."),
-                Method(f"{name}_block", many, {v_name: columns}, reads, doc=f"{word}, for {self.block} along a leading axis."),
+                Method(
+                    f"{name}_block", many, {v_name: columns}, reads, doc=f"{word}, for {self.block} vectors along a leading axis."
+                ),
             ]
         if family.transposed is None:
             methods += self._symmetric(x_name, v_name, data_names)
         finite = lambda state: _all_finite(list(state.values()))  # noqa: E731
         methods += [
-            Method("is_finite", finite, {}, reads, doc="Whether all that the last update kept is finite."),
-            Method("self_check", self._self_check, {}, tuple(self.state), doc="Errors of the products, and expected ones."),
+            Method("is_finite", finite, {}, reads, doc="True if all residuals of the last update are finite."),
+            Method("self_check", self._self_check, {}, tuple(self.state), doc="Errors of the products, and expected errors."),
         ]
         into = [
-            replace(m, name=f"{m.name}_into", doc=f"As {m.name}, with the results in memory of the caller's.", into=True)
+            replace(m, name=f"{m.name}_into", doc=f"As {m.name}, with the results in memory of the caller.", into=True)
             for m in methods
             if m.name in _INTO
         ]

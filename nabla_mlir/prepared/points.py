@@ -285,7 +285,7 @@ class OperatorAt(TreeOperator):
     """A matrix at a point. Products use the operator that is prepared there.
 
     Args:
-      standing: a function that returns the operator at a point.
+      standing: a function that returns an operator at a given point.
       x: the point, a flat vector.
     """
 

@@ -59,6 +59,7 @@ def rows_of(tree: Any) -> int:
 
 
 def _leaves(tree: Any) -> Iterator[Shape]:
+    """The shapes of all arrays in a tree."""
     if isinstance(tree, Shape):
         yield tree
         return

@@ -134,6 +134,7 @@ class SummedOperator(PointOperator):
     block: int
 
     def __init__(self, work: Work, engine: Engine, x: Any, damping: float):
+        """The operator of an engine, moved to the first point."""
         self.engine, self.damping, self._work = engine, float(damping), work
         self._x = self._inner = self._outer = work.x
         self.block, self.rows = work.block, 0
