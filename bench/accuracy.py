@@ -146,8 +146,8 @@ def rows(functions: Sequence[Function], count: int) -> Iterator[tuple[str, str, 
                     words.append("refused")
                     continue
                 errors = ulps(np.asarray(result)[known], high[known], low[known])
-                place = int(np.argmax(errors))
-                at = ", ".join(f"{float(x[known][place]):.3g}" for x in arguments[f.name])
+                index = int(np.argmax(errors))
+                at = ", ".join(f"{float(x[known][index]):.3g}" for x in arguments[f.name])
                 words.append(f"{errors.max():.3g} at {at}; mean {errors[np.isfinite(errors)].mean():.2g}")
             yield f.name, dtype.name, *words
 

@@ -179,14 +179,14 @@ def row(case: Case) -> str:
     """The line of a case in the table."""
     ours, theirs, plain = interpreted(case), of_jax(case), of_numpy(case)
 
-    def beside(other: Any, mine: Any) -> str:
+    def compared(other: Any, mine: Any) -> str:
         text = other if isinstance(other, str) else shown(other)
         return "the same" if text == shown(mine) else text
 
     slopes, others = "; ".join(map(shown, ours[1:])) or "none", "; ".join(map(shown, theirs[1:])) or "none"
     operands = "; ".join(shown(values) for values in case.operands)
     text = case.text.replace("np.", "").replace("|", "\\|")
-    values = f"{shown(ours[0])} | {beside(plain, ours[0])} | {beside(theirs[0], ours[0])}"
+    values = f"{shown(ours[0])} | {compared(plain, ours[0])} | {compared(theirs[0], ours[0])}"
     return f"| `{text}` | {operands} | {values} | {slopes} | {'the same' if others == slopes else others} |"
 
 

@@ -148,10 +148,10 @@ class Ours:
 
     def growth(self, calls: int) -> float:
         """The growth of used memory for each call in bytes, with two live results."""
-        held = [self.call(), self.call(), self.call()]
+        live = [self.call(), self.call(), self.call()]
         before = _used()
         for _ in range(calls):
-            held = [*held[-1:], self.call()]
+            live = [*live[-1:], self.call()]
         return (_used() - before) / calls
 
     def kernels(self, most: int) -> list[list[Any]]:

@@ -127,10 +127,10 @@ def effect(module: ir.Module, broken: ir.Module) -> str:
     return ""
 
 
-def of_bit(module: ir.Module, vmfb: bytes, place: int) -> str:
+def of_bit(module: ir.Module, vmfb: bytes, position: int) -> str:
     """The outcome for an executable with one changed bit, in a separate process, because it may crash or hang."""
     changed = bytearray(vmfb)
-    changed[place // 8] ^= 1 << place % 8
+    changed[position // 8] ^= 1 << position % 8
     if (child := os.fork()) == 0:
         signal.alarm(60)
         os._exit(_bit_code(module, vmfb, bytes(changed)))
@@ -179,11 +179,11 @@ def bits(count: int, seed: int, only: str) -> int:
         if only not in name:
             continue
         rng, vmfb = np.random.RandomState([seed, *name.encode()]), compile_lowered(module, TARGET)
-        for place in rng.randint(8 * len(vmfb), size=count):
-            word = of_bit(module, vmfb, int(place))
+        for position in rng.randint(8 * len(vmfb), size=count):
+            word = of_bit(module, vmfb, int(position))
             counts[word] += 1
             if word == "MISSED":
-                print(f"MISSED: {name}, bit {place} of {8 * len(vmfb)}", flush=True)
+                print(f"MISSED: {name}, bit {position} of {8 * len(vmfb)}", flush=True)
         print(f"{name}: {dict(counts)}", file=sys.stderr, flush=True)
     print("bits:", ", ".join(f"{n} {word}" for word, n in counts.most_common()))
     return int(counts["MISSED"] > 0)

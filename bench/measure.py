@@ -60,8 +60,8 @@ class Crossing:
                 high_time = seconds_of(self.call(size))
             ahead.append(low_time <= high_time)
             console.print(f"  {size:>12,}: {low_time * 1e6:10.1f} µs with the threshold below, {high_time * 1e6:10.1f} above")
-        behind = max((i for i, is_ahead in enumerate(ahead) if not is_ahead), default=-1)
-        return self.sizes[behind + 1] if behind + 1 < len(self.sizes) else 2 * self.sizes[-1]
+        after = max((i for i, is_ahead in enumerate(ahead) if not is_ahead), default=-1)
+        return self.sizes[after + 1] if after + 1 < len(self.sizes) else 2 * self.sizes[-1]
 
 
 @dataclass(frozen=True)
@@ -205,8 +205,8 @@ def each_of_a_chain(step: Callable[[Any], Any]) -> float:
 
 
 def scattered() -> float:
-    places = np.random.default_rng(0).integers(0, 1 << 16, 1 << 16).astype(np.int32)
-    return nanoseconds(lambda x, y, i: x.at[i].add(y), numbers(1 << 16), numbers(1 << 16), places, of=1 << 16)
+    indices = np.random.default_rng(0).integers(0, 1 << 16, 1 << 16).astype(np.int32)
+    return nanoseconds(lambda x, y, i: x.at[i].add(y), numbers(1 << 16), numbers(1 << 16), indices, of=1 << 16)
 
 
 # ---------------------------------------------------------------- products and kernels on a CPU

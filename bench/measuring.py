@@ -132,8 +132,8 @@ def draw(titles: Sequence[str], ratios: Mapping[str, Sequence[float | None]], la
     shades = colormaps["Blues"](np.linspace(0.35, 0.95, len(ratios)))
     with drawing(titles, 0.2 * len(ratios) * len(titles) + 1.6, label, path) as axes:
         for i, (name, values) in enumerate(ratios.items()):
-            places = np.arange(len(titles)) + (i - (len(ratios) - 1) / 2) * width
+            positions = np.arange(len(titles)) + (i - (len(ratios) - 1) / 2) * width
             lengths = [np.nan if value is None else value for value in values]
-            bars = axes.barh(places, lengths, 0.93 * width, label=name, color=shades[i])
+            bars = axes.barh(positions, lengths, 0.93 * width, label=name, color=shades[i])
             axes.bar_label(bars, fmt="%.2f", padding=2, fontsize=6)
         axes.axvline(1, color="black", linewidth=0.8)

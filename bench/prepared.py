@@ -80,14 +80,14 @@ def measure(workload: Workload, quick: bool, out: Path) -> Result:
         float(subprocess.run([sys.executable, HERE / "first.py", path], check=True, capture_output=True, text=True).stdout)
         for _ in range(3)
     )
-    kept = sum(a.nbytes for a in jax.tree.leaves(linear))
+    stored = sum(a.nbytes for a in jax.tree.leaves(linear))
     return Result(
         workload.title,
         times,
         errors,
         {"nabla": seconds, "jax": jax_seconds},
         cost["apply"].state_bytes,
-        kept,
+        stored,
         cost["update"].peak_bytes,
         path.stat().st_size,
         first,

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-HELD = 3  # the number of live results while the growth of memory is measured
+LIVE = 3  # the number of live results while the growth of memory is measured
 WARM = 4  # calls after which memory should no longer grow
 
 
@@ -144,15 +144,15 @@ class Server:
         ctypes.CDLL(None).malloc_trim(0)
         before = _resident("VmRSS")
         Path("/proc/self/clear_refs").write_text("5")  # resets the peak
-        held = collections.deque([self.call()], 1)
-        held.clear()
+        live = collections.deque([self.call()], 1)
+        live.clear()
         peak = _resident("VmHWM") - before
-        held = collections.deque(maxlen=HELD)
+        live = collections.deque(maxlen=LIVE)
         for _ in range(WARM):
-            held.append(self.call())
+            live.append(self.call())
         warm = _resident("VmRSS")
         for _ in range(calls):
-            held.append(self.call())
+            live.append(self.call())
         return {"peak": peak, "growth": (_resident("VmRSS") - warm) / max(calls, 1)}
 
     def time(self, calls: int) -> list[float]:

@@ -91,12 +91,12 @@ def rosenbrock(_: Any) -> Function:
 def control(xp: Any) -> Function:
     """The constraints of optimal control by the trapezoidal rule; the vector has the states, then the controls."""
 
-    def held(z: Any) -> Any:
+    def constraints(z: Any) -> Any:
         x, u = z.reshape(2, -1)
         slope = 0.5 * x * (1 - x * x) + u
         return x[1:] - x[:-1] - 0.005 * (slope[1:] + slope[:-1])
 
-    return held
+    return constraints
 
 
 def sines(xp: Any) -> Function:
@@ -242,13 +242,13 @@ def draw(results: list[Result], path: Path) -> None:
 
     small = [r for r in results if r.matrix.shape[1] <= 10_000]
     figure, rows = pyplot.subplots(2, max(3, len(small)), figsize=(3.2 * max(3, len(small)), 7), layout="constrained")
-    places = np.arange(len(results))
+    positions = np.arange(len(results))
     measures = (("pattern", 1e3, "ms"), ("coloring", 1e3, "ms"), ("evaluation", 1e6, "µs"))
     for axis, (name, unit, word) in zip(rows[0], measures, strict=False):
         for shift, side, label in ((-0.2, "nabla", "ours"), (0.2, "asdex", "asdex")):
             values = [getattr(r, name).get(side, np.nan) * unit for r in results]
-            axis.barh(places + shift, values, height=0.38, label=label)
-        axis.set(xscale="log", title=f"{name}, {word}", yticks=places, yticklabels=[r.title for r in results])
+            axis.barh(positions + shift, values, height=0.38, label=label)
+        axis.set(xscale="log", title=f"{name}, {word}", yticks=positions, yticklabels=[r.title for r in results])
         axis.invert_yaxis()
         axis.legend(fontsize=7)
     for axis, r in zip(rows[1], small, strict=False):

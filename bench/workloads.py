@@ -93,8 +93,8 @@ def n_body(fw: Any) -> Function:
     """Softened gravitational energy."""
 
     def energy(positions: Any, masses: Any) -> Any:
-        apart = positions[:, None, :] - positions[None, :, :]
-        distance = fw.np.sqrt(fw.np.sum(apart * apart, axis=-1) + 1e-2)
+        differences = positions[:, None, :] - positions[None, :, :]
+        distance = fw.np.sqrt(fw.np.sum(differences * differences, axis=-1) + 1e-2)
         return -0.5 * fw.np.sum(masses[:, None] * masses[None, :] / distance)
 
     return energy
@@ -122,8 +122,8 @@ def mixture(fw: Any) -> Function:
     """Negative log-likelihood of a Gaussian mixture with full covariances (the GMM of ADBench)."""
 
     def loss(params: Any, points: Any) -> Any:
-        apart = points[:, None, :] - params["means"][None]  # points x components x axes
-        whitened = fw.np.einsum("kij,nkj->nki", params["roots"], apart)
+        differences = points[:, None, :] - params["means"][None]  # points x components x axes
+        whitened = fw.np.einsum("kij,nkj->nki", params["roots"], differences)
         heights = params["weights"] + fw.np.sum(fw.np.log(fw.np.abs(params["diagonal"])), axis=1)
         scaled = whitened * params["diagonal"][None]
         return -fw.np.mean(fw.logsumexp(heights[None] - 0.5 * fw.np.sum(scaled**2, axis=2), axis=1))

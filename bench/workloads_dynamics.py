@@ -52,12 +52,12 @@ def cart_pole(fw: Any) -> Function:
 
     def loss(forces: Any, start: Any) -> Any:
         def step(state: Any, force: Any) -> Any:
-            x, v, angle, turn = state[0], state[1], state[2], state[3]
+            x, v, angle, spin = state[0], state[1], state[2], state[3]
             sine, cosine = fw.np.sin(angle), fw.np.cos(angle)
-            push = (force + 0.05 * turn * turn * sine) / 1.1
+            push = (force + 0.05 * spin * spin * sine) / 1.1
             bend = (9.8 * sine - cosine * push) / (0.5 * (4 / 3 - 0.1 * cosine * cosine / 1.1))
-            rate = fw.np.stack([v, push - 0.05 * bend * cosine / 1.1, turn, bend])
-            state = fw.np.stack([x, v, angle, turn]) + 0.02 * rate
+            rate = fw.np.stack([v, push - 0.05 * bend * cosine / 1.1, spin, bend])
+            state = fw.np.stack([x, v, angle, spin]) + 0.02 * rate
             return state, fw.np.sum(state * state) + 0.01 * force * force
 
         last, costs = fw.scan(step, start, forces)

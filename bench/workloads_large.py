@@ -34,8 +34,8 @@ def _bundle_inputs(cameras: int, points: int, observations: int) -> tuple[Any, .
     rng = np.random.default_rng(0)
     seen_by = normal(cameras, 11, scale=0.1)
     seen_by[:, 6] += 1  # focal length
-    places = normal(points, 3, scale=0.5) + np.array([0, 0, 5], np.float32)
-    params = {"cameras": seen_by, "points": places, "weights": 1 + normal(observations, scale=0.1)}
+    positions = normal(points, 3, scale=0.5) + np.array([0, 0, 5], np.float32)
+    params = {"cameras": seen_by, "points": positions, "weights": 1 + normal(observations, scale=0.1)}
     who = rng.integers(0, cameras, observations).astype(np.int32)
     return params, who, rng.integers(0, points, observations).astype(np.int32), normal(observations, 2)
 

@@ -197,16 +197,16 @@ def mixer_inputs(layers: int) -> Callable[[], tuple[Any, ...]]:
 
 def _unet(fw: Any, params: Any, x: Any, shift: Any = None) -> Any:
     """A U-Net with three widths and skip connections; `shift` is added at the innermost level."""
-    kept = []
+    stored = []
     for level in params["down"]:
         x = fw.nn.silu(fw.conv(x, level["a"]))
         x = fw.nn.silu(_normalized(fw, fw.conv(x, level["b"]), level["scales"], axis=(1, 2)))
-        kept.append(x)
+        stored.append(x)
         x = fw.avg_pool(x, 2)
     x = fw.nn.silu(fw.conv(x, params["middle"]))
     if shift is not None:
         x = x + shift[:, None, None, :]
-    for level, other in zip(params["up"], reversed(kept), strict=True):
+    for level, other in zip(params["up"], reversed(stored), strict=True):
         x = fw.np.repeat(fw.np.repeat(x, 2, axis=1), 2, axis=2)
         x = fw.nn.silu(fw.conv(fw.np.concatenate([x, other], axis=-1), level["a"]))
         x = fw.nn.silu(_normalized(fw, fw.conv(x, level["b"]), level["scales"], axis=(1, 2)))
@@ -229,8 +229,8 @@ def diffusion(fw: Any) -> Function:
     """The loss of a diffusion model: a U-Net that knows the time guesses the noise in an image."""
 
     def loss(params: Any, images: Any, noise: Any, times: Any) -> Any:
-        kept = fw.np.cos(0.5 * np.pi * times) ** 2
-        noisy = fw.np.sqrt(kept)[:, None, None, None] * images + fw.np.sqrt(1 - kept)[:, None, None, None] * noise
+        signal = fw.np.cos(0.5 * np.pi * times) ** 2
+        noisy = fw.np.sqrt(signal)[:, None, None, None] * images + fw.np.sqrt(1 - signal)[:, None, None, None] * noise
         angles = times[:, None] * fw.np.exp(params["rates"])
         features = fw.np.concatenate([fw.np.sin(angles), fw.np.cos(angles)], axis=1)
         shift = fw.nn.silu(features @ params["time"]["w"] + params["time"]["b"])

@@ -118,10 +118,10 @@ def _vortices_inputs() -> tuple[Any, ...]:
 def fluid(fw: Any) -> Function:
     """The energy of particles that interact with their neighbours by the Lennard-Jones potential."""
 
-    def energy(places: Any, first: Any, second: Any, box: Any) -> Any:
-        apart = places[first] - places[second]
-        apart = apart - box * fw.np.round(apart / box)
-        inverse = 1.0 / (fw.np.sum(apart * apart, axis=-1) + 0.3)
+    def energy(positions: Any, first: Any, second: Any, box: Any) -> Any:
+        differences = positions[first] - positions[second]
+        differences = differences - box * fw.np.round(differences / box)
+        inverse = 1.0 / (fw.np.sum(differences * differences, axis=-1) + 0.3)
         sixth = inverse * inverse * inverse
         return 4 * fw.np.sum(sixth * sixth - sixth)
 

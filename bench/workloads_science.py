@@ -11,10 +11,10 @@ from workload import Function, Workload, normal
 def bundle(fw: Any) -> Function:
     """Reprojection error of points seen by cameras with radial distortion (the bundle adjustment of ADBench)."""
 
-    def rotated(turns: Any, x: Any) -> Any:
-        square = fw.np.sum(turns * turns, axis=-1, keepdims=True) + 1e-12
+    def rotated(rotations: Any, x: Any) -> Any:
+        square = fw.np.sum(rotations * rotations, axis=-1, keepdims=True) + 1e-12
         angle = fw.np.sqrt(square)
-        axis, c = turns / angle, fw.np.cos(angle)
+        axis, c = rotations / angle, fw.np.cos(angle)
         along = fw.np.sum(axis * x, axis=-1, keepdims=True) * axis
         return x * c + fw.np.cross(axis, x) * fw.np.sin(angle) + along * (1 - c)
 
@@ -46,9 +46,9 @@ def gaussian_process(fw: Any) -> Function:
     def loss(params: Any, x: Any, y: Any) -> Any:
         z = x * fw.np.exp(-params["scales"])
         squares = fw.np.sum(z * z, axis=1)
-        apart = fw.np.maximum(squares[:, None] + squares[None, :] - 2 * (z @ z.T), 0.0)
+        distances = fw.np.maximum(squares[:, None] + squares[None, :] - 2 * (z @ z.T), 0.0)
         noise = fw.np.exp(2 * params["noise"]) * fw.np.eye(x.shape[0], dtype=x.dtype)
-        root = fw.np.linalg.cholesky(fw.np.exp(2 * params["height"] - 0.5 * apart) + noise)
+        root = fw.np.linalg.cholesky(fw.np.exp(2 * params["height"] - 0.5 * distances) + noise)
         white = fw.solve_lower(root, y)
         return 0.5 * fw.np.sum(white * white) + fw.np.sum(fw.np.log(fw.np.diagonal(root)))
 

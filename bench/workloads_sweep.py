@@ -66,8 +66,8 @@ def pca(fw: Any) -> Function:
 def kernel_ridge(fw: Any) -> Function:
     def loss(params: Any, x: Any, y: Any) -> Any:
         z = x * fw.np.exp(params["scales"])
-        apart = fw.np.sum((z[:, None] - z[None]) ** 2, axis=-1)
-        fit = fw.np.exp(-0.5 * apart) @ params["alpha"]
+        differences = fw.np.sum((z[:, None] - z[None]) ** 2, axis=-1)
+        fit = fw.np.exp(-0.5 * differences) @ params["alpha"]
         return fw.np.mean((fit - y) ** 2) + 0.01 * fw.np.sum(params["alpha"] * fit)
 
     return loss
@@ -75,8 +75,8 @@ def kernel_ridge(fw: Any) -> Function:
 
 def springs(fw: Any) -> Function:
     def energy(x: Any, a: Any, b: Any, rest: Any) -> Any:
-        apart = x[a] - x[b]
-        length = fw.np.sqrt(fw.np.sum(apart * apart, axis=1) + 1e-9)
+        differences = x[a] - x[b]
+        length = fw.np.sqrt(fw.np.sum(differences * differences, axis=1) + 1e-9)
         return 0.5 * fw.np.sum((length - rest) ** 2)
 
     return energy
@@ -89,8 +89,8 @@ def _springs() -> tuple[Any, ...]:
 
 def lennard_jones(fw: Any) -> Function:
     def energy(x: Any) -> Any:
-        apart = x[:, None] - x[None]
-        square = fw.np.sum(apart * apart, axis=-1) + 1e3 * fw.np.eye(x.shape[0], dtype=x.dtype)
+        differences = x[:, None] - x[None]
+        square = fw.np.sum(differences * differences, axis=-1) + 1e3 * fw.np.eye(x.shape[0], dtype=x.dtype)
         inverse = 1.0 / square**3
         return 2.0 * fw.np.sum(inverse * inverse - inverse)
 

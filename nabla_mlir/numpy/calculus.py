@@ -135,6 +135,7 @@ def gradient(f: Any, *varargs: Any, axis: Static[Axis] = None, edge_order: int |
 
 
 def _slope(y: Tensor, axis: int, step: Any) -> Tensor:
+    """The slopes along one axis."""
     n = y.shape[axis]
     part = lambda a, b: sliced(y, axis, a, b)  # noqa: E731
     if is_scalar(step) or not np.ndim(step):
@@ -144,8 +145,8 @@ def _slope(y: Tensor, axis: int, step: Any) -> Tensor:
     shape = tuple(n - 1 if d == axis else 1 for d in range(y.ndim))
     gaps = reshaped(convert(diff(tensor(step)), y.dtype), shape)
     slopes = (part(1, n) - part(0, n - 1)) / gaps
-    (low, before), (high, behind) = ([sliced(v, axis, k, n - 2 + k) for v in (slopes, gaps)] for k in (0, 1))
-    inner = [(low * behind + high * before) / (before + behind)] if n > 2 else []
+    (low, before), (high, after) = ([sliced(v, axis, k, n - 2 + k) for v in (slopes, gaps)] for k in (0, 1))
+    inner = [(low * after + high * before) / (before + after)] if n > 2 else []
     return concatenate([sliced(slopes, axis, 0, 1), *inner, sliced(slopes, axis, n - 2, n - 1)], axis)
 
 

@@ -203,6 +203,7 @@ def unique(
 
 @library
 def _sized_unique(x: Any, size: Static[int], fill_value: Any, equal_nan: bool) -> tuple[Tensor, ...]:
+    """The first `size` unique elements, with indices, inverse and counts."""
     x = tensor(x)
     flat = reshaped(x, (x.size,))
     n = x.size

@@ -71,6 +71,7 @@ def _rest(x: Tensor, y: Tensor) -> Tensor:
 
 
 def _modulo(x: Tensor, y: Tensor) -> Tensor:
+    """The remainder with the sign of y."""
     rest = _rest(x, y)
     if x.dtype.kind == "u":
         return rest
@@ -85,6 +86,7 @@ def _modulo(x: Tensor, y: Tensor) -> Tensor:
 
 
 def _quotient(x: Tensor, y: Tensor) -> Tensor:
+    """The quotient of integers, rounded towards negative infinity."""
     if x.dtype.kind == "u":
         return ew.divide(x, y)
     if is_float(x.dtype):

@@ -142,6 +142,7 @@ def ptp(a: ArrayLike, axis: Static[Axis] = None, keepdims: bool = False) -> Tens
 
 # ---------------------------------------------------------------- indices
 def _position(name: str, combiner: str, x: Any, axis: int | None, keepdims: bool) -> Tensor:
+    """The index of the first extremum along an axis, or in the flattened array."""
     x = tensor(x)
     shape = x.shape
     if axis is None:

@@ -209,6 +209,7 @@ def eigvalsh(a: ArrayLike, UPLO: str | None = None, *, symmetrize_input: bool = 
 
 
 def _eigh(name: str, a: Any, uplo: str | None) -> tuple[Tensor, Tensor]:
+    """The eigenvalues and eigenvectors of Hermitian matrices; `name` is the caller, for errors."""
     if uplo not in (None, "L", "U"):
         raise ShapeError(f"{name} requires UPLO 'L', 'U' or None, got {uplo!r}.", where=user_frame())
     a = square(name, a)
@@ -252,6 +253,7 @@ def eigvals(a: ArrayLike) -> Tensor:
 
 
 def _eig(name: str, a: Any, vectors: bool) -> tuple[Tensor, Tensor]:
+    """The complex eigenvalues and the right eigenvectors of general matrices."""
     a = square(name, a)
     kind = np.promote_types(a.dtype, np.complex64)
     values = (a.shape[:-1], a.dtype)  # LAPACK returns the eigenvalues of a real matrix as two real arrays

@@ -99,6 +99,7 @@ def read_index(shape: Shape, index: Any) -> Plan:
 
 
 def _finished(shape: Shape, windows: list[Window], dropped: list[int], computed: dict[int, Any], kinds: str) -> Plan:
+    """Makes the plan, with the position of index arrays and the shape of the result."""
     arrays = broadcast_shapes("indexing", [np.shape(i) for i in computed.values()]) if computed else ()
     # As in NumPy: the axes of adjacent index arrays (and integers) replace these items; otherwise they are the first axes.
     advanced = [k for k, kind in enumerate(kinds) if kind in "ai"]

@@ -100,6 +100,6 @@ def tensorinv(a: ArrayLike, ind: Static[int] = 2) -> Tensor:
     n = math.prod(results)
     if ind <= 0 or n != math.prod(arguments):
         raise ShapeError(
-            f"tensorinv requires as many elements before as behind axis {ind}, got shape {a.shape}.", where=user_frame()
+            f"tensorinv requires as many elements before as after axis {ind}, got shape {a.shape}.", where=user_frame()
         )
     return reshaped(inv(reshaped(a, (n, n))), (*arguments, *results))

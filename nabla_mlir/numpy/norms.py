@@ -65,6 +65,7 @@ def _squares(x: Tensor) -> Tensor:
 
 
 def _vector_norm(x: Tensor, ord: Any, axis: int) -> Tensor:
+    """The norm of order `ord` of vectors along an axis."""
     if ord is None or ord == 2:
         return root(red.sum(_squares(x), axis))
     if isinstance(ord, str):
@@ -103,6 +104,7 @@ def _scale(size: Tensor, ord: float) -> Tensor:
 
 
 def _matrix_norm(x: Tensor, ord: Any, axes: Sequence[int]) -> Tensor:
+    """The norm of order `ord` of matrices along two axes."""
     rows, columns = axes
     if ord in (None, "fro"):
         return root(red.sum(_squares(x), (rows, columns)))

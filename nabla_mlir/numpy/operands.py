@@ -126,6 +126,7 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> A
 
 
 def _host(x: Any, leaves: Sequence[Any], dtype: np.dtype | None) -> np.ndarray:
+    """Converts numbers and nested lists to a NumPy array, with the default dtypes of Python numbers."""
     try:
         host = np.asarray(x)
     except ValueError:

@@ -327,6 +327,7 @@ def einsum_path(subscripts: str, /, *operands: Any, optimize: Any = "auto") -> A
 
 
 def _order(inputs: Sequence[str], output: str, tensors: Sequence[Tensor], optimize: Any) -> list[tuple[int, ...]]:
+    """The pairs of operands in the order in which they are contracted."""
     n = len(inputs)
     if n <= 2:
         return [tuple(range(n))]

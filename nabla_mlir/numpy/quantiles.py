@@ -95,6 +95,7 @@ def nanmedian(a: ArrayLike, axis: Static[Axis] = None, keepdims: bool = False) -
 
 # ---------------------------------------------------------------- implementation
 def _quantile(name: str, a: Any, q: Any, axis: Axis, method: str, keepdims: bool, skip: bool) -> Tensor:
+    """The quantiles of sorted rows; `skip` ignores NaN."""
     x = inexact(a) if name.endswith("median") else require_real(name, inexact(a))
     axes = axes_of(name, axis, x.ndim)
     n = count(x.shape, axes)

@@ -38,6 +38,7 @@ def repeat(a: ArrayLike, repeats: Any, axis: int | None = None, *, total_repeat_
 
 @library
 def _repeat_to(x: Any, repeats: Any, axis: Static[int | None], length: Static[int]) -> Tensor:
+    """Repeats elements with traced numbers to a fixed length."""
     x = tensor(x)
     if axis is None:
         x, axis = reshaped(x, (x.size,)), 0
@@ -52,6 +53,7 @@ def _repeat_to(x: Any, repeats: Any, axis: Static[int | None], length: Static[in
 
 @library
 def _repeat(x: Any, repeats: Static[Any], axis: Static[int | None]) -> Tensor:
+    """Repeats elements with known numbers."""
     x = tensor(x)
     if axis is None:
         x, axis = reshaped(x, (x.size,)), 0

@@ -261,6 +261,7 @@ def slogdet(a: ArrayLike) -> Any:
 
 @custom_jvp
 def _slogdet(a: Tensor) -> tuple[Tensor, Tensor]:
+    """The sign and the logarithm of the determinant, from the diagonal of U and the row exchanges."""
     packed, pivots = lu(a)
     diagonal = diagonal_of(packed, axis1=-2, axis2=-1)
     size = ew.absolute(diagonal)

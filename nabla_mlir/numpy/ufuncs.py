@@ -198,6 +198,7 @@ pow = power
 
 
 def _constant_power(x: Tensor, n: Any) -> Tensor | None:
+    """A power with a known exponent; None if the general formula must be used."""
     if isinstance(n, bool) or x.dtype.kind == "b":
         return None
     if n == 0.5 and is_inexact(x.dtype):

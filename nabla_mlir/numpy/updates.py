@@ -56,6 +56,7 @@ def _spread(value: Tensor, shape: Shape) -> Tensor:
 
 
 def _put_static(x: Tensor, plan: Plan, value: Tensor, combiner: str) -> Tensor:
+    """Updates the elements of a plan without index arrays."""
     lengths = tuple(w.length for w in plan.windows)
     value = reversed_along(reshaped(value, lengths), [d for d, w in enumerate(plan.windows) if w.step < 0])
     if lengths == x.shape and combiner == "set":
@@ -96,6 +97,7 @@ def _put_block(x: Tensor, plan: Plan, value: Tensor, combiner: str) -> Tensor:
 
 
 def _scatter(x: Tensor, plan: Plan, value: Tensor, combiner: str) -> Tensor:
+    """Updates the elements of a plan with index arrays."""
     shape = x.shape
     x, computed = undropped(x, plan)
     indices, dims = positions(x, computed, plan.position)

@@ -73,6 +73,7 @@ def poisson(key: Key, lam: Any, shape: ShapeLike | None = None, dtype: DTypeLike
 
 @library
 def _poisson(key: Any, lam: Any, shape: Static[Any], dtype: np.dtype) -> Tensor:
+    """Poisson numbers by counting for small means, and by rejection for others."""
     (mean,) = spread("poisson", (lam,), _F32, shape)
     key = words_of(key)
     is_few = lg.logical_not(_is(mean, "GE", _FEW))
@@ -117,6 +118,7 @@ def _until_all(key: KeyArray, start: Tensor, is_done: Tensor, propose: Callable[
 
 
 def _poisson_by_rejection(key: KeyArray, mean: Tensor, dtype: np.dtype) -> Tensor:
+    """Poisson numbers by transformed rejection (PTRS)."""
     log_mean = ew.log(mean)
     b = ew.sqrt(mean) * 2.53 + 0.931
     a = b * 0.02483 - 0.059
@@ -169,6 +171,7 @@ def _binomial(key: Any, n: Any, p: Any, shape: Static[Any], own: np.dtype, dtype
 
 
 def _binomials(key: KeyArray, n: Tensor, p: Tensor, *, dtype: np.dtype) -> Tensor:
+    """Binomial numbers by inversion for small means, and by rejection for others."""
     is_low = _is(p, "LT", 0.5)
     share = lg.select(is_low, p, 1.0 - p)  # the smaller of both probabilities
     is_no_share = lg.logical_not(_is(share, "GE", 0))
@@ -202,6 +205,7 @@ def _count_of_gaps(key: KeyArray, n: Tensor, p: Tensor) -> Tensor:
 
 
 def _binomial_by_rejection(key: KeyArray, n: Tensor, p: Tensor) -> Tensor:
+    """Binomial numbers by transformed rejection (BTRS)."""
     deviation = ew.sqrt(n * p * (1.0 - p))
     b = deviation * 2.53 + 1.15
     a = b * 0.0248 - 0.0873 + p * 0.01
@@ -273,6 +277,7 @@ def multinomial(
 
 @library
 def _multinomial(key: Any, n: Any, p: Any, shape: Static[Any], own: np.dtype, dtype: np.dtype, unroll: int) -> Tensor:
+    """Draws the counts one after the other in a scan over the outcomes."""
     (p,) = spread("multinomial", (p,), own, shape)
     (n,) = spread("multinomial", (n,), own, shape[:-1])
     p = moveaxis(p, -1, 0)

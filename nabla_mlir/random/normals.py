@@ -283,6 +283,7 @@ def orthogonal(key: Key, n: int, shape: ShapeLike = (), dtype: DTypeLike | None 
 
 @library
 def _orthogonal(key: Any, rows: int, columns: int, shape: Static[Any], dtype: np.dtype) -> Tensor:
+    """The factor Q of a normal matrix, with the signs that make it uniform."""
     x = _normals(words_of(key), (*shape, max(rows, columns), min(rows, columns)), dtype)
     q, r = linalg.qr(x)
     diagonal = linalg.diagonal(r)

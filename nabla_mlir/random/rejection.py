@@ -73,6 +73,7 @@ def _above_zero(keys: KeyArray, c: Tensor, waits: Tensor) -> Tensor:
 
 @_samples.defjvp
 def _samples_jvp(is_log: bool, primals: Any, tangents: Any) -> Any:
+    """The derivative by `a` with a constant value of the distribution function."""
     (keys, a), (_, t) = primals, tangents
     out = _samples(keys, a, is_log)
     if is_log:

@@ -119,6 +119,7 @@ def _bound(x: Any) -> Any:
 
 @library
 def _randint(key: Any, low: Any, high: Any, shape: Static[Any], dtype: np.dtype) -> Tensor:
+    """Combines two random words modulo the range, as in JAX."""
     wide = dtype if dtype.itemsize >= 4 else np.dtype(np.int32)  # narrow dtypes are drawn in int32, which holds the upper bound
     word = np.dtype(f"u{wide.itemsize}")
     info, room = np.iinfo(dtype), int(wide != dtype)

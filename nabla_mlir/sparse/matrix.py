@@ -143,6 +143,7 @@ def added(updates: Tensor, rows: np.ndarray, shape: tuple[int, ...]) -> Tensor:
 
 
 def _product(matrix: SparseMatrix, other: Any) -> Tensor:
+    """The product of a sparse matrix with a dense vector or matrix."""
     _check_plain("@", matrix)
     x, data = as_tensor(other), as_tensor(matrix.data)
     m, n = matrix.shape

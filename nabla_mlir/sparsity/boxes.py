@@ -153,6 +153,7 @@ def coalesced(boxes: Iterable[Box]) -> tuple[Box, ...]:
 
 
 def _joined(boxes: list[Box], axis: int, alone: bool) -> list[Box]:
+    """Joins boxes that follow each other along an axis."""
     groups: dict[object, list[Box]] = {}
     for box in boxes:
         rest = tuple(own[:axis] + own[axis + 1 :] for own in (box.starts, box.counts, box.steps, box.strides))

@@ -103,10 +103,10 @@ def _around(x: Relation, low: Sequence[int], sizes: Sequence[int]) -> Relation:
     around = Relation.none(x.shape, x.columns)
     rest = x
     for axis, (start, size) in enumerate(zip(low, sizes, strict=True)):
-        before, inside, behind = (
+        before, inside, after = (
             _between(rest, axis, *bounds) for bounds in ((0, start), (start, start + size), (start + size, x.shape[axis]))
         )
-        around = around.union(before).union(behind)
+        around = around.union(before).union(after)
         rest = inside
     return around
 

@@ -87,6 +87,7 @@ class Known:
         return bool(self._levels(value))
 
     def _levels(self, value: ir.Value) -> set[int]:
+        """The levels of the derivatives that follow a value."""
         levels: set[int] = set()
         seen: set[ir.Value] = set()
         stack = [value]
@@ -150,6 +151,7 @@ class Known:
         return steps
 
     def _run(self, steps: Sequence[ir.Operation]) -> None:
+        """Runs operations with the interpreter, and stores their results."""
         inputs = {self._root(v): None for op in steps for v in reads_of(op) if self._root(v) in self.arrays}
         results = [v for op in steps for v in op.results]
         module = ir.Module.create()

@@ -27,6 +27,7 @@ def reason(name: str, key: Key, before: Iterable[Key], parameters: Sequence[str]
 
 
 def _changes(key: Key, other: Key, parameters: Sequence[str] | None) -> list[str]:
+    """The differences between two keys, in words."""
     if key[0] != other[0]:
         return [f"new structure {key[0]} where {other[0]} was compiled"] * 99  # a difference that is larger than any other
     changes = []

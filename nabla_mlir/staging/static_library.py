@@ -190,6 +190,7 @@ def _defined_indices(name: str, entry: EntryPoint) -> list[str]:
 
 
 def _source(name: str, header: str, entries: list[EntryPoint], program: HostProgram, query: str) -> str:
+    """The text of the C source file."""
     parts = [f'#include "{header}"', _MEMORY, *program.globals, ""]
     if program.dispatches and query:
         names = ", ".join(f'"{dispatch}"' for dispatch in program.dispatches)

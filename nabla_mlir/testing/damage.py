@@ -59,16 +59,16 @@ def damaged(content: bytes, rng: Numbers) -> bytes:
         if not data:
             break
         at, length = int(rng.integers(len(data))), int(rng.integers(1, 9))
-        way = rng.integers(6)
-        if way == 0:
+        change = rng.integers(6)
+        if change == 0:
             data[at] ^= 1 << int(rng.integers(8))
-        elif way == 1:
+        elif change == 1:
             data[at : at + length] = rng.bytes(length)
-        elif way == 2:
+        elif change == 2:
             del data[at : at + length]
-        elif way == 3:
+        elif change == 3:
             data[at:at] = data[at : at + length]
-        elif way == 4:
+        elif change == 4:
             data[at : at + 4] = int(rng.choice([0, 1, 2**31 - 1, 2**32 - 1])).to_bytes(4, "little")
         else:
             del data[at:]
@@ -81,16 +81,16 @@ def altered(text: str, rng: Numbers) -> str:
         lines = text.splitlines()
         i, j = (int(k) for k in rng.integers(len(lines), size=2))
         words, others = _WORDS.findall(lines[i]), _WORDS.findall(lines[j])
-        way = rng.integers(7)
-        if way == 0:
+        change = rng.integers(7)
+        if change == 0:
             del lines[i]
-        elif way == 1:
+        elif change == 1:
             lines.insert(i, lines[j])
-        elif way == 2:
+        elif change == 2:
             lines[i], lines[j] = lines[j], lines[i]
-        elif way in (3, 4) and words and others:
+        elif change in (3, 4) and words and others:
             lines[i] = lines[i].replace(words[rng.integers(len(words))], others[rng.integers(len(others))], 1)
-        elif way == 5:
+        elif change == 5:
             numbers = list(re.finditer(r"\d+", lines[i]))
             if numbers:
                 at = numbers[rng.integers(len(numbers))]

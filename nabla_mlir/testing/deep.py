@@ -72,7 +72,7 @@ def _mapped(f: Map) -> Map:
     return lambda x: nnp.sum(nm.vmap(f)(nnp.stack([x, x + 1, -x])), 0).astype(x.dtype)
 
 
-def _mapped_beside(f: Map) -> Map:
+def _mapped_with_argument(f: Map) -> Map:
     return lambda x: nm.vmap(lambda a, b: f(a) * b, (0, None), x.ndim)(nnp.stack([x, -x]), x)[..., 1]
 
 
@@ -139,7 +139,7 @@ TRANSFORMS: dict[str, Transform] = {
     "jvp": Transform(lambda f: lambda x: nm.jvp(f, (x,), (_direction(x),))[1], 2.1, "fc"),
     "linearize": Transform(lambda f: lambda x: nm.linearize(f, x)[1](x), 1.9, "fc"),
     "map": Transform(_mapped, 1.4),
-    "map beside": Transform(_mapped_beside, 1.4),
+    "map beside": Transform(_mapped_with_argument, 1.4),
     "checkpoint": Transform(lambda f: lambda x: nm.checkpoint(f)(x) * x, 1.1),
     "scan": Transform(_scanned, 1.4),
     "checkpointed scan": Transform(_remade, 1.7),

@@ -66,6 +66,7 @@ class Laws:
         ]
 
     def _derivatives(self, xs: Any, t: Any, u: Any, floats: Sequence[int]) -> dict[str, Any]:
+        """The derivatives of first and second order, by all modes and by differences."""
         f = self._function(xs, floats)
         active = [xs[i] for i in self.active]
         ys, dys = jvp(f, active, t)

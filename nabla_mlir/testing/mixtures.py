@@ -57,6 +57,7 @@ class Program:
             self._choose(rng, seed, steps)
 
     def _choose(self, rng: Numbers, seed: int, steps: int) -> None:
+        """Chooses the steps; a step on which NumPy raises an error is skipped."""
         self.seed = seed
         self.dtypes: tuple[str, ...] = ("float64",) if seed % 3 == 0 else DTYPES
         self.arguments: list[np.ndarray] = _arguments(rng, self.dtypes)

@@ -47,8 +47,8 @@ def _added(f: Function, g: Function, rng: Numbers) -> Function:
 
 
 def _jitted(f: Function, g: Function, rng: Numbers) -> Function:
-    way = rng.integers(2)
-    return lambda J, x: (J.jit if way else J.checkpoint)(lambda x: f(J, x))(x)
+    form = rng.integers(2)
+    return lambda J, x: (J.jit if form else J.checkpoint)(lambda x: f(J, x))(x)
 
 
 def _mapped(f: Function, g: Function, rng: Numbers) -> Function:
@@ -58,13 +58,13 @@ def _mapped(f: Function, g: Function, rng: Numbers) -> Function:
         if not x.ndim or not x.size:
             return f(J, x)
         own = rng_of(seed, x)
-        axis, way = axis_of(own, x), own.integers(4)
-        if way == 0:  # with a value that is not mapped
+        axis, form = axis_of(own, x), own.integers(4)
+        if form == 0:  # with a value that is not mapped
             first = J.numpy.take(x, 0, axis=axis)
             return J.vmap(lambda a, b: _same(J, f(J, a), b), (axis, None))(x, first)
-        if way == 1:
+        if form == 1:
             return J.lax.map(lambda row: f(J, row), x)
-        if way == 2:
+        if form == 2:
             return J.vmap(lambda tree: {"y": f(J, tree["x"][0])}, in_axes=({"x": (axis,)},))({"x": (x,)})["y"]
         return J.vmap(lambda row: f(J, row), in_axes=axis)(x)
 
@@ -72,22 +72,22 @@ def _mapped(f: Function, g: Function, rng: Numbers) -> Function:
 
 
 def _looped(f: Function, g: Function, rng: Numbers) -> Function:
-    way, count = int(rng.integers(6)), int(rng.integers(0, 4))
+    form, count = int(rng.integers(6)), int(rng.integers(0, 4))
 
     def apply(J: Any, x: Any) -> Any:
-        if way == 0:
+        if form == 0:
             return J.lax.fori_loop(0, count, lambda i, c: _same(J, f(J, c), c), x)
-        if way == 1:
+        if form == 1:
             return J.lax.while_loop(lambda c: c[0] < count, lambda c: (c[0] + 1, _same(J, f(J, c[1]), c[1])), (0, x))[1]
-        if way == 2 and x.ndim and x.shape[0]:
+        if form == 2 and x.ndim and x.shape[0]:
             last, rows = J.lax.scan(lambda c, row: (_same(J, f(J, row), c), g(J, c)), x[0], x, reverse=bool(count % 2))
             return _same(J, rows, last)
-        if way == 3:
+        if form == 3:
             (a, _), rows = J.lax.scan(lambda c, _: ((c[1], _same(J, f(J, c[0]), c[0])), c[0]), (x, x), None, length=count)
             return _same(J, rows, a)
-        if way == 4 and x.ndim and x.shape[0] and kind(x) != "b":
+        if form == 4 and x.ndim and x.shape[0] and kind(x) != "b":
             return J.lax.associative_scan(lambda a, b: a * b if count % 2 else a + b, f(J, x)[:5] if f(J, x).ndim else x[:5])
-        if way == 5 and kind(x) in "f":
+        if form == 5 and kind(x) in "f":
             stop = lambda c: (c[0] < 4) & (J.numpy.sum(c[1]).astype(np.float32) < 100)  # noqa: E731
             return J.lax.while_loop(stop, lambda c: (c[0] + 1, _same(J, f(J, c[1]), c[1])), (0, x))[1]
         return f(J, x)
@@ -96,12 +96,12 @@ def _looped(f: Function, g: Function, rng: Numbers) -> Function:
 
 
 def _branched(f: Function, g: Function, rng: Numbers) -> Function:
-    way, k = rng.integers(2), int(rng.integers(-1, 4))
+    form, k = rng.integers(2), int(rng.integers(-1, 4))
 
     def apply(J: Any, x: Any) -> Any:
         index = J.numpy.sum(J.numpy.zeros_like(x)).real.astype(np.int32) + k
         branches = [lambda x: _same(J, f(J, x), x), lambda x: _same(J, g(J, x), x), lambda x: x]
-        if way:
+        if form:
             return J.lax.switch(index, branches, x)
         return J.lax.cond(index > 1, branches[0], lambda y: _same(J, g(J, x), y), x)
 
@@ -114,15 +114,15 @@ def _ruled(f: Function, g: Function, rng: Numbers) -> Function:
     A rule that calls the function itself uses the true derivative: JAX applies the rule to such a call, except inside
     loops.
     """
-    way = rng.integers(3)
+    form = rng.integers(3)
 
     def apply(J: Any, x: Any) -> Any:
         if kind(x) not in "fc":
             return f(J, x)
-        if way == 0:
+        if form == 0:
             h = J.custom_jvp(lambda x: f(J, x))
             h.defjvp(lambda xs, ts: (h(*xs), J.jvp(lambda x: f(J, x), xs, ts)[1]))
-        elif way == 1:
+        elif form == 1:
             h = J.custom_vjp(lambda x: _same(J, f(J, x), x))
             h.defvjp(lambda x: (_same(J, f(J, x), x), {"x": x, "n": 3}), lambda residuals, ct: (ct * J.numpy.sin(residuals["x"]),))
         else:
@@ -144,37 +144,37 @@ def _third(J: Any, number: Any, x: Any, forward: bool) -> Any:
 
 
 def _derived(f: Function, g: Function, rng: Numbers) -> Function:
-    way = int(rng.integers(11))
+    form = int(rng.integers(11))
 
     def apply(J: Any, x: Any) -> Any:
         if kind(x) not in "fc":
             return f(J, x)
         h = lambda x: f(J, x)  # noqa: E731
         number = lambda x: total(J, h(x))  # noqa: E731
-        if way == 0:
+        if form == 0:
             return J.grad(number)(x)
-        if way == 1:
+        if form == 1:
             y, t = J.jvp(h, (x,), (_direction(J, x),))
             return t if kind(y) in "fc" else y
-        if way == 2:
+        if form == 2:
             y, pull = J.vjp(h, x)
             return pull(_direction(J, y))[0] if kind(y) in "fc" else y
-        if way == 3:
+        if form == 3:
             y, push = J.linearize(h, x)
             return push(_direction(J, x)) if kind(y) in "fc" else y
-        if way == 4:
+        if form == 4:
             return J.jvp(J.grad(number), (x,), (_direction(J, x),))[1]
-        if way == 5 and x.size < 12 and kind(x) == "f" and kind(h(x)) == "f":
+        if form == 5 and x.size < 12 and kind(x) == "f" and kind(h(x)) == "f":
             return [J.jacfwd, J.jacrev][x.size % 2](h)(x)
-        if way == 6:
+        if form == 6:
             _, slope = J.value_and_grad(lambda x: (number(x["a"]), x["a"]), has_aux=True)({"a": x})
             return slope["a"]
-        if way == 7 and x.size < 6 and kind(x) == "f":
+        if form == 7 and x.size < 6 and kind(x) == "f":
             return J.hessian(number)(x)
-        if way == 8 and x.ndim and x.shape[0]:
+        if form == 8 and x.ndim and x.shape[0]:
             return J.vmap(J.grad(number))(x)
-        if way in (9, 10) and x.size < 40:
-            return _third(J, number, x, forward=way == 9)
+        if form in (9, 10) and x.size < 40:
+            return _third(J, number, x, forward=form == 9)
         return J.grad(number)(x)
 
     return apply
@@ -190,11 +190,11 @@ def function(rng: Numbers, depth: int) -> tuple[Function, str]:
         return operation(seed), str(seed)
     f, first = function(rng, int(rng.integers(depth)))
     g, second = function(rng, depth - 1)
-    way = _COMBINED[rng.integers(len(_COMBINED))]
-    name = way.__name__.strip("_")
-    if way in (_composed, _added, _looped, _branched):
-        return way(f, g, rng), f"{name}({first}, {second})"
-    return way(g, f, rng), f"{name}({second})"
+    form = _COMBINED[rng.integers(len(_COMBINED))]
+    name = form.__name__.strip("_")
+    if form in (_composed, _added, _looped, _branched):
+        return form(f, g, rng), f"{name}({first}, {second})"
+    return form(g, f, rng), f"{name}({second})"
 
 
 _NAMES = (

@@ -86,7 +86,7 @@ def _scaled(J: Any, rng: Numbers, x: Any) -> Any:
 @_operation(REAL)
 def _rooted(J: Any, rng: Numbers, x: Any) -> Any:
     n, y = J.numpy, x * x + 1
-    ways: list[Any] = [
+    forms: list[Any] = [
         lambda: n.sqrt(y),
         lambda: n.log(y),
         lambda: J.lax.rsqrt(y),
@@ -106,13 +106,13 @@ def _rooted(J: Any, rng: Numbers, x: Any) -> Any:
         lambda: J.lax.rem(x, y),
         lambda: n.mod(x, y),
     ]
-    return ways[rng.integers(len(ways))]()
+    return forms[rng.integers(len(forms))]()
 
 
 @_operation(ANY)
 def _formed(J: Any, rng: Numbers, x: Any) -> Any:
     n = J.numpy
-    ways: list[Any] = [
+    forms: list[Any] = [
         lambda: n.transpose(x),
         lambda: n.reshape(x, (-1,)),
         lambda: n.expand_dims(x, int(rng.integers(x.ndim + 1))),
@@ -126,7 +126,7 @@ def _formed(J: Any, rng: Numbers, x: Any) -> Any:
         lambda: J.lax.stop_gradient(x),
         lambda: J.lax.optimization_barrier(x),
     ]
-    return ways[rng.integers(len(ways))]()
+    return forms[rng.integers(len(forms))]()
 
 
 @_operation(WHOLE)
@@ -134,7 +134,7 @@ def _counted(J: Any, rng: Numbers, x: Any) -> Any:
     if kind(x) == "b":
         return [lambda: ~x, lambda: x & ~x, lambda: x | True, lambda: x ^ x][rng.integers(4)]()
     n, three = J.numpy, np.dtype(x.dtype).type(3)
-    ways: list[Any] = [
+    forms: list[Any] = [
         lambda: x + three,
         lambda: x * three,
         lambda: x // three,
@@ -154,14 +154,14 @@ def _counted(J: Any, rng: Numbers, x: Any) -> Any:
         lambda: J.lax.population_count(x),
         lambda: x < three,
     ]
-    return ways[rng.integers(len(ways))]()
+    return forms[rng.integers(len(forms))]()
 
 
 @_operation(SHAPED)
 def _moved(J: Any, rng: Numbers, x: Any) -> Any:
     n, axis, k = J.numpy, axis_of(rng, x), int(rng.integers(-3, 4))
     size = x.shape[axis]
-    ways: list[Any] = [
+    forms: list[Any] = [
         lambda: n.flip(x, axis),
         lambda: n.roll(x, k, axis),
         lambda: n.concatenate([x, n.flip(x, axis)], axis),
@@ -183,11 +183,12 @@ def _moved(J: Any, rng: Numbers, x: Any) -> Any:
         lambda: n.tril(x) if x.ndim > 1 else x,
         lambda: n.delete(x, 0, axis) if size else x,
     ]
-    return ways[rng.integers(len(ways))]()
+    return forms[rng.integers(len(forms))]()
 
 
 @_operation(SHAPED)
 def _indexed(J: Any, rng: Numbers, x: Any) -> Any:
+    """Reads or updates elements at random indices."""
     size, n = x.shape[0], J.numpy
     if not size:
         return x[1:]
@@ -195,7 +196,7 @@ def _indexed(J: Any, rng: Numbers, x: Any) -> Any:
     start = J.numpy.asarray(int(rng.integers(-2, size + 2)), np.int32)
     one = np.dtype(x.dtype).type(1)
     at = x.at[rows]
-    ways: list[Any] = [
+    forms: list[Any] = [
         lambda: x[row],
         lambda: x[rows],
         lambda: x[::-1],
@@ -216,18 +217,19 @@ def _indexed(J: Any, rng: Numbers, x: Any) -> Any:
         lambda: x[np.arange(size) % 2 == 0],
     ]
     if kind(x) != "b":
-        ways += [lambda: at.add(one), lambda: at.multiply(one), lambda: at.add(x[rows]), lambda: at.multiply(x[0])]
+        forms += [lambda: at.add(one), lambda: at.multiply(one), lambda: at.add(x[rows]), lambda: at.multiply(x[0])]
     if kind(x) in "fiu":
-        ways += [lambda: at.max(one), lambda: at.min(x[row])]
-    return ways[rng.integers(len(ways))]()
+        forms += [lambda: at.max(one), lambda: at.min(x[row])]
+    return forms[rng.integers(len(forms))]()
 
 
 @_operation(SHAPED)
 def _reduced(J: Any, rng: Numbers, x: Any) -> Any:
+    """Reduces the array along a random axis, or computes running results."""
     n, axis, keep = J.numpy, axis_of(rng, x), bool(rng.integers(2))
     if kind(x) == "b":
         return [n.all, n.any][rng.integers(2)](x, axis, keepdims=keep)
-    ways: list[Any] = [
+    forms: list[Any] = [
         lambda: n.sum(x, axis, keepdims=keep),
         lambda: n.prod(x, axis, keepdims=keep),
         lambda: n.cumsum(x, axis),
@@ -240,7 +242,7 @@ def _reduced(J: Any, rng: Numbers, x: Any) -> Any:
         lambda: n.count_nonzero(x),
     ]
     if x.size and kind(x) != "c":
-        ways += [
+        forms += [
             lambda: n.max(x, axis, keepdims=keep),
             lambda: n.min(x),
             lambda: J.lax.cummax(x, axis),
@@ -249,10 +251,10 @@ def _reduced(J: Any, rng: Numbers, x: Any) -> Any:
             lambda: n.max(x, axis, initial=0, where=rng.integers(0, 2, x.shape).astype(bool)),
         ]
     if x.size and kind(x) in "fc":
-        ways += [lambda: n.mean(x, axis, keepdims=keep), lambda: n.var(x, axis), lambda: n.mean(x), lambda: n.linalg.norm(x)]
+        forms += [lambda: n.mean(x, axis, keepdims=keep), lambda: n.var(x, axis), lambda: n.mean(x), lambda: n.linalg.norm(x)]
     if x.size and kind(x) == "f":
-        ways += [lambda: J.lax.cumlogsumexp(x, axis), lambda: J.nn.softmax(x, axis), lambda: J.nn.logsumexp(x, axis=axis)]
-    return ways[rng.integers(len(ways))]()
+        forms += [lambda: J.lax.cumlogsumexp(x, axis), lambda: J.nn.softmax(x, axis), lambda: J.nn.logsumexp(x, axis=axis)]
+    return forms[rng.integers(len(forms))]()
 
 
 @_operation(SHAPED)
@@ -261,7 +263,7 @@ def _multiplied(J: Any, rng: Numbers, x: Any) -> Any:
         return x
     n = J.numpy
     flat = n.reshape(x, (-1,))[:20]
-    ways: list[Any] = [
+    forms: list[Any] = [
         lambda: n.outer(flat, flat),
         lambda: flat @ flat,
         lambda: n.einsum("...i,...i->...", x, x),
@@ -273,7 +275,7 @@ def _multiplied(J: Any, rng: Numbers, x: Any) -> Any:
         lambda: n.inner(x, x),
         lambda: n.einsum("ij,ik->jk", x, x) if x.ndim == 2 else x,
     ]
-    return ways[rng.integers(len(ways))]()
+    return forms[rng.integers(len(forms))]()
 
 
 @_operation(SHARP)
@@ -281,7 +283,7 @@ def _ordered(J: Any, rng: Numbers, x: Any) -> Any:
     if not x.ndim or not x.size or kind(x) not in "fiu":
         return x
     n, axis, flat = J.numpy, axis_of(rng, x), J.numpy.reshape(x, (-1,))
-    ways: list[Any] = [
+    forms: list[Any] = [
         lambda: n.sort(x, axis),
         lambda: n.argsort(x, axis),
         lambda: n.argmax(x, axis),
@@ -299,7 +301,7 @@ def _ordered(J: Any, rng: Numbers, x: Any) -> Any:
         lambda: n.interp(flat, n.arange(4.0), n.arange(4.0) ** 2).astype(flat.dtype),
         lambda: n.digitize(flat, np.array([-0.5, 0.5])),
     ]
-    return ways[rng.integers(len(ways))]()
+    return forms[rng.integers(len(forms))]()
 
 
 def _converted(J: Any, rng: Numbers, x: Any) -> Any:

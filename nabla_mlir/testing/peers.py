@@ -83,6 +83,7 @@ class Program:
 
 
 def _argument(rng: Numbers) -> np.ndarray:
+    """A random array of a random shape and dtype."""
     import ml_dtypes
 
     shape = tuple(int(n) for n in rng.choice(_SIZES, rng.integers(4)))
@@ -150,6 +151,7 @@ def fault_of(program: Program, target: str = "interpreter") -> str:
 
 
 def _fault_of(program: Program, right: list[np.ndarray], target: str) -> str:
+    """The error of the program against the results of JAX; "" if there is none."""
     arguments, before = program.arguments, [x.copy() for x in program.arguments]
     traced = nm.trace(lambda *xs: program(nm.jax, *xs), *arguments, name="f")
     least = precision(str(traced))

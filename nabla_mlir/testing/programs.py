@@ -116,7 +116,7 @@ def _moved(rng: Numbers, values: list[Any]) -> Any:
     x = _array(rng, values)
     axis = int(rng.integers(len(x.shape)))
     shift = int(rng.integers(-3, 4))
-    ways: list[Callable[[], Any]] = [
+    forms: list[Callable[[], Any]] = [
         lambda: nnp.transpose(x),
         lambda: nnp.flip(x, axis),
         lambda: x.reshape(-1),
@@ -128,13 +128,13 @@ def _moved(rng: Numbers, values: list[Any]) -> Any:
         lambda: nnp.repeat(x, 2, axis),
         lambda: nnp.stack([x, x * 0.5], axis),
     ]
-    return ways[rng.integers(len(ways))]()
+    return forms[rng.integers(len(forms))]()
 
 
 def _reduced(rng: Numbers, values: list[Any]) -> Any:
     x = _array(rng, values)
     axis = int(rng.integers(len(x.shape)))
-    ways: list[Callable[[], Any]] = [
+    forms: list[Callable[[], Any]] = [
         lambda: nnp.sum(x, axis),
         lambda: nnp.sum(x),
         lambda: nnp.cumsum(x, axis),
@@ -143,17 +143,18 @@ def _reduced(rng: Numbers, values: list[Any]) -> Any:
         lambda: nnp.prod(x, axis),
     ]
     if x.size:
-        ways += [lambda: nnp.max(x, axis), lambda: nnp.min(x), lambda: nnp.mean(x, axis), lambda: nnp.var(x, axis)]
-    return ways[rng.integers(len(ways))]()
+        forms += [lambda: nnp.max(x, axis), lambda: nnp.min(x), lambda: nnp.mean(x, axis), lambda: nnp.var(x, axis)]
+    return forms[rng.integers(len(forms))]()
 
 
 def _indexed(rng: Numbers, values: list[Any]) -> Any:
+    """Reads or updates elements of a value at random indices."""
     x = _array(rng, values)
     if not x.shape[0]:
         return x[1:] if rng.integers(2) else x[::2]
     n = x.shape[0]
     row, rows = int(rng.integers(n)), rng.integers(-n, n, 3)
-    ways: list[Callable[[], Any]] = [
+    forms: list[Callable[[], Any]] = [
         lambda: x[row],
         lambda: x[rows],
         lambda: x[::-1],
@@ -166,7 +167,7 @@ def _indexed(rng: Numbers, values: list[Any]) -> Any:
         lambda: x.at[: row + 1].add(x[n - row - 1 :]),
         lambda: x.at[rows].max(0.0),
     ]
-    return ways[rng.integers(len(ways))]()
+    return forms[rng.integers(len(forms))]()
 
 
 def _product(rng: Numbers, values: list[Any]) -> Any:

@@ -268,6 +268,7 @@ def fault_of(program: Program, target: str = "interpreter") -> str:
 
 
 def _fault_of(program: Program, right: Sequence[Sequence[np.ndarray]], target: str) -> str:
+    """The error of the program against the results of JAX; "" if there is none."""
     traced = nm.trace(lambda *xs: [program(nm.jax, *xs), _gradient(nm.jax, program, xs)], *program.arguments, name="f")
     lowered = traced.lower()
     f = lowered.compile(target, cache=False) if target != "interpreter" else None

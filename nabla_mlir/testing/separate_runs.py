@@ -134,6 +134,7 @@ def _serve(pipe: Connection) -> None:
 
 
 def _called(executable: Executable, item: Call) -> Result:
+    """Runs a call, and finds the arguments that it changed."""
     function = executable.function(item.name)
     inputs = [Array.from_numpy(x, executable.device) for x in item.arguments]
     outputs = call(function, inputs, item.donated, None) if item.donated else function(inputs)

@@ -199,13 +199,13 @@ def _pad(xp: Any, rng: Numbers, x: Any) -> Any:
 def _basic_index(xp: Any, rng: Numbers, x: Any) -> Any:
     index: list[Any] = []
     for n in x.shape:
-        way = rng.integers(6)
-        if way == 0 and n:
+        form = rng.integers(6)
+        if form == 0 and n:
             index.append(int(rng.integers(-n, n)))
-        elif way in (1, 2):
+        elif form in (1, 2):
             a, b = (int(k) for k in rng.integers(-n - 2, n + 3, 2))
             index.append(slice(a, b, int(rng.choice([1, 2, 3, -1, -2]))))
-        elif way == 3:
+        elif form == 3:
             index += [None, slice(None)]
         else:
             index.append(slice(None))
@@ -249,7 +249,7 @@ def _matmul(xp: Any, rng: Numbers, x: Any) -> Any:
 
 @step(NUMBER, ndim=1)
 def _contraction(xp: Any, rng: Numbers, x: Any) -> Any:
-    ways = [
+    forms = [
         lambda: xp.outer(x, x[:1]),
         lambda: xp.tensordot(x, x, axes=x.ndim),
         lambda: xp.vdot(x, x),
@@ -258,13 +258,13 @@ def _contraction(xp: Any, rng: Numbers, x: Any) -> Any:
         lambda: xp.kron(x, x[:2]),
         lambda: xp.dot(x, xp.swapaxes(x, -1, -2) if x.ndim > 1 else x),
     ]
-    return ways[rng.integers(len(ways))]()
+    return forms[rng.integers(len(forms))]()
 
 
 @step(ndim=2)
 def _matrix(xp: Any, rng: Numbers, x: Any) -> Any:
     k = int(rng.integers(-2, 3))
-    ways = [
+    forms = [
         lambda: xp.triu(x, k),
         lambda: xp.tril(x, k),
         lambda: xp.trace(x, k),
@@ -278,14 +278,14 @@ def _matrix(xp: Any, rng: Numbers, x: Any) -> Any:
         lambda: xp.dstack([x, x]),
         lambda: xp.rollaxis(x, 1),
     ]
-    return ways[rng.integers(len(ways))]()
+    return forms[rng.integers(len(forms))]()
 
 
 @step(ndim=1)
 def _delete(xp: Any, rng: Numbers, x: Any) -> Any:
     axis = _axis(rng, x)
     n = x.shape[axis]
-    ways = [
+    forms = [
         lambda: xp.append(x, x),
         lambda: xp.insert(x, min(1, n), 1, axis),
         lambda: xp.array_split(x, 3, axis)[int(rng.integers(3))],
@@ -293,14 +293,14 @@ def _delete(xp: Any, rng: Numbers, x: Any) -> Any:
         lambda: xp.resize(x, (2, 3)) if x.size else x,
         lambda: xp.delete(x, slice(0, n, 2), axis),
     ]
-    return ways[rng.integers(len(ways))]()
+    return forms[rng.integers(len(forms))]()
 
 
 @step(REAL, ndim=1, full=True)
 def _order(xp: Any, rng: Numbers, x: Any) -> Any:
     flat = xp.ravel(x)
     q = float(rng.choice([0, 25, 50, 90, 100]))
-    ways = [
+    forms = [
         lambda: xp.searchsorted(xp.sort(flat), flat, side=str(rng.choice(["left", "right"]))),
         lambda: xp.percentile(x.astype(np.float64), q, axis=_axis(rng, x)),
         lambda: xp.digitize(flat, xp.sort(flat)),
@@ -317,7 +317,7 @@ def _order(xp: Any, rng: Numbers, x: Any) -> Any:
         lambda: xp.cov(flat.astype(np.float64)) if flat.size > 1 else flat,
         lambda: xp.cross(flat[:3], flat[-3:]) if flat.size >= 3 else flat,
     ]
-    return ways[rng.integers(len(ways))]()
+    return forms[rng.integers(len(forms))]()
 
 
 @step("iu")
@@ -334,7 +334,7 @@ def _power(xp: Any, rng: Numbers, x: Any) -> Any:
 @step(NUMBER)
 def _scalar(xp: Any, rng: Numbers, x: Any) -> Any:
     c: Any = [2, 0.5, 1j, True, np.float32(0.5), np.int8(3), np.float64(0.25)][rng.integers(7)]
-    ways = [
+    forms = [
         lambda: x + c,
         lambda: c * x,
         lambda: x - c if c is not True else x,
@@ -342,7 +342,7 @@ def _scalar(xp: Any, rng: Numbers, x: Any) -> Any:
         lambda: x == c,
         lambda: x / c,
     ]
-    return ways[rng.integers(len(ways))]()
+    return forms[rng.integers(len(forms))]()
 
 
 @step()

@@ -118,6 +118,7 @@ def _add_model(command: argparse.ArgumentParser) -> None:
 
 
 def _add_compile(compile: argparse.ArgumentParser) -> None:
+    """Adds the options of `nabla-mlir compile`."""
     _add_model(compile)
     compile.add_argument(
         "--target",
@@ -165,6 +166,7 @@ def _add_diff(command: argparse.ArgumentParser) -> None:
 
 
 def _add_run(run: argparse.ArgumentParser) -> None:
+    """Adds the options of `nabla-mlir run`."""
     run.add_argument("file", help=_FILE)
     run.add_argument("entry", nargs="?", help="the entry point; needed if there are several")
     run.add_argument(
@@ -189,6 +191,7 @@ def _add_run(run: argparse.ArgumentParser) -> None:
 
 
 def _add_cache(cache: argparse.ArgumentParser, both: list[argparse.ArgumentParser]) -> None:
+    """Adds the commands of `nabla-mlir cache`."""
     actions = cache.add_subparsers(required=True, metavar="ACTION")
     listing = actions.add_parser("list", parents=both, help="list the entries, the most recently used first")
     listing.set_defaults(action=upkeep.list_command)

@@ -136,6 +136,7 @@ def _doc(cls: type[Pass | NamedPipeline]) -> tuple[str, str, str]:
 
 
 def _pass_section(root: Path, cls: type[Pass]) -> list[str]:
+    """The section of a pass, with its example before and after the pass."""
     summary, description, example = _doc(cls)
     lines = [summary, ""] + ([description, ""] if description else []) + _options_table(cls)
     if cls.name == "nabla-simplify":

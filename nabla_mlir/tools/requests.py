@@ -293,6 +293,7 @@ def load_function(text: str) -> Callable[..., Any]:
 
 
 def _import_file(path: Path) -> Any:
+    """Imports a .py, .mlir or .mlirbc file as a module."""
     sys.path.insert(0, str(path.resolve().parent))  # for imports from the folder of the file
     loader = importlib.util.spec_from_file_location(path.stem, path)
     if loader is None or loader.loader is None:

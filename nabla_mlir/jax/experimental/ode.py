@@ -73,6 +73,7 @@ def _size(x: Tensor) -> Tensor:
 
 
 def _first_step(f: Any, t: Tensor, y: Tensor, slope: Tensor, rtol: float, atol: float) -> Tensor:
+    """The first step by the rule of Hairer, Nørsett and Wanner."""
     scale = absolute(y) * rtol + atol
     norm = lambda v: sqrt(_size(v / scale).sum())  # noqa: E731
     d, d_slope = norm(y), norm(slope)

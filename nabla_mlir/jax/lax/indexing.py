@@ -244,6 +244,7 @@ def _applied(func: Any, operand: Any, indices: Any, numbers: Any, shape: tuple[i
 
 @library
 def _read(operand: Any, indices: Any, numbers: Static[Any], shape: Static[Any], mode: Any) -> Tensor:
+    """Gathers the elements to which a scatter with these dimension numbers would write."""
     x = tensor(operand)
     new = full(shape, 0, x.dtype)
     positions, dims = _positions("scatter_apply", x, indices, new, numbers, mode)

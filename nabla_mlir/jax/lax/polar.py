@@ -92,6 +92,7 @@ def _polar(x: Tensor, eps: float, most: int) -> Any:
 
 @_polar.defjvp
 def _polar_jvp(eps: float, most: int, primals: Any, tangents: Any) -> Any:
+    """The derivative of ``x = u h``; see the docstring of the module."""
     u, h, count, ends = _polar(*primals, eps, most)
     (x_dot,) = tangents
     m = matmul(la.adjoint(u), x_dot)

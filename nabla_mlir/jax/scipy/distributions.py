@@ -77,6 +77,7 @@ class Distribution:
         return f"<{self.name}>"
 
     def _function(self, name: str) -> Callable[..., Any]:
+        """Makes the public function with a name, such as `logpdf`."""
         first = {"ppf": ["q"], "isf": ["q"], "entropy": []}.get(name, ["k" if self.is_discrete else "x"])
         names_and_defaults = [(n, None) for n in first] + [(n, float(v) if v else None) for n, v in self._shapes]
         names_and_defaults += [("loc", 0)] if self._has_location else []
@@ -104,6 +105,7 @@ class Distribution:
         return call
 
     def _value(self, name: str, values: list[Any], location: Any, scale: Any) -> Any:
+        """The value of a function at the standardised variable."""
         if name in ("ppf", "isf"):
             q, *shapes = values
             return self._quantile(name, q, shapes) * scale + location

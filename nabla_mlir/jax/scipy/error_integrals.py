@@ -42,6 +42,7 @@ _SCALE, _SERIES = _coefficients()
 
 @custom_jvp
 def _wofz(z: Tensor) -> Tensor:
+    """The series of Weideman in the upper half plane, and the reflection formula below it."""
     below = imag(z) < 0.0
     up = where(below, -z, z)
     distance = _SCALE - 1j * up
@@ -99,6 +100,7 @@ def erfcx(x: Any) -> Tensor:
 
 @custom_jvp
 def _dawsn(x: Tensor) -> Tensor:
+    """The Dawson integral: a power series for small x, and the Faddeeva function for large x."""
     size = absolute(x)
     low = size < 2.0
     near, far = where(low, size, 0.0), where(low | (size == np.inf), 2.0, size)
@@ -133,6 +135,7 @@ def dawsn(x: Any) -> Tensor:
 # ---------------------------------------------------------------- Fresnel's integrals
 @custom_jvp
 def _fresnel(x: Tensor) -> tuple[Tensor, Tensor]:
+    """The Fresnel integrals: a power series for small x, and the Faddeeva function for large x."""
     size = absolute(x)
     low = size < 1.6
     near, far = where(low, size, 0.0), where(low | (size == np.inf), 1.6, size)

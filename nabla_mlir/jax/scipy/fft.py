@@ -75,6 +75,7 @@ def idctn(x: Any, type: int = 2, s: Sequence[int] | None = None, axes: Sequence[
 
 
 def _along(what: str, transform: Any, x: Any, type: int, s: Any, axes: Any, norm: str | None) -> Any:
+    """Applies a one-dimensional transform along several axes."""
     count = np.ndim(x)
     if axes is None:
         axes = range(count) if s is None else range(count - len(s), count)
@@ -87,6 +88,7 @@ def _along(what: str, transform: Any, x: Any, type: int, s: Any, axes: Any, norm
 
 
 def _rows(what: str, x: Any, type: int, n: int | None, axis: int, norm: str | None) -> tuple[Tensor, int]:
+    """Checks the arguments, and returns the input with the transformed axis as the last axis."""
     x = inexact(x)
     if type != 2 or norm not in (None, "backward", "ortho"):
         raise ShapeError(f"{what} requires type 2 and norm backward or ortho, got {type} and {norm!r}.", where=user_frame())

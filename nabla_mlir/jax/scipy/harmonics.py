@@ -82,6 +82,7 @@ def bessel_jn(z: Any, *, v: Static[int], n_iter: Static[int] = 50) -> Tensor:
 
 @library
 def _harmonics(n: Any, m: Any, theta: Any, phi: Any, n_max: Static[int]) -> Tensor:
+    """The spherical harmonics by recurrences in the order and then in the degree."""
     n, m = (require_integer("sph_harm_y", tensor(x)) for x in (n, m))
     n, m, theta, phi = (x + 0.0 for x in inexacts("sph_harm_y", n, m, theta, phi))
     n, order = minimum(stop_gradient(n), float(n_max)), absolute(stop_gradient(m))

@@ -32,6 +32,7 @@ def _pole(x: Tensor) -> Tensor:
 
 
 def _kummer(a: Tensor, b: Tensor, x: Tensor) -> Tensor:
+    """The Kummer function by its series, or by the asymptotic series for large arguments."""
     below = x < 0.0  # M(a, b, x) = exp(x) M(b - a, b, -x)
     c, size = where(below, b - a, a), absolute(x)
     ends = _pole(a) | _pole(b - a)

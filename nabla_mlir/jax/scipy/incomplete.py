@@ -365,6 +365,7 @@ def _log_of_small(p: Tensor, q: Tensor, z: Tensor) -> Tensor:
 
 
 def _beta(a: Tensor, b: Tensor, x: Tensor) -> Tensor:
+    """The incomplete beta function: each range of the parameters has its own formula."""
     finite = (a > 0.0) & (b > 0.0) & (a < np.inf) & (b < np.inf)
     order, other = where(finite, a, 1.0), where(finite, b, 1.0)
     wide = (order >= _WIDE) & (other >= _WIDE)
@@ -406,6 +407,7 @@ def _beta(a: Tensor, b: Tensor, x: Tensor) -> Tensor:
 
 
 def _beta_density(a: Tensor, b: Tensor, x: Tensor) -> Tensor:
+    """The derivative of the incomplete beta function by x."""
     inside = (x > 0.0) & (x < 1.0)
     y = where(inside, x, 0.5)
     size = gamma.lgamma(a + b) - gamma.lgamma(a) - gamma.lgamma(b)

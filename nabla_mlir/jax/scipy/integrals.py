@@ -40,6 +40,7 @@ def series(term: Any, start: Tensor, total: Tensor) -> Tensor:
 # ---------------------------------------------------------------- exponential
 @custom_jvp
 def _expn(n: Tensor, x: Tensor) -> Tensor:
+    """The exponential integral of order n: a series for small x, and a continued fraction for large x."""
     inside = (x > 0.0) & (x < np.inf)
     low = x <= 1.0
     near, far = where(low & inside, x, 0.5), where(low | ~inside, 2.0, x)
@@ -90,6 +91,7 @@ def exp1(x: Any) -> Tensor:
 
 @custom_jvp
 def _expi(x: Tensor) -> Tensor:
+    """The exponential integral Ei: a series for small x, and the asymptotic series for large x."""
     near = where((x > 0.0) & (x < _FAR), x, 1.0)
     far = where(x >= _FAR, x, _FAR)
 
@@ -128,6 +130,7 @@ def expi(x: Any) -> Tensor:
 # ---------------------------------------------------------------- sine and cosine
 @custom_jvp
 def _sici(x: Tensor) -> tuple[Tensor, Tensor]:
+    """The sine and cosine integrals: series for small x, and a continued fraction for large x."""
     size = absolute(x)
     near, far = where(size <= _NEAR, size, 1.0), where((size > _NEAR) & (size < np.inf), size, _NEAR)
 
@@ -192,16 +195,17 @@ _SPENCE = [float(b / math.factorial(k + 1)) for k, b in enumerate(_bernoulli(22)
 
 @custom_jvp
 def _spence(z: Tensor) -> Tensor:
+    """The Spence function by a series after a reflection formula."""
     inside = (z > 0.0) & (z < np.inf)
     x = where(inside, z, 1.0)
     low, high = x < 0.5, x > 2.0
     small = where(high, 1.0 / x, x)
-    beside = low | high  # there it is that of 1 - small
-    u = -log(where(beside, 1.0 - small, small))
+    is_reflected = low | high  # the value follows from that of 1 - small
+    u = -log(where(is_reflected, 1.0 - small, small))
     value = full_like(z, 0)
     for coefficient in reversed(_SPENCE):
         value = (value + coefficient) * u
-    value = where(beside, math.pi**2 / 6 + log(small) * u - value, value)
+    value = where(is_reflected, math.pi**2 / 6 + log(small) * u - value, value)
     value = where(high, -0.5 * log(x) ** 2 - value, value)
     value = where(z == 0.0, math.pi**2 / 6, where(z == np.inf, -np.inf, value))
     return where(z >= 0.0, value, np.nan)
@@ -209,6 +213,7 @@ def _spence(z: Tensor) -> Tensor:
 
 @_spence.defjvp
 def _spence_jvp(primals: Any, tangents: Any) -> Any:
+    """The derivative log(z) / (1 - z); near 1 it is a series."""
     (z,), (t,) = primals, tangents
     away = absolute(z - 1.0) > 0.1
     distance, near = where(away, 1.0 - z, 1.0), where(away, 0.0, 1.0 - z)

@@ -307,15 +307,16 @@ def eigh(
 @library
 def eigh_tridiagonal(d: Any, e: Any, *, eigvals_only: bool = False, select: str = "a") -> Any:
     """All eigenvalues and eigenvectors of a real symmetric tridiagonal matrix; `d` is the diagonal, `e` the off-diagonal."""
-    on, beside = inexact(d), inexact(e)
-    if select != "a" or beside.shape[0] != on.shape[0] - 1:
+    on, off_diagonal = inexact(d), inexact(e)
+    if select != "a" or off_diagonal.shape[0] != on.shape[0] - 1:
         raise ShapeError(
-            f"eigh_tridiagonal requires select='a' and n - 1 elements beside n, got {select!r}, {on.shape} and {beside.shape}.",
+            f"eigh_tridiagonal requires select='a' and n - 1 off-diagonal elements for n, got {select!r}, "
+            f"{on.shape} and {off_diagonal.shape}.",
             where=user_frame(),
         )
     n = on.shape[0]
     matrix = on * np.eye(n, dtype=on.dtype)
-    low = reshaped(beside, (n - 1, 1)) * np.eye(n - 1, n, dtype=on.dtype)
+    low = reshaped(off_diagonal, (n - 1, 1)) * np.eye(n - 1, n, dtype=on.dtype)
     low = concatenate([zeros((1, n), low.dtype), low])
     values, vectors = fa.eigh(matrix + low + matrix_transpose(low))
     return values if eigvals_only else (values, vectors)

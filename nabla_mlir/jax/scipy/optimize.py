@@ -84,6 +84,7 @@ def minimize(
 
 
 def _bfgs(fun: Callable[[Any], Any], x0: Any, settings: Mapping[str, Any]) -> OptimizeResults:
+    """Runs the iterations of BFGS from x0."""
     x = nnp.asarray(x0)
     if x.ndim != 1:
         raise ShapeError(

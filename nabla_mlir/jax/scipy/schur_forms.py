@@ -174,6 +174,7 @@ def solve_sylvester(A: Any, B: Any, C: Any, *, method: str = "schur", tol: float
 
 @per_entry
 def _sylvester(a: Tensor, b: Tensor, c: Tensor, tol: float) -> Tensor:
+    """Solves the equation as a linear solve, so that derivatives of every order solve it too."""
     left, right = (schur(stop_gradient(x), "complex") for x in (a, b))
     sums = diagonal(left[0], axis1=-2, axis2=-1)[..., :, None] + diagonal(right[0], axis1=-2, axis2=-1)[..., None, :]
     is_solvable = (ew.absolute(sums) >= tol).all((-2, -1), keepdims=True)

@@ -160,6 +160,7 @@ def _bicgstab(matvec: Linear, b: Any, x: Any, limit: Any, maxiter: int, inverse:
 
 
 def _gmres(restart: int, matvec: Linear, b: Any, x: Any, limit: Any, maxiter: int, inverse: Linear) -> Any:
+    """Runs GMRES with restarts on vectors."""
     count = min(restart, b.size)
     eps = nnp.finfo(b.dtype).eps
 

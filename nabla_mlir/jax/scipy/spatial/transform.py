@@ -195,6 +195,7 @@ def _normalised(quat: Any) -> Tensor:
 
 @library
 def _product(p: Any, q: Any) -> Tensor:
+    """The normalised product of two quaternions."""
     p, q = inexact(p), inexact(q)
     v, w, a, b = p[..., :3], p[..., 3:], q[..., :3], q[..., 3:]
     vector = w * a + b * v + cross(v, a)
@@ -253,23 +254,24 @@ def _from_matrix(matrix: Any) -> Tensor:
     m = inexact(matrix)
     on = [m[..., k, k] for k in range(3)]
     trace = on[0] + on[1] + on[2]
-    ways = []
+    formulas = []
     for i in range(3):
         j, k = (i + 1) % 3, (i + 2) % 3
         parts = {i: 1 - trace + 2 * on[i], j: m[..., j, i] + m[..., i, j], k: m[..., k, i] + m[..., i, k]}
-        ways.append(stack([parts[0], parts[1], parts[2], m[..., k, j] - m[..., j, k]], -1))
+        formulas.append(stack([parts[0], parts[1], parts[2], m[..., k, j] - m[..., j, k]], -1))
     differences = [m[..., 2, 1] - m[..., 1, 2], m[..., 0, 2] - m[..., 2, 0], m[..., 1, 0] - m[..., 0, 1]]
-    ways.append(stack([*differences, 1 + trace], -1))
+    formulas.append(stack([*differences, 1 + trace], -1))
     choice = argmax(stack([*on, trace], -1), -1)[..., None]
-    out = ways[3]
+    out = formulas[3]
     for i in range(3):
-        out = where(choice == i, ways[i], out)
+        out = where(choice == i, formulas[i], out)
     return _normalised(out)
 
 
 # ---------------------------------------------------------------- vectors
 @library
 def _from_rotvec(rotvec: Any, degrees: Static[bool]) -> Tensor:
+    """The quaternions of rotation vectors."""
     v = inexact(rotvec)
     v = deg2rad(v) if degrees else v
     square = (v * v).sum(-1, keepdims=True)
@@ -282,6 +284,7 @@ def _from_rotvec(rotvec: Any, degrees: Static[bool]) -> Tensor:
 
 @library
 def _as_rotvec(quat: Any, degrees: Static[bool]) -> Tensor:
+    """The rotation vectors of quaternions."""
     q = inexact(quat)
     q = where(q[..., 3:] < 0, -q, q)  # the angle is at most pi
     square = (q[..., :3] * q[..., :3]).sum(-1, keepdims=True)
@@ -316,6 +319,7 @@ def _axes_of(name: str, seq: str, most: int) -> list[int]:
 
 @library
 def _from_euler(angles: Any, seq: Static[str], degrees: Static[bool]) -> Tensor:
+    """The quaternions of angles about the axes of `seq`."""
     axes, amounts = _axes_of("from_euler", seq, 3), inexact(angles)
     if amounts.shape[-1] != len(axes):
         raise ShapeError(f"from_euler requires {len(axes)} angles for {seq!r}, got shape {amounts.shape}.", where=user_frame())
