@@ -96,16 +96,9 @@ degrees = rad2deg
 add: Function = _numeric_binary("add", ew.add, "x + y; of truth values: or.")
 subtract: Function = _numeric_binary("subtract", ew.subtract, "x - y.", bools=False)
 multiply: Function = _numeric_binary("multiply", ew.multiply, "x * y; of truth values: and.")
-maximum: Function = _numeric_binary(
-    "maximum",
-    lambda x, y: further(x, y, "max"),
-    "The larger of x and y; NaN if either is. Ties share the derivative; complex numbers as for `max`.",
-)
-minimum: Function = _numeric_binary(
-    "minimum",
-    lambda x, y: further(x, y, "min"),
-    "The smaller of x and y; NaN if either is. Ties share the derivative; complex numbers as for `max`.",
-)
+_TIES = "NaN if either is. Ties share the derivative; complex numbers as for `max`."
+maximum: Function = _numeric_binary("maximum", lambda x, y: further(x, y, "max"), f"The larger of x and y; {_TIES}")
+minimum: Function = _numeric_binary("minimum", lambda x, y: further(x, y, "min"), f"The smaller of x and y; {_TIES}")
 
 
 @library

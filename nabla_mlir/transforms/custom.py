@@ -69,10 +69,8 @@ class _Call:
         tensors = [as_tensor(x, o.dtype if _is_weak(x) else None) for x, o in zip(leaves, self.outs, strict=False)]
         got = [(t.shape, t.dtype) for t in tensors]
         if spec != self.out_spec or got != [(o.shape, o.dtype) for o in self.outs]:
-            raise TreeError(
-                f"{what} requires a value like that of the function, got {_described(spec, leaves)} instead of "
-                f"{_described(self.out_spec, self.outs)}.", where=user_frame(),
-            )  # fmt: skip
+            values = f"{_described(spec, leaves)} instead of {_described(self.out_spec, self.outs)}"
+            raise TreeError(f"{what} requires a value like that of the function, got {values}.", where=user_frame())
         return tensors
 
     def seeds(self, word: str, values: Sequence[Any], likes: Sequence[Tensor], at: Sequence[int], names: Any) -> Any:

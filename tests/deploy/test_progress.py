@@ -24,7 +24,9 @@ def terminal(monkeypatch):
     monkeypatch.setattr(progress, "sys", SimpleNamespace(stderr=stream))  # pytest has its own between setup and call
     monkeypatch.delenv(progress.VARIABLE, raising=False)
     monkeypatch.setattr(progress, "_AFTER", 0.01)
-    return stream
+    yield stream
+    while progress._monitor._has_thread:  # a thread that lives on would sleep a quarter of a second before it looks again
+        time.sleep(0.005)
 
 
 def test_the_line_counts_and_ends_with_the_time(terminal):
@@ -150,7 +152,7 @@ def test_a_variable_switches_it_off(terminal, monkeypatch):
 
 def test_compiled_and_interpreted_calls_are_shown(terminal, monkeypatch):
     def long(x):
-        return nm.fori_loop(0, 300_000, lambda i, s: nm.numpy.sin(s) + x, x)
+        return nm.fori_loop(0, 30_000_000, lambda i, s: nm.numpy.sin(s) + x, x)
 
     nm.jit(long)(0.5)
     assert "running" in terminal.getvalue()

@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from nabla_mlir.jax.scipy.incomplete import gammasgn, until_still, with_slopes
+from nabla_mlir.jax.scipy.incomplete import gammasgn, until_still
 from nabla_mlir.jax.scipy.integrals import series
+from nabla_mlir.jax.scipy.slopes import with_slopes
 from nabla_mlir.numpy.bessel import of_real
 from nabla_mlir.numpy.logic import where
 from nabla_mlir.numpy.reductions import any

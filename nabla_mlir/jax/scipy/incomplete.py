@@ -6,7 +6,6 @@ are computed by forward mode through the loops; reverse mode only multiplies by 
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -23,6 +22,7 @@ from nabla_mlir.jax.scipy.gamma_ratios import (
     stirling_rest,
     stirling_series,
 )
+from nabla_mlir.jax.scipy.slopes import with_slopes
 from nabla_mlir.numpy.logic import where
 from nabla_mlir.numpy.operands import inexact, inexacts, require_real
 from nabla_mlir.numpy.reductions import any
@@ -33,10 +33,9 @@ from nabla_mlir.ops import gamma
 from nabla_mlir.ops.autodiff import stop_gradient
 from nabla_mlir.ops.shape import reshaped
 from nabla_mlir.staging.eager import library
-from nabla_mlir.table.tensor import Tensor, full_like, splat_of
+from nabla_mlir.table.tensor import Tensor, full_like
 from nabla_mlir.transforms.control import while_loop
 from nabla_mlir.transforms.custom import custom_jvp
-from nabla_mlir.transforms.linear import jvp
 
 _MOST = 2000  # the largest number of iterations; large parameters need some hundreds
 
@@ -222,42 +221,6 @@ def _gamma_density(a: Tensor, x: Tensor) -> Tensor:
     y = where(inside, x, 1.0)
     at_end = exp(-gamma.lgamma(a)) * power(x, a - 1.0) * exp(-x)  # a power has derivatives at 0, but its logarithm does not
     return where(inside, _gamma_term(a, y) * a / y, where(x == 0.0, at_end, 0.0))
-
-
-def with_slopes(
-    f: Callable[..., Tensor], density: Callable[..., Tensor], loops: Callable[..., Tensor] | None = None, has_constants: bool = True
-) -> Any:
-    """Adds derivatives to a function `f` of parameters and, as the last one, an argument. The derivative by the argument is
-    `density`; the derivatives by the parameters are those of the loops of `loops`, by default of `f`. A parameter that is a
-    constant of the program has no derivative, so its loops are not traced, unless `has_constants` is False: a density that calls
-    the function with other parameters would be traced once more.
-    """
-    inner = loops or f
-
-    @functools.cache
-    def with_constants(constants: tuple[int, ...]) -> Any:
-        whole = custom_jvp(f, constants)
-
-        @whole.defjvp
-        def rule(*args: Any) -> Any:
-            *fixed, primals, tangents = args
-            values, seeds = list(primals), list(tangents)
-            for k, constant in zip(constants, fixed, strict=True):
-                values.insert(k, constant)
-                seeds.insert(k, None)
-            total = seeds[-1] * density(*values)
-            for k, t in enumerate(seeds[:-1]):
-                if t is not None:
-                    along = lambda p, k=k: inner(*values[:k], p, *values[k + 1 :])  # noqa: E731
-                    total = total + t * jvp(along, (values[k],), (full_like(values[k], 1),))[1]
-            return whole(*values), total
-
-        return whole
-
-    def call(*args: Tensor) -> Tensor:
-        return with_constants(tuple(k for k, p in enumerate(args[:-1]) if has_constants and splat_of(p) is not None))(*args)
-
-    return call
 
 
 _gammainc = with_slopes(_lower, _gamma_density)
