@@ -150,7 +150,9 @@ class Code:
 
     def digest(self) -> str:
         """The key of the code; equal code has equal keys."""
-        text = self.module.operation.get_asm(assume_verified=True, use_local_scope=True)  # a third faster than `str`
+        text = self.module.operation.get_asm(
+            assume_verified=True, use_local_scope=True, enable_debug_info=True
+        )  # a third faster than `str`
         return f"{self.name} {hashlib.sha256(text.encode()).hexdigest()}"
 
 
@@ -318,12 +320,12 @@ def _expanded(module: ir.Module) -> tuple[ir.Module, bool]:
     """A traced module with its derivatives and maps expanded, and True if that lowered it.
 
     Equal modules are expanded once: outside `jit`, a call of `grad(f)` traces f again, and most traces are equal. The key holds
-    all on which the expansion depends: the text, the records of the operations, and the thresholds. A custom call is expanded
-    each time, because its rules may be registered again.
+    all on which the expansion depends: the text with its source lines, the records of the operations, and the thresholds. A
+    custom call is expanded each time, because its rules may be registered again.
     """
     if not any(map(_needs_passes, nested(module.operation))):
         return module, False
-    text = module.operation.get_asm(assume_verified=True, use_local_scope=True)
+    text = module.operation.get_asm(assume_verified=True, use_local_scope=True, enable_debug_info=True)
 
     def lowered() -> ir.Module:
         lower_module(module)

@@ -10,6 +10,8 @@ import pytest
 import nabla_mlir as nm
 import nabla_mlir.numpy as nnp
 from nabla_mlir.base import thresholds
+from nabla_mlir.dialects.locations import source_of
+from nabla_mlir.dialects.regions import nested
 from nabla_mlir.ops.elementwise import sine
 from nabla_mlir.staging import execution
 
@@ -33,6 +35,16 @@ def test_equal_traces_are_expanded_once(lowered: list[Any]) -> None:
     np.testing.assert_allclose(nm.grad(lambda x: nnp.sum(nnp.sin(x)))(X[:3]), np.cos(X[:3]), rtol=1e-12)
     np.testing.assert_allclose(nm.grad(lambda x: nnp.sum(nnp.cos(x)))(X), -np.sin(X), rtol=1e-12)
     assert len(lowered) == 3
+
+
+def test_each_line_has_its_own_expansion(lowered: list[Any]) -> None:
+    """Errors and the explorer name the line of an operation."""
+    nm.grad(lambda x: nnp.sum(nnp.sin(x)))(X)
+    nm.grad(lambda x: nnp.sum(nnp.sin(x)))(X)
+    cosines = [op for module in lowered for op in nested(module.operation) if op.name == "stablehlo.cosine"]
+    lines = [source_of(op.location) for op in cosines]
+    assert len(lines) == 2
+    assert lines[1].line == lines[0].line + 1
 
 
 def test_values_of_a_closure_count(lowered: list[Any]) -> None:
