@@ -44,15 +44,15 @@ class ArrayMethods(ArrayOperators):
         return self._call("flatten", order=order)
 
     def squeeze(self, axis: Axis = None) -> Self:
-        """The axes of size 1 dropped, all of them or those named."""
+        """Drops all axes of size 1, or only the given axes."""
         return self._call("squeeze", axis=axis)
 
     def swapaxes(self, axis1: int, axis2: int) -> Self:
-        """Two axes exchanged."""
+        """Exchanges two axes."""
         return self._call("swapaxes", axis1=axis1, axis2=axis2)
 
     def repeat(self, repeats: Any, axis: int | None = None, *, total_repeat_length: int | None = None) -> Self:
-        """Each element repeated, `repeats` times or, with several, repeats[i] times for the i-th; known numbers."""
+        """Repeats each element `repeats` times, or element i repeats[i] times; the numbers must be known."""
         return self._call("repeat", repeats=repeats, axis=axis, total_repeat_length=total_repeat_length)
 
     def take(
@@ -64,19 +64,19 @@ class ArrayMethods(ArrayOperators):
         indices_are_sorted: bool = False,
         fill_value: Any = None,
     ) -> Self:
-        """The elements at `indices` along `axis`, or of the flattened array."""
+        """Returns the elements at `indices` along `axis`, or of the flattened array."""
         return self._call("take", indices, axis, mode, unique_indices, indices_are_sorted, fill_value)
 
     def compress(self, condition: Any, axis: int | None = None, *, size: int | None = None, fill_value: Any = 0) -> Self:
-        """The entries along `axis` (of the flattened array if None) at which a vector of truth values holds."""
+        """The entries along `axis` (of the flattened array if None) where a vector of truth values is true."""
         return self._call("compress", condition, axis=axis, **_sized(size, fill_value))
 
     def choose(self, choices: Any, out: None = None, mode: str = "raise") -> Self:
-        """For each integer of `a` the element of the array of that number."""
+        """For each integer of `a`, the element of `choices[integer]` at the same position."""
         return self._call("choose", choices, out=out, mode=mode)
 
     def diagonal(self, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Self:
-        """The elements a[i, i + offset] of two axes, which become one, the last."""
+        """The elements a[i, i + offset] of two axes, which become the last axis."""
         return self._call("diagonal", offset=offset, axis1=axis1, axis2=axis2)
 
     # ---------------------------------------------------------------- elements
@@ -97,15 +97,15 @@ class ArrayMethods(ArrayOperators):
         return self._call("imag")
 
     def copy(self) -> Self:
-        """An array of its own with the same values."""
+        """A separate array with the same values."""
         return self._call("copy")
 
     def astype(self, dtype: Any, *, copy: bool = True, device: Any = None) -> Self:
-        """`x` in another dtype; from floating point to integers by cutting off the fraction."""
+        """Converts `x` to another dtype; a conversion from floating point to integers truncates."""
         return self._call("astype", dtype=dtype, copy=copy, device=device)
 
     def view(self, dtype: Any = None) -> Self:
-        """The bits of the elements as elements of another dtype, a copy; the last axis is longer where they are narrower."""
+        """A copy with the bits of the elements as elements of another dtype; a narrower dtype makes the last axis longer."""
         return self._call("view", dtype)
 
     def nonzero(self, *, size: int | None = None, fill_value: int = 0) -> tuple[Any, ...]:
@@ -113,7 +113,7 @@ class ArrayMethods(ArrayOperators):
         return self._call("nonzero", **_sized(size, fill_value))
 
     def clip(self, min: Any = None, max: Any = None, *, out: None = None) -> Self:
-        """`x` moved into [min, max]; a bound that is None does not hold. Zero derivative outside and at the bounds."""
+        """Limits `x` to [min, max]; None means no bound. The derivative is zero outside and at the bounds."""
         return self._call("clip", min=min, max=max, out=out)
 
     def round(self, decimals: int = 0, *, out: None = None) -> Self:
@@ -129,11 +129,11 @@ class ArrayMethods(ArrayOperators):
         return self._call("conjugate")
 
     def sort(self, axis: int | None = -1, *, descending: bool = False, stable: bool = True) -> Self:
-        """The elements in order along `axis` (of the flattened array if None); NaN last, or first if descending."""
+        """Sorts the elements along `axis` (of the flattened array if None); NaN is last, or first if descending."""
         return self._call("sort", axis=axis, descending=descending, stable=stable)
 
     def argsort(self, axis: int | None = -1, *, descending: bool = False, stable: bool = True) -> Self:
-        """The indices of the elements of `sort`."""
+        """The indices that sort the array; arguments as for `sort`."""
         return self._call("argsort", axis=axis, descending=descending, stable=stable)
 
     def argpartition(self, kth: Any, axis: int | None = -1) -> Self:
@@ -141,7 +141,7 @@ class ArrayMethods(ArrayOperators):
         return self._call("argpartition", kth, axis=axis)
 
     def searchsorted(self, v: Any, side: str = "left", sorter: Any = None, *, method: str | None = None) -> Self:
-        """The indices at which elements `v` can be inserted into the sorted vector `a`; NaN come after all numbers."""
+        """The indices at which elements `v` can be inserted into the sorted vector `a`; NaN is after all numbers."""
         return self._call("searchsorted", v=v, side=side, sorter=sorter, method=method)
 
     # ---------------------------------------------------------------- reductions and products
@@ -173,7 +173,7 @@ class ArrayMethods(ArrayOperators):
         return self._call("prod", axis=axis, dtype=dtype, keepdims=keepdims, initial=initial, where=where, out=out)
 
     def mean(self, axis: Axis = None, dtype: Any = None, keepdims: bool = False, where: Any = None, *, out: None = None) -> Self:
-        """The mean over `axis`; of integers in the default float dtype, of narrow floats by a sum in float32."""
+        """The mean over `axis`; integers give the default float dtype, and narrow floats are summed in float32."""
         return self._call("mean", axis=axis, dtype=dtype, keepdims=keepdims, where=where, out=out)
 
     def var(
@@ -201,15 +201,15 @@ class ArrayMethods(ArrayOperators):
         correction: float | None = None,
         out: None = None,
     ) -> Self:
-        """The standard deviation over `axis`: the root of the variance; its derivative is 0 where all elements are equal."""
+        """The standard deviation over `axis`: the root of the variance; its derivative is 0 if all elements are equal."""
         return self._call("std", axis=axis, dtype=dtype, ddof=ddof, keepdims=keepdims, where=where, correction=correction, out=out)
 
     def max(self, axis: Axis = None, keepdims: bool = False, initial: Any = None, where: Any = None, *, out: None = None) -> Self:
-        """The largest element over `axis`; NaN if there is one. Ties share the derivative."""
+        """The largest element over `axis`; NaN if an element is NaN. Ties share the derivative."""
         return self._call("max", axis=axis, keepdims=keepdims, initial=initial, where=where, out=out)
 
     def min(self, axis: Axis = None, keepdims: bool = False, initial: Any = None, where: Any = None, *, out: None = None) -> Self:
-        """The smallest element over `axis`; NaN if there is one. Ties share the derivative; complex numbers as for `max`."""
+        """The smallest element over `axis`; NaN if an element is NaN. Ties share the derivative; complex numbers as for `max`."""
         return self._call("min", axis=axis, keepdims=keepdims, initial=initial, where=where, out=out)
 
     def argmax(self, axis: int | None = None, keepdims: bool = False, *, out: None = None) -> Self:
@@ -231,25 +231,25 @@ class ArrayMethods(ArrayOperators):
     def cumsum(
         self, axis: int | None = None, dtype: Any = None, include_initial: bool = False, *, reverse: bool = False, out: None = None
     ) -> Self:
-        """The running sum along `axis`, or of the flattened array. With `include_initial`, a 0 comes first."""
+        """The running sum along `axis`, or of the flattened array. `include_initial` adds a 0 as the first element."""
         return self._call("cumsum", axis=axis, dtype=dtype, include_initial=include_initial, reverse=reverse, out=out)
 
     def cumprod(
         self, axis: int | None = None, dtype: Any = None, include_initial: bool = False, *, reverse: bool = False, out: None = None
     ) -> Self:
-        """The running product along `axis`, or of the flattened array. With `include_initial`, a 1 comes first; see `cumsum`."""
+        """The running product along `axis`, or of the flattened array. `include_initial` adds a 1 as the first; see `cumsum`."""
         return self._call("cumprod", axis=axis, dtype=dtype, include_initial=include_initial, reverse=reverse, out=out)
 
     def ptp(self, axis: Axis = None, keepdims: bool = False, *, out: None = None) -> Self:
-        """The largest less the smallest element."""
+        """The largest element minus the smallest element."""
         return self._call("ptp", axis=axis, keepdims=keepdims, out=out)
 
     def dot(self, b: Any, *, precision: Any = None, preferred_element_type: Any = None) -> Self:
-        """The sum of products over the last axis of a and the second but last (of a vector: the only) axis of b."""
+        """The sum of products over the last axis of a and the second-last (for a vector: the only) axis of b."""
         return self._call("dot", b, precision=precision, preferred_element_type=preferred_element_type)
 
     def trace(self, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, *, out: None = None) -> Self:
-        """The sum of a diagonal of two axes, which the result does not have; in a dtype if one is given."""
+        """The sum of a diagonal of two axes, which the result does not have; `dtype` is the dtype of the sum."""
         return self._call("trace", offset=offset, axis1=axis1, axis2=axis2, dtype=dtype, out=out)
 
 

@@ -122,7 +122,7 @@ def _power_exponent(t: Tensor, z: Tensor, x: Tensor, y: Tensor) -> Tensor:
 _POWERS = ((0.0, 0.0), (0.0, 0.5), (0.0, 1.0), (0.0, 1.5), (0.0, 2.0), (0.0, 3.0), (2.0, 0.0), (0.0, -1.0))
 power: OpDef = elementwise(
     "stablehlo.power", doc="x to the power y.", partials=[_power_base, _power_exponent], numpy=np.power,
-    singular=_POWERS, sample=(reals(0.5, 2), reals()), instructions=60,
+    singular=_POWERS, sample=(reals(0.5, 2), reals()), instructions=60, overflows=True,
 )  # fmt: skip
 
 
@@ -189,7 +189,7 @@ cbrt: OpDef = elementwise(
     numpy=np.cbrt, singular=((0.0,),), sample=(reals(-2, 2, avoid=[0]),), instructions=40,
 )  # fmt: skip
 square: OpDef = elementwise(
-    "chlo.square", doc="x * x.", partials=[lambda t, y, x: _pulled(t, x + x)], numpy=np.square, sample=(reals(),)
+    "chlo.square", doc="x * x.", partials=[lambda t, y, x: _pulled(t, x + x)], numpy=np.square, sample=(reals(),), overflows=True
 )
 
 # ---------------------------------------------------------------- trigonometric and hyperbolic

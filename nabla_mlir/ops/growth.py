@@ -8,6 +8,7 @@ from iree.compiler import ir
 from nabla_mlir.dialects.regions import made_by
 from nabla_mlir.ops.logic import compare, select
 from nabla_mlir.table.tensor import Tensor, full_like
+from nabla_mlir.table.traits import record_or_none
 
 _VIEWS = frozenset(
     (
@@ -20,7 +21,6 @@ _VIEWS = frozenset(
     )
 )
 _SUMS = frozenset(("stablehlo.reduce", "stablehlo.dot_general"))
-_POWERS = frozenset(("stablehlo.power", "chlo.square"))
 _DEEP = 4  # sums of sums that are looked into
 _MOST = 12  # the largest number of operations in which a largest element is searched
 
@@ -60,7 +60,8 @@ def may_overflow(value: ir.Value, is_relative: bool = False, depth: int = _DEEP)
             return True
         found = [_grows(v, is_relative, depth) for v in varying]
         return all(found) and len(found) == 2 if is_relative and name == "stablehlo.add" else any(found)
-    return name in _POWERS
+    record = record_or_none(maker)
+    return record is not None and record.overflows
 
 
 def _grows(value: ir.Value, is_relative: bool, depth: int) -> bool:

@@ -130,6 +130,7 @@ class OpDef:
       reduces: it combines many elements into one.
       pattern: its sparsity pattern: ``(operands, shapes of the results, **params) -> relations`` (see
         nabla_mlir/sparsity). It is derived for elementwise operations, and dense by default for others.
+      overflows: the result may be infinite where the operands are far from the largest number, as in a power.
       commutes: the operands may be exchanged.
       pure: it may be erased if no result is used, and merged with an equal operation.
       sequential: one thread executes it.
@@ -177,6 +178,7 @@ class OpDef:
     part: bool = False
     reduces: bool = False
     pattern: Rule | None = None
+    overflows: bool = False
     commutes: bool = False
     pure: bool = True
     sequential: bool = False

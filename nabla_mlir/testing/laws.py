@@ -81,7 +81,7 @@ class Laws:
         _, hvp = jvp(pulled, active, t)
         _, hvu = jvp(pulled, active, u)
 
-        def pulled_again(*a: Tensor) -> Any:
+        def pulled_through_checkpoint(*a: Tensor) -> Any:
             return vjp(checkpoint(f), *a)[1](list(cts))
 
         _, pull_twice = vjp(pulled, *active)
@@ -100,8 +100,8 @@ class Laws:
             "hvp": hvp,
             "hvu": hvu,
             "linearize": linearize(f, *active)[1](*t),
-            "vjp_checkpoint": pulled_again(*active),
-            "hvp_checkpoint": jvp(pulled_again, active, t)[1],
+            "vjp_checkpoint": pulled_through_checkpoint(*active),
+            "hvp_checkpoint": jvp(pulled_through_checkpoint, active, t)[1],
             "vjp_vjp": pull_twice(tuple(u)),
             "jvp_jvp": twice,
             "jvp_varying": jvp(pushed_along_itself, active, t)[1],

@@ -410,7 +410,7 @@ ERRORS = [
     (
         lambda: random.uniform(KEY, (2,), int),
         DtypeError,
-        "uniform requires a real dtype of floating point with 16, 32 or 64 bits, got int64",
+        "uniform requires a real dtype of floating point with 16, 32 or 64 bits, got int32",
     ),
     (lambda: random.uniform(KEY, (2,), "complex64"), DtypeError, "uniform requires a real dtype .* got complex64"),
     (lambda: random.normal(KEY, (2,), "int32"), DtypeError, "normal requires a real or complex dtype .* got int32"),

@@ -39,7 +39,7 @@ def _twin(name: str, of: OpDef, **facts: Any) -> OpDef:
 def twins() -> Iterator[None]:
     tanh, square = REGISTRY["stablehlo.tanh"], REGISTRY["chlo.square"]
     _twin("test.tanh", tanh, partials=tanh.partials, instructions=tanh.instructions)
-    _twin("test.square", square, partials=square.partials)
+    _twin("test.square", square, partials=square.partials, overflows=square.overflows)
     _twin(
         "test.same",
         REGISTRY["stablehlo.negate"],

@@ -102,7 +102,10 @@ class Sampled:
     def truth(self, points: int = 3) -> np.ndarray:
         count = sum(self.sizes)
         parts = np.split(np.eye(count), np.cumsum(self.sizes)[:-1], axis=1)
-        seeds = [p.reshape(count, *self.xs[i].shape) for p, i in zip(parts, self.active, strict=True)]
+        units = {"f": 1.0, "c": 1 + 1j}  # a complex direction moves both parts
+        seeds = [
+            units[self.xs[i].dtype.kind] * p.reshape(count, *self.xs[i].shape) for p, i in zip(parts, self.active, strict=True)
+        ]
 
         def columns(*tensors: Tensor) -> Any:
             given, ts = tensors[: len(self.xs)], tensors[len(self.xs) :]
