@@ -73,6 +73,7 @@ SAVES: dict[str, Callable[[dict[str, Any], Path], object]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SAVES)
 def test_nothing_is_left_of_a_file_that_the_disk_has_no_room_for(
     monkeypatch: pytest.MonkeyPatch, stages: dict[str, Any], tmp_path: Path, name: str

@@ -65,6 +65,7 @@ except ImportError as error:
 """
 
 
+@pytest.mark.slow
 def test_an_artifact_runs(python, artifact):
     code, out, error = run(python, "-c", PROGRAM, artifact)
     assert code == 0, error

@@ -201,6 +201,7 @@ SMALL: dict[str, Callable[[Any, Any, Any], Any]] = {
 OF_MEAN: Any = lambda j, f: lambda p, _, x: j.hessian(lambda p: j.vmap(lambda x: f(p, x))(x).mean())(p)  # noqa: E731
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SMALL)
 def test_small_losses_never_cost_more_than_in_jax(name: str) -> None:
     for kind, make in {**MAPS, "hessian_of_the_mean": OF_MEAN}.items():

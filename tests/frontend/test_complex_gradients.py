@@ -44,6 +44,7 @@ FUNCTIONS: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_gradients_and_products_are_those_of_jax(name: str) -> None:
     ours, theirs = (lambda z: FUNCTIONS[name](nnp, z)), (lambda z: FUNCTIONS[name](jnp, z))

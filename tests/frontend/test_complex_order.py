@@ -112,6 +112,7 @@ SAME_AS_JAX = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SAME_AS_JAX)
 def test_derivatives_are_jaxs_also_where_numbers_are_equal(name):
     jax = pytest.importorskip("jax")

@@ -383,6 +383,7 @@ _LINEARIZED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", _LINEARIZED)
 def test_rules_made_of_jvp(name: str) -> None:
     """Loops compute values beside tangents, and roots ask whether a tangent is zero: the rule is linear all the same."""
@@ -442,6 +443,7 @@ def _within(lib: Any, xp: Any, h: Any) -> dict[str, Any]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", ["checkpoint", "cond", "loop", "scan", "aux"])
 @pytest.mark.parametrize("rule", ["custom_jvp", "custom_vjp"])
 def test_the_value_in_a_region_is_that_of_the_rule(way: str, rule: str) -> None:

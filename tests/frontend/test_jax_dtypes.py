@@ -122,6 +122,7 @@ def matrices(jax: Any) -> Any:
 PROGRAMS = (positions, attention, loops, adam, accuracy, integers, halves, matrices)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
 def test_same_numbers_in_the_same_dtypes(program: Callable[[Any], Any]) -> None:
     with jax.enable_x64(False):

@@ -322,6 +322,7 @@ def theirs() -> Iterator[dict[str, Any]]:
 LONG = ("gammas", "betas", "densities")  # their third derivatives take the interpreter ten seconds
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.slow) if name in LONG else name for name in SMOOTH])
 def test_smooth(name: str, theirs: dict[str, Any]) -> None:
     f, args = SMOOTH[name]

@@ -67,6 +67,7 @@ def unrolled(start: int, limit: int, step: int, comparison: str, swapped: bool) 
     return f
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "counter",
     [

@@ -241,6 +241,7 @@ SECOND_ORDER: dict[str, tuple[Callable[..., Any], list[Input]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SECOND_ORDER)
 def test_transforms_act_per_entry(name: str) -> None:
     f, inputs = SECOND_ORDER[name]

@@ -60,6 +60,7 @@ def by_hand(method: str, form: str) -> dict[str, Any]:
 CASES = [(method, form) for method, traits in METHODS.items() for form in traits.hessians or ("none",)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("method", "form"), CASES)
 def test_steps_and_counts_are_those_of_derivatives_by_hand(method: str, form: str) -> None:
     is_convex = method in ("dogleg", "cg", "tnc")

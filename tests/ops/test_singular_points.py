@@ -231,6 +231,7 @@ FIRST: dict[str, tuple[Callable[[Any], Any], Any, Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FIRST)
 def test_first_derivatives(name: str) -> None:
     f, x, true = FIRST[name]
