@@ -74,7 +74,8 @@ SMOKE = frozenset(
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks the smoke tests."""
+    """Marks the smoke tests, and puts those that run for minutes first: at the end one core would wait for them."""
+    items.sort(key=lambda item: item.get_closest_marker("minutes") is None)
     for item in items:
         name = item.path.relative_to(Path(__file__).parent).as_posix()
         if name in SMOKE and not (item.get_closest_marker("slow") or item.get_closest_marker("vulkan")):

@@ -35,6 +35,7 @@ def test_programs_as_compiled() -> None:
 
 # Beside the programs of the day, and files, in the modules next to this one.
 @pytest.mark.slow
+@pytest.mark.minutes
 @pytest.mark.parametrize(("subject", "minutes"), [("programs", 1.5), ("mixtures", 1.5), ("peers", 2)])
 def test_minutes_of_programs(subject: str, minutes: float, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """Others every day; the seed of one that is wrong is in what a failure says."""
