@@ -128,9 +128,10 @@ def as_rule(rule: R | Zero | UNSUPPORTED | None) -> R:
 
 
 def sole(tangents: Sequence[MaybeZero]) -> Tensor:
-    """The tangent of an operation with one operand. No rule is called without a tangent, so it is not a structural zero."""
-    (tangent,) = tangents
-    assert isinstance(tangent, Tensor)
+    """The tangent of an operation with one differentiable operand: the others, such as the order of columns of a pivoted QR
+    factorisation, have none. No rule is called without a tangent, so that of the operand is not a structural zero.
+    """
+    (tangent,) = (t for t in tangents if isinstance(t, Tensor))
     return tangent
 
 
