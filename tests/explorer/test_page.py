@@ -143,7 +143,7 @@ def test_halves(opened):
     one = opened("halves")
     one.page.click("#tab-halves")
     assert "Known half" in one.text("#halves")
-    assert "to make it again" in one.text("#halves")
+    assert "recomputing it costs" in one.text("#halves")
     assert "recomputing it costs 480 flop; storing it would take 960 B more" in one.text("#halves")
     one.page.locator("#halves td .link").first.click()
     assert one.page.locator("#ir .row.picked").count() == 1
@@ -172,8 +172,8 @@ def test_the_products_of_a_coloring_are_drawn(opened):
     pictures = one.page.locator("#pattern figure")
     assert [words.split("\n")[0] for words in pictures.all_inner_texts()] == [
         "The entries, each in the color of its product",
-        "What 2 products with sums of columns give",
-        "What the product with a sum of rows gives",
+        "The 2 products with sums of columns",
+        "The product with a sum of rows",
     ]
     # The first row is full: what stands there is read from the product with rows, as its own picture is.
     colors = one.page.evaluate("""() => [...document.querySelectorAll('#pattern canvas')].map(c => { const s = c.height > c.width / 8 ? c.height / 8 : c.height;
@@ -191,7 +191,7 @@ def test_phases_of_iree_lead_back_to_the_program(opened):
     words = one.text("#origin")
     assert "programs.py:8" in words
     assert "Ends in the kernel" in words
-    one.page.locator("#origin h3:has-text('In the program that IREE got') + ul .link").first.click()
+    one.page.locator("#origin h3:has-text('In the program that IREE compiles') + ul .link").first.click()
     assert "stablehlo.dot_general" in one.page.locator("#ir .row.picked").first.inner_text()
     one.page.click("#passes .pass:has-text('abi')")
     one.page.keyboard.press("d")
