@@ -150,9 +150,7 @@ class Code:
 
     def digest(self) -> str:
         """The key of the code; equal code has equal keys."""
-        text = self.module.operation.get_asm(
-            assume_verified=True, use_local_scope=True, enable_debug_info=True
-        )  # a third faster than `str`
+        text = self.module.operation.get_asm(assume_verified=True, use_local_scope=True)  # a third faster than `str`
         return f"{self.name} {hashlib.sha256(text.encode()).hexdigest()}"
 
 
