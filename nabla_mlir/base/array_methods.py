@@ -72,7 +72,7 @@ class ArrayMethods(ArrayOperators):
         return self._call("compress", condition, axis=axis, **_sized(size, fill_value))
 
     def choose(self, choices: Any, out: None = None, mode: str = "raise") -> Self:
-        """For each integer of `a`, the element of `choices[integer]` at the same position."""
+        """Selects `choices[i]` for each integer i of `a`; its element at the same position is the result."""
         return self._call("choose", choices, out=out, mode=mode)
 
     def diagonal(self, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Self:

@@ -288,7 +288,9 @@ PATTERN_APART: Annotated[int, Chosen("boxes", "fewer are moved in less time than
 PATTERN_WRITTEN: Annotated[int, Chosen("entries", "written down as they are: in the time of a look for fewer boxes")] = 50_000
 PATTERN_PIECES: Annotated[int, Chosen("runs of constant indices", "a box or more for each")] = 16
 PATTERN_ENTRIES: Annotated[int, Chosen("entries", "memory: 8 bytes for each, a few times over while they are sorted")] = 1 << 27
-PATTERN_STEPS: Annotated[int, Chosen("operations of loops that are followed turn by turn", "a few seconds of Python")] = 100_000
+PATTERN_STEPS: Annotated[int, Chosen("operations of loops that are followed iteration by iteration", "a few seconds of Python")] = (
+    100_000
+)
 PATTERN_MOVES: Annotated[
     int, Chosen("elements that the turns of a loop read and write, and runs of columns that they join", "a few seconds of Python")
 ] = 1 << 24
@@ -325,6 +327,16 @@ def table() -> dict[str, tuple[float, Measured | Chosen]]:
     module = sys.modules[__name__]
     hints = get_type_hints(module, include_extras=True)
     return {name: (getattr(module, name), hint.__metadata__[0]) for name, hint in hints.items()}
+
+
+def numbers() -> tuple[float, ...]:
+    """The values of all thresholds, as a part of keys of caches.
+
+    Example:
+      >>> DIRECT_COPY in numbers()
+      True
+    """
+    return tuple(value for value in globals().values() if isinstance(value, (int, float)))
 
 
 # An elementwise value from this size on is made again for late readers, at so many instructions for each byte that this saves.

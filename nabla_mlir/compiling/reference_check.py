@@ -149,8 +149,8 @@ class _Comparison:
             return Check(NOT_CHECKED, "rounding decides how long it runs")
         except DeployError as error:
             status = DIFFERS if self._interrupts.is_given_up else NOT_CHECKED
-            draw = "" if name in self.runs.examples else self.runs.draw
-            return Check(status, error.message, np.inf if status == DIFFERS else 0.0, self._strategy, draw=draw)
+            ratio = np.inf if status == DIFFERS else 0.0
+            return Check(status, error.message, ratio, self._strategy, draw=self.runs.draw_of(name))
         finally:
             self.runs.budget.settle(runs)
         return self._check_of(name, outcome)
@@ -168,8 +168,8 @@ class _Comparison:
     def _check_of(self, name: str, outcome: Outcome) -> Check:
         strategy, is_example = self._strategy, name in self.runs.examples
         if outcome.difference is not None:
-            draw = "" if is_example else self.runs.draw
-            return Check(DIFFERS, str(outcome.difference), outcome.ratio, strategy, outcome.difference.result, draw)
+            difference = outcome.difference
+            return Check(DIFFERS, str(difference), outcome.ratio, strategy, difference.result, self.runs.draw_of(name))
         if outcome.share < 0.5:
             return Check(NOT_CHECKED, _UNDECIDED)
         if outcome.numbers < 0.5 and not is_example:

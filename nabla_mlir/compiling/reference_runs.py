@@ -99,6 +99,10 @@ class ReferenceRuns:
     def _types(self, name: str) -> list[tuple[tuple[int, ...], np.dtype]]:
         return [shape_and_dtype(argument.type) for argument in self.entries[name].regions[0].blocks[0].arguments]
 
+    def draw_of(self, name: str) -> str:
+        """The name of the draw of an entry point's arguments; "" if they are those of an example."""
+        return "" if name in self.examples else self.draw
+
     def inputs(self, name: str) -> list[np.ndarray]:
         """The arguments of an entry point in new memory, because a function may write to its arguments."""
         if name not in self._given:

@@ -134,7 +134,7 @@ class Network:
         return rows, losses[0]
 
     def _layers(self, vector: Any, constants: Any, x: Any, shifts: Any) -> Any:
-        """For each sample, the Jacobians by the shifts, the inputs of the layers, and the outputs."""
+        """The Jacobians of each sample by the shifts, the inputs of the layers, and the outputs."""
 
         def of_one(x: Any) -> Any:
             """The results for one sample."""

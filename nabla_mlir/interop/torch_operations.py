@@ -161,7 +161,7 @@ def _max_pool(rank: int, with_positions: bool = False) -> Callable[..., Any]:
 
 
 def _positions_of_largest(x: Tensor, sizes: Sequence[int], steps: Sequence[np.ndarray]) -> Tensor:
-    """For each window, the index of its largest element in the flattened spatial axes."""
+    """The index of the largest element of each window, in the flattened spatial axes."""
     grids = [np.stack(np.meshgrid(*of, indexing="ij")) for of in (
         [s[:, 0] for s in steps], [s[0] - s[0, 0] for s in steps])]  # fmt: skip
     rank = len(sizes)

@@ -124,7 +124,7 @@ def lu(a: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _safe_scale(a: Tensor) -> Tensor:
-    """For each matrix, a power of two by which it is scaled, so that squares of its elements do not overflow or underflow."""
+    """A scale for each matrix, a power of two, so that squares of its elements do not overflow or underflow."""
     size = ew.absolute(stop_gradient(a))
     largest = reduce(size, full((), 0, size.dtype), dimensions=(a.ndim - 2, a.ndim - 1), body="max")
     exponent = int(np.finfo(size.dtype).maxexp)

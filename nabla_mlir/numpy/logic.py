@@ -165,7 +165,7 @@ def _with_scalar_bounds(x: Tensor, low: Any, high: Any) -> tuple[Tensor, Tensor,
 
 @library
 def select(condlist: Any, choicelist: Any, default: Any = 0) -> Tensor:
-    """For each element, the choice of the first true condition, else `default`."""
+    """Selects the choice of the first true condition for each element, else `default`."""
     *values, out = meet("select", *choicelist, default)
     for condition, value in reversed(list(zip(condlist, values, strict=True))):
         out = choose(convert(tensor(condition), bool), value, out)

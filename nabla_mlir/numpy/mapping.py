@@ -99,7 +99,7 @@ def apply_over_axes(func: Callable[..., Any], a: Any, axes: int | Sequence[int])
 
 
 def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: Any) -> Any:
-    """For each element, the value of the last function whose condition is true; otherwise of one more function, or 0.
+    """Computes each element by the last function whose condition is true; otherwise by one more function, or 0.
 
     Args:
       x: an array.

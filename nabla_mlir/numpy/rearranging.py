@@ -192,7 +192,7 @@ def extract(condition: Any, arr: Any, *, size: int | None = None, fill_value: An
 
 @library
 def choose(a: ArrayLike, choices: Any, out: None = None, mode: str = "raise") -> Tensor:
-    """For each integer of `a`, the element of `choices[integer]` at the same position.
+    """Selects `choices[i]` for each integer i of `a`; its element at the same position is the result.
 
     Args:
       a: integers.

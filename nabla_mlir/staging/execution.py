@@ -331,7 +331,7 @@ def _expanded(module: ir.Module) -> tuple[ir.Module, bool]:
 
     if "custom_call" in text:
         return lowered(), True
-    rules = (OpDef.changes, *map(id, REGISTRY.values()), *map(id, vars(thresholds).values()))
+    rules = (OpDef.changes, *map(id, REGISTRY.values()), *thresholds.numbers())
     return _expansions.get((hashlib.sha256(text.encode()).digest(), rules), lowered), True
 
 

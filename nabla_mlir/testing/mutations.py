@@ -48,11 +48,11 @@ class Mutant:
         """The record has the wrong rule inside the block."""
         name, wrong = self.field
         right = getattr(self.record, name)
-        object.__setattr__(self.record, name, wrong)  # in place, because passes and samples refer to this record
+        setattr(self.record, name, wrong)  # in place, because passes and samples refer to this record
         try:
             yield
         finally:
-            object.__setattr__(self.record, name, right)
+            setattr(self.record, name, right)
 
 
 def mutants_of(record: OpDef) -> list[Mutant]:

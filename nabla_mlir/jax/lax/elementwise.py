@@ -170,7 +170,7 @@ def reduce_precision(operand: Any, exponent_bits: Static[int], mantissa_bits: St
 
 @library
 def select_n(which: Any, *cases: Any) -> Tensor:
-    """For each element, the element of `cases[which]`; a truth value selects between two cases.
+    """Selects the element of `cases[which]` for each element; a truth value selects between two cases.
 
     Raises:
       ShapeError: the shapes differ, or there are more than two cases for truth values.
